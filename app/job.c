@@ -359,6 +359,7 @@ int app_job_session(struct app_job *job)
     job->run.profile = job->profile;
     job->run.prompt = job->prompt.tokens ? &job->prompt : NULL;
     job->run.question_later = job->args->context_only;
+    job->run.once = true;
     if (status == WNW_OK)
         status = wnw_session_begin(job->session, &job->run);
     if (status == WNW_OK && job->args->mask_heads)
@@ -410,13 +411,6 @@ int app_job_read_first(struct app_job *job, int32_t n)
     }
     app_job_measure(job);
     return APP_OK;
-}
-
-int app_job_stop_observing(struct app_job *job)
-{
-    /* Entries added from now on stay, unless a rule evicts generated tokens. */
-    const int status = job->run.every > 0 ? WNW_OK : wnw_session_observe(job->session, NULL, 0);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
 int32_t app_job_n_compressed(const struct app_job *job)

@@ -72,8 +72,6 @@ int app_job_read(struct app_job *job, int32_t from, int32_t to, wnw_logits_fn on
 int app_job_read_first(struct app_job *job, int32_t n);
 /* Stores the cache's present size in the job. */
 void app_job_measure(struct app_job *job);
-/* Ends observing, because the tokens that follow are not compressed; it goes on if generated tokens are. */
-int app_job_stop_observing(struct app_job *job);
 /* Number of tokens that are compressed: those of the document with --context-only, else all. */
 int32_t app_job_n_compressed(const struct app_job *job);
 /* Prints remarks on what was assumed. The caller first checks all input, so that an error is one line. */

@@ -73,7 +73,7 @@ static int open_ours(struct bench_batch *b)
     if (status == WNW_OK)
         status = wnw_session_new_on(&b->read, b->engine, &of_session);
     if (status == WNW_OK)
-        status = wnw_session_observe(b->read, (const wnw_policy *const *)&b->policy, 1);
+        status = bench_observe(b->read, b->policy);
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
@@ -163,14 +163,13 @@ static double entries_of(const struct bench_batch *b, const wnw_cache_stats *s)
 static int start_ours(struct bench_batch *b, enum bench_engine e, int32_t i, struct batch_result *r)
 {
     wnw_session **s = &b->sequences[e][i];
-    const wnw_policy *none = NULL;
     int status = wnw_session_copy(s, b->read);
     if (status == WNW_OK && e == COMPRESSED) {
         const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = ratio_of(b, i, r->n)};
         status = wnw_session_compress(*s, b->policy, &size, NULL);
     }
     if (status == WNW_OK)
-        status = wnw_session_observe(*s, &none, 0); /* only decoding is measured */
+        status = bench_observe(*s, NULL); /* only decoding is measured */
     wnw_cache_stats stats = wnw_cache_stats_default();
     if (status == WNW_OK)
         status = wnw_cache_get_stats(*s, &stats);

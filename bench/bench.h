@@ -65,6 +65,8 @@ int bench_base_check(struct bench_base *b, const struct bench_args *args);
 int bench_base_open(struct bench_base *b);
 void bench_base_close(struct bench_base *b);
 wnw_session_params bench_session_params(const struct bench_base *b);
+/* Has the session observe what the policy needs and nothing else; NULL = nothing. Returns a status of the library. */
+int bench_observe(wnw_session *s, const wnw_policy *policy);
 
 enum bench_engine { LLAMA, FULL, COMPRESSED, N_ENGINES };
 

@@ -166,6 +166,12 @@ void bench_base_close(struct bench_base *b)
     free(b->model_path);
 }
 
+int bench_observe(wnw_session *s, const wnw_policy *policy)
+{
+    const wnw_run run = {WNW_INIT(wnw_run), .policies = &policy, .n_policies = policy ? 1 : 0};
+    return wnw_session_begin(s, &run);
+}
+
 wnw_session_params bench_session_params(const struct bench_base *b)
 {
     wnw_session_params params = wnw_session_default_params();

@@ -89,7 +89,7 @@ static wnw_work window_work(const struct bench_roofline *b, int32_t n)
 
 static int read_prompt(struct bench_roofline *b, wnw_session *s, int32_t n, struct roof_round *r)
 {
-    int status = wnw_session_observe(s, (const wnw_policy *const *)&b->policy, 1);
+    int status = bench_observe(s, b->policy);
     if (status == WNW_OK)
         status = wnw_engine_measure(b->engine, true);
     const double start = app_now_ms();
@@ -139,9 +139,9 @@ static int decode(struct bench_roofline *b, wnw_session *s, bool measured, doubl
 
 static int decode_both_ways(struct bench_roofline *b, wnw_session *s, struct roof_round *r)
 {
-    const wnw_policy *none = NULL;
     double ms = 0;
-    int rc = wnw_session_observe(s, &none, 0) == WNW_OK ? APP_OK : app_fail_status(WNW_E_NOMEM);
+    const int status = bench_observe(s, NULL); /* only decoding is measured */
+    int rc = status == WNW_OK ? APP_OK : app_fail_status(status);
     if (rc == APP_OK)
         rc = decode(b, s, true, &ms);
     if (rc == APP_OK)

@@ -63,7 +63,7 @@ static int new_session(wnw_session **s, const struct bench *b, const wnw_policy 
     params.kv_unrotated = b->kv.unrotated;
     int status = wnw_session_new(s, b->model, &params);
     if (status == WNW_OK && policy)
-        status = wnw_session_observe(*s, &policy, 1);
+        status = bench_observe(*s, policy);
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 

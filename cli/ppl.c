@@ -113,9 +113,6 @@ static int evaluate(struct app_job *job, int32_t prefix, struct score *sc)
         if (rc != APP_OK)
             return rc;
         score_next(sc, wnw_session_logits(job->session), job->tokens[prefix]);
-        rc = app_job_stop_observing(job);
-        if (rc != APP_OK)
-            return rc;
     }
     sc->next = job->tokens + prefix + 1;
     sc->n_next = job->n_tokens - prefix - 1;

@@ -27,11 +27,10 @@ static int read_prompt(struct app_job *job)
 {
     const int32_t n_first = app_job_n_compressed(job);
     job->start_ms = app_now_ms();
-    int rc = app_job_read_first(job, n_first);
+    const int rc = app_job_read_first(job, n_first);
     if (rc != APP_OK || n_first == job->n_tokens)
         return rc;
-    rc = app_job_stop_observing(job);
-    return rc == APP_OK ? app_job_read(job, n_first, job->n_tokens, NULL, NULL) : rc;
+    return app_job_read(job, n_first, job->n_tokens, NULL, NULL);
 }
 
 static int new_sampler(wnw_sampler **sampler, const struct cli_args *args)

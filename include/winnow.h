@@ -61,37 +61,28 @@
  *         return rc == WNW_OK ? 0 : 1;
  *     }
  *
- * The header first declares what the example uses, then the rest about models and text, sessions, plans,
- * policies, and profiles. Authors of methods include winnow_method.h.
+ * What the example uses comes first. Authors of methods include winnow_method.h.
  *
  * Conventions
- *   - Fallible functions return WNW_OK (0) or a negative wnw_status. wnw_last_error() returns a sentence that
- *     explains the failure to a person.
- *   - Out-parameters come first and are NULL (or zero) after a failure.
+ *   - Fallible functions return WNW_OK (0) or a negative wnw_status, and wnw_last_error() explains the failure to a person.
+ *     Out-parameters come first and are NULL (or zero) after a failure. A required pointer that is NULL is E_ARG; functions
+ *     without a status return 0, false, NULL or "" then. Functions that free take NULL.
  *   - Counts are n_*, il = layer, ih = KV head, shapes are written outermost first: [n_head_kv][n_tokens].
- *   - A required pointer that is NULL is E_ARG; functions without a status return 0, false, NULL or "" then.
- *     Functions that free take NULL.
- *   - Structs that may gain fields begin with struct_size, the size that the program was compiled with. The
- *     wnw_*_default functions set it, and a literal begins with WNW_INIT(type):
- *     {WNW_INIT(wnw_run), .policy = p}.
- *     Fields that an older program does not know have their defaults, and the library writes no more than
- *     struct_size bytes. A struct_size of 0, or one larger than the library knows, is E_ARG. Structs that are
- *     handed over by value or in arrays (wnw_size, wnw_merge, wnw_chat_message, wnw_head) have no struct_size and never
- *     grow.
- *   - E_NOMEM: where memory runs out in this library, a call fails, nothing leaks, and the session can go on;
- *     tokens that were read stay read (wnw_session_n_past). A model file that does not fit into memory is
- *     reported as E_NOMEM, not as damaged.
- *   - The library cannot prevent every end of the process. ggml, libllama and jansson end it where one of
- *     their own allocations fails. The library checks beforehand that the memory they will need is available,
- *     so that this happens only where another thread takes it in between, or where the system promises memory
- *     that it does not have and stops the process later. OpenMP inside ggml ends the process where threads
- *     cannot be started. Failed assertions of ggml and libllama end it too; contents of a model file that are
- *     known to cause one are checked before. ggml_set_abort_callback lets a program act before such an abort.
+ *   - Structs that may gain fields begin with struct_size, the size that the program was compiled with. The wnw_*_default
+ *     functions set it, and a literal begins with WNW_INIT(type): {WNW_INIT(wnw_run), .policy = p}. Fields that an older
+ *     program does not know have their defaults, and the library writes no more than struct_size bytes; 0, or more than the
+ *     library knows, is E_ARG. Structs without a struct_size, which are passed by value or in arrays, never grow.
+ *   - E_NOMEM: where memory runs out in this library, a call fails, nothing leaks, and the session can go on; tokens that
+ *     were read stay read (wnw_session_n_past). So is a model file that does not fit into memory reported.
+ *   - The library cannot prevent every end of the process. ggml, libllama and jansson end it where an allocation of their own
+ *     fails. That there is memory for them is checked before, so that this happens only where another thread takes it in
+ *     between, or where the system promises memory that it does not have. OpenMP inside ggml ends the process where threads
+ *     cannot be started, and so do failed assertions of ggml and libllama, except those that contents of a model file are
+ *     known to cause, which are checked before. ggml_set_abort_callback lets a program act before an abort.
  *   - Numbers in text (recipes, profiles, messages) have a decimal point in every locale.
- *   - Threads: models and policies are read-only after creation and may be shared. A session, sampler, plan
- *     or registry belongs to one thread at a time; sessions that share an engine belong to the same thread.
- *     The library has no other state than the log sink and a per-thread error text. It never prints, and
- *     never calls exit itself.
+ *   - Threads: models and policies are read-only after creation and may be shared. A session, sampler, plan or registry
+ *     belongs to one thread at a time; sessions that share an engine belong to the same thread. The library has no other
+ *     state than the log sink and an error text per thread. It never prints and never exits.
  *   - Before 1.0 there is no ABI promise.
  */
 #ifndef WINNOW_H
@@ -120,19 +111,20 @@ extern "C" {
 #define WNW_API
 #endif
 
-/* First initialiser of a struct that begins with struct_size; the other fields become 0 unless they are
- * named. In C++ it needs C++20; wnw_*_default() does the same in any version. */
+/* First initialiser of a struct that begins with struct_size; fields that are not named become 0. In C++ from C++20 on. */
 #define WNW_INIT(type) .struct_size = (uint32_t)sizeof(type)
 
-/* Defines NAME(void), which returns a `type` of zeros with its struct_size. The function is in the header, so
- * that the size is the one that the program was compiled with. */
-#define WNW_DEFAULT(type, name)                   \
+/* Defines NAME(void), which returns a `type` with the struct_size that the program was compiled with and zeros, but for
+ * what the assignments to `p` say. */
+#define WNW_DEFAULT_WITH(type, name, assignments) \
     static inline type name(void)                 \
     {                                             \
-        type zero = WNW_ZERO;                     \
-        zero.struct_size = (uint32_t)sizeof zero; \
-        return zero;                              \
+        type p = WNW_ZERO;                        \
+        p.struct_size = (uint32_t)sizeof p;       \
+        assignments;                              \
+        return p;                                 \
     }
+#define WNW_DEFAULT(type, name) WNW_DEFAULT_WITH(type, name, (void)0)
 
 #define WNW_VERSION_MAJOR  0
 #define WNW_VERSION_MINOR  1
@@ -165,11 +157,11 @@ typedef enum wnw_status {
 #undef WNW_X
 } wnw_status;
 
-/* The sentence for a status code. The string is static; the call is safe in any thread. */
+/* The sentence for a status code. Static; safe in any thread. */
 WNW_API const char *wnw_strerror(int status);
 
-/* What went wrong in the last failing call of this thread: one sentence, no newline, "" if none. Borrowed
- * until the next failing call of this thread. */
+/* What went wrong in the last failing call of this thread: one sentence, no newline, "" if none. Borrowed until the
+ * next failing call of this thread. */
 WNW_API const char *wnw_last_error(void);
 
 /* Releases memory whose description names wnw_free. NULL is allowed. */
@@ -185,21 +177,14 @@ typedef struct wnw_model_params {
                     Default on */
 } wnw_model_params;
 
-static inline wnw_model_params wnw_model_default_params(void)
-{
-    wnw_model_params p = WNW_ZERO;
-    p.struct_size = (uint32_t)sizeof p;
-    p.repack = true;
-    return p;
-}
+WNW_DEFAULT_WITH(wnw_model_params, wnw_model_default_params, p.repack = true)
 
-/* Opens the GGUF file at `path`: hyper-parameters, tokenizer and memory-mapped weights. params NULL =
- * defaults. Of a model split in parts, `path` is the first; the others are found next to it by their names
- * (NAME-00001-of-00003.gguf). Errors: E_IO (cannot open a part), E_FORMAT (not a regular file, not a GGUF,
- * truncated, contradictory, parts that do not belong together), E_UNSUPPORTED (the architecture, in which case
- * the message lists the supported ones; a file that is no model; a tensor or key that the library does not
- * compute with, which the message names), E_NOMEM. The model may be shared by threads; release it with wnw_model_free after
- * every session and engine on it. */
+/* Opens the GGUF file at `path`: hyper-parameters, tokenizer and memory-mapped weights. params NULL = defaults. Of a
+ * model split in parts, `path` is the first; the others are found next to it by their names (NAME-00001-of-00003.gguf).
+ * Errors: E_IO (cannot open a part), E_FORMAT (no regular file, no GGUF, truncated, contradictory, parts that do not
+ * belong together), E_UNSUPPORTED (the architecture, in which case the message lists the supported ones; a file that is
+ * no model; a tensor or key that the library does not compute with, which the message names), E_NOMEM. The model may be
+ * shared by threads; release it with wnw_model_free after every session and engine on it. */
 WNW_API int wnw_model_open(wnw_model **out, const char *path, const wnw_model_params *params);
 WNW_API void wnw_model_free(wnw_model *m);
 
@@ -216,9 +201,8 @@ typedef struct wnw_chat_message {
     const char *content; /* UTF-8 */
 } wnw_chat_message;
 
-/* How prompts are laid out. All pointers are borrowed for the duration of the call only. What the template wrote is
- * parsed for control tokens; messages are not, so that "<|im_end|>" in a document is read as these ten characters and
- * cannot end its turn (decision 047). Roles are parsed, because templates make control tokens of them. */
+/* How prompts are laid out. Pointers are borrowed for the call. What the template wrote is parsed for control tokens, and
+ * roles are; messages are not, so that "<|im_end|>" in a document cannot end its turn (decision 047). */
 typedef struct wnw_prompt_params {
     uint32_t struct_size;
     bool raw;                         /* no template: BOS where the vocabulary adds one, then the text */
@@ -230,11 +214,9 @@ typedef struct wnw_prompt_params {
     const char *chat;  /* name of one of libllama's chat templates; NULL = the model's own */
     const char *jinja; /* a Jinja template instead of the model's own; NULL = none */
     bool special;      /* messages, which are trusted, are parsed for control tokens too */
-    /* For measurements, whose texts are cut to the byte: messages stand in the template as they are, untrimmed and
-     * without a blank line after the document. They may be empty. */
-    bool verbatim;
-    int64_t
-        now; /* seconds since 1970 that a template writes as the date, in UTC; 0 = the present, in local time */
+    bool verbatim; /* for measurements: messages stand in the template untrimmed, without a blank line after
+                      the document, and may be empty */
+    int64_t now;   /* the date, seconds since 1970 (then in UTC); 0 = the present, in local time */
 } wnw_prompt_params;
 
 /* A `now` for prompts that must have the same tokens every day, as in measurements: 26 July 2024. */
@@ -264,13 +246,13 @@ typedef struct wnw_prompt {
 WNW_DEFAULT(wnw_prompt, wnw_prompt_default)
 
 /* Renders and tokenises a first turn. The model's Jinja template is run as transformers runs it: messages,
- * add_generation_prompt, bos_token and eos_token are set, tools and documents are none. A BOS that the vocabulary asks for
- * and the template did not write is put in front. A template of libllama by name (`chat`), or the model's in a build
- * without the Jinja engine (wnw_has_jinja), is a fixed pattern without a default system message. Templates are programs
- * from the model's file, and run within bounds (decision 046). Tokens that *out held before the call are not released.
- * Errors: E_ARG (no text; an unknown name in `chat`; a role that is no word; a system message or turns without a
- * template), E_UNSUPPORTED (the template refuses the messages, drops the system message, cannot be run, exceeds a bound, or
- * changes the text so that the border between document and question is lost), E_RANGE, E_NOMEM. */
+ * add_generation_prompt, bos_token and eos_token are set, tools and documents are none. A BOS that the vocabulary asks
+ * for and the template did not write is put in front. A template of libllama by name (`chat`), or the model's in a
+ * build without the Jinja engine (wnw_has_jinja), is a fixed pattern without a default system message. Templates are
+ * programs from the model's file, and run within bounds (decision 046). Tokens that *out held before the call are not
+ * released. Errors: E_ARG (no text; an unknown name in `chat`; a role that is no word; a system message or turns
+ * without a template), E_UNSUPPORTED (the template refuses the messages, drops the system message, cannot be run,
+ * exceeds a bound, or changes the text so that the border between document and question is lost), E_RANGE, E_NOMEM. */
 WNW_API int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_params *params);
 /* Releases the tokens and empties the struct, which may be used again. */
 WNW_API void wnw_prompt_clear(wnw_prompt *p);
@@ -278,22 +260,22 @@ WNW_API void wnw_prompt_clear(wnw_prompt *p);
 /* A conversation. A turn's tokens begin where those so far end, usually with the token that ends the answer's turn. */
 typedef struct wnw_chat wnw_chat;
 
-/* Begins one with the system message and the earlier turns of params; its document and question are not read. Errors are
- * those of wnw_prompt_build. The model must outlive it; release it with wnw_chat_free. */
+/* Begins one with the system message and the earlier turns of params; its document and question are not read. Errors
+ * are those of wnw_prompt_build. The model must outlive it; release it with wnw_chat_free. */
 WNW_API int wnw_chat_open(wnw_chat **out, const wnw_model *m, const wnw_prompt_params *params);
 WNW_API void wnw_chat_free(wnw_chat *c);
 
 /* Adds a user's turn and fills *out. `begin` is text with which the answer begins. All may be NULL. Before an answer, a
- * document of NULL asks another question about the same document in place of the last, and *out begins after the document;
- * later, "" parts the question from the header before it, and NULL does not. Where a template writes earlier turns otherwise
- * than before (without the reasoning in answers), n_past is smaller than the number of tokens so far: a session that has read
- * more goes back to it (wnw_session_rewind). Nothing changes on failure. Errors: E_ARG (no text; a document while an answer
- * is missing), those of wnw_prompt_build. */
+ * document of NULL asks another question about the same document in place of the last, and *out begins after the
+ * document; later, "" parts the question from the header before it, and NULL does not. Where a template writes earlier
+ * turns otherwise than before (without the reasoning in answers), n_past is smaller than the number of tokens so far: a
+ * session that has read more goes back to it (wnw_session_rewind). Nothing changes on failure. Errors: E_ARG (no text;
+ * a document while an answer is missing), those of wnw_prompt_build. */
 WNW_API int wnw_chat_user(wnw_prompt *out, wnw_chat *c, const char *document, const char *question,
                           const char *begin);
 
-/* Adds the answer: tokens[n] that the model generated, with the one that ended its turn if the session has read that too,
- * or a text, whose tokens the next turn has. E_ARG: no question waits. E_RANGE: an id that is not a token. */
+/* Adds the answer: tokens[n] that the model generated, with the one that ended its turn if the session has read that
+ * too, or a text, whose tokens the next turn has. E_ARG: no question waits. E_RANGE: an id that is not a token. */
 WNW_API int wnw_chat_answer(wnw_chat *c, const int32_t *tokens, int32_t n);
 WNW_API int wnw_chat_answer_text(wnw_chat *c, const char *text);
 
@@ -305,11 +287,10 @@ WNW_API const int32_t *wnw_chat_tokens(const wnw_chat *c, int32_t *n);
 typedef struct wnw_policy wnw_policy;
 typedef struct wnw_registry wnw_registry; /* parts from outside the library (winnow_method.h) */
 
-/* Parses a recipe, `name[:key=value,...][+name[:...]]...`. A name may say its slot: score=, aggregate=,
- * layer=, head=, select=, positions= or contents=, as in `snapkv+head=adakv`. registry may be NULL. E_ARG:
- * the message names the word that is unknown, the value that is out of range or the parts that cannot be
- * combined, and makes a suggestion. A policy may be shared by threads, and must outlive the sessions that use
- * it; release it with wnw_policy_free. */
+/* Parses a recipe, `name[:key=value,...][+name[:...]]...`. A name may say its slot: score=, aggregate=, layer=, head=,
+ * select=, positions= or contents=, as in `snapkv+head=adakv`. registry may be NULL. E_ARG: the message names the word
+ * that is unknown, the value that is out of range or the parts that cannot be combined, and makes a suggestion. A
+ * policy may be shared by threads, and must outlive the sessions that use it; release it with wnw_policy_free. */
 WNW_API int wnw_policy_parse(wnw_policy **out, const char *recipe, const wnw_registry *registry);
 WNW_API void wnw_policy_free(wnw_policy *p);
 
@@ -321,8 +302,8 @@ typedef enum wnw_size_kind {
     WNW_SIZE_BYTES,  /* bytes of kept keys and values */
 } wnw_size_kind;
 
-/* A size, in the field that `kind` names. It counts the compressed part of the prompt, protected entries
- * included, without sliding-window layers. */
+/* A size, in the field that `kind` names. It counts the compressed part of the prompt, protected entries included,
+ * without sliding-window layers. */
 typedef struct wnw_size {
     wnw_size_kind kind;
     int64_t budget;
@@ -352,24 +333,21 @@ typedef struct wnw_session_params {
      * (E_CANCELLED). NULL = none. */
     bool (*progress)(int32_t done, int32_t total, void *user);
     void *progress_user;
-    /* With kv_type Q8_0 or Q4_0 and the own attention: the last kv_tail entries of every head, and its first 64,
-     * stay f16; older ones are quantised in blocks of 64, so that a tail has up to 63 entries more. Entries
-     * that later compressions keep stay as they are stored. 0 = no tail, every entry is quantised at once;
-     * else 32 or more (128 is a good choice). */
+    /* With kv_type Q8_0 or Q4_0 and the own attention: the last kv_tail entries of every head, and its first 64, stay f16;
+     * those between are quantised in blocks of 64, so that a tail has up to 63 entries more. Entries that compressions keep
+     * stay as they are stored. 0 = every entry is quantised at once; else 32 or more (128 is a good choice). */
     int32_t kv_tail;
     /* With kv_type Q8_0 or Q4_0: store keys and values as they are. By default every row of such a cache, also of its
-     * tail, is rotated by Hadamard matrices of up to 256 elements (keys) and 64 (values), queries along with the keys, and
-     * results back, as llama.cpp does since 2026. Attention stays what it is, and outliers are spread over the elements
-     * that are rounded together, so that less is lost. Other caches are never rotated. */
+     * tail, is rotated by Hadamard matrices of up to 256 elements (keys) and 64 (values), as llama.cpp does since 2026.
+     * Attention stays what it is, and rounding loses less, because outliers are spread. Other caches are never rotated. */
     bool kv_unrotated;
 } wnw_session_params;
 
 WNW_DEFAULT(wnw_session_params, wnw_session_default_params)
 
-/* Makes a new timeline with an engine of its own. The model must outlive it; release it with
- * wnw_session_free. params NULL = defaults. E_UNSUPPORTED: the head size does not fit kv_type, or a tail with
- * the ggml attention. E_ARG: a tail of a cache that is not quantised. E_RANGE: a number of params is out of
- * range. E_NOMEM. */
+/* Makes a new timeline with an engine of its own. The model must outlive it; release it with wnw_session_free. params
+ * NULL = defaults. E_UNSUPPORTED: the head size does not fit kv_type, or a tail with the ggml attention. E_ARG: a tail
+ * of a cache that is not quantised. E_RANGE: a number of params is out of range. E_NOMEM. */
 WNW_API int wnw_session_new(wnw_session **out, const wnw_model *m, const wnw_session_params *params);
 WNW_API void wnw_session_free(wnw_session *s);
 
@@ -385,13 +363,13 @@ typedef struct wnw_profile wnw_profile;
 
 /* How a session is to read and compress. Zeros are the defaults.
  *
- * A recursive policy (LagKV) has rules of its own. It drops a block's entries whenever the block is complete,
- * also while decoding, so that `every` and `target` have no effect. A size decides how many entries stay of
- * blocks that are not settled yet: of a piece that is read, as many as bring all turns together to the size;
- * of a block that decoding completes, the ratio's share of it, or as many as a budget has room for. Too few
- * tokens for two blocks stay whole. Every block keeps at least one entry: a budget that never has room for that
- * is refused here, one without room for the first piece before the piece is read; later turns and decoded tokens
- * exceed a full budget by one entry for each block, and the report, or while decoding the log, says so.
+ * A recursive policy (LagKV) has rules of its own. It drops a block's entries whenever the block is complete, also while
+ * decoding; `every` and `target` have no effect. A size decides how many entries stay of blocks that are not settled:
+ * of a piece that is read, as many as bring all turns together to the size; of a block that decoding completes, the
+ * ratio's share, or as many as a budget has room for. Too few tokens for two blocks stay whole. Every block keeps one
+ * entry or more: a budget that never has room for that is refused here, one without room for the first piece before
+ * that is read; later turns and decoded tokens exceed a full budget by an entry for each block, and the report
+ * (while decoding, the log) says so.
  *
  * A policy with streaming heads (DuoAttention) has a rule of its own too: while decoding these heads hold the
  * count that the prompt left them, and the other heads grow. */
@@ -405,8 +383,8 @@ typedef struct wnw_run {
     int64_t target;             /* average entries per layer and KV head after each of these compressions;
                                    0 = the count that the last prompt's size came to */
     const wnw_profile *profile; /* calibration results, borrowed until the next begin; NULL = none */
-    /* The prompt that will be read, for policies that treat the template apart from the text or judge the
-     * document by the question. The session copies what it needs of it; NULL = not known. */
+    /* The prompt that will be read or was, for policies that treat the template apart from the text or judge the document
+     * by the question, which follows the first piece. The session copies what it needs of it; NULL = not known. */
     const wnw_prompt *prompt;
     bool question_later; /* the prompt's first piece alone is compressed; the question is read afterwards */
     /* Expected questions, for policies with a task-aware second pass: task_tokens[i] has n_task_tokens[i]
@@ -414,25 +392,28 @@ typedef struct wnw_run {
     int32_t n_tasks;
     const int32_t *const *task_tokens;
     const int32_t *n_task_tokens;
-    /* Further policies, policies[n_policies], that plans will be made with (wnw_session_plan_many): what they
-     * need is observed too, and no rules of theirs are followed. The list and the policies in it need not outlive
-     * the call. */
+    /* Further policies, policies[n_policies], that plans will be made with: what they need is observed too, and no rules
+     * of theirs are followed. The list and the policies in it need not outlive the call. */
     int32_t n_policies;
     const wnw_policy *const *policies;
+    /* Only the first piece that is read is compressed. What is read later stays, and nothing is observed any more
+     * but for `every`. A next prompt, also after wnw_session_reset, needs wnw_session_begin again. */
+    bool once;
 } wnw_run;
 
 WNW_DEFAULT(wnw_run, wnw_run_default)
 
-/* Sets how the session reads and compresses from now on: it observes what the policy needs, and follows the
- * run's rules in wnw_session_read and wnw_session_decode. The call is allowed at any time. It replaces
- * everything that an earlier call, or one of the setters below, has set; observations that the new policy
- * needs too go on. After a failure everything is as it was before the call. Errors: E_ARG (the policy is not
- * allowed in the phase; other fields of the rules are set without a policy; a task without tokens; n_policies
- * negative or a NULL in its list; two policies whose query statistics leave out different numbers of first
- * tokens), E_MISMATCH (the policy's profile is missing, or of another model), E_RANGE (another negative number;
- * a target or a recursive policy's budget that cannot hold the entries that the policy protects; an id that is
- * not a token), E_FULL (a task or template longer than the model was trained for), E_UNSUPPORTED (a policy that
- * renumbers, where heads hold different numbers of entries or a layer has a sliding window), E_NOMEM. */
+/* Sets how the session reads and compresses from now on: it observes what the policies need, and follows the run's
+ * rules in wnw_session_read and wnw_session_decode. The call is allowed at any time. It replaces everything that an
+ * earlier call has set, and an empty run ends rules and observing. Observations that the new policies need too go on;
+ * others begin now: for tokens read before, attention sums and maxima count the queries from here on, and their own
+ * queries are missing. After a failure everything is as it was before the call. Errors: E_ARG (the policy is not
+ * allowed in the phase; other fields of the rules are set without a policy; a task without tokens; n_policies negative
+ * or a NULL in its list; two policies whose query statistics leave out different numbers of first tokens), E_MISMATCH
+ * (the policy's profile is missing, or of another model), E_RANGE (another negative number; a target or a recursive
+ * policy's budget that cannot hold the entries that the policy protects; an id that is not a token), E_FULL (a task or
+ * template longer than the model was trained for), E_UNSUPPORTED (a policy that renumbers, where heads hold different
+ * numbers of entries or a layer has a sliding window), E_NOMEM. */
 WNW_API int wnw_session_begin(wnw_session *s, const wnw_run *run);
 
 /* The result of a compression. */
@@ -442,34 +423,33 @@ typedef struct wnw_report {
     double kept_mean;  /* mean entries per KV head, over the layers that have no sliding window */
     int64_t entries_before, entries_after; /* over all layers and KV heads, sliding-window layers included */
     uint64_t kv_bytes_before, kv_bytes_after; /* bytes allocated for K and V */
-    /* Milliseconds for reading tokens (wnw_session_read alone), observing the cache (a second pass included),
-     * scores, budgets and selection, and compaction. Together they are the time of the call. */
+    /* Milliseconds for reading tokens (wnw_session_read alone), observing the cache (a second pass included), scores,
+     * budgets and selection, and compaction. They add up to the time of the call. */
     double read_ms, observe_ms, score_ms, select_ms, compact_ms;
-    /* Of wnw_session_plan and wnw_session_plan_many, 0 elsewhere: this many first and last entries of every KV
-     * head stay regardless of their score (sinks, window, the last blocks). Heads that keep all they have do not
-     * count; where all do, protected_first is the number of tokens read. */
+    /* Of plans, 0 elsewhere: so many first and last entries of every KV head stay regardless of their score. Heads that
+     * keep all they have do not count; where all do, protected_first is the number of tokens read. */
     int32_t protected_first, protected_last;
 } wnw_report;
 
 WNW_DEFAULT(wnw_report, wnw_report_default)
 
-/* Reads a piece of the prompt, tokens[n], and compresses it under the rules of wnw_session_begin: a first
- * prompt, or the next turn on a compressed cache. Without rules it does the same as wnw_session_prefill. With
- * rules wnw_session_decode compresses too, as they say; tokens read by wnw_session_prefill stay whole until
- * the next compression. With +rerotate and CHUNK a prompt may be longer than the context: E_FULL is returned
- * only where the kept entries and a chunk together do not fit into it. report may be NULL. Its times are sums
- * over all compressions; entries_before counts all entries present or read, as if none had been dropped;
- * kv_bytes_before is the most that was allocated before a compression. When reading by LAYER fails or is
- * cancelled the session is empty, because layers would hold different tokens; after other failures it holds
- * the tokens that were read. Other errors are those of wnw_session_prefill and wnw_session_plan. */
+/* Reads a piece of the prompt, tokens[n], and compresses it under the rules of wnw_session_begin: a first prompt, or
+ * the next turn on a compressed cache. Without rules it does the same as wnw_session_prefill. With rules
+ * wnw_session_decode compresses too, as they say; tokens read by wnw_session_prefill stay whole until the next
+ * compression. With +rerotate and CHUNK a prompt may be longer than the context: E_FULL is returned only where the kept
+ * entries and a chunk together do not fit into it. report may be NULL. Its times are sums over all compressions;
+ * entries_before counts all entries present or read, as if none had been dropped; kv_bytes_before is the most that was
+ * allocated before a compression. When reading by LAYER fails or is cancelled the session is empty, because layers
+ * would hold different tokens; after other failures it holds the tokens that were read. Other errors are those of
+ * wnw_session_prefill and wnw_session_plan. */
 WNW_API int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report);
 
-/* Appends one token at the next position and computes its logits. Errors as wnw_session_prefill; a failure of
- * the compression that rules ask for comes after the token was read. */
+/* Appends one token at the next position and computes its logits. Errors as wnw_session_prefill; a failure of the
+ * compression that rules ask for comes after the token was read. */
 WNW_API int wnw_session_decode(wnw_session *s, int32_t token);
 
-/* Logits [n_vocab] of the last token read, all of them finite. Borrowed until the next call on the session;
- * NULL before any token was read and after E_NOT_FINITE. */
+/* Logits [n_vocab] of the last token read, all of them finite. Borrowed until the next call on the session; NULL before
+ * any token was read and after E_NOT_FINITE. */
 WNW_API const float *wnw_session_logits(const wnw_session *s);
 
 /* ---- Sampling ---- */
@@ -484,18 +464,10 @@ typedef struct wnw_sampler_params {
     uint32_t seed; /* default 42 */
 } wnw_sampler_params;
 
-static inline wnw_sampler_params wnw_sampler_default_params(void)
-{
-    wnw_sampler_params p = WNW_ZERO;
-    p.struct_size = (uint32_t)sizeof p;
-    p.top_k = 40;
-    p.top_p = 0.95f;
-    p.seed = 42;
-    return p;
-}
+WNW_DEFAULT_WITH(wnw_sampler_params, wnw_sampler_default_params, (p.top_k = 40, p.top_p = 0.95f, p.seed = 42))
 
-/* Makes a sampler; release it with wnw_sampler_free. params NULL = defaults. E_RANGE: a number of params is
- * out of range. A sampler belongs to one thread at a time. */
+/* Makes a sampler; release it with wnw_sampler_free. params NULL = defaults. E_RANGE: a number of params is out of
+ * range. A sampler belongs to one thread at a time. */
 WNW_API int wnw_sampler_new(wnw_sampler **out, const wnw_sampler_params *params);
 WNW_API void wnw_sampler_free(wnw_sampler *sp);
 /* Picks a token from logits[n_vocab]; -1 where logits or the sampler is NULL. */
@@ -535,9 +507,9 @@ typedef struct wnw_generated {
 
 WNW_DEFAULT(wnw_generated, wnw_generated_default)
 
-/* Picks tokens from the session's logits and has it decode them until one of the ends above. params NULL = defaults. After a
- * failure *out has what was generated before; release it with wnw_generated_clear in any case. Errors: E_ARG (there are no
- * logits), E_RANGE (a negative number, an empty stop string), those of wnw_session_decode. */
+/* Picks tokens from the session's logits and has it decode them until one of the ends above. params NULL = defaults.
+ * After a failure *out has what was generated before; release it with wnw_generated_clear in any case. Errors: E_ARG
+ * (there are no logits), E_RANGE (a negative number, an empty stop string), those of wnw_session_decode. */
 WNW_API int wnw_generate(wnw_generated *out, wnw_session *s, wnw_sampler *sp,
                          const wnw_generate_params *params);
 WNW_API void wnw_generated_clear(wnw_generated *g);
@@ -545,8 +517,8 @@ WNW_API void wnw_generated_clear(wnw_generated *g);
 /* Whether the token ends generation. */
 WNW_API bool wnw_token_is_eog(const wnw_model *m, int32_t token);
 
-/* Text of one token, "<|im_end|>" for a control token, "" for an id without a text. *text is owned by the
- * caller, who releases it with wnw_free. */
+/* Text of one token, "<|im_end|>" for a control token, "" for an id without a text. *text is owned by the caller, who
+ * releases it with wnw_free. */
 WNW_API int wnw_token_piece(const wnw_model *m, int32_t token, char **text);
 
 /* ======== More of models and text ======== */
@@ -556,10 +528,9 @@ WNW_API const char *wnw_version(void);
 
 typedef enum wnw_log_level { WNW_LOG_DEBUG, WNW_LOG_INFO, WNW_LOG_WARN } wnw_log_level;
 
-/* Log sink for the whole process; text has no trailing newline. NULL (the default) drops everything. Messages
- * of ggml and libllama go the same way, unless the program has set a callback of its own with llama_log_set,
- * which then stays in place. What libllama warns of while it reads a vocabulary ("missing pre-tokenizer type")
- * comes as one line of WNW_LOG_WARN too. Call this function before other threads use the library. */
+/* Log sink for the whole process; text has no trailing newline. NULL (the default) drops everything. Messages of ggml and
+ * libllama go the same way, unless the program has set a callback of its own with llama_log_set, which then stays. What
+ * libllama warns of while it reads a vocabulary comes as WNW_LOG_WARN. Call this before other threads use the library. */
 typedef void (*wnw_log_fn)(wnw_log_level level, const char *text, void *user);
 WNW_API void wnw_set_log(wnw_log_fn fn, void *user);
 
@@ -594,24 +565,22 @@ WNW_API const char *wnw_arch_name(int32_t i);
 /* Whether this build runs the models' own Jinja templates (it was made with libllama-common). */
 WNW_API bool wnw_has_jinja(void);
 
-/* Token ids of `text` (len bytes). add_special: add BOS/EOS as the vocabulary asks. parse_special: text such
- * as "<|im_start|>" becomes the control token; without it the text never makes one. *tokens, [*n_tokens], is
- * owned by the caller, who releases it with wnw_free. Long words are tokenised on a thread of the library's,
- * because libllama takes stack by the character. Errors: E_RANGE (too long; a run of characters that would take
- * too much stack or time: the sentence has its byte), E_UNSUPPORTED (the model has no tokenizer; libllama cannot
- * take the text), E_NOMEM. */
+/* Token ids of `text` (len bytes). add_special: add BOS/EOS as the vocabulary asks. parse_special: text such as
+ * "<|im_start|>" becomes the control token; without it the text never makes one. *tokens, [*n_tokens], is owned by the
+ * caller, who releases it with wnw_free. Long words are tokenised on a thread of the library's, because libllama takes
+ * stack by the character. Errors: E_RANGE (too long; a run of characters that would take too much stack or time: the
+ * sentence has its byte), E_UNSUPPORTED (the model has no tokenizer; libllama cannot take the text), E_NOMEM. */
 WNW_API int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_special,
                          bool parse_special, int32_t **tokens, int32_t *n_tokens);
 
-/* Whether `text` (len bytes) certainly has more than n_tokens tokens. The answer comes from the bytes alone,
- * because tokenising takes fifty times the text's memory. It is false where the text may have fewer tokens,
- * or where nothing is known of the vocabulary. *n_bytes (may be NULL) becomes the length of a beginning of
- * the text that has more than n_tokens tokens already; len where the answer is false. */
+/* Whether `text` (len bytes) certainly has more than n_tokens tokens, from the bytes alone, because tokenising takes
+ * fifty times the text's memory. False where it may have fewer, or where nothing is known of the vocabulary. *n_bytes
+ * (may be NULL) becomes the length of a beginning of the text that has more already; len where the answer is false. */
 WNW_API bool wnw_text_exceeds(const wnw_model *m, const char *text, size_t len, int32_t n_tokens,
                               size_t *n_bytes);
 
-/* Text of n_tokens tokens, NUL-terminated, without control tokens. *text is owned by the caller, who releases
- * it with wnw_free. */
+/* Text of n_tokens tokens, NUL-terminated, without control tokens. *text is owned by the caller, who releases it with
+ * wnw_free. */
 WNW_API int wnw_detokenize(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, char **text);
 
 /* Number of cores that this process may use. */
@@ -628,19 +597,19 @@ WNW_API const char *wnw_kv_type_name(wnw_kv_type t);
 /* Bytes of one key plus one value of n_embd_head elements. */
 WNW_API size_t wnw_kv_entry_bytes(wnw_kv_type t, int32_t n_embd_head);
 
-/* Makes a second timeline that goes on where s is: cache, logits, observations, tasks, template, rules and
- * masked heads are copied, policies and profiles stay borrowed. Later calls on one do not change the other. The model is
- * shared, and so is an engine that s was made on. */
+/* Makes a second timeline that goes on where s is: cache, logits, observations, tasks, template, rules and masked heads
+ * are copied, policies and profiles stay borrowed. Later calls on one do not change the other. The model is shared, and
+ * so is an engine that s was made on. */
 WNW_API int wnw_session_copy(wnw_session **out, const wnw_session *s);
 
-/* Forgets all tokens and frees the cache. Rules, tasks, the profile and masked heads stay; question and
- * template are forgotten. */
+/* Forgets all tokens and frees the cache. Rules, tasks, the profile and masked heads stay; question and template are
+ * forgotten. */
 WNW_API int wnw_session_reset(wnw_session *s);
 
 /* Takes back all tokens but the first n_past; read again in the same pieces, they leave the same session. There are no
- * logits until a token is read. n_past 0 empties the session; what was said of the prompt stays. E_UNSUPPORTED, with the
- * reason, and nothing changes: later entries had been read when entries were dropped or renumbered, sliding windows or tails
- * have moved on, or a policy observes sums over tokens. E_RANGE: n_past is not 0 .. wnw_session_n_past. */
+ * logits until a token is read. n_past 0 empties the session; what was said of the prompt stays. E_UNSUPPORTED, with
+ * the reason, and nothing changes: later entries had been read when entries were dropped or renumbered, sliding windows
+ * or tails have moved on, or a policy observes sums over tokens. E_RANGE: n_past is not 0 .. wnw_session_n_past. */
 WNW_API int wnw_session_rewind(wnw_session *s, int32_t n_past);
 /* How many of tokens[n] are the first ones that the session has read; 0 after entries got new positions. */
 WNW_API int32_t wnw_session_common_prefix(const wnw_session *s, const int32_t *tokens, int32_t n);
@@ -656,26 +625,24 @@ typedef enum wnw_mask_phase {
     WNW_MASK_DECODE, /* those of wnw_session_decode and wnw_decode_batch, not those of prompts */
 } wnw_mask_phase;
 
-/* Switches query heads off, to see what they are for: the output of the n heads is 0 in front of the output
- * projection, for all tokens of the phase that are read from now on; heads may be named twice. Replaces
- * earlier masks; n = 0 ends masking. Keys and values of masked heads are cached as before, and policies
- * observe attention as it is in front of the masks. wnw_session_begin changes nothing of it. CompressKV (arXiv
- * 2508.02401) masks heads while decoding, by queries of 0, so that their output is the mean of all values.
- * After a failure the earlier masks hold. E_ARG: no such phase. E_RANGE: no such head, n < 0. E_NOMEM. */
+/* Switches query heads off, to see what they are for: the output of the n heads is 0 in front of the output projection,
+ * for all tokens of the phase that are read from now on. Replaces earlier masks; n = 0 ends masking. Keys and values
+ * are cached as before, and policies observe attention in front of the masks; wnw_session_begin changes nothing of it.
+ * CompressKV (arXiv 2508.02401) masks by queries of 0, so that the output is the mean of all values. After a failure
+ * the earlier masks hold. E_ARG: no such phase. E_RANGE: no such head, n < 0. E_NOMEM. */
 WNW_API int wnw_session_mask_heads(wnw_session *s, const wnw_head *heads, int32_t n, wnw_mask_phase phase);
 
 /* Appends n prompt tokens and compresses nothing. on_logits NULL: only the last token's logits are computed
- * (wnw_session_logits); else it receives the logits [n_vocab] of the i-th token of the call, and returns
- * false to cancel. E_FULL: more tokens than n_ctx; nothing is changed then. After E_BACKEND, E_NOMEM or
- * E_CANCELLED the session holds the tokens of the ubatches that were finished. E_NOT_FINITE: logits are
- * infinite or not numbers, because weights are damaged or values are too large for the cache's type; the
- * tokens are read, but there are no logits. */
+ * (wnw_session_logits); else it receives the logits [n_vocab] of the i-th token of the call, and returns false to
+ * cancel. E_FULL: more tokens than n_ctx; nothing is changed then. After E_BACKEND, E_NOMEM or E_CANCELLED the session
+ * holds the tokens of the ubatches that were finished. E_NOT_FINITE: logits are infinite or not numbers, because
+ * weights are damaged or values are too large for the cache's type; the tokens are read, but there are no logits. */
 typedef bool (*wnw_logits_fn)(int32_t i, const float *logits, void *user);
 WNW_API int wnw_session_prefill(wnw_session *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits,
                                 void *user);
 
-/* Position of the next token. It is the number of tokens read so far; after entries got new positions, it is
- * the number of entries per head that were kept then plus the tokens read since. */
+/* Position of the next token. It is the number of tokens read so far; after entries got new positions, it is the number
+ * of entries per head that were kept then plus the tokens read since. */
 WNW_API int32_t wnw_session_n_past(const wnw_session *s);
 
 typedef struct wnw_cache_stats {
@@ -694,16 +661,15 @@ WNW_DEFAULT(wnw_cache_stats, wnw_cache_stats_default)
 WNW_API int wnw_cache_get_stats(const wnw_session *s, wnw_cache_stats *out);
 /* Entries of layer il, KV head ih; 0 where there is no such head. */
 WNW_API int32_t wnw_cache_n(const wnw_session *s, int32_t il, int32_t ih);
-/* Positions of these wnw_cache_n entries, ascending: the original ones, unless the entries got new ones
- * (+rerotate). Borrowed until the next call on the session. */
+/* Positions of these wnw_cache_n entries, ascending: the original ones, unless the entries got new ones (+rerotate).
+ * Borrowed until the next call on the session. */
 WNW_API const int32_t *wnw_cache_positions(const wnw_session *s, int32_t il, int32_t ih);
 
 /* ======== Several sessions at once ======== */
 
-/* An engine computes for sessions: it owns graphs, activations, scratch memory and threads, none of which a
- * timeline needs between its calls. Sessions that share an engine can decode together, in one pass over the
- * weights (wnw_decode_batch).
- * An engine and all sessions on it belong to one thread at a time. */
+/* An engine computes for sessions: it owns graphs, activations, scratch memory and threads, none of which a timeline
+ * needs between its calls. Sessions that share an engine can decode together, in one pass over the weights
+ * (wnw_decode_batch). An engine and all sessions on it belong to one thread at a time. */
 typedef struct wnw_engine wnw_engine;
 
 /* Zeros are the defaults. */
@@ -716,26 +682,25 @@ typedef struct wnw_engine_params {
 
 WNW_DEFAULT(wnw_engine_params, wnw_engine_default_params)
 
-/* Makes an engine. params NULL = defaults. The model must outlive the engine. E_RANGE: n_ubatch or n_threads
- * is out of range. */
+/* Makes an engine. params NULL = defaults. The model must outlive the engine. E_RANGE: n_ubatch or n_threads is out of
+ * range. */
 WNW_API int wnw_engine_new(wnw_engine **out, const wnw_model *m, const wnw_engine_params *params);
 /* Frees the engine; all sessions on it must have been freed before. */
 WNW_API void wnw_engine_free(wnw_engine *e);
 
-/* Makes a new timeline on an engine, which must outlive it. n_ubatch, n_threads and attn of params are not
- * read, because the engine has its own. Errors as wnw_session_new. */
+/* Makes a new timeline on an engine, which must outlive it. n_ubatch, n_threads and attn of params are not read,
+ * because the engine has its own. Errors as wnw_session_new. */
 WNW_API int wnw_session_new_on(wnw_session **out, wnw_engine *e, const wnw_session_params *params);
 
-/* wnw_session_decode for n sessions of one engine at once: appends tokens[i] to sessions[i]. Each may have
- * another length, policy, rules and kv_type. The result of a session does not depend on the other sessions of
- * the batch, except for the rounding of matrix products, which is not the same for every n; attention,
- * recorders and rules work exactly as in wnw_session_decode. Checked before anything is read: E_ARG (a
- * session is NULL, is there twice, or uses another engine), E_RANGE (n is not 1 .. n_ubatch; an id that is
- * not a token), E_FULL (a session has no room). After E_NOMEM and E_BACKEND of the computation no session has
- * read its token. Otherwise all sessions have read their tokens and followed their rules, except those that
- * failed: the status is that of the first failure, and the message names the session. E_NOT_FINITE: that
- * session has no logits, and its rules were not followed. Any other status: its rules could not be
- * followed. */
+/* wnw_session_decode for n sessions of one engine at once: appends tokens[i] to sessions[i]. Each may have another
+ * length, policy, rules and kv_type. The result of a session does not depend on the other sessions of the batch, except
+ * for the rounding of matrix products, which is not the same for every n; attention, recorders and rules work exactly
+ * as in wnw_session_decode. Checked before anything is read: E_ARG (a session is NULL, is there twice, or uses another
+ * engine), E_RANGE (n is not 1 .. n_ubatch; an id that is not a token), E_FULL (a session has no room). After E_NOMEM
+ * and E_BACKEND of the computation no session has read its token. Otherwise all sessions have read their tokens and
+ * followed their rules, except those that failed: the status is that of the first failure, and the message names the
+ * session. E_NOT_FINITE: that session has no logits, and its rules were not followed. Any other status: its rules could
+ * not be followed. */
 WNW_API int wnw_decode_batch(wnw_engine *e, wnw_session *const *sessions, const int32_t *tokens, int32_t n);
 
 /* ---- Where the time of an engine goes ---- */
@@ -747,8 +712,8 @@ typedef struct wnw_work {
     double bytes; /* bytes of weights, keys and values that must be moved at least: each once per pass */
 } wnw_work;
 
-/* What the passes of an engine did while it measured. The times of all parts together are the time of the
- * passes: what a call takes besides them is text, plans and compression. */
+/* What the passes of an engine did while it measured. The times of all parts add up to that of the passes; the rest of
+ * a call is text, plans and compression. */
 typedef struct wnw_engine_times {
     uint32_t struct_size;
     int64_t n_pass;       /* passes through all or some layers: ubatches and decode steps */
@@ -762,62 +727,44 @@ typedef struct wnw_engine_times {
 
 WNW_DEFAULT(wnw_engine_times, wnw_engine_times_default)
 
-/* Begins to measure, with all numbers at 0, or ends it; the numbers stay until the next beginning. Results do
- * not change. Passes that are measured take about a microsecond more for each of twelve places per layer;
- * others take no more than before. E_ARG: e is NULL. */
+/* Begins to measure, with all numbers at 0, or ends it; the numbers stay until the next beginning. Results do not
+ * change. Measured passes take about a microsecond more for each of twelve places per layer. E_ARG: e is NULL. */
 WNW_API int wnw_engine_measure(wnw_engine *e, bool on);
 /* Fills *out. E_ARG: a pointer is NULL (zeros where it is the engine), or struct_size is not set. */
 WNW_API int wnw_engine_get_times(const wnw_engine *e, wnw_engine_times *out);
 
 /* ======== Plans: looking before dropping, and several policies on one reading ======== */
 
-/* Declares, before prefill, the policies that will be planned with; replaces earlier declarations. n = 0:
- * nothing is observed. Observations that the new declaration needs too go on; other ones begin now: for
- * tokens read before, attention sums and maxima count the queries from here on, and their own queries are
- * missing. After a failure the earlier declaration holds. The call is not needed where wnw_session_begin
- * names the policy. */
-WNW_API int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n);
-
-/* Sets calibration results for policies that use them; borrowed until replaced. NULL = none. E_MISMATCH: the
- * profile was made for another model. */
-WNW_API int wnw_session_set_profile(wnw_session *s, const wnw_profile *p);
-
-/* Says that the last n_tokens of the prompt, read already or read next, are the question after the document,
- * for policies that judge the document by the question. The number holds until the next such call; 0 = not
- * known. E_RANGE: negative. */
-WNW_API int wnw_session_set_question(wnw_session *s, int32_t n_tokens);
-
 typedef struct wnw_plan wnw_plan;
 
-/* Decides which entries to keep; the cache is not changed, whether or not the call fails. size NULL =
- * WNW_SIZE_NONE. Errors: E_NOT_OBSERVED, E_RANGE (the size cannot hold the protected entries), E_NOT_FINITE
- * (scores that are not numbers), E_NOMEM. report may be NULL. *plan is owned by the caller, who releases it
- * with wnw_plan_free. */
+/* Decides which entries to keep; the cache is not changed, whether or not the call fails. size NULL = WNW_SIZE_NONE.
+ * Errors: E_NOT_OBSERVED, E_RANGE (the size cannot hold the protected entries), E_NOT_FINITE (scores that are not
+ * numbers), E_NOMEM. report may be NULL. *plan is owned by the caller, who releases it with wnw_plan_free. */
 WNW_API int wnw_session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_plan **plan,
                              wnw_report *report);
 
-/* Makes n plans from one pass over the cache: an observation that several policies need of a layer is
- * computed once. sizes[n] and reports[n] may be NULL; plans[n] are owned by the caller. Every report has the
- * same struct_size, which is the distance from one to the next. On failure all plans are NULL. */
+/* Makes n plans from one pass over the cache: an observation that several policies need of a layer is computed once.
+ * sizes[n] and reports[n] may be NULL; plans[n] are owned by the caller. Every report has the same struct_size, which
+ * is the distance from one to the next. On failure all plans are NULL. */
 WNW_API int wnw_session_plan_many(wnw_session *s, const wnw_policy *const *policies, const wnw_size *sizes,
                                   int32_t n, wnw_plan **plans, wnw_report *reports);
 
-/* Keeps what the plan says and returns the rest to the system; sliding-window layers are left as they are.
- * E_MISMATCH: the plan does not fit this cache, which is then untouched. E_NOMEM: some layers may be
- * compacted already and the others not; the session can go on. */
+/* Keeps what the plan says and returns the rest to the system; sliding-window layers are left as they are. E_MISMATCH:
+ * the plan does not fit this cache, which is then untouched. E_NOMEM: some layers may be compacted already and the
+ * others not; the session can go on. */
 WNW_API int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report);
 
-/* Plans and applies. With +rerotate wnw_session_renumber follows; a cache or plan that it would refuse is
- * refused before the cache changes. Errors are those of the three functions. */
+/* Plans and applies. With +rerotate wnw_session_renumber follows; a cache or plan that it would refuse is refused
+ * before the cache changes. Errors are those of the three functions. */
 WNW_API int wnw_session_compress(wnw_session *s, const wnw_policy *policy, const wnw_size *size,
                                  wnw_report *report);
 
-/* Gives the n cached entries of every head the positions 0 .. n - 1 in their order and lets the next token
- * follow as n: keys are turned accordingly (StreamingLLM; kvpress' key re-rotation). Programs call it that
- * plan and apply themselves; wnw_session_compress and the rules call it where the policy says +rerotate.
- * Earlier plans and observations of queries no longer fit. Where heads hold different tokens, policies
- * with a second pass and those that match heads by position are refused from now on (E_UNSUPPORTED).
- * E_UNSUPPORTED: heads hold different numbers of entries, or a layer has a sliding window. */
+/* Gives the n cached entries of every head the positions 0 .. n - 1 in their order and lets the next token follow as n:
+ * keys are turned accordingly (StreamingLLM; kvpress' key re-rotation). Programs call it that plan and apply
+ * themselves; wnw_session_compress and the rules call it where the policy says +rerotate. Earlier plans and
+ * observations of queries no longer fit. Where heads hold different tokens, policies with a second pass and those that
+ * match heads by position are refused from now on (E_UNSUPPORTED). E_UNSUPPORTED: heads hold different numbers of
+ * entries, or a layer has a sliding window. */
 WNW_API int wnw_session_renumber(wnw_session *s);
 
 WNW_API void wnw_plan_free(wnw_plan *p);
@@ -825,31 +772,29 @@ WNW_API int32_t wnw_plan_n_layer(const wnw_plan *p);
 WNW_API int32_t wnw_plan_n_head_kv(const wnw_plan *p);
 /* Number of tokens that had been read when the plan was made. */
 WNW_API int32_t wnw_plan_n_tokens(const wnw_plan *p);
-/* Sets *positions to the kept positions of layer il, KV head ih, ascending, and returns their number.
- * Borrowed from the plan. */
+/* Sets *positions to the kept positions of layer il, KV head ih, ascending, and returns their number. Borrowed from the
+ * plan. */
 WNW_API int32_t wnw_plan_head(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **positions);
 
-/* A change of values of kept entries (value merging): the value of the entry at position `from`, which goes,
- * is added `weight` times to n_to consecutive kept entries of the same head, the first of which is at
- * position `to`. */
+/* A change of values of kept entries (value merging): the value of the entry at position `from`, which goes, is added
+ * `weight` times to n_to consecutive kept entries of the same head, the first of which is at position `to`. */
 typedef struct wnw_merge {
     int32_t from, to, n_to;
     float weight;
 } wnw_merge;
 
-/* Sets *merges to the merges of layer il, KV head ih, in ascending order of `from`, and returns their number,
- * which is 0 in most plans. Borrowed from the plan. */
+/* Sets *merges to the merges of layer il, KV head ih, in ascending order of `from`, and returns their number, which is
+ * 0 in most plans. Borrowed from the plan. */
 WNW_API int32_t wnw_plan_merges(const wnw_plan *p, int32_t il, int32_t ih, const wnw_merge **merges);
 /* Whether every value to which others were added is then divided by 1 + the sum of their weights. */
 WNW_API bool wnw_plan_averages(const wnw_plan *p);
-/* Sets *channels to the key channels of layer il, KV head ih, ascending, that become 0 in all kept entries
- * but the last *n_spared, and returns their number, which is 0 in most plans. This saves no memory. Borrowed
- * from the plan. */
+/* Sets *channels to the key channels of layer il, KV head ih, ascending, that become 0 in all kept entries but the last
+ * *n_spared, and returns their number, which is 0 in most plans. This saves no memory. Borrowed from the plan. */
 WNW_API int32_t wnw_plan_channels(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **channels,
                                   int32_t *n_spared);
-/* Makes a plan from data, e.g. read from a file. positions[il * n_head_kv + ih] points to
- * n[il * n_head_kv + ih] ascending positions; copied. E_ARG if they are not ascending or not in
- * 0..n_tokens-1. *out is released with wnw_plan_free. */
+/* Makes a plan from data, e.g. read from a file. positions[il * n_head_kv + ih] points to n[il * n_head_kv + ih]
+ * ascending positions; copied. E_ARG if they are not ascending or not in 0..n_tokens-1. *out is released with
+ * wnw_plan_free. */
 WNW_API int wnw_plan_new(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int32_t n_tokens,
                          const int32_t *n, const int32_t *const *positions);
 
@@ -858,16 +803,15 @@ WNW_API int wnw_plan_new(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int
 /* Canonical form with every default written out; parses to an equal policy. Borrowed from the policy. */
 WNW_API const char *wnw_policy_string(const wnw_policy *p);
 
-/* The shortest recipe that parses to an equal policy, for people to read: `snapkv+adakv`. Parsing it again
- * needs a registry with its parts from outside the library. *text is owned by the caller, who releases it
- * with wnw_free. */
+/* The shortest recipe that parses to an equal policy, for people to read: `snapkv+adakv`. Parsing it again needs a
+ * registry with its parts from outside the library. *text is owned by the caller, who releases it with wnw_free. */
 WNW_API int wnw_policy_short(const wnw_policy *p, char **text);
 
 /* Whether the policy keeps everything ("full"). */
 WNW_API bool wnw_policy_is_full(const wnw_policy *p);
 
-/* Whether kept tokens get new positions after every compression, "+rerotate". Then a prompt read by CHUNK may
- * be longer than the context. */
+/* Whether kept tokens get new positions after every compression, "+rerotate". Then a prompt read by CHUNK may be longer
+ * than the context. */
 WNW_API bool wnw_policy_rerotates(const wnw_policy *p);
 
 /* Whether the policy has a size of its own where none is given (LagKV's retention, a score threshold). */
@@ -875,8 +819,7 @@ WNW_API bool wnw_policy_has_own_size(const wnw_policy *p);
 
 /* Name of a phase: "end", "layer", "chunk", "decode". The string is static. */
 WNW_API const char *wnw_phase_name(wnw_phase phase);
-/* Whether a policy can work in the phase; if not, *reason (may be NULL) becomes a sentence, which is
- * static. */
+/* Whether a policy can work in the phase; if not, *reason (may be NULL) becomes a sentence, which is static. */
 WNW_API bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason);
 
 /* ======== Profiles: calibration results of one model ======== */
@@ -894,23 +837,22 @@ typedef enum wnw_profile_kind {
 } wnw_profile_kind;
 #define WNW_N_PROFILE_KINDS 8
 
-/* Writes 16 hexadecimal digits and a NUL: 64 bits that identify a model's weights, from tensor names, shapes
- * and types, and from the data of the first and the last layer's attention keys and values. */
+/* Writes 16 hexadecimal digits and a NUL: 64 bits that identify a model's weights, from tensor names, shapes and types,
+ * and from the data of the first and the last layer's attention keys and values. */
 WNW_API void wnw_model_fingerprint(const wnw_model *m, char out[17]);
 
-/* Makes an empty profile for m, whose shapes and fingerprint every file must match. m may be freed
- * afterwards. Once all files are added the profile does not change and may be shared by threads. */
+/* Makes an empty profile for m, whose shapes and fingerprint every file must match. m may be freed afterwards. Once all
+ * files are added the profile does not change and may be shared by threads. */
 WNW_API int wnw_profile_new(wnw_profile **out, const wnw_model *m);
 WNW_API void wnw_profile_free(wnw_profile *p);
-/* Adds the results of one JSON file (docs/profiles.md); kinds already present are replaced. E_IO: cannot be
- * read. E_FORMAT: not a regular file or not a profile, damaged, values out of range, too large for a
- * profile of m. E_MISMATCH: the file is of another model. CompilerKV's tables of another model with the same
- * number of heads are added, but policies without force=1 refuse them. The profile is unchanged after an
- * error. */
+/* Adds the results of one JSON file (docs/profiles.md); kinds already present are replaced. E_IO: cannot be read.
+ * E_FORMAT: not a regular file or not a profile, damaged, values out of range, too large for a profile of m.
+ * E_MISMATCH: the file is of another model. CompilerKV's tables of another model with the same number of heads are
+ * added, but policies without force=1 refuse them. The profile is unchanged after an error. */
 WNW_API int wnw_profile_add_file(wnw_profile *p, const char *path);
-/* Reads one file in the library's own format without its model: shapes and fingerprint are those that the file
- * names, and everything else is checked as above. For looking at a profile. *out is released with
- * wnw_profile_free. Errors are those of wnw_profile_add_file. */
+/* Reads one file in the library's own format without its model: shapes and fingerprint are those that the file names,
+ * and everything else is checked as above. For looking at a profile. *out is released with wnw_profile_free. Errors are
+ * those of wnw_profile_add_file. */
 WNW_API int wnw_profile_open(wnw_profile **out, const char *path);
 
 /* One table of results. */
@@ -926,18 +868,17 @@ WNW_DEFAULT(wnw_profile_table, wnw_profile_table_default)
 
 /* Fills *out with table i of a profile; false past the last. */
 WNW_API bool wnw_profile_get_table(const wnw_profile *p, int32_t i, wnw_profile_table *out);
-/* Writes the n values of the table of this name to out. E_ARG: there is no such table, or it has another number
- * of values. */
+/* Writes the n values of the table of this name to out. E_ARG: there is no such table, or it has another number of
+ * values. */
 WNW_API int wnw_profile_get_values(double *out, int64_t n, const wnw_profile *p, const char *name);
 
-/* Says which kinds, a bit set, the program found by itself rather than was asked to use; none at first. Results
- * of such a kind are left out, with a warning in the report, where a policy that works without them cannot use
- * them: CompilerKV's tables, made for another size or under other options. Otherwise that is E_MISMATCH. Not
- * while another thread plans with the profile. */
+/* Says which kinds, a bit set, the program found by itself rather than was asked to use; none at first. Results of such
+ * a kind are left out, with a warning, where a policy works without them and cannot use them: CompilerKV's tables, made
+ * for another size or other options. Otherwise that is E_MISMATCH. Not while another thread plans with the profile. */
 WNW_API void wnw_profile_set_found(wnw_profile *p, uint32_t kinds);
 /* Bit set of the wnw_profile_kind it holds. NULL = 0. */
 WNW_API uint32_t wnw_profile_kinds(const wnw_profile *p);
-/* "srh", "layers", "compiler", "heads", "stats", "curves", "shares", "gate": the first part of a file name. NULL past the end. Static. */
+/* "srh" and so on, the first part of a file name; NULL past the end. Static. */
 WNW_API const char *wnw_profile_kind_name(int32_t kind);
 
 /* Reads a list of query heads of m:

@@ -28,8 +28,8 @@
 extern "C" {
 #endif
 
-/* How much is measured. QUICK takes minutes on two cores for a model of 135M parameters; PAPER is as much as
- * the authors of the methods measured. */
+/* How much is measured. QUICK takes minutes on two cores for a model of 135M parameters; PAPER is as much as the
+ * authors of the methods measured. */
 typedef enum wnw_effort { WNW_EFFORT_NORMAL, WNW_EFFORT_QUICK, WNW_EFFORT_PAPER } wnw_effort;
 
 /* A text that is read: UTF-8, len bytes. The profile gives its name, length and hash. */
@@ -80,30 +80,28 @@ static inline wnw_calibrate_params wnw_calibrate_default_params(void)
 /* Results of a calibration. Read-only; may be shared by threads. */
 typedef struct wnw_calibration wnw_calibration;
 
-/* Runs the calibration of a kind. params NULL = defaults. *out is released with wnw_calibration_free. Errors:
- * E_ARG (an unknown kind or option; no text where the kind reads one), E_RANGE (an option, or a text or
- * context too short for what is measured), E_MISMATCH (the journal is of another model, kind, text or
- * setting; the message names the field), E_FORMAT (the journal is damaged), E_IO, E_CANCELLED (the journal
- * has all that was finished), E_UNSUPPORTED (the model cannot be measured so, e.g. it answers no probe),
- * E_NOT_FINITE, E_NOMEM. */
+/* Runs the calibration of a kind. params NULL = defaults. *out is released with wnw_calibration_free. Errors: E_ARG (an
+ * unknown kind or option; no text where the kind reads one), E_RANGE (an option, or a text or context too short for
+ * what is measured), E_MISMATCH (the journal is of another model, kind, text or setting; the message names the field),
+ * E_FORMAT (the journal is damaged), E_IO, E_CANCELLED (the journal has all that was finished), E_UNSUPPORTED (the
+ * model cannot be measured so, e.g. it answers no probe), E_NOT_FINITE, E_NOMEM. */
 WNW_API int wnw_calibrate(wnw_calibration **out, const wnw_model *m, const char *kind,
                           const wnw_calibrate_params *params);
 WNW_API void wnw_calibration_free(wnw_calibration *c);
 
-/* Contents of profile file i, NUL-terminated JSON; NULL past the last. *name (may be NULL) becomes the file's
- * usual name: "srh.json", "compiler-b256.json". Both are borrowed from c. */
+/* Contents of profile file i, NUL-terminated JSON; NULL past the last. *name (may be NULL) becomes the file's usual
+ * name: "srh.json", "compiler-b256.json". Both are borrowed from c. */
 WNW_API const char *wnw_calibration_profile(const wnw_calibration *c, int32_t i, const char **name);
-/* Contents of another output by name, NUL-terminated, borrowed from c; NULL if there is none. "report" is
- * always there: a few lines for people. The others are made where params.outputs names them:
- * heads has "dump" (CSV: probe, layer, head, importance, far),
- * srh has "dump" (CSV: probe, layer, head, semantic, traditional) and "probes" (JSONL: id, prompt_tokens,
- * target_first, target_len, generated_tokens). */
+/* Contents of another output by name, NUL-terminated, borrowed from c; NULL if there is none. "report" is always there:
+ * a few lines for people. The others are made where params.outputs names them: heads has "dump" (CSV: probe, layer,
+ * head, importance, far), srh has "dump" (CSV: probe, layer, head, semantic, traditional) and "probes" (JSONL: id,
+ * prompt_tokens, target_first, target_len, generated_tokens). */
 WNW_API const char *wnw_calibration_output(const wnw_calibration *c, const char *name);
 
 /* Names of the kinds; NULL past the end. Static. */
 WNW_API const char *wnw_calibration_kind_name(int32_t i);
-/* Writes the options of a kind, one per line with range, default and meaning. *text is owned by the caller,
- * who releases it with wnw_free. E_ARG: there is no such kind. */
+/* Writes the options of a kind, one per line with range, default and meaning. *text is owned by the caller, who
+ * releases it with wnw_free. E_ARG: there is no such kind. */
 WNW_API int wnw_calibration_options(const char *kind, char **text);
 
 /* What a file of another program is. */
@@ -118,9 +116,9 @@ typedef struct wnw_import_params {
 
 WNW_DEFAULT(wnw_import_params, wnw_import_default_params)
 
-/* Reads the file of another program at `path`, which belongs to model m, and makes a profile file of it: *text
- * is NUL-terminated JSON, owned by the caller, who releases it with wnw_free. E_ARG: `as` is not one of the
- * words above. E_IO: cannot be read. E_FORMAT: not such a file. E_MISMATCH: the shape is another model's. */
+/* Reads the file of another program at `path`, which belongs to model m, and makes a profile file of it: *text is
+ * NUL-terminated JSON, owned by the caller, who releases it with wnw_free. E_ARG: `as` is not one of the words above.
+ * E_IO: cannot be read. E_FORMAT: not such a file. E_MISMATCH: the shape is another model's. */
 WNW_API int wnw_profile_import(char **text, const wnw_model *m, const char *path,
                                const wnw_import_params *params);
 

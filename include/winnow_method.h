@@ -34,8 +34,8 @@ typedef enum wnw_part_kind {
 
 typedef enum wnw_option_type { WNW_OPT_INT, WNW_OPT_REAL, WNW_OPT_BOOL, WNW_OPT_ENUM } wnw_option_type;
 
-/* One typed option of a part. The framework parses it, checks the range and stores it at `offset` of the
- * options struct: int32_t for INT, BOOL and ENUM (index into choices), double for REAL. */
+/* One typed option of a part. The framework parses it, checks the range and stores it at `offset` of the options
+ * struct: int32_t for INT, BOOL and ENUM (index into choices), double for REAL. */
 typedef struct wnw_option {
     const char *name; /* NULL ends a table */
     const char *help;
@@ -97,10 +97,10 @@ typedef struct wnw_needs {
 
 WNW_DEFAULT(wnw_needs, wnw_needs_default)
 
-/* The observations of one layer. Arrays are float32 and borrowed until the part's function returns. Entries
- * are cache entries in ascending position; with a cache that was never compressed entry i is position i. Rows
- * are rectangular: head ih has n_entry[ih] <= n entries, the rest is padding whose score is ignored. Pointers
- * are NULL unless asked for. */
+/* The observations of one layer. Arrays are float32 and borrowed until the part's function returns. Entries are cache
+ * entries in ascending position; with a cache that was never compressed entry i is position i. Rows are rectangular:
+ * head ih has n_entry[ih] <= n entries, the rest is padding whose score is ignored. Pointers are NULL unless asked for.
+ * */
 typedef struct wnw_observation wnw_observation;
 struct wnw_observation {
     int32_t il, n_layer; /* layer, and how many the model has */
@@ -185,9 +185,9 @@ typedef struct wnw_shape {
     int32_t n_past; /* tokens read: one more than the last position */
 } wnw_shape;
 
-/* Numbers that a part gathers over all layers before it decides: numbers[size], zero at first. A policy with
- * such a part cannot work layer by layer. For scorers every layer is visited before any is scored; for layer
- * budgets, head budgets and selectors a layer is visited when it is scored; other kinds do not gather. */
+/* Numbers that a part gathers over all layers before it decides: numbers[size], zero at first. A policy with such a
+ * part cannot work layer by layer. For scorers every layer is visited before any is scored; for layer budgets, head
+ * budgets and selectors a layer is visited when it is scored; other kinds do not gather. */
 typedef struct wnw_gather {
     /* Returns how many numbers the part gathers; 0 = none with these options. */
     size_t (*size)(const void *opts, const wnw_shape *shape);
@@ -276,11 +276,10 @@ enum {
     WNW_FLAG_BLIND = 1u << 21,
 };
 
-/* The common members of all parts: the first member of every descriptor. A function may be NULL where the
- * part does not need it. Parts are pure: the same input gives the same output, they do not allocate (scratch
- * is given) and have no state, and several threads may call them at once. A function with a status returns
- * WNW_OK or an error; the library words the message. Entries are indices into a head's list of cached
- * entries, in ascending position. */
+/* The common members of all parts: the first member of every descriptor. A function may be NULL where the part does not
+ * need it. Parts are pure: the same input gives the same output, they do not allocate (scratch is given) and have no
+ * state, and several threads may call them at once. A function with a status returns WNW_OK or an error; the library
+ * words the message. Entries are indices into a head's list of cached entries, in ascending position. */
 typedef struct wnw_part {
     uint32_t struct_size; /* of the whole descriptor; WNW_SCORER_INIT etc. set it, and the kind */
     wnw_part_kind kind;
@@ -304,15 +303,14 @@ typedef struct wnw_part {
     const wnw_gather *gather;
 } wnw_part;
 
-/* How a real-valued count becomes whole. A layer budget with an enum option "rounding" of the choices
- * "exact", "trunc" sets it for every count of its policy; it is exact otherwise. */
+/* How a real-valued count becomes whole. A layer budget with an enum option "rounding" of the choices "exact", "trunc"
+ * sets it for every count of its policy; it is exact otherwise. */
 typedef enum wnw_rounding {
     WNW_ROUND_EXACT, /* floor(x + 1e-6): 1000 * (1 - 0.9) is 100 */
     WNW_ROUND_TRUNC, /* floor(x), as kvpress does: 1000 * (1 - 0.9) is 99 */
 } wnw_rounding;
 
-/* Consecutive blocks of `lag` entries after `sink` protected ones. All complete blocks but the last are
- * thinned. */
+/* Consecutive blocks of `lag` entries after `sink` protected ones. All complete blocks but the last are thinned. */
 typedef struct wnw_blocks {
     int32_t sink, lag; /* >= 0; >= 1 */
 } wnw_blocks;
@@ -326,8 +324,8 @@ typedef struct wnw_block_rule {
     bool (*fit)(void *opts, int32_t n, int32_t n_keep);
 } wnw_block_rule;
 
-/* A scorer: observations of one layer -> score[n_head_kv][n], or score[n_head][n] with WNW_FLAG_QUERY_HEADS,
- * higher = keep. */
+/* A scorer: observations of one layer -> score[n_head_kv][n], or score[n_head][n] with WNW_FLAG_QUERY_HEADS, higher =
+ * keep. */
 typedef struct wnw_scorer {
     wnw_part part;
     /* Name of the head aggregation where the recipe names none. NULL = group_mean for scores of query heads,
@@ -412,8 +410,7 @@ typedef struct wnw_head_problem {
     const double *gathered;
 } wnw_head_problem;
 
-/* Head budget: count of a layer and its scores -> one count per KV head. Exactly one of the two functions is
- * set. */
+/* Head budget: count of a layer and its scores -> one count per KV head. Exactly one of the two functions is set. */
 typedef struct wnw_head_budget {
     wnw_part part;
     /* Fills n_keep[n_head_kv], protected entries <= n_keep <= n_entry; scratch[n_head_kv * n]. It may raise
@@ -448,8 +445,8 @@ typedef struct wnw_select_problem {
     const double *gathered;
 } wnw_select_problem;
 
-/* Functions of a recursive selector, which settles blocks of entries one after the other, whenever a block is
- * complete, and so has a size of its own. */
+/* Functions of a recursive selector, which settles blocks of entries one after the other, whenever a block is complete,
+ * and so has a size of its own. */
 typedef struct wnw_recursive {
     /* Returns the number of entries to keep of n where no size is given: 0..n. */
     int32_t (*own_size)(const void *opts, const wnw_blocks *blocks, int32_t n, wnw_rounding rounding);
@@ -490,8 +487,8 @@ typedef struct wnw_contents_problem {
     int32_t n_keep, n;          /* of n entries */
 } wnw_contents_problem;
 
-/* Content rule: entries that stay and entries that go -> merges and pruned channels. These are data of the
- * plan; the cache itself is changed when the plan is applied. */
+/* Content rule: entries that stay and entries that go -> merges and pruned channels. These are data of the plan; the
+ * cache itself is changed when the plan is applied. */
 typedef struct wnw_contents {
     wnw_part part;
     size_t (*scratch)(const void *opts, const wnw_observation *obs); /* float elements. NULL = 0 */
@@ -505,23 +502,22 @@ typedef struct wnw_contents {
 } wnw_contents;
 #define WNW_CONTENTS_INIT WNW_INIT(wnw_contents), .kind = WNW_PART_CONTENTS
 
-/* Appends a sentence to warning[256], which is "" or holds earlier sentences; what does not fit is cut
- * off. */
+/* Appends a sentence to warning[256], which is "" or holds earlier sentences; what does not fit is cut off. */
 WNW_API void wnw_part_warn(char *warning, const char *sentence);
 
 /* ---- Registry: parts from outside the library ---- */
 
 WNW_API int wnw_registry_new(wnw_registry **out);
 WNW_API void wnw_registry_free(wnw_registry *r);
-/* Adds a part of any kind, given by the first member of its descriptor: wnw_registry_add(r, &mine.part).
- * Recipes that are parsed with the registry may name it. The registry borrows the descriptor, which must live
- * until the last recipe is parsed; its texts, tables and functions must outlive every policy with the part.
- * E_ARG: a bad or taken name, no function for its work, a bad option table, flags of another kind, or a
- * struct_size that this library does not know. */
+/* Adds a part of any kind, given by the first member of its descriptor: wnw_registry_add(r, &mine.part). Recipes that
+ * are parsed with the registry may name it. The registry borrows the descriptor, which must live until the last recipe
+ * is parsed; its texts, tables and functions must outlive every policy with the part. E_ARG: a bad or taken name, no
+ * function for its work, a bad option table, flags of another kind, or a struct_size that this library does not know.
+ * */
 WNW_API int wnw_registry_add(wnw_registry *r, const wnw_part *part);
 
-/* Fills *out with the observations that sessions must make for this policy. E_ARG: a pointer is NULL (zeros
- * where it is the policy), or struct_size is not set. */
+/* Fills *out with the observations that sessions must make for this policy. E_ARG: a pointer is NULL (zeros where it is
+ * the policy), or struct_size is not set. */
 WNW_API int wnw_policy_get_needs(const wnw_policy *p, wnw_needs *out);
 /* The same as a value; zeros for NULL. */
 static inline wnw_needs wnw_policy_needs(const wnw_policy *p)
@@ -553,8 +549,8 @@ WNW_DEFAULT(wnw_method_info, wnw_method_info_default)
 
 /* Name of a WNW_NEED_ flag by the number of its bit: "window attention", ...; NULL past the end. Static. */
 WNW_API const char *wnw_need_name(int32_t bit);
-/* Fills *out with entry i of all presets and parts, in a fixed order; its pointers are to static data. false
- * past the end, and where out is NULL or its struct_size is not set (wnw_last_error). */
+/* Fills *out with entry i of all presets and parts, in a fixed order; its pointers are to static data. false past the
+ * end, and where out is NULL or its struct_size is not set (wnw_last_error). */
 WNW_API bool wnw_method_get(int32_t i, wnw_method_info *out);
 
 #ifdef __cplusplus

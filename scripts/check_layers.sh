@@ -3,8 +3,8 @@
 # Holds the folders of src/ and of programs to what they may know: check_layers.sh [--table]
 #
 # Fails on an include that the tables below do not allow, on a circle of folders or of a program's rooms, on a program that
-# reaches into src/, on a test that does so elsewhere than in tests/peek_*.h, and on a function that NAME.h (or NAME_impl.h) declares and
-# neither NAME.c nor NAME_*.c beside it defines.
+# reaches into src/, on a test that does so elsewhere than in tests/peek_*.h, on a function that NAME.h (or NAME_impl.h) declares and
+# neither NAME.c nor NAME_*.c beside it defines, and on a function of src/ with more than seven parameters outside of the kernels.
 # --table prints who includes whom. Reads the files alone; nothing needs to be built.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -191,6 +191,26 @@ for header in [p for p in sources if p.suffix == ".h"] + sorted(pathlib.Path("ap
     for name in DECLARED.findall(text):
         if not re.search(rf"^(?!\s)[^;\n=]*\b{name}\s*\(", code, re.M):
             faults.append(f"{header} declares {name}, which {stem}.c and {stem}_*.c beside it do not define")
+
+# Functions with many parameters take a struct. Kernels do not: their innermost functions are inlined, and their arguments
+# are registers.
+MOST_PARAMETERS, KERNELS = 7, src / "kernel"
+DEFINED = re.compile(r"^(?!#|typedef|return|else)[A-Za-z_][\w\s*]*?\b(\w+)\s*\(((?:[^()]|\([^()]*\))*)\)\s*\{", re.M)
+
+
+def count_parameters(text):
+    """Commas outside of brackets, and one more."""
+    depth, n = 0, 1
+    for c in text:
+        depth += (c in "([") - (c in ")]")
+        n += c == "," and depth == 0
+    return n
+
+
+for path in [p for p in sources if p.suffix in (".c", ".h") and KERNELS not in p.parents]:
+    for name, parameters in DEFINED.findall(COMMENT.sub(" ", path.read_text())):
+        if (n := count_parameters(parameters)) > MOST_PARAMETERS:
+            faults.append(f"{path}: {name} has {n} parameters; put them into a struct, at most {MOST_PARAMETERS} may stand alone")
 
 if "--table" in sys.argv[1:]:
     for a in MAY:

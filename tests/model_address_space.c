@@ -47,7 +47,7 @@ static int attempt(const char *path, const char *recipe)
     if (rc == WNW_OK)
         rc = wnw_policy_parse(&p, recipe, NULL);
     if (rc == WNW_OK)
-        rc = wnw_session_observe(s, (const wnw_policy *const *)&p, 1);
+        rc = test_observe(s, (const wnw_policy *const *)&p, 1);
     if (rc == WNW_OK)
         rc = wnw_session_prefill(s, tokens, N_PROMPT, NULL, NULL);
     if (rc == WNW_OK)

@@ -307,15 +307,15 @@ static void null_plans_and_numbers(void **state)
     assert_null_refused(wnw__perturb_output(&l1, NULL, attn, attn, NULL, 1, 1));
     assert_ok(wnw__perturb_output(NULL, NULL, attn, attn, kept, 1, 1));
     assert_cmp(wnw__topk_sum(NULL, 1, 1), ==, 0);
-    struct wnw__perturb_probe *probe;
+    struct wnw__perturb_token *probe;
     struct wnw__perturb_bound tight;
-    assert_null_refused(wnw__perturb_probe_new(NULL, NULL, 0));
-    assert_null_refused(wnw__perturb_probe_new(&probe, NULL, 0));
+    assert_null_refused(wnw__perturb_token_new(NULL, NULL, 0));
+    assert_null_refused(wnw__perturb_token_new(&probe, NULL, 0));
     assert_null(probe);
-    assert_null_refused(wnw__perturb_probe_change(NULL, NULL, &l1, NULL, NULL));
-    assert_null_refused(wnw__perturb_probe_drift(NULL, NULL, &l1));
-    assert_null_refused(wnw__perturb_probe_bounds(NULL, 2, &tight));
-    wnw__perturb_probe_free(NULL);
+    assert_null_refused(wnw__perturb_token_change(NULL, NULL, &l1, NULL, NULL));
+    assert_null_refused(wnw__perturb_token_drift(NULL, NULL, &l1));
+    assert_null_refused(wnw__perturb_token_bounds(NULL, 2, &tight));
+    wnw__perturb_token_free(NULL);
     assert_null_refused(wnw_sampler_new(NULL, NULL));
     assert_ok(wnw_sampler_new(&sp, NULL));
     assert_int_equal(wnw_sampler_pick(NULL, attn, 1), -1);
@@ -383,24 +383,20 @@ static void null_sessions(void **state)
     assert_null_refused(wnw_generate(&said, good, NULL, NULL));
     wnw_generated_clear(&said);
     wnw_generated_clear(NULL);
-    assert_null_refused(wnw_session_observe(NULL, NULL, 0));
-    assert_null_refused(wnw_session_observe(good, NULL, 1));
-    assert_null_refused(wnw_session_observe(good, hole, 2));
-    assert_ok(wnw_session_observe(good, NULL, 0));
-    assert_null_refused(wnw_session_set_profile(NULL, NULL));
-    assert_ok(wnw_session_set_profile(good, NULL));
-    assert_null_refused(wnw__session_set_tasks(NULL, NULL, NULL, 0));
-    assert_null_refused(wnw__session_set_tasks(good, NULL, one, 1));
-    assert_null_refused(wnw__session_set_tasks(good, tasks, NULL, 1));
-    assert_null_refused(wnw__session_set_tasks(good, tasks, one, 1));
-    assert_ok(wnw__session_set_tasks(good, NULL, NULL, 0));
+    const wnw_prompt lacks_tokens = {WNW_INIT(wnw_prompt), .n_suffix = 1};
+    const wnw_run bad[] = {
+        {WNW_INIT(wnw_run), .n_policies = 1},
+        {WNW_INIT(wnw_run), .policies = hole, .n_policies = 2},
+        {WNW_INIT(wnw_run), .n_tasks = 1, .n_task_tokens = one},
+        {WNW_INIT(wnw_run), .n_tasks = 1, .task_tokens = tasks},
+        {WNW_INIT(wnw_run), .n_tasks = 1, .task_tokens = tasks, .n_task_tokens = one},
+        {WNW_INIT(wnw_run), .prompt = &lacks_tokens},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_null_refused(wnw_session_begin(good, &bad[i]));
     assert_null_refused(wnw_session_mask_heads(NULL, NULL, 0, WNW_MASK_ALL));
     assert_null_refused(wnw_session_mask_heads(good, NULL, 1, WNW_MASK_ALL));
     assert_ok(wnw_session_mask_heads(good, NULL, 0, WNW_MASK_ALL));
-    assert_null_refused(wnw_session_set_question(NULL, 0));
-    assert_null_refused(wnw__session_set_template(NULL, 0, NULL, 0));
-    assert_null_refused(wnw__session_set_template(good, 0, NULL, 1));
-    assert_ok(wnw__session_set_template(good, 0, NULL, 0));
     assert_null_refused(wnw_session_prefill(NULL, fx->tokens, 1, NULL, NULL));
     assert_null_refused(wnw_session_prefill(good, NULL, 1, NULL, NULL));
     assert_null_refused(wnw_session_decode(NULL, 1));
@@ -560,19 +556,29 @@ static int set_something(struct walk *w, uint64_t what)
                            .phase = (wnw_phase)(test_random(&w->seed) % 5),
                            .chunk = any_number(&w->seed),
                            .every = any_number(&w->seed),
-                           .target = any_number(&w->seed)};
+                           .target = any_number(&w->seed),
+                           .once = test_random(&w->seed) % 4 == 0};
+    const wnw_prompt prompt = {WNW_INIT(wnw_prompt),
+                               .tokens = w->fx->tokens,
+                               .n_tokens = N_TOKENS,
+                               .n_context = any_number(&w->seed),
+                               .n_prefix = any_number(&w->seed),
+                               .suffix = w->fx->tokens,
+                               .n_suffix = n > N_TOKENS ? N_TOKENS : n};
+    wnw_run more = {WNW_INIT(wnw_run), .policies = two, .n_policies = n > 2 ? 2 : n};
     switch (what) {
     case 0:
-        return wnw_session_observe(w->s, two, n > 2 ? 2 : n);
+        return wnw_session_begin(w->s, &more);
     case 1:
         return wnw_session_begin(w->s, test_random(&w->seed) % 4 == 0 ? NULL : &rules);
     case 2:
-        return wnw__session_set_tasks(w->s, tasks, n_tokens, n > 2 ? 2 : n);
-    case 3:
-        return wnw_session_set_question(w->s, n);
+        more.n_tasks = n > 2 ? 2 : n;
+        more.task_tokens = tasks;
+        more.n_task_tokens = n_tokens;
+        return wnw_session_begin(w->s, &more);
     default:
-        return wnw__session_set_template(w->s, any_number(&w->seed), w->fx->tokens,
-                                        n > N_TOKENS ? N_TOKENS : n);
+        more.prompt = &prompt;
+        return wnw_session_begin(w->s, &more);
     }
 }
 
@@ -712,7 +718,7 @@ static void empty_heads(void **state)
             wnw_policy *p = test_policy(recipes[i]);
             wnw_session *s = session_of(fx);
             wnw_plan *plan, *next = NULL;
-            assert_ok(wnw_session_observe(s, (const wnw_policy *const *)&p, 1));
+            assert_ok(test_observe(s, (const wnw_policy *const *)&p, 1));
             test_prefill(s, fx->tokens, 20);
             for (int32_t h = 0; h < n_head; h++) { /* rest: the first head of every layer keeps an entry */
                 n[h] = rest && h % fx->info.n_head_kv == 0;
@@ -780,7 +786,7 @@ static void sizes_are_kept_on_the_way_out(void **state)
     assert_int_equal(info.n_head, fx->info.n_head);
     assert_int_equal(info.n_head_kv, 0x5a5a5a5a);
 
-    assert_ok(wnw_session_observe(s, two, 1));
+    assert_ok(test_observe(s, two, 1));
     assert_ok(wnw_session_prefill(s, fx->tokens, 32, NULL, NULL));
     wnw_report report = wnw_report_default();
     report.struct_size = (uint32_t)offsetof(wnw_report, entries_before);

@@ -31,9 +31,9 @@ static wnw_session *new_session(const struct fixture *f)
     return test_session_new(f->model, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
 }
 
-/* ---- It does what the setters do ---- */
+/* ---- Under rules and by hand ---- */
 
-static void equals_the_setters(void **state)
+static void equals_compressing_by_hand(void **state)
 {
     struct fixture *f = *state;
     /* The question counts (Finch), the template (KVzip), the tasks (KVCompose), none of them. */
@@ -49,10 +49,11 @@ static void equals_the_setters(void **state)
             s, &(wnw_run){WNW_INIT(wnw_run), .policy = p, .size = size, .prompt = &prompt}));
         assert_ok(wnw_session_read(s, f->tokens, N, NULL));
 
-        assert_ok(wnw_session_observe(by_hand, (const wnw_policy *const *)&p, 1));
-        assert_ok(wnw_session_set_question(by_hand, n_question));
-        assert_ok(wnw__session_set_template(by_hand, 5, f->suffix, 3));
-        assert_ok(wnw__session_set_tasks(by_hand, &question, &n_question, 1));
+        /* Without a policy of its own the run does not know that the question is the task. */
+        assert_ok(wnw_session_begin(by_hand,
+                                    &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt, .n_tasks = 1,
+                                               .task_tokens = &question, .n_task_tokens = &n_question,
+                                               .policies = (const wnw_policy *const *)&p, .n_policies = 1}));
         assert_ok(wnw_session_prefill(by_hand, f->tokens, N, NULL, NULL));
         assert_ok(wnw_session_compress(by_hand, p, &size, NULL));
         assert_same_cache(s, by_hand);
@@ -121,7 +122,8 @@ static void further_policies_that_cannot_be(void **state)
 {
     struct fixture *f = *state;
     wnw_session *s = new_session(f);
-    wnw_policy *p[3] = {test_policy("expected_attention:n_sink=0"), test_policy("expected_attention:n_sink=4")};
+    wnw_policy *p[3] = {test_policy("expected_attention:n_sink=0"),
+                        test_policy("expected_attention:n_sink=4")};
     const wnw_policy *const *list = (const wnw_policy *const *)p;
     assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policies = list, .n_policies = 2}),
                  WNW_E_ARG);
@@ -305,7 +307,7 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_the_setters),
+        cmocka_unit_test(equals_compressing_by_hand),
         cmocka_unit_test(question_later_is_no_question),
         cmocka_unit_test(begin_again),
         cmocka_unit_test(misuse_changes_nothing),

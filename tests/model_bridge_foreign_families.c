@@ -341,7 +341,7 @@ static void check_seen(const wnw_model *m, const int32_t *tokens)
     wnw_session *s = test_session_new(m, &exact);
     wnw_policy *policies[] = {test_policy("snapkv:window=100"), test_policy("h2o")};
     struct wnw__plan_source src;
-    assert_ok(wnw_session_observe(s, (const wnw_policy *const *)policies, 2));
+    assert_ok(test_observe(s, (const wnw_policy *const *)policies, 2));
     test_prefill(s, tokens, N_PROMPT);
     assert_ok(wnw__session_source(&src, s));
     const wnw_needs needs = {.flags = WNW_NEED_WINDOW_ATTN | WNW_NEED_KEYS | WNW_NEED_ATTN_SUM,

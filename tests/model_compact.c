@@ -53,7 +53,7 @@ static wnw_session *trial_session(const struct trial *t, wnw_attn attn, const wn
         t->model,
         &(struct test_session){.kv_type = t->kv_type, .attn = attn, .n_ctx = t->n_prompt + N_AFTER});
     if (observe)
-        assert_ok(wnw_session_observe(s, &observe, 1));
+        assert_ok(test_observe(s, &observe, 1));
     test_prefill(s, t->tokens, t->n_prompt);
     return s;
 }

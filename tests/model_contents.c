@@ -26,7 +26,7 @@ static wnw_session *read_prompt(const struct test_model *fx, const wnw_policy *p
                                 wnw_attn attn)
 {
     wnw_session *s = new_session(fx, type, attn);
-    assert_ok(wnw_session_observe(s, &p, 1));
+    assert_ok(test_observe(s, &p, 1));
     test_prefill(s, fx->tokens, N_PROMPT);
     return s;
 }

@@ -36,7 +36,7 @@ static void check_goes_on_alike(const struct test_model *fx, const struct test_s
 {
     wnw_policy *policy = test_policy("snapkv:window=8+adakv");
     wnw_session *s = test_session_new(fx->m, how);
-    assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){policy}, 1));
+    assert_ok(test_observe(s, (const wnw_policy *const[]){policy}, 1));
     test_prefill(s, fx->tokens, N_PROMPT);
     wnw_session *copy = copy_of(s);
     assert_same_logits(s, copy);
@@ -149,8 +149,9 @@ static void check_plan_of_copy(const struct test_model *fx, const char *recipe)
     wnw_policy *policy = test_policy(recipe);
     wnw_session *s = test_session_new(fx->m, &(struct test_session){.n_ctx = 256, .n_threads = 1});
     const int32_t *const task = fx->tokens, n_task = 12;
-    assert_ok(wnw__session_set_tasks(s, &task, &n_task, 1));
-    assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){policy}, 1));
+    assert_ok(wnw_session_begin(
+        s, &(wnw_run){WNW_INIT(wnw_run), .n_tasks = 1, .task_tokens = &task, .n_task_tokens = &n_task,
+                      .policies = (const wnw_policy *const[]){policy}, .n_policies = 1}));
     test_prefill(s, fx->tokens, N_PROMPT);
     wnw_session *first = copy_of(s);
     wnw_plan *plans[3];

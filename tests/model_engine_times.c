@@ -75,7 +75,7 @@ static void adds_up(void **state)
     struct fixture f;
     open_fixture(&f, row->model, row->attn, row->n_threads);
     wnw_policy *p = row->policy ? test_policy(row->policy) : NULL;
-    assert_ok(wnw_session_observe(f.s, (const wnw_policy *const *)&p, p != NULL));
+    assert_ok(test_observe(f.s, (const wnw_policy *const *)&p, p != NULL));
     assert_ok(wnw_engine_measure(f.e, true));
     const int before = test_work_done().graph;
     const double start = wnw__now_ms();
@@ -111,8 +111,8 @@ static void changes_nothing(void **state)
     open_fixture(&plain, row->model, row->attn, row->n_threads);
     open_fixture(&timed, row->model, row->attn, row->n_threads);
     wnw_policy *p = row->policy ? test_policy(row->policy) : NULL;
-    assert_ok(wnw_session_observe(plain.s, (const wnw_policy *const *)&p, p != NULL));
-    assert_ok(wnw_session_observe(timed.s, (const wnw_policy *const *)&p, p != NULL));
+    assert_ok(test_observe(plain.s, (const wnw_policy *const *)&p, p != NULL));
+    assert_ok(test_observe(timed.s, (const wnw_policy *const *)&p, p != NULL));
     assert_ok(wnw_engine_measure(timed.e, true));
     test_prefill(plain.s, plain.t.tokens, N);
     test_prefill(timed.s, timed.t.tokens, N);
@@ -165,7 +165,7 @@ static void prompt_by_hand(void **state)
     (void)state;
     open_fixture(&f, "tiny/tiny-llama.gguf", WNW_ATTN_OWN, 1);
     wnw_policy *p = test_policy("h2o");
-    assert_ok(wnw_session_observe(f.s, (const wnw_policy *const *)&p, 1));
+    assert_ok(test_observe(f.s, (const wnw_policy *const *)&p, 1));
     assert_ok(wnw_engine_measure(f.e, true));
     const double n = 200, first = N_UBATCH, second = 200 - N_UBATCH; /* two ubatches */
     test_prefill(f.s, f.t.tokens, 200);

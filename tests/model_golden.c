@@ -197,7 +197,7 @@ static int set_up(void **state)
         snprintf(recipe, sizeof recipe, "kvpress-%s", cases[i].name);
         fx->policies[i] = test_policy(recipe);
     }
-    assert_ok(wnw_session_observe(fx->session, (const wnw_policy *const *)fx->policies, (int32_t)N_CASES));
+    assert_ok(test_observe(fx->session, (const wnw_policy *const *)fx->policies, (int32_t)N_CASES));
     test_prefill(fx->session, tokens, fx->n_tokens);
     free(tokens);
     return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* KVCompose that knows the task, on the default model: told what will be asked and what the answer is, it
  * keeps the answer. The text says nothing twice, so that no other place can stand in for the needle. */
-#include "peek_session.h"
 #include "helpers.h"
+#include "peek_session.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,7 +133,9 @@ static double try_out(const wnw_session *s, const wnw_model *m, const struct hay
     wnw_plan *plan;
     wnw_policy *p = test_policy(recipe);
     assert_ok(wnw_session_copy(&copy, s));
-    assert_ok(wnw__session_set_tasks(copy, (const int32_t *const[]){task->ids}, &task->n, 1));
+    assert_ok(wnw_session_begin(copy, &(wnw_run){WNW_INIT(wnw_run), .n_tasks = 1,
+                                                 .task_tokens = (const int32_t *const[]){task->ids},
+                                                 .n_task_tokens = &task->n}));
     assert_ok(wnw_session_plan(copy, p, &size, &plan, NULL));
     const double share = kept_share(plan, h);
     assert_ok(wnw_session_apply(copy, plan, NULL));

@@ -79,7 +79,7 @@ static void as_if_entries_were_gone(void **state)
     const wnw_policy *const policies[] = {policy};
     const wnw_size size = size_budget(KEEP);
     wnw_plan *plan;
-    assert_ok(wnw_session_observe(s, policies, 1));
+    assert_ok(test_observe(s, policies, 1));
     if (n_bos > 0)
         test_prefill(s, bos, n_bos);
     test_prefill(s, tokens, LENGTH);

@@ -103,10 +103,15 @@ static void check_recipe(struct fixture *fx, const char *recipe, const wnw_polic
 {
     wnw_session *first =
         test_session_new(fx->model, &(struct test_session){.kv_type = type, .n_ctx = 256, .n_threads = 1});
-    assert_ok(wnw_session_set_profile(first, fx->profile));
     const int32_t *const task = fx->tokens + 5; /* an expected question */
-    assert_ok(wnw__session_set_tasks(first, &task, (const int32_t[]){12}, 1));
-    if (wnw_session_observe(first, &policy, 1) != WNW_OK)
+    const wnw_run run = {WNW_INIT(wnw_run),
+                         .profile = fx->profile,
+                         .n_tasks = 1,
+                         .task_tokens = &task,
+                         .n_task_tokens = (const int32_t[]){12},
+                         .policies = &policy,
+                         .n_policies = 1};
+    if (wnw_session_begin(first, &run) != WNW_OK)
         fail_msg("%s: %s", recipe, wnw_last_error());
     test_prefill(first, fx->tokens, N_PROMPT);
     wnw_session *second;

@@ -232,7 +232,7 @@ static void unobserved_policy(void **state)
     wnw_session *s = session_of(fx, 128);
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
     wnw_plan *plan = NULL;
-    assert_ok(wnw_session_observe(s, NULL, 0));
+    assert_ok(test_observe(s, NULL, 0));
     test_prefill(s, fx->tokens, N_PROMPT);
     assert_error(wnw_session_plan(s, policy, &half, &plan, NULL), WNW_E_NOT_OBSERVED);
     assert_null(plan);
@@ -253,7 +253,7 @@ static void sizes_out_of_range(void **state)
     };
     wnw_policy *policy = test_policy("knorm");
     wnw_session *s = session_of(fx, 128);
-    assert_ok(wnw_session_observe(s, (const wnw_policy *const *)&policy, 1));
+    assert_ok(test_observe(s, (const wnw_policy *const *)&policy, 1));
     test_prefill(s, fx->tokens, N_PROMPT);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         wnw_plan *plan = NULL;
@@ -275,7 +275,7 @@ static void prompts_shorter_than_the_window(void **state)
             wnw_policy *policy = test_policy(recipes[i]);
             wnw_session *s = session_of(fx, 128);
             const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = 100};
-            assert_ok(wnw_session_observe(s, (const wnw_policy *const *)&policy, 1));
+            assert_ok(test_observe(s, (const wnw_policy *const *)&policy, 1));
             test_prefill(s, fx->tokens, n);
             assert_ok(wnw_session_compress(s, policy, &size, NULL));
             assert_int_equal(wnw_cache_n(s, 0, 0), n);

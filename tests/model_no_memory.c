@@ -521,11 +521,24 @@ static void plan_again(struct fixture *fx, void *state, int rc)
 
 static const int32_t question[] = {7, 8, 9}, *const tasks[] = {question}, n_tokens[] = {3};
 
+/* A run without rules, with profile and task, for plans of the policies. */
+static wnw_run told(const struct fixture *fx, const wnw_policy *const *policies, int32_t n)
+{
+    return (wnw_run){WNW_INIT(wnw_run),         .profile = fx->profile, .n_tasks = 1,   .task_tokens = tasks,
+                     .n_task_tokens = n_tokens, .policies = policies,   .n_policies = n};
+}
+
+static int observe(const struct fixture *fx, wnw_session *s, const wnw_policy *const *policies, int32_t n)
+{
+    const wnw_run run = told(fx, policies, n);
+    return wnw_session_begin(s, &run);
+}
+
 static wnw_session *new_session(const struct fixture *fx, const struct test_session *want)
 {
     wnw_session *s = test_session_new(fx->model, want);
-    assert_ok(wnw_session_set_profile(s, fx->profile));
-    assert_ok(wnw__session_set_tasks(s, tasks, n_tokens, 1));
+    const wnw_run run = told(fx, NULL, 0);
+    assert_ok(wnw_session_begin(s, &run));
     return s;
 }
 
@@ -535,7 +548,7 @@ static bool plan_with(struct fixture *fx, const char *recipe)
                      .logits = malloc((size_t)fx->info.n_vocab * sizeof(float))};
     assert_non_null(w.logits);
     w.base = new_session(fx, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
-    assert_ok(wnw_session_observe(w.base, &w.policy, 1));
+    assert_ok(observe(fx, w.base, &w.policy, 1));
     test_prefill(w.base, fx->tokens, N_PROMPT);
     copy_base(fx, &w);
     const bool works = make_plan(fx, &w) == WNW_OK;
@@ -585,7 +598,7 @@ static int live(struct fixture *fx, void *state)
     run.n_tasks = 1;
     run.task_tokens = tasks;
     run.n_task_tokens = n_tokens;
-    int rc = w->rules ? wnw_session_begin(w->s, &run) : wnw_session_observe(w->s, &w->policy, 1);
+    int rc = w->rules ? wnw_session_begin(w->s, &run) : observe(fx, w->s, &w->policy, 1);
     if (rc == WNW_OK)
         rc = wnw_session_read(w->s, fx->tokens, N_PROMPT, NULL);
     if (rc == WNW_OK && !w->rules)
@@ -686,7 +699,7 @@ static void sessions_begin(void **state)
     struct work w = {.base = new_session(fx, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1})};
     for (int i = 0; i < 4; i++)
         policies[i] = test_policy(recipes[i]);
-    assert_ok(wnw_session_observe(w.base, policies, 4));
+    assert_ok(observe(fx, w.base, policies, 4));
     test_prefill(w.base, fx->tokens, N_PROMPT);
     run_all(fx, &(struct action){.name = "new and copy", .act = new_and_copy, .state = &w});
     wnw_session_free(w.base);
@@ -700,16 +713,16 @@ static int probe(struct fixture *fx, void *state)
     const size_t n = (size_t)fx->info.n_layer * (size_t)fx->info.n_head;
     double *x = malloc(3 * n * sizeof *x);
     struct wnw__perturb_bound *bounds = malloc(n * sizeof *bounds);
-    struct wnw__perturb_probe *p = NULL;
-    int rc = x && bounds ? wnw__perturb_probe_new(&p, w->base, fx->tokens[N_PROMPT]) : WNW_E_NOMEM;
+    struct wnw__perturb_token *p = NULL;
+    int rc = x && bounds ? wnw__perturb_token_new(&p, w->base, fx->tokens[N_PROMPT]) : WNW_E_NOMEM;
     assert_cmp((p != NULL), ==, (rc == WNW_OK && x && bounds));
     if (rc == WNW_OK)
-        rc = wnw__perturb_probe_change(p, w->plan, x, x + n, x + 2 * n);
+        rc = wnw__perturb_token_change(p, w->plan, x, x + n, x + 2 * n);
     if (rc == WNW_OK)
-        rc = wnw__perturb_probe_drift(p, w->plan, x);
+        rc = wnw__perturb_token_drift(p, w->plan, x);
     if (rc == WNW_OK)
-        rc = wnw__perturb_probe_bounds(p, N_PROMPT / 2, bounds);
-    wnw__perturb_probe_free(p);
+        rc = wnw__perturb_token_bounds(p, N_PROMPT / 2, bounds);
+    wnw__perturb_token_free(p);
     free(bounds);
     free(x);
     return rc;
@@ -721,7 +734,7 @@ static void tokens_are_probed(void **state)
     wnw_policy *policy = test_policy("snapkv:window=8");
     struct work w = {.policy = policy,
                      .base = new_session(fx, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1})};
-    assert_ok(wnw_session_observe(w.base, &w.policy, 1));
+    assert_ok(observe(fx, w.base, &w.policy, 1));
     test_prefill(w.base, fx->tokens, N_PROMPT);
     assert_ok(
         wnw_session_plan(w.base, policy, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5}, &w.plan, NULL));

@@ -74,7 +74,7 @@ static void check_window(const char *arch, int32_t n, int32_t n_ubatch, int32_t 
     wnw_session *s;
     assert_ok(wnw_session_new(&s, m, &params));
     wnw_policy *p = test_policy("snapkv:window=8");
-    assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){p}, 1));
+    assert_ok(test_observe(s, (const wnw_policy *const[]){p}, 1));
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(n + 12, info.n_vocab, 7);
@@ -115,7 +115,7 @@ static void test_window_of_some_heads(void **state)
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(300, info.n_vocab, 7);
-    assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){p}, 1));
+    assert_ok(test_observe(s, (const wnw_policy *const[]){p}, 1));
     test_prefill(s, tokens, 300);
     struct wnw__plan_source src[2];
     wnw_observation all, some;
@@ -233,7 +233,7 @@ static void test_newest_token_of_every_head(void **state)
     assert_error(wnw__session_record(s, "window", true), WNW_E_ARG);
     assert_error(wnw__session_record(s, "no such thing", true), WNW_E_ARG);
     assert_ok(wnw__session_record(s, "newest", true));
-    assert_ok(wnw__session_declare(s, (const wnw_policy *const[]){p}, 1, true));
+    assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policy = p, .every = 100}));
     const struct wnw__newest *newest = wnw__recorders_find(&s->recorders, &wnw__newest_recorder);
     assert_non_null(newest);
     test_prefill(s, tokens, 100);
@@ -277,12 +277,12 @@ static void test_what_stays_asked_for_goes_on(void **state)
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(200, info.n_vocab, 7);
-    assert_ok(wnw_session_observe(s, all, 4));
+    assert_ok(test_observe(s, all, 4));
     test_prefill(s, tokens, 200);
     assert_ok(wnw_session_copy(&once, s));
     for (int k = 0; k < 4; k++)
         assert_non_null(rec[k] = wnw__recorders_find(&s->recorders, types[k]));
-    assert_ok(wnw_session_observe(s, all, 4));
+    assert_ok(test_observe(s, all, 4));
     for (int k = 0; k < 4; k++)
         assert_ptr_equal(wnw__recorders_find(&s->recorders, types[k]), rec[k]);
     for (int k = 0; k < 4; k++) {
@@ -294,7 +294,7 @@ static void test_what_stays_asked_for_goes_on(void **state)
         wnw_plan_free(want);
     }
     wnw_plan *plan;
-    assert_ok(wnw_session_observe(s, all + 3, 2)); /* another window, and sums */
+    assert_ok(test_observe(s, all + 3, 2)); /* another window, and sums */
     assert_null(wnw__recorders_find(&s->recorders, &wnw__qstats_recorder));
     assert_null(wnw__recorders_find(&s->recorders, &wnw__queries_recorder));
     assert_ptr_equal(wnw__recorders_find(&s->recorders, &wnw__columns_recorder), rec[3]);
@@ -324,7 +324,7 @@ static void test_not_observed_is_said(void **state)
     assert_error(wnw_session_plan(s, p, &size, &plan, NULL), WNW_E_NOT_OBSERVED);
     assert_null(plan);
     assert_ok(wnw_session_reset(s));
-    assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){p}, 1));
+    assert_ok(test_observe(s, (const wnw_policy *const[]){p}, 1));
     test_prefill(s, tokens, 8);
     assert_ok(wnw_session_decode(s, 9)); /* the window is no longer the end of the timeline */
     assert_error(wnw_session_plan(s, p, &size, &plan, NULL), WNW_E_NOT_OBSERVED);

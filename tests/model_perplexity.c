@@ -125,7 +125,7 @@ static void check_model(const char *name)
         for (int pieces = 0; pieces < 2; pieces++) {
             double got;
             s = session(m, sizes[i]);
-            assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){p}, 1));
+            assert_ok(test_observe(s, (const wnw_policy *const[]){p}, 1));
             if (pieces)
                 test_prefill(s, tokens, 60); /* the window begins in the first call */
             test_prefill(s, tokens + (pieces ? 60 : 0), pieces ? 10 : N_TOK);
@@ -162,7 +162,7 @@ static void logits_stay(void **state)
     struct all all = {.tokens = tokens, .n_vocab = m->hp.n_vocab};
     double with, without;
     wnw_session *plain = session(m, 32), *observed = session(m, 32);
-    assert_ok(wnw_session_observe(observed, (const wnw_policy *const[]){p}, 1));
+    assert_ok(test_observe(observed, (const wnw_policy *const[]){p}, 1));
     test_prefill(plain, tokens, N_TOK);
     test_prefill(observed, tokens, N_TOK);
     for (int32_t i = 0; i < m->hp.n_vocab; i++)
@@ -195,7 +195,7 @@ static void what_is_missing_is_said(void **state)
     test_prefill(s, tokens, 8);
     assert_error(wnw_session_plan(s, p, &size, &plan, NULL), WNW_E_NOT_OBSERVED);
     assert_ok(wnw_session_reset(s));
-    assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){p}, 1));
+    assert_ok(test_observe(s, (const wnw_policy *const[]){p}, 1));
     test_prefill(s, tokens, 8);
     assert_ok(wnw_session_copy(&copy, s));
     assert_ok(wnw_session_decode(s, 9));
@@ -221,7 +221,7 @@ static void windows_of_two_kinds(void **state)
     int32_t *tokens = test_random_tokens(N_TOK, m->hp.n_vocab, 8);
     wnw_plan *plans[2], *alone;
     wnw_session *s = session(m, 32);
-    assert_ok(wnw_session_observe(s, both, 2));
+    assert_ok(test_observe(s, both, 2));
     test_prefill(s, tokens, N_TOK);
     assert_ok(wnw_session_plan_many(s, both, sizes, 2, plans, NULL));
     assert_ok(wnw_session_plan(s, snapkv, &size, &alone, NULL));
@@ -254,7 +254,7 @@ static void short_context(void **state)
     const int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
     wnw_plan *plans[2];
     wnw_session *s = test_session_new(m, &(struct test_session){.n_ctx = 16});
-    assert_ok(wnw_session_observe(s, both, 2));
+    assert_ok(test_observe(s, both, 2));
     test_prefill(s, tokens, 12);
     assert_ok(wnw_session_plan_many(s, both, sizes, 2, plans, NULL));
     wnw_plan_free(plans[0]);

@@ -216,7 +216,7 @@ static int set_up(void **state)
         fx.model, &(struct test_session){.kv_type = WNW_KV_F32, .attn = WNW_ATTN_OWN, .n_ctx = 1024});
     const wnw_policy *const policies[] = {fx.base, fx.critical};
     const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = 0.8};
-    assert_ok(wnw_session_observe(fx.session, policies, 2));
+    assert_ok(test_observe(fx.session, policies, 2));
     test_prefill(fx.session, tokens, fx.n - 1);
     assert_ok(wnw_session_plan_many(fx.session, policies, (const wnw_size[]){size, size}, 2, fx.plan, NULL));
     test_prefill(fx.session, tokens + fx.n - 1, 1);

@@ -549,7 +549,7 @@ static void window_holds_the_last_queries(void **state)
         sp.kv_type = WNW_KV_F32;
         assert_ok(wnw_session_new(&s[i], f.m, &sp));
     }
-    assert_ok(wnw_session_observe(s[0], (const wnw_policy *const *)p, 2));
+    assert_ok(test_observe(s[0], (const wnw_policy *const *)p, 2));
     test_prefill(s[0], f.tokens, 133); /* 64, 64 and 5 */
     const struct wnw__window *w = wnw__recorders_find(&s[0]->recorders, &wnw__window_recorder);
     const struct wnw__queries *queries = wnw__recorders_find(&s[0]->recorders, &wnw__queries_recorder);

@@ -133,9 +133,11 @@ static void turns(void **state)
         const wnw_run rules = {WNW_INIT(wnw_run), .policy = p,          .size = three_quarters,
                                .n_tasks = 1,      .task_tokens = &task, .n_task_tokens = &n_task};
         wnw_session *s = new_session(f), *by_hand = new_session(f);
-        assert_ok(wnw__session_set_tasks(by_hand, &task, &n_task, 1));
         assert_ok(wnw_session_begin(s, &rules));
-        assert_ok(wnw_session_observe(by_hand, (const wnw_policy *const *)&p, 1));
+        assert_ok(wnw_session_begin(by_hand,
+                                    &(wnw_run){WNW_INIT(wnw_run), .n_tasks = 1, .task_tokens = &task,
+                                               .n_task_tokens = &n_task,
+                                               .policies = (const wnw_policy *const *)&p, .n_policies = 1}));
         if (wnw_session_read(s, f->tokens, N, NULL) != WNW_OK)
             fail_msg("%s: %s", info.name, wnw_last_error());
         test_prefill(by_hand, f->tokens, N);

@@ -17,10 +17,19 @@ static wnw_session *read_prompt(const wnw_model *m, const wnw_policy *p)
     assert_ok(wnw_model_get_info(m, &info));
     wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 256});
     int32_t *tokens = test_random_tokens(N, info.n_vocab, 7);
-    assert_ok(wnw_session_observe(s, &p, 1));
+    assert_ok(test_observe(s, &p, 1));
     test_prefill(s, tokens, N);
     free(tokens);
     return s;
+}
+
+/* Says what of the prompt is the template's; p goes on being observed. */
+static int tell(wnw_session *s, const wnw_policy *p, int32_t n_prefix, const int32_t *ids, int32_t n)
+{
+    const wnw_prompt prompt = {WNW_INIT(wnw_prompt), .n_prefix = n_prefix,
+                               .suffix = (int32_t *)(uintptr_t)ids, .n_suffix = n};
+    return wnw_session_begin(
+        s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt, .policies = &p, .n_policies = 1});
 }
 
 static void assert_template(wnw_session *s, int32_t n_prefix, int32_t n_seen, int32_t n_suffix)
@@ -43,22 +52,22 @@ static void template_of_a_session(void **state)
     wnw_policy *p = test_policy("streaming_llm:sinks=4");
     wnw_session *s = read_prompt(m, p), *copy = NULL;
     assert_template(s, 0, 0, 0);
-    assert_ok(wnw__session_set_template(s, N_PREFIX, suffix, 3));
+    assert_ok(tell(s, p, N_PREFIX, suffix, 3));
     assert_template(s, N_PREFIX, N_PREFIX, 3);
     assert_ok(wnw_session_copy(&copy, s));
     assert_template(copy, N_PREFIX, N_PREFIX, 3);
     /* What is refused changes nothing. */
-    assert_error(wnw__session_set_template(s, -1, suffix, 1), WNW_E_RANGE);
-    assert_error(wnw__session_set_template(s, 1, (const int32_t[]){3, -1}, 2), WNW_E_RANGE);
-    assert_error(wnw__session_set_template(s, 1, suffix, INT32_MAX), WNW_E_FULL);
+    assert_error(tell(s, p, -1, suffix, 1), WNW_E_RANGE);
+    assert_error(tell(s, p, 1, (const int32_t[]){3, -1}, 2), WNW_E_RANGE);
+    assert_error(tell(s, p, 1, suffix, INT32_MAX), WNW_E_FULL);
     assert_template(s, N_PREFIX, N_PREFIX, 3);
     /* Said for a head that is longer than what was read. */
-    assert_ok(wnw__session_set_template(s, N + 5, suffix, 2));
+    assert_ok(tell(s, p, N + 5, suffix, 2));
     assert_template(s, N + 5, N, 2);
-    assert_ok(wnw__session_set_template(s, 0, NULL, 0));
+    assert_ok(tell(s, p, 0, NULL, 0));
     assert_template(s, 0, 0, 0);
     /* New numbers: position 6 may be another token. */
-    assert_ok(wnw__session_set_template(s, N_PREFIX, suffix, 3));
+    assert_ok(tell(s, p, N_PREFIX, suffix, 3));
     assert_ok(wnw_session_compress(s, p, &(wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 30}, NULL));
     assert_ok(wnw_session_renumber(s));
     assert_template(s, 0, 0, 3);
@@ -106,7 +115,7 @@ static void header_of_kvzip(void **state)
     wnw_session *s = read_prompt(m, p), *copy = NULL;
     wnw_plan *unknown = plan_of(s, "kvzip", 30), *scored = plan_of(s, "kvzip:prefix=score", 30);
     assert_same_plan(unknown, scored);
-    assert_ok(wnw__session_set_template(s, N_PREFIX, suffix, 3));
+    assert_ok(tell(s, p, N_PREFIX, suffix, 3));
     assert_ok(wnw_session_copy(&copy, s));
     wnw_plan *keep = plan_of(s, "kvzip", 30), *uniform = plan_of(s, "kvzip-uniform", 8);
     wnw_plan *copied = plan_of(copy, "kvzip", 30), *kvpress = plan_of(s, "kvpress-kvzip", 30);

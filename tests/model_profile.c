@@ -16,8 +16,16 @@ struct setup {
     wnw_model *m;
     wnw_model_info info;
     wnw_session *s;
+    const wnw_policy *policies[3]; /* owned; what s observes */
     char dir[32], path[64];
 };
+
+/* From now on plans use the profile; NULL = none. */
+static void use_profile(const struct setup *t, const wnw_profile *profile)
+{
+    assert_ok(wnw_session_begin(
+        t->s, &(wnw_run){WNW_INIT(wnw_run), .profile = profile, .policies = t->policies, .n_policies = 3}));
+}
 
 /* One row of whole or real numbers, made from a sequence that depends on the layer. */
 static void write_profile(struct setup *t, const char *kind, const char *fingerprint)
@@ -82,7 +90,6 @@ static int set_up(void **state)
 {
     static struct setup t;
     static const char *const recipes[] = {"compresskv", "compilerkv:window=16", "snapkv:window=8"};
-    const wnw_policy *policies[3];
     t = (struct setup){.dir = "/tmp/winnow-model-XXXXXX"};
     assert_non_null(mkdtemp(t.dir));
     t.m = test_model_open(MODEL);
@@ -90,10 +97,8 @@ static int set_up(void **state)
     assert_ok(wnw_model_get_info(t.m, &t.info));
     t.s = test_session_new(t.m, &(struct test_session){.n_ctx = 1024, .n_threads = 1});
     for (int i = 0; i < 3; i++)
-        policies[i] = test_policy(recipes[i]);
-    assert_ok(wnw_session_observe(t.s, policies, 3));
-    for (int i = 0; i < 3; i++)
-        wnw_policy_free((wnw_policy *)(uintptr_t)policies[i]);
+        t.policies[i] = test_policy(recipes[i]);
+    use_profile(&t, NULL);
     char path[4096];
     int32_t n;
     test_golden_path(path, sizeof path, "tokens.txt");
@@ -109,6 +114,8 @@ static int tear_down(void **state)
 {
     struct setup *t = *state;
     wnw_session_free(t->s);
+    for (int i = 0; i < 3; i++)
+        wnw_policy_free((wnw_policy *)(uintptr_t)t->policies[i]);
     wnw_model_free(t->m);
     return rmdir(t->dir);
 }
@@ -134,8 +141,7 @@ static void other_models_are_refused(void **state)
     wnw_profile_free(p);
     wnw_model *tiny = test_model_open("tiny/tiny-llama.gguf");
     assert_ok(wnw_profile_new(&other, tiny));
-    assert_error(wnw_session_set_profile(t->s, other), WNW_E_MISMATCH);
-    assert_ok(wnw_session_set_profile(t->s, NULL));
+    assert_error(wnw_session_begin(t->s, &(wnw_run){WNW_INIT(wnw_run), .profile = other}), WNW_E_MISMATCH);
     wnw_profile_free(other);
     wnw_model_free(tiny);
     /* Without one CompressKV says what it needs. */
@@ -151,7 +157,7 @@ static void compresskv_keeps_one_list_per_layer(void **state)
     struct setup *t = *state;
     wnw_report r = {WNW_INIT(wnw_report)};
     wnw_profile *p = profile_of(t, 1u << WNW_PROFILE_SRH | 1u << WNW_PROFILE_LAYERS);
-    assert_ok(wnw_session_set_profile(t->s, p));
+    use_profile(t, p);
     wnw_plan *plan = plan_of(t, "compresskv", 100, &r);
     assert_string_equal(r.warning, "");
     assert_near(r.kept_mean, 100, 1e-9);
@@ -175,7 +181,7 @@ static void compresskv_keeps_one_list_per_layer(void **state)
     assert_cmp(n_other, >, t->info.n_layer / 2);
     wnw_plan_free(all);
     wnw_plan_free(plan);
-    assert_ok(wnw_session_set_profile(t->s, NULL));
+    use_profile(t, NULL);
     wnw_profile_free(p);
 }
 
@@ -184,7 +190,7 @@ static void compilerkv_follows_its_table(void **state)
     struct setup *t = *state;
     wnw_report r = {WNW_INIT(wnw_report)};
     wnw_profile *p = profile_of(t, 1u << WNW_PROFILE_COMPILER);
-    assert_ok(wnw_session_set_profile(t->s, p));
+    use_profile(t, p);
     wnw_plan *strict = plan_of(t, "compilerkv-strict:window=16", 100, &r);
     assert_near(r.kept_mean, 100, 1e-9);
     assert_string_equal(r.warning, "");
@@ -210,7 +216,7 @@ static void compilerkv_follows_its_table(void **state)
     wnw_plan_free(pooled);
     wnw_plan_free(elastic);
     /* Neutral values differ, and say so. */
-    assert_ok(wnw_session_set_profile(t->s, NULL));
+    use_profile(t, NULL);
     wnw_plan *neutral = plan_of(t, "compilerkv:window=16", 100, &r);
     assert_contains(r.warning, "kind compiler");
     wnw_plan_free(neutral);

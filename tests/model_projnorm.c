@@ -80,7 +80,7 @@ static wnw_session *session_with(const wnw_model *m, wnw_kv_type kv_type, const 
                                  const int32_t *tokens)
 {
     wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = kv_type});
-    assert_ok(wnw_session_observe(s, &p, 1));
+    assert_ok(test_observe(s, &p, 1));
     test_prefill(s, tokens, N_TOK);
     return s;
 }
@@ -185,7 +185,7 @@ static void norms_move_with_entries(void **state)
         assert_ok(wnw__cache_set_aux(&copy->cache, WNW_AUX_PROJ + kind, 0));
         check_kept(copy, kind);
         wnw_session_free(copy);
-        assert_ok(wnw_session_observe(s, NULL, 0)); /* nobody asks for them any more */
+        assert_ok(test_observe(s, NULL, 0)); /* nobody asks for them any more */
         assert_int_equal(s->cache.aux_planes[WNW_AUX_PROJ + kind], 0);
         wnw_session_free(s);
     }

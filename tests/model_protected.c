@@ -36,7 +36,7 @@ static void check(const struct fixture *fx, const struct expected *x)
     const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = x->ratio};
     wnw_report report = wnw_report_default();
     wnw_plan *plan;
-    assert_ok(wnw_session_observe(s, one, 1));
+    assert_ok(test_observe(s, one, 1));
     assert_ok(wnw_session_prefill(s, fx->tokens, N_READ, NULL, NULL));
     assert_ok(wnw_session_plan(s, p, &size, &plan, &report));
     if (report.protected_first != x->first || report.protected_last != x->last)

@@ -70,7 +70,7 @@ static struct run start(const char *name, int32_t n_ubatch, wnw_attn attn)
     params.attn = attn;
     assert_ok(wnw_session_new(&r.s, r.m, &params));
     wnw_policy *window = test_policy("snapkv:window=100"), *stats = stats_policy("stats-only");
-    assert_ok(wnw_session_observe(r.s, (const wnw_policy *const[]){window, stats}, 2));
+    assert_ok(test_observe(r.s, (const wnw_policy *const[]){window, stats}, 2));
     wnw_policy_free(window);
     wnw_policy_free(stats);
     r.tokens = test_random_tokens(N_TOK + 5, r.m->hp.n_vocab, 5);
@@ -264,11 +264,11 @@ static void what_is_missing_is_said(void **state)
     const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
     const int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8};
     wnw_plan *plans[2];
-    assert_error(wnw_session_observe(s, (const wnw_policy *const[]){four, two}, 2), WNW_E_ARG);
+    assert_error(test_observe(s, (const wnw_policy *const[]){four, two}, 2), WNW_E_ARG);
     test_prefill(s, tokens, 8);
     assert_error(wnw_session_plan(s, four, &size, plans, NULL), WNW_E_NOT_OBSERVED);
     assert_ok(wnw_session_reset(s));
-    assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){four}, 1));
+    assert_ok(test_observe(s, (const wnw_policy *const[]){four}, 1));
     test_prefill(s, tokens, 8);
     assert_ok(wnw_session_plan(s, four, &size, plans, NULL));
     wnw_plan_free(plans[0]);

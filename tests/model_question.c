@@ -3,6 +3,7 @@
 #include "helpers.h"
 
 #include "fake_source.h"
+#include "peek_session.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +16,18 @@ static wnw_session *read_prompt(const wnw_model *m, const wnw_policy *p)
     assert_ok(wnw_model_get_info(m, &info));
     wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 256});
     int32_t *tokens = test_random_tokens(N, info.n_vocab, 7);
-    assert_ok(wnw_session_observe(s, &p, 1));
+    assert_ok(test_observe(s, &p, 1));
     test_prefill(s, tokens, N);
     free(tokens);
     return s;
+}
+
+/* The last n tokens of the prompt are the question. */
+static void tell_question(wnw_session *s, const wnw_policy *p, int32_t n)
+{
+    wnw_prompt prompt = {WNW_INIT(wnw_prompt), .tokens = s->ids.tokens, .n_tokens = N, .n_context = N - n};
+    assert_ok(wnw_session_begin(
+        s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt, .policies = &p, .n_policies = 1}));
 }
 
 static wnw_plan *plan_of(wnw_session *s, const char *recipe)
@@ -42,7 +51,7 @@ static void border_of_the_question(void **state)
     wnw_plan *unknown = plan_of(s, "finch"), *last = plan_of(s, "finch:question=32");
     assert_same_plan(unknown, last);
     assert_other_plan(eight, twenty);
-    assert_ok(wnw_session_set_question(s, 8));
+    tell_question(s, p, 8);
     assert_ok(wnw_session_copy(&copy, s));
     wnw_plan *told = plan_of(s, "finch"), *copied = plan_of(copy, "finch");
     assert_same_plan(told, eight);
@@ -52,7 +61,6 @@ static void border_of_the_question(void **state)
     assert_int_equal(n, 30);
     for (int32_t i = 0; i < 8; i++) /* the question itself stays */
         assert_int_equal(pos[n - 1 - i], N - 1 - i);
-    assert_error(wnw_session_set_question(s, -1), WNW_E_RANGE);
     wnw_plan *const plans[] = {eight, twenty, unknown, last, told, copied};
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
         wnw_plan_free(plans[i]);

@@ -25,7 +25,7 @@ static wnw_session *read_under(const struct test_model *f, const wnw_policy *p, 
                                int32_t n_threads)
 {
     wnw_session *s = session_of(f, type, n_threads);
-    assert_ok(wnw_session_observe(s, &p, 1));
+    assert_ok(test_observe(s, &p, 1));
     test_prefill(s, f->tokens, N);
     return s;
 }
@@ -168,7 +168,9 @@ static void tokens_known_and_unknown(void **state)
     wnw_policy *p = test_policy("snapkv:window=4+rerotate");
     wnw_session *s = read_under(&f, p, WNW_KV_F32, 1);
     const int32_t *const task = f.tokens;
-    assert_ok(wnw__session_set_tasks(s, &task, (const int32_t[]){6}, 1));
+    assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .n_tasks = 1, .task_tokens = &task,
+                                              .n_task_tokens = (const int32_t[]){6},
+                                              .policies = (const wnw_policy *const *)&p, .n_policies = 1}));
     assert_ok(wnw_session_compress(s, p, &keep_size, NULL));
     /* All heads keep the window: those tokens are known. */
     assert_cmp(s->ids.n_ambiguous, >, 0);
@@ -290,7 +292,7 @@ static void long_prompts(void **state)
         assert_ok(wnw_session_begin(s, &rules));
         if (wnw_session_read(s, f.tokens, N + N_MORE, &r) != WNW_OK)
             fail_msg("%s: %s", recipes[i], wnw_last_error());
-        assert_ok(wnw_session_observe(by_hand, (const wnw_policy *const *)&p, 1));
+        assert_ok(test_observe(by_hand, (const wnw_policy *const *)&p, 1));
         for (int32_t at = 0; at < N + N_MORE; at += CHUNK) {
             test_prefill(by_hand, f.tokens + at, N + N_MORE - at < CHUNK ? N + N_MORE - at : CHUNK);
             assert_ok(wnw_session_compress(by_hand, p, &keep_size, NULL));

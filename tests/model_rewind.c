@@ -176,10 +176,10 @@ static void refuses_sums(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         wnw_policy *policy = test_policy(rows[i].recipe);
         wnw_session *s = test_session_new(fx.m, &(struct test_session){.n_ctx = 256});
-        assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){policy}, 1));
+        assert_ok(test_observe(s, (const wnw_policy *const[]){policy}, 1));
         test_prefill(s, fx.tokens, FIRST);
         assert_refused(s, FIRST - 5, rows[i].why);
-        assert_ok(wnw_session_observe(s, NULL, 0));
+        assert_ok(test_observe(s, NULL, 0));
         assert_ok(wnw_session_rewind(s, FIRST - 5));
         wnw_session_free(s);
         wnw_policy_free(policy);
@@ -198,7 +198,7 @@ static void keeps_what_it_noted(void **state)
     wnw_session *s[2];
     for (int i = 0; i < 2; i++) {
         s[i] = test_session_new(fx.m, &(struct test_session){.n_ctx = 256});
-        assert_ok(wnw_session_observe(s[i], (const wnw_policy *const[]){policy}, 1));
+        assert_ok(test_observe(s[i], (const wnw_policy *const[]){policy}, 1));
         test_prefill(s[i], fx.tokens, 30);
         if (i == 0) {
             test_prefill(s[i], fx.tokens + 40, 20);

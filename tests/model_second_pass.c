@@ -118,7 +118,7 @@ static wnw_session *read_context(const wnw_model *m, const struct setup *c, cons
     wnw_session *s;
     assert_ok(wnw_session_new(&s, m, &params));
     wnw_policy *p = watcher(watch);
-    assert_ok(wnw_session_observe(s, (const wnw_policy *const[]){p}, 1));
+    assert_ok(test_observe(s, (const wnw_policy *const[]){p}, 1));
     wnw_policy_free(p);
     test_prefill(s, tokens, c->n);
     if (c->compact) {
@@ -288,6 +288,30 @@ static void test_context_in_pieces(void **state)
     free(tokens);
 }
 
+/* Tells a session that read_context made more of what it has read. */
+static int tell(wnw_session *s, int watch, wnw_run run)
+{
+    wnw_policy *p = watcher(watch);
+    run.struct_size = (uint32_t)sizeof run;
+    run.policies = (const wnw_policy *const[]){p};
+    run.n_policies = 1;
+    const int rc = wnw_session_begin(s, &run);
+    wnw_policy_free(p);
+    return rc;
+}
+
+static int tell_tasks(wnw_session *s, int watch, const int32_t *const *tasks, const int32_t *n_tokens,
+                      int32_t n)
+{
+    return tell(s, watch, (wnw_run){.n_tasks = n, .task_tokens = tasks, .n_task_tokens = n_tokens});
+}
+
+static wnw_prompt template_of(int32_t n_prefix, const int32_t *suffix, int32_t n)
+{
+    return (wnw_prompt){WNW_INIT(wnw_prompt), .n_prefix = n_prefix, .suffix = (int32_t *)(uintptr_t)suffix,
+                        .n_suffix = n};
+}
+
 static void test_tasks(void **state)
 {
     (void)state;
@@ -301,18 +325,18 @@ static void test_tasks(void **state)
         const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
         assert_error(wnw_session_plan(s, p, &half, &plan, NULL), WNW_E_ARG);
         assert_says("wnw_run");
-        assert_error(wnw__session_set_tasks(s, (const int32_t *const[]){a}, (const int32_t[]){0}, 1),
+        assert_error(tell_tasks(s, WNW_PASS_TASK, (const int32_t *const[]){a}, (const int32_t[]){0}, 1),
                      WNW_E_ARG);
-        assert_error(wnw__session_set_tasks(s, (const int32_t *const[]){(const int32_t[]){-1}},
-                                            (const int32_t[]){1}, 1),
+        assert_error(tell_tasks(s, WNW_PASS_TASK, (const int32_t *const[]){(const int32_t[]){-1}},
+                                (const int32_t[]){1}, 1),
                      WNW_E_RANGE);
-        assert_ok(wnw__session_set_tasks(s, (const int32_t *const[]){a, b}, (const int32_t[]){60, 1}, 2));
+        assert_ok(tell_tasks(s, WNW_PASS_TASK, (const int32_t *const[]){a, b}, (const int32_t[]){60, 1}, 2));
         wnw_session *copy;
         assert_ok(wnw_session_copy(&copy, s));
         wnw_session_free(s);
         const struct fed fed[] = {{.tokens = a, .n = 60}, {.tokens = b, .n = 1}};
         check_pass(m, &c, tokens, copy, WNW_PASS_TASK, fed, 2);
-        assert_ok(wnw__session_set_tasks(copy, NULL, NULL, 0));
+        assert_ok(tell_tasks(copy, WNW_PASS_TASK, NULL, NULL, 0));
         assert_error(wnw_session_plan(copy, p, &half, &plan, NULL), WNW_E_ARG);
         wnw_policy_free(p);
         wnw_session_free(copy);
@@ -347,8 +371,8 @@ static void check_both(const struct setup *c, int32_t n_ctx_train, int32_t piece
     wnw_plan *plan;
     assert_error(wnw_session_plan(s, p, &(wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5}, &plan, NULL),
                  WNW_E_ARG);
-    assert_ok(wnw__session_set_tasks(s, (const int32_t *const[]){a, tokens + c->n - END, b},
-                                     (const int32_t[]){A, END, B}, 3));
+    assert_ok(tell_tasks(s, WNW_PASS_BOTH, (const int32_t *const[]){a, tokens + c->n - END, b},
+                         (const int32_t[]){A, END, B}, 3));
     const struct fed fed[] = {
         {.tokens = behind_context(tokens + piece, last, a, A), .n = last + A},
         {.tokens = behind_context(tokens + piece, last, b, B), .n = last + B, .skip = last},
@@ -384,7 +408,8 @@ static void check_repeat(const struct setup *c, int32_t n_prefix, wnw_second_pas
     const int32_t start = pass == WNW_PASS_REPEAT_ALL ? 0 : n_prefix;
     struct fed fed[2] = {{0}};
     int32_t n_fed = 0;
-    assert_ok(wnw__session_set_template(s, n_prefix, tail, n_prefix > 0 ? 3 : 0));
+    const wnw_prompt told = template_of(n_prefix, tail, n_prefix > 0 ? 3 : 0);
+    assert_ok(tell(s, WNW_PASS_REPEAT, (wnw_run){.prompt = &told}));
     for (int32_t at = start; at < c->n; at += 2048, n_fed++) {
         const char *text = at == start ? "\n\nRepeat the previous context exactly."
                                        : "\n\nRepeat the part of the previous context exactly, starting with";
@@ -460,7 +485,8 @@ static void test_header_alone(void **state)
     wnw_session *s = read_context(m, &c, tokens, 0, WNW_PASS_REPEAT);
     struct wnw__second_pass *p;
     char warning[256] = "";
-    assert_ok(wnw__session_set_template(s, 50, NULL, 0));
+    const wnw_prompt told = template_of(50, NULL, 0);
+    assert_ok(tell(s, WNW_PASS_REPEAT, (wnw_run){.prompt = &told}));
     assert_ok(wnw__second_pass_run(&p, s, WNW_PASS_REPEAT, warning));
     assert_int_equal(p->n_queries, 0);
     for (int32_t i = 0; i < c.n; i++) {
@@ -584,8 +610,12 @@ static void check_nothing_stays(const struct setup *c, wnw_second_pass kind, int
     wnw_model *m = open_model(c->arch);
     int32_t *tokens = tokens_of(m, c->n + 4, 7);
     wnw_session *s = read_context(m, c, tokens, c->n + 4, watch), *before;
-    assert_ok(wnw__session_set_tasks(s, (const int32_t *const[]){tokens}, (const int32_t[]){20}, 1));
-    assert_ok(wnw__session_set_template(s, n_prefix, tokens, 3));
+    const wnw_prompt told = template_of(n_prefix, tokens, 3);
+    assert_ok(tell(s, watch,
+                   (wnw_run){.prompt = &told,
+                             .n_tasks = 1,
+                             .task_tokens = (const int32_t *const[]){tokens},
+                             .n_task_tokens = (const int32_t[]){20}}));
     assert_ok(wnw_session_copy(&before, s));
     wnw_policy *p = watcher((int)kind);
     wnw_plan *plan;

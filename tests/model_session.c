@@ -56,7 +56,7 @@ static void ratio_0_changes_nothing(void **state)
         wnw_policy *policy = test_policy(recipes[i]);
         const wnw_size size = {.kind = wnw_policy_is_full(policy) ? WNW_SIZE_NONE : WNW_SIZE_RATIO};
         s = test_session_new(m, &how);
-        assert_ok(wnw_session_observe(s, (const wnw_policy *const *)&policy, 1));
+        assert_ok(test_observe(s, (const wnw_policy *const *)&policy, 1));
         test_prefill(s, tokens, 150);
         wnw_report report = {WNW_INIT(wnw_report)};
         assert_ok(wnw_session_compress(s, policy, &size, &report));
@@ -89,7 +89,7 @@ static void bytes_are_bounded(void **state)
             wnw_policy *policy = test_policy(recipes[i]);
             wnw_session *s =
                 test_session_new(m, &(struct test_session){.kv_type = (wnw_kv_type)k, .n_ctx = 1024});
-            assert_ok(wnw_session_observe(s, (const wnw_policy *const *)&policy, 1));
+            assert_ok(test_observe(s, (const wnw_policy *const *)&policy, 1));
             test_prefill(s, tokens, 1000);
             const bool full = wnw_policy_is_full(policy);
             const wnw_size size = {.kind = full ? WNW_SIZE_NONE : WNW_SIZE_BUDGET, .budget = 300};
@@ -149,7 +149,7 @@ static void memory_returns_to_the_system(void **state)
     int32_t *tokens = test_random_tokens(N, info.n_vocab, 7);
     wnw_policy *policy = test_policy("streaming_llm");
     wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = N + 16});
-    assert_ok(wnw_session_observe(s, (const wnw_policy *const *)&policy, 1));
+    assert_ok(test_observe(s, (const wnw_policy *const *)&policy, 1));
     test_prefill(s, tokens, N);
     const int64_t before = rss_anon();
     wnw_report report = {WNW_INIT(wnw_report)};
@@ -186,7 +186,7 @@ static void threads_change_nothing(const char *name, const int32_t *tokens, int3
         wnw_policy *policy = test_policy(recipe);
         wnw_session *s = test_session_new(
             m, &(struct test_session){.attn = WNW_ATTN_OWN, .n_ctx = n + N_GREEDY, .n_threads = 1 + i});
-        assert_ok(wnw_session_observe(s, (const wnw_policy *const *)&policy, 1));
+        assert_ok(test_observe(s, (const wnw_policy *const *)&policy, 1));
         test_prefill(s, tokens ? tokens : random, n);
         first[i] = malloc(bytes);
         last[i] = malloc(bytes);

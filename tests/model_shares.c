@@ -63,8 +63,10 @@ static wnw_plan *plan_of(const struct test_model *t, const wnw_prompt *prompt, i
     wnw_plan *plan;
     assert_ok(wnw_policy_parse(&own, "kvzip", NULL));
     policy = own;
-    assert_ok(wnw__session_set_template(s, prompt->n_prefix, prompt->suffix, prompt->n_suffix));
-    assert_ok(wnw_session_observe(s, &policy, 1));
+    const wnw_prompt header = {WNW_INIT(wnw_prompt), .n_prefix = prompt->n_prefix, .suffix = prompt->suffix,
+                               .n_suffix = prompt->n_suffix};
+    assert_ok(wnw_session_begin(
+        s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &header, .policies = &policy, .n_policies = 1}));
     test_prefill(s, prompt->tokens, prompt->n_context);
     assert_ok(wnw_session_plan(s, own, &size, &plan, NULL));
     wnw_session_free(s);

@@ -159,7 +159,7 @@ static void second_pass_leaves_no_trace(void **state)
         wnw_plan *plan;
         wnw_session *a = new_session(llama.m, WNW_KV_Q8_0, TAIL, 128), *b;
         policies[0] = p;
-        assert_ok(wnw_session_observe(a, policies, 1));
+        assert_ok(test_observe(a, policies, 1));
         test_prefill(a, llama.tokens, 200);
         assert_ok(wnw_session_copy(&b, a));
         assert_ok(wnw_session_plan(a, p, NULL, &plan, NULL));

@@ -55,7 +55,7 @@ static int live(struct life *l, wnw_session *s)
     assert_ok(wnw_model_get_info(l->model, &info));
     int rc = wnw_policy_parse(&own, l->recipe, NULL);
     if (rc == WNW_OK)
-        rc = wnw_session_observe(s, &l->policy, 1);
+        rc = test_observe(s, &l->policy, 1);
     if (rc == WNW_OK)
         rc = wnw_session_prefill(s, l->tokens, N_PROMPT, NULL, NULL);
     struct wnw__pool *pool = wnw__engine_pool(s->engine);

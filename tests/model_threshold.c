@@ -30,7 +30,7 @@ static double median_score(const wnw_model *m, const int32_t *tokens)
         const double mid = (low + high) / 2;
         snprintf(recipe, sizeof recipe, "knorm+threshold:tau=%.9g,window=0", mid);
         wnw_policy *p = test_policy(recipe);
-        assert_ok(wnw_session_observe(s, (const wnw_policy *const *)&p, 1));
+        assert_ok(test_observe(s, (const wnw_policy *const *)&p, 1));
         assert_ok(wnw_session_plan(s, p, NULL, &plan, NULL));
         *(wnw_plan_head(plan, 0, 0, &unused) > N / 2 ? &low : &high) = mid;
         wnw_plan_free(plan);
@@ -46,7 +46,7 @@ static void run(const wnw_model *m, const int32_t *tokens, const wnw_policy *p, 
     wnw_session *once = new_session(m, attn), *rules = new_session(m, attn);
     wnw_plan *plan;
     int32_t n_gone = 0;
-    assert_ok(wnw_session_observe(once, (const wnw_policy *const *)&p, 1));
+    assert_ok(test_observe(once, (const wnw_policy *const *)&p, 1));
     test_prefill(once, tokens, N);
     assert_ok(wnw_session_plan(once, p, NULL, &plan, NULL));
     const wnw_run ev = {WNW_INIT(wnw_run), .policy = p, .phase = phase, .chunk = 16, .every = EVERY};

@@ -86,7 +86,7 @@ static void run_open(struct run *r, const struct setup *c, void (*needs)(const v
     assert_ok(wnw_model_get_info(r->m, &info));
     r->tokens = test_random_tokens(400, info.n_vocab, 7);
     r->p = watcher(needs);
-    assert_ok(wnw_session_observe(r->s, (const wnw_policy *const[]){r->p}, 1));
+    assert_ok(test_observe(r->s, (const wnw_policy *const[]){r->p}, 1));
 }
 
 static void run_close(struct run *r)
@@ -295,12 +295,12 @@ static void test_observing_begins_when_declared(void **state)
     (void)state;
     struct run r;
     run_open(&r, &(struct setup){"llama", WNW_ATTN_OWN, WNW_KV_F16, 32, 1}, needs_all);
-    assert_ok(wnw_session_observe(r.s, NULL, 0));
+    assert_ok(test_observe(r.s, NULL, 0));
     test_prefill(r.s, r.tokens, 50);
     assert_ok(wnw_session_decode(r.s, r.tokens[50])); /* a graph that is kept */
-    assert_ok(wnw_session_observe(r.s, (const wnw_policy *const[]){r.p}, 1));
+    assert_ok(test_observe(r.s, (const wnw_policy *const[]){r.p}, 1));
     test_prefill(r.s, r.tokens + 51, 40);
-    assert_ok(wnw_session_observe(r.s, (const wnw_policy *const[]){r.p}, 1));
+    assert_ok(test_observe(r.s, (const wnw_policy *const[]){r.p}, 1));
     observe(&r, 1, ALL);
     assert_int_equal(r.obs.n_queries, 40);
     check_observation(&r, NULL, NULL);
@@ -313,7 +313,7 @@ static void test_observing_begins_when_declared(void **state)
     test_prefill(r.s, r.tokens + 92, 9);
     observe(&r, 1, ALL);
     assert_int_equal(r.obs.n_queries, 9);
-    assert_ok(wnw_session_observe(r.s, NULL, 0));
+    assert_ok(test_observe(r.s, NULL, 0));
     observe(&r, 1, COLUMNS);
     assert_null(r.obs.attn_sum);
     assert_null(r.obs.attn_max);

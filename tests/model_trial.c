@@ -120,9 +120,10 @@ static void plans_are_those_of_the_method(void **state)
     const wnw_size size = size_budget(mode->budget);
     make_table(&t);
     t.profile->compiler.budget = (int32_t)mode->budget;
-    assert_ok(wnw_session_observe(s, (const wnw_policy *const *)&policy, 1));
+    assert_ok(
+        wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .profile = t.profile,
+                                        .policies = (const wnw_policy *const *)&policy, .n_policies = 1}));
     test_prefill(s, model.tokens, N);
-    assert_ok(wnw_session_set_profile(s, t.profile));
     assert_ok(wnw_session_plan(s, policy, &size, &theirs, NULL));
     const struct wnw__trial_choice choice = {.budget = (int32_t)mode->budget,
                                              .weight = t.group,

@@ -67,7 +67,7 @@ static int read_and_decode(const wnw_model *m, const wnw_policy *policy)
     p.n_ctx = 64;
     p.n_threads = 1;
     assert_ok(wnw_session_new(&s, m, &p));
-    assert_ok(wnw_session_observe(s, &policy, policy ? 1 : 0));
+    assert_ok(test_observe(s, &policy, policy ? 1 : 0));
     int rc = wnw_session_prefill(s, tokens, 12, NULL, NULL);
     assert_cmp((rc == WNW_OK), ==, (wnw_session_logits(s) != NULL));
     if (rc == WNW_OK && policy)

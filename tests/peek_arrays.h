@@ -6,6 +6,7 @@
 #define WNW_TESTS_PEEK_ARRAYS_H
 
 #include "attend/attend_cells.h"
+#include "attend/attend_form.h"
 #include "attend/attend_ggml.h"
 #include "attend/attend_impl.h"
 #include "base/nearest.h"

@@ -21,7 +21,7 @@
 #include "observe/window.h"
 #include "session/declare.h"
 #include "session/feed.h"
-#include "session/hidden_rows.h"
+#include "session/layer_major.h"
 #include "session/perturb.h"
 #include "session/rewrite.h"
 #include "session/second_pass.h"

@@ -15,6 +15,9 @@ struct test_session {
     bool kv_unrotated;
 };
 wnw_session *test_session_new(const wnw_model *m, const struct test_session *want);
+/* Has the session observe what plans of the policies need: wnw_session_begin with nothing else, so that rules, a profile
+ * and what was said of a prompt are forgotten. Returns its status. */
+int test_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n);
 /* Tokens without any callback. */
 void test_prefill(wnw_session *s, const int32_t *tokens, int32_t n);
 

@@ -39,19 +39,19 @@ enum ggml_status __wrap_ggml_graph_compute(struct ggml_cgraph *graph, struct ggm
     return __real_ggml_graph_compute(graph, plan);
 }
 
-__typeof__(wnw__job_score) __real_wnw__job_score, __wrap_wnw__job_score;
-int __wrap_wnw__job_score(struct wnw__plan_job *j, const wnw_observation *obs, struct wnw__scored_layer *out)
+__typeof__(wnw__draft_score) __real_wnw__draft_score, __wrap_wnw__draft_score;
+int __wrap_wnw__draft_score(struct wnw__draft *j, const wnw_observation *obs, struct wnw__scored_layer *out)
 {
     work(&done.score);
-    return __real_wnw__job_score(j, obs, out);
+    return __real_wnw__draft_score(j, obs, out);
 }
 
-__typeof__(wnw__job_select_layer) __real_wnw__job_select_layer, __wrap_wnw__job_select_layer;
-int __wrap_wnw__job_select_layer(struct wnw__plan_job *j, const struct wnw__scored_layer *l,
+__typeof__(wnw__draft_select_layer) __real_wnw__draft_select_layer, __wrap_wnw__draft_select_layer;
+int __wrap_wnw__draft_select_layer(struct wnw__draft *j, const struct wnw__scored_layer *l,
                                  const wnw_observation *obs)
 {
     work(&done.select);
-    return __real_wnw__job_select_layer(j, l, obs);
+    return __real_wnw__draft_select_layer(j, l, obs);
 }
 
 __typeof__(wnw__rewrite_layer) __real_wnw__rewrite_layer, __wrap_wnw__rewrite_layer;

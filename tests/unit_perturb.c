@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "random.h"
 #include "peek_session.h"
+#include "random.h"
 
 static const float attn8[] = {.40f, .20f, .12f, .10f, .08f, .05f, .03f, .02f};
 static const float proj8[] = {1, 0, 0, 1, 1, -1, .5f, 0, -2, 2, 3, 3, 0, -3, -4, 4};

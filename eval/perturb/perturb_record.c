@@ -17,7 +17,7 @@ enum { DIGITS = 6 }; /* of a number in a record */
 struct probing {
     const struct eval_perturb_work *w;
     wnw_session *s;
-    struct wnw__perturb_probe *probe;
+    struct wnw__perturb_token *probe;
     wnw_plan **plans;    /* [n_configs], owned */
     wnw_report *reports; /* [n_configs], owned */
     double *x;           /* [EVAL_N_LEVELS][units of heads], owned */
@@ -70,14 +70,15 @@ static int read_text(struct probing *p, const int32_t *ids, int32_t n)
     if (status == WNW_OK)
         status = wnw_session_new_on(&p->s, p->w->machine->engine, &params);
     if (status == WNW_OK)
-        status = wnw_session_observe(p->s, policies, p->n_configs);
+        status = wnw_session_begin(
+            p->s, &(wnw_run){WNW_INIT(wnw_run), .policies = policies, .n_policies = p->n_configs});
     if (status == WNW_OK)
         status = wnw_session_prefill(p->s, ids, n, NULL, NULL);
     const double read = app_now_ms();
     if (status == WNW_OK)
         status = wnw_session_plan_many(p->s, policies, sizes, p->n_configs, p->plans, p->reports);
     if (status == WNW_OK) /* copies need no recorders */
-        status = wnw_session_observe(p->s, NULL, 0);
+        status = wnw_session_begin(p->s, &(wnw_run){WNW_INIT(wnw_run)});
     p->read_ms = read - start;
     p->plan_ms = app_now_ms() - read;
     free(policies);
@@ -94,10 +95,10 @@ static int changes_of(json_t **out, struct probing *p, int32_t i)
     double *heads = p->x, *groups = p->x + n_heads, *layers = groups + n_groups,
            *states = layers + info->n_layer;
     const double start = app_now_ms();
-    int status = wnw__perturb_probe_change(p->probe, p->plans[i], heads, groups, layers);
+    int status = wnw__perturb_token_change(p->probe, p->plans[i], heads, groups, layers);
     const double changed = app_now_ms();
     if (status == WNW_OK)
-        status = wnw__perturb_probe_drift(p->probe, p->plans[i], states);
+        status = wnw__perturb_token_drift(p->probe, p->plans[i], states);
     p->change_ms += changed - start;
     p->drift_ms += app_now_ms() - changed;
     if (status != WNW_OK)
@@ -134,7 +135,7 @@ static int bounds_of(json_t **out, struct probing *p, int32_t i)
     const long mean = lround(p->reports[i].kept_mean);
     const int32_t keep = mean < 2 ? 2 : mean > p->n_tokens ? p->n_tokens : (int32_t)mean;
     const double start = app_now_ms();
-    const int status = wnw__perturb_probe_bounds(p->probe, keep, p->bounds);
+    const int status = wnw__perturb_token_bounds(p->probe, keep, p->bounds);
     p->bound_ms += app_now_ms() - start;
     if (status != WNW_OK)
         return app_fail_status(status);
@@ -153,7 +154,7 @@ static int measure(json_t **record, struct probing *p)
     int rc = APP_OK;
     const double start = app_now_ms();
     p->token = eval_argmax(wnw_session_logits(p->s), p->w->machine->info.n_vocab);
-    rc = code_of(wnw__perturb_probe_new(&p->probe, p->s, p->token));
+    rc = code_of(wnw__perturb_token_new(&p->probe, p->s, p->token));
     p->probe_ms = app_now_ms() - start;
     for (int32_t i = 0; rc == APP_OK && i < p->n_configs; i++) {
         rc = changes_of(&o, p, i);
@@ -189,7 +190,7 @@ int eval_perturb_record(json_t **record, const struct eval_perturb_work *w, cons
                                                      : app_fail(APP_FAILED, "out of memory for plans");
     if (rc == APP_OK)
         rc = measure(record, &p);
-    wnw__perturb_probe_free(p.probe);
+    wnw__perturb_token_free(p.probe);
     for (int32_t i = 0; p.plans && i < p.n_configs; i++)
         wnw_plan_free(p.plans[i]);
     wnw_session_free(p.s);

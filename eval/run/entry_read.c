@@ -30,6 +30,14 @@ struct read {
     int32_t first, n;        /* configs [first, first + n) share the reading at hand */
     int32_t group;
     double prefill_ms; /* so far */
+    /* What the base was told: the policies of its configs, the questions as tasks, and of the prompt what was read. */
+    wnw_run told;
+    wnw_prompt prompt;
+    struct tasks {
+        const int32_t **ids;
+        int32_t *n_ids, n;
+    } tasks;
+    const wnw_policy **policies; /* [n] */
 };
 
 static bool go_on(int32_t done, int32_t total, void *user)
@@ -79,15 +87,11 @@ static bool takes_part(const struct read *rd, int32_t i)
 
 /* ---- Tasks: what policies with a second pass are told ---- */
 
-struct tasks {
-    const int32_t **ids;
-    int32_t *n_ids, n;
-};
-
 static void free_tasks(struct tasks *t)
 {
     free(t->ids);
     free(t->n_ids);
+    *t = (struct tasks){0};
 }
 
 /* The questions of all turns, each with the template's tail and the beginning of the answer. */
@@ -217,7 +221,7 @@ static int answer_waves(struct read *rd, struct eval_entry *e, int32_t n, const 
 /* ---- Reading once ---- */
 
 /* Plans for the entries whose calibration results are those of entry `like`. */
-static int plan_alike(const struct read *rd, struct eval_entry *e, int32_t n, int32_t like)
+static int plan_alike(struct read *rd, struct eval_entry *e, int32_t n, int32_t like)
 {
     const wnw_policy **policies = calloc((size_t)n, sizeof *policies);
     wnw_size *sizes = calloc((size_t)n, sizeof *sizes);
@@ -234,8 +238,9 @@ static int plan_alike(const struct read *rd, struct eval_entry *e, int32_t n, in
         sizes[n_now] = e[i].config->size;
         reports[n_now++] = wnw_report_default();
     }
+    rd->told.profile = e[like].config->profile;
     if (rc == APP_OK)
-        rc = eval_status_code(wnw_session_set_profile(rd->base, e[like].config->profile));
+        rc = eval_status_code(wnw_session_begin(rd->base, &rd->told));
     if (rc == APP_OK)
         rc = eval_status_code(wnw_session_plan_many(rd->base, policies, sizes, n_now, plans, reports));
     for (int32_t i = 0; rc == APP_OK && i < n_now; i++) {
@@ -257,7 +262,7 @@ static int plan_alike(const struct read *rd, struct eval_entry *e, int32_t n, in
 }
 
 /* Opens the entries of one mode and plans them. */
-static int open_mode(const struct read *rd, enum eval_mode mode, struct eval_entry *e, int32_t *n)
+static int open_mode(struct read *rd, enum eval_mode mode, struct eval_entry *e, int32_t *n)
 {
     int rc = APP_OK;
     *n = 0;
@@ -277,7 +282,8 @@ static int open_mode(const struct read *rd, enum eval_mode mode, struct eval_ent
     return rc;
 }
 
-/* Reads to the end of what a mode compresses and says where the question stands in it. */
+/* Reads to the end of what a mode compresses, which the next begin tells of the prompt: what follows its first piece is
+ * the question. */
 static int read_to(struct read *rd, enum eval_mode mode)
 {
     const struct eval_prompt *p = &rd->r->first[0];
@@ -286,13 +292,17 @@ static int read_to(struct read *rd, enum eval_mode mode)
     int rc = to > from ? eval_status_code(wnw_session_prefill(rd->base, p->ids + from, to - from, NULL, NULL))
                        : APP_OK;
     rd->prefill_ms += app_now_ms() - start;
-    return rc == APP_OK ? eval_status_code(wnw_session_set_question(rd->base, to - p->n_context)) : rc;
+    rd->prompt.tokens = p->ids;
+    rd->prompt.n_tokens = to;
+    rd->prompt.n_context = p->n_context;
+    return rc;
 }
 
 /* Plans, compresses and answers for one mode. The base is left as it is, unless it is the last mode. */
 static int run_mode(struct read *rd, enum eval_mode mode, bool last)
 {
     struct eval_entry *e = calloc((size_t)rd->n, sizeof *e);
+    const wnw_run nothing = wnw_run_default();
     wnw_session *lean = NULL;
     int32_t n = 0;
     int rc = e ? read_to(rd, mode) : app_fail(APP_FAILED, "out of memory for answers");
@@ -304,7 +314,7 @@ static int run_mode(struct read *rd, enum eval_mode mode, bool last)
     if (rc == APP_OK && !last)
         rc = eval_status_code(wnw_session_copy(&lean, rd->base));
     if (rc == APP_OK)
-        rc = eval_status_code(wnw_session_observe(last ? rd->base : lean, NULL, 0));
+        rc = eval_status_code(wnw_session_begin(last ? rd->base : lean, &nothing));
     if (rc == APP_OK)
         rc = answer_waves(rd, e, n, last ? rd->base : lean);
     for (int32_t i = 0; e && i < n; i++)
@@ -317,32 +327,31 @@ static int run_mode(struct read *rd, enum eval_mode mode, bool last)
 /* Makes the base and tells it what will be asked of it. */
 static int open_base(struct read *rd)
 {
-    const wnw_policy **policies = calloc((size_t)rd->n, sizeof *policies);
     const struct eval_chat *chat = rd->r->chat;
-    struct tasks tasks = {0};
     int32_t n = 0;
     bool asks = false;
-    int rc = policies ? new_session(&rd->base, rd->m, config_at(rd, rd->first))
-                      : app_fail(APP_FAILED, "out of memory for policies");
+    rd->policies = calloc((size_t)rd->n, sizeof *rd->policies);
+    int rc = rd->policies ? new_session(&rd->base, rd->m, config_at(rd, rd->first))
+                          : app_fail(APP_FAILED, "out of memory for policies");
     for (int32_t i = rd->first; rc == APP_OK && i < rd->first + rd->n; i++) {
         const struct eval_config *c = config_at(rd, i);
         if (c->full || !takes_part(rd, i))
             continue;
         asks = asks || c->has_tasks;
-        policies[n++] = c->policy;
+        rd->policies[n++] = c->policy;
     }
     if (rc == APP_OK && asks)
-        rc = make_tasks(&tasks, rd->r);
-    const wnw_prompt header = {WNW_INIT(wnw_prompt), .n_prefix = chat->n_prefix, .suffix = chat->suffix,
-                               .n_suffix = chat->n_suffix};
-    const wnw_run run = {
-        WNW_INIT(wnw_run),  .prompt = &header,        .policies = policies,        .n_policies = n,
-        .n_tasks = tasks.n, .task_tokens = tasks.ids, .n_task_tokens = tasks.n_ids};
-    if (rc == APP_OK)
-        rc = eval_status_code(wnw_session_begin(rd->base, &run));
-    free_tasks(&tasks);
-    free(policies);
-    return rc;
+        rc = make_tasks(&rd->tasks, rd->r);
+    rd->prompt = (wnw_prompt){WNW_INIT(wnw_prompt), .n_prefix = chat->n_prefix, .suffix = chat->suffix,
+                              .n_suffix = chat->n_suffix};
+    rd->told = (wnw_run){WNW_INIT(wnw_run),
+                         .prompt = &rd->prompt,
+                         .policies = rd->policies,
+                         .n_policies = n,
+                         .n_tasks = rd->tasks.n,
+                         .task_tokens = rd->tasks.ids,
+                         .n_task_tokens = rd->tasks.n_ids};
+    return rc == APP_OK ? eval_status_code(wnw_session_begin(rd->base, &rd->told)) : rc;
 }
 
 /* Whether anything is to be done in a mode. */
@@ -369,7 +378,10 @@ static int run_group(struct read *rd)
         count_reading(rd, wnw_session_n_past(rd->base), rd->prefill_ms);
     eval_entry_close(&rd->whole);
     wnw_session_free(rd->base);
+    free_tasks(&rd->tasks);
+    free(rd->policies);
     rd->base = NULL;
+    rd->policies = NULL;
     rd->prefill_ms = 0;
     return rc;
 }

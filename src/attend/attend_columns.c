@@ -15,8 +15,8 @@
  * make it worth while to convert a tile of keys and values. */
 enum { KEPT_FLOATS = 1 << 18, KEPT_ROWS = WNW_ROWS_PAD };
 
-/* Tiles next to those of the entries: rows read up to three parts (struct wnw__attend_parts), each of which ends with a
- * tile of its own, and what leaves the tail while they are read is there twice, at most an entry per row and a block. */
+/* Tiles that are needed besides one for every WNW_TILE entries. Rows read up to three parts (struct wnw__attend_parts), and
+ * the last tile of each part may be short. What leaves the tail meanwhile is read twice: an entry per row, and a block. */
 enum { TILES_MORE = 3 + (WNW_ATTEND_ROWS + WNW_CACHE_BLOCK + WNW_TILE - 1) / WNW_TILE };
 
 bool wnw__attend_leaves_columns(const struct wnw__attend_shared *sh, const struct wnw__attend_slice *slice)

@@ -70,25 +70,25 @@ int wnw__opt_check_table(const wnw_option *table, size_t size, const char *owner
 
 static void store(const wnw_option *o, void *opts, double value)
 {
-    void *at = (char *)opts + o->offset;
+    void *field = (char *)opts + o->offset;
     if (o->type == WNW_OPT_REAL) {
-        memcpy(at, &value, sizeof value);
+        memcpy(field, &value, sizeof value);
     } else {
         const int32_t v = (int32_t)value;
-        memcpy(at, &v, sizeof v);
+        memcpy(field, &v, sizeof v);
     }
 }
 
 static double load(const wnw_option *o, const void *opts)
 {
-    const void *at = (const char *)opts + o->offset;
+    const void *field = (const char *)opts + o->offset;
     if (o->type == WNW_OPT_REAL) {
         double v;
-        memcpy(&v, at, sizeof v);
+        memcpy(&v, field, sizeof v);
         return v;
     }
     int32_t v;
-    memcpy(&v, at, sizeof v);
+    memcpy(&v, field, sizeof v);
     return v;
 }
 

@@ -60,7 +60,7 @@ static int32_t next_layer(const wnw_layer_problem *p, const int32_t *b, int32_t 
 
 /* Hands out diff entries (takes them back where it is negative), one per layer and pass, until every layer
  * is at `bound`. */
-static int64_t settle(const wnw_layer_problem *p, int32_t *b, int64_t diff, int32_t bound)
+static int64_t place_rest(const wnw_layer_problem *p, int32_t *b, int64_t diff, int32_t bound)
 {
     const int32_t step = diff > 0 ? 1 : -1;
     int64_t left = diff > 0 ? diff : -diff;
@@ -118,7 +118,7 @@ static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_kee
         n_keep[i] = b < m ? m : b > max ? max : (int32_t)b;
         given += n_keep[i];
     }
-    settle(p, n_keep, total - given, total > given ? max : m);
+    place_rest(p, n_keep, total - given, total > given ? max : m);
     return WNW_OK;
 }
 

@@ -19,9 +19,9 @@
  *               n_first + n_quantised .. len - 1       row i - n_quantised of the tail's arena
  *
  * The oldest WNW_CACHE_BLOCK entries of a tail leave it together when n_tail entries follow them; they are
- * quantised then. So the tail of a head holds n_tail to n_tail + WNW_CACHE_BLOCK - 1 entries once that many
- * came. Which entries an entry that comes next finds quantised depends on their number alone, not on how many
- * rows are read at once (wnw__cache_quantised_to).
+ * quantised then. So a head that has seen n_tail entries has a tail of n_tail to n_tail + WNW_CACHE_BLOCK - 1. Which
+ * entries are quantised for a new token depends on the number of entries alone, not on how many rows are read at once
+ * (wnw__cache_quantised_to).
  *
  * Rows may be rotated (decision 069): every block of k_block elements of a stored key, of v_block elements of a value, is
  * the original one times a Hadamard matrix. wnw__cache_read and wnw__cache_write take and give the original ones.

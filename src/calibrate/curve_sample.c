@@ -141,7 +141,8 @@ static int read_piece(struct sample *s, const wnw_prompt *prompt)
     WNW_TRY(allocate(s));
     WNW_TRY(score_entries(s));
     WNW_TRY(read_norms(s));
-    return wnw_session_observe(s->s, NULL, 0);
+    wnw__session_end_observing(s->s);
+    return WNW_OK;
 }
 
 /* ---- A question ---- */

@@ -61,13 +61,14 @@ static int read_prompt(struct job *j)
     const wnw_policy *policy = j->policy;
     const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = j->o->keep};
     WNW_TRY(wnw__calibrate_session(&j->s, j->c, n + j->n_generate + 1));
-    WNW_TRY(wnw_session_set_profile(j->s, j->c->params.profile));
-    WNW_TRY(wnw_session_observe(j->s, &policy, 1));
+    const wnw_run run = {WNW_INIT(wnw_run), .profile = j->c->params.profile, .policies = &policy,
+                         .n_policies = 1};
+    WNW_TRY(wnw_session_begin(j->s, &run));
     if (of->n_bos > 0)
         WNW_TRY(wnw_session_prefill(j->s, of->bos, of->n_bos, NULL, NULL));
     WNW_TRY(wnw_session_prefill(j->s, wnw__samples_piece(of, j->i_text, j->i_piece), of->length, NULL, NULL));
     WNW_TRY(wnw_session_plan(j->s, policy, &size, &j->plan, NULL));
-    WNW_TRY(wnw_session_observe(j->s, NULL, 0));
+    wnw__session_end_observing(j->s);
     return wnw__session_record(j->s, wnw__outputs_recorder.name, true);
 }
 

@@ -4,6 +4,7 @@
 #include "observe/nll.h"
 #include "policy/compiler_table.h"
 #include "session/apply.h"
+#include "session/declare.h"
 #include "session/session.h"
 
 #include <stdlib.h>
@@ -18,7 +19,8 @@ static int declare(wnw_session *s, int32_t window)
     /* The gate looks at the perplexity because of its table. */
     snprintf(recipe, sizeof recipe, "compilerkv:window=%d+gate:window=%d", window, window);
     WNW_TRY(wnw_policy_parse(&policy, recipe, NULL));
-    const int rc = wnw_session_observe(s, (const wnw_policy *const *)&policy, 1);
+    const wnw_run run = {WNW_INIT(wnw_run), .policies = (const wnw_policy *const *)&policy, .n_policies = 1};
+    const int rc = wnw_session_begin(s, &run);
     wnw_policy_free(policy);
     return rc;
 }
@@ -86,8 +88,9 @@ int wnw__trial_read(struct wnw__trial_prompt *p, wnw_engine *e, const wnw_sessio
     WNW_TRY(wnw_session_prefill(p->full, text->tokens, text->n_prompt, NULL, NULL));
     WNW_TRY(note(p));
     p->n_vocab = p->full->m->hp.n_vocab;
-    p->full->params.progress = NULL;              /* that of a prompt */
-    return wnw_session_observe(p->full, NULL, 0); /* copies need not carry what was recorded */
+    p->full->params.progress = NULL;     /* that of a prompt */
+    wnw__session_end_observing(p->full); /* copies need not carry what was recorded */
+    return WNW_OK;
 }
 
 void wnw__trial_free(struct wnw__trial_prompt *p)

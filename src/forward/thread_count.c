@@ -69,7 +69,7 @@ static void drop_trial(struct wnw__thread_count *c, double now)
 }
 
 /* The sample with the usual number of threads is complete. */
-static void look(struct wnw__thread_count *c, double mean, double now)
+static void begin_trial(struct wnw__thread_count *c, double mean, double now)
 {
     c->usual = mean;
     if (c->n > 1 && now >= c->fewer.at && (double)c->switches >= CROWDED * c->ms)
@@ -95,7 +95,7 @@ void wnw__thread_count_note(struct wnw__thread_count *c, int32_t rows, double ms
         return;
     const double mean = c->ms / c->n_graph;
     if (!c->trial) {
-        look(c, mean, now);
+        begin_trial(c, mean, now);
     } else {
         if (mean < FASTER * c->usual)
             keep_trial(c, mean, now);

@@ -23,8 +23,8 @@
     }
 WNW_FOLD4(sum4, _mm512_add_ps)
 
-/* The same value, about which the compiler knows nothing any more. gcc would load what it knows to stand in memory again for
- * every use, and takes the sum of a product of bytes for another value than the one that is added to, so that it copies registers. */
+/* x itself, hidden from the optimiser. Otherwise gcc loads a value from memory again for every use, and copies the register
+ * of a sum before it adds a product of bytes to it. */
 INLINE __m512i held(__m512i x)
 {
     __asm__("" : "+v"(x));

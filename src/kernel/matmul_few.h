@@ -307,7 +307,8 @@ ALWAYS __m256i sums8(const __m256i s[4], const int folds)
     return folds == 2 ? wide(_mm256_add_epi16(l, h)) : _mm256_add_epi32(l, h);
 }
 
-/* The most folds in 16 bits of sums of `n` products of u and q, two of which make one number. */
+/* How often sums of n products u q may be added to each other in pairs before they need more than 16 bits: 0 to 2, or -1
+ * where no sum of 16 bits is used. */
 ALWAYS int folds_of(int u_max, int n)
 {
     const int most = u_max * 127 * n;

@@ -4,8 +4,8 @@
 #include "base/memory.h"
 #include "base/sized.h"
 #include "llama/foreign.h"
+#include "model/model_impl.h"
 #include "model/parts.h"
-#include "model/repack.h"
 #include "text/llama_log.h"
 #include "text/tokens.h"
 

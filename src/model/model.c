@@ -2,8 +2,7 @@
 #include "model/model.h"
 
 #include "base/sized.h"
-#include "model/bind.h"
-#include "model/hparams.h"
+#include "model/model_impl.h"
 #include "model/parts.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/parts.h"
 
-#include "base/file.h"
 #include "base/memory.h"
+#include "base/system.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,9 +5,9 @@
  *
  *     gather    the scorer sees all layers before any is scored                        (few policies)
  *     score     the layer is observed and scored; a layer-local policy also counts and selects
- *     settle    all layers get counts from their scores, then entries are selected     (all_layers)
+ *     decide    all layers get counts from their scores, then entries are selected     (all_layers)
  *
- * Several jobs walk in step, so that a layer is observed once for all of them.
+ * Several drafts walk in step, so that a layer is observed once for all of them.
  */
 #include "plan/compress_impl.h"
 
@@ -16,153 +16,155 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- The three steps of one job ---- */
+/* ---- The three steps of one draft ---- */
 
 /* Whether there is nothing to decide in layer il. */
-static bool keeps_whole(const struct wnw__plan_job *j, int32_t il)
+static bool keeps_whole(const struct wnw__draft *draft, int32_t il)
 {
-    if (j->size.rule == WNW_SIZE_RULE_ALL || !wnw__job_takes_part(j, il))
+    if (draft->size.rule == WNW_SIZE_RULE_ALL || !wnw__draft_takes_part(draft, il))
         return true;
-    if (j->size.rule != WNW_SIZE_RULE_MEAN || j->all_layers)
+    if (draft->size.rule != WNW_SIZE_RULE_MEAN || draft->all_layers)
         return false;
-    const int32_t i = j->cache.part[il], n_head = j->src->shape.n_head_kv;
+    const int32_t i = draft->cache.rank[il], n_head = draft->src->shape.n_head_kv;
     for (int32_t ih = 0; ih < n_head; ih++)
-        if (wnw__job_entries(j, il)[ih] > (j->counts ? j->counts[i * n_head + ih] : j->layer_budget[i]))
+        if (wnw__draft_entries(draft, il)[ih] >
+            (draft->counts ? draft->counts[i * n_head + ih] : draft->layer_budget[i]))
             return false;
     return true;
 }
 
 /* Whether something is written into the entries of layer il though all of them stay. */
-static bool rewrites_whole(const struct wnw__plan_job *j, int32_t il)
+static bool rewrites_whole(const struct wnw__draft *draft, int32_t il)
 {
-    return wnw__policy_rewrites_all(j->policy) && wnw__job_takes_part(j, il) && j->cache.n_max > 0;
+    return wnw__policy_rewrites_all(draft->policy) && wnw__draft_takes_part(draft, il) &&
+           draft->cache.n_max > 0;
 }
 
-static bool gather_wants(const struct wnw__plan_job *j, int32_t il, wnw_needs *needs)
+static bool gather_needs(const struct wnw__draft *draft, int32_t il, wnw_needs *needs)
 {
-    if (!wnw__job_takes_part(j, il) || !j->gathered[WNW_PART_SCORER])
+    if (!wnw__draft_takes_part(draft, il) || !draft->gathered[WNW_PART_SCORER])
         return false;
-    *needs = wnw__job_gather_needs(j);
+    *needs = wnw__draft_gather_needs(draft);
     return true;
 }
 
-static int gather(struct wnw__plan_job *j, int32_t il, const wnw_observation *seen)
+static int gather(struct wnw__draft *draft, int32_t il, const wnw_observation *seen)
 {
     wnw_observation obs;
     (void)il;
     if (!seen)
         return WNW_OK;
     const double start = wnw__now_ms();
-    WNW_TRY(wnw__job_adapt(j, seen, &j->wants, &obs));
-    WNW_TRY(wnw__job_gather(j, WNW_PART_SCORER, &obs));
-    j->score_ms += wnw__now_ms() - start;
+    WNW_TRY(wnw__draft_adapt(draft, seen, &draft->needs, &obs));
+    WNW_TRY(wnw__draft_gather(draft, WNW_PART_SCORER, &obs));
+    draft->score_ms += wnw__now_ms() - start;
     return WNW_OK;
 }
 
-static bool score_wants(const struct wnw__plan_job *j, int32_t il, wnw_needs *needs)
+static bool score_needs(const struct wnw__draft *draft, int32_t il, wnw_needs *needs)
 {
-    const bool whole = keeps_whole(j, il);
-    *needs = whole ? wnw__job_contents_needs(j) : wnw__job_score_needs(j);
-    return !whole || rewrites_whole(j, il);
+    const bool whole = keeps_whole(draft, il);
+    *needs = whole ? wnw__draft_contents_needs(draft) : wnw__draft_score_needs(draft);
+    return !whole || rewrites_whole(draft, il);
 }
 
 /* Adds the heads that the step `score` reads. Content rules look at the queries of all heads. */
-static int score_heads(struct wnw__plan_job *j, int32_t il, bool *used)
+static int score_heads(struct wnw__draft *draft, int32_t il, bool *used)
 {
-    if (!keeps_whole(j, il))
-        return wnw__job_window_heads(j, il, used);
-    for (int32_t h = 0; h < j->src->shape.n_head; h++)
+    if (!keeps_whole(draft, il))
+        return wnw__draft_window_heads(draft, il, used);
+    for (int32_t h = 0; h < draft->src->shape.n_head; h++)
         used[h] = true;
     return WNW_OK;
 }
 
 /* Scores the layer, then selects at once or keeps the scores until all layers are scored. */
-static int score(struct wnw__plan_job *j, int32_t il, const wnw_observation *seen)
+static int score(struct wnw__draft *draft, int32_t il, const wnw_observation *seen)
 {
     struct wnw__scored_layer l;
     wnw_observation obs;
     if (seen)
-        WNW_TRY(wnw__job_adapt(j, seen, &j->wants, &obs));
-    if (keeps_whole(j, il)) /* with all_layers, `settle` writes the plan */
-        return j->all_layers ? WNW_OK : wnw__job_keep_layer(j, il, seen ? &obs : NULL);
+        WNW_TRY(wnw__draft_adapt(draft, seen, &draft->needs, &obs));
+    if (keeps_whole(draft, il)) /* with all_layers, `decide` writes the plan */
+        return draft->all_layers ? WNW_OK : wnw__draft_keep_layer(draft, il, seen ? &obs : NULL);
     const double start = wnw__now_ms();
-    WNW_TRY(wnw__job_score(j, &obs, &l));
-    j->score_ms += wnw__now_ms() - start;
-    if (!j->all_layers)
-        return wnw__job_select_layer(j, &l, &obs);
+    WNW_TRY(wnw__draft_score(draft, &obs, &l));
+    draft->score_ms += wnw__now_ms() - start;
+    if (!draft->all_layers)
+        return wnw__draft_select_layer(draft, &l, &obs);
     for (int32_t k = WNW_PART_SCORER + 1; k < WNW_N_PART_KINDS; k++)
-        WNW_TRY(wnw__job_gather(j, k, &obs));
-    j->scored[l.i] = l;
-    j->score = j->head_score = (struct wnw__floats){0};
+        WNW_TRY(wnw__draft_gather(draft, k, &obs));
+    draft->scored[l.i] = l;
+    draft->score = draft->head_score = (struct wnw__floats){0};
     return WNW_OK;
 }
 
-static bool settle_wants(const struct wnw__plan_job *j, int32_t il, wnw_needs *needs)
+static bool decide_needs(const struct wnw__draft *draft, int32_t il, wnw_needs *needs)
 {
-    if (!j->all_layers || !wnw__job_takes_part(j, il) ||
-        !(j->selector->part.needs || j->contents->part.needs))
+    if (!draft->all_layers || !wnw__draft_takes_part(draft, il) ||
+        !(draft->selector->part.needs || draft->contents->part.needs))
         return false;
-    *needs = wnw__job_select_needs(j);
+    *needs = wnw__draft_select_needs(draft);
     return true;
 }
 
-static int settle(struct wnw__plan_job *j, int32_t il, const wnw_observation *seen)
+static int decide(struct wnw__draft *draft, int32_t il, const wnw_observation *seen)
 {
     wnw_observation obs;
-    if (!j->all_layers)
+    if (!draft->all_layers)
         return WNW_OK;
-    if (il == 0 && j->size.rule == WNW_SIZE_RULE_MEAN)
-        WNW_TRY(wnw__job_count_model(j));
-    if (!wnw__job_takes_part(j, il))
-        return wnw__job_keep_layer(j, il, NULL);
+    if (il == 0 && draft->size.rule == WNW_SIZE_RULE_MEAN)
+        WNW_TRY(wnw__draft_count_model(draft));
+    if (!wnw__draft_takes_part(draft, il))
+        return wnw__draft_keep_layer(draft, il, NULL);
     if (seen)
-        WNW_TRY(wnw__job_adapt(j, seen, &j->wants, &obs));
-    return wnw__job_select_layer(j, &j->scored[j->cache.part[il]], seen ? &obs : NULL);
+        WNW_TRY(wnw__draft_adapt(draft, seen, &draft->needs, &obs));
+    return wnw__draft_select_layer(draft, &draft->scored[draft->cache.rank[il]], seen ? &obs : NULL);
 }
 
 static const struct step {
-    /* Whether the job wants to look at layer il, and what it wants to see. */
-    bool (*wants)(const struct wnw__plan_job *j, int32_t il, wnw_needs *needs);
+    /* Whether the draft observes layer il, and what it needs of it. */
+    bool (*needs)(const struct wnw__draft *draft, int32_t il, wnw_needs *needs);
     /* Adds the query heads whose window attention the step reads. NULL = it reads all. */
-    int (*heads)(struct wnw__plan_job *j, int32_t il, bool *used);
-    /* Does the step; seen = what the job wants, NULL where it does not look. */
-    int (*act)(struct wnw__plan_job *j, int32_t il, const wnw_observation *seen);
-} steps[] = {{gather_wants, NULL, gather}, {score_wants, score_heads, score}, {settle_wants, NULL, settle}};
-enum { STEP_GATHER, STEP_SCORE, STEP_SETTLE, N_STEP };
+    int (*heads)(struct wnw__draft *draft, int32_t il, bool *used);
+    /* Does the step; seen = what the draft needs, NULL where it does not observe the layer. */
+    int (*act)(struct wnw__draft *draft, int32_t il, const wnw_observation *seen);
+} steps[] = {{gather_needs, NULL, gather}, {score_needs, score_heads, score}, {decide_needs, NULL, decide}};
+enum { STEP_GATHER, STEP_SCORE, STEP_DECIDE, N_STEP };
 
-/* ---- Several jobs in step ---- */
+/* ---- Several drafts in step ---- */
 
 struct walk {
-    struct wnw__plan_job **jobs;
+    struct wnw__draft **drafts;
     int32_t n;
     const struct wnw__plan_source *src;
 };
 
-/* Adds the time of one observation to every job that took part in it. */
+/* Adds the time of one observation to every draft that took part in it. */
 static void add_observe_ms(const struct walk *w, double ms)
 {
     for (int32_t k = 0; k < w->n; k++)
-        w->jobs[k]->observe_ms += w->jobs[k]->looks ? ms : 0;
+        w->drafts[k]->observe_ms += w->drafts[k]->observes ? ms : 0;
 }
 
-/* Observes layer il once for all jobs that want to; *any says whether a job wanted to. */
+/* Observes layer il once for all drafts that need it; *any says whether any does. */
 static int observe(const struct walk *w, const struct step *step, int32_t il, bool *any,
                    wnw_observation *seen)
 {
     wnw_needs needs = {0};
-    bool *heads = w->n > 0 ? w->jobs[0]->all_heads : NULL;
+    bool *heads = w->n > 0 ? w->drafts[0]->all_heads : NULL;
     *any = false;
     for (int32_t h = 0; heads && h < w->src->shape.n_head; h++)
         heads[h] = false;
     for (int32_t k = 0; k < w->n; k++) {
-        struct wnw__plan_job *j = w->jobs[k];
-        j->wants = (wnw_needs){0};
-        j->looks = step->wants(j, il, &j->wants);
-        if (!j->looks)
+        struct wnw__draft *draft = w->drafts[k];
+        draft->needs = (wnw_needs){0};
+        draft->observes = step->needs(draft, il, &draft->needs);
+        if (!draft->observes)
             continue;
-        wnw__needs_merge(&needs, &j->wants);
+        wnw__needs_merge(&needs, &draft->needs);
         if (step->heads)
-            WNW_TRY(step->heads(j, il, heads));
+            WNW_TRY(step->heads(draft, il, heads));
         *any = true;
     }
     if (!*any)
@@ -180,28 +182,29 @@ static int walk_layer(const struct walk *w, const struct step *step, int32_t il)
     bool any;
     WNW_TRY(observe(w, step, il, &any, &seen));
     for (int32_t k = 0; k < w->n; k++) {
-        struct wnw__plan_job *j = w->jobs[k];
+        struct wnw__draft *draft = w->drafts[k];
         const double start = wnw__now_ms();
-        WNW_TRY(step->act(j, il, j->looks ? &seen : NULL));
-        j->work_ms += wnw__now_ms() - start;
+        WNW_TRY(step->act(draft, il, draft->observes ? &seen : NULL));
+        draft->work_ms += wnw__now_ms() - start;
     }
     return WNW_OK;
 }
 
-/* Feeds the second pass, if any job wants one; its time counts for each job that does. */
+/* Feeds the second pass, if any draft needs one; its time counts for each draft that does. */
 static int feed_second_pass(const struct walk *w)
 {
     int32_t kind = 0, n_wanted = 0;
     for (int32_t k = 0; k < w->n; k++) {
-        const wnw_needs needs = wnw_policy_needs(w->jobs[k]->policy);
-        w->jobs[k]->looks = w->jobs[k]->size.rule != WNW_SIZE_RULE_ALL && needs.flags & WNW_NEED_SECOND_PASS;
-        if (!w->jobs[k]->looks)
+        const wnw_needs needs = wnw_policy_needs(w->drafts[k]->policy);
+        w->drafts[k]->observes =
+            w->drafts[k]->size.rule != WNW_SIZE_RULE_ALL && needs.flags & WNW_NEED_SECOND_PASS;
+        if (!w->drafts[k]->observes)
             continue;
         if (n_wanted++ > 0 && needs.second_pass != kind)
             return wnw__fail(WNW_E_ARG,
                              "%s feeds other tokens in its second pass than the policies before "
                              "it: plan them one by one",
-                             wnw__policy_name(w->jobs[k]->policy));
+                             wnw__policy_name(w->drafts[k]->policy));
         kind = needs.second_pass;
     }
     if (n_wanted == 0 || !w->src->second_pass)
@@ -211,8 +214,8 @@ static int feed_second_pass(const struct walk *w)
     WNW_TRY(w->src->second_pass(w->src, kind, warning));
     add_observe_ms(w, wnw__now_ms() - start);
     for (int32_t k = 0; k < w->n && warning[0]; k++)
-        if (w->jobs[k]->looks)
-            wnw__warn(w->jobs[k]->report->warning, "%s", warning);
+        if (w->drafts[k]->observes)
+            wnw__warn(w->drafts[k]->report->warning, "%s", warning);
     return WNW_OK;
 }
 
@@ -229,33 +232,33 @@ static int walk_all(const struct walk *w)
     return WNW_OK;
 }
 
-int wnw__plan_job_layer(struct wnw__plan_job *j, int32_t il, struct wnw__kept_layer *out)
+int wnw__draft_layer(struct wnw__draft *draft, int32_t il, struct wnw__kept_layer *out)
 {
-    const struct walk w = {.jobs = &j, .n = 1, .src = j->src};
-    const struct wnw__job_kept *kept = &j->kept;
-    if (j->all_layers || j->gathered[WNW_PART_SCORER])
+    const struct walk w = {.drafts = &draft, .n = 1, .src = draft->src};
+    const struct wnw__draft_kept *kept = &draft->kept;
+    if (draft->all_layers || draft->gathered[WNW_PART_SCORER])
         return wnw__fail(WNW_E_UNSUPPORTED, "%s cannot compress a layer before it has seen all of them",
-                         wnw__policy_name(j->policy));
+                         wnw__policy_name(draft->policy));
     WNW_TRY(walk_layer(&w, &steps[STEP_SCORE], il));
     if (!out)
         return WNW_OK;
-    for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++)
-        kept->keep_heads[ih] = kept->keep ? kept->keep + (int64_t)ih * j->cache.row : NULL;
+    for (int32_t ih = 0; ih < draft->src->shape.n_head_kv; ih++)
+        kept->keep_heads[ih] = kept->keep ? kept->keep + (int64_t)ih * draft->cache.row : NULL;
     *out = (struct wnw__kept_layer){.keep = kept->keep_heads,
                                     .n_keep = kept->n_keep,
                                     .n_settled = kept->n_settled,
-                                    .contents = wnw__plan_contents_of(j->plan, il),
-                                    .averages = j->plan->averages};
+                                    .contents = wnw__plan_contents_of(draft->plan, il),
+                                    .averages = draft->plan->averages};
     return WNW_OK;
 }
 
 /* ---- Reports ---- */
 
-void wnw__plan_job_times(const struct wnw__plan_job *j, wnw_report *report)
+void wnw__draft_times(const struct wnw__draft *draft, wnw_report *report)
 {
-    report->observe_ms += j->observe_ms;
-    report->score_ms += j->score_ms;
-    report->select_ms += j->work_ms - j->score_ms;
+    report->observe_ms += draft->observe_ms;
+    report->score_ms += draft->score_ms;
+    report->select_ms += draft->work_ms - draft->score_ms;
 }
 
 void wnw__report_add(wnw_report *sum, const wnw_report *one)
@@ -270,51 +273,51 @@ void wnw__report_add(wnw_report *sum, const wnw_report *one)
         memcpy(sum->warning, one->warning, sizeof sum->warning);
 }
 
-static double kept_mean(const struct wnw__plan_job *j)
+static double kept_mean(const struct wnw__draft *draft)
 {
     int64_t sum = 0, n_head = 0;
     const int32_t *pos;
-    for (int32_t il = 0; il < j->src->shape.n_layer; il++) {
-        if (!wnw__layer_takes_part(&j->src->shape, il))
+    for (int32_t il = 0; il < draft->src->shape.n_layer; il++) {
+        if (!wnw__layer_takes_part(&draft->src->shape, il))
             continue; /* layers that the method leaves whole count */
-        for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++)
-            sum += wnw_plan_head(j->plan, il, ih, &pos);
-        n_head += j->src->shape.n_head_kv;
+        for (int32_t ih = 0; ih < draft->src->shape.n_head_kv; ih++)
+            sum += wnw_plan_head(draft->plan, il, ih, &pos);
+        n_head += draft->src->shape.n_head_kv;
     }
     return n_head > 0 ? (double)sum / (double)n_head : 0;
 }
 
 /* ---- All at once ---- */
 
-static wnw_plan *finish(struct wnw__plan_job *j)
+static wnw_plan *finish(struct wnw__draft *draft)
 {
-    wnw_plan *plan = j->plan;
-    j->report->kept_mean = kept_mean(j);
-    j->report->protected_first = j->thins ? j->least.n_first : j->src->n_past;
-    j->report->protected_last = j->thins ? j->least.n_last : 0;
-    j->report->observe_ms = j->report->score_ms = j->report->select_ms = 0;
-    wnw__plan_job_times(j, j->report);
-    j->plan = NULL;
+    wnw_plan *plan = draft->plan;
+    draft->report->kept_mean = kept_mean(draft);
+    draft->report->protected_first = draft->drops ? draft->least.n_first : draft->src->n_past;
+    draft->report->protected_last = draft->drops ? draft->least.n_last : 0;
+    draft->report->observe_ms = draft->report->score_ms = draft->report->select_ms = 0;
+    wnw__draft_times(draft, draft->report);
+    draft->plan = NULL;
     return plan;
 }
 
 int wnw__plan_make_many(wnw_plan **out, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,
                         const struct wnw__plan_source *src, wnw_report *reports)
 {
-    struct wnw__plan_job **jobs = calloc((size_t)n + 1, sizeof(struct wnw__plan_job *));
-    int rc = jobs ? wnw__needs_agree(policies, n) : wnw__fail(WNW_E_NOMEM, "out of memory for %d plans", n);
+    struct wnw__draft **drafts = calloc((size_t)n + 1, sizeof(struct wnw__draft *));
+    int rc = drafts ? wnw__needs_agree(policies, n) : wnw__fail(WNW_E_NOMEM, "out of memory for %d plans", n);
     for (int32_t k = 0; k < n; k++)
         out[k] = NULL;
     for (int32_t k = 0; rc == WNW_OK && k < n; k++)
-        rc = wnw__plan_job_new(&jobs[k], policies[k], sizes ? &sizes[k] : NULL, src,
-                               reports ? &reports[k] : NULL);
+        rc = wnw__draft_new(&drafts[k], policies[k], sizes ? &sizes[k] : NULL, src,
+                            reports ? &reports[k] : NULL);
     if (rc == WNW_OK)
-        rc = walk_all(&(struct walk){.jobs = jobs, .n = n, .src = src});
+        rc = walk_all(&(struct walk){.drafts = drafts, .n = n, .src = src});
     for (int32_t k = 0; rc == WNW_OK && k < n; k++)
-        out[k] = finish(jobs[k]);
-    for (int32_t k = 0; jobs && k < n; k++)
-        wnw__plan_job_free(jobs[k]);
-    free(jobs);
+        out[k] = finish(drafts[k]);
+    for (int32_t k = 0; drafts && k < n; k++)
+        wnw__draft_free(drafts[k]);
+    free(drafts);
     return rc;
 }
 

@@ -32,14 +32,14 @@ int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, const struct wnw
 struct wnw__plan_contents;
 
 /* One policy applied to one source, layer by layer. */
-struct wnw__plan_job;
+struct wnw__draft;
 
-/* Policy, source and report are borrowed until the job is freed. size and report may be NULL. The report gets
- * warnings from the job; kept_mean and the times are filled by wnw__plan_make_many, or the times alone by
- * wnw__plan_job_times. */
-int wnw__plan_job_new(struct wnw__plan_job **out, const wnw_policy *policy, const wnw_size *size,
-                      const struct wnw__plan_source *src, wnw_report *report);
-void wnw__plan_job_free(struct wnw__plan_job *job);
+/* Policy, source and report are borrowed until the draft is freed. size and report may be NULL. The report gets
+ * warnings from the draft; kept_mean and the times are filled by wnw__plan_make_many, or the times alone by
+ * wnw__draft_times. */
+int wnw__draft_new(struct wnw__draft **out, const wnw_policy *policy, const wnw_size *size,
+                   const struct wnw__plan_source *src, wnw_report *report);
+void wnw__draft_free(struct wnw__draft *draft);
 /* What stays of a layer: the n_keep[ih] entries of KV head ih with the ascending indices keep[ih]. */
 struct wnw__kept_layer {
     const int32_t *const *keep;                /* [n_head_kv], borrowed until the next call */
@@ -50,9 +50,9 @@ struct wnw__kept_layer {
 };
 /* Observes, scores and selects in layer il. Layers come in ascending order, each once. out may be NULL.
  * E_UNSUPPORTED: the policy must see all layers before it selects in one. */
-int wnw__plan_job_layer(struct wnw__plan_job *job, int32_t il, struct wnw__kept_layer *out);
-/* Adds the times that the job took so far, in ms, to the report. */
-void wnw__plan_job_times(const struct wnw__plan_job *job, wnw_report *report);
+int wnw__draft_layer(struct wnw__draft *draft, int32_t il, struct wnw__kept_layer *out);
+/* Adds the times that the draft took so far, in ms, to the report. */
+void wnw__draft_times(const struct wnw__draft *draft, wnw_report *report);
 
 /* Plans n policies from one observation of each layer. sizes [n] and reports [n] may be NULL. The caller frees the
  * plans out[n]; on failure all are NULL. */

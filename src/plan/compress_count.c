@@ -15,66 +15,68 @@ static int wrong_count(const wnw_part *part, int32_t il, int32_t ih, int64_t n, 
 /* ---- Layers ---- */
 
 /* The layer budget's problem, with the fields that are known before any layer is scored. */
-static wnw_layer_problem layer_problem(const struct wnw__plan_job *j)
+static wnw_layer_problem layer_problem(const struct wnw__draft *draft)
 {
-    const wnw_protected p = wnw__protected_shrink(wnw__job_protected(j, j->cache.n_max), j->size.budget);
-    return (wnw_layer_problem){.n_layer = j->cache.n_part,
-                               .n = j->cache.n_max,
+    const wnw_protected p =
+        wnw__protected_shrink(wnw__draft_protected(draft, draft->cache.n_max), draft->size.budget);
+    return (wnw_layer_problem){.n_layer = draft->cache.n_part,
+                               .n = draft->cache.n_max,
                                .n_protected = p.n_first + p.n_last,
-                               .budget = j->size.budget,
-                               .mean = j->size.mean,
-                               .ratio = j->size.ratio,
-                               .rounding = j->policy->rounding,
-                               .il = j->cache.il,
-                               .n_layer_model = j->src->shape.n_layer,
-                               .n_head = j->src->shape.n_head,
-                               .n_head_kv = j->src->shape.n_head_kv,
-                               .profile = j->profile,
-                               .perplexity = j->perplexity,
-                               .work = j->layer_work,
-                               .scorer = j->scorer->part.name,
-                               .n_past = j->src->n_past};
+                               .budget = draft->size.budget,
+                               .mean = draft->size.mean,
+                               .ratio = draft->size.ratio,
+                               .rounding = draft->policy->rounding,
+                               .il = draft->cache.il,
+                               .n_layer_model = draft->src->shape.n_layer,
+                               .n_head = draft->src->shape.n_head,
+                               .n_head_kv = draft->src->shape.n_head_kv,
+                               .profile = draft->profile,
+                               .perplexity = draft->perplexity,
+                               .work = draft->layer_work,
+                               .scorer = draft->scorer->part.name,
+                               .n_past = draft->src->n_past};
 }
 
-static int allocate_layers(struct wnw__plan_job *j, const wnw_layer_problem *p)
+static int allocate_layers(struct wnw__draft *draft, const wnw_layer_problem *p)
 {
-    const wnw_layer_budget *layer = wnw__layer_budget_of(j->policy);
-    WNW_TRY(wnw__part_status(&layer->part, layer->allocate(j->policy->opts[WNW_PART_LAYER_BUDGET], p,
-                                                           j->layer_budget, j->report->warning)));
+    const wnw_layer_budget *layer = wnw__layer_budget_of(draft->policy);
+    WNW_TRY(wnw__part_status(&layer->part, layer->allocate(draft->policy->opts[WNW_PART_LAYER_BUDGET], p,
+                                                           draft->layer_budget, draft->report->warning)));
     for (int32_t i = 0; i < p->n_layer; i++)
-        if (j->layer_budget[i] < 0 || j->layer_budget[i] > p->n)
-            return wrong_count(&layer->part, p->il[i], 0, j->layer_budget[i], p->n);
+        if (draft->layer_budget[i] < 0 || draft->layer_budget[i] > p->n)
+            return wrong_count(&layer->part, p->il[i], 0, draft->layer_budget[i], p->n);
     return WNW_OK;
 }
 
-int wnw__job_count_layers(struct wnw__plan_job *j)
+int wnw__draft_count_layers(struct wnw__draft *draft)
 {
-    const wnw_layer_problem p = layer_problem(j);
-    return allocate_layers(j, &p);
+    const wnw_layer_problem p = layer_problem(draft);
+    return allocate_layers(draft, &p);
 }
 
 /* ---- The model ---- */
 
-static int allocate_model(struct wnw__plan_job *j, const wnw_layer_problem *p)
+static int allocate_model(struct wnw__draft *draft, const wnw_layer_problem *p)
 {
-    const wnw_head_budget *head = wnw__head_budget_of(j->policy);
+    const wnw_head_budget *head = wnw__head_budget_of(draft->policy);
     const int32_t n_count = p->n_layer * p->n_head_kv;
-    j->counts = calloc((size_t)n_count, sizeof *j->counts);
-    if (!j->counts)
+    draft->counts = calloc((size_t)n_count, sizeof *draft->counts);
+    if (!draft->counts)
         return wnw__fail(WNW_E_NOMEM, "out of memory for %d counts", n_count);
-    WNW_TRY(wnw__part_status(&head->part, head->allocate_model(j->policy->opts[WNW_PART_HEAD_BUDGET], p,
-                                                               j->counts, p->scratch, j->report->warning)));
+    WNW_TRY(wnw__part_status(&head->part,
+                             head->allocate_model(draft->policy->opts[WNW_PART_HEAD_BUDGET], p, draft->counts,
+                                                  p->scratch, draft->report->warning)));
     for (int32_t r = 0; r < n_count; r++)
-        if (j->counts[r] < 0 || j->counts[r] > p->n_entry[r])
-            return wrong_count(&head->part, p->il[r / p->n_head_kv], r % p->n_head_kv, j->counts[r],
+        if (draft->counts[r] < 0 || draft->counts[r] > p->n_entry[r])
+            return wrong_count(&head->part, p->il[r / p->n_head_kv], r % p->n_head_kv, draft->counts[r],
                                p->n_entry[r]);
     return WNW_OK;
 }
 
-int wnw__job_count_model(struct wnw__plan_job *j)
+int wnw__draft_count_model(struct wnw__draft *draft)
 {
-    const bool heads = wnw__head_budget_of(j->policy)->allocate_model;
-    const int32_t n_head = j->src->shape.n_head_kv, n_layer = j->cache.n_part;
+    const bool heads = wnw__head_budget_of(draft->policy)->allocate_model;
+    const int32_t n_head = draft->src->shape.n_head_kv, n_layer = draft->cache.n_part;
     const size_t n_row = (size_t)n_layer * (size_t)n_head;
     const float **score = calloc((size_t)n_layer, sizeof *score);
     int32_t *row = calloc((size_t)n_layer, sizeof *row), *n_entry = calloc(n_row, sizeof *n_entry);
@@ -84,26 +86,27 @@ int wnw__job_count_model(struct wnw__plan_job *j)
                  ? WNW_OK
                  : wnw__fail(WNW_E_NOMEM, "out of memory for the counts of %d layers", n_layer);
     for (int32_t i = 0; rc == WNW_OK && i < n_layer; i++) {
-        const int32_t il = j->cache.il[i];
-        score[i] = j->scored ? j->scored[i].score : NULL;
-        row[i] = j->scored ? j->scored[i].row : j->cache.n_max;
+        const int32_t il = draft->cache.il[i];
+        score[i] = draft->scored ? draft->scored[i].score : NULL;
+        row[i] = draft->scored ? draft->scored[i].row : draft->cache.n_max;
         n_score += (size_t)n_head * (size_t)row[i];
         for (int32_t ih = 0; ih < n_head; ih++) {
-            n_entry[i * n_head + ih] = wnw__job_entries(j, il)[ih];
-            prot[i * n_head + ih] = wnw__protected_shrink(wnw__job_protected_head(j, il, ih), j->size.budget);
+            n_entry[i * n_head + ih] = wnw__draft_entries(draft, il)[ih];
+            prot[i * n_head + ih] =
+                wnw__protected_shrink(wnw__draft_protected_head(draft, il, ih), draft->size.budget);
         }
     }
     if (rc == WNW_OK)
-        rc = wnw__job_reserve(&j->scratch, n_score);
+        rc = wnw__draft_reserve(&draft->scratch, n_score);
     if (rc == WNW_OK) {
-        wnw_layer_problem p = layer_problem(j);
-        p.score = j->scored ? score : NULL;
+        wnw_layer_problem p = layer_problem(draft);
+        p.score = draft->scored ? score : NULL;
         p.row = row;
         p.n_entry = n_entry;
         p.prot = prot;
-        p.gathered = j->gathered[heads ? WNW_PART_HEAD_BUDGET : WNW_PART_LAYER_BUDGET];
-        p.scratch = j->scratch.at;
-        rc = heads ? allocate_model(j, &p) : allocate_layers(j, &p);
+        p.gathered = draft->gathered[heads ? WNW_PART_HEAD_BUDGET : WNW_PART_LAYER_BUDGET];
+        p.scratch = draft->scratch.x;
+        rc = heads ? allocate_model(draft, &p) : allocate_layers(draft, &p);
     }
     free(score);
     free(row);
@@ -115,45 +118,45 @@ int wnw__job_count_model(struct wnw__plan_job *j)
 /* ---- The heads of one layer ---- */
 
 /* Sets the protected entries of each head, limited to what `budget` and the head's n_keep hold. */
-static void protect_heads(struct wnw__plan_job *j, int32_t il, int32_t budget)
+static void protect_heads(struct wnw__draft *draft, int32_t il, int32_t budget)
 {
-    for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++)
-        j->kept.prot[ih] = wnw__protected_shrink(
-            wnw__protected_shrink(wnw__job_protected_head(j, il, ih), budget), j->kept.n_keep[ih]);
+    for (int32_t ih = 0; ih < draft->src->shape.n_head_kv; ih++)
+        draft->kept.prot[ih] = wnw__protected_shrink(
+            wnw__protected_shrink(wnw__draft_protected_head(draft, il, ih), budget), draft->kept.n_keep[ih]);
 }
 
-static int count_by_selector(struct wnw__plan_job *j, const struct wnw__scored_layer *l)
+static int count_by_selector(struct wnw__draft *draft, const struct wnw__scored_layer *l)
 {
-    const wnw_blocks blocks = wnw__policy_blocks_with(j->policy, j->scorer_opts, l->n_settled);
-    for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
-        const int32_t n = j->selector->recursive->own_size(j->policy->opts[WNW_PART_SELECTOR], &blocks,
-                                                           l->n_entry[ih], j->policy->rounding);
+    const wnw_blocks blocks = wnw__policy_blocks_with(draft->policy, draft->scorer_opts, l->n_settled);
+    for (int32_t ih = 0; ih < draft->src->shape.n_head_kv; ih++) {
+        const int32_t n = draft->selector->recursive->own_size(
+            draft->policy->opts[WNW_PART_SELECTOR], &blocks, l->n_entry[ih], draft->policy->rounding);
         if (n < 0 || n > l->n_entry[ih])
-            return wrong_count(&j->selector->part, l->il, ih, n, l->n_entry[ih]);
-        j->kept.n_keep[ih] = n;
+            return wrong_count(&draft->selector->part, l->il, ih, n, l->n_entry[ih]);
+        draft->kept.n_keep[ih] = n;
     }
-    protect_heads(j, l->il, INT32_MAX);
+    protect_heads(draft, l->il, INT32_MAX);
     return WNW_OK;
 }
 
-static int count_by_budget(struct wnw__plan_job *j, const struct wnw__scored_layer *l, int32_t budget)
+static int count_by_budget(struct wnw__draft *draft, const struct wnw__scored_layer *l, int32_t budget)
 {
-    const wnw_head_budget *head = wnw__head_budget_of(j->policy);
-    int32_t *n_keep = j->kept.n_keep, *n_safe = j->kept.n_safe;
-    for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++)
+    const wnw_head_budget *head = wnw__head_budget_of(draft->policy);
+    int32_t *n_keep = draft->kept.n_keep, *n_safe = draft->kept.n_safe;
+    for (int32_t ih = 0; ih < draft->src->shape.n_head_kv; ih++)
         n_keep[ih] = l->n_entry[ih] < budget ? l->n_entry[ih] : budget;
-    protect_heads(j, l->il, INT32_MAX);
-    const wnw_head_problem problem = {.n_head_kv = j->src->shape.n_head_kv,
+    protect_heads(draft, l->il, INT32_MAX);
+    const wnw_head_problem problem = {.n_head_kv = draft->src->shape.n_head_kv,
                                       .n = l->row,
                                       .n_entry = l->n_entry,
                                       .score = l->score,
-                                      .prot = j->kept.prot,
+                                      .prot = draft->kept.prot,
                                       .budget = budget,
-                                      .rounding = j->policy->rounding,
-                                      .gathered = j->gathered[WNW_PART_HEAD_BUDGET]};
-    WNW_TRY(wnw__job_reserve(&j->scratch, (size_t)problem.n_head_kv * (size_t)problem.n));
-    WNW_TRY(wnw__part_status(&head->part, head->allocate(j->policy->opts[WNW_PART_HEAD_BUDGET], &problem,
-                                                         n_keep, n_safe, j->scratch.at)));
+                                      .rounding = draft->policy->rounding,
+                                      .gathered = draft->gathered[WNW_PART_HEAD_BUDGET]};
+    WNW_TRY(wnw__draft_reserve(&draft->scratch, (size_t)problem.n_head_kv * (size_t)problem.n));
+    WNW_TRY(wnw__part_status(&head->part, head->allocate(draft->policy->opts[WNW_PART_HEAD_BUDGET], &problem,
+                                                         n_keep, n_safe, draft->scratch.x)));
     for (int32_t ih = 0; ih < problem.n_head_kv; ih++) {
         const int32_t n_prot = problem.prot[ih].n_first + problem.prot[ih].n_last;
         if (n_keep[ih] < n_prot || n_keep[ih] > l->n_entry[ih])
@@ -166,18 +169,20 @@ static int count_by_budget(struct wnw__plan_job *j, const struct wnw__scored_lay
     return WNW_OK;
 }
 
-int wnw__job_count_heads(struct wnw__plan_job *j, const struct wnw__scored_layer *l)
+int wnw__draft_count_heads(struct wnw__draft *draft, const struct wnw__scored_layer *l)
 {
-    const int32_t n_head = j->src->shape.n_head_kv;
-    memset(j->kept.n_safe, 0, (size_t)n_head * sizeof *j->kept.n_safe);
-    if (j->size.rule == WNW_SIZE_RULE_SELECTOR)
-        return count_by_selector(j, l);
-    if (!j->counts)
-        return count_by_budget(j, l,
-                               j->size.rule == WNW_SIZE_RULE_HEADS ? j->cache.n_max : j->layer_budget[l->i]);
+    const int32_t n_head = draft->src->shape.n_head_kv;
+    memset(draft->kept.n_safe, 0, (size_t)n_head * sizeof *draft->kept.n_safe);
+    if (draft->size.rule == WNW_SIZE_RULE_SELECTOR)
+        return count_by_selector(draft, l);
+    if (!draft->counts)
+        return count_by_budget(draft, l,
+                               draft->size.rule == WNW_SIZE_RULE_HEADS ? draft->cache.n_max
+                                                                       : draft->layer_budget[l->i]);
     /* The average limits protection, so that a head with more entries protects no more than when it
      * competed. */
-    memcpy(j->kept.n_keep, j->counts + (int64_t)l->i * n_head, (size_t)n_head * sizeof *j->counts);
-    protect_heads(j, l->il, j->size.budget);
+    memcpy(draft->kept.n_keep, draft->counts + (int64_t)l->i * n_head,
+           (size_t)n_head * sizeof *draft->counts);
+    protect_heads(draft, l->il, draft->size.budget);
     return WNW_OK;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inside of the driver. A job is one policy at work on one source. Each file has one subject:
+ * The inside of the driver. A draft is a keep-plan in the making: one policy at work on one source. Each file has one subject:
  *
- *     compress.c          walks the layers, several jobs in step
- *     compress_job.c      what a job needs to know and to hold before it looks at any layer
+ *     compress.c          walks the layers, several drafts in step
+ *     compress_draft.c      what a draft needs to know and to hold before it observes any layer
  *     compress_size.c     the average number of entries that the given size comes to
  *     compress_protect.c  entries that stay regardless of their score, made to fit into the size
- *     compress_observe.c  what a job wants to see of a layer, and the observation as it sees it
+ *     compress_observe.c  what a draft needs of a layer, and the observation as it sees it
  *     compress_score.c    scores of a layer
  *     compress_count.c    how many entries layers and heads keep
  *     compress_select.c   which entries heads keep, and what is written into them
@@ -18,11 +18,11 @@
 #include "plan/plan.h"
 #include "policy/policy.h"
 
-/* The cache as the job finds it. */
-struct wnw__job_cache {
+/* The cache as the draft finds it. */
+struct wnw__draft_cache {
     int32_t *n_entry; /* [n_layer][n_head_kv] */
-    int32_t *part;    /* [n_layer] number among the layers that take part; -1 = takes no part */
-    int32_t *il;      /* [n_part] the layer with that number, the inverse of `part` */
+    int32_t *rank;    /* [n_layer] its number among the layers that take part; -1 = takes no part */
+    int32_t *il;      /* [n_part] the layer with that number, the inverse of `rank` */
     int32_t n_part;   /* number of layers that take part */
     int32_t n_max;    /* entries of the longest head of these layers */
     int32_t n_min;    /* entries of the shortest head of these layers */
@@ -37,7 +37,7 @@ enum wnw__size_rule {
     WNW_SIZE_RULE_HEADS,    /* no size was given: a head budget has its own */
     WNW_SIZE_RULE_MEAN,     /* `budget` entries stay on average */
 };
-struct wnw__job_size {
+struct wnw__draft_size {
     enum wnw__size_rule rule;
     int32_t budget;  /* average entries per layer and head; n_max unless the rule is MEAN */
     double mean;     /* the budget before rounding */
@@ -55,14 +55,14 @@ struct wnw__scored_layer {
     float *head_score;      /* [n_head][row] if the selector looks at query heads, or NULL */
 };
 
-/* A buffer of cap floats that grows by wnw__job_reserve. */
+/* A buffer of cap floats that grows by wnw__draft_reserve. */
 struct wnw__floats {
-    float *at;
+    float *x;
     size_t cap;
 };
 
 /* What stays of the layer at hand. */
-struct wnw__job_kept {
+struct wnw__draft_kept {
     int32_t *keep;              /* [n_head_kv][cache.row] indices; NULL = everything stays as it is */
     const int32_t **keep_heads; /* [n_head_kv] into keep */
     int32_t *n_keep, *n_safe;   /* [n_head_kv] */
@@ -72,7 +72,7 @@ struct wnw__job_kept {
     int32_t *channels;          /* [n_embd_head] of one head */
 };
 
-struct wnw__plan_job {
+struct wnw__draft {
     const struct wnw__plan_source *src;
     const wnw_policy *policy;
     const wnw_scorer *scorer;
@@ -85,8 +85,8 @@ struct wnw__plan_job {
     wnw_report *report, unused_report;
     double observe_ms, score_ms, work_ms; /* work_ms: scores, budgets and selection */
 
-    struct wnw__job_cache cache;
-    struct wnw__job_size size;
+    struct wnw__draft_cache cache;
+    struct wnw__draft_size size;
     double perplexity;
     double *gathered[WNW_N_PART_KINDS]; /* what a part gathered over the layers; NULL = it gathers nothing */
 
@@ -98,70 +98,71 @@ struct wnw__plan_job {
 
     struct wnw__floats score, head_score; /* of one layer, in the layout of wnw__scored_layer */
     struct wnw__floats scratch;           /* used by one part after the other */
-    bool *heads, *all_heads; /* [n_head] heads that this job uses in the layer at hand; scratch of the walk */
-    bool looks;              /* whether the job looks at the layer at hand */
-    bool empties;            /* whether a layer seen so far loses all its entries */
-    bool thins;              /* whether any head seen so far loses entries */
-    wnw_protected least;     /* the fewest protected entries of those heads */
-    wnw_needs wants;         /* what it wants to see of that layer */
-    struct wnw__job_kept kept;
+    bool *heads,
+        *all_heads;      /* [n_head] heads that this draft uses in the layer at hand; scratch of the walk */
+    bool observes;       /* whether the draft observes the layer at hand */
+    bool empties;        /* whether a layer seen so far loses all its entries */
+    bool drops;          /* whether any head seen so far loses entries */
+    wnw_protected least; /* the fewest protected entries of those heads */
+    wnw_needs needs;     /* what it needs of that layer */
+    struct wnw__draft_kept kept;
 
     wnw_plan *plan;
 };
 
-/* ---- compress_job.c ---- */
+/* ---- compress_draft.c ---- */
 
 /* Whether the policy acts on layer il. */
-static inline bool wnw__job_takes_part(const struct wnw__plan_job *j, int32_t il)
+static inline bool wnw__draft_takes_part(const struct wnw__draft *draft, int32_t il)
 {
-    return j->cache.part[il] >= 0;
+    return draft->cache.rank[il] >= 0;
 }
 /* [n_head_kv] entries of layer il. */
-static inline const int32_t *wnw__job_entries(const struct wnw__plan_job *j, int32_t il)
+static inline const int32_t *wnw__draft_entries(const struct wnw__draft *draft, int32_t il)
 {
-    return j->cache.n_entry + (int64_t)il * j->src->shape.n_head_kv;
+    return draft->cache.n_entry + (int64_t)il * draft->src->shape.n_head_kv;
 }
 /* The positions of the entries of KV head ih of layer il; NULL where the layer has none. */
-static inline const int32_t *wnw__job_positions(const struct wnw__plan_job *j, int32_t il, int32_t ih)
+static inline const int32_t *wnw__draft_positions(const struct wnw__draft *draft, int32_t il, int32_t ih)
 {
-    const struct wnw__plan_layer l = j->src->layer(j->src, il);
+    const struct wnw__plan_layer l = draft->src->layer(draft->src, il);
     return l.pos ? l.pos + l.off[ih] : NULL;
 }
 /* Makes room for n floats; the old contents are lost. */
-int wnw__job_reserve(struct wnw__floats *f, size_t n);
+int wnw__draft_reserve(struct wnw__floats *f, size_t n);
 
 /* ---- compress_size.c ---- */
 
-/* Resolves the size, which may be NULL, to j->size. */
-int wnw__job_resolve_size(struct wnw__plan_job *j, const wnw_size *size);
+/* Resolves the size, which may be NULL, to draft->size. */
+int wnw__draft_resolve_size(struct wnw__draft *draft, const wnw_size *size);
 
 /* ---- compress_protect.c ---- */
 
 /* The protected entries of a head of n entries that holds everything that the chat template wrote. */
-wnw_protected wnw__job_protected(const struct wnw__plan_job *j, int32_t n);
+wnw_protected wnw__draft_protected(const struct wnw__draft *draft, int32_t n);
 /* The protected entries of KV head ih of layer il with the entries it has. */
-wnw_protected wnw__job_protected_head(const struct wnw__plan_job *j, int32_t il, int32_t ih);
+wnw_protected wnw__draft_protected_head(const struct wnw__draft *draft, int32_t il, int32_t ih);
 /* Makes the protected entries fit into the size, with a warning, or refuses the size (E_RANGE). */
-int wnw__job_fit_protected(struct wnw__plan_job *j);
+int wnw__draft_fit_protected(struct wnw__draft *draft);
 /* Takes note of what is protected in the heads of a layer that do not keep everything, after they were counted. */
-void wnw__job_note_protected(struct wnw__plan_job *j, const struct wnw__scored_layer *l);
+void wnw__draft_note_protected(struct wnw__draft *draft, const struct wnw__scored_layer *l);
 
 /* ---- compress_observe.c ---- */
 
-/* What the job wants to see of a layer. It may gather before any layer is scored. Scoring and selecting have needs of
+/* What the draft needs of a layer. It may gather before any layer is scored. Scoring and selecting have needs of
  * their own. A layer that stays whole is observed for the content rule alone. */
-wnw_needs wnw__job_gather_needs(const struct wnw__plan_job *j);
-wnw_needs wnw__job_score_needs(const struct wnw__plan_job *j);
-wnw_needs wnw__job_select_needs(const struct wnw__plan_job *j);
-wnw_needs wnw__job_contents_needs(const struct wnw__plan_job *j);
-/* Sets used[n_head] for query heads whose window attention the job reads when it scores layer il. */
-int wnw__job_window_heads(struct wnw__plan_job *j, int32_t il, bool *used);
-/* Sets *obs to the observation `seen`, which all jobs share, with the facts that are this job's own. E_NOT_OBSERVED: the
+wnw_needs wnw__draft_gather_needs(const struct wnw__draft *draft);
+wnw_needs wnw__draft_score_needs(const struct wnw__draft *draft);
+wnw_needs wnw__draft_select_needs(const struct wnw__draft *draft);
+wnw_needs wnw__draft_contents_needs(const struct wnw__draft *draft);
+/* Sets used[n_head] for query heads whose window attention the draft reads when it scores layer il. */
+int wnw__draft_window_heads(struct wnw__draft *draft, int32_t il, bool *used);
+/* Sets *obs to the observation `seen`, which all drafts share, with the facts that are this draft's own. E_NOT_OBSERVED: the
  * policy needs something that `seen` lacks. */
-int wnw__job_adapt(const struct wnw__plan_job *j, const wnw_observation *seen, const wnw_needs *needs,
-                   wnw_observation *obs);
+int wnw__draft_adapt(const struct wnw__draft *draft, const wnw_observation *seen, const wnw_needs *needs,
+                     wnw_observation *obs);
 /* Lets the part of kind k gather what it sees of a layer, if it is a part that gathers. */
-int wnw__job_gather(struct wnw__plan_job *j, int32_t k, const wnw_observation *obs);
+int wnw__draft_gather(struct wnw__draft *draft, int32_t k, const wnw_observation *obs);
 
 /* ---- compress_score.c ---- */
 
@@ -172,25 +173,25 @@ int wnw__score(const struct wnw_policy *p, const void *scorer_opts, const wnw_ob
                float *room);
 /* The scores [n_head][n] of query heads, which the last wnw__score of this observation left in its room. */
 const float *wnw__score_rows(const wnw_observation *obs, const float *room);
-/* Scores a layer. The scores in *out lie in the job's buffers until the next layer is scored. */
-int wnw__job_score(struct wnw__plan_job *j, const wnw_observation *obs, struct wnw__scored_layer *out);
+/* Scores a layer. The scores in *out lie in the draft's buffers until the next layer is scored. */
+int wnw__draft_score(struct wnw__draft *draft, const wnw_observation *obs, struct wnw__scored_layer *out);
 
 /* ---- compress_count.c ---- */
 
 /* Sets the counts of all layers where they do not depend on scores. */
-int wnw__job_count_layers(struct wnw__plan_job *j);
+int wnw__draft_count_layers(struct wnw__draft *draft);
 /* Sets the counts of all layers, or of all their heads: from the scores of all layers, or before any is scored
  * for a head budget that looks at none. */
-int wnw__job_count_model(struct wnw__plan_job *j);
+int wnw__draft_count_model(struct wnw__draft *draft);
 /* Sets the counts and protected entries of one layer's heads. */
-int wnw__job_count_heads(struct wnw__plan_job *j, const struct wnw__scored_layer *l);
+int wnw__draft_count_heads(struct wnw__draft *draft, const struct wnw__scored_layer *l);
 
 /* ---- compress_select.c ---- */
 
 /* Keeps every entry of the layer; obs = what the content rule asked for, or NULL. */
-int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il, const wnw_observation *obs);
+int wnw__draft_keep_layer(struct wnw__draft *draft, int32_t il, const wnw_observation *obs);
 /* Counts and selects in a layer; obs = what selector and content rule asked for, or NULL. */
-int wnw__job_select_layer(struct wnw__plan_job *j, const struct wnw__scored_layer *l,
-                          const wnw_observation *obs);
+int wnw__draft_select_layer(struct wnw__draft *draft, const struct wnw__scored_layer *l,
+                            const wnw_observation *obs);
 
 #endif

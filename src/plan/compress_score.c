@@ -68,63 +68,64 @@ int wnw__score(const wnw_policy *p, const void *scorer_opts, const wnw_observati
     return WNW_OK;
 }
 
-/* ---- A layer of a job ---- */
+/* ---- A layer of a draft ---- */
 
 /* Copies the scores of query heads from the scratch for a selector that looks at them. */
-static int keep_head_scores(struct wnw__plan_job *j, const wnw_observation *obs)
+static int keep_head_scores(struct wnw__draft *draft, const wnw_observation *obs)
 {
     const size_t n = (size_t)obs->n_head * (size_t)obs->n;
-    if (!wnw__policy_has(j->policy, WNW_PART_SELECTOR, WNW_FLAG_QUERY_HEADS))
+    if (!wnw__policy_has(draft->policy, WNW_PART_SELECTOR, WNW_FLAG_QUERY_HEADS))
         return WNW_OK;
-    WNW_TRY(wnw__job_reserve(&j->head_score, n));
-    memcpy(j->head_score.at, wnw__score_rows(obs, j->scratch.at), n * sizeof *j->head_score.at);
-    if (j->scorer->finish)
-        j->scorer->finish(j->scorer_opts, obs, obs->n_head, j->head_score.at, j->scratch.at);
+    WNW_TRY(wnw__draft_reserve(&draft->head_score, n));
+    memcpy(draft->head_score.x, wnw__score_rows(obs, draft->scratch.x), n * sizeof *draft->head_score.x);
+    if (draft->scorer->finish)
+        draft->scorer->finish(draft->scorer_opts, obs, obs->n_head, draft->head_score.x, draft->scratch.x);
     return WNW_OK;
 }
 
-static int check_numbers(const struct wnw__plan_job *j, const wnw_observation *obs)
+static int check_numbers(const struct wnw__draft *draft, const wnw_observation *obs)
 {
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
         for (int32_t i = 0; i < obs->n_entry[ih]; i++)
-            if (isnan(j->score.at[(int64_t)ih * obs->n + i]))
+            if (isnan(draft->score.x[(int64_t)ih * obs->n + i]))
                 return wnw__fail(WNW_E_NOT_FINITE,
                                  "the score that %s gives entry %d of layer %d, KV head %d is not a number: "
                                  "%s",
-                                 wnw__policy_name(j->policy), i, obs->il, ih,
-                                 wnw__part_is_ours(&j->scorer->part)
-                                     ? "the model computed values that are none; weights in its file are "
-                                       "damaged, or too large for the type of the KV cache"
+                                 wnw__policy_name(draft->policy), i, obs->il, ih,
+                                 wnw__part_is_ours(&draft->scorer->part)
+                                     ? "keys, values or queries are not numbers: weights in the model's file "
+                                       "are damaged, or "
+                                       "values are too large for the type of the KV cache; try f32"
                                      : "a fault of this scorer, or of the model's weights");
     return WNW_OK;
 }
 
-static int show_scores(const struct wnw__plan_job *j, const struct wnw__scored_layer *l)
+static int show_scores(const struct wnw__draft *draft, const struct wnw__scored_layer *l)
 {
-    for (int32_t ih = 0; j->src->scored && ih < j->src->shape.n_head_kv; ih++)
-        WNW_TRY(j->src->scored(j->src, l->il, ih, l->score + (int64_t)ih * l->row, l->n_entry[ih],
-                               wnw__job_protected_head(j, l->il, ih)));
+    for (int32_t ih = 0; draft->src->scored && ih < draft->src->shape.n_head_kv; ih++)
+        WNW_TRY(draft->src->scored(draft->src, l->il, ih, l->score + (int64_t)ih * l->row, l->n_entry[ih],
+                                   wnw__draft_protected_head(draft, l->il, ih)));
     return WNW_OK;
 }
 
-int wnw__job_score(struct wnw__plan_job *j, const wnw_observation *obs, struct wnw__scored_layer *out)
+int wnw__draft_score(struct wnw__draft *draft, const wnw_observation *obs, struct wnw__scored_layer *out)
 {
     const size_t n_score = (size_t)obs->n_head_kv * (size_t)obs->n;
-    const size_t n_scratch = wnw__score_room(j->policy, j->scorer_opts, obs);
-    WNW_TRY(wnw__job_reserve(&j->score, n_score));
-    WNW_TRY(wnw__job_reserve(&j->scratch, n_scratch > n_score ? n_scratch : n_score));
+    const size_t n_scratch = wnw__score_room(draft->policy, draft->scorer_opts, obs);
+    WNW_TRY(wnw__draft_reserve(&draft->score, n_score));
+    WNW_TRY(wnw__draft_reserve(&draft->scratch, n_scratch > n_score ? n_scratch : n_score));
     wnw_observation chosen = *obs;
-    if (j->aggregation->choose)
-        chosen.query_head_used = j->heads;
-    WNW_TRY(wnw__score(j->policy, j->scorer_opts, &chosen, j->score.at, j->scratch.at));
-    WNW_TRY(keep_head_scores(j, obs));
+    if (draft->aggregation->choose)
+        chosen.query_head_used = draft->heads;
+    WNW_TRY(wnw__score(draft->policy, draft->scorer_opts, &chosen, draft->score.x, draft->scratch.x));
+    WNW_TRY(keep_head_scores(draft, obs));
     *out = (struct wnw__scored_layer){.il = obs->il,
-                                      .i = j->cache.part[obs->il],
+                                      .i = draft->cache.rank[obs->il],
                                       .row = obs->n,
                                       .n_settled = obs->n_settled,
-                                      .n_entry = wnw__job_entries(j, obs->il),
-                                      .score = j->score.at,
-                                      .head_score = j->head_score.at};
-    WNW_TRY(check_numbers(j, obs));
-    return show_scores(j, out);
+                                      .n_entry = wnw__draft_entries(draft, obs->il),
+                                      .score = draft->score.x,
+                                      .head_score = draft->head_score.x};
+    WNW_TRY(check_numbers(draft, obs));
+    return show_scores(draft, out);
 }

@@ -5,10 +5,10 @@
 
 /* ---- One head ---- */
 
-static int add_head(struct wnw__plan_job *j, int32_t il, int32_t ih, const int32_t *keep, int32_t n)
+static int add_head(struct wnw__draft *draft, int32_t il, int32_t ih, const int32_t *keep, int32_t n)
 {
-    const int32_t *pos = wnw__job_positions(j, il, ih);
-    int32_t *to = wnw__plan_add_head(j->plan, n);
+    const int32_t *pos = wnw__draft_positions(draft, il, ih);
+    int32_t *to = wnw__plan_add_head(draft->plan, n);
     if (!to)
         return wnw__fail(WNW_E_NOMEM, "out of memory for a plan");
     for (int32_t i = 0; i < n; i++)
@@ -55,142 +55,145 @@ static bool merges_fit(const wnw_merge *m, int32_t n_merge, const wnw_contents_p
 
 /* Adds to the plan what is written into the kept entries of one head; obs = what the content rule asked
  * for. */
-static int write_head(struct wnw__plan_job *j, int32_t il, int32_t ih, const int32_t *keep, int32_t n_keep,
+static int write_head(struct wnw__draft *draft, int32_t il, int32_t ih, const int32_t *keep, int32_t n_keep,
                       const wnw_observation *obs)
 {
-    const wnw_contents *c = j->contents;
-    const void *opts = j->policy->opts[WNW_PART_CONTENTS];
-    const int32_t *pos = wnw__job_positions(j, il, ih);
+    const wnw_contents *c = draft->contents;
+    const void *opts = draft->policy->opts[WNW_PART_CONTENTS];
+    const int32_t *pos = wnw__draft_positions(draft, il, ih);
     const wnw_contents_problem p = {
-        .obs = obs, .ih = ih, .keep = keep, .n_keep = n_keep, .n = wnw__job_entries(j, il)[ih]};
-    wnw_merge *merges = j->kept.merges;
+        .obs = obs, .ih = ih, .keep = keep, .n_keep = n_keep, .n = wnw__draft_entries(draft, il)[ih]};
+    wnw_merge *merges = draft->kept.merges;
     int32_t n_spared = 0;
     if (c->scratch)
-        WNW_TRY(wnw__job_reserve(&j->scratch, c->scratch(opts, obs)));
-    const int32_t n_merge = c->merge ? c->merge(opts, &p, merges, j->scratch.at) : 0;
-    const int32_t n_channel = c->prune ? c->prune(opts, &p, j->kept.channels, &n_spared, j->scratch.at) : 0;
+        WNW_TRY(wnw__draft_reserve(&draft->scratch, c->scratch(opts, obs)));
+    const int32_t n_merge = c->merge ? c->merge(opts, &p, merges, draft->scratch.x) : 0;
+    const int32_t n_channel =
+        c->prune ? c->prune(opts, &p, draft->kept.channels, &n_spared, draft->scratch.x) : 0;
     if (!merges_fit(merges, n_merge, &p))
         return wnw__fail(WNW_E_RANGE,
                          "content rule %s: merges of layer %d, KV head %d do not ascend, or are not from "
                          "entries that go to entries that stay",
                          c->part.name, il, ih);
-    if (n_channel < 0 || n_channel > j->src->shape.d || n_spared < 0 ||
-        !ascends(j->kept.channels, n_channel, j->src->shape.d))
+    if (n_channel < 0 || n_channel > draft->src->shape.d || n_spared < 0 ||
+        !ascends(draft->kept.channels, n_channel, draft->src->shape.d))
         return wnw__fail(WNW_E_RANGE, "content rule %s: channels of layer %d, KV head %d are none of %d",
-                         c->part.name, il, ih, j->src->shape.d);
+                         c->part.name, il, ih, draft->src->shape.d);
     for (int32_t i = 0; i < n_merge; i++) {
         merges[i].from = pos[merges[i].from];
         merges[i].to = pos[merges[i].to];
     }
-    return wnw__plan_set_contents(j->plan, (int64_t)il * j->src->shape.n_head_kv + ih, merges, n_merge,
-                                  j->kept.channels, n_channel, n_spared);
+    return wnw__plan_set_contents(draft->plan, (int64_t)il * draft->src->shape.n_head_kv + ih, merges,
+                                  n_merge, draft->kept.channels, n_channel, n_spared);
 }
 
 /* ---- One layer ---- */
 
 /* Settled entries stay settled. */
-int wnw__job_keep_layer(struct wnw__plan_job *j, int32_t il, const wnw_observation *obs)
+int wnw__draft_keep_layer(struct wnw__draft *draft, int32_t il, const wnw_observation *obs)
 {
-    struct wnw__job_kept *kept = &j->kept;
-    kept->n_settled = j->src->layer(j->src, il).n_settled;
-    j->plan->n_settled[il] = kept->n_settled;
-    for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
-        const int32_t n = wnw__job_entries(j, il)[ih];
-        int32_t *keep = kept->keep ? kept->keep + (int64_t)ih * j->cache.row : NULL;
+    struct wnw__draft_kept *kept = &draft->kept;
+    kept->n_settled = draft->src->layer(draft->src, il).n_settled;
+    draft->plan->n_settled[il] = kept->n_settled;
+    for (int32_t ih = 0; ih < draft->src->shape.n_head_kv; ih++) {
+        const int32_t n = wnw__draft_entries(draft, il)[ih];
+        int32_t *keep = kept->keep ? kept->keep + (int64_t)ih * draft->cache.row : NULL;
         kept->n_keep[ih] = n;
         for (int32_t i = 0; keep && i < n; i++)
             keep[i] = i;
-        WNW_TRY(add_head(j, il, ih, NULL, n));
+        WNW_TRY(add_head(draft, il, ih, NULL, n));
         if (obs)
-            WNW_TRY(write_head(j, il, ih, keep, n, obs));
+            WNW_TRY(write_head(draft, il, ih, keep, n, obs));
     }
     return WNW_OK;
 }
 
-/* Selects in KV head ih and writes the kept entries to j->kept. */
-static int select_head(struct wnw__plan_job *j, const struct wnw__scored_layer *l, int32_t ih,
+/* Selects in KV head ih and writes the kept entries to draft->kept. */
+static int select_head(struct wnw__draft *draft, const struct wnw__scored_layer *l, int32_t ih,
                        const wnw_blocks *blocks, const wnw_observation *obs)
 {
     const wnw_select_problem problem = {.score = l->score + (int64_t)ih * l->row,
                                         .n = l->n_entry[ih],
-                                        .n_keep = j->kept.n_keep[ih],
-                                        .prot = j->kept.prot[ih],
+                                        .n_keep = draft->kept.n_keep[ih],
+                                        .prot = draft->kept.prot[ih],
                                         .blocks = *blocks,
                                         .n_settled = l->n_settled,
-                                        .n_safe = j->kept.n_safe[ih],
+                                        .n_safe = draft->kept.n_safe[ih],
                                         .ih = ih,
-                                        .n_head_kv = j->src->shape.n_head_kv,
+                                        .n_head_kv = draft->src->shape.n_head_kv,
                                         .row = l->row,
                                         .layer_score = l->score,
                                         .head_score = l->head_score,
                                         .n_entry = l->n_entry,
-                                        .rounding = j->policy->rounding,
-                                        .mean = j->size.rule == WNW_SIZE_RULE_SELECTOR ? 0 : j->size.mean,
+                                        .rounding = draft->policy->rounding,
+                                        .mean =
+                                            draft->size.rule == WNW_SIZE_RULE_SELECTOR ? 0 : draft->size.mean,
                                         .obs = obs,
-                                        .gathered = j->gathered[WNW_PART_SELECTOR]};
-    int32_t *keep = j->kept.keep + (int64_t)ih * j->cache.row;
-    const int32_t n = j->selector->select(j->policy->opts[WNW_PART_SELECTOR], &problem, keep, j->scratch.at);
+                                        .gathered = draft->gathered[WNW_PART_SELECTOR]};
+    int32_t *keep = draft->kept.keep + (int64_t)ih * draft->cache.row;
+    const int32_t n =
+        draft->selector->select(draft->policy->opts[WNW_PART_SELECTOR], &problem, keep, draft->scratch.x);
     if (n < 0)
-        return wnw__part_status(&j->selector->part, n);
+        return wnw__part_status(&draft->selector->part, n);
     if (n > problem.n || !ascends(keep, n, problem.n))
         return wnw__fail(WNW_E_RANGE,
                          "selector %s: what it keeps of layer %d, KV head %d is not ascending entries of %d",
-                         j->selector->part.name, l->il, ih, problem.n);
-    j->kept.n_keep[ih] = n;
+                         draft->selector->part.name, l->il, ih, problem.n);
+    draft->kept.n_keep[ih] = n;
     return WNW_OK;
 }
 
 /* Lowers *settled to the number of kept entries of this head that the selector will not look at again. */
-static int settle_head(const struct wnw__plan_job *j, const struct wnw__scored_layer *l, int32_t ih,
+static int settle_head(const struct wnw__draft *draft, const struct wnw__scored_layer *l, int32_t ih,
                        const wnw_blocks *blocks, int32_t *settled)
 {
-    const int32_t n_keep = j->kept.n_keep[ih];
-    const int32_t n =
-        j->selector->recursive->settled(j->policy->opts[WNW_PART_SELECTOR], blocks, l->n_entry[ih], n_keep);
+    const int32_t n_keep = draft->kept.n_keep[ih];
+    const int32_t n = draft->selector->recursive->settled(draft->policy->opts[WNW_PART_SELECTOR], blocks,
+                                                          l->n_entry[ih], n_keep);
     if (n < 0 || n > n_keep)
         return wnw__fail(WNW_E_RANGE,
                          "selector %s: %d of %d kept entries of layer %d, KV head %d are settled",
-                         j->selector->part.name, n, n_keep, l->il, ih);
+                         draft->selector->part.name, n, n_keep, l->il, ih);
     *settled = n < *settled ? n : *settled;
     return WNW_OK;
 }
 
 /* A layer without any entry sees nothing of the prompt: the first one is named. */
-static void note_empty(struct wnw__plan_job *j, const struct wnw__scored_layer *l)
+static void note_empty(struct wnw__draft *draft, const struct wnw__scored_layer *l)
 {
     int64_t have = 0, kept = 0;
-    for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
+    for (int32_t ih = 0; ih < draft->src->shape.n_head_kv; ih++) {
         have += l->n_entry[ih];
-        kept += j->kept.n_keep[ih];
+        kept += draft->kept.n_keep[ih];
     }
-    if (j->empties || have == 0 || kept > 0)
+    if (draft->empties || have == 0 || kept > 0)
         return;
-    j->empties = true;
-    wnw__warn(j->report->warning, "layer %d keeps nothing: its share of %d entries per head comes to 0",
-              l->il, j->size.budget);
+    draft->empties = true;
+    wnw__warn(draft->report->warning, "layer %d keeps nothing: its share of %d entries per head comes to 0",
+              l->il, draft->size.budget);
 }
 
-int wnw__job_select_layer(struct wnw__plan_job *j, const struct wnw__scored_layer *l,
-                          const wnw_observation *obs)
+int wnw__draft_select_layer(struct wnw__draft *draft, const struct wnw__scored_layer *l,
+                            const wnw_observation *obs)
 {
-    const wnw_blocks blocks = wnw__policy_blocks_with(j->policy, j->scorer_opts, l->n_settled);
-    const void *opts = j->policy->opts[WNW_PART_SELECTOR];
+    const wnw_blocks blocks = wnw__policy_blocks_with(draft->policy, draft->scorer_opts, l->n_settled);
+    const void *opts = draft->policy->opts[WNW_PART_SELECTOR];
     int32_t settled = INT32_MAX;
-    WNW_TRY(wnw__job_count_heads(j, l));
-    wnw__job_note_protected(j, l);
-    if (j->selector->scratch)
-        WNW_TRY(wnw__job_reserve(&j->scratch, j->selector->scratch(opts, l->row)));
-    for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
-        const int32_t *keep = j->kept.keep + (int64_t)ih * j->cache.row;
-        WNW_TRY(select_head(j, l, ih, &blocks, obs));
-        if (j->selector->recursive)
-            WNW_TRY(settle_head(j, l, ih, &blocks, &settled));
-        WNW_TRY(add_head(j, l->il, ih, keep, j->kept.n_keep[ih]));
-        if (wnw__contents_works(j->contents))
-            WNW_TRY(write_head(j, l->il, ih, keep, j->kept.n_keep[ih], obs));
+    WNW_TRY(wnw__draft_count_heads(draft, l));
+    wnw__draft_note_protected(draft, l);
+    if (draft->selector->scratch)
+        WNW_TRY(wnw__draft_reserve(&draft->scratch, draft->selector->scratch(opts, l->row)));
+    for (int32_t ih = 0; ih < draft->src->shape.n_head_kv; ih++) {
+        const int32_t *keep = draft->kept.keep + (int64_t)ih * draft->cache.row;
+        WNW_TRY(select_head(draft, l, ih, &blocks, obs));
+        if (draft->selector->recursive)
+            WNW_TRY(settle_head(draft, l, ih, &blocks, &settled));
+        WNW_TRY(add_head(draft, l->il, ih, keep, draft->kept.n_keep[ih]));
+        if (wnw__contents_works(draft->contents))
+            WNW_TRY(write_head(draft, l->il, ih, keep, draft->kept.n_keep[ih], obs));
     }
-    note_empty(j, l);
-    j->kept.n_settled = j->selector->recursive ? settled : 0;
-    j->plan->n_settled[l->il] = j->kept.n_settled;
+    note_empty(draft, l);
+    draft->kept.n_settled = draft->selector->recursive ? settled : 0;
+    draft->plan->n_settled[l->il] = draft->kept.n_settled;
     return WNW_OK;
 }

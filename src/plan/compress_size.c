@@ -7,34 +7,34 @@
 
 /* Entries kept with an average of n per head: at most n of every head; or, where the heads of a layer (AdaKV) or of
  * the model (shares) compete for one budget, n times their number for all of them together. */
-static int64_t kept_with(const struct wnw__plan_job *j, int32_t n)
+static int64_t kept_with(const struct wnw__draft *draft, int32_t n)
 {
-    const bool compete = wnw__policy_has(j->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_COMPETES);
+    const bool compete = wnw__policy_has(draft->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_COMPETES);
     int64_t sum = 0;
-    if (compete && wnw__head_budget_of(j->policy)->allocate_model) {
-        const int64_t together = (int64_t)n * j->src->shape.n_head_kv * j->cache.n_part;
-        return j->cache.n_sum < together ? j->cache.n_sum : together;
+    if (compete && wnw__head_budget_of(draft->policy)->allocate_model) {
+        const int64_t together = (int64_t)n * draft->src->shape.n_head_kv * draft->cache.n_part;
+        return draft->cache.n_sum < together ? draft->cache.n_sum : together;
     }
-    for (int32_t i = 0; i < j->cache.n_part; i++) {
+    for (int32_t i = 0; i < draft->cache.n_part; i++) {
         int64_t all = 0, capped = 0;
-        for (int32_t ih = 0; ih < j->src->shape.n_head_kv; ih++) {
-            const int32_t have = wnw__job_entries(j, j->cache.il[i])[ih];
+        for (int32_t ih = 0; ih < draft->src->shape.n_head_kv; ih++) {
+            const int32_t have = wnw__draft_entries(draft, draft->cache.il[i])[ih];
             all += have;
             capped += have < n ? have : n;
         }
-        const int64_t together = (int64_t)n * j->src->shape.n_head_kv;
+        const int64_t together = (int64_t)n * draft->src->shape.n_head_kv;
         sum += !compete ? capped : all < together ? all : together;
     }
     return sum;
 }
 
 /* The largest average that removes at least the ratio of all entries where heads differ in length. */
-static int32_t largest_average(const struct wnw__plan_job *j, double ratio)
+static int32_t largest_average(const struct wnw__draft *draft, double ratio)
 {
-    int32_t lo = 0, hi = j->cache.n_max;
+    int32_t lo = 0, hi = draft->cache.n_max;
     while (lo < hi) {
         const int32_t mid = lo + (hi - lo + 1) / 2;
-        if ((double)kept_with(j, mid) <= (double)j->cache.n_sum * (1 - ratio) + 1e-6)
+        if ((double)kept_with(draft, mid) <= (double)draft->cache.n_sum * (1 - ratio) + 1e-6)
             lo = mid;
         else
             hi = mid - 1;
@@ -42,36 +42,37 @@ static int32_t largest_average(const struct wnw__plan_job *j, double ratio)
     return lo;
 }
 
-static int size_of_ratio(struct wnw__plan_job *j, double ratio)
+static int size_of_ratio(struct wnw__draft *draft, double ratio)
 {
-    struct wnw__job_size *s = &j->size;
-    const int32_t n_max = j->cache.n_max, base = j->src->ratio_base;
+    struct wnw__draft_size *s = &draft->size;
+    const int32_t n_max = draft->cache.n_max, base = draft->src->ratio_base;
     if (!(ratio >= 0 && ratio < 1))
         return wnw__fail(WNW_E_RANGE, "ratio %g is out of range; it is the fraction removed, 0 <= ratio < 1",
                          ratio);
-    if (base > 0 || j->cache.n_min == n_max) {
+    if (base > 0 || draft->cache.n_min == n_max) {
         s->mean = (base > 0 ? base : n_max) * (1 - ratio);
         s->ratio = ratio;
-        s->budget = wnw__round_count(s->mean, j->policy->rounding);
+        s->budget = wnw__round_count(s->mean, draft->policy->rounding);
         if (s->budget > n_max)
             s->mean = s->budget = n_max;
     } else {
-        s->mean = s->budget = largest_average(j, ratio);
+        s->mean = s->budget = largest_average(draft, ratio);
     }
     if (s->budget < 1) {
         s->mean = s->budget = 1;
         s->ratio = 0;
-        wnw__warn(j->report->warning, "ratio %g of %d entries leaves none; 1 is kept", ratio, n_max);
+        wnw__warn(draft->report->warning, "ratio %g of %d entries leaves none; 1 is kept", ratio, n_max);
     }
     return WNW_OK;
 }
 
-static int size_of_budget(struct wnw__plan_job *j, int64_t budget)
+static int size_of_budget(struct wnw__draft *draft, int64_t budget)
 {
     if (budget < 1)
         return wnw__fail(WNW_E_RANGE, "budget %lld is out of range; keep at least 1 entry per head",
                          (long long)budget);
-    j->size.mean = j->size.budget = budget > j->cache.n_max ? j->cache.n_max : (int32_t)budget;
+    draft->size.mean = draft->size.budget =
+        budget > draft->cache.n_max ? draft->cache.n_max : (int32_t)budget;
     return WNW_OK;
 }
 
@@ -85,88 +86,90 @@ uint64_t wnw__compress_entries_in(uint64_t bytes, const struct wnw__entry_bytes 
     return entry->each > 0 ? (uint64_t)entry->n_f16 + (bytes - f16) / entry->each : 0;
 }
 
-static int size_of_bytes(struct wnw__plan_job *j, uint64_t bytes)
+static int size_of_bytes(struct wnw__draft *draft, uint64_t bytes)
 {
-    const struct wnw__entry_bytes *entry = &j->src->entry_bytes;
-    const uint64_t heads = (uint64_t)j->src->shape.n_head_kv * (uint64_t)j->cache.n_part;
+    const struct wnw__entry_bytes *entry = &draft->src->entry_bytes;
+    const uint64_t heads = (uint64_t)draft->src->shape.n_head_kv * (uint64_t)draft->cache.n_part;
     const uint64_t row = heads * (entry->n_f16 > 0 ? entry->f16 : entry->each);
     if (row > 0 && bytes < row)
         return wnw__fail(WNW_E_RANGE,
                          "%llu bytes are too few: one entry in every KV head of %d layers takes %llu",
-                         (unsigned long long)bytes, j->cache.n_part, (unsigned long long)row);
+                         (unsigned long long)bytes, draft->cache.n_part, (unsigned long long)row);
     const uint64_t budget = row > 0 ? wnw__compress_entries_in(bytes / heads, entry) : 0;
-    const uint64_t most = (uint64_t)j->cache.n_max;
-    j->size.mean = j->size.budget = (int32_t)(budget > most ? most : budget);
+    const uint64_t most = (uint64_t)draft->cache.n_max;
+    draft->size.mean = draft->size.budget = (int32_t)(budget > most ? most : budget);
     return WNW_OK;
 }
 
-static int size_of_none(struct wnw__plan_job *j)
+static int size_of_none(struct wnw__draft *draft)
 {
-    j->size.rule = j->selector->recursive ? WNW_SIZE_RULE_SELECTOR
-                   : wnw__policy_has(j->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_OWN_SIZE) ? WNW_SIZE_RULE_HEADS
-                                                                                         : WNW_SIZE_RULE_MEAN;
-    return j->size.rule == WNW_SIZE_RULE_MEAN ? size_of_ratio(j, 0.5) : WNW_OK;
+    draft->size.rule = draft->selector->recursive ? WNW_SIZE_RULE_SELECTOR
+                       : wnw__policy_has(draft->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_OWN_SIZE)
+                           ? WNW_SIZE_RULE_HEADS
+                           : WNW_SIZE_RULE_MEAN;
+    return draft->size.rule == WNW_SIZE_RULE_MEAN ? size_of_ratio(draft, 0.5) : WNW_OK;
 }
 
 /* Turns a budget or ratio of the entries that are not protected into one of all entries. With p protected of
  * n entries, n (1 - r) + r p = (n - p)(1 - r) + p entries stay. */
-static void add_protected(struct wnw__plan_job *j, const wnw_size *size)
+static void add_protected(struct wnw__draft *draft, const wnw_size *size)
 {
-    struct wnw__job_size *s = &j->size;
+    struct wnw__draft_size *s = &draft->size;
     if (s->rule == WNW_SIZE_RULE_SELECTOR || size->kind == WNW_SIZE_BYTES ||
-        !wnw__policy_has(j->policy, WNW_PART_LAYER_BUDGET, WNW_FLAG_PROTECTED_APART))
+        !wnw__policy_has(draft->policy, WNW_PART_LAYER_BUDGET, WNW_FLAG_PROTECTED_APART))
         return;
-    const wnw_protected p = wnw__job_protected(j, j->cache.n_max);
+    const wnw_protected p = wnw__draft_protected(draft, draft->cache.n_max);
     const double part = size->kind == WNW_SIZE_BUDGET ? 1 : size->kind == WNW_SIZE_RATIO ? size->ratio : 0.5;
     s->mean += part * (p.n_first + p.n_last);
-    s->mean = s->mean < j->cache.n_max ? s->mean : j->cache.n_max;
-    s->budget = wnw__round_count(s->mean, j->policy->rounding);
+    s->mean = s->mean < draft->cache.n_max ? s->mean : draft->cache.n_max;
+    s->budget = wnw__round_count(s->mean, draft->policy->rounding);
     s->ratio = 0;
 }
 
 /* Finds out whether every entry stays after all, and sets or clears the warning accordingly. */
-static void find_whole(struct wnw__plan_job *j, const wnw_size *size)
+static void find_whole(struct wnw__draft *draft, const wnw_size *size)
 {
-    const int32_t n_max = j->cache.n_max;
-    if (wnw__policy_keeps_all(j->policy)) {
-        j->report->warning[0] = '\0';
-        if (size->kind != WNW_SIZE_NONE && j->size.budget < n_max)
-            snprintf(j->report->warning, sizeof j->report->warning,
-                     "policy %s keeps everything; the size is ignored", wnw__policy_name(j->policy));
-        j->size.rule = WNW_SIZE_RULE_ALL;
+    const int32_t n_max = draft->cache.n_max;
+    if (wnw__policy_keeps_all(draft->policy)) {
+        draft->report->warning[0] = '\0';
+        if (size->kind != WNW_SIZE_NONE && draft->size.budget < n_max)
+            snprintf(draft->report->warning, sizeof draft->report->warning,
+                     "policy %s keeps everything; the size is ignored", wnw__policy_name(draft->policy));
+        draft->size.rule = WNW_SIZE_RULE_ALL;
     }
     if (n_max == 0)
-        j->report->warning[0] = '\0';
-    if (n_max == 0 || j->cache.n_part == 0 || (j->size.rule == WNW_SIZE_RULE_MEAN && j->size.budget >= n_max))
-        j->size.rule = WNW_SIZE_RULE_ALL;
+        draft->report->warning[0] = '\0';
+    if (n_max == 0 || draft->cache.n_part == 0 ||
+        (draft->size.rule == WNW_SIZE_RULE_MEAN && draft->size.budget >= n_max))
+        draft->size.rule = WNW_SIZE_RULE_ALL;
 }
 
-int wnw__job_resolve_size(struct wnw__plan_job *j, const wnw_size *size)
+int wnw__draft_resolve_size(struct wnw__draft *draft, const wnw_size *size)
 {
     const wnw_size none = {.kind = WNW_SIZE_NONE};
     size = size ? size : &none;
-    j->size =
-        (struct wnw__job_size){.rule = WNW_SIZE_RULE_MEAN, .budget = j->cache.n_max, .mean = j->cache.n_max};
-    j->size.may_shrink = wnw__policy_has(j->policy, WNW_PART_SCORER, WNW_FLAG_SHRINKS) ||
-                         (size->kind != WNW_SIZE_BUDGET && size->kind != WNW_SIZE_BYTES);
+    draft->size = (struct wnw__draft_size){
+        .rule = WNW_SIZE_RULE_MEAN, .budget = draft->cache.n_max, .mean = draft->cache.n_max};
+    draft->size.may_shrink = wnw__policy_has(draft->policy, WNW_PART_SCORER, WNW_FLAG_SHRINKS) ||
+                             (size->kind != WNW_SIZE_BUDGET && size->kind != WNW_SIZE_BYTES);
     switch (size->kind) {
     case WNW_SIZE_NONE:
-        WNW_TRY(size_of_none(j));
+        WNW_TRY(size_of_none(draft));
         break;
     case WNW_SIZE_BUDGET:
-        WNW_TRY(size_of_budget(j, size->budget));
+        WNW_TRY(size_of_budget(draft, size->budget));
         break;
     case WNW_SIZE_RATIO:
-        WNW_TRY(size_of_ratio(j, size->ratio));
+        WNW_TRY(size_of_ratio(draft, size->ratio));
         break;
     case WNW_SIZE_BYTES:
-        WNW_TRY(size_of_bytes(j, size->bytes));
+        WNW_TRY(size_of_bytes(draft, size->bytes));
         break;
     default:
         return wnw__fail(WNW_E_ARG, "unknown kind of size %d", (int)size->kind);
     }
-    add_protected(j, size);
-    find_whole(j, size);
+    add_protected(draft, size);
+    find_whole(draft, size);
     return WNW_OK;
 }
 

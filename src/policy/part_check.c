@@ -12,8 +12,8 @@ static int check_needs(const wnw_part *part, const wnw_needs *needs)
     for (int32_t bit = 0; wnw_need_name(bit); bit++)
         unknown &= ~(1u << bit);
     if (unknown)
-        return wnw__fail(WNW_E_ARG, "%s %s asks for observations 0x%x, which there are none of", kind,
-                         part->name, (unsigned)unknown);
+        return wnw__fail(WNW_E_ARG, "%s %s asks for observations 0x%x; this library does not know these bits",
+                         kind, part->name, (unsigned)unknown);
     if (needs->flags & (WNW_NEED_WINDOW_ATTN | WNW_NEED_PERPLEXITY) &&
         (needs->window < 1 || needs->window > MAX_WINDOW))
         return wnw__fail(WNW_E_ARG, "%s %s asks for a window of %d tokens, which must be 1 to %d", kind,
@@ -23,11 +23,11 @@ static int check_needs(const wnw_part *part, const wnw_needs *needs)
                          part->name, needs->skip);
     if (needs->flags & WNW_NEED_SECOND_PASS &&
         (needs->second_pass < WNW_PASS_CONTEXT || needs->second_pass > WNW_PASS_BOTH))
-        return wnw__fail(WNW_E_ARG, "%s %s asks for second pass %d, which there is none of", kind, part->name,
-                         needs->second_pass);
+        return wnw__fail(WNW_E_ARG, "%s %s asks for second pass %d, which must be %d to %d", kind, part->name,
+                         needs->second_pass, WNW_PASS_CONTEXT, WNW_PASS_BOTH);
     if ((needs->profiles | needs->profiles_optional) >> WNW_N_PROFILE_KINDS)
-        return wnw__fail(WNW_E_ARG, "%s %s asks for profiles 0x%x, which there are none of", kind, part->name,
-                         (unsigned)(needs->profiles | needs->profiles_optional));
+        return wnw__fail(WNW_E_ARG, "%s %s asks for profiles 0x%x; this library does not know these bits",
+                         kind, part->name, (unsigned)(needs->profiles | needs->profiles_optional));
     return WNW_OK;
 }
 

@@ -2,10 +2,10 @@
 /* Checked values from a JSON file: every error names its place in the file. */
 #include "profile/profile_impl.h"
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "base/system.h"
 
 #include <math.h>
 #include <stdarg.h>

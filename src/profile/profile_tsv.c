@@ -6,8 +6,8 @@
  */
 #include "profile/profile_impl.h"
 
-#include "base/file.h"
 #include "base/number.h"
+#include "base/system.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -37,15 +37,15 @@ static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out
     out->n_last = o->last;
 }
 
-/* Sum of (score - centre), or of its square, over the entries that are not trimmed; *count = their number. */
-static double sum_of(const wnw_observation *obs, struct wnw__trim trim, const float *score, double centre,
+/* Sum of (score - centre), or of its square, over the entries between the ends; *count = their number. */
+static double sum_of(const wnw_observation *obs, struct wnw__ends ends, const float *score, double centre,
                      bool square, int64_t *count)
 {
     double sum = 0;
     *count = 0;
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
         int32_t first;
-        const int32_t end = wnw__trimmed(obs, ih, trim, &first);
+        const int32_t end = wnw__between_ends(obs, ih, ends, &first);
         for (int32_t i = first; i < end; i++) {
             const double x = (double)score[(int64_t)ih * obs->n + i] - centre;
             sum += square ? x * x : x;
@@ -55,16 +55,16 @@ static double sum_of(const wnw_observation *obs, struct wnw__trim trim, const fl
     return sum;
 }
 
-void wnw__standardise(const wnw_observation *obs, struct wnw__trim trim, float *score)
+void wnw__standardise(const wnw_observation *obs, struct wnw__ends ends, float *score)
 {
     int64_t count;
-    const double sum = sum_of(obs, trim, score, 0, false, &count);
+    const double sum = sum_of(obs, ends, score, 0, false, &count);
     const double mean = count > 0 ? sum / (double)count : 0;
-    const double square = sum_of(obs, trim, score, mean, true, &count);
+    const double square = sum_of(obs, ends, score, mean, true, &count);
     const double deviation = count > 1 ? sqrt(square / (double)(count - 1)) : 0;
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
         int32_t first;
-        const int32_t end = wnw__trimmed(obs, ih, trim, &first);
+        const int32_t end = wnw__between_ends(obs, ih, ends, &first);
         for (int32_t i = first; i < end; i++) {
             float *s = &score[(int64_t)ih * obs->n + i];
             *s = deviation > 0 ? (float)(((double)*s - mean) / deviation) : 0;
@@ -84,11 +84,11 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
 {
     const struct opts *o = opts;
     const int64_t n_score = (int64_t)obs->n_head_kv * obs->n;
-    const struct wnw__trim trim = {o->first, o->last};
+    const struct wnw__ends ends = {o->first, o->last};
     const double removed = obs->n > 0 ? 1 - obs->budget / obs->n : 0;
     const float beta = (float)(o->beta >= 0 ? o->beta : removed > 0 ? removed : 0);
-    WNW_TRY(wnw__leverage(&o->leverage, obs, trim, leverage, leverage + n_score));
-    WNW_TRY(wnw__noncausal(&o->noncausal, obs, trim, score, leverage + n_score));
+    WNW_TRY(wnw__leverage(&o->leverage, obs, ends, leverage, leverage + n_score));
+    WNW_TRY(wnw__noncausal(&o->noncausal, obs, ends, score, leverage + n_score));
     for (int64_t i = 0; i < n_score; i++)
         score[i] += beta * leverage[i];
     return WNW_OK;

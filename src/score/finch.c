@@ -8,7 +8,7 @@
  *     score[j] = mean over the query heads of the KV head of (1 / R) sum_t m_t a_t[j]
  *     m_t      = entries that were there before t
  * Scores are not pooled and not renormalised. The question's own entries rank first, the last ones before the
- * others. The length of the question is known for prompts of two pieces (wnw_session_set_question); elsewhere
+ * others. The length of the question is known for prompts of two pieces (wnw_run); elsewhere
  * the option `question` gives it, or else the last 32 tokens take its place. Of a longer question the last
  * `window` queries are observed. kvpress finds the border by a delimiter token and turns the kept keys to new
  * positions, which +rerotate does here; without it they keep their positions. The paper selects chunk by

@@ -108,14 +108,14 @@ static float leverage_of(const double *l, int32_t s, const float *x)
     return (float)sum;
 }
 
-int wnw__leverage(const struct wnw__leverage_opts *o, const wnw_observation *obs, struct wnw__trim trim,
+int wnw__leverage(const struct wnw__leverage_opts *o, const wnw_observation *obs, struct wnw__ends ends,
                   float *score, float *x)
 {
     double l[WNW_MAX_SKETCH * WNW_MAX_SKETCH];
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
         float *out = score + (int64_t)ih * obs->n;
         int32_t first;
-        const int32_t end = wnw__trimmed(obs, ih, trim, &first);
+        const int32_t end = wnw__between_ends(obs, ih, ends, &first);
         for (int32_t i = 0; i < obs->n; i++)
             out[i] = 0;
         if (first == end)
@@ -125,7 +125,7 @@ int wnw__leverage(const struct wnw__leverage_opts *o, const wnw_observation *obs
         for (int32_t i = first; i < end; i++)
             out[i] = leverage_of(l, o->sketch, x + (int64_t)i * o->sketch);
     }
-    wnw__standardise(obs, trim, score);
+    wnw__standardise(obs, ends, score);
     return WNW_OK;
 }
 
@@ -136,7 +136,7 @@ static size_t scratch_size(const void *opts, const wnw_observation *obs)
 
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
 {
-    return wnw__leverage(opts, obs, (struct wnw__trim){0, 0}, score, scratch);
+    return wnw__leverage(opts, obs, (struct wnw__ends){0, 0}, score, scratch);
 }
 
 static const wnw_option options[] = {{.name = "sketch",

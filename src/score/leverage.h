@@ -11,7 +11,7 @@ struct wnw__leverage_opts {
 };
 enum { WNW_MAX_SKETCH = 64 };
 size_t wnw__leverage_scratch(const struct wnw__leverage_opts *o, const wnw_observation *obs);
-int wnw__leverage(const struct wnw__leverage_opts *o, const wnw_observation *obs, struct wnw__trim trim,
+int wnw__leverage(const struct wnw__leverage_opts *o, const wnw_observation *obs, struct wnw__ends ends,
                   float *score, float *scratch);
 
 #endif

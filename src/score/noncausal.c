@@ -87,7 +87,7 @@ static void weigh_by_values(const wnw_observation *obs, int32_t ih, int32_t firs
         u[i] *= (float)wnw__norm(v + (int64_t)i * obs->n_embd_head, obs->n_embd_head);
 }
 
-int wnw__noncausal(const struct wnw__noncausal_opts *o, const wnw_observation *obs, struct wnw__trim trim,
+int wnw__noncausal(const struct wnw__noncausal_opts *o, const wnw_observation *obs, struct wnw__ends ends,
                    float *score, float *q)
 {
     const int32_t group = obs->n_head / obs->n_head_kv, r = o->pool / 2;
@@ -96,7 +96,7 @@ int wnw__noncausal(const struct wnw__noncausal_opts *o, const wnw_observation *o
         float *out = score + (int64_t)ih * obs->n;
         const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
         int32_t first;
-        const int32_t end = wnw__trimmed(obs, ih, trim, &first);
+        const int32_t end = wnw__between_ends(obs, ih, ends, &first);
         const float *k = obs->keys(obs, ih); /* [n][d] */
         for (int32_t i = 0; i < obs->n; i++)
             out[i] = u[i] = 0;
@@ -113,7 +113,7 @@ int wnw__noncausal(const struct wnw__noncausal_opts *o, const wnw_observation *o
             out[i] /= (float)o->pool;
         }
     }
-    wnw__standardise(obs, trim, score);
+    wnw__standardise(obs, ends, score);
     return WNW_OK;
 }
 
@@ -124,7 +124,7 @@ static size_t scratch_size(const void *opts, const wnw_observation *obs)
 
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
 {
-    return wnw__noncausal(opts, obs, (struct wnw__trim){0, 0}, score, scratch);
+    return wnw__noncausal(opts, obs, (struct wnw__ends){0, 0}, score, scratch);
 }
 
 static const wnw_option options[] = {

@@ -12,7 +12,7 @@ struct wnw__noncausal_opts {
     int32_t padded;
 };
 size_t wnw__noncausal_scratch(const struct wnw__noncausal_opts *o, const wnw_observation *obs);
-int wnw__noncausal(const struct wnw__noncausal_opts *o, const wnw_observation *obs, struct wnw__trim trim,
+int wnw__noncausal(const struct wnw__noncausal_opts *o, const wnw_observation *obs, struct wnw__ends ends,
                    float *score, float *scratch);
 
 #endif

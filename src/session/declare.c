@@ -24,7 +24,9 @@ static struct wnw__record_needs needs_of(const wnw_policy *const *policies, int3
     return all;
 }
 
-int wnw__session_declare(wnw_session *s, const wnw_policy *const *policies, int32_t n, bool generated)
+/* Has the session record what the policies need; generated: queries of generated tokens too, because the rules plan
+ * again while decoding. */
+static int declare(wnw_session *s, const wnw_policy *const *policies, int32_t n, bool generated)
 {
     WNW_TRY(wnw__policies_check(policies, n));
     WNW_TRY(wnw__observations_agree(policies, n));
@@ -32,10 +34,9 @@ int wnw__session_declare(wnw_session *s, const wnw_policy *const *policies, int3
     return wnw__recorders_declare(&s->recorders, &s->cache, &needs, &s->shape);
 }
 
-int wnw_session_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n)
+void wnw__session_end_observing(wnw_session *s)
 {
-    WNW_REQUIRE(s);
-    return wnw__session_declare(s, policies, n, false);
+    (void)declare(s, NULL, 0, false); /* without policies nothing is allocated */
 }
 
 int wnw__session_record(wnw_session *s, const char *name, bool record)
@@ -61,23 +62,6 @@ static int check_profile(const wnw_session *s, const wnw_profile *p)
     return WNW_OK;
 }
 
-int wnw_session_set_profile(wnw_session *s, const wnw_profile *p)
-{
-    WNW_REQUIRE(s);
-    WNW_TRY(check_profile(s, p));
-    s->profile = p;
-    return WNW_OK;
-}
-
-int wnw_session_set_question(wnw_session *s, int32_t n_tokens)
-{
-    WNW_REQUIRE(s);
-    if (n_tokens < 0)
-        return wnw__fail(WNW_E_RANGE, "a question of %d tokens; give at least 0", (int)n_tokens);
-    s->n_question = n_tokens;
-    return WNW_OK;
-}
-
 static int check_template(const wnw_session *s, int32_t n_prefix, const int32_t *suffix, int32_t n_suffix)
 {
     if (!suffix && n_suffix > 0)
@@ -95,15 +79,6 @@ static int check_template(const wnw_session *s, int32_t n_prefix, const int32_t 
         if (suffix[i] < 0 || suffix[i] >= s->m->hp.n_vocab)
             return wnw__fail(WNW_E_RANGE, "token %d of the template's tail is %d, the vocabulary has 0 to %d",
                              (int)i, (int)suffix[i], (int)s->m->hp.n_vocab - 1);
-    return WNW_OK;
-}
-
-int wnw__session_set_template(wnw_session *s, int32_t n_prefix, const int32_t *suffix, int32_t n_suffix)
-{
-    WNW_REQUIRE(s);
-    WNW_TRY(check_template(s, n_prefix, suffix, n_suffix));
-    WNW_TRY(wnw__ids_set_suffix(&s->ids, suffix, n_suffix));
-    s->n_prefix = n_prefix;
     return WNW_OK;
 }
 
@@ -131,14 +106,6 @@ static int check_tasks(const wnw_session *s, const int32_t *const *tokens, const
                              (int)s->m->hp.n_ctx_train);
     }
     return WNW_OK;
-}
-
-int wnw__session_set_tasks(wnw_session *s, const int32_t *const *tokens, const int32_t *n_tokens,
-                           int32_t n_tasks)
-{
-    WNW_REQUIRE(s);
-    WNW_TRY(check_tasks(s, tokens, n_tokens, n_tasks));
-    return wnw__ids_set_tasks(&s->ids, tokens, n_tokens, n_tasks);
 }
 
 /* ---- wnw_session_begin ---- */
@@ -186,14 +153,14 @@ static int declare_all(wnw_session *s, const wnw_run *run, bool generated)
 {
     const int32_t n_own = run->policy ? 1 : 0;
     if (run->n_policies == 0) /* nothing is allocated, so that ending rules cannot fail for want of memory */
-        return wnw__session_declare(s, &run->policy, n_own, generated);
+        return declare(s, &run->policy, n_own, generated);
     WNW_TRY(wnw__policies_check(run->policies, run->n_policies));
     const wnw_policy **all = malloc(((size_t)run->n_policies + 1) * sizeof *all);
     if (!all)
         return wnw__fail(WNW_E_NOMEM, "no memory for a list of %d policies", (int)run->n_policies + n_own);
     all[0] = run->policy;
     memcpy(all + n_own, run->policies, (size_t)run->n_policies * sizeof *all);
-    const int rc = wnw__session_declare(s, all, run->n_policies + n_own, generated);
+    const int rc = declare(s, all, run->n_policies + n_own, generated);
     free(all);
     return rc;
 }
@@ -212,7 +179,8 @@ int wnw_session_begin(wnw_session *s, const wnw_run *run)
                                         .phase = own.phase,
                                         .chunk = own.chunk,
                                         .every = own.every,
-                                        .target = own.target};
+                                        .target = own.target,
+                                        .once = own.once};
     int rc = prepare(s, &own, &rules, &prompt, &ids);
     if (rc == WNW_OK) /* the last step that can fail; nothing was replaced before it */
         rc = declare_all(s, &own, wnw__rules_replan(&rules));

@@ -10,14 +10,13 @@
 #include "base/system.h"
 #include "plan/compress.h"
 #include "session/feed.h"
-#include "session/hidden_rows.h"
 #include "session/rewrite.h"
 #include "session/session.h"
 
 #include <stdlib.h>
 
-/* Hidden states of more tokens are stored in f16. In float32 those of 16384 tokens would be four fifths of what a
- * cache of SmolLM2-135M takes of which an eighth is kept. */
+/* Hidden states of more tokens are stored in f16. In float32, those of 16384 tokens of SmolLM2-135M would take four fifths
+ * of the bytes of its compressed cache, where an eighth is kept. */
 enum { FLOAT32_TOKENS = 4096 };
 
 struct reader {
@@ -123,7 +122,7 @@ static int read_layer(struct reader *r, int32_t il)
     return wnw__cache_release_tail(&s->cache, il);
 }
 
-static int compress_layer(struct reader *r, int32_t il, struct wnw__plan_job *job, wnw_report *report)
+static int compress_layer(struct reader *r, int32_t il, struct wnw__draft *job, wnw_report *report)
 {
     struct wnw__cache *c = &r->s->cache;
     struct wnw__kept_layer kept;
@@ -132,14 +131,14 @@ static int compress_layer(struct reader *r, int32_t il, struct wnw__plan_job *jo
     const uint64_t bytes = wnw__cache_bytes(c);
     if (bytes > report->kv_bytes_before)
         report->kv_bytes_before = bytes;
-    WNW_TRY(wnw__plan_job_layer(job, il, &kept));
+    WNW_TRY(wnw__draft_layer(job, il, &kept));
     const double start = wnw__now_ms();
     WNW_TRY(wnw__rewrite_layer(c, il, &kept, -1));
     report->compact_ms += wnw__now_ms() - start;
     return WNW_OK;
 }
 
-static int read_layers(struct reader *r, struct wnw__plan_job *job, wnw_report *report)
+static int read_layers(struct reader *r, struct wnw__draft *job, wnw_report *report)
 {
     wnw_session *s = r->s;
     WNW_TRY(wnw__ids_reserve(&s->ids, r->n_past, r->n));
@@ -163,7 +162,7 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
                           wnw_report *report)
 {
     struct reader r = {.s = s, .tokens = tokens, .n = n, .n_past = s->n_past};
-    struct wnw__plan_job *job = NULL;
+    struct wnw__draft *job = NULL;
     wnw_report of_job = {0};
     int rc = wnw__session_source(&r.src, s);
     if (rc != WNW_OK)
@@ -174,14 +173,14 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
     r.src.ratio_base = goal->ratio_base;
     rc = hold_entries(&r);
     if (rc == WNW_OK)
-        rc = wnw__plan_job_new(&job, goal->policy, &goal->size, &r.src, &of_job);
+        rc = wnw__draft_new(&job, goal->policy, &goal->size, &r.src, &of_job);
     if (rc != WNW_OK)
         goto done; /* nothing has been read yet */
     rc = wnw__hidden_rows_new(&r.x, n, s->m->hp.n_embd, s->params.n_ubatch, n > FLOAT32_TOKENS);
     if (rc == WNW_OK)
         rc = read_layers(&r, job, report);
     if (rc == WNW_OK)
-        wnw__plan_job_times(job, report);
+        wnw__draft_times(job, report);
     else if (r.x)
         (void)wnw_session_reset(s); /* some layers have read the piece and others have not */
     if (*of_job.warning)
@@ -191,7 +190,7 @@ done:
     free(r.pos);
     free(r.off);
     free(r.n_entry);
-    wnw__plan_job_free(job);
+    wnw__draft_free(job);
     wnw__source_close(&r.src);
     return rc;
 }

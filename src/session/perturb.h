@@ -24,36 +24,36 @@ struct wnw__perturbation {
 /* Computes the bounds from attn, nu, kept and first, all [n]; first marks stage 1, NULL = all kept entries.
  * E_ARG: attention is not a distribution, no entry is kept, or stage 1 is empty or not kept. */
 int wnw__perturb_bounds(struct wnw__perturbation *out, const float *attn, const float *nu, const bool *kept,
-                               const bool *first, int32_t n);
+                        const bool *first, int32_t n);
 /* The change itself, delta[d] = sum_i (A_i - A'_i) rows[i][d], and its L1 norm; either may be NULL. rows =
  * v_i W_O gives the change of the head's output; rows = v_i the change before the projection, which is
  * linear, so that changes of several heads can be projected and added. E_ARG as above. */
-int wnw__perturb_output(double *l1, double *delta, const float *attn, const float *rows,
-                               const bool *kept, int32_t n, int32_t d);
+int wnw__perturb_output(double *l1, double *delta, const float *attn, const float *rows, const bool *kept,
+                        int32_t n, int32_t d);
 
 /* ---- Perturbation of a whole model: one token, and what plans would change of it ---- */
 
 /* A token that was read after a session's whole cache. It belongs to the session's thread. Layers with a sliding
  * window, which plans leave alone, have zeros in all results. */
-struct wnw__perturb_probe;
+struct wnw__perturb_token;
 
 /* Reads `token`, the next one, after a copy of s; s itself does not change, and neither s nor its cache may change
- * while the probe is used. *out is released with wnw__perturb_probe_free before s. Rules of s are not followed. E_ARG:
+ * while *out is used. *out is released with wnw__perturb_token_free before s. Rules of s are not followed. E_ARG:
  * entries of s are gone, or it has read nothing. Other errors are those of wnw_session_copy and
  * wnw_session_decode. */
-int wnw__perturb_probe_new(struct wnw__perturb_probe **out, const wnw_session *s, int32_t token);
-void wnw__perturb_probe_free(struct wnw__perturb_probe *p);
+int wnw__perturb_token_new(struct wnw__perturb_token **out, const wnw_session *s, int32_t token);
+void wnw__perturb_token_free(struct wnw__perturb_token *p);
 
 /* L1 norms of what changes of the attention's output, after the output projection, if the plan is applied in that
  * layer alone: of every query head by itself, heads[n_layer][n_head]; of the sum over the query heads of a KV head,
  * groups[n_layer][n_head_kv]; of the sum over all, layers[n_layer]. Each may be NULL. The token's own entry stays.
  * E_MISMATCH: the plan is of another cache. E_UNSUPPORTED: it also writes into entries. E_NOMEM. */
-int wnw__perturb_probe_change(struct wnw__perturb_probe *p, const wnw_plan *plan, double *heads,
-                                     double *groups, double *layers);
+int wnw__perturb_token_change(struct wnw__perturb_token *p, const wnw_plan *plan, double *heads,
+                              double *groups, double *layers);
 /* How far the hidden state after each layer moves if the plan is applied in all layers: drift[n_layer], the mean
  * over its numbers of the absolute difference. Sliding layers count here. Errors are those of wnw_session_copy,
  * wnw_session_apply and wnw_session_decode. */
-int wnw__perturb_probe_drift(struct wnw__perturb_probe *p, const wnw_plan *plan, double *drift);
+int wnw__perturb_token_drift(struct wnw__perturb_token *p, const wnw_plan *plan, double *drift);
 
 /* How tight the bounds are for one query head if `keep` entries are chosen by the token's own attention A: half of
  * them (rounded down) by A, the rest by A nu or, for comparison, by A. Structs of this kind never grow. */
@@ -66,6 +66,6 @@ struct wnw__perturb_bound {
 
 /* Fills bounds[n_layer][n_head]. keep counts the token's own entry. The first call computes the norms of all
  * values after the projection. E_RANGE: keep is not in 2 .. entries. E_NOMEM. */
-int wnw__perturb_probe_bounds(struct wnw__perturb_probe *p, int32_t keep, struct wnw__perturb_bound *bounds);
+int wnw__perturb_token_bounds(struct wnw__perturb_token *p, int32_t keep, struct wnw__perturb_bound *bounds);
 
 #endif

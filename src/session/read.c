@@ -12,6 +12,7 @@
 #include "base/system.h"
 #include "plan/compress.h"
 #include "policy/policy.h"
+#include "session/declare.h"
 #include "session/feed.h"
 #include "session/layer_major.h"
 #include "session/renumber.h"
@@ -152,7 +153,11 @@ static int follow_rules(wnw_session *s, const int32_t *tokens, int32_t n, wnw_re
     report->read_ms += wnw__now_ms() - start;
     r->n_keep = wnw__rules_n_keep(s, &r->ev, s->n_past - r->n_uncounted);
     r->n_decoded = 0;
-    return rule->after_piece ? rule->after_piece(s) : WNW_OK;
+    WNW_TRY(rule->after_piece ? rule->after_piece(s) : WNW_OK);
+    r->is_over = r->ev.once;
+    if (r->is_over && !wnw__rules_replan(&r->ev))
+        wnw__session_end_observing(s);
+    return WNW_OK;
 }
 
 static int read_and_report(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report)
@@ -162,7 +167,8 @@ static int read_and_report(wnw_session *s, const int32_t *tokens, int32_t n, wnw
     WNW_REQUIRE(tokens || n < 1);
     WNW_TRY(check_prompt(s, tokens, n));
     const int64_t present = count_entries(s, false, &n_heads);
-    WNW_TRY(s->rules.ev.policy ? follow_rules(s, tokens, n, report) : feed(s, tokens, n, 0, n, report));
+    WNW_TRY(s->rules.ev.policy && !s->rules.is_over ? follow_rules(s, tokens, n, report)
+                                                    : feed(s, tokens, n, 0, n, report));
     const int64_t kept = count_entries(s, false, &n_heads), sliding = count_entries(s, true, &n_sliding);
     report->kept_mean = n_heads > 0 ? (double)kept / n_heads : 0;
     report->entries_before = present + (int64_t)n * n_heads + sliding;

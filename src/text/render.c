@@ -117,10 +117,10 @@ size_t wnw__trimmed_length(const char *s, size_t n)
 
 /* ---- What came from the messages, in the text of a pattern ---- */
 
-/* A pattern writes each message as it is or trimmed. So the messages are rendered once more with a probe in the place of
- * each content, and the real text must be that one with the contents in the probes' places. The probe is a control
+/* A pattern writes each message as it is or trimmed. So the messages are rendered once more with a marker in the place of
+ * each content, and the real text must be that one with the contents in the markers' places. The marker is a control
  * character and the message's number, which no pattern contains. */
-enum { PROBE = 0x1a, PROBE_SIZE = 16 };
+enum { MARKER = 0x1a, MARKER_SIZE = 16 };
 
 /* A content without white space at its ends. */
 struct trimmed {
@@ -134,39 +134,39 @@ static struct trimmed trim(const char *s)
     return (struct trimmed){s, wnw__trimmed_length(s, strlen(s))};
 }
 
-static int render_probes(struct wnw__rendered *out, const struct wnw__template *t,
-                         const wnw_chat_message *messages, int32_t n)
+static int render_markers(struct wnw__rendered *out, const struct wnw__template *t,
+                          const wnw_chat_message *messages, int32_t n)
 {
     *out = (struct wnw__rendered){0};
     wnw_chat_message *other = calloc((size_t)n, sizeof *other);
-    char(*probe)[PROBE_SIZE] = calloc((size_t)n, sizeof *probe);
-    int rc = other && probe ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
+    char(*marker)[MARKER_SIZE] = calloc((size_t)n, sizeof *marker);
+    int rc = other && marker ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
     for (int32_t i = 0; rc == WNW_OK && i < n; i++) {
-        snprintf(probe[i], sizeof probe[i], "%c%d%c", PROBE, (int)i, PROBE);
+        snprintf(marker[i], sizeof marker[i], "%c%d%c", MARKER, (int)i, MARKER);
         /* A pattern may treat an empty message apart. */
         other[i] = (wnw_chat_message){messages[i].role,
-                                      trim(messages[i].content).n > 0 ? probe[i] : messages[i].content};
+                                      trim(messages[i].content).n > 0 ? marker[i] : messages[i].content};
     }
     if (rc == WNW_OK)
         rc = apply_pattern(out, t->source, other, n);
     free(other);
-    free(probe);
+    free(marker);
     return rc;
 }
 
 /* Where two texts are compared. */
 struct pair {
-    const char *probes; /* what is left of the text with probes */
-    const char *text;   /* and of the real one */
+    const char *markers; /* what is left of the text with markers */
+    const char *text;    /* and of the real one */
 };
 
-/* Passes the template's words up to the next probe, or to the end; false where the texts differ. */
+/* Passes the template's words up to the next marker, or to the end; false where the texts differ. */
 static bool pass_words(struct pair *at)
 {
-    const size_t n = strcspn(at->probes, (const char[]){PROBE, '\0'});
-    if (strncmp(at->probes, at->text, n) != 0 || (!at->probes[n] && at->text[n]))
+    const size_t n = strcspn(at->markers, (const char[]){MARKER, '\0'});
+    if (strncmp(at->markers, at->text, n) != 0 || (!at->markers[n] && at->text[n]))
         return false;
-    at->probes += n;
+    at->markers += n;
     at->text += n;
     return true;
 }
@@ -174,7 +174,7 @@ static bool pass_words(struct pair *at)
 /* Passes a content as far as the words after it agree too; *len becomes its length. */
 static bool pass_content(struct pair *at, const char *s, size_t n, size_t *len)
 {
-    struct pair next = {at->probes, at->text + n};
+    struct pair next = {at->markers, at->text + n};
     if (strncmp(at->text, s, n) != 0 || !pass_words(&next))
         return false;
     *len = n;
@@ -182,21 +182,21 @@ static bool pass_content(struct pair *at, const char *s, size_t n, size_t *len)
     return true;
 }
 
-/* Records the contents in out->input, which has room for as many as there are probes. */
-static bool compare(struct wnw__rendered *out, const char *probes, const wnw_chat_message *messages,
+/* Records the contents in out->input, which has room for as many as there are markers. */
+static bool compare(struct wnw__rendered *out, const char *markers, const wnw_chat_message *messages,
                     int32_t n, int32_t marked)
 {
-    struct pair at = {probes, out->text};
+    struct pair at = {markers, out->text};
     bool good = pass_words(&at);
-    while (good && *at.probes == PROBE) {
+    while (good && *at.markers == MARKER) {
         char *end;
-        const long i = strtol(at.probes + 1, &end, 10);
-        if (*end != PROBE || i < 0 || i >= n)
+        const long i = strtol(at.markers + 1, &end, 10);
+        if (*end != MARKER || i < 0 || i >= n)
             return false;
         const struct trimmed shorter = trim(messages[i].content);
         const size_t from = (size_t)(at.text - out->text);
         size_t len = 0;
-        at.probes = end + 1;
+        at.markers = end + 1;
         good = pass_content(&at, messages[i].content, strlen(messages[i].content), &len) ||
                pass_content(&at, shorter.s, shorter.n, &len);
         out->input[out->n_input++] = (wnw_bytes){from, from + len};
@@ -206,24 +206,24 @@ static bool compare(struct wnw__rendered *out, const char *probes, const wnw_cha
             out->found = true;
         }
     }
-    return good && !*at.probes && !*at.text;
+    return good && !*at.markers && !*at.text;
 }
 
 static int find_contents(struct wnw__rendered *out, const struct wnw__template *t,
                          const wnw_chat_message *messages, int32_t n, int32_t marked)
 {
-    struct wnw__rendered probes;
-    WNW_TRY(render_probes(&probes, t, messages, n));
-    size_t n_probe = 0;
-    for (size_t i = 0; i < probes.n; i++)
-        n_probe += probes.text[i] == PROBE;
-    out->input = calloc(n_probe + 1, sizeof *out->input);
+    struct wnw__rendered markers;
+    WNW_TRY(render_markers(&markers, t, messages, n));
+    size_t n_marker = 0;
+    for (size_t i = 0; i < markers.n; i++)
+        n_marker += markers.text[i] == MARKER;
+    out->input = calloc(n_marker + 1, sizeof *out->input);
     int rc = out->input ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
-    if (rc == WNW_OK && !compare(out, probes.text, messages, n, marked))
+    if (rc == WNW_OK && !compare(out, markers.text, messages, n, marked))
         rc = wnw__fail(WNW_E_UNSUPPORTED,
                        "the chat template changes the messages so that they are not found in its text; "
                        "choose another with --chat NAME, or --raw");
-    wnw__rendered_clear(&probes);
+    wnw__rendered_clear(&markers);
     return rc;
 }
 

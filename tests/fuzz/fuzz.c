@@ -80,9 +80,10 @@ static void use_session(const wnw_model *m, const int32_t *tokens, int32_t n)
     wnw_session *s = NULL;
     wnw_policy *policy = NULL;
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+    wnw_run run = {WNW_INIT(wnw_run), .policies = (const wnw_policy *const *)&policy, .n_policies = 1};
     if (fuzz_status(wnw_session_new(&s, m, &params)) &&
         fuzz_status(wnw_policy_parse(&policy, "snapkv:window=4", NULL)) &&
-        fuzz_status(wnw_session_observe(s, (const wnw_policy *const *)&policy, 1)) &&
+        fuzz_status(wnw_session_begin(s, &run)) &&
         fuzz_status(wnw_session_prefill(s, tokens, n < 24 ? n : 24, NULL, NULL)) &&
         fuzz_status(wnw_session_compress(s, policy, &half, NULL)))
         (void)fuzz_status(wnw_session_decode(s, tokens[0]));

@@ -36,6 +36,8 @@ mkdir src/other && printf '/* nothing */\n' >src/other/x.c
 refused 'a folder without a row' 'does not know this folder'
 printf 'int wnw__stray(int x);\n' >>src/cache/cache.h
 refused 'declared and not defined beside it' 'cache.h declares wnw__stray'
+printf 'static int f(int a, int b, int c, int d, int (*e)(int, int), int g, int h, int i)\n{\n    return a;\n}\n' >>src/plan/plan.c
+refused 'a function with many parameters' 'plan.c: f has 8 parameters'
 sed -i '1i #include "session/session.h"' cli/run.c
 refused 'a program that looks inside' 'cli/ may know the public headers, base/, app/, bench/, calibration/, eval/ alone'
 sed -i '1i #include "base/nothing.h"' cli/run.c

@@ -86,7 +86,7 @@ static int fix_blocks(wnw_session *s, int32_t n_coming, char *warning)
 
 static struct wnw__goal goal(const wnw_session *s, int32_t n_coming)
 {
-    static const wnw_size all = {.kind = WNW_SIZE_BUDGET, .budget = INT64_MAX};
+    static const wnw_size all = {.kind = WNW_SIZE_BUDGET, .budget = WNW_KEEP_ALL};
     const struct wnw__rules *r = &s->rules;
     if (r->fixed)
         return (struct wnw__goal){.policy = r->fixed, .size = {.kind = WNW_SIZE_NONE}};

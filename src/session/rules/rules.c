@@ -75,8 +75,8 @@ static int check_phase(const wnw_policy *p, wnw_phase phase)
 static int check_rules(const struct wnw__eviction *ev)
 {
     if (!ev->policy && (ev->size.kind != WNW_SIZE_NONE || ev->chunk || ev->every || ev->target ||
-                        ev->phase != WNW_PHASE_END))
-        return wnw__fail(WNW_E_ARG, "a size, a phase, a chunk or a target need a policy");
+                        ev->once || ev->phase != WNW_PHASE_END))
+        return wnw__fail(WNW_E_ARG, "a size, a phase, a chunk, a target or `once` need a policy");
     if (!ev->policy)
         return WNW_OK;
     if (ev->phase != WNW_PHASE_END && ev->phase != WNW_PHASE_LAYER && ev->phase != WNW_PHASE_CHUNK)
@@ -133,7 +133,7 @@ int wnw__rules_compress(wnw_session *s, const struct wnw__goal *goal, int32_t ro
     wnw_report one = {0};
     wnw_plan *plan;
     s->rules.n_decoded = 0;
-    if (wnw_policy_is_full(goal->policy) || goal->size.budget == INT64_MAX)
+    if (wnw_policy_is_full(goal->policy) || goal->size.budget == WNW_KEEP_ALL)
         return WNW_OK;
     WNW_TRY(wnw__session_plan(s, goal->policy, &goal->size, goal->ratio_base, &plan, &one));
     const int rc = wnw__session_follow(s, goal->policy, plan, room, &one);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "session/hidden_rows.h"
+#include "session/layer_major.h"
 
 #include "base/err.h"
 #include "kernel/kernel.h"

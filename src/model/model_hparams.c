@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "model/hparams.h"
+#include "model/model_impl.h"
 
 #include <math.h>
 #include <string.h>

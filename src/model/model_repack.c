@@ -4,9 +4,9 @@
  * matrix products want (about 1.3x in prefill). The copy lives in anonymous memory, so the pages of the
  * mapping that it was made from are given back.
  */
-#include "model/repack.h"
 #include "base/memory.h"
 #include "model/model.h"
+#include "model/model_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,15 +28,15 @@ static bool takes_weight(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft
     if (!ctx)
         return false;
     /* The device can only be asked about an operation whose weight already lies in such a buffer. */
-    ggml_backend_buffer_t probe = ggml_backend_buft_alloc_buffer(buft, 0);
+    ggml_backend_buffer_t empty = ggml_backend_buft_alloc_buffer(buft, 0);
     ggml_backend_buffer_t was = w->buffer;
     struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, w->ne[0], 512);
     struct ggml_tensor *op = ggml_mul_mat(ctx, w, x);
-    w->buffer = probe;
-    const bool yes = probe && ggml_backend_dev_supports_op(dev, op);
+    w->buffer = empty;
+    const bool yes = empty && ggml_backend_dev_supports_op(dev, op);
     w->buffer = was;
-    if (probe)
-        ggml_backend_buffer_free(probe);
+    if (empty)
+        ggml_backend_buffer_free(empty);
     ggml_free(ctx);
     return yes;
 }

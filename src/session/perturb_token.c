@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct wnw__perturb_probe {
+struct wnw__perturb_token {
     const wnw_session *of; /* borrowed */
     wnw_session *s;        /* its copy, which has read the token */
     int32_t token, n;      /* entries of every head of s, the token's own last */
@@ -63,7 +63,7 @@ static int check_whole(const wnw_session *s)
                          : wnw__fail(WNW_E_ARG, "no tokens were read, so that nothing can be evicted");
 }
 
-static int need_room(struct wnw__perturb_probe *p)
+static int need_room(struct wnw__perturb_token *p)
 {
     const size_t n = (size_t)p->n, h = (size_t)p->model.n_head, d = (size_t)p->model.d;
     p->values = malloc(n * d * sizeof *p->values);
@@ -78,30 +78,30 @@ static int need_room(struct wnw__perturb_probe *p)
                : wnw__fail(WNW_E_NOMEM, "no memory for the attention of a token over %d entries", (int)p->n);
 }
 
-int wnw__perturb_probe_new(struct wnw__perturb_probe **out, const wnw_session *s, int32_t token)
+int wnw__perturb_token_new(struct wnw__perturb_token **out, const wnw_session *s, int32_t token)
 {
     WNW_REQUIRE(out);
     *out = NULL;
     WNW_REQUIRE(s);
     WNW_TRY(check_whole(s));
     WNW_TRY(wnw__session_check_tokens(s, &token, 1));
-    struct wnw__perturb_probe *p = calloc(1, sizeof *p);
+    struct wnw__perturb_token *p = calloc(1, sizeof *p);
     if (!p)
-        return wnw__fail(WNW_E_NOMEM, "no memory to probe a cache");
-    *p = (struct wnw__perturb_probe){
+        return wnw__fail(WNW_E_NOMEM, "no memory to perturb a cache");
+    *p = (struct wnw__perturb_token){
         .of = s, .token = token, .n = s->n_past + 1, .model = s->shape.model, .n_out = s->m->hp.n_embd};
     int rc = need_room(p);
     if (rc == WNW_OK)
         rc = read_token(&p->s, s, NULL, token);
     if (rc != WNW_OK) {
-        wnw__perturb_probe_free(p);
+        wnw__perturb_token_free(p);
         return rc;
     }
     *out = p;
     return WNW_OK;
 }
 
-void wnw__perturb_probe_free(struct wnw__perturb_probe *p)
+void wnw__perturb_token_free(struct wnw__perturb_token *p)
 {
     if (!p)
         return;
@@ -119,7 +119,7 @@ void wnw__perturb_probe_free(struct wnw__perturb_probe *p)
 /* ---- Heads ---- */
 
 /* The attention [n] of query head h in layer il. */
-static const float *attention_of(const struct wnw__perturb_probe *p, int32_t il, int32_t h)
+static const float *attention_of(const struct wnw__perturb_token *p, int32_t il, int32_t h)
 {
     int32_t n;
     const float *rows =
@@ -127,13 +127,13 @@ static const float *attention_of(const struct wnw__perturb_probe *p, int32_t il,
     return rows + (size_t)h * (size_t)n;
 }
 
-static void load_values(struct wnw__perturb_probe *p, int32_t il, int32_t ih)
+static void load_values(struct wnw__perturb_token *p, int32_t il, int32_t ih)
 {
     wnw__cache_read(&p->s->cache, il, WNW_VALUES, ih, 0, p->n, p->values);
 }
 
 /* Puts the change of head h's output in front of the projection into its row of x. */
-static int change_of_head(struct wnw__perturb_probe *p, int32_t il, int32_t h, const bool *kept)
+static int change_of_head(struct wnw__perturb_token *p, int32_t il, int32_t h, const bool *kept)
 {
     float *x =
         p->x + (size_t)h * (size_t)p->model.n_head * (size_t)p->model.d + (size_t)h * (size_t)p->model.d;
@@ -144,7 +144,7 @@ static int change_of_head(struct wnw__perturb_probe *p, int32_t il, int32_t h, c
 }
 
 /* y = x W_O: the change of every head's output. */
-static int project(struct wnw__perturb_probe *p, int32_t il)
+static int project(struct wnw__perturb_token *p, int32_t il)
 {
     WNW_TRY(wnw__proj_check(p->s->m, il));
     const struct wnw__proj_weight w = wnw__proj_weight_of(p->s->m, il);
@@ -152,7 +152,7 @@ static int project(struct wnw__perturb_probe *p, int32_t il)
 }
 
 /* || sum of the changes of heads from .. to - 1 ||_1 */
-static double norm_of(const struct wnw__perturb_probe *p, int32_t from, int32_t to)
+static double norm_of(const struct wnw__perturb_token *p, int32_t from, int32_t to)
 {
     double norm = 0;
     for (int32_t k = 0; k < p->n_out; k++) {
@@ -166,7 +166,7 @@ static double norm_of(const struct wnw__perturb_probe *p, int32_t from, int32_t 
 
 /* ---- What a plan changes ---- */
 
-static int check_plan(const struct wnw__perturb_probe *p, const wnw_plan *plan)
+static int check_plan(const struct wnw__perturb_token *p, const wnw_plan *plan)
 {
     if (wnw_plan_n_layer(plan) != p->model.n_layer || wnw_plan_n_head_kv(plan) != p->model.n_head_kv ||
         wnw_plan_n_tokens(plan) != p->n - 1)
@@ -181,7 +181,7 @@ static int check_plan(const struct wnw__perturb_probe *p, const wnw_plan *plan)
     return WNW_OK;
 }
 
-static int change_of_layer(struct wnw__perturb_probe *p, const wnw_plan *plan, int32_t il, double *heads,
+static int change_of_layer(struct wnw__perturb_token *p, const wnw_plan *plan, int32_t il, double *heads,
                            double *groups, double *layer)
 {
     for (int32_t ih = 0; ih < p->model.n_head_kv; ih++) {
@@ -204,7 +204,7 @@ static int change_of_layer(struct wnw__perturb_probe *p, const wnw_plan *plan, i
     return WNW_OK;
 }
 
-int wnw__perturb_probe_change(struct wnw__perturb_probe *p, const wnw_plan *plan, double *heads,
+int wnw__perturb_token_change(struct wnw__perturb_token *p, const wnw_plan *plan, double *heads,
                               double *groups, double *layers)
 {
     WNW_REQUIRE(p);
@@ -227,7 +227,7 @@ int wnw__perturb_probe_change(struct wnw__perturb_probe *p, const wnw_plan *plan
     return WNW_OK;
 }
 
-int wnw__perturb_probe_drift(struct wnw__perturb_probe *p, const wnw_plan *plan, double *drift)
+int wnw__perturb_token_drift(struct wnw__perturb_token *p, const wnw_plan *plan, double *drift)
 {
     wnw_session *s = NULL;
     WNW_REQUIRE(p);
@@ -257,7 +257,7 @@ static void mark(bool *marks, const float *key, int32_t n, int32_t k)
 
 /* Marks stage 1, half of `keep`, by attention, and with stage 2, the rest by `attn` times nu, both stages.
  * nu NULL: stage 2 by attention too. */
-static void choose(struct wnw__perturb_probe *p, const float *attn, const float *nu, int32_t keep)
+static void choose(struct wnw__perturb_token *p, const float *attn, const float *nu, int32_t keep)
 {
     mark(p->first, attn, p->n, keep / 2);
     for (int32_t i = 0; i < p->n; i++)
@@ -265,7 +265,7 @@ static void choose(struct wnw__perturb_probe *p, const float *attn, const float 
     mark(p->kept, p->key, p->n, keep);
 }
 
-static int bounds_of_layer(struct wnw__perturb_probe *p, const float *nu, int32_t il, int32_t keep,
+static int bounds_of_layer(struct wnw__perturb_token *p, const float *nu, int32_t il, int32_t keep,
                            struct wnw__perturb_bound *out)
 {
     for (int32_t h = 0; h < p->model.n_head; h++) {
@@ -289,7 +289,7 @@ static int bounds_of_layer(struct wnw__perturb_probe *p, const float *nu, int32_
     return WNW_OK;
 }
 
-int wnw__perturb_probe_bounds(struct wnw__perturb_probe *p, int32_t keep, struct wnw__perturb_bound *bounds)
+int wnw__perturb_token_bounds(struct wnw__perturb_token *p, int32_t keep, struct wnw__perturb_bound *bounds)
 {
     struct wnw__plan_source src;
     WNW_REQUIRE(p);

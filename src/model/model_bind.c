@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "model/bind.h"
+#include "model/model_impl.h"
 
 #include "model/parts.h"
 

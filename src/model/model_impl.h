@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* The steps of opening a model: hyper-parameters from the keys of its file, weights from its tensors, and their layouts. */
+#ifndef WNW_MODEL_IMPL_H
+#define WNW_MODEL_IMPL_H
+
+#include "model/model.h"
+
+/* Reads and checks m->hp; m's gguf and arch are set before. Keys that change the arithmetic and that winnow has no code
+ * for are refused unless they hold the value that changes nothing. n_vocab comes later, from the tensors. Errors:
+ * E_FORMAT, E_UNSUPPORTED. */
+int wnw__hparams_read(struct wnw_model *m);
+
+/* Sets m's w, layers and hp.n_vocab; parts and hyper-parameters are set before. A tensor that nothing of the model is
+ * computed with is refused, because its numbers would be wrong. Errors: E_FORMAT, E_UNSUPPORTED, E_NOMEM. */
+int wnw__bind(struct wnw_model *m);
+
+/* Copies weights that ggml can hold in a faster CPU layout to that layout and redirects m's pointers to the
+ * copies. */
+int wnw__repack(struct wnw_model *m);
+
+#endif
