@@ -115,8 +115,8 @@ const struct app_command calibrate_commands[] = {
      .notes =
          "Without -f it reads prose, dialogue, code and records that come with winnow; the last piece of "
          "every\n"
-         "text is held out, and the report says how predicted and true scores agree on it. A run that is\n"
-         "interrupted begins again. Settings: features, pieces, length.",
+         "text is held out, and the report says how predicted and true scores agree on it. A run that was\n"
+         "stopped goes on where it was. Settings: features, pieces, length.",
      .groups = plain_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_gate},

@@ -106,18 +106,18 @@ struct wnw__trial_text wnw__compiler_text(struct wnw__compiling *w, const struct
 /* The cost of all units, in tokens. */
 int64_t wnw__compiler_cost(const struct wnw__compiling *w);
 
-/* A unit of work on one prompt; `run` gets the prompt, read. */
-struct wnw__compiler_job {
+/* A unit of work on one prompt; `run` gets the prompt, read. Its name is made of what it does, the budget and the item. */
+struct wnw__compiler_unit {
     struct wnw__compiling *w;
     int32_t item;
-    int (*run)(struct wnw__compiler_job *, struct wnw__trial_prompt *, json_t **result);
+    const char *what;
+    int32_t n_trial;
+    int (*run)(const struct wnw__compiler_unit *, struct wnw__trial_prompt *, json_t **result);
 };
-/* Does the unit, which is called by what it does, the budget and the item, and has n_trial trials. *result is
- * released with json_decref. */
-int wnw__compiler_unit(struct wnw__compiler_job *job, const char *what, int32_t n_trial, json_t **result);
-/* Copies the n numbers at `key` of the unit's result to *out, which it allocates; what was there is freed. */
-int wnw__compiler_take(struct wnw__compiler_job *job, const char *what, const json_t *result, const char *key,
-                       int32_t n, double **out);
+/* Does the unit, and copies the n numbers at `key` of its result to *out, which it allocates; what was there is freed.
+ * *result, where result is not NULL, is released with json_decref, also after a failure. */
+int wnw__compiler_do(const struct wnw__compiler_unit *unit, const char *key, int32_t n, double **out,
+                     json_t **result);
 /* Runs a trial, and says how far the unit is: `done` trials of `total` after the prompt. */
 int wnw__compiler_try(struct wnw__compiling *w, const struct wnw__trial_prompt *p, const wnw_plan *plan,
                       int32_t done, int32_t total, double *nll);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include "calibrate/compiler_impl.h"
-#include "calibrate/risk_bins.h"
 #include "policy/compiler_table.h"
 
 #include <stdlib.h>
