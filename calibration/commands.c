@@ -3,9 +3,6 @@
 #include "calibration/commands.h"
 
 #include "calibration/args.h"
-#include "calibration/compiler.h"
-#include "calibration/shares.h"
-#include "calibration/srh.h"
 
 #define RESUMES                                                                                            \
     "What is finished is kept in a file next to the profile: a command that was stopped goes on where it " \

@@ -52,10 +52,10 @@ static double kept_mean(const struct wnw__compiling *w, const wnw_plan *plan)
 {
     double sum = 0;
     const int32_t *unused;
-    for (int32_t i = 0; i < w->n_part; i++)
+    for (int32_t i = 0; i < w->n_il; i++)
         for (int32_t ih = 0; ih < w->c->info.n_head_kv; ih++)
             sum += wnw_plan_head(plan, w->il[i], ih, &unused);
-    return sum / ((double)w->n_part * w->c->info.n_head_kv);
+    return sum / ((double)w->n_il * w->c->info.n_head_kv);
 }
 
 /* Compares thresholds; out[WNW_HELD_TAU]. */
@@ -68,7 +68,7 @@ static int hold_thresholds(struct wnw__compiling *w, struct wnw__trial_prompt *p
                                            .tau = k == WNW_HELD_TAU_NONE ? NULL : tau,
                                            .pooled = w->o.gate == WNW_COMPILER_POOLED};
         wnw_plan *plan;
-        for (int32_t i = 0; i < w->n_part; i++)
+        for (int32_t i = 0; i < w->n_il; i++)
             tau[w->il[i]] = k == WNW_HELD_TAU_LEARNED
                                 ? w->tau[wnw__risk_cell(&w->grid, i, item->entropy_bin, item->ppl_bin)]
                                 : 1;

@@ -55,8 +55,8 @@ static int try_heads(struct wnw__compiling *w, struct wnw__trial_prompt *p, int3
     for (int32_t k = 0; k < w->o.head_trials; k++) {
         const struct wnw__trial_choice choice = {.budget = w->budget, .weight = d->weight};
         wnw_plan *plan;
-        wnw__compiler_draw(w, WNW_PASS_HEADS, item, k, w->n_part * n_kv, d->action);
-        for (int32_t i = 0; i < w->n_part * n_kv; i++)
+        wnw__compiler_draw(w, WNW_PASS_HEADS, item, k, w->n_il * n_kv, d->action);
+        for (int32_t i = 0; i < w->n_il * n_kv; i++)
             d->weight[w->il[i / n_kv] * n_kv + i % n_kv] = (float)w->heads.value[d->action[i]];
         WNW_TRY(wnw__trial_plan(&plan, p, &choice, NULL));
         const int rc = wnw__compiler_try(w, p, plan, k, w->o.head_trials, &nll[k]);
@@ -101,10 +101,10 @@ static int try_thresholds(struct wnw__compiling *w, struct wnw__trial_prompt *p,
                                                  .tau = d->tau,
                                                  .pooled = w->o.gate == WNW_COMPILER_POOLED};
         wnw_plan *plan;
-        wnw__compiler_draw(w, WNW_PASS_THRESHOLDS, item, k, w->n_part, d->action);
-        for (int32_t i = 0; i < w->n_part; i++)
+        wnw__compiler_draw(w, WNW_PASS_THRESHOLDS, item, k, w->n_il, d->action);
+        for (int32_t i = 0; i < w->n_il; i++)
             d->tau[w->il[i]] = w->taus.value[d->action[i]];
-        WNW_TRY(wnw__trial_plan(&plan, p, &choice, above + (int64_t)k * w->n_part));
+        WNW_TRY(wnw__trial_plan(&plan, p, &choice, above + (int64_t)k * w->n_il));
         const int rc = wnw__compiler_try(w, p, plan, k, w->o.tau_trials, &nll[k]);
         wnw_plan_free(plan);
         WNW_TRY(rc);
@@ -117,13 +117,13 @@ static int run_thresholds(const struct wnw__compiler_unit *unit, struct wnw__tri
     const struct wnw__compiling *w = unit->w;
     struct wnw__compiler_draft d = {0};
     double *nll = calloc((size_t)w->o.tau_trials, sizeof *nll);
-    int32_t *above = calloc((size_t)w->o.tau_trials * (size_t)w->n_part, sizeof *above);
+    int32_t *above = calloc((size_t)w->o.tau_trials * (size_t)w->n_il, sizeof *above);
     int rc = nll && above ? wnw__compiler_draft_new(&d, w) : wnw__fail(WNW_E_NOMEM, "no memory for a trial");
     if (rc == WNW_OK)
         rc = try_thresholds(unit->w, p, unit->item, &d, nll, above);
     if (rc == WNW_OK)
         *result = json_pack("{s:o, s:o}", "nll", wnw__json_f64s(nll, w->o.tau_trials), "above",
-                            wnw__json_i32s(above, w->o.tau_trials * w->n_part));
+                            wnw__json_i32s(above, w->o.tau_trials * w->n_il));
     wnw__compiler_draft_free(&d);
     free(nll);
     free(above);
@@ -153,7 +153,7 @@ int wnw__compiler_try_thresholds(struct wnw__compiling *w)
             continue;
         int rc = wnw__compiler_do(&unit, "nll", n, &w->items[i].tau_nll, &result);
         if (rc == WNW_OK)
-            rc = take_above(&unit, result, n * w->n_part);
+            rc = take_above(&unit, result, n * w->n_il);
         json_decref(result);
         WNW_TRY(rc);
     }
@@ -164,8 +164,8 @@ void wnw__compiler_penalty(const struct wnw__compiling *w, const struct wnw__com
                            int32_t trial, double *penalty)
 {
     const int32_t n_free = wnw__trial_n_free(item->n_prompt, w->o.window, w->budget);
-    for (int32_t i = 0; i < w->n_part; i++) {
-        const double off = fabs((double)item->above[trial * w->n_part + i] - n_free) / fmax(n_free, 1);
+    for (int32_t i = 0; i < w->n_il; i++) {
+        const double off = fabs((double)item->above[trial * w->n_il + i] - n_free) / fmax(n_free, 1);
         penalty[i] = w->o.gate == WNW_COMPILER_POOLED ? 0 : w->o.penalty * fmin(off, 3);
     }
 }

@@ -13,7 +13,7 @@ static bool on_read(int32_t done, int32_t total, void *user)
     struct wnw__compiling *w = user;
     const double share = total > 0 ? (double)done / total : 0;
     /* Reading comes first in a unit; w->c->cost is the whole unit's. */
-    return wnw__calibrate_step(w->c, share * total / (double)w->c->cost) == WNW_OK;
+    return wnw__calibrate_progress(w->c, share * total / (double)w->c->cost) == WNW_OK;
 }
 
 static int read_prompt(struct wnw__compiling *w, int32_t i, struct wnw__trial_prompt *p)
@@ -39,8 +39,8 @@ int wnw__compiler_try(struct wnw__compiling *w, const struct wnw__trial_prompt *
     snprintf(what, sizeof what, "%.50s (%.0f trials a minute)", unit,
              (double)w->n_trial * 6e4 / fmax(w->trial_ms, 1));
     w->c->what = what;
-    const int rc = wnw__calibrate_step(w->c, (read + (double)(done + 1) * p->text.n_next) /
-                                                 (read + (double)total * p->text.n_next));
+    const int rc = wnw__calibrate_progress(w->c, (read + (double)(done + 1) * p->text.n_next) /
+                                                     (read + (double)total * p->text.n_next));
     w->c->what = unit;
     return rc;
 }

@@ -163,10 +163,11 @@ static int read_pieces(struct work *w)
         for (int32_t k = 0; k < n_learned(w, i); k++, at++) {
             if (at < w->from || at >= w->to)
                 continue;
-            wnw__calibrate_part(w->c, (double)(at - w->from) / (w->to - w->from), 1.0 / (w->to - w->from));
+            wnw__calibrate_progress_in(w->c, (double)(at - w->from) / (w->to - w->from),
+                                       1.0 / (w->to - w->from));
             WNW_TRY(visit_piece(w, i, k, learn, NULL));
         }
-    wnw__calibrate_part(w->c, 0, 1);
+    wnw__calibrate_progress_in(w->c, 0, 1);
     return WNW_OK;
 }
 

@@ -135,8 +135,8 @@ static int measure(struct work *w, json_t **result)
             break;
         WNW_TRY(wnw_session_decode(w->s, token));
         WNW_TRY(error_of_step(w, w->error + (int64_t)n * w->c->info.n_layer));
-        WNW_TRY(
-            wnw__calibrate_step(w->c, (double)(w->samples.length + n) / (w->samples.length + w->n_generate)));
+        WNW_TRY(wnw__calibrate_progress(w->c, (double)(w->samples.length + n) /
+                                                  (w->samples.length + w->n_generate)));
     }
     *result =
         json_pack("{s:i, s:o}", "steps", (int)n, "errors", wnw__json_f64s(w->error, n * w->c->info.n_layer));
