@@ -2,26 +2,23 @@
 /* Time and memory of this process. */
 #include "app/process.h"
 
+#include "base/system.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
-static double read_ms(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 double app_now_ms(void)
 {
-    return read_ms(CLOCK_MONOTONIC);
+    return wnw__now_ms();
 }
 
 double app_cpu_ms(void)
 {
-    return read_ms(CLOCK_PROCESS_CPUTIME_ID);
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
 bool app_proc_status(uint64_t *bytes, const char *key)

@@ -29,7 +29,6 @@ static void set_handler(void (*from)(int), void (*to)(int), int flags)
 
 void app_stop_watch(void)
 {
-    asked = 0;
     set_handler(SIG_DFL, ask, (int)SA_RESETHAND);
 }
 

@@ -3,6 +3,7 @@
 #include "app/console.h"
 #include "app/models.h"
 #include "app/profiles.h"
+#include "app/stop.h"
 #include "calibration/commands.h"
 #include "calibration/job.h"
 #include "winnow_method.h"
@@ -106,7 +107,7 @@ int calibrate_run_all(const struct app_args *app)
         else if (rc == APP_OK)
             rc = run(cmd, args);
         free(path);
-        if (rc == CALIBRATE_INTERRUPTED)
+        if (rc == APP_INTERRUPTED)
             return rc;
         worst = worst == APP_OK ? rc : worst;
     }

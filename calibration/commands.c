@@ -3,9 +3,6 @@
 #include "calibration/commands.h"
 
 #include "calibration/args.h"
-#include "calibration/compiler.h"
-#include "calibration/shares.h"
-#include "calibration/srh.h"
 
 #define RESUMES                                                                                            \
     "What is finished is kept in a file next to the profile: a command that was stopped goes on where it " \
@@ -115,8 +112,8 @@ const struct app_command calibrate_commands[] = {
      .notes =
          "Without -f it reads prose, dialogue, code and records that come with winnow; the last piece of "
          "every\n"
-         "text is held out, and the report says how predicted and true scores agree on it. A run that is\n"
-         "interrupted begins again. Settings: features, pieces, length.",
+         "text is held out, and the report says how predicted and true scores agree on it. A run that was\n"
+         "stopped goes on where it was. Settings: features, pieces, length.",
      .groups = plain_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_gate},

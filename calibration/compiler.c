@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow calibrate compiler: CompilerKV's tables. */
-#include "calibration/compiler.h"
+#include "calibration/commands.h"
 
 #include "app/console.h"
 #include "app/values.h"

@@ -3,11 +3,11 @@
 
 #include "app/console.h"
 #include "app/files.h"
-#include "app/interrupt.h"
 #include "app/models.h"
 #include "app/process.h"
 #include "app/profiles.h"
 #include "app/share.h"
+#include "app/stop.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -189,14 +189,14 @@ static bool on_progress(int64_t done, int64_t total, const char *what, void *use
         w->start_ms = app_now_ms();
     }
     show(w, done, total, what);
-    return !app_interrupted();
+    return !app_stop_asked();
 }
 
 static int failed(const struct calibrate_job *job, int status)
 {
     if (status != WNW_E_CANCELLED)
         return app_fail_status(status);
-    return app_fail(CALIBRATE_INTERRUPTED, "interrupted; the same command goes on from '%s'", job->journal);
+    return app_fail(APP_INTERRUPTED, "interrupted; the same command goes on from '%s'", job->journal);
 }
 
 int calibrate_job_run(struct calibrate_job *job)
@@ -217,7 +217,7 @@ int calibrate_job_run(struct calibrate_job *job)
     const int made = job->args->app.out ? APP_OK : app_make_folders(job->folder);
     if (made != APP_OK)
         return made;
-    app_interrupt_watch();
+    app_stop_watch();
     const int status = wnw_calibrate(&job->result, job->model, job->kind, &job->params);
     if (w.shown)
         fputs("\r\033[K", stderr);

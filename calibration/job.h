@@ -7,7 +7,7 @@
 #include "calibration/args.h"
 #include "winnow_calibrate.h"
 
-enum { CALIBRATE_MAX_OUTPUTS = 8, CALIBRATE_INTERRUPTED = 130 };
+enum { CALIBRATE_MAX_OUTPUTS = 8 };
 
 /* A further output of the library and the file that it goes to. */
 struct calibrate_output {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow calibrate shares: head budgets from a method that reads its text twice. */
-#include "calibration/shares.h"
+#include "calibration/commands.h"
 
 #include "app/console.h"
-#include "calibration/commands.h"
 #include "calibration/job.h"
 
 #include <stdio.h>

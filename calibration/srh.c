@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow calibrate srh: retrieval heads. */
-#include "calibration/srh.h"
+#include "calibration/commands.h"
+
 #include "app/console.h"
 #include "app/heatmap.h"
-#include "calibration/commands.h"
 #include "calibration/job.h"
 
 #include <jansson.h>

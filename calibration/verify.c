@@ -14,9 +14,9 @@
 #include "calibration/verify.h"
 
 #include "app/console.h"
-#include "app/interrupt.h"
 #include "app/json.h"
 #include "app/likelihood.h"
+#include "app/stop.h"
 #include "base/random.h"
 #include "eval/base/stats.h"
 
@@ -250,13 +250,13 @@ static int compare_all(struct verify *v)
 {
     int rc = APP_OK;
     app_progress_start(&v->progress, "comparing", "pieces");
-    app_interrupt_watch();
+    app_stop_watch();
     for (int32_t i = 0; rc == APP_OK && i < v->n_pieces; i++) {
         rc = compare_piece(v, i);
         app_progress_step(i + 1, v->n_pieces, &v->progress);
-        if (rc == APP_OK && app_interrupted()) {
+        if (rc == APP_OK && app_stop_asked()) {
             app_progress_end(&v->progress);
-            return app_fail(CALIBRATE_INTERRUPTED, "interrupted");
+            return app_fail(APP_INTERRUPTED, "interrupted");
         }
     }
     app_progress_end(&v->progress);

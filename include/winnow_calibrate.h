@@ -57,14 +57,13 @@ typedef struct wnw_calibrate_params {
     /* Names of further outputs that are wanted (wnw_calibration_output). */
     const char *const *outputs;
     int32_t n_outputs;
-    /* File that finished pieces of the work are written to, and from which a later call with the same model
-     * and parameters takes them. It is made where it does not exist, and remains: the program removes it when
-     * it has stored the results. It is removed where
-     * what was measured is the reason of a failure, because to go on would fail again. NULL = none. */
+    /* Path of a file to which finished units of work are written, and from which a later call with the same model
+     * and parameters takes them. It is made where it does not exist, and stays after the call: the program removes
+     * it once it has stored the results. The library removes it where the measurements themselves made the call
+     * fail, because a call that goes on from there fails in the same way. NULL = none. */
     const char *journal;
-    /* Called often: `done` of `total` units of work, which are about equally long, are done; `what` says in a
-     * few words what is at hand, and is valid during the call. Return false to stop (E_CANCELLED). NULL =
-     * none. */
+    /* Called a few times a second: `done` of `total` steps of about equal length are done; `what` says in a few
+     * words what is at hand, and is valid during the call. Return false to stop (E_CANCELLED). NULL = none. */
     bool (*progress)(int64_t done, int64_t total, const char *what, void *user);
     void *progress_user;
 } wnw_calibrate_params;

@@ -60,37 +60,53 @@ static int32_t next_head(struct chosen *c)
     return c->at++;
 }
 
-static int choose_heads(const struct opts *o, const wnw_observation *obs, struct chosen *c)
+/* The ranking of the layer's heads in the profile. */
+static int ranked_heads(const struct opts *o, const wnw_observation *obs, const int32_t **rank)
 {
     const wnw_profile *p = obs->profile;
+    const int32_t *all = !p ? NULL : o->heads == HEADS_SRH ? p->srh_rank : p->trad_rank;
+    if (!all || p->model.n_head != obs->n_head || p->model.n_layer != obs->n_layer)
+        return wnw__fail(WNW_E_MISMATCH, "%s retrieval heads of this model are needed; the profile has none",
+                         o->heads == HEADS_SRH ? "semantic" : "traditional");
+    *rank = all + (int64_t)obs->il * obs->n_head;
+    return WNW_OK;
+}
+
+/* Whether the profile says that no head of the layer ever copies: their order means nothing. */
+static bool none_copies(const wnw_observation *obs)
+{
+    const float *mean = obs->profile->trad_mean;
+    for (int32_t h = 0; mean && h < obs->n_head; h++)
+        if (mean[(int64_t)obs->il * obs->n_head + h] > 0)
+            return false;
+    return mean != NULL;
+}
+
+/* Heads of a layer that choose: what the option says, else the profile, else an eighth. */
+static int32_t n_chosen(const struct opts *o, const wnw_observation *obs)
+{
     const bool calibrated = o->heads == HEADS_SRH || o->heads == HEADS_TRADITIONAL;
-    const int64_t row = (int64_t)obs->il * obs->n_head;
-    const int32_t known = calibrated && p ? p->srh_k : 0;
+    const int32_t known = calibrated && obs->profile ? obs->profile->srh_k : 0;
     const int32_t k = o->k > 0 ? o->k : known > 0 ? known : (obs->n_head + 4) / 8;
-    *c = (struct chosen){.k = k < 1 ? 1 : k < obs->n_head ? k : obs->n_head, .n_head = obs->n_head};
-    if (o->heads == HEADS_ALL) {
-        c->k = obs->n_head;
-    } else if (o->heads == HEADS_RANDOM) {
+    return k < 1 ? 1 : k < obs->n_head ? k : obs->n_head;
+}
+
+static int choose_heads(const struct opts *o, const wnw_observation *obs, struct chosen *c)
+{
+    const struct chosen every_head = {.k = obs->n_head, .n_head = obs->n_head};
+    *c = every_head;
+    if (o->heads == HEADS_ALL)
+        return WNW_OK;
+    c->k = n_chosen(o, obs);
+    if (o->heads == HEADS_RANDOM) {
         c->random = true;
         c->state = (uint64_t)(uint32_t)o->seed << 32 | (uint32_t)obs->il;
-    } else {
-        const int32_t *rank = !p ? NULL : o->heads == HEADS_SRH ? p->srh_rank : p->trad_rank;
-        if (!rank || p->model.n_head != obs->n_head || p->model.n_layer != obs->n_layer)
-            return wnw__fail(WNW_E_MISMATCH,
-                             "%s retrieval heads of this model are needed; the profile has none",
-                             o->heads == HEADS_SRH ? "semantic" : "traditional");
-        c->rank = rank + row;
+        return WNW_OK;
     }
-    if (o->heads == HEADS_TRADITIONAL && p->trad_mean && o->zero == ZERO_ALL) {
-        bool any = false;
-        for (int32_t h = 0; h < obs->n_head; h++)
-            any = any || p->trad_mean[row + h] > 0;
-        if (!any) {
-            wnw__log(WNW_LOG_INFO, "layer %d has no traditional retrieval head: all its heads choose",
-                     obs->il);
-            c->rank = NULL;
-            c->k = obs->n_head;
-        }
+    WNW_TRY(ranked_heads(o, obs, &c->rank));
+    if (o->heads == HEADS_TRADITIONAL && o->zero == ZERO_ALL && none_copies(obs)) {
+        wnw__log(WNW_LOG_INFO, "layer %d has no traditional retrieval head: all its heads choose", obs->il);
+        *c = every_head;
     }
     return WNW_OK;
 }

@@ -200,7 +200,7 @@ int wnw_calibrate(wnw_calibration **out, const wnw_model *m, const char *kind,
     int rc = c->settings ? wnw_model_get_info(m, &c->info) : wnw__fail(WNW_E_NOMEM, "no memory for settings");
     if (rc == WNW_OK)
         rc = run(c);
-    /* What the measurements themselves have brought about would come again. */
+    /* A run that goes on from this journal would fail in the same way. */
     if (c->journal && (rc == WNW_E_UNSUPPORTED || rc == WNW_E_RANGE || rc == WNW_E_NOT_FINITE))
         unlink(c->params.journal);
     wnw__journal_close(c->journal);

@@ -48,11 +48,11 @@ struct wnw_calibration {
     json_t *settings;            /* owned: what the profile will say */
     json_t *data;                /* owned */
 
-    struct wnw__journal *journal; /* NULL = none */
-    int64_t done, total;          /* cost of finished units, of all */
-    int64_t cost;                 /* of the unit at hand */
-    double part_from, part_size;  /* share of the unit where the part at hand begins, and its size */
-    const char *what;             /* name of the unit at hand */
+    struct wnw__journal *journal;        /* NULL = none */
+    int64_t done, total;                 /* cost of finished units, of all */
+    int64_t cost;                        /* of the unit at hand */
+    double progress_from, progress_size; /* see wnw__calibrate_progress_in */
+    const char *what;                    /* name of the unit at hand */
 
     struct wnw__calibrate_text *profiles, *outputs; /* [n], owned */
     int32_t n_profiles, n_outputs;
@@ -68,7 +68,7 @@ int wnw__calibrate_set(wnw_calibration *c, const char *key, json_t *v);
 /* Begins the work: no setting changes any more. `total` is the sum of the costs of all units. */
 int wnw__calibrate_begin(wnw_calibration *c, int64_t total);
 
-/* A piece of work. */
+/* A unit of work: a step that is not split. */
 struct wnw__calibrate_unit {
     const char *name; /* no other unit of the run has it; shown to the user */
     int64_t cost;     /* roughly how long it takes, e.g. in tokens */
@@ -88,11 +88,10 @@ int wnw__calibrate_add(struct wnw__journal *j, const char *unit, const json_t *r
 int wnw__calibrate_damaged(const wnw_calibration *c, const char *unit);
 /* Tells the user how far the unit at hand is. E_CANCELLED: the user wants to stop. To be called a few times a
  * second; sessions of wnw__calibrate_session do so while they read. */
-int wnw__calibrate_step(wnw_calibration *c, double share);
-
-/* Begins a part of the unit at hand: what _step is told from now on is a share of the part, which begins at share `from`
- * of the unit and is `size` of it. A unit begins as one part. */
-void wnw__calibrate_part(wnw_calibration *c, double from, double size);
+int wnw__calibrate_progress(wnw_calibration *c, double share);
+/* What wnw__calibrate_progress is told from now on is a share of what begins at share `from` of the unit and is `size` of
+ * it. A unit begins with 0 and 1. */
+void wnw__calibrate_progress_in(wnw_calibration *c, double from, double size);
 
 /* A session with the calibration's threads and cache type, for n_ctx tokens, that reports progress and stops
  * when the user wants it. */

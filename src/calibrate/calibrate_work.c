@@ -69,7 +69,7 @@ int wnw__calibrate_begin(wnw_calibration *c, int64_t total)
         rc = wnw__journal_open(&c->journal, c->params.journal,
                                &(struct wnw__journal_params){.header = header});
     json_decref(header);
-    return rc == WNW_OK ? wnw__calibrate_step(c, 0) : rc;
+    return rc == WNW_OK ? wnw__calibrate_progress(c, 0) : rc;
 }
 
 /* ---- Units ---- */
@@ -103,24 +103,24 @@ int wnw__calibrate_add(struct wnw__journal *j, const char *unit, const json_t *r
     return rc;
 }
 
-int wnw__calibrate_step(wnw_calibration *c, double share)
+int wnw__calibrate_progress(wnw_calibration *c, double share)
 {
     const wnw_calibrate_params *p = &c->params;
-    const int64_t here = (int64_t)((double)c->cost * (c->part_from + c->part_size * share));
+    const int64_t here = (int64_t)((double)c->cost * (c->progress_from + c->progress_size * share));
     if (p->progress && !p->progress(c->done + here, c->total, c->what ? c->what : "", p->progress_user))
         return wnw__fail(WNW_E_CANCELLED, "stopped on request");
     return WNW_OK;
 }
 
-void wnw__calibrate_part(wnw_calibration *c, double from, double size)
+void wnw__calibrate_progress_in(wnw_calibration *c, double from, double size)
 {
-    c->part_from = from;
-    c->part_size = size;
+    c->progress_from = from;
+    c->progress_size = size;
 }
 
 static int run_unit(wnw_calibration *c, const struct wnw__calibrate_unit *unit, json_t **result)
 {
-    WNW_TRY(wnw__calibrate_step(c, 0));
+    WNW_TRY(wnw__calibrate_progress(c, 0));
     int rc = unit->run(c, unit->user, result);
     if (rc == WNW_OK && !*result)
         rc = wnw__fail(WNW_E_NOMEM, "no memory for the result of %s", unit->name);
@@ -138,7 +138,7 @@ int wnw__calibrate_unit(wnw_calibration *c, const struct wnw__calibrate_unit *un
     *result = NULL;
     c->what = unit->name;
     c->cost = unit->cost;
-    wnw__calibrate_part(c, 0, 1);
+    wnw__calibrate_progress_in(c, 0, 1);
     if (c->journal)
         WNW_TRY(wnw__calibrate_next(c->journal, unit->name, result));
     const int rc = *result ? WNW_OK : run_unit(c, unit, result);
@@ -160,7 +160,7 @@ int wnw__calibrate_damaged(const wnw_calibration *c, const char *unit)
 
 static bool session_progress(int32_t done, int32_t total, void *user)
 {
-    return wnw__calibrate_step(user, total > 0 ? (double)done / total : 0) == WNW_OK;
+    return wnw__calibrate_progress(user, total > 0 ? (double)done / total : 0) == WNW_OK;
 }
 
 int wnw__calibrate_session(wnw_session **out, wnw_calibration *c, int32_t n_ctx)

@@ -199,11 +199,11 @@ static int find_layers(struct wnw__compiling *w)
         return wnw__fail(WNW_E_NOMEM, "no memory for a calibration");
     for (int32_t il = 0; il < w->c->info.n_layer; il++)
         if (wnw__layer_takes_part(&w->c->shape, il))
-            w->il[w->n_part++] = il;
-    if (w->n_part == 0)
+            w->il[w->n_il++] = il;
+    if (w->n_il == 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "every layer of this model has a sliding window: there is nothing to compress");
-    w->grid = (struct wnw__risk_grid){w->n_part, w->o.entropy_bins, w->o.ppl_bins};
+    w->grid = (struct wnw__risk_grid){w->n_il, w->o.entropy_bins, w->o.ppl_bins};
     return WNW_OK;
 }
 

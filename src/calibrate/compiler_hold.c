@@ -24,9 +24,9 @@ static void shuffle(const struct wnw__compiling *w, int32_t round, float *out)
     }
 }
 
-static int run_held_heads(struct wnw__compiler_job *job, struct wnw__trial_prompt *p, json_t **result)
+static int run_held_heads(const struct wnw__compiler_unit *unit, struct wnw__trial_prompt *p, json_t **result)
 {
-    struct wnw__compiling *w = job->w;
+    struct wnw__compiling *w = unit->w;
     struct wnw__compiler_draft d = {0};
     double nll[WNW_HELD_HEADS] = {0};
     int rc = wnw__compiler_draft_new(&d, w); /* its weights are all 1 */
@@ -52,10 +52,10 @@ static double kept_mean(const struct wnw__compiling *w, const wnw_plan *plan)
 {
     double sum = 0;
     const int32_t *unused;
-    for (int32_t i = 0; i < w->n_part; i++)
+    for (int32_t i = 0; i < w->n_il; i++)
         for (int32_t ih = 0; ih < w->c->info.n_head_kv; ih++)
             sum += wnw_plan_head(plan, w->il[i], ih, &unused);
-    return sum / ((double)w->n_part * w->c->info.n_head_kv);
+    return sum / ((double)w->n_il * w->c->info.n_head_kv);
 }
 
 /* Compares thresholds; out[WNW_HELD_TAU]. */
@@ -68,7 +68,7 @@ static int hold_thresholds(struct wnw__compiling *w, struct wnw__trial_prompt *p
                                            .tau = k == WNW_HELD_TAU_NONE ? NULL : tau,
                                            .pooled = w->o.gate == WNW_COMPILER_POOLED};
         wnw_plan *plan;
-        for (int32_t i = 0; i < w->n_part; i++)
+        for (int32_t i = 0; i < w->n_il; i++)
             tau[w->il[i]] = k == WNW_HELD_TAU_LEARNED
                                 ? w->tau[wnw__risk_cell(&w->grid, i, item->entropy_bin, item->ppl_bin)]
                                 : 1;
@@ -83,13 +83,14 @@ static int hold_thresholds(struct wnw__compiling *w, struct wnw__trial_prompt *p
     return WNW_OK;
 }
 
-static int run_held_thresholds(struct wnw__compiler_job *job, struct wnw__trial_prompt *p, json_t **result)
+static int run_held_thresholds(const struct wnw__compiler_unit *unit, struct wnw__trial_prompt *p,
+                               json_t **result)
 {
     double out[WNW_HELD_TAU] = {0};
-    double *tau = calloc((size_t)job->w->c->info.n_layer, sizeof *tau);
+    double *tau = calloc((size_t)unit->w->c->info.n_layer, sizeof *tau);
     int rc = tau ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for thresholds");
     if (rc == WNW_OK)
-        rc = hold_thresholds(job->w, p, &job->w->items[job->item], tau, out);
+        rc = hold_thresholds(unit->w, p, &unit->w->items[unit->item], tau, out);
     if (rc == WNW_OK)
         *result = json_pack("{s:o}", "nll", wnw__json_f64s(out, WNW_HELD_TAU));
     free(tau);
@@ -99,13 +100,8 @@ static int run_held_thresholds(struct wnw__compiler_job *job, struct wnw__trial_
 int wnw__compiler_hold_heads(struct wnw__compiling *w)
 {
     for (int32_t i = w->o.items; i < wnw__compiler_n_items(w); i++) {
-        struct wnw__compiler_job job = {w, i, run_held_heads};
-        json_t *result;
-        WNW_TRY(wnw__compiler_unit(&job, "held-out heads", WNW_HELD_HEADS, &result));
-        const int rc =
-            wnw__compiler_take(&job, "held-out heads", result, "nll", WNW_HELD_HEADS, &w->items[i].head_held);
-        json_decref(result);
-        WNW_TRY(rc);
+        const struct wnw__compiler_unit unit = {w, i, "held-out heads", WNW_HELD_HEADS, run_held_heads};
+        WNW_TRY(wnw__compiler_do(&unit, "nll", WNW_HELD_HEADS, &w->items[i].head_held, NULL));
     }
     return WNW_OK;
 }
@@ -113,13 +109,9 @@ int wnw__compiler_hold_heads(struct wnw__compiling *w)
 int wnw__compiler_hold_thresholds(struct wnw__compiling *w)
 {
     for (int32_t i = w->o.items; i < wnw__compiler_n_items(w); i++) {
-        struct wnw__compiler_job job = {w, i, run_held_thresholds};
-        json_t *result;
-        WNW_TRY(wnw__compiler_unit(&job, "held-out thresholds", WNW_HELD_TAU_KEPT, &result));
-        const int rc = wnw__compiler_take(&job, "held-out thresholds", result, "nll", WNW_HELD_TAU,
-                                          &w->items[i].tau_held);
-        json_decref(result);
-        WNW_TRY(rc);
+        const struct wnw__compiler_unit unit = {w, i, "held-out thresholds", WNW_HELD_TAU_KEPT,
+                                                run_held_thresholds};
+        WNW_TRY(wnw__compiler_do(&unit, "nll", WNW_HELD_TAU, &w->items[i].tau_held, NULL));
     }
     return WNW_OK;
 }

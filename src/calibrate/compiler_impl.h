@@ -35,13 +35,13 @@ struct wnw__compiler_actions {
 
 /* A prompt and what is known of it. */
 struct wnw__compiler_item {
-    int32_t at, n_prompt; /* first token among all of the texts; tokens of the prompt, BOS included */
+    int32_t first, n_prompt; /* first token among those of all texts; tokens of the prompt, BOS included */
     double entropy, ppl, nll_full;
     int32_t entropy_bin, ppl_bin;
     bool kept;         /* tried: chosen among the prompts of its bins */
     double *head_nll;  /* [head_trials] of the budget at hand; NULL = not tried */
     double *tau_nll;   /* [tau_trials] */
-    int32_t *above;    /* [tau_trials][n_part] entries above the thresholds */
+    int32_t *above;    /* [tau_trials][n_il] entries above the thresholds */
     double *head_held; /* [WNW_HELD_HEADS] of a held-out prompt; NULL = not compared */
     double *tau_held;  /* [WNW_HELD_TAU] */
 };
@@ -68,7 +68,7 @@ struct wnw__compiling {
     wnw_calibration *c;
     struct wnw__compiler_opts o; /* resolved */
     struct wnw__compiler_actions heads, taus;
-    int32_t n_part, *il; /* layers without a sliding window; their numbers */
+    int32_t n_il, *il; /* layers without a sliding window; their numbers */
     struct wnw__risk_grid grid;
     double *entropy_edge, *ppl_edge;
     int32_t default_ppl_bin;
@@ -84,7 +84,7 @@ struct wnw__compiling {
     int32_t budget; /* at hand */
     struct wnw__bandit head_log, half_log[2], tau_log;
     float *weight; /* [n_layer][n_head_kv] */
-    double *tau;   /* [n_part][entropy bins][perplexity bins] */
+    double *tau;   /* [n_il][entropy bins][perplexity bins] */
     struct wnw__compiler_checks checks;
 };
 
@@ -106,25 +106,25 @@ struct wnw__trial_text wnw__compiler_text(struct wnw__compiling *w, const struct
 /* The cost of all units, in tokens. */
 int64_t wnw__compiler_cost(const struct wnw__compiling *w);
 
-/* A unit of work on one prompt; `run` gets the prompt, read. */
-struct wnw__compiler_job {
+/* A unit of work on one prompt; `run` gets the prompt, read. Its name is made of what it does, the budget and the item. */
+struct wnw__compiler_unit {
     struct wnw__compiling *w;
     int32_t item;
-    int (*run)(struct wnw__compiler_job *, struct wnw__trial_prompt *, json_t **result);
+    const char *what;
+    int32_t n_trial;
+    int (*run)(const struct wnw__compiler_unit *, struct wnw__trial_prompt *, json_t **result);
 };
-/* Does the unit, which is called by what it does, the budget and the item, and has n_trial trials. *result is
- * released with json_decref. */
-int wnw__compiler_unit(struct wnw__compiler_job *job, const char *what, int32_t n_trial, json_t **result);
-/* Copies the n numbers at `key` of the unit's result to *out, which it allocates; what was there is freed. */
-int wnw__compiler_take(struct wnw__compiler_job *job, const char *what, const json_t *result, const char *key,
-                       int32_t n, double **out);
+/* Does the unit, and copies the n numbers at `key` of its result to *out, which it allocates; what was there is freed.
+ * *result, where result is not NULL, is released with json_decref, also after a failure. */
+int wnw__compiler_do(const struct wnw__compiler_unit *unit, const char *key, int32_t n, double **out,
+                     json_t **result);
 /* Runs a trial, and says how far the unit is: `done` trials of `total` after the prompt. */
 int wnw__compiler_try(struct wnw__compiling *w, const struct wnw__trial_prompt *p, const wnw_plan *plan,
                       int32_t done, int32_t total, double *nll);
 
 /* What a trial is made of; at first weights of 1 and thresholds of 0. */
 struct wnw__compiler_draft {
-    uint8_t *action; /* [n_part][n_head_kv] */
+    uint8_t *action; /* [n_il][n_head_kv] */
     float *weight;   /* [n_layer][n_head_kv] */
     double *tau;     /* [n_layer] */
 };
@@ -142,7 +142,7 @@ void wnw__compiler_draw(const struct wnw__compiling *w, enum wnw__compiler_pass 
 /* Tries head weights, or thresholds with the weights that were learned, on every kept prompt. */
 int wnw__compiler_try_heads(struct wnw__compiling *w);
 int wnw__compiler_try_thresholds(struct wnw__compiling *w);
-/* What an item pays for entries above and below what the budget leaves in a layer: [n_part] of one trial. */
+/* What an item pays for entries above and below what the budget leaves in a layer: [n_il] of one trial. */
 void wnw__compiler_penalty(const struct wnw__compiling *w, const struct wnw__compiler_item *item,
                            int32_t trial, double *penalty);
 

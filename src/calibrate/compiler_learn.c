@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include "calibrate/compiler_impl.h"
-#include "calibrate/risk_bins.h"
 #include "policy/compiler_table.h"
 
 #include <stdlib.h>
@@ -117,7 +116,7 @@ static void fill(const struct wnw__compiling *w, enum wnw__compiler_pass pass, i
 
 static int log_heads(struct wnw__compiling *w, struct credit *k)
 {
-    const int32_t n_cell = w->n_part * w->c->info.n_head_kv;
+    const int32_t n_cell = w->n_il * w->c->info.n_head_kv;
     struct wnw__bandit *const logs[3] = {&w->head_log, &w->half_log[0], &w->half_log[1]};
     int32_t n_seen = 0;
     for (int l = 0; l < 3; l++) {
@@ -161,7 +160,7 @@ static int choose_heads(struct wnw__compiling *w)
 int wnw__compiler_learn_heads(struct wnw__compiling *w)
 {
     struct credit k = {0};
-    int rc = credit_new(&k, w->o.head_trials, w->n_part * w->c->info.n_head_kv);
+    int rc = credit_new(&k, w->o.head_trials, w->n_il * w->c->info.n_head_kv);
     if (rc == WNW_OK)
         rc = log_heads(w, &k);
     if (rc == WNW_OK)
@@ -225,7 +224,7 @@ int wnw__compiler_learn_thresholds(struct wnw__compiling *w)
     int64_t *n = calloc(n_cell, sizeof *n);
     double *mean = calloc(n_cell * (size_t)w->taus.n, sizeof *mean);
     struct credit k = {0};
-    int rc = choice && n && mean ? credit_new(&k, w->o.tau_trials, w->n_part)
+    int rc = choice && n && mean ? credit_new(&k, w->o.tau_trials, w->n_il)
                                  : wnw__fail(WNW_E_NOMEM, "no memory for %zu thresholds", n_cell);
     if (rc == WNW_OK)
         rc = log_thresholds(w, &k);

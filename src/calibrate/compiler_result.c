@@ -28,7 +28,7 @@ static json_t *thresholds_of(const struct wnw__compiling *w, int32_t il)
     float *row = malloc((size_t)n * sizeof *row);
     for (int32_t i = 0; row && i < n; i++)
         row[i] = 1;
-    for (int32_t i = 0; row && i < w->n_part; i++)
+    for (int32_t i = 0; row && i < w->n_il; i++)
         for (int32_t k = 0; w->il[i] == il && k < n; k++)
             row[k] = (float)w->tau[i * n + k];
     json_t *v = row ? wnw__json_f32_rows(row, w->grid.n_entropy, w->grid.n_ppl) : NULL;
@@ -146,7 +146,7 @@ static json_t *actions_of(const struct wnw__compiling *w, enum wnw__compiler_pas
                           int32_t trial, uint8_t *action)
 {
     const struct wnw__compiler_actions *of = pass == WNW_PASS_HEADS ? &w->heads : &w->taus;
-    const int32_t n = w->n_part * (pass == WNW_PASS_HEADS ? w->c->info.n_head_kv : 1);
+    const int32_t n = w->n_il * (pass == WNW_PASS_HEADS ? w->c->info.n_head_kv : 1);
     json_t *v = json_array();
     wnw__compiler_draw(w, pass, item, trial, n, action);
     for (int32_t i = 0; v && i < n; i++)
@@ -174,10 +174,10 @@ static json_t *trial_line(const struct wnw__compiling *w, enum wnw__compiler_pas
         return v;
     }
     wnw__compiler_penalty(w, item, trial, penalty);
-    for (int32_t p = 0; p < w->n_part; p++)
+    for (int32_t p = 0; p < w->n_il; p++)
         penalty[p] += nll - item->nll_full;
-    json_object_set_new(v, "cost", wnw__json_f64s(penalty, w->n_part));
-    json_object_set_new(v, "above", wnw__json_i32s(item->above + (int64_t)trial * w->n_part, w->n_part));
+    json_object_set_new(v, "cost", wnw__json_f64s(penalty, w->n_il));
+    json_object_set_new(v, "above", wnw__json_i32s(item->above + (int64_t)trial * w->n_il, w->n_il));
     return v;
 }
 
@@ -201,8 +201,8 @@ static int write_log(const struct wnw__compiling *w)
     WNW_TRY(wnw__calibrate_output(w->c, "log", &out));
     if (!out)
         return WNW_OK;
-    uint8_t *action = malloc((size_t)w->n_part * (size_t)w->c->info.n_head_kv);
-    double *penalty = malloc((size_t)w->n_part * sizeof *penalty);
+    uint8_t *action = malloc((size_t)w->n_il * (size_t)w->c->info.n_head_kv);
+    double *penalty = malloc((size_t)w->n_il * sizeof *penalty);
     int rc = action && penalty ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for a log");
     if (rc == WNW_OK)
         rc = write_pass(w, WNW_PASS_HEADS, out, action, penalty);

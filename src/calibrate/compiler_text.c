@@ -41,7 +41,7 @@ int wnw__compiler_lay_out(struct wnw__compiling *w, const int32_t *lengths, int3
                          (int)w->n_tokens, (int)n, (int)most, (int)w->o.next, (long long)sum);
     int64_t at = 0;
     for (int32_t i = 0; i < n; i++) { /* what is left lies in equal gaps between them */
-        w->items[i].at = (int32_t)(at + (w->n_tokens - sum) * i / n);
+        w->items[i].first = (int32_t)(at + (w->n_tokens - sum) * i / n);
         at += taken(w, &w->items[i]);
     }
     w->prompt = malloc((size_t)(most + w->o.next) * sizeof *w->prompt);
@@ -53,6 +53,6 @@ struct wnw__trial_text wnw__compiler_text(struct wnw__compiling *w, const struct
     const int32_t n_bos = w->bos >= 0;
     if (n_bos)
         w->prompt[0] = w->bos;
-    memcpy(w->prompt + n_bos, w->tokens + item->at, (size_t)taken(w, item) * sizeof *w->prompt);
+    memcpy(w->prompt + n_bos, w->tokens + item->first, (size_t)taken(w, item) * sizeof *w->prompt);
     return (struct wnw__trial_text){.tokens = w->prompt, .n_prompt = item->n_prompt, .n_next = w->o.next};
 }

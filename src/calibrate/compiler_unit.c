@@ -13,7 +13,7 @@ static bool on_read(int32_t done, int32_t total, void *user)
     struct wnw__compiling *w = user;
     const double share = total > 0 ? (double)done / total : 0;
     /* Reading comes first in a unit; w->c->cost is the whole unit's. */
-    return wnw__calibrate_step(w->c, share * total / (double)w->c->cost) == WNW_OK;
+    return wnw__calibrate_progress(w->c, share * total / (double)w->c->cost) == WNW_OK;
 }
 
 static int read_prompt(struct wnw__compiling *w, int32_t i, struct wnw__trial_prompt *p)
@@ -39,22 +39,22 @@ int wnw__compiler_try(struct wnw__compiling *w, const struct wnw__trial_prompt *
     snprintf(what, sizeof what, "%.50s (%.0f trials a minute)", unit,
              (double)w->n_trial * 6e4 / fmax(w->trial_ms, 1));
     w->c->what = what;
-    const int rc = wnw__calibrate_step(w->c, (read + (double)(done + 1) * p->text.n_next) /
-                                                 (read + (double)total * p->text.n_next));
+    const int rc = wnw__calibrate_progress(w->c, (read + (double)(done + 1) * p->text.n_next) /
+                                                     (read + (double)total * p->text.n_next));
     w->c->what = unit;
     return rc;
 }
 
 /* ---- Units ---- */
 
-static int run_job(wnw_calibration *c, void *user, json_t **result)
+static int run_unit(wnw_calibration *c, void *user, json_t **result)
 {
-    struct wnw__compiler_job *job = user;
+    const struct wnw__compiler_unit *unit = user;
     struct wnw__trial_prompt p = {0};
     (void)c;
-    int rc = read_prompt(job->w, job->item, &p);
+    int rc = read_prompt(unit->w, unit->item, &p);
     if (rc == WNW_OK)
-        rc = job->run(job, &p, result);
+        rc = unit->run(unit, &p, result);
     wnw__trial_free(&p);
     return rc;
 }
@@ -64,32 +64,47 @@ static int64_t unit_cost(const struct wnw__compiling *w, int32_t item, int32_t n
     return w->items[item].n_prompt + (int64_t)n_trial * w->o.next;
 }
 
-int wnw__compiler_unit(struct wnw__compiler_job *job, const char *what, int32_t n_trial, json_t **result)
+static int ask(const struct wnw__compiler_unit *unit, json_t **result)
 {
     char name[64];
-    const struct wnw__compiling *w = job->w;
+    struct wnw__compiler_unit user = *unit;
+    const struct wnw__compiling *w = unit->w;
     if (w->budget > 0)
-        snprintf(name, sizeof name, "b%d %s %d", (int)w->budget, what, (int)job->item);
+        snprintf(name, sizeof name, "b%d %s %d", (int)w->budget, unit->what, (int)unit->item);
     else
-        snprintf(name, sizeof name, "%s %d", what, (int)job->item);
-    const struct wnw__calibrate_unit unit = {
-        .name = name, .cost = unit_cost(w, job->item, n_trial), .run = run_job, .user = job};
-    return wnw__calibrate_unit(w->c, &unit, result);
+        snprintf(name, sizeof name, "%s %d", unit->what, (int)unit->item);
+    return wnw__calibrate_unit(
+        w->c,
+        &(struct wnw__calibrate_unit){
+            .name = name, .cost = unit_cost(w, unit->item, unit->n_trial), .run = run_unit, .user = &user},
+        result);
 }
 
-int wnw__compiler_take(struct wnw__compiler_job *job, const char *what, const json_t *result, const char *key,
-                       int32_t n, double **out)
+static int take(const struct wnw__compiler_unit *unit, const json_t *result, const char *key, int32_t n,
+                double **out)
 {
     free(*out);
     *out = malloc((size_t)n * sizeof **out);
     if (!*out)
         return wnw__fail(WNW_E_NOMEM, "no memory for the results of a prompt");
-    if (!wnw__json_get_f64s(result, key, *out, n))
-        return wnw__calibrate_damaged(job->w->c, what);
-    for (int32_t k = 0; k < n; k++)
-        if (!isfinite((*out)[k]))
-            return wnw__calibrate_damaged(job->w->c, what);
-    return WNW_OK;
+    bool good = wnw__json_get_f64s(result, key, *out, n);
+    for (int32_t k = 0; good && k < n; k++)
+        good = isfinite((*out)[k]);
+    return good ? WNW_OK : wnw__calibrate_damaged(unit->w->c, unit->what);
+}
+
+int wnw__compiler_do(const struct wnw__compiler_unit *unit, const char *key, int32_t n, double **out,
+                     json_t **result)
+{
+    json_t *own;
+    int rc = ask(unit, &own);
+    if (rc == WNW_OK)
+        rc = take(unit, own, key, n, out);
+    if (result)
+        *result = own;
+    else
+        json_decref(own);
+    return rc;
 }
 
 /* ---- Costs ---- */

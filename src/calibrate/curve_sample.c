@@ -268,7 +268,7 @@ static int measure(struct sample *s, struct wnw__curve_tally *t)
     for (int32_t q = 0; rc == WNW_OK && q < s->p->n_question; q++) {
         rc = ask(s, q, &first, t);
         if (rc == WNW_OK)
-            rc = wnw__calibrate_step(s->p->c, 0.5 + 0.5 * (q + 1) / s->p->n_question);
+            rc = wnw__calibrate_progress(s->p->c, 0.5 + 0.5 * (q + 1) / s->p->n_question);
     }
     wnw_prompt_clear(&first);
     return rc;

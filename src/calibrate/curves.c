@@ -16,7 +16,6 @@
 #include "base/vectors.h"
 #include "calibrate/calibrate.h"
 #include "calibrate/curve_sample.h"
-#include "calibrate/questions.h"
 #include "calibrate/sample.h"
 
 #include <math.h>
@@ -37,7 +36,7 @@ struct sums {
     int32_t n;    /* questions */
 };
 
-struct job {
+struct work {
     wnw_calibration *c;
     const struct opts *o;
     wnw_policy *policy;
@@ -52,23 +51,23 @@ struct job {
 
 static int run_sample(wnw_calibration *c, void *user, json_t **result)
 {
-    const struct job *j = user;
+    const struct work *w = user;
     const struct wnw__curve_piece piece = {.c = c,
-                                           .policy = j->policy,
-                                           .tokens = wnw__samples_piece(&j->samples, j->i_text, j->i_piece),
-                                           .n_token = j->samples.length,
-                                           .n_row = j->n_row,
-                                           .n_question = j->n_question,
-                                           .n_generate = j->n_generate,
-                                           .share_norms = j->o->norm == WORTH_LAYER};
+                                           .policy = w->policy,
+                                           .tokens = wnw__samples_piece(&w->samples, w->i_text, w->i_piece),
+                                           .n_token = w->samples.length,
+                                           .n_row = w->n_row,
+                                           .n_question = w->n_question,
+                                           .n_generate = w->n_generate,
+                                           .share_norms = w->o->norm == WORTH_LAYER};
     struct wnw__curve_tally t;
-    int rc = wnw__curve_tally_new(&t, j->n_row);
+    int rc = wnw__curve_tally_new(&t, w->n_row);
     if (rc == WNW_OK)
         rc = wnw__curve_measure(&t, &piece);
     if (rc == WNW_OK)
         *result = json_pack("{s:i, s:i, s:o, s:o}", "entries", (int)t.n_entry, "questions", (int)t.n_question,
-                            "kept", wnw__json_i32s(t.count, N_RATIO * j->n_row), "lost",
-                            wnw__json_f64s(t.lost, j->n_row * N_LOST));
+                            "kept", wnw__json_i32s(t.count, N_RATIO * w->n_row), "lost",
+                            wnw__json_f64s(t.lost, w->n_row * N_LOST));
     if (rc == WNW_OK && !*result)
         rc = wnw__fail(WNW_E_NOMEM, "no memory for budget curves");
     wnw__curve_tally_free(&t);
@@ -77,69 +76,69 @@ static int run_sample(wnw_calibration *c, void *user, json_t **result)
 
 /* ---- All samples ---- */
 
-static void add_sums(struct sums *to, const struct job *j, const struct wnw__curve_tally *t)
+static void add_sums(struct sums *to, const struct work *w, const struct wnw__curve_tally *t)
 {
-    for (int32_t i = 0; i < N_RATIO * j->n_row; i++)
+    for (int32_t i = 0; i < N_RATIO * w->n_row; i++)
         to->keep[i] += (double)t->count[i] / t->n_entry;
-    for (int32_t i = 0; i < j->n_row * N_LOST; i++)
+    for (int32_t i = 0; i < w->n_row * N_LOST; i++)
         to->lost[i] += t->lost[i];
     to->n += t->n_question;
 }
 
-static void dump_sample(const struct job *j, const struct wnw__curve_tally *t)
+static void dump_sample(const struct work *w, const struct wnw__curve_tally *t)
 {
-    const int32_t n_kv = j->c->info.n_head_kv;
-    for (int32_t i = 0; j->dump && t->n_question > 0 && i < N_RATIO; i++)
-        for (int32_t row = 0; row < j->n_row; row++)
-            wnw__calibrate_print(j->dump, "%d,%d,%.2f,%d,%d,%.9g\n", (int)j->i_text, (int)j->i_piece,
+    const int32_t n_kv = w->c->info.n_head_kv;
+    for (int32_t i = 0; w->dump && t->n_question > 0 && i < N_RATIO; i++)
+        for (int32_t row = 0; row < w->n_row; row++)
+            wnw__calibrate_print(w->dump, "%d,%d,%.2f,%d,%d,%.9g\n", (int)w->i_text, (int)w->i_piece,
                                  (i + 1) / 100.0, (int)(row / n_kv), (int)(row % n_kv),
-                                 (double)t->count[i * j->n_row + row] / t->n_entry / t->n_question);
+                                 (double)t->count[i * w->n_row + row] / t->n_entry / t->n_question);
 }
 
-static bool read_tally(const struct job *j, const json_t *result, struct wnw__curve_tally *t)
+static bool read_tally(const struct work *w, const json_t *result, struct wnw__curve_tally *t)
 {
     const json_t *entries = json_object_get(result, "entries"),
                  *questions = json_object_get(result, "questions");
     if (!json_is_integer(entries) || !json_is_integer(questions))
         return false;
-    const json_int_t most = j->c->info.n_ctx_train, a = json_integer_value(entries),
+    const json_int_t most = w->c->info.n_ctx_train, a = json_integer_value(entries),
                      b = json_integer_value(questions);
     t->n_entry = a >= 1 && a <= most ? (int32_t)a : 0;
-    t->n_question = b >= 0 && b <= j->n_question ? (int32_t)b : -1;
+    t->n_question = b >= 0 && b <= w->n_question ? (int32_t)b : -1;
     return t->n_entry > 0 && t->n_question >= 0 &&
-           wnw__json_get_i32s(result, "kept", t->count, N_RATIO * j->n_row) &&
-           wnw__json_get_f64s(result, "lost", t->lost, j->n_row * N_LOST);
+           wnw__json_get_i32s(result, "kept", t->count, N_RATIO * w->n_row) &&
+           wnw__json_get_f64s(result, "lost", t->lost, w->n_row * N_LOST);
 }
 
-static int add_sample(struct job *j, struct wnw__curve_tally *t)
+static int add_sample(struct work *w, struct wnw__curve_tally *t)
 {
     char name[64];
     json_t *result;
-    snprintf(name, sizeof name, "text %d, sample %d", (int)j->i_text, (int)j->i_piece);
+    snprintf(name, sizeof name, "text %d, sample %d", (int)w->i_text, (int)w->i_piece);
     const struct wnw__calibrate_unit unit = {.name = name,
-                                             .cost = j->samples.length + j->n_question * j->n_generate,
+                                             .cost = w->samples.length + w->n_question * w->n_generate,
                                              .run = run_sample,
-                                             .user = j};
-    WNW_TRY(wnw__calibrate_unit(j->c, &unit, &result));
-    const bool good = read_tally(j, result, t);
+                                             .user = w};
+    WNW_TRY(wnw__calibrate_unit(w->c, &unit, &result));
+    const bool good = read_tally(w, result, t);
     json_decref(result);
     if (!good)
-        return wnw__calibrate_damaged(j->c, name);
-    dump_sample(j, t);
-    add_sums(&j->all, j, t);
-    add_sums(&j->half[j->n_sample++ % 2], j, t);
+        return wnw__calibrate_damaged(w->c, name);
+    dump_sample(w, t);
+    add_sums(&w->all, w, t);
+    add_sums(&w->half[w->n_sample++ % 2], w, t);
     return WNW_OK;
 }
 
-static int run_samples(struct job *j)
+static int run_samples(struct work *w)
 {
     struct wnw__curve_tally t;
-    int rc = wnw__curve_tally_new(&t, j->n_row);
-    for (j->i_text = 0; rc == WNW_OK && j->i_text < j->samples.n_text; j->i_text++)
-        for (j->i_piece = 0; rc == WNW_OK && j->i_piece < j->samples.n_piece[j->i_text]; j->i_piece++)
-            rc = add_sample(j, &t);
+    int rc = wnw__curve_tally_new(&t, w->n_row);
+    for (w->i_text = 0; rc == WNW_OK && w->i_text < w->samples.n_text; w->i_text++)
+        for (w->i_piece = 0; rc == WNW_OK && w->i_piece < w->samples.n_piece[w->i_text]; w->i_piece++)
+            rc = add_sample(w, &t);
     wnw__curve_tally_free(&t);
-    if (rc == WNW_OK && j->all.n == 0)
+    if (rc == WNW_OK && w->all.n == 0)
         return wnw__fail(WNW_E_UNSUPPORTED, "the model answers no question: it ends its answers at once");
     return rc;
 }
@@ -147,25 +146,25 @@ static int run_samples(struct job *j)
 /* ---- The results ---- */
 
 /* Divides by the number of questions; layers that policies leave alone keep everything. */
-static void divide(struct sums *s, const struct job *j)
+static void divide(struct sums *s, const struct work *w)
 {
-    for (int32_t i = 0; i < N_RATIO * j->n_row && s->n > 0; i++)
+    for (int32_t i = 0; i < N_RATIO * w->n_row && s->n > 0; i++)
         s->keep[i] =
-            wnw__layer_takes_part(&j->c->shape, i % j->n_row / j->c->info.n_head_kv) ? s->keep[i] / s->n : 1;
-    for (int32_t i = 0; i < j->n_row * N_LOST && s->n > 0; i++)
+            wnw__layer_takes_part(&w->c->shape, i % w->n_row / w->c->info.n_head_kv) ? s->keep[i] / s->n : 1;
+    for (int32_t i = 0; i < w->n_row * N_LOST && s->n > 0; i++)
         s->lost[i] /= s->n;
 }
 
 /* x [n_list][n_layer][n_head_kv] */
-static json_t *lists(const struct job *j, const double *x, int32_t n_list)
+static json_t *lists(const struct work *w, const double *x, int32_t n_list)
 {
-    const int32_t n_layer = j->c->info.n_layer, n_kv = j->c->info.n_head_kv;
-    float *rows = calloc((size_t)j->n_row, sizeof *rows);
+    const int32_t n_layer = w->c->info.n_layer, n_kv = w->c->info.n_head_kv;
+    float *rows = calloc((size_t)w->n_row, sizeof *rows);
     json_t *a = json_array();
     bool good = rows && a;
     for (int32_t i = 0; good && i < n_list; i++) {
-        for (int32_t k = 0; k < j->n_row; k++)
-            rows[k] = (float)x[(int64_t)i * j->n_row + k];
+        for (int32_t k = 0; k < w->n_row; k++)
+            rows[k] = (float)x[(int64_t)i * w->n_row + k];
         good = json_array_append_new(a, wnw__json_f32_rows(rows, n_layer, n_kv)) == 0;
     }
     free(rows);
@@ -176,13 +175,13 @@ static json_t *lists(const struct job *j, const double *x, int32_t n_list)
 }
 
 /* The losses as lists [N_LOST][n_layer][n_head_kv]. */
-static json_t *lost_lists(const struct job *j)
+static json_t *lost_lists(const struct work *w)
 {
-    double *x = calloc((size_t)(N_LOST * j->n_row), sizeof *x);
-    for (int32_t row = 0; x && row < j->n_row; row++)
+    double *x = calloc((size_t)(N_LOST * w->n_row), sizeof *x);
+    for (int32_t row = 0; x && row < w->n_row; row++)
         for (int32_t p = 0; p < N_LOST; p++)
-            x[p * j->n_row + row] = j->all.lost[row * N_LOST + p];
-    json_t *a = x ? lists(j, x, N_LOST) : NULL;
+            x[p * w->n_row + row] = w->all.lost[row * N_LOST + p];
+    json_t *a = x ? lists(w, x, N_LOST) : NULL;
     free(x);
     return a;
 }
@@ -195,48 +194,48 @@ static json_t *steps(int32_t n, double step)
     return wnw__json_f64s(x, n);
 }
 
-static int report(struct job *j)
+static int report(struct work *w)
 {
     struct wnw__calibrate_text *out;
-    const int32_t n_kv = j->c->info.n_head_kv, at = 79; /* 80 % removed */
-    WNW_TRY(wnw__calibrate_output(j->c, "report", &out));
+    const int32_t n_kv = w->c->info.n_head_kv, at = 79; /* 80 % removed */
+    WNW_TRY(wnw__calibrate_output(w->c, "report", &out));
     wnw__calibrate_print(
         out,
         "budget curves: %d samples, %d questions; percent that each head keeps of its entries "
         "when 80 %% are removed\n",
-        (int)j->n_sample, (int)j->all.n);
-    for (int32_t il = 0; il < j->c->info.n_layer; il++) {
+        (int)w->n_sample, (int)w->all.n);
+    for (int32_t il = 0; il < w->c->info.n_layer; il++) {
         wnw__calibrate_print(out, "layer %3d ", (int)il);
         for (int32_t ih = 0; ih < n_kv; ih++)
-            wnw__calibrate_print(out, " %5.1f", 100 * j->all.keep[at * j->n_row + il * n_kv + ih]);
+            wnw__calibrate_print(out, " %5.1f", 100 * w->all.keep[at * w->n_row + il * n_kv + ih]);
         wnw__calibrate_print(out, "\n");
     }
-    if (j->half[0].n > 0 && j->half[1].n > 0) {
+    if (w->half[0].n > 0 && w->half[1].n > 0) {
         double r = 0;
-        WNW_TRY(wnw__rank_correlation(&r, j->half[0].keep + at * j->n_row, j->half[1].keep + at * j->n_row,
-                                      j->n_row));
+        WNW_TRY(wnw__rank_correlation(&r, w->half[0].keep + at * w->n_row, w->half[1].keep + at * w->n_row,
+                                      w->n_row));
         wnw__calibrate_print(out, "rank correlation of the two halves of the samples: %.3f\n", r);
     }
     return WNW_OK;
 }
 
-static int finish(struct job *j)
+static int finish(struct work *w)
 {
-    divide(&j->all, j);
-    divide(&j->half[0], j);
-    divide(&j->half[1], j);
+    divide(&w->all, w);
+    divide(&w->half[0], w);
+    divide(&w->half[1], w);
     json_t *more =
-        json_pack("{s:i, s:i}", "measured_samples", (int)j->n_sample, "measured_questions", (int)j->all.n);
+        json_pack("{s:i, s:i}", "measured_samples", (int)w->n_sample, "measured_questions", (int)w->all.n);
     json_t *results = json_pack("{s:o, s:o, s:o, s:o}", "ratio", steps(N_RATIO, 100), "keep",
-                                lists(j, j->all.keep, N_RATIO), "lost_ratio", steps(N_LOST, N_LOST + 1),
-                                "lost", lost_lists(j));
-    WNW_TRY(wnw__calibrate_profile(j->c, "curves.json", "curves", more, results));
-    return report(j);
+                                lists(w, w->all.keep, N_RATIO), "lost_ratio", steps(N_LOST, N_LOST + 1),
+                                "lost", lost_lists(w));
+    WNW_TRY(wnw__calibrate_profile(w->c, "curves.json", "curves", more, results));
+    return report(w);
 }
 
-static int check_scorer(const struct job *j)
+static int check_scorer(const struct work *w)
 {
-    const wnw_scorer *scorer = wnw__scorer_of(j->policy);
+    const wnw_scorer *scorer = wnw__scorer_of(w->policy);
     if (!scorer->blocks)
         return WNW_OK;
     return wnw__fail(WNW_E_ARG,
@@ -245,25 +244,25 @@ static int check_scorer(const struct job *j)
                      scorer->part.name);
 }
 
-static int prepare(struct job *j)
+static int prepare(struct work *w)
 {
-    const struct opts *o = j->o;
-    const int32_t n_most = wnw__effort_value(j->c, o->samples, (struct wnw__by_effort){4, 2, 8});
+    const struct opts *o = w->o;
+    const int32_t n_most = wnw__effort_value(w->c, o->samples, (struct wnw__by_effort){4, 2, 8});
     int32_t length;
-    j->n_generate = wnw__effort_value(j->c, o->generate, (struct wnw__by_effort){32, 16, 64});
-    j->n_question = wnw__effort_value(j->c, o->questions, (struct wnw__by_effort){8, 4, WNW_N_QUESTIONS});
-    WNW_TRY(wnw__sample_length(&length, j->c, o->length, (struct wnw__by_effort){2048, 1024, 4096},
-                               j->n_generate + WNW_CURVE_ROOM));
-    if (j->c->info.n_layer_swa == j->c->info.n_layer)
+    w->n_generate = wnw__effort_value(w->c, o->generate, (struct wnw__by_effort){32, 16, 64});
+    w->n_question = wnw__effort_value(w->c, o->questions, (struct wnw__by_effort){8, 4, WNW_N_QUESTIONS});
+    WNW_TRY(wnw__sample_length(&length, w->c, o->length, (struct wnw__by_effort){2048, 1024, 4096},
+                               w->n_generate + WNW_CURVE_ROOM));
+    if (w->c->info.n_layer_swa == w->c->info.n_layer)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "all layers of the model have a sliding window; policies leave them alone");
-    WNW_TRY(wnw__samples_cut(&j->samples, j->c, length, 0, n_most));
-    WNW_TRY(wnw__calibrate_policy(&j->policy, j->c, "expected_attention:epsilon=0.02"));
-    WNW_TRY(check_scorer(j));
-    WNW_TRY(wnw__calibrate_set(j->c, "length", json_integer(length)));
-    WNW_TRY(wnw__calibrate_set(j->c, "samples", json_integer(n_most)));
-    WNW_TRY(wnw__calibrate_set(j->c, "questions", json_integer(j->n_question)));
-    return wnw__calibrate_set(j->c, "generate", json_integer(j->n_generate));
+    WNW_TRY(wnw__samples_cut(&w->samples, w->c, length, 0, n_most));
+    WNW_TRY(wnw__calibrate_policy(&w->policy, w->c, "expected_attention:epsilon=0.02"));
+    WNW_TRY(check_scorer(w));
+    WNW_TRY(wnw__calibrate_set(w->c, "length", json_integer(length)));
+    WNW_TRY(wnw__calibrate_set(w->c, "samples", json_integer(n_most)));
+    WNW_TRY(wnw__calibrate_set(w->c, "questions", json_integer(w->n_question)));
+    return wnw__calibrate_set(w->c, "generate", json_integer(w->n_generate));
 }
 
 static bool new_sums(struct sums *s, int32_t n_row)
@@ -273,32 +272,32 @@ static bool new_sums(struct sums *s, int32_t n_row)
     return s->keep && s->lost;
 }
 
-static int work(struct job *j)
+static int work(struct work *w)
 {
     int64_t total = 0;
-    WNW_TRY(prepare(j));
-    if (!new_sums(&j->all, j->n_row) || !new_sums(&j->half[0], j->n_row) || !new_sums(&j->half[1], j->n_row))
+    WNW_TRY(prepare(w));
+    if (!new_sums(&w->all, w->n_row) || !new_sums(&w->half[0], w->n_row) || !new_sums(&w->half[1], w->n_row))
         return wnw__fail(WNW_E_NOMEM, "no memory for budget curves");
-    for (int32_t i = 0; i < j->samples.n_text; i++)
-        total += (int64_t)j->samples.n_piece[i] * (j->samples.length + j->n_question * j->n_generate);
-    WNW_TRY(wnw__calibrate_begin(j->c, total));
-    WNW_TRY(wnw__calibrate_output(j->c, "dump", &j->dump));
-    wnw__calibrate_print(j->dump, "text,sample,ratio,layer,head,keep\n");
-    WNW_TRY(run_samples(j));
-    return finish(j);
+    for (int32_t i = 0; i < w->samples.n_text; i++)
+        total += (int64_t)w->samples.n_piece[i] * (w->samples.length + w->n_question * w->n_generate);
+    WNW_TRY(wnw__calibrate_begin(w->c, total));
+    WNW_TRY(wnw__calibrate_output(w->c, "dump", &w->dump));
+    wnw__calibrate_print(w->dump, "text,sample,ratio,layer,head,keep\n");
+    WNW_TRY(run_samples(w));
+    return finish(w);
 }
 
 static int run(wnw_calibration *c, const void *opts)
 {
-    struct job j = {.c = c, .o = opts, .n_row = c->info.n_layer * c->info.n_head_kv};
-    struct sums *sums[] = {&j.all, &j.half[0], &j.half[1]};
-    const int rc = work(&j);
+    struct work w = {.c = c, .o = opts, .n_row = c->info.n_layer * c->info.n_head_kv};
+    struct sums *sums[] = {&w.all, &w.half[0], &w.half[1]};
+    const int rc = work(&w);
     for (int i = 0; i < 3; i++) {
         free(sums[i]->keep);
         free(sums[i]->lost);
     }
-    wnw__samples_free(&j.samples);
-    wnw_policy_free(j.policy);
+    wnw__samples_free(&w.samples);
+    wnw_policy_free(w.policy);
     return rc;
 }
 

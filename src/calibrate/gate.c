@@ -49,7 +49,7 @@ struct held_out {
     double over_all[N_RANKED];
 };
 
-struct job {
+struct work {
     wnw_calibration *c;
     const struct opts *o;
     wnw_policy *target, *reader; /* whose scores are learned; a policy that observes what features need */
@@ -77,9 +77,9 @@ struct rows {
     int32_t n;
 };
 
-typedef int visit_fn(struct job *j, int32_t row, struct rows *rows, void *user);
+typedef int visit_fn(struct work *w, int32_t row, struct rows *rows, void *user);
 
-static int visit_layer(struct job *j, struct wnw__looked *l, int32_t i_layer, struct rows *rows,
+static int visit_layer(struct work *w, struct wnw__looked *l, int32_t i_layer, struct rows *rows,
                        visit_fn *visit, void *user)
 {
     const struct wnw__plan_source *src = &l->src;
@@ -87,8 +87,8 @@ static int visit_layer(struct job *j, struct wnw__looked *l, int32_t i_layer, st
     wnw_needs needs = {0};
     wnw_observation obs;
     wnw__gate_needs(&needs);
-    WNW_TRY(src->observe(src, j->il[i_layer], &needs, NULL, &obs));
-    const size_t n = (size_t)obs.n * (size_t)j->n_feature;
+    WNW_TRY(src->observe(src, w->il[i_layer], &needs, NULL, &obs));
+    const size_t n = (size_t)obs.n * (size_t)w->n_feature;
     float *room = malloc((wnw__gate_room(&obs) + n) * sizeof *room);
     if (!room)
         return wnw__fail(WNW_E_NOMEM, "no memory for the features of %d entries", (int)obs.n);
@@ -96,35 +96,35 @@ static int visit_layer(struct job *j, struct wnw__looked *l, int32_t i_layer, st
     int rc = wnw__gate_begin(&obs, room);
     for (int32_t ih = 0; rc == WNW_OK && ih < n_head; ih++) {
         const int32_t row = i_layer * n_head + ih;
-        rc = wnw__gate_head(&obs, ih, j->n_feature, room, f);
-        memcpy(rows->f, f + (size_t)l->n_first * (size_t)j->n_feature,
-               (size_t)l->n * (size_t)j->n_feature * sizeof *f);
+        rc = wnw__gate_head(&obs, ih, w->n_feature, room, f);
+        memcpy(rows->f, f + (size_t)l->n_first * (size_t)w->n_feature,
+               (size_t)l->n * (size_t)w->n_feature * sizeof *f);
         for (int32_t i = 0; i < l->n; i++)
             rows->y[i] = log((double)l->score[(int64_t)row * l->n + i] + EPSILON);
         if (rc == WNW_OK)
-            rc = visit(j, row, rows, user);
+            rc = visit(w, row, rows, user);
     }
     free(room);
     return rc;
 }
 
 /* Reads piece i of a text, twice, and visits the heads of its wanted layers. */
-static int visit_piece(struct job *j, int32_t i_text, int32_t i, visit_fn *visit, void *user)
+static int visit_piece(struct work *w, int32_t i_text, int32_t i, visit_fn *visit, void *user)
 {
-    const int32_t length = j->samples.length;
-    const wnw_policy *policies[] = {j->target, j->reader};
-    struct wnw__looked l = {.il = j->il, .n_layer = j->n_layer, .n_head_kv = j->c->info.n_head_kv};
+    const int32_t length = w->samples.length;
+    const wnw_policy *policies[] = {w->target, w->reader};
+    struct wnw__looked l = {.il = w->il, .n_layer = w->n_layer, .n_head_kv = w->c->info.n_head_kv};
     struct rows rows = {0};
-    int rc = wnw__look_again(&l, j->c, policies, 2, wnw__samples_piece(&j->samples, i_text, i), length);
+    int rc = wnw__look_again(&l, w->c, policies, 2, wnw__samples_piece(&w->samples, i_text, i), length);
     if (rc == WNW_OK) {
         rows = (struct rows){.n = l.n,
-                             .f = malloc((size_t)l.n * (size_t)j->n_feature * sizeof *rows.f),
+                             .f = malloc((size_t)l.n * (size_t)w->n_feature * sizeof *rows.f),
                              .y = malloc((size_t)l.n * sizeof *rows.y)};
         rc = rows.f && rows.y ? WNW_OK
                               : wnw__fail(WNW_E_NOMEM, "no memory for the features of %d entries", (int)l.n);
     }
-    for (int32_t k = j->first_layer; rc == WNW_OK && k < j->n_layer; k++)
-        rc = visit_layer(j, &l, k, &rows, visit, user);
+    for (int32_t k = w->first_layer; rc == WNW_OK && k < w->n_layer; k++)
+        rc = visit_layer(w, &l, k, &rows, visit, user);
     free(rows.f);
     free(rows.y);
     wnw__looked_free(&l);
@@ -133,55 +133,56 @@ static int visit_piece(struct job *j, int32_t i_text, int32_t i, visit_fn *visit
 
 /* ---- Learning ---- */
 
-static int learn(struct job *j, int32_t row, struct rows *rows, void *user)
+static int learn(struct work *w, int32_t row, struct rows *rows, void *user)
 {
     (void)user;
-    wnw__gate_fit_add(&j->fit, row, rows->f, rows->y, rows->n);
+    wnw__gate_fit_add(&w->fit, row, rows->f, rows->y, rows->n);
     return WNW_OK;
 }
 
 /* The pieces of a text that are learned from: all but the last, or the only one. */
-static int32_t n_learned(const struct job *j, int32_t i_text)
+static int32_t n_learned(const struct work *w, int32_t i_text)
 {
-    const int32_t n = j->samples.n_piece[i_text];
+    const int32_t n = w->samples.n_piece[i_text];
     return n > 1 ? n - 1 : 1;
 }
 
-static int32_t n_learned_of_all(const struct job *j)
+static int32_t n_learned_of_all(const struct work *w)
 {
     int32_t n = 0;
-    for (int32_t i = 0; i < j->samples.n_text; i++)
-        n += n_learned(j, i);
+    for (int32_t i = 0; i < w->samples.n_text; i++)
+        n += n_learned(w, i);
     return n;
 }
 
 /* Learns from the pieces of the read at hand, in the order of texts. */
-static int read_pieces(struct job *j)
+static int read_pieces(struct work *w)
 {
     int32_t at = 0;
-    for (int32_t i = 0; i < j->samples.n_text; i++)
-        for (int32_t k = 0; k < n_learned(j, i); k++, at++) {
-            if (at < j->from || at >= j->to)
+    for (int32_t i = 0; i < w->samples.n_text; i++)
+        for (int32_t k = 0; k < n_learned(w, i); k++, at++) {
+            if (at < w->from || at >= w->to)
                 continue;
-            wnw__calibrate_part(j->c, (double)(at - j->from) / (j->to - j->from), 1.0 / (j->to - j->from));
-            WNW_TRY(visit_piece(j, i, k, learn, NULL));
+            wnw__calibrate_progress_in(w->c, (double)(at - w->from) / (w->to - w->from),
+                                       1.0 / (w->to - w->from));
+            WNW_TRY(visit_piece(w, i, k, learn, NULL));
         }
-    wnw__calibrate_part(j->c, 0, 1);
+    wnw__calibrate_progress_in(w->c, 0, 1);
     return WNW_OK;
 }
 
-/* The sums of layer j->first_layer as they are after the read at hand. Where a run was interrupted between two layers
+/* The sums of layer w->first_layer as they are after the read at hand. Where a run was interrupted between two layers
  * of a read, it is done once more, for the layers that are not remembered. */
 static int run_layer(wnw_calibration *c, void *user, json_t **result)
 {
-    struct job *j = user;
+    struct work *w = user;
     json_t *heads = json_array();
     const int32_t n_head = c->info.n_head_kv;
     bool good = heads != NULL;
-    const int rc = j->is_read ? WNW_OK : read_pieces(j);
-    j->is_read = rc == WNW_OK;
+    const int rc = w->is_read ? WNW_OK : read_pieces(w);
+    w->is_read = rc == WNW_OK;
     for (int32_t ih = 0; good && rc == WNW_OK && ih < n_head; ih++) {
-        char *text = wnw__gate_fit_text(&j->fit, j->first_layer * n_head + ih);
+        char *text = wnw__gate_fit_text(&w->fit, w->first_layer * n_head + ih);
         good = json_array_append_new(heads, json_string(text)) == 0;
         free(text);
     }
@@ -190,49 +191,49 @@ static int run_layer(wnw_calibration *c, void *user, json_t **result)
     return rc;
 }
 
-static bool take_layer(struct job *j, const json_t *result)
+static bool take_layer(struct work *w, const json_t *result)
 {
     const json_t *heads = json_object_get(result, "moments"), *text;
-    const int32_t n_head = j->c->info.n_head_kv;
+    const int32_t n_head = w->c->info.n_head_kv;
     bool good = json_array_size(heads) == (size_t)n_head;
     for (int32_t ih = 0; good && ih < n_head; ih++)
         good = (text = json_array_get(heads, (size_t)ih)) && json_is_string(text) &&
-               wnw__gate_fit_read(&j->fit, j->first_layer * n_head + ih, json_string_value(text),
+               wnw__gate_fit_read(&w->fit, w->first_layer * n_head + ih, json_string_value(text),
                                   json_string_length(text));
     return good;
 }
 
-static int do_layer(struct job *j)
+static int do_layer(struct work *w)
 {
     char name[64];
     json_t *result;
-    snprintf(name, sizeof name, "pieces %d to %d, layer %d", (int)j->from + 1, (int)j->to,
-             (int)j->il[j->first_layer]);
+    snprintf(name, sizeof name, "pieces %d to %d, layer %d", (int)w->from + 1, (int)w->to,
+             (int)w->il[w->first_layer]);
     const struct wnw__calibrate_unit unit = {
         .name = name,
-        .cost = j->first_layer == 0 ? (int64_t)(j->to - j->from) * j->samples.length : 0,
+        .cost = w->first_layer == 0 ? (int64_t)(w->to - w->from) * w->samples.length : 0,
         .run = run_layer,
-        .user = j};
-    WNW_TRY(wnw__calibrate_unit(j->c, &unit, &result));
-    const bool good = j->is_read || take_layer(j, result);
+        .user = w};
+    WNW_TRY(wnw__calibrate_unit(w->c, &unit, &result));
+    const bool good = w->is_read || take_layer(w, result);
     json_decref(result);
-    return good ? WNW_OK : wnw__calibrate_damaged(j->c, name);
+    return good ? WNW_OK : wnw__calibrate_damaged(w->c, name);
 }
 
-static int fit_gates(struct job *j)
+static int fit_gates(struct work *w)
 {
-    const int32_t n = n_learned_of_all(j), n_read = n < MOST_READS ? n : MOST_READS;
-    WNW_TRY(wnw__gate_fit_new(&j->fit, j->n_row, j->n_feature));
+    const int32_t n = n_learned_of_all(w), n_read = n < MOST_READS ? n : MOST_READS;
+    WNW_TRY(wnw__gate_fit_new(&w->fit, w->n_row, w->n_feature));
     for (int32_t i = 0; i < n_read; i++) {
-        j->from = (int32_t)((int64_t)n * i / n_read);
-        j->to = (int32_t)((int64_t)n * (i + 1) / n_read);
-        j->is_read = false;
-        for (j->first_layer = 0; j->first_layer < j->n_layer; j->first_layer++)
-            WNW_TRY(do_layer(j));
+        w->from = (int32_t)((int64_t)n * i / n_read);
+        w->to = (int32_t)((int64_t)n * (i + 1) / n_read);
+        w->is_read = false;
+        for (w->first_layer = 0; w->first_layer < w->n_layer; w->first_layer++)
+            WNW_TRY(do_layer(w));
     }
-    j->first_layer = 0;
-    for (int32_t r = 0; r < j->n_row; r++)
-        WNW_TRY(wnw__gate_fit_solve(&j->fit, r, LAMBDA, j->weight + (int64_t)r * j->n_feature, &j->bias[r]));
+    w->first_layer = 0;
+    for (int32_t r = 0; r < w->n_row; r++)
+        WNW_TRY(wnw__gate_fit_solve(&w->fit, r, LAMBDA, w->weight + (int64_t)r * w->n_feature, &w->bias[r]));
     return WNW_OK;
 }
 
@@ -245,17 +246,17 @@ struct ranked {
     struct held_out out;
 };
 
-static int judge_head(struct job *j, int32_t row, struct rows *rows, void *user)
+static int judge_head(struct work *w, int32_t row, struct rows *rows, void *user)
 {
     struct ranked *to = user;
     const int64_t at = (int64_t)row * rows->n;
-    const int32_t p = j->n_feature;
+    const int32_t p = w->n_feature;
     to->n = rows->n;
     for (int32_t i = 0; i < rows->n; i++) {
         const float *f = rows->f + (int64_t)i * p;
-        double sum = (double)j->bias[row];
+        double sum = (double)w->bias[row];
         for (int32_t c = 0; c < p; c++)
-            sum += (double)j->weight[(int64_t)row * p + c] * (double)f[c];
+            sum += (double)w->weight[(int64_t)row * p + c] * (double)f[c];
         to->y[at + i] = rows->y[i];
         to->x[0][at + i] = sum;
         for (int k = 1; k < N_RANKED; k++)
@@ -264,33 +265,33 @@ static int judge_head(struct job *j, int32_t row, struct rows *rows, void *user)
     for (int k = 0; k < N_RANKED; k++) {
         double rho;
         WNW_TRY(wnw__rank_correlation(&rho, to->x[k] + at, to->y + at, rows->n));
-        to->out.within[k] += rho / j->n_row;
+        to->out.within[k] += rho / w->n_row;
     }
     return WNW_OK;
 }
 
 /* Room for n more predicted scores, after those that are there; NULL: out of memory. */
-static float *more_scores(struct job *j, int32_t n)
+static float *more_scores(struct work *w, int32_t n)
 {
-    float *scores = realloc(j->scores, (size_t)(j->n_scores + n) * sizeof *scores);
+    float *scores = realloc(w->scores, (size_t)(w->n_scores + n) * sizeof *scores);
     if (!scores)
         return NULL;
-    j->scores = scores;
-    return scores + j->n_scores;
+    w->scores = scores;
+    return scores + w->n_scores;
 }
 
-static int judge_piece(struct job *j, struct ranked *to)
+static int judge_piece(struct work *w, struct ranked *to)
 {
-    const int32_t most = j->samples.length + WNW_LOOK_ROOM, i = j->samples.n_piece[j->i_text] - 1;
-    const size_t n = (size_t)j->n_row * (size_t)most;
+    const int32_t most = w->samples.length + WNW_LOOK_ROOM, i = w->samples.n_piece[w->i_text] - 1;
+    const size_t n = (size_t)w->n_row * (size_t)most;
     bool good = (to->y = calloc(n, sizeof *to->y)) != NULL;
     for (int k = 0; k < N_RANKED; k++)
         good = (to->x[k] = calloc(n, sizeof *to->y)) != NULL && good;
     if (!good)
         return wnw__fail(WNW_E_NOMEM, "no memory for the scores of %zu entries", n);
-    WNW_TRY(visit_piece(j, j->i_text, i, judge_head, to));
+    WNW_TRY(visit_piece(w, w->i_text, i, judge_head, to));
     for (int k = 0; k < N_RANKED; k++)
-        WNW_TRY(wnw__rank_correlation(&to->out.over_all[k], to->x[k], to->y, j->n_row * to->n));
+        WNW_TRY(wnw__rank_correlation(&to->out.over_all[k], to->x[k], to->y, w->n_row * to->n));
     return WNW_OK;
 }
 
@@ -320,58 +321,58 @@ static json_t *score_list(const double *x, int32_t n)
 
 static int run_held_out(wnw_calibration *c, void *user, json_t **result)
 {
-    struct job *j = user;
+    struct work *w = user;
     struct ranked r = {0};
     (void)c;
-    const int rc = judge_piece(j, &r);
+    const int rc = judge_piece(w, &r);
     if (rc == WNW_OK)
         *result =
             json_pack("{s:o, s:o, s:o}", "within", wnw__json_f64s(r.out.within, N_RANKED), "over_all",
-                      wnw__json_f64s(r.out.over_all, N_RANKED), "scores", score_list(r.x[0], j->n_row * r.n));
+                      wnw__json_f64s(r.out.over_all, N_RANKED), "scores", score_list(r.x[0], w->n_row * r.n));
     free_ranked(&r);
     return rc; /* NULL = no memory */
 }
 
-static int take_held_out(struct job *j, const json_t *result, const char *unit)
+static int take_held_out(struct work *w, const json_t *result, const char *unit)
 {
-    struct held_out *h = &j->held_out[j->i_text];
+    struct held_out *h = &w->held_out[w->i_text];
     const size_t n = json_array_size(json_object_get(result, "scores")),
-                 most = (size_t)j->n_row * (size_t)(j->samples.length + WNW_LOOK_ROOM);
+                 most = (size_t)w->n_row * (size_t)(w->samples.length + WNW_LOOK_ROOM);
     if (n == 0 || n > most)
-        return wnw__calibrate_damaged(j->c, unit);
-    float *scores = more_scores(j, (int32_t)n);
+        return wnw__calibrate_damaged(w->c, unit);
+    float *scores = more_scores(w, (int32_t)n);
     if (!scores)
         return wnw__fail(WNW_E_NOMEM, "no memory for the scores of %zu entries", n);
     if (!wnw__json_get_f32s(result, "scores", scores, (int32_t)n) ||
         !wnw__json_get_f64s(result, "within", h->within, N_RANKED) ||
         !wnw__json_get_f64s(result, "over_all", h->over_all, N_RANKED))
-        return wnw__calibrate_damaged(j->c, unit);
-    j->n_scores += (int64_t)n;
+        return wnw__calibrate_damaged(w->c, unit);
+    w->n_scores += (int64_t)n;
     return WNW_OK;
 }
 
-static int do_held_out(struct job *j)
+static int do_held_out(struct work *w)
 {
     char name[64];
     json_t *result;
-    snprintf(name, sizeof name, "held-out piece of text %d", (int)j->i_text);
+    snprintf(name, sizeof name, "held-out piece of text %d", (int)w->i_text);
     const struct wnw__calibrate_unit unit = {
-        .name = name, .cost = j->samples.length, .run = run_held_out, .user = j};
-    WNW_TRY(wnw__calibrate_unit(j->c, &unit, &result));
-    const int rc = take_held_out(j, result, name);
+        .name = name, .cost = w->samples.length, .run = run_held_out, .user = w};
+    WNW_TRY(wnw__calibrate_unit(w->c, &unit, &result));
+    const int rc = take_held_out(w, result, name);
     json_decref(result);
     return rc;
 }
 
-static int judge_gates(struct job *j)
+static int judge_gates(struct work *w)
 {
-    for (j->i_text = 0; j->i_text < j->samples.n_text; j->i_text++)
-        if (j->samples.n_piece[j->i_text] > 1)
-            WNW_TRY(do_held_out(j));
-    if (j->n_scores > 0)
-        qsort(j->scores, (size_t)j->n_scores, sizeof *j->scores, falling);
-    for (int k = 0; k < N_TAU && j->n_scores > 0; k++)
-        j->tau[k] = (double)j->scores[(int64_t)(kept[k] * (double)(j->n_scores - 1))];
+    for (w->i_text = 0; w->i_text < w->samples.n_text; w->i_text++)
+        if (w->samples.n_piece[w->i_text] > 1)
+            WNW_TRY(do_held_out(w));
+    if (w->n_scores > 0)
+        qsort(w->scores, (size_t)w->n_scores, sizeof *w->scores, falling);
+    for (int k = 0; k < N_TAU && w->n_scores > 0; k++)
+        w->tau[k] = (double)w->scores[(int64_t)(kept[k] * (double)(w->n_scores - 1))];
     return WNW_OK;
 }
 
@@ -385,13 +386,13 @@ static void tell_row(struct wnw__calibrate_text *out, const char *name, const ch
     wnw__calibrate_print(out, "\n");
 }
 
-static void tell(const struct job *j, struct wnw__calibrate_text *out, int64_t entries)
+static void tell(const struct work *w, struct wnw__calibrate_text *out, int64_t entries)
 {
     bool any = false;
     wnw__calibrate_print(out, "gates from kvzip: %lld entries of each of %d heads, %d numbers an entry\n",
-                         (long long)entries, (int)j->n_row, (int)j->n_feature);
-    for (int32_t i = 0; i < j->samples.n_text; i++) {
-        if (j->samples.n_piece[i] < 2)
+                         (long long)entries, (int)w->n_row, (int)w->n_feature);
+    for (int32_t i = 0; i < w->samples.n_text; i++) {
+        if (w->samples.n_piece[i] < 2)
             continue;
         if (!any)
             wnw__calibrate_print(
@@ -400,24 +401,24 @@ static void tell(const struct job *j, struct wnw__calibrate_text *out, int64_t e
                 "%7s  %7s  %7s  %7s\n",
                 "", "gate", "lk", "keydiff", "ea", "lev");
         any = true;
-        tell_row(out, j->c->params.texts[i].name, "in a head", j->held_out[i].within);
-        tell_row(out, "", "over all", j->held_out[i].over_all);
+        tell_row(out, w->c->params.texts[i].name, "in a head", w->held_out[i].within);
+        tell_row(out, "", "over all", w->held_out[i].over_all);
     }
     for (int k = 0; any && k < N_TAU; k++)
-        wnw__calibrate_print(out, "threshold that keeps %.4g %%: tau=%.3f\n", 100 * kept[k], j->tau[k]);
+        wnw__calibrate_print(out, "threshold that keeps %.4g %%: tau=%.3f\n", 100 * kept[k], w->tau[k]);
     if (!any)
         wnw__calibrate_print(out, "no text has a second piece; nothing was held out to compare with\n");
 }
 
 /* x[n_row][n] as [n_layer][n_head_kv][n] of all layers, zeros in those that policies leave alone; n 0: [n_layer]
  * [n_head_kv] of x[n_row]. */
-static json_t *all_layers(const struct job *j, const float *x, int32_t n)
+static json_t *all_layers(const struct work *w, const float *x, int32_t n)
 {
-    const int32_t n_layer = j->c->info.n_layer, n_head = j->c->info.n_head_kv, each = n > 0 ? n : 1;
+    const int32_t n_layer = w->c->info.n_layer, n_head = w->c->info.n_head_kv, each = n > 0 ? n : 1;
     float *rows = calloc((size_t)n_layer * (size_t)n_head * (size_t)each, sizeof *rows);
     json_t *a = json_array();
-    for (int32_t i = 0; rows && i < j->n_layer; i++)
-        memcpy(rows + (int64_t)j->il[i] * n_head * each, x + (int64_t)i * n_head * each,
+    for (int32_t i = 0; rows && i < w->n_layer; i++)
+        memcpy(rows + (int64_t)w->il[i] * n_head * each, x + (int64_t)i * n_head * each,
                (size_t)n_head * (size_t)each * sizeof *rows);
     bool good = rows && a;
     for (int32_t il = 0; good && il < n_layer; il++) {
@@ -432,38 +433,38 @@ static json_t *all_layers(const struct job *j, const float *x, int32_t n)
     return NULL;
 }
 
-static int finish(struct job *j)
+static int finish(struct work *w)
 {
-    const int64_t entries = j->fit.n[0];
+    const int64_t entries = w->fit.n[0];
     struct wnw__calibrate_text *out;
-    WNW_TRY(wnw__calibrate_output(j->c, "report", &out));
-    tell(j, out, entries);
+    WNW_TRY(wnw__calibrate_output(w->c, "report", &out));
+    tell(w, out, entries);
     json_t *more = json_pack("{s:I}", "entries", (json_int_t)entries);
-    json_t *results = json_pack("{s:o, s:o, s:o}", "weight", all_layers(j, j->weight, j->n_feature), "bias",
-                                all_layers(j, j->bias, 0), "thresholds", wnw__json_f64s(j->tau, N_TAU));
-    return wnw__calibrate_profile(j->c, "gate.json", "gate", more, results);
+    json_t *results = json_pack("{s:o, s:o, s:o}", "weight", all_layers(w, w->weight, w->n_feature), "bias",
+                                all_layers(w, w->bias, 0), "thresholds", wnw__json_f64s(w->tau, N_TAU));
+    return wnw__calibrate_profile(w->c, "gate.json", "gate", more, results);
 }
 
 /* ---- The run ---- */
 
 /* Decides on the length of pieces: a piece and its second reading must fit the model's context. */
-static int set_length(const struct job *j, int32_t *length)
+static int set_length(const struct work *w, int32_t *length)
 {
-    const int32_t most = (j->c->info.n_ctx_train - WNW_LOOK_ROOM) / 2;
-    if (j->o->length > most || most < 1)
+    const int32_t most = (w->c->info.n_ctx_train - WNW_LOOK_ROOM) / 2;
+    if (w->o->length > most || most < 1)
         return wnw__fail(
             WNW_E_RANGE,
             "pieces of %d tokens, read twice, do not fit the model's context of %d; at most %d do",
-            (int)(j->o->length > 1 ? j->o->length : 1), (int)j->c->info.n_ctx_train,
+            (int)(w->o->length > 1 ? w->o->length : 1), (int)w->c->info.n_ctx_train,
             (int)(most > 0 ? most : 0));
-    *length = j->o->length > 0 ? j->o->length : most < 1000 ? most : 1000;
+    *length = w->o->length > 0 ? w->o->length : most < 1000 ? most : 1000;
     return WNW_OK;
 }
 
-static json_t *feature_names(const struct job *j)
+static json_t *feature_names(const struct work *w)
 {
     json_t *a = json_array();
-    for (int i = j->o->features == FEATURES_ALL ? 0 : 2; a && wnw__gate_features[i]; i++)
+    for (int i = w->o->features == FEATURES_ALL ? 0 : 2; a && wnw__gate_features[i]; i++)
         if (json_array_append_new(a, json_string(wnw__gate_features[i])) != 0) {
             json_decref(a);
             return NULL;
@@ -471,62 +472,62 @@ static json_t *feature_names(const struct job *j)
     return a;
 }
 
-static int note_settings(struct job *j, int32_t n_piece)
+static int note_settings(struct work *w, int32_t n_piece)
 {
-    WNW_TRY(wnw__calibrate_set(j->c, "pieces", json_integer(n_piece)));
-    WNW_TRY(wnw__calibrate_set(j->c, "length", json_integer(j->samples.length)));
-    WNW_TRY(wnw__calibrate_set(j->c, "features", feature_names(j)));
-    WNW_TRY(wnw__calibrate_set(j->c, "target", json_string("kvzip")));
-    WNW_TRY(wnw__calibrate_set(j->c, "epsilon", json_real(EPSILON)));
-    WNW_TRY(wnw__calibrate_set(j->c, "lambda", json_real(LAMBDA)));
-    return wnw__calibrate_set(j->c, "n_future", json_integer(WNW_GATE_FUTURE));
+    WNW_TRY(wnw__calibrate_set(w->c, "pieces", json_integer(n_piece)));
+    WNW_TRY(wnw__calibrate_set(w->c, "length", json_integer(w->samples.length)));
+    WNW_TRY(wnw__calibrate_set(w->c, "features", feature_names(w)));
+    WNW_TRY(wnw__calibrate_set(w->c, "target", json_string("kvzip")));
+    WNW_TRY(wnw__calibrate_set(w->c, "epsilon", json_real(EPSILON)));
+    WNW_TRY(wnw__calibrate_set(w->c, "lambda", json_real(LAMBDA)));
+    return wnw__calibrate_set(w->c, "n_future", json_integer(WNW_GATE_FUTURE));
 }
 
-static int prepare(struct job *j)
+static int prepare(struct work *w)
 {
     int32_t length = 0;
-    const int32_t n_piece = wnw__effort_value(j->c, j->o->pieces, (struct wnw__by_effort){7, 4, 13});
-    WNW_TRY(wnw__looked_layers(&j->il, &j->n_layer, j->c));
-    WNW_TRY(set_length(j, &length));
-    WNW_TRY(wnw__samples_cut(&j->samples, j->c, length, 0, n_piece));
-    WNW_TRY(wnw_policy_parse(&j->target, "kvzip", NULL));
-    WNW_TRY(wnw_policy_parse(&j->reader, "expected_attention", NULL));
-    WNW_TRY(note_settings(j, n_piece));
-    j->n_row = j->n_layer * j->c->info.n_head_kv;
-    j->n_feature = j->o->features == FEATURES_ALL ? wnw__gate_all(j->c->info.n_embd_head) : WNW_GATE_SCALARS;
-    j->weight = calloc((size_t)j->n_row * (size_t)j->n_feature, sizeof *j->weight);
-    j->bias = calloc((size_t)j->n_row, sizeof *j->bias);
-    j->held_out = calloc((size_t)j->samples.n_text, sizeof *j->held_out);
-    if (j->weight && j->bias && j->held_out)
+    const int32_t n_piece = wnw__effort_value(w->c, w->o->pieces, (struct wnw__by_effort){7, 4, 13});
+    WNW_TRY(wnw__looked_layers(&w->il, &w->n_layer, w->c));
+    WNW_TRY(set_length(w, &length));
+    WNW_TRY(wnw__samples_cut(&w->samples, w->c, length, 0, n_piece));
+    WNW_TRY(wnw_policy_parse(&w->target, "kvzip", NULL));
+    WNW_TRY(wnw_policy_parse(&w->reader, "expected_attention", NULL));
+    WNW_TRY(note_settings(w, n_piece));
+    w->n_row = w->n_layer * w->c->info.n_head_kv;
+    w->n_feature = w->o->features == FEATURES_ALL ? wnw__gate_all(w->c->info.n_embd_head) : WNW_GATE_SCALARS;
+    w->weight = calloc((size_t)w->n_row * (size_t)w->n_feature, sizeof *w->weight);
+    w->bias = calloc((size_t)w->n_row, sizeof *w->bias);
+    w->held_out = calloc((size_t)w->samples.n_text, sizeof *w->held_out);
+    if (w->weight && w->bias && w->held_out)
         return WNW_OK;
-    return wnw__fail(WNW_E_NOMEM, "no memory for the gates of %d heads", (int)j->n_row);
+    return wnw__fail(WNW_E_NOMEM, "no memory for the gates of %d heads", (int)w->n_row);
 }
 
-static int work(struct job *j)
+static int work(struct work *w)
 {
     int64_t total = 0;
-    WNW_TRY(prepare(j));
-    for (int32_t i = 0; i < j->samples.n_text; i++)
-        total += (int64_t)j->samples.n_piece[i] * j->samples.length;
-    WNW_TRY(wnw__calibrate_begin(j->c, total));
-    WNW_TRY(fit_gates(j));
-    WNW_TRY(judge_gates(j));
-    return finish(j);
+    WNW_TRY(prepare(w));
+    for (int32_t i = 0; i < w->samples.n_text; i++)
+        total += (int64_t)w->samples.n_piece[i] * w->samples.length;
+    WNW_TRY(wnw__calibrate_begin(w->c, total));
+    WNW_TRY(fit_gates(w));
+    WNW_TRY(judge_gates(w));
+    return finish(w);
 }
 
 static int run(wnw_calibration *c, const void *opts)
 {
-    struct job j = {.c = c, .o = opts};
-    const int rc = work(&j);
-    wnw__gate_fit_free(&j.fit);
-    wnw__samples_free(&j.samples);
-    wnw_policy_free(j.target);
-    wnw_policy_free(j.reader);
-    free(j.il);
-    free(j.weight);
-    free(j.bias);
-    free(j.held_out);
-    free(j.scores);
+    struct work w = {.c = c, .o = opts};
+    const int rc = work(&w);
+    wnw__gate_fit_free(&w.fit);
+    wnw__samples_free(&w.samples);
+    wnw_policy_free(w.target);
+    wnw_policy_free(w.reader);
+    free(w.il);
+    free(w.weight);
+    free(w.bias);
+    free(w.held_out);
+    free(w.scores);
     return rc;
 }
 

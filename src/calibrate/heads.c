@@ -14,7 +14,6 @@
  * answers are fed (see probe_round.h).
  */
 #include "base/json.h"
-#include "calibrate/importance.h"
 #include "calibrate/probe_round.h"
 
 #include <stdlib.h>

@@ -36,7 +36,7 @@ struct opts {
     int32_t keep, length, samples, generate, agg, tokens;
 };
 
-struct job {
+struct work {
     wnw_calibration *c;
     const struct opts *o;
     wnw_policy *policy;
@@ -54,46 +54,46 @@ struct job {
 
 /* ---- One sample ---- */
 
-static int read_prompt(struct job *j)
+static int read_prompt(struct work *w)
 {
-    const struct wnw__samples *of = &j->samples;
+    const struct wnw__samples *of = &w->samples;
     const int32_t n = of->n_bos + of->length;
-    const wnw_policy *policy = j->policy;
-    const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = j->o->keep};
-    WNW_TRY(wnw__calibrate_session(&j->s, j->c, n + j->n_generate + 1));
-    const wnw_run run = {WNW_INIT(wnw_run), .profile = j->c->params.profile, .policies = &policy,
+    const wnw_policy *policy = w->policy;
+    const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = w->o->keep};
+    WNW_TRY(wnw__calibrate_session(&w->s, w->c, n + w->n_generate + 1));
+    const wnw_run run = {WNW_INIT(wnw_run), .profile = w->c->params.profile, .policies = &policy,
                          .n_policies = 1};
-    WNW_TRY(wnw_session_begin(j->s, &run));
+    WNW_TRY(wnw_session_begin(w->s, &run));
     if (of->n_bos > 0)
-        WNW_TRY(wnw_session_prefill(j->s, of->bos, of->n_bos, NULL, NULL));
-    WNW_TRY(wnw_session_prefill(j->s, wnw__samples_piece(of, j->i_text, j->i_piece), of->length, NULL, NULL));
-    WNW_TRY(wnw_session_plan(j->s, policy, &size, &j->plan, NULL));
-    wnw__session_end_observing(j->s);
-    return wnw__session_record(j->s, wnw__outputs_recorder.name, true);
+        WNW_TRY(wnw_session_prefill(w->s, of->bos, of->n_bos, NULL, NULL));
+    WNW_TRY(wnw_session_prefill(w->s, wnw__samples_piece(of, w->i_text, w->i_piece), of->length, NULL, NULL));
+    WNW_TRY(wnw_session_plan(w->s, policy, &size, &w->plan, NULL));
+    wnw__session_end_observing(w->s);
+    return wnw__session_record(w->s, wnw__outputs_recorder.name, true);
 }
 
 /* The error of the newest token in layer il. */
-static int error_of_layer(const struct job *j, int32_t il, double *error)
+static int error_of_layer(const struct work *w, int32_t il, double *error)
 {
-    const wnw_session *s = j->s;
+    const wnw_session *s = w->s;
     const struct wnw__hparams *hp = &s->m->hp;
     WNW_TRY(wnw__proj_check(s->m, il));
-    const struct wnw__proj_weight w = wnw__proj_weight_of(s->m, il);
+    const struct wnw__proj_weight weight = wnw__proj_weight_of(s->m, il);
     const struct wnw__outputs *rows = wnw__recorders_find(&s->recorders, &wnw__outputs_recorder);
     const int32_t **keep = calloc((size_t)hp->n_head_kv, sizeof *keep);
     int32_t *n_keep = calloc((size_t)hp->n_head_kv, sizeof *n_keep);
     int rc = keep && n_keep ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the entries of a layer");
     for (int32_t ih = 0; rc == WNW_OK && ih < hp->n_head_kv; ih++)
-        n_keep[ih] = wnw_plan_head(j->plan, il, ih, &keep[ih]); /* entry i of a full cache is position i */
+        n_keep[ih] = wnw_plan_head(w->plan, il, ih, &keep[ih]); /* entry i of a full cache is position i */
     struct wnw__layer_token t = {.cache = &s->cache,
                                  .il = il,
                                  .scale = hp->attn_scale,
-                                 .form = wnw__shape_form(&j->c->shape, il),
-                                 .w = &w,
+                                 .form = wnw__shape_form(&w->c->shape, il),
+                                 .w = &weight,
                                  .pool = wnw__engine_pool(s->engine),
                                  .keep = keep,
                                  .n_keep = n_keep,
-                                 .n_prompt = wnw_plan_n_tokens(j->plan)};
+                                 .n_prompt = wnw_plan_n_tokens(w->plan)};
     t.q = wnw__outputs_of(rows, il, &t.out);
     if (rc == WNW_OK)
         rc = wnw__layer_error(error, &t);
@@ -103,14 +103,14 @@ static int error_of_layer(const struct job *j, int32_t il, double *error)
 }
 
 /* The errors of the newest token in all layers; all are -1 if one of them is not a number. */
-static int error_of_step(const struct job *j, double *error)
+static int error_of_step(const struct work *w, double *error)
 {
-    const int32_t n_layer = j->c->info.n_layer;
+    const int32_t n_layer = w->c->info.n_layer;
     bool finite = true;
     for (int32_t il = 0; il < n_layer; il++) {
         error[il] = 0;
-        if (wnw__layer_takes_part(&j->c->shape, il))
-            WNW_TRY(error_of_layer(j, il, &error[il]));
+        if (wnw__layer_takes_part(&w->c->shape, il))
+            WNW_TRY(error_of_layer(w, il, &error[il]));
         finite = finite && isfinite(error[il]);
     }
     for (int32_t il = 0; il < n_layer && !finite; il++)
@@ -118,207 +118,207 @@ static int error_of_step(const struct job *j, double *error)
     return WNW_OK;
 }
 
-static int32_t next_token(const struct job *j, int32_t step)
+static int32_t next_token(const struct work *w, int32_t step)
 {
-    const float *logits = wnw_session_logits(j->s);
-    if (j->o->tokens == TOKENS_TEXT)
-        return wnw__samples_piece(&j->samples, j->i_text, j->i_piece)[j->samples.length + step];
-    return wnw__argmax(logits, j->c->info.n_vocab);
+    const float *logits = wnw_session_logits(w->s);
+    if (w->o->tokens == TOKENS_TEXT)
+        return wnw__samples_piece(&w->samples, w->i_text, w->i_piece)[w->samples.length + step];
+    return wnw__argmax(logits, w->c->info.n_vocab);
 }
 
-static int measure(struct job *j, json_t **result)
+static int measure(struct work *w, json_t **result)
 {
     int32_t n = 0;
-    WNW_TRY(read_prompt(j));
-    for (; n < j->n_generate; n++) {
-        const int32_t token = next_token(j, n);
-        if (j->o->tokens == TOKENS_GREEDY && wnw_token_is_eog(j->c->m, token))
+    WNW_TRY(read_prompt(w));
+    for (; n < w->n_generate; n++) {
+        const int32_t token = next_token(w, n);
+        if (w->o->tokens == TOKENS_GREEDY && wnw_token_is_eog(w->c->m, token))
             break;
-        WNW_TRY(wnw_session_decode(j->s, token));
-        WNW_TRY(error_of_step(j, j->error + (int64_t)n * j->c->info.n_layer));
-        WNW_TRY(
-            wnw__calibrate_step(j->c, (double)(j->samples.length + n) / (j->samples.length + j->n_generate)));
+        WNW_TRY(wnw_session_decode(w->s, token));
+        WNW_TRY(error_of_step(w, w->error + (int64_t)n * w->c->info.n_layer));
+        WNW_TRY(wnw__calibrate_progress(w->c, (double)(w->samples.length + n) /
+                                                  (w->samples.length + w->n_generate)));
     }
     *result =
-        json_pack("{s:i, s:o}", "steps", (int)n, "errors", wnw__json_f64s(j->error, n * j->c->info.n_layer));
+        json_pack("{s:i, s:o}", "steps", (int)n, "errors", wnw__json_f64s(w->error, n * w->c->info.n_layer));
     return *result ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the errors of a sample");
 }
 
 static int run_sample(wnw_calibration *c, void *user, json_t **result)
 {
-    struct job *j = user;
+    struct work *w = user;
     (void)c;
-    const int rc = measure(j, result);
-    wnw_plan_free(j->plan);
-    wnw_session_free(j->s);
-    j->plan = NULL;
-    j->s = NULL;
+    const int rc = measure(w, result);
+    wnw_plan_free(w->plan);
+    wnw_session_free(w->s);
+    w->plan = NULL;
+    w->s = NULL;
     return rc;
 }
 
 /* ---- All samples ---- */
 
-static void dump_sample(const struct job *j, int32_t n)
+static void dump_sample(const struct work *w, int32_t n)
 {
-    const int32_t n_layer = j->c->info.n_layer;
-    for (int32_t t = 0; j->dump && t < n; t++)
+    const int32_t n_layer = w->c->info.n_layer;
+    for (int32_t t = 0; w->dump && t < n; t++)
         for (int32_t il = 0; il < n_layer; il++)
-            wnw__calibrate_print(j->dump, "%d,%d,%d,%d,%.9g\n", (int)j->i_text, (int)j->i_piece, (int)t,
-                                 (int)il, j->error[(int64_t)t * n_layer + il]);
+            wnw__calibrate_print(w->dump, "%d,%d,%d,%d,%.9g\n", (int)w->i_text, (int)w->i_piece, (int)t,
+                                 (int)il, w->error[(int64_t)t * n_layer + il]);
 }
 
-static int add_sample(struct job *j)
+static int add_sample(struct work *w)
 {
     char name[64];
     json_t *result;
-    snprintf(name, sizeof name, "text %d, sample %d", (int)j->i_text, (int)j->i_piece);
+    snprintf(name, sizeof name, "text %d, sample %d", (int)w->i_text, (int)w->i_piece);
     const struct wnw__calibrate_unit unit = {
-        .name = name, .cost = j->samples.length + j->n_generate, .run = run_sample, .user = j};
-    WNW_TRY(wnw__calibrate_unit(j->c, &unit, &result));
-    const int32_t n_layer = j->c->info.n_layer;
+        .name = name, .cost = w->samples.length + w->n_generate, .run = run_sample, .user = w};
+    WNW_TRY(wnw__calibrate_unit(w->c, &unit, &result));
+    const int32_t n_layer = w->c->info.n_layer;
     const json_t *steps = json_object_get(result, "steps");
     const json_int_t n = json_is_integer(steps) ? json_integer_value(steps) : -1;
     const bool good =
-        n >= 0 && n <= j->n_generate && wnw__json_get_f64s(result, "errors", j->error, (int32_t)n * n_layer);
+        n >= 0 && n <= w->n_generate && wnw__json_get_f64s(result, "errors", w->error, (int32_t)n * n_layer);
     json_decref(result);
     if (!good)
-        return wnw__calibrate_damaged(j->c, name);
-    dump_sample(j, (int32_t)n);
+        return wnw__calibrate_damaged(w->c, name);
+    dump_sample(w, (int32_t)n);
     for (int32_t t = 0; t < (int32_t)n; t++)
-        j->n_dropped += j->error[(int64_t)t * n_layer] < 0;
-    j->n_step += (int32_t)n;
-    j->n_sample += wnw__layer_add_sample(j->error, (int32_t)n, n_layer, j->o->agg == AGG_MEAN, j->set);
+        w->n_dropped += w->error[(int64_t)t * n_layer] < 0;
+    w->n_step += (int32_t)n;
+    w->n_sample += wnw__layer_add_sample(w->error, (int32_t)n, n_layer, w->o->agg == AGG_MEAN, w->set);
     return WNW_OK;
 }
 
 /* Adds the share of every layer in the errors of a text; a text without any error has none. */
-static int add_text(struct job *j, json_t *per_set)
+static int add_text(struct work *w, json_t *per_set)
 {
-    const int32_t n_layer = j->c->info.n_layer;
+    const int32_t n_layer = w->c->info.n_layer;
     double *share = calloc((size_t)n_layer, sizeof *share);
     if (!share)
         return wnw__fail(WNW_E_NOMEM, "no memory for the shares of %d layers", (int)n_layer);
-    const bool any = wnw__layer_add_set(j->set, n_layer, share);
+    const bool any = wnw__layer_add_set(w->set, n_layer, share);
     int rc = WNW_OK;
     for (int32_t il = 0; il < n_layer; il++)
-        j->share[il] += share[il];
+        w->share[il] += share[il];
     if (any &&
-        json_object_set_new(per_set, j->c->params.texts[j->i_text].name, wnw__json_f64s(share, n_layer)) != 0)
+        json_object_set_new(per_set, w->c->params.texts[w->i_text].name, wnw__json_f64s(share, n_layer)) != 0)
         rc = wnw__fail(WNW_E_NOMEM, "no memory for the shares of a text");
     free(share);
     return rc;
 }
 
-static int run_texts(struct job *j, json_t *per_set)
+static int run_texts(struct work *w, json_t *per_set)
 {
-    for (j->i_text = 0; j->i_text < j->samples.n_text; j->i_text++) {
-        memset(j->set, 0, (size_t)j->c->info.n_layer * sizeof *j->set);
-        for (j->i_piece = 0; j->i_piece < j->samples.n_piece[j->i_text]; j->i_piece++)
-            WNW_TRY(add_sample(j));
-        WNW_TRY(add_text(j, per_set));
+    for (w->i_text = 0; w->i_text < w->samples.n_text; w->i_text++) {
+        memset(w->set, 0, (size_t)w->c->info.n_layer * sizeof *w->set);
+        for (w->i_piece = 0; w->i_piece < w->samples.n_piece[w->i_text]; w->i_piece++)
+            WNW_TRY(add_sample(w));
+        WNW_TRY(add_text(w, per_set));
     }
     if (json_object_size(per_set) == 0)
         return wnw__fail(
             WNW_E_UNSUPPORTED,
             "no error could be measured: the model ends its text at once, computes values that are "
             "not numbers, or the policy keeps everything");
-    wnw__layer_normalise(j->share, j->c->info.n_layer);
+    wnw__layer_normalise(w->share, w->c->info.n_layer);
     return WNW_OK;
 }
 
 /* ---- The results ---- */
 
-static int report(struct job *j)
+static int report(struct work *w)
 {
     struct wnw__calibrate_text *out;
-    WNW_TRY(wnw__calibrate_output(j->c, "report", &out));
-    wnw__calibrate_print(out, "layer errors: %d samples, %d steps, %d dropped\n", (int)j->n_sample,
-                         (int)j->n_step, (int)j->n_dropped);
+    WNW_TRY(wnw__calibrate_output(w->c, "report", &out));
+    wnw__calibrate_print(out, "layer errors: %d samples, %d steps, %d dropped\n", (int)w->n_sample,
+                         (int)w->n_step, (int)w->n_dropped);
     double most = 0;
-    for (int32_t il = 0; il < j->c->info.n_layer; il++)
-        most = j->share[il] > most ? j->share[il] : most;
-    for (int32_t il = 0; il < j->c->info.n_layer; il++) {
-        const int n_bar = (int)(40 * j->share[il] / most + 0.5);
-        wnw__calibrate_print(out, "layer %3d  %.4f  %.*s\n", (int)il, j->share[il], n_bar,
+    for (int32_t il = 0; il < w->c->info.n_layer; il++)
+        most = w->share[il] > most ? w->share[il] : most;
+    for (int32_t il = 0; il < w->c->info.n_layer; il++) {
+        const int n_bar = (int)(40 * w->share[il] / most + 0.5);
+        wnw__calibrate_print(out, "layer %3d  %.4f  %.*s\n", (int)il, w->share[il], n_bar,
                              "########################################");
     }
     return WNW_OK;
 }
 
-static int finish(struct job *j, json_t *per_set)
+static int finish(struct work *w, json_t *per_set)
 {
-    json_t *more = json_pack("{s:i, s:i, s:i}", "measured_samples", (int)j->n_sample, "measured_steps",
-                             (int)j->n_step, "dropped_steps", (int)j->n_dropped);
-    json_t *results = json_pack("{s:o, s:O}", "avg_score", wnw__json_f64s(j->share, j->c->info.n_layer),
+    json_t *more = json_pack("{s:i, s:i, s:i}", "measured_samples", (int)w->n_sample, "measured_steps",
+                             (int)w->n_step, "dropped_steps", (int)w->n_dropped);
+    json_t *results = json_pack("{s:o, s:O}", "avg_score", wnw__json_f64s(w->share, w->c->info.n_layer),
                                 "per_set", per_set);
-    WNW_TRY(wnw__calibrate_profile(j->c, "layers.json", "layers", more, results));
-    return report(j);
+    WNW_TRY(wnw__calibrate_profile(w->c, "layers.json", "layers", more, results));
+    return report(w);
 }
 
 /* Settles what is read, by which policy, and how much of it. */
-static int prepare(struct job *j)
+static int prepare(struct work *w)
 {
-    const struct opts *o = j->o;
-    const int32_t n_most = wnw__effort_value(j->c, o->samples, (struct wnw__by_effort){8, 4, 32});
+    const struct opts *o = w->o;
+    const int32_t n_most = wnw__effort_value(w->c, o->samples, (struct wnw__by_effort){8, 4, 32});
     int32_t length;
-    j->n_generate = wnw__effort_value(j->c, o->generate, (struct wnw__by_effort){64, 32, 128});
+    w->n_generate = wnw__effort_value(w->c, o->generate, (struct wnw__by_effort){64, 32, 128});
     /* One position for a BOS, one because the last generated token is not read. */
-    WNW_TRY(wnw__sample_length(&length, j->c, o->length, (struct wnw__by_effort){2048, 1024, 8192},
-                               j->n_generate + 2));
+    WNW_TRY(wnw__sample_length(&length, w->c, o->length, (struct wnw__by_effort){2048, 1024, 8192},
+                               w->n_generate + 2));
     if (length <= o->keep)
         return wnw__fail(WNW_E_RANGE,
                          "samples of %d tokens, of which %d are kept: give a larger length or a smaller keep",
                          (int)length, (int)o->keep);
-    if (j->c->info.n_layer_swa == j->c->info.n_layer)
+    if (w->c->info.n_layer_swa == w->c->info.n_layer)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "all layers of the model have a sliding window; policies leave them alone");
     WNW_TRY(
-        wnw__samples_cut(&j->samples, j->c, length, o->tokens == TOKENS_TEXT ? j->n_generate : 0, n_most));
-    WNW_TRY(wnw__calibrate_policy(&j->policy, j->c, "compresskv+uniform"));
-    WNW_TRY(wnw__calibrate_set(j->c, "length", json_integer(length)));
-    WNW_TRY(wnw__calibrate_set(j->c, "samples", json_integer(n_most)));
-    return wnw__calibrate_set(j->c, "generate", json_integer(j->n_generate));
+        wnw__samples_cut(&w->samples, w->c, length, o->tokens == TOKENS_TEXT ? w->n_generate : 0, n_most));
+    WNW_TRY(wnw__calibrate_policy(&w->policy, w->c, "compresskv+uniform"));
+    WNW_TRY(wnw__calibrate_set(w->c, "length", json_integer(length)));
+    WNW_TRY(wnw__calibrate_set(w->c, "samples", json_integer(n_most)));
+    return wnw__calibrate_set(w->c, "generate", json_integer(w->n_generate));
 }
 
-static int begin(struct job *j)
+static int begin(struct work *w)
 {
     int64_t total = 0;
-    for (int32_t i = 0; i < j->samples.n_text; i++)
-        total += (int64_t)j->samples.n_piece[i] * (j->samples.length + j->n_generate);
-    WNW_TRY(wnw__calibrate_begin(j->c, total));
-    WNW_TRY(wnw__calibrate_output(j->c, "dump", &j->dump));
-    wnw__calibrate_print(j->dump, "text,sample,step,layer,error\n");
+    for (int32_t i = 0; i < w->samples.n_text; i++)
+        total += (int64_t)w->samples.n_piece[i] * (w->samples.length + w->n_generate);
+    WNW_TRY(wnw__calibrate_begin(w->c, total));
+    WNW_TRY(wnw__calibrate_output(w->c, "dump", &w->dump));
+    wnw__calibrate_print(w->dump, "text,sample,step,layer,error\n");
     return WNW_OK;
 }
 
-static int work(struct job *j)
+static int work(struct work *w)
 {
-    const size_t n_layer = (size_t)j->c->info.n_layer;
-    WNW_TRY(prepare(j));
-    j->set = calloc(n_layer, sizeof *j->set);
-    j->share = calloc(n_layer, sizeof *j->share);
-    j->error = calloc(n_layer * (size_t)j->n_generate, sizeof *j->error);
+    const size_t n_layer = (size_t)w->c->info.n_layer;
+    WNW_TRY(prepare(w));
+    w->set = calloc(n_layer, sizeof *w->set);
+    w->share = calloc(n_layer, sizeof *w->share);
+    w->error = calloc(n_layer * (size_t)w->n_generate, sizeof *w->error);
     json_t *per_set = json_object();
-    int rc = j->set && j->share && j->error && per_set
-                 ? begin(j)
+    int rc = w->set && w->share && w->error && per_set
+                 ? begin(w)
                  : wnw__fail(WNW_E_NOMEM, "no memory for the errors of %zu layers", n_layer);
     if (rc == WNW_OK)
-        rc = run_texts(j, per_set);
+        rc = run_texts(w, per_set);
     if (rc == WNW_OK)
-        rc = finish(j, per_set);
+        rc = finish(w, per_set);
     json_decref(per_set);
     return rc;
 }
 
 static int run(wnw_calibration *c, const void *opts)
 {
-    struct job j = {.c = c, .o = opts};
-    const int rc = work(&j);
-    wnw__samples_free(&j.samples);
-    wnw_policy_free(j.policy);
-    free(j.set);
-    free(j.share);
-    free(j.error);
+    struct work w = {.c = c, .o = opts};
+    const int rc = work(&w);
+    wnw__samples_free(&w.samples);
+    wnw_policy_free(w.policy);
+    free(w.set);
+    free(w.share);
+    free(w.error);
     return rc;
 }
 

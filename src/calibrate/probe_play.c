@@ -39,7 +39,7 @@ static int ends_answer(const wnw_calibration *c, const struct wnw__probe_play *p
 static int step(wnw_calibration *c, wnw_session *s, const struct wnw__probe *p, struct wnw__probe_play *play)
 {
     const int32_t fed = play->n > 0 ? play->tokens[play->n - 1] : p->tokens[p->n - 1];
-    WNW_TRY(wnw__calibrate_step(c, 1));
+    WNW_TRY(wnw__calibrate_progress(c, 1));
     WNW_TRY(wnw_session_decode(s, fed));
     const int32_t own = wnw__argmax(wnw_session_logits(s), c->info.n_vocab);
     const int32_t token = play->forced ? p->tokens[p->span.first + play->n] : own;

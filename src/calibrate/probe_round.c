@@ -10,7 +10,7 @@ const char *const wnw__probe_forced_names[] = {"auto", "never", "always", NULL};
 
 /* ---- One probe ---- */
 
-struct trial {
+struct probe_unit {
     struct wnw__probe_round *r;
     const struct wnw__probe *probe;
 };
@@ -26,9 +26,9 @@ static int judge(struct wnw__probe_round *r, const struct wnw__probe *p)
     return WNW_OK;
 }
 
-static int run_trial(wnw_calibration *c, void *user, json_t **result)
+static int run_probe(wnw_calibration *c, void *user, json_t **result)
 {
-    const struct trial *t = user;
+    const struct probe_unit *t = user;
     struct wnw__probe_round *r = t->r;
     WNW_TRY(r->scoring->begin(r->user, t->probe));
     WNW_TRY(wnw__probe_play(c, t->probe, &r->play));
@@ -60,11 +60,11 @@ static int one_probe(struct wnw__probe_round *r, int32_t i)
     struct wnw__probe p;
     WNW_TRY(wnw__probe_make(&p, r->c, &r->grid, i));
     r->play.forced = r->forced;
-    struct trial t = {r, &p};
+    struct probe_unit t = {r, &p};
     char name[64];
     snprintf(name, sizeof name, "%sprobe %s", r->forced ? "forced " : "", p.id);
     const struct wnw__calibrate_unit unit = {
-        .name = name, .cost = p.n + r->o->steps, .run = run_trial, .user = &t};
+        .name = name, .cost = p.n + r->o->steps, .run = run_probe, .user = &t};
     json_t *v;
     int rc = wnw__calibrate_unit(r->c, &unit, &v);
     if (rc == WNW_OK)

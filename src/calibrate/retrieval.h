@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How much a head retrieves, on plain arrays. A model answers a question with words of its prompt, the answer
+ * How much a head retrieves, and how important it is, on plain arrays. A model answers a question with words of its prompt, the answer
  * span; the attention of every generated token tells which heads look at that span.
  *
  *   semantic score:     attention on the whole span at steps that produce a token of the span
@@ -50,6 +50,19 @@ struct wnw__retrieval_step {
 /* Adds a step. Equal attention: the earlier entry is the larger one. */
 void wnw__retrieval_add(struct wnw__retrieval *r, const struct wnw__retrieval_rule *rule,
                         const struct wnw__retrieval_step *step);
+
+/* ---- What one row of attention says about a head ---- */
+
+/* HeadKV's importance of a head at one step ("Not All Heads Matter", arXiv 2410.19258, retrieval and
+ * reasoning): of the span.n largest elements of row[n] the sum of those that lie in the span, over span.n. Of
+ * equal elements the earlier is the larger one. */
+double wnw__importance(const float *row, int32_t n, struct wnw__answer_span span);
+
+/* The share of row[n] that a streaming head would not see: what lies after the first n_sink elements and
+ * before the last n_recent ones, over the sum of all. 0 .. 1; 0 where nothing lies there. */
+double wnw__far_share(const float *row, int32_t n, int32_t n_sink, int32_t n_recent);
+
+/* ---- Heads and answers ---- */
 
 /* Writes the heads of mean[n] to rank[n], highest first, equal ones in their order. */
 void wnw__rank_heads(const double *mean, int32_t n, int32_t *rank);

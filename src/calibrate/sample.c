@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "calibrate/sample.h"
 
-#include "calibrate/questions.h"
 #include "profile/profile.h"
 
 #include <inttypes.h>

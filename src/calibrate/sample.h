@@ -24,10 +24,15 @@ void wnw__samples_free(struct wnw__samples *s);
 /* The first token of piece i of a text; length tokens and those after follow it. Borrowed. */
 const int32_t *wnw__samples_piece(const struct wnw__samples *s, int32_t i_text, int32_t i);
 
+/* Questions that can be asked about any prose, each about something else in it: question i of 0 .. WNW_N_QUESTIONS - 1
+ * (sample_questions.c). Static. */
+#define WNW_N_QUESTIONS 30
+const char *wnw__question(int32_t i);
+
 /* A piece as text, without parts of characters at its ends; *text is released with wnw_free, also after a
  * failure. */
 int wnw__sample_text(char **text, const wnw_calibration *c, const int32_t *tokens, int32_t n);
-/* The text as a document with one of the questions of questions.h after it. *prompt is cleared by the caller, also
+/* The text as a document with one of the questions after it. *prompt is cleared by the caller, also
  * after a failure. */
 int wnw__sample_prompt(wnw_prompt *prompt, const wnw_calibration *c, const char *text, int32_t question);
 /* A session that observes for the policies and has read the prompt's document. The caller frees *s, which is NULL at

@@ -58,7 +58,7 @@ static bool progress(int32_t done, int32_t total, void *user)
 {
     const struct work *w = user;
     const double here = total > 0 ? (double)done / total : 0;
-    return wnw__calibrate_step(w->c, (w->at + here) / w->n) == WNW_OK;
+    return wnw__calibrate_progress(w->c, (w->at + here) / w->n) == WNW_OK;
 }
 
 static void fill_piece(struct work *w, int32_t i)

@@ -35,11 +35,11 @@ static int allocate(struct wnw__trial_prompt *p, const struct wnw__plan_source *
     p->score = calloc(n, sizeof *p->score);
     for (int32_t il = 0; p->il && il < src->shape.n_layer; il++)
         if (wnw__layer_takes_part(&src->shape, il))
-            p->il[p->n_part++] = il;
-    if (p->il && p->n_part == 0)
+            p->il[p->n_il++] = il;
+    if (p->il && p->n_il == 0)
         return wnw__fail(WNW_E_UNSUPPORTED, "every layer of this model has a sliding window: there is "
                                             "nothing to compress");
-    p->rho = calloc((size_t)p->n_part * n_kv * n, sizeof *p->rho);
+    p->rho = calloc((size_t)p->n_il * n_kv * n, sizeof *p->rho);
     if (p->il && p->alpha && p->score && p->rho)
         return WNW_OK;
     return wnw__fail(WNW_E_NOMEM, "no memory for a prompt of %zu tokens", n);
@@ -50,7 +50,7 @@ static int note_layers(struct wnw__trial_prompt *p, const struct wnw__plan_sourc
 {
     const wnw_needs needs = {.flags = WNW_NEED_WINDOW_ATTN | WNW_NEED_VALUES, .window = p->window};
     double total = 0;
-    for (int32_t i = 0; i < p->n_part; i++) {
+    for (int32_t i = 0; i < p->n_il; i++) {
         wnw_observation obs = {0};
         WNW_TRY(src->observe(src, p->il[i], &needs, NULL, &obs));
         const int32_t n_row = p->window < obs.n_window ? p->window : obs.n_window;
@@ -59,7 +59,7 @@ static int note_layers(struct wnw__trial_prompt *p, const struct wnw__plan_sourc
         for (int32_t ih = 0; ih < src->shape.n_head_kv; ih++)
             wnw__relative_norms(&obs, ih, p->rho + ((int64_t)i * src->shape.n_head_kv + ih) * src->n_past);
     }
-    const double scale = 1.0 / ((double)p->n_part * src->shape.n_head);
+    const double scale = 1.0 / ((double)p->n_il * src->shape.n_head);
     for (int32_t t = 0; t < src->n_past; t++)
         p->alpha[t] = (float)(mass[t] * scale);
     p->entropy = wnw__entropy(mass, src->n_past, total);

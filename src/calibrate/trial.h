@@ -24,11 +24,11 @@ struct wnw__trial_prompt {
     struct wnw__trial_text text;
     struct wnw__shape model;
     int32_t n_vocab, window;
-    int32_t n_part; /* layers that take part: those without a sliding window */
-    int32_t *il;    /* [n_part] their numbers in the model */
-    float *alpha;   /* [n_prompt] attention of the window's queries, averaged over the model (eq. 6) */
-    float *rho;     /* [n_part][n_head_kv][n_prompt] relative norms of values (eq. 7) */
-    float *score;   /* [n_prompt] scratch */
+    int32_t n_il; /* layers that take part: those without a sliding window */
+    int32_t *il;  /* [n_il] their numbers in the model */
+    float *alpha; /* [n_prompt] attention of the window's queries, averaged over the model (eq. 6) */
+    float *rho;   /* [n_il][n_head_kv][n_prompt] relative norms of values (eq. 7) */
+    float *score; /* [n_prompt] scratch */
     /* The prompt's risk: entropy of alpha / window in nats (eq. 12), perplexity of the window (eq. 13). */
     double entropy, ppl;
 };
@@ -50,7 +50,7 @@ struct wnw__trial_choice {
 /* Entries that a budget leaves in a layer next to the last ones, which always stay. */
 int32_t wnw__trial_n_free(int32_t n_prompt, int32_t window, int32_t budget);
 
-/* Makes the plan. above[n_part], where not NULL, receives the entries of each layer that clear its threshold.
+/* Makes the plan. above[n_il], where not NULL, receives the entries of each layer that clear its threshold.
  * *out is released with wnw_plan_free. */
 int wnw__trial_plan(wnw_plan **out, const struct wnw__trial_prompt *p, const struct wnw__trial_choice *choice,
                     int32_t *above);

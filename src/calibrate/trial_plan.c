@@ -12,7 +12,7 @@
 /* As the gate's option `floor`, by default. */
 static const double least_share = 0.25;
 
-/* Scores of layer part i (eq. 8 to 10), in the order of operations of the scorer. */
+/* Scores of layer il[i] (eq. 8 to 10), in the order of operations of the scorer. */
 static void score_layer(const struct wnw__trial_prompt *p, const float *weight, int32_t i)
 {
     const int32_t n = p->text.n_prompt;
@@ -28,44 +28,44 @@ static void score_layer(const struct wnw__trial_prompt *p, const float *weight, 
     }
 }
 
-/* Adds a layer that keeps the best `count` of the first n_old entries, and all others, in every head. */
-static int add_layer(wnw_plan *plan, const struct wnw__trial_prompt *p, int32_t n_old, int32_t count)
+/* Adds a layer that keeps the best `count` of the first n_judged entries, and all others, in every head. */
+static int add_layer(wnw_plan *plan, const struct wnw__trial_prompt *p, int32_t n_judged, int32_t count)
 {
-    const int32_t n_last = p->text.n_prompt - n_old;
+    const int32_t n_last = p->text.n_prompt - n_judged;
     for (int32_t ih = 0; ih < p->model.n_head_kv; ih++) {
         int32_t *pos = wnw__plan_add_head(plan, count + n_last);
         if (!pos)
             return wnw__fail(WNW_E_NOMEM, "no memory for a plan");
-        wnw__topk_late(p->score, n_old, count, 0, pos);
+        wnw__topk_late(p->score, n_judged, count, 0, pos);
         for (int32_t t = 0; t < n_last; t++)
-            pos[count + t] = n_old + t;
+            pos[count + t] = n_judged + t;
     }
     return WNW_OK;
 }
 
-/* Counts of the layers: on entry the entries above each threshold. */
-static void settle(const struct wnw__trial_choice *choice, int32_t n_part, int32_t n_old, int32_t n_free,
-                   double *room, int32_t *count)
+/* From counts of entries above each threshold to counts of entries that stay. */
+static void bound_counts(const struct wnw__trial_choice *choice, int32_t n_il, int32_t n_judged,
+                         int32_t n_free, double *room, int32_t *count)
 {
-    for (int32_t i = 0; i < n_part; i++) {
-        room[i] = n_old;
+    for (int32_t i = 0; i < n_il; i++) {
+        room[i] = n_judged;
         if (!choice->tau)
-            count[i] = n_old < n_free ? n_old : n_free;
+            count[i] = n_judged < n_free ? n_judged : n_free;
         else if (!choice->pooled)
-            count[i] = wnw__gate_elastic(count[i], n_old, n_free, least_share);
+            count[i] = wnw__gate_elastic(count[i], n_judged, n_free, least_share);
     }
     if (choice->tau && choice->pooled)
-        wnw__gate_pooled(room, n_part, n_free, least_share, count);
+        wnw__gate_pooled(room, n_il, n_free, least_share, count);
 }
 
 /* Adds every layer of the model; one with a sliding window is left alone by plans. */
 static int add_layers(wnw_plan *plan, const struct wnw__trial_prompt *p,
-                      const struct wnw__trial_choice *choice, int32_t n_old, const int32_t *count)
+                      const struct wnw__trial_choice *choice, int32_t n_judged, const int32_t *count)
 {
     for (int32_t il = 0, i = 0; il < plan->n_layer; il++) {
-        if (i < p->n_part && p->il[i] == il) {
+        if (i < p->n_il && p->il[i] == il) {
             score_layer(p, choice->weight, i);
-            WNW_TRY(add_layer(plan, p, n_old, count[i]));
+            WNW_TRY(add_layer(plan, p, n_judged, count[i]));
             i++;
             continue;
         }
@@ -88,32 +88,32 @@ int32_t wnw__trial_n_free(int32_t n_prompt, int32_t window, int32_t budget)
     return budget - protected_last(n_prompt, window, budget);
 }
 
-/* Fills count[n_part] with what stays of the first n_old entries; room[n_part] is scratch. */
+/* Fills count[n_il] with what stays of the first n_judged entries; room[n_il] is scratch. */
 static void count_layers(const struct wnw__trial_prompt *p, const struct wnw__trial_choice *choice,
-                         int32_t n_old, double *room, int32_t *count, int32_t *above)
+                         int32_t n_judged, double *room, int32_t *count, int32_t *above)
 {
-    for (int32_t i = 0; choice->tau && i < p->n_part; i++) {
+    for (int32_t i = 0; choice->tau && i < p->n_il; i++) {
         score_layer(p, choice->weight, i);
-        count[i] = wnw__gate_above(p->score, n_old, WNW_NORM_MEAN, choice->tau[p->il[i]]);
+        count[i] = wnw__gate_above(p->score, n_judged, WNW_NORM_MEAN, choice->tau[p->il[i]]);
         if (above)
             above[i] = count[i];
     }
-    settle(choice, p->n_part, n_old, wnw__trial_n_free(p->text.n_prompt, p->window, choice->budget), room,
-           count);
+    bound_counts(choice, p->n_il, n_judged, wnw__trial_n_free(p->text.n_prompt, p->window, choice->budget),
+                 room, count);
 }
 
 int wnw__trial_plan(wnw_plan **out, const struct wnw__trial_prompt *p, const struct wnw__trial_choice *choice,
                     int32_t *above)
 {
-    const int32_t n = p->text.n_prompt, n_old = n - protected_last(n, p->window, choice->budget);
-    int32_t *count = calloc((size_t)p->n_part, sizeof *count);
-    double *room = calloc((size_t)p->n_part, sizeof *room);
+    const int32_t n = p->text.n_prompt, n_judged = n - protected_last(n, p->window, choice->budget);
+    int32_t *count = calloc((size_t)p->n_il, sizeof *count);
+    double *room = calloc((size_t)p->n_il, sizeof *room);
     *out = NULL;
     int rc = count && room ? wnw__plan_begin(out, p->model.n_layer, p->model.n_head_kv, n)
                            : wnw__fail(WNW_E_NOMEM, "no memory for a plan");
     if (rc == WNW_OK) {
-        count_layers(p, choice, n_old, room, count, above);
-        rc = add_layers(*out, p, choice, n_old, count);
+        count_layers(p, choice, n_judged, room, count, above);
+        rc = add_layers(*out, p, choice, n_judged, count);
     }
     free(count);
     free(room);

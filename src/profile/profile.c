@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Profiles: calibration results of one model, combined from files. docs/profiles.md has the format. */
+/* Profiles: calibration results of one model, and the names in them. docs/profiles.md has the format. */
 #include "profile/profile_impl.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ int wnw_profile_new(wnw_profile **out, const wnw_model *m)
     return wnw__profile_new(out, &shape);
 }
 
-static void free_compiler(struct wnw__compiler_table *t)
+void wnw__profile_free_compiler(struct wnw__compiler_table *t)
 {
     free(t->entropy_edge);
     free(t->ppl_edge);
@@ -76,7 +76,7 @@ void wnw_profile_free(wnw_profile *p)
     free(p->layer_share);
     free(p->head_score);
     free(p->head_alpha);
-    free_compiler(&p->compiler);
+    wnw__profile_free_compiler(&p->compiler);
     free(p->query_mean);
     free(p->query_cov);
     free(p->query_filter);
@@ -87,157 +87,4 @@ void wnw_profile_free(wnw_profile *p)
     free(p->gate_weight);
     free(p->gate_bias);
     free(p);
-}
-
-/* ---- Taking over the contents of a file ---- */
-
-/* Moves one array. With `merge` the file holds only a part of a kind, and an array that it lacks stays. */
-static void move(void *to, void *from, bool merge)
-{
-    void **old = to, **new = from;
-    if (merge && !*new)
-        return;
-    free(*old);
-    *old = *new;
-    *new = NULL;
-}
-
-static void take_compiler(struct wnw__compiler_table *to, struct wnw__compiler_table *from, bool merge)
-{
-    struct wnw__compiler_table t = *from;
-    /* Head weights and thresholds that belong together come as two files from CompilerKV's authors. */
-    if (merge && to->n_layer == from->n_layer && to->budget == 0 && !to->foreign) {
-        if (!t.weight) {
-            t.weight = to->weight;
-            to->weight = NULL;
-        }
-        if (!t.tau) {
-            t = *to;
-            t.weight = from->weight;
-            to->tau = NULL;
-            to->entropy_edge = to->ppl_edge = NULL;
-        }
-    }
-    free_compiler(to);
-    *to = t;
-    *from = (struct wnw__compiler_table){0};
-}
-
-static void take(wnw_profile *p, wnw_profile *fresh, bool merge)
-{
-    if (fresh->kinds >> WNW_PROFILE_SRH & 1u) {
-        /* A ranking and the scores behind it go together. */
-        if (!merge || fresh->srh_rank) {
-            move(&p->srh_rank, &fresh->srh_rank, false);
-            move(&p->srh_mean, &fresh->srh_mean, false);
-        }
-        if (!merge || fresh->trad_rank) {
-            move(&p->trad_rank, &fresh->trad_rank, false);
-            move(&p->trad_mean, &fresh->trad_mean, false);
-        }
-        p->srh_k = merge && fresh->srh_k == 0 ? p->srh_k : fresh->srh_k;
-    }
-    if (fresh->kinds >> WNW_PROFILE_LAYERS & 1u)
-        move(&p->layer_share, &fresh->layer_share, false);
-    if (fresh->kinds >> WNW_PROFILE_COMPILER & 1u)
-        take_compiler(&p->compiler, &fresh->compiler, merge);
-    if (fresh->kinds >> WNW_PROFILE_HEADS & 1u) {
-        move(&p->head_score, &fresh->head_score, false);
-        move(&p->head_alpha, &fresh->head_alpha, false);
-        p->head_sink = fresh->head_sink;
-        p->head_recent = fresh->head_recent;
-    }
-    if (fresh->kinds >> WNW_PROFILE_STATS & 1u) {
-        move(&p->query_mean, &fresh->query_mean, false);
-        move(&p->query_cov, &fresh->query_cov, false);
-        move(&p->query_filter, &fresh->query_filter, false);
-    }
-    if (fresh->kinds >> WNW_PROFILE_CURVES & 1u) {
-        move(&p->curve_ratio, &fresh->curve_ratio, false);
-        move(&p->curve_keep, &fresh->curve_keep, false);
-        p->n_curve = fresh->n_curve;
-        memcpy(p->curve_scorer, fresh->curve_scorer, sizeof p->curve_scorer);
-    }
-    if (fresh->kinds >> WNW_PROFILE_SHARES & 1u) {
-        move(&p->best_size, &fresh->best_size, false);
-        move(&p->best_share, &fresh->best_share, false);
-        p->n_best = fresh->n_best;
-    }
-    if (fresh->kinds >> WNW_PROFILE_GATE & 1u) {
-        move(&p->gate_weight, &fresh->gate_weight, false);
-        move(&p->gate_bias, &fresh->gate_bias, false);
-        p->n_gate_feature = fresh->n_gate_feature;
-    }
-    p->kinds |= fresh->kinds;
-}
-
-int wnw_profile_add_file(wnw_profile *p, const char *path)
-{
-    struct wnw__profile_file f;
-    WNW_REQUIRE(p);
-    WNW_REQUIRE(path);
-    struct wnw__profile_shape shape = {.model = p->model};
-    wnw_profile *fresh = NULL;
-    memcpy(shape.fingerprint, p->fingerprint, sizeof shape.fingerprint);
-    struct wnw__profile_limit limit;
-    wnw__profile_limit(&limit, &shape);
-    WNW_TRY(wnw__profile_open(&f, path, &limit));
-    int rc = wnw__profile_new(&fresh, &shape);
-    const bool ours = json_object_get(f.root, "format") != NULL;
-    if (rc == WNW_OK)
-        rc = ours ? wnw__profile_read_kind(&f, fresh) : wnw__profile_import(&f, fresh);
-    if (rc == WNW_OK)
-        take(p, fresh, !ours);
-    wnw_profile_free(fresh);
-    json_decref(f.root);
-    return rc;
-}
-
-int wnw__profile_read_as(wnw_profile *p, const char *path, const char *as)
-{
-    const bool srh = strcmp(as, "srh") == 0, trad = strcmp(as, "trad") == 0;
-    const bool heads = strcmp(as, "heads") == 0, layers = strcmp(as, "layers") == 0;
-    struct wnw__profile_file f;
-    if (strcmp(as, "duo") == 0)
-        return wnw__profile_read_gates(path, p);
-    if (!srh && !trad && !heads && !layers)
-        return wnw__fail(WNW_E_ARG, "a file cannot be read as \"%.40s\"; say srh, trad, heads, duo or layers",
-                         as);
-    const struct wnw__profile_shape shape = {.model = p->model};
-    struct wnw__profile_limit limit;
-    wnw__profile_limit(&limit, &shape);
-    WNW_TRY(wnw__profile_open(&f, path, &limit));
-    const int rc = heads    ? wnw__profile_import_heads(&f, p)
-                   : layers ? wnw__profile_import_layers(&f, p)
-                            : wnw__profile_import_srh(&f, p, srh);
-    json_decref(f.root);
-    return rc;
-}
-
-int wnw_profile_open(wnw_profile **out, const char *path)
-{
-    /* More than any model's profile has; the parser's memory is looked at before it is taken. */
-    static const struct wnw__profile_limit any = {
-        .n_bytes = INT64_C(1) << 32, .n_values = 1 << 26, .n_lists = 1 << 23};
-    struct wnw__profile_file f;
-    struct wnw__profile_shape shape;
-    WNW_REQUIRE(out);
-    *out = NULL;
-    WNW_REQUIRE(path);
-    WNW_TRY(wnw__profile_open(&f, path, &any));
-    int rc =
-        json_object_get(f.root, "format")
-            ? wnw__profile_shape_of(&f, &shape)
-            : wnw__profile_bad(&f, "it is not a profile: it has no \"format\"; `winnow profile import` reads "
-                                   "files of other programs");
-    if (rc == WNW_OK)
-        rc = wnw__profile_new(out, &shape);
-    if (rc == WNW_OK)
-        rc = wnw__profile_read_kind(&f, *out);
-    json_decref(f.root);
-    if (rc != WNW_OK) {
-        wnw_profile_free(*out);
-        *out = NULL;
-    }
-    return rc;
 }

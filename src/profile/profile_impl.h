@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The inside of reading profiles: profile.c owns the arrays, profile_size.c refuses files that are too large,
  * profile_json.c reads checked values, profile_kinds.c knows the library's own format, profile_import.c and
- * profile_tsv.c those of the papers' authors, and profile_table.c lists what a profile holds. */
+ * profile_tsv.c those of the papers' authors, profile_read.c takes over what one of them has read, and profile_table.c
+ * lists what a profile holds. */
 #ifndef WNW_PROFILE_IMPL_H
 #define WNW_PROFILE_IMPL_H
 
@@ -13,6 +14,9 @@ struct wnw__profile_file {
     const char *path;
     json_t *root; /* an object */
 };
+
+/* Frees the arrays of CompilerKV's tables. */
+void wnw__profile_free_compiler(struct wnw__compiler_table *t);
 
 /* How large a profile may be (profile_size.c). */
 struct wnw__profile_limit {

@@ -1,16 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Write the seeds and dictionaries of the fuzz targets: make_corpus.py WINNOW TESTS_FUZZ
+"""Write the seeds of the fuzz targets: make_corpus.py TESTS_FUZZ
 
 Seeds are named after what they hold; inputs that once crashed lie beside them under names that begin with "crash-",
-and are left alone. Needs the PyPI packages gguf and numpy, and the command, whose methods and options make up the
-recipes.
+and are left alone. Needs the PyPI packages gguf and numpy.
 """
 import json
 import os
-import re
 import struct
-import subprocess
 import sys
 
 import numpy as np
@@ -309,23 +306,8 @@ def journals():
     }
 
 
-def dictionary(winnow):
-    """Names of presets, parts, options and choices that `winnow methods` prints."""
-    def run(*args):
-        return subprocess.run([winnow, "methods", *args], check=True, capture_output=True, text=True).stdout
-
-    names = {line.split()[0] for line in run().splitlines() if re.match(r"\s+[a-z0-9_-]+  ", line)}
-    words = set(names)
-    for name in names:
-        text = run(name)
-        words.update(m + "=" for m in re.findall(r"^\s+([a-z0-9_]+)\s.*\[[^\]]*\]$", text, re.M))
-        for choices in re.findall(r"one of ([a-z0-9_|]+)\]", text):
-            words.update(choices.split("|"))
-    return "".join(f'"{word}"\n' for word in sorted(words | {"+", ":", ",", "="})).encode()
-
-
 def main():
-    winnow, target = sys.argv[1:]
+    (target,) = sys.argv[1:]
     folder = os.path.join(target, "corpus")
     for name, vocabulary in (("llama", bpe_vocabulary), ("gemma3", spm_vocabulary)):
         os.makedirs(os.path.join(folder, "gguf"), exist_ok=True)
@@ -345,10 +327,9 @@ def main():
         put(folder, "journal", name, data.encode())
     for i, recipe in enumerate(RECIPES):
         put(folder, "policy", f"{i:02}", recipe.encode())
-    put(target, "", "policy.dict", dictionary(winnow))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: make_corpus.py WINNOW TESTS_FUZZ")
+    if len(sys.argv) != 2:
+        sys.exit("usage: make_corpus.py TESTS_FUZZ")
     main()

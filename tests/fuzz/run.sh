@@ -12,5 +12,7 @@ shift 4
 found=$(mktemp -d)
 trap 'rm -rf "$found"' EXIT
 options=(-seed=1 -runs="$runs" -max_len="$length" -len_control=0 -timeout=60 -rss_limit_mb=4096 -print_final_stats=1)
-[ ! -f "$here/$kind.dict" ] || options+=(-dict="$here/$kind.dict")
+for words in "$here/$kind.dict" "$(dirname "$program")/$kind.dict"; do
+    [ ! -f "$words" ] || options+=(-dict="$words")
+done
 "$program" "${options[@]}" "$@" "$found" "$here/corpus/$kind" 2>&1 | tail -n 60

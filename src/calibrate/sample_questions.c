@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "calibrate/questions.h"
+#include "calibrate/sample.h"
 
 static const char *const questions[WNW_N_QUESTIONS] = {
     "Summarise the text in three sentences.",

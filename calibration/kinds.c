@@ -1,13 +1,39 @@
 /* SPDX-License-Identifier: MIT */
-#include "calibration/policy.h"
+/* The kinds of `winnow calibrate` that have no options of their own. */
+#include "calibration/commands.h"
 
 #include "app/console.h"
 #include "app/profiles.h"
+#include "calibration/job.h"
 #include "winnow_method.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+/* ---- Kinds that read texts alone ---- */
+
+int calibrate_run_heads(const struct app_args *app)
+{
+    const struct calibrate_args *args = (const struct calibrate_args *)app;
+    struct calibrate_job job = {.args = args, .kind = "heads", .outputs = {{"dump", args->dump}}};
+    return calibrate_job(&job);
+}
+
+int calibrate_run_stats(const struct app_args *args)
+{
+    struct calibrate_job job = {.args = (const struct calibrate_args *)args, .kind = "stats"};
+    return calibrate_job(&job);
+}
+
+int calibrate_run_gate(const struct app_args *args)
+{
+    struct calibrate_job job = {
+        .args = (const struct calibrate_args *)args, .kind = "gate", .all_kinds = true};
+    return calibrate_job(&job);
+}
+
+/* ---- Kinds that measure a policy, which may itself need calibration results ---- */
 
 /* Loads the results that the recipe's policy needs. */
 static int load(wnw_profile **profile, struct calibrate_job *job, const char *recipe)
@@ -35,17 +61,13 @@ static int load(wnw_profile **profile, struct calibrate_job *job, const char *re
                                                                .optional = needs.profiles_optional,
                                                                .user = user,
                                                                .inputs = &job->inputs});
-    const char *line = rc == APP_OK ? notes.s : NULL;
-    while (line && *line) {
-        const int len = (int)strcspn(line, "\n");
-        app_note("warning: %.*s", len, line);
-        line += len + (line[len] == '\n');
-    }
+    app_note_lines("warning: ", rc == APP_OK ? notes.s : NULL);
     free(notes.s);
     return rc;
 }
 
-int calibrate_policy_job(struct calibrate_job *job, const char *def)
+/* `def` is the recipe where --policy gives none, the one that the library takes then. */
+static int run_policy(struct calibrate_job *job, const char *def)
 {
     const char *recipe = job->args->app.policy ? job->args->app.policy : def;
     wnw_profile *profile = NULL;
@@ -62,4 +84,18 @@ int calibrate_policy_job(struct calibrate_job *job, const char *def)
     calibrate_job_close(job);
     wnw_profile_free(profile);
     return rc;
+}
+
+int calibrate_run_layers(const struct app_args *app)
+{
+    const struct calibrate_args *args = (const struct calibrate_args *)app;
+    struct calibrate_job job = {.args = args, .kind = "layers", .outputs = {{"dump", args->dump}}};
+    return run_policy(&job, "compresskv+uniform");
+}
+
+int calibrate_run_curves(const struct app_args *app)
+{
+    const struct calibrate_args *args = (const struct calibrate_args *)app;
+    struct calibrate_job job = {.args = args, .kind = "curves", .outputs = {{"dump", args->dump}}};
+    return run_policy(&job, "expected_attention:epsilon=0.02");
 }
