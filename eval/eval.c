@@ -2,6 +2,7 @@
 /* winnow eval: the list of tasks, and their samples. */
 #include "app/console.h"
 #include "eval/args.h"
+#include "eval/base/info.h"
 #include "eval/commands.h"
 #include "eval/metrics/metric.h"
 #include "eval/perturb/perturb_run.h"

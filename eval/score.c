@@ -5,6 +5,7 @@
 #include "app/json.h"
 #include "app/text.h"
 #include "eval/args.h"
+#include "eval/base/grow.h"
 #include "eval/base/jsonl.h"
 #include "eval/commands.h"
 #include "eval/metrics/metric.h"
@@ -16,22 +17,8 @@
 /* Scores of the lines read so far. */
 struct scores {
     double *at; /* [n], owned */
-    size_t n, cap;
+    size_t n;
 };
-
-static bool add_score(struct scores *s, double score)
-{
-    if (s->n == s->cap) {
-        const size_t cap = s->cap > 0 ? 2 * s->cap : 256;
-        double *grown = realloc(s->at, cap * sizeof *grown);
-        if (!grown)
-            return false;
-        s->at = grown;
-        s->cap = cap;
-    }
-    s->at[s->n++] = score;
-    return true;
-}
 
 static int unknown_metric(const char *name)
 {
@@ -102,8 +89,10 @@ static int score_file(struct scores *s, const struct eval_metric *m, const char 
     while (rc == APP_OK && (rc = eval_jsonl_next(&j, &o)) == APP_OK && o) {
         double score;
         rc = score_object(&score, m, &j, o);
-        if (rc == APP_OK && !add_score(s, score))
+        if (rc == APP_OK && !eval_grow(&s->at, s->n, sizeof *s->at))
             rc = app_fail(APP_FAILED, "out of memory");
+        if (rc == APP_OK)
+            s->at[s->n++] = score;
         json_decref(o);
         o = NULL;
     }

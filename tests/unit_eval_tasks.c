@@ -6,7 +6,7 @@
 #include "eval/base/jsonl.h"
 #include "eval/tasks/grade.h"
 #include "eval/tasks/task.h"
-#include "eval/tasks/wordlist.h"
+#include "eval/tasks/lists.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -143,15 +143,15 @@ static void test_words_are_no_part_of_another(void **state)
     const char *all[2000];
     size_t n = 0;
     (void)state;
-    assert_cmp(eval_n_adjectives, >=, 200);
-    assert_cmp(eval_n_nouns, >=, 600);
-    assert_cmp(eval_n_verbs, >=, 300);
-    for (size_t i = 0; i < eval_n_adjectives; i++)
-        all[n++] = eval_adjectives[i];
-    for (size_t i = 0; i < eval_n_nouns; i++)
-        all[n++] = eval_nouns[i];
-    for (size_t i = 0; i < eval_n_verbs; i++)
-        all[n++] = eval_verbs[i];
+    assert_cmp(eval_adjectives.n, >=, 200);
+    assert_cmp(eval_nouns.n, >=, 600);
+    assert_cmp(eval_verbs.n, >=, 300);
+    for (size_t i = 0; i < eval_adjectives.n; i++)
+        all[n++] = eval_adjectives.at[i];
+    for (size_t i = 0; i < eval_nouns.n; i++)
+        all[n++] = eval_nouns.at[i];
+    for (size_t i = 0; i < eval_verbs.n; i++)
+        all[n++] = eval_verbs.at[i];
     for (size_t i = 0; i < n; i++) {
         assert_in_range(strlen(all[i]), 3, 9);
         assert_int_equal(strspn(all[i], "abcdefghijklmnopqrstuvwxyz"), strlen(all[i]));

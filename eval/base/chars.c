@@ -111,6 +111,11 @@ bool eval_is_punctuation(uint32_t c)
            (c >= '{' && c <= '~');
 }
 
+bool eval_is_digit(uint32_t c)
+{
+    return c >= '0' && c <= '9';
+}
+
 bool eval_is_alnum(uint32_t c)
 {
     const utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);

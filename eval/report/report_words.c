@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Sentences that every form of a report has. */
+#include "eval/base/info.h"
 #include "eval/report/report_impl.h"
-#include "eval/tasks/sample.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -10,8 +10,7 @@
 #include "base/random.h"
 #include "eval/base/info.h"
 #include "eval/run/study.h"
-#include "eval/tasks/prose.h"
-#include "eval/tasks/wordlist.h"
+#include "eval/tasks/lists.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -194,10 +193,10 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         "threads", a->app.threads == APP_UNSET ? (int)wnw_usable_cores() : (int)a->app.threads, "suite",
         s->suite ? s->suite->name : "", "tasks", tasks_of(s), "configs", configs_of(c), "seed",
         (json_int_t)s->world.seed, "haystack", s->world.haystack.name, "prose", EVAL_PROSE_VERSION, "words",
-        EVAL_WORDLIST_VERSION, "prompts", PROMPTS_VERSION, "needle", a->needle, "depths", depths,
-        "early_stop", m->early_stop, "batched", m->batch > 1, "turns", a->turns, "own_history",
-        m->own_history, "lb_prefix", a->lb_prefix, "closed_book", a->closed_book, "text", s->text_hash,
-        "time_budget", a->time_budget ? a->time_budget : "");
+        EVAL_WORDS_VERSION, "prompts", PROMPTS_VERSION, "needle", a->needle, "depths", depths, "early_stop",
+        m->early_stop, "batched", m->batch > 1, "turns", a->turns, "own_history", m->own_history, "lb_prefix",
+        a->lb_prefix, "closed_book", a->closed_book, "text", s->text_hash, "time_budget",
+        a->time_budget ? a->time_budget : "");
     app_json_set(&run, "backend", json_string("cpu")); /* the library has no other */
     app_json_set(&run, "device", device_of());
     app_json_set(&run, "stand_ins", stand_ins_of(s));

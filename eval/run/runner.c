@@ -10,6 +10,7 @@
 #include "app/json.h"
 #include "app/profiles.h"
 #include "app/stop.h"
+#include "eval/base/info.h"
 #include "eval/base/stats.h"
 #include "eval/run/journal.h"
 #include "eval/run/manifest.h"

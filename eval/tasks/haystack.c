@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "app/files.h"
 #include "base/random.h"
+#include "eval/base/grow.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -28,15 +29,8 @@ static bool add_words(struct eval_haystack *h, const char *text, size_t len)
         while (i + n < len && !isspace((unsigned char)text[i + n]))
             n++;
         if (n > 0) {
-            if (h->n_words == h->cap) {
-                const size_t cap = h->cap > 0 ? 2 * h->cap : 4096;
-                size_t *grown = realloc(h->word, cap * sizeof *grown);
-                if (!grown)
-                    return false;
-                h->word = grown;
-                h->cap = cap;
-            }
-            if (h->text.len > 0 && !app_text_add(&h->text, " ", 1))
+            if (!eval_grow(&h->word, h->n_words, sizeof *h->word) ||
+                (h->text.len > 0 && !app_text_add(&h->text, " ", 1)))
                 return false;
             h->word[h->n_words++] = h->text.len;
             if (!app_text_add(&h->text, text + i, n))

@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "base/random.h"
+#include "eval/tasks/lists.h"
 #include "eval/tasks/timeline.h"
 
 #include <stdlib.h>
@@ -20,6 +21,11 @@ const struct eval_set *eval_set_get(int32_t i)
             if (i-- == 0)
                 return s;
     return NULL;
+}
+
+const char *const *eval_set_texts(const struct eval_set *set)
+{
+    return &eval_forms.at[3 * set->form];
 }
 
 /* The path FOLDER/FILE.jsonl, or FOLDER/FILE_e.jsonl if only that file exists; `folder` itself if it is the file.

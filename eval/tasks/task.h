@@ -33,7 +33,15 @@ enum eval_task_flags {
     EVAL_WANTS_SQUAD = 4,
     EVAL_WANTS_HOTPOT = 8,
     EVAL_STANDS_IN = 16, /* made-up data in place of a benchmark's own */
-    EVAL_OWN_WORDS = 32  /* words of our lists (wordlist.h) in place of a benchmark's own */
+    EVAL_OWN_WORDS = 32  /* words of our lists (lists.h) in place of a benchmark's own */
+};
+
+/* A sample while it is made: of which task, of how many units, and from which random numbers. */
+struct eval_draft {
+    struct eval_world *w;
+    const struct eval_task *task;
+    int64_t units;
+    struct eval_random r;
 };
 
 struct eval_task {
@@ -44,10 +52,10 @@ struct eval_task {
     int32_t least;         /* shortest useful length in tokens, for messages */
     uint32_t flags;        /* eval_task_flags */
     int64_t units_at_once; /* first increment in the search for the number of units */
-    /* Fills in context, turns and meta of a sample of `units` units from its random stream. Returns an exit
-     * code; if there are too few units, APP_OK with *fits false. The caller has set everything else. */
-    int (*make)(struct eval_sample *s, bool *fits, struct eval_world *w, const struct eval_task *task,
-                int64_t units, struct eval_random *r);
+    int64_t least_units;   /* of a sample */
+    /* Fills in context, turns and meta of a sample, of which the caller has set everything else. Returns an exit code; it may find
+     * that there are too few units, and need not say itself that memory ran out for the sample. */
+    int (*make)(struct eval_sample *s, struct eval_draft *d);
     const void *params;                    /* for make, NULL = none */
     int64_t (*units_of)(int32_t n_target); /* units of a length in tokens; NULL: as many as fit */
 };
@@ -79,8 +87,11 @@ enum { EVAL_MAX_VALUE = 48 };
 void eval_draw_value(char out[EVAL_MAX_VALUE], struct eval_random *r, enum eval_value kind);
 /* The numbers 0 .. n - 1. The caller frees them; NULL if memory runs out. */
 size_t *eval_iota(size_t n);
-/* Draws k distinct numbers of 0 .. n - 1 into out[k], ascending; k <= n. Returns false if memory runs out. */
-bool eval_draw_ascending(size_t *out, struct eval_random *r, size_t n, size_t k);
+/* Draws k distinct numbers of 0 .. n - 1 into out[k], ascending; k <= n. Returns false if memory runs out, which the sample
+ * notes. */
+bool eval_draw_ascending(struct eval_sample *s, size_t *out, struct eval_random *r, size_t n, size_t k);
+/* Whether text i of a list, in each of which a text has `size` bytes, is one of those before it. */
+bool eval_is_repeated(const void *list, size_t size, size_t i);
 /* Adds items as "a", "a, and b" or "a, b, c, and d". */
 void eval_put_list(struct eval_sample *s, struct app_text *to, const char *const *items, int32_t n);
 /* The depth of a sample on the grid, in per cent. */
@@ -92,6 +103,9 @@ int32_t eval_grid_index(int32_t n_depths, int32_t n_trials, int32_t k);
  * says whether it is evidence (NULL: all are). Lines and blocks are separated by line breaks. */
 void eval_put_in_noise(struct eval_sample *s, int64_t n_blocks, char *const *lines, const size_t *at,
                        size_t n, const bool *evidence);
+
+/* Several chains of variables, a question for each (task_vt.c); one of the tasks of task_scb.c. */
+int eval_make_chains(struct eval_sample *s, struct eval_draft *d);
 
 /* RULER (task_niah.c, task_vt.c, task_lists.c, task_qa.c), needle grid and passkeys (task_passkey.c), several
  * turns (task_scb.c). Ended by a name of NULL. */
