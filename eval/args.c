@@ -2,7 +2,7 @@
 /* Options of the evaluation's sub-commands. */
 #include "eval/args.h"
 
-#include "eval/results/heat.h"
+#include "eval/results/map.h"
 
 #define AT(field) offsetof(struct eval_args, field)
 
@@ -25,7 +25,7 @@ static const struct app_option report_options[] = {
      "macro, retention, fgt, agree, kl, dnll; after @: r, policy, mode, kv, N",
      AT(fail_if), 0, 0, NULL},
     {"niah-score", 0, APP_TEXT, "NAME", NULL, "score; the usual ones in the HTML report",
-     "what maps by depth and length show: " EVAL_HEAT_NAMES, AT(niah_score), 0, 0, NULL},
+     "what maps by depth and length show: " EVAL_MAP_NAMES, AT(niah_score), 0, 0, NULL},
     {"no-gate", 0, APP_FLAG, NULL, NULL, "off", "count tasks that the full cache cannot solve as well",
      AT(no_gate), 0, 0, NULL},
     {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object in place of the summary", AT(app.json), 0,
@@ -194,7 +194,7 @@ static const struct app_option run_options[] = {
      "--help",
      AT(fail_if), 0, 0, NULL},
     {"niah-score", 0, APP_TEXT, "NAME", NULL, "score; the usual ones in the HTML report",
-     "what maps by depth and length show: " EVAL_HEAT_NAMES, AT(niah_score), 0, 0, NULL},
+     "what maps by depth and length show: " EVAL_MAP_NAMES, AT(niah_score), 0, 0, NULL},
     {"no-gate", 0, APP_FLAG, NULL, NULL, "off",
      "ask no probes, and count tasks that the full cache cannot solve as well", AT(no_gate), 0, 0, NULL},
     {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object in place of the summary", AT(app.json), 0,

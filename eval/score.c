@@ -36,27 +36,6 @@ static int unknown_metric(const char *name)
     return rc;
 }
 
-static void free_list(struct eval_chars *list, size_t n)
-{
-    for (size_t i = 0; list && i < n; i++)
-        eval_chars_free(&list[i]);
-    free(list);
-}
-
-/* Code points of an array of strings. NULL: out of memory. */
-static struct eval_chars *make_list(const json_t *texts, size_t n)
-{
-    struct eval_chars *list = calloc(n + 1, sizeof *list);
-    for (size_t i = 0; list && i < n; i++) {
-        const json_t *text = json_array_get(texts, i);
-        if (!eval_chars_from(&list[i], json_string_value(text), json_string_length(text))) {
-            free_list(list, i);
-            return NULL;
-        }
-    }
-    return list;
-}
-
 static int score_object(double *score, const struct eval_metric *m, const struct eval_jsonl *j,
                         const json_t *o)
 {
@@ -68,16 +47,14 @@ static int score_object(double *score, const struct eval_metric *m, const struct
         rc = eval_jsonl_texts(&classes, j, o, "classes", 1);
     if (rc != APP_OK)
         return rc;
-    const size_t n_refs = json_array_size(refs), n_classes = json_array_size(classes);
-    struct eval_chars p, *r = make_list(refs, n_refs), *k = make_list(classes, n_classes);
-    bool good = eval_chars_from(&p, json_string_value(pred), json_string_length(pred)) && r && k;
-    if (good) {
-        const struct eval_case c = {&p, r, (int32_t)n_refs, k, (int32_t)n_classes};
-        good = eval_metric_score(score, m, &c);
+    struct eval_case c;
+    bool good = eval_case_open(&c, json_string_value(pred), json_string_length(pred), classes);
+    for (size_t i = 0; good && i < json_array_size(refs); i++) {
+        const json_t *ref = json_array_get(refs, i);
+        good = eval_chars_append(&c.refs, &c.n_refs, json_string_value(ref), json_string_length(ref));
     }
-    eval_chars_free(&p);
-    free_list(r, n_refs);
-    free_list(k, n_classes);
+    good = good && eval_metric_score(score, m, &c);
+    eval_case_clear(&c);
     return good ? APP_OK : app_fail(APP_FAILED, "out of memory for line %lld", (long long)j->number);
 }
 

@@ -4,15 +4,12 @@
 
 #include "app/console.h"
 #include "eval/report/doc.h"
-#include "eval/report/page.h"
 #include "eval/report/papers.h"
-#include "eval/report/report_text.h"
+#include "eval/report/report_impl.h"
 #include "eval/results/curve.h"
-#include "eval/results/heat.h"
 #include "eval/results/limit.h"
-#include "eval/results/turns.h"
+#include "eval/results/map.h"
 #include "eval/results/versus.h"
-#include "eval/results/winners.h"
 #include "eval/tasks/grade.h"
 
 #include <math.h>
@@ -553,7 +550,6 @@ static void test_curve(void **state)
     assert_near(curves[0].auc_one, 66.525 + 0.1 * 20 / 2, 1e-9);
     assert_near(curves[0].tolerance[2], 0.4533, 1e-4);
     assert_near(curves[0].tolerance[3], 0.58, 1e-9);
-    assert_true(eval_curves_share_grid(&curves[0], &curves[0]));
     free(curves);
     clear(&runs, &t);
 }
@@ -643,7 +639,7 @@ static void test_two_names(void **state)
 static void test_map(void **state)
 {
     struct eval_runs runs;
-    struct eval_heat h;
+    struct eval_map h;
     char *folders[] = {folder};
     (void)state;
     begin("{\"model\":\"x\",\"depths\":[0,50,100],\"tasks\":[{\"task\":\"passkey64\",\"n_trials\":2}]}");
@@ -657,7 +653,7 @@ static void test_map(void **state)
                 n, i, n == 512 || i == 3 ? 1 : 0, i >= 4 ? "true" : "false");
     assert_int_equal(fclose(results), 0);
     assert_int_equal(eval_runs_read(&runs, folders, 1), APP_OK);
-    assert_true(eval_heat_make(&h, &runs.run[0], 0, 0, EVAL_M_SCORE));
+    assert_true(eval_map_make(&h, &runs.run[0], 0, 0, EVAL_M_SCORE));
     assert_int_equal(h.n_depths, 3);
     assert_int_equal(h.n_lengths, 2);
     static const double depth[] = {0, 50, 100}, value[] = {100, 0, 100, 50, 100, 0};
@@ -668,7 +664,7 @@ static void test_map(void **state)
     assert_ints(h.n, 2, 2, 2, 2, 2, 2);
     assert_near(h.mean, 350.0 / 6, 1e-9);
     assert_near(h.unprotected, 62.5, 1e-9); /* 5 of the 8 that are not protected */
-    eval_heat_clear(&h);
+    eval_map_clear(&h);
     eval_runs_clear(&runs);
 }
 
@@ -678,23 +674,23 @@ static void test_map_scores(void **state)
                                         "wordset_recall", "rouge1_recall", "rouge_pkg_1_r",
                                         "rouge_pkg_2_p",  "rouge_pkg",     "fgt"};
     (void)state;
-    assert_int_equal(eval_heat_check(NULL), APP_OK);
-    assert_int_equal(eval_heat_check("kl"), APP_BAD_INPUT);
-    assert_int_equal(eval_heat_check(""), APP_BAD_INPUT);
+    assert_int_equal(eval_map_check(NULL), APP_OK);
+    assert_int_equal(eval_map_check("kl"), APP_BAD_INPUT);
+    assert_int_equal(eval_map_check(""), APP_BAD_INPUT);
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
         int n = 0;
-        assert_int_equal(eval_heat_check(right[i]), APP_OK);
-        for (int k = 0; k < EVAL_N_HEAT_SCORES; k++)
-            n += eval_heat_shows(right[i], &eval_heat_scores[k]);
+        assert_int_equal(eval_map_check(right[i]), APP_OK);
+        for (int k = 0; k < EVAL_N_MAP_SCORES; k++)
+            n += eval_map_shows(right[i], &eval_map_scores[k]);
         assert_int_equal(n, 1);
     }
-    for (int k = 0; k < EVAL_N_HEAT_SCORES; k++) {
-        const struct eval_heat_score *s = &eval_heat_scores[k];
-        assert_true(eval_heat_shows(eval_measure_name(s->measure), s));
-        if (eval_heat_shows("rouge_pkg", s)) /* as `winnow score` has it */
+    for (int k = 0; k < EVAL_N_MAP_SCORES; k++) {
+        const struct eval_map_score *s = &eval_map_scores[k];
+        assert_true(eval_map_shows(eval_measure_name(s->measure), s));
+        if (eval_map_shows("rouge_pkg", s)) /* as `winnow score` has it */
             assert_string_equal(eval_measure_name(s->measure), "rouge_pkg_l_f");
     }
-    assert_true(eval_heat_shows(NULL, &eval_heat_scores[0]));
+    assert_true(eval_map_shows(NULL, &eval_map_scores[0]));
 }
 
 /* A map shows the score that was named, and a task that does not have it has no heading either. "contains" is the own

@@ -83,6 +83,26 @@ const char *eval_metric_nearest(const char *name)
     return wnw__nearest(name, names);
 }
 
+bool eval_case_open(struct eval_case *c, const char *pred, size_t len, const json_t *classes)
+{
+    *c = (struct eval_case){0};
+    bool good = eval_chars_from(&c->pred, pred, len);
+    for (size_t i = 0; good && i < json_array_size(classes); i++) {
+        const json_t *text = json_array_get(classes, i);
+        good =
+            eval_chars_append(&c->classes, &c->n_classes, json_string_value(text), json_string_length(text));
+    }
+    return good;
+}
+
+void eval_case_clear(struct eval_case *c)
+{
+    eval_chars_free(&c->pred);
+    eval_chars_free_list(c->refs, c->n_refs);
+    eval_chars_free_list(c->classes, c->n_classes);
+    *c = (struct eval_case){0};
+}
+
 bool eval_metric_score(double *out, const struct eval_metric *m, const struct eval_case *c)
 {
     double best = 0.0, sum = 0.0;

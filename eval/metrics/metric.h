@@ -5,14 +5,20 @@
 
 #include "eval/base/chars.h"
 
-/* One prediction and what it is compared with. All texts are borrowed. */
+#include <jansson.h>
+
+/* One prediction and what it is compared with. */
 struct eval_case {
-    const struct eval_chars *pred;
-    const struct eval_chars *refs; /* [n_refs], at least one */
+    struct eval_chars pred;  /* owned, like all below */
+    struct eval_chars *refs; /* [n_refs], at least one */
     int32_t n_refs;
-    const struct eval_chars *classes; /* [n_classes], for metrics that ask for them */
+    struct eval_chars *classes; /* [n_classes], for metrics that ask for them */
     int32_t n_classes;
 };
+/* Begins a case with a prediction; classes is an array of texts or NULL. References are added with eval_chars_append. Returns false
+ * if memory runs out; the caller clears in any case. */
+bool eval_case_open(struct eval_case *c, const char *pred, size_t len, const json_t *classes);
+void eval_case_clear(struct eval_case *c);
 
 /* How the scores against several references are combined. */
 enum eval_over { EVAL_BEST, EVAL_MEAN };

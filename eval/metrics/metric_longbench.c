@@ -17,7 +17,7 @@ bool eval_score_classes(double *out, const struct eval_case *c, const struct eva
     if (!found)
         return false;
     for (int32_t i = 0; i < c->n_classes; i++)
-        if (eval_chars_contain(c->pred, &c->classes[i]))
+        if (eval_chars_contain(&c->pred, &c->classes[i]))
             found[n++] = &c->classes[i];
     for (int32_t i = 0; i < n; i++) {
         if (!eval_chars_contain(ref, found[i]) || eval_chars_equal(ref, found[i]))
@@ -74,7 +74,7 @@ bool eval_score_retrieval(double *out, const struct eval_case *c, const struct e
             continue;
         size_t at = i + k;
         const struct eval_chars want = next_digits(ref, &at);
-        *out = share_equal(c->pred, &want);
+        *out = share_equal(&c->pred, &want);
         return true;
     }
     return true;
@@ -83,7 +83,7 @@ bool eval_score_retrieval(double *out, const struct eval_case *c, const struct e
 bool eval_score_count(double *out, const struct eval_case *c, const struct eval_chars *ref, int variant)
 {
     (void)variant;
-    *out = share_equal(c->pred, ref);
+    *out = share_equal(&c->pred, ref);
     return true;
 }
 
@@ -133,7 +133,7 @@ static bool common_length(size_t *out, const struct eval_chars *a, const struct 
 bool eval_score_code(double *out, const struct eval_case *c, const struct eval_chars *ref, int variant)
 {
     (void)variant;
-    const struct eval_chars line = first_code_line(c->pred);
+    const struct eval_chars line = first_code_line(&c->pred);
     size_t same = 0;
     *out = 1.0;
     if (eval_chars_equal(&line, ref))

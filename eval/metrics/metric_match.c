@@ -45,7 +45,7 @@ bool eval_score_contains(double *out, const struct eval_case *c, const struct ev
                                            [EVAL_PLAIN_WORDS] = plain_words,
                                            [EVAL_NORMAL_FORM] = eval_metric_normal};
     struct eval_chars p, r = {0};
-    const bool good = eval_chars_copy(&p, c->pred->at, c->pred->n) && eval_chars_copy(&r, ref->at, ref->n);
+    const bool good = eval_chars_copy(&p, c->pred.at, c->pred.n) && eval_chars_copy(&r, ref->at, ref->n);
     if (good && changes[variant]) {
         changes[variant](&p);
         changes[variant](&r);
@@ -76,7 +76,7 @@ bool eval_score_partial(double *out, const struct eval_case *c, const struct eva
 {
     size_t n = 0;
     (void)variant;
-    const bool good = longest_common_run(&n, c->pred, ref);
+    const bool good = longest_common_run(&n, &c->pred, ref);
     *out = ref->n > 0 ? (double)n / (double)ref->n : 0.0;
     return good;
 }
@@ -116,7 +116,7 @@ bool eval_score_number(double *out, const struct eval_case *c, const struct eval
     double got, want;
     (void)variant;
     *out = 0.0;
-    if (first_number(&got, c->pred) && first_number(&want, ref))
+    if (first_number(&got, &c->pred) && first_number(&want, ref))
         *out = (has_point(ref) ? got : trunc(got)) == want ? 1.0 : 0.0;
     return true;
 }
@@ -152,7 +152,7 @@ bool eval_score_lines(double *out, const struct eval_case *c, const struct eval_
     for (size_t at = 0; at < ref->n;) {
         const struct eval_chars line = next_line(ref, &at);
         n += line.n > 0;
-        n_same += line.n > 0 && has_line(c->pred, &line);
+        n_same += line.n > 0 && has_line(&c->pred, &line);
     }
     *out = n > 0 ? (double)n_same / n : 0.0;
     return true;

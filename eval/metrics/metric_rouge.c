@@ -260,12 +260,12 @@ static bool rouge(double *out, const struct eval_chars *hyp, const struct eval_c
 bool eval_score_rouge_l(double *out, const struct eval_case *c, const struct eval_chars *ref, int variant)
 {
     (void)variant;
-    return rouge(out, c->pred, ref, 0, F);
+    return rouge(out, &c->pred, ref, 0, F);
 }
 
 /* kvpress passes the needle to the package as hypothesis and the response as reference. */
 bool eval_score_rouge_pkg(double *out, const struct eval_case *c, const struct eval_chars *ref, int variant)
 {
     static const size_t n[] = {1, 2, 0};
-    return rouge(out, ref, c->pred, n[variant / 3], (enum value)(variant % 3));
+    return rouge(out, ref, &c->pred, n[variant / 3], (enum value)(variant % 3));
 }

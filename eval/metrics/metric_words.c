@@ -45,7 +45,7 @@ bool eval_score_words(double *out, const struct eval_case *c, const struct eval_
 {
     struct eval_chars p = {0}, r = {0};
     struct eval_words pw = {0}, rw = {0};
-    const bool good = take_words(&pw, &p, c->pred, variant) && take_words(&rw, &r, ref, variant);
+    const bool good = take_words(&pw, &p, &c->pred, variant) && take_words(&rw, &r, ref, variant);
     if (good) {
         const double same = (double)eval_words_common(&pw, &rw), n = (double)rw.n;
         *out = variant == EVAL_NORMAL_F1 ? f1(same, (double)pw.n, n) : n > 0 ? same / n : 0.0;

@@ -4,7 +4,6 @@
 
 #include "app/console.h"
 #include "app/json.h"
-#include "eval/report/page.h"
 
 #include <math.h>
 

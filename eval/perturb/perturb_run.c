@@ -13,9 +13,9 @@
 #include "eval/perturb/perturb_record.h"
 #include "eval/perturb/perturb_texts.h"
 #include "eval/run/journal.h"
+#include "eval/run/lists.h"
 #include "eval/run/manifest.h"
 #include "eval/run/progress.h"
-#include "eval/run/study.h"
 #include "winnow_method.h"
 
 #include <stdlib.h>
@@ -150,16 +150,13 @@ static int open_folder(struct runner *x)
     return eval_manifest_open(&x->journal, x->args->app.out, run);
 }
 
-static int open_all(struct runner *x)
+static int open_all(struct runner *x, const struct eval_suite *study)
 {
-    const struct eval_study *study;
-    int rc = eval_study_find(&study, x->args);
+    int rc = check_options(x->args);
     if (rc == APP_OK)
-        rc = check_options(x->args);
+        rc = read_numbers(x, study);
     if (rc == APP_OK)
-        rc = read_numbers(x, &study->suite);
-    if (rc == APP_OK)
-        rc = eval_configs_open(&x->configs, x->args, &study->suite);
+        rc = eval_configs_open(&x->configs, x->args, study);
     if (rc == APP_OK)
         rc = check_policies(x);
     if (rc == APP_OK)
@@ -320,10 +317,10 @@ static int finish(struct runner *x, int rc)
     return rc;
 }
 
-int eval_run_perturbation(const struct eval_args *args)
+int eval_run_perturbation(const struct eval_args *args, const struct eval_suite *study)
 {
     struct runner x = {.args = args};
-    int rc = open_all(&x);
+    int rc = open_all(&x, study);
     if (rc == APP_OK) {
         rc = each_text(&x);
         if (rc == APP_OK || rc == APP_INTERRUPTED) {

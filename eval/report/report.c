@@ -9,9 +9,8 @@
 #include "app/share.h"
 #include "eval/args.h"
 #include "eval/commands.h"
-#include "eval/report/page.h"
-#include "eval/results/heat.h"
 #include "eval/results/limit.h"
+#include "eval/results/map.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -170,7 +169,7 @@ int eval_report_check(const struct eval_report_options *o)
     if (rc == APP_OK && o->fail_if)
         rc = eval_limit_read(&limit, o->fail_if);
     if (rc == APP_OK)
-        rc = eval_heat_check(o->niah_score);
+        rc = eval_map_check(o->niah_score);
     free(names[0]);
     free(names[1]);
     eval_limit_clear(&limit);
@@ -185,7 +184,7 @@ int eval_report_write(char *const *folders, int32_t n, const struct eval_report_
     if (rc == APP_OK && options->fail_if)
         rc = eval_limit_read(&limit, options->fail_if);
     if (rc == APP_OK)
-        rc = eval_heat_check(options->niah_score);
+        rc = eval_map_check(options->niah_score);
     if (rc == APP_OK)
         rc = eval_runs_read(&r.runs, folders, n);
     if (rc == APP_OK)

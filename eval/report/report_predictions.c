@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What tasks show that have no scores, or none that tell methods apart: how the predictions of the full cache's answer, or of a
  * text, change. As text and as JSON. */
-#include "eval/report/report_text.h"
+#include "eval/report/report_impl.h"
 
 #include "app/json.h"
 

@@ -5,8 +5,9 @@
 
 #include "eval/base/bucket.h"
 #include "eval/base/stats.h"
-#include "eval/results/domain.h"
 #include "eval/results/results.h"
+
+enum { EVAL_MAX_DOMAINS = 16 };
 
 /* The samples of a task at a length. */
 struct eval_stratum {

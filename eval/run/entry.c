@@ -3,7 +3,6 @@
 #include "eval/run/entry.h"
 
 #include "app/console.h"
-#include "eval/run/study.h"
 #include "eval/tasks/timeline.h"
 
 #include <stdlib.h>

@@ -9,7 +9,6 @@
 #include "app/output.h"
 #include "base/random.h"
 #include "eval/base/info.h"
-#include "eval/run/study.h"
 #include "eval/tasks/lists.h"
 
 #include <stdlib.h>

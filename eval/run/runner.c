@@ -13,12 +13,12 @@
 #include "eval/base/info.h"
 #include "eval/base/stats.h"
 #include "eval/run/journal.h"
+#include "eval/run/lists.h"
 #include "eval/run/manifest.h"
 #include "eval/run/pace.h"
 #include "eval/run/progress.h"
-#include "eval/run/row.h"
+#include "eval/run/record.h"
 #include "eval/run/shard.h"
-#include "eval/run/study.h"
 #include "winnow_method.h"
 
 #include <stdlib.h>
@@ -45,16 +45,13 @@ struct runner {
 
 /* ---- Opening ---- */
 
-static int check_words(const struct runner *x)
+/* Refuses options that exclude each other. */
+static int check_options(const struct runner *x)
 {
     const struct eval_args *a = x->args;
     const bool requests = strcmp(a->turns, "multi_request") == 0;
-    if (!requests && strcmp(a->turns, "multi_turn") != 0)
-        return app_fail(APP_BAD_INPUT, "--turns '%s' is unknown; use multi_turn or multi_request", a->turns);
     if (requests && a->own_history)
         return app_fail(APP_BAD_INPUT, "--turns multi_request has no history; leave out --own-history");
-    if (strcmp(a->recompress, "never") != 0 && !eval_recompresses(a))
-        return app_fail(APP_BAD_INPUT, "--recompress '%s' is unknown; use never or each-turn", a->recompress);
     if (requests && eval_recompresses(a))
         return app_fail(APP_BAD_INPUT,
                         "--turns multi_request has no history to compress; leave out --recompress");
@@ -65,12 +62,6 @@ static int check_words(const struct runner *x)
             return app_fail(APP_BAD_INPUT,
                             "--mask-phase decode masks nothing of --text, which is read and not "
                             "generated");
-    if (strcmp(a->lb_chat, "official") != 0 && strcmp(a->lb_chat, "all") != 0)
-        return app_fail(APP_BAD_INPUT, "--lb-chat '%s' is unknown; use official or all", a->lb_chat);
-    if (strcmp(a->lb_prefix, "auto") != 0 && strcmp(a->lb_prefix, "assistant") != 0 &&
-        strcmp(a->lb_prefix, "user") != 0)
-        return app_fail(APP_BAD_INPUT, "--lb-prefix '%s' is unknown; use auto, assistant or user",
-                        a->lb_prefix);
     for (int32_t i = 0; requests && i < x->configs.n; i++)
         if (x->configs.at[i].mode == EVAL_AWARE || x->configs.at[i].mode == EVAL_AWARE_FULL)
             return app_fail(APP_BAD_INPUT,
@@ -151,20 +142,19 @@ static int open_folder(struct runner *x)
     return eval_manifest_open(&x->journal, x->args->app.out, run);
 }
 
-static int open_all(struct runner *x)
+static int open_all(struct runner *x, const struct eval_suite *suite)
 {
-    const struct eval_suite *suite = NULL;
     int rc = eval_shard_read(&x->shard, x->args->shard);
     if (rc == APP_OK)
         rc = x->report->check(x->args);
-    if (rc == APP_OK)
-        rc = eval_suite_choose(&suite, x->args);
     if (rc == APP_OK) /* before the model, which takes time to open */
         rc = eval_configs_open(&x->configs, x->args, suite);
     if (rc == APP_OK)
-        rc = check_words(x);
+        rc = eval_check_words(x->args);
     if (rc == APP_OK)
-        rc = eval_setup_open(&x->setup, x->args);
+        rc = check_options(x);
+    if (rc == APP_OK)
+        rc = eval_setup_open(&x->setup, x->args, suite);
     if (rc == APP_OK)
         rc = load_profiles(x);
     if (rc == APP_OK)
@@ -206,10 +196,10 @@ static int write_rows(struct eval_entry *e, void *user)
         char key[EVAL_MAX_KEY];
         json_t *row = NULL;
         double score = 0;
-        eval_row_key(key, x->reading->sample, e->config->id, t);
+        eval_record_key(key, x->reading->sample, e->config->id, t);
         if (eval_journal_has(&x->journal, key))
             continue;
-        rc = eval_row_make(&row, &score, x->reading, e, t);
+        rc = eval_record_make(&row, &score, x->reading, e, t);
         if (rc == APP_OK)
             rc = eval_journal_add(&x->journal, row);
         json_decref(row);
@@ -235,7 +225,7 @@ static bool find_wanted(struct runner *x, const struct eval_sample *s)
         x->wanted[i] = false;
         if (s->index >= EVAL_GATE_FIRST && x->configs.at[i].reference != i)
             continue;
-        eval_row_key(key, s, x->configs.at[i].id, 0);
+        eval_record_key(key, s, x->configs.at[i].id, 0);
         x->wanted[i] = !eval_journal_has(&x->journal, key);
         n += x->wanted[i];
     }
@@ -398,7 +388,7 @@ static int finish(const struct runner *x, int rc)
     const int noted = eval_manifest_left_out(x->args->app.out, x->n_too_long, x->n_unmade);
     if (noted != APP_OK)
         return noted;
-    if (!eval_journal_any(&x->journal, eval_row_is_sample)) {
+    if (!eval_journal_any(&x->journal, eval_record_is_sample)) {
         app_note("'%s' has only answers to probes, which no method is measured on; there is no report yet",
                  x->args->app.out);
         return APP_OK;
@@ -406,10 +396,11 @@ static int finish(const struct runner *x, int rc)
     return x->report->write(x->args);
 }
 
-int eval_run_tasks(const struct eval_args *args, const struct eval_run_report *report)
+int eval_run_tasks(const struct eval_args *args, const struct eval_suite *suite,
+                   const struct eval_run_report *report)
 {
     struct runner x = {.args = args, .report = report};
-    int rc = open_all(&x);
+    int rc = open_all(&x, suite);
     if (rc == APP_OK) {
         app_note_lines("", x.configs.notes.s);
         note_prefix(&x);

@@ -6,7 +6,6 @@
 #include "app/files.h"
 #include "app/models.h"
 #include "base/random.h"
-#include "eval/run/study.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -174,9 +173,9 @@ static int read_records(struct eval_records *r, const struct eval_records **worl
     return rc;
 }
 
-int eval_setup_open(struct eval_setup *s, const struct eval_args *args)
+int eval_setup_open(struct eval_setup *s, const struct eval_args *args, const struct eval_suite *suite)
 {
-    *s = (struct eval_setup){.args = args};
+    *s = (struct eval_setup){.args = args, .suite = suite};
     s->world.seed = (uint64_t)args->app.seed;
     s->world.n_trials = args->trials == APP_UNSET ? 1 : (int32_t)args->trials;
     s->world.needle = args->needle;

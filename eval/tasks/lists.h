@@ -20,6 +20,8 @@ extern const struct eval_list eval_adjectives, eval_nouns, eval_verbs, eval_name
 /* prose.txt */
 extern const struct eval_list eval_prose_patterns, eval_prose_clauses, eval_prose_openers, eval_prose_manners,
     eval_prose_adjectives, eval_prose_nouns, eval_prose_verbs;
+/* suites.txt: the lines of suites and studies; the most tokens of short answers, "TASK N" */
+extern const struct eval_list eval_suites, eval_short_answers;
 /* sets.txt: three texts for each enum eval_form (set.h) */
 extern const struct eval_list eval_forms;
 
