@@ -2,6 +2,7 @@
 /* winnow eval: the list of tasks, and their samples. */
 #include "app/console.h"
 #include "eval/args.h"
+#include "eval/base/grow.h"
 #include "eval/base/info.h"
 #include "eval/commands.h"
 #include "eval/metrics/metric.h"
@@ -68,7 +69,7 @@ static int print_sample(const struct eval_sample *s)
 {
     json_t *o = eval_sample_json(s);
     char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
-    int rc = text ? APP_OK : app_fail(APP_FAILED, "out of memory for a sample");
+    int rc = text ? APP_OK : eval_no_memory("a sample");
     if (text && (puts(text) == EOF || ferror(stdout)))
         rc = app_stdout_failed();
     free(text);
@@ -150,7 +151,7 @@ static int run(struct eval_args *args, const struct eval_suite *suite)
     static const struct eval_run_report report = {.check = check_report, .write = write_report};
     char *folder = args->app.out ? NULL : folder_now(args->app.model);
     args->app.out = folder ? folder : args->app.out;
-    const int rc = !args->app.out             ? app_fail(APP_FAILED, "out of memory for the folder's name")
+    const int rc = !args->app.out             ? eval_no_memory("the folder's name")
                    : suite && suite->perturbs ? eval_run_perturbation(args, suite)
                                               : eval_run_tasks(args, suite, &report);
     free(folder);

@@ -3,7 +3,7 @@
 #include "asserts.h"
 
 #include "app/console.h"
-#include "eval/run/compare.h"
+#include "eval/run/forced.h"
 #include "eval/run/config.h"
 #include "eval/run/journal.h"
 #include "eval/run/lists.h"

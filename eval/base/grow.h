@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Arrays that grow by one element. */
+/* Arrays that grow by one element, and what is said where memory runs out. */
 #ifndef WNW_EVAL_GROW_H
 #define WNW_EVAL_GROW_H
+
+#include "app/console.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +24,12 @@ static inline bool eval_grow(void *list, size_t n, size_t size)
     if (grown)
         memcpy(list, &grown, sizeof grown);
     return grown != NULL;
+}
+
+/* Says that memory for something ran out and returns the exit code. */
+static inline int eval_no_memory(const char *what)
+{
+    return app_fail(APP_FAILED, "out of memory for %s", what);
 }
 
 #endif

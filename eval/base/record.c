@@ -4,6 +4,8 @@
 
 #include "app/json.h"
 
+#include <string.h>
+
 /* Where a field stands: a member, or a member of a member. */
 static const struct {
     const char *outer, *name;
@@ -101,4 +103,32 @@ bool eval_measure_allows(enum eval_measure m, double value, double *min, double 
     *min = fields[m].min;
     *max = fields[m].max;
     return value >= *min && value <= *max;
+}
+
+/* ---- Buckets ---- */
+
+static const struct {
+    const char *name;
+    int64_t below; /* words */
+} buckets[EVAL_N_BUCKETS] = {{"0-4k", 4000}, {"4-8k", 8000}, {"8k+", INT64_MAX}};
+
+int32_t eval_bucket_of(int64_t n_words)
+{
+    int32_t i = 0;
+    while (i < EVAL_N_BUCKETS - 1 && n_words >= buckets[i].below)
+        i++;
+    return i + 1;
+}
+
+int32_t eval_bucket_find(const char *name)
+{
+    for (int32_t i = 0; name && i < EVAL_N_BUCKETS; i++)
+        if (strcmp(buckets[i].name, name) == 0)
+            return i + 1;
+    return 0;
+}
+
+const char *eval_bucket_name(int32_t bucket)
+{
+    return buckets[bucket - 1].name;
 }

@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 enum { EVAL_RECORD_VERSION = 1 };
 
@@ -62,7 +63,7 @@ enum eval_field {
     EVAL_F_PREFIX, /* tokens of the full cache's answer up to the first that is predicted otherwise */
     EVAL_F_SCORES, /* further metrics: the object of those measures */
     EVAL_F_BAD,    /* a number is missing */
-    EVAL_F_ID,     /* of the line of a file that asked, like its metric and its bucket (bucket.h) */
+    EVAL_F_ID,     /* of the line of a file that asked, like its metric and its bucket (see below) */
     EVAL_F_METRIC,
     EVAL_F_BUCKET,
     EVAL_N_FIELDS
@@ -77,5 +78,16 @@ json_t *eval_field_get(const json_t *record, int field);
 bool eval_field_set(json_t **record, int field, json_t *value);
 /* Whether a measure may have the value; its bounds. */
 bool eval_measure_allows(enum eval_measure m, double value, double *min, double *max);
+
+/* ---- LongBench-E's buckets: contexts sorted by how many words they have ---- */
+
+/* Buckets have the numbers 1 to EVAL_N_BUCKETS, so that 0 can stand for none. */
+enum { EVAL_N_BUCKETS = 3 };
+
+/* The number of the bucket of a context, and that of a name; 0 for NULL and for a name that is unknown. */
+int32_t eval_bucket_of(int64_t n_words);
+int32_t eval_bucket_find(const char *name);
+/* "0-4k", "4-8k" or "8k+". */
+const char *eval_bucket_name(int32_t bucket);
 
 #endif

@@ -4,8 +4,10 @@
 #include "app/console.h"
 #include "app/json.h"
 #include "app/process.h"
+#include "base/vectors.h"
+#include "eval/base/grow.h"
 #include "eval/perturb/perturb.h"
-#include "eval/run/compare.h"
+#include "eval/run/forced.h"
 #include "winnow_method.h"
 
 #include <math.h>
@@ -47,7 +49,7 @@ static json_t *numbers(const double *x, int32_t n)
 static int finish(json_t **record, json_t *o)
 {
     *record = o;
-    return o ? APP_OK : app_fail(APP_FAILED, "out of memory for a record");
+    return o ? APP_OK : eval_no_memory("a record");
 }
 
 /* ---- Reading ---- */
@@ -152,7 +154,7 @@ static int measure(json_t **record, struct probing *p)
     json_t *changes = json_array(), *bounds = json_array(), *o = NULL;
     int rc = APP_OK;
     const double start = app_now_ms();
-    p->token = eval_argmax(wnw_session_logits(p->s), p->w->machine->info.n_vocab);
+    p->token = wnw__argmax(wnw_session_logits(p->s), p->w->machine->info.n_vocab);
     rc = code_of(wnw__perturb_probe_new(&p->probe, p->s, p->token));
     p->probe_ms = app_now_ms() - start;
     for (int32_t i = 0; rc == APP_OK && i < p->n_configs; i++) {
@@ -185,8 +187,7 @@ int eval_perturb_record(json_t **record, const struct eval_perturb_work *w, cons
     p.reports = calloc((size_t)p.n_configs, sizeof *p.reports);
     p.x = calloc(n_all, sizeof *p.x);
     p.bounds = calloc((size_t)info->n_layer * (size_t)info->n_head, sizeof *p.bounds);
-    int rc = p.plans && p.reports && p.x && p.bounds ? read_text(&p, ids, n)
-                                                     : app_fail(APP_FAILED, "out of memory for plans");
+    int rc = p.plans && p.reports && p.x && p.bounds ? read_text(&p, ids, n) : eval_no_memory("plans");
     if (rc == APP_OK)
         rc = measure(record, &p);
     wnw__perturb_probe_free(p.probe);

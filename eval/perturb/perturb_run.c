@@ -8,6 +8,7 @@
 #include "app/models.h"
 #include "app/stop.h"
 #include "app/values.h"
+#include "eval/base/grow.h"
 #include "eval/base/jsonl.h"
 #include "eval/perturb/perturb_forms.h"
 #include "eval/perturb/perturb_record.h"
@@ -34,11 +35,6 @@ struct runner {
     struct eval_perturb numbers;
     int32_t n_texts, n_tokens, n_new;
 };
-
-static int no_memory(void)
-{
-    return app_fail(APP_FAILED, "out of memory for the study");
-}
 
 /* ---- Opening ---- */
 
@@ -193,7 +189,7 @@ static int run_text(struct runner *x, int32_t i, const char *key)
     app_json_set(&record, "key", json_string(key));
     app_json_set(&record, "index", json_integer(i));
     app_json_set(&record, "source", json_string(x->texts.of_file[i] ? "file" : "prose"));
-    rc = record ? eval_journal_add(&x->journal, record) : no_memory();
+    rc = record ? eval_journal_add(&x->journal, record) : eval_no_memory("the study");
     json_decref(record);
     x->n_new += rc == APP_OK;
     return rc;
@@ -238,7 +234,7 @@ static int read_records(struct runner *x)
     p->n_policies = x->work.n_policies;
     p->n_sizes = x->work.n_sizes;
     if (!eval_perturb_open(p, (int32_t)x->journal.n_keys))
-        return no_memory();
+        return eval_no_memory("the study");
     for (int32_t il = 0; il < p->n_layer; il++)
         p->sliding[il] = wnw_model_layer_is_swa(x->setup.model, il);
     int rc = eval_jsonl_open(&j, x->journal.path);
@@ -255,7 +251,7 @@ static int write_form(const struct eval_args *args, const char *name, const stru
 {
     char *path = app_in_folder(args->app.out, name);
     if (!path)
-        return no_memory();
+        return eval_no_memory("the study");
     const int rc = eval_doc_write(d, path, NULL);
     free(path);
     return rc;
@@ -268,7 +264,7 @@ static int write_forms(const struct eval_args *args, const struct eval_perturb_s
     eval_perturb_csv(&csv, s);
     int rc = eval_perturb_page(&html, s);
     if (rc == APP_OK && (text.no_memory || csv.no_memory || html.no_memory))
-        rc = no_memory();
+        rc = eval_no_memory("the study");
     if (rc == APP_OK)
         rc = write_form(args, "summary.txt", &text);
     if (rc == APP_OK)

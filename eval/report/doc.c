@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "app/files.h"
 #include "app/share.h"
+#include "eval/base/grow.h"
 
 #include <errno.h>
 #include <math.h>
@@ -135,7 +136,7 @@ int eval_page_make(struct eval_doc *d, const json_t *data)
                       path);
     char *json = rc == APP_OK ? json_dumps(data, JSON_COMPACT | JSON_REAL_PRECISION(8)) : NULL;
     if (rc == APP_OK && !json)
-        rc = app_fail(APP_FAILED, "out of memory for the page");
+        rc = eval_no_memory("the page");
     if (rc == APP_OK) {
         const char *rest = at + strlen(mark);
         add(d, page, (size_t)(rest - page));

@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "app/json.h"
+#include "eval/base/grow.h"
 #include "eval/results/map.h"
 
 #include <math.h>
@@ -432,7 +433,7 @@ int eval_report_json(json_t **out, const struct eval_report *r)
     app_json_set(&o, "runs", runs);
     *out = o;
     if (rc == APP_OK && !o)
-        rc = app_fail(APP_FAILED, "out of memory for the report");
+        rc = eval_no_memory("the report");
     return rc;
 }
 

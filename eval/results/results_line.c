@@ -4,7 +4,6 @@
 
 #include "app/console.h"
 #include "app/values.h"
-#include "eval/base/bucket.h"
 #include "eval/base/grow.h"
 #include "eval/base/stats.h"
 

@@ -3,7 +3,6 @@
 #ifndef WNW_EVAL_TABLE_H
 #define WNW_EVAL_TABLE_H
 
-#include "eval/base/bucket.h"
 #include "eval/base/stats.h"
 #include "eval/results/results.h"
 
@@ -14,7 +13,7 @@ struct eval_stratum {
     int32_t task, n_target;
     const char *domain; /* as its benchmark sorts tasks, NULL = not at all */
     size_t begin, end;  /* its lines in run->results */
-    int32_t bucket;     /* only those whose context is of this bucket (bucket.h); 0 = all */
+    int32_t bucket;     /* only those whose context is of this bucket (record.h); 0 = all */
     bool scored;        /* it has scores and not only other numbers */
     bool informative;   /* it has, and the full cache solves enough of it for methods to be told apart */
     size_t n_probes;    /* 0: there were none, and the task counts as informative */

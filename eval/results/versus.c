@@ -43,7 +43,7 @@ static int unknown_policy(const struct eval_run *run, const char *name)
 {
     const char **names = malloc(((size_t)run->n_variants + 1) * sizeof *names);
     if (!names)
-        return app_fail(APP_FAILED, "out of memory for the names of policies");
+        return eval_no_memory("the names of policies");
     for (int32_t i = 0; i < run->n_variants; i++)
         names[i] = run->variants[i].policy;
     names[run->n_variants] = NULL;
@@ -120,15 +120,10 @@ static bool find_policy(bool *is, const struct eval_run *run, const char *name)
     return any;
 }
 
-static int no_memory(void)
-{
-    return app_fail(APP_FAILED, "out of memory");
-}
-
 int eval_versus_check(const struct eval_run *run, char *const names[2])
 {
     bool *is = malloc((size_t)run->n_variants + 1);
-    int rc = is ? APP_OK : no_memory();
+    int rc = is ? APP_OK : eval_no_memory("the comparison");
     for (int k = 0; rc == APP_OK && k < 2; k++)
         if (!find_policy(is, run, names[k]))
             rc = unknown_policy(run, names[k]);
@@ -150,7 +145,7 @@ int eval_versus_make(struct eval_versus **out, int32_t *n, const struct eval_tab
             good = compare_in_block(out, n, t, &t->blocks[i], is_a, is_b);
     free(is_a);
     free(is_b);
-    return good ? APP_OK : no_memory();
+    return good ? APP_OK : eval_no_memory("the comparison");
 }
 
 /* ---- The best at each size ---- */
@@ -216,7 +211,7 @@ int eval_winners_make(struct eval_winner **out, int32_t *n, const struct eval_ta
             good = make_one(&(*out)[(*n)++], places, t, b, i);
     }
     free(places);
-    return good ? APP_OK : no_memory();
+    return good ? APP_OK : eval_no_memory("the comparison");
 }
 
 void eval_winners_free(struct eval_winner *winners, int32_t n)

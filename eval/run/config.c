@@ -36,18 +36,13 @@ struct lists {
 };
 enum { MAX_PARTS = 8 };
 
-static int out_of_memory(void)
-{
-    return app_fail(APP_FAILED, "out of memory for the configurations");
-}
-
 /* *at becomes the recipe's index. */
 static int find_recipe(struct eval_configs *c, const char *recipe, int32_t *at)
 {
     char *text = NULL;
     *at = c->n_recipes;
     if (!eval_grow(&c->recipes, (size_t)c->n_recipes, sizeof *c->recipes))
-        return out_of_memory();
+        return eval_no_memory("the configurations");
     struct eval_recipe *r = &c->recipes[c->n_recipes];
     *r = (struct eval_recipe){0};
     int status = wnw_policy_parse(&r->policy, recipe, NULL);
@@ -64,7 +59,7 @@ static int find_recipe(struct eval_configs *c, const char *recipe, int32_t *at)
         r->asked = strdup(recipe);
         wnw_free(text);
         c->n_recipes++;
-        return r->text && r->asked ? APP_OK : out_of_memory();
+        return r->text && r->asked ? APP_OK : eval_no_memory("the configurations");
     }
     wnw_policy_free(r->policy);
     return app_fail_status(status);
@@ -74,7 +69,7 @@ static int add_recipe(void *user, const char *word)
 {
     struct lists *l = user;
     if (!eval_grow(&l->recipes, (size_t)l->n_recipes, sizeof *l->recipes))
-        return out_of_memory();
+        return eval_no_memory("the configurations");
     return find_recipe(l->c, word, &l->recipes[l->n_recipes++]);
 }
 
@@ -122,7 +117,7 @@ static int add_mask(void *user, const char *word)
     if (i == c->n_masks) {
         c->masks[i] = (struct eval_mask){.text = strdup(word), .phase = l->phase};
         if (!c->masks[i].text)
-            return out_of_memory();
+            return eval_no_memory("the configurations");
         c->n_masks++;
     }
     l->masks[i] = true;
@@ -235,7 +230,7 @@ static int name_config(struct eval_config *c, const struct lists *l)
                         c->mask && !masks_reading(c->mask) ? "decode" : NULL);
     char *text = c->json ? json_dumps(c->json, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
     if (!text)
-        return out_of_memory();
+        return eval_no_memory("the configurations");
     snprintf(c->id, sizeof c->id, "%016llx", (unsigned long long)wnw__hash_of(text, strlen(text)));
     free(text);
     return APP_OK;
@@ -260,7 +255,7 @@ static int drop_twice(struct eval_configs *c)
 static int add_config(struct eval_configs *c, const struct lists *l, struct eval_config config)
 {
     if (!eval_grow(&c->at, (size_t)c->n, sizeof *c->at))
-        return out_of_memory();
+        return eval_no_memory("the configurations");
     config.full = wnw_policy_is_full(config.policy);
     config.phase = config.full ? WNW_PHASE_END : l->rules.phase;
     config.chunk = config.full ? 0 : l->rules.chunk;
@@ -432,7 +427,7 @@ int eval_masks_open(struct eval_configs *c, const wnw_model *m, const wnw_profil
 {
     c->masks_profiled = p != NULL;
     if (p && !eval_profile_hash(&c->mask_profile, p))
-        return app_fail(APP_FAILED, "out of memory for the scores of heads");
+        return eval_no_memory("the scores of heads");
     int status = WNW_OK;
     for (int32_t i = 1; status == WNW_OK && i < c->n_masks; i++)
         status = wnw_heads_parse(&c->masks[i].heads, &c->masks[i].n, c->masks[i].text, m, p);

@@ -3,15 +3,10 @@
 #include "eval/run/entry.h"
 
 #include "app/console.h"
-#include "eval/tasks/timeline.h"
+#include "eval/base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static int out_of_memory(void)
-{
-    return app_fail(APP_FAILED, "out of memory for answers");
-}
 
 /* ---- The machine ---- */
 
@@ -77,7 +72,7 @@ int eval_reading_open(struct eval_reading *r, const struct eval_machine *m, cons
     r->first = calloc((size_t)s->n_turns, sizeof *r->first);
     r->gold = calloc((size_t)s->n_turns, sizeof *r->gold);
     r->end = calloc((size_t)s->n_turns, sizeof *r->end);
-    int rc = r->first && r->gold && r->end ? APP_OK : out_of_memory();
+    int rc = r->first && r->gold && r->end ? APP_OK : eval_no_memory("answers");
     if (rc == APP_OK)
         rc = eval_prompts_first(r->first, m->tokenizer, chat, s);
     for (int32_t t = 0; rc == APP_OK && t < s->n_turns; t++) {
@@ -100,7 +95,7 @@ int eval_reading_text(struct eval_reading *r, const struct eval_chat *raw, const
     int32_t *copy = malloc((size_t)n_all * sizeof *copy);
     if (!r->first || !r->gold || !copy) {
         free(copy);
-        return out_of_memory();
+        return eval_no_memory("answers");
     }
     copy[0] = bos; /* overwritten where there is none */
     memcpy(copy + n_bos, ids, (size_t)n * sizeof *copy);
@@ -143,7 +138,7 @@ int32_t eval_reading_forced(const struct eval_reading *r, const struct eval_mach
 int eval_reference_open(struct eval_reference *r, int32_t n_turns)
 {
     *r = (struct eval_reference){.turn = calloc((size_t)n_turns, sizeof *r->turn), .n_turns = n_turns};
-    return r->turn ? APP_OK : out_of_memory();
+    return r->turn ? APP_OK : eval_no_memory("answers");
 }
 
 void eval_reference_close(struct eval_reference *r)
@@ -161,7 +156,7 @@ int eval_entry_open(struct eval_entry *e, const struct eval_config *config, int3
 {
     *e = (struct eval_entry){
         .config = config, .answer = calloc((size_t)n_turns, sizeof *e->answer), .n_turns = n_turns};
-    return e->answer ? APP_OK : out_of_memory();
+    return e->answer ? APP_OK : eval_no_memory("answers");
 }
 
 void eval_entry_close(struct eval_entry *e)

@@ -3,8 +3,8 @@
 #ifndef WNW_EVAL_ENTRY_H
 #define WNW_EVAL_ENTRY_H
 
-#include "eval/run/compare.h"
 #include "eval/run/config.h"
+#include "eval/run/forced.h"
 #include "eval/tasks/evidence.h"
 #include "eval/tasks/sample.h"
 #include "eval/tasks/tokens.h"

@@ -11,7 +11,8 @@
 
 #include "app/console.h"
 #include "app/process.h"
-#include "eval/run/listen.h"
+#include "base/vectors.h"
+#include "eval/base/grow.h"
 #include "eval/tasks/grade.h"
 
 #include <math.h>
@@ -38,7 +39,7 @@ static int push_id(struct eval_answer *a, int32_t id)
         const int32_t cap = a->cap > 0 ? 2 * a->cap : 64;
         int32_t *grown = realloc(a->ids, (size_t)cap * sizeof *grown);
         if (!grown)
-            return app_fail(APP_FAILED, "out of memory for an answer");
+            return eval_no_memory("an answer");
         a->ids = grown;
         a->cap = cap;
     }
@@ -54,7 +55,7 @@ static int set_text(struct eval_answer *a, const struct eval_machine *m, const s
     int rc = m->tokenizer->decode(m->tokenizer, a->ids, n, &text);
     a->text.len = 0;
     if (rc == APP_OK && (!app_text_add_utf8(&a->text, text, strlen(text)) || !eval_grade_trim(&a->text, s)))
-        rc = app_fail(APP_FAILED, "out of memory for an answer");
+        rc = eval_no_memory("an answer");
     free(text);
     a->n_text = n;
     return rc;
@@ -76,7 +77,7 @@ static int take_token(struct speaker *sp, const struct eval_machine *m, const st
                       int32_t turn)
 {
     struct eval_answer *a = sp->a;
-    const int32_t id = eval_argmax(wnw_session_logits(sp->s), m->info.n_vocab);
+    const int32_t id = wnw__argmax(wnw_session_logits(sp->s), m->info.n_vocab);
     const bool fixed = m->answer_tokens > 0, eog = !fixed && wnw_token_is_eog(m->model, id);
     int rc = push_id(a, id);
     if (rc == APP_OK && !a->stop) {
@@ -174,13 +175,13 @@ static int generate(const struct eval_machine *m, const struct eval_sample *s, i
 static int feed_gold(double *nll, bool *good, const struct eval_machine *m, const struct eval_gold *gold,
                      int32_t most, const wnw_session *stand)
 {
-    struct eval_listener l = {.n_vocab = m->info.n_vocab, .gold = gold->ids};
+    struct eval_forced l = {.n_vocab = m->info.n_vocab, .gold = gold->ids};
     const int32_t n = gold->n < most ? gold->n : most;
     wnw_session *s;
     const int status = wnw_session_copy(&s, stand);
     if (status != WNW_OK)
         return app_fail_status(status);
-    const int rc = eval_listen(&l, s, gold->ids, n, true, good);
+    const int rc = eval_force(&l, s, gold->ids, n, true, good);
     wnw_session_free(s);
     *nll = n > 0 ? l.nll / n : 0;
     return rc;
@@ -195,13 +196,13 @@ static int keep_expected(struct eval_expected *x, const struct eval_machine *m, 
     x->ids = malloc(((size_t)x->n + 1) * sizeof *x->ids);
     x->logits = malloc(((size_t)x->n + 1) * (size_t)m->info.n_vocab * sizeof *x->logits);
     if (!x->ids || !x->logits)
-        return app_fail(APP_FAILED, "out of memory for the full cache's answer");
+        return eval_no_memory("the full cache's answer");
     if (x->n > 0)
         memcpy(x->ids, sp->a->ids, (size_t)x->n * sizeof *x->ids);
-    struct eval_listener l = {.n_vocab = m->info.n_vocab, .keep = x->logits};
+    struct eval_forced l = {.n_vocab = m->info.n_vocab, .keep = x->logits};
     int rc = feed_gold(&x->gold_nll, &good_gold, m, gold, most, sp->stand);
     if (rc == APP_OK)
-        rc = eval_listen(&l, sp->stand, x->ids, x->n, true, &good);
+        rc = eval_force(&l, sp->stand, x->ids, x->n, true, &good);
     if (rc == APP_OK && !(good && good_gold))
         x->n = 0; /* nothing can be compared with it */
     sp->a->compared = x->n > 0;
@@ -214,17 +215,17 @@ static int compare(struct speaker *sp, const struct eval_machine *m, const struc
                    int32_t most, const struct eval_expected *x)
 {
     struct eval_answer *a = sp->a;
-    struct eval_listener l = {.n_vocab = m->info.n_vocab, .full = x->logits, .same = &a->same};
+    struct eval_forced l = {.n_vocab = m->info.n_vocab, .full = x->logits, .same = &a->same};
     bool good, good_gold;
     double nll = 0;
     if (x->n == 0 || !wnw_session_logits(sp->stand))
         return APP_OK;
     if (sp->e->config->mask && sp->e->config->mask->phase == WNW_MASK_DECODE)
         return APP_OK; /* what is fed here is read like a prompt, without the mask */
-    a->same_first = eval_argmax(wnw_session_logits(sp->stand), m->info.n_vocab) == x->ids[0];
+    a->same_first = wnw__argmax(wnw_session_logits(sp->stand), m->info.n_vocab) == x->ids[0];
     int rc = feed_gold(&nll, &good_gold, m, gold, most, sp->stand);
     if (rc == APP_OK)
-        rc = eval_listen(&l, sp->stand, x->ids, x->n, true, &good);
+        rc = eval_force(&l, sp->stand, x->ids, x->n, true, &good);
     if (rc != APP_OK)
         return rc;
     a->compared = good && good_gold;
@@ -243,7 +244,7 @@ static int own_ids(struct eval_prompt *own, const struct eval_machine *m, const 
 {
     const int32_t room = r->end[turn] - r->end[turn - 1];
     char *answer = strndup(said->s ? said->s : "", said->len);
-    int rc = answer ? APP_OK : app_fail(APP_FAILED, "out of memory for an answer");
+    int rc = answer ? APP_OK : eval_no_memory("an answer");
     for (bool fits = false; rc == APP_OK && !fits;) {
         size_t n = strlen(answer);
         rc = eval_prompt_next(own, m->tokenizer, r->chat, r->sample, turn, answer, m->recompress);

@@ -14,7 +14,7 @@
 #include "app/console.h"
 #include "app/process.h"
 #include "app/stop.h"
-#include "eval/run/listen.h"
+#include "eval/base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -97,7 +97,7 @@ static int make_tasks(struct tasks *t, const struct eval_reading *r)
                         .n_ids = calloc((size_t)r->n_turns, sizeof *t->n_ids)};
     if (!t->ids || !t->n_ids) {
         free_tasks(t);
-        return app_fail(APP_FAILED, "out of memory for the questions");
+        return eval_no_memory("the questions");
     }
     for (int32_t i = 0; i < r->n_turns; i++) {
         const struct eval_prompt *p = &r->first[i];
@@ -224,8 +224,7 @@ static int plan_alike(const struct read *rd, struct eval_entry *e, int32_t n, in
     wnw_plan **plans = calloc((size_t)n, sizeof *plans);
     wnw_report *reports = calloc((size_t)n, sizeof *reports);
     int32_t *at = calloc((size_t)n, sizeof *at), n_now = 0;
-    int rc = policies && sizes && plans && reports && at ? APP_OK
-                                                         : app_fail(APP_FAILED, "out of memory for plans");
+    int rc = policies && sizes && plans && reports && at ? APP_OK : eval_no_memory("plans");
     for (int32_t i = like; rc == APP_OK && i < n; i++) {
         if (e[i].config->full || e[i].plan || e[i].config->profile != e[like].config->profile)
             continue;
@@ -295,7 +294,7 @@ static int run_mode(struct read *rd, enum eval_mode mode, bool last)
     struct eval_entry *e = calloc((size_t)rd->n, sizeof *e);
     wnw_session *lean = NULL;
     int32_t n = 0;
-    int rc = e ? read_to(rd, mode) : app_fail(APP_FAILED, "out of memory for answers");
+    int rc = e ? read_to(rd, mode) : eval_no_memory("answers");
     if (rc == APP_OK)
         rc = hand_over_whole(rd, mode);
     if (rc == APP_OK)
@@ -322,8 +321,7 @@ static int open_base(struct read *rd)
     struct tasks tasks = {0};
     int32_t n = 0;
     bool asks = false;
-    int rc = policies ? new_session(&rd->base, rd->m, config_at(rd, rd->first))
-                      : app_fail(APP_FAILED, "out of memory for policies");
+    int rc = policies ? new_session(&rd->base, rd->m, config_at(rd, rd->first)) : eval_no_memory("policies");
     for (int32_t i = rd->first; rc == APP_OK && i < rd->first + rd->n; i++) {
         const struct eval_config *c = config_at(rd, i);
         if (c->full || !takes_part(rd, i))

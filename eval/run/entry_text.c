@@ -11,7 +11,7 @@
 
 #include "app/console.h"
 #include "app/process.h"
-#include "eval/run/listen.h"
+#include "eval/base/grow.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,12 +29,12 @@ static int step_entry(struct eval_entry *e, const struct eval_machine *m, const 
                       bool last, const float *full)
 {
     struct eval_answer *a = &e->answer[0];
-    struct eval_listener l = {.n_vocab = m->info.n_vocab, .full = full, .same = &a->same, .gold = ids};
+    struct eval_forced l = {.n_vocab = m->info.n_vocab, .full = full, .same = &a->same, .gold = ids};
     bool good;
     if (a->stop)
         return APP_OK;
     const double start = app_now_ms();
-    const int rc = eval_listen(&l, e->session, ids, n, last, &good);
+    const int rc = eval_force(&l, e->session, ids, n, last, &good);
     a->question_ms += app_now_ms() - start;
     a->nll += l.nll;
     if (!good)
@@ -48,14 +48,14 @@ static int read_half(const struct eval_machine *m, const struct eval_prompt *p, 
                      int32_t n, wnw_session *full, double *full_nll)
 {
     float *logits = malloc((size_t)STEP * (size_t)m->info.n_vocab * sizeof *logits);
-    int rc = logits ? APP_OK : app_fail(APP_FAILED, "out of memory for the full cache's predictions");
+    int rc = logits ? APP_OK : eval_no_memory("the full cache's predictions");
     bool good = true;
     *full_nll = 0;
     for (int32_t at = p->n_context; rc == APP_OK && at < p->n; at += STEP) {
         const int32_t n_now = p->n - at < STEP ? p->n - at : STEP;
-        struct eval_listener l = {.n_vocab = m->info.n_vocab, .keep = logits, .gold = p->ids + at};
+        struct eval_forced l = {.n_vocab = m->info.n_vocab, .keep = logits, .gold = p->ids + at};
         if (good) {
-            rc = eval_listen(&l, full, p->ids + at, n_now, at + n_now == p->n, &good);
+            rc = eval_force(&l, full, p->ids + at, n_now, at + n_now == p->n, &good);
             *full_nll = good ? *full_nll + l.nll : NAN;
         }
         for (int32_t i = 0; rc == APP_OK && i < n; i++)

@@ -6,7 +6,7 @@
 #include "app/process.h"
 #include "app/values.h"
 #include "eval/base/stats.h"
-#include "eval/run/listen.h"
+#include "eval/run/forced.h"
 #include "eval/run/manifest.h"
 
 #include <math.h>

@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "app/json.h"
+#include "eval/base/grow.h"
 #include "eval/base/record.h"
 #include "eval/base/stats.h"
 #include "eval/tasks/grade.h"
@@ -151,5 +152,5 @@ int eval_record_make(json_t **record, double *score, const struct eval_reading *
     if (bad)
         eval_field_set(&o, EVAL_F_BAD, json_true());
     *record = o;
-    return rc == APP_OK && !o ? app_fail(APP_FAILED, "out of memory for a result") : rc;
+    return rc == APP_OK && !o ? eval_no_memory("a result") : rc;
 }

@@ -10,6 +10,7 @@
 #include "app/json.h"
 #include "app/profiles.h"
 #include "app/stop.h"
+#include "eval/base/grow.h"
 #include "eval/base/info.h"
 #include "eval/base/stats.h"
 #include "eval/run/journal.h"
@@ -171,7 +172,7 @@ static int open_all(struct runner *x, const struct eval_suite *suite)
         return rc;
     x->wanted = calloc((size_t)x->configs.n, sizeof *x->wanted);
     x->now = calloc((size_t)x->configs.n, sizeof *x->now);
-    return !x->wanted || !x->now ? app_fail(APP_FAILED, "out of memory for the configurations") : rc;
+    return !x->wanted || !x->now ? eval_no_memory("the configurations") : rc;
 }
 
 static void close_all(struct runner *x)

@@ -190,7 +190,7 @@ static int32_t probes_of(const struct eval_setup *s, const struct eval_item *ite
 static int add_item(struct eval_setup *s, struct eval_item item)
 {
     if (!eval_grow(&s->items, (size_t)s->n_items, sizeof *s->items))
-        return app_fail(APP_FAILED, "out of memory for the tasks");
+        return eval_no_memory("the tasks");
     const int32_t cap =
         s->suite && s->suite->short_answers && item.task ? eval_suite_answer(item.task->name) : 0;
     item.max_new = item.task  ? item.task->max_new

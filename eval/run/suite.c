@@ -94,7 +94,7 @@ int eval_suites_open(struct eval_suites *all)
             return app_fail(APP_FAILED, "eval/data/suites.txt: '%.60s' is not understood, or memory ran out",
                             eval_suites.at[i]);
     }
-    return all->lines ? APP_OK : app_fail(APP_FAILED, "out of memory for suites");
+    return all->lines ? APP_OK : eval_no_memory("suites");
 }
 
 void eval_suites_close(struct eval_suites *all)

@@ -5,7 +5,6 @@
 #include "app/console.h"
 #include "base/random.h"
 #include "eval/tasks/lists.h"
-#include "eval/tasks/timeline.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "eval/tasks/set.h"
 
 #include "app/console.h"
-#include "eval/base/bucket.h"
+#include "eval/base/record.h"
 
 #include <stdlib.h>
 #include <string.h>

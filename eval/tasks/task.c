@@ -4,7 +4,7 @@
 
 #include "app/console.h"
 #include "base/vectors.h"
-#include "eval/tasks/timeline.h"
+#include "eval/base/grow.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -196,7 +196,7 @@ int eval_task_sample(struct eval_sample *s, struct eval_world *w, const struct e
             eval_set_meta(s, "tokens", json_integer(len.n));
             note_sources(s, w, task);
             rc = note_depth(s, w);
-            return rc == APP_OK && s->no_memory ? app_fail(APP_FAILED, "out of memory for a sample") : rc;
+            return rc == APP_OK && s->no_memory ? eval_no_memory("a sample") : rc;
         }
         eval_sample_clear(s);
         d.units -= d.units / 64 > 1 ? d.units / 64 : 1;

@@ -118,7 +118,7 @@ static int make_from_records(struct eval_sample *s, struct eval_draft *draft)
     for (size_t i = 0; good && i < json_array_size(answers); i++)
         eval_add_ref(s, &s->turns[0], json_string_value(json_array_get(answers, i)));
     free_docs(&d);
-    return good ? APP_OK : app_fail(APP_FAILED, "out of memory for documents");
+    return good ? APP_OK : eval_no_memory("documents");
 }
 
 /* ---- People and companies ---- */
@@ -215,7 +215,7 @@ static int end_docs(struct names *names, struct docs *docs, bool good)
 {
     free(names->at);
     free_docs(docs);
-    return good ? APP_OK : app_fail(APP_FAILED, "out of memory for documents");
+    return good ? APP_OK : eval_no_memory("documents");
 }
 
 static int make_people(struct eval_sample *s, struct eval_draft *d)
