@@ -343,7 +343,7 @@ static void test_strata_weigh_alike(void **state)
         line(1024, i, 0, "snapkv", "ratio=0.5", 0.4, "");
     }
     read_tables(&runs, &t, false);
-    const struct eval_block *all = eval_tables_whole(&t, "agnostic");
+    const struct eval_block *all = eval_tables_all(&t, "agnostic");
     assert_non_null(all);
     assert_int_equal(t.n, 3);
     assert_false(eval_block_is_extra(&t, all));
@@ -351,7 +351,7 @@ static void test_strata_weigh_alike(void **state)
     assert_near(all->rows[1].macro.full, 90.0, 1e-9);
     assert_near(all->rows[1].macro.delta.delta, -20.0, 1e-9);
     assert_int_equal(all->rows[1].macro.n, 30);
-    assert_null(eval_tables_whole(&t, "aware"));
+    assert_null(eval_tables_all(&t, "aware"));
     clear(&runs, &t);
 }
 
@@ -437,7 +437,7 @@ static void test_many_turns(void **state)
     for (int turn = 0; turn < 20; turn++)
         line(512, 0, turn, "full", "full", turn < 16 ? 1.0 : 0.0, "");
     read_tables(&runs, &t, false);
-    const struct eval_block *all = eval_tables_whole(&t, "agnostic");
+    const struct eval_block *all = eval_tables_all(&t, "agnostic");
     assert_int_equal(eval_turn_means(mean, &runs.run[0], all, 0, 0), 20);
     assert_int_equal(eval_turns_shown(20), EVAL_MAX_TURNS);
     assert_int_equal(eval_turns_shown(3), 3);
@@ -541,7 +541,7 @@ static void test_curve(void **state)
             line(512, i, 0, k == 0 ? "full" : "kvcompose", k == 0 ? "full" : size, s[k] / 100, "");
         }
     read_tables(&runs, &t, false);
-    assert_true(eval_curves_make(&curves, &n, &t, eval_tables_whole(&t, "agnostic")));
+    assert_true(eval_curves_make(&curves, &n, &t, eval_tables_all(&t, "agnostic")));
     assert_int_equal(n, 1);
     assert_true(curves[0].has_auc);
     assert_int_equal(curves[0].n, 9);
@@ -572,7 +572,7 @@ static void test_short_and_flat_curves(void **state)
         line(512, i, 0, "lagkv", "budget=64", 0.5, ",\"ratio_ach\":0.875");
     }
     read_tables(&runs, &t, false);
-    assert_true(eval_curves_make(&curves, &n, &t, eval_tables_whole(&t, "agnostic")));
+    assert_true(eval_curves_make(&curves, &n, &t, eval_tables_all(&t, "agnostic")));
     assert_int_equal(n, 2);
     assert_true(curves[0].has_auc); /* lagkv: a budget stands where it came to lie */
     assert_near(curves[0].r[3], 0.875, 1e-12);
@@ -708,7 +708,7 @@ static void test_maps_of_a_named_score(void **state)
                 ",\"depth\":0.5,\"scores\":{\"rouge1_recall\":0.5,\"rouge_pkg_l_f\":0.25}");
     }
     read_tables(&runs, &t, false);
-    const struct eval_block *all = eval_tables_whole(&t, "agnostic");
+    const struct eval_block *all = eval_tables_all(&t, "agnostic");
     eval_text_maps(&d, &t, all, 10, "contains");
     assert_contains(d.text.s, "passkey64, answers that contain what was hidden");
     assert_contains(d.text.s, "niah_grid, answers that contain what was hidden");
@@ -871,7 +871,7 @@ static void test_winners(void **state)
         line(512, i, 0, "snapkv", "ratio=0.75", i < 2, "");
     }
     read_tables(&runs, &t, false);
-    const struct eval_block *b = eval_tables_whole(&t, "agnostic");
+    const struct eval_block *b = eval_tables_all(&t, "agnostic");
     assert_int_equal(eval_winners_make(&winners, &n, &t, b), APP_OK);
     assert_int_equal(n, 2);
     assert_string_equal(runs.run[0].variants[winners[0].best].policy, "lagkv");

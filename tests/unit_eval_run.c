@@ -3,8 +3,8 @@
 #include "asserts.h"
 
 #include "app/console.h"
-#include "eval/run/forced.h"
 #include "eval/run/config.h"
+#include "eval/run/forced.h"
 #include "eval/run/journal.h"
 #include "eval/run/lists.h"
 #include "eval/run/manifest.h"
@@ -148,10 +148,10 @@ static void test_gold(void **state)
     struct eval_turn turn = {.refs = refs, .n_refs = 2};
     struct app_text text = {0};
     (void)state;
-    assert_true(eval_grade_gold(&text, &turn, "the answers are"));
+    assert_true(eval_refs_text(&text, &turn, "the answers are"));
     assert_string_equal(text.s, " a, b");
     text.len = 0;
-    assert_true(eval_grade_gold(&text, &turn, "they are: "));
+    assert_true(eval_refs_text(&text, &turn, "they are: "));
     assert_string_equal(text.s, "a, b");
     free(text.s);
 }
@@ -282,7 +282,7 @@ static void test_masks_are_an_axis(void **state)
     assert_int_equal(c.n, 2 * 3 * 2);
     for (int32_t i = 0; i < c.n; i++) {
         assert_int_equal(c.at[i].full, i % 2 == 0);
-        assert_int_equal(eval_config_is_whole(&c.at[i]), i % 2 == 0);
+        assert_int_equal(eval_config_is_uncompressed(&c.at[i]), i % 2 == 0);
         assert_int_equal(c.at[i].reference, 0);
         assert_int_equal(c.at[i].mask != NULL, i / 2 % 3 > 0);
         assert_int_equal(c.at[i].kv.type, i < 6 ? WNW_KV_F16 : WNW_KV_Q8_0);
@@ -302,7 +302,7 @@ static void test_masks_are_an_axis(void **state)
     assert_int_equal(c.n, 3); /* the full cache, and with the mask SnapKV and the full cache */
     for (int32_t i = 0; i < c.n; i++) {
         assert_true(eval_configs_share_reading(&c.at[i], &c.at[0]));
-        assert_int_equal(eval_config_is_whole(&c.at[i]), i == 0);
+        assert_int_equal(eval_config_is_uncompressed(&c.at[i]), i == 0);
         assert_int_equal(c.at[i].mask != NULL, i > 0);
     }
     assert_string_equal(json_string_value(json_object_get(c.at[1].json, "mask_phase")), "decode");

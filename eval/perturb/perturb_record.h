@@ -9,7 +9,7 @@
 
 /* The configs of a study: all but the full cache, sizes of the first policy, then of the next. */
 struct eval_perturb_work {
-    const struct eval_machine *machine;
+    const struct eval_runtime *runtime;
     const struct eval_config *config; /* [n_policies x n_sizes] */
     int32_t n_policies, n_sizes;
 };

@@ -28,7 +28,7 @@ struct runner {
     const struct eval_args *args;
     struct eval_setup setup; /* what run.json describes; it has no items */
     struct eval_configs configs;
-    struct eval_machine machine;
+    struct eval_runtime runtime;
     struct eval_texts texts;
     struct eval_journal journal;
     struct eval_perturb_work work;
@@ -115,30 +115,31 @@ static int open_model(struct runner *x)
         return rc;
     s->args = x->args;
     s->tokenizer = eval_tokenizer_of(s->model);
-    s->world.seed = (uint64_t)x->args->app.seed;
+    s->source.seed = (uint64_t)x->args->app.seed;
     rc = eval_chat_open(&s->chat, s->model, "none");
     if (rc == APP_OK)
-        rc = eval_machine_open(&x->machine, &s->tokenizer, x->args, NULL);
-    x->work.machine = &x->machine;
-    if (rc == APP_OK && x->n_tokens >= x->machine.info.n_ctx_train)
+        rc = eval_runtime_open(&x->runtime, &s->tokenizer, x->args, NULL);
+    x->work.runtime = &x->runtime;
+    if (rc == APP_OK && x->n_tokens >= x->runtime.info.n_ctx_train)
         rc = app_fail(APP_BAD_INPUT, "--lengths %d: the model's context holds %d tokens, the probe included",
-                      (int)x->n_tokens, (int)x->machine.info.n_ctx_train);
+                      (int)x->n_tokens, (int)x->runtime.info.n_ctx_train);
     return rc;
 }
 
 static int open_texts(struct runner *x)
 {
     struct eval_setup *s = &x->setup;
-    int rc = eval_haystack_open(&s->world.haystack, "prose", s->world.seed); /* its name is in run.json */
+    int rc = eval_haystack_open(&s->source.haystack, "prose", s->source.seed); /* its name is in run.json */
     if (rc == APP_OK)
-        rc = eval_texts_make(&x->texts, &s->tokenizer, x->args->text, x->n_texts, x->n_tokens, s->world.seed);
+        rc =
+            eval_texts_make(&x->texts, &s->tokenizer, x->args->text, x->n_texts, x->n_tokens, s->source.seed);
     memcpy(s->text_hash, x->texts.hash, sizeof s->text_hash);
     return rc;
 }
 
 static int open_folder(struct runner *x)
 {
-    json_t *run = eval_manifest_make(&x->setup, &x->configs, &x->machine);
+    json_t *run = eval_manifest_make(&x->setup, &x->configs, &x->runtime);
     app_json_set(&run, "study", json_string(x->args->study));
     app_json_set(&run, "texts",
                  json_pack("{s:i, s:i, s:i}", "n", (int)x->n_texts, "tokens", (int)x->n_tokens, "of_file",
@@ -167,7 +168,7 @@ static void close_all(struct runner *x)
     eval_perturb_clear(&x->numbers);
     eval_journal_close(&x->journal);
     eval_texts_clear(&x->texts);
-    eval_machine_close(&x->machine);
+    eval_runtime_close(&x->runtime);
     eval_configs_close(&x->configs);
     eval_setup_close(&x->setup);
 }
@@ -225,7 +226,7 @@ static int each_text(struct runner *x)
 static int read_records(struct runner *x)
 {
     struct eval_perturb *p = &x->numbers;
-    const wnw_model_info *info = &x->machine.info;
+    const wnw_model_info *info = &x->runtime.info;
     struct eval_jsonl j;
     json_t *record = NULL;
     p->n_layer = info->n_layer;
@@ -301,12 +302,12 @@ static int finish(struct runner *x, int rc)
         policies[i] = x->work.config[i * x->work.n_sizes].recipe;
     json_t *command = eval_manifest_command();
     const struct eval_perturb_study s = {.numbers = &x->numbers,
-                                         .model = x->machine.info.name,
+                                         .model = x->runtime.info.name,
                                          .policies = policies,
                                          .sizes = sizes,
                                          .n_tokens = x->n_tokens,
                                          .n_of_file = x->texts.n_of_file,
-                                         .seed = x->setup.world.seed,
+                                         .seed = x->setup.source.seed,
                                          .command = command};
     rc = write_forms(x->args, &s);
     json_decref(command);

@@ -228,7 +228,7 @@ void eval_tables_clear(struct eval_tables *t)
     *t = (struct eval_tables){0};
 }
 
-const struct eval_block *eval_tables_whole(const struct eval_tables *t, const char *mode)
+const struct eval_block *eval_tables_all(const struct eval_tables *t, const char *mode)
 {
     for (int32_t i = 0; i < t->n; i++)
         if (t->blocks[i].n_target == EVAL_ALL_LENGTHS && strcmp(t->blocks[i].mode, mode) == 0)

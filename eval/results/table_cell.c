@@ -85,7 +85,8 @@ bool eval_cell_make(struct eval_cell *c, const struct eval_run *run, const struc
     add_means(c, run, s, variant, baseline);
     if (c->n == 0)
         return true;
-    bool good = eval_gather_measure(&g, run, s, variant, baseline, EVAL_M_SCORE);
+    bool good = eval_gather(
+        &g, &(struct eval_compared){.run = run, .strata = s, .n_strata = 1, .a = variant, .b = baseline});
     c->n_clusters = g.n_clusters;
     c->full = baseline >= 0 && g.n > 0 ? g.sum_b : NAN;
     if (good && baseline >= 0 && variant != baseline) {
@@ -171,7 +172,9 @@ static bool make_delta(struct eval_paired *out, const struct eval_row *row, cons
             strata[n++].bucket = p->bucket;
         }
     const bool good =
-        strata && eval_gather(&g, run, strata, n, true, row->variant, b->baseline) &&
+        strata &&
+        eval_gather(&g,
+                    &(struct eval_compared){run, strata, n, true, row->variant, b->baseline, EVAL_M_SCORE}) &&
         eval_gather_interval(out, &g, run, p->name, b->n_target == EVAL_ALL_LENGTHS ? 0 : b->n_target,
                              run->variants[row->variant].id);
     eval_gather_clear(&g);

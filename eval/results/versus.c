@@ -77,7 +77,8 @@ bool eval_versus_measure(struct eval_versus *v, const struct eval_tables *t)
     struct eval_gather g;
     char id[256];
     snprintf(id, sizeof id, "%.100s-%.100s", run->variants[v->a].id, run->variants[v->b].id);
-    const bool good = eval_gather(&g, run, b->strata, b->n_strata, true, v->a, v->b) &&
+    const bool good = eval_gather(&g, &(struct eval_compared){run, b->strata, b->n_strata, true, v->a, v->b,
+                                                              EVAL_M_SCORE}) &&
                       eval_gather_interval(&v->delta, &g, run, "macro",
                                            b->n_target == EVAL_ALL_LENGTHS ? 0 : b->n_target, id);
     v->n = g.n;

@@ -214,7 +214,7 @@ bool eval_configs_share_reading(const struct eval_config *a, const struct eval_c
     return app_kv_equal(&a->kv, &b->kv) && x == y;
 }
 
-bool eval_config_is_whole(const struct eval_config *c)
+bool eval_config_is_uncompressed(const struct eval_config *c)
 {
     return c->full && (!c->mask || masks_reading(c->mask));
 }

@@ -90,6 +90,6 @@ int eval_masks_open(struct eval_configs *c, const wnw_model *m, const wnw_profil
  * reading, or the same. */
 bool eval_configs_share_reading(const struct eval_config *a, const struct eval_config *b);
 /* Whether the config is the full cache as its reading left it: what answers once for all modes. */
-bool eval_config_is_whole(const struct eval_config *c);
+bool eval_config_is_uncompressed(const struct eval_config *c);
 
 #endif

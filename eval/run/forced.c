@@ -62,8 +62,8 @@ static void take(struct eval_forced *l, int32_t i, const float *logits)
         memcpy(l->keep + at, logits, (size_t)l->n_vocab * sizeof *logits);
     if (l->full)
         eval_agreement_add(l->same, l->full + at, logits, l->n_vocab);
-    if (l->gold)
-        l->nll += eval_token_nll(logits, l->n_vocab, l->gold[i]);
+    if (l->targets)
+        l->nll += eval_token_nll(logits, l->n_vocab, l->targets[i]);
 }
 
 struct feeding {

@@ -34,7 +34,7 @@ struct eval_forced {
     float *keep;                 /* [tokens][n_vocab]: it is stored; NULL = no */
     const float *full;           /* [tokens][n_vocab]: it is compared with these; NULL = no */
     struct eval_agreement *same; /* sums of the comparison */
-    const int32_t *gold;         /* [tokens]: it is asked for these tokens; NULL = no */
+    const int32_t *targets;      /* [tokens]: it is asked for these tokens; NULL = no */
     double nll;                  /* sum of what they cost, in nats */
 };
 

@@ -128,8 +128,8 @@ static void add_sentence(json_t **list, const char *what, const char *whose, str
 /* Sentences on data that is made up where a benchmark has its own. */
 static json_t *stand_ins_of(const struct eval_setup *s)
 {
-    const bool prose = strcmp(s->world.haystack.name, "prose") == 0;
-    const bool made = prose || strcmp(s->world.haystack.name, "noise") == 0;
+    const bool prose = strcmp(s->source.haystack.name, "prose") == 0;
+    const bool made = prose || strcmp(s->source.haystack.name, "noise") == 0;
     json_t *list = json_array();
     struct app_text hides = {0}, words = {0}, made_up = {0};
     for (int32_t i = 0; i < s->n_items; i++) {
@@ -178,11 +178,12 @@ static json_t *chat_of(const struct eval_setup *s)
 }
 
 json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs *c,
-                           const struct eval_machine *m)
+                           const struct eval_runtime *m)
 {
     const struct eval_args *a = s->args;
     json_t *depths = json_array();
-    for (int32_t i = 0; i < s->world.n_depths && app_json_append(&depths, json_real(s->world.depths[i])); i++)
+    for (int32_t i = 0; i < s->source.n_depths && app_json_append(&depths, json_real(s->source.depths[i]));
+         i++)
         ;
     json_t *run = json_pack(
         "{s:i, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:o, s:o, s:I, s:s, s:s, s:s, s:s, s:s, "
@@ -192,7 +193,7 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         "tokenizer", tokenizer_of(s->model, m->info.n_vocab), "chat", chat_of(s), "kernel", wnw_kernel_name(),
         "threads", a->app.threads == APP_UNSET ? (int)wnw_usable_cores() : (int)a->app.threads, "suite",
         s->suite ? s->suite->name : "", "tasks", tasks_of(s), "configs", configs_of(c), "seed",
-        (json_int_t)s->world.seed, "haystack", s->world.haystack.name, "prose", EVAL_PROSE_VERSION, "words",
+        (json_int_t)s->source.seed, "haystack", s->source.haystack.name, "prose", EVAL_PROSE_VERSION, "words",
         EVAL_WORDS_VERSION, "prompts", PROMPTS_VERSION, "needle", a->needle, "depths", depths, "early_stop",
         m->early_stop, "batched", m->batch > 1, "turns", a->turns, "own_history", m->own_history, "lb_prefix",
         a->lb_prefix, "closed_book", a->closed_book, "text", s->text_hash, "time_budget",
@@ -205,7 +206,7 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         app_json_set(&run, "mask_profile", hash_of(c->mask_profile));
     if (strcmp(a->lb_chat, "all") == 0)
         app_json_set(&run, "lb_chat", json_string(a->lb_chat));
-    if (s->world.needle_mark)
+    if (s->source.needle_mark)
         app_json_set(&run, "niah_compat", json_string(a->niah_compat));
     if (eval_is_alone(a, s->suite))
         app_json_set(&run, "alone", json_true());

@@ -30,7 +30,7 @@ struct runner {
     const struct eval_run_report *report;
     struct eval_setup setup;
     struct eval_configs configs;
-    struct eval_machine machine;
+    struct eval_runtime runtime;
     struct eval_journal journal;
     struct eval_progress progress;
     struct eval_pace pace;
@@ -136,7 +136,7 @@ static int load_profiles(struct runner *x)
 
 static int open_folder(struct runner *x)
 {
-    json_t *run = eval_manifest_make(&x->setup, &x->configs, &x->machine);
+    json_t *run = eval_manifest_make(&x->setup, &x->configs, &x->runtime);
     if (x->pace.measured) /* how fast the machine was when the run began */
         app_json_set(&run, "calibration",
                      json_pack("{s:f, s:f}", "token_ms", x->pace.token_ms, "step_ms", x->pace.step_ms));
@@ -163,9 +163,9 @@ static int open_all(struct runner *x, const struct eval_suite *suite)
     if (rc == APP_OK)
         rc = eval_chat_open(&x->raw, x->setup.model, "none");
     if (rc == APP_OK)
-        rc = eval_machine_open(&x->machine, &x->setup.tokenizer, x->args, suite);
+        rc = eval_runtime_open(&x->runtime, &x->setup.tokenizer, x->args, suite);
     if (rc == APP_OK)
-        rc = eval_pace_open(&x->pace, &x->machine, &x->configs, &x->setup, x->shard.n);
+        rc = eval_pace_open(&x->pace, &x->runtime, &x->configs, &x->setup, x->shard.n);
     if (rc == APP_OK)
         rc = open_folder(x);
     if (rc != APP_OK)
@@ -180,7 +180,7 @@ static void close_all(struct runner *x)
     free(x->wanted);
     free(x->now);
     eval_journal_close(&x->journal);
-    eval_machine_close(&x->machine);
+    eval_runtime_close(&x->runtime);
     eval_chat_close(&x->raw);
     eval_configs_close(&x->configs);
     eval_setup_close(&x->setup);
@@ -189,7 +189,7 @@ static void close_all(struct runner *x)
 /* ---- Samples ---- */
 
 /* Writes the records of an entry. That of the first turn comes last: where it is there, all are. */
-static int write_rows(struct eval_entry *e, void *user)
+static int write_records(struct eval_entry *e, void *user)
 {
     struct runner *x = user;
     int rc = APP_OK;
@@ -269,7 +269,7 @@ static int run_reading(struct runner *x, const struct eval_item *item, const str
                        const struct eval_chat *chat)
 {
     const struct eval_wanted wanted = {
-        .configs = &x->configs, .config = x->now, .done = write_rows, .user = x, .readings = &x->readings};
+        .configs = &x->configs, .config = x->now, .done = write_records, .user = x, .readings = &x->readings};
     struct eval_reading reading;
     struct eval_reference reference = {0};
     const int32_t *ids;
@@ -279,14 +279,14 @@ static int run_reading(struct runner *x, const struct eval_item *item, const str
         eval_setup_piece(&ids, &n, &x->setup, item, s->index);
         rc = eval_reading_text(&reading, chat, s, ids, n, x->setup.text_bos);
     } else {
-        rc = eval_reading_open(&reading, &x->machine, chat, s);
+        rc = eval_reading_open(&reading, &x->runtime, chat, s);
     }
-    x->too_long = rc == APP_OK && reading.n_need > x->machine.info.n_ctx_train;
+    x->too_long = rc == APP_OK && reading.n_need > x->runtime.info.n_ctx_train;
     if (rc == APP_OK)
         rc = eval_reference_open(&reference, reading.n_turns);
     x->reading = &reading;
     if (rc == APP_OK && !x->too_long)
-        rc = eval_read_entries(&x->machine, &reading, &wanted, &reference);
+        rc = eval_read_entries(&x->runtime, &reading, &wanted, &reference);
     x->reading = NULL;
     eval_reference_close(&reference);
     eval_reading_close(&reading);
@@ -321,7 +321,7 @@ static struct eval_sample identity_of(const struct runner *x, const struct eval_
     return (struct eval_sample){.task = eval_item_name(item),
                                 .n_target = item->n_target,
                                 .index = index,
-                                .seed = item->task ? x->setup.world.seed : 0};
+                                .seed = item->task ? x->setup.source.seed : 0};
 }
 
 static int run_index(void *user, struct eval_item *item, int32_t index)
@@ -333,7 +333,7 @@ static int run_index(void *user, struct eval_item *item, int32_t index)
     int rc = APP_OK;
     if (app_stop_asked())
         return APP_INTERRUPTED;
-    if (!eval_item_fits(item, x->machine.info.n_ctx_train)) {
+    if (!eval_item_fits(item, x->runtime.info.n_ctx_train)) {
         x->n_too_long++;
     } else if (!find_wanted(x, &identity)) {
         x->n_skipped++;
@@ -372,7 +372,7 @@ static int finish(const struct runner *x, int rc)
 {
     if (x->n_too_long > 0)
         app_note("%lld samples were left out: they are longer than the model's context of %d tokens",
-                 (long long)x->n_too_long, (int)x->machine.info.n_ctx_train);
+                 (long long)x->n_too_long, (int)x->runtime.info.n_ctx_train);
     if (x->n_unmade > 0)
         app_note("%lld samples were left out: " EVAL_WHY_UNMADE, (long long)x->n_unmade);
     if (rc == APP_INTERRUPTED)
@@ -415,7 +415,7 @@ int eval_run_tasks(const struct eval_args *args, const struct eval_suite *suite,
             rc = app_fail(APP_BAD_INPUT,
                           "every sample is longer than the model's context of %d tokens; give "
                           "shorter --lengths, or shorter contexts in files",
-                          (int)x.machine.info.n_ctx_train);
+                          (int)x.runtime.info.n_ctx_train);
         if (rc == APP_OK && x.n_unmade > 0 && x.n_unmade + x.n_too_long == x.progress.n_all)
             rc = app_fail(APP_BAD_INPUT,
                           "every sample was left out: " EVAL_WHY_UNMADE "; name another --haystack");

@@ -43,7 +43,7 @@ struct eval_setup {
     struct eval_tokenizer tokenizer;
     struct eval_chat chat;
     struct eval_records squad, hotpot;
-    struct eval_world world;
+    struct eval_source source;
     struct eval_item *items; /* [n_items], owned */
     int32_t n_items;
     /* While the lists are read: */

@@ -169,9 +169,9 @@ static int add_depth_word(void *user, const char *word)
             x = i == 0 ? 0 : i == n - 1 ? 100 : 100 / (1 + exp(-0.1 * (x - 50)));
         else if (n > 1)
             x = rint(x);
-        if (s->world.n_depths == EVAL_MAX_DEPTHS)
+        if (s->source.n_depths == EVAL_MAX_DEPTHS)
             return app_fail(APP_BAD_INPUT, "--depths: at most %d depths", EVAL_MAX_DEPTHS);
-        s->world.depths[s->world.n_depths++] = x;
+        s->source.depths[s->source.n_depths++] = x;
     }
     return APP_OK;
 }
@@ -218,7 +218,7 @@ static int add_product(struct eval_setup *s, int32_t n, int32_t n_trials)
             rc = add_item(s, (struct eval_item){.task = task,
                                                 .n_target = s->lengths[l],
                                                 .n_trials = n_trials,
-                                                .n = grid ? s->world.n_depths * n_trials : n});
+                                                .n = grid ? s->source.n_depths * n_trials : n});
     }
     for (int32_t i = 0; rc == APP_OK && i < s->n_sets; i++)
         rc = add_item(s, (struct eval_item){.set = s->sets[i],
@@ -258,7 +258,7 @@ static int add_suite(struct eval_setup *s)
         else if (rc == APP_OK)
             rc = eval_each_word("lengths", lengths ? lengths : s->suite->lengths, ',', add_length_word, s);
         if (rc == APP_OK)
-            rc = add_product(s, i->n, s->args->trials == APP_UNSET ? i->n_trials : s->world.n_trials);
+            rc = add_product(s, i->n, s->args->trials == APP_UNSET ? i->n_trials : s->source.n_trials);
     }
     if (rc == APP_OK && strcmp(s->suite->name, "full") == 0 && s->args->longbench) {
         rc = add_tasks(s, "longbench");
@@ -283,7 +283,7 @@ static int add_named(struct eval_setup *s)
                             : s->suite       ? s->suite->lengths
                                              : "2048",
                             ',', add_length_word, s);
-    return rc == APP_OK ? add_product(s, s->suite ? s->suite->items[0].n : 20, s->world.n_trials) : rc;
+    return rc == APP_OK ? add_product(s, s->suite ? s->suite->items[0].n : 20, s->source.n_trials) : rc;
 }
 
 static int check_tasks(const struct eval_setup *s)

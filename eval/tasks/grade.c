@@ -154,7 +154,7 @@ bool eval_grade_is_final(const struct eval_sample *s, int32_t turn, const struct
     return final;
 }
 
-bool eval_grade_gold(struct app_text *out, const struct eval_turn *turn, const char *after)
+bool eval_refs_text(struct app_text *out, const struct eval_turn *turn, const char *after)
 {
     const size_t n = after ? strlen(after) : 0;
     bool good = n > 0 && isspace((unsigned char)after[n - 1]) ? true : app_text_add(out, " ", 1);

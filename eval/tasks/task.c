@@ -36,7 +36,7 @@ const struct eval_task *eval_task_find(const char *name)
 
 /* Counts the tokens of all of a sample's questions with their answers, whichever may stay in the cache: the model's or the
  * references. n_first: tokens of the first prompt. */
-static int count_conversation(int32_t *n, const struct eval_world *w, const struct eval_sample *s,
+static int count_conversation(int32_t *n, const struct eval_source *w, const struct eval_sample *s,
                               int32_t n_first)
 {
     int32_t *end = calloc((size_t)s->n_turns, sizeof *end);
@@ -59,7 +59,7 @@ struct length {
     bool fits;     /* n is not more than was asked for, and the model's context holds the conversation */
 };
 
-static int count_sample(struct length *len, const struct eval_world *w, const struct eval_sample *s)
+static int count_sample(struct length *len, const struct eval_source *w, const struct eval_sample *s)
 {
     struct eval_prompt *p = calloc((size_t)s->n_turns, sizeof *p);
     int rc = p ? eval_prompts_first(p, w->tokenizer, w->chat, s)
@@ -83,7 +83,7 @@ static int make_sample(struct eval_sample *s, struct length *len, struct eval_dr
                        int32_t index)
 {
     const struct eval_task *task = d->task;
-    const struct eval_world *w = d->w;
+    const struct eval_source *w = d->w;
     char key[128];
     snprintf(key, sizeof key, "%s|%d|%d|%llu", task->name, n_target, index, (unsigned long long)w->seed);
     d->r = eval_random_key(key);
@@ -105,7 +105,7 @@ static int make_sample(struct eval_sample *s, struct length *len, struct eval_dr
 }
 
 /* Counts the tokens of sample 0 with `units` units; 0 if these are too few units. */
-static int count_units(struct length *len, struct eval_world *w, const struct eval_task *task, int64_t units,
+static int count_units(struct length *len, struct eval_source *w, const struct eval_task *task, int64_t units,
                        int32_t n_target)
 {
     struct eval_sample s;
@@ -121,7 +121,7 @@ static int too_short(const struct eval_task *task, int32_t n_target, int32_t lea
                     n_target, least > task->least ? least : task->least);
 }
 
-int eval_task_fit(struct eval_fit *fit, struct eval_world *w, const struct eval_task *task, int32_t n_target)
+int eval_task_fit(struct eval_fit *fit, struct eval_source *w, const struct eval_task *task, int32_t n_target)
 {
     enum { MOST = 1 << 20 };
     struct length len = {0};
@@ -153,7 +153,7 @@ int eval_task_fit(struct eval_fit *fit, struct eval_world *w, const struct eval_
 }
 
 /* Stores in meta where the evidence begins, as a share of the context's tokens. */
-static int note_depth(struct eval_sample *s, const struct eval_world *w)
+static int note_depth(struct eval_sample *s, const struct eval_source *w)
 {
     int32_t before, all;
     if (s->n_spans == 0)
@@ -167,7 +167,7 @@ static int note_depth(struct eval_sample *s, const struct eval_world *w)
 }
 
 /* Stores in meta which texts stand in for the benchmark's own, so that every result shows it. */
-static void note_sources(struct eval_sample *s, const struct eval_world *w, const struct eval_task *task)
+static void note_sources(struct eval_sample *s, const struct eval_source *w, const struct eval_task *task)
 {
     const bool hides = task->flags & EVAL_HIDES_IN_TEXT;
     if (hides)
@@ -179,7 +179,7 @@ static void note_sources(struct eval_sample *s, const struct eval_world *w, cons
                                       : "RULER-style"));
 }
 
-int eval_task_sample(struct eval_sample *s, struct eval_world *w, const struct eval_task *task,
+int eval_task_sample(struct eval_sample *s, struct eval_source *w, const struct eval_task *task,
                      const struct eval_fit *fit, int32_t n_target, int32_t index)
 {
     struct eval_draft d = {.w = w, .task = task, .units = fit->units};
@@ -205,7 +205,7 @@ int eval_task_sample(struct eval_sample *s, struct eval_world *w, const struct e
 
 /* ---- What tasks share ---- */
 
-int eval_count_overhead(int32_t *n, const struct eval_world *w)
+int eval_count_overhead(int32_t *n, const struct eval_source *w)
 {
     struct eval_turn turn = {0};
     const struct eval_sample nothing = {.turns = &turn, .n_turns = 1};
@@ -269,7 +269,7 @@ void eval_put_list(struct eval_sample *s, struct app_text *to, const char *const
         eval_put(s, to, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : ", and ", items[i]);
 }
 
-double eval_grid_depth(const struct eval_world *w, int32_t index)
+double eval_grid_depth(const struct eval_source *w, int32_t index)
 {
     return w->depths[index / w->n_trials % w->n_depths];
 }

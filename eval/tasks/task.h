@@ -13,7 +13,7 @@ enum { EVAL_MAX_DEPTHS = 64 };
 struct eval_records;
 
 /* What all samples of a run have in common. */
-struct eval_world {
+struct eval_source {
     uint64_t seed;
     const struct eval_tokenizer *tokenizer;
     const struct eval_chat *chat;
@@ -38,7 +38,7 @@ enum eval_task_flags {
 
 /* A sample while it is made: of which task, of how many units, and from which random numbers. */
 struct eval_draft {
-    struct eval_world *w;
+    struct eval_source *w;
     const struct eval_task *task;
     int64_t units;
     struct eval_random r;
@@ -71,16 +71,17 @@ struct eval_fit {
 /* Finds the most units with which sample 0 has at most n_target tokens, including the answer; a sample of several questions
  * has so many up to the end of its longest one, and as a conversation no more than the model's context holds. Returns an
  * exit code: bad input if not even the fewest units fit. */
-int eval_task_fit(struct eval_fit *fit, struct eval_world *w, const struct eval_task *task, int32_t n_target);
+int eval_task_fit(struct eval_fit *fit, struct eval_source *w, const struct eval_task *task,
+                  int32_t n_target);
 /* Makes sample `index` with the units of the fit, or with fewer if it is too long; one that cannot be made is marked so.
  * Returns an exit code. The caller clears the sample in any case. */
-int eval_task_sample(struct eval_sample *s, struct eval_world *w, const struct eval_task *task,
+int eval_task_sample(struct eval_sample *s, struct eval_source *w, const struct eval_task *task,
                      const struct eval_fit *fit, int32_t n_target, int32_t index);
 
 /* ---- What tasks share ---- */
 
 /* Counts the tokens that every prompt has: those of the chat around it, or the BOS. Returns an exit code. */
-int eval_count_overhead(int32_t *n, const struct eval_world *w);
+int eval_count_overhead(int32_t *n, const struct eval_source *w);
 /* Kinds of values: 7 digits, "adjective-noun" or a random UUID, in a buffer of EVAL_MAX_VALUE bytes. */
 enum eval_value { EVAL_NUMBER, EVAL_WORDS, EVAL_UUID };
 enum { EVAL_MAX_VALUE = 48 };
@@ -95,7 +96,7 @@ bool eval_is_repeated(const void *list, size_t size, size_t i);
 /* Adds items as "a", "a, and b" or "a, b, c, and d". */
 void eval_put_list(struct eval_sample *s, struct app_text *to, const char *const *items, int32_t n);
 /* The depth of a sample on the grid, in per cent. */
-double eval_grid_depth(const struct eval_world *w, int32_t index);
+double eval_grid_depth(const struct eval_source *w, int32_t index);
 /* The index of the kth of n_depths * n_trials samples in an order that is fair to depths wherever it stops: one trial of every
  * depth before the next, and depths that follow each other are far apart. */
 int32_t eval_grid_index(int32_t n_depths, int32_t n_trials, int32_t k);

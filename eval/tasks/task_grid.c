@@ -44,7 +44,7 @@ static void make_value(struct needle *n, struct eval_sample *s, struct eval_rand
     eval_put(s, &n->expected, "%s", value);
 }
 
-static void make_random(struct needle *n, struct eval_sample *s, const struct eval_world *w,
+static void make_random(struct needle *n, struct eval_sample *s, const struct eval_source *w,
                         struct eval_random *r)
 {
     const char *town = w->haystack.prose.names.town[eval_random_below(r, EVAL_N_TOWNS)];
@@ -69,7 +69,7 @@ static void free_needle(struct needle *n)
 
 /* Token ids of the beginning of the haystack, at least n of them if the haystack has no end. The caller frees
  * them. */
-static int haystack_ids(int32_t **ids, int32_t *n_ids, struct eval_world *w, int32_t n)
+static int haystack_ids(int32_t **ids, int32_t *n_ids, struct eval_source *w, int32_t n)
 {
     *ids = NULL;
     *n_ids = 0;
@@ -86,7 +86,7 @@ static int haystack_ids(int32_t **ids, int32_t *n_ids, struct eval_world *w, int
 }
 
 /* Whether the token's text ends with a full stop. */
-static int ends_sentence(bool *ends, const struct eval_world *w, int32_t id)
+static int ends_sentence(bool *ends, const struct eval_source *w, int32_t id)
 {
     char *text;
     const int rc = w->tokenizer->decode(w->tokenizer, &id, 1, &text);
@@ -98,7 +98,7 @@ static int ends_sentence(bool *ends, const struct eval_world *w, int32_t id)
 }
 
 /* Finds the needle's place: at the depth, moved back after a full stop, or 0 if there is none before it. */
-static int find_place(int32_t *at, const struct eval_world *w, const int32_t *ids, int32_t n, double depth)
+static int find_place(int32_t *at, const struct eval_source *w, const int32_t *ids, int32_t n, double depth)
 {
     bool ends = false;
     int rc = APP_OK;
@@ -114,7 +114,7 @@ static int find_place(int32_t *at, const struct eval_world *w, const int32_t *id
     return rc;
 }
 
-static int put_text(struct eval_sample *s, const struct eval_world *w, const int32_t *ids, int32_t n)
+static int put_text(struct eval_sample *s, const struct eval_source *w, const int32_t *ids, int32_t n)
 {
     char *text;
     const int rc = w->tokenizer->decode(w->tokenizer, ids, n, &text);
@@ -127,7 +127,7 @@ static int put_text(struct eval_sample *s, const struct eval_world *w, const int
 
 /* Joins n_text tokens of the haystack, from token `first` on, and the needle in them, in the place of what the context has
  * after `from`. *n_joined becomes the tokens of the joined text. */
-static int join(struct eval_sample *s, int32_t *n_joined, struct eval_world *w, const struct needle *n,
+static int join(struct eval_sample *s, int32_t *n_joined, struct eval_source *w, const struct needle *n,
                 size_t from, int32_t first, int32_t n_text)
 {
     int32_t *ids = NULL, n_ids, at = 0;
@@ -150,7 +150,7 @@ static int join(struct eval_sample *s, int32_t *n_joined, struct eval_world *w, 
 
 /* Adds the haystack with the needle in it, which have `units` tokens together. Where the joined text has many more or fewer,
  * the haystack begins a few tokens later, so that it is cut elsewhere; if that does not help, the sample is left out. */
-static int put_needle(struct eval_sample *s, struct eval_world *w, const struct needle *n, int64_t units)
+static int put_needle(struct eval_sample *s, struct eval_source *w, const struct needle *n, int64_t units)
 {
     int32_t n_needle, n_joined = 0;
     int rc = eval_count_tokens(&n_needle, w->tokenizer, n->text.s, n->text.len);
@@ -178,7 +178,7 @@ static int64_t units_of(int32_t n_target)
 /* The unit is a token of text and needle. */
 static int make(struct eval_sample *s, struct eval_draft *d)
 {
-    const struct eval_world *w = d->w;
+    const struct eval_source *w = d->w;
     struct needle n = {0};
     int rc = APP_OK;
     if (strcmp(w->needle, "sf") == 0)

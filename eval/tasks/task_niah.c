@@ -35,7 +35,7 @@ static const char *const several[] = {
 static const char *const types[][2] = {{"number", "numbers"}, {"word", "words"}, {"uuid", "uuids"}};
 
 /* Keys and values of one sample, all different. */
-struct golds {
+struct needles {
     size_t n;                                /* needles: n_keys * n_values */
     char key[MAX_NEEDLES][EVAL_MAX_VALUE];   /* [n_keys] */
     char value[MAX_NEEDLES][EVAL_MAX_VALUE]; /* [n], the values of a key side by side */
@@ -65,7 +65,7 @@ static char *needle_text(struct eval_sample *s, enum eval_value value_kind, cons
     return text.s;
 }
 
-static void make_golds(struct golds *g, struct eval_sample *s, struct eval_draft *d)
+static void draw_needles(struct needles *g, struct eval_sample *s, struct eval_draft *d)
 {
     const struct niah *p = d->task->params;
     const char *haystack = p->hay == TEXT ? d->w->haystack.text.s : NULL;
@@ -89,12 +89,12 @@ static void make_golds(struct golds *g, struct eval_sample *s, struct eval_draft
 }
 
 /* Adds needle i to the context. */
-static void put_needle(struct eval_sample *s, const struct golds *g, size_t i)
+static void put_needle(struct eval_sample *s, const struct needles *g, size_t i)
 {
     eval_put_piece(s, g->text[i], strlen(g->text[i]), g->evidence[i]);
 }
 
-static void put_question(struct eval_sample *s, const struct golds *g, const struct niah *p,
+static void put_question(struct eval_sample *s, const struct needles *g, const struct niah *p,
                          const char *const *templates)
 {
     struct eval_turn *turn = eval_add_turn(s);
@@ -113,8 +113,8 @@ static void put_question(struct eval_sample *s, const struct golds *g, const str
     free(query.s);
 }
 
-/* Puts the gold needles among units that are other needles, at at[n]. */
-static void put_among_needles(struct eval_sample *s, const struct golds *g, struct eval_draft *d,
+/* Puts the needles among units that are other needles, at at[n]. */
+static void put_among_needles(struct eval_sample *s, const struct needles *g, struct eval_draft *d,
                               const size_t *at)
 {
     const struct niah *p = d->task->params;
@@ -148,8 +148,8 @@ static size_t count_sentences(const char *text, size_t len)
     return n;
 }
 
-/* Puts the gold needles between sentences of the first `units` words, at depth[n] of N_DEPTHS. */
-static void put_in_text(struct eval_sample *s, const struct golds *g, const struct eval_draft *d,
+/* Puts the needles between sentences of the first `units` words, at depth[n] of N_DEPTHS. */
+static void put_in_text(struct eval_sample *s, const struct needles *g, const struct eval_draft *d,
                         const size_t *depth)
 {
     const char *text = d->w->haystack.text.s;
@@ -180,12 +180,12 @@ static int make(struct eval_sample *s, struct eval_draft *d)
 {
     const struct niah *p = d->task->params;
     const char *const *templates = p->n_queries * p->n_values == 1 ? single : several;
-    struct golds g = {0};
+    struct needles g = {0};
     size_t at[MAX_NEEDLES];
     const int rc = p->hay == TEXT ? eval_haystack_reserve(&d->w->haystack, (size_t)d->units) : APP_OK;
     if (rc != APP_OK)
         return rc;
-    make_golds(&g, s, d);
+    draw_needles(&g, s, d);
     eval_put_template(s, &s->context, templates[0],
                       (const char *const[]){"type", types[p->value][0], "types", types[p->value][1], NULL});
     if (!s->no_memory &&

@@ -16,7 +16,7 @@ static const char instruction[] = "There is an important info hidden inside a lo
                                   "the important information there.\n";
 
 /* Draws n random digits that do not occur in the haystack. */
-static void draw_digits(char *out, int n, const struct eval_world *w, struct eval_random *r)
+static void draw_digits(char *out, int n, const struct eval_source *w, struct eval_random *r)
 {
     do {
         for (int i = 0; i < n; i++)
@@ -27,7 +27,7 @@ static void draw_digits(char *out, int n, const struct eval_world *w, struct eva
 
 static int make_passkey(struct eval_sample *s, struct eval_draft *d)
 {
-    struct eval_world *w = d->w;
+    struct eval_source *w = d->w;
     const double depth = eval_grid_depth(w, s->index);
     const size_t n = (size_t)d->units, before = (size_t)((double)n * depth / 100);
     char digits[MAX_DIGITS + 1], key_text[2 * MAX_DIGITS + 64];

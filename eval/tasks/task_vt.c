@@ -82,7 +82,7 @@ static void ask(struct eval_sample *s, const struct chains *c, int i)
 /* ---- One chain ---- */
 
 /* The places of the example's lines are the same in all samples; its names and its number differ. */
-static bool put_example(struct eval_sample *s, struct eval_world *w, int32_t n_blocks, struct eval_random *r)
+static bool put_example(struct eval_sample *s, struct eval_source *w, int32_t n_blocks, struct eval_random *r)
 {
     struct chains c = {.n = 1};
     char key[64];
@@ -101,7 +101,7 @@ static bool put_example(struct eval_sample *s, struct eval_world *w, int32_t n_b
 }
 
 /* Finds, in steps, the most blocks with which the example keeps within its number of tokens. */
-static int fit_example(struct eval_world *w)
+static int fit_example(struct eval_source *w)
 {
     int32_t n = 0;
     for (int32_t units = EXAMPLE_STEP;; units += EXAMPLE_STEP) {

@@ -268,12 +268,12 @@ void eval_prompt_clear(struct eval_prompt *p)
 
 /* ---- Conversations ---- */
 
-int eval_history_gold(struct app_text *out, const struct eval_chat *c, const struct eval_turn *turn)
+int eval_history_refs(struct app_text *out, const struct eval_chat *c, const struct eval_turn *turn)
 {
     const char *prefix = turn->prefix.s ? turn->prefix.s : "";
     if (c->prefix_first) /* the answer opens the model's turn */
         prefix = "\n";
-    return eval_grade_gold(out, turn, *prefix ? prefix : "\n") ? APP_OK : eval_no_memory("the references");
+    return eval_refs_text(out, turn, *prefix ? prefix : "\n") ? APP_OK : eval_no_memory("the references");
 }
 
 /* Tokens from the end of the question of turn - 1, whose answer is `answer`, to the end of the question of `turn`. */
@@ -292,17 +292,17 @@ int eval_timeline_ends(int32_t *end, const struct eval_tokenizer *t, const struc
 {
     int rc = APP_OK;
     for (int32_t turn = 1; rc == APP_OK && turn < s->n_turns; turn++) {
-        struct app_text gold = {0};
-        int32_t with_gold = 0, with_answer = 0;
-        rc = eval_history_gold(&gold, c, &s->turns[turn - 1]);
+        struct app_text refs = {0};
+        int32_t with_refs = 0, with_answer = 0;
+        rc = eval_history_refs(&refs, c, &s->turns[turn - 1]);
         if (rc == APP_OK && history & EVAL_HISTORY_REFERENCES)
-            rc = count_step(&with_gold, t, c, s, turn, gold.s, apart);
+            rc = count_step(&with_refs, t, c, s, turn, refs.s, apart);
         if (rc == APP_OK && history & EVAL_HISTORY_ANSWERS) {
             rc = count_step(&with_answer, t, c, s, turn, "", apart);
             with_answer += s->max_new;
         }
-        end[turn] = end[turn - 1] + (with_gold > with_answer ? with_gold : with_answer);
-        free(gold.s);
+        end[turn] = end[turn - 1] + (with_refs > with_answer ? with_refs : with_answer);
+        free(refs.s);
     }
     return rc;
 }

@@ -81,7 +81,7 @@ enum eval_history {
 
 /* Adds a turn's references as one text, with what the beginning of the answer leaves to be put in front. Returns an exit
  * code. */
-int eval_history_gold(struct app_text *out, const struct eval_chat *c, const struct eval_turn *turn);
+int eval_history_refs(struct app_text *out, const struct eval_chat *c, const struct eval_turn *turn);
 
 /* Sets end[t] to the tokens that stand before the answer to turn t, where end[0] is known. history: a sum of eval_history.
  * apart: questions are tokenised by themselves, as where the cache is compressed before each of them. Returns an exit code:
