@@ -15,7 +15,7 @@ struct eval_perturb_work {
 };
 
 /* Reads ids[n] and makes the record, which the caller releases: "token", the one that was probed, "changes" for each
- * config and "bounds" for each size (eval/run/perturb.h), "ms". Returns an exit code. */
+ * config and "bounds" for each size (perturb.h), "ms". Returns an exit code. */
 int eval_perturb_record(json_t **record, const struct eval_perturb_work *w, const int32_t *ids, int32_t n);
 
 #endif

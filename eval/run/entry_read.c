@@ -136,6 +136,12 @@ static int compress_copy(struct eval_entry *e, const wnw_session *unobserved)
     return rc == APP_OK ? mask_heads(e->session, e->config->mask) : rc;
 }
 
+static void close_entries(struct eval_entry *e, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        eval_entry_close(&e[i]);
+}
+
 /* Gives an entry to the caller, if its config is wanted. */
 static int hand_over(const struct read *rd, struct eval_entry *e)
 {
@@ -209,8 +215,7 @@ static int answer_waves(struct read *rd, struct eval_entry *e, int32_t n, const 
         if (rc == APP_OK)
             rc = answer_wave(rd, e + at, n_now, unobserved);
         else
-            for (int32_t i = 0; i < n_now; i++)
-                eval_entry_close(&e[at + i]);
+            close_entries(e + at, n_now);
     }
     return rc;
 }
@@ -307,8 +312,8 @@ static int run_mode(struct read *rd, enum eval_mode mode, bool last)
         rc = eval_status_code(wnw_session_observe(last ? rd->base : unobserved, NULL, 0));
     if (rc == APP_OK)
         rc = answer_waves(rd, e, n, last ? rd->base : unobserved);
-    for (int32_t i = 0; e && i < n; i++)
-        eval_entry_close(&e[i]);
+    if (e)
+        close_entries(e, n);
     wnw_session_free(unobserved);
     free(e);
     return rc;
@@ -446,8 +451,7 @@ static int run_own(struct read *rd)
             if (rc == APP_OK)
                 rc = answer_wave(rd, e, n, NULL);
             else
-                for (int32_t k = 0; k < n; k++)
-                    eval_entry_close(&e[k]);
+                close_entries(e, n);
             n = 0;
         }
     }

@@ -44,11 +44,6 @@ static int check_sets(struct eval_setup *s)
     return rc;
 }
 
-int32_t eval_extra_tokens(const struct eval_args *args, const struct eval_set *set)
-{
-    return strcmp(set->group, "longbench") == 0 ? (int32_t)args->lb_extra : 0;
-}
-
 int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_set *set)
 {
     int32_t overhead;

@@ -61,6 +61,11 @@ const char *eval_setup_folder(const struct eval_setup *s, const struct eval_set 
                                                   : s->args->scbench;
 }
 
+int32_t eval_extra_tokens(const struct eval_args *args, const struct eval_set *set)
+{
+    return strcmp(set->group, "longbench") == 0 ? (int32_t)args->lb_extra : 0;
+}
+
 /* Adds the sets of files that a word names; the name of a group adds those whose file exists. */
 static int add_sets(struct eval_setup *s, const char *word, bool *found)
 {
