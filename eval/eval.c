@@ -2,13 +2,14 @@
 /* winnow eval: the list of tasks, and their samples. */
 #include "app/console.h"
 #include "eval/args.h"
+#include "eval/base/grow.h"
+#include "eval/base/info.h"
 #include "eval/commands.h"
 #include "eval/metrics/metric.h"
 #include "eval/perturb/perturb_run.h"
 #include "eval/report/report.h"
 #include "eval/run/runner.h"
 #include "eval/run/setup.h"
-#include "eval/run/study.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,25 +27,7 @@ static const char *data_of(const struct eval_task *t)
     return t->flags & EVAL_OWN_WORDS ? "words" : "generated";
 }
 
-/* The lengths of a study in tokens, by default. */
-static const char *lengths_of(char *out, size_t size, const struct eval_study *study)
-{
-    const struct eval_suite_item *first = study->suite.items;
-    size_t len = 0;
-    if (!first)
-        return "the text's";
-    if (study->suite.lengths)
-        return study->suite.lengths;
-    for (const struct eval_suite_item *i = first, *k; i->tasks; i++) {
-        for (k = first; k < i && k->length != i->length; k++)
-            ;
-        if (k == i && len < size)
-            len += (size_t)snprintf(out + len, size - len, "%s%d", len > 0 ? "," : "", (int)i->length);
-    }
-    return out;
-}
-
-static int print_list(void)
+static int print_list(const struct eval_suites *all)
 {
     const struct eval_task *t;
     const struct eval_metric *m;
@@ -67,17 +50,15 @@ static int print_list(void)
          "stand-in for the benchmark's own data, or a file of yours.\nA group in --tasks means all of its "
          "tasks; qa_syn_1 and qa_syn_2 stand in for qa_1 and qa_2 where --squad and --hotpot are not "
          "given.\n");
-    const struct eval_suite *suite;
     printf("%-24s %s\n", "SUITE", "WHAT");
-    for (int32_t i = 0; (suite = eval_suite_get(i)); i++)
-        printf("%-24s %s\n", suite->name, suite->about);
-    const struct eval_study *study;
+    for (int32_t i = 0; i < all->n; i++)
+        if (!all->at[i].study)
+            printf("%-24s %s\n", all->at[i].name, all->at[i].about);
     printf("\n%-24s %-18s %s\n", "STUDY", "LENGTHS", "WHAT");
-    for (int32_t i = 0; (study = eval_study_get(i)); i++) {
-        char lengths[80];
-        printf("%-24s %-18s %s\n", study->suite.name, lengths_of(lengths, sizeof lengths, study),
-               study->suite.about);
-    }
+    for (int32_t i = 0; i < all->n; i++)
+        if (all->at[i].study)
+            printf("%-24s %-18s %s\n", all->at[i].name,
+                   all->at[i].perturbs ? "the text's" : all->at[i].lengths, all->at[i].about);
     printf("\n%-24s %s\n", "METRIC", "WHAT");
     for (int32_t i = 0; (m = eval_metric_get(i)); i++)
         printf("%-24s %s\n", m->name, m->about);
@@ -88,7 +69,7 @@ static int print_sample(const struct eval_sample *s)
 {
     json_t *o = eval_sample_json(s);
     char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
-    int rc = text ? APP_OK : app_fail(APP_FAILED, "out of memory for a sample");
+    int rc = text ? APP_OK : eval_no_memory("a sample");
     if (text && (puts(text) == EOF || ferror(stdout)))
         rc = app_stdout_failed();
     free(text);
@@ -118,13 +99,12 @@ static int dump_samples(struct eval_setup *s)
     return rc == APP_OK ? app_finish_stdout() : rc;
 }
 
-static int print_samples(const struct eval_args *args, const struct eval_study *study)
+static int print_samples(const struct eval_args *args, const struct eval_suite *suite)
 {
     struct eval_setup setup;
-    if (study && study->perturbs)
-        return app_fail(APP_BAD_INPUT, "--study %s has no samples to print; run it with --out",
-                        study->suite.name);
-    int rc = eval_setup_open(&setup, args);
+    if (suite && suite->perturbs)
+        return app_fail(APP_BAD_INPUT, "--study %s has no samples to print; run it with --out", suite->name);
+    int rc = eval_setup_open(&setup, args, suite);
     if (rc == APP_OK)
         rc = dump_samples(&setup);
     eval_setup_close(&setup);
@@ -165,27 +145,32 @@ static int write_report(const struct eval_args *args)
     return eval_report_write(&args->app.out, 1, &options);
 }
 
+/* Runs a suite, a study or what the options name, in the folder that they name or a new one. */
+static int run(struct eval_args *args, const struct eval_suite *suite)
+{
+    static const struct eval_run_report report = {.check = check_report, .write = write_report};
+    char *folder = args->app.out ? NULL : folder_now(args->app.model);
+    args->app.out = folder ? folder : args->app.out;
+    const int rc = !args->app.out             ? eval_no_memory("the folder's name")
+                   : suite && suite->perturbs ? eval_run_perturbation(args, suite)
+                                              : eval_run_tasks(args, suite, &report);
+    free(folder);
+    return rc;
+}
+
 int eval_run(const struct app_args *app)
 {
     struct eval_args args = *(const struct eval_args *)app;
-    static const struct eval_run_report report = {.check = check_report, .write = write_report};
-    const struct eval_study *study;
-    char *folder = NULL;
+    const struct eval_suite *suite = NULL;
+    struct eval_suites all;
     if (args.list + args.dump + (args.app.out != NULL) > 1)
         return app_fail(APP_BAD_INPUT,
                         "--list, --dump-samples and --out exclude each other; give one of them");
-    if (args.list)
-        return print_list();
-    int rc = eval_study_find(&study, &args);
-    if (rc != APP_OK)
-        return rc;
-    if (args.dump)
-        return print_samples(&args, study);
-    if (!args.app.out)
-        args.app.out = folder = folder_now(args.app.model);
-    rc = !args.app.out              ? app_fail(APP_FAILED, "out of memory for the folder's name")
-         : study && study->perturbs ? eval_run_perturbation(&args)
-                                    : eval_run_tasks(&args, &report);
-    free(folder);
+    int rc = eval_suites_open(&all);
+    if (rc == APP_OK && args.list)
+        rc = print_list(&all);
+    else if (rc == APP_OK && (rc = eval_suite_choose(&suite, &all, &args)) == APP_OK)
+        rc = args.dump ? print_samples(&args, suite) : run(&args, suite);
+    eval_suites_close(&all);
     return rc;
 }

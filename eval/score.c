@@ -5,6 +5,7 @@
 #include "app/json.h"
 #include "app/text.h"
 #include "eval/args.h"
+#include "eval/base/grow.h"
 #include "eval/base/jsonl.h"
 #include "eval/commands.h"
 #include "eval/metrics/metric.h"
@@ -16,22 +17,8 @@
 /* Scores of the lines read so far. */
 struct scores {
     double *at; /* [n], owned */
-    size_t n, cap;
+    size_t n;
 };
-
-static bool add_score(struct scores *s, double score)
-{
-    if (s->n == s->cap) {
-        const size_t cap = s->cap > 0 ? 2 * s->cap : 256;
-        double *grown = realloc(s->at, cap * sizeof *grown);
-        if (!grown)
-            return false;
-        s->at = grown;
-        s->cap = cap;
-    }
-    s->at[s->n++] = score;
-    return true;
-}
 
 static int unknown_metric(const char *name)
 {
@@ -49,27 +36,6 @@ static int unknown_metric(const char *name)
     return rc;
 }
 
-static void free_list(struct eval_chars *list, size_t n)
-{
-    for (size_t i = 0; list && i < n; i++)
-        eval_chars_free(&list[i]);
-    free(list);
-}
-
-/* Code points of an array of strings. NULL: out of memory. */
-static struct eval_chars *make_list(const json_t *texts, size_t n)
-{
-    struct eval_chars *list = calloc(n + 1, sizeof *list);
-    for (size_t i = 0; list && i < n; i++) {
-        const json_t *text = json_array_get(texts, i);
-        if (!eval_chars_from(&list[i], json_string_value(text), json_string_length(text))) {
-            free_list(list, i);
-            return NULL;
-        }
-    }
-    return list;
-}
-
 static int score_object(double *score, const struct eval_metric *m, const struct eval_jsonl *j,
                         const json_t *o)
 {
@@ -81,16 +47,14 @@ static int score_object(double *score, const struct eval_metric *m, const struct
         rc = eval_jsonl_texts(&classes, j, o, "classes", 1);
     if (rc != APP_OK)
         return rc;
-    const size_t n_refs = json_array_size(refs), n_classes = json_array_size(classes);
-    struct eval_chars p, *r = make_list(refs, n_refs), *k = make_list(classes, n_classes);
-    bool good = eval_chars_from(&p, json_string_value(pred), json_string_length(pred)) && r && k;
-    if (good) {
-        const struct eval_case c = {&p, r, (int32_t)n_refs, k, (int32_t)n_classes};
-        good = eval_metric_score(score, m, &c);
+    struct eval_case c;
+    bool good = eval_case_open(&c, json_string_value(pred), json_string_length(pred), classes);
+    for (size_t i = 0; good && i < json_array_size(refs); i++) {
+        const json_t *ref = json_array_get(refs, i);
+        good = eval_chars_append(&c.refs, &c.n_refs, json_string_value(ref), json_string_length(ref));
     }
-    eval_chars_free(&p);
-    free_list(r, n_refs);
-    free_list(k, n_classes);
+    good = good && eval_metric_score(score, m, &c);
+    eval_case_clear(&c);
     return good ? APP_OK : app_fail(APP_FAILED, "out of memory for line %lld", (long long)j->number);
 }
 
@@ -102,8 +66,10 @@ static int score_file(struct scores *s, const struct eval_metric *m, const char 
     while (rc == APP_OK && (rc = eval_jsonl_next(&j, &o)) == APP_OK && o) {
         double score;
         rc = score_object(&score, m, &j, o);
-        if (rc == APP_OK && !add_score(s, score))
+        if (rc == APP_OK && !eval_grow(&s->at, s->n, sizeof *s->at))
             rc = app_fail(APP_FAILED, "out of memory");
+        if (rc == APP_OK)
+            s->at[s->n++] = score;
         json_decref(o);
         o = NULL;
     }

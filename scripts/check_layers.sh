@@ -57,7 +57,7 @@ ROOMS = {
         "tasks": "base metrics",
         "run": "base metrics tasks",
         "results": "base tasks",
-        "report": "base tasks results",
+        "report": "base results",
         "perturb": "base tasks run report",
     },
 }

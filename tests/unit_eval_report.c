@@ -4,15 +4,12 @@
 
 #include "app/console.h"
 #include "eval/report/doc.h"
-#include "eval/report/page.h"
 #include "eval/report/papers.h"
-#include "eval/report/report_text.h"
+#include "eval/report/report_impl.h"
 #include "eval/results/curve.h"
-#include "eval/results/heat.h"
 #include "eval/results/limit.h"
-#include "eval/results/turns.h"
+#include "eval/results/map.h"
 #include "eval/results/versus.h"
-#include "eval/results/winners.h"
 #include "eval/tasks/grade.h"
 
 #include <math.h>
@@ -346,7 +343,7 @@ static void test_strata_weigh_alike(void **state)
         line(1024, i, 0, "snapkv", "ratio=0.5", 0.4, "");
     }
     read_tables(&runs, &t, false);
-    const struct eval_block *all = eval_tables_whole(&t, "agnostic");
+    const struct eval_block *all = eval_tables_all(&t, "agnostic");
     assert_non_null(all);
     assert_int_equal(t.n, 3);
     assert_false(eval_block_is_extra(&t, all));
@@ -354,7 +351,7 @@ static void test_strata_weigh_alike(void **state)
     assert_near(all->rows[1].macro.full, 90.0, 1e-9);
     assert_near(all->rows[1].macro.delta.delta, -20.0, 1e-9);
     assert_int_equal(all->rows[1].macro.n, 30);
-    assert_null(eval_tables_whole(&t, "aware"));
+    assert_null(eval_tables_all(&t, "aware"));
     clear(&runs, &t);
 }
 
@@ -440,7 +437,7 @@ static void test_many_turns(void **state)
     for (int turn = 0; turn < 20; turn++)
         line(512, 0, turn, "full", "full", turn < 16 ? 1.0 : 0.0, "");
     read_tables(&runs, &t, false);
-    const struct eval_block *all = eval_tables_whole(&t, "agnostic");
+    const struct eval_block *all = eval_tables_all(&t, "agnostic");
     assert_int_equal(eval_turn_means(mean, &runs.run[0], all, 0, 0), 20);
     assert_int_equal(eval_turns_shown(20), EVAL_MAX_TURNS);
     assert_int_equal(eval_turns_shown(3), 3);
@@ -544,7 +541,7 @@ static void test_curve(void **state)
             line(512, i, 0, k == 0 ? "full" : "kvcompose", k == 0 ? "full" : size, s[k] / 100, "");
         }
     read_tables(&runs, &t, false);
-    assert_true(eval_curves_make(&curves, &n, &t, eval_tables_whole(&t, "agnostic")));
+    assert_true(eval_curves_make(&curves, &n, &t, eval_tables_all(&t, "agnostic")));
     assert_int_equal(n, 1);
     assert_true(curves[0].has_auc);
     assert_int_equal(curves[0].n, 9);
@@ -553,7 +550,6 @@ static void test_curve(void **state)
     assert_near(curves[0].auc_one, 66.525 + 0.1 * 20 / 2, 1e-9);
     assert_near(curves[0].tolerance[2], 0.4533, 1e-4);
     assert_near(curves[0].tolerance[3], 0.58, 1e-9);
-    assert_true(eval_curves_share_grid(&curves[0], &curves[0]));
     free(curves);
     clear(&runs, &t);
 }
@@ -576,7 +572,7 @@ static void test_short_and_flat_curves(void **state)
         line(512, i, 0, "lagkv", "budget=64", 0.5, ",\"ratio_ach\":0.875");
     }
     read_tables(&runs, &t, false);
-    assert_true(eval_curves_make(&curves, &n, &t, eval_tables_whole(&t, "agnostic")));
+    assert_true(eval_curves_make(&curves, &n, &t, eval_tables_all(&t, "agnostic")));
     assert_int_equal(n, 2);
     assert_true(curves[0].has_auc); /* lagkv: a budget stands where it came to lie */
     assert_near(curves[0].r[3], 0.875, 1e-12);
@@ -643,7 +639,7 @@ static void test_two_names(void **state)
 static void test_map(void **state)
 {
     struct eval_runs runs;
-    struct eval_heat h;
+    struct eval_map h;
     char *folders[] = {folder};
     (void)state;
     begin("{\"model\":\"x\",\"depths\":[0,50,100],\"tasks\":[{\"task\":\"passkey64\",\"n_trials\":2}]}");
@@ -657,7 +653,7 @@ static void test_map(void **state)
                 n, i, n == 512 || i == 3 ? 1 : 0, i >= 4 ? "true" : "false");
     assert_int_equal(fclose(results), 0);
     assert_int_equal(eval_runs_read(&runs, folders, 1), APP_OK);
-    assert_true(eval_heat_make(&h, &runs.run[0], 0, 0, EVAL_M_SCORE));
+    assert_true(eval_map_make(&h, &runs.run[0], 0, 0, EVAL_M_SCORE));
     assert_int_equal(h.n_depths, 3);
     assert_int_equal(h.n_lengths, 2);
     static const double depth[] = {0, 50, 100}, value[] = {100, 0, 100, 50, 100, 0};
@@ -668,7 +664,7 @@ static void test_map(void **state)
     assert_ints(h.n, 2, 2, 2, 2, 2, 2);
     assert_near(h.mean, 350.0 / 6, 1e-9);
     assert_near(h.unprotected, 62.5, 1e-9); /* 5 of the 8 that are not protected */
-    eval_heat_clear(&h);
+    eval_map_clear(&h);
     eval_runs_clear(&runs);
 }
 
@@ -678,23 +674,23 @@ static void test_map_scores(void **state)
                                         "wordset_recall", "rouge1_recall", "rouge_pkg_1_r",
                                         "rouge_pkg_2_p",  "rouge_pkg",     "fgt"};
     (void)state;
-    assert_int_equal(eval_heat_check(NULL), APP_OK);
-    assert_int_equal(eval_heat_check("kl"), APP_BAD_INPUT);
-    assert_int_equal(eval_heat_check(""), APP_BAD_INPUT);
+    assert_int_equal(eval_map_check(NULL), APP_OK);
+    assert_int_equal(eval_map_check("kl"), APP_BAD_INPUT);
+    assert_int_equal(eval_map_check(""), APP_BAD_INPUT);
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
         int n = 0;
-        assert_int_equal(eval_heat_check(right[i]), APP_OK);
-        for (int k = 0; k < EVAL_N_HEAT_SCORES; k++)
-            n += eval_heat_shows(right[i], &eval_heat_scores[k]);
+        assert_int_equal(eval_map_check(right[i]), APP_OK);
+        for (int k = 0; k < EVAL_N_MAP_SCORES; k++)
+            n += eval_map_shows(right[i], &eval_map_scores[k]);
         assert_int_equal(n, 1);
     }
-    for (int k = 0; k < EVAL_N_HEAT_SCORES; k++) {
-        const struct eval_heat_score *s = &eval_heat_scores[k];
-        assert_true(eval_heat_shows(eval_measure_name(s->measure), s));
-        if (eval_heat_shows("rouge_pkg", s)) /* as `winnow score` has it */
+    for (int k = 0; k < EVAL_N_MAP_SCORES; k++) {
+        const struct eval_map_score *s = &eval_map_scores[k];
+        assert_true(eval_map_shows(eval_measure_name(s->measure), s));
+        if (eval_map_shows("rouge_pkg", s)) /* as `winnow score` has it */
             assert_string_equal(eval_measure_name(s->measure), "rouge_pkg_l_f");
     }
-    assert_true(eval_heat_shows(NULL, &eval_heat_scores[0]));
+    assert_true(eval_map_shows(NULL, &eval_map_scores[0]));
 }
 
 /* A map shows the score that was named, and a task that does not have it has no heading either. "contains" is the own
@@ -712,7 +708,7 @@ static void test_maps_of_a_named_score(void **state)
                 ",\"depth\":0.5,\"scores\":{\"rouge1_recall\":0.5,\"rouge_pkg_l_f\":0.25}");
     }
     read_tables(&runs, &t, false);
-    const struct eval_block *all = eval_tables_whole(&t, "agnostic");
+    const struct eval_block *all = eval_tables_all(&t, "agnostic");
     eval_text_maps(&d, &t, all, 10, "contains");
     assert_contains(d.text.s, "passkey64, answers that contain what was hidden");
     assert_contains(d.text.s, "niah_grid, answers that contain what was hidden");
@@ -875,7 +871,7 @@ static void test_winners(void **state)
         line(512, i, 0, "snapkv", "ratio=0.75", i < 2, "");
     }
     read_tables(&runs, &t, false);
-    const struct eval_block *b = eval_tables_whole(&t, "agnostic");
+    const struct eval_block *b = eval_tables_all(&t, "agnostic");
     assert_int_equal(eval_winners_make(&winners, &n, &t, b), APP_OK);
     assert_int_equal(n, 2);
     assert_string_equal(runs.run[0].variants[winners[0].best].policy, "lagkv");

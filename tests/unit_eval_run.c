@@ -3,12 +3,13 @@
 #include "asserts.h"
 
 #include "app/console.h"
-#include "eval/run/compare.h"
 #include "eval/run/config.h"
+#include "eval/run/forced.h"
 #include "eval/run/journal.h"
+#include "eval/run/lists.h"
 #include "eval/run/manifest.h"
-#include "eval/run/row.h"
-#include "eval/run/study.h"
+#include "eval/run/record.h"
+#include "eval/run/suite.h"
 #include "eval/tasks/grade.h"
 
 #include <math.h>
@@ -147,10 +148,10 @@ static void test_gold(void **state)
     struct eval_turn turn = {.refs = refs, .n_refs = 2};
     struct app_text text = {0};
     (void)state;
-    assert_true(eval_grade_gold(&text, &turn, "the answers are"));
+    assert_true(eval_refs_text(&text, &turn, "the answers are"));
     assert_string_equal(text.s, " a, b");
     text.len = 0;
-    assert_true(eval_grade_gold(&text, &turn, "they are: "));
+    assert_true(eval_refs_text(&text, &turn, "they are: "));
     assert_string_equal(text.s, "a, b");
     free(text.s);
 }
@@ -160,7 +161,7 @@ static void test_gold(void **state)
 static void test_words_of_a_list(void **state)
 {
     (void)state;
-    char **w = eval_list_words("full,snapkv:window=8,kernel=5+adakv,knorm,,lagkv:lag=4,sink=2", true);
+    char **w = eval_list_words("full,snapkv:window=8,kernel=5+adakv,knorm,,lagkv:lag=4,sink=2", EVAL_RECIPES);
     assert_non_null(w);
     assert_string_equal(w[0], "full");
     assert_string_equal(w[1], "snapkv:window=8,kernel=5+adakv");
@@ -168,7 +169,7 @@ static void test_words_of_a_list(void **state)
     assert_string_equal(w[3], "lagkv:lag=4,sink=2");
     assert_null(w[4]);
     free(w);
-    w = eval_list_words("", false);
+    w = eval_list_words("", ',');
     assert_non_null(w);
     assert_null(w[0]);
     free(w);
@@ -281,7 +282,7 @@ static void test_masks_are_an_axis(void **state)
     assert_int_equal(c.n, 2 * 3 * 2);
     for (int32_t i = 0; i < c.n; i++) {
         assert_int_equal(c.at[i].full, i % 2 == 0);
-        assert_int_equal(eval_config_is_whole(&c.at[i]), i % 2 == 0);
+        assert_int_equal(eval_config_is_uncompressed(&c.at[i]), i % 2 == 0);
         assert_int_equal(c.at[i].reference, 0);
         assert_int_equal(c.at[i].mask != NULL, i / 2 % 3 > 0);
         assert_int_equal(c.at[i].kv.type, i < 6 ? WNW_KV_F16 : WNW_KV_Q8_0);
@@ -301,7 +302,7 @@ static void test_masks_are_an_axis(void **state)
     assert_int_equal(c.n, 3); /* the full cache, and with the mask SnapKV and the full cache */
     for (int32_t i = 0; i < c.n; i++) {
         assert_true(eval_configs_share_reading(&c.at[i], &c.at[0]));
-        assert_int_equal(eval_config_is_whole(&c.at[i]), i == 0);
+        assert_int_equal(eval_config_is_uncompressed(&c.at[i]), i == 0);
         assert_int_equal(c.at[i].mask != NULL, i > 0);
     }
     assert_string_equal(json_string_value(json_object_get(c.at[1].json, "mask_phase")), "decode");
@@ -312,15 +313,16 @@ static void test_masks_are_an_axis(void **state)
 static void test_studies(void **state)
 {
     const struct eval_args plain = plain_args();
-    const struct eval_study *study;
+    struct eval_suites all;
     (void)state;
-    for (int32_t i = 0; (study = eval_study_get(i)); i++) {
+    assert_int_equal(eval_suites_open(&all), APP_OK);
+    for (int32_t i = 0; i < all.n; i++) {
         struct eval_args a = plain;
         struct eval_configs c;
-        if (study->perturbs)
+        if (!all.at[i].study || all.at[i].perturbs)
             continue;
         a.app.evict = a.kv_types = NULL;
-        assert_int_equal(eval_configs_open(&c, &a, &study->suite), APP_OK);
+        assert_int_equal(eval_configs_open(&c, &a, &all.at[i]), APP_OK);
         assert_cmp(c.n, >, 5);
         for (int32_t k = 0; k < c.n; k++) {
             const struct eval_config *reference = &c.at[c.at[k].reference];
@@ -331,26 +333,30 @@ static void test_studies(void **state)
         }
         eval_configs_close(&c);
     }
+    eval_suites_close(&all);
 }
 
 /* An option replaces the list of every part. */
 static void test_options_replace_a_study(void **state)
 {
     char policies[] = "knorm", modes[] = "agnostic", budgets[] = "64";
-    const struct eval_study *study;
+    const struct eval_suite *study;
+    struct eval_suites all;
     struct eval_args a = plain_args();
     struct eval_configs c;
     char name[] = "criticalkv";
     (void)state;
     a.study = name;
-    assert_int_equal(eval_study_find(&study, &a), APP_OK);
+    assert_int_equal(eval_suites_open(&all), APP_OK);
+    assert_int_equal(eval_suite_choose(&study, &all, &a), APP_OK);
     a.policies = policies;
     a.modes = modes;
     a.budgets = budgets;
-    assert_int_equal(eval_configs_open(&c, &a, &study->suite), APP_OK);
+    assert_int_equal(eval_configs_open(&c, &a, study), APP_OK);
     assert_int_equal(c.n, 2);
     assert_string_equal(c.at[1].size_text, "budget=64");
     eval_configs_close(&c);
+    eval_suites_close(&all);
 }
 
 /* ---- The folder ---- */
@@ -407,10 +413,10 @@ static void test_samples_among_keys(void **state)
     assert_false(eval_journal_any(&j, is_c));
     keys[3] = (char[]){"c"};
     assert_true(eval_journal_any(&j, is_c));
-    assert_true(eval_row_is_sample("vt|1024|3|42|0123456789abcdef|0"));
-    assert_true(eval_row_is_sample("user|0|899999|0|0123456789abcdef|0"));
-    assert_false(eval_row_is_sample("vt|1024|900000|42|0123456789abcdef|0"));
-    assert_false(eval_row_is_sample("vt"));
+    assert_true(eval_record_is_sample("vt|1024|3|42|0123456789abcdef|0"));
+    assert_true(eval_record_is_sample("user|0|899999|0|0123456789abcdef|0"));
+    assert_false(eval_record_is_sample("vt|1024|900000|42|0123456789abcdef|0"));
+    assert_false(eval_record_is_sample("vt"));
 }
 
 /* Whether a folder is another run's is found out without a change to it. */

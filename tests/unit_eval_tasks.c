@@ -5,8 +5,8 @@
 #include "app/console.h"
 #include "eval/base/jsonl.h"
 #include "eval/tasks/grade.h"
+#include "eval/tasks/lists.h"
 #include "eval/tasks/task.h"
-#include "eval/tasks/wordlist.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -89,25 +89,25 @@ static const struct eval_tokenizer toy = {.encode = toy_encode, .ask = toy_ask, 
 static char empty[] = "";
 static const struct eval_chat plain = {.head = empty, .tail = empty, .raw = true};
 
-static struct eval_world world;
+static struct eval_source source;
 
 static int set_up(void **state)
 {
     (void)state;
-    world = (struct eval_world){.seed = 42,
-                                .tokenizer = &toy,
-                                .chat = &plain,
-                                .depths = {0, 25, 50, 75, 100},
-                                .n_depths = 5,
-                                .n_trials = 1,
-                                .needle = "rand"};
-    return eval_haystack_open(&world.haystack, "prose", world.seed);
+    source = (struct eval_source){.seed = 42,
+                                  .tokenizer = &toy,
+                                  .chat = &plain,
+                                  .depths = {0, 25, 50, 75, 100},
+                                  .n_depths = 5,
+                                  .n_trials = 1,
+                                  .needle = "rand"};
+    return eval_haystack_open(&source.haystack, "prose", source.seed);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    eval_haystack_close(&world.haystack);
+    eval_haystack_close(&source.haystack);
     for (size_t i = 0; i < SLOTS; i++)
         free(words[i]);
     return 0;
@@ -126,7 +126,7 @@ static struct eval_sample sample_of(const struct eval_task *t, const struct eval
                                     int32_t index)
 {
     struct eval_sample s;
-    assert_int_equal(eval_task_sample(&s, &world, t, fit, n, index), APP_OK);
+    assert_int_equal(eval_task_sample(&s, &source, t, fit, n, index), APP_OK);
     assert_false(s.no_memory);
     return s;
 }
@@ -143,15 +143,15 @@ static void test_words_are_no_part_of_another(void **state)
     const char *all[2000];
     size_t n = 0;
     (void)state;
-    assert_cmp(eval_n_adjectives, >=, 200);
-    assert_cmp(eval_n_nouns, >=, 600);
-    assert_cmp(eval_n_verbs, >=, 300);
-    for (size_t i = 0; i < eval_n_adjectives; i++)
-        all[n++] = eval_adjectives[i];
-    for (size_t i = 0; i < eval_n_nouns; i++)
-        all[n++] = eval_nouns[i];
-    for (size_t i = 0; i < eval_n_verbs; i++)
-        all[n++] = eval_verbs[i];
+    assert_cmp(eval_adjectives.n, >=, 200);
+    assert_cmp(eval_nouns.n, >=, 600);
+    assert_cmp(eval_verbs.n, >=, 300);
+    for (size_t i = 0; i < eval_adjectives.n; i++)
+        all[n++] = eval_adjectives.at[i];
+    for (size_t i = 0; i < eval_nouns.n; i++)
+        all[n++] = eval_nouns.at[i];
+    for (size_t i = 0; i < eval_verbs.n; i++)
+        all[n++] = eval_verbs.at[i];
     for (size_t i = 0; i < n; i++) {
         assert_in_range(strlen(all[i]), 3, 9);
         assert_int_equal(strspn(all[i], "abcdefghijklmnopqrstuvwxyz"), strlen(all[i]));
@@ -188,10 +188,10 @@ static void test_prose(void **state)
     static const char *const banned[] = {"magic",  "special", "pass",     "key",
                                          "number", "uuid",    "sandwich", "needle"};
     static uint64_t one[PROSE_WORDS], runs[PROSE_WORDS], sentences[PROSE_WORDS];
-    const struct eval_haystack *h = &world.haystack;
+    const struct eval_haystack *h = &source.haystack;
     size_t n_runs = PROSE_WORDS - RUN + 1, n_sentences = 0, n_distinct;
     (void)state;
-    assert_int_equal(eval_haystack_reserve(&world.haystack, PROSE_WORDS), APP_OK);
+    assert_int_equal(eval_haystack_reserve(&source.haystack, PROSE_WORDS), APP_OK);
     const size_t len = eval_haystack_length(h, PROSE_WORDS);
     for (size_t i = 0; i < PROSE_WORDS; i++) {
         one[i] = wnw__hash_of(h->text.s + h->word[i], eval_haystack_length(h, i + 1) - h->word[i]);
@@ -309,7 +309,7 @@ static void check_length(const struct eval_task *t, const struct eval_sample *s,
     if (s->index > 0 || t->units_of)
         return;
     /* With one unit more the sample is too long, and is made with fewer. */
-    assert_int_equal(eval_task_sample(&next, &world, t, &one_more, n, 0), APP_OK);
+    assert_int_equal(eval_task_sample(&next, &source, t, &one_more, n, 0), APP_OK);
     assert_cmp(meta_int(&next, "units"), <=, fit->units);
     assert_cmp(n - tokens, <=, (double)tokens / (double)fit->units + 0.03 * n);
     eval_sample_clear(&next);
@@ -323,7 +323,7 @@ static void test_every_task(void **state)
     for (int32_t i = 0; (t = own_task(&i));)
         for (int l = 0; l < 2; l++) {
             struct eval_fit fit;
-            assert_int_equal(eval_task_fit(&fit, &world, t, lengths[l]), APP_OK);
+            assert_int_equal(eval_task_fit(&fit, &source, t, lengths[l]), APP_OK);
             for (int32_t index = 0; index < 5; index++) {
                 struct eval_sample s = sample_of(t, &fit, lengths[l], index),
                                    again = sample_of(t, &fit, lengths[l], index);
@@ -344,11 +344,11 @@ static void test_seeds_differ(void **state)
     (void)state;
     for (int32_t i = 0; (t = own_task(&i));) {
         struct eval_fit fit;
-        assert_int_equal(eval_task_fit(&fit, &world, t, 1024), APP_OK);
+        assert_int_equal(eval_task_fit(&fit, &source, t, 1024), APP_OK);
         struct eval_sample a = sample_of(t, &fit, 1024, 0), b = sample_of(t, &fit, 1024, 5);
-        world.seed = 43;
+        source.seed = 43;
         struct eval_sample c = sample_of(t, &fit, 1024, 0);
-        world.seed = 42;
+        source.seed = 42;
         assert_true(strcmp(a.context.s, b.context.s) != 0);
         assert_true(strcmp(a.context.s, c.context.s) != 0);
         eval_sample_clear(&a);
@@ -363,7 +363,7 @@ static void test_too_short(void **state)
     (void)state;
     for (int32_t i = 0; (t = own_task(&i));) {
         struct eval_fit fit;
-        assert_int_equal(eval_task_fit(&fit, &world, t, 30), APP_BAD_INPUT);
+        assert_int_equal(eval_task_fit(&fit, &source, t, 30), APP_BAD_INPUT);
     }
 }
 
@@ -378,7 +378,7 @@ static void test_needles_stand_once(void **state)
         struct eval_fit fit;
         if (!needle)
             continue;
-        assert_int_equal(eval_task_fit(&fit, &world, t, 1024), APP_OK);
+        assert_int_equal(eval_task_fit(&fit, &source, t, 1024), APP_OK);
         for (int32_t index = 0; index < 20; index++) {
             struct eval_sample s = sample_of(t, &fit, 1024, index);
             int n_refs = 0;
@@ -410,7 +410,7 @@ static struct eval_sample make(const char *name, int32_t n, int32_t index)
     struct eval_fit fit;
     const struct eval_task *t = eval_task_find(name);
     assert_non_null(t);
-    assert_int_equal(eval_task_fit(&fit, &world, t, n), APP_OK);
+    assert_int_equal(eval_task_fit(&fit, &source, t, n), APP_OK);
     return sample_of(t, &fit, n, index);
 }
 
@@ -420,12 +420,12 @@ static int32_t count_talk(const struct eval_sample *s)
     struct eval_prompt *p = calloc((size_t)s->n_turns, sizeof *p);
     int32_t n = 0;
     assert_non_null(p);
-    assert_int_equal(eval_prompts_first(p, &toy, world.chat, s), APP_OK);
+    assert_int_equal(eval_prompts_first(p, &toy, source.chat, s), APP_OK);
     n = p[0].n_context;
     for (int32_t turn = 0; turn < s->n_turns; turn++) {
         int32_t n_gold;
         struct app_text gold = {0};
-        assert_true(eval_grade_gold(&gold, &s->turns[turn], s->turns[turn].prefix.s));
+        assert_true(eval_refs_text(&gold, &s->turns[turn], s->turns[turn].prefix.s));
         assert_int_equal(eval_count_tokens(&n_gold, &toy, gold.s, gold.len), APP_OK);
         n += p[turn].n - p[turn].n_context + (n_gold > s->max_new ? n_gold : s->max_new);
         free(gold.s);
@@ -442,16 +442,16 @@ static void test_conversations_fit_the_context(void **state)
     const struct eval_chat talk = {.head = empty, .tail = empty, .takes_turns = true, .raw = true};
     const struct eval_task *t;
     (void)state;
-    world.chat = &talk;
+    source.chat = &talk;
     for (int32_t i = 0; (t = own_task(&i));) {
         if (strcmp(t->group, "scb") != 0)
             continue;
         struct eval_sample free_one = make(t->name, 2048, 1);
-        world.n_ctx = 2048;
+        source.n_ctx = 2048;
         struct eval_sample s = make(t->name, 2048, 1);
-        world.n_ctx = 4096;
+        source.n_ctx = 4096;
         struct eval_sample same_one = make(t->name, 2048, 1);
-        world.n_ctx = 0;
+        source.n_ctx = 0;
         assert_cmp(count_talk(&free_one), >, 2048);
         assert_in_range(count_talk(&s), 2048 - 82, 2048); /* 3 %, and a unit */
         assert_string_equal(same_one.context.s, free_one.context.s);
@@ -459,7 +459,7 @@ static void test_conversations_fit_the_context(void **state)
         eval_sample_clear(&s);
         eval_sample_clear(&same_one);
     }
-    world.chat = &plain;
+    source.chat = &plain;
 }
 
 /* Times a word between blanks or line ends comes in text. */
@@ -621,7 +621,7 @@ static void test_depths(void **state)
         const struct eval_task *task = eval_task_find(tasks[t]);
         int bins[BINS] = {0};
         double chi = 0.0;
-        assert_int_equal(eval_task_fit(&fit, &world, task, 1024), APP_OK);
+        assert_int_equal(eval_task_fit(&fit, &source, task, 1024), APP_OK);
         for (int32_t i = 0; i < N; i++) {
             struct eval_sample s = sample_of(task, &fit, 1024, i);
             const double depth = json_real_value(json_object_get(s.meta, "depth"));
@@ -641,7 +641,7 @@ static void test_grid(void **state)
     struct eval_fit fit;
     const struct eval_task *task = eval_task_find("niah_grid");
     (void)state;
-    assert_int_equal(eval_task_fit(&fit, &world, task, 1024), APP_OK);
+    assert_int_equal(eval_task_fit(&fit, &source, task, 1024), APP_OK);
     assert_int_equal(fit.units, 1024 - 200);
     for (int32_t i = 0; i < 5; i++) {
         struct eval_sample s = sample_of(task, &fit, 1024, i);
@@ -649,7 +649,7 @@ static void test_grid(void **state)
         const size_t from = strlen("This is a very long story book: <book> "),
                      to = s.context.len - strlen(" </book>.\n");
         const double depth = (double)(needle.from - from) / (double)(to - from - (needle.to - needle.from));
-        assert_near(depth, world.depths[i] / 100, 0.03);
+        assert_near(depth, source.depths[i] / 100, 0.03);
         assert_true(i == 0   ? needle.from == from
                     : i == 4 ? needle.to == to
                              : s.context.s[needle.from - 1] == '.');
@@ -660,8 +660,8 @@ static void test_grid(void **state)
 /* Whether the text begins like the haystack. */
 static bool begins_haystack(const char *text, size_t len)
 {
-    const size_t first = eval_haystack_length(&world.haystack, 1);
-    return len >= first && memcmp(text, world.haystack.text.s, first) == 0;
+    const size_t first = eval_haystack_length(&source.haystack, 1);
+    return len >= first && memcmp(text, source.haystack.text.s, first) == 0;
 }
 
 /* The words of a text, and 20 tokens more where `more` holds. */
@@ -697,14 +697,14 @@ static void test_drift(void **state)
     struct eval_fit fit;
     const struct eval_task *task = eval_task_find("niah_grid");
     (void)state;
-    assert_int_equal(eval_haystack_reserve(&world.haystack, 1024), APP_OK);
-    assert_int_equal(eval_task_fit(&fit, &world, task, 1024), APP_OK);
-    world.tokenizer = &drifting;
+    assert_int_equal(eval_haystack_reserve(&source.haystack, 1024), APP_OK);
+    assert_int_equal(eval_task_fit(&fit, &source, task, 1024), APP_OK);
+    source.tokenizer = &drifting;
     more = begins_haystack;
     struct eval_sample later = sample_of(task, &fit, 1024, 2);
     more = is_long;
     struct eval_sample none = sample_of(task, &fit, 1024, 2);
-    world.tokenizer = &toy;
+    source.tokenizer = &toy;
     struct eval_sample plain_one = sample_of(task, &fit, 1024, 2);
     assert_true(none.unmade);
     assert_false(later.unmade);
@@ -714,7 +714,7 @@ static void test_drift(void **state)
     const char *book = "<book> ", *first = strstr(plain_one.context.s, book) + strlen(book);
     assert_true(begins_haystack(first, strlen(first)));
     const char *second = strstr(later.context.s, book) + strlen(book);
-    const size_t n_first = eval_haystack_length(&world.haystack, 1);
+    const size_t n_first = eval_haystack_length(&source.haystack, 1);
     assert_int_equal(strncmp(second, first + n_first, 200), 0); /* the same text without its first word */
     eval_sample_clear(&later);
     eval_sample_clear(&none);
@@ -749,7 +749,7 @@ static void test_order_of_grids(void **state)
 static char *sample_text(const struct eval_task *t, int32_t n, int32_t index)
 {
     struct eval_fit fit;
-    if (eval_task_fit(&fit, &world, t, n) == APP_BAD_INPUT)
+    if (eval_task_fit(&fit, &source, t, n) == APP_BAD_INPUT)
         return NULL;
     struct eval_sample s = sample_of(t, &fit, n, index);
     json_t *o = eval_sample_json(&s);
@@ -812,7 +812,7 @@ static void grade(double *knows, double *silent, const struct eval_sample *s, in
 {
     struct app_text gold = {0}, nothing = {0};
     struct eval_grade g;
-    assert_true(eval_grade_gold(&gold, &s->turns[turn], NULL));
+    assert_true(eval_refs_text(&gold, &s->turns[turn], NULL));
     assert_true(eval_grade_trim(&gold, s));
     assert_true(eval_grade_trim(&nothing, s));
     assert_int_equal(eval_grade_turn(&g, s, turn, &gold), APP_OK);
@@ -832,7 +832,7 @@ static void test_references_score_100_and_nothing_scores_0(void **state)
     (void)state;
     for (int32_t i = 0; (t = own_task(&i));) {
         struct eval_fit fit;
-        assert_int_equal(eval_task_fit(&fit, &world, t, 2048), APP_OK);
+        assert_int_equal(eval_task_fit(&fit, &source, t, 2048), APP_OK);
         for (int32_t index = 0; index < 3; index++) {
             struct eval_sample s = sample_of(t, &fit, 2048, index);
             for (int32_t turn = 0; turn < s.n_turns; turn++) {

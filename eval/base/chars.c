@@ -3,6 +3,7 @@
 #include "eval/base/chars.h"
 
 #include "app/text.h"
+#include "eval/base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,10 +45,22 @@ bool eval_chars_copy(struct eval_chars *out, const uint32_t *at, size_t n)
     return true;
 }
 
+bool eval_chars_append(struct eval_chars **list, int32_t *n, const char *s, size_t len)
+{
+    return eval_grow(list, (size_t)*n, sizeof **list) && eval_chars_from(&(*list)[(*n)++], s, len);
+}
+
 void eval_chars_free(struct eval_chars *c)
 {
     free(c->at);
     *c = (struct eval_chars){0};
+}
+
+void eval_chars_free_list(struct eval_chars *list, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        eval_chars_free(&list[i]);
+    free(list);
 }
 
 void eval_chars_lower(struct eval_chars *c)
@@ -109,6 +122,11 @@ bool eval_is_punctuation(uint32_t c)
 {
     return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
            (c >= '{' && c <= '~');
+}
+
+bool eval_is_digit(uint32_t c)
+{
+    return c >= '0' && c <= '9';
 }
 
 bool eval_is_alnum(uint32_t c)

@@ -17,7 +17,10 @@ struct eval_chars {
 bool eval_chars_from(struct eval_chars *out, const char *s, size_t len);
 /* A copy of at[n]. false: out of memory. */
 bool eval_chars_copy(struct eval_chars *out, const uint32_t *at, size_t n);
+/* Adds the code points of s[len] to a list[*n] that was filled by this function alone. false: out of memory. */
+bool eval_chars_append(struct eval_chars **list, int32_t *n, const char *s, size_t len);
 void eval_chars_free(struct eval_chars *c);
+void eval_chars_free_list(struct eval_chars *list, int32_t n);
 
 /* Replaces each code point by its lower case, which is a single code point. */
 void eval_chars_lower(struct eval_chars *c);
@@ -32,6 +35,7 @@ bool eval_chars_equal(const struct eval_chars *a, const struct eval_chars *b);
 
 bool eval_is_space(uint32_t c);       /* as Python's str.isspace */
 bool eval_is_punctuation(uint32_t c); /* ASCII only: curly quotes do not count */
+bool eval_is_digit(uint32_t c);       /* ASCII only */
 bool eval_is_alnum(uint32_t c);       /* as Python's str.isalnum */
 uint32_t eval_lower(uint32_t c);      /* as Python's str.lower, where that is one code point */
 

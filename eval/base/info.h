@@ -6,6 +6,9 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+/* Why a sample is left out that could not be made. */
+#define EVAL_WHY_UNMADE "their text has other tokens once the needle is in it"
+
 /* The first field in which the descriptions differ, NULL if there is none; a text of a or b. Fields that say how and when
  * the work was done may differ: more of them between shards than where a run goes on in its own folder. So may, between
  * shards of a run with a budget of time, the numbers of samples. */

@@ -132,25 +132,6 @@ double eval_sign_test(int64_t lost, int64_t gained)
     return 2 * sum < 1.0 ? 2 * sum : 1.0;
 }
 
-struct eval_discordant eval_discordant_of(const double *full, const double *comp, size_t n)
-{
-    struct eval_discordant d = {0};
-    for (size_t i = 0; i < n; i++) {
-        d.lost += full[i] > comp[i];
-        d.gained += full[i] < comp[i];
-    }
-    d.p = eval_sign_test(d.lost, d.gained);
-    return d;
-}
-
-bool eval_is_informative(const double *scores, size_t n)
-{
-    double sum = 0.0;
-    for (size_t i = 0; i < n; i++)
-        sum += scores[i];
-    return n > 0 && 100.0 * sum >= EVAL_GATE_POINTS * (double)n;
-}
-
 double eval_auc(const double *r, const double *s, size_t n, bool to_one)
 {
     double area = 0.0;

@@ -60,13 +60,11 @@ struct eval_discordant {
     int64_t lost, gained;
     double p;
 };
-struct eval_discordant eval_discordant_of(const double *full, const double *comp, size_t n);
 double eval_sign_test(int64_t lost, int64_t gained);
 
 /* A task can tell methods apart if the full cache's mean score on separate samples is high enough, in points
  * of 100. */
 enum { EVAL_GATE_POINTS = 25, EVAL_GATE_FIRST = 900000 };
-bool eval_is_informative(const double *scores, size_t n);
 
 /* Curves: score s[i], in points, at removed share r[i]; r ascends from 0. */
 

@@ -6,37 +6,64 @@
 
 #include <string.h>
 
-static const struct eval_metric *const metrics[] = {&eval_string_match_all,
-                                                    &eval_string_match_part,
-                                                    &eval_contains,
-                                                    &eval_exact,
-                                                    &eval_partial,
-                                                    &eval_qa_f1,
-                                                    &eval_rouge_l,
-                                                    &eval_classification,
-                                                    &eval_retrieval,
-                                                    &eval_count,
-                                                    &eval_code_sim,
-                                                    &eval_rouge1_recall,
-                                                    &eval_rouge1_recall_nostem,
-                                                    &eval_wordset_recall,
-                                                    &eval_rouge_pkg[0],
-                                                    &eval_rouge_pkg[1],
-                                                    &eval_rouge_pkg[2],
-                                                    &eval_rouge_pkg[3],
-                                                    &eval_rouge_pkg[4],
-                                                    &eval_rouge_pkg[5],
-                                                    &eval_rouge_pkg[6],
-                                                    &eval_rouge_pkg[7],
-                                                    &eval_rouge_pkg[8],
-                                                    &eval_kv,
-                                                    &eval_number,
-                                                    &eval_qa_substring,
-                                                    &eval_repeat_lines};
+static const struct eval_metric metrics[] = {
+    {"string_match_all", "all",
+     "RULER: share of the references that occur in the prediction, in any case of letters", EVAL_MEAN, false,
+     eval_score_contains, EVAL_LOWER_CASE},
+    {"string_match_part", "part", "RULER's questions: 1 where any reference occurs in the prediction",
+     EVAL_BEST, false, eval_score_contains, EVAL_LOWER_CASE},
+    {"contains", NULL, "needle: 1 where the reference occurs, punctuation and case of letters aside",
+     EVAL_BEST, false, eval_score_contains, EVAL_PLAIN_WORDS},
+    {"exact", NULL, "passkey: 1 where the normalised reference occurs in the normalised prediction",
+     EVAL_BEST, false, eval_score_contains, EVAL_NORMAL_FORM},
+    {"partial", NULL, "passkey: longest run of the reference that occurs in the prediction, as a share of it",
+     EVAL_BEST, false, eval_score_partial, 0},
+    {"qa_f1", NULL, "LongBench's questions: F1 of the normalised words", EVAL_BEST, false, eval_score_words,
+     EVAL_NORMAL_F1},
+    {"rouge_l", NULL, "LongBench's summaries, package rouge: F of ROUGE-L over sentences", EVAL_BEST, false,
+     eval_score_rouge_l, 0},
+    {"classification", NULL,
+     "LongBench's trec: 1 over the classes that the prediction names, 0 where it lacks the right one",
+     EVAL_BEST, true, eval_score_classes, 0},
+    {"retrieval", NULL,
+     "LongBench's passage_retrieval: share of the prediction's numbers that are the paragraph's", EVAL_BEST,
+     false, eval_score_retrieval, 0},
+    {"count", NULL, "LongBench's passage_count: share of the prediction's numbers that are the reference",
+     EVAL_BEST, false, eval_score_count, 0},
+    {"code_sim", NULL, "LongBench's code: similarity of the first line of code, by insertions and deletions",
+     EVAL_BEST, false, eval_score_code, 0},
+    {"rouge1_recall", NULL, "needle, package rouge-score: recall of the reference's stemmed words", EVAL_BEST,
+     false, eval_score_words, EVAL_STEM_RECALL},
+    {"rouge1_recall_nostem", NULL, "the same without stemming", EVAL_BEST, false, eval_score_words,
+     EVAL_WORD_RECALL},
+    {"wordset_recall", NULL, "needle: share of the reference's distinct words, punctuation kept", EVAL_BEST,
+     false, eval_score_words, EVAL_SET_RECALL},
+    {"rouge_pkg_1_p", NULL, "needle, package rouge with the needle as hypothesis: precision of words",
+     EVAL_BEST, false, eval_score_rouge_pkg, 0},
+    {"rouge_pkg_1_r", NULL, "the same: recall of words", EVAL_BEST, false, eval_score_rouge_pkg, 1},
+    {"rouge_pkg_1_f", NULL, "the same: F of words", EVAL_BEST, false, eval_score_rouge_pkg, 2},
+    {"rouge_pkg_2_p", NULL, "the same: precision of pairs of words", EVAL_BEST, false, eval_score_rouge_pkg,
+     3},
+    {"rouge_pkg_2_r", NULL, "the same: recall of pairs of words", EVAL_BEST, false, eval_score_rouge_pkg, 4},
+    {"rouge_pkg_2_f", NULL, "the same: F of pairs of words", EVAL_BEST, false, eval_score_rouge_pkg, 5},
+    {"rouge_pkg_l_p", NULL, "the same: precision of ROUGE-L", EVAL_BEST, false, eval_score_rouge_pkg, 6},
+    {"rouge_pkg_l_r", NULL, "the same: recall of ROUGE-L", EVAL_BEST, false, eval_score_rouge_pkg, 7},
+    {"rouge_pkg_l_f", "rouge_pkg", "the same: F of ROUGE-L", EVAL_BEST, false, eval_score_rouge_pkg, 8},
+    {"kv", NULL, "SCBench: 1 where the reference occurs in the prediction as it is written", EVAL_BEST, false,
+     eval_score_contains, EVAL_AS_IT_IS},
+    {"number", NULL, "SCBench's numbers: 1 where the first number of the prediction is the reference",
+     EVAL_BEST, false, eval_score_number, 0},
+    {"qa_substring", NULL, "SCBench's questions: 1 where any reference occurs, in any case of letters",
+     EVAL_BEST, false, eval_score_contains, EVAL_LOWER_CASE},
+    {"repeat_lines", NULL,
+     "share of the reference's lines that the prediction has, white space at their ends aside", EVAL_BEST,
+     false, eval_score_lines, 0},
+};
+enum { N_METRICS = sizeof metrics / sizeof *metrics };
 
 const struct eval_metric *eval_metric_get(int32_t i)
 {
-    return i >= 0 && i < (int32_t)(sizeof metrics / sizeof *metrics) ? metrics[i] : NULL;
+    return i >= 0 && i < N_METRICS ? &metrics[i] : NULL;
 }
 
 const struct eval_metric *eval_metric_find(const char *name)
@@ -50,11 +77,30 @@ const struct eval_metric *eval_metric_find(const char *name)
 
 const char *eval_metric_nearest(const char *name)
 {
-    enum { N = sizeof metrics / sizeof *metrics };
-    const char *names[N + 1] = {NULL};
-    for (int i = 0; i < N; i++)
-        names[i] = metrics[i]->name;
+    const char *names[N_METRICS + 1] = {NULL};
+    for (int i = 0; i < N_METRICS; i++)
+        names[i] = metrics[i].name;
     return wnw__nearest(name, names);
+}
+
+bool eval_case_open(struct eval_case *c, const char *pred, size_t len, const json_t *classes)
+{
+    *c = (struct eval_case){0};
+    bool good = eval_chars_from(&c->pred, pred, len);
+    for (size_t i = 0; good && i < json_array_size(classes); i++) {
+        const json_t *text = json_array_get(classes, i);
+        good =
+            eval_chars_append(&c->classes, &c->n_classes, json_string_value(text), json_string_length(text));
+    }
+    return good;
+}
+
+void eval_case_clear(struct eval_case *c)
+{
+    eval_chars_free(&c->pred);
+    eval_chars_free_list(c->refs, c->n_refs);
+    eval_chars_free_list(c->classes, c->n_classes);
+    *c = (struct eval_case){0};
 }
 
 bool eval_metric_score(double *out, const struct eval_metric *m, const struct eval_case *c)
@@ -62,44 +108,11 @@ bool eval_metric_score(double *out, const struct eval_metric *m, const struct ev
     double best = 0.0, sum = 0.0;
     for (int32_t i = 0; i < c->n_refs; i++) {
         double score;
-        if (!m->score(&score, c, &c->refs[i]))
+        if (!m->score(&score, c, &c->refs[i], m->variant))
             return false;
         best = score > best ? score : best;
         sum += score;
     }
     *out = m->over == EVAL_BEST ? best : c->n_refs > 0 ? sum / c->n_refs : 0.0;
     return true;
-}
-
-static bool is_article(const uint32_t *word, size_t n)
-{
-    return (n == 1 && word[0] == 'a') || (n == 2 && word[0] == 'a' && word[1] == 'n') ||
-           (n == 3 && word[0] == 't' && word[1] == 'h' && word[2] == 'e');
-}
-
-bool eval_metric_normal(struct eval_chars *out, const struct eval_chars *c)
-{
-    if (!eval_chars_copy(out, c->at, c->n))
-        return false;
-    eval_chars_lower(out);
-    eval_chars_drop_punctuation(out);
-    for (size_t i = 0; i < out->n;) {
-        size_t n = 0;
-        while (i + n < out->n && eval_is_alnum(out->at[i + n]))
-            n++;
-        const bool article = is_article(out->at + i, n);
-        for (size_t k = i; article && k < i + n; k++)
-            out->at[k] = ' ';
-        i += n + 1;
-    }
-    eval_chars_collapse(out);
-    return true;
-}
-
-double eval_metric_f1(size_t same, size_t n_pred, size_t n_ref)
-{
-    if (same == 0)
-        return 0.0;
-    const double p = (double)same / (double)n_pred, r = (double)same / (double)n_ref;
-    return 2 * p * r / (p + r);
 }

@@ -5,17 +5,27 @@
 
 #include "eval/base/chars.h"
 
-/* One prediction and what it is compared with. All texts are borrowed. */
+#include <jansson.h>
+
+/* One prediction and what it is compared with. */
 struct eval_case {
-    const struct eval_chars *pred;
-    const struct eval_chars *refs; /* [n_refs], at least one */
+    struct eval_chars pred;  /* owned, like all below */
+    struct eval_chars *refs; /* [n_refs], at least one */
     int32_t n_refs;
-    const struct eval_chars *classes; /* [n_classes], for metrics that ask for them */
+    struct eval_chars *classes; /* [n_classes], for metrics that ask for them */
     int32_t n_classes;
 };
+/* Begins a case with a prediction; classes is an array of texts or NULL. References are added with eval_chars_append. Returns false
+ * if memory runs out; the caller clears in any case. */
+bool eval_case_open(struct eval_case *c, const char *pred, size_t len, const json_t *classes);
+void eval_case_clear(struct eval_case *c);
 
 /* How the scores against several references are combined. */
 enum eval_over { EVAL_BEST, EVAL_MEAN };
+
+/* Writes the score against one reference, an element of c->refs; `variant` is the metric's own. Returns false if memory runs
+ * out. */
+typedef bool eval_scorer(double *out, const struct eval_case *c, const struct eval_chars *ref, int variant);
 
 struct eval_metric {
     const char *name;
@@ -23,8 +33,8 @@ struct eval_metric {
     const char *about; /* one line */
     enum eval_over over;
     bool classes; /* needs all_classes */
-    /* Writes the score against one reference, an element of c->refs. Returns false if memory runs out. */
-    bool (*score)(double *out, const struct eval_case *c, const struct eval_chars *ref);
+    eval_scorer *score;
+    int variant; /* of those of one scorer */
 };
 
 /* Metric number i, NULL after the last; the metric with a name or alias, NULL if there is none. */
@@ -35,19 +45,24 @@ const char *eval_metric_nearest(const char *name);
 /* Writes the score of a case. Returns false if memory runs out. */
 bool eval_metric_score(double *out, const struct eval_metric *m, const struct eval_case *c);
 
-/* The normal form of LongBench: lower case, without punctuation, without the words a, an and the, white space
- * collapsed. false: out of memory. */
-bool eval_metric_normal(struct eval_chars *out, const struct eval_chars *c);
-/* 2PR/(P+R) with P = same / n_pred and R = same / n_ref; 0 if `same` is 0. */
-double eval_metric_f1(size_t same, size_t n_pred, size_t n_ref);
+/* ---- Scorers and their variants ---- */
 
-/* metric_match.c: metrics that look for the reference in the prediction. */
-extern const struct eval_metric eval_string_match_all, eval_string_match_part, eval_contains, eval_exact,
-    eval_partial, eval_kv, eval_number, eval_qa_substring, eval_repeat_lines;
+/* Changes a text in place to what is compared. */
+typedef void eval_change(struct eval_chars *c);
+/* The normal form of LongBench: lower case, without punctuation, without the words a, an and the, white space
+ * collapsed. */
+eval_change eval_metric_normal;
+
+/* metric_match.c */
+enum { EVAL_AS_IT_IS, EVAL_LOWER_CASE, EVAL_PLAIN_WORDS, EVAL_NORMAL_FORM };
+eval_scorer eval_score_contains, eval_score_partial, eval_score_number, eval_score_lines;
 /* metric_longbench.c */
-extern const struct eval_metric eval_qa_f1, eval_classification, eval_retrieval, eval_count, eval_code_sim;
-/* metric_rouge.c: the package `rouge` by pltrdy; metric_words.c: words in common. */
-extern const struct eval_metric eval_rouge_l, eval_rouge_pkg[9];
-extern const struct eval_metric eval_rouge1_recall, eval_rouge1_recall_nostem, eval_wordset_recall;
+eval_scorer eval_score_classes, eval_score_retrieval, eval_score_count, eval_score_code;
+/* metric_words.c */
+enum { EVAL_NORMAL_F1, EVAL_STEM_RECALL, EVAL_WORD_RECALL, EVAL_SET_RECALL };
+eval_scorer eval_score_words;
+/* metric_rouge.c: the package `rouge` by pltrdy. The first is F of ROUGE-L. Variants of the second, which takes the prediction as
+ * reference: 3 times 0 for ROUGE-1, 1 for ROUGE-2, 2 for ROUGE-L, and 0 for precision, 1 for recall, 2 for F. */
+eval_scorer eval_score_rouge_l, eval_score_rouge_pkg;
 
 #endif

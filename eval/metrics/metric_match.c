@@ -5,38 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Scores 1 if the prediction contains the reference after `change` was applied to copies of both. */
-static bool contains_after(double *out, const struct eval_chars *pred, const struct eval_chars *ref,
-                           void (*change)(struct eval_chars *))
-{
-    struct eval_chars p, r = {0};
-    bool good = eval_chars_copy(&p, pred->at, pred->n);
-    good = good && eval_chars_copy(&r, ref->at, ref->n);
-    if (good) {
-        change(&p);
-        change(&r);
-        *out = eval_chars_contain(&p, &r) ? 1.0 : 0.0;
-    }
-    eval_chars_free(&p);
-    eval_chars_free(&r);
-    return good;
-}
-
-static bool string_match(double *out, const struct eval_case *c, const struct eval_chars *ref)
-{
-    return contains_after(out, c->pred, ref, eval_chars_lower);
-}
-
-const struct eval_metric eval_string_match_all = {
-    "string_match_all",
-    "all",
-    "RULER: share of the references that occur in the prediction, in any case of letters",
-    EVAL_MEAN,
-    false,
-    string_match};
-const struct eval_metric eval_string_match_part = {
-    "string_match_part", "part", "RULER's questions: 1 where any reference occurs in the prediction",
-    EVAL_BEST,           false,  string_match};
+/* ---- Changes ---- */
 
 static void plain_words(struct eval_chars *c)
 {
@@ -45,30 +14,47 @@ static void plain_words(struct eval_chars *c)
     eval_chars_collapse(c);
 }
 
-static bool contains(double *out, const struct eval_case *c, const struct eval_chars *ref)
+static bool is_article(const uint32_t *word, size_t n)
 {
-    return contains_after(out, c->pred, ref, plain_words);
+    return (n == 1 && word[0] == 'a') || (n == 2 && word[0] == 'a' && word[1] == 'n') ||
+           (n == 3 && word[0] == 't' && word[1] == 'h' && word[2] == 'e');
 }
 
-const struct eval_metric eval_contains = {
-    "contains", NULL,  "needle: 1 where the reference occurs, punctuation and case of letters aside",
-    EVAL_BEST,  false, contains};
-
-static bool exact(double *out, const struct eval_case *c, const struct eval_chars *ref)
+void eval_metric_normal(struct eval_chars *c)
 {
+    eval_chars_lower(c);
+    eval_chars_drop_punctuation(c);
+    for (size_t i = 0; i < c->n;) {
+        size_t n = 0;
+        while (i + n < c->n && eval_is_alnum(c->at[i + n]))
+            n++;
+        const bool article = is_article(c->at + i, n);
+        for (size_t k = i; article && k < i + n; k++)
+            c->at[k] = ' ';
+        i += n + 1;
+    }
+    eval_chars_collapse(c);
+}
+
+/* ---- Scorers ---- */
+
+/* 1 if the prediction contains the reference after a change of both. */
+bool eval_score_contains(double *out, const struct eval_case *c, const struct eval_chars *ref, int variant)
+{
+    static eval_change *const changes[] = {[EVAL_LOWER_CASE] = eval_chars_lower,
+                                           [EVAL_PLAIN_WORDS] = plain_words,
+                                           [EVAL_NORMAL_FORM] = eval_metric_normal};
     struct eval_chars p, r = {0};
-    bool good = eval_metric_normal(&p, c->pred);
-    good = good && eval_metric_normal(&r, ref);
-    if (good)
-        *out = eval_chars_contain(&p, &r) ? 1.0 : 0.0;
+    const bool good = eval_chars_copy(&p, c->pred.at, c->pred.n) && eval_chars_copy(&r, ref->at, ref->n);
+    if (good && changes[variant]) {
+        changes[variant](&p);
+        changes[variant](&r);
+    }
+    *out = good && eval_chars_contain(&p, &r) ? 1.0 : 0.0;
     eval_chars_free(&p);
     eval_chars_free(&r);
     return good;
 }
-
-const struct eval_metric eval_exact = {
-    "exact",   NULL,  "passkey: 1 where the normalised reference occurs in the normalised prediction",
-    EVAL_BEST, false, exact};
 
 /* Length of the longest run of code points that both have. false: out of memory. */
 static bool longest_common_run(size_t *out, const struct eval_chars *a, const struct eval_chars *b)
@@ -86,43 +72,13 @@ static bool longest_common_run(size_t *out, const struct eval_chars *a, const st
     return true;
 }
 
-static bool partial(double *out, const struct eval_case *c, const struct eval_chars *ref)
+bool eval_score_partial(double *out, const struct eval_case *c, const struct eval_chars *ref, int variant)
 {
-    size_t n;
-    if (!longest_common_run(&n, c->pred, ref))
-        return false;
+    size_t n = 0;
+    (void)variant;
+    const bool good = longest_common_run(&n, &c->pred, ref);
     *out = ref->n > 0 ? (double)n / (double)ref->n : 0.0;
-    return true;
-}
-
-const struct eval_metric eval_partial = {
-    "partial", NULL,  "passkey: longest run of the reference that occurs in the prediction, as a share of it",
-    EVAL_BEST, false, partial};
-
-static bool kv(double *out, const struct eval_case *c, const struct eval_chars *ref)
-{
-    *out = eval_chars_contain(c->pred, ref) ? 1.0 : 0.0;
-    return true;
-}
-
-const struct eval_metric eval_kv = {
-    "kv",      NULL,  "SCBench: 1 where the reference occurs in the prediction as it is written",
-    EVAL_BEST, false, kv};
-
-/* Each code point is mapped to a single one; a code point without its own upper case stays the same in both
- * texts. */
-static bool qa_substring(double *out, const struct eval_case *c, const struct eval_chars *ref)
-{
-    return contains_after(out, c->pred, ref, eval_chars_lower);
-}
-
-const struct eval_metric eval_qa_substring = {
-    "qa_substring", NULL,  "SCBench's questions: 1 where any reference occurs, in any case of letters",
-    EVAL_BEST,      false, qa_substring};
-
-static bool is_digit(uint32_t c)
-{
-    return c >= '0' && c <= '9';
+    return good;
 }
 
 /* Reads the first number: digits with or without a fraction, without a sign. Returns false if there is
@@ -130,16 +86,16 @@ static bool is_digit(uint32_t c)
 static bool first_number(double *out, const struct eval_chars *c)
 {
     size_t i = 0;
-    while (i < c->n && !is_digit(c->at[i]))
+    while (i < c->n && !eval_is_digit(c->at[i]))
         i++;
     if (i == c->n)
         return false;
     double v = 0.0, unit = 1.0;
-    for (; i < c->n && is_digit(c->at[i]); i++)
+    for (; i < c->n && eval_is_digit(c->at[i]); i++)
         v = v * 10 + (double)(c->at[i] - '0');
-    if (i + 1 < c->n && c->at[i] == '.' && is_digit(c->at[i + 1])) {
+    if (i + 1 < c->n && c->at[i] == '.' && eval_is_digit(c->at[i + 1])) {
         double digits = 0.0;
-        for (i++; i < c->n && is_digit(c->at[i]) && unit < 1e18; i++, unit *= 10)
+        for (i++; i < c->n && eval_is_digit(c->at[i]) && unit < 1e18; i++, unit *= 10)
             digits = digits * 10 + (double)(c->at[i] - '0');
         v += digits / unit;
     }
@@ -155,18 +111,15 @@ static bool has_point(const struct eval_chars *c)
     return false;
 }
 
-static bool number(double *out, const struct eval_case *c, const struct eval_chars *ref)
+bool eval_score_number(double *out, const struct eval_case *c, const struct eval_chars *ref, int variant)
 {
     double got, want;
+    (void)variant;
     *out = 0.0;
-    if (first_number(&got, c->pred) && first_number(&want, ref))
+    if (first_number(&got, &c->pred) && first_number(&want, ref))
         *out = (has_point(ref) ? got : trunc(got)) == want ? 1.0 : 0.0;
     return true;
 }
-
-const struct eval_metric eval_number = {
-    "number",  NULL,  "SCBench's numbers: 1 where the first number of the prediction is the reference",
-    EVAL_BEST, false, number};
 
 /* The line of c that begins at *from, without white space at its ends; *from is moved after it. */
 static struct eval_chars next_line(const struct eval_chars *c, size_t *from)
@@ -192,22 +145,15 @@ static bool has_line(const struct eval_chars *c, const struct eval_chars *line)
     return false;
 }
 
-static bool repeat_lines(double *out, const struct eval_case *c, const struct eval_chars *ref)
+bool eval_score_lines(double *out, const struct eval_case *c, const struct eval_chars *ref, int variant)
 {
     int32_t n = 0, n_same = 0;
+    (void)variant;
     for (size_t at = 0; at < ref->n;) {
         const struct eval_chars line = next_line(ref, &at);
         n += line.n > 0;
-        n_same += line.n > 0 && has_line(c->pred, &line);
+        n_same += line.n > 0 && has_line(&c->pred, &line);
     }
     *out = n > 0 ? (double)n_same / n : 0.0;
     return true;
 }
-
-const struct eval_metric eval_repeat_lines = {
-    "repeat_lines",
-    NULL,
-    "share of the reference's lines that the prediction has, white space at their ends aside",
-    EVAL_BEST,
-    false,
-    repeat_lines};

@@ -235,7 +235,7 @@ static bool count_n(struct counts *c, const struct pair *p, size_t n)
     return good;
 }
 
-/* ---- Metrics ---- */
+/* ---- Scorers ---- */
 
 enum value { P, R, F };
 
@@ -257,40 +257,15 @@ static bool rouge(double *out, const struct eval_chars *hyp, const struct eval_c
     return good;
 }
 
-static bool rouge_l(double *out, const struct eval_case *c, const struct eval_chars *ref)
+bool eval_score_rouge_l(double *out, const struct eval_case *c, const struct eval_chars *ref, int variant)
 {
-    return rouge(out, c->pred, ref, 0, F);
+    (void)variant;
+    return rouge(out, &c->pred, ref, 0, F);
 }
 
-const struct eval_metric eval_rouge_l = {
-    "rouge_l", NULL,  "LongBench's summaries, package rouge: F of ROUGE-L over sentences",
-    EVAL_BEST, false, rouge_l};
-
 /* kvpress passes the needle to the package as hypothesis and the response as reference. */
-#define ROUGE_PKG(id, n, v)                                                              \
-    static bool id(double *out, const struct eval_case *c, const struct eval_chars *ref) \
-    {                                                                                    \
-        return rouge(out, ref, c->pred, n, v);                                           \
-    }
-ROUGE_PKG(pkg_1_p, 1, P)
-ROUGE_PKG(pkg_1_r, 1, R)
-ROUGE_PKG(pkg_1_f, 1, F)
-ROUGE_PKG(pkg_2_p, 2, P)
-ROUGE_PKG(pkg_2_r, 2, R)
-ROUGE_PKG(pkg_2_f, 2, F)
-ROUGE_PKG(pkg_l_p, 0, P)
-ROUGE_PKG(pkg_l_r, 0, R)
-ROUGE_PKG(pkg_l_f, 0, F)
-
-const struct eval_metric eval_rouge_pkg[9] = {
-    {"rouge_pkg_1_p", NULL, "needle, package rouge with the needle as hypothesis: precision of words",
-     EVAL_BEST, false, pkg_1_p},
-    {"rouge_pkg_1_r", NULL, "the same: recall of words", EVAL_BEST, false, pkg_1_r},
-    {"rouge_pkg_1_f", NULL, "the same: F of words", EVAL_BEST, false, pkg_1_f},
-    {"rouge_pkg_2_p", NULL, "the same: precision of pairs of words", EVAL_BEST, false, pkg_2_p},
-    {"rouge_pkg_2_r", NULL, "the same: recall of pairs of words", EVAL_BEST, false, pkg_2_r},
-    {"rouge_pkg_2_f", NULL, "the same: F of pairs of words", EVAL_BEST, false, pkg_2_f},
-    {"rouge_pkg_l_p", NULL, "the same: precision of ROUGE-L", EVAL_BEST, false, pkg_l_p},
-    {"rouge_pkg_l_r", NULL, "the same: recall of ROUGE-L", EVAL_BEST, false, pkg_l_r},
-    {"rouge_pkg_l_f", "rouge_pkg", "the same: F of ROUGE-L", EVAL_BEST, false, pkg_l_f},
-};
+bool eval_score_rouge_pkg(double *out, const struct eval_case *c, const struct eval_chars *ref, int variant)
+{
+    static const size_t n[] = {1, 2, 0};
+    return rouge(out, ref, &c->pred, n[variant / 3], (enum value)(variant % 3));
+}

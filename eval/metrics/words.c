@@ -2,18 +2,14 @@
 /* Words of a text. */
 #include "eval/metrics/words.h"
 
+#include "eval/base/grow.h"
+
 #include <stdlib.h>
 
 bool eval_words_add(struct eval_words *w, const uint32_t *at, size_t n)
 {
-    if (w->n == w->cap) {
-        const size_t cap = w->cap > 0 ? 2 * w->cap : 64;
-        struct eval_word *grown = realloc(w->at, cap * sizeof *grown);
-        if (!grown)
-            return false;
-        w->at = grown;
-        w->cap = cap;
-    }
+    if (!eval_grow(&w->at, w->n, sizeof *w->at))
+        return false;
     w->at[w->n++] = (struct eval_word){at, n};
     return true;
 }

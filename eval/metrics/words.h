@@ -11,7 +11,7 @@ struct eval_word {
 };
 struct eval_words {
     struct eval_word *at; /* [n], owned */
-    size_t n, cap;
+    size_t n;
 };
 
 /* Adds the word at[n]. Returns false if memory runs out. */

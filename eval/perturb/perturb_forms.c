@@ -4,7 +4,7 @@
 
 #include "app/console.h"
 #include "app/json.h"
-#include "eval/report/page.h"
+#include "eval/base/grow.h"
 
 #include <math.h>
 
@@ -272,8 +272,7 @@ int eval_perturb_page(struct eval_doc *d, const struct eval_perturb_study *s)
     app_json_set(&data, "winnow", json_string(wnw_version()));
     app_json_set(&data, "command", s->command ? json_incref(s->command) : json_null());
     app_json_set(&data, "perturbation", study);
-    const int rc =
-        data ? eval_page_make(d, data) : app_fail(APP_FAILED, "out of memory for the page of the study");
+    const int rc = data ? eval_page_make(d, data) : eval_no_memory("the page of the study");
     json_decref(data);
     eval_doc_clear(&text);
     return rc;

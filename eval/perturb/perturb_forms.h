@@ -3,8 +3,8 @@
 #ifndef WNW_EVAL_PERTURB_FORMS_H
 #define WNW_EVAL_PERTURB_FORMS_H
 
-#include "eval/report/doc.h"
 #include "eval/perturb/perturb.h"
+#include "eval/report/doc.h"
 
 /* The numbers of a study with the names of what they are of. All pointers are borrowed. */
 struct eval_perturb_study {

@@ -4,8 +4,10 @@
 #include "app/console.h"
 #include "app/json.h"
 #include "app/process.h"
+#include "base/vectors.h"
+#include "eval/base/grow.h"
 #include "eval/perturb/perturb.h"
-#include "eval/run/compare.h"
+#include "eval/run/forced.h"
 #include "winnow_method.h"
 
 #include <math.h>
@@ -14,7 +16,7 @@
 
 enum { DIGITS = 6 }; /* of a number in a record */
 
-struct probing {
+struct measured {
     const struct eval_perturb_work *w;
     wnw_session *s;
     struct wnw__perturb_token *probe;
@@ -47,12 +49,12 @@ static json_t *numbers(const double *x, int32_t n)
 static int finish(json_t **record, json_t *o)
 {
     *record = o;
-    return o ? APP_OK : app_fail(APP_FAILED, "out of memory for a record");
+    return o ? APP_OK : eval_no_memory("a record");
 }
 
 /* ---- Reading ---- */
 
-static int read_text(struct probing *p, const int32_t *ids, int32_t n)
+static int read_text(struct measured *p, const int32_t *ids, int32_t n)
 {
     const struct eval_config *c = p->w->config;
     const wnw_session_params params = {WNW_INIT(wnw_session_params), .kv_type = c->kv.type,
@@ -68,7 +70,7 @@ static int read_text(struct probing *p, const int32_t *ids, int32_t n)
     }
     const double start = app_now_ms();
     if (status == WNW_OK)
-        status = wnw_session_new_on(&p->s, p->w->machine->engine, &params);
+        status = wnw_session_new_on(&p->s, p->w->runtime->engine, &params);
     if (status == WNW_OK)
         status = wnw_session_begin(
             p->s, &(wnw_run){WNW_INIT(wnw_run), .policies = policies, .n_policies = p->n_configs});
@@ -88,9 +90,9 @@ static int read_text(struct probing *p, const int32_t *ids, int32_t n)
 
 /* ---- Numbers ---- */
 
-static int changes_of(json_t **out, struct probing *p, int32_t i)
+static int changes_of(json_t **out, struct measured *p, int32_t i)
 {
-    const wnw_model_info *info = &p->w->machine->info;
+    const wnw_model_info *info = &p->w->runtime->info;
     const int32_t n_heads = info->n_layer * info->n_head, n_groups = info->n_layer * info->n_head_kv;
     double *heads = p->x, *groups = p->x + n_heads, *layers = groups + n_groups,
            *states = layers + info->n_layer;
@@ -128,9 +130,9 @@ static double bound_of(const struct wnw__perturb_bound *b, enum eval_bound which
 }
 
 /* The bounds at the size of config i. */
-static int bounds_of(json_t **out, struct probing *p, int32_t i)
+static int bounds_of(json_t **out, struct measured *p, int32_t i)
 {
-    const wnw_model_info *info = &p->w->machine->info;
+    const wnw_model_info *info = &p->w->runtime->info;
     const int32_t n_heads = info->n_layer * info->n_head;
     const long mean = lround(p->reports[i].kept_mean);
     const int32_t keep = mean < 2 ? 2 : mean > p->n_tokens ? p->n_tokens : (int32_t)mean;
@@ -148,12 +150,12 @@ static int bounds_of(json_t **out, struct probing *p, int32_t i)
     return finish(out, o);
 }
 
-static int measure(json_t **record, struct probing *p)
+static int measure(json_t **record, struct measured *p)
 {
     json_t *changes = json_array(), *bounds = json_array(), *o = NULL;
     int rc = APP_OK;
     const double start = app_now_ms();
-    p->token = eval_argmax(wnw_session_logits(p->s), p->w->machine->info.n_vocab);
+    p->token = wnw__argmax(wnw_session_logits(p->s), p->w->runtime->info.n_vocab);
     rc = code_of(wnw__perturb_token_new(&p->probe, p->s, p->token));
     p->probe_ms = app_now_ms() - start;
     for (int32_t i = 0; rc == APP_OK && i < p->n_configs; i++) {
@@ -178,16 +180,15 @@ static int measure(json_t **record, struct probing *p)
 
 int eval_perturb_record(json_t **record, const struct eval_perturb_work *w, const int32_t *ids, int32_t n)
 {
-    const wnw_model_info *info = &w->machine->info;
+    const wnw_model_info *info = &w->runtime->info;
     const size_t n_all = (size_t)info->n_layer * ((size_t)info->n_head + (size_t)info->n_head_kv + 2);
-    struct probing p = {.w = w, .n_configs = w->n_policies * w->n_sizes, .n_tokens = n};
+    struct measured p = {.w = w, .n_configs = w->n_policies * w->n_sizes, .n_tokens = n};
     *record = NULL;
     p.plans = calloc((size_t)p.n_configs, sizeof *p.plans);
     p.reports = calloc((size_t)p.n_configs, sizeof *p.reports);
     p.x = calloc(n_all, sizeof *p.x);
     p.bounds = calloc((size_t)info->n_layer * (size_t)info->n_head, sizeof *p.bounds);
-    int rc = p.plans && p.reports && p.x && p.bounds ? read_text(&p, ids, n)
-                                                     : app_fail(APP_FAILED, "out of memory for plans");
+    int rc = p.plans && p.reports && p.x && p.bounds ? read_text(&p, ids, n) : eval_no_memory("plans");
     if (rc == APP_OK)
         rc = measure(record, &p);
     wnw__perturb_token_free(p.probe);

@@ -9,13 +9,13 @@
 
 /* The configs of a study: all but the full cache, sizes of the first policy, then of the next. */
 struct eval_perturb_work {
-    const struct eval_machine *machine;
+    const struct eval_runtime *runtime;
     const struct eval_config *config; /* [n_policies x n_sizes] */
     int32_t n_policies, n_sizes;
 };
 
 /* Reads ids[n] and makes the record, which the caller releases: "token", the one that was probed, "changes" for each
- * config and "bounds" for each size (eval/run/perturb.h), "ms". Returns an exit code. */
+ * config and "bounds" for each size (perturb.h), "ms". Returns an exit code. */
 int eval_perturb_record(json_t **record, const struct eval_perturb_work *w, const int32_t *ids, int32_t n);
 
 #endif

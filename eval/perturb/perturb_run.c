@@ -8,14 +8,15 @@
 #include "app/models.h"
 #include "app/stop.h"
 #include "app/values.h"
+#include "eval/base/grow.h"
 #include "eval/base/jsonl.h"
 #include "eval/perturb/perturb_forms.h"
 #include "eval/perturb/perturb_record.h"
 #include "eval/perturb/perturb_texts.h"
 #include "eval/run/journal.h"
+#include "eval/run/lists.h"
 #include "eval/run/manifest.h"
 #include "eval/run/progress.h"
-#include "eval/run/study.h"
 #include "winnow_method.h"
 
 #include <stdlib.h>
@@ -27,18 +28,13 @@ struct runner {
     const struct eval_args *args;
     struct eval_setup setup; /* what run.json describes; it has no items */
     struct eval_configs configs;
-    struct eval_machine machine;
+    struct eval_runtime runtime;
     struct eval_texts texts;
     struct eval_journal journal;
     struct eval_perturb_work work;
     struct eval_perturb numbers;
     int32_t n_texts, n_tokens, n_new;
 };
-
-static int no_memory(void)
-{
-    return app_fail(APP_FAILED, "out of memory for the study");
-}
 
 /* ---- Opening ---- */
 
@@ -119,30 +115,31 @@ static int open_model(struct runner *x)
         return rc;
     s->args = x->args;
     s->tokenizer = eval_tokenizer_of(s->model);
-    s->world.seed = (uint64_t)x->args->app.seed;
+    s->source.seed = (uint64_t)x->args->app.seed;
     rc = eval_chat_open(&s->chat, s->model, "none");
     if (rc == APP_OK)
-        rc = eval_machine_open(&x->machine, &s->tokenizer, x->args, NULL);
-    x->work.machine = &x->machine;
-    if (rc == APP_OK && x->n_tokens >= x->machine.info.n_ctx_train)
+        rc = eval_runtime_open(&x->runtime, &s->tokenizer, x->args, NULL);
+    x->work.runtime = &x->runtime;
+    if (rc == APP_OK && x->n_tokens >= x->runtime.info.n_ctx_train)
         rc = app_fail(APP_BAD_INPUT, "--lengths %d: the model's context holds %d tokens, the probe included",
-                      (int)x->n_tokens, (int)x->machine.info.n_ctx_train);
+                      (int)x->n_tokens, (int)x->runtime.info.n_ctx_train);
     return rc;
 }
 
 static int open_texts(struct runner *x)
 {
     struct eval_setup *s = &x->setup;
-    int rc = eval_haystack_open(&s->world.haystack, "prose", s->world.seed); /* its name is in run.json */
+    int rc = eval_haystack_open(&s->source.haystack, "prose", s->source.seed); /* its name is in run.json */
     if (rc == APP_OK)
-        rc = eval_texts_make(&x->texts, &s->tokenizer, x->args->text, x->n_texts, x->n_tokens, s->world.seed);
+        rc =
+            eval_texts_make(&x->texts, &s->tokenizer, x->args->text, x->n_texts, x->n_tokens, s->source.seed);
     memcpy(s->text_hash, x->texts.hash, sizeof s->text_hash);
     return rc;
 }
 
 static int open_folder(struct runner *x)
 {
-    json_t *run = eval_manifest_make(&x->setup, &x->configs, &x->machine);
+    json_t *run = eval_manifest_make(&x->setup, &x->configs, &x->runtime);
     app_json_set(&run, "study", json_string(x->args->study));
     app_json_set(&run, "texts",
                  json_pack("{s:i, s:i, s:i}", "n", (int)x->n_texts, "tokens", (int)x->n_tokens, "of_file",
@@ -150,16 +147,13 @@ static int open_folder(struct runner *x)
     return eval_manifest_open(&x->journal, x->args->app.out, run);
 }
 
-static int open_all(struct runner *x)
+static int open_all(struct runner *x, const struct eval_suite *study)
 {
-    const struct eval_study *study;
-    int rc = eval_study_find(&study, x->args);
+    int rc = check_options(x->args);
     if (rc == APP_OK)
-        rc = check_options(x->args);
+        rc = read_numbers(x, study);
     if (rc == APP_OK)
-        rc = read_numbers(x, &study->suite);
-    if (rc == APP_OK)
-        rc = eval_configs_open(&x->configs, x->args, &study->suite);
+        rc = eval_configs_open(&x->configs, x->args, study);
     if (rc == APP_OK)
         rc = check_policies(x);
     if (rc == APP_OK)
@@ -174,7 +168,7 @@ static void close_all(struct runner *x)
     eval_perturb_clear(&x->numbers);
     eval_journal_close(&x->journal);
     eval_texts_clear(&x->texts);
-    eval_machine_close(&x->machine);
+    eval_runtime_close(&x->runtime);
     eval_configs_close(&x->configs);
     eval_setup_close(&x->setup);
 }
@@ -196,7 +190,7 @@ static int run_text(struct runner *x, int32_t i, const char *key)
     app_json_set(&record, "key", json_string(key));
     app_json_set(&record, "index", json_integer(i));
     app_json_set(&record, "source", json_string(x->texts.of_file[i] ? "file" : "prose"));
-    rc = record ? eval_journal_add(&x->journal, record) : no_memory();
+    rc = record ? eval_journal_add(&x->journal, record) : eval_no_memory("the study");
     json_decref(record);
     x->n_new += rc == APP_OK;
     return rc;
@@ -232,7 +226,7 @@ static int each_text(struct runner *x)
 static int read_records(struct runner *x)
 {
     struct eval_perturb *p = &x->numbers;
-    const wnw_model_info *info = &x->machine.info;
+    const wnw_model_info *info = &x->runtime.info;
     struct eval_jsonl j;
     json_t *record = NULL;
     p->n_layer = info->n_layer;
@@ -241,7 +235,7 @@ static int read_records(struct runner *x)
     p->n_policies = x->work.n_policies;
     p->n_sizes = x->work.n_sizes;
     if (!eval_perturb_open(p, (int32_t)x->journal.n_keys))
-        return no_memory();
+        return eval_no_memory("the study");
     for (int32_t il = 0; il < p->n_layer; il++)
         p->sliding[il] = wnw_model_layer_is_swa(x->setup.model, il);
     int rc = eval_jsonl_open(&j, x->journal.path);
@@ -258,7 +252,7 @@ static int write_form(const struct eval_args *args, const char *name, const stru
 {
     char *path = app_in_folder(args->app.out, name);
     if (!path)
-        return no_memory();
+        return eval_no_memory("the study");
     const int rc = eval_doc_write(d, path, NULL);
     free(path);
     return rc;
@@ -271,7 +265,7 @@ static int write_forms(const struct eval_args *args, const struct eval_perturb_s
     eval_perturb_csv(&csv, s);
     int rc = eval_perturb_page(&html, s);
     if (rc == APP_OK && (text.no_memory || csv.no_memory || html.no_memory))
-        rc = no_memory();
+        rc = eval_no_memory("the study");
     if (rc == APP_OK)
         rc = write_form(args, "summary.txt", &text);
     if (rc == APP_OK)
@@ -308,22 +302,22 @@ static int finish(struct runner *x, int rc)
         policies[i] = x->work.config[i * x->work.n_sizes].recipe;
     json_t *command = eval_manifest_command();
     const struct eval_perturb_study s = {.numbers = &x->numbers,
-                                         .model = x->machine.info.name,
+                                         .model = x->runtime.info.name,
                                          .policies = policies,
                                          .sizes = sizes,
                                          .n_tokens = x->n_tokens,
                                          .n_of_file = x->texts.n_of_file,
-                                         .seed = x->setup.world.seed,
+                                         .seed = x->setup.source.seed,
                                          .command = command};
     rc = write_forms(x->args, &s);
     json_decref(command);
     return rc;
 }
 
-int eval_run_perturbation(const struct eval_args *args)
+int eval_run_perturbation(const struct eval_args *args, const struct eval_suite *study)
 {
     struct runner x = {.args = args};
-    int rc = open_all(&x);
+    int rc = open_all(&x, study);
     if (rc == APP_OK) {
         rc = each_text(&x);
         if (rc == APP_OK || rc == APP_INTERRUPTED) {

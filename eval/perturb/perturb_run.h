@@ -3,9 +3,9 @@
 #ifndef WNW_EVAL_PERTURB_RUN_H
 #define WNW_EVAL_PERTURB_RUN_H
 
-#include "eval/args.h"
+#include "eval/run/suite.h"
 
 /* Returns an exit code. */
-int eval_run_perturbation(const struct eval_args *args);
+int eval_run_perturbation(const struct eval_args *args, const struct eval_suite *study);
 
 #endif

@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/files.h"
 #include "base/random.h"
+#include "eval/base/grow.h"
 #include "eval/tasks/prose.h"
 
 #include <stdlib.h>
@@ -12,11 +13,6 @@
 enum {
     MOST_BYTES_PER_TOKEN = 6
 }; /* generated prose is made by so many bytes at first; more follows where needed */
-
-static int no_memory(void)
-{
-    return app_fail(APP_FAILED, "out of memory for texts");
-}
 
 /* The first n_tokens of ids[n], with a BOS in front where texts begin with one. `ids` has none. */
 static int add_text(struct eval_texts *t, const struct eval_tokenizer *tokenizer, const int32_t *ids,
@@ -37,7 +33,7 @@ static int add_text(struct eval_texts *t, const struct eval_tokenizer *tokenizer
         free(text);
     }
     wnw_free(bos);
-    return good ? APP_OK : status != WNW_OK ? app_fail_status(status) : no_memory();
+    return good ? APP_OK : status != WNW_OK ? app_fail_status(status) : eval_no_memory("texts");
 }
 
 /* The tokens of the next piece of prose: whole sentences until there are enough. */
@@ -50,7 +46,7 @@ static int add_prose(struct eval_texts *t, const struct eval_tokenizer *tokenize
          bytes += 1024) {
         while (rc == APP_OK && text.len < bytes)
             if ((text.len > 0 && !app_text_add(&text, " ", 1)) || !eval_prose_next(prose, &text))
-                rc = no_memory();
+                rc = eval_no_memory("texts");
         free(ids);
         ids = NULL;
         if (rc == APP_OK)
@@ -90,7 +86,7 @@ int eval_texts_make(struct eval_texts *t, const struct eval_tokenizer *tokenizer
                              .of_file = calloc((size_t)n, sizeof *t->of_file),
                              .n_tokens = n_tokens};
     eval_prose_open(&prose, seed);
-    int rc = t->ids && t->of_file ? read_file(t, tokenizer, path, &ids, &n_ids) : no_memory();
+    int rc = t->ids && t->of_file ? read_file(t, tokenizer, path, &ids, &n_ids) : eval_no_memory("texts");
     for (int32_t used = 0; rc == APP_OK && t->n < n;) {
         const bool from_file = t->n % 2 == 0 && n_ids - used >= n_tokens;
         rc = from_file ? add_text(t, tokenizer, ids + used, true) : add_prose(t, tokenizer, &prose);

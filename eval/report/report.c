@@ -8,20 +8,15 @@
 #include "app/output.h"
 #include "app/share.h"
 #include "eval/args.h"
+#include "eval/base/grow.h"
 #include "eval/commands.h"
-#include "eval/report/page.h"
-#include "eval/results/heat.h"
 #include "eval/results/limit.h"
+#include "eval/results/map.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int no_memory(void)
-{
-    return app_fail(APP_FAILED, "out of memory for the report");
-}
 
 /* ---- From results to tables ---- */
 
@@ -33,7 +28,7 @@ static int make_tables(struct eval_report *r)
     r->versus = calloc(n + 1, sizeof *r->versus);
     r->n_versus = calloc(n + 1, sizeof *r->n_versus);
     if (!r->tables || !r->versus || !r->n_versus)
-        return no_memory();
+        return eval_no_memory("the report");
     for (size_t i = 0; rc == APP_OK && r->names[0] && i < n; i++)
         rc = eval_versus_check(&r->runs.run[i], r->names);
     for (size_t i = 0; rc == APP_OK && i < n; i++) {
@@ -80,7 +75,7 @@ static int find_places(struct places *p, char *const *folders, int32_t n, const 
     *p = (struct places){{NULL}};
     for (int i = 0; rc == APP_OK && i < (in_folder ? N_FORMS : 1); i++) {
         p->of[i] = in_folder ? app_in_folder(folders[0], names[i]) : strdup(out ? out : names[i]);
-        rc = p->of[i] ? app_out_check(p->of[i], inputs) : no_memory();
+        rc = p->of[i] ? app_out_check(p->of[i], inputs) : eval_no_memory("the report");
     }
     return rc;
 }
@@ -113,14 +108,14 @@ static int make_forms(struct eval_doc forms[N_FORMS], json_t **json, const struc
     int rc = eval_report_json(json, r);
     json_t *shown = rc == APP_OK ? eval_report_page_json(*json) : NULL;
     if (rc == APP_OK)
-        rc = shown ? eval_page_make(&forms[HTML], shown) : no_memory();
+        rc = shown ? eval_page_make(&forms[HTML], shown) : eval_no_memory("the report");
     json_decref(shown);
     eval_report_text(&forms[TEXT], r);
     eval_report_csv(&forms[CSV], r);
     eval_report_maps(&forms[MAPS], r);
     for (int i = 0; i < N_FORMS; i++)
         complete = complete && !forms[i].no_memory;
-    return rc == APP_OK && !complete ? no_memory() : rc;
+    return rc == APP_OK && !complete ? eval_no_memory("the report") : rc;
 }
 
 static int print(const struct eval_report *r, json_t *json, const struct eval_doc *text, const char *html)
@@ -170,7 +165,7 @@ int eval_report_check(const struct eval_report_options *o)
     if (rc == APP_OK && o->fail_if)
         rc = eval_limit_read(&limit, o->fail_if);
     if (rc == APP_OK)
-        rc = eval_heat_check(o->niah_score);
+        rc = eval_map_check(o->niah_score);
     free(names[0]);
     free(names[1]);
     eval_limit_clear(&limit);
@@ -185,7 +180,7 @@ int eval_report_write(char *const *folders, int32_t n, const struct eval_report_
     if (rc == APP_OK && options->fail_if)
         rc = eval_limit_read(&limit, options->fail_if);
     if (rc == APP_OK)
-        rc = eval_heat_check(options->niah_score);
+        rc = eval_map_check(options->niah_score);
     if (rc == APP_OK)
         rc = eval_runs_read(&r.runs, folders, n);
     if (rc == APP_OK)

@@ -11,7 +11,7 @@ struct eval_report_options {
     const char *compare; /* "A,B": two policies against each other; NULL = none */
     const char *fail_if; /* a limit (limit.h); NULL = none */
     const char
-        *niah_score; /* what maps show (heat.h); NULL = the score as text, the usual ones in page and JSON */
+        *niah_score; /* what maps show (map.h); NULL = the score as text, the usual ones in page and JSON */
     bool json;       /* standard output gets one JSON object in place of the summary */
     bool quiet;      /* standard output gets nothing */
     bool no_gate;    /* tasks that the full cache cannot solve count as well */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a method costs at a length: time and memory. */
-#include "eval/report/report_text.h"
+#include "eval/report/report_impl.h"
 
 #include "app/json.h"
 

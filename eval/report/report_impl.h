@@ -41,17 +41,25 @@ double eval_words_decode_rate(const struct eval_cell *c);
 /* The number of intervals in a block: rows other than the full cache's, once for every task, domain and for the mean. */
 int32_t eval_words_n_intervals(const struct eval_block *b);
 
-/* ---- Stand-ins (report_stand_ins.c) ---- */
+/* ---- The numbers of a cell, of which CSV has all and JSON those that there are ---- */
 
-/* Adds a sentence that names what stood in for data of benchmarks, by run.json; nothing if nothing did. */
-void eval_stand_ins_note(struct eval_doc *d, const json_t *info);
-/* Adds what stood in for data of a task, without the names of tasks, as a field of a CSV line; of any task if it is NULL. */
-void eval_stand_ins_csv(struct eval_doc *d, const json_t *info, const char *task);
+struct eval_cell_field {
+    const char *key;
+    double value;     /* NaN = there is none */
+    const char *text; /* in place of a number; NULL = it is one */
+    bool always;      /* JSON has it as null where there is none */
+    bool whole;       /* it counts something */
+};
+enum { EVAL_MAX_CELL_FIELDS = EVAL_N_MEASURES + 20 };
+/* Fills in the fields in the order of columns and returns how many there are (report_words.c). */
+int eval_cell_fields(struct eval_cell_field out[EVAL_MAX_CELL_FIELDS], const struct eval_cell *c);
 
 /* ---- Forms ---- */
 
 void eval_report_text(struct eval_doc *d, const struct eval_report *r);
 void eval_report_csv(struct eval_doc *d, const struct eval_report *r);
+/* The field that names what stood in for data of a task. */
+void eval_stand_ins_csv(struct eval_doc *d, const json_t *info, const char *task);
 /* The maps by depth and length as CSV; nothing where there are none. */
 void eval_report_maps(struct eval_doc *d, const struct eval_report *r);
 /* One object with everything that the page shows, which the caller releases; NULL on failure. Returns an exit code. */
@@ -71,5 +79,20 @@ json_t *eval_predictions_json(const struct eval_tables *t, const struct eval_blo
 json_t *eval_papers_json(const struct eval_papers *papers, const struct eval_tables *t);
 /* Worst cases of a block with their texts (report_cases.c). Returns an exit code. */
 int eval_cases_json(json_t **out, const struct eval_tables *t, const struct eval_block *b);
+
+/* ---- Parts of the text; width: of its labels ---- */
+
+/* Adds a variant's label, with its size if so asked, and blanks up to a width in columns. */
+void eval_text_label(struct eval_doc *d, const struct eval_run *run, const struct eval_variant *v, bool size,
+                     int width);
+/* Adds what tasks of a block without informative scores show. */
+void eval_text_predictions(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b,
+                           int width);
+/* Adds times and memory at a block's length, where every method read by itself. */
+void eval_text_costs(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, int width);
+/* Adds scores by question and maps by depth and length of the tasks of a block that have them. shown: what maps show
+ * (map.h); NULL = the score. */
+void eval_text_maps(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, int width,
+                    const char *shown);
 
 #endif

@@ -4,9 +4,8 @@
 
 #include "app/console.h"
 #include "app/json.h"
-#include "eval/results/heat.h"
-#include "eval/results/turns.h"
-#include "eval/results/winners.h"
+#include "eval/base/grow.h"
+#include "eval/results/map.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,29 +24,15 @@ static void set_interval(json_t **o, const struct eval_paired *p)
 
 static json_t *cell_json(const struct eval_cell *c)
 {
+    struct eval_cell_field fields[EVAL_MAX_CELL_FIELDS];
+    const int n = eval_cell_fields(fields, c);
     json_t *o = json_object();
-    app_json_set(&o, "n", json_integer((json_int_t)c->n));
-    app_json_set(&o, "clusters", json_integer((json_int_t)c->n_clusters));
-    app_json_set(&o, "mean", app_json_number(c->mean));
-    app_json_set(&o, "full", app_json_number(c->full));
+    for (int i = 0; i < n; i++)
+        if (fields[i].always || !isnan(fields[i].value))
+            app_json_set(&o, fields[i].key,
+                         fields[i].whole ? json_integer((json_int_t)fields[i].value)
+                                         : app_json_number(fields[i].value));
     set_interval(&o, &c->delta);
-    app_json_set(&o, "retention", app_json_number(eval_cell_retention(c)));
-    for (enum eval_measure m = EVAL_M_PARTIAL; m < EVAL_N_MEASURES; m++)
-        if (!isnan(c->m[m]))
-            app_json_set(&o, eval_measure_name(m), app_json_number(c->m[m]));
-    if (!isnan(c->first.lo)) {
-        app_json_set(&o, "fgt_lo", app_json_number(c->first.lo));
-        app_json_set(&o, "fgt_hi", app_json_number(c->first.hi));
-    }
-    if (c->binary && c->n > 0) {
-        app_json_set(&o, "wilson_lo", app_json_number(c->wilson.lo));
-        app_json_set(&o, "wilson_hi", app_json_number(c->wilson.hi));
-        if (!isnan(c->delta.delta)) {
-            app_json_set(&o, "lost", json_integer(c->discordant.lost));
-            app_json_set(&o, "gained", json_integer(c->discordant.gained));
-            app_json_set(&o, "p", app_json_number(c->discordant.p));
-        }
-    }
     return o;
 }
 
@@ -155,17 +140,17 @@ enum { MOST_CELLS = 24000 };
 struct maps {
     const struct eval_run *run;
     const struct eval_block *b;
-    const struct eval_heat_score *score;
+    const struct eval_map_score *score;
     int32_t task;
 };
 
 /* The cells [length, depth, points, samples] of a map. */
-static json_t *map_json(const struct maps *m, const struct eval_heat *h, const struct eval_variant *v)
+static json_t *map_json(const struct maps *m, const struct eval_map *h, const struct eval_variant *v)
 {
     json_t *cells = json_array();
     for (int32_t k = 0; k < h->n_depths * h->n_lengths; k++)
         if (h->n[k] > 0)
-            app_json_append(&cells, json_pack("[i,f,f,i]", h->length[k % h->n_lengths],
+            app_json_append(&cells, json_pack("[i,f,f,i]", (int)h->length[k % h->n_lengths],
                                               h->depth[k / h->n_lengths], h->value[k], h->n[k]));
     return json_pack("{s:o,s:s,s:o,s:f,s:o,s:o,s:o,s:o}", "task", app_json_text(m->run->tasks[m->task]),
                      "score", eval_measure_name(m->score->measure), "config", app_json_text(v->id), "mean",
@@ -182,8 +167,8 @@ static int32_t add_maps(json_t **list, int32_t *n_left, int32_t *n_cells, const 
     *n_left = 0;
     for (int32_t i = 0; i < m->b->n_rows; i++) {
         const int32_t variant = m->b->rows[i].variant;
-        struct eval_heat h;
-        if (!eval_heat_make(&h, m->run, m->task, variant, m->score->measure)) {
+        struct eval_map h;
+        if (!eval_map_make(&h, m->run, m->task, variant, m->score->measure)) {
             app_json_append(list, NULL);
         } else if (h.n_depths > 0) {
             n++;
@@ -193,19 +178,19 @@ static int32_t add_maps(json_t **list, int32_t *n_left, int32_t *n_cells, const 
                 (*n_left)++;
             *n_cells += h.n_depths * h.n_lengths;
         }
-        eval_heat_clear(&h);
+        eval_map_clear(&h);
     }
     return n;
 }
 
 /* Sets a block's maps of one score, and which of them were left out. */
 static void set_maps(json_t **maps, json_t **left_out, int32_t *n_cells, const struct eval_run *run,
-                     const struct eval_block *b, const struct eval_heat_score *score)
+                     const struct eval_block *b, const struct eval_map_score *score)
 {
     for (int32_t task = 0; task < run->n_tasks; task++) {
         const struct maps m = {run, b, score, task};
         int32_t n_left = 0;
-        const int32_t n = eval_heat_is_on_grid(run->tasks[task]) ? add_maps(maps, &n_left, n_cells, &m) : 0;
+        const int32_t n = eval_map_is_on_grid(run->tasks[task]) ? add_maps(maps, &n_left, n_cells, &m) : 0;
         if (n_left > 0)
             app_json_append(left_out, json_pack("{s:s,s:o,s:s,s:i,s:i}", "mode", b->mode, "task",
                                                 app_json_text(run->tasks[task]), "score",
@@ -221,10 +206,10 @@ static void add_all_maps(json_t **o, json_t *blocks, const struct eval_tables *t
     json_t **maps = calloc((size_t)t->n + 1, sizeof *maps), *left_out = json_array();
     for (int32_t i = 0; maps && i < t->n; i++)
         maps[i] = json_array();
-    for (int k = 0; maps && k < EVAL_N_HEAT_SCORES; k++)
-        for (int32_t i = 0; eval_heat_shows(only, &eval_heat_scores[k]) && i < t->n; i++)
+    for (int k = 0; maps && k < EVAL_N_MAP_SCORES; k++)
+        for (int32_t i = 0; eval_map_shows(only, &eval_map_scores[k]) && i < t->n; i++)
             if (t->blocks[i].n_target == EVAL_ALL_LENGTHS)
-                set_maps(&maps[i], &left_out, &n_cells, t->run, &t->blocks[i], &eval_heat_scores[k]);
+                set_maps(&maps[i], &left_out, &n_cells, t->run, &t->blocks[i], &eval_map_scores[k]);
     for (int32_t i = 0; i < t->n; i++) {
         json_t *block = json_array_get(blocks, (size_t)i), *of = maps ? maps[i] : NULL;
         if (t->blocks[i].n_target != EVAL_ALL_LENGTHS)
@@ -240,9 +225,9 @@ static void add_all_maps(json_t **o, json_t *blocks, const struct eval_tables *t
 static json_t *scores_json(void)
 {
     json_t *o = json_object();
-    for (int k = 0; k < EVAL_N_HEAT_SCORES; k++)
-        app_json_set(&o, eval_measure_name(eval_heat_scores[k].measure),
-                     json_string(eval_heat_scores[k].about));
+    for (int k = 0; k < EVAL_N_MAP_SCORES; k++)
+        app_json_set(&o, eval_measure_name(eval_map_scores[k].measure),
+                     json_string(eval_map_scores[k].about));
     return o;
 }
 
@@ -448,7 +433,7 @@ int eval_report_json(json_t **out, const struct eval_report *r)
     app_json_set(&o, "runs", runs);
     *out = o;
     if (rc == APP_OK && !o)
-        rc = app_fail(APP_FAILED, "out of memory for the report");
+        rc = eval_no_memory("the report");
     return rc;
 }
 

@@ -65,7 +65,7 @@ static bool open_finder(struct finder *f, const struct eval_tables *t)
     bool good = f->canonical != NULL;
     for (int i = 0; good && i < N_SIDES; i++) {
         struct side *s = &f->side[i];
-        *s = (struct side){.mode = modes[i], .b = eval_tables_whole(t, modes[i])};
+        *s = (struct side){.mode = modes[i], .b = eval_tables_all(t, modes[i])};
         good = !s->b || eval_curves_make(&s->curves, &s->n_curves, t, s->b);
     }
     for (int32_t i = 0; good && i < t->run->n_variants; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What tasks show that have no scores, or none that tell methods apart: how the predictions of the full cache's answer, or of a
  * text, change. As text and as JSON. */
-#include "eval/report/report_text.h"
+#include "eval/report/report_impl.h"
 
 #include "app/json.h"
 
@@ -21,7 +21,7 @@ static struct estimate estimate_of(struct eval_doc *d, const struct eval_run *ru
 {
     struct eval_gather g;
     struct eval_paired p = {.delta = NAN, .over = {NAN, NAN}};
-    if (!eval_gather_measure(&g, run, s, variant, other, m) ||
+    if (!eval_gather(&g, &(struct eval_compared){run, s, 1, false, variant, other, m}) ||
         (g.n > 0 &&
          !eval_gather_interval(&p, &g, run, run->tasks[s->task], s->n_target, run->variants[variant].id)))
         d->no_memory = true;

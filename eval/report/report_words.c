@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Sentences that every form of a report has. */
+#include "eval/base/info.h"
 #include "eval/report/report_impl.h"
-#include "eval/tasks/sample.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -55,6 +55,35 @@ const char *eval_words_counts(char out[EVAL_MAX_COUNTS], const struct eval_cell 
 double eval_words_decode_rate(const struct eval_cell *c)
 {
     return c->m[EVAL_M_DECODE] > 0 ? 1000.0 * c->m[EVAL_M_GENERATED] / c->m[EVAL_M_DECODE] : NAN;
+}
+
+int eval_cell_fields(struct eval_cell_field out[EVAL_MAX_CELL_FIELDS], const struct eval_cell *c)
+{
+    const bool binary = c->binary && c->n > 0, pairs = binary && !isnan(c->delta.delta);
+    const struct eval_cell_field before[] = {
+        {"n", (double)c->n, NULL, true, true},
+        {"mean", c->mean, NULL, true, false},
+        {"full", c->full, NULL, true, false},
+        {"delta", c->delta.delta, NULL, true, false},
+        {"lo", c->delta.over.lo, NULL, true, false},
+        {"hi", c->delta.over.hi, NULL, true, false},
+        {"retention", eval_cell_retention(c), NULL, true, false},
+        {"wilson_lo", binary ? c->wilson.lo : NAN, NULL, false, false},
+        {"wilson_hi", binary ? c->wilson.hi : NAN, NULL, false, false},
+        {"lost", pairs ? (double)c->discordant.lost : NAN, NULL, false, true},
+        {"gained", pairs ? (double)c->discordant.gained : NAN, NULL, false, true},
+        {"p", pairs ? c->discordant.p : NAN, NULL, false, false},
+        {"verdict", NAN, eval_cell_verdict(c), true, false},
+    };
+    const struct eval_cell_field after[] = {{"fgt_lo", c->first.lo, NULL, false, false},
+                                            {"fgt_hi", c->first.hi, NULL, false, false},
+                                            {"clusters", (double)c->n_clusters, NULL, true, true}};
+    int n = sizeof before / sizeof *before;
+    memcpy(out, before, sizeof before);
+    for (enum eval_measure m = EVAL_M_PARTIAL; m < EVAL_N_MEASURES; m++)
+        out[n++] = (struct eval_cell_field){eval_measure_name(m), c->m[m], NULL, false, false};
+    memcpy(out + n, after, sizeof after);
+    return n + (int)(sizeof after / sizeof *after);
 }
 
 static bool has_interval(const struct eval_cell *c)
@@ -152,6 +181,23 @@ static void put_gate(struct eval_doc *d, const struct eval_tables *t)
         eval_doc_put(d, "Every task counts, whether the full cache can solve it or not (--no-gate).\n");
 }
 
+/* What stood in for data of benchmarks. run.json has a sentence for each kind, which ends with the names of tasks in
+ * parentheses. */
+static void put_stand_ins(struct eval_doc *d, const json_t *info)
+{
+    const json_t *list = json_object_get(info, "stand_ins");
+    bool any = false;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *text = json_string_value(json_array_get(list, i));
+        if (text) {
+            eval_doc_put(d, "%s%s", any ? "; " : "Stand-ins: ", text);
+            any = true;
+        }
+    }
+    if (any)
+        eval_doc_put(d, ". The numbers are not the benchmarks' own.\n");
+}
+
 /* Names sets of which the median context lost more than half. */
 static void put_halved(struct eval_doc *d, const struct eval_run *run)
 {
@@ -179,7 +225,7 @@ void eval_words_notes(struct eval_doc *d, const struct eval_tables *t)
                      "scores are what can be known or guessed.\n");
     put_power(d, t);
     put_gate(d, t);
-    eval_stand_ins_note(d, run->info);
+    put_stand_ins(d, run->info);
     put_halved(d, run);
     for (int32_t i = 0; i < t->n; i++)
         for (int32_t k = 0; k < t->blocks[i].n_rows; k++)

@@ -93,13 +93,3 @@ bool eval_curves_make(struct eval_curve **out, int32_t *n, const struct eval_tab
     }
     return *out;
 }
-
-bool eval_curves_share_grid(const struct eval_curve *a, const struct eval_curve *b)
-{
-    if (a->n != b->n)
-        return false;
-    for (int32_t i = 0; i < a->n; i++)
-        if (fabs(a->r[i] - b->r[i]) > 0.01)
-            return false;
-    return true;
-}

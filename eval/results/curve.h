@@ -25,7 +25,5 @@ struct eval_curve {
 /* Curves of a block in the order of its rows; the caller frees *out. Returns false if memory runs out. */
 bool eval_curves_make(struct eval_curve **out, int32_t *n, const struct eval_tables *t,
                       const struct eval_block *b);
-/* Whether two curves have the same points on the axis, so that their areas may be compared. */
-bool eval_curves_share_grid(const struct eval_curve *a, const struct eval_curve *b);
 
 #endif

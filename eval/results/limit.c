@@ -12,54 +12,24 @@
 
 /* ---- Measures ---- */
 
-/* NaN where there is no interval: the limit cannot be judged then. */
-static double of_delta_below(const struct eval_cell *c)
-{
-    return c->delta.over.hi;
-}
-
-static double of_delta_above(const struct eval_cell *c)
-{
-    return c->delta.over.lo;
-}
-
-static double of_mean(const struct eval_cell *c)
-{
-    return c->mean;
-}
-
-static double of_fgt(const struct eval_cell *c)
-{
-    return c->m[EVAL_M_FGT];
-}
-
-static double of_agree(const struct eval_cell *c)
-{
-    return c->m[EVAL_M_AGREE];
-}
-
-static double of_kl(const struct eval_cell *c)
-{
-    return c->m[EVAL_M_KL];
-}
-
-static double of_dnll(const struct eval_cell *c)
-{
-    return c->m[EVAL_M_DNLL];
-}
-
+/* What has no index of eval_cell's numbers. */
+enum { DELTA = EVAL_N_MEASURES, MEAN, RETENTION };
 static const struct {
     const char *name;
-    double (*below)(const struct eval_cell *); /* what is compared with a lower bound */
-    double (*above)(const struct eval_cell *);
-} measures[] = {{"macro_delta", of_delta_below, of_delta_above},
-                {"macro", of_mean, of_mean},
-                {"retention", eval_cell_retention, eval_cell_retention},
-                {"fgt", of_fgt, of_fgt},
-                {"agree", of_agree, of_agree},
-                {"kl", of_kl, of_kl},
-                {"dnll", of_dnll, of_dnll}};
+    int of;
+} measures[] = {{"macro_delta", DELTA},  {"macro", MEAN},   {"retention", RETENTION}, {"fgt", EVAL_M_FGT},
+                {"agree", EVAL_M_AGREE}, {"kl", EVAL_M_KL}, {"dnll", EVAL_M_DNLL}};
 enum { N_LIMIT_MEASURES = sizeof measures / sizeof *measures };
+
+/* What is compared with the bound; NaN where there is no number, or no interval, which a difference needs to be judged by. */
+static double value_of(const struct eval_limit *l, const struct eval_cell *c)
+{
+    const int of = measures[l->measure].of;
+    return of == DELTA       ? (l->below ? c->delta.over.hi : c->delta.over.lo)
+           : of == MEAN      ? c->mean
+           : of == RETENTION ? eval_cell_retention(c)
+                             : c->m[of];
+}
 
 /* ---- Reading ---- */
 
@@ -167,7 +137,7 @@ static bool is_meant(const struct eval_limit *l, const struct eval_run *run, con
 
 static const char *why_unknown(const struct eval_limit *l, const struct eval_cell *c)
 {
-    const bool is_delta = measures[l->measure].below == of_delta_below;
+    const bool is_delta = measures[l->measure].of == DELTA;
     return is_delta && !isnan(c->delta.delta) ? "it has too few samples for an interval"
                                               : "it has no such number";
 }
@@ -175,7 +145,7 @@ static const char *why_unknown(const struct eval_limit *l, const struct eval_cel
 static int check_row(const struct eval_limit *l, const struct eval_run *run, const struct eval_row *row)
 {
     const struct eval_variant *v = &run->variants[row->variant];
-    const double value = (l->below ? measures[l->measure].below : measures[l->measure].above)(&row->macro);
+    const double value = value_of(l, &row->macro);
     if (isnan(value))
         app_note("--fail-if: %s of %s at %s (%s, %s) is not checked: %s", measures[l->measure].name,
                  v->policy, v->size, v->mode, v->kv_type, why_unknown(l, &row->macro));

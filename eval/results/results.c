@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "app/files.h"
+#include "eval/base/grow.h"
 #include "eval/base/info.h"
 
 #include <math.h>
@@ -50,10 +51,9 @@ static void clear_run(struct eval_run *run)
     for (int32_t i = 0; i < run->n_tasks; i++)
         free(run->tasks[i]);
     for (int32_t i = 0; i < run->n_variants; i++) {
-        struct eval_variant *c = &run->variants[i];
-        char *const texts[] = {c->id, c->policy, c->mode, c->size, c->kv_type, c->more};
-        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
-            free(texts[k]);
+        for (int k = 0; k < EVAL_N_NAMES; k++)
+            free(run->variants[i].name[k]);
+        free(run->variants[i].more);
     }
     free(run->folders);
     free(run->tasks);
@@ -67,12 +67,60 @@ static void clear_run(struct eval_run *run)
 
 static bool add_folder(struct eval_run *run, const char *folder)
 {
-    char **grown = realloc(run->folders, ((size_t)run->n_folders + 1) * sizeof *grown);
-    if (!grown)
+    if (!eval_grow(&run->folders, (size_t)run->n_folders, sizeof *run->folders))
         return false;
-    run->folders = grown;
-    grown[run->n_folders] = strdup(folder);
-    return grown[run->n_folders] && ++run->n_folders > 0;
+    run->folders[run->n_folders] = strdup(folder);
+    return run->folders[run->n_folders] && ++run->n_folders > 0;
+}
+
+/* ---- run.json ---- */
+
+/* The model's name: "model" is a text, or an object with "file" or "name". Folders and ".gguf" are left out. */
+static char *model_name(const json_t *info)
+{
+    const json_t *model = json_object_get(info, "model");
+    const json_t *name = json_is_object(model) ? json_object_get(model, "file") : model;
+    if (json_is_object(model) && !json_is_string(name))
+        name = json_object_get(model, "name");
+    const char *text = json_is_string(name) ? json_string_value(name) : "model without a name";
+    const char *slash = strrchr(text, '/');
+    text = slash && slash[1] ? slash + 1 : text;
+    const size_t len = strlen(text), end = len > 5 && strcmp(text + len - 5, ".gguf") == 0 ? len - 5 : len;
+    return strndup(text, end);
+}
+
+/* Reads run.json into run->info, run->model and run->seed. Returns an exit code. */
+static int read_info(struct eval_run *run, const char *folder)
+{
+    char *path = app_in_folder(folder, "run.json"), *text = NULL;
+    size_t len;
+    json_error_t error;
+    if (!path)
+        return app_fail(APP_FAILED, "out of memory for '%s'", folder);
+    int rc = app_read_file(&text, &len, path);
+    if (rc == APP_OK) {
+        run->info = json_loadb(text, len, 0, &error);
+        run->model = run->info ? model_name(run->info) : NULL;
+        const json_t *seed = json_object_get(run->info, "seed");
+        run->seed = json_is_integer(seed) ? (uint64_t)json_integer_value(seed) : 42;
+        run->n_too_long = json_integer_value(json_object_get(run->info, "too_long"));
+        run->n_unmade = json_integer_value(json_object_get(run->info, "unmade"));
+        if (!run->info && json_error_code(&error) != json_error_out_of_memory)
+            rc = app_fail(APP_BAD_INPUT, "'%s' line %d: not JSON: %s", path, error.line, error.text);
+        else if (!run->model)
+            rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
+        else if (!json_is_object(run->info))
+            rc = app_fail(APP_BAD_INPUT, "'%s' is not a JSON object in braces", path);
+        else if (json_is_object(json_object_get(run->info, "texts")))
+            rc = app_fail(
+                APP_BAD_INPUT,
+                "'%s' is a study that asks no questions; its report is next to its results, and the same "
+                "command makes it again",
+                folder);
+    }
+    free(text);
+    free(path);
+    return rc;
 }
 
 /* Reads a folder's run.json and puts the folder to the run that it is a shard of, or to a new one. */
@@ -84,7 +132,7 @@ static int place_folder(struct eval_runs *out, const char *folder)
     if (stat(folder, &st) == 0 && !S_ISDIR(st.st_mode))
         return app_fail(APP_BAD_INPUT, "'%s' is not a folder; name the folder that `winnow eval --out` wrote",
                         folder);
-    int rc = eval_info_read(&run, folder);
+    int rc = read_info(&run, folder);
     for (i = 0; rc == APP_OK && i < out->n && eval_info_difference(out->run[i].info, run.info, true); i++)
         ;
     if (rc != APP_OK) {

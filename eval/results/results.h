@@ -7,37 +7,11 @@
 #define WNW_EVAL_RESULTS_H
 
 #include "eval/base/jsonl.h"
+#include "eval/base/record.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* The numbers of a line. NaN where the line does not have them. */
-enum eval_measure {
-    EVAL_M_SCORE, /* 0 to 1; NaN for texts that are not questions */
-    EVAL_M_PARTIAL,
-    EVAL_M_CONTAINS, /* of needles and keys: 1 if the answer contains what was hidden; of needles it is the score */
-    EVAL_M_WORDSET, /* of needles: share of the expected words */
-    EVAL_M_ROUGE1,  /* of needles: recall of the whole sentence's words */
-    EVAL_M_ROUGE_PKG, /* of needles: the first of nine, ROUGE-1, -2 and -L with precision, recall and F of each */
-    EVAL_M_FGT = EVAL_M_ROUGE_PKG + 9, /* 1 where the first token is the full cache's */
-    EVAL_M_AGREE,                      /* share of the full cache's answer that is predicted alike */
-    EVAL_M_KL,
-    EVAL_M_DNLL,
-    EVAL_M_NLL,   /* of a text's second half, nats per token */
-    EVAL_M_RATIO, /* share of the entries that was removed */
-    EVAL_M_BYTES, /* of keys and values that were kept, with the scales of quantised ones */
-    EVAL_M_META,  /* next to them: positions */
-    EVAL_M_PEAK,  /* most bytes of keys and values at any time */
-    EVAL_M_CONTEXT,
-    EVAL_M_GENERATED,
-    EVAL_M_DEPTH,   /* where the evidence stands, 0 to 1 */
-    EVAL_M_PREFILL, /* milliseconds, like the three that follow */
-    EVAL_M_COMPRESS,
-    EVAL_M_QUESTION,
-    EVAL_M_DECODE,
-    EVAL_N_MEASURES
-};
 
 enum eval_result_flags {
     EVAL_R_BAD = 1,
@@ -51,15 +25,22 @@ struct eval_result {
     int32_t task, variant; /* indices of the run's lists */
     int32_t n_target, index, turn;
     uint32_t flags; /* eval_result_flags */
-    int32_t bucket; /* of LongBench's sets: how many words the context has (bucket.h); 0 = not known */
+    int32_t bucket; /* of LongBench's sets: how many words the context has (record.h); 0 = not known */
     int32_t folder; /* where its texts are: index of the run's folders, and the line's first byte */
     int64_t at, line;
-    double m[EVAL_N_MEASURES];
+    double m[EVAL_N_MEASURES]; /* NaN where the line does not have the number */
 };
+
+enum { EVAL_V_ID, EVAL_V_POLICY, EVAL_V_MODE, EVAL_V_SIZE, EVAL_V_KV_TYPE, EVAL_N_NAMES };
 
 /* A method at a size under a protocol. All strings are owned. */
 struct eval_variant {
-    char *id, *policy, *mode, *size, *kv_type;
+    union {
+        struct {
+            char *id, *policy, *mode, *size, *kv_type;
+        };
+        char *name[EVAL_N_NAMES]; /* the same in the order of the fields from EVAL_F_CONFIG on */
+    };
     char *more;     /* what run.json says besides, "" for nothing: "evict=chunk:512" */
     double removed; /* ratio that was asked for; NaN where the size is no ratio */
     bool full;
@@ -107,14 +88,10 @@ int eval_result_texts(json_t **line, const struct eval_run *run, const struct ev
 bool eval_variant_label(struct app_text *out, const struct eval_run *run, const struct eval_variant *v,
                         bool size);
 
-/* ---- Pieces (results_line.c, results_info.c, results_sort.c) ---- */
+/* ---- Pieces (results_line.c, results_sort.c) ---- */
 
-/* What tables call a measure. */
-const char *eval_measure_name(enum eval_measure m);
 /* Adds a line to the run; names that are new are added to its lists. Returns an exit code. */
 int eval_results_add(struct eval_run *run, const struct eval_jsonl *j, int32_t folder, const json_t *line);
-/* Reads run.json into run->info, run->model and run->seed. Returns an exit code. */
-int eval_info_read(struct eval_run *run, const char *folder);
 /* Puts lists and lines in order and refuses lines that contradict each other. Returns an exit code. */
 int eval_results_sort(struct eval_run *run);
 

@@ -197,53 +197,40 @@ static int sort_lines(struct eval_run *run, struct eval_result *list, size_t *n)
     return rc;
 }
 
-/* The index in the sorted list of each task of the unsorted one, and likewise of each variant by its id. */
-static void find_new_places(struct eval_run *run, char *const *tasks, char *const *ids, int32_t *task,
-                            int32_t *variant)
+/* Sorts a list whose elements begin with a pointer that no other one has. Returns the new place of each element, which the
+ * caller frees; NULL: out of memory. */
+static int32_t *sort_list(void *list, int32_t n, size_t size, int (*order)(const void *, const void *))
 {
-    for (int32_t i = 0; i < run->n_tasks; i++)
-        for (int32_t k = 0; k < run->n_tasks; k++)
-            if (run->tasks[k] == tasks[i])
-                task[i] = k;
-    for (int32_t i = 0; i < run->n_variants; i++)
-        for (int32_t k = 0; k < run->n_variants; k++)
-            if (run->variants[k].id == ids[i])
-                variant[i] = k;
-}
-
-static int no_memory(const struct eval_run *run)
-{
-    return app_fail(APP_FAILED, "out of memory for '%s'", run->folders[0]);
+    char **before = malloc(((size_t)n + 1) * sizeof *before);
+    int32_t *place = before ? malloc(((size_t)n + 1) * sizeof *place) : NULL;
+    for (int32_t i = 0; place && i < n; i++)
+        memcpy(&before[i], (char *)list + (size_t)i * size, sizeof *before);
+    if (place && n > 1)
+        qsort(list, (size_t)n, size, order);
+    for (int32_t i = 0; place && i < n; i++)
+        for (int32_t k = 0; k < n; k++)
+            if (memcmp(&before[i], (char *)list + (size_t)k * size, sizeof *before) == 0)
+                place[i] = k;
+    free(before);
+    return place;
 }
 
 int eval_results_sort(struct eval_run *run)
 {
-    const size_t n_tasks = (size_t)run->n_tasks, n_variants = (size_t)run->n_variants;
-    char **tasks = malloc((n_tasks + 1) * sizeof *tasks), **ids = malloc((n_variants + 1) * sizeof *ids);
-    int32_t *task = malloc((n_tasks + 1) * sizeof *task),
-            *variant = malloc((n_variants + 1) * sizeof *variant);
-    int rc = tasks && ids && task && variant ? APP_OK : no_memory(run);
-    for (size_t i = 0; rc == APP_OK && i < n_tasks; i++)
-        tasks[i] = run->tasks[i];
-    for (size_t i = 0; rc == APP_OK && i < n_variants; i++) {
-        ids[i] = run->variants[i].id;
-        if (!read_more(&run->variants[i], run->info))
-            rc = no_memory(run);
-    }
-    if (rc == APP_OK && n_tasks > 1)
-        qsort(run->tasks, n_tasks, sizeof *run->tasks, compare_tasks);
-    if (rc == APP_OK && n_variants > 1)
-        qsort(run->variants, n_variants, sizeof *run->variants, compare_variants);
+    bool good = true;
+    for (int32_t i = 0; i < run->n_variants; i++)
+        good = read_more(&run->variants[i], run->info) && good;
+    int32_t *task = sort_list(run->tasks, run->n_tasks, sizeof *run->tasks, compare_tasks);
+    int32_t *variant = sort_list(run->variants, run->n_variants, sizeof *run->variants, compare_variants);
+    int rc =
+        good && task && variant ? APP_OK : app_fail(APP_FAILED, "out of memory for '%s'", run->folders[0]);
     if (rc == APP_OK) {
-        find_new_places(run, tasks, ids, task, variant);
         renumber(run->results, run->n, task, variant);
         renumber(run->probes, run->n_probes, task, variant);
         rc = sort_lines(run, run->results, &run->n);
     }
     if (rc == APP_OK)
         rc = sort_lines(run, run->probes, &run->n_probes);
-    free(tasks);
-    free(ids);
     free(task);
     free(variant);
     return rc;

@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "base/vectors.h"
+#include "eval/base/grow.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,6 +32,35 @@ static int32_t find_baseline(const struct eval_run *run, const char *mode)
 }
 
 /* ---- Strata ---- */
+
+/* What kind of ability a task asks for: RULER (arXiv 2404.06654, section 3), LongBench (arXiv 2308.14508, table 2). */
+static const struct {
+    const char *domain;
+    const char *tasks[9]; /* NULL after the last */
+} domains[] = {
+    {"needles",
+     {"niah_single_1", "niah_single_2", "niah_single_3", "niah_multikey_1", "niah_multikey_2",
+      "niah_multikey_3", "niah_multivalue", "niah_multiquery", NULL}},
+    {"tracing", {"vt", NULL}},
+    {"aggregation", {"cwe", "fwe", NULL}},
+    {"QA", {"qa_1", "qa_2", "qa_syn_1", "qa_syn_2", NULL}},
+    {"single-document QA", {"narrativeqa", "qasper", "multifieldqa_en", NULL}},
+    {"multi-document QA", {"hotpotqa", "2wikimqa", "musique", NULL}},
+    {"summaries", {"gov_report", "qmsum", "multi_news", NULL}},
+    {"few-shot", {"trec", "triviaqa", "samsum", NULL}},
+    {"synthetic", {"passage_count", "passage_retrieval_en", NULL}},
+    {"code", {"lcc", "repobench-p", NULL}},
+};
+
+/* The domain of a task, such as "aggregation"; NULL for tasks of other benchmarks. */
+static const char *domain_of(const char *task)
+{
+    for (size_t i = 0; i < sizeof domains / sizeof *domains; i++)
+        for (int k = 0; domains[i].tasks[k]; k++)
+            if (strcmp(domains[i].tasks[k], task) == 0)
+                return domains[i].domain;
+    return NULL;
+}
 
 /* Whether the full cache solves the task at this length, by samples that no method was measured on. */
 static void read_gate(struct eval_stratum *s, const struct eval_run *run, const char *mode)
@@ -76,16 +106,14 @@ static bool find_strata(struct eval_block *b, const struct eval_run *run, bool n
         s.end = end;
         if ((b->n_target != EVAL_ALL_LENGTHS && s.n_target != b->n_target) || !in_mode(run, &s, b->mode))
             continue;
-        struct eval_stratum *grown = realloc(b->strata, ((size_t)b->n_strata + 1) * sizeof *grown);
-        if (!grown)
+        if (!eval_grow(&b->strata, (size_t)b->n_strata, sizeof *b->strata))
             return false;
-        b->strata = grown;
-        s.domain = eval_domain_of(run->tasks[s.task]);
+        s.domain = domain_of(run->tasks[s.task]);
         read_gate(&s, run, b->mode);
         s.scored = has_scores(run, &s);
         s.informative = s.scored && (s.informative || no_gate);
         b->n_informative += s.informative;
-        grown[b->n_strata++] = s;
+        b->strata[b->n_strata++] = s;
     }
     return true;
 }
@@ -141,11 +169,9 @@ static bool make_rows(struct eval_block *b, const struct eval_run *run)
 
 static bool add_block(struct eval_tables *t, const char *mode, int32_t n_target)
 {
-    struct eval_block *grown = realloc(t->blocks, ((size_t)t->n + 1) * sizeof *grown);
-    if (!grown)
+    if (!eval_grow(&t->blocks, (size_t)t->n, sizeof *t->blocks))
         return false;
-    t->blocks = grown;
-    struct eval_block *b = &grown[t->n++];
+    struct eval_block *b = &t->blocks[t->n++];
     *b = (struct eval_block){.mode = mode, .n_target = n_target, .baseline = -1};
     return find_strata(b, t->run, t->no_gate) && make_rows(b, t->run);
 }
@@ -202,7 +228,7 @@ void eval_tables_clear(struct eval_tables *t)
     *t = (struct eval_tables){0};
 }
 
-const struct eval_block *eval_tables_whole(const struct eval_tables *t, const char *mode)
+const struct eval_block *eval_tables_all(const struct eval_tables *t, const char *mode)
 {
     for (int32_t i = 0; i < t->n; i++)
         if (t->blocks[i].n_target == EVAL_ALL_LENGTHS && strcmp(t->blocks[i].mode, mode) == 0)

@@ -3,17 +3,17 @@
 #ifndef WNW_EVAL_TABLE_H
 #define WNW_EVAL_TABLE_H
 
-#include "eval/base/bucket.h"
 #include "eval/base/stats.h"
-#include "eval/results/domain.h"
 #include "eval/results/results.h"
+
+enum { EVAL_MAX_DOMAINS = 16 };
 
 /* The samples of a task at a length. */
 struct eval_stratum {
     int32_t task, n_target;
     const char *domain; /* as its benchmark sorts tasks, NULL = not at all */
     size_t begin, end;  /* its lines in run->results */
-    int32_t bucket;     /* only those whose context is of this bucket (bucket.h); 0 = all */
+    int32_t bucket;     /* only those whose context is of this bucket (record.h); 0 = all */
     bool scored;        /* it has scores and not only other numbers */
     bool informative;   /* it has, and the full cache solves enough of it for methods to be told apart */
     size_t n_probes;    /* 0: there were none, and the task counts as informative */
@@ -80,7 +80,7 @@ struct eval_tables {
 int eval_tables_make(struct eval_tables *out, const struct eval_run *run, bool no_gate);
 void eval_tables_clear(struct eval_tables *tables);
 /* The table of a protocol over all lengths; NULL if the protocol has no results. */
-const struct eval_block *eval_tables_whole(const struct eval_tables *tables, const char *mode);
+const struct eval_block *eval_tables_all(const struct eval_tables *tables, const char *mode);
 /* Whether a block repeats another: a protocol with one length needs no table over all lengths. */
 bool eval_block_is_extra(const struct eval_tables *tables, const struct eval_block *block);
 /* What the columns of a table of scores can be. */
@@ -103,14 +103,18 @@ struct eval_gather {
     size_t n, n_clusters, n_strata;
     double sum_a, sum_b; /* over strata: means of the two methods */
 };
-/* Gathers variant a minus variant b over strata[n_strata], only informative ones if so asked. Strata without common
- * samples are left out. Turns of one context, and trials of one cell of a grid, are one cluster. Returns false if
- * memory runs out; the caller clears in any case. */
-bool eval_gather(struct eval_gather *out, const struct eval_run *run, const struct eval_stratum *strata,
-                 int32_t n_strata, bool informative, int32_t a, int32_t b);
-/* The same for another measure over one stratum; with -1 as b, variant a minus 0. */
-bool eval_gather_measure(struct eval_gather *out, const struct eval_run *run, const struct eval_stratum *s,
-                         int32_t a, int32_t b, enum eval_measure m);
+/* What is compared: a measure of variant a minus that of variant b, or minus 0 where b is -1. */
+struct eval_compared {
+    const struct eval_run *run;
+    const struct eval_stratum *strata; /* [n_strata] */
+    int32_t n_strata;
+    bool informative; /* only those strata that are */
+    int32_t a, b;
+    enum eval_measure m; /* scores count in points */
+};
+/* Gathers what is compared. Strata without common samples are left out. Turns of one context, and trials of one cell of a grid, are
+ * one cluster. Returns false if memory runs out; the caller clears in any case. */
+bool eval_gather(struct eval_gather *out, const struct eval_compared *c);
 void eval_gather_clear(struct eval_gather *g);
 /* The interval of what was gathered; `task`, `n` and `id` make the key of the random stream. */
 bool eval_gather_interval(struct eval_paired *out, const struct eval_gather *g, const struct eval_run *run,

@@ -35,21 +35,22 @@ static bool same_sample(const struct eval_result *x, const struct eval_result *y
 
 /* Fills in pairs of a measure, of samples for which both variants have it; returns how many. Without b the other of a pair
  * is 0. */
-static size_t find_pairs(struct pair *pairs, const struct eval_run *run, const struct eval_stratum *s,
-                         int32_t a, int32_t b, enum eval_measure m)
+static size_t find_pairs(struct pair *pairs, const struct eval_compared *c, const struct eval_stratum *s)
 {
+    const struct eval_run *run = c->run;
+    const enum eval_measure m = c->m;
     const double points = m == EVAL_M_SCORE ? 100.0 : 1.0;
     size_t n = 0;
     for (size_t i = s->begin, end; i < s->end; i = end) {
         const struct eval_result *of_a = NULL, *of_b = NULL;
         for (end = i; end < s->end && same_sample(&run->results[i], &run->results[end]); end++) {
             const struct eval_result *r = &run->results[end];
-            of_a = r->variant == a ? r : of_a;
-            of_b = r->variant == b ? r : of_b;
+            of_a = r->variant == c->a ? r : of_a;
+            of_b = r->variant == c->b ? r : of_b;
         }
-        if (!of_a || (b >= 0 && !of_b) || !eval_stratum_has(s, of_a))
+        if (!of_a || (c->b >= 0 && !of_b) || !eval_stratum_has(s, of_a))
             continue;
-        const double x = points * of_a->m[m], y = b >= 0 ? points * of_b->m[m] : 0.0;
+        const double x = points * of_a->m[m], y = c->b >= 0 ? points * of_b->m[m] : 0.0;
         if (isnan(x + y))
             continue;
         pairs[n] = (struct pair){cluster_of(run, of_a), x, y, n};
@@ -75,9 +76,10 @@ static void add_stratum(struct eval_gather *g, const struct pair *pairs, size_t 
     g->sum_b += sum_b / (double)n;
 }
 
-static bool gather(struct eval_gather *g, const struct eval_run *run, const struct eval_stratum *strata,
-                   int32_t n_strata, bool informative, int32_t a, int32_t b, enum eval_measure m)
+bool eval_gather(struct eval_gather *g, const struct eval_compared *c)
 {
+    const struct eval_stratum *strata = c->strata;
+    const int32_t n_strata = c->n_strata;
     size_t most = 0, sum = 0;
     for (int32_t i = 0; i < n_strata; i++) {
         const size_t n = strata[i].end - strata[i].begin;
@@ -90,8 +92,7 @@ static bool gather(struct eval_gather *g, const struct eval_run *run, const stru
     struct pair *pairs = malloc((most + 1) * sizeof *pairs);
     const bool good = g->d && g->cluster && g->stratum && pairs;
     for (int32_t i = 0; good && i < n_strata; i++) {
-        const size_t n =
-            informative && !strata[i].informative ? 0 : find_pairs(pairs, run, &strata[i], a, b, m);
+        const size_t n = c->informative && !strata[i].informative ? 0 : find_pairs(pairs, c, &strata[i]);
         if (n > 0)
             add_stratum(g, pairs, n);
     }
@@ -101,18 +102,6 @@ static bool gather(struct eval_gather *g, const struct eval_run *run, const stru
     }
     free(pairs);
     return good;
-}
-
-bool eval_gather(struct eval_gather *g, const struct eval_run *run, const struct eval_stratum *strata,
-                 int32_t n_strata, bool informative, int32_t a, int32_t b)
-{
-    return gather(g, run, strata, n_strata, informative, a, b, EVAL_M_SCORE);
-}
-
-bool eval_gather_measure(struct eval_gather *g, const struct eval_run *run, const struct eval_stratum *s,
-                         int32_t a, int32_t b, enum eval_measure m)
-{
-    return gather(g, run, s, 1, false, a, b, m);
 }
 
 void eval_gather_clear(struct eval_gather *g)

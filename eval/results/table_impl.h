@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What table.c shares with table_cell.c, table_mean.c and table_gather.c. */
+/* What table.c shares with table_cell.c and table_gather.c. */
 #ifndef WNW_EVAL_TABLE_IMPL_H
 #define WNW_EVAL_TABLE_IMPL_H
 

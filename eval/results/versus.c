@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Two named policies against each other. */
+/* Policies against each other: two that are named, and the best at each size against the others. */
 #include "eval/results/versus.h"
 
 #include "app/console.h"
 #include "app/values.h"
 #include "base/nearest.h"
+#include "eval/base/grow.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -42,7 +43,7 @@ static int unknown_policy(const struct eval_run *run, const char *name)
 {
     const char **names = malloc(((size_t)run->n_variants + 1) * sizeof *names);
     if (!names)
-        return app_fail(APP_FAILED, "out of memory for the names of policies");
+        return eval_no_memory("the names of policies");
     for (int32_t i = 0; i < run->n_variants; i++)
         names[i] = run->variants[i].policy;
     names[run->n_variants] = NULL;
@@ -76,7 +77,8 @@ bool eval_versus_measure(struct eval_versus *v, const struct eval_tables *t)
     struct eval_gather g;
     char id[256];
     snprintf(id, sizeof id, "%.100s-%.100s", run->variants[v->a].id, run->variants[v->b].id);
-    const bool good = eval_gather(&g, run, b->strata, b->n_strata, true, v->a, v->b) &&
+    const bool good = eval_gather(&g, &(struct eval_compared){run, b->strata, b->n_strata, true, v->a, v->b,
+                                                              EVAL_M_SCORE}) &&
                       eval_gather_interval(&v->delta, &g, run, "macro",
                                            b->n_target == EVAL_ALL_LENGTHS ? 0 : b->n_target, id);
     v->n = g.n;
@@ -89,12 +91,10 @@ bool eval_versus_measure(struct eval_versus *v, const struct eval_tables *t)
 static bool add_pair(struct eval_versus **out, int32_t *n, const struct eval_tables *t,
                      const struct eval_block *block, int32_t a, int32_t b)
 {
-    struct eval_versus *grown = realloc(*out, ((size_t)*n + 1) * sizeof *grown);
-    if (!grown)
+    if (!eval_grow(out, (size_t)*n, sizeof **out))
         return false;
-    *out = grown;
-    grown[*n] = (struct eval_versus){.block = block, .a = a, .b = b};
-    return eval_versus_measure(&grown[(*n)++], t);
+    (*out)[*n] = (struct eval_versus){.block = block, .a = a, .b = b};
+    return eval_versus_measure(&(*out)[(*n)++], t);
 }
 
 static bool compare_in_block(struct eval_versus **out, int32_t *n, const struct eval_tables *t,
@@ -121,15 +121,10 @@ static bool find_policy(bool *is, const struct eval_run *run, const char *name)
     return any;
 }
 
-static int no_memory(void)
-{
-    return app_fail(APP_FAILED, "out of memory");
-}
-
 int eval_versus_check(const struct eval_run *run, char *const names[2])
 {
     bool *is = malloc((size_t)run->n_variants + 1);
-    int rc = is ? APP_OK : no_memory();
+    int rc = is ? APP_OK : eval_no_memory("the comparison");
     for (int k = 0; rc == APP_OK && k < 2; k++)
         if (!find_policy(is, run, names[k]))
             rc = unknown_policy(run, names[k]);
@@ -151,5 +146,78 @@ int eval_versus_make(struct eval_versus **out, int32_t *n, const struct eval_tab
             good = compare_in_block(out, n, t, &t->blocks[i], is_a, is_b);
     free(is_a);
     free(is_b);
-    return good ? APP_OK : no_memory();
+    return good ? APP_OK : eval_no_memory("the comparison");
+}
+
+/* ---- The best at each size ---- */
+
+struct place {
+    const struct eval_row *row;
+    int32_t order;
+};
+
+static int compare(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    if (x->row->macro.mean != y->row->macro.mean)
+        return x->row->macro.mean > y->row->macro.mean ? -1 : 1;
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+/* Whether a row takes part, and is of the same size and type as another. */
+static bool takes_part(const struct eval_run *run, const struct eval_row *row)
+{
+    return !run->variants[row->variant].full && !isnan(row->macro.mean);
+}
+
+static bool same_size(const struct eval_run *run, const struct eval_row *a, const struct eval_row *b)
+{
+    const struct eval_variant *x = &run->variants[a->variant], *y = &run->variants[b->variant];
+    return takes_part(run, b) && strcmp(x->size, y->size) == 0 && strcmp(x->kv_type, y->kv_type) == 0;
+}
+
+/* The winner among the rows of the size of row i; places[] is room for them. */
+static bool make_one(struct eval_winner *w, struct place *places, const struct eval_tables *t,
+                     const struct eval_block *b, int32_t i)
+{
+    int32_t n = 0;
+    bool good = true;
+    for (int32_t k = i; k < b->n_rows; k++)
+        if (same_size(t->run, &b->rows[i], &b->rows[k])) {
+            places[n] = (struct place){&b->rows[k], k};
+            n++;
+        }
+    qsort(places, (size_t)n, sizeof *places, compare);
+    *w = (struct eval_winner){
+        .best = places[0].row->variant, .other = calloc((size_t)n, sizeof *w->other), .n_others = n - 1};
+    for (int32_t k = 1; w->other && good && k < n; k++) {
+        w->other[k - 1] = (struct eval_versus){.block = b, .a = w->best, .b = places[k].row->variant};
+        good = eval_versus_measure(&w->other[k - 1], t);
+    }
+    return good && w->other;
+}
+
+int eval_winners_make(struct eval_winner **out, int32_t *n, const struct eval_tables *t,
+                      const struct eval_block *b)
+{
+    struct place *places = malloc(((size_t)b->n_rows + 1) * sizeof *places);
+    *n = 0;
+    *out = calloc((size_t)b->n_rows + 1, sizeof **out);
+    bool good = places && *out;
+    for (int32_t i = 0; good && i < b->n_rows; i++) {
+        bool had = !takes_part(t->run, &b->rows[i]);
+        for (int32_t k = 0; k < i && !had; k++)
+            had = takes_part(t->run, &b->rows[k]) && same_size(t->run, &b->rows[k], &b->rows[i]);
+        if (!had)
+            good = make_one(&(*out)[(*n)++], places, t, b, i);
+    }
+    free(places);
+    return good ? APP_OK : eval_no_memory("the comparison");
+}
+
+void eval_winners_free(struct eval_winner *winners, int32_t n)
+{
+    for (int32_t i = 0; winners && i < n; i++)
+        free(winners[i].other);
+    free(winners);
 }

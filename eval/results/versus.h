@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Two named policies against each other, on the same samples and at the same size. */
+/* Policies against each other on the same samples and at the same size: two that are named, and which one has the highest
+ * mean at a size and which others the samples cannot tell from it. */
 #ifndef WNW_EVAL_VERSUS_H
 #define WNW_EVAL_VERSUS_H
 
@@ -22,5 +23,19 @@ int eval_versus_check(const struct eval_run *run, char *const names[2]);
 bool eval_versus_measure(struct eval_versus *v, const struct eval_tables *t);
 /* Adds to *out[*n] every pair of variants of the two policies. The caller frees *out. Returns an exit code. */
 int eval_versus_make(struct eval_versus **out, int32_t *n, const struct eval_tables *t, char *const names[2]);
+
+/* The methods of a protocol that have the same size and type of cache. */
+struct eval_winner {
+    int32_t best; /* variant with the highest mean over the informative tasks; of equal means the first */
+    struct eval_versus
+        *other; /* [n_others] best minus each other on the samples of both, from high means to low; owned */
+    int32_t n_others;
+};
+
+/* Makes a block's winners in the order of its rows; full caches take no part. Returns an exit code. The caller releases
+ * *out with eval_winners_free in any case. */
+int eval_winners_make(struct eval_winner **out, int32_t *n, const struct eval_tables *t,
+                      const struct eval_block *b);
+void eval_winners_free(struct eval_winner *winners, int32_t n);
 
 #endif

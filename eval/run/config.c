@@ -4,10 +4,9 @@
 
 #include "app/console.h"
 #include "app/job.h"
-#include "app/names.h"
-#include "app/values.h"
 #include "base/random.h"
-#include "eval/run/study.h"
+#include "eval/base/grow.h"
+#include "eval/run/lists.h"
 #include "winnow_method.h"
 
 #include <stdlib.h>
@@ -25,31 +24,25 @@ const char *eval_mode_name(enum eval_mode mode)
 /* A part of what is compared, as numbers: configs are the product. */
 struct lists {
     const struct eval_args *args;
+    struct eval_configs *c; /* of which the numbers are indices */
     const char *evict;
     wnw_size sizes[EVAL_MAX_SIZES];
     int32_t n_sizes;
     bool alone; /* each config reads by itself, or compresses again and keeps its rules */
-    bool types[EVAL_MAX_TYPES], masks[EVAL_MAX_MASKS],
-        modes[EVAL_N_MODES];     /* indices of struct eval_configs */
-    int32_t *recipes, n_recipes; /* likewise; owned */
+    bool types[EVAL_MAX_TYPES], masks[EVAL_MAX_MASKS], modes[EVAL_N_MODES];
+    int32_t *recipes, n_recipes; /* owned */
+    wnw_mask_phase phase;        /* of the masks that are read */
     wnw_run rules;
 };
 enum { MAX_PARTS = 8 };
 
-static int out_of_memory(void)
-{
-    return app_fail(APP_FAILED, "out of memory for the configurations");
-}
-
 /* *at becomes the recipe's index. */
-static int add_recipe(struct eval_configs *c, const char *recipe, int32_t *at)
+static int find_recipe(struct eval_configs *c, const char *recipe, int32_t *at)
 {
     char *text = NULL;
     *at = c->n_recipes;
-    struct eval_recipe *grown = realloc(c->recipes, ((size_t)c->n_recipes + 1) * sizeof *grown);
-    if (!grown)
-        return out_of_memory();
-    c->recipes = grown;
+    if (!eval_grow(&c->recipes, (size_t)c->n_recipes, sizeof *c->recipes))
+        return eval_no_memory("the configurations");
     struct eval_recipe *r = &c->recipes[c->n_recipes];
     *r = (struct eval_recipe){0};
     int status = wnw_policy_parse(&r->policy, recipe, NULL);
@@ -66,102 +59,69 @@ static int add_recipe(struct eval_configs *c, const char *recipe, int32_t *at)
         r->asked = strdup(recipe);
         wnw_free(text);
         c->n_recipes++;
-        return r->text && r->asked ? APP_OK : out_of_memory();
+        return r->text && r->asked ? APP_OK : eval_no_memory("the configurations");
     }
     wnw_policy_free(r->policy);
     return app_fail_status(status);
 }
 
-static int read_recipes(struct lists *l, struct eval_configs *c, const char *list)
+static int add_recipe(void *user, const char *word)
 {
-    char **words = eval_list_words(list, true);
-    int32_t n = 0;
-    while (words && words[n])
-        n++;
-    l->recipes = malloc(((size_t)n + 1) * sizeof *l->recipes);
-    int rc = words && l->recipes ? APP_OK : out_of_memory();
-    for (char **w = words; rc == APP_OK && *w; w++)
-        rc = add_recipe(c, *w, &l->recipes[l->n_recipes++]);
-    free(words);
-    return rc;
+    struct lists *l = user;
+    if (!eval_grow(&l->recipes, (size_t)l->n_recipes, sizeof *l->recipes))
+        return eval_no_memory("the configurations");
+    return find_recipe(l->c, word, &l->recipes[l->n_recipes++]);
 }
 
-static int read_types(struct lists *l, struct eval_configs *c, const char *list)
+static int add_type(void *user, const char *word)
 {
-    char **words = eval_list_words(list, false);
-    int rc = words ? APP_OK : out_of_memory();
-    bool any = false;
-    for (char **w = words; rc == APP_OK && *w; w++) {
-        struct app_kv kv;
-        int32_t i = 0;
-        rc = app_kv_parse(&kv, *w);
-        while (rc == APP_OK && i < c->n_types && !app_kv_equal(&c->types[i], &kv))
-            i++;
-        if (rc == APP_OK && i == EVAL_MAX_TYPES)
-            rc = app_fail(APP_BAD_INPUT, "--kv-types has more than %d types", (int)EVAL_MAX_TYPES);
-        if (rc != APP_OK)
-            break;
-        c->types[i] = kv;
-        c->n_types += i == c->n_types;
-        any = l->types[i] = true;
-    }
-    free(words);
-    return rc == APP_OK && !any ? app_fail(APP_BAD_INPUT, "--kv-types is empty") : rc;
+    struct lists *l = user;
+    struct eval_configs *c = l->c;
+    struct app_kv kv;
+    int32_t i = 0;
+    const int rc = app_kv_parse(&kv, word);
+    while (rc == APP_OK && i < c->n_types && !app_kv_equal(&c->types[i], &kv))
+        i++;
+    if (rc != APP_OK || i == EVAL_MAX_TYPES)
+        return rc != APP_OK
+                   ? rc
+                   : app_fail(APP_BAD_INPUT, "--kv-types has more than %d types", (int)EVAL_MAX_TYPES);
+    c->types[i] = kv;
+    c->n_types += i == c->n_types;
+    l->types[i] = true;
+    return APP_OK;
 }
 
-static int read_modes(struct lists *l, const char *list)
+static int add_mode(void *user, const char *word)
 {
-    char **words = eval_list_words(list, false);
-    int rc = words ? APP_OK : out_of_memory();
-    bool any = false;
-    for (char **w = words; rc == APP_OK && *w; w++) {
-        bool known = false;
-        for (int m = 0; m < EVAL_N_MODES; m++)
-            if (strcmp(mode_names[m], *w) == 0)
-                known = any = l->modes[m] = true;
-        if (!known)
-            rc = app_fail(APP_BAD_INPUT, "--modes: '%s' is unknown; use agnostic, task, aware or aware_full",
-                          *w);
-    }
-    free(words);
-    return rc == APP_OK && !any ? app_fail(APP_BAD_INPUT, "--modes is empty") : rc;
+    struct lists *l = user;
+    for (int m = 0; m < EVAL_N_MODES; m++)
+        if (strcmp(mode_names[m], word) == 0) {
+            l->modes[m] = true;
+            return APP_OK;
+        }
+    return app_fail(APP_BAD_INPUT, "--modes: '%s' is unknown; use agnostic, task, aware or aware_full", word);
 }
 
-static int add_mask(struct lists *l, struct eval_configs *c, const char *word, wnw_mask_phase phase)
+static int add_mask(void *user, const char *word)
 {
+    struct lists *l = user;
+    struct eval_configs *c = l->c;
     int32_t i = 0; /* mask 0 is "none" */
     if (strcmp(word, "none") != 0)
         for (i = 1; i < c->n_masks; i++)
-            if (strcmp(c->masks[i].text, word) == 0 && c->masks[i].phase == phase)
+            if (strcmp(c->masks[i].text, word) == 0 && c->masks[i].phase == l->phase)
                 break;
     if (i == EVAL_MAX_MASKS)
         return app_fail(APP_BAD_INPUT, "--mask-heads has more than %d lists", (int)EVAL_MAX_MASKS - 1);
     if (i == c->n_masks) {
-        c->masks[i] = (struct eval_mask){.text = strdup(word), .phase = phase};
+        c->masks[i] = (struct eval_mask){.text = strdup(word), .phase = l->phase};
         if (!c->masks[i].text)
-            return out_of_memory();
+            return eval_no_memory("the configurations");
         c->n_masks++;
     }
     l->masks[i] = true;
     return APP_OK;
-}
-
-/* Lists of heads between slashes. */
-static int read_masks(struct lists *l, struct eval_configs *c, const char *list, const char *when)
-{
-    const wnw_mask_phase phase = strcmp(when, "decode") == 0 ? WNW_MASK_DECODE : WNW_MASK_ALL;
-    char *copy = strdup(list), *save = NULL;
-    bool any = false;
-    int rc = copy ? APP_OK : out_of_memory();
-    if (rc == APP_OK && phase == WNW_MASK_ALL && strcmp(when, "all") != 0)
-        rc = app_fail(APP_BAD_INPUT, "--mask-phase '%s' is unknown; use all or decode", when);
-    for (char *word = copy ? strtok_r(copy, "/", &save) : NULL; word && rc == APP_OK;
-         word = strtok_r(NULL, "/", &save)) {
-        rc = add_mask(l, c, word, phase);
-        any = true;
-    }
-    free(copy);
-    return rc == APP_OK && !any ? app_fail(APP_BAD_INPUT, "--mask-heads is empty") : rc;
 }
 
 /* The first of what the options say, what the part says, and what holds without either. */
@@ -174,21 +134,26 @@ static int read_part(struct lists *l, struct eval_configs *c, const struct eval_
                      const struct eval_part *part, bool alone)
 {
     const char *policies = args->closed_book ? "full" : first_of(args->policies, part->policies, "");
+    const char *phase = first_of(args->app.mask_phase, part->mask_phase, "all");
     *l = (struct lists){.args = args,
+                        .c = c,
                         .evict = first_of(args->app.evict, part->evict, "end"),
                         .rules = wnw_run_default(),
+                        .phase = strcmp(phase, "decode") == 0 ? WNW_MASK_DECODE : WNW_MASK_ALL,
                         .alone = alone || eval_recompresses(args)};
     int rc = eval_list_sizes(l->sizes, &l->n_sizes, args, part);
     if (rc == APP_OK)
-        rc = read_types(l, c, first_of(args->kv_types, part->kv_types, "f16"));
+        rc = eval_each_word("kv-types", first_of(args->kv_types, part->kv_types, "f16"), ',', add_type, l);
     if (rc == APP_OK)
-        rc = read_modes(l, first_of(args->modes, part->modes, "agnostic"));
+        rc = eval_each_word("modes", first_of(args->modes, part->modes, "agnostic"), ',', add_mode, l);
+    if (rc == APP_OK && l->phase == WNW_MASK_ALL && strcmp(phase, "all") != 0)
+        rc = app_fail(APP_BAD_INPUT, "--mask-phase '%s' is unknown; use all or decode", phase);
     if (rc == APP_OK)
-        rc = read_masks(l, c, first_of(args->app.mask_heads, part->masks, "none"),
-                        first_of(args->app.mask_phase, part->mask_phase, "all"));
+        rc = eval_each_word("mask-heads", first_of(args->app.mask_heads, part->masks, "none"), '/', add_mask,
+                            l);
     if (rc == APP_OK)
         rc = app_job_rules(&l->rules, l->evict, args->app.evict_every);
-    return rc == APP_OK ? read_recipes(l, c, policies) : rc;
+    return rc == APP_OK && *policies ? eval_each_word("policies", policies, EVAL_RECIPES, add_recipe, l) : rc;
 }
 
 /* Types and masks of several parts come as they are named; what others are compared with comes first. */
@@ -249,7 +214,7 @@ bool eval_configs_share_reading(const struct eval_config *a, const struct eval_c
     return app_kv_equal(&a->kv, &b->kv) && x == y;
 }
 
-bool eval_config_is_whole(const struct eval_config *c)
+bool eval_config_is_uncompressed(const struct eval_config *c)
 {
     return c->full && (!c->mask || masks_reading(c->mask));
 }
@@ -265,7 +230,7 @@ static int name_config(struct eval_config *c, const struct lists *l)
                         c->mask && !masks_reading(c->mask) ? "decode" : NULL);
     char *text = c->json ? json_dumps(c->json, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
     if (!text)
-        return out_of_memory();
+        return eval_no_memory("the configurations");
     snprintf(c->id, sizeof c->id, "%016llx", (unsigned long long)wnw__hash_of(text, strlen(text)));
     free(text);
     return APP_OK;
@@ -289,10 +254,8 @@ static int drop_twice(struct eval_configs *c)
 
 static int add_config(struct eval_configs *c, const struct lists *l, struct eval_config config)
 {
-    struct eval_config *grown = realloc(c->at, ((size_t)c->n + 1) * sizeof *grown);
-    if (!grown)
-        return out_of_memory();
-    c->at = grown;
+    if (!eval_grow(&c->at, (size_t)c->n, sizeof *c->at))
+        return eval_no_memory("the configurations");
     config.full = wnw_policy_is_full(config.policy);
     config.phase = config.full ? WNW_PHASE_END : l->rules.phase;
     config.chunk = config.full ? 0 : l->rules.chunk;
@@ -413,18 +376,21 @@ static int make_product(struct eval_configs *c, const struct lists *l, int32_t n
 
 int eval_configs_open(struct eval_configs *c, const struct eval_args *args, const struct eval_suite *suite)
 {
-    static const struct eval_part plain[] = {{.policies = "full,snapkv,lagkv"}, {.policies = NULL}};
+    static const struct eval_part plain = {.policies = "full,snapkv,lagkv"};
+    const struct eval_part *parts = suite ? suite->parts : &plain;
+    const int32_t n_parts = suite ? suite->n_parts : 1;
     struct lists l[MAX_PARTS] = {0};
     int32_t full, n = 0;
     *c = (struct eval_configs){.n_masks = 1};
-    int rc = add_recipe(c, "full", &full);
+    int rc = find_recipe(c, "full", &full);
     if (rc == APP_OK && args->app.mask_phase && !args->app.mask_heads && !suite)
         rc = app_fail(APP_BAD_INPUT, "--mask-phase says when heads are masked; name them with --mask-heads");
-    for (const struct eval_part *p = suite ? suite->parts : plain; rc == APP_OK && p->policies; p++)
-        if (n == MAX_PARTS)
-            rc = app_fail(APP_FAILED, "%s has more than %d parts", suite->name, (int)MAX_PARTS);
-        else
-            rc = read_part(&l[n++], c, args, p, eval_is_alone(args, suite));
+    if (rc == APP_OK && n_parts > MAX_PARTS)
+        rc = app_fail(APP_FAILED, "%s has more than %d parts", suite->name, (int)MAX_PARTS);
+    while (rc == APP_OK && n < n_parts) {
+        rc = read_part(&l[n], c, args, &parts[n], eval_is_alone(args, suite));
+        n++;
+    }
     if (rc == APP_OK) {
         put_first(c, l, n);
         make_groups(c);
@@ -461,7 +427,7 @@ int eval_masks_open(struct eval_configs *c, const wnw_model *m, const wnw_profil
 {
     c->masks_profiled = p != NULL;
     if (p && !eval_profile_hash(&c->mask_profile, p))
-        return app_fail(APP_FAILED, "out of memory for the scores of heads");
+        return eval_no_memory("the scores of heads");
     int status = WNW_OK;
     for (int32_t i = 1; status == WNW_OK && i < c->n_masks; i++)
         status = wnw_heads_parse(&c->masks[i].heads, &c->masks[i].n, c->masks[i].text, m, p);

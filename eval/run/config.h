@@ -53,7 +53,7 @@ struct eval_config {
     bool owns_profile;
 };
 
-enum { EVAL_MAX_SIZES = 64, EVAL_MAX_TYPES = 8, EVAL_MAX_MASKS = 64 };
+enum { EVAL_MAX_TYPES = 8, EVAL_MAX_MASKS = 64 };
 
 struct eval_configs {
     /* [n], owned. Those that can be read together stand together (eval_configs_share_reading), and the full cache's
@@ -90,16 +90,6 @@ int eval_masks_open(struct eval_configs *c, const wnw_model *m, const wnw_profil
  * reading, or the same. */
 bool eval_configs_share_reading(const struct eval_config *a, const struct eval_config *b);
 /* Whether the config is the full cache as its reading left it: what answers once for all modes. */
-bool eval_config_is_whole(const struct eval_config *c);
-
-/* config_lists.c */
-
-/* The words of a list separated by commas, NULL-terminated; the caller frees the array, which holds the words
- * too. In a list of recipes `key=value` goes on with the recipe before it. NULL: out of memory. */
-char **eval_list_words(const char *list, bool recipes);
-/* The sizes that the options give, else those of the part. Returns an exit code. */
-int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, const struct eval_part *part);
-/* Text of a size, as in struct eval_config. */
-void eval_size_text(char *out, size_t n, const wnw_size *size);
+bool eval_config_is_uncompressed(const struct eval_config *c);
 
 #endif

@@ -3,23 +3,17 @@
 #include "eval/run/entry.h"
 
 #include "app/console.h"
-#include "eval/run/study.h"
-#include "eval/tasks/timeline.h"
+#include "eval/base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static int out_of_memory(void)
-{
-    return app_fail(APP_FAILED, "out of memory for answers");
-}
-
 /* ---- The machine ---- */
 
-int eval_machine_open(struct eval_machine *m, const struct eval_tokenizer *t, const struct eval_args *args,
+int eval_runtime_open(struct eval_runtime *m, const struct eval_tokenizer *t, const struct eval_args *args,
                       const struct eval_suite *suite)
 {
-    *m = (struct eval_machine){.tokenizer = t,
+    *m = (struct eval_runtime){.tokenizer = t,
                                .model = t->model,
                                .info = wnw_model_info_default(),
                                .batch = eval_is_alone(args, suite) ? 1 : (int32_t)args->batch,
@@ -39,24 +33,24 @@ int eval_machine_open(struct eval_machine *m, const struct eval_tokenizer *t, co
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-void eval_machine_close(struct eval_machine *m)
+void eval_runtime_close(struct eval_runtime *m)
 {
     wnw_session_free(m->pad);
     wnw_engine_free(m->engine);
-    *m = (struct eval_machine){0};
+    *m = (struct eval_runtime){0};
 }
 
 /* ---- Readings ---- */
 
-static int read_gold(struct eval_gold *g, const struct eval_machine *m, const struct eval_chat *chat,
+static int read_refs(struct eval_refs *g, const struct eval_runtime *m, const struct eval_chat *chat,
                      const struct eval_turn *turn)
 {
-    const int rc = eval_history_gold(&g->text, chat, turn);
+    const int rc = eval_history_refs(&g->text, chat, turn);
     return rc == APP_OK ? m->tokenizer->encode(m->tokenizer, g->text.s, g->text.len, &g->ids, &g->n) : rc;
 }
 
 /* Finds where answers begin, and how far the last of them may reach. */
-static int measure_turns(struct eval_reading *r, const struct eval_machine *m)
+static int measure_turns(struct eval_reading *r, const struct eval_runtime *m)
 {
     const struct eval_sample *s = r->sample;
     int rc = APP_OK;
@@ -71,18 +65,18 @@ static int measure_turns(struct eval_reading *r, const struct eval_machine *m)
     return rc;
 }
 
-int eval_reading_open(struct eval_reading *r, const struct eval_machine *m, const struct eval_chat *chat,
+int eval_reading_open(struct eval_reading *r, const struct eval_runtime *m, const struct eval_chat *chat,
                       const struct eval_sample *s)
 {
     *r = (struct eval_reading){.sample = s, .chat = chat, .n_turns = s->n_turns};
     r->first = calloc((size_t)s->n_turns, sizeof *r->first);
-    r->gold = calloc((size_t)s->n_turns, sizeof *r->gold);
+    r->refs = calloc((size_t)s->n_turns, sizeof *r->refs);
     r->end = calloc((size_t)s->n_turns, sizeof *r->end);
-    int rc = r->first && r->gold && r->end ? APP_OK : out_of_memory();
+    int rc = r->first && r->refs && r->end ? APP_OK : eval_no_memory("answers");
     if (rc == APP_OK)
         rc = eval_prompts_first(r->first, m->tokenizer, chat, s);
     for (int32_t t = 0; rc == APP_OK && t < s->n_turns; t++) {
-        rc = read_gold(&r->gold[t], m, chat, &s->turns[t]);
+        rc = read_refs(&r->refs[t], m, chat, &s->turns[t]);
     }
     if (rc == APP_OK)
         rc = measure_turns(r, m);
@@ -97,11 +91,11 @@ int eval_reading_text(struct eval_reading *r, const struct eval_chat *raw, const
     const int32_t n_bos = bos >= 0, n_all = n + n_bos;
     *r = (struct eval_reading){.sample = s, .chat = raw, .n_turns = 1, .n_need = n_all, .is_text = true};
     r->first = calloc(1, sizeof *r->first);
-    r->gold = calloc(1, sizeof *r->gold);
+    r->refs = calloc(1, sizeof *r->refs);
     int32_t *copy = malloc((size_t)n_all * sizeof *copy);
-    if (!r->first || !r->gold || !copy) {
+    if (!r->first || !r->refs || !copy) {
         free(copy);
-        return out_of_memory();
+        return eval_no_memory("answers");
     }
     copy[0] = bos; /* overwritten where there is none */
     memcpy(copy + n_bos, ids, (size_t)n * sizeof *copy);
@@ -114,14 +108,14 @@ void eval_reading_close(struct eval_reading *r)
 {
     for (int32_t t = 0; r->first && t < r->n_turns; t++)
         eval_prompt_clear(&r->first[t]);
-    for (int32_t t = 0; r->gold && t < r->n_turns; t++) {
-        free(r->gold[t].text.s);
-        free(r->gold[t].ids);
+    for (int32_t t = 0; r->refs && t < r->n_turns; t++) {
+        free(r->refs[t].text.s);
+        free(r->refs[t].ids);
     }
     eval_evidence_clear(&r->evidence);
     free(r->end);
     free(r->first);
-    free(r->gold);
+    free(r->refs);
     *r = (struct eval_reading){0};
 }
 
@@ -133,7 +127,7 @@ int32_t eval_reading_border(const struct eval_reading *r, enum eval_mode mode)
     return mode == EVAL_AWARE ? p->n_question : mode == EVAL_AWARE_FULL ? p->n : p->n_context;
 }
 
-int32_t eval_reading_forced(const struct eval_reading *r, const struct eval_machine *m, int32_t turn)
+int32_t eval_reading_forced(const struct eval_reading *r, const struct eval_runtime *m, int32_t turn)
 {
     const int32_t room = m->info.n_ctx_train - r->end[turn];
     return room < EVAL_FORCED ? room : EVAL_FORCED;
@@ -144,7 +138,7 @@ int32_t eval_reading_forced(const struct eval_reading *r, const struct eval_mach
 int eval_reference_open(struct eval_reference *r, int32_t n_turns)
 {
     *r = (struct eval_reference){.turn = calloc((size_t)n_turns, sizeof *r->turn), .n_turns = n_turns};
-    return r->turn ? APP_OK : out_of_memory();
+    return r->turn ? APP_OK : eval_no_memory("answers");
 }
 
 void eval_reference_close(struct eval_reference *r)
@@ -154,7 +148,7 @@ void eval_reference_close(struct eval_reference *r)
         free(r->turn[t].logits);
     }
     free(r->turn);
-    wnw_session_free(r->whole);
+    wnw_session_free(r->text_cache);
     *r = (struct eval_reference){0};
 }
 
@@ -162,7 +156,7 @@ int eval_entry_open(struct eval_entry *e, const struct eval_config *config, int3
 {
     *e = (struct eval_entry){
         .config = config, .answer = calloc((size_t)n_turns, sizeof *e->answer), .n_turns = n_turns};
-    return e->answer ? APP_OK : out_of_memory();
+    return e->answer ? APP_OK : eval_no_memory("answers");
 }
 
 void eval_entry_close(struct eval_entry *e)

@@ -3,8 +3,8 @@
 #ifndef WNW_EVAL_ENTRY_H
 #define WNW_EVAL_ENTRY_H
 
-#include "eval/run/compare.h"
 #include "eval/run/config.h"
+#include "eval/run/forced.h"
 #include "eval/tasks/evidence.h"
 #include "eval/tasks/sample.h"
 #include "eval/tasks/tokens.h"
@@ -12,7 +12,7 @@
 enum { EVAL_FORCED = 32 }; /* the most tokens of an answer or a reference that are fed to compare caches */
 
 /* What all samples of a run share when they are read and answered. */
-struct eval_machine {
+struct eval_runtime {
     const struct eval_tokenizer *tokenizer;
     const wnw_model *model;
     wnw_model_info info;
@@ -26,9 +26,9 @@ struct eval_machine {
     bool recompress;       /* before every further question the cache is compressed again */
 };
 /* The options and the suite (NULL = none) say how it answers. Returns an exit code; the caller closes in any case. */
-int eval_machine_open(struct eval_machine *m, const struct eval_tokenizer *t, const struct eval_args *args,
+int eval_runtime_open(struct eval_runtime *m, const struct eval_tokenizer *t, const struct eval_args *args,
                       const struct eval_suite *suite);
-void eval_machine_close(struct eval_machine *m);
+void eval_runtime_close(struct eval_runtime *m);
 
 /* A sample as tokens. */
 struct eval_reading {
@@ -36,17 +36,17 @@ struct eval_reading {
     const struct eval_chat *chat;
     int32_t n_turns;
     struct eval_prompt *first; /* [n_turns]: context and question, as if each was the first; owned */
-    struct eval_gold {
+    struct eval_refs {
         struct app_text text;
         int32_t *ids, n;
-    } * gold;     /* [n_turns]: the references as one text, owned */
+    } * refs;     /* [n_turns]: the references as one text, owned */
     int32_t *end; /* [n_turns]: tokens that stand before the answer to each turn, owned; NULL for texts */
     struct eval_evidence evidence;
     int32_t n_need; /* the longest timeline in tokens, answers included */
     bool is_text;   /* no question: the second half of a text is compared */
 };
 /* Returns an exit code; the caller closes in any case. */
-int eval_reading_open(struct eval_reading *r, const struct eval_machine *m, const struct eval_chat *chat,
+int eval_reading_open(struct eval_reading *r, const struct eval_runtime *m, const struct eval_chat *chat,
                       const struct eval_sample *s);
 /* The same for a piece of a text, ids[n], whose first half is compressed. bos stands in front of it; -1 = none. */
 int eval_reading_text(struct eval_reading *r, const struct eval_chat *raw, const struct eval_sample *s,
@@ -56,7 +56,7 @@ void eval_reading_close(struct eval_reading *r);
 int32_t eval_reading_border(const struct eval_reading *r, enum eval_mode mode);
 /* The most tokens of an answer or of references that are fed after a turn's question: EVAL_FORCED, or what the model's
  * context has left there, which is enough for the answer and may not be for a comparison. */
-int32_t eval_reading_forced(const struct eval_reading *r, const struct eval_machine *m, int32_t turn);
+int32_t eval_reading_forced(const struct eval_reading *r, const struct eval_runtime *m, int32_t turn);
 
 /* What the model generates for one question. */
 struct eval_answer {
@@ -85,11 +85,11 @@ struct eval_reference {
     struct eval_expected {
         int32_t *ids, n; /* first tokens of the answer */
         float *logits;   /* [n][n_vocab]: what predicts each */
-        double gold_nll; /* mean over the references' tokens */
+        double refs_nll; /* mean over the references' tokens */
     } * turn;            /* [n_turns], owned */
     int32_t n_turns;
     bool there;
-    wnw_session *whole; /* of texts: the full cache after the first half, owned */
+    wnw_session *text_cache; /* of texts: the full cache after the first half, owned */
 };
 int eval_reference_open(struct eval_reference *r, int32_t n_turns);
 void eval_reference_close(struct eval_reference *r);
@@ -116,11 +116,11 @@ void eval_entry_close(struct eval_entry *e);
 /* entry_answer.c: reads the questions after n compressed sessions and generates the answers. The entries
  * that are no reference are compared with it if it is there; one of them may be the reference itself, which
  * is filled in then. Sessions are freed. Returns an exit code. */
-int eval_answer_entries(const struct eval_machine *m, const struct eval_reading *r, struct eval_entry *e,
+int eval_answer_entries(const struct eval_runtime *m, const struct eval_reading *r, struct eval_entry *e,
                         int32_t n, struct eval_reference *reference);
 
 /* entry_text.c: the same for a text, whose second half is read and compared. */
-int eval_text_entries(const struct eval_machine *m, const struct eval_reading *r, struct eval_entry *e,
+int eval_text_entries(const struct eval_runtime *m, const struct eval_reading *r, struct eval_entry *e,
                       int32_t n, struct eval_reference *reference);
 
 /* entry_read.c: reads the sample's first piece for the entries that are `wanted` and compresses it for each,
@@ -138,7 +138,7 @@ struct eval_wanted {
     void *user;
     struct eval_readings *readings; /* what was read is added to it; NULL = not counted */
 };
-int eval_read_entries(const struct eval_machine *m, const struct eval_reading *r, const struct eval_wanted *w,
+int eval_read_entries(const struct eval_runtime *m, const struct eval_reading *r, const struct eval_wanted *w,
                       struct eval_reference *reference);
 
 #endif

@@ -11,7 +11,8 @@
 
 #include "app/console.h"
 #include "app/process.h"
-#include "eval/run/listen.h"
+#include "base/vectors.h"
+#include "eval/base/grow.h"
 #include "eval/tasks/grade.h"
 
 #include <math.h>
@@ -38,7 +39,7 @@ static int push_id(struct eval_answer *a, int32_t id)
         const int32_t cap = a->cap > 0 ? 2 * a->cap : 64;
         int32_t *grown = realloc(a->ids, (size_t)cap * sizeof *grown);
         if (!grown)
-            return app_fail(APP_FAILED, "out of memory for an answer");
+            return eval_no_memory("an answer");
         a->ids = grown;
         a->cap = cap;
     }
@@ -47,21 +48,21 @@ static int push_id(struct eval_answer *a, int32_t id)
 }
 
 /* Sets the prediction to the text of the first n tokens. */
-static int set_text(struct eval_answer *a, const struct eval_machine *m, const struct eval_sample *s,
+static int set_text(struct eval_answer *a, const struct eval_runtime *m, const struct eval_sample *s,
                     int32_t n)
 {
     char *text = NULL;
     int rc = m->tokenizer->decode(m->tokenizer, a->ids, n, &text);
     a->text.len = 0;
     if (rc == APP_OK && (!app_text_add_utf8(&a->text, text, strlen(text)) || !eval_grade_trim(&a->text, s)))
-        rc = app_fail(APP_FAILED, "out of memory for an answer");
+        rc = eval_no_memory("an answer");
     free(text);
     a->n_text = n;
     return rc;
 }
 
 /* Whether the newest token is after the end of the answer's first line. */
-static bool ends_line(const struct eval_answer *a, const struct eval_machine *m, const struct eval_sample *s)
+static bool ends_line(const struct eval_answer *a, const struct eval_runtime *m, const struct eval_sample *s)
 {
     char *piece = NULL;
     if (a->n < 2 || !json_is_true(json_object_get(s->meta, "stop_at_line")))
@@ -72,11 +73,11 @@ static bool ends_line(const struct eval_answer *a, const struct eval_machine *m,
 }
 
 /* Takes the next token of an entry and finds out whether the answer ends with it. */
-static int take_token(struct speaker *sp, const struct eval_machine *m, const struct eval_sample *s,
+static int take_token(struct speaker *sp, const struct eval_runtime *m, const struct eval_sample *s,
                       int32_t turn)
 {
     struct eval_answer *a = sp->a;
-    const int32_t id = eval_argmax(wnw_session_logits(sp->s), m->info.n_vocab);
+    const int32_t id = wnw__argmax(wnw_session_logits(sp->s), m->info.n_vocab);
     const bool fixed = m->answer_tokens > 0, eog = !fixed && wnw_token_is_eog(m->model, id);
     int rc = push_id(a, id);
     if (rc == APP_OK && !a->stop) {
@@ -95,7 +96,7 @@ static int take_token(struct speaker *sp, const struct eval_machine *m, const st
 }
 
 /* The session that fills a batch of one row. */
-static int ready_pad(const struct eval_machine *m)
+static int ready_pad(const struct eval_runtime *m)
 {
     int status = WNW_OK;
     const int32_t n = wnw_session_n_past(m->pad);
@@ -107,7 +108,7 @@ static int ready_pad(const struct eval_machine *m)
 }
 
 /* Feeds the newest token of each open speaker. Those whose logits are not numbers end there. */
-static int step(const struct eval_machine *m, struct speaker *sp, int32_t n, double *ms)
+static int step(const struct eval_runtime *m, struct speaker *sp, int32_t n, double *ms)
 {
     wnw_session *sessions[EVAL_MAX_BATCH + 1];
     int32_t tokens[EVAL_MAX_BATCH + 1], n_row = 0, n_open;
@@ -137,7 +138,7 @@ static int step(const struct eval_machine *m, struct speaker *sp, int32_t n, dou
 }
 
 /* Generates the answers of all speakers; those of the question that was read last. */
-static int generate(const struct eval_machine *m, const struct eval_sample *s, int32_t turn,
+static int generate(const struct eval_runtime *m, const struct eval_sample *s, int32_t turn,
                     struct speaker *sp, int32_t n)
 {
     int rc = APP_OK;
@@ -171,38 +172,38 @@ static int generate(const struct eval_machine *m, const struct eval_sample *s, i
 /* ---- Comparing ---- */
 
 /* Mean NLL of the references after the question, on a copy; of their first tokens, at most so many. */
-static int feed_gold(double *nll, bool *good, const struct eval_machine *m, const struct eval_gold *gold,
+static int feed_refs(double *nll, bool *good, const struct eval_runtime *m, const struct eval_refs *refs,
                      int32_t most, const wnw_session *stand)
 {
-    struct eval_listener l = {.n_vocab = m->info.n_vocab, .gold = gold->ids};
-    const int32_t n = gold->n < most ? gold->n : most;
+    struct eval_forced l = {.n_vocab = m->info.n_vocab, .targets = refs->ids};
+    const int32_t n = refs->n < most ? refs->n : most;
     wnw_session *s;
     const int status = wnw_session_copy(&s, stand);
     if (status != WNW_OK)
         return app_fail_status(status);
-    const int rc = eval_listen(&l, s, gold->ids, n, true, good);
+    const int rc = eval_force(&l, s, refs->ids, n, true, good);
     wnw_session_free(s);
     *nll = n > 0 ? l.nll / n : 0;
     return rc;
 }
 
 /* Stores what predicts the first tokens of the full cache's answer, at most so many. */
-static int keep_expected(struct eval_expected *x, const struct eval_machine *m, const struct eval_gold *gold,
+static int keep_expected(struct eval_expected *x, const struct eval_runtime *m, const struct eval_refs *refs,
                          int32_t most, struct speaker *sp)
 {
-    bool good, good_gold;
+    bool good, good_refs;
     x->n = sp->a->n < most ? sp->a->n : most;
     x->ids = malloc(((size_t)x->n + 1) * sizeof *x->ids);
     x->logits = malloc(((size_t)x->n + 1) * (size_t)m->info.n_vocab * sizeof *x->logits);
     if (!x->ids || !x->logits)
-        return app_fail(APP_FAILED, "out of memory for the full cache's answer");
+        return eval_no_memory("the full cache's answer");
     if (x->n > 0)
         memcpy(x->ids, sp->a->ids, (size_t)x->n * sizeof *x->ids);
-    struct eval_listener l = {.n_vocab = m->info.n_vocab, .keep = x->logits};
-    int rc = feed_gold(&x->gold_nll, &good_gold, m, gold, most, sp->stand);
+    struct eval_forced l = {.n_vocab = m->info.n_vocab, .keep = x->logits};
+    int rc = feed_refs(&x->refs_nll, &good_refs, m, refs, most, sp->stand);
     if (rc == APP_OK)
-        rc = eval_listen(&l, sp->stand, x->ids, x->n, true, &good);
-    if (rc == APP_OK && !(good && good_gold))
+        rc = eval_force(&l, sp->stand, x->ids, x->n, true, &good);
+    if (rc == APP_OK && !(good && good_refs))
         x->n = 0; /* nothing can be compared with it */
     sp->a->compared = x->n > 0;
     sp->a->same_first = true;
@@ -210,25 +211,25 @@ static int keep_expected(struct eval_expected *x, const struct eval_machine *m, 
     return rc;
 }
 
-static int compare(struct speaker *sp, const struct eval_machine *m, const struct eval_gold *gold,
+static int compare(struct speaker *sp, const struct eval_runtime *m, const struct eval_refs *refs,
                    int32_t most, const struct eval_expected *x)
 {
     struct eval_answer *a = sp->a;
-    struct eval_listener l = {.n_vocab = m->info.n_vocab, .full = x->logits, .same = &a->same};
-    bool good, good_gold;
+    struct eval_forced l = {.n_vocab = m->info.n_vocab, .full = x->logits, .same = &a->same};
+    bool good, good_refs;
     double nll = 0;
     if (x->n == 0 || !wnw_session_logits(sp->stand))
         return APP_OK;
     if (sp->e->config->mask && sp->e->config->mask->phase == WNW_MASK_DECODE)
         return APP_OK; /* what is fed here is read like a prompt, without the mask */
-    a->same_first = eval_argmax(wnw_session_logits(sp->stand), m->info.n_vocab) == x->ids[0];
-    int rc = feed_gold(&nll, &good_gold, m, gold, most, sp->stand);
+    a->same_first = wnw__argmax(wnw_session_logits(sp->stand), m->info.n_vocab) == x->ids[0];
+    int rc = feed_refs(&nll, &good_refs, m, refs, most, sp->stand);
     if (rc == APP_OK)
-        rc = eval_listen(&l, sp->stand, x->ids, x->n, true, &good);
+        rc = eval_force(&l, sp->stand, x->ids, x->n, true, &good);
     if (rc != APP_OK)
         return rc;
-    a->compared = good && good_gold;
-    a->dnll = nll - x->gold_nll;
+    a->compared = good && good_refs;
+    a->dnll = nll - x->refs_nll;
     if (!a->compared)
         a->stop = "bad";
     return APP_OK;
@@ -238,12 +239,12 @@ static int compare(struct speaker *sp, const struct eval_machine *m, const struc
 
 /* What stands between the end of the question before and that of this one, with the model's own answer. An answer whose
  * text has more tokens than the model generated is shortened until it takes no more room than was counted for it. */
-static int own_ids(struct eval_prompt *own, const struct eval_machine *m, const struct eval_reading *r,
+static int own_ids(struct eval_prompt *own, const struct eval_runtime *m, const struct eval_reading *r,
                    const struct app_text *said, int32_t turn)
 {
     const int32_t room = r->end[turn] - r->end[turn - 1];
     char *answer = strndup(said->s ? said->s : "", said->len);
-    int rc = answer ? APP_OK : app_fail(APP_FAILED, "out of memory for an answer");
+    int rc = answer ? APP_OK : eval_no_memory("an answer");
     for (bool fits = false; rc == APP_OK && !fits;) {
         size_t n = strlen(answer);
         rc = eval_prompt_next(own, m->tokenizer, r->chat, r->sample, turn, answer, m->recompress);
@@ -261,7 +262,7 @@ static int own_ids(struct eval_prompt *own, const struct eval_machine *m, const 
 
 /* Tokens that the entry reads before it answers the turn. After earlier turns they are made anew and the
  * caller clears *own. */
-static int turn_ids(const int32_t **ids, int32_t *n, struct eval_prompt *own, const struct eval_machine *m,
+static int turn_ids(const int32_t **ids, int32_t *n, struct eval_prompt *own, const struct eval_runtime *m,
                     const struct eval_reading *r, const struct eval_entry *e, int32_t turn)
 {
     const struct eval_prompt *p = &r->first[turn];
@@ -275,7 +276,7 @@ static int turn_ids(const int32_t **ids, int32_t *n, struct eval_prompt *own, co
     }
     const int rc = m->own_history ? own_ids(own, m, r, &e->answer[turn - 1].text, turn)
                                   : eval_prompt_next(own, m->tokenizer, r->chat, r->sample, turn,
-                                                     r->gold[turn - 1].text.s, m->recompress);
+                                                     r->refs[turn - 1].text.s, m->recompress);
     *ids = own->ids;
     *n = own->n;
     return rc;
@@ -306,7 +307,7 @@ static int compress_again(struct speaker *sp, const int32_t *ids, int32_t n)
 }
 
 /* Ends the rules of a session that only answers: nothing that it generates is dropped, regardless of the policy's own rule. */
-static int end_rules(wnw_session *s, const struct eval_machine *m, const struct eval_config *c)
+static int end_rules(wnw_session *s, const struct eval_runtime *m, const struct eval_config *c)
 {
     const wnw_run nothing = wnw_run_default();
     return m->recompress && c->own_read && c->every == 0 ? eval_status_code(wnw_session_begin(s, &nothing))
@@ -314,7 +315,7 @@ static int end_rules(wnw_session *s, const struct eval_machine *m, const struct 
 }
 
 /* Reads the question of a turn and makes the sessions that the answer needs. */
-static int ask(struct speaker *sp, const struct eval_machine *m, const struct eval_reading *r, int32_t turn)
+static int ask(struct speaker *sp, const struct eval_runtime *m, const struct eval_reading *r, int32_t turn)
 {
     struct eval_entry *e = sp->e;
     struct eval_prompt own;
@@ -349,11 +350,11 @@ static int ask(struct speaker *sp, const struct eval_machine *m, const struct ev
 }
 
 /* One question to all entries. The reference, where it is among them, stands first. */
-static int answer_turn(const struct eval_machine *m, const struct eval_reading *r, struct speaker *sp,
+static int answer_turn(const struct eval_runtime *m, const struct eval_reading *r, struct speaker *sp,
                        int32_t n, int32_t turn, struct eval_reference *reference)
 {
     struct eval_expected *x = &reference->turn[turn];
-    const struct eval_gold *gold = &r->gold[turn];
+    const struct eval_refs *refs = &r->refs[turn];
     const int32_t most = eval_reading_forced(r, m, turn);
     const bool comparable = turn == 0 || m->multi_request || !m->own_history;
     int rc = APP_OK;
@@ -365,14 +366,14 @@ static int answer_turn(const struct eval_machine *m, const struct eval_reading *
         wnw_session_free(sp[i].s);
         sp[i].s = NULL;
         if (sp[i].e->is_reference && !reference->there)
-            rc = keep_expected(x, m, gold, most, &sp[i]);
+            rc = keep_expected(x, m, refs, most, &sp[i]);
         else if (comparable)
-            rc = compare(&sp[i], m, gold, most, x);
+            rc = compare(&sp[i], m, refs, most, x);
     }
     return rc;
 }
 
-int eval_answer_entries(const struct eval_machine *m, const struct eval_reading *r, struct eval_entry *e,
+int eval_answer_entries(const struct eval_runtime *m, const struct eval_reading *r, struct eval_entry *e,
                         int32_t n, struct eval_reference *reference)
 {
     int rc = APP_OK;

@@ -14,20 +14,20 @@
 #include "app/console.h"
 #include "app/process.h"
 #include "app/stop.h"
-#include "eval/run/listen.h"
+#include "eval/base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* Configs of one type, mask and group, while they are read. */
 struct read {
-    const struct eval_machine *m;
+    const struct eval_runtime *m;
     const struct eval_reading *r;
     const struct eval_wanted *w;
     struct eval_reference *reference;
-    wnw_session *base;       /* the full cache, owned */
-    struct eval_entry whole; /* its answer, which is the same in all modes; config NULL = not there */
-    int32_t first, n;        /* configs [first, first + n) share the reading at hand */
+    wnw_session *base;              /* the full cache, owned */
+    struct eval_entry uncompressed; /* its answer, which is the same in all modes; config NULL = not there */
+    int32_t first, n;               /* configs [first, first + n) share the reading at hand */
     int32_t group;
     double prefill_ms; /* so far */
     /* What the base was told: the policies of its configs, the questions as tasks, and of the prompt what was read. */
@@ -54,7 +54,7 @@ static int mask_heads(wnw_session *s, const struct eval_mask *mask)
 }
 
 /* A session with a config's type of cache and masks. */
-static int new_session(wnw_session **s, const struct eval_machine *m, const struct eval_config *c)
+static int new_session(wnw_session **s, const struct eval_runtime *m, const struct eval_config *c)
 {
     const wnw_session_params params = {WNW_INIT(wnw_session_params), .kv_type = c->kv.type,
                                        .kv_tail = c->kv.tail, .kv_unrotated = c->kv.unrotated,
@@ -75,13 +75,13 @@ static bool takes_part(const struct read *rd, int32_t i)
     const struct eval_config *c = config_at(rd, i);
     if (c->own_read || c->group != rd->group)
         return false;
-    if (!eval_config_is_whole(c))
+    if (!eval_config_is_uncompressed(c))
         return rd->w->config[i];
     if (i != rd->first) /* configs begin with the full cache in the reading's first mode */
         return false;
     bool any = i == 0;
     for (int32_t k = rd->first; k < rd->first + rd->n; k++)
-        any = any || (rd->w->config[k] && eval_config_is_whole(config_at(rd, k)));
+        any = any || (rd->w->config[k] && eval_config_is_uncompressed(config_at(rd, k)));
     return any;
 }
 
@@ -101,7 +101,7 @@ static int make_tasks(struct tasks *t, const struct eval_reading *r)
                         .n_ids = calloc((size_t)r->n_turns, sizeof *t->n_ids)};
     if (!t->ids || !t->n_ids) {
         free_tasks(t);
-        return app_fail(APP_FAILED, "out of memory for the questions");
+        return eval_no_memory("the questions");
     }
     for (int32_t i = 0; i < r->n_turns; i++) {
         const struct eval_prompt *p = &r->first[i];
@@ -125,10 +125,10 @@ static void measure(struct eval_entry *e, const wnw_session *s)
     e->peak_bytes = e->kv_bytes > e->peak_bytes ? e->kv_bytes : e->peak_bytes;
 }
 
-/* Compresses a copy of `lean` by the entry's plan. */
-static int compress_copy(struct eval_entry *e, const wnw_session *lean)
+/* Compresses a copy of `unobserved` by the entry's plan. */
+static int compress_copy(struct eval_entry *e, const wnw_session *unobserved)
 {
-    int status = wnw_session_copy(&e->session, lean);
+    int status = wnw_session_copy(&e->session, unobserved);
     const double start = app_now_ms();
     if (status == WNW_OK && e->plan)
         status = wnw_session_apply(e->session, e->plan, NULL);
@@ -138,6 +138,12 @@ static int compress_copy(struct eval_entry *e, const wnw_session *lean)
     measure(e, e->session);
     const int rc = eval_status_code(status);
     return rc == APP_OK ? mask_heads(e->session, e->config->mask) : rc;
+}
+
+static void close_entries(struct eval_entry *e, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        eval_entry_close(&e[i]);
 }
 
 /* Gives an entry to the caller, if its config is wanted. */
@@ -156,20 +162,21 @@ static void count_reading(const struct read *rd, int32_t n_tokens, double ms)
 }
 
 /* The wanted config of the full cache in a mode, NULL if there is none. */
-static const struct eval_config *whole_in(const struct read *rd, enum eval_mode mode)
+static const struct eval_config *uncompressed_in(const struct read *rd, enum eval_mode mode)
 {
     for (int32_t i = rd->first; rd->group == 0 && i < rd->first + rd->n; i++)
-        if (eval_config_is_whole(config_at(rd, i)) && config_at(rd, i)->mode == mode && rd->w->config[i])
+        if (eval_config_is_uncompressed(config_at(rd, i)) && config_at(rd, i)->mode == mode &&
+            rd->w->config[i])
             return config_at(rd, i);
     return NULL;
 }
 
 /* Hands over the full cache's answer for a mode other than that in which it answered; the base has been read
  * up to what this mode compresses. */
-static int hand_over_whole(struct read *rd, enum eval_mode mode)
+static int hand_over_uncompressed(struct read *rd, enum eval_mode mode)
 {
-    const struct eval_config *c = whole_in(rd, mode);
-    struct eval_entry *e = &rd->whole;
+    const struct eval_config *c = uncompressed_in(rd, mode);
+    struct eval_entry *e = &rd->uncompressed;
     if (!c || !e->config || c == e->config)
         return APP_OK;
     e->config = c;
@@ -182,19 +189,19 @@ static int hand_over_whole(struct read *rd, enum eval_mode mode)
 }
 
 /* Has a few entries answered, hands them over and closes them. */
-static int answer_wave(struct read *rd, struct eval_entry *e, int32_t n, const wnw_session *lean)
+static int answer_wave(struct read *rd, struct eval_entry *e, int32_t n, const wnw_session *unobserved)
 {
     int rc = APP_OK;
-    for (int32_t i = 0; rc == APP_OK && lean && i < n; i++)
-        rc = compress_copy(&e[i], lean);
+    for (int32_t i = 0; rc == APP_OK && unobserved && i < n; i++)
+        rc = compress_copy(&e[i], unobserved);
     if (rc == APP_OK)
         rc = rd->r->is_text ? eval_text_entries(rd->m, rd->r, e, n, rd->reference)
                             : eval_answer_entries(rd->m, rd->r, e, n, rd->reference);
     for (int32_t i = 0; rc == APP_OK && i < n; i++)
         rc = hand_over(rd, &e[i]);
     for (int32_t i = 0; i < n; i++) {
-        if (rc == APP_OK && eval_config_is_whole(e[i].config)) {
-            rd->whole = e[i];
+        if (rc == APP_OK && eval_config_is_uncompressed(e[i].config)) {
+            rd->uncompressed = e[i];
             e[i] = (struct eval_entry){0};
         }
         eval_entry_close(&e[i]);
@@ -202,7 +209,7 @@ static int answer_wave(struct read *rd, struct eval_entry *e, int32_t n, const w
     return rc;
 }
 
-static int answer_waves(struct read *rd, struct eval_entry *e, int32_t n, const wnw_session *lean)
+static int answer_waves(struct read *rd, struct eval_entry *e, int32_t n, const wnw_session *unobserved)
 {
     int rc = APP_OK;
     for (int32_t at = 0; at < n; at += rd->m->batch) {
@@ -210,10 +217,9 @@ static int answer_waves(struct read *rd, struct eval_entry *e, int32_t n, const 
         if (rc == APP_OK && app_stop_asked())
             rc = APP_INTERRUPTED;
         if (rc == APP_OK)
-            rc = answer_wave(rd, e + at, n_now, lean);
+            rc = answer_wave(rd, e + at, n_now, unobserved);
         else
-            for (int32_t i = 0; i < n_now; i++)
-                eval_entry_close(&e[at + i]);
+            close_entries(e + at, n_now);
     }
     return rc;
 }
@@ -221,15 +227,14 @@ static int answer_waves(struct read *rd, struct eval_entry *e, int32_t n, const 
 /* ---- Reading once ---- */
 
 /* Plans for the entries whose calibration results are those of entry `like`. */
-static int plan_alike(struct read *rd, struct eval_entry *e, int32_t n, int32_t like)
+static int plan_with_profile(struct read *rd, struct eval_entry *e, int32_t n, int32_t like)
 {
     const wnw_policy **policies = calloc((size_t)n, sizeof *policies);
     wnw_size *sizes = calloc((size_t)n, sizeof *sizes);
     wnw_plan **plans = calloc((size_t)n, sizeof *plans);
     wnw_report *reports = calloc((size_t)n, sizeof *reports);
     int32_t *at = calloc((size_t)n, sizeof *at), n_now = 0;
-    int rc = policies && sizes && plans && reports && at ? APP_OK
-                                                         : app_fail(APP_FAILED, "out of memory for plans");
+    int rc = policies && sizes && plans && reports && at ? APP_OK : eval_no_memory("plans");
     for (int32_t i = like; rc == APP_OK && i < n; i++) {
         if (e[i].config->full || e[i].plan || e[i].config->profile != e[like].config->profile)
             continue;
@@ -278,7 +283,7 @@ static int open_mode(struct read *rd, enum eval_mode mode, struct eval_entry *e,
     }
     for (int32_t i = 0; rc == APP_OK && i < *n; i++)
         if (!e[i].config->full && !e[i].plan)
-            rc = plan_alike(rd, e, *n, i);
+            rc = plan_with_profile(rd, e, *n, i);
     return rc;
 }
 
@@ -303,23 +308,23 @@ static int run_mode(struct read *rd, enum eval_mode mode, bool last)
 {
     struct eval_entry *e = calloc((size_t)rd->n, sizeof *e);
     const wnw_run nothing = wnw_run_default();
-    wnw_session *lean = NULL;
+    wnw_session *unobserved = NULL;
     int32_t n = 0;
-    int rc = e ? read_to(rd, mode) : app_fail(APP_FAILED, "out of memory for answers");
+    int rc = e ? read_to(rd, mode) : eval_no_memory("answers");
     if (rc == APP_OK)
-        rc = hand_over_whole(rd, mode);
+        rc = hand_over_uncompressed(rd, mode);
     if (rc == APP_OK)
         rc = open_mode(rd, mode, e, &n);
     /* What was recorded is not needed by copies, and can be much larger than the cache. */
     if (rc == APP_OK && !last)
-        rc = eval_status_code(wnw_session_copy(&lean, rd->base));
+        rc = eval_status_code(wnw_session_copy(&unobserved, rd->base));
     if (rc == APP_OK)
-        rc = eval_status_code(wnw_session_begin(last ? rd->base : lean, &nothing));
+        rc = eval_status_code(wnw_session_begin(last ? rd->base : unobserved, &nothing));
     if (rc == APP_OK)
-        rc = answer_waves(rd, e, n, last ? rd->base : lean);
-    for (int32_t i = 0; e && i < n; i++)
-        eval_entry_close(&e[i]);
-    wnw_session_free(lean);
+        rc = answer_waves(rd, e, n, last ? rd->base : unobserved);
+    if (e)
+        close_entries(e, n);
+    wnw_session_free(unobserved);
     free(e);
     return rc;
 }
@@ -331,8 +336,8 @@ static int open_base(struct read *rd)
     int32_t n = 0;
     bool asks = false;
     rd->policies = calloc((size_t)rd->n, sizeof *rd->policies);
-    int rc = rd->policies ? new_session(&rd->base, rd->m, config_at(rd, rd->first))
-                          : app_fail(APP_FAILED, "out of memory for policies");
+    int rc =
+        rd->policies ? new_session(&rd->base, rd->m, config_at(rd, rd->first)) : eval_no_memory("policies");
     for (int32_t i = rd->first; rc == APP_OK && i < rd->first + rd->n; i++) {
         const struct eval_config *c = config_at(rd, i);
         if (c->full || !takes_part(rd, i))
@@ -357,7 +362,7 @@ static int open_base(struct read *rd)
 /* Whether anything is to be done in a mode. */
 static bool has_work(const struct read *rd, enum eval_mode mode)
 {
-    bool any = whole_in(rd, mode) != NULL;
+    bool any = uncompressed_in(rd, mode) != NULL;
     for (int32_t i = rd->first; !any && i < rd->first + rd->n; i++)
         any = config_at(rd, i)->mode == mode && takes_part(rd, i);
     return any;
@@ -376,7 +381,7 @@ static int run_group(struct read *rd)
             rc = run_mode(rd, (enum eval_mode)mode, mode == last);
     if (rc == APP_OK)
         count_reading(rd, wnw_session_n_past(rd->base), rd->prefill_ms);
-    eval_entry_close(&rd->whole);
+    eval_entry_close(&rd->uncompressed);
     wnw_session_free(rd->base);
     free_tasks(&rd->tasks);
     free(rd->policies);
@@ -459,15 +464,14 @@ static int run_own(struct read *rd)
             if (rc == APP_OK)
                 rc = answer_wave(rd, e, n, NULL);
             else
-                for (int32_t k = 0; k < n; k++)
-                    eval_entry_close(&e[k]);
+                close_entries(e, n);
             n = 0;
         }
     }
     return rc;
 }
 
-int eval_read_entries(const struct eval_machine *m, const struct eval_reading *r, const struct eval_wanted *w,
+int eval_read_entries(const struct eval_runtime *m, const struct eval_reading *r, const struct eval_wanted *w,
                       struct eval_reference *reference)
 {
     struct read rd = {.m = m, .r = r, .w = w, .reference = reference};

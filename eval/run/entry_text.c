@@ -11,7 +11,7 @@
 
 #include "app/console.h"
 #include "app/process.h"
-#include "eval/run/listen.h"
+#include "eval/base/grow.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,16 +25,16 @@ static int copy_of(wnw_session **out, const wnw_session *s)
 }
 
 /* Reads one step after an entry; full: what the full cache predicts there, NULL where these are no numbers. */
-static int step_entry(struct eval_entry *e, const struct eval_machine *m, const int32_t *ids, int32_t n,
+static int step_entry(struct eval_entry *e, const struct eval_runtime *m, const int32_t *ids, int32_t n,
                       bool last, const float *full)
 {
     struct eval_answer *a = &e->answer[0];
-    struct eval_listener l = {.n_vocab = m->info.n_vocab, .full = full, .same = &a->same, .gold = ids};
+    struct eval_forced l = {.n_vocab = m->info.n_vocab, .full = full, .same = &a->same, .targets = ids};
     bool good;
     if (a->stop)
         return APP_OK;
     const double start = app_now_ms();
-    const int rc = eval_listen(&l, e->session, ids, n, last, &good);
+    const int rc = eval_force(&l, e->session, ids, n, last, &good);
     a->question_ms += app_now_ms() - start;
     a->nll += l.nll;
     if (!good)
@@ -44,18 +44,18 @@ static int step_entry(struct eval_entry *e, const struct eval_machine *m, const 
 
 /* Reads the second half after the full cache and all entries; full_nll becomes what it costs the full cache, NaN where that
  * is no number. */
-static int read_half(const struct eval_machine *m, const struct eval_prompt *p, struct eval_entry *e,
+static int read_half(const struct eval_runtime *m, const struct eval_prompt *p, struct eval_entry *e,
                      int32_t n, wnw_session *full, double *full_nll)
 {
     float *logits = malloc((size_t)STEP * (size_t)m->info.n_vocab * sizeof *logits);
-    int rc = logits ? APP_OK : app_fail(APP_FAILED, "out of memory for the full cache's predictions");
+    int rc = logits ? APP_OK : eval_no_memory("the full cache's predictions");
     bool good = true;
     *full_nll = 0;
     for (int32_t at = p->n_context; rc == APP_OK && at < p->n; at += STEP) {
         const int32_t n_now = p->n - at < STEP ? p->n - at : STEP;
-        struct eval_listener l = {.n_vocab = m->info.n_vocab, .keep = logits, .gold = p->ids + at};
+        struct eval_forced l = {.n_vocab = m->info.n_vocab, .keep = logits, .targets = p->ids + at};
         if (good) {
-            rc = eval_listen(&l, full, p->ids + at, n_now, at + n_now == p->n, &good);
+            rc = eval_force(&l, full, p->ids + at, n_now, at + n_now == p->n, &good);
             *full_nll = good ? *full_nll + l.nll : NAN;
         }
         for (int32_t i = 0; rc == APP_OK && i < n; i++)
@@ -65,18 +65,18 @@ static int read_half(const struct eval_machine *m, const struct eval_prompt *p, 
     return rc;
 }
 
-int eval_text_entries(const struct eval_machine *m, const struct eval_reading *r, struct eval_entry *e,
+int eval_text_entries(const struct eval_runtime *m, const struct eval_reading *r, struct eval_entry *e,
                       int32_t n, struct eval_reference *reference)
 {
     const struct eval_prompt *p = &r->first[0];
     wnw_session *full = NULL;
     double full_nll = 0;
     int rc = APP_OK;
-    for (int32_t i = 0; rc == APP_OK && !reference->whole && i < n; i++)
+    for (int32_t i = 0; rc == APP_OK && !reference->text_cache && i < n; i++)
         if (e[i].is_reference)
-            rc = copy_of(&reference->whole, e[i].session);
+            rc = copy_of(&reference->text_cache, e[i].session);
     if (rc == APP_OK)
-        rc = copy_of(&full, reference->whole);
+        rc = copy_of(&full, reference->text_cache);
     if (rc == APP_OK)
         rc = read_half(m, p, e, n, full, &full_nll);
     for (int32_t i = 0; rc == APP_OK && i < n; i++) {

@@ -8,10 +8,9 @@
 #include "app/json.h"
 #include "app/output.h"
 #include "base/random.h"
+#include "eval/base/grow.h"
 #include "eval/base/info.h"
-#include "eval/run/study.h"
-#include "eval/tasks/prose.h"
-#include "eval/tasks/wordlist.h"
+#include "eval/tasks/lists.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -129,8 +128,8 @@ static void add_sentence(json_t **list, const char *what, const char *whose, str
 /* Sentences on data that is made up where a benchmark has its own. */
 static json_t *stand_ins_of(const struct eval_setup *s)
 {
-    const bool prose = strcmp(s->world.haystack.name, "prose") == 0;
-    const bool made = prose || strcmp(s->world.haystack.name, "noise") == 0;
+    const bool prose = strcmp(s->source.haystack.name, "prose") == 0;
+    const bool made = prose || strcmp(s->source.haystack.name, "noise") == 0;
     json_t *list = json_array();
     struct app_text hides = {0}, words = {0}, made_up = {0};
     for (int32_t i = 0; i < s->n_items; i++) {
@@ -179,11 +178,12 @@ static json_t *chat_of(const struct eval_setup *s)
 }
 
 json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs *c,
-                           const struct eval_machine *m)
+                           const struct eval_runtime *m)
 {
     const struct eval_args *a = s->args;
     json_t *depths = json_array();
-    for (int32_t i = 0; i < s->world.n_depths && app_json_append(&depths, json_real(s->world.depths[i])); i++)
+    for (int32_t i = 0; i < s->source.n_depths && app_json_append(&depths, json_real(s->source.depths[i]));
+         i++)
         ;
     json_t *run = json_pack(
         "{s:i, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:o, s:o, s:I, s:s, s:s, s:s, s:s, s:s, "
@@ -193,11 +193,11 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         "tokenizer", tokenizer_of(s->model, m->info.n_vocab), "chat", chat_of(s), "kernel", wnw_kernel_name(),
         "threads", a->app.threads == APP_UNSET ? (int)wnw_usable_cores() : (int)a->app.threads, "suite",
         s->suite ? s->suite->name : "", "tasks", tasks_of(s), "configs", configs_of(c), "seed",
-        (json_int_t)s->world.seed, "haystack", s->world.haystack.name, "prose", EVAL_PROSE_VERSION, "words",
-        EVAL_WORDLIST_VERSION, "prompts", PROMPTS_VERSION, "needle", a->needle, "depths", depths,
-        "early_stop", m->early_stop, "batched", m->batch > 1, "turns", a->turns, "own_history",
-        m->own_history, "lb_prefix", a->lb_prefix, "closed_book", a->closed_book, "text", s->text_hash,
-        "time_budget", a->time_budget ? a->time_budget : "");
+        (json_int_t)s->source.seed, "haystack", s->source.haystack.name, "prose", EVAL_PROSE_VERSION, "words",
+        EVAL_WORDS_VERSION, "prompts", PROMPTS_VERSION, "needle", a->needle, "depths", depths, "early_stop",
+        m->early_stop, "batched", m->batch > 1, "turns", a->turns, "own_history", m->own_history, "lb_prefix",
+        a->lb_prefix, "closed_book", a->closed_book, "text", s->text_hash, "time_budget",
+        a->time_budget ? a->time_budget : "");
     app_json_set(&run, "backend", json_string("cpu")); /* the library has no other */
     app_json_set(&run, "device", device_of());
     app_json_set(&run, "stand_ins", stand_ins_of(s));
@@ -206,7 +206,7 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         app_json_set(&run, "mask_profile", hash_of(c->mask_profile));
     if (strcmp(a->lb_chat, "all") == 0)
         app_json_set(&run, "lb_chat", json_string(a->lb_chat));
-    if (s->world.needle_mark)
+    if (s->source.needle_mark)
         app_json_set(&run, "niah_compat", json_string(a->niah_compat));
     if (eval_is_alone(a, s->suite))
         app_json_set(&run, "alone", json_true());
@@ -225,9 +225,13 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
 
 /* ---- Claiming a folder ---- */
 
-static int no_memory(void)
+/* The run.json of a folder; NULL if it is not there, is damaged, or memory runs out. The caller releases it. */
+static json_t *load(const char *dir)
 {
-    return app_fail(APP_FAILED, "out of memory for the run's description");
+    char *path = app_in_folder(dir, "run.json");
+    json_t *run = path ? json_load_file(path, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    free(path);
+    return run;
 }
 
 bool eval_manifest_exists(const char *dir)
@@ -238,27 +242,25 @@ bool eval_manifest_exists(const char *dir)
     return exists;
 }
 
+/* Lowers a number of samples to one of run.json. */
+static void lower(int32_t *n, const json_t *to)
+{
+    if (json_is_integer(to) && json_integer_value(to) >= 0 && json_integer_value(to) < *n)
+        *n = (int32_t)json_integer_value(to);
+}
+
 bool eval_manifest_samples(struct eval_setup *s, const char *dir)
 {
-    char *path = app_in_folder(dir, "run.json");
-    if (!path)
-        return false;
-    json_t *old = json_load_file(path, 0, NULL);
+    json_t *old = load(dir);
     const json_t *tasks = json_object_get(old, "tasks");
     const char *budget = json_string_value(json_object_get(old, "time_budget"));
     const bool found =
         budget && strcmp(budget, s->args->time_budget) == 0 && json_array_size(tasks) == (size_t)s->n_items;
     for (int32_t i = 0; found && i < s->n_items; i++) {
-        const json_t *task = json_array_get(tasks, (size_t)i), *n = json_object_get(task, "n");
-        const json_t *probes = json_object_get(task, "probes");
-        if (json_is_integer(n) && json_integer_value(n) >= 0 && json_integer_value(n) < s->items[i].n)
-            s->items[i].n = (int32_t)json_integer_value(n);
-        if (json_is_integer(probes) && json_integer_value(probes) >= 0 &&
-            json_integer_value(probes) < s->items[i].n_probes)
-            s->items[i].n_probes = (int32_t)json_integer_value(probes);
+        lower(&s->items[i].n, json_object_get(json_array_get(tasks, (size_t)i), "n"));
+        lower(&s->items[i].n_probes, json_object_get(json_array_get(tasks, (size_t)i), "probes"));
     }
     json_decref(old);
-    free(path);
     return found;
 }
 
@@ -288,12 +290,14 @@ static int compare(const char *path, const json_t *run)
     return rc;
 }
 
-static int write_run(const char *path, const json_t *run)
+static int write_run(const char *dir, const json_t *run)
 {
     struct app_out out;
-    int rc = app_out_open(&out, path, NULL);
+    char *path = app_in_folder(dir, "run.json");
+    int rc = path ? app_out_open(&out, path, NULL) : eval_no_memory("the run's description");
     if (rc == APP_OK)
         rc = app_out_json(&out, run);
+    free(path);
     return rc == APP_OK ? app_out_commit(&out) : rc;
 }
 
@@ -301,7 +305,7 @@ int eval_manifest_check(const char *dir, const json_t *run)
 {
     struct stat st;
     char *path = app_in_folder(dir, "run.json"), *results = app_in_folder(dir, "results.jsonl");
-    int rc = run && path && results ? APP_OK : no_memory();
+    int rc = run && path && results ? APP_OK : eval_no_memory("the run's description");
     if (rc == APP_OK && access(path, F_OK) == 0)
         rc = compare(path, run);
     else if (rc == APP_OK && stat(results, &st) == 0 && st.st_size > 0)
@@ -313,12 +317,8 @@ int eval_manifest_check(const char *dir, const json_t *run)
 
 int eval_manifest_claim(const char *dir, const json_t *run)
 {
-    char *path = app_in_folder(dir, "run.json");
-    int rc = path ? eval_manifest_check(dir, run) : no_memory();
-    if (rc == APP_OK && access(path, F_OK) != 0)
-        rc = write_run(path, run);
-    free(path);
-    return rc;
+    const int rc = eval_manifest_check(dir, run);
+    return rc == APP_OK && !eval_manifest_exists(dir) ? write_run(dir, run) : rc;
 }
 
 int eval_manifest_open(struct eval_journal *j, const char *dir, json_t *run)
@@ -334,20 +334,16 @@ int eval_manifest_open(struct eval_journal *j, const char *dir, json_t *run)
 
 int eval_manifest_left_out(const char *dir, int64_t n_too_long, int64_t n_unmade)
 {
-    char *path = app_in_folder(dir, "run.json");
-    if (!path)
-        return no_memory();
-    json_t *run = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    json_t *run = load(dir);
     int rc = APP_OK;
     if (!json_is_object(run))
-        rc = app_fail(APP_BAD_INPUT, "'%s' does not describe a run any more", path);
+        rc = app_fail(APP_BAD_INPUT, "'%s/run.json' does not describe a run any more", dir);
     if (rc == APP_OK && (json_integer_value(json_object_get(run, "too_long")) != n_too_long ||
                          json_integer_value(json_object_get(run, "unmade")) != n_unmade)) {
         app_json_set(&run, "too_long", json_integer(n_too_long));
         app_json_set(&run, "unmade", json_integer(n_unmade));
-        rc = write_run(path, run);
+        rc = write_run(dir, run);
     }
     json_decref(run);
-    free(path);
     return rc;
 }

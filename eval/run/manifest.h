@@ -10,7 +10,7 @@
 
 /* The description of a run; NULL if memory runs out. */
 json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs *c,
-                           const struct eval_machine *m);
+                           const struct eval_runtime *m);
 /* The arguments of this process; NULL if memory runs out. */
 json_t *eval_manifest_command(void);
 /* Whether the folder has a run.json: a run goes on there. */

@@ -6,7 +6,7 @@
 #include "app/process.h"
 #include "app/values.h"
 #include "eval/base/stats.h"
-#include "eval/run/listen.h"
+#include "eval/run/forced.h"
 #include "eval/run/manifest.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ static int read_time(double *ms, const char *text)
 }
 
 /* Reads some tokens and generates a few. */
-static int measure(struct eval_pace *p, const struct eval_machine *m)
+static int measure(struct eval_pace *p, const struct eval_runtime *m)
 {
     int32_t ids[READ];
     wnw_session *s = NULL;
@@ -54,7 +54,7 @@ static int measure(struct eval_pace *p, const struct eval_machine *m)
 }
 
 /* Readings and batches of one sample. */
-static void count_work(struct eval_pace *p, const struct eval_machine *m, const struct eval_configs *c)
+static void count_work(struct eval_pace *p, const struct eval_runtime *m, const struct eval_configs *c)
 {
     int32_t n_here = 0, n_types = 1;
     for (int32_t i = 0; i < c->n; i++) {
@@ -106,7 +106,7 @@ void eval_pace_cut(const struct eval_pace *p, struct eval_setup *s, int32_t n_sh
     }
 }
 
-int eval_pace_open(struct eval_pace *p, const struct eval_machine *m, const struct eval_configs *c,
+int eval_pace_open(struct eval_pace *p, const struct eval_runtime *m, const struct eval_configs *c,
                    struct eval_setup *s, int32_t n_shards)
 {
     const char *budget = s->args->time_budget;

@@ -17,7 +17,7 @@ struct eval_pace {
 /* Measures the machine, unless a run goes on that shows nothing, and lowers the numbers of samples to what
  * --time-budget allows a process that has one of n_shards equal parts, which it says on stderr. A run that goes on has the
  * numbers that it began with. Returns an exit code. */
-int eval_pace_open(struct eval_pace *p, const struct eval_machine *m, const struct eval_configs *c,
+int eval_pace_open(struct eval_pace *p, const struct eval_runtime *m, const struct eval_configs *c,
                    struct eval_setup *s, int32_t n_shards);
 /* Lowers the numbers of samples until one of n_shards equal parts is expected to take `ms` milliseconds, and says so. */
 void eval_pace_cut(const struct eval_pace *p, struct eval_setup *s, int32_t n_shards, double ms);

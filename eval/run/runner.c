@@ -10,14 +10,16 @@
 #include "app/json.h"
 #include "app/profiles.h"
 #include "app/stop.h"
+#include "eval/base/grow.h"
+#include "eval/base/info.h"
 #include "eval/base/stats.h"
 #include "eval/run/journal.h"
+#include "eval/run/lists.h"
 #include "eval/run/manifest.h"
 #include "eval/run/pace.h"
 #include "eval/run/progress.h"
-#include "eval/run/row.h"
+#include "eval/run/record.h"
 #include "eval/run/shard.h"
-#include "eval/run/study.h"
 #include "winnow_method.h"
 
 #include <stdlib.h>
@@ -28,7 +30,7 @@ struct runner {
     const struct eval_run_report *report;
     struct eval_setup setup;
     struct eval_configs configs;
-    struct eval_machine machine;
+    struct eval_runtime runtime;
     struct eval_journal journal;
     struct eval_progress progress;
     struct eval_pace pace;
@@ -44,16 +46,13 @@ struct runner {
 
 /* ---- Opening ---- */
 
-static int check_words(const struct runner *x)
+/* Refuses options that exclude each other. */
+static int check_options(const struct runner *x)
 {
     const struct eval_args *a = x->args;
     const bool requests = strcmp(a->turns, "multi_request") == 0;
-    if (!requests && strcmp(a->turns, "multi_turn") != 0)
-        return app_fail(APP_BAD_INPUT, "--turns '%s' is unknown; use multi_turn or multi_request", a->turns);
     if (requests && a->own_history)
         return app_fail(APP_BAD_INPUT, "--turns multi_request has no history; leave out --own-history");
-    if (strcmp(a->recompress, "never") != 0 && !eval_recompresses(a))
-        return app_fail(APP_BAD_INPUT, "--recompress '%s' is unknown; use never or each-turn", a->recompress);
     if (requests && eval_recompresses(a))
         return app_fail(APP_BAD_INPUT,
                         "--turns multi_request has no history to compress; leave out --recompress");
@@ -64,12 +63,6 @@ static int check_words(const struct runner *x)
             return app_fail(APP_BAD_INPUT,
                             "--mask-phase decode masks nothing of --text, which is read and not "
                             "generated");
-    if (strcmp(a->lb_chat, "official") != 0 && strcmp(a->lb_chat, "all") != 0)
-        return app_fail(APP_BAD_INPUT, "--lb-chat '%s' is unknown; use official or all", a->lb_chat);
-    if (strcmp(a->lb_prefix, "auto") != 0 && strcmp(a->lb_prefix, "assistant") != 0 &&
-        strcmp(a->lb_prefix, "user") != 0)
-        return app_fail(APP_BAD_INPUT, "--lb-prefix '%s' is unknown; use auto, assistant or user",
-                        a->lb_prefix);
     for (int32_t i = 0; requests && i < x->configs.n; i++)
         if (x->configs.at[i].mode == EVAL_AWARE || x->configs.at[i].mode == EVAL_AWARE_FULL)
             return app_fail(APP_BAD_INPUT,
@@ -143,27 +136,26 @@ static int load_profiles(struct runner *x)
 
 static int open_folder(struct runner *x)
 {
-    json_t *run = eval_manifest_make(&x->setup, &x->configs, &x->machine);
+    json_t *run = eval_manifest_make(&x->setup, &x->configs, &x->runtime);
     if (x->pace.measured) /* how fast the machine was when the run began */
         app_json_set(&run, "calibration",
                      json_pack("{s:f, s:f}", "token_ms", x->pace.token_ms, "step_ms", x->pace.step_ms));
     return eval_manifest_open(&x->journal, x->args->app.out, run);
 }
 
-static int open_all(struct runner *x)
+static int open_all(struct runner *x, const struct eval_suite *suite)
 {
-    const struct eval_suite *suite = NULL;
     int rc = eval_shard_read(&x->shard, x->args->shard);
     if (rc == APP_OK)
         rc = x->report->check(x->args);
-    if (rc == APP_OK)
-        rc = eval_suite_choose(&suite, x->args);
     if (rc == APP_OK) /* before the model, which takes time to open */
         rc = eval_configs_open(&x->configs, x->args, suite);
     if (rc == APP_OK)
-        rc = check_words(x);
+        rc = eval_check_words(x->args);
     if (rc == APP_OK)
-        rc = eval_setup_open(&x->setup, x->args);
+        rc = check_options(x);
+    if (rc == APP_OK)
+        rc = eval_setup_open(&x->setup, x->args, suite);
     if (rc == APP_OK)
         rc = load_profiles(x);
     if (rc == APP_OK)
@@ -171,16 +163,16 @@ static int open_all(struct runner *x)
     if (rc == APP_OK)
         rc = eval_chat_open(&x->raw, x->setup.model, "none");
     if (rc == APP_OK)
-        rc = eval_machine_open(&x->machine, &x->setup.tokenizer, x->args, suite);
+        rc = eval_runtime_open(&x->runtime, &x->setup.tokenizer, x->args, suite);
     if (rc == APP_OK)
-        rc = eval_pace_open(&x->pace, &x->machine, &x->configs, &x->setup, x->shard.n);
+        rc = eval_pace_open(&x->pace, &x->runtime, &x->configs, &x->setup, x->shard.n);
     if (rc == APP_OK)
         rc = open_folder(x);
     if (rc != APP_OK)
         return rc;
     x->wanted = calloc((size_t)x->configs.n, sizeof *x->wanted);
     x->now = calloc((size_t)x->configs.n, sizeof *x->now);
-    return !x->wanted || !x->now ? app_fail(APP_FAILED, "out of memory for the configurations") : rc;
+    return !x->wanted || !x->now ? eval_no_memory("the configurations") : rc;
 }
 
 static void close_all(struct runner *x)
@@ -188,7 +180,7 @@ static void close_all(struct runner *x)
     free(x->wanted);
     free(x->now);
     eval_journal_close(&x->journal);
-    eval_machine_close(&x->machine);
+    eval_runtime_close(&x->runtime);
     eval_chat_close(&x->raw);
     eval_configs_close(&x->configs);
     eval_setup_close(&x->setup);
@@ -197,7 +189,7 @@ static void close_all(struct runner *x)
 /* ---- Samples ---- */
 
 /* Writes the records of an entry. That of the first turn comes last: where it is there, all are. */
-static int write_rows(struct eval_entry *e, void *user)
+static int write_records(struct eval_entry *e, void *user)
 {
     struct runner *x = user;
     int rc = APP_OK;
@@ -205,10 +197,10 @@ static int write_rows(struct eval_entry *e, void *user)
         char key[EVAL_MAX_KEY];
         json_t *row = NULL;
         double score = 0;
-        eval_row_key(key, x->reading->sample, e->config->id, t);
+        eval_record_key(key, x->reading->sample, e->config->id, t);
         if (eval_journal_has(&x->journal, key))
             continue;
-        rc = eval_row_make(&row, &score, x->reading, e, t);
+        rc = eval_record_make(&row, &score, x->reading, e, t);
         if (rc == APP_OK)
             rc = eval_journal_add(&x->journal, row);
         json_decref(row);
@@ -234,7 +226,7 @@ static bool find_wanted(struct runner *x, const struct eval_sample *s)
         x->wanted[i] = false;
         if (s->index >= EVAL_GATE_FIRST && x->configs.at[i].reference != i)
             continue;
-        eval_row_key(key, s, x->configs.at[i].id, 0);
+        eval_record_key(key, s, x->configs.at[i].id, 0);
         x->wanted[i] = !eval_journal_has(&x->journal, key);
         n += x->wanted[i];
     }
@@ -277,7 +269,7 @@ static int run_reading(struct runner *x, const struct eval_item *item, const str
                        const struct eval_chat *chat)
 {
     const struct eval_wanted wanted = {
-        .configs = &x->configs, .config = x->now, .done = write_rows, .user = x, .readings = &x->readings};
+        .configs = &x->configs, .config = x->now, .done = write_records, .user = x, .readings = &x->readings};
     struct eval_reading reading;
     struct eval_reference reference = {0};
     const int32_t *ids;
@@ -287,14 +279,14 @@ static int run_reading(struct runner *x, const struct eval_item *item, const str
         eval_setup_piece(&ids, &n, &x->setup, item, s->index);
         rc = eval_reading_text(&reading, chat, s, ids, n, x->setup.text_bos);
     } else {
-        rc = eval_reading_open(&reading, &x->machine, chat, s);
+        rc = eval_reading_open(&reading, &x->runtime, chat, s);
     }
-    x->too_long = rc == APP_OK && reading.n_need > x->machine.info.n_ctx_train;
+    x->too_long = rc == APP_OK && reading.n_need > x->runtime.info.n_ctx_train;
     if (rc == APP_OK)
         rc = eval_reference_open(&reference, reading.n_turns);
     x->reading = &reading;
     if (rc == APP_OK && !x->too_long)
-        rc = eval_read_entries(&x->machine, &reading, &wanted, &reference);
+        rc = eval_read_entries(&x->runtime, &reading, &wanted, &reference);
     x->reading = NULL;
     eval_reference_close(&reference);
     eval_reading_close(&reading);
@@ -329,7 +321,7 @@ static struct eval_sample identity_of(const struct runner *x, const struct eval_
     return (struct eval_sample){.task = eval_item_name(item),
                                 .n_target = item->n_target,
                                 .index = index,
-                                .seed = item->task ? x->setup.world.seed : 0};
+                                .seed = item->task ? x->setup.source.seed : 0};
 }
 
 static int run_index(void *user, struct eval_item *item, int32_t index)
@@ -341,7 +333,7 @@ static int run_index(void *user, struct eval_item *item, int32_t index)
     int rc = APP_OK;
     if (app_stop_asked())
         return APP_INTERRUPTED;
-    if (!eval_item_fits(item, x->machine.info.n_ctx_train)) {
+    if (!eval_item_fits(item, x->runtime.info.n_ctx_train)) {
         x->n_too_long++;
     } else if (!find_wanted(x, &identity)) {
         x->n_skipped++;
@@ -380,7 +372,7 @@ static int finish(const struct runner *x, int rc)
 {
     if (x->n_too_long > 0)
         app_note("%lld samples were left out: they are longer than the model's context of %d tokens",
-                 (long long)x->n_too_long, (int)x->machine.info.n_ctx_train);
+                 (long long)x->n_too_long, (int)x->runtime.info.n_ctx_train);
     if (x->n_unmade > 0)
         app_note("%lld samples were left out: " EVAL_WHY_UNMADE, (long long)x->n_unmade);
     if (rc == APP_INTERRUPTED)
@@ -397,7 +389,7 @@ static int finish(const struct runner *x, int rc)
     const int noted = eval_manifest_left_out(x->args->app.out, x->n_too_long, x->n_unmade);
     if (noted != APP_OK)
         return noted;
-    if (!eval_journal_any(&x->journal, eval_row_is_sample)) {
+    if (!eval_journal_any(&x->journal, eval_record_is_sample)) {
         app_note("'%s' has only answers to probes, which no method is measured on; there is no report yet",
                  x->args->app.out);
         return APP_OK;
@@ -405,10 +397,11 @@ static int finish(const struct runner *x, int rc)
     return x->report->write(x->args);
 }
 
-int eval_run_tasks(const struct eval_args *args, const struct eval_run_report *report)
+int eval_run_tasks(const struct eval_args *args, const struct eval_suite *suite,
+                   const struct eval_run_report *report)
 {
     struct runner x = {.args = args, .report = report};
-    int rc = open_all(&x);
+    int rc = open_all(&x, suite);
     if (rc == APP_OK) {
         app_note_lines("", x.configs.notes.s);
         note_prefix(&x);
@@ -422,7 +415,7 @@ int eval_run_tasks(const struct eval_args *args, const struct eval_run_report *r
             rc = app_fail(APP_BAD_INPUT,
                           "every sample is longer than the model's context of %d tokens; give "
                           "shorter --lengths, or shorter contexts in files",
-                          (int)x.machine.info.n_ctx_train);
+                          (int)x.runtime.info.n_ctx_train);
         if (rc == APP_OK && x.n_unmade > 0 && x.n_unmade + x.n_too_long == x.progress.n_all)
             rc = app_fail(APP_BAD_INPUT,
                           "every sample was left out: " EVAL_WHY_UNMADE "; name another --haystack");

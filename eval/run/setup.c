@@ -6,7 +6,6 @@
 #include "app/files.h"
 #include "app/models.h"
 #include "base/random.h"
-#include "eval/run/study.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +16,8 @@ static int check_questions(const struct eval_setup *s)
     for (int32_t i = 0; i < s->n_items; i++) {
         const struct eval_task *task = s->items[i].task;
         const struct eval_records *r = !task                             ? NULL
-                                       : task->flags & EVAL_WANTS_SQUAD  ? s->world.squad
-                                       : task->flags & EVAL_WANTS_HOTPOT ? s->world.hotpot
+                                       : task->flags & EVAL_WANTS_SQUAD  ? s->source.squad
+                                       : task->flags & EVAL_WANTS_HOTPOT ? s->source.hotpot
                                                                          : NULL;
         if (r && s->items[i].n > r->n_questions)
             return app_fail(APP_BAD_INPUT, "%s has %d questions; lower --samples to that", task->name,
@@ -45,17 +44,12 @@ static int check_sets(struct eval_setup *s)
     return rc;
 }
 
-int32_t eval_extra_tokens(const struct eval_args *args, const struct eval_set *set)
-{
-    return strcmp(set->group, "longbench") == 0 ? (int32_t)args->lb_extra : 0;
-}
-
 int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_set *set)
 {
     int32_t overhead;
     int rc = eval_set_open(r, set, eval_setup_folder(s, set));
     if (rc == APP_OK)
-        rc = eval_count_overhead(&overhead, &s->world);
+        rc = eval_count_overhead(&overhead, &s->source);
     if (rc != APP_OK)
         return rc;
     r->tokenizer = &s->tokenizer;
@@ -64,12 +58,12 @@ int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, c
     r->chat_always = strcmp(set->group, "longbench") == 0 && strcmp(s->args->lb_chat, "all") == 0;
     r->least_new = eval_answer_tokens(s->args, s->suite);
     const bool scb = strcmp(set->group, "scbench") == 0;
-    r->n_ctx = scb ? s->world.n_ctx : 0;
+    r->n_ctx = scb ? s->source.n_ctx : 0;
     r->overhead = overhead;
     r->max_prompt = s->args->max_prompt != APP_UNSET ? (int32_t)s->args->max_prompt
                     : set->flags & EVAL_OWN_FILE || scb
                         ? 0
-                        : eval_set_max_prompt(s->world.n_ctx, eval_set_max_new(r), overhead);
+                        : eval_set_max_prompt(s->source.n_ctx, eval_set_max_new(r), overhead);
     return APP_OK;
 }
 
@@ -87,7 +81,7 @@ static int open_model(struct eval_setup *s)
         return app_fail_status(status);
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     wnw_model_get_info(s->model, &info);
-    s->world.n_ctx = info.n_ctx_train;
+    s->source.n_ctx = info.n_ctx_train;
     s->tokenizer = eval_tokenizer_of(s->model);
     return eval_chat_open(&s->chat, s->model, s->args->app.chat);
 }
@@ -103,7 +97,7 @@ static int32_t n_pieces(const struct eval_setup *s, int32_t n)
 static int32_t piece_length(const struct eval_setup *s, const struct eval_item *item)
 {
     const bool given = s->args->lengths || s->suite;
-    return given || eval_item_fits(item, s->world.n_ctx) ? item->n_target : s->world.n_ctx;
+    return given || eval_item_fits(item, s->source.n_ctx) ? item->n_target : s->source.n_ctx;
 }
 
 /* Tokens of --text, and how many pieces of each length they make. */
@@ -162,36 +156,36 @@ const char *eval_item_name(const struct eval_item *item)
     return item->text ? "ppl" : item->task ? item->task->name : item->set->name;
 }
 
-/* Documents and questions of a file (NULL = none), and its hash. *world becomes r. */
-static int read_records(struct eval_records *r, const struct eval_records **world, char hash[17],
+/* Documents and questions of a file (NULL = none), and its hash. *source becomes r. */
+static int read_records(struct eval_records *r, const struct eval_records **source, char hash[17],
                         const char *path)
 {
     const int rc = path ? eval_records_read(r, path) : APP_OK;
     if (rc == APP_OK && path) {
         snprintf(hash, 17, "%016llx", (unsigned long long)r->hash);
-        *world = r;
+        *source = r;
     }
     return rc;
 }
 
-int eval_setup_open(struct eval_setup *s, const struct eval_args *args)
+int eval_setup_open(struct eval_setup *s, const struct eval_args *args, const struct eval_suite *suite)
 {
-    *s = (struct eval_setup){.args = args};
-    s->world.seed = (uint64_t)args->app.seed;
-    s->world.n_trials = args->trials == APP_UNSET ? 1 : (int32_t)args->trials;
-    s->world.needle = args->needle;
-    s->world.needle_mark = strcmp(args->niah_compat, "compresskv") == 0;
+    *s = (struct eval_setup){.args = args, .suite = suite};
+    s->source.seed = (uint64_t)args->app.seed;
+    s->source.n_trials = args->trials == APP_UNSET ? 1 : (int32_t)args->trials;
+    s->source.needle = args->needle;
+    s->source.needle_mark = strcmp(args->niah_compat, "compresskv") == 0;
     int rc = eval_setup_lists(s);
     if (rc == APP_OK)
-        rc = read_records(&s->squad, &s->world.squad, s->squad_hash, args->squad);
+        rc = read_records(&s->squad, &s->source.squad, s->squad_hash, args->squad);
     if (rc == APP_OK)
-        rc = read_records(&s->hotpot, &s->world.hotpot, s->hotpot_hash, args->hotpot);
+        rc = read_records(&s->hotpot, &s->source.hotpot, s->hotpot_hash, args->hotpot);
     if (rc == APP_OK)
         rc = check_questions(s);
     if (rc == APP_OK)
         rc = check_sets(s);
     if (rc == APP_OK)
-        rc = eval_haystack_open(&s->world.haystack, args->haystack, s->world.seed);
+        rc = eval_haystack_open(&s->source.haystack, args->haystack, s->source.seed);
     if (rc == APP_OK)
         rc = open_model(s);
     if (rc == APP_OK)
@@ -200,14 +194,14 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args)
         s->items[i].planned.n = s->items[i].n;
         s->items[i].planned.n_probes = s->items[i].n_probes;
     }
-    s->world.tokenizer = &s->tokenizer;
-    s->world.chat = &s->chat;
+    s->source.tokenizer = &s->tokenizer;
+    s->source.chat = &s->chat;
     return rc;
 }
 
 void eval_setup_close(struct eval_setup *s)
 {
-    eval_haystack_close(&s->world.haystack);
+    eval_haystack_close(&s->source.haystack);
     eval_records_clear(&s->squad);
     eval_records_clear(&s->hotpot);
     eval_chat_close(&s->chat);
@@ -224,13 +218,13 @@ void eval_setup_close(struct eval_setup *s)
 
 int eval_setup_fit(struct eval_setup *s)
 {
-    const int32_t n_ctx = s->world.n_ctx;
+    const int32_t n_ctx = s->source.n_ctx;
     int rc = APP_OK;
     for (int32_t i = 0; rc == APP_OK && i < s->n_items; i++) {
         struct eval_item *item = &s->items[i];
-        s->world.n_trials = item->n_trials;
+        s->source.n_trials = item->n_trials;
         if (item->task && (s->args->dump || eval_item_fits(item, n_ctx)))
-            rc = eval_task_fit(&item->fit, &s->world, item->task, item->n_target);
+            rc = eval_task_fit(&item->fit, &s->source, item->task, item->n_target);
     }
     return rc;
 }
@@ -244,8 +238,8 @@ int eval_setup_sample(struct eval_sample *sample, bool *more, struct eval_setup 
     if (item->text)
         return APP_OK; /* has no samples */
     if (item->task) {
-        s->world.n_trials = item->n_trials;
-        rc = eval_task_sample(sample, &s->world, item->task, &item->fit, item->n_target, index);
+        s->source.n_trials = item->n_trials;
+        rc = eval_task_sample(sample, &s->source, item->task, &item->fit, item->n_target, index);
     } else {
         if (!item->open || index < item->reader.index) {
             if (item->open)

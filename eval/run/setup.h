@@ -43,7 +43,7 @@ struct eval_setup {
     struct eval_tokenizer tokenizer;
     struct eval_chat chat;
     struct eval_records squad, hotpot;
-    struct eval_world world;
+    struct eval_source source;
     struct eval_item *items; /* [n_items], owned */
     int32_t n_items;
     /* While the lists are read: */
@@ -61,7 +61,7 @@ struct eval_setup {
 
 /* Checks the arguments, then opens model, haystack and files. Returns an exit code; the caller closes in any
  * case. */
-int eval_setup_open(struct eval_setup *s, const struct eval_args *args);
+int eval_setup_open(struct eval_setup *s, const struct eval_args *args, const struct eval_suite *suite);
 void eval_setup_close(struct eval_setup *s);
 /* The folder of a set's file, or the file itself (EVAL_OWN_FILE); NULL if the options name none. */
 const char *eval_setup_folder(const struct eval_setup *s, const struct eval_set *set);

@@ -5,8 +5,9 @@
 #include "app/console.h"
 #include "app/values.h"
 #include "base/nearest.h"
+#include "eval/base/grow.h"
 #include "eval/base/stats.h"
-#include "eval/run/study.h"
+#include "eval/run/lists.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -60,6 +61,11 @@ const char *eval_setup_folder(const struct eval_setup *s, const struct eval_set 
                                                   : s->args->scbench;
 }
 
+int32_t eval_extra_tokens(const struct eval_args *args, const struct eval_set *set)
+{
+    return strcmp(set->group, "longbench") == 0 ? (int32_t)args->lb_extra : 0;
+}
+
 /* Adds the sets of files that a word names; the name of a group adds those whose file exists. */
 static int add_sets(struct eval_setup *s, const char *word, bool *found)
 {
@@ -89,8 +95,9 @@ static int add_sets(struct eval_setup *s, const char *word, bool *found)
                          : APP_OK;
 }
 
-static int add_tasks(struct eval_setup *s, const char *word)
+static int add_tasks(void *user, const char *word)
 {
+    struct eval_setup *s = user;
     const struct eval_task *t;
     bool found = strcmp(word, "ppl") == 0;
     const int rc = add_sets(s, word, &found);
@@ -116,18 +123,6 @@ static int add_tasks(struct eval_setup *s, const char *word)
 
 /* ---- Lists ---- */
 
-/* Calls `add` for each word of a list separated by commas. */
-static int each_word(struct eval_setup *s, const char *list, int (*add)(struct eval_setup *, const char *))
-{
-    char *copy = strdup(list), *save = NULL;
-    int rc = copy ? APP_OK : app_fail(APP_FAILED, "out of memory");
-    for (char *word = copy ? strtok_r(copy, ",", &save) : NULL; word && rc == APP_OK;
-         word = strtok_r(NULL, ",", &save))
-        rc = add(s, word);
-    free(copy);
-    return rc;
-}
-
 static int add_length(struct eval_setup *s, int64_t n)
 {
     if (s->n_lengths == EVAL_MAX_LENGTHS)
@@ -136,8 +131,9 @@ static int add_length(struct eval_setup *s, int64_t n)
     return APP_OK;
 }
 
-static int add_length_word(struct eval_setup *s, const char *word)
+static int add_length_word(void *user, const char *word)
 {
+    struct eval_setup *s = user;
     static const struct {
         const char *name;
         int32_t first, last, step;
@@ -163,8 +159,9 @@ static int add_length_word(struct eval_setup *s, const char *word)
     return add_length(s, n);
 }
 
-static int add_depth_word(struct eval_setup *s, const char *word)
+static int add_depth_word(void *user, const char *word)
 {
+    struct eval_setup *s = user;
     const int n = strcmp(word, "lin5") == 0                                    ? 5
                   : strcmp(word, "lin10") == 0 || strcmp(word, "sigmoid") == 0 ? 10
                                                                                : 1;
@@ -177,9 +174,9 @@ static int add_depth_word(struct eval_setup *s, const char *word)
             x = i == 0 ? 0 : i == n - 1 ? 100 : 100 / (1 + exp(-0.1 * (x - 50)));
         else if (n > 1)
             x = rint(x);
-        if (s->world.n_depths == EVAL_MAX_DEPTHS)
+        if (s->source.n_depths == EVAL_MAX_DEPTHS)
             return app_fail(APP_BAD_INPUT, "--depths: at most %d depths", EVAL_MAX_DEPTHS);
-        s->world.depths[s->world.n_depths++] = x;
+        s->source.depths[s->source.n_depths++] = x;
     }
     return APP_OK;
 }
@@ -197,10 +194,8 @@ static int32_t probes_of(const struct eval_setup *s, const struct eval_item *ite
 
 static int add_item(struct eval_setup *s, struct eval_item item)
 {
-    struct eval_item *grown = realloc(s->items, ((size_t)s->n_items + 1) * sizeof *grown);
-    if (!grown)
-        return app_fail(APP_FAILED, "out of memory for the tasks");
-    s->items = grown;
+    if (!eval_grow(&s->items, (size_t)s->n_items, sizeof *s->items))
+        return eval_no_memory("the tasks");
     const int32_t cap =
         s->suite && s->suite->short_answers && item.task ? eval_suite_answer(item.task->name) : 0;
     item.max_new = item.task  ? item.task->max_new
@@ -228,7 +223,7 @@ static int add_product(struct eval_setup *s, int32_t n, int32_t n_trials)
             rc = add_item(s, (struct eval_item){.task = task,
                                                 .n_target = s->lengths[l],
                                                 .n_trials = n_trials,
-                                                .n = grid ? s->world.n_depths * n_trials : n});
+                                                .n = grid ? s->source.n_depths * n_trials : n});
     }
     for (int32_t i = 0; rc == APP_OK && i < s->n_sets; i++)
         rc = add_item(s, (struct eval_item){.set = s->sets[i],
@@ -258,16 +253,17 @@ static int add_suite(struct eval_setup *s)
 {
     const char *lengths = s->args->lengths;
     int rc = APP_OK;
-    for (const struct eval_suite_item *i = s->suite->items; rc == APP_OK && i->tasks; i++) {
+    const struct eval_suite_item *end = s->suite->items + s->suite->n_items;
+    for (const struct eval_suite_item *i = s->suite->items; rc == APP_OK && i < end; i++) {
         if (lengths && is_again(s->suite, i))
             continue;
         rc = add_tasks(s, i->tasks);
         if (rc == APP_OK && i->length > 0 && !lengths)
             rc = add_length(s, i->length);
         else if (rc == APP_OK)
-            rc = each_word(s, lengths ? lengths : s->suite->lengths, add_length_word);
+            rc = eval_each_word("lengths", lengths ? lengths : s->suite->lengths, ',', add_length_word, s);
         if (rc == APP_OK)
-            rc = add_product(s, i->n, s->args->trials == APP_UNSET ? i->n_trials : s->world.n_trials);
+            rc = add_product(s, i->n, s->args->trials == APP_UNSET ? i->n_trials : s->source.n_trials);
     }
     if (rc == APP_OK && strcmp(s->suite->name, "full") == 0 && s->args->longbench) {
         rc = add_tasks(s, "longbench");
@@ -283,28 +279,21 @@ static int add_suite(struct eval_setup *s)
 
 static int add_named(struct eval_setup *s)
 {
-    int rc = s->args->tasks ? each_word(s, s->args->tasks, add_tasks) : APP_OK;
+    int rc = s->args->tasks ? eval_each_word("tasks", s->args->tasks, ',', add_tasks, s) : APP_OK;
     if (rc == APP_OK && s->args->jsonl)
         rc = add_tasks(s, "user");
     if (rc == APP_OK)
-        rc = each_word(s,
-                       s->args->lengths ? s->args->lengths
-                       : s->suite       ? s->suite->lengths
-                                        : "2048",
-                       add_length_word);
-    if (rc == APP_OK && s->n_tasks + s->n_sets == 0 && !s->wants_text)
-        rc = app_fail(APP_BAD_INPUT, "--tasks is empty");
-    if (rc == APP_OK && s->n_lengths == 0)
-        rc = app_fail(APP_BAD_INPUT, "--lengths is empty");
-    return rc == APP_OK ? add_product(s, s->suite ? s->suite->items[0].n : 20, s->world.n_trials) : rc;
+        rc = eval_each_word("lengths",
+                            s->args->lengths ? s->args->lengths
+                            : s->suite       ? s->suite->lengths
+                                             : "2048",
+                            ',', add_length_word, s);
+    return rc == APP_OK ? add_product(s, s->suite ? s->suite->items[0].n : 20, s->source.n_trials) : rc;
 }
 
-static int find_suite(struct eval_setup *s)
+static int check_tasks(const struct eval_setup *s)
 {
     const struct eval_args *args = s->args;
-    const int rc = eval_suite_choose(&s->suite, args);
-    if (rc != APP_OK)
-        return rc;
     if (!s->suite && !args->tasks && !args->jsonl)
         return app_fail(APP_BAD_INPUT, "no tasks; name them with --tasks, a --suite, a --study or --jsonl, "
                                        "`winnow eval --list` lists them");
@@ -317,20 +306,11 @@ static int find_suite(struct eval_setup *s)
 int eval_setup_lists(struct eval_setup *s)
 {
     const struct eval_args *args = s->args;
-    int rc = find_suite(s);
     const char *depths = args->depths ? args->depths : s->suite ? s->suite->depths : "lin10";
+    int rc = check_tasks(s);
     if (rc == APP_OK)
-        rc = each_word(s, depths, add_depth_word);
-    if (rc == APP_OK && s->world.n_depths == 0)
-        rc = app_fail(APP_BAD_INPUT, "--depths is empty");
+        rc = eval_each_word("depths", depths, ',', add_depth_word, s);
     if (rc == APP_OK)
         rc = s->suite && !args->tasks ? add_suite(s) : add_named(s);
-    if (rc == APP_OK && strcmp(args->needle, "rand") != 0 && strcmp(args->needle, "num") != 0 &&
-        strcmp(args->needle, "words") != 0 && strcmp(args->needle, "sf") != 0)
-        rc = app_fail(APP_BAD_INPUT, "--needle '%s' is unknown; use rand, num, words or sf", args->needle);
-    if (rc == APP_OK && strcmp(args->niah_compat, "none") != 0 &&
-        strcmp(args->niah_compat, "compresskv") != 0)
-        rc = app_fail(APP_BAD_INPUT, "--niah-compat '%s' is unknown; use none or compresskv",
-                      args->niah_compat);
-    return rc;
+    return rc == APP_OK ? eval_check_words(args) : rc;
 }

@@ -31,9 +31,9 @@ static int32_t index_of(const struct eval_setup *s, const struct eval_item *item
     if (!item->task || !(item->task->flags & EVAL_ON_GRID))
         return probe ? EVAL_GATE_FIRST + k : k;
     /* The depth of a sample on a grid is that of its index, so probes begin with a whole grid. */
-    const int32_t n_cells = s->world.n_depths * item->n_trials;
+    const int32_t n_cells = s->source.n_depths * item->n_trials;
     const int32_t first = probe ? (EVAL_GATE_FIRST + n_cells - 1) / n_cells * n_cells : 0;
-    return first + eval_grid_index(s->world.n_depths, item->n_trials, k);
+    return first + eval_grid_index(s->source.n_depths, item->n_trials, k);
 }
 
 /* Visits the probes or the samples. *ordinal counts all that were planned, of all shards. */

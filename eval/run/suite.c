@@ -1,121 +1,168 @@
 /* SPDX-License-Identifier: MIT */
-/* Suites. */
+/* Suites and studies. */
 #include "eval/run/suite.h"
 
-#include <stddef.h>
-#include <string.h>
+#include "app/console.h"
+#include "base/nearest.h"
+#include "eval/base/grow.h"
+#include "eval/tasks/lists.h"
 
-static const struct eval_suite_item tiny_ci[] = {
-    {"niah_single_1", 512, 1, 1}, {"fwe", 512, 1, 1}, {"scb_kv_syn", 768, 1, 1}, {.tasks = NULL}};
+/* ---- Reading ---- */
 
-static const struct eval_suite_item smoke[] = {{"niah_single_1", 512, 2, 1},
-                                               {"niah_single_2", 512, 2, 1},
-                                               {"niah_multikey_1", 512, 2, 1},
-                                               {"fwe", 512, 2, 1},
-                                               {"passkey64", 512, 2, 1},
-                                               {"scb_kv_syn", 768, 2, 1},
-                                               {.tasks = NULL}};
-
-static const struct eval_suite_item small[] = {{"niah_single_1", 1024, 8, 1},
-                                               {"niah_single_2", 1024, 8, 1},
-                                               {"niah_single_3", 1024, 8, 1},
-                                               {"niah_multikey_1", 1024, 8, 1},
-                                               {"niah_multikey_2", 1024, 8, 1},
-                                               {"niah_multivalue", 1024, 8, 1},
-                                               {"niah_multiquery", 1024, 8, 1},
-                                               {"vt", 1024, 8, 1},
-                                               {"fwe", 1024, 8, 1},
-                                               {"niah_single_2", 2048, 4, 1},
-                                               {"niah_multikey_1", 2048, 4, 1},
-                                               {"vt", 2048, 4, 1},
-                                               {"cwe", 2048, 4, 1},
-                                               {"qa_syn_1", 2048, 4, 1},
-                                               {"niah_grid", 1024, 0, 1},
-                                               {"niah_grid", 2048, 0, 1},
-                                               {"passkey64", 1024, 0, 1},
-                                               {"passkey64", 2048, 0, 1},
-                                               {"scb_kv_syn", 1536, 2, 1},
-                                               {"scb_niah_syn", 1536, 2, 1},
-                                               {"scb_mf_syn", 1536, 2, 1},
-                                               {.tasks = NULL}};
-
-static const struct eval_suite_item full[] = {{"ruler", 4096, 50, 1}, {"ruler", 8192, 50, 1},
-                                              {"niah_grid", 0, 0, 1}, {"passkey64", 0, 0, 3},
-                                              {"scb", 8192, 20, 1},   {.tasks = NULL}};
-
-static const struct eval_part of_smoke[] = {{.policies = "full,snapkv"}, {.policies = NULL}};
-static const struct eval_part of_small[] = {{.policies = "full,snapkv,lagkv", .ratios = "0.5,0.75"},
-                                            {.policies = NULL}};
-static const struct eval_part of_full[] = {
-    {.policies = "full,snapkv,lagkv", .modes = "agnostic,aware", .ratios = "auc9"}, {.policies = NULL}};
-
-static const struct eval_suite suites[] = {
-    {.name = "tiny-ci",
-     .about = "three tasks of 512 to 768 tokens with one sample each, for tests",
-     .items = tiny_ci,
-     .parts = of_smoke,
-     .depths = "lin5",
-     .lengths = "512",
-     .short_answers = true},
-    {.name = "smoke",
-     .about = "six tasks of 512 to 768 tokens with two samples each: whether anything is broken",
-     .items = smoke,
-     .parts = of_smoke,
-     .depths = "25,75",
-     .lengths = "512",
-     .short_answers = true},
-    {.name = "small",
-     .about = "RULER's style, grids and several turns at 1024 to 2048 tokens: sees collapses",
-     .items = small,
-     .parts = of_small,
-     .depths = "lin5",
-     .lengths = "1024",
-     .short_answers = true,
-     .n_probes = 4},
-    {.name = "full",
-     .about = "RULER's style at 4096 and 8192 tokens with 50 samples, grids up to the context: sees what "
-              "papers see",
-     .items = full,
-     .parts = of_full,
-     .depths = "lin10",
-     .lengths = "c32",
-     .n_probes = 10},
-};
-
-const struct eval_suite *eval_suite_get(int32_t i)
+static int32_t number_of(char **rest)
 {
-    return i >= 0 && i < (int32_t)(sizeof suites / sizeof *suites) ? &suites[i] : NULL;
+    const char *word = strsep(rest, " ");
+    return word ? (int32_t)strtol(word, NULL, 10) : -1;
 }
 
-const struct eval_suite *eval_suite_find(const char *name)
+static bool read_item(struct eval_suite *s, char *rest)
 {
-    const struct eval_suite *s;
-    for (int32_t i = 0; (s = eval_suite_get(i)); i++)
-        if (strcmp(s->name, name) == 0)
-            return s;
-    return NULL;
+    if (!eval_grow(&s->items, (size_t)s->n_items, sizeof *s->items))
+        return false;
+    struct eval_suite_item *item = &s->items[s->n_items++];
+    item->tasks = strsep(&rest, " ");
+    item->length = number_of(&rest);
+    item->n = number_of(&rest);
+    item->n_trials = number_of(&rest);
+    return item->length >= 0 && item->n >= 0 && item->n_trials > 0 && !rest;
+}
+
+static bool read_part(struct eval_suite *s, char *rest)
+{
+    static const char *const options[EVAL_N_LISTS] = {"policies", "modes", "ratios",     "budgets",
+                                                      "kv-types", "evict", "mask-heads", "mask-phase"};
+    if (!eval_grow(&s->parts, (size_t)s->n_parts, sizeof *s->parts))
+        return false;
+    struct eval_part *part = &s->parts[s->n_parts++];
+    *part = (struct eval_part){.policies = NULL};
+    for (char *word; (word = strsep(&rest, " "));) {
+        const char *option = strsep(&word, "=");
+        int i = 0;
+        while (i < EVAL_N_LISTS && strcmp(options[i], option) != 0)
+            i++;
+        if (i == EVAL_N_LISTS || !word)
+            return false;
+        part->list[i] = word;
+    }
+    return part->policies;
+}
+
+/* Reads a line, which stays: texts point into it. Returns false if it is not understood, or if memory runs out. */
+static bool read_line(struct eval_suites *all, char *line)
+{
+    char *rest = line;
+    const char *word = strsep(&rest, " ");
+    const bool study = strcmp(word, "study") == 0;
+    if (study || strcmp(word, "suite") == 0) {
+        if (!eval_grow(&all->at, (size_t)all->n, sizeof *all->at))
+            return false;
+        all->at[all->n++] = (struct eval_suite){.name = strsep(&rest, " "), .about = rest, .study = study};
+        return rest;
+    }
+    struct eval_suite *s = &all->at[all->n - 1];
+    const struct {
+        const char *word;
+        const char **text;
+        bool *flag;
+        int32_t *number;
+    } settings[] = {{"depths", &s->depths, NULL, NULL},        {"lengths", &s->lengths, NULL, NULL},
+                    {"short", NULL, &s->short_answers, NULL},  {"alone", NULL, &s->alone, NULL},
+                    {"perturbs", NULL, &s->perturbs, NULL},    {"probes", NULL, NULL, &s->n_probes},
+                    {"answers", NULL, NULL, &s->answer_tokens}};
+    if (strcmp(word, "item") == 0)
+        return read_item(s, rest);
+    if (strcmp(word, "part") == 0)
+        return read_part(s, rest);
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        if (strcmp(settings[i].word, word) != 0)
+            continue;
+        if (settings[i].text)
+            return (*settings[i].text = rest);
+        if (settings[i].flag)
+            return (*settings[i].flag = !rest);
+        return (*settings[i].number = number_of(&rest)) > 0;
+    }
+    return false;
+}
+
+int eval_suites_open(struct eval_suites *all)
+{
+    *all = (struct eval_suites){.lines = calloc(eval_suites.n + 1, sizeof *all->lines)};
+    for (size_t i = 0; all->lines && i < eval_suites.n; i++) {
+        char *line = all->lines[all->n_lines++] = strdup(eval_suites.at[i]);
+        if (!line || !read_line(all, line))
+            return app_fail(APP_FAILED, "eval/data/suites.txt: '%.60s' is not understood, or memory ran out",
+                            eval_suites.at[i]);
+    }
+    return all->lines ? APP_OK : eval_no_memory("suites");
+}
+
+void eval_suites_close(struct eval_suites *all)
+{
+    for (int32_t i = 0; i < all->n; i++) {
+        free(all->at[i].items);
+        free(all->at[i].parts);
+    }
+    for (int32_t i = 0; i < all->n_lines; i++)
+        free(all->lines[i]);
+    free(all->at);
+    free(all->lines);
+    *all = (struct eval_suites){0};
+}
+
+/* ---- Choosing ---- */
+
+/* Finds a suite or a study by its name. An unknown one is refused with the one that was probably meant, or all of them. */
+static int find(const struct eval_suite **suite, const struct eval_suites *all, const char *name, bool study)
+{
+    struct wnw__guess guess = {.word = name, .len = strlen(name)};
+    for (int32_t i = 0; i < all->n; i++) {
+        if (all->at[i].study != study)
+            continue;
+        if (strcmp(all->at[i].name, name) == 0)
+            *suite = &all->at[i];
+        wnw__guess_name(&guess, all->at[i].name);
+    }
+    const char *option = study ? "study" : "suite";
+    return *suite ? APP_OK
+           : guess.best
+               ? app_fail(APP_BAD_INPUT, "--%s '%s' is unknown; did you mean %s?", option, name, guess.best)
+               : app_fail(APP_BAD_INPUT, "--%s '%s' is unknown; `winnow eval --list` lists them", option,
+                          name);
+}
+
+int eval_suite_choose(const struct eval_suite **suite, const struct eval_suites *all,
+                      const struct eval_args *args)
+{
+    *suite = NULL;
+    int rc = args->study ? find(suite, all, args->study, true) : APP_OK;
+    if (rc == APP_OK && args->suite && args->study)
+        rc = app_fail(APP_BAD_INPUT, "--suite and --study exclude each other; give one of them");
+    else if (rc == APP_OK && args->suite)
+        rc = find(suite, all, args->suite, false);
+    return rc;
 }
 
 int32_t eval_suite_answer(const char *task)
 {
-    static const struct {
-        const char *task;
-        int32_t n;
-    } caps[] = {{"niah_single_1", 32},
-                {"niah_single_2", 32},
-                {"niah_single_3", 64},
-                {"niah_multikey_1", 32},
-                {"niah_multikey_2", 32},
-                {"niah_multikey_3", 64},
-                {"niah_multivalue", 80},
-                {"niah_multiquery", 80},
-                {"scb_niah_syn", 32},
-                {"passkey64", 96},
-                {"passkey7", 32},
-                {"scb_kv_syn", 64},
-                {"scb_prefix_suffix_syn", 64}};
-    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++)
-        if (strcmp(caps[i].task, task) == 0)
-            return caps[i].n;
+    const size_t len = strlen(task);
+    for (size_t i = 0; i < eval_short_answers.n; i++)
+        if (strncmp(eval_short_answers.at[i], task, len) == 0 && eval_short_answers.at[i][len] == ' ')
+            return (int32_t)strtol(eval_short_answers.at[i] + len, NULL, 10);
     return 0;
+}
+
+bool eval_is_alone(const struct eval_args *args, const struct eval_suite *suite)
+{
+    return args->alone || (suite && suite->alone);
+}
+
+int32_t eval_answer_tokens(const struct eval_args *args, const struct eval_suite *suite)
+{
+    return args->answer_tokens != APP_UNSET ? (int32_t)args->answer_tokens : suite ? suite->answer_tokens : 0;
+}
+
+bool eval_recompresses(const struct eval_args *args)
+{
+    return args->recompress && strcmp(args->recompress, "each-turn") == 0;
 }

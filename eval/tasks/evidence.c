@@ -6,6 +6,7 @@
 #include "eval/tasks/evidence.h"
 
 #include "app/console.h"
+#include "eval/base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,8 +50,7 @@ int eval_evidence_find(struct eval_evidence *e, const wnw_model *m, const struct
         return APP_OK;
     size_t *end = malloc(((size_t)n + 1) * sizeof *end);
     e->span = calloc((size_t)s->n_spans, sizeof *e->span);
-    int rc = end && e->span ? spell(&text, end, m, ids, n)
-                            : app_fail(APP_FAILED, "out of memory for the evidence of a sample");
+    int rc = end && e->span ? spell(&text, end, m, ids, n) : eval_no_memory("the evidence of a sample");
     for (int32_t i = 0; rc == APP_OK && i < s->n_spans; i++) {
         const size_t len = s->spans[i].to - s->spans[i].from;
         const char *at =

@@ -94,94 +94,67 @@ bool eval_grade_trim(struct app_text *pred, const struct eval_sample *s)
 
 /* ---- Scoring ---- */
 
-/* Code points of everything that a metric compares. */
-struct texts {
-    struct eval_chars pred, *refs, *classes;
-    int32_t n_refs, n_classes;
-};
-
-static void free_texts(struct texts *t)
+static bool open_case(struct eval_case *c, const struct eval_sample *s, const struct eval_turn *turn,
+                      const struct app_text *pred)
 {
-    eval_chars_free(&t->pred);
-    for (int32_t i = 0; t->refs && i < t->n_refs; i++)
-        eval_chars_free(&t->refs[i]);
-    for (int32_t i = 0; t->classes && i < t->n_classes; i++)
-        eval_chars_free(&t->classes[i]);
-    free(t->refs);
-    free(t->classes);
-}
-
-static bool make_texts(struct texts *t, const struct eval_sample *s, const struct eval_turn *turn,
-                       const struct app_text *pred)
-{
-    const json_t *classes = json_object_get(s->meta, "classes");
-    *t = (struct texts){.n_refs = turn->n_refs, .n_classes = (int32_t)json_array_size(classes)};
-    t->refs = calloc((size_t)t->n_refs + 1, sizeof *t->refs);
-    t->classes = calloc((size_t)t->n_classes + 1, sizeof *t->classes);
-    bool good = t->refs && t->classes && eval_chars_from(&t->pred, pred->s ? pred->s : "", pred->len);
-    for (int32_t i = 0; good && i < t->n_refs; i++)
-        good = eval_chars_from(&t->refs[i], turn->refs[i], strlen(turn->refs[i]));
-    for (int32_t i = 0; good && i < t->n_classes; i++) {
-        const json_t *text = json_array_get(classes, (size_t)i);
-        good = eval_chars_from(&t->classes[i], json_string_value(text), json_string_length(text));
-    }
+    bool good = eval_case_open(c, pred->s ? pred->s : "", pred->len, json_object_get(s->meta, "classes"));
+    for (int32_t i = 0; good && i < turn->n_refs; i++)
+        good = eval_chars_append(&c->refs, &c->n_refs, turn->refs[i], strlen(turn->refs[i]));
     return good;
 }
 
 /* Puts the sentence that holds the evidence in the place of the references. */
-static bool use_sentence(struct texts *t, const struct eval_sample *s)
+static bool use_sentence(struct eval_case *c, const struct eval_sample *s)
 {
-    for (int32_t i = 0; i < t->n_refs; i++)
-        eval_chars_free(&t->refs[i]);
-    t->n_refs = s->n_spans > 0 ? 1 : 0;
-    return t->n_refs == 0 ||
-           eval_chars_from(&t->refs[0], s->context.s + s->spans[0].from, s->spans[0].to - s->spans[0].from);
+    eval_chars_free_list(c->refs, c->n_refs);
+    c->refs = NULL;
+    c->n_refs = 0;
+    return s->n_spans == 0 || eval_chars_append(&c->refs, &c->n_refs, s->context.s + s->spans[0].from,
+                                                s->spans[0].to - s->spans[0].from);
 }
 
-static bool score_texts(double *score, const char *metric, const struct texts *t)
+static bool score_case(double *score, const char *metric, const struct eval_case *c)
 {
-    const struct eval_case c = {&t->pred, t->refs, t->n_refs, t->classes, t->n_classes};
     const struct eval_metric *m = eval_metric_find(metric);
     *score = 0;
-    return m && eval_metric_score(score, m, &c);
+    return m && eval_metric_score(score, m, c);
 }
 
 int eval_grade_turn(struct eval_grade *g, const struct eval_sample *s, int32_t turn,
                     const struct app_text *pred)
 {
-    struct texts t;
+    struct eval_case c;
     *g = (struct eval_grade){.scores = json_object()};
-    bool good =
-        make_texts(&t, s, &s->turns[turn], pred) && g->scores && score_texts(&g->score, s->metric, &t);
+    bool good = open_case(&c, s, &s->turns[turn], pred) && g->scores && score_case(&g->score, s->metric, &c);
     bool sentence = false;
     /* The metrics that take the sentence stand at the list's end. */
     for (const char *const *m = metrics_with(s); good && *m; m++) {
         double score = 0;
         if (is_one_of(*m, of_sentence) && !sentence)
-            good = sentence = use_sentence(&t, s);
+            good = sentence = use_sentence(&c, s);
         good =
-            good && score_texts(&score, *m, &t) && json_object_set_new(g->scores, *m, json_real(score)) == 0;
+            good && score_case(&score, *m, &c) && json_object_set_new(g->scores, *m, json_real(score)) == 0;
     }
-    free_texts(&t);
+    eval_case_clear(&c);
     return good ? APP_OK : app_fail(APP_FAILED, "out of memory for the scores of %s", s->task);
 }
 
 bool eval_grade_is_final(const struct eval_sample *s, int32_t turn, const struct app_text *pred)
 {
-    struct texts t;
+    struct eval_case c;
     double score = 0;
     const char *const *others = metrics_with(s);
     if (!is_one_of(s->metric, growing) || s->turns[turn].n_refs == 0)
         return false;
-    bool final = make_texts(&t, s, &s->turns[turn], pred) && score_texts(&score, s->metric, &t) && score >= 1;
+    bool final = open_case(&c, s, &s->turns[turn], pred) && score_case(&score, s->metric, &c) && score >= 1;
     /* What stands next to the score must not change either. What compares with a whole sentence always may. */
     for (; final && *others; others++)
-        final = !is_one_of(*others, of_sentence) && score_texts(&score, *others, &t) && score >= 1;
-    free_texts(&t);
+        final = !is_one_of(*others, of_sentence) && score_case(&score, *others, &c) && score >= 1;
+    eval_case_clear(&c);
     return final;
 }
 
-bool eval_grade_gold(struct app_text *out, const struct eval_turn *turn, const char *after)
+bool eval_refs_text(struct app_text *out, const struct eval_turn *turn, const char *after)
 {
     const size_t n = after ? strlen(after) : 0;
     bool good = n > 0 && isspace((unsigned char)after[n - 1]) ? true : app_text_add(out, " ", 1);

@@ -24,6 +24,6 @@ bool eval_grade_is_final(const struct eval_sample *s, int32_t turn, const struct
 
 /* Adds a turn's references as one text, "a, b", with a blank in front unless `after` (may be NULL) ends with
  * white space. Returns false if memory runs out. */
-bool eval_grade_gold(struct app_text *out, const struct eval_turn *turn, const char *after);
+bool eval_refs_text(struct app_text *out, const struct eval_turn *turn, const char *after);
 
 #endif

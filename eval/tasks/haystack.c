@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "app/files.h"
 #include "base/random.h"
+#include "eval/base/grow.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -15,11 +16,6 @@
 const char eval_noise[] =
     "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.";
 
-static int no_memory(void)
-{
-    return app_fail(APP_FAILED, "out of memory for the haystack");
-}
-
 /* Adds the words of text[len]; white space of any length between them becomes one blank. */
 static bool add_words(struct eval_haystack *h, const char *text, size_t len)
 {
@@ -28,15 +24,8 @@ static bool add_words(struct eval_haystack *h, const char *text, size_t len)
         while (i + n < len && !isspace((unsigned char)text[i + n]))
             n++;
         if (n > 0) {
-            if (h->n_words == h->cap) {
-                const size_t cap = h->cap > 0 ? 2 * h->cap : 4096;
-                size_t *grown = realloc(h->word, cap * sizeof *grown);
-                if (!grown)
-                    return false;
-                h->word = grown;
-                h->cap = cap;
-            }
-            if (h->text.len > 0 && !app_text_add(&h->text, " ", 1))
+            if (!eval_grow(&h->word, h->n_words, sizeof *h->word) ||
+                (h->text.len > 0 && !app_text_add(&h->text, " ", 1)))
                 return false;
             h->word[h->n_words++] = h->text.len;
             if (!app_text_add(&h->text, text + i, n))
@@ -56,7 +45,7 @@ static int add_file(struct eval_haystack *h, const char *path)
         return rc;
     const bool good = add_words(h, data, len);
     free(data);
-    return good ? APP_OK : no_memory();
+    return good ? APP_OK : eval_no_memory("the haystack");
 }
 
 static int add_folder(struct eval_haystack *h, const char *path)
@@ -78,7 +67,7 @@ int eval_haystack_open(struct eval_haystack *h, const char *source, uint64_t see
     if (h->generated || strcmp(source, "noise") == 0) {
         snprintf(h->name, sizeof h->name, "%s", source);
         if (!h->generated && !add_words(h, eval_noise, strlen(eval_noise)))
-            rc = no_memory();
+            rc = eval_no_memory("the haystack");
     } else if (stat(source, &st) != 0) {
         rc = app_fail(APP_BAD_INPUT, "--haystack '%s' is neither prose, noise nor a file: %s", source,
                       strerror(errno));
@@ -113,7 +102,7 @@ int eval_haystack_reserve(struct eval_haystack *h, size_t n)
             add_words(h, more.s, more.len);
         free(more.s);
         if (!good)
-            return no_memory();
+            return eval_no_memory("the haystack");
     }
     return APP_OK;
 }

@@ -15,7 +15,7 @@ struct eval_haystack {
     struct eval_prose prose;
     struct app_text text; /* words separated by one blank; grows as more is asked for */
     size_t *word;         /* [n_words]: where each begins in the text, owned */
-    size_t n_words, cap;
+    size_t n_words;
     bool generated; /* the text is generated prose */
     size_t n_own;   /* words before the text repeats; 0 = it never does */
     char name[48];  /* "prose", "noise" or "file:HASH" */

@@ -3,35 +3,31 @@
 #include "eval/tasks/prose.h"
 
 #include "base/random.h"
-#include "eval/tasks/prose_table.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define N_OF(list) (sizeof list / sizeof *list)
-
 enum { MAX_DRAWS = 1000 }; /* attempts to draw a sentence that was not used yet */
 
 /* ---- Names ---- */
 
-static const char *draw(struct eval_random *r, const char *const *list, size_t n)
+const char *eval_draw(struct eval_random *r, const struct eval_list *list)
 {
-    return list[eval_random_below(r, n)];
+    return list->at[eval_random_below(r, list->n)];
 }
 
 void eval_name_draw(char out[EVAL_MAX_NAME], struct eval_random *r, int n_syllables)
 {
-    static const char *const onsets[] = {"b", "d", "f", "g", "h", "j", "k",  "l",  "m",  "n",
-                                         "p", "r", "s", "t", "v", "z", "br", "dr", "kr", "tr"};
-    static const char *const vowels[] = {"a", "e", "i", "o", "u"}, *const codas[] = {"",  "",  "n",
-                                                                                     "r", "l", "s"};
+    static const char vowels[] = "aeiou";
+    static const char *const codas[] = {"", "", "n", "r", "l", "s"};
+    static const struct eval_list endings = {codas, sizeof codas / sizeof *codas};
     size_t n = 0;
     for (int i = 0; i < n_syllables && n < EVAL_MAX_NAME; i++) {
-        const char *onset = draw(r, onsets, N_OF(onsets)), *vowel = draw(r, vowels, N_OF(vowels));
-        n +=
-            (size_t)snprintf(out + n, EVAL_MAX_NAME - n, "%s%s%s", onset, vowel, draw(r, codas, N_OF(codas)));
+        const char *onset = eval_draw(r, &eval_name_onsets);
+        const char vowel = vowels[eval_random_below(r, 5)];
+        n += (size_t)snprintf(out + n, EVAL_MAX_NAME - n, "%s%c%s", onset, vowel, eval_draw(r, &endings));
     }
     *out = (char)toupper((unsigned char)*out);
 }
@@ -69,24 +65,17 @@ void eval_names_make(struct eval_names *names, uint64_t seed)
 
 /* ---- Sentences that were said ---- */
 
-static bool was_said(const struct eval_prose *p, uint64_t hash)
+/* Where a hash stands in slots[n], or would; n is a power of two. */
+static size_t slot_of(const uint64_t *slots, size_t n, uint64_t hash)
 {
-    for (size_t i = hash & (p->n_slots - 1); p->n_slots > 0 && p->said[i] != 0;
-         i = (i + 1) & (p->n_slots - 1))
-        if (p->said[i] == hash)
-            return true;
-    return false;
+    size_t i = hash & (n - 1);
+    while (slots[i] != 0 && slots[i] != hash)
+        i = (i + 1) & (n - 1);
+    return i;
 }
 
-static void put_said(uint64_t *slots, size_t n_slots, uint64_t hash)
-{
-    size_t i = hash & (n_slots - 1);
-    while (slots[i] != 0)
-        i = (i + 1) & (n_slots - 1);
-    slots[i] = hash;
-}
-
-static bool note_said(struct eval_prose *p, uint64_t hash)
+/* Notes a sentence; *fresh: it was not said before. Returns false if memory runs out. */
+static bool note_said(struct eval_prose *p, uint64_t hash, bool *fresh)
 {
     if (2 * (p->n_said + 1) > p->n_slots) {
         const size_t n = p->n_slots > 0 ? 2 * p->n_slots : 1024;
@@ -95,13 +84,15 @@ static bool note_said(struct eval_prose *p, uint64_t hash)
             return false;
         for (size_t i = 0; i < p->n_slots; i++)
             if (p->said[i] != 0)
-                put_said(slots, n, p->said[i]);
+                slots[slot_of(slots, n, p->said[i])] = p->said[i];
         free(p->said);
         p->said = slots;
         p->n_slots = n;
     }
-    put_said(p->said, p->n_slots, hash);
-    p->n_said++;
+    const size_t at = slot_of(p->said, p->n_slots, hash);
+    *fresh = p->said[at] == 0;
+    p->said[at] = hash;
+    p->n_said += *fresh;
     return true;
 }
 
@@ -125,25 +116,18 @@ void eval_prose_close(struct eval_prose *p)
 /* The text for a slot whose name begins with `kind`. */
 static const char *fill(struct eval_prose *p, char kind)
 {
+    static const struct {
+        char kind;
+        const struct eval_list *list;
+    } slots[] = {{'a', &eval_prose_adjectives}, {'n', &eval_prose_nouns},   {'v', &eval_prose_verbs},
+                 {'d', &eval_prose_manners},    {'c', &eval_prose_clauses}, {'K', &eval_prose_openers}};
     struct eval_random *r = &p->random;
-    switch (kind) {
-    case 'N':
+    if (kind == 'N')
         return p->names.person[eval_random_below(r, EVAL_N_PERSONS)];
-    case 'T':
-        return p->names.town[eval_random_below(r, EVAL_N_TOWNS)];
-    case 'a':
-        return draw(r, adjectives, N_OF(adjectives));
-    case 'n':
-        return draw(r, nouns, N_OF(nouns));
-    case 'v':
-        return draw(r, verbs, N_OF(verbs));
-    case 'd':
-        return draw(r, manners, N_OF(manners));
-    case 'c':
-        return draw(r, clauses, N_OF(clauses));
-    default:
-        return draw(r, openers, N_OF(openers));
-    }
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
+        if (slots[i].kind == kind)
+            return eval_draw(r, slots[i].list);
+    return p->names.town[eval_random_below(r, EVAL_N_TOWNS)];
 }
 
 /* Replaces the slots of text whose names begin with one of `kinds`, from left to right. */
@@ -183,12 +167,12 @@ static bool draw_sentence(struct eval_prose *p, struct app_text *out)
     struct app_text frame = {0}, words = {0};
     size_t i;
     do
-        i = eval_random_below(&p->random, N_OF(patterns));
+        i = eval_random_below(&p->random, eval_prose_patterns.n);
     while (i == p->last);
     p->last = i;
     out->len = 0;
-    const bool good = expand(p, &frame, patterns[i], "cK") && expand(p, &words, frame.s, "NTanvd") &&
-                      mend_articles(out, words.s);
+    const bool good = expand(p, &frame, eval_prose_patterns.at[i], "cK") &&
+                      expand(p, &words, frame.s, "NTanvd") && mend_articles(out, words.s);
     free(frame.s);
     free(words.s);
     if (good)
@@ -201,11 +185,8 @@ bool eval_prose_next(struct eval_prose *p, struct app_text *to)
     struct app_text sentence = {0};
     bool good = true, fresh = false;
     for (int i = 0; good && !fresh && i < MAX_DRAWS; i++) {
-        good = draw_sentence(p, &sentence);
-        const uint64_t hash = good ? wnw__hash_of(sentence.s, sentence.len) | 1 : 0;
-        fresh = good && !was_said(p, hash);
-        if (fresh)
-            good = note_said(p, hash);
+        good =
+            draw_sentence(p, &sentence) && note_said(p, wnw__hash_of(sentence.s, sentence.len) | 1, &fresh);
     }
     good = good && app_text_add(to, sentence.s, sentence.len);
     free(sentence.s);

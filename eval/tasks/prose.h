@@ -6,9 +6,7 @@
 
 #include "app/text.h"
 #include "eval/base/random.h"
-
-/* The version changes with the grammar and its lists and is part of every run's description. */
-#define EVAL_PROSE_VERSION "1"
+#include "eval/tasks/lists.h"
 
 enum { EVAL_N_PERSONS = 80, EVAL_N_TOWNS = 60, EVAL_MAX_NAME = 16 };
 
@@ -17,6 +15,8 @@ struct eval_names {
     char person[EVAL_N_PERSONS][EVAL_MAX_NAME], town[EVAL_N_TOWNS][EVAL_MAX_NAME];
 };
 void eval_names_make(struct eval_names *names, uint64_t seed);
+/* A word of a list. */
+const char *eval_draw(struct eval_random *r, const struct eval_list *list);
 /* A name of n syllables (1 to 3), its first letter upper case. */
 void eval_name_draw(char out[EVAL_MAX_NAME], struct eval_random *r, int n_syllables);
 

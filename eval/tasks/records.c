@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "base/random.h"
 #include "base/vectors.h"
+#include "eval/base/grow.h"
 #include "eval/base/jsonl.h"
 
 #include <stdlib.h>
@@ -23,16 +24,9 @@ static int add_doc(struct eval_records *r, const struct eval_jsonl *j, json_t *o
         return rc;
     if (!json_is_integer(id))
         return eval_jsonl_bad(j, "no whole number \"id\"");
-    if (r->n_docs == r->cap_docs) {
-        const int32_t cap = r->cap_docs > 0 ? 2 * r->cap_docs : 256;
-        json_t **docs = realloc(r->docs, (size_t)cap * sizeof(json_t *));
-        r->docs = docs ? docs : r->docs;
-        int64_t *ids = docs ? realloc(r->ids, (size_t)cap * sizeof *ids) : NULL;
-        if (!ids)
-            return no_memory(j);
-        r->ids = ids;
-        r->cap_docs = cap;
-    }
+    if (!eval_grow(&r->docs, (size_t)r->n_docs, sizeof *r->docs) ||
+        !eval_grow(&r->ids, (size_t)r->n_docs, sizeof *r->ids))
+        return no_memory(j);
     r->ids[r->n_docs] = json_integer_value(id);
     r->docs[r->n_docs++] = json_incref(o);
     return APP_OK;
@@ -46,14 +40,8 @@ static int add_question(struct eval_records *r, const struct eval_jsonl *j, json
         rc = eval_jsonl_texts(&answers, j, o, "answers", 1);
     if (rc != APP_OK)
         return rc;
-    if (r->n_questions == r->cap_questions) {
-        const int32_t cap = r->cap_questions > 0 ? 2 * r->cap_questions : 256;
-        struct eval_question *grown = realloc(r->questions, (size_t)cap * sizeof *grown);
-        if (!grown)
-            return no_memory(j);
-        r->questions = grown;
-        r->cap_questions = cap;
-    }
+    if (!eval_grow(&r->questions, (size_t)r->n_questions, sizeof *r->questions))
+        return no_memory(j);
     r->questions[r->n_questions++] = (struct eval_question){.record = json_incref(o)};
     return APP_OK;
 }

@@ -16,9 +16,9 @@ struct eval_question {
 struct eval_records {
     json_t **docs; /* [n_docs]: {"id", "text"}, owned */
     int64_t *ids;  /* [n_docs], owned */
-    int32_t n_docs, cap_docs;
+    int32_t n_docs;
     struct eval_question *questions; /* [n_questions], owned */
-    int32_t n_questions, cap_questions;
+    int32_t n_questions;
     uint64_t hash; /* of the lines */
 };
 

@@ -3,21 +3,27 @@
 #include "eval/tasks/sample.h"
 
 #include "app/json.h"
+#include "eval/base/grow.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+static void clear_turn(struct eval_turn *t)
+{
+    free(t->question.s);
+    free(t->prefix.s);
+    for (int32_t i = 0; i < t->n_refs; i++)
+        free(t->refs[i]);
+    free(t->refs);
+}
+
 void eval_sample_clear(struct eval_sample *s)
 {
-    for (int32_t i = 0; i < s->n_turns; i++) {
-        free(s->turns[i].question.s);
-        free(s->turns[i].prefix.s);
-        for (int32_t k = 0; k < s->turns[i].n_refs; k++)
-            free(s->turns[i].refs[k]);
-        free(s->turns[i].refs);
-    }
+    for (int32_t i = 0; i < s->n_turns; i++)
+        clear_turn(&s->turns[i]);
+    clear_turn(&s->lost);
     free(s->turns);
     free(s->spans);
     free(s->context.s);
@@ -27,7 +33,7 @@ void eval_sample_clear(struct eval_sample *s)
 
 void eval_put_n(struct eval_sample *s, struct app_text *to, const char *text, size_t len)
 {
-    if (!to || !app_text_add(to, text, len))
+    if (!app_text_add(to, text, len))
         s->no_memory = true;
 }
 
@@ -35,20 +41,17 @@ void eval_put(struct eval_sample *s, struct app_text *to, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    if (!to || !app_text_vput(to, fmt, ap))
+    if (!app_text_vput(to, fmt, ap))
         s->no_memory = true;
     va_end(ap);
 }
 
-void eval_put_evidence(struct eval_sample *s, const char *text, size_t len)
+void eval_put_piece(struct eval_sample *s, const char *text, size_t len, bool evidence)
 {
-    struct eval_span *grown = realloc(s->spans, ((size_t)s->n_spans + 1) * sizeof *grown);
-    if (!grown) {
-        s->no_memory = true;
-        return;
-    }
-    s->spans = grown;
-    s->spans[s->n_spans++] = (struct eval_span){s->context.len, s->context.len + len};
+    if (evidence && eval_grow(&s->spans, (size_t)s->n_spans, sizeof *s->spans))
+        s->spans[s->n_spans++] = (struct eval_span){s->context.len, s->context.len + len};
+    else
+        s->no_memory = s->no_memory || evidence;
     eval_put_n(s, &s->context, text, len);
 }
 
@@ -86,12 +89,10 @@ void eval_put_template(struct eval_sample *s, struct app_text *to, const char *t
 
 struct eval_turn *eval_add_turn(struct eval_sample *s)
 {
-    struct eval_turn *grown = realloc(s->turns, ((size_t)s->n_turns + 1) * sizeof *grown);
-    if (!grown) {
+    if (!eval_grow(&s->turns, (size_t)s->n_turns, sizeof *s->turns)) {
         s->no_memory = true;
-        return NULL;
+        return &s->lost;
     }
-    s->turns = grown;
     s->turns[s->n_turns] = (struct eval_turn){0};
     return &s->turns[s->n_turns++];
 }
@@ -99,14 +100,12 @@ struct eval_turn *eval_add_turn(struct eval_sample *s)
 void eval_add_ref(struct eval_sample *s, struct eval_turn *turn, const char *ref)
 {
     char *copy = strdup(ref);
-    char **grown = turn && copy ? realloc(turn->refs, ((size_t)turn->n_refs + 1) * sizeof *grown) : NULL;
-    if (!grown) {
+    if (copy && eval_grow(&turn->refs, (size_t)turn->n_refs, sizeof *turn->refs)) {
+        turn->refs[turn->n_refs++] = copy;
+    } else {
         free(copy);
         s->no_memory = true;
-        return;
     }
-    turn->refs = grown;
-    turn->refs[turn->n_refs++] = copy;
 }
 
 void eval_set_meta(struct eval_sample *s, const char *key, json_t *value)

@@ -8,9 +8,6 @@
 #include <jansson.h>
 #include <stdint.h>
 
-/* Why a sample is left out that is `unmade`. */
-#define EVAL_WHY_UNMADE "their text has other tokens once the needle is in it"
-
 /* A question about the context. Tasks of one question have one turn. */
 struct eval_turn {
     struct app_text question;
@@ -35,8 +32,10 @@ struct eval_sample {
     struct eval_span *spans; /* [n_spans] where the evidence stands, owned */
     int32_t n_spans;
     json_t *meta;
-    bool no_memory; /* memory ran out: the sample is incomplete and must not be used */
-    bool unmade;    /* it cannot be made as it should be: it is left out and counted */
+    bool no_memory;        /* memory ran out: the sample is incomplete and must not be used */
+    bool unmade;           /* it cannot be made as it should be: it is left out and counted */
+    bool too_few;          /* its units are too few to make one of them */
+    struct eval_turn lost; /* what a turn is where there is no memory for it */
 };
 
 /* All functions below set no_memory if memory runs out, so that a task checks only once, at its end. */
@@ -46,13 +45,13 @@ void eval_sample_clear(struct eval_sample *s);
 void eval_put(struct eval_sample *s, struct app_text *to, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void eval_put_n(struct eval_sample *s, struct app_text *to, const char *text, size_t len);
-/* Adds text[len] to the context as evidence. */
-void eval_put_evidence(struct eval_sample *s, const char *text, size_t len);
+/* Adds text[len] to the context, where it may be evidence. */
+void eval_put_piece(struct eval_sample *s, const char *text, size_t len, bool evidence);
 /* Adds a template with each {name} replaced by its value. The list has names and values in turn and ends with
  * NULL. Names within values are not replaced, and braces around other words stay. */
 void eval_put_template(struct eval_sample *s, struct app_text *to, const char *text,
                        const char *const *values);
-/* Adds a turn. Returns NULL if memory runs out, which all functions here accept. */
+/* Adds a turn, which is valid until the next one. */
 struct eval_turn *eval_add_turn(struct eval_sample *s);
 void eval_add_ref(struct eval_sample *s, struct eval_turn *turn, const char *ref);
 /* Sets a value of meta and takes it over. */

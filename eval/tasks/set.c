@@ -4,7 +4,7 @@
 
 #include "app/console.h"
 #include "base/random.h"
-#include "eval/tasks/timeline.h"
+#include "eval/tasks/lists.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +20,11 @@ const struct eval_set *eval_set_get(int32_t i)
             if (i-- == 0)
                 return s;
     return NULL;
+}
+
+const char *const *eval_set_texts(const struct eval_set *set)
+{
+    return &eval_forms.at[3 * set->form];
 }
 
 /* The path FOLDER/FILE.jsonl, or FOLDER/FILE_e.jsonl if only that file exists; `folder` itself if it is the file.
@@ -118,23 +123,23 @@ static int count_turn(struct around *b, const struct eval_sample *s, const struc
                       int32_t turn)
 {
     const struct eval_turn *t = &s->turns[turn];
-    int32_t n_question = 0, n_prefix = 0, n_gold = 0;
+    int32_t n_question = 0, n_prefix = 0, n_refs = 0;
     int rc =
         eval_count_tokens(&n_question, r->tokenizer, t->question.s ? t->question.s : "", t->question.len);
     if (rc == APP_OK)
         rc = eval_count_tokens(&n_prefix, r->tokenizer, t->prefix.s ? t->prefix.s : "", t->prefix.len);
     if (rc == APP_OK && r->n_ctx > 0 && turn + 1 < s->n_turns) {
-        struct app_text gold = {0};
-        rc = eval_history_gold(&gold, r->chat, t);
+        struct app_text refs = {0};
+        rc = eval_history_refs(&refs, r->chat, t);
         if (rc == APP_OK)
-            rc = eval_count_tokens(&n_gold, r->tokenizer, gold.s, gold.len);
-        free(gold.s);
+            rc = eval_count_tokens(&n_refs, r->tokenizer, refs.s, refs.len);
+        free(refs.s);
     }
     const int32_t n = n_question + n_prefix;
     b->first = turn == 0 ? n : b->first;
     b->longest = n > b->longest ? n : b->longest;
     b->all += n;
-    b->answers += n_gold > s->max_new ? n_gold : s->max_new;
+    b->answers += n_refs > s->max_new ? n_refs : s->max_new;
     return rc;
 }
 

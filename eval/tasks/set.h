@@ -11,8 +11,31 @@ enum eval_set_flags {
     EVAL_NO_CHAT = 1,      /* the prompt is plain text for every model */
     EVAL_FIRST_LINE = 2,   /* the answer is the first line of what is generated */
     EVAL_STOP_AT_LINE = 4, /* generation stops at the first line break after the first token */
+    EVAL_ENDS_WITH_PREFIX =
+        16,           /* a question may end with the beginning of the answer, which is removed there */
     EVAL_OWN_FILE = 8 /* the user names the file and not its folder, and means all of it: contexts stay whole,
                        * samples longer than the model's context are left out */
+};
+
+/* How a prompt is worded (eval/data/sets.txt). */
+enum eval_form {
+    EVAL_FORM_NARRATIVEQA,
+    EVAL_FORM_QASPER,
+    EVAL_FORM_MULTIFIELDQA,
+    EVAL_FORM_MULTI_DOC,
+    EVAL_FORM_GOV_REPORT,
+    EVAL_FORM_QMSUM,
+    EVAL_FORM_MULTI_NEWS,
+    EVAL_FORM_TREC,
+    EVAL_FORM_TRIVIAQA,
+    EVAL_FORM_SAMSUM,
+    EVAL_FORM_PASSAGE_COUNT,
+    EVAL_FORM_PASSAGE_RETRIEVAL,
+    EVAL_FORM_LCC,
+    EVAL_FORM_REPOBENCH,
+    EVAL_FORM_SCB_KV,
+    EVAL_FORM_SCB_MF,
+    EVAL_FORM_SCB_QA
 };
 
 struct eval_set {
@@ -27,8 +50,10 @@ struct eval_set {
      * it. */
     int (*make)(struct eval_sample *s, const struct eval_set *set, const struct eval_jsonl *j,
                 const json_t *o);
-    const void *params;
+    enum eval_form form; /* for `make` of LongBench and SCBench */
 };
+/* The form's text around the context, around the question, and the beginning of the answer. */
+const char *const *eval_set_texts(const struct eval_set *set);
 
 /* Set number i of all families, NULL after the last. */
 const struct eval_set *eval_set_get(int32_t i);

@@ -7,18 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct form {
-    const char *context;  /* has {context}; that of mf has {what}, what the first turn asks for */
-    const char *question; /* has {input} */
-    const char *prefix;
-};
-
-static const struct form kv = {
-    "Extract the value corresponding to the specified key in the JSON object below.\n\n{context}\n\n",
-    "{input}", ""};
-static const struct form mf = {"What is the {what}?\n\n{context}\n\n", "{input}", ""};
-static const struct form qa = {"{context}\n\n", "Question: {input}\n", "Answer:"};
-
 /* Adds the context, which is text or an array of numbers; numbers are written as a list. */
 static int put_list(struct eval_sample *s, struct app_text *to, const struct eval_jsonl *j,
                     const json_t *context)
@@ -74,7 +62,7 @@ static char *what_is_asked(const char *input)
 static int make(struct eval_sample *s, const struct eval_set *set, const struct eval_jsonl *j,
                 const json_t *o)
 {
-    const struct form *form = set->params;
+    const char *const *texts = eval_set_texts(set);
     const json_t *turns = json_object_get(o, "multi_turns");
     struct app_text context = {0};
     int rc = put_list(s, &context, j, json_object_get(o, "context"));
@@ -90,11 +78,11 @@ static int make(struct eval_sample *s, const struct eval_set *set, const struct 
             "input", json_string_value(input), "context", context.s ? context.s : "",
             "what",  what ? what : "",         NULL};
         if (i == 0)
-            eval_put_template(s, &s->context, form->context, values);
+            eval_put_template(s, &s->context, texts[0], values);
         free(what);
         struct eval_turn *turn = eval_add_turn(s);
-        eval_put_template(s, turn ? &turn->question : NULL, form->question, values);
-        eval_put(s, turn ? &turn->prefix : NULL, "%s", form->prefix);
+        eval_put_template(s, &turn->question, texts[1], values);
+        eval_put(s, &turn->prefix, "%s", texts[2]);
         rc = put_answer(s, turn, j, turn_json);
     }
     free(context.s);
@@ -102,8 +90,10 @@ static int make(struct eval_sample *s, const struct eval_set *set, const struct 
 }
 
 const struct eval_set eval_sets_scbench[] = {
-    {"scb_kv", "scbench", "values of keys of a JSON object", "scbench_kv", "kv", 150, 0, make, &kv},
-    {"scb_mf", "scbench", "ranks of a list of numbers", "scbench_mf", "number", 5, 0, make, &mf},
-    {"scb_qa", "scbench", "questions about a novel", "scbench_qa_eng", "qa_substring", 40, 0, make, &qa},
+    {"scb_kv", "scbench", "values of keys of a JSON object", "scbench_kv", "kv", 150, 0, make,
+     EVAL_FORM_SCB_KV},
+    {"scb_mf", "scbench", "ranks of a list of numbers", "scbench_mf", "number", 5, 0, make, EVAL_FORM_SCB_MF},
+    {"scb_qa", "scbench", "questions about a novel", "scbench_qa_eng", "qa_substring", 40, 0, make,
+     EVAL_FORM_SCB_QA},
     {.name = NULL},
 };

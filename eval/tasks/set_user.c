@@ -83,7 +83,7 @@ static int read_rest(struct eval_sample *s, struct eval_turn *turn, const struct
         return eval_jsonl_bad(j, "\"max_new\" is not a whole number of 1 to %d", MAX_NEW);
     if (id && !json_is_string(id) && !json_is_integer(id))
         return eval_jsonl_bad(j, "\"id\" is neither text nor a whole number");
-    eval_put(s, turn ? &turn->prefix : NULL, "%s", prefix ? json_string_value(prefix) : "Answer:");
+    eval_put(s, &turn->prefix, "%s", prefix ? json_string_value(prefix) : "Answer:");
     if (max_new)
         s->max_new = (int32_t)n;
     if (id)
@@ -103,7 +103,7 @@ static int make(struct eval_sample *s, const struct eval_set *set, const struct 
         return rc;
     struct eval_turn *turn = eval_add_turn(s);
     eval_put(s, &s->context, "%s\n\n", context);
-    eval_put(s, turn ? &turn->question : NULL, "%s\n", question);
+    eval_put(s, &turn->question, "%s\n", question);
     rc = put_answers(s, turn, j, o);
     if (rc == APP_OK)
         rc = read_metric(s, j, o);
@@ -111,7 +111,6 @@ static int make(struct eval_sample *s, const struct eval_set *set, const struct 
 }
 
 const struct eval_set eval_sets_user[] = {
-    {"user", "user", "your own questions (--jsonl)", NULL, "string_match_part", 64, EVAL_OWN_FILE, make,
-     NULL},
+    {"user", "user", "your own questions (--jsonl)", NULL, "string_match_part", 64, EVAL_OWN_FILE, make, 0},
     {.name = NULL},
 };

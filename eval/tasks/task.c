@@ -4,8 +4,7 @@
 
 #include "app/console.h"
 #include "base/vectors.h"
-#include "eval/tasks/timeline.h"
-#include "eval/tasks/wordlist.h"
+#include "eval/base/grow.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +36,7 @@ const struct eval_task *eval_task_find(const char *name)
 
 /* Counts the tokens of all of a sample's questions with their answers, whichever may stay in the cache: the model's or the
  * references. n_first: tokens of the first prompt. */
-static int count_conversation(int32_t *n, const struct eval_world *w, const struct eval_sample *s,
+static int count_conversation(int32_t *n, const struct eval_source *w, const struct eval_sample *s,
                               int32_t n_first)
 {
     int32_t *end = calloc((size_t)s->n_turns, sizeof *end);
@@ -60,7 +59,7 @@ struct length {
     bool fits;     /* n is not more than was asked for, and the model's context holds the conversation */
 };
 
-static int count_sample(struct length *len, const struct eval_world *w, const struct eval_sample *s)
+static int count_sample(struct length *len, const struct eval_source *w, const struct eval_sample *s)
 {
     struct eval_prompt *p = calloc((size_t)s->n_turns, sizeof *p);
     int rc = p ? eval_prompts_first(p, w->tokenizer, w->chat, s)
@@ -79,24 +78,26 @@ static int count_sample(struct length *len, const struct eval_world *w, const st
     return rc;
 }
 
-/* Makes a sample of `units` units and counts it. *enough: false if these are too few units. */
-static int make_sample(struct eval_sample *s, bool *enough, struct length *len, struct eval_world *w,
-                       const struct eval_task *task, int64_t units, int32_t n_target, int32_t index)
+/* Makes sample `index` of a length from a draft without its random numbers, and counts it unless there are too few units. */
+static int make_sample(struct eval_sample *s, struct length *len, struct eval_draft *d, int32_t n_target,
+                       int32_t index)
 {
+    const struct eval_task *task = d->task;
+    const struct eval_source *w = d->w;
     char key[128];
     snprintf(key, sizeof key, "%s|%d|%d|%llu", task->name, n_target, index, (unsigned long long)w->seed);
-    struct eval_random r = eval_random_key(key);
+    d->r = eval_random_key(key);
     *s = (struct eval_sample){.task = task->name,
                               .metric = task->metric,
                               .n_target = n_target,
                               .index = index,
                               .seed = w->seed,
-                              .max_new = task->max_new};
-    *enough = true;
+                              .max_new = task->max_new,
+                              .too_few = d->units < task->least_units};
     *len = (struct length){0};
-    eval_set_meta(s, "units", json_integer(units));
-    const int rc = task->make(s, enough, w, task, units, &r);
-    if (rc != APP_OK || !*enough)
+    eval_set_meta(s, "units", json_integer(d->units));
+    const int rc = s->too_few ? APP_OK : task->make(s, d);
+    if (rc != APP_OK || s->too_few)
         return rc;
     if (s->no_memory)
         return app_fail(APP_FAILED, "out of memory for a sample of %s", task->name);
@@ -104,25 +105,13 @@ static int make_sample(struct eval_sample *s, bool *enough, struct length *len, 
 }
 
 /* Counts the tokens of sample 0 with `units` units; 0 if these are too few units. */
-static int count_units(struct length *len, struct eval_world *w, const struct eval_task *task, int64_t units,
+static int count_units(struct length *len, struct eval_source *w, const struct eval_task *task, int64_t units,
                        int32_t n_target)
 {
     struct eval_sample s;
-    bool enough;
-    const int rc = make_sample(&s, &enough, len, w, task, units, n_target, 0);
+    struct eval_draft d = {.w = w, .task = task, .units = units};
+    const int rc = make_sample(&s, len, &d, n_target, 0);
     eval_sample_clear(&s);
-    return rc;
-}
-
-/* Finds the fewest units with which a sample can be made, and the length of that sample. */
-static int fewest_units(int64_t *units, struct length *len, struct eval_world *w,
-                        const struct eval_task *task, int32_t n_target)
-{
-    enum { MOST = 1 << 20 };
-    int rc = APP_OK;
-    *len = (struct length){0};
-    for (*units = 1; rc == APP_OK && len->n == 0 && *units < MOST; *units += len->n == 0)
-        rc = count_units(len, w, task, *units, n_target);
     return rc;
 }
 
@@ -132,50 +121,39 @@ static int too_short(const struct eval_task *task, int32_t n_target, int32_t lea
                     n_target, least > task->least ? least : task->least);
 }
 
-int eval_task_fit(struct eval_fit *fit, struct eval_world *w, const struct eval_task *task, int32_t n_target)
+int eval_task_fit(struct eval_fit *fit, struct eval_source *w, const struct eval_task *task, int32_t n_target)
 {
-    int64_t lo;
-    struct length len;
-    if (task->units_of) {
-        *fit = (struct eval_fit){.units = task->units_of(n_target)};
-        return fit->units > 0 ? APP_OK : too_short(task, n_target, task->least);
-    }
-    int rc = fewest_units(&lo, &len, w, task, n_target);
-    if (rc != APP_OK)
-        return rc;
-    if (!len.fits && len.n_all > w->n_ctx && len.n <= n_target)
+    enum { MOST = 1 << 20 };
+    struct length len = {0};
+    int64_t lo = task->units_of ? task->units_of(n_target) : 1, hi = 0;
+    int rc = APP_OK;
+    *fit = (struct eval_fit){.units = lo};
+    if (task->units_of)
+        return lo > 0 ? APP_OK : too_short(task, n_target, task->least);
+    /* The fewest units with which a sample can be made. */
+    for (; rc == APP_OK && len.n == 0 && lo < MOST; lo += len.n == 0)
+        rc = count_units(&len, w, task, lo, n_target);
+    if (rc == APP_OK && !len.fits && len.n_all > w->n_ctx && len.n <= n_target)
         return app_fail(APP_BAD_INPUT, "%s: its questions take %d tokens, and the model's context holds %d",
                         task->name, (int)len.n_all, (int)w->n_ctx);
-    if (!len.fits)
+    if (rc == APP_OK && !len.fits)
         return too_short(task, n_target, len.n);
     /* Units are doubled until the sample is too long, then the interval is halved. Making a sample is linear
      * in its units. */
-    int64_t hi = lo + task->units_at_once;
-    for (;;) {
-        rc = count_units(&len, w, task, hi, n_target);
-        if (rc != APP_OK)
-            return rc;
-        if (!len.fits)
-            break;
-        lo = hi;
-        hi *= 2;
-    }
-    while (hi - lo > 1) {
-        const int64_t mid = lo + (hi - lo) / 2;
-        rc = count_units(&len, w, task, mid, n_target);
-        if (rc != APP_OK)
-            return rc;
+    for (int64_t at = lo + task->units_at_once; rc == APP_OK && (hi == 0 || hi - lo > 1);
+         at = hi == 0 ? 2 * at : lo + (hi - lo) / 2) {
+        rc = count_units(&len, w, task, at, n_target);
         if (len.fits)
-            lo = mid;
+            lo = at;
         else
-            hi = mid;
+            hi = at;
     }
-    *fit = (struct eval_fit){.units = lo};
-    return APP_OK;
+    fit->units = lo;
+    return rc;
 }
 
 /* Stores in meta where the evidence begins, as a share of the context's tokens. */
-static int note_depth(struct eval_sample *s, const struct eval_world *w)
+static int note_depth(struct eval_sample *s, const struct eval_source *w)
 {
     int32_t before, all;
     if (s->n_spans == 0)
@@ -189,7 +167,7 @@ static int note_depth(struct eval_sample *s, const struct eval_world *w)
 }
 
 /* Stores in meta which texts stand in for the benchmark's own, so that every result shows it. */
-static void note_sources(struct eval_sample *s, const struct eval_world *w, const struct eval_task *task)
+static void note_sources(struct eval_sample *s, const struct eval_source *w, const struct eval_task *task)
 {
     const bool hides = task->flags & EVAL_HIDES_IN_TEXT;
     if (hides)
@@ -201,17 +179,16 @@ static void note_sources(struct eval_sample *s, const struct eval_world *w, cons
                                       : "RULER-style"));
 }
 
-int eval_task_sample(struct eval_sample *s, struct eval_world *w, const struct eval_task *task,
+int eval_task_sample(struct eval_sample *s, struct eval_source *w, const struct eval_task *task,
                      const struct eval_fit *fit, int32_t n_target, int32_t index)
 {
-    int64_t units = fit->units;
+    struct eval_draft d = {.w = w, .task = task, .units = fit->units};
     for (;;) {
-        bool enough;
         struct length len;
-        int rc = make_sample(s, &enough, &len, w, task, units, n_target, index);
+        int rc = make_sample(s, &len, &d, n_target, index);
         if (rc != APP_OK)
             return rc;
-        if (!enough)
+        if (s->too_few)
             return too_short(task, n_target, 0);
         if (s->unmade)
             return APP_OK;
@@ -219,16 +196,16 @@ int eval_task_sample(struct eval_sample *s, struct eval_world *w, const struct e
             eval_set_meta(s, "tokens", json_integer(len.n));
             note_sources(s, w, task);
             rc = note_depth(s, w);
-            return rc == APP_OK && s->no_memory ? app_fail(APP_FAILED, "out of memory for a sample") : rc;
+            return rc == APP_OK && s->no_memory ? eval_no_memory("a sample") : rc;
         }
         eval_sample_clear(s);
-        units -= units / 64 > 1 ? units / 64 : 1;
+        d.units -= d.units / 64 > 1 ? d.units / 64 : 1;
     }
 }
 
 /* ---- What tasks share ---- */
 
-int eval_count_overhead(int32_t *n, const struct eval_world *w)
+int eval_count_overhead(int32_t *n, const struct eval_source *w)
 {
     struct eval_turn turn = {0};
     const struct eval_sample nothing = {.turns = &turn, .n_turns = 1};
@@ -244,8 +221,8 @@ void eval_draw_value(char out[EVAL_MAX_VALUE], struct eval_random *r, enum eval_
     if (kind == EVAL_NUMBER) {
         snprintf(out, EVAL_MAX_VALUE, "%d", (int)(1000000 + eval_random_below(r, 9000000)));
     } else if (kind == EVAL_WORDS) {
-        const char *adjective = eval_adjectives[eval_random_below(r, eval_n_adjectives)];
-        snprintf(out, EVAL_MAX_VALUE, "%s-%s", adjective, eval_nouns[eval_random_below(r, eval_n_nouns)]);
+        const char *adjective = eval_draw(r, &eval_adjectives);
+        snprintf(out, EVAL_MAX_VALUE, "%s-%s", adjective, eval_draw(r, &eval_nouns));
     } else { /* version 4, variant 10 */
         const uint64_t a = eval_random_next(r), b = eval_random_next(r);
         snprintf(out, EVAL_MAX_VALUE, "%08x-%04x-4%03x-%04x-%012llx", (unsigned)(a >> 32),
@@ -262,11 +239,13 @@ size_t *eval_iota(size_t n)
     return ids;
 }
 
-bool eval_draw_ascending(size_t *out, struct eval_random *r, size_t n, size_t k)
+bool eval_draw_ascending(struct eval_sample *s, size_t *out, struct eval_random *r, size_t n, size_t k)
 {
     size_t *ids = eval_iota(n);
-    if (!ids)
+    if (!ids) {
+        s->no_memory = true;
         return false;
+    }
     eval_random_sample(r, ids, n, k);
     memcpy(out, ids, k * sizeof *out);
     free(ids);
@@ -275,13 +254,22 @@ bool eval_draw_ascending(size_t *out, struct eval_random *r, size_t n, size_t k)
     return true;
 }
 
+bool eval_is_repeated(const void *list, size_t size, size_t i)
+{
+    const char *texts = list;
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(texts + k * size, texts + i * size) == 0)
+            return true;
+    return false;
+}
+
 void eval_put_list(struct eval_sample *s, struct app_text *to, const char *const *items, int32_t n)
 {
     for (int32_t i = 0; i < n; i++)
         eval_put(s, to, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : ", and ", items[i]);
 }
 
-double eval_grid_depth(const struct eval_world *w, int32_t index)
+double eval_grid_depth(const struct eval_source *w, int32_t index)
 {
     return w->depths[index / w->n_trials % w->n_depths];
 }
@@ -310,10 +298,7 @@ void eval_put_in_noise(struct eval_sample *s, int64_t n_blocks, char *const *lin
         for (; next < n && (at[next] <= (size_t)i || i == n_blocks); next++) {
             if (i > 0 || next > 0)
                 eval_put_n(s, &s->context, "\n", 1);
-            if (!evidence || evidence[next])
-                eval_put_evidence(s, lines[next], strlen(lines[next]));
-            else
-                eval_put_n(s, &s->context, lines[next], strlen(lines[next]));
+            eval_put_piece(s, lines[next], strlen(lines[next]), !evidence || evidence[next]);
         }
         if (i < n_blocks)
             eval_put(s, &s->context, "%s%s", i > 0 || next > 0 ? "\n" : "", eval_noise);

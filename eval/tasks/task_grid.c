@@ -4,7 +4,6 @@
 #include "eval/tasks/task.h"
 
 #include "app/console.h"
-#include "eval/tasks/wordlist.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,15 +19,6 @@ static const char before[] = "This is a very long story book: <book> ", after[] 
 struct needle {
     struct app_text text, question, expected;
 };
-
-static const char *draw_word(struct eval_random *r, const char *const *list, size_t n, bool consonant)
-{
-    const char *word;
-    do
-        word = list[eval_random_below(r, n)];
-    while (consonant && strchr("aeiou", *word));
-    return word;
-}
 
 static void make_famous(struct needle *n, struct eval_sample *s)
 {
@@ -54,17 +44,17 @@ static void make_value(struct needle *n, struct eval_sample *s, struct eval_rand
     eval_put(s, &n->expected, "%s", value);
 }
 
-static void make_random(struct needle *n, struct eval_sample *s, const struct eval_world *w,
+static void make_random(struct needle *n, struct eval_sample *s, const struct eval_source *w,
                         struct eval_random *r)
 {
     const char *town = w->haystack.prose.names.town[eval_random_below(r, EVAL_N_TOWNS)];
-    const char *verb = draw_word(r, eval_verbs, eval_n_verbs, false);
-    const char *adjective = draw_word(r, eval_adjectives, eval_n_adjectives, true);
-    const char *noun = draw_word(r, eval_nouns, eval_n_nouns, false);
-    const char *verb2 = draw_word(r, eval_verbs, eval_n_verbs, false);
-    const char *adjective2 = draw_word(r, eval_adjectives, eval_n_adjectives, false);
+    const char *verb = eval_draw(r, &eval_verbs), *adjective = eval_draw(r, &eval_adjectives);
+    while (strchr("aeiou", *adjective)) /* the article before it is "a" */
+        adjective = eval_draw(r, &eval_adjectives);
+    const char *noun = eval_draw(r, &eval_nouns), *verb2 = eval_draw(r, &eval_verbs);
+    const char *adjective2 = eval_draw(r, &eval_adjectives);
     eval_put(s, &n->expected, "%s a %s %s and %s in the %s %s.", verb, adjective, noun, verb2, adjective2,
-             draw_word(r, eval_nouns, eval_n_nouns, false));
+             eval_draw(r, &eval_nouns));
     eval_put(s, &n->text, "\nThe best thing to do in %s is to %s\n", town,
              n->expected.s ? n->expected.s : "");
     eval_put(s, &n->question, "What is the best thing to do in %s?", town);
@@ -79,7 +69,7 @@ static void free_needle(struct needle *n)
 
 /* Token ids of the beginning of the haystack, at least n of them if the haystack has no end. The caller frees
  * them. */
-static int haystack_ids(int32_t **ids, int32_t *n_ids, struct eval_world *w, int32_t n)
+static int haystack_ids(int32_t **ids, int32_t *n_ids, struct eval_source *w, int32_t n)
 {
     *ids = NULL;
     *n_ids = 0;
@@ -96,7 +86,7 @@ static int haystack_ids(int32_t **ids, int32_t *n_ids, struct eval_world *w, int
 }
 
 /* Whether the token's text ends with a full stop. */
-static int ends_sentence(bool *ends, const struct eval_world *w, int32_t id)
+static int ends_sentence(bool *ends, const struct eval_source *w, int32_t id)
 {
     char *text;
     const int rc = w->tokenizer->decode(w->tokenizer, &id, 1, &text);
@@ -108,7 +98,7 @@ static int ends_sentence(bool *ends, const struct eval_world *w, int32_t id)
 }
 
 /* Finds the needle's place: at the depth, moved back after a full stop, or 0 if there is none before it. */
-static int find_place(int32_t *at, const struct eval_world *w, const int32_t *ids, int32_t n, double depth)
+static int find_place(int32_t *at, const struct eval_source *w, const int32_t *ids, int32_t n, double depth)
 {
     bool ends = false;
     int rc = APP_OK;
@@ -124,7 +114,7 @@ static int find_place(int32_t *at, const struct eval_world *w, const int32_t *id
     return rc;
 }
 
-static int put_text(struct eval_sample *s, const struct eval_world *w, const int32_t *ids, int32_t n)
+static int put_text(struct eval_sample *s, const struct eval_source *w, const int32_t *ids, int32_t n)
 {
     char *text;
     const int rc = w->tokenizer->decode(w->tokenizer, ids, n, &text);
@@ -137,7 +127,7 @@ static int put_text(struct eval_sample *s, const struct eval_world *w, const int
 
 /* Joins n_text tokens of the haystack, from token `first` on, and the needle in them, in the place of what the context has
  * after `from`. *n_joined becomes the tokens of the joined text. */
-static int join(struct eval_sample *s, int32_t *n_joined, struct eval_world *w, const struct needle *n,
+static int join(struct eval_sample *s, int32_t *n_joined, struct eval_source *w, const struct needle *n,
                 size_t from, int32_t first, int32_t n_text)
 {
     int32_t *ids = NULL, n_ids, at = 0;
@@ -149,7 +139,7 @@ static int join(struct eval_sample *s, int32_t *n_joined, struct eval_world *w, 
     if (rc == APP_OK)
         rc = put_text(s, w, ids + first, at);
     if (rc == APP_OK)
-        eval_put_evidence(s, n->text.s, n->text.len);
+        eval_put_piece(s, n->text.s, n->text.len, true);
     if (rc == APP_OK)
         rc = put_text(s, w, ids + first + at, n_text - at);
     free(ids);
@@ -160,15 +150,14 @@ static int join(struct eval_sample *s, int32_t *n_joined, struct eval_world *w, 
 
 /* Adds the haystack with the needle in it, which have `units` tokens together. Where the joined text has many more or fewer,
  * the haystack begins a few tokens later, so that it is cut elsewhere; if that does not help, the sample is left out. */
-static int put_needle(struct eval_sample *s, bool *fits, struct eval_world *w, const struct needle *n,
-                      int64_t units)
+static int put_needle(struct eval_sample *s, struct eval_source *w, const struct needle *n, int64_t units)
 {
     int32_t n_needle, n_joined = 0;
     int rc = eval_count_tokens(&n_needle, w->tokenizer, n->text.s, n->text.len);
     const int32_t n_text = (int32_t)units - n_needle;
     const size_t from = s->context.len;
-    *fits = n_text > 0;
-    if (rc != APP_OK || !*fits)
+    s->too_few = n_text <= 0;
+    if (rc != APP_OK || s->too_few)
         return rc;
     s->unmade = true;
     for (int32_t first = 0; rc == APP_OK && s->unmade && first <= MAX_SHIFT; first++) {
@@ -187,31 +176,27 @@ static int64_t units_of(int32_t n_target)
 }
 
 /* The unit is a token of text and needle. */
-static int make(struct eval_sample *s, bool *fits, struct eval_world *w, const struct eval_task *task,
-                int64_t units, struct eval_random *r)
+static int make(struct eval_sample *s, struct eval_draft *d)
 {
+    const struct eval_source *w = d->w;
     struct needle n = {0};
-    (void)task;
+    int rc = APP_OK;
     if (strcmp(w->needle, "sf") == 0)
         make_famous(&n, s);
     else if (strcmp(w->needle, "num") == 0)
-        make_value(&n, s, r, EVAL_NUMBER);
+        make_value(&n, s, &d->r, EVAL_NUMBER);
     else if (strcmp(w->needle, "words") == 0)
-        make_value(&n, s, r, EVAL_WORDS);
+        make_value(&n, s, &d->r, EVAL_WORDS);
     else
-        make_random(&n, s, w, r);
-    if (s->no_memory) {
-        free_needle(&n);
-        return app_fail(APP_FAILED, "out of memory for a needle");
-    }
+        make_random(&n, s, w, &d->r);
     eval_put(s, &s->context, "%s%s", w->needle_mark ? mark : "", before);
-    const int rc = put_needle(s, fits, w, &n, units);
-    if (rc == APP_OK && *fits) {
+    if (!s->no_memory)
+        rc = put_needle(s, d->w, &n, d->units);
+    if (rc == APP_OK && !s->too_few && !s->no_memory) {
         struct eval_turn *turn = eval_add_turn(s);
         eval_put(s, &s->context, "%s", after);
-        eval_put(s, turn ? &turn->question : NULL, " Based on the content of the book, Question: %s",
-                 n.question.s);
-        eval_put(s, turn ? &turn->prefix : NULL, "\nAnswer:");
+        eval_put(s, &turn->question, " Based on the content of the book, Question: %s", n.question.s);
+        eval_put(s, &turn->prefix, "\nAnswer:");
         eval_add_ref(s, turn, n.expected.s);
         eval_set_meta(s, "needle", json_stringn(n.text.s, n.text.len));
     }
@@ -221,6 +206,6 @@ static int make(struct eval_sample *s, bool *fits, struct eval_world *w, const s
 
 const struct eval_task eval_tasks_grid[] = {
     {"niah_grid", "needle", "one sentence at each depth of a text", "tokens", "contains", 50, 256,
-     EVAL_ON_GRID | EVAL_HIDES_IN_TEXT, 256, make, NULL, units_of},
+     EVAL_ON_GRID | EVAL_HIDES_IN_TEXT, 256, 1, make, NULL, units_of},
     {.name = NULL},
 };

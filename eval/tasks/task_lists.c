@@ -3,7 +3,6 @@
 #include "eval/tasks/task.h"
 
 #include "app/console.h"
-#include "eval/tasks/wordlist.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,27 +19,24 @@ static const char cwe_prefix[] = " Answer: The top 10 words that appear most oft
 
 /* Distinct words, of which none is a part of another. */
 struct pool {
-    const char **word; /* [n], owned; those made up are owned too */
-    size_t n, n_made;  /* the last n_made are made up */
+    const char **word;      /* [n], owned */
+    char (*made)[MAX_WORD]; /* [n_made] those that are made up, owned */
+    size_t n, n_made;
 };
 
 static void free_pool(struct pool *p)
 {
-    for (size_t i = p->n - p->n_made; i < p->n; i++)
-        free((void *)(uintptr_t)p->word[i]);
+    free(p->made);
     free(p->word);
 }
 
 /* Makes up a word of three syllables. */
 static void make_up(char out[MAX_WORD], struct eval_random *r)
 {
-    static const char *const onsets[] = {"b",  "c",  "d",  "f",  "g",  "h",  "j", "k", "l",
-                                         "m",  "n",  "p",  "r",  "s",  "t",  "v", "w", "z",
-                                         "br", "dr", "gl", "kr", "pl", "st", "tr"};
     static const char vowels[] = "aeiou", codas[] = "nrls";
     size_t n = 0;
     for (int i = 0; i < 3; i++) {
-        const char *onset = onsets[eval_random_below(r, sizeof onsets / sizeof *onsets)];
+        const char *onset = eval_draw(r, &eval_word_onsets);
         const char vowel = vowels[eval_random_below(r, 5)];
         n += (size_t)snprintf(out + n, MAX_WORD - n, "%s%c", onset, vowel);
         if (eval_random_below(r, 3) == 0)
@@ -50,20 +46,21 @@ static void make_up(char out[MAX_WORD], struct eval_random *r)
 
 static const char *listed(size_t i)
 {
-    if (i < eval_n_adjectives)
-        return eval_adjectives[i];
-    i -= eval_n_adjectives;
-    return i < eval_n_nouns ? eval_nouns[i] : eval_verbs[i - eval_n_nouns];
+    if (i < eval_adjectives.n)
+        return eval_adjectives.at[i];
+    i -= eval_adjectives.n;
+    return i < eval_nouns.n ? eval_nouns.at[i] : eval_verbs.at[i - eval_nouns.n];
 }
 
 /* Draws n words in random order; if the lists have fewer, the rest are made up. */
 static bool draw_pool(struct pool *p, struct eval_random *r, size_t n)
 {
-    const size_t n_listed = eval_n_adjectives + eval_n_nouns + eval_n_verbs,
+    const size_t n_listed = eval_adjectives.n + eval_nouns.n + eval_verbs.n,
                  n_plain = n < n_listed ? n : n_listed;
     size_t *ids = eval_iota(n_listed);
-    *p = (struct pool){.word = malloc((n + 1) * sizeof *p->word)};
-    if (!ids || !p->word) {
+    *p = (struct pool){.word = malloc((n + 1) * sizeof *p->word),
+                       .made = malloc((n - n_plain + 1) * sizeof *p->made)};
+    if (!ids || !p->word || !p->made) {
         free(ids);
         return false;
     }
@@ -72,7 +69,7 @@ static bool draw_pool(struct pool *p, struct eval_random *r, size_t n)
         p->word[p->n++] = listed(ids[i]);
     free(ids);
     for (int tries = 0; p->n < n && tries < MAX_TRIES; tries++) {
-        char word[MAX_WORD];
+        char *word = p->made[p->n_made];
         bool fresh = true;
         make_up(word, r);
         for (size_t i = 0; fresh && i < p->n; i++)
@@ -80,10 +77,7 @@ static bool draw_pool(struct pool *p, struct eval_random *r, size_t n)
         if (!fresh)
             continue;
         tries = 0;
-        p->word[p->n] = strdup(word);
-        if (!p->word[p->n])
-            return false;
-        p->n++;
+        p->word[p->n++] = word;
         p->n_made++;
     }
     return p->n == n;
@@ -109,31 +103,24 @@ static bool put_list(struct eval_sample *s, const char *const *word, size_t n, s
     return true;
 }
 
-static int make_cwe(struct eval_sample *s, bool *fits, struct eval_world *w, const struct eval_task *task,
-                    int64_t units, struct eval_random *r)
+static int make_cwe(struct eval_sample *s, struct eval_draft *d)
 {
     const bool is_long = s->n_target >= LONG;
-    const size_t n_example = is_long ? 40 : 20;
+    const size_t n_example = is_long ? 40 : 20, n = (size_t)d->units;
     struct pool pool;
-    (void)w;
-    (void)task;
-    *fits = units > N_COMMON;
-    if (!*fits)
-        return APP_OK;
-    bool good = draw_pool(&pool, r, n_example + (size_t)units);
-    if (good)
-        good = put_list(s, pool.word, n_example, is_long ? 10 : 3, is_long ? 3 : 1, r);
+    bool good = draw_pool(&pool, &d->r, n_example + n) &&
+                put_list(s, pool.word, n_example, is_long ? 10 : 3, is_long ? 3 : 1, &d->r);
     if (good) {
         eval_put(s, &s->context, "%s%s", cwe_question, cwe_prefix);
         for (int i = 0; i < N_COMMON; i++)
             eval_put(s, &s->context, " %d. %s", i + 1, pool.word[i]);
         eval_put(s, &s->context, "\n\n");
-        good = put_list(s, pool.word + n_example, (size_t)units, is_long ? 30 : 6, is_long ? 3 : 1, r);
+        good = put_list(s, pool.word + n_example, n, is_long ? 30 : 6, is_long ? 3 : 1, &d->r);
     }
     if (good) {
         struct eval_turn *turn = eval_add_turn(s);
-        eval_put(s, turn ? &turn->question : NULL, "%s", cwe_question);
-        eval_put(s, turn ? &turn->prefix : NULL, "%s", cwe_prefix);
+        eval_put(s, &turn->question, "%s", cwe_question);
+        eval_put(s, &turn->prefix, "%s", cwe_prefix);
         for (size_t i = 0; i < N_COMMON; i++)
             eval_add_ref(s, turn, pool.word[n_example + i]);
         if (pool.n_made > 0)
@@ -157,14 +144,10 @@ static size_t frequency(int64_t weight, size_t k)
 
 static void draw_coded(char (*word)[CODED_LETTERS + 1], size_t n, struct eval_random *r)
 {
-    for (size_t i = 0; i < n;) {
-        bool taken = false;
+    for (size_t i = 0; i < n; i += !eval_is_repeated(word, sizeof *word, i)) {
         for (int k = 0; k < CODED_LETTERS; k++)
             word[i][k] = (char)('a' + eval_random_below(r, 26));
         word[i][CODED_LETTERS] = '\0';
-        for (size_t k = 0; k < i; k++)
-            taken = taken || strcmp(word[k], word[i]) == 0;
-        i += !taken;
     }
 }
 
@@ -177,16 +160,14 @@ static int64_t untie(int64_t weight)
     return weight;
 }
 
-static int make_fwe(struct eval_sample *s, bool *fits, struct eval_world *w, const struct eval_task *task,
-                    int64_t units, struct eval_random *r)
+static int make_fwe(struct eval_sample *s, struct eval_draft *d)
 {
     int32_t overhead;
-    const int rc = eval_count_overhead(&overhead, w);
-    const int64_t weight = untie(units);
+    const int rc = eval_count_overhead(&overhead, d->w);
+    const int64_t weight = untie(d->units);
     size_t n_all = 0, k = 0;
-    (void)task;
-    *fits = weight > 0 && s->n_target - GENERATED - overhead >= 5 * 50;
-    if (rc != APP_OK || !*fits)
+    s->too_few = weight <= 0 || s->n_target - GENERATED - overhead < 5 * 50;
+    if (rc != APP_OK || s->too_few)
         return rc;
     const size_t n_words = (size_t)(s->n_target - GENERATED - overhead) / 50; /* the vocabulary */
     for (size_t i = 0; i < n_words; i++)
@@ -194,11 +175,11 @@ static int make_fwe(struct eval_sample *s, bool *fits, struct eval_world *w, con
     char(*word)[CODED_LETTERS + 1] = malloc(n_words * sizeof *word);
     size_t *ids = malloc((n_all + 1) * sizeof *ids);
     if (word && ids) {
-        draw_coded(word, n_words, r);
+        draw_coded(word, n_words, &d->r);
         for (size_t i = 0; i < n_words; i++)
             for (size_t c = frequency(weight, i + 1); c > 0; c--)
                 ids[k++] = i;
-        eval_random_shuffle(r, ids, n_all);
+        eval_random_shuffle(&d->r, ids, n_all);
         eval_put(s, &s->context,
                  "Read the following coded text and track the frequency of each coded word. Find the three "
                  "most frequently appeared coded words. ");
@@ -206,11 +187,11 @@ static int make_fwe(struct eval_sample *s, bool *fits, struct eval_world *w, con
             eval_put(s, &s->context, "%s%s", i > 0 ? " " : "", ids[i] == 0 ? "..." : word[ids[i]]);
         eval_put(s, &s->context, "\n");
         struct eval_turn *turn = eval_add_turn(s);
-        eval_put(s, turn ? &turn->question : NULL,
+        eval_put(s, &turn->question,
                  "Question: Do not provide any explanation. Please ignore the dots '....'. What are the "
                  "three most "
                  "frequently appeared words in the above coded text?");
-        eval_put(s, turn ? &turn->prefix : NULL,
+        eval_put(s, &turn->prefix,
                  " Answer: According to the coded text above, the three most frequently appeared words are:");
         for (int i = 1; i < 4; i++)
             eval_add_ref(s, turn, word[i]);
@@ -225,8 +206,8 @@ static int make_fwe(struct eval_sample *s, bool *fits, struct eval_world *w, con
 
 const struct eval_task eval_tasks_lists[] = {
     {"cwe", "ruler", "the ten most common words of a list, behind an example", "distinct words",
-     "string_match_all", 120, 1024, EVAL_OWN_WORDS, 10, make_cwe, NULL, NULL},
+     "string_match_all", 120, 1024, EVAL_OWN_WORDS, 10, N_COMMON + 1, make_cwe, NULL, NULL},
     {"fwe", "ruler", "the three most frequent words of a coded text", "weight of the frequencies",
-     "string_match_all", GENERATED, 512, 0, 64, make_fwe, NULL, NULL},
+     "string_match_all", GENERATED, 512, 0, 64, 1, make_fwe, NULL, NULL},
     {.name = NULL},
 };

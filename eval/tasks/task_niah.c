@@ -35,31 +35,23 @@ static const char *const several[] = {
 static const char *const types[][2] = {{"number", "numbers"}, {"word", "words"}, {"uuid", "uuids"}};
 
 /* Keys and values of one sample, all different. */
-struct golds {
+struct needles {
+    size_t n;                                /* needles: n_keys * n_values */
     char key[MAX_NEEDLES][EVAL_MAX_VALUE];   /* [n_keys] */
-    char value[MAX_NEEDLES][EVAL_MAX_VALUE]; /* [n_keys * n_values], the values of a key side by side */
+    char value[MAX_NEEDLES][EVAL_MAX_VALUE]; /* [n], the values of a key side by side */
     size_t asked[MAX_NEEDLES];               /* [n_keys]: the question asks for the first n_queries */
-    char *text[MAX_NEEDLES];                 /* needles in the order of the context, owned */
+    char *text[MAX_NEEDLES];                 /* [n] needles in the order of the context, owned */
     bool evidence[MAX_NEEDLES];              /* in that order: whether the question asks for it */
 };
 
-static bool is_taken(char (*list)[EVAL_MAX_VALUE], int32_t n)
-{
-    for (int32_t i = 0; i < n; i++)
-        if (strcmp(list[i], list[n]) == 0)
-            return true;
-    return false;
-}
-
 /* Draws list[n] without repetition and without values that occur in the haystack. */
-static void draw_distinct(char (*list)[EVAL_MAX_VALUE], int32_t n, enum eval_value kind, const struct niah *p,
-                          const struct eval_world *w, struct eval_random *r)
+static void draw_distinct(char (*list)[EVAL_MAX_VALUE], size_t n, enum eval_value kind, const char *haystack,
+                          struct eval_random *r)
 {
-    for (int32_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         for (int tries = 0; tries < MAX_TRIES; tries++) {
             eval_draw_value(list[i], r, kind);
-            if (!is_taken(list, i) &&
-                !(p->hay == TEXT && w->haystack.text.s && strstr(w->haystack.text.s, list[i])))
+            if (!eval_is_repeated(list, sizeof *list, i) && !(haystack && strstr(haystack, list[i])))
                 break;
         }
 }
@@ -73,20 +65,22 @@ static char *needle_text(struct eval_sample *s, enum eval_value value_kind, cons
     return text.s;
 }
 
-static void make_golds(struct golds *g, struct eval_sample *s, const struct eval_world *w,
-                       const struct niah *p, struct eval_random *r)
+static void draw_needles(struct needles *g, struct eval_sample *s, struct eval_draft *d)
 {
-    const int32_t n = p->n_keys * p->n_values;
+    const struct niah *p = d->task->params;
+    const char *haystack = p->hay == TEXT ? d->w->haystack.text.s : NULL;
+    const size_t n_keys = (size_t)p->n_keys;
     size_t order[MAX_NEEDLES];
-    draw_distinct(g->key, p->n_keys, p->key, p, w, r);
-    draw_distinct(g->value, n, p->value, p, w, r);
-    for (size_t i = 0; i < (size_t)p->n_keys; i++)
+    g->n = n_keys * (size_t)p->n_values;
+    draw_distinct(g->key, n_keys, p->key, haystack, &d->r);
+    draw_distinct(g->value, g->n, p->value, haystack, &d->r);
+    for (size_t i = 0; i < n_keys; i++)
         g->asked[i] = i;
-    eval_random_sample(r, g->asked, (size_t)p->n_keys, (size_t)p->n_queries);
-    for (size_t i = 0; i < (size_t)n; i++)
+    eval_random_sample(&d->r, g->asked, n_keys, (size_t)p->n_queries);
+    for (size_t i = 0; i < g->n; i++)
         order[i] = i;
-    eval_random_shuffle(r, order, (size_t)n);
-    for (int32_t i = 0; i < n; i++) {
+    eval_random_shuffle(&d->r, order, g->n);
+    for (size_t i = 0; i < g->n; i++) {
         const size_t key = order[i] / (size_t)p->n_values;
         g->text[i] = needle_text(s, p->value, g->key[key], g->value[order[i]]);
         for (int32_t k = 0; k < p->n_queries; k++)
@@ -95,17 +89,14 @@ static void make_golds(struct golds *g, struct eval_sample *s, const struct eval
 }
 
 /* Adds needle i to the context. */
-static void put_needle(struct eval_sample *s, const struct golds *g, size_t i)
+static void put_needle(struct eval_sample *s, const struct needles *g, size_t i)
 {
-    if (g->evidence[i])
-        eval_put_evidence(s, g->text[i], strlen(g->text[i]));
-    else
-        eval_put_n(s, &s->context, g->text[i], strlen(g->text[i]));
+    eval_put_piece(s, g->text[i], strlen(g->text[i]), g->evidence[i]);
 }
 
-static void put_question(struct eval_sample *s, const struct golds *g, const struct niah *p)
+static void put_question(struct eval_sample *s, const struct needles *g, const struct niah *p,
+                         const char *const *templates)
 {
-    const char *const *templates = p->n_queries * p->n_values == 1 ? single : several;
     struct eval_turn *turn = eval_add_turn(s);
     const char *keys[MAX_NEEDLES];
     struct app_text query = {0};
@@ -117,56 +108,36 @@ static void put_question(struct eval_sample *s, const struct golds *g, const str
     eval_put_list(s, &query, keys, p->n_queries);
     const char *const values[] = {"type",  types[p->value][0],     "types", types[p->value][1],
                                   "query", query.s ? query.s : "", NULL};
-    eval_put_template(s, turn ? &turn->question : NULL, templates[1], values);
-    eval_put_template(s, turn ? &turn->prefix : NULL, templates[2], values);
+    eval_put_template(s, &turn->question, templates[1], values);
+    eval_put_template(s, &turn->prefix, templates[2], values);
     free(query.s);
 }
 
-/* Puts the gold needles among units that are other needles. */
-static int put_among_needles(struct eval_sample *s, bool *fits, const struct golds *g, const struct niah *p,
-                             int64_t units, struct eval_random *r)
+/* Puts the needles among units that are other needles, at at[n]. */
+static void put_among_needles(struct eval_sample *s, const struct needles *g, struct eval_draft *d,
+                              const size_t *at)
 {
-    size_t at[MAX_NEEDLES], n_gold = (size_t)(p->n_keys * p->n_values), next = 0;
-    *fits = (size_t)units >= n_gold;
-    if (!*fits)
-        return APP_OK;
-    if (!eval_draw_ascending(at, r, (size_t)units, n_gold))
-        return app_fail(APP_FAILED, "out of memory");
-    for (int64_t i = 0; i < units; i++) {
+    const struct niah *p = d->task->params;
+    size_t next = 0;
+    for (int64_t i = 0; i < d->units; i++) {
         char key[EVAL_MAX_VALUE], value[EVAL_MAX_VALUE];
         bool taken;
-        if (next < n_gold && at[next] == (size_t)i) {
-            put_needle(s, g, next);
+        if (next < g->n && at[next] == (size_t)i) {
+            put_needle(s, g, next++);
             eval_put_n(s, &s->context, "\n", 1);
-            next++;
         }
         do {
             taken = false;
-            eval_draw_value(key, r, p->key);
-            eval_draw_value(value, r, p->value);
-            for (size_t k = 0; k < n_gold; k++)
+            eval_draw_value(key, &d->r, p->key);
+            eval_draw_value(value, &d->r, p->value);
+            for (size_t k = 0; k < g->n; k++)
                 taken = taken || strcmp(value, g->value[k]) == 0 ||
                         strcmp(key, g->key[k / (size_t)p->n_values]) == 0;
         } while (taken);
         char *text = needle_text(s, p->value, key, value);
-        eval_put(s, &s->context, "%s%s", text ? text : "", i + 1 < units ? "\n" : "");
+        eval_put(s, &s->context, "%s%s", text ? text : "", i + 1 < d->units ? "\n" : "");
         free(text);
     }
-    return APP_OK;
-}
-
-/* Puts the gold needles between blocks of noise. */
-static int put_in_noise(struct eval_sample *s, bool *fits, struct golds *g, const struct niah *p,
-                        int64_t units, struct eval_random *r)
-{
-    size_t at[MAX_NEEDLES], n_gold = (size_t)(p->n_keys * p->n_values);
-    *fits = (size_t)units >= n_gold;
-    if (!*fits)
-        return APP_OK;
-    if (!eval_draw_ascending(at, r, (size_t)units, n_gold))
-        return app_fail(APP_FAILED, "out of memory");
-    eval_put_in_noise(s, units, g->text, at, n_gold, g->evidence);
-    return APP_OK;
 }
 
 static size_t count_sentences(const char *text, size_t len)
@@ -177,22 +148,18 @@ static size_t count_sentences(const char *text, size_t len)
     return n;
 }
 
-/* Puts the gold needles between sentences of the first `units` words, at some of 40 depths. */
-static int put_in_text(struct eval_sample *s, struct eval_world *w, const struct golds *g,
-                       const struct niah *p, int64_t units, struct eval_random *r)
+/* Puts the needles between sentences of the first `units` words, at depth[n] of N_DEPTHS. */
+static void put_in_text(struct eval_sample *s, const struct needles *g, const struct eval_draft *d,
+                        const size_t *depth)
 {
-    size_t depth[MAX_NEEDLES], n_gold = (size_t)(p->n_keys * p->n_values), next = 0, i = 0;
-    const int rc = eval_haystack_reserve(&w->haystack, (size_t)units);
-    if (rc != APP_OK)
-        return rc;
-    const char *text = w->haystack.text.s;
-    const size_t len = eval_haystack_length(&w->haystack, (size_t)units), n = count_sentences(text, len);
-    if (!eval_draw_ascending(depth, r, N_DEPTHS, n_gold))
-        return app_fail(APP_FAILED, "out of memory");
-    for (size_t at = 0; at < len || next < n_gold; i++) {
+    const char *text = d->w->haystack.text.s;
+    const size_t len = eval_haystack_length(&d->w->haystack, (size_t)d->units),
+                 n = count_sentences(text, len);
+    size_t next = 0;
+    for (size_t at = 0, i = 0; at < len || next < g->n; i++) {
         /* Depths are whole per cents from 0 to 100. */
         for (;
-             next < n_gold &&
+             next < g->n &&
              (i >= n || (size_t)((double)n * rint(100.0 * (double)depth[next] / (N_DEPTHS - 1)) / 100) <= i);
              next++) {
             if (i > 0 || next > 0)
@@ -207,33 +174,34 @@ static int put_in_text(struct eval_sample *s, struct eval_world *w, const struct
         eval_put_n(s, &s->context, text + at, sentence);
         at += sentence + 1;
     }
-    return APP_OK;
 }
 
-static int make(struct eval_sample *s, bool *fits, struct eval_world *w, const struct eval_task *task,
-                int64_t units, struct eval_random *r)
+static int make(struct eval_sample *s, struct eval_draft *d)
 {
-    const struct niah *p = task->params;
-    struct golds g = {0};
-    int rc = p->hay == TEXT ? eval_haystack_reserve(&w->haystack, (size_t)units) : APP_OK;
+    const struct niah *p = d->task->params;
+    const char *const *templates = p->n_queries * p->n_values == 1 ? single : several;
+    struct needles g = {0};
+    size_t at[MAX_NEEDLES];
+    const int rc = p->hay == TEXT ? eval_haystack_reserve(&d->w->haystack, (size_t)d->units) : APP_OK;
     if (rc != APP_OK)
         return rc;
-    make_golds(&g, s, w, p, r);
-    if (s->no_memory)
-        rc = app_fail(APP_FAILED, "out of memory for needles");
-    const char *const *templates = p->n_queries * p->n_values == 1 ? single : several;
+    draw_needles(&g, s, d);
     eval_put_template(s, &s->context, templates[0],
                       (const char *const[]){"type", types[p->value][0], "types", types[p->value][1], NULL});
-    if (rc == APP_OK)
-        rc = p->hay == TEXT      ? put_in_text(s, w, &g, p, units, r)
-             : p->hay == NEEDLES ? put_among_needles(s, fits, &g, p, units, r)
-                                 : put_in_noise(s, fits, &g, p, units, r);
-    eval_put_n(s, &s->context, "\n", 1);
-    if (rc == APP_OK)
-        put_question(s, &g, p);
+    if (!s->no_memory &&
+        eval_draw_ascending(s, at, &d->r, p->hay == TEXT ? N_DEPTHS : (size_t)d->units, g.n)) {
+        if (p->hay == TEXT)
+            put_in_text(s, &g, d, at);
+        else if (p->hay == NEEDLES)
+            put_among_needles(s, &g, d, at);
+        else
+            eval_put_in_noise(s, d->units, g.text, at, g.n, g.evidence);
+        eval_put_n(s, &s->context, "\n", 1);
+        put_question(s, &g, p, templates);
+    }
     for (int i = 0; i < MAX_NEEDLES; i++)
         free(g.text[i]);
-    return rc;
+    return APP_OK;
 }
 
 #define NIAH(hay, key, value, k, v, q) \
@@ -244,11 +212,11 @@ static int make(struct eval_sample *s, bool *fits, struct eval_world *w, const s
 #define IN_TEXT(id, text, p)                                                                                \
     {                                                                                                       \
         id, "ruler", text, "words", "string_match_all", 128, 512, EVAL_HIDES_IN_TEXT | EVAL_OWN_WORDS, 500, \
-            make, p, NULL                                                                                   \
+            1, make, p, NULL                                                                                \
     }
-#define IN_LINES(id, text, of, least, flags, p)                                         \
-    {                                                                                   \
-        id, "ruler", text, of, "string_match_all", 128, least, flags, 25, make, p, NULL \
+#define IN_LINES(id, text, of, least, flags, p)                                            \
+    {                                                                                      \
+        id, "ruler", text, of, "string_match_all", 128, least, flags, 25, 1, make, p, NULL \
     }
 
 const struct eval_task eval_tasks_niah[] = {

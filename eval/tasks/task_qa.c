@@ -4,8 +4,8 @@
 #include "eval/tasks/task.h"
 
 #include "app/console.h"
+#include "eval/base/grow.h"
 #include "eval/tasks/records.h"
-#include "eval/tasks/wordlist.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,39 +15,29 @@ static const char rule[] = "Answer the question based on the given documents. On
 
 /* Documents of one sample before they are put in order. */
 struct docs {
-    char **text; /* [n], owned */
-    bool *gold;  /* [n], owned */
-    size_t n, cap;
+    struct doc {
+        char *text; /* owned */
+        bool gold;
+    } * at; /* [n], owned */
+    size_t n;
 };
 
 /* Takes text over; NULL counts as out of memory. */
 static bool add_doc(struct docs *d, char *text, bool gold)
 {
-    if (d->n == d->cap) {
-        const size_t cap = d->cap > 0 ? 2 * d->cap : 64;
-        char **texts = realloc(d->text, cap * sizeof *texts);
-        d->text = texts ? texts : d->text;
-        bool *golds = texts ? realloc(d->gold, cap * sizeof *golds) : NULL;
-        if (!golds) {
-            free(text);
-            return false;
-        }
-        d->gold = golds;
-        d->cap = cap;
-    }
-    if (!text)
+    if (!text || !eval_grow(&d->at, d->n, sizeof *d->at)) {
+        free(text);
         return false;
-    d->gold[d->n] = gold;
-    d->text[d->n++] = text;
+    }
+    d->at[d->n++] = (struct doc){text, gold};
     return true;
 }
 
 static void free_docs(struct docs *d)
 {
     for (size_t i = 0; i < d->n; i++)
-        free(d->text[i]);
-    free(d->text);
-    free(d->gold);
+        free(d->at[i].text);
+    free(d->at);
 }
 
 /* Context and question around the documents, in random order. */
@@ -55,19 +45,14 @@ static bool put_docs(struct eval_sample *s, const struct docs *d, const char *qu
 {
     size_t *order = eval_iota(d->n);
     struct eval_turn *turn = eval_add_turn(s);
-    if (!order || !turn) {
-        free(order);
+    if (!order)
         return false;
-    }
     eval_random_shuffle(r, order, d->n);
     eval_put(s, &s->context, "%sThe following are given documents.\n\n", rule);
     for (size_t i = 0; i < d->n; i++) {
-        const char *text = d->text[order[i]];
+        const struct doc *doc = &d->at[order[i]];
         eval_put(s, &s->context, "%sDocument %zu:\n", i > 0 ? "\n\n" : "", i + 1);
-        if (d->gold[order[i]])
-            eval_put_evidence(s, text, strlen(text));
-        else
-            eval_put_n(s, &s->context, text, strlen(text));
+        eval_put_piece(s, doc->text, strlen(doc->text), doc->gold);
     }
     eval_put(s, &s->context, "\n\n");
     eval_put(s, &turn->question, "%sQuestion: %s", rule, question);
@@ -115,97 +100,88 @@ static bool choose_docs(struct docs *d, const struct eval_records *records, cons
     return good;
 }
 
-static int make_from_records(struct eval_sample *s, bool *fits, struct eval_world *w,
-                             const struct eval_task *task, int64_t units, struct eval_random *r)
+static int make_from_records(struct eval_sample *s, struct eval_draft *draft)
 {
-    const struct eval_records *records = task->flags & EVAL_WANTS_SQUAD ? w->squad : w->hotpot;
+    const struct eval_task *task = draft->task;
+    const struct eval_records *records = task->flags & EVAL_WANTS_SQUAD ? draft->w->squad : draft->w->hotpot;
     if (s->index >= records->n_questions)
         return app_fail(APP_BAD_INPUT, "%s has %d questions; lower --samples", task->name,
                         records->n_questions);
-    const struct eval_question *q = &records->questions[s->index % records->n_questions];
+    const struct eval_question *q = &records->questions[s->index];
     struct docs d = {0};
-    *fits = units >= q->n_gold;
-    if (!*fits)
+    s->too_few = draft->units < q->n_gold;
+    if (s->too_few)
         return APP_OK;
-    const bool good = choose_docs(&d, records, q, (size_t)units, r) &&
-                      put_docs(s, &d, json_string_value(json_object_get(q->record, "question")), r);
+    const bool good = choose_docs(&d, records, q, (size_t)draft->units, &draft->r) &&
+                      put_docs(s, &d, json_string_value(json_object_get(q->record, "question")), &draft->r);
     const json_t *answers = json_object_get(q->record, "answers");
     for (size_t i = 0; good && i < json_array_size(answers); i++)
         eval_add_ref(s, &s->turns[0], json_string_value(json_array_get(answers, i)));
     free_docs(&d);
-    return good ? APP_OK : app_fail(APP_FAILED, "out of memory for documents");
+    return good ? APP_OK : eval_no_memory("documents");
 }
 
 /* ---- People and companies ---- */
 
-static const char *const products[] = {"lamps",   "kettles", "ropes", "boots",   "clocks",
-                                       "saddles", "bricks",  "pumps", "mirrors", "violins",
-                                       "ladders", "stoves",  "tents", "buttons"};
-
 enum { N_FACTS = 4 };
 
+enum { MAX_NAME = 2 * EVAL_MAX_NAME };
+
 /* Names of one sample, all different. */
-struct taken {
-    char (*name)[2 * EVAL_MAX_NAME]; /* [n], owned */
-    size_t n, cap;
+struct names {
+    char (*at)[MAX_NAME]; /* [n], owned */
+    size_t n;
 };
 
-/* A new name of one or two words, valid until the next call; NULL if memory runs out. */
-static const char *new_name(struct taken *t, struct eval_random *r, int n_syllables, bool two_words)
+/* Writes a new name of one or two words. Returns false if memory runs out. */
+static bool new_name(char out[MAX_NAME], struct names *names, struct eval_random *r, int n_syllables,
+                     bool two_words)
 {
     char first[EVAL_MAX_NAME], last[EVAL_MAX_NAME] = "";
-    bool fresh;
-    if (t->n == t->cap) {
-        const size_t cap = t->cap > 0 ? 2 * t->cap : 256;
-        void *grown = realloc(t->name, cap * sizeof *t->name);
-        if (!grown)
-            return NULL;
-        t->name = grown;
-        t->cap = cap;
-    }
-    do {
+    bool fresh = false;
+    if (!eval_grow(&names->at, names->n, sizeof *names->at))
+        return false;
+    while (!fresh) {
         eval_name_draw(first, r, n_syllables);
         if (two_words)
             eval_name_draw(last, r, n_syllables);
-        snprintf(t->name[t->n], sizeof t->name[0], "%s%s%s", first, two_words ? " " : "", last);
+        snprintf(out, MAX_NAME, "%s%s%s", first, two_words ? " " : "", last);
         fresh = true;
-        for (size_t i = 0; fresh && i < t->n; i++)
-            fresh = !strcasestr(t->name[i], t->name[t->n]) && !strcasestr(t->name[t->n], t->name[i]);
-    } while (!fresh);
-    return t->name[t->n++];
+        for (size_t i = 0; fresh && i < names->n; i++)
+            fresh = !strcasestr(names->at[i], out) && !strcasestr(out, names->at[i]);
+    }
+    memcpy(names->at[names->n++], out, MAX_NAME);
+    return true;
 }
 
-/* Thing number i of n; all differ and none is a part of another. The caller frees it; NULL if memory runs
- * out. */
-static char *nth_thing(size_t i, size_t n)
+/* Thing number i of n; all differ and none is a part of another. */
+enum { MAX_THING = 32 };
+static void nth_thing(char out[MAX_THING], size_t i, size_t n)
 {
-    char *out;
-    const char *noun = eval_nouns[i % eval_n_nouns];
-    if (n <= eval_n_nouns)
-        return strdup(noun);
-    return asprintf(&out, "%s %s", eval_adjectives[i / eval_n_nouns % eval_n_adjectives], noun) < 0 ? NULL
-                                                                                                    : out;
+    const bool plain = n <= eval_nouns.n;
+    snprintf(out, MAX_THING, "%s%s%s", plain ? "" : eval_adjectives.at[i / eval_nouns.n % eval_adjectives.n],
+             plain ? "" : " ", eval_nouns.at[i % eval_nouns.n]);
+}
+
+/* How many things there are for the professions and the hobbies of n people. */
+static size_t n_things(size_t n)
+{
+    return 2 * n < eval_nouns.n ? eval_nouns.n : 2 * n;
 }
 
 struct person {
-    char name[2 * EVAL_MAX_NAME], town[2 * EVAL_MAX_NAME], company[2 * EVAL_MAX_NAME], pet[2 * EVAL_MAX_NAME];
-    char *makes, *carves; /* of the profession and the hobby, owned */
+    char name[MAX_NAME], town[MAX_NAME], company[MAX_NAME], pet[MAX_NAME];
+    char makes[MAX_THING], carves[MAX_THING]; /* of the profession and the hobby */
 };
 
-/* Draws a person; makes and carves are indices of things below n_things. */
-static bool draw_person(struct person *p, struct taken *t, struct eval_random *r, size_t makes, size_t carves,
-                        size_t n_things)
+/* Draws one of n people; makes and carves are numbers of things. */
+static bool draw_person(struct person *p, struct names *names, struct eval_random *r, size_t n, size_t makes,
+                        size_t carves)
 {
-    char *const to[] = {p->name, p->town, p->company, p->pet};
-    for (int i = 0; i < 4; i++) {
-        const char *name = new_name(t, r, i == 0 ? 2 : 3, i == 0);
-        if (!name)
-            return false;
-        strcpy(to[i], name);
-    }
-    p->makes = nth_thing(makes, n_things);
-    p->carves = nth_thing(carves, n_things);
-    return p->makes && p->carves;
+    nth_thing(p->makes, makes, n_things(n));
+    nth_thing(p->carves, carves, n_things(n));
+    return new_name(p->name, names, r, 2, true) && new_name(p->town, names, r, 3, false) &&
+           new_name(p->company, names, r, 3, false) && new_name(p->pet, names, r, 3, false);
 }
 
 static char *person_text(const struct person *p)
@@ -224,7 +200,7 @@ static bool put_question_about(struct eval_sample *s, const struct docs *d, cons
 {
     static const char *const forms[N_FACTS] = {"In which town was %s born?", "What does %s work as?",
                                                "Which company does %s work for?", "What is the hobby of %s?"};
-    char question[128], work[64], hobby[64];
+    char question[128], work[MAX_THING + 8], hobby[MAX_THING + 8];
     const char *const answers[N_FACTS] = {p->town, work, p->company, hobby};
     snprintf(work, sizeof work, "%s maker", p->makes);
     snprintf(hobby, sizeof hobby, "%s carving", p->carves);
@@ -235,97 +211,72 @@ static bool put_question_about(struct eval_sample *s, const struct docs *d, cons
     return true;
 }
 
-static void free_person(struct person *p)
+static int end_docs(struct names *names, struct docs *docs, bool good)
 {
-    free(p->makes);
-    free(p->carves);
+    free(names->at);
+    free_docs(docs);
+    return good ? APP_OK : eval_no_memory("documents");
 }
 
-static int make_people(struct eval_sample *s, bool *fits, struct eval_world *w, const struct eval_task *task,
-                       int64_t units, struct eval_random *r)
+static int make_people(struct eval_sample *s, struct eval_draft *d)
 {
-    struct docs d = {0};
-    struct taken t = {0};
-    struct person who = {0};
-    const size_t n = (size_t)units, n_things = 2 * n < eval_n_nouns ? eval_n_nouns : 2 * n;
-    const size_t asked = (size_t)eval_random_below(r, n);
-    const int fact = (int)eval_random_below(r, N_FACTS);
-    size_t *things = eval_iota(n_things);
+    struct docs docs = {0};
+    struct names names = {0};
+    struct person who = {0}, p;
+    const size_t n = (size_t)d->units, asked = (size_t)eval_random_below(&d->r, n);
+    const int fact = (int)eval_random_below(&d->r, N_FACTS);
+    size_t *things = eval_iota(n_things(n));
     bool good = things != NULL;
-    (void)w;
-    (void)task;
-    (void)fits;
     if (good)
-        eval_random_sample(r, things, n_things, 2 * n);
+        eval_random_sample(&d->r, things, n_things(n), 2 * n);
     for (size_t i = 0; good && i < n; i++) {
-        struct person p = {0};
-        good = draw_person(&p, &t, r, things[2 * i], things[2 * i + 1], n_things) &&
-               add_doc(&d, person_text(&p), i == asked);
+        good = draw_person(&p, &names, &d->r, n, things[2 * i], things[2 * i + 1]) &&
+               add_doc(&docs, person_text(&p), i == asked);
         if (i == asked)
             who = p;
-        else
-            free_person(&p);
     }
-    good = good && put_question_about(s, &d, &who, fact, r);
-    free_person(&who);
+    good = good && put_question_about(s, &docs, &who, fact, &d->r);
     free(things);
-    free(t.name);
-    free_docs(&d);
-    return good ? APP_OK : app_fail(APP_FAILED, "out of memory for documents");
+    return end_docs(&names, &docs, good);
 }
 
 /* Questions with two hops: a person's document names the company, the company's document names the town. The
  * unit is a pair of documents. */
-static int make_companies(struct eval_sample *s, bool *fits, struct eval_world *w,
-                          const struct eval_task *task, int64_t units, struct eval_random *r)
+static int make_companies(struct eval_sample *s, struct eval_draft *d)
 {
-    struct docs d = {0};
-    struct taken t = {0};
-    const int64_t asked = (int64_t)eval_random_below(r, (uint64_t)units);
-    const size_t n_things = 2 * (size_t)units < eval_n_nouns ? eval_n_nouns : 2 * (size_t)units;
-    char question[160] = "", answer[2 * EVAL_MAX_NAME] = "";
+    struct docs docs = {0};
+    struct names names = {0};
+    const size_t n = (size_t)d->units, asked = (size_t)eval_random_below(&d->r, n);
+    char question[160] = "", answer[MAX_NAME] = "", home[MAX_NAME];
     bool good = true;
-    (void)w;
-    (void)task;
-    (void)fits;
-    for (int64_t i = 0; good && i < units; i++) {
-        struct person p = {0};
-        char *text = NULL, home[2 * EVAL_MAX_NAME];
-        good = draw_person(&p, &t, r, 2 * (size_t)i, 2 * (size_t)i + 1, n_things) &&
-               add_doc(&d, person_text(&p), i == asked);
-        const char *name = good ? new_name(&t, r, 3, false) : NULL;
-        good = name != NULL;
-        if (good) {
-            strcpy(home, name);
-            good = asprintf(&text,
-                            "%s\n%s is a company with its seat in the town of %s. It is known for its %s.",
-                            p.company, p.company, home,
-                            products[eval_random_below(r, sizeof products / sizeof *products)]) >= 0 &&
-                   add_doc(&d, text, i == asked);
-        }
+    for (size_t i = 0; good && i < n; i++) {
+        struct person p;
+        char *text = NULL;
+        good = draw_person(&p, &names, &d->r, n, 2 * i, 2 * i + 1) &&
+               add_doc(&docs, person_text(&p), i == asked) && new_name(home, &names, &d->r, 3, false) &&
+               asprintf(&text, "%s\n%s is a company with its seat in the town of %s. It is known for its %s.",
+                        p.company, p.company, home, eval_draw(&d->r, &eval_products)) >= 0 &&
+               add_doc(&docs, text, i == asked);
         if (good && i == asked) {
             snprintf(question, sizeof question, "In which town is the company that employs %s based?",
                      p.name);
-            strcpy(answer, home);
+            memcpy(answer, home, sizeof answer);
         }
-        free_person(&p);
     }
-    good = good && put_docs(s, &d, question, r);
+    good = good && put_docs(s, &docs, question, &d->r);
     if (good)
         eval_add_ref(s, &s->turns[0], answer);
-    free(t.name);
-    free_docs(&d);
-    return good ? APP_OK : app_fail(APP_FAILED, "out of memory for documents");
+    return end_docs(&names, &docs, good);
 }
 
 const struct eval_task eval_tasks_qa[] = {
     {"qa_1", "ruler", "questions about one of many documents, of --squad", "documents", "string_match_part",
-     32, 1024, EVAL_WANTS_SQUAD, 10, make_from_records, NULL, NULL},
+     32, 1024, EVAL_WANTS_SQUAD, 10, 1, make_from_records, NULL, NULL},
     {"qa_2", "ruler", "questions over two of many documents, of --hotpot", "documents", "string_match_part",
-     32, 2048, EVAL_WANTS_HOTPOT, 10, make_from_records, NULL, NULL},
+     32, 2048, EVAL_WANTS_HOTPOT, 10, 1, make_from_records, NULL, NULL},
     {"qa_syn_1", "ruler", "a fact about one of many made-up people; stands in for qa_1", "documents",
-     "string_match_part", 32, 1024, EVAL_STANDS_IN, 10, make_people, NULL, NULL},
+     "string_match_part", 32, 1024, EVAL_STANDS_IN, 10, 1, make_people, NULL, NULL},
     {"qa_syn_2", "ruler", "a fact over two made-up documents; stands in for qa_2", "pairs of documents",
-     "string_match_part", 32, 1024, EVAL_STANDS_IN, 10, make_companies, NULL, NULL},
+     "string_match_part", 32, 1024, EVAL_STANDS_IN, 10, 1, make_companies, NULL, NULL},
     {.name = NULL},
 };

@@ -12,16 +12,12 @@ enum { N_TURNS = 5, MAX_TRIES = 1000 };
 
 /* ---- Pairs of UUIDs ---- */
 
-static int make_kv(struct eval_sample *s, bool *fits, struct eval_world *w, const struct eval_task *task,
-                   int64_t units, struct eval_random *r)
+static int make_kv(struct eval_sample *s, struct eval_draft *d)
 {
     char asked[N_TURNS][2][EVAL_MAX_VALUE];
     int64_t at[N_TURNS];
-    (void)w;
-    (void)task;
-    *fits = units >= N_TURNS;
-    if (!*fits)
-        return APP_OK;
+    const int64_t units = d->units;
+    struct eval_random *r = &d->r;
     for (int i = 0; i < N_TURNS; i++) { /* one in each fifth */
         const int64_t from = units * i / N_TURNS, to = units * (i + 1) / N_TURNS;
         at[i] = from + (int64_t)eval_random_below(r, (uint64_t)(to - from));
@@ -34,13 +30,12 @@ static int make_kv(struct eval_sample *s, bool *fits, struct eval_world *w, cons
         eval_draw_value(key, r, EVAL_UUID);
         eval_draw_value(value, r, EVAL_UUID);
         const int len = snprintf(pair, sizeof pair, "\"%s\": \"%s\"", key, value);
+        const bool wanted = next < N_TURNS && i == at[next];
         eval_put(s, &s->context, "%s", i > 0 ? ", " : "");
-        if (next < N_TURNS && i == at[next]) {
-            eval_put_evidence(s, pair, (size_t)len);
+        eval_put_piece(s, pair, (size_t)len, wanted);
+        if (wanted) {
             strcpy(asked[next][0], key);
             strcpy(asked[next++][1], value);
-        } else {
-            eval_put_n(s, &s->context, pair, (size_t)len);
         }
     }
     eval_put(s, &s->context, "}\n\n");
@@ -48,8 +43,8 @@ static int make_kv(struct eval_sample *s, bool *fits, struct eval_world *w, cons
     eval_random_shuffle(r, order, N_TURNS);
     for (int i = 0; i < N_TURNS; i++) {
         struct eval_turn *turn = eval_add_turn(s);
-        eval_put(s, turn ? &turn->question : NULL, "Key: \"%s\"\n", asked[order[i]][0]);
-        eval_put(s, turn ? &turn->prefix : NULL, "The value associated with the specified key is: ");
+        eval_put(s, &turn->question, "Key: \"%s\"\n", asked[order[i]][0]);
+        eval_put(s, &turn->prefix, "The value associated with the specified key is: ");
         eval_add_ref(s, turn, asked[order[i]][1]);
     }
     return APP_OK;
@@ -67,20 +62,16 @@ static void draw_string(char out[STRING + 1], struct eval_random *r)
     out[STRING] = '\0';
 }
 
-static int make_prefix_suffix(struct eval_sample *s, bool *fits, struct eval_world *w,
-                              const struct eval_task *task, int64_t units, struct eval_random *r)
+static int make_prefix_suffix(struct eval_sample *s, struct eval_draft *d)
 {
-    const size_t n = (size_t)units;
+    const size_t n = (size_t)d->units;
+    struct eval_random *r = &d->r;
     size_t at[N_TURNS];
-    (void)w;
-    (void)task;
-    *fits = n >= N_TURNS;
-    if (!*fits)
-        return APP_OK;
     char(*line)[STRING + 1] = malloc(n * sizeof *line);
-    if (!line || !eval_draw_ascending(at, r, n, N_TURNS)) {
+    s->no_memory = s->no_memory || !line;
+    if (!line || !eval_draw_ascending(s, at, r, n, N_TURNS)) {
         free(line);
-        return app_fail(APP_FAILED, "out of memory");
+        return APP_OK;
     }
     for (size_t i = 0; i < n; i++) {
         bool taken; /* another one has the same two ends: the question would have two answers */
@@ -94,136 +85,47 @@ static int make_prefix_suffix(struct eval_sample *s, bool *fits, struct eval_wor
     }
     eval_put(s, &s->context, "Below is a list of strings, one per line.\n\n");
     for (size_t i = 0, next = 0; i < n; i++) {
-        if (next < N_TURNS && i == at[next]) {
-            eval_put_evidence(s, line[i], STRING);
-            next++;
-        } else {
-            eval_put_n(s, &s->context, line[i], STRING);
-        }
+        const bool wanted = next < N_TURNS && i == at[next];
+        eval_put_piece(s, line[i], STRING, wanted);
         eval_put(s, &s->context, "\n");
+        next += wanted;
     }
     eval_put(s, &s->context, "\n");
     eval_random_shuffle(r, at, N_TURNS);
     for (int i = 0; i < N_TURNS; i++) {
         const char *want = line[at[i]];
         struct eval_turn *turn = eval_add_turn(s);
-        eval_put(s, turn ? &turn->question : NULL,
+        eval_put(s, &turn->question,
                  "Which string of the list starts with \"%.*s\" and ends with \"%s\"? Answer with the whole "
                  "string and nothing "
                  "else.\n",
                  END, want, want + STRING - END);
-        eval_put(s, turn ? &turn->prefix : NULL, "The string is: ");
+        eval_put(s, &turn->prefix, "The string is: ");
         eval_add_ref(s, turn, want);
     }
     free(line);
     return APP_OK;
 }
 
-/* ---- Chains of variables ---- */
-
-enum { N_CHAINS = 4, N_NAMES = 5, N_LINES = N_CHAINS * N_NAMES };
-
-struct chains {
-    char name[N_LINES][8], value[N_CHAINS][8], line[N_LINES][48]; /* name, line: by chain */
-    char *lines[N_LINES];                                         /* in the order of the context */
-};
-
-/* Draws names and values without repetition. */
-static void draw_chains(struct chains *c, struct eval_random *r)
-{
-    for (int i = 0; i < N_LINES;) {
-        bool taken = false;
-        for (int k = 0; k < 5; k++)
-            c->name[i][k] = (char)('A' + eval_random_below(r, 26));
-        c->name[i][5] = '\0';
-        for (int k = 0; k < i; k++)
-            taken = taken || strcmp(c->name[k], c->name[i]) == 0;
-        i += !taken;
-    }
-    for (int i = 0; i < N_CHAINS;) {
-        bool taken = false;
-        snprintf(c->value[i], sizeof c->value[i], "%d", (int)(10000 + eval_random_below(r, 89999)));
-        for (int k = 0; k < i; k++)
-            taken = taken || strcmp(c->value[k], c->value[i]) == 0;
-        i += !taken;
-    }
-    for (int i = 0; i < N_LINES; i++) {
-        if (i % N_NAMES == 0)
-            snprintf(c->line[i], sizeof c->line[i], "VAR %s = %s", c->name[i], c->value[i / N_NAMES]);
-        else
-            snprintf(c->line[i], sizeof c->line[i], "VAR %s = VAR %s ", c->name[i], c->name[i - 1]);
-    }
-}
-
-/* Puts the lines of all chains in random order; the lines of one chain keep theirs. */
-static void interleave(struct chains *c, struct eval_random *r)
-{
-    size_t chain[N_LINES];
-    int next[N_CHAINS] = {0};
-    for (int i = 0; i < N_LINES; i++)
-        chain[i] = (size_t)(i / N_NAMES);
-    eval_random_shuffle(r, chain, N_LINES);
-    for (int i = 0; i < N_LINES; i++)
-        c->lines[i] = c->line[chain[i] * N_NAMES + (size_t)next[chain[i]]++];
-}
-
-static int make_vt(struct eval_sample *s, bool *fits, struct eval_world *w, const struct eval_task *task,
-                   int64_t units, struct eval_random *r)
-{
-    struct chains c;
-    size_t at[N_LINES];
-    (void)w;
-    (void)task;
-    *fits = units >= N_LINES;
-    if (!*fits)
-        return APP_OK;
-    draw_chains(&c, r);
-    interleave(&c, r);
-    if (!eval_draw_ascending(at, r, (size_t)units, N_LINES))
-        return app_fail(APP_FAILED, "out of memory");
-    eval_put(s, &s->context,
-             "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n");
-    eval_put_in_noise(s, units, c.lines, at, N_LINES, NULL);
-    eval_put(s, &s->context, "\n\n");
-    for (int i = 0; i < N_CHAINS; i++) {
-        struct eval_turn *turn = eval_add_turn(s);
-        eval_put(s, turn ? &turn->question : NULL,
-                 "Question: Find all variables that are assigned the value %s in the text above.",
-                 c.value[i]);
-        eval_put(s, turn ? &turn->prefix : NULL,
-                 " Answer: According to the chain(s) of variable assignment in the text above, %d variables "
-                 "are assigned the "
-                 "value %s, they are: ",
-                 N_NAMES, c.value[i]);
-        for (int k = 0; k < N_NAMES; k++)
-            eval_add_ref(s, turn, c.name[i * N_NAMES + k]);
-    }
-    return APP_OK;
-}
-
 /* ---- Needles in text ---- */
 
-static int make_niah(struct eval_sample *s, bool *fits, struct eval_world *w, const struct eval_task *task,
-                     int64_t units, struct eval_random *r)
+static int make_niah(struct eval_sample *s, struct eval_draft *d)
 {
     char key[N_TURNS][EVAL_MAX_VALUE], value[N_TURNS][EVAL_MAX_VALUE];
-    (void)task;
-    *fits = units >= 2 * N_TURNS;
-    int rc = *fits ? eval_haystack_reserve(&w->haystack, (size_t)units) : APP_OK;
-    if (rc != APP_OK || !*fits)
+    struct eval_haystack *hay = &d->w->haystack;
+    const int rc = eval_haystack_reserve(hay, (size_t)d->units);
+    if (rc != APP_OK)
         return rc;
-    for (int i = 0; i < N_TURNS; i++)
+    for (size_t i = 0; i < N_TURNS; i++)
         for (int tries = 0; tries < MAX_TRIES; tries++) {
-            bool taken = false;
-            eval_draw_value(key[i], r, EVAL_WORDS);
-            eval_draw_value(value[i], r, EVAL_NUMBER);
-            for (int k = 0; k < i; k++)
-                taken = taken || strcmp(key[k], key[i]) == 0 || strcmp(value[k], value[i]) == 0;
-            if (!taken && !strstr(w->haystack.text.s, key[i]) && !strstr(w->haystack.text.s, value[i]))
+            eval_draw_value(key[i], &d->r, EVAL_WORDS);
+            eval_draw_value(value[i], &d->r, EVAL_NUMBER);
+            if (!eval_is_repeated(key, sizeof *key, i) && !eval_is_repeated(value, sizeof *value, i) &&
+                !strstr(hay->text.s, key[i]) && !strstr(hay->text.s, value[i]))
                 break;
         }
-    const char *text = w->haystack.text.s;
-    const size_t len = eval_haystack_length(&w->haystack, (size_t)units);
+    const char *text = hay->text.s;
+    const size_t len = eval_haystack_length(hay, (size_t)d->units);
     int next = 0;
     for (size_t at = 0; at < len;) {
         const size_t n = eval_sentence_length(text + at, len - at);
@@ -236,20 +138,20 @@ static int make_niah(struct eval_sample *s, bool *fits, struct eval_world *w, co
                 snprintf(needle, sizeof needle, "One of the special magic numbers for %s is: %s.", key[next],
                          value[next]);
             eval_put(s, &s->context, " ");
-            eval_put_evidence(s, needle, (size_t)n_needle);
+            eval_put_piece(s, needle, (size_t)n_needle, true);
             next++;
         }
         eval_put(s, &s->context, "%s", at < len ? " " : "");
     }
     eval_put(s, &s->context, "\n\n");
     size_t order[N_TURNS] = {0, 1, 2, 3, 4};
-    eval_random_shuffle(r, order, N_TURNS);
+    eval_random_shuffle(&d->r, order, N_TURNS);
     for (int i = 0; i < N_TURNS; i++) {
         struct eval_turn *turn = eval_add_turn(s);
-        eval_put(s, turn ? &turn->question : NULL,
+        eval_put(s, &turn->question,
                  "What is the special magic number for %s mentioned in the provided text?", key[order[i]]);
-        eval_put(s, turn ? &turn->prefix : NULL,
-                 " The special magic number for %s mentioned in the provided text is", key[order[i]]);
+        eval_put(s, &turn->prefix, " The special magic number for %s mentioned in the provided text is",
+                 key[order[i]]);
         eval_add_ref(s, turn, value[order[i]]);
     }
     return APP_OK;
@@ -266,11 +168,11 @@ enum { N_TOP = 4, N_BOTTOM = 3, BAND = 50 };
 
 /* Draws three different numbers below BAND, four different ones among the last BAND, and all others between,
  * so that every rank that is asked for, and its neighbour, belongs to exactly one number. */
-static bool draw_numbers(int *numbers, size_t n, struct eval_random *r)
+static bool draw_numbers(struct eval_sample *s, int *numbers, size_t n, struct eval_random *r)
 {
     size_t top[N_TOP], bottom[N_BOTTOM], *order = eval_iota(n);
-    if (!order || !eval_draw_ascending(top, r, BAND, N_TOP) ||
-        !eval_draw_ascending(bottom, r, BAND, N_BOTTOM)) {
+    if (!order || !eval_draw_ascending(s, top, r, BAND, N_TOP) ||
+        !eval_draw_ascending(s, bottom, r, BAND, N_BOTTOM)) {
         free(order);
         return false;
     }
@@ -300,8 +202,8 @@ static void put_numbers(struct eval_sample *s, const int *numbers, const int *so
     for (int i = 0; i < N_STATS; i++) {
         char answer[16];
         struct eval_turn *turn = eval_add_turn(s);
-        eval_put(s, turn ? &turn->question : NULL, "You should answer with only one number, no other words.");
-        eval_put(s, turn ? &turn->prefix : NULL, " The %s number of the list is: ", stats[i]);
+        eval_put(s, &turn->question, "You should answer with only one number, no other words.");
+        eval_put(s, &turn->prefix, " The %s number of the list is: ", stats[i]);
         snprintf(answer, sizeof answer, "%d", stat_of(sorted, n, i));
         eval_add_ref(s, turn, answer);
     }
@@ -309,37 +211,31 @@ static void put_numbers(struct eval_sample *s, const int *numbers, const int *so
 
 /* The unit is a pair of numbers. One number is added, so that their count is odd and the median is one of
  * them. */
-static int make_mf(struct eval_sample *s, bool *fits, struct eval_world *w, const struct eval_task *task,
-                   int64_t units, struct eval_random *r)
+static int make_mf(struct eval_sample *s, struct eval_draft *d)
 {
-    const size_t n = 2 * (size_t)units + 1;
-    (void)w;
-    (void)task;
-    *fits = n > N_TOP + N_BOTTOM;
-    if (!*fits)
-        return APP_OK;
+    const size_t n = 2 * (size_t)d->units + 1;
     int *numbers = malloc(2 * n * sizeof *numbers);
-    if (!numbers || !draw_numbers(numbers, n, r)) {
-        free(numbers);
-        return app_fail(APP_FAILED, "out of memory");
+    if (numbers && draw_numbers(s, numbers, n, &d->r)) {
+        memcpy(numbers + n, numbers, n * sizeof *numbers);
+        qsort(numbers + n, n, sizeof *numbers, wnw__ascending_i32);
+        put_numbers(s, numbers, numbers + n, n);
+    } else {
+        s->no_memory = true;
     }
-    memcpy(numbers + n, numbers, n * sizeof *numbers);
-    qsort(numbers + n, n, sizeof *numbers, wnw__ascending_i32);
-    put_numbers(s, numbers, numbers + n, n);
     free(numbers);
     return APP_OK;
 }
 
 const struct eval_task eval_tasks_scb[] = {
     {"scb_kv_syn", "scb", "values of five keys of a JSON object", "pairs", "kv", 150, 640, EVAL_STANDS_IN, 10,
-     make_kv, NULL, NULL},
+     N_TURNS, make_kv, NULL, NULL},
     {"scb_prefix_suffix_syn", "scb", "five strings of a list by their ends", "strings", "kv", 150, 512,
-     EVAL_STANDS_IN, 10, make_prefix_suffix, NULL, NULL},
+     EVAL_STANDS_IN, 10, N_TURNS, make_prefix_suffix, NULL, NULL},
     {"scb_vt_syn", "scb", "the variables of four interleaved chains", "blocks of noise", "string_match_all",
-     30, 1024, EVAL_STANDS_IN, 10, make_vt, NULL, NULL},
+     30, 1024, EVAL_STANDS_IN, 10, 20, eval_make_chains, NULL, NULL},
     {"scb_niah_syn", "scb", "five numbers in text", "words", "string_match_all", 64, 512,
-     EVAL_HIDES_IN_TEXT | EVAL_STANDS_IN, 500, make_niah, NULL, NULL},
+     EVAL_HIDES_IN_TEXT | EVAL_STANDS_IN, 500, 2 * N_TURNS, make_niah, NULL, NULL},
     {"scb_mf_syn", "scb", "largest, smallest, ... and median of a list", "pairs of numbers", "number", 5, 256,
-     EVAL_STANDS_IN, 25, make_mf, NULL, NULL},
+     EVAL_STANDS_IN, 25, (N_TOP + N_BOTTOM + 1) / 2, make_mf, NULL, NULL},
     {.name = NULL},
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* RULER's variable tracking: a chain of assignments in noise, after a worked example. */
+/* Chains of variables in noise: RULER's variable tracking, after a worked example, and several chains with a question for each. */
 #include "eval/tasks/task.h"
 
 #include "app/console.h"
@@ -7,7 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_NAMES = 5, MAX_NAME = 8, EXAMPLE_TOKENS = 500, EXAMPLE_STEP = 5 };
+enum {
+    N_NAMES = 5, /* of a chain */
+    N_CHAINS = 4,
+    N_LINES = N_CHAINS * N_NAMES,
+    EXAMPLE_TOKENS = 500,
+    EXAMPLE_STEP = 5
+};
 
 static const char intro[] =
     "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n";
@@ -17,45 +23,44 @@ static const char prefix[] =
     " Answer: According to the chain(s) of variable assignment in the text above, {num_v} "
     "variables are assigned the value {query}, they are: ";
 
-struct chain {
-    char name[N_NAMES][MAX_NAME];
-    char value[8];
-    char line[N_NAMES][48];
-    char *lines[N_NAMES]; /* pointers to them for eval_put_in_noise */
+struct chains {
+    int n;                                                        /* N_CHAINS at most */
+    char name[N_LINES][8], value[N_CHAINS][8], line[N_LINES][48]; /* name, line: by chain */
+    char *lines[N_LINES];                                         /* in the order of the context */
 };
 
-static void draw_chain(struct chain *c, struct eval_random *r, int n_letters)
+/* Draws names and values without repetition. */
+static void draw_chains(struct chains *c, struct eval_random *r, int n_letters)
 {
-    for (int i = 0; i < N_NAMES;) {
-        bool taken = false;
+    for (size_t i = 0; i < (size_t)(c->n * N_NAMES); i += !eval_is_repeated(c->name, sizeof c->name[0], i)) {
         for (int k = 0; k < n_letters; k++)
             c->name[i][k] = (char)('A' + eval_random_below(r, 26));
         c->name[i][n_letters] = '\0';
-        for (int k = 0; k < i; k++)
-            taken = taken || strcmp(c->name[k], c->name[i]) == 0;
-        i += !taken;
     }
-    snprintf(c->value, sizeof c->value, "%d", (int)(10000 + eval_random_below(r, 89999)));
-    snprintf(c->line[0], sizeof c->line[0], "VAR %s = %s", c->name[0], c->value);
-    for (int i = 1; i < N_NAMES; i++) /* RULER's text has the blank at the end too */
-        snprintf(c->line[i], sizeof c->line[i], "VAR %s = VAR %s ", c->name[i], c->name[i - 1]);
-    for (int i = 0; i < N_NAMES; i++)
+    for (size_t i = 0; i < (size_t)c->n; i += !eval_is_repeated(c->value, sizeof c->value[0], i))
+        snprintf(c->value[i], sizeof c->value[i], "%d", (int)(10000 + eval_random_below(r, 89999)));
+    for (int i = 0; i < c->n * N_NAMES; i++) {
         c->lines[i] = c->line[i];
+        if (i % N_NAMES == 0)
+            snprintf(c->line[i], sizeof c->line[i], "VAR %s = %s", c->name[i], c->value[i / N_NAMES]);
+        else /* RULER's text has the blank at the end too */
+            snprintf(c->line[i], sizeof c->line[i], "VAR %s = VAR %s ", c->name[i], c->name[i - 1]);
+    }
 }
 
-/* Adds intro, the chain in n_blocks blocks of noise, and a line break. */
-static bool put_text(struct eval_sample *s, const struct chain *c, int64_t n_blocks, struct eval_random *r,
+/* Adds intro and the lines in n_blocks blocks of noise. Returns false if memory runs out. */
+static bool put_text(struct eval_sample *s, const struct chains *c, int64_t n_blocks, struct eval_random *r,
                      bool is_evidence)
 {
-    size_t at[N_NAMES];
-    bool evidence[N_NAMES];
-    if (!eval_draw_ascending(at, r, (size_t)n_blocks, N_NAMES))
+    size_t at[N_LINES];
+    bool evidence[N_LINES];
+    const size_t n = (size_t)(c->n * N_NAMES);
+    if (!eval_draw_ascending(s, at, r, (size_t)n_blocks, n))
         return false;
-    for (int i = 0; i < N_NAMES; i++)
+    for (size_t i = 0; i < n; i++)
         evidence[i] = is_evidence;
     eval_put(s, &s->context, "%s", intro);
-    eval_put_in_noise(s, n_blocks, c->lines, at, N_NAMES, evidence);
-    eval_put(s, &s->context, "\n");
+    eval_put_in_noise(s, n_blocks, c->lines, at, n, evidence);
     return true;
 }
 
@@ -64,18 +69,31 @@ static void put_template(struct eval_sample *s, struct app_text *to, const char 
     eval_put_template(s, to, text, (const char *const[]){"query", value, "num_v", "5", NULL});
 }
 
-/* The places of the example's lines are the same in all samples; its names and its number differ. */
-static bool put_example(struct eval_sample *s, struct eval_world *w, int32_t n_blocks, struct eval_random *r)
+/* Asks for the variables of chain i. */
+static void ask(struct eval_sample *s, const struct chains *c, int i)
 {
-    struct chain c;
+    struct eval_turn *turn = eval_add_turn(s);
+    put_template(s, &turn->question, question, c->value[i]);
+    put_template(s, &turn->prefix, prefix, c->value[i]);
+    for (int k = 0; k < N_NAMES; k++)
+        eval_add_ref(s, turn, c->name[i * N_NAMES + k]);
+}
+
+/* ---- One chain ---- */
+
+/* The places of the example's lines are the same in all samples; its names and its number differ. */
+static bool put_example(struct eval_sample *s, struct eval_source *w, int32_t n_blocks, struct eval_random *r)
+{
+    struct chains c = {.n = 1};
     char key[64];
     snprintf(key, sizeof key, "vt_example|0|0|%llu", (unsigned long long)w->seed);
     struct eval_random places = eval_random_key(key);
-    draw_chain(&c, r, 3);
+    draw_chains(&c, r, 3);
     if (!put_text(s, &c, n_blocks, &places, false))
         return false;
-    put_template(s, &s->context, question, c.value);
-    put_template(s, &s->context, prefix, c.value);
+    eval_put(s, &s->context, "\n");
+    put_template(s, &s->context, question, c.value[0]);
+    put_template(s, &s->context, prefix, c.value[0]);
     for (int i = 0; i < N_NAMES; i++)
         eval_put(s, &s->context, " %s", c.name[i]);
     eval_put(s, &s->context, "\n");
@@ -83,7 +101,7 @@ static bool put_example(struct eval_sample *s, struct eval_world *w, int32_t n_b
 }
 
 /* Finds, in steps, the most blocks with which the example keeps within its number of tokens. */
-static int fit_example(struct eval_world *w)
+static int fit_example(struct eval_source *w)
 {
     int32_t n = 0;
     for (int32_t units = EXAMPLE_STEP;; units += EXAMPLE_STEP) {
@@ -101,31 +119,50 @@ static int fit_example(struct eval_world *w)
     }
 }
 
-static int make(struct eval_sample *s, bool *fits, struct eval_world *w, const struct eval_task *task,
-                int64_t units, struct eval_random *r)
+static int make(struct eval_sample *s, struct eval_draft *d)
 {
-    struct chain c;
-    (void)task;
-    *fits = units >= N_NAMES;
-    int rc = *fits && w->vt_example_units == 0 ? fit_example(w) : APP_OK;
-    if (rc != APP_OK || !*fits)
+    struct chains c = {.n = 1};
+    const int rc = d->w->vt_example_units == 0 ? fit_example(d->w) : APP_OK;
+    if (rc != APP_OK || !put_example(s, d->w, d->w->vt_example_units, &d->r))
         return rc;
-    if (!put_example(s, w, w->vt_example_units, r))
-        return app_fail(APP_FAILED, "out of memory");
     eval_put(s, &s->context, "\n");
-    draw_chain(&c, r, 5);
-    if (!put_text(s, &c, units, r, true))
-        return app_fail(APP_FAILED, "out of memory");
-    struct eval_turn *turn = eval_add_turn(s);
-    put_template(s, turn ? &turn->question : NULL, question, c.value);
-    put_template(s, turn ? &turn->prefix : NULL, prefix, c.value);
-    for (int i = 0; i < N_NAMES; i++)
-        eval_add_ref(s, turn, c.name[i]);
+    draw_chains(&c, &d->r, 5);
+    if (put_text(s, &c, d->units, &d->r, true)) {
+        eval_put(s, &s->context, "\n");
+        ask(s, &c, 0);
+    }
+    return APP_OK;
+}
+
+/* ---- Several chains ---- */
+
+/* Puts the lines of all chains in random order; the lines of one chain keep theirs. */
+static void interleave(struct chains *c, struct eval_random *r)
+{
+    size_t chain[N_LINES];
+    int next[N_CHAINS] = {0};
+    for (int i = 0; i < N_LINES; i++)
+        chain[i] = (size_t)(i / N_NAMES);
+    eval_random_shuffle(r, chain, N_LINES);
+    for (int i = 0; i < N_LINES; i++)
+        c->lines[i] = c->line[chain[i] * N_NAMES + (size_t)next[chain[i]]++];
+}
+
+int eval_make_chains(struct eval_sample *s, struct eval_draft *d)
+{
+    struct chains c = {.n = N_CHAINS};
+    draw_chains(&c, &d->r, 5);
+    interleave(&c, &d->r);
+    if (put_text(s, &c, d->units, &d->r, true)) {
+        eval_put(s, &s->context, "\n\n");
+        for (int i = 0; i < N_CHAINS; i++)
+            ask(s, &c, i);
+    }
     return APP_OK;
 }
 
 const struct eval_task eval_tasks_vt[] = {
     {"vt", "ruler", "which variables have a value, over four hops", "blocks of noise", "string_match_all", 30,
-     1024, 0, 10, make, NULL, NULL},
+     1024, 0, 10, N_NAMES, make, NULL, NULL},
     {.name = NULL},
 };

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The model's tokenizer. */
+/* The model's tokenizer, prompts and conversations. */
 #include "eval/tasks/tokens.h"
 
 #include "app/console.h"
+#include "eval/base/grow.h"
+#include "eval/tasks/grade.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,7 @@ static int take_ids(int32_t **ids, int32_t *n, int status, int32_t *own)
     if (*ids && *n > 0)
         memcpy(*ids, own, (size_t)*n * sizeof **ids);
     wnw_free(own);
-    return *ids ? APP_OK : app_fail(APP_FAILED, "out of memory for tokens");
+    return *ids ? APP_OK : eval_no_memory("tokens");
 }
 
 static int encode(const struct eval_tokenizer *t, const char *text, size_t len, int32_t **ids, int32_t *n)
@@ -35,7 +37,7 @@ static int decode(const struct eval_tokenizer *t, const int32_t *ids, int32_t n,
         return app_fail_status(status);
     *text = strdup(own);
     wnw_free(own);
-    return *text ? APP_OK : app_fail(APP_FAILED, "out of memory for a text");
+    return *text ? APP_OK : eval_no_memory("a text");
 }
 
 /* ---- Chats ---- */
@@ -84,7 +86,7 @@ static int take_prompt(struct eval_prompt *p, const struct eval_prompt *first, c
     p->n = n_context + rest->n_tokens;
     p->ids = malloc(((size_t)p->n + 1) * sizeof *p->ids);
     if (!p->ids)
-        return app_fail(APP_FAILED, "out of memory for tokens");
+        return eval_no_memory("tokens");
     if (n_context > 0)
         memcpy(p->ids, first->ids, (size_t)n_context * sizeof *p->ids);
     memcpy(p->ids + n_context, rest->tokens, (size_t)rest->n_tokens * sizeof *p->ids);
@@ -126,7 +128,7 @@ static int take_surroundings(struct eval_chat *c, wnw_prompt *p)
     c->head = strndup(p->text, user.from);
     c->tail = strdup(p->text + user.to);
     if (!c->head || !c->tail)
-        return app_fail(APP_FAILED, "out of memory for the chat template");
+        return eval_no_memory("the chat template");
     c->raw = !*c->head && !*c->tail;
     c->n_prefix = p->n_prefix;
     c->n_suffix = p->n_suffix;
@@ -191,7 +193,7 @@ static int make_asked(struct eval_asked *a, struct app_text *text, const struct 
 {
     const char *prefix = text_of(&turn->prefix);
     if (!app_text_put(text, "%s%s", text_of(&turn->question), c->prefix_first ? prefix : ""))
-        return app_fail(APP_FAILED, "out of memory for a prompt");
+        return eval_no_memory("a prompt");
     a->question = text->s;
     a->begin = c->prefix_first ? "" : prefix + (!c->raw && *prefix == ' ');
     return APP_OK;
@@ -226,7 +228,7 @@ int eval_prompts_first(struct eval_prompt *p, const struct eval_tokenizer *t, co
     const size_t n = (size_t)s->n_turns;
     struct eval_asked *asked = calloc(n, sizeof *asked);
     struct app_text *texts = calloc(n, sizeof *texts);
-    int rc = asked && texts ? APP_OK : app_fail(APP_FAILED, "out of memory for a prompt");
+    int rc = asked && texts ? APP_OK : eval_no_memory("a prompt");
     for (size_t i = 0; rc == APP_OK && i < n; i++)
         rc = make_asked(&asked[i], &texts[i], c, &s->turns[i]);
     if (rc == APP_OK)
@@ -262,6 +264,47 @@ void eval_prompt_clear(struct eval_prompt *p)
 {
     free(p->ids);
     *p = (struct eval_prompt){0};
+}
+
+/* ---- Conversations ---- */
+
+int eval_history_refs(struct app_text *out, const struct eval_chat *c, const struct eval_turn *turn)
+{
+    const char *prefix = turn->prefix.s ? turn->prefix.s : "";
+    if (c->prefix_first) /* the answer opens the model's turn */
+        prefix = "\n";
+    return eval_refs_text(out, turn, *prefix ? prefix : "\n") ? APP_OK : eval_no_memory("the references");
+}
+
+/* Tokens from the end of the question of turn - 1, whose answer is `answer`, to the end of the question of `turn`. */
+static int count_step(int32_t *n, const struct eval_tokenizer *t, const struct eval_chat *c,
+                      const struct eval_sample *s, int32_t turn, const char *answer, bool apart)
+{
+    struct eval_prompt p = {0};
+    const int rc = eval_prompt_next(&p, t, c, s, turn, answer, apart);
+    *n = p.n;
+    eval_prompt_clear(&p);
+    return rc;
+}
+
+int eval_timeline_ends(int32_t *end, const struct eval_tokenizer *t, const struct eval_chat *c,
+                       const struct eval_sample *s, uint32_t history, bool apart)
+{
+    int rc = APP_OK;
+    for (int32_t turn = 1; rc == APP_OK && turn < s->n_turns; turn++) {
+        struct app_text refs = {0};
+        int32_t with_refs = 0, with_answer = 0;
+        rc = eval_history_refs(&refs, c, &s->turns[turn - 1]);
+        if (rc == APP_OK && history & EVAL_HISTORY_REFERENCES)
+            rc = count_step(&with_refs, t, c, s, turn, refs.s, apart);
+        if (rc == APP_OK && history & EVAL_HISTORY_ANSWERS) {
+            rc = count_step(&with_answer, t, c, s, turn, "", apart);
+            with_answer += s->max_new;
+        }
+        end[turn] = end[turn - 1] + (with_refs > with_answer ? with_refs : with_answer);
+        free(refs.s);
+    }
+    return rc;
 }
 
 /* ---- The model's tokenizer ---- */

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* The record of one answer, a line of results.jsonl. */
-#ifndef WNW_EVAL_ROW_H
-#define WNW_EVAL_ROW_H
+#ifndef WNW_EVAL_RUN_RECORD_H
+#define WNW_EVAL_RUN_RECORD_H
 
 #include "eval/run/entry.h"
 
 enum { EVAL_MAX_KEY = 160 };
 
 /* Writes the key of a record: task, length, index, seed, config and turn. */
-void eval_row_key(char out[EVAL_MAX_KEY], const struct eval_sample *s, const char *config, int32_t turn);
+void eval_record_key(char out[EVAL_MAX_KEY], const struct eval_sample *s, const char *config, int32_t turn);
 /* Whether a key is that of a sample's record, and not of a probe's. */
-bool eval_row_is_sample(const char *key);
+bool eval_record_is_sample(const char *key);
 /* Grades the answer to one turn and makes its record, which the caller releases. Returns an exit code. */
-int eval_row_make(json_t **row, double *score, const struct eval_reading *r, const struct eval_entry *e,
-                  int32_t turn);
+int eval_record_make(json_t **record, double *score, const struct eval_reading *r, const struct eval_entry *e,
+                     int32_t turn);
 
 #endif

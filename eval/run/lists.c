@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists of the options: recipes and sizes. */
-#include "eval/run/config.h"
+/* Options whose text is a list, or one word of several. */
+#include "eval/run/lists.h"
 
 #include "app/console.h"
 #include "app/values.h"
@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-char **eval_list_words(const char *list, bool recipes)
+char **eval_list_words(const char *list, int mark)
 {
     const size_t bytes = strlen(list) + 1;
+    const char marks[] = {(char)mark, '\0'};
     char **words = malloc((bytes + 1) * sizeof *words + bytes);
     if (!words)
         return NULL;
@@ -19,8 +20,8 @@ char **eval_list_words(const char *list, bool recipes)
     size_t n = 0;
     memcpy(copy, list, bytes);
     while (*copy) {
-        const size_t len = recipes ? app_recipe_length(copy) : strcspn(copy, ",");
-        const bool more = copy[len] == ',';
+        const size_t len = mark == EVAL_RECIPES ? app_recipe_length(copy) : strcspn(copy, marks);
+        const bool more = copy[len] != '\0';
         copy[len] = '\0';
         if (len > 0)
             words[n++] = copy;
@@ -29,6 +30,45 @@ char **eval_list_words(const char *list, bool recipes)
     words[n] = NULL;
     return words;
 }
+
+int eval_each_word(const char *option, const char *list, int mark, int (*add)(void *user, const char *word),
+                   void *user)
+{
+    char **words = eval_list_words(list, mark);
+    int rc = !words    ? app_fail(APP_FAILED, "out of memory for --%s", option)
+             : !*words ? app_fail(APP_BAD_INPUT, "--%s is empty", option)
+                       : APP_OK;
+    for (char **w = words; rc == APP_OK && *w; w++)
+        rc = add(user, *w);
+    free(words);
+    return rc;
+}
+
+/* ---- Words ---- */
+
+int eval_check_words(const struct eval_args *a)
+{
+    const struct {
+        const char *option, *given, *words, *list; /* words: each with blanks around it */
+    } options[] = {
+        {"turns", a->turns, " multi_turn multi_request ", "multi_turn or multi_request"},
+        {"recompress", a->recompress, " never each-turn ", "never or each-turn"},
+        {"lb-chat", a->lb_chat, " official all ", "official or all"},
+        {"lb-prefix", a->lb_prefix, " auto assistant user ", "auto, assistant or user"},
+        {"needle", a->needle, " rand num words sf ", "rand, num, words or sf"},
+        {"niah-compat", a->niah_compat, " none compresskv ", "none or compresskv"},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        char word[64];
+        const int len = snprintf(word, sizeof word, " %s ", options[i].given);
+        if (len >= (int)sizeof word || strchr(options[i].given, ' ') || !strstr(options[i].words, word))
+            return app_fail(APP_BAD_INPUT, "--%s '%s' is unknown; use %s", options[i].option,
+                            options[i].given, options[i].list);
+    }
+    return APP_OK;
+}
+
+/* ---- Sizes ---- */
 
 /* Lists of sizes that have names, as the papers sweep them. `kept`: the numbers are shares that stay. */
 struct grid {
@@ -63,18 +103,25 @@ static wnw_size size_of(const struct axis *axis, double x)
                       .bytes = axis->kind == WNW_SIZE_BYTES ? (uint64_t)x : 0};
 }
 
-static int add_size(wnw_size *sizes, int32_t *n, const struct axis *axis, wnw_size size)
+/* Sizes that are being read. */
+struct sizes {
+    const struct axis *axis;
+    wnw_size *at; /* [*n] */
+    int32_t *n;
+};
+
+static int add_size(struct sizes *s, wnw_size size)
 {
     char text[40], other[40];
     eval_size_text(text, sizeof text, &size);
-    for (int32_t i = 0; i < *n; i++) {
-        eval_size_text(other, sizeof other, &sizes[i]);
+    for (int32_t i = 0; i < *s->n; i++) {
+        eval_size_text(other, sizeof other, &s->at[i]);
         if (strcmp(text, other) == 0)
             return APP_OK;
     }
-    if (*n == EVAL_MAX_SIZES)
-        return app_fail(APP_BAD_INPUT, "--%s: at most %d sizes", axis->option, EVAL_MAX_SIZES);
-    sizes[(*n)++] = size;
+    if (*s->n == EVAL_MAX_SIZES)
+        return app_fail(APP_BAD_INPUT, "--%s: at most %d sizes", s->axis->option, EVAL_MAX_SIZES);
+    s->at[(*s->n)++] = size;
     return APP_OK;
 }
 
@@ -89,26 +136,28 @@ static bool parse_number(double *x, const struct axis *axis, const char *word)
     return good;
 }
 
-static int add_word(wnw_size *sizes, int32_t *n, const struct axis *axis, const char *word)
+static int add_word(void *user, const char *word)
 {
+    struct sizes *s = user;
+    const struct axis *axis = s->axis;
     double x;
     int rc = APP_OK;
     for (const struct grid *g = axis->grids; g->name; g++) {
         if (strcmp(g->name, word) != 0)
             continue;
         for (int i = 0; rc == APP_OK && i < g->n; i++)
-            rc = add_size(sizes, n, axis, size_of(axis, g->at[i]));
+            rc = add_size(s, size_of(axis, g->at[i]));
         return rc;
     }
     if (strcmp(word, "own") == 0)
-        return add_size(sizes, n, axis, (wnw_size){.kind = WNW_SIZE_NONE});
+        return add_size(s, (wnw_size){.kind = WNW_SIZE_NONE});
     if (!parse_number(&x, axis, word))
         return app_fail(APP_BAD_INPUT, "--%s: '%s' is neither a number nor the name of a list of sizes",
                         axis->option, word);
     if (!(x >= axis->min && x <= axis->max))
         return app_fail(APP_BAD_INPUT, "--%s: %s is out of range; it must be %s", axis->option, word,
                         axis->range);
-    return add_size(sizes, n, axis, size_of(axis, x));
+    return add_size(s, size_of(axis, x));
 }
 
 int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, const struct eval_part *part)
@@ -116,7 +165,7 @@ int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, c
     const bool own = !args->ratios && !args->budgets && !args->kv_bytes;
     const char *const given[] = {own ? part->ratios : args->ratios, own ? part->budgets : args->budgets,
                                  args->kv_bytes};
-    int which = -1, rc = APP_OK;
+    int which = -1;
     *n = 0;
     for (int i = 0; i < 3; i++) {
         if (given[i] && which >= 0)
@@ -124,16 +173,8 @@ int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, c
                             "--ratios, --budgets and --kv-bytes exclude each other; give one of them");
         which = given[i] ? i : which;
     }
-    char **words = eval_list_words(which < 0 ? "0.5" : given[which], false);
-    which = which < 0 ? 0 : which;
-    if (!words)
-        return app_fail(APP_FAILED, "out of memory for --%s", axes[which].option);
-    for (char **w = words; rc == APP_OK && *w; w++)
-        rc = add_word(sizes, n, &axes[which], *w);
-    if (rc == APP_OK && *n == 0)
-        rc = app_fail(APP_BAD_INPUT, "--%s is empty", axes[which].option);
-    free(words);
-    return rc;
+    struct sizes s = {&axes[which < 0 ? 0 : which], sizes, n};
+    return eval_each_word(s.axis->option, which < 0 ? "0.5" : given[which], ',', add_word, &s);
 }
 
 void eval_size_text(char *out, size_t n, const wnw_size *size)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Maps by depth and length. */
-#include "eval/results/heat.h"
+/* Maps by depth and length, and scores by question. */
+#include "eval/results/map.h"
 
 #include "app/console.h"
 #include "eval/tasks/task.h"
@@ -10,42 +10,46 @@
 #include <string.h>
 
 /* The needle is the hypothesis, so that recall is a share of the answer. */
-#define PACKAGE "as kvpress reports it, ROUGE-"
+#define PACKAGE(n, of, value)                                                            \
+    {                                                                                    \
+        EVAL_M_ROUGE_PKG + of, NULL, false, "as kvpress reports it, ROUGE-" n ", " value \
+    }
 
-const struct eval_heat_score eval_heat_scores[EVAL_N_HEAT_SCORES] = {
+const struct eval_map_score eval_map_scores[EVAL_N_MAP_SCORES] = {
     {EVAL_M_SCORE, NULL, true, "score"},
     {EVAL_M_FGT, NULL, true, "first generated token as with the full cache"},
     {EVAL_M_PARTIAL, NULL, true, "partial match"},
     {EVAL_M_CONTAINS, NULL, false, "answers that contain what was hidden"},
     {EVAL_M_WORDSET, NULL, true, "share of the expected words, as CompressKV draws it"},
     {EVAL_M_ROUGE1, NULL, true, "recall of the needle's words"},
-    {EVAL_M_ROUGE_PKG, NULL, false, PACKAGE "1, precision"},
-    {EVAL_M_ROUGE_PKG + 1, NULL, true, PACKAGE "1, recall: share of the answer's words that the needle has"},
-    {EVAL_M_ROUGE_PKG + 2, NULL, false, PACKAGE "1, F"},
-    {EVAL_M_ROUGE_PKG + 3, NULL, false, PACKAGE "2, precision"},
-    {EVAL_M_ROUGE_PKG + 4, NULL, false, PACKAGE "2, recall"},
-    {EVAL_M_ROUGE_PKG + 5, NULL, false, PACKAGE "2, F"},
-    {EVAL_M_ROUGE_PKG + 6, NULL, false, PACKAGE "L, precision"},
-    {EVAL_M_ROUGE_PKG + 7, NULL, false, PACKAGE "L, recall"},
-    {EVAL_M_ROUGE_PKG + 8, "rouge_pkg", false, PACKAGE "L, F"},
+    PACKAGE("1", 0, "precision"),
+    {EVAL_M_ROUGE_PKG + 1, NULL, true,
+     "as kvpress reports it, ROUGE-1, recall: share of the answer's words that the needle has"},
+    PACKAGE("1", 2, "F"),
+    PACKAGE("2", 3, "precision"),
+    PACKAGE("2", 4, "recall"),
+    PACKAGE("2", 5, "F"),
+    PACKAGE("L", 6, "precision"),
+    PACKAGE("L", 7, "recall"),
+    {EVAL_M_ROUGE_PKG + 8, "rouge_pkg", false, "as kvpress reports it, ROUGE-L, F"},
 };
 
-bool eval_heat_shows(const char *name, const struct eval_heat_score *score)
+bool eval_map_shows(const char *name, const struct eval_map_score *score)
 {
     return name ? strcmp(name, eval_measure_name(score->measure)) == 0 ||
                       (score->alias && strcmp(name, score->alias) == 0)
                 : score->usual;
 }
 
-int eval_heat_check(const char *name)
+int eval_map_check(const char *name)
 {
-    for (int i = 0; i < EVAL_N_HEAT_SCORES; i++)
-        if (eval_heat_shows(name, &eval_heat_scores[i]))
+    for (int i = 0; i < EVAL_N_MAP_SCORES; i++)
+        if (eval_map_shows(name, &eval_map_scores[i]))
             return APP_OK;
-    return app_fail(APP_BAD_INPUT, "--niah-score '%s' is unknown; use " EVAL_HEAT_NAMES, name);
+    return app_fail(APP_BAD_INPUT, "--niah-score '%s' is unknown; use " EVAL_MAP_NAMES, name);
 }
 
-bool eval_heat_is_on_grid(const char *name)
+bool eval_map_is_on_grid(const char *name)
 {
     const struct eval_task *task = eval_task_find(name);
     return task && task->flags & EVAL_ON_GRID;
@@ -62,7 +66,7 @@ static bool counts(const struct eval_result *r, int32_t task, int32_t variant, e
     return r->task == task && r->variant == variant && !isnan(r->m[m]) && !isnan(r->m[EVAL_M_DEPTH]);
 }
 
-bool eval_heat_has(const struct eval_run *run, int32_t task, int32_t variant, enum eval_measure m)
+bool eval_map_has(const struct eval_run *run, int32_t task, int32_t variant, enum eval_measure m)
 {
     for (size_t i = 0; i < run->n; i++)
         if (counts(&run->results[i], task, variant, m))
@@ -70,30 +74,19 @@ bool eval_heat_has(const struct eval_run *run, int32_t task, int32_t variant, en
     return false;
 }
 
-/* Inserts a value into an ascending list unless it is there. */
-static void insert_depth(struct eval_heat *h, double depth)
+/* Inserts a value into an ascending list[*n] unless it is there. */
+static void insert(double *list, int32_t *n, double value)
 {
     int32_t i = 0;
-    while (i < h->n_depths && h->depth[i] < depth)
+    while (i < *n && list[i] < value)
         i++;
-    if (i < h->n_depths && h->depth[i] == depth)
+    if (i < *n && list[i] == value)
         return;
-    memmove(h->depth + i + 1, h->depth + i, (size_t)(h->n_depths++ - i) * sizeof *h->depth);
-    h->depth[i] = depth;
+    memmove(list + i + 1, list + i, (size_t)((*n)++ - i) * sizeof *list);
+    list[i] = value;
 }
 
-static void insert_length(struct eval_heat *h, int32_t length)
-{
-    int32_t i = 0;
-    while (i < h->n_lengths && h->length[i] < length)
-        i++;
-    if (i < h->n_lengths && h->length[i] == length)
-        return;
-    memmove(h->length + i + 1, h->length + i, (size_t)(h->n_lengths++ - i) * sizeof *h->length);
-    h->length[i] = length;
-}
-
-static size_t cell_of(const struct eval_heat *h, const struct eval_result *r)
+static size_t cell_of(const struct eval_map *h, const struct eval_result *r)
 {
     size_t i = 0, k = 0;
     while (h->depth[i] != depth_of(r))
@@ -104,7 +97,7 @@ static size_t cell_of(const struct eval_heat *h, const struct eval_result *r)
 }
 
 /* Sums up the cells, then divides. */
-static void fill(struct eval_heat *h, const struct eval_run *run, int32_t task, int32_t variant,
+static void fill(struct eval_map *h, const struct eval_run *run, int32_t task, int32_t variant,
                  enum eval_measure m)
 {
     const size_t n_cells = (size_t)h->n_depths * (size_t)h->n_lengths;
@@ -135,19 +128,19 @@ static void fill(struct eval_heat *h, const struct eval_run *run, int32_t task, 
     h->unprotected = n_open > 0 ? open / n_open : NAN;
 }
 
-bool eval_heat_make(struct eval_heat *h, const struct eval_run *run, int32_t task, int32_t variant,
-                    enum eval_measure m)
+bool eval_map_make(struct eval_map *h, const struct eval_run *run, int32_t task, int32_t variant,
+                   enum eval_measure m)
 {
     size_t n = 0;
-    *h = (struct eval_heat){.mean = NAN, .unprotected = NAN};
+    *h = (struct eval_map){.mean = NAN, .unprotected = NAN};
     for (size_t i = 0; i < run->n; i++)
         n += counts(&run->results[i], task, variant, m);
     h->depth = malloc((n + 1) * sizeof *h->depth);
     h->length = malloc((n + 1) * sizeof *h->length);
     for (size_t i = 0; h->depth && h->length && i < run->n; i++)
         if (counts(&run->results[i], task, variant, m)) {
-            insert_depth(h, depth_of(&run->results[i]));
-            insert_length(h, run->results[i].n_target);
+            insert(h->depth, &h->n_depths, depth_of(&run->results[i]));
+            insert(h->length, &h->n_lengths, run->results[i].n_target);
         }
     h->value = calloc((size_t)h->n_depths * (size_t)h->n_lengths + 1, sizeof *h->value);
     h->n = calloc((size_t)h->n_depths * (size_t)h->n_lengths + 1, sizeof *h->n);
@@ -157,11 +150,39 @@ bool eval_heat_make(struct eval_heat *h, const struct eval_run *run, int32_t tas
     return true;
 }
 
-void eval_heat_clear(struct eval_heat *h)
+void eval_map_clear(struct eval_map *h)
 {
     free(h->depth);
     free(h->length);
     free(h->value);
     free(h->n);
-    *h = (struct eval_heat){0};
+    *h = (struct eval_map){0};
+}
+
+/* ---- Questions on one context ---- */
+
+int32_t eval_turn_means(double mean[EVAL_MAX_TURNS], const struct eval_run *run, const struct eval_block *b,
+                        int32_t task, int32_t variant)
+{
+    double sum[EVAL_MAX_TURNS] = {0};
+    int32_t n[EVAL_MAX_TURNS] = {0}, n_turns = 0;
+    for (int32_t k = 0; k < b->n_strata; k++)
+        for (size_t i = b->strata[k].begin; b->strata[k].task == task && i < b->strata[k].end; i++) {
+            const struct eval_result *r = &run->results[i];
+            if (isnan(r->m[EVAL_M_SCORE]))
+                continue;
+            n_turns = r->turn >= n_turns ? r->turn + 1 : n_turns;
+            if (r->turn >= EVAL_MAX_TURNS)
+                continue;
+            sum[r->turn] += r->variant == variant ? 100.0 * r->m[EVAL_M_SCORE] : 0.0;
+            n[r->turn] += r->variant == variant;
+        }
+    for (int32_t i = 0; i < EVAL_MAX_TURNS; i++)
+        mean[i] = n[i] > 0 ? sum[i] / n[i] : NAN;
+    return n_turns;
+}
+
+int32_t eval_turns_shown(int32_t n_turns)
+{
+    return n_turns < EVAL_MAX_TURNS ? n_turns : EVAL_MAX_TURNS;
 }

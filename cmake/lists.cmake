@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+# Writes OUT, C code with the lists of the text files IN: cmake -DOUT=FILE.c -DHEADER=FILE.h -DIN=A.txt;B.txt -P lists.cmake
+#
+# A list begins with a line "[NAME] words", "[NAME] lines" or "[NAME] strings" and is eval_NAME in C. Its elements are what
+# blanks separate, or lines, or lines that are string literals of C. Blank lines, and those that begin with '#', are comments.
+set(code "#include \"${HEADER}\"\n")
+set(name "")
+
+function(end_list)
+  if(name)
+    set(code "${code}};\nconst struct eval_list eval_${name} = {${name}, sizeof ${name} / sizeof *${name}};\n" PARENT_SCOPE)
+  endif()
+endfunction()
+
+foreach(file IN LISTS IN)
+  file(STRINGS ${file} lines ENCODING UTF-8)
+  foreach(line IN LISTS lines)
+    if(line MATCHES "^\\[([a-z_]+)\\] (words|lines|strings)$")
+      end_list()
+      set(name ${CMAKE_MATCH_1})
+      set(kind ${CMAKE_MATCH_2})
+      string(APPEND code "\nstatic const char *const ${name}[] = {\n")
+    elseif(line MATCHES "^(#|$)")
+      continue()
+    elseif(NOT name)
+      message(FATAL_ERROR "${file}: '${line}' stands before the first list")
+    elseif(kind STREQUAL "strings")
+      string(APPEND code "    ${line},\n")
+    else()
+      string(REPLACE "\\" "\\\\" line "${line}")
+      string(REPLACE "\"" "\\\"" line "${line}")
+      if(kind STREQUAL "words")
+        string(REGEX REPLACE " +" "\", \"" line "${line}")
+      endif()
+      string(APPEND code "    \"${line}\",\n")
+    endif()
+  endforeach()
+endforeach()
+end_list()
+file(WRITE ${OUT} "${code}")

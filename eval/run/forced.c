@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/* What a cache predicts for tokens that are fed to it, and how far that is from what the full cache predicts. */
+#include "eval/run/forced.h"
+
+#include "app/console.h"
+#include "app/stop.h"
+#include "base/vectors.h"
+
+#include <string.h>
+
+/* ---- Comparing ---- */
+
+/* log(sum(exp(x))). */
+static double log_sum(const float *x, int32_t n)
+{
+    const double max = x[wnw__argmax(x, n)];
+    double sum = 0.0;
+    for (int32_t i = 0; i < n; i++)
+        sum += exp((double)x[i] - max);
+    return max + log(sum);
+}
+
+double eval_token_nll(const float *logits, int32_t n_vocab, int32_t token)
+{
+    return log_sum(logits, n_vocab) - (double)logits[token];
+}
+
+double eval_kl(const float *full, const float *comp, int32_t n_vocab)
+{
+    const double of_full = log_sum(full, n_vocab), of_comp = log_sum(comp, n_vocab);
+    double kl = 0.0;
+    for (int32_t i = 0; i < n_vocab; i++) {
+        const double p = (double)full[i] - of_full, q = (double)comp[i] - of_comp;
+        kl += exp(p) * (p - q);
+    }
+    return kl < 0 ? 0 : kl;
+}
+
+void eval_agreement_add(struct eval_agreement *a, const float *full, const float *comp, int32_t n_vocab)
+{
+    const bool same = wnw__argmax(full, n_vocab) == wnw__argmax(comp, n_vocab);
+    a->n_lead += same && a->n_lead == a->n;
+    a->n++;
+    a->n_same += same;
+    a->kl += eval_kl(full, comp, n_vocab);
+}
+
+/* ---- Feeding ---- */
+
+int eval_status_code(int status)
+{
+    return status == WNW_OK || status == WNW_E_NOT_FINITE ? APP_OK
+           : status == WNW_E_CANCELLED                    ? (int)APP_INTERRUPTED
+                                                          : app_fail_status(status);
+}
+
+/* Takes the prediction of token number i. */
+static void take(struct eval_forced *l, int32_t i, const float *logits)
+{
+    const size_t at = (size_t)i * (size_t)l->n_vocab;
+    if (l->keep)
+        memcpy(l->keep + at, logits, (size_t)l->n_vocab * sizeof *logits);
+    if (l->full)
+        eval_agreement_add(l->same, l->full + at, logits, l->n_vocab);
+    if (l->targets)
+        l->nll += eval_token_nll(logits, l->n_vocab, l->targets[i]);
+}
+
+struct feeding {
+    struct eval_forced *l;
+    int32_t n; /* predictions that are asked for */
+};
+
+static bool on_logits(int32_t i, const float *logits, void *user)
+{
+    struct feeding *f = user;
+    if (i + 1 < f->n)
+        take(f->l, i + 1, logits);
+    return true;
+}
+
+int eval_force(struct eval_forced *l, wnw_session *s, const int32_t *ids, int32_t n, bool last, bool *good)
+{
+    struct feeding f = {l, n};
+    const int32_t n_fed = last ? n - 1 : n;
+    *good = wnw_session_logits(s) != NULL;
+    if (!*good || n < 1)
+        return APP_OK;
+    take(l, 0, wnw_session_logits(s));
+    const int status = n_fed > 0 ? wnw_session_prefill(s, ids, n_fed, on_logits, &f) : WNW_OK;
+    *good = status == WNW_OK;
+    return eval_status_code(status);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* Teacher forcing: what a cache predicts for tokens that are fed to it, and how far that is from what the full cache predicts for
+ * the same tokens. */
+#ifndef WNW_EVAL_FORCED_H
+#define WNW_EVAL_FORCED_H
+
+#include "winnow.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* -log softmax(logits)[token]. */
+double eval_token_nll(const float *logits, int32_t n_vocab, int32_t token);
+/* sum_v p (log p - log q) in nats, p = softmax(full), q = softmax(comp). Sums are in double precision with the
+ * maximum taken out; differences below 0, which rounding leaves where p = q, become 0. */
+double eval_kl(const float *full, const float *comp, int32_t n_vocab);
+
+/* Sums over the positions that were compared. */
+struct eval_agreement {
+    int32_t n;      /* positions */
+    int32_t n_same; /* of which both have the same most likely token */
+    int32_t n_lead; /* of which those before the first difference */
+    double kl;      /* sum */
+};
+void eval_agreement_add(struct eval_agreement *a, const float *full, const float *comp, int32_t n_vocab);
+
+/* The exit code of a status of a session that reads or generates. Logits that are not numbers are no failure: who asks for
+ * them finds that there are none. */
+int eval_status_code(int status);
+
+/* What happens to the prediction of each token. */
+struct eval_forced {
+    int32_t n_vocab;
+    float *keep;                 /* [tokens][n_vocab]: it is stored; NULL = no */
+    const float *full;           /* [tokens][n_vocab]: it is compared with these; NULL = no */
+    struct eval_agreement *same; /* sums of the comparison */
+    const int32_t *targets;      /* [tokens]: it is asked for these tokens; NULL = no */
+    double nll;                  /* sum of what they cost, in nats */
+};
+
+/* Feeds ids[n]; the session predicts the first of them already. `last`: the prediction after the last one is not
+ * needed, which saves feeding it. Sets *good to false where logits are not numbers, and returns an exit code. */
+int eval_force(struct eval_forced *l, wnw_session *s, const int32_t *ids, int32_t n, bool last, bool *good);
+
+#endif
