@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* wnw_session_begin: one call for policy, size, phase, prompt, tasks and profile. It equals the setters that it
- * replaces, refuses what makes no sense, and changes nothing when it fails. */
+/* wnw_session_begin: one call for policy, size, phase, prompt, tasks and profile. It equals compressing by hand, refuses
+ * what makes no sense, and changes nothing when it fails. */
 #include "helpers.h"
 #include "peek_session.h"
 #include "winnow_method.h"
@@ -283,6 +283,80 @@ static void an_older_program(void **state)
 
 /* ---- Set-up ---- */
 
+/* ---- One piece ---- */
+
+static bool keeps_sums(const wnw_session *s)
+{
+    return s->cache.aux_planes[WNW_AUX_ATTN_SUM] > 0;
+}
+
+/* With `once` the first piece is what it is without. What is read later stays, nothing is observed any more, and the next
+ * prompt needs a new run. */
+static void one_piece_is_compressed(void **state)
+{
+    struct fixture *f = *state;
+    wnw_policy *p = test_policy("observed_attention");
+    wnw_session *s = new_session(f), *other = new_session(f);
+    const wnw_run often = {WNW_INIT(wnw_run), .policy = p, .size = half};
+    wnw_run once = often;
+    once.once = true;
+    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .once = true}), WNW_E_ARG);
+    assert_says("`once` need a policy");
+    assert_ok(wnw_session_begin(s, &once));
+    assert_ok(wnw_session_begin(other, &often));
+    assert_ok(wnw_session_read(s, f->tokens, 60, NULL));
+    assert_ok(wnw_session_read(other, f->tokens, 60, NULL));
+    assert_same_cache(s, other);
+    assert_false(keeps_sums(s));
+    assert_true(keeps_sums(other));
+    assert_ok(wnw_session_read(s, f->tokens + 60, 20, NULL));
+    assert_float_equal(test_mean_entries(s), 30 + 20, 1e-9);
+    assert_ok(wnw_session_decode(s, f->tokens[80]));
+    assert_float_equal(test_mean_entries(s), 30 + 21, 1e-9);
+
+    assert_ok(wnw_session_reset(s));
+    assert_error(wnw_session_read(s, f->tokens, 60, NULL), WNW_E_NOT_OBSERVED);
+    assert_ok(wnw_session_reset(s));
+    assert_ok(wnw_session_begin(s, &once));
+    assert_ok(wnw_session_read(s, f->tokens, 60, NULL));
+    assert_same_cache(s, other);
+
+    /* Compressions of decoded tokens need what is observed. */
+    once.every = 8;
+    assert_ok(wnw_session_reset(s));
+    assert_ok(wnw_session_begin(s, &once));
+    assert_ok(wnw_session_read(s, f->tokens, 60, NULL));
+    assert_true(keeps_sums(s));
+    for (int i = 0; i < 8; i++)
+        assert_ok(wnw_session_decode(s, f->tokens[60 + i]));
+    assert_cmp(test_mean_entries(s), <, 30 + 8);
+    wnw_session_free(s);
+    wnw_session_free(other);
+    wnw_policy_free(p);
+}
+
+/* What a policy does while decoding goes on: LagKV's blocks. */
+static void rules_outlive_the_piece(void **state)
+{
+    struct fixture *f = *state;
+    wnw_policy *p = test_policy("lagkv:sink=4,lag=8");
+    wnw_session *s[2];
+    for (int k = 0; k < 2; k++) {
+        s[k] = new_session(f);
+        assert_ok(wnw_session_begin(
+            s[k], &(wnw_run){WNW_INIT(wnw_run), .policy = p, .size = half, .once = k == 0}));
+        assert_ok(wnw_session_read(s[k], f->tokens, 40, NULL));
+    }
+    for (int i = 40; i < N; i++)
+        for (int k = 0; k < 2; k++)
+            assert_ok(wnw_session_decode(s[k], f->tokens[i]));
+    assert_same_cache(s[0], s[1]);
+    assert_cmp(test_mean_entries(s[0]), <, 0.8 * N);
+    wnw_session_free(s[0]);
+    wnw_session_free(s[1]);
+    wnw_policy_free(p);
+}
+
 static int set_up(void **state)
 {
     static struct fixture f;
@@ -314,6 +388,8 @@ int main(void)
         cmocka_unit_test(an_older_program),
         cmocka_unit_test(further_policies),
         cmocka_unit_test(further_policies_that_cannot_be),
+        cmocka_unit_test(one_piece_is_compressed),
+        cmocka_unit_test(rules_outlive_the_piece),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -303,6 +303,14 @@ struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b,
 /* Before the graph runs: makes entries for the cells that a store writes, or scratch for an attention. */
 int wnw__bridge_node_prepare(struct wnw__bridge_backend *b, const struct ggml_tensor *node);
 
+/* Makes a source of observations of the sequence (bridge_observe.c); the caller closes it. */
+struct wnw__bridge_sequence;
+struct wnw__plan_source;
+int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence *s);
+/* Checks that a plan can be applied (dry), or applies it (bridge_apply.c). When memory runs out, layers that come later are
+ * left as they are. */
+int wnw__bridge_apply(struct wnw__bridge_sequence *s, const wnw_plan *plan, bool dry);
+
 /* For wnw_bridge_find: a program has libllama synchronise this backend (bridge_access.c). */
 void wnw__bridge_called(struct wnw__bridge_backend *b);
 

@@ -12,7 +12,7 @@ grep -q '^WNW_SANITIZE:[A-Z]*=OFF' "$cached" || skip 'builds with sanitizers tes
 [ -f "$model" ] || { echo "missing: $model (scripts/make_tiny_models.py makes it)" >&2; exit 1; }
 
 mkdir "$work/tree"
-for entry in CMakeLists.txt CONTRIBUTING.md app bench calibration cli cmake docs eval examples include scripts share src tests; do
+for entry in CMakeLists.txt CONTRIBUTING.md app bench calibration cli cmake docs eval examples include scripts serve share src tests; do
     cp -R "$top/$entry" "$work/tree/"
 done
 cd "$work/tree" || exit 1

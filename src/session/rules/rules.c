@@ -72,10 +72,16 @@ static int check_phase(const wnw_policy *p, wnw_phase phase)
                      wnw_phase_name(phase), reason);
 }
 
+/* Whether any field says something that only a policy can follow. */
+static bool needs_policy(const struct wnw__eviction *ev)
+{
+    return ev->size.kind != WNW_SIZE_NONE || ev->chunk || ev->every || ev->target || ev->once ||
+           ev->phase != WNW_PHASE_END;
+}
+
 static int check_rules(const struct wnw__eviction *ev)
 {
-    if (!ev->policy && (ev->size.kind != WNW_SIZE_NONE || ev->chunk || ev->every || ev->target ||
-                        ev->once || ev->phase != WNW_PHASE_END))
+    if (!ev->policy && needs_policy(ev))
         return wnw__fail(WNW_E_ARG, "a size, a phase, a chunk, a target or `once` need a policy");
     if (!ev->policy)
         return WNW_OK;
