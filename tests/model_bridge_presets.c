@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_CELLS = 512 };
+enum { MAX_CELLS = 512, MAX_LAYERS = 64 };
 
 /* What cannot be had from nodes. */
 static const struct {
@@ -90,9 +90,19 @@ static void compare_head(const wnw_plan *plan, const wnw_bridge *cache, int32_t 
 static struct overlap compare(const struct fixture *f, const wnw_plan *plan, const wnw_bridge *cache)
 {
     struct overlap o = {0};
+    int32_t of_session[MAX_LAYERS], n_layer = 0; /* its layers are those with a cache, in their order */
+    for (int32_t il = 0; il < MAX_LAYERS; il++) {
+        of_session[il] = n_layer;
+        for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+            wnw_bridge_layer l = wnw_bridge_layer_default();
+            assert_ok(wnw_bridge_get_layer(cache, i, &l));
+            n_layer += l.layer == il;
+        }
+    }
     for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
         wnw_bridge_layer l = wnw_bridge_layer_default();
         assert_ok(wnw_bridge_get_layer(cache, i, &l));
+        l.layer = of_session[l.layer];
         if (wnw_model_layer_is_swa(f->model, l.layer)) {
             assert_int_equal(l.n_entries, (int64_t)l.n_heads * f->n_prompt);
             continue;
@@ -221,7 +231,7 @@ static const char *const recipes[] = {"snapkv",
 /* A family that runs through libllama both ways. */
 static void check_foreign(const char *path, const char *name)
 {
-    struct fixture f = {.n_ctx = 256, .n_prompt = 110, .n_first = 50, .budget = 60, .foreign = true};
+    struct fixture f = {.n_ctx = 128, .n_prompt = 110, .n_first = 50, .budget = 60, .foreign = true};
     assert_ok(wnw_model_open(&f.model, path, NULL));
     f.tokens = test_random_tokens(f.n_prompt + 1, 120, 5);
     test_llama_open(&f.llama, path, &(struct test_llama_params){.ours = true, .f32 = true, .n_ctx = 256});
@@ -259,9 +269,10 @@ static void test_gemma3(void **state)
     check_family("tiny/tiny-gemma3-f32.gguf");
 }
 
-/* Of the kinds that docs/families.md tells apart. */
+/* Of the kinds that docs/families.md tells apart. phi3 is none of them: libllama turns its keys by other factors in the
+ * longer context that it gives the backend. */
 static const char *const generated[] = {
-    "qwen3moe-moe",  "phi3-dense",       "granite-dense",      "smollm3-dense", "olmo2-dense",
+    "qwen3moe-moe",  "internlm2-dense",  "granite-dense",      "smollm3-dense", "olmo2-dense",
     "cohere2-dense", "starcoder2-dense", "gemma2-dense",       "gpt-oss-moe",   "deepseek2-moe",
     "bloom-dense",   "qwen35-dense",     "granitehybrid-dense"};
 
