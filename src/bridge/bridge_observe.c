@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* A sequence under libllama as a source shows it (observe/source.h): entries by the order of their tokens, which takes the
  * place of positions, and what was noted while graphs ran. */
+#include "bridge/bridge_observe.h"
+
 #include "bridge/bridge_facts.h"
 #include "bridge/bridge_record.h"
-#include "bridge/bridge_sequence.h"
 #include "bridge/bridge_track.h"
 #include "forward/team.h"
 #include "observe/source.h"
@@ -239,6 +240,10 @@ static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, 
     struct wnw__bridge_sequence *s = owner;
     obs->attn_scale = s->layer[obs->il]->facts.scale;
     WNW_TRY(add_rope(s, needs, obs));
+    if (needs->flags & WNW_NEED_PROJ_NORM) {
+        struct wnw__proj_weight weight;
+        WNW_TRY(projection(s, obs->il, &weight)); /* before a policy asks for numbers */
+    }
     if (needs->flags & WNW_NEED_WINDOW_ATTN)
         WNW_TRY(add_window(s, source, needs, heads, obs));
     if (needs->flags & WNW_NEED_QUERIES)

@@ -52,11 +52,4 @@ void wnw__bridge_row_read(const struct wnw__bridge_sequence *s, int32_t il, enum
 void wnw__bridge_row_write(const struct wnw__bridge_sequence *s, int32_t il, enum wnw__stored what,
                            int32_t ih, int32_t row, const float *x);
 
-/* Makes a source of observations of the sequence (bridge_observe.c); the caller closes it. */
-int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence *s);
-
-/* Checks that a plan can be applied (dry), or applies it (bridge_apply.c). When memory runs out, layers that come later are
- * left as they are. */
-int wnw__bridge_apply(struct wnw__bridge_sequence *s, const wnw_plan *plan, bool dry);
-
 #endif
