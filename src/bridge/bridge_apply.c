@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a plan drops of a sequence, and what it writes into the entries that stay. */
-#include "bridge/bridge_sequence.h"
+#include "bridge/bridge_apply.h"
+
 #include "plan/merge.h"
 #include "plan/plan.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a graph shows of its layers with a cache, and whether the engine's attention does the same. */
 #include "bridge/bridge_drive_impl.h"
+#include "bridge/bridge_facts.h"
 #include "bridge/bridge_watch.h"
 
 #include <math.h>
@@ -13,22 +14,6 @@ static const struct ggml_tensor *behind_views(const struct ggml_tensor *t)
     while (t && !wnw__bridge_is_op(t, "NONE") && wnw__bridge_is_view(t) && t->src[0])
         t = t->src[0];
     return t;
-}
-
-/* The rotation's mode for a text. Where a token has several positions, for images, those of a text are equal, and pairs are
- * turned as with one. */
-static int32_t mode_of(const struct ggml_tensor *rope)
-{
-    const int32_t mode = rope->op_params[2];
-    return mode == GGML_ROPE_TYPE_MROPE || mode == GGML_ROPE_TYPE_IMROPE ? GGML_ROPE_TYPE_NEOX : mode;
-}
-
-/* Whether the rotation is that of ggml_rope_ext with one frequency per pair and no mixing of scales. */
-static bool is_plain(const struct ggml_tensor *rope)
-{
-    const int32_t mode = mode_of(rope);
-    return wnw__bridge_param(rope, 7) == 0.0f && wnw__bridge_param(rope, 8) == 1.0f &&
-           (mode == GGML_ROPE_TYPE_NORMAL || mode == GGML_ROPE_TYPE_NEOX);
 }
 
 /* Follows the queries of an attention up to what is turned: their producer, a factor and RoPE may stand there. */
@@ -48,9 +33,9 @@ static void look_at_queries(struct wnw__drive_place *p)
         return;
     p->rope = q;
     l->queries = l->rotates = true;
-    l->plain = is_plain(q);
+    l->plain = wnw__bridge_is_plain_rope(q);
     l->n_rot = q->op_params[1];
-    l->mode = mode_of(q);
+    l->mode = wnw__bridge_rope_mode(q);
     l->base = wnw__bridge_param(q, 5);
     l->freq_scale = wnw__bridge_param(q, 6);
     if (q->src[2])

@@ -35,10 +35,15 @@ static const struct ggml_tensor *behind_blocks(const struct ggml_tensor *t, int3
     return *n > 0 ? behind_views(t->src[1]) : t;
 }
 
-/* Whether the rotation is that of ggml_rope_ext with one frequency per pair and no mixing of scales. */
-static bool is_plain(const struct ggml_tensor *rope)
+int32_t wnw__bridge_rope_mode(const struct ggml_tensor *rope)
 {
     const int32_t mode = rope->op_params[2];
+    return mode == GGML_ROPE_TYPE_MROPE || mode == GGML_ROPE_TYPE_IMROPE ? GGML_ROPE_TYPE_NEOX : mode;
+}
+
+bool wnw__bridge_is_plain_rope(const struct ggml_tensor *rope)
+{
+    const int32_t mode = wnw__bridge_rope_mode(rope);
     return wnw__bridge_param(rope, 7) == 0.0f && wnw__bridge_param(rope, 8) == 1.0f &&
            (mode == GGML_ROPE_TYPE_NORMAL || mode == GGML_ROPE_TYPE_NEOX);
 }
@@ -60,12 +65,12 @@ static void learn_rope(struct wnw__bridge_facts *f, const struct ggml_tensor *ro
 {
     f->q_scale = q_scale;
     f->n_rot = rope->op_params[1];
-    f->neox = rope->op_params[2] == GGML_ROPE_TYPE_NEOX;
+    f->neox = wnw__bridge_rope_mode(rope) == GGML_ROPE_TYPE_NEOX;
     f->n_ctx_train = rope->op_params[4];
     f->base = wnw__bridge_param(rope, 5);
     f->freq_scale = wnw__bridge_param(rope, 6);
     f->factors = rope->src[2];
-    f->turns = is_plain(rope) && rope->type == GGML_TYPE_F32 && f->n_rot > 0 &&
+    f->turns = wnw__bridge_is_plain_rope(rope) && rope->type == GGML_TYPE_F32 && f->n_rot > 0 &&
                (!f->factors || (f->factors->type == GGML_TYPE_F32 && f->factors->data));
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* A sequence under libllama as a source shows it (observe/source.h): entries by the order of their tokens, which takes the
  * place of positions, and what was noted while graphs ran. */
+#include "bridge/bridge_observe.h"
+
 #include "bridge/bridge_facts.h"
 #include "bridge/bridge_record.h"
-#include "bridge/bridge_sequence.h"
 #include "bridge/bridge_track.h"
 #include "forward/team.h"
 #include "observe/source.h"
@@ -94,10 +95,23 @@ static int add_window(struct wnw__bridge_sequence *s, struct wnw__source *source
     return WNW_OK;
 }
 
+/* Queries themselves are noted of a layer's own attention alone. */
+static int check_readers(const struct wnw__bridge_sequence *s, int32_t il, const char *what)
+{
+    const int32_t n = s->layer[il]->facts.n_reader;
+    if (n < 2)
+        return WNW_OK;
+    return wnw__fail(WNW_E_UNSUPPORTED,
+                     "%s of all %d attentions that read layer %d cannot be had: only the attention that "
+                     "entries receive is noted of all",
+                     what, (int)n, (int)il);
+}
+
 static int add_queries(struct wnw__bridge_sequence *s, wnw_observation *obs)
 {
     const int32_t n = n_kept(s, obs->il, s->live->n);
     const size_t row = (size_t)obs->n_head * (size_t)obs->n_embd_head;
+    WNW_TRY(check_readers(s, obs->il, "every query"));
     const struct reader own = {.s = s};
     float *to = need(s, QUERIES, (size_t)n * row);
     if (n == 0)
@@ -131,6 +145,7 @@ static int add_stats(struct wnw__bridge_sequence *s, wnw_observation *obs)
     const struct wnw__bridge_live *live = s->live;
     const size_t n = (size_t)obs->n_head * (size_t)obs->n_embd_head;
     WNW_TRY(check_turns(s, obs->il, "statistics of queries"));
+    WNW_TRY(check_readers(s, obs->il, "statistics of queries"));
     const struct wnw__qstats *stats =
         s->b->watch.tracks
             ? wnw__bridge_tracks_of(s->b->watch.tracks, live->cache, live->stream, live->cell[live->n - 1])
@@ -225,6 +240,10 @@ static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, 
     struct wnw__bridge_sequence *s = owner;
     obs->attn_scale = s->layer[obs->il]->facts.scale;
     WNW_TRY(add_rope(s, needs, obs));
+    if (needs->flags & WNW_NEED_PROJ_NORM) {
+        struct wnw__proj_weight weight;
+        WNW_TRY(projection(s, obs->il, &weight)); /* before a policy asks for numbers */
+    }
     if (needs->flags & WNW_NEED_WINDOW_ATTN)
         WNW_TRY(add_window(s, source, needs, heads, obs));
     if (needs->flags & WNW_NEED_QUERIES)

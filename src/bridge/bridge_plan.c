@@ -3,8 +3,9 @@
  * shared out by what an entry takes in all layers of each. */
 #include "bridge/bridge_plan.h"
 
+#include "bridge/bridge_apply.h"
+#include "bridge/bridge_observe.h"
 #include "bridge/bridge_record.h"
-#include "bridge/bridge_sequence.h"
 #include "observe/source.h"
 #include "profile/profile.h"
 
