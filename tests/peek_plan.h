@@ -8,10 +8,10 @@
 #include "plan/plan.h"
 #include "policy/compiler_table.h"
 #include "policy/count.h"
+#include "policy/mean_rope.h"
 #include "policy/part.h"
 #include "policy/policy.h"
 #include "policy/presets.h"
 #include "profile/profile.h"
-#include "score/mean_rope.h"
 
 #endif
