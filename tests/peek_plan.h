@@ -3,6 +3,7 @@
 #ifndef WNW_TESTS_PEEK_PLAN_H
 #define WNW_TESTS_PEEK_PLAN_H
 
+#include "contents/match_fit.h"
 #include "plan/compress.h"
 #include "plan/compress_impl.h"
 #include "plan/plan.h"

@@ -172,7 +172,7 @@ static const wnw_option options[] = {
      .help = "how much values stay what they are, relative to the mean square of the weights",
      .type = WNW_OPT_REAL,
      .offset = offsetof(struct opts, ridge),
-     .def = 1e-6,
+     .def = 0.01,
      .min = 1e-9,
      .max = 1000},
     {0}};
@@ -204,7 +204,7 @@ const wnw_contents wnw__contents_match = {
              "estimates) do not see "
              "biases; window attention and sums over queries have them in them.\n\n"
              "Cost: per KV head with m queries and b of n entries kept, O(m n d) for logits, O(m b) for each "
-             "of up to 300 steps "
+             "of up to 200 steps "
              "of the biases, O(m b min(m, b)) for values.",
          .options = options, .options_size = sizeof(struct opts), .needs = needs},
     .scratch = scratch_size,

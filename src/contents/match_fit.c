@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Steps of the projected gradient, and the change of every factor from which on another one is not worth it. */
-enum { STEPS = 300, POWER_STEPS = 20 };
+enum { STEPS = 200, POWER_STEPS = 10 };
 static const float enough = 1e-5f;
 #define MOST_BETA 3.0f
 
