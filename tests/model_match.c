@@ -420,8 +420,8 @@ static void columns_add_up(void **state)
     wnw_policy_free(p);
 }
 
-/* Compressed again, chunk after chunk, biases are in what is matched; with new positions, on ragged heads and on the
- * papers' systems. */
+/* Compressed again, chunk after chunk, biases are in what is matched; with new positions, on ragged heads and on
+ * those of the papers' systems that need no profile. */
 static const struct system_row {
     const char *name, *recipe;
     wnw_phase phase;
@@ -431,7 +431,7 @@ static const struct system_row {
     {"new positions", "streaming_llm+rerotate+match", WNW_PHASE_CHUNK, 0},
     {"ragged heads", "snapkv:window=8+adakv+match", WNW_PHASE_LAYER, 0},
     {"a tail", "snapkv:window=8+match", WNW_PHASE_END, 32},
-    {"compresskv", "compresskv+match", WNW_PHASE_END, 0},
+    {"fewer entries in some layers", "snapkv:window=8+pyramid+match", WNW_PHASE_END, 0},
     {"kvcompose", "kvcompose+match", WNW_PHASE_END, 0},
     {"kvzip", "kvzip+match", WNW_PHASE_END, 0},
     {"lagkv", "lagkv:lag=16,sink=4+match", WNW_PHASE_END, 0},
