@@ -21,7 +21,7 @@ static struct test_model llama;
 static wnw_session *read_prompt(const wnw_policy *p, const struct test_session *how)
 {
     wnw_session *s = test_session_new(llama.m, how);
-    assert_ok(wnw_session_observe(s, &p, 1));
+    assert_ok(test_observe(s, &p, 1));
     test_prefill(s, llama.tokens, N_PROMPT);
     return s;
 }
@@ -345,7 +345,7 @@ static void batches(void **state)
         const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = BUDGET};
         const wnw_policy *policy = p[i];
         assert_ok(wnw_session_new_on(&s[i], e, &sp));
-        assert_ok(wnw_session_observe(s[i], &policy, 1));
+        assert_ok(test_observe(s[i], &policy, 1));
         test_prefill(s[i], llama.tokens, N_PROMPT);
         assert_ok(wnw_session_compress(s[i], policy, &size, NULL));
         assert_ok(wnw_session_copy(&alone[i], s[i]));
