@@ -44,6 +44,29 @@ static json_t *channels_json(const wnw_plan *plan, int32_t il, int32_t ih)
     return json_pack("{s:i, s:o}", "keep", (int)n_spared, "zero", wnw__json_i32s(channels, n));
 }
 
+static json_t *reals_json(const float *x, int32_t n)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; x && i < n; i++)
+        if (!app_json_append(&list, json_real((double)x[i])))
+            return NULL;
+    return list;
+}
+
+/* [b0,b1,..]: what attention adds to the logits of the kept entries; [] where it adds nothing. */
+static json_t *bias_json(const wnw_plan *plan, int32_t il, int32_t ih)
+{
+    const wnw_fitted f = wnw_plan_fitted(plan, il, ih);
+    return reals_json(f.bias, f.n);
+}
+
+/* [v00,v01,..]: the values that take the place of those of the kept entries, one after the other; [] where they stay. */
+static json_t *values_json(const wnw_plan *plan, int32_t il, int32_t ih)
+{
+    const wnw_fitted f = wnw_plan_fitted(plan, il, ih);
+    return reals_json(f.values, f.n * f.n_embd_head);
+}
+
 /* Adds a list over the heads of layer il to `layer`. */
 static bool add_heads(json_t *layer, const char *key, const wnw_plan *plan, int32_t il,
                       json_t *(*head)(const wnw_plan *plan, int32_t il, int32_t ih))
@@ -55,21 +78,25 @@ static bool add_heads(json_t *layer, const char *key, const wnw_plan *plan, int3
     return json_object_set_new(layer, key, heads) == 0;
 }
 
-/* {"heads":[[p0,p1,..],..]}, and "merges" or "channels" where there are any. */
+/* {"heads":[[p0,p1,..],..]}, and "merges", "channels", "bias" or "values" where there are any. */
 static json_t *layer_json(const wnw_plan *plan, int32_t il)
 {
     json_t *layer = json_object();
-    bool merges = false, channels = false;
+    bool merges = false, channels = false, biases = false, fitted = false;
     for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++) {
         const wnw_merge *unused;
         const int32_t *list;
         int32_t n_spared;
+        biases = biases || wnw_plan_fitted(plan, il, ih).bias;
+        fitted = fitted || wnw_plan_fitted(plan, il, ih).values;
         merges = merges || wnw_plan_merges(plan, il, ih, &unused) > 0;
         channels = channels || wnw_plan_channels(plan, il, ih, &list, &n_spared) > 0;
     }
     if (layer && add_heads(layer, "heads", plan, il, head_json) &&
         (!merges || add_heads(layer, "merges", plan, il, merges_json)) &&
-        (!channels || add_heads(layer, "channels", plan, il, channels_json)))
+        (!channels || add_heads(layer, "channels", plan, il, channels_json)) &&
+        (!biases || add_heads(layer, "bias", plan, il, bias_json)) &&
+        (!fitted || add_heads(layer, "values", plan, il, values_json)))
         return layer;
     json_decref(layer);
     return NULL;

@@ -792,6 +792,15 @@ WNW_API bool wnw_plan_averages(const wnw_plan *p);
  * *n_spared, and returns their number, which is 0 in most plans. This saves no memory. Borrowed from the plan. */
 WNW_API int32_t wnw_plan_channels(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **channels,
                                   int32_t *n_spared);
+/* What takes the place of numbers of the n kept entries of a head, borrowed from the plan. */
+typedef struct wnw_fitted {
+    int32_t n, n_embd_head;
+    const float *bias;   /* [n] what attention adds to their logits from then on; NULL = what it adds now */
+    const float *values; /* [n][n_embd_head]; NULL = those they have */
+} wnw_fitted;
+
+/* That of layer il, KV head ih: zeros in most plans. */
+WNW_API wnw_fitted wnw_plan_fitted(const wnw_plan *p, int32_t il, int32_t ih);
 /* Makes a plan from data, e.g. read from a file. positions[il * n_head_kv + ih] points to n[il * n_head_kv + ih]
  * ascending positions; copied. E_ARG if they are not ascending or not in 0..n_tokens-1. *out is released with
  * wnw_plan_free. */

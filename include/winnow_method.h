@@ -29,7 +29,7 @@ typedef enum wnw_part_kind {
     WNW_PART_HEAD_BUDGET,
     WNW_PART_SELECTOR,
     WNW_PART_POSITIONS, /* of the entries that are kept */
-    WNW_PART_CONTENTS /* of the entries that are kept: as they are, or with values merged, channels pruned */
+    WNW_PART_CONTENTS   /* of the entries that are kept: as they are, or merged, pruned, fitted */
 } wnw_part_kind;
 
 typedef enum wnw_option_type { WNW_OPT_INT, WNW_OPT_REAL, WNW_OPT_BOOL, WNW_OPT_ENUM } wnw_option_type;
@@ -169,7 +169,10 @@ struct wnw_observation {
     const double *gathered;     /* numbers that the scorer gathered over all layers; NULL = none */
     const wnw_profile *profile; /* NULL = none */
     double perplexity;          /* of the last tokens; 0 unless asked for */
-    int32_t n_ctx_train;        /* positions that the model was trained for; 0 = not known */
+    /* [n_head_kv][n]: what attention adds to the logits of an entry, after a content rule has written it; 0 in
+     * padding. NULL = no entry has any. Window attention and sums have it in them. */
+    const float *bias;
+    int32_t n_ctx_train; /* positions that the model was trained for; 0 = not known */
     /* Calls work(i, user) once for every i of 0 .. n - 1, on all threads of the session, and returns when all are
      * done. Results must not depend on the order. `work` calls neither this nor the functions above. NULL = there
      * are no threads. */
@@ -499,7 +502,13 @@ typedef struct wnw_contents {
      * ascending, and returns their number. NULL = none. */
     int32_t (*prune)(const void *opts, const wnw_contents_problem *p, int32_t *out, int32_t *n_spared,
                      float *scratch);
+    /* Writes what attention adds from now on to the logits of the entries that stay to bias[n_keep], in place of what
+     * it adds now (obs->bias), and the values that take the place of theirs to values[n_keep][d]. Both hold what is
+     * there now before the call. Returns a set of WNW_FIT_, or an error status. NULL = neither. */
+    int (*fit)(const void *opts, const wnw_contents_problem *p, float *bias, float *values, float *scratch);
 } wnw_contents;
+/* What `fit` has written. */
+enum { WNW_FIT_BIAS = 1, WNW_FIT_VALUES = 2 };
 #define WNW_CONTENTS_INIT WNW_INIT(wnw_contents), .kind = WNW_PART_CONTENTS
 
 /* Appends a sentence to warning[256], which is "" or holds earlier sentences; what does not fit is cut off. */

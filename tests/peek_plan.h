@@ -3,15 +3,16 @@
 #ifndef WNW_TESTS_PEEK_PLAN_H
 #define WNW_TESTS_PEEK_PLAN_H
 
+#include "contents/match_fit.h"
 #include "plan/compress.h"
 #include "plan/compress_impl.h"
 #include "plan/plan.h"
 #include "policy/compiler_table.h"
 #include "policy/count.h"
+#include "policy/mean_rope.h"
 #include "policy/part.h"
 #include "policy/policy.h"
 #include "policy/presets.h"
 #include "profile/profile.h"
-#include "score/mean_rope.h"
 
 #endif

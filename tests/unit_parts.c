@@ -625,7 +625,7 @@ static void descriptors_are_checked(void **state)
     assert_ok(wnw_registry_add(r, &fine.head));
     p.contents.prune = NULL;
     p.head.name = "another";
-    REFUSED("has no merge or prune function");
+    REFUSED("has no merge, prune or fit function");
     wnw_registry_free(r);
 }
 

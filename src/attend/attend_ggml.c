@@ -119,13 +119,19 @@ static int32_t pad_keys(const struct wnw__cache *c, int32_t n)
     return (n + c->growth - 1) / c->growth * c->growth;
 }
 
-/* A mask depends on the slice, the head's length and the layer's window alone, so most layers share one. */
+static bool has_bias(const struct place *p)
+{
+    return p->l->aux[WNW_AUX_BIAS] != NULL;
+}
+
+/* A mask depends on the slice, the head's length and the layer's window alone, so most layers share one; unless entries have
+ * biases, which are added with the mask. */
 static struct ggml_tensor *mask_for(const struct place *p, int32_t ih)
 {
     struct wnw__attend_ggml *ag = p->ag;
     for (int32_t i = 0; i < ag->n_masks; i++) {
         const struct mask *m = &ag->masks[i];
-        if (m->slice == p->slice && m->len == p->l->len[ih] && m->layer->n_swa == p->l->n_swa)
+        if (!has_bias(p) && m->slice == p->slice && m->len == p->l->len[ih] && m->layer->n_swa == p->l->n_swa)
             return m->t;
     }
     struct mask *m = &ag->masks[ag->n_masks++];
@@ -138,6 +144,8 @@ static struct ggml_tensor *mask_for(const struct place *p, int32_t ih)
 
 static bool is_rectangular(const struct place *p)
 {
+    if (has_bias(p))
+        return false;
     for (int32_t ih = 1; ih < p->c->n_head_kv; ih++) {
         if (p->l->len[ih] != p->l->len[0] || p->l->cap[ih] != p->l->cap[0])
             return false;
@@ -252,13 +260,14 @@ static void fill_mask(const struct mask *m, ggml_fp16_t *data)
     const int32_t *pos = m->layer->pos + m->layer->off[m->ih];
     const int32_t n_past = m->slice->n_past;
     const int64_t n_kv = m->t->ne[0];
+    const float *bias = wnw__cache_bias(m->layer, m->ih);
     for (int32_t t = 0; t < m->slice->n_row; t++) {
         const int32_t p = n_past + t;
         for (int64_t i = 0; i < n_kv; i++) {
             bool sees = i < m->len + t + 1;
             if (sees && m->layer->n_swa > 0)
                 sees = p - (i < m->len ? pos[i] : n_past + (int32_t)i - m->len) < m->layer->n_swa;
-            data[t * n_kv + i] = sees ? open : shut;
+            data[t * n_kv + i] = !sees ? shut : bias && i < m->len ? ggml_fp32_to_fp16(bias[i]) : open;
         }
     }
 }

@@ -86,7 +86,8 @@ struct wnw__attend_job {
 enum wnw__attend_seen { WNW_SEEN_ALWAYS, WNW_SEEN_QUANTISED, WNW_SEEN_F16 };
 struct wnw__attend_part {
     struct wnw__kv_rows rows;
-    int32_t from, to; /* entries; rows.n = to - from */
+    int32_t from, to;  /* entries; rows.n = to - from */
+    const float *bias; /* of these entries; NULL = none has one */
     enum wnw__attend_seen seen;
 };
 /* Everything that some rows of a slice see of a head. */
@@ -229,6 +230,14 @@ void wnw__attend_keys(const struct wnw__attend_job *job, const struct wnw__kv_ro
 /* s[n_query, rounded up to whole panels][WNW_TILE] = panels . w->kt */
 void wnw__attend_scores(const struct wnw__attend_job *job, const float *panels, int32_t n_query,
                         const struct wnw__attend_work *w, float *s);
+
+/* Adds the biases of n entries, if any, to the scores s[n_query][WNW_TILE]. */
+static inline void wnw__attend_add_bias(float *s, int32_t n_query, const float *bias, int32_t n)
+{
+    for (int32_t i = 0; bias && i < n_query; i++, s += WNW_TILE)
+        for (int32_t c = 0; c < n; c++)
+            s[c] += bias[c];
+}
 
 /* Whether what the kernels for many queries take is made of stored rows without going by way of float32. */
 static inline bool wnw__attend_is_direct(const struct wnw__kv_rows *rows, int32_t d)

@@ -66,6 +66,8 @@ static void attend_one(const struct wnw__attend_job *job, int32_t h, int32_t t, 
         for (int32_t c = 0; c < d; c++)
             b->score[i] += (double)q[c] * (double)b->row[c] * (double)job->op->scale;
         b->score[i] = formed(job, h, position(job, ih, i) - job->slice->n_past - t, b->score[i]);
+        if (wnw__cache_bias(job->layer, ih))
+            b->score[i] += (double)wnw__cache_bias(job->layer, ih)[i];
         top = fmax(top, b->score[i]);
     }
     sum = f && f->sinks ? exp((double)f->sinks[h] - top) : 0.0;

@@ -254,9 +254,10 @@ static void value_tile(const struct wnw__attend_job *job, const struct wnw__kv_r
 
 /* Adds the entries from .. to-1, unless there are none. */
 static void add_part(struct wnw__attend_parts *p, enum wnw__attend_seen seen, int32_t from, int32_t to,
-                     const struct wnw__kv_rows *rows)
+                     const struct wnw__kv_rows *rows, const float *bias)
 {
-    p->part[p->n++] = (struct wnw__attend_part){.rows = *rows, .from = from, .to = to, .seen = seen};
+    p->part[p->n++] = (struct wnw__attend_part){
+        .rows = *rows, .from = from, .to = to, .bias = bias ? bias + from : NULL, .seen = seen};
     p->n_entry += to - from;
 }
 
@@ -270,27 +271,28 @@ void wnw__attend_parts_of(const struct wnw__attend_job *job, const struct wnw__a
 {
     const struct wnw__cache *c = job->slice->cache;
     const struct wnw__kv_layer *l = job->layer;
+    const float *bias = wnw__cache_bias(l, r->ih);
     p->n = p->n_entry = 0;
     const int32_t n_first = c->n_tail > 0 ? l->tail.n_first[r->ih] : 0;
     const int32_t first_to = wnw__cache_quantised_to(c, l, r->ih, r->t0),
                   last_to = wnw__cache_quantised_to(c, l, r->ih, r->t0 + r->n - 1);
     if (c->n_tail == 0 || last_to == n_first) { /* all entries are stored alike */
         const struct wnw__kv_rows rows = wnw__cache_rows(c, l, r->ih, from, to);
-        add_part(p, WNW_SEEN_ALWAYS, from, to, &rows);
+        add_part(p, WNW_SEEN_ALWAYS, from, to, &rows, bias);
         return;
     }
     if (from < n_first) {
         const struct wnw__kv_rows rows = wnw__cache_rows(c, l, r->ih, from, n_first);
-        add_part(p, WNW_SEEN_ALWAYS, from, n_first, &rows);
+        add_part(p, WNW_SEEN_ALWAYS, from, n_first, &rows, bias);
     }
     if (larger(from, n_first) < last_to) {
         const struct wnw__kv_rows rows =
             wnw__cache_quantised_rows(c, l, r->ih, larger(from, n_first), last_to);
-        add_part(p, WNW_SEEN_QUANTISED, larger(from, n_first), last_to, &rows);
+        add_part(p, WNW_SEEN_QUANTISED, larger(from, n_first), last_to, &rows, bias);
     }
     if (larger(from, first_to) < to) {
         const struct wnw__kv_rows rows = wnw__cache_rows(c, l, r->ih, larger(from, first_to), to);
-        add_part(p, WNW_SEEN_F16, larger(from, first_to), to, &rows);
+        add_part(p, WNW_SEEN_F16, larger(from, first_to), to, &rows, bias);
     }
 }
 
@@ -328,6 +330,8 @@ static void stream_part(const struct wnw__attend_job *job, const struct wnw__att
             keep_tile(w, part->from + i + j, tile.n);
         score_tile(job, &tile, part->from + i + j, n_query, w);
         wnw__attend_form(job, &queries, r->ih, part->from + i + j, tile.n, w->s);
+        if (part->bias)
+            wnw__attend_add_bias(w->s, n_query, part->bias + i + j, tile.n);
         mask_tile(w, n_query, part->seen, part->from + i + j, tile.n);
         softmax_tile(job, n_query, w);
         if (w->kept)

@@ -201,6 +201,15 @@ void wnw__cache_free(struct wnw__cache *c)
     *c = (struct wnw__cache){0};
 }
 
+static void drop_aux(struct wnw__cache *c, enum wnw__aux kind)
+{
+    for (int32_t il = 0; il < c->n_layer; il++) {
+        free(c->layers[il].aux[kind]);
+        c->layers[il].aux[kind] = NULL;
+    }
+    c->aux_planes[kind] = 0;
+}
+
 void wnw__cache_clear(struct wnw__cache *c)
 {
     for (int32_t il = 0; il < c->n_layer; il++) {
@@ -218,6 +227,7 @@ void wnw__cache_clear(struct wnw__cache *c)
         }
         l->n_settled = l->n_ambiguous = 0;
     }
+    drop_aux(c, WNW_AUX_BIAS); /* nothing asks for it but entries that have one */
 }
 
 void wnw__cache_empty_numbers(const struct wnw__cache *c, struct wnw__kv_layer *l, int64_t row, int32_t n)
@@ -333,15 +343,6 @@ void wnw__cache_commit_layer(struct wnw__cache *c, int32_t il, int32_t first, in
             pos[i] = first + i;
         l->len[ih] += n;
     }
-}
-
-static void drop_aux(struct wnw__cache *c, enum wnw__aux kind)
-{
-    for (int32_t il = 0; il < c->n_layer; il++) {
-        free(c->layers[il].aux[kind]);
-        c->layers[il].aux[kind] = NULL;
-    }
-    c->aux_planes[kind] = 0;
 }
 
 int wnw__cache_set_aux(struct wnw__cache *c, enum wnw__aux kind, int32_t n_plane)

@@ -51,6 +51,7 @@ enum wnw__aux {
     WNW_AUX_ATTN_SUM, /* sum of attention from all queries so far, one plane per query head of the group */
     WNW_AUX_ATTN_MAX, /* maximum of that attention, with the same planes */
     WNW_AUX_SETTLED, /* 1 where a recursive policy has settled the entry, in one plane: under libllama alone */
+    WNW_AUX_BIAS,    /* what attention adds to the logits of the entry (decision 070); one plane */
     WNW_AUX_PROJ,    /* first of one kind per wnw_proj_norm, one plane each; negative = not computed yet */
     WNW_AUX_HEAD_PROJ =
         WNW_AUX_PROJ + WNW_N_PROJ_NORMS, /* the same norms per query head: one plane per head of the group */
@@ -225,6 +226,12 @@ int wnw__cache_set_aux(struct wnw__cache *c, enum wnw__aux kind, int32_t n_plane
 static inline float *wnw__cache_aux(const struct wnw__kv_layer *l, enum wnw__aux kind, int32_t plane)
 {
     return l->aux[kind] + (int64_t)plane * l->n_rows;
+}
+
+/* The biases of the entries of KV head ih; NULL = no entry of the cache has one. */
+static inline const float *wnw__cache_bias(const struct wnw__kv_layer *l, int32_t ih)
+{
+    return l->aux[WNW_AUX_BIAS] ? l->aux[WNW_AUX_BIAS] + l->off[ih] : NULL;
 }
 
 /* If layer il has a sliding window, drops the entries that no token at position >= next can see. */

@@ -113,7 +113,8 @@ static float *packed_run(const struct sweep *s, int32_t h, int32_t t0)
 /* At most a tile of entries that are stored alike, and the tokens that see them so: tokens t_from .. t_to-1. */
 struct tile {
     struct wnw__kv_rows rows;
-    int32_t ih, j; /* entries j .. j + rows.n - 1 of KV head ih */
+    int32_t ih, j;     /* entries j .. j + rows.n - 1 of KV head ih */
+    const float *bias; /* theirs; NULL = no entry has one */
     int32_t t_from, t_to;
 };
 
@@ -123,8 +124,13 @@ static int tiles_at(const struct sweep *s, int32_t ih, int32_t j, int32_t to, st
 {
     const struct wnw__cache *c = s->job.slice->cache;
     const struct wnw__kv_layer *l = s->job.layer;
+    const float *bias = wnw__cache_bias(l, ih);
     const int32_t last = to - j < WNW_TILE ? to : j + WNW_TILE;
-    tiles[0] = (struct tile){.rows = wnw__cache_rows(c, l, ih, j, last), .ih = ih, .j = j, .t_to = s->n_tok};
+    tiles[0] = (struct tile){.rows = wnw__cache_rows(c, l, ih, j, last),
+                             .ih = ih,
+                             .j = j,
+                             .bias = bias ? bias + j : NULL,
+                             .t_to = s->n_tok};
     const int32_t first_to = wnw__cache_quantised_to(c, l, ih, 0),
                   last_to = wnw__cache_quantised_to(c, l, ih, s->n_tok - 1);
     if (c->n_tail == 0 || j >= last_to || j + tiles[0].rows.n <= first_to)
@@ -203,6 +209,7 @@ static void stream_tile(const struct sweep *s, const struct run *r, const struct
     wnw__attend_keys(&s->job, &tile->rows, w);
     wnw__attend_scores(&s->job, panels, r->rows, w, w->s);
     form(s, r, tile, w->s);
+    wnw__attend_add_bias(w->s, r->rows, tile->bias, tile->rows.n);
     hide(w->s, r->rows, first - tile->j, tile->rows.n);
     hide_from(w->s, r->rows, r->t0, tile);
     s->sh->vec->softmax_tile(w->s, r->rows, w->m, w->l, w->corr);
@@ -312,6 +319,7 @@ static void column_tile(const struct sweep *s, const struct tile *tile, bool few
             if (!few)
                 wnw__attend_scores(&s->job, packed_run(s, h, t0), rows, w, p);
             form(s, &(struct run){.h = h, .t0 = t0, .rows = rows}, tile, p);
+            wnw__attend_add_bias(p, rows, tile->bias, tile->rows.n);
             hide(p, rows, first + t0, tile->rows.n);
             hide_from(p, rows, t0, tile);
             vec->column_tile(p, rows, s->row_max + at, s->row_norm + at, sum, max);

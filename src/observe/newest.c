@@ -143,9 +143,12 @@ static void take_head(const struct wnw__newest *w, const struct wnw__record_rows
             wnw__mul_nt(r->q + (size_t)(ih * group + g) * r->head_stride, 1, block, n_now, w->model.d,
                         r->attend->scale, out + (size_t)g * (size_t)n + at, n);
     }
+    const float *bias = wnw__cache_bias(l, ih);
     for (int32_t g = 0; g < group; g++, out += n) {
         const int32_t h = ih * group + g;
         form(w, r, h, n_entry, out);
+        for (int32_t i = 0; bias && i < n_entry; i++)
+            out[i] += bias[i];
         for (int32_t i = 0; l->n_swa > 0 && i < l->len[ih]; i++)
             if (r->pass->n_past - l->pos[l->off[ih] + i] >= l->n_swa)
                 out[i] = -INFINITY;

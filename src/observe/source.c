@@ -126,6 +126,22 @@ static int list_entries(struct wnw__source *s, wnw_observation *obs)
     return WNW_OK;
 }
 
+/* Copies the biases of the entries, if they have any, into rows of one length. */
+static int list_biases(struct wnw__source *s, wnw_observation *obs)
+{
+    const struct wnw__kv_layer *l = s->of.cache ? &s->of.cache->layers[obs->il] : NULL;
+    const size_t n = (size_t)obs->n, n_head = (size_t)s->shape.n_head_kv;
+    if (!l || !l->aux[WNW_AUX_BIAS])
+        return WNW_OK;
+    WNW_TRY(wnw__buffer_need(&s->bias, n_head * n, sizeof(float), "observations"));
+    float *bias = s->bias.p;
+    memset(bias, 0, n_head * n * sizeof *bias);
+    for (int32_t ih = 0; ih < s->shape.n_head_kv; ih++)
+        memcpy(bias + (size_t)ih * n, wnw__cache_bias(l, ih), (size_t)l->len[ih] * sizeof *bias);
+    obs->bias = bias;
+    return WNW_OK;
+}
+
 static void describe_rope(struct wnw__source *s, wnw_observation *obs)
 {
     const struct wnw_model *m = s->of.m;
@@ -154,7 +170,8 @@ static int describe(struct wnw__source *s, int32_t il, wnw_observation *obs)
         .source = s,
     };
     describe_rope(s, obs);
-    return list_entries(s, obs);
+    WNW_TRY(list_entries(s, obs));
+    return list_biases(s, obs);
 }
 
 static int fill_recorded(struct wnw__source *s, const wnw_needs *needs, const bool *heads,
@@ -209,6 +226,7 @@ static void free_source(struct wnw__source *s)
         wnw__buffer_free(&s->norms[i]);
     wnw__buffer_free(&s->n_entry);
     wnw__buffer_free(&s->pos);
+    wnw__buffer_free(&s->bias);
     wnw__buffer_free(&s->keys);
     wnw__buffer_free(&s->values);
     free(s->buffers);

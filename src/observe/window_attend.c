@@ -96,6 +96,8 @@ static void score_tile(const struct job *j, int32_t ih, int32_t n_rows, int32_t 
         j->vec->transpose(keys, d, transposed);
         j->vec->mul_panels(q, (n_rows + mr - 1) / mr, d, transposed, s);
     }
+    if (obs->bias)
+        wnw__attend_add_bias(s, n_rows, obs->bias + (size_t)ih * (size_t)obs->n + (size_t)at, n);
     for (int32_t h = ih * group; h < (ih + 1) * group; h++) {
         float *to = j->attn + (size_t)h * (size_t)j->n_window * (size_t)obs->n + at;
         for (int32_t i = 0; is_wanted(j, h) && i < j->n_window; i++, to += obs->n, s += WNW_TILE)

@@ -277,13 +277,13 @@ void wnw__draft_free(struct wnw__draft *draft)
     }
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++)
         free(draft->gathered[k]);
-    void *const owned[] = {draft->without,         draft->cache.n_entry, draft->cache.rank,
-                           draft->cache.il,        draft->scorer_opts,   draft->scored,
-                           draft->layer_budget,    draft->layer_work,    draft->counts,
-                           draft->score.x,         draft->head_score.x,  draft->scratch.x,
-                           draft->heads,           draft->all_heads,     draft->kept.keep,
-                           draft->kept.keep_heads, draft->kept.n_keep,   draft->kept.n_safe,
-                           draft->kept.prot,       draft->kept.merges,   draft->kept.channels};
+    void *const owned[] = {
+        draft->without,       draft->cache.n_entry, draft->cache.rank,   draft->cache.il,
+        draft->scorer_opts,   draft->scored,        draft->layer_budget, draft->layer_work,
+        draft->counts,        draft->score.x,       draft->head_score.x, draft->scratch.x,
+        draft->heads,         draft->all_heads,     draft->kept.keep,    draft->kept.keep_heads,
+        draft->kept.n_keep,   draft->kept.n_safe,   draft->kept.prot,    draft->kept.merges,
+        draft->kept.channels, draft->fitted.x};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     wnw_plan_free(draft->plan);

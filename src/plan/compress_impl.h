@@ -97,6 +97,7 @@ struct wnw__draft {
     int32_t *counts; /* [n_part][n_head_kv] of a head budget over all layers, or NULL (yet) */
 
     struct wnw__floats score, head_score; /* of one layer, in the layout of wnw__scored_layer */
+    struct wnw__floats fitted;            /* biases and values of the kept entries of one head */
     struct wnw__floats scratch;           /* used by one part after the other */
     bool *heads,
         *all_heads;      /* [n_head] heads that this draft uses in the layer at hand; scratch of the walk */

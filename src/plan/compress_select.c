@@ -3,6 +3,9 @@
  * in or registered. */
 #include "plan/compress_impl.h"
 
+#include <math.h>
+#include <string.h>
+
 /* ---- One head ---- */
 
 static int add_head(struct wnw__draft *draft, int32_t il, int32_t ih, const int32_t *keep, int32_t n)
@@ -53,6 +56,32 @@ static bool merges_fit(const wnw_merge *m, int32_t n_merge, const wnw_contents_p
     return true;
 }
 
+/* Adds the biases and values that the content rule fits to the kept entries of the head. */
+static int fit_head(struct wnw__draft *draft, int64_t i, const wnw_contents_problem *p)
+{
+    const wnw_contents *c = draft->contents;
+    const int32_t d = draft->src->shape.d;
+    const size_t n = (size_t)p->n_keep;
+    WNW_TRY(wnw__draft_reserve(&draft->fitted, n * (size_t)(d + 1)));
+    float *bias = draft->fitted.x, *values = bias + n;
+    const float *v = p->obs->values ? p->obs->values(p->obs, p->ih) : NULL;
+    for (int32_t t = 0; t < p->n_keep; t++) {
+        bias[t] = p->obs->bias ? p->obs->bias[(int64_t)p->ih * p->obs->n + p->keep[t]] : 0.0f;
+        if (v)
+            memcpy(values + (int64_t)t * d, v + (int64_t)p->keep[t] * d, (size_t)d * sizeof *v);
+    }
+    const int rc = c->fit(draft->policy->opts[WNW_PART_CONTENTS], p, bias, values, draft->scratch.x);
+    if (rc < 0)
+        return wnw__part_status(&c->part, rc);
+    for (size_t k = 0; k < n * (size_t)(d + 1); k++)
+        if (!isfinite(draft->fitted.x[k]) && rc & (k < n ? WNW_FIT_BIAS : WNW_FIT_VALUES))
+            return wnw__fail(WNW_E_NOT_FINITE,
+                             "content rule %s: what it fits to layer %d, KV head %d is not finite",
+                             c->part.name, p->obs->il, p->ih);
+    return wnw__plan_set_fitted(draft->plan, i, p->n_keep, d, rc & WNW_FIT_BIAS ? bias : NULL,
+                                rc & WNW_FIT_VALUES ? values : NULL);
+}
+
 /* Adds to the plan what is written into the kept entries of one head; obs = what the content rule asked
  * for. */
 static int write_head(struct wnw__draft *draft, int32_t il, int32_t ih, const int32_t *keep, int32_t n_keep,
@@ -83,8 +112,10 @@ static int write_head(struct wnw__draft *draft, int32_t il, int32_t ih, const in
         merges[i].from = pos[merges[i].from];
         merges[i].to = pos[merges[i].to];
     }
-    return wnw__plan_set_contents(draft->plan, (int64_t)il * draft->src->shape.n_head_kv + ih, merges,
-                                  n_merge, draft->kept.channels, n_channel, n_spared);
+    const int64_t i = (int64_t)il * draft->src->shape.n_head_kv + ih;
+    WNW_TRY(
+        wnw__plan_set_contents(draft->plan, i, merges, n_merge, draft->kept.channels, n_channel, n_spared));
+    return c->fit && n_keep > 0 ? fit_head(draft, i, &p) : WNW_OK;
 }
 
 /* ---- One layer ---- */

@@ -96,6 +96,8 @@ void wnw_plan_free(wnw_plan *p)
     for (int64_t i = 0; p->contents && i < (int64_t)p->n_layer * p->n_head_kv; i++) {
         free(p->contents[i].merges);
         free(p->contents[i].channels);
+        free(p->contents[i].bias);
+        free(p->contents[i].values);
     }
     free(p->contents);
     free(p->off);
@@ -158,6 +160,26 @@ int wnw__plan_set_contents(wnw_plan *p, int64_t i, const wnw_merge *merges, int3
     return WNW_OK;
 }
 
+/* Makes *to a copy of x[n], unless x is NULL. */
+static bool copy_floats(float **to, const float *x, size_t n)
+{
+    if (!x)
+        return true;
+    *to = malloc((n + 1) * sizeof *x);
+    if (*to)
+        memcpy(*to, x, n * sizeof *x);
+    return *to != NULL;
+}
+
+int wnw__plan_set_fitted(wnw_plan *p, int64_t i, int32_t n, int32_t d, const float *bias, const float *values)
+{
+    struct wnw__plan_contents *c = &p->contents[i];
+    c->n_embd_head = d;
+    return copy_floats(&c->bias, bias, (size_t)n) && copy_floats(&c->values, values, (size_t)n * (size_t)d)
+               ? WNW_OK
+               : wnw__fail(WNW_E_NOMEM, "out of memory for the fitted values of a plan");
+}
+
 const struct wnw__plan_contents *wnw__plan_contents_of(const wnw_plan *p, int32_t il)
 {
     return p->contents ? p->contents + (int64_t)il * p->n_head_kv : NULL;
@@ -192,4 +214,15 @@ int32_t wnw_plan_channels(const wnw_plan *p, int32_t il, int32_t ih, const int32
     if (n_spared)
         *n_spared = c->n_spared;
     return c->n_channel;
+}
+
+wnw_fitted wnw_plan_fitted(const wnw_plan *p, int32_t il, int32_t ih)
+{
+    const struct wnw__plan_contents *c = contents_of_head(p, il, ih);
+    if (!c->bias && !c->values)
+        return (wnw_fitted){0};
+    return (wnw_fitted){.n = wnw_plan_head(p, il, ih, NULL),
+                        .n_embd_head = c->n_embd_head,
+                        .bias = c->bias,
+                        .values = c->values};
 }

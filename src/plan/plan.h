@@ -11,6 +11,8 @@ struct wnw__plan_contents {
     wnw_merge *merges;                    /* [n_merge] */
     int32_t *channels;                    /* [n_channel] */
     int32_t n_merge, n_channel, n_spared; /* n_spared: last entries whose channels stay */
+    float *bias, *values; /* of the kept entries, [n_keep], [n_keep][n_embd_head]; NULL = as they are */
+    int32_t n_embd_head;
 };
 
 struct wnw_plan {
@@ -32,6 +34,9 @@ int wnw__plan_begin_contents(wnw_plan *p, bool averages);
 /* Sets what is written into the kept entries of head i = il * n_head_kv + ih; the arrays are copied. */
 int wnw__plan_set_contents(wnw_plan *p, int64_t i, const wnw_merge *merges, int32_t n_merge,
                            const int32_t *channels, int32_t n_channel, int32_t n_spared);
+/* Sets the biases [n] and the values [n][d] of the n kept entries of head i, either of which may be NULL; copied. */
+int wnw__plan_set_fitted(wnw_plan *p, int64_t i, int32_t n, int32_t d, const float *bias,
+                         const float *values);
 /* The contents [n_head_kv] of layer il, borrowed from the plan, or NULL. */
 const struct wnw__plan_contents *wnw__plan_contents_of(const wnw_plan *p, int32_t il);
 /* Adds the next head, of n positions. The caller fills the returned array before adding another. NULL: memory

@@ -64,7 +64,7 @@ static inline void wnw__observation_each(const wnw_observation *obs, int32_t n,
 /* Whether the content rule ever writes into entries. */
 static inline bool wnw__contents_works(const wnw_contents *c)
 {
-    return c->merge || c->prune;
+    return c->merge || c->prune || c->fit;
 }
 
 /* ---- The lists ---- */

@@ -90,7 +90,7 @@ static const char *missing_function(const union wnw__part *p)
                                                              : NULL;
     }
     case WNW_PART_CONTENTS:
-        return wnw__contents_works(&p->contents) ? NULL : "merge or prune function";
+        return wnw__contents_works(&p->contents) ? NULL : "merge, prune or fit function";
     case WNW_PART_POSITIONS:
         break;
     }

@@ -18,8 +18,8 @@
  */
 #include "base/vectors.h"
 #include "kernel/kernel.h"
+#include "policy/mean_rope.h"
 #include "policy/window.h"
-#include "score/mean_rope.h"
 
 #include <math.h>
 #include <string.h>

@@ -18,9 +18,9 @@
 #include "score/expected_attention.h"
 #include "base/vectors.h"
 #include "kernel/kernel.h"
+#include "policy/mean_rope.h"
 #include "policy/window.h"
 #include "profile/profile.h"
-#include "score/mean_rope.h"
 
 #include <math.h>
 #include <string.h>

@@ -18,10 +18,10 @@
 
 #include "base/vectors.h"
 #include "kernel/kernel.h"
+#include "policy/mean_rope.h"
 #include "profile/profile.h"
 #include "score/expected_attention.h"
 #include "score/keydiff.h"
-#include "score/mean_rope.h"
 
 #include <math.h>
 #include <string.h>

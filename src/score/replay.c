@@ -20,9 +20,9 @@
  * Observes all queries and keys. Range 0..1. Cost per query head: sparse 1.5 d (n m + T m_keys), exact 1.5 d n T.
  */
 #include "kernel/kernel.h"
+#include "policy/mean_rope.h"
 #include "policy/part.h"
 #include "policy/window.h"
-#include "score/mean_rope.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,6 +6,7 @@
  *
  *     v_t <- v_t + sum w v_from           divided by 1 + sum w with `averages`
  *     k[c] <- 0                           for pruned channels, except in the last n_spared entries
+ *     v_t <- value, bias_t <- bias        of every kept entry, where the plan has some
  *
  * Sums run in the order of the plan's merges, so that they are the same for any number of threads. Norms of
  * projected values belong to the old values; they are marked as unknown (-1) and computed again at need.
@@ -52,6 +53,14 @@ int wnw__rewrite_check(const struct wnw__cache *c, int32_t il, const struct wnw_
     return WNW_OK;
 }
 
+/* Norms of projected values belong to the value that was there. */
+static void forget_norms(const struct wnw__cache *c, const struct wnw__kv_layer *l, int64_t row)
+{
+    for (int kind = WNW_AUX_PROJ; kind < WNW_N_AUX; kind++)
+        for (int32_t p = 0; p < c->aux_planes[kind]; p++)
+            wnw__cache_aux(l, (enum wnw__aux)kind, p)[row] = -1;
+}
+
 /* Writes the new values of one head after the layer was compacted, when kept entry t is row t of its head. */
 static void write_values(struct wnw__cache *c, int32_t il, int32_t ih, const struct wnw__merged *w)
 {
@@ -59,11 +68,8 @@ static void write_values(struct wnw__cache *c, int32_t il, int32_t ih, const str
     for (int32_t t = 0; w->changed && t < l->len[ih]; t++) {
         if (!w->changed[t])
             continue;
-        const int64_t row = l->off[ih] + t;
         wnw__cache_write(c, il, WNW_VALUES, ih, t, 1, w->value + (size_t)t * (size_t)c->d);
-        for (int kind = WNW_AUX_PROJ; kind < WNW_N_AUX; kind++)
-            for (int32_t p = 0; p < c->aux_planes[kind]; p++)
-                wnw__cache_aux(l, (enum wnw__aux)kind, p)[row] = -1;
+        forget_norms(c, l, l->off[ih] + t);
     }
 }
 
@@ -77,6 +83,30 @@ static void prune_keys(struct wnw__cache *c, int32_t il, int32_t ih,
             row[contents->channels[i]] = 0;
         wnw__cache_write(c, il, WNW_KEYS, ih, t, 1, row);
     }
+}
+
+/* Whether the plan has biases for any head of the layer. */
+static bool has_bias(const struct wnw__cache *c, const struct wnw__plan_contents *contents)
+{
+    for (int32_t ih = 0; contents && ih < c->n_head_kv; ih++)
+        if (contents[ih].bias)
+            return true;
+    return false;
+}
+
+/* Writes fitted biases and values after the layer was compacted. */
+static void write_fitted(struct wnw__cache *c, int32_t il, int32_t ih,
+                         const struct wnw__plan_contents *contents)
+{
+    const struct wnw__kv_layer *l = &c->layers[il];
+    const int32_t n = l->len[ih];
+    if (contents->bias && n > 0)
+        memcpy(wnw__cache_aux(l, WNW_AUX_BIAS, 0) + l->off[ih], contents->bias, (size_t)n * sizeof(float));
+    if (!contents->values || n == 0)
+        return;
+    wnw__cache_write(c, il, WNW_VALUES, ih, 0, n, contents->values);
+    for (int32_t t = 0; t < n; t++)
+        forget_norms(c, l, l->off[ih] + t);
 }
 
 static bool keeps_all(const struct wnw__cache *c, int32_t il, const struct wnw__kept_layer *kept)
@@ -93,6 +123,8 @@ int wnw__rewrite_layer(struct wnw__cache *c, int32_t il, const struct wnw__kept_
     struct wnw__merged *w = contents ? calloc((size_t)c->n_head_kv, sizeof *w) : NULL;
     float *row = contents ? malloc((size_t)c->d * sizeof *row) : NULL;
     int rc = !contents || (w && row) ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to merge values");
+    if (rc == WNW_OK && has_bias(c, contents) && c->aux_planes[WNW_AUX_BIAS] == 0)
+        rc = wnw__cache_set_aux(c, WNW_AUX_BIAS, 1);
     for (int32_t ih = 0; rc == WNW_OK && contents && ih < c->n_head_kv; ih++)
         if (contents[ih].n_merge > 0) {
             const struct wnw__merge_head h = merge_of(&(struct head){c, il, ih}, kept);
@@ -104,6 +136,7 @@ int wnw__rewrite_layer(struct wnw__cache *c, int32_t il, const struct wnw__kept_
     for (int32_t ih = 0; rc == WNW_OK && contents && ih < c->n_head_kv; ih++) {
         write_values(c, il, ih, &w[ih]);
         prune_keys(c, il, ih, &contents[ih], row);
+        write_fitted(c, il, ih, &contents[ih]);
     }
     if (rc == WNW_OK)
         c->layers[il].n_settled = kept->n_settled;

@@ -7,7 +7,7 @@
 #include "plan/compress.h"
 
 /* Keeps entries of layer il as wnw__cache_keep_layer does, or with room >= 0 as wnw__cache_keep_in_place, and
- * writes the merges and pruned channels of kept->contents into them. Values are merged in float32 and stored
+ * writes the merges, pruned channels, biases and values of kept->contents into them. Values are merged in float32 and stored
  * in the cache's type. The first kept->n_settled entries are settled then. Where every entry stays, storage is left as it is. The layer is unchanged on failure. */
 int wnw__rewrite_layer(struct wnw__cache *c, int32_t il, const struct wnw__kept_layer *kept, int32_t room);
 

@@ -125,7 +125,8 @@ static bool is_due(const wnw_session *s)
 static int after_token(wnw_session *s, wnw_report *report)
 {
     const struct wnw__rules *r = &s->rules;
-    if (!is_due(s))
+    /* With a part that belongs to prompts, as a content rule may, blocks of generated tokens stay whole. */
+    if (!is_due(s) || !wnw_policy_allows(r->ev.policy, WNW_PHASE_DECODE, NULL))
         return WNW_OK;
     WNW_TRY(fix_blocks(s, 0, report->warning));
     if (!r->fixed && r->ev.size.kind != WNW_SIZE_NONE)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "score/mean_rope.h"
+#include "policy/mean_rope.h"
 
 #include <math.h>
 

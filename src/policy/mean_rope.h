@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* RoPE averaged over a run of positions: the mean of a vector turned to each of them. */
-#ifndef WNW_SCORE_MEAN_ROPE_H
-#define WNW_SCORE_MEAN_ROPE_H
+#ifndef WNW_POLICY_MEAN_ROPE_H
+#define WNW_POLICY_MEAN_ROPE_H
 
 #include "policy/part.h"
 
