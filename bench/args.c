@@ -4,19 +4,54 @@
 
 #define AT(field) offsetof(struct bench_args, field)
 
+/* Rows that stand in several tables. */
+#define MODEL                                                                                               \
+    {                                                                                                       \
+        "model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`", \
+            AT(app.model), 0, 0, NULL                                                                       \
+    }
+#define THREADS(help)                                                                                       \
+    {                                                                                                       \
+        "threads", 't', APP_INT, "THREADS", NULL, "usable cores", help, AT(app.threads), 1, 512, "1 to 512" \
+    }
+#define LENGTHS(def, help)                                                       \
+    {                                                                            \
+        "lengths", 0, APP_TEXT, "LIST", def, NULL, help, AT(lengths), 0, 0, NULL \
+    }
+#define REPS(help)                                                               \
+    {                                                                            \
+        "reps", 0, APP_INT, "N", "3", NULL, help, AT(reps), 1, 1000, "1 to 1000" \
+    }
+#define DECODE_TOKENS(help)                                                                         \
+    {                                                                                               \
+        "decode-tokens", 0, APP_INT, "N", "32", NULL, help, AT(decode_tokens), 1, 4096, "1 to 4096" \
+    }
+#define POLICY(def, help)                                                            \
+    {                                                                                \
+        "policy", 0, APP_TEXT, "RECIPE", def, NULL, help, AT(app.policy), 0, 0, NULL \
+    }
+#define RATIO(def, help)                                                                  \
+    {                                                                                     \
+        "ratio", 0, APP_REAL, "R", def, NULL, help, AT(app.ratio), 0, 0.9999999999999999, \
+            "at least 0 and less than 1"                                                  \
+    }
+#define CSV                                                                                            \
+    {                                                                                                  \
+        "csv", 0, APP_TEXT, "FILE", NULL, "none", "write every number as a table", AT(csv), 0, 0, NULL \
+    }
+#define JSON                                                                                                \
+    {                                                                                                       \
+        "json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object instead of the table", AT(app.json), \
+            0, 0, NULL                                                                                      \
+    }
+
 static const struct app_option speed_options[] = {
-    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
-     AT(app.model), 0, 0, NULL},
-    {"threads", 't', APP_INT, "THREADS", NULL, "usable cores", "threads for both programs", AT(app.threads),
-     1, 512, "1 to 512"},
-    {"lengths", 0, APP_TEXT, "LIST", "512,2048,8192", NULL, "context lengths in tokens", AT(lengths), 0, 0,
-     NULL},
-    {"reps", 0, APP_INT, "N", "3", NULL, "rounds per length; medians are taken over them", AT(reps), 1, 1000,
-     "1 to 1000"},
-    {"decode-tokens", 0, APP_INT, "N", "32", NULL, "tokens decoded per round", AT(decode_tokens), 1, 4096,
-     "1 to 4096"},
-    {"policy", 0, APP_TEXT, "RECIPE", "snapkv", NULL, "what the compressed cache keeps", AT(app.policy), 0, 0,
-     NULL},
+    MODEL,
+    THREADS("threads for both programs"),
+    LENGTHS("512,2048,8192", "context lengths in tokens"),
+    REPS("rounds per length; medians are taken over them"),
+    DECODE_TOKENS("tokens decoded per round"),
+    POLICY("snapkv", "what the compressed cache keeps"),
     {"budget", 0, APP_INT, "N", NULL, "1/8 of the length", "entries kept per layer and KV head",
      AT(app.budget), 1, 2147483647, "1 to 2147483647"},
     {"kv-type", 0, APP_TEXT, "TYPE", "f16", NULL, "type of our caches: f16, q8_0, q4_0 or f32",
@@ -27,30 +62,22 @@ static const struct app_option speed_options[] = {
     {"kv-tail", 0, APP_INT, "N", "0", NULL,
      "with q8_0 or q4_0: keep the last N entries of each head, and the first 64, in f16", AT(app.kv_tail), 0,
      1048576, "0, or 32 to 1048576"},
-    {"csv", 0, APP_TEXT, "FILE", NULL, "none", "write every number as a table", AT(csv), 0, 0, NULL},
-    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object instead of the table", AT(app.json), 0, 0,
-     NULL},
+    CSV,
+    JSON,
 };
 APP_GROUP(bench_group_speed, "Options", speed_options);
 
 static const struct app_option batch_options[] = {
-    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
-     AT(app.model), 0, 0, NULL},
-    {"threads", 't', APP_INT, "THREADS", NULL, "usable cores", "threads for both programs", AT(app.threads),
-     1, 512, "1 to 512"},
+    MODEL,
+    THREADS("threads for both programs"),
     {"sequences", 0, APP_TEXT, "LIST", "1,4,8", NULL, "how many decode together, each 1 to 64", AT(sequences),
      0, 0, NULL},
-    {"lengths", 0, APP_TEXT, "LIST", "512", NULL, "prompt lengths in tokens", AT(lengths), 0, 0, NULL},
-    {"reps", 0, APP_INT, "N", "3", NULL, "rounds per length; medians are taken over them", AT(reps), 1, 1000,
-     "1 to 1000"},
-    {"decode-tokens", 0, APP_INT, "N", "32", NULL, "tokens that every sequence decodes per round",
-     AT(decode_tokens), 1, 4096, "1 to 4096"},
-    {"policy", 0, APP_TEXT, "RECIPE", "snapkv+adakv", NULL, "what the compressed caches keep", AT(app.policy),
-     0, 0, NULL},
-    {"ratio", 0, APP_REAL, "R", "0.875", NULL, "fraction removed on average, 0 <= R < 1", AT(app.ratio), 0,
-     0.9999999999999999, "at least 0 and less than 1"},
-    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object instead of the table", AT(app.json), 0, 0,
-     NULL},
+    LENGTHS("512", "prompt lengths in tokens"),
+    REPS("rounds per length; medians are taken over them"),
+    DECODE_TOKENS("tokens that every sequence decodes per round"),
+    POLICY("snapkv+adakv", "what the compressed caches keep"),
+    RATIO("0.875", "fraction removed on average, 0 <= R < 1"),
+    JSON,
 };
 APP_GROUP(bench_group_batch, "Options", batch_options);
 
@@ -67,18 +94,13 @@ static const struct app_option peer_options[] = {
 APP_GROUP(bench_group_peer, "Both programs", peer_options);
 
 static const struct app_option part_options[] = {
-    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
-     AT(app.model), 0, 0, NULL},
-    {"threads", 't', APP_INT, "THREADS", NULL, "usable cores", "threads to compute with", AT(app.threads), 1,
-     512, "1 to 512"},
-    {"lengths", 0, APP_TEXT, "LIST", "8192", NULL, "prompt lengths in tokens", AT(lengths), 0, 0, NULL},
-    {"reps", 0, APP_INT, "N", "3", NULL, "rounds per length; medians are taken over them", AT(reps), 1, 1000,
-     "1 to 1000"},
-    {"ratio", 0, APP_REAL, "R", "0.5", NULL, "fraction removed, 0 <= R < 1", AT(app.ratio), 0,
-     0.9999999999999999, "at least 0 and less than 1"},
-    {"csv", 0, APP_TEXT, "FILE", NULL, "none", "write every number as a table", AT(csv), 0, 0, NULL},
-    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object instead of the table", AT(app.json), 0, 0,
-     NULL},
+    MODEL,
+    THREADS("threads to compute with"),
+    LENGTHS("8192", "prompt lengths in tokens"),
+    REPS("rounds per length; medians are taken over them"),
+    RATIO("0.5", "fraction removed, 0 <= R < 1"),
+    CSV,
+    JSON,
 };
 APP_GROUP(bench_group_part, "Options", part_options);
 
@@ -92,20 +114,13 @@ static const struct app_option methods_options[] = {
 APP_GROUP(bench_group_methods, "Methods", methods_options);
 
 static const struct app_option roofline_options[] = {
-    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
-     AT(app.model), 0, 0, NULL},
-    {"threads", 't', APP_INT, "THREADS", NULL, "usable cores", "threads to compute with", AT(app.threads), 1,
-     512, "1 to 512"},
-    {"lengths", 0, APP_TEXT, "LIST", "2048", NULL, "prompt lengths in tokens", AT(lengths), 0, 0, NULL},
-    {"reps", 0, APP_INT, "N", "3", NULL, "rounds per length; the one with the median time is shown", AT(reps),
-     1, 1000, "1 to 1000"},
-    {"decode-tokens", 0, APP_INT, "N", "32", NULL, "tokens decoded per round", AT(decode_tokens), 1, 4096,
-     "1 to 4096"},
-    {"policy", 0, APP_TEXT, "RECIPE", "snapkv", NULL, "what the compressed cache keeps", AT(app.policy), 0, 0,
-     NULL},
-    {"ratio", 0, APP_REAL, "R", "0.875", NULL, "fraction removed, 0 <= R < 1", AT(app.ratio), 0,
-     0.9999999999999999, "at least 0 and less than 1"},
-    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object instead of the table", AT(app.json), 0, 0,
-     NULL},
+    MODEL,
+    THREADS("threads to compute with"),
+    LENGTHS("2048", "prompt lengths in tokens"),
+    REPS("rounds per length; the one with the median time is shown"),
+    DECODE_TOKENS("tokens decoded per round"),
+    POLICY("snapkv", "what the compressed cache keeps"),
+    RATIO("0.875", "fraction removed, 0 <= R < 1"),
+    JSON,
 };
 APP_GROUP(bench_group_roofline, "Options", roofline_options);

@@ -22,7 +22,7 @@
 
 /* The threads of the side that has worked wait busily for a few milliseconds before they sleep. Each turn
  * begins when those of the other side are asleep. */
-enum { SETTLE_MS = 20 };
+enum { ASLEEP_MS = 20 };
 enum { MAX_ANSWER = 4096 };
 
 struct bench_peer {
@@ -204,9 +204,9 @@ static int ask(struct bench_peer *p, const char *request, const char *words, con
     return rc;
 }
 
-static void settle(void)
+static void wait_until_asleep(void)
 {
-    nanosleep(&(struct timespec){.tv_nsec = SETTLE_MS * 1000000L}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = ASLEEP_MS * 1000000L}, NULL);
 }
 
 /* A request that computes, alone on the machine, and is answered with its time. */
@@ -214,9 +214,9 @@ static int ask_timed(struct bench_peer *p, const char *request, const char *word
                      int32_t n, double *ms)
 {
     char *end_of_number;
-    settle();
+    wait_until_asleep();
     const int rc = ask(p, request, words, tokens, n);
-    settle();
+    wait_until_asleep();
     if (rc != APP_OK)
         return rc;
     const double took = strtod(p->answer, &end_of_number);

@@ -71,15 +71,15 @@ struct work {
 /* ---- A piece ---- */
 
 /* The features and targets of a piece's head. */
-struct rows {
+struct examples {
     float *f;  /* [n][n_feature] */
     double *y; /* [n] */
     int32_t n;
 };
 
-typedef int visit_fn(struct work *w, int32_t row, struct rows *rows, void *user);
+typedef int visit_fn(struct work *w, int32_t row, struct examples *ex, void *user);
 
-static int visit_layer(struct work *w, struct wnw__looked *l, int32_t i_layer, struct rows *rows,
+static int visit_layer(struct work *w, struct wnw__looked *l, int32_t i_layer, struct examples *ex,
                        visit_fn *visit, void *user)
 {
     const struct wnw__plan_source *src = &l->src;
@@ -97,12 +97,12 @@ static int visit_layer(struct work *w, struct wnw__looked *l, int32_t i_layer, s
     for (int32_t ih = 0; rc == WNW_OK && ih < n_head; ih++) {
         const int32_t row = i_layer * n_head + ih;
         rc = wnw__gate_head(&obs, ih, w->n_feature, room, f);
-        memcpy(rows->f, f + (size_t)l->n_first * (size_t)w->n_feature,
+        memcpy(ex->f, f + (size_t)l->n_first * (size_t)w->n_feature,
                (size_t)l->n * (size_t)w->n_feature * sizeof *f);
         for (int32_t i = 0; i < l->n; i++)
-            rows->y[i] = log((double)l->score[(int64_t)row * l->n + i] + EPSILON);
+            ex->y[i] = log((double)l->score[(int64_t)row * l->n + i] + EPSILON);
         if (rc == WNW_OK)
-            rc = visit(w, row, rows, user);
+            rc = visit(w, row, ex, user);
     }
     free(room);
     return rc;
@@ -114,29 +114,29 @@ static int visit_piece(struct work *w, int32_t i_text, int32_t i, visit_fn *visi
     const int32_t length = w->samples.length;
     const wnw_policy *policies[] = {w->target, w->reader};
     struct wnw__looked l = {.il = w->il, .n_layer = w->n_layer, .n_head_kv = w->c->info.n_head_kv};
-    struct rows rows = {0};
+    struct examples ex = {0};
     int rc = wnw__look_again(&l, w->c, policies, 2, wnw__samples_piece(&w->samples, i_text, i), length);
     if (rc == WNW_OK) {
-        rows = (struct rows){.n = l.n,
-                             .f = malloc((size_t)l.n * (size_t)w->n_feature * sizeof *rows.f),
-                             .y = malloc((size_t)l.n * sizeof *rows.y)};
-        rc = rows.f && rows.y ? WNW_OK
-                              : wnw__fail(WNW_E_NOMEM, "no memory for the features of %d entries", (int)l.n);
+        ex = (struct examples){.n = l.n,
+                               .f = malloc((size_t)l.n * (size_t)w->n_feature * sizeof *ex.f),
+                               .y = malloc((size_t)l.n * sizeof *ex.y)};
+        rc = ex.f && ex.y ? WNW_OK
+                          : wnw__fail(WNW_E_NOMEM, "no memory for the features of %d entries", (int)l.n);
     }
     for (int32_t k = w->first_layer; rc == WNW_OK && k < w->n_layer; k++)
-        rc = visit_layer(w, &l, k, &rows, visit, user);
-    free(rows.f);
-    free(rows.y);
+        rc = visit_layer(w, &l, k, &ex, visit, user);
+    free(ex.f);
+    free(ex.y);
     wnw__looked_free(&l);
     return rc;
 }
 
 /* ---- Learning ---- */
 
-static int learn(struct work *w, int32_t row, struct rows *rows, void *user)
+static int learn(struct work *w, int32_t row, struct examples *ex, void *user)
 {
     (void)user;
-    wnw__gate_fit_add(&w->fit, row, rows->f, rows->y, rows->n);
+    wnw__gate_fit_add(&w->fit, row, ex->f, ex->y, ex->n);
     return WNW_OK;
 }
 
@@ -246,25 +246,25 @@ struct ranked {
     struct held_out out;
 };
 
-static int judge_head(struct work *w, int32_t row, struct rows *rows, void *user)
+static int judge_head(struct work *w, int32_t row, struct examples *ex, void *user)
 {
     struct ranked *to = user;
-    const int64_t at = (int64_t)row * rows->n;
+    const int64_t at = (int64_t)row * ex->n;
     const int32_t p = w->n_feature;
-    to->n = rows->n;
-    for (int32_t i = 0; i < rows->n; i++) {
-        const float *f = rows->f + (int64_t)i * p;
+    to->n = ex->n;
+    for (int32_t i = 0; i < ex->n; i++) {
+        const float *f = ex->f + (int64_t)i * p;
         double sum = (double)w->bias[row];
         for (int32_t c = 0; c < p; c++)
             sum += (double)w->weight[(int64_t)row * p + c] * (double)f[c];
-        to->y[at + i] = rows->y[i];
+        to->y[at + i] = ex->y[i];
         to->x[0][at + i] = sum;
         for (int k = 1; k < N_RANKED; k++)
             to->x[k][at + i] = (double)f[p - N_RANKED + k];
     }
     for (int k = 0; k < N_RANKED; k++) {
         double rho;
-        WNW_TRY(wnw__rank_correlation(&rho, to->x[k] + at, to->y + at, rows->n));
+        WNW_TRY(wnw__rank_correlation(&rho, to->x[k] + at, to->y + at, ex->n));
         to->out.within[k] += rho / w->n_row;
     }
     return WNW_OK;
@@ -447,16 +447,10 @@ static int finish(struct work *w)
 
 /* ---- The run ---- */
 
-/* Decides on the length of pieces: a piece and its second reading must fit the model's context. */
 static int set_length(const struct work *w, int32_t *length)
 {
-    const int32_t most = (w->c->info.n_ctx_train - WNW_LOOK_ROOM) / 2;
-    if (w->o->length > most || most < 1)
-        return wnw__fail(
-            WNW_E_RANGE,
-            "pieces of %d tokens, read twice, do not fit the model's context of %d; at most %d do",
-            (int)(w->o->length > 1 ? w->o->length : 1), (int)w->c->info.n_ctx_train,
-            (int)(most > 0 ? most : 0));
+    int32_t most;
+    WNW_TRY(wnw__look_fits(&most, w->c, w->o->length));
     *length = w->o->length > 0 ? w->o->length : most < 1000 ? most : 1000;
     return WNW_OK;
 }

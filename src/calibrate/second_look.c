@@ -25,6 +25,17 @@ int wnw__looked_layers(int32_t **il, int32_t *n_layer, const wnw_calibration *c)
                      "all layers of the model have a sliding window; policies leave them alone");
 }
 
+int wnw__look_fits(int32_t *most, const wnw_calibration *c, int32_t given)
+{
+    const int32_t n_ctx = c->info.n_ctx_train, fits = (n_ctx - WNW_LOOK_ROOM) / 2;
+    *most = fits > 0 ? fits : 0;
+    if (given <= *most && *most > 0)
+        return WNW_OK;
+    return wnw__fail(WNW_E_RANGE,
+                     "pieces of %d tokens, read twice, do not fit the model's context of %d; at most %d do",
+                     (int)(given > 1 ? given : 1), (int)n_ctx, (int)*most);
+}
+
 /* A source that hands scores on to l. */
 struct listener {
     struct wnw__plan_source src; /* the first member, because callbacks get its address */

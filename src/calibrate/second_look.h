@@ -21,6 +21,9 @@ struct wnw__looked {
 
 /* Lists the layers that policies compress: il[n_layer], which the caller frees. E_UNSUPPORTED: there are none. */
 int wnw__looked_layers(int32_t **il, int32_t *n_layer, const wnw_calibration *c);
+/* Sets *most to the tokens of the longest piece whose second reading fits the model's context too. E_RANGE: there is
+ * none, or `given` tokens are more. */
+int wnw__look_fits(int32_t *most, const wnw_calibration *c, int32_t given);
 /* Reads a piece and scores it with policies[0]; all n_policy are observed for. In *l the members il, n_layer and
  * n_head_kv are set, the others 0. The caller frees *l, after a failure too. */
 int wnw__look_again(struct wnw__looked *l, wnw_calibration *c, const wnw_policy *const *policies,

@@ -377,14 +377,9 @@ static int new_groups(struct work *w)
 static int set_lengths(struct work *w)
 {
     const struct opts *o = w->o;
-    const int32_t most = (w->c->info.n_ctx_train - WNW_LOOK_ROOM) / 2;
-    const int32_t given = o->longest > o->extra ? o->longest : o->extra;
-    if ((given > o->shortest ? given : o->shortest) > most || most < 1)
-        return wnw__fail(
-            WNW_E_RANGE,
-            "pieces of %d tokens, read twice, do not fit the model's context of %d; at most %d do",
-            (int)(given > o->shortest ? given : o->shortest), (int)w->c->info.n_ctx_train,
-            (int)(most > 0 ? most : 0));
+    const int32_t longer = o->longest > o->extra ? o->longest : o->extra;
+    int32_t most;
+    WNW_TRY(wnw__look_fits(&most, w->c, longer > o->shortest ? longer : o->shortest));
     w->n_piece = wnw__effort_value(w->c, o->pieces, (struct wnw__by_effort){9, 3, 18});
     w->longest = o->longest > 0 ? o->longest : most < 1400 ? most : 1400;
     if (o->longest == 0 && w->longest < o->shortest)

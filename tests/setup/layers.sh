@@ -11,10 +11,12 @@ fail() {
 
 "$top/scripts/check_layers.sh" >"$work/out" 2>&1 || fail "this tree: $(cat "$work/out")"
 
+# A tree of links to one copy: files in it are replaced (sed -i) and never written into.
+mkdir "$work/copy"
+cp -R "$top/src" "$top/include" "$top/app" "$top/cli" "$top/bench" "$top/calibration" "$top/eval" "$top/examples" "$top/scripts" "$top/tests" "$work/copy/"
 fresh() {
     rm -rf "$work/tree"
-    mkdir "$work/tree"
-    cp -R "$top/src" "$top/include" "$top/app" "$top/cli" "$top/bench" "$top/calibration" "$top/eval" "$top/examples" "$top/scripts" "$top/tests" "$work/tree/"
+    cp -Rl "$work/copy" "$work/tree"
     cd "$work/tree" || exit 1
 }
 # refused NAME PATTERN: the tree as it was changed.
@@ -34,7 +36,7 @@ printf '/* nothing */\n' >src/stray.c
 refused 'a file without a folder' 'lives in a folder'
 mkdir src/other && printf '/* nothing */\n' >src/other/x.c
 refused 'a folder without a row' 'does not know this folder'
-printf 'int wnw__stray(int x);\n' >>src/cache/cache.h
+sed -i '$ a int wnw__stray(int x);' src/cache/cache.h
 refused 'declared and not defined beside it' 'cache.h declares wnw__stray'
 printf 'static int f(int a, int b, int c, int d, int (*e)(int, int), int g, int h, int i)\n{\n    return a;\n}\n' >>src/plan/plan.c
 refused 'a function with many parameters' 'plan.c: f has 8 parameters'
@@ -50,7 +52,7 @@ sed -i '1i #include "bench/llama.h"' cli/run.c
 refused 'a family of sub-commands behind its door' 'of bench/ it may know bench/commands.h alone'
 mkdir other && printf '/* nothing */\n' >other/x.c
 refused 'a program without a row' 'table of programs'
-printf 'int app_stray(int x);\n' >>app/files.h
+sed -i '$ a int app_stray(int x);' app/files.h
 refused 'a program declares and does not define' 'files.h declares app_stray'
 sed -i '1i #include "eval/tasks/task.h"' eval/metrics/words.c
 refused 'a room of the evaluation that looks ahead' 'eval/metrics/ may not know eval/tasks'
