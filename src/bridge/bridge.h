@@ -9,6 +9,7 @@
  *     bridge_nodes.c   what a node that is ours computes       bridge_run.c      a graph runs
  *     bridge_matmul.c  products with weights
  *     bridge_access.c  what programs see of a cache            bridge_module.c   what ggml looks for in a library
+ *     bridge_rows.c    for programs that know sequences
  *
  * A layer of a cache is taken over if every node of its first graph that reads or writes it is known (ragged); else it
  * stays as libllama has it (plain). Where a later graph has an unknown node on a ragged layer, the rows are copied to
@@ -208,7 +209,8 @@ struct wnw__bridge_watch {
     wnw_profile *profile; /* NULL = none */
     wnw_size size;
     wnw_needs needs;
-    bool by_itself; /* compresses when a prompt has ended; else when the program says so */
+    bool by_itself;      /* compresses when a prompt has ended; else when the program says so */
+    int32_t n_protected; /* first tokens of the sequence that is being compressed which no policy drops */
     struct wnw__bridge_live {
         struct wnw__bridge_cache *cache; /* NULL: nothing yet */
         int32_t stream, n, room;
@@ -241,6 +243,9 @@ struct wnw__bridge_backend {
     /* [watch_n_own] cells of the rows of the graph that runs, -1 where the row's query need not be kept */
     int32_t *watch_own;
     int64_t watch_n_own;
+    void (*rows_told)(const int32_t *cells, int32_t n, int32_t n_cells,
+                      void *user); /* wnw_bridge_tell_rows */
+    void *rows_user;
     int32_t *index; /* [cap_index] cells of the rows at hand */
     int32_t cap_index;
     uint8_t *room; /* memory of the graph that runs */
@@ -305,6 +310,9 @@ int wnw__bridge_node_prepare(struct wnw__bridge_backend *b, const struct ggml_te
 
 /* For wnw_bridge_find: a program has libllama synchronise this backend (bridge_access.c). */
 void wnw__bridge_called(struct wnw__bridge_backend *b);
+
+/* Tells the program where the rows of a graph go (bridge_rows.c). */
+void wnw__bridge_rows_tell(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 
 enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b,
                                        struct ggml_cgraph *graph); /* bridge_run.c */
