@@ -112,8 +112,9 @@ WNW_API int wnw_bridge_observe(wnw_bridge *cache, const char *recipe);
 /* A sequence and what to keep of it. */
 typedef struct wnw_bridge_cells_of {
     uint32_t struct_size;
-    int32_t n_cells, n_protected; /* the first of them, such as a header, which no policy drops */
-    const int32_t *cells;         /* [n_cells] of the sequence, in the order of its tokens */
+    int32_t n_cells;
+    const int32_t
+        *cells; /* [n_cells] of the sequence, in the order of its tokens; those left out stay as they are */
     const wnw_policy *policy;
     const wnw_size *size; /* NULL: the policy's own */
 } wnw_bridge_cells_of;

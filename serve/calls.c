@@ -120,10 +120,26 @@ static void count_entries(int32_t seq)
 static void report(int32_t seq)
 {
     const struct state *s = &w.state[seq];
-    serve_slots_report(seq, w.sequences.of[seq].n, s->entries, s->compressed ? &s->by : NULL);
+    serve_slots_report(seq, &(struct serve_content){.n_tokens = w.sequences.of[seq].n,
+                                                    .entries = s->entries,
+                                                    .reading = s->reading,
+                                                    .compressed_by = s->compressed ? &s->by : NULL});
 }
 
 /* ---- Compressing ---- */
+
+/* Entries that stay besides a header, however small the size. */
+enum { LEAST_KEPT = 32 };
+
+/* The size of what comes after the header, which no policy sees: a budget is of both. */
+static wnw_size size_of_rest(const struct serve_want *want)
+{
+    wnw_size size = want->size;
+    if (size.kind == WNW_SIZE_BUDGET)
+        size.budget =
+            size.budget - want->n_protected > LEAST_KEPT ? size.budget - want->n_protected : LEAST_KEPT;
+    return size;
+}
 
 static void compress(int32_t seq)
 {
@@ -133,14 +149,15 @@ static void compress(int32_t seq)
     wnw_policy *policy = NULL;
     serve_slots_want(seq, &want);
     s->ended = false;
-    if (serve_keeps_all(&want) || s->n_new < LEAST_NEW || q->n == 0)
+    if (serve_keeps_all(&want) || s->n_new < LEAST_NEW || q->n <= want.n_protected)
         return;
+    const wnw_size size = size_of_rest(&want);
+    const int32_t n_header = want.n_protected < q->n ? want.n_protected : q->n;
     int rc = wnw_policy_parse(&policy, want.recipe, NULL);
     if (rc == WNW_OK)
         rc = wnw_bridge_compress_cells(
-            w.cache, &(wnw_bridge_cells_of){WNW_INIT(wnw_bridge_cells_of), .n_cells = q->n,
-                                            .n_protected = want.n_protected, .cells = q->cell,
-                                            .policy = policy, .size = &want.size});
+            w.cache, &(wnw_bridge_cells_of){WNW_INIT(wnw_bridge_cells_of), .n_cells = q->n - n_header,
+                                            .cells = q->cell + n_header, .policy = policy, .size = &size});
     wnw_policy_free(policy);
     s->n_new = 0;
     if (rc != WNW_OK) {
@@ -436,11 +453,10 @@ static void bury(int32_t seq)
     bury_dead();
     w.n_purges = 0;
     for (int32_t i = seq < 0 ? 0 : seq; i < (seq < 0 ? w.n_slots : seq + 1); i++) {
-        struct state *s = &w.state[i];
-        count_entries(i);
-        s->ended = s->reading = false;
         if (w.sequences.of[i].n == 0)
-            *s = (struct state){0};
+            w.state[i] = (struct state){0};
+        else
+            count_entries(i);
         report(i);
     }
     serve_slots_count(false, false, resident());
@@ -450,8 +466,10 @@ bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, 
 {
     const bool removed = REAL(llama_memory_seq_rm)(mem, seq_id, p0, p1);
     if (removed && is_watched(mem) && seq_id < w.n_slots) {
+        const int32_t n = seq_id >= 0 ? w.sequences.of[seq_id].n : -1;
         serve_sequences_rm(&w.sequences, seq_id, p0, p1);
-        bury(seq_id);
+        if (n < 0 || w.sequences.of[seq_id].n < n)
+            bury(seq_id);
     }
     return removed;
 }

@@ -71,6 +71,7 @@ static void read_environment(void)
         config.want.size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = (int64_t)budget};
     else if (ratio > 0.0)
         config.want.size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = ratio};
+    config.saves = getenv("WINNOW_SERVE_SAVES") != NULL;
     config.cap = (uint64_t)number_of("WINNOW_SERVE_KV_BYTES");
     if (!serve_keeps_all(&config.want) && wnw_bridge_observe(NULL, recipe) != WNW_OK)
         serve_refuse(wnw_last_error());

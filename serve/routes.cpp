@@ -20,7 +20,7 @@ struct freed {
 using c_text = std::unique_ptr<char, freed>;
 
 // The server's own routes that are asked, set while routes are registered, before the server listens.
-handler apply_template, tokenize;
+handler apply_template, tokenize, slot_action;
 
 server_http_res_ptr reply(int status, c_text text)
 {
@@ -36,6 +36,15 @@ server_http_res_ptr refuse(int status, const char *why, const char *param)
     if (status == 503)
         res->headers["Retry-After"] = "2";
     return res;
+}
+
+// Clears a slot that holds a part of a prompt whose client has left: nobody will read the rest.
+void clear_part(const server_http_req &req, int32_t slot)
+{
+    static const std::function<bool()> stays = [] { return false; };
+    if (!slot_action || !serve_slots_is_reading(slot))
+        return;
+    slot_action(server_http_req{{{"id_slot", std::to_string(slot)}, {"action", "erase"}}, req.headers, "/slots/" + std::to_string(slot), "action=erase", "{}", {}, stays});
 }
 
 // A slot that is given back in any case.
@@ -64,6 +73,13 @@ struct passed_reply : server_http_res {
             next = [this](std::string &out) { return inner->next(out); };
     }
     void on_complete() override { inner->on_complete(); }
+    ~passed_reply() override
+    {
+        const bool left = req->should_stop();
+        inner.reset(); // the server is told to stop
+        if (left)
+            clear_part(*req, slot->claim.slot);
+    }
 };
 
 std::unique_ptr<server_http_req> with_body(const server_http_req &req, const char *body)
@@ -196,6 +212,15 @@ server_http_res_ptr without_field(const handler &route, const server_http_req &r
     return refuse(400, status ? why : "winnow: this route has the server's own policy; /v1/chat/completions and /v1/completions take one", "winnow");
 }
 
+// Actions on slots: those with files only where the server was started with a folder for them.
+server_http_res_ptr act(const handler &route, const server_http_req &req)
+{
+    const std::string action = req.get_param("action");
+    if (action != "erase" && !serve_settings()->saves)
+        return refuse(400, "slots are saved and restored where the server has a folder for them: winnow serve --save DIR", "action");
+    return route(req);
+}
+
 server_http_res_ptr show(const server_http_req &)
 {
     return reply(200, c_text(serve_slots_json()));
@@ -235,7 +260,11 @@ void WRAP(POST)(const server_http_context *self, const std::string &path, const 
         apply_template = h;
     if (path == "/tokenize")
         tokenize = h;
-    if (generates(path))
+    if (path == "/slots/:id_slot")
+        slot_action = h;
+    if (path == "/slots/:id_slot")
+        REAL(POST)(self, path, [h](const server_http_req &req) { return act(h, req); });
+    else if (generates(path))
         REAL(POST)(self, path, [h](const server_http_req &req) { return generate(h, req); });
     else if (path == "/v1/messages" || path == "/v1/responses" || path == "/responses" || path == "/infill")
         REAL(POST)(self, path, [h](const server_http_req &req) { return without_field(h, req); });
@@ -254,6 +283,7 @@ void WRAP(GET)(const server_http_context *self, const std::string &path, const h
 bool WRAP(START)(server_http_context *self)
 {
     REAL(GET)(self, "/winnow/kv", show);
+    REAL(POST)(self, "/winnow/slots/:id_slot", [](const server_http_req &req) { return act(slot_action, req); });
     return REAL(START)(self);
 }
 }

@@ -40,6 +40,7 @@ bool serve_same_want(const struct serve_want *a, const struct serve_want *b);
 struct serve_config {
     struct serve_want want; /* of requests that do not say */
     uint64_t cap;           /* bytes of keys and values over all slots, 0 = none */
+    bool saves;             /* slots may be saved and restored */
 };
 /* What the environment says, read once before main. */
 const struct serve_config *serve_settings(void);
@@ -86,9 +87,16 @@ int32_t serve_slots_n(void);
 /* For the decoding thread. Sets *want to what holds for a slot, and whether it is new since the last call. */
 bool serve_slots_want(int32_t slot, struct serve_want *want);
 bool serve_slots_is_claimed(int32_t slot);
-/* What is in a slot now; compressed_by: NULL = nothing was dropped, else by what. */
-void serve_slots_report(int32_t slot, int32_t n_tokens, int64_t entries,
-                        const struct serve_want *compressed_by);
+/* What is in a slot now. */
+struct serve_content {
+    int32_t n_tokens;
+    int64_t entries;                        /* in all heads */
+    bool reading;                           /* a part of a prompt */
+    const struct serve_want *compressed_by; /* NULL: nothing was dropped */
+};
+void serve_slots_report(int32_t slot, const struct serve_content *held);
+/* For any thread: whether a slot holds a part of a prompt. */
+bool serve_slots_is_reading(int32_t slot);
 void serve_slots_count(bool compressed_one, bool failed_one, uint64_t bytes);
 uint64_t serve_slots_row_bytes(void);
 

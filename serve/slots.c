@@ -25,7 +25,7 @@ struct slot {
     /* What the decoding thread said last. */
     int32_t n_tokens;
     int64_t entries;
-    bool compressed;
+    bool reading, compressed;
     struct serve_want compressed_by;
 };
 
@@ -292,24 +292,32 @@ bool serve_slots_is_claimed(int32_t slot)
     return claimed;
 }
 
-void serve_slots_report(int32_t slot, int32_t n_tokens, int64_t entries,
-                        const struct serve_want *compressed_by)
+void serve_slots_report(int32_t slot, const struct serve_content *held)
 {
     pthread_mutex_lock(&all.lock);
     struct slot *s = &all.slot[slot];
-    const bool now = compressed_by && !s->compressed;
-    s->n_tokens = n_tokens;
-    s->entries = entries;
-    s->compressed = compressed_by != NULL;
-    if (compressed_by)
-        s->compressed_by = *compressed_by;
+    const bool now = held->compressed_by && !s->compressed;
+    s->n_tokens = held->n_tokens;
+    s->entries = held->entries;
+    s->reading = held->reading;
+    s->compressed = held->compressed_by != NULL;
+    if (held->compressed_by)
+        s->compressed_by = *held->compressed_by;
     /* What the prompt took at most is free for others again. */
     if (now && s->claimed && all.row_entries > 0) {
-        const uint64_t held = (uint64_t)entries * all.row_bytes / (uint64_t)all.row_entries +
-                              (uint64_t)s->n_predict * all.row_bytes;
-        s->reserved = held < s->reserved ? held : s->reserved;
+        const uint64_t stays = (uint64_t)held->entries * all.row_bytes / (uint64_t)all.row_entries +
+                               (uint64_t)s->n_predict * all.row_bytes;
+        s->reserved = stays < s->reserved ? stays : s->reserved;
     }
     pthread_mutex_unlock(&all.lock);
+}
+
+bool serve_slots_is_reading(int32_t slot)
+{
+    pthread_mutex_lock(&all.lock);
+    const bool reading = all.slot[slot].reading;
+    pthread_mutex_unlock(&all.lock);
+    return reading;
 }
 
 void serve_slots_count(bool compressed_one, bool failed_one, uint64_t bytes)

@@ -210,7 +210,6 @@ struct wnw__bridge_watch {
     wnw_size size;
     wnw_needs needs;
     bool by_itself;      /* compresses when a prompt has ended; else when the program says so */
-    int32_t n_protected; /* first tokens of the sequence that is being compressed which no policy drops */
     struct wnw__bridge_live {
         struct wnw__bridge_cache *cache; /* NULL: nothing yet */
         int32_t stream, n, room;

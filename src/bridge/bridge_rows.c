@@ -115,9 +115,8 @@ int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *of)
     const struct wnw__bridge_layer *l = check_cells(b, of->cells, of->n_cells);
     if (!l)
         return WNW_E_RANGE;
-    if (of->n_cells < 1 || of->n_protected < 0)
-        return wnw__fail(WNW_E_ARG, "%d cells of which %d are protected: there is nothing to compress",
-                         (int)of->n_cells, (int)of->n_protected);
+    if (of->n_cells < 1)
+        return wnw__fail(WNW_E_ARG, "no cells are named: there is nothing to compress");
     struct wnw__bridge_live live = {.cache = l->cache,
                                     .n = of->n_cells,
                                     .room = of->n_cells,
@@ -129,11 +128,9 @@ int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *of)
     const wnw_size size = w->size;
     w->policy = (wnw_policy *)(uintptr_t)of->policy; /* read only */
     w->size = of->size ? *of->size : (wnw_size){.kind = WNW_SIZE_NONE};
-    w->n_protected = of->n_protected;
     const int rc = wnw__bridge_compress(b, &live);
     w->policy = policy;
     w->size = size;
-    w->n_protected = 0;
     free(live.cell);
     return rc;
 }
