@@ -154,6 +154,11 @@ static int set(const char *name, const char *value)
     return setenv(name, value, 1) == 0 ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
+static const char *key_of(const struct cli_args *args)
+{
+    return args->api_key ? args->api_key : getenv("LLAMA_API_KEY");
+}
+
 /* What the server's constructor reads (serve/config.c). */
 static int set_environment(const struct cli_args *args, const char *recipe)
 {
@@ -164,12 +169,9 @@ static int set_environment(const struct cli_args *args, const char *recipe)
         snprintf(ratio, sizeof ratio, "%.17g", args->app.ratio);
     if (args->app.kv_bytes != APP_UNSET)
         snprintf(bytes, sizeof bytes, "%lld", (long long)args->app.kv_bytes);
-    const char *const pairs[][2] = {
-        {"WINNOW_SERVE_POLICY", recipe},
-        {"WINNOW_SERVE_BUDGET", budget},
-        {"WINNOW_SERVE_RATIO", ratio},
-        {"WINNOW_SERVE_KV_BYTES", bytes},
-        {"LLAMA_API_KEY", args->api_key ? args->api_key : getenv("LLAMA_API_KEY")}};
+    const char *const pairs[][2] = {{"WINNOW_SERVE_POLICY", recipe},    {"WINNOW_SERVE_BUDGET", budget},
+                                    {"WINNOW_SERVE_RATIO", ratio},      {"WINNOW_SERVE_KV_BYTES", bytes},
+                                    {"WINNOW_SERVE_SAVES", args->save}, {"LLAMA_API_KEY", key_of(args)}};
     int rc = APP_OK;
     unsetenv("WINNOW_POLICY");     /* of contexts that nobody watches */
     unsetenv("GGML_BACKEND_PATH"); /* the backend is in the server */
@@ -241,7 +243,7 @@ int cli_serve(const struct app_args *app)
 {
     const struct cli_args *args = (const struct cli_args *)app;
     const char *recipe = app->policy ? app->policy : DEFAULT_POLICY;
-    bool has_key = args->api_key || getenv("LLAMA_API_KEY");
+    bool has_key = key_of(args) && *key_of(args);
     char server[4096], *model = NULL;
     if (app->budget != APP_UNSET && !isnan(app->ratio))
         return app_fail(APP_BAD_INPUT, "--budget and --ratio exclude each other");

@@ -104,6 +104,12 @@ typedef void (*wnw_bridge_rows)(const int32_t *cells, int32_t n, int32_t n_cells
 /* Sets the function, one for each cache; NULL takes it away. */
 WNW_API int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows told, void *user);
 
+/* Within that function: writes the cells that row `row` of the graph sees, its own among them, to cells[n] in ascending order, as
+ * many as fit; *n_cells is their number. For sequences whose cells were read from a state. E_NOT_OBSERVED: the graph does not
+ * show it. */
+WNW_API int wnw_bridge_seen(const wnw_bridge *cache, int32_t row, int32_t *cells, int32_t n,
+                            int32_t *n_cells);
+
 /* Observes from now on what the recipe needs, besides what is observed already. To be called before a prompt is read that
  * wnw_bridge_compress_cells will compress by that recipe. E_UNSUPPORTED: it needs what is not observed here. cache = NULL: only
  * says whether that is so, for any thread. */

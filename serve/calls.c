@@ -9,6 +9,7 @@
  */
 #include "serve/sequences.h"
 #include "serve/serve.h"
+#include "serve/slot_file.h"
 
 #include <llama.h>
 
@@ -38,7 +39,8 @@ struct state {
     bool reading, ended; /* a prompt: more of it will come; its end has come and it may be compressed */
     bool compressed;
     struct serve_want by;
-    int64_t entries; /* in all heads */
+    int64_t entries;   /* in all heads */
+    int32_t n_unknown; /* first tokens, read from a file, whose cells are not known yet */
 };
 
 /* One for the process; see above. */
@@ -120,7 +122,7 @@ static void count_entries(int32_t seq)
 static void report(int32_t seq)
 {
     const struct state *s = &w.state[seq];
-    serve_slots_report(seq, &(struct serve_content){.n_tokens = w.sequences.of[seq].n,
+    serve_slots_report(seq, &(struct serve_content){.n_tokens = w.sequences.of[seq].n + s->n_unknown,
                                                     .entries = s->entries,
                                                     .reading = s->reading,
                                                     .compressed_by = s->compressed ? &s->by : NULL});
@@ -149,7 +151,7 @@ static void compress(int32_t seq)
     wnw_policy *policy = NULL;
     serve_slots_want(seq, &want);
     s->ended = false;
-    if (serve_keeps_all(&want) || s->n_new < LEAST_NEW || q->n <= want.n_protected)
+    if (s->n_unknown > 0 || serve_keeps_all(&want) || s->n_new < LEAST_NEW || q->n <= want.n_protected)
         return;
     const wnw_size size = size_of_rest(&want);
     const int32_t n_header = want.n_protected < q->n ? want.n_protected : q->n;
@@ -343,6 +345,27 @@ static void bury_dead(void)
     w.sequences.n_dead = 0;
 }
 
+/* Learns the cells of a sequence that came from a file, from what its first row sees besides itself. libllama gives a
+ * state cells that follow each other; where it found none such, the order of the tokens is not known, and the sequence
+ * stays as it is. */
+static void learn(int32_t seq, int32_t row, int32_t own, int32_t pos)
+{
+    struct state *s = &w.state[seq];
+    int32_t n = 0, *cells = malloc(((size_t)w.sequences.n_cells + 1) * sizeof *cells);
+    if (cells && wnw_bridge_seen(w.cache, row, cells, w.sequences.n_cells, &n) == WNW_OK && n == pos + 1) {
+        int32_t k = 0;
+        for (int32_t i = 0; i < n; i++)
+            if (cells[i] != own)
+                cells[k++] = cells[i];
+        if (k == pos && (k == 0 || cells[k - 1] - cells[0] == k - 1)) {
+            for (int32_t i = 0; i < k; i++)
+                serve_sequences_add(&w.sequences, seq, i, cells[i]);
+            s->n_unknown = 0;
+        }
+    }
+    free(cells);
+}
+
 static void rows_told(const int32_t *cells, int32_t n, int32_t n_cells, void *user)
 {
     (void)n_cells;
@@ -350,8 +373,11 @@ static void rows_told(const int32_t *cells, int32_t n, int32_t n_cells, void *us
     for (int32_t i = 0; w.running && i < n && w.at < w.running->n; i++, w.at++) {
         const struct row *row = &w.running->row[w.at];
         for (int32_t seq = 0; seq < w.n_slots; seq++)
-            if (row->seqs >> seq & 1)
+            if (row->seqs >> seq & 1) {
+                if (w.state[seq].n_unknown > 0 && w.sequences.of[seq].n == 0)
+                    learn(seq, i, cells[i], row->pos);
                 serve_sequences_add(&w.sequences, seq, row->pos, cells[i]);
+            }
     }
 }
 
@@ -453,9 +479,9 @@ static void bury(int32_t seq)
     bury_dead();
     w.n_purges = 0;
     for (int32_t i = seq < 0 ? 0 : seq; i < (seq < 0 ? w.n_slots : seq + 1); i++) {
-        if (w.sequences.of[i].n == 0)
+        if (w.sequences.of[i].n == 0 && w.state[i].n_unknown == 0)
             w.state[i] = (struct state){0};
-        else
+        else if (w.state[i].n_unknown == 0)
             count_entries(i);
         report(i);
     }
@@ -467,6 +493,9 @@ bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, 
     const bool removed = REAL(llama_memory_seq_rm)(mem, seq_id, p0, p1);
     if (removed && is_watched(mem) && seq_id < w.n_slots) {
         const int32_t n = seq_id >= 0 ? w.sequences.of[seq_id].n : -1;
+        for (int32_t i = seq_id < 0 ? 0 : seq_id; i < (seq_id < 0 ? w.n_slots : seq_id + 1); i++)
+            if (w.state[i].n_unknown > 0 && p1 < 0)
+                w.state[i].n_unknown = p0 <= 0 ? 0 : w.state[i].n_unknown < p0 ? w.state[i].n_unknown : p0;
         serve_sequences_rm(&w.sequences, seq_id, p0, p1);
         if (n < 0 || w.sequences.of[seq_id].n < n)
             bury(seq_id);
@@ -501,4 +530,73 @@ void llama_memory_clear(llama_memory_t mem, bool data)
         serve_sequences_rm(&w.sequences, -1, -1, -1);
         bury(-1);
     }
+}
+
+/* ---- Files ---- */
+
+static void set_model(uint64_t model[2])
+{
+    const struct llama_model *m = llama_get_model(w.ctx);
+    model[0] = llama_model_n_params(m);
+    model[1] = llama_model_size(m);
+}
+
+size_t llama_state_seq_save_file(struct llama_context *ctx, const char *filepath, llama_seq_id seq_id,
+                                 const llama_token *tokens, size_t n_token_count)
+{
+    if (ctx != w.ctx || w.blind || seq_id < 0 || seq_id >= w.n_slots)
+        return REAL(llama_state_seq_save_file)(ctx, filepath, seq_id, tokens, n_token_count);
+    const struct state *s = &w.state[seq_id];
+    struct serve_slot_file file;
+    memset(&file, 0, sizeof file); /* with what lies between its members, since it is written */
+    file.n_tokens = n_token_count;
+    file.entries = s->entries;
+    file.n_sequence = w.sequences.of[seq_id].n + s->n_unknown;
+    file.compressed = s->compressed;
+    if (s->compressed)
+        file.by = s->by;
+    set_model(file.model);
+    const size_t room = llama_state_seq_get_size(ctx, seq_id);
+    uint8_t *state = malloc(room + 1);
+    size_t bytes = 0;
+    if (state && (file.state_bytes = llama_state_seq_get_data(ctx, state, room, seq_id)) > 0)
+        bytes = serve_slot_file_write(filepath, &file, tokens, state);
+    free(state);
+    return bytes;
+}
+
+size_t llama_state_seq_load_file(struct llama_context *ctx, const char *filepath, llama_seq_id dest_seq_id,
+                                 llama_token *tokens_out, size_t n_token_capacity, size_t *n_token_count_out)
+{
+    struct serve_slot_file file;
+    uint64_t model[2];
+    if (ctx != w.ctx || w.blind || dest_seq_id < 0 || dest_seq_id >= w.n_slots)
+        return REAL(llama_state_seq_load_file)(ctx, filepath, dest_seq_id, tokens_out, n_token_capacity,
+                                               n_token_count_out);
+    if (!serve_slot_file_look(filepath, &file, serve_slots_row_bytes()))
+        return 0;
+    set_model(model);
+    if (memcmp(model, file.model, sizeof model) != 0) {
+        fprintf(stderr, "winnow: %s: it is of another model\n", filepath);
+        return 0;
+    }
+    *n_token_count_out = file.n_tokens;
+    if (!tokens_out) /* the server asks for their number first */
+        return sizeof file;
+    uint8_t *state = file.n_tokens <= n_token_capacity ? malloc(file.state_bytes + 1) : NULL;
+    size_t bytes = state ? serve_slot_file_read(filepath, &file, tokens_out, state) : 0;
+    serve_sequences_rm(&w.sequences, dest_seq_id, -1, -1); /* libllama replaces the sequence */
+    bury_dead();
+    w.state[dest_seq_id] = (struct state){0};
+    if (bytes > 0 && llama_state_seq_set_data(ctx, state, file.state_bytes, dest_seq_id) == 0)
+        bytes = 0;
+    if (bytes > 0)
+        w.state[dest_seq_id] = (struct state){.n_unknown = file.n_sequence,
+                                              .entries = file.entries,
+                                              .compressed = file.compressed != 0,
+                                              .by = file.by};
+    report(dest_seq_id);
+    serve_slots_count(false, false, resident());
+    free(state);
+    return bytes;
 }

@@ -23,18 +23,6 @@ void serve_refuse(const char *what)
     _exit(1);
 }
 
-bool serve_keeps_all(const struct serve_want *want)
-{
-    return strcmp(want->recipe, "full") == 0;
-}
-
-bool serve_same_want(const struct serve_want *a, const struct serve_want *b)
-{
-    return strcmp(a->recipe, b->recipe) == 0 && a->size.kind == b->size.kind &&
-           a->size.budget == b->size.budget && a->size.bytes == b->size.bytes &&
-           !(a->size.ratio < b->size.ratio) && !(a->size.ratio > b->size.ratio);
-}
-
 static void say(wnw_log_level level, const char *text, void *user)
 {
     (void)user;

@@ -39,6 +39,18 @@ static struct {
     uint64_t bytes, n_compressed, n_failed, n_refused;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER};
 
+bool serve_keeps_all(const struct serve_want *want)
+{
+    return strcmp(want->recipe, "full") == 0;
+}
+
+bool serve_same_want(const struct serve_want *a, const struct serve_want *b)
+{
+    return strcmp(a->recipe, b->recipe) == 0 && a->size.kind == b->size.kind &&
+           a->size.budget == b->size.budget && a->size.bytes == b->size.bytes &&
+           !(a->size.ratio < b->size.ratio) && !(a->size.ratio > b->size.ratio);
+}
+
 void serve_slots_open(int32_t n_slots, uint64_t row_bytes, int32_t row_entries, bool by_request)
 {
     pthread_mutex_lock(&all.lock);
@@ -46,8 +58,10 @@ void serve_slots_open(int32_t n_slots, uint64_t row_bytes, int32_t row_entries, 
     all.row_bytes = row_bytes;
     all.row_entries = row_entries;
     all.by_request = by_request;
-    for (int32_t i = 0; i < all.n_slots; i++)
-        all.slot[i].want = serve_settings()->want;
+    for (int32_t i = 0; i < SERVE_MAX_SLOTS; i++) {
+        free(all.slot[i].key);
+        all.slot[i] = (struct slot){.want = serve_settings()->want};
+    }
     pthread_mutex_unlock(&all.lock);
 }
 

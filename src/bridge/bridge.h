@@ -209,7 +209,7 @@ struct wnw__bridge_watch {
     wnw_profile *profile; /* NULL = none */
     wnw_size size;
     wnw_needs needs;
-    bool by_itself;      /* compresses when a prompt has ended; else when the program says so */
+    bool by_itself; /* compresses when a prompt has ended; else when the program says so */
     struct wnw__bridge_live {
         struct wnw__bridge_cache *cache; /* NULL: nothing yet */
         int32_t stream, n, room;
@@ -245,7 +245,8 @@ struct wnw__bridge_backend {
     void (*rows_told)(const int32_t *cells, int32_t n, int32_t n_cells,
                       void *user); /* wnw_bridge_tell_rows */
     void *rows_user;
-    int32_t *index; /* [cap_index] cells of the rows at hand */
+    const struct ggml_tensor *rows_mask; /* of the graph whose rows are told; NULL: it has none */
+    int32_t *index;                      /* [cap_index] cells of the rows at hand */
     int32_t cap_index;
     uint8_t *room; /* memory of the graph that runs */
     size_t room_bytes;

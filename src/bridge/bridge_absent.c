@@ -88,6 +88,11 @@ int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows told, void *user)
     return absent();
 }
 
+int wnw_bridge_seen(const wnw_bridge *cache, int32_t row, int32_t *cells, int32_t n, int32_t *n_cells)
+{
+    return wnw_bridge_cells(cache, 0, 0, row, cells, n, n_cells);
+}
+
 int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
 {
     (void)cache;

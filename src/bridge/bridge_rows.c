@@ -9,6 +9,7 @@
 #include "policy/policy.h"
 #include "winnow_bridge.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,44 @@ static const struct ggml_tensor *first_store(const struct wnw__bridge_backend *b
     return NULL;
 }
 
+/* The mask of the attention over a layer as libllama wrote it; NULL if there is none. */
+static const struct ggml_tensor *mask_of(struct ggml_cgraph *graph, const struct wnw__bridge_layer *l)
+{
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(graph, i);
+        const int32_t what = wnw__bridge_node_get(node).what;
+        if ((what != WNW_BRIDGE_ATTEND && what != WNW_BRIDGE_ATTEND_CHAIN) ||
+            wnw__bridge_tensor_of(node->src[1])->layer != l)
+            continue;
+        const struct ggml_tensor *mask = node->src[3];
+        while (mask && !wnw__bridge_is_op(mask, "NONE")) /* a graph may convert it */
+            mask = mask->src[0];
+        return mask && mask->data && mask->ne[3] == 1 ? mask : NULL;
+    }
+    return NULL;
+}
+
+int wnw_bridge_seen(const wnw_bridge *cache, int32_t row, int32_t *cells, int32_t n, int32_t *n_cells)
+{
+    WNW_REQUIRE(cache);
+    WNW_REQUIRE(n_cells);
+    if (n > 0)
+        WNW_REQUIRE(cells);
+    const struct ggml_tensor *mask = backend_of(cache)->rows_mask;
+    if (!mask || row < 0 || row >= mask->ne[1])
+        return wnw__fail(WNW_E_NOT_OBSERVED, "no graph shows what row %d sees", (int)row);
+    const char *at = (const char *)mask->data + (size_t)row * mask->nb[1];
+    *n_cells = 0;
+    for (int32_t cell = 0; cell < mask->ne[0]; cell++) {
+        const bool sees = mask->type == GGML_TYPE_F16 ? ((const uint16_t *)(const void *)at)[cell] != 0xfc00
+                                                      : ((const float *)(const void *)at)[cell] != -INFINITY;
+        if (sees && *n_cells < n)
+            cells[*n_cells] = cell;
+        *n_cells += sees;
+    }
+    return WNW_OK;
+}
+
 void wnw__bridge_rows_tell(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     const struct ggml_tensor *node = b->rows_told ? first_store(b, graph) : NULL;
@@ -43,7 +82,9 @@ void wnw__bridge_rows_tell(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
     int32_t *cell = malloc(((size_t)n + 1) * sizeof *cell);
     for (int64_t i = 0; cell && i < n; i++)
         cell[i] = (int32_t)wnw__bridge_store_cell(node, i);
+    b->rows_mask = mask_of(graph, t->layer);
     b->rows_told(cell, cell ? (int32_t)n : 0, t->n_cell * t->n_stream, b->rows_user);
+    b->rows_mask = NULL;
     free(cell);
 }
 

@@ -4,9 +4,10 @@
 
 What must be right of policies, reuse, sequences that end, cells that die and the cap on memory; docs/serving.md says what is meant.
 """
-import json
+import os
 import re
 import sys
+import tempfile
 import threading
 
 from llama_server import TINY, Server, at_once, check, finish, ids, nearly_same, until
@@ -173,6 +174,46 @@ with serve("--budget", "100", slots=2) as s:
     messages = s.ask("/v1/messages", {"messages": user(words(200, 3)), "max_tokens": 4})
     check("Anthropic's route has the server's policy", messages.status == 200 and n_compressed(s) > 0, messages.text)
     check("SIGTERM ends it", s.stop() == 0, s.log()[-500:])
+
+# A slot in a file has the size of what was kept, and goes on where it was: on another slot, also a used one, and after a restart.
+with tempfile.TemporaryDirectory() as folder:
+    with serve("--policy", "keydiff", "--budget", "100", "--save", folder, slots=2) as s:
+        s.complete(document, 12, id_slot=0)
+        saved = s.ask("/winnow/slots/0?action=save", {"filename": "slot"})
+        size = os.path.getsize(f"{folder}/slot")
+        check("saved", saved.status == 200 and saved.json["n_saved"] == 711, saved.text)
+        check("the file has the size of what was kept", size < 200 * ROW < 711 * ROW, size)
+        more = s.complete(document + questions[0], 12, id_slot=0)
+        check("and was reused", more["timings"]["prompt_n"] == 30, more["timings"])
+        s.complete(other, 12, id_slot=1)
+        back = s.ask("/winnow/slots/1?action=restore", {"filename": "slot"})
+        check("restored onto a used slot", back.status == 200 and back.json["n_restored"] == 711, back.text)
+        check("with what it held", slot(s, 1)["tokens"] == 711 and slot(s, 1)["entries"] == 111, kv(s))
+        again = s.complete(document + questions[0], 12, id_slot=1, winnow={"reuse": "any"})
+        check("its prefix is reused", again["timings"]["prompt_n"] == 30, again["timings"])
+        check("and answers the same", nearly_same(more, again, CLOSE), more, again)
+        check("cells are known again", slot(s, 1)["tokens"] == 741 and slot(s, 1)["entries"] < 160, kv(s))
+        n = n_compressed(s)
+        s.complete(document + questions[0] + ids(400, 41), 12, id_slot=1, winnow={"reuse": "any"})
+        check("what a later turn adds is compressed", n_compressed(s) == n + 1 and slot(s, 1)["entries"] < 130, kv(s))
+        for i in range(2):
+            s.ask(f"/slots/{i}?action=erase", "{}")
+        check("and nothing is left of both", kv(s)["bytes"] == 0, kv(s))
+    with open(f"{folder}/slot", "r+b") as f:
+        good = f.read()
+    with serve("--save", folder, slots=1) as s:
+        check("after a restart", s.ask("/winnow/slots/0?action=restore", {"filename": "slot"}).status == 200)
+        again = s.complete(document + questions[0], 12, winnow={"reuse": "any"})
+        check("it goes on", again["timings"]["prompt_n"] == 30 and nearly_same(more, again, CLOSE), again)
+        for name, data in {"cut": good[:-100], "longer": good + b"x", "none": b"", "text": b"hello" * 1000,
+                           "other": good[:16] + bytes(8) + good[24:]}.items():
+            with open(f"{folder}/{name}", "wb") as f:
+                f.write(data)
+            r = s.ask("/winnow/slots/0?action=restore", {"filename": name})
+            check(f"a damaged file: {name}", r.status == 400 and "restore" in r.text, r.text)
+        check("a file that is not there", s.ask("/winnow/slots/0?action=restore", {"filename": "no"}).status == 400)
+        check("a file elsewhere", s.ask("/winnow/slots/0?action=restore", {"filename": "../slot"}).status == 400)
+        check("the server goes on", s.complete(document, 3)["tokens_predicted"] == 3)
 
 with serve("--api-key", "secret") as s:
     check("a key is asked for", s.ask("/winnow/kv").status == 401 and s.ask("/v1/completions", {"prompt": "x", "max_tokens": 1}).status == 401)
