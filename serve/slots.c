@@ -138,15 +138,27 @@ static bool choose_all(const struct serve_ask *ask, int32_t *slot, uint64_t *slo
     return n >= ask->n_slots;
 }
 
-/* Whether a rule looks at the end of the prompt, where the question is. */
-static bool looks_at_question(const char *recipe)
+/* Whether a rule needs an observation of one of these kinds; true where it cannot be told. */
+static bool needs_one(const char *recipe, uint32_t kinds)
 {
     wnw_policy *policy;
     if (wnw_policy_parse(&policy, recipe, NULL) != WNW_OK)
         return true;
-    const bool looks = (wnw_policy_needs(policy).flags & WNW_NEED_WINDOW_ATTN) != 0;
+    const bool needs = (wnw_policy_needs(policy).flags & kinds) != 0;
     wnw_policy_free(policy);
-    return looks;
+    return needs;
+}
+
+/* Whether a rule looks at the end of the prompt, where the question is. */
+static bool looks_at_question(const char *recipe)
+{
+    return needs_one(recipe, WNW_NEED_WINDOW_ATTN);
+}
+
+/* Whether a rule needs what must have been noted while the whole prompt was read. */
+static bool looks_back(const char *recipe)
+{
+    return needs_one(recipe, WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX | WNW_NEED_QUERY_STATS | WNW_NEED_QUERIES);
 }
 
 /* Whether a prompt may begin with what a slot has kept of its last one. */
@@ -154,6 +166,9 @@ static bool may_reuse(const struct slot *s, const struct serve_ask *ask)
 {
     if (ask->reuse != SERVE_REUSE_SAME)
         return ask->reuse == SERVE_REUSE_ANY;
+    if (strcmp(s->want.recipe, ask->want.recipe) != 0 && !serve_keeps_all(&ask->want) &&
+        looks_back(ask->want.recipe))
+        return false;
     if (!s->compressed)
         return true;
     if (!serve_same_want(&s->compressed_by, &ask->want) ||

@@ -149,6 +149,7 @@ static void test_reuse(void **state)
                 {"keydiff", "doc q2", SERVE_REUSE_SAME, 9, true},
                 {"snapkv", "doc q1", SERVE_REUSE_SAME, 0, false},
                 {"snapkv", "doc q1 and on", SERVE_REUSE_SAME, 0, false},
+                {"h2o", "doc q1", SERVE_REUSE_SAME, 0, false},
                 {"snapkv", "doc q2", SERVE_REUSE_SAME, 0, true},
                 {"snapkv", "doc q2", SERVE_REUSE_ANY, 0, false}};
     (void)state;

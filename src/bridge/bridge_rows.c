@@ -5,6 +5,7 @@
 #include "base/vectors.h"
 #include "bridge/bridge.h"
 #include "bridge/bridge_plan.h"
+#include "bridge/bridge_policy.h"
 #include "bridge/bridge_watch.h"
 #include "policy/policy.h"
 #include "winnow_bridge.h"
@@ -99,6 +100,21 @@ int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows told, void *user)
 
 /* ---- Policies of sequences ---- */
 
+/* One recorder serves all sequences. */
+static int add_needs(wnw_needs *to, const wnw_needs *more)
+{
+    if ((to->flags & more->flags & WNW_NEED_QUERY_STATS) && to->skip != more->skip)
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "statistics of queries leave out %d tokens for another policy here, and %d for this one",
+            (int)to->skip, (int)more->skip);
+    if (more->flags & WNW_NEED_QUERY_STATS)
+        to->skip = more->skip;
+    to->flags |= more->flags;
+    to->window = more->window > to->window ? more->window : to->window;
+    return WNW_OK;
+}
+
 int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
 {
     WNW_REQUIRE(recipe);
@@ -110,10 +126,9 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
         wnw__bridge_watch_free(&asked);
         return WNW_OK;
     }
-    w->needs.flags |= asked.needs.flags;
-    w->needs.window = asked.needs.window > w->needs.window ? asked.needs.window : w->needs.window;
+    const int rc = add_needs(&w->needs, &asked.needs);
     wnw__bridge_watch_free(&asked);
-    return WNW_OK;
+    return rc;
 }
 
 static const struct wnw__bridge_layer *first_layer(const struct wnw__bridge_backend *b)

@@ -43,7 +43,7 @@ tr '\n' ' ' <"$work/out" | grep -q -e '-t 3 --temp 0' || fail 'options of the se
 grep -qx K <(head -n -6 "$work/out") && fail 'the key is seen by others, among the arguments'
 
 bad 'unknown policy' 'snapkv' serve -m "$model" --port 0 --policy snapvk
-bad 'a policy that cannot be had' 'attention sums' serve -m "$model" --port 0 --policy h2o
+bad 'a policy that cannot be had' 'second' serve -m "$model" --port 0 --policy kvzip
 bad 'two sizes' 'exclude each other' serve -m "$model" --port 0 --budget 3 --ratio 0.5
 bad 'too many slots' '64' serve -m "$model" --port 0 --slots 65
 bad 'no model' 'none.gguf' serve -m "$work/none.gguf" --port 0
