@@ -206,14 +206,14 @@ static int32_t list_alive(const struct wnw__kv_layer *kv, int32_t i, const bool 
 static int forget_in(struct wnw__bridge_layer *l, const bool *dead)
 {
     const struct wnw__kv_layer *kv = &l->rows.layers[0];
-    const int32_t n_head = l->rows.n_head_kv;
+    const int32_t n_head = l->rows.n_head_kv > 0 ? l->rows.n_head_kv : 0;
     size_t n = 0;
     int32_t n_left = 0;
     int rc = WNW_E_NOMEM;
     for (int32_t i = 0; i < n_head; i++)
         n += (size_t)kv->len[i];
-    int32_t *all = malloc((n + 1) * sizeof *all), *n_keep = calloc((size_t)n_head, sizeof *n_keep);
-    const int32_t **keep = calloc((size_t)n_head, sizeof *keep);
+    int32_t *all = malloc((n + 1) * sizeof *all), *n_keep = calloc((size_t)n_head + 1, sizeof *n_keep);
+    const int32_t **keep = calloc((size_t)n_head + 1, sizeof *keep);
     if (!all || !n_keep || !keep) {
         wnw__fail(rc, "no memory to free entries of layer %d", (int)l->il);
         goto done;
