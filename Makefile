@@ -4,7 +4,7 @@
 #   make CMAKE_FLAGS=-DCMAKE_BUILD_TYPE=Debug   any CMake option
 #   make CMAKE_PREFIX_PATH=/opt/llama           your own ggml and libllama
 #   make test CTEST_FLAGS="-L unit"             some of the tests
-#   make test SERVER=1                          llama.cpp's server over the backend, too (2 more minutes, the first time)
+#   make test SERVER=1                          llama.cpp's server over the backend, too (a minute or two more, the first time)
 #   make bridge LLAMA=/opt/llama LLAMA_SOURCE=/src/llama.cpp   the backend for that ggml
 #   make install PREFIX=/opt/winnow DESTDIR=/tmp/package
 BUILD       ?= build

@@ -87,3 +87,31 @@ static const struct app_option backend_options[] = {
      AT(check), 0, 0, NULL},
 };
 APP_GROUP(cli_group_backend, "Options", backend_options);
+
+static const struct app_option serve_options[] = {
+    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
+     AT(app.model), 0, 0, NULL},
+    {"policy", 0, APP_TEXT, "RECIPE", NULL, "keydiff",
+     "what is kept of a prompt once it was read; full: everything", AT(app.policy), 0, 0, NULL},
+    {"budget", 0, APP_INT, "N", NULL, "none", "size: average entries kept per layer and KV head",
+     AT(app.budget), 1, 2147483647, "1 to 2147483647"},
+    {"ratio", 0, APP_REAL, "R", NULL, "0.5", "size: fraction removed, 0 <= R < 1", AT(app.ratio), 0,
+     0.9999999999999999, "at least 0 and less than 1"},
+    {"kv-bytes", 0, APP_BYTES, "SIZE", NULL, "no cap",
+     "most bytes of keys and values of all slots, suffix K, M or G; what does not fit is refused",
+     AT(app.kv_bytes), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
+    {"slots", 0, APP_INT, "N", "4", NULL, "requests that are answered at once", AT(slots), 1, 64, "1 to 64"},
+    {"context", 0, APP_INT, "N", "8192", NULL,
+     "tokens of context for each slot; they take no memory until they come", AT(context), 16, 16777216,
+     "16 to 16777216"},
+    {"save", 0, APP_TEXT, "DIR", NULL, "none", "folder in which requests may save slots, compressed",
+     AT(save), 0, 0, NULL},
+    {"host", 0, APP_TEXT, "ADDRESS", "127.0.0.1", NULL, "address to listen on", AT(host), 0, 0, NULL},
+    {"port", 0, APP_INT, "PORT", "8080", NULL, "port to listen on, 0 = any", AT(port), 0, 65535,
+     "0 to 65535"},
+    {"api-key", 0, APP_TEXT, "KEY", NULL, "$LLAMA_API_KEY", "key that requests must bring", AT(api_key), 0, 0,
+     NULL},
+    {"no-auth", 0, APP_FLAG, NULL, NULL, "off", "listen on a public address without a key", AT(no_auth), 0, 0,
+     NULL},
+};
+APP_GROUP(cli_group_serve, "Server", serve_options);

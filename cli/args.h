@@ -15,9 +15,12 @@ struct cli_args {
     bool markdown, pieces;
     bool path, env;
     char *check;
+    int64_t slots, context, port;
+    char *host, *api_key, *save;
+    bool no_auth;
 };
 
 extern const struct app_group cli_group_generate, cli_group_plan, cli_group_tokens, cli_group_ppl,
-    cli_group_methods, cli_group_backend, cli_group_profile_show, cli_group_profile_import;
+    cli_group_methods, cli_group_backend, cli_group_serve, cli_group_profile_show, cli_group_profile_import;
 
 #endif

@@ -21,6 +21,7 @@ static const struct app_group *const profile_show_groups[] = {&cli_group_profile
 static const struct app_group *const profile_import_groups[] = {&cli_group_profile_import, &app_group_common,
                                                                 NULL};
 static const struct app_group *const backend_groups[] = {&cli_group_backend, &app_group_common, NULL};
+static const struct app_group *const serve_groups[] = {&cli_group_serve, &app_group_common, NULL};
 static const struct app_group *const plain_groups[] = {&app_group_common, NULL};
 
 const struct app_command cli_commands[] = {
@@ -71,6 +72,17 @@ const struct app_command cli_commands[] = {
      .groups = backend_groups,
      .args_size = sizeof(struct cli_args),
      .run = cli_backend},
+    {.name = "serve",
+     .about = "Serves a model over HTTP with llama.cpp's server, each slot's cache compressed.",
+     .usage =
+         "[-m MODEL] [--policy RECIPE] [SIZE] [--slots N] [--port P] [options] [-- OPTIONS OF LLAMA-SERVER]",
+     .notes = "Requests choose for themselves with \"winnow\": {\"policy\": RECIPE, \"budget\": N}; GET "
+              "/winnow/kv shows the slots.\n"
+              "docs/serving.md tells more.",
+     .groups = serve_groups,
+     .max_rest = 256,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_serve},
     {.name = "ppl",
      .about = "Perplexity of a text, with the full cache or after compressing its first part.",
      .usage = "[-m MODEL] -f TEXT [--policy RECIPE] [SIZE] [--prefix N] [options]",

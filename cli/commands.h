@@ -17,6 +17,7 @@ int cli_methods(const struct app_args *args);
 int cli_models(const struct app_args *args);
 int cli_ppl(const struct app_args *args);
 int cli_backend(const struct app_args *args);
+int cli_serve(const struct app_args *args);
 int cli_profile_show(const struct app_args *args);
 int cli_profile_import(const struct app_args *args);
 

@@ -49,6 +49,11 @@ install(TARGETS winnow_lib winnow_shared ARCHIVE DESTINATION ${CMAKE_INSTALL_LIB
 if(wnw_bridge)
   install(TARGETS winnow_bridge LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
+if(wnw_server)
+  # `make server` builds it; an install without it goes on.
+  set_target_properties(winnow_server PROPERTIES INSTALL_RPATH "$<TARGET_PROPERTY:winnow,INSTALL_RPATH>")
+  install(TARGETS winnow_server RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+endif()
 install(FILES include/winnow.h include/winnow_method.h include/winnow_calibrate.h include/winnow_bridge.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/winnow)

@@ -54,6 +54,7 @@ typedef struct wnw_bridge_layer {
     int32_t n_streams, n_cells, n_heads; /* KV heads */
     int64_t n_entries;                   /* of all heads and streams */
     uint64_t bytes;                      /* mapped for their keys and values */
+    int32_t entry_bytes;                 /* of the key and value of one entry */
 } wnw_bridge_layer;
 WNW_DEFAULT(wnw_bridge_layer, wnw_bridge_layer_default)
 
@@ -92,6 +93,46 @@ WNW_API int wnw_bridge_set_profile(wnw_bridge *cache, const char *path);
  * rows see, so that sequences which share a prefix share what is kept of it. E_NOT_OBSERVED, E_UNSUPPORTED, E_RANGE: as
  * for wnw_session_compress. */
 WNW_API int wnw_bridge_compress(wnw_bridge *cache);
+
+/* ---- For programs that know the sequences: one cache for all of them (kv_unified) ---- */
+
+/* Is called before a graph runs: row i of it is written to cell cells[i] of n_cells. Rows come in the order of the program's
+ * batch, in as many calls as libllama cuts it into; a model with recurrent layers orders them anew. Layers with a sliding
+ * window have cells of their own, which are not told. Called by the thread that decodes, and must not use the context.
+ * n = 0: memory ran out. */
+typedef void (*wnw_bridge_rows)(const int32_t *cells, int32_t n, int32_t n_cells, void *user);
+/* Sets the function, one for each cache; NULL takes it away. */
+WNW_API int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows told, void *user);
+
+/* Within that function: writes the cells that row `row` of the graph sees, its own among them, to cells[n] in ascending order, as
+ * many as fit; *n_cells is their number. For sequences whose cells were read from a state. E_NOT_OBSERVED: the graph does not
+ * show it. */
+WNW_API int wnw_bridge_seen(const wnw_bridge *cache, int32_t row, int32_t *cells, int32_t n,
+                            int32_t *n_cells);
+
+/* Observes from now on what the recipe needs, besides what is observed already. To be called before a prompt is read that
+ * wnw_bridge_compress_cells will compress by that recipe. E_UNSUPPORTED: it needs what is not observed here. cache = NULL: only
+ * says whether that is so, for any thread. */
+WNW_API int wnw_bridge_observe(wnw_bridge *cache, const char *recipe);
+
+/* A sequence and what to keep of it. */
+typedef struct wnw_bridge_cells_of {
+    uint32_t struct_size;
+    int32_t n_cells;
+    const int32_t
+        *cells; /* [n_cells] of the sequence, in the order of its tokens; those left out stay as they are */
+    const wnw_policy *policy;
+    const wnw_size *size; /* NULL: the policy's own */
+} wnw_bridge_cells_of;
+WNW_DEFAULT(wnw_bridge_cells_of, wnw_bridge_cells_of_default)
+
+/* Compresses a sequence at once. Sequences that share a cell share what is kept of it. Errors: as for wnw_bridge_compress;
+ * E_RANGE where a cell is not one of the cache. */
+WNW_API int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *of);
+
+/* Frees the entries of cells[n] in every head: no sequence has them any more, since llama_memory_seq_rm removed them. E_RANGE
+ * as above. */
+WNW_API int wnw_bridge_forget(wnw_bridge *cache, const int32_t *cells, int32_t n);
 
 #ifdef __cplusplus
 }

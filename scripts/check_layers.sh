@@ -46,6 +46,7 @@ PROGRAMS = {
     "cli": "base app bench calibration eval",
     "eval": "base app",
     "examples": "",
+    "serve": "",
 }
 SHARED = ["eval/base/random.h", "eval/base/stats.h"]
 # Rooms of a program, like the folders of src/: the rooms that each may include, with the same marks. What lies in the

@@ -4,7 +4,7 @@
 # $cache/llama-server/libllama-server.a with the one header that we include. It suits every CPU that the copy suits.
 
 server_folder=$cache/llama-server
-server_parts="common tools/server tools/mtmd tools/ui vendor"
+server_parts="common src/llama-ext.h tools/server tools/mtmd tools/ui vendor"
 
 # What the archive is made from.
 server_from() {
@@ -54,7 +54,7 @@ step_server() {
     rm -rf "$server_folder" "$work"
     ! take_over_server "$from" || return 0
     mkdir -p "$work" "$cache/log"
-    say "server: compiling llama.cpp's server (once, about 2 minutes on 2 cores); log: $log"
+    say "server: compiling llama.cpp's server (once, about a minute on 2 cores); log: $log"
     make_server "$work" >"$log" 2>&1 9>&- || {
         tail -n 20 "$log" >&2
         die "server: the build failed; the whole log is $log"

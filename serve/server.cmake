@@ -2,6 +2,10 @@
 # llama.cpp's server: winnow-llama-server, which `winnow serve` starts, with our backend and extension in it, and for the
 # tests the same server without them. Both are linked from the archive that `make server` compiles; nothing of libllama
 # is compiled again. Under sanitizers there is none: the archive has no marks of theirs.
+# What needs no server, and is tested by itself.
+add_library(winnow_serve STATIC serve/request.c serve/sequences.c serve/slot_file.c serve/slots.c)
+target_include_directories(winnow_serve PUBLIC ${PROJECT_SOURCE_DIR})
+target_link_libraries(winnow_serve PUBLIC winnow_lib PkgConfig::JANSSON PRIVATE wnw_flags)
 set(wnw_server_archive ${wnw_cache}/llama-server/libllama-server.a)
 set(wnw_server OFF)
 string(FIND "${ggml_DIR}" "${wnw_cache}/" wnw_at)
@@ -22,6 +26,30 @@ function(wnw_server_program name)
                                         ${CMAKE_DL_LIBS} wnw_flags)
   set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX LINK_DEPENDS ${wnw_server_archive})
 endfunction()
+
+# The extension's way in: calls that are sent to it by their mangled names.
+set(wnw_handler "RKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt8functionIFSt10unique_ptrI15server_http_resSt14default_deleteISA_EERK15server_http_reqEE")
+set(wnw_wrapped _ZNK19server_http_context4postE${wnw_handler} _ZNK19server_http_context3getE${wnw_handler} _ZN19server_http_context5startEv)
+execute_process(COMMAND ${CMAKE_NM} --undefined-only ${wnw_server_archive} OUTPUT_VARIABLE wnw_names ERROR_QUIET)
+set(wnw_routes serve/routes.cpp)
+foreach(name IN LISTS wnw_wrapped)
+  string(FIND "${wnw_names}" "U ${name}\n" wnw_at)
+  if(wnw_at EQUAL -1)
+    message(WARNING "llama.cpp's server does not call ${name}: winnow-llama-server is built without policies of requests "
+                    "and without /winnow/kv")
+    set(wnw_routes "")
+  endif()
+endforeach()
+wnw_server_program(winnow_server serve/calls.c serve/config.c ${wnw_routes})
+set_target_properties(winnow_server PROPERTIES OUTPUT_NAME winnow-llama-server)
+target_include_directories(winnow_server PRIVATE ${PROJECT_SOURCE_DIR})
+target_include_directories(winnow_server SYSTEM PRIVATE ${wnw_cache}/llama-server ${LLAMA_INCLUDE_DIR})
+target_link_libraries(winnow_server PRIVATE winnow_serve winnow_lib PkgConfig::JANSSON)
+if(wnw_routes)
+  foreach(name IN LISTS wnw_wrapped)
+    target_link_options(winnow_server PRIVATE LINKER:--wrap=${name})
+  endforeach()
+endif()
 
 if(WNW_TESTS)
   wnw_server_program(plain_llama_server)

@@ -9,6 +9,7 @@
  *     bridge_nodes.c   what a node that is ours computes       bridge_run.c      a graph runs
  *     bridge_matmul.c  products with weights
  *     bridge_access.c  what programs see of a cache            bridge_module.c   what ggml looks for in a library
+ *     bridge_rows.c    for programs that know sequences
  *
  * A layer of a cache is taken over if every node of its first graph that reads or writes it is known (ragged); else it
  * stays as libllama has it (plain). Where a later graph has an unknown node on a ragged layer, the rows are copied to
@@ -241,7 +242,11 @@ struct wnw__bridge_backend {
     /* [watch_n_own] cells of the rows of the graph that runs, -1 where the row's query need not be kept */
     int32_t *watch_own;
     int64_t watch_n_own;
-    int32_t *index; /* [cap_index] cells of the rows at hand */
+    void (*rows_told)(const int32_t *cells, int32_t n, int32_t n_cells,
+                      void *user); /* wnw_bridge_tell_rows */
+    void *rows_user;
+    const struct ggml_tensor *rows_mask; /* of the graph whose rows are told; NULL: it has none */
+    int32_t *index;                      /* [cap_index] cells of the rows at hand */
     int32_t cap_index;
     uint8_t *room; /* memory of the graph that runs */
     size_t room_bytes;
@@ -313,6 +318,9 @@ int wnw__bridge_apply(struct wnw__bridge_sequence *s, const wnw_plan *plan, bool
 
 /* For wnw_bridge_find: a program has libllama synchronise this backend (bridge_access.c). */
 void wnw__bridge_called(struct wnw__bridge_backend *b);
+
+/* Tells the program where the rows of a graph go (bridge_rows.c). */
+void wnw__bridge_rows_tell(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 
 enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b,
                                        struct ggml_cgraph *graph); /* bridge_run.c */

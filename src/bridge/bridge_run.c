@@ -141,6 +141,7 @@ enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b, struct ggm
         return wnw__drive_begin(b->drive, graph) == WNW_OK ? run_nodes(b, graph, 0, ggml_graph_n_nodes(graph))
                                                            : GGML_STATUS_FAILED;
     wnw__bridge_watch_graph(b, graph);
+    wnw__bridge_rows_tell(b, graph);
     const enum ggml_status status = run_graph(b, graph);
     if (status != GGML_STATUS_SUCCESS)
         wnw__bridge_watch_fail(b);

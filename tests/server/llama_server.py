@@ -26,7 +26,7 @@ def finish():
     sys.exit(1 if failures else 0)
 
 
-def until(condition, seconds=120):
+def until(condition, seconds=30):
     """Waits until a condition holds; whether it did. The time only bounds a test that hangs."""
     end = time.monotonic() + seconds
     while not condition():

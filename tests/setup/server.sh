@@ -17,6 +17,7 @@ touch "$site/llama_cpp_python-$version.dist-info/RECORD" "$site/lib/cmake/llama/
 cat >"$work/pip-does" <<SH
 while [ "\$1" != -d ]; do shift; done
 name=llama_cpp_python-$version
+mkdir -p "$work/tar/\$name/vendor/llama.cpp/src" && touch "$work/tar/\$name/vendor/llama.cpp/src/llama-ext.h"
 for part in common tools/server tools/mtmd tools/ui vendor; do mkdir -p "$work/tar/\$name/vendor/llama.cpp/\$part"; done
 echo '// header' >"$work/tar/\$name/vendor/llama.cpp/tools/server/server-http.h"
 tar -czf "\$2/\$name.tar.gz" -C "$work/tar" "\$name"
@@ -28,7 +29,7 @@ printf '%s\n' "\$*" >>"$work/cmake"
 if [ "\$1" = --build ]; then
     echo archive >"\$2/libllama-server.a"
 else
-    mkdir -p "\$4" && [ -d "\${5#*=}/tools/server" ]
+    mkdir -p "\$4" && [ -d "\${5#*=}/tools/server" ] && [ -f "\${5#*=}/src/llama-ext.h" ]
 fi
 SH
 chmod +x "$work/fake/cmake"

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow serve: starts winnow-llama-server, which is llama.cpp's server over the backend (serve/). */
+#include "app/args.h"
+#include "app/console.h"
+#include "app/models.h"
+#include "app/share.h"
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "winnow_bridge.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <math.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Does not look at the prompt's end, where the question is (docs/serving.md says why that matters). */
+#define DEFAULT_POLICY "keydiff"
+
+/* Options of the server that are ours to give, in all their names. */
+static const char *const taken[] = {"-m",
+                                    "--model",
+                                    "-dev",
+                                    "--device",
+                                    "-ngl",
+                                    "--gpu-layers",
+                                    "--n-gpu-layers",
+                                    "-np",
+                                    "--parallel",
+                                    "-c",
+                                    "--ctx-size",
+                                    "--host",
+                                    "--port",
+                                    "--api-key",
+                                    "-kvu",
+                                    "--kv-unified",
+                                    "-no-kvu",
+                                    "--no-kv-unified",
+                                    "--cache-ram",
+                                    "-cram",
+                                    "--slot-save-path",
+                                    "-kvo",
+                                    "--kv-offload",
+                                    "-nkvo",
+                                    "--no-kv-offload",
+                                    "--models-dir",
+                                    "--models-preset",
+                                    NULL};
+
+/* ---- Checks ---- */
+
+static int check_rest(const struct app_args *args, bool *has_key)
+{
+    for (int i = 0; i < args->n_rest; i++) {
+        for (int t = 0; taken[t]; t++)
+            if (strcmp(args->rest[i], taken[t]) == 0)
+                return app_fail(APP_BAD_INPUT,
+                                "%s is set by `winnow serve` itself: see `winnow serve --help`",
+                                args->rest[i]);
+        *has_key = *has_key || strcmp(args->rest[i], "--api-key-file") == 0;
+    }
+    return APP_OK;
+}
+
+static int check_policy(const char *recipe)
+{
+    const int rc = strcmp(recipe, "full") == 0 ? WNW_OK : wnw_bridge_observe(NULL, recipe);
+    return rc == WNW_OK              ? APP_OK
+           : rc == WNW_E_UNSUPPORTED ? app_fail(APP_BAD_INPUT, "%s", wnw_last_error())
+                                     : app_fail_status(rc);
+}
+
+/* The addresses of a host; bad input if there are none. */
+static int find_address(struct addrinfo **found, const char *host, int64_t port)
+{
+    char service[16];
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    snprintf(service, sizeof service, "%d", (int)port);
+    const int rc = getaddrinfo(host, service, &hints, found);
+    return rc == 0 ? APP_OK : app_fail(APP_BAD_INPUT, "--host %s: %s", host, gai_strerror(rc));
+}
+
+static bool is_loopback(const struct addrinfo *a)
+{
+    static const struct in6_addr one = IN6ADDR_LOOPBACK_INIT;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    if (a->ai_family == AF_INET) {
+        memcpy(&v4, a->ai_addr, sizeof v4);
+        return (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
+    }
+    if (a->ai_family != AF_INET6)
+        return false;
+    memcpy(&v6, a->ai_addr, sizeof v6);
+    return memcmp(&v6.sin6_addr, &one, sizeof one) == 0;
+}
+
+/* Whether nobody else listens there; the server would say it among many lines. */
+static int try_address(const struct addrinfo *a, const char *host, int64_t port)
+{
+    const int on = 1, s = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
+    int rc = APP_OK;
+    if (s < 0)
+        return APP_OK;
+    setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(s, a->ai_addr, a->ai_addrlen) != 0)
+        rc = app_fail(APP_BAD_INPUT, "port %d of %s: %s%s", (int)port, host, strerror(errno),
+                      errno == EADDRINUSE ? "; --port takes another one, 0 any that is free" : "");
+    close(s);
+    return rc;
+}
+
+static int check_address(const struct cli_args *args, bool has_key)
+{
+    struct addrinfo *found = NULL;
+    int rc = find_address(&found, args->host, args->port);
+    if (rc != APP_OK)
+        return rc;
+    bool local = true;
+    for (const struct addrinfo *a = found; a; a = a->ai_next)
+        local = local && is_loopback(a);
+    if (!local && !has_key && !args->no_auth)
+        rc = app_fail(APP_BAD_INPUT,
+                      "%s can be reached from other machines, by anyone: give an --api-key, or --no-auth if "
+                      "that is meant",
+                      args->host);
+    else
+        rc = try_address(found, args->host, args->port);
+    freeaddrinfo(found);
+    return rc;
+}
+
+/* Next to this program in a build folder, and where it is installed. */
+static int find_server(char *path, size_t size)
+{
+    char folder[3072];
+    if (!app_program_folder(folder, sizeof folder))
+        return app_fail(APP_FAILED, "the place of this program is not known, and so not the server's");
+    const int n = snprintf(path, size, "%s/winnow-llama-server", folder);
+    if (n < 0 || (size_t)n >= size || access(path, X_OK) != 0)
+        return app_fail(APP_FAILED,
+                        "there is no winnow-llama-server next to this program; `make server` builds it");
+    return APP_OK;
+}
+
+/* ---- Starting ---- */
+
+static int set(const char *name, const char *value)
+{
+    return setenv(name, value, 1) == 0 ? APP_OK : app_fail(APP_FAILED, "out of memory");
+}
+
+static const char *key_of(const struct cli_args *args)
+{
+    return args->api_key ? args->api_key : getenv("LLAMA_API_KEY");
+}
+
+/* What the server's constructor reads (serve/config.c). */
+static int set_environment(const struct cli_args *args, const char *recipe)
+{
+    char budget[32] = "", ratio[32] = "", bytes[32] = "";
+    if (args->app.budget != APP_UNSET)
+        snprintf(budget, sizeof budget, "%lld", (long long)args->app.budget);
+    if (!isnan(args->app.ratio))
+        snprintf(ratio, sizeof ratio, "%.17g", args->app.ratio);
+    if (args->app.kv_bytes != APP_UNSET)
+        snprintf(bytes, sizeof bytes, "%lld", (long long)args->app.kv_bytes);
+    const char *const pairs[][2] = {{"WINNOW_SERVE_POLICY", recipe},    {"WINNOW_SERVE_BUDGET", budget},
+                                    {"WINNOW_SERVE_RATIO", ratio},      {"WINNOW_SERVE_KV_BYTES", bytes},
+                                    {"WINNOW_SERVE_SAVES", args->save}, {"LLAMA_API_KEY", key_of(args)}};
+    int rc = APP_OK;
+    unsetenv("WINNOW_POLICY");     /* of contexts that nobody watches */
+    unsetenv("GGML_BACKEND_PATH"); /* the backend is in the server */
+    unsetenv("WINNOW_SERVE_SAVES");
+    for (size_t i = 0; rc == APP_OK && i < sizeof pairs / sizeof *pairs; i++)
+        rc = pairs[i][1] ? set(pairs[i][0], pairs[i][1]) : APP_OK;
+    return rc;
+}
+
+/* Replaces this process by the server. */
+static int start(const struct cli_args *args, const char *server, const char *model)
+{
+    char slots[16], context[24], port[16];
+    snprintf(slots, sizeof slots, "%d", (int)args->slots);
+    snprintf(context, sizeof context, "%lld", (long long)(args->slots * args->context));
+    snprintf(port, sizeof port, "%d", (int)args->port);
+    const char *const own[] = {server,
+                               "-m",
+                               model,
+                               "-dev",
+                               "WINNOW",
+                               "-ngl",
+                               "99",
+                               "--fit",
+                               "off",
+                               "-kvu",
+                               "-np",
+                               slots,
+                               "-c",
+                               context,
+                               "-b",
+                               "512",
+                               "--cache-ram",
+                               "0",
+                               "--metrics",
+                               "--host",
+                               args->host,
+                               "--port",
+                               port,
+                               "--cors-origins",
+                               "localhost",
+                               "--slot-save-path",
+                               args->save ? args->save : "/proc"}; /* there nothing can be written */
+    const int n_own = (int)(sizeof own / sizeof *own), n = args->app.n_rest;
+    const char **argv = calloc((size_t)(n_own + n + 1), sizeof *argv);
+    if (!argv)
+        return app_fail(APP_FAILED, "out of memory");
+    memcpy(argv, own, sizeof own);
+    for (int i = 0; i < n; i++)
+        argv[n_own + i] = args->app.rest[i];
+    execv(server, (char **)(uintptr_t)argv);
+    free(argv);
+    return app_fail(APP_FAILED, "cannot start %s: %s", server, strerror(errno));
+}
+
+static void say_policy(const struct cli_args *args, const char *recipe)
+{
+    if (strcmp(recipe, "full") == 0)
+        app_note("every request keeps its whole cache, unless it says otherwise (docs/serving.md)");
+    else if (args->app.budget != APP_UNSET)
+        app_note("policy %s, %lld entries a head, unless a request says otherwise", recipe,
+                 (long long)args->app.budget);
+    else
+        app_note("policy %s, %.4g of what a prompt brings is removed, unless a request says otherwise",
+                 recipe, isnan(args->app.ratio) ? 0.5 : args->app.ratio);
+}
+
+int cli_serve(const struct app_args *app)
+{
+    const struct cli_args *args = (const struct cli_args *)app;
+    const char *recipe = app->policy ? app->policy : DEFAULT_POLICY;
+    bool has_key = key_of(args) && *key_of(args);
+    char server[4096], *model = NULL;
+    if (app->budget != APP_UNSET && !isnan(app->ratio))
+        return app_fail(APP_BAD_INPUT, "--budget and --ratio exclude each other");
+    if (args->save && access(args->save, W_OK | X_OK) != 0)
+        return app_fail(APP_BAD_INPUT, "--save %s: %s", args->save, strerror(errno));
+    int rc = find_server(server, sizeof server);
+    rc = rc == APP_OK ? check_rest(app, &has_key) : rc;
+    rc = rc == APP_OK ? check_policy(recipe) : rc;
+    rc = rc == APP_OK ? check_address(args, has_key) : rc;
+    rc = rc == APP_OK ? app_model_path(&model, app->model) : rc;
+    if (rc == APP_OK && access(model, R_OK) != 0)
+        rc = app_fail(APP_BAD_INPUT, "cannot read %s: %s", model, strerror(errno));
+    rc = rc == APP_OK ? set_environment(args, recipe) : rc;
+    if (rc == APP_OK) {
+        say_policy(args, recipe);
+        rc = start(args, server, model);
+    }
+    free(model);
+    return rc;
+}

@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libllama's functions, in front of libllama's own: this program exports them, so that the server and libllama-common call
+ * these. Each calls the real one. From them we know which sequence a row belongs to and when its prompt has ended (its last
+ * row wants logits), and which cells no sequence has any more.
+ *
+ * One context is watched, the first; a second one, of a draft model, is libllama's. All but the first function is called by
+ * the thread that decodes.
+ */
+#include "serve/sequences.h"
+#include "serve/serve.h"
+#include "serve/slot_file.h"
+
+#include <llama.h>
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* New tokens of a prompt that make a sequence be compressed. */
+enum { LEAST_NEW = 128, MAX_BATCHES = 16 };
+
+/* A row of a batch that the server makes. */
+struct row {
+    uint64_t seqs; /* a bit for each */
+    int32_t pos;
+    bool output;
+};
+struct batch {
+    const struct llama_batch_ext *of;
+    struct row *row; /* [n] */
+    int32_t n, room;
+};
+
+/* What we know of a slot's sequence besides its cells. */
+struct state {
+    int32_t n_new;       /* tokens of prompts since it was compressed */
+    bool reading, ended; /* a prompt: more of it will come; its end has come and it may be compressed */
+    bool compressed;
+    struct serve_want by;
+    int64_t entries;   /* in all heads */
+    int32_t n_unknown; /* first tokens, read from a file, whose cells are not known yet */
+};
+
+/* One for the process; see above. */
+static struct {
+    struct llama_context *ctx;
+    wnw_bridge *cache;
+    struct serve_sequences sequences;
+    struct state state[SERVE_MAX_SLOTS];
+    struct batch batch[MAX_BATCHES];
+    int32_t n_batches, n_slots, row_entries;
+    bool blind;                  /* rows and sequences are not matched: the backend decides by itself */
+    const struct batch *running; /* while the graph of a batch runs */
+    int32_t at;                  /* its next row */
+    int32_t n_purges;            /* times that room was asked for, since some was made */
+    bool *marked;                /* [n_cells] scratch */
+} w;
+
+/* The real function of that name. */
+#define REAL(name) ((__typeof__(&name))real_function(#name))
+
+typedef void any_function(void);
+
+static any_function *real_function(const char *name)
+{
+    void *p = dlsym(RTLD_NEXT, name);
+    any_function *f;
+    char line[160];
+    memcpy(&f, &p, sizeof f); /* ISO C has no cast for it */
+    if (!f) {
+        snprintf(line, sizeof line, "libllama has no %s", name);
+        serve_refuse(line);
+    }
+    return f;
+}
+
+/* ---- What is in the cache ---- */
+
+static uint64_t resident(void)
+{
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(w.cache); i++) {
+        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
+        bytes += wnw_bridge_get_layer(w.cache, i, &l) == WNW_OK ? l.bytes : 0;
+    }
+    return bytes;
+}
+
+/* Entries that a head has of marked cells. */
+static int64_t count_marked(int32_t layer, int32_t head)
+{
+    int32_t n = 0, *cells;
+    int64_t found = 0;
+    if (wnw_bridge_cells(w.cache, layer, 0, head, NULL, 0, &n) != WNW_OK ||
+        !(cells = malloc(((size_t)n + 1) * sizeof *cells)))
+        return 0;
+    if (wnw_bridge_cells(w.cache, layer, 0, head, cells, n, &n) == WNW_OK)
+        for (int32_t k = 0; k < n; k++)
+            found += w.marked[cells[k]];
+    free(cells);
+    return found;
+}
+
+static void count_entries(int32_t seq)
+{
+    const struct serve_sequence *q = &w.sequences.of[seq];
+    w.state[seq].entries = 0;
+    for (int32_t k = 0; k < q->n; k++)
+        w.marked[q->cell[k]] = true;
+    for (int32_t i = 0; q->n > 0 && i < wnw_bridge_n_layers(w.cache); i++) {
+        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
+        if (wnw_bridge_get_layer(w.cache, i, &l) == WNW_OK && l.ragged && l.n_cells == w.sequences.n_cells)
+            for (int32_t ih = 0; ih < l.n_heads; ih++)
+                w.state[seq].entries += count_marked(i, ih);
+    }
+    for (int32_t k = 0; k < q->n; k++)
+        w.marked[q->cell[k]] = false;
+}
+
+static void report(int32_t seq)
+{
+    const struct state *s = &w.state[seq];
+    serve_slots_report(seq, &(struct serve_content){.n_tokens = w.sequences.of[seq].n + s->n_unknown,
+                                                    .entries = s->entries,
+                                                    .reading = s->reading,
+                                                    .compressed_by = s->compressed ? &s->by : NULL});
+}
+
+/* ---- Compressing ---- */
+
+/* Entries that stay besides a header, however small the size. */
+enum { LEAST_KEPT = 32 };
+
+/* The size of what comes after the header, which no policy sees: a budget is of both. */
+static wnw_size size_of_rest(const struct serve_want *want)
+{
+    wnw_size size = want->size;
+    if (size.kind == WNW_SIZE_BUDGET)
+        size.budget =
+            size.budget - want->n_protected > LEAST_KEPT ? size.budget - want->n_protected : LEAST_KEPT;
+    return size;
+}
+
+static void compress(int32_t seq)
+{
+    struct state *s = &w.state[seq];
+    const struct serve_sequence *q = &w.sequences.of[seq];
+    struct serve_want want;
+    wnw_policy *policy = NULL;
+    serve_slots_want(seq, &want);
+    s->ended = false;
+    if (s->n_unknown > 0 || serve_keeps_all(&want) || s->n_new < LEAST_NEW || q->n <= want.n_protected)
+        return;
+    const wnw_size size = size_of_rest(&want);
+    const int32_t n_header = want.n_protected < q->n ? want.n_protected : q->n;
+    int rc = wnw_policy_parse(&policy, want.recipe, NULL);
+    if (rc == WNW_OK)
+        rc = wnw_bridge_compress_cells(
+            w.cache, &(wnw_bridge_cells_of){WNW_INIT(wnw_bridge_cells_of), .n_cells = q->n - n_header,
+                                            .cells = q->cell + n_header, .policy = policy, .size = &size});
+    wnw_policy_free(policy);
+    s->n_new = 0;
+    if (rc != WNW_OK) {
+        fprintf(stderr, "winnow: slot %d is not compressed: %s\n", (int)seq, wnw_last_error());
+    } else {
+        s->compressed = true;
+        s->by = want;
+        for (int32_t i = 0; i < w.n_slots; i++) /* others may share cells */
+            if (w.sequences.of[i].n > 0)
+                count_entries(i);
+        report(seq);
+    }
+    serve_slots_count(rc == WNW_OK, rc != WNW_OK, resident());
+}
+
+/* ---- Contexts ---- */
+
+static bool open_sequences(void)
+{
+    uint64_t row_bytes = 0;
+    int32_t n_cells = 0;
+    w.row_entries = 0;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(w.cache); i++) {
+        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
+        if (wnw_bridge_get_layer(w.cache, i, &l) != WNW_OK || !l.ragged)
+            continue;
+        n_cells = l.n_cells > n_cells ? l.n_cells : n_cells;
+        w.row_entries += l.n_heads;
+        row_bytes += (uint64_t)l.n_heads * (uint64_t)l.entry_bytes;
+    }
+    w.n_slots = (int32_t)llama_n_seq_max(w.ctx);
+    if (w.n_slots > SERVE_MAX_SLOTS)
+        serve_refuse("a server of winnow has 64 slots at most");
+    if (n_cells == 0)
+        serve_refuse("the model has no keys and values that winnow could hold; llama.cpp's own llama-server "
+                     "serves it");
+    w.blind =
+        llama_model_is_hybrid(llama_get_model(w.ctx)) || llama_model_is_recurrent(llama_get_model(w.ctx));
+    w.marked = calloc((size_t)n_cells, sizeof *w.marked);
+    serve_slots_open(w.n_slots, row_bytes, w.row_entries, !w.blind);
+    return w.marked && serve_sequences_init(&w.sequences, w.n_slots, n_cells);
+}
+
+static void rows_told(const int32_t *cells, int32_t n, int32_t n_cells, void *user);
+
+static void watch(struct llama_context *ctx)
+{
+    const struct serve_want *want = &serve_settings()->want;
+    if (wnw_bridge_find(&w.cache, llama_synchronize, ctx) != WNW_OK)
+        serve_refuse(wnw_last_error());
+    w.ctx = ctx;
+    if (!open_sequences())
+        serve_refuse("no memory for the sequences of the slots");
+    int rc = w.blind ? wnw_bridge_set_policy(w.cache, serve_keeps_all(want) ? NULL : want->recipe,
+                                             &want->size, true)
+                     : wnw_bridge_tell_rows(w.cache, rows_told, NULL);
+    if (rc == WNW_OK && !w.blind && !serve_keeps_all(want))
+        rc = wnw_bridge_observe(w.cache, want->recipe);
+    if (rc != WNW_OK)
+        serve_refuse(wnw_last_error());
+}
+
+struct llama_context *llama_init_from_model(struct llama_model *model, struct llama_context_params params)
+{
+    struct llama_context *ctx = REAL(llama_init_from_model)(model, params);
+    if (ctx && !w.ctx)
+        watch(ctx);
+    return ctx;
+}
+
+void llama_free(struct llama_context *ctx)
+{
+    if (ctx && ctx == w.ctx) {
+        w.ctx = NULL;
+        w.cache = NULL;
+        serve_sequences_free(&w.sequences);
+        memset(w.state, 0, sizeof w.state);
+        free(w.marked);
+        w.marked = NULL;
+    }
+    REAL(llama_free)(ctx);
+}
+
+/* ---- Batches ---- */
+
+/* What we know of a batch; NULL: there are too many. */
+static struct batch *batch_of(const struct llama_batch_ext *of)
+{
+    for (int32_t i = 0; i < w.n_batches; i++)
+        if (w.batch[i].of == of)
+            return &w.batch[i];
+    if (w.n_batches == MAX_BATCHES)
+        return NULL;
+    w.batch[w.n_batches].of = of;
+    return &w.batch[w.n_batches++];
+}
+
+static struct row *row_of(const struct llama_batch_ext *of, int32_t i)
+{
+    struct batch *b = batch_of(of);
+    return b && i >= 0 && i < b->n ? &b->row[i] : NULL;
+}
+
+static void add_row(const struct llama_batch_ext *of, int32_t i, int32_t seq)
+{
+    struct batch *b = batch_of(of);
+    if (!b || i != b->n || seq < 0 || seq >= SERVE_MAX_SLOTS)
+        return;
+    if (b->n == b->room) {
+        const int32_t room = b->room > 0 ? 2 * b->room : 512;
+        struct row *row = realloc(b->row, (size_t)room * sizeof *row);
+        if (!row)
+            return;
+        b->row = row;
+        b->room = room;
+    }
+    b->row[b->n++] = (struct row){.seqs = UINT64_C(1) << seq};
+}
+
+void llama_batch_ext_clear(struct llama_batch_ext *batch)
+{
+    struct batch *b = batch_of(batch);
+    if (b)
+        b->n = 0;
+    REAL(llama_batch_ext_clear)(batch);
+}
+
+void llama_batch_ext_free(struct llama_batch_ext *batch)
+{
+    for (int32_t i = 0; batch && i < w.n_batches; i++)
+        if (w.batch[i].of == batch) {
+            free(w.batch[i].row);
+            w.batch[i] = w.batch[--w.n_batches];
+            w.batch[w.n_batches] = (struct batch){0};
+        }
+    REAL(llama_batch_ext_free)(batch);
+}
+
+int32_t llama_batch_ext_add_token(struct llama_batch_ext *batch, llama_seq_id seq_id, llama_token id)
+{
+    const int32_t i = REAL(llama_batch_ext_add_token)(batch, seq_id, id);
+    add_row(batch, i, seq_id);
+    return i;
+}
+
+int32_t llama_batch_ext_add_embd(struct llama_batch_ext *batch, llama_seq_id seq_id, struct llama_embd embd)
+{
+    const int32_t i = REAL(llama_batch_ext_add_embd)(batch, seq_id, embd);
+    add_row(batch, i, seq_id);
+    return i;
+}
+
+bool llama_batch_ext_add_seq(struct llama_batch_ext *batch, int32_t idx, llama_seq_id seq_id)
+{
+    struct row *row = row_of(batch, idx);
+    if (row && seq_id >= 0 && seq_id < SERVE_MAX_SLOTS)
+        row->seqs |= UINT64_C(1) << seq_id;
+    return REAL(llama_batch_ext_add_seq)(batch, idx, seq_id);
+}
+
+bool llama_batch_ext_set_pos(struct llama_batch_ext *batch, int32_t idx, const llama_pos *pos)
+{
+    struct row *row = row_of(batch, idx);
+    if (row)
+        row->pos = pos[0];
+    return REAL(llama_batch_ext_set_pos)(batch, idx, pos);
+}
+
+bool llama_batch_ext_set_output_logits(struct llama_batch_ext *batch, int32_t idx, bool value)
+{
+    struct row *row = row_of(batch, idx);
+    if (row)
+        row->output = value;
+    return REAL(llama_batch_ext_set_output_logits)(batch, idx, value);
+}
+
+/* ---- Decoding ---- */
+
+static void bury_dead(void)
+{
+    if (w.sequences.n_dead > 0 && wnw_bridge_forget(w.cache, w.sequences.dead, w.sequences.n_dead) != WNW_OK)
+        fprintf(stderr, "winnow: %s\n", wnw_last_error());
+    w.sequences.n_dead = 0;
+}
+
+/* Learns the cells of a sequence that came from a file, from what its first row sees besides itself. libllama gives a
+ * state cells that follow each other; where it found none such, the order of the tokens is not known, and the sequence
+ * stays as it is. */
+static void learn(int32_t seq, int32_t row, int32_t own, int32_t pos)
+{
+    struct state *s = &w.state[seq];
+    int32_t n = 0, *cells = malloc(((size_t)w.sequences.n_cells + 1) * sizeof *cells);
+    if (cells && wnw_bridge_seen(w.cache, row, cells, w.sequences.n_cells, &n) == WNW_OK && n == pos + 1) {
+        int32_t k = 0;
+        for (int32_t i = 0; i < n; i++)
+            if (cells[i] != own)
+                cells[k++] = cells[i];
+        if (k == pos && (k == 0 || cells[k - 1] - cells[0] == k - 1)) {
+            for (int32_t i = 0; i < k; i++)
+                serve_sequences_add(&w.sequences, seq, i, cells[i]);
+            s->n_unknown = 0;
+        }
+    }
+    free(cells);
+}
+
+static void rows_told(const int32_t *cells, int32_t n, int32_t n_cells, void *user)
+{
+    (void)n_cells;
+    (void)user;
+    for (int32_t i = 0; w.running && i < n && w.at < w.running->n; i++, w.at++) {
+        const struct row *row = &w.running->row[w.at];
+        for (int32_t seq = 0; seq < w.n_slots; seq++)
+            if (row->seqs >> seq & 1) {
+                if (w.state[seq].n_unknown > 0 && w.sequences.of[seq].n == 0)
+                    learn(seq, i, cells[i], row->pos);
+                serve_sequences_add(&w.sequences, seq, row->pos, cells[i]);
+            }
+    }
+}
+
+static bool has_rows(const struct batch *b, int32_t seq)
+{
+    for (int32_t i = 0; i < b->n; i++)
+        if (b->row[i].seqs >> seq & 1)
+            return true;
+    return false;
+}
+
+/* Compresses what has ended, and begins what is new. */
+static void before(const struct batch *b)
+{
+    struct serve_want want;
+    for (int32_t seq = 0; seq < w.n_slots; seq++) {
+        if (w.state[seq].ended)
+            compress(seq);
+        if (!has_rows(b, seq) || !serve_slots_want(seq, &want) || serve_keeps_all(&want))
+            continue;
+        if (wnw_bridge_observe(w.cache, want.recipe) != WNW_OK)
+            fprintf(stderr, "winnow: slot %d will not be compressed: %s\n", (int)seq, wnw_last_error());
+    }
+}
+
+/* Whether the cap asks for room that a slot without a request can make: the server then clears one. It is asked as often as
+ * there are such slots, and no more until one has been cleared. */
+static bool needs_room(const struct batch *b)
+{
+    const uint64_t cap = serve_settings()->cap;
+    int32_t n_idle = 0;
+    if (cap == 0 || resident() + (uint64_t)b->n * serve_slots_row_bytes() <= cap)
+        return false;
+    for (int32_t seq = 0; seq < w.n_slots; seq++)
+        n_idle += w.sequences.of[seq].n > 0 && !has_rows(b, seq) && !serve_slots_is_claimed(seq);
+    return w.n_purges++ < n_idle;
+}
+
+static void after(const struct batch *b)
+{
+    for (int32_t seq = 0; seq < w.n_slots; seq++) {
+        struct state *s = &w.state[seq];
+        int32_t n = 0, n_prompt = 0;
+        bool output = false;
+        for (int32_t i = 0; i < b->n; i++) {
+            if (!(b->row[i].seqs >> seq & 1))
+                continue;
+            output = b->row[i].output;
+            n_prompt += !output;
+            n++;
+        }
+        if (n == 0)
+            continue;
+        s->entries += (int64_t)n * w.row_entries;
+        s->ended = output && (s->reading || n_prompt > 0);
+        s->n_new += n_prompt + s->ended;
+        s->reading = !output;
+        report(seq);
+    }
+    serve_slots_count(false, false, resident());
+}
+
+int32_t llama_process(struct llama_context *ctx, enum llama_process_type type, struct llama_batch_ext *batch)
+{
+    const struct batch *b = batch_of(batch);
+    if (ctx != w.ctx || type != LLAMA_PROCESS_TYPE_DECODE || w.blind || !b)
+        return REAL(llama_process)(ctx, type, batch);
+    before(b);
+    if (needs_room(b))
+        return 1; /* as where no cells are free: the server clears a slot and tries again */
+    int32_t n_before[SERVE_MAX_SLOTS];
+    for (int32_t seq = 0; seq < w.n_slots; seq++)
+        n_before[seq] = w.sequences.of[seq].n;
+    w.running = b;
+    w.at = 0;
+    const int32_t rc = REAL(llama_process)(ctx, type, batch);
+    w.running = NULL;
+    if (rc == 0) {
+        after(b);
+        return rc;
+    }
+    /* libllama takes back the rows that it could not compute. */
+    for (int32_t seq = 0; seq < w.n_slots; seq++)
+        serve_sequences_cut(&w.sequences, seq, n_before[seq]);
+    bury_dead();
+    return rc;
+}
+
+/* ---- Memory ---- */
+
+static bool is_watched(llama_memory_t mem)
+{
+    return w.ctx && !w.blind && llama_get_memory(w.ctx) == mem;
+}
+
+/* Frees what died, and tells what is left. */
+static void bury(int32_t seq)
+{
+    bury_dead();
+    w.n_purges = 0;
+    for (int32_t i = seq < 0 ? 0 : seq; i < (seq < 0 ? w.n_slots : seq + 1); i++) {
+        if (w.sequences.of[i].n == 0 && w.state[i].n_unknown == 0)
+            w.state[i] = (struct state){0};
+        else if (w.state[i].n_unknown == 0)
+            count_entries(i);
+        report(i);
+    }
+    serve_slots_count(false, false, resident());
+}
+
+bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, llama_pos p1)
+{
+    const bool removed = REAL(llama_memory_seq_rm)(mem, seq_id, p0, p1);
+    if (removed && is_watched(mem) && seq_id < w.n_slots) {
+        const int32_t n = seq_id >= 0 ? w.sequences.of[seq_id].n : -1;
+        for (int32_t i = seq_id < 0 ? 0 : seq_id; i < (seq_id < 0 ? w.n_slots : seq_id + 1); i++)
+            if (w.state[i].n_unknown > 0 && p1 < 0)
+                w.state[i].n_unknown = p0 <= 0 ? 0 : w.state[i].n_unknown < p0 ? w.state[i].n_unknown : p0;
+        serve_sequences_rm(&w.sequences, seq_id, p0, p1);
+        if (n < 0 || w.sequences.of[seq_id].n < n)
+            bury(seq_id);
+    }
+    return removed;
+}
+
+void llama_memory_seq_cp(llama_memory_t mem, llama_seq_id src, llama_seq_id dst, llama_pos p0, llama_pos p1)
+{
+    REAL(llama_memory_seq_cp)(mem, src, dst, p0, p1);
+    if (!is_watched(mem) || src == dst || src >= w.n_slots || dst >= w.n_slots)
+        return;
+    serve_sequences_cp(&w.sequences, src, dst, p0, p1);
+    w.state[dst] = w.state[src];
+    w.state[dst].ended = false; /* the cells are compressed with those of the first */
+    w.state[dst].n_new = 0;
+    report(dst);
+}
+
+void llama_memory_seq_add(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, llama_pos p1,
+                          llama_pos delta)
+{
+    REAL(llama_memory_seq_add)(mem, seq_id, p0, p1, delta);
+    if (is_watched(mem) && seq_id < w.n_slots)
+        serve_sequences_shift(&w.sequences, seq_id, p0, p1, delta);
+}
+
+void llama_memory_clear(llama_memory_t mem, bool data)
+{
+    REAL(llama_memory_clear)(mem, data);
+    if (is_watched(mem)) {
+        serve_sequences_rm(&w.sequences, -1, -1, -1);
+        bury(-1);
+    }
+}
+
+/* ---- Files ---- */
+
+static void set_model(uint64_t model[2])
+{
+    const struct llama_model *m = llama_get_model(w.ctx);
+    model[0] = llama_model_n_params(m);
+    model[1] = llama_model_size(m);
+}
+
+size_t llama_state_seq_save_file(struct llama_context *ctx, const char *filepath, llama_seq_id seq_id,
+                                 const llama_token *tokens, size_t n_token_count)
+{
+    if (ctx != w.ctx || w.blind || seq_id < 0 || seq_id >= w.n_slots)
+        return REAL(llama_state_seq_save_file)(ctx, filepath, seq_id, tokens, n_token_count);
+    const struct state *s = &w.state[seq_id];
+    struct serve_slot_file file;
+    memset(&file, 0, sizeof file); /* with what lies between its members, since it is written */
+    file.n_tokens = n_token_count;
+    file.entries = s->entries;
+    file.n_sequence = w.sequences.of[seq_id].n + s->n_unknown;
+    file.compressed = s->compressed;
+    if (s->compressed)
+        file.by = s->by;
+    set_model(file.model);
+    const size_t room = llama_state_seq_get_size(ctx, seq_id);
+    uint8_t *state = malloc(room + 1);
+    size_t bytes = 0;
+    if (state && (file.state_bytes = llama_state_seq_get_data(ctx, state, room, seq_id)) > 0)
+        bytes = serve_slot_file_write(filepath, &file, tokens, state);
+    free(state);
+    return bytes;
+}
+
+size_t llama_state_seq_load_file(struct llama_context *ctx, const char *filepath, llama_seq_id dest_seq_id,
+                                 llama_token *tokens_out, size_t n_token_capacity, size_t *n_token_count_out)
+{
+    struct serve_slot_file file;
+    uint64_t model[2];
+    if (ctx != w.ctx || w.blind || dest_seq_id < 0 || dest_seq_id >= w.n_slots)
+        return REAL(llama_state_seq_load_file)(ctx, filepath, dest_seq_id, tokens_out, n_token_capacity,
+                                               n_token_count_out);
+    if (!serve_slot_file_look(filepath, &file, serve_slots_row_bytes()))
+        return 0;
+    set_model(model);
+    if (memcmp(model, file.model, sizeof model) != 0) {
+        fprintf(stderr, "winnow: %s: it is of another model\n", filepath);
+        return 0;
+    }
+    *n_token_count_out = file.n_tokens;
+    if (!tokens_out) /* the server asks for their number first */
+        return sizeof file;
+    uint8_t *state = file.n_tokens <= n_token_capacity ? malloc(file.state_bytes + 1) : NULL;
+    size_t bytes = state ? serve_slot_file_read(filepath, &file, tokens_out, state) : 0;
+    serve_sequences_rm(&w.sequences, dest_seq_id, -1, -1); /* libllama replaces the sequence */
+    bury_dead();
+    w.state[dest_seq_id] = (struct state){0};
+    if (bytes > 0 && llama_state_seq_set_data(ctx, state, file.state_bytes, dest_seq_id) == 0)
+        bytes = 0;
+    if (bytes > 0)
+        w.state[dest_seq_id] = (struct state){.n_unknown = file.n_sequence,
+                                              .entries = file.entries,
+                                              .compressed = file.compressed != 0,
+                                              .by = file.by};
+    report(dest_seq_id);
+    serve_slots_count(false, false, resident());
+    free(state);
+    return bytes;
+}

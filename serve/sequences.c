@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+#include "serve/sequences.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool serve_sequences_init(struct serve_sequences *s, int32_t n, int32_t n_cells)
+{
+    *s = (struct serve_sequences){.n = n, .n_cells = n_cells};
+    s->of = calloc((size_t)n, sizeof *s->of);
+    s->owners = calloc((size_t)n_cells, sizeof *s->owners);
+    s->dead = malloc((size_t)n_cells * sizeof *s->dead);
+    if (s->of && s->owners && s->dead)
+        return true;
+    serve_sequences_free(s);
+    return false;
+}
+
+void serve_sequences_free(struct serve_sequences *s)
+{
+    for (int32_t i = 0; s->of && i < s->n; i++) {
+        free(s->of[i].pos);
+        free(s->of[i].cell);
+    }
+    free(s->of);
+    free(s->owners);
+    free(s->dead);
+    *s = (struct serve_sequences){0};
+}
+
+static bool need_room(struct serve_sequence *q, int32_t n)
+{
+    if (n <= q->room)
+        return true;
+    const int32_t room = n > 2 * q->room ? n + 256 : 2 * q->room;
+    int32_t *pos = realloc(q->pos, (size_t)room * sizeof *pos);
+    if (pos)
+        q->pos = pos;
+    int32_t *cell = pos ? realloc(q->cell, (size_t)room * sizeof *cell) : NULL;
+    if (!cell)
+        return false;
+    q->cell = cell;
+    q->room = room;
+    return true;
+}
+
+bool serve_sequences_add(struct serve_sequences *s, int32_t seq, int32_t pos, int32_t cell)
+{
+    struct serve_sequence *q = &s->of[seq];
+    if (cell < 0 || cell >= s->n_cells || !need_room(q, q->n + 1))
+        return false;
+    q->pos[q->n] = pos;
+    q->cell[q->n++] = cell;
+    s->owners[cell]++;
+    return true;
+}
+
+static bool is_within(int32_t pos, int32_t from, int32_t to)
+{
+    return pos >= from && (to < 0 || pos < to);
+}
+
+static void lose(struct serve_sequences *s, int32_t cell)
+{
+    if (--s->owners[cell] == 0)
+        s->dead[s->n_dead++] = cell;
+}
+
+void serve_sequences_rm(struct serve_sequences *s, int32_t seq, int32_t from, int32_t to)
+{
+    for (int32_t i = seq < 0 ? 0 : seq; i < (seq < 0 ? s->n : seq + 1); i++) {
+        struct serve_sequence *q = &s->of[i];
+        int32_t n = 0;
+        for (int32_t k = 0; k < q->n; k++) {
+            if (is_within(q->pos[k], from, to)) {
+                lose(s, q->cell[k]);
+                continue;
+            }
+            q->pos[n] = q->pos[k];
+            q->cell[n++] = q->cell[k];
+        }
+        q->n = n;
+    }
+}
+
+void serve_sequences_cut(struct serve_sequences *s, int32_t seq, int32_t n)
+{
+    struct serve_sequence *q = &s->of[seq];
+    while (q->n > n)
+        lose(s, q->cell[--q->n]);
+}
+
+bool serve_sequences_cp(struct serve_sequences *s, int32_t seq, int32_t other, int32_t from, int32_t to)
+{
+    const struct serve_sequence *q = &s->of[seq];
+    for (int32_t k = 0; k < q->n; k++)
+        if (is_within(q->pos[k], from, to) && !serve_sequences_add(s, other, q->pos[k], q->cell[k]))
+            return false;
+    return true;
+}
+
+void serve_sequences_shift(struct serve_sequences *s, int32_t seq, int32_t from, int32_t to, int32_t by)
+{
+    for (int32_t i = seq < 0 ? 0 : seq; i < (seq < 0 ? s->n : seq + 1); i++)
+        for (int32_t k = 0; k < s->of[i].n; k++)
+            if (is_within(s->of[i].pos[k], from, to))
+                s->of[i].pos[k] += by;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which cells of the cache a sequence of libllama has, as seen from the calls that the server makes. Used by the thread that
+ * decodes. A cell that no sequence has any more is dead: libllama forgets it without telling the backend.
+ */
+#ifndef WNW_SERVE_SEQUENCES_H
+#define WNW_SERVE_SEQUENCES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct serve_sequence {
+    int32_t *pos, *cell; /* [n] positions and cells, ascending by position as they were written */
+    int32_t n, room;
+};
+
+struct serve_sequences {
+    struct serve_sequence *of; /* [n] */
+    int32_t n, n_cells;
+    uint16_t *owners; /* [n_cells] sequences that have the cell */
+    int32_t *dead;    /* [n_dead] since they were taken; room for n_cells */
+    int32_t n_dead;
+};
+
+/* False: no memory. */
+bool serve_sequences_init(struct serve_sequences *s, int32_t n, int32_t n_cells);
+void serve_sequences_free(struct serve_sequences *s);
+/* Gives a cell to a sequence. False: no memory, or no such cell. */
+bool serve_sequences_add(struct serve_sequences *s, int32_t seq, int32_t pos, int32_t cell);
+/* As llama_memory_seq_rm, _cp, _add: seq < 0 = all, negative bounds are open. cp returns false without memory. */
+void serve_sequences_rm(struct serve_sequences *s, int32_t seq, int32_t from, int32_t to);
+bool serve_sequences_cp(struct serve_sequences *s, int32_t seq, int32_t other, int32_t from, int32_t to);
+/* Takes the cells after the first n of a sequence away again. */
+void serve_sequences_cut(struct serve_sequences *s, int32_t seq, int32_t n);
+void serve_sequences_shift(struct serve_sequences *s, int32_t seq, int32_t from, int32_t to, int32_t by);
+
+#endif

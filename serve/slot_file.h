@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A slot in a file. libllama's state of a sequence has a row of full size for every token, with all bits set where a head has
+ * dropped the entry. In the file such runs are left out, so that it has the size of what was kept. It is for the same model
+ * and program; numbers are as this machine has them.
+ */
+#ifndef WNW_SERVE_SLOT_FILE_H
+#define WNW_SERVE_SLOT_FILE_H
+
+#include "serve/serve.h"
+
+struct serve_slot_file {
+    uint64_t model[2]; /* numbers that tell models apart */
+    uint64_t n_tokens, state_bytes, packed_bytes;
+    int64_t entries;    /* in all heads */
+    int32_t n_sequence; /* tokens whose keys and values are there; n_tokens counts the server's notes, too */
+    int32_t compressed;
+    struct serve_want by; /* if it was compressed */
+};
+
+/* Writes the file, complete or not at all; returns its bytes, 0 on failure with a line on standard error. */
+size_t serve_slot_file_write(const char *path, struct serve_slot_file *file, const int32_t *tokens,
+                             const uint8_t *state);
+/* Reads what comes first, and checks it against the file's size and the bytes that a token has in all heads. */
+bool serve_slot_file_look(const char *path, struct serve_slot_file *file, uint64_t row_bytes);
+/* Reads tokens[n_tokens] and state[state_bytes]; returns the file's bytes, 0 on failure. */
+size_t serve_slot_file_read(const char *path, const struct serve_slot_file *file, int32_t *tokens,
+                            uint8_t *state);
+
+#endif

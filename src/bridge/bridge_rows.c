@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/* For programs that know which sequence each row of a batch has, as a server does: where rows were written, and compressing
+ * and freeing the cells that the program names (winnow_bridge.h). */
+#include "base/sized.h"
+#include "base/vectors.h"
+#include "bridge/bridge.h"
+#include "bridge/bridge_plan.h"
+#include "bridge/bridge_policy.h"
+#include "bridge/bridge_watch.h"
+#include "policy/policy.h"
+#include "winnow_bridge.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct wnw__bridge_backend *backend_of(const wnw_bridge *cache)
+{
+    return (struct wnw__bridge_backend *)(uintptr_t)cache;
+}
+
+/* ---- Where rows go ---- */
+
+/* The first store of keys to a layer without a sliding window; NULL if the graph has none. */
+static const struct ggml_tensor *first_store(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(graph, i);
+        if (wnw__bridge_node_get(node).what != WNW_BRIDGE_STORE)
+            continue;
+        const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
+        if (!t->is_v && !wnw__bridge_is_sliding(b, t->layer))
+            return node;
+    }
+    return NULL;
+}
+
+/* The mask of the attention over a layer as libllama wrote it; NULL if there is none. */
+static const struct ggml_tensor *mask_of(struct ggml_cgraph *graph, const struct wnw__bridge_layer *l)
+{
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(graph, i);
+        const int32_t what = wnw__bridge_node_get(node).what;
+        if ((what != WNW_BRIDGE_ATTEND && what != WNW_BRIDGE_ATTEND_CHAIN) ||
+            wnw__bridge_tensor_of(node->src[1])->layer != l)
+            continue;
+        const struct ggml_tensor *mask = node->src[3];
+        while (mask && !wnw__bridge_is_op(mask, "NONE")) /* a graph may convert it */
+            mask = mask->src[0];
+        return mask && mask->data && mask->ne[3] == 1 ? mask : NULL;
+    }
+    return NULL;
+}
+
+int wnw_bridge_seen(const wnw_bridge *cache, int32_t row, int32_t *cells, int32_t n, int32_t *n_cells)
+{
+    WNW_REQUIRE(cache);
+    WNW_REQUIRE(n_cells);
+    if (n > 0)
+        WNW_REQUIRE(cells);
+    const struct ggml_tensor *mask = backend_of(cache)->rows_mask;
+    if (!mask || row < 0 || row >= mask->ne[1])
+        return wnw__fail(WNW_E_NOT_OBSERVED, "no graph shows what row %d sees", (int)row);
+    const char *at = (const char *)mask->data + (size_t)row * mask->nb[1];
+    *n_cells = 0;
+    for (int32_t cell = 0; cell < mask->ne[0]; cell++) {
+        const bool sees = mask->type == GGML_TYPE_F16 ? ((const uint16_t *)(const void *)at)[cell] != 0xfc00
+                                                      : ((const float *)(const void *)at)[cell] != -INFINITY;
+        if (sees && *n_cells < n)
+            cells[*n_cells] = cell;
+        *n_cells += sees;
+    }
+    return WNW_OK;
+}
+
+void wnw__bridge_rows_tell(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    const struct ggml_tensor *node = b->rows_told ? first_store(b, graph) : NULL;
+    if (!node)
+        return;
+    const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
+    const int64_t n = wnw__bridge_store_rows(node);
+    int32_t *cell = malloc(((size_t)n + 1) * sizeof *cell);
+    for (int64_t i = 0; cell && i < n; i++)
+        cell[i] = (int32_t)wnw__bridge_store_cell(node, i);
+    b->rows_mask = mask_of(graph, t->layer);
+    b->rows_told(cell, cell ? (int32_t)n : 0, t->n_cell * t->n_stream, b->rows_user);
+    b->rows_mask = NULL;
+    free(cell);
+}
+
+int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows told, void *user)
+{
+    WNW_REQUIRE(cache);
+    struct wnw__bridge_backend *b = backend_of(cache);
+    b->rows_told = told;
+    b->rows_user = user;
+    return WNW_OK;
+}
+
+/* ---- Policies of sequences ---- */
+
+/* One recorder serves all sequences. */
+static int add_needs(wnw_needs *to, const wnw_needs *more)
+{
+    if ((to->flags & more->flags & WNW_NEED_QUERY_STATS) && to->skip != more->skip)
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "statistics of queries leave out %d tokens for another policy here, and %d for this one",
+            (int)to->skip, (int)more->skip);
+    if (more->flags & WNW_NEED_QUERY_STATS)
+        to->skip = more->skip;
+    to->flags |= more->flags;
+    to->window = more->window > to->window ? more->window : to->window;
+    return WNW_OK;
+}
+
+int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
+{
+    WNW_REQUIRE(recipe);
+    struct wnw__bridge_watch *w = cache ? &backend_of(cache)->watch : NULL, asked = {0};
+    if (w && !w->policy)
+        return wnw__bridge_watch_set(w, recipe, NULL, false);
+    WNW_TRY(wnw__bridge_watch_set(&asked, recipe, NULL, false));
+    if (!w) {
+        wnw__bridge_watch_free(&asked);
+        return WNW_OK;
+    }
+    const int rc = add_needs(&w->needs, &asked.needs);
+    wnw__bridge_watch_free(&asked);
+    return rc;
+}
+
+static const struct wnw__bridge_layer *first_layer(const struct wnw__bridge_backend *b)
+{
+    for (int32_t c = 0; c < b->n_cache; c++)
+        for (int32_t i = 0; i < b->caches[c]->n_layer; i++) {
+            const struct wnw__bridge_layer *l = b->caches[c]->layers[i];
+            if (l->kind == WNW_BRIDGE_RAGGED && !wnw__bridge_is_sliding(b, l))
+                return l;
+        }
+    return NULL;
+}
+
+/* The layer whose cells the numbers mean, and which has all of them; NULL if there is none. */
+static const struct wnw__bridge_layer *check_cells(const struct wnw__bridge_backend *b, const int32_t *cell,
+                                                   int32_t n)
+{
+    const struct wnw__bridge_layer *l = first_layer(b);
+    if (!l) {
+        wnw__fail(WNW_E_UNSUPPORTED, "no layer of this cache is ours: nothing can be compressed");
+        return NULL;
+    }
+    for (int32_t i = 0; i < n; i++)
+        if (cell[i] < 0 || cell[i] >= l->k.n_cell) {
+            wnw__fail(WNW_E_RANGE, "cell %d of a cache with %d", (int)cell[i], (int)l->k.n_cell);
+            return NULL;
+        }
+    return l;
+}
+
+int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *of)
+{
+    WNW_REQUIRE(cache);
+    WNW_REQUIRE(of);
+    WNW_TRY(WNW_SIZED_CHECK(wnw_bridge_cells_of, of));
+    WNW_REQUIRE(of->policy);
+    WNW_REQUIRE(of->cells);
+    struct wnw__bridge_backend *b = backend_of(cache);
+    struct wnw__bridge_watch *w = &b->watch;
+    const struct wnw__bridge_layer *l = check_cells(b, of->cells, of->n_cells);
+    if (!l)
+        return WNW_E_RANGE;
+    if (of->n_cells < 1)
+        return wnw__fail(WNW_E_ARG, "no cells are named: there is nothing to compress");
+    struct wnw__bridge_live live = {.cache = l->cache,
+                                    .n = of->n_cells,
+                                    .room = of->n_cells,
+                                    .cell = malloc((size_t)of->n_cells * sizeof *live.cell)};
+    if (!live.cell)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the cells of a sequence");
+    memcpy(live.cell, of->cells, (size_t)of->n_cells * sizeof *live.cell);
+    wnw_policy *const policy = w->policy;
+    const wnw_size size = w->size;
+    w->policy = (wnw_policy *)(uintptr_t)of->policy; /* read only */
+    w->size = of->size ? *of->size : (wnw_size){.kind = WNW_SIZE_NONE};
+    const int rc = wnw__bridge_compress(b, &live);
+    w->policy = policy;
+    w->size = size;
+    free(live.cell);
+    return rc;
+}
+
+/* ---- Freeing ---- */
+
+/* Lists in keep[] the entries of a head whose cells are not marked dead; returns their number. */
+static int32_t list_alive(const struct wnw__kv_layer *kv, int32_t i, const bool *dead, int32_t *keep)
+{
+    int32_t n = 0;
+    for (int32_t e = 0; e < kv->len[i]; e++)
+        if (!dead[kv->pos[kv->off[i] + e]])
+            keep[n++] = e;
+    return n;
+}
+
+static int forget_in(struct wnw__bridge_layer *l, const bool *dead)
+{
+    const struct wnw__kv_layer *kv = &l->rows.layers[0];
+    const int32_t n_head = l->rows.n_head_kv > 0 ? l->rows.n_head_kv : 0;
+    size_t n = 0;
+    int32_t n_left = 0;
+    int rc = WNW_E_NOMEM;
+    for (int32_t i = 0; i < n_head; i++)
+        n += (size_t)kv->len[i];
+    int32_t *all = malloc((n + 1) * sizeof *all), *n_keep = calloc((size_t)n_head + 1, sizeof *n_keep);
+    const int32_t **keep = calloc((size_t)n_head + 1, sizeof *keep);
+    if (!all || !n_keep || !keep) {
+        wnw__fail(rc, "no memory to free entries of layer %d", (int)l->il);
+        goto done;
+    }
+    for (int32_t i = 0, at = 0; i < n_head; at += n_keep[i++]) {
+        keep[i] = all + at;
+        n_keep[i] = list_alive(kv, i, dead, all + at);
+        n_left += n_keep[i];
+    }
+    rc = WNW_OK;
+    if (n_left == 0)
+        wnw__cache_clear(&l->rows);
+    else if ((size_t)n_left < n)
+        rc = wnw__cache_keep_layer(&l->rows, 0, keep, n_keep);
+done:
+    free(all);
+    free(n_keep);
+    free(keep);
+    return rc;
+}
+
+int wnw_bridge_forget(wnw_bridge *cache, const int32_t *cells, int32_t n)
+{
+    WNW_REQUIRE(cache);
+    if (n > 0)
+        WNW_REQUIRE(cells);
+    struct wnw__bridge_backend *b = backend_of(cache);
+    const struct wnw__bridge_layer *first = check_cells(b, cells, n);
+    if (!first)
+        return WNW_E_RANGE;
+    bool *dead = calloc((size_t)first->k.n_cell, sizeof *dead);
+    int rc = dead ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to free %d cells", (int)n);
+    for (int32_t i = 0; rc == WNW_OK && i < n; i++)
+        dead[cells[i]] = true;
+    for (int32_t i = 0; rc == WNW_OK && i < first->cache->n_layer; i++) {
+        struct wnw__bridge_layer *l = first->cache->layers[i];
+        if (l->kind == WNW_BRIDGE_RAGGED && l->k.n_cell == first->k.n_cell && l->k.n_stream == 1)
+            rc = forget_in(l, dead);
+    }
+    free(dead);
+    return rc;
+}

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+# winnow serve: what it refuses, and what it starts. tests/server asks what it serves.
+. "$(dirname "$0")/lib.sh"
+model=$tiny/tiny-llama.gguf
+need_file "$model"
+
+# The command in a folder of its own: without a server next to it, and with one that says what it was called with.
+mkdir "$work/bin"
+ln -s "$WINNOW" "$work/real"
+cp "$WINNOW" "$work/bin/winnow"
+WINNOW=$work/bin/winnow
+failed() { # failed NAME PATTERN ARGS...: exit code 1, one line
+    local name=$1 pattern=$2
+    shift 2
+    "$WINNOW" "$@" >"$work/out" 2>"$work/err" </dev/null
+    [ $? -eq 1 ] || fail "$name: exit code"
+    grep -Eq -- "$pattern" "$work/err" || fail "$name: no /$pattern/ in $(cat "$work/err")"
+}
+failed 'no server' '`make server` builds it' serve -m "$model" --port 0
+cat >"$work/bin/winnow-llama-server" <<'SH'
+#!/bin/bash
+printf '%s\n' "$@"
+env | grep -E '^(WINNOW|LLAMA)' | sort
+SH
+chmod +x "$work/bin/winnow-llama-server"
+if "$WINNOW" backend --path 2>&1 | grep -q 'built without the backend'; then
+    bad 'no backend' 'has no backend' serve -m "$model" --port 0
+    finish
+fi
+
+good 'as it is' serve -m "$model" --port 0
+grep -qx -e "$model" "$work/out" || fail 'another model'
+for words in '-dev WINNOW' '-np 4' '-c 32768' '--host 127.0.0.1' '--cache-ram 0' '--cors-origins localhost'; do
+    tr '\n' ' ' <"$work/out" | grep -qF -e " $words " || fail "without $words: $(cat "$work/out")"
+done
+grep -qx 'WINNOW_SERVE_POLICY=keydiff' "$work/out" || fail 'another policy'
+grep -q 'policy keydiff, 0.5 of' "$work/err" || fail 'the policy is not said'
+good 'with options' serve -m "$model" --port 0 --policy snapkv --budget 300 --slots 2 --context 1000 --kv-bytes 3M --api-key K -- -t 3 --temp 0
+for line in WINNOW_SERVE_POLICY=snapkv WINNOW_SERVE_BUDGET=300 WINNOW_SERVE_KV_BYTES=3145728 LLAMA_API_KEY=K 2000; do
+    grep -qx -e "$line" "$work/out" || fail "without $line: $(cat "$work/out")"
+done
+tr '\n' ' ' <"$work/out" | grep -q -e '-t 3 --temp 0' || fail 'options of the server are lost'
+grep -qx K <(head -n -6 "$work/out") && fail 'the key is seen by others, among the arguments'
+
+bad 'unknown policy' 'snapkv' serve -m "$model" --port 0 --policy snapvk
+bad 'a policy that cannot be had' 'second' serve -m "$model" --port 0 --policy kvzip
+bad 'two sizes' 'exclude each other' serve -m "$model" --port 0 --budget 3 --ratio 0.5
+bad 'too many slots' '64' serve -m "$model" --port 0 --slots 65
+bad 'no model' 'none.gguf' serve -m "$work/none.gguf" --port 0
+bad 'no folder' '--save' serve -m "$model" --port 0 --save "$work/none"
+bad 'a public address' 'api-key' serve -m "$model" --port 0 --host 0.0.0.0
+good 'a public address with a key' serve -m "$model" --port 0 --host 0.0.0.0 --api-key K
+good 'a public address for all' serve -m "$model" --port 0 --host 0.0.0.0 --no-auth
+bad 'no address' '--host' serve -m "$model" --port 0 --host no.such.host.invalid
+for option in --host --parallel -no-kvu --cache-ram --slot-save-path; do
+    bad "an option that is ours: $option" 'is set by' serve -m "$model" --port 0 -- $option x
+done
+
+# A port that somebody has.
+python3 - "$work/port" <<'PY' &
+import socket, sys, time
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+s.listen()
+with open(sys.argv[1] + ".new", "w") as f:
+    f.write(str(s.getsockname()[1]))
+import os
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+time.sleep(600)
+PY
+holder=$!
+for ((i = 0; i < 300; i++)); do
+    [ ! -f "$work/port" ] || break
+    sleep 0.1
+done
+bad 'a port in use' 'in use' serve -m "$model" --port "$(cat "$work/port")"
+kill $holder
+finish

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* For programs that know the sequences of their batches: where rows go, what they see, compressing and freeing named cells. */
+#include "helpers.h"
+#include "llamas.h"
+#include "winnow_bridge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 200, OTHER = 60, N_CTX = 512 };
+
+/* What was told, and what the row that was asked for sees. */
+struct told {
+    wnw_bridge *cache;
+    int32_t cell[N_CTX], n, ask, seen[N_CTX], n_seen;
+};
+
+static void keep(const int32_t *cells, int32_t n, int32_t n_cells, void *user)
+{
+    struct told *t = user;
+    assert_int_equal(n_cells, N_CTX);
+    assert_in_range(t->n + n, 1, N_CTX);
+    memcpy(t->cell + t->n, cells, (size_t)n * sizeof *cells);
+    t->n += n;
+    if (t->ask >= 0)
+        assert_ok(wnw_bridge_seen(t->cache, t->ask, t->seen, N_CTX, &t->n_seen));
+}
+
+static void opened(struct test_llama *t, struct told *told)
+{
+    char path[4096];
+    test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
+    test_llama_open(t, path, &(struct test_llama_params){.ours = true, .n_ctx = N_CTX, .n_seq = 2});
+    *told = (struct told){.ask = -1};
+    assert_ok(wnw_bridge_find(&told->cache, llama_synchronize, t->ctx));
+    assert_ok(wnw_bridge_tell_rows(told->cache, keep, told));
+}
+
+/* Decodes both sequences in one batch, rows of one between rows of the other; own[0], own[1] become their cells. */
+static void read_both(struct test_llama *t, struct told *told, int32_t own[2][N])
+{
+    struct test_row row[N + OTHER];
+    int32_t *tokens = test_random_tokens(N, 250, 5), n[2] = {0, 0};
+    for (int32_t i = 0; i < N + OTHER; i++) {
+        const int32_t seq = i % 2 == 1 && n[1] < OTHER ? 1 : n[0] < N ? 0 : 1;
+        row[i] = (struct test_row){.token = tokens[n[seq]], .pos = n[seq], .seq = seq};
+        n[seq]++;
+    }
+    assert_int_equal(test_llama_batch(t, row, N + OTHER, NULL), 0);
+    assert_int_equal(told->n, N + OTHER);
+    for (int32_t i = 0; i < N + OTHER; i++)
+        own[row[i].seq][row[i].pos] = told->cell[i];
+    free(tokens);
+}
+
+static bool is_among(int32_t cell, const int32_t *cells, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (cells[i] == cell)
+            return true;
+    return false;
+}
+
+/* Entries of all heads whose cells are among cells[n]. */
+static int64_t count(const wnw_bridge *cache, const int32_t *cells, int32_t n)
+{
+    int64_t found = 0;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+        wnw_bridge_layer l = wnw_bridge_layer_default();
+        assert_ok(wnw_bridge_get_layer(cache, i, &l));
+        assert_int_equal(l.entry_bytes, 2 * 2 * 32); /* a key and a value of 32 numbers in f16 */
+        for (int32_t ih = 0; ih < l.n_heads; ih++) {
+            int32_t has[N_CTX], n_has;
+            assert_ok(wnw_bridge_cells(cache, i, 0, ih, has, N_CTX, &n_has));
+            for (int32_t k = 0; k < n_has; k++)
+                found += is_among(has[k], cells, n);
+        }
+    }
+    return found;
+}
+
+enum { HEADS = 4 * 2 }; /* of all layers of tiny-llama */
+
+static void test_rows_and_what_they_see(void **state)
+{
+    (void)state;
+    struct test_llama t;
+    struct told told;
+    int32_t own[2][N];
+    opened(&t, &told);
+    told.ask = 7; /* position 3 of the second sequence */
+    read_both(&t, &told, own);
+    assert_int_equal(told.n_seen, 4);
+    for (int32_t i = 0; i < 4; i++)
+        assert_true(is_among(own[1][i], told.seen, 4));
+    assert_error(wnw_bridge_seen(told.cache, 0, told.seen, N_CTX, &told.n_seen), WNW_E_NOT_OBSERVED);
+    test_llama_close(&t);
+}
+
+static void test_named_cells_are_compressed_and_freed(void **state)
+{
+    (void)state;
+    enum { HEADER = 20, KEPT = 30 };
+    struct test_llama t;
+    struct told told;
+    int32_t own[2][N];
+    const wnw_size size = size_budget(KEPT);
+    wnw_policy *policy = test_policy("snapkv:window=16");
+    opened(&t, &told);
+    assert_ok(wnw_bridge_observe(told.cache, "keydiff"));
+    assert_ok(wnw_bridge_observe(told.cache, "snapkv:window=16")); /* as well */
+    read_both(&t, &told, own);
+    const wnw_bridge_cells_of rest = {WNW_INIT(wnw_bridge_cells_of), .n_cells = N - HEADER,
+                                      .cells = own[0] + HEADER, .policy = policy, .size = &size};
+    assert_ok(wnw_bridge_compress_cells(told.cache, &rest));
+    assert_int_equal(count(told.cache, own[0], HEADER), HEADS * HEADER);
+    assert_int_equal(count(told.cache, own[0] + HEADER, N - HEADER), HEADS * KEPT);
+    assert_int_equal(count(told.cache, own[1], OTHER), HEADS * OTHER);
+
+    /* The first sequence goes on as it would have without the second one, whose cells are freed. */
+    assert_true(llama_memory_seq_rm(llama_get_memory(t.ctx), 1, -1, -1));
+    assert_ok(wnw_bridge_forget(told.cache, own[1], OTHER));
+    assert_int_equal(count(told.cache, own[1], OTHER), 0);
+    assert_int_equal(count(told.cache, own[0], N), HEADS * (HEADER + KEPT));
+    float *logits = malloc((size_t)t.n_vocab * sizeof *logits);
+    test_llama_decode(&t, 0, N, (const int32_t[]){9}, 1, logits);
+    assert_true(logits[0] - logits[0] == 0.0f); /* finite */
+    free(logits);
+    /* All of it. */
+    assert_true(llama_memory_seq_rm(llama_get_memory(t.ctx), 0, -1, -1));
+    assert_ok(wnw_bridge_forget(told.cache, told.cell, told.n));
+    assert_int_equal(count(told.cache, told.cell, told.n), 0);
+    wnw_policy_free(policy);
+    test_llama_close(&t);
+}
+
+static void test_refuses(void **state)
+{
+    (void)state;
+    struct test_llama t;
+    struct told told;
+    const int32_t beyond = N_CTX;
+    wnw_policy *policy = test_policy("keydiff");
+    opened(&t, &told);
+    wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of), .n_cells = 1, .cells = &beyond,
+                              .policy = policy};
+    assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_RANGE);
+    assert_says("cell 512 of a cache with 512");
+    assert_error(wnw_bridge_forget(told.cache, &beyond, 1), WNW_E_RANGE);
+    of.n_cells = 0;
+    assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_ARG);
+    of.policy = NULL;
+    assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_ARG);
+    assert_error(wnw_bridge_observe(NULL, "kvzip"), WNW_E_UNSUPPORTED);
+    assert_error(wnw_bridge_observe(told.cache, "snapvk"), WNW_E_ARG);
+    assert_error(wnw_bridge_observe(told.cache, NULL), WNW_E_ARG);
+    assert_ok(wnw_bridge_observe(NULL, "h2o"));
+    assert_error(wnw_bridge_tell_rows(NULL, keep, NULL), WNW_E_ARG);
+    assert_error(wnw_bridge_forget(NULL, &beyond, 1), WNW_E_ARG);
+    wnw_policy_free(policy);
+    test_llama_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows_and_what_they_see),
+        cmocka_unit_test(test_named_cells_are_compressed_and_freed),
+        cmocka_unit_test(test_refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

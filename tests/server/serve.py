@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""`winnow serve` as its clients see it: serve.py WINNOW
+
+What must be right of policies, reuse, sequences that end, cells that die and the cap on memory; docs/serving.md says what is meant.
+"""
+import os
+import re
+import sys
+import tempfile
+import threading
+
+from llama_server import TINY, Server, at_once, check, finish, ids, nearly_same, until
+
+winnow = sys.argv[1]
+model = f"{TINY}/tiny-llama.gguf"
+CLOSE = 0.02  # the same tokens, in other batches
+ROW = 1024    # bytes of a token's keys and values: 4 layers, 2 heads of 32, f16
+
+
+def serve(*options, slots=4, model=model):
+    return Server([winnow, "serve", "-m", model, "--port", "0", "--slots", str(slots), *options, "--", "-t", "1"], {"WINNOW_VERBOSE": "1"})
+
+
+def kv(s):
+    return s.ask("/winnow/kv").json
+
+
+def slot(s, i):
+    return kv(s)["slots"][i]
+
+
+def n_compressed(s):
+    return kv(s)["compressions"]
+
+
+def chat(s, messages, tokens=8, **more):
+    return s.ask("/v1/chat/completions", {"messages": messages, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "logprobs": True, **more})
+
+
+def user(text):
+    return [{"role": "user", "content": text}]
+
+
+def words(n, seed):
+    return " ".join(f"w{x}" for x in ids(n, seed))
+
+
+document, other = ids(700, 1), ids(900, 2)
+questions = [ids(30, 10 + i) for i in range(5)]
+
+# Slots are compressed by what their requests say; each once, whoever else is in the batch.
+with serve("--policy", "full") as s:
+    whole = [s.complete(document, 12, id_slot=0), s.complete(other, 12, id_slot=1)]
+    check("full: nothing is dropped", n_compressed(s) == 0 and slot(s, 0)["entries"] == 711, kv(s))
+    sizes = [None, 192, 400, 64]
+    before = n_compressed(s)
+    at_once(*[lambda i=i: s.complete(ids(1000, 20 + i), 40, id_slot=i, cache_prompt=False,
+                                     **({} if sizes[i] is None else {"winnow": {"policy": "keydiff", "budget": sizes[i]}})) for i in range(4)])
+    held = [x["entries"] for x in kv(s)["slots"]]
+    check("four slots with sizes of their own", held == [1039, 192 + 39, 400 + 39, 64 + 39], held)
+    check("each was compressed once", n_compressed(s) == before + 3, kv(s))
+    s.complete(ids(1025, 30), 3, id_slot=0, cache_prompt=False, winnow={"policy": "snapkv", "budget": 100})
+    check("a prompt of twice 512 tokens and one more", slot(s, 0)["entries"] == 102 and n_compressed(s) == before + 4, kv(s))
+    # Whoever asks the same of the same slots gets what a request alone gets.
+    alone = s.complete(document, 12, id_slot=0, cache_prompt=False, winnow={"policy": "keydiff", "budget": 150})
+    both = at_once(lambda: s.complete(document, 12, id_slot=2, cache_prompt=False, winnow={"policy": "keydiff", "budget": 150}),
+                   lambda: s.complete(other, 12, id_slot=3, cache_prompt=False))
+    check("beside another request a compressed one answers as alone", nearly_same(alone, both[0], CLOSE), alone, both[0])
+    check("and the other one is not touched", nearly_same(whole[1], both[1], CLOSE), whole[1], both[1])
+    metrics = s.ask("/metrics").text
+    check("Prometheus' lines", re.search(r'^winnow:kv_bytes [1-9]\d*$', metrics, re.M) and 'winnow:slot_entries{slot="3"}' in metrics, metrics[-800:])
+
+# What a rule keeps that looks at the question is not for another question; what another one keeps is.
+with serve("--policy", "keydiff", "--budget", "200", slots=1) as s:
+    def read(question, **more):
+        return s.complete(document + question, 4, **more)["timings"]["prompt_n"]
+    check("the first question reads all", read(questions[0]) == 730)
+    check("five questions about one document read it once", [read(q) for q in questions[1:]] == [30] * 4, kv(s))
+    check("reuse: never", read(questions[0], winnow={"reuse": "never"}) == 730)
+    check("another size is another rule", read(questions[1], winnow={"budget": 100}) == 730)
+    snap = {"policy": "snapkv", "budget": 200}
+    check("another policy too", read(questions[0], winnow=snap) == 730)
+    check("a second question after a policy that looked at the first", read(questions[1], winnow=snap) == 730)
+    check("the same prompt again", read(questions[1], winnow=snap) <= 1)
+    check("reuse: any", read(questions[2], winnow={**snap, "reuse": "any"}) == 30)
+    a = s.complete(document + questions[3], 12)
+    b = s.complete(document + questions[4], 12)
+    c = s.complete(document + questions[3], 12, cache_prompt=False)
+    n = n_compressed(s)
+    s.complete(document + questions[3] + ids(400, 40), 4)
+    check("what a later turn adds is compressed once it is enough", n_compressed(s) == n + 1, kv(s))
+
+# A header that documents share is kept whole: the second document begins with it as if it were read anew.
+system = {"role": "system", "content": "You answer in one word. " + words(20, 7)}
+with serve("--budget", "200", slots=1) as s:
+    first = chat(s, [system] + user("A " + words(300, 8)))
+    protected = slot(s, 0)["protected"]
+    check("the header is known", 60 < protected < 200, slot(s, 0))
+    second = chat(s, [system] + user("B " + words(300, 9))).json
+    cached = second["usage"]["prompt_tokens"] - second["timings"]["prompt_n"]
+    check("the second document reuses it", protected <= cached < protected + 8, second["timings"], protected)
+    fresh = chat(s, [system] + user("B " + words(300, 9)), cache_prompt=False).json
+    p, q = ([t["logprob"] for t in x["choices"][0]["logprobs"]["content"]] for x in (second, fresh))
+    check("and answers as if nothing had been there", abs(p[0] - q[0]) < CLOSE, p, q)
+
+# Cells that no sequence has any more take no memory.
+with serve("--policy", "keydiff", "--budget", "100", slots=2) as s:
+    stream = {"n_predict": 4000, "ignore_eos": True, "temperature": 0, "stream": True, "id_slot": 0}
+    want = s.complete(document, 12, id_slot=0)
+    came = s.leave("/completion", {**stream, "prompt": other}, lambda came: came.count(b"data: ") > 5)
+    check("a client that leaves while it is answered", until(lambda: not slot(s, 0)["busy"]), kv(s))
+    held = slot(s, 0)
+    check("leaves what was kept and the answer so far", held["compressed"] and held["entries"] < 100 + 4000, held)
+    again = s.complete(document, 12, id_slot=0)
+    check("what comes next is right, too", nearly_same(want, again, CLOSE), want, again)
+    check("and holds nothing else", kv(s)["bytes"] < 300 * ROW, kv(s))
+    n = n_compressed(s)
+    answer = chat(s, user(words(200, 11)), tokens=6)
+    two = chat(s, user(words(200, 12)), tokens=6, n=2).json
+    check("n = 2 gives two answers of one prompt", len(two["choices"]) == 2 and n_compressed(s) == n + 2, two, kv(s))
+    check("a slot is erased", s.ask("/slots/0?action=erase", "{}").status == 200 and slot(s, 0)["tokens"] == 0, kv(s))
+
+# The server looks for clients that have left once a second, so the prompt is one that takes longer to read.
+with serve("--policy", "keydiff", "--budget", "100", slots=2, model=f"{TINY}/../smollm2-135m.gguf") as s:
+    want = s.complete(ids(100, 1), 4, id_slot=0)
+    s.leave("/completion", {**stream, "prompt": ids(7000, 5)}, lambda came: slot(s, 0)["tokens"] >= 512)
+    check("a client that leaves while its prompt is read leaves nothing", until(lambda: slot(s, 0)["tokens"] == 0), kv(s))
+    check("and no bytes", kv(s)["bytes"] == 0 and not kv(s)["compressions"], kv(s))
+    again = s.complete(ids(100, 1), 4, id_slot=0)
+    check("what comes next is right", nearly_same(want, again, CLOSE), want, again)
+
+# The cap holds before anything is read, and others go on.
+with serve("--policy", "keydiff", "--budget", "100", "--kv-bytes", str(4000 * ROW), slots=3) as s:
+    long = s.ask("/completion", {"prompt": ids(6000, 5), "n_predict": 10})
+    check("what can never fit is the client's fault", long.status == 400 and "6000 tokens" in long.json["error"]["message"], long.text)
+    stop = threading.Event()
+    running = threading.Thread(target=lambda: s.leave("/completion", {"prompt": ids(600, 6), "n_predict": 3000, "ignore_eos": True, "stream": True, "id_slot": 0},
+                                                      lambda came: stop.is_set()))
+    running.start()
+    check("a request runs", until(lambda: slot(s, 0)["compressed"]), kv(s))
+    busy = s.ask("/completion", {"prompt": ids(1500, 7), "n_predict": 10})
+    check("no room now: 503", busy.status == 503 and busy.headers["Retry-After"] and busy.json["error"]["type"] == "unavailable_error", busy.text)
+    small = s.ask("/completion", {"prompt": ids(300, 8), "n_predict": 10})
+    check("a smaller one has room", small.status == 200, small.text)
+    check("the first was not disturbed", slot(s, 0)["busy"], kv(s))
+    stop.set()
+    running.join()
+    check("its room comes back", until(lambda: not slot(s, 0)["busy"]) and s.ask("/completion", {"prompt": ids(1500, 7), "n_predict": 10}).status == 200, kv(s))
+    for i in range(6):
+        s.complete(ids(2500, 50 + i), 4, id_slot=i % 3)
+        check("the cap holds", kv(s)["bytes"] <= 4000 * ROW, kv(s))
+    check("refusals are counted", kv(s)["refused"] == 1, kv(s))
+
+# More clients than slots: all are answered, and nothing is left.
+with serve("--budget", "100", slots=2) as s:
+    replies = at_once(*[lambda i=i: s.ask("/v1/completions", {"prompt": words(100 + 10 * i, i), "max_tokens": 5}) for i in range(16)])
+    check("16 clients, two slots", [r.status for r in replies] == [200] * 16, [r.text[:200] for r in replies if r.status != 200])
+    check("all slots are free", until(lambda: not any(x["busy"] for x in kv(s)["slots"])), kv(s))
+
+    def refused(name, field, says, path="/v1/chat/completions"):
+        r = s.ask(path, {"messages": user("x"), "max_tokens": 2, "winnow": field})
+        e = r.json.get("error", {})
+        check(name, r.status == 400 and says in e.get("message", "") and e.get("type") == "invalid_request_error" and e.get("param", "").startswith("winnow"), r.text)
+    refused("an unknown policy", {"policy": "snapvk"}, "snapkv")
+    refused("a policy that cannot be had", {"policy": "kvzip"}, "kvzip")
+    refused("a policy that is no text", {"policy": 3}, "winnow.policy")
+    refused("a budget that is none", {"budget": 0}, "winnow.budget")
+    refused("a ratio that is none", {"ratio": 1}, "winnow.ratio")
+    refused("two sizes", {"ratio": 0.5, "budget": 3}, "not both")
+    refused("an unknown key", {"polcy": "snapkv"}, "polcy")
+    refused("a reuse that is none", {"reuse": "often"}, "winnow.reuse")
+    refused("no object", "snapkv", "object")
+    refused("a route without policies", {"policy": "keydiff"}, "route", "/v1/messages")
+    check("the server's own errors are its own", s.ask("/v1/chat/completions", {"max_tokens": 2}).status == 400)
+    check("a body that is no JSON", s.ask("/v1/chat/completions", "{").status in (400, 500))
+    check("without --save no files", s.ask("/winnow/slots/0?action=save", {"filename": "a"}).status == 400)
+    messages = s.ask("/v1/messages", {"messages": user(words(200, 3)), "max_tokens": 4})
+    check("Anthropic's route has the server's policy", messages.status == 200 and n_compressed(s) > 0, messages.text)
+    check("SIGTERM ends it", s.stop() == 0, s.log()[-500:])
+
+# A slot in a file has the size of what was kept, and goes on where it was: on another slot, also a used one, and after a restart.
+with tempfile.TemporaryDirectory() as folder:
+    with serve("--policy", "keydiff", "--budget", "100", "--save", folder, slots=2) as s:
+        s.complete(document, 12, id_slot=0)
+        saved = s.ask("/winnow/slots/0?action=save", {"filename": "slot"})
+        size = os.path.getsize(f"{folder}/slot")
+        check("saved", saved.status == 200 and saved.json["n_saved"] == 711, saved.text)
+        check("the file has the size of what was kept", size < 200 * ROW < 711 * ROW, size)
+        more = s.complete(document + questions[0], 12, id_slot=0)
+        check("and was reused", more["timings"]["prompt_n"] == 30, more["timings"])
+        s.complete(other, 12, id_slot=1)
+        back = s.ask("/winnow/slots/1?action=restore", {"filename": "slot"})
+        check("restored onto a used slot", back.status == 200 and back.json["n_restored"] == 711, back.text)
+        check("with what it held", slot(s, 1)["tokens"] == 711 and slot(s, 1)["entries"] == 111, kv(s))
+        again = s.complete(document + questions[0], 12, id_slot=1, winnow={"reuse": "any"})
+        check("its prefix is reused", again["timings"]["prompt_n"] == 30, again["timings"])
+        check("and answers the same", nearly_same(more, again, CLOSE), more, again)
+        check("cells are known again", slot(s, 1)["tokens"] == 741 and slot(s, 1)["entries"] < 160, kv(s))
+        n = n_compressed(s)
+        s.complete(document + questions[0] + ids(400, 41), 12, id_slot=1, winnow={"reuse": "any"})
+        check("what a later turn adds is compressed", n_compressed(s) == n + 1 and slot(s, 1)["entries"] < 130, kv(s))
+        for i in range(2):
+            s.ask(f"/slots/{i}?action=erase", "{}")
+        check("and nothing is left of both", kv(s)["bytes"] == 0, kv(s))
+    with open(f"{folder}/slot", "r+b") as f:
+        good = f.read()
+    with serve("--save", folder, slots=1) as s:
+        check("after a restart", s.ask("/winnow/slots/0?action=restore", {"filename": "slot"}).status == 200)
+        again = s.complete(document + questions[0], 12, winnow={"reuse": "any"})
+        check("it goes on", again["timings"]["prompt_n"] == 30 and nearly_same(more, again, CLOSE), again)
+        for name, data in {"cut": good[:-100], "longer": good + b"x", "none": b"", "text": b"hello" * 1000,
+                           "other": good[:16] + bytes(8) + good[24:]}.items():
+            with open(f"{folder}/{name}", "wb") as f:
+                f.write(data)
+            r = s.ask("/winnow/slots/0?action=restore", {"filename": name})
+            check(f"a damaged file: {name}", r.status == 400 and "restore" in r.text, r.text)
+        check("a file that is not there", s.ask("/winnow/slots/0?action=restore", {"filename": "no"}).status == 400)
+        check("a file elsewhere", s.ask("/winnow/slots/0?action=restore", {"filename": "../slot"}).status == 400)
+        check("the server goes on", s.complete(document, 3)["tokens_predicted"] == 3)
+
+with serve("--api-key", "secret") as s:
+    check("a key is asked for", s.ask("/winnow/kv").status == 401 and s.ask("/v1/completions", {"prompt": "x", "max_tokens": 1}).status == 401)
+    key = {"Authorization": "Bearer secret"}
+    check("and taken", s.ask("/winnow/kv", headers=key).status == 200 and
+          s.ask("/v1/chat/completions", {"messages": user("x"), "max_tokens": 1}, key).status == 200)
+finish()

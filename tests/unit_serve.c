@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/* What the server keeps of slots and sequences (serve/): claims, the cap, reuse, cells that die, slots in files. */
+#include "helpers.h"
+#include "serve/sequences.h"
+#include "serve/slot_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct serve_config config;
+
+const struct serve_config *serve_settings(void)
+{
+    return &config;
+}
+
+/* ---- Sequences ---- */
+
+static void test_cells_die_with_their_last_owner(void **state)
+{
+    (void)state;
+    struct serve_sequences s;
+    assert_true(serve_sequences_init(&s, 2, 8));
+    for (int32_t i = 0; i < 4; i++)
+        assert_true(serve_sequences_add(&s, 0, i, 7 - i)); /* positions 0 1 2 3 in cells 7 6 5 4 */
+    assert_false(serve_sequences_add(&s, 0, 4, 8));
+    assert_true(serve_sequences_cp(&s, 0, 1, 1, 3)); /* 1 2 */
+    assert_int_equal(s.of[1].n, 2);
+    serve_sequences_rm(&s, 0, 2, -1); /* 2 lives on, 3 dies */
+    assert_int_equal(s.n_dead, 1);
+    assert_int_equal(s.dead[0], 4);
+    serve_sequences_shift(&s, 1, 2, -1, -2); /* 1 2 -> 1 0 */
+    serve_sequences_rm(&s, 1, 0, 1);
+    assert_int_equal(s.n_dead, 2);
+    assert_int_equal(s.dead[1], 5);
+    serve_sequences_rm(&s, -1, -1, -1);
+    assert_int_equal(s.n_dead, 4);
+    assert_int_equal(s.of[0].n + s.of[1].n, 0);
+    serve_sequences_free(&s);
+}
+
+static void test_what_failed_is_taken_back(void **state)
+{
+    (void)state;
+    struct serve_sequences s;
+    assert_true(serve_sequences_init(&s, 1, 2000));
+    for (int32_t i = 0; i < 1000; i++)
+        assert_true(serve_sequences_add(&s, 0, i, i));
+    serve_sequences_cut(&s, 0, 10);
+    assert_int_equal(s.of[0].n, 10);
+    assert_int_equal(s.n_dead, 990);
+    serve_sequences_free(&s);
+}
+
+/* ---- Slots ---- */
+
+static bool has_left(void *user)
+{
+    return user == NULL;
+}
+
+static struct serve_ask ask_of(const char *key)
+{
+    static int here;
+    struct serve_ask ask = {
+        .key = key, .key_len = strlen(key), .slot = -1, .n_slots = 1, .gone = has_left, .user = &here};
+    strcpy(ask.want.recipe, "keydiff");
+    return ask;
+}
+
+static struct serve_claim claimed(const struct serve_ask *ask)
+{
+    char why[SERVE_TEXT] = "";
+    struct serve_claim claim;
+    assert_int_equal(serve_slots_claim(ask, &claim, why), SERVE_CLAIMED);
+    return claim;
+}
+
+static void open_slots(int32_t n, uint64_t cap)
+{
+    config = (struct serve_config){.cap = cap};
+    strcpy(config.want.recipe, "keydiff");
+    serve_slots_open(n, 100, 10, true);
+}
+
+static void test_a_slot_that_begins_alike_is_chosen(void **state)
+{
+    (void)state;
+    open_slots(3, 0);
+    struct serve_ask a = ask_of("the first document and a question"), b = ask_of("some other text");
+    struct serve_claim x = claimed(&a), y = claimed(&b);
+    assert_int_not_equal(x.slot, y.slot);
+    serve_slots_release(&x);
+    serve_slots_release(&y);
+    struct serve_ask c = ask_of("the first document and another question");
+    struct serve_claim z = claimed(&c);
+    assert_int_equal(z.slot, x.slot);
+    assert_false(z.no_reuse);
+    struct serve_ask d = ask_of("quite new"); /* the slot that was never used */
+    struct serve_claim v = claimed(&d);
+    assert_int_not_equal(v.slot, x.slot);
+    assert_int_not_equal(v.slot, y.slot);
+    serve_slots_release(&z);
+    serve_slots_release(&v);
+}
+
+static void test_slots_of_one_request(void **state)
+{
+    (void)state;
+    open_slots(3, 0);
+    struct serve_ask a = ask_of("x");
+    a.slot = 1;
+    a.n_slots = 2;
+    struct serve_claim x = claimed(&a);
+    assert_int_equal(x.slot, 1);
+    assert_int_equal(x.slots, 3); /* 0 and 1 */
+    a.slot = -1;
+    a.user = NULL; /* who has left does not wait for a second slot */
+    char why[SERVE_TEXT];
+    struct serve_claim y;
+    assert_int_equal(serve_slots_claim(&a, &y, why), SERVE_GONE);
+    serve_slots_release(&x);
+    a.user = &a;
+    y = claimed(&a);
+    serve_slots_release(&y);
+}
+
+/* Reports a slot as compressed by what holds for it. */
+static void compressed(int32_t slot, int32_t n_tokens, int64_t entries)
+{
+    struct serve_want want;
+    serve_slots_want(slot, &want);
+    serve_slots_report(
+        slot, &(struct serve_content){.n_tokens = n_tokens, .entries = entries, .compressed_by = &want});
+}
+
+static void test_reuse(void **state)
+{
+    static const struct {
+        const char *recipe, *key;
+        enum serve_reuse reuse;
+        int64_t budget;
+        bool refused;
+    } rows[] = {{"keydiff", "doc q1", SERVE_REUSE_SAME, 0, false},
+                {"keydiff", "doc q2", SERVE_REUSE_SAME, 0, false},
+                {"keydiff", "doc q2", SERVE_REUSE_NEVER, 0, true},
+                {"keydiff", "doc q2", SERVE_REUSE_SAME, 9, true},
+                {"snapkv", "doc q1", SERVE_REUSE_SAME, 0, false},
+                {"snapkv", "doc q1 and on", SERVE_REUSE_SAME, 0, false},
+                {"h2o", "doc q1", SERVE_REUSE_SAME, 0, false},
+                {"snapkv", "doc q2", SERVE_REUSE_SAME, 0, true},
+                {"snapkv", "doc q2", SERVE_REUSE_ANY, 0, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        open_slots(1, 0);
+        struct serve_ask a = ask_of("doc q1");
+        strcpy(a.want.recipe, rows[i].recipe);
+        struct serve_claim x = claimed(&a);
+        compressed(0, 50, 100);
+        serve_slots_release(&x);
+        a.key = rows[i].key;
+        a.key_len = strlen(a.key);
+        a.reuse = rows[i].reuse;
+        a.want.size.budget = rows[i].budget;
+        x = claimed(&a);
+        print_message("%s, %s, %d\n", rows[i].recipe, rows[i].key, (int)rows[i].reuse);
+        assert_int_equal(x.no_reuse, rows[i].refused);
+        serve_slots_release(&x);
+    }
+}
+
+/* 100 bytes a token, room for 50 tokens. */
+static void test_the_cap(void **state)
+{
+    (void)state;
+    char why[SERVE_TEXT] = "";
+    struct serve_claim x, y;
+    open_slots(3, 5000);
+    struct serve_ask a = ask_of("x");
+    a.n_prompt = 45;
+    a.n_predict = 6;
+    assert_int_equal(serve_slots_claim(&a, &x, why), SERVE_TOO_LONG);
+    assert_non_null(strstr(why, "5100 bytes"));
+    a.n_predict = 5;
+    x = claimed(&a);
+    a.n_prompt = 1;
+    assert_int_equal(serve_slots_claim(&a, &y, why), SERVE_BUSY);
+    assert_non_null(strstr(why, "600 bytes are wanted, 0 of 5000"));
+    /* Once compressed to 10 tokens' worth, with 5 more to come, 35 are free. */
+    compressed(x.slot, 45, 100);
+    a.n_prompt = 31;
+    assert_int_equal(serve_slots_claim(&a, &y, why), SERVE_BUSY);
+    a.n_prompt = 30;
+    y = claimed(&a);
+    serve_slots_release(&x);
+    serve_slots_release(&y);
+    char *json = serve_slots_json(), *metrics = serve_slots_metrics();
+    assert_non_null(strstr(json, "\"entries\": 10.0"));
+    assert_non_null(strstr(metrics, "winnow:kv_bytes_cap 5000\n"));
+    free(json);
+    free(metrics);
+}
+
+static void test_policies_of_requests_that_nobody_claimed(void **state)
+{
+    (void)state;
+    struct serve_want want;
+    open_slots(1, 0);
+    struct serve_ask a = ask_of("x");
+    strcpy(a.want.recipe, "knorm");
+    struct serve_claim x = claimed(&a);
+    assert_true(serve_slots_want(0, &want));
+    assert_string_equal(want.recipe, "knorm");
+    assert_false(serve_slots_want(0, &want));
+    serve_slots_release(&x);
+    assert_true(serve_slots_want(0, &want));
+    assert_string_equal(want.recipe, "keydiff");
+}
+
+/* ---- Files ---- */
+
+static void test_files(void **state)
+{
+    (void)state;
+    enum { N = 3, BYTES = 3 * 4000 };
+    char path[] = "/tmp/winnow-slot-XXXXXX";
+    static uint8_t x[BYTES], y[BYTES];
+    const int32_t tokens[N] = {1, 2, 3};
+    int32_t back[N];
+    close(mkstemp(path));
+    for (int i = 0; i < BYTES; i++)
+        x[i] = i / 1000 % 3 == 1 || i > BYTES - 50 ? 0xff : (uint8_t)(i * 7);
+    struct serve_slot_file file, read;
+    memset(&file, 0, sizeof file);
+    file.n_tokens = N;
+    file.state_bytes = BYTES;
+    strcpy(file.by.recipe, "knorm");
+    const size_t n = serve_slot_file_write(path, &file, tokens, x);
+    assert_in_range(n, 8000, 9500); /* a third was left out */
+    assert_true(serve_slot_file_look(path, &read, 4000));
+    assert_int_equal(read.state_bytes, BYTES);
+    assert_string_equal(read.by.recipe, "knorm");
+    assert_int_equal(serve_slot_file_read(path, &read, back, y), n);
+    assert_memory_equal(x, y, BYTES);
+    assert_memory_equal(tokens, back, sizeof back);
+    /* Tokens that are smaller than that cannot have such a state. */
+    assert_false(serve_slot_file_look(path, &read, 10));
+    assert_int_equal(truncate(path, (off_t)n - 1), 0);
+    assert_false(serve_slot_file_look(path, &read, 4000));
+    /* A part that says it is longer than the state. */
+    assert_true(serve_slot_file_write(path, &file, tokens, x) == n);
+    assert_true(serve_slot_file_look(path, &read, 4000));
+    read.state_bytes = 500;
+    assert_int_equal(serve_slot_file_read(path, &read, back, y), 0);
+    unlink(path);
+    assert_false(serve_slot_file_look(path, &read, 4000));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cells_die_with_their_last_owner),
+        cmocka_unit_test(test_what_failed_is_taken_back),
+        cmocka_unit_test(test_a_slot_that_begins_alike_is_chosen),
+        cmocka_unit_test(test_slots_of_one_request),
+        cmocka_unit_test(test_reuse),
+        cmocka_unit_test(test_the_cap),
+        cmocka_unit_test(test_policies_of_requests_that_nobody_claimed),
+        cmocka_unit_test(test_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
