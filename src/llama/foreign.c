@@ -138,58 +138,46 @@ static int limit_to(struct wnw_model *m, const char *key)
     return WNW_OK;
 }
 
-/* Rows of the longest batch that is looked at. */
-enum { MOST_ROWS = 8194 };
+/* The longest prompt whose graphs are looked at, so that the layers of a window can be told. */
+enum { MOST_LOOKED = 1 << 15 };
 
-static bool any_slides(const struct wnw__drive_layer *layers, int32_t n)
+/* Sets what is known of windows, and bounds the context where longer ones would be computed otherwise: where a window is
+ * too long to be told from a chunk, and where libllama takes other factors for RoPE if a context is longer than the original
+ * one; it takes ours for short. */
+static int set_windows(struct wnw_model *m, const struct wnw__drive_layer *layers, int32_t n)
 {
-    for (int32_t il = 0; il < n; il++)
-        if (layers[il].sliding)
-            return true;
-    return false;
-}
-
-/* Bounds the context where longer ones would be computed otherwise: where attention is in chunks, or a window is so long that
- * its layers could not be told; and libllama takes other factors for RoPE where a context is longer than the original one,
- * and takes ours for short. */
-static int limit_context(struct wnw_model *m, const struct wnw__drive_layer *layers, int32_t n)
-{
-    if (!any_slides(layers, n) && m->hp.n_swa > 0) {
-        if (m->hp.n_swa + 2 > MOST_ROWS && m->hp.n_swa < m->hp.n_ctx_train)
-            m->hp.n_ctx_train = m->hp.n_swa;
-        m->hp.n_swa = 0;
+    struct wnw__hparams *hp = &m->hp;
+    int32_t n_sliding = 0, n_chunked = 0;
+    for (int32_t il = 0; il < n; il++) {
+        n_sliding += layers[il].sliding;
+        n_chunked += layers[il].chunked;
     }
-    WNW_TRY(limit_to(m, ".attention.chunk_size"));
+    if (n_chunked > 0 && n_chunked < n_sliding)
+        return wnw__fail(WNW_E_UNSUPPORTED, "layers of this model have windows of two kinds");
+    hp->swa_chunked = n_chunked > 0;
+    if (hp->n_swa > MOST_LOOKED && hp->n_swa < hp->n_ctx_train)
+        hp->n_ctx_train = hp->n_swa;
+    hp->n_swa = n_sliding > 0 ? hp->n_swa : 0;
     if (strncmp(layers[0].factors, "rope_factors_", strlen("rope_factors_")) != 0)
         return WNW_OK;
     return limit_to(m, ".rope.scaling.original_context_length");
 }
 
-/* Has a context look at the graph of a batch of n_look rows. */
-static int look_with(struct wnw_model *m, struct wnw__foreign_context **f, int32_t n_look,
-                     const struct wnw__drive_layer **layers, int32_t *n)
-{
-    enum { ROWS = 32 };
-    WNW_TRY(wnw__foreign_context_new(f, m->vocab, n_look > ROWS ? n_look : ROWS, n_look, 1));
-    return wnw__foreign_context_layers(*f, layers, n);
-}
-
-/* A window is of layers whose cache libllama keeps apart; where it does not, the masks of a batch that is longer than the
- * window tell them. */
+/* The graphs of a prompt that is longer than the window are looked at: masks tell which layers have it. */
 static int look_at(struct wnw_model *m)
 {
+    enum { ROWS = 256 };
     struct wnw__foreign_context *f = NULL;
     const struct wnw__drive_layer *layers;
+    const int32_t n_swa = m->hp.n_swa, n_look = n_swa > 0 && n_swa <= MOST_LOOKED ? n_swa + 2 : 2;
     int32_t n;
-    int rc = look_with(m, &f, 2, &layers, &n);
-    if (rc == WNW_OK && m->hp.n_swa > 0 && m->hp.n_swa + 2 <= MOST_ROWS && !any_slides(layers, n)) {
-        wnw__foreign_context_free(f);
-        rc = look_with(m, &f, m->hp.n_swa + 2, &layers, &n);
-    }
+    int rc = wnw__foreign_context_new(&f, m->vocab, ROWS, n_look, 1);
+    if (rc == WNW_OK)
+        rc = wnw__foreign_context_layers(f, &layers, &n);
     if (rc == WNW_OK)
         rc = set_layers(m, layers, n);
     if (rc == WNW_OK)
-        rc = limit_context(m, layers, n);
+        rc = set_windows(m, layers, n);
     if (rc == WNW_OK)
         set_rope(m, layers, n);
     wnw__foreign_context_free(f);

@@ -147,7 +147,7 @@ static void take_head(const struct wnw__newest *w, const struct wnw__record_rows
         const int32_t h = ih * group + g;
         form(w, r, h, n_entry, out);
         for (int32_t i = 0; l->n_swa > 0 && i < l->len[ih]; i++)
-            if (r->pass->n_past - l->pos[l->off[ih] + i] >= l->n_swa)
+            if (l->pos[l->off[ih] + i] < wnw__cache_first_seen(c, l, r->pass->n_past))
                 out[i] = -INFINITY;
         const float top = out[wnw__argmax(out, n_entry)];
         wnw__softmax(out, n_entry);
