@@ -116,7 +116,7 @@ static const char *const generated[] = {
     "qwen35-dense",    "qwen35moe-moe",   "granitehybrid-dense", "lfm2-dense",
     "jamba-dense",     "falcon-h1-dense", "nemotron_h-dense"};
 /* Of scripts/tiny_foreign.py. */
-static const char *const ours[] = {"olmo2", "phi3", "lfm2", "gemma3n", "gemma4"};
+static const char *const ours[] = {"olmo2", "phi3", "lfm2", "gemma3n", "gemma4", "llama4"};
 
 /* Generated ones that cannot be opened, and what the sentence says why. */
 static const struct refusal {
@@ -438,6 +438,45 @@ static void test_ours(void **state)
     }
 }
 
+/* Beyond the first chunk, layers see what libllama's see, and hold no more. */
+static void test_chunks(void **state)
+{
+    (void)state;
+    enum { CHUNK = 8192, LONG = CHUNK + 100, MORE = 3, BATCH = 512 };
+    char path[4096];
+    struct test_llama t;
+    test_model_path(path, sizeof path, "tiny/foreign/llama4.gguf");
+    memset(&hidden, 0, sizeof hidden);
+    test_llama_open(&t, path,
+                    &(struct test_llama_params){.f32 = true, .n_ctx = LONG + MORE, .n_batch = BATCH});
+    wnw_model *m = test_model_open("tiny/foreign/llama4.gguf");
+    wnw_session *s = test_session_new(
+        m, &(struct test_session){
+               .kv_type = WNW_KV_F32, .attn = WNW_ATTN_F32, .n_ctx = LONG + MORE, .n_ubatch = 300});
+    int32_t *tokens = test_random_tokens(LONG + MORE, m->hp.n_vocab, 3);
+    float *rows = malloc((size_t)BATCH * (size_t)t.n_vocab * sizeof *rows);
+    assert_non_null(rows);
+    for (int32_t i = 0; i < LONG; i += BATCH)
+        test_llama_decode(&t, 0, i, tokens + i, LONG - i < BATCH ? LONG - i : BATCH, rows);
+    test_prefill(s, tokens, LONG);
+    assert_true(s->cache.chunked);
+    assert_cmp(
+        test_nmse(wnw_session_logits(s), rows + (size_t)((LONG - 1) % BATCH) * (size_t)t.n_vocab, t.n_vocab),
+        <, 1e-8);
+    for (int32_t i = LONG; i < LONG + MORE; i++) {
+        test_llama_decode(&t, 0, i, tokens + i, 1, rows);
+        assert_ok(wnw_session_decode(s, tokens[i]));
+        assert_cmp(test_nmse(wnw_session_logits(s), rows, t.n_vocab), <, 1e-8);
+    }
+    for (int32_t il = 0; il < m->hp.n_layer; il++)
+        assert_cmp(wnw_cache_n(s, il, 0), <=, il == 3 ? LONG + MORE : LONG + MORE - CHUNK + WNW_CACHE_GROWTH);
+    free(rows);
+    free(tokens);
+    wnw_session_free(s);
+    wnw_model_free(m);
+    test_llama_close(&t);
+}
+
 /* WNW_FAMILIES=FOLDER: writes a table of all models there, as docs/families.md has it. */
 static void test_table(void **state)
 {
@@ -473,6 +512,6 @@ static void test_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_ours), cmocka_unit_test(test_generated),
-                                       cmocka_unit_test(test_table)};
+                                       cmocka_unit_test(test_chunks), cmocka_unit_test(test_table)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
