@@ -107,14 +107,14 @@ void __wrap_wnw__attend_run(const struct wnw__attend_op *op, const float *q, con
 
 /* Of llama.cpp's generator. */
 static const char *const generated[] = {
-    "mistral3-dense",  "qwen3moe-moe",    "phi3-dense",          "granite-dense",
-    "glm4-dense",      "smollm3-dense",   "olmo2-dense",         "cohere2-dense",
-    "command-r-dense", "internlm2-dense", "starcoder2-dense",    "llama4-moe",
-    "gemma2-dense",    "gpt-oss-moe",     "deepseek2-moe",       "minicpm3-dense",
-    "mistral4-moe",    "bloom-dense",     "mpt-dense",           "jais-dense",
-    "refact-dense",    "grok-moe",        "cogvlm-dense",        "qwen3next-moe",
-    "qwen35-dense",    "qwen35moe-moe",   "granitehybrid-dense", "lfm2-dense",
-    "jamba-dense",     "falcon-h1-dense", "nemotron_h-dense"};
+    "mistral3-dense", "llama-moe",       "qwen3moe-moe",    "phi3-dense",
+    "granite-dense",  "glm4-dense",      "smollm3-dense",   "olmo2-dense",
+    "cohere2-dense",  "command-r-dense", "internlm2-dense", "starcoder2-dense",
+    "llama4-moe",     "gemma2-dense",    "gpt-oss-moe",     "deepseek2-moe",
+    "minicpm3-dense", "mistral4-moe",    "bloom-dense",     "mpt-dense",
+    "jais-dense",     "refact-dense",    "grok-moe",        "cogvlm-dense",
+    "qwen3next-moe",  "qwen35-dense",    "qwen35moe-moe",   "granitehybrid-dense",
+    "lfm2-dense",     "jamba-dense",     "falcon-h1-dense", "nemotron_h-dense"};
 /* Of scripts/tiny_foreign.py. */
 static const char *const ours[] = {"olmo2", "phi3", "lfm2", "gemma3n", "gemma4", "llama4"};
 
