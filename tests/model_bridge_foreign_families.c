@@ -159,8 +159,12 @@ static double further(const wnw_session *s, const float *want, double worst)
     return d > worst ? d : worst;
 }
 
-/* Returns how far apart logits of this model may be; 0 where they are further. */
-static double compare_logits(const wnw_model *m, const char *path, const char *name, const int32_t *tokens)
+/* How far logits of a session are from libllama's, and how far they may be. */
+struct distance {
+    double worst, bound;
+};
+
+static struct distance compare_logits(const wnw_model *m, const char *path, const int32_t *tokens)
 {
     wnw_session *s = test_session_new(m, &exact);
     float *want = plain_logits(path, tokens, false), *other = plain_logits(path, tokens, true);
@@ -176,14 +180,11 @@ static double compare_logits(const wnw_model *m, const char *path, const char *n
         const double d = test_nmse(other + at, want + at, m->hp.n_vocab);
         own = d > own ? d : own;
     }
-    print_message("%s: logits differ from libllama's by %.2g, and those from its flash attention's by %.2g\n",
-                  name, worst, own);
-    /* ggml's GELU reads a table of f16, so that the last bit of a sum can change an activation by a thousandth. */
-    const double bound = own / 10 > 1e-8 ? own / 10 : 1e-8;
     free(want);
     free(other);
     wnw_session_free(s);
-    return worst < bound ? bound : 0;
+    /* ggml's GELU reads a table of f16, so that the last bit of a sum can change an activation by a thousandth. */
+    return (struct distance){.worst = worst, .bound = own / 10 > 1e-8 ? own / 10 : 1e-8};
 }
 
 /* Whether policies act on any layer. */
@@ -372,9 +373,10 @@ static void check_family(const char *path, const char *name, const int32_t *toke
     memset(&hidden, 0, sizeof hidden);
     assert_ok(wnw_model_open(&m, path, NULL));
     assert_non_null(m->executor);
-    const double bound = compare_logits(m, path, name, tokens);
-    assert_cmp(bound, >, 0.0);
-    const struct subject subject = {.m = m, .name = name, .tokens = tokens, .bound = bound};
+    const struct distance d = compare_logits(m, path, tokens);
+    print_message("%s: logits differ from libllama's by %.2g\n", name, d.worst);
+    assert_cmp(d.worst, <, d.bound);
+    const struct subject subject = {.m = m, .name = name, .tokens = tokens, .bound = d.bound};
     check_recipe(&subject, "snapkv+adakv");
     check_recipe(&subject, "keydiff");
     check_copies(&subject);
@@ -477,6 +479,24 @@ static void test_chunks(void **state)
     test_llama_close(&t);
 }
 
+/* Says which methods a model refuses, as docs/families.md has it. */
+static const char *refusals(const wnw_model *m)
+{
+    bool slides = false, all = true, shared = false;
+    for (int32_t il = 0; il < m->hp.n_layer; il++) {
+        slides = slides || wnw_model_layer_is_swa(m, il);
+        all = all && wnw_model_layer_is_swa(m, il);
+        shared = shared || (m->n_reader && m->n_reader[il] > 1 && !wnw_model_layer_is_swa(m, il));
+    }
+    if (all)
+        return "all: every layer slides";
+    if (shared)
+        return "R, Q";
+    if (m->hp.rope_unknown)
+        return "R, Q";
+    return slides || llama_model_is_hybrid(m->vocab) ? "R" : "-";
+}
+
 /* WNW_FAMILIES=FOLDER: writes a table of all models there, as docs/families.md has it. */
 static void test_table(void **state)
 {
@@ -499,11 +519,12 @@ static void test_table(void **state)
         if (!end)
             continue;
         if (wnw_model_open(&m, path, NULL) != WNW_OK) {
-            print_message("| %.*s | refused: %s |\n", (int)(end - name), name, wnw_last_error());
+            print_message("| %.*s | refused | %s |\n", (int)(end - name), name, wnw_last_error());
             continue;
         }
-        if (m->executor && compare_logits(m, path, name, tokens) == 0.0)
-            print_message("%s: TOO FAR\n", name);
+        const struct distance d = m->executor ? compare_logits(m, path, tokens) : (struct distance){0};
+        print_message("| %.*s | %.0e%s | %s |\n", (int)(end - name), name, d.worst,
+                      d.worst < d.bound ? "" : " TOO FAR", refusals(m));
         wnw_model_free(m);
     }
     free(file);
