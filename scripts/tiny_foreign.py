@@ -3,7 +3,7 @@
 
 llama.cpp's own generator writes most families, without a vocabulary. Here are those that it cannot write, in which layers
 read the caches of others (gemma3n, gemma4), and some with which the commands are tried: a plain one (olmo2), one with fused
-matrices (phi3), and one with recurrent layers (lfm2).
+matrices (phi3), one with recurrent layers (lfm2), and one with a context longer than a chunk (llama4).
 """
 from dataclasses import dataclass
 
@@ -22,8 +22,8 @@ class Sizes:
     head_dim: int = 16
 
 
-def add_sizes(writer, s):
-    writer.add_context_length(4096)
+def add_sizes(writer, s, n_ctx=4096):
+    writer.add_context_length(n_ctx)
     writer.add_block_count(s.n_layer)
     writer.add_embedding_length(s.n_embd)
     writer.add_feed_forward_length(s.n_ff)
@@ -178,4 +178,23 @@ def gemma4(writer, w):
         w.matrix(p + "proj.weight", s.n_embd, n_side)
 
 
-FAMILIES = {"olmo2": olmo2, "phi3": phi3, "lfm2": lfm2, "gemma3n": gemma3n, "gemma4": gemma4}
+def llama4(writer, w):
+    """Three layers that see their own chunk of 8192 tokens, as libllama has it built in, and a global one without RoPE."""
+    s = Sizes(n_layer=4)
+    add_sizes(writer, s, n_ctx=16384)
+    add_heads(writer, s, s.head_dim)
+    writer.add_rope_dimension_count(s.head_dim)
+    writer.add_expert_count(2)
+    writer.add_expert_used_count(1)
+    writer.add_expert_feed_forward_length(s.n_ff)
+    writer.add_uint32("llama4.interleave_moe_layer_step", 0)  # experts are said to be there, and no layer has them
+    add_ends(w, s)
+    for il in range(s.n_layer):
+        p = f"blk.{il}."
+        norms(w, p, ["attn_norm", "ffn_norm"], s.n_embd)
+        add_attention(w, s, p, s.head_dim)
+        add_feed_forward(w, s, p)
+
+
+FAMILIES = {"olmo2": olmo2, "phi3": phi3, "lfm2": lfm2, "gemma3n": gemma3n, "gemma4": gemma4,
+            "llama4": llama4}

@@ -13,9 +13,9 @@ static int32_t position(const struct wnw__attend_job *job, int32_t ih, int32_t i
 
 static bool visible(const struct wnw__attend_job *job, int32_t ih, int32_t i, int32_t t)
 {
-    const int32_t n_swa = job->layer->n_swa;
     return i <= job->layer->len[ih] + t &&
-           (n_swa <= 0 || job->slice->n_past + t - position(job, ih, i) < n_swa);
+           position(job, ih, i) >=
+               wnw__cache_first_seen(job->slice->cache, job->layer, job->slice->n_past + t);
 }
 
 /* The row of entry i of KV head ih as row t of the slice finds it: its f16 row, or the quantised one once it has

@@ -54,7 +54,8 @@ int32_t wnw__attend_first(const struct wnw__attend_job *job, int32_t ih, int32_t
     const int32_t n_past = job->slice->n_past, len = layer->len[ih];
     if (layer->n_swa <= 0)
         return 0;
-    const int64_t hidden = (int64_t)n_past + t - layer->n_swa; /* last position out of sight */
+    const int64_t hidden = /* last position out of sight */
+        (int64_t)wnw__cache_first_seen(job->slice->cache, layer, n_past + t) - 1;
     int32_t lo = 0, hi = len;
     if (len > 0) {
         const int32_t *pos = layer->pos + layer->off[ih];

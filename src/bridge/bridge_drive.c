@@ -231,6 +231,7 @@ void wnw__drive_free(struct wnw__drive *d)
     for (int i = 0; i < N_ROWS; i++)
         free(d->rows[i]);
     free(d->layers);
+    free(d->first_cell);
     free(d->places);
     free(d->records);
     free(d);

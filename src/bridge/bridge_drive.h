@@ -14,10 +14,10 @@
 struct wnw__drive_layer {
     int32_t il; /* its number in the model */
     int32_t n_head, n_head_kv, d_k, d_v;
-    int32_t n_reader; /* attentions that read its cache: its own, and those of later layers */
-    bool sliding;
-    float scale;   /* of the attention */
-    float q_scale; /* of queries between RoPE and attention */
+    int32_t n_reader;      /* attentions that read its cache: its own, and those of later layers */
+    bool sliding, chunked; /* queries see a window; that of their own chunk */
+    float scale;           /* of the attention */
+    float q_scale;         /* of queries between RoPE and attention */
     float cap, max_bias;
     char sinks[GGML_MAX_NAME]; /* the tensor of sinks; "" = none */
     bool queries;              /* what comes before RoPE has been found */
@@ -31,14 +31,16 @@ struct wnw__drive_layer {
 struct wnw_engine;
 struct wnw__drive;
 
-/* Takes the context over whose backend `of` is. Until there is an engine, the next graph is looked at and not run. */
+/* Takes the context over whose backend `of` is. Until there is an engine, graphs are looked at and not run: those of one
+ * sequence's rows in an empty context. */
 int wnw__drive_new(struct wnw__drive **out, wnw_bridge *of);
 /* To be called after the context is freed. */
 void wnw__drive_free(struct wnw__drive *d);
-/* The layers of the graph that was looked at. E_UNSUPPORTED: there was one that an engine cannot drive; the message says
+/* The layers of the graphs that were looked at. Whether they slide, and in chunks, is known if more rows came than a window
+ * has. E_UNSUPPORTED: there was one that an engine cannot drive; the message says
  * why. */
 int wnw__drive_layers(const struct wnw__drive *d, const struct wnw__drive_layer **layers, int32_t *n);
-/* Whether that graph computes logits, n_vocab each, of rows that were not asked for. */
+/* Whether one of them computes logits, n_vocab each, of rows that were not asked for. */
 bool wnw__drive_gives_all(const struct wnw__drive *d, int32_t n_vocab);
 /* Graphs run for the engine's present batch from now on. */
 int wnw__drive_set_engine(struct wnw__drive *d, struct wnw_engine *e);
@@ -49,7 +51,7 @@ void wnw__drive_set_n_threads(wnw_bridge *of, int32_t n);
 /* Why the engine's present batch cannot be driven, before libllama reads it: WNW_OK, or E_UNSUPPORTED. */
 int wnw__drive_check(const struct wnw__drive *d);
 
-/* For bridge_run.c: looks at a graph before it runs; the most tensors that are added to it; adds what takes the place of a
+/* For bridge_run.c: looks at a graph before it runs, E_CANCELLED if it need not run; the most tensors that are added to it; adds what takes the place of a
  * node, or false if nothing does. */
 int wnw__drive_begin(struct wnw__drive *d, struct ggml_cgraph *graph);
 int wnw__drive_tensors(const struct wnw__drive *d);

@@ -20,9 +20,11 @@ struct wnw__drive {
     struct wnw__bridge_backend *b;
     wnw_engine *e; /* NULL: graphs are looked at */
     int rc;
-    struct wnw__drive_layer *layers; /* [n_layer] of the graph that was looked at */
+    struct wnw__drive_layer *layers; /* [n_layer] of the graphs that were looked at */
+    int64_t *first_cell;             /* [n_layer] of their first row */
     int32_t n_layer;
-    int64_t last_ne[2], last_rows;   /* of that graph's last node; rows of its batch */
+    int32_t n_looked; /* rows of the graphs that were looked at */
+    int64_t n_logits; /* columns of logits that were computed for all rows of a graph; 0 = none were */
     struct wnw__drive_place *places; /* [n_place] of the graph at hand, in its order */
     int32_t n_place, cap_place;
     float *rows[4]; /* keys, values, queries and results of the attention at hand, [n_row][heads][d] */

@@ -165,18 +165,53 @@ static bool is_open(const struct ggml_tensor *m, int32_t row, int32_t cell)
                                     : ((const float *)(const void *)at)[cell] != -INFINITY;
 }
 
-/* Whether the batch is longer than what its last row sees of it in the layer. */
-static bool is_cut(const struct wnw__drive_place *p)
+/* Whether the last row of a graph sees a cell. */
+static bool last_sees(const struct wnw__drive_place *p, int64_t cell)
 {
     const struct ggml_tensor *m = input_of(p->node->src[3]);
-    const int64_t last = wnw__bridge_store_rows(p->store) - 1, cell = wnw__bridge_store_cell(p->store, 0);
-    return m->data && cell >= 0 && cell < m->ne[0] && last < m->ne[1] &&
-           !is_open(m, (int32_t)last, (int32_t)cell);
+    const int64_t last = wnw__bridge_store_rows(p->store) - 1;
+    const bool is_mask = m->type == GGML_TYPE_F16 || m->type == GGML_TYPE_F32;
+    return !is_mask || !m->data || cell >= m->ne[0] || last >= m->ne[1] ||
+           is_open(m, (int32_t)last, (int32_t)cell);
+}
+
+/* Rows of an empty context are in cells that follow each other. A row that does not see the first one has a window; it sees
+ * the one half-way between them unless the window is a chunk that has just begun. */
+static void look_at_window(const struct wnw__drive *d, const struct wnw__drive_place *p)
+{
+    struct wnw__drive_layer *l = &d->layers[p->il];
+    const int64_t first = d->first_cell[p->il], n = wnw__bridge_store_rows(p->store);
+    const int64_t last = d->n_looked + n - 1;
+    if (wnw__bridge_store_cell(p->store, n - 1) != first + last || last_sees(p, first))
+        return;
+    l->sliding = true;
+    l->chunked = !last_sees(p, first + last / 2);
 }
 
 bool wnw__drive_gives_all(const struct wnw__drive *d, int32_t n_vocab)
 {
-    return d->last_rows > 1 && d->last_ne[0] == n_vocab && d->last_ne[1] == d->last_rows;
+    return d->n_logits == n_vocab;
+}
+
+/* Keeps the layers of the first graph. */
+static int keep_layers(struct wnw__drive *d)
+{
+    const size_t n = (size_t)d->n_place;
+    d->layers = malloc(n * sizeof *d->layers);
+    d->first_cell = malloc(n * sizeof *d->first_cell);
+    if (!d->layers || !d->first_cell)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the layers of a graph");
+    for (int32_t i = 0; i < d->n_place; i++) {
+        const struct wnw__drive_place *p = &d->places[i];
+        if (p->reader == 0) {
+            d->first_cell[d->n_layer] = wnw__bridge_store_cell(p->store, 0);
+            d->layers[d->n_layer++] = p->layer;
+        } else if (!reads_alike(&d->layers[p->il], &p->layer)) {
+            return refuse(p->of, "a cache that another layer reads in another way");
+        }
+        d->layers[p->il].n_reader = p->reader + 1;
+    }
+    return WNW_OK;
 }
 
 int wnw__drive_look(struct wnw__drive *d, struct ggml_cgraph *graph)
@@ -185,24 +220,15 @@ int wnw__drive_look(struct wnw__drive *d, struct ggml_cgraph *graph)
     if (d->n_place == 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "this model has no layer with a cache of keys and values: nothing can be evicted");
-    struct wnw__drive_layer *layers = malloc((size_t)d->n_place * sizeof *layers);
-    if (!layers)
-        return wnw__fail(WNW_E_NOMEM, "no memory for the layers of a graph");
-    d->last_ne[0] = last->ne[0];
-    d->last_ne[1] = last->ne[1];
-    d->last_rows = wnw__bridge_store_rows(d->places[0].store);
-    free(d->layers);
-    d->layers = layers;
-    d->n_layer = 0;
-    for (int32_t i = 0; i < d->n_place; i++) {
-        const struct wnw__drive_place *p = &d->places[i];
-        if (p->reader == 0)
-            layers[d->n_layer++] = p->layer;
-        else if (!reads_alike(&layers[p->il], &p->layer))
-            return refuse(p->of, "a cache that another layer reads in another way");
-        layers[p->il].n_reader = p->reader + 1;
-        layers[p->il].sliding = layers[p->il].sliding || is_cut(p);
-    }
+    const int64_t n = wnw__bridge_store_rows(d->places[0].store);
+    if (!d->layers)
+        WNW_TRY(keep_layers(d));
+    for (int32_t i = 0; i < d->n_place; i++)
+        if (d->places[i].il < d->n_layer)
+            look_at_window(d, &d->places[i]);
+    if (n > 1 && last->ne[1] == n)
+        d->n_logits = last->ne[0];
+    d->n_looked += (int32_t)n;
     return WNW_OK;
 }
 
@@ -222,9 +248,11 @@ static bool sees_alike(const struct wnw__drive *d, const struct wnw__drive_place
             return false;
         for (int32_t s = 0; s < d->e->attend.n_slice; s++) {
             const struct wnw__attend_slice *slice = &d->e->attend.slice[s];
-            const int32_t n_swa = slice->cache->layers[p->il].n_swa, k = j - slice->first_row;
+            const struct wnw__kv_layer *l = &slice->cache->layers[p->il];
+            const int32_t k = j - slice->first_row, n_past = slice->n_past;
             for (int32_t t = 0; t < slice->n_row; t++) {
-                const bool sees = k >= 0 && k <= t && (n_swa == 0 || t - k < n_swa);
+                const bool sees =
+                    k >= 0 && k <= t && n_past + k >= wnw__cache_first_seen(slice->cache, l, n_past + t);
                 if (is_open(m, slice->first_row + t, (int32_t)cell) != sees)
                     return false;
             }

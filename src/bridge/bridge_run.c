@@ -137,9 +137,12 @@ static enum ggml_status run_graph(struct wnw__bridge_backend *b, struct ggml_cgr
 
 enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
-    if (b->drive)
-        return wnw__drive_begin(b->drive, graph) == WNW_OK ? run_nodes(b, graph, 0, ggml_graph_n_nodes(graph))
-                                                           : GGML_STATUS_FAILED;
+    if (b->drive) {
+        const int rc = wnw__drive_begin(b->drive, graph);
+        if (rc == WNW_E_CANCELLED)
+            return GGML_STATUS_SUCCESS; /* it was looked at */
+        return rc == WNW_OK ? run_nodes(b, graph, 0, ggml_graph_n_nodes(graph)) : GGML_STATUS_FAILED;
+    }
     wnw__bridge_watch_graph(b, graph);
     wnw__bridge_rows_tell(b, graph);
     const enum ggml_status status = run_graph(b, graph);

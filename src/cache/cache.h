@@ -76,7 +76,7 @@ struct wnw__kv_layer {
     size_t mapped_bytes;      /* of the arena of keys: its rows x row_bytes, rounded up to pages */
     size_t v_mapped_bytes;    /* the same of the arena of values */
     struct wnw__kv_tail tail; /* then off, cap and n_rows count entries, which pos and aux are parallel to */
-    int32_t n_swa;            /* sliding window in tokens, 0 = global layer */
+    int32_t n_swa;            /* sliding window or chunk in tokens, 0 = global layer */
     int32_t n_settled;        /* first entries of every head that a recursive policy has settled */
     int32_t n_ambiguous;      /* a position below it may be another token in each head (renumber.c) */
     float *aux[WNW_N_AUX];    /* [planes][n_rows], parallel to the rows, or NULL; see wnw__cache_set_aux */
@@ -93,7 +93,18 @@ struct wnw__cache {
     size_t tail_row_bytes;
     struct wnw__kv_layer *layers;
     int32_t aux_planes[WNW_N_AUX]; /* planes of each kind; 0 = the kind is not kept */
+    /* Layers with a window see the tokens of their own chunk of n_swa in place of the last n_swa. */
+    bool chunked;
 };
+
+/* The first position that a token at position pos sees in a layer. */
+static inline int32_t wnw__cache_first_seen(const struct wnw__cache *c, const struct wnw__kv_layer *l,
+                                            int32_t pos)
+{
+    if (l->n_swa <= 0)
+        return 0;
+    return c->chunked ? pos / l->n_swa * l->n_swa : pos < l->n_swa ? 0 : pos - l->n_swa + 1;
+}
 
 /* Makes *c a cache without entries and without a tail, which wnw__cache_free frees. growth: entries per
  * growth block (see above). n_swa[n_layer]: sliding window of each layer in tokens, 0 = global layer. */

@@ -192,8 +192,9 @@ static int drop_unseen(struct wnw__cache *c, int32_t il, int32_t next)
 {
     struct wnw__kv_layer *l = &c->layers[il];
     const int32_t len = l->len[0];
+    const int32_t seen = wnw__cache_first_seen(c, l, next);
     int32_t first = 0;
-    while (first < len && next - l->pos[l->off[0] + first] >= l->n_swa)
+    while (first < len && l->pos[l->off[0] + first] < seen)
         first++;
     if (first < c->growth)
         return WNW_OK;

@@ -2,10 +2,10 @@
 /* Dropping the newest entries, so that the cache is the one that it was before they came. */
 #include "cache/cache_impl.h"
 
-/* A token at position next sees n_swa - 1 positions before it. */
-static int check_window(const struct wnw__kv_layer *l, int32_t il, int32_t next)
+static int check_window(const struct wnw__cache *c, int32_t il, int32_t next)
 {
-    const int32_t first = next - l->n_swa + 1 > 0 ? next - l->n_swa + 1 : 0;
+    const struct wnw__kv_layer *l = &c->layers[il];
+    const int32_t first = wnw__cache_first_seen(c, l, next);
     if (l->n_swa == 0 || l->len[0] == 0 || l->pos[l->off[0]] <= first)
         return WNW_OK;
     return wnw__fail(
@@ -33,7 +33,7 @@ static int check_tail(const struct wnw__cache *c, int32_t il, int32_t next)
 
 int wnw__cache_can_rewind(const struct wnw__cache *c, int32_t il, int32_t next)
 {
-    WNW_TRY(check_window(&c->layers[il], il, next));
+    WNW_TRY(check_window(c, il, next));
     return check_tail(c, il, next);
 }
 

@@ -138,58 +138,46 @@ static int limit_to(struct wnw_model *m, const char *key)
     return WNW_OK;
 }
 
-/* Rows of the longest batch that is looked at. */
-enum { MOST_ROWS = 8194 };
+/* The longest prompt whose graphs are looked at, so that the layers of a window can be told. */
+enum { MOST_LOOKED = 1 << 15 };
 
-static bool any_slides(const struct wnw__drive_layer *layers, int32_t n)
+/* Sets what is known of windows, and bounds the context where longer ones would be computed otherwise: where a window is
+ * too long to be told from a chunk, and where libllama takes other factors for RoPE if a context is longer than the original
+ * one; it takes ours for short. */
+static int set_windows(struct wnw_model *m, const struct wnw__drive_layer *layers, int32_t n)
 {
-    for (int32_t il = 0; il < n; il++)
-        if (layers[il].sliding)
-            return true;
-    return false;
-}
-
-/* Bounds the context where longer ones would be computed otherwise: where attention is in chunks, or a window is so long that
- * its layers could not be told; and libllama takes other factors for RoPE where a context is longer than the original one,
- * and takes ours for short. */
-static int limit_context(struct wnw_model *m, const struct wnw__drive_layer *layers, int32_t n)
-{
-    if (!any_slides(layers, n) && m->hp.n_swa > 0) {
-        if (m->hp.n_swa + 2 > MOST_ROWS && m->hp.n_swa < m->hp.n_ctx_train)
-            m->hp.n_ctx_train = m->hp.n_swa;
-        m->hp.n_swa = 0;
+    struct wnw__hparams *hp = &m->hp;
+    int32_t n_sliding = 0, n_chunked = 0;
+    for (int32_t il = 0; il < n; il++) {
+        n_sliding += layers[il].sliding;
+        n_chunked += layers[il].chunked;
     }
-    WNW_TRY(limit_to(m, ".attention.chunk_size"));
+    if (n_chunked > 0 && n_chunked < n_sliding)
+        return wnw__fail(WNW_E_UNSUPPORTED, "layers of this model have windows of two kinds");
+    hp->swa_chunked = n_chunked > 0;
+    if (hp->n_swa > MOST_LOOKED && hp->n_swa < hp->n_ctx_train)
+        hp->n_ctx_train = hp->n_swa;
+    hp->n_swa = n_sliding > 0 ? hp->n_swa : 0;
     if (strncmp(layers[0].factors, "rope_factors_", strlen("rope_factors_")) != 0)
         return WNW_OK;
     return limit_to(m, ".rope.scaling.original_context_length");
 }
 
-/* Has a context look at the graph of a batch of n_look rows. */
-static int look_with(struct wnw_model *m, struct wnw__foreign_context **f, int32_t n_look,
-                     const struct wnw__drive_layer **layers, int32_t *n)
-{
-    enum { ROWS = 32 };
-    WNW_TRY(wnw__foreign_context_new(f, m->vocab, n_look > ROWS ? n_look : ROWS, n_look, 1));
-    return wnw__foreign_context_layers(*f, layers, n);
-}
-
-/* A window is of layers whose cache libllama keeps apart; where it does not, the masks of a batch that is longer than the
- * window tell them. */
+/* The graphs of a prompt that is longer than the window are looked at: masks tell which layers have it. */
 static int look_at(struct wnw_model *m)
 {
+    enum { ROWS = 256 };
     struct wnw__foreign_context *f = NULL;
     const struct wnw__drive_layer *layers;
+    const int32_t n_swa = m->hp.n_swa, n_look = n_swa > 0 && n_swa <= MOST_LOOKED ? n_swa + 2 : 2;
     int32_t n;
-    int rc = look_with(m, &f, 2, &layers, &n);
-    if (rc == WNW_OK && m->hp.n_swa > 0 && m->hp.n_swa + 2 <= MOST_ROWS && !any_slides(layers, n)) {
-        wnw__foreign_context_free(f);
-        rc = look_with(m, &f, m->hp.n_swa + 2, &layers, &n);
-    }
+    int rc = wnw__foreign_context_new(&f, m->vocab, ROWS, n_look, 1);
+    if (rc == WNW_OK)
+        rc = wnw__foreign_context_layers(f, &layers, &n);
     if (rc == WNW_OK)
         rc = set_layers(m, layers, n);
     if (rc == WNW_OK)
-        rc = limit_context(m, layers, n);
+        rc = set_windows(m, layers, n);
     if (rc == WNW_OK)
         set_rope(m, layers, n);
     wnw__foreign_context_free(f);
@@ -204,6 +192,44 @@ static int check_kind(const struct llama_model *model, const char *arch)
             "%s has recurrent layers alone: there is no cache from which entries could be evicted", arch);
     if (llama_model_has_encoder(model) || !llama_model_has_decoder(model))
         return wnw__fail(WNW_E_UNSUPPORTED, "%s has an encoder: sessions continue a text", arch);
+    return WNW_OK;
+}
+
+/* The largest number at a key; 0 where it is absent. */
+static double most_at(const struct wnw_model *m, const char *key)
+{
+    char full[WNW_KEY_MAX];
+    const int64_t id = wnw__key_find(m->gguf, key, full);
+    double most = 0, x;
+    for (size_t i = 0; id >= 0 && i < wnw__key_count(m->gguf, id); i++)
+        if (wnw__key_number(m->gguf, id, i, &x) && x > most)
+            most = x;
+    return most;
+}
+
+/* Counts for which libllama does not refuse a file but ends the process. */
+static int check_counts(const struct wnw_model *m)
+{
+    enum { MOST_LAYERS = 512, MOST_EXPERTS = 1024 };
+    const double n_layer = most_at(m, ".block_count"), n_next = most_at(m, ".nextn_predict_layers"),
+                 n_expert = most_at(m, ".expert_count"), n_used = most_at(m, ".expert_used_count"),
+                 n_group = most_at(m, ".expert_group_count"),
+                 n_group_used = most_at(m, ".expert_group_used_count");
+    if (n_layer > MOST_LAYERS || n_next > n_layer)
+        return wnw__fail(WNW_E_FORMAT,
+                         "%s: block_count = %g and nextn_predict_layers = %g: up to %d are possible", m->name,
+                         n_layer, n_next, MOST_LAYERS);
+    if (n_expert > MOST_EXPERTS || n_used > n_expert || (n_expert > 0) != (n_used > 0))
+        return wnw__fail(WNW_E_FORMAT, "%s: expert_count = %g and expert_used_count = %g do not fit together",
+                         m->name, n_expert, n_used);
+    const bool is_cut = n_group <= 1 || (n_group_used >= 1 && n_group_used < n_group &&
+                                         (int64_t)n_expert % (int64_t)n_group == 0);
+    if (n_group > 0 && (n_group >= n_expert || !is_cut))
+        return wnw__fail(
+            WNW_E_FORMAT,
+            "%s: expert_count = %g, expert_group_count = %g and expert_group_used_count = %g do not "
+            "fit together",
+            m->name, n_expert, n_group, n_group_used);
     return WNW_OK;
 }
 
@@ -224,6 +250,7 @@ int wnw__foreign_open(struct wnw_model *m, const char *path, bool repack)
     m->foreign.name = wnw__key_str(m->gguf, "general.architecture");
     m->arch = &m->foreign;
     WNW_TRY(wnw__bridge_check(&reg));
+    WNW_TRY(check_counts(m));
     WNW_TRY(wnw__llama_load(&m->vocab, path, &wnw__bridge_device, repack));
     WNW_TRY(check_kind(m->vocab, m->arch->name));
     hp->n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(m->vocab));

@@ -101,12 +101,16 @@ int wnw__foreign_context_new(struct wnw__foreign_context **out, struct llama_mod
     f->n_seq = sequences(model, n_row);
     f->recurrent = llama_model_is_hybrid(model);
     const int32_t n_kept = f->recurrent ? f->n_seq : 0;
-    const struct wnw__llama_sizes sizes = {
-        .n_cell = n_row + n_kept, .n_row = n_row, .n_seq = f->n_seq, .n_threads = n_threads};
+    const int32_t n_batch = n_look > n_row ? n_look : n_row;
+    const struct wnw__llama_sizes sizes = {.n_cell = n_batch + n_kept,
+                                           .n_batch = n_batch,
+                                           .n_row = n_row,
+                                           .n_seq = f->n_seq,
+                                           .n_threads = n_threads};
     WNW_TRY(wnw__llama_context(&f->ctx, model, &sizes));
     WNW_TRY(wnw_bridge_find(&f->bridge, llama_synchronize, f->ctx));
     WNW_TRY(wnw__drive_new(&f->drive, f->bridge));
-    f->batch = llama_batch_init(n_row, 0, 1);
+    f->batch = llama_batch_init(n_batch, 0, 1);
     f->row_of = calloc((size_t)n_row, sizeof *f->row_of);
     if (!f->batch.token || !f->row_of)
         return wnw__fail(WNW_E_NOMEM, "no memory for a batch of %d tokens", (int)n_row);

@@ -9,7 +9,7 @@
 struct llama_model;
 struct wnw__foreign_context;
 
-/* Makes a context for batches of n_row rows, and looks at the graph of one of n_look. To be freed, also after a failure. */
+/* Makes a context for batches of n_row rows, and looks at the graphs of a prompt of n_look. To be freed, also after a failure. */
 int wnw__foreign_context_new(struct wnw__foreign_context **out, struct llama_model *model, int32_t n_row,
                              int32_t n_look, int32_t n_threads);
 void wnw__foreign_context_free(struct wnw__foreign_context *f);

@@ -150,7 +150,7 @@ static void take_head(const struct wnw__newest *w, const struct wnw__record_rows
         for (int32_t i = 0; bias && i < n_entry; i++)
             out[i] += bias[i];
         for (int32_t i = 0; l->n_swa > 0 && i < l->len[ih]; i++)
-            if (r->pass->n_past - l->pos[l->off[ih] + i] >= l->n_swa)
+            if (l->pos[l->off[ih] + i] < wnw__cache_first_seen(c, l, r->pass->n_past))
                 out[i] = -INFINITY;
         const float top = out[wnw__argmax(out, n_entry)];
         wnw__softmax(out, n_entry);

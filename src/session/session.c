@@ -63,6 +63,7 @@ static int init_cache(wnw_session *s)
     const int32_t growth = s->params.attn == WNW_ATTN_GGML ? WNW_CACHE_GROWTH_GGML : WNW_CACHE_GROWTH;
     int rc = wnw__cache_init(&s->cache, hp->n_layer, hp->n_head_kv, hp->n_embd_head, s->params.kv_type,
                              growth, n_swa);
+    s->cache.chunked = hp->swa_chunked;
     if (rc == WNW_OK && s->params.kv_tail > 0)
         rc = wnw__cache_set_tail(&s->cache, s->params.kv_tail);
     if (rc == WNW_OK && is_quantised(s->params.kv_type) && !s->params.kv_unrotated)

@@ -98,7 +98,8 @@ extern "C" int wnw__llama_context(struct llama_context **out, struct llama_model
     const int rc = guarded(WNW_E_BACKEND, "libllama cannot make a context", [&](wnw__said &said) {
         llama_context_params params = llama_context_default_params();
         params.n_ctx = (uint32_t)sizes->n_cell;
-        params.n_batch = params.n_ubatch = (uint32_t)sizes->n_row;
+        params.n_batch = (uint32_t)sizes->n_batch;
+        params.n_ubatch = (uint32_t)sizes->n_row;
         params.n_seq_max = (uint32_t)sizes->n_seq;
         params.n_threads = params.n_threads_batch = sizes->n_threads;
         params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;

@@ -21,9 +21,10 @@ int wnw__llama_load_vocab(struct llama_model **out, const char *path);
 /* All of the model, for a device that computes all layers. E_FORMAT, E_NOMEM, E_UNSUPPORTED (libllama has no such family). extra: weights may get layouts of their
  * own. */
 int wnw__llama_load(struct llama_model **out, const char *path, ggml_backend_dev_t device, bool extra);
-/* A context of n_cell cells for batches of n_row rows of up to n_seq sequences. E_BACKEND, E_NOMEM. */
+/* A context of n_cell cells for batches of n_batch rows, up to n_row of them in a graph, of up to n_seq sequences. E_BACKEND,
+ * E_NOMEM. */
 struct wnw__llama_sizes {
-    int32_t n_cell, n_row, n_seq, n_threads;
+    int32_t n_cell, n_batch, n_row, n_seq, n_threads;
 };
 int wnw__llama_context(struct llama_context **out, struct llama_model *m,
                        const struct wnw__llama_sizes *sizes);

@@ -20,12 +20,13 @@ struct wnw__hparams {
     float rope_freq_base, rope_freq_scale;         /* global layers */
     float rope_freq_base_swa, rope_freq_scale_swa; /* sliding-window layers */
     int32_t n_swa;                                 /* window in tokens, 0 = none */
-    bool swa[WNW_MAX_LAYERS];                      /* which layers slide, where there is a window */
-    float embd_scale;                              /* factor on the token embedding */
-    float q_scale;                                 /* factor on queries before attention */
-    float attn_scale;                              /* factor inside attention */
-    bool rope_unknown; /* how keys are turned is not known, as it may be through libllama */
-    float logit_cap;                               /* logits x become cap tanh(x / cap); 0 = they stay */
+    bool swa_chunked; /* these layers see their own chunk of n_swa tokens in place of the last n_swa */
+    bool swa[WNW_MAX_LAYERS]; /* which layers slide, where there is a window */
+    float embd_scale;         /* factor on the token embedding */
+    float q_scale;            /* factor on queries before attention */
+    float attn_scale;         /* factor inside attention */
+    bool rope_unknown;        /* how keys are turned is not known, as it may be through libllama */
+    float logit_cap;          /* logits x become cap tanh(x / cap); 0 = they stay */
 };
 
 /* Biases [rows] and factors [1] belong to the matrix they are named after; NULL = none. */

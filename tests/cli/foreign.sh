@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+# The command on models of families that run through libllama, with a vocabulary: each sub-command works, or refuses with a
+# sentence.
+. "$(dirname "$0")/lib.sh"
+foreign=$tiny/foreign
+for name in olmo2 phi3 lfm2 gemma3n gemma4; do need_file "$foreign/$name.gguf"; done
+export WINNOW_CACHE=$work/cache
+if "$WINNOW" tokens -m "$foreign/olmo2.gguf" -p x 2>&1 | grep -q 'no backend'; then
+    printf 'this build has no backend: families of others are refused\n'
+    finish
+fi
+{
+    printf 'the thin ant in the inn then and there:'
+    seq -f ' %g' 240
+} | tr -d '\n' >"$work/text"
+
+for name in olmo2 phi3 lfm2 gemma3n gemma4; do
+    m=$foreign/$name.gguf
+    good "$name: tokens" tokens -m "$m" -p 'the inn' && grep -qE '^[0-9]+( [0-9]+)+$' "$work/out" || fail "$name: no ids"
+    good "$name: run" run -m "$m" -f "$work/text" -p what --policy snapkv --budget 64 -n 4 --json && {
+        json "$name: run keeps what is asked for" "$work/out" 'o["kept_tokens_mean"] == 64'
+        json "$name: run reads all" "$work/out" 'o["prompt_tokens"] > 800'
+    }
+    [ ! -s "$work/err" ] || fail "$name: run says $(cat "$work/err")"
+    good "$name: plan" plan -m "$m" -f "$work/text" --policy keydiff --ratio 0.5 -o "$work/plan.json" &&
+        json "$name: plan has the layers of the cache" "$work/plan.json" 'len(o["layers"]) >= 2'
+    good "$name: ppl" ppl -m "$m" -f "$work/text" --policy snapkv --budget 64 --json &&
+        json "$name: ppl scores the rest" "$work/out" 'o["scored_tokens"] > 300 and o["ppl"] > 1'
+done
+
+m=$foreign/lfm2.gguf
+good 'eval' eval --out "$work/eval" -m "$m" --tasks niah_single_1 --lengths 1024 --samples 1 --policies snapkv,h2o,kvzip --ratios 0.5 \
+    --threads 1 || fail 'eval of a model with recurrent layers'
+good 'bench' bench -m "$m" -t 1 --lengths 512 --reps 1 --decode-tokens 2 --peer own --json || fail 'bench'
+good 'bench batch' bench batch -m "$foreign/olmo2.gguf" -t 1 --lengths 512 --reps 1 || fail 'bench batch'
+good 'calibrate' calibrate shares -m "$m" -f "$work/text" -o "$work/shares.json" --effort quick -t 1 || fail 'calibrate'
+
+# What cannot be had is refused.
+bad 'bench roofline' 'lfm2 runs through libllama' bench roofline -m "$m" -t 1 --lengths 128
+bad 'layer by layer' 'layer by layer is not possible' run -m "$m" -f "$work/text" -p x --policy snapkv --budget 64 --evict layer
+bad 'the ggml attention' 'takes the own attention' run -m "$m" -f "$work/text" -p x --attn ggml
+bad 'new positions with recurrent layers' 'count original positions' \
+    run -m "$m" -f "$work/text" -p x --policy streaming_llm+rerotate --budget 64
+bad 'new positions with a window' 'original positions|plain RoPE' \
+    run -m "$foreign/gemma4.gguf" -f "$work/text" -p x --policy streaming_llm+rerotate --budget 64
+bad 'queries of shared caches' 'statistics of queries of all layers' \
+    run -m "$foreign/gemma3n.gguf" -f "$work/text" -p x --policy expected_attention --budget 64
+finish
