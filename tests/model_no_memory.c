@@ -423,6 +423,12 @@ static void write_results(FILE *f, int32_t kind, const wnw_model_info *info)
             fprintf(f, "]");
         }
         break;
+    case WNW_PROFILE_INPUTGATE:
+        fprintf(f, "\"layers\":[\"\"");
+        for (int32_t il = 1; il < n_layer; il++)
+            fprintf(f, ",\"\"");
+        fprintf(f, "]");
+        break;
     case WNW_PROFILE_SHARES:
         fprintf(f, "\"size\":[0.5],\"layers\":[0],\"share\":[[");
         for (int32_t il = 0; il < n_layer; il++) {
@@ -448,10 +454,11 @@ static void write_profile(const struct fixture *fx, int32_t kind)
         "\"n_head\":%d,\"n_head_kv\":%d,\"n_embd_head\":%d},\"data\":{},\"settings\":{%s},\"results\":{",
         wnw_profile_kind_name(kind), fingerprint, fx->info.n_layer, fx->info.n_head, fx->info.n_head_kv,
         fx->info.n_embd_head,
-        kind == WNW_PROFILE_COMPILER ? "\"budget\":20,\"window\":64,\"alpha_scope\":\"global\","
-                                       "\"score_norm\":\"mean\",\"gate\":\"elastic\",\"entropy_norm\":false"
-        : kind == WNW_PROFILE_GATE   ? "\"features\":[\"lk\",\"keydiff\",\"ea\",\"lev\"]"
-                                     : "");
+        kind == WNW_PROFILE_COMPILER    ? "\"budget\":20,\"window\":64,\"alpha_scope\":\"global\","
+                                          "\"score_norm\":\"mean\",\"gate\":\"elastic\",\"entropy_norm\":false"
+        : kind == WNW_PROFILE_GATE      ? "\"features\":[\"lk\",\"keydiff\",\"ea\",\"lev\"]"
+        : kind == WNW_PROFILE_INPUTGATE ? "\"form\":\"linear\",\"n_embd\":64"
+                                        : "");
     write_results(f, kind, &fx->info);
     fprintf(f, "}}\n");
     assert_int_equal(fclose(f), 0);

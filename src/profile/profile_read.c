@@ -84,6 +84,11 @@ static void take(wnw_profile *p, wnw_profile *fresh, bool merge)
         move(&p->gate_bias, &fresh->gate_bias, false);
         p->n_gate_feature = fresh->n_gate_feature;
     }
+    if (fresh->kinds >> WNW_PROFILE_INPUTGATE & 1u) {
+        wnw__input_gate_free(&p->inputs);
+        p->inputs = fresh->inputs;
+        fresh->inputs = (struct wnw__input_gate){0};
+    }
     p->kinds |= fresh->kinds;
 }
 

@@ -5,6 +5,7 @@
 Seeds are named after what they hold; inputs that once crashed lie beside them under names that begin with "crash-",
 and are left alone. Needs the PyPI packages gguf and numpy.
 """
+import base64
 import json
 import os
 import struct
@@ -214,6 +215,7 @@ def profiles():
         "shares": profile("shares", {"target": "kvzip"}, {"size": [0.5, 0.25], "layers": [1], "share": [[[1, 1], [0.75, 0.25]],
                                                                                                          [[1, 1], [0.5, 0]]]}),
         "gate": profile("gate", {"features": ["lk", "keydiff", "ea", "lev"]}, {"weight": [[[0.5, 1, -1, 0.25]] * 2] * 2, "bias": [[-2, -3]] * 2}),
+        "inputgate": profile("inputgate", {"form": "linear", "n_embd": 1}, {"layers": [base64.b64encode(struct.pack("<4f", 1, 2, -1, -2)).decode(), ""]}),
         "foreign-ranks": json.dumps({"0": [3, 1, 2, 0], "1": [0, 1, 2, 3]}).encode(),
         "foreign-heads": json.dumps({f"{layer}-{head}": [0.1, 0.2] for layer in range(2) for head in range(4)}).encode(),
         "foreign-weights": json.dumps({"shape": [2, 4], "W_head": [[1, 1, 0.9, 1.1]] * 2}).encode(),
