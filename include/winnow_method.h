@@ -59,9 +59,7 @@ enum {
     WNW_NEED_SECOND_PASS = 1u << 9, /* attention of tokens that are fed once more, see `second_pass` */
     WNW_NEED_PROFILE = 1u << 10,    /* calibration results of the kinds in `profiles` */
     WNW_NEED_ROPE = 1u << 11, /* how keys turn with their positions: `rope_theta` and what goes with it */
-    WNW_NEED_INPUT_GATE =
-        1u << 12, /* scores that gates gave hidden states while tokens were read: profile of kind
-                                       inputgate */
+    WNW_NEED_INPUT_GATE = 1u << 12, /* what gates on hidden states said of tokens when they were read */
 };
 
 /* Which tokens a second pass feeds. */

@@ -69,8 +69,8 @@ static void sums_as_text(void **state)
     uint32_t seed = 11;
     float f[2][2][N * P], w[2][P], bias[2];
     double y[2][2][N];
-    assert_ok(wnw__gate_fit_new(&a, 2, P));
-    assert_ok(wnw__gate_fit_new(&b, 2, P));
+    assert_ok(wnw__gate_fit_new(&a, 2, P, 1));
+    assert_ok(wnw__gate_fit_new(&b, 2, P, 1));
     for (int i = 0; i < 2; i++) {
         for (int k = 0; k < N * P; k++)
             f[0][i][k] = f[1][i][k] = (float)test_normal(&seed);

@@ -203,7 +203,8 @@ static int read_tensors(wnw_profile **p, const char *tensors, const void *data, 
     if (size > 0)
         memcpy(text + 8 + n, data, size);
     assert_ok(wnw__profile_new(
-        p, &(struct wnw__profile_shape){{2, 4, 2, 2, NULL}, .fingerprint = "0123456789abcdef"}));
+        p, &(struct wnw__profile_shape){.model = {.n_layer = 2, .n_head = 4, .n_head_kv = 2, .d = 2},
+                                        .fingerprint = "0123456789abcdef"}));
     const char *path = file_of(text, 8 + n + size);
     const int rc = wnw__profile_read_as(*p, path, as);
     unlink(path);
@@ -346,7 +347,8 @@ static void bad_tensors(void **state)
     static const size_t lengths[] = {0, 3, 10, 10};
     for (int i = 0; i < 4; i++) {
         assert_ok(wnw__profile_new(
-            &p, &(struct wnw__profile_shape){{2, 4, 2, 2, NULL}, .fingerprint = "0123456789abcdef"}));
+            &p, &(struct wnw__profile_shape){.model = {.n_layer = 2, .n_head = 4, .n_head_kv = 2, .d = 2},
+                                             .fingerprint = "0123456789abcdef"}));
         assert_error(wnw__profile_read_as(p, file_of(short_files[i], lengths[i]), "kvzap"), WNW_E_FORMAT);
         assert_says("safetensors");
         wnw_profile_free(p);

@@ -359,6 +359,36 @@ def kvzip_plus(p, r):
     return over_model(p, scores, r)
 
 
+def mean_length(m, c):
+    """Mean length of normal vectors of two elements, in polar coordinates: m[2], c[2][2]."""
+    low = np.linalg.cholesky(c + 1e-12 * np.eye(2))
+    r, angle = np.linspace(0, 9, 1501), (np.arange(240) + 0.5) * 2 * np.pi / 240
+    x, y = np.outer(r, np.cos(angle)), np.outer(r, np.sin(angle))
+    length = np.hypot(m[0] + low[0, 0] * x, m[1] + low[1, 0] * x + low[1, 1] * y).mean(1)
+    return np.trapezoid(length * np.exp(-r * r / 2) * r, r)
+
+
+@case("triattention:stats=prompt")
+def triattention(p, r, first=4):
+    """Cosines of every distance, one by one; the prompt's own queries, but the first four."""
+    scores, delta, pos = [], 2.0 ** np.arange(17), np.arange(p.n)
+    for l in range(p.L):
+        rows = np.zeros((p.H, p.n))
+        key = p.k0[l][..., 0::2].astype(np.float64) + 1j * p.k0[l][..., 1::2]
+        for h in range(p.H):
+            q = p.q0[l][first:, h].astype(np.float64)
+            mean, cov = q.mean(0), np.cov(q.T, bias=True)
+            for f, theta in enumerate(p.model.theta):
+                two = slice(2 * f, 2 * f + 2)
+                m, k = mean[2 * f] + 1j * mean[2 * f + 1], key[:, h // p.G, f]
+                turn = np.angle(m * np.conj(k))[:, None] + theta * (p.n - pos[:, None] + delta)
+                rows[h] += abs(m) * abs(k) * np.cos(turn).mean(1)
+                rows[h] += (mean_length(mean[two], cov[two, two]) - abs(m)) * abs(k)
+        rows = (rows - rows.mean(1, keepdims=True)) / rows.std(1, keepdims=True)
+        scores.append(rows.reshape(p.K, p.G, p.n).max(1))
+    return uniform(p, scores, r, first=first)
+
+
 def input_scores(p):
     """W x + b, from the layers' texts of float32 numbers."""
     scores = []

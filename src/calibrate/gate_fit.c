@@ -161,13 +161,18 @@ enum { DIGITS = 16 };
 static bool each_sum(const struct wnw__gate_fit *fit, int32_t row, bool (*visit)(double *x, void *user),
                      void *user)
 {
-    const int32_t p = fit->p;
+    const int32_t p = fit->p, n_target = fit->n_target;
     double *gram = fit->gram + (int64_t)row * p * p;
-    bool good = visit(&fit->target[row], user);
+    double *cross = fit->cross + (int64_t)row * n_target * p, *target = fit->target + (int64_t)row * n_target;
+    bool good = true;
+    for (int32_t k = 0; good && k < n_target; k++)
+        good = visit(&target[k], user);
     for (int32_t a = 0; good && a < p; a++) {
-        good = visit(&fit->sum[(int64_t)row * p + a], user) && visit(&fit->cross[(int64_t)row * p + a], user);
+        good = visit(&fit->sum[(int64_t)row * p + a], user);
+        for (int32_t k = 0; good && k < n_target; k++)
+            good = visit(&cross[(int64_t)k * p + a], user);
         for (int32_t b = 0; good && b <= a; b++)
-            good = visit(&gram[a * p + b], user);
+            good = visit(&gram[(int64_t)a * p + b], user);
     }
     return good;
 }
@@ -213,8 +218,8 @@ static bool get_sum(double *x, void *user)
 
 static size_t text_length(const struct wnw__gate_fit *fit)
 {
-    const size_t p = (size_t)fit->p;
-    return DIGITS * (2 + 2 * p + p * (p + 1) / 2);
+    const size_t p = (size_t)fit->p, n_target = (size_t)fit->n_target;
+    return DIGITS * (1 + n_target + (1 + n_target) * p + p * (p + 1) / 2);
 }
 
 char *wnw__gate_fit_text(const struct wnw__gate_fit *fit, int32_t row)
