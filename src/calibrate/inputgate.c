@@ -105,7 +105,7 @@ static int visit_piece(struct job *j, int32_t i_text, int32_t i, visit_fn *visit
                             .n_layer = j->n_layer,
                             .n_head_kv = j->c->info.n_head_kv,
                             .record = wnw__inputs_recorder.name};
-    wnw__calibrate_part(j->c, (double)j->done / (double)j->total, (double)length / (double)j->total);
+    wnw__calibrate_progress_in(j->c, (double)j->done / (double)j->total, (double)length / (double)j->total);
     int rc = wnw__look_again(&l, j->c, &policy, 1, wnw__samples_piece(&j->samples, i_text, i), length);
     if (rc == WNW_OK)
         rc = visit_layers(j, &l, visit, user);
@@ -247,7 +247,7 @@ static int run_unit(wnw_calibration *c, void *user, json_t **result)
     struct job *j = user;
     WNW_TRY(fit_gates(j));
     WNW_TRY(judge_gates(j));
-    wnw__calibrate_part(c, 0, 1);
+    wnw__calibrate_progress_in(c, 0, 1);
     *result = json_pack("{s:I, s:o, s:o, s:o}", "entries", (json_int_t)j->fit.n[0], "layers",
                         wnw__profile_input_layers(&j->gate, &c->shape), "thresholds",
                         wnw__json_f64s(j->tau, N_TAU), "held_out", judged_lists(j));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "profile/tensors.h"
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/system.h"
 
 #include <math.h>
 #include <stdarg.h>
