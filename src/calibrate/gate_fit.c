@@ -117,18 +117,20 @@ static bool factor(const struct wnw__gate_fit *fit, int32_t row, double lambda, 
     return wnw__cholesky(a, p);
 }
 
-/* The weights and bias of target k of a row; x[p] is scratch. */
-static bool solve_target(const struct wnw__gate_fit *fit, int32_t row, int32_t k, const double *a,
-                         const double *s, double *x, float *w, float *b)
+/* The weights and bias of target k of a row. The room begins with its factor [p][p] and D [p], and x[p] follows. */
+static bool solve_target(const struct wnw__gate_fit *fit, int32_t row, int32_t k, double *room, float *w,
+                         float *b)
 {
     const int32_t p = fit->p;
+    const double *s = room + (int64_t)p * p;
+    double *x = room + (int64_t)p * p + p;
     const int64_t at = (int64_t)row * fit->n_target + k;
     const double n = (double)fit->n[row], *cross = fit->cross + at * p;
     double bias = fit->target[at];
     bool good = true;
     for (int32_t i = 0; i < p; i++)
         x[i] = s[i] > 0 ? cross[i] / n / s[i] : 0;
-    solve(a, p, x);
+    solve(room, p, x);
     for (int32_t i = 0; good && i < p; i++) {
         x[i] = s[i] > 0 ? x[i] / s[i] : 0;
         bias -= x[i] * fit->sum[(int64_t)row * p + i];
@@ -145,10 +147,9 @@ int wnw__gate_fit_solve(const struct wnw__gate_fit *fit, int32_t row, double lam
     double *room = calloc(size * (size + 2), sizeof *room);
     if (!room)
         return wnw__fail(WNW_E_NOMEM, "no memory to solve for %d weights", (int)fit->p);
-    double *s = room + size * size, *x = s + size;
-    bool good = fit->n[row] > 0 && factor(fit, row, lambda, room, s);
+    bool good = fit->n[row] > 0 && factor(fit, row, lambda, room, room + size * size);
     for (int32_t k = 0; good && k < fit->n_target; k++)
-        good = solve_target(fit, row, k, room, s, x, w + (int64_t)k * fit->p, b + k);
+        good = solve_target(fit, row, k, room, w + (int64_t)k * fit->p, b + k);
     free(room);
     return good ? WNW_OK : wnw__fail(WNW_E_NOT_FINITE, "the moments of row %d are not finite", (int)row);
 }

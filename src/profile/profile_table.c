@@ -46,7 +46,7 @@ static int list(const wnw_profile *p, struct row *rows)
         {"share", WNW_PROFILE_SHARES, F32, p->best_share, 3, {p->n_best, L, G}},
         {"weight", WNW_PROFILE_GATE, F32, p->gate_weight, 3, {L, G, p->n_gate_feature}},
         {"bias", WNW_PROFILE_GATE, F32, p->gate_bias, 2, {L, G}},
-        {"layers", WNW_PROFILE_INPUTGATE, F32, p->inputs.number, 2, {L, n_input}},
+        {"layers", WNW_PROFILE_INPUTGATE, F32, p->inputs.number, 3, {L, 1, n_input}},
     };
     _Static_assert(sizeof all / sizeof *all <= MAX_ROWS, "room for every table");
     memcpy(rows, all, sizeof all);

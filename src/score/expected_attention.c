@@ -21,7 +21,7 @@
 #include "policy/window.h"
 #include "profile/profile.h"
 #include "score/mean_rope.h"
-#include "score/products.h"
+#include "score/square.h"
 
 #include <math.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out
 static size_t room_of(const wnw_observation *obs)
 {
     const size_t d = (size_t)obs->n_embd_head;
-    return d + d * d + BLOCK * d + WNW_PRODUCT_ROOM(d, d);
+    return d + d * d + BLOCK * d + WNW_SQUARE_ROOM(d);
 }
 
 size_t wnw__expected_scratch(const wnw_observation *obs)
@@ -99,7 +99,7 @@ static void expected_logits(const struct wnw__expected_opts *o, const wnw_observ
     for (int32_t at = 0; at < n; at += BLOCK) {
         const int32_t m = n - at < BLOCK ? n - at : BLOCK;
         const float *rows = k + (int64_t)at * d;
-        wnw__product_tiles(rows, m, d, d, half, tiles, block, d); /* C' is symmetric */
+        wnw__mul_square(rows, m, d, half, tiles, block); /* C' is symmetric */
         for (int32_t i = 0; i < m; i++) {
             float sum = 0;
             for (int32_t j = 0; j < d; j++)

@@ -22,7 +22,7 @@
 #include "score/expected_attention.h"
 #include "score/keydiff.h"
 #include "score/mean_rope.h"
-#include "score/products.h"
+#include "score/square.h"
 
 #include <math.h>
 #include <string.h>
@@ -159,7 +159,8 @@ static bool leverage(const struct room *r, int32_t n, int32_t d)
             r->key[(int64_t)i * d + c] -= r->mean[c];
     if (!invert(r, n, d))
         return false;
-    wnw__product(r->key, n, r->inverse, d, d, 1, r->work, r->turned, d);
+    wnw__tiles_of(r->inverse, d, d, r->work);
+    wnw__mul_square(r->key, n, d, 1, r->work, r->turned);
     return true;
 }
 
