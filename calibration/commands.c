@@ -117,5 +117,18 @@ const struct app_command calibrate_commands[] = {
      .groups = plain_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_gate},
+    {.name = "calibrate inputgate",
+     .about =
+         "Learns to predict KVzip's scores from the hidden states that layers read, for kvzap and inputgate.",
+     .usage = "[-m MODEL] [-f TEXT] [-o FILE] [--effort quick|normal|paper] [--set target=kvzip_plus|kvzip] "
+              "[options]",
+     .notes =
+         "Without -f it reads prose, dialogue, code and records that come with winnow; the last piece of "
+         "every\n"
+         "text is held out, and the report says how predicted and true scores agree on it. A run that is\n"
+         "interrupted begins again. Settings: target, pieces, length.",
+     .groups = plain_groups,
+     .args_size = sizeof(struct calibrate_args),
+     .run = calibrate_run_inputgate},
     {.name = NULL},
 };

@@ -66,7 +66,7 @@ APP_GROUP(cli_group_profile_show, "Picture", profile_show_options);
 
 static const struct app_option profile_import_options[] = {
     {"kind", 0, APP_TEXT, "KIND", NULL, "none, must be given",
-     "what the file is: srh, trad (CompressKV's heads), heads (HeadKV's), duo (DuoAttention's table), layers",
+     "what the file is: srh, trad (CompressKV's heads), heads (HeadKV's), duo, layers, kvzap, fastkvzip",
      AT(kind), 0, 0, NULL},
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "the model it belongs to: GGUF file, or a name",
      AT(app.model), 0, 0, NULL},

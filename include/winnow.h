@@ -843,8 +843,9 @@ typedef enum wnw_profile_kind {
     WNW_PROFILE_CURVES,   /* share of its entries that every KV head keeps, for shares of the model's */
     WNW_PROFILE_SHARES,   /* share of every KV head's entries that are among the best of the model's */
     WNW_PROFILE_GATE,     /* one linear form per KV head that predicts an entry's score from what is cached */
+    WNW_PROFILE_INPUTGATE, /* gates of every layer that predict it from the hidden state that the layer reads */
 } wnw_profile_kind;
-#define WNW_N_PROFILE_KINDS 8
+#define WNW_N_PROFILE_KINDS 9
 
 /* Writes 16 hexadecimal digits and a NUL: 64 bits that identify a model's weights, from tensor names, shapes and types,
  * and from the data of the first and the last layer's attention keys and values. */

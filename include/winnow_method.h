@@ -59,6 +59,7 @@ enum {
     WNW_NEED_SECOND_PASS = 1u << 9, /* attention of tokens that are fed once more, see `second_pass` */
     WNW_NEED_PROFILE = 1u << 10,    /* calibration results of the kinds in `profiles` */
     WNW_NEED_ROPE = 1u << 11, /* how keys turn with their positions: `rope_theta` and what goes with it */
+    WNW_NEED_INPUT_GATE = 1u << 12, /* what gates on hidden states said of tokens when they were read */
 };
 
 /* Which tokens a second pass feeds. */
@@ -74,6 +75,9 @@ typedef enum wnw_second_pass {
     /* CONTEXT, and after that second copy each of the tasks, except a task with which the tokens read
      * already end (KVCompose, task-aware). */
     WNW_PASS_BOTH,
+    /* Added to a REPEAT: the attention of each query is divided by the length of what its layer's attention reads of the
+     * token, the hidden state behind the norm in front of it (KVzip+). */
+    WNW_PASS_BY_INPUT = 1 << 4,
 } wnw_second_pass;
 
 /* Norms of a value v after the output projection W_O of query head h, averaged over the group. */
@@ -156,6 +160,8 @@ struct wnw_observation {
     /* [n_queries][n_head][d] after RoPE, of positions n_past - n_queries .. n_past - 1. */
     const float *queries;
     int32_t n_queries;
+    /* [n_head_kv][n] what the gates of the profile gave an entry's token when it was read. */
+    const float *input_score;
 
     /* RoPE: the first n_rot elements of a head turn in pairs by position x rope_theta[pair], [n_rot / 2].
      * Pair i is (i, i + n_rot / 2) with rope_neox, else (2 i, 2 i + 1). */

@@ -30,7 +30,7 @@ MAY = {
     "positions": "base kernel policy profile",
     "contents": "base kernel policy profile",
     "plan": "base policy",
-    "observe": "base kernel model cache attend forward plan",
+    "observe": "base kernel model cache attend forward profile plan",
     "session": "base kernel model text cache attend forward observe profile policy plan",
     "bridge": "base kernel model cache attend forward observe profile policy plan",
     "llama": "base model text forward bridge",

@@ -21,6 +21,7 @@ enum buffer {
     BUF_COV,
     BUF_QUERIES,
     BUF_WINDOW_QUERIES,
+    BUF_INPUT,
     BUF_HEAD_PROJ, /* as BUF_PROJ */
 };
 
@@ -251,6 +252,16 @@ static const float *make_queries(struct fake *f, int32_t il)
     return q;
 }
 
+/* What a gate says of a token, in each KV head. */
+static const float *make_input_score(struct fake *f, int32_t il, int32_t n)
+{
+    float *out = buffer(f, BUF_INPUT, (int64_t)f->src.shape.n_head_kv * n);
+    for (int32_t ih = 0; ih < f->src.shape.n_head_kv; ih++)
+        for (int32_t i = 0; i < n; i++)
+            out[(int64_t)ih * n + i] = 8 * number(f, il, BUF_INPUT, ih, positions(&f->src, il, ih)[i]) - 9;
+    return out;
+}
+
 /* Not those that would give the window's attention, which is made up by itself. */
 static const float *make_window_queries(struct fake *f, int32_t il, int32_t n_window)
 {
@@ -326,6 +337,8 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
         obs->queries = make_queries(f, il);
         obs->n_queries = src->n_past;
     }
+    if (needs->flags & WNW_NEED_INPUT_GATE)
+        obs->input_score = make_input_score(f, il, obs->n);
     return WNW_OK;
 }
 

@@ -423,6 +423,17 @@ static void write_results(FILE *f, int32_t kind, const wnw_model_info *info)
             fprintf(f, "]");
         }
         break;
+    case WNW_PROFILE_INPUTGATE:
+        fprintf(f, "\"layers\":[");
+        for (int32_t il = 0; il < n_layer; il++) { /* gates of zeros */
+            const int32_t n = 4 * info->n_head_kv * (info->n_embd + 1);
+            fprintf(f, il ? ",\"" : "\"");
+            for (int32_t i = 0; i + 3 <= n; i += 3)
+                fprintf(f, "AAAA");
+            fprintf(f, "%s\"", n % 3 == 0 ? "" : n % 3 == 1 ? "AA==" : "AAA=");
+        }
+        fprintf(f, "]");
+        break;
     case WNW_PROFILE_SHARES:
         fprintf(f, "\"size\":[0.5],\"layers\":[0],\"share\":[[");
         for (int32_t il = 0; il < n_layer; il++) {
@@ -442,16 +453,19 @@ static void write_profile(const struct fixture *fx, int32_t kind)
     wnw_model_fingerprint(fx->model, fingerprint);
     FILE *f = fopen(fx->profile_path[kind], "w");
     assert_non_null(f);
+    char form[64];
+    snprintf(form, sizeof form, "\"form\":\"linear\",\"n_embd\":%d", (int)fx->info.n_embd);
     fprintf(
         f,
         "{\"format\":\"winnow-profile-1\",\"kind\":\"%s\",\"model\":{\"fingerprint\":\"%s\",\"n_layer\":%d,"
         "\"n_head\":%d,\"n_head_kv\":%d,\"n_embd_head\":%d},\"data\":{},\"settings\":{%s},\"results\":{",
         wnw_profile_kind_name(kind), fingerprint, fx->info.n_layer, fx->info.n_head, fx->info.n_head_kv,
         fx->info.n_embd_head,
-        kind == WNW_PROFILE_COMPILER ? "\"budget\":20,\"window\":64,\"alpha_scope\":\"global\","
-                                       "\"score_norm\":\"mean\",\"gate\":\"elastic\",\"entropy_norm\":false"
-        : kind == WNW_PROFILE_GATE   ? "\"features\":[\"lk\",\"keydiff\",\"ea\",\"lev\"]"
-                                     : "");
+        kind == WNW_PROFILE_COMPILER    ? "\"budget\":20,\"window\":64,\"alpha_scope\":\"global\","
+                                          "\"score_norm\":\"mean\",\"gate\":\"elastic\",\"entropy_norm\":false"
+        : kind == WNW_PROFILE_GATE      ? "\"features\":[\"lk\",\"keydiff\",\"ea\",\"lev\"]"
+        : kind == WNW_PROFILE_INPUTGATE ? form
+                                        : "");
     write_results(f, kind, &fx->info);
     fprintf(f, "}}\n");
     assert_int_equal(fclose(f), 0);

@@ -552,10 +552,10 @@ static void window_holds_the_last_queries(void **state)
     assert_ok(test_observe(s[0], (const wnw_policy *const *)p, 2));
     test_prefill(s[0], f.tokens, 133); /* 64, 64 and 5 */
     const struct wnw__window *w = wnw__recorders_find(&s[0]->recorders, &wnw__window_recorder);
-    const struct wnw__queries *queries = wnw__recorders_find(&s[0]->recorders, &wnw__queries_recorder);
+    const struct wnw__token_rows *queries = wnw__recorders_find(&s[0]->recorders, &wnw__queries_recorder);
     assert_int_equal(w->cap, 24);
     for (int32_t il = 0; il < f.info.n_layer; il++) {
-        const struct wnw__queries_layer *all = &queries->layers[il];
+        const struct wnw__token_rows_layer *all = &queries->layers[il];
         assert_int_equal(w->layers[il].n, 24);
         assert_int_equal(w->layers[il].end, 133);
         assert_int_equal(all->n, 133);

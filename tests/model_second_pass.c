@@ -103,6 +103,8 @@ struct fed {
     int32_t *tokens, n;
     int32_t skip;               /* of which the first ones are fed and not counted */
     int32_t sinks, first, last; /* KVzip: positions that the softmax sees; last 0 = everything */
+    const float
+        *per_length; /* [n] KVzip+: 1 / length of what the layer's attention reads of a token; NULL = none */
 };
 
 static wnw_session *read_context(const wnw_model *m, const struct setup *c, const int32_t *tokens,
@@ -158,16 +160,36 @@ static void reference_head(const wnw_observation *o, const struct fed *f, int32_
         for (int32_t i = 0; i < o->n_entry[ih] && pos[i] < n_context; i++) {
             if (f->last > 0 && !(pos[i] >= f->first && pos[i] < f->last))
                 continue;
-            sum[i] += exp(p[i] - top) / total;
-            max[i] = fmax(max[i], exp(p[i] - top) / total);
+            const double a = exp(p[i] - top) / total * (f->per_length ? (double)f->per_length[t] : 1);
+            sum[i] += a;
+            max[i] = fmax(max[i], a);
         }
     }
     free(p);
 }
 
+/* 1 / length of the hidden states that layer il of a session, which has recorded them, read of its last n tokens. */
+static float *per_length(const wnw_session *s, int32_t il, int32_t n, int32_t n_embd)
+{
+    const struct wnw__token_rows *inputs = wnw__recorders_find(&s->recorders, &wnw__inputs_recorder);
+    const struct wnw__token_rows_layer *l = &inputs->layers[il];
+    float *out = malloc((size_t)n * sizeof *out);
+    assert_non_null(out);
+    assert_cmp(l->n, >=, n);
+    for (int32_t t = 0; t < n; t++) {
+        const float *x = l->q + (size_t)(l->n - n + t) * (size_t)n_embd;
+        double sum = 0;
+        for (int32_t c = 0; c < n_embd; c++)
+            sum += (double)x[c] * (double)x[c];
+        out[t] = (float)(1 / sqrt(sum));
+    }
+    return out;
+}
+
 /* Compares layer il of the pass with one reference session per piece fed. */
 static void check_layer(const wnw_model *m, const struct setup *c, const int32_t *tokens,
-                        const struct wnw__second_pass *got, int32_t il, const struct fed *fed, int32_t n_fed)
+                        const struct wnw__second_pass *got, int32_t il, const struct fed *fed, int32_t n_fed,
+                        bool by_input)
 {
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(m, &info));
@@ -177,16 +199,22 @@ static void check_layer(const wnw_model *m, const struct setup *c, const int32_t
     assert_non_null(want[1]);
     for (int32_t k = 0; k < n_fed; k++) {
         wnw_session *s = read_context(m, c, tokens, 0, QUERIES);
+        if (by_input)
+            assert_ok(wnw__session_record(s, "inputs", true));
         test_prefill(s, fed[k].tokens, fed[k].n);
+        struct fed f = fed[k];
+        float *lengths = by_input ? per_length(s, il, f.n, info.n_embd) : NULL;
+        f.per_length = lengths;
         struct wnw__plan_source src;
         assert_ok(wnw__session_source(&src, s));
         const wnw_needs needs = {.flags = WNW_NEED_QUERIES | WNW_NEED_KEYS};
         wnw_observation o;
         assert_ok(src.observe(&src, il, &needs, NULL, &o));
         for (size_t h = 0; h < n_head; h++)
-            reference_head(&o, &fed[k], c->n, (int32_t)h, want[0] + h * n, want[1] + h * n);
+            reference_head(&o, &f, c->n, (int32_t)h, want[0] + h * n, want[1] + h * n);
         wnw__source_close(&src);
         wnw_session_free(s);
+        free(lengths);
     }
     for (size_t i = 0; i < n_head * n; i++) {
         const double e0 = fabs((double)got->sum[il][i] - want[0][i]),
@@ -217,7 +245,7 @@ static void check_pass(const wnw_model *m, const struct setup *c, const int32_t 
             assert_null(p->sum[il]);
             assert_null(p->max[il]);
         } else if (il == info.n_layer - 1 || c->n < 1000)
-            check_layer(m, c, tokens, p, il, fed, n_fed);
+            check_layer(m, c, tokens, p, il, fed, n_fed, kind & WNW_PASS_BY_INPUT);
     }
     wnw__second_pass_free(p);
 }
@@ -399,8 +427,9 @@ static void test_context_and_tasks(void **state)
 
 /* KVzip: chunks of 2048 tokens behind the header, the last 8 ids of the chunk before, what ends the turn. The
  * softmax sees the header, or 4 sinks where there is none or kvpress' form is asked for. */
-static void check_repeat(const struct setup *c, int32_t n_prefix, wnw_second_pass pass)
+static void check_repeat(const struct setup *c, int32_t n_prefix, wnw_second_pass kind)
 {
+    const int32_t pass = (int32_t)kind & ~(int32_t)WNW_PASS_BY_INPUT;
     wnw_model *m = open_model(c->arch);
     int32_t *tokens = tokens_of(m, c->n, 7);
     wnw_session *s = read_context(m, c, tokens, 0, WNW_PASS_REPEAT);
@@ -440,7 +469,7 @@ static void check_repeat(const struct setup *c, int32_t n_prefix, wnw_second_pas
         wnw_free(prompt);
         wnw_free(suffix);
     }
-    check_pass(m, c, tokens, s, pass, fed, n_fed);
+    check_pass(m, c, tokens, s, kind, fed, n_fed);
     for (int32_t k = 0; k < n_fed; k++)
         free(fed[k].tokens);
     wnw_session_free(s);
@@ -473,6 +502,18 @@ static void test_repeat_with_header(void **state)
         check_repeat(&ragged, 11, (wnw_second_pass)pass);
         check_repeat(&chunks, 11, (wnw_second_pass)pass);
     }
+}
+
+/* KVzip+: the same attention, of each query divided by the length of what the layer read of its token. */
+static void test_repeat_by_input(void **state)
+{
+    (void)state;
+    static const struct setup rows[] = {{"llama", WNW_ATTN_OWN, WNW_KV_F32, 130, 512, false},
+                                        {"gemma3", WNW_ATTN_GGML, WNW_KV_F16, 130, 64, true},
+                                        {"qwen2", WNW_ATTN_OWN, WNW_KV_F16, 150, 40, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int pass = WNW_PASS_REPEAT; pass <= WNW_PASS_REPEAT_ALL; pass++)
+            check_repeat(&rows[i], 11, (wnw_second_pass)(pass | WNW_PASS_BY_INPUT));
 }
 
 /* A prompt that is nothing but its header: nothing is repeated, and nothing stays behind. */
@@ -575,10 +616,10 @@ static void assert_same_window(const struct wnw__window *a, const struct wnw__wi
     assert_memory_equal(a->q, b->q, (size_t)a->n_layer * (size_t)a->cap * a->row * sizeof *a->q);
 }
 
-static void assert_same_queries(const struct wnw__queries *a, const struct wnw__queries *b)
+static void assert_same_queries(const struct wnw__token_rows *a, const struct wnw__token_rows *b)
 {
     for (int32_t il = 0; il < a->n_layer; il++) {
-        const struct wnw__queries_layer *x = &a->layers[il], *y = &b->layers[il];
+        const struct wnw__token_rows_layer *x = &a->layers[il], *y = &b->layers[il];
         assert_int_equal(x->n, y->n);
         assert_int_equal(x->end, y->end);
         if (x->n > 0)
@@ -740,6 +781,8 @@ int main(void)
         cmocka_unit_test(test_context_and_tasks),
         cmocka_unit_test(test_repeat),
         cmocka_unit_test(test_repeat_with_header),
+        cmocka_unit_test(test_repeat_by_input),
+        cmocka_unit_test(test_repeat_by_input),
         cmocka_unit_test(test_header_alone),
         cmocka_unit_test(test_instruction_of_smollm2),
         cmocka_unit_test(test_nothing_stays_behind),

@@ -9,6 +9,7 @@
 #include "attend/attend_form.h"
 #include "attend/attend_ggml.h"
 #include "attend/attend_impl.h"
+#include "base/base64.h"
 #include "base/nearest.h"
 #include "base/parallel.h"
 #include "base/random.h"

@@ -28,6 +28,8 @@ wnw_profile *test_profile_of_all_kinds(const wnw_model *m)
 {
     wnw_profile *p;
     uint64_t state = 7;
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_ok(wnw_model_get_info(m, &info));
     assert_ok(wnw_profile_new(&p, m));
     const size_t n_layer = (size_t)p->model.n_layer, n_head = (size_t)p->model.n_head, d = (size_t)p->model.d;
     double sum = 0;
@@ -73,6 +75,12 @@ wnw_profile *test_profile_of_all_kinds(const wnw_model *m)
     p->n_gate_feature = wnw__gate_all(p->model.d);
     p->gate_weight = random_floats(n_layer * (size_t)p->model.n_head_kv * (size_t)p->n_gate_feature, &state);
     p->gate_bias = random_floats(n_layer * (size_t)p->model.n_head_kv, &state);
+    p->inputs = (struct wnw__input_gate){.form = WNW_INPUT_LINEAR, .n_embd = info.n_embd};
+    assert_ok(wnw__input_gate_new(&p->inputs, &p->model));
+    for (int64_t i = 0; i < wnw__input_numbers(&p->inputs, &p->model) * p->model.n_layer; i++)
+        p->inputs.number[i] = (float)(test_random(&state) >> 40) * 0x1p-24f - 0.5f;
+    for (size_t il = 0; il < n_layer; il++)
+        p->inputs.there[il] = true;
     p->n_best = 1;
     p->best_size = random_doubles(1, &state);
     p->best_size[0] = 0.001;

@@ -19,7 +19,7 @@ static void fit_by_hand(void **state)
     struct wnw__gate_fit fit = {0};
     float f[2][6] = {{1, 0, 0, 1, 1, 1}, {2, 0, 0, 0, 1, 2}}, w[2], b;
     double y[2][3] = {{0.5, 0.1, 0.3}, {0.6, 0.05, 0.2}};
-    assert_ok(wnw__gate_fit_new(&fit, 2, 2));
+    assert_ok(wnw__gate_fit_new(&fit, 2, 2, 1));
     for (int i = 0; i < 2; i++) {
         for (int k = 0; k < 3; k++)
             y[i][k] = log(y[i][k] + 1e-6);
@@ -39,7 +39,7 @@ static void fit_by_hand(void **state)
     assert_near(w[0] + 0.5f * w[1] + b, -1.338780, 2e-6);
     /* The other row has no entries. */
     assert_error(wnw__gate_fit_solve(&fit, 0, 0.01, w, &b), WNW_E_NOT_FINITE);
-    assert_says("head 0 are not finite");
+    assert_says("row 0 are not finite");
     wnw__gate_fit_free(&fit);
 }
 
@@ -50,7 +50,7 @@ static void constant_features(void **state)
     struct wnw__gate_fit fit = {0};
     float f[4][2] = {{7, 1}, {7, 2}, {7, 3}, {7, 4}}, w[2], b;
     double y[4] = {3, 5, 7, 9};
-    assert_ok(wnw__gate_fit_new(&fit, 1, 2));
+    assert_ok(wnw__gate_fit_new(&fit, 1, 2, 1));
     wnw__gate_fit_add(&fit, 0, f[0], y, 4);
     wnw__gate_fit_add(&fit, 0, f[0], y, 0); /* an empty piece */
     assert_ok(wnw__gate_fit_solve(&fit, 0, 0.01, w, &b));
@@ -69,8 +69,8 @@ static void sums_as_text(void **state)
     uint32_t seed = 11;
     float f[2][2][N * P], w[2][P], bias[2];
     double y[2][2][N];
-    assert_ok(wnw__gate_fit_new(&a, 2, P));
-    assert_ok(wnw__gate_fit_new(&b, 2, P));
+    assert_ok(wnw__gate_fit_new(&a, 2, P, 1));
+    assert_ok(wnw__gate_fit_new(&b, 2, P, 1));
     for (int i = 0; i < 2; i++) {
         for (int k = 0; k < N * P; k++)
             f[0][i][k] = f[1][i][k] = (float)test_normal(&seed);

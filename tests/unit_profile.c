@@ -53,8 +53,13 @@ static const char shares_text[] =
 static const char gate_text[] =
     HEAD("gate") "\"settings\":{\"features\":[\"lk\",\"keydiff\",\"ea\",\"lev\"]},\"results\":{\"weight\":"
                  "[[[1,2,3,4],[5,6,7,8]],[[9,10,11,12],[13,14,15,16]]],\"bias\":[[-1,-2],[-3,-4]]}}";
-static const char *const texts[] = {srh_text,   layers_text, compiler_text, heads_text,
-                                    stats_text, curves_text, shares_text,   gate_text};
+/* Layer 0 has the weights 1 to 6 and the biases -1 and -2; layer 1 has none. */
+#define INPUT_LAYER "AACAPwAAAEAAAEBAAACAQAAAoEAAAMBAAACAvwAAAMA="
+static const char inputgate_text[] = HEAD(
+    "inputgate") "\"settings\":{\"form\":\"linear\",\"n_embd\":3},\"results\":{\"layers\":[\"" INPUT_LAYER
+                 "\",\"\"]}}";
+static const char *const texts[] = {srh_text,    layers_text, compiler_text, heads_text,    stats_text,
+                                    curves_text, shares_text, gate_text,     inputgate_text};
 
 static char folder[] = "/tmp/winnow-profile-XXXXXX";
 
@@ -141,6 +146,10 @@ static void every_kind(void **state)
     assert_int_equal(p->n_gate_feature, 4);
     assert_float_equal(p->gate_weight[9], 10, 0);
     assert_float_equal(p->gate_bias[3], -4, 0);
+    assert_true(p->inputs.there[0]);
+    assert_false(p->inputs.there[1]);
+    const float layer[] = {1, 2, 3, 4, 5, 6, -1, -2};
+    assert_memory_equal(p->inputs.number, layer, sizeof layer);
     /* The same kind again replaces the old. */
     add_ok(p, "p.json", HEAD("srh") "\"results\":{\"srh\":[[0,1,2,3],[0,1,2,3]]}}");
     assert_int_equal(p->srh_rank[0], 0);
@@ -153,7 +162,8 @@ static void every_kind(void **state)
     assert_string_equal(wnw_profile_kind_name(5), "curves");
     assert_string_equal(wnw_profile_kind_name(6), "shares");
     assert_string_equal(wnw_profile_kind_name(7), "gate");
-    assert_null(wnw_profile_kind_name(8));
+    assert_string_equal(wnw_profile_kind_name(8), "inputgate");
+    assert_null(wnw_profile_kind_name(9));
     assert_null(wnw_profile_kind_name(-1));
 }
 
@@ -267,6 +277,23 @@ static const struct change {
      "weight[0][0] has 8 elements"},
     {"an absurd weight", gate_text, "[1,2,", "[1e9,2,", WNW_E_FORMAT, "weight[0][0][0] is"},
     {"no biases", gate_text, "\"bias\"", "\"offset\"", WNW_E_FORMAT, "results.bias is missing"},
+    {"gates of no form", inputgate_text, "\"form\"", "\"shape\"", WNW_E_FORMAT, "settings.form is missing"},
+    {"gates of an unknown form", inputgate_text, "linear", "cubic", WNW_E_FORMAT, "form is \"cubic\""},
+    {"gates of no size", inputgate_text, "\"n_embd\":3", "\"n_emb\":3", WNW_E_FORMAT,
+     "settings.n_embd is missing"},
+    {"gates of another size", inputgate_text, "\"n_embd\":3", "\"n_embd\":4", WNW_E_FORMAT,
+     "layers[0] is not the base64 of 10 numbers"},
+    {"gates of an absurd size", inputgate_text, "\"n_embd\":3", "\"n_embd\":900000", WNW_E_FORMAT,
+     "n_embd is 900000"},
+    {"hidden units that are not there", inputgate_text, "linear", "mlp", WNW_E_FORMAT,
+     "settings.hidden is missing"},
+    {"gates that are no base64", inputgate_text, "AACAPw", "AACA*w", WNW_E_FORMAT,
+     "layers[0] is not the base64"},
+    {"gates that are not all numbers", inputgate_text, "AAAEBA", "AAAMB/", WNW_E_FORMAT,
+     "number 2 of layers[0] is"},
+    {"a layer too many", inputgate_text, "\"\"]", "\"\",\"\"]", WNW_E_FORMAT,
+     "results.layers is not an array of 2"},
+    {"a layer that is a number", inputgate_text, ",\"\"]", ",7]", WNW_E_FORMAT, "layers[1] is no text"},
     {"sizes that do not fall", shares_text, "[0.5,0.25]", "[0.25,0.25]", WNW_E_FORMAT,
      "size[1] is not below the one before it"},
     {"a size of 1", shares_text, "[0.5,0.25]", "[1,0.25]", WNW_E_FORMAT, "size[0] is 1"},

@@ -2,6 +2,7 @@
 /* Files of other programs, read as what the user says they are; tables of a profile that is looked at. */
 #include "asserts.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,7 +98,7 @@ struct refusal {
 };
 
 static const struct refusal refusals[] = {
-    {"unknown word", "heads2", SCORES, WNW_E_ARG, "say srh, trad, heads, duo or layers"},
+    {"unknown word", "heads2", SCORES, WNW_E_ARG, "say srh, trad, heads, duo, layers, kvzap or fastkvzip"},
     {"ranks as importance", "heads", RANKS, WNW_E_MISMATCH, "scores of 2 heads"},
     {"shares as heads", "srh", "{\"avg_score\":[1,2]}", WNW_E_FORMAT, "neither ranked heads"},
     {"scores as shares", "layers", SCORES, WNW_E_FORMAT, "avg_score"},
@@ -189,10 +190,181 @@ static int tear_down(void)
     return rmdir(folder);
 }
 
+/* ---- Gates in files of tensors ---- */
+
+/* A file of tensors whose header has `tensors` and whose numbers are data[size]. */
+static int read_tensors(wnw_profile **p, const char *tensors, const void *data, size_t size, const char *as)
+{
+    char text[4096];
+    const size_t n = (size_t)snprintf(text + 8, sizeof text - 8, "{%s}", tensors);
+    assert_true(n + 8 + size < sizeof text);
+    for (int i = 0; i < 8; i++)
+        text[i] = (char)(i < 2 ? n >> (8 * i) & 255 : 0);
+    if (size > 0)
+        memcpy(text + 8 + n, data, size);
+    assert_ok(wnw__profile_new(
+        p, &(struct wnw__profile_shape){.model = {.n_layer = 2, .n_head = 4, .n_head_kv = 2, .d = 2},
+                                        .fingerprint = "0123456789abcdef"}));
+    const char *path = file_of(text, 8 + n + size);
+    const int rc = wnw__profile_read_as(*p, path, as);
+    unlink(path);
+    return rc;
+}
+
+#define TENSOR(name, type, shape, from, to) \
+    "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":[" #from "," #to "]}"
+
+static void expect_numbers(wnw_profile *p, const float *want, int64_t n)
+{
+    assert_int_equal(wnw_profile_kinds(p), 1u << WNW_PROFILE_INPUTGATE);
+    assert_int_equal(wnw__input_numbers(&p->inputs, &p->model), n);
+    for (int64_t i = 0; i < n; i++)
+        assert_float_equal(p->inputs.number[i], want[i], 0);
+    wnw_profile_free(p);
+}
+
+/* Weights 1 to 6 and biases -1, -2, in float32; bfloat16 and half of the same in the second layer. */
+static void kvzap_linear(void **state)
+{
+    (void)state;
+    static const float numbers[8] = {1, 2, 3, 4, 5, 6, -1, -2};
+    static const uint16_t more[8] = {0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, /* bfloat16 */
+                                     0xbc00, 0xc000 /* half */};
+    uint8_t data[48];
+    memcpy(data, numbers, 32);
+    memcpy(data + 32, more, 16);
+    static const char *const names[] = {"layers.", "module_list."};
+    for (int i = 0; i < 2; i++) {
+        char header[1024];
+        wnw_profile *p;
+        snprintf(header, sizeof header,
+                 "\"__metadata__\":{\"format\":\"pt\"},"
+                 "\"%s0.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
+                 "\"%s0.bias\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[24,32]},"
+                 "\"%s1.weight\":{\"dtype\":\"BF16\",\"shape\":[2,3],\"data_offsets\":[32,44]},"
+                 "\"%s1.bias\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[44,48]}",
+                 names[i], names[i], names[i], names[i]);
+        assert_ok(read_tensors(&p, header, data, sizeof data, "kvzap"));
+        assert_int_equal(p->inputs.form, WNW_INPUT_LINEAR);
+        assert_int_equal(p->inputs.n_embd, 3);
+        assert_true(p->inputs.there[0] && p->inputs.there[1]);
+        assert_memory_equal(p->inputs.number + 8, numbers, sizeof numbers);
+        expect_numbers(p, numbers, 8);
+    }
+}
+
+/* The numbers of unit_input_gate.c, where their scores are; layer 1 is not in the file. */
+static void kvzap_with_hidden_units(void **state)
+{
+    (void)state;
+    static const float numbers[14] = {1, 0, 0.5f, -1, 1, 0, 0.25f, -0.5f, 2, 1, -1, 3, 0.5f, 0};
+    wnw_profile *p;
+    assert_ok(read_tensors(&p,
+                           TENSOR("layers.0.2.weight", "F32", "[2,2]", 32, 48) "," TENSOR(
+                               "layers.0.0.weight", "F32", "[2,3]", 0,
+                               24) "," TENSOR("layers.0.0.bias", "F32", "[2]", 24,
+                                              32) "," TENSOR("layers.0.2.bias", "F32", "[2]", 48, 56),
+                           numbers, sizeof numbers, "kvzap"));
+    assert_int_equal(p->inputs.form, WNW_INPUT_MLP);
+    assert_int_equal(p->inputs.n_hidden, 2);
+    assert_true(p->inputs.there[0]);
+    assert_false(p->inputs.there[1]);
+    expect_numbers(p, numbers, 14);
+}
+
+/* 4 query heads and 2 KV heads, 1 number each, of hidden states of 1; 3 sinks. */
+static void fast_kvzip(void **state)
+{
+    (void)state;
+    float numbers[4 + 4 + 2 + 1 + 1 + 6 + 4];
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        numbers[i] = (float)i / 4 - 2;
+    wnw_profile *p;
+    assert_ok(read_tensors(
+        &p,
+        TENSOR("0.q_proj.weight", "F32", "[4,1]", 0, 16) "," TENSOR(
+            "0.q_proj.bias", "F32", "[4]", 16,
+            32) "," TENSOR("0.k_proj.weight", "F32", "[2,1]", 32,
+                           40) "," TENSOR("0.q_norm.weight", "F32", "[1]", 40,
+                                          44) "," TENSOR("0.k_norm.weight", "F32", "[1]", 44,
+                                                         48) "," TENSOR("0.k_base", "F32", "[2,1,3,1]", 48,
+                                                                        72) "," TENSOR("0.b", "F32",
+                                                                                       "[2,1,2]", 72, 88),
+        numbers, sizeof numbers, "fastkvzip"));
+    assert_int_equal(p->inputs.form, WNW_INPUT_ATTENTION);
+    assert_int_equal(p->inputs.n_dim, 1);
+    assert_int_equal(p->inputs.n_sink, 3);
+    assert_int_equal(p->inputs.n_embd, 1);
+    expect_numbers(p, numbers, 22);
+}
+
+#define WEIGHT(type, shape, from, to) TENSOR("layers.0.weight", type, shape, from, to)
+#define BIAS                          TENSOR("layers.0.bias", "F32", "[2]", 24, 32)
+
+static void bad_tensors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *tensors, *as;
+        int status;
+        const char *says;
+    } rows[] = {
+        {"", "kvzap", WNW_E_FORMAT, "no gates of KVzap"},
+        {"\"a\":1", "fastkvzip", WNW_E_FORMAT, "no gates of Fast KVzip"},
+        {"\"a\":", "kvzap", WNW_E_FORMAT, "its header is no JSON"},
+        {WEIGHT("F32", "[2,3]", 0, 24), "kvzap", WNW_E_FORMAT, "there is no tensor layers.0.bias"},
+        {WEIGHT("F32", "[2,3]", 0, 24) "," BIAS "," WEIGHT("F32", "[2,3]", 0, 24), "kvzap", WNW_E_FORMAT,
+         "no JSON"},
+        {WEIGHT("I8", "[2,3]", 0, 6) "," BIAS, "kvzap", WNW_E_FORMAT, "is of type I8"},
+        {WEIGHT("F32", "[3,3]", 0, 36) "," BIAS, "kvzap", WNW_E_MISMATCH, "6 are expected"},
+        {WEIGHT("F32", "[2,3]", 12, 36) "," BIAS, "kvzap", WNW_E_FORMAT, "does not lie in the file"},
+        {WEIGHT("F32", "[2,3]", -4, 20) "," BIAS, "kvzap", WNW_E_FORMAT, "does not lie in the file"},
+        {WEIGHT("F32", "[2,3]", 0, 20) "," BIAS, "kvzap", WNW_E_FORMAT, "does not lie in the file"},
+        {WEIGHT("F32", "[2,3]", 24, 0) "," BIAS, "kvzap", WNW_E_FORMAT, "does not lie in the file"},
+        {WEIGHT("F32", "[2,90000]", 0, 24) "," BIAS, "kvzap", WNW_E_FORMAT, "too short for a layer's gates"},
+        {WEIGHT("F32", "[2,3000000000]", 0, 24) "," BIAS, "kvzap", WNW_E_FORMAT, "no number below 2^31"},
+        {WEIGHT("F32", "[2,\"3\"]", 0, 24) "," BIAS, "kvzap", WNW_E_FORMAT, "no number below 2^31"},
+        {WEIGHT("F32", "3", 0, 24) "," BIAS, "kvzap", WNW_E_FORMAT, "has no shape"},
+        {WEIGHT("F32", "[2,0]", 0, 0) "," BIAS, "kvzap", WNW_E_MISMATCH, "1 to 131072"},
+        {TENSOR("layers.2.weight", "F32", "[2,3]", 0, 24) "," WEIGHT("F32", "[2,3]", 0, 24) "," BIAS, "kvzap",
+         WNW_E_MISMATCH, "the model has 2 layers"},
+    };
+    static const float numbers[8] = {1, 2, 3, 4, 5, 6, -1, -2}, odd[8] = {1, 2, NAN, 4, 5, 6, -1, -2};
+    wnw_profile *p;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (read_tensors(&p, rows[i].tensors, numbers, sizeof numbers, rows[i].as) != rows[i].status)
+            fail_msg("%s: %s", rows[i].tensors, wnw_last_error());
+        assert_says(rows[i].says);
+        assert_int_equal(wnw_profile_kinds(p), 0);
+        wnw_profile_free(p);
+    }
+    assert_error(read_tensors(&p, WEIGHT("F32", "[2,3]", 0, 24) "," BIAS, odd, sizeof odd, "kvzap"),
+                 WNW_E_FORMAT);
+    assert_says("number 2 of tensor layers.0.weight is not finite");
+    wnw_profile_free(p);
+    static const char *const short_files[] = {"", "abc", "\x10\0\0\0\0\0\0\0{}",
+                                              "\xff\xff\xff\xff\xff\xff\xff\xff{}"};
+    static const size_t lengths[] = {0, 3, 10, 10};
+    for (int i = 0; i < 4; i++) {
+        assert_ok(wnw__profile_new(
+            &p, &(struct wnw__profile_shape){.model = {.n_layer = 2, .n_head = 4, .n_head_kv = 2, .d = 2},
+                                             .fingerprint = "0123456789abcdef"}));
+        assert_error(wnw__profile_read_as(p, file_of(short_files[i], lengths[i]), "kvzap"), WNW_E_FORMAT);
+        assert_says("safetensors");
+        wnw_profile_free(p);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(scores), cmocka_unit_test(ranks),
-                                       cmocka_unit_test(gates), cmocka_unit_test(a_nul),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(scores),
+                                       cmocka_unit_test(kvzap_linear),
+                                       cmocka_unit_test(kvzap_with_hidden_units),
+                                       cmocka_unit_test(fast_kvzip),
+                                       cmocka_unit_test(bad_tensors),
+                                       cmocka_unit_test(ranks),
+                                       cmocka_unit_test(gates),
+                                       cmocka_unit_test(a_nul),
                                        cmocka_unit_test(tables)};
     if (set_up() != 0)
         return 1;

@@ -95,7 +95,7 @@ static void window_is_a_ring(void **state)
     }
 }
 
-static void check_queries(const struct wnw__queries *k, int32_t n, int32_t end)
+static void check_queries(const struct wnw__token_rows *k, int32_t n, int32_t end)
 {
     for (int32_t il = 0; il < N_LAYER; il++) {
         assert_int_equal(k->layers[il].n, n);
@@ -113,7 +113,7 @@ static void queries_follow_one_another(void **state)
     struct wnw__recorders r = {0};
     const struct wnw__record_pass all = {.to = N_LAYER, .n = 40};
     assert_ok(wnw__recorders_open(&r, &wnw__queries_recorder, &(struct wnw__record_arg){0}, &shape));
-    const struct wnw__queries *k = wnw__recorders_find(&r, &wnw__queries_recorder);
+    const struct wnw__token_rows *k = wnw__recorders_find(&r, &wnw__queries_recorder);
     assert_ok(wnw__recorders_begin(&r, &all));
     assert_int_equal(k->layers[1].cap, 40); /* room for all of the prompt at once */
     read_tokens(&r, 0, 30, false, 2);

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Keep-sets, continued: options and forms besides the presets' own, and methods that follow a calibration profile."""
+import base64
 from fractions import Fraction
 from math import floor
 
 import numpy as np
 
-from .methods import (accumulated, as_many_as_needed, average, behind, case, choose, critical,
+from .methods import (REPEAT, accumulated, as_many_as_needed, average, behind, case, choose, critical,
                       defensive_scores, expected_scores, headkv_counts, heads_first, keydiff_scores,
                       kvzip_scores, layers, lookback,
                       over_layer, partitions, pool, ranked, share_out, snapkv_heads, snapkv_scores, spread, streaming,
@@ -55,6 +56,11 @@ def made_up_results(model, rng):
                       "tau": [table(6, 4, lambda: rng.choice([0.5, 0.75, 1, 1.5, 2])) for _ in range(model.L)]}),
     }
     results["gate"] = ({"features": ["key", "value", "lk", "keydiff", "ea", "lev"]}, gate(model, rng))
+    n_embd = model.w["token_embd.weight"].shape[1]
+    number = [[rng.gauss(0, 0.05) for _ in range(model.K * n_embd)] + [rng.gauss(-5, 0.5) for _ in range(model.K)]
+              for _ in range(model.L)]
+    results["inputgate"] = ({"form": "linear", "n_embd": n_embd},
+                            {"layers": [base64.b64encode(np.array(x, "<f4").tobytes()).decode() for x in number]})
     return results
 
 
@@ -341,6 +347,66 @@ def over_model(p, scores, r):
 @case("kvzip")
 def kvzip(p, r):
     return over_model(p, kvzip_scores(p), r)
+
+
+@case("kvzip_plus")
+def kvzip_plus(p, r):
+    """By how much an entry moves a repeated token's hidden state."""
+    scores = []
+    for l, a in enumerate(p.second_pass_by_input("repeat, by input", REPEAT + p.tokens.tolist())):
+        moved = np.array([np.linalg.norm(v.astype(np.float64), axis=1) for _, v in p.projected(l)])
+        scores.append((a * moved).reshape(p.K, p.G, p.n).max(1))
+    return over_model(p, scores, r)
+
+
+def mean_length(m, c):
+    """Mean length of normal vectors of two elements, in polar coordinates: m[2], c[2][2]."""
+    low = np.linalg.cholesky(c + 1e-12 * np.eye(2))
+    r, angle = np.linspace(0, 9, 1501), (np.arange(240) + 0.5) * 2 * np.pi / 240
+    x, y = np.outer(r, np.cos(angle)), np.outer(r, np.sin(angle))
+    length = np.hypot(m[0] + low[0, 0] * x, m[1] + low[1, 0] * x + low[1, 1] * y).mean(1)
+    return np.trapezoid(length * np.exp(-r * r / 2) * r, r)
+
+
+@case("triattention:stats=prompt")
+def triattention(p, r, first=4):
+    """Cosines of every distance, one by one; the prompt's own queries, but the first four."""
+    scores, delta, pos = [], 2.0 ** np.arange(17), np.arange(p.n)
+    for l in range(p.L):
+        rows = np.zeros((p.H, p.n))
+        key = p.k0[l][..., 0::2].astype(np.float64) + 1j * p.k0[l][..., 1::2]
+        for h in range(p.H):
+            q = p.q0[l][first:, h].astype(np.float64)
+            mean, cov = q.mean(0), np.cov(q.T, bias=True)
+            for f, theta in enumerate(p.model.theta):
+                two = slice(2 * f, 2 * f + 2)
+                m, k = mean[2 * f] + 1j * mean[2 * f + 1], key[:, h // p.G, f]
+                turn = np.angle(m * np.conj(k))[:, None] + theta * (p.n - pos[:, None] + delta)
+                rows[h] += abs(m) * abs(k) * np.cos(turn).mean(1)
+                rows[h] += (mean_length(mean[two], cov[two, two]) - abs(m)) * abs(k)
+        rows = (rows - rows.mean(1, keepdims=True)) / rows.std(1, keepdims=True)
+        scores.append(rows.reshape(p.K, p.G, p.n).max(1))
+    return uniform(p, scores, r, first=first)
+
+
+def input_scores(p):
+    """W x + b, from the layers' texts of float32 numbers."""
+    scores = []
+    for l, text in enumerate(p.profile["inputgate"]["layers"]):
+        number = np.frombuffer(base64.b64decode(text), "<f4").astype(np.float64)
+        scores.append(number[:-p.K].reshape(p.K, -1) @ p.x[l].astype(np.float64).T + number[-p.K:, None])
+    return scores
+
+
+@case("inputgate:recent=0+equal", share=0)
+@case("inputgate:recent=100,share=0.05+equal", share=0.05)
+def inputgate_equal(p, r, share):
+    return uniform(p, input_scores(p), r, first=4, last=floor(p.n * share))
+
+
+@case("kvzap:recent=0")
+def inputgate(p, r):
+    return over_model(p, input_scores(p), r)
 
 
 def gate_scores(p):

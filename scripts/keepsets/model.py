@@ -57,7 +57,7 @@ class Model:
                 e = np.exp(z[i] + mask - (z[i] + mask).max(-1, keepdims=True))
                 a[i] = e / e.sum(-1, keepdims=True)
                 out[:, i] = a[i] @ v[:, i // self.G]
-            look(l, dict(q0=q0, q=q, k0=k0, k=k, v=v, a=a, z=z[:, -LOGIT_ROWS:].copy(), o=out))
+            look(l, dict(x=h, q0=q0, q=q, k0=k0, k=k, v=v, a=a, z=z[:, -LOGIT_ROWS:].copy(), o=out))
             x = x + out.reshape(n, -1) @ self.w[blk + "attn_output.weight"].T
             h = self.norm(x, blk + "ffn_norm.weight")
             gate, up = h @ self.w[blk + "ffn_gate.weight"].T, h @ self.w[blk + "ffn_up.weight"].T
@@ -76,7 +76,7 @@ class Model:
 class Prompt:
     """What the methods look at; layer l, KV head j, query head h, position i.
 
-    q0[l][n][H][d], k0[l][n][K][d] before RoPE; q, k after it; v[l][n][K][d]; a[l][H][n][n] attention, z scaled logits
+    x[l][n][n_embd] what the attention reads; q0[l][n][H][d], k0[l][n][K][d] before RoPE; q, k after it; v[l][n][K][d]; a[l][H][n][n] attention, z scaled logits
     of the last queries (without the causal mask), o[l][n][H][d] outputs of the query heads.
     """
 
@@ -104,6 +104,16 @@ class Prompt:
                                list(zip(self.k, self.v)))
             self.passes[name] = rows
         return [row[mean] for row in self.passes[name]]
+
+    def second_pass_by_input(self, name, tokens):
+        """The largest attention, of each query divided by the length of what the layer reads of it: [L][H][n]."""
+        if name not in self.passes:
+            rows = []
+            self.model.forward(np.asarray(tokens), lambda l, s: rows.append(
+                (s["a"][:, :, :self.n].astype(np.float64) / np.linalg.norm(s["x"], axis=1)[:, None]).max(1)),
+                list(zip(self.k, self.v)))
+            self.passes[name] = rows
+        return self.passes[name]
 
     def projected(self, l):
         """Values behind each query head's slice of the output projection: yields KV head, [n][n_embd]."""

@@ -40,7 +40,7 @@ int wnw__drive_check(const struct wnw__drive *d)
                              "model does not show "
                              "for layer %d",
                              (int)d->layers[il].il);
-        if (n[WNW_POINT_STATE] > 0)
+        if (n[WNW_POINT_STATE] > 0 || n[WNW_POINT_INPUT] > 0)
             return wnw__fail(WNW_E_UNSUPPORTED,
                              "the policy needs hidden states, which are not observed in libllama's graphs");
     }

@@ -2,6 +2,7 @@
 #include "cache/cache_impl.h"
 #include "kernel/kernel.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -47,7 +48,7 @@ void wnw__cache_layer_free(struct wnw__kv_layer *l)
 /* The value that a number of the kind has before it is known. */
 static float aux_empty(int kind)
 {
-    return kind >= WNW_AUX_PROJ ? -1.0f : 0.0f;
+    return kind >= WNW_AUX_PROJ ? -1.0f : kind == WNW_AUX_GATE ? NAN : 0.0f;
 }
 
 /* Allocates [n_plane][n_rows] empty values and one more, so that NULL always means that memory ran out. */

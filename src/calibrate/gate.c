@@ -223,7 +223,7 @@ static int do_layer(struct work *w)
 static int fit_gates(struct work *w)
 {
     const int32_t n = n_learned_of_all(w), n_read = n < MOST_READS ? n : MOST_READS;
-    WNW_TRY(wnw__gate_fit_new(&w->fit, w->n_row, w->n_feature));
+    WNW_TRY(wnw__gate_fit_new(&w->fit, w->n_row, w->n_feature, 1));
     for (int32_t i = 0; i < n_read; i++) {
         w->from = (int32_t)((int64_t)n * i / n_read);
         w->to = (int32_t)((int64_t)n * (i + 1) / n_read);

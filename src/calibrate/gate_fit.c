@@ -7,16 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-int wnw__gate_fit_new(struct wnw__gate_fit *fit, int32_t n_row, int32_t p)
+int wnw__gate_fit_new(struct wnw__gate_fit *fit, int32_t n_row, int32_t p, int32_t n_target)
 {
-    const size_t rows = (size_t)n_row, size = (size_t)p;
+    const size_t rows = (size_t)n_row, size = (size_t)p, targets = rows * (size_t)n_target;
     fit->n_row = n_row;
     fit->p = p;
+    fit->n_target = n_target;
     fit->n = calloc(rows, sizeof *fit->n);
     fit->gram = calloc(rows * size * size, sizeof *fit->gram);
-    fit->cross = calloc(rows * size, sizeof *fit->cross);
+    fit->cross = calloc(targets * size, sizeof *fit->cross);
     fit->sum = calloc(rows * size, sizeof *fit->sum);
-    fit->target = calloc(rows, sizeof *fit->target);
+    fit->target = calloc(targets, sizeof *fit->target);
     if (fit->n && fit->gram && fit->cross && fit->sum && fit->target)
         return WNW_OK;
     return wnw__fail(WNW_E_NOMEM, "no memory for the moments of %d heads", (int)n_row);
@@ -36,12 +37,14 @@ void wnw__gate_fit_free(struct wnw__gate_fit *fit)
 static void centre(struct wnw__gate_fit *fit, int32_t row, float *f, double *y, int32_t n)
 {
     const int32_t p = fit->p;
-    double total = 0;
-    for (int32_t i = 0; i < n; i++)
-        total += y[i];
-    for (int32_t i = 0; i < n; i++)
-        y[i] -= total / n;
-    fit->target[row] += total;
+    for (int32_t k = 0; k < fit->n_target; k++, y += n) {
+        double total = 0;
+        for (int32_t i = 0; i < n; i++)
+            total += y[i];
+        for (int32_t i = 0; i < n; i++)
+            y[i] -= total / n;
+        fit->target[(int64_t)row * fit->n_target + k] += total;
+    }
     for (int32_t c = 0; c < p; c++) {
         double sum = 0;
         for (int32_t i = 0; i < n; i++)
@@ -52,22 +55,35 @@ static void centre(struct wnw__gate_fit *fit, int32_t row, float *f, double *y, 
     }
 }
 
+/* gram += x x^T of n rows x[p], each row in its turn, so that sums do not depend on how many are added at once: the matrix
+ * of a hidden state does not fit a core's cache, and goes through it once for all of them. */
+static void add_squares(double *gram, const float *x, int32_t n, int32_t p)
+{
+    for (int32_t a = 0; a < p; a++) {
+        double *to = gram + (int64_t)a * p;
+        for (int32_t i = 0; i < n; i++) {
+            const float *row = x + (int64_t)i * p;
+            const double of = (double)row[a];
+            for (int32_t b = 0; b <= a; b++)
+                to[b] += of * (double)row[b];
+        }
+    }
+}
+
 void wnw__gate_fit_add(struct wnw__gate_fit *fit, int32_t row, float *f, double *y, int32_t n)
 {
-    const int32_t p = fit->p;
-    double *gram = fit->gram + (int64_t)row * p * p, *cross = fit->cross + (int64_t)row * p;
+    enum { TOGETHER = 16 };
+    const int32_t p = fit->p, n_target = fit->n_target;
+    double *gram = fit->gram + (int64_t)row * p * p, *cross = fit->cross + (int64_t)row * n_target * p;
     if (n < 1)
         return;
     centre(fit, row, f, y, n);
-    for (int32_t i = 0; i < n; i++) {
-        const float *x = f + (int64_t)i * p;
-        for (int32_t a = 0; a < p; a++) {
-            const double of = (double)x[a];
-            for (int32_t b = 0; b <= a; b++)
-                gram[a * p + b] += of * (double)x[b];
-            cross[a] += of * y[i];
-        }
-    }
+    for (int32_t i = 0; i < n; i += TOGETHER)
+        add_squares(gram, f + (int64_t)i * p, n - i < TOGETHER ? n - i : TOGETHER, p);
+    for (int32_t k = 0; k < n_target; k++, cross += p, y += n)
+        for (int32_t i = 0; i < n; i++)
+            for (int32_t a = 0; a < p; a++)
+                cross[a] += (double)f[(int64_t)i * p + a] * y[i];
     fit->n[row] += n;
 }
 
@@ -76,57 +92,66 @@ static void solve(const double *l, int32_t p, double *x)
 {
     for (int32_t i = 0; i < p; i++) {
         for (int32_t j = 0; j < i; j++)
-            x[i] -= l[i * p + j] * x[j];
-        x[i] /= l[i * p + i];
+            x[i] -= l[(int64_t)i * p + j] * x[j];
+        x[i] /= l[(int64_t)i * p + i];
     }
     for (int32_t i = p - 1; i >= 0; i--) {
         for (int32_t j = i + 1; j < p; j++)
-            x[i] -= l[j * p + i] * x[j];
-        x[i] /= l[i * p + i];
+            x[i] -= l[(int64_t)j * p + i] * x[j];
+        x[i] /= l[(int64_t)i * p + i];
     }
 }
 
-/* Solves with the room a[p][p], s[p], x[p]. */
-static bool solve_row(const struct wnw__gate_fit *fit, int32_t row, double lambda, double *a, double *s,
-                      double *x)
+/* The factor of D^-1 G D^-1 + lambda I into a[p][p], and D into s[p]. */
+static bool factor(const struct wnw__gate_fit *fit, int32_t row, double lambda, double *a, double *s)
 {
     const int32_t p = fit->p;
-    const double n = (double)fit->n[row];
-    const double *gram = fit->gram + (int64_t)row * p * p, *cross = fit->cross + (int64_t)row * p;
+    const double n = (double)fit->n[row], *gram = fit->gram + (int64_t)row * p * p;
     for (int32_t i = 0; i < p; i++)
-        s[i] = sqrt(gram[i * p + i] / n);
-    for (int32_t i = 0; i < p; i++) {
-        x[i] = s[i] > 0 ? cross[i] / n / s[i] : 0;
+        s[i] = sqrt(gram[(int64_t)i * p + i] / n);
+    for (int32_t i = 0; i < p; i++)
         for (int32_t j = 0; j <= i; j++)
-            a[i * p + j] =
-                (s[i] > 0 && s[j] > 0 ? gram[i * p + j] / n / (s[i] * s[j]) : i == j) + (i == j ? lambda : 0);
-    }
-    if (!wnw__cholesky(a, p))
-        return false;
-    solve(a, p, x);
-    for (int32_t i = 0; i < p; i++)
-        x[i] = s[i] > 0 ? x[i] / s[i] : 0;
-    return true;
+            a[(int64_t)i * p + j] =
+                (s[i] > 0 && s[j] > 0 ? gram[(int64_t)i * p + j] / n / (s[i] * s[j]) : i == j) +
+                (i == j ? lambda : 0);
+    return wnw__cholesky(a, p);
 }
 
-int wnw__gate_fit_solve(const struct wnw__gate_fit *fit, int32_t row, double lambda, float *w, float *b)
+/* The weights and bias of target k of a row. The room begins with its factor [p][p] and D [p], and x[p] follows. */
+static bool solve_target(const struct wnw__gate_fit *fit, int32_t row, int32_t k, double *room, float *w,
+                         float *b)
 {
     const int32_t p = fit->p;
-    const size_t size = (size_t)p;
-    double *room = calloc(size * (size + 2), sizeof *room), *x = room ? room + size * (size + 1) : NULL;
-    if (!room)
-        return wnw__fail(WNW_E_NOMEM, "no memory to solve for %d weights", (int)p);
-    bool good = fit->n[row] > 0 && solve_row(fit, row, lambda, room, room + size * size, x);
-    double bias = fit->target[row];
+    const double *s = room + (int64_t)p * p;
+    double *x = room + (int64_t)p * p + p;
+    const int64_t at = (int64_t)row * fit->n_target + k;
+    const double n = (double)fit->n[row], *cross = fit->cross + at * p;
+    double bias = fit->target[at];
+    bool good = true;
+    for (int32_t i = 0; i < p; i++)
+        x[i] = s[i] > 0 ? cross[i] / n / s[i] : 0;
+    solve(room, p, x);
     for (int32_t i = 0; good && i < p; i++) {
+        x[i] = s[i] > 0 ? x[i] / s[i] : 0;
         bias -= x[i] * fit->sum[(int64_t)row * p + i];
         w[i] = (float)x[i];
         good = isfinite(w[i]);
     }
-    *b = good ? (float)(bias / (double)fit->n[row]) : 0;
-    good = good && isfinite(*b);
+    *b = (float)(bias / n);
+    return good && isfinite(*b);
+}
+
+int wnw__gate_fit_solve(const struct wnw__gate_fit *fit, int32_t row, double lambda, float *w, float *b)
+{
+    const size_t size = (size_t)fit->p;
+    double *room = calloc(size * (size + 2), sizeof *room);
+    if (!room)
+        return wnw__fail(WNW_E_NOMEM, "no memory to solve for %d weights", (int)fit->p);
+    bool good = fit->n[row] > 0 && factor(fit, row, lambda, room, room + size * size);
+    for (int32_t k = 0; good && k < fit->n_target; k++)
+        good = solve_target(fit, row, k, room, w + (int64_t)k * fit->p, b + k);
     free(room);
-    return good ? WNW_OK : wnw__fail(WNW_E_NOT_FINITE, "the moments of head %d are not finite", (int)row);
+    return good ? WNW_OK : wnw__fail(WNW_E_NOT_FINITE, "the moments of row %d are not finite", (int)row);
 }
 
 /* ---- Sums as text ---- */
@@ -137,13 +162,18 @@ enum { DIGITS = 16 };
 static bool each_sum(const struct wnw__gate_fit *fit, int32_t row, bool (*visit)(double *x, void *user),
                      void *user)
 {
-    const int32_t p = fit->p;
+    const int32_t p = fit->p, n_target = fit->n_target;
     double *gram = fit->gram + (int64_t)row * p * p;
-    bool good = visit(&fit->target[row], user);
+    double *cross = fit->cross + (int64_t)row * n_target * p, *target = fit->target + (int64_t)row * n_target;
+    bool good = true;
+    for (int32_t k = 0; good && k < n_target; k++)
+        good = visit(&target[k], user);
     for (int32_t a = 0; good && a < p; a++) {
-        good = visit(&fit->sum[(int64_t)row * p + a], user) && visit(&fit->cross[(int64_t)row * p + a], user);
+        good = visit(&fit->sum[(int64_t)row * p + a], user);
+        for (int32_t k = 0; good && k < n_target; k++)
+            good = visit(&cross[(int64_t)k * p + a], user);
         for (int32_t b = 0; good && b <= a; b++)
-            good = visit(&gram[a * p + b], user);
+            good = visit(&gram[(int64_t)a * p + b], user);
     }
     return good;
 }
@@ -189,8 +219,8 @@ static bool get_sum(double *x, void *user)
 
 static size_t text_length(const struct wnw__gate_fit *fit)
 {
-    const size_t p = (size_t)fit->p;
-    return DIGITS * (2 + 2 * p + p * (p + 1) / 2);
+    const size_t p = (size_t)fit->p, n_target = (size_t)fit->n_target;
+    return DIGITS * (1 + n_target + (1 + n_target) * p + p * (p + 1) / 2);
 }
 
 char *wnw__gate_fit_text(const struct wnw__gate_fit *fit, int32_t row)

@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "base/sized.h"
 #include "profile/profile.h"
+#include "profile/profile_inputs.h"
 #include "winnow_calibrate.h"
 
 #include <inttypes.h>
@@ -42,6 +43,8 @@ static json_t *results_of(const wnw_profile *p)
            add(o, "avg_score", p->layer_share, p->layer_share ? wnw__json_f64s(p->layer_share, L) : NULL);
     good = good &&
            add(o, "score", p->head_score, p->head_score ? wnw__json_f64_rows(p->head_score, L, H) : NULL);
+    good = good && add(o, "layers", p->inputs.number,
+                       p->inputs.number ? wnw__profile_input_layers(&p->inputs, &p->model) : NULL);
     good = good &&
            add(o, "alpha", p->head_alpha, p->head_alpha ? wnw__json_f64_rows(p->head_alpha, L, G) : NULL);
     if (!good) {
@@ -59,7 +62,7 @@ static const char *kind_of(const wnw_profile *p)
     return "";
 }
 
-static json_t *settings_of(const wnw_import_params *params)
+static json_t *settings_of(const wnw_profile *p, const wnw_import_params *params)
 {
     json_t *o = json_pack("{s:s}", "imported_as", params->as);
     bool good = o != NULL;
@@ -67,6 +70,8 @@ static json_t *settings_of(const wnw_import_params *params)
         good = good && json_object_set_new(o, "sink", json_integer(params->sink)) == 0;
     if (params->recent > 0)
         good = good && json_object_set_new(o, "recent", json_integer(params->recent)) == 0;
+    if (p->inputs.number)
+        good = good && wnw__profile_input_settings(&p->inputs, o);
     if (good)
         return o;
     json_decref(o);
@@ -99,11 +104,22 @@ static int write_text(char **text, const wnw_profile *p, const char *path, const
     if (!name)
         return wnw__fail(WNW_E_ARG, "the name of the file '%.200s' is not UTF-8", path);
     json_t *v = json_pack("{s:s, s:s, s:o, s:o, s:{s:o, s:s}, s:o}", "format", "winnow-profile-1", "kind",
-                          kind_of(p), "model", model_of(p), "settings", settings_of(params), "data", "file",
-                          name, "hash", hash, "results", results_of(p));
+                          kind_of(p), "model", model_of(p), "settings", settings_of(p, params), "data",
+                          "file", name, "hash", hash, "results", results_of(p));
     const int rc = wnw__json_text(text, &len, v, true);
     json_decref(v);
     return rc;
+}
+
+/* The shape of a profile does not say how many numbers a hidden state has. */
+static int check_inputs(const wnw_profile *p, const wnw_model *m)
+{
+    wnw_model_info info = wnw_model_info_default();
+    WNW_TRY(wnw_model_get_info(m, &info));
+    if (!p->inputs.number || p->inputs.n_embd == info.n_embd)
+        return WNW_OK;
+    return wnw__fail(WNW_E_MISMATCH, "the gates read hidden states of %d numbers; those of the model have %d",
+                     (int)p->inputs.n_embd, (int)info.n_embd);
 }
 
 int wnw_profile_import(char **text, const wnw_model *m, const char *path, const wnw_import_params *params)
@@ -122,6 +138,8 @@ int wnw_profile_import(char **text, const wnw_model *m, const char *path, const 
                          (int)own.recent);
     WNW_TRY(wnw_profile_new(&p, m));
     int rc = wnw__profile_read_as(p, path, own.as);
+    if (rc == WNW_OK)
+        rc = check_inputs(p, m);
     if (rc == WNW_OK)
         rc = write_text(text, p, path, &own);
     wnw_profile_free(p);

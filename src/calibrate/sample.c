@@ -2,6 +2,7 @@
 #include "calibrate/sample.h"
 
 #include "profile/profile.h"
+#include "session/declare.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -123,7 +124,7 @@ int wnw__sample_prompt(wnw_prompt *prompt, const wnw_calibration *c, const char 
 }
 
 int wnw__sample_read(wnw_session **s, wnw_calibration *c, const wnw_policy *const *policies, int32_t n_policy,
-                     const wnw_prompt *prompt, int32_t n_ctx)
+                     const char *record, const wnw_prompt *prompt, int32_t n_ctx)
 {
     WNW_TRY(wnw__calibrate_session(s, c, n_ctx));
     const wnw_prompt header = {WNW_INIT(wnw_prompt), .n_prefix = prompt->n_prefix, .suffix = prompt->suffix,
@@ -131,6 +132,8 @@ int wnw__sample_read(wnw_session **s, wnw_calibration *c, const wnw_policy *cons
     const wnw_run run = {WNW_INIT(wnw_run), .profile = c->params.profile, .prompt = &header,
                          .policies = policies, .n_policies = n_policy};
     WNW_TRY(wnw_session_begin(*s, &run));
+    if (record)
+        WNW_TRY(wnw__session_record(*s, record, true));
     return wnw_session_prefill(*s, prompt->tokens, prompt->n_context, NULL, NULL);
 }
 

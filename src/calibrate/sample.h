@@ -35,10 +35,10 @@ int wnw__sample_text(char **text, const wnw_calibration *c, const int32_t *token
 /* The text as a document with one of the questions after it. *prompt is cleared by the caller, also
  * after a failure. */
 int wnw__sample_prompt(wnw_prompt *prompt, const wnw_calibration *c, const char *text, int32_t question);
-/* A session that observes for the policies and has read the prompt's document. The caller frees *s, which is NULL at
- * first, also after a failure. */
+/* A session that observes for the policies, and what the recorder called `record` notes (NULL = none), and has read the
+ * prompt's document. The caller frees *s, which is NULL at first, also after a failure. */
 int wnw__sample_read(wnw_session **s, wnw_calibration *c, const wnw_policy *const *policies, int32_t n_policy,
-                     const wnw_prompt *prompt, int32_t n_ctx);
+                     const char *record, const wnw_prompt *prompt, int32_t n_ctx);
 
 /* Parses the recipe that is given, or `def`, and checks that the profiles it needs are there. Notes it among the
  * settings as `policy`, with `profiles`, a hash of what it reads. The caller frees *policy. */

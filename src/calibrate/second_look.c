@@ -85,7 +85,7 @@ int wnw__look_again(struct wnw__looked *l, wnw_calibration *c, const wnw_policy 
     if (rc == WNW_OK)
         rc = wnw__sample_prompt(&prompt, c, text, 0);
     if (rc == WNW_OK)
-        rc = wnw__sample_read(&l->s, c, policies, n_policy, &prompt, n + WNW_LOOK_ROOM);
+        rc = wnw__sample_read(&l->s, c, policies, n_policy, l->record, &prompt, n + WNW_LOOK_ROOM);
     if (rc == WNW_OK)
         rc = score_entries(l, policies[0], &prompt);
     wnw_prompt_clear(&prompt);

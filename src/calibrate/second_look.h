@@ -15,6 +15,7 @@ struct wnw__looked {
     wnw_session *s;              /* owned: it has read the piece, and its cache is whole */
     const int32_t *il;           /* [n_layer] the layers whose scores are wanted; borrowed */
     int32_t n_layer, n_head_kv;  /* n_row = n_layer * n_head_kv */
+    const char *record;          /* a recorder that notes something of the first reading too; NULL = none */
     float *score;                /* [n_row][n], owned */
     int32_t n, n_first;          /* entries that count, after the n_first of the chat header */
 };
@@ -24,8 +25,8 @@ int wnw__looked_layers(int32_t **il, int32_t *n_layer, const wnw_calibration *c)
 /* Sets *most to the tokens of the longest piece whose second reading fits the model's context too. E_RANGE: there is
  * none, or `given` tokens are more. */
 int wnw__look_fits(int32_t *most, const wnw_calibration *c, int32_t given);
-/* Reads a piece and scores it with policies[0]; all n_policy are observed for. In *l the members il, n_layer and
- * n_head_kv are set, the others 0. The caller frees *l, after a failure too. */
+/* Reads a piece and scores it with policies[0]; all n_policy are observed for. In *l the members il, n_layer,
+ * n_head_kv and record are set, the others 0. The caller frees *l, after a failure too. */
 int wnw__look_again(struct wnw__looked *l, wnw_calibration *c, const wnw_policy *const *policies,
                     int32_t n_policy, const int32_t *tokens, int32_t n);
 void wnw__looked_free(struct wnw__looked *l);

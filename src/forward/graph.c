@@ -213,6 +213,16 @@ static void record(struct wnw__graph *g, wnw_engine *e, enum wnw__point point, i
         mark(g, e, WNW_WORK_OBSERVATION, args[2]);
 }
 
+/* Shows recorders what the attention reads. The norm is computed by itself for them, so that the operand of the products,
+ * and with it every bit of what follows, is the same as without recorders. */
+static void record_input(struct wnw__graph *g, wnw_engine *e, int32_t il, const struct operand *in)
+{
+    if (g->stages[il * WNW_N_POINTS + WNW_POINT_INPUT] == 0)
+        return;
+    struct ggml_tensor *x = rms_norm(g->ctx, &e->m->hp, in->of.a, in->of.b);
+    record(g, e, WNW_POINT_INPUT, il, ggml_reshape_3d(g->ctx, x, x->ne[0], 1, x->ne[1]), NULL);
+}
+
 /* Whether the rows of the layer's output are those alone that are asked for; what follows its attention is computed for no other. */
 static bool is_pruned(const struct wnw__graph *g, const wnw_engine *e, int32_t il)
 {
@@ -228,6 +238,7 @@ static struct ggml_tensor *attention(struct wnw__graph *g, wnw_engine *e, int32_
     const struct wnw__layer_weights *l = &e->m->layers[il];
     struct ggml_tensor *qkv[3];
     mark(g, e, WNW_WORK_OTHER, in.of.a);
+    record_input(g, e, il, &in);
     multiply(g, e, (struct ggml_tensor *[]){l->wq, l->wk, l->wv}, 3, &in, qkv);
     struct ggml_tensor *q = heads(g, e, qkv[0], l->q_factor, l->bq, hp->n_embd_head);
     struct ggml_tensor *k = heads(g, e, qkv[1], l->k_factor, l->bk, hp->n_embd_head);

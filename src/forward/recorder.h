@@ -22,6 +22,7 @@
 
 /* The places in a layer at which recorders are called. */
 enum wnw__point {
+    WNW_POINT_INPUT,     /* what the attention block reads: the layer's hidden states behind its first norm */
     WNW_POINT_QUERIES,   /* queries before RoPE and before the model's scale for queries */
     WNW_POINT_ATTENTION, /* after the attention: the queries that it got, and its output */
     WNW_POINT_STATE,     /* after the layer, where all rows of the pass get there: the hidden states */
@@ -32,8 +33,9 @@ enum wnw__point {
 struct wnw__record_shape {
     struct wnw__shape model;
     int32_t n_embd, n_ctx, n_ubatch, n_threads;
-    struct wnw__pool *pool; /* for loops outside graphs; NULL = the caller's thread alone */
-    float q_scale;          /* the model's scale for queries */
+    struct wnw__pool *pool;     /* for loops outside graphs; NULL = the caller's thread alone */
+    float q_scale;              /* the model's scale for queries */
+    const wnw_profile *profile; /* of the session; NULL = none */
 };
 
 /* What all declared policies need together. */
@@ -67,8 +69,8 @@ struct wnw__record_rows {
     int32_t il, stage;
     int32_t reader; /* which of the attentions that read the layer's entries; 0 = its own */
     /* The d floats of query head h of the pass' token t are at q + t * token_stride + h * head_stride. At
-     * WNW_POINT_ATTENTION the rows are contiguous: [n][n_head][d]. At WNW_POINT_STATE they are hidden states,
-     * [n][n_embd]. */
+     * WNW_POINT_ATTENTION the rows are contiguous: [n][n_head][d]. At WNW_POINT_INPUT and WNW_POINT_STATE they are
+     * hidden states, [n][n_embd]. */
     const float *q;
     size_t token_stride, head_stride;
     const float *out; /* WNW_POINT_ATTENTION: [n][n_head * d], all of it for types that read it; else NULL */

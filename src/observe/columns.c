@@ -3,6 +3,7 @@
 #include "observe/columns.h"
 
 #include "attend/attend_impl.h"
+#include "base/vectors.h"
 #include "observe/recorders.h"
 #include "observe/source_impl.h"
 
@@ -18,10 +19,11 @@ enum { TILES_FEW = 8, TILES_MANY = 1 };
 
 struct wnw__columns {
     struct wnw__shape model;
-    int32_t n_ubatch;
+    int32_t n_ubatch, n_embd;
     const struct wnw__columns_part *parts; /* [n_layer] or NULL */
     float *packed;                         /* [n_head][runs][RUN][d] queries as panels */
     float *row_max, *row_norm; /* [n_head][n_ubatch] m and 1 / l, used if the attention does not leave them */
+    float *per_length;         /* [n_ubatch] 1 / length of a token's input, where a part asks for it */
     atomic_int next, left;     /* next unit to take; finished threads, the last of which resets both */
 };
 
@@ -247,7 +249,7 @@ static void rows_unit(const struct sweep *s, const struct run *r, struct wnw__at
     const size_t at = (size_t)r->h * s->row_stride + (size_t)r->t0;
     for (int32_t i = 0; i < r->rows; i++) {
         s->row_max[at + (size_t)i] = w->m[i];
-        s->row_norm[at + (size_t)i] = 1.0f / w->l[i];
+        s->row_norm[at + (size_t)i] = (part && part->by_input ? s->c->per_length[r->t0 + i] : 1.0f) / w->l[i];
     }
 }
 
@@ -291,7 +293,8 @@ static void add_tile(const struct sweep *s, int32_t ih, int32_t g, int32_t j, in
     for (int32_t c = 0; to_sum && c < n; c++)
         to_sum[c] += sum[c];
     for (int32_t c = 0; to_max && c < n; c++) {
-        const float p = max[c] < 1.0f ? max[c] : 1.0f; /* rounding: m may come from another kernel */
+        /* Rounding: m may come from another kernel. What is divided by a length may be above 1. */
+        const float p = max[c] < 1.0f || (s->part && s->part->by_input) ? max[c] : 1.0f;
         to_max[c] = p > to_max[c] ? p : to_max[c];
     }
 }
@@ -422,6 +425,7 @@ void wnw__columns_free(struct wnw__columns *c)
         return;
     free(c->packed);
     free(c->row_max);
+    free(c->per_length);
     free(c);
 }
 
@@ -438,10 +442,12 @@ int wnw__columns_new(struct wnw__columns **out, const struct wnw__record_shape *
                            (size_t)shape->model.d * sizeof *c->packed);
         c->row_max = calloc(2 * n_row, sizeof *c->row_max);
         c->row_norm = c->row_max ? c->row_max + n_row : NULL;
+        c->per_length = malloc((size_t)shape->n_ubatch * sizeof *c->per_length);
+        c->n_embd = shape->n_embd;
         atomic_init(&c->next, 0);
         atomic_init(&c->left, 0);
     }
-    if (c && c->packed && c->row_max)
+    if (c && c->packed && c->row_max && c->per_length)
         return WNW_OK;
     wnw__columns_free(c);
     *out = NULL;
@@ -482,6 +488,9 @@ static int copy_columns(void **rec, const void *from, const struct wnw__record_s
 static int stages(const void *rec, enum wnw__point point, int32_t il, const struct wnw__record_pass *pass)
 {
     const struct wnw__columns *c = rec;
+    const struct wnw__columns_part *part = part_of(c, il);
+    if (point == WNW_POINT_INPUT)
+        return part && part->by_input && wnw__layer_takes_part(&c->model, il);
     if (point != WNW_POINT_ATTENTION || !wnw__layer_takes_part(&c->model, il))
         return 0;
     if (columns_are_known(c, il, pass))
@@ -489,8 +498,20 @@ static int stages(const void *rec, enum wnw__point point, int32_t il, const stru
     return softmax_is_known(c, il, pass) && is_few(pass->n, wnw__shape_group(&c->model)) ? 1 : 2;
 }
 
+static void take_lengths(struct wnw__columns *c, const struct wnw__record_rows *r, int ith, int nth)
+{
+    for (int32_t t = ith; t < r->pass->n; t += nth) {
+        const double length = wnw__norm(r->q + (size_t)t * r->token_stride, c->n_embd);
+        c->per_length[t] = length > 0 ? (float)(1 / length) : 0;
+    }
+}
+
 static void take(void *rec, const struct wnw__record_rows *r, int ith, int nth)
 {
+    if (r->point == WNW_POINT_INPUT) {
+        take_lengths(rec, r, ith, nth);
+        return;
+    }
     const struct sweep s = sweep_of(rec, r);
     if (columns_are_known(rec, r->il, r->pass))
         gather_columns(&s, r->pass->columns, ith, nth);

@@ -37,6 +37,8 @@ struct wnw__columns_part {
      * query sees. */
     const struct wnw__range (*seen)[WNW_COLUMN_RANGES];
     const int32_t *own; /* [n_head_kv] */
+    /* With `seen`: the attention of each query is divided by the length of what the layer's attention reads of its token. */
+    bool by_input;
 };
 
 struct wnw__columns;

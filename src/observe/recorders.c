@@ -27,7 +27,10 @@ const struct wnw__recorder_type *wnw__recorder_type_find(const char *name)
 static const struct {
     uint32_t need;
     enum wnw__aux kind;
-} numbers[] = {{WNW_NEED_ATTN_SUM, WNW_AUX_ATTN_SUM}, {WNW_NEED_ATTN_MAX, WNW_AUX_ATTN_MAX}};
+    bool of_query_heads; /* one number for each of the group, else one */
+} numbers[] = {{WNW_NEED_ATTN_SUM, WNW_AUX_ATTN_SUM, true},
+               {WNW_NEED_ATTN_MAX, WNW_AUX_ATTN_MAX, true},
+               {WNW_NEED_INPUT_GATE, WNW_AUX_GATE, false}};
 enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
 
 /* The WNW_NEED_* flags of the numbers that the cache keeps. */
@@ -46,11 +49,11 @@ static void keep_only(struct wnw__cache *cache, uint32_t flags)
             (void)wnw__cache_set_aux(cache, numbers[i].kind, 0);
 }
 
-static int keep_also(struct wnw__cache *cache, uint32_t flags, int32_t n_plane)
+static int keep_also(struct wnw__cache *cache, uint32_t flags, int32_t group)
 {
     for (int i = 0; i < N_NUMBERS; i++)
         if ((flags & numbers[i].need) && cache->aux_planes[numbers[i].kind] == 0)
-            WNW_TRY(wnw__cache_set_aux(cache, numbers[i].kind, n_plane));
+            WNW_TRY(wnw__cache_set_aux(cache, numbers[i].kind, numbers[i].of_query_heads ? group : 1));
     return WNW_OK;
 }
 

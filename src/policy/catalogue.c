@@ -15,6 +15,7 @@ const char *wnw_need_name(int32_t bit)
         "query statistics", "all queries",
         "perplexity",       "second pass",
         "profile",          "rotation by position",
+        "gates on hidden states",
     };
     return bit >= 0 && (size_t)bit < sizeof names / sizeof *names ? names[bit] : NULL;
 }

@@ -5,6 +5,14 @@
 
 enum { MAX_WINDOW = 1 << 20 };
 
+/* A pass; only what repeats the text can be divided by lengths. */
+static bool is_second_pass(int32_t pass)
+{
+    const int32_t kind = pass & ~(int32_t)WNW_PASS_BY_INPUT;
+    const bool repeats = kind >= WNW_PASS_REPEAT && kind <= WNW_PASS_REPEAT_ALL;
+    return kind >= WNW_PASS_CONTEXT && kind <= WNW_PASS_BOTH && (kind == pass || repeats);
+}
+
 static int check_needs(const wnw_part *part, const wnw_needs *needs)
 {
     const char *kind = wnw__part_kind_name(part->kind);
@@ -21,10 +29,9 @@ static int check_needs(const wnw_part *part, const wnw_needs *needs)
     if (needs->flags & WNW_NEED_QUERY_STATS && needs->skip < 0)
         return wnw__fail(WNW_E_ARG, "%s %s leaves out the first %d positions of query statistics", kind,
                          part->name, needs->skip);
-    if (needs->flags & WNW_NEED_SECOND_PASS &&
-        (needs->second_pass < WNW_PASS_CONTEXT || needs->second_pass > WNW_PASS_BOTH))
-        return wnw__fail(WNW_E_ARG, "%s %s asks for second pass %d, which must be %d to %d", kind, part->name,
-                         needs->second_pass, WNW_PASS_CONTEXT, WNW_PASS_BOTH);
+    if (needs->flags & WNW_NEED_SECOND_PASS && !is_second_pass(needs->second_pass))
+        return wnw__fail(WNW_E_ARG, "%s %s asks for second pass %d; wnw_second_pass lists them", kind,
+                         part->name, needs->second_pass);
     if ((needs->profiles | needs->profiles_optional) >> WNW_N_PROFILE_KINDS)
         return wnw__fail(WNW_E_ARG, "%s %s asks for profiles 0x%x; this library does not know these bits",
                          kind, part->name, (unsigned)(needs->profiles | needs->profiles_optional));

@@ -71,6 +71,10 @@ static const struct wnw__preset presets[] = {
      .about = "What the newest 8 tokens attend to and no other key says again; for long answers.",
      .paper = "R-KV, arXiv 2505.24133",
      .recipe = "rkv:window=8,kernel=7,pool=max,lambda=0.1,threshold=0.5" MEAN UNIFORM_EXACT "+equal+topk:ties=early+original"},
+    {.name = "triattention",
+     .about = "What queries to come will give a key by its distance, from calibrated queries; for long answers.",
+     .paper = "TriAttention, arXiv 2604.04921",
+     .recipe = "triattention:n_sink=4,recent=0,stats=profile+group_max:cross_head=0" UNIFORM_EXACT "+equal+topk:ties=early+original"},
     {.name = "tova",
      .about = "What the last prompt token attends to, one list per layer.",
      .paper = "TOVA, arXiv 2401.06104",
@@ -124,7 +128,7 @@ static const struct wnw__preset presets[] = {
     {.name = "kvzip",
      .about = "What is attended to while the model repeats its context; all heads share one budget.",
      .paper = "KVzip, arXiv 2505.23416",
-     .recipe = "kvzip:sinks=4,prefix=keep+group_max:cross_head=0" UNIFORM_EXACT "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
+     .recipe = "kvzip:sinks=4,prefix=keep,norm=none+group_max:cross_head=0" UNIFORM_EXACT "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
     {.name = "replay",
      .about = "What repeating the context would attend to, without repeating it; all heads share one budget.",
      .paper = "after KVzip, arXiv 2505.23416",
@@ -134,10 +138,25 @@ static const struct wnw__preset presets[] = {
      .about = "KVzip's scores, predicted from the cache by calibrated linear forms; all heads share one budget.",
      .paper = "after KVzap, arXiv 2601.07891, and KVzip, arXiv 2505.23416",
      .recipe = "kvgate+direct" UNIFORM_EXACT "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
+    {.name = "kvzap",
+     .about = "KVzip+'s scores, predicted from hidden states by KVzap's gates; all heads share one budget.",
+     .paper = "KVzap, arXiv 2601.07891",
+     .recipe = "inputgate:sinks=4,recent=128,share=0.1+direct" UNIFORM_EXACT
+               "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
+    {.name = "fastkvzip",
+     .about = "KVzip's scores, predicted from hidden states by Fast KVzip's gates; all heads share one budget.",
+     .paper = "Fast KVzip, arXiv 2601.17668",
+     .recipe = "inputgate:sinks=4,recent=4096,share=0.02+direct" UNIFORM_EXACT
+               "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
+    {.name = "kvzip_plus",
+     .about = "KVzip by what an entry adds to the hidden states of repeated tokens; all heads share one budget.",
+     .paper = "KVzip+ of KVzap, arXiv 2601.07891",
+     .recipe = "kvzip:sinks=4,prefix=keep,norm=output+group_max:cross_head=0" UNIFORM_EXACT
+               "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
     {.name = "kvzip-uniform",
      .about = "KVzip with the same count for every head.",
      .paper = "KVzip, arXiv 2505.23416",
-     .recipe = "kvzip:sinks=4,prefix=keep+group_max:cross_head=0" UNIFORM_EXACT "+equal+topk:ties=early+original"},
+     .recipe = "kvzip:sinks=4,prefix=keep,norm=none+group_max:cross_head=0" UNIFORM_EXACT "+equal+topk:ties=early+original"},
 
     /* ---- CompilerKV and its baselines ---- */
     {.name = "compilerkv",
@@ -235,7 +254,7 @@ static const struct wnw__preset presets[] = {
     {.name = "kvzip-threshold",
      .about = "KVzip that keeps what was ever given 2 % of a query's attention, however much that is.",
      .paper = "DMS, arXiv 2506.05345",
-     .recipe = "kvzip:sinks=4,prefix=keep+group_max:cross_head=0" UNIFORM_EXACT
+     .recipe = "kvzip:sinks=4,prefix=keep,norm=none+group_max:cross_head=0" UNIFORM_EXACT
                "+threshold:tau=0.02,window=128+topk:ties=early+original"},
 
     /* ---- Contents of entries ---- */
@@ -458,7 +477,7 @@ static const struct wnw__preset presets[] = {
     {.name = "kvpress-kvzip",
      .about = "kvpress KVzipPress: of a chat header only the first 4 tokens are sure to stay.",
      .paper = "KVzip, arXiv 2505.23416",
-     .recipe = "kvzip:sinks=4,prefix=evict+group_max:cross_head=0" UNIFORM_TRUNC "+global:min_tokens=0,count=removed,pool=model+topk:ties=early+original",
+     .recipe = "kvzip:sinks=4,prefix=evict,norm=none+group_max:cross_head=0" UNIFORM_TRUNC "+global:min_tokens=0,count=removed,pool=model+topk:ties=early+original",
      .parity = true},
 
     /* ---- parity: CompilerKV and its baselines ---- */

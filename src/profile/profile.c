@@ -15,8 +15,8 @@ const char *const wnw__gate_features[] = {"key", "value", "lk", "keydiff", "ea",
 
 const char *wnw_profile_kind_name(int32_t kind)
 {
-    static const char *const names[WNW_N_PROFILE_KINDS] = {"srh",   "layers", "compiler", "heads",
-                                                           "stats", "curves", "shares",   "gate"};
+    static const char *const names[WNW_N_PROFILE_KINDS] = {
+        "srh", "layers", "compiler", "heads", "stats", "curves", "shares", "gate", "inputgate"};
     return kind >= 0 && kind < WNW_N_PROFILE_KINDS ? names[kind] : NULL;
 }
 
@@ -86,5 +86,6 @@ void wnw_profile_free(wnw_profile *p)
     free(p->best_share);
     free(p->gate_weight);
     free(p->gate_bias);
+    wnw__input_gate_free(&p->inputs);
     free(p);
 }

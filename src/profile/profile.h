@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/shape.h"
+#include "profile/input_gate.h"
 
 /* ---- Names that CompilerKV's tables and options share; the lists are NULL-terminated ---- */
 
@@ -93,6 +94,8 @@ struct wnw_profile {
      * wnw__gate_all of the elements of a head. */
     int32_t n_gate_feature;
     float *gate_weight, *gate_bias;
+
+    struct wnw__input_gate inputs; /* INPUTGATE */
 };
 
 /* An empty profile for a model of these shapes. */

@@ -49,6 +49,14 @@ uint64_t wnw__profile_hash(const wnw_profile *p, uint32_t kinds)
         h = add(h, p->gate_weight, n_head * (size_t)p->n_gate_feature, sizeof *p->gate_weight);
         h = add(h, p->gate_bias, n_head, sizeof *p->gate_bias);
     }
+    if (there >> WNW_PROFILE_INPUTGATE & 1u) {
+        const int32_t form = (int32_t)p->inputs.form;
+        h = add(h, &form, 1, sizeof form);
+        h = add(h, p->inputs.there, (size_t)p->model.n_layer, sizeof *p->inputs.there);
+        h = add(h, p->inputs.number,
+                (size_t)p->model.n_layer * (size_t)wnw__input_numbers(&p->inputs, &p->model),
+                sizeof *p->inputs.number);
+    }
     if (there >> WNW_PROFILE_STATS & 1u) {
         h = add(h, p->query_mean, n * d, sizeof *p->query_mean);
         h = add(h, p->query_cov, n * d * d, sizeof *p->query_cov);

@@ -77,6 +77,10 @@ int wnw__profile_import_srh(const struct wnw__profile_file *f, wnw_profile *fres
 int wnw__profile_import_layers(const struct wnw__profile_file *f, wnw_profile *fresh);
 /* Reads the gates of KV heads from a table of text, and nothing else (profile_tsv.c). */
 int wnw__profile_read_gates(const char *path, wnw_profile *fresh);
+/* Reads the results of kind inputgate (profile_inputs.c). */
+int wnw__profile_read_inputs(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p);
+/* Reads published gates on hidden states, KVzap's or Fast KVzip's, and nothing else (profile_tensors.c). */
+int wnw__profile_import_gates(const char *path, wnw_profile *fresh, bool kvzap);
 /* The shape and fingerprint that a file in the library's own format names. E_FORMAT. */
 int wnw__profile_shape_of(const struct wnw__profile_file *f, struct wnw__profile_shape *shape);
 

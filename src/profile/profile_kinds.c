@@ -405,10 +405,15 @@ int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh
 {
     static int (*const readers[WNW_N_PROFILE_KINDS])(const struct wnw__profile_file *, const json_t *,
                                                      wnw_profile *) = {
-        [WNW_PROFILE_SRH] = read_srh,           [WNW_PROFILE_LAYERS] = read_layers,
-        [WNW_PROFILE_COMPILER] = read_compiler, [WNW_PROFILE_HEADS] = read_heads,
-        [WNW_PROFILE_STATS] = read_stats,       [WNW_PROFILE_CURVES] = read_curves,
-        [WNW_PROFILE_SHARES] = read_shares,     [WNW_PROFILE_GATE] = read_gate,
+        [WNW_PROFILE_SRH] = read_srh,
+        [WNW_PROFILE_LAYERS] = read_layers,
+        [WNW_PROFILE_COMPILER] = read_compiler,
+        [WNW_PROFILE_HEADS] = read_heads,
+        [WNW_PROFILE_STATS] = read_stats,
+        [WNW_PROFILE_CURVES] = read_curves,
+        [WNW_PROFILE_SHARES] = read_shares,
+        [WNW_PROFILE_GATE] = read_gate,
+        [WNW_PROFILE_INPUTGATE] = wnw__profile_read_inputs,
     };
     const char *format = json_string_value(json_object_get(f->root, "format"));
     const char *name = json_string_value(json_object_get(f->root, "kind"));
@@ -421,7 +426,7 @@ int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh
         kind++;
     if (kind == WNW_N_PROFILE_KINDS)
         return wnw__profile_bad(
-            f, "its kind is not srh, layers, compiler, heads, stats, curves, shares or gate");
+            f, "its kind is not srh, layers, compiler, heads, stats, curves, shares, gate or inputgate");
     if (settings && !json_is_object(settings))
         return wnw__profile_bad(f, "settings is not an object");
     WNW_TRY(check_model(f, fresh, kind == WNW_PROFILE_COMPILER));

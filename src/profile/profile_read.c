@@ -84,6 +84,11 @@ static void take(wnw_profile *p, wnw_profile *fresh, bool merge)
         move(&p->gate_bias, &fresh->gate_bias, false);
         p->n_gate_feature = fresh->n_gate_feature;
     }
+    if (fresh->kinds >> WNW_PROFILE_INPUTGATE & 1u) {
+        wnw__input_gate_free(&p->inputs);
+        p->inputs = fresh->inputs;
+        fresh->inputs = (struct wnw__input_gate){0};
+    }
     p->kinds |= fresh->kinds;
 }
 
@@ -118,9 +123,13 @@ int wnw__profile_read_as(wnw_profile *p, const char *path, const char *as)
     struct wnw__profile_file f;
     if (strcmp(as, "duo") == 0)
         return wnw__profile_read_gates(path, p);
+    const bool kvzap = strcmp(as, "kvzap") == 0;
+    if (kvzap || strcmp(as, "fastkvzip") == 0)
+        return wnw__profile_import_gates(path, p, kvzap);
     if (!srh && !trad && !heads && !layers)
-        return wnw__fail(WNW_E_ARG, "a file cannot be read as \"%.40s\"; say srh, trad, heads, duo or layers",
-                         as);
+        return wnw__fail(
+            WNW_E_ARG,
+            "a file cannot be read as \"%.40s\"; say srh, trad, heads, duo, layers, kvzap or fastkvzip", as);
     const struct wnw__profile_shape shape = {.model = p->model};
     struct wnw__profile_limit limit;
     wnw__profile_limit(&limit, &shape);

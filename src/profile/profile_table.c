@@ -23,6 +23,7 @@ enum { MAX_ROWS = 24 };
 static int list(const wnw_profile *p, struct row *rows)
 {
     const int32_t L = p->model.n_layer, H = p->model.n_head, G = p->model.n_head_kv, d = p->model.d;
+    const int32_t n_input = (int32_t)(p->inputs.number ? wnw__input_numbers(&p->inputs, &p->model) : 0);
     const struct wnw__compiler_table *t = &p->compiler;
     const struct row all[] = {
         {"srh", WNW_PROFILE_SRH, I32, p->srh_rank, 2, {L, H}},
@@ -45,6 +46,7 @@ static int list(const wnw_profile *p, struct row *rows)
         {"share", WNW_PROFILE_SHARES, F32, p->best_share, 3, {p->n_best, L, G}},
         {"weight", WNW_PROFILE_GATE, F32, p->gate_weight, 3, {L, G, p->n_gate_feature}},
         {"bias", WNW_PROFILE_GATE, F32, p->gate_bias, 2, {L, G}},
+        {"layers", WNW_PROFILE_INPUTGATE, F32, p->inputs.number, 3, {L, 1, n_input}},
     };
     _Static_assert(sizeof all / sizeof *all <= MAX_ROWS, "room for every table");
     memcpy(rows, all, sizeof all);

@@ -21,6 +21,7 @@
 #include "policy/mean_rope.h"
 #include "policy/window.h"
 #include "profile/profile.h"
+#include "score/square.h"
 
 #include <math.h>
 #include <string.h>
@@ -44,11 +45,16 @@ static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out
     out->n_first = o->n_sink;
 }
 
-/* Scratch holds z[n], mu'[d], C'[d][d] and a block of products. */
-size_t wnw__expected_scratch(const wnw_observation *obs)
+/* A query head's scratch holds mu'[d], C'[d][d], a block of products, and what these need. */
+static size_t room_of(const wnw_observation *obs)
 {
     const size_t d = (size_t)obs->n_embd_head;
-    return (size_t)obs->n + d + d * d + BLOCK * d;
+    return d + d * d + BLOCK * d + WNW_SQUARE_ROOM(d);
+}
+
+size_t wnw__expected_scratch(const wnw_observation *obs)
+{
+    return (size_t)(obs->n_head / obs->n_head_kv) * room_of(obs);
 }
 
 /* Mean [n_head][d] and covariance [n_head][d][d] of this layer's queries. */
@@ -79,7 +85,7 @@ static void expected_logits(const struct wnw__expected_opts *o, const wnw_observ
                             struct moments queries, const float *k, int32_t n, float *z, float *room)
 {
     const int32_t d = obs->n_embd_head, from = obs->n_past, count = o->n_future;
-    float *mu = room, *c = mu + d, *block = c + (int64_t)d * d;
+    float *mu = room, *c = mu + d, *block = c + (int64_t)d * d, *tiles = block + (int64_t)BLOCK * d;
     memcpy(mu, queries.mean, (size_t)d * sizeof *mu);
     wnw__turn_rows(obs, from, count, mu, 1, 0, 1);
     wnw__mul_nt(mu, 1, k, n, d, obs->attn_scale, z, n);
@@ -88,11 +94,12 @@ static void expected_logits(const struct wnw__expected_opts *o, const wnw_observ
     memcpy(c, queries.cov, (size_t)d * (size_t)d * sizeof *c);
     wnw__turn_rows(obs, from, count, c, d, 1, d); /* R C */
     wnw__turn_rows(obs, from, count, c, d, d, 1); /* (R C) R^T */
+    wnw__tiles_of(c, d, d, tiles);
     const float half = obs->attn_scale * obs->attn_scale / 2;
     for (int32_t at = 0; at < n; at += BLOCK) {
         const int32_t m = n - at < BLOCK ? n - at : BLOCK;
         const float *rows = k + (int64_t)at * d;
-        wnw__mul_nt(rows, m, c, d, d, half, block, d); /* C' is symmetric */
+        wnw__mul_square(rows, m, d, half, tiles, block); /* C' is symmetric */
         for (int32_t i = 0; i < m; i++) {
             float sum = 0;
             for (int32_t j = 0; j < d; j++)
@@ -117,13 +124,36 @@ static void weigh(const struct wnw__expected_opts *o, const wnw_observation *obs
     }
 }
 
+/* The query heads of a KV head, which the session's threads share out. */
+struct group {
+    const struct wnw__expected_opts *o;
+    const wnw_observation *obs;
+    const float *mean, *cov, *k; /* of the first head of the group; keys */
+    int32_t ih, n;
+    float *rows, *scratch; /* [group][n], [group][room_of] */
+};
+
+static void expect(int32_t g, void *user)
+{
+    const struct group *x = user;
+    const wnw_observation *obs = x->obs;
+    const int64_t d = obs->n_embd_head;
+    const int32_t sink = x->o->n_sink;
+    float *row = x->rows + (int64_t)g * obs->n;
+    if (!wnw__query_head_used(obs, x->ih * (obs->n_head / obs->n_head_kv) + g))
+        return;
+    expected_logits(x->o, obs, (struct moments){x->mean + g * d, x->cov + g * d * d}, x->k + sink * d,
+                    x->n - sink, row + sink, x->scratch + (size_t)g * room_of(obs));
+    wnw__softmax(row + sink, x->n - sink);
+}
+
 int wnw__expected_attention(const struct wnw__expected_opts *o, const wnw_observation *obs, float *score,
                             float *scratch)
 {
     const int32_t group = obs->n_head / obs->n_head_kv, sink = o->n_sink;
     const int64_t d = obs->n_embd_head;
     const float *mean, *cov;
-    float most = 0, *z = scratch, *room = scratch + obs->n;
+    float most = 0;
     WNW_TRY(stats_of(o, obs, &mean, &cov));
     for (int64_t i = 0; i < (int64_t)obs->n_head * obs->n; i++)
         score[i] = 0;
@@ -131,15 +161,17 @@ int wnw__expected_attention(const struct wnw__expected_opts *o, const wnw_observ
         const int32_t n = obs->n_entry[ih];
         const float *k = obs->keys(obs, ih);
         float *rows = score + (int64_t)ih * group * obs->n;
-        for (int32_t g = 0; g < group && n > sink; g++) {
-            const int64_t h = (int64_t)ih * group + g;
-            if (!wnw__query_head_used(obs, (int32_t)h))
-                continue;
-            expected_logits(o, obs, (struct moments){mean + h * d, cov + h * d * d}, k + sink * d, n - sink,
-                            z, room);
-            wnw__softmax(z, n - sink);
-            memcpy(rows + g * (int64_t)obs->n + sink, z, (size_t)(n - sink) * sizeof *z);
-        }
+        struct group x = {.o = o,
+                          .obs = obs,
+                          .mean = mean + (int64_t)ih * group * d,
+                          .cov = cov + (int64_t)ih * group * d * d,
+                          .k = k,
+                          .ih = ih,
+                          .n = n,
+                          .rows = rows,
+                          .scratch = scratch};
+        if (n > sink)
+            wnw__observation_each(obs, group, expect, &x);
         weigh(o, obs, ih, group, rows);
         for (int32_t i = 0; i < group * obs->n; i++)
             most = rows[i] > most ? rows[i] : most;

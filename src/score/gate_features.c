@@ -22,6 +22,7 @@
 #include "profile/profile.h"
 #include "score/expected_attention.h"
 #include "score/keydiff.h"
+#include "score/square.h"
 
 #include <math.h>
 #include <string.h>
@@ -44,7 +45,7 @@ struct room {
     float *turned;  /* [d][n] the same, turned; then products */
     float *keydiff; /* [n] */
     float *mean;    /* [d] */
-    float *work;    /* of expected attention */
+    float *work;    /* of expected attention, whose room is enough for the products here */
 };
 
 static size_t rest_of(const wnw_observation *obs)
@@ -82,14 +83,38 @@ int wnw__gate_begin(const wnw_observation *obs, float *room)
 
 /* ---- Keys before RoPE, and their leverage ---- */
 
-/* Fills r->key[n][d] with keys as they were before RoPE, and r->mean. */
-static void turn_back(const wnw_observation *obs, int32_t ih, const struct room *r)
+/* Turns key[d] of a head back by the angles of turn[n_rot / 2]. */
+static void turn_key(const wnw_observation *obs, const struct wnw__turn *turn, float *key)
 {
-    const int32_t n = obs->n_entry[ih], d = obs->n_embd_head;
+    const int32_t n_pair = obs->n_rot / 2, step = obs->rope_neox ? 1 : 2, other = obs->rope_neox ? n_pair : 1;
+    for (int32_t f = 0; f < n_pair; f++) {
+        const double u = (double)key[f * step], v = (double)key[f * step + other];
+        key[f * step] = (float)(turn[f].c * u + turn[f].s * v);
+        key[f * step + other] = (float)(turn[f].c * v - turn[f].s * u);
+    }
+}
+
+/* Fills r->key[n][d] with keys as they were before RoPE, and r->mean. The angles of a position follow from those of the
+ * one before it, which costs a product in place of sine and cosine; every RESET entries, and after a gap, they are
+ * computed anew. */
+static void turn_back(const wnw_observation *obs, int32_t ih, const float *k, const struct room *r)
+{
+    enum { RESET = 128 };
+    const int32_t n = obs->n_entry[ih], d = obs->n_embd_head, n_pair = obs->n_rot / 2;
     const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
-    memcpy(r->key, obs->keys(obs, ih), (size_t)n * (size_t)d * sizeof *r->key);
-    for (int32_t i = 0; i < n; i++)
-        wnw__turn_rows(obs, -pos[i], 1, r->key + (int64_t)i * d, 1, 0, 1);
+    struct wnw__turn *turn = (struct wnw__turn *)(void *)r->gram,
+                     *one = turn + n_pair; /* the matrix comes later */
+    memcpy(r->key, k, (size_t)n * (size_t)d * sizeof *r->key);
+    for (int32_t f = 0; f < n_pair; f++)
+        one[f] = wnw__mean_turn((double)obs->rope_theta[f], 1, 1);
+    for (int32_t i = 0; i < n; i++) {
+        const bool next = i % RESET > 0 && pos[i] == pos[i - 1] + 1;
+        for (int32_t f = 0; f < n_pair; f++)
+            turn[f] = next ? (struct wnw__turn){.c = turn[f].c * one[f].c - turn[f].s * one[f].s,
+                                                .s = turn[f].c * one[f].s + turn[f].s * one[f].c}
+                           : wnw__mean_turn((double)obs->rope_theta[f], pos[i], 1);
+        turn_key(obs, turn, r->key + (int64_t)i * d);
+    }
     for (int32_t c = 0; c < d; c++) {
         double sum = 0;
         for (int32_t i = 0; i < n; i++)
@@ -134,7 +159,8 @@ static bool leverage(const struct room *r, int32_t n, int32_t d)
             r->key[(int64_t)i * d + c] -= r->mean[c];
     if (!invert(r, n, d))
         return false;
-    wnw__mul_nt(r->key, n, r->inverse, d, d, 1, r->turned, d);
+    wnw__tiles_of(r->inverse, d, d, r->work);
+    wnw__mul_square(r->key, n, d, 1, r->work, r->turned);
     return true;
 }
 
@@ -149,34 +175,117 @@ static float expected_of(const wnw_observation *obs, int32_t ih, const struct ro
     return (float)log(sum / group + 1e-12);
 }
 
-int wnw__gate_head(const wnw_observation *obs, int32_t ih, int32_t n_feature, float *room, float *f)
+/* As wnw__gate_head with the keys and values of the head; r->ea is of all heads. */
+static int head_features(const wnw_observation *obs, int32_t ih, int32_t n_feature, const float *k,
+                         const float *v, const struct room *r, float *f)
 {
-    const struct room r = room_of(obs, room);
     const int32_t n = obs->n_entry[ih], d = obs->n_embd_head;
     if (n == 0)
         return WNW_OK;
-    turn_back(obs, ih, &r);
+    turn_back(obs, ih, k, r);
     for (int32_t i = 0; n_feature > WNW_GATE_SCALARS && i < n; i++)
-        memcpy(f + (int64_t)i * n_feature, r.key + (int64_t)i * d, (size_t)d * sizeof *f);
-    wnw__keydiff(obs, ih, r.keydiff, r.work);
-    const float *k = obs->keys(obs, ih);
+        memcpy(f + (int64_t)i * n_feature, r->key + (int64_t)i * d, (size_t)d * sizeof *f);
+    wnw__keydiff(k, n, d, r->keydiff, r->work);
     float *scalars = f + n_feature - WNW_GATE_SCALARS;
     for (int32_t i = 0; i < n; i++) {
         float *to = scalars + (int64_t)i * n_feature;
         to[0] = (float)log(wnw__norm(k + (int64_t)i * d, d) + 1e-12);
-        to[1] = r.keydiff[i];
-        to[2] = expected_of(obs, ih, &r, i);
+        to[1] = r->keydiff[i];
+        to[2] = expected_of(obs, ih, r, i);
     }
-    if (!leverage(&r, n, d))
-        return wnw__fail(WNW_E_NOT_FINITE, "kvgate: the keys of layer %d are not finite", (int)obs->il);
+    if (!leverage(r, n, d))
+        return WNW_E_NOT_FINITE;
     for (int32_t i = 0; i < n; i++) {
-        const double length = wnw__norm(r.turned + (int64_t)i * d, d);
+        const double length = wnw__norm(r->turned + (int64_t)i * d, d);
         scalars[(int64_t)i * n_feature + 3] = (float)log(length * length + 1e-6);
     }
-    if (n_feature == WNW_GATE_SCALARS)
-        return WNW_OK;
-    const float *v = obs->values(obs, ih);
-    for (int32_t i = 0; i < n; i++)
+    for (int32_t i = 0; n_feature > WNW_GATE_SCALARS && i < n; i++)
         memcpy(f + (int64_t)i * n_feature + d, v + (int64_t)i * d, (size_t)d * sizeof *f);
+    return WNW_OK;
+}
+
+static int not_finite(const wnw_observation *obs)
+{
+    return wnw__fail(WNW_E_NOT_FINITE, "kvgate: the keys of layer %d are not finite", (int)obs->il);
+}
+
+int wnw__gate_head(const wnw_observation *obs, int32_t ih, int32_t n_feature, float *room, float *f)
+{
+    const struct room r = room_of(obs, room);
+    const float *k = obs->keys(obs, ih), *v = n_feature > WNW_GATE_SCALARS ? obs->values(obs, ih) : NULL;
+    const int rc = head_features(obs, ih, n_feature, k, v, &r, f);
+    return rc == WNW_OK ? rc : not_finite(obs);
+}
+
+/* ---- All heads, on all threads ---- */
+
+/* Heads whose features are there at once: with more, memory would grow with the model. */
+enum { TOGETHER = 4 };
+
+static size_t own_room(const wnw_observation *obs, int32_t n_feature)
+{
+    const size_t n = (size_t)obs->n, d = (size_t)obs->n_embd_head;
+    const size_t size = wnw__gate_room(obs) + 2 * n * d + n * (size_t)n_feature;
+    return size + size % 2; /* doubles of the next one are aligned as those of the first */
+}
+
+size_t wnw__gate_room_all(const wnw_observation *obs, int32_t n_feature)
+{
+    const int32_t most = obs->n_head_kv < TOGETHER ? obs->n_head_kv : TOGETHER;
+    return wnw__gate_room(obs) + 1 + (size_t)most * own_room(obs, n_feature);
+}
+
+struct batch {
+    const wnw_observation *obs;
+    int32_t first, n_feature;
+    float *ea;   /* of all heads */
+    float *room; /* [TOGETHER][own_room] */
+    void (*take)(int32_t ih, const float *f, void *user);
+    void *user;
+    int rc[TOGETHER];
+};
+
+/* The keys, values and features of head i of a batch, after its room. */
+static float *keys_of(const struct batch *b, int32_t i)
+{
+    return b->room + (size_t)i * own_room(b->obs, b->n_feature) + wnw__gate_room(b->obs);
+}
+
+static void do_head(int32_t i, void *user)
+{
+    struct batch *b = user;
+    const size_t size = (size_t)b->obs->n * (size_t)b->obs->n_embd_head;
+    float *k = keys_of(b, i), *v = k + size, *f = v + size;
+    struct room r = room_of(b->obs, b->room + (size_t)i * own_room(b->obs, b->n_feature));
+    r.ea = b->ea;
+    b->rc[i] = head_features(b->obs, b->first + i, b->n_feature, k, v, &r, f);
+    if (b->rc[i] == WNW_OK)
+        b->take(b->first + i, f, b->user);
+}
+
+int wnw__gate_all_heads(const wnw_observation *obs, int32_t n_feature, float *room,
+                        void (*take)(int32_t ih, const float *f, void *user), void *user)
+{
+    const size_t d = (size_t)obs->n_embd_head, size = (size_t)obs->n * d;
+    struct batch b = {.obs = obs,
+                      .n_feature = n_feature,
+                      .ea = room_of(obs, room).ea,
+                      .room = room + wnw__gate_room(obs) + wnw__gate_room(obs) % 2,
+                      .take = take,
+                      .user = user};
+    WNW_TRY(wnw__gate_begin(obs, room));
+    for (; b.first < obs->n_head_kv; b.first += TOGETHER) {
+        const int32_t left = obs->n_head_kv - b.first, n = left < TOGETHER ? left : TOGETHER;
+        for (int32_t i = 0; i < n; i++) {
+            const size_t bytes = (size_t)obs->n_entry[b.first + i] * d * sizeof(float);
+            memcpy(keys_of(&b, i), obs->keys(obs, b.first + i), bytes);
+            if (n_feature > WNW_GATE_SCALARS)
+                memcpy(keys_of(&b, i) + size, obs->values(obs, b.first + i), bytes);
+        }
+        wnw__observation_each(obs, n, do_head, &b);
+        for (int32_t i = 0; i < n; i++)
+            if (b.rc[i] != WNW_OK)
+                return not_finite(obs);
+    }
     return WNW_OK;
 }

@@ -17,4 +17,10 @@ int wnw__gate_begin(const wnw_observation *obs, float *room);
 /* Fills f[n_entry[ih]][n_feature] of KV head ih: all features, or the last WNW_GATE_SCALARS of them. */
 int wnw__gate_head(const wnw_observation *obs, int32_t ih, int32_t n_feature, float *room, float *f);
 
+/* The same of all KV heads, on the session's threads, a few heads at a time: calls take(ih, f, user) with the features
+ * f[n_entry[ih]][n_feature] of each, from any thread. wnw__gate_begin is part of it. */
+size_t wnw__gate_room_all(const wnw_observation *obs, int32_t n_feature);
+int wnw__gate_all_heads(const wnw_observation *obs, int32_t n_feature, float *room,
+                        void (*take)(int32_t ih, const float *f, void *user), void *user);
+
 #endif

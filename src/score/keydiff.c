@@ -29,14 +29,10 @@ static size_t scratch_size(const void *opts, const wnw_observation *obs)
     return (size_t)obs->n_embd_head;
 }
 
-void wnw__keydiff(const wnw_observation *obs, int32_t ih, float *s, float *mu)
+void wnw__keydiff(const float *k, int32_t n, int32_t d, float *s, float *mu)
 {
-    const int32_t d = obs->n_embd_head, n = obs->n_entry[ih];
-    const float *k = obs->keys(obs, ih); /* [n][d] */
     for (int32_t c = 0; c < d; c++)
         mu[c] = 0;
-    for (int32_t i = 0; i < obs->n; i++)
-        s[i] = 0;
     for (int32_t i = 0; i < n; i++) {
         const double length = wnw__norm(k + (int64_t)i * d, d);
         for (int32_t c = 0; c < d && length > DBL_MIN; c++)
@@ -48,16 +44,19 @@ void wnw__keydiff(const wnw_observation *obs, int32_t ih, float *s, float *mu)
         double dot = 0;
         for (int32_t c = 0; c < d; c++)
             dot += (double)k[(int64_t)i * d + c] * (double)mu[c];
-        if (length * mean > DBL_MIN)
-            s[i] = (float)(-dot / (length * mean));
+        s[i] = length * mean > DBL_MIN ? (float)(-dot / (length * mean)) : 0;
     }
 }
 
 static int score(const void *opts, const wnw_observation *obs, float *score, float *mu)
 {
     (void)opts;
-    for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
-        wnw__keydiff(obs, ih, score + (int64_t)ih * obs->n, mu);
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
+        float *s = score + (int64_t)ih * obs->n;
+        for (int32_t i = 0; i < obs->n; i++)
+            s[i] = 0;
+        wnw__keydiff(obs->keys(obs, ih), obs->n_entry[ih], obs->n_embd_head, s, mu);
+    }
     return WNW_OK;
 }
 

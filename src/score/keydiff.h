@@ -5,7 +5,7 @@
 
 #include "policy/part.h"
 
-/* Fills s[n] with the scores of KV head ih, 0 after its entries. mu[n_embd_head] is scratch memory. */
-void wnw__keydiff(const wnw_observation *obs, int32_t ih, float *s, float *mu);
+/* Fills s[n] with the scores of the keys k[n][d] of a head. mu[d] is scratch memory. */
+void wnw__keydiff(const float *k, int32_t n, int32_t d, float *s, float *mu);
 
 #endif

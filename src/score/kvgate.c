@@ -33,17 +33,23 @@ static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
 {
     (void)opts;
-    return (size_t)obs->n * (size_t)wnw__gate_all(obs->n_embd_head) + wnw__gate_room(obs);
+    return wnw__gate_room_all(obs, wnw__gate_all(obs->n_embd_head));
 }
 
-static void score_head(const wnw_observation *obs, int32_t ih, const float *f, float *score)
+struct layer {
+    const wnw_observation *obs;
+    float *score;
+};
+
+static void score_head(int32_t ih, const float *f, void *user)
 {
+    const struct layer *l = user;
+    const wnw_observation *obs = l->obs;
     const struct wnw_profile *p = obs->profile;
     const int64_t head = (int64_t)obs->il * obs->n_head_kv + ih;
     const int32_t n_feature = p->n_gate_feature;
     const float *w = p->gate_weight + head * n_feature;
-    for (int32_t i = 0; i < obs->n; i++)
-        score[i] = 0;
+    float *score = l->score + (int64_t)ih * obs->n;
     for (int32_t i = 0; i < obs->n_entry[ih]; i++) {
         double sum = (double)p->gate_bias[head];
         for (int32_t c = 0; c < n_feature; c++)
@@ -52,20 +58,17 @@ static void score_head(const wnw_observation *obs, int32_t ih, const float *f, f
     }
 }
 
-static int score(const void *opts, const wnw_observation *obs, float *score, float *f)
+static int score(const void *opts, const wnw_observation *obs, float *score, float *room)
 {
     const struct wnw_profile *p = obs->profile;
-    float *room = f + (size_t)obs->n * (size_t)wnw__gate_all(obs->n_embd_head);
+    struct layer l = {.obs = obs, .score = score};
     (void)opts;
     if (!p || !p->gate_weight || !p->gate_bias)
         return wnw__fail(WNW_E_MISMATCH,
                          "kvgate: the profile has no gates; calibrate them with `winnow calibrate gate`");
-    WNW_TRY(wnw__gate_begin(obs, room));
-    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
-        WNW_TRY(wnw__gate_head(obs, ih, p->n_gate_feature, room, f));
-        score_head(obs, ih, f, score + (int64_t)ih * obs->n);
-    }
-    return WNW_OK;
+    for (int64_t i = 0; i < (int64_t)obs->n_head_kv * obs->n; i++)
+        score[i] = 0;
+    return wnw__gate_all_heads(obs, p->n_gate_feature, room, score_head, &l);
 }
 
 const wnw_scorer wnw__scorer_kvgate = {

@@ -12,18 +12,28 @@
  *     prefix=evict  only the first `sinks` take part in the softmax and stay; the others score 0 (kvpress)
  *     prefix=score  they are scored like any other text, and the first `sinks` tokens stay
  * Where no header is known, keep and score are the same, and evict protects nothing.
- * Observes a second pass. Range 0..1. Cost O(H_q n) besides the pass.
+ *     norm=output    S(h,c) = max over t of p(h,t,c) ||W_O^h v_c|| / ||x_t||, x_t: what the attention reads of t, the hidden
+ *                    state behind its norm. KVzip+ of KVzap (arXiv 2601.07891); W_O^h: the head's part of the output
+ *                    projection
+ * Observes a second pass; with norm=output norms of projected values. Range 0..1, with norm=output from 0 on. Cost O(H_q n) besides the pass.
  */
 #include "policy/part.h"
 
 #include <string.h>
 
+enum norm { NORM_NONE, NORM_OUTPUT };
 enum prefix { PREFIX_KEEP, PREFIX_SCORE, PREFIX_EVICT };
 
 struct opts {
     int32_t sinks;
     int32_t prefix;
+    int32_t norm;
 };
+
+static uint32_t flags_of(const void *opts)
+{
+    return ((const struct opts *)opts)->norm == NORM_NONE ? WNW_FLAG_ATTENTION : 0;
+}
 
 static void needs(const void *opts, wnw_needs *out)
 {
@@ -32,6 +42,10 @@ static void needs(const void *opts, wnw_needs *out)
     out->second_pass = o->prefix == PREFIX_KEEP    ? WNW_PASS_REPEAT
                        : o->prefix == PREFIX_EVICT ? WNW_PASS_REPEAT_SINKS
                                                    : WNW_PASS_REPEAT_ALL;
+    if (o->norm == NORM_OUTPUT) {
+        out->flags |= WNW_NEED_PROJ_NORM;
+        out->second_pass |= WNW_PASS_BY_INPUT;
+    }
 }
 
 static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
@@ -46,12 +60,20 @@ static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out
 
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
 {
-    (void)opts;
+    const size_t n = (size_t)obs->n_head * (size_t)obs->n;
     (void)scratch;
-    memcpy(score, obs->pass2_max, (size_t)obs->n_head * (size_t)obs->n * sizeof *score);
+    memcpy(score, obs->pass2_max, n * sizeof *score);
+    if (((const struct opts *)opts)->norm == NORM_NONE)
+        return WNW_OK;
+    const float *norm = obs->head_proj_norm(obs, WNW_PROJ_L2);
+    if (!norm)
+        return WNW_E_NOMEM;
+    for (size_t i = 0; i < n; i++)
+        score[i] *= norm[i];
     return WNW_OK;
 }
 
+static const char *const norms[] = {"none", "output", NULL};
 static const char *const prefixes[] = {"keep", "score", "evict", NULL};
 
 static const wnw_option options[] = {
@@ -68,6 +90,12 @@ static const wnw_option options[] = {
      .offset = offsetof(struct opts, prefix),
      .def = PREFIX_KEEP,
      .choices = prefixes},
+    {.name = "norm",
+     .help = "output: attention weighs as much as the value moves the hidden state it is added to (KVzip+)",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, norm),
+     .def = NORM_NONE,
+     .choices = norms},
     {0}};
 
 const wnw_scorer wnw__scorer_kvzip = {
@@ -95,9 +123,13 @@ const wnw_scorer wnw__scorer_kvzip = {
              "nothing.\n\n"
              "Chunks have 2048 tokens as in kvpress; the authors take 2000, and a ratio of the context "
              "without its header.\n\n"
+             "`norm=output` is KVzip+ (KVzap, arXiv 2601.07891): `max p(h,t,c) ||W_O^h v_c|| / ||x_t||`, by "
+             "how much an "
+             "entry moves the hidden state `x_t` of a repeated token, as the attention reads it, behind its "
+             "norm.\n\n"
              "The pass costs about twice a prefill in matrix products; scoring `O(H_q n)`.",
-         .options = options, .options_size = sizeof(struct opts),
-         .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION, .needs = needs, .keep = keep},
+         .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_QUERY_HEADS,
+         .flags_of = flags_of, .needs = needs, .keep = keep},
     .aggregation = "group_max",
     .score = score,
 };

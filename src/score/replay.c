@@ -60,6 +60,7 @@ struct layer {
     size_t tile_size;
     float *room; /* [n_head][room_size] */
     size_t room_size;
+    int32_t shift;   /* D */
     int32_t first;   /* position of the first query that looks */
     int32_t n_query; /* T */
 };
@@ -85,21 +86,31 @@ static size_t scratch_size(const void *opts, const wnw_observation *obs)
            (size_t)obs->n_head * room_of(opts, obs);
 }
 
-/* Copies the keys of all KV heads, as they are and turned back by `shift` positions, and tiles of both. */
-static void copy_keys(const struct layer *l, int32_t shift)
+/* Makes tiles of the keys of KV head i / 2, as they are, or turned back by the shift where i is odd. */
+static void prepare_keys(int32_t i, void *user)
+{
+    const struct layer *l = user;
+    const wnw_observation *obs = l->obs;
+    const int32_t ih = i / 2, n = obs->n_entry[ih], d = obs->n_embd_head;
+    const int64_t at = (int64_t)ih * obs->n * d;
+    if (i % 2 == 0) {
+        wnw__tiles_of(l->keys + at, n, d, l->key_tiles + (size_t)ih * l->tile_size);
+        return;
+    }
+    memcpy(l->far + at, l->keys + at, (size_t)n * (size_t)d * sizeof(float));
+    wnw__turn_rows(obs, -l->shift, 1, l->far + at, n, d, 1);
+    wnw__tiles_of(l->far + at, n, d, l->far_tiles + (size_t)ih * l->tile_size);
+}
+
+/* Copies the keys of all KV heads, which one thread alone may ask for; threads share out the rest. */
+static void copy_keys(struct layer *l)
 {
     const wnw_observation *obs = l->obs;
-    const int64_t d = obs->n_embd_head, row = obs->n * d;
-    for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
-        const size_t bytes = (size_t)obs->n_entry[ih] * (size_t)d * sizeof(float);
-        memcpy(l->keys + ih * row, obs->keys(obs, ih), bytes);
-        memcpy(l->far + ih * row, l->keys + ih * row, bytes);
-        wnw__turn_rows(obs, -shift, 1, l->far + ih * row, obs->n_entry[ih], obs->n_embd_head, 1);
-        wnw__tiles_of(l->keys + ih * row, obs->n_entry[ih], obs->n_embd_head,
-                      l->key_tiles + (size_t)ih * l->tile_size);
-        wnw__tiles_of(l->far + ih * row, obs->n_entry[ih], obs->n_embd_head,
-                      l->far_tiles + (size_t)ih * l->tile_size);
-    }
+    const int64_t row = (int64_t)obs->n * obs->n_embd_head;
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++)
+        memcpy(l->keys + ih * row, obs->keys(obs, ih),
+               (size_t)obs->n_entry[ih] * (size_t)obs->n_embd_head * sizeof(float));
+    wnw__observation_each(obs, 2 * obs->n_head_kv, prepare_keys, l);
 }
 
 /* ---- One query head ---- */
@@ -318,10 +329,9 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     l.key_tiles = l.far + n_head_kv * n * d;
     l.far_tiles = l.key_tiles + n_head_kv * l.tile_size;
     l.room = l.far_tiles + n_head_kv * l.tile_size;
-    int32_t shift = 0;
-    WNW_TRY(shift_of(l.o, obs, &shift));
+    WNW_TRY(shift_of(l.o, obs, &l.shift));
     l.n_query = obs->n_past - l.first;
-    copy_keys(&l, shift);
+    copy_keys(&l);
     wnw__observation_each(obs, obs->n_head, score_head, &l);
     return WNW_OK;
 }

@@ -22,7 +22,7 @@ static int copy_timeline(wnw_session *to, const wnw_session *from)
     to->n_fixed = from->n_fixed;
     to->n_run = from->n_run;
     to->n_question = from->n_question;
-    to->profile = from->profile;
+    to->profile = to->shape.profile = from->profile;
     to->has_logits = from->has_logits;
     memcpy(to->logits, from->logits, (size_t)from->m->hp.n_vocab * sizeof *to->logits);
     return WNW_OK;

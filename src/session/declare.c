@@ -187,7 +187,7 @@ int wnw_session_begin(wnw_session *s, const wnw_run *run)
     if (rc == WNW_OK) {
         wnw__ids_swap_given(&s->ids, &ids);
         wnw__rules_set(s, &rules);
-        s->profile = own.profile;
+        s->profile = s->shape.profile = own.profile;
         s->n_prefix = prompt.n_prefix;
         s->n_question = own.question_later ? 0 : prompt.n_tokens - prompt.n_context;
     }

@@ -34,6 +34,7 @@ struct pass {
     struct wnw__range *columns;      /* [n_layer][n_head_kv] entries whose statistics are taken */
     struct wnw__range (*seen)[WNW_COLUMN_RANGES]; /* [n_layer][n_head_kv] entries that the softmax sees */
     int32_t first, sinks; /* REPEAT: first position that is repeated; positions that every chunk sees */
+    bool by_input;
 };
 
 void wnw__second_pass_free(struct wnw__second_pass *p)
@@ -297,6 +298,7 @@ static void restrict_to(struct pass *p, int32_t first, int32_t last)
         }
         p->parts[il].seen = (const struct wnw__range(*)[WNW_COLUMN_RANGES])(p->seen + at);
         p->parts[il].own = p->len + at;
+        p->parts[il].by_input = p->by_input;
     }
 }
 
@@ -375,6 +377,8 @@ int wnw__second_pass_run(struct wnw__second_pass **out, wnw_session *s, wnw_seco
                          "positions the first %d are other tokens in every head",
                          (int)s->ids.n_ambiguous);
     int rc = begin(&p, s);
+    p.by_input = (kind & WNW_PASS_BY_INPUT) != 0;
+    kind &= ~(wnw_second_pass)WNW_PASS_BY_INPUT;
     set_header(&p, kind);
     if (rc == WNW_OK)
         rc = kind == WNW_PASS_CONTEXT                         ? feed_context(&p, 0, warning)

@@ -26,7 +26,7 @@ struct wnw__second_pass {
     int32_t n_queries; /* tokens fed, each one query per query head */
     int32_t *n;        /* [n_layer] entries of the longest head */
     float **sum;       /* [n_layer], each [n_head][n]; NULL for sliding-window layers */
-    float **max;       /* the same */
+    float **max;       /* the same; with BY_INPUT divided by lengths, like sum */
 };
 
 /* Runs the pass and gives its statistics to *out, which the caller frees; *out = NULL on failure. The

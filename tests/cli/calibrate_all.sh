@@ -41,26 +41,26 @@ cp "$folder/compiler-b512.json" "$work/tables"
 all_fails 'no answers'
 says 'no answers' 'answers none of [0-9]+ probes, so there is nothing to score' 'answers none of [0-9]+ probes, so there is nothing to measure' \
     'compresskv\+uniform needs a calibration profile of kind srh' 'compiler is there: .*compiler-b512\.json'
-made 'no answers' compiler-b512 curves gate shares stats
+made 'no answers' compiler-b512 curves gate inputgate shares stats
 same 'tables that were there' "$work/tables" "$folder/compiler-b512.json"
 
 # With answers that are fed, by commands of their own.
 for kind in srh heads; do
     good "fed $kind" calibrate "$kind" -m "$model" -f "$text" -o "$folder/" -t 1 --set facts=2,lengths=1,depths=2,longest=600,steps=6,forced=always
 done
-cp "$folder"/{stats,curves,shares,gate}.json "$work/"
-good 'the rest' "${all[@]}" && says 'the rest' 'srh is there' 'heads is there' 'stats is there' 'curves is there' 'shares is there' 'gate is there' 'wrote .*layers\.json'
-made 'the rest' compiler-b512 curves gate heads layers shares srh stats
-for kind in stats curves shares gate; do
+cp "$folder"/{stats,curves,shares,gate,inputgate}.json "$work/"
+good 'the rest' "${all[@]}" && says 'the rest' 'srh is there' 'heads is there' 'stats is there' 'curves is there' 'shares is there' 'gate is there' 'inputgate is there' 'wrote .*layers\.json'
+made 'the rest' compiler-b512 curves gate heads inputgate layers shares srh stats
+for kind in stats curves shares gate inputgate; do
     same "$kind, which was there" "$work/$kind.json" "$folder/$kind.json"
 done
 
 # Every preset finds what it reads now.
 seq 300 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
-for policy in compresskv compresskv-traditional compilerkv headkv duoattention:sinks=16 lukv keydiff-shares kvgate qfilters expected_attention-stats; do
+for policy in compresskv compresskv-traditional compilerkv headkv duoattention:sinks=16 lukv keydiff-shares kvgate kvzap triattention qfilters expected_attention-stats; do
     good "$policy" plan -m "$model" --tokens "$work/ids" --policy "$policy" --budget 260 --profile "$folder" -o "$work/plan.json"
 done
 good 'nothing to do' "${all[@]}"
 [ -s "$work/out" ] && fail "nothing to do, and it reports: $(cat "$work/out")"
-[ "$(grep -c 'is there: ' "$work/err")" -eq 8 ] || fail "nothing to do: $(cat "$work/err")"
+[ "$(grep -c 'is there: ' "$work/err")" -eq 9 ] || fail "nothing to do: $(cat "$work/err")"
 finish

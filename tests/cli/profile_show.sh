@@ -55,7 +55,7 @@ good 'as duo' profile import --kind duo --sink 8 --recent 16 -m "$model" "$work/
 bad 'no kind' 'say what the file is with --kind' profile import "$work/scores.json" -o "$work/made/x.json"
 bad 'no output' 'with -o' profile import --kind heads "$work/scores.json"
 bad 'no file' 'winnow profile import' profile import --kind heads -o "$work/made/x.json"
-bad 'another word' 'say srh, trad, heads, duo or layers' profile import --kind head -m "$model" "$work/scores.json" -o "$work/made/x.json"
+bad 'another word' 'say srh, trad, heads, duo, layers, kvzap or fastkvzip' profile import --kind head -m "$model" "$work/scores.json" -o "$work/made/x.json"
 bad 'the wrong kind' 'is not a number' profile import --kind duo -m "$model" "$work/scores.json" -o "$work/made/x.json"
 bad 'no such foreign file' 'nonexistent' profile import --kind duo -m "$model" /nonexistent -o "$work/made/x.json"
 bad 'over itself' 'is an input' profile import --kind heads -m "$model" "$work/scores.json" -o "$work/scores.json"

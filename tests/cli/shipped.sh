@@ -13,8 +13,10 @@ done
 for file in {smollm2-135m,qwen2.5-coder-0.5b}/{srh,layers,heads,stats,compiler-b512,curves,shares}; do
     [ -f "share/profiles/$file.json" ] || fail "there is no profile $file"
 done
-[ -f share/profiles/smollm2-135m/gate.json ] || fail 'there is no profile of gates'
-for policy in qfilters expected_attention-stats headkv criticalkv-headkv duoattention compresskv compresskv-traditional compilerkv lukv keydiff-shares kvgate; do
+for file in gate inputgate; do
+    [ -f share/profiles/smollm2-135m/$file.json ] || fail "there is no profile $file"
+done
+for policy in qfilters expected_attention-stats headkv criticalkv-headkv duoattention compresskv compresskv-traditional compilerkv lukv keydiff-shares kvgate kvzap triattention; do
     WINNOW_CACHE=$work/cache good "$policy" plan -m "$models/smollm2-135m.gguf" --tokens "$work/ids" --policy "$policy" --budget 256 -o "$work/plan.json"
 done
 

@@ -27,7 +27,7 @@ static void is_rank(const int32_t *rank)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const words[] = {"srh", "trad", "heads", "duo", "layers"};
+    static const char *const words[] = {"srh", "trad", "heads", "duo", "layers", "kvzap", "fastkvzip"};
     static const struct wnw__profile_shape shape = {
         .model = {.n_layer = N_LAYER, .n_head = N_HEAD, .n_head_kv = N_HEAD_KV, .d = N_EMBD_HEAD},
         .fingerprint = "0123456789abcdef"};
@@ -41,6 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         in_range(p->layer_share, N_LAYER, 1);
         is_rank(p->srh_rank);
         is_rank(p->trad_rank);
+        for (int64_t i = 0; p->inputs.number && i < N_LAYER * wnw__input_numbers(&p->inputs, &p->model); i++)
+            fuzz_require(isfinite(p->inputs.number[i]), "a gate that is not finite");
         fuzz_require(wnw_profile_kinds(p) != 0, "a file was read and there is nothing");
     }
     wnw_profile_free(p);

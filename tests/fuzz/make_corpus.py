@@ -5,6 +5,7 @@
 Seeds are named after what they hold; inputs that once crashed lie beside them under names that begin with "crash-",
 and are left alone. Needs the PyPI packages gguf and numpy.
 """
+import base64
 import json
 import os
 import struct
@@ -214,6 +215,7 @@ def profiles():
         "shares": profile("shares", {"target": "kvzip"}, {"size": [0.5, 0.25], "layers": [1], "share": [[[1, 1], [0.75, 0.25]],
                                                                                                          [[1, 1], [0.5, 0]]]}),
         "gate": profile("gate", {"features": ["lk", "keydiff", "ea", "lev"]}, {"weight": [[[0.5, 1, -1, 0.25]] * 2] * 2, "bias": [[-2, -3]] * 2}),
+        "inputgate": profile("inputgate", {"form": "linear", "n_embd": 1}, {"layers": [base64.b64encode(struct.pack("<4f", 1, 2, -1, -2)).decode(), ""]}),
         "foreign-ranks": json.dumps({"0": [3, 1, 2, 0], "1": [0, 1, 2, 3]}).encode(),
         "foreign-heads": json.dumps({f"{layer}-{head}": [0.1, 0.2] for layer in range(2) for head in range(4)}).encode(),
         "foreign-weights": json.dumps({"shape": [2, 4], "W_head": [[1, 1, 0.9, 1.1]] * 2}).encode(),
@@ -228,11 +230,27 @@ def profiles():
 # ---- Files of other programs, as fuzz_import.c reads them: what they are, then the file ----
 
 def imports():
-    srh, trad, heads, duo, layers = (bytes([i]) for i in range(5))
+    def tensors(rows):
+        """A file of tensors of float32 numbers."""
+        header, data = {}, b""
+        for name, shape in rows.items():
+            count = int(np.prod(shape))
+            header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * count]}
+            data += struct.pack(f"<{count}f", *[i / 4 for i in range(count)])
+        text = json.dumps(header).encode()
+        return struct.pack("<Q", len(text)) + text + data
+
+    srh, trad, heads, duo, layers, kvzap, fastkvzip = (bytes([i]) for i in range(7))
     ranks = json.dumps({"0": [3, 1, 2, 0], "1": [0, 1, 2, 3]}).encode()
     scores = json.dumps({f"{layer}-{head}": [0.1, 0.2] for layer in range(2) for head in range(4)}).encode()
     return {"srh-ranks": srh + ranks, "trad-scores": trad + scores, "heads": heads + scores,
             "gates": duo + b"0.25\t1.5\n-0.5\t1e-1\n", "gates-too-many": duo + b"0 1 1\n0 1 1\n",
+            "kvzap": kvzap + tensors({"layers.0.weight": [2, 3], "layers.0.bias": [2]}),
+            "kvzap-hidden": kvzap + tensors({"layers.1.0.weight": [3, 2], "layers.1.0.bias": [3], "layers.1.2.weight": [2, 3],
+                                             "layers.1.2.bias": [2]}),
+            "fastkvzip": fastkvzip + tensors({"0.q_proj.weight": [4, 1], "0.q_proj.bias": [4], "0.k_proj.weight": [2, 1],
+                                              "0.q_norm.weight": [1], "0.k_norm.weight": [1], "0.k_base": [2, 1, 3, 1],
+                                              "0.b": [2, 1, 2]}),
             "layers": layers + json.dumps({"avg_score": [0.25, 0.75]}).encode()}
 
 

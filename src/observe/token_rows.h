@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* One row of floats per layer for every token of a prompt: what recorders of whole prompts keep. They take about as much
+ * memory as the prompt's hidden states and serve one compression. */
+#ifndef WNW_TOKEN_ROWS_H
+#define WNW_TOKEN_ROWS_H
+
+#include "forward/recorder.h"
+
+struct wnw__token_rows {
+    int32_t n_layer;
+    size_t row; /* floats of one position */
+    struct wnw__token_rows_layer {
+        float *q; /* [n][row] at positions end - n .. end - 1; NULL while there are none */
+        int32_t n, end, cap;
+    } * layers; /* [n_layer] */
+};
+
+/* *out is freed with wnw__token_rows_close; NULL after a failure. E_NOMEM */
+int wnw__token_rows_open(struct wnw__token_rows **out, int32_t n_layer, size_t row);
+int wnw__token_rows_copy(struct wnw__token_rows **out, const struct wnw__token_rows *from);
+
+/* The functions of a recorder's type that rows are enough for; rec is a struct wnw__token_rows. */
+void wnw__token_rows_close(void *rec);
+int wnw__token_rows_reserve(void *rec, const struct wnw__record_pass *pass);
+void wnw__token_rows_take(void *rec, const struct wnw__record_rows *r, int ith, int nth);
+void wnw__token_rows_commit(void *rec, const struct wnw__record_pass *pass);
+void wnw__token_rows_told(void *rec, int32_t from, int32_t to, enum wnw__event event);
+void wnw__token_rows_rewound(void *rec, int32_t n_past);
+
+#endif

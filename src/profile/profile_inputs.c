@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* Reads profiles of kind inputgate: the numbers of every layer are one text of base64, float32 with the lowest byte first,
+ * because as digits those of a larger model would be gigabytes. */
+#include "profile/profile_inputs.h"
+#include "base/base64.h"
+
+#include "profile/profile_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 1 << 17 };
+#define LARGEST 1e6f
+
+static int read_sizes(const struct wnw__profile_file *f, const json_t *settings, struct wnw__input_gate *g)
+{
+    const struct {
+        const char *key;
+        int32_t *out;
+        bool wanted;
+    } rows[] = {{"n_embd", &g->n_embd, true},
+                {"hidden", &g->n_hidden, g->form == WNW_INPUT_MLP},
+                {"dim", &g->n_dim, g->form == WNW_INPUT_ATTENTION},
+                {"sinks", &g->n_sink, g->form == WNW_INPUT_ATTENTION}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!rows[i].wanted)
+            continue;
+        WNW_TRY(wnw__profile_int(f, settings, rows[i].key, 0, 1, i == 0 ? MOST : MOST >> 4, rows[i].out));
+        if (*rows[i].out == 0)
+            return wnw__profile_bad(f, "settings.%s is missing", rows[i].key);
+    }
+    return WNW_OK;
+}
+
+static bool is_little_endian(void)
+{
+    const uint16_t one = 1;
+    uint8_t first;
+    memcpy(&first, &one, 1);
+    return first == 1;
+}
+
+static void swap_bytes(float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n && !is_little_endian(); i++) {
+        uint32_t u;
+        memcpy(&u, &x[i], sizeof u);
+        u = u >> 24 | (u >> 8 & 0xff00) | (u << 8 & 0xff0000) | u << 24;
+        memcpy(&x[i], &u, sizeof u);
+    }
+}
+
+static int read_layer(const struct wnw__profile_file *f, const json_t *v, int32_t il, float *to, int64_t n,
+                      bool *there)
+{
+    const char *text = json_string_value(v);
+    if (!text)
+        return wnw__profile_bad(f, "layers[%d] is no text", (int)il);
+    *there = json_string_length(v) > 0;
+    if (!*there)
+        return WNW_OK;
+    if (!wnw__base64_read(to, (size_t)n * sizeof *to, text, json_string_length(v)))
+        return wnw__profile_bad(f, "layers[%d] is not the base64 of %lld numbers of 4 bytes", (int)il,
+                                (long long)n);
+    swap_bytes(to, n);
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabsf(to[i]) <= LARGEST))
+            return wnw__profile_bad(f, "number %lld of layers[%d] is %g; it must be %g to %g", (long long)i,
+                                    (int)il, (double)to[i], (double)-LARGEST, (double)LARGEST);
+    return WNW_OK;
+}
+
+int wnw__profile_read_inputs(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
+{
+    struct wnw__input_gate *g = &p->inputs;
+    const json_t *layers = json_object_get(json_object_get(f->root, "results"), "layers");
+    int32_t form;
+    WNW_TRY(wnw__profile_choice(f, settings, "form", wnw__input_forms, &form));
+    if (form < 0)
+        return wnw__profile_bad(f, "settings.form is missing");
+    g->form = (enum wnw__input_form)form;
+    WNW_TRY(read_sizes(f, settings, g));
+    if (!json_is_array(layers) || json_array_size(layers) != (size_t)p->model.n_layer)
+        return wnw__profile_bad(f, "results.layers is not an array of %d texts", (int)p->model.n_layer);
+    WNW_TRY(wnw__input_gate_new(g, &p->model));
+    const int64_t n = wnw__input_numbers(g, &p->model);
+    for (int32_t il = 0; il < p->model.n_layer; il++)
+        WNW_TRY(read_layer(f, json_array_get(layers, (size_t)il), il, g->number + il * n, n, &g->there[il]));
+    return WNW_OK;
+}
+
+/* ---- Writing ---- */
+
+static json_t *layer_text(float *x, int64_t n)
+{
+    char *text = malloc(WNW_BASE64_LENGTH((size_t)n * sizeof *x) + 1);
+    json_t *v = NULL;
+    if (!text)
+        return NULL;
+    swap_bytes(x, n);
+    wnw__base64_write(text, x, (size_t)n * sizeof *x);
+    swap_bytes(x, n);
+    v = json_string_nocheck(text);
+    free(text);
+    return v;
+}
+
+json_t *wnw__profile_input_layers(const struct wnw__input_gate *g, const struct wnw__shape *shape)
+{
+    const int64_t n = wnw__input_numbers(g, shape);
+    json_t *a = json_array();
+    for (int32_t il = 0; a && il < shape->n_layer; il++) {
+        json_t *v = g->there[il] ? layer_text(g->number + il * n, n) : json_string("");
+        if (json_array_append_new(a, v) != 0) {
+            json_decref(a);
+            return NULL;
+        }
+    }
+    return a;
+}
+
+bool wnw__profile_input_settings(const struct wnw__input_gate *g, json_t *settings)
+{
+    bool good = json_object_set_new(settings, "form", json_string(wnw__input_forms[g->form])) == 0 &&
+                json_object_set_new(settings, "n_embd", json_integer(g->n_embd)) == 0;
+    if (g->form == WNW_INPUT_MLP)
+        good = good && json_object_set_new(settings, "hidden", json_integer(g->n_hidden)) == 0;
+    if (g->form == WNW_INPUT_ATTENTION)
+        good = good && json_object_set_new(settings, "dim", json_integer(g->n_dim)) == 0 &&
+               json_object_set_new(settings, "sinks", json_integer(g->n_sink)) == 0;
+    return good;
+}
