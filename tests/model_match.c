@@ -38,8 +38,8 @@ struct head {
 /* The query of head h at position t, turned `by` positions on. */
 static void query(const wnw_session *s, int32_t il, int32_t h, int32_t t, int32_t by, double *out)
 {
-    const struct wnw__queries *all = wnw__recorders_find(&s->recorders, &wnw__queries_recorder);
-    const struct wnw__queries_layer *l = &all->layers[il];
+    const struct wnw__token_rows *all = wnw__recorders_find(&s->recorders, &wnw__queries_recorder);
+    const struct wnw__token_rows_layer *l = &all->layers[il];
     const int32_t d = llama.info.n_embd_head;
     const struct wnw__hparams *hp = &s->m->hp;
     float theta[MAX_D];
