@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- The machine ---- */
+/* ---- The runtime ---- */
 
 int eval_runtime_open(struct eval_runtime *m, const struct eval_tokenizer *t, const struct eval_args *args,
                       const struct eval_suite *suite)
