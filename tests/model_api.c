@@ -298,6 +298,8 @@ static void null_plans_and_numbers(void **state)
     assert_int_equal(wnw_plan_merges(NULL, 0, 0, NULL), 0);
     assert_int_equal(wnw_plan_channels(NULL, 0, 0, NULL, NULL), 0);
     assert_false(wnw_plan_averages(NULL));
+    assert_int_equal(wnw_plan_fitted(NULL, 0, 0).n, 0);
+    assert_null(wnw_plan_fitted(NULL, 0, 0).bias);
     assert_null_refused(wnw__perturb_bounds(NULL, attn, attn, kept, NULL, 1));
     assert_null_refused(wnw__perturb_bounds(&bounds, NULL, attn, kept, NULL, 1));
     assert_null_refused(wnw__perturb_bounds(&bounds, attn, NULL, kept, NULL, 1));
