@@ -315,13 +315,8 @@ static int finish(struct job *j, const json_t *result, int64_t entries)
 /* Decides on the length of pieces: a piece and its second reading must fit the model's context. */
 static int set_length(const struct job *j, int32_t *length)
 {
-    const int32_t most = (j->c->info.n_ctx_train - WNW_LOOK_ROOM) / 2;
-    if (j->o->length > most || most < 1)
-        return wnw__fail(
-            WNW_E_RANGE,
-            "pieces of %d tokens, read twice, do not fit the model's context of %d; at most %d do",
-            (int)(j->o->length > 1 ? j->o->length : 1), (int)j->c->info.n_ctx_train,
-            (int)(most > 0 ? most : 0));
+    int32_t most;
+    WNW_TRY(wnw__look_fits(&most, j->c, j->o->length));
     *length = j->o->length > 0 ? j->o->length : most < 1000 ? most : 1000;
     return WNW_OK;
 }
