@@ -21,6 +21,7 @@ static int check_needs(const wnw_policy *p, const wnw_needs *needs)
     } missing[] = {
         {WNW_NEED_SECOND_PASS, "winnow reads a prompt a second time only in sessions of its own"},
         {WNW_NEED_PERPLEXITY, "libllama computes logits of few tokens, and after the backend has run"},
+        {WNW_NEED_INPUT_GATE, "its nodes do not show yet what a layer's attention reads"},
     };
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
         if (needs->flags & missing[i].need)
