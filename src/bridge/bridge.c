@@ -5,7 +5,7 @@
  * refuses another.
  */
 #include "bridge/bridge.h"
-#include "bridge/bridge_policy.h"
+#include "bridge/bridge_impl.h"
 #include "winnow_bridge.h"
 
 #include <stdio.h>

@@ -185,7 +185,7 @@ void wnw__bridge_products_free(struct wnw__bridge_products *p);
 void wnw__bridge_product_add(struct wnw__bridge_products *p, struct ggml_context *ctx,
                              struct ggml_cgraph *graph, const struct ggml_tensor *node);
 
-/* ---- Policies (bridge_watch.h) ---- */
+/* ---- Policies (bridge_impl.h) ---- */
 
 /* New cells of a prompt that make a sequence be compressed. */
 enum { WNW_BRIDGE_LEAST_NEW = 128 };

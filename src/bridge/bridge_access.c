@@ -2,8 +2,7 @@
 /* What programs see of a context's cache, and dropping entries: winnow_bridge.h. */
 #include "base/sized.h"
 #include "bridge/bridge.h"
-#include "bridge/bridge_plan.h"
-#include "bridge/bridge_policy.h"
+#include "bridge/bridge_impl.h"
 #include "winnow_bridge.h"
 
 #include <string.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a graph shows of its layers with a cache, and whether the engine's attention does the same. */
 #include "bridge/bridge_drive_impl.h"
-#include "bridge/bridge_facts.h"
-#include "bridge/bridge_watch.h"
+#include "bridge/bridge_impl.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "bridge/bridge_facts.h"
+#include "bridge/bridge_impl.h"
 
-#include "bridge/bridge_watch.h"
 #include "model/rope.h"
 
 #include <stdlib.h>

@@ -2,8 +2,7 @@
 /* Nodes of libllama's graphs as operations of ours. */
 #include "base/vectors.h"
 #include "bridge/bridge.h"
-#include "bridge/bridge_facts.h"
-#include "bridge/bridge_record.h"
+#include "bridge/bridge_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A sequence under libllama as a source shows it (observe/source.h): entries by the order of their tokens, which takes the
  * place of positions, and what was noted while graphs ran. */
-#include "bridge/bridge_observe.h"
+#include "bridge/bridge_impl.h"
 
-#include "bridge/bridge_facts.h"
-#include "bridge/bridge_record.h"
 #include "bridge/bridge_track.h"
 #include "forward/team.h"
 #include "observe/source.h"

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Layers of one shape are planned together: a size in entries or a ratio holds for each of these groups, and bytes are
  * shared out by what an entry takes in all layers of each. */
-#include "bridge/bridge_plan.h"
+#include "bridge/bridge_impl.h"
 
-#include "bridge/bridge_apply.h"
-#include "bridge/bridge_observe.h"
-#include "bridge/bridge_record.h"
 #include "observe/source.h"
 #include "profile/profile.h"
 

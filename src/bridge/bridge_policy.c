@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "bridge/bridge_policy.h"
+#include "bridge/bridge_impl.h"
 
 #include "bridge/bridge_track.h"
 #include "forward/team.h"

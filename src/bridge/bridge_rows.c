@@ -4,9 +4,7 @@
 #include "base/sized.h"
 #include "base/vectors.h"
 #include "bridge/bridge.h"
-#include "bridge/bridge_plan.h"
-#include "bridge/bridge_policy.h"
-#include "bridge/bridge_watch.h"
+#include "bridge/bridge_impl.h"
 #include "policy/policy.h"
 #include "winnow_bridge.h"
 

@@ -2,9 +2,7 @@
 /* Running a graph: entries and scratch first, then everything on the CPU backend. */
 #include "bridge/bridge.h"
 #include "bridge/bridge_drive.h"
-#include "bridge/bridge_policy.h"
-#include "bridge/bridge_record.h"
-#include "bridge/bridge_watch.h"
+#include "bridge/bridge_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

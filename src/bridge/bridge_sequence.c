@@ -2,7 +2,7 @@
 #include "bridge/bridge_sequence.h"
 
 #include "base/vectors.h"
-#include "bridge/bridge_watch.h"
+#include "bridge/bridge_impl.h"
 #include "kernel/kernel.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Entries of a ragged layer, found by the cells that libllama gave them. */
 #include "bridge/bridge.h"
-#include "bridge/bridge_record.h"
+#include "bridge/bridge_impl.h"
 #include "kernel/kernel.h"
 
 #include <stdlib.h>

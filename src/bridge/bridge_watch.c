@@ -7,12 +7,9 @@
  * Cells are told apart by the order in which they were written, which takes the place of positions: libllama's are not
  * among what a backend sees, and shifts change them.
  */
-#include "bridge/bridge_watch.h"
+#include "bridge/bridge_impl.h"
 
 #include "base/vectors.h"
-#include "bridge/bridge_facts.h"
-#include "bridge/bridge_plan.h"
-#include "bridge/bridge_record.h"
 #include "bridge/bridge_track.h"
 
 #include <math.h>

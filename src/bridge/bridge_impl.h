@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Policies in the backend, step by step: what a graph shows of the layers that they act on, what is noted while it runs, which
+ * sequence it belongs to, and a plan for that sequence, from what the policy sees of it to the entries that go.
+ */
+#ifndef WNW_BRIDGE_IMPL_H
+#define WNW_BRIDGE_IMPL_H
+
+#include "bridge/bridge_sequence.h"
+#include "plan/source.h"
+
+/* ---- The policy, from a program or the environment, with its size and its profile (bridge_policy.c) ---- */
+
+/* Sets the policy. E_UNSUPPORTED: it needs what cannot be had here; E_MISMATCH: it needs a profile. The message says what. */
+int wnw__bridge_watch_set(struct wnw__bridge_watch *w, const char *recipe, const wnw_size *size,
+                          bool by_itself);
+/* Adds the results of a file to the profile; NULL takes the profile away. E_IO, E_FORMAT, E_MISMATCH. */
+int wnw__bridge_watch_profile(struct wnw__bridge_watch *w, const char *path);
+/* The same from WINNOW_PROFILE, WINNOW_POLICY, WINNOW_BUDGET, WINNOW_RATIO and WINNOW_KV_BYTES; without the second it does
+ * nothing. */
+int wnw__bridge_watch_set_from_environment(struct wnw__bridge_watch *w);
+/* Takes the policy away, with what was noted for it. */
+void wnw__bridge_watch_clear(struct wnw__bridge_watch *w);
+void wnw__bridge_watch_free(struct wnw__bridge_watch *w);
+
+/* ---- What a graph shows of the attentions over layers that policies act on (bridge_facts.c) ---- */
+
+/* Lists the attentions of a graph over layers that policies act on, and learns of each such layer what the graph shows.
+ * E_NOMEM. */
+int wnw__bridge_facts_find(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+/* The place of an attention's node; NULL if policies do not act on its layer. */
+const struct wnw__bridge_place *wnw__bridge_place_of(const struct wnw__bridge_backend *b,
+                                                     const struct ggml_tensor *node);
+/* The rotation's mode for a text. Where a token has several positions, for images, those of a text are equal, and pairs are
+ * turned as with one. */
+int32_t wnw__bridge_rope_mode(const struct ggml_tensor *rope);
+/* Whether the rotation is that of ggml_rope_ext with one frequency per pair and no mixing of scales. */
+bool wnw__bridge_is_plain_rope(const struct ggml_tensor *rope);
+/* Writes the angle of each pair in radians per position to theta[n_rot / 2]; the layer's queries turn by plain RoPE. */
+void wnw__bridge_theta(const struct wnw__bridge_facts *f, float *theta);
+
+/* ---- What is noted of queries and attention while a graph runs (bridge_record.c) ---- */
+
+/* Has the layers of the graph at hand keep with their entries the numbers that the policy wants. E_NOMEM. */
+int wnw__bridge_record_begin(struct wnw__bridge_backend *b);
+/* Keeps queries of an attention, whose node is about to run. One thread calls it. */
+void wnw__bridge_record_queries(struct wnw__bridge_backend *b, const struct ggml_tensor *node,
+                                const struct wnw__cells_op *op);
+/* The query [n_head][d_k] that a reader of a layer has kept of a cell, counted over all streams; NULL: none. */
+const float *wnw__bridge_query(const struct wnw__bridge_layer *l, int32_t cell, int32_t reader);
+/* Gives back what was kept for entries of these cells of a stream, which a policy has seen. */
+void wnw__bridge_record_seen(struct wnw__bridge_layer *l, int32_t stream, const int32_t *cell, int32_t n);
+void wnw__bridge_queries_free(struct wnw__bridge_queries *q);
+
+/* The most tensors that are added to a graph; and those that are added before a node, and after it. */
+int wnw__bridge_record_tensors(const struct wnw__bridge_backend *b);
+void wnw__bridge_record_before(struct wnw__bridge_backend *b, struct ggml_context *ctx,
+                               struct ggml_cgraph *graph, struct ggml_tensor *node);
+void wnw__bridge_record_after(struct wnw__bridge_backend *b, struct ggml_context *ctx,
+                              struct ggml_cgraph *graph, struct ggml_tensor *node);
+
+/* ---- Which sequences a batch belongs to, by the mask of each row, and when their prompts have ended (bridge_watch.c) ---- */
+
+/* Looks at the rows of a graph that is about to run, and compresses sequences that it is time for. */
+void wnw__bridge_watch_graph(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+/* After a graph that was looked at and has failed. */
+void wnw__bridge_watch_fail(struct wnw__bridge_backend *b);
+/* Whether a layer has a sliding window, as far as it can be told: policies leave it alone. */
+bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
+
+/* ---- From what a policy sees of a sequence to fewer entries ---- */
+
+/* Drops what the policy does not keep of a sequence (bridge_plan.c). On failure nothing is dropped, unless memory runs out
+ * while entries are. */
+int wnw__bridge_compress(struct wnw__bridge_backend *b, const struct wnw__bridge_live *live);
+/* Makes a source of observations of the sequence, which is borrowed; the caller closes it (bridge_observe.c). E_NOMEM. */
+int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence *s);
+/* Checks that a plan can be applied (dry), or applies it (bridge_apply.c). E_MISMATCH, E_UNSUPPORTED; where memory runs out,
+ * layers that come later are left as they are. */
+int wnw__bridge_apply(struct wnw__bridge_sequence *s, const wnw_plan *plan, bool dry);
+
+#endif
