@@ -4,7 +4,8 @@
 #
 # Fails on an include that the tables below do not allow, on a circle of folders or of a program's rooms, on a program that
 # reaches into src/, on a test that does so elsewhere than in tests/peek_*.h, on a function that NAME.h (or NAME_impl.h) declares and
-# neither NAME.c nor NAME_*.c beside it defines, and on a function of src/ with more than seven parameters outside of the kernels.
+# neither NAME.c nor NAME_*.c beside it defines (FOLDER/FOLDER.h may declare what any file of the folder defines), and on a function
+# of src/ with more than seven parameters outside of the kernels.
 # --table prints who includes whom. Reads the files alone; nothing needs to be built.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -179,7 +180,7 @@ for path in sorted(pathlib.Path("tests").rglob("*.[ch]")):
         if (src / name).exists() and not path.name.startswith("peek_"):
             faults.append(f"{path} includes {name}: tests see src/ through tests/peek_*.h alone")
 
-# Declared in x.h, defined in x.c or x_*.c beside it.
+# Declared in x.h, defined in x.c or x_*.c beside it; what a folder's x/x.h declares, in any file of the folder.
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 DECLARED = re.compile(r"^(?!static|typedef|#)[A-Za-z_][\w\s*]*?\b((?:wnw__|app_)\w+)\s*\([^;{]*\)\s*;", re.M)
 for header in [p for p in sources if p.suffix == ".h"] + sorted(pathlib.Path("app").glob("*.h")):
@@ -187,11 +188,13 @@ for header in [p for p in sources if p.suffix == ".h"] + sorted(pathlib.Path("ap
     text = re.sub(r"\\\n", " ", text)
     text = re.sub(r"^\s*#.*$", "", text, flags=re.M)
     stem = header.stem.removesuffix("_impl")
-    homes = [p for p in header.parent.glob("*.c*") if p.stem == stem or p.stem.startswith(stem + "_")]
+    whole = header.stem == header.parent.name
+    homes = [p for p in header.parent.glob("*.c*") if whole or p.stem == stem or p.stem.startswith(stem + "_")]
     code = "\n".join(p.read_text() for p in homes)
     for name in DECLARED.findall(text):
         if not re.search(rf"^(?!\s)[^;\n=]*\b{name}\s*\(", code, re.M):
-            faults.append(f"{header} declares {name}, which {stem}.c and {stem}_*.c beside it do not define")
+            faults.append(f"{header} declares {name}, which no file of the folder defines" if whole else
+                          f"{header} declares {name}, which {stem}.c and {stem}_*.c beside it do not define")
 
 # Functions with many parameters take a struct. Kernels do not: their innermost functions are inlined, and their arguments
 # are registers.

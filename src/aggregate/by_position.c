@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "aggregate/by_position.h"
+#include "aggregate/aggregate.h"
 
 size_t wnw__by_position_scratch(const void *opts, const wnw_observation *obs)
 {

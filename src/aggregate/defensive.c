@@ -9,7 +9,7 @@
  * a small size shrinks the window. In the paper s_h is itself a maximum over the window's queries, which is
  * snapkv:agg=max here. Cost O(H_q n).
  */
-#include "aggregate/group.h"
+#include "aggregate/aggregate.h"
 #include "policy/window.h"
 
 struct opts {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "aggregate/group.h"
-
-#include "aggregate/by_position.h"
+#include "aggregate/aggregate.h"
 
 uint32_t wnw__group_flags(const void *opts)
 {

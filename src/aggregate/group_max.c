@@ -3,7 +3,7 @@
  * The highest score among the query heads that read a KV head: an entry stays if any of them wants it. KVzip
  * (arXiv 2505.23416) does so, DefensiveKV with a floor (defensive.c). Cost O(H_q n).
  */
-#include "aggregate/group.h"
+#include "aggregate/aggregate.h"
 
 static void aggregate(const void *opts, const wnw_observation *obs, const float *head_score, int32_t n_row,
                       float *score, float *scratch)

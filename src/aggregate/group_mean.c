@@ -8,8 +8,7 @@
  * group's own, as the baselines in CompressKV's code (arXiv 2508.02401) do. Scores are not normalised first:
  * a head with more attention outside the window weighs more. Cost O(H_q n).
  */
-#include "aggregate/by_position.h"
-#include "aggregate/group.h"
+#include "aggregate/aggregate.h"
 
 struct opts {
     struct wnw__group_opts group;

@@ -3,7 +3,7 @@
  * The highest score among all heads of a layer: all of its KV heads get one list of tokens, led by those that
  * some head scores highest. Tokens are matched by position. Cost O(H_q n).
  */
-#include "aggregate/by_position.h"
+#include "aggregate/aggregate.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
  * matched by position, because an earlier compression may have left different entries in the heads. Cost
  * O(H_q n).
  */
-#include "aggregate/by_position.h"
+#include "aggregate/aggregate.h"
 
 static void aggregate(const void *opts, const wnw_observation *obs, const float *head_score, int32_t n_row,
                       float *score, float *by_pos)

@@ -12,7 +12,7 @@
  * rounded, halves up, at least 1 (4 of 32, as in the paper). Tokens are matched by position. Cost O(k n);
  * scorers leave out the heads that do not count.
  */
-#include "aggregate/by_position.h"
+#include "aggregate/aggregate.h"
 #include "base/random.h"
 #include "profile/profile.h"
 

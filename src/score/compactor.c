@@ -10,9 +10,7 @@
  * calibration of the ratio from the text is not part of this.
  * Observes all queries, keys and values. Cost: the sum of both.
  */
-#include "score/compactor.h"
-#include "score/leverage.h"
-#include "score/noncausal.h"
+#include "score/score.h"
 
 #include <math.h>
 

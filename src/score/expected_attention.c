@@ -15,13 +15,12 @@
  * RoPE's magnitude (YaRN) is not seen. Observes query statistics, keys and values. Range >= 0. Cost O(H_q n
  * d^2).
  */
-#include "score/expected_attention.h"
 #include "base/vectors.h"
 #include "kernel/kernel.h"
 #include "policy/mean_rope.h"
 #include "policy/window.h"
 #include "profile/profile.h"
-#include "score/square.h"
+#include "score/score.h"
 
 #include <math.h>
 #include <string.h>

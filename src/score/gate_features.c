@@ -20,9 +20,7 @@
 #include "kernel/kernel.h"
 #include "policy/mean_rope.h"
 #include "profile/profile.h"
-#include "score/expected_attention.h"
-#include "score/keydiff.h"
-#include "score/square.h"
+#include "score/score.h"
 
 #include <math.h>
 #include <string.h>

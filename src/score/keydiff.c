@@ -10,8 +10,8 @@
  * after RoPE, as in kvpress. A zero key, or a zero mean, has cosine 0. Nothing is protected. Observes keys.
  * Range -1..1. Cost O(n d) per KV head.
  */
-#include "score/keydiff.h"
 #include "base/vectors.h"
+#include "score/score.h"
 
 #include <float.h>
 #include <math.h>

@@ -11,10 +11,9 @@
  * cannot be reproduced.
  * Observes keys. Cost O(n s (d + s)) per KV head.
  */
-#include "score/leverage.h"
 #include "base/random.h"
 #include "base/vectors.h"
-#include "score/compactor.h"
+#include "score/score.h"
 
 #include <math.h>
 

@@ -11,10 +11,9 @@
  * Pooling divides by `pool` at the ends too. An entry whose query is not known receives attention but gives
  * none. Observes all queries, keys and values. Cost O(H_q n m d).
  */
-#include "score/noncausal.h"
 #include "base/vectors.h"
 #include "kernel/kernel.h"
-#include "score/compactor.h"
+#include "score/score.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "score/square.h"
+#include "score/score.h"
 
 void wnw__mul_square(const float *x, int32_t n, int32_t d, float scale, float *room, float *out)
 {

@@ -23,7 +23,7 @@
 #include "policy/part.h"
 #include "policy/window.h"
 #include "profile/profile.h"
-#include "score/expected_attention.h"
+#include "score/score.h"
 
 #include <math.h>
 

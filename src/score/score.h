@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* What scorers have of each other: a scorer's arithmetic that is half of another one's, or a feature from which gates predict. */
+#ifndef WNW_SCORE_H
+#define WNW_SCORE_H
+
+#include "kernel/kernel.h"
+#include "policy/part.h"
+
+/* ---- Expected attention: a scorer, and one of the numbers from which gates predict scores ---- */
+
+enum wnw__expected_stats { WNW_STATS_PROMPT, WNW_STATS_PROFILE };
+struct wnw__expected_opts {
+    int32_t n_sink;
+    int32_t n_future;
+    int32_t covariance;
+    int32_t vnorm;
+    double epsilon;
+    int32_t stats; /* enum wnw__expected_stats */
+};
+/* Floats of scratch memory. */
+size_t wnw__expected_scratch(const wnw_observation *obs);
+/* Fills score[n_head][n] as the scorer does. Needs keys, values with vnorm, and the statistics of queries. */
+int wnw__expected_attention(const struct wnw__expected_opts *o, const wnw_observation *obs, float *score,
+                            float *scratch);
+
+/* ---- KeyDiff: a scorer, and one of these numbers ---- */
+
+/* Fills s[n] with the scores of the keys k[n][d] of a head. mu[d] is scratch memory. */
+void wnw__keydiff(const float *k, int32_t n, int32_t d, float *s, float *mu);
+
+/* ---- Compactor, whose two halves are scorers too ---- */
+
+/* Entries of every head that are left out at both ends, as if they were not there; their score is 0. */
+struct wnw__ends {
+    int32_t first, last;
+};
+
+/* Entries of head ih between the ends: [*first, returned end). */
+static inline int32_t wnw__between_ends(const wnw_observation *obs, int32_t ih, struct wnw__ends ends,
+                                        int32_t *first)
+{
+    *first = ends.first < obs->n_entry[ih] ? ends.first : obs->n_entry[ih];
+    return obs->n_entry[ih] - ends.last > *first ? obs->n_entry[ih] - ends.last : *first;
+}
+
+/* Shifts and scales scores to mean 0 and variance 1 (divisor count - 1) over all heads of the layer; all
+ * become 0 if they are equal. */
+void wnw__standardise(const wnw_observation *obs, struct wnw__ends ends, float *score);
+
+/* Leverage scores of keys. */
+struct wnw__leverage_opts {
+    int32_t sketch; /* columns, 1 .. WNW_MAX_SKETCH */
+    int32_t seed;
+};
+enum { WNW_MAX_SKETCH = 64 };
+size_t wnw__leverage_scratch(const struct wnw__leverage_opts *o, const wnw_observation *obs);
+int wnw__leverage(const struct wnw__leverage_opts *o, const wnw_observation *obs, struct wnw__ends ends,
+                  float *score, float *scratch);
+
+/* Attention without the causal mask. */
+struct wnw__noncausal_opts {
+    int32_t chunk;
+    int32_t pool;
+    int32_t scaled;
+    int32_t padded;
+};
+size_t wnw__noncausal_scratch(const struct wnw__noncausal_opts *o, const wnw_observation *obs);
+int wnw__noncausal(const struct wnw__noncausal_opts *o, const wnw_observation *obs, struct wnw__ends ends,
+                   float *score, float *scratch);
+
+/* ---- Products of many rows with a square matrix, by the tiles and panels of the attention ---- */
+
+/* Floats of the room: the matrix as tiles (wnw__tiles_of), and a panel. */
+#define WNW_SQUARE_ROOM(d) (WNW_TILE_FLOATS(d, d) + (size_t)WNW_PANEL_MOST * (size_t)(d))
+
+/* out[i][j] = scale * x[i] . b[j] for x[n][d] and the matrix b[d][d], whose tiles begin the room. What wnw__mul_nt does but
+ * for rounding, and faster from some dozen rows x on. */
+void wnw__mul_square(const float *x, int32_t n, int32_t d, float scale, float *room, float *out);
+
+#endif
