@@ -7,12 +7,11 @@
 #include "plan/compress.h"
 #include "plan/compress_impl.h"
 #include "plan/plan.h"
-#include "policy/compiler_table.h"
+#include "policy/compiler.h"
 #include "policy/count.h"
 #include "policy/mean_rope.h"
 #include "policy/part.h"
 #include "policy/policy.h"
-#include "policy/presets.h"
 #include "profile/profile.h"
 
 #endif

@@ -21,9 +21,8 @@
  * 013). count=history: the size is C, and window and sinks come on top. Scores of several heads are counted
  * per head and averaged. Cost O(L n), and the window's attention once more.
  */
-#include "policy/compiler_table.h"
+#include "policy/compiler.h"
 #include "policy/count.h"
-#include "policy/gate_count.h"
 
 #include <math.h>
 

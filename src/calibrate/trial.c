@@ -2,7 +2,7 @@
 #include "calibrate/trial.h"
 
 #include "observe/nll.h"
-#include "policy/compiler_table.h"
+#include "policy/compiler.h"
 #include "session/apply.h"
 #include "session/declare.h"
 #include "session/session.h"

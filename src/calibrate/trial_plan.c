@@ -3,8 +3,8 @@
 #include "base/topk.h"
 #include "calibrate/trial.h"
 #include "plan/plan.h"
+#include "policy/compiler.h"
 #include "policy/count.h"
-#include "policy/gate_count.h"
 #include "profile/profile.h"
 
 #include <stdlib.h>

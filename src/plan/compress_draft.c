@@ -3,8 +3,8 @@
 #include "plan/compress_impl.h"
 
 #include "base/system.h"
+#include "policy/compiler.h"
 #include "policy/count.h"
-#include "policy/table_fit.h"
 
 #include <stdlib.h>
 #include <string.h>

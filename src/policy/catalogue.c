@@ -2,7 +2,6 @@
 /* The method list for help and documentation: presets and parts, and the names of what they need. */
 #include "base/sized.h"
 #include "policy/policy.h"
-#include "policy/presets.h"
 
 #include <string.h>
 

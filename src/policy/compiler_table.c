@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "policy/compiler_table.h"
+#include "policy/compiler.h"
 
 #include "base/vectors.h"
 

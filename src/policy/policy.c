@@ -4,7 +4,6 @@
 #include "policy/policy.h"
 
 #include "base/sized.h"
-#include "policy/registry.h"
 
 #include <stdio.h>
 #include <stdlib.h>

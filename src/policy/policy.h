@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* A parsed recipe: one part of each kind with its options. Immutable after parsing. */
+/* A parsed recipe: one part of each kind with its options, immutable after parsing; and what recipes are made of besides the
+ * parts of parts.def: presets, and parts that programs register. */
 #ifndef WNW_POLICY_H
 #define WNW_POLICY_H
 
 #include "base/shape.h"
 #include "policy/part.h"
+#include "winnow_method.h"
 
 struct wnw_policy {
     union wnw__part part[WNW_N_PART_KINDS]; /* by wnw_part_kind */
@@ -119,5 +121,28 @@ wnw_blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_settled);
 wnw_blocks wnw__policy_blocks_with(const wnw_policy *p, const void *scorer_opts, int32_t n_settled);
 /* E_MISMATCH if the policy cannot work without a kind of results that the profile (may be NULL) lacks. */
 int wnw__policy_check_profile(const wnw_policy *p, const wnw_profile *profile);
+
+/* ---- Presets: named recipes, as rows of data ---- */
+
+struct wnw__preset {
+    const char *name, *about, *paper;
+    const char *details; /* facts that the parts' own texts do not state; NULL = none */
+    const char *recipe;  /* canonical; its first name is a scorer */
+    bool parity;         /* reproduces another program's or paper's setting */
+};
+
+/* Preset i; NULL past the end. */
+const struct wnw__preset *wnw__preset_get(int32_t i);
+const struct wnw__preset *wnw__preset_find(const char *name, size_t len);
+
+/* ---- Parts that programs register ---- */
+
+struct wnw_registry {
+    const wnw_part **parts; /* borrowed descriptors */
+    int32_t n, cap;
+};
+
+/* The part of this name; NULL if there is none or r is NULL. */
+const wnw_part *wnw__registry_find(const wnw_registry *r, const char *name, size_t len);
 
 #endif

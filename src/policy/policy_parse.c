@@ -9,8 +9,6 @@
 #include "base/opt.h"
 #include "base/sized.h"
 #include "policy/policy.h"
-#include "policy/presets.h"
-#include "policy/registry.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,6 @@
  */
 #include "base/opt.h"
 #include "policy/policy.h"
-#include "policy/presets.h"
-#include "policy/registry.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@
  * parity presets, which reproduce a reference program (kvpress-) or the baselines inside one paper's
  * comparison (paper-).
  */
-#include "policy/presets.h"
 #include "policy/part.h"
+#include "policy/policy.h"
 
 #include <string.h>
 

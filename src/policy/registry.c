@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The registry of parts that programs bring. Errors in a descriptor are found here, so that the driver can
  * rely on it as on one of the library's. */
-#include "policy/registry.h"
 #include "base/opt.h"
 #include "policy/part.h"
-#include "policy/presets.h"
+#include "policy/policy.h"
 
 #include <stdlib.h>
 #include <string.h>

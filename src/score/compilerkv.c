@@ -16,7 +16,7 @@
  * Where heads hold different entries after an earlier compression, everything goes by position.
  * Observes window attention (twice) and values. Range >= 0. Cost per layer O(H_q W n + H_kv n d).
  */
-#include "policy/compiler_table.h"
+#include "policy/compiler.h"
 #include "policy/window.h"
 
 struct opts {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "policy/gate_count.h"
+#include "policy/compiler.h"
 
 #include "base/topk.h"
 #include "profile/profile.h"
