@@ -20,11 +20,9 @@
 #include "observe/states.h"
 #include "observe/token_rows.h"
 #include "observe/window.h"
-#include "session/declare.h"
 #include "session/feed.h"
 #include "session/layer_major.h"
 #include "session/perturb.h"
-#include "session/rewrite.h"
 #include "session/second_pass.h"
 #include "session/session.h"
 

@@ -7,7 +7,6 @@
 #include "observe/newest.h"
 #include "observe/recorders.h"
 #include "plan/compress.h"
-#include "session/declare.h"
 #include "session/session.h"
 
 #include <math.h>

@@ -22,7 +22,6 @@
 #include "calibrate/sample.h"
 #include "observe/outputs.h"
 #include "observe/recorders.h"
-#include "session/declare.h"
 #include "session/session.h"
 
 #include <math.h>

@@ -5,7 +5,6 @@
 #include "base/vectors.h"
 #include "observe/newest.h"
 #include "observe/recorders.h"
-#include "session/declare.h"
 #include "session/session.h"
 
 #include <string.h>

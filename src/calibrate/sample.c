@@ -2,7 +2,7 @@
 #include "calibrate/sample.h"
 
 #include "profile/profile.h"
-#include "session/declare.h"
+#include "session/session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,8 +3,6 @@
 
 #include "observe/nll.h"
 #include "policy/compiler.h"
-#include "session/apply.h"
-#include "session/declare.h"
 #include "session/session.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 /* The next n_row > 0 tokens of one sequence, at positions n_past, n_past + 1, ... Borrowed. */
 struct wnw__slice {
     struct wnw__cache *cache;
-    struct wnw__recurrent *recurrent;       /* forward/recurrent.h */
+    struct wnw__recurrent *recurrent;       /* forward/executor.h */
     const struct wnw__recorders *recorders; /* NULL = none */
     int32_t n_row, n_past;
     bool generated;        /* as in struct wnw__record_pass */

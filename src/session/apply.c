@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* From a policy to a smaller cache: plan (plan/compress.c) and compact (rewrite.c, cache/cache.c). */
-#include "session/apply.h"
 #include "base/sized.h"
 #include "base/system.h"
 #include "plan/compress.h"
 #include "plan/plan.h"
 #include "policy/policy.h"
-#include "session/renumber.h"
-#include "session/rewrite.h"
 #include "session/session.h"
 
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Programs tell a session beforehand what they are going to do with it. */
-#include "session/declare.h"
 
 #include "base/sized.h"
 #include "observe/recorders.h"

@@ -10,7 +10,6 @@
 #include "base/system.h"
 #include "plan/compress.h"
 #include "session/feed.h"
-#include "session/rewrite.h"
 #include "session/session.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-#include "session/masks.h"
 
 #include "session/session.h"
 

@@ -13,7 +13,6 @@
 #include "observe/recorders.h"
 #include "observe/states.h"
 #include "plan/plan.h"
-#include "session/declare.h"
 #include "session/session.h"
 
 #include <math.h>

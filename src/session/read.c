@@ -12,11 +12,9 @@
 #include "base/system.h"
 #include "plan/compress.h"
 #include "policy/policy.h"
-#include "session/declare.h"
 #include "session/feed.h"
 #include "session/layer_major.h"
-#include "session/renumber.h"
-#include "session/rules/size.h"
+#include "session/rules/rules.h"
 #include "session/session.h"
 
 #include <limits.h>

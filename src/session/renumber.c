@@ -16,8 +16,6 @@
 #include "model/rope.h"
 #include "session/session.h"
 
-#include "session/renumber.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

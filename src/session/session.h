@@ -4,11 +4,17 @@
 #define WNW_SESSION_H
 
 #include "forward/engine.h"
-#include "forward/recurrent.h"
+#include "forward/executor.h"
 #include "observe/source.h"
+#include "plan/compress.h"
 #include "session/ids.h"
-#include "session/masks.h"
 #include "session/rules/rules.h"
+
+/* Query heads whose output is 0. The struct starts as {0}, which masks nothing, and is freed by wnw__masks_free. */
+struct wnw__masks {
+    uint8_t *head; /* [n_layer][n_head] 1 = masked; NULL = none is */
+    wnw_mask_phase phase;
+};
 
 /* A field that belongs to the timeline, not to the computation, must be copied by wnw_session_copy
  * (copy.c). */
@@ -51,5 +57,55 @@ int wnw__session_forget(wnw_session *s);
 int wnw__session_check_tokens(const wnw_session *s, const int32_t *tokens, int32_t n);
 int wnw__session_check_ids(const wnw_session *s, const int32_t *tokens, int32_t n);
 int wnw__session_check_room(const wnw_session *s, int32_t n);
+
+/* ---- Masks (masks.c) ---- */
+
+void wnw__masks_free(struct wnw__masks *m);
+/* `to` is {0} before. n = n_layer x n_head. Nothing is allocated on failure. */
+int wnw__masks_copy(struct wnw__masks *to, const struct wnw__masks *from, size_t n);
+/* The masks that hold for tokens of a prompt, or for one that is generated. NULL = none. Borrowed. */
+const uint8_t *wnw__masks_for(const struct wnw__masks *m, bool generated);
+
+/* ---- What is recorded: wnw_session_begin is told which policies will plan (declare.c) ---- */
+
+/* From now on nothing is recorded that policies need; rules, profile and what was said of the prompt stay. */
+void wnw__session_end_observing(wnw_session *s);
+/* Starts or stops the recorder type of this name, which must be one that no policy asks for. Starting a type
+ * that is already recording changes nothing. E_ARG: there is no such type, or policies ask for it. */
+int wnw__session_record(wnw_session *s, const char *name, bool record);
+
+/* ---- From a policy to a smaller cache: plan, apply, and give new positions where the policy wants them (apply.c) ---- */
+
+/* As wnw_session_plan and wnw_session_apply. ratio_base: entries per head that a ratio counts, 0 = the
+ * entries there. room: number of coming tokens per head whose place may stay allocated; negative = tight
+ * storage. */
+int wnw__session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, int32_t ratio_base,
+                      wnw_plan **plan, wnw_report *report);
+int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_report *report);
+
+/* Applies a plan of the policy and, if the policy re-rotates keys, renumbers the kept entries. A plan whose
+ * entries cannot be renumbered is refused before anything changes. */
+int wnw__session_follow(wnw_session *s, const wnw_policy *policy, const wnw_plan *plan, int32_t room,
+                        wnw_report *report);
+
+/* ---- New positions (renumber.c) ---- */
+
+/* E_UNSUPPORTED where this session's entries cannot get new positions, whatever is kept. */
+int wnw__renumber_check(const wnw_session *s);
+/* E_UNSUPPORTED unless layer il, KV head ih has n = n_first entries, as many as the first head: new positions
+ * need equal counts. */
+int wnw__renumber_check_count(int32_t il, int32_t ih, int32_t n, int32_t n_first);
+
+/* ---- Contents of kept entries: a plan may write into the cache besides dropping entries (rewrite.c) ---- */
+
+/* Keeps entries of layer il as wnw__cache_keep_layer does, or with room >= 0 as wnw__cache_keep_in_place, and
+ * writes the merges, pruned channels, biases and values of kept->contents into them. Values are merged in float32 and stored
+ * in the cache's type. The first kept->n_settled entries are settled then. Where every entry stays, storage is left as it
+ * is. The layer is unchanged on failure. */
+int wnw__rewrite_layer(struct wnw__cache *c, int32_t il, const struct wnw__kept_layer *kept, int32_t room);
+
+/* E_MISMATCH unless the cache holds every entry that is merged into another and drops it, the entry merged
+ * into stays, and every pruned channel exists. */
+int wnw__rewrite_check(const struct wnw__cache *c, int32_t il, const struct wnw__kept_layer *kept);
 
 #endif

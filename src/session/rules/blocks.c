@@ -12,7 +12,7 @@
 #include "plan/compress.h"
 #include "policy/count.h"
 #include "policy/policy.h"
-#include "session/rules/size.h"
+#include "session/rules/rules.h"
 #include "session/session.h"
 
 #include <limits.h>

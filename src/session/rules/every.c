@@ -2,7 +2,7 @@
 /* The rule of all other policies: while decoding, the cache is compressed every `every` tokens. */
 #include "policy/count.h"
 #include "policy/policy.h"
-#include "session/rules/size.h"
+#include "session/rules/rules.h"
 #include "session/session.h"
 
 #include <limits.h>

@@ -6,9 +6,6 @@
 #include "base/system.h"
 #include "plan/compress.h"
 #include "policy/policy.h"
-#include "session/apply.h"
-#include "session/renumber.h"
-#include "session/rules/size.h"
 #include "session/session.h"
 
 #include <limits.h>

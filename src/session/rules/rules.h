@@ -80,4 +80,14 @@ void wnw__rules_reset(struct wnw__rules *r);
 int wnw__rules_copy(struct wnw__rules *to, const struct wnw__rules *from);
 void wnw__rules_free(struct wnw__rules *r);
 
+/* ---- How many entries the size of the rules leaves (size.c) ---- */
+
+/* Number of layers that the policy compresses. */
+int32_t wnw__rules_n_layers(const wnw_session *s, const wnw_policy *p);
+/* Entries per layer and head that the size of the rules leaves of n tokens, at least 1; more than n where the size
+ * holds them all. */
+int32_t wnw__rules_n_keep(const wnw_session *s, const struct wnw__eviction *ev, int32_t n);
+/* Entries of the longest head among the layers without a sliding window. */
+int32_t wnw__rules_longest_head(const wnw_session *s);
+
 #endif

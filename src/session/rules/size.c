@@ -3,7 +3,7 @@
  * How much may stay under the rules. A budget or a number of bytes is the same at every compression; a ratio R counts
  * the T tokens read under the rules so far and leaves T (1 - R).
  */
-#include "session/rules/size.h"
+#include "session/rules/rules.h"
 
 #include "plan/compress.h"
 #include "policy/count.h"

@@ -5,7 +5,7 @@
  */
 #include "policy/count.h"
 #include "policy/policy.h"
-#include "session/rules/size.h"
+#include "session/rules/rules.h"
 #include "session/session.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "forward/recurrent.h"
+#include "forward/executor.h"
 
 #include "forward/engine_impl.h"
 
