@@ -20,7 +20,7 @@
 #include "calibrate/calibrate.h"
 #include "calibrate/layer_error.h"
 #include "calibrate/sample.h"
-#include "observe/outputs.h"
+#include "observe/newest.h"
 #include "observe/recorders.h"
 #include "session/session.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See newest.h. No policy asks for this recorder. It serves to study heads, e.g. to find the retrieval heads
+/* The recorder "newest". It serves to study heads, e.g. to find the retrieval heads
  * when a model is calibrated. */
 #include "observe/newest.h"
 

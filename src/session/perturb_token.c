@@ -11,7 +11,6 @@
 #include "base/topk.h"
 #include "observe/newest.h"
 #include "observe/recorders.h"
-#include "observe/states.h"
 #include "plan/plan.h"
 #include "session/session.h"
 
