@@ -3,7 +3,7 @@
 #include "app/models.h"
 
 #include "app/console.h"
-#include "base/nearest.h"
+#include "base/strings.h"
 
 #include <errno.h>
 #include <stdio.h>

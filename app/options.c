@@ -5,7 +5,7 @@
 #include "app/console.h"
 #include "app/text.h"
 #include "app/values.h"
-#include "base/nearest.h"
+#include "base/strings.h"
 
 #include <math.h>
 #include <popt.h>

@@ -4,7 +4,7 @@
 #include "app/console.h"
 #include "app/options.h"
 #include "app/values.h"
-#include "base/nearest.h"
+#include "base/strings.h"
 #include "bench/commands.h"
 #include "calibration/commands.h"
 #include "cli/abort.h"

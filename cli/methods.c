@@ -4,7 +4,7 @@
 #include "app/console.h"
 #include "app/names.h"
 #include "app/profiles.h"
-#include "base/nearest.h"
+#include "base/strings.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "winnow_method.h"

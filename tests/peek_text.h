@@ -3,7 +3,7 @@
 #ifndef WNW_TESTS_PEEK_TEXT_H
 #define WNW_TESTS_PEEK_TEXT_H
 
-#include "base/utf8.h"
+#include "base/strings.h"
 #include "text/stream.h"
 #include "text/tokens_marked.h"
 

@@ -2,7 +2,7 @@
 /* The list of metrics, and what they share. */
 #include "eval/metrics/metric.h"
 
-#include "base/nearest.h"
+#include "base/strings.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 
 #include "app/console.h"
 #include "app/values.h"
-#include "base/nearest.h"
+#include "base/strings.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include "app/console.h"
 #include "app/values.h"
-#include "base/nearest.h"
+#include "base/strings.h"
 #include "eval/base/grow.h"
 #include "eval/base/stats.h"
 #include "eval/run/lists.h"

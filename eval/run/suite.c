@@ -3,7 +3,7 @@
 #include "eval/run/suite.h"
 
 #include "app/console.h"
-#include "base/nearest.h"
+#include "base/strings.h"
 #include "eval/base/grow.h"
 #include "eval/tasks/lists.h"
 

@@ -2,7 +2,7 @@
 #include "base/json.h"
 
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/strings.h"
 
 #include <math.h>
 #include <stdio.h>

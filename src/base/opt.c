@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/opt.h"
 
-#include "base/number.h"
+#include "base/strings.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* What the system gives: files whose paths users name, and the time. Its cores are public, wnw_usable_cores(). */
+/* What the system gives: files whose paths users name, the time, and stacks. Its cores are public, wnw_usable_cores(). */
 #ifndef WNW_BASE_SYSTEM_H
 #define WNW_BASE_SYSTEM_H
 
 #include "base/err.h"
 
 #include <time.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* Opens a regular file for reading and never waits: a FIFO or a device is refused before anything is read
  * from it. `what` names it in messages ("model"). E_IO: the file cannot be opened; E_FORMAT: it is no
@@ -19,5 +23,14 @@ static inline double wnw__now_ms(void)
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec * 1e-6;
 }
+
+/* Runs call(arg) on a thread whose stack has at least `bytes`, waits for it and returns its status; its
+ * sentence becomes the calling thread's. Only what is used of the stack takes memory. Signals are left to the
+ * program's own threads. Errors besides the call's: E_NOMEM (no stack, no thread). */
+int wnw__on_stack(size_t bytes, int (*call)(void *), void *arg);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What programs see of a context's cache, and dropping entries: winnow_bridge.h. */
-#include "base/sized.h"
+#include "base/err.h"
 #include "bridge/bridge.h"
 #include "bridge/bridge_impl.h"
 #include "winnow_bridge.h"

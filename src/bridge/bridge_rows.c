@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* For programs that know which sequence each row of a batch has, as a server does: where rows were written, and compressing
  * and freeing the cells that the program names (winnow_bridge.h). */
-#include "base/sized.h"
+#include "base/err.h"
 #include "base/vectors.h"
 #include "bridge/bridge.h"
 #include "bridge/bridge_impl.h"

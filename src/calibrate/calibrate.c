@@ -2,10 +2,10 @@
 /* The list of kinds, and one run from checked parameters to results. */
 #include "calibrate/calibrate.h"
 
+#include "base/err.h"
 #include "base/journal.h"
-#include "base/nearest.h"
 #include "base/opt.h"
-#include "base/sized.h"
+#include "base/strings.h"
 #include "model/model.h"
 
 #include <stdlib.h>

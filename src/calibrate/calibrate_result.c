@@ -3,7 +3,7 @@
 #include "calibrate/calibrate.h"
 
 #include "base/json.h"
-#include "base/number.h"
+#include "base/strings.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "base/journal.h"
 #include "base/json.h"
 #include "base/random.h"
-#include "base/utf8.h"
+#include "base/strings.h"
 #include "text/tokens_marked.h"
 
 #include <inttypes.h>

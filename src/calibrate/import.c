@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A profile of a file that another program wrote: read as what the user says it is, and written with the
  * model's fingerprint, so that it is told apart from then on. */
+#include "base/err.h"
 #include "base/json.h"
 #include "base/random.h"
-#include "base/sized.h"
 #include "profile/profile.h"
 #include "profile/profile_inputs.h"
 #include "winnow_calibrate.h"

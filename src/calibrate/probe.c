@@ -2,7 +2,7 @@
 /* Facts, grids and prompts of probes. */
 #include "calibrate/probe.h"
 
-#include "base/utf8.h"
+#include "base/strings.h"
 #include "text/tokens_marked.h"
 
 #include <math.h>

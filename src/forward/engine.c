@@ -2,8 +2,8 @@
 #include "forward/engine.h"
 
 #include "attend/attend_ggml.h"
+#include "base/err.h"
 #include "base/memory.h"
-#include "base/sized.h"
 #include "forward/engine_impl.h"
 #include "forward/matmul.h"
 

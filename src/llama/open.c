@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A model is opened here rather than in model/, because libllama reads its vocabulary, or all of it. */
 #include "llama/open.h"
+#include "base/err.h"
 #include "base/memory.h"
-#include "base/sized.h"
 #include "llama/foreign.h"
 #include "model/model_impl.h"
 #include "model/parts.h"

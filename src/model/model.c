@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/model.h"
 
-#include "base/sized.h"
+#include "base/err.h"
 #include "model/model_impl.h"
 #include "model/parts.h"
 

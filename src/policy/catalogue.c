@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The method list for help and documentation: presets and parts, and the names of what they need. */
-#include "base/sized.h"
+#include "base/err.h"
 #include "policy/policy.h"
 
 #include <string.h>

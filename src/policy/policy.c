@@ -3,7 +3,7 @@
  * policy_check.c refuses parts that do not go together, policy_phase.c says when a policy can compress. */
 #include "policy/policy.h"
 
-#include "base/sized.h"
+#include "base/err.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,9 +5,9 @@
  * parts of all kinds with all their options and reads back to an equal policy; policy_short.c makes the
  * shortest one. A name may say its slot, the kind of part it is: head=adakv (decision 026).
  */
-#include "base/nearest.h"
+#include "base/err.h"
 #include "base/opt.h"
-#include "base/sized.h"
+#include "base/strings.h"
 #include "policy/policy.h"
 
 #include <stdlib.h>

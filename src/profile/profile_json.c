@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/strings.h"
 #include "base/system.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 /* What a profile holds, table by table, for people and programs that look at it. */
 #include "profile/profile.h"
 
-#include "base/sized.h"
+#include "base/err.h"
 
 #include <string.h>
 

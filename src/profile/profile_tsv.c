@@ -6,7 +6,7 @@
  */
 #include "profile/profile_impl.h"
 
-#include "base/number.h"
+#include "base/strings.h"
 #include "base/system.h"
 
 #include <math.h>

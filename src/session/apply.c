@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* From a policy to a smaller cache: plan (plan/compress.c) and compact (rewrite.c, cache/cache.c). */
-#include "base/sized.h"
+#include "base/err.h"
 #include "base/system.h"
 #include "plan/compress.h"
 #include "plan/plan.h"

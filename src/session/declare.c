@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Programs tell a session beforehand what they are going to do with it. */
 
-#include "base/sized.h"
+#include "base/err.h"
 #include "observe/recorders.h"
 #include "policy/policy.h"
 #include "profile/profile.h"

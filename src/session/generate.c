@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Generating an answer: picking tokens, decoding them, and the text that may be shown. */
-#include "base/sized.h"
+#include "base/err.h"
 #include "session/session.h"
 #include "text/stream.h"
 

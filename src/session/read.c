@@ -8,7 +8,7 @@
  *
  * What happens while decoding is in rules/: every.c, blocks.c, slide.c.
  */
-#include "base/sized.h"
+#include "base/err.h"
 #include "base/system.h"
 #include "plan/compress.h"
 #include "policy/policy.h"

@@ -2,7 +2,7 @@
 /* Making, checking and reading a session; decoding is in batch.c and compression in apply.c. */
 #include "session/session.h"
 
-#include "base/sized.h"
+#include "base/err.h"
 #include "session/feed.h"
 
 #include <stdlib.h>

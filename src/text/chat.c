@@ -4,8 +4,8 @@
  * and only the rest is tokenised. Where a template writes earlier turns otherwise than before, the tokens that the new text
  * still begins with stay, and the turn says how many these are.
  */
-#include "base/sized.h"
-#include "base/utf8.h"
+#include "base/err.h"
+#include "base/strings.h"
 #include "text/tokens.h"
 #include "text/turn.h"
 

@@ -2,11 +2,9 @@
 /* The model's own chat template, run by llama.cpp's Jinja engine. C++ and its exceptions end in this file. */
 #include "text/jinja.h"
 
+#include "base/system.h"
 #include "text/jinja_bounds.h"
 #include "text/jinja_calls.h"
-extern "C" {
-#include "text/stack.h"
-}
 
 #include <jinja/lexer.h>
 #include <jinja/parser.h>

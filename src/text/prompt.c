@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A prompt is the first turn of a conversation (chat.c). */
-#include "base/sized.h"
+#include "base/err.h"
 
 #include <stdlib.h>
 

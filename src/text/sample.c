@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Picking the next token with libllama's samplers, behind the library's plain-array interface. */
-#include "base/sized.h"
+#include "base/err.h"
 #include "base/vectors.h"
 
 #include <llama.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "text/stream.h"
 
-#include "base/utf8.h"
+#include "base/strings.h"
 
 #include <stdlib.h>
 #include <string.h>

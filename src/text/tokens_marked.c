@@ -6,9 +6,9 @@
  */
 #include "text/tokens_marked.h"
 #include "base/memory.h"
+#include "base/system.h"
 #include "base/vectors.h"
 #include "text/llama_calls.h"
-#include "text/stack.h"
 #include "text/tokenizer.h"
 
 #include <stdlib.h>

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/strings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Numbers ---- */
+
+void wnw__locale_begin(struct wnw__locale *l)
+{
+    /* The C locale is built into the C library, so that no file is read. Without it the thread keeps its own. */
+    l->plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    l->before = l->plain ? uselocale(l->plain) : (locale_t)0;
+}
+
+void wnw__locale_end(struct wnw__locale *l)
+{
+    if (!l->plain)
+        return;
+    uselocale(l->before);
+    freelocale(l->plain);
+}
+
+double wnw__to_double(const char *text, char **end)
+{
+    struct wnw__locale l;
+    wnw__locale_begin(&l);
+    const double v = strtod(text, end);
+    wnw__locale_end(&l);
+    return v;
+}
+
+int wnw__vformat(char *out, size_t size, const char *fmt, va_list ap)
+{
+    struct wnw__locale l;
+    wnw__locale_begin(&l);
+    const int n = vsnprintf(out, size, fmt, ap);
+    wnw__locale_end(&l);
+    return n;
+}
+
+int wnw__format(char *out, size_t size, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    const int n = wnw__vformat(out, size, fmt, ap);
+    va_end(ap);
+    return n;
+}
+
+/* ---- Characters ---- */
+
+/* Bytes of a sequence with this first byte; 0 if none begins with it. */
+static size_t length_of(unsigned char c)
+{
+    if (c < 0x80)
+        return 1;
+    if (c < 0xc2 || c > 0xf4)
+        return 0;
+    return c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+}
+
+/* The narrower ranges shut out overlong forms, surrogates and code points past U+10FFFF. */
+static bool second_fits(unsigned char first, unsigned char c)
+{
+    const unsigned char lo = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    const unsigned char hi = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    return c >= lo && c <= hi;
+}
+
+enum wnw__utf8 wnw__utf8_scan(const char *s, size_t len, size_t *n)
+{
+    const unsigned char first = (unsigned char)*s;
+    const size_t want = length_of(first);
+    *n = 1;
+    if (want == 0)
+        return WNW_UTF8_BAD;
+    while (*n < want && *n < len &&
+           (*n == 1 ? second_fits(first, (unsigned char)s[1]) : wnw__utf8_inside(s[*n])))
+        ++*n;
+    return *n == want ? WNW_UTF8_WHOLE : *n == len ? WNW_UTF8_OPEN : WNW_UTF8_BAD;
+}
+
+/* ---- Base64 ---- */
+
+static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+void wnw__base64_write(char *to, const void *from, size_t n)
+{
+    const uint8_t *b = from;
+    for (size_t i = 0; i < n; i += 3) {
+        const size_t left = n - i;
+        const uint32_t x =
+            (uint32_t)b[i] << 16 | (left > 1 ? (uint32_t)b[i + 1] << 8 : 0) | (left > 2 ? b[i + 2] : 0);
+        *to++ = alphabet[x >> 18];
+        *to++ = alphabet[x >> 12 & 63];
+        *to++ = '=';
+        *to++ = '=';
+        if (left > 1)
+            to[-2] = alphabet[x >> 6 & 63];
+        if (left > 2)
+            to[-1] = alphabet[x & 63];
+    }
+    *to = '\0';
+}
+
+/* The number of a character; -1 for any other. */
+static int value_of(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+bool wnw__base64_read(void *to, size_t n, const char *text, size_t len)
+{
+    uint8_t *b = to;
+    if (len != WNW_BASE64_LENGTH(n))
+        return false;
+    for (size_t i = 0; i < n; i += 3, text += 4) {
+        const size_t left = n - i < 3 ? n - i : 3;
+        uint32_t x = 0;
+        for (size_t k = 0; k < 4; k++) {
+            const int v = k <= left ? value_of(text[k]) : text[k] == '=' ? 0 : -1;
+            if (v < 0)
+                return false;
+            x = x << 6 | (uint32_t)v;
+        }
+        for (size_t k = 0; k < 3; k++) {
+            const uint8_t byte = (uint8_t)(x >> (16 - 8 * k));
+            if (k < left)
+                b[i + k] = byte;
+            else if (byte != 0) /* bits that no byte has */
+                return false;
+        }
+    }
+    return true;
+}
+
+/* ---- Names ---- */
+
+/* Edit distance, computed with one row of the matrix. Words longer than the row get no suggestion. */
+static int edit_distance(const char *a, size_t na, const char *b, size_t nb)
+{
+    int row[65];
+    if (na > 64 || nb > 64)
+        return 999;
+    for (size_t j = 0; j <= nb; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; i <= na; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= nb; j++) {
+            const int above = row[j];
+            int best = diagonal + (a[i - 1] != b[j - 1]);
+            best = best < above + 1 ? best : above + 1;
+            best = best < row[j - 1] + 1 ? best : row[j - 1] + 1;
+            row[j] = best;
+            diagonal = above;
+        }
+    }
+    return row[nb];
+}
+
+void wnw__guess_name(struct wnw__guess *g, const char *name)
+{
+    const size_t len = strlen(name);
+    const int d = edit_distance(g->word, g->len, name, len);
+    const int most = (int)(((g->len > len ? g->len : len) + 2) / 3);
+    if (d > (most > 2 ? most : 2) || d >= (int)len || (g->best && d >= g->distance))
+        return;
+    g->best = name;
+    g->distance = d;
+}
+
+const char *wnw__nearest(const char *word, const char *const *names)
+{
+    struct wnw__guess g = {.word = word, .len = strlen(word)};
+    for (int i = 0; names[i]; i++)
+        wnw__guess_name(&g, names[i]);
+    return g.best;
+}
