@@ -5,9 +5,8 @@
 #ifndef WNW_TESTS_PEEK_ARRAYS_H
 #define WNW_TESTS_PEEK_ARRAYS_H
 
+#include "attend/attend.h"
 #include "attend/attend_cells.h"
-#include "attend/attend_form.h"
-#include "attend/attend_ggml.h"
 #include "attend/attend_impl.h"
 #include "base/err.h"
 #include "base/parallel.h"

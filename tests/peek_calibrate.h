@@ -20,6 +20,6 @@
 #include "calibrate/sample.h"
 #include "calibrate/share_count.h"
 #include "calibrate/trial.h"
-#include "score/gate_features.h"
+#include "score/score.h"
 
 #endif

@@ -6,7 +6,7 @@
 #include "peek_arrays.h"
 #include "peek_plan.h"
 
-#include "attend/attend_form.h"
+#include "attend/attend.h"
 #include "llama/open.h"
 #include "model/model.h"
 #include "observe/columns.h"

@@ -115,4 +115,40 @@ void wnw__attend_run(const struct wnw__attend_op *op, const float *q, const floa
  * of a slice's cache, so wnw__attend_store must have stored the new rows. */
 void wnw__attend_ref(const struct wnw__attend_op *op, const float *q, float *out);
 
+/* ---- The forms of scores that models have (base/shape.h; attend_form.c) ----
+ * Soft caps (arXiv 2408.00118, section 2), ALiBi (arXiv 2108.12409) and attention sinks, scores in a query's softmax that have
+ * no entry (arXiv 2309.17453, section 3.2). Everything that computes attention goes by these functions. */
+
+/* Slope of query head h of n_head, for any number of heads; 1 where there is no ALiBi. */
+float wnw__form_slope(float max_bias, int32_t n_head, int32_t h);
+/* x = cap tanh(x / cap), unless cap is 0. */
+void wnw__form_cap(float cap, float *x, int32_t n);
+/* Turns products x = scale q . k of a query of head h at position `query` with n entries at positions pos into scores.
+ * f = NULL: they are. */
+void wnw__form_scores(const struct wnw__score_form *f, float slope, int32_t query, const int32_t *pos,
+                      float *x, int32_t n);
+/* Gives the sink of head h its share of a softmax p[n] over scores whose largest is `top`. */
+void wnw__form_share(const struct wnw__score_form *f, int32_t h, float top, float *p, int32_t n);
+
+/* ---- Attention with standard ggml operations, the oracle of our own (attend_ggml.c) ---- */
+
+/* The inputs of one graph: masks and the arena rows that receive new keys and values. Belongs to one thread
+ * at a time. */
+struct wnw__attend_ggml;
+
+/* Makes the inputs of one graph over `batch`, which is borrowed. Slices and the caches' lengths must not
+ * change until the graph has run. */
+int wnw__attend_ggml_new(struct wnw__attend_ggml **out, const struct wnw__attend_batch *batch);
+void wnw__attend_ggml_free(struct wnw__attend_ggml *ag);
+/* Adds the attention of one layer, which stores k and v first. Only layer and scale of op are used. Shapes
+ * are those above. */
+struct ggml_tensor *wnw__attend_ggml_build(struct wnw__attend_ggml *ag, struct ggml_context *ctx,
+                                           struct ggml_cgraph *gf, const struct wnw__attend_op *op,
+                                           struct ggml_tensor *q, struct ggml_tensor *k,
+                                           struct ggml_tensor *v);
+/* Fills masks and row indices. The graph must have its memory. E_NOMEM. */
+int wnw__attend_ggml_fill(struct wnw__attend_ggml *ag);
+/* The largest number of nodes and leaves that one layer adds to the graph of such a batch. */
+size_t wnw__attend_ggml_nodes(const struct wnw__attend_batch *batch);
+
 #endif

@@ -5,7 +5,7 @@
  * the query heads of its group in each.
  */
 #include "attend/attend_cells.h"
-#include "attend/attend_form.h"
+#include "attend/attend.h"
 #include "kernel/kernel_impl.h"
 
 #include <float.h>

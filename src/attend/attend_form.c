@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "attend/attend_form.h"
+#include "attend/attend.h"
 
 #include "attend/attend_impl.h"
 

@@ -5,7 +5,7 @@
  * one per KV head. This is slower than our own kernel, but for one slice it is the same sequence of
  * operations as llama.cpp's, and any backend can run it.
  */
-#include "attend/attend_ggml.h"
+#include "attend/attend.h"
 
 #include "kernel/kernel.h"
 

@@ -11,7 +11,6 @@
 #define WNW_ATTEND_IMPL_H
 
 #include "attend/attend.h"
-#include "attend/attend_form.h"
 #include "kernel/bf16.h"
 #include "kernel/kernel_impl.h"
 #include "kernel/score8.h"

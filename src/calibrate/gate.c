@@ -24,7 +24,7 @@
 #include "calibrate/second_look.h"
 #include "plan/compress.h"
 #include "profile/profile.h"
-#include "score/gate_features.h"
+#include "score/score.h"
 
 #include <math.h>
 #include <stdlib.h>

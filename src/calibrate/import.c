@@ -4,8 +4,8 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "profile/input_gate.h"
 #include "profile/profile.h"
-#include "profile/profile_inputs.h"
 #include "winnow_calibrate.h"
 
 #include <inttypes.h>

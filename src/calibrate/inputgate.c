@@ -19,8 +19,8 @@
 #include "calibrate/second_look.h"
 #include "observe/recorders.h"
 #include "observe/token_rows.h"
+#include "profile/input_gate.h"
 #include "profile/profile.h"
-#include "profile/profile_inputs.h"
 #include "session/session.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "calibrate/layer_error.h"
 
-#include "attend/attend_form.h"
+#include "attend/attend.h"
 #include "base/vectors.h"
 #include "kernel/kernel.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "forward/engine.h"
 
-#include "attend/attend_ggml.h"
+#include "attend/attend.h"
 #include "base/err.h"
 #include "base/memory.h"
 #include "forward/engine_impl.h"

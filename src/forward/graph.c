@@ -8,7 +8,7 @@
  */
 #include "forward/graph.h"
 
-#include "attend/attend_ggml.h"
+#include "attend/attend.h"
 #include "base/memory.h"
 #include "forward/engine_impl.h"
 #include "forward/matmul.h"

@@ -2,10 +2,10 @@
 /* What sessions need to know of a model that libllama computes: from its first graph, and from the file. */
 #include "llama/foreign.h"
 
-#include "llama/foreign_context.h"
+#include "bridge/bridge_drive.h"
 #include "model/parts.h"
 #include "text/llama_calls.h"
-#include "text/tokens.h"
+#include "text/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

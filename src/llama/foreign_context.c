@@ -6,8 +6,9 @@
  * last position's, because libllama removes all cells with the state or all but that one. Where another session needs
  * the place, or a copy of the state, it is taken out as libllama saves it.
  */
-#include "llama/foreign_context.h"
+#include "llama/foreign.h"
 
+#include "bridge/bridge_drive.h"
 #include "forward/engine_impl.h"
 #include "text/llama_calls.h"
 

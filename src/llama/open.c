@@ -7,7 +7,7 @@
 #include "model/model_impl.h"
 #include "model/parts.h"
 #include "text/llama_log.h"
-#include "text/tokens.h"
+#include "text/text.h"
 
 #include <stdlib.h>
 

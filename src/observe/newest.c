@@ -3,7 +3,7 @@
  * when a model is calibrated. */
 #include "observe/newest.h"
 
-#include "attend/attend_form.h"
+#include "attend/attend.h"
 #include "base/memory.h"
 #include "base/vectors.h"
 #include "kernel/kernel.h"

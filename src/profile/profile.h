@@ -7,6 +7,8 @@
 #include "base/shape.h"
 #include "profile/input_gate.h"
 
+struct json_t; /* jansson's */
+
 /* ---- Names that CompilerKV's tables and options share; the lists are NULL-terminated ---- */
 
 /* What alpha, the window's attention, is averaged over. */
@@ -109,5 +111,12 @@ int wnw__profile_new(wnw_profile **out, const struct wnw__profile_shape *shape);
 /* Adds the results of a file of another program to an empty profile; `as` says what it is, in the words of
  * wnw_profile_import. E_ARG: another word. */
 int wnw__profile_read_as(wnw_profile *p, const char *path, const char *as);
+
+/* ---- Kind inputgate as JSON, for what makes such profiles (profile_inputs.c) ---- */
+
+/* results.layers; NULL if memory runs out. g->number is changed in between and the same afterwards. */
+struct json_t *wnw__profile_input_layers(const struct wnw__input_gate *g, const struct wnw__shape *shape);
+/* Adds to the settings, an object, what reading the layers needs. False if memory runs out. */
+bool wnw__profile_input_settings(const struct wnw__input_gate *g, struct json_t *settings);
 
 #endif

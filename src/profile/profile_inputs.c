@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads profiles of kind inputgate: the numbers of every layer are one text of base64, float32 with the lowest byte first,
  * because as digits those of a larger model would be gigabytes. */
-#include "profile/profile_inputs.h"
 #include "base/strings.h"
-
 #include "profile/profile_impl.h"
 
 #include <math.h>

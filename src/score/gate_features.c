@@ -14,7 +14,6 @@
  * The matrix is at most 100 d times as large along one direction as along another, so that float32 products with its
  * inverse factor do; the factor itself is computed in double. Cost O(n d^2) per query head.
  */
-#include "score/gate_features.h"
 
 #include "base/vectors.h"
 #include "kernel/kernel.h"

@@ -14,7 +14,7 @@
  */
 #include "policy/part.h"
 #include "profile/profile.h"
-#include "score/gate_features.h"
+#include "score/score.h"
 
 static void needs(const void *opts, wnw_needs *out)
 {

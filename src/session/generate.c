@@ -2,7 +2,7 @@
 /* Generating an answer: picking tokens, decoding them, and the text that may be shown. */
 #include "base/err.h"
 #include "session/session.h"
-#include "text/stream.h"
+#include "text/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,8 @@
  */
 #include "base/err.h"
 #include "base/strings.h"
-#include "text/tokens.h"
-#include "text/turn.h"
+#include "text/layout.h"
+#include "text/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "text/stream.h"
+#include "text/text.h"
 
 #include "base/strings.h"
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Turns text into tokens and back. */
-#include "text/tokens.h"
 #include "model/model.h"
 #include "text/llama_calls.h"
+#include "text/text.h"
 #include "text/tokenizer.h"
 #include "text/tokens_marked.h"
-#include "text/vocab.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* This is the one place that decides which bytes of a conversation are parsed for control tokens (decision 047). */
-#include "text/turn.h"
+#include "text/text.h"
 
+#include "text/layout.h"
 #include "text/tokens_marked.h"
 
 #include <llama.h>

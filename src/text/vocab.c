@@ -3,7 +3,7 @@
  * Checks what libllama assumes about a vocabulary. Some damage makes libllama end the process, so the keys
  * are checked before it reads them.
  */
-#include "text/vocab.h"
+#include "text/text.h"
 
 #include "base/random.h"
 #include "model/arch/arch.h"
