@@ -66,6 +66,8 @@ static struct llama_context *new_context(struct llama_model *model, const struct
     c.type_k = p->f32 ? GGML_TYPE_F32 : p->type_k ? p->type_k : GGML_TYPE_F16;
     c.type_v = p->f32 ? GGML_TYPE_F32 : p->type_v ? p->type_v : GGML_TYPE_F16;
     c.offload_kqv = true;
+    c.cb_eval = p->eval;
+    c.cb_eval_user_data = p->user;
     return llama_init_from_model(model, c);
 }
 

@@ -20,8 +20,10 @@ struct test_llama_params {
     bool flash;
     bool streams; /* a part of the cache for each sequence */
     int32_t n_ctx, n_batch, n_seq, n_threads;
-    enum ggml_type type_k, type_v; /* 0 = f32 is taken for f16 */
-    bool f32;                      /* keys and values */
+    enum ggml_type type_k, type_v;         /* 0 = f32 is taken for f16 */
+    bool f32;                              /* keys and values */
+    ggml_backend_sched_eval_callback eval; /* NULL = none */
+    void *user;                            /* of eval */
 };
 
 /* Opens a model file; the test fails if it cannot. Once per process our device is registered before. */

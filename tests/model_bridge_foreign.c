@@ -6,6 +6,7 @@
 #include "helpers.h"
 #include "llamas.h"
 #include "peek_session.h"
+#include "profiles.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -114,14 +115,15 @@ static void test_same_logits(void **state)
 /* ---- What is kept ---- */
 
 static const char *const recipes[] = {
-    "snapkv",          "keydiff",   "lagkv",        "h2o", "expected_attention",
-    "snapkv+critical", "kvcompose", "streaming_llm"};
+    "snapkv",        "keydiff", "lagkv",      "h2o",  "expected_attention", "snapkv+critical", "kvcompose",
+    "streaming_llm", "kvzip",   "kvzip_plus", "kvzap"};
 
-/* The session uses the policy until it ends. */
-static wnw_plan *plan_of(wnw_session *s, const wnw_policy *policy, const int32_t *tokens)
+/* The session uses the policy and the profile until it ends. */
+static wnw_plan *plan_of(wnw_session *s, const wnw_policy *policy, const wnw_profile *profile,
+                         const int32_t *tokens)
 {
     const wnw_size size = size_budget(190);
-    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy};
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy, .profile = profile};
     wnw_plan *plan;
     assert_ok(wnw_session_begin(s, &run));
     test_prefill(s, tokens, N_PROMPT);
@@ -158,8 +160,9 @@ static void test_keeps_the_same(void **state)
             wnw_plan *plan[2];
             wnw_policy *policy = test_policy(recipes[r]);
             open_two(&t, own[i], &exact);
+            wnw_profile *profile = test_profile_of_all_kinds(t.m[0]);
             for (int k = 0; k < 2; k++)
-                plan[k] = plan_of(t.s[k], policy, tokens);
+                plan[k] = plan_of(t.s[k], policy, profile, tokens);
             const double same = share(plan[0], plan[1], t.m[0]->hp.n_layer, t.m[0]->hp.n_head_kv);
             print_message("%s, %s: %.4f of the entries are the same\n", own[i], recipes[r], same);
             assert_cmp(same, >=, 0.995);
@@ -172,7 +175,68 @@ static void test_keeps_the_same(void **state)
                 wnw_plan_free(plan[k]);
             close_two(&t);
             wnw_policy_free(policy);
+            wnw_profile_free(profile);
         }
+}
+
+/* What layers' attention reads, in each as the other way shows it. */
+static void test_reads_the_same(void **state)
+{
+    (void)state;
+    int32_t tokens[N];
+    set_tokens(tokens);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        struct two t;
+        const struct wnw__token_rows *x[2];
+        open_two(&t, own[i], &exact);
+        for (int k = 0; k < 2; k++) {
+            assert_ok(wnw__session_record(t.s[k], "inputs", true));
+            test_prefill(t.s[k], tokens, N_PROMPT);
+            x[k] = wnw__recorders_find(&t.s[k]->recorders, &wnw__inputs_recorder);
+        }
+        assert_int_equal(x[0]->row, t.m[0]->hp.n_embd);
+        assert_int_equal(x[1]->row, t.m[0]->hp.n_embd);
+        for (int32_t il = 0; il < t.m[0]->hp.n_layer; il++) {
+            assert_int_equal(x[1]->layers[il].n, N_PROMPT);
+            assert_cmp(
+                test_nmse(x[1]->layers[il].q, x[0]->layers[il].q, (int64_t)N_PROMPT * t.m[0]->hp.n_embd), <,
+                1e-8);
+        }
+        close_two(&t);
+    }
+}
+
+/* ---- New positions ---- */
+
+static void test_renumbers_the_same(void **state)
+{
+    (void)state;
+    int32_t tokens[N];
+    const wnw_size size = size_budget(100);
+    set_tokens(tokens);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        struct two t;
+        wnw_policy *policy = test_policy("streaming_llm+rerotate");
+        bool refused = false;
+        open_two(&t, own[i], &exact);
+        for (int k = 0; k < 2; k++) {
+            test_prefill(t.s[k], tokens, N_PROMPT);
+            const int rc = wnw_session_compress(t.s[k], policy, &size, NULL);
+            assert_true(rc == WNW_OK || strstr(own[i], "gemma3")); /* it has sliding windows */
+            assert_true(k == 0 || refused == (rc != WNW_OK));
+            refused = rc != WNW_OK;
+            if (refused)
+                assert_says("original positions");
+        }
+        for (int32_t at = N_PROMPT; !refused && at < N; at++) {
+            for (int k = 0; k < 2; k++)
+                assert_ok(wnw_session_decode(t.s[k], tokens[at]));
+            assert_same_entries(t.s[0], t.s[1]);
+            assert_cmp(distance(&t), <, 1e-8);
+        }
+        close_two(&t);
+        wnw_policy_free(policy);
+    }
 }
 
 /* ---- Sessions ---- */
@@ -225,8 +289,9 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_sizes),     cmocka_unit_test(test_same_logits),
-        cmocka_unit_test(test_keeps_the_same), cmocka_unit_test(test_sequences),
+        cmocka_unit_test(test_same_sizes),         cmocka_unit_test(test_same_logits),
+        cmocka_unit_test(test_keeps_the_same),     cmocka_unit_test(test_reads_the_same),
+        cmocka_unit_test(test_renumbers_the_same), cmocka_unit_test(test_sequences),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -337,6 +337,149 @@ static void check_rows(const wnw_session *s, const wnw_observation *obs, int32_t
     }
 }
 
+/* Says which methods a model refuses, as docs/families.md has it. */
+static const char *refusals(const wnw_model *m)
+{
+    bool slides = false, all = true, shared = false;
+    for (int32_t il = 0; il < m->hp.n_layer; il++) {
+        slides = slides || wnw_model_layer_is_swa(m, il);
+        all = all && wnw_model_layer_is_swa(m, il);
+        shared = shared || (m->n_reader && m->n_reader[il] > 1 && !wnw_model_layer_is_swa(m, il));
+    }
+    if (all)
+        return "all: every layer slides";
+    if (shared)
+        return "R, Q";
+    if (m->hp.rope_unknown)
+        return "R, Q";
+    return slides || llama_model_is_hybrid(m->vocab) ? "R" : "-";
+}
+
+/* ---- What attention reads ---- */
+
+/* Hidden states of all rows that libllama computes, in its order. Where it names the norms in front of the attention, these
+ * alone. */
+enum { MOST_STATES = 1024 };
+struct states {
+    float *of[MOST_STATES];
+    int32_t n, n_embd;
+    bool named;
+};
+
+static void free_states(struct states *s)
+{
+    while (s->n > 0)
+        free(s->of[--s->n]);
+}
+
+static bool keep_state(struct ggml_tensor *t, bool ask, void *user)
+{
+    struct states *s = user;
+    const bool named = strstr(t->name, "attn_norm-") || strstr(t->name, "operator_norm-");
+    if (t->type != GGML_TYPE_F32 || t->ne[0] != s->n_embd || t->ne[1] != N_PROMPT ||
+        ggml_nrows(t) != N_PROMPT || !ggml_is_contiguous(t) || (s->named && !named))
+        return !ask;
+    if (ask)
+        return true;
+    if (named && !s->named)
+        free_states(s);
+    s->named = named;
+    assert_cmp(s->n, <, MOST_STATES);
+    s->of[s->n] = malloc(ggml_nbytes(t));
+    assert_non_null(s->of[s->n]);
+    ggml_backend_tensor_get(t, s->of[s->n++], 0, ggml_nbytes(t));
+    return true;
+}
+
+/* Families whose keys are made of something that is made of what the attention reads (MLA). */
+static const char *const latent[] = {"deepseek2-moe", "minicpm3-dense", "mistral4-moe"};
+
+static bool is_latent(const char *name)
+{
+    for (size_t i = 0; i < sizeof latent / sizeof *latent; i++)
+        if (strcmp(name, latent[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The hidden states that recorders get of each layer with a cache are libllama's, layer by layer. */
+static void check_inputs(const struct subject *t, const char *path)
+{
+    struct states states = {.n_embd = t->m->hp.n_embd};
+    struct test_llama llama;
+    wnw_session *s = test_session_new(t->m, &exact);
+    assert_ok(wnw__session_record(s, "inputs", true));
+    const int rc = wnw_session_prefill(s, t->tokens, N_PROMPT, NULL, NULL);
+    if (is_latent(t->name)) {
+        assert_int_equal(rc, WNW_E_UNSUPPORTED);
+        assert_says("its keys are not made by one product");
+        wnw_session_free(s);
+        return;
+    }
+    assert_ok(rc);
+    test_llama_open(
+        &llama, path,
+        &(struct test_llama_params){.f32 = true, .n_ctx = 128, .eval = keep_state, .user = &states});
+    test_llama_decode(&llama, 0, 0, t->tokens, N_PROMPT, NULL);
+    const struct wnw__token_rows *got = wnw__recorders_find(&s->recorders, &wnw__inputs_recorder);
+    int32_t next = 0;
+    for (int32_t il = 0; il < t->m->hp.n_layer; il++) {
+        const struct wnw__token_rows_layer *l = &got->layers[il];
+        double d = INFINITY;
+        assert_int_equal(l->n, N_PROMPT);
+        for (; next < states.n && !(d < t->bound); next++)
+            d = test_nmse(l->q, states.of[next], (int64_t)N_PROMPT * states.n_embd);
+        if (!(d < t->bound))
+            fail_msg("%s: layer %d reads what none of libllama's layers from there on reads", t->name,
+                     (int)il);
+    }
+    print_message("%s: what attention reads is %s\n", t->name,
+                  states.named ? "behind the norms that libllama names" : "among its hidden states");
+    free_states(&states);
+    test_llama_close(&llama);
+    wnw_session_free(s);
+}
+
+/* ---- New positions ---- */
+
+/* Keys of the first layer depend on their token and its position alone: those of kept tokens at new positions are those of
+ * a session that has read nothing else. */
+static void check_renumbered(const struct subject *t)
+{
+    wnw_session *s = test_session_new(t->m, &exact), *alone = test_session_new(t->m, &exact);
+    wnw_policy *policy = test_policy("streaming_llm+rerotate");
+    const wnw_size size = size_budget(KEEP);
+    /* Angles of up to N_PROMPT radians, with frequencies that ggml makes by one product after the other. */
+    const double angle = N_PROMPT * (t->m->hp.n_rot / 2) * 0x1p-24;
+    int32_t kept[KEEP];
+    float a[MOST_D], b[MOST_D];
+    test_prefill(s, t->tokens, N_PROMPT);
+    const int rc = wnw_session_compress(s, policy, &size, NULL);
+    print_message("%s, new positions: %s\n", t->name, rc == WNW_OK ? "yes" : wnw_last_error());
+    if (strcmp(refusals(t->m), "-") == 0)
+        assert_ok(rc);
+    else
+        assert_int_equal(rc, WNW_E_UNSUPPORTED);
+    if (rc == WNW_OK) {
+        for (int32_t i = 0; i < KEEP; i++)
+            kept[i] = t->tokens[i < 4 ? i : N_PROMPT - KEEP + i];
+        test_prefill(alone, kept, KEEP);
+        for (int32_t ih = 0; ih < t->m->hp.n_head_kv; ih++)
+            for (int32_t i = 0; i < KEEP; i++) {
+                assert_int_equal(wnw_cache_positions(s, 0, ih)[i], i);
+                test_read_row(s, true, 0, ih, i, a);
+                test_read_row(alone, true, 0, ih, i, b);
+                assert_cmp(test_nmse(a, b, t->m->hp.n_embd_head), <, 4 * angle * angle + 1e-10);
+            }
+        for (int32_t i = 0; i < N_AFTER; i++)
+            assert_ok(wnw_session_decode(s, t->tokens[N_PROMPT + i]));
+        assert_int_equal(wnw_cache_n(s, 0, 0), KEEP + N_AFTER);
+    }
+    wnw_policy_free(policy);
+    wnw_session_free(s);
+    wnw_session_free(alone);
+}
+
 static void check_seen(const wnw_model *m, const int32_t *tokens)
 {
     wnw_session *s = test_session_new(m, &exact);
@@ -379,6 +522,11 @@ static void check_family(const char *path, const char *name, const int32_t *toke
     const struct subject subject = {.m = m, .name = name, .tokens = tokens, .bound = d.bound};
     check_recipe(&subject, "snapkv+adakv");
     check_recipe(&subject, "keydiff");
+    if (m->tokenizer)
+        check_recipe(&subject, "kvzip"); /* it asks for the text again, in words */
+    check_recipe(&subject, "kvcompose");
+    check_inputs(&subject, path);
+    check_renumbered(&subject);
     check_copies(&subject);
     check_seen(m, tokens);
     wnw_model_free(m);
@@ -477,24 +625,6 @@ static void test_chunks(void **state)
     wnw_session_free(s);
     wnw_model_free(m);
     test_llama_close(&t);
-}
-
-/* Says which methods a model refuses, as docs/families.md has it. */
-static const char *refusals(const wnw_model *m)
-{
-    bool slides = false, all = true, shared = false;
-    for (int32_t il = 0; il < m->hp.n_layer; il++) {
-        slides = slides || wnw_model_layer_is_swa(m, il);
-        all = all && wnw_model_layer_is_swa(m, il);
-        shared = shared || (m->n_reader && m->n_reader[il] > 1 && !wnw_model_layer_is_swa(m, il));
-    }
-    if (all)
-        return "all: every layer slides";
-    if (shared)
-        return "R, Q";
-    if (m->hp.rope_unknown)
-        return "R, Q";
-    return slides || llama_model_is_hybrid(m->vocab) ? "R" : "-";
 }
 
 /* WNW_FAMILIES=FOLDER: writes a table of all models there, as docs/families.md has it. */

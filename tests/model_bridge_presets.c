@@ -21,9 +21,7 @@ enum { MAX_CELLS = 512, MAX_LAYERS = 64 };
 static const struct {
     uint32_t need;
     const char *says;
-} missing[] = {{WNW_NEED_SECOND_PASS, "second time"},
-               {WNW_NEED_PERPLEXITY, "logits of few tokens"},
-               {WNW_NEED_INPUT_GATE, "what a layer's attention reads"}};
+} missing[] = {{WNW_NEED_SECOND_PASS, "second time"}, {WNW_NEED_PERPLEXITY, "logits of few tokens"}};
 
 struct fixture {
     int32_t n_ctx, n_prompt, n_first,
@@ -228,7 +226,8 @@ static const char *const recipes[] = {"snapkv",
                                       "expected_attention",
                                       "replay",
                                       "snapkv-merge",
-                                      "snapkv-think"};
+                                      "snapkv-think",
+                                      "kvzap"};
 
 /* A family that runs through libllama both ways. */
 static void check_foreign(const char *path, const char *name)
@@ -236,6 +235,7 @@ static void check_foreign(const char *path, const char *name)
     struct fixture f = {.n_ctx = 128, .n_prompt = 110, .n_first = 50, .budget = 60, .foreign = true};
     assert_ok(wnw_model_open(&f.model, path, NULL));
     f.tokens = test_random_tokens(f.n_prompt + 1, 120, 5);
+    f.profile = test_profile_of_all_kinds(f.model);
     test_llama_open(&f.llama, path, &(struct test_llama_params){.ours = true, .f32 = true, .n_ctx = 256});
     print_message("%s\n", name);
     for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++)
@@ -243,6 +243,7 @@ static void check_foreign(const char *path, const char *name)
     print_message("%s: %d policies keep the same, %d do not work\n", name, f.n_same, f.n_failed);
     assert_cmp(f.n_same, >=, 4); /* what sees keys, values, the window or columns */
     test_llama_close(&f.llama);
+    wnw_profile_free(f.profile);
     wnw_model_free(f.model);
     free(f.tokens);
 }

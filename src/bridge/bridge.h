@@ -19,6 +19,7 @@
 #define WNW_BRIDGE_H
 
 #include "attend/attend_cells.h"
+#include "base/memory.h"
 #include "base/shape.h"
 #include "cache/cache.h"
 #include "forward/matmul.h"
@@ -56,6 +57,7 @@ struct wnw__bridge_facts {
     float base, freq_scale, q_scale;
     const struct ggml_tensor *factors; /* that divide frequencies; NULL = 1 */
     const struct ggml_tensor *wo;      /* output projection; NULL: not found */
+    int32_t n_input;                   /* numbers of what the attention reads of a token; 0: not found */
     /* Size of the blocks that libllama multiplies with a Hadamard matrix (kernel/kernel.h) before it stores keys, and values;
      * 0: it stores them as they are. */
     int32_t k_block, v_block;
@@ -199,7 +201,10 @@ struct wnw__bridge_place {
     struct wnw__bridge_backend *b;
     struct wnw__bridge_layer *layer;
     struct ggml_tensor *node,
-        *rope;      /* rope: the node that turns the queries; NULL: there is none, or another layer's */
+        *rope; /* rope: the node that turns the queries; NULL: there is none, or another layer's */
+    /* The nodes that write the layer's keys and make them of what the attention reads (bridge_input.h); NULL: there is
+     * none, or the attention is another layer's. */
+    const struct ggml_tensor *store, *product;
     int32_t reader; /* its number among the layer's attentions */
 };
 
@@ -219,6 +224,7 @@ struct wnw__bridge_watch {
     int32_t n_place, cap_place;
     struct wnw__bridge_tracks *tracks; /* statistics of queries; NULL while none are wanted */
     struct wnw__proj *proj[2];         /* of KV heads, of query heads; NULL: no norms were wanted yet */
+    struct wnw__buffer gate_room;      /* scratch of gates on hidden states (bridge_gates.h) */
     struct wnw__team *team;            /* threads for planning; NULL: not started yet */
     char told[256];                    /* why the last sequence was left as it is; "": it was not */
 };

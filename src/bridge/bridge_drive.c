@@ -40,9 +40,15 @@ int wnw__drive_check(const struct wnw__drive *d)
                              "model does not show "
                              "for layer %d",
                              (int)d->layers[il].il);
-        if (n[WNW_POINT_STATE] > 0 || n[WNW_POINT_INPUT] > 0)
+        if (n[WNW_POINT_INPUT] > 0 && d->layers[il].n_input != hp->n_embd)
             return wnw__fail(WNW_E_UNSUPPORTED,
-                             "the policy needs hidden states, which are not observed in libllama's graphs");
+                             "what the attention of layer %d reads is needed, and libllama's graph of this "
+                             "model does not show "
+                             "it: its keys are not made by one product with it",
+                             (int)d->layers[il].il);
+        if (n[WNW_POINT_STATE] > 0)
+            return wnw__fail(WNW_E_UNSUPPORTED,
+                             "hidden states behind layers are not observed in libllama's graphs");
     }
     return WNW_OK;
 }
@@ -192,6 +198,21 @@ static const struct wnw__drive_place *place_of(const struct wnw__drive *d, const
     return NULL;
 }
 
+void wnw__drive_before(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_cgraph *graph,
+                       const struct ggml_tensor *node)
+{
+    for (int32_t i = 0; i < d->n_place; i++) {
+        const struct wnw__drive_place *p = &d->places[i];
+        if (p->rope == node)
+            add_records(d, ctx, graph, p, WNW_POINT_QUERIES, node->src[0], NULL);
+        if (p->product == node) {
+            struct ggml_tensor *x = node->src[1];
+            add_records(d, ctx, graph, p, WNW_POINT_INPUT, rows_at(ctx, x->data, x->ne[0], 1, x->ne[1]),
+                        NULL);
+        }
+    }
+}
+
 bool wnw__drive_add(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_cgraph *graph,
                     struct ggml_tensor *node)
 {
@@ -206,10 +227,7 @@ bool wnw__drive_add(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_
         add_attention(d, ctx, graph, place_of(d, node, NULL), node);
         return true;
     }
-    for (int32_t i = 0; i < d->n_place && wnw__bridge_is_op(node, "ROPE"); i++)
-        if (d->places[i].rope == node)
-            add_records(d, ctx, graph, &d->places[i], WNW_POINT_QUERIES, node->src[0], NULL);
-    return false; /* RoPE itself runs behind them */
+    return false;
 }
 
 /* ---- A driven context ---- */

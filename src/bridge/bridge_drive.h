@@ -21,6 +21,7 @@ struct wnw__drive_layer {
     float cap, max_bias;
     char sinks[GGML_MAX_NAME]; /* the tensor of sinks; "" = none */
     bool queries;              /* what comes before RoPE has been found */
+    int32_t n_input;           /* numbers of what the attention reads of a token; 0: not found */
     bool rotates;              /* with the parameters that follow, which are plain RoPE where `plain` */
     bool plain;
     int32_t n_rot, mode;
@@ -51,10 +52,12 @@ void wnw__drive_set_n_threads(wnw_bridge *of, int32_t n);
 /* Why the engine's present batch cannot be driven, before libllama reads it: WNW_OK, or E_UNSUPPORTED. */
 int wnw__drive_check(const struct wnw__drive *d);
 
-/* For bridge_run.c: looks at a graph before it runs, E_CANCELLED if it need not run; the most tensors that are added to it; adds what takes the place of a
- * node, or false if nothing does. */
+/* For bridge_run.c: looks at a graph before it runs, E_CANCELLED if it need not run; the most tensors that are added to it;
+ * adds what comes before a node; adds what takes the place of a node, or false if nothing does. */
 int wnw__drive_begin(struct wnw__drive *d, struct ggml_cgraph *graph);
 int wnw__drive_tensors(const struct wnw__drive *d);
+void wnw__drive_before(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_cgraph *graph,
+                       const struct ggml_tensor *node);
 bool wnw__drive_add(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_cgraph *graph,
                     struct ggml_tensor *node);
 

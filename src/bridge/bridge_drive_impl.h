@@ -14,6 +14,7 @@ struct wnw__drive_place {
     int32_t il, reader; /* the layer of the engine; which of the attentions that read it */
     const struct ggml_tensor *node, *store; /* store: the node that writes the keys */
     const struct ggml_tensor *rope;         /* the node that turns queries; NULL = nothing turns them */
+    const struct ggml_tensor *product;      /* makes keys of what the attention reads; NULL: not found */
 };
 
 struct wnw__drive {

@@ -121,6 +121,11 @@ static void find_stores(struct wnw__drive *d, struct ggml_cgraph *graph)
             if (d->places[k].of == t->layer)
                 d->places[k].store = node;
     }
+    for (int32_t k = 0; k < d->n_place; k++) {
+        struct wnw__drive_place *p = &d->places[k];
+        p->product = p->store && p->reader == 0 ? wnw__bridge_keys_product(p->store) : NULL;
+        p->layer.n_input = p->product ? (int32_t)p->product->src[1]->ne[0] : 0;
+    }
 }
 
 int wnw__drive_find(struct wnw__drive *d, struct ggml_cgraph *graph)

@@ -148,6 +148,20 @@ static void learn_store(const struct ggml_tensor *node)
         t->layer->facts.k_block = n_blocks;
 }
 
+/* Sets what makes the keys of the place that has them as its own. */
+static void find_product(struct wnw__bridge_backend *b, const struct ggml_tensor *store)
+{
+    const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(store);
+    for (int32_t i = 0; !t->is_v && i < b->watch.n_place; i++) {
+        struct wnw__bridge_place *p = &b->watch.places[i];
+        if (p->layer != t->layer || p->reader > 0)
+            continue;
+        p->store = store;
+        p->product = wnw__bridge_keys_product(store);
+        p->layer->facts.n_input = p->product ? (int32_t)p->product->src[1]->ne[0] : 0;
+    }
+}
+
 int wnw__bridge_facts_find(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     b->watch.n_place = 0;
@@ -166,6 +180,9 @@ int wnw__bridge_facts_find(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
         learn(&p, graph, i);
         WNW_TRY(add_place(b, &p));
     }
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++)
+        if (wnw__bridge_node_get(ggml_graph_node(graph, i)).what == WNW_BRIDGE_STORE)
+            find_product(b, ggml_graph_node(graph, i));
     return WNW_OK;
 }
 

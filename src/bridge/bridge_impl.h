@@ -39,6 +39,11 @@ bool wnw__bridge_is_plain_rope(const struct ggml_tensor *rope);
 /* Writes the angle of each pair in radians per position to theta[n_rot / 2]; the layer's queries turn by plain RoPE. */
 void wnw__bridge_theta(const struct wnw__bridge_facts *f, float *theta);
 
+/* The product of a weight with hidden states that makes the keys which a store writes; the states, [n_embd, n_row] without
+ * gaps, are its second source until it has run: what the layer's attention reads. NULL: the graph does not show it, as where
+ * keys are made of a latent (MLA) (bridge_input.c). */
+const struct ggml_tensor *wnw__bridge_keys_product(const struct ggml_tensor *store);
+
 /* ---- What is noted of queries and attention while a graph runs (bridge_record.c) ---- */
 
 /* Has the layers of the graph at hand keep with their entries the numbers that the policy wants. E_NOMEM. */
@@ -58,6 +63,17 @@ void wnw__bridge_record_before(struct wnw__bridge_backend *b, struct ggml_contex
                                struct ggml_cgraph *graph, struct ggml_tensor *node);
 void wnw__bridge_record_after(struct wnw__bridge_backend *b, struct ggml_context *ctx,
                               struct ggml_cgraph *graph, struct ggml_tensor *node);
+
+/* ---- Gates on hidden states (profile/input_gate.h), whose scores entries keep (bridge_gates.c) ---- */
+
+/* Whether the gates of the backend's profile are wanted and have numbers for the layer. */
+bool wnw__bridge_gates_suit(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
+/* Makes scratch for the graph at hand. E_NOMEM. */
+int wnw__bridge_gates_reserve(struct wnw__bridge_backend *b);
+/* The work of a node whose source is what the attention of the place `user` reads. */
+void wnw__bridge_gates_take(struct ggml_tensor *node, int ith, int nth, void *user);
+/* Why a layer's entries have no scores: returns the error, with its message. */
+int wnw__bridge_gates_missing(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
 
 /* ---- Which sequences a batch belongs to, by the mask of each row, and when their prompts have ended (bridge_watch.c) ---- */
 

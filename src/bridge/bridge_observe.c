@@ -8,9 +8,10 @@
 #include "observe/source.h"
 #include "observe/window.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { MEAN, COV, QUERIES, SUM, MAX, THETA, ATTN };
+enum { MEAN, COV, QUERIES, SUM, MAX, THETA, ATTN, GATE };
 
 static float *need(struct wnw__bridge_sequence *s, int which, size_t n)
 {
@@ -211,6 +212,28 @@ static int add_numbers(struct wnw__bridge_sequence *s, const wnw_observation *ob
     return WNW_OK;
 }
 
+static int add_gates(struct wnw__bridge_sequence *s, wnw_observation *obs)
+{
+    const struct wnw__bridge_layer *l = s->layer[obs->il];
+    const struct wnw__kv_layer *kv = &l->rows.layers[0];
+    if (l->rows.aux_planes[WNW_AUX_GATE] == 0)
+        return wnw__bridge_gates_missing(s->b, l);
+    float *to = need(s, GATE, (size_t)obs->n_head_kv * (size_t)obs->n);
+    if (!to)
+        return WNW_E_NOMEM;
+    obs->input_score = to;
+    for (int32_t ih = 0; ih < obs->n_head_kv; ih++, to += obs->n) {
+        const int32_t *row = s->list[obs->il].row + s->off[wnw__bridge_head(s, obs->il, ih)];
+        const float *from = wnw__cache_aux(kv, WNW_AUX_GATE, 0) + kv->off[wnw__bridge_head_of_all(s, ih)];
+        for (int32_t e = 0; e < obs->n; e++) {
+            to[e] = e < obs->n_entry[ih] ? from[row[e]] : 0.0f;
+            if (isnan(to[e]))
+                return wnw__bridge_gates_missing(s->b, l);
+        }
+    }
+    return WNW_OK;
+}
+
 static int projection(void *owner, int32_t il, struct wnw__proj_weight *out)
 {
     const struct wnw__bridge_sequence *s = owner;
@@ -252,6 +275,8 @@ static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, 
         WNW_TRY(add_numbers(s, obs, WNW_AUX_ATTN_SUM, &obs->attn_sum));
     if (needs->flags & WNW_NEED_ATTN_MAX)
         WNW_TRY(add_numbers(s, obs, WNW_AUX_ATTN_MAX, &obs->attn_max));
+    if (needs->flags & WNW_NEED_INPUT_GATE)
+        WNW_TRY(add_gates(s, obs));
     return WNW_OK;
 }
 

@@ -19,7 +19,7 @@ struct group {
 static bool is_listed(const struct group *groups, int32_t n, const struct wnw__bridge_layer *l)
 {
     for (int32_t g = 0; g < n; g++)
-        if (l->il < groups[g].of.shape.n_layer && groups[g].of.layer[l->il] == l)
+        if (groups[g].of.layer[wnw__bridge_number(groups[g].of.b, l)] == l)
             return true;
     return false;
 }

@@ -21,7 +21,6 @@ static int check_needs(const wnw_policy *p, const wnw_needs *needs)
     } missing[] = {
         {WNW_NEED_SECOND_PASS, "winnow reads a prompt a second time only in sessions of its own"},
         {WNW_NEED_PERPLEXITY, "libllama computes logits of few tokens, and after the backend has run"},
-        {WNW_NEED_INPUT_GATE, "its nodes do not show yet what a layer's attention reads"},
     };
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
         if (needs->flags & missing[i].need)
@@ -99,6 +98,7 @@ void wnw__bridge_watch_free(struct wnw__bridge_watch *w)
     for (int i = 0; i < 2; i++)
         wnw__proj_free(w->proj[i]);
     wnw__team_free(w->team);
+    wnw__buffer_free(&w->gate_room);
     free(w->places);
     free(w->last.cell);
     *w = (struct wnw__bridge_watch){0};

@@ -11,10 +11,9 @@
 
 /* ---- Numbers that entries keep ---- */
 
-/* Begins or ends keeping numbers of a kind, one for each query head of a KV head. */
-static int keep_numbers(struct wnw__bridge_layer *l, enum wnw__aux kind, bool wanted)
+/* Begins or ends keeping n numbers of a kind with each entry. */
+static int keep_numbers(struct wnw__bridge_layer *l, enum wnw__aux kind, int32_t n)
 {
-    const int32_t n = wanted ? l->facts.n_head / l->n_head : 0;
     return l->rows.aux_planes[kind] == n ? WNW_OK : wnw__cache_set_aux(&l->rows, kind, n);
 }
 
@@ -23,10 +22,12 @@ int wnw__bridge_record_begin(struct wnw__bridge_backend *b)
     const uint32_t flags = b->watch.needs.flags;
     for (int32_t i = 0; i < b->watch.n_place; i++) {
         struct wnw__bridge_layer *l = b->watch.places[i].layer;
-        WNW_TRY(keep_numbers(l, WNW_AUX_ATTN_SUM, flags & WNW_NEED_ATTN_SUM));
-        WNW_TRY(keep_numbers(l, WNW_AUX_ATTN_MAX, flags & WNW_NEED_ATTN_MAX));
+        const int32_t group = l->facts.n_head / l->n_head;
+        WNW_TRY(keep_numbers(l, WNW_AUX_ATTN_SUM, flags & WNW_NEED_ATTN_SUM ? group : 0));
+        WNW_TRY(keep_numbers(l, WNW_AUX_ATTN_MAX, flags & WNW_NEED_ATTN_MAX ? group : 0));
+        WNW_TRY(keep_numbers(l, WNW_AUX_GATE, wnw__bridge_gates_suit(b, l)));
     }
-    return WNW_OK;
+    return wnw__bridge_gates_reserve(b);
 }
 
 /* ---- Queries ---- */
@@ -164,7 +165,8 @@ static bool wants_columns(const struct wnw__bridge_backend *b)
 
 int wnw__bridge_record_tensors(const struct wnw__bridge_backend *b)
 {
-    return b->watch.policy ? 2 * b->watch.n_place : 0;
+    enum { PER_PLACE = 3 }; /* queries, columns, gates */
+    return b->watch.policy ? PER_PLACE * b->watch.n_place : 0;
 }
 
 /* The node that a recorder's node is about is its source. */
@@ -181,17 +183,19 @@ static void add(struct ggml_context *ctx, struct ggml_cgraph *graph, const struc
 static void take_queries(struct ggml_tensor *node, int ith, int nth, void *user)
 {
     const struct wnw__bridge_place *p = user;
-    wnw__bridge_tracks_take(p->b->watch.tracks, p->layer->il, node->src[0], ith, nth);
+    wnw__bridge_tracks_take(p->b->watch.tracks, wnw__bridge_number(p->b, p->layer), node->src[0], ith, nth);
 }
 
 void wnw__bridge_record_before(struct wnw__bridge_backend *b, struct ggml_context *ctx,
                                struct ggml_cgraph *graph, struct ggml_tensor *node)
 {
-    if (!b->watch.policy || !b->watch.tracks || !wnw__bridge_is_op(node, "ROPE"))
-        return;
-    for (int32_t i = 0; i < b->watch.n_place; i++)
-        if (b->watch.places[i].rope == node && b->watch.places[i].reader == 0)
-            add(ctx, graph, &b->watch.places[i], node->src[0], take_queries);
+    for (int32_t i = 0; b->watch.policy && i < b->watch.n_place; i++) {
+        const struct wnw__bridge_place *p = &b->watch.places[i];
+        if (p->rope == node && p->reader == 0 && b->watch.tracks)
+            add(ctx, graph, p, node->src[0], take_queries);
+        if (p->product == node && wnw__bridge_gates_suit(b, p->layer))
+            add(ctx, graph, p, node->src[1], wnw__bridge_gates_take);
+    }
 }
 
 static void take_columns(struct ggml_tensor *node, int ith, int nth, void *user)

@@ -78,6 +78,8 @@ static enum ggml_status run_nodes(struct wnw__bridge_backend *b, struct ggml_cgr
     for (int i = from; i < to; i++) {
         struct ggml_tensor *node = ggml_graph_node(graph, i);
         wnw__bridge_record_before(b, ctx, part, node);
+        if (b->drive)
+            wnw__drive_before(b->drive, ctx, part, node);
         if (is_product(b, node))
             wnw__bridge_product_add(&b->products, ctx, part, node);
         else if (!b->drive || !wnw__drive_add(b->drive, ctx, part, node))

@@ -78,6 +78,34 @@ static int list_layer(struct wnw__bridge_sequence *s, int32_t il)
 
 /* ---- Layers ---- */
 
+/* The number of layers with a cache that come before layer il of the model. Caches of one layer count as one. */
+static int32_t count_before(const struct wnw__bridge_backend *b, int64_t il)
+{
+    int32_t n = 0;
+    int64_t last = -1;
+    for (bool found = true; found; n += found) {
+        int64_t next = il;
+        for (int32_t c = 0; c < b->n_cache; c++)
+            for (int32_t i = 0; i < b->caches[c]->n_layer; i++) {
+                const int32_t at = b->caches[c]->layers[i]->il;
+                next = at > last && at < next ? at : next;
+            }
+        found = next < il;
+        last = next;
+    }
+    return n;
+}
+
+int32_t wnw__bridge_number(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l)
+{
+    return count_before(b, l->il);
+}
+
+int32_t wnw__bridge_n_numbers(const struct wnw__bridge_backend *b)
+{
+    return count_before(b, INT64_MAX);
+}
+
 bool wnw__bridge_acts_on(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l)
 {
     return l->kind == WNW_BRIDGE_RAGGED && !l->lost && !wnw__bridge_is_sliding(b, l);
@@ -98,8 +126,7 @@ static bool is_like(const struct wnw__bridge_layer *a, const struct wnw__bridge_
 static int list_layers(struct wnw__bridge_sequence *s, const struct wnw__bridge_layer *like)
 {
     const struct wnw__bridge_cache *c = s->live->cache;
-    for (int32_t i = 0; i < c->n_layer; i++)
-        s->shape.n_layer = c->layers[i]->il + 1 > s->shape.n_layer ? c->layers[i]->il + 1 : s->shape.n_layer;
+    s->shape.n_layer = wnw__bridge_n_numbers(s->b);
     s->layer = calloc((size_t)s->shape.n_layer + 1, sizeof *s->layer);
     s->left_alone = calloc((size_t)s->shape.n_layer + 1, sizeof *s->left_alone);
     if (!s->layer || !s->left_alone)
@@ -111,8 +138,9 @@ static int list_layers(struct wnw__bridge_sequence *s, const struct wnw__bridge_
         struct wnw__bridge_layer *l = c->layers[i];
         if (!wnw__bridge_acts_on(s->b, l) || !is_like(l, like))
             continue;
-        s->layer[l->il] = l;
-        s->forms[l->il] = l->facts.form;
+        const int32_t number = wnw__bridge_number(s->b, l);
+        s->layer[number] = l;
+        s->forms[number] = l->facts.form;
     }
     for (int32_t il = 0; il < s->shape.n_layer; il++)
         s->left_alone[il] = s->layer[il] == NULL;

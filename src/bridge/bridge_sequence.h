@@ -14,7 +14,7 @@ struct wnw__bridge_sequence {
     bool *left_alone;              /* [n_layer] of shape */
     struct wnw__score_form *forms; /* [n_layer] of shape */
     size_t entry_bytes;
-    struct wnw__bridge_layer **layer; /* [n_layer] by the model's number; NULL: it is none of these */
+    struct wnw__bridge_layer **layer; /* [n_layer] by number; NULL: it is none of these */
     /* Entries that belong to the sequence, those of each head in the order of their tokens. */
     int32_t *n_entry; /* [n_layer][n_head_kv] */
     int64_t *off;     /* [n_layer][n_head_kv] first entry of each head in its layer's arrays */
@@ -24,9 +24,14 @@ struct wnw__bridge_sequence {
     } * list;               /* [n_layer] */
     int32_t *rank;          /* [n_rank] place of a cell's token, -1 = of another sequence */
     int32_t n_rank;
-    struct wnw__buffer room[7]; /* what the observation of a layer borrows (bridge_observe.c) */
+    struct wnw__buffer room[8]; /* what the observation of a layer borrows (bridge_observe.c) */
 };
 
+/* The number of a layer among the layers that have a cache, which is its number in a session and in profiles; the model
+ * counts others, too. */
+int32_t wnw__bridge_number(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
+/* How many there are. */
+int32_t wnw__bridge_n_numbers(const struct wnw__bridge_backend *b);
 /* Whether policies act on a layer. */
 bool wnw__bridge_acts_on(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
 /* Lists the entries in the layers with the shape of `like`. The caller releases *s, after a failure too. E_NOMEM,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "bridge/bridge_track.h"
 
+#include "bridge/bridge_sequence.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,14 +44,13 @@ static bool suits(const struct wnw__bridge_layer *l, const struct wnw__bridge_la
            l->facts.n_head == first->facts.n_head && l->facts.q_scale == first->facts.q_scale;
 }
 
-int wnw__bridge_tracks_new(struct wnw__bridge_tracks **out, const struct wnw__bridge_watch *w,
-                           const struct wnw__bridge_cache *c, int32_t n_threads)
+int wnw__bridge_tracks_new(struct wnw__bridge_tracks **out, const struct wnw__bridge_backend *b,
+                           const struct wnw__bridge_cache *c)
 {
+    const struct wnw__bridge_watch *w = &b->watch;
     struct wnw__bridge_tracks *t = *out = calloc(1, sizeof *t);
     const struct wnw__bridge_layer *first = NULL;
-    int32_t n_layer = 0;
-    for (int32_t i = 0; i < c->n_layer; i++)
-        n_layer = c->layers[i]->il + 1 > n_layer ? c->layers[i]->il + 1 : n_layer;
+    const int32_t n_layer = wnw__bridge_n_numbers(b);
     if (t)
         t->left_alone = malloc((size_t)n_layer + 1);
     if (!t || !t->left_alone) {
@@ -62,10 +63,10 @@ int wnw__bridge_tracks_new(struct wnw__bridge_tracks **out, const struct wnw__br
         const struct wnw__bridge_layer *l = w->places[i].layer;
         first = !first && suits(l, l) ? l : first;
         if (first && l->cache == c && suits(l, first))
-            t->left_alone[l->il] = false;
+            t->left_alone[wnw__bridge_number(b, l)] = false;
     }
     t->params = (struct wnw__qstats_params){.model = {.n_layer = n_layer, .left_alone = t->left_alone},
-                                            .n_threads = n_threads,
+                                            .n_threads = b->n_threads,
                                             .skip = w->needs.skip};
     if (first) {
         t->params.model.n_head = first->facts.n_head;

@@ -17,10 +17,10 @@ struct wnw__bridge_row {
     int32_t n_before;     /* how many it sees */
 };
 
-/* Sets *t for the statistics of a policy, of layers that have the shape of the first that turns its queries. The places of
- * the graph at hand are known. E_NOMEM. */
-int wnw__bridge_tracks_new(struct wnw__bridge_tracks **t, const struct wnw__bridge_watch *w,
-                           const struct wnw__bridge_cache *c, int32_t n_threads);
+/* Sets *t for the statistics of the backend's policy, of layers of c that have the shape of the first that turns its queries.
+ * The places of the graph at hand are known. E_NOMEM. */
+int wnw__bridge_tracks_new(struct wnw__bridge_tracks **t, const struct wnw__bridge_backend *b,
+                           const struct wnw__bridge_cache *c);
 void wnw__bridge_tracks_free(struct wnw__bridge_tracks *t);
 /* Before the rows of a graph are added. */
 void wnw__bridge_tracks_begin(struct wnw__bridge_tracks *t);

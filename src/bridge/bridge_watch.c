@@ -11,6 +11,7 @@
 
 #include "base/vectors.h"
 #include "bridge/bridge_track.h"
+#include "policy/policy.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -149,7 +150,7 @@ static int look_at(struct wnw__bridge_backend *b, const struct batch *batch)
     struct wnw__bridge_watch *w = &b->watch;
     if (w->needs.flags & WNW_NEED_QUERY_STATS) {
         if (!w->tracks)
-            WNW_TRY(wnw__bridge_tracks_new(&w->tracks, w, batch->cache, b->n_threads));
+            WNW_TRY(wnw__bridge_tracks_new(&w->tracks, b, batch->cache));
         wnw__bridge_tracks_begin(w->tracks);
     }
     struct wnw__bridge_row at = {.cell = -1};
@@ -269,6 +270,30 @@ bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wn
     return false;
 }
 
+/* Says why a policy has nothing to act on, where that is so of the whole model and not of the graph at hand. */
+static void tell_nothing(struct wnw__bridge_backend *b)
+{
+    int32_t n_plain = 0, n_sliding = 0;
+    for (int32_t c = 0; c < b->n_cache; c++)
+        for (int32_t i = 0; i < b->caches[c]->n_layer; i++) {
+            const struct wnw__bridge_layer *l = b->caches[c]->layers[i];
+            if (l->kind == WNW_BRIDGE_RAGGED && !wnw__bridge_is_sliding(b, l))
+                return;
+            n_plain += l->kind != WNW_BRIDGE_RAGGED;
+            n_sliding += l->kind == WNW_BRIDGE_RAGGED;
+        }
+    (void)wnw__fail(
+        WNW_E_UNSUPPORTED,
+        n_plain > 0
+            ? "%s has nothing to act on: the caches of this model stay as libllama has them, because of "
+              "WINNOW_PLAIN or an operation that reads them and is not known; WINNOW_VERBOSE=1 names it"
+        : n_sliding > 0
+            ? "%s has nothing to act on: every layer of this model has a sliding window; take the policy away"
+            : "%s has nothing to act on: this model has no cache of keys and values; take the policy away",
+        wnw__policy_name(b->watch.policy));
+    tell(&b->watch);
+}
+
 void wnw__bridge_watch_graph(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     if (!b->watch.policy)
@@ -279,6 +304,8 @@ void wnw__bridge_watch_graph(struct wnw__bridge_backend *b, struct ggml_cgraph *
         tell(&b->watch);
         return;
     }
+    if (b->watch.n_place == 0)
+        tell_nothing(b);
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
         if (wnw__bridge_node_get(node).what != WNW_BRIDGE_STORE)

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+#include "bridge/bridge_impl.h"
+
+#include "observe/input_gate_score.h"
+#include "profile/profile.h"
+
+#include <stdlib.h>
+
+/* NULL = no policy wants them, or there are none. */
+static const struct wnw__input_gate *gates_of(const struct wnw__bridge_watch *w)
+{
+    const bool wanted = w->policy && (w->needs.flags & WNW_NEED_INPUT_GATE);
+    return wanted && w->profile && w->profile->inputs.number ? &w->profile->inputs : NULL;
+}
+
+bool wnw__bridge_gates_suit(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l)
+{
+    const struct wnw__input_gate *g = gates_of(&b->watch);
+    const struct wnw__shape *of = g ? &b->watch.profile->model : NULL;
+    const int32_t il = g ? wnw__bridge_number(b, l) : 0;
+    return g && il < of->n_layer && g->there[il] && g->n_embd == l->facts.n_input &&
+           of->n_head == l->facts.n_head && of->n_head_kv == l->n_head;
+}
+
+int wnw__bridge_gates_missing(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l)
+{
+    const struct wnw__input_gate *g = gates_of(&b->watch);
+    const int32_t il = wnw__bridge_number(b, l);
+    if (l->facts.n_input == 0)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "gates on hidden states cannot be asked in layer %d: its keys are not made by one "
+                         "product with what its attention reads",
+                         (int)il);
+    if (g && g->n_embd != l->facts.n_input)
+        return wnw__fail(
+            WNW_E_MISMATCH,
+            "the gates of the profile read hidden states of %d numbers; those of layer %d have %d",
+            (int)g->n_embd, (int)il, (int)l->facts.n_input);
+    if (g && il < b->watch.profile->model.n_layer && !g->there[il])
+        return wnw__fail(WNW_E_NOT_OBSERVED, "layer %d has no gate in the profile", (int)il);
+    return wnw__fail(WNW_E_NOT_OBSERVED,
+                     "no gates were asked in layer %d: set the profile and the policy before the prompt is "
+                     "read",
+                     (int)il);
+}
+
+/* Floats of scratch for a thread: for the scores, and what they are computed in. */
+static size_t room_of(const struct wnw__input_gate *g, const struct wnw__shape *shape)
+{
+    return wnw__input_gate_room(g, shape) + (size_t)shape->n_head_kv * WNW_INPUT_BLOCK;
+}
+
+int wnw__bridge_gates_reserve(struct wnw__bridge_backend *b)
+{
+    const struct wnw__input_gate *g = gates_of(&b->watch);
+    return g ? wnw__buffer_need(&b->watch.gate_room,
+                                room_of(g, &b->watch.profile->model) * (size_t)b->n_threads, sizeof(float),
+                                "gates on hidden states")
+             : WNW_OK;
+}
+
+/* Keeps the scores out[n_head_kv][WNW_INPUT_BLOCK] of n rows with their entries. */
+static void keep(const struct wnw__bridge_place *p, int64_t first, int32_t n, const float *out)
+{
+    const struct wnw__bridge_layer *l = p->layer;
+    const struct wnw__kv_layer *kv = &l->rows.layers[0];
+    for (int32_t i = 0; i < n; i++) {
+        const int64_t cell = wnw__bridge_store_cell(p->store, first + i);
+        const int32_t stream = (int32_t)(cell / l->k.n_cell), own = (int32_t)(cell % l->k.n_cell);
+        for (int32_t ih = 0; ih < l->n_head; ih++) {
+            const int32_t head = stream * l->n_head + ih, at = wnw__cache_find(kv, head, own);
+            if (at < kv->len[head] && kv->pos[kv->off[head] + at] == own)
+                wnw__cache_aux(kv, WNW_AUX_GATE, 0)[kv->off[head] + at] = out[ih * WNW_INPUT_BLOCK + i];
+        }
+    }
+}
+
+/* Threads take blocks of rows, so that scores do not depend on how many threads there are. */
+void wnw__bridge_gates_take(struct ggml_tensor *node, int ith, int nth, void *user)
+{
+    const struct wnw__bridge_place *p = user;
+    const struct wnw__input_gate *g = gates_of(&p->b->watch);
+    const struct wnw__shape *shape = &p->b->watch.profile->model;
+    const struct ggml_tensor *x = node->src[0];
+    const int32_t il = wnw__bridge_number(p->b, p->layer);
+    const int n_thread = nth < p->b->n_threads ? nth : p->b->n_threads;
+    if (ith >= n_thread)
+        return;
+    float *room = (float *)p->b->watch.gate_room.p + (size_t)ith * room_of(g, shape);
+    float *out = room + wnw__input_gate_room(g, shape);
+    for (int64_t t = (int64_t)ith * WNW_INPUT_BLOCK; t < x->ne[1]; t += (int64_t)n_thread * WNW_INPUT_BLOCK) {
+        const int64_t left = x->ne[1] - t;
+        const int32_t n = left < WNW_INPUT_BLOCK ? (int32_t)left : WNW_INPUT_BLOCK;
+        wnw__input_gate_score(g, shape, il, (const float *)x->data + t * x->ne[0], n, room, out);
+        keep(p, t, n, out);
+    }
+}
