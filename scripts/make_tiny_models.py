@@ -266,7 +266,7 @@ def finish(writer):
 
 
 def write_foreign(path, name, seed, add):
-    writer = GGUFWriter(path, name)
+    writer = GGUFWriter(path, name.split("-")[0])
     writer.add_name(f"foreign-{seed}")  # libllama takes some families' names for hints at vocabularies
     add_vocabulary(writer)
     add(writer, Weights(writer, seed, Type.F32))

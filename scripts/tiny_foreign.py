@@ -3,7 +3,9 @@
 
 llama.cpp's own generator writes most families, without a vocabulary. Here are those that it cannot write, in which layers
 read the caches of others (gemma3n, gemma4), and some with which the commands are tried: a plain one (olmo2), one with fused
-matrices (phi3), one with recurrent layers (lfm2), and one with a context longer than a chunk (llama4).
+matrices (phi3), one with recurrent layers (lfm2), and one with a context longer than a chunk (llama4). In gemma4-heads and
+openelm, layers differ in how many heads they have; bert and mamba have no cache of keys and values. What follows a dash in a
+model's name is no part of the family's.
 """
 from dataclasses import dataclass
 
@@ -22,12 +24,12 @@ class Sizes:
     head_dim: int = 16
 
 
-def add_sizes(writer, s, n_ctx=4096):
+def add_sizes(writer, s, n_ctx=4096, n_head=0):
     writer.add_context_length(n_ctx)
     writer.add_block_count(s.n_layer)
     writer.add_embedding_length(s.n_embd)
     writer.add_feed_forward_length(s.n_ff)
-    writer.add_head_count(s.n_head)
+    writer.add_head_count(n_head or s.n_head)
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(10000.0)
     writer.add_vocab_size(N_VOCAB)
@@ -53,12 +55,14 @@ def add_feed_forward(w, s, p, n_ff=0):
     w.matrix(p + "ffn_down.weight", s.n_embd, n_ff)
 
 
-def add_attention(w, s, p, head_dim, cache=True):
+def add_attention(w, s, p, head_dim, cache=True, n_head_kv=0, values=True):
     """Queries and keys larger than usual, as in make_tiny_models.py."""
+    n_head_kv = n_head_kv or s.n_head_kv
     w.matrix(p + "attn_q.weight", s.n_head * head_dim, s.n_embd, 1.5)
     if cache:
-        w.matrix(p + "attn_k.weight", s.n_head_kv * head_dim, s.n_embd, 1.5)
-        w.matrix(p + "attn_v.weight", s.n_head_kv * head_dim, s.n_embd)
+        w.matrix(p + "attn_k.weight", n_head_kv * head_dim, s.n_embd, 1.5)
+        if values:
+            w.matrix(p + "attn_v.weight", n_head_kv * head_dim, s.n_embd)
     w.matrix(p + "attn_output.weight", s.n_embd, s.n_head * head_dim)
 
 
@@ -196,5 +200,108 @@ def llama4(writer, w):
         add_feed_forward(w, s, p)
 
 
-FAMILIES = {"olmo2": olmo2, "phi3": phi3, "lfm2": lfm2, "gemma3n": gemma3n, "gemma4": gemma4,
-            "llama4": llama4}
+def gemma4_heads(writer, w):
+    """As its large models: layers that slide have twice the KV heads of global ones, half as long; those have no matrix for
+    values, which are made of the keys' product; no layer reads another's cache."""
+    s = Sizes(n_layer=4, n_head=8)
+    slides = [il % 2 == 0 for il in range(s.n_layer)]
+    n_head_kv = [2 * s.n_head_kv if here else s.n_head_kv for here in slides]
+    add_sizes(writer, s)
+    writer.add_head_count_kv(n_head_kv)
+    writer.add_key_length(2 * s.head_dim)
+    writer.add_value_length(2 * s.head_dim)
+    writer.add_uint32("gemma4.attention.key_length_swa", s.head_dim)
+    writer.add_uint32("gemma4.attention.value_length_swa", s.head_dim)
+    writer.add_uint32("gemma4.embedding_length_per_layer_input", 0)
+    writer.add_rope_dimension_count(2 * s.head_dim)
+    writer.add_uint32("gemma4.rope.dimension_count_swa", s.head_dim)
+    writer.add_float32("gemma4.rope.freq_base_swa", 1000.0)
+    writer.add_array("gemma4.attention.sliding_window_pattern", slides)
+    writer.add_sliding_window(16)
+    add_ends(w, s, output=False)
+    writer.add_tensor("rope_freqs.weight", np.array([1.0] * (s.head_dim // 2) + [1e30] * (s.head_dim // 2), dtype=np.float32))
+    for il in range(s.n_layer):
+        p, head_dim = f"blk.{il}.", s.head_dim if slides[il] else 2 * s.head_dim
+        add_attention(w, s, p, head_dim, n_head_kv=n_head_kv[il], values=slides[il])
+        add_feed_forward(w, s, p)
+        norms(w, p, ["attn_q_norm", "attn_k_norm"], head_dim)
+        norms(w, p, ["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"], s.n_embd)
+
+
+def openelm(writer, w):
+    """Every layer has heads of its own number, of queries and of keys and values."""
+    s = Sizes(n_layer=3)
+    n_head, n_head_kv = [4, 4, 8], [1, 2, 2]
+    add_sizes(writer, s, n_head=n_head)
+    writer.add_head_count_kv(n_head_kv)
+    writer.add_key_length(s.head_dim)
+    writer.add_value_length(s.head_dim)
+    writer.add_rope_dimension_count(s.head_dim)
+    add_ends(w, s, output=False)
+    for il in range(s.n_layer):
+        p = f"blk.{il}."
+        w.matrix(p + "attn_qkv.weight", (n_head[il] + 2 * n_head_kv[il]) * s.head_dim, s.n_embd, 1.5)
+        w.matrix(p + "attn_output.weight", s.n_embd, n_head[il] * s.head_dim)
+        norms(w, p, ["attn_q_norm", "attn_k_norm"], s.head_dim)
+        norms(w, p, ["attn_norm", "ffn_norm"], s.n_embd)
+        add_feed_forward(w, s, p)
+
+
+def bert(writer, w):
+    """Reads a text at once and has no cache."""
+    s = Sizes(n_layer=2, n_head_kv=4)
+    add_sizes(writer, s, n_ctx=512)
+    writer.add_head_count_kv(s.n_head_kv)
+    writer.add_layer_norm_eps(1e-12)
+    writer.add_causal_attention(False)
+    writer.add_uint32("bert.pooling_type", 1)
+    writer.add_uint32("tokenizer.ggml.token_type_count", 1)
+    w.matrix("token_embd.weight", N_VOCAB, s.n_embd, 4.0)
+    w.matrix("token_types.weight", 1, s.n_embd)
+    w.matrix("position_embd.weight", 512, s.n_embd)
+    both_of_norm(w, "token_embd_norm", s.n_embd)
+    for il in range(s.n_layer):
+        p = f"blk.{il}."
+        add_attention(w, s, p, s.head_dim)
+        w.matrix(p + "ffn_up.weight", s.n_ff, s.n_embd)
+        w.matrix(p + "ffn_down.weight", s.n_embd, s.n_ff)
+        both_of_norm(w, p + "attn_output_norm", s.n_embd)
+        both_of_norm(w, p + "layer_output_norm", s.n_embd)
+
+
+def both_of_norm(w, name, n):
+    w.vector(name + ".weight", n, 1.0, 0.1)
+    w.vector(name + ".bias", n, 0.0, 0.1)
+
+
+def mamba(writer, w):
+    """Recurrent layers alone."""
+    n_layer, n_embd, n_state, n_rank, taps = 2, 64, 16, 8, 4
+    n_inner = 2 * n_embd
+    writer.add_context_length(4096)
+    writer.add_block_count(n_layer)
+    writer.add_embedding_length(n_embd)
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_vocab_size(N_VOCAB)
+    for key, value in {"conv_kernel": taps, "inner_size": n_inner, "state_size": n_state, "time_step_rank": n_rank}.items():
+        writer.add_uint32("mamba.ssm." + key, value)
+    w.matrix("token_embd.weight", N_VOCAB, n_embd, 4.0)
+    w.vector("output_norm.weight", n_embd, 1.0, 0.1)
+    for il in range(n_layer):
+        p = f"blk.{il}."
+        w.vector(p + "attn_norm.weight", n_embd, 1.0, 0.1)
+        w.matrix(p + "ssm_in.weight", 2 * n_inner, n_embd)
+        w.vectors(p + "ssm_conv1d.weight", n_inner, taps, 0.5)
+        w.vector(p + "ssm_conv1d.bias", n_inner, 0.0, 0.1)
+        w.matrix(p + "ssm_x.weight", n_rank + 2 * n_state, n_inner)
+        w.matrix(p + "ssm_dt.weight", n_inner, n_rank)
+        w.vector(p + "ssm_dt.bias", n_inner, 0.0, 0.1)
+        writer.add_tensor(p + "ssm_a", -np.exp(w.rng.standard_normal((n_inner, n_state), dtype=np.float32)))
+        w.vector(p + "ssm_d", n_inner, 1.0, 0.1)
+        w.matrix(p + "ssm_out.weight", n_embd, n_inner)
+
+
+FAMILIES = {"olmo2": olmo2, "phi3": phi3, "lfm2": lfm2, "gemma3n": gemma3n, "gemma4": gemma4, "llama4": llama4,
+            "gemma4-heads": gemma4_heads, "openelm": openelm, "bert": bert, "mamba": mamba}

@@ -3,7 +3,7 @@
 # sentence.
 . "$(dirname "$0")/lib.sh"
 foreign=$tiny/foreign
-for name in olmo2 phi3 lfm2 gemma3n gemma4; do need_file "$foreign/$name.gguf"; done
+for name in olmo2 phi3 lfm2 gemma3n gemma4 bert mamba; do need_file "$foreign/$name.gguf"; done
 export WINNOW_CACHE=$work/cache
 if "$WINNOW" tokens -m "$foreign/olmo2.gguf" -p x 2>&1 | grep -q 'no backend'; then
     printf 'this build has no backend: families of others are refused\n'
@@ -34,6 +34,24 @@ good 'eval' eval --out "$work/eval" -m "$m" --tasks niah_single_1 --lengths 1024
 good 'bench' bench -m "$m" -t 1 --lengths 512 --reps 1 --decode-tokens 2 --peer own --json || fail 'bench'
 good 'bench batch' bench batch -m "$foreign/olmo2.gguf" -t 1 --lengths 512 --reps 1 || fail 'bench batch'
 good 'calibrate' calibrate shares -m "$m" -f "$work/text" -o "$work/shares.json" --effort quick -t 1 || fail 'calibrate'
+
+# Gates on hidden states: what attention reads is found in libllama's graphs.
+for name in olmo2 lfm2 gemma4; do
+    m=$foreign/$name.gguf
+    good "$name: calibrate inputgate" calibrate inputgate -m "$m" -f "$work/text" --set pieces=2,length=80 -t 1 -o "$work/gates.json" &&
+        json "$name: gates of the layers with a cache" "$work/gates.json" \
+            'o["kind"] == "inputgate" and len(o["results"]["layers"]) == o["model"]["n_layer"] and o["settings"]["n_embd"] == 64'
+    good "$name: gates" run -m "$m" -f "$work/text" -p what --policy kvzap --profile "$work/gates.json" --budget 64 -n 2 --json &&
+        json "$name: gates keep what is asked for" "$work/out" 'o["kept_tokens_mean"] == 64'
+done
+m=$foreign/lfm2.gguf
+
+# Models without a cache.
+bad 'no cache: bert' 'has no layer with a cache of keys and values: nothing can be evicted' run -m "$foreign/bert.gguf" -f "$work/text" -p x --policy snapkv --budget 64
+bad 'no cache: plan of bert' 'has no layer with a cache of keys and values: nothing can be evicted' plan -m "$foreign/bert.gguf" -f "$work/text" --policy snapkv --budget 64 -o "$work/made/p.json"
+bad 'no cache: mamba' 'mamba has recurrent layers alone' run -m "$foreign/mamba.gguf" -f "$work/text" -p x --policy snapkv --budget 64
+bad 'no cache: plan of mamba' 'mamba has recurrent layers alone' \
+    plan -m "$foreign/mamba.gguf" -f "$work/text" --policy snapkv --budget 64 -o "$work/made/p.json"
 
 # What cannot be had is refused.
 bad 'bench roofline' 'lfm2 runs through libllama' bench roofline -m "$m" -t 1 --lengths 128
