@@ -55,6 +55,7 @@ if(wnw_server)
   install(TARGETS winnow_server RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
 endif()
 install(FILES include/winnow.h include/winnow_method.h include/winnow_calibrate.h include/winnow_bridge.h
+              include/winnow_store.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/winnow)
 # What the command reads besides the user's files; app/share.c finds it from the place of the program.
@@ -66,7 +67,7 @@ set(wnw_shared_libs "-Wl,-rpath-link,${wnw_peer_path}")
 foreach(peer IN LISTS wnw_peers)
   string(APPEND wnw_static_libs " -l${peer}")
 endforeach()
-string(APPEND wnw_static_libs " -ljansson -lstdc++ -lpthread -lm")
+string(APPEND wnw_static_libs " -ljansson -lxxhash -lstdc++ -lpthread -lm")
 file(RELATIVE_PATH wnw_up /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
 string(REGEX REPLACE "/$" "" wnw_up "${wnw_up}")
 configure_file(cmake/winnow.pc.in ${CMAKE_BINARY_DIR}/winnow.pc @ONLY)

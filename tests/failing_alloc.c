@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,6 +16,7 @@ void *__real_realloc(void *p, size_t n);
 void __real_free(void *p);
 int __real_posix_memalign(void **p, size_t align, size_t n);
 void *__real_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
+FILE *__real_open_memstream(char **text, size_t *len);
 int __real_munmap(void *p, size_t n);
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
 void __real_qsort(void *base, size_t n, size_t size, int (*compare)(const void *, const void *));
@@ -27,6 +29,7 @@ char *__wrap_strdup(const char *s);
 char *__wrap_strndup(const char *s, size_t n);
 int __wrap_posix_memalign(void **p, size_t align, size_t n);
 void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
+FILE *__wrap_open_memstream(char **text, size_t *len);
 int __wrap_munmap(void *p, size_t n);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
 void __wrap_qsort(void *base, size_t n, size_t size, int (*compare)(const void *, const void *));
@@ -130,8 +133,16 @@ void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
         errno = ENOMEM;
     else
         p = __real_mmap(at, n, prot, flags, fd, offset);
-    live += p != MAP_FAILED;
+    live += p != MAP_FAILED && !(flags & MAP_FIXED); /* those lie in a mapping that is there */
     return p;
+}
+
+/* The text is to be freed once the stream is closed. */
+FILE *__wrap_open_memstream(char **text, size_t *len)
+{
+    FILE *f = fails() ? NULL : __real_open_memstream(text, len);
+    live += f != NULL;
+    return f;
 }
 
 int __wrap_munmap(void *p, size_t n)

@@ -7,6 +7,7 @@
  */
 #include "helpers.h"
 #include "winnow_method.h"
+#include "winnow_store.h"
 
 #include "peek_session.h"
 
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { N_TOKENS = 48, N_CTX = 96, N_WALKS = 60, N_STEPS = 40 };
 
@@ -94,14 +96,84 @@ static void every_function_is_here(void **state)
     (void)state;
     const int n_users = functions_of(WNW_TEST_SOURCE_DIR "/include/winnow.h");
     const int n_authors = functions_of(WNW_TEST_SOURCE_DIR "/include/winnow_method.h");
+    const int n_stored = functions_of(WNW_TEST_SOURCE_DIR "/include/winnow_store.h");
     print_message("%d functions for programs, %d for authors of methods\n", n_users, n_authors);
     assert_in_range(n_users, 65, 200);
     assert_in_range(n_authors, 6, 60);
+    assert_in_range(n_stored, 10, 40);
 }
 
 /* ---- Null ---- */
 
 #define assert_null_refused(expr) assert_error((expr), WNW_E_ARG)
+
+static void stored_sessions(void **state)
+{
+    const struct fixture *fx = *state;
+    char path[] = "/tmp/wnw-api-XXXXXX";
+    wnw_session *s = session_of(fx), *of_file = s;
+    wnw_stored *st = (wnw_stored *)&path;
+    wnw_stored_info info = wnw_stored_info_default();
+    wnw_prompt_params text = wnw_prompt_default_params();
+    wnw_engine *e;
+    const int32_t *pos;
+    int32_t n = 7;
+    const int fd = mkstemp(path);
+    assert_cmp(fd, >=, 0);
+    close(fd);
+    assert_null_refused(wnw_session_store(NULL, path, NULL));
+    assert_null_refused(wnw_session_store(s, NULL, NULL));
+    assert_error(wnw_session_store(s, path, NULL), WNW_E_ARG);
+    assert_null_refused(wnw_stored_open(NULL, path));
+    assert_null_refused(wnw_stored_open(&st, NULL));
+    assert_null(st);
+    wnw_stored_free(NULL);
+    assert_null_refused(wnw_stored_get_info(NULL, &info));
+    assert_string_equal(info.model, "");
+    assert_null(wnw_stored_tokens(NULL, &n));
+    assert_int_equal(n, 0);
+    assert_int_equal(wnw_stored_head(NULL, 0, 0, &pos), 0);
+    assert_null(pos);
+    assert_false(wnw_stored_get_text(NULL, &text));
+    assert_null_refused(wnw_stored_check_model(NULL, fx->model));
+    test_prefill(s, fx->tokens, N_TOKENS);
+    assert_ok(wnw_session_store(s, path, NULL));
+    assert_ok(wnw_stored_open(&st, path));
+    assert_null_refused(wnw_stored_get_info(st, NULL));
+    info.struct_size = 0;
+    assert_error(wnw_stored_get_info(st, &info), WNW_E_ARG);
+    assert_non_null(wnw_stored_tokens(st, NULL));
+    assert_int_equal(wnw_stored_head(st, 0, 0, NULL), 0);
+    assert_int_equal(wnw_stored_head(st, -1, 0, &pos), 0);
+    assert_int_equal(wnw_stored_head(st, 0, INT32_MAX, &pos), 0);
+    assert_int_equal(wnw_stored_head(st, 0, 0, &pos), N_TOKENS);
+    assert_false(wnw_stored_get_text(st, NULL));
+    assert_null_refused(wnw_stored_check_model(st, NULL));
+    assert_ok(wnw_stored_check_model(st, fx->model));
+    assert_ok(wnw_engine_new(&e, fx->model, NULL));
+    assert_null_refused(wnw_stored_session(NULL, st, e, NULL));
+    assert_null_refused(wnw_stored_session(&of_file, NULL, e, NULL));
+    assert_null(of_file);
+    assert_null_refused(wnw_stored_session(&of_file, st, NULL, NULL));
+    wnw_stored_session_params params = wnw_stored_session_default_params();
+    params.room = -1;
+    assert_error(wnw_stored_session(&of_file, st, e, &params), WNW_E_RANGE);
+    params = (wnw_stored_session_params){WNW_INIT(wnw_stored_session_params), .n_ctx = INT32_MAX};
+    assert_error(wnw_stored_session(&of_file, st, e, &params), WNW_E_RANGE);
+    params =
+        (wnw_stored_session_params){WNW_INIT(wnw_stored_session_params), .room = INT32_MAX, .n_ctx = N_CTX};
+    assert_ok(wnw_stored_session(&of_file, st, e, &params));
+    const wnw_run run = wnw_run_default();
+    assert_null_refused(wnw_stored_resume(NULL, st, &run));
+    assert_null_refused(wnw_stored_resume(of_file, NULL, &run));
+    assert_null_refused(wnw_stored_resume(of_file, st, NULL));
+    assert_ok(wnw_stored_resume(of_file, st, &run));
+    wnw_session_free(of_file);
+    wnw_engine_free(e);
+    wnw_stored_free(st);
+    wnw_session_free(s);
+    unlink(path);
+}
 
 static void null_models(void **state)
 {
@@ -844,6 +916,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_function_is_here),
+        cmocka_unit_test(stored_sessions),
         cmocka_unit_test(null_models),
         cmocka_unit_test(null_policies),
         cmocka_unit_test(null_plans_and_numbers),

@@ -9,6 +9,7 @@
 #include "helpers.h"
 #include "peek_arrays.h"
 #include "peek_session.h"
+#include "winnow_store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -499,7 +500,8 @@ struct work {
     wnw_session *base; /* copied for every run */
     wnw_session *s;    /* the copy */
     wnw_plan *plan, *want;
-    float *logits; /* [n_vocab] of the token after the plan was made, without a failure */
+    float *logits;    /* [n_vocab] of the token after the plan was made, without a failure */
+    const char *path; /* of a stored session */
 };
 
 static void copy_base(struct fixture *fx, void *state)
@@ -721,6 +723,68 @@ static void sessions_begin(void **state)
         wnw_policy_free((wnw_policy *)policies[i]);
 }
 
+static int store(struct fixture *fx, void *state)
+{
+    const struct work *w = state;
+    const wnw_prompt_params text = {WNW_INIT(wnw_prompt_params), .document = "A tale."};
+    const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text};
+    (void)fx;
+    return wnw_session_store(w->base, w->path, &params);
+}
+
+static int use_stored(struct fixture *fx, void *state)
+{
+    const struct work *w = state;
+    wnw_stored *st = NULL;
+    wnw_engine *e = NULL;
+    wnw_session *s = NULL;
+    const wnw_engine_params params = {WNW_INIT(wnw_engine_params), .n_threads = 1};
+    int rc = wnw_stored_open(&st, w->path);
+    assert_cmp((rc == WNW_OK), ==, (st != NULL));
+    if (rc == WNW_OK)
+        rc = wnw_engine_new(&e, fx->model, &params);
+    if (rc == WNW_OK)
+        rc = wnw_stored_session(&s, st, e, NULL);
+    if (rc == WNW_OK)
+        rc = wnw_session_decode(s, fx->tokens[0]);
+    wnw_session_free(s);
+    wnw_engine_free(e);
+    wnw_stored_free(st);
+    return rc;
+}
+
+/* Whatever happened, the file is whole. */
+static void file_is_whole(struct fixture *fx, void *state, int rc)
+{
+    const struct work *w = state;
+    wnw_stored *st = NULL;
+    (void)fx;
+    (void)rc;
+    assert_ok(wnw_stored_open(&st, w->path));
+    wnw_stored_free(st);
+}
+
+static void sessions_are_stored(void **state)
+{
+    struct fixture *fx = *state;
+    wnw_policy *policy = test_policy("snapkv:window=8+match:queries=64,ridge=0.01");
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/winnow-test-%d.wkv", (int)getpid());
+    struct work w = {.policy = policy,
+                     .path = path,
+                     .base = new_session(fx, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1})};
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy, .size = size_ratio(0.5), .question_later = true,
+                         .once = true};
+    assert_ok(wnw_session_begin(w.base, &run));
+    assert_ok(wnw_session_read(w.base, fx->tokens, N_PROMPT, NULL));
+    assert_ok(store(fx, &w));
+    run_all(fx, &(struct action){.name = "storing", .act = store, .done = file_is_whole, .state = &w});
+    run_all(fx, &(struct action){.name = "a stored session", .act = use_stored, .state = &w});
+    unlink(path);
+    wnw_session_free(w.base);
+    wnw_policy_free(policy);
+}
+
 static int probe(struct fixture *fx, void *state)
 {
     const struct work *w = state;
@@ -882,6 +946,7 @@ int main(void)
         cmocka_unit_test(plans_are_made),
         cmocka_unit_test(lives),
         cmocka_unit_test(sessions_begin),
+        cmocka_unit_test(sessions_are_stored),
         cmocka_unit_test(tokens_are_probed),
         cmocka_unit_test(sessions_together),
         cmocka_unit_test(other_sessions),

@@ -27,10 +27,7 @@ static void write_real(FILE *f, double x)
 /* false: out of memory. */
 static bool write_string(FILE *f, const json_t *v)
 {
-    char *text = json_dumps(v, JSON_ENCODE_ANY);
-    const bool good = text && fputs(text, f) != EOF;
-    free(text);
-    return good;
+    return json_dumpf(v, f, JSON_ENCODE_ANY) == 0;
 }
 
 /* Recursion is as deep as the value nests, which the library makes itself or jansson has limited. */

@@ -26,3 +26,15 @@ void wnw__recurrent_clear(struct wnw__recurrent *r)
     if (r)
         r->by->recurrent_clear(r);
 }
+
+int wnw__recurrent_get(struct wnw__recurrent *r, const uint8_t **bytes, size_t *n)
+{
+    *bytes = NULL;
+    *n = 0;
+    return r ? r->by->recurrent_get(r, bytes, n) : WNW_OK;
+}
+
+int wnw__recurrent_set(struct wnw__recurrent *r, const uint8_t *bytes, size_t n, int32_t n_read)
+{
+    return r ? r->by->recurrent_set(r, bytes, n, n_read) : WNW_OK;
+}

@@ -30,6 +30,8 @@ struct wnw__executor {
     void (*recurrent_free)(struct wnw__recurrent *r);
     int (*recurrent_copy)(struct wnw__recurrent *to, struct wnw__recurrent *from);
     void (*recurrent_clear)(struct wnw__recurrent *r);
+    int (*recurrent_get)(struct wnw__recurrent *r, const uint8_t **bytes, size_t *n);
+    int (*recurrent_set)(struct wnw__recurrent *r, const uint8_t *bytes, size_t n, int32_t n_read);
 };
 
 /* ---- The state of recurrent layers ----
@@ -49,5 +51,11 @@ void wnw__recurrent_free(struct wnw__recurrent *r);
  * batches that need it fail until it is emptied. */
 int wnw__recurrent_copy(struct wnw__recurrent *to, struct wnw__recurrent *from);
 void wnw__recurrent_clear(struct wnw__recurrent *r);
+/* Sets *bytes, [*n], to the state as bytes, for an engine of the same model and libllama; borrowed until the next call on r.
+ * NULL and 0 where r is NULL. */
+int wnw__recurrent_get(struct wnw__recurrent *r, const uint8_t **bytes, size_t *n);
+/* Makes an empty state the one of these bytes, which n_read tokens came to; copied. Bytes that are no state of the model
+ * are noticed in the next batch, which then fails. */
+int wnw__recurrent_set(struct wnw__recurrent *r, const uint8_t *bytes, size_t n, int32_t n_read);
 
 #endif

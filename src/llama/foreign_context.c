@@ -225,6 +225,29 @@ static int copy_state(struct wnw__recurrent *to, struct wnw__recurrent *from)
     return WNW_OK;
 }
 
+static int get_state(struct wnw__recurrent *r, const uint8_t **bytes, size_t *n)
+{
+    struct state *s = state_of(r);
+    WNW_TRY(save(s));
+    if (s->n_saved < 0 || s->n_saved != s->n_read)
+        return wnw__fail(WNW_E_BACKEND, "the state of recurrent layers was lost in a batch that failed; read "
+                                        "from the beginning");
+    *bytes = s->saved;
+    *n = s->size;
+    return WNW_OK;
+}
+
+static int set_state(struct wnw__recurrent *r, const uint8_t *bytes, size_t n, int32_t n_read)
+{
+    struct state *s = state_of(r);
+    clear_state(r);
+    WNW_TRY(need_room(s, n));
+    memcpy(s->saved, bytes, n);
+    s->size = n;
+    s->n_saved = s->n_read = n_read;
+    return WNW_OK;
+}
+
 /* A sequence of the context for another state: one that is free, or whose state was used before this run the longest
  * time ago and is saved now. */
 static int find_place(struct wnw__foreign_context *f, int32_t *place)
@@ -367,4 +390,6 @@ const struct wnw__executor wnw__foreign_executor = {.open = open_engine,
                                                     .recurrent_new = new_state,
                                                     .recurrent_free = free_state,
                                                     .recurrent_copy = copy_state,
-                                                    .recurrent_clear = clear_state};
+                                                    .recurrent_clear = clear_state,
+                                                    .recurrent_get = get_state,
+                                                    .recurrent_set = set_state};

@@ -17,7 +17,7 @@ struct wnw__masks {
 };
 
 /* A field that belongs to the timeline, not to the computation, must be copied by wnw_session_copy
- * (copy.c). */
+ * (copy.c), and stored (state.h) or named there as what is not. */
 struct wnw_session {
     const struct wnw_model *m;
     wnw_session_params params; /* resolved: no 0 stands for a default any more */

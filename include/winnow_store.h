@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * winnow: sessions in files. A compressed document is read once, stored, and asked many times, by any number of processes:
+ *
+ *     wnw_session_store(s, "doc.wkv", NULL);              after wnw_session_read
+ *     ...
+ *     wnw_stored_open(&stored, "doc.wkv");
+ *     wnw_stored_session(&s, stored, engine, NULL);       as many as are wanted
+ *     wnw_session_prefill(s, question, n, NULL, NULL);    and so on
+ *
+ * The file (docs/wkv.md) has the cache, the tokens, the recipe and, where the program gives it, the text, so that questions
+ * get the template that the document got. A session of it goes on bit for bit as the one that was stored. Conventions are
+ * those of winnow.h.
+ */
+#ifndef WINNOW_STORE_H
+#define WINNOW_STORE_H
+
+#include <winnow.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version of files that the library writes, and the newest that it reads. */
+#define WNW_STORED_VERSION 1
+
+/* What is stored besides the session. Zeros are the defaults; pointers are borrowed for the call. */
+typedef struct wnw_store_params {
+    uint32_t struct_size;
+    /* How the prompt was laid out: document, system message, template. Earlier turns (n_messages) are refused. NULL = the
+     * file has no text, and wnw_stored_get_text gives none. */
+    const wnw_prompt_params *text;
+    /* All tokens that were read, [n_tokens], where the session has given them new positions (+rerotate) and no longer knows
+     * them all. NULL = those of the session. */
+    const int32_t *tokens;
+    int32_t n_tokens;
+    /* The tokens are not those of the text: pieces of it were read one by one. */
+    bool pieces;
+} wnw_store_params;
+
+WNW_DEFAULT(wnw_store_params, wnw_store_default_params)
+
+/* Writes the session to a file that appears under its name when all of it is on the disk; a file that was there is
+ * replaced then, and stays as it is after a failure or if the process ends before. Stored are the cache with everything
+ * that is kept of its entries, the state of recurrent layers, and the rules of wnw_session_begin with their counts; not
+ * the logits, nor what policies have observed, nor a profile. params NULL = defaults. Errors: E_ARG (nothing was read; the
+ * path is no place for a file), E_UNSUPPORTED (masked heads; rules with `every`; a policy with parts from outside the
+ * library; earlier turns), E_IO (the file cannot be written), E_NOMEM. */
+WNW_API int wnw_session_store(const wnw_session *s, const char *path, const wnw_store_params *params);
+
+/* A stored session. It may be shared by threads once it is open. */
+typedef struct wnw_stored wnw_stored;
+
+/* Opens a file and checks all of it: its checksums, and that sizes and numbers fit each other. The file is mapped; it is
+ * never written to, and may be replaced or removed while it is open, but not shortened. Release it with wnw_stored_free
+ * after every session of it. Errors: E_IO (cannot be opened or read), E_FORMAT (no such file, truncated, damaged, or of a
+ * machine with another byte order), E_UNSUPPORTED (a newer version), E_NOMEM. */
+WNW_API int wnw_stored_open(wnw_stored **out, const char *path);
+WNW_API void wnw_stored_free(wnw_stored *st);
+
+/* What is in a file. Strings are borrowed from the wnw_stored. */
+typedef struct wnw_stored_info {
+    uint32_t struct_size;
+    int32_t version;
+    const char *writer;      /* version of the library that wrote it */
+    const char *model;       /* the model's name */
+    const char *arch;        /* its family */
+    const char *fingerprint; /* of its weights, as wnw_model_fingerprint writes it */
+    int32_t n_layer, n_head_kv, n_embd_head;
+    wnw_kv_type kv_type;
+    int32_t kv_tail;
+    bool kv_unrotated;
+    bool recurrent;         /* with the state of recurrent layers */
+    const char *policy;     /* its canonical recipe; NULL = the session had no rules */
+    wnw_size size;          /* of those rules */
+    wnw_phase phase;        /* and when they compress a prompt */
+    int32_t chunk;          /* as in wnw_run */
+    int32_t n_tokens;       /* that were read */
+    int32_t n_past;         /* position of the next token */
+    int64_t n_entries;      /* over all layers and KV heads */
+    uint64_t bytes_entries; /* of their keys and values */
+    uint64_t bytes_file;
+    bool pieces; /* as in wnw_store_params */
+} wnw_stored_info;
+
+WNW_DEFAULT(wnw_stored_info, wnw_stored_info_default)
+
+/* Fills *out. E_ARG: a pointer is NULL (zeros where it is the file), or struct_size is not set. */
+WNW_API int wnw_stored_get_info(const wnw_stored *st, wnw_stored_info *out);
+/* All tokens that were read, [*n]. Borrowed from the wnw_stored. */
+WNW_API const int32_t *wnw_stored_tokens(const wnw_stored *st, int32_t *n);
+/* Sets *positions to those of the entries of layer il, KV head ih, ascending, and returns their number; 0 where there is no
+ * such head. Borrowed from the wnw_stored. */
+WNW_API int32_t wnw_stored_head(const wnw_stored *st, int32_t il, int32_t ih, const int32_t **positions);
+/* Fills *out with the text that was stored; its strings are borrowed from the wnw_stored. False where there is none. */
+WNW_API bool wnw_stored_get_text(const wnw_stored *st, wnw_prompt_params *out);
+/* E_MISMATCH unless the model is the one that the file was made with. */
+WNW_API int wnw_stored_check_model(const wnw_stored *st, const wnw_model *m);
+
+typedef struct wnw_stored_session_params {
+    uint32_t struct_size;
+    int32_t n_ctx; /* longest timeline in tokens, 0 = what the model was trained for */
+    /* Tokens that are expected after those of the file. The cache has room for them from the beginning, so that none of it
+     * needs to be copied when they come. 0 = 512, or what the context holds. */
+    int32_t room;
+} wnw_stored_session_params;
+
+WNW_DEFAULT(wnw_stored_session_params, wnw_stored_session_default_params)
+
+/* Makes a session that goes on where the stored one was, under its rules, without logits until a token is read. Its keys
+ * and values are pages of the file where they fill some: they are read when they are used, processes share them, and the
+ * system copies one before it is changed. st and the engine must outlive the session. params NULL = defaults. Errors:
+ * E_MISMATCH (another model), E_FULL (a context shorter than what was read), E_UNSUPPORTED (a tail with the ggml
+ * attention), E_RANGE, E_NOMEM; E_FORMAT where the file's numbers do not fit the model. */
+WNW_API int wnw_stored_session(wnw_session **out, const wnw_stored *st, wnw_engine *e,
+                               const wnw_stored_session_params *params);
+
+/* wnw_session_begin for reading on under the same rules: where policy, size, phase and chunk of the run are those of the
+ * file, the rules go on counting what was read before it was stored, so that a ratio or a budget is that of all tokens
+ * together. E_ARG: they are others. Errors are those of wnw_session_begin. */
+WNW_API int wnw_stored_resume(wnw_session *s, const wnw_stored *st, const wnw_run *run);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* WINNOW_STORE_H */

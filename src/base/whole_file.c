@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/whole_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int cannot(const char *path, int err)
+{
+    return wnw__fail(err == ENOMEM ? WNW_E_NOMEM : WNW_E_IO, "cannot write '%.200s': %s", path,
+                     strerror(err));
+}
+
+/* `path` and an ending, which the caller frees; NULL with errno set. */
+static char *beside(const char *path, const char *ending)
+{
+    const size_t n = strlen(path) + strlen(ending) + 1;
+    char *name = malloc(n);
+    if (name)
+        snprintf(name, n, "%s%s", path, ending);
+    return name;
+}
+
+/* The path behind symbolic links of a file that is there, which the caller frees; NULL with errno set. */
+static char *behind_links(const char *path)
+{
+    char real[PATH_MAX];
+    return realpath(path, real) ? strdup(real) : NULL;
+}
+
+/* The folder of a path, which the caller frees; NULL without memory. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+}
+
+/* A file without a name, or with one beside its place; errno is set where fd stays -1. */
+static void make_file(struct wnw__whole_file *f, mode_t mode)
+{
+    char *folder = folder_of(f->path);
+    if (!folder) {
+        errno = ENOMEM;
+        return;
+    }
+    f->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
+    free(folder);
+    if (f->fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOENT))
+        return;
+    f->temporary = beside(f->path, ".XXXXXX.tmp");
+    if (!f->temporary)
+        return;
+    f->fd = mkostemps(f->temporary, 4, O_CLOEXEC);
+    if (f->fd >= 0)
+        return;
+    const int err = errno;
+    free(f->temporary);
+    f->temporary = NULL;
+    errno = err;
+}
+
+int wnw__whole_file_open(struct wnw__whole_file *f, const char *path)
+{
+    struct stat st;
+    *f = (struct wnw__whole_file){.fd = -1};
+    const bool present = stat(path, &st) == 0;
+    if (present && !S_ISREG(st.st_mode))
+        return wnw__fail(WNW_E_ARG, "'%.200s' is not a regular file; name a file to write", path);
+    if (present && access(path, W_OK) != 0)
+        return cannot(path, errno);
+    f->path = present ? behind_links(path) : strdup(path);
+    if (!f->path)
+        return cannot(path, errno);
+    const mode_t mask = umask(0), mode = present ? st.st_mode & 0777 : 0666 & ~mask;
+    umask(mask);
+    make_file(f, mode);
+    if (f->fd >= 0 && fchmod(f->fd, mode) == 0)
+        return WNW_OK;
+    const int err = errno;
+    wnw__whole_file_abort(f);
+    return cannot(path, err);
+}
+
+/* Writes all of it, at a place or (at < 0) at the end. */
+static int write_all(struct wnw__whole_file *f, const void *bytes, size_t n, off_t at)
+{
+    const char *from = bytes;
+    while (n > 0) {
+        const ssize_t done = at < 0 ? write(f->fd, from, n) : pwrite(f->fd, from, n, at);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return cannot(f->path, done == 0 ? ENOSPC : errno);
+        from += done;
+        n -= (size_t)done;
+        at += at < 0 ? 0 : done;
+    }
+    return WNW_OK;
+}
+
+int wnw__whole_file_write(struct wnw__whole_file *f, const void *bytes, size_t n)
+{
+    return write_all(f, bytes, n, -1);
+}
+
+int wnw__whole_file_rewrite(struct wnw__whole_file *f, const void *bytes, size_t n, off_t at)
+{
+    return write_all(f, bytes, n, at);
+}
+
+/* Gives a file without a name one beside its place. Names are tried, because link replaces nothing. */
+static int name_it(struct wnw__whole_file *f)
+{
+    char self[64], ending[48];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", f->fd);
+    for (int i = 0; i < 1000; i++) {
+        snprintf(ending, sizeof ending, ".%d-%d.tmp", (int)getpid(), i);
+        f->temporary = beside(f->path, ending);
+        if (!f->temporary)
+            return ENOMEM;
+        if (linkat(AT_FDCWD, self, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW) == 0)
+            return 0;
+        const int err = errno;
+        free(f->temporary);
+        f->temporary = NULL;
+        if (err != EEXIST)
+            return err;
+    }
+    return EEXIST;
+}
+
+/* The name is on the disk too; where folders cannot be synced, nothing can be done about it. */
+static void sync_folder(const char *path)
+{
+    char *folder = folder_of(path);
+    const int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        (void)fsync(fd);
+        close(fd);
+    }
+    free(folder);
+}
+
+int wnw__whole_file_commit(struct wnw__whole_file *f)
+{
+    int err = fsync(f->fd) == 0 ? 0 : errno;
+    if (!err && !f->temporary)
+        err = name_it(f);
+    if (!err && rename(f->temporary, f->path) != 0)
+        err = errno;
+    if (err) {
+        const int rc = cannot(f->path, err);
+        wnw__whole_file_abort(f);
+        return rc;
+    }
+    free(f->temporary);
+    f->temporary = NULL;
+    sync_folder(f->path);
+    wnw__whole_file_abort(f);
+    return WNW_OK;
+}
+
+void wnw__whole_file_abort(struct wnw__whole_file *f)
+{
+    if (f->fd >= 0)
+        close(f->fd);
+    if (f->temporary)
+        unlink(f->temporary);
+    free(f->temporary);
+    free(f->path);
+    *f = (struct wnw__whole_file){.fd = -1};
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A file that appears under its name when all of it is on the disk, and replaces the one that was there. Until then it has
+ * no name where the file system can do that, so that nothing is left of it however the process ends; otherwise it is
+ * NAME.XXXXXX.tmp beside its place.
+ */
+#ifndef WNW_BASE_WHOLE_FILE_H
+#define WNW_BASE_WHOLE_FILE_H
+
+#include "base/err.h"
+
+#include <sys/types.h>
+
+/* Starts as {.fd = -1}. */
+struct wnw__whole_file {
+    int fd;          /* to be written to; -1 = not open */
+    char *path;      /* where it will be, behind symbolic links; owned */
+    char *temporary; /* the name that it has until then, owned; NULL = none */
+};
+
+/* Makes an empty file for `path`, with the permissions of the file that is there. E_ARG: something else than a file is
+ * there. E_IO: no file can be made there. E_NOMEM. */
+int wnw__whole_file_open(struct wnw__whole_file *f, const char *path);
+/* Writes at the end. E_IO. */
+int wnw__whole_file_write(struct wnw__whole_file *f, const void *bytes, size_t n);
+/* Writes at byte `at`, which was written before. E_IO. */
+int wnw__whole_file_rewrite(struct wnw__whole_file *f, const void *bytes, size_t n, off_t at);
+/* Puts the file on the disk and gives it its name; it is closed in any case, and gone after a failure. E_IO, E_NOMEM. */
+int wnw__whole_file_commit(struct wnw__whole_file *f);
+/* Closes it and takes it away. Does nothing where none is open. */
+void wnw__whole_file_abort(struct wnw__whole_file *f);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int wnw__session_get_state(struct wnw__session_state *out, const wnw_session *s)
+{
+    const struct wnw__rules *r = &s->rules;
+    *out = (struct wnw__session_state){0};
+    if (s->n_past == 0)
+        return wnw__fail(WNW_E_ARG, "nothing to store: no tokens were read");
+    if (s->masks.head)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "a session with masked heads is not stored: end masking with no heads");
+    if (r->ev.every > 0)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "a session that compresses every %d generated tokens is not stored, because that "
+                         "needs what was observed; begin without `every`",
+                         (int)r->ev.every);
+    *out = (struct wnw__session_state){.n_past = s->n_past,
+                                       .n_prefix = s->n_prefix,
+                                       .n_renumbered = s->n_renumbered,
+                                       .n_fixed = s->n_fixed,
+                                       .n_question = s->n_question,
+                                       .n_ambiguous = s->ids.n_ambiguous,
+                                       .pos_shift = s->pos_shift,
+                                       .ids = s->ids.tokens,
+                                       .rules = r->ev,
+                                       .n_uncounted = r->n_uncounted,
+                                       .n_keep = r->n_keep,
+                                       .is_over = r->is_over,
+                                       .held = r->held,
+                                       .n_held = r->held ? r->n_held : 0};
+    return wnw__recurrent_get(s->recurrent, &out->recurrent, &out->n_recurrent);
+}
+
+static bool within(int64_t x, int64_t least, int64_t most)
+{
+    return x >= least && x <= most;
+}
+
+static int check_ids(const struct wnw__session_state *state, const wnw_session *s)
+{
+    for (int32_t i = 0; i < state->n_past; i++)
+        if (!within(state->ids[i], i < state->n_ambiguous ? -1 : 0, s->m->hp.n_vocab - 1))
+            return wnw__fail(WNW_E_FORMAT, "token %d is %d, the vocabulary has 0 to %d", (int)i,
+                             (int)state->ids[i], (int)s->m->hp.n_vocab - 1);
+    return WNW_OK;
+}
+
+int wnw__session_check_state(const struct wnw__session_state *state, const wnw_session *s)
+{
+    const int32_t n = state->n_past;
+    if (!within(n, 1, s->params.n_ctx))
+        return wnw__fail(WNW_E_FORMAT, "%d tokens were read, and the context has %d", (int)n,
+                         (int)s->params.n_ctx);
+    if (!within(state->n_prefix, 0, n) || !within(state->n_renumbered, 0, n) ||
+        !within(state->n_fixed, 0, n) || !within(state->n_question, 0, n) ||
+        !within(state->n_ambiguous, 0, n) || !within(state->pos_shift, 0, INT64_MAX / 2) ||
+        !within(state->n_keep, 0, INT32_MAX))
+        return wnw__fail(WNW_E_FORMAT, "a count of the session is out of range for %d tokens", (int)n);
+    const int32_t n_head = s->cache.n_layer * s->cache.n_head_kv;
+    if (state->held && state->n_held != n_head)
+        return wnw__fail(WNW_E_FORMAT, "counts of %d heads, the model has %d", (int)state->n_held,
+                         (int)n_head);
+    for (int32_t i = 0; state->held && i < n_head; i++)
+        if (!within(state->held[i], 0, n))
+            return wnw__fail(WNW_E_FORMAT, "head %d is to hold %d entries of %d", (int)i, (int)state->held[i],
+                             (int)n);
+    if ((state->recurrent != NULL) != (s->recurrent != NULL))
+        return wnw__fail(WNW_E_FORMAT, "the state of recurrent layers is %s",
+                         s->recurrent ? "missing" : "there, and the model has none");
+    return check_ids(state, s);
+}
+
+void wnw__session_resume_rules(wnw_session *s, const struct wnw__session_state *state)
+{
+    s->rules.n_uncounted = state->n_uncounted;
+    s->rules.n_keep = state->n_keep;
+}
+
+int wnw__session_set_state(wnw_session *s, const struct wnw__session_state *state)
+{
+    int32_t *held = state->held ? malloc((size_t)state->n_held * sizeof *held) : NULL;
+    if (state->held && !held)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the counts of %d heads", (int)state->n_held);
+    if (held)
+        memcpy(held, state->held, (size_t)state->n_held * sizeof *held);
+    wnw__rules_free(&s->rules);
+    s->rules = (struct wnw__rules){.ev = state->rules,
+                                   .n_uncounted = state->n_uncounted,
+                                   .n_keep = state->n_keep,
+                                   .is_over = state->is_over,
+                                   .held = held,
+                                   .n_held = held ? state->n_held : 0};
+    WNW_TRY(wnw__ids_reserve(&s->ids, 0, state->n_past));
+    wnw__ids_add(&s->ids, 0, state->ids, state->n_past);
+    s->ids.n_ambiguous = state->n_ambiguous;
+    s->n_past = state->n_past;
+    s->n_prefix = state->n_prefix;
+    s->n_renumbered = state->n_renumbered;
+    s->n_fixed = state->n_fixed;
+    s->n_question = state->n_question;
+    s->pos_shift = state->pos_shift;
+    s->n_run = 0;
+    s->has_logits = false;
+    return wnw__recurrent_set(s->recurrent, state->recurrent, state->n_recurrent, state->n_past);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* What a session is besides its cache, for files: what it has read, and how far it has followed its rules. */
+#ifndef WNW_STATE_H
+#define WNW_STATE_H
+
+#include "session/session.h"
+
+/* Pointers are borrowed. Not in it: logits, observations, tasks, template, profile and masked heads. */
+struct wnw__session_state {
+    int32_t n_past, n_prefix, n_renumbered, n_fixed, n_question;
+    int32_t n_ambiguous; /* of the token ids */
+    int64_t pos_shift;
+    const int32_t *ids;         /* [n_past] by position; -1 below n_ambiguous */
+    struct wnw__eviction rules; /* policy NULL = none; `every` and `target` are 0 */
+    int32_t n_uncounted, n_keep;
+    bool is_over;
+    const int32_t *held; /* [n_held], as in struct wnw__rules; NULL = none */
+    int32_t n_held;
+    const uint8_t *recurrent; /* [n_recurrent] bytes of the recurrent layers' state; NULL = none */
+    size_t n_recurrent;
+};
+
+/* Fills *out with the present state of s, borrowed until the next call on s. E_ARG: nothing was read. E_UNSUPPORTED: heads
+ * are masked, or the rules compress while decoding at intervals, with what was observed. E_BACKEND, E_NOMEM: recurrent
+ * layers. */
+int wnw__session_get_state(struct wnw__session_state *out, const wnw_session *s);
+/* E_FORMAT with a sentence unless a session of this shape can be in the state. */
+int wnw__session_check_state(const struct wnw__session_state *state, const wnw_session *s);
+/* Brings a session that has read nothing, and whose cache has the entries, into a state that was checked. There are no
+ * logits. The policy stays borrowed. After a failure the session can only be freed. */
+int wnw__session_set_state(wnw_session *s, const struct wnw__session_state *state);
+/* Has the rules of s, which were just set by wnw_session_begin, go on with the counts of a state. */
+void wnw__session_resume_rules(wnw_session *s, const struct wnw__session_state *state);
+
+#endif

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening a stored session: everything in the file is checked before any of it is used. */
+#include "base/system.h"
+#include "store/wkv.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* ---- Head and table ---- */
+
+static uint32_t turned(uint32_t x)
+{
+    return x >> 24 | (x >> 8 & 0xff00u) | (x << 8 & 0xff0000u) | x << 24;
+}
+
+static int check_head(struct wnw_stored *st)
+{
+    const struct wnw__wkv_head *h = st->head = (const struct wnw__wkv_head *)(const void *)st->bytes;
+    if (st->n_bytes < sizeof *h)
+        return wnw__fail(WNW_E_FORMAT, "it has %zu bytes: it is cut off, or no stored cache", st->n_bytes);
+    if (memcmp(h->magic, WNW_WKV_MAGIC, sizeof h->magic) != 0)
+        return wnw__fail(WNW_E_FORMAT, "it is no stored cache");
+    if (h->byte_order == turned(WNW_WKV_BYTE_ORDER))
+        return wnw__fail(WNW_E_FORMAT, "it was written by a machine with another byte order; read the "
+                                       "document again here");
+    if (h->byte_order != WNW_WKV_BYTE_ORDER)
+        return wnw__fail(WNW_E_FORMAT, "its head is damaged (byte order)");
+    if (h->version > WNW_STORED_VERSION && h->version < 65536)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "it has version %u, this program reads up to %d; use a newer program, or read the "
+                         "document again",
+                         (unsigned)h->version, WNW_STORED_VERSION);
+    if (h->version == 0 || h->version > WNW_STORED_VERSION ||
+        h->sum != XXH3_64bits(h, offsetof(struct wnw__wkv_head, sum)))
+        return wnw__fail(WNW_E_FORMAT, "its head is damaged (checksum)");
+    if (h->file_bytes != st->n_bytes)
+        return wnw__fail(WNW_E_FORMAT, "it has %zu bytes of %llu: it is %s", st->n_bytes,
+                         (unsigned long long)h->file_bytes,
+                         h->file_bytes > st->n_bytes ? "cut off" : "longer than it was written");
+    if (h->page != WNW_STORED_PAGE || h->n_block < 1 || h->n_block > WNW_WKV_MOST_BLOCKS)
+        return wnw__fail(WNW_E_FORMAT, "its head is damaged (%u blocks in pages of %u)", (unsigned)h->n_block,
+                         (unsigned)h->page);
+    return WNW_OK;
+}
+
+static const char *kind_name(uint32_t kind)
+{
+    static const char *const names[] = {"?",         "description", "tokens",         "token ids", "document",
+                                        "recurrent", "counts",      "sliding counts", "layer"};
+    return names[kind < WNW_WKV_N_KINDS ? kind : 0];
+}
+
+/* Blocks follow each other up to the file's end, and are what their checksums say. */
+static int check_table(struct wnw_stored *st)
+{
+    const struct wnw__wkv_head *h = st->head;
+    const uint64_t front = wnw__wkv_round(sizeof *h + (uint64_t)h->n_block * sizeof *st->table);
+    uint64_t at = front;
+    if (front > st->n_bytes || h->table_sum != XXH3_64bits(st->bytes + sizeof *h, (size_t)front - sizeof *h))
+        return wnw__fail(WNW_E_FORMAT, "its table of blocks is damaged");
+    st->table = (const struct wnw__wkv_block *)(const void *)(st->bytes + sizeof *h);
+    for (uint32_t i = 0; i < h->n_block; i++) {
+        const struct wnw__wkv_block *b = &st->table[i];
+        if (b->at != at || b->bytes > st->n_bytes - at || wnw__wkv_round(b->bytes) > st->n_bytes - at)
+            return wnw__fail(WNW_E_FORMAT, "its block %u does not fit the file", (unsigned)i);
+        at += wnw__wkv_round(b->bytes);
+        if (b->sum != XXH3_64bits(st->bytes + b->at, (size_t)(at - b->at)))
+            return wnw__fail(WNW_E_FORMAT, "it is damaged: the checksum of block %u (%s %u) is wrong",
+                             (unsigned)i, kind_name(b->kind), (unsigned)b->number);
+    }
+    return at == st->n_bytes
+               ? WNW_OK
+               : wnw__fail(WNW_E_FORMAT, "bytes follow its last block, at %llu", (unsigned long long)at);
+}
+
+const struct wnw__wkv_block *wnw__wkv_find(const struct wnw_stored *st, enum wnw__wkv_kind kind,
+                                           uint32_t number)
+{
+    for (uint32_t i = 0; i < st->head->n_block; i++)
+        if (st->table[i].kind == (uint32_t)kind && st->table[i].number == number)
+            return &st->table[i];
+    return NULL;
+}
+
+/* ---- Blocks ---- */
+
+/* The int32 numbers of a block, [*n]; NULL if there is none. */
+static const int32_t *numbers_of(const struct wnw_stored *st, enum wnw__wkv_kind kind, int64_t *n)
+{
+    const struct wnw__wkv_block *b = wnw__wkv_find(st, kind, 0);
+    *n = b ? (int64_t)(b->bytes / sizeof(int32_t)) : 0;
+    if (!b || b->bytes % sizeof(int32_t) != 0)
+        return NULL;
+    return (const int32_t *)(const void *)(st->bytes + b->at);
+}
+
+static int read_meta(struct wnw_stored *st)
+{
+    const struct wnw__wkv_block *b = wnw__wkv_find(st, WNW_WKV_META, 0);
+    if (!b)
+        return wnw__fail(WNW_E_FORMAT, "it has no description");
+    WNW_TRY(wnw__wkv_meta_parse(&st->meta, (const char *)st->bytes + b->at, (size_t)b->bytes));
+    if (!st->meta.policy)
+        return WNW_OK;
+    char why[300];
+    const int rc = wnw_policy_parse(&st->policy, st->meta.policy, NULL);
+    snprintf(why, sizeof why, "%s", rc == WNW_OK ? "" : wnw_last_error());
+    st->meta.state.rules.policy = st->policy;
+    return rc == WNW_OK || rc == WNW_E_NOMEM ? rc : wnw__fail(WNW_E_UNSUPPORTED, "its recipe: %s", why);
+}
+
+static int read_tokens(struct wnw_stored *st)
+{
+    struct wnw__session_state *s = &st->meta.state;
+    int64_t n, n_ids, n_held;
+    st->tokens = numbers_of(st, WNW_WKV_TOKENS, &n);
+    st->ids = numbers_of(st, WNW_WKV_IDS, &n_ids);
+    s->held = numbers_of(st, WNW_WKV_HELD, &n_held);
+    const bool own_ids = s->pos_shift > 0 || s->n_ambiguous > 0;
+    if (!st->tokens || n > INT32_MAX || n != s->n_past + s->pos_shift ||
+        (own_ids ? !st->ids || n_ids != s->n_past : st->ids != NULL))
+        return wnw__fail(WNW_E_FORMAT, "it has %lld tokens and %lld ids of %d positions", (long long)n,
+                         (long long)n_ids, (int)s->n_past);
+    st->n_tokens = (int32_t)n;
+    st->ids = st->ids ? st->ids : st->tokens;
+    s->ids = st->ids;
+    s->n_held = (int32_t)n_held;
+    if (s->held && n_held != (int64_t)st->meta.n_layer * st->meta.n_head_kv)
+        return wnw__fail(WNW_E_FORMAT, "it has counts of %lld heads", (long long)n_held);
+    const struct wnw__wkv_block *r = wnw__wkv_find(st, WNW_WKV_RECURRENT, 0);
+    s->recurrent = r ? st->bytes + r->at : NULL;
+    s->n_recurrent = r ? (size_t)r->bytes : 0;
+    return WNW_OK;
+}
+
+static int read_document(struct wnw_stored *st)
+{
+    const struct wnw__wkv_block *b = wnw__wkv_find(st, WNW_WKV_DOCUMENT, 0);
+    if (!b || !st->meta.has_text)
+        return WNW_OK;
+    const char *text = (const char *)st->bytes + b->at;
+    if (memchr(text, '\0', (size_t)b->bytes))
+        return wnw__fail(WNW_E_FORMAT, "its document has a zero byte");
+    st->document = strndup(text, (size_t)b->bytes);
+    st->meta.text.document = st->document;
+    return st->document ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for a document");
+}
+
+/* ---- Layers ---- */
+
+static size_t counts_per_layer(const struct wnw__wkv_meta *m)
+{
+    return 3 + (size_t)(m->kv_tail > 0 ? 3 : 1) * (size_t)m->n_head_kv;
+}
+
+static const int32_t *counts_at(const struct wnw_stored *st, int32_t il)
+{
+    int64_t n;
+    return numbers_of(st, WNW_WKV_COUNTS, &n) + (size_t)il * counts_per_layer(&st->meta);
+}
+
+struct wnw__stored_counts wnw__wkv_counts(const struct wnw_stored *st, int32_t il)
+{
+    const int32_t *at = counts_at(st, il), n = st->meta.n_head_kv;
+    const bool tail = st->meta.kv_tail > 0;
+    return (struct wnw__stored_counts){.n_settled = at[1],
+                                       .n_ambiguous = at[2],
+                                       .len = at + 3,
+                                       .n_first = tail ? at + 3 + n : NULL,
+                                       .n_quantised = tail ? at + 3 + 2 * (size_t)n : NULL};
+}
+
+/* Makes an empty cache of the file's form. */
+static int make_form(struct wnw_stored *st)
+{
+    const struct wnw__wkv_meta *m = &st->meta;
+    int64_t n;
+    if (!numbers_of(st, WNW_WKV_COUNTS, &n) || (size_t)n != (size_t)m->n_layer * counts_per_layer(m))
+        return wnw__fail(WNW_E_FORMAT, "its counts of entries do not fit %d layers of %d heads",
+                         (int)m->n_layer, (int)m->n_head_kv);
+    int32_t *n_swa = malloc((size_t)m->n_layer * sizeof *n_swa);
+    if (!n_swa)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d layers", (int)m->n_layer);
+    for (int32_t il = 0; il < m->n_layer; il++)
+        n_swa[il] = counts_at(st, il)[0];
+    int rc = wnw__cache_init(&st->form, m->n_layer, m->n_head_kv, m->n_embd_head, m->kv_type,
+                             WNW_CACHE_GROWTH, n_swa);
+    free(n_swa);
+    if (rc == WNW_E_UNSUPPORTED)
+        return wnw__fail(WNW_E_FORMAT, "heads of %d elements in %s", (int)m->n_embd_head,
+                         wnw_kv_type_name(m->kv_type));
+    if (rc == WNW_OK && m->kv_tail > 0)
+        rc = wnw__cache_set_tail(&st->form, m->kv_tail);
+    memcpy(st->form.aux_planes, m->aux_planes, sizeof st->form.aux_planes);
+    return rc;
+}
+
+static int check_layer(const struct wnw_stored *st, int32_t il)
+{
+    const struct wnw__wkv_block *b = wnw__wkv_find(st, WNW_WKV_LAYER, (uint32_t)il);
+    const struct wnw__stored_counts n = wnw__wkv_counts(st, il);
+    const int32_t n_past = st->meta.state.n_past;
+    if (!b)
+        return wnw__fail(WNW_E_FORMAT, "it has no layer %d", (int)il);
+    WNW_TRY(wnw__cache_stored_check(&st->form, il, &n, n_past));
+    if (b->bytes != wnw__cache_stored_bytes(&st->form, &n))
+        return wnw__fail(WNW_E_FORMAT, "layer %d has %llu bytes for entries that take %llu", (int)il,
+                         (unsigned long long)b->bytes,
+                         (unsigned long long)wnw__cache_stored_bytes(&st->form, &n));
+    const int32_t *pos = (const int32_t *)(const void *)(st->bytes + b->at);
+    return wnw__cache_stored_check_positions(&st->form, il, &n, pos, n_past);
+}
+
+/* ---- Opening ---- */
+
+static int map_file(struct wnw_stored *st, const char *path)
+{
+    int64_t size;
+    WNW_TRY(wnw__open_file(&st->fd, &size, "stored cache", path));
+    if (size == 0)
+        return wnw__fail(WNW_E_FORMAT, "it is empty");
+    void *p = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, st->fd, 0);
+    if (p == MAP_FAILED)
+        return wnw__fail(WNW_E_NOMEM, "it cannot be mapped");
+    st->bytes = p;
+    st->n_bytes = (size_t)size;
+    return WNW_OK;
+}
+
+static int check_all(struct wnw_stored *st)
+{
+    WNW_TRY(check_head(st));
+    WNW_TRY(check_table(st));
+    WNW_TRY(read_meta(st));
+    WNW_TRY(read_tokens(st));
+    WNW_TRY(read_document(st));
+    WNW_TRY(make_form(st));
+    for (int32_t il = 0; il < st->meta.n_layer; il++)
+        WNW_TRY(check_layer(st, il));
+    return WNW_OK;
+}
+
+int wnw_stored_open(wnw_stored **out, const char *path)
+{
+    WNW_REQUIRE(out);
+    *out = NULL;
+    WNW_REQUIRE(path);
+    struct wnw_stored *st = calloc(1, sizeof *st);
+    if (!st)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a stored cache");
+    st->fd = -1;
+    int rc = map_file(st, path);
+    const bool opened = st->fd >= 0;
+    rc = rc == WNW_OK ? check_all(st) : rc;
+    if (rc == WNW_OK) {
+        *out = st;
+        return WNW_OK;
+    }
+    wnw_stored_free(st);
+    if (!opened)
+        return rc; /* the sentence names the file */
+    char why[400];
+    snprintf(why, sizeof why, "%s", wnw_last_error());
+    return wnw__fail(rc, "the stored cache '%.200s' cannot be used: %s", path, why);
+}
+
+void wnw_stored_free(wnw_stored *st)
+{
+    if (!st)
+        return;
+    wnw__cache_free(&st->form);
+    wnw_policy_free(st->policy);
+    wnw__wkv_meta_clear(&st->meta);
+    free(st->document);
+    if (st->bytes)
+        munmap((void *)(uintptr_t)st->bytes, st->n_bytes);
+    if (st->fd >= 0)
+        close(st->fd);
+    free(st);
+}

@@ -1,0 +1,684 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sessions in files: one of a file goes on bit for bit as the one that was stored, whatever the form of its cache and
+ * the rules; the file stays as it is; and every file that is cut off, changed, of another model or newer is refused with a
+ * reason.
+ */
+#include "helpers.h"
+#include "winnow_bridge.h"
+#include "winnow_store.h"
+
+#include "peek_session.h"
+#include "peek_store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum {
+    N_PROMPT = 300,
+    N_QUESTION = 20,
+    N_DECODE = 90,
+    N_ALL = N_PROMPT + N_QUESTION + N_DECODE,
+    N_CTX = 512
+};
+
+static char folder[] = "/tmp/wnw-stored-XXXXXX";
+static char path[64], other_path[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/a.wkv", folder);
+    snprintf(other_path, sizeof other_path, "%s/b.wkv", folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    unlink(path);
+    unlink(other_path);
+    return rmdir(folder);
+}
+
+static uint8_t *read_file(const char *name, size_t *n)
+{
+    FILE *f = fopen(name, "rb");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    *n = (size_t)ftell(f);
+    rewind(f);
+    uint8_t *bytes = malloc(*n + 1);
+    assert_non_null(bytes);
+    assert_int_equal(fread(bytes, 1, *n, f), *n);
+    fclose(f);
+    return bytes;
+}
+
+static void write_file(const char *name, const uint8_t *bytes, size_t n)
+{
+    FILE *f = fopen(name, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* ---- Going on ---- */
+
+static const struct row {
+    const char *name, *arch, *recipe;
+    struct test_session how;
+    wnw_phase phase;
+    double ratio;  /* 0 = the policy's own */
+    bool observes; /* not `once`: what is kept with entries stays */
+} rows[] = {
+    {"all of it, f16", "llama", "full", {.n_ctx = N_CTX}, WNW_PHASE_END, 0, false},
+    {"ragged, f16", "llama", "snapkv:window=8+adakv", {.n_ctx = N_CTX}, WNW_PHASE_END, 0.5, false},
+    {"ragged, f32",
+     "qwen2",
+     "snapkv:window=8+adakv",
+     {.n_ctx = N_CTX, .kv_type = WNW_KV_F32},
+     WNW_PHASE_END,
+     0.5,
+     false},
+    {"ragged, q8_0",
+     "llama",
+     "snapkv:window=8+adakv",
+     {.n_ctx = N_CTX, .kv_type = WNW_KV_Q8_0},
+     WNW_PHASE_END,
+     0.3,
+     false},
+    {"ragged, q4_0",
+     "llama",
+     "snapkv:window=8+adakv",
+     {.n_ctx = N_CTX, .kv_type = WNW_KV_Q4_0},
+     WNW_PHASE_END,
+     0.3,
+     false},
+    {"not rotated, q4_0",
+     "llama",
+     "knorm",
+     {.n_ctx = N_CTX, .kv_type = WNW_KV_Q4_0, .kv_unrotated = true},
+     WNW_PHASE_END,
+     0.5,
+     false},
+    {"a tail, q8_0",
+     "llama",
+     "snapkv:window=8+adakv",
+     {.n_ctx = N_CTX, .kv_type = WNW_KV_Q8_0, .kv_tail = 32},
+     WNW_PHASE_END,
+     0.3,
+     false},
+    {"a tail, nothing quantised",
+     "llama",
+     "knorm",
+     {.n_ctx = N_CTX, .kv_type = WNW_KV_Q4_0, .kv_tail = 400},
+     WNW_PHASE_END,
+     0.3,
+     false},
+    {"a tail, all of it",
+     "llama",
+     "full",
+     {.n_ctx = N_CTX, .kv_type = WNW_KV_Q4_0, .kv_tail = 33},
+     WNW_PHASE_END,
+     0,
+     false},
+    {"ggml attention",
+     "llama",
+     "snapkv:window=8",
+     {.n_ctx = N_CTX, .attn = WNW_ATTN_GGML},
+     WNW_PHASE_END,
+     0.5,
+     false},
+    {"sliding windows", "gemma3", "keydiff", {.n_ctx = N_CTX}, WNW_PHASE_END, 0.5, false},
+    {"sliding windows, a tail",
+     "gemma3",
+     "keydiff",
+     {.n_ctx = N_CTX, .kv_type = WNW_KV_Q8_0, .kv_tail = 40},
+     WNW_PHASE_END,
+     0.5,
+     false},
+    {"new positions", "llama", "streaming_llm+rerotate", {.n_ctx = N_CTX}, WNW_PHASE_END, 0.5, false},
+    {"new positions by chunks",
+     "llama",
+     "streaming_llm+rerotate",
+     {.n_ctx = N_CTX},
+     WNW_PHASE_CHUNK,
+     0.7,
+     false},
+    {"settled", "llama", "lagkv:sink=4,lag=16,retain=0.25", {.n_ctx = N_CTX}, WNW_PHASE_END, 0, false},
+    {"settled, a ratio", "llama", "lagkv:sink=4,lag=16", {.n_ctx = N_CTX}, WNW_PHASE_CHUNK, 0.5, false},
+    {"biases",
+     "llama",
+     "snapkv:window=8+match:queries=64,ridge=0.01",
+     {.n_ctx = N_CTX},
+     WNW_PHASE_END,
+     0.5,
+     false},
+    {"biases, q8_0",
+     "llama",
+     "snapkv:window=8+match:queries=64,ridge=0.01",
+     {.n_ctx = N_CTX, .kv_type = WNW_KV_Q8_0},
+     WNW_PHASE_END,
+     0.5,
+     false},
+    {"attention sums", "llama", "h2o", {.n_ctx = N_CTX}, WNW_PHASE_END, 0.5, true},
+    {"layer by layer", "llama", "kvcompose", {.n_ctx = N_CTX}, WNW_PHASE_END, 0.5, false},
+    {"libllama's graphs", "phi3", "knorm", {.n_ctx = 512}, WNW_PHASE_END, 0.5, false},
+    {"recurrent layers", "lfm2", "knorm", {.n_ctx = 512}, WNW_PHASE_END, 0.5, false},
+    {"shared entries, windows", "gemma4", "keydiff", {.n_ctx = 512}, WNW_PHASE_END, 0.5, false},
+};
+
+/* Families of our own graphs are found by their name; others are made by scripts/tiny_foreign.py. */
+static void open_model(struct test_model *f, const char *arch)
+{
+    static const char *const foreign[] = {"phi3", "lfm2", "gemma4"};
+    char name[TEST_NAME_MAX];
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (strcmp(arch, foreign[i]) == 0) {
+            if (wnw_bridge_register() == WNW_E_UNSUPPORTED)
+                skip(); /* a build without libllama's graphs */
+            snprintf(name, sizeof name, "tiny/foreign/%s.gguf", arch);
+            test_open(f, name, N_ALL, 23);
+            return;
+        }
+    test_open_tiny(f, arch, N_ALL, 23);
+}
+
+static wnw_session *read_document(const struct test_model *f, const struct row *row, const wnw_policy *p)
+{
+    wnw_session *s = test_session_new(f->m, &row->how);
+    const wnw_run run = {WNW_INIT(wnw_run),
+                         .policy = p,
+                         .phase = row->phase,
+                         .chunk = row->phase == WNW_PHASE_CHUNK && !strstr(row->recipe, "lagkv") ? 100 : 0,
+                         .size = row->ratio > 0 ? size_ratio(row->ratio) : (wnw_size){0},
+                         .question_later = true,
+                         .once = !row->observes};
+    assert_ok(wnw_session_begin(s, &run));
+    assert_ok(wnw_session_read(s, f->tokens, N_PROMPT, NULL));
+    return s;
+}
+
+static wnw_engine *engine_for(const struct test_model *f, const struct test_session *how)
+{
+    wnw_engine *e;
+    const wnw_engine_params params = {WNW_INIT(wnw_engine_params), .attn = how->attn, .n_threads = 2};
+    assert_ok(wnw_engine_new(&e, f->m, &params));
+    return e;
+}
+
+static wnw_session *session_of(const wnw_stored *st, wnw_engine *e, int32_t room)
+{
+    wnw_session *s;
+    const wnw_stored_session_params params = {WNW_INIT(wnw_stored_session_params), .n_ctx = N_CTX,
+                                              .room = room};
+    assert_ok(wnw_stored_session(&s, st, e, &params));
+    assert_ok(wnw__cache_check(&s->cache));
+    return s;
+}
+
+/* What the file says is what the session holds. */
+static void assert_described(const wnw_stored *st, const wnw_session *s, const struct row *row)
+{
+    wnw_stored_info info = wnw_stored_info_default();
+    wnw_cache_stats stats = wnw_cache_stats_default();
+    int32_t n;
+    assert_ok(wnw_stored_get_info(st, &info));
+    assert_ok(wnw_cache_get_stats(s, &stats));
+    assert_int_equal(info.version, WNW_STORED_VERSION);
+    assert_string_equal(info.arch, row->arch);
+    assert_int_equal(info.kv_type, row->how.kv_type);
+    assert_int_equal(info.kv_tail, row->how.kv_tail);
+    assert_int_equal(info.n_past, wnw_session_n_past(s));
+    assert_int_equal(info.n_entries, stats.n_entries);
+    assert_int_equal(info.bytes_entries, stats.bytes_entries);
+    assert_int_equal(info.n_tokens, N_PROMPT);
+    assert_string_equal(info.policy, wnw_policy_string(s->rules.ev.policy));
+    assert_int_equal(info.phase, row->phase);
+    assert_non_null(wnw_stored_tokens(st, &n));
+    assert_int_equal(n, N_PROMPT);
+    for (int32_t il = 0; il < info.n_layer; il++)
+        for (int32_t ih = 0; ih < info.n_head_kv; ih++) {
+            const int32_t *pos;
+            const int32_t n_head = wnw_stored_head(st, il, ih, &pos);
+            assert_int_equal(n_head, wnw_cache_n(s, il, ih));
+            assert_memory_equal(pos, wnw_cache_positions(s, il, ih), (size_t)n_head * sizeof *pos);
+        }
+}
+
+static void assert_same_numbers(const wnw_session *a, const wnw_session *b)
+{
+    for (int kind = 0; kind < WNW_N_AUX; kind++) {
+        assert_int_equal(a->cache.aux_planes[kind], b->cache.aux_planes[kind]);
+        for (int32_t il = 0; il < a->cache.n_layer && a->cache.aux_planes[kind] > 0; il++) {
+            const struct wnw__kv_layer *la = &a->cache.layers[il], *lb = &b->cache.layers[il];
+            for (int32_t p = 0; p < a->cache.aux_planes[kind]; p++)
+                for (int32_t ih = 0; ih < a->cache.n_head_kv; ih++) {
+                    const float *x = wnw__cache_aux(la, (enum wnw__aux)kind, p) + la->off[ih],
+                                *y = wnw__cache_aux(lb, (enum wnw__aux)kind, p) + lb->off[ih];
+                    assert_memory_equal(x, y, (size_t)la->len[ih] * sizeof *x);
+                }
+        }
+    }
+    for (int32_t il = 0; il < a->cache.n_layer; il++) {
+        assert_int_equal(a->cache.layers[il].n_settled, b->cache.layers[il].n_settled);
+        assert_int_equal(a->cache.layers[il].n_ambiguous, b->cache.layers[il].n_ambiguous);
+    }
+}
+
+/* Reads a question and answers with given tokens. */
+static void go_on(const struct test_model *f, wnw_session *s)
+{
+    test_prefill(s, f->tokens + N_PROMPT, N_QUESTION);
+    for (int32_t i = N_PROMPT + N_QUESTION; i < N_ALL; i++)
+        assert_ok(wnw_session_decode(s, f->tokens[i]));
+}
+
+static void goes_on(void **state)
+{
+    const struct row *row = *state;
+    struct test_model f;
+    wnw_stored *st;
+    size_t n, n_after;
+    open_model(&f, row->arch);
+    wnw_policy *p = test_policy(row->recipe);
+    wnw_session *s = read_document(&f, row, p);
+    const wnw_store_params params = {WNW_INIT(wnw_store_params), .tokens = f.tokens, .n_tokens = N_PROMPT};
+    assert_ok(wnw_session_store(s, path, s->pos_shift > 0 ? &params : NULL));
+    uint8_t *before = read_file(path, &n);
+    assert_ok(wnw_stored_open(&st, path));
+    assert_described(st, s, row);
+    wnw_engine *e = engine_for(&f, &row->how);
+    /* Two of them, with much room and with little, decode in turns: neither reaches the other. */
+    wnw_session *wide = session_of(st, e, 0), *narrow = session_of(st, e, 1);
+    assert_same_cache(s, wide);
+    assert_same_numbers(s, wide);
+    assert_null(wnw_session_logits(wide));
+    go_on(&f, s);
+    go_on(&f, wide);
+    assert_same_logits(s, wide);
+    go_on(&f, narrow);
+    assert_same_logits(s, narrow);
+    assert_same_cache(s, wide);
+    assert_same_cache(s, narrow);
+    assert_ok(wnw__cache_check(&wide->cache));
+    uint8_t *after = read_file(path, &n_after);
+    assert_int_equal(n, n_after);
+    assert_memory_equal(before, after, n);
+    free(before);
+    free(after);
+    wnw_session_free(wide);
+    wnw_session_free(narrow);
+    wnw_engine_free(e);
+    wnw_stored_free(st);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+    test_close(&f);
+}
+
+/* A session that was stored, opened and stored again gives the same file. */
+static void stored_again_is_the_same(void **state)
+{
+    (void)state;
+    struct test_model f;
+    wnw_stored *st;
+    size_t n, n_again;
+    test_open_tiny(&f, "llama", N_ALL, 23);
+    wnw_policy *p = test_policy(rows[1].recipe);
+    wnw_session *s = read_document(&f, &rows[1], p);
+    assert_ok(wnw_session_store(s, path, NULL));
+    assert_ok(wnw_stored_open(&st, path));
+    wnw_engine *e = engine_for(&f, &rows[1].how);
+    wnw_session *loaded = session_of(st, e, 64);
+    assert_ok(wnw_session_store(loaded, other_path, NULL));
+    /* It may replace the file that it was made of, whose pages stay. */
+    assert_ok(wnw_session_store(loaded, path, NULL));
+    uint8_t *once = read_file(path, &n), *again = read_file(other_path, &n_again);
+    assert_int_equal(n, n_again);
+    assert_memory_equal(once, again, n);
+    go_on(&f, loaded);
+    go_on(&f, s);
+    assert_same_logits(s, loaded);
+    free(once);
+    free(again);
+    wnw_session_free(loaded);
+    wnw_engine_free(e);
+    wnw_stored_free(st);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+    test_close(&f);
+}
+
+/* Whether pages of the file are a part of this process that may be written to. */
+static bool is_mapped(const char *file)
+{
+    char line[512];
+    bool found = false;
+    FILE *f = fopen("/proc/self/maps", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        found = found || (strstr(line, file) && strstr(line, " rw-p "));
+    fclose(f);
+    return found;
+}
+
+/* Rows that fill pages are pages of the file, also where copies go on from it. */
+static void rows_are_pages_of_the_file(void **state)
+{
+    (void)state;
+    struct test_model f;
+    wnw_stored *st;
+    wnw_session *copy;
+    test_open_tiny(&f, "llama", N_ALL, 23);
+    wnw_policy *p = test_policy("full");
+    wnw_session *s = read_document(&f, &rows[0], p);
+    assert_ok(wnw_session_store(s, path, NULL));
+    assert_ok(wnw_stored_open(&st, path));
+    wnw_engine *e = engine_for(&f, &rows[0].how);
+    wnw_session *loaded = session_of(st, e, N_QUESTION + N_DECODE);
+    assert_true(is_mapped(path));
+    assert_ok(wnw_session_copy(&copy, loaded));
+    go_on(&f, loaded);
+    assert_true(is_mapped(path)); /* the room was enough: nothing was copied to make more */
+    go_on(&f, copy);
+    assert_same_logits(copy, loaded);
+    wnw_session_free(loaded);
+    wnw_session_free(copy);
+    assert_false(is_mapped(path));
+    wnw_engine_free(e);
+    wnw_stored_free(st);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+    test_close(&f);
+}
+
+/* ---- Reading on ---- */
+
+static void reads_on_under_the_same_rules(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"knorm", "streaming_llm", "lagkv:sink=4,lag=16", "full"};
+    struct test_model f;
+    test_open_tiny(&f, "llama", N_ALL, 29);
+    wnw_engine *e = engine_for(&f, &rows[0].how);
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        wnw_stored *st;
+        wnw_policy *p = test_policy(recipes[i]);
+        wnw_session *s = test_session_new(f.m, &rows[0].how);
+        wnw_run run = {WNW_INIT(wnw_run), .policy = p, .size = size_ratio(0.5)};
+        if (wnw_policy_is_full(p))
+            run.size = (wnw_size){0};
+        assert_ok(wnw_session_begin(s, &run));
+        assert_ok(wnw_session_read(s, f.tokens, 200, NULL));
+        assert_ok(wnw_session_store(s, path, NULL));
+        assert_ok(wnw_stored_open(&st, path));
+        wnw_session *loaded = session_of(st, e, 0);
+        assert_ok(wnw_stored_resume(loaded, st, &run));
+        assert_ok(wnw_session_read(s, f.tokens + 200, 150, NULL));
+        assert_ok(wnw_session_read(loaded, f.tokens + 200, 150, NULL));
+        assert_same_cache(s, loaded);
+        assert_same_logits(s, loaded);
+        run.size = size_budget(100);
+        assert_error(wnw_stored_resume(loaded, st, &run), WNW_E_ARG);
+        wnw_session_free(loaded);
+        wnw_session_free(s);
+        wnw_stored_free(st);
+        wnw_policy_free(p);
+    }
+    wnw_engine_free(e);
+    test_close(&f);
+}
+
+static void text_comes_back(void **state)
+{
+    (void)state;
+    struct test_model f;
+    wnw_stored *st;
+    test_open_tiny(&f, "llama", N_ALL, 29);
+    wnw_session *s = test_session_new(f.m, &rows[0].how);
+    test_prefill(s, f.tokens, 40);
+    const wnw_prompt_params text = {WNW_INIT(wnw_prompt_params),
+                                    .document = "A tale\nof \"two\" cities, \xc3\xbc.", .system = "Be brief.",
+                                    .special = true, .now = 1721952000};
+    wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text};
+    wnw_prompt_params back = wnw_prompt_default_params();
+    wnw_stored_info info = wnw_stored_info_default();
+    assert_ok(wnw_session_store(s, path, &params));
+    assert_ok(wnw_stored_open(&st, path));
+    assert_true(wnw_stored_get_text(st, &back));
+    assert_string_equal(back.document, text.document);
+    assert_string_equal(back.system, text.system);
+    assert_null(back.chat);
+    assert_true(back.special);
+    assert_false(back.raw);
+    assert_int_equal(back.now, text.now);
+    assert_ok(wnw_stored_get_info(st, &info));
+    assert_null(info.policy); /* the session had no rules */
+    wnw_stored_free(st);
+    assert_ok(wnw_session_store(s, path, NULL));
+    assert_ok(wnw_stored_open(&st, path));
+    assert_false(wnw_stored_get_text(st, &back));
+    wnw_stored_free(st);
+    wnw_session_free(s);
+    test_close(&f);
+}
+
+/* ---- What is refused ---- */
+
+/* A small file in memory. */
+static uint8_t *small_file(struct test_model *f, size_t *n)
+{
+    wnw_session *s =
+        test_session_new(f->m, &(struct test_session){.n_ctx = 64, .kv_type = WNW_KV_Q8_0, .kv_tail = 32});
+    const wnw_prompt_params text = {WNW_INIT(wnw_prompt_params), .document = "A tale."};
+    const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text};
+    wnw_policy *p = test_policy("knorm");
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = p, .size = size_ratio(0.5), .once = true};
+    assert_ok(wnw_session_begin(s, &run));
+    assert_ok(wnw_session_read(s, f->tokens, 12, NULL));
+    assert_ok(wnw_session_store(s, path, &params));
+    wnw_session_free(s);
+    wnw_policy_free(p);
+    return read_file(path, n);
+}
+
+static void assert_refused(const uint8_t *bytes, size_t n, int code, const char *says)
+{
+    wnw_stored *st = (wnw_stored *)&code;
+    write_file(other_path, bytes, n);
+    assert_error(wnw_stored_open(&st, other_path), code);
+    assert_null(st);
+    assert_says(says);
+}
+
+static void every_change_is_noticed(void **state)
+{
+    (void)state;
+    struct test_model f;
+    wnw_stored *st;
+    size_t n;
+    test_open_tiny(&f, "llama", 40, 31);
+    uint8_t *bytes = small_file(&f, &n);
+    /* In a file that stays open, because most of the time would go into making it. */
+    const int fd = open(path, O_RDWR);
+    assert_cmp(fd, >=, 0);
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t changed = (uint8_t)(bytes[i] ^ 1u << i % 8);
+        assert_int_equal(pwrite(fd, &changed, 1, (off_t)i), 1);
+        const int rc = wnw_stored_open(&st, path);
+        if (rc != WNW_E_FORMAT && rc != WNW_E_UNSUPPORTED)
+            fail_msg("byte %zu was changed: status %d", i, rc);
+        assert_says(path);
+        assert_int_equal(pwrite(fd, bytes + i, 1, (off_t)i), 1);
+    }
+    assert_ok(wnw_stored_open(&st, path));
+    wnw_stored_free(st);
+    for (size_t i = n; i-- > 0;) {
+        assert_int_equal(ftruncate(fd, (off_t)i), 0);
+        if (wnw_stored_open(&st, path) != WNW_E_FORMAT)
+            fail_msg("the file was cut to %zu of %zu bytes", i, n);
+    }
+    close(fd);
+    free(bytes);
+    test_close(&f);
+}
+
+/* Sets the checksum of the head, so that it is not the reason. */
+static void seal_head(uint8_t *bytes)
+{
+    const uint64_t sum = XXH3_64bits(bytes, offsetof(struct wnw__wkv_head, sum));
+    memcpy(bytes + offsetof(struct wnw__wkv_head, sum), &sum, sizeof sum);
+}
+
+static void others_are_refused(void **state)
+{
+    (void)state;
+    struct test_model f, qwen;
+    wnw_stored *st;
+    wnw_session *s;
+    size_t n;
+    test_open_tiny(&f, "llama", 40, 31);
+    test_open_tiny(&qwen, "qwen2", 40, 31);
+    uint8_t *bytes = small_file(&f, &n), *copy = malloc(n + 1);
+    assert_non_null(copy);
+    assert_refused((const uint8_t *)"GGUF of another kind, which is longer than a head of 64 bytes, it is",
+                   68, WNW_E_FORMAT, "no stored cache");
+    assert_refused(bytes, 0, WNW_E_FORMAT, "empty");
+    memcpy(copy, bytes, n);
+    copy[n] = 0;
+    assert_refused(copy, n + 1, WNW_E_FORMAT, "longer");
+    assert_refused(copy, n - 4096, WNW_E_FORMAT, "cut off");
+    const uint32_t newer = WNW_STORED_VERSION + 1;
+    memcpy(copy + offsetof(struct wnw__wkv_head, version), &newer, sizeof newer);
+    seal_head(copy);
+    assert_refused(copy, n, WNW_E_UNSUPPORTED, "newer program");
+    memcpy(copy, bytes, n);
+    for (int i = 0; i < 4; i++)
+        copy[8 + i] = bytes[11 - i];
+    assert_refused(copy, n, WNW_E_FORMAT, "byte order");
+    assert_error(wnw_stored_open(&st, folder), WNW_E_FORMAT);
+    unlink(other_path);
+    assert_error(wnw_stored_open(&st, other_path), WNW_E_IO);
+    assert_ok(wnw_stored_open(&st, path));
+    wnw_engine *e = engine_for(&qwen, &rows[0].how);
+    assert_error(wnw_stored_session(&s, st, e, NULL), WNW_E_MISMATCH);
+    assert_null(s);
+    assert_says("belongs to model");
+    wnw_engine_free(e);
+    e = engine_for(&f, &rows[0].how);
+    const wnw_stored_session_params shorter = {WNW_INIT(wnw_stored_session_params), .n_ctx = 11};
+    assert_error(wnw_stored_session(&s, st, e, &shorter), WNW_E_FULL);
+    wnw_engine_free(e);
+    wnw_stored_free(st);
+    free(bytes);
+    free(copy);
+    test_close(&qwen);
+    test_close(&f);
+}
+
+static int n_files(void)
+{
+    int n = 0;
+    char command[96], line[256];
+    snprintf(command, sizeof command, "ls -A %s", folder);
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        n++;
+    pclose(f);
+    return n;
+}
+
+/* A file that cannot be written leaves the old one, and nothing beside it. */
+static void a_failed_write_leaves_the_old_file(void **state)
+{
+    (void)state;
+    struct test_model f;
+    size_t n, n_after;
+    struct rlimit usual, small;
+    test_open_tiny(&f, "llama", N_ALL, 31);
+    uint8_t *bytes = small_file(&f, &n);
+    const int files = n_files();
+    wnw_session *s = test_session_new(f.m, &rows[0].how), *empty = test_session_new(f.m, &rows[0].how);
+    test_prefill(s, f.tokens, N_PROMPT);
+    assert_error(wnw_session_store(empty, path, NULL), WNW_E_ARG);
+    assert_error(wnw_session_store(s, folder, NULL), WNW_E_ARG);
+    assert_error(wnw_session_store(s, "/dev/full", NULL), WNW_E_ARG);
+    assert_error(wnw_session_store(s, "/proc/none/a.wkv", NULL), WNW_E_IO);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    for (rlim_t most = 0; most < 40000; most += 3000) {
+        small = (struct rlimit){most, usual.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        const int rc = wnw_session_store(s, path, NULL);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);
+        assert_int_equal(rc, WNW_E_IO);
+        assert_says(strerror(EFBIG));
+    }
+    assert_int_equal(n_files(), files);
+    uint8_t *after = read_file(path, &n_after);
+    assert_int_equal(n, n_after);
+    assert_memory_equal(bytes, after, n);
+    free(bytes);
+    free(after);
+    wnw_session_free(s);
+    wnw_session_free(empty);
+    test_close(&f);
+}
+
+static void what_cannot_be_stored_is_refused(void **state)
+{
+    (void)state;
+    struct test_model f;
+    test_open_tiny(&f, "llama", N_ALL, 31);
+    wnw_session *s = test_session_new(f.m, &rows[0].how);
+    wnw_policy *p = test_policy("snapkv:window=8");
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = p, .size = size_ratio(0.5), .every = 8};
+    const wnw_head head = {0, 0};
+    test_prefill(s, f.tokens, 40);
+    assert_ok(wnw_session_mask_heads(s, &head, 1, WNW_MASK_ALL));
+    assert_error(wnw_session_store(s, path, NULL), WNW_E_UNSUPPORTED);
+    assert_ok(wnw_session_mask_heads(s, NULL, 0, WNW_MASK_ALL));
+    assert_ok(wnw_session_begin(s, &run));
+    assert_error(wnw_session_store(s, path, NULL), WNW_E_UNSUPPORTED);
+    wnw_session_free(s);
+    s = test_session_new(f.m, &rows[0].how);
+    const wnw_chat_message message = {"user", "Hello"};
+    const wnw_prompt_params text = {WNW_INIT(wnw_prompt_params), .document = "A", .messages = &message,
+                                    .n_messages = 1};
+    wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text};
+    test_prefill(s, f.tokens, 40);
+    assert_error(wnw_session_store(s, path, &params), WNW_E_UNSUPPORTED);
+    params = (wnw_store_params){WNW_INIT(wnw_store_params), .tokens = f.tokens, .n_tokens = 39};
+    assert_error(wnw_session_store(s, path, &params), WNW_E_ARG);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+    test_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stored_again_is_the_same),
+        cmocka_unit_test(rows_are_pages_of_the_file),
+        cmocka_unit_test(reads_on_under_the_same_rules),
+        cmocka_unit_test(text_comes_back),
+        cmocka_unit_test(every_change_is_noticed),
+        cmocka_unit_test(others_are_refused),
+        cmocka_unit_test(a_failed_write_leaves_the_old_file),
+        cmocka_unit_test(what_cannot_be_stored_is_refused),
+    };
+    (void)make_folder(NULL);
+    const int failed = run_rows(goes_on, rows) + cmocka_run_group_tests(tests, NULL, NULL);
+    return remove_folder(NULL) != 0 ? 1 : failed;
+}
