@@ -39,7 +39,7 @@ test: ## build everything and run all tests
 	@echo "make test: on two idle cores about 4 minutes to build and 4 to run all tests;" \
 	    "the first time up to 10 more for packages, ggml and models"
 	$(MAKE) setup
-	$(if $(SERVER),scripts/setup.sh server || echo "make test: goes on without llama.cpp's server" >&2)
+	$(if $(SERVER),scripts/setup.sh server clients || echo "make test: goes on without llama.cpp's server or its clients" >&2)
 	$(MAKE) configure
 	cmake --build $(BUILD) -j $(JOBS)
 	ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure $(CTEST_FLAGS)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Sourced by setup.sh: the step `server`, llama.cpp's server as an archive that winnow-llama-server is linked from
 # (serve/). It is compiled from the source package of the private copy, against the libllama of that copy, and kept as
-# $cache/llama-server/libllama-server.a with the one header that we include. It suits every CPU that the copy suits.
+# $cache/llama-server/libllama-server.a with the headers that we include. It suits every CPU that the copy suits.
 
 server_folder=$cache/llama-server
 server_parts="common src/llama-ext.h tools/server tools/mtmd tools/ui vendor"
@@ -28,13 +28,20 @@ make_server() {
         cmake --build "$work/build" --target llama-server -j "$(nproc)"
 }
 
+# whole FOLDER FROM: whether the archive and all headers are there. Copies of an earlier version have one header.
+whole() {
+    intact "$1/made" "$2" || return 1
+    why_not="json.h is missing"
+    [ -f "$1/json.h" ]
+}
+
 # Copies what another cache folder has compiled, if it was made from the same.
 take_over_server() {
     local from=$1 other=${WINNOW_LLAMA_FROM:-}/llama-server
-    { [ -n "${WINNOW_LLAMA_FROM:-}" ] && [ ! "$other" -ef "$server_folder" ] && intact "$other/made" "$from"; } || return 1
+    { [ -n "${WINNOW_LLAMA_FROM:-}" ] && [ ! "$other" -ef "$server_folder" ] && whole "$other" "$from"; } || return 1
     say "server: taking over the compiled copy of $other"
     mkdir -p "$server_folder"
-    cp "$other/libllama-server.a" "$other/server-http.h" "$server_folder/"
+    cp "$other/libllama-server.a" "$other"/*.h "$server_folder/"
     record "$server_folder/made" "$from" "$server_folder"/*.[ah]
 }
 
@@ -46,7 +53,7 @@ step_server() {
     site=$(site_packages)
     [ -z "$(misfit "$site")" ] || die "server: libllama is not there yet: scripts/setup.sh llama"
     from=$(server_from)
-    if intact "$server_folder/made" "$from"; then
+    if whole "$server_folder" "$from"; then
         say "server: $server_folder/libllama-server.a is there"
         return
     fi
@@ -60,7 +67,7 @@ step_server() {
         die "server: the build failed; the whole log is $log"
     }
     mkdir -p "$server_folder"
-    mv "$work/build/libllama-server.a" "$work/tools/server/server-http.h" "$server_folder/"
+    mv "$work/build/libllama-server.a" "$work/tools/server/server-http.h" "$work/common/json.h" "$server_folder/"
     record "$server_folder/made" "$from" "$server_folder"/*.[ah]
     rm -rf "$work"
     say "server: built in $((SECONDS - started)) s"

@@ -13,8 +13,9 @@
 #   cross        Debian's C compiler for aarch64, which only .ci/run needs
 #   peers        a llama.cpp for the CPU at hand, which `winnow bench` runs beside itself
 #   server       llama.cpp's server, compiled, from which winnow-llama-server is linked for `winnow serve`
+#   clients      OpenAI's and Anthropic's clients for Python, with which a test asks that server
 #
-# Without a step: all of them but the last five. Every step looks first and does nothing when its work is done, so running
+# Without a step: all of them but the last six. Every step looks first and does nothing when its work is done, so running
 # twice is cheap; an interrupted step starts over, a damaged model is made again. Everything but Debian packages goes to
 # ${WINNOW_CACHE:-~/.cache/winnow}. WINNOW_LLAMA_FROM names another such folder, from which the compiled ggml and
 # libllama are copied if they suit this machine; that folder is not changed.
@@ -31,6 +32,7 @@ ggml_min=0.25
 llama_version=0.3.36 # of the PyPI package llama-cpp-python: brings ggml 0.25.3
 numpy_version=2.4.6
 python_packages=(gguf==0.17.1 "numpy==$numpy_version")
+client_packages=(openai==3.57.0 anthropic==2.14.0)
 default_model=smollm2-135m
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -121,19 +123,24 @@ need_venv() {
     python3 -m venv "$venv" || die "python: 'python3 -m venv' failed; is the package python3-venv installed?"
 }
 
-step_python() {
+# need_python_packages STEP PACKAGE==VERSION...
+need_python_packages() {
+    local step=$1 spec missing=()
     need_venv
-    local spec missing=()
-    for spec in "${python_packages[@]}"; do
+    for spec in "${@:2}"; do
         installed "${spec%%==*}" "${spec##*==}" || missing+=("$spec")
     done
     if [ ${#missing[@]} -eq 0 ]; then
-        say "python: ${python_packages[*]} installed"
+        say "$step: ${*:2} installed"
         return
     fi
-    say "python: installing ${missing[*]}"
-    "$venv/bin/python" -m pip install --quiet --ignore-installed --no-warn-conflicts "${missing[@]}" || die "python: pip could not install ${missing[*]}"
+    say "$step: installing ${missing[*]}"
+    "$venv/bin/python" -m pip install --quiet --ignore-installed --no-warn-conflicts "${missing[@]}" || die "$step: pip could not install ${missing[*]}"
 }
+
+step_python() { need_python_packages python "${python_packages[@]}"; }
+
+step_clients() { need_python_packages clients "${client_packages[@]}"; }
 
 # ---- ggml and libllama ----
 # The ggml version that the CMake package in folder $1 names, if there is one.
@@ -396,9 +403,9 @@ run_steps() {
 [ $# -gt 0 ] || set -- packages llama source python model test-models
 for step in "$@"; do
     case $step in
-    packages | llama | source | python | model | test-models | browser | clang | cross | peers | server) ;;
+    packages | llama | source | python | model | test-models | browser | clang | cross | peers | server | clients) ;;
     *)
-        sed -n '3,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+        sed -n '3,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
         exit 2
         ;;
     esac

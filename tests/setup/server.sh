@@ -20,6 +20,7 @@ name=llama_cpp_python-$version
 mkdir -p "$work/tar/\$name/vendor/llama.cpp/src" && touch "$work/tar/\$name/vendor/llama.cpp/src/llama-ext.h"
 for part in common tools/server tools/mtmd tools/ui vendor; do mkdir -p "$work/tar/\$name/vendor/llama.cpp/\$part"; done
 echo '// header' >"$work/tar/\$name/vendor/llama.cpp/tools/server/server-http.h"
+echo '// header' >"$work/tar/\$name/vendor/llama.cpp/common/json.h"
 tar -czf "\$2/\$name.tar.gz" -C "$work/tar" "\$name"
 SH
 cat >"$work/fake/cmake" <<SH
@@ -39,7 +40,7 @@ builds() { grep -c '^--build' "$work/cmake" 2>/dev/null; }
 built() {
     [ "$(builds)" -eq "$2" ] || fail "$1: built $(builds) times, not $2"
     check "$1: no archive" test -f "$made/libllama-server.a"
-    check "$1: no header" test -f "$made/server-http.h"
+    check "$1: no headers" test -f "$made/server-http.h" -a -f "$made/json.h"
     check "$1: something is left over" test ! -e "$made.new"
 }
 
@@ -63,9 +64,16 @@ echo cut >"$made/libllama-server.a"
 setup 'damaged' server
 built 'damaged' 2
 says 'damaged' 'libllama-server.a is damaged'
+# As an earlier version left it.
+rm "$made/json.h"
+. "$top/scripts/made.sh"
+record "$made/made" "$(head -n 1 "$made/made" | cut -d' ' -f2)" "$made/libllama-server.a" "$made/server-http.h"
+setup 'with one header' server
+built 'with one header' 3
+says 'with one header' 'json.h is missing'
 echo '# changed' >>"$work/serve/upstream/CMakeLists.txt"
 setup 'our part has changed' server
-built 'our part has changed' 3
+built 'our part has changed' 4
 says 'our part has changed' 'what it is made from has changed'
 
 # Another cache folder has it.
@@ -73,10 +81,10 @@ mv "$made" "$work/other"
 mkdir "$work/others" && mv "$work/other" "$work/others/llama-server"
 export WINNOW_LLAMA_FROM=$work/others
 setup 'copied' server
-built 'copied' 3
+built 'copied' 4
 says 'copied' 'taking over'
 echo cut >"$work/others/llama-server/libllama-server.a"
 rm -r "$made"
 setup 'the other one is damaged' server
-built 'the other one is damaged' 4
+built 'the other one is damaged' 5
 finish
