@@ -91,7 +91,7 @@ APP_GROUP(cli_group_backend, "Options", backend_options);
 static const struct app_option serve_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
      AT(app.model), 0, 0, NULL},
-    {"policy", 0, APP_TEXT, "RECIPE", NULL, "keydiff",
+    {"policy", 0, APP_TEXT, "RECIPE", NULL, "keydiff, +shares where the model has a profile of that kind",
      "what is kept of a prompt once it was read; full: everything", AT(app.policy), 0, 0, NULL},
     {"budget", 0, APP_INT, "N", NULL, "none", "size: average entries kept per layer and KV head",
      AT(app.budget), 1, 2147483647, "1 to 2147483647"},
@@ -104,6 +104,9 @@ static const struct app_option serve_options[] = {
     {"context", 0, APP_INT, "N", "8192", NULL,
      "tokens of context for each slot; they take no memory until they come", AT(context), 16, 16777216,
      "16 to 16777216"},
+    {"document", 0, APP_TEXTS, "NAME=FILE", NULL, "none",
+     "a text that is read and compressed at start, and that requests name; may be repeated",
+     AT(app.documents), 0, 0, NULL},
     {"save", 0, APP_TEXT, "DIR", NULL, "none", "folder in which requests may save slots, compressed",
      AT(save), 0, 0, NULL},
     {"host", 0, APP_TEXT, "ADDRESS", "127.0.0.1", NULL, "address to listen on", AT(host), 0, 0, NULL},

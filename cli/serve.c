@@ -3,7 +3,9 @@
 #include "app/args.h"
 #include "app/console.h"
 #include "app/models.h"
+#include "app/profiles.h"
 #include "app/share.h"
+#include "app/text.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "winnow_bridge.h"
@@ -18,8 +20,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Does not look at the prompt's end, where the question is (docs/serving.md says why that matters). */
-#define DEFAULT_POLICY "keydiff"
+/* Neither looks at the prompt's end, where the question is (docs/serving.md says why that matters). */
+#define DEFAULT_POLICY      "keydiff"
+#define POLICY_WITH_PROFILE "keydiff+shares"
+
+/* Options of the server that would move a document's cells, or lose them. */
+static const char *const no_documents[] = {"--context-shift", "--cache-reuse", "--sleep-idle-seconds", NULL};
 
 /* Options of the server that are ours to give, in all their names. */
 static const char *const taken[] = {"-m",
@@ -53,25 +59,74 @@ static const char *const taken[] = {"-m",
 
 /* ---- Checks ---- */
 
+static bool is_listed(const char *const *list, const char *option)
+{
+    while (*list && strcmp(*list, option) != 0)
+        list++;
+    return *list != NULL;
+}
+
 static int check_rest(const struct app_args *args, bool *has_key)
 {
     for (int i = 0; i < args->n_rest; i++) {
-        for (int t = 0; taken[t]; t++)
-            if (strcmp(args->rest[i], taken[t]) == 0)
-                return app_fail(APP_BAD_INPUT,
-                                "%s is set by `winnow serve` itself: see `winnow serve --help`",
-                                args->rest[i]);
+        if (is_listed(taken, args->rest[i]))
+            return app_fail(APP_BAD_INPUT, "%s is set by `winnow serve` itself: see `winnow serve --help`",
+                            args->rest[i]);
+        if (args->documents.n > 0 && is_listed(no_documents, args->rest[i]))
+            return app_fail(APP_BAD_INPUT, "%s does not go with --document: slots share its cells",
+                            args->rest[i]);
         *has_key = *has_key || strcmp(args->rest[i], "--api-key-file") == 0;
     }
     return APP_OK;
 }
 
+/* That its profile is there is seen by the server, which reads it. */
 static int check_policy(const char *recipe)
 {
     const int rc = strcmp(recipe, "full") == 0 ? WNW_OK : wnw_bridge_observe(NULL, recipe);
-    return rc == WNW_OK              ? APP_OK
-           : rc == WNW_E_UNSUPPORTED ? app_fail(APP_BAD_INPUT, "%s", wnw_last_error())
-                                     : app_fail_status(rc);
+    return rc == WNW_OK || rc == WNW_E_MISMATCH ? APP_OK
+           : rc == WNW_E_UNSUPPORTED            ? app_fail(APP_BAD_INPUT, "%s", wnw_last_error())
+                                                : app_fail_status(rc);
+}
+
+/* Finds the model's profiles, as a list with ':' between them for the server; policies that need one can then be had. */
+static int find_profiles(struct app_text *list, bool *has_shares, const char *model)
+{
+    /* CompilerKV's tables belong to a budget; the other one's gates are not observed under libllama. */
+    static const uint32_t left_out = 1u << WNW_PROFILE_COMPILER | 1u << WNW_PROFILE_INPUTGATE;
+    const struct app_profile_want want = {.model_path = model};
+    *has_shares = false;
+    for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++) {
+        char *path = NULL;
+        const int rc = left_out >> kind & 1u ? APP_OK : app_profile_find(&path, &want, kind);
+        if (rc != APP_OK)
+            return rc;
+        const bool good =
+            !path || strchr(path, ':') || app_text_put(list, "%s%s", list->len > 0 ? ":" : "", path);
+        *has_shares = *has_shares || (path && !strchr(path, ':') && kind == WNW_PROFILE_SHARES);
+        free(path);
+        if (!good)
+            return app_fail(APP_FAILED, "out of memory");
+    }
+    /* What the user names counts in place of what was found. */
+    const char *own = getenv("WINNOW_PROFILE");
+    if (own && *own && !app_text_put(list, "%s%s", list->len > 0 ? ":" : "", own))
+        return app_fail(APP_FAILED, "out of memory");
+    return APP_OK;
+}
+
+/* The server reads the texts; here is seen whether it can. */
+static int check_documents(const struct app_list *documents)
+{
+    for (int i = 0; i < documents->n; i++) {
+        const char *eq = strchr(documents->s[i], '=');
+        if (!eq || eq == documents->s[i] || strchr(documents->s[i], '\n'))
+            return app_fail(APP_BAD_INPUT, "--document %s: it is NAME=FILE", documents->s[i]);
+        if (access(eq + 1, R_OK) != 0)
+            return app_fail(APP_BAD_INPUT, "--document %s: cannot read %s: %s", documents->s[i], eq + 1,
+                            strerror(errno));
+    }
+    return APP_OK;
 }
 
 /* The addresses of a host; bad input if there are none. */
@@ -159,9 +214,19 @@ static const char *key_of(const struct cli_args *args)
     return args->api_key ? args->api_key : getenv("LLAMA_API_KEY");
 }
 
-/* What the server's constructor reads (serve/config.c). */
-static int set_environment(const struct cli_args *args, const char *recipe)
+/* The documents as lines. */
+static int list_documents(struct app_text *lines, const struct app_list *documents)
 {
+    bool good = true;
+    for (int i = 0; good && i < documents->n; i++)
+        good = app_text_put(lines, "%s\n", documents->s[i]);
+    return good ? APP_OK : app_fail(APP_FAILED, "out of memory");
+}
+
+/* What the server's constructor reads (serve/config.c). */
+static int set_environment(const struct cli_args *args, const char *recipe, const char *profiles)
+{
+    struct app_text documents = {0};
     char budget[32] = "", ratio[32] = "", bytes[32] = "";
     if (args->app.budget != APP_UNSET)
         snprintf(budget, sizeof budget, "%lld", (long long)args->app.budget);
@@ -171,13 +236,16 @@ static int set_environment(const struct cli_args *args, const char *recipe)
         snprintf(bytes, sizeof bytes, "%lld", (long long)args->app.kv_bytes);
     const char *const pairs[][2] = {{"WINNOW_SERVE_POLICY", recipe},    {"WINNOW_SERVE_BUDGET", budget},
                                     {"WINNOW_SERVE_RATIO", ratio},      {"WINNOW_SERVE_KV_BYTES", bytes},
-                                    {"WINNOW_SERVE_SAVES", args->save}, {"LLAMA_API_KEY", key_of(args)}};
-    int rc = APP_OK;
+                                    {"WINNOW_SERVE_SAVES", args->save}, {"LLAMA_API_KEY", key_of(args)},
+                                    {"WINNOW_PROFILE", profiles}};
+    int rc = list_documents(&documents, &args->app.documents);
     unsetenv("WINNOW_POLICY");     /* of contexts that nobody watches */
     unsetenv("GGML_BACKEND_PATH"); /* the backend is in the server */
     unsetenv("WINNOW_SERVE_SAVES");
     for (size_t i = 0; rc == APP_OK && i < sizeof pairs / sizeof *pairs; i++)
         rc = pairs[i][1] ? set(pairs[i][0], pairs[i][1]) : APP_OK;
+    rc = rc == APP_OK ? set("WINNOW_SERVE_DOCUMENTS", documents.s ? documents.s : "") : rc;
+    free(documents.s);
     return rc;
 }
 
@@ -243,7 +311,8 @@ int cli_serve(const struct app_args *app)
 {
     const struct cli_args *args = (const struct cli_args *)app;
     const char *recipe = app->policy ? app->policy : DEFAULT_POLICY;
-    bool has_key = key_of(args) && *key_of(args);
+    struct app_text profiles = {0};
+    bool has_shares = false, has_key = key_of(args) && *key_of(args);
     char server[4096], *model = NULL;
     if (app->budget != APP_UNSET && !isnan(app->ratio))
         return app_fail(APP_BAD_INPUT, "--budget and --ratio exclude each other");
@@ -252,15 +321,20 @@ int cli_serve(const struct app_args *app)
     int rc = find_server(server, sizeof server);
     rc = rc == APP_OK ? check_rest(app, &has_key) : rc;
     rc = rc == APP_OK ? check_policy(recipe) : rc;
+    rc = rc == APP_OK ? check_documents(&app->documents) : rc;
     rc = rc == APP_OK ? check_address(args, has_key) : rc;
     rc = rc == APP_OK ? app_model_path(&model, app->model) : rc;
     if (rc == APP_OK && access(model, R_OK) != 0)
         rc = app_fail(APP_BAD_INPUT, "cannot read %s: %s", model, strerror(errno));
-    rc = rc == APP_OK ? set_environment(args, recipe) : rc;
+    rc = rc == APP_OK ? find_profiles(&profiles, &has_shares, model) : rc;
+    if (!app->policy && has_shares)
+        recipe = POLICY_WITH_PROFILE;
+    rc = rc == APP_OK ? set_environment(args, recipe, profiles.s) : rc;
     if (rc == APP_OK) {
         say_policy(args, recipe);
         rc = start(args, server, model);
     }
+    free(profiles.s);
     free(model);
     return rc;
 }

@@ -6,7 +6,11 @@
  *
  * One context is watched, the first; a second one, of a draft model, is libllama's. All but the first function is called by
  * the thread that decodes.
+ *
+ * Sequences 0 .. n_slots-1 are the slots'. Behind them each document has one, in which nothing is ever written; a slot that begins with
+ * the document shares its cells.
  */
+#include "serve/documents.h"
 #include "serve/sequences.h"
 #include "serve/serve.h"
 #include "serve/slot_file.h"
@@ -18,8 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* New tokens of a prompt that make a sequence be compressed. */
-enum { LEAST_NEW = 128, MAX_BATCHES = 16 };
+/* New tokens of a prompt that make a sequence be compressed; tokens that the template may write around a document. */
+enum { LEAST_NEW = 128, MAX_BATCHES = 16, ROOM_FOR_TEMPLATE = 512 };
 
 /* A row of a batch that the server makes. */
 struct row {
@@ -41,6 +45,7 @@ struct state {
     struct serve_want by;
     int64_t entries;   /* in all heads */
     int32_t n_unknown; /* first tokens, read from a file, whose cells are not known yet */
+    int32_t behind;    /* 1 + the document that it begins with, 0 = none */
 };
 
 /* One for the process; see above. */
@@ -48,7 +53,7 @@ static struct {
     struct llama_context *ctx;
     wnw_bridge *cache;
     struct serve_sequences sequences;
-    struct state state[SERVE_MAX_SLOTS];
+    struct state state[SERVE_MAX_SLOTS + SERVE_MAX_DOCUMENTS];
     struct batch batch[MAX_BATCHES];
     int32_t n_batches, n_slots, row_entries;
     bool blind;                  /* rows and sequences are not matched: the backend decides by itself */
@@ -103,6 +108,11 @@ static int64_t count_marked(int32_t layer, int32_t head)
     return found;
 }
 
+static int32_t n_sequences(void)
+{
+    return w.n_slots + serve_documents_n();
+}
+
 static void count_entries(int32_t seq)
 {
     const struct serve_sequence *q = &w.sequences.of[seq];
@@ -119,11 +129,27 @@ static void count_entries(int32_t seq)
         w.marked[q->cell[k]] = false;
 }
 
+/* Tells how much there is. */
+static void count(bool compressed_one, bool failed_one)
+{
+    int64_t n = w.sequences.n_live;
+    for (int32_t i = 0; i < w.n_slots; i++)
+        n += w.state[i].n_unknown > 0 && w.sequences.of[i].n == 0 ? w.state[i].n_unknown : 0;
+    serve_slots_count(compressed_one, failed_one, resident(), n);
+}
+
+/* Tells what a slot, or a document, holds. */
 static void report(int32_t seq)
 {
     const struct state *s = &w.state[seq];
+    if (seq >= w.n_slots) {
+        if (w.sequences.of[seq].n > 0)
+            serve_document_kept(seq - w.n_slots, s->entries, &s->by);
+        return;
+    }
     serve_slots_report(seq, &(struct serve_content){.n_tokens = w.sequences.of[seq].n + s->n_unknown,
                                                     .entries = s->entries,
+                                                    .behind = s->behind,
                                                     .reading = s->reading,
                                                     .compressed_by = s->compressed ? &s->by : NULL});
 }
@@ -133,49 +159,177 @@ static void report(int32_t seq)
 /* Entries that stay besides a header, however small the size. */
 enum { LEAST_KEPT = 32 };
 
-/* The size of what comes after the header, which no policy sees: a budget is of both. */
-static wnw_size size_of_rest(const struct serve_want *want)
+/* First tokens of a slot whose cells are a document's. */
+static int32_t count_shared(int32_t seq)
+{
+    const struct serve_sequence *q = &w.sequences.of[seq];
+    const int32_t behind = w.state[seq].behind;
+    const struct serve_sequence *d = behind > 0 ? &w.sequences.of[w.n_slots + behind - 1] : q;
+    int32_t n = 0;
+    while (behind > 0 && n < q->n && n < d->n && q->cell[n] == d->cell[n])
+        n++;
+    return n;
+}
+
+/* The size of what comes after the header, which no policy sees. A budget is of both, but not of a document. */
+static wnw_size size_of_rest(const struct serve_want *want, int32_t n_header, int32_t n_shared)
 {
     wnw_size size = want->size;
+    const int64_t rest = size.budget - (n_header - n_shared);
     if (size.kind == WNW_SIZE_BUDGET)
-        size.budget =
-            size.budget - want->n_protected > LEAST_KEPT ? size.budget - want->n_protected : LEAST_KEPT;
+        size.budget = rest > LEAST_KEPT ? rest : LEAST_KEPT;
     return size;
 }
 
-static void compress(int32_t seq)
+static void count_all_entries(void)
+{
+    for (int32_t i = 0; i < n_sequences(); i++) /* several may share cells */
+        if (w.sequences.of[i].n > 0)
+            count_entries(i);
+}
+
+static int compress_by(const wnw_bridge_cells_of *cells, const char *recipe)
+{
+    wnw_bridge_cells_of of = *cells;
+    wnw_policy *policy = NULL;
+    int rc = wnw_policy_parse(&policy, recipe, NULL);
+    of.policy = policy;
+    rc = rc == WNW_OK ? wnw_bridge_compress_cells(w.cache, &of) : rc;
+    wnw_policy_free(policy);
+    return rc;
+}
+
+/* Takes +shares from the end of a recipe: a profile says nothing of sizes below its smallest, and a slot that stays whole would be
+ * the worse surprise. */
+static bool without_shares(char *recipe)
+{
+    static const char end[] = "+shares";
+    const size_t n = strlen(recipe), m = sizeof end - 1;
+    if (n <= m || strcmp(recipe + n - m, end) != 0)
+        return false;
+    recipe[n - m] = '\0';
+    return true;
+}
+
+/* Compresses a slot, if it is time. False: it could not be. */
+static bool compress(int32_t seq)
 {
     struct state *s = &w.state[seq];
     const struct serve_sequence *q = &w.sequences.of[seq];
     struct serve_want want;
-    wnw_policy *policy = NULL;
     serve_slots_want(seq, &want);
     s->ended = false;
-    if (s->n_unknown > 0 || serve_keeps_all(&want) || s->n_new < LEAST_NEW || q->n <= want.n_protected)
-        return;
-    const wnw_size size = size_of_rest(&want);
-    const int32_t n_header = want.n_protected < q->n ? want.n_protected : q->n;
-    int rc = wnw_policy_parse(&policy, want.recipe, NULL);
-    if (rc == WNW_OK)
-        rc = wnw_bridge_compress_cells(
-            w.cache, &(wnw_bridge_cells_of){WNW_INIT(wnw_bridge_cells_of), .n_cells = q->n - n_header,
-                                            .cells = q->cell + n_header, .policy = policy, .size = &size});
-    wnw_policy_free(policy);
+    const int32_t n_shared = count_shared(seq);
+    const int32_t n_header = want.n_protected > n_shared ? want.n_protected : n_shared;
+    if (s->n_unknown > 0 || serve_keeps_all(&want) || s->n_new < LEAST_NEW || q->n <= n_header)
+        return true;
+    const wnw_size size = size_of_rest(&want, n_header, n_shared);
+    const wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of), .n_cells = q->n - n_header,
+                                    .cells = q->cell + n_header, .size = &size};
+    char recipe[SERVE_RECIPE];
+    strcpy(recipe, want.recipe);
+    int rc = compress_by(&of, recipe);
+    if (rc == WNW_E_RANGE && without_shares(recipe))
+        rc = compress_by(&of, recipe);
     s->n_new = 0;
     if (rc != WNW_OK) {
         fprintf(stderr, "winnow: slot %d is not compressed: %s\n", (int)seq, wnw_last_error());
     } else {
         s->compressed = true;
         s->by = want;
-        for (int32_t i = 0; i < w.n_slots; i++) /* others may share cells */
-            if (w.sequences.of[i].n > 0)
-                count_entries(i);
+        count_all_entries();
         report(seq);
     }
-    serve_slots_count(rc == WNW_OK, rc != WNW_OK, resident());
+    count(rc == WNW_OK, rc != WNW_OK);
+    return rc == WNW_OK;
+}
+
+/* ---- Documents ---- */
+
+/* Keeps what a slot has read as a document, compressed at once: nobody will ask for a second token. */
+static void store_document(int32_t seq, int32_t d)
+{
+    const int32_t to = w.n_slots + d;
+    char line[SERVE_TEXT];
+    REAL(llama_synchronize)(w.ctx);
+    if (!compress(seq)) {
+        snprintf(line, sizeof line, "document %s cannot be compressed: %s", serve_document_name(d),
+                 wnw_last_error());
+        serve_refuse(line);
+    }
+    REAL(llama_memory_seq_cp)(llama_get_memory(w.ctx), seq, to, -1, -1);
+    if (!serve_sequences_cp(&w.sequences, seq, to, -1, -1))
+        serve_refuse("no memory for the cells of a document");
+    w.state[to] = w.state[seq];
+    serve_slots_want(seq, &w.state[to].by);
+    w.state[seq].behind = d + 1;
+    w.state[seq].compressed = false; /* nothing of its own is */
+    report(to);
+    report(seq);
+}
+
+/* Begins a slot with a document. */
+static bool put_document(int32_t seq, int32_t d)
+{
+    llama_memory_t mem = llama_get_memory(w.ctx);
+    const int32_t from = w.n_slots + d;
+    if (w.sequences.of[from].n == 0 || !REAL(llama_memory_seq_rm)(mem, seq, -1, -1))
+        return false;
+    serve_sequences_rm(&w.sequences, seq, -1, -1);
+    REAL(llama_memory_seq_cp)(mem, from, seq, -1, -1);
+    if (!serve_sequences_cp(&w.sequences, from, seq, -1, -1)) {
+        REAL(llama_memory_seq_rm)(mem, seq, -1, -1);
+        serve_sequences_rm(&w.sequences, seq, -1, -1);
+        return false;
+    }
+    w.state[seq] = (struct state){.behind = d + 1, .entries = w.state[from].entries};
+    return true;
+}
+
+/* A slot that has lost a part of its document stands behind it no more, and holds what was dropped of the rest. */
+static void check_behind(int32_t seq)
+{
+    struct state *s = &w.state[seq];
+    enum { SEAM = 8 }; /* last tokens that a question may write otherwise */
+    if (s->behind == 0)
+        return;
+    const int32_t from = w.n_slots + s->behind - 1;
+    if (count_shared(seq) + SEAM >= w.sequences.of[from].n)
+        return;
+    s->behind = 0;
+    s->compressed = w.state[from].compressed;
+    s->by = w.state[from].by;
 }
 
 /* ---- Contexts ---- */
+
+/* Makes room for the documents' sequences and cells. */
+static void make_room(const struct llama_model *model, struct llama_context_params *params)
+{
+    char line[SERVE_TEXT];
+    const int32_t n_most = llama_model_n_ctx_train(model);
+    if (serve_documents_n() == 0)
+        return;
+    if (llama_model_is_hybrid(model) || llama_model_is_recurrent(model))
+        serve_refuse("models with recurrent layers cannot begin requests with a document");
+    if (llama_model_n_swa(model) > 0 && !params->swa_full)
+        serve_refuse("the model has layers with a sliding window; with documents it needs `-- --swa-full`");
+    for (int32_t d = 0; d < serve_documents_n(); d++) {
+        const char *text = serve_document_text(d);
+        const int32_t n =
+            -llama_tokenize(llama_model_get_vocab(model), text, (int32_t)strlen(text), NULL, 0, false, true);
+        if (n <= 0 || n > n_most - ROOM_FOR_TEMPLATE) {
+            snprintf(line, sizeof line,
+                     "document %s has %d tokens, and the model's context has %d, of which requests need %d",
+                     serve_document_name(d), (int)n, (int)n_most, ROOM_FOR_TEMPLATE);
+            serve_refuse(line);
+        }
+        params->n_ctx += (uint32_t)(n + ROOM_FOR_TEMPLATE);
+    }
+    params->n_seq_max += (uint32_t)serve_documents_n();
+    if (params->n_outputs_max > 0) /* it is not less than the sequences */
+        params->n_outputs_max += (uint32_t)serve_documents_n();
+}
 
 static bool open_sequences(void)
 {
@@ -190,7 +344,7 @@ static bool open_sequences(void)
         w.row_entries += l.n_heads;
         row_bytes += (uint64_t)l.n_heads * (uint64_t)l.entry_bytes;
     }
-    w.n_slots = (int32_t)llama_n_seq_max(w.ctx);
+    w.n_slots = (int32_t)llama_n_seq_max(w.ctx) - serve_documents_n();
     if (w.n_slots > SERVE_MAX_SLOTS)
         serve_refuse("a server of winnow has 64 slots at most");
     if (n_cells == 0)
@@ -200,10 +354,24 @@ static bool open_sequences(void)
         llama_model_is_hybrid(llama_get_model(w.ctx)) || llama_model_is_recurrent(llama_get_model(w.ctx));
     w.marked = calloc((size_t)n_cells, sizeof *w.marked);
     serve_slots_open(w.n_slots, row_bytes, w.row_entries, !w.blind);
-    return w.marked && serve_sequences_init(&w.sequences, w.n_slots, n_cells);
+    return w.marked && serve_sequences_init(&w.sequences, n_sequences(), n_cells);
 }
 
 static void rows_told(const int32_t *cells, int32_t n, int32_t n_cells, void *user);
+
+static int set_profiles(void)
+{
+    const char *list = serve_settings()->profiles;
+    char path[4096];
+    int rc = WNW_OK;
+    while (rc == WNW_OK && *list) {
+        const size_t n = strcspn(list, ":");
+        snprintf(path, sizeof path, "%.*s", (int)n, list);
+        rc = n > 0 ? wnw_bridge_set_profile(w.cache, path) : WNW_OK;
+        list += n + (list[n] == ':');
+    }
+    return rc;
+}
 
 static void watch(struct llama_context *ctx)
 {
@@ -213,9 +381,12 @@ static void watch(struct llama_context *ctx)
     w.ctx = ctx;
     if (!open_sequences())
         serve_refuse("no memory for the sequences of the slots");
-    int rc = w.blind ? wnw_bridge_set_policy(w.cache, serve_keeps_all(want) ? NULL : want->recipe,
-                                             &want->size, true)
-                     : wnw_bridge_tell_rows(w.cache, rows_told, NULL);
+    int rc = set_profiles();
+    if (rc != WNW_OK)
+        serve_refuse(wnw_last_error());
+    rc = w.blind
+             ? wnw_bridge_set_policy(w.cache, serve_keeps_all(want) ? NULL : want->recipe, &want->size, true)
+             : wnw_bridge_tell_rows(w.cache, rows_told, NULL);
     if (rc == WNW_OK && !w.blind && !serve_keeps_all(want))
         rc = wnw_bridge_observe(w.cache, want->recipe);
     if (rc != WNW_OK)
@@ -224,6 +395,8 @@ static void watch(struct llama_context *ctx)
 
 struct llama_context *llama_init_from_model(struct llama_model *model, struct llama_context_params params)
 {
+    if (!w.ctx)
+        make_room(model, &params);
     struct llama_context *ctx = REAL(llama_init_from_model)(model, params);
     if (ctx && !w.ctx)
         watch(ctx);
@@ -436,8 +609,11 @@ static void after(const struct batch *b)
         s->n_new += n_prompt + s->ended;
         s->reading = !output;
         report(seq);
+        const int32_t stores = s->ended ? serve_slots_stores(seq) : 0;
+        if (stores > 0)
+            store_document(seq, stores - 1);
     }
-    serve_slots_count(false, false, resident());
+    count(false, false);
 }
 
 int32_t llama_process(struct llama_context *ctx, enum llama_process_type type, struct llama_batch_ext *batch)
@@ -483,9 +659,10 @@ static void bury(int32_t seq)
             w.state[i] = (struct state){0};
         else if (w.state[i].n_unknown == 0)
             count_entries(i);
+        check_behind(i);
         report(i);
     }
-    serve_slots_count(false, false, resident());
+    count(false, false);
 }
 
 bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, llama_pos p1)
@@ -523,6 +700,12 @@ void llama_memory_seq_add(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0,
         serve_sequences_shift(&w.sequences, seq_id, p0, p1, delta);
 }
 
+/* Whether positions may be moved: not those of cells that slots share with a document. */
+bool llama_memory_can_shift(llama_memory_t mem)
+{
+    return !(is_watched(mem) && serve_documents_n() > 0) && REAL(llama_memory_can_shift)(mem);
+}
+
 void llama_memory_clear(llama_memory_t mem, bool data)
 {
     REAL(llama_memory_clear)(mem, data);
@@ -552,9 +735,9 @@ size_t llama_state_seq_save_file(struct llama_context *ctx, const char *filepath
     file.n_tokens = n_token_count;
     file.entries = s->entries;
     file.n_sequence = w.sequences.of[seq_id].n + s->n_unknown;
-    file.compressed = s->compressed;
-    if (s->compressed)
-        file.by = s->by;
+    file.compressed = s->compressed || s->behind > 0;
+    if (file.compressed)
+        file.by = s->compressed ? s->by : w.state[w.n_slots + s->behind - 1].by;
     set_model(file.model);
     const size_t room = llama_state_seq_get_size(ctx, seq_id);
     uint8_t *state = malloc(room + 1);
@@ -565,11 +748,32 @@ size_t llama_state_seq_save_file(struct llama_context *ctx, const char *filepath
     return bytes;
 }
 
+/* As if the document were in a file. */
+static size_t load_document(int32_t d, int32_t seq, llama_token *tokens_out, size_t room, size_t *n_out)
+{
+    int32_t n;
+    const int32_t *tokens = serve_document_tokens(d, &n);
+    *n_out = (size_t)n;
+    if (!tokens_out)
+        return n > 0;
+    if (n == 0 || (size_t)n > room || !put_document(seq, d))
+        return 0;
+    memcpy(tokens_out, tokens, (size_t)n * sizeof *tokens_out);
+    bury_dead();
+    w.n_purges = 0;
+    report(seq);
+    count(false, false);
+    return (size_t)n;
+}
+
 size_t llama_state_seq_load_file(struct llama_context *ctx, const char *filepath, llama_seq_id dest_seq_id,
                                  llama_token *tokens_out, size_t n_token_capacity, size_t *n_token_count_out)
 {
     struct serve_slot_file file;
     uint64_t model[2];
+    const int32_t d = serve_document_of_file(filepath);
+    if (d >= 0 && ctx == w.ctx && dest_seq_id >= 0 && dest_seq_id < w.n_slots)
+        return load_document(d, dest_seq_id, tokens_out, n_token_capacity, n_token_count_out);
     if (ctx != w.ctx || w.blind || dest_seq_id < 0 || dest_seq_id >= w.n_slots)
         return REAL(llama_state_seq_load_file)(ctx, filepath, dest_seq_id, tokens_out, n_token_capacity,
                                                n_token_count_out);
@@ -596,7 +800,7 @@ size_t llama_state_seq_load_file(struct llama_context *ctx, const char *filepath
                                               .compressed = file.compressed != 0,
                                               .by = file.by};
     report(dest_seq_id);
-    serve_slots_count(false, false, resident());
+    count(false, false);
     free(state);
     return bytes;
 }

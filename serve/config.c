@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What `winnow serve` sets in the environment, and the device WINNOW, both before the server's main. */
+#include "serve/documents.h"
 #include "serve/serve.h"
+#include "winnow_method.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,8 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One for the process, written before main. */
+/* One of each for the process, written before main. */
 static struct serve_config config;
+static wnw_profile *profile; /* what the files of config.profiles hold; NULL: nothing */
 
 const struct serve_config *serve_settings(void)
 {
@@ -46,6 +49,46 @@ static double number_of(const char *variable)
     return x;
 }
 
+/* Adds the files of the list to what recipes are checked against. */
+static int read_profiles(const char *list)
+{
+    char path[4096];
+    int rc = WNW_OK;
+    while (rc == WNW_OK && *list) {
+        const size_t n = strcspn(list, ":");
+        snprintf(path, sizeof path, "%.*s", (int)n, list);
+        if (n > 0)
+            rc = profile ? wnw_profile_add_file(profile, path) : wnw_profile_open(&profile, path);
+        list += n + (list[n] == ':');
+    }
+    return rc;
+}
+
+int serve_check_recipe(const char *recipe)
+{
+    wnw_policy *policy = NULL;
+    const int rc = wnw_bridge_observe(NULL, recipe);
+    if (rc != WNW_E_MISMATCH || !profile)
+        return rc;
+    /* It needs a profile, of which nobody told that function. */
+    if (wnw_policy_parse(&policy, recipe, NULL) != WNW_OK)
+        return rc;
+    const bool there = (wnw_policy_needs(policy).profiles & ~wnw_profile_kinds(profile)) == 0;
+    wnw_policy_free(policy);
+    return there ? WNW_OK : wnw_bridge_observe(NULL, recipe);
+}
+
+static void read_documents(const char *lines)
+{
+    char why[SERVE_TEXT];
+    if (!serve_documents_load(lines, why))
+        serve_refuse(why);
+    if (serve_documents_n() > 0 && serve_looks_at_question(config.want.recipe))
+        serve_refuse("the policy looks at the end of a prompt, where a document's questions are not: "
+                     "documents need another "
+                     "one, as keydiff");
+}
+
 static void read_environment(void)
 {
     const char *recipe = getenv("WINNOW_SERVE_POLICY");
@@ -61,8 +104,12 @@ static void read_environment(void)
         config.want.size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = ratio};
     config.saves = getenv("WINNOW_SERVE_SAVES") != NULL;
     config.cap = (uint64_t)number_of("WINNOW_SERVE_KV_BYTES");
-    if (!serve_keeps_all(&config.want) && wnw_bridge_observe(NULL, recipe) != WNW_OK)
+    const char *profiles = getenv("WINNOW_PROFILE"), *documents = getenv("WINNOW_SERVE_DOCUMENTS");
+    config.profiles = profiles ? profiles : "";
+    if (read_profiles(config.profiles) != WNW_OK ||
+        (!serve_keeps_all(&config.want) && serve_check_recipe(recipe) != WNW_OK))
         serve_refuse(wnw_last_error());
+    read_documents(documents ? documents : "");
 }
 
 __attribute__((constructor)) static void begin(void)

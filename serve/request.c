@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The field `winnow` of a request, and the bodies that go on to the server. */
+#include "serve/documents.h"
 #include "serve/serve.h"
 
 #include <jansson.h>
@@ -25,7 +26,7 @@ static int read_policy(struct serve_want *want, const json_t *v, char *why, cons
     const char *recipe = json_string_value(v);
     if (!recipe || json_string_length(v) >= SERVE_RECIPE || strlen(recipe) != json_string_length(v))
         return fail(why, param, "winnow.policy", "it is the text of a recipe, as \"keydiff\" or \"full\"");
-    if (strcmp(recipe, "full") != 0 && wnw_bridge_observe(NULL, recipe) != WNW_OK)
+    if (strcmp(recipe, "full") != 0 && serve_check_recipe(recipe) != WNW_OK)
         return fail(why, param, "winnow.policy", wnw_last_error());
     strcpy(want->recipe, recipe);
     return 0;
@@ -61,13 +62,61 @@ static int read_reuse(struct serve_ask *ask, const json_t *v, char *why, const c
     return fail(why, param, "winnow.reuse", "it is \"same\", \"any\" or \"never\"");
 }
 
+/* The documents that there are, for a message. */
+static void list_documents(char *line, size_t size)
+{
+    size_t at = 0;
+    line[0] = '\0';
+    for (int32_t d = 0; d < serve_documents_n() && at < size; d++)
+        at += (size_t)snprintf(line + at, size - at, "%s%s", d > 0 ? ", " : "", serve_document_name(d));
+}
+
+static int read_document(struct serve_ask *ask, const json_t *v, char *why, const char **param)
+{
+    char what[SERVE_TEXT - 32], names[SERVE_TEXT / 2];
+    const char *name = json_string_value(v);
+    const int32_t d = name ? serve_documents_find(name) : -1;
+    if (d >= 0) {
+        ask->behind = d + 1;
+        return 0;
+    }
+    list_documents(names, sizeof names);
+    if (!name)
+        snprintf(what, sizeof what, "it is the name of a document that the server was started with");
+    else if (serve_documents_n() == 0)
+        snprintf(what, sizeof what,
+                 "this server has no documents; winnow serve --document NAME=FILE gives it some");
+    else
+        snprintf(what, sizeof what, "there is no '%.64s'; this server has %s", name, names);
+    return fail(why, param, "winnow.document", what);
+}
+
+static int read_key(struct serve_request *r, const char *key, const json_t *v, char *why, const char **param)
+{
+    if (strcmp(key, "policy") == 0)
+        return read_policy(&r->ask.want, v, why, param);
+    if (strcmp(key, "budget") == 0)
+        return read_budget(&r->ask.want, v, why, param);
+    if (strcmp(key, "ratio") == 0)
+        return read_ratio(&r->ask.want, v, why, param);
+    if (strcmp(key, "reuse") == 0)
+        return read_reuse(&r->ask, v, why, param);
+    if (strcmp(key, "document") == 0)
+        return read_document(&r->ask, v, why, param);
+    snprintf(why, SERVE_TEXT,
+             "winnow has no key '%.60s'; it has policy, budget or ratio, reuse, and document", key);
+    *param = "winnow";
+    return 400;
+}
+
 static int read_field(struct serve_request *r, const json_t *field, char *why, const char **param)
 {
     const char *key;
     json_t *v;
     int status = 0;
     if (!json_is_object(field))
-        return fail(why, param, "winnow", "it is an object with policy, budget or ratio, and reuse");
+        return fail(why, param, "winnow",
+                    "it is an object with policy, budget or ratio, reuse, and document");
     if (!serve_slots_by_request())
         return fail(why, param, "winnow",
                     "this model has recurrent layers: the server's own policy holds for all requests");
@@ -75,24 +124,9 @@ static int read_field(struct serve_request *r, const json_t *field, char *why, c
         return fail(why, param, "winnow.ratio", "a request has a budget or a ratio, not both");
     json_object_foreach((json_t *)(uintptr_t)field, key, v)
     {
-        if (strcmp(key, "policy") == 0)
-            status = read_policy(&r->ask.want, v, why, param);
-        else if (strcmp(key, "budget") == 0)
-            status = read_budget(&r->ask.want, v, why, param);
-        else if (strcmp(key, "ratio") == 0)
-            status = read_ratio(&r->ask.want, v, why, param);
-        else if (strcmp(key, "reuse") == 0)
-            status = read_reuse(&r->ask, v, why, param);
-        else {
-            snprintf(why, SERVE_TEXT, "winnow has no key '%.60s'; it has policy, budget or ratio, and reuse",
-                     key);
-            *param = "winnow";
-            status = 400;
-        }
-        if (status)
-            return status;
+        status = status ? status : read_key(r, key, v, why, param);
     }
-    return 0;
+    return status;
 }
 
 /* ---- A request ---- */
@@ -103,15 +137,18 @@ static int64_t number_of(const json_t *body, const char *key, int64_t missing)
     return json_is_integer(v) ? json_integer_value(v) : missing;
 }
 
+static const char *const answer_keys[] = {"n_predict", "max_tokens", "max_completion_tokens",
+                                          "max_output_tokens"};
+enum { N_ANSWER_KEYS = sizeof answer_keys / sizeof *answer_keys };
+
 /* How many tokens it may answer with; -1 and what is missing mean as many as there is room for. */
-static int64_t answer_of(const json_t *body)
+static void read_answer(struct serve_request *r)
 {
-    static const char *const keys[] = {"n_predict", "max_tokens", "max_completion_tokens",
-                                       "max_output_tokens"};
     int64_t n = -1;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys && n < 0; i++)
-        n = number_of(body, keys[i], -1);
-    return n < 0 ? ANSWER : n > INT32_MAX ? INT32_MAX : n;
+    for (size_t i = 0; i < N_ANSWER_KEYS && n < 0; i++)
+        n = number_of(r->body, answer_keys[i], -1);
+    r->is_open = n < 0;
+    r->ask.n_predict = n < 0 ? ANSWER : n > INT32_MAX ? INT32_MAX : n;
 }
 
 /* The prompt of a request that is no chat: its text, or its array as text, whose length in tokens is known then. */
@@ -131,14 +168,22 @@ static bool read_prompt(struct serve_request *r)
     return r->key != NULL;
 }
 
-int serve_request_read(struct serve_request *r, const char *body, size_t n, char *why, const char **param)
+/* Drops a body that the server is to judge. */
+static void leave(struct serve_request *r)
+{
+    json_decref(r->body);
+    json_decref(r->chat);
+    r->body = r->chat = NULL;
+}
+
+int serve_request_read(struct serve_request *r, enum serve_form form, const char *body, size_t n, char *why,
+                       const char **param)
 {
     *r = (struct serve_request){
         .ask = {.want = serve_settings()->want, .slot = -1, .n_slots = 1, .n_prompt = -1}};
     r->body = json_loadb(body, n, 0, NULL);
     if (!json_is_object(r->body)) {
-        json_decref(r->body);
-        r->body = NULL;
+        leave(r);
         return 0;
     }
     const json_t *field = json_object_get(r->body, "winnow");
@@ -149,40 +194,134 @@ int serve_request_read(struct serve_request *r, const char *body, size_t n, char
             return status;
         json_object_del(r->body, "winnow");
     }
-    r->is_chat = json_is_array(json_object_get(r->body, "messages"));
+    if (form == SERVE_FORM_CHAT && json_is_array(json_object_get(r->body, "messages")))
+        r->chat = json_incref(r->body);
+    if (r->ask.behind > 0 && form == SERVE_FORM_CHAT && !r->chat)
+        return fail(why, param, "winnow.document", "documents stand in front of messages, and here are none");
     r->ask.n_slots = (int32_t)number_of(r->body, "n", number_of(r->body, "n_cmpl", 1));
     r->ask.slot = (int32_t)number_of(r->body, "id_slot", -1);
-    r->ask.n_predict = answer_of(r->body);
-    if ((!r->is_chat && !read_prompt(r)) || r->ask.n_slots < 1 || r->ask.n_slots > serve_slots_n() ||
-        r->ask.slot >= serve_slots_n()) {
-        json_decref(r->body);
-        r->body = NULL;
-    }
+    read_answer(r);
+    if ((form == SERVE_FORM_CHAT && !r->chat && !read_prompt(r)) || r->ask.n_slots < 1 ||
+        r->ask.n_slots > serve_slots_n() || r->ask.slot >= serve_slots_n())
+        leave(r);
     return 0;
+}
+
+bool serve_request_set_chat(struct serve_request *r, const char *body)
+{
+    json_decref(r->chat);
+    r->chat = json_loads(body, 0, NULL);
+    return json_is_array(json_object_get(r->chat, "messages"));
 }
 
 void serve_request_free(struct serve_request *r)
 {
-    json_decref(r->body);
+    leave(r);
     free(r->key);
     *r = (struct serve_request){0};
 }
 
+/* Where there is a cap, an answer whose length nobody said ends where its room does. */
+static bool bound_answer(const struct serve_request *r, json_t *body)
+{
+    if (!r->is_open || serve_settings()->cap == 0)
+        return true;
+    for (size_t i = 0; i < N_ANSWER_KEYS; i++)
+        json_object_del(body, answer_keys[i]);
+    return json_object_set_new(body, "max_tokens", json_integer(ANSWER)) == 0;
+}
+
+char *serve_request_body(const struct serve_request *r)
+{
+    return json_dumps(r->body, JSON_COMPACT);
+}
+
 char *serve_request_passed(const struct serve_request *r, const struct serve_claim *claim)
 {
-    json_t *body = json_copy(r->body);
-    char *text = NULL;
-    if (body && (!claim || json_object_set_new(body, "id_slot", json_integer(claim->slot)) == 0) &&
-        (!claim || !claim->no_reuse || json_object_set_new(body, "cache_prompt", json_false()) == 0))
-        text = json_dumps(body, JSON_COMPACT);
+    json_t *body = json_copy(claim ? r->body : r->chat);
+    bool ok = body != NULL;
+    if (ok && claim)
+        ok = json_object_set_new(body, "id_slot", json_integer(claim->slot)) == 0 && bound_answer(r, body);
+    if (ok && claim && (claim->no_reuse || r->ask.behind > 0)) /* behind a document it must be used */
+        ok = json_object_set_new(body, "cache_prompt", json_boolean(!claim->no_reuse)) == 0;
+    char *text = ok ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);
     return text;
 }
+
+/* ---- Documents ---- */
 
 static bool is_role(const json_t *message, const char *role)
 {
     const char *is = json_string_value(json_object_get(message, "role"));
     return is && strcmp(is, role) == 0;
+}
+
+/* The text in front of a system message that may be a string or an array of parts; *ok = false: it is neither. */
+static json_t *behind_text(const char *text, const json_t *content, bool *ok)
+{
+    if (!content || json_is_null(content))
+        return json_string(text);
+    if (json_is_string(content))
+        return json_sprintf("%s\n\n%s", text, json_string_value(content));
+    json_t *parts = json_is_array(content) ? json_copy((json_t *)(uintptr_t)content) : NULL;
+    if (!parts ||
+        json_array_insert_new(
+            parts, 0, json_pack("{s:s, s:o}", "type", "text", "text", json_sprintf("%s\n\n", text))) != 0)
+        *ok = false;
+    return parts;
+}
+
+static bool put_before_messages(json_t *messages, const char *text)
+{
+    bool ok = true;
+    json_t *first = json_array_get(messages, 0);
+    if (!is_role(first, "system") && !is_role(first, "developer"))
+        return json_array_insert_new(messages, 0,
+                                     json_pack("{s:s, s:s}", "role", "system", "content", text)) == 0;
+    json_t *content = behind_text(text, json_object_get(first, "content"), &ok);
+    return json_object_set_new(first, "content", content) == 0 && ok;
+}
+
+bool serve_request_put_document(struct serve_request *r, enum serve_form form)
+{
+    const char *text = serve_document_text(r->ask.behind - 1);
+    if (form == SERVE_FORM_CHAT)
+        return put_before_messages(json_object_get(r->body, "messages"), text);
+    const char *key = form == SERVE_FORM_MESSAGES ? "system" : "instructions";
+    bool ok = true;
+    json_t *content = behind_text(text, json_object_get(r->body, key), &ok);
+    return json_object_set_new(r->body, key, content) == 0 && ok;
+}
+
+char *serve_request_document(const char *text, const char *more)
+{
+    json_t *body = json_pack("{s:[{s:s, s:o}, {s:s, s:s}]}", "messages", "role", "system", "content",
+                             json_sprintf("%s%s%s", text, *text && *more ? "\n\n" : "", more), "role", "user",
+                             "content", *more ? more : "?");
+    char *dumped = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_decref(body);
+    return dumped;
+}
+
+char *serve_request_read_tokens(const int32_t *tokens, int32_t n, const struct serve_claim *claim)
+{
+    json_t *prompt = json_array();
+    for (int32_t i = 0; i < n; i++)
+        json_array_append_new(prompt, json_integer(tokens[i]));
+    json_t *body = json_pack("{s:o, s:i, s:i, s:b}", "prompt", prompt, "n_predict", 0, "id_slot",
+                             (int)claim->slot, "cache_prompt", 0);
+    char *dumped = body && json_array_size(prompt) == (size_t)n ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_decref(body);
+    return dumped;
+}
+
+char *serve_request_restore(const char *file)
+{
+    json_t *body = json_pack("{s:s}", "filename", file);
+    char *dumped = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_decref(body);
+    return dumped;
 }
 
 /* The messages up to the first one of a user. */
@@ -202,8 +341,8 @@ static json_t *header_of(const json_t *messages, const char *text)
 
 char *serve_request_header(const struct serve_request *r, const char *text)
 {
-    const json_t *messages = json_object_get(r->body, "messages");
-    json_t *body = json_is_array(messages) ? json_copy(r->body) : NULL;
+    const json_t *messages = json_object_get(r->chat, "messages");
+    json_t *body = json_is_array(messages) ? json_copy(r->chat) : NULL;
     char *dumped = NULL;
     if (body && json_object_set_new(body, "messages", header_of(messages, text)) == 0)
         dumped = json_dumps(body, JSON_COMPACT);

@@ -2,31 +2,35 @@
 // Requests on their way to llama.cpp's server. The linker sends calls of server_http_context::post, get and start here
 // (--wrap, server.cmake), which are few lines of one header; the server's files are not changed. A request that generates
 // claims a slot, goes on with its number, and gives it back when its reply is through.
+#include "serve/documents.h"
+#include "serve/reader.hpp"
 #include "serve/serve.h"
 
 #include "server-http.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
-namespace {
+namespace
+{
 
 using handler = server_http_context::handler_t;
-
-struct freed {
-    void operator()(void *p) const { std::free(p); }
-};
-using c_text = std::unique_ptr<char, freed>;
-
-// The server's own routes that are asked, set while routes are registered, before the server listens.
-handler apply_template, tokenize, slot_action;
+using serve::ask;
+using serve::c_text;
+using serve::own;
+using serve::rendered;
+using serve::tokens_of;
+using serve::with_body;
 
 server_http_res_ptr reply(int status, c_text text)
 {
     auto res = std::make_unique<server_http_res>();
     res->status = text ? status : 500;
-    res->data = text ? text.get() : "{\"error\": {\"code\": 500, \"message\": \"out of memory\", \"type\": \"server_error\"}}";
+    res->data =
+        text ? text.get()
+             : "{\"error\": {\"code\": 500, \"message\": \"out of memory\", \"type\": \"server_error\"}}";
     return res;
 }
 
@@ -42,18 +46,23 @@ server_http_res_ptr refuse(int status, const char *why, const char *param)
 void clear_part(const server_http_req &req, int32_t slot)
 {
     static const std::function<bool()> stays = [] { return false; };
-    if (!slot_action || !serve_slots_is_reading(slot))
-        return;
-    slot_action(server_http_req{{{"id_slot", std::to_string(slot)}, {"action", "erase"}}, req.headers, "/slots/" + std::to_string(slot), "action=erase", "{}", {}, stays});
+    if (serve_slots_is_reading(slot))
+        serve::act_on_slot(server_http_req{{}, req.headers, "", "", "", {}, stays}, slot, "erase",
+                           c_text(strdup("{}")));
 }
 
 // A slot that is given back in any case.
 struct held {
     serve_claim claim;
-    explicit held(const serve_claim &c) : claim(c) {}
+    explicit held(const serve_claim &c) : claim(c)
+    {
+    }
     held(const held &) = delete;
     held &operator=(const held &) = delete;
-    ~held() { serve_slots_release(&claim); }
+    ~held()
+    {
+        serve_slots_release(&claim);
+    }
 };
 
 // A reply of the server's, and what must live as long.
@@ -69,10 +78,14 @@ struct passed_reply : server_http_res {
         status = inner->status;
         data = std::move(inner->data);
         headers = inner->headers;
+        headers["X-Winnow-Slot"] = std::to_string(slot->claim.slot);
         if (inner->is_stream())
             next = [this](std::string &out) { return inner->next(out); };
     }
-    void on_complete() override { inner->on_complete(); }
+    void on_complete() override
+    {
+        inner->on_complete();
+    }
     ~passed_reply() override
     {
         const bool left = req->should_stop();
@@ -82,46 +95,12 @@ struct passed_reply : server_http_res {
     }
 };
 
-std::unique_ptr<server_http_req> with_body(const server_http_req &req, const char *body)
-{
-    return std::make_unique<server_http_req>(
-        server_http_req{req.params, req.headers, req.path, req.query_string, body, req.files, req.should_stop});
-}
-
-// What one of the server's own routes says to a body; empty if it refuses.
-std::string ask(const handler &route, const server_http_req &req, c_text body)
-{
-    if (!route || !body)
-        return "";
-    const auto inner_req = with_body(req, body.get());
-    const auto res = route(*inner_req);
-    return res && res->status == 200 ? res->data : "";
-}
-
-c_text rendered(const server_http_req &req, c_text body)
-{
-    const std::string said = ask(apply_template, req, std::move(body));
-    return c_text(serve_reply_prompt(said.data(), said.size()));
-}
-
-std::unique_ptr<int32_t, freed> tokens_of(const server_http_req &req, const char *text, int32_t *n)
-{
-    const std::string said = ask(tokenize, req, c_text(serve_request_tokenize(text)));
-    return std::unique_ptr<int32_t, freed>(serve_reply_tokens(said.data(), said.size(), n));
-}
-
 // Tokens with which every conversation begins that has the same system message: those that two messages have in common.
 int32_t header_of(const server_http_req &req, const serve_request &r)
 {
-    int32_t n[2] = {0, 0}, same = 0;
     const c_text a = rendered(req, c_text(serve_request_header(&r, "1")));
     const c_text b = rendered(req, c_text(serve_request_header(&r, "x")));
-    if (!a || !b)
-        return 0;
-    const auto ta = tokens_of(req, a.get(), &n[0]), tb = tokens_of(req, b.get(), &n[1]);
-    while (same < n[0] && same < n[1] && ta.get()[same] == tb.get()[same])
-        same++;
-    return same;
+    return a && b ? serve::common_prefix(tokens_of(req, a.get()), tokens_of(req, b.get())) : 0;
 }
 
 bool has_left(void *user)
@@ -134,24 +113,36 @@ struct parsed {
     parsed() = default;
     parsed(const parsed &) = delete;
     parsed &operator=(const parsed &) = delete;
-    ~parsed() { serve_request_free(&r); }
+    ~parsed()
+    {
+        serve_request_free(&r);
+    }
 };
 
-// Completes what the request asks for: its prompt as text, its header and its length. False: the server will say what is wrong with it.
-bool look_at(const server_http_req &req, serve_request &r)
+// The request as an ordinary chat request, where its route has another form. False: the server will say what is wrong with it.
+bool take_chat(serve_request &r, serve_form form)
 {
-    if (r.is_chat) {
-        c_text body(serve_request_passed(&r, nullptr));
-        r.key = rendered(req, std::move(body)).release();
+    if (form == SERVE_FORM_CHAT)
+        return true;
+    const c_text raw(serve_request_body(&r)), chat(raw ? serve_convert(form, raw.get()) : nullptr);
+    return chat && serve_request_set_chat(&r, chat.get());
+}
+
+// Completes what the request asks for: its prompt as text, its header and its length. False: the server will say what is wrong with it.
+bool look_at(const server_http_req &req, serve_request &r, serve_form form)
+{
+    if (!take_chat(r, form))
+        return false;
+    if (r.chat)
         r.ask.want.n_protected = header_of(req, r);
-    }
+    if (r.ask.behind > 0 && (!serve_request_put_document(&r, form) || !take_chat(r, form)))
+        return false;
+    if (r.chat)
+        r.key = rendered(req, c_text(serve_request_passed(&r, nullptr))).release();
     if (!r.key)
         return false;
-    if (r.ask.n_prompt < 0 && serve_settings()->cap > 0) {
-        int32_t n = 0;
-        tokens_of(req, r.key, &n);
-        r.ask.n_prompt = n;
-    }
+    if (r.ask.n_prompt < 0 && serve_settings()->cap > 0 && r.ask.behind == 0)
+        r.ask.n_prompt = tokens_of(req, r.key).n;
     r.ask.n_prompt = r.ask.n_prompt < 0 ? 0 : r.ask.n_prompt;
     r.ask.key = r.key;
     r.ask.key_len = std::strlen(r.key);
@@ -160,17 +151,59 @@ bool look_at(const server_http_req &req, serve_request &r)
     return true;
 }
 
-server_http_res_ptr generate(const handler &route, const server_http_req &req)
+// Whether the prompt begins with the tokens of its document; what is protected and counted lies behind them.
+bool stands_behind(const server_http_req &req, serve_request &r)
+{
+    enum { SEAM = 8 }; // last tokens that a question may write otherwise
+    const int32_t d = r.ask.behind - 1, n_header = serve_document_n_header(d);
+    serve::tokens document;
+    const int32_t *ids = serve_document_tokens(d, &document.n);
+    document.id.reset(const_cast<int32_t *>(ids));
+    const serve::tokens prompt = tokens_of(req, r.key);
+    const int32_t same = serve::common_prefix(prompt, document);
+    document.id.release();
+    r.ask.n_prompt = prompt.n - same;
+    r.ask.want.n_protected = document.n + std::max(0, r.ask.want.n_protected - n_header);
+    return same + SEAM >= document.n;
+}
+
+// Puts the document into the slot, if it is not there, and passes the request on.
+server_http_res_ptr pass(const handler &route, const server_http_req &req, const serve_request &r,
+                         std::unique_ptr<held> slot)
+{
+    char file[32];
+    const c_text body(serve_request_passed(&r, &slot->claim));
+    if (!body)
+        return refuse(500, "out of memory", nullptr);
+    if (slot->claim.puts) {
+        serve_document_file(r.ask.behind - 1, file);
+        if (!serve::act_on_slot(req, slot->claim.slot, "restore", c_text(serve_request_restore(file))))
+            return refuse(503, "the document cannot be put into a slot now", "winnow.document");
+    }
+    auto inner_req = with_body(req, body.get());
+    auto res = route(*inner_req);
+    return std::make_unique<passed_reply>(std::move(slot), std::move(inner_req), std::move(res));
+}
+
+server_http_res_ptr generate(const handler &route, serve_form form, const server_http_req &req)
 {
     char why[SERVE_TEXT] = "";
     const char *param = nullptr;
     parsed p;
     serve_claim claim{};
-    const int status = serve_request_read(&p.r, req.body.data(), req.body.size(), why, &param);
+    const int status = serve_request_read(&p.r, form, req.body.data(), req.body.size(), why, &param);
     if (status)
         return refuse(status, why, param);
-    if (!p.r.body || !look_at(req, p.r))
+    if (p.r.ask.behind > 0 &&
+        !serve_document_wait(p.r.ask.behind - 1, has_left, const_cast<server_http_req *>(&req)))
+        return refuse(503, "the client has left", nullptr);
+    if (!p.r.body || !look_at(req, p.r, form))
         return route(req);
+    if (p.r.ask.behind > 0 && !stands_behind(req, p.r))
+        return refuse(400,
+                      "winnow.document: for this request the model's chat template writes something before "
+                      "the document, such as tools",
+                      "winnow.document");
     switch (serve_slots_claim(&p.r.ask, &claim, why)) {
     case SERVE_GONE:
         return refuse(503, "the client has left", nullptr);
@@ -179,26 +212,18 @@ server_http_res_ptr generate(const handler &route, const server_http_req &req)
     case SERVE_TOO_LONG:
         return refuse(400, why, "messages");
     default:
-        break;
+        return pass(route, req, p.r, std::make_unique<held>(claim));
     }
-    auto slot = std::make_unique<held>(claim);
-    const c_text body(serve_request_passed(&p.r, &claim));
-    if (!body)
-        return refuse(500, "out of memory", nullptr);
-    auto inner_req = with_body(req, body.get());
-    auto res = route(*inner_req);
-    return std::make_unique<passed_reply>(std::move(slot), std::move(inner_req), std::move(res));
 }
 
-// Routes that generate and take a slot by its number. Anthropic's drops fields that it does not know.
-bool generates(const std::string &path)
-{
-    static const char *const paths[] = {"/completion", "/completions", "/v1/completions", "/chat/completions", "/v1/chat/completions"};
-    for (const char *p : paths)
-        if (path == p)
-            return true;
-    return false;
-}
+// Routes that generate and take a slot by its number.
+const struct {
+    const char *path;
+    serve_form form;
+} generating[] = {{"/completion", SERVE_FORM_CHAT},          {"/completions", SERVE_FORM_CHAT},
+                  {"/v1/completions", SERVE_FORM_CHAT},      {"/chat/completions", SERVE_FORM_CHAT},
+                  {"/v1/chat/completions", SERVE_FORM_CHAT}, {"/v1/messages", SERVE_FORM_MESSAGES},
+                  {"/v1/responses", SERVE_FORM_RESPONSES},   {"/responses", SERVE_FORM_RESPONSES}};
 
 // A route that the field `winnow` has no meaning for.
 server_http_res_ptr without_field(const handler &route, const server_http_req &req)
@@ -206,10 +231,15 @@ server_http_res_ptr without_field(const handler &route, const server_http_req &r
     char why[SERVE_TEXT] = "";
     const char *param = nullptr;
     parsed p;
-    const int status = serve_request_read(&p.r, req.body.data(), req.body.size(), why, &param);
+    const int status =
+        serve_request_read(&p.r, SERVE_FORM_CHAT, req.body.data(), req.body.size(), why, &param);
     if (status == 0 && !p.r.has_field)
         return route(req);
-    return refuse(400, status ? why : "winnow: this route has the server's own policy; /v1/chat/completions and /v1/completions take one", "winnow");
+    return refuse(400,
+                  status ? why
+                         : "winnow: this route has the server's own policy; /v1/chat/completions and "
+                           "/v1/completions take one",
+                  "winnow");
 }
 
 // Actions on slots: those with files only where the server was started with a folder for them.
@@ -217,8 +247,24 @@ server_http_res_ptr act(const handler &route, const server_http_req &req)
 {
     const std::string action = req.get_param("action");
     if (action != "erase" && !serve_settings()->saves)
-        return refuse(400, "slots are saved and restored where the server has a folder for them: winnow serve --save DIR", "action");
+        return refuse(
+            400,
+            "slots are saved and restored where the server has a folder for them: winnow serve --save DIR",
+            "action");
     return route(req);
+}
+
+// The page, which may ask this server and show itself in no other page.
+server_http_res_ptr page(const server_http_req &)
+{
+    auto res = std::make_unique<server_http_res>();
+    res->content_type = "text/html; charset=utf-8";
+    res->headers = {{"Content-Security-Policy", "frame-ancestors 'none'"},
+                    {"X-Content-Type-Options", "nosniff"},
+                    {"Referrer-Policy", "no-referrer"},
+                    {"Cache-Control", "no-cache"}};
+    res->data.assign(reinterpret_cast<const char *>(serve_page), serve_page_size);
+    return res;
 }
 
 server_http_res_ptr show(const server_http_req &)
@@ -237,11 +283,11 @@ server_http_res_ptr with_metrics(const handler &route, const server_http_req &re
 
 } // namespace
 
-#define POST                                                                                                      \
+#define POST \
     _ZNK19server_http_context4postERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt8functionIFSt10unique_ptrI15server_http_resSt14default_deleteISA_EERK15server_http_reqEE
-#define GET                                                                                                       \
+#define GET \
     _ZNK19server_http_context3getERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt8functionIFSt10unique_ptrI15server_http_resSt14default_deleteISA_EERK15server_http_reqEE
-#define START _ZN19server_http_context5startEv
+#define START      _ZN19server_http_context5startEv
 #define JOIN(a, b) a##b
 #define WRAP(name) JOIN(__wrap_, name)
 #define REAL(name) JOIN(__real_, name)
@@ -257,16 +303,23 @@ bool WRAP(START)(server_http_context *self);
 void WRAP(POST)(const server_http_context *self, const std::string &path, const handler &h)
 {
     if (path == "/apply-template")
-        apply_template = h;
+        own().apply_template = h;
     if (path == "/tokenize")
-        tokenize = h;
-    if (path == "/slots/:id_slot")
-        slot_action = h;
-    if (path == "/slots/:id_slot")
+        own().tokenize = h;
+    if (path == "/completion")
+        own().completion = h;
+    if (path == "/slots/:id_slot") {
+        own().slot_action = h;
         REAL(POST)(self, path, [h](const server_http_req &req) { return act(h, req); });
-    else if (generates(path))
-        REAL(POST)(self, path, [h](const server_http_req &req) { return generate(h, req); });
-    else if (path == "/v1/messages" || path == "/v1/responses" || path == "/responses" || path == "/infill")
+        return;
+    }
+    for (const auto &g : generating)
+        if (path == g.path) {
+            REAL(POST)
+            (self, path, [h, form = g.form](const server_http_req &req) { return generate(h, form, req); });
+            return;
+        }
+    if (path == "/infill")
         REAL(POST)(self, path, [h](const server_http_req &req) { return without_field(h, req); });
     else
         REAL(POST)(self, path, h);
@@ -282,8 +335,10 @@ void WRAP(GET)(const server_http_context *self, const std::string &path, const h
 
 bool WRAP(START)(server_http_context *self)
 {
+    REAL(GET)(self, "/", page);
     REAL(GET)(self, "/winnow/kv", show);
-    REAL(POST)(self, "/winnow/slots/:id_slot", [](const server_http_req &req) { return act(slot_action, req); });
+    REAL(POST)
+    (self, "/winnow/slots/:id_slot", [](const server_http_req &req) { return act(own().slot_action, req); });
     return REAL(START)(self);
 }
 }

@@ -51,7 +51,7 @@ bool serve_sequences_add(struct serve_sequences *s, int32_t seq, int32_t pos, in
         return false;
     q->pos[q->n] = pos;
     q->cell[q->n++] = cell;
-    s->owners[cell]++;
+    s->n_live += s->owners[cell]++ == 0;
     return true;
 }
 
@@ -62,8 +62,10 @@ static bool is_within(int32_t pos, int32_t from, int32_t to)
 
 static void lose(struct serve_sequences *s, int32_t cell)
 {
-    if (--s->owners[cell] == 0)
+    if (--s->owners[cell] == 0) {
         s->dead[s->n_dead++] = cell;
+        s->n_live--;
+    }
 }
 
 void serve_sequences_rm(struct serve_sequences *s, int32_t seq, int32_t from, int32_t to)

@@ -18,6 +18,7 @@ struct serve_sequences {
     struct serve_sequence *of; /* [n] */
     int32_t n, n_cells;
     uint16_t *owners; /* [n_cells] sequences that have the cell */
+    int32_t n_live;   /* cells that a sequence has */
     int32_t *dead;    /* [n_dead] since they were taken; room for n_cells */
     int32_t n_dead;
 };

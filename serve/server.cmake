@@ -3,7 +3,7 @@
 # tests the same server without them. Both are linked from the archive that `make server` compiles; nothing of libllama
 # is compiled again. Under sanitizers there is none: the archive has no marks of theirs.
 # What needs no server, and is tested by itself.
-add_library(winnow_serve STATIC serve/request.c serve/sequences.c serve/slot_file.c serve/slots.c)
+add_library(winnow_serve STATIC serve/documents.c serve/request.c serve/sequences.c serve/slot_file.c serve/slots.c)
 target_include_directories(winnow_serve PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(winnow_serve PUBLIC winnow_lib PkgConfig::JANSSON PRIVATE wnw_flags)
 set(wnw_server_archive ${wnw_cache}/llama-server/libllama-server.a)
@@ -29,9 +29,14 @@ endfunction()
 
 # The extension's way in: calls that are sent to it by their mangled names.
 set(wnw_handler "RKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt8functionIFSt10unique_ptrI15server_http_resSt14default_deleteISA_EERK15server_http_reqEE")
-set(wnw_wrapped _ZNK19server_http_context4postE${wnw_handler} _ZNK19server_http_context3getE${wnw_handler} _ZN19server_http_context5startEv)
+set(wnw_wrapped _ZNK19server_http_context4postE${wnw_handler} _ZNK19server_http_context3getE${wnw_handler} _ZN19server_http_context5startEv
+  _ZN14server_context10start_loopEv _Z36server_chat_convert_anthropic_to_oaiRK11common_json)
 execute_process(COMMAND ${CMAKE_NM} --undefined-only ${wnw_server_archive} OUTPUT_VARIABLE wnw_names ERROR_QUIET)
-set(wnw_routes serve/routes.cpp)
+set(wnw_page ${CMAKE_CURRENT_BINARY_DIR}/serve_page.c)
+add_custom_command(OUTPUT ${wnw_page} VERBATIM DEPENDS share/pages/serve.html serve/embed.cmake
+  COMMAND ${CMAKE_COMMAND} -DFROM=${PROJECT_SOURCE_DIR}/share/pages/serve.html -DTO=${wnw_page} -DNAME=serve_page
+          -P ${PROJECT_SOURCE_DIR}/serve/embed.cmake)
+set(wnw_routes serve/routes.cpp serve/convert.cpp serve/reader.cpp ${wnw_page})
 foreach(name IN LISTS wnw_wrapped)
   string(FIND "${wnw_names}" "U ${name}\n" wnw_at)
   if(wnw_at EQUAL -1)

@@ -4,6 +4,7 @@
  * slot is known when its prompt is read, and so that a cap on memory is kept before anything is read. Requests that
  * come in while all slots are taken wait in the order in which they came.
  */
+#include "serve/documents.h"
 #include "serve/serve.h"
 #include "winnow_method.h"
 
@@ -19,12 +20,14 @@ struct slot {
     uint64_t used;       /* when it was claimed last, to compare */
     uint64_t reserved;   /* bytes at most, while it is claimed */
     int64_t n_predict;
-    char *key; /* of the prompt that it had last */
+    int32_t stores; /* 1 + the document that its request reads */
+    char *key;      /* of the prompt that it had last */
     size_t key_len;
     struct serve_want want;
     /* What the decoding thread said last. */
     int32_t n_tokens;
     int64_t entries;
+    int32_t behind;
     bool reading, compressed;
     struct serve_want compressed_by;
 };
@@ -37,6 +40,7 @@ static struct {
     uint64_t row_bytes, clock, next_ticket, turn;
     bool by_request;
     uint64_t bytes, n_compressed, n_failed, n_refused;
+    int64_t n_tokens;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER};
 
 bool serve_keeps_all(const struct serve_want *want)
@@ -149,10 +153,9 @@ static bool needs_one(const char *recipe, uint32_t kinds)
     return needs;
 }
 
-/* Whether a rule looks at the end of the prompt, where the question is. */
-static bool looks_at_question(const char *recipe)
+bool serve_looks_at_question(const char *recipe)
 {
-    return needs_one(recipe, WNW_NEED_WINDOW_ATTN);
+    return strcmp(recipe, "full") != 0 && needs_one(recipe, WNW_NEED_WINDOW_ATTN);
 }
 
 /* Whether a rule needs what must have been noted while the whole prompt was read. */
@@ -166,6 +169,8 @@ static bool may_reuse(const struct slot *s, const struct serve_ask *ask)
 {
     if (ask->reuse != SERVE_REUSE_SAME)
         return ask->reuse == SERVE_REUSE_ANY;
+    if (s->behind != ask->behind)
+        return false;
     if (strcmp(s->want.recipe, ask->want.recipe) != 0 && !serve_keeps_all(&ask->want) &&
         looks_back(ask->want.recipe))
         return false;
@@ -174,7 +179,7 @@ static bool may_reuse(const struct slot *s, const struct serve_ask *ask)
     if (!serve_same_want(&s->compressed_by, &ask->want) ||
         s->compressed_by.n_protected != ask->want.n_protected)
         return false;
-    return !looks_at_question(ask->want.recipe) ||
+    return !serve_looks_at_question(ask->want.recipe) ||
            (s->key && common_prefix(ask->key, ask->key_len, s->key, s->key_len) == s->key_len);
 }
 
@@ -185,9 +190,17 @@ static uint64_t peak_of(const struct serve_ask *ask)
     return (uint64_t)(ask->n_prompt + ask->n_predict * ask->n_slots) * all.row_bytes;
 }
 
+/* Documents stay as long as the server runs. */
+static uint64_t documents_take(void)
+{
+    return all.row_entries > 0
+               ? (uint64_t)serve_documents_entries() * all.row_bytes / (uint64_t)all.row_entries
+               : 0;
+}
+
 static uint64_t all_reserved(void)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = documents_take();
     for (int32_t i = 0; i < all.n_slots; i++)
         bytes += all.slot[i].claimed ? all.slot[i].reserved : 0;
     return bytes;
@@ -196,13 +209,15 @@ static uint64_t all_reserved(void)
 static enum serve_answer check_cap(const struct serve_ask *ask, char *why)
 {
     const uint64_t cap = serve_settings()->cap, peak = peak_of(ask), taken = all_reserved();
+    const uint64_t documents = documents_take();
     if (cap == 0)
         return SERVE_CLAIMED;
-    if (peak > cap) {
+    if (peak > cap - (documents < cap ? documents : cap)) {
         snprintf(why, SERVE_TEXT,
                  "a prompt of %" PRId64 " tokens with %" PRId64 " to answer takes %" PRIu64
-                 " bytes of keys and values while it is read, and this server may hold %" PRIu64,
-                 ask->n_prompt, ask->n_predict, peak, cap);
+                 " bytes of keys and values while it is read, and this server may hold %" PRIu64
+                 ", of which its documents take %" PRIu64,
+                 ask->n_prompt, ask->n_predict, peak, cap, documents);
         return SERVE_TOO_LONG;
     }
     if (taken + peak > cap) {
@@ -231,6 +246,7 @@ static void take(int32_t i, const struct serve_ask *ask, uint64_t reserved)
     s->used = ++all.clock;
     s->reserved = reserved;
     s->n_predict = ask->n_predict;
+    s->stores = ask->stores;
     s->want = ask->want;
 }
 
@@ -241,7 +257,10 @@ static enum serve_answer try_claim(const struct serve_ask *ask, struct serve_cla
     *claimed = answer == SERVE_CLAIMED && choose_all(ask, &claim->slot, &claim->slots);
     if (!*claimed)
         return answer;
-    claim->no_reuse = !may_reuse(&all.slot[claim->slot], ask);
+    const struct slot *s = &all.slot[claim->slot];
+    const bool reuses = may_reuse(s, ask);
+    claim->no_reuse = ask->behind == 0 && !reuses;
+    claim->puts = ask->behind > 0 && (s->behind != ask->behind || !reuses);
     for (int32_t i = 0; i < all.n_slots; i++)
         if (claim->slots >> i & 1)
             take(i, ask, i == claim->slot ? peak_of(ask) : 0);
@@ -321,6 +340,14 @@ bool serve_slots_is_claimed(int32_t slot)
     return claimed;
 }
 
+int32_t serve_slots_stores(int32_t slot)
+{
+    pthread_mutex_lock(&all.lock);
+    const int32_t stores = all.slot[slot].claimed ? all.slot[slot].stores : 0;
+    pthread_mutex_unlock(&all.lock);
+    return stores;
+}
+
 void serve_slots_report(int32_t slot, const struct serve_content *held)
 {
     pthread_mutex_lock(&all.lock);
@@ -328,6 +355,7 @@ void serve_slots_report(int32_t slot, const struct serve_content *held)
     const bool now = held->compressed_by && !s->compressed;
     s->n_tokens = held->n_tokens;
     s->entries = held->entries;
+    s->behind = held->behind;
     s->reading = held->reading;
     s->compressed = held->compressed_by != NULL;
     if (held->compressed_by)
@@ -349,12 +377,13 @@ bool serve_slots_is_reading(int32_t slot)
     return reading;
 }
 
-void serve_slots_count(bool compressed_one, bool failed_one, uint64_t bytes)
+void serve_slots_count(bool compressed_one, bool failed_one, uint64_t bytes, int64_t n_tokens)
 {
     pthread_mutex_lock(&all.lock);
     all.n_compressed += compressed_one;
     all.n_failed += failed_one;
     all.bytes = bytes;
+    all.n_tokens = n_tokens;
     pthread_mutex_unlock(&all.lock);
 }
 
@@ -379,15 +408,33 @@ static void print_slot(FILE *f, int32_t i)
             i > 0 ? "," : "", (int)i, s->claimed ? "true" : "false", (int)s->n_tokens, each,
             each * (double)all.row_bytes, s->compressed ? "true" : "false", s->want.recipe);
     print_size(f, &s->want.size);
-    fprintf(f, ", \"protected\": %d}", (int)s->want.n_protected);
+    fprintf(f, ", \"protected\": %d", (int)s->want.n_protected);
+    if (s->behind > 0)
+        fprintf(f, ", \"document\": \"%s\"", serve_document_name(s->behind - 1));
+    fputc('}', f);
 }
 
+/* Names have no characters that JSON would have to escape either. */
+static void print_document(FILE *f, int32_t d)
+{
+    int32_t n_tokens;
+    int64_t entries;
+    struct serve_want by;
+    const bool is_read = serve_document_look(d, &n_tokens, &entries, &by);
+    const double each = all.row_entries > 0 ? (double)entries / (double)all.row_entries : 0.0;
+    fprintf(f,
+            "%s\n  {\"name\": \"%s\", \"ready\": %s, \"tokens\": %d, \"entries\": %.1f, \"bytes\": %.0f, "
+            "\"policy\": \"%s\"",
+            d > 0 ? "," : "", serve_document_name(d), is_read ? "true" : "false", (int)n_tokens, each,
+            each * (double)all.row_bytes, by.recipe);
+    print_size(f, &by.size);
+    fputc('}', f);
+}
+
+/* Tokens that several slots share count once, as they do in memory. */
 static double uncompressed(void)
 {
-    double tokens = 0.0;
-    for (int32_t i = 0; i < all.n_slots; i++)
-        tokens += (double)all.slot[i].n_tokens;
-    return tokens * (double)all.row_bytes;
+    return (double)all.n_tokens * (double)all.row_bytes;
 }
 
 char *serve_slots_json(void)
@@ -401,9 +448,14 @@ char *serve_slots_json(void)
     fprintf(f,
             "{\"bytes\": %" PRIu64 ", \"bytes_uncompressed\": %.0f, \"bytes_of_a_token\": %" PRIu64
             ", \"cap\": %" PRIu64 ", \"compressions\": %" PRIu64 ", \"compressions_failed\": %" PRIu64
-            ", \"refused\": %" PRIu64 ", \"slots\": [",
+            ", \"refused\": %" PRIu64 ", \"policy\": \"%s\"",
             all.bytes, uncompressed(), all.row_bytes, serve_settings()->cap, all.n_compressed, all.n_failed,
-            all.n_refused);
+            all.n_refused, serve_settings()->want.recipe);
+    print_size(f, &serve_settings()->want.size);
+    fputs(", \"documents\": [", f);
+    for (int32_t d = 0; d < serve_documents_n(); d++)
+        print_document(f, d);
+    fputs("], \"slots\": [", f);
     for (int32_t i = 0; i < all.n_slots; i++)
         print_slot(f, i);
     fputs("]}\n", f);

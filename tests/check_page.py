@@ -10,63 +10,13 @@ import base64
 import json
 import os
 import re
-import subprocess
 import sys
-import urllib.error
-import urllib.request
+
+from browser import Browser
 
 page, words = os.path.abspath(sys.argv[1]), sys.argv[3:]
 with open(sys.argv[2], encoding="utf-8") as f:
     report = json.load(f)
-
-
-class Browser:
-    """One window. chromedriver picks a free port and says which."""
-
-    def __init__(self):
-        self.session = None
-        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        for line in self.driver.stdout:
-            port = re.search(r"started successfully on port (\d+)", line)
-            if port:
-                self.base = f"http://127.0.0.1:{port[1]}"
-                break
-        arguments = ["--headless=new", "--disable-gpu", "--window-size=1280,900"] + (["--no-sandbox"] if os.geteuid() == 0 else [])
-        wanted = {"goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}
-        self.session = self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
-
-    def call(self, method, path, body=None):
-        url = self.base + (f"/session/{self.session}" if self.session else "") + path
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(url, method=method, data=data, headers={"Content-Type": "application/json"})
-        try:
-            with urllib.request.urlopen(request) as answer:
-                return json.load(answer)["value"]
-        except urllib.error.HTTPError as error:
-            sys.exit(f"{method} {path}: {json.load(error)['value']['message']}")
-
-    def js(self, script, *arguments):
-        return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
-
-    def command(self, name, **parameters):
-        return self.call("POST", "/goog/cdp/execute", {"cmd": name, "params": parameters})
-
-    def screen(self, width, dark=False):
-        self.command("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500)
-        self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
-
-    def load(self):
-        self.call("POST", "/url", {"url": "file://" + page})
-
-    def keys(self, text):
-        actions = [{"type": k, "value": c} for c in text for k in ("keyDown", "keyUp")]
-        self.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
-
-    def close(self):
-        if self.session:
-            self.call("DELETE", "")
-        self.driver.terminate()
-        self.driver.wait()
 
 
 def fixed(x, decimals=1, sign=False):
@@ -216,7 +166,7 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
 def check_page(browser):
     browser.screen(1280)
-    browser.load()
+    browser.load("file://" + page)
     # Everything that a click opens is there, and the page itself makes nothing that runs or loads.
     opened = browser.js("for (const s of document.querySelectorAll('summary')) if (!s.parentNode.open) s.click(); return document.querySelectorAll('details').length")
     assert opened > 0
@@ -249,7 +199,7 @@ def check_page(browser):
 def check_phone(browser):
     for dark in (False, True):
         browser.screen(390, dark)
-        browser.load()
+        browser.load("file://" + page)
         browser.js("return new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
         assert browser.js("return document.documentElement.scrollWidth") == 390, "the page is wider than a phone"
         hidden = browser.js("return [...document.querySelectorAll('.box')].filter(b => b.offsetParent && b.querySelector('.scroll').scrollWidth > "
@@ -261,7 +211,7 @@ def check_phone(browser):
 
 def check_paper(browser):
     browser.screen(1280)
-    browser.load()
+    browser.load("file://" + page)
     was = browser.js("return [...document.querySelectorAll('details')].map(d => d.open)")
     assert base64.b64decode(browser.command("Page.printToPDF", preferCSSPageSize=True)["data"]).startswith(b"%PDF")
     assert browser.js("return [...document.querySelectorAll('details')].map(d => d.open)") == was, "printing leaves sections open"
@@ -272,7 +222,7 @@ try:
     check_page(browser)
     check_phone(browser)
     check_paper(browser)
-    said = browser.call("POST", "/se/log", {"type": "browser"})
+    said = browser.said()
     assert not said, said
 finally:
     browser.close()

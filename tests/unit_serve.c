@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the server keeps of slots and sequences (serve/): claims, the cap, reuse, cells that die, slots in files. */
 #include "helpers.h"
+#include "serve/documents.h"
 #include "serve/sequences.h"
 #include "serve/slot_file.h"
 
@@ -16,6 +17,11 @@ const struct serve_config *serve_settings(void)
     return &config;
 }
 
+int serve_check_recipe(const char *recipe)
+{
+    return strcmp(recipe, "none") == 0 ? WNW_E_ARG : WNW_OK;
+}
+
 /* ---- Sequences ---- */
 
 static void test_cells_die_with_their_last_owner(void **state)
@@ -28,6 +34,7 @@ static void test_cells_die_with_their_last_owner(void **state)
     assert_false(serve_sequences_add(&s, 0, 4, 8));
     assert_true(serve_sequences_cp(&s, 0, 1, 1, 3)); /* 1 2 */
     assert_int_equal(s.of[1].n, 2);
+    assert_int_equal(s.n_live, 4);
     serve_sequences_rm(&s, 0, 2, -1); /* 2 lives on, 3 dies */
     assert_int_equal(s.n_dead, 1);
     assert_int_equal(s.dead[0], 4);
@@ -37,6 +44,7 @@ static void test_cells_die_with_their_last_owner(void **state)
     assert_int_equal(s.dead[1], 5);
     serve_sequences_rm(&s, -1, -1, -1);
     assert_int_equal(s.n_dead, 4);
+    assert_int_equal(s.n_live, 0);
     assert_int_equal(s.of[0].n + s.of[1].n, 0);
     serve_sequences_free(&s);
 }
@@ -219,6 +227,179 @@ static void test_policies_of_requests_that_nobody_claimed(void **state)
     assert_string_equal(want.recipe, "keydiff");
 }
 
+/* ---- Documents ---- */
+
+/* Writes bytes to a file of its own; path[40]. */
+static void write_file(char *path, const char *bytes, size_t n)
+{
+    strcpy(path, "/tmp/winnow-document-XXXXXX");
+    const int fd = mkstemp(path);
+    assert_int_equal(write(fd, bytes, n), (ssize_t)n);
+    close(fd);
+}
+
+/* Loads NAME=FILE with these bytes. */
+static bool load(const char *name, const char *bytes, size_t n, char *why)
+{
+    char path[40], line[200];
+    write_file(path, bytes, n);
+    snprintf(line, sizeof line, "%s=%s\n", name, path);
+    const bool ok = serve_documents_load(line, why);
+    unlink(path);
+    return ok;
+}
+
+static void test_documents_that_are_none(void **state)
+{
+    static const struct {
+        const char *name, *bytes, *why;
+        size_t n;
+    } rows[] = {{"a", " \n", "empty", 2},
+                {"a", "x\0y", "UTF-8", 3},
+                {"a", "\xc0\xaf", "UTF-8", 2},
+                {"a", "\xed\xa0\x80", "UTF-8", 3},
+                {"a", "\xf4\x90\x80\x80", "UTF-8", 4},
+                {"a", "x\xe2\x82", "UTF-8", 3},
+                {"a b", "x", "letters, digits", 1},
+                {"", "x", "letters, digits", 1}};
+    (void)state;
+    char why[SERVE_TEXT];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_false(load(rows[i].name, rows[i].bytes, rows[i].n, why));
+        assert_non_null(strstr(why, rows[i].why));
+        serve_documents_free();
+    }
+    assert_false(serve_documents_load("a=/no/such/file", why));
+    assert_non_null(strstr(why, "/no/such/file"));
+    serve_documents_free();
+    assert_false(serve_documents_load("a=/tmp", why));
+    serve_documents_free();
+    assert_false(serve_documents_load("no name", why));
+    assert_false(serve_documents_load("a=x.wkv", why));
+    assert_non_null(strstr(why, "stored"));
+    serve_documents_free();
+}
+
+static void test_documents(void **state)
+{
+    (void)state;
+    char why[SERVE_TEXT], name[32];
+    const int32_t tokens[3] = {5, 6, 7};
+    int32_t n;
+    assert_true(load("novel", "\n  caf\xc3\xa9 \xf0\x9f\x99\x82\n", 13, why));
+    assert_true(load("a.b-c_1", "x", 1, why));
+    assert_false(load("novel", "y", 1, why));
+    assert_non_null(strstr(why, "two of that name"));
+    assert_int_equal(serve_documents_n(), 2);
+    assert_int_equal(serve_documents_find("a.b-c_1"), 1);
+    assert_int_equal(serve_documents_find("nove"), -1);
+    assert_string_equal(serve_document_text(0), "caf\xc3\xa9 \xf0\x9f\x99\x82");
+    assert_null(serve_document_tokens(0, &n));
+    assert_true(serve_document_set_tokens(0, tokens, 3, 1));
+    assert_memory_equal(serve_document_tokens(0, &n), tokens, sizeof tokens);
+    assert_false(serve_document_wait(0, has_left, NULL));
+    serve_document_kept(0, 20, &config.want);
+    assert_true(serve_document_wait(0, has_left, NULL));
+    assert_int_equal(serve_documents_entries(), 20);
+    serve_document_file(1, name);
+    assert_int_equal(serve_document_of_file(name), 1);
+    assert_int_equal(serve_document_of_file("/proc/winnow-document.2"), -1);
+    assert_int_equal(serve_document_of_file("winnow-document."), -1);
+    serve_documents_free();
+}
+
+/* 100 bytes a token, 10 entries of it. */
+static void test_slots_behind_documents(void **state)
+{
+    (void)state;
+    char why[SERVE_TEXT] = "";
+    struct serve_claim x, y;
+    assert_true(load("novel", "x", 1, why));
+    open_slots(1, 5000);
+    serve_document_kept(0, 100, &config.want); /* 10 tokens' worth */
+    struct serve_ask a = ask_of("novel who");
+    a.n_prompt = 41;
+    assert_int_equal(serve_slots_claim(&a, &x, why), SERVE_TOO_LONG);
+    assert_non_null(strstr(why, "documents take 1000"));
+    a.n_prompt = 40;
+    a.behind = 1;
+    x = claimed(&a);
+    assert_true(x.puts);
+    assert_false(x.no_reuse);
+    serve_slots_report(0, &(struct serve_content){.n_tokens = 50, .entries = 500, .behind = 1});
+    serve_slots_release(&x);
+    x = claimed(&a); /* it is there */
+    assert_false(x.puts);
+    char *json = serve_slots_json();
+    assert_non_null(strstr(json, "\"document\": \"novel\""));
+    free(json);
+    serve_slots_release(&x);
+    a.reuse = SERVE_REUSE_NEVER;
+    x = claimed(&a);
+    assert_true(x.puts);
+    serve_slots_release(&x);
+    a.behind = 0; /* what is behind a document is for nobody else, unless asked for */
+    a.reuse = SERVE_REUSE_SAME;
+    y = claimed(&a);
+    assert_true(y.no_reuse);
+    serve_slots_release(&y);
+    a.reuse = SERVE_REUSE_ANY;
+    y = claimed(&a);
+    assert_false(y.no_reuse);
+    serve_slots_release(&y);
+    serve_documents_free();
+}
+
+/* ---- Bodies ---- */
+
+/* Reads a body, puts its document, and compares what is passed on. */
+static void passes(enum serve_form form, const char *body, const char *want)
+{
+    struct serve_request r;
+    char why[SERVE_TEXT] = "";
+    const char *param = NULL;
+    const struct serve_claim claim = {.slot = 2};
+    assert_int_equal(serve_request_read(&r, form, body, strlen(body), why, &param), 0);
+    assert_non_null(r.body);
+    if (r.ask.behind > 0)
+        assert_true(serve_request_put_document(&r, form));
+    char *passed = serve_request_passed(&r, &claim);
+    assert_string_equal(passed, want);
+    free(passed);
+    serve_request_free(&r);
+}
+
+static void test_bodies(void **state)
+{
+    (void)state;
+    char why[SERVE_TEXT];
+    assert_true(load("novel", "Once", 4, why));
+    open_slots(3, 0);
+    passes(SERVE_FORM_CHAT, "{\"messages\":[{\"role\":\"user\"}]}",
+           "{\"messages\":[{\"role\":\"user\"}],\"id_slot\":2}");
+    passes(SERVE_FORM_CHAT, "{\"winnow\":{\"document\":\"novel\"},\"messages\":[{\"role\":\"user\"}]}",
+           "{\"messages\":[{\"role\":\"system\",\"content\":\"Once\"},{\"role\":\"user\"}],\"id_slot\":2,"
+           "\"cache_prompt\":true}");
+    passes(SERVE_FORM_CHAT,
+           "{\"winnow\":{\"document\":\"novel\"},\"messages\":[{\"role\":\"system\",\"content\":\"Be\"}]}",
+           "{\"messages\":[{\"role\":\"system\",\"content\":\"Once\\n\\nBe\"}],\"id_slot\":2,\"cache_"
+           "prompt\":true}");
+    passes(SERVE_FORM_MESSAGES,
+           "{\"winnow\":{\"document\":\"novel\"},\"system\":[{\"type\":\"text\",\"text\":\"Be\"}],"
+           "\"messages\":[]}",
+           "{\"system\":[{\"type\":\"text\",\"text\":\"Once\\n\\n\"},{\"type\":\"text\",\"text\":\"Be\"}],"
+           "\"messages\":[],\"id_slot\":2,\"cache_prompt\":true}");
+    passes(SERVE_FORM_RESPONSES, "{\"winnow\":{\"document\":\"novel\"},\"input\":\"x\"}",
+           "{\"input\":\"x\",\"instructions\":\"Once\",\"id_slot\":2,\"cache_prompt\":true}");
+    /* Where there is a cap, who does not say how much gets as much as was counted. */
+    config.cap = 1000;
+    passes(SERVE_FORM_CHAT, "{\"max_completion_tokens\":-1,\"messages\":[]}",
+           "{\"messages\":[],\"id_slot\":2,\"max_tokens\":1024}");
+    passes(SERVE_FORM_CHAT, "{\"max_tokens\":7,\"messages\":[]}",
+           "{\"max_tokens\":7,\"messages\":[],\"id_slot\":2}");
+    serve_documents_free();
+}
+
 /* ---- Files ---- */
 
 static void test_files(void **state)
@@ -268,6 +449,10 @@ int main(void)
         cmocka_unit_test(test_reuse),
         cmocka_unit_test(test_the_cap),
         cmocka_unit_test(test_policies_of_requests_that_nobody_claimed),
+        cmocka_unit_test(test_documents_that_are_none),
+        cmocka_unit_test(test_documents),
+        cmocka_unit_test(test_slots_behind_documents),
+        cmocka_unit_test(test_bodies),
         cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

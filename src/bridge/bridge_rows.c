@@ -119,12 +119,10 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
     struct wnw__bridge_watch *w = cache ? &backend_of(cache)->watch : NULL, asked = {0};
     if (w && !w->policy)
         return wnw__bridge_watch_set(w, recipe, NULL, false);
-    WNW_TRY(wnw__bridge_watch_set(&asked, recipe, NULL, false));
-    if (!w) {
-        wnw__bridge_watch_free(&asked);
-        return WNW_OK;
-    }
-    const int rc = add_needs(&w->needs, &asked.needs);
+    asked.profile = w ? w->profile : NULL;
+    int rc = wnw__bridge_watch_set(&asked, recipe, NULL, false);
+    rc = rc == WNW_OK && w ? add_needs(&w->needs, &asked.needs) : rc;
+    asked.profile = NULL; /* the cache's own */
     wnw__bridge_watch_free(&asked);
     return rc;
 }

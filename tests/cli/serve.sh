@@ -17,9 +17,10 @@ failed() { # failed NAME PATTERN ARGS...: exit code 1, one line
     grep -Eq -- "$pattern" "$work/err" || fail "$name: no /$pattern/ in $(cat "$work/err")"
 }
 failed 'no server' '`make server` builds it' serve -m "$model" --port 0
-cat >"$work/bin/winnow-llama-server" <<'SH'
+cat >"$work/bin/winnow-llama-server" <<SH
 #!/bin/bash
-printf '%s\n' "$@"
+printf '%s\n' "\$@"
+printf '%s' "\$WINNOW_SERVE_DOCUMENTS" >"$work/documents"
 env | grep -E '^(WINNOW|LLAMA)' | sort
 SH
 chmod +x "$work/bin/winnow-llama-server"
@@ -40,7 +41,24 @@ for line in WINNOW_SERVE_POLICY=snapkv WINNOW_SERVE_BUDGET=300 WINNOW_SERVE_KV_B
     grep -qx -e "$line" "$work/out" || fail "without $line: $(cat "$work/out")"
 done
 tr '\n' ' ' <"$work/out" | grep -q -e '-t 3 --temp 0' || fail 'options of the server are lost'
-grep -qx K <(head -n -6 "$work/out") && fail 'the key is seen by others, among the arguments'
+grep -v '^[WL]' "$work/out" | grep -qx K && fail 'the key is seen by others, among the arguments'
+
+# Documents, and profiles of the model.
+echo text >"$work/a.txt"
+good 'documents' serve -m "$model" --port 0 --document "a=$work/a.txt" --document "b=$work/a.txt"
+printf 'a=%s\nb=%s\n' "$work/a.txt" "$work/a.txt" | cmp -s - "$work/documents" || fail "other documents: $(cat "$work/documents")"
+bad 'a document without a name' 'NAME=FILE' serve -m "$model" --port 0 --document "$work/a.txt"
+bad 'a document that is not there' 'none.txt: No such file' serve -m "$model" --port 0 --document "a=$work/none.txt"
+for option in --context-shift --cache-reuse --sleep-idle-seconds; do
+    bad "$option with documents" 'does not go with --document' serve -m "$model" --port 0 --document "a=$work/a.txt" -- $option 1
+done
+mkdir -p "$work/cache/profiles/tiny-llama"
+echo '{}' >"$work/cache/profiles/tiny-llama/shares.json"
+WINNOW_CACHE=$work/cache good 'with a profile' serve -m "$model" --port 0
+grep -qx 'WINNOW_SERVE_POLICY=keydiff+shares' "$work/out" || fail 'the profile is not used'
+grep -qx "WINNOW_PROFILE=$work/cache/profiles/tiny-llama/shares.json" "$work/out" || fail "another profile: $(grep PROFILE "$work/out")"
+WINNOW_CACHE=$work/cache good 'with a profile and a policy' serve -m "$model" --port 0 --policy keydiff
+grep -qx 'WINNOW_SERVE_POLICY=keydiff' "$work/out" || fail 'another policy than that which was asked for'
 
 bad 'unknown policy' 'snapkv' serve -m "$model" --port 0 --policy snapvk
 bad 'a policy that cannot be had' 'second' serve -m "$model" --port 0 --policy kvzip

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Documents of the server's own: named when it starts, read and compressed once, each in a sequence that no request writes to.
+ * A request that names one gets a copy of that sequence, which shares its cells. Texts and names do not change after main has
+ * begun; the rest is for any thread.
+ */
+#ifndef WNW_SERVE_DOCUMENTS_H
+#define WNW_SERVE_DOCUMENTS_H
+
+#include "serve/serve.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SERVE_MAX_DOCUMENTS = 32, SERVE_DOCUMENT_NAME = 64 };
+
+/* Reads what `winnow serve` names, lines of NAME=FILE, before main. False: why[SERVE_TEXT] says what is wrong. */
+bool serve_documents_load(const char *lines, char *why);
+void serve_documents_free(void);
+
+int32_t serve_documents_n(void);
+/* -1: there is none of that name. */
+int32_t serve_documents_find(const char *name);
+const char *serve_document_name(int32_t d);
+const char *serve_document_text(int32_t d);
+
+/* The tokens with which every conversation begins that stands behind it, n_header of them written by the chat template. Set once;
+ * false: no memory. */
+bool serve_document_set_tokens(int32_t d, const int32_t *tokens, int32_t n, int32_t n_header);
+/* Valid from then on; NULL before. */
+const int32_t *serve_document_tokens(int32_t d, int32_t *n);
+int32_t serve_document_n_header(int32_t d);
+
+/* It has been read: what is kept of it, entries of all heads. */
+void serve_document_kept(int32_t d, int64_t entries, const struct serve_want *by);
+/* Waits until it was read; false if gone() says first that nobody waits any more. */
+bool serve_document_wait(int32_t d, bool (*gone)(void *user), void *user);
+/* Entries in all heads of those that were read. */
+int64_t serve_documents_entries(void);
+/* Copies what is kept of one; false: it is being read. */
+bool serve_document_look(int32_t d, int32_t *n_tokens, int64_t *entries, struct serve_want *by);
+
+/* The file under which the decoding thread finds it when a slot is restored, and back; -1: it is the name of a real file. */
+void serve_document_file(int32_t d, char name[32]);
+int32_t serve_document_of_file(const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+// Documents are read as a client would have them read, by the server's own routes, so that templates, options of the server and batches are
+// what requests meet. The thread begins when the server's loop does and ends before it is cleaned up.
+#include "serve/reader.hpp"
+
+#include "serve/documents.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+namespace serve
+{
+
+routes &own()
+{
+    static routes r;
+    return r;
+}
+
+std::unique_ptr<server_http_req> with_body(const server_http_req &req, const char *body)
+{
+    return std::make_unique<server_http_req>(server_http_req{
+        req.params, req.headers, req.path, req.query_string, body, req.files, req.should_stop});
+}
+
+std::string ask(const server_http_context::handler_t &route, const server_http_req &req, c_text body)
+{
+    if (!route || !body)
+        return "";
+    const auto inner_req = with_body(req, body.get());
+    const auto res = route(*inner_req);
+    return res && res->status == 200 ? res->data : "";
+}
+
+c_text rendered(const server_http_req &req, c_text body)
+{
+    const std::string said = ask(own().apply_template, req, std::move(body));
+    return c_text(serve_reply_prompt(said.data(), said.size()));
+}
+
+tokens tokens_of(const server_http_req &req, const char *text)
+{
+    tokens t;
+    const std::string said = ask(own().tokenize, req, c_text(serve_request_tokenize(text)));
+    t.id.reset(serve_reply_tokens(said.data(), said.size(), &t.n));
+    return t;
+}
+
+int32_t common_prefix(const tokens &a, const tokens &b)
+{
+    int32_t n = 0;
+    while (n < a.n && n < b.n && a.id.get()[n] == b.id.get()[n])
+        n++;
+    return n;
+}
+
+bool act_on_slot(const server_http_req &req, int32_t slot, const char *action, c_text body)
+{
+    const std::string number = std::to_string(slot);
+    if (!own().slot_action || !body)
+        return false;
+    const auto res = own().slot_action(server_http_req{{{"id_slot", number}, {"action", action}},
+                                                       req.headers,
+                                                       "/slots/" + number,
+                                                       std::string("action=") + action,
+                                                       body.get(),
+                                                       {},
+                                                       req.should_stop});
+    return res && res->status == 200;
+}
+
+namespace
+{
+
+std::atomic<bool> stopping{false};
+
+bool is_stopping(void *)
+{
+    return stopping;
+}
+
+// Says why the server must not go on, unless it is ending anyway.
+bool fail(int32_t d, const char *what)
+{
+    char line[2 * SERVE_TEXT];
+    if (!stopping) {
+        std::snprintf(line, sizeof line, "document %s: %s", serve_document_name(d), what);
+        serve_refuse(line);
+    }
+    return false;
+}
+
+// Finds the tokens that every conversation behind the document begins with, by what three of them have in common.
+bool find_tokens(const server_http_req &req, int32_t d)
+{
+    const char *text = serve_document_text(d);
+    const char *const more[] = {"", "1", "x"};
+    tokens t[3], header[2];
+    for (int i = 0; i < 3; i++) {
+        const c_text prompt = rendered(req, c_text(serve_request_document(text, more[i])));
+        if (!prompt || !std::strstr(prompt.get(), text))
+            return fail(d, "the model's chat template does not write system messages as they are, in which "
+                           "documents stand");
+        t[i] = tokens_of(req, prompt.get());
+    }
+    for (int i = 0; i < 2; i++) {
+        const c_text prompt = rendered(req, c_text(serve_request_document("", more[i + 1])));
+        header[i] = prompt ? tokens_of(req, prompt.get()) : tokens();
+    }
+    const int32_t n = std::min(common_prefix(t[0], t[1]), common_prefix(t[1], t[2]));
+    const int32_t n_header = std::min(common_prefix(header[0], header[1]), common_prefix(header[0], t[0]));
+    if (n == 0 || n <= n_header)
+        return fail(
+            d,
+            "the model's chat template puts something before the system message, in which documents stand");
+    return serve_document_set_tokens(d, t[0].id.get(), n, n_header) || fail(d, "out of memory");
+}
+
+// Reads it into a slot that is claimed like any client's; the decoding thread keeps what is left of it (calls.c).
+bool read_document(const server_http_req &req, int32_t d)
+{
+    char why[SERVE_TEXT] = "";
+    serve_claim claim{};
+    serve_ask asked{};
+    int32_t n;
+    const int32_t *ids = serve_document_tokens(d, &n);
+    asked.want = serve_settings()->want;
+    asked.want.n_protected = serve_document_n_header(d);
+    asked.reuse = SERVE_REUSE_NEVER;
+    asked.key = "";
+    asked.slot = -1;
+    asked.n_slots = 1;
+    asked.n_prompt = n;
+    asked.stores = d + 1;
+    asked.gone = is_stopping;
+    serve_answer answer = serve_slots_claim(&asked, &claim, why);
+    while (answer == SERVE_BUSY && !stopping) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        answer = serve_slots_claim(&asked, &claim, why);
+    }
+    if (answer != SERVE_CLAIMED)
+        return fail(d, answer == SERVE_TOO_LONG ? why : "the server is ending");
+    const std::string said = ask(own().completion, req, c_text(serve_request_read_tokens(ids, n, &claim)));
+    const bool kept = !said.empty() && serve_document_wait(d, is_stopping, nullptr);
+    act_on_slot(req, claim.slot, "erase", c_text(strdup("{}")));
+    serve_slots_release(&claim);
+    return kept || fail(d, "the server could not read it; its log says why");
+}
+
+void read_all()
+{
+    static const std::function<bool()> should_stop = [] { return stopping.load(); };
+    const server_http_req req{{}, {}, "", "", "", {}, should_stop};
+    for (int32_t d = 0; d < serve_documents_n() && !stopping; d++)
+        if (!find_tokens(req, d) || !read_document(req, d))
+            return;
+}
+
+} // namespace
+} // namespace serve
+
+void real_loop(void *server) __asm__("__real__ZN14server_context10start_loopEv");
+void wrap_loop(void *server) __asm__("__wrap__ZN14server_context10start_loopEv");
+
+void wrap_loop(void *server)
+{
+    std::thread reader(serve::read_all);
+    real_loop(server);
+    serve::stopping = true;
+    reader.join();
+}

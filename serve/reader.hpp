@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// Requests that the server makes of itself, and the thread that reads its documents with them.
+#ifndef WNW_SERVE_READER_HPP
+#define WNW_SERVE_READER_HPP
+
+#include "serve/serve.h"
+
+#include "server-http.h"
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+namespace serve
+{
+
+struct freed {
+    void operator()(void *p) const
+    {
+        std::free(p);
+    }
+};
+using c_text = std::unique_ptr<char, freed>;
+struct tokens {
+    std::unique_ptr<int32_t, freed> id;
+    int32_t n = 0;
+};
+
+// The server's own routes that are asked, set while routes are registered, before the server listens.
+struct routes {
+    server_http_context::handler_t apply_template, tokenize, slot_action, completion;
+};
+routes &own();
+
+std::unique_ptr<server_http_req> with_body(const server_http_req &req, const char *body);
+// What one of the server's own routes says to a body; empty if it refuses.
+std::string ask(const server_http_context::handler_t &route, const server_http_req &req, c_text body);
+// A chat as the template writes it; null if the server refuses it.
+c_text rendered(const server_http_req &req, c_text body);
+tokens tokens_of(const server_http_req &req, const char *text);
+int32_t common_prefix(const tokens &a, const tokens &b);
+// Restores or erases a slot. False: the server refuses.
+bool act_on_slot(const server_http_req &req, int32_t slot, const char *action, c_text body);
+
+} // namespace serve
+
+#endif

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The page of `winnow serve` in headless Chromium: page.py WINNOW [FOLDER]
+
+Clicks through conversations, documents and keys, compares what it shows with /winnow/kv, and fails on anything that the browser's console says.
+With a folder, screenshots are left there to be looked at.
+"""
+import os
+import re
+import shutil
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from browser import Browser  # noqa: E402
+from llama_server import TINY, Server, check, finish, ids, until  # noqa: E402
+
+if not (shutil.which("chromedriver") and shutil.which("chromium")):
+    print("skipped: there is no Chromium with chromedriver (scripts/setup.sh browser installs them)")
+    sys.exit(77)
+winnow, folder = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+model = f"{TINY}/tiny-llama.gguf"
+HOSTILE = "<img src=x onerror=alert(1)>.txt"
+
+
+def serve(*options, rest=()):
+    return Server([winnow, "serve", "-m", model, "--port", "0", *options, "--", "-t", "1", *rest])
+
+
+def words(n, seed):
+    return " ".join(f"w{x}" for x in ids(n, seed))
+
+
+def kv(s, key=None):
+    return s.ask("/winnow/kv", headers={"Authorization": f"Bearer {key}"} if key else None).json
+
+
+def open_page(b, s, width=1280, dark=False):
+    b.screen(width, dark)
+    b.load("http://%s:%d/" % s.address())
+
+
+def shown(b, selector="body"):
+    return b.js("return document.querySelector(arguments[0]).innerText", selector)
+
+
+def answers(b):
+    """Texts of the answers, their notes, and whether one is coming."""
+    return b.js("return [...document.querySelectorAll('#log .assistant')].map(a => [a.querySelector('.said').textContent, a.querySelector('.note').textContent])")
+
+
+def idle(b):
+    return b.js("return document.getElementById('stop').disabled")
+
+
+def ask(b, text):
+    """Asks by keys, and waits for the end of the answer."""
+    n = len(answers(b))
+    b.type("#ask", text + "\ue007")
+    check(f"'{text}' is answered", until(lambda: len(answers(b)) == n + 1 and idle(b)), shown(b, "#log"))
+    return answers(b)[-1]
+
+
+def drop(b, name, text):
+    b.js("""const data = new DataTransfer(); data.items.add(new File([arguments[1]], arguments[0], {type: "text/plain"}));
+document.getElementById("drop").dispatchEvent(new DragEvent("drop", {dataTransfer: data, bubbles: true, cancelable: true}));""", name, text)
+
+
+def looks(b):
+    """Nothing that runs or loads but the page's own script, nothing wider than the screen, no id twice."""
+    tags = b.js("return [...document.querySelectorAll('script, img, iframe, object')].map(e => e.tagName)")
+    check("only its own script", tags == ["SCRIPT"], tags)
+    check("no handlers in markup", b.js("return [...document.querySelectorAll('*')].every(e => [...e.attributes].every(a => !a.name.startsWith('on')))"))
+    twice = b.js("const x = [...document.querySelectorAll('[id]')].map(e => e.id); return x.length - new Set(x).size")
+    check("ids are one each", twice == 0)
+    unnamed = b.js("return [...document.querySelectorAll('input, select, textarea, button')].filter(e => !e.labels?.length && !e.textContent.trim() && !e.ariaLabel).map(e => e.id)")
+    check("everything has a name", unnamed == [], unnamed)
+    odd = re.search(r".*\b(undefined|NaN|null|\[object)\b.*", shown(b))
+    check("no value that is none", not odd, odd)
+
+
+def quiet(b, *expected):
+    """The console said nothing but that requests were refused as they had to be."""
+    said = [x["message"] for x in b.said() if not any(e in x["message"] for e in expected)]
+    check("the console says nothing", said == [], said)
+
+
+def check_conversations(b, s):
+    open_page(b, s)
+    check("the model's name", until(lambda: "tiny-llama" in shown(b, "#model")), shown(b))
+    check("the cursor's way to the question", b.js("document.querySelector('.skip').focus(); return document.activeElement.className") == "skip")
+    said, note = ask(b, "hello")
+    check("an answer has text and numbers", said and "tokens read" in note and "slot" in note, said, note)
+    check("the field is empty again", b.js("return document.getElementById('ask').value") == "")
+    check("a further turn reads what is new", "were there" in ask(b, "and then")[1], answers(b))
+    # A document of the user's: compressed as the conversation says, and read once.
+    b.click("#new")
+    check("a new conversation is empty", answers(b) == [])
+    drop(b, "binary.bin", "a\0b")
+    check("what is no text is refused", until(lambda: "no text" in shown(b, "#file-said")), shown(b, "#file-said"))
+    b.js("document.querySelector('#kind').value = 'budget'; document.querySelector('#kind').dispatchEvent(new Event('input'))")
+    b.type("#policy", "knorm")
+    b.type("#amount", "150")
+    drop(b, HOSTILE, words(600, 3))
+    check("a file's name is text", until(lambda: HOSTILE in shown(b, "#file-said")), shown(b, "#file-said"))
+    ask(b, "what is it about")
+    slot = next(x for x in kv(s)["slots"] if x["policy"] == "knorm")
+    check("the document is compressed as asked", slot["compressed"] and slot["budget"] == 150 and slot["entries"] < 250 < 600 < slot["tokens"], slot)
+    check("a second question reads it no more", "were there" in ask(b, "once more")[1] and kv(s)["slots"][slot["id"]]["tokens"] > slot["tokens"], answers(b))
+    text = f"#slots [data-slot='{slot['id']}']"
+    check("the slot says so", until(lambda: "knorm, 150 entries a head" in shown(b, text) and HOSTILE in shown(b, text)), shown(b, text))
+    check("memory is what the server says", until(lambda: shown(b, "#now") in (f"{kv(s)['bytes'] / 1024:.1f} KiB", f"{kv(s)['bytes'] / 2**20:.1f} MiB")), shown(b, "#memory"))
+    check("and what it would be", "uncompressed" in shown(b, "#uncompressed"))
+    looks(b)
+    # The server's own document.
+    b.click("#new")
+    b.js("const d = document.querySelector('#document'); d.value = 'novel'; d.dispatchEvent(new Event('input'))")
+    ask(b, "who is it")
+    check("the server's document is behind a slot", any(x.get("document") == "novel" for x in kv(s)["slots"]), kv(s))
+    check("and the page says so", until(lambda: "behind novel" in shown(b, "#slots")), shown(b, "#slots"))
+    # A refusal says why, and the question is there again.
+    b.click("#new")
+    b.type("#policy", "snapvk")
+    b.type("#ask", "why\ue007")
+    check("a refusal is shown", until(lambda: answers(b) and "snapkv" in answers(b)[-1][1]), answers(b))
+    check("with the question kept", until(lambda: b.js("return document.getElementById('ask').value") == "why"))
+    check("conversations stay apart", b.js("return document.querySelectorAll('#tabs button').length") == 5)
+    b.click("#tabs li:nth-child(2) button")
+    check("and come back", len(answers(b)) == 2 and b.js("return document.getElementById('policy').value") == "knorm", answers(b))
+    quiet(b, "400 (Bad Request)")
+
+
+def check_screens(b, s):
+    for dark in (False, True):
+        for width in (390, 1280):
+            open_page(b, s, width, dark)
+            drop(b, "notes.txt", words(400, 9))
+            until(lambda: "notes" in shown(b, "#file-said"))
+            ask(b, "in short")
+            until(lambda: "compressed so far" in shown(b, "#memory"))
+            check(f"no wider than {width}", b.js("return document.documentElement.scrollWidth") == width)
+            light = b.js("return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).reduce((a, b) => a + b)")
+            check("dark is dark", (light < 200) == dark, light)
+            if folder:
+                b.screenshot(f"{folder}/serve-{width}-{'dark' if dark else 'light'}.png")
+    quiet(b)
+
+
+def check_key_and_stop(b, s):
+    open_page(b, s)
+    check("a key is asked for", until(lambda: not b.js("return document.getElementById('key').hidden")))
+    b.type("#secret", "secret\ue007")
+    check("and used", until(lambda: "tiny-llama" in shown(b, "#model") and b.js("return document.getElementById('key').hidden")), shown(b))
+    b.type("#ask", "go on for ever\ue007")
+    check("an answer comes as it is made", until(lambda: answers(b) and len(answers(b)[-1][0]) > 40 and not idle(b)), answers(b))
+    b.keys("\ue00c")
+    check("Escape stops it", until(lambda: idle(b)) and answers(b)[-1][1] != "", answers(b))
+    check("and the server", until(lambda: not any(x["busy"] for x in kv(s, "secret")["slots"])), kv(s, "secret"))
+    b.type("#ask", "once more\ue007")
+    until(lambda: len(answers(b)) == 2 and answers(b)[-1][0])
+    b.click("#stop")
+    check("the button too", until(lambda: idle(b)))
+    quiet(b, "401 (Unauthorized)")
+
+
+browser = Browser()
+try:
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as novel:
+        novel.write(words(500, 77))
+        novel.flush()
+        with serve("--document", f"novel={novel.name}", "--slots", "4", rest=("-n", "24")) as server:
+            page = server.ask("/")
+            check("the page is HTML in no frame", page.status == 200 and page.headers["Content-Type"].startswith("text/html") and
+                  "frame-ancestors 'none'" in page.headers["Content-Security-Policy"], page.headers)
+            check("and names nothing outside", not any(x in page.text for x in ("http://", "https://", "@import", "url(")))
+            check_conversations(browser, server)
+            check_screens(browser, server)
+    with serve("--api-key", "secret", rest=("--ignore-eos",)) as server:
+        check("the page needs no key", server.ask("/").status == 200)
+        check_key_and_stop(browser, server)
+finally:
+    browser.close()
+finish()
