@@ -8,7 +8,7 @@
 #include "eval/metrics/metric.h"
 #include "eval/perturb/perturb_run.h"
 #include "eval/report/report.h"
-#include "eval/run/runner.h"
+#include "eval/run/run_tasks.h"
 #include "eval/run/setup.h"
 
 #include <stdio.h>
@@ -20,28 +20,27 @@ static const char *data_of(const struct eval_task *t)
 {
     if (t->flags & EVAL_STANDS_IN)
         return "stand-in";
-    if (t->flags & (EVAL_WANTS_SQUAD | EVAL_WANTS_HOTPOT))
+    if (t->flags & (EVAL_WANTS_SQUAD | EVAL_WANTS_HOTPOT | EVAL_IS_SET))
         return "file";
     if (t->flags & EVAL_HIDES_IN_TEXT)
         return "prose";
     return t->flags & EVAL_OWN_WORDS ? "words" : "generated";
 }
 
-static int print_list(const struct eval_suites *all)
+static void print_tasks(void)
 {
     const struct eval_task *t;
-    const struct eval_metric *m;
-    const struct eval_set *set;
     printf("%-24s %-9s %-18s %6s %6s %-9s %s\n", "TASK", "GROUP", "METRIC", "ANSWER", "LEAST", "DATA",
            "WHAT");
-    for (int32_t i = 0; (t = eval_task_get(i)); i++)
-        printf("%-24s %-9s %-18s %6d %6d %-9s %s\n", t->name, t->group, t->metric, t->max_new, t->least,
+    for (int32_t i = 0; (t = eval_task_get(i)); i++) {
+        char least[16] = "-";
+        if (t->least > 0)
+            snprintf(least, sizeof least, "%d", (int)t->least);
+        printf("%-24s %-9s %-18s %6d %6s %-9s %s\n", t->name, t->group, t->metric, (int)t->max_new, least,
                data_of(t), t->about);
-    for (int32_t i = 0; (set = eval_set_get(i)); i++)
-        printf("%-24s %-9s %-18s %6d %6s %-9s %s\n", set->name, set->group, set->metric, set->max_new, "-",
-               "file", set->about);
-    printf("%-24s %-9s %-18s %6s %6d %-9s %s\n", "ppl", "text", "nll, kl", "-", 2, "file",
-           "the second half of pieces of a text (--text), after the compressed first half");
+    }
+    printf("%-24s %-9s %-18s %6s %6d %-9s %s\n", eval_task_text.name, eval_task_text.group, "nll, kl", "-", 2,
+           "file", "the second half of pieces of a text (--text), after the compressed first half");
     puts("\nANSWER: tokens that are generated at most; LEAST: shortest useful length in tokens; DATA: "
          "generated as in "
          "the benchmark,\nthe same with words of our own lists (words; tasks with prose have them, too), "
@@ -50,6 +49,12 @@ static int print_list(const struct eval_suites *all)
          "stand-in for the benchmark's own data, or a file of yours.\nA group in --tasks means all of its "
          "tasks; qa_syn_1 and qa_syn_2 stand in for qa_1 and qa_2 where --squad and --hotpot are not "
          "given.\n");
+}
+
+static int print_list(const struct eval_suites *all)
+{
+    const struct eval_metric *m;
+    print_tasks();
     printf("%-24s %s\n", "SUITE", "WHAT");
     for (int32_t i = 0; i < all->n; i++)
         if (!all->at[i].study)
@@ -83,11 +88,12 @@ static int dump_samples(struct eval_setup *s)
      * else. */
     int64_t n_unmade = 0;
     int rc = eval_setup_fit(s);
-    for (int32_t i = 0; rc == APP_OK && i < s->n_items; i++) {
+    for (int32_t i = 0; rc == APP_OK && i < s->items.n; i++) {
+        struct eval_item *item = &s->items.at[i];
         bool more = true;
-        for (int32_t k = 0; rc == APP_OK && more && k < s->items[i].n; k++) {
+        for (int32_t k = 0; rc == APP_OK && more && k < item->n; k++) {
             struct eval_sample sample;
-            rc = eval_setup_sample(&sample, &more, s, &s->items[i], k);
+            rc = eval_setup_sample(&sample, &more, s, item, k);
             n_unmade += rc == APP_OK && sample.unmade;
             if (rc == APP_OK && more && !sample.unmade)
                 rc = print_sample(&sample);

@@ -10,11 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct eval_set *user_set(void)
+static const struct eval_task *user_set(void)
 {
-    const struct eval_set *set;
-    for (int32_t i = 0; (set = eval_set_get(i)) && strcmp(set->name, "user") != 0; i++)
-        ;
+    const struct eval_task *set = eval_task_find("user");
     assert_non_null(set);
     return set;
 }

@@ -117,7 +117,7 @@ static int tear_down(void **state)
 static const struct eval_task *own_task(int32_t *i)
 {
     const struct eval_task *t;
-    while ((t = eval_task_get((*i)++)) && t->flags & (EVAL_WANTS_SQUAD | EVAL_WANTS_HOTPOT))
+    while ((t = eval_task_get((*i)++)) && t->flags & (EVAL_WANTS_SQUAD | EVAL_WANTS_HOTPOT | EVAL_IS_SET))
         ;
     return t;
 }
@@ -306,7 +306,7 @@ static void check_length(const struct eval_task *t, const struct eval_sample *s,
     struct eval_sample next;
     const int32_t tokens = meta_int(s, "tokens");
     assert_cmp(tokens, <=, n);
-    if (s->index > 0 || t->units_of)
+    if (s->index > 0 || t->units_at_once == 0)
         return;
     /* With one unit more the sample is too long, and is made with fewer. */
     assert_int_equal(eval_task_sample(&next, &source, t, &one_more, n, 0), APP_OK);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Arrays that grow by one element, and what is said where memory runs out. */
+/* Arrays that grow by one element, and what is said where memory runs out or the library fails. */
 #ifndef WNW_EVAL_GROW_H
 #define WNW_EVAL_GROW_H
 
 #include "app/console.h"
+#include "app/stop.h"
+#include "base/err.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,6 +32,18 @@ static inline bool eval_grow(void *list, size_t n, size_t size)
 static inline int eval_no_memory(const char *what)
 {
     return app_fail(APP_FAILED, "out of memory for %s", what);
+}
+
+/* Functions that return exit codes use WNW_TRY too. */
+_Static_assert((int)APP_OK == (int)WNW_OK, "one value says that all is well");
+
+/* The exit code of a status of the library, which is said where it is a failure. Logits that are not numbers are none: who asks for
+ * them finds that there are none. */
+static inline int eval_status_code(int status)
+{
+    return status == WNW_OK || status == WNW_E_NOT_FINITE ? (int)APP_OK
+           : status == WNW_E_CANCELLED                    ? (int)APP_INTERRUPTED
+                                                          : app_fail_status(status);
 }
 
 #endif

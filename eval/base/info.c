@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "eval/base/info.h"
 
-#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+
+void eval_hash_text(char out[17], uint64_t hash)
+{
+    snprintf(out, 17, "%016llx", (unsigned long long)hash);
+}
 
 /* Fields that may differ where a run goes on (of_parts), and those that may differ between its shards: how the work was
  * cut up, where and when it was done. Answers do not depend on the number of threads; on the library's version they may. Times

@@ -28,6 +28,7 @@ struct measured {
     double read_ms, plan_ms, probe_ms, change_ms, drift_ms, bound_ms;
 };
 
+/* Here logits that are not numbers are a failure. */
 static int code_of(int status)
 {
     return status == WNW_OK ? APP_OK : app_fail_status(status);
@@ -103,8 +104,7 @@ static int changes_of(json_t **out, struct measured *p, int32_t i)
         status = wnw__perturb_token_drift(p->probe, p->plans[i], states);
     p->change_ms += changed - start;
     p->drift_ms += app_now_ms() - changed;
-    if (status != WNW_OK)
-        return app_fail_status(status);
+    WNW_TRY(code_of(status));
     return finish(out,
                   json_pack("{s:s, s:f, s:o, s:o, s:o, s:o}", "config", p->w->config[i].id, "kept",
                             p->reports[i].kept_mean / p->n_tokens, eval_level_name(EVAL_HEADS),
@@ -139,8 +139,7 @@ static int bounds_of(json_t **out, struct measured *p, int32_t i)
     const double start = app_now_ms();
     const int status = wnw__perturb_token_bounds(p->probe, keep, p->bounds);
     p->bound_ms += app_now_ms() - start;
-    if (status != WNW_OK)
-        return app_fail_status(status);
+    WNW_TRY(code_of(status));
     json_t *o = json_pack("{s:s, s:i}", "size", p->w->config[i].size_text, "keep", (int)keep);
     for (int k = 0; k < EVAL_N_BOUNDS; k++) {
         for (int32_t h = 0; h < n_heads; h++)

@@ -5,6 +5,7 @@
 #include "app/files.h"
 #include "base/random.h"
 #include "eval/base/grow.h"
+#include "eval/base/info.h"
 #include "eval/tasks/prose.h"
 
 #include <stdlib.h>
@@ -47,14 +48,14 @@ static int add_prose(struct eval_texts *t, const struct eval_tokenizer *tokenize
         while (rc == APP_OK && text.len < bytes)
             if ((text.len > 0 && !app_text_add(&text, " ", 1)) || !eval_prose_next(prose, &text))
                 rc = eval_no_memory("texts");
-        free(ids);
+        wnw_free(ids);
         ids = NULL;
         if (rc == APP_OK)
             rc = tokenizer->encode(tokenizer, text.s, text.len, &ids, &n);
     }
     if (rc == APP_OK)
         rc = add_text(t, tokenizer, ids, false);
-    free(ids);
+    wnw_free(ids);
     free(text.s);
     return rc;
 }
@@ -66,7 +67,7 @@ static int read_file(struct eval_texts *t, const struct eval_tokenizer *tokenize
     size_t len = 0;
     int rc = path ? app_read_file(&text, &len, path) : APP_OK;
     if (rc == APP_OK && path) {
-        snprintf(t->hash, sizeof t->hash, "%016llx", (unsigned long long)wnw__hash_of(text, len));
+        eval_hash_text(t->hash, wnw__hash_of(text, len));
         rc = tokenizer->encode(tokenizer, text, len, ids, n);
     }
     if (rc == APP_OK && path && *n < t->n_tokens)
@@ -93,7 +94,7 @@ int eval_texts_make(struct eval_texts *t, const struct eval_tokenizer *tokenizer
         used += from_file ? n_tokens : 0;
     }
     eval_prose_close(&prose);
-    free(ids);
+    wnw_free(ids);
     return rc;
 }
 

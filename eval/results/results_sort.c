@@ -3,7 +3,6 @@
 #include "eval/results/results.h"
 
 #include "app/console.h"
-#include "eval/tasks/set.h"
 #include "eval/tasks/task.h"
 
 #include <math.h>
@@ -16,15 +15,10 @@
 static int32_t place_of_task(const char *name)
 {
     const struct eval_task *t;
-    const struct eval_set *set;
-    int32_t i, k;
-    for (i = 0; (t = eval_task_get(i)); i++)
-        if (strcmp(t->name, name) == 0)
-            return i;
-    for (k = 0; (set = eval_set_get(k)); k++)
-        if (strcmp(set->name, name) == 0)
-            return i + k;
-    return i + k;
+    int32_t i = 0;
+    while ((t = eval_task_get(i)) && strcmp(t->name, name) != 0)
+        i++;
+    return i;
 }
 
 static int compare_tasks(const void *a, const void *b)

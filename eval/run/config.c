@@ -6,6 +6,7 @@
 #include "app/job.h"
 #include "base/random.h"
 #include "eval/base/grow.h"
+#include "eval/base/info.h"
 #include "eval/run/lists.h"
 #include "winnow_method.h"
 
@@ -231,7 +232,7 @@ static int name_config(struct eval_config *c, const struct lists *l)
     char *text = c->json ? json_dumps(c->json, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
     if (!text)
         return eval_no_memory("the configurations");
-    snprintf(c->id, sizeof c->id, "%016llx", (unsigned long long)wnw__hash_of(text, strlen(text)));
+    eval_hash_text(c->id, wnw__hash_of(text, strlen(text)));
     free(text);
     return APP_OK;
 }
@@ -431,7 +432,7 @@ int eval_masks_open(struct eval_configs *c, const wnw_model *m, const wnw_profil
     int status = WNW_OK;
     for (int32_t i = 1; status == WNW_OK && i < c->n_masks; i++)
         status = wnw_heads_parse(&c->masks[i].heads, &c->masks[i].n, c->masks[i].text, m, p);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return eval_status_code(status);
 }
 
 void eval_configs_close(struct eval_configs *c)

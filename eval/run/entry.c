@@ -30,7 +30,7 @@ int eval_runtime_open(struct eval_runtime *m, const struct eval_tokenizer *t, co
         status = wnw_engine_new(&m->engine, m->model, &params);
     if (status == WNW_OK)
         status = wnw_session_new_on(&m->pad, m->engine, NULL);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return eval_status_code(status);
 }
 
 void eval_runtime_close(struct eval_runtime *m)
@@ -110,7 +110,7 @@ void eval_reading_close(struct eval_reading *r)
         eval_prompt_clear(&r->first[t]);
     for (int32_t t = 0; r->refs && t < r->n_turns; t++) {
         free(r->refs[t].text.s);
-        free(r->refs[t].ids);
+        wnw_free(r->refs[t].ids);
     }
     eval_evidence_clear(&r->evidence);
     free(r->end);

@@ -104,7 +104,7 @@ static int ready_pad(const struct eval_runtime *m)
         status = wnw_session_reset(m->pad);
     if (status == WNW_OK && (n == 0 || n >= PAD_TOKENS))
         status = wnw_session_prefill(m->pad, (const int32_t[]){0, 0}, 2, NULL, NULL);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return eval_status_code(status);
 }
 
 /* Feeds the newest token of each open speaker. Those whose logits are not numbers end there. */
@@ -178,9 +178,7 @@ static int feed_refs(double *nll, bool *good, const struct eval_runtime *m, cons
     struct eval_forced l = {.n_vocab = m->info.n_vocab, .targets = refs->ids};
     const int32_t n = refs->n < most ? refs->n : most;
     wnw_session *s;
-    const int status = wnw_session_copy(&s, stand);
-    if (status != WNW_OK)
-        return app_fail_status(status);
+    WNW_TRY(eval_status_code(wnw_session_copy(&s, stand)));
     const int rc = eval_force(&l, s, refs->ids, n, true, good);
     wnw_session_free(s);
     *nll = n > 0 ? l.nll / n : 0;
@@ -282,13 +280,6 @@ static int turn_ids(const int32_t **ids, int32_t *n, struct eval_prompt *own, co
     return rc;
 }
 
-/* Copies a session. Returns an exit code. */
-static int copy_of(wnw_session **out, const wnw_session *s)
-{
-    const int status = wnw_session_copy(out, s);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
-}
-
 /* Reads ids[n], which stand before a further question, under the rules of the first reading: the size then holds for all that
  * was read so far. */
 static int compress_again(struct speaker *sp, const int32_t *ids, int32_t n)
@@ -330,7 +321,7 @@ static int ask(struct speaker *sp, const struct eval_runtime *m, const struct ev
         n -= own.n_context;
     }
     if (rc == APP_OK && m->multi_request && !last) {
-        rc = copy_of(&sp->stand, e->session);
+        rc = eval_status_code(wnw_session_copy(&sp->stand, e->session));
     } else {
         sp->stand = e->session;
         e->session = NULL;
@@ -340,11 +331,11 @@ static int ask(struct speaker *sp, const struct eval_runtime *m, const struct ev
         rc = eval_status_code(wnw_session_prefill(sp->stand, ids, n, NULL, NULL));
     sp->a->question_ms = app_now_ms() - start;
     if (rc == APP_OK && !m->multi_request && !last) /* the history goes on from here */
-        rc = copy_of(&e->session, sp->stand);
+        rc = eval_status_code(wnw_session_copy(&e->session, sp->stand));
     if (rc == APP_OK)
         rc = end_rules(sp->stand, m, e->config);
     if (rc == APP_OK)
-        rc = copy_of(&sp->s, sp->stand);
+        rc = eval_status_code(wnw_session_copy(&sp->s, sp->stand));
     eval_prompt_clear(&own);
     return rc;
 }

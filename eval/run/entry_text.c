@@ -18,12 +18,6 @@
 
 enum { STEP = 64 }; /* tokens at a time */
 
-static int copy_of(wnw_session **out, const wnw_session *s)
-{
-    const int status = wnw_session_copy(out, s);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
-}
-
 /* Reads one step after an entry; full: what the full cache predicts there, NULL where these are no numbers. */
 static int step_entry(struct eval_entry *e, const struct eval_runtime *m, const int32_t *ids, int32_t n,
                       bool last, const float *full)
@@ -74,9 +68,9 @@ int eval_text_entries(const struct eval_runtime *m, const struct eval_reading *r
     int rc = APP_OK;
     for (int32_t i = 0; rc == APP_OK && !reference->text_cache && i < n; i++)
         if (e[i].is_reference)
-            rc = copy_of(&reference->text_cache, e[i].session);
+            rc = eval_status_code(wnw_session_copy(&reference->text_cache, e[i].session));
     if (rc == APP_OK)
-        rc = copy_of(&full, reference->text_cache);
+        rc = eval_status_code(wnw_session_copy(&full, reference->text_cache));
     if (rc == APP_OK)
         rc = read_half(m, p, e, n, full, &full_nll);
     for (int32_t i = 0; rc == APP_OK && i < n; i++) {

@@ -2,9 +2,8 @@
 /* What a cache predicts for tokens that are fed to it, and how far that is from what the full cache predicts. */
 #include "eval/run/forced.h"
 
-#include "app/console.h"
-#include "app/stop.h"
 #include "base/vectors.h"
+#include "eval/base/grow.h"
 
 #include <string.h>
 
@@ -46,13 +45,6 @@ void eval_agreement_add(struct eval_agreement *a, const float *full, const float
 }
 
 /* ---- Feeding ---- */
-
-int eval_status_code(int status)
-{
-    return status == WNW_OK || status == WNW_E_NOT_FINITE ? APP_OK
-           : status == WNW_E_CANCELLED                    ? (int)APP_INTERRUPTED
-                                                          : app_fail_status(status);
-}
 
 /* Takes the prediction of token number i. */
 static void take(struct eval_forced *l, int32_t i, const float *logits)

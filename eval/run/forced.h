@@ -24,10 +24,6 @@ struct eval_agreement {
 };
 void eval_agreement_add(struct eval_agreement *a, const float *full, const float *comp, int32_t n_vocab);
 
-/* The exit code of a status of a session that reads or generates. Logits that are not numbers are no failure: who asks for
- * them finds that there are none. */
-int eval_status_code(int status);
-
 /* What happens to the prediction of each token. */
 struct eval_forced {
     int32_t n_vocab;

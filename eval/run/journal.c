@@ -5,7 +5,7 @@
 #include "app/console.h"
 #include "app/files.h"
 #include "base/journal.h"
-#include "base/random.h"
+#include "eval/base/record.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,54 +19,9 @@ static int out_of_memory(const struct eval_journal *j)
     return app_fail(APP_FAILED, "out of memory for '%s'", j->path ? j->path : "the results");
 }
 
-/* ---- Keys ---- */
-
-static size_t slot_of(char *const *keys, size_t n_slots, const char *key)
-{
-    size_t i = wnw__hash_of(key, strlen(key)) % n_slots;
-    while (keys[i] && strcmp(keys[i], key) != 0)
-        i = (i + 1) % n_slots;
-    return i;
-}
-
-static bool grow(struct eval_journal *j)
-{
-    const size_t n_slots = j->n_slots > 0 ? 2 * j->n_slots : 1024;
-    char **keys = calloc(n_slots, sizeof *keys);
-    for (size_t i = 0; keys && i < j->n_slots; i++)
-        if (j->keys[i])
-            keys[slot_of(keys, n_slots, j->keys[i])] = j->keys[i];
-    if (!keys)
-        return false;
-    free(j->keys);
-    j->keys = keys;
-    j->n_slots = n_slots;
-    return true;
-}
-
-static bool add_key(struct eval_journal *j, const char *key)
-{
-    if (2 * (j->n_keys + 1) > j->n_slots && !grow(j))
-        return false;
-    const size_t i = slot_of(j->keys, j->n_slots, key);
-    if (j->keys[i])
-        return true;
-    j->keys[i] = strdup(key);
-    j->n_keys += j->keys[i] != NULL;
-    return j->keys[i] != NULL;
-}
-
 bool eval_journal_has(const struct eval_journal *j, const char *key)
 {
-    return j->n_slots > 0 && j->keys[slot_of(j->keys, j->n_slots, key)];
-}
-
-bool eval_journal_any(const struct eval_journal *j, bool (*is)(const char *key))
-{
-    for (size_t i = 0; i < j->n_slots; i++)
-        if (j->keys[i] && is(j->keys[i]))
-            return true;
-    return false;
+    return json_object_get(j->keys, key);
 }
 
 /* ---- Opening ---- */
@@ -89,12 +44,21 @@ static int no_journal(int rc)
     return app_fail(code, "--out: %s", wnw_last_error());
 }
 
+static const json_t *key_of(const json_t *row)
+{
+    return json_object_get(row, eval_field_name(EVAL_F_KEY));
+}
+
+static bool add_key(struct eval_journal *j, const json_t *row)
+{
+    return json_object_set_new(j->keys, json_string_value(key_of(row)), json_true()) == 0;
+}
+
 /* Takes the key of one line; *good is false if the line is no record. */
 static int take_line(struct eval_journal *j, json_t *row, bool *good)
 {
-    const char *key = json_string_value(json_object_get(row, "key"));
-    *good = key != NULL;
-    const bool added = !key || add_key(j, key);
+    *good = json_is_string(key_of(row));
+    const bool added = !*good || add_key(j, row);
     json_decref(row);
     return added ? APP_OK : out_of_memory(j);
 }
@@ -135,8 +99,9 @@ static int open_file(struct eval_journal *j)
 
 int eval_journal_open(struct eval_journal *j, const char *dir)
 {
-    *j = (struct eval_journal){.dir = strdup(dir), .path = app_in_folder(dir, "results.jsonl")};
-    if (!j->dir || !j->path)
+    *j = (struct eval_journal){
+        .dir = strdup(dir), .path = app_in_folder(dir, "results.jsonl"), .keys = json_object()};
+    if (!j->dir || !j->path || !j->keys)
         return out_of_memory(j);
     const int rc = make_folder(dir);
     return rc == APP_OK ? open_file(j) : rc;
@@ -145,9 +110,7 @@ int eval_journal_open(struct eval_journal *j, const char *dir)
 void eval_journal_close(struct eval_journal *j)
 {
     wnw__journal_close(j->file);
-    for (size_t i = 0; i < j->n_slots; i++)
-        free(j->keys[i]);
-    free(j->keys);
+    json_decref(j->keys);
     free(j->path);
     free(j->dir);
     *j = (struct eval_journal){0};
@@ -156,7 +119,7 @@ void eval_journal_close(struct eval_journal *j)
 int eval_journal_add(struct eval_journal *j, const json_t *row)
 {
     char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(12));
-    if (!text || !add_key(j, json_string_value(json_object_get(row, "key")))) {
+    if (!text || !add_key(j, row)) {
         free(text);
         return out_of_memory(j);
     }

@@ -5,14 +5,12 @@
 
 #include <jansson.h>
 #include <stdbool.h>
-#include <stddef.h>
 
 struct wnw__journal;
 struct eval_journal {
     char *dir, *path;          /* owned; path is that of results.jsonl */
     struct wnw__journal *file; /* NULL = not open */
-    char **keys;               /* [n_slots], a hash table of keys, owned */
-    size_t n_keys, n_slots;
+    json_t *keys;              /* of the records, as members, owned */
 };
 
 /* Makes the folder if it is not there, locks it and reads which records it holds. A last line that is not
@@ -21,8 +19,6 @@ struct eval_journal {
 int eval_journal_open(struct eval_journal *j, const char *dir);
 void eval_journal_close(struct eval_journal *j);
 bool eval_journal_has(const struct eval_journal *j, const char *key);
-/* Whether there is a record whose key satisfies `is`. */
-bool eval_journal_any(const struct eval_journal *j, bool (*is)(const char *key));
 /* Appends a record with the text "key" as one line. Returns an exit code. */
 int eval_journal_add(struct eval_journal *j, const json_t *row);
 

@@ -4,6 +4,8 @@
 
 #include "app/console.h"
 #include "app/values.h"
+#include "base/strings.h"
+#include "eval/tasks/lists.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -68,96 +70,124 @@ int eval_check_words(const struct eval_args *a)
     return APP_OK;
 }
 
-/* ---- Sizes ---- */
+/* ---- Numbers ---- */
 
-/* Lists of sizes that have names, as the papers sweep them. `kept`: the numbers are shares that stay. */
-struct grid {
-    const char *name;
-    int n;
-    double at[9];
-};
-static const struct grid ratio_grids[] = {{"auc9", 9, {0, .1, .25, .4, .5, .6, .7, .8, .9}},
-                                          {"lag", 4, {.25, .5, .75, .875}},
-                                          {"crit", 4, {.2, .4, .6, .8}},
-                                          {.name = NULL}};
-static const struct grid budget_grids[] = {{"abs", 5, {2048, 1024, 512, 256, 128}}, {.name = NULL}};
-static const struct grid no_grids[] = {{.name = NULL}};
-
-struct axis {
-    const char *option, *range;
-    wnw_size_kind kind;
-    const struct grid *grids;
-    double min, max;
-};
-static const struct axis axes[] = {
-    {"ratios", "at least 0 and less than 1", WNW_SIZE_RATIO, ratio_grids, 0, 0.9999999999999999},
-    {"budgets", "1 to 2147483647", WNW_SIZE_BUDGET, budget_grids, 1, 2147483647},
-    {"kv-bytes", "1 byte to 4294967296G", WNW_SIZE_BYTES, no_grids, 1, 4611686018427387904.0},
-};
-
-static wnw_size size_of(const struct axis *axis, double x)
-{
-    return (wnw_size){.kind = axis->kind,
-                      .ratio = axis->kind == WNW_SIZE_RATIO ? x : 0,
-                      .budget = axis->kind == WNW_SIZE_BUDGET ? (int64_t)x : 0,
-                      .bytes = axis->kind == WNW_SIZE_BYTES ? (uint64_t)x : 0};
-}
-
-/* Sizes that are being read. */
-struct sizes {
-    const struct axis *axis;
-    wnw_size *at; /* [*n] */
-    int32_t *n;
-};
-
-static int add_size(struct sizes *s, wnw_size size)
-{
-    char text[40], other[40];
-    eval_size_text(text, sizeof text, &size);
-    for (int32_t i = 0; i < *s->n; i++) {
-        eval_size_text(other, sizeof other, &s->at[i]);
-        if (strcmp(text, other) == 0)
-            return APP_OK;
-    }
-    if (*s->n == EVAL_MAX_SIZES)
-        return app_fail(APP_BAD_INPUT, "--%s: at most %d sizes", s->axis->option, EVAL_MAX_SIZES);
-    s->at[(*s->n)++] = size;
-    return APP_OK;
-}
-
-static bool parse_number(double *x, const struct axis *axis, const char *word)
+static bool parse_whole(double *x, const char *word)
 {
     int64_t whole = 0;
-    if (axis->kind == WNW_SIZE_RATIO)
-        return app_parse_real(x, word);
-    const bool good =
-        axis->kind == WNW_SIZE_BYTES ? app_parse_bytes(&whole, word) : app_parse_int(&whole, word);
+    const bool good = app_parse_int(&whole, word);
     *x = (double)whole;
     return good;
 }
 
-static int add_word(void *user, const char *word)
+static bool parse_bytes(double *x, const char *word)
 {
-    struct sizes *s = user;
-    const struct axis *axis = s->axis;
-    double x;
-    int rc = APP_OK;
-    for (const struct grid *g = axis->grids; g->name; g++) {
-        if (strcmp(g->name, word) != 0)
-            continue;
-        for (int i = 0; rc == APP_OK && i < g->n; i++)
-            rc = add_size(s, size_of(axis, g->at[i]));
-        return rc;
+    int64_t whole = 0;
+    const bool good = app_parse_bytes(&whole, word);
+    *x = (double)whole;
+    return good;
+}
+
+const struct eval_axis eval_axis_lengths = {.option = "lengths",
+                                            .many = "lengths",
+                                            .parse = parse_whole,
+                                            .min = 64,
+                                            .max = 1 << 24,
+                                            .neither = "a whole number nor s, c32 or c128",
+                                            .range = "64 to 16777216"};
+const struct eval_axis eval_axis_depths = {.option = "depths",
+                                           .many = "depths",
+                                           .parse = app_parse_real,
+                                           .max = 100,
+                                           .neither = "0 to 100 nor lin5, lin10 or sigmoid"};
+
+#define SIZES(id, is, parser, least, most, allowed)                                                          \
+    {                                                                                                        \
+        .option = id, .many = "sizes", .parse = parser, .min = least, .max = most,                           \
+        .neither = "a number nor the name of a list of sizes", .range = allowed, .kind = is, .is_size = true \
     }
-    if (strcmp(word, "own") == 0)
-        return add_size(s, (wnw_size){.kind = WNW_SIZE_NONE});
-    if (!parse_number(&x, axis, word))
-        return app_fail(APP_BAD_INPUT, "--%s: '%s' is neither a number nor the name of a list of sizes",
-                        axis->option, word);
-    if (!(x >= axis->min && x <= axis->max))
-        return app_fail(APP_BAD_INPUT, "--%s: %s is out of range; it must be %s", axis->option, word,
-                        axis->range);
-    return add_size(s, size_of(axis, x));
+static const struct eval_axis sizes_axes[] = {
+    SIZES("ratios", WNW_SIZE_RATIO, app_parse_real, 0, 0.9999999999999999, "at least 0 and less than 1"),
+    SIZES("budgets", WNW_SIZE_BUDGET, parse_whole, 1, 2147483647, "1 to 2147483647"),
+    SIZES("kv-bytes", WNW_SIZE_BYTES, parse_bytes, 1, 4611686018427387904.0, "1 byte to 4294967296G"),
+};
+
+/* Numbers while they are read. */
+struct numbers {
+    const struct eval_axis *axis;
+    struct eval_numbers *out;
+};
+
+static int add_number(struct numbers *x, double value)
+{
+    if (x->out->n == EVAL_MAX_NUMBERS)
+        return app_fail(APP_BAD_INPUT, "--%s: at most %d %s", x->axis->option, EVAL_MAX_NUMBERS,
+                        x->axis->many);
+    x->out->at[x->out->n++] = value;
+    return APP_OK;
+}
+
+/* The numbers of a list that has a name, as text; NULL if there is none. */
+static const char *find_grid(const char *option, const char *name)
+{
+    const size_t n_option = strlen(option), n_name = strlen(name);
+    for (size_t i = 0; i < eval_grids.n; i++) {
+        const char *line = eval_grids.at[i];
+        if (strncmp(line, option, n_option) == 0 && line[n_option] == ' ' &&
+            strncmp(line + n_option + 1, name, n_name) == 0 && line[n_option + 1 + n_name] == ' ')
+            return line + n_option + 1 + n_name;
+    }
+    return NULL;
+}
+
+static int add_number_word(void *user, const char *word)
+{
+    struct numbers *x = user;
+    const struct eval_axis *axis = x->axis;
+    const char *grid = find_grid(axis->option, word);
+    double value;
+    int rc = APP_OK;
+    for (char *end; rc == APP_OK && grid && *grid; grid = end)
+        rc = add_number(x, wnw__to_double(grid, &end));
+    if (rc != APP_OK || grid)
+        return rc;
+    if (axis->is_size && strcmp(word, "own") == 0)
+        return add_number(x, NAN);
+    const bool good = axis->parse(&value, word), within = good && value >= axis->min && value <= axis->max;
+    if (!good || (!within && !axis->range))
+        return app_fail(APP_BAD_INPUT, "--%s: '%s' is neither %s", axis->option, word, axis->neither);
+    return within ? add_number(x, value)
+                  : app_fail(APP_BAD_INPUT, "--%s: %s is out of range; it must be %s", axis->option, word,
+                             axis->range);
+}
+
+int eval_add_numbers(struct eval_numbers *out, const struct eval_axis *axis, const char *list)
+{
+    struct numbers x = {axis, out};
+    return eval_each_word(axis->option, list, ',', add_number_word, &x);
+}
+
+/* ---- Sizes ---- */
+
+static wnw_size size_of(const struct eval_axis *axis, double x)
+{
+    const wnw_size_kind kind = isnan(x) ? WNW_SIZE_NONE : axis->kind;
+    return (wnw_size){.kind = kind,
+                      .ratio = kind == WNW_SIZE_RATIO ? x : 0,
+                      .budget = kind == WNW_SIZE_BUDGET ? (int64_t)x : 0,
+                      .bytes = kind == WNW_SIZE_BYTES ? (uint64_t)x : 0};
+}
+
+static bool has_size(const wnw_size *sizes, int32_t n, const wnw_size *size)
+{
+    char text[40], other[40];
+    eval_size_text(text, sizeof text, size);
+    for (int32_t i = 0; i < n; i++) {
+        eval_size_text(other, sizeof other, &sizes[i]);
+        if (strcmp(text, other) == 0)
+            return true;
+    }
+    return false;
 }
 
 int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, const struct eval_part *part)
@@ -165,6 +195,7 @@ int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, c
     const bool own = !args->ratios && !args->budgets && !args->kv_bytes;
     const char *const given[] = {own ? part->ratios : args->ratios, own ? part->budgets : args->budgets,
                                  args->kv_bytes};
+    struct eval_numbers x = {.n = 0};
     int which = -1;
     *n = 0;
     for (int i = 0; i < 3; i++) {
@@ -173,8 +204,14 @@ int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, c
                             "--ratios, --budgets and --kv-bytes exclude each other; give one of them");
         which = given[i] ? i : which;
     }
-    struct sizes s = {&axes[which < 0 ? 0 : which], sizes, n};
-    return eval_each_word(s.axis->option, which < 0 ? "0.5" : given[which], ',', add_word, &s);
+    const struct eval_axis *axis = &sizes_axes[which < 0 ? 0 : which];
+    const int rc = eval_add_numbers(&x, axis, which < 0 ? "0.5" : given[which]);
+    for (int32_t i = 0; rc == APP_OK && i < x.n; i++) {
+        const wnw_size size = size_of(axis, x.at[i]);
+        if (!has_size(sizes, *n, &size))
+            sizes[(*n)++] = size;
+    }
+    return rc;
 }
 
 void eval_size_text(char *out, size_t n, const wnw_size *size)

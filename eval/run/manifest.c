@@ -7,6 +7,7 @@
 #include "app/files.h"
 #include "app/json.h"
 #include "app/output.h"
+#include "base/json.h"
 #include "base/random.h"
 #include "eval/base/grow.h"
 #include "eval/base/info.h"
@@ -25,7 +26,7 @@
 static json_t *hash_of(uint64_t h)
 {
     char text[17];
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)h);
+    eval_hash_text(text, h);
     return json_string(text);
 }
 
@@ -56,23 +57,17 @@ static json_t *model_of(const struct eval_setup *s, const wnw_model_info *info)
                      (int)info->n_ctx_train, "n_vocab", (int)info->n_vocab);
 }
 
-static json_t *tasks_of(const struct eval_setup *s)
+static json_t *tasks_of(const struct eval_items *items)
 {
     json_t *list = json_array();
-    for (int32_t i = 0; i < s->n_items; i++) {
-        const struct eval_item *it = &s->items[i];
+    for (int32_t i = 0; i < items->n; i++) {
+        const struct eval_item *it = &items->at[i];
         if (!app_json_append(&list, json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:s, s:i, s:I, s:s*}", "task",
-                                              eval_item_name(it), "group",
-                                              it->task  ? it->task->group
-                                              : it->set ? it->set->group
-                                                        : "text",
-                                              "N", (int)it->n_target, "n", (int)it->n, "probes",
-                                              (int)it->n_probes, "n_trials", (int)it->n_trials, "metric",
-                                              it->task  ? it->task->metric
-                                              : it->set ? it->set->metric
-                                                        : "nll",
+                                              it->task->name, "group", it->task->group, "N",
+                                              (int)it->n_target, "n", (int)it->n, "probes", (int)it->n_probes,
+                                              "n_trials", (int)it->n_trials, "metric", it->task->metric,
                                               "max_new", (int)it->max_new, "units", (json_int_t)it->fit.units,
-                                              "file", it->set ? it->file_hash : NULL)))
+                                              "file", it->file_hash[0] ? it->file_hash : NULL)))
             break;
     }
     return list;
@@ -105,45 +100,36 @@ static json_t *recipes_of(const struct eval_configs *c)
     return o;
 }
 
-/* Adds the name of the task, unless an item before has it, after what stands there. */
-static void add_name(struct app_text *to, const struct eval_setup *s, int32_t i)
+/* Adds the sentence "WHAT (TASKS)" on the tasks with a flag, if there are any. */
+static void add_sentence(json_t **list, const char *what, const struct eval_items *items, uint32_t flag)
 {
-    for (int32_t k = 0; k < i; k++)
-        if (s->items[k].task == s->items[i].task)
-            return;
-    (void)app_text_put(to, "%s%s", to->len > 0 ? ", " : "", s->items[i].task->name);
-}
-
-/* Adds the sentence "WHAT in place of WHOSE (TASKS)", if tasks are named, and releases their names. */
-static void add_sentence(json_t **list, const char *what, const char *whose, struct app_text *tasks)
-{
+    struct app_text names = {0};
     char *text = NULL;
-    if (tasks->len > 0 && asprintf(&text, "%s in place of %s (%s)", what, whose, tasks->s) >= 0) {
+    for (int32_t i = 0; i < items->n; i++) {
+        bool again = !(items->at[i].task->flags & flag);
+        for (int32_t k = 0; k < i && !again; k++)
+            again = items->at[k].task == items->at[i].task;
+        if (!again)
+            (void)app_text_put(&names, "%s%s", names.len > 0 ? ", " : "", items->at[i].task->name);
+    }
+    if (names.len > 0 && asprintf(&text, "%s (%s)", what, names.s) >= 0) {
         (void)app_json_append(list, json_string(text));
         free(text);
     }
-    free(tasks->s);
+    free(names.s);
 }
 
 /* Sentences on data that is made up where a benchmark has its own. */
 static json_t *stand_ins_of(const struct eval_setup *s)
 {
-    const bool prose = strcmp(s->source.haystack.name, "prose") == 0;
-    const bool made = prose || strcmp(s->source.haystack.name, "noise") == 0;
     json_t *list = json_array();
-    struct app_text hides = {0}, words = {0}, made_up = {0};
-    for (int32_t i = 0; i < s->n_items; i++) {
-        const struct eval_task *t = s->items[i].task;
-        if (t && made && t->flags & EVAL_HIDES_IN_TEXT)
-            add_name(&hides, s, i);
-        if (t && t->flags & EVAL_OWN_WORDS)
-            add_name(&words, s, i);
-        if (t && t->flags & EVAL_STANDS_IN)
-            add_name(&made_up, s, i);
-    }
-    add_sentence(&list, prose ? "generated prose" : "generated noise", "essays", &hides);
-    add_sentence(&list, "our own lists of words", "the package wonderwords", &words);
-    add_sentence(&list, "made-up data", "the benchmark's own", &made_up);
+    if (strcmp(s->source.haystack.name, "prose") == 0)
+        add_sentence(&list, "generated prose in place of essays", &s->items, EVAL_HIDES_IN_TEXT);
+    if (strcmp(s->source.haystack.name, "noise") == 0)
+        add_sentence(&list, "generated noise in place of essays", &s->items, EVAL_HIDES_IN_TEXT);
+    add_sentence(&list, "our own lists of words in place of the package wonderwords", &s->items,
+                 EVAL_OWN_WORDS);
+    add_sentence(&list, "made-up data in place of the benchmark's own", &s->items, EVAL_STANDS_IN);
     return list;
 }
 
@@ -181,46 +167,29 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
                            const struct eval_runtime *m)
 {
     const struct eval_args *a = s->args;
-    json_t *depths = json_array();
-    for (int32_t i = 0; i < s->source.n_depths && app_json_append(&depths, json_real(s->source.depths[i]));
-         i++)
-        ;
-    json_t *run = json_pack(
-        "{s:i, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:o, s:o, s:I, s:s, s:s, s:s, s:s, s:s, "
-        "s:o, s:b, s:b, s:s, "
-        "s:b, s:s, s:b, s:s, s:s}",
+    /* The last fields, with an asterisk, are there only where they say something. */
+    return json_pack(
+        "{s:i, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:o, s:o, s:I, s:s, s:s, s:s, s:s, s:s, s:o, s:b, "
+        "s:b, s:s, "
+        "s:b, s:s, s:b, s:s, s:s, s:s, s:o, s:o, s:o, s:o*, s:s*, s:s*, s:o*, s:o*, s:o*, s:o*, s:s*, s:s*}",
         "v", 1, "command", eval_manifest_command(), "winnow", wnw_version(), "model", model_of(s, &m->info),
         "tokenizer", tokenizer_of(s->model, m->info.n_vocab), "chat", chat_of(s), "kernel", wnw_kernel_name(),
         "threads", a->app.threads == APP_UNSET ? (int)wnw_usable_cores() : (int)a->app.threads, "suite",
-        s->suite ? s->suite->name : "", "tasks", tasks_of(s), "configs", configs_of(c), "seed",
+        s->suite ? s->suite->name : "", "tasks", tasks_of(&s->items), "configs", configs_of(c), "seed",
         (json_int_t)s->source.seed, "haystack", s->source.haystack.name, "prose", EVAL_PROSE_VERSION, "words",
-        EVAL_WORDS_VERSION, "prompts", PROMPTS_VERSION, "needle", a->needle, "depths", depths, "early_stop",
-        m->early_stop, "batched", m->batch > 1, "turns", a->turns, "own_history", m->own_history, "lb_prefix",
-        a->lb_prefix, "closed_book", a->closed_book, "text", s->text_hash, "time_budget",
-        a->time_budget ? a->time_budget : "");
-    app_json_set(&run, "backend", json_string("cpu")); /* the library has no other */
-    app_json_set(&run, "device", device_of());
-    app_json_set(&run, "stand_ins", stand_ins_of(s));
-    app_json_set(&run, "recipes", recipes_of(c));
-    if (c->masks_profiled)
-        app_json_set(&run, "mask_profile", hash_of(c->mask_profile));
-    if (strcmp(a->lb_chat, "all") == 0)
-        app_json_set(&run, "lb_chat", json_string(a->lb_chat));
-    if (s->source.needle_mark)
-        app_json_set(&run, "niah_compat", json_string(a->niah_compat));
-    if (eval_is_alone(a, s->suite))
-        app_json_set(&run, "alone", json_true());
-    if (m->recompress)
-        app_json_set(&run, "recompress", json_true());
-    if (m->answer_tokens > 0)
-        app_json_set(&run, "answer_tokens", json_integer(m->answer_tokens));
-    if (a->max_prompt != APP_UNSET)
-        app_json_set(&run, "lb_max_prompt", json_integer(a->max_prompt));
-    if (s->squad_hash[0])
-        app_json_set(&run, "squad", json_string(s->squad_hash));
-    if (s->hotpot_hash[0])
-        app_json_set(&run, "hotpot", json_string(s->hotpot_hash));
-    return run;
+        EVAL_WORDS_VERSION, "prompts", PROMPTS_VERSION, "needle", a->needle, "depths",
+        wnw__json_f64s(s->source.depths, s->source.n_depths), "early_stop", m->early_stop, "batched",
+        m->batch > 1, "turns", a->turns, "own_history", m->own_history, "lb_prefix", a->lb_prefix,
+        "closed_book", a->closed_book, "text", s->text_hash, "time_budget",
+        a->time_budget ? a->time_budget : "", "backend", "cpu" /* the library has no other */, "device",
+        device_of(), "stand_ins", stand_ins_of(s), "recipes", recipes_of(c), "mask_profile",
+        c->masks_profiled ? hash_of(c->mask_profile) : NULL, "lb_chat",
+        strcmp(a->lb_chat, "all") == 0 ? a->lb_chat : NULL, "niah_compat",
+        s->source.needle_mark ? a->niah_compat : NULL, "alone",
+        eval_is_alone(a, s->suite) ? json_true() : NULL, "recompress", m->recompress ? json_true() : NULL,
+        "answer_tokens", m->answer_tokens > 0 ? json_integer(m->answer_tokens) : NULL, "lb_max_prompt",
+        a->max_prompt != APP_UNSET ? json_integer(a->max_prompt) : NULL, "squad",
+        s->squad_hash[0] ? s->squad_hash : NULL, "hotpot", s->hotpot_hash[0] ? s->hotpot_hash : NULL);
 }
 
 /* ---- Claiming a folder ---- */
@@ -255,10 +224,11 @@ bool eval_manifest_samples(struct eval_setup *s, const char *dir)
     const json_t *tasks = json_object_get(old, "tasks");
     const char *budget = json_string_value(json_object_get(old, "time_budget"));
     const bool found =
-        budget && strcmp(budget, s->args->time_budget) == 0 && json_array_size(tasks) == (size_t)s->n_items;
-    for (int32_t i = 0; found && i < s->n_items; i++) {
-        lower(&s->items[i].n, json_object_get(json_array_get(tasks, (size_t)i), "n"));
-        lower(&s->items[i].n_probes, json_object_get(json_array_get(tasks, (size_t)i), "probes"));
+        budget && strcmp(budget, s->args->time_budget) == 0 && json_array_size(tasks) == (size_t)s->items.n;
+    for (int32_t i = 0; found && i < s->items.n; i++) {
+        const json_t *task = json_array_get(tasks, (size_t)i);
+        lower(&s->items.at[i].n, json_object_get(task, "n"));
+        lower(&s->items.at[i].n_probes, json_object_get(task, "probes"));
     }
     json_decref(old);
     return found;

@@ -5,8 +5,8 @@
 #include "app/console.h"
 #include "app/process.h"
 #include "app/values.h"
+#include "eval/base/grow.h"
 #include "eval/base/stats.h"
-#include "eval/run/forced.h"
 #include "eval/run/manifest.h"
 
 #include <math.h>
@@ -71,7 +71,7 @@ static void count_work(struct eval_pace *p, const struct eval_runtime *m, const 
 double eval_pace_cost(const struct eval_pace *p, const struct eval_item *item, int32_t index)
 {
     const bool probe = index >= EVAL_GATE_FIRST;
-    const int32_t n_turns = item->task && strcmp(item->task->group, "scb") == 0 ? SEVERAL_TURNS : 1;
+    const int32_t n_turns = eval_task_is_of(item->task, "scb") ? SEVERAL_TURNS : 1;
     const double n = item->n_target > 0 ? item->n_target : 4096; /* sets from files: about that long */
     if (!eval_item_fits(item, p->n_ctx))
         return 0;
@@ -79,27 +79,27 @@ double eval_pace_cost(const struct eval_pace *p, const struct eval_item *item, i
            (double)item->max_new * n_turns * (probe ? 1 : p->n_waves) * p->step_ms;
 }
 
-static double cost_of_all(const struct eval_pace *p, const struct eval_setup *s)
+static double cost_of_all(const struct eval_pace *p, const struct eval_items *items)
 {
     double ms = 0;
-    for (int32_t i = 0; i < s->n_items; i++)
-        ms += s->items[i].n * eval_pace_cost(p, &s->items[i], 0) +
-              s->items[i].n_probes * eval_pace_cost(p, &s->items[i], EVAL_GATE_FIRST);
+    for (int32_t i = 0; i < items->n; i++)
+        ms += items->at[i].n * eval_pace_cost(p, &items->at[i], 0) +
+              items->at[i].n_probes * eval_pace_cost(p, &items->at[i], EVAL_GATE_FIRST);
     return ms;
 }
 
 /* Each task keeps one sample; what is left out anyway is not counted again. */
-void eval_pace_cut(const struct eval_pace *p, struct eval_setup *s, int32_t n_shards, double ms)
+void eval_pace_cut(const struct eval_pace *p, struct eval_items *items, int32_t n_shards, double ms)
 {
-    const double all = cost_of_all(p, s) / n_shards;
+    const double all = cost_of_all(p, items) / n_shards;
     if (all <= ms)
         return;
-    for (int32_t i = 0; i < s->n_items; i++) {
-        struct eval_item *item = &s->items[i];
+    for (int32_t i = 0; i < items->n; i++) {
+        struct eval_item *item = &items->at[i];
         const int32_t n = (int32_t)floor(item->n * (ms / all)), now = n < 1 ? 1 : n;
         if (!eval_item_fits(item, p->n_ctx))
             continue;
-        app_note("--time-budget: %s at %d tokens: %d samples instead of %d", eval_item_name(item),
+        app_note("--time-budget: %s at %d tokens: %d samples instead of %d", item->task->name,
                  (int)item->n_target, (int)now, (int)item->n);
         item->n = now;
         item->n_probes = (int32_t)floor(item->n_probes * (ms / all));
@@ -119,6 +119,6 @@ int eval_pace_open(struct eval_pace *p, const struct eval_runtime *m, const stru
     if (rc == APP_OK && (budget || !s->args->quiet || !eval_manifest_exists(s->args->app.out)))
         rc = measure(p, m);
     if (rc == APP_OK && budget && !eval_manifest_samples(s, s->args->app.out))
-        eval_pace_cut(p, s, n_shards, ms);
+        eval_pace_cut(p, &s->items, n_shards, ms);
     return rc;
 }

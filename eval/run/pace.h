@@ -20,7 +20,7 @@ struct eval_pace {
 int eval_pace_open(struct eval_pace *p, const struct eval_runtime *m, const struct eval_configs *c,
                    struct eval_setup *s, int32_t n_shards);
 /* Lowers the numbers of samples until one of n_shards equal parts is expected to take `ms` milliseconds, and says so. */
-void eval_pace_cut(const struct eval_pace *p, struct eval_setup *s, int32_t n_shards, double ms);
+void eval_pace_cut(const struct eval_pace *p, struct eval_items *items, int32_t n_shards, double ms);
 /* What a sample of an item is expected to take, in milliseconds; 0 where the item is left out because it is too long. */
 double eval_pace_cost(const struct eval_pace *p, const struct eval_item *item, int32_t index);
 

@@ -34,14 +34,6 @@ static json_t *number(double x, bool *bad)
     return json_null();
 }
 
-static json_t *refs_of(const struct eval_turn *t)
-{
-    json_t *list = json_array();
-    for (int32_t i = 0; i < t->n_refs && app_json_append(&list, app_json_text(t->refs[i])); i++)
-        ;
-    return list;
-}
-
 static void set_text(json_t **o, int field, const char *text)
 {
     eval_field_set(o, field, json_string(text));
@@ -137,7 +129,7 @@ int eval_record_make(json_t **record, double *score, const struct eval_reading *
         const struct eval_turn *t = &r->sample->turns[turn];
         eval_field_set(&o, EVAL_F_QUESTION, app_json_text(t->question.s ? t->question.s : ""));
         eval_field_set(&o, EVAL_F_PRED, json_stringn(a->text.s ? a->text.s : "", a->text.len));
-        eval_field_set(&o, EVAL_F_REFS, refs_of(t));
+        eval_field_set(&o, EVAL_F_REFS, eval_refs_json(t));
     }
     set_comparison(&o, a, &bad);
     set_times(&o, e, a);

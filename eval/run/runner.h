@@ -1,17 +1,49 @@
 /* SPDX-License-Identifier: MIT */
-/* winnow eval --out: all samples of a run under all configs. */
+/* What all runs of winnow eval --out have in common: they go through the items of their shard, skip what the folder holds
+ * already, show how far they are, and end with what is made of the folder. */
 #ifndef WNW_EVAL_RUNNER_H
 #define WNW_EVAL_RUNNER_H
 
-#include "eval/run/suite.h"
+#include "eval/run/config.h"
+#include "eval/run/entry.h"
+#include "eval/run/journal.h"
+#include "eval/run/pace.h"
+#include "eval/run/progress.h"
+#include "eval/run/setup.h"
+#include "eval/run/shard.h"
 
-/* What is made of the results in the folder args->app.out. Both return exit codes. */
-struct eval_run_report {
-    int (*check)(const struct eval_args *args); /* refuses its options before anything is read */
-    int (*write)(const struct eval_args *args);
+/* A run; `user` is its own. */
+struct eval_run {
+    const struct eval_args *args;
+    const struct eval_suite *suite; /* NULL = the options name the tasks */
+    struct eval_setup setup;
+    struct eval_configs configs;
+    struct eval_runtime runtime;
+    struct eval_shard shard;
+    struct eval_pace pace;
+    struct eval_journal journal;
+    struct eval_progress progress;
+    int64_t n_written;
+    void *user;
 };
-/* Runs what the options and the suite (NULL = none) name. Returns an exit code. */
-int eval_run_tasks(const struct eval_args *args, const struct eval_suite *suite,
-                   const struct eval_run_report *report);
+
+/* What runs differ in. The functions return exit codes. */
+struct eval_run_kind {
+    const char *records; /* what it calls them */
+    /* Does what item and index stand for. Sets *ran to false where nothing was to be done. */
+    int (*visit)(struct eval_run *run, bool *ran, struct eval_item *item, int32_t index);
+    /* Says what was left out, once all was visited or the run was interrupted; refuses a run of nothing. NULL = nothing. */
+    int (*check)(const struct eval_run *run);
+    /* Makes of the folder, which has records, what is to be made of it. */
+    int (*finish)(struct eval_run *run);
+};
+
+/* Opens the folder where it is this run's, and takes the description over. Returns an exit code. */
+int eval_run_open_folder(struct eval_run *run, json_t *description);
+/* Visits the items and finishes. Returns an exit code: APP_INTERRUPTED after a signal. */
+int eval_run_all(struct eval_run *run, const struct eval_run_kind *kind, struct eval_items *items);
+/* Adds a record to the folder. Returns an exit code. */
+int eval_run_add(struct eval_run *run, const json_t *record);
+void eval_run_close(struct eval_run *run);
 
 #endif

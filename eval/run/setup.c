@@ -6,20 +6,35 @@
 #include "app/files.h"
 #include "app/models.h"
 #include "base/random.h"
+#include "eval/base/grow.h"
+#include "eval/base/info.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- Files ---- */
+
+/* Documents and questions of a file (NULL = none), and its hash. *source becomes r. */
+static int read_records(struct eval_records *r, const struct eval_records **source, char hash[17],
+                        const char *path)
+{
+    const int rc = path ? eval_records_read(r, path) : APP_OK;
+    if (rc == APP_OK && path) {
+        eval_hash_text(hash, r->hash);
+        *source = r;
+    }
+    return rc;
+}
+
 /* Refuses more samples than the file has questions, because sample i is question i of the file. */
 static int check_questions(const struct eval_setup *s)
 {
-    for (int32_t i = 0; i < s->n_items; i++) {
-        const struct eval_task *task = s->items[i].task;
-        const struct eval_records *r = !task                             ? NULL
-                                       : task->flags & EVAL_WANTS_SQUAD  ? s->source.squad
+    for (int32_t i = 0; i < s->items.n; i++) {
+        const struct eval_task *task = s->items.at[i].task;
+        const struct eval_records *r = task->flags & EVAL_WANTS_SQUAD    ? s->source.squad
                                        : task->flags & EVAL_WANTS_HOTPOT ? s->source.hotpot
                                                                          : NULL;
-        if (r && s->items[i].n > r->n_questions)
+        if (r && s->items.at[i].n > r->n_questions)
             return app_fail(APP_BAD_INPUT, "%s has %d questions; lower --samples to that", task->name,
                             r->n_questions);
     }
@@ -30,24 +45,26 @@ static int check_questions(const struct eval_setup *s)
 static int check_sets(struct eval_setup *s)
 {
     int rc = APP_OK;
-    for (int32_t i = 0; rc == APP_OK && i < s->n_items; i++) {
-        struct eval_item *item = &s->items[i];
+    for (int32_t i = 0; rc == APP_OK && i < s->items.n; i++) {
+        struct eval_item *item = &s->items.at[i];
         uint64_t hash;
         int32_t n;
-        if (!item->set)
+        if (!(item->task->flags & EVAL_IS_SET))
             continue;
-        rc = eval_set_check(&n, &hash, item->set, eval_setup_folder(s, item->set));
+        rc = eval_set_check(&n, &hash, item->task, eval_task_source(s->args, item->task));
         if (rc == APP_OK && n < item->n)
             item->n = n;
-        snprintf(item->file_hash, sizeof item->file_hash, "%016llx", (unsigned long long)hash);
+        if (rc == APP_OK)
+            eval_hash_text(item->file_hash, hash);
     }
     return rc;
 }
 
-int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_set *set)
+int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_task *set)
 {
+    const bool scb = eval_task_is_of(set, "scbench");
     int32_t overhead;
-    int rc = eval_set_open(r, set, eval_setup_folder(s, set));
+    int rc = eval_set_open(r, set, eval_task_source(s->args, set));
     if (rc == APP_OK)
         rc = eval_count_overhead(&overhead, &s->source);
     if (rc != APP_OK)
@@ -55,9 +72,8 @@ int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, c
     r->tokenizer = &s->tokenizer;
     r->chat = &s->chat;
     r->extra_new = eval_extra_tokens(s->args, set);
-    r->chat_always = strcmp(set->group, "longbench") == 0 && strcmp(s->args->lb_chat, "all") == 0;
+    r->chat_always = eval_task_is_of(set, "longbench") && strcmp(s->args->lb_chat, "all") == 0;
     r->least_new = eval_answer_tokens(s->args, s->suite);
-    const bool scb = strcmp(set->group, "scbench") == 0;
     r->n_ctx = scb ? s->source.n_ctx : 0;
     r->overhead = overhead;
     r->max_prompt = s->args->max_prompt != APP_UNSET ? (int32_t)s->args->max_prompt
@@ -67,24 +83,7 @@ int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, c
     return APP_OK;
 }
 
-/* ---- Opening ---- */
-
-static int open_model(struct eval_setup *s)
-{
-    wnw_model_params params = wnw_model_default_params();
-    params.repack = !s->args->dump; /* no product uses the weights of a tokenizer */
-    int rc = app_model_path(&s->model_path, s->args->app.model);
-    if (rc != APP_OK)
-        return rc;
-    const int status = app_model_open(&s->model, s->model_path, &params, NULL);
-    if (status != WNW_OK)
-        return app_fail_status(status);
-    wnw_model_info info = {WNW_INIT(wnw_model_info)};
-    wnw_model_get_info(s->model, &info);
-    s->source.n_ctx = info.n_ctx_train;
-    s->tokenizer = eval_tokenizer_of(s->model);
-    return eval_chat_open(&s->chat, s->model, s->args->app.chat);
-}
+/* ---- Texts ---- */
 
 /* Pieces of n tokens, BOS included, that the text makes; a rest of half a piece or more is one too. */
 static int32_t n_pieces(const struct eval_setup *s, int32_t n)
@@ -100,31 +99,34 @@ static int32_t piece_length(const struct eval_setup *s, const struct eval_item *
     return given || eval_item_fits(item, s->source.n_ctx) ? item->n_target : s->source.n_ctx;
 }
 
-/* Tokens of --text, and how many pieces of each length they make. */
+/* Tokens of --text. */
 static int read_text(struct eval_setup *s)
 {
     char *text = NULL;
     size_t len = 0;
-    int32_t *ids = NULL;
-    bool any = false;
-    for (int32_t i = 0; i < s->n_items; i++)
-        any = any || s->items[i].text;
-    if (!any)
-        return APP_OK;
     int rc = app_read_file(&text, &len, s->args->text);
-    const int status =
-        rc == APP_OK ? wnw_tokenize(s->model, text, len, true, false, &ids, &s->n_text) : WNW_OK;
-    if (status != WNW_OK)
-        rc = app_fail_status(status);
     if (rc == APP_OK)
-        snprintf(s->text_hash, sizeof s->text_hash, "%016llx", (unsigned long long)wnw__hash_of(text, len));
-    s->text_ids = ids;
-    s->text_bos = rc == APP_OK && s->tokenizer.adds_bos ? ids[0] : -1;
+        rc = eval_status_code(wnw_tokenize(s->model, text, len, true, false, &s->text_ids, &s->n_text));
+    if (rc == APP_OK) {
+        eval_hash_text(s->text_hash, wnw__hash_of(text, len));
+        s->text_bos = s->tokenizer.adds_bos ? s->text_ids[0] : -1;
+    }
     free(text);
-    for (int32_t i = 0; rc == APP_OK && i < s->n_items; i++) {
-        struct eval_item *item = &s->items[i];
-        if (!item->text)
+    return rc;
+}
+
+/* How many pieces of each length the text makes. */
+static int cut_text(struct eval_setup *s)
+{
+    int rc = APP_OK;
+    for (int32_t i = 0; rc == APP_OK && i < s->items.n; i++) {
+        struct eval_item *item = &s->items.at[i];
+        if (!(item->task->flags & EVAL_IS_TEXT))
             continue;
+        if (!s->text_ids)
+            rc = read_text(s);
+        if (rc != APP_OK)
+            break;
         item->n_target = piece_length(s, item);
         const int32_t n = n_pieces(s, item->n_target);
         if (n == 0)
@@ -146,56 +148,57 @@ void eval_setup_piece(const int32_t **ids, int32_t *n, const struct eval_setup *
     *n = s->n_text - from < n_own ? s->n_text - from : n_own;
 }
 
-bool eval_item_fits(const struct eval_item *item, int32_t n_ctx)
-{
-    return item->n_target <= n_ctx;
-}
+/* ---- Opening ---- */
 
-const char *eval_item_name(const struct eval_item *item)
+int eval_setup_open_model(struct eval_setup *s, const struct eval_args *args, const char *chat)
 {
-    return item->text ? "ppl" : item->task ? item->task->name : item->set->name;
-}
-
-/* Documents and questions of a file (NULL = none), and its hash. *source becomes r. */
-static int read_records(struct eval_records *r, const struct eval_records **source, char hash[17],
-                        const char *path)
-{
-    const int rc = path ? eval_records_read(r, path) : APP_OK;
-    if (rc == APP_OK && path) {
-        snprintf(hash, 17, "%016llx", (unsigned long long)r->hash);
-        *source = r;
-    }
-    return rc;
+    wnw_model_params params = wnw_model_default_params();
+    wnw_model_info info = wnw_model_info_default();
+    s->args = args;
+    s->source.seed = (uint64_t)args->app.seed;
+    params.repack = !args->dump; /* no product uses the weights of a tokenizer */
+    int rc = app_model_path(&s->model_path, args->app.model);
+    if (rc == APP_OK)
+        rc = eval_status_code(app_model_open(&s->model, s->model_path, &params, NULL));
+    if (rc != APP_OK)
+        return rc;
+    wnw_model_get_info(s->model, &info);
+    s->source.n_ctx = info.n_ctx_train;
+    s->tokenizer = eval_tokenizer_of(s->model);
+    return eval_chat_open(&s->chat, s->model, chat);
 }
 
 int eval_setup_open(struct eval_setup *s, const struct eval_args *args, const struct eval_suite *suite)
 {
-    *s = (struct eval_setup){.args = args, .suite = suite};
-    s->source.seed = (uint64_t)args->app.seed;
-    s->source.n_trials = args->trials == APP_UNSET ? 1 : (int32_t)args->trials;
-    s->source.needle = args->needle;
-    s->source.needle_mark = strcmp(args->niah_compat, "compresskv") == 0;
-    int rc = eval_setup_lists(s);
+    struct eval_source *w = &s->source;
+    *s = (struct eval_setup){.args = args, .suite = suite, .text_bos = -1};
+    *w = (struct eval_source){.seed = (uint64_t)args->app.seed,
+                              .tokenizer = &s->tokenizer,
+                              .chat = &s->chat,
+                              .n_trials = eval_n_trials(args),
+                              .needle = args->needle,
+                              .needle_mark = strcmp(args->niah_compat, "compresskv") == 0};
+    int rc = eval_items_open(&s->items, args, suite);
+    memcpy(w->depths, s->items.depths.at, sizeof w->depths);
+    w->n_depths = s->items.depths.n;
     if (rc == APP_OK)
-        rc = read_records(&s->squad, &s->source.squad, s->squad_hash, args->squad);
+        rc = read_records(&s->squad, &w->squad, s->squad_hash, args->squad);
     if (rc == APP_OK)
-        rc = read_records(&s->hotpot, &s->source.hotpot, s->hotpot_hash, args->hotpot);
+        rc = read_records(&s->hotpot, &w->hotpot, s->hotpot_hash, args->hotpot);
     if (rc == APP_OK)
         rc = check_questions(s);
     if (rc == APP_OK)
         rc = check_sets(s);
     if (rc == APP_OK)
-        rc = eval_haystack_open(&s->source.haystack, args->haystack, s->source.seed);
+        rc = eval_haystack_open(&w->haystack, args->haystack, w->seed);
     if (rc == APP_OK)
-        rc = open_model(s);
+        rc = eval_setup_open_model(s, args, args->app.chat);
     if (rc == APP_OK)
-        rc = read_text(s);
-    for (int32_t i = 0; i < s->n_items; i++) {
-        s->items[i].planned.n = s->items[i].n;
-        s->items[i].planned.n_probes = s->items[i].n_probes;
+        rc = cut_text(s);
+    for (int32_t i = 0; i < s->items.n; i++) {
+        s->items.at[i].planned.n = s->items.at[i].n;
+        s->items.at[i].planned.n_probes = s->items.at[i].n_probes;
     }
-    s->source.tokenizer = &s->tokenizer;
-    s->source.chat = &s->chat;
     return rc;
 }
 
@@ -205,10 +208,7 @@ void eval_setup_close(struct eval_setup *s)
     eval_records_clear(&s->squad);
     eval_records_clear(&s->hotpot);
     eval_chat_close(&s->chat);
-    for (int32_t i = 0; i < s->n_items; i++)
-        if (s->items[i].open)
-            eval_set_close(&s->items[i].reader);
-    free(s->items);
+    eval_items_close(&s->items);
     wnw_free(s->text_ids);
     wnw_model_free(s->model);
     free(s->model_path);
@@ -218,13 +218,30 @@ void eval_setup_close(struct eval_setup *s)
 
 int eval_setup_fit(struct eval_setup *s)
 {
-    const int32_t n_ctx = s->source.n_ctx;
     int rc = APP_OK;
-    for (int32_t i = 0; rc == APP_OK && i < s->n_items; i++) {
-        struct eval_item *item = &s->items[i];
+    for (int32_t i = 0; rc == APP_OK && i < s->items.n; i++) {
+        struct eval_item *item = &s->items.at[i];
         s->source.n_trials = item->n_trials;
-        if (item->task && (s->args->dump || eval_item_fits(item, n_ctx)))
+        if (eval_item_is_made(item) && (s->args->dump || eval_item_fits(item, s->source.n_ctx)))
             rc = eval_task_fit(&item->fit, &s->source, item->task, item->n_target);
+    }
+    return rc;
+}
+
+/* Reads a file up to its sample `index`. */
+static int read_sample(struct eval_sample *sample, bool *more, struct eval_setup *s, struct eval_item *item,
+                       int32_t index)
+{
+    int rc = APP_OK;
+    if (!item->open || index < item->reader.index) {
+        if (item->open)
+            eval_set_close(&item->reader);
+        rc = eval_setup_open_set(&item->reader, s, item->task);
+        item->open = true;
+    }
+    while (rc == APP_OK && *more && item->reader.index <= index) {
+        eval_sample_clear(sample);
+        rc = eval_set_next(&item->reader, sample, more);
     }
     return rc;
 }
@@ -233,26 +250,17 @@ int eval_setup_sample(struct eval_sample *sample, bool *more, struct eval_setup 
                       int32_t index)
 {
     int rc = APP_OK;
-    *more = !item->text;
+    *more = !(item->task->flags & EVAL_IS_TEXT);
     *sample = (struct eval_sample){0};
-    if (item->text)
+    if (!*more)
         return APP_OK; /* has no samples */
-    if (item->task) {
+    if (eval_item_is_made(item)) {
         s->source.n_trials = item->n_trials;
         rc = eval_task_sample(sample, &s->source, item->task, &item->fit, item->n_target, index);
     } else {
-        if (!item->open || index < item->reader.index) {
-            if (item->open)
-                eval_set_close(&item->reader);
-            rc = eval_setup_open_set(&item->reader, s, item->set);
-            item->open = true;
-        }
-        while (rc == APP_OK && *more && item->reader.index <= index) {
-            eval_sample_clear(sample);
-            rc = eval_set_next(&item->reader, sample, more);
-        }
+        rc = read_sample(sample, more, s, item, index);
     }
-    if (item->task || eval_answer_tokens(s->args, s->suite) > 0) /* lines of a file may have their own */
+    if (eval_item_is_made(item) || eval_answer_tokens(s->args, s->suite) > 0) /* lines may have their own */
         sample->max_new = item->max_new;
     return rc;
 }

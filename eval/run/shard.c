@@ -3,6 +3,7 @@
 
 #include "app/console.h"
 #include "app/values.h"
+#include "eval/base/grow.h"
 #include "eval/base/stats.h"
 
 #include <stdlib.h>
@@ -26,40 +27,39 @@ int eval_shard_read(struct eval_shard *shard, const char *text)
 }
 
 /* The index of the kth sample, or probe, of an item. */
-static int32_t index_of(const struct eval_setup *s, const struct eval_item *item, bool probe, int32_t k)
+static int32_t index_of(const struct eval_item *item, int32_t n_depths, bool probe, int32_t k)
 {
-    if (!item->task || !(item->task->flags & EVAL_ON_GRID))
+    if (!(item->task->flags & EVAL_ON_GRID))
         return probe ? EVAL_GATE_FIRST + k : k;
     /* The depth of a sample on a grid is that of its index, so probes begin with a whole grid. */
-    const int32_t n_cells = s->source.n_depths * item->n_trials;
+    const int32_t n_cells = n_depths * item->n_trials;
     const int32_t first = probe ? (EVAL_GATE_FIRST + n_cells - 1) / n_cells * n_cells : 0;
-    return first + eval_grid_index(s->source.n_depths, item->n_trials, k);
+    return first + eval_grid_index(n_depths, item->n_trials, k);
 }
 
 /* Visits the probes or the samples. *ordinal counts all that were planned, of all shards. */
-static int each_of(const struct eval_shard *shard, struct eval_setup *s, bool probes, int64_t *ordinal,
+static int each_of(const struct eval_shard *shard, struct eval_items *items, bool probes, int64_t *ordinal,
                    eval_visit *visit, void *user)
 {
-    int rc = APP_OK;
     bool more = true;
-    for (int32_t k = 0; rc == APP_OK && more; k++) {
+    for (int32_t k = 0; more; k++) {
         more = false;
-        for (int32_t i = 0; rc == APP_OK && i < s->n_items; i++) {
-            struct eval_item *item = &s->items[i];
+        for (int32_t i = 0; i < items->n; i++) {
+            struct eval_item *item = &items->at[i];
             if (k >= (probes ? item->planned.n_probes : item->planned.n))
                 continue;
             more = true;
             const bool here = (*ordinal)++ % shard->n == shard->i;
             if (here && k < (probes ? item->n_probes : item->n))
-                rc = visit(user, item, index_of(s, item, probes, k));
+                WNW_TRY(visit(user, item, index_of(item, items->depths.n, probes, k)));
         }
     }
-    return rc;
+    return APP_OK;
 }
 
-int eval_shard_each(const struct eval_shard *shard, struct eval_setup *s, eval_visit *visit, void *user)
+int eval_shard_each(const struct eval_shard *shard, struct eval_items *items, eval_visit *visit, void *user)
 {
     int64_t ordinal = 0;
-    const int rc = each_of(shard, s, true, &ordinal, visit, user);
-    return rc == APP_OK ? each_of(shard, s, false, &ordinal, visit, user) : rc;
+    WNW_TRY(each_of(shard, items, true, &ordinal, visit, user));
+    return each_of(shard, items, false, &ordinal, visit, user);
 }

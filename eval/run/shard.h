@@ -3,7 +3,7 @@
 #ifndef WNW_EVAL_SHARD_H
 #define WNW_EVAL_SHARD_H
 
-#include "eval/run/setup.h"
+#include "eval/run/items.h"
 
 /* Part i of n, counted from 0. */
 struct eval_shard {
@@ -18,6 +18,6 @@ typedef int eval_visit(void *user, struct eval_item *item, int32_t index);
 /* Calls `visit` for the probes of the shard, then for its samples: sample 0 of each task, then sample 1 and so on. Which
  * shard has a sample follows from the numbers that were planned. So a shard whose numbers --time-budget lowered
  * leaves samples out, but never has one that belongs to another shard. Returns what the last visit did. */
-int eval_shard_each(const struct eval_shard *shard, struct eval_setup *s, eval_visit *visit, void *user);
+int eval_shard_each(const struct eval_shard *shard, struct eval_items *items, eval_visit *visit, void *user);
 
 #endif

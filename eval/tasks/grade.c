@@ -3,6 +3,7 @@
 #include "eval/tasks/grade.h"
 
 #include "app/console.h"
+#include "eval/base/record.h"
 #include "eval/metrics/metric.h"
 
 #include <ctype.h>
@@ -12,40 +13,29 @@
 /* Metrics that only look for references in the prediction: more text cannot lower their score. */
 static const char *const growing[] = {
     "string_match_all", "string_match_part", "contains", "exact", "kv", NULL};
-/* Metrics that are computed besides the first of these, which a sample may name as its own. */
-static const char *const beside_match[] = {"partial", NULL};
-static const char *const beside_exact[] = {"partial", "contains", NULL};
-static const char *const beside_needle[] = {"partial",
-                                            "wordset_recall",
-                                            "rouge1_recall",
-                                            "rouge_pkg_1_p",
-                                            "rouge_pkg_1_r",
-                                            "rouge_pkg_1_f",
-                                            "rouge_pkg_2_p",
-                                            "rouge_pkg_2_r",
-                                            "rouge_pkg_2_f",
-                                            "rouge_pkg_l_p",
-                                            "rouge_pkg_l_r",
-                                            "rouge_pkg_l_f",
-                                            NULL};
-/* Those that compare with the whole hidden sentence and not with the answer alone: the list's end. */
-static const char *const *const of_sentence = beside_needle + 2;
 
-static bool is_one_of(const char *name, const char *const *list)
+/* Whether the metric only looks for references. */
+static bool is_growing(const struct eval_sample *s)
 {
-    while (*list && strcmp(*list, name) != 0)
-        list++;
-    return *list != NULL;
+    const char *const *m = growing;
+    while (*m && strcmp(*m, s->metric) != 0)
+        m++;
+    return *m;
 }
 
-static const char *const *metrics_with(const struct eval_sample *s)
+/* The last measure that is computed besides the sample's own; they begin with EVAL_M_PARTIAL. */
+static int last_beside(const struct eval_sample *s)
 {
-    static const char *const none[] = {NULL};
-    if (strcmp(s->metric, "contains") == 0)
-        return beside_needle;
-    if (strcmp(s->metric, "exact") == 0)
-        return beside_exact;
-    return is_one_of(s->metric, growing) ? beside_match : none;
+    return strcmp(s->metric, "contains") == 0 ? EVAL_M_FGT - 1
+           : strcmp(s->metric, "exact") == 0  ? EVAL_M_CONTAINS
+           : is_growing(s)                    ? EVAL_M_PARTIAL
+                                              : EVAL_M_PARTIAL - 1;
+}
+
+/* Whether a measure compares with the whole hidden sentence and not with the answer alone. */
+static bool is_of_sentence(int measure)
+{
+    return measure >= EVAL_M_ROUGE1;
 }
 
 /* ---- Trimming ---- */
@@ -82,7 +72,7 @@ bool eval_grade_trim(struct app_text *pred, const struct eval_sample *s)
 {
     if (json_is_true(json_object_get(s->meta, "first_line")))
         keep_first_line(pred);
-    else if (is_one_of(s->metric, growing)) {
+    else if (is_growing(s)) {
         strip(pred);
         for (size_t i = 0; i < pred->len; i++)
             if ((unsigned char)pred->s[i] < 0x20)
@@ -126,14 +116,15 @@ int eval_grade_turn(struct eval_grade *g, const struct eval_sample *s, int32_t t
     struct eval_case c;
     *g = (struct eval_grade){.scores = json_object()};
     bool good = open_case(&c, s, &s->turns[turn], pred) && g->scores && score_case(&g->score, s->metric, &c);
-    bool sentence = false;
-    /* The metrics that take the sentence stand at the list's end. */
-    for (const char *const *m = metrics_with(s); good && *m; m++) {
+    for (int m = EVAL_M_PARTIAL; good && m <= last_beside(s); m++) {
+        const char *name = eval_field_name(m);
         double score = 0;
-        if (is_one_of(*m, of_sentence) && !sentence)
-            good = sentence = use_sentence(&c, s);
-        good =
-            good && score_case(&score, *m, &c) && json_object_set_new(g->scores, *m, json_real(score)) == 0;
+        if (strcmp(name, s->metric) == 0)
+            continue;
+        if (m == EVAL_M_ROUGE1) /* those that take the sentence come last */
+            good = use_sentence(&c, s);
+        good = good && score_case(&score, name, &c) &&
+               json_object_set_new(g->scores, name, json_real(score)) == 0;
     }
     eval_case_clear(&c);
     return good ? APP_OK : app_fail(APP_FAILED, "out of memory for the scores of %s", s->task);
@@ -143,13 +134,12 @@ bool eval_grade_is_final(const struct eval_sample *s, int32_t turn, const struct
 {
     struct eval_case c;
     double score = 0;
-    const char *const *others = metrics_with(s);
-    if (!is_one_of(s->metric, growing) || s->turns[turn].n_refs == 0)
+    if (!is_growing(s) || s->turns[turn].n_refs == 0)
         return false;
     bool final = open_case(&c, s, &s->turns[turn], pred) && score_case(&score, s->metric, &c) && score >= 1;
     /* What stands next to the score must not change either. What compares with a whole sentence always may. */
-    for (; final && *others; others++)
-        final = !is_one_of(*others, of_sentence) && score_case(&score, *others, &c) && score >= 1;
+    for (int m = EVAL_M_PARTIAL; final && m <= last_beside(s); m++)
+        final = !is_of_sentence(m) && score_case(&score, eval_field_name(m), &c) && score >= 1;
     eval_case_clear(&c);
     return final;
 }

@@ -6,6 +6,7 @@
 #include "app/files.h"
 #include "base/random.h"
 #include "eval/base/grow.h"
+#include "eval/base/info.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -75,8 +76,8 @@ int eval_haystack_open(struct eval_haystack *h, const char *source, uint64_t see
         rc = S_ISDIR(st.st_mode) ? add_folder(h, source) : add_file(h, source);
         if (rc == APP_OK && h->n_words == 0)
             rc = app_fail(APP_BAD_INPUT, "--haystack '%s' has no words", source);
-        snprintf(h->name, sizeof h->name, "file:%016llx",
-                 (unsigned long long)wnw__hash_of(h->text.s ? h->text.s : "", h->text.len));
+        memcpy(h->name, "file:", 5);
+        eval_hash_text(h->name + 5, wnw__hash_of(h->text.s ? h->text.s : "", h->text.len));
     }
     h->n_own = h->generated ? 0 : h->n_words;
     if (rc != APP_OK)
@@ -147,4 +148,66 @@ size_t eval_sentence_length(const char *text, size_t len)
             return end;
     }
     return len;
+}
+
+size_t eval_count_sentences(const char *text, size_t len)
+{
+    size_t n = 0;
+    for (size_t at = 0; at < len; n++)
+        at += eval_sentence_length(text + at, len - at) + 1;
+    return n;
+}
+
+/* ---- Hiding ---- */
+
+/* A context while lines are put between its pieces. */
+struct hiding {
+    struct eval_sample *s;
+    const struct eval_lines *lines;
+    const size_t *at;
+    size_t next, n_pieces; /* of the lines; so far */
+    char between;
+};
+
+static void put_between(struct hiding *h, const char *text, size_t len, bool evidence)
+{
+    if (h->n_pieces > 0 || h->next > 0)
+        eval_put_n(h->s, &h->s->context, &h->between, 1);
+    eval_put_piece(h->s, text, len, evidence);
+}
+
+/* Puts the lines that go before the next piece, or all that are left. */
+static void put_lines(struct hiding *h, bool all)
+{
+    const struct eval_lines *l = h->lines;
+    for (; h->next < l->n && (all || h->at[h->next] <= h->n_pieces); h->next++)
+        put_between(h, l->at[h->next], strlen(l->at[h->next]), !l->evidence || l->evidence[h->next]);
+}
+
+static void put_piece(struct hiding *h, const char *text, size_t len)
+{
+    put_lines(h, false);
+    put_between(h, text, len, false);
+    h->n_pieces++;
+}
+
+void eval_put_in_noise(struct eval_sample *s, size_t n_blocks, const struct eval_lines *lines,
+                       const size_t *at)
+{
+    struct hiding h = {.s = s, .lines = lines, .at = at, .between = '\n'};
+    while (h.n_pieces < n_blocks)
+        put_piece(&h, eval_noise, strlen(eval_noise));
+    put_lines(&h, true);
+}
+
+void eval_put_in_text(struct eval_sample *s, const char *text, size_t len, const struct eval_lines *lines,
+                      const size_t *at)
+{
+    struct hiding h = {.s = s, .lines = lines, .at = at, .between = ' '};
+    for (size_t from = 0; from < len;) {
+        const size_t n = eval_sentence_length(text + from, len - from);
+        put_piece(&h, text + from, n);
+        from += n + 1;
+    }
+    put_lines(&h, true);
 }

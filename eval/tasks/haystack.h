@@ -5,6 +5,7 @@
 #define WNW_EVAL_HAYSTACK_H
 
 #include "eval/tasks/prose.h"
+#include "eval/tasks/sample.h"
 
 #include <stdint.h>
 
@@ -30,7 +31,22 @@ int eval_haystack_reserve(struct eval_haystack *h, size_t n);
 /* Length of the first n words (n_words at most) in bytes. */
 size_t eval_haystack_length(const struct eval_haystack *h, size_t n);
 
-/* Length of the first sentence of text[len], without the blank after it. */
+/* Length of the first sentence of text[len], without the blank after it; how many sentences there are. */
 size_t eval_sentence_length(const char *text, size_t len);
+size_t eval_count_sentences(const char *text, size_t len);
+
+/* Lines that are hidden. */
+struct eval_lines {
+    char *const *at; /* [n] in the order of the context */
+    size_t n;
+    const bool *evidence; /* [n]; NULL: all are */
+};
+/* Add copies of the noise block, or the sentences of text[len], to the context with lines between them: line i goes before block
+ * or sentence at[i], ascending in i, and behind the last where there is none. Line breaks separate blocks, blanks separate
+ * sentences. */
+void eval_put_in_noise(struct eval_sample *s, size_t n_blocks, const struct eval_lines *lines,
+                       const size_t *at);
+void eval_put_in_text(struct eval_sample *s, const char *text, size_t len, const struct eval_lines *lines,
+                      const size_t *at);
 
 #endif

@@ -2,8 +2,6 @@
 /* Generated prose. */
 #include "eval/tasks/prose.h"
 
-#include "base/random.h"
-
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,45 +61,12 @@ void eval_names_make(struct eval_names *names, uint64_t seed)
     draw_names(names->town, EVAL_N_TOWNS, names->person, EVAL_N_PERSONS, &r, 3);
 }
 
-/* ---- Sentences that were said ---- */
-
-/* Where a hash stands in slots[n], or would; n is a power of two. */
-static size_t slot_of(const uint64_t *slots, size_t n, uint64_t hash)
-{
-    size_t i = hash & (n - 1);
-    while (slots[i] != 0 && slots[i] != hash)
-        i = (i + 1) & (n - 1);
-    return i;
-}
-
-/* Notes a sentence; *fresh: it was not said before. Returns false if memory runs out. */
-static bool note_said(struct eval_prose *p, uint64_t hash, bool *fresh)
-{
-    if (2 * (p->n_said + 1) > p->n_slots) {
-        const size_t n = p->n_slots > 0 ? 2 * p->n_slots : 1024;
-        uint64_t *slots = calloc(n, sizeof *slots);
-        if (!slots)
-            return false;
-        for (size_t i = 0; i < p->n_slots; i++)
-            if (p->said[i] != 0)
-                slots[slot_of(slots, n, p->said[i])] = p->said[i];
-        free(p->said);
-        p->said = slots;
-        p->n_slots = n;
-    }
-    const size_t at = slot_of(p->said, p->n_slots, hash);
-    *fresh = p->said[at] == 0;
-    p->said[at] = hash;
-    p->n_said += *fresh;
-    return true;
-}
-
 /* ---- Sentences ---- */
 
 void eval_prose_open(struct eval_prose *p, uint64_t seed)
 {
     char key[64];
-    *p = (struct eval_prose){.last = SIZE_MAX};
+    *p = (struct eval_prose){.last = SIZE_MAX, .said = json_object()};
     eval_names_make(&p->names, seed);
     snprintf(key, sizeof key, "prose|0|0|%llu", (unsigned long long)seed);
     p->random = eval_random_key(key);
@@ -109,7 +74,7 @@ void eval_prose_open(struct eval_prose *p, uint64_t seed)
 
 void eval_prose_close(struct eval_prose *p)
 {
-    free(p->said);
+    json_decref(p->said);
     p->said = NULL;
 }
 
@@ -185,8 +150,10 @@ bool eval_prose_next(struct eval_prose *p, struct app_text *to)
     struct app_text sentence = {0};
     bool good = true, fresh = false;
     for (int i = 0; good && !fresh && i < MAX_DRAWS; i++) {
-        good =
-            draw_sentence(p, &sentence) && note_said(p, wnw__hash_of(sentence.s, sentence.len) | 1, &fresh);
+        good = draw_sentence(p, &sentence);
+        fresh = good && !json_object_get(p->said, sentence.s);
+        if (fresh)
+            good = json_object_set_new(p->said, sentence.s, json_true()) == 0;
     }
     good = good && app_text_add(to, sentence.s, sentence.len);
     free(sentence.s);

@@ -8,6 +8,8 @@
 #include "eval/base/random.h"
 #include "eval/tasks/lists.h"
 
+#include <jansson.h>
+
 enum { EVAL_N_PERSONS = 80, EVAL_N_TOWNS = 60, EVAL_MAX_NAME = 16 };
 
 /* Names made of syllables from one seed. No name is a part of another. */
@@ -24,9 +26,8 @@ void eval_name_draw(char out[EVAL_MAX_NAME], struct eval_random *r, int n_syllab
 struct eval_prose {
     struct eval_names names;
     struct eval_random random;
-    size_t last;    /* pattern of the sentence before */
-    uint64_t *said; /* hashes of all sentences so far in an open table of n_slots, owned */
-    size_t n_said, n_slots;
+    size_t last;  /* pattern of the sentence before */
+    json_t *said; /* all sentences so far, as members, owned */
 };
 void eval_prose_open(struct eval_prose *p, uint64_t seed);
 void eval_prose_close(struct eval_prose *p);

@@ -59,7 +59,7 @@ void eval_put_piece(struct eval_sample *s, const char *text, size_t len, bool ev
  * braces. */
 static const char *value_at(const char *text, const char *const *values, size_t *len)
 {
-    for (int i = 0; values[i]; i += 2) {
+    for (int i = 0; values && values[i]; i += 2) {
         const size_t n = strlen(values[i]);
         if (strncmp(text + 1, values[i], n) == 0 && text[1 + n] == '}') {
             *len = n + 2;
@@ -97,6 +97,14 @@ struct eval_turn *eval_add_turn(struct eval_sample *s)
     return &s->turns[s->n_turns++];
 }
 
+struct eval_turn *eval_ask(struct eval_sample *s, const struct eval_list *form, const char *const *values)
+{
+    struct eval_turn *turn = eval_add_turn(s);
+    eval_put_template(s, &turn->question, form->at[EVAL_QUESTION], values);
+    eval_put_template(s, &turn->prefix, form->at[EVAL_PREFIX], values);
+    return turn;
+}
+
 void eval_add_ref(struct eval_sample *s, struct eval_turn *turn, const char *ref)
 {
     char *copy = strdup(ref);
@@ -121,7 +129,7 @@ static json_t *text_json(const struct app_text *t)
     return app_json_text(t->s ? t->s : "");
 }
 
-static json_t *refs_json(const struct eval_turn *t)
+json_t *eval_refs_json(const struct eval_turn *t)
 {
     json_t *list = json_array();
     for (int32_t i = 0; i < t->n_refs && app_json_append(&list, app_json_text(t->refs[i])); i++)
@@ -135,7 +143,7 @@ static json_t *turns_json(const struct eval_sample *s)
     for (int32_t i = 0; i < s->n_turns; i++)
         if (!app_json_append(&list, json_pack("{s:o, s:o, s:o}", "question", text_json(&s->turns[i].question),
                                               "answer_prefix", text_json(&s->turns[i].prefix), "refs",
-                                              refs_json(&s->turns[i]))))
+                                              eval_refs_json(&s->turns[i]))))
             break;
     return list;
 }
@@ -157,8 +165,8 @@ json_t *eval_sample_json(const struct eval_sample *s)
         json_pack("{s:s, s:i, s:i, s:I, s:o, s:o, s:o, s:o, s:i, s:s, s:o, s:O}", "task", s->task, "n_target",
                   (int)s->n_target, "index", (int)s->index, "seed", (json_int_t)s->seed, "context",
                   text_json(&s->context), "question", text_json(&first->question), "answer_prefix",
-                  text_json(&first->prefix), "refs", refs_json(first), "max_new", (int)s->max_new, "metric",
-                  s->metric, "needle_spans", spans_json(s), "meta", s->meta);
+                  text_json(&first->prefix), "refs", eval_refs_json(first), "max_new", (int)s->max_new,
+                  "metric", s->metric, "needle_spans", spans_json(s), "meta", s->meta);
     if (o && s->n_turns > 1 && json_object_set_new(o, "turns", turns_json(s)) != 0) {
         json_decref(o);
         return NULL;

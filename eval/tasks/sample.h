@@ -4,6 +4,7 @@
 #define WNW_EVAL_SAMPLE_H
 
 #include "app/text.h"
+#include "eval/tasks/lists.h"
 
 #include <jansson.h>
 #include <stdint.h>
@@ -51,12 +52,17 @@ void eval_put_piece(struct eval_sample *s, const char *text, size_t len, bool ev
  * NULL. Names within values are not replaced, and braces around other words stay. */
 void eval_put_template(struct eval_sample *s, struct app_text *to, const char *text,
                        const char *const *values);
+/* Adds a turn whose question and beginning of the answer are worded as in a form, with values (NULL = none). It is valid until the
+ * next turn. */
+struct eval_turn *eval_ask(struct eval_sample *s, const struct eval_list *form, const char *const *values);
 /* Adds a turn, which is valid until the next one. */
 struct eval_turn *eval_add_turn(struct eval_sample *s);
 void eval_add_ref(struct eval_sample *s, struct eval_turn *turn, const char *ref);
 /* Sets a value of meta and takes it over. */
 void eval_set_meta(struct eval_sample *s, const char *key, json_t *value);
 
+/* The references of a turn as a list; NULL if memory runs out. */
+json_t *eval_refs_json(const struct eval_turn *turn);
 /* The record that --dump-samples prints; NULL if memory runs out. */
 json_t *eval_sample_json(const struct eval_sample *s);
 

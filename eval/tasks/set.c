@@ -4,7 +4,6 @@
 
 #include "app/console.h"
 #include "base/random.h"
-#include "eval/tasks/lists.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,31 +11,16 @@
 
 enum { RESERVE = 64 };
 
-const struct eval_set *eval_set_get(int32_t i)
-{
-    static const struct eval_set *const families[] = {eval_sets_longbench, eval_sets_scbench, eval_sets_user};
-    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
-        for (const struct eval_set *s = families[f]; s->name; s++)
-            if (i-- == 0)
-                return s;
-    return NULL;
-}
-
-const char *const *eval_set_texts(const struct eval_set *set)
-{
-    return &eval_forms.at[3 * set->form];
-}
-
 /* The path FOLDER/FILE.jsonl, or FOLDER/FILE_e.jsonl if only that file exists; `folder` itself if it is the file.
  * The caller frees it; NULL if memory runs out. */
-static char *path_of(const struct eval_set *set, const char *folder)
+static char *path_of(const struct eval_task *set, const char *folder)
 {
     char *plain, *even;
     if (set->flags & EVAL_OWN_FILE)
         return strdup(folder);
     if (asprintf(&plain, "%s/%s.jsonl", folder, set->file) < 0)
         return NULL;
-    if (access(plain, F_OK) == 0 || strcmp(set->group, "longbench") != 0)
+    if (access(plain, F_OK) == 0 || !eval_task_is_of(set, "longbench"))
         return plain;
     if (asprintf(&even, "%s/%s_e.jsonl", folder, set->file) < 0)
         even = NULL;
@@ -48,7 +32,7 @@ static char *path_of(const struct eval_set *set, const char *folder)
     return even;
 }
 
-bool eval_set_exists(const struct eval_set *set, const char *folder)
+bool eval_set_exists(const struct eval_task *set, const char *folder)
 {
     char *path = path_of(set, folder);
     const bool there = path && access(path, F_OK) == 0;
@@ -69,7 +53,7 @@ int32_t eval_set_max_prompt(int32_t n_ctx, int32_t max_new, int32_t overhead)
     return paper < room ? paper : room;
 }
 
-int eval_set_open(struct eval_set_reader *r, const struct eval_set *set, const char *folder)
+int eval_set_open(struct eval_set_reader *r, const struct eval_task *set, const char *folder)
 {
     *r = (struct eval_set_reader){.set = set, .path = path_of(set, folder)};
     if (!r->path)
@@ -112,8 +96,8 @@ static int cut_middle(struct eval_sample *s, const struct eval_set_reader *r, co
             !app_text_add_utf8(&s->context, tail, strlen(tail)))
             s->no_memory = true;
     }
-    free(head);
-    free(tail);
+    wnw_free(head);
+    wnw_free(tail);
     return rc;
 }
 
@@ -176,7 +160,7 @@ static int fit_prompt(struct eval_sample *s, const struct eval_set_reader *r)
     eval_set_meta(s, "context_tokens", json_integer(n));
     if (rc == APP_OK && n > keep)
         rc = cut_middle(s, r, ids, n, keep, b.first);
-    free(ids);
+    wnw_free(ids);
     return rc;
 }
 
@@ -191,7 +175,7 @@ int eval_set_next(struct eval_set_reader *r, struct eval_sample *s, bool *more)
         return rc;
     rc = eval_jsonl_no_nul(&r->file, o);
     if (rc == APP_OK)
-        rc = r->set->make(s, r->set, &r->file, o);
+        rc = r->set->make(s, &(struct eval_draft){.task = r->set, .file = &r->file, .line = o});
     json_decref(o);
     eval_set_meta(s, "chat", json_boolean(r->chat_always || !(r->set->flags & EVAL_NO_CHAT)));
     if (r->set->flags & EVAL_FIRST_LINE)
@@ -206,7 +190,7 @@ int eval_set_next(struct eval_set_reader *r, struct eval_sample *s, bool *more)
     return rc;
 }
 
-int eval_set_check(int32_t *n, uint64_t *hash, const struct eval_set *set, const char *folder)
+int eval_set_check(int32_t *n, uint64_t *hash, const struct eval_task *set, const char *folder)
 {
     struct eval_set_reader r;
     bool more = true;

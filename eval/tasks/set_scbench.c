@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* SCBench's public files: several questions about one context. */
-#include "eval/tasks/set.h"
+#include "eval/tasks/makers.h"
 
 #include "app/console.h"
 
@@ -59,18 +59,17 @@ static char *what_is_asked(const char *input)
     return to ? strndup(from + 4, (size_t)(to - from - 4)) : strdup("number");
 }
 
-static int make(struct eval_sample *s, const struct eval_set *set, const struct eval_jsonl *j,
-                const json_t *o)
+int eval_make_scbench(struct eval_sample *s, struct eval_draft *d)
 {
-    const char *const *texts = eval_set_texts(set);
-    const json_t *turns = json_object_get(o, "multi_turns");
+    const struct eval_jsonl *j = d->file;
+    const json_t *turns = json_object_get(d->line, "multi_turns");
     struct app_text context = {0};
-    int rc = put_list(s, &context, j, json_object_get(o, "context"));
+    int rc = put_list(s, &context, j, json_object_get(d->line, "context"));
     if (rc == APP_OK && (!json_is_array(turns) || json_array_size(turns) == 0))
         rc = eval_jsonl_bad(j, "no list \"multi_turns\" of at least one turn");
     for (size_t i = 0; rc == APP_OK && i < json_array_size(turns); i++) {
-        const json_t *input, *turn_json = json_array_get(turns, i);
-        rc = eval_jsonl_text(&input, j, turn_json, "input");
+        const json_t *input, *turn = json_array_get(turns, i);
+        rc = eval_jsonl_text(&input, j, turn, "input");
         if (rc != APP_OK)
             break;
         char *what = what_is_asked(json_string_value(input));
@@ -78,22 +77,10 @@ static int make(struct eval_sample *s, const struct eval_set *set, const struct 
             "input", json_string_value(input), "context", context.s ? context.s : "",
             "what",  what ? what : "",         NULL};
         if (i == 0)
-            eval_put_template(s, &s->context, texts[0], values);
+            eval_put_template(s, &s->context, d->task->form->at[EVAL_CONTEXT], values);
+        rc = put_answer(s, eval_ask(s, d->task->form, values), j, turn);
         free(what);
-        struct eval_turn *turn = eval_add_turn(s);
-        eval_put_template(s, &turn->question, texts[1], values);
-        eval_put(s, &turn->prefix, "%s", texts[2]);
-        rc = put_answer(s, turn, j, turn_json);
     }
     free(context.s);
     return rc;
 }
-
-const struct eval_set eval_sets_scbench[] = {
-    {"scb_kv", "scbench", "values of keys of a JSON object", "scbench_kv", "kv", 150, 0, make,
-     EVAL_FORM_SCB_KV},
-    {"scb_mf", "scbench", "ranks of a list of numbers", "scbench_mf", "number", 5, 0, make, EVAL_FORM_SCB_MF},
-    {"scb_qa", "scbench", "questions about a novel", "scbench_qa_eng", "qa_substring", 40, 0, make,
-     EVAL_FORM_SCB_QA},
-    {.name = NULL},
-};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The user's own questions: one context, one question and its answers a line. */
-#include "eval/tasks/set.h"
+#include "eval/tasks/makers.h"
 
 #include "app/console.h"
 #include "eval/metrics/metric.h"
@@ -91,11 +91,11 @@ static int read_rest(struct eval_sample *s, struct eval_turn *turn, const struct
     return APP_OK;
 }
 
-static int make(struct eval_sample *s, const struct eval_set *set, const struct eval_jsonl *j,
-                const json_t *o)
+int eval_make_user(struct eval_sample *s, struct eval_draft *d)
 {
+    const struct eval_jsonl *j = d->file;
+    const json_t *o = d->line;
     const char *context, *question;
-    (void)set;
     int rc = read_text(&context, j, o, "context");
     if (rc == APP_OK)
         rc = read_text(&question, j, o, "question");
@@ -109,8 +109,3 @@ static int make(struct eval_sample *s, const struct eval_set *set, const struct 
         rc = read_metric(s, j, o);
     return rc == APP_OK ? read_rest(s, turn, j, o) : rc;
 }
-
-const struct eval_set eval_sets_user[] = {
-    {"user", "user", "your own questions (--jsonl)", NULL, "string_match_part", 64, EVAL_OWN_FILE, make, 0},
-    {.name = NULL},
-};

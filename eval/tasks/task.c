@@ -1,35 +1,70 @@
 /* SPDX-License-Identifier: MIT */
 /* The list of tasks; how many units make a length; samples. */
-#include "eval/tasks/task.h"
+#include "eval/tasks/makers.h"
 
 #include "app/console.h"
-#include "base/vectors.h"
 #include "eval/base/grow.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct eval_task *const families[] = {eval_tasks_niah, eval_tasks_vt,   eval_tasks_lists,
-                                                   eval_tasks_qa,   eval_tasks_grid, eval_tasks_passkey,
-                                                   eval_tasks_scb};
+enum {
+    WORDS_IN_TEXT = EVAL_HIDES_IN_TEXT | EVAL_OWN_WORDS,
+    TEXT_AT_DEPTHS = EVAL_HIDES_IN_TEXT | EVAL_ON_GRID,
+    FEW_SHOT = EVAL_NO_CHAT | EVAL_FIRST_LINE | EVAL_ENDS_WITH_PREFIX
+};
+#define NIAH(is_in, keys, values, ...)                           \
+    &(const struct eval_niah)                                    \
+    {                                                            \
+        EVAL_IN_##is_in, EVAL_##keys, EVAL_##values, __VA_ARGS__ \
+    }
+#define TASK(id, of, by, n, shortest, flag, maker, with, counts, at_once, fewest, says) \
+    {.name = id,                                                                        \
+     .group = of,                                                                       \
+     .about = says,                                                                     \
+     .metric = by,                                                                      \
+     .max_new = n,                                                                      \
+     .flags = flag,                                                                     \
+     .make = eval_make_##maker,                                                         \
+     with,                                                                              \
+     .unit = counts,                                                                    \
+     .least = shortest,                                                                 \
+     .units_at_once = at_once,                                                          \
+     .least_units = fewest},
+#define SET(id, of, by, n, flag, maker, in_file, words, says) \
+    {.name = id,                                              \
+     .group = of,                                             \
+     .about = says,                                           \
+     .metric = by,                                            \
+     .max_new = n,                                            \
+     .flags = EVAL_IS_SET | (flag),                           \
+     .make = eval_make_##maker,                               \
+     .file = in_file,                                         \
+     .form = &eval_form_##words},
+static const struct eval_task tasks[] = {
+#include "eval/tasks/tasks.def"
+};
+
+const struct eval_task eval_task_text = {
+    .name = "ppl", .group = "text", .metric = "nll", .flags = EVAL_IS_TEXT};
 
 const struct eval_task *eval_task_get(int32_t i)
 {
-    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
-        for (const struct eval_task *t = families[f]; t->name; t++)
-            if (i-- == 0)
-                return t;
-    return NULL;
+    return i < (int32_t)(sizeof tasks / sizeof *tasks) ? &tasks[i] : NULL;
 }
 
 const struct eval_task *eval_task_find(const char *name)
 {
     const struct eval_task *t;
-    for (int32_t i = 0; (t = eval_task_get(i)); i++)
-        if (strcmp(t->name, name) == 0)
-            return t;
-    return NULL;
+    for (int32_t i = 0; (t = eval_task_get(i)) && strcmp(t->name, name) != 0; i++)
+        ;
+    return t;
+}
+
+bool eval_task_is_of(const struct eval_task *task, const char *group)
+{
+    return strcmp(task->group, group) == 0;
 }
 
 /* ---- Lengths ---- */
@@ -125,10 +160,10 @@ int eval_task_fit(struct eval_fit *fit, struct eval_source *w, const struct eval
 {
     enum { MOST = 1 << 20 };
     struct length len = {0};
-    int64_t lo = task->units_of ? task->units_of(n_target) : 1, hi = 0;
+    int64_t lo = task->units_at_once > 0 ? 1 : n_target - EVAL_GRID_RESERVE, hi = 0;
     int rc = APP_OK;
     *fit = (struct eval_fit){.units = lo};
-    if (task->units_of)
+    if (task->units_at_once == 0)
         return lo > 0 ? APP_OK : too_short(task, n_target, task->least);
     /* The fewest units with which a sample can be made. */
     for (; rc == APP_OK && len.n == 0 && lo < MOST; lo += len.n == 0)
@@ -172,7 +207,7 @@ static void note_sources(struct eval_sample *s, const struct eval_source *w, con
     const bool hides = task->flags & EVAL_HIDES_IN_TEXT;
     if (hides)
         eval_set_meta(s, "haystack", json_string(w->haystack.name));
-    if (strcmp(task->group, "ruler") == 0)
+    if (eval_task_is_of(task, "ruler"))
         eval_set_meta(s, "style",
                       json_string(hides && strncmp(w->haystack.name, "file:", 5) != 0
                                       ? "RULER-style (synthetic haystack)"
@@ -216,62 +251,15 @@ int eval_count_overhead(int32_t *n, const struct eval_source *w)
     return rc;
 }
 
-void eval_draw_value(char out[EVAL_MAX_VALUE], struct eval_random *r, enum eval_value kind)
-{
-    if (kind == EVAL_NUMBER) {
-        snprintf(out, EVAL_MAX_VALUE, "%d", (int)(1000000 + eval_random_below(r, 9000000)));
-    } else if (kind == EVAL_WORDS) {
-        const char *adjective = eval_draw(r, &eval_adjectives);
-        snprintf(out, EVAL_MAX_VALUE, "%s-%s", adjective, eval_draw(r, &eval_nouns));
-    } else { /* version 4, variant 10 */
-        const uint64_t a = eval_random_next(r), b = eval_random_next(r);
-        snprintf(out, EVAL_MAX_VALUE, "%08x-%04x-4%03x-%04x-%012llx", (unsigned)(a >> 32),
-                 (unsigned)(a >> 16 & 0xffff), (unsigned)(a & 0xfff), (unsigned)(0x8000 | (b >> 48 & 0x3fff)),
-                 (unsigned long long)(b & UINT64_C(0xffffffffffff)));
-    }
-}
-
-size_t *eval_iota(size_t n)
-{
-    size_t *ids = malloc((n + 1) * sizeof *ids);
-    for (size_t i = 0; ids && i < n; i++)
-        ids[i] = i;
-    return ids;
-}
-
-bool eval_draw_ascending(struct eval_sample *s, size_t *out, struct eval_random *r, size_t n, size_t k)
-{
-    size_t *ids = eval_iota(n);
-    if (!ids) {
-        s->no_memory = true;
-        return false;
-    }
-    eval_random_sample(r, ids, n, k);
-    memcpy(out, ids, k * sizeof *out);
-    free(ids);
-    if (k > 1)
-        qsort(out, k, sizeof *out, wnw__ascending_size);
-    return true;
-}
-
-bool eval_is_repeated(const void *list, size_t size, size_t i)
-{
-    const char *texts = list;
-    for (size_t k = 0; k < i; k++)
-        if (strcmp(texts + k * size, texts + i * size) == 0)
-            return true;
-    return false;
-}
-
-void eval_put_list(struct eval_sample *s, struct app_text *to, const char *const *items, int32_t n)
-{
-    for (int32_t i = 0; i < n; i++)
-        eval_put(s, to, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : ", and ", items[i]);
-}
-
 double eval_grid_depth(const struct eval_source *w, int32_t index)
 {
     return w->depths[index / w->n_trials % w->n_depths];
+}
+
+void eval_note_grid(struct eval_sample *s, const struct eval_source *w)
+{
+    eval_set_meta(s, "grid_depth", json_real(eval_grid_depth(w, s->index)));
+    eval_set_meta(s, "trial", json_integer(s->index % w->n_trials));
 }
 
 static int32_t common_divisor(int32_t a, int32_t b)
@@ -288,19 +276,4 @@ int32_t eval_grid_index(int32_t n_depths, int32_t n_trials, int32_t k)
     step = step > 1 ? step : 1;
     const int32_t depth = (n_depths / 2 + k % n_depths * step) % n_depths;
     return depth * n_trials + k / n_depths % n_trials;
-}
-
-void eval_put_in_noise(struct eval_sample *s, int64_t n_blocks, char *const *lines, const size_t *at,
-                       size_t n, const bool *evidence)
-{
-    size_t next = 0;
-    for (int64_t i = 0; i <= n_blocks; i++) {
-        for (; next < n && (at[next] <= (size_t)i || i == n_blocks); next++) {
-            if (i > 0 || next > 0)
-                eval_put_n(s, &s->context, "\n", 1);
-            eval_put_piece(s, lines[next], strlen(lines[next]), !evidence || evidence[next]);
-        }
-        if (i < n_blocks)
-            eval_put(s, &s->context, "%s%s", i > 0 || next > 0 ? "\n" : "", eval_noise);
-    }
 }

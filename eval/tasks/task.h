@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Tasks: each has one descriptor, from which samples of any length are made. */
+/* Tasks: each has one descriptor (tasks.def), whether its samples are made, of any length, or are lines of a file of the user. */
 #ifndef WNW_EVAL_TASK_H
 #define WNW_EVAL_TASK_H
 
+#include "eval/base/jsonl.h"
 #include "eval/tasks/haystack.h"
 #include "eval/tasks/sample.h"
 #include "eval/tasks/tokens.h"
 
-enum { EVAL_MAX_DEPTHS = 64 };
+enum { EVAL_MAX_DEPTHS = 64, EVAL_MAX_TASKS = 64 /* that there are */ };
 
 /* Questions and documents of the user (qa_1, qa_2): see records.h. */
 struct eval_records;
@@ -33,36 +34,59 @@ enum eval_task_flags {
     EVAL_WANTS_SQUAD = 4,
     EVAL_WANTS_HOTPOT = 8,
     EVAL_STANDS_IN = 16, /* made-up data in place of a benchmark's own */
-    EVAL_OWN_WORDS = 32  /* words of our lists (lists.h) in place of a benchmark's own */
+    EVAL_OWN_WORDS = 32, /* words of our lists (lists.h) in place of a benchmark's own */
+    /* Whose samples are lines of a file (set.h), or pieces of a text, which nobody is asked about: */
+    EVAL_IS_SET = 64,
+    EVAL_IS_TEXT = 128,
+    EVAL_NO_CHAT = 256,       /* the prompt is plain text for every model */
+    EVAL_FIRST_LINE = 512,    /* the answer is the first line of what is generated */
+    EVAL_STOP_AT_LINE = 1024, /* generation stops at the first line break after the first token */
+    EVAL_ENDS_WITH_PREFIX =
+        2048, /* a question may end with the beginning of the answer, which is removed there */
+    EVAL_OWN_FILE =
+        4096 /* the user names the file and not its folder, and means all of it: contexts stay whole,
+                          * samples longer than the model's context are left out */
 };
 
-/* A sample while it is made: of which task, of how many units, and from which random numbers. */
+/* A sample while it is made, of which task: of how many units and from which random numbers, or from which line of a file. */
 struct eval_draft {
-    struct eval_source *w;
     const struct eval_task *task;
+    struct eval_source *w;
     int64_t units;
     struct eval_random r;
+    const struct eval_jsonl *file;
+    const json_t *line;
 };
 
 struct eval_task {
     const char *name, *group, *about;
-    const char *unit; /* what a context consists of; the number of units determines its length */
     const char *metric;
-    int32_t max_new;       /* tokens of the answer, which are part of the length */
-    int32_t least;         /* shortest useful length in tokens, for messages */
-    uint32_t flags;        /* eval_task_flags */
-    int64_t units_at_once; /* first increment in the search for the number of units */
-    int64_t least_units;   /* of a sample */
+    int32_t
+        max_new; /* tokens of the answer, which are part of the length; a line of a file may have its own number */
+    uint32_t flags; /* eval_task_flags */
     /* Fills in context, turns and meta of a sample, of which the caller has set everything else. Returns an exit code; it may find
      * that there are too few units, and need not say itself that memory ran out for the sample. */
     int (*make)(struct eval_sample *s, struct eval_draft *d);
-    const void *params;                    /* for make, NULL = none */
-    int64_t (*units_of)(int32_t n_target); /* units of a length in tokens; NULL: as many as fit */
+    const void *params;     /* for make, NULL = none */
+    const char *instead_of; /* the task of the user's files that it stands in for, NULL = none */
+    /* Of a set: its file without .jsonl, NULL for EVAL_OWN_FILE; how its prompts are worded. */
+    const char *file;
+    const struct eval_list *form;
+    /* A context that is made consists of units, such as words or documents; their number determines its length. */
+    const char *unit;
+    int32_t least; /* shortest useful length in tokens, for messages */
+    int64_t
+        units_at_once; /* first increment in the search for the number of units; 0: they are tokens, and all of a
+                              length but EVAL_GRID_RESERVE */
+    int64_t least_units; /* of a sample */
 };
 
-/* Task number i, NULL after the last. */
+/* Task number i, those of files behind the others; NULL after the last. */
 const struct eval_task *eval_task_get(int32_t i);
 const struct eval_task *eval_task_find(const char *name);
+bool eval_task_is_of(const struct eval_task *task, const char *group);
+/* What is measured on a text of the user; it is none of the above, because it has no samples. */
+extern const struct eval_task eval_task_text;
 
 /* The number of units that was found for a length. */
 struct eval_fit {
@@ -82,35 +106,11 @@ int eval_task_sample(struct eval_sample *s, struct eval_source *w, const struct 
 
 /* Counts the tokens that every prompt has: those of the chat around it, or the BOS. Returns an exit code. */
 int eval_count_overhead(int32_t *n, const struct eval_source *w);
-/* Kinds of values: 7 digits, "adjective-noun" or a random UUID, in a buffer of EVAL_MAX_VALUE bytes. */
-enum eval_value { EVAL_NUMBER, EVAL_WORDS, EVAL_UUID };
-enum { EVAL_MAX_VALUE = 48 };
-void eval_draw_value(char out[EVAL_MAX_VALUE], struct eval_random *r, enum eval_value kind);
-/* The numbers 0 .. n - 1. The caller frees them; NULL if memory runs out. */
-size_t *eval_iota(size_t n);
-/* Draws k distinct numbers of 0 .. n - 1 into out[k], ascending; k <= n. Returns false if memory runs out, which the sample
- * notes. */
-bool eval_draw_ascending(struct eval_sample *s, size_t *out, struct eval_random *r, size_t n, size_t k);
-/* Whether text i of a list, in each of which a text has `size` bytes, is one of those before it. */
-bool eval_is_repeated(const void *list, size_t size, size_t i);
-/* Adds items as "a", "a, and b" or "a, b, c, and d". */
-void eval_put_list(struct eval_sample *s, struct app_text *to, const char *const *items, int32_t n);
-/* The depth of a sample on the grid, in per cent. */
+/* The depth of a sample on the grid, in per cent, which its meta gets with the trial. */
 double eval_grid_depth(const struct eval_source *w, int32_t index);
+void eval_note_grid(struct eval_sample *s, const struct eval_source *w);
 /* The index of the kth of n_depths * n_trials samples in an order that is fair to depths wherever it stops: one trial of every
  * depth before the next, and depths that follow each other are far apart. */
 int32_t eval_grid_index(int32_t n_depths, int32_t n_trials, int32_t k);
-/* Adds lines between copies of the noise block: lines[i] goes before block at[i], ascending in i; evidence[i]
- * says whether it is evidence (NULL: all are). Lines and blocks are separated by line breaks. */
-void eval_put_in_noise(struct eval_sample *s, int64_t n_blocks, char *const *lines, const size_t *at,
-                       size_t n, const bool *evidence);
-
-/* Several chains of variables, a question for each (task_vt.c); one of the tasks of task_scb.c. */
-int eval_make_chains(struct eval_sample *s, struct eval_draft *d);
-
-/* RULER (task_niah.c, task_vt.c, task_lists.c, task_qa.c), needle grid and passkeys (task_passkey.c), several
- * turns (task_scb.c). Ended by a name of NULL. */
-extern const struct eval_task eval_tasks_niah[], eval_tasks_vt[], eval_tasks_lists[], eval_tasks_qa[],
-    eval_tasks_grid[], eval_tasks_passkey[], eval_tasks_scb[];
 
 #endif

@@ -1,47 +1,49 @@
 /* SPDX-License-Identifier: MIT */
 /* The needle pressure test: one sentence at a given depth of a text of a given length, cut and joined as
  * tokens. */
-#include "eval/tasks/task.h"
+#include "eval/tasks/makers.h"
 
 #include "app/console.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens for the rest; the most tokens that joining may add or lose; the most that the haystack begins later. */
-enum { BUFFER = 200, MAX_DRIFT = 8, MAX_SHIFT = 4 };
+/* The most tokens that joining may add or lose; the most that the haystack begins later. */
+enum { MAX_DRIFT = 8, MAX_SHIFT = 4 };
 
 /* CompressKV's code writes this in front of the prompt, regardless of the model. */
 static const char mark[] = "<|im_start|> ";
-static const char before[] = "This is a very long story book: <book> ", after[] = " </book>.\n";
 
 /* The hidden sentence, the question and the answer. */
 struct needle {
     struct app_text text, question, expected;
 };
 
-static void make_famous(struct needle *n, struct eval_sample *s)
+/* Writes a needle as a form has it: the sentence, what is asked about it, the answer. */
+static void put_form(struct needle *n, struct eval_sample *s, const struct eval_list *form,
+                     const char *const *values)
 {
-    eval_put(s, &n->text,
-             "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny "
-             "day.\n");
-    eval_put(s, &n->question, "What is the best thing to do in San Francisco?");
-    eval_put(s, &n->expected, "eat a sandwich and sit in Dolores Park on a sunny day.");
+    eval_put_template(s, &n->expected, form->at[2], values);
+    eval_put_template(s, &n->question, form->at[1], values);
+    eval_put_template(
+        s, &n->text, form->at[0],
+        (const char *const[]){"expected", n->expected.s ? n->expected.s : "", values[0], values[1], NULL});
 }
 
 /* A number or two words under a key of two words. */
 static void make_value(struct needle *n, struct eval_sample *s, struct eval_random *r, enum eval_value kind)
 {
-    const char *type = kind == EVAL_WORDS ? "word" : "number";
     char key[EVAL_MAX_VALUE], value[EVAL_MAX_VALUE];
     eval_draw_value(key, r, EVAL_WORDS);
     do
         eval_draw_value(value, r, kind);
     while (strcmp(key, value) == 0);
-    eval_put(s, &n->text, "\nOne of the special magic %ss for %s is: %s.\n", type, key, value);
-    eval_put(s, &n->question, "What is the special magic %s for %s mentioned in the provided text?", type,
-             key);
+    char *text = eval_needle_text(s, kind, key, value);
+    eval_put(s, &n->text, "\n%s\n", text ? text : "");
+    eval_put_template(s, &n->question, eval_form_niah_one.at[EVAL_QUESTION],
+                      (const char *const[]){"type", eval_value_name(kind), "query", key, NULL});
     eval_put(s, &n->expected, "%s", value);
+    free(text);
 }
 
 static void make_random(struct needle *n, struct eval_sample *s, const struct eval_source *w,
@@ -52,12 +54,10 @@ static void make_random(struct needle *n, struct eval_sample *s, const struct ev
     while (strchr("aeiou", *adjective)) /* the article before it is "a" */
         adjective = eval_draw(r, &eval_adjectives);
     const char *noun = eval_draw(r, &eval_nouns), *verb2 = eval_draw(r, &eval_verbs);
-    const char *adjective2 = eval_draw(r, &eval_adjectives);
-    eval_put(s, &n->expected, "%s a %s %s and %s in the %s %s.", verb, adjective, noun, verb2, adjective2,
-             eval_draw(r, &eval_nouns));
-    eval_put(s, &n->text, "\nThe best thing to do in %s is to %s\n", town,
-             n->expected.s ? n->expected.s : "");
-    eval_put(s, &n->question, "What is the best thing to do in %s?", town);
+    const char *adjective2 = eval_draw(r, &eval_adjectives), *noun2 = eval_draw(r, &eval_nouns);
+    put_form(n, s, &eval_form_grid_random,
+             (const char *const[]){"town", town, "verb", verb, "adjective", adjective, "noun", noun, "verb2",
+                                   verb2, "adjective2", adjective2, "noun2", noun2, NULL});
 }
 
 static void free_needle(struct needle *n)
@@ -74,7 +74,7 @@ static int haystack_ids(int32_t **ids, int32_t *n_ids, struct eval_source *w, in
     *ids = NULL;
     *n_ids = 0;
     for (size_t n_words = (size_t)n; *n_ids < n; n_words *= 2) {
-        free(*ids);
+        wnw_free(*ids);
         int rc = eval_haystack_reserve(&w->haystack, n_words);
         if (rc == APP_OK)
             rc = w->tokenizer->encode(w->tokenizer, w->haystack.text.s,
@@ -93,7 +93,7 @@ static int ends_sentence(bool *ends, const struct eval_source *w, int32_t id)
     if (rc != APP_OK)
         return rc;
     *ends = *text && text[strlen(text) - 1] == '.';
-    free(text);
+    wnw_free(text);
     return APP_OK;
 }
 
@@ -121,7 +121,7 @@ static int put_text(struct eval_sample *s, const struct eval_source *w, const in
     if (rc != APP_OK)
         return rc;
     eval_put(s, &s->context, "%s", text);
-    free(text);
+    wnw_free(text);
     return APP_OK;
 }
 
@@ -142,7 +142,7 @@ static int join(struct eval_sample *s, int32_t *n_joined, struct eval_source *w,
         eval_put_piece(s, n->text.s, n->text.len, true);
     if (rc == APP_OK)
         rc = put_text(s, w, ids + first + at, n_text - at);
-    free(ids);
+    wnw_free(ids);
     return rc == APP_OK && !s->no_memory
                ? eval_count_tokens(n_joined, w->tokenizer, s->context.s + from, s->context.len - from)
                : rc;
@@ -165,47 +165,33 @@ static int put_needle(struct eval_sample *s, struct eval_source *w, const struct
         s->unmade = !s->no_memory && abs(n_joined - (int32_t)units) > MAX_DRIFT;
     }
     eval_set_meta(s, "drift", json_integer(n_joined - units));
-    eval_set_meta(s, "grid_depth", json_real(eval_grid_depth(w, s->index)));
-    eval_set_meta(s, "trial", json_integer(s->index % w->n_trials));
+    eval_note_grid(s, w);
     return rc;
 }
 
-static int64_t units_of(int32_t n_target)
-{
-    return n_target - BUFFER;
-}
-
 /* The unit is a token of text and needle. */
-static int make(struct eval_sample *s, struct eval_draft *d)
+int eval_make_grid(struct eval_sample *s, struct eval_draft *d)
 {
     const struct eval_source *w = d->w;
     struct needle n = {0};
     int rc = APP_OK;
     if (strcmp(w->needle, "sf") == 0)
-        make_famous(&n, s);
+        put_form(&n, s, &eval_form_grid_famous, (const char *const[]){NULL, NULL});
     else if (strcmp(w->needle, "num") == 0)
         make_value(&n, s, &d->r, EVAL_NUMBER);
     else if (strcmp(w->needle, "words") == 0)
         make_value(&n, s, &d->r, EVAL_WORDS);
     else
         make_random(&n, s, w, &d->r);
-    eval_put(s, &s->context, "%s%s", w->needle_mark ? mark : "", before);
+    eval_put(s, &s->context, "%s%s", w->needle_mark ? mark : "", eval_form_grid.at[EVAL_CONTEXT]);
     if (!s->no_memory)
         rc = put_needle(s, d->w, &n, d->units);
     if (rc == APP_OK && !s->too_few && !s->no_memory) {
-        struct eval_turn *turn = eval_add_turn(s);
-        eval_put(s, &s->context, "%s", after);
-        eval_put(s, &turn->question, " Based on the content of the book, Question: %s", n.question.s);
-        eval_put(s, &turn->prefix, "\nAnswer:");
-        eval_add_ref(s, turn, n.expected.s);
+        eval_put(s, &s->context, " </book>.\n");
+        eval_add_ref(s, eval_ask(s, &eval_form_grid, (const char *const[]){"question", n.question.s, NULL}),
+                     n.expected.s);
         eval_set_meta(s, "needle", json_stringn(n.text.s, n.text.len));
     }
     free_needle(&n);
     return rc;
 }
-
-const struct eval_task eval_tasks_grid[] = {
-    {"niah_grid", "needle", "one sentence at each depth of a text", "tokens", "contains", 50, 256,
-     EVAL_ON_GRID | EVAL_HIDES_IN_TEXT, 256, 1, make, NULL, units_of},
-    {.name = NULL},
-};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* RULER's aggregation: the most common words of a list, the most frequent words of a coded text. */
-#include "eval/tasks/task.h"
+#include "eval/tasks/makers.h"
 
 #include "app/console.h"
 
@@ -10,12 +10,6 @@
 /* ---- Common words ---- */
 
 enum { N_COMMON = 10, LONG = 4096, MAX_WORD = 16, MAX_TRIES = 1000 };
-
-static const char cwe_intro[] =
-    "Below is a numbered list of words. In these words, some appear more often than others. "
-    "Memorize the ones that appear most often.\n";
-static const char cwe_question[] = "Question: What are the 10 most common words in the above list?";
-static const char cwe_prefix[] = " Answer: The top 10 words that appear most often in the list are:";
 
 /* Distinct words, of which none is a part of another. */
 struct pool {
@@ -83,27 +77,25 @@ static bool draw_pool(struct pool *p, struct eval_random *r, size_t n)
     return p->n == n;
 }
 
-/* Adds the question's text with word[n]: the first 10 n_often times, the others n_seldom times. */
+/* Adds the beginning and word[n]: the first 10 n_often times, the others n_seldom times. */
 static bool put_list(struct eval_sample *s, const char *const *word, size_t n, size_t n_often,
                      size_t n_seldom, struct eval_random *r)
 {
-    const size_t n_all = N_COMMON * n_often + (n - N_COMMON) * n_seldom;
-    size_t *ids = malloc((n_all + 1) * sizeof *ids), k = 0;
-    if (!ids)
-        return false;
-    for (size_t i = 0; i < n; i++)
-        for (size_t c = 0; c < (i < N_COMMON ? n_often : n_seldom); c++)
-            ids[k++] = i;
-    eval_random_shuffle(r, ids, n_all);
-    eval_put(s, &s->context, "%s", cwe_intro);
-    for (size_t i = 0; i < n_all; i++)
+    size_t *times = malloc((n + 1) * sizeof *times), n_all = 0;
+    for (size_t i = 0; times && i < n; i++)
+        times[i] = i < N_COMMON ? n_often : n_seldom;
+    size_t *ids = times ? eval_draw_repeated(&n_all, r, times, n) : NULL;
+    eval_put(s, &s->context, "%s", eval_form_cwe.at[EVAL_CONTEXT]);
+    for (size_t i = 0; ids && i < n_all; i++)
         eval_put(s, &s->context, "%s%zu. %s", i > 0 ? " " : "", i + 1, word[ids[i]]);
     eval_put(s, &s->context, "\n");
+    free(times);
+    const bool good = ids != NULL;
     free(ids);
-    return true;
+    return good;
 }
 
-static int make_cwe(struct eval_sample *s, struct eval_draft *d)
+int eval_make_cwe(struct eval_sample *s, struct eval_draft *d)
 {
     const bool is_long = s->n_target >= LONG;
     const size_t n_example = is_long ? 40 : 20, n = (size_t)d->units;
@@ -111,16 +103,14 @@ static int make_cwe(struct eval_sample *s, struct eval_draft *d)
     bool good = draw_pool(&pool, &d->r, n_example + n) &&
                 put_list(s, pool.word, n_example, is_long ? 10 : 3, is_long ? 3 : 1, &d->r);
     if (good) {
-        eval_put(s, &s->context, "%s%s", cwe_question, cwe_prefix);
+        eval_put(s, &s->context, "%s%s", eval_form_cwe.at[EVAL_QUESTION], eval_form_cwe.at[EVAL_PREFIX]);
         for (int i = 0; i < N_COMMON; i++)
             eval_put(s, &s->context, " %d. %s", i + 1, pool.word[i]);
         eval_put(s, &s->context, "\n\n");
         good = put_list(s, pool.word + n_example, n, is_long ? 30 : 6, is_long ? 3 : 1, &d->r);
     }
     if (good) {
-        struct eval_turn *turn = eval_add_turn(s);
-        eval_put(s, &turn->question, "%s", cwe_question);
-        eval_put(s, &turn->prefix, "%s", cwe_prefix);
+        struct eval_turn *turn = eval_ask(s, &eval_form_cwe, NULL);
         for (size_t i = 0; i < N_COMMON; i++)
             eval_add_ref(s, turn, pool.word[n_example + i]);
         if (pool.n_made > 0)
@@ -160,54 +150,36 @@ static int64_t untie(int64_t weight)
     return weight;
 }
 
-static int make_fwe(struct eval_sample *s, struct eval_draft *d)
+int eval_make_fwe(struct eval_sample *s, struct eval_draft *d)
 {
     int32_t overhead;
     const int rc = eval_count_overhead(&overhead, d->w);
     const int64_t weight = untie(d->units);
-    size_t n_all = 0, k = 0;
     s->too_few = weight <= 0 || s->n_target - GENERATED - overhead < 5 * 50;
     if (rc != APP_OK || s->too_few)
         return rc;
     const size_t n_words = (size_t)(s->n_target - GENERATED - overhead) / 50; /* the vocabulary */
-    for (size_t i = 0; i < n_words; i++)
-        n_all += frequency(weight, i + 1);
     char(*word)[CODED_LETTERS + 1] = malloc(n_words * sizeof *word);
-    size_t *ids = malloc((n_all + 1) * sizeof *ids);
-    if (word && ids) {
+    size_t *times = malloc(n_words * sizeof *times), *ids = NULL, n_all;
+    if (word && times) {
         draw_coded(word, n_words, &d->r);
         for (size_t i = 0; i < n_words; i++)
-            for (size_t c = frequency(weight, i + 1); c > 0; c--)
-                ids[k++] = i;
-        eval_random_shuffle(&d->r, ids, n_all);
-        eval_put(s, &s->context,
-                 "Read the following coded text and track the frequency of each coded word. Find the three "
-                 "most frequently appeared coded words. ");
+            times[i] = frequency(weight, i + 1);
+        ids = eval_draw_repeated(&n_all, &d->r, times, n_words);
+    }
+    s->no_memory = s->no_memory || !ids;
+    if (ids) {
+        eval_put(s, &s->context, "%s", eval_form_fwe.at[EVAL_CONTEXT]);
         for (size_t i = 0; i < n_all; i++)
             eval_put(s, &s->context, "%s%s", i > 0 ? " " : "", ids[i] == 0 ? "..." : word[ids[i]]);
         eval_put(s, &s->context, "\n");
-        struct eval_turn *turn = eval_add_turn(s);
-        eval_put(s, &turn->question,
-                 "Question: Do not provide any explanation. Please ignore the dots '....'. What are the "
-                 "three most "
-                 "frequently appeared words in the above coded text?");
-        eval_put(s, &turn->prefix,
-                 " Answer: According to the coded text above, the three most frequently appeared words are:");
+        struct eval_turn *turn = eval_ask(s, &eval_form_fwe, NULL);
         for (int i = 1; i < 4; i++)
             eval_add_ref(s, turn, word[i]);
         eval_set_meta(s, "weight", json_integer(weight));
-    } else {
-        s->no_memory = true;
     }
     free(word);
+    free(times);
     free(ids);
     return APP_OK;
 }
-
-const struct eval_task eval_tasks_lists[] = {
-    {"cwe", "ruler", "the ten most common words of a list, behind an example", "distinct words",
-     "string_match_all", 120, 1024, EVAL_OWN_WORDS, 10, N_COMMON + 1, make_cwe, NULL, NULL},
-    {"fwe", "ruler", "the three most frequent words of a coded text", "weight of the frequencies",
-     "string_match_all", GENERATED, 512, 0, 64, 1, make_fwe, NULL, NULL},
-    {.name = NULL},
-};

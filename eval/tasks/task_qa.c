@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* RULER's questions about one of many documents: the user's (qa_1, qa_2), and made-up people and companies
  * that stand in for them (qa_syn_1, qa_syn_2). */
-#include "eval/tasks/task.h"
+#include "eval/tasks/makers.h"
 
 #include "app/console.h"
 #include "eval/base/grow.h"
@@ -9,9 +9,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-static const char rule[] = "Answer the question based on the given documents. Only give me the answer and do "
-                           "not output any other words.\n\n";
 
 /* Documents of one sample before they are put in order. */
 struct docs {
@@ -44,19 +41,17 @@ static void free_docs(struct docs *d)
 static bool put_docs(struct eval_sample *s, const struct docs *d, const char *question, struct eval_random *r)
 {
     size_t *order = eval_iota(d->n);
-    struct eval_turn *turn = eval_add_turn(s);
     if (!order)
         return false;
     eval_random_shuffle(r, order, d->n);
-    eval_put(s, &s->context, "%sThe following are given documents.\n\n", rule);
+    eval_put(s, &s->context, "%s", eval_form_qa.at[EVAL_CONTEXT]);
     for (size_t i = 0; i < d->n; i++) {
         const struct doc *doc = &d->at[order[i]];
         eval_put(s, &s->context, "%sDocument %zu:\n", i > 0 ? "\n\n" : "", i + 1);
         eval_put_piece(s, doc->text, strlen(doc->text), doc->gold);
     }
     eval_put(s, &s->context, "\n\n");
-    eval_put(s, &turn->question, "%sQuestion: %s", rule, question);
-    eval_put(s, &turn->prefix, " Answer:");
+    eval_ask(s, &eval_form_qa, (const char *const[]){"question", question, NULL});
     free(order);
     return true;
 }
@@ -100,7 +95,7 @@ static bool choose_docs(struct docs *d, const struct eval_records *records, cons
     return good;
 }
 
-static int make_from_records(struct eval_sample *s, struct eval_draft *draft)
+int eval_make_documents(struct eval_sample *s, struct eval_draft *draft)
 {
     const struct eval_task *task = draft->task;
     const struct eval_records *records = task->flags & EVAL_WANTS_SQUAD ? draft->w->squad : draft->w->hotpot;
@@ -218,7 +213,7 @@ static int end_docs(struct names *names, struct docs *docs, bool good)
     return good ? APP_OK : eval_no_memory("documents");
 }
 
-static int make_people(struct eval_sample *s, struct eval_draft *d)
+int eval_make_people(struct eval_sample *s, struct eval_draft *d)
 {
     struct docs docs = {0};
     struct names names = {0};
@@ -242,7 +237,7 @@ static int make_people(struct eval_sample *s, struct eval_draft *d)
 
 /* Questions with two hops: a person's document names the company, the company's document names the town. The
  * unit is a pair of documents. */
-static int make_companies(struct eval_sample *s, struct eval_draft *d)
+int eval_make_companies(struct eval_sample *s, struct eval_draft *d)
 {
     struct docs docs = {0};
     struct names names = {0};
@@ -268,15 +263,3 @@ static int make_companies(struct eval_sample *s, struct eval_draft *d)
         eval_add_ref(s, &s->turns[0], answer);
     return end_docs(&names, &docs, good);
 }
-
-const struct eval_task eval_tasks_qa[] = {
-    {"qa_1", "ruler", "questions about one of many documents, of --squad", "documents", "string_match_part",
-     32, 1024, EVAL_WANTS_SQUAD, 10, 1, make_from_records, NULL, NULL},
-    {"qa_2", "ruler", "questions over two of many documents, of --hotpot", "documents", "string_match_part",
-     32, 2048, EVAL_WANTS_HOTPOT, 10, 1, make_from_records, NULL, NULL},
-    {"qa_syn_1", "ruler", "a fact about one of many made-up people; stands in for qa_1", "documents",
-     "string_match_part", 32, 1024, EVAL_STANDS_IN, 10, 1, make_people, NULL, NULL},
-    {"qa_syn_2", "ruler", "a fact over two made-up documents; stands in for qa_2", "pairs of documents",
-     "string_match_part", 32, 1024, EVAL_STANDS_IN, 10, 1, make_companies, NULL, NULL},
-    {.name = NULL},
-};

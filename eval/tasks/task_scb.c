@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Several questions about one context, after SCBench. */
-#include "eval/tasks/task.h"
+#include "eval/tasks/makers.h"
 
 #include "app/console.h"
 #include "base/vectors.h"
@@ -10,11 +10,30 @@
 
 enum { N_TURNS = 5, MAX_TRIES = 1000 };
 
+/* Keys and their values. */
+struct pairs {
+    char key[N_TURNS][EVAL_MAX_VALUE], value[N_TURNS][EVAL_MAX_VALUE];
+};
+
+/* Asks for the value of each key, in random order. */
+static void ask_pairs(struct eval_sample *s, const struct pairs *p, const struct eval_list *form,
+                      struct eval_random *r)
+{
+    size_t order[N_TURNS] = {0, 1, 2, 3, 4};
+    eval_random_shuffle(r, order, N_TURNS);
+    for (int i = 0; i < N_TURNS; i++) {
+        const char *key = p->key[order[i]];
+        eval_add_ref(
+            s, eval_ask(s, form, (const char *const[]){"key", key, "query", key, "type", "number", NULL}),
+            p->value[order[i]]);
+    }
+}
+
 /* ---- Pairs of UUIDs ---- */
 
-static int make_kv(struct eval_sample *s, struct eval_draft *d)
+int eval_make_scb_kv(struct eval_sample *s, struct eval_draft *d)
 {
-    char asked[N_TURNS][2][EVAL_MAX_VALUE];
+    struct pairs asked;
     int64_t at[N_TURNS];
     const int64_t units = d->units;
     struct eval_random *r = &d->r;
@@ -22,9 +41,7 @@ static int make_kv(struct eval_sample *s, struct eval_draft *d)
         const int64_t from = units * i / N_TURNS, to = units * (i + 1) / N_TURNS;
         at[i] = from + (int64_t)eval_random_below(r, (uint64_t)(to - from));
     }
-    eval_put(
-        s, &s->context,
-        "Extract the value corresponding to the specified key in the JSON object below.\n\nJSON data:\n{");
+    eval_put(s, &s->context, "%s", eval_form_scb_kv_syn.at[EVAL_CONTEXT]);
     for (int64_t i = 0, next = 0; i < units; i++) {
         char key[EVAL_MAX_VALUE], value[EVAL_MAX_VALUE], pair[3 * EVAL_MAX_VALUE];
         eval_draw_value(key, r, EVAL_UUID);
@@ -34,19 +51,12 @@ static int make_kv(struct eval_sample *s, struct eval_draft *d)
         eval_put(s, &s->context, "%s", i > 0 ? ", " : "");
         eval_put_piece(s, pair, (size_t)len, wanted);
         if (wanted) {
-            strcpy(asked[next][0], key);
-            strcpy(asked[next++][1], value);
+            strcpy(asked.key[next], key);
+            strcpy(asked.value[next++], value);
         }
     }
     eval_put(s, &s->context, "}\n\n");
-    size_t order[N_TURNS] = {0, 1, 2, 3, 4};
-    eval_random_shuffle(r, order, N_TURNS);
-    for (int i = 0; i < N_TURNS; i++) {
-        struct eval_turn *turn = eval_add_turn(s);
-        eval_put(s, &turn->question, "Key: \"%s\"\n", asked[order[i]][0]);
-        eval_put(s, &turn->prefix, "The value associated with the specified key is: ");
-        eval_add_ref(s, turn, asked[order[i]][1]);
-    }
+    ask_pairs(s, &asked, &eval_form_scb_kv_syn, r);
     return APP_OK;
 }
 
@@ -62,7 +72,7 @@ static void draw_string(char out[STRING + 1], struct eval_random *r)
     out[STRING] = '\0';
 }
 
-static int make_prefix_suffix(struct eval_sample *s, struct eval_draft *d)
+int eval_make_scb_ends(struct eval_sample *s, struct eval_draft *d)
 {
     const size_t n = (size_t)d->units;
     struct eval_random *r = &d->r;
@@ -83,7 +93,7 @@ static int make_prefix_suffix(struct eval_sample *s, struct eval_draft *d)
                                   memcmp(line[k] + STRING - END, line[i] + STRING - END, END) == 0);
         } while (taken);
     }
-    eval_put(s, &s->context, "Below is a list of strings, one per line.\n\n");
+    eval_put(s, &s->context, "%s", eval_form_scb_prefix_suffix_syn.at[EVAL_CONTEXT]);
     for (size_t i = 0, next = 0; i < n; i++) {
         const bool wanted = next < N_TURNS && i == at[next];
         eval_put_piece(s, line[i], STRING, wanted);
@@ -94,14 +104,12 @@ static int make_prefix_suffix(struct eval_sample *s, struct eval_draft *d)
     eval_random_shuffle(r, at, N_TURNS);
     for (int i = 0; i < N_TURNS; i++) {
         const char *want = line[at[i]];
-        struct eval_turn *turn = eval_add_turn(s);
-        eval_put(s, &turn->question,
-                 "Which string of the list starts with \"%.*s\" and ends with \"%s\"? Answer with the whole "
-                 "string and nothing "
-                 "else.\n",
-                 END, want, want + STRING - END);
-        eval_put(s, &turn->prefix, "The string is: ");
-        eval_add_ref(s, turn, want);
+        char start[END + 1];
+        snprintf(start, sizeof start, "%.*s", END, want);
+        eval_add_ref(s,
+                     eval_ask(s, &eval_form_scb_prefix_suffix_syn,
+                              (const char *const[]){"start", start, "end", want + STRING - END, NULL}),
+                     want);
     }
     free(line);
     return APP_OK;
@@ -109,51 +117,44 @@ static int make_prefix_suffix(struct eval_sample *s, struct eval_draft *d)
 
 /* ---- Needles in text ---- */
 
-static int make_niah(struct eval_sample *s, struct eval_draft *d)
+/* Draws keys and numbers that the text does not have. */
+static void draw_pairs(struct pairs *p, const char *text, struct eval_random *r)
 {
-    char key[N_TURNS][EVAL_MAX_VALUE], value[N_TURNS][EVAL_MAX_VALUE];
+    for (size_t i = 0; i < N_TURNS; i++)
+        for (int tries = 0; tries < MAX_TRIES; tries++) {
+            eval_draw_value(p->key[i], r, EVAL_WORDS);
+            eval_draw_value(p->value[i], r, EVAL_NUMBER);
+            if (!eval_is_repeated(p->key, sizeof *p->key, i) && !strstr(text, p->key[i]) &&
+                !eval_is_repeated(p->value, sizeof *p->value, i) && !strstr(text, p->value[i]))
+                break;
+        }
+}
+
+int eval_make_scb_niah(struct eval_sample *s, struct eval_draft *d)
+{
+    struct pairs p;
     struct eval_haystack *hay = &d->w->haystack;
+    char *needle[N_TURNS] = {NULL};
+    size_t at[N_TURNS];
     const int rc = eval_haystack_reserve(hay, (size_t)d->units);
     if (rc != APP_OK)
         return rc;
-    for (size_t i = 0; i < N_TURNS; i++)
-        for (int tries = 0; tries < MAX_TRIES; tries++) {
-            eval_draw_value(key[i], &d->r, EVAL_WORDS);
-            eval_draw_value(value[i], &d->r, EVAL_NUMBER);
-            if (!eval_is_repeated(key, sizeof *key, i) && !eval_is_repeated(value, sizeof *value, i) &&
-                !strstr(hay->text.s, key[i]) && !strstr(hay->text.s, value[i]))
-                break;
-        }
-    const char *text = hay->text.s;
+    draw_pairs(&p, hay->text.s, &d->r);
+    for (int i = 0; i < N_TURNS; i++)
+        needle[i] = eval_needle_text(s, EVAL_NUMBER, p.key[i], p.value[i]);
+    /* One goes after the sentence that reaches the middle of each fifth. */
     const size_t len = eval_haystack_length(hay, (size_t)d->units);
-    int next = 0;
-    for (size_t at = 0; at < len;) {
-        const size_t n = eval_sentence_length(text + at, len - at);
-        eval_put_n(s, &s->context, text + at, n);
-        at += n + 1;
-        /* One goes after the sentence that reaches the middle of each fifth. */
-        while (next < N_TURNS && (at * 2 * N_TURNS >= len * (size_t)(2 * next + 1) || at >= len)) {
-            char needle[160];
-            const int n_needle =
-                snprintf(needle, sizeof needle, "One of the special magic numbers for %s is: %s.", key[next],
-                         value[next]);
-            eval_put(s, &s->context, " ");
-            eval_put_piece(s, needle, (size_t)n_needle, true);
-            next++;
-        }
-        eval_put(s, &s->context, "%s", at < len ? " " : "");
+    for (size_t end = 0, i = 1, next = 0; end < len; i++) {
+        end += eval_sentence_length(hay->text.s + end, len - end) + 1;
+        while (next < N_TURNS && (end * 2 * N_TURNS >= len * (2 * next + 1) || end >= len))
+            at[next++] = i;
     }
+    if (!s->no_memory)
+        eval_put_in_text(s, hay->text.s, len, &(struct eval_lines){.at = needle, .n = N_TURNS}, at);
     eval_put(s, &s->context, "\n\n");
-    size_t order[N_TURNS] = {0, 1, 2, 3, 4};
-    eval_random_shuffle(&d->r, order, N_TURNS);
-    for (int i = 0; i < N_TURNS; i++) {
-        struct eval_turn *turn = eval_add_turn(s);
-        eval_put(s, &turn->question,
-                 "What is the special magic number for %s mentioned in the provided text?", key[order[i]]);
-        eval_put(s, &turn->prefix, " The special magic number for %s mentioned in the provided text is",
-                 key[order[i]]);
-        eval_add_ref(s, turn, value[order[i]]);
-    }
+    ask_pairs(s, &p, &eval_form_niah_one, &d->r);
+    for (int i = 0; i < N_TURNS; i++)
+        free(needle[i]);
     return APP_OK;
 }
 
@@ -195,23 +196,21 @@ static int stat_of(const int *sorted, size_t n, int i)
 static void put_numbers(struct eval_sample *s, const int *numbers, const int *sorted, size_t n)
 {
     /* The first prompt announces the first question. */
-    eval_put(s, &s->context, "What is the %s number?\n\n[", stats[0]);
+    eval_put(s, &s->context, "%s[", eval_form_scb_mf_syn.at[EVAL_CONTEXT]);
     for (size_t i = 0; i < n; i++)
         eval_put(s, &s->context, "%s%d", i > 0 ? ", " : "", numbers[i]);
     eval_put(s, &s->context, "]\n\n");
     for (int i = 0; i < N_STATS; i++) {
         char answer[16];
-        struct eval_turn *turn = eval_add_turn(s);
-        eval_put(s, &turn->question, "You should answer with only one number, no other words.");
-        eval_put(s, &turn->prefix, " The %s number of the list is: ", stats[i]);
         snprintf(answer, sizeof answer, "%d", stat_of(sorted, n, i));
-        eval_add_ref(s, turn, answer);
+        eval_add_ref(s, eval_ask(s, &eval_form_scb_mf_syn, (const char *const[]){"stat", stats[i], NULL}),
+                     answer);
     }
 }
 
 /* The unit is a pair of numbers. One number is added, so that their count is odd and the median is one of
  * them. */
-static int make_mf(struct eval_sample *s, struct eval_draft *d)
+int eval_make_scb_mf(struct eval_sample *s, struct eval_draft *d)
 {
     const size_t n = 2 * (size_t)d->units + 1;
     int *numbers = malloc(2 * n * sizeof *numbers);
@@ -225,17 +224,3 @@ static int make_mf(struct eval_sample *s, struct eval_draft *d)
     free(numbers);
     return APP_OK;
 }
-
-const struct eval_task eval_tasks_scb[] = {
-    {"scb_kv_syn", "scb", "values of five keys of a JSON object", "pairs", "kv", 150, 640, EVAL_STANDS_IN, 10,
-     N_TURNS, make_kv, NULL, NULL},
-    {"scb_prefix_suffix_syn", "scb", "five strings of a list by their ends", "strings", "kv", 150, 512,
-     EVAL_STANDS_IN, 10, N_TURNS, make_prefix_suffix, NULL, NULL},
-    {"scb_vt_syn", "scb", "the variables of four interleaved chains", "blocks of noise", "string_match_all",
-     30, 1024, EVAL_STANDS_IN, 10, 20, eval_make_chains, NULL, NULL},
-    {"scb_niah_syn", "scb", "five numbers in text", "words", "string_match_all", 64, 512,
-     EVAL_HIDES_IN_TEXT | EVAL_STANDS_IN, 500, 2 * N_TURNS, make_niah, NULL, NULL},
-    {"scb_mf_syn", "scb", "largest, smallest, ... and median of a list", "pairs of numbers", "number", 5, 256,
-     EVAL_STANDS_IN, 25, (N_TOP + N_BOTTOM + 1) / 2, make_mf, NULL, NULL},
-    {.name = NULL},
-};

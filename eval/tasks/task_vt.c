@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Chains of variables in noise: RULER's variable tracking, after a worked example, and several chains with a question for each. */
-#include "eval/tasks/task.h"
+#include "eval/tasks/makers.h"
 
 #include "app/console.h"
 
@@ -14,14 +14,6 @@ enum {
     EXAMPLE_TOKENS = 500,
     EXAMPLE_STEP = 5
 };
-
-static const char intro[] =
-    "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n";
-static const char question[] =
-    "Question: Find all variables that are assigned the value {query} in the text above.";
-static const char prefix[] =
-    " Answer: According to the chain(s) of variable assignment in the text above, {num_v} "
-    "variables are assigned the value {query}, they are: ";
 
 struct chains {
     int n;                                                        /* N_CHAINS at most */
@@ -48,33 +40,25 @@ static void draw_chains(struct chains *c, struct eval_random *r, int n_letters)
     }
 }
 
-/* Adds intro and the lines in n_blocks blocks of noise. Returns false if memory runs out. */
+/* Adds the beginning and the lines in n_blocks blocks of noise. Returns false if memory runs out. */
 static bool put_text(struct eval_sample *s, const struct chains *c, int64_t n_blocks, struct eval_random *r,
                      bool is_evidence)
 {
+    static const bool none[N_LINES] = {false};
     size_t at[N_LINES];
-    bool evidence[N_LINES];
-    const size_t n = (size_t)(c->n * N_NAMES);
-    if (!eval_draw_ascending(s, at, r, (size_t)n_blocks, n))
+    const struct eval_lines lines = {
+        .at = c->lines, .n = (size_t)(c->n * N_NAMES), .evidence = is_evidence ? NULL : none};
+    if (!eval_draw_ascending(s, at, r, (size_t)n_blocks, lines.n))
         return false;
-    for (size_t i = 0; i < n; i++)
-        evidence[i] = is_evidence;
-    eval_put(s, &s->context, "%s", intro);
-    eval_put_in_noise(s, n_blocks, c->lines, at, n, evidence);
+    eval_put(s, &s->context, "%s", eval_form_vt.at[EVAL_CONTEXT]);
+    eval_put_in_noise(s, (size_t)n_blocks, &lines, at);
     return true;
-}
-
-static void put_template(struct eval_sample *s, struct app_text *to, const char *text, const char *value)
-{
-    eval_put_template(s, to, text, (const char *const[]){"query", value, "num_v", "5", NULL});
 }
 
 /* Asks for the variables of chain i. */
 static void ask(struct eval_sample *s, const struct chains *c, int i)
 {
-    struct eval_turn *turn = eval_add_turn(s);
-    put_template(s, &turn->question, question, c->value[i]);
-    put_template(s, &turn->prefix, prefix, c->value[i]);
+    struct eval_turn *turn = eval_ask(s, &eval_form_vt, (const char *const[]){"value", c->value[i], NULL});
     for (int k = 0; k < N_NAMES; k++)
         eval_add_ref(s, turn, c->name[i * N_NAMES + k]);
 }
@@ -92,8 +76,9 @@ static bool put_example(struct eval_sample *s, struct eval_source *w, int32_t n_
     if (!put_text(s, &c, n_blocks, &places, false))
         return false;
     eval_put(s, &s->context, "\n");
-    put_template(s, &s->context, question, c.value[0]);
-    put_template(s, &s->context, prefix, c.value[0]);
+    for (int i = EVAL_QUESTION; i <= EVAL_PREFIX; i++)
+        eval_put_template(s, &s->context, eval_form_vt.at[i],
+                          (const char *const[]){"value", c.value[0], NULL});
     for (int i = 0; i < N_NAMES; i++)
         eval_put(s, &s->context, " %s", c.name[i]);
     eval_put(s, &s->context, "\n");
@@ -119,7 +104,7 @@ static int fit_example(struct eval_source *w)
     }
 }
 
-static int make(struct eval_sample *s, struct eval_draft *d)
+int eval_make_vt(struct eval_sample *s, struct eval_draft *d)
 {
     struct chains c = {.n = 1};
     const int rc = d->w->vt_example_units == 0 ? fit_example(d->w) : APP_OK;
@@ -160,9 +145,3 @@ int eval_make_chains(struct eval_sample *s, struct eval_draft *d)
     }
     return APP_OK;
 }
-
-const struct eval_task eval_tasks_vt[] = {
-    {"vt", "ruler", "which variables have a value, over four hops", "blocks of noise", "string_match_all", 30,
-     1024, 0, 10, N_NAMES, make, NULL, NULL},
-    {.name = NULL},
-};

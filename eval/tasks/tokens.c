@@ -9,35 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes over ids of the library. */
-static int take_ids(int32_t **ids, int32_t *n, int status, int32_t *own)
-{
-    *ids = NULL;
-    if (status != WNW_OK)
-        return app_fail_status(status);
-    *ids = malloc(((size_t)*n + 1) * sizeof **ids);
-    if (*ids && *n > 0)
-        memcpy(*ids, own, (size_t)*n * sizeof **ids);
-    wnw_free(own);
-    return *ids ? APP_OK : eval_no_memory("tokens");
-}
-
 static int encode(const struct eval_tokenizer *t, const char *text, size_t len, int32_t **ids, int32_t *n)
 {
-    int32_t *own;
-    const int status = wnw_tokenize(t->model, text, len, false, false, &own, n);
-    return take_ids(ids, n, status, own);
+    *ids = NULL;
+    return eval_status_code(wnw_tokenize(t->model, text, len, false, false, ids, n));
 }
 
 static int decode(const struct eval_tokenizer *t, const int32_t *ids, int32_t n, char **text)
 {
-    char *own;
-    const int status = wnw_detokenize(t->model, ids, n, &own);
-    if (status != WNW_OK)
-        return app_fail_status(status);
-    *text = strdup(own);
-    wnw_free(own);
-    return *text ? APP_OK : eval_no_memory("a text");
+    return eval_status_code(wnw_detokenize(t->model, ids, n, text));
 }
 
 /* ---- Chats ---- */
@@ -102,7 +82,9 @@ static int ask(const struct eval_tokenizer *t, const struct eval_chat *c, const 
         wnw_prompt prompt = wnw_prompt_default();
         const int status = i == 0 ? begin_chat(&chat, &prompt, t->model, c, b, a)
                                   : wnw_chat_user(&prompt, chat, NULL, a[i].question, a[i].begin);
-        rc = status == WNW_OK ? take_prompt(&p[i], &p[0], &prompt) : app_fail_status(status);
+        rc = eval_status_code(status);
+        if (rc == APP_OK)
+            rc = take_prompt(&p[i], &p[0], &prompt);
         wnw_prompt_clear(&prompt);
     }
     wnw_chat_free(chat);
@@ -215,7 +197,7 @@ static int find_question(struct eval_prompt *p, const struct eval_tokenizer *t, 
             hi = mid;
         else
             lo = mid;
-        free(text);
+        wnw_free(text);
     }
     p->n_question = hi;
     return rc;
@@ -330,6 +312,6 @@ int eval_count_tokens(int32_t *n, const struct eval_tokenizer *t, const char *te
 {
     int32_t *ids;
     const int rc = t->encode(t, text, len, &ids, n);
-    free(ids);
+    wnw_free(ids);
     return rc;
 }

@@ -46,12 +46,12 @@ struct eval_before {
 
 /* A tokenizer. Its functions return exit codes and print their own messages. */
 struct eval_tokenizer {
-    /* Ids of text[len], plain text that begins a sequence. The caller frees them. */
+    /* Ids of text[len], plain text that begins a sequence. The caller releases them with wnw_free. */
     int (*encode)(const struct eval_tokenizer *t, const char *text, size_t len, int32_t **ids, int32_t *n);
     /* Fills in ids, n and n_context of n prompts, which differ in the question. */
     int (*ask)(const struct eval_tokenizer *t, const struct eval_chat *c, const struct eval_before *b,
                const struct eval_asked *a, struct eval_prompt *p, int32_t n);
-    /* Text of ids[n], which the caller frees. */
+    /* Text of ids[n], which the caller releases with wnw_free. */
     int (*decode)(const struct eval_tokenizer *t, const int32_t *ids, int32_t n, char **text);
     const wnw_model *model; /* NULL for tokenizers of tests */
     bool adds_bos;          /* plain texts begin with a BOS */
