@@ -245,8 +245,7 @@ static void plans_and_caches(void **state)
                     check_formulas(full, il, ih, keep, &f);
                     check_cache(s, il, ih, &f);
                 }
-            for (int i = 0; i < N_DECODE; i++)
-                assert_ok(wnw_session_decode(s, llama.tokens[N_PROMPT + i]));
+            test_decode(s, llama.tokens + N_PROMPT, N_DECODE);
             assert_all_finite(wnw_session_logits(s), llama.info.n_vocab);
             wnw_plan_free(plan);
             wnw_session_free(full);
@@ -269,8 +268,7 @@ static wnw_session *compressed(const wnw_policy *p, const struct test_session *h
 
 static void decode(wnw_session *s, int32_t from)
 {
-    for (int i = 0; i < N_DECODE; i++)
-        assert_ok(wnw_session_decode(s, llama.tokens[from + i]));
+    test_decode(s, llama.tokens + from, N_DECODE);
 }
 
 static void assert_same_biases(const wnw_session *a, const wnw_session *b)

@@ -112,8 +112,7 @@ static void threads_do_not_matter(void **state)
                              .kv_type = types[t], .kv_tail = 64 * t, .n_ctx = N_CTX, .n_threads = i + 1});
             assert_cmp(s[i]->cache.k_block, >, 0);
             test_prefill(s[i], llama.tokens, N);
-            for (int k = 0; k < N_DECODE; k++)
-                assert_ok(wnw_session_decode(s[i], llama.tokens[N + k]));
+            test_decode(s[i], llama.tokens + N, N_DECODE);
         }
         assert_same_logits(s[0], s[1]);
         assert_same_cache(s[0], s[1]);
@@ -213,8 +212,7 @@ static void copies_and_going_back(void **state)
     test_prefill(s, llama.tokens, N);
     assert_ok(wnw_session_copy(&copy, s));
     assert_int_equal(copy->cache.k_block, s->cache.k_block);
-    for (int k = 0; k < N_DECODE; k++)
-        assert_ok(wnw_session_decode(copy, llama.tokens[N + k]));
+    test_decode(copy, llama.tokens + N, N_DECODE);
     assert_ok(wnw_session_rewind(copy, N));
     for (int k = 0; k < N_DECODE; k++) {
         assert_ok(wnw_session_decode(copy, llama.tokens[k]));

@@ -34,6 +34,12 @@ void test_prefill(wnw_session *s, const int32_t *tokens, int32_t n)
     assert_non_null(wnw_session_logits(s));
 }
 
+void test_decode(wnw_session *s, const int32_t *tokens, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        assert_ok(wnw_session_decode(s, tokens[i]));
+}
+
 /* ---- What sessions hold ---- */
 
 static void other_head(int32_t il, int32_t ih, const char *what, const char *file, int line)

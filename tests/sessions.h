@@ -20,6 +20,8 @@ wnw_session *test_session_new(const wnw_model *m, const struct test_session *wan
 int test_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n);
 /* Tokens without any callback. */
 void test_prefill(wnw_session *s, const int32_t *tokens, int32_t n);
+/* Decodes them one after the other. */
+void test_decode(wnw_session *s, const int32_t *tokens, int32_t n);
 
 /* The same number of tokens read, and in every layer and head the same positions; `cache`: with the same bytes of
  * keys and values. The first difference is shown with its layer and head. */

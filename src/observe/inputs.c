@@ -14,15 +14,6 @@ static int open_inputs(void **rec, const struct wnw__record_shape *shape, const 
     return rc;
 }
 
-static int copy_inputs(void **rec, const void *from, const struct wnw__record_shape *shape)
-{
-    struct wnw__token_rows *k;
-    (void)shape;
-    const int rc = wnw__token_rows_copy(&k, from);
-    *rec = k;
-    return rc;
-}
-
 static int stages(const void *rec, enum wnw__point point, int32_t il, const struct wnw__record_pass *pass)
 {
     (void)rec;
@@ -34,7 +25,7 @@ const struct wnw__recorder_type wnw__inputs_recorder = {
     .name = "inputs",
     .open = open_inputs,
     .free = wnw__token_rows_close,
-    .copy = copy_inputs,
+    .copy = wnw__token_rows_copy,
     .begin = wnw__token_rows_reserve,
     .reserve = wnw__token_rows_reserve,
     .stages = stages,
