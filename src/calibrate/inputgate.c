@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Gates on hidden states (gates.h): for every KV head a linear form of what its layer's attention reads of a token, the hidden
- * state behind the norm in front of it, that predicts the scores of KVzip+ or KVzip. As KVzap's linear ones (arXiv 2601.07891),
+ * state after the norm in front of it, that predicts the scores of KVzip+ or KVzip. As KVzap's linear ones (arXiv 2601.07891),
  * but fitted in closed form. The heads of a layer have the same features and a target each.
  */
 #include "base/json.h"

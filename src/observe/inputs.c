@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Recorder of what the attention of every layer reads of a prompt: the hidden states behind the layer's first norm, which
+/* Recorder of what the attention of every layer reads of a prompt: the hidden states after the layer's first norm, which
  * gates on hidden states are learned from. No policy asks for it: one that follows gates has them evaluated while tokens
  * are read (input_gates.c), so that no hidden state is kept. */
 #include "observe/recorders.h"

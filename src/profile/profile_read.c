@@ -39,7 +39,7 @@ static void take_compiler(struct wnw__compiler_table *to, struct wnw__compiler_t
     *from = (struct wnw__compiler_table){0};
 }
 
-/* A ranking and the scores behind it go together. */
+/* A ranking and the scores that it was made of go together. */
 static void take_srh(wnw_profile *p, wnw_profile *fresh, bool merge)
 {
     if (!merge || fresh->srh_rank) {
