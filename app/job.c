@@ -124,17 +124,23 @@ static int check_policy(struct app_job *job)
     return app_job_allowed(job->policy, &job->run, job->args->evict);
 }
 
-static int check_prompt(struct app_job *job)
+/* --tokens goes with no option that makes a text. */
+static int check_no_text(const struct app_args *args)
 {
-    const struct app_args *args = job->args;
-    const bool question = args->question && *args->question, document = args->documents.n > 0;
-    if (args->tokens && (document || args->question))
+    if (args->documents.n > 0 || args->question)
         return app_fail(APP_BAD_INPUT, "--tokens is the whole prompt; leave out -f and -p");
-    if (args->tokens && (args->chat || args->system || args->special))
+    if (args->chat || args->system || args->special)
         return app_fail(APP_BAD_INPUT, "--tokens are fed as they are; leave out %s",
                         args->chat     ? "--chat"
                         : args->system ? "--system"
                                        : "--special");
+    return APP_OK;
+}
+
+/* Options that make the text of a prompt. */
+static int check_text(const struct app_args *args)
+{
+    const bool question = args->question && *args->question, document = args->documents.n > 0;
     if (args->raw && args->chat)
         return app_fail(APP_BAD_INPUT, "--raw and --chat exclude each other; give one of them");
     if (args->raw && args->system)
@@ -143,9 +149,19 @@ static int check_prompt(struct app_job *job)
         return app_fail(APP_BAD_INPUT, "no input; give a document with -f, a question with -p, or --tokens");
     if (args->context_only && !document && !args->tokens)
         return app_fail(APP_BAD_INPUT, "--context-only compresses a document; give one with -f");
-    if (args->tokens)
+    return APP_OK;
+}
+
+static int check_prompt(struct app_job *job)
+{
+    const struct app_args *args = job->args;
+    int rc = args->tokens ? check_no_text(args) : APP_OK;
+    if (rc == APP_OK)
+        rc = check_text(args);
+    if (rc == APP_OK && args->tokens)
         return app_read_tokens(&job->file_tokens, &job->n_file_tokens, args->tokens);
-    int rc = app_argument_clean(&job->question, args->question, "the question (-p)", &job->remarks);
+    if (rc == APP_OK)
+        rc = app_argument_clean(&job->question, args->question, "the question (-p)", &job->remarks);
     if (rc == APP_OK)
         rc = app_argument_clean(&job->system, args->system, "the system message (--system)", &job->remarks);
     return rc == APP_OK

@@ -17,7 +17,7 @@ bool app_kv_rotates(const struct app_kv *kv)
     return is_quantised(kv->type) && !kv->unrotated;
 }
 
-/* The limits of a tail; `option` is what people wrote it behind. */
+/* The limits of a tail; `option` is the name of the option that sets it. */
 static int check_tail(struct app_kv *kv, int64_t n, const char *option)
 {
     kv->tail = (int32_t)n;

@@ -56,43 +56,65 @@ static int store_more(struct app_list *list, const char *text)
     return APP_OK;
 }
 
+static int store_text(char **to, const char *text)
+{
+    char *copy = text ? strdup(text) : NULL;
+    if (text && !copy)
+        return app_fail(APP_FAILED, "out of memory");
+    free(*to);
+    *to = copy;
+    return APP_OK;
+}
+
+static int out_of_range(const struct app_option *o, const char *title, const char *text)
+{
+    return app_fail(APP_BAD_INPUT, "%s %s is out of range; it must be %s", title, text, o->range);
+}
+
+static int store_real(double *to, const struct app_option *o, const char *title, const char *text)
+{
+    double v = NAN;
+    if (text && !app_parse_real(&v, text))
+        return app_fail(APP_BAD_INPUT, "%s: '%s' is not a number", title, text);
+    if (text && !in_range(o, v))
+        return out_of_range(o, title, text);
+    *to = v;
+    return APP_OK;
+}
+
+/* Stores a whole number, or a number of bytes. */
+static int store_whole(int64_t *to, const struct app_option *o, const char *title, const char *text)
+{
+    const bool bytes = o->type == APP_BYTES;
+    int64_t v = APP_UNSET;
+    if (text && !(bytes ? app_parse_bytes(&v, text) : app_parse_int(&v, text)))
+        return app_fail(APP_BAD_INPUT, "%s: '%s' is not %s", title, text,
+                        bytes ? "a number of bytes (suffix K, M or G)" : "a whole number");
+    if (text && !in_range(o, (double)v))
+        return out_of_range(o, title, text);
+    *to = v;
+    return APP_OK;
+}
+
 /* Stores one value. NULL text = the option is not given and has no default. */
 static int store(struct app_args *args, const struct app_option *o, const char *text)
 {
     char title[64];
-    double real = NAN;
-    int64_t whole = APP_UNSET;
+    void *to = target(args, o);
     option_title(title, sizeof title, o);
     switch (o->type) {
     case APP_FLAG:
-        *(bool *)target(args, o) = text != NULL;
+        *(bool *)to = text != NULL;
         return APP_OK;
     case APP_TEXTS:
-        return text ? store_more(target(args, o), text) : APP_OK;
-    case APP_TEXT: {
-        char *copy = text ? strdup(text) : NULL;
-        if (text && !copy)
-            return app_fail(APP_FAILED, "out of memory");
-        free(*(char **)target(args, o));
-        *(char **)target(args, o) = copy;
-        return APP_OK;
-    }
+        return text ? store_more(to, text) : APP_OK;
+    case APP_TEXT:
+        return store_text(to, text);
     case APP_REAL:
-        if (text && !app_parse_real(&real, text))
-            return app_fail(APP_BAD_INPUT, "%s: '%s' is not a number", title, text);
-        if (text && !in_range(o, real))
-            return app_fail(APP_BAD_INPUT, "%s %s is out of range; it must be %s", title, text, o->range);
-        *(double *)target(args, o) = real;
-        return APP_OK;
+        return store_real(to, o, title, text);
     case APP_INT:
     case APP_BYTES:
-        if (text && !(o->type == APP_INT ? app_parse_int(&whole, text) : app_parse_bytes(&whole, text)))
-            return app_fail(APP_BAD_INPUT, "%s: '%s' is not %s", title, text,
-                            o->type == APP_INT ? "a whole number" : "a number of bytes (suffix K, M or G)");
-        if (text && !in_range(o, (double)whole))
-            return app_fail(APP_BAD_INPUT, "%s %s is out of range; it must be %s", title, text, o->range);
-        *(int64_t *)target(args, o) = whole;
-        return APP_OK;
+        return store_whole(to, o, title, text);
     }
     return APP_OK;
 }

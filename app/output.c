@@ -79,7 +79,7 @@ static char *link_target(const char *path)
     return asprintf(&out, "%.*s%s", folder, path, text) < 0 ? NULL : out;
 }
 
-/* The path behind all symbolic links, whether a file exists there or not. The caller frees it; NULL with
+/* The path that symbolic links lead to, whether a file exists there or not. The caller frees it; NULL with
  * errno set. */
 static char *follow_links(const char *path)
 {
@@ -147,7 +147,7 @@ static int check_folder(const char *path, const char *target)
     return rc;
 }
 
-/* Fills in *target, the path behind links, which the caller frees, and *mode, the permissions of the new
+/* Fills in *target, the path that links lead to, which the caller frees, and *mode, the permissions of the new
  * file. */
 static int find_target(char **target, mode_t *mode, const char *path, const struct app_inputs *inputs)
 {

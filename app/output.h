@@ -25,7 +25,7 @@ int app_make_folders(const char *path);
 /* A file that appears under its name only when it is complete. One at a time. */
 struct app_out {
     FILE *f;    /* NULL = not open */
-    char *path; /* behind symbolic links, owned */
+    char *path; /* that symbolic links lead to, owned */
 };
 /* Whether an output can be written at path; to be called before the work starts. inputs may be NULL. Returns
  * an exit code. */

@@ -272,7 +272,7 @@ int cli_methods_markdown(const char *costs)
         "same "
         "count in every\nhead of a layer but tokens of its own for each, *ragged* a count of its own for "
         "each head. "
-        "Phases: *end* compresses once\nbehind the prompt, *layer* each layer before the next one is read, "
+        "Phases: *end* compresses once\nafter the prompt, *layer* each layer before the next one is read, "
         "*chunk* "
         "after every chunk, *decode* while generating.");
     print_presets();

@@ -78,25 +78,56 @@ static bool add_heads(json_t *layer, const char *key, const wnw_plan *plan, int3
     return json_object_set_new(layer, key, heads) == 0;
 }
 
+static bool has_heads(const wnw_plan *plan, int32_t il, int32_t ih)
+{
+    (void)plan;
+    (void)il;
+    (void)ih;
+    return true;
+}
+static bool has_merges(const wnw_plan *plan, int32_t il, int32_t ih)
+{
+    const wnw_merge *merges;
+    return wnw_plan_merges(plan, il, ih, &merges) > 0;
+}
+static bool has_channels(const wnw_plan *plan, int32_t il, int32_t ih)
+{
+    const int32_t *channels;
+    int32_t n_spared;
+    return wnw_plan_channels(plan, il, ih, &channels, &n_spared) > 0;
+}
+static bool has_bias(const wnw_plan *plan, int32_t il, int32_t ih)
+{
+    return wnw_plan_fitted(plan, il, ih).bias != NULL;
+}
+static bool has_values(const wnw_plan *plan, int32_t il, int32_t ih)
+{
+    return wnw_plan_fitted(plan, il, ih).values != NULL;
+}
+
+/* Lists over the heads of a layer, which it has where one of its heads has something to list. */
+static const struct {
+    const char *key;
+    bool (*has)(const wnw_plan *plan, int32_t il, int32_t ih);
+    json_t *(*head)(const wnw_plan *plan, int32_t il, int32_t ih);
+} lists[] = {{"heads", has_heads, head_json},
+             {"merges", has_merges, merges_json},
+             {"channels", has_channels, channels_json},
+             {"bias", has_bias, bias_json},
+             {"values", has_values, values_json}};
+
 /* {"heads":[[p0,p1,..],..]}, and "merges", "channels", "bias" or "values" where there are any. */
 static json_t *layer_json(const wnw_plan *plan, int32_t il)
 {
     json_t *layer = json_object();
-    bool merges = false, channels = false, biases = false, fitted = false;
-    for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++) {
-        const wnw_merge *unused;
-        const int32_t *list;
-        int32_t n_spared;
-        biases = biases || wnw_plan_fitted(plan, il, ih).bias;
-        fitted = fitted || wnw_plan_fitted(plan, il, ih).values;
-        merges = merges || wnw_plan_merges(plan, il, ih, &unused) > 0;
-        channels = channels || wnw_plan_channels(plan, il, ih, &list, &n_spared) > 0;
+    bool good = layer != NULL;
+    for (size_t i = 0; good && i < sizeof lists / sizeof *lists; i++) {
+        bool any = false;
+        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++)
+            any = any || lists[i].has(plan, il, ih);
+        good = !any || add_heads(layer, lists[i].key, plan, il, lists[i].head);
     }
-    if (layer && add_heads(layer, "heads", plan, il, head_json) &&
-        (!merges || add_heads(layer, "merges", plan, il, merges_json)) &&
-        (!channels || add_heads(layer, "channels", plan, il, channels_json)) &&
-        (!biases || add_heads(layer, "bias", plan, il, bias_json)) &&
-        (!fitted || add_heads(layer, "values", plan, il, values_json)))
+    if (good)
         return layer;
     json_decref(layer);
     return NULL;

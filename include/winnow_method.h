@@ -76,7 +76,7 @@ typedef enum wnw_second_pass {
      * already end (KVCompose, task-aware). */
     WNW_PASS_BOTH,
     /* Added to a REPEAT: the attention of each query is divided by the length of what its layer's attention reads of the
-     * token, the hidden state behind the norm in front of it (KVzip+). */
+     * token, the hidden state after the norm in front of it (KVzip+). */
     WNW_PASS_BY_INPUT = 1 << 4,
 } wnw_second_pass;
 

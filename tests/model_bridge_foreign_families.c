@@ -275,8 +275,7 @@ static void check_copies(const struct subject *t)
         test_prefill(alone, tokens, 30);
         if (i == 1)
             assert_ok(wnw_session_decode(alone, tokens[31]));
-        for (int32_t turn = 0; turn < 3; turn++)
-            assert_ok(wnw_session_decode(alone, tokens[40 + turn]));
+        test_decode(alone, tokens + 40, 3);
         assert_ok(wnw_session_decode(alone, tokens[50]));
         assert_cmp(test_nmse(wnw_session_logits(s[i]), wnw_session_logits(alone), m->hp.n_vocab), <,
                    t->bound);

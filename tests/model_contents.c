@@ -300,8 +300,7 @@ static void pruned_channels(void **state)
                               spared || type == WNW_KV_F16 || type == WNW_KV_F32);
                 }
             }
-        for (int i = 0; i < N_DECODE; i++)
-            assert_ok(wnw_session_decode(s, fx.tokens[N_PROMPT + i]));
+        test_decode(s, fx.tokens + N_PROMPT, N_DECODE);
         wnw_session_free(full);
         wnw_session_free(s);
     }
@@ -318,8 +317,7 @@ static wnw_session *read_by(const struct test_model *fx, const wnw_policy *p, wn
                         .phase = phase,    .chunk = 24, .every = every};
     assert_ok(wnw_session_begin(s, &ev));
     assert_ok(wnw_session_read(s, fx->tokens, N_PROMPT, NULL));
-    for (int i = 0; i < N_DECODE; i++)
-        assert_ok(wnw_session_decode(s, fx->tokens[N_PROMPT + i]));
+    test_decode(s, fx->tokens + N_PROMPT, N_DECODE);
     assert_ok(wnw__cache_check(&s->cache));
     return s;
 }

@@ -46,8 +46,7 @@ static double sum_ms(const wnw_engine_times *t)
 
 static void decode(struct fixture *f, int32_t n)
 {
-    for (int32_t i = 0; i < n; i++)
-        assert_ok(wnw_session_decode(f->s, f->t.tokens[N + i]));
+    test_decode(f->s, f->t.tokens + N, n);
 }
 
 /* ---- Times ---- */

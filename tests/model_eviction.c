@@ -49,8 +49,7 @@ static wnw_session *session_under(const struct test_model *f, const wnw_policy *
 static void go_on(const struct test_model *f, wnw_session *s)
 {
     assert_ok(wnw_session_read(s, f->tokens + N, N_MORE, NULL));
-    for (int32_t k = 0; k < 20; k++)
-        assert_ok(wnw_session_decode(s, f->tokens[k]));
+    test_decode(s, f->tokens, 20);
 }
 
 /* Rules of one policy, then every way of failing to get those of another. Returns how many there were. */

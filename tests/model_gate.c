@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The calibration of gates goes on from its journal: from each of its lines to the same bytes. */
+/* Calibrations of gates, on the cache and on hidden states, go on from their journal: from each of its lines to the same bytes. */
 #include "asserts.h"
 #include "calibrations.h"
 #include "models.h"
@@ -12,13 +12,14 @@
 enum { MOST_LINES = 64 };
 
 static wnw_model *model;
-static char *words[2], path[] = "/tmp/winnow-gate-XXXXXX";
+static char *words[2], path[32];
 static wnw_calibration_text texts[2];
 static wnw_calibrate_params params;
 
 static int set_up(void **state)
 {
     (void)state;
+    strcpy(path, "/tmp/winnow-gate-XXXXXX");
     const int fd = mkstemp(path);
     model = test_model_open("tiny/tiny-llama.gguf");
     for (int i = 0; i < 2; i++) {
@@ -41,12 +42,12 @@ static int tear_down(void **state)
 }
 
 /* The journal of a whole run; *profile has its profile. Both are released with free. */
-static char *whole_journal(char **profile)
+static char *whole_journal(const char *kind, char **profile)
 {
     char *text = NULL;
     size_t cap = 0;
     assert_int_equal(truncate(path, 0), 0);
-    *profile = test_calibrated(model, "gate", &params);
+    *profile = test_calibrated(model, kind, &params);
     FILE *f = fopen(path, "r");
     assert_non_null(f);
     assert_cmp(getdelim(&text, &cap, '\0', f), >, 0);
@@ -62,41 +63,79 @@ static void write_journal(const char *text, size_t len)
     assert_int_equal(fclose(f), 0);
 }
 
-static bool count_units(int64_t done, int64_t total, const char *what, void *user)
+/* How often progress was told: of pieces that are learned from, of held-out ones. */
+struct told {
+    int n_piece, n_held_out;
+};
+
+static bool count_told(int64_t done, int64_t total, const char *what, void *user)
 {
-    int *n = user;
+    struct told *t = user;
     (void)done;
     (void)total;
-    *n += strstr(what, "layer 0") != NULL;
+    t->n_piece += strncmp(what, "piece", 5) == 0;
+    t->n_held_out += strncmp(what, "held-out", 8) == 0;
     return true;
 }
 
+static struct told told_of(const char *kind)
+{
+    struct told t = {0};
+    params.progress = count_told;
+    params.progress_user = &t;
+    free(test_calibrated(model, kind, &params));
+    params.progress = NULL;
+    return t;
+}
+
+static const struct kind_row {
+    const char *name;
+} kind_rows[] = {{"gate"}, {"inputgate"}};
+
 static void every_line_is_gone_on_from(void **state)
 {
-    (void)state;
-    char *once, *text = whole_journal(&once);
+    const char *kind = ((const struct kind_row *)*state)->name;
+    char *once, *text = whole_journal(kind, &once);
     size_t ends[MOST_LINES];
     int n = 0;
     for (const char *line = text; (line = strchr(line, '\n')); line++) {
         assert_cmp(n, <, MOST_LINES);
         ends[n++] = (size_t)(line + 1 - text);
     }
-    assert_cmp(n, >, 2 * 2 + 2); /* a header, two pieces of each text in layers, two held-out ones */
+    assert_int_equal(n, 1 + 2 * 2 + 2); /* a header, two pieces of each text, two held-out ones */
     for (int k = 0; k < n; k++) {
         const size_t torn = k + 1 < n ? (ends[k + 1] - ends[k]) / 2 : 0;
         write_journal(text, ends[k] + torn);
-        char *resumed = test_calibrated(model, "gate", &params);
+        char *resumed = test_calibrated(model, kind, &params);
         assert_string_equal(once, resumed);
         free(resumed);
     }
-    /* What is remembered is not done again. */
-    int n_step = 0;
-    params.progress = count_units;
-    params.progress_user = &n_step;
+    /* What is remembered is not done again: pieces are read once, and held-out ones not at all. */
+    assert_int_equal(truncate(path, 0), 0);
+    const struct told whole = told_of(kind);
     write_journal(text, ends[n - 1]);
-    free(test_calibrated(model, "gate", &params));
-    params.progress = NULL;
-    assert_int_equal(n_step, 0);
+    const struct told resumed = told_of(kind);
+    assert_cmp(resumed.n_piece, >, 0);
+    assert_cmp(resumed.n_piece, <, whole.n_piece);
+    assert_cmp(whole.n_held_out, >, 0);
+    assert_int_equal(resumed.n_held_out, 0);
+    free(text);
+    free(once);
+}
+
+/* The scores that are learned from are those of the journal. */
+static void remembered_scores_count(void **state)
+{
+    (void)state;
+    static const char of[] = "\"scores\":[0.";
+    char *once, *text = whole_journal("gate", &once), *at = strstr(text, of);
+    assert_non_null(at);
+    at += sizeof of - 1;
+    *at = *at == '9' ? '1' : '9';
+    write_journal(text, strlen(text));
+    char *other = test_calibrated(model, "gate", &params);
+    assert_string_not_equal(once, other);
+    free(other);
     free(text);
     free(once);
 }
@@ -108,7 +147,7 @@ struct damage_row {
 static void damaged(void **state)
 {
     const struct damage_row *row = *state;
-    char *once, *text = whole_journal(&once), *at = strstr(text, row->of);
+    char *once, *text = whole_journal("gate", &once), *at = strstr(text, row->of);
     assert_non_null(at);
     memcpy(at, row->with, strlen(row->with));
     write_journal(text, strlen(text));
@@ -118,18 +157,16 @@ static void damaged(void **state)
 }
 
 static const struct damage_row damage_rows[] = {
-    {"no sums", "\"moments\"", "\"Moments\""},
-    {"one head too many", "\"moments\":[\"000", "\"moments\":[\"\",\""},
-    {"no digits", "\"moments\":[\"00", "\"moments\":[\"0x"},
-    {"too many entries", "\"moments\":[\"00", "\"moments\":[\"f0"},
-    {"no scores", "\"scores\"", "\"Scores\""},
+    {"no scores of a piece", "{\"scores\"", "{\"Scores\""},
+    {"one score too many", "\"scores\":[0.", "\"scores\":[0,"},
+    {"no predictions", ",\"scores\"", ",\"Scores\""},
     {"no correlations", "\"within\"", "\"Within\""},
 };
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_line_is_gone_on_from)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(remembered_scores_count)};
     const int failed = cmocka_run_group_tests(tests, set_up, tear_down);
-    strcpy(path, "/tmp/winnow-gate-XXXXXX");
-    return failed + run_rows_with(damaged, damage_rows, set_up, tear_down);
+    return failed + run_rows_with(every_line_is_gone_on_from, kind_rows, set_up, tear_down) +
+           run_rows_with(damaged, damage_rows, set_up, tear_down);
 }

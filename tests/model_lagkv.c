@@ -125,8 +125,7 @@ static void survivors_of_layer_0(void **state)
         s[i] = session_with(f, p, rules[i], WNW_KV_F32);
         const int32_t n = i == 3 ? 10 : 333;
         assert_ok(wnw_session_read(s[i], f->tokens, n, NULL));
-        for (int32_t k = n; k < 333; k++)
-            assert_ok(wnw_session_decode(s[i], f->tokens[k]));
+        test_decode(s[i], f->tokens + n, 333 - n);
         assert_lengths(f, s[i], 333);
         for (int32_t ih = 0; i > 0 && ih < f->info.n_head_kv; ih++)
             assert_memory_equal(wnw_cache_positions(s[i], 0, ih), wnw_cache_positions(s[0], 0, ih),
@@ -151,8 +150,7 @@ static void share_of_a_size(void **state)
         /* 400 = 8 + 12 x 32 + 8: k = (200 - 8 - 32 - 8) / 11 = 13 */
         assert_ok(wnw_session_read(s, f->tokens, 400, &r));
         assert_float_equal(r.kept_mean, 8 + 11 * 13 + 32 + 8, 1e-9);
-        for (int32_t n = 400; n < 480; n++)
-            assert_ok(wnw_session_decode(s, f->tokens[n]));
+        test_decode(s, f->tokens + 400, 80);
         /* 480 = 8 + 14 x 32 + 24: half of each of two more blocks */
         assert_int_equal(wnw_cache_n(s, 1, 0), 8 + 11 * 13 + 2 * 16 + 32 + 24);
         wnw_session_free(s);
@@ -162,8 +160,7 @@ static void share_of_a_size(void **state)
         f, p, (wnw_run){WNW_INIT(wnw_run), .size = {.kind = WNW_SIZE_BUDGET, .budget = 150}}, WNW_KV_F16);
     assert_ok(wnw_session_read(s, f->tokens, 100, &r));
     assert_float_equal(r.kept_mean, 100, 0);
-    for (int32_t n = 100; n < 260; n++)
-        assert_ok(wnw_session_decode(s, f->tokens[n]));
+    test_decode(s, f->tokens + 100, 160);
     /* At 151 = 8 + 4 x 32 + 15 entries k = (150 - 8 - 32 - 15) / 3 = 31: 148 stay. At 165 = 101 + 2 x 32
      * k = 150 - 101 - 32 = 17; from then on the budget is full and a block leaves one entry, last at token
      * 232. */
@@ -311,8 +308,7 @@ static void short_first_turn(void **state)
     /* The same while decoding: half of every block. 300 = 8 + 9 x 32 + 4. */
     wnw_session *s = session_with(f, p, (wnw_run){WNW_INIT(wnw_run), .size = half}, WNW_KV_F16);
     assert_ok(wnw_session_read(s, f->tokens, 60, &r));
-    for (int32_t n = 60; n < 300; n++)
-        assert_ok(wnw_session_decode(s, f->tokens[n]));
+    test_decode(s, f->tokens + 60, 240);
     assert_int_equal(wnw_cache_n(s, 1, 0), 8 + 8 * 16 + 32 + 4);
     wnw_session_free(s);
     wnw_policy_free(p);

@@ -131,8 +131,7 @@ static wnw_session *new_session(const struct fixture *f, int32_t n_mask, wnw_mas
 
 static void decode(wnw_session *s, const struct fixture *f)
 {
-    for (int32_t i = N_PROMPT; i < N_TOKEN; i++)
-        assert_ok(wnw_session_decode(s, f->t.tokens[i]));
+    test_decode(s, f->t.tokens + N_PROMPT, N_TOKEN - N_PROMPT);
 }
 
 /* Masks while decoding are masks that are set behind the prompt. */

@@ -245,8 +245,7 @@ static void plans_and_caches(void **state)
                     check_formulas(full, il, ih, keep, &f);
                     check_cache(s, il, ih, &f);
                 }
-            for (int i = 0; i < N_DECODE; i++)
-                assert_ok(wnw_session_decode(s, llama.tokens[N_PROMPT + i]));
+            test_decode(s, llama.tokens + N_PROMPT, N_DECODE);
             assert_all_finite(wnw_session_logits(s), llama.info.n_vocab);
             wnw_plan_free(plan);
             wnw_session_free(full);
@@ -269,8 +268,7 @@ static wnw_session *compressed(const wnw_policy *p, const struct test_session *h
 
 static void decode(wnw_session *s, int32_t from)
 {
-    for (int i = 0; i < N_DECODE; i++)
-        assert_ok(wnw_session_decode(s, llama.tokens[from + i]));
+    test_decode(s, llama.tokens + from, N_DECODE);
 }
 
 static void assert_same_biases(const wnw_session *a, const wnw_session *b)
@@ -338,7 +336,7 @@ static void batches(void **state)
     wnw_policy *p[2] = {test_policy(recipe), test_policy("snapkv:window=8")};
     const wnw_engine_params ep = {WNW_INIT(wnw_engine_params), .n_ubatch = 64, .n_threads = 2};
     wnw_engine *e;
-    wnw_session *s[2], *alone[2];
+    wnw_session *s[2];
     assert_ok(wnw_engine_new(&e, llama.m, &ep));
     for (int i = 0; i < 2; i++) {
         const wnw_session_params sp = {WNW_INIT(wnw_session_params), .n_ctx = N_CTX, .kv_type = WNW_KV_F32};
@@ -348,20 +346,10 @@ static void batches(void **state)
         assert_ok(test_observe(s[i], &policy, 1));
         test_prefill(s[i], llama.tokens, N_PROMPT);
         assert_ok(wnw_session_compress(s[i], policy, &size, NULL));
-        assert_ok(wnw_session_copy(&alone[i], s[i]));
     }
-    for (int k = 0; k < N_DECODE; k++) {
-        const int32_t tokens[2] = {llama.tokens[k], llama.tokens[k + 1]};
-        assert_ok(wnw_decode_batch(e, s, tokens, 2));
-        for (int i = 0; i < 2; i++)
-            assert_ok(wnw_session_decode(alone[i], tokens[i]));
-    }
+    test_batches(e, s, 2, llama.tokens, N_DECODE, 1e-6);
     for (int i = 0; i < 2; i++) {
-        struct test_diff d = {0};
-        test_diff_add(&d, wnw_session_logits(alone[i]), wnw_session_logits(s[i]), llama.info.n_vocab);
-        assert_cmp(test_diff_nmse(&d), <, 1e-6);
         wnw_session_free(s[i]);
-        wnw_session_free(alone[i]);
         wnw_policy_free(p[i]);
     }
     wnw_engine_free(e);

@@ -413,8 +413,7 @@ static void decode_positions(void **state)
     wnw_session *s = session_with(
         &f, "streaming_llm", (wnw_run){WNW_INIT(wnw_run), .size = size_budget(20), .every = 1}, NULL, &p);
     assert_ok(wnw_session_read(s, f.tokens, 100, NULL));
-    for (int32_t k = 0; k < 30; k++)
-        assert_ok(wnw_session_decode(s, f.tokens[k]));
+    test_decode(s, f.tokens, 30);
     for (int32_t il = 0; il < f.info.n_layer; il++) {
         const int32_t *pos = wnw_cache_positions(s, il, 0);
         assert_int_equal(wnw_cache_n(s, il, 0), 20);
@@ -450,8 +449,7 @@ static void streaming_heads_slide(void **state)
             n_stream += count[i] < 100;
         }
         assert_in_range(n_stream, 1, n_head - 1); /* both kinds are there */
-        for (int32_t k = 0; k < 15; k++)
-            assert_ok(wnw_session_decode(s, f.tokens[k]));
+        test_decode(s, f.tokens, 15);
         assert_ok(wnw_session_copy(&copy, s));
         for (int32_t k = 15; k < 50; k++) {
             assert_ok(wnw_session_decode(s, f.tokens[k]));
@@ -487,12 +485,10 @@ static void small_evictions_stay_in_place(void **state)
     wnw_session *s = session_with(
         &f, "tova", (wnw_run){WNW_INIT(wnw_run), .size = size_budget(200), .every = 1}, NULL, &p);
     assert_ok(wnw_session_read(s, f.tokens, N, NULL));
-    for (int32_t k = 0; k < 3; k++)
-        assert_ok(wnw_session_decode(s, f.tokens[k]));
+    test_decode(s, f.tokens, 3);
     const uint8_t *k0 = s->cache.layers[0].k, *v1 = s->cache.layers[1].v;
     const uint64_t bytes = wnw__cache_bytes(&s->cache);
-    for (int32_t k = 0; k < 100; k++)
-        assert_ok(wnw_session_decode(s, f.tokens[k]));
+    test_decode(s, f.tokens, 100);
     assert_ptr_equal(k0, s->cache.layers[0].k);
     assert_ptr_equal(v1, s->cache.layers[1].v);
     assert_int_equal(wnw__cache_bytes(&s->cache), bytes);
@@ -518,8 +514,7 @@ static void threads_change_nothing(void **state)
                                           .phase = WNW_PHASE_CHUNK, .chunk = 77, .every = 5},
                                 &(struct test_session){.n_threads = i + 1}, &p[i]);
             assert_ok(wnw_session_read(s[i], f.tokens, N, NULL));
-            for (int k = 0; k < 33; k++)
-                assert_ok(wnw_session_decode(s[i], f.tokens[k]));
+            test_decode(s[i], f.tokens, 33);
         }
         assert_same_cache(s[0], s[1]);
         assert_same_logits(s[0], s[1]);
@@ -565,8 +560,7 @@ static void window_holds_the_last_queries(void **state)
     assert_ok(wnw_session_begin(
         s[1], &(wnw_run){WNW_INIT(wnw_run), .policy = p[0], .size = size_budget(500), .every = 1}));
     assert_ok(wnw_session_read(s[1], f.tokens, 120, NULL));
-    for (int32_t k = 120; k < 133; k++)
-        assert_ok(wnw_session_decode(s[1], f.tokens[k]));
+    test_decode(s[1], f.tokens + 120, 13);
     const struct wnw__window *v = wnw__recorders_find(&s[1]->recorders, &wnw__window_recorder);
     for (int32_t il = 0; il < f.info.n_layer; il++) {
         assert_int_equal(v->layers[il].n, 24);
@@ -594,8 +588,7 @@ static void second_turn_counts_all_tokens(void **state)
         session_with(&f, "snapkv:window=8", (wnw_run){WNW_INIT(wnw_run), .size = size_ratio(0.5)}, NULL, &p);
     assert_ok(wnw_session_read(s, f.tokens, 100, &r));
     assert_float_equal(test_mean_entries(s), 50, 0);
-    for (int k = 0; k < 10; k++)
-        assert_ok(wnw_session_decode(s, f.tokens[k]));
+    test_decode(s, f.tokens, 10);
     assert_float_equal(test_mean_entries(s), 60, 0);
     assert_ok(wnw_session_read(s, f.tokens + 110, 90, &r));
     assert_float_equal(test_mean_entries(s), 100, 0); /* half of 200 */

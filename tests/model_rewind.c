@@ -16,12 +16,6 @@ static void assert_same(const wnw_session *a, const wnw_session *b)
     assert_same_logits(a, b);
 }
 
-static void decode_all(wnw_session *s, const int32_t *tokens, int32_t n)
-{
-    for (int32_t i = 0; i < n; i++)
-        assert_ok(wnw_session_decode(s, tokens[i]));
-}
-
 static void read_piece(wnw_session *s, const int32_t *tokens, int32_t n)
 {
     assert_ok(wnw_session_read(s, tokens, n, NULL));
@@ -31,7 +25,7 @@ static void read_piece(wnw_session *s, const int32_t *tokens, int32_t n)
 static void go_on(wnw_session *s, const struct test_model *fx)
 {
     read_piece(s, fx->tokens + FIRST, SECOND);
-    decode_all(s, fx->tokens + FIRST + SECOND, ANSWER);
+    test_decode(s, fx->tokens + FIRST + SECOND, ANSWER);
 }
 
 static void check_plain(const struct test_model *fx, const struct test_session *how)
@@ -40,7 +34,7 @@ static void check_plain(const struct test_model *fx, const struct test_session *
     read_piece(straight, fx->tokens, FIRST);
     read_piece(s, fx->tokens, FIRST);
     read_piece(s, fx->tokens + 11, OTHER);
-    decode_all(s, fx->tokens, ANSWER);
+    test_decode(s, fx->tokens, ANSWER);
     assert_ok(wnw_session_copy(&copy, s));
     assert_ok(wnw_session_rewind(s, FIRST));
     assert_int_equal(wnw_session_n_past(s), FIRST);
@@ -90,9 +84,9 @@ static wnw_session *under_rules(const struct test_model *fx, const wnw_run *run)
 static void check_rules(const struct test_model *fx, const wnw_run *run)
 {
     wnw_session *straight = under_rules(fx, run), *s = under_rules(fx, run);
-    decode_all(straight, fx->tokens + 3, 2);
-    decode_all(s, fx->tokens + 3, 2);
-    decode_all(s, fx->tokens + 50, 4);
+    test_decode(straight, fx->tokens + 3, 2);
+    test_decode(s, fx->tokens + 3, 2);
+    test_decode(s, fx->tokens + 50, 4);
     assert_ok(wnw_session_rewind(s, FIRST + 2));
     go_on(straight, fx);
     go_on(s, fx);
@@ -145,7 +139,7 @@ static void refuses_what_went(void **state)
     wnw_policy *policy = test_policy("keydiff"), *turned = test_policy("streaming_llm+rerotate");
     wnw_run run = {WNW_INIT(wnw_run), .policy = policy, .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5}};
     wnw_session *s = under_rules(&fx, &run);
-    decode_all(s, fx.tokens, 3);
+    test_decode(s, fx.tokens, 3);
     assert_refused(s, FIRST - 1, "compressed together");
     assert_ok(wnw_session_rewind(s, FIRST));
     wnw_session_free(s);
@@ -153,7 +147,7 @@ static void refuses_what_went(void **state)
     run.policy = turned;
     s = under_rules(&fx, &run);
     assert_int_equal(wnw_session_n_past(s), FIRST / 2);
-    decode_all(s, fx.tokens, 3);
+    test_decode(s, fx.tokens, 3);
     assert_refused(s, FIRST / 2 - 1, "compressed together");
     assert_ok(wnw_session_rewind(s, FIRST / 2 + 1));
     assert_int_equal(wnw_session_common_prefix(s, fx.tokens, FIRST), 0);
@@ -231,8 +225,8 @@ static void windows(void **state)
     test_prefill(straight, fx.tokens + 30, 170);
     assert_same(s, straight);
     assert_refused(s, 199, "sliding window"); /* a token at 199 sees 184, and 185 is the first */
-    decode_all(s, fx.tokens + 300, 3);
-    decode_all(straight, fx.tokens + 300, 2);
+    test_decode(s, fx.tokens + 300, 3);
+    test_decode(straight, fx.tokens + 300, 2);
     assert_ok(wnw_session_rewind(s, 201));
     assert_ok(wnw_session_decode(s, fx.tokens[301]));
     assert_same(s, straight);

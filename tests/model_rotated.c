@@ -112,8 +112,7 @@ static void threads_do_not_matter(void **state)
                              .kv_type = types[t], .kv_tail = 64 * t, .n_ctx = N_CTX, .n_threads = i + 1});
             assert_cmp(s[i]->cache.k_block, >, 0);
             test_prefill(s[i], llama.tokens, N);
-            for (int k = 0; k < N_DECODE; k++)
-                assert_ok(wnw_session_decode(s[i], llama.tokens[N + k]));
+            test_decode(s[i], llama.tokens + N, N_DECODE);
         }
         assert_same_logits(s[0], s[1]);
         assert_same_cache(s[0], s[1]);
@@ -213,8 +212,7 @@ static void copies_and_going_back(void **state)
     test_prefill(s, llama.tokens, N);
     assert_ok(wnw_session_copy(&copy, s));
     assert_int_equal(copy->cache.k_block, s->cache.k_block);
-    for (int k = 0; k < N_DECODE; k++)
-        assert_ok(wnw_session_decode(copy, llama.tokens[N + k]));
+    test_decode(copy, llama.tokens + N, N_DECODE);
     assert_ok(wnw_session_rewind(copy, N));
     for (int k = 0; k < N_DECODE; k++) {
         assert_ok(wnw_session_decode(copy, llama.tokens[k]));
@@ -234,29 +232,17 @@ static void batches(void **state)
         const wnw_engine_params ep = {WNW_INIT(wnw_engine_params), .n_ubatch = 64, .n_threads = 2,
                                       .attn = (wnw_attn)attn};
         wnw_engine *e;
-        wnw_session *s[3], *alone[3];
+        wnw_session *s[3];
         assert_ok(wnw_engine_new(&e, llama.m, &ep));
         for (int i = 0; i < 3; i++) {
             const wnw_session_params sp = {WNW_INIT(wnw_session_params), .n_ctx = N_CTX,
                                            .kv_type = WNW_KV_Q8_0, .kv_unrotated = i == 1};
             assert_ok(wnw_session_new_on(&s[i], e, &sp));
             assert_ok(wnw_session_prefill(s[i], llama.tokens + i, 100 + i, NULL, NULL));
-            assert_ok(wnw_session_copy(&alone[i], s[i]));
         }
-        for (int k = 0; k < 8; k++) {
-            const int32_t tokens[3] = {llama.tokens[k], llama.tokens[k + 1], llama.tokens[k + 2]};
-            assert_ok(wnw_decode_batch(e, s, tokens, 3));
-            for (int i = 0; i < 3; i++)
-                assert_ok(wnw_session_decode(alone[i], tokens[i]));
-        }
-        for (int i = 0; i < 3; i++) {
-            struct test_diff d = {0};
-            test_diff_add(&d, wnw_session_logits(alone[i]), wnw_session_logits(s[i]), llama.info.n_vocab);
-            /* Products of weights with several rows may round otherwise than with one. */
-            assert_cmp(test_diff_nmse(&d), <, 1e-3);
+        test_batches(e, s, 3, llama.tokens, 8, 1e-3);
+        for (int i = 0; i < 3; i++)
             wnw_session_free(s[i]);
-            wnw_session_free(alone[i]);
-        }
         wnw_engine_free(e);
     }
 }

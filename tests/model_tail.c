@@ -17,12 +17,6 @@ static wnw_session *new_session(const wnw_model *m, wnw_kv_type type, int32_t kv
         m, &(struct test_session){.kv_type = type, .kv_tail = kv_tail, .n_ctx = N_CTX, .n_ubatch = n_ubatch});
 }
 
-static void decode(wnw_session *s, const int32_t *tokens, int32_t n)
-{
-    for (int32_t i = 0; i < n; i++)
-        assert_ok(wnw_session_decode(s, tokens[i]));
-}
-
 static void begin(wnw_session *s, const wnw_policy *p, wnw_size size, wnw_phase phase, int32_t every)
 {
     const wnw_run run = {WNW_INIT(wnw_run), .policy = p,    .size = size,
@@ -47,8 +41,8 @@ static void long_tail_is_f16(void **state)
         assert_ok(wnw_session_read(a, llama.tokens, N, NULL));
         assert_ok(wnw_session_read(b, llama.tokens, N, NULL));
         assert_same_cache(a, b);
-        decode(a, llama.tokens, 20);
-        decode(b, llama.tokens, 20);
+        test_decode(a, llama.tokens, 20);
+        test_decode(b, llama.tokens, 20);
         assert_same_logits(a, b);
         assert_same_cache(a, b);
         wnw_session_free(a);
@@ -91,7 +85,7 @@ static void cuts_do_not_matter(void **state)
                                                                 .n_ubatch = n_ubatch[i],
                                                                 .n_threads = n_threads[i]});
         test_prefill(s[i], llama.tokens, N);
-        decode(s[i], llama.tokens, N_STEP);
+        test_decode(s[i], llama.tokens, N_STEP);
     }
     for (int i = 1; i < 3; i++) {
         assert_same_logits(s[i], s[0]);
@@ -133,12 +127,12 @@ static void phases_work(void **state)
     }
     assert_same_logits(s[0], s[1]);
     assert_same_cache(s[0], s[1]);
-    decode(s[0], llama.tokens, N_STEP);
+    test_decode(s[0], llama.tokens, N_STEP);
     assert_ok(wnw__cache_check(&s[0]->cache));
     wnw_session *copy;
     assert_ok(wnw_session_copy(&copy, s[0]));
-    decode(copy, llama.tokens, 30);
-    decode(s[0], llama.tokens, 30);
+    test_decode(copy, llama.tokens, 30);
+    test_decode(s[0], llama.tokens, 30);
     assert_same_logits(copy, s[0]);
     assert_same_cache(copy, s[0]);
     assert_all_finite(wnw_session_logits(copy), llama.info.n_vocab);
@@ -165,8 +159,8 @@ static void second_pass_leaves_no_trace(void **state)
         assert_ok(wnw_session_plan(a, p, NULL, &plan, NULL));
         assert_same_cache(a, b);
         assert_int_equal(wnw__cache_bytes(&a->cache), wnw__cache_bytes(&b->cache));
-        decode(a, llama.tokens, 70);
-        decode(b, llama.tokens, 70);
+        test_decode(a, llama.tokens, 70);
+        test_decode(b, llama.tokens, 70);
         assert_same_logits(a, b);
         wnw_plan_free(plan);
         wnw_session_free(a);
@@ -243,8 +237,8 @@ static void sliding_windows(void **state)
     test_prefill(a, gemma.tokens, N);
     test_prefill(b, gemma.tokens, N);
     for (int32_t i = 0; i < N_STEP; i++) {
-        decode(a, gemma.tokens + i, 1);
-        decode(b, gemma.tokens + i, 1);
+        test_decode(a, gemma.tokens + i, 1);
+        test_decode(b, gemma.tokens + i, 1);
         test_diff_add(&d, wnw_session_logits(a), wnw_session_logits(b), gemma.info.n_vocab);
     }
     assert_ok(wnw__cache_check(&b->cache));

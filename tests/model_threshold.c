@@ -52,8 +52,7 @@ static void run(const wnw_model *m, const int32_t *tokens, const wnw_policy *p, 
     const wnw_run ev = {WNW_INIT(wnw_run), .policy = p, .phase = phase, .chunk = 16, .every = EVERY};
     assert_ok(wnw_session_begin(rules, &ev));
     assert_ok(wnw_session_read(rules, tokens, N_PROMPT, NULL));
-    for (int32_t i = N_PROMPT; i < N; i++)
-        assert_ok(wnw_session_decode(rules, tokens[i]));
+    test_decode(rules, tokens + N_PROMPT, N - N_PROMPT);
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(m, &info));
     for (int32_t ih = 0; ih < info.n_head_kv; ih++) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "sessions.h"
 
-#include <string.h>
-
+#include "logits.h"
 #include "peek_session.h"
+
+#include <string.h>
 
 wnw_session *test_session_new(const wnw_model *m, const struct test_session *want)
 {
@@ -32,6 +33,35 @@ void test_prefill(wnw_session *s, const int32_t *tokens, int32_t n)
 {
     assert_ok(wnw_session_prefill(s, tokens, n, NULL, NULL));
     assert_non_null(wnw_session_logits(s));
+}
+
+void test_decode(wnw_session *s, const int32_t *tokens, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        assert_ok(wnw_session_decode(s, tokens[i]));
+}
+
+void test_batches(wnw_engine *e, wnw_session *const *s, int32_t n, const int32_t *tokens, int32_t n_step,
+                  double most)
+{
+    enum { MOST = 8 };
+    wnw_session *alone[MOST];
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    assert_cmp(n, <=, MOST);
+    assert_ok(wnw_model_get_info(s[0]->m, &info));
+    for (int32_t i = 0; i < n; i++)
+        assert_ok(wnw_session_copy(&alone[i], s[i]));
+    for (int32_t k = 0; k < n_step; k++) {
+        assert_ok(wnw_decode_batch(e, s, tokens + k, n));
+        for (int32_t i = 0; i < n; i++)
+            assert_ok(wnw_session_decode(alone[i], tokens[k + i]));
+    }
+    for (int32_t i = 0; i < n; i++) {
+        struct test_diff d = {0};
+        test_diff_add(&d, wnw_session_logits(alone[i]), wnw_session_logits(s[i]), info.n_vocab);
+        assert_cmp(test_diff_nmse(&d), <, most);
+        wnw_session_free(alone[i]);
+    }
 }
 
 /* ---- What sessions hold ---- */

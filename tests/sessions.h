@@ -20,6 +20,12 @@ wnw_session *test_session_new(const wnw_model *m, const struct test_session *wan
 int test_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n);
 /* Tokens without any callback. */
 void test_prefill(wnw_session *s, const int32_t *tokens, int32_t n);
+/* Decodes them one after the other. */
+void test_decode(wnw_session *s, const int32_t *tokens, int32_t n);
+/* Decodes n_step tokens in n sessions of an engine together, session i from tokens[i] on, and in copies of them alone. The NMSE
+ * of the last logits to those of the copies is below `most`: products of weights with several rows may round otherwise. */
+void test_batches(wnw_engine *e, wnw_session *const *s, int32_t n, const int32_t *tokens, int32_t n_step,
+                  double most);
 
 /* The same number of tokens read, and in every layer and head the same positions; `cache`: with the same bytes of
  * keys and values. The first difference is shown with its layer and head. */

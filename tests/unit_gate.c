@@ -60,43 +60,6 @@ static void constant_features(void **state)
     wnw__gate_fit_free(&fit);
 }
 
-/* Sums that were written and read go on as those that stayed, bit for bit. */
-static void sums_as_text(void **state)
-{
-    (void)state;
-    enum { P = 3, N = 5 };
-    struct wnw__gate_fit a = {0}, b = {0};
-    uint32_t seed = 11;
-    float f[2][2][N * P], w[2][P], bias[2];
-    double y[2][2][N];
-    assert_ok(wnw__gate_fit_new(&a, 2, P, 1));
-    assert_ok(wnw__gate_fit_new(&b, 2, P, 1));
-    for (int i = 0; i < 2; i++) {
-        for (int k = 0; k < N * P; k++)
-            f[0][i][k] = f[1][i][k] = (float)test_normal(&seed);
-        for (int k = 0; k < N; k++)
-            y[0][i][k] = y[1][i][k] = test_normal(&seed) / 3;
-    }
-    wnw__gate_fit_add(&a, 1, f[0][0], y[0][0], N);
-    char *text = wnw__gate_fit_text(&a, 1);
-    assert_non_null(text);
-    assert_int_equal(strlen(text), 16 * (2 + 2 * P + P * (P + 1) / 2));
-    assert_memory_equal(text, "0000000000000005", 16);
-    assert_true(wnw__gate_fit_read(&b, 0, text, strlen(text)));
-    wnw__gate_fit_add(&a, 1, f[0][1], y[0][1], N);
-    wnw__gate_fit_add(&b, 0, f[1][1], y[1][1], N);
-    assert_ok(wnw__gate_fit_solve(&a, 1, 0.01, w[0], &bias[0]));
-    assert_ok(wnw__gate_fit_solve(&b, 0, 0.01, w[1], &bias[1]));
-    assert_memory_equal(w[1], w[0], sizeof w[0]);
-    assert_cmp(bias[0], ==, bias[1]);
-    assert_false(wnw__gate_fit_read(&b, 0, text, strlen(text) - 16));
-    text[40] = 'x';
-    assert_false(wnw__gate_fit_read(&b, 0, text, strlen(text)));
-    free(text);
-    wnw__gate_fit_free(&a);
-    wnw__gate_fit_free(&b);
-}
-
 /* ---- Features ---- */
 
 enum { D = 6, N = 23, G = 2, H = 4 };
@@ -304,8 +267,7 @@ static void odd_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fit_by_hand),       cmocka_unit_test(constant_features),
-        cmocka_unit_test(sums_as_text),      cmocka_unit_test(features_against_plain),
+        cmocka_unit_test(fit_by_hand),       cmocka_unit_test(constant_features),      cmocka_unit_test(features_against_plain),
         cmocka_unit_test(scores_are_linear), cmocka_unit_test(odd_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

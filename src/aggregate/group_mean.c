@@ -4,7 +4,7 @@
  *
  *     score_j = (1 / G) sum of s_h over the G query heads h of KV head j
  *
- * group.h has the formula of cross_head. gqa_bug takes the heads j, j + H_kv, j + 2 H_kv, ... in place of the
+ * aggregate.h has the formula of cross_head. gqa_bug takes the heads j, j + H_kv, j + 2 H_kv, ... in place of the
  * group's own, as the baselines in CompressKV's code (arXiv 2508.02401) do. Scores are not normalised first:
  * a head with more attention outside the window weighs more. Cost O(H_q n).
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Heads that are switched off for an ablation: their output is 0, whatever they attend to. */
+/* Heads that are switched off for an ablation: their output is 0, and what they attend to does not matter. */
 #include "attend/attend_impl.h"
 
 #include <string.h>

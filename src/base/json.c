@@ -30,43 +30,58 @@ static bool write_string(FILE *f, const json_t *v)
     return json_dumpf(v, f, JSON_ENCODE_ANY) == 0;
 }
 
-/* Recursion is as deep as the value nests, which the library makes itself or jansson has limited. */
-static bool write_value(FILE *f, const json_t *v, bool rows, int depth)
+static bool write_value(FILE *f, const json_t *v, bool rows, int depth);
+
+static bool write_object(FILE *f, const json_t *v, bool rows, int depth)
 {
-    const char *key, *comma = "";
+    const char *key, *comma = "", *line = rows && depth == 0 ? "\n" : "";
+    json_t *item;
+    bool good = true;
+    fputc('{', f);
+    json_object_foreach((json_t *)v, key, item)
+    {
+        json_t *name = json_string(key);
+        fprintf(f, "%s%s", comma, line);
+        good = good && name && write_string(f, name) && fputc(':', f) != EOF &&
+               write_value(f, item, rows, depth + 1);
+        json_decref(name);
+        comma = ",";
+    }
+    fprintf(f, "%s}", line);
+    return good;
+}
+
+static bool write_array(FILE *f, const json_t *v, bool rows, int depth)
+{
+    const char *comma = "";
     json_t *item;
     size_t i;
     bool good = true;
+    fputc('[', f);
+    json_array_foreach(v, i, item)
+    {
+        fprintf(f, "%s%s", comma, rows && json_is_array(item) ? "\n" : "");
+        good = good && write_value(f, item, rows, depth + 1);
+        comma = ",";
+    }
+    fputc(']', f);
+    return good;
+}
+
+/* Recursion is as deep as the value nests, which the library makes itself or jansson has limited. */
+static bool write_value(FILE *f, const json_t *v, bool rows, int depth)
+{
     switch (json_typeof(v)) {
     case JSON_OBJECT:
-        fputc('{', f);
-        json_object_foreach((json_t *)v, key, item)
-        {
-            json_t *name = json_string(key);
-            fprintf(f, "%s%s", comma, rows && depth == 0 ? "\n" : "");
-            good = good && name && write_string(f, name) && fputc(':', f) != EOF &&
-                   write_value(f, item, rows, depth + 1);
-            json_decref(name);
-            comma = ",";
-        }
-        fprintf(f, "%s}", rows && depth == 0 ? "\n" : "");
-        return good;
+        return write_object(f, v, rows, depth);
     case JSON_ARRAY:
-        fputc('[', f);
-        json_array_foreach(v, i, item)
-        {
-            fprintf(f, "%s%s", comma, rows && json_is_array(item) ? "\n" : "");
-            good = good && write_value(f, item, rows, depth + 1);
-            comma = ",";
-        }
-        fputc(']', f);
-        return good;
+        return write_array(f, v, rows, depth);
     case JSON_REAL:
         write_real(f, json_real_value(v));
-        return good;
+        return true;
     case JSON_INTEGER:
         fprintf(f, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
-        return good;
+        return true;
     default:
         return write_string(f, v);
     }

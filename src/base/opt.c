@@ -40,30 +40,36 @@ static void option_range(const wnw_option *o, double *min, double *max)
     *max = o->type == WNW_OPT_BOOL ? 1 : o->type == WNW_OPT_ENUM ? n_choices(o) - 1 : o->max;
 }
 
+/* Whether the option's type, its place in a struct of `size` bytes, its default and its range can be. */
+static int check_value(const wnw_option *o, size_t size, const char *owner)
+{
+    const size_t need = value_size(o);
+    double min, max;
+    option_range(o, &min, &max);
+    if (o->type > WNW_OPT_ENUM || (o->type == WNW_OPT_ENUM && n_choices(o) == 0))
+        return wnw__fail(WNW_E_ARG, "%s: option \"%s\" has no valid type or no choices", owner, o->name);
+    if (size < need || o->offset > size - need || o->offset % need != 0)
+        return wnw__fail(WNW_E_ARG, "%s: option \"%s\" lies outside its options struct of %zu bytes", owner,
+                         o->name, size);
+    if (!(min <= o->def && o->def <= max))
+        return wnw__fail(WNW_E_ARG, "%s: the default %g of option \"%s\" is not in %g..%g", owner, o->def,
+                         o->name, min, max);
+    if (o->type != WNW_OPT_REAL && (min < INT32_MIN || max > INT32_MAX))
+        return wnw__fail(WNW_E_ARG, "%s: the range of option \"%s\" is wider than 32 bits", owner, o->name);
+    return WNW_OK;
+}
+
 int wnw__opt_check_table(const wnw_option *table, size_t size, const char *owner)
 {
     for (int i = 0; table && table[i].name; i++) {
-        const wnw_option *o = &table[i];
-        const size_t need = value_size(o);
-        double min, max;
-        option_range(o, &min, &max);
+        const char *name = table[i].name;
         if (i >= WNW_OPT_MAX)
             return wnw__fail(WNW_E_ARG, "%s has more than %d options", owner, WNW_OPT_MAX);
-        if (!wnw__name_ok(o->name, strlen(o->name)))
-            return wnw__fail(WNW_E_ARG, "%s: option name \"%s\" is not of [a-z0-9_-]", owner, o->name);
-        if (wnw__opt_find(table, o->name, strlen(o->name)) != i)
-            return wnw__fail(WNW_E_ARG, "%s has two options called \"%s\"", owner, o->name);
-        if (o->type > WNW_OPT_ENUM || (o->type == WNW_OPT_ENUM && n_choices(o) == 0))
-            return wnw__fail(WNW_E_ARG, "%s: option \"%s\" has no valid type or no choices", owner, o->name);
-        if (size < need || o->offset > size - need || o->offset % need != 0)
-            return wnw__fail(WNW_E_ARG, "%s: option \"%s\" lies outside its options struct of %zu bytes",
-                             owner, o->name, size);
-        if (!(min <= o->def && o->def <= max))
-            return wnw__fail(WNW_E_ARG, "%s: the default %g of option \"%s\" is not in %g..%g", owner, o->def,
-                             o->name, min, max);
-        if (o->type != WNW_OPT_REAL && (min < INT32_MIN || max > INT32_MAX))
-            return wnw__fail(WNW_E_ARG, "%s: the range of option \"%s\" is wider than 32 bits", owner,
-                             o->name);
+        if (!wnw__name_ok(name, strlen(name)))
+            return wnw__fail(WNW_E_ARG, "%s: option name \"%s\" is not of [a-z0-9_-]", owner, name);
+        if (wnw__opt_find(table, name, strlen(name)) != i)
+            return wnw__fail(WNW_E_ARG, "%s has two options called \"%s\"", owner, name);
+        WNW_TRY(check_value(&table[i], size, owner));
     }
     return WNW_OK;
 }

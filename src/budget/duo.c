@@ -291,7 +291,7 @@ const wnw_head_budget wnw__head_budget_duo = {
              "`size` (default) makes as few heads streaming as the size needs and reaches it exactly: "
              "what is "
              "left over goes to all streaming heads in turn; "
-             "`ratio` makes that share of the heads streaming, as kvpress does, whatever size results.\n\n"
+             "`ratio` makes that share of the heads streaming, as kvpress does; the size is what results.\n\n"
              "`source=prompt` measures instead how far back the prompt's mean query looks along its mean "
              "key over 500 "
              "positions, as kvpress does on the fly over a text collection; the first 4 queries do not "

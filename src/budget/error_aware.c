@@ -88,6 +88,24 @@ static int64_t place_rest(const wnw_layer_problem *p, int32_t *b, int64_t diff, 
     return left * step;
 }
 
+/* The fewest entries of a layer: as the option says, where the budget and the protected entries allow that. */
+static int32_t least_of_layer(const struct opts *o, const wnw_layer_problem *p, char *warning)
+{
+    const int32_t protects = p->n_protected + 1;
+    int32_t m = o->min;
+    if (p->budget < m) {
+        m = protects > p->budget / 2 ? protects : p->budget / 2;
+        m = m < p->budget ? m : p->budget;
+        wnw__warn(warning,
+                  "a budget of %d is below the %d entries that error_aware gives every layer: it gives "
+                  "at least %d",
+                  p->budget, o->min, m);
+    } else if (m <= p->n_protected) {
+        m = protects < p->budget ? protects : p->budget;
+    }
+    return m;
+}
+
 static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning)
 {
     const struct opts *o = opts;
@@ -97,17 +115,7 @@ static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_kee
     if (!p->profile || !p->profile->layer_share || p->profile->model.n_layer != p->n_layer_model)
         return wnw__fail(WNW_E_MISMATCH, "error_aware needs a calibration profile of kind layers for this "
                                          "model; +uniform does without");
-    int32_t m = o->min;
-    if (p->budget < m) {
-        m = p->n_protected + 1 > p->budget / 2 ? p->n_protected + 1 : p->budget / 2;
-        m = m < p->budget ? m : p->budget;
-        wnw__warn(warning,
-                  "a budget of %d is below the %d entries that error_aware gives every layer: it gives "
-                  "at least %d",
-                  p->budget, o->min, m);
-    } else if (m <= p->n_protected) {
-        m = p->n_protected + 1 < p->budget ? p->n_protected + 1 : p->budget;
-    }
+    const int32_t m = least_of_layer(o, p, warning);
     const double most = floor(o->max_factor * p->budget);
     const int32_t max = most < p->n ? (int32_t)most : p->n;
     for (int32_t i = 0; i < p->n_layer; i++)

@@ -40,11 +40,41 @@ static void allocate_kvpress(const struct opts *o, const wnw_layer_problem *p, i
     }
 }
 
+/* Counts n_l in whole numbers over the denominator L - 1, because a rounded real step could floor the last layer one too low.
+ * Returns their sum. */
+static int64_t fall(const struct opts *o, int32_t n_layer, int64_t max, int64_t min, int32_t *n_keep)
+{
+    const int64_t n_step = n_layer - 1;
+    int64_t sum = 0;
+    for (int32_t l = 0; l < n_layer; l++) {
+        const int64_t down = n_step == 0             ? 0
+                             : o->form != FORM_EXACT ? l * ((max - min) / n_step)
+                                                     : (l * (max - min) + n_step - 1) / n_step;
+        n_keep[l] = (int32_t)(max - down);
+        sum += n_keep[l];
+    }
+    return sum;
+}
+
+/* Rounds the largest fractions up until `missing` entries are handed out: with f(l) = (-l (max - min)) mod (L - 1), it serves
+ * f = L-2 .. 1 in turn. */
+static void round_up(int32_t n_layer, int64_t range, int64_t missing, int32_t *n_keep)
+{
+    const int64_t n_step = n_layer - 1;
+    for (int64_t f = n_step - 1; f > 0 && missing > 0; f--)
+        for (int32_t l = 0; l < n_layer && missing > 0; l++) {
+            const int64_t rest = (l * range) % n_step;
+            if ((rest ? n_step - rest : 0) == f) {
+                n_keep[l]++;
+                missing--;
+            }
+        }
+}
+
 static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning)
 {
     (void)warning;
     const struct opts *o = opts;
-    const int64_t n_step = p->n_layer - 1;
     if (o->form == FORM_KVPRESS) {
         allocate_kvpress(o, p, n_keep);
         return WNW_OK;
@@ -57,32 +87,11 @@ static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_kee
         max = room;
         min = 2 * c - max;
     }
-    if (n_step == 0 || (o->form == FORM_FACTORY && p->n < 2 * c))
+    if (p->n_layer == 1 || (o->form == FORM_FACTORY && p->n < 2 * c))
         min = max = c;
-
-    /* n_l is computed in whole numbers over the denominator L - 1, because a rounded real step could floor
-     * the last layer one too low. */
-    int64_t sum = 0;
-    for (int32_t l = 0; l < p->n_layer; l++) {
-        const int64_t down = n_step == 0             ? 0
-                             : o->form != FORM_EXACT ? l * ((max - min) / n_step)
-                                                     : (l * (max - min) + n_step - 1) / n_step;
-        n_keep[l] = (int32_t)(max - down);
-        sum += n_keep[l];
-    }
-    if (o->form == FORM_EXACT) {
-        /* The r-th largest fraction: with f(l) = (-l (max - min)) mod (L - 1), serve f = L-2 .. 1 in turn. */
-        int64_t missing = c * p->n_layer - sum;
-        for (int64_t f = n_step - 1; f > 0 && missing > 0; f--) {
-            for (int32_t l = 0; l < p->n_layer && missing > 0; l++) {
-                const int64_t rest = (l * (max - min)) % n_step;
-                if ((rest ? n_step - rest : 0) == f) {
-                    n_keep[l]++;
-                    missing--;
-                }
-            }
-        }
-    }
+    const int64_t sum = fall(o, p->n_layer, max, min, n_keep);
+    if (o->form == FORM_EXACT)
+        round_up(p->n_layer, max - min, c * p->n_layer - sum, n_keep);
     for (int32_t l = 0; l < p->n_layer; l++)
         n_keep[l] += p->n_protected;
     return WNW_OK;

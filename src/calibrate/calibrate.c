@@ -127,16 +127,23 @@ int wnw_calibration_options(const char *kind, char **text)
 
 /* ---- A run ---- */
 
-static int check_params(const wnw_calibration *c)
+/* Whether the arrays are there that counts tell of. */
+static int check_arrays(const wnw_calibrate_params *p)
 {
-    const wnw_calibrate_params *p = &c->params;
-    if (p->effort > WNW_EFFORT_PAPER)
-        return wnw__fail(WNW_E_ARG, "effort %d is not known", (int)p->effort);
     if (p->n_texts < 0 || p->n_budgets < 0 || p->n_outputs < 0 || p->n_threads < 0)
         return wnw__fail(WNW_E_RANGE, "a number of texts, budgets, outputs or threads is negative");
     if ((p->n_texts > 0 && !p->texts) || (p->n_budgets > 0 && !p->budgets) ||
         (p->n_outputs > 0 && !p->outputs))
         return wnw__fail(WNW_E_ARG, "there are to be texts, budgets or outputs, and their array is NULL");
+    return WNW_OK;
+}
+
+static int check_params(const wnw_calibration *c)
+{
+    const wnw_calibrate_params *p = &c->params;
+    if (p->effort > WNW_EFFORT_PAPER)
+        return wnw__fail(WNW_E_ARG, "effort %d is not known", (int)p->effort);
+    WNW_TRY(check_arrays(p));
     if (c->type->reads_text && p->n_texts == 0)
         return wnw__fail(WNW_E_ARG, "calibration %s reads a text, and none is given", c->type->name);
     for (int32_t i = 0; i < p->n_texts; i++)

@@ -187,19 +187,19 @@ static int answer(struct sample *s, const wnw_prompt *prompt, int32_t *n_step)
     return rc;
 }
 
-/* Shares of its worth that a head loses when 5 %, 10 %, ... of its entries are gone. */
+/* Shares of its worth that a head loses when 5 %, 10 %, ... of its entries are dropped. */
 static void add_lost(const struct sample *s, int32_t row, double *lost)
 {
     const double *worth = s->sorted + (int64_t)row * s->n;
-    double sum = 0, gone = 0;
+    double sum = 0, dropped = 0;
     int32_t k = s->n_free[row];
     for (int32_t i = 0; i < k; i++)
         sum += worth[i];
     for (int32_t p = 0; p < WNW_CURVE_LOST && sum > 0; p++) {
-        const int32_t n_gone = (int32_t)((int64_t)s->n * (p + 1) / (WNW_CURVE_LOST + 1));
-        for (; k > 0 && s->n_free[row] - k < n_gone; k--)
-            gone += worth[k - 1];
-        lost[p] += gone / sum;
+        const int32_t n_dropped = (int32_t)((int64_t)s->n * (p + 1) / (WNW_CURVE_LOST + 1));
+        for (; k > 0 && s->n_free[row] - k < n_dropped; k--)
+            dropped += worth[k - 1];
+        lost[p] += dropped / sum;
     }
 }
 

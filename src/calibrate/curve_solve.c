@@ -59,7 +59,7 @@ static int64_t list_entries(const struct wnw__curve_head *heads, int32_t n_head,
 int wnw__curve_share_out(const struct wnw__curve_head *heads, int32_t n_head, const double *ratio,
                          int32_t n_ratio, int32_t *n_keep)
 {
-    int64_t n_all = 0, n_gone = 0, n_worth = 0;
+    int64_t n_all = 0, n_dropped = 0, n_worth = 0;
     for (int32_t h = 0; h < n_head; h++) {
         n_all += heads[h].n_entry;
         n_worth += heads[h].n_worth;
@@ -76,8 +76,8 @@ int wnw__curve_share_out(const struct wnw__curve_head *heads, int32_t n_head, co
         count[h] = heads[h].n_entry;
     for (int32_t i = 0; i < n_ratio; i++) {
         const int64_t target = (int64_t)nearbyint(ratio[i] * (double)n_all);
-        while (n_gone < target && n_gone < n_list)
-            count[list[n_gone++].head]--;
+        while (n_dropped < target && n_dropped < n_list)
+            count[list[n_dropped++].head]--;
         for (int32_t h = 0; h < n_head; h++)
             n_keep[(int64_t)i * n_head + h] = count[h];
     }

@@ -19,39 +19,47 @@ static json_t *model_of(const wnw_profile *p)
                      "n_head", p->model.n_head, "n_head_kv", p->model.n_head_kv, "n_embd_head", p->model.d);
 }
 
-/* Adds a table that the profile has. v NULL = memory ran out. */
-static bool add(json_t *results, const char *key, bool there, json_t *v)
+/* v NULL = memory ran out. */
+static bool add(json_t *results, const char *key, json_t *v)
 {
-    if (there)
-        return v && json_object_set_new(results, key, v) == 0;
-    json_decref(v);
-    return true;
+    return v && json_object_set_new(results, key, v) == 0;
+}
+
+/* Add a table of n_layer rows that the profile has; NULL: it has not. */
+static bool add_i32s(json_t *results, const char *key, const int32_t *x, int32_t n_layer, int32_t n)
+{
+    return !x || add(results, key, wnw__json_i32_rows(x, n_layer, n));
+}
+static bool add_f32s(json_t *results, const char *key, const float *x, int32_t n_layer, int32_t n)
+{
+    return !x || add(results, key, wnw__json_f32_rows(x, n_layer, n));
+}
+static bool add_f64s(json_t *results, const char *key, const double *x, int32_t n_layer, int32_t n)
+{
+    return !x || add(results, key, wnw__json_f64_rows(x, n_layer, n));
+}
+
+static bool add_layers(json_t *results, const wnw_profile *p)
+{
+    return !p->layer_share || add(results, "avg_score", wnw__json_f64s(p->layer_share, p->model.n_layer));
+}
+
+static bool add_inputs(json_t *results, const wnw_profile *p)
+{
+    return !p->inputs.number || add(results, "layers", wnw__profile_input_layers(&p->inputs, &p->model));
 }
 
 static json_t *results_of(const wnw_profile *p)
 {
     const int32_t L = p->model.n_layer, H = p->model.n_head, G = p->model.n_head_kv;
     json_t *o = json_object();
-    bool good = o != NULL;
-    good = good && add(o, "srh", p->srh_rank, p->srh_rank ? wnw__json_i32_rows(p->srh_rank, L, H) : NULL);
-    good =
-        good && add(o, "srh_mean", p->srh_mean, p->srh_mean ? wnw__json_f32_rows(p->srh_mean, L, H) : NULL);
-    good = good && add(o, "trad", p->trad_rank, p->trad_rank ? wnw__json_i32_rows(p->trad_rank, L, H) : NULL);
-    good = good &&
-           add(o, "trad_mean", p->trad_mean, p->trad_mean ? wnw__json_f32_rows(p->trad_mean, L, H) : NULL);
-    good = good &&
-           add(o, "avg_score", p->layer_share, p->layer_share ? wnw__json_f64s(p->layer_share, L) : NULL);
-    good = good &&
-           add(o, "score", p->head_score, p->head_score ? wnw__json_f64_rows(p->head_score, L, H) : NULL);
-    good = good && add(o, "layers", p->inputs.number,
-                       p->inputs.number ? wnw__profile_input_layers(&p->inputs, &p->model) : NULL);
-    good = good &&
-           add(o, "alpha", p->head_alpha, p->head_alpha ? wnw__json_f64_rows(p->head_alpha, L, G) : NULL);
-    if (!good) {
-        json_decref(o);
-        return NULL;
-    }
-    return o;
+    if (o && add_i32s(o, "srh", p->srh_rank, L, H) && add_f32s(o, "srh_mean", p->srh_mean, L, H) &&
+        add_i32s(o, "trad", p->trad_rank, L, H) && add_f32s(o, "trad_mean", p->trad_mean, L, H) &&
+        add_layers(o, p) && add_f64s(o, "score", p->head_score, L, H) && add_inputs(o, p) &&
+        add_f64s(o, "alpha", p->head_alpha, L, G))
+        return o;
+    json_decref(o);
+    return NULL;
 }
 
 static const char *kind_of(const wnw_profile *p)

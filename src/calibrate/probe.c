@@ -177,7 +177,7 @@ static int build(wnw_prompt *out, const wnw_calibration *c, const struct wnw__pr
 static int find_answer(struct wnw__probe *p, const wnw_calibration *c)
 {
     struct wnw__answer_span near = {0};
-    const int32_t before = -1; /* a text, whatever it is */
+    const int32_t before = -1; /* some text */
     char text[200];
     for (int with = 1; with >= 0; with--) {
         int32_t *ids, n;

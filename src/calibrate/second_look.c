@@ -54,30 +54,19 @@ static int take_scores(const struct wnw__plan_source *src, int32_t il, int32_t i
     return WNW_OK;
 }
 
-static int score_entries(struct wnw__looked *l, const wnw_policy *policy, const wnw_prompt *prompt)
+/* Finds the entries that count, once the piece has been read. */
+static int place_entries(struct wnw__looked *l, const wnw_prompt *prompt)
 {
-    const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
     const int32_t n_past = wnw_session_n_past(l->s);
-    wnw_plan *plan;
     l->n_first = prompt->n_prefix > 0 ? prompt->n_prefix : SINKS;
     l->n = n_past - l->n_first;
     if (l->n < 1)
         return wnw__fail(WNW_E_RANGE, "a piece of %d tokens has none after the chat header", (int)n_past);
-    l->score = calloc((size_t)(l->n_layer * l->n_head_kv) * (size_t)l->n, sizeof *l->score);
-    if (!l->score)
-        return wnw__fail(WNW_E_NOMEM, "no memory for the scores of %d entries", (int)l->n);
-    WNW_TRY(wnw__session_source(&l->src, l->s));
-    struct listener to = {.src = l->src, .l = l};
-    to.src.scored = take_scores;
-    const int rc = wnw__plan_make(&plan, policy, &half, &to.src, NULL);
-    if (rc != WNW_OK)
-        return rc;
-    wnw_plan_free(plan);
-    return WNW_OK;
+    return wnw__session_source(&l->src, l->s);
 }
 
-int wnw__look_again(struct wnw__looked *l, wnw_calibration *c, const wnw_policy *const *policies,
-                    int32_t n_policy, const int32_t *tokens, int32_t n)
+int wnw__look(struct wnw__looked *l, wnw_calibration *c, const wnw_policy *const *policies, int32_t n_policy,
+              const int32_t *tokens, int32_t n)
 {
     wnw_prompt prompt = wnw_prompt_default();
     char *text = NULL;
@@ -87,10 +76,31 @@ int wnw__look_again(struct wnw__looked *l, wnw_calibration *c, const wnw_policy 
     if (rc == WNW_OK)
         rc = wnw__sample_read(&l->s, c, policies, n_policy, l->record, &prompt, n + WNW_LOOK_ROOM);
     if (rc == WNW_OK)
-        rc = score_entries(l, policies[0], &prompt);
+        rc = place_entries(l, &prompt);
     wnw_prompt_clear(&prompt);
     wnw_free(text);
     return rc;
+}
+
+int wnw__look_score(struct wnw__looked *l, const wnw_policy *policy)
+{
+    const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+    wnw_plan *plan;
+    l->score = calloc((size_t)(l->n_layer * l->n_head_kv) * (size_t)l->n, sizeof *l->score);
+    if (!l->score)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the scores of %d entries", (int)l->n);
+    struct listener to = {.src = l->src, .l = l};
+    to.src.scored = take_scores;
+    WNW_TRY(wnw__plan_make(&plan, policy, &half, &to.src, NULL));
+    wnw_plan_free(plan);
+    return WNW_OK;
+}
+
+int wnw__look_again(struct wnw__looked *l, wnw_calibration *c, const wnw_policy *const *policies,
+                    int32_t n_policy, const int32_t *tokens, int32_t n)
+{
+    WNW_TRY(wnw__look(l, c, policies, n_policy, tokens, n));
+    return wnw__look_score(l, policies[0]);
 }
 
 void wnw__looked_free(struct wnw__looked *l)

@@ -121,7 +121,7 @@ int wnw__trial_run(double *nll, const struct wnw__trial_prompt *p, const wnw_pla
     const int32_t *next = p->text.tokens + p->text.n_prompt, n = p->text.n_next;
     wnw_session *s;
     WNW_TRY(wnw_session_copy(&s, p->full));
-    /* The first token is predicted by the prompt's last one, whatever is dropped afterwards. */
+    /* The first token is predicted by the prompt's last one, before anything is dropped. */
     struct follow f = {.next = next + 1, .n_vocab = p->n_vocab};
     f.sum = wnw__nll_of(wnw_session_logits(s), p->n_vocab, next[0]);
     int rc = plan ? wnw__session_apply(s, plan, -1, NULL) : WNW_OK;

@@ -10,7 +10,7 @@
  * The paper evicts one entry per step of decoding. Here all entries that one compression drops are merged, as
  * kvpress' CAMPress does when an interval passes, where only the best of them take part. A is the sum over
  * all queries since the entry was read (as in H2O); kvpress adds up decoded queries only. Draws depend on
- * seed, layer, head and position alone. Observes attention sums. Cost O(n_gone m) per KV head, and m d per
+ * seed, layer, head and position alone. Observes attention sums. Cost O(n_dropped m) per KV head, and m d per
  * merge when the plan is applied.
  */
 #include "base/random.h"
@@ -126,7 +126,7 @@ const wnw_contents wnw__contents_cam = {
                         "makes "
                         "values longer than any that were read, so prefer small steps. No bytes are saved "
                         "beyond what the "
-                        "eviction saves.\n\nCost: O(n_gone targets d) per KV head.",
+                        "eviction saves.\n\nCost: O(n_dropped targets d) per KV head.",
              .options = options, .options_size = sizeof(struct opts), .needs = needs},
     .merge = merge,
 };

@@ -3,7 +3,7 @@
  * Attention Matching: the entries that stay get a bias, which attention adds to their logits, and new values, so that queries
  * get of them what they got of all. Paper: "Fast KV Compaction via Attention Matching" (arXiv 2602.16284), its step after
  * keys are chosen; they are chosen by the rest of the recipe here. match_fit.h has the formulas. Per KV head, over the
- * queries of its group at `queries` / group positions, spread evenly over the text behind the chat header:
+ * queries of its group at `queries` / group positions, spread evenly over the text after the chat header:
  *
  *     from=replay: q_t turned to position t + D, D = min(n - n_prefix, n_train - n), sees every entry: what comes later
  *     from=prompt: q_t as it was read, sees entries up to itself

@@ -157,9 +157,10 @@ struct equations {
     int32_t k, rows, d;
 };
 
-static bool solve(const struct equations *s, double ridge, int32_t b)
+/* G and its trace. */
+static double add_products(const struct equations *s)
 {
-    const int64_t k = s->k, d = s->d;
+    const int64_t k = s->k;
     double trace = 0;
     memset(s->g, 0, (size_t)(k * k) * sizeof *s->g);
     for (int32_t r = 0; r < s->rows; r++) {
@@ -172,10 +173,13 @@ static bool solve(const struct equations *s, double ridge, int32_t b)
     }
     for (int64_t i = 0; i < k; i++)
         trace += s->g[i * k + i];
-    for (int64_t i = 0; i < k; i++)
-        s->g[i * k + i] += ridge * trace / b;
-    if (!isfinite(trace) || !wnw__cholesky(s->g, s->k))
-        return false;
+    return trace;
+}
+
+/* Solves L L^T z = r, where g has become L. */
+static void substitute(const struct equations *s)
+{
+    const int64_t k = s->k, d = s->d;
     for (int64_t i = 0; i < k; i++) { /* L y = r */
         for (int64_t j = 0; j < i; j++)
             for (int64_t c = 0; c < d; c++)
@@ -190,6 +194,17 @@ static bool solve(const struct equations *s, double ridge, int32_t b)
         for (int64_t c = 0; c < d; c++)
             s->z[i * d + c] /= s->g[i * k + i];
     }
+}
+
+static bool solve(const struct equations *s, double ridge, int32_t b)
+{
+    const int64_t k = s->k;
+    const double trace = add_products(s);
+    for (int64_t i = 0; i < k; i++)
+        s->g[i * k + i] += ridge * trace / b;
+    if (!isfinite(trace) || !wnw__cholesky(s->g, s->k))
+        return false;
+    substitute(s);
     return true;
 }
 
@@ -208,6 +223,17 @@ static void add_row(const double *x, const double *z, int32_t k, int32_t d, floa
     }
 }
 
+/* z[b][d] = x[m][b]^T rest[m][d] */
+static void project(const struct wnw__match *p, const float *x, const double *rest, double *z)
+{
+    const int64_t m = p->m, b = p->b, d = p->d;
+    memset(z, 0, (size_t)(b * d) * sizeof *z);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < b; j++)
+            for (int64_t c = 0; c < d; c++)
+                z[j * d + c] += (double)x[i * b + j] * rest[i * d + c];
+}
+
 /* Adds D to v[b][d]; x[m][b] are the weights, rest[m][d] what they leave of Y. */
 static bool add_missing(const struct wnw__match *p, const float *x, const double *rest, double *room,
                         float *v)
@@ -224,13 +250,10 @@ static bool add_missing(const struct wnw__match *p, const float *x, const double
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < b; j++)
             s.x[few ? j * k + i : i * k + j] = (double)x[i * b + j];
-    memset(s.z, 0, (size_t)(k * d) * sizeof *s.z);
     if (few)
         memcpy(s.z, rest, (size_t)(m * d) * sizeof *s.z);
-    for (int64_t i = 0; !few && i < m; i++)
-        for (int64_t j = 0; j < b; j++)
-            for (int64_t c = 0; c < d; c++)
-                s.z[j * d + c] += (double)x[i * b + j] * rest[i * d + c];
+    else
+        project(p, x, rest, s.z);
     if (!solve(&s, p->ridge, p->b))
         return false;
     for (int64_t i = 0; !few && i < b * d; i++)

@@ -13,7 +13,7 @@
  *     v_t <- (v_t + sum w_e v_e) / (1 + sum w_e),  keys stay
  * Three things of D2O are left out: it merges keys too; its threshold moves from step to step with a factor
  * of 0.7 (gate=mean is its first step); it has a layer budget by the variance of attention. Keys are compared
- * after RoPE, as they are cached. Observes keys and values. Cost O(n_gone n_kept d) per KV head.
+ * after RoPE, as they are cached. Observes keys and values. Cost O(n_dropped n_kept d) per KV head.
  */
 #include "base/topk.h"
 #include "base/vectors.h"
@@ -188,7 +188,7 @@ const wnw_contents wnw__contents_merge = {
                  "others in is "
                  "rounded "
                  "once more. No bytes are saved beyond what the eviction saves.\n\n"
-                 "Cost: O(n_gone n_kept d) per KV head, more than most scorers.",
+                 "Cost: O(n_dropped n_kept d) per KV head, more than most scorers.",
              .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_AVERAGES,
              .needs = needs},
     .scratch = scratch_size,

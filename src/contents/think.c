@@ -51,7 +51,7 @@ static int32_t prune(const void *opts, const wnw_contents_problem *p, int32_t *o
 {
     const struct opts *o = opts;
     const wnw_observation *obs = p->obs;
-    const int32_t d = obs->n_embd_head, n_gone = wnw__round_count(d * o->ratio, WNW_ROUND_EXACT);
+    const int32_t d = obs->n_embd_head, n_pruned = wnw__round_count(d * o->ratio, WNW_ROUND_EXACT);
     const int32_t w = o->window < obs->n_window ? o->window : obs->n_window;
     const float *k = obs->keys(obs, p->ih);
     *n_spared = o->recent;
@@ -65,7 +65,7 @@ static int32_t prune(const void *opts, const wnw_contents_problem *p, int32_t *o
         }
         score[c] = (float)-(sum / p->n_keep * query_energy(obs, p->ih, w, c));
     }
-    return wnw__topk(score, d, n_gone, 0, out);
+    return wnw__topk(score, d, n_pruned, 0, out);
 }
 
 static const wnw_option options[] = {{.name = "ratio",

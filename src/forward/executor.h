@@ -19,7 +19,7 @@ struct wnw__executor {
      * after a failure; *x may be NULL then. */
     int (*open)(void **x, struct wnw_engine *e);
     void (*free)(void *x);
-    /* Runs the engine's present batch, for which room has been made: stores keys and values behind the entries of its
+    /* Runs the engine's present batch, for which room has been made: stores keys and values after the entries of its
      * caches and calls its recorders. On failure recorders have not been told yet. */
     int (*run)(void *x);
     /* As wnw__engine_logits. */

@@ -22,7 +22,7 @@
 
 /* The places in a layer at which recorders are called. */
 enum wnw__point {
-    WNW_POINT_INPUT,     /* what the attention block reads: the layer's hidden states behind its first norm */
+    WNW_POINT_INPUT,     /* what the attention block reads: the layer's hidden states after its first norm */
     WNW_POINT_QUERIES,   /* queries before RoPE and before the model's scale for queries */
     WNW_POINT_ATTENTION, /* after the attention: the queries that it got, and its output */
     WNW_POINT_STATE,     /* after the layer, where all rows of the pass get there: the hidden states */

@@ -105,6 +105,17 @@ void wnw__mul_tiles(const float *panel, int32_t na, int32_t d, const float *tile
     }
 }
 
+void wnw__mul_square(const float *x, int32_t n, int32_t d, float scale, float *room, float *out)
+{
+    const int32_t most = wnw__panel_rows();
+    float *panel = room + WNW_TILE_FLOATS(d, d);
+    for (int32_t i = 0; i < n; i += most) {
+        const int32_t m = n - i < most ? n - i : most;
+        wnw__panel_of(x + (int64_t)i * d, m, d, scale, panel);
+        wnw__mul_tiles(panel, m, d, room, 0, d, out + (int64_t)i * d, d);
+    }
+}
+
 void wnw__softmax(float *x, int32_t n)
 {
     wnw__vec_at(0)->softmax(x, n);

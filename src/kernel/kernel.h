@@ -54,6 +54,10 @@ void wnw__panel_of(const float *a, int32_t na, int32_t d, float scale, float *pa
 /* out[i * ld + j - first] = row i of the panel . row j of the tiles, i < na, first <= j < end */
 void wnw__mul_tiles(const float *panel, int32_t na, int32_t d, const float *tiles, int32_t first, int32_t end,
                     float *out, int64_t ld);
+/* out[i][j] = scale * x[i] . b[j] for x[n][d] and a square matrix b[d][d], whose tiles begin the room of WNW_SQUARE_ROOM(d)
+ * floats; a panel follows them. */
+#define WNW_SQUARE_ROOM(d) (WNW_TILE_FLOATS(d, d) + (size_t)WNW_PANEL_MOST * (size_t)(d))
+void wnw__mul_square(const float *x, int32_t n, int32_t d, float scale, float *room, float *out);
 
 /* Softmax of x[n] in place: x = exp(x - max) / sum. Elements of -INFINITY become exactly 0. */
 void wnw__softmax(float *x, int32_t n);

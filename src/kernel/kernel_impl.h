@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The vector kernels behind kernel.h and attend.h. Each instruction set has one table of functions;
+ * The vector kernels that kernel.h and attend.h are made of. Each instruction set has one table of functions;
  * kernel_body.h fills all tables. A "tile" is WNW_TILE consecutive entries of one KV head, the unit in which
  * attention reads the cache.
  */

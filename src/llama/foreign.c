@@ -99,6 +99,14 @@ static int set_layers(struct wnw_model *m, const struct wnw__drive_layer *layers
     return WNW_OK;
 }
 
+/* Whether a layer turns with plain RoPE, and as another one does. */
+static bool turns_alike(const struct wnw__drive_layer *l, const struct wnw__drive_layer *other)
+{
+    return l->plain && l->n_rot == other->n_rot && l->mode == other->mode &&
+           strcmp(l->factors, other->factors) == 0 && l->base == other->base &&
+           l->freq_scale == other->freq_scale;
+}
+
 /* Sets RoPE where all layers that policies act on turn alike with plain RoPE; else hp.rope_unknown. */
 static void set_rope(struct wnw_model *m, const struct wnw__drive_layer *layers, int32_t n)
 {
@@ -111,11 +119,7 @@ static void set_rope(struct wnw_model *m, const struct wnw__drive_layer *layers,
     const struct wnw__drive_layer *main = of[0] ? of[0] : of[1];
     for (int32_t il = 0; il < n; il++) {
         const struct wnw__drive_layer *l = &layers[il];
-        hp->rope_unknown =
-            hp->rope_unknown ||
-            (l->sliding == main->sliding && (!l->plain || l->n_rot != main->n_rot || l->mode != main->mode ||
-                                             strcmp(l->factors, main->factors) != 0 ||
-                                             l->base != main->base || l->freq_scale != main->freq_scale));
+        hp->rope_unknown = hp->rope_unknown || (l->sliding == main->sliding && !turns_alike(l, main));
     }
     if (hp->rope_unknown)
         return;

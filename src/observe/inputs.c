@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Recorder of what the attention of every layer reads of a prompt: the hidden states behind the layer's first norm, which
+/* Recorder of what the attention of every layer reads of a prompt: the hidden states after the layer's first norm, which
  * gates on hidden states are learned from. No policy asks for it: one that follows gates has them evaluated while tokens
  * are read (input_gates.c), so that no hidden state is kept. */
 #include "observe/recorders.h"
@@ -10,15 +10,6 @@ static int open_inputs(void **rec, const struct wnw__record_shape *shape, const 
     struct wnw__token_rows *k;
     (void)arg;
     const int rc = wnw__token_rows_open(&k, shape->model.n_layer, (size_t)shape->n_embd);
-    *rec = k;
-    return rc;
-}
-
-static int copy_inputs(void **rec, const void *from, const struct wnw__record_shape *shape)
-{
-    struct wnw__token_rows *k;
-    (void)shape;
-    const int rc = wnw__token_rows_copy(&k, from);
     *rec = k;
     return rc;
 }
@@ -34,7 +25,7 @@ const struct wnw__recorder_type wnw__inputs_recorder = {
     .name = "inputs",
     .open = open_inputs,
     .free = wnw__token_rows_close,
-    .copy = copy_inputs,
+    .copy = wnw__token_rows_copy,
     .begin = wnw__token_rows_reserve,
     .reserve = wnw__token_rows_reserve,
     .stages = stages,

@@ -24,15 +24,6 @@ static int open_queries(void **rec, const struct wnw__record_shape *shape, const
     return rc;
 }
 
-static int copy_queries(void **rec, const void *from, const struct wnw__record_shape *shape)
-{
-    struct wnw__token_rows *k;
-    (void)shape;
-    const int rc = wnw__token_rows_copy(&k, from);
-    *rec = k;
-    return rc;
-}
-
 static int stages(const void *rec, enum wnw__point point, int32_t il, const struct wnw__record_pass *pass)
 {
     (void)rec;
@@ -64,7 +55,7 @@ const struct wnw__recorder_type wnw__queries_recorder = {
     .needed = needed,
     .open = open_queries,
     .free = wnw__token_rows_close,
-    .copy = copy_queries,
+    .copy = wnw__token_rows_copy,
     .begin = wnw__token_rows_reserve,
     .reserve = wnw__token_rows_reserve,
     .stages = stages,

@@ -68,14 +68,17 @@ int wnw__token_rows_reserve(void *rec, const struct wnw__record_pass *pass)
     return WNW_OK;
 }
 
-int wnw__token_rows_copy(struct wnw__token_rows **out, const struct wnw__token_rows *from)
+int wnw__token_rows_copy(void **rec, const void *from, const struct wnw__record_shape *shape)
 {
-    WNW_TRY(wnw__token_rows_open(out, from->n_layer, from->row));
-    struct wnw__token_rows *k = *out;
+    const struct wnw__token_rows *f = from;
+    struct wnw__token_rows *k;
+    (void)shape;
+    *rec = NULL;
+    WNW_TRY(wnw__token_rows_open(&k, f->n_layer, f->row));
     int rc = WNW_OK;
-    for (int32_t il = 0; rc == WNW_OK && il < from->n_layer; il++) {
+    for (int32_t il = 0; rc == WNW_OK && il < f->n_layer; il++) {
         struct wnw__token_rows_layer *to = &k->layers[il];
-        const struct wnw__token_rows_layer *l = &from->layers[il];
+        const struct wnw__token_rows_layer *l = &f->layers[il];
         to->end = l->end;
         rc = l->n > 0 ? reserve_layer(k, to, l->n) : WNW_OK;
         if (rc != WNW_OK || l->n == 0)
@@ -83,10 +86,10 @@ int wnw__token_rows_copy(struct wnw__token_rows **out, const struct wnw__token_r
         memcpy(to->q, l->q, (size_t)l->n * k->row * sizeof *to->q);
         to->n = l->n;
     }
-    if (rc != WNW_OK) {
+    if (rc == WNW_OK)
+        *rec = k;
+    else
         wnw__token_rows_close(k);
-        *out = NULL;
-    }
     return rc;
 }
 

@@ -17,9 +17,9 @@ struct wnw__token_rows {
 
 /* *out is freed with wnw__token_rows_close; NULL after a failure. E_NOMEM */
 int wnw__token_rows_open(struct wnw__token_rows **out, int32_t n_layer, size_t row);
-int wnw__token_rows_copy(struct wnw__token_rows **out, const struct wnw__token_rows *from);
 
 /* The functions of a recorder's type that rows are enough for; rec is a struct wnw__token_rows. */
+int wnw__token_rows_copy(void **rec, const void *from, const struct wnw__record_shape *shape);
 void wnw__token_rows_close(void *rec);
 int wnw__token_rows_reserve(void *rec, const struct wnw__record_pass *pass);
 void wnw__token_rows_take(void *rec, const struct wnw__record_rows *r, int ith, int nth);

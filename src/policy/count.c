@@ -60,17 +60,6 @@ wnw_protected wnw__protected_shrink(wnw_protected p, int32_t n_keep)
     return p;
 }
 
-/* Returns the sum of weights of parts below `most`; *left loses `most` for every other part. */
-static double open_weight(const double *weight, int32_t n, int64_t *left, int32_t most, const int32_t *out)
-{
-    double sum = 0;
-    for (int32_t i = 0; i < n; i++) {
-        sum += out[i] < most ? weight[i] : 0;
-        *left -= out[i] < most ? 0 : most;
-    }
-    return sum;
-}
-
 int32_t wnw__recent_count(const struct wnw__recent_opts *o, int32_t budget, int32_t n_first)
 {
     const int32_t share = wnw__round_count(o->share * budget, WNW_ROUND_EXACT);
@@ -78,49 +67,77 @@ int32_t wnw__recent_count(const struct wnw__recent_opts *o, int32_t budget, int3
     return o->recent + (share < room ? share : room > 0 ? (int32_t)room : 0);
 }
 
-void wnw__share_out(const double *weight, int32_t n, int64_t total, int32_t most, int32_t *out)
+/* A total that is shared out among n parts, at most `most` to each. Parts that have less are open. */
+struct sharing {
+    const double *weight; /* [n] */
+    int32_t n, most;
+    double sum;   /* of the weights of open parts */
+    int64_t left; /* of the total, for open parts */
+    int32_t n_open;
+};
+
+/* What an open part is to get. */
+static double share_of(const struct sharing *s, int32_t i)
 {
-    double sum = 0;
-    int64_t left = total;
-    for (int32_t i = 0; i < n; i++)
-        out[i] = 0;
-    /* Fill up parts whose share is too large until the shares of all others fit. */
+    return s->sum > 0 ? (double)s->left * s->weight[i] / s->sum : (double)s->left / s->n_open;
+}
+
+static void count_open(struct sharing *s, int64_t total, const int32_t *out)
+{
+    s->sum = 0;
+    s->left = total;
+    s->n_open = 0;
+    for (int32_t i = 0; i < s->n; i++) {
+        s->sum += out[i] < s->most ? s->weight[i] : 0;
+        s->left -= out[i] < s->most ? 0 : s->most;
+        s->n_open += out[i] < s->most;
+    }
+}
+
+/* Fills up parts whose share is too large until the shares of all others fit. */
+static void fill_up(struct sharing *s, int64_t total, int32_t *out)
+{
     for (bool again = true; again;) {
         again = false;
-        left = total;
-        sum = open_weight(weight, n, &left, most, out);
-        for (int32_t i = 0; i < n; i++)
-            if (out[i] < most && sum > 0 && (double)left * weight[i] / sum >= most) {
-                out[i] = most;
+        count_open(s, total, out);
+        for (int32_t i = 0; i < s->n; i++)
+            if (out[i] < s->most && s->sum > 0 && share_of(s, i) >= s->most) {
+                out[i] = s->most;
                 again = true;
             }
     }
-    int32_t n_open = 0;
+}
+
+/* The open part that lacks most of its share, the first of several; -1: none is open. */
+static int32_t most_lacking(const struct sharing *s, const int32_t *out)
+{
+    int32_t best = -1;
+    double most_missing = 0;
+    for (int32_t i = 0; i < s->n; i++) {
+        const double missing = share_of(s, i) - out[i];
+        if (out[i] < s->most && (best < 0 || missing > most_missing + 1e-9)) {
+            best = i;
+            most_missing = missing;
+        }
+    }
+    return best;
+}
+
+void wnw__share_out(const double *weight, int32_t n, int64_t total, int32_t most, int32_t *out)
+{
+    struct sharing s = {.weight = weight, .n = n, .most = most};
     for (int32_t i = 0; i < n; i++)
-        n_open += out[i] < most;
-    int64_t missing = left;
+        out[i] = 0;
+    fill_up(&s, total, out);
+    int64_t missing = s.left;
     for (int32_t i = 0; i < n; i++)
         if (out[i] < most) {
-            out[i] = wnw__round_count(sum > 0 ? (double)left * weight[i] / sum : (double)left / n_open,
-                                      WNW_ROUND_EXACT);
+            out[i] = wnw__round_count(share_of(&s, i), WNW_ROUND_EXACT);
             out[i] = out[i] < most ? out[i] : most;
             missing -= out[i];
         }
-    while (missing > 0) {
-        int32_t best = -1;
-        double most_missing = 0;
-        for (int32_t i = 0; i < n; i++) {
-            const double want = sum > 0 ? (double)left * weight[i] / sum : (double)left / n_open;
-            if (out[i] < most && (best < 0 || want - out[i] > most_missing + 1e-9)) {
-                best = i;
-                most_missing = want - out[i];
-            }
-        }
-        if (best < 0)
-            return;
+    for (int32_t best; missing > 0 && (best = most_lacking(&s, out)) >= 0; missing--)
         out[best]++;
-        missing--;
-    }
 }
 
 void wnw__hand_out(const int32_t *n_entry, int32_t n, int64_t missing, float *fraction, int32_t *n_keep)

@@ -119,7 +119,8 @@ static const wnw_part *find_part(const struct parser *ps, const char *name, size
     return outside ? outside : wnw__part_find(name, len);
 }
 
-static int unknown_name(const struct parser *ps, const struct item *it, bool first)
+/* The known name that a mistyped one meant, NULL if there is none: a preset or scorer where it is the recipe's first. */
+static const char *meant(const struct parser *ps, const struct item *it, bool first)
 {
     struct wnw__guess g = {.word = it->name, .len = it->name_len};
     const struct wnw__preset *row;
@@ -132,17 +133,35 @@ static int unknown_name(const struct parser *ps, const struct item *it, bool fir
     for (int32_t i = 0; ps->registry && i < ps->registry->n; i++)
         if ((ps->registry->parts[i]->kind == WNW_PART_SCORER) == first)
             wnw__guess_name(&g, ps->registry->parts[i]->name);
-    if (g.best)
-        return wnw__fail(WNW_E_ARG, "unknown policy %s \"%.*s\"; did you mean \"%s\"?",
-                         first ? "name" : "part", len_of(it->name_len), it->name, g.best);
+    return g.best;
+}
 
-    char list[640] = "";
+static void add_name(char *list, size_t size, const char *name)
+{
+    snprintf(list + strlen(list), size - strlen(list), "%s%s", *list ? ", " : "", name);
+}
+
+/* Lists what may stand first in a recipe, presets, or after it, parts. */
+static void list_known(char *list, size_t size, bool first)
+{
+    const struct wnw__preset *row;
+    const wnw_part *part;
     for (int32_t i = 0; first && (row = wnw__preset_get(i)); i++)
         if (!row->parity)
-            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "", row->name);
+            add_name(list, size, row->name);
     for (int32_t i = 0; !first && (part = wnw__part_get(i)); i++)
         if (part->kind != WNW_PART_SCORER)
-            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "", part->name);
+            add_name(list, size, part->name);
+}
+
+static int unknown_name(const struct parser *ps, const struct item *it, bool first)
+{
+    char list[640] = "";
+    const char *name = meant(ps, it, first);
+    if (name)
+        return wnw__fail(WNW_E_ARG, "unknown policy %s \"%.*s\"; did you mean \"%s\"?",
+                         first ? "name" : "part", len_of(it->name_len), it->name, name);
+    list_known(list, sizeof list, first);
     return wnw__fail(WNW_E_ARG, "unknown policy %s \"%.*s\"; known are: %s", first ? "name" : "part",
                      len_of(it->name_len), it->name, list);
 }

@@ -67,14 +67,27 @@ static int check_name(const wnw_registry *r, const wnw_part *part)
     return WNW_OK;
 }
 
+static const char *missing_of_scorer(const wnw_scorer *s)
+{
+    if (!s->score)
+        return "score function";
+    return s->blocks && !s->blocks->of ? "function of in its blocks" : NULL;
+}
+
+static const char *missing_of_selector(const wnw_selector *s)
+{
+    const wnw_recursive *r = s->recursive;
+    if (!s->select)
+        return "select function";
+    return r && !(r->own_size && r->fit && r->settled) ? "complete set of functions in recursive" : NULL;
+}
+
 /* Name of a function that a part of its kind must have and this one lacks; NULL if none is missing. */
 static const char *missing_function(const union wnw__part *p)
 {
     switch (p->head.kind) {
     case WNW_PART_SCORER:
-        return !p->scorer.score                            ? "score function"
-               : p->scorer.blocks && !p->scorer.blocks->of ? "function of in its blocks"
-                                                           : NULL;
+        return missing_of_scorer(&p->scorer);
     case WNW_PART_AGGREGATION:
         return p->aggregation.aggregate ? NULL : "aggregate function";
     case WNW_PART_LAYER_BUDGET:
@@ -82,12 +95,8 @@ static const char *missing_function(const union wnw__part *p)
     case WNW_PART_HEAD_BUDGET:
         return !p->heads.allocate == !p->heads.allocate_model ? "allocate or allocate_model, one of the two"
                                                               : NULL;
-    case WNW_PART_SELECTOR: {
-        const wnw_recursive *r = p->selector.recursive;
-        return !p->selector.select                           ? "select function"
-               : r && !(r->own_size && r->fit && r->settled) ? "complete set of functions in recursive"
-                                                             : NULL;
-    }
+    case WNW_PART_SELECTOR:
+        return missing_of_selector(&p->selector);
     case WNW_PART_CONTENTS:
         return wnw__contents_works(&p->contents) ? NULL : "merge, prune or fit function";
     case WNW_PART_POSITIONS:

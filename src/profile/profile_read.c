@@ -39,56 +39,98 @@ static void take_compiler(struct wnw__compiler_table *to, struct wnw__compiler_t
     *from = (struct wnw__compiler_table){0};
 }
 
+/* A ranking and the scores that it was made of go together. */
+static void take_srh(wnw_profile *p, wnw_profile *fresh, bool merge)
+{
+    if (!merge || fresh->srh_rank) {
+        move(&p->srh_rank, &fresh->srh_rank, false);
+        move(&p->srh_mean, &fresh->srh_mean, false);
+    }
+    if (!merge || fresh->trad_rank) {
+        move(&p->trad_rank, &fresh->trad_rank, false);
+        move(&p->trad_mean, &fresh->trad_mean, false);
+    }
+    p->srh_k = merge && fresh->srh_k == 0 ? p->srh_k : fresh->srh_k;
+}
+
+static void take_layers(wnw_profile *p, wnw_profile *fresh, bool merge)
+{
+    (void)merge;
+    move(&p->layer_share, &fresh->layer_share, false);
+}
+
+static void take_tables(wnw_profile *p, wnw_profile *fresh, bool merge)
+{
+    take_compiler(&p->compiler, &fresh->compiler, merge);
+}
+
+static void take_heads(wnw_profile *p, wnw_profile *fresh, bool merge)
+{
+    (void)merge;
+    move(&p->head_score, &fresh->head_score, false);
+    move(&p->head_alpha, &fresh->head_alpha, false);
+    p->head_sink = fresh->head_sink;
+    p->head_recent = fresh->head_recent;
+}
+
+static void take_stats(wnw_profile *p, wnw_profile *fresh, bool merge)
+{
+    (void)merge;
+    move(&p->query_mean, &fresh->query_mean, false);
+    move(&p->query_cov, &fresh->query_cov, false);
+    move(&p->query_filter, &fresh->query_filter, false);
+}
+
+static void take_curves(wnw_profile *p, wnw_profile *fresh, bool merge)
+{
+    (void)merge;
+    move(&p->curve_ratio, &fresh->curve_ratio, false);
+    move(&p->curve_keep, &fresh->curve_keep, false);
+    p->n_curve = fresh->n_curve;
+    memcpy(p->curve_scorer, fresh->curve_scorer, sizeof p->curve_scorer);
+}
+
+static void take_shares(wnw_profile *p, wnw_profile *fresh, bool merge)
+{
+    (void)merge;
+    move(&p->best_size, &fresh->best_size, false);
+    move(&p->best_share, &fresh->best_share, false);
+    p->n_best = fresh->n_best;
+}
+
+static void take_gates(wnw_profile *p, wnw_profile *fresh, bool merge)
+{
+    (void)merge;
+    move(&p->gate_weight, &fresh->gate_weight, false);
+    move(&p->gate_bias, &fresh->gate_bias, false);
+    p->n_gate_feature = fresh->n_gate_feature;
+}
+
+static void take_input_gates(wnw_profile *p, wnw_profile *fresh, bool merge)
+{
+    (void)merge;
+    wnw__input_gate_free(&p->inputs);
+    p->inputs = fresh->inputs;
+    fresh->inputs = (struct wnw__input_gate){0};
+}
+
+/* Moves the results of every kind that `fresh` has to p; `merge`: a kind's file may lack some of them, which stay. */
 static void take(wnw_profile *p, wnw_profile *fresh, bool merge)
 {
-    if (fresh->kinds >> WNW_PROFILE_SRH & 1u) {
-        /* A ranking and the scores behind it go together. */
-        if (!merge || fresh->srh_rank) {
-            move(&p->srh_rank, &fresh->srh_rank, false);
-            move(&p->srh_mean, &fresh->srh_mean, false);
-        }
-        if (!merge || fresh->trad_rank) {
-            move(&p->trad_rank, &fresh->trad_rank, false);
-            move(&p->trad_mean, &fresh->trad_mean, false);
-        }
-        p->srh_k = merge && fresh->srh_k == 0 ? p->srh_k : fresh->srh_k;
-    }
-    if (fresh->kinds >> WNW_PROFILE_LAYERS & 1u)
-        move(&p->layer_share, &fresh->layer_share, false);
-    if (fresh->kinds >> WNW_PROFILE_COMPILER & 1u)
-        take_compiler(&p->compiler, &fresh->compiler, merge);
-    if (fresh->kinds >> WNW_PROFILE_HEADS & 1u) {
-        move(&p->head_score, &fresh->head_score, false);
-        move(&p->head_alpha, &fresh->head_alpha, false);
-        p->head_sink = fresh->head_sink;
-        p->head_recent = fresh->head_recent;
-    }
-    if (fresh->kinds >> WNW_PROFILE_STATS & 1u) {
-        move(&p->query_mean, &fresh->query_mean, false);
-        move(&p->query_cov, &fresh->query_cov, false);
-        move(&p->query_filter, &fresh->query_filter, false);
-    }
-    if (fresh->kinds >> WNW_PROFILE_CURVES & 1u) {
-        move(&p->curve_ratio, &fresh->curve_ratio, false);
-        move(&p->curve_keep, &fresh->curve_keep, false);
-        p->n_curve = fresh->n_curve;
-        memcpy(p->curve_scorer, fresh->curve_scorer, sizeof p->curve_scorer);
-    }
-    if (fresh->kinds >> WNW_PROFILE_SHARES & 1u) {
-        move(&p->best_size, &fresh->best_size, false);
-        move(&p->best_share, &fresh->best_share, false);
-        p->n_best = fresh->n_best;
-    }
-    if (fresh->kinds >> WNW_PROFILE_GATE & 1u) {
-        move(&p->gate_weight, &fresh->gate_weight, false);
-        move(&p->gate_bias, &fresh->gate_bias, false);
-        p->n_gate_feature = fresh->n_gate_feature;
-    }
-    if (fresh->kinds >> WNW_PROFILE_INPUTGATE & 1u) {
-        wnw__input_gate_free(&p->inputs);
-        p->inputs = fresh->inputs;
-        fresh->inputs = (struct wnw__input_gate){0};
-    }
+    static void (*const by_kind[])(wnw_profile * p, wnw_profile * fresh,
+                                   bool merge) = {[WNW_PROFILE_SRH] = take_srh,
+                                                  [WNW_PROFILE_LAYERS] = take_layers,
+                                                  [WNW_PROFILE_COMPILER] = take_tables,
+                                                  [WNW_PROFILE_HEADS] = take_heads,
+                                                  [WNW_PROFILE_STATS] = take_stats,
+                                                  [WNW_PROFILE_CURVES] = take_curves,
+                                                  [WNW_PROFILE_SHARES] = take_shares,
+                                                  [WNW_PROFILE_GATE] = take_gates,
+                                                  [WNW_PROFILE_INPUTGATE] = take_input_gates};
+    _Static_assert(sizeof by_kind / sizeof *by_kind == WNW_N_PROFILE_KINDS, "every kind is taken");
+    for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++)
+        if (fresh->kinds >> kind & 1u)
+            by_kind[kind](p, fresh, merge);
     p->kinds |= fresh->kinds;
 }
 

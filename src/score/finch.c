@@ -39,7 +39,7 @@ static int32_t question_length(const struct opts *o, const wnw_observation *obs)
 }
 
 /* Weight of the query at position `query`: entries of the head before it. */
-static float n_before(const int32_t *pos, int32_t n_entry, int32_t query)
+static float count_before(const int32_t *pos, int32_t n_entry, int32_t query)
 {
     while (n_entry > 0 && pos[n_entry - 1] >= query)
         n_entry--;
@@ -61,7 +61,7 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
         for (int32_t w = obs->n_window - n_row; w < obs->n_window; w++) {
             const float *a = wnw__window_of(obs, h) + (int64_t)w * obs->n;
             const float m =
-                n_before(obs->pos + (int64_t)ih * obs->n, obs->n_entry[ih], obs->n_past - obs->n_window + w);
+                count_before(obs->pos + (int64_t)ih * obs->n, obs->n_entry[ih], obs->n_past - obs->n_window + w);
             for (int32_t j = 0; j < n_old; j++)
                 out[j] += m * a[j] / (float)n_row;
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Gates on hidden states: a score for an entry from what its layer read of the token, x, the hidden state behind the norm in
+ * Gates on hidden states: a score for an entry from what its layer read of the token, x, the hidden state after the norm in
  * front of the attention. Papers: KVzap (arXiv 2601.07891), Fast KVzip (arXiv 2601.17668). Per layer and KV head j,
  *
  *     linear     score_j = w_j . x + b_j                                      KVzap; `winnow calibrate inputgate` makes it
@@ -76,7 +76,7 @@ const wnw_scorer wnw__scorer_inputgate = {
                   "a token.",
          .paper = "KVzap, arXiv 2601.07891; Fast KVzip, arXiv 2601.17668",
          .details =
-             "A gate per KV head looks at the hidden state behind the norm in front of the attention: a "
+             "A gate per KV head looks at the hidden state after the norm in front of the attention: a "
              "linear form or a "
              "layer of hidden units (KVzap), or a small attention with learned sinks (Fast KVzip). `winnow "
              "calibrate "

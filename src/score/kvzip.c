@@ -13,7 +13,7 @@
  *     prefix=score  they are scored like any other text, and the first `sinks` tokens stay
  * Where no header is known, keep and score are the same, and evict protects nothing.
  *     norm=output    S(h,c) = max over t of p(h,t,c) ||W_O^h v_c|| / ||x_t||, x_t: what the attention reads of t, the hidden
- *                    state behind its norm. KVzip+ of KVzap (arXiv 2601.07891); W_O^h: the head's part of the output
+ *                    state after the norm. KVzip+ of KVzap (arXiv 2601.07891); W_O^h: the head's part of the output
  *                    projection
  * Observes a second pass; with norm=output norms of projected values. Range 0..1, with norm=output from 0 on. Cost O(H_q n) besides the pass.
  */
@@ -125,7 +125,7 @@ const wnw_scorer wnw__scorer_kvzip = {
              "without its header.\n\n"
              "`norm=output` is KVzip+ (KVzap, arXiv 2601.07891): `max p(h,t,c) ||W_O^h v_c|| / ||x_t||`, by "
              "how much an "
-             "entry moves the hidden state `x_t` of a repeated token, as the attention reads it, behind its "
+             "entry moves the hidden state `x_t` of a repeated token, as the attention reads it, after the "
              "norm.\n\n"
              "The pass costs about twice a prefill in matrix products; scoring `O(H_q n)`.",
          .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_QUERY_HEADS,

@@ -3,7 +3,6 @@
 #ifndef WNW_SCORE_H
 #define WNW_SCORE_H
 
-#include "kernel/kernel.h"
 #include "policy/part.h"
 
 /* ---- Expected attention: a scorer, and one of the numbers from which gates predict scores ---- */
@@ -67,15 +66,6 @@ struct wnw__noncausal_opts {
 size_t wnw__noncausal_scratch(const struct wnw__noncausal_opts *o, const wnw_observation *obs);
 int wnw__noncausal(const struct wnw__noncausal_opts *o, const wnw_observation *obs, struct wnw__ends ends,
                    float *score, float *scratch);
-
-/* ---- Products of many rows with a square matrix, by the tiles and panels of the attention ---- */
-
-/* Floats of the room: the matrix as tiles (wnw__tiles_of), and a panel. */
-#define WNW_SQUARE_ROOM(d) (WNW_TILE_FLOATS(d, d) + (size_t)WNW_PANEL_MOST * (size_t)(d))
-
-/* out[i][j] = scale * x[i] . b[j] for x[n][d] and the matrix b[d][d], whose tiles begin the room. What wnw__mul_nt does but
- * for rounding, and faster from some dozen rows x on. */
-void wnw__mul_square(const float *x, int32_t n, int32_t d, float scale, float *room, float *out);
 
 /* ---- The numbers of an entry from which a gate predicts its score: calibration and scorer compute them here ---- */
 

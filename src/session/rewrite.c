@@ -117,32 +117,63 @@ static bool keeps_all(const struct wnw__cache *c, int32_t il, const struct wnw__
     return true;
 }
 
+/* What becomes of the contents of a layer's heads: w[n_head_kv] from before the layer is compacted, row[d] for one key. */
+struct change {
+    const struct wnw__plan_contents *contents;
+    struct wnw__merged *w;
+    float *row;
+};
+
+static void change_free(struct change *ch, int32_t n_head)
+{
+    for (int32_t ih = 0; ch->w && ih < n_head; ih++)
+        wnw__merged_free(&ch->w[ih]);
+    free(ch->w);
+    free(ch->row);
+}
+
+/* Merges values, and makes room for biases, as long as all entries are there. */
+static int change_prepare(struct change *ch, struct wnw__cache *c, int32_t il,
+                          const struct wnw__kept_layer *kept)
+{
+    ch->contents = kept->contents;
+    if (!ch->contents)
+        return WNW_OK;
+    ch->w = calloc((size_t)c->n_head_kv, sizeof *ch->w);
+    ch->row = malloc((size_t)c->d * sizeof *ch->row);
+    if (!ch->w || !ch->row)
+        return wnw__fail(WNW_E_NOMEM, "no memory to merge values");
+    if (has_bias(c, ch->contents) && c->aux_planes[WNW_AUX_BIAS] == 0)
+        WNW_TRY(wnw__cache_set_aux(c, WNW_AUX_BIAS, 1));
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+        if (ch->contents[ih].n_merge > 0) {
+            const struct wnw__merge_head h = merge_of(&(struct head){c, il, ih}, kept);
+            WNW_TRY(wnw__merge_values(&ch->w[ih], &h));
+        }
+    return WNW_OK;
+}
+
+/* Writes all of it, once the layer was compacted. */
+static void change_write(const struct change *ch, struct wnw__cache *c, int32_t il)
+{
+    for (int32_t ih = 0; ch->contents && ih < c->n_head_kv; ih++) {
+        write_values(c, il, ih, &ch->w[ih]);
+        prune_keys(c, il, ih, &ch->contents[ih], ch->row);
+        write_fitted(c, il, ih, &ch->contents[ih]);
+    }
+}
+
 int wnw__rewrite_layer(struct wnw__cache *c, int32_t il, const struct wnw__kept_layer *kept, int32_t room)
 {
-    const struct wnw__plan_contents *contents = kept->contents;
-    struct wnw__merged *w = contents ? calloc((size_t)c->n_head_kv, sizeof *w) : NULL;
-    float *row = contents ? malloc((size_t)c->d * sizeof *row) : NULL;
-    int rc = !contents || (w && row) ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to merge values");
-    if (rc == WNW_OK && has_bias(c, contents) && c->aux_planes[WNW_AUX_BIAS] == 0)
-        rc = wnw__cache_set_aux(c, WNW_AUX_BIAS, 1);
-    for (int32_t ih = 0; rc == WNW_OK && contents && ih < c->n_head_kv; ih++)
-        if (contents[ih].n_merge > 0) {
-            const struct wnw__merge_head h = merge_of(&(struct head){c, il, ih}, kept);
-            rc = wnw__merge_values(&w[ih], &h);
-        }
+    struct change ch = {0};
+    int rc = change_prepare(&ch, c, il, kept);
     if (rc == WNW_OK && !keeps_all(c, il, kept))
         rc = room < 0 ? wnw__cache_keep_layer(c, il, kept->keep, kept->n_keep)
                       : wnw__cache_keep_in_place(c, il, kept->keep, kept->n_keep, room);
-    for (int32_t ih = 0; rc == WNW_OK && contents && ih < c->n_head_kv; ih++) {
-        write_values(c, il, ih, &w[ih]);
-        prune_keys(c, il, ih, &contents[ih], row);
-        write_fitted(c, il, ih, &contents[ih]);
-    }
-    if (rc == WNW_OK)
+    if (rc == WNW_OK) {
+        change_write(&ch, c, il);
         c->layers[il].n_settled = kept->n_settled;
-    for (int32_t ih = 0; w && ih < c->n_head_kv; ih++)
-        wnw__merged_free(&w[ih]);
-    free(w);
-    free(row);
+    }
+    change_free(&ch, c->n_head_kv);
     return rc;
 }

@@ -90,7 +90,7 @@ int wnw__session_follow(wnw_session *s, const wnw_policy *policy, const wnw_plan
 
 /* ---- New positions (renumber.c) ---- */
 
-/* E_UNSUPPORTED where this session's entries cannot get new positions, whatever is kept. */
+/* E_UNSUPPORTED where this session's entries cannot get new positions, no matter which are kept. */
 int wnw__renumber_check(const wnw_session *s);
 /* E_UNSUPPORTED unless layer il, KV head ih has n = n_first entries, as many as the first head: new positions
  * need equal counts. */

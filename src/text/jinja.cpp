@@ -63,33 +63,56 @@ int block_step(const std::string &word)
                : 0;
 }
 
-void check_size(const std::vector<jinja::token> &tokens)
-{
+/* How far a template nests, counted as its tokens come. */
+struct depth {
     using token = jinja::token;
     int blocks = 0, elifs = 0, nesting = 0, length = 0;
-    bool first = false, assigns = false, set = false;
-    for (const token &t : tokens) {
-        if (t.t == token::open_statement || t.t == token::open_expression) {
-            nesting = length = 0;
-            assigns = set = false;
-            first = t.t == token::open_statement;
-            continue;
-        }
-        if (first) {
-            first = false;
-            set = t.value == "set";
-            blocks += block_step(t.value);
-            elifs += t.value == "elif" ? 1 : 0;
-        }
+    bool first = false;                /* the next token is a statement's first */
+    bool set = false, assigns = false; /* of the statement at hand: "set", with "=" */
+
+    void begin(bool statement)
+    {
+        nesting = length = 0;
+        assigns = set = false;
+        first = statement;
+    }
+
+    void add_word(const std::string &word)
+    {
+        first = false;
+        set = word == "set";
+        blocks += block_step(word);
+        elifs += word == "elif" ? 1 : 0;
+    }
+
+    void add(const token &t)
+    {
+        if (first)
+            add_word(t.value);
         if (set && t.t == token::equals)
             assigns = true;
         if (t.t == token::close_statement && set && assigns)
             blocks--;
         nesting += recurses(t) ? 1 : 0;
-        length++;
-        if (t.t == token::text)
-            length = 0;
-        if (blocks > MAX_BLOCKS || elifs > MAX_ELIFS || nesting > MAX_NESTING || length > MAX_EXPRESSION)
+        length = t.t == token::text ? 0 : length + 1;
+    }
+
+    bool is_too_deep() const
+    {
+        return blocks > MAX_BLOCKS || elifs > MAX_ELIFS || nesting > MAX_NESTING || length > MAX_EXPRESSION;
+    }
+};
+
+void check_size(const std::vector<jinja::token> &tokens)
+{
+    using token = jinja::token;
+    depth d;
+    for (const token &t : tokens) {
+        if (t.t == token::open_statement || t.t == token::open_expression)
+            d.begin(t.t == token::open_statement);
+        else
+            d.add(t);
+        if (d.is_too_deep())
             throw std::runtime_error("it is nested too deeply");
     }
 }

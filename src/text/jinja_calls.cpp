@@ -393,6 +393,52 @@ bool one_of(const std::string &name, std::initializer_list<const char *> names)
     return false;
 }
 
+/* Methods that do not look into what a list, an object or a text holds. */
+bool walks(const std::string &method)
+{
+    return one_of(method, {"length", "append", "pop", "first", "last", "get", "keys", "values", "items",
+                           "list", "reverse", "map"});
+}
+
+/* The result of a method that we run in place of the engine; else nullptr. */
+value make_method(const std::string &name, const func_args &args, const weight &all, meter &m)
+{
+    if (name == "replace" && replaces(args))
+        return replace(args, m);
+    if ((name == "split" || name == "rsplit") && splits(args))
+        return split(args, name == "rsplit", m);
+    if (name == "join" && joins(args))
+        return join(args, all, m);
+    return nullptr;
+}
+
+/* Methods whose work depends on more than the size of what they are given. */
+void check_method(const std::string &name, const func_args &args, const weight &all, meter &m)
+{
+    const value &on = args.get_args()[0];
+    if (is_val<value_array>(on) && name == "sort")
+        check_sort(args, m);
+    else if (is_val<value_object>(on) && name == "dictsort")
+        check_dictsort(args, m);
+    else if (is_val<value_string>(on) && name == "indent")
+        check_indent(args, m);
+    else if (is_val<value_array>(on) && one_of(name, {"select", "selectattr", "reject", "rejectattr"}))
+        check_select(args, all, m);
+    else if (one_of(name, {"strip", "lstrip", "rstrip"}) && args.count() > 1)
+        m.work(all.bytes *
+               ((all.bytes - on->val_str.length()) / 8)); /* each byte is sought among the others */
+}
+
+void check_function(const std::string &name, const func_args &args, const weight &all, meter &m)
+{
+    if (name == "range")
+        check_range(args, m);
+    else if (one_of(name, {"dict", "namespace"}))
+        check_pairs(args);
+    else if (name.compare(0, 8, "test_is_") == 0 && args.count() > 0)
+        check_test(name.substr(8), args.get_args().back(), 1, all.bytes, m);
+}
+
 } // namespace
 
 weight weigh(const value &v, meter &m)
@@ -413,11 +459,10 @@ void mark(const value &v)
 
 value before_call(const std::string &name, bool method, const func_args &args, weight &all, meter &m)
 {
-    if (method && one_of(name, {"length", "append", "pop", "first", "last", "get", "keys", "values", "items",
-                                "list", "reverse", "map"})) {
-        const uint64_t n = args.get_args()[0]->val_arr.size() + args.get_args()[0]->val_obj.size();
-        m.work(WALK * (n + 1) +
-               4 * args.get_args()[0]->val_str.length()); /* they do not look into what the list holds */
+    if (method && walks(name)) {
+        const value &on = args.get_args()[0];
+        const uint64_t n = on->val_arr.size() + on->val_obj.size();
+        m.work(WALK * (n + 1) + 4 * on->val_str.length());
         m.expect(n * NODE);
         return nullptr;
     }
@@ -427,33 +472,14 @@ value before_call(const std::string &name, bool method, const func_args &args, w
         m.work(4 * v->val_str.length());
     }
     if (method && args.count() > 0) {
-        const value &on = args.get_args()[0];
-        if (name == "replace" && replaces(args))
-            return replace(args, m);
-        if ((name == "split" || name == "rsplit") && splits(args))
-            return split(args, name == "rsplit", m);
-        if (name == "join" && joins(args))
-            return join(args, all, m);
-        if (is_val<value_array>(on) && name == "sort")
-            check_sort(args, m);
-        else if (is_val<value_object>(on) && name == "dictsort")
-            check_dictsort(args, m);
-        else if (is_val<value_string>(on) && name == "indent")
-            check_indent(args, m);
-        else if (is_val<value_array>(on) && one_of(name, {"select", "selectattr", "reject", "rejectattr"}))
-            check_select(args, all, m);
-        else if (one_of(name, {"strip", "lstrip", "rstrip"}) && args.count() > 1)
-            m.work(all.bytes *
-                   ((all.bytes - on->val_str.length()) / 8)); /* each byte is sought among the others */
+        if (value made = make_method(name, args, all, m))
+            return made;
+        check_method(name, args, all, m);
     }
     if (one_of(name, {"tojson", "string", "safe"}))
         check_text(args, all, m);
-    else if (!method && name == "range")
-        check_range(args, m);
-    else if (!method && one_of(name, {"dict", "namespace"}))
-        check_pairs(args);
-    else if (!method && name.compare(0, 8, "test_is_") == 0 && args.count() > 0)
-        check_test(name.substr(8), args.get_args().back(), 1, all.bytes, m);
+    else if (!method)
+        check_function(name, args, all, m);
     m.expect(2 * all.bytes + all.nodes * NODE);
     return nullptr;
 }

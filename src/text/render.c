@@ -24,16 +24,31 @@ static int check_name(const char *name)
     return wnw__fail(WNW_E_ARG, "libllama has no chat template '%.40s'", name);
 }
 
-int wnw__template_find(struct wnw__template *out, const wnw_model *m, const wnw_prompt_params *p)
+static int check_choice(const wnw_prompt_params *p)
 {
-    const struct llama_vocab *vocab = llama_model_get_vocab(m->vocab);
-    *out = (struct wnw__template){0};
     if ((p->raw ? 1 : 0) + (p->chat ? 1 : 0) + (p->jinja ? 1 : 0) > 1)
         return wnw__fail(WNW_E_ARG, "a prompt has one template: raw, a name or a Jinja program");
+    return p->chat ? check_name(p->chat) : WNW_OK;
+}
+
+/* Sets the texts of the tokens that templates name. */
+static int set_pieces(struct wnw__template *t, const wnw_model *m)
+{
+    const struct llama_vocab *vocab = llama_model_get_vocab(m->vocab);
+    int rc = wnw_token_piece(m, llama_vocab_bos(vocab), &t->bos);
+    if (rc == WNW_OK)
+        rc = wnw_token_piece(m, llama_vocab_eos(vocab), &t->eos);
+    if (rc != WNW_OK)
+        wnw__template_clear(t);
+    return rc;
+}
+
+int wnw__template_find(struct wnw__template *out, const wnw_model *m, const wnw_prompt_params *p)
+{
+    *out = (struct wnw__template){0};
+    WNW_TRY(check_choice(p));
     if (p->raw)
         return WNW_OK;
-    if (p->chat)
-        WNW_TRY(check_name(p->chat));
     out->source = p->chat ? p->chat : p->jinja ? p->jinja : llama_model_chat_template(m->vocab, NULL);
     out->pattern = p->chat || (!p->jinja && !wnw__jinja_available());
     out->now = p->now;
@@ -43,12 +58,7 @@ int wnw__template_find(struct wnw__template *out, const wnw_model *m, const wnw_
         wnw__log(WNW_LOG_WARN,
                  "this build cannot run the model's own chat template (it was made without libllama-common): "
                  "libllama's pattern for it is used, without a default system message");
-    int rc = wnw_token_piece(m, llama_vocab_bos(vocab), &out->bos);
-    if (rc == WNW_OK)
-        rc = wnw_token_piece(m, llama_vocab_eos(vocab), &out->eos);
-    if (rc != WNW_OK)
-        wnw__template_clear(out);
-    return rc;
+    return set_pieces(out, m);
 }
 
 void wnw__template_clear(struct wnw__template *t)

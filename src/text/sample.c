@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Picking the next token with libllama's samplers, behind the library's plain-array interface. */
+/* Picking the next token with libllama's samplers, by an interface of plain arrays. */
 #include "base/err.h"
 #include "base/vectors.h"
 

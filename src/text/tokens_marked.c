@@ -22,7 +22,7 @@ struct found {
     const struct wnw__special *special;
 };
 
-/* Where a special token's text stands, whatever else holds there. */
+/* Where a special token's text stands; another's may stand there too. */
 struct seen {
     size_t first, last, n;
 };

@@ -40,6 +40,12 @@ good 'KVzip as target' calibrate inputgate -m "$model" -f "$text" --set $small,t
     json 'KVzip as target' "$work/kvzip.json" 'o["settings"]["target"] == "kvzip"'
 good 'two threads' calibrate inputgate -m "$model" -f "$work/texts" --set $small -t 2 -o "$work/two.json"
 same 'two threads' "$made" "$work/two.json"
+for after in 2 6; do
+    ended_by KILL "$work/cut.json.journal" $after calibrate inputgate -m "$model" -f "$work/texts" --set $small -o "$work/cut.json"
+    [ "$code" -eq 137 ] || printf 'too fast to be killed\n' >&2
+done
+good 'killed and taken up' calibrate inputgate -m "$model" -f "$work/texts" --set $small -t 1 -o "$work/cut.json"
+same 'killed and taken up' "$made" "$work/cut.json"
 bad 'of another model' 'was made for another model' plan -m "$models/tiny/tiny-qwen2.gguf" --tokens "$work/ids" --policy kvzap --budget 60 \
     --profile "$made" -o "$work/made/p.json"
 [ "$(wc -l <"$work/err")" -eq 1 ] || fail "more than one line: $(cat "$work/err")"
