@@ -169,7 +169,7 @@ static int check_prompt(struct app_job *job)
                : rc;
 }
 
-static int check_types(struct app_job *job)
+int app_job_attention(struct app_job *job)
 {
     if (strcmp(job->args->attn, "own") == 0)
         job->attn = WNW_ATTN_OWN;
@@ -179,7 +179,13 @@ static int check_types(struct app_job *job)
         job->attn = WNW_ATTN_F32;
     else
         return app_fail(APP_BAD_INPUT, "--attn '%s' is unknown; use own, f32 or ggml", job->args->attn);
-    return app_kv_check(&job->kv, job->args, job->attn);
+    return APP_OK;
+}
+
+static int check_types(struct app_job *job)
+{
+    const int rc = app_job_attention(job);
+    return rc == APP_OK ? app_kv_check(&job->kv, job->args, job->attn) : rc;
 }
 
 int app_job_check(struct app_job *job, const struct app_args *args)
@@ -271,7 +277,7 @@ int app_job_prompt(struct app_job *job)
         const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = job->document,
                                           .question = job->question,   .system = job->system,
                                           .chat = args->chat,          .raw = args->raw,
-                                          .special = args->special};
+                                          .special = args->special,    .now = job->now};
         wnw_set_log(app_note_warning, &job->remarks);
         const int status = wnw_prompt_build(&job->prompt, job->model, &params);
         wnw_set_log(NULL, NULL);
@@ -356,9 +362,21 @@ static int mask_heads(struct app_job *job)
     return status;
 }
 
-int app_job_session(struct app_job *job)
+int app_job_prepare(struct app_job *job)
 {
     const int rc = load_profile(job);
+    job->run.policy = job->policy;
+    job->run.size = job->size;
+    job->run.profile = job->profile;
+    job->run.prompt = job->prompt.tokens ? &job->prompt : NULL;
+    job->run.question_later = job->args->context_only;
+    job->run.once = true;
+    return rc;
+}
+
+int app_job_session(struct app_job *job)
+{
+    const int rc = app_job_prepare(job);
     if (rc != APP_OK)
         return rc;
     wnw_session_params params = wnw_session_default_params();
@@ -370,12 +388,6 @@ int app_job_session(struct app_job *job)
     params.progress = app_progress_step;
     params.progress_user = &job->progress;
     int status = wnw_session_new(&job->session, job->model, &params);
-    job->run.policy = job->policy;
-    job->run.size = job->size;
-    job->run.profile = job->profile;
-    job->run.prompt = job->prompt.tokens ? &job->prompt : NULL;
-    job->run.question_later = job->args->context_only;
-    job->run.once = true;
     if (status == WNW_OK)
         status = wnw_session_begin(job->session, &job->run);
     if (status == WNW_OK && job->args->mask_heads)
@@ -411,12 +423,12 @@ void app_job_measure(struct app_job *job)
     job->kv_bytes_full = stats.bytes_full;
 }
 
-int app_job_read_first(struct app_job *job, int32_t n)
+int app_job_read_on(struct app_job *job, int32_t from, int32_t to)
 {
     wnw_report report = {WNW_INIT(wnw_report)};
-    if (n > 0) {
+    if (to > from) {
         app_progress_start(&job->progress, "prefill", "tokens");
-        const int status = wnw_session_read(job->session, job->tokens, n, &report);
+        const int status = wnw_session_read(job->session, job->tokens + from, to - from, &report);
         app_progress_end(&job->progress);
         if (status != WNW_OK)
             return app_fail_status(status);
@@ -427,6 +439,11 @@ int app_job_read_first(struct app_job *job, int32_t n)
     }
     app_job_measure(job);
     return APP_OK;
+}
+
+int app_job_read_first(struct app_job *job, int32_t n)
+{
+    return app_job_read_on(job, 0, n);
 }
 
 int32_t app_job_n_compressed(const struct app_job *job)

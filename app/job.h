@@ -24,6 +24,7 @@ struct app_job {
     wnw_attn attn;
     wnw_mask_phase mask_phase;
     bool size_assumed; /* no size was given and the policy has no rule of its own: ratio 0.5 */
+    int64_t now;       /* the date for templates that write it, as in wnw_prompt_params; 0 = the present */
     bool any_length;   /* the prompt is only tokenized: it may be longer than the context */
     bool size_ignored; /* a size was given for the policy that keeps everything */
 
@@ -55,12 +56,16 @@ int app_job_allowed(const wnw_policy *policy, const wnw_run *rules, const char *
 int app_job_check(struct app_job *job, const struct app_args *args);
 /* The same for commands that only take a model and a prompt. */
 int app_job_check_input(struct app_job *job, const struct app_args *args);
+/* Reads --attn. */
+int app_job_attention(struct app_job *job);
 /* Opens the model. */
 int app_job_open(struct app_job *job);
 /* Whether the prompt may be longer than the context: read by chunks, and kept tokens get new positions. */
 bool app_job_is_endless(const struct app_job *job);
 /* Turns the prompt into tokens and checks them against the vocabulary. */
 int app_job_prompt(struct app_job *job);
+/* Reads the profile that the policy needs and sets what a session is told, job->run. */
+int app_job_prepare(struct app_job *job);
 /* Makes a session that observes for the policy. */
 int app_job_session(struct app_job *job);
 /* Check, open, prompt and session in this order: from options to a session that is ready to read the
@@ -70,6 +75,8 @@ int app_job_start(struct app_job *job, const struct app_args *args);
 int app_job_read(struct app_job *job, int32_t from, int32_t to, wnw_logits_fn on_logits, void *user);
 /* Reads the first n tokens, compresses them as the rules say and stores the cache's size in the job. */
 int app_job_read_first(struct app_job *job, int32_t n);
+/* The same for a job whose session has read other tokens before: tokens [from, to) of the prompt. */
+int app_job_read_on(struct app_job *job, int32_t from, int32_t to);
 /* Stores the cache's present size in the job. */
 void app_job_measure(struct app_job *job);
 /* Number of tokens that are compressed: those of the document with --context-only, else all. */

@@ -118,3 +118,79 @@ static const struct app_option serve_options[] = {
      NULL},
 };
 APP_GROUP(cli_group_serve, "Server", serve_options);
+
+static const struct app_option document_options[] = {
+    {"file", 'f', APP_TEXTS, "DOC", NULL, "none, must be given",
+     "document, UTF-8 text; - is standard input; several -f are joined in this order, with blank lines "
+     "between",
+     AT(app.documents), 0, 0, NULL},
+    {"cache", 'c', APP_TEXT, "DOC.wkv", NULL, "none",
+     "a stored document to which -f is added, under its own recipe and size", AT(cache), 0, 0, NULL},
+    {"system", 0, APP_TEXT, "TEXT", NULL, "the template's own", "system message", AT(app.system), 0, 0, NULL},
+    {"raw", 0, APP_FLAG, NULL, NULL, "off",
+     "no chat template: BOS where the vocabulary adds one, then the text", AT(app.raw), 0, 0, NULL},
+    {"special", 0, APP_FLAG, NULL, NULL, "off",
+     "parse control tokens in document, question and system message (default: they are plain text there)",
+     AT(app.special), 0, 0, NULL},
+    {"chat", 0, APP_TEXT, "NAME", NULL, "the model's", "one of libllama's chat templates, e.g. chatml",
+     AT(app.chat), 0, 0, NULL},
+};
+APP_GROUP(cli_group_document, "Document", document_options);
+
+static const struct app_option keep_options[] = {
+    {"policy", 0, APP_TEXT, "RECIPE", NULL, "kvcompose",
+     "what to keep, e.g. snapkv:window=32+adakv; `winnow methods` lists the parts; full: everything",
+     AT(app.policy), 0, 0, NULL},
+    {"budget", 0, APP_INT, "N", NULL, "none", "size: average entries kept per layer and KV head",
+     AT(app.budget), 1, 2147483647, "1 to 2147483647"},
+    {"ratio", 0, APP_REAL, "R", NULL, "0.5 if the policy needs a size", "size: fraction removed, 0 <= R < 1",
+     AT(app.ratio), 0, 0.9999999999999999, "at least 0 and less than 1"},
+    {"kv-bytes", 0, APP_BYTES, "SIZE", NULL, "none", "size: bytes of kept keys and values, suffix K, M or G",
+     AT(app.kv_bytes), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
+    {"evict", 0, APP_TEXT, "WHEN", "end", NULL,
+     "when to compress: end (of the document), layer (one layer after the other), chunk[:C] (every C tokens, "
+     "512 or the method's own)",
+     AT(app.evict), 0, 0, NULL},
+    {"profile", 0, APP_TEXT, "PATH", NULL, "the cache folder's, then shipped ones",
+     "calibration results that the policy needs: a file, or a folder of them", AT(app.profile), 0, 0, NULL},
+};
+APP_GROUP(cli_group_keep, "What to keep (at most one size)", keep_options);
+
+static const struct app_option stored_options[] = {
+    {"output", 'o', APP_TEXT, "DOC.wkv", NULL, "none, must be given", "where to store it", AT(app.out), 0, 0,
+     NULL},
+    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object about what was stored", AT(app.json), 0,
+     0, NULL},
+};
+APP_GROUP(cli_group_stored, "Output", stored_options);
+
+static const struct app_option ask_model_options[] = {
+    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "the model that read the document", AT(app.model),
+     0, 0, NULL},
+    {"threads", 't', APP_INT, "THREADS", NULL, "usable cores", "threads to compute with", AT(app.threads), 1,
+     512, "1 to 512"},
+    {"attn", 0, APP_TEXT, "KIND", "own", NULL,
+     "attention: own (our kernels), f32 (the same without bf16 and bytes) or ggml (standard operations)",
+     AT(app.attn), 0, 0, NULL},
+};
+APP_GROUP(cli_group_ask_model, "Model", ask_model_options);
+
+static const struct app_option ask_options[] = {
+    {"cache", 'c', APP_TEXT, "DOC.wkv", NULL, "none, must be given", "the stored document", AT(cache), 0, 0,
+     NULL},
+    {"prompt", 'p', APP_TEXT, "QUESTION", NULL, "none", "question", AT(app.question), 0, 0, NULL},
+    {"questions", 0, APP_TEXT, "FILE", NULL, "none",
+     "questions, one a line; - is standard input. Each answer is a line of JSON", AT(questions), 0, 0, NULL},
+    {"batch", 0, APP_INT, "N", "8", NULL,
+     "questions that are answered together, which is faster; 1: one after the other, with the very numbers "
+     "of "
+     "`run`",
+     AT(batch), 1, 64, "1 to 64"},
+};
+APP_GROUP(cli_group_ask, "Question", ask_options);
+
+static const struct app_option inspect_options[] = {
+    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object, with positions and tokens", AT(app.json),
+     0, 0, NULL},
+};
+APP_GROUP(cli_group_inspect, "Output", inspect_options);

@@ -22,6 +22,11 @@ static const struct app_group *const profile_import_groups[] = {&cli_group_profi
                                                                 NULL};
 static const struct app_group *const backend_groups[] = {&cli_group_backend, &app_group_common, NULL};
 static const struct app_group *const serve_groups[] = {&cli_group_serve, &app_group_common, NULL};
+static const struct app_group *const compress_groups[] = {
+    &app_group_model, &cli_group_document, &cli_group_keep, &cli_group_stored, &app_group_common, NULL};
+static const struct app_group *const ask_groups[] = {&cli_group_ask_model, &cli_group_ask,
+                                                     &cli_group_generate, &app_group_common, NULL};
+static const struct app_group *const inspect_groups[] = {&cli_group_inspect, &app_group_common, NULL};
 static const struct app_group *const plain_groups[] = {&app_group_common, NULL};
 
 const struct app_command cli_commands[] = {
@@ -33,6 +38,32 @@ const struct app_command cli_commands[] = {
      .groups = run_groups,
      .args_size = sizeof(struct cli_args),
      .run = cli_run},
+    {.name = "compress",
+     .about = "Reads a document, compresses its KV cache and stores it, to be asked any number of times.",
+     .usage = "[-m MODEL] -f DOC [-f DOC2 ..] [-c DOC.wkv] [--policy RECIPE] [SIZE] -o DOC.wkv",
+     .notes =
+         "The file appears only when it is complete. With -c, the documents are added to a stored one, and "
+         "all of it is\nstored under the new name. docs/wkv.md describes the file.",
+     .groups = compress_groups,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_compress},
+    {.name = "ask",
+     .about = "Answers questions about a document that `compress` has stored.",
+     .usage = "[-m MODEL] -c DOC.wkv -p QUESTION | --questions FILE",
+     .notes =
+         "The answer is that of `winnow run --context-only` with the same options; the document is not read "
+         "again.\nThe file is never changed, and several processes share its pages.",
+     .groups = ask_groups,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_ask},
+    {.name = "inspect",
+     .about = "Shows what is in a stored document or a keep-plan.",
+     .usage = "DOC.wkv | plan.json [--json]",
+     .notes = "",
+     .groups = inspect_groups,
+     .max_rest = 1,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_inspect},
     {.name = "plan",
      .about = "Reads a prompt and writes which cache entries would be kept; generates nothing.",
      .usage = "[-m MODEL] [-f DOC | --tokens FILE] [-p QUESTION] [--policy RECIPE] [SIZE] -o FILE",

@@ -44,8 +44,9 @@ int cli_profile_import(const struct app_args *app)
     if (app->n_rest != 1)
         return app_fail(APP_BAD_INPUT, "no file; write `winnow profile import --kind KIND FILE -o PROFILE`");
     if (!args->kind)
-        return app_fail(APP_BAD_INPUT,
-                        "no kind; say what the file is with --kind: srh, trad, heads, duo, layers, kvzap or fastkvzip");
+        return app_fail(
+            APP_BAD_INPUT,
+            "no kind; say what the file is with --kind: srh, trad, heads, duo, layers, kvzap or fastkvzip");
     if (!app->out)
         return app_fail(APP_BAD_INPUT, "no output; name the profile to write with -o");
     int rc = app_model_path(&model_path, app->model);

@@ -4,7 +4,7 @@
 
 bad 'no command' 'no command'
 bad 'unknown command' 'did you mean .winnow run' rnu
-bad 'a command that nothing is like' 'unknown command .compress.*lists the commands' compress -m x
+bad 'a command that nothing is like' 'unknown command .juggle.*lists the commands' juggle -m x
 bad 'calibrate what' 'needs one of' calibrate -m x
 bad 'help of an unknown command' 'unknown command' help nothing
 bad 'unknown option' 'did you mean --budget' run --budgt 4 -p x

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/* Answering: what `run` and `ask` have in common, from a session that has read the question to what is printed. */
+#include "cli/answer.h"
+
+#include "app/console.h"
+#include "app/json.h"
+#include "app/process.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int cli_answer_begin(struct cli_answer *a, const struct cli_args *args)
+{
+    *a = (struct cli_answer){.said = wnw_generated_default()};
+    wnw_sampler_params params = wnw_sampler_default_params();
+    params.temp = (float)args->temp;
+    params.top_k = (int32_t)args->top_k;
+    params.top_p = (float)args->top_p;
+    params.seed = (uint32_t)args->app.seed;
+    const int status = wnw_sampler_new(&a->sampler, &params);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+/* What is done with the answer while it is generated. */
+struct listener {
+    struct app_job *job;
+    FILE *echo; /* new text is written here at once; NULL = nowhere */
+    struct app_progress progress;
+    double first; /* when the first token came */
+    int rc;
+};
+
+static bool hear(const char *text, size_t n_bytes, int32_t n_tokens, void *user)
+{
+    struct listener *l = user;
+    if (n_tokens == 1 && l->first == 0)
+        l->first = app_now_ms();
+    errno = 0;
+    /* The error is reported at once, because generating the rest of an unreadable answer would be in vain. */
+    if (l->echo && n_bytes > 0 && (fwrite(text, 1, n_bytes, l->echo) != n_bytes || fflush(l->echo) != 0))
+        l->rc = app_stdout_failed();
+    else
+        app_progress_step(n_tokens, (int32_t)l->job->args->n, &l->progress);
+    return l->rc == APP_OK;
+}
+
+int cli_answer_generate(struct cli_answer *a, struct app_job *job)
+{
+    struct listener l = {.job = job, .echo = job->args->json ? NULL : stdout};
+    const wnw_generate_params params = {WNW_INIT(wnw_generate_params), .n_max = (int32_t)job->args->n,
+                                        .on_text = hear, .user = &l};
+    a->ttft_ms = app_now_ms() - job->start_ms;
+    if (params.n_max == 0)
+        return APP_OK;
+    app_progress_start(&l.progress, "generate", "tokens");
+    /* An answer that is printed on a terminal shows the progress itself. */
+    l.progress.terminal = l.progress.terminal && !isatty(STDOUT_FILENO);
+    const int status = wnw_generate(&a->said, job->session, a->sampler, &params);
+    const double end = app_now_ms();
+    l.first = l.first > 0 ? l.first : end;
+    a->ttft_ms = l.first - job->start_ms;
+    a->decode_ms = end - l.first;
+    app_progress_end(&l.progress);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    if (a->said.end == WNW_END_FULL)
+        app_note("the context of %d tokens is full, the answer ends here", job->info.n_ctx_train);
+    return l.rc;
+}
+
+static double per_second(int64_t n, double ms)
+{
+    return n > 0 && ms > 0.0 ? (double)n * 1e3 / ms : 0.0;
+}
+
+static void print_summary(const struct app_job *job, const struct cli_answer *a)
+{
+    const int32_t n_first = app_job_n_compressed(job);
+    app_note("prompt %d tokens; kept %.1f of %d per head (%.1f %%), KV %.2f of %.2f MiB; prefill %.1f tok/s, "
+             "compress %.1f ms, first token %.0f ms; %d tokens, decode %.1f tok/s",
+             job->n_tokens, job->kept_mean, n_first, 100.0 * job->kept_mean / n_first,
+             (double)job->kv_bytes / 1048576.0, (double)job->kv_bytes_full / 1048576.0,
+             per_second(a->n_prefill, job->prefill_ms), job->compress_ms, a->ttft_ms, a->said.n_tokens,
+             per_second(a->said.n_read, a->decode_ms));
+}
+
+json_t *cli_answer_json(const struct cli_answer *a, const struct app_job *job)
+{
+    json_t *tokens = wnw__json_i32s(a->said.tokens, a->said.n_tokens);
+    return json_pack("{s:i, s:f, s:I, s:I, s:b, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s%, s:o}",
+                     "prompt_tokens", (int)job->n_tokens, "kept_tokens_mean", job->kept_mean, "kv_bytes_full",
+                     (json_int_t)job->kv_bytes_full, "kv_bytes", (json_int_t)job->kv_bytes, "kv_rotated",
+                     app_kv_rotates(&job->kv), "peak_rss_bytes", (json_int_t)app_peak_rss(), "load_ms",
+                     job->load_ms, "prefill_ms", job->prefill_ms, "compress_ms", job->compress_ms, "ttft_ms",
+                     a->ttft_ms, "decode_tps", per_second(a->said.n_read, a->decode_ms), "prefill_tps",
+                     per_second(a->n_prefill, job->prefill_ms), "text", a->said.text ? a->said.text : "",
+                     a->said.n_text, "tokens", tokens);
+}
+
+int cli_answer_print(const struct cli_answer *a, const struct app_job *job)
+{
+    if (job->args->json)
+        return app_print_json(cli_answer_json(a, job));
+    if (a->said.n_text > 0 && a->said.text[a->said.n_text - 1] != '\n')
+        putchar('\n');
+    const int rc = app_finish_stdout();
+    if (rc == APP_OK)
+        print_summary(job, a);
+    return rc;
+}
+
+void cli_answer_clear(struct cli_answer *a)
+{
+    wnw_sampler_free(a->sampler);
+    wnw_generated_clear(&a->said);
+    a->sampler = NULL;
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow ask: questions about a stored document. */
+#include "cli/ask.h"
+#include "app/args.h"
+#include "app/console.h"
+#include "app/document.h"
+#include "app/files.h"
+#include "app/job.h"
+#include "app/json.h"
+#include "app/models.h"
+#include "app/process.h"
+#include "cli/answer.h"
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/stored.h"
+#include "winnow_store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Questions ---- */
+
+static int add_question(struct ask *ask, const char *text, size_t n)
+{
+    struct ask_question *more = realloc(ask->questions, ((size_t)ask->n + 1) * sizeof *more);
+    char *copy = strndup(text, n);
+    if (more)
+        ask->questions = more;
+    if (!more || !copy) {
+        free(copy);
+        return app_fail(APP_FAILED, "out of memory for the questions");
+    }
+    ask->questions[ask->n++] =
+        (struct ask_question){.text = copy, .answer = {.said = wnw_generated_default()}};
+    return APP_OK;
+}
+
+/* A question a line; lines without text do not count. */
+static int read_questions(struct ask *ask, const char *path, struct app_text *remarks)
+{
+    struct app_text all;
+    int rc = app_read_text(&all, path, remarks);
+    for (const char *at = all.s; rc == APP_OK && at && *at;) {
+        size_t n = strcspn(at, "\n");
+        const char *next = at + n + (at[n] == '\n');
+        while (n > 0 && at[n - 1] == '\r')
+            n--;
+        if (strspn(at, " \t") < n)
+            rc = add_question(ask, at, n);
+        at = next;
+    }
+    free(all.s);
+    return rc == APP_OK && ask->n == 0 ? app_fail(APP_BAD_INPUT, "'%s' has no question", path) : rc;
+}
+
+static int check_arguments(struct ask *ask, const struct cli_args *args)
+{
+    const bool one = args->app.question && *args->app.question;
+    struct app_job *job = &ask->job;
+    if (!args->cache)
+        return app_fail(APP_BAD_INPUT, "about which document? Name a stored one with -c");
+    if (args->app.question && args->questions)
+        return app_fail(APP_BAD_INPUT, "-p and --questions exclude each other; give one of them");
+    if (!one && !args->questions)
+        return app_fail(APP_BAD_INPUT, "no question; give one with -p, or a file of them with --questions");
+    int rc = app_job_attention(job);
+    if (rc == APP_OK && one)
+        rc = app_argument_clean(&job->question, args->app.question, "the question (-p)", &job->remarks);
+    if (rc == APP_OK)
+        rc = one ? add_question(ask, job->question, strlen(job->question))
+                 : read_questions(ask, args->questions, &job->remarks);
+    return rc == APP_OK ? app_model_path(&job->model_path, args->app.model) : rc;
+}
+
+/* Lays out a question behind the document and takes the tokens after it. */
+static int lay_out(struct ask *ask, struct ask_question *q, wnw_chat *chat, const char *document)
+{
+    wnw_prompt prompt = wnw_prompt_default();
+    const int status = wnw_chat_user(&prompt, chat, document, q->text, NULL);
+    int rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+    if (rc == APP_OK && document)
+        rc = cli_stored_check_prompt(ask->st, &prompt, ask->path);
+    if (rc == APP_OK) {
+        q->n_tokens = prompt.n_tokens - prompt.n_context;
+        q->tokens = malloc(((size_t)q->n_tokens + 1) * sizeof *q->tokens);
+        if (!q->tokens)
+            rc = app_fail(APP_FAILED, "out of memory for %d tokens", q->n_tokens);
+        else
+            memcpy(q->tokens, prompt.tokens + prompt.n_context, (size_t)q->n_tokens * sizeof *q->tokens);
+    }
+    wnw_prompt_clear(&prompt);
+    return rc;
+}
+
+/* All questions are laid out and measured before the first is answered. */
+static int lay_out_all(struct ask *ask)
+{
+    wnw_prompt_params text;
+    wnw_stored_info info = wnw_stored_info_default();
+    wnw_chat *chat = NULL;
+    int rc = cli_stored_text(&text, ask->st, ask->path);
+    if (rc != APP_OK)
+        return rc;
+    (void)wnw_stored_get_info(ask->st, &info); /* this call does not fail for an open file */
+    wnw_set_log(app_note_warning, &ask->job.remarks);
+    const int status = wnw_chat_open(&chat, ask->job.model, &text);
+    rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+    for (int32_t i = 0; rc == APP_OK && i < ask->n; i++) {
+        struct ask_question *q = &ask->questions[i];
+        const int32_t left = ask->job.info.n_ctx_train - info.n_past;
+        rc = lay_out(ask, q, chat, i == 0 ? text.document : NULL);
+        if (rc == APP_OK && q->n_tokens > left)
+            rc = app_fail(APP_BAD_INPUT,
+                          "question %d has %d tokens, and the context has room for %d after the document; "
+                          "shorten it",
+                          (int)i + 1, q->n_tokens, left > 0 ? left : 0);
+    }
+    wnw_set_log(NULL, NULL);
+    wnw_chat_free(chat);
+    return rc;
+}
+
+/* ---- Answers ---- */
+
+/* A session of the file that has read the question. */
+static int begin_question(struct ask *ask, struct ask_question *q)
+{
+    struct app_job *job = &ask->job;
+    q->start_ms = app_now_ms();
+    int rc = cli_stored_session(&q->session, ask->st, ask->engine, q->n_tokens + job->args->n);
+    if (rc != APP_OK)
+        return rc;
+    job->session = q->session;
+    app_job_measure(job);
+    q->answer.n_prefill = q->n_tokens;
+    const double start = app_now_ms();
+    const int status =
+        q->n_tokens > 0 ? wnw_session_prefill(q->session, q->tokens, q->n_tokens, NULL, NULL) : WNW_OK;
+    q->prefill_ms = app_now_ms() - start;
+    job->session = NULL;
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+/* Sets the job to one question, for what prints its answer. */
+static void set_job(struct ask *ask, const struct ask_question *q)
+{
+    ask->job.session = q->session;
+    ask->job.start_ms = q->start_ms;
+    ask->job.prefill_ms = q->prefill_ms;
+    ask->job.n_tokens = ask->job.n_context + q->n_tokens;
+}
+
+static int print_line(struct ask *ask, const struct ask_question *q)
+{
+    set_job(ask, q);
+    json_t *o = cli_answer_json(&q->answer, &ask->job);
+    const bool good = app_json_set(&o, "question", o ? app_json_text(q->text) : NULL);
+    ask->job.session = NULL;
+    return good ? app_print_json(o) : app_fail(APP_FAILED, "out of memory");
+}
+
+static int answer_alone(struct ask *ask, struct ask_question *q, bool line)
+{
+    int rc = begin_question(ask, q);
+    if (rc == APP_OK) {
+        set_job(ask, q);
+        rc = cli_answer_generate(&q->answer, &ask->job);
+    }
+    if (rc == APP_OK && !line)
+        rc = cli_answer_print(&q->answer, &ask->job);
+    ask->job.session = NULL;
+    return rc == APP_OK && line ? print_line(ask, q) : rc;
+}
+
+static int answer_group(struct ask *ask, int32_t from, int32_t n)
+{
+    int rc = APP_OK;
+    for (int32_t i = from; rc == APP_OK && i < from + n; i++)
+        rc = begin_question(ask, &ask->questions[i]);
+    if (rc == APP_OK)
+        rc = cli_ask_together(ask, from, n);
+    for (int32_t i = from; rc == APP_OK && i < from + n; i++)
+        rc = print_line(ask, &ask->questions[i]);
+    for (int32_t i = from; i < from + n; i++) {
+        wnw_session_free(ask->questions[i].session);
+        ask->questions[i].session = NULL;
+    }
+    return rc;
+}
+
+/* Every question has a sampler of its own, so that its answer does not depend on the others. */
+static int make_samplers(struct ask *ask, const struct cli_args *args)
+{
+    int rc = APP_OK;
+    for (int32_t i = 0; rc == APP_OK && i < ask->n; i++)
+        rc = cli_answer_begin(&ask->questions[i].answer, args);
+    return rc;
+}
+
+static int answer_all(struct ask *ask, const struct cli_args *args)
+{
+    const int32_t batch = (int32_t)args->batch;
+    int rc = APP_OK;
+    if (!args->questions)
+        return answer_alone(ask, &ask->questions[0], false);
+    for (int32_t i = 0; rc == APP_OK && i < ask->n; i += batch) {
+        const int32_t n = ask->n - i < batch ? ask->n - i : batch;
+        if (n > 1) {
+            rc = answer_group(ask, i, n);
+            continue;
+        }
+        rc = answer_alone(ask, &ask->questions[i], true);
+        wnw_session_free(ask->questions[i].session);
+        ask->questions[i].session = NULL;
+    }
+    return rc;
+}
+
+static int open_all(struct ask *ask, const struct cli_args *args)
+{
+    struct app_job *job = &ask->job;
+    int rc = cli_stored_open(&ask->st, args->cache);
+    if (rc == APP_OK)
+        rc = app_job_open(job);
+    if (rc != APP_OK)
+        return rc;
+    const int status = wnw_stored_check_model(ask->st, job->model);
+    rc = status == WNW_OK ? cli_stored_describe(job, ask->st) : app_fail_status(status);
+    if (rc == APP_OK)
+        rc = lay_out_all(ask);
+    return rc == APP_OK ? cli_stored_engine(&ask->engine, job) : rc;
+}
+
+static void close_all(struct ask *ask)
+{
+    for (int32_t i = 0; i < ask->n; i++) {
+        struct ask_question *q = &ask->questions[i];
+        wnw_session_free(q->session);
+        cli_answer_clear(&q->answer);
+        free(q->text);
+        free(q->tokens);
+    }
+    free(ask->questions);
+    wnw_engine_free(ask->engine);
+    app_job_close(&ask->job);
+    wnw_stored_free(ask->st);
+}
+
+int cli_ask(const struct app_args *args)
+{
+    struct cli_args own = *(const struct cli_args *)args;
+    own.app.context_only = true; /* what was compressed is the document */
+    own.app.json = own.app.json || own.questions;
+    struct ask ask = {.path = own.cache,
+                      .job = {.args = &own.app, .run = wnw_run_default(), .prompt = wnw_prompt_default()}};
+    int rc = check_arguments(&ask, &own);
+    if (rc == APP_OK)
+        rc = make_samplers(&ask, &own);
+    if (rc == APP_OK)
+        rc = open_all(&ask, &own);
+    if (rc == APP_OK) {
+        app_job_notes(&ask.job);
+        rc = answer_all(&ask, &own);
+    }
+    close_all(&ask);
+    return rc;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow compress: read a document, compress it and store it; or add documents to a stored one. */
+#include "app/args.h"
+#include "app/console.h"
+#include "app/document.h"
+#include "app/job.h"
+#include "app/json.h"
+#include "app/models.h"
+#include "app/names.h"
+#include "app/process.h"
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/stored.h"
+#include "winnow_method.h"
+#include "winnow_store.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+static const char default_policy[] = "kvcompose";
+
+/* ---- What is stored ---- */
+
+static int store(const struct app_job *job, const wnw_store_params *params, double *ms)
+{
+    const double start = app_now_ms();
+    const int status = wnw_session_store(job->session, job->args->out, params);
+    *ms = app_now_ms() - start;
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+static int64_t bytes_of(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? st.st_size : 0;
+}
+
+static int print(const struct app_job *job, int32_t n_tokens, double store_ms)
+{
+    const int64_t bytes = bytes_of(job->args->out);
+    if (job->args->json)
+        return app_print_json(json_pack(
+            "{s:i, s:f, s:I, s:I, s:b, s:I, s:f, s:f, s:f, s:f, s:I}", "prompt_tokens", (int)n_tokens,
+            "kept_tokens_mean", job->kept_mean, "kv_bytes_full", (json_int_t)job->kv_bytes_full, "kv_bytes",
+            (json_int_t)job->kv_bytes, "kv_rotated", app_kv_rotates(&job->kv), "peak_rss_bytes",
+            (json_int_t)app_peak_rss(), "load_ms", job->load_ms, "prefill_ms", job->prefill_ms, "compress_ms",
+            job->compress_ms, "store_ms", store_ms, "file_bytes", (json_int_t)bytes));
+    app_note("'%s': %d tokens; kept %.1f per head, KV %.2f of %.2f MiB; file %.2f MiB; read in %.0f ms, "
+             "compressed in %.0f ms, stored in %.0f ms",
+             job->args->out, n_tokens, job->kept_mean, (double)job->kv_bytes / 1048576.0,
+             (double)job->kv_bytes_full / 1048576.0, (double)bytes / 1048576.0, job->prefill_ms,
+             job->compress_ms, store_ms);
+    return APP_OK;
+}
+
+/* ---- A document ---- */
+
+/* The present time as templates see it without being told: the clock of this place. */
+static int64_t local_now(void)
+{
+    const time_t now = time(NULL);
+    struct tm tm;
+    return localtime_r(&now, &tm) ? (int64_t)now + tm.tm_gmtoff : (int64_t)now;
+}
+
+/* A stored document must not depend on a question that it has not. */
+static int check_policy(const wnw_policy *policy)
+{
+    const wnw_needs needs = wnw_policy_needs(policy);
+    if (!(needs.flags & WNW_NEED_SECOND_PASS) ||
+        (needs.second_pass != WNW_PASS_TASK && needs.second_pass != WNW_PASS_BOTH))
+        return APP_OK;
+    return app_fail(APP_BAD_INPUT,
+                    "the policy judges a document by its question, which a stored document does "
+                    "not have; use another, such as kvcompose or kvzip");
+}
+
+static int read_document(struct app_job *job, const struct app_args *args)
+{
+    int rc = app_job_check(job, args);
+    if (rc == APP_OK)
+        rc = check_policy(job->policy);
+    if (rc != APP_OK)
+        return rc;
+    job->now = local_now();
+    rc = app_job_open(job);
+    if (rc == APP_OK)
+        rc = app_job_prompt(job);
+    if (rc == APP_OK)
+        rc = app_job_session(job);
+    return rc == APP_OK ? app_job_read_first(job, job->n_context) : rc;
+}
+
+static int compress_new(const struct cli_args *args, bool assumed)
+{
+    struct app_job job;
+    double ms = 0;
+    int rc = read_document(&job, &args->app);
+    if (rc == APP_OK) {
+        const wnw_prompt_params text = {WNW_INIT(wnw_prompt_params),
+                                        .document = job.document,
+                                        .system = job.system,
+                                        .chat = args->app.chat,
+                                        .raw = args->app.raw,
+                                        .special = args->app.special,
+                                        .now = job.now};
+        const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text, .tokens = job.tokens,
+                                         .n_tokens = job.n_context};
+        rc = store(&job, &params, &ms);
+    }
+    if (rc == APP_OK) {
+        if (assumed)
+            app_note("no policy given, keeping what %s chooses (--policy)", default_policy);
+        app_job_notes(&job);
+        rc = print(&job, job.n_context, ms);
+    }
+    app_job_close(&job);
+    return rc;
+}
+
+/* ---- Adding to a stored document ---- */
+
+struct addition {
+    wnw_stored *st;
+    wnw_engine *engine;
+    wnw_stored_info info;
+    wnw_prompt_params text; /* its document is that of the file until `document` is made */
+    char *document;         /* both, owned */
+    int32_t *tokens;        /* [n_tokens] all of both, owned */
+    int32_t n_tokens;
+    bool pieces;
+};
+
+/* What the file says cannot be given once more. */
+static int check_addition(const struct app_args *a)
+{
+    const char *given = a->policy                  ? "--policy"
+                        : a->budget != APP_UNSET   ? "--budget"
+                        : !isnan(a->ratio)         ? "--ratio"
+                        : a->kv_bytes != APP_UNSET ? "--kv-bytes"
+                        : a->system                ? "--system"
+                        : a->chat                  ? "--chat"
+                        : a->raw                   ? "--raw"
+                        : a->special               ? "--special"
+                                                   : NULL;
+    if (!given)
+        return APP_OK;
+    return app_fail(APP_BAD_INPUT,
+                    "a document is added under the recipe, size and template of the stored one; "
+                    "leave out %s",
+                    given);
+}
+
+/* Opens file and model, and sets the job to the rules of the file. */
+static int open_addition(struct app_job *job, struct addition *a, const struct cli_args *args)
+{
+    const struct app_args *common = &args->app;
+    *job = (struct app_job){.args = common, .run = wnw_run_default(), .prompt = wnw_prompt_default()};
+    int rc = check_addition(common);
+    if (rc == APP_OK)
+        rc = app_documents_read(&job->document, &job->n_document, &common->documents, &job->remarks);
+    if (rc == APP_OK)
+        rc = app_model_path(&job->model_path, common->model);
+    for (int i = 0; i < common->documents.n; i++)
+        app_inputs_add(&job->inputs, common->documents.s[i]);
+    app_inputs_add(&job->inputs, args->cache);
+    app_inputs_add(&job->inputs, common->profile);
+    app_inputs_add(&job->inputs, job->model_path);
+    if (rc == APP_OK)
+        rc = app_out_check(common->out, &job->inputs);
+    if (rc == APP_OK)
+        rc = cli_stored_open(&a->st, args->cache);
+    if (rc == APP_OK)
+        rc = cli_stored_text(&a->text, a->st, args->cache);
+    if (rc == APP_OK)
+        rc = cli_stored_describe(job, a->st);
+    if (rc == APP_OK)
+        rc = app_job_attention(job);
+    if (rc == APP_OK)
+        rc = app_job_open(job);
+    return rc;
+}
+
+/* The policy and size of the file, as rules of the job. */
+static int take_rules(struct app_job *job, const struct addition *a)
+{
+    int status = wnw_stored_check_model(a->st, job->model);
+    if (status == WNW_OK && a->info.policy)
+        status = wnw_policy_parse(&job->policy, a->info.policy, NULL);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    if (!job->policy)
+        return app_fail(APP_BAD_INPUT, "the stored document has no recipe; store it with `winnow compress`");
+    job->size = a->info.size;
+    job->run.phase = a->info.phase;
+    job->run.chunk = a->info.chunk;
+    return APP_OK;
+}
+
+/* The tokens of what is added, behind those that were read: those that the template gives both documents together where
+ * they begin alike, else those of the added text alone. */
+static int make_tokens(struct app_job *job, struct addition *a)
+{
+    int32_t n_old, *more = NULL, n_more = 0;
+    const int32_t *old = wnw_stored_tokens(a->st, &n_old), *from;
+    const size_t n_first = strlen(a->text.document), n = n_first + job->n_document + 3;
+    a->document = malloc(n);
+    if (!a->document)
+        return app_fail(APP_FAILED, "out of memory for the documents");
+    snprintf(a->document, n, "%s\n\n%s", a->text.document, job->document);
+    a->text.document = a->document;
+    int status = wnw_prompt_build(&job->prompt, job->model, &a->text);
+    a->pieces = a->info.pieces || status != WNW_OK || job->prompt.n_context < n_old ||
+                memcmp(job->prompt.tokens, old, (size_t)n_old * sizeof *old) != 0;
+    if (status == WNW_OK && a->pieces)
+        status = wnw_tokenize(job->model, a->document + n_first, n - n_first - 1, false, a->text.special,
+                              &more, &n_more);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    from = a->pieces ? more : job->prompt.tokens + n_old;
+    n_more = a->pieces ? n_more : job->prompt.n_context - n_old;
+    a->n_tokens = n_old + n_more;
+    a->tokens = malloc((size_t)a->n_tokens * sizeof *a->tokens);
+    if (a->tokens) {
+        memcpy(a->tokens, old, (size_t)n_old * sizeof *old);
+        memcpy(a->tokens + n_old, from, (size_t)n_more * sizeof *from);
+    }
+    wnw_free(more);
+    job->tokens = a->tokens;
+    return a->tokens ? APP_OK : app_fail(APP_FAILED, "out of memory for %d tokens", a->n_tokens);
+}
+
+static int read_addition(struct app_job *job, struct addition *a)
+{
+    int32_t n_old;
+    (void)wnw_stored_tokens(a->st, &n_old);
+    int rc = app_job_prepare(job);
+    if (rc == APP_OK)
+        rc = cli_stored_engine(&a->engine, job);
+    if (rc == APP_OK)
+        rc = cli_stored_session(&job->session, a->st, a->engine, a->n_tokens - n_old);
+    if (rc != APP_OK)
+        return rc;
+    const int status = wnw_stored_resume(job->session, a->st, &job->run);
+    return status == WNW_OK ? app_job_read_on(job, n_old, a->n_tokens) : app_fail_status(status);
+}
+
+static int compress_more(const struct cli_args *args)
+{
+    struct app_job job;
+    struct addition a = {.info = wnw_stored_info_default()};
+    double ms = 0;
+    int rc = open_addition(&job, &a, args);
+    if (rc == APP_OK) {
+        (void)wnw_stored_get_info(a.st, &a.info); /* this call does not fail for an open file */
+        rc = take_rules(&job, &a);
+    }
+    if (rc == APP_OK)
+        rc = make_tokens(&job, &a);
+    if (rc == APP_OK)
+        rc = read_addition(&job, &a);
+    if (rc == APP_OK) {
+        const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &a.text, .tokens = a.tokens,
+                                         .n_tokens = a.n_tokens, .pieces = a.pieces};
+        rc = store(&job, &params, &ms);
+    }
+    if (rc == APP_OK) {
+        app_job_notes(&job);
+        rc = print(&job, a.n_tokens, ms);
+    }
+    app_job_close(&job);
+    wnw_engine_free(a.engine);
+    wnw_stored_free(a.st);
+    free(a.document);
+    free(a.tokens);
+    return rc;
+}
+
+int cli_compress(const struct app_args *args)
+{
+    struct cli_args own = *(const struct cli_args *)args;
+    char policy[sizeof default_policy];
+    memcpy(policy, default_policy, sizeof policy);
+    if (!args->out)
+        return app_fail(APP_BAD_INPUT, "where is the document to be stored? Name a file with -o");
+    if (args->documents.n == 0)
+        return app_fail(APP_BAD_INPUT, "no document; give one with -f");
+    if (own.cache)
+        return compress_more(&own);
+    own.app.context_only = true;
+    own.app.policy = args->policy ? args->policy : policy;
+    return compress_new(&own, !args->policy);
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow inspect: what a stored document or a keep-plan holds. */
+#include "app/args.h"
+#include "app/console.h"
+#include "app/files.h"
+#include "app/json.h"
+#include "app/kv.h"
+#include "app/names.h"
+#include "base/json.h"
+#include "cli/commands.h"
+#include "cli/stored.h"
+#include "winnow_store.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What both kinds of files have: a list of layers, each a list of heads, each a list of positions. */
+struct held {
+    const json_t *layers;
+    int32_t n_tokens;
+};
+
+/* ---- A stored document ---- */
+
+static json_t *layer_json(const wnw_stored *st, int32_t il, int32_t n_head_kv)
+{
+    json_t *heads = json_array();
+    for (int32_t ih = 0; heads && ih < n_head_kv; ih++) {
+        const int32_t *pos;
+        const int32_t n = wnw_stored_head(st, il, ih, &pos);
+        if (!app_json_append(&heads, wnw__json_i32s(pos, n)))
+            return NULL;
+    }
+    return json_pack("{s:o}", "heads", heads);
+}
+
+static json_t *layers_json(const wnw_stored *st, const wnw_stored_info *info)
+{
+    json_t *layers = json_array();
+    for (int32_t il = 0; layers && il < info->n_layer; il++)
+        if (!app_json_append(&layers, layer_json(st, il, info->n_head_kv)))
+            return NULL;
+    return layers;
+}
+
+static json_t *size_json(const wnw_size *size)
+{
+    return size->kind == WNW_SIZE_BUDGET  ? json_pack("{s:I}", "budget", (json_int_t)size->budget)
+           : size->kind == WNW_SIZE_RATIO ? json_pack("{s:f}", "ratio", size->ratio)
+           : size->kind == WNW_SIZE_BYTES ? json_pack("{s:I}", "kv_bytes", (json_int_t)size->bytes)
+                                          : json_object();
+}
+
+static json_t *text_json(const char *text)
+{
+    return text ? app_json_text(text) : json_null();
+}
+
+/* Everything in one object, which is NULL without memory. */
+static json_t *stored_json(const wnw_stored *st)
+{
+    wnw_stored_info info = wnw_stored_info_default();
+    wnw_prompt_params text = wnw_prompt_default_params();
+    int32_t n;
+    const int32_t *tokens = wnw_stored_tokens(st, &n);
+    char kv[APP_KV_WORD];
+    (void)wnw_stored_get_info(st, &info);
+    const bool has_text = wnw_stored_get_text(st, &text);
+    app_kv_word(kv, &(struct app_kv){info.kv_type, info.kv_tail, info.kv_unrotated});
+    return json_pack(
+        "{s:s, s:i, s:s, s:{s:o, s:o, s:s}, s:i, s:i, s:o, s:o, s:s, s:i, s:s, s:b, s:b, s:f, s:I, s:I, s:o, "
+        "s:o, s:o, s:o}",
+        "format", "winnow-wkv", "version", (int)info.version, "writer", info.writer, "model", "name",
+        app_json_text(info.model), "arch", app_json_text(info.arch), "fingerprint", info.fingerprint,
+        "n_tokens", (int)info.n_tokens, "n_past", (int)info.n_past, "policy", text_json(info.policy), "size",
+        size_json(&info.size), "phase", wnw_phase_name(info.phase), "chunk", (int)info.chunk, "kv_type", kv,
+        "recurrent", (int)info.recurrent, "pieces", (int)info.pieces, "kept_tokens_mean",
+        (double)info.n_entries / ((double)info.n_layer * info.n_head_kv), "kv_bytes",
+        (json_int_t)info.bytes_entries, "file_bytes", (json_int_t)info.bytes_file, "document",
+        has_text ? text_json(text.document) : json_null(), "system",
+        has_text ? text_json(text.system) : json_null(), "tokens", wnw__json_i32s(tokens, n), "layers",
+        layers_json(st, &info));
+}
+
+/* ---- Printing ---- */
+
+static void print_layer(int32_t il, const json_t *heads, int32_t n_tokens)
+{
+    const size_t n_head = json_array_size(heads);
+    size_t sum = 0, least = SIZE_MAX, most = 0;
+    for (size_t ih = 0; ih < n_head; ih++) {
+        const size_t n = json_array_size(json_array_get(heads, ih));
+        sum += n;
+        least = n < least ? n : least;
+        most = n > most ? n : most;
+    }
+    const double mean = n_head > 0 ? (double)sum / (double)n_head : 0;
+    printf("%5d %9.1f %8zu %8zu %7.1f %%\n", il, mean, n_head > 0 ? least : 0, most,
+           n_tokens > 0 ? 100 * mean / n_tokens : 0);
+}
+
+static void print_layers(const struct held *held)
+{
+    size_t il;
+    const json_t *layer;
+    printf("\nlayer   entries    least     most     kept\n");
+    json_array_foreach(held->layers, il, layer)
+        print_layer((int32_t)il, json_object_get(layer, "heads"), held->n_tokens);
+}
+
+static void print_size(const wnw_size *size)
+{
+    if (size->kind == WNW_SIZE_BUDGET)
+        printf(", %lld entries per head", (long long)size->budget);
+    else if (size->kind == WNW_SIZE_RATIO)
+        printf(", %g %% removed", 100 * size->ratio);
+    else if (size->kind == WNW_SIZE_BYTES)
+        printf(", at most %llu bytes", (unsigned long long)size->bytes);
+}
+
+static void print_recipe(const wnw_stored_info *info)
+{
+    wnw_policy *policy = NULL;
+    char *own = NULL;
+    if (!info->policy) {
+        printf("recipe    none\n");
+        return;
+    }
+    const bool known = wnw_policy_parse(&policy, info->policy, NULL) == WNW_OK;
+    printf("recipe    %s", known ? app_policy_text(policy, &own) : info->policy);
+    print_size(&info->size);
+    printf(", phase %s\n", wnw_phase_name(info->phase));
+    wnw_free(own);
+    wnw_policy_free(policy);
+}
+
+static void print_stored(const wnw_stored *st)
+{
+    wnw_stored_info info = wnw_stored_info_default();
+    wnw_prompt_params text = wnw_prompt_default_params();
+    char kv[96];
+    (void)wnw_stored_get_info(st, &info);
+    app_kv_text(kv, sizeof kv, &(struct app_kv){info.kv_type, info.kv_tail, info.kv_unrotated});
+    printf("model     %s (%s, %s)\n", info.model, info.arch, info.fingerprint);
+    printf("tokens    %d read, the next has position %d\n", info.n_tokens, info.n_past);
+    print_recipe(&info);
+    printf("entries   %.1f per head of %d layers with %d heads, %s, %.2f MiB\n",
+           (double)info.n_entries / ((double)info.n_layer * info.n_head_kv), info.n_layer, info.n_head_kv, kv,
+           (double)info.bytes_entries / 1048576.0);
+    if (info.recurrent)
+        printf("          and a state of recurrent layers\n");
+    if (wnw_stored_get_text(st, &text) && text.document)
+        printf("document  %zu bytes%s\n", strlen(text.document), info.pieces ? ", added in pieces" : "");
+    printf("file      %.2f MiB, version %d, written by winnow %s\n", (double)info.bytes_file / 1048576.0,
+           info.version, info.writer);
+}
+
+static int show_stored(const char *path, bool json)
+{
+    wnw_stored *st;
+    int32_t n;
+    int rc = cli_stored_open(&st, path);
+    if (rc != APP_OK)
+        return rc;
+    json_t *o = stored_json(st);
+    (void)wnw_stored_tokens(st, &n);
+    if (o && !json) {
+        print_stored(st);
+        print_layers(&(struct held){json_object_get(o, "layers"), n});
+        json_decref(o);
+        rc = app_finish_stdout();
+    } else {
+        rc = app_print_json(o);
+    }
+    wnw_stored_free(st);
+    return rc;
+}
+
+/* ---- A keep-plan ---- */
+
+static bool is_plan(const json_t *o)
+{
+    const json_t *layers = json_object_get(o, "layers"), *layer, *head;
+    const char *format = json_string_value(json_object_get(o, "format"));
+    size_t il, ih;
+    if (!format || strcmp(format, "winnow-plan-1") != 0 || !json_is_array(layers))
+        return false;
+    json_array_foreach(layers, il, layer)
+    {
+        const json_t *heads = json_object_get(layer, "heads");
+        if (!json_is_array(heads))
+            return false;
+        json_array_foreach(heads, ih, head) if (!json_is_array(head)) return false;
+    }
+    return json_is_integer(json_object_get(o, "n_tokens")) && json_is_string(json_object_get(o, "policy"));
+}
+
+static int show_plan(const char *path, bool json)
+{
+    struct app_text text, remarks = {0};
+    json_t *o = NULL;
+    int rc = app_read_text(&text, path, &remarks);
+    if (rc == APP_OK) {
+        const int status = wnw__json_parse(&o, text.s, text.len);
+        if (status == WNW_E_NOMEM)
+            rc = app_fail_status(status);
+        else if (!o || !is_plan(o))
+            rc = app_fail(APP_BAD_INPUT, "'%s' is neither a stored document nor a keep-plan", path);
+    }
+    free(text.s);
+    free(remarks.s);
+    if (rc != APP_OK || json) {
+        if (rc == APP_OK)
+            return app_print_json(o);
+        json_decref(o);
+        return rc;
+    }
+    const json_t *layers = json_object_get(o, "layers");
+    const int32_t n = (int32_t)json_integer_value(json_object_get(o, "n_tokens"));
+    printf("plan      of %d tokens, %zu layers\nrecipe    %s\n", n, json_array_size(layers),
+           json_string_value(json_object_get(o, "policy")));
+    print_layers(&(struct held){layers, n});
+    json_decref(o);
+    return app_finish_stdout();
+}
+
+/* Whether the file begins as a stored document does. */
+static int is_stored(bool *yes, const char *path)
+{
+    static const char magic[] = "\x89WKV";
+    char begin[4] = "";
+    FILE *f;
+    const int rc = app_open_input(&f, path);
+    if (rc != APP_OK)
+        return rc;
+    *yes = fread(begin, 1, sizeof begin, f) == sizeof begin && memcmp(begin, magic, sizeof begin) == 0;
+    fclose(f);
+    return APP_OK;
+}
+
+int cli_inspect(const struct app_args *args)
+{
+    bool stored = false;
+    if (args->n_rest != 1)
+        return app_fail(APP_BAD_INPUT, "which file? Name a stored document or a keep-plan");
+    const char *path = args->rest[0];
+    const int rc = is_stored(&stored, path);
+    if (rc != APP_OK)
+        return rc;
+    return stored ? show_stored(path, args->json) : show_plan(path, args->json);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/stored.h"
+
+#include "app/console.h"
+#include "app/files.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int cli_stored_open(wnw_stored **st, const char *path)
+{
+    FILE *f;
+    *st = NULL;
+    const int rc = app_open_input(&f, path); /* a file that is not there is bad input */
+    if (rc != APP_OK)
+        return rc;
+    fclose(f);
+    const int status = wnw_stored_open(st, path);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+int cli_stored_text(wnw_prompt_params *text, const wnw_stored *st, const char *path)
+{
+    *text = wnw_prompt_default_params();
+    if (wnw_stored_get_text(st, text) && text->document)
+        return APP_OK;
+    return app_fail(
+        APP_BAD_INPUT,
+        "'%s' was stored without its text, so that questions cannot be laid out; store the document "
+        "with `winnow compress`",
+        path);
+}
+
+int cli_stored_check_prompt(const wnw_stored *st, const wnw_prompt *prompt, const char *path)
+{
+    wnw_stored_info info = wnw_stored_info_default();
+    int32_t n;
+    const int32_t *tokens = wnw_stored_tokens(st, &n);
+    (void)wnw_stored_get_info(st, &info); /* this call does not fail for an open file */
+    if (info.pieces ||
+        (prompt->n_context == n && memcmp(prompt->tokens, tokens, (size_t)n * sizeof *tokens) == 0))
+        return APP_OK;
+    return app_fail(
+        APP_BAD_INPUT,
+        "the model's template writes the document of '%s' otherwise than when it was stored; store it "
+        "again with `winnow compress`",
+        path);
+}
+
+int cli_stored_engine(wnw_engine **e, const struct app_job *job)
+{
+    const wnw_engine_params params = {
+        WNW_INIT(wnw_engine_params),
+        .n_threads = job->args->threads == APP_UNSET ? 0 : (int32_t)job->args->threads, .attn = job->attn};
+    const int status = wnw_engine_new(e, job->model, &params);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+int cli_stored_session(wnw_session **s, const wnw_stored *st, wnw_engine *e, int64_t room)
+{
+    const wnw_stored_session_params params = {WNW_INIT(wnw_stored_session_params),
+                                              .room = room < INT32_MAX ? (int32_t)room : INT32_MAX};
+    const int status = wnw_stored_session(s, st, e, &params);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+int cli_stored_describe(struct app_job *job, const wnw_stored *st)
+{
+    wnw_stored_info info = wnw_stored_info_default();
+    const int status = wnw_stored_get_info(st, &info);
+    job->kv = (struct app_kv){.type = info.kv_type, .tail = info.kv_tail, .unrotated = info.kv_unrotated};
+    job->n_context = job->n_tokens = info.n_tokens;
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
