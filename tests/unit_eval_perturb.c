@@ -3,6 +3,7 @@
 #include "asserts.h"
 
 #include "eval/perturb/perturb.h"
+#include "eval/perturb/perturb_record.h"
 #include "eval/perturb/perturb_texts.h"
 
 #include <math.h>
