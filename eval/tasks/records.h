@@ -15,7 +15,6 @@ struct eval_question {
 
 struct eval_records {
     json_t **docs; /* [n_docs]: {"id", "text"}, owned */
-    int64_t *ids;  /* [n_docs], owned */
     int32_t n_docs;
     struct eval_question *questions; /* [n_questions], owned */
     int32_t n_questions;
