@@ -40,24 +40,21 @@ static int read_own(struct eval_entry *e, const struct eval_shared_reading *rd)
     e->n_part = eval_reading_border(rd->r, e->config->mode);
     if (e->config->mode == EVAL_AWARE)
         prompt.n_tokens = e->n_part;
-    int rc = eval_new_session(&e->session, rd->m, e->config);
-    if (rc == APP_OK)
-        rc = begin_own(e, rd, &prompt);
-    if (rc == APP_OK)
-        rc = eval_status_code(wnw_session_read(e->session, p->ids, e->n_part, &report));
-    if (rc == APP_OK && e->config->every == 0 && !rd->m->recompress) {
+    WNW_TRY(eval_new_session(&e->session, rd->m, e->config));
+    WNW_TRY(begin_own(e, rd, &prompt));
+    WNW_TRY(eval_status_code(wnw_session_read(e->session, p->ids, e->n_part, &report)));
+    if (e->config->every == 0 && !rd->m->recompress) {
         /* What follows stays, regardless of the policy's own rule. */
         const wnw_run nothing = wnw_run_default();
-        rc = eval_status_code(wnw_session_begin(e->session, &nothing));
+        WNW_TRY(eval_status_code(wnw_session_begin(e->session, &nothing)));
     }
     e->kept_mean = report.kept_mean;
     e->peak_bytes = report.kv_bytes_before;
     e->prefill_ms = report.read_ms;
     e->compress_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;
     eval_count_reading(rd, e->n_part, e->prefill_ms);
-    if (rc == APP_OK)
-        eval_entry_measure(e, e->session);
-    return rc;
+    eval_entry_measure(e, e->session);
+    return APP_OK;
 }
 
 int eval_read_own(struct eval_shared_reading *rd)

@@ -37,8 +37,8 @@ int eval_new_session(wnw_session **s, const struct eval_runtime *m, const struct
     const wnw_session_params params = {WNW_INIT(wnw_session_params), .kv_type = c->kv.type,
                                        .kv_tail = c->kv.tail, .kv_unrotated = c->kv.unrotated,
                                        .progress = go_on};
-    const int rc = eval_status_code(wnw_session_new_on(s, m->engine, &params));
-    return rc == APP_OK ? mask_heads(*s, c->mask) : rc;
+    WNW_TRY(eval_status_code(wnw_session_new_on(s, m->engine, &params)));
+    return mask_heads(*s, c->mask);
 }
 
 const struct eval_config *eval_config_at(const struct eval_shared_reading *rd, int32_t i)
@@ -116,8 +116,8 @@ static int compress_copy(struct eval_entry *e, const wnw_session *unobserved)
         status = wnw_session_renumber(e->session);
     e->compress_ms += e->plan ? app_now_ms() - start : 0;
     eval_entry_measure(e, e->session);
-    const int rc = eval_status_code(status);
-    return rc == APP_OK ? mask_heads(e->session, e->config->mask) : rc;
+    WNW_TRY(eval_status_code(status));
+    return mask_heads(e->session, e->config->mask);
 }
 
 void eval_entries_close(struct eval_entry *e, int32_t n)
@@ -242,22 +242,21 @@ static int plan_with_profile(struct eval_shared_reading *rd, struct eval_entry *
 /* Opens the entries of one mode and plans them. */
 static int open_mode(struct eval_shared_reading *rd, enum eval_mode mode, struct eval_entry *e, int32_t *n)
 {
-    int rc = APP_OK;
     *n = 0;
-    for (int32_t i = rd->first; rc == APP_OK && i < rd->first + rd->n; i++) {
+    for (int32_t i = rd->first; i < rd->first + rd->n; i++) {
         if (eval_config_at(rd, i)->mode != mode || !is_now(rd, i, EVAL_FROM_BASE))
             continue;
         struct eval_entry *one = &e[(*n)++];
-        rc = eval_entry_open(one, eval_config_at(rd, i), rd->r->n_turns);
+        WNW_TRY(eval_entry_open(one, eval_config_at(rd, i), rd->r->n_turns));
         one->is_reference = i == 0;
         one->n_part = wnw_session_n_past(rd->base);
         one->kept_mean = one->n_part;
         one->prefill_ms = rd->prefill_ms;
     }
-    for (int32_t i = 0; rc == APP_OK && i < *n; i++)
+    for (int32_t i = 0; i < *n; i++)
         if (!e[i].config->full && !e[i].plan)
-            rc = plan_with_profile(rd, e, *n, i);
-    return rc;
+            WNW_TRY(plan_with_profile(rd, e, *n, i));
+    return APP_OK;
 }
 
 /* Reads to the end of what a mode compresses, which the next begin tells of the prompt: what follows its first piece is
@@ -309,17 +308,18 @@ static int open_base(struct eval_shared_reading *rd)
     int32_t n = 0;
     bool asks = false;
     rd->policies = calloc((size_t)rd->n, sizeof *rd->policies);
-    int rc = rd->policies ? eval_new_session(&rd->base, rd->m, eval_config_at(rd, rd->first))
-                          : eval_no_memory("policies");
-    for (int32_t i = rd->first; rc == APP_OK && i < rd->first + rd->n; i++) {
+    if (!rd->policies)
+        return eval_no_memory("policies");
+    WNW_TRY(eval_new_session(&rd->base, rd->m, eval_config_at(rd, rd->first)));
+    for (int32_t i = rd->first; i < rd->first + rd->n; i++) {
         const struct eval_config *c = eval_config_at(rd, i);
         if (c->full || !is_now(rd, i, EVAL_FROM_BASE))
             continue;
         asks = asks || c->has_tasks;
         rd->policies[n++] = c->policy;
     }
-    if (rc == APP_OK && asks)
-        rc = eval_questions_make(&rd->questions, rd->r);
+    if (asks)
+        WNW_TRY(eval_questions_make(&rd->questions, rd->r));
     rd->prompt = (wnw_prompt){WNW_INIT(wnw_prompt), .n_prefix = chat->n_prefix, .suffix = chat->suffix,
                               .n_suffix = chat->n_suffix};
     rd->told = (wnw_run){WNW_INIT(wnw_run),
@@ -329,7 +329,7 @@ static int open_base(struct eval_shared_reading *rd)
                          .n_tasks = rd->questions.n,
                          .task_tokens = rd->questions.ids,
                          .n_task_tokens = rd->questions.n_ids};
-    return rc == APP_OK ? eval_status_code(wnw_session_begin(rd->base, &rd->told)) : rc;
+    return eval_status_code(wnw_session_begin(rd->base, &rd->told));
 }
 
 /* Whether anything is to be done in a mode. */
