@@ -82,7 +82,7 @@ int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, c
 /* Pieces of n tokens, BOS included, that the text makes; a rest of half a piece or more is one too. */
 static int32_t n_pieces(const struct eval_setup *s, int32_t n)
 {
-    const int32_t n_bos = s->text_bos >= 0;
+    const int32_t n_bos = s->tokenizer.bos >= 0;
     return (s->n_text - n_bos + (n - n_bos) / 2) / (n - n_bos);
 }
 
@@ -101,10 +101,8 @@ static int read_text(struct eval_setup *s)
     int rc = app_read_file(&text, &len, s->args->text);
     if (rc == APP_OK)
         rc = eval_status_code(wnw_tokenize(s->model, text, len, true, false, &s->text_ids, &s->n_text));
-    if (rc == APP_OK) {
+    if (rc == APP_OK)
         eval_hash_text(s->text_hash, wnw__hash_of(text, len));
-        s->text_bos = s->tokenizer.adds_bos ? s->text_ids[0] : -1;
-    }
     free(text);
     return rc;
 }
@@ -133,7 +131,7 @@ static int cut_text(struct eval_setup *s)
 void eval_setup_piece(const int32_t **ids, int32_t *n, const struct eval_setup *s,
                       const struct eval_item *item, int32_t index)
 {
-    const int32_t n_bos = s->text_bos >= 0, n_own = item->n_target - n_bos, from = n_bos + index * n_own;
+    const int32_t n_bos = s->tokenizer.bos >= 0, n_own = item->n_target - n_bos, from = n_bos + index * n_own;
     *ids = s->text_ids + from;
     *n = s->n_text - from < n_own ? s->n_text - from : n_own;
 }
@@ -158,7 +156,7 @@ int eval_setup_open_model(struct eval_setup *s, const struct eval_args *args, co
 int eval_setup_open(struct eval_setup *s, const struct eval_args *args, const struct eval_suite *suite)
 {
     struct eval_source *w = &s->source;
-    *s = (struct eval_setup){.args = args, .suite = suite, .text_bos = -1};
+    *s = (struct eval_setup){.args = args, .suite = suite};
     *w = (struct eval_source){.seed = (uint64_t)args->app.seed,
                               .tokenizer = &s->tokenizer,
                               .chat = &s->chat,

@@ -80,8 +80,8 @@ static int find_docs(int32_t **out, int32_t *n, const json_t *places, const stru
 
 static int link_question(struct eval_question *q, const json_t *places, const char *path)
 {
-    WNW_TRY(find_docs(&q->gold, &q->n_gold, places, q, "gold", path));
-    if (q->n_gold == 0)
+    WNW_TRY(find_docs(&q->evidence, &q->n_evidence, places, q, "gold", path));
+    if (q->n_evidence == 0)
         return app_fail(APP_BAD_INPUT, "'%s': the question '%.80s' has no \"gold\"", path,
                         json_string_value(json_object_get(q->record, "question")));
     return find_docs(&q->more, &q->n_more, places, q, "more", path);
@@ -143,7 +143,7 @@ void eval_records_clear(struct eval_records *r)
         json_decref(r->docs[i]);
     for (int32_t i = 0; i < r->n_questions; i++) {
         json_decref(r->questions[i].record);
-        free(r->questions[i].gold);
+        free(r->questions[i].evidence);
         free(r->questions[i].more);
     }
     free(r->docs);
