@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 #include "app/likelihood.h"
 
-#include <math.h>
+#include "base/vectors.h"
+
+double app_log_sum(const float *x, int32_t n)
+{
+    const double max = x[wnw__argmax(x, n)]; /* without the maximum exp cannot overflow */
+    double sum = 0.0;
+    for (int32_t i = 0; i < n; i++)
+        sum += exp((double)x[i] - max);
+    return max + log(sum);
+}
 
 double app_token_nll(const float *logits, int32_t n_vocab, int32_t token)
 {
-    double max = logits[0], sum = 0.0; /* without the maximum exp cannot overflow */
-    for (int32_t i = 1; i < n_vocab; i++)
-        max = logits[i] > max ? logits[i] : max;
-    for (int32_t i = 0; i < n_vocab; i++)
-        sum += exp((double)logits[i] - max);
-    return max + log(sum) - (double)logits[token];
+    return app_log_sum(logits, n_vocab) - (double)logits[token];
 }

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+/* ln(sum(exp(x[n]))). */
+double app_log_sum(const float *x, int32_t n);
 /* - ln softmax(logits[n_vocab])[token], in nats. */
 double app_token_nll(const float *logits, int32_t n_vocab, int32_t token);
 

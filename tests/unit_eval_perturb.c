@@ -3,6 +3,7 @@
 #include "asserts.h"
 
 #include "eval/perturb/perturb.h"
+#include "eval/perturb/perturb_record.h"
 #include "eval/perturb/perturb_texts.h"
 
 #include <math.h>
@@ -172,7 +173,7 @@ static int encode(const struct eval_tokenizer *t, const char *text, size_t len, 
     return *ids ? 0 : 1;
 }
 
-static const struct eval_tokenizer bytes = {.encode = encode};
+static const struct eval_tokenizer bytes = {.encode = encode, .bos = -1};
 
 /* Whether text a holds, somewhere, the n tokens of b from `at` on. */
 static bool holds(const int32_t *a, int32_t n_a, const int32_t *b, int32_t n)

@@ -3,6 +3,7 @@
 #include "asserts.h"
 
 #include "app/console.h"
+#include "app/likelihood.h"
 #include "eval/run/config.h"
 #include "eval/run/forced.h"
 #include "eval/run/journal.h"
@@ -29,11 +30,11 @@ static void test_kl_by_hand(void **state)
     const float q[] = {logf(0.25f) - 90, logf(0.25f) - 90, logf(0.5f) - 90};
     assert_near(eval_kl(p, q, 3), 0.25 * log(2), 1e-5);
     assert_near(eval_kl(p, p, 3), 0, 0);
-    assert_near(eval_token_nll(p, 3, 0), log(2), 1e-6);
-    assert_near(eval_token_nll(q, 3, 1), log(4), 1e-5);
+    assert_near(app_token_nll(p, 3, 0), log(2), 1e-6);
+    assert_near(app_token_nll(q, 3, 1), log(4), 1e-5);
     const float far[] = {0, -200, 300}; /* exp would overflow in float */
-    assert_near(eval_token_nll(far, 3, 2), 0, 1e-9);
-    assert_near(eval_token_nll(far, 3, 1), 500, 1e-9);
+    assert_near(app_token_nll(far, 3, 2), 0, 1e-9);
+    assert_near(app_token_nll(far, 3, 1), 500, 1e-9);
 }
 
 static void test_agreement_by_hand(void **state)

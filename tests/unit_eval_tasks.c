@@ -85,7 +85,8 @@ static int toy_ask(const struct eval_tokenizer *t, const struct eval_chat *c, co
     return APP_OK;
 }
 
-static const struct eval_tokenizer toy = {.encode = toy_encode, .ask = toy_ask, .decode = toy_decode};
+static const struct eval_tokenizer toy = {
+    .encode = toy_encode, .ask = toy_ask, .decode = toy_decode, .bos = -1};
 static char empty[] = "";
 static const struct eval_chat plain = {.head = empty, .tail = empty, .raw = true};
 
@@ -693,7 +694,7 @@ static bool is_long(const char *text, size_t len)
 static void test_drift(void **state)
 {
     static const struct eval_tokenizer drifting = {
-        .encode = drifting_encode, .ask = toy_ask, .decode = toy_decode};
+        .encode = drifting_encode, .ask = toy_ask, .decode = toy_decode, .bos = -1};
     struct eval_fit fit;
     const struct eval_task *task = eval_task_find("niah_grid");
     (void)state;

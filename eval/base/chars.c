@@ -9,17 +9,6 @@
 #include <string.h>
 #include <utf8proc.h>
 
-/* The code point that starts at s[*i], of valid UTF-8; *i is moved after it. */
-static uint32_t next_code_point(const char *s, size_t *i)
-{
-    const unsigned char first = (unsigned char)s[(*i)++];
-    const int n_more = first < 0x80 ? 0 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
-    uint32_t c = n_more == 0 ? first : first & (0x3fu >> n_more);
-    for (int k = 0; k < n_more; k++)
-        c = c << 6 | ((unsigned char)s[(*i)++] & 0x3fu);
-    return c;
-}
-
 bool eval_chars_from(struct eval_chars *out, const char *s, size_t len)
 {
     struct app_text text = {0};
@@ -29,8 +18,12 @@ bool eval_chars_from(struct eval_chars *out, const char *s, size_t len)
         return false;
     }
     out->at = malloc((text.len + 1) * sizeof *out->at); /* a text has no more code points than bytes */
-    for (size_t i = 0; out->at && i < text.len;)
-        out->at[out->n++] = next_code_point(text.s, &i);
+    for (size_t i = 0; out->at && i < text.len;) {
+        utf8proc_int32_t c;
+        i += (size_t)utf8proc_iterate((const utf8proc_uint8_t *)text.s + i, (utf8proc_ssize_t)(text.len - i),
+                                      &c);
+        out->at[out->n++] = (uint32_t)c;
+    }
     free(text.s);
     return out->at != NULL;
 }

@@ -7,7 +7,7 @@
 #include "eval/base/stats.h"
 #include "session/perturb.h"
 
-#include <jansson.h>
+#include <stdbool.h>
 
 /* What is measured of the outputs of attention with a plan in one layer alone, and of hidden states with it in all
  * layers; a unit of the last two is a layer. */
@@ -50,9 +50,6 @@ double *eval_perturb_at(const struct eval_perturb *p, enum eval_level level, int
 double *eval_bound_at(const struct eval_perturb *p, enum eval_bound bound, int32_t size, int32_t text);
 /* Whether a unit says anything: not of a sliding layer, except states. */
 bool eval_perturb_counts(const struct eval_perturb *p, enum eval_level level, int32_t unit);
-
-/* Adds a record (perturb_record.c writes them); false if it does not have the numbers of this study. */
-bool eval_perturb_add(struct eval_perturb *p, const json_t *record);
 
 /* Mean over the texts of one unit. */
 double eval_perturb_mean(const struct eval_perturb *p, enum eval_level level, int32_t size, int32_t policy,

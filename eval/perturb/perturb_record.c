@@ -6,7 +6,6 @@
 #include "app/process.h"
 #include "base/vectors.h"
 #include "eval/base/grow.h"
-#include "eval/perturb/perturb.h"
 #include "eval/run/forced.h"
 #include "winnow_method.h"
 
@@ -199,4 +198,48 @@ int eval_perturb_record(json_t **record, const struct eval_perturb_work *w, cons
     free(p.x);
     free(p.bounds);
     return rc;
+}
+
+/* ---- Reading records ---- */
+
+/* Reads list[n]; false if it is not such a list. */
+static bool read_numbers(double *out, const json_t *list, int32_t n)
+{
+    if (json_array_size(list) != (size_t)n)
+        return false;
+    for (int32_t i = 0; i < n; i++) {
+        const json_t *x = json_array_get(list, (size_t)i);
+        if (!json_is_number(x))
+            return false;
+        out[i] = json_number_value(x);
+    }
+    return true;
+}
+
+bool eval_perturb_add(struct eval_perturb *p, const json_t *record)
+{
+    const json_t *changes = json_object_get(record, "changes"), *tight = json_object_get(record, "bounds");
+    const int32_t n_each = p->n_sizes * p->n_policies;
+    bool good = p->n_texts < p->cap_texts && json_array_size(changes) == (size_t)n_each &&
+                json_array_size(tight) == (size_t)p->n_sizes;
+    for (int32_t i = 0; good && i < n_each; i++) { /* sizes of the first policy, then of the next */
+        const json_t *o = json_array_get(changes, (size_t)i), *kept = json_object_get(o, "kept");
+        const int32_t policy = i / p->n_sizes, size = i % p->n_sizes;
+        good = json_is_number(kept);
+        for (int k = 0; good && k < EVAL_N_LEVELS; k++)
+            good = read_numbers(eval_perturb_at(p, (enum eval_level)k, size, policy, p->n_texts),
+                                json_object_get(o, eval_level_name((enum eval_level)k)),
+                                eval_level_units(p, (enum eval_level)k));
+    }
+    for (int32_t i = 0; good && i < p->n_sizes; i++)
+        for (int k = 0; good && k < EVAL_N_BOUNDS; k++)
+            good = read_numbers(
+                eval_bound_at(p, (enum eval_bound)k, i, p->n_texts),
+                json_object_get(json_array_get(tight, (size_t)i), eval_bound_name((enum eval_bound)k)),
+                eval_level_units(p, EVAL_HEADS));
+    for (int32_t i = 0; good && i < n_each; i++)
+        p->kept[i % p->n_sizes * p->n_policies + i / p->n_sizes] +=
+            json_number_value(json_object_get(json_array_get(changes, (size_t)i), "kept"));
+    p->n_texts += good;
+    return good;
 }

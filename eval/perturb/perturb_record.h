@@ -4,6 +4,7 @@
 #ifndef WNW_EVAL_PERTURB_RECORD_H
 #define WNW_EVAL_PERTURB_RECORD_H
 
+#include "eval/perturb/perturb.h"
 #include "eval/run/config.h"
 #include "eval/run/entry.h"
 
@@ -17,5 +18,8 @@ struct eval_perturb_work {
 /* Reads ids[n] and makes the record, which the caller releases: "token", the one that was probed, "changes" for each
  * config and "bounds" for each size (perturb.h), "ms". Returns an exit code. */
 int eval_perturb_record(json_t **record, const struct eval_perturb_work *w, const int32_t *ids, int32_t n);
+
+/* Adds a record to the numbers; false if it does not have those of this study. */
+bool eval_perturb_add(struct eval_perturb *p, const json_t *record);
 
 #endif

@@ -197,27 +197,24 @@ static int write_form(const struct eval_args *args, const char *name, const stru
 
 static int write_forms(const struct eval_args *args, const struct eval_perturb_study *s)
 {
-    struct eval_doc text = {0}, csv = {0}, html = {0};
-    eval_perturb_text(&text, s);
-    eval_perturb_csv(&csv, s);
-    int rc = eval_perturb_page(&html, s);
-    if (rc == APP_OK && (text.no_memory || csv.no_memory || html.no_memory))
-        rc = eval_no_memory("the study");
-    if (rc == APP_OK)
-        rc = write_form(args, "summary.txt", &text);
-    if (rc == APP_OK)
-        rc = write_form(args, "perturbation.csv", &csv);
-    if (rc == APP_OK)
-        rc = write_form(args, "report.html", &html);
+    static const char *const names[] = {"summary.txt", "perturbation.csv", "report.html"};
+    enum { TEXT, CSV, PAGE, N_FORMS };
+    struct eval_doc form[N_FORMS] = {0};
+    eval_perturb_text(&form[TEXT], s);
+    eval_perturb_csv(&form[CSV], s);
+    int rc = eval_perturb_page(&form[PAGE], s);
+    for (int i = 0; rc == APP_OK && i < N_FORMS; i++)
+        rc = form[i].no_memory ? eval_no_memory("the study") : APP_OK;
+    for (int i = 0; rc == APP_OK && i < N_FORMS; i++)
+        rc = write_form(args, names[i], &form[i]);
     if (rc == APP_OK && args->app.json)
         rc = app_print_json(eval_perturb_json(s));
     if (rc == APP_OK && !args->app.json) {
-        fwrite(text.text.s, 1, text.text.len, stdout);
+        fwrite(form[TEXT].text.s, 1, form[TEXT].text.len, stdout);
         rc = app_finish_stdout();
     }
-    eval_doc_clear(&text);
-    eval_doc_clear(&csv);
-    eval_doc_clear(&html);
+    for (int i = 0; i < N_FORMS; i++)
+        eval_doc_clear(&form[i]);
     return rc;
 }
 

@@ -19,22 +19,16 @@ enum {
 static int add_text(struct eval_texts *t, const struct eval_tokenizer *tokenizer, const int32_t *ids,
                     bool of_file)
 {
-    int32_t *bos = NULL, n_bos = 0, *text = malloc((size_t)t->n_tokens * sizeof *text);
-    const int status =
-        tokenizer->adds_bos ? wnw_tokenize(tokenizer->model, "", 0, true, false, &bos, &n_bos) : WNW_OK;
-    const bool good = text && status == WNW_OK && n_bos < t->n_tokens;
-    if (good) {
-        if (n_bos > 0)
-            memcpy(text, bos, (size_t)n_bos * sizeof *text);
-        memcpy(text + n_bos, ids, (size_t)(t->n_tokens - n_bos) * sizeof *text);
-        t->of_file[t->n] = of_file;
-        t->n_of_file += of_file;
-        t->ids[t->n++] = text;
-    } else {
-        free(text);
-    }
-    wnw_free(bos);
-    return good ? APP_OK : status != WNW_OK ? app_fail_status(status) : eval_no_memory("texts");
+    const int32_t n_bos = tokenizer->bos >= 0;
+    int32_t *text = malloc((size_t)t->n_tokens * sizeof *text);
+    if (!text)
+        return eval_no_memory("texts");
+    text[0] = tokenizer->bos; /* overwritten where there is none */
+    memcpy(text + n_bos, ids, (size_t)(t->n_tokens - n_bos) * sizeof *text);
+    t->of_file[t->n] = of_file;
+    t->n_of_file += of_file;
+    t->ids[t->n++] = text;
+    return APP_OK;
 }
 
 /* The tokens of the next piece of prose: whole sentences until there are enough. */

@@ -142,19 +142,15 @@ static int read_part(struct lists *l, struct eval_configs *c, const struct eval_
                         .rules = wnw_run_default(),
                         .phase = strcmp(phase, "decode") == 0 ? WNW_MASK_DECODE : WNW_MASK_ALL,
                         .alone = alone || eval_recompresses(args)};
-    int rc = eval_list_sizes(l->sizes, &l->n_sizes, args, part);
-    if (rc == APP_OK)
-        rc = eval_each_word("kv-types", first_of(args->kv_types, part->kv_types, "f16"), ',', add_type, l);
-    if (rc == APP_OK)
-        rc = eval_each_word("modes", first_of(args->modes, part->modes, "agnostic"), ',', add_mode, l);
-    if (rc == APP_OK && l->phase == WNW_MASK_ALL && strcmp(phase, "all") != 0)
-        rc = app_fail(APP_BAD_INPUT, "--mask-phase '%s' is unknown; use all or decode", phase);
-    if (rc == APP_OK)
-        rc = eval_each_word("mask-heads", first_of(args->app.mask_heads, part->masks, "none"), '/', add_mask,
-                            l);
-    if (rc == APP_OK)
-        rc = app_job_rules(&l->rules, l->evict, args->app.evict_every);
-    return rc == APP_OK && *policies ? eval_each_word("policies", policies, EVAL_RECIPES, add_recipe, l) : rc;
+    WNW_TRY(eval_list_sizes(l->sizes, &l->n_sizes, args, part));
+    WNW_TRY(eval_each_word("kv-types", first_of(args->kv_types, part->kv_types, "f16"), ',', add_type, l));
+    WNW_TRY(eval_each_word("modes", first_of(args->modes, part->modes, "agnostic"), ',', add_mode, l));
+    if (l->phase == WNW_MASK_ALL && strcmp(phase, "all") != 0)
+        return app_fail(APP_BAD_INPUT, "--mask-phase '%s' is unknown; use all or decode", phase);
+    WNW_TRY(
+        eval_each_word("mask-heads", first_of(args->app.mask_heads, part->masks, "none"), '/', add_mask, l));
+    WNW_TRY(app_job_rules(&l->rules, l->evict, args->app.evict_every));
+    return *policies ? eval_each_word("policies", policies, EVAL_RECIPES, add_recipe, l) : APP_OK;
 }
 
 /* Types and masks of several parts come as they are named; what others are compared with comes first. */
@@ -321,58 +317,66 @@ static int add_sizes(struct eval_configs *c, const struct lists *l, const struct
     return rc;
 }
 
+/* The mask while reading that goes with a mask: itself, or none where it acts while answers are generated only. */
+static int32_t reading_of(const struct eval_configs *c, int32_t mask)
+{
+    return masks_reading(&c->masks[mask]) ? mask : 0;
+}
+
+/* What a part compares under one mask; a mask is also tried with the full cache, which shows what it does alone. */
+static int add_masked(struct eval_configs *c, const struct lists *l, int32_t mask, struct eval_config config)
+{
+    config.mask = mask > 0 ? &c->masks[mask] : NULL;
+    for (int32_t i = 0; i < l->n_recipes; i++) {
+        const struct eval_recipe *r = &c->recipes[l->recipes[i]];
+        if (fits_mode(c, r, config.mode))
+            WNW_TRY(add_sizes(c, l, r, config));
+    }
+    return mask > 0 ? add_sizes(c, l, &c->recipes[0], config) : APP_OK;
+}
+
 /* One reading's worth of configs: a type, and the mask of the reading (0 = none), in one mode. The full cache is the
- * first; masks that act while answers are generated only go with the reading without a mask. */
+ * first; that of the first reading is what all are compared with, and is there in any case. */
 static int make_mode(struct eval_configs *c, const struct lists *l, int32_t n_parts, int32_t type,
                      int32_t of_reading, struct eval_config config)
 {
-    const enum eval_mode mode = config.mode;
-    int rc = APP_OK;
-    for (int32_t i = 0; rc == APP_OK && i < n_parts; i++) {
-        const bool reference = i == 0 && type == 0 && of_reading == 0;
-        if (!reference &&
-            !(l[i].types[type] && l[i].modes[mode] && (of_reading == 0 || l[i].masks[of_reading])))
-            continue;
-        config.mask = of_reading > 0 ? &c->masks[of_reading] : NULL;
-        rc = add_sizes(c, &l[i], &c->recipes[0], config);
-    }
-    for (int32_t i = 0; rc == APP_OK && i < n_parts; i++)
-        for (int32_t m = 0; rc == APP_OK && m < c->n_masks; m++) {
-            const int32_t reading = masks_reading(&c->masks[m]) && m > 0 ? m : 0;
-            if (!l[i].types[type] || !l[i].modes[mode] || !l[i].masks[m] || reading != of_reading)
-                continue;
-            config.mask = m > 0 ? &c->masks[m] : NULL;
-            for (int32_t r = 0; rc == APP_OK && r < l[i].n_recipes; r++)
-                if (fits_mode(c, &c->recipes[l[i].recipes[r]], mode))
-                    rc = add_sizes(c, &l[i], &c->recipes[l[i].recipes[r]], config);
-            if (rc == APP_OK && m > 0) /* what the mask alone does */
-                rc = add_sizes(c, &l[i], &c->recipes[0], config);
-        }
-    return rc;
+    config.mask = of_reading > 0 ? &c->masks[of_reading] : NULL;
+    if (type == 0 && of_reading == 0)
+        WNW_TRY(add_sizes(c, &l[0], &c->recipes[0], config));
+    for (int32_t i = 0; i < n_parts; i++)
+        if (l[i].types[type] && l[i].modes[config.mode] && (of_reading == 0 || l[i].masks[of_reading]))
+            WNW_TRY(add_sizes(c, &l[i], &c->recipes[0], config));
+    for (int32_t i = 0; i < n_parts; i++)
+        for (int32_t m = 0; l[i].types[type] && l[i].modes[config.mode] && m < c->n_masks; m++)
+            if (l[i].masks[m] && reading_of(c, m) == of_reading)
+                WNW_TRY(add_masked(c, &l[i], m, config));
+    return APP_OK;
+}
+
+static bool has_mode(const struct lists *l, int32_t n_parts, int mode)
+{
+    bool any = false;
+    for (int32_t i = 0; i < n_parts; i++)
+        any = any || l[i].modes[mode];
+    return any;
 }
 
 static int make_product(struct eval_configs *c, const struct lists *l, int32_t n_parts)
 {
     int32_t reference[EVAL_N_MODES] = {0};
-    int rc = APP_OK;
     for (int32_t t = 0; t < c->n_types; t++)
-        for (int32_t r = 0; r < c->n_masks; r++) {
-            if (r > 0 && !masks_reading(&c->masks[r]))
-                continue;
-            for (int m = 0; rc == APP_OK && m < EVAL_N_MODES; m++) {
-                bool any = false;
-                for (int32_t i = 0; i < n_parts; i++)
-                    any = any || l[i].modes[m];
-                if (!any)
+        for (int32_t r = 0; r < c->n_masks; r++)
+            for (int m = 0; reading_of(c, r) == r && m < EVAL_N_MODES; m++) {
+                if (!has_mode(l, n_parts, m))
                     continue;
                 if (t == 0 && r == 0)
                     reference[m] = c->n;
-                rc = make_mode(c, l, n_parts, t, r,
-                               (struct eval_config){
-                                   .kv = c->types[t], .mode = (enum eval_mode)m, .reference = reference[m]});
+                WNW_TRY(make_mode(c, l, n_parts, t, r,
+                                  (struct eval_config){.kv = c->types[t],
+                                                       .mode = (enum eval_mode)m,
+                                                       .reference = reference[m]}));
             }
-        }
-    return rc;
+    return APP_OK;
 }
 
 int eval_configs_open(struct eval_configs *c, const struct eval_args *args, const struct eval_suite *suite)

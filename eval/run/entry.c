@@ -53,16 +53,15 @@ static int read_refs(struct eval_refs *g, const struct eval_runtime *m, const st
 static int measure_turns(struct eval_reading *r, const struct eval_runtime *m)
 {
     const struct eval_sample *s = r->sample;
-    int rc = APP_OK;
     for (int32_t t = 0; t < s->n_turns; t++)
         r->end[t] = r->first[t].n;
     if (!m->multi_request)
-        rc = eval_timeline_ends(r->end, m->tokenizer, r->chat, s,
-                                m->own_history ? EVAL_HISTORY_ANSWERS : EVAL_HISTORY_REFERENCES,
-                                m->recompress);
-    for (int32_t t = 0; rc == APP_OK && t < s->n_turns; t++)
+        WNW_TRY(eval_timeline_ends(r->end, m->tokenizer, r->chat, s,
+                                   m->own_history ? EVAL_HISTORY_ANSWERS : EVAL_HISTORY_REFERENCES,
+                                   m->recompress));
+    for (int32_t t = 0; t < s->n_turns; t++)
         r->n_need = r->end[t] + s->max_new > r->n_need ? r->end[t] + s->max_new : r->n_need;
-    return rc;
+    return APP_OK;
 }
 
 int eval_reading_open(struct eval_reading *r, const struct eval_runtime *m, const struct eval_chat *chat,
@@ -72,17 +71,13 @@ int eval_reading_open(struct eval_reading *r, const struct eval_runtime *m, cons
     r->first = calloc((size_t)s->n_turns, sizeof *r->first);
     r->refs = calloc((size_t)s->n_turns, sizeof *r->refs);
     r->end = calloc((size_t)s->n_turns, sizeof *r->end);
-    int rc = r->first && r->refs && r->end ? APP_OK : eval_no_memory("answers");
-    if (rc == APP_OK)
-        rc = eval_prompts_first(r->first, m->tokenizer, chat, s);
-    for (int32_t t = 0; rc == APP_OK && t < s->n_turns; t++) {
-        rc = read_refs(&r->refs[t], m, chat, &s->turns[t]);
-    }
-    if (rc == APP_OK)
-        rc = measure_turns(r, m);
-    if (rc == APP_OK)
-        rc = eval_evidence_find(&r->evidence, m->model, s, r->first[0].ids, r->first[0].n_context);
-    return rc;
+    if (!r->first || !r->refs || !r->end)
+        return eval_no_memory("answers");
+    WNW_TRY(eval_prompts_first(r->first, m->tokenizer, chat, s));
+    for (int32_t t = 0; t < s->n_turns; t++)
+        WNW_TRY(read_refs(&r->refs[t], m, chat, &s->turns[t]));
+    WNW_TRY(measure_turns(r, m));
+    return eval_evidence_find(&r->evidence, m->model, s, r->first[0].ids, r->first[0].n_context);
 }
 
 int eval_reading_text(struct eval_reading *r, const struct eval_chat *raw, const struct eval_sample *s,

@@ -198,15 +198,14 @@ static int keep_expected(struct eval_expected *x, const struct eval_runtime *m, 
     if (x->n > 0)
         memcpy(x->ids, sp->a->ids, (size_t)x->n * sizeof *x->ids);
     struct eval_forced l = {.n_vocab = m->info.n_vocab, .keep = x->logits};
-    int rc = feed_refs(&x->refs_nll, &good_refs, m, refs, most, sp->stand);
-    if (rc == APP_OK)
-        rc = eval_force(&l, sp->stand, x->ids, x->n, true, &good);
-    if (rc == APP_OK && !(good && good_refs))
+    WNW_TRY(feed_refs(&x->refs_nll, &good_refs, m, refs, most, sp->stand));
+    WNW_TRY(eval_force(&l, sp->stand, x->ids, x->n, true, &good));
+    if (!(good && good_refs))
         x->n = 0; /* nothing can be compared with it */
     sp->a->compared = x->n > 0;
     sp->a->same_first = true;
     sp->a->same = (struct eval_agreement){.n = x->n, .n_same = x->n, .n_lead = x->n};
-    return rc;
+    return APP_OK;
 }
 
 static int compare(struct speaker *sp, const struct eval_runtime *m, const struct eval_refs *refs,
@@ -221,11 +220,8 @@ static int compare(struct speaker *sp, const struct eval_runtime *m, const struc
     if (sp->e->config->mask && sp->e->config->mask->phase == WNW_MASK_DECODE)
         return APP_OK; /* what is fed here is read like a prompt, without the mask */
     a->same_first = wnw__argmax(wnw_session_logits(sp->stand), m->info.n_vocab) == x->ids[0];
-    int rc = feed_refs(&nll, &good_refs, m, refs, most, sp->stand);
-    if (rc == APP_OK)
-        rc = eval_force(&l, sp->stand, x->ids, x->n, true, &good);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(feed_refs(&nll, &good_refs, m, refs, most, sp->stand));
+    WNW_TRY(eval_force(&l, sp->stand, x->ids, x->n, true, &good));
     a->compared = good && good_refs;
     a->dnll = nll - x->refs_nll;
     if (!a->compared)
@@ -348,20 +344,18 @@ static int answer_turn(const struct eval_runtime *m, const struct eval_reading *
     const struct eval_refs *refs = &r->refs[turn];
     const int32_t most = eval_reading_forced(r, m, turn);
     const bool comparable = turn == 0 || m->multi_request || !m->own_history;
-    int rc = APP_OK;
-    for (int32_t i = 0; rc == APP_OK && i < n; i++)
-        rc = ask(&sp[i], m, r, turn);
-    if (rc == APP_OK)
-        rc = generate(m, r->sample, turn, sp, n);
-    for (int32_t i = 0; rc == APP_OK && i < n; i++) {
+    for (int32_t i = 0; i < n; i++)
+        WNW_TRY(ask(&sp[i], m, r, turn));
+    WNW_TRY(generate(m, r->sample, turn, sp, n));
+    for (int32_t i = 0; i < n; i++) {
         wnw_session_free(sp[i].s);
         sp[i].s = NULL;
         if (sp[i].e->is_reference && !reference->there)
-            rc = keep_expected(x, m, refs, most, &sp[i]);
+            WNW_TRY(keep_expected(x, m, refs, most, &sp[i]));
         else if (comparable)
-            rc = compare(&sp[i], m, refs, most, x);
+            WNW_TRY(compare(&sp[i], m, refs, most, x));
     }
-    return rc;
+    return APP_OK;
 }
 
 int eval_answer_entries(const struct eval_runtime *m, const struct eval_reading *r, struct eval_entry *e,

@@ -9,7 +9,7 @@
  * policies whose observations exclude each other (config.h, `group`); and configs that drop entries while they
  * read or generate.
  */
-#include "eval/run/entry.h"
+#include "eval/run/entry_impl.h"
 
 #include "app/console.h"
 #include "app/process.h"
@@ -18,27 +18,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Configs of one type, mask and group, while they are read. */
-struct read {
-    const struct eval_runtime *m;
-    const struct eval_reading *r;
-    const struct eval_wanted *w;
-    struct eval_reference *reference;
-    wnw_session *base;              /* the full cache, owned */
-    struct eval_entry uncompressed; /* its answer, which is the same in all modes; config NULL = not there */
-    int32_t first, n;               /* configs [first, first + n) share the reading at hand */
-    int32_t group;
-    double prefill_ms; /* so far */
-    /* What the base was told: the policies of its configs, the questions as tasks, and of the prompt what was read. */
-    wnw_run told;
-    wnw_prompt prompt;
-    struct tasks {
-        const int32_t **ids;
-        int32_t *n_ids, n;
-    } tasks;
-    const wnw_policy **policies; /* [n] */
-};
 
 static bool go_on(int32_t done, int32_t total, void *user)
 {
@@ -53,54 +32,56 @@ static int mask_heads(wnw_session *s, const struct eval_mask *mask)
     return mask ? eval_status_code(wnw_session_mask_heads(s, mask->heads, mask->n, mask->phase)) : APP_OK;
 }
 
-/* A session with a config's type of cache and masks. */
-static int new_session(wnw_session **s, const struct eval_runtime *m, const struct eval_config *c)
+int eval_new_session(wnw_session **s, const struct eval_runtime *m, const struct eval_config *c)
 {
     const wnw_session_params params = {WNW_INIT(wnw_session_params), .kv_type = c->kv.type,
                                        .kv_tail = c->kv.tail, .kv_unrotated = c->kv.unrotated,
                                        .progress = go_on};
-    const int rc = eval_status_code(wnw_session_new_on(s, m->engine, &params));
-    return rc == APP_OK ? mask_heads(*s, c->mask) : rc;
+    WNW_TRY(eval_status_code(wnw_session_new_on(s, m->engine, &params)));
+    return mask_heads(*s, c->mask);
 }
 
-static const struct eval_config *config_at(const struct read *rd, int32_t i)
+const struct eval_config *eval_config_at(const struct eval_shared_reading *rd, int32_t i)
 {
     return &rd->w->configs->at[i];
 }
 
-/* Whether config i is read now: it is wanted, of this group and without rules of its own. The reference is
- * always read; the full cache of a type answers once for all modes. */
-static bool takes_part(const struct read *rd, int32_t i)
+/* The reference is always read; the full cache of a type answers once for all modes, as the first config. */
+enum eval_role eval_role_of(const struct eval_shared_reading *rd, int32_t i)
 {
-    const struct eval_config *c = config_at(rd, i);
-    if (c->own_read || c->group != rd->group)
-        return false;
-    if (!eval_config_is_uncompressed(c))
-        return rd->w->config[i];
-    if (i != rd->first) /* configs begin with the full cache in the reading's first mode */
-        return false;
-    bool any = i == 0;
+    const struct eval_config *c = eval_config_at(rd, i);
+    bool any = rd->w->config[i] || i == 0;
+    if (!eval_config_is_uncompressed(c) || i != rd->first)
+        return !rd->w->config[i]                ? EVAL_LEFT_OUT
+               : c->own_read                    ? EVAL_OWN_READ
+               : eval_config_is_uncompressed(c) ? EVAL_SAME_AGAIN
+                                                : EVAL_FROM_BASE;
     for (int32_t k = rd->first; k < rd->first + rd->n; k++)
-        any = any || (rd->w->config[k] && eval_config_is_uncompressed(config_at(rd, k)));
-    return any;
+        any = any || (rd->w->config[k] && eval_config_is_uncompressed(eval_config_at(rd, k)));
+    return any ? EVAL_FROM_BASE : EVAL_LEFT_OUT;
 }
 
-/* ---- Tasks: what policies with a second pass are told ---- */
+/* Whether config i has a role in the group at hand. */
+static bool is_now(const struct eval_shared_reading *rd, int32_t i, enum eval_role role)
+{
+    return eval_config_at(rd, i)->group == rd->group && eval_role_of(rd, i) == role;
+}
 
-static void free_tasks(struct tasks *t)
+/* ---- Questions ---- */
+
+void eval_questions_clear(struct eval_questions *t)
 {
     free(t->ids);
     free(t->n_ids);
-    *t = (struct tasks){0};
+    *t = (struct eval_questions){0};
 }
 
-/* The questions of all turns, each with the template's tail and the beginning of the answer. */
-static int make_tasks(struct tasks *t, const struct eval_reading *r)
+int eval_questions_make(struct eval_questions *t, const struct eval_reading *r)
 {
-    *t = (struct tasks){.ids = calloc((size_t)r->n_turns, sizeof *t->ids),
-                        .n_ids = calloc((size_t)r->n_turns, sizeof *t->n_ids)};
+    *t = (struct eval_questions){.ids = calloc((size_t)r->n_turns, sizeof *t->ids),
+                                 .n_ids = calloc((size_t)r->n_turns, sizeof *t->n_ids)};
     if (!t->ids || !t->n_ids) {
-        free_tasks(t);
+        eval_questions_clear(t);
         return eval_no_memory("the questions");
     }
     for (int32_t i = 0; i < r->n_turns; i++) {
@@ -115,8 +96,7 @@ static int make_tasks(struct tasks *t, const struct eval_reading *r)
 
 /* ---- Entries ---- */
 
-/* Stores what the cache of an entry holds. */
-static void measure(struct eval_entry *e, const wnw_session *s)
+void eval_entry_measure(struct eval_entry *e, const wnw_session *s)
 {
     wnw_cache_stats stats = wnw_cache_stats_default();
     if (wnw_cache_get_stats(s, &stats) == WNW_OK)
@@ -135,24 +115,24 @@ static int compress_copy(struct eval_entry *e, const wnw_session *unobserved)
     if (status == WNW_OK && e->plan && wnw_policy_rerotates(e->config->policy))
         status = wnw_session_renumber(e->session);
     e->compress_ms += e->plan ? app_now_ms() - start : 0;
-    measure(e, e->session);
-    const int rc = eval_status_code(status);
-    return rc == APP_OK ? mask_heads(e->session, e->config->mask) : rc;
+    eval_entry_measure(e, e->session);
+    WNW_TRY(eval_status_code(status));
+    return mask_heads(e->session, e->config->mask);
 }
 
-static void close_entries(struct eval_entry *e, int32_t n)
+void eval_entries_close(struct eval_entry *e, int32_t n)
 {
     for (int32_t i = 0; i < n; i++)
         eval_entry_close(&e[i]);
 }
 
 /* Gives an entry to the caller, if its config is wanted. */
-static int hand_over(const struct read *rd, struct eval_entry *e)
+static int hand_over(const struct eval_shared_reading *rd, struct eval_entry *e)
 {
     return rd->w->config[e->config - rd->w->configs->at] ? rd->w->done(e, rd->w->user) : APP_OK;
 }
 
-static void count_reading(const struct read *rd, int32_t n_tokens, double ms)
+void eval_count_reading(const struct eval_shared_reading *rd, int32_t n_tokens, double ms)
 {
     if (rd->w->readings) {
         rd->w->readings->n++;
@@ -161,35 +141,27 @@ static void count_reading(const struct read *rd, int32_t n_tokens, double ms)
     }
 }
 
-/* The wanted config of the full cache in a mode, NULL if there is none. */
-static const struct eval_config *uncompressed_in(const struct read *rd, enum eval_mode mode)
-{
-    for (int32_t i = rd->first; rd->group == 0 && i < rd->first + rd->n; i++)
-        if (eval_config_is_uncompressed(config_at(rd, i)) && config_at(rd, i)->mode == mode &&
-            rd->w->config[i])
-            return config_at(rd, i);
-    return NULL;
-}
-
 /* Hands over the full cache's answer for a mode other than that in which it answered; the base has been read
  * up to what this mode compresses. */
-static int hand_over_uncompressed(struct read *rd, enum eval_mode mode)
+static int hand_over_uncompressed(struct eval_shared_reading *rd, enum eval_mode mode)
 {
-    const struct eval_config *c = uncompressed_in(rd, mode);
     struct eval_entry *e = &rd->uncompressed;
-    if (!c || !e->config || c == e->config)
+    int32_t i = rd->first;
+    while (i < rd->first + rd->n && !(is_now(rd, i, EVAL_SAME_AGAIN) && eval_config_at(rd, i)->mode == mode))
+        i++;
+    if (i == rd->first + rd->n || !e->config)
         return APP_OK;
-    e->config = c;
+    e->config = eval_config_at(rd, i);
     e->n_part = wnw_session_n_past(rd->base);
     e->kept_mean = e->n_part;
     e->prefill_ms = rd->prefill_ms;
     e->answer[0].n_question = rd->r->first[0].n - e->n_part;
-    measure(e, rd->base);
+    eval_entry_measure(e, rd->base);
     return hand_over(rd, e);
 }
 
-/* Has a few entries answered, hands them over and closes them. */
-static int answer_wave(struct read *rd, struct eval_entry *e, int32_t n, const wnw_session *unobserved)
+int eval_answer_wave(struct eval_shared_reading *rd, struct eval_entry *e, int32_t n,
+                     const wnw_session *unobserved)
 {
     int rc = APP_OK;
     for (int32_t i = 0; rc == APP_OK && unobserved && i < n; i++)
@@ -209,7 +181,8 @@ static int answer_wave(struct read *rd, struct eval_entry *e, int32_t n, const w
     return rc;
 }
 
-static int answer_waves(struct read *rd, struct eval_entry *e, int32_t n, const wnw_session *unobserved)
+static int answer_waves(struct eval_shared_reading *rd, struct eval_entry *e, int32_t n,
+                        const wnw_session *unobserved)
 {
     int rc = APP_OK;
     for (int32_t at = 0; at < n; at += rd->m->batch) {
@@ -217,9 +190,9 @@ static int answer_waves(struct read *rd, struct eval_entry *e, int32_t n, const 
         if (rc == APP_OK && app_stop_asked())
             rc = APP_INTERRUPTED;
         if (rc == APP_OK)
-            rc = answer_wave(rd, e + at, n_now, unobserved);
+            rc = eval_answer_wave(rd, e + at, n_now, unobserved);
         else
-            close_entries(e + at, n_now);
+            eval_entries_close(e + at, n_now);
     }
     return rc;
 }
@@ -227,7 +200,7 @@ static int answer_waves(struct read *rd, struct eval_entry *e, int32_t n, const 
 /* ---- Reading once ---- */
 
 /* Plans for the entries whose calibration results are those of entry `like`. */
-static int plan_with_profile(struct read *rd, struct eval_entry *e, int32_t n, int32_t like)
+static int plan_with_profile(struct eval_shared_reading *rd, struct eval_entry *e, int32_t n, int32_t like)
 {
     const wnw_policy **policies = calloc((size_t)n, sizeof *policies);
     wnw_size *sizes = calloc((size_t)n, sizeof *sizes);
@@ -267,29 +240,28 @@ static int plan_with_profile(struct read *rd, struct eval_entry *e, int32_t n, i
 }
 
 /* Opens the entries of one mode and plans them. */
-static int open_mode(struct read *rd, enum eval_mode mode, struct eval_entry *e, int32_t *n)
+static int open_mode(struct eval_shared_reading *rd, enum eval_mode mode, struct eval_entry *e, int32_t *n)
 {
-    int rc = APP_OK;
     *n = 0;
-    for (int32_t i = rd->first; rc == APP_OK && i < rd->first + rd->n; i++) {
-        if (config_at(rd, i)->mode != mode || !takes_part(rd, i))
+    for (int32_t i = rd->first; i < rd->first + rd->n; i++) {
+        if (eval_config_at(rd, i)->mode != mode || !is_now(rd, i, EVAL_FROM_BASE))
             continue;
         struct eval_entry *one = &e[(*n)++];
-        rc = eval_entry_open(one, config_at(rd, i), rd->r->n_turns);
+        WNW_TRY(eval_entry_open(one, eval_config_at(rd, i), rd->r->n_turns));
         one->is_reference = i == 0;
         one->n_part = wnw_session_n_past(rd->base);
         one->kept_mean = one->n_part;
         one->prefill_ms = rd->prefill_ms;
     }
-    for (int32_t i = 0; rc == APP_OK && i < *n; i++)
+    for (int32_t i = 0; i < *n; i++)
         if (!e[i].config->full && !e[i].plan)
-            rc = plan_with_profile(rd, e, *n, i);
-    return rc;
+            WNW_TRY(plan_with_profile(rd, e, *n, i));
+    return APP_OK;
 }
 
 /* Reads to the end of what a mode compresses, which the next begin tells of the prompt: what follows its first piece is
  * the question. */
-static int read_to(struct read *rd, enum eval_mode mode)
+static int read_to(struct eval_shared_reading *rd, enum eval_mode mode)
 {
     const struct eval_prompt *p = &rd->r->first[0];
     const int32_t from = wnw_session_n_past(rd->base), to = eval_reading_border(rd->r, mode);
@@ -304,7 +276,7 @@ static int read_to(struct read *rd, enum eval_mode mode)
 }
 
 /* Plans, compresses and answers for one mode. The base is left as it is, unless it is the last mode. */
-static int run_mode(struct read *rd, enum eval_mode mode, bool last)
+static int run_mode(struct eval_shared_reading *rd, enum eval_mode mode, bool last)
 {
     struct eval_entry *e = calloc((size_t)rd->n, sizeof *e);
     const wnw_run nothing = wnw_run_default();
@@ -323,52 +295,54 @@ static int run_mode(struct read *rd, enum eval_mode mode, bool last)
     if (rc == APP_OK)
         rc = answer_waves(rd, e, n, last ? rd->base : unobserved);
     if (e)
-        close_entries(e, n);
+        eval_entries_close(e, n);
     wnw_session_free(unobserved);
     free(e);
     return rc;
 }
 
 /* Makes the base and tells it what will be asked of it. */
-static int open_base(struct read *rd)
+static int open_base(struct eval_shared_reading *rd)
 {
     const struct eval_chat *chat = rd->r->chat;
     int32_t n = 0;
     bool asks = false;
     rd->policies = calloc((size_t)rd->n, sizeof *rd->policies);
-    int rc =
-        rd->policies ? new_session(&rd->base, rd->m, config_at(rd, rd->first)) : eval_no_memory("policies");
-    for (int32_t i = rd->first; rc == APP_OK && i < rd->first + rd->n; i++) {
-        const struct eval_config *c = config_at(rd, i);
-        if (c->full || !takes_part(rd, i))
+    if (!rd->policies)
+        return eval_no_memory("policies");
+    WNW_TRY(eval_new_session(&rd->base, rd->m, eval_config_at(rd, rd->first)));
+    for (int32_t i = rd->first; i < rd->first + rd->n; i++) {
+        const struct eval_config *c = eval_config_at(rd, i);
+        if (c->full || !is_now(rd, i, EVAL_FROM_BASE))
             continue;
         asks = asks || c->has_tasks;
         rd->policies[n++] = c->policy;
     }
-    if (rc == APP_OK && asks)
-        rc = make_tasks(&rd->tasks, rd->r);
+    if (asks)
+        WNW_TRY(eval_questions_make(&rd->questions, rd->r));
     rd->prompt = (wnw_prompt){WNW_INIT(wnw_prompt), .n_prefix = chat->n_prefix, .suffix = chat->suffix,
                               .n_suffix = chat->n_suffix};
     rd->told = (wnw_run){WNW_INIT(wnw_run),
                          .prompt = &rd->prompt,
                          .policies = rd->policies,
                          .n_policies = n,
-                         .n_tasks = rd->tasks.n,
-                         .task_tokens = rd->tasks.ids,
-                         .n_task_tokens = rd->tasks.n_ids};
-    return rc == APP_OK ? eval_status_code(wnw_session_begin(rd->base, &rd->told)) : rc;
+                         .n_tasks = rd->questions.n,
+                         .task_tokens = rd->questions.ids,
+                         .n_task_tokens = rd->questions.n_ids};
+    return eval_status_code(wnw_session_begin(rd->base, &rd->told));
 }
 
 /* Whether anything is to be done in a mode. */
-static bool has_work(const struct read *rd, enum eval_mode mode)
+static bool has_work(const struct eval_shared_reading *rd, enum eval_mode mode)
 {
-    bool any = uncompressed_in(rd, mode) != NULL;
+    bool any = false;
     for (int32_t i = rd->first; !any && i < rd->first + rd->n; i++)
-        any = config_at(rd, i)->mode == mode && takes_part(rd, i);
+        any = eval_config_at(rd, i)->mode == mode &&
+              (is_now(rd, i, EVAL_FROM_BASE) || is_now(rd, i, EVAL_SAME_AGAIN));
     return any;
 }
 
-static int run_group(struct read *rd)
+static int run_group(struct eval_shared_reading *rd)
 {
     int last = -1, rc = APP_OK;
     for (int mode = 0; mode < EVAL_N_MODES; mode++)
@@ -380,10 +354,10 @@ static int run_group(struct read *rd)
         if (has_work(rd, (enum eval_mode)mode))
             rc = run_mode(rd, (enum eval_mode)mode, mode == last);
     if (rc == APP_OK)
-        count_reading(rd, wnw_session_n_past(rd->base), rd->prefill_ms);
+        eval_count_reading(rd, wnw_session_n_past(rd->base), rd->prefill_ms);
     eval_entry_close(&rd->uncompressed);
     wnw_session_free(rd->base);
-    free_tasks(&rd->tasks);
+    eval_questions_clear(&rd->questions);
     free(rd->policies);
     rd->base = NULL;
     rd->policies = NULL;
@@ -391,101 +365,19 @@ static int run_group(struct read *rd)
     return rc;
 }
 
-/* ---- Readings of their own ---- */
-
-static int begin_own(struct eval_entry *e, const struct read *rd, const wnw_prompt *prompt)
-{
-    const struct eval_config *c = e->config;
-    struct tasks tasks = {0};
-    int rc = c->has_tasks ? make_tasks(&tasks, rd->r) : APP_OK;
-    const wnw_run run = {WNW_INIT(wnw_run),
-                         .phase = c->phase,
-                         .policy = c->policy,
-                         .size = c->size,
-                         .chunk = c->chunk,
-                         .every = c->every,
-                         .target = c->target,
-                         .profile = c->profile,
-                         .prompt = prompt,
-                         .question_later = c->mode == EVAL_AGNOSTIC || c->mode == EVAL_TASK,
-                         .n_tasks = tasks.n,
-                         .task_tokens = tasks.ids,
-                         .n_task_tokens = tasks.n_ids};
-    if (rc == APP_OK)
-        rc = eval_status_code(wnw_session_begin(e->session, &run));
-    free_tasks(&tasks);
-    return rc;
-}
-
-static int read_own(struct eval_entry *e, const struct read *rd)
-{
-    const struct eval_chat *chat = rd->r->chat;
-    struct eval_prompt *p = &rd->r->first[0];
-    wnw_report report = wnw_report_default();
-    wnw_prompt prompt = {WNW_INIT(wnw_prompt),      .tokens = p->ids,           .n_tokens = p->n,
-                         .n_context = p->n_context, .n_prefix = chat->n_prefix, .suffix = chat->suffix,
-                         .n_suffix = chat->n_suffix};
-    e->n_part = eval_reading_border(rd->r, e->config->mode);
-    if (e->config->mode == EVAL_AWARE)
-        prompt.n_tokens = e->n_part;
-    int rc = new_session(&e->session, rd->m, e->config);
-    if (rc == APP_OK)
-        rc = begin_own(e, rd, &prompt);
-    if (rc == APP_OK)
-        rc = eval_status_code(wnw_session_read(e->session, p->ids, e->n_part, &report));
-    if (rc == APP_OK && e->config->every == 0 && !rd->m->recompress) {
-        /* What follows stays, regardless of the policy's own rule. */
-        const wnw_run nothing = wnw_run_default();
-        rc = eval_status_code(wnw_session_begin(e->session, &nothing));
-    }
-    e->kept_mean = report.kept_mean;
-    e->peak_bytes = report.kv_bytes_before;
-    e->prefill_ms = report.read_ms;
-    e->compress_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;
-    count_reading(rd, e->n_part, e->prefill_ms);
-    if (rc == APP_OK)
-        measure(e, e->session);
-    return rc;
-}
-
-static int run_own(struct read *rd)
-{
-    struct eval_entry e[EVAL_MAX_BATCH];
-    int32_t n = 0;
-    int rc = APP_OK;
-    for (int32_t i = rd->first; rc == APP_OK && i < rd->first + rd->n; i++) {
-        if (config_at(rd, i)->own_read && rd->w->config[i]) {
-            rc = eval_entry_open(&e[n], config_at(rd, i), rd->r->n_turns);
-            if (rc == APP_OK)
-                rc = read_own(&e[n], rd);
-            n++;
-        }
-        if (n > 0 && (rc != APP_OK || n == rd->m->batch || i + 1 == rd->first + rd->n)) {
-            if (rc == APP_OK)
-                rc = answer_wave(rd, e, n, NULL);
-            else
-                close_entries(e, n);
-            n = 0;
-        }
-    }
-    return rc;
-}
-
 int eval_read_entries(const struct eval_runtime *m, const struct eval_reading *r, const struct eval_wanted *w,
                       struct eval_reference *reference)
 {
-    struct read rd = {.m = m, .r = r, .w = w, .reference = reference};
-    int rc = APP_OK;
-    for (; rc == APP_OK && rd.first < w->configs->n; rd.first += rd.n) {
-        const struct eval_config *c = config_at(&rd, rd.first);
+    struct eval_shared_reading rd = {.m = m, .r = r, .w = w, .reference = reference};
+    for (; rd.first < w->configs->n; rd.first += rd.n) {
+        const struct eval_config *c = eval_config_at(&rd, rd.first);
         rd.n = 0;
         while (rd.first + rd.n < w->configs->n &&
-               eval_configs_share_reading(config_at(&rd, rd.first + rd.n), c))
+               eval_configs_share_reading(eval_config_at(&rd, rd.first + rd.n), c))
             rd.n++;
-        for (rd.group = 0; rc == APP_OK && rd.group < w->configs->n_groups; rd.group++)
-            rc = run_group(&rd);
-        if (rc == APP_OK)
-            rc = run_own(&rd);
+        for (rd.group = 0; rd.group < w->configs->n_groups; rd.group++)
+            WNW_TRY(run_group(&rd));
+        WNW_TRY(eval_read_own(&rd));
     }
-    return rc;
+    return APP_OK;
 }

@@ -2,6 +2,7 @@
 /* What a cache predicts for tokens that are fed to it, and how far that is from what the full cache predicts. */
 #include "eval/run/forced.h"
 
+#include "app/likelihood.h"
 #include "base/vectors.h"
 #include "eval/base/grow.h"
 
@@ -9,24 +10,9 @@
 
 /* ---- Comparing ---- */
 
-/* log(sum(exp(x))). */
-static double log_sum(const float *x, int32_t n)
-{
-    const double max = x[wnw__argmax(x, n)];
-    double sum = 0.0;
-    for (int32_t i = 0; i < n; i++)
-        sum += exp((double)x[i] - max);
-    return max + log(sum);
-}
-
-double eval_token_nll(const float *logits, int32_t n_vocab, int32_t token)
-{
-    return log_sum(logits, n_vocab) - (double)logits[token];
-}
-
 double eval_kl(const float *full, const float *comp, int32_t n_vocab)
 {
-    const double of_full = log_sum(full, n_vocab), of_comp = log_sum(comp, n_vocab);
+    const double of_full = app_log_sum(full, n_vocab), of_comp = app_log_sum(comp, n_vocab);
     double kl = 0.0;
     for (int32_t i = 0; i < n_vocab; i++) {
         const double p = (double)full[i] - of_full, q = (double)comp[i] - of_comp;
@@ -55,7 +41,7 @@ static void take(struct eval_forced *l, int32_t i, const float *logits)
     if (l->full)
         eval_agreement_add(l->same, l->full + at, logits, l->n_vocab);
     if (l->targets)
-        l->nll += eval_token_nll(logits, l->n_vocab, l->targets[i]);
+        l->nll += app_token_nll(logits, l->n_vocab, l->targets[i]);
 }
 
 struct feeding {

@@ -9,8 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* -log softmax(logits)[token]. */
-double eval_token_nll(const float *logits, int32_t n_vocab, int32_t token);
 /* sum_v p (log p - log q) in nats, p = softmax(full), q = softmax(comp). Sums are in double precision with the
  * maximum taken out; differences below 0, which rounding leaves where p = q, become 0. */
 double eval_kl(const float *full, const float *comp, int32_t n_vocab);

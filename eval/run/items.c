@@ -120,19 +120,16 @@ static int add_tasks(void *user, const char *word)
     struct reading *r = user;
     const struct eval_task *t;
     bool known = false, any = false;
-    int rc = APP_OK;
     if (strcmp(word, eval_task_text.name) == 0)
         return add_task(r, &eval_task_text, word);
-    for (int32_t i = 0; rc == APP_OK && (t = eval_task_get(i)); i++) {
+    for (int32_t i = 0; (t = eval_task_get(i)); i++) {
         const bool named = strcmp(t->name, word) == 0;
         known = known || named || eval_task_is_of(t, word);
         if (!named && !is_in_group(r, t, word))
             continue;
         any = true;
-        rc = add_task(r, t, word);
+        WNW_TRY(add_task(r, t, word));
     }
-    if (rc != APP_OK)
-        return rc;
     return any     ? APP_OK
            : known ? app_fail(APP_BAD_INPUT, "--%s: there is no file of these sets in the folder", word)
                    : unknown_task(word);
@@ -177,7 +174,6 @@ static int add_item(struct reading *r, struct eval_item item)
 static int add_lengths(struct reading *r, const struct eval_task *task, int32_t n, int32_t n_trials)
 {
     struct eval_item item = {.task = task, .n = n, .n_trials = 1};
-    int rc = APP_OK;
     if (task->flags & EVAL_IS_SET) {
         item.n = task->flags & EVAL_OWN_FILE ? INT32_MAX : n;
         return add_item(r, item);
@@ -188,24 +184,23 @@ static int add_lengths(struct reading *r, const struct eval_task *task, int32_t 
         item.n_trials = n_trials;
     if (task->flags & EVAL_ON_GRID)
         item.n = r->items->depths.n * n_trials;
-    for (int32_t i = 0; rc == APP_OK && i < r->lengths.n; i++) {
+    for (int32_t i = 0; i < r->lengths.n; i++) {
         item.n_target = (int32_t)r->lengths.at[i];
-        rc = add_item(r, item);
+        WNW_TRY(add_item(r, item));
     }
-    return rc;
+    return APP_OK;
 }
 
 /* The tasks and lengths that were named last: first samples that are made, then those of files, then texts. */
 static int add_product(struct reading *r, int32_t n, int32_t n_trials)
 {
     static const uint32_t kinds[] = {0, EVAL_IS_SET, EVAL_IS_TEXT};
-    int rc = APP_OK;
     for (int k = 0; k < 3; k++)
-        for (int32_t t = 0; rc == APP_OK && t < r->n_tasks; t++)
+        for (int32_t t = 0; t < r->n_tasks; t++)
             if ((r->tasks[t]->flags & (EVAL_IS_SET | EVAL_IS_TEXT)) == kinds[k])
-                rc = add_lengths(r, r->tasks[t], n, n_trials);
+                WNW_TRY(add_lengths(r, r->tasks[t], n, n_trials));
     r->n_tasks = r->lengths.n = 0;
-    return rc;
+    return APP_OK;
 }
 
 /* Whether an earlier item of the suite has the same tasks, so that --lengths names them once. */
@@ -222,34 +217,32 @@ static int add_suite(struct reading *r)
 {
     const char *lengths = r->args->lengths;
     const struct eval_suite_item *end = r->suite->items + r->suite->n_items;
-    int rc = APP_OK;
-    for (const struct eval_suite_item *i = r->suite->items; rc == APP_OK && i < end; i++) {
+    for (const struct eval_suite_item *i = r->suite->items; i < end; i++) {
         if (lengths && is_again(r->suite, i))
             continue;
-        rc = add_tasks(r, i->tasks);
-        if (rc == APP_OK && i->length > 0 && !lengths)
+        WNW_TRY(add_tasks(r, i->tasks));
+        if (i->length > 0 && !lengths)
             r->lengths = (struct eval_numbers){.at = {i->length}, .n = 1};
-        else if (rc == APP_OK)
-            rc = eval_add_numbers(&r->lengths, &eval_axis_lengths, lengths ? lengths : r->suite->lengths);
-        if (rc == APP_OK)
-            rc = add_product(r, i->n, r->args->trials == APP_UNSET ? i->n_trials : eval_n_trials(r->args));
+        else
+            WNW_TRY(eval_add_numbers(&r->lengths, &eval_axis_lengths, lengths ? lengths : r->suite->lengths));
+        WNW_TRY(add_product(r, i->n, r->args->trials == APP_UNSET ? i->n_trials : eval_n_trials(r->args)));
     }
-    if (rc == APP_OK && strcmp(r->suite->name, "full") == 0 && r->args->longbench)
-        rc = add_tasks(r, "longbench");
-    if (rc == APP_OK && r->args->jsonl)
-        rc = add_tasks(r, "user");
-    return rc == APP_OK ? add_product(r, INT32_MAX, 1) : rc;
+    if (strcmp(r->suite->name, "full") == 0 && r->args->longbench)
+        WNW_TRY(add_tasks(r, "longbench"));
+    if (r->args->jsonl)
+        WNW_TRY(add_tasks(r, "user"));
+    return add_product(r, INT32_MAX, 1);
 }
 
 static int add_named(struct reading *r)
 {
     const char *lengths = r->args->lengths ? r->args->lengths : r->suite ? r->suite->lengths : "2048";
-    int rc = r->args->tasks ? eval_each_word("tasks", r->args->tasks, ',', add_tasks, r) : APP_OK;
-    if (rc == APP_OK && r->args->jsonl)
-        rc = add_tasks(r, "user");
-    if (rc == APP_OK)
-        rc = eval_add_numbers(&r->lengths, &eval_axis_lengths, lengths);
-    return rc == APP_OK ? add_product(r, r->suite ? r->suite->items[0].n : 20, eval_n_trials(r->args)) : rc;
+    if (r->args->tasks)
+        WNW_TRY(eval_each_word("tasks", r->args->tasks, ',', add_tasks, r));
+    if (r->args->jsonl)
+        WNW_TRY(add_tasks(r, "user"));
+    WNW_TRY(eval_add_numbers(&r->lengths, &eval_axis_lengths, lengths));
+    return add_product(r, r->suite ? r->suite->items[0].n : 20, eval_n_trials(r->args));
 }
 
 int eval_items_open(struct eval_items *items, const struct eval_args *args, const struct eval_suite *suite)
@@ -262,13 +255,10 @@ int eval_items_open(struct eval_items *items, const struct eval_args *args, cons
     if (args->suite && (args->tasks || args->lengths))
         return app_fail(APP_BAD_INPUT, "--suite brings tasks and lengths; leave out --%s",
                         args->tasks ? "tasks" : "lengths");
-    int rc = eval_add_numbers(&items->depths, &eval_axis_depths,
-                              args->depths ? args->depths
-                              : suite      ? suite->depths
-                                           : "lin10");
-    if (rc == APP_OK)
-        rc = suite && !args->tasks ? add_suite(&r) : add_named(&r);
-    return rc == APP_OK ? eval_check_words(args) : rc;
+    const char *depths = args->depths ? args->depths : suite ? suite->depths : "lin10";
+    WNW_TRY(eval_add_numbers(&items->depths, &eval_axis_depths, depths));
+    WNW_TRY(suite && !args->tasks ? add_suite(&r) : add_named(&r));
+    return eval_check_words(args);
 }
 
 void eval_items_close(struct eval_items *items)

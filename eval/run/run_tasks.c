@@ -241,7 +241,7 @@ static int run_reading(struct eval_run *run, const struct eval_item *item, const
     int rc;
     if (item->task->flags & EVAL_IS_TEXT) {
         eval_setup_piece(&ids, &n, &run->setup, item, s->index);
-        rc = eval_reading_text(&reading, chat, s, ids, n, run->setup.text_bos);
+        rc = eval_reading_text(&reading, chat, s, ids, n, run->setup.tokenizer.bos);
     } else {
         rc = eval_reading_open(&reading, &run->runtime, chat, s);
     }

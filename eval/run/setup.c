@@ -44,31 +44,25 @@ static int check_questions(const struct eval_setup *s)
 /* Every line of the files is looked at before the first sample is made. */
 static int check_sets(struct eval_setup *s)
 {
-    int rc = APP_OK;
-    for (int32_t i = 0; rc == APP_OK && i < s->items.n; i++) {
+    for (int32_t i = 0; i < s->items.n; i++) {
         struct eval_item *item = &s->items.at[i];
         uint64_t hash;
         int32_t n;
         if (!(item->task->flags & EVAL_IS_SET))
             continue;
-        rc = eval_set_check(&n, &hash, item->task, eval_task_source(s->args, item->task));
-        if (rc == APP_OK && n < item->n)
-            item->n = n;
-        if (rc == APP_OK)
-            eval_hash_text(item->file_hash, hash);
+        WNW_TRY(eval_set_check(&n, &hash, item->task, eval_task_source(s->args, item->task)));
+        item->n = n < item->n ? n : item->n;
+        eval_hash_text(item->file_hash, hash);
     }
-    return rc;
+    return APP_OK;
 }
 
 int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_task *set)
 {
     const bool scb = eval_task_is_of(set, "scbench");
     int32_t overhead;
-    int rc = eval_set_open(r, set, eval_task_source(s->args, set));
-    if (rc == APP_OK)
-        rc = eval_count_overhead(&overhead, &s->source);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(eval_set_open(r, set, eval_task_source(s->args, set)));
+    WNW_TRY(eval_count_overhead(&overhead, &s->source));
     r->tokenizer = &s->tokenizer;
     r->chat = &s->chat;
     r->extra_new = eval_extra_tokens(s->args, set);
@@ -88,7 +82,7 @@ int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, c
 /* Pieces of n tokens, BOS included, that the text makes; a rest of half a piece or more is one too. */
 static int32_t n_pieces(const struct eval_setup *s, int32_t n)
 {
-    const int32_t n_bos = s->text_bos >= 0;
+    const int32_t n_bos = s->tokenizer.bos >= 0;
     return (s->n_text - n_bos + (n - n_bos) / 2) / (n - n_bos);
 }
 
@@ -107,10 +101,8 @@ static int read_text(struct eval_setup *s)
     int rc = app_read_file(&text, &len, s->args->text);
     if (rc == APP_OK)
         rc = eval_status_code(wnw_tokenize(s->model, text, len, true, false, &s->text_ids, &s->n_text));
-    if (rc == APP_OK) {
+    if (rc == APP_OK)
         eval_hash_text(s->text_hash, wnw__hash_of(text, len));
-        s->text_bos = s->tokenizer.adds_bos ? s->text_ids[0] : -1;
-    }
     free(text);
     return rc;
 }
@@ -118,32 +110,28 @@ static int read_text(struct eval_setup *s)
 /* How many pieces of each length the text makes. */
 static int cut_text(struct eval_setup *s)
 {
-    int rc = APP_OK;
-    for (int32_t i = 0; rc == APP_OK && i < s->items.n; i++) {
+    for (int32_t i = 0; i < s->items.n; i++) {
         struct eval_item *item = &s->items.at[i];
         if (!(item->task->flags & EVAL_IS_TEXT))
             continue;
         if (!s->text_ids)
-            rc = read_text(s);
-        if (rc != APP_OK)
-            break;
+            WNW_TRY(read_text(s));
         item->n_target = piece_length(s, item);
         const int32_t n = n_pieces(s, item->n_target);
         if (n == 0)
-            rc = app_fail(APP_BAD_INPUT,
-                          "'%s' has %d tokens, which is less than half a piece of %d; give shorter "
-                          "--lengths",
-                          s->args->text, (int)s->n_text, (int)item->n_target);
-        if (n < item->n)
-            item->n = n;
+            return app_fail(APP_BAD_INPUT,
+                            "'%s' has %d tokens, which is less than half a piece of %d; give shorter "
+                            "--lengths",
+                            s->args->text, (int)s->n_text, (int)item->n_target);
+        item->n = n < item->n ? n : item->n;
     }
-    return rc;
+    return APP_OK;
 }
 
 void eval_setup_piece(const int32_t **ids, int32_t *n, const struct eval_setup *s,
                       const struct eval_item *item, int32_t index)
 {
-    const int32_t n_bos = s->text_bos >= 0, n_own = item->n_target - n_bos, from = n_bos + index * n_own;
+    const int32_t n_bos = s->tokenizer.bos >= 0, n_own = item->n_target - n_bos, from = n_bos + index * n_own;
     *ids = s->text_ids + from;
     *n = s->n_text - from < n_own ? s->n_text - from : n_own;
 }
@@ -157,11 +145,8 @@ int eval_setup_open_model(struct eval_setup *s, const struct eval_args *args, co
     s->args = args;
     s->source.seed = (uint64_t)args->app.seed;
     params.repack = !args->dump; /* no product uses the weights of a tokenizer */
-    int rc = app_model_path(&s->model_path, args->app.model);
-    if (rc == APP_OK)
-        rc = eval_status_code(app_model_open(&s->model, s->model_path, &params, NULL));
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_model_path(&s->model_path, args->app.model));
+    WNW_TRY(eval_status_code(app_model_open(&s->model, s->model_path, &params, NULL)));
     wnw_model_get_info(s->model, &info);
     s->source.n_ctx = info.n_ctx_train;
     s->tokenizer = eval_tokenizer_of(s->model);
@@ -171,35 +156,28 @@ int eval_setup_open_model(struct eval_setup *s, const struct eval_args *args, co
 int eval_setup_open(struct eval_setup *s, const struct eval_args *args, const struct eval_suite *suite)
 {
     struct eval_source *w = &s->source;
-    *s = (struct eval_setup){.args = args, .suite = suite, .text_bos = -1};
+    *s = (struct eval_setup){.args = args, .suite = suite};
     *w = (struct eval_source){.seed = (uint64_t)args->app.seed,
                               .tokenizer = &s->tokenizer,
                               .chat = &s->chat,
                               .n_trials = eval_n_trials(args),
                               .needle = args->needle,
                               .needle_mark = strcmp(args->niah_compat, "compresskv") == 0};
-    int rc = eval_items_open(&s->items, args, suite);
+    WNW_TRY(eval_items_open(&s->items, args, suite));
     memcpy(w->depths, s->items.depths.at, sizeof w->depths);
     w->n_depths = s->items.depths.n;
-    if (rc == APP_OK)
-        rc = read_records(&s->squad, &w->squad, s->squad_hash, args->squad);
-    if (rc == APP_OK)
-        rc = read_records(&s->hotpot, &w->hotpot, s->hotpot_hash, args->hotpot);
-    if (rc == APP_OK)
-        rc = check_questions(s);
-    if (rc == APP_OK)
-        rc = check_sets(s);
-    if (rc == APP_OK)
-        rc = eval_haystack_open(&w->haystack, args->haystack, w->seed);
-    if (rc == APP_OK)
-        rc = eval_setup_open_model(s, args, args->app.chat);
-    if (rc == APP_OK)
-        rc = cut_text(s);
+    WNW_TRY(read_records(&s->squad, &w->squad, s->squad_hash, args->squad));
+    WNW_TRY(read_records(&s->hotpot, &w->hotpot, s->hotpot_hash, args->hotpot));
+    WNW_TRY(check_questions(s));
+    WNW_TRY(check_sets(s));
+    WNW_TRY(eval_haystack_open(&w->haystack, args->haystack, w->seed));
+    WNW_TRY(eval_setup_open_model(s, args, args->app.chat));
+    WNW_TRY(cut_text(s));
     for (int32_t i = 0; i < s->items.n; i++) {
         s->items.at[i].planned.n = s->items.at[i].n;
         s->items.at[i].planned.n_probes = s->items.at[i].n_probes;
     }
-    return rc;
+    return APP_OK;
 }
 
 void eval_setup_close(struct eval_setup *s)
@@ -218,14 +196,13 @@ void eval_setup_close(struct eval_setup *s)
 
 int eval_setup_fit(struct eval_setup *s)
 {
-    int rc = APP_OK;
-    for (int32_t i = 0; rc == APP_OK && i < s->items.n; i++) {
+    for (int32_t i = 0; i < s->items.n; i++) {
         struct eval_item *item = &s->items.at[i];
         s->source.n_trials = item->n_trials;
         if (eval_item_is_made(item) && (s->args->dump || eval_item_fits(item, s->source.n_ctx)))
-            rc = eval_task_fit(&item->fit, &s->source, item->task, item->n_target);
+            WNW_TRY(eval_task_fit(&item->fit, &s->source, item->task, item->n_target));
     }
-    return rc;
+    return APP_OK;
 }
 
 /* Reads a file up to its sample `index`. */

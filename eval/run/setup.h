@@ -18,7 +18,6 @@ struct eval_setup {
     struct eval_items items;
     /* Of --text: */
     int32_t *text_ids, n_text; /* owned */
-    int32_t text_bos;          /* the first of them, which every piece begins with; -1 = none */
     char text_hash[17];
     char squad_hash[17], hotpot_hash[17]; /* of the files; "" without them */
 };

@@ -4,7 +4,6 @@
 
 #include "app/console.h"
 #include "base/random.h"
-#include "base/vectors.h"
 #include "eval/base/grow.h"
 #include "eval/base/jsonl.h"
 
@@ -16,6 +15,15 @@ static int no_memory(const struct eval_jsonl *j)
     return app_fail(APP_FAILED, "out of memory for '%s'", j->path);
 }
 
+/* An id as the name of a member; "" where it is no whole number, which no document has. */
+static const char *name_id(char out[24], const json_t *id)
+{
+    *out = '\0';
+    if (json_is_integer(id))
+        snprintf(out, 24, "%lld", (long long)json_integer_value(id));
+    return out;
+}
+
 static int add_doc(struct eval_records *r, const struct eval_jsonl *j, json_t *o)
 {
     const json_t *text, *id = json_object_get(o, "id");
@@ -24,10 +32,8 @@ static int add_doc(struct eval_records *r, const struct eval_jsonl *j, json_t *o
         return rc;
     if (!json_is_integer(id))
         return eval_jsonl_bad(j, "no whole number \"id\"");
-    if (!eval_grow(&r->docs, (size_t)r->n_docs, sizeof *r->docs) ||
-        !eval_grow(&r->ids, (size_t)r->n_docs, sizeof *r->ids))
+    if (!eval_grow(&r->docs, (size_t)r->n_docs, sizeof *r->docs))
         return no_memory(j);
-    r->ids[r->n_docs] = json_integer_value(id);
     r->docs[r->n_docs++] = json_incref(o);
     return APP_OK;
 }
@@ -48,17 +54,13 @@ static int add_question(struct eval_records *r, const struct eval_jsonl *j, json
 
 /* ---- From ids to indices ---- */
 
-struct entry {
-    int64_t id;
-    int32_t index;
-};
-
-/* Finds the documents that the record lists under key. */
-static int find_docs(int32_t **out, int32_t *n, const struct entry *sorted, int32_t n_docs,
-                     const struct eval_question *q, const char *key, const char *path)
+/* Finds the documents that the record lists under key. places: their indices, by id. */
+static int find_docs(int32_t **out, int32_t *n, const json_t *places, const struct eval_question *q,
+                     const char *key, const char *path)
 {
     const json_t *list = json_object_get(q->record, key);
     const char *question = json_string_value(json_object_get(q->record, "question"));
+    char id[24];
     *n = 0;
     if (list && !json_is_array(list))
         return app_fail(APP_BAD_INPUT, "'%s': \"%s\" of the question '%.80s' is no list", path, key,
@@ -67,41 +69,39 @@ static int find_docs(int32_t **out, int32_t *n, const struct entry *sorted, int3
     if (!*out)
         return app_fail(APP_FAILED, "out of memory for '%s'", path);
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *id = json_array_get(list, i);
-        const struct entry key_entry = {.id = json_integer_value(id)};
-        const struct entry *found = json_is_integer(id) ? bsearch(&key_entry, sorted, (size_t)n_docs,
-                                                                  sizeof *sorted, wnw__ascending_i64)
-                                                        : NULL;
-        if (!found)
+        const json_t *place = json_object_get(places, name_id(id, json_array_get(list, i)));
+        if (!place)
             return app_fail(APP_BAD_INPUT, "'%s': the question '%.80s' names a document that is not there",
                             path, question);
-        (*out)[(*n)++] = found->index;
+        (*out)[(*n)++] = (int32_t)json_integer_value(place);
     }
     return APP_OK;
 }
 
+static int link_question(struct eval_question *q, const json_t *places, const char *path)
+{
+    WNW_TRY(find_docs(&q->evidence, &q->n_evidence, places, q, "gold", path));
+    if (q->n_evidence == 0)
+        return app_fail(APP_BAD_INPUT, "'%s': the question '%.80s' has no \"gold\"", path,
+                        json_string_value(json_object_get(q->record, "question")));
+    return find_docs(&q->more, &q->n_more, places, q, "more", path);
+}
+
 static int link_questions(struct eval_records *r, const char *path)
 {
-    struct entry *sorted = malloc(((size_t)r->n_docs + 1) * sizeof *sorted);
-    int rc = sorted ? APP_OK : app_fail(APP_FAILED, "out of memory for '%s'", path);
-    for (int32_t i = 0; sorted && i < r->n_docs; i++)
-        sorted[i] = (struct entry){r->ids[i], i};
-    if (sorted && r->n_docs > 1)
-        qsort(sorted, (size_t)r->n_docs, sizeof *sorted, wnw__ascending_i64);
-    for (int32_t i = 1; rc == APP_OK && i < r->n_docs; i++)
-        if (sorted[i].id == sorted[i - 1].id)
-            rc = app_fail(APP_BAD_INPUT, "'%s': two documents have the id %lld", path,
-                          (long long)sorted[i].id);
-    for (int32_t i = 0; rc == APP_OK && i < r->n_questions; i++) {
-        struct eval_question *q = &r->questions[i];
-        rc = find_docs(&q->gold, &q->n_gold, sorted, r->n_docs, q, "gold", path);
-        if (rc == APP_OK && q->n_gold == 0)
-            rc = app_fail(APP_BAD_INPUT, "'%s': the question '%.80s' has no \"gold\"", path,
-                          json_string_value(json_object_get(q->record, "question")));
-        if (rc == APP_OK)
-            rc = find_docs(&q->more, &q->n_more, sorted, r->n_docs, q, "more", path);
+    json_t *places = json_object();
+    char id[24];
+    int rc = APP_OK;
+    for (int32_t i = 0; rc == APP_OK && i < r->n_docs; i++) {
+        name_id(id, json_object_get(r->docs[i], "id"));
+        if (json_object_get(places, id))
+            rc = app_fail(APP_BAD_INPUT, "'%s': two documents have the id %s", path, id);
+        else if (json_object_set_new(places, id, json_integer(i)) != 0)
+            rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
     }
-    free(sorted);
+    for (int32_t i = 0; rc == APP_OK && i < r->n_questions; i++)
+        rc = link_question(&r->questions[i], places, path);
+    json_decref(places);
     return rc;
 }
 
@@ -143,11 +143,10 @@ void eval_records_clear(struct eval_records *r)
         json_decref(r->docs[i]);
     for (int32_t i = 0; i < r->n_questions; i++) {
         json_decref(r->questions[i].record);
-        free(r->questions[i].gold);
+        free(r->questions[i].evidence);
         free(r->questions[i].more);
     }
     free(r->docs);
-    free(r->ids);
     free(r->questions);
     *r = (struct eval_records){0};
 }

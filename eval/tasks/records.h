@@ -7,15 +7,14 @@
 #include <stdint.h>
 
 struct eval_question {
-    json_t *record; /* {"question", "answers", ...}, owned */
-    int32_t *gold;  /* [n_gold]: indices of the documents that have the answer, owned */
-    int32_t *more;  /* [n_more]: further documents that belong to the question, owned */
-    int32_t n_gold, n_more;
+    json_t *record;    /* {"question", "answers", ...}, owned */
+    int32_t *evidence; /* [n_evidence]: indices of the documents that have the answer, owned */
+    int32_t *more;     /* [n_more]: further documents that belong to the question, owned */
+    int32_t n_evidence, n_more;
 };
 
 struct eval_records {
     json_t **docs; /* [n_docs]: {"id", "text"}, owned */
-    int64_t *ids;  /* [n_docs], owned */
     int32_t n_docs;
     struct eval_question *questions; /* [n_questions], owned */
     int32_t n_questions;

@@ -14,19 +14,19 @@
 struct docs {
     struct doc {
         char *text; /* owned */
-        bool gold;
+        bool evidence;
     } * at; /* [n], owned */
     size_t n;
 };
 
 /* Takes text over; NULL counts as out of memory. */
-static bool add_doc(struct docs *d, char *text, bool gold)
+static bool add_doc(struct docs *d, char *text, bool evidence)
 {
     if (!text || !eval_grow(&d->at, d->n, sizeof *d->at)) {
         free(text);
         return false;
     }
-    d->at[d->n++] = (struct doc){text, gold};
+    d->at[d->n++] = (struct doc){text, evidence};
     return true;
 }
 
@@ -48,7 +48,7 @@ static bool put_docs(struct eval_sample *s, const struct docs *d, const char *qu
     for (size_t i = 0; i < d->n; i++) {
         const struct doc *doc = &d->at[order[i]];
         eval_put(s, &s->context, "%sDocument %zu:\n", i > 0 ? "\n\n" : "", i + 1);
-        eval_put_piece(s, doc->text, strlen(doc->text), doc->gold);
+        eval_put_piece(s, doc->text, strlen(doc->text), doc->evidence);
     }
     eval_put(s, &s->context, "\n\n");
     eval_ask(s, &eval_form_qa, (const char *const[]){"question", question, NULL});
@@ -66,15 +66,15 @@ static bool is_among(const int32_t *list, int32_t n, int32_t x)
     return false;
 }
 
-/* Chooses the gold documents, as many of the question's other documents as fit, and random ones. If the file
+/* Chooses the documents that hold the evidence, as many of the question's other documents as fit, and random ones. If the file
  * has too few, they are repeated. */
 static bool choose_docs(struct docs *d, const struct eval_records *records, const struct eval_question *q,
                         size_t n, struct eval_random *r)
 {
     size_t *more = eval_iota((size_t)q->n_more), *others = eval_iota((size_t)records->n_docs);
     bool good = more && others;
-    for (int32_t i = 0; good && i < q->n_gold; i++)
-        good = add_doc(d, strdup(eval_records_text(records, q->gold[i])), true);
+    for (int32_t i = 0; good && i < q->n_evidence; i++)
+        good = add_doc(d, strdup(eval_records_text(records, q->evidence[i])), true);
     const size_t room = n > d->n ? n - d->n : 0, n_more = (size_t)q->n_more < room ? (size_t)q->n_more : room;
     if (good)
         eval_random_sample(r, more, (size_t)q->n_more, n_more);
@@ -84,11 +84,11 @@ static bool choose_docs(struct docs *d, const struct eval_records *records, cons
         eval_random_shuffle(r, others, (size_t)records->n_docs);
     for (size_t i = 0, fresh = 0; good && d->n < n; i++) {
         const int32_t doc = (int32_t)others[i % (size_t)records->n_docs];
-        const bool other = !is_among(q->gold, q->n_gold, doc) && !is_among(q->more, q->n_more, doc);
+        const bool other = !is_among(q->evidence, q->n_evidence, doc) && !is_among(q->more, q->n_more, doc);
         fresh += other;
         if (other || (i >= (size_t)records->n_docs && fresh == 0)) /* no other ones: repeat these */
             good = add_doc(d, strdup(eval_records_text(records, doc)),
-                           !other && is_among(q->gold, q->n_gold, doc));
+                           !other && is_among(q->evidence, q->n_evidence, doc));
     }
     free(more);
     free(others);
@@ -104,7 +104,7 @@ int eval_make_documents(struct eval_sample *s, struct eval_draft *draft)
                         records->n_questions);
     const struct eval_question *q = &records->questions[s->index];
     struct docs d = {0};
-    s->too_few = draft->units < q->n_gold;
+    s->too_few = draft->units < q->n_evidence;
     if (s->too_few)
         return APP_OK;
     const bool good = choose_docs(&d, records, q, (size_t)draft->units, &draft->r) &&

@@ -291,21 +291,22 @@ int eval_timeline_ends(int32_t *end, const struct eval_tokenizer *t, const struc
 
 /* ---- The model's tokenizer ---- */
 
-static bool adds_bos(const wnw_model *m)
+static int32_t find_bos(const wnw_model *m)
 {
     int32_t *with = NULL, *without = NULL, n_with = 0, n_without = 0;
     const bool adds = wnw_tokenize(m, "a", 1, true, false, &with, &n_with) == WNW_OK &&
                       wnw_tokenize(m, "a", 1, false, false, &without, &n_without) == WNW_OK &&
                       n_with > n_without && with[0] != without[0];
+    const int32_t bos = adds ? with[0] : -1;
     wnw_free(with);
     wnw_free(without);
-    return adds;
+    return bos;
 }
 
 struct eval_tokenizer eval_tokenizer_of(const wnw_model *m)
 {
     return (struct eval_tokenizer){
-        .encode = encode, .ask = ask, .decode = decode, .model = m, .adds_bos = adds_bos(m)};
+        .encode = encode, .ask = ask, .decode = decode, .model = m, .bos = find_bos(m)};
 }
 
 int eval_count_tokens(int32_t *n, const struct eval_tokenizer *t, const char *text, size_t len)

@@ -54,7 +54,7 @@ struct eval_tokenizer {
     /* Text of ids[n], which the caller releases with wnw_free. */
     int (*decode)(const struct eval_tokenizer *t, const int32_t *ids, int32_t n, char **text);
     const wnw_model *model; /* NULL for tokenizers of tests */
-    bool adds_bos;          /* plain texts begin with a BOS */
+    int32_t bos;            /* what plain texts begin with; -1 = nothing */
 };
 struct eval_tokenizer eval_tokenizer_of(const wnw_model *m);
 

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* What the readings of a sample share: those that many configs go on from (entry_read.c), and those of one (entry_own.c). */
+#ifndef WNW_EVAL_ENTRY_IMPL_H
+#define WNW_EVAL_ENTRY_IMPL_H
+
+#include "eval/run/entry.h"
+
+/* The questions of a sample, which policies with a second pass are told. */
+struct eval_questions {
+    const int32_t **ids;
+    int32_t *n_ids, n;
+};
+
+/* Configs of one type, mask and group, while they are read. */
+struct eval_shared_reading {
+    const struct eval_runtime *m;
+    const struct eval_reading *r;
+    const struct eval_wanted *w;
+    struct eval_reference *reference;
+    wnw_session *base;              /* the full cache, owned */
+    struct eval_entry uncompressed; /* its answer, which is the same in all modes; config NULL = not there */
+    int32_t first, n;               /* configs [first, first + n) share the reading at hand */
+    int32_t group;
+    double prefill_ms; /* so far */
+    /* What the base was told: the policies of its configs, the questions as tasks, and of the prompt what was read. */
+    wnw_run told;
+    wnw_prompt prompt;
+    struct eval_questions questions;
+    const wnw_policy **policies; /* [n] */
+};
+
+/* What is done with a config. */
+enum eval_role {
+    EVAL_LEFT_OUT,
+    EVAL_FROM_BASE,  /* it gets a copy of the base: the full cache as it is, others compressed by a plan */
+    EVAL_SAME_AGAIN, /* the full cache in a further mode: its answer is given once more */
+    EVAL_OWN_READ
+};
+enum eval_role eval_role_of(const struct eval_shared_reading *rd, int32_t i);
+
+/* entry_own.c: reads for the configs that need a reading of their own. */
+int eval_read_own(struct eval_shared_reading *rd);
+
+/* entry_read.c; those that can fail return exit codes. */
+const struct eval_config *eval_config_at(const struct eval_shared_reading *rd, int32_t i);
+/* A session with a config's type of cache and masks. */
+int eval_new_session(wnw_session **s, const struct eval_runtime *m, const struct eval_config *c);
+/* The questions of all turns, each with the template's tail and the beginning of the answer. */
+int eval_questions_make(struct eval_questions *q, const struct eval_reading *r);
+void eval_questions_clear(struct eval_questions *q);
+/* Stores what the cache of an entry holds. */
+void eval_entry_measure(struct eval_entry *e, const wnw_session *s);
+void eval_count_reading(const struct eval_shared_reading *rd, int32_t n_tokens, double ms);
+/* Has a few entries answered, hands them over and closes them. They get copies of `unobserved`, if it is not NULL. */
+int eval_answer_wave(struct eval_shared_reading *rd, struct eval_entry *e, int32_t n,
+                     const wnw_session *unobserved);
+void eval_entries_close(struct eval_entry *e, int32_t n);
+
+#endif
