@@ -59,7 +59,7 @@ ROOMS = {
         "metrics": "base",
         "tasks": "base metrics",
         "run": "base metrics tasks",
-        "results": "base tasks",
+        "results": "base",
         "report": "base results",
         "perturb": "base tasks run report",
     },

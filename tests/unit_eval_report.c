@@ -3,14 +3,17 @@
 #include "asserts.h"
 
 #include "app/console.h"
+#include "eval/base/task_names.h"
 #include "eval/report/doc.h"
 #include "eval/report/papers.h"
 #include "eval/report/report_impl.h"
+#include "eval/report/sheet.h"
 #include "eval/results/curve.h"
 #include "eval/results/limit.h"
 #include "eval/results/map.h"
 #include "eval/results/versus.h"
 #include "eval/tasks/grade.h"
+#include "eval/tasks/task.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -86,10 +89,63 @@ static void read_tables(struct eval_runs *runs, struct eval_tables *t, bool no_g
     assert_int_equal(eval_tables_make(t, &runs->run[0], no_gate), APP_OK);
 }
 
+/* The forms of a report. */
+struct forms {
+    struct eval_doc text, csv, maps;
+};
+
+/* Makes them; shown: what maps show. */
+static struct forms make_forms(const struct eval_runs *runs, struct eval_tables *t, const char *shown)
+{
+    const struct eval_report_options options = {.niah_score = shown};
+    struct eval_maps maps;
+    const struct eval_report report = {
+        .options = &options, .runs = *runs, .tables = t, .n_versus = (int32_t[]){0}, .maps = &maps};
+    struct forms f = {{.no_memory = false}, {.no_memory = false}, {.no_memory = false}};
+    json_t *object;
+    assert_true(eval_maps_make(&maps, t));
+    assert_int_equal(eval_report_json(&object, &report), APP_OK);
+    eval_report_text(&f.text, &report, object);
+    eval_report_csv(&f.csv, object);
+    eval_report_maps(&f.maps, &report);
+    json_decref(object);
+    eval_maps_clear(&maps);
+    return f;
+}
+
+static void clear_forms(struct forms *f)
+{
+    eval_doc_clear(&f->text);
+    eval_doc_clear(&f->csv);
+    eval_doc_clear(&f->maps);
+}
+
 static void clear(struct eval_runs *runs, struct eval_tables *t)
 {
     eval_tables_clear(t);
     eval_runs_clear(runs);
+}
+
+/* ---- Names of tasks ---- */
+
+/* Results know tasks by a table of names: its order, grids and metrics are those of the tasks. */
+static void test_task_names(void **state)
+{
+    const struct eval_task *task;
+    int32_t n = 0;
+    (void)state;
+    for (; (task = eval_task_get(n)); n++) {
+        const struct eval_task_name *known = eval_task_name_get(n);
+        assert_non_null(known);
+        assert_string_equal(known->name, task->name);
+        assert_int_equal(known->on_grid, (task->flags & EVAL_ON_GRID) != 0);
+        assert_int_equal(known->score_contains, strcmp(task->metric, "contains") == 0);
+    }
+    assert_null(eval_task_name_get(n));
+    assert_null(eval_task_name_find("of another program")->name);
+    assert_true(eval_task_name_compare("user", "niah_single_1") > 0);
+    assert_true(eval_task_name_compare("aaa", "user") > 0);
+    assert_true(eval_task_name_compare("aaa", "bbb") < 0);
 }
 
 /* ---- Means, intervals, gate ---- */
@@ -159,12 +215,9 @@ static void test_first_tokens(void **state)
     assert_near(comp->macro.first.lo, 0.699, 5e-4); /* 18 of 20 */
     assert_near(comp->macro.first.hi, 0.972, 5e-4);
     assert_true(isnan(full->macro.first.lo));
-    const struct eval_report_options options = {0};
-    const struct eval_report report = {.options = &options, .runs = runs, .tables = &t};
-    struct eval_doc d = {0};
-    eval_report_text(&d, &report);
-    assert_contains(d.text.s, " 0.90 [0.70, 0.97]");
-    eval_doc_clear(&d);
+    struct forms f = make_forms(&runs, &t, NULL);
+    assert_contains(f.text.text.s, " 0.90 [0.70, 0.97]");
+    clear_forms(&f);
     clear(&runs, &t);
 }
 
@@ -191,13 +244,20 @@ static void test_no_interval_of_another_mean(void **state)
     clear(&runs, &t);
 }
 
+/* What a cell says in counts. */
+static void assert_counts(const struct eval_cell *c, const char *want)
+{
+    char text[EVAL_MAX_COUNTS];
+    json_t *cell = eval_cell_json(c);
+    assert_string_equal(eval_words_counts(text, cell), want);
+    json_decref(cell);
+}
+
 /* Where all differences are equal, Wilson's interval and the counts stand in for the one that collapsed. */
 static void test_counts_in_words(void **state)
 {
     struct eval_runs runs;
     struct eval_tables t;
-    char text[EVAL_MAX_COUNTS];
-    struct eval_doc d = {0};
     (void)state;
     begin("{\"model\":\"x\",\"seed\":42}");
     for (int i = 0; i < 10; i++) {
@@ -208,21 +268,16 @@ static void test_counts_in_words(void **state)
     }
     read_tables(&runs, &t, false);
     const struct eval_row *rows = t.blocks[0].rows;
-    assert_string_equal(eval_words_counts(text, &rows[0].cell[0]), "Wilson [49.0, 94.3]");
-    assert_string_equal(eval_words_counts(text, &rows[1].cell[0]),
-                        "Wilson [49.0, 94.3], lost 0, gained 0, p = 1");
-    assert_string_equal(eval_words_counts(text, &rows[2].cell[0]),
-                        "Wilson [39.7, 89.2], lost 2, gained 1, p = 1");
-    assert_string_equal(eval_words_counts(text, &rows[2].macro),
-                        "Wilson [39.7, 89.2], lost 2, gained 1, p = 1");
-    assert_string_equal(eval_words_counts(text, &rows[3].cell[0]), ""); /* neither 0 nor 1 */
-    const struct eval_report_options options = {0};
-    const struct eval_report report = {.options = &options, .runs = runs, .tables = &t};
-    eval_report_text(&d, &report);
-    assert_contains(d.text.s, "(no variation)");
-    assert_contains(d.text.s, "  Wilson [49.0, 94.3], lost 0, gained 0, p = 1\n");
-    assert_lacks(d.text.s, "lost 2"); /* an interval that tells something stands alone */
-    eval_doc_clear(&d);
+    assert_counts(&rows[0].cell[0], "Wilson [49.0, 94.3]");
+    assert_counts(&rows[1].cell[0], "Wilson [49.0, 94.3], lost 0, gained 0, p = 1");
+    assert_counts(&rows[2].cell[0], "Wilson [39.7, 89.2], lost 2, gained 1, p = 1");
+    assert_counts(&rows[2].macro, "Wilson [39.7, 89.2], lost 2, gained 1, p = 1");
+    assert_counts(&rows[3].cell[0], ""); /* neither 0 nor 1 */
+    struct forms f = make_forms(&runs, &t, NULL);
+    assert_contains(f.text.text.s, "(no variation)");
+    assert_contains(f.text.text.s, "  Wilson [49.0, 94.3], lost 0, gained 0, p = 1\n");
+    assert_lacks(f.text.text.s, "lost 2"); /* an interval that tells something stands alone */
+    clear_forms(&f);
     clear(&runs, &t);
 }
 
@@ -231,7 +286,6 @@ static void test_long_names(void **state)
 {
     struct eval_runs runs;
     struct eval_tables t;
-    struct eval_doc d = {0};
     (void)state;
     begin("{\"model\":\"x\"}");
     for (int i = 0; i < 6; i++)
@@ -241,12 +295,10 @@ static void test_long_names(void **state)
             line_of(task, 512, i, 0, "full", "full", k / 4.0, "");
         }
     read_tables(&runs, &t, false);
-    const struct eval_report_options options = {0};
-    const struct eval_report report = {.options = &options, .runs = runs, .tables = &t};
-    eval_report_text(&d, &report);
-    assert_contains(d.text.s, " niah_multikey_1 niah_multikey_2 niah_multikey_3\n");
-    assert_contains(d.text.s, "          25.0            50.0            75.0 \n");
-    eval_doc_clear(&d);
+    struct forms f = make_forms(&runs, &t, NULL);
+    assert_contains(f.text.text.s, " niah_multikey_1 niah_multikey_2 niah_multikey_3\n");
+    assert_contains(f.text.text.s, "          25.0            50.0            75.0 \n");
+    clear_forms(&f);
     clear(&runs, &t);
 }
 
@@ -410,13 +462,15 @@ static void test_contexts_are_clusters(void **state)
     }
     read_tables(&runs, &t, false);
     const struct eval_cell *c = &t.blocks[0].rows[1].cell[0];
-    char counts[EVAL_MAX_COUNTS];
     struct eval_doc d = {0};
     assert_int_equal(c->n, 20);
     assert_int_equal(c->n_clusters, 4);
     assert_int_equal(c->delta.spread, EVAL_SPREAD_FEW);
     assert_int_equal(t.blocks[0].n_clusters, 4);
-    assert_contains(eval_words_counts(counts, c), "answers of one context or cell count one by one");
+    char counts[EVAL_MAX_COUNTS];
+    json_t *cell = eval_cell_json(c);
+    assert_contains(eval_words_counts(counts, cell), "answers of one context or cell count one by one");
+    json_decref(cell);
     eval_words_notes(&d, &t);
     assert_contains(d.text.s, "The 20 answers are of 4 contexts");
     assert_contains(d.text.s, "With n = 4 contexts");
@@ -430,7 +484,6 @@ static void test_many_turns(void **state)
 {
     struct eval_runs runs;
     struct eval_tables t;
-    struct eval_doc d = {0};
     double mean[EVAL_MAX_TURNS];
     (void)state;
     begin("{\"model\":\"x\"}");
@@ -443,9 +496,9 @@ static void test_many_turns(void **state)
     assert_int_equal(eval_turns_shown(3), 3);
     assert_near(mean[15], 100.0, 0);
     assert_near(all->rows[0].macro.mean, 80.0, 1e-9);
-    eval_text_maps(&d, &t, all, 10, NULL);
-    assert_contains(d.text.s, "by question (the first 16 of 20)");
-    eval_doc_clear(&d);
+    struct forms f = make_forms(&runs, &t, NULL);
+    assert_contains(f.text.text.s, "by question (the first 16 of 20)");
+    clear_forms(&f);
     clear(&runs, &t);
 }
 
@@ -455,7 +508,6 @@ static void test_buckets(void **state)
     static const char *const names[] = {"0-4k", "4-8k", "8k+"};
     struct eval_runs runs;
     struct eval_tables t;
-    struct eval_doc d = {0};
     (void)state;
     begin("{\"model\":\"x\"}");
     for (int i = 0; i < 18; i++) {
@@ -484,15 +536,11 @@ static void test_buckets(void **state)
     assert_near(comp->bucket[2].delta.over.hi, -50.0, 1e-9);
     assert_int_equal(comp->bucket[2].n, 6);
     assert_near(comp->macro.mean, (75.0 + 50.0) / 2, 1e-9);
-    const struct eval_report_options options = {0};
-    const struct eval_report report = {.options = &options, .runs = runs, .tables = &t};
-    eval_report_csv(&d, &report);
-    assert_contains(d.text.s, ",macro:0-4k,");
-    assert_contains(d.text.s, ",macro:8k+,");
-    eval_doc_clear(&d);
-    eval_report_text(&d, &report);
-    assert_contains(d.text.s, "BY WORDS OF THE CONTEXT");
-    eval_doc_clear(&d);
+    struct forms f = make_forms(&runs, &t, NULL);
+    assert_contains(f.csv.text.s, ",macro:0-4k,");
+    assert_contains(f.csv.text.s, ",macro:8k+,");
+    assert_contains(f.text.text.s, "BY WORDS OF THE CONTEXT");
+    clear_forms(&f);
     clear(&runs, &t);
 }
 
@@ -699,7 +747,6 @@ static void test_maps_of_a_named_score(void **state)
 {
     struct eval_runs runs;
     struct eval_tables t;
-    struct eval_doc d = {0};
     (void)state;
     begin("{\"model\":\"x\"}");
     for (int i = 0; i < 6; i++) {
@@ -708,20 +755,19 @@ static void test_maps_of_a_named_score(void **state)
                 ",\"depth\":0.5,\"scores\":{\"rouge1_recall\":0.5,\"rouge_pkg_l_f\":0.25}");
     }
     read_tables(&runs, &t, false);
-    const struct eval_block *all = eval_tables_all(&t, "agnostic");
-    eval_text_maps(&d, &t, all, 10, "contains");
-    assert_contains(d.text.s, "passkey64, answers that contain what was hidden");
-    assert_contains(d.text.s, "niah_grid, answers that contain what was hidden");
-    assert_contains(d.text.s, "full: mean 100.0 [61.0, 100.0]");
-    assert_lacks(d.text.s, "mean 0.0");
-    eval_doc_clear(&d);
-    eval_text_maps(&d, &t, all, 10, "rouge1_recall");
-    assert_contains(d.text.s, "full: mean 50.0\n");
-    assert_lacks(d.text.s, "passkey64");
-    eval_doc_clear(&d);
-    eval_text_maps(&d, &t, all, 10, "rouge_pkg_l_f");
-    assert_contains(d.text.s, "full: mean 25.0\n");
-    eval_doc_clear(&d);
+    struct forms f = make_forms(&runs, &t, "contains");
+    assert_contains(f.text.text.s, "passkey64, answers that contain what was hidden");
+    assert_contains(f.text.text.s, "niah_grid, answers that contain what was hidden");
+    assert_contains(f.text.text.s, "full: mean 100.0 [61.0, 100.0]");
+    assert_lacks(f.text.text.s, "mean 0.0");
+    clear_forms(&f);
+    f = make_forms(&runs, &t, "rouge1_recall");
+    assert_contains(f.text.text.s, "full: mean 50.0\n");
+    assert_lacks(f.text.text.s, "passkey64, ");
+    clear_forms(&f);
+    f = make_forms(&runs, &t, "rouge_pkg_l_f");
+    assert_contains(f.text.text.s, "full: mean 25.0\n");
+    clear_forms(&f);
     clear(&runs, &t);
 }
 
@@ -730,31 +776,27 @@ static void test_maps_as_csv(void **state)
 {
     struct eval_runs runs;
     struct eval_tables t;
-    struct eval_doc d = {0};
-    const struct eval_report_options options = {0};
     (void)state;
     begin("{\"model\":\"x\"}");
     for (int i = 0; i < 4; i++)
         line_of("passkey64", 512 << i / 2, i, 0, "full", "full", i % 2,
                 ",\"depth\":0.25,\"scores\":{\"partial\":0.5}");
     read_tables(&runs, &t, false);
-    const struct eval_report report = {.options = &options, .runs = runs, .tables = &t};
-    eval_report_maps(&d, &report);
-    assert_string_equal(d.text.s,
+    struct forms f = make_forms(&runs, &t, NULL);
+    assert_string_equal(f.maps.text.s,
                         "model,mode,task,policy,size,kv_type,more,config,score,length,depth,value,n\n"
                         "x,agnostic,passkey64,full,full,f16,,full full,score,512,25,50,2\n"
                         "x,agnostic,passkey64,full,full,f16,,full full,score,1024,25,50,2\n"
                         "x,agnostic,passkey64,full,full,f16,,full full,partial,512,25,50,2\n"
                         "x,agnostic,passkey64,full,full,f16,,full full,partial,1024,25,50,2\n");
-    eval_doc_clear(&d);
+    clear_forms(&f);
     clear(&runs, &t);
     begin("{\"model\":\"x\"}");
     line(512, 0, 0, "full", "full", 1.0, ",\"depth\":0.25");
     read_tables(&runs, &t, false);
-    const struct eval_report none = {.options = &options, .runs = runs, .tables = &t};
-    eval_report_maps(&d, &none);
-    assert_int_equal(d.text.len, 0);
-    eval_doc_clear(&d);
+    f = make_forms(&runs, &t, NULL);
+    assert_int_equal(f.maps.text.len, 0);
+    clear_forms(&f);
     clear(&runs, &t);
 }
 
@@ -775,10 +817,9 @@ static void test_stand_ins(void **state)
                 {NULL, both}};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct eval_doc d = {0};
-        eval_stand_ins_csv(&d, info, rows[i].task);
-        assert_string_equal(d.text.s ? d.text.s : "", rows[i].want);
-        eval_doc_clear(&d);
+        json_t *text = eval_stand_ins_of(json_object_get(info, "stand_ins"), rows[i].task);
+        assert_string_equal(json_string_value(text), rows[i].want);
+        json_decref(text);
     }
     json_decref(info);
 }
@@ -1010,9 +1051,64 @@ static void test_numbers(void **state)
     eval_doc_clear(&d);
 }
 
+/* Columns of text show members of objects: numbers, intervals and what stands where there are none; widths are of characters and not of
+ * bytes, and no blanks are left where the last columns are empty. */
+static void test_sheet(void **state)
+{
+    static const struct eval_column columns[] = {
+        {"mean", "cell", "mean", .width = 6, .decimals = 1},
+        {"95 %", "cell", .show = EVAL_SHOW_DELTA, .width = -16, .decimals = 1},
+        {"share", .key = "fgt", .show = EVAL_SHOW_SHARE, .width = -12, .decimals = 2},
+        {"second", "list", "mean", 1, EVAL_SHOW_SCORE, .width = 9, .decimals = 1, .mark = " u"},
+        {"ratio", .key = "e", .show = EVAL_SHOW_ESTIMATE, .width = -1, .decimals = 2, .missing = ""},
+    };
+    json_t *rows = json_pack("[{s:s,s:b,s:{s:f,s:f,s:f,s:f,s:s},s:f,s:f,s:[{},{s:f,s:s}],s:[f,f,f]},"
+                             "{s:s,s:{s:f,s:s},s:[f,n,n]},{s:s,s:[n,n,n]}]",
+                             "name", "\xc3\xa4", "off_target", 1, "cell", "mean", 12.34, "delta", -1.0, "lo",
+                             -2.0, "hi", 0.5, "spread", "ok", "fgt_lo", 0.25, "fgt_hi", 0.5, "list", "mean",
+                             80.0, "verdict", "+", "e", 1.5, 1.0, 2.0, "name", "b", "cell", "delta", 0.0,
+                             "spread", "few", "e", 3.0, "name", "c", "e");
+    struct eval_doc d = {0};
+    const struct eval_sheet sheet = {.title = "NAME",
+                                     .label = "name",
+                                     .width = 6,
+                                     .stars = true,
+                                     .rows = rows,
+                                     .columns = columns,
+                                     .n = sizeof columns / sizeof *columns};
+    (void)state;
+    assert_non_null(rows);
+    eval_sheet_print(&d, &sheet);
+    assert_string_equal(d.text.s,
+                        "NAME     mean 95 %             share           second ratio\n"
+                        "\xc3\xa4    *   12.3 [-2.0, +0.5]     [0.25, 0.50]   80.0+ u 1.50 [1.00, 2.00]\n"
+                        "b           - n<6                                -  u 3.00\n"
+                        "c           -                                    -  u\n");
+    eval_doc_clear(&d);
+    json_decref(rows);
+}
+
+/* A member is of the first object that has it. */
+static void test_csv_members(void **state)
+{
+    static const char *const keys[] = {"a", "b", "c", "d", "e"};
+    json_t *first = json_pack("{s:s,s:b,s:n}", "a", "x,y", "c", 1, "d"),
+           *second = json_pack("{s:s,s:f,s:i}", "a", "z", "b", 0.1, "d", 7);
+    const json_t *const objects[] = {first, second};
+    struct eval_doc d = {0};
+    (void)state;
+    eval_csv_keys(&d, keys, 2);
+    eval_csv_members(&d, keys, 5, objects, 2);
+    assert_string_equal(d.text.s, "a,b,\"x,y\",0.1,1,,,");
+    eval_doc_clear(&d);
+    json_decref(first);
+    json_decref(second);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_task_names),
         cmocka_unit_test(test_row),
         cmocka_unit_test(test_first_tokens),
         cmocka_unit_test(test_no_interval_of_another_mean),
@@ -1039,6 +1135,8 @@ int main(void)
         cmocka_unit_test(test_winners),
         cmocka_unit_test(test_shipped_papers),
         cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_sheet),
+        cmocka_unit_test(test_csv_members),
     };
     if (make_folder(NULL) != 0)
         return 1;

@@ -27,7 +27,8 @@ static int make_tables(struct eval_report *r)
     r->tables = calloc(n + 1, sizeof *r->tables);
     r->versus = calloc(n + 1, sizeof *r->versus);
     r->n_versus = calloc(n + 1, sizeof *r->n_versus);
-    if (!r->tables || !r->versus || !r->n_versus)
+    r->maps = calloc(n + 1, sizeof *r->maps);
+    if (!r->tables || !r->versus || !r->n_versus || !r->maps)
         return eval_no_memory("the report");
     for (size_t i = 0; rc == APP_OK && r->names[0] && i < n; i++)
         rc = eval_versus_check(&r->runs.run[i], r->names);
@@ -35,6 +36,8 @@ static int make_tables(struct eval_report *r)
         rc = eval_tables_make(&r->tables[i], &r->runs.run[i], r->options->no_gate);
         if (rc == APP_OK && r->names[0])
             rc = eval_versus_make(&r->versus[i], &r->n_versus[i], &r->tables[i], r->names);
+        if (rc == APP_OK && !eval_maps_make(&r->maps[i], &r->tables[i]))
+            rc = eval_no_memory("the maps");
     }
     return rc;
 }
@@ -46,10 +49,13 @@ static void clear(struct eval_report *r)
             eval_tables_clear(&r->tables[i]);
         if (r->versus)
             free(r->versus[i]);
+        if (r->maps)
+            eval_maps_clear(&r->maps[i]);
     }
     free(r->tables);
     free(r->versus);
     free(r->n_versus);
+    free(r->maps);
     free(r->names[0]);
     free(r->names[1]);
     eval_papers_clear(&r->papers);
@@ -110,8 +116,8 @@ static int make_forms(struct eval_doc forms[N_FORMS], json_t **json, const struc
     if (rc == APP_OK)
         rc = shown ? eval_page_make(&forms[HTML], shown) : eval_no_memory("the report");
     json_decref(shown);
-    eval_report_text(&forms[TEXT], r);
-    eval_report_csv(&forms[CSV], r);
+    eval_report_text(&forms[TEXT], r, *json);
+    eval_report_csv(&forms[CSV], *json);
     eval_report_maps(&forms[MAPS], r);
     for (int i = 0; i < N_FORMS; i++)
         complete = complete && !forms[i].no_memory;

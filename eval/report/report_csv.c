@@ -2,35 +2,14 @@
 /* Two forms as CSV. The summary: one line for every protocol, length, method and task, one for the
  * mean of each domain or bucket and one for the mean of all. */
 #include "eval/report/report_impl.h"
+#include "eval/report/sheet.h"
 #include "eval/results/map.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds texts with commas after them. */
-static void put_texts(struct eval_doc *d, const char *const *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        eval_doc_csv(d, list[i]);
-        eval_doc_put(d, ",");
-    }
-}
-
-/* Adds the numbers of a cell with all their digits and commas after them; nothing for NaN. */
-static void put_cell(struct eval_doc *d, const struct eval_cell *c)
-{
-    struct eval_cell_field fields[EVAL_MAX_CELL_FIELDS];
-    const int n = eval_cell_fields(fields, c);
-    for (int i = 0; i < n; i++)
-        if (fields[i].text)
-            eval_doc_put(d, "%s,", fields[i].text);
-        else if (isnan(fields[i].value))
-            eval_doc_put(d, ",");
-        else
-            eval_doc_put(d, "%.10g,", fields[i].value);
-}
+/* ---- The summary ---- */
 
 /* Whether a list "(a, b)" has the name. */
 static bool lists(const char *list, const char *name)
@@ -42,10 +21,9 @@ static bool lists(const char *list, const char *name)
     return false;
 }
 
-/* Adds what stood in for data of a task, without the names of tasks; of any task if it is NULL. */
-void eval_stand_ins_csv(struct eval_doc *d, const json_t *info, const char *task)
+/* What stood in for data of a task, without the names of tasks; of any task if it is NULL. */
+json_t *eval_stand_ins_of(const json_t *list, const char *task)
 {
-    const json_t *list = json_object_get(info, "stand_ins");
     struct app_text all = {0};
     bool good = app_text_add(&all, "", 0);
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -56,108 +34,109 @@ void eval_stand_ins_csv(struct eval_doc *d, const json_t *info, const char *task
         good = good && app_text_add(&all, "; ", all.len > 0 ? 2 : 0) &&
                app_text_add_utf8(&all, text, (size_t)(names - text) - 1);
     }
-    if (good)
-        eval_doc_csv(d, all.s);
-    d->no_memory = d->no_memory || !good;
+    json_t *text = good ? json_stringn(all.s, all.len) : NULL;
     free(all.s);
+    return text;
 }
 
-/* A row of a table. */
+static const char *const keys[] = {"model",  "mode", "N",       "task", "informative",
+                                   "policy", "size", "kv_type", "more", "config"};
+enum { N_KEYS = sizeof keys / sizeof *keys };
+
+/* A row of the report's object, with what it stands in. */
 struct place {
-    const struct eval_run *run;
-    const struct eval_block *b;
-    const struct eval_row *row;
+    const json_t *run, *block, *row;
 };
 
-/* A cell of a row: of a task, or of a mean, which has no task; its name begins with "macro". */
-static void put_line(struct eval_doc *d, const struct place *p, const char *task, const char *name,
-                     bool informative, const struct eval_cell *cell)
+/* Adds a line for a cell, of a task or of a mean over tasks, whose name begins with "macro". */
+static void put_line(struct eval_doc *d, const struct place *p, const char *name, bool is_task,
+                     bool informative, const json_t *cell)
 {
-    const struct eval_variant *v = &p->run->variants[p->row->variant];
-    char length[16] = "all";
-    if (p->b->n_target != EVAL_ALL_LENGTHS)
-        snprintf(length, sizeof length, "%d", p->b->n_target);
-    const char *const texts[] = {p->run->model, p->b->mode, length,     name,    informative ? "1" : "0",
-                                 v->policy,     v->size,    v->kv_type, v->more, v->id};
-    put_texts(d, texts, sizeof texts / sizeof *texts);
-    put_cell(d, cell);
-    eval_stand_ins_csv(d, p->run->info, task);
+    const char *of_cell[EVAL_MAX_CELL_FIELDS];
+    const size_t n = eval_cell_keys(of_cell);
+    json_t *own = json_pack("{s:s,s:b}", "task", name, "informative", (int)informative);
+    json_t *stand_ins = eval_stand_ins_of(json_object_get(p->run, "stand_ins"), is_task ? name : NULL);
+    const json_t *const objects[] = {own, p->row, p->block, p->run};
+    eval_csv_members(d, keys, N_KEYS, objects, sizeof objects / sizeof *objects);
+    eval_csv_members(d, of_cell, n, &cell, 1);
+    eval_doc_csv(d, stand_ins ? json_string_value(stand_ins) : "");
     eval_doc_put(d, "\n");
+    d->no_memory = d->no_memory || !own || !stand_ins;
+    json_decref(own);
+    json_decref(stand_ins);
+}
+
+static void put_means(struct eval_doc *d, const struct place *p, const char *in, const char *key)
+{
+    const json_t *cells = json_object_get(p->row, in);
+    for (size_t i = 0; i < json_array_size(cells); i++) {
+        char name[48];
+        snprintf(name, sizeof name, "macro:%s", eval_member_text(json_array_get(cells, i), key));
+        put_line(d, p, name, false, true, json_array_get(cells, i));
+    }
 }
 
 static void put_row(struct eval_doc *d, const struct place *p)
 {
-    const struct eval_block *b = p->b;
-    for (int32_t s = 0; s < b->n_strata && b->n_target != EVAL_ALL_LENGTHS; s++) {
-        const char *task = p->run->tasks[b->strata[s].task];
-        put_line(d, p, task, task, b->strata[s].informative, &p->row->cell[s]);
+    const json_t *cells = json_object_get(p->row, "tasks"), *tasks = json_object_get(p->block, "tasks");
+    bool any = false;
+    for (size_t i = 0; i < json_array_size(tasks); i++) {
+        const json_t *task = json_array_get(tasks, i);
+        const bool informative = json_is_true(json_object_get(task, "informative"));
+        if (!json_is_string(json_object_get(p->block, "N")))
+            put_line(d, p, eval_member_text(task, "task"), true, informative, json_array_get(cells, i));
+        any = any || informative;
     }
-    for (enum eval_by by = EVAL_BY_DOMAIN; by < EVAL_N_BY; by++)
-        for (int32_t i = 0; i < eval_by_n(b, by); i++) {
-            char name[48];
-            snprintf(name, sizeof name, "macro:%s", eval_by_name(p->run, b, by, i));
-            put_line(d, p, NULL, name, true, eval_by_cell(p->row, by, i));
-        }
-    put_line(d, p, NULL, "macro", b->n_informative > 0, &p->row->macro);
+    put_means(d, p, "domains", "domain");
+    put_means(d, p, "buckets", "bucket");
+    put_line(d, p, "macro", false, any, json_object_get(p->row, "macro"));
 }
 
-void eval_report_csv(struct eval_doc *d, const struct eval_report *r)
+void eval_report_csv(struct eval_doc *d, const json_t *object)
 {
-    const struct eval_cell none = {0};
-    struct eval_cell_field fields[EVAL_MAX_CELL_FIELDS];
-    const int n = eval_cell_fields(fields, &none);
-    eval_doc_put(d, "model,mode,N,task,informative,policy,size,kv_type,more,config,");
-    for (int i = 0; i < n; i++)
-        eval_doc_put(d, "%s,", fields[i].key);
+    const json_t *runs = json_object_get(object, "runs");
+    const char *of_cell[EVAL_MAX_CELL_FIELDS];
+    const size_t n = eval_cell_keys(of_cell);
+    eval_csv_keys(d, keys, N_KEYS);
+    eval_csv_keys(d, of_cell, n);
     eval_doc_put(d, "stand_ins\n");
-    for (int32_t i = 0; i < r->runs.n; i++)
-        for (int32_t k = 0; k < r->tables[i].n; k++) {
-            const struct eval_block *b = &r->tables[i].blocks[k];
-            for (int32_t row = 0; row < b->n_rows; row++)
-                put_row(d, &(struct place){&r->runs.run[i], b, &b->rows[row]});
+    for (size_t i = 0; i < json_array_size(runs); i++) {
+        const json_t *run = json_array_get(runs, i), *blocks = json_object_get(run, "blocks");
+        for (size_t k = 0; k < json_array_size(blocks); k++) {
+            const json_t *block = json_array_get(blocks, k), *rows = json_object_get(block, "rows");
+            for (size_t row = 0; row < json_array_size(rows); row++)
+                put_row(d, &(struct place){run, block, json_array_get(rows, row)});
         }
+    }
 }
 
 /* ---- Maps by depth and length: one line for every protocol, task, method, score and cell ---- */
 
-/* The cells of one map. */
-static void put_map(struct eval_doc *d, const struct eval_run *run, const struct eval_block *b, int32_t task,
-                    int32_t variant, const struct eval_map_score *score)
+static void put_map(struct eval_doc *d, const struct eval_tables *t, const struct eval_map *m)
 {
-    const struct eval_variant *v = &run->variants[variant];
-    const char *const texts[] = {run->model, b->mode,    run->tasks[task], v->policy,
-                                 v->size,    v->kv_type, v->more,          v->id};
-    struct eval_map h;
-    if (!eval_map_make(&h, run, task, variant, score->measure))
-        d->no_memory = true;
-    for (int32_t k = 0; k < h.n_depths * h.n_lengths; k++) {
-        if (h.n[k] == 0)
+    const struct eval_block *b = &t->blocks[m->block];
+    const struct eval_variant *v = &t->run->variants[b->rows[m->row].variant];
+    const char *const texts[] = {
+        t->run->model, b->mode, t->run->tasks[m->task], v->policy, v->size, v->kv_type, v->more, v->id};
+    for (int32_t k = 0; k < m->n_depths * m->n_lengths; k++) {
+        if (m->n[k] == 0)
             continue;
-        put_texts(d, texts, sizeof texts / sizeof *texts);
-        eval_doc_put(d, "%s,%.0f,%g,%.10g,%d\n", eval_measure_name(score->measure), h.length[k % h.n_lengths],
-                     h.depth[k / h.n_lengths], h.value[k], h.n[k]);
+        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+            eval_doc_csv(d, texts[i]);
+            eval_doc_put(d, ",");
+        }
+        eval_doc_put(d, "%s,%.0f,%g,%.10g,%d\n", eval_measure_name(m->score->measure),
+                     m->length[k % m->n_lengths], m->depth[k / m->n_lengths], m->value[k], m->n[k]);
     }
-    eval_map_clear(&h);
-}
-
-static void put_block(struct eval_doc *d, const struct eval_run *run, const struct eval_block *b)
-{
-    for (int32_t task = 0; task < run->n_tasks; task++)
-        for (int32_t i = 0; eval_map_is_on_grid(run->tasks[task]) && i < b->n_rows; i++)
-            for (int k = 0; k < EVAL_N_MAP_SCORES; k++)
-                put_map(d, run, b, task, b->rows[i].variant, &eval_map_scores[k]);
 }
 
 void eval_report_maps(struct eval_doc *d, const struct eval_report *r)
 {
-    struct eval_doc lines = {0};
     for (int32_t i = 0; i < r->runs.n; i++)
-        for (int32_t k = 0; k < r->tables[i].n; k++)
-            if (r->tables[i].blocks[k].n_target == EVAL_ALL_LENGTHS)
-                put_block(&lines, &r->runs.run[i], &r->tables[i].blocks[k]);
-    if (lines.text.len > 0)
-        eval_doc_put(d, "model,mode,task,policy,size,kv_type,more,config,score,length,depth,value,n\n%s",
-                     lines.text.s);
-    d->no_memory = d->no_memory || lines.no_memory;
-    eval_doc_clear(&lines);
+        for (int32_t k = 0; k < r->maps[i].n; k++) {
+            if (d->text.len == 0)
+                eval_doc_put(d,
+                             "model,mode,task,policy,size,kv_type,more,config,score,length,depth,value,n\n");
+            put_map(d, &r->tables[i], &r->maps[i].map[k]);
+        }
 }

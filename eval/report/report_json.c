@@ -22,12 +22,59 @@ static void set_interval(json_t **o, const struct eval_paired *p)
     app_json_set(o, "verdict", isnan(p->delta) ? json_null() : json_string(eval_verdict(p)));
 }
 
-static json_t *cell_json(const struct eval_cell *c)
+/* A number of a cell. */
+struct cell_field {
+    const char *key;
+    double value; /* NaN = there is none */
+    bool always;  /* it is null where there is none */
+    bool whole;   /* it counts something */
+};
+
+/* Fills in the numbers in the order of columns and returns how many there are. */
+static size_t cell_fields(struct cell_field out[EVAL_MAX_CELL_FIELDS], const struct eval_cell *c)
 {
-    struct eval_cell_field fields[EVAL_MAX_CELL_FIELDS];
-    const int n = eval_cell_fields(fields, c);
+    const bool binary = c->binary && c->n > 0, pairs = binary && !isnan(c->delta.delta);
+    const struct cell_field before[] = {
+        {"n", (double)c->n, true, true},
+        {"mean", c->mean, true, false},
+        {"full", c->full, true, false},
+        {"delta", c->delta.delta, true, false},
+        {"lo", c->delta.over.lo, true, false},
+        {"hi", c->delta.over.hi, true, false},
+        {"retention", eval_cell_retention(c), true, false},
+        {"wilson_lo", binary ? c->wilson.lo : NAN, false, false},
+        {"wilson_hi", binary ? c->wilson.hi : NAN, false, false},
+        {"lost", pairs ? (double)c->discordant.lost : NAN, false, true},
+        {"gained", pairs ? (double)c->discordant.gained : NAN, false, true},
+        {"p", pairs ? c->discordant.p : NAN, false, false},
+        {"verdict", NAN, true, false}, /* set_interval writes it */
+    };
+    const struct cell_field after[] = {{"fgt_lo", c->first.lo, false, false},
+                                       {"fgt_hi", c->first.hi, false, false},
+                                       {"clusters", (double)c->n_clusters, true, true}};
+    size_t n = sizeof before / sizeof *before;
+    memcpy(out, before, sizeof before);
+    for (enum eval_measure m = EVAL_M_PARTIAL; m < EVAL_N_MEASURES; m++)
+        out[n++] = (struct cell_field){eval_measure_name(m), c->m[m], false, false};
+    memcpy(out + n, after, sizeof after);
+    return n + sizeof after / sizeof *after;
+}
+
+size_t eval_cell_keys(const char *keys[EVAL_MAX_CELL_FIELDS])
+{
+    struct cell_field fields[EVAL_MAX_CELL_FIELDS];
+    const size_t n = cell_fields(fields, &(struct eval_cell){0});
+    for (size_t i = 0; i < n; i++)
+        keys[i] = fields[i].key;
+    return n;
+}
+
+json_t *eval_cell_json(const struct eval_cell *c)
+{
+    struct cell_field fields[EVAL_MAX_CELL_FIELDS];
+    const size_t n = cell_fields(fields, c);
     json_t *o = json_object();
-    for (int i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         if (fields[i].always || !isnan(fields[i].value))
             app_json_set(&o, fields[i].key,
                          fields[i].whole ? json_integer((json_int_t)fields[i].value)
@@ -43,7 +90,7 @@ static json_t *cells_json(const struct eval_run *run, const struct eval_block *b
     static const char *const keys[EVAL_N_BY] = {"task", "domain", "bucket"};
     json_t *list = json_array();
     for (int32_t i = 0; i < eval_by_n(b, by); i++) {
-        json_t *cell = cell_json(eval_by_cell(row, by, i));
+        json_t *cell = eval_cell_json(eval_by_cell(row, by, i));
         app_json_set(&cell, keys[by], app_json_text(eval_by_name(run, b, by, i)));
         if (by == EVAL_BY_TASK)
             app_json_set(&cell, "N", json_integer(b->strata[i].n_target));
@@ -78,7 +125,7 @@ static json_t *row_json(const struct eval_run *run, const struct eval_block *b, 
     app_json_set(&o, "baseline", json_boolean(row->variant == b->baseline));
     app_json_set(&o, "removed", app_json_number(row->removed));
     app_json_set(&o, "off_target", json_boolean(row->off_target));
-    app_json_set(&o, "macro", cell_json(&row->macro));
+    app_json_set(&o, "macro", eval_cell_json(&row->macro));
     app_json_set(&o, "domains", cells_json(run, b, row, EVAL_BY_DOMAIN));
     if (b->n_buckets > 0)
         app_json_set(&o, "buckets", cells_json(run, b, row, EVAL_BY_BUCKET));
@@ -136,88 +183,67 @@ static json_t *curves_json(const struct eval_tables *t, const struct eval_block 
 /* A report that has as many cells of maps takes no further maps, so that a page stays small; it names what it lacks. */
 enum { MOST_CELLS = 24000 };
 
-/* What is mapped: one number of a task under a protocol, for all methods. */
-struct maps {
-    const struct eval_run *run;
-    const struct eval_block *b;
-    const struct eval_map_score *score;
-    int32_t task;
-};
-
 /* The cells [length, depth, points, samples] of a map. */
-static json_t *map_json(const struct maps *m, const struct eval_map *h, const struct eval_variant *v)
+static json_t *map_json(const struct eval_tables *t, const struct eval_map *m)
 {
     json_t *cells = json_array();
-    for (int32_t k = 0; k < h->n_depths * h->n_lengths; k++)
-        if (h->n[k] > 0)
-            app_json_append(&cells, json_pack("[i,f,f,i]", (int)h->length[k % h->n_lengths],
-                                              h->depth[k / h->n_lengths], h->value[k], h->n[k]));
-    return json_pack("{s:o,s:s,s:o,s:f,s:o,s:o,s:o,s:o}", "task", app_json_text(m->run->tasks[m->task]),
-                     "score", eval_measure_name(m->score->measure), "config", app_json_text(v->id), "mean",
-                     h->mean, "wilson_lo", app_json_number(h->binary ? h->wilson.lo : NAN), "wilson_hi",
-                     app_json_number(h->binary ? h->wilson.hi : NAN), "unprotected",
-                     app_json_number(h->unprotected), "cells", cells);
+    for (int32_t k = 0; k < m->n_depths * m->n_lengths; k++)
+        if (m->n[k] > 0)
+            app_json_append(&cells, json_pack("[i,f,f,i]", (int)m->length[k % m->n_lengths],
+                                              m->depth[k / m->n_lengths], m->value[k], m->n[k]));
+    return json_pack("{s:o,s:s,s:o,s:f,s:o,s:o,s:o,s:o}", "task", app_json_text(t->run->tasks[m->task]),
+                     "score", eval_measure_name(m->score->measure), "config",
+                     app_json_text(t->run->variants[t->blocks[m->block].rows[m->row].variant].id), "mean",
+                     m->mean, "wilson_lo", app_json_number(m->binary ? m->wilson.lo : NAN), "wilson_hi",
+                     app_json_number(m->binary ? m->wilson.hi : NAN), "unprotected",
+                     app_json_number(m->unprotected), "cells", cells);
 }
 
-/* Adds the maps of all methods as long as *n_cells leaves room, which counts them. Returns how many there are, and in
- * *n_left how many were left out. */
-static int32_t add_maps(json_t **list, int32_t *n_left, int32_t *n_cells, const struct maps *m)
+/* Adds those of a task's maps that show a score to *list as long as *n_cells leaves room, which counts them. The maps that are left
+ * out are named. */
+static void add_maps(json_t **list, json_t **left_out, int32_t *n_cells, const struct eval_tables *t,
+                     const struct eval_map *map, int32_t n_map, const struct eval_map_score *score)
 {
-    int32_t n = 0;
-    *n_left = 0;
-    for (int32_t i = 0; i < m->b->n_rows; i++) {
-        const int32_t variant = m->b->rows[i].variant;
-        struct eval_map h;
-        if (!eval_map_make(&h, m->run, m->task, variant, m->score->measure)) {
-            app_json_append(list, NULL);
-        } else if (h.n_depths > 0) {
-            n++;
-            if (*n_cells < MOST_CELLS)
-                app_json_append(list, map_json(m, &h, &m->run->variants[variant]));
-            else
-                (*n_left)++;
-            *n_cells += h.n_depths * h.n_lengths;
-        }
-        eval_map_clear(&h);
+    int32_t n = 0, n_left = 0;
+    for (int32_t i = 0; i < n_map; i++) {
+        if (map[i].score != score)
+            continue;
+        n++;
+        if (*n_cells < MOST_CELLS)
+            app_json_append(list, map_json(t, &map[i]));
+        else
+            n_left++;
+        *n_cells += map[i].n_depths * map[i].n_lengths;
     }
-    return n;
-}
-
-/* Sets a block's maps of one score, and which of them were left out. */
-static void set_maps(json_t **maps, json_t **left_out, int32_t *n_cells, const struct eval_run *run,
-                     const struct eval_block *b, const struct eval_map_score *score)
-{
-    for (int32_t task = 0; task < run->n_tasks; task++) {
-        const struct maps m = {run, b, score, task};
-        int32_t n_left = 0;
-        const int32_t n = eval_map_is_on_grid(run->tasks[task]) ? add_maps(maps, &n_left, n_cells, &m) : 0;
-        if (n_left > 0)
-            app_json_append(left_out, json_pack("{s:s,s:o,s:s,s:i,s:i}", "mode", b->mode, "task",
-                                                app_json_text(run->tasks[task]), "score",
-                                                eval_measure_name(score->measure), "n", n_left, "of", n));
-    }
+    if (n_left > 0)
+        app_json_append(left_out, json_pack("{s:s,s:o,s:s,s:i,s:i}", "mode", t->blocks[map->block].mode,
+                                            "task", app_json_text(t->run->tasks[map->task]), "score",
+                                            eval_measure_name(score->measure), "n", n_left, "of", n));
 }
 
 /* Sets the maps of all protocols in blocks, and maps_left_out in the run. Every task's own score comes before further ones,
  * so that these are what a large report lacks. */
-static void add_all_maps(json_t **o, json_t *blocks, const struct eval_tables *t, const char *only)
+static void add_all_maps(json_t **o, json_t *blocks, const struct eval_tables *t,
+                         const struct eval_maps *maps, const char *only)
 {
-    int32_t n_cells = 0;
-    json_t **maps = calloc((size_t)t->n + 1, sizeof *maps), *left_out = json_array();
-    for (int32_t i = 0; maps && i < t->n; i++)
-        maps[i] = json_array();
-    for (int k = 0; maps && k < EVAL_N_MAP_SCORES; k++)
+    int32_t n_cells = 0, n;
+    json_t **lists = calloc((size_t)t->n + 1, sizeof *lists), *left_out = json_array();
+    for (int32_t i = 0; lists && i < t->n; i++)
+        lists[i] = json_array();
+    for (int k = 0; lists && k < EVAL_N_MAP_SCORES; k++)
         for (int32_t i = 0; eval_map_shows(only, &eval_map_scores[k]) && i < t->n; i++)
-            if (t->blocks[i].n_target == EVAL_ALL_LENGTHS)
-                set_maps(&maps[i], &left_out, &n_cells, t->run, &t->blocks[i], &eval_map_scores[k]);
+            for (int32_t task = 0; task < t->run->n_tasks; task++) {
+                const struct eval_map *map = eval_maps_of(&n, maps, i, task);
+                add_maps(&lists[i], &left_out, &n_cells, t, map, n, &eval_map_scores[k]);
+            }
     for (int32_t i = 0; i < t->n; i++) {
-        json_t *block = json_array_get(blocks, (size_t)i), *of = maps ? maps[i] : NULL;
+        json_t *block = json_array_get(blocks, (size_t)i), *of = lists ? lists[i] : NULL;
         if (t->blocks[i].n_target != EVAL_ALL_LENGTHS)
             json_decref(of);
         else if (!of || json_object_set_new(block, "maps", of) != 0)
             app_json_append(&left_out, NULL);
     }
-    free(maps);
+    free(lists);
     app_json_set(o, "maps_left_out", left_out);
 }
 
@@ -403,7 +429,7 @@ static int run_json(json_t **out, const struct eval_report *r, int32_t i)
     app_json_set(&o, "alone", json_boolean(eval_costs_are_alone(run)));
     app_json_set(&o, "stand_ins", json_is_array(stand_ins) ? json_deep_copy(stand_ins) : json_array());
     app_json_set(&o, "notes", notes_json(t));
-    add_all_maps(&o, blocks, t, r->options->niah_score);
+    add_all_maps(&o, blocks, t, &r->maps[i], r->options->niah_score);
     app_json_set(&o, "blocks", blocks);
     app_json_set(&o, "papers", eval_papers_json(&r->papers, t));
     app_json_set(&o, "info", info_json(run));

@@ -1,159 +1,245 @@
 /* SPDX-License-Identifier: MIT */
-/* The summary as text for a terminal. */
+/* The summary as text for a terminal, printed from the report's object. */
 #include "eval/report/report_impl.h"
+#include "eval/report/sheet.h"
 #include "eval/results/map.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Width in columns of a text in UTF-8. */
-static int width_of(const char *s)
+enum { LEAST_LABEL = 6, LEAST_SCORE = 9 }; /* widths: of the heading METHOD; of a score with its marks */
+#define MIB        (1.0 / 1048576.0)
+#define N_OF(list) ((int32_t)(sizeof(list) / sizeof *(list)))
+
+/* "N = 1024" of an object's length; returns out. */
+static const char *length_of(char out[32], const json_t *o)
 {
-    int n = 0;
-    for (; *s; s++)
-        n += ((unsigned char)*s & 0xc0) != 0x80;
-    return n;
+    const json_t *n = json_object_get(o, "N");
+    return eval_words_length(out, json_is_string(n) ? EVAL_ALL_LENGTHS : (int32_t)json_integer_value(n));
 }
 
-/* The widest label of a run, at least as wide as the heading. */
-static int label_width(struct eval_doc *d, const struct eval_run *run)
+/* ---- The methods of a block ---- */
+
+static double removed_of(const json_t *row)
 {
-    struct app_text label = {0};
-    int widest = 6;
-    for (int32_t i = 0; i < run->n_variants; i++) {
-        if (!eval_variant_label(&label, run, &run->variants[i], true)) {
-            d->no_memory = true;
-            break;
-        }
-        widest = width_of(label.s) > widest ? width_of(label.s) : widest;
-    }
-    free(label.s);
-    return widest;
+    return json_is_true(json_object_get(row, "full")) ? NAN : eval_member_number(row, "removed");
 }
 
-void eval_text_label(struct eval_doc *d, const struct eval_run *run, const struct eval_variant *v, bool size,
-                     int width)
+/* Tokens of an answer in a second. */
+static double rate_of(const json_t *row)
 {
-    struct app_text label = {0};
-    if (!eval_variant_label(&label, run, v, size))
-        d->no_memory = true;
-    else
-        eval_doc_put(d, "%s%*s", label.s, width > width_of(label.s) ? width - width_of(label.s) : 0, "");
-    free(label.s);
+    const json_t *c = json_object_get(row, "macro");
+    const double ms = eval_member_number(c, "decode_ms");
+    return ms > 0 ? 1000.0 * eval_member_number(c, "gen_tokens") / ms : NAN;
 }
 
-static void put_number(struct eval_doc *d, int width, double value, int decimals)
+const char *eval_words_counts(char out[EVAL_MAX_COUNTS], const json_t *cell)
 {
-    char text[EVAL_MAX_NUMBER];
-    eval_doc_put(d, " %*s", width, eval_format(text, value, decimals));
+    static const struct eval_column wilson = {.key = "wilson", .show = EVAL_SHOW_SHARE, .decimals = 1};
+    char share[EVAL_MAX_SHOWN], against[80] = "";
+    if (isnan(eval_member_number(cell, "wilson_lo")))
+        return strcpy(out, "");
+    if (!isnan(eval_member_number(cell, "p")))
+        snprintf(against, sizeof against, ", lost %.0f, gained %.0f, p = %.2g",
+                 eval_member_number(cell, "lost"), eval_member_number(cell, "gained"),
+                 eval_member_number(cell, "p"));
+    snprintf(out, EVAL_MAX_COUNTS, "Wilson %.60s%s%s", eval_column_show(share, &wilson, cell), against,
+             eval_member_number(cell, "clusters") < eval_member_number(cell, "n")
+                 ? "; answers of one context or cell count one by one"
+                 : "");
+    return out;
 }
 
-/* ---- One block ---- */
-
-static void put_row(struct eval_doc *d, const struct eval_run *run, const struct eval_row *row, int width)
+/* Where all differences are equal, the counts of answers tell more than the interval. */
+static void put_counts(struct eval_doc *d, const json_t *row)
 {
-    const struct eval_cell *c = &row->macro;
-    const struct eval_variant *v = &run->variants[row->variant];
-    char text[EVAL_MAX_NUMBER], interval[EVAL_MAX_INTERVAL], first[EVAL_MAX_INTERVAL];
+    const json_t *c = json_object_get(row, "macro");
     char counts[EVAL_MAX_COUNTS];
-    eval_text_label(d, run, v, true, width);
-    eval_doc_put(d, "%s %5zu", row->off_target ? "*" : " ", c->n);
-    put_number(d, 6, c->mean, 1);
-    put_number(d, 6, c->full, 1);
-    eval_doc_put(d, " %6s %-26s %1s", eval_format_signed(text, c->delta.delta, 1),
-                 eval_words_interval(interval, &c->delta), eval_cell_verdict(c));
-    put_number(d, 6, eval_cell_retention(c), 1);
-    put_number(d, 5, c->m[EVAL_M_FGT], 2);
-    eval_doc_put(d, " %-12s", eval_words_share(first, c->first, 2));
-    put_number(d, 6, c->m[EVAL_M_KL], 3);
-    put_number(d, 7, v->full ? NAN : row->removed, 3);
-    put_number(d, 8, c->m[EVAL_M_BYTES] / 1048576.0, 2);
-    put_number(d, 8, c->m[EVAL_M_COMPRESS], 1);
-    put_number(d, 7, eval_words_decode_rate(c), 1);
-    if (c->delta.spread == EVAL_SPREAD_NONE && *eval_words_counts(counts, c))
+    if (strcmp(eval_member_text(c, "spread"), "none") == 0 && *eval_words_counts(counts, c))
         eval_doc_put(d, "  %s", counts);
-    eval_doc_put(d, "\n");
 }
 
-/* A column holds its whole heading, because names of tasks differ at their ends, and a score with its marks. */
-static int column_width(const char *name)
-{
-    const int least = 9;
-    return width_of(name) > least ? width_of(name) : least;
-}
+static const struct eval_column of_methods[] = {
+    {"n", "macro", "n", .width = 5},
+    {"mean", "macro", "mean", .width = 6, .decimals = 1},
+    {"full", "macro", "full", .width = 6, .decimals = 1},
+    {"delta", "macro", "delta", .show = EVAL_SHOW_SIGNED, .width = 6, .decimals = 1},
+    {"95 % interval", "macro", .show = EVAL_SHOW_DELTA, .width = -26, .decimals = 1},
+    {"", "macro", "verdict", .show = EVAL_SHOW_TEXT, .width = 1},
+    {"kept %", "macro", "retention", .width = 6, .decimals = 1},
+    {"fgt", "macro", "fgt", .width = 5, .decimals = 2},
+    {"95 %", "macro", "fgt", .show = EVAL_SHOW_SHARE, .width = -12, .decimals = 2},
+    {"kl", "macro", "kl", .width = 6, .decimals = 3},
+    {"removed", .of = removed_of, .width = 7, .decimals = 3},
+    {"KV MiB", "macro", "kv_bytes", .width = 8, .decimals = 2, .times = MIB},
+    {"ms", "macro", "compress_ms", .width = 8, .decimals = 1},
+    {"tok/s", .of = rate_of, .width = 7, .decimals = 1},
+};
 
-/* Scores: a row for each method, a column for each task, domain or bucket. */
-static void put_by(struct eval_doc *d, const struct eval_run *run, const struct eval_block *b, int width,
-                   enum eval_by by)
+/* Scores: a row for each method, a column for each task, domain or bucket. gate: the objects that say whether a column counts in
+ * means; NULL = all do. */
+static void put_scores(struct eval_doc *d, struct eval_sheet sheet, const char *in, const char *key,
+                       const json_t *gate)
 {
-    static const char *const titles[EVAL_N_BY] = {"BY TASK", "BY DOMAIN", "BY WORDS OF THE CONTEXT"};
-    const int32_t n = eval_by_n(b, by);
-    const int wide = width_of(titles[by]) > width + 1 ? width_of(titles[by]) : width + 1;
-    eval_doc_put(d, "\n%-*s", wide, titles[by]);
-    for (int32_t k = 0; k < n; k++) {
-        const char *name = eval_by_name(run, b, by, k);
-        eval_doc_put(d, " %*s%s", column_width(name) - width_of(name), "", name);
+    const json_t *cells = json_object_get(json_array_get(sheet.rows, 0), in);
+    struct eval_column *columns = calloc(json_array_size(cells) + 1, sizeof *columns);
+    for (size_t i = 0; columns && i < json_array_size(cells); i++) {
+        const char *name = eval_member_text(json_array_get(cells, i), key);
+        const bool grey = json_is_false(json_object_get(json_array_get(gate, i), "informative"));
+        const int width = eval_text_width(name);
+        columns[sheet.n++] = (struct eval_column){.heading = name,
+                                                  .in = in,
+                                                  .key = "mean",
+                                                  .index = (int32_t)i,
+                                                  .show = EVAL_SHOW_SCORE,
+                                                  .width = width > LEAST_SCORE ? width : LEAST_SCORE,
+                                                  .decimals = 1,
+                                                  .mark = grey ? " u" : NULL};
     }
-    eval_doc_put(d, "\n");
-    for (int32_t i = 0; i < b->n_rows; i++) {
-        const struct eval_row *row = &b->rows[i];
-        eval_text_label(d, run, &run->variants[row->variant], true, wide);
-        for (int32_t k = 0; k < n; k++) {
-            const struct eval_cell *c = eval_by_cell(row, by, k);
-            const bool grey = !eval_by_counts(b, by, k);
-            char text[EVAL_MAX_NUMBER];
-            eval_doc_put(d, " %*s%s%s", column_width(eval_by_name(run, b, by, k)) - (grey ? 3 : 1),
-                         eval_format(text, c->mean, 1), *eval_cell_verdict(c) ? eval_cell_verdict(c) : " ",
-                         grey ? " u" : "");
-        }
+    sheet.columns = columns;
+    d->no_memory = d->no_memory || !columns;
+    if (sheet.n > 0) {
         eval_doc_put(d, "\n");
+        eval_sheet_print(d, &sheet);
     }
+    free(columns);
 }
 
-static void put_block(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, int width)
+/* ---- Predictions and costs ---- */
+
+#define GAP                                   \
+    {                                         \
+        "", .key = "", .show = EVAL_SHOW_TEXT \
+    }
+
+/* Adds what a task without informative scores shows; `index` is its number in the block. */
+static void put_prediction(struct eval_doc *d, struct eval_sheet sheet, const json_t *prediction,
+                           int32_t index)
 {
-    char length[32];
-    eval_doc_put(d, "\n%s, %s: %d tasks, %d of them informative\n", b->mode,
-                 eval_words_length(length, b->n_target), b->n_strata, b->n_informative);
-    eval_doc_put(d, "%-*s %5s %6s %6s %6s %-26s %1s %6s %5s %-12s %6s %7s %8s %8s %7s\n", width + 1, "METHOD",
-                 "n", "mean", "full", "delta", "95 % interval", "", "kept %", "fgt", "95 %", "kl", "removed",
-                 "KV MiB", "ms", "tok/s");
-    for (int32_t i = 0; i < b->n_rows; i++)
-        put_row(d, t->run, &b->rows[i], width);
-    if (b->n_target != EVAL_ALL_LENGTHS)
-        put_by(d, t->run, b, width, EVAL_BY_TASK);
-    for (enum eval_by by = EVAL_BY_DOMAIN; by < EVAL_N_BY; by++)
-        if (eval_by_n(b, by) > 0)
-            put_by(d, t->run, b, width, by);
-    eval_text_predictions(d, t, b, width);
-    eval_text_costs(d, t, b, width);
+    const struct eval_column of_scored[] = {
+        {"n", "tasks", "n", index, .width = 5},
+        GAP,
+        {"KL to the full cache", "tasks", "kl", index, .width = -26, .decimals = 4},
+        {"agree %", "tasks", "agree", index, .width = 7, .decimals = 1, .times = 100},
+        {"first %", "tasks", "fgt", index, .width = 7, .decimals = 1, .times = 100},
+        {"95 %", "tasks", "fgt", index, EVAL_SHOW_SHARE, .width = -14, .decimals = 1, .times = 100},
+        {"dnll", "tasks", "dnll", index, EVAL_SHOW_SIGNED, .width = 8, .decimals = 3},
+    };
+    static const struct eval_column of_texts[] = {
+        {"n", .key = "n", .width = 5},
+        GAP,
+        {"KL to the full cache", .key = "kl", .show = EVAL_SHOW_ESTIMATE, .width = -26, .decimals = 4},
+        {"perplexity", .key = "perplexity", .show = EVAL_SHOW_ESTIMATE, .width = -32, .decimals = 2},
+        {"over the full cache's", .key = "over_full", .show = EVAL_SHOW_ESTIMATE, .decimals = 3,
+         .missing = ""},
+    };
+    const bool scored = json_is_true(json_object_get(prediction, "scored"));
+    sheet.title = eval_member_text(prediction, "task");
+    sheet.labels = sheet.rows;
+    sheet.rows = scored ? sheet.rows : json_object_get(prediction, "rows");
+    sheet.columns = scored ? of_scored : of_texts;
+    sheet.n = scored ? N_OF(of_scored) : N_OF(of_texts);
+    eval_doc_put(d, "\n");
+    eval_sheet_print(d, &sheet);
+}
+
+static void put_predictions(struct eval_doc *d, const struct eval_sheet *sheet, const json_t *block)
+{
+    const json_t *tasks = json_object_get(block, "tasks"), *list = json_object_get(block, "predictions");
+    for (size_t k = 0, i = 0; k < json_array_size(tasks) && i < json_array_size(list); k++)
+        if (json_is_false(json_object_get(json_array_get(tasks, k), "informative")))
+            put_prediction(d, *sheet, json_array_get(list, i++), (int32_t)k);
+}
+
+static void put_costs(struct eval_doc *d, struct eval_sheet sheet)
+{
+    static const struct eval_column columns[] = {
+        {"context", "costs", "context_tokens", .width = 8},
+        {"first s", "costs", "first_token_s", .width = 12, .decimals = 3},
+        {"compress ms", "costs", "compress_ms", .width = 12, .decimals = 1},
+        {"ms/token", "costs", "ms_per_token", .width = 12, .decimals = 2},
+        {"kept MiB", "costs", "kept_mib", .width = 12, .decimals = 2},
+        {"peak MiB", "costs", "peak_mib", .width = 12, .decimals = 2},
+    };
+    sheet.title = "COSTS, each by itself";
+    sheet.columns = columns;
+    sheet.n = N_OF(columns);
+    eval_doc_put(d, "\n");
+    eval_sheet_print(d, &sheet);
+}
+
+/* ---- Curves ---- */
+
+static void put_tolerance(struct eval_doc *d, const json_t *curve)
+{
+    const json_t *list = json_object_get(curve, "tolerance"), *points = json_object_get(curve, "points");
+    const size_t n = json_array_size(points);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *at = json_array_get(list, i);
+        char text[EVAL_MAX_NUMBER];
+        eval_doc_put(d, "  %s%s", json_is_true(json_object_get(at, "or_more")) ? ">=" : "",
+                     eval_format(text, eval_member_number(at, "removed"), 3));
+    }
+    eval_doc_put(d, "  r = 0 to %.3g, %zu points",
+                 json_number_value(json_array_get(json_array_get(points, n - 1), 0)), n);
+}
+
+static void put_curves(struct eval_doc *d, const json_t *block, int width)
+{
+    static const struct eval_column columns[] = {
+        {"AUC", .key = "auc", .width = 7, .decimals = 2},
+        {"AUC %", .key = "auc_rel", .width = 7, .decimals = 2},
+        {"AUC0", .key = "auc_one", .width = 7, .decimals = 2},
+    };
+    const struct eval_sheet sheet = {.title = "CURVE",
+                                     .label = "name",
+                                     .width = width,
+                                     .rows = json_object_get(block, "curves"),
+                                     .columns = columns,
+                                     .n = N_OF(columns),
+                                     .tail = "  share that can go at a loss of 1, 5, 10, 20 %",
+                                     .put_tail = put_tolerance};
+    if (json_array_size(sheet.rows) == 0)
+        return;
+    eval_doc_put(d, "\n");
+    eval_sheet_print(d, &sheet);
 }
 
 /* ---- Questions and maps ---- */
 
-static void put_turns(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b,
-                      int32_t task, int width)
+/* What the first question has over the last one shown. */
+static double fall_of(const json_t *row)
 {
-    double mean[EVAL_MAX_TURNS];
-    const int32_t n_all = eval_turn_means(mean, t->run, b, task, -1), n_turns = eval_turns_shown(n_all);
-    if (n_turns < 2)
-        return;
-    eval_doc_put(d, "\n%s, %s, by question", b->mode, t->run->tasks[task]);
-    if (n_turns < n_all)
-        eval_doc_put(d, " (the first %d of %d)", n_turns, n_all);
-    eval_doc_put(d, "\n%-*s", width + 1, "METHOD");
-    for (int32_t i = 0; i < n_turns; i++)
-        eval_doc_put(d, " %6d", i + 1);
-    eval_doc_put(d, "  first - last\n");
-    for (int32_t i = 0; i < b->n_rows; i++) {
-        char text[EVAL_MAX_NUMBER];
-        eval_turn_means(mean, t->run, b, task, b->rows[i].variant);
-        eval_text_label(d, t->run, &t->run->variants[b->rows[i].variant], true, width + 1);
-        for (int32_t k = 0; k < n_turns; k++)
-            eval_doc_put(d, " %6s", eval_format(text, mean[k], 1));
-        eval_doc_put(d, " %13s\n", eval_format_signed(text, mean[0] - mean[n_turns - 1], 1));
+    const json_t *scores = json_object_get(row, "scores");
+    const json_t *first = json_array_get(scores, 0),
+                 *last = json_array_get(scores, json_array_size(scores) - 1);
+    return json_is_number(first) && json_is_number(last) ? json_number_value(first) - json_number_value(last)
+                                                         : NAN;
+}
+
+static void put_turns(struct eval_doc *d, struct eval_sheet sheet, const json_t *block, const json_t *turns)
+{
+    const json_t *rows = json_object_get(turns, "rows");
+    const int32_t n = (int32_t)json_array_size(json_object_get(json_array_get(rows, 0), "scores"));
+    struct eval_column columns[EVAL_MAX_TURNS + 1];
+    char headings[EVAL_MAX_TURNS][12];
+    eval_doc_put(d, "\n%s, %s, by question", eval_member_text(block, "mode"),
+                 eval_member_text(turns, "task"));
+    if (n < eval_member_number(turns, "n"))
+        eval_doc_put(d, " (the first %d of %.0f)", n, eval_member_number(turns, "n"));
+    eval_doc_put(d, "\n");
+    for (int32_t i = 0; i < n; i++) {
+        snprintf(headings[i], sizeof headings[i], "%d", i + 1);
+        columns[i] = (struct eval_column){headings[i], "scores", .index = i, .width = 6, .decimals = 1};
     }
+    columns[n] = (struct eval_column){"first - last", .of = fall_of, .show = EVAL_SHOW_SIGNED, .width = 13,
+                                      .decimals = 1};
+    sheet.labels = sheet.rows;
+    sheet.rows = rows;
+    sheet.columns = columns;
+    sheet.n = n + 1;
+    eval_sheet_print(d, &sheet);
 }
 
 /* One character for a cell: tens of points, # for 100, a blank for none. */
@@ -162,141 +248,163 @@ static char shade(double value)
     return isnan(value) ? ' ' : value > 99.5 ? '#' : (char)('0' + (int)(value / 10.0));
 }
 
-static void put_map(struct eval_doc *d, const struct eval_run *run, int32_t task, int32_t variant,
-                    const struct eval_map_score *score)
+static void put_map(struct eval_doc *d, const char *label, const struct eval_map *m)
 {
-    struct eval_map h;
-    char mean[EVAL_MAX_NUMBER], share[EVAL_MAX_INTERVAL];
-    if (!eval_map_make(&h, run, task, variant, score->measure))
-        d->no_memory = true;
-    if (h.n_depths > 0) {
-        eval_text_label(d, run, &run->variants[variant], true, 0);
-        eval_doc_put(d, ": mean %s", eval_format(mean, h.mean, 1));
-        if (h.binary)
-            eval_doc_put(d, " %s", eval_words_share(share, h.wilson, 1));
-        if (h.has_protected)
-            eval_doc_put(d, ", unprotected %s", eval_format(mean, h.unprotected, 1));
+    char mean[EVAL_MAX_NUMBER], lo[EVAL_MAX_NUMBER], hi[EVAL_MAX_NUMBER];
+    eval_doc_put(d, "%s: mean %s", label, eval_format(mean, m->mean, 1));
+    if (m->binary)
+        eval_doc_put(d, " [%s, %s]", eval_format(lo, m->wilson.lo, 1), eval_format(hi, m->wilson.hi, 1));
+    if (m->has_protected)
+        eval_doc_put(d, ", unprotected %s", eval_format(mean, m->unprotected, 1));
+    eval_doc_put(d, "\n");
+    for (int32_t i = 0; i < m->n_depths; i++) {
+        eval_doc_put(d, "  %3.0f %% ", m->depth[i]);
+        for (int32_t k = 0; k < m->n_lengths; k++)
+            eval_doc_put(d, "%c", shade(m->value[i * m->n_lengths + k]));
         eval_doc_put(d, "\n");
     }
-    for (int32_t i = 0; i < h.n_depths; i++) {
-        eval_doc_put(d, "  %3.0f %% ", h.depth[i]);
-        for (int32_t k = 0; k < h.n_lengths; k++)
-            eval_doc_put(d, "%c", shade(h.value[i * h.n_lengths + k]));
-        eval_doc_put(d, "\n");
-    }
-    eval_map_clear(&h);
 }
 
-static void put_maps(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b,
-                     int32_t task, const struct eval_map_score *score)
+/* Adds the maps of a task that show a score, if there are such; map[n] are all of the task. */
+static void put_maps(struct eval_doc *d, const json_t *block, const char *task, const struct eval_map *map,
+                     int32_t n, const struct eval_map_score *score)
 {
+    const json_t *tasks = json_object_get(block, "tasks"), *rows = json_object_get(block, "rows");
     bool any = false;
-    for (int32_t i = 0; i < b->n_rows; i++)
-        any = any || eval_map_has(t->run, task, b->rows[i].variant, score->measure);
-    if (!any || !eval_map_is_on_grid(t->run->tasks[task]))
-        return;
-    eval_doc_put(d, "\n%s, %s, %s by depth (rows) and length (columns:", b->mode, t->run->tasks[task],
-                 score->about);
-    for (int32_t k = 0; k < b->n_strata; k++)
-        if (b->strata[k].task == task)
-            eval_doc_put(d, " %d", b->strata[k].n_target);
-    eval_doc_put(d, "); 0 to 9: tens of points, #: 100\n");
-    for (int32_t i = 0; i < b->n_rows; i++)
-        put_map(d, t->run, task, b->rows[i].variant, score);
-}
-
-void eval_text_maps(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, int width,
-                    const char *shown)
-{
-    for (int32_t task = 0; task < t->run->n_tasks; task++) {
-        put_turns(d, t, b, task, width);
-        for (int k = 0; k < EVAL_N_MAP_SCORES; k++)
-            if (eval_map_shows(shown ? shown : "score", &eval_map_scores[k]))
-                put_maps(d, t, b, task, &eval_map_scores[k]);
-    }
-}
-
-/* ---- Curves, two policies ---- */
-
-static void put_curves(struct eval_doc *d, const struct eval_tables *t, const struct eval_block *b, int width)
-{
-    struct eval_curve *curves;
-    int32_t n;
-    bool any = false;
-    if (!eval_curves_make(&curves, &n, t, b))
-        d->no_memory = true;
     for (int32_t i = 0; i < n; i++) {
-        const struct eval_curve *c = &curves[i];
-        if (!c->has_auc)
+        if (map[i].score != score)
             continue;
-        if (!any)
-            eval_doc_put(d, "\n%-*s %7s %7s %7s  %s\n", width + 1, "CURVE", "AUC", "AUC %", "AUC0",
-                         "share that can go at a loss of 1, 5, 10, 20 %");
-        any = true;
-        eval_text_label(d, t->run, &t->run->variants[b->rows[c->first].variant], false, width + 1);
-        put_number(d, 7, c->auc, 2);
-        put_number(d, 7, c->auc_rel, 2);
-        put_number(d, 7, c->auc_one, 2);
-        for (int k = 0; k < EVAL_N_LOSSES; k++) {
-            const bool beyond = isinf(c->tolerance[k]);
-            char text[EVAL_MAX_NUMBER];
-            eval_doc_put(d, "  %s%s", beyond ? ">=" : "",
-                         eval_format(text, beyond ? c->r[c->n - 1] : c->tolerance[k], 3));
+        if (!any) {
+            eval_doc_put(d,
+                         "\n%s, %s, %s by depth (rows) and length (columns:", eval_member_text(block, "mode"),
+                         task, score->about);
+            for (size_t k = 0; k < json_array_size(tasks); k++)
+                if (strcmp(eval_member_text(json_array_get(tasks, k), "task"), task) == 0)
+                    eval_doc_put(d, " %.0f", eval_member_number(json_array_get(tasks, k), "N"));
+            eval_doc_put(d, "); 0 to 9: tens of points, #: 100\n");
         }
-        eval_doc_put(d, "  r = 0 to %.3g, %d points\n", c->r[c->n - 1], c->n);
+        any = true;
+        put_map(d, eval_member_text(json_array_get(rows, (size_t)map[i].row), "label"), &map[i]);
     }
-    free(curves);
 }
 
-static void put_versus(struct eval_doc *d, const struct eval_report *r, int32_t i)
+static void put_questions(struct eval_doc *d, const struct eval_sheet *sheet, const json_t *block,
+                          const struct eval_report *r, int32_t run, int32_t b)
 {
-    const struct eval_run *run = &r->runs.run[i];
-    char length[32], text[EVAL_MAX_NUMBER], interval[EVAL_MAX_INTERVAL];
-    eval_doc_put(d, "\n%s minus %s, on the same samples\n", r->names[0], r->names[1]);
-    for (int32_t k = 0; k < r->n_versus[i]; k++) {
-        const struct eval_versus *v = &r->versus[i][k];
-        eval_doc_put(d, "%-12s %-24s %-16s %-6s n = %zu", v->block->mode,
-                     eval_words_length(length, v->block->n_target),
-                     run->variants[v->a].full ? run->variants[v->b].size : run->variants[v->a].size,
-                     run->variants[v->a].kv_type, v->n);
-        put_number(d, 6, v->mean_a, 1);
-        put_number(d, 6, v->mean_b, 1);
-        eval_doc_put(d, " %6s %s %s\n", eval_format_signed(text, v->delta.delta, 1),
-                     eval_words_interval(interval, &v->delta),
-                     isnan(v->delta.delta) ? "" : eval_verdict(&v->delta));
+    const json_t *turns = json_object_get(block, "turns");
+    const char *shown = r->options->niah_score ? r->options->niah_score : "score";
+    size_t turn = 0;
+    for (int32_t task = 0; task < r->runs.run[run].n_tasks; task++) {
+        const char *name = r->runs.run[run].tasks[task];
+        const json_t *of = json_array_get(turns, turn);
+        int32_t n;
+        const struct eval_map *map = eval_maps_of(&n, &r->maps[run], b, task);
+        if (strcmp(eval_member_text(of, "task"), name) == 0) {
+            put_turns(d, *sheet, block, of);
+            turn++;
+        }
+        for (int k = 0; k < EVAL_N_MAP_SCORES; k++)
+            if (eval_map_shows(shown, &eval_map_scores[k]))
+                put_maps(d, block, name, map, n, &eval_map_scores[k]);
     }
-    if (r->n_versus[i] == 0)
+}
+
+/* ---- Blocks and runs ---- */
+
+static void put_block(struct eval_doc *d, struct eval_sheet sheet, const json_t *block, bool alone)
+{
+    const json_t *tasks = json_object_get(block, "tasks");
+    const bool whole = json_is_string(json_object_get(block, "N"));
+    int n_informative = 0;
+    char length[32];
+    for (size_t k = 0; k < json_array_size(tasks); k++)
+        n_informative += json_is_true(json_object_get(json_array_get(tasks, k), "informative"));
+    eval_doc_put(d, "\n%s, %s: %zu tasks, %d of them informative\n", eval_member_text(block, "mode"),
+                 length_of(length, block), json_array_size(tasks), n_informative);
+    struct eval_sheet methods = sheet;
+    methods.columns = of_methods;
+    methods.n = N_OF(of_methods);
+    methods.stars = true;
+    methods.put_tail = put_counts;
+    eval_sheet_print(d, &methods);
+    sheet.title = "BY TASK";
+    if (!whole)
+        put_scores(d, sheet, "tasks", "task", tasks);
+    sheet.title = "BY DOMAIN";
+    put_scores(d, sheet, "domains", "domain", NULL);
+    sheet.title = "BY WORDS OF THE CONTEXT";
+    put_scores(d, sheet, "buckets", "bucket", NULL);
+    put_predictions(d, &sheet, block);
+    if (alone && !whole)
+        put_costs(d, sheet);
+}
+
+static void put_versus(struct eval_doc *d, const json_t *names, const json_t *list)
+{
+    static const struct eval_column interval = {.show = EVAL_SHOW_DELTA, .decimals = 1};
+    eval_doc_put(d, "\n%s minus %s, on the same samples\n", json_string_value(json_array_get(names, 0)),
+                 json_string_value(json_array_get(names, 1)));
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i);
+        char length[32], a[EVAL_MAX_NUMBER], b[EVAL_MAX_NUMBER], delta[EVAL_MAX_NUMBER], over[EVAL_MAX_SHOWN];
+        eval_doc_put(d, "%-12s %-24s %-16s %-6s n = %.0f %6s %6s %6s %s %s\n", eval_member_text(v, "mode"),
+                     length_of(length, v), eval_member_text(v, "size"), eval_member_text(v, "kv_type"),
+                     eval_member_number(v, "n"), eval_format(a, eval_member_number(v, "mean_a"), 1),
+                     eval_format(b, eval_member_number(v, "mean_b"), 1),
+                     eval_format_signed(delta, eval_member_number(v, "delta"), 1),
+                     eval_column_show(over, &interval, v), eval_member_text(v, "verdict"));
+    }
+    if (json_array_size(list) == 0)
         eval_doc_put(d, "no size, protocol and type of cache that both have\n");
 }
 
-static void put_run(struct eval_doc *d, const struct eval_report *r, int32_t i)
+/* The widest label of a run, at least as wide as the heading. */
+static int label_width(const json_t *blocks)
 {
-    const struct eval_tables *t = &r->tables[i];
-    const struct eval_run *run = t->run;
-    const int width = label_width(d, run);
-    eval_doc_put(d, "%s%s: %zu answers", i > 0 ? "\n" : "", run->model, run->n);
-    for (int32_t k = 0; k < run->n_folders; k++)
-        eval_doc_put(d, "%s%s", k == 0 ? " in " : ", ", run->folders[k]);
-    eval_doc_put(d, "\n");
-    for (int32_t k = 0; k < t->n; k++) {
-        const struct eval_block *b = &t->blocks[k];
-        if (!eval_block_is_extra(t, b))
-            put_block(d, t, b, width);
-        if (b->n_target == EVAL_ALL_LENGTHS) {
-            put_curves(d, t, b, width);
-            eval_text_maps(d, t, b, width, r->options->niah_score);
+    int widest = LEAST_LABEL;
+    for (size_t k = 0; k < json_array_size(blocks); k++) {
+        const json_t *rows = json_object_get(json_array_get(blocks, k), "rows");
+        for (size_t i = 0; i < json_array_size(rows); i++) {
+            const int width = eval_text_width(eval_member_text(json_array_get(rows, i), "label"));
+            widest = width > widest ? width : widest;
         }
     }
-    if (r->names[0])
-        put_versus(d, r, i);
-    eval_doc_put(d, "\n");
-    eval_words_notes(d, t);
+    return widest;
 }
 
-void eval_report_text(struct eval_doc *d, const struct eval_report *r)
+static void put_run(struct eval_doc *d, const struct eval_report *r, const json_t *object, int32_t i)
+{
+    const json_t *run = json_array_get(json_object_get(object, "runs"), (size_t)i);
+    const json_t *folders = json_object_get(run, "folders"), *blocks = json_object_get(run, "blocks"),
+                 *notes = json_object_get(run, "notes"), *versus = json_object_get(run, "compare");
+    const int width = label_width(blocks) + 1;
+    eval_doc_put(d, "%s%s: %.0f answers", i > 0 ? "\n" : "", eval_member_text(run, "model"),
+                 eval_member_number(run, "answers"));
+    for (size_t k = 0; k < json_array_size(folders); k++)
+        eval_doc_put(d, "%s%s", k == 0 ? " in " : ", ", json_string_value(json_array_get(folders, k)));
+    eval_doc_put(d, "\n");
+    for (size_t k = 0; k < json_array_size(blocks); k++) {
+        const json_t *block = json_array_get(blocks, k);
+        const struct eval_sheet sheet = {
+            .title = "METHOD", .label = "label", .width = width, .rows = json_object_get(block, "rows")};
+        if (json_is_false(json_object_get(block, "repeats")))
+            put_block(d, sheet, block, json_is_true(json_object_get(run, "alone")));
+        if (json_is_string(json_object_get(block, "N"))) {
+            put_curves(d, block, width);
+            put_questions(d, &sheet, block, r, i, (int32_t)k);
+        }
+    }
+    if (versus)
+        put_versus(d, json_object_get(object, "compared"), versus);
+    eval_doc_put(d, "\n");
+    for (size_t k = 0; k < json_array_size(notes); k++)
+        eval_doc_put(d, "%s\n", json_string_value(json_array_get(notes, k)));
+}
+
+void eval_report_text(struct eval_doc *d, const struct eval_report *r, const json_t *object)
 {
     for (int32_t i = 0; i < r->runs.n; i++)
-        put_run(d, r, i);
+        put_run(d, r, object, i);
     eval_doc_put(
         d,
         "\nScores are points of 100; delta: against the full cache on the same samples, with a paired 95 %% "

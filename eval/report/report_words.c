@@ -17,81 +17,13 @@ const char *eval_words_length(char out[32], int32_t n_target)
     return out;
 }
 
-const char *eval_words_interval(char out[EVAL_MAX_INTERVAL], const struct eval_paired *p)
-{
-    char lo[EVAL_MAX_NUMBER], hi[EVAL_MAX_NUMBER];
-    if (isnan(p->delta))
-        return strcpy(out, "");
-    if (p->spread == EVAL_SPREAD_FEW)
-        return strcpy(out, "n<6");
-    snprintf(out, EVAL_MAX_INTERVAL, "[%.20s, %.20s]%s", eval_format_signed(lo, p->over.lo, 1),
-             eval_format_signed(hi, p->over.hi, 1), p->spread == EVAL_SPREAD_NONE ? " (no variation)" : "");
-    return out;
-}
-
-const char *eval_words_share(char out[EVAL_MAX_INTERVAL], struct eval_interval share, int decimals)
-{
-    char lo[EVAL_MAX_NUMBER], hi[EVAL_MAX_NUMBER];
-    if (isnan(share.lo))
-        return strcpy(out, "");
-    snprintf(out, EVAL_MAX_INTERVAL, "[%.20s, %.20s]", eval_format(lo, share.lo, decimals),
-             eval_format(hi, share.hi, decimals));
-    return out;
-}
-
-const char *eval_words_counts(char out[EVAL_MAX_COUNTS], const struct eval_cell *c)
-{
-    char share[EVAL_MAX_INTERVAL], against[80] = "";
-    if (!c->binary || c->n == 0)
-        return strcpy(out, "");
-    if (!isnan(c->delta.delta))
-        snprintf(against, sizeof against, ", lost %lld, gained %lld, p = %.2g", (long long)c->discordant.lost,
-                 (long long)c->discordant.gained, c->discordant.p);
-    snprintf(out, EVAL_MAX_COUNTS, "Wilson %s%s%s", eval_words_share(share, c->wilson, 1), against,
-             c->n_clusters < c->n ? "; answers of one context or cell count one by one" : "");
-    return out;
-}
-
-double eval_words_decode_rate(const struct eval_cell *c)
-{
-    return c->m[EVAL_M_DECODE] > 0 ? 1000.0 * c->m[EVAL_M_GENERATED] / c->m[EVAL_M_DECODE] : NAN;
-}
-
-int eval_cell_fields(struct eval_cell_field out[EVAL_MAX_CELL_FIELDS], const struct eval_cell *c)
-{
-    const bool binary = c->binary && c->n > 0, pairs = binary && !isnan(c->delta.delta);
-    const struct eval_cell_field before[] = {
-        {"n", (double)c->n, NULL, true, true},
-        {"mean", c->mean, NULL, true, false},
-        {"full", c->full, NULL, true, false},
-        {"delta", c->delta.delta, NULL, true, false},
-        {"lo", c->delta.over.lo, NULL, true, false},
-        {"hi", c->delta.over.hi, NULL, true, false},
-        {"retention", eval_cell_retention(c), NULL, true, false},
-        {"wilson_lo", binary ? c->wilson.lo : NAN, NULL, false, false},
-        {"wilson_hi", binary ? c->wilson.hi : NAN, NULL, false, false},
-        {"lost", pairs ? (double)c->discordant.lost : NAN, NULL, false, true},
-        {"gained", pairs ? (double)c->discordant.gained : NAN, NULL, false, true},
-        {"p", pairs ? c->discordant.p : NAN, NULL, false, false},
-        {"verdict", NAN, eval_cell_verdict(c), true, false},
-    };
-    const struct eval_cell_field after[] = {{"fgt_lo", c->first.lo, NULL, false, false},
-                                            {"fgt_hi", c->first.hi, NULL, false, false},
-                                            {"clusters", (double)c->n_clusters, NULL, true, true}};
-    int n = sizeof before / sizeof *before;
-    memcpy(out, before, sizeof before);
-    for (enum eval_measure m = EVAL_M_PARTIAL; m < EVAL_N_MEASURES; m++)
-        out[n++] = (struct eval_cell_field){eval_measure_name(m), c->m[m], NULL, false, false};
-    memcpy(out + n, after, sizeof after);
-    return n + (int)(sizeof after / sizeof *after);
-}
-
 static bool has_interval(const struct eval_cell *c)
 {
     return c->delta.spread == EVAL_SPREAD_OK && !isnan(c->delta.delta);
 }
 
-int32_t eval_words_n_intervals(const struct eval_block *b)
+/* The number of intervals in a block: rows other than the full cache's, once for every task, domain and for the mean. */
+static int32_t n_intervals_of(const struct eval_block *b)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < b->n_rows; i++) {
@@ -116,7 +48,7 @@ static void put_power(struct eval_doc *d, const struct eval_tables *t)
             most = b->n_clusters;
             of = b->n_samples;
         }
-        n_intervals += eval_block_is_extra(t, b) ? 0 : eval_words_n_intervals(b);
+        n_intervals += eval_block_is_extra(t, b) ? 0 : n_intervals_of(b);
     }
     if (most > 0 && most < of)
         eval_doc_put(

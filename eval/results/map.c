@@ -3,7 +3,8 @@
 #include "eval/results/map.h"
 
 #include "app/console.h"
-#include "eval/tasks/task.h"
+#include "eval/base/grow.h"
+#include "eval/base/task_names.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -49,12 +50,6 @@ int eval_map_check(const char *name)
     return app_fail(APP_BAD_INPUT, "--niah-score '%s' is unknown; use " EVAL_MAP_NAMES, name);
 }
 
-bool eval_map_is_on_grid(const char *name)
-{
-    const struct eval_task *task = eval_task_find(name);
-    return task && task->flags & EVAL_ON_GRID;
-}
-
 /* Depths are told apart by whole per cents. */
 static double depth_of(const struct eval_result *r)
 {
@@ -64,14 +59,6 @@ static double depth_of(const struct eval_result *r)
 static bool counts(const struct eval_result *r, int32_t task, int32_t variant, enum eval_measure m)
 {
     return r->task == task && r->variant == variant && !isnan(r->m[m]) && !isnan(r->m[EVAL_M_DEPTH]);
-}
-
-bool eval_map_has(const struct eval_run *run, int32_t task, int32_t variant, enum eval_measure m)
-{
-    for (size_t i = 0; i < run->n; i++)
-        if (counts(&run->results[i], task, variant, m))
-            return true;
-    return false;
 }
 
 /* Inserts a value into an ascending list[*n] unless it is there. */
@@ -157,6 +144,63 @@ void eval_map_clear(struct eval_map *h)
     free(h->value);
     free(h->n);
     *h = (struct eval_map){0};
+}
+
+/* ---- The maps of a run ---- */
+
+/* Adds the maps of one row of a block. */
+static bool add_maps(struct eval_maps *out, const struct eval_tables *t, int32_t block, int32_t task,
+                     int32_t row)
+{
+    for (int k = 0; k < EVAL_N_MAP_SCORES; k++) {
+        struct eval_map h;
+        const bool good =
+            eval_map_make(&h, t->run, task, t->blocks[block].rows[row].variant, eval_map_scores[k].measure) &&
+            eval_grow(&out->map, (size_t)out->n, sizeof *out->map);
+        if (!good || h.n_depths == 0) {
+            eval_map_clear(&h);
+            if (!good)
+                return false;
+            continue;
+        }
+        h.block = block;
+        h.task = task;
+        h.row = row;
+        h.score = &eval_map_scores[k];
+        out->map[out->n++] = h;
+    }
+    return true;
+}
+
+bool eval_maps_make(struct eval_maps *out, const struct eval_tables *t)
+{
+    *out = (struct eval_maps){0};
+    for (int32_t b = 0; b < t->n; b++)
+        for (int32_t task = 0; t->blocks[b].n_target == EVAL_ALL_LENGTHS && task < t->run->n_tasks; task++)
+            for (int32_t i = 0; eval_task_name_find(t->run->tasks[task])->on_grid && i < t->blocks[b].n_rows;
+                 i++)
+                if (!add_maps(out, t, b, task, i))
+                    return false;
+    return true;
+}
+
+void eval_maps_clear(struct eval_maps *m)
+{
+    for (int32_t i = 0; i < m->n; i++)
+        eval_map_clear(&m->map[i]);
+    free(m->map);
+    *m = (struct eval_maps){0};
+}
+
+const struct eval_map *eval_maps_of(int32_t *n, const struct eval_maps *m, int32_t block, int32_t task)
+{
+    int32_t begin = 0, end;
+    while (begin < m->n && (m->map[begin].block != block || m->map[begin].task != task))
+        begin++;
+    for (end = begin; end < m->n && m->map[end].block == block && m->map[end].task == task;)
+        end++;
+    *n = end - begin;
+    return *n > 0 ? &m->map[begin] : NULL;
 }
 
 /* ---- Questions on one context ---- */

@@ -6,7 +6,10 @@
 
 #include "eval/results/table.h"
 
+struct eval_map_score;
 struct eval_map {
+    int32_t block, task, row; /* of tables: a block over all lengths, and its row */
+    const struct eval_map_score *score;
     double *depth;  /* [n_depths] in per cent, ascending; owned */
     double *length; /* [n_lengths] ascending; owned */
     int32_t n_depths, n_lengths;
@@ -26,9 +29,6 @@ struct eval_map {
 bool eval_map_make(struct eval_map *out, const struct eval_run *run, int32_t task, int32_t variant,
                    enum eval_measure measure);
 void eval_map_clear(struct eval_map *h);
-/* Whether such a map has cells. */
-bool eval_map_has(const struct eval_run *run, int32_t task, int32_t variant, enum eval_measure measure);
-
 /* What maps can show. */
 struct eval_map_score {
     enum eval_measure measure; /* --niah-score has its name (eval_measure_name) */
@@ -47,8 +47,16 @@ int eval_map_check(const char *name);
 /* Whether maps show this score: the named one, or a usual one if name is NULL. */
 bool eval_map_shows(const char *name, const struct eval_map_score *score);
 
-/* Whether a task has one sample for each depth and trial. */
-bool eval_map_is_on_grid(const char *task);
+/* All maps of a run's tables that have cells, by block, task, row and score. */
+struct eval_maps {
+    struct eval_map *map; /* [n], owned */
+    int32_t n;
+};
+/* Returns false if memory runs out; the caller clears in any case. */
+bool eval_maps_make(struct eval_maps *out, const struct eval_tables *t);
+void eval_maps_clear(struct eval_maps *m);
+/* Those of a task in a block; *n is how many. */
+const struct eval_map *eval_maps_of(int32_t *n, const struct eval_maps *m, int32_t block, int32_t task);
 
 /* ---- Tasks with several questions on one context ---- */
 

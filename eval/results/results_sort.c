@@ -3,7 +3,7 @@
 #include "eval/results/results.h"
 
 #include "app/console.h"
-#include "eval/tasks/task.h"
+#include "eval/base/task_names.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,21 +11,9 @@
 
 /* ---- Tasks ---- */
 
-/* The place of a task in `winnow eval --list`; unknown tasks come last. */
-static int32_t place_of_task(const char *name)
-{
-    const struct eval_task *t;
-    int32_t i = 0;
-    while ((t = eval_task_get(i)) && strcmp(t->name, name) != 0)
-        i++;
-    return i;
-}
-
 static int compare_tasks(const void *a, const void *b)
 {
-    const char *x = *(char *const *)a, *y = *(char *const *)b;
-    const int32_t i = place_of_task(x), k = place_of_task(y);
-    return i != k ? (i > k) - (i < k) : strcmp(x, y);
+    return eval_task_name_compare(*(char *const *)a, *(char *const *)b);
 }
 
 /* ---- Methods ---- */
@@ -122,10 +110,9 @@ static int compare_results(const void *a, const void *b)
  * run.json does not say it. */
 static double grid_depth(const struct eval_run *run, const struct eval_result *r)
 {
-    const struct eval_task *t = eval_task_find(run->tasks[r->task]);
     const json_t *depths = json_object_get(run->info, "depths"), *tasks = json_object_get(run->info, "tasks");
     const size_t n_depths = json_array_size(depths);
-    if (!t || !(t->flags & EVAL_ON_GRID) || n_depths == 0)
+    if (!eval_task_name_find(run->tasks[r->task])->on_grid || n_depths == 0)
         return NAN;
     for (size_t i = 0; i < json_array_size(tasks); i++) {
         const json_t *task = json_array_get(tasks, i);
@@ -179,11 +166,10 @@ static int sort_lines(struct eval_run *run, struct eval_result *list, size_t *n)
         qsort(list, *n, sizeof *list, compare_results);
     const int rc = drop_repeated(run, list, n);
     for (size_t i = 0; i < *n; i++) {
-        const struct eval_task *t = eval_task_find(run->tasks[list[i].task]);
         const double depth = grid_depth(run, &list[i]);
         list[i].m[EVAL_M_DEPTH] = isnan(depth) ? list[i].m[EVAL_M_DEPTH] : depth;
         /* A record does not repeat the task's own metric among the further ones. */
-        if (t && strcmp(t->metric, "contains") == 0)
+        if (eval_task_name_find(run->tasks[list[i].task])->score_contains)
             list[i].m[EVAL_M_CONTAINS] = list[i].m[EVAL_M_SCORE];
     }
     for (size_t i = 0; i < *n; i++)

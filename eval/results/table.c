@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "base/vectors.h"
 #include "eval/base/grow.h"
+#include "eval/base/task_names.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -32,35 +33,6 @@ static int32_t find_baseline(const struct eval_run *run, const char *mode)
 }
 
 /* ---- Strata ---- */
-
-/* What kind of ability a task asks for: RULER (arXiv 2404.06654, section 3), LongBench (arXiv 2308.14508, table 2). */
-static const struct {
-    const char *domain;
-    const char *tasks[9]; /* NULL after the last */
-} domains[] = {
-    {"needles",
-     {"niah_single_1", "niah_single_2", "niah_single_3", "niah_multikey_1", "niah_multikey_2",
-      "niah_multikey_3", "niah_multivalue", "niah_multiquery", NULL}},
-    {"tracing", {"vt", NULL}},
-    {"aggregation", {"cwe", "fwe", NULL}},
-    {"QA", {"qa_1", "qa_2", "qa_syn_1", "qa_syn_2", NULL}},
-    {"single-document QA", {"narrativeqa", "qasper", "multifieldqa_en", NULL}},
-    {"multi-document QA", {"hotpotqa", "2wikimqa", "musique", NULL}},
-    {"summaries", {"gov_report", "qmsum", "multi_news", NULL}},
-    {"few-shot", {"trec", "triviaqa", "samsum", NULL}},
-    {"synthetic", {"passage_count", "passage_retrieval_en", NULL}},
-    {"code", {"lcc", "repobench-p", NULL}},
-};
-
-/* The domain of a task, such as "aggregation"; NULL for tasks of other benchmarks. */
-static const char *domain_of(const char *task)
-{
-    for (size_t i = 0; i < sizeof domains / sizeof *domains; i++)
-        for (int k = 0; domains[i].tasks[k]; k++)
-            if (strcmp(domains[i].tasks[k], task) == 0)
-                return domains[i].domain;
-    return NULL;
-}
 
 /* Whether the full cache solves the task at this length, by samples that no method was measured on. */
 static void read_gate(struct eval_stratum *s, const struct eval_run *run, const char *mode)
@@ -108,7 +80,7 @@ static bool find_strata(struct eval_block *b, const struct eval_run *run, bool n
             continue;
         if (!eval_grow(&b->strata, (size_t)b->n_strata, sizeof *b->strata))
             return false;
-        s.domain = domain_of(run->tasks[s.task]);
+        s.domain = eval_task_name_find(run->tasks[s.task])->domain;
         read_gate(&s, run, b->mode);
         s.scored = has_scores(run, &s);
         s.informative = s.scored && (s.informative || no_gate);

@@ -2,7 +2,7 @@
 /* Differences of two methods on the same samples, in clusters. */
 #include "eval/results/table_impl.h"
 
-#include "eval/tasks/task.h"
+#include "eval/base/task_names.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -23,8 +23,7 @@ static int compare(const void *a, const void *b)
 /* What moves together with a line when samples are drawn again: a grid's cell, else the context of its turns. */
 static double cluster_of(const struct eval_run *run, const struct eval_result *r)
 {
-    const struct eval_task *task = eval_task_find(run->tasks[r->task]);
-    const bool cell = task && task->flags & EVAL_ON_GRID && !isnan(r->m[EVAL_M_DEPTH]);
+    const bool cell = eval_task_name_find(run->tasks[r->task])->on_grid && !isnan(r->m[EVAL_M_DEPTH]);
     return cell ? round(1000.0 * r->m[EVAL_M_DEPTH]) : (double)r->index;
 }
 

@@ -58,6 +58,8 @@ sed -i '1i #include "eval/tasks/task.h"' eval/metrics/words.c
 refused 'a room of the evaluation that looks ahead' 'eval/metrics/ may not know eval/tasks'
 sed -i '1i #include "eval/run/config.h"' eval/results/curve.c
 refused 'results that know how they were made' 'eval/results/ may not know eval/run'
+sed -i '1i #include "eval/tasks/task.h"' eval/results/map.c
+refused 'results that know how samples are made' 'eval/results/ may not know eval/tasks'
 sed -i '1i #include "session/perturb.h"' eval/run/suite.c
 refused 'a room that looks inside' 'eval/run/suite.c includes session/perturb.h'
 mkdir eval/other && printf '/* nothing */\n' >eval/other/x.c
