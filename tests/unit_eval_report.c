@@ -179,7 +179,7 @@ static void test_row(void **state)
     /* 10 differences of which 2 are -100 and 1 is +100; with n = 10 the means are multiples of 10. */
     assert_near(comp->cell[0].delta.over.lo, -40.0, 1e-9);
     assert_near(comp->cell[0].delta.over.hi, 20.0, 1e-9);
-    assert_string_equal(eval_cell_verdict(&comp->cell[0]), "~");
+    assert_string_equal(eval_verdict(&comp->cell[0].delta), "~");
     assert_true(comp->cell[0].binary);
     assert_int_equal(comp->cell[0].discordant.lost, 2);
     assert_int_equal(comp->cell[0].discordant.gained, 1);
@@ -432,16 +432,16 @@ static void test_domains(void **state)
         "\"agnostic\",\"size\":\"full\",\"kv_type\":\"f16\",\"score\":0.1}\n");
     read_tables(&runs, &t, false);
     const struct eval_block *b = &t.blocks[0];
-    const struct eval_cell *c = b->rows[1].domain;
     assert_int_equal(b->n_domains, 2); /* vt's probe failed */
-    const int needles = strcmp(b->domains[0], "needles") == 0 ? 0 : 1;
-    assert_string_equal(b->domains[needles], "needles");
-    assert_string_equal(b->domains[!needles], "aggregation");
-    assert_near(c[!needles].mean, 30.0, 1e-9);
-    assert_near(c[!needles].full, 80.0, 1e-9);
-    assert_near(c[!needles].delta.delta, -50.0, 1e-9);
-    assert_int_equal(c[!needles].n, 16);
-    assert_near(c[needles].mean, 100.0, 1e-9);
+    const int at = strcmp(b->groups[1].name, "needles") == 0 ? 1 : 2;
+    assert_string_equal(b->groups[at].name, "needles");
+    assert_string_equal(b->groups[3 - at].name, "aggregation");
+    const struct eval_cell *needles = &b->rows[1].group[at], *aggregation = &b->rows[1].group[3 - at];
+    assert_near(aggregation->mean, 30.0, 1e-9);
+    assert_near(aggregation->full, 80.0, 1e-9);
+    assert_near(aggregation->delta.delta, -50.0, 1e-9);
+    assert_int_equal(aggregation->n, 16);
+    assert_near(needles->mean, 100.0, 1e-9);
     assert_near(b->rows[1].macro.mean, 100.0 * (0.5 + 0.1 + 1.0) / 3, 1e-9);
     eval_tables_clear(&t);
     assert_int_equal(eval_tables_make(&t, &runs.run[0], true), APP_OK);
@@ -462,7 +462,6 @@ static void test_contexts_are_clusters(void **state)
     }
     read_tables(&runs, &t, false);
     const struct eval_cell *c = &t.blocks[0].rows[1].cell[0];
-    struct eval_doc d = {0};
     assert_int_equal(c->n, 20);
     assert_int_equal(c->n_clusters, 4);
     assert_int_equal(c->delta.spread, EVAL_SPREAD_FEW);
@@ -471,11 +470,11 @@ static void test_contexts_are_clusters(void **state)
     json_t *cell = eval_cell_json(c);
     assert_contains(eval_words_counts(counts, cell), "answers of one context or cell count one by one");
     json_decref(cell);
-    eval_words_notes(&d, &t);
-    assert_contains(d.text.s, "The 20 answers are of 4 contexts");
-    assert_contains(d.text.s, "With n = 4 contexts");
-    assert_contains(d.text.s, "take each answer for itself");
-    eval_doc_clear(&d);
+    json_t *notes = eval_notes_json(&t);
+    assert_contains(json_string_value(json_array_get(notes, 0)), "The 20 answers are of 4 contexts");
+    assert_contains(json_string_value(json_array_get(notes, 0)), "take each answer for itself");
+    assert_contains(json_string_value(json_array_get(notes, 1)), "With n = 4 contexts");
+    json_decref(notes);
     clear(&runs, &t);
 }
 
@@ -523,18 +522,20 @@ static void test_buckets(void **state)
     read_tables(&runs, &t, false);
     const struct eval_block *b = &t.blocks[0];
     const struct eval_row *comp = &b->rows[1];
+    const struct eval_cell *bucket = &comp->group[1];
+    assert_int_equal(b->n_domains, 2); /* QA and code */
     assert_int_equal(b->n_buckets, 3);
-    assert_int_equal(eval_by_n(b, EVAL_BY_BUCKET), 3);
+    bucket += b->n_domains;
     for (int k = 0; k < 3; k++)
-        assert_string_equal(eval_by_name(&runs.run[0], b, EVAL_BY_BUCKET, k), names[k]);
-    assert_near(comp->bucket[0].mean, 75.0, 1e-9); /* of 100 and 50 */
-    assert_int_equal(comp->bucket[0].n, 12);
-    assert_near(comp->bucket[0].delta.delta, -25.0, 1e-9);
-    assert_near(comp->bucket[1].mean, 75.0, 1e-9);
-    assert_near(comp->bucket[2].mean, 50.0, 1e-9);
-    assert_near(comp->bucket[2].full, 100.0, 1e-9);
-    assert_near(comp->bucket[2].delta.over.hi, -50.0, 1e-9);
-    assert_int_equal(comp->bucket[2].n, 6);
+        assert_string_equal(b->groups[3 + k].name, names[k]);
+    assert_near(bucket[0].mean, 75.0, 1e-9); /* of 100 and 50 */
+    assert_int_equal(bucket[0].n, 12);
+    assert_near(bucket[0].delta.delta, -25.0, 1e-9);
+    assert_near(bucket[1].mean, 75.0, 1e-9);
+    assert_near(bucket[2].mean, 50.0, 1e-9);
+    assert_near(bucket[2].full, 100.0, 1e-9);
+    assert_near(bucket[2].delta.over.hi, -50.0, 1e-9);
+    assert_int_equal(bucket[2].n, 6);
     assert_near(comp->macro.mean, (75.0 + 50.0) / 2, 1e-9);
     struct forms f = make_forms(&runs, &t, NULL);
     assert_contains(f.csv.text.s, ",macro:0-4k,");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* LongBench's metrics except ROUGE. They reproduce the benchmark's own program, including its oddities. */
 #include "eval/metrics/metric.h"
+#include "eval/metrics/words.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -36,27 +37,12 @@ bool eval_score_classes(double *out, const struct eval_case *c, const struct eva
 
 /* ---- Numbers ---- */
 
-/* The first run of digits at or after *from, empty if there is none; *from is moved after it. */
-static struct eval_chars next_digits(const struct eval_chars *c, size_t *from)
-{
-    size_t begin = *from;
-    while (begin < c->n && !eval_is_digit(c->at[begin]))
-        begin++;
-    size_t end = begin;
-    while (end < c->n && eval_is_digit(c->at[end]))
-        end++;
-    *from = end;
-    return (struct eval_chars){.at = c->at + begin, .n = end - begin};
-}
-
 static double share_equal(const struct eval_chars *pred, const struct eval_chars *want)
 {
+    struct eval_chars run;
     int32_t n = 0, n_same = 0;
-    for (size_t at = 0; at < pred->n;) {
-        const struct eval_chars run = next_digits(pred, &at);
-        n += run.n > 0;
-        n_same += run.n > 0 && eval_chars_equal(&run, want);
-    }
+    for (size_t at = 0; (run = eval_next_run(pred, &at, eval_is_digit)).n > 0; n++)
+        n_same += eval_chars_equal(&run, want);
     return n > 0 ? (double)n_same / n : 0.0;
 }
 
@@ -73,7 +59,7 @@ bool eval_score_retrieval(double *out, const struct eval_case *c, const struct e
         if (k < n_lead || !eval_is_digit(ref->at[i + k]))
             continue;
         size_t at = i + k;
-        const struct eval_chars want = next_digits(ref, &at);
+        const struct eval_chars want = eval_next_run(ref, &at, eval_is_digit);
         *out = share_equal(&c->pred, &want);
         return true;
     }

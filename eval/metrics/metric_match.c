@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Metrics that look for the reference in the prediction: RULER, passkey, needles and SCBench. */
 #include "eval/metrics/metric.h"
+#include "eval/metrics/words.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,25 +15,21 @@ static void plain_words(struct eval_chars *c)
     eval_chars_collapse(c);
 }
 
-static bool is_article(const uint32_t *word, size_t n)
+static bool is_article(const struct eval_chars *word)
 {
-    return (n == 1 && word[0] == 'a') || (n == 2 && word[0] == 'a' && word[1] == 'n') ||
-           (n == 3 && word[0] == 't' && word[1] == 'h' && word[2] == 'e');
+    const uint32_t *at = word->at;
+    return (word->n == 1 && at[0] == 'a') || (word->n == 2 && at[0] == 'a' && at[1] == 'n') ||
+           (word->n == 3 && at[0] == 't' && at[1] == 'h' && at[2] == 'e');
 }
 
 void eval_metric_normal(struct eval_chars *c)
 {
     eval_chars_lower(c);
     eval_chars_drop_punctuation(c);
-    for (size_t i = 0; i < c->n;) {
-        size_t n = 0;
-        while (i + n < c->n && eval_is_alnum(c->at[i + n]))
-            n++;
-        const bool article = is_article(c->at + i, n);
-        for (size_t k = i; article && k < i + n; k++)
-            c->at[k] = ' ';
-        i += n + 1;
-    }
+    struct eval_chars word;
+    for (size_t at = 0; (word = eval_next_run(c, &at, eval_is_alnum)).n > 0;)
+        for (size_t k = 0, n = is_article(&word) ? word.n : 0; k < n; k++)
+            word.at[k] = ' ';
     eval_chars_collapse(c);
 }
 
@@ -86,13 +83,12 @@ bool eval_score_partial(double *out, const struct eval_case *c, const struct eva
 static bool first_number(double *out, const struct eval_chars *c)
 {
     size_t i = 0;
-    while (i < c->n && !eval_is_digit(c->at[i]))
-        i++;
-    if (i == c->n)
-        return false;
+    const struct eval_chars whole = eval_next_run(c, &i, eval_is_digit);
     double v = 0.0, unit = 1.0;
-    for (; i < c->n && eval_is_digit(c->at[i]); i++)
-        v = v * 10 + (double)(c->at[i] - '0');
+    if (whole.n == 0)
+        return false;
+    for (size_t k = 0; k < whole.n; k++)
+        v = v * 10 + (double)(whole.at[k] - '0');
     if (i + 1 < c->n && c->at[i] == '.' && eval_is_digit(c->at[i + 1])) {
         double digits = 0.0;
         for (i++; i < c->n && eval_is_digit(c->at[i]) && unit < 1e18; i++, unit *= 10)
@@ -121,18 +117,20 @@ bool eval_score_number(double *out, const struct eval_case *c, const struct eval
     return true;
 }
 
-/* The line of c that begins at *from, without white space at its ends; *from is moved after it. */
+static bool is_no_break(uint32_t c)
+{
+    return c != '\n';
+}
+
+/* The next line of c, without white space at its ends; *from is moved behind it. */
 static struct eval_chars next_line(const struct eval_chars *c, size_t *from)
 {
-    size_t begin = *from, end = *from;
-    while (end < c->n && c->at[end] != '\n')
-        end++;
-    *from = end + 1;
-    while (begin < end && eval_is_space(c->at[begin]))
-        begin++;
-    while (end > begin && eval_is_space(c->at[end - 1]))
-        end--;
-    return (struct eval_chars){.at = c->at + begin, .n = end - begin};
+    struct eval_chars line = eval_next_run(c, from, is_no_break);
+    for (; line.n > 0 && eval_is_space(line.at[0]); line.n--)
+        line.at++;
+    while (line.n > 0 && eval_is_space(line.at[line.n - 1]))
+        line.n--;
+    return line;
 }
 
 static bool has_line(const struct eval_chars *c, const struct eval_chars *line)

@@ -62,25 +62,25 @@ static bool add_sentence(struct side *s, const uint32_t *at, size_t n)
     return good;
 }
 
+static bool is_no_stop(uint32_t c)
+{
+    return c != '.';
+}
+
 static bool make_side(struct side *s, const struct eval_chars *c)
 {
     s->text.at = malloc((c->n + 1) * sizeof *s->text.at);
     s->first = malloc((c->n + 2) * sizeof *s->first);
     bool good = s->text.at && s->first;
-    for (size_t i = 0; good && i < c->n;) {
-        size_t n = 0;
-        while (i + n < c->n && c->at[i + n] != '.')
-            n++;
-        if (n > 0)
-            good = add_sentence(s, c->at + i, n);
-        i += n + 1;
-    }
+    struct eval_chars sentence;
+    for (size_t at = 0; good && (sentence = eval_next_run(c, &at, is_no_stop)).n > 0;)
+        good = add_sentence(s, sentence.at, sentence.n);
     if (good)
         s->first[s->n_sentences] = s->words.n;
     return good;
 }
 
-static size_t index_of(const struct eval_words *sorted, const struct eval_word *w)
+static size_t index_of(const struct eval_words *sorted, const struct eval_chars *w)
 {
     size_t lo = 0, hi = sorted->n;
     while (lo < hi) {

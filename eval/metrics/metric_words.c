@@ -27,7 +27,7 @@ static bool take_words(struct eval_words *w, struct eval_chars *c, const struct 
         return false;
     for (size_t i = 0; variant == EVAL_STEM_RECALL && i < w->n; i++)
         if (w->at[i].n > 3)
-            w->at[i].n = eval_porter_stem(c->at + (w->at[i].at - c->at), w->at[i].n);
+            w->at[i].n = eval_porter_stem(w->at[i].at, w->at[i].n);
     eval_words_sort(w);
     if (variant == EVAL_SET_RECALL)
         eval_words_unique(w);

@@ -10,16 +10,18 @@ struct word {
     size_t n;
 };
 
+static bool is_plain_consonant(uint32_t c)
+{
+    return !(c == 'a' || c == 'e' || c == 'i' || c == 'o' || c == 'u');
+}
+
 /* The letter y is a consonant at the beginning of a word and after a vowel. */
 static bool is_consonant(const uint32_t *at, size_t i)
 {
     size_t n_y = 0;
-    while (at[i] == 'y' && i > 0) {
+    for (; at[i] == 'y' && i > 0; i--)
         n_y++;
-        i--;
-    }
-    const bool consonant = !(at[i] == 'a' || at[i] == 'e' || at[i] == 'i' || at[i] == 'o' || at[i] == 'u');
-    return consonant != (n_y % 2 == 1);
+    return is_plain_consonant(at[i]) != (n_y % 2 == 1);
 }
 
 /* Number of changes from vowels to consonants in at[n], Porter's m. */
@@ -29,8 +31,7 @@ static int measure(const uint32_t *at, size_t n)
     bool vowel = false;
     for (size_t i = 0; i < n; i++) {
         /* This gives the same result as is_consonant without going back over a run of y. */
-        const bool plain = !(at[i] == 'a' || at[i] == 'e' || at[i] == 'i' || at[i] == 'o' || at[i] == 'u');
-        const bool consonant = at[i] == 'y' ? i == 0 || vowel : plain;
+        const bool consonant = at[i] == 'y' ? i == 0 || vowel : is_plain_consonant(at[i]);
         m += consonant && vowel;
         vowel = !consonant;
     }
@@ -39,11 +40,10 @@ static int measure(const uint32_t *at, size_t n)
 
 static bool has_vowel(const uint32_t *at, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        if (at[i] == 'a' || at[i] == 'e' || at[i] == 'i' || at[i] == 'o' || at[i] == 'u' ||
-            (at[i] == 'y' && i > 0)) /* a y is a vowel, unless a vowel precedes it */
-            return true;
-    return false;
+    size_t i = 0;
+    while (i < n && is_consonant(at, i))
+        i++;
+    return i < n;
 }
 
 static bool ends(const struct word *w, const char *suffix)

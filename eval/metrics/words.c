@@ -6,24 +6,35 @@
 
 #include <stdlib.h>
 
-bool eval_words_add(struct eval_words *w, const uint32_t *at, size_t n)
+struct eval_chars eval_next_run(const struct eval_chars *c, size_t *from, bool (*is)(uint32_t))
+{
+    size_t begin = *from;
+    while (begin < c->n && !is(c->at[begin]))
+        begin++;
+    for (*from = begin; *from < c->n && is(c->at[*from]);)
+        (*from)++;
+    return (struct eval_chars){.at = c->at + begin, .n = *from - begin};
+}
+
+bool eval_words_add(struct eval_words *w, uint32_t *at, size_t n)
 {
     if (!eval_grow(&w->at, w->n, sizeof *w->at))
         return false;
-    w->at[w->n++] = (struct eval_word){at, n};
+    w->at[w->n++] = (struct eval_chars){at, n};
     return true;
+}
+
+static bool is_no_space(uint32_t c)
+{
+    return !eval_is_space(c);
 }
 
 bool eval_words_split(struct eval_words *w, const struct eval_chars *c)
 {
-    for (size_t i = 0; i < c->n;) {
-        size_t n = 0;
-        while (i + n < c->n && !eval_is_space(c->at[i + n]))
-            n++;
-        if (n > 0 && !eval_words_add(w, c->at + i, n))
+    struct eval_chars word;
+    for (size_t at = 0; (word = eval_next_run(c, &at, is_no_space)).n > 0;)
+        if (!eval_words_add(w, word.at, word.n))
             return false;
-        i += n + 1;
-    }
     return true;
 }
 
@@ -33,7 +44,7 @@ void eval_words_free(struct eval_words *w)
     *w = (struct eval_words){0};
 }
 
-int eval_word_compare(const struct eval_word *a, const struct eval_word *b)
+int eval_word_compare(const struct eval_chars *a, const struct eval_chars *b)
 {
     const size_t n = a->n < b->n ? a->n : b->n;
     for (size_t i = 0; i < n; i++)

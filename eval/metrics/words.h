@@ -5,22 +5,21 @@
 
 #include "eval/base/chars.h"
 
-struct eval_word {
-    const uint32_t *at; /* [n], borrowed from the text */
-    size_t n;
-};
 struct eval_words {
-    struct eval_word *at; /* [n], owned */
+    struct eval_chars *at; /* [n], owned; their letters are borrowed from the text */
     size_t n;
 };
 
+/* The next run of code points at or after *from all of which are of a kind, as long as it can be; empty if there is none. *from is moved
+ * behind it. */
+struct eval_chars eval_next_run(const struct eval_chars *c, size_t *from, bool (*is)(uint32_t));
 /* Adds the word at[n]. Returns false if memory runs out. */
-bool eval_words_add(struct eval_words *w, const uint32_t *at, size_t n);
+bool eval_words_add(struct eval_words *w, uint32_t *at, size_t n);
 /* Adds the words of c, which white space separates; no word is empty. Returns false if memory runs out. */
 bool eval_words_split(struct eval_words *w, const struct eval_chars *c);
 void eval_words_free(struct eval_words *w);
 
-int eval_word_compare(const struct eval_word *a, const struct eval_word *b);
+int eval_word_compare(const struct eval_chars *a, const struct eval_chars *b);
 void eval_words_sort(struct eval_words *w);
 /* Keeps one of equal neighbours; sorted words become a set. */
 void eval_words_unique(struct eval_words *w);

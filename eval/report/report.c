@@ -163,15 +163,22 @@ static int write_report(struct eval_report *r, char *const *folders, int32_t n)
 
 /* ---- Entry points ---- */
 
-int eval_report_check(const struct eval_report_options *o)
+/* Reads the options that are texts. The caller frees the names and clears the limit in any case. */
+static int read_options(char *names[2], struct eval_limit *limit, const struct eval_report_options *o)
 {
-    char *names[2] = {NULL, NULL};
-    struct eval_limit limit = {0};
+    names[0] = names[1] = NULL;
+    *limit = (struct eval_limit){0};
     int rc = o->compare ? eval_versus_names(names, o->compare) : APP_OK;
     if (rc == APP_OK && o->fail_if)
-        rc = eval_limit_read(&limit, o->fail_if);
-    if (rc == APP_OK)
-        rc = eval_map_check(o->niah_score);
+        rc = eval_limit_read(limit, o->fail_if);
+    return rc == APP_OK ? eval_map_check(o->niah_score) : rc;
+}
+
+int eval_report_check(const struct eval_report_options *options)
+{
+    char *names[2];
+    struct eval_limit limit;
+    const int rc = read_options(names, &limit, options);
     free(names[0]);
     free(names[1]);
     eval_limit_clear(&limit);
@@ -181,12 +188,8 @@ int eval_report_check(const struct eval_report_options *o)
 int eval_report_write(char *const *folders, int32_t n, const struct eval_report_options *options)
 {
     struct eval_report r = {.options = options};
-    struct eval_limit limit = {0};
-    int rc = options->compare ? eval_versus_names(r.names, options->compare) : APP_OK;
-    if (rc == APP_OK && options->fail_if)
-        rc = eval_limit_read(&limit, options->fail_if);
-    if (rc == APP_OK)
-        rc = eval_map_check(options->niah_score);
+    struct eval_limit limit;
+    int rc = read_options(r.names, &limit, options);
     if (rc == APP_OK)
         rc = eval_runs_read(&r.runs, folders, n);
     if (rc == APP_OK)

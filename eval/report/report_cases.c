@@ -100,15 +100,11 @@ static int add_case(json_t **list, const struct eval_run *run, const struct wors
     if (rc == APP_OK)
         rc = eval_result_texts(&full, run, w->full);
     if (rc == APP_OK) {
-        json_t *o = json_object();
         const json_t *question = json_object_get(comp, "question");
-        app_json_set(&o, "task", app_json_text(run->tasks[w->comp->task]));
-        app_json_set(&o, "N", json_integer(w->comp->n_target));
-        app_json_set(&o, "index", json_integer(w->comp->index));
-        app_json_set(&o, "turn", json_integer(w->comp->turn));
-        app_json_set(&o, "config", app_json_text(run->variants[w->comp->variant].id));
-        app_json_set(&o, "score", json_real(100.0 * w->comp->m[EVAL_M_SCORE]));
-        app_json_set(&o, "full", json_real(100.0 * w->full->m[EVAL_M_SCORE]));
+        json_t *o = json_pack("{s:s,s:i,s:i,s:i,s:s,s:f,s:f}", "task", run->tasks[w->comp->task], "N",
+                              (int)w->comp->n_target, "index", (int)w->comp->index, "turn",
+                              (int)w->comp->turn, "config", run->variants[w->comp->variant].id, "score",
+                              100.0 * w->comp->m[EVAL_M_SCORE], "full", 100.0 * w->full->m[EVAL_M_SCORE]);
         set_text(&o, "question", question ? question : json_object_get(full, "question"));
         set_refs(&o, json_object_get(comp, "refs"));
         set_text(&o, "of_full", json_object_get(full, "pred"));

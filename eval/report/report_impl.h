@@ -26,9 +26,10 @@ struct eval_report {
 
 /* "N = 1024" or "all lengths"; returns out. */
 const char *eval_words_length(char out[32], int32_t n_target);
-/* Adds what a reader must know before believing the tables of a run, one sentence per line: what the number of samples
- * can show, tasks that say nothing, stand-ins, bad lines, how many intervals exclude 0 by chance. */
-void eval_words_notes(struct eval_doc *d, const struct eval_tables *t);
+/* What a reader must know before believing the tables of a run, a sentence or two each: what the number of samples
+ * can show, tasks that say nothing, stand-ins, bad lines, how many intervals exclude 0 by chance. NULL if memory runs out. */
+json_t *eval_notes_json(const struct eval_tables *t);
+
 /* ---- Forms ---- */
 
 /* The numbers of a cell: the names of all of them in the order of columns, and an object of those that there are. */

@@ -83,17 +83,27 @@ json_t *eval_cell_json(const struct eval_cell *c)
     return o;
 }
 
-/* The cells of a row: of tasks, which have a length, of domains or of buckets. */
-static json_t *cells_json(const struct eval_run *run, const struct eval_block *b, const struct eval_row *row,
-                          enum eval_by by)
+/* The cells of a row by task and length. */
+static json_t *tasks_json(const struct eval_run *run, const struct eval_block *b, const struct eval_row *row)
 {
-    static const char *const keys[EVAL_N_BY] = {"task", "domain", "bucket"};
     json_t *list = json_array();
-    for (int32_t i = 0; i < eval_by_n(b, by); i++) {
-        json_t *cell = eval_cell_json(eval_by_cell(row, by, i));
-        app_json_set(&cell, keys[by], app_json_text(eval_by_name(run, b, by, i)));
-        if (by == EVAL_BY_TASK)
-            app_json_set(&cell, "N", json_integer(b->strata[i].n_target));
+    for (int32_t i = 0; i < b->n_strata; i++) {
+        json_t *cell = eval_cell_json(&row->cell[i]);
+        app_json_set(&cell, "task", json_string(run->tasks[b->strata[i].task]));
+        app_json_set(&cell, "N", json_integer(b->strata[i].n_target));
+        app_json_append(&list, cell);
+    }
+    return list;
+}
+
+/* The means of n groups of a row: domains, or buckets. */
+static json_t *means_json(const struct eval_block *b, const struct eval_row *row, const char *key,
+                          int32_t first, int32_t n)
+{
+    json_t *list = json_array();
+    for (int32_t i = first; i < first + n; i++) {
+        json_t *cell = eval_cell_json(&row->group[i]);
+        app_json_set(&cell, key, json_string(b->groups[i].name));
         app_json_append(&list, cell);
     }
     return list;
@@ -111,25 +121,17 @@ static json_t *label_json(const struct eval_run *run, const struct eval_variant 
 static json_t *row_json(const struct eval_run *run, const struct eval_block *b, const struct eval_row *row)
 {
     const struct eval_variant *v = &run->variants[row->variant];
-    json_t *o = json_object();
     const char *asked = json_string_value(json_object_get(json_object_get(run->info, "recipes"), v->policy));
-    app_json_set(&o, "policy", app_json_text(v->policy));
-    app_json_set(&o, "asked", asked ? app_json_text(asked) : json_null());
-    app_json_set(&o, "size", app_json_text(v->size));
-    app_json_set(&o, "kv_type", app_json_text(v->kv_type));
-    app_json_set(&o, "more", app_json_text(v->more));
-    app_json_set(&o, "config", app_json_text(v->id));
-    app_json_set(&o, "label", label_json(run, v, true));
-    app_json_set(&o, "name", label_json(run, v, false));
-    app_json_set(&o, "full", json_boolean(v->full));
-    app_json_set(&o, "baseline", json_boolean(row->variant == b->baseline));
-    app_json_set(&o, "removed", app_json_number(row->removed));
-    app_json_set(&o, "off_target", json_boolean(row->off_target));
-    app_json_set(&o, "macro", eval_cell_json(&row->macro));
-    app_json_set(&o, "domains", cells_json(run, b, row, EVAL_BY_DOMAIN));
+    json_t *o =
+        json_pack("{s:s,s:s?,s:s,s:s,s:s,s:s,s:o,s:o,s:b,s:b,s:o,s:b,s:o,s:o}", "policy", v->policy, "asked",
+                  asked, "size", v->size, "kv_type", v->kv_type, "more", v->more, "config", v->id, "label",
+                  label_json(run, v, true), "name", label_json(run, v, false), "full", (int)v->full,
+                  "baseline", row->variant == b->baseline, "removed", app_json_number(row->removed),
+                  "off_target", (int)row->off_target, "macro", eval_cell_json(&row->macro), "domains",
+                  means_json(b, row, "domain", 1, b->n_domains));
     if (b->n_buckets > 0)
-        app_json_set(&o, "buckets", cells_json(run, b, row, EVAL_BY_BUCKET));
-    app_json_set(&o, "tasks", cells_json(run, b, row, EVAL_BY_TASK));
+        app_json_set(&o, "buckets", means_json(b, row, "bucket", 1 + b->n_domains, b->n_buckets));
+    app_json_set(&o, "tasks", tasks_json(run, b, row));
     if (b->n_target != EVAL_ALL_LENGTHS)
         app_json_set(&o, "costs", eval_costs_json(run, b, row));
     return o;
@@ -139,29 +141,22 @@ static json_t *row_json(const struct eval_run *run, const struct eval_block *b, 
 static json_t *curve_json(const struct eval_curve *c, const struct eval_run *run, const struct eval_block *b)
 {
     const struct eval_variant *v = &run->variants[b->rows[c->first].variant];
-    json_t *o = json_object(), *points = json_array(), *tolerance = json_array(), *configs = json_array();
+    json_t *points = json_array(), *tolerance = json_array(), *configs = json_array();
     for (int32_t i = 0; i < c->n; i++) {
+        const char *config = c->row[i] < 0 ? NULL : run->variants[b->rows[c->row[i]].variant].id;
         app_json_append(&points, json_pack("[o,o]", app_json_number(c->r[i]), app_json_number(c->score[i])));
-        app_json_append(&configs, c->row[i] < 0
-                                      ? json_null()
-                                      : app_json_text(run->variants[b->rows[c->row[i]].variant].id));
+        app_json_append(&configs, json_pack("s?", config));
     }
-    for (int i = 0; i < EVAL_N_LOSSES; i++)
-        app_json_append(&tolerance,
-                        json_pack("{s:o,s:o,s:b}", "loss", app_json_number(eval_losses[i]), "removed",
-                                  app_json_number(isinf(c->tolerance[i]) ? c->r[c->n - 1] : c->tolerance[i]),
-                                  "or_more", isinf(c->tolerance[i]) ? 1 : 0));
-    app_json_set(&o, "policy", app_json_text(v->policy));
-    app_json_set(&o, "kv_type", app_json_text(v->kv_type));
-    app_json_set(&o, "more", app_json_text(v->more));
-    app_json_set(&o, "name", label_json(run, v, false));
-    app_json_set(&o, "points", points);
-    app_json_set(&o, "configs", configs);
-    app_json_set(&o, "auc", app_json_number(c->auc));
-    app_json_set(&o, "auc_rel", app_json_number(c->auc_rel));
-    app_json_set(&o, "auc_one", app_json_number(c->auc_one));
-    app_json_set(&o, "tolerance", tolerance);
-    return o;
+    for (int i = 0; i < EVAL_N_LOSSES; i++) {
+        const bool beyond = isinf(c->tolerance[i]);
+        app_json_append(&tolerance, json_pack("{s:f,s:o,s:b}", "loss", eval_losses[i], "removed",
+                                              app_json_number(beyond ? c->r[c->n - 1] : c->tolerance[i]),
+                                              "or_more", (int)beyond));
+    }
+    return json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "policy", v->policy, "kv_type", v->kv_type,
+                     "more", v->more, "name", label_json(run, v, false), "points", points, "configs", configs,
+                     "auc", app_json_number(c->auc), "auc_rel", app_json_number(c->auc_rel), "auc_one",
+                     app_json_number(c->auc_one), "tolerance", tolerance);
 }
 
 static json_t *curves_json(const struct eval_tables *t, const struct eval_block *b)
@@ -261,10 +256,8 @@ static json_t *scores_json(void)
 
 static json_t *versus_numbers(const struct eval_versus *v)
 {
-    json_t *o = json_object();
-    app_json_set(&o, "n", json_integer((json_int_t)v->n));
-    app_json_set(&o, "mean_a", app_json_number(v->mean_a));
-    app_json_set(&o, "mean_b", app_json_number(v->mean_b));
+    json_t *o = json_pack("{s:I,s:o,s:o}", "n", (json_int_t)v->n, "mean_a", app_json_number(v->mean_a),
+                          "mean_b", app_json_number(v->mean_b));
     set_interval(&o, &v->delta);
     return o;
 }
@@ -272,17 +265,14 @@ static json_t *versus_numbers(const struct eval_versus *v)
 static json_t *winner_json(const struct eval_run *run, const struct eval_winner *w)
 {
     const struct eval_variant *best = &run->variants[w->best];
-    json_t *o = json_object(), *others = json_array();
+    json_t *others = json_array();
     for (int32_t i = 0; i < w->n_others; i++) {
         json_t *other = versus_numbers(&w->other[i]);
-        app_json_set(&other, "config", app_json_text(run->variants[w->other[i].b].id));
+        app_json_set(&other, "config", json_string(run->variants[w->other[i].b].id));
         app_json_append(&others, other);
     }
-    app_json_set(&o, "size", app_json_text(best->size));
-    app_json_set(&o, "kv_type", app_json_text(best->kv_type));
-    app_json_set(&o, "best", app_json_text(best->id));
-    app_json_set(&o, "others", others);
-    return o;
+    return json_pack("{s:s,s:s,s:s,s:o}", "size", best->size, "kv_type", best->kv_type, "best", best->id,
+                     "others", others);
 }
 
 static int set_winners(json_t **o, const struct eval_tables *t, const struct eval_block *b)
@@ -345,16 +335,13 @@ static json_t *length_json(const struct eval_block *b)
 
 static int block_json(json_t **out, const struct eval_tables *t, const struct eval_block *b)
 {
-    json_t *o = json_object(), *rows = json_array(), *cases = NULL;
+    json_t *rows = json_array(), *cases = NULL;
     int rc = APP_OK;
     for (int32_t i = 0; i < b->n_rows; i++)
         app_json_append(&rows, row_json(t->run, b, &b->rows[i]));
-    app_json_set(&o, "mode", app_json_text(b->mode));
-    app_json_set(&o, "N", length_json(b));
-    app_json_set(&o, "repeats", json_boolean(eval_block_is_extra(t, b)));
-    app_json_set(&o, "tasks", gate_json(t->run, b));
-    app_json_set(&o, "rows", rows);
-    app_json_set(&o, "curves", curves_json(t, b));
+    json_t *o = json_pack("{s:s,s:o,s:b,s:o,s:o,s:o}", "mode", b->mode, "N", length_json(b), "repeats",
+                          (int)eval_block_is_extra(t, b), "tasks", gate_json(t->run, b), "rows", rows,
+                          "curves", curves_json(t, b));
     if (b->n_target != EVAL_ALL_LENGTHS) {
         app_json_set(&o, "predictions", eval_predictions_json(t, b));
     } else {
@@ -369,30 +356,15 @@ static int block_json(json_t **out, const struct eval_tables *t, const struct ev
 
 static json_t *versus_json(const struct eval_run *run, const struct eval_versus *v)
 {
+    const struct eval_variant *a = &run->variants[v->a], *b = &run->variants[v->b];
     json_t *o = versus_numbers(v);
-    app_json_set(&o, "mode", app_json_text(v->block->mode));
+    app_json_set(&o, "mode", json_string(v->block->mode));
     app_json_set(&o, "N", length_json(v->block));
-    app_json_set(&o, "a", app_json_text(run->variants[v->a].policy));
-    app_json_set(&o, "b", app_json_text(run->variants[v->b].policy));
-    app_json_set(
-        &o, "size",
-        app_json_text(run->variants[v->a].full ? run->variants[v->b].size : run->variants[v->a].size));
-    app_json_set(&o, "kv_type", app_json_text(run->variants[v->a].kv_type));
+    app_json_set(&o, "a", json_string(a->policy));
+    app_json_set(&o, "b", json_string(b->policy));
+    app_json_set(&o, "size", json_string(a->full ? b->size : a->size));
+    app_json_set(&o, "kv_type", json_string(a->kv_type));
     return o;
-}
-
-/* What a reader must know before believing the tables, a sentence or two each. */
-static json_t *notes_json(const struct eval_tables *t)
-{
-    struct eval_doc notes = {0};
-    json_t *list = json_array();
-    eval_words_notes(&notes, t);
-    for (const char *at = notes.text.s, *end; at && (end = strchr(at, '\n')); at = end + 1)
-        app_json_append(&list, json_stringn(at, (size_t)(end - at)));
-    if (notes.no_memory)
-        app_json_append(&list, NULL);
-    eval_doc_clear(&notes);
-    return list;
 }
 
 /* run.json without its list of configs, which the rows have. */
@@ -408,7 +380,7 @@ static int run_json(json_t **out, const struct eval_report *r, int32_t i)
     const struct eval_tables *t = &r->tables[i];
     const struct eval_run *run = t->run;
     const json_t *stand_ins = json_object_get(run->info, "stand_ins");
-    json_t *o = json_object(), *folders = json_array(), *blocks = json_array(), *versus = json_array();
+    json_t *folders = json_array(), *blocks = json_array(), *versus = json_array();
     int rc = APP_OK;
     for (int32_t k = 0; k < run->n_folders; k++)
         app_json_append(&folders, app_json_text(run->folders[k]));
@@ -419,16 +391,12 @@ static int run_json(json_t **out, const struct eval_report *r, int32_t i)
     }
     for (int32_t k = 0; k < r->n_versus[i]; k++)
         app_json_append(&versus, versus_json(run, &r->versus[i][k]));
-    app_json_set(&o, "model", app_json_text(run->model));
-    app_json_set(&o, "folders", folders);
-    app_json_set(&o, "answers", json_integer((json_int_t)run->n));
-    app_json_set(&o, "bad", json_integer((json_int_t)run->n_bad));
-    app_json_set(&o, "repeated", json_integer((json_int_t)run->n_twice));
-    app_json_set(&o, "torn", json_integer((json_int_t)run->n_torn));
-    app_json_set(&o, "too_long", json_integer((json_int_t)run->n_too_long));
-    app_json_set(&o, "alone", json_boolean(eval_costs_are_alone(run)));
-    app_json_set(&o, "stand_ins", json_is_array(stand_ins) ? json_deep_copy(stand_ins) : json_array());
-    app_json_set(&o, "notes", notes_json(t));
+    json_t *o = json_pack("{s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:b,s:o}", "model", app_json_text(run->model),
+                          "folders", folders, "answers", (json_int_t)run->n, "bad", (json_int_t)run->n_bad,
+                          "repeated", (json_int_t)run->n_twice, "torn", (json_int_t)run->n_torn, "too_long",
+                          (json_int_t)run->n_too_long, "alone", (int)eval_costs_are_alone(run), "stand_ins",
+                          json_is_array(stand_ins) ? json_deep_copy(stand_ins) : json_array());
+    app_json_set(&o, "notes", eval_notes_json(t));
     add_all_maps(&o, blocks, t, &r->maps[i], r->options->niah_score);
     app_json_set(&o, "blocks", blocks);
     app_json_set(&o, "papers", eval_papers_json(&r->papers, t));

@@ -25,7 +25,6 @@ enum { AGNOSTIC, AWARE_FULL, TASK, AWARE, N_SIDES };
 struct finder {
     const struct eval_tables *t;
     struct side side[N_SIDES];
-    char **canonical; /* [run->n_variants] policies written out in full; owned */
 };
 
 /* A number of ours; NaN where there is none. */
@@ -36,40 +35,22 @@ struct ours {
     int32_t variant;
 };
 
-/* A recipe written out in full, or as it is if it is none of ours. The caller frees it; NULL: out of memory. */
-static char *canonical_of(const char *recipe)
-{
-    wnw_policy *policy = NULL;
-    char *text = NULL;
-    if (wnw_policy_parse(&policy, recipe, NULL) == WNW_OK)
-        text = strdup(wnw_policy_string(policy));
-    else
-        text = strdup(recipe);
-    wnw_policy_free(policy);
-    return text;
-}
-
 static void close_finder(struct finder *f)
 {
     for (int i = 0; i < N_SIDES; i++)
         free(f->side[i].curves);
-    for (int32_t i = 0; f->canonical && i < f->t->run->n_variants; i++)
-        free(f->canonical[i]);
-    free(f->canonical);
 }
 
 static bool open_finder(struct finder *f, const struct eval_tables *t)
 {
     static const char *const modes[N_SIDES] = {"agnostic", "aware_full", "task", "aware"};
-    *f = (struct finder){.t = t, .canonical = calloc((size_t)t->run->n_variants + 1, sizeof(char *))};
-    bool good = f->canonical != NULL;
+    bool good = true;
+    *f = (struct finder){.t = t};
     for (int i = 0; good && i < N_SIDES; i++) {
         struct side *s = &f->side[i];
         *s = (struct side){.mode = modes[i], .b = eval_tables_all(t, modes[i])};
         good = !s->b || eval_curves_make(&s->curves, &s->n_curves, t, s->b);
     }
-    for (int32_t i = 0; good && i < t->run->n_variants; i++)
-        good = (f->canonical[i] = canonical_of(t->run->variants[i].policy));
     return good;
 }
 
@@ -77,7 +58,7 @@ static bool open_finder(struct finder *f, const struct eval_tables *t)
 static bool is_of(const struct finder *f, int32_t variant, const char *canonical, bool plain)
 {
     const struct eval_variant *v = &f->t->run->variants[variant];
-    return strcmp(f->canonical[variant], canonical) == 0 && strcmp(v->kv_type, "f16") == 0 &&
+    return strcmp(v->canonical, canonical) == 0 && strcmp(v->kv_type, "f16") == 0 &&
            (plain ? !v->more[0] : !strstr(v->more, "mask="));
 }
 
@@ -106,18 +87,16 @@ static struct ours of_curve(const struct finder *f, const struct side *s, const 
 static void find_task(double *mean, double *full, const struct finder *f, const struct eval_block *b,
                       const struct eval_row *row, const char *task)
 {
-    int32_t n = 0;
-    *mean = *full = 0;
+    struct eval_mean of_row = {0}, of_full = {0};
     for (int32_t k = 0; k < b->n_strata; k++) {
         if (!b->strata[k].scored || row->cell[k].n == 0 ||
             strcmp(f->t->run->tasks[b->strata[k].task], task) != 0)
             continue;
-        *mean += row->cell[k].mean;
-        *full += row->cell[k].full;
-        n++;
+        eval_mean_add(&of_row, row->cell[k].mean);
+        eval_mean_add(&of_full, row->cell[k].full);
     }
-    *mean = n > 0 ? *mean / n : NAN;
-    *full = n > 0 ? *full / n : NAN;
+    *mean = eval_mean_value(&of_row);
+    *full = eval_mean_value(&of_full);
 }
 
 static struct ours of_rows(const struct finder *f, const struct side *s, const char *canonical, bool plain,
@@ -148,7 +127,7 @@ static struct ours find_ours(bool *no_memory, const struct finder *f, const stru
     char recipe[EVAL_MAX_RECIPE];
     struct ours o = {.value = NAN, .kept = NAN};
     while (*metric && isnan(o.value) && eval_papers_word(recipe, &recipes)) {
-        char *canonical = canonical_of(recipe);
+        char *canonical = eval_recipe_canonical(recipe);
         *no_memory = *no_memory || !canonical;
         for (int i = 0; canonical && i < 2 * N_SIDES && isnan(o.value); i++) {
             const struct side *s = &f->side[i / 2];
@@ -200,7 +179,7 @@ static json_t *ours_json(const struct finder *f, const struct eval_paper_number 
 /* A row of a table: p[n] of one method. *any: there is a number of ours for a method. */
 static json_t *row_json(bool *any, const struct finder *f, const struct eval_paper_number *p, int32_t n)
 {
-    json_t *row = json_object(), *cells = json_array(), *list = json_array();
+    json_t *cells = json_array(), *list = json_array();
     bool no_memory = false;
     for (int32_t i = 0; i < n; i++) {
         app_json_append(&cells, json_pack("{s:s,s:s}", "column", p[i].field[EVAL_P_COLUMN], "value",
@@ -214,11 +193,8 @@ static json_t *row_json(bool *any, const struct finder *f, const struct eval_pap
         *any = *any || (!isnan(o.value) && strcmp(p[i].field[EVAL_P_RECIPE], "full") != 0);
         app_json_append(&list, no_memory ? NULL : ours_json(f, &p[i], &o));
     }
-    app_json_set(&row, "method", json_string(p->field[EVAL_P_METHOD]));
-    app_json_set(&row, "recipe", json_string(p->field[EVAL_P_RECIPE]));
-    app_json_set(&row, "cells", cells);
-    app_json_set(&row, "ours", list);
-    return row;
+    return json_pack("{s:s,s:s,s:o,s:o}", "method", p->field[EVAL_P_METHOD], "recipe",
+                     p->field[EVAL_P_RECIPE], "cells", cells, "ours", list);
 }
 
 /* The names of columns in the order in which they come first. */
@@ -237,20 +213,16 @@ static json_t *columns_json(const struct eval_paper_number *p, int32_t n)
 
 static json_t *table_json(const struct finder *f, const struct eval_paper_number *p, int32_t n)
 {
-    json_t *table = json_object(), *rows = json_array();
+    json_t *rows = json_array();
     bool any = false;
     for (int32_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && same(&p[i], &p[end], EVAL_P_METHOD);)
             end++;
         app_json_append(&rows, row_json(&any, f, &p[i], end - i));
     }
-    app_json_set(&table, "paper", json_string(p->field[EVAL_P_PAPER]));
-    app_json_set(&table, "table", json_string(p->field[EVAL_P_TABLE]));
-    app_json_set(&table, "note", json_string(p->field[EVAL_P_NOTE]));
-    app_json_set(&table, "columns", columns_json(p, n));
-    app_json_set(&table, "rows", rows);
-    app_json_set(&table, "ours", json_boolean(any));
-    return table;
+    return json_pack("{s:s,s:s,s:s,s:o,s:o,s:b}", "paper", p->field[EVAL_P_PAPER], "table",
+                     p->field[EVAL_P_TABLE], "note", p->field[EVAL_P_NOTE], "columns", columns_json(p, n),
+                     "rows", rows, "ours", (int)any);
 }
 
 json_t *eval_papers_json(const struct eval_papers *papers, const struct eval_tables *t)

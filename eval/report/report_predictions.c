@@ -20,7 +20,7 @@ static json_t *measured(const struct eval_run *run, const struct eval_stratum *s
 {
     struct eval_gather g;
     struct eval_paired p = {.delta = NAN, .over = {NAN, NAN}};
-    const bool good = eval_gather(&g, &(struct eval_compared){run, s, 1, false, variant, other, m}) &&
+    const bool good = eval_gather(&g, &(struct eval_compared){run, s, 1, NULL, variant, other, m}) &&
                       (g.n == 0 || eval_gather_interval(&p, &g, run, run->tasks[s->task], s->n_target,
                                                         run->variants[variant].id));
     eval_gather_clear(&g);

@@ -17,16 +17,11 @@ static double removed_by(const struct eval_row *row, const struct eval_run *run)
 
 static double mean_loss(const struct eval_block *b, const struct eval_row *row)
 {
-    double sum = 0.0;
-    int32_t n = 0;
-    for (int32_t i = 0; i < b->n_strata; i++) {
-        const double loss = eval_loss(row->cell[i].full, row->cell[i].mean);
-        if (b->strata[i].informative && !isnan(loss)) {
-            sum += loss;
-            n++;
-        }
-    }
-    return n > 0 ? sum / n : NAN;
+    struct eval_mean mean = {0};
+    for (int32_t i = 0; i < b->n_strata; i++)
+        if (b->strata[i].informative)
+            eval_mean_add(&mean, eval_loss(row->cell[i].full, row->cell[i].mean));
+    return eval_mean_value(&mean);
 }
 
 static void insert(struct eval_curve *c, int32_t row, double r, double score, double loss)

@@ -49,21 +49,43 @@ static int unknown_measure(const char *name, const char *text)
                      text, name);
 }
 
-static int read_filter(struct eval_limit *l, const char *key, const char *value, const char *text)
+/* What may stand behind the '@': names of a variant, and two numbers. */
+enum { REMOVED = EVAL_N_NAMES, LENGTH };
+static const struct {
+    const char *key;
+    int of;
+} filters[] = {
+    {"r", REMOVED}, {"policy", EVAL_V_POLICY}, {"mode", EVAL_V_MODE}, {"kv", EVAL_V_KV_TYPE}, {"N", LENGTH}};
+enum { N_FILTERS = sizeof filters / sizeof *filters };
+
+/* The filter whose key `text` begins with, with a '=' behind it; N_FILTERS if there is none. */
+static int find_filter(const char *text)
 {
-    double *number = strcmp(key, "r") == 0 ? &l->removed : strcmp(key, "N") == 0 ? &l->n_target : NULL;
-    const char **name = strcmp(key, "policy") == 0 ? &l->policy
-                        : strcmp(key, "mode") == 0 ? &l->mode
-                        : strcmp(key, "kv") == 0   ? &l->kv_type
-                                                   : NULL;
-    if (!number && !name)
+    const size_t len = strcspn(text, "=");
+    int i = 0;
+    while (i < N_FILTERS &&
+           (text[len] != '=' || strlen(filters[i].key) != len || strncmp(filters[i].key, text, len) != 0))
+        i++;
+    return i;
+}
+
+/* Reads KEY=VALUE in place. */
+static int read_filter(struct eval_limit *l, char *item, const char *text)
+{
+    char *equals = strchr(item, '=');
+    const int i = find_filter(item);
+    if (!equals)
+        return app_fail(APP_BAD_INPUT, "--fail-if '%.200s': '%.100s' is not KEY=VALUE", text, item);
+    *equals = '\0';
+    if (i == N_FILTERS)
         return app_fail(APP_BAD_INPUT,
                         "--fail-if '%.200s': no key '%.100s'; there are r, policy, mode, kv and N", text,
-                        key);
-    if (number && !app_parse_real(number, value))
-        return app_fail(APP_BAD_INPUT, "--fail-if '%.200s': '%.100s' is not a number", text, value);
-    if (name)
-        *name = value;
+                        item);
+    const int of = filters[i].of;
+    if (of < EVAL_N_NAMES)
+        l->name[of] = equals + 1;
+    else if (!app_parse_real(of == REMOVED ? &l->removed : &l->n_target, equals + 1))
+        return app_fail(APP_BAD_INPUT, "--fail-if '%.200s': '%.100s' is not a number", text, equals + 1);
     return APP_OK;
 }
 
@@ -71,21 +93,14 @@ static int read_filter(struct eval_limit *l, const char *key, const char *value,
  * commas. */
 static int read_filters(struct eval_limit *l, char *at, const char *text)
 {
-    static const char *const keys[] = {"r=", "policy=", "mode=", "kv=", "N="};
     int rc = APP_OK;
     while (rc == APP_OK && at) {
-        char *equals = strchr(at, '='), *next = at;
-        if (!equals)
-            return app_fail(APP_BAD_INPUT, "--fail-if '%.200s': '%.100s' is not KEY=VALUE", text, at);
-        for (bool found = false; !found && (next = strchr(next, ','));) {
-            next++;
-            for (int i = 0; i < 5; i++)
-                found = found || strncmp(next, keys[i], strlen(keys[i])) == 0;
-        }
-        *equals = '\0';
+        char *next = at;
+        while ((next = strchr(next, ',')) && find_filter(++next) == N_FILTERS)
+            ;
         if (next)
             next[-1] = '\0';
-        rc = read_filter(l, at, equals + 1, text);
+        rc = read_filter(l, at, text);
         at = next;
     }
     return rc;
@@ -96,15 +111,15 @@ int eval_limit_read(struct eval_limit *l, const char *text)
     *l = (struct eval_limit){.text = strdup(text), .removed = NAN, .n_target = NAN};
     if (!l->text)
         return app_fail(APP_FAILED, "out of memory");
-    char *sign = strpbrk(l->text, "<>"), *filters = strchr(l->text, '@');
-    if (!sign || (filters && filters < sign))
+    char *sign = strpbrk(l->text, "<>"), *at = strchr(l->text, '@');
+    if (!sign || (at && at < sign))
         return app_fail(
             APP_BAD_INPUT,
             "--fail-if '%.200s': write MEASURE<NUMBER or MEASURE>NUMBER, e.g. macro_delta<-5@r=.5", text);
     l->below = *sign == '<';
     *sign = '\0';
-    if (filters)
-        *filters++ = '\0';
+    if (at)
+        *at++ = '\0';
     for (l->measure = 0; l->measure < N_LIMIT_MEASURES; l->measure++)
         if (strcmp(measures[l->measure].name, l->text) == 0)
             break;
@@ -112,7 +127,7 @@ int eval_limit_read(struct eval_limit *l, const char *text)
         return unknown_measure(l->text, text);
     if (!app_parse_real(&l->bound, sign + 1) || !isfinite(l->bound))
         return app_fail(APP_BAD_INPUT, "--fail-if '%.200s': '%.100s' is not a number", text, sign + 1);
-    return read_filters(l, filters, text);
+    return read_filters(l, at, text);
 }
 
 void eval_limit_clear(struct eval_limit *l)
@@ -130,9 +145,10 @@ static bool is_meant(const struct eval_limit *l, const struct eval_run *run, con
     const struct eval_variant *v = &run->variants[row->variant];
     if (isnan(l->n_target) ? b->n_target != EVAL_ALL_LENGTHS : (double)b->n_target != l->n_target)
         return false;
-    return row->variant != b->baseline && (isnan(l->removed) || fabs(v->removed - l->removed) < 1e-9) &&
-           (!l->policy || strcmp(l->policy, v->policy) == 0) && (!l->mode || strcmp(l->mode, v->mode) == 0) &&
-           (!l->kv_type || strcmp(l->kv_type, v->kv_type) == 0);
+    bool meant = row->variant != b->baseline && (isnan(l->removed) || fabs(v->removed - l->removed) < 1e-9);
+    for (int i = 0; i < EVAL_N_NAMES; i++)
+        meant = meant && (!l->name[i] || strcmp(l->name[i], v->name[i]) == 0);
+    return meant;
 }
 
 static const char *why_unknown(const struct eval_limit *l, const struct eval_cell *c)

@@ -14,8 +14,8 @@ struct eval_limit {
     int measure;
     bool below;
     double bound;
-    double removed, n_target;            /* NaN = any */
-    const char *policy, *mode, *kv_type; /* NULL = any */
+    double removed, n_target;       /* NaN = any */
+    const char *name[EVAL_N_NAMES]; /* of variants that are meant; NULL = any */
 };
 
 /* Reads an expression. Returns an exit code: bad input names the mistake. The caller clears in any case. */

@@ -87,32 +87,32 @@ static size_t cell_of(const struct eval_map *h, const struct eval_result *r)
 static void fill(struct eval_map *h, const struct eval_run *run, int32_t task, int32_t variant,
                  enum eval_measure m)
 {
-    const size_t n_cells = (size_t)h->n_depths * (size_t)h->n_lengths;
-    double sum = 0.0, open = 0.0, all = 0.0;
-    int32_t n_filled = 0, n_open = 0;
+    struct eval_mean open = {0}, of_cells = {0};
+    double all = 0.0;
     h->binary = true;
     for (size_t i = 0; i < run->n; i++) {
         const struct eval_result *r = &run->results[i];
         if (!counts(r, task, variant, m))
             continue;
-        h->value[cell_of(h, r)] += 100.0 * r->m[m];
-        h->n[cell_of(h, r)]++;
+        const size_t cell = cell_of(h, r);
+        h->value[cell] += 100.0 * r->m[m];
+        h->n[cell]++;
         h->n_all++;
         h->binary = h->binary && (r->m[m] == 0.0 || r->m[m] == 1.0);
         all += r->m[m];
-        h->has_protected = h->has_protected || r->flags & EVAL_R_PROTECTED;
-        open += r->flags & EVAL_R_PROTECTED ? 0.0 : 100.0 * r->m[m];
-        n_open += r->flags & EVAL_R_PROTECTED ? 0 : 1;
+        if (r->flags & EVAL_R_PROTECTED)
+            h->has_protected = true;
+        else
+            eval_mean_add(&open, 100.0 * r->m[m]);
     }
-    for (size_t i = 0; i < n_cells; i++) {
+    for (int32_t i = 0; i < h->n_depths * h->n_lengths; i++) {
         h->value[i] = h->n[i] > 0 ? h->value[i] / h->n[i] : NAN;
-        sum += h->n[i] > 0 ? h->value[i] : 0.0;
-        n_filled += h->n[i] > 0;
+        eval_mean_add(&of_cells, h->value[i]);
     }
     const struct eval_interval share = eval_wilson((int64_t)(all + 0.5), h->n_all);
     h->wilson = (struct eval_interval){100.0 * share.lo, 100.0 * share.hi};
-    h->mean = n_filled > 0 ? sum / n_filled : NAN;
-    h->unprotected = n_open > 0 ? open / n_open : NAN;
+    h->mean = eval_mean_value(&of_cells);
+    h->unprotected = eval_mean_value(&open);
 }
 
 bool eval_map_make(struct eval_map *h, const struct eval_run *run, int32_t task, int32_t variant,
@@ -208,21 +208,19 @@ const struct eval_map *eval_maps_of(int32_t *n, const struct eval_maps *m, int32
 int32_t eval_turn_means(double mean[EVAL_MAX_TURNS], const struct eval_run *run, const struct eval_block *b,
                         int32_t task, int32_t variant)
 {
-    double sum[EVAL_MAX_TURNS] = {0};
-    int32_t n[EVAL_MAX_TURNS] = {0}, n_turns = 0;
+    struct eval_mean of[EVAL_MAX_TURNS] = {{0}};
+    int32_t n_turns = 0;
     for (int32_t k = 0; k < b->n_strata; k++)
         for (size_t i = b->strata[k].begin; b->strata[k].task == task && i < b->strata[k].end; i++) {
             const struct eval_result *r = &run->results[i];
             if (isnan(r->m[EVAL_M_SCORE]))
                 continue;
             n_turns = r->turn >= n_turns ? r->turn + 1 : n_turns;
-            if (r->turn >= EVAL_MAX_TURNS)
-                continue;
-            sum[r->turn] += r->variant == variant ? 100.0 * r->m[EVAL_M_SCORE] : 0.0;
-            n[r->turn] += r->variant == variant;
+            if (r->turn < EVAL_MAX_TURNS && r->variant == variant)
+                eval_mean_add(&of[r->turn], 100.0 * r->m[EVAL_M_SCORE]);
         }
     for (int32_t i = 0; i < EVAL_MAX_TURNS; i++)
-        mean[i] = n[i] > 0 ? sum[i] / n[i] : NAN;
+        mean[i] = eval_mean_value(&of[i]);
     return n_turns;
 }
 

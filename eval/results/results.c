@@ -18,11 +18,6 @@ static char *results_path(const char *folder)
     return app_in_folder(folder, "results.jsonl");
 }
 
-static int no_memory(const char *folder)
-{
-    return app_fail(APP_FAILED, "out of memory for '%s'", folder);
-}
-
 /* Adds the lines of a folder's results. */
 static int read_lines(struct eval_run *run, int32_t folder)
 {
@@ -30,7 +25,7 @@ static int read_lines(struct eval_run *run, int32_t folder)
     json_t *line = NULL;
     char *path = results_path(run->folders[folder]);
     if (!path)
-        return no_memory(run->folders[folder]);
+        return eval_no_memory(run->folders[folder]);
     int rc = eval_jsonl_open(&j, path);
     j.growing = true;
     while (rc == APP_OK && (rc = eval_jsonl_next(&j, &line)) == APP_OK && line) {
@@ -53,6 +48,7 @@ static void clear_run(struct eval_run *run)
     for (int32_t i = 0; i < run->n_variants; i++) {
         for (int k = 0; k < EVAL_N_NAMES; k++)
             free(run->variants[i].name[k]);
+        free(run->variants[i].canonical);
         free(run->variants[i].more);
     }
     free(run->folders);
@@ -96,7 +92,7 @@ static int read_info(struct eval_run *run, const char *folder)
     size_t len;
     json_error_t error;
     if (!path)
-        return app_fail(APP_FAILED, "out of memory for '%s'", folder);
+        return eval_no_memory(folder);
     int rc = app_read_file(&text, &len, path);
     if (rc == APP_OK) {
         run->info = json_loadb(text, len, 0, &error);
@@ -108,7 +104,7 @@ static int read_info(struct eval_run *run, const char *folder)
         if (!run->info && json_error_code(&error) != json_error_out_of_memory)
             rc = app_fail(APP_BAD_INPUT, "'%s' line %d: not JSON: %s", path, error.line, error.text);
         else if (!run->model)
-            rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
+            rc = eval_no_memory(path);
         else if (!json_is_object(run->info))
             rc = app_fail(APP_BAD_INPUT, "'%s' is not a JSON object in braces", path);
         else if (json_is_object(json_object_get(run->info, "texts")))
@@ -146,7 +142,7 @@ static int place_folder(struct eval_runs *out, const char *folder)
         out->run[i].n_unmade += run.n_unmade;
         clear_run(&run);
     }
-    return add_folder(&out->run[i], folder) ? APP_OK : no_memory(folder);
+    return add_folder(&out->run[i], folder) ? APP_OK : eval_no_memory(folder);
 }
 
 static int refuse_twice(char *const *folders, int32_t n)
@@ -163,7 +159,7 @@ static int refuse_twice(char *const *folders, int32_t n)
 int eval_runs_read(struct eval_runs *out, char *const *folders, int32_t n)
 {
     *out = (struct eval_runs){.run = calloc((size_t)n + 1, sizeof *out->run)};
-    int rc = out->run ? refuse_twice(folders, n) : no_memory(folders[0]);
+    int rc = out->run ? refuse_twice(folders, n) : eval_no_memory(folders[0]);
     for (int32_t i = 0; rc == APP_OK && i < n; i++)
         rc = place_folder(out, folders[i]);
     for (int32_t i = 0; rc == APP_OK && i < out->n; i++) {
@@ -192,7 +188,7 @@ int eval_result_texts(json_t **line, const struct eval_run *run, const struct ev
     char *path = results_path(run->folders[r->folder]);
     *line = NULL;
     if (!path)
-        return no_memory(run->folders[r->folder]);
+        return eval_no_memory(run->folders[r->folder]);
     int rc = eval_jsonl_open(&j, path);
     if (rc == APP_OK && fseeko(j.f, (off_t)r->at, SEEK_SET) != 0)
         rc = app_fail(APP_FAILED, "reading '%s' failed", path);
@@ -204,6 +200,15 @@ int eval_result_texts(json_t **line, const struct eval_run *run, const struct ev
     eval_jsonl_close(&j);
     free(path);
     return rc;
+}
+
+char *eval_recipe_canonical(const char *recipe)
+{
+    wnw_policy *policy = NULL;
+    const bool ours = wnw_policy_parse(&policy, recipe, NULL) == WNW_OK;
+    char *text = strdup(ours ? wnw_policy_string(policy) : recipe);
+    wnw_policy_free(policy);
+    return text;
 }
 
 /* Whether a run has caches of several types, so that a label must name its own. */

@@ -41,8 +41,9 @@ struct eval_variant {
         };
         char *name[EVAL_N_NAMES]; /* the same in the order of the fields from EVAL_F_CONFIG on */
     };
-    char *more;     /* what run.json says besides, "" for nothing: "evict=chunk:512" */
-    double removed; /* ratio that was asked for; NaN where the size is no ratio */
+    char *canonical; /* its policy as eval_recipe_canonical has it */
+    char *more;      /* what run.json says besides, "" for nothing: "evict=chunk:512" */
+    double removed;  /* ratio that was asked for; NaN where the size is no ratio */
     bool full;
 };
 
@@ -82,6 +83,10 @@ void eval_runs_clear(struct eval_runs *runs);
 
 /* The line of a result again, with its texts; the caller releases it. Returns an exit code. */
 int eval_result_texts(json_t **line, const struct eval_run *run, const struct eval_result *r);
+
+/* A recipe written out in full, by which those that mean the same are equal; as it is if it is none of ours. The caller frees it;
+ * NULL: out of memory. */
+char *eval_recipe_canonical(const char *recipe);
 
 /* A variant's policy, size and so on in a few words, which differ from those of other variants of the protocol.
  * size: false leaves out the size. The caller frees out->s. Returns false if memory runs out. */

@@ -13,11 +13,6 @@
 
 enum { MAX_NAME = 1024 };
 
-static int no_memory(const struct eval_jsonl *j)
-{
-    return app_fail(APP_FAILED, "out of memory for '%s'", j->path);
-}
-
 /* Reads a name: a text without control characters, and not empty. */
 static int read_name(const char **out, const struct eval_jsonl *j, const json_t *o, int field)
 {
@@ -96,9 +91,9 @@ static int find_task(int32_t *out, struct eval_run *run, const struct eval_jsonl
         if (strcmp(run->tasks[*out], name) == 0)
             return APP_OK;
     if (!eval_grow(&run->tasks, (size_t)run->n_tasks, sizeof *run->tasks))
-        return no_memory(j);
+        return eval_no_memory(j->path);
     run->tasks[run->n_tasks] = strdup(name);
-    return run->tasks[run->n_tasks] && ++run->n_tasks > 0 ? APP_OK : no_memory(j);
+    return run->tasks[run->n_tasks] && ++run->n_tasks > 0 ? APP_OK : eval_no_memory(j->path);
 }
 
 /* The number in a size such as "ratio=0.5"; NaN for other sizes. */
@@ -114,15 +109,16 @@ static int add_variant(int32_t *out, struct eval_run *run, const struct eval_jso
                        const char *const name[EVAL_N_NAMES])
 {
     if (!eval_grow(&run->variants, (size_t)run->n_variants, sizeof *run->variants))
-        return no_memory(j);
+        return eval_no_memory(j->path);
     struct eval_variant *v = &run->variants[ *out = run->n_variants++];
-    *v = (struct eval_variant){.more = strdup(""),
+    *v = (struct eval_variant){.canonical = eval_recipe_canonical(name[EVAL_V_POLICY]),
+                               .more = strdup(""),
                                .removed = removed_of(name[EVAL_V_SIZE]),
                                .full = strcmp(name[EVAL_V_POLICY], "full") == 0};
-    bool good = v->more != NULL;
+    bool good = v->canonical && v->more;
     for (int i = 0; i < EVAL_N_NAMES; i++)
         good = (v->name[i] = strdup(name[i])) && good;
-    return good ? APP_OK : no_memory(j);
+    return good ? APP_OK : eval_no_memory(j->path);
 }
 
 static int find_variant(int32_t *out, struct eval_run *run, const struct eval_jsonl *j, const json_t *o)
@@ -150,7 +146,7 @@ static int append(struct eval_result **list, size_t *n, const struct eval_jsonl 
                   const struct eval_result *r)
 {
     if (!eval_grow(list, *n, sizeof **list))
-        return no_memory(j);
+        return eval_no_memory(j->path);
     (*list)[(*n)++] = *r;
     return APP_OK;
 }

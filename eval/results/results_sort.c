@@ -72,9 +72,9 @@ static bool read_more(struct eval_variant *c, const json_t *info)
                 continue;
             char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
             const size_t len = text ? strlen(text) : 0, quote = json_is_string(value) ? 1 : 0;
-            good = good && text && app_text_add(&more, more.len > 0 ? " " : "", more.len > 0) &&
-                   app_text_add(&more, key, strlen(key)) && app_text_add(&more, "=", 1) &&
-                   app_text_add(&more, text + quote, len - 2 * quote);
+            good = good && text &&
+                   app_text_put(&more, "%s%s=%.*s", more.len > 0 ? " " : "", key, (int)(len - 2 * quote),
+                                text + quote);
             free(text);
         }
         break;

@@ -92,33 +92,25 @@ static bool find_strata(struct eval_block *b, const struct eval_run *run, bool n
 
 /* ---- Rows ---- */
 
-/* The mean of what was removed, over all strata, informative or not. */
-static double mean_removed(const struct eval_row *row, int32_t n_strata)
-{
-    double sum = 0.0;
-    int32_t n = 0;
-    for (int32_t i = 0; i < n_strata; i++)
-        if (!isnan(row->cell[i].m[EVAL_M_RATIO])) {
-            sum += row->cell[i].m[EVAL_M_RATIO];
-            n++;
-        }
-    return n > 0 ? sum / n : NAN;
-}
-
 static bool make_row(struct eval_row *row, const struct eval_block *b, const struct eval_run *run)
 {
-    bool good = true;
-    for (int32_t i = 0; good && i < b->n_strata; i++)
-        good = eval_cell_make(&row->cell[i], run, &b->strata[i], row->variant, b->baseline, true);
     const double asked = run->variants[row->variant].removed;
-    row->removed = mean_removed(row, b->n_strata);
+    struct eval_mean removed = {0};
+    bool good = true;
+    for (int32_t i = 0; good && i < b->n_strata; i++) {
+        const struct eval_compared on = {run,          &b->strata[i], 1,           NULL,
+                                         row->variant, b->baseline,   EVAL_M_SCORE};
+        good = eval_cell_make(&row->cell[i], &on, true);
+        eval_mean_add(&removed, row->cell[i].m[EVAL_M_RATIO]);
+    }
+    row->removed = eval_mean_value(&removed);
     row->off_target = !isnan(asked) && !isnan(row->removed) && fabs(row->removed - asked) > 0.01;
     return good && eval_means_make(row, b, run);
 }
 
 static bool make_rows(struct eval_block *b, const struct eval_run *run)
 {
-    eval_means_find(b, run);
+    eval_groups_find(b, run);
     b->baseline = find_baseline(run, b->mode);
     b->rows = calloc((size_t)run->n_variants + 1, sizeof *b->rows);
     for (int32_t i = 0; b->rows && i < run->n_variants; i++) {

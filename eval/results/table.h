@@ -6,19 +6,45 @@
 #include "eval/base/stats.h"
 #include "eval/results/results.h"
 
-enum { EVAL_MAX_DOMAINS = 16 };
+#include <math.h>
+
+enum { EVAL_MAX_DOMAINS = 16, EVAL_MAX_GROUPS = 1 + EVAL_MAX_DOMAINS + EVAL_N_BUCKETS };
+
+/* A mean while it is summed up, from {0, 0} on; what is no number is left out. */
+struct eval_mean {
+    double sum;
+    size_t n;
+};
+static inline void eval_mean_add(struct eval_mean *m, double value)
+{
+    m->sum += isnan(value) ? 0.0 : value;
+    m->n += isnan(value) ? 0 : 1;
+}
+/* NaN where there was no number. */
+static inline double eval_mean_value(const struct eval_mean *m)
+{
+    return m->n > 0 ? m->sum / (double)m->n : NAN;
+}
 
 /* The samples of a task at a length. */
 struct eval_stratum {
     int32_t task, n_target;
     const char *domain; /* as its benchmark sorts tasks, NULL = not at all */
     size_t begin, end;  /* its lines in run->results */
-    int32_t bucket;     /* only those whose context is of this bucket (record.h); 0 = all */
     bool scored;        /* it has scores and not only other numbers */
     bool informative;   /* it has, and the full cache solves enough of it for methods to be told apart */
     size_t n_probes;    /* 0: there were none, and the task counts as informative */
     double probes;      /* mean of the full cache's scores on the probes, in points */
 };
+
+/* What a mean over strata is of: all that are informative, those of a domain, or their lines of a bucket (record.h). */
+struct eval_group {
+    const char *name;   /* "macro" for all */
+    const char *domain; /* NULL = any */
+    int32_t bucket;     /* 0 = any */
+};
+/* Whether a stratum counts in a group; in NULL each does. */
+bool eval_group_has(const struct eval_group *g, const struct eval_stratum *s);
 
 /* A method on the samples of one stratum or of several. */
 struct eval_cell {
@@ -44,9 +70,11 @@ struct eval_row {
     double removed;         /* mean share removed over all strata, NaN where it is not known */
     bool off_target;        /* what was removed differs by more than 0.01 from what was asked for */
     struct eval_cell *cell; /* [n_strata of the block], owned */
-    struct eval_cell macro; /* mean of the informative strata's means, each stratum with the same weight */
-    struct eval_cell domain[EVAL_MAX_DOMAINS]; /* [n_domains of the block] the same of a domain's strata */
-    struct eval_cell bucket[EVAL_N_BUCKETS];   /* [n_buckets of the block] the same of a bucket's lines */
+    /* Means of the strata's means, each stratum with the same weight. The first is of all informative ones. */
+    union {
+        struct eval_cell macro;
+        struct eval_cell group[EVAL_MAX_GROUPS]; /* [n_groups of the block] */
+    };
 };
 
 /* One table: a protocol at one length, or at all lengths. Tables of different protocols are never mixed. */
@@ -56,11 +84,9 @@ struct eval_block {
     int32_t baseline;            /* variant of the full cache that the others are compared with, -1 = none */
     struct eval_stratum *strata; /* [n_strata], owned */
     int32_t n_strata, n_informative;
-    const char *domains[EVAL_MAX_DOMAINS]; /* [n_domains] of the informative strata, in their order */
-    int32_t n_domains;                     /* 0 where there would be only one */
-    int32_t buckets[EVAL_N_BUCKETS];       /* [n_buckets] of the informative strata's lines, ascending */
-    int32_t n_buckets;                     /* 0 where there would be only one */
-    struct eval_row *rows;                 /* [n_rows] in the order of the run's variants, owned */
+    struct eval_group groups[EVAL_MAX_GROUPS]; /* [n_groups]: all, domains in the order of strata, buckets */
+    int32_t n_groups, n_domains, n_buckets;    /* 0 domains or buckets where there would be only one */
+    struct eval_row *rows;                     /* [n_rows] in the order of the run's variants, owned */
     int32_t n_rows;
     size_t n_samples;  /* of the informative strata, in the row that has most */
     size_t n_clusters; /* contexts or cells of a grid that they are of */
@@ -83,18 +109,8 @@ void eval_tables_clear(struct eval_tables *tables);
 const struct eval_block *eval_tables_all(const struct eval_tables *tables, const char *mode);
 /* Whether a block repeats another: a protocol with one length needs no table over all lengths. */
 bool eval_block_is_extra(const struct eval_tables *tables, const struct eval_block *block);
-/* What the columns of a table of scores can be. */
-enum eval_by { EVAL_BY_TASK, EVAL_BY_DOMAIN, EVAL_BY_BUCKET, EVAL_N_BY };
-/* The number of columns, their names, the cells of a row, and whether a column counts in means. */
-int32_t eval_by_n(const struct eval_block *b, enum eval_by by);
-const char *eval_by_name(const struct eval_run *run, const struct eval_block *b, enum eval_by by, int32_t k);
-const struct eval_cell *eval_by_cell(const struct eval_row *row, enum eval_by by, int32_t k);
-bool eval_by_counts(const struct eval_block *b, enum eval_by by, int32_t k);
-
 /* The share of the full cache's score that is left, in per cent. */
 double eval_cell_retention(const struct eval_cell *cell);
-/* "+", "-" or "~"; "" in the row of the full cache and where there is none. */
-const char *eval_cell_verdict(const struct eval_cell *cell);
 
 /* One method minus another on the same samples, over some strata: differences of scores with their clusters. */
 struct eval_gather {
@@ -108,7 +124,7 @@ struct eval_compared {
     const struct eval_run *run;
     const struct eval_stratum *strata; /* [n_strata] */
     int32_t n_strata;
-    bool informative; /* only those strata that are */
+    const struct eval_group *group; /* only what it has; NULL = all */
     int32_t a, b;
     enum eval_measure m; /* scores count in points */
 };
@@ -116,8 +132,12 @@ struct eval_compared {
  * one cluster. Returns false if memory runs out; the caller clears in any case. */
 bool eval_gather(struct eval_gather *out, const struct eval_compared *c);
 void eval_gather_clear(struct eval_gather *g);
-/* The interval of what was gathered; `task`, `n` and `id` make the key of the random stream. */
+/* The interval of what was gathered; `name` of the task or group, `n` and `id` make the key of the random stream. */
 bool eval_gather_interval(struct eval_paired *out, const struct eval_gather *g, const struct eval_run *run,
-                          const char *task, int64_t n, const char *id);
+                          const char *name, int64_t n, const char *id);
+/* Gathers the scores of a group of a block and their interval. The same rules. */
+bool eval_gather_group(struct eval_gather *out, struct eval_paired *delta, const struct eval_run *run,
+                       const struct eval_block *b, const struct eval_group *group, int32_t variant,
+                       int32_t other, const char *id);
 
 #endif

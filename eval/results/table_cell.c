@@ -7,52 +7,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether the full cache answered the sample of line i as well. */
-static bool has_partner(const struct eval_run *run, const struct eval_stratum *s, size_t i, int32_t baseline)
-{
-    const struct eval_result *r = &run->results[i];
-    size_t k = i;
-    while (k > s->begin && run->results[k - 1].index == r->index && run->results[k - 1].turn == r->turn)
-        k--;
-    for (; k < s->end && run->results[k].index == r->index && run->results[k].turn == r->turn; k++)
-        if (run->results[k].variant == baseline)
-            return true;
-    return false;
-}
-
-/* Means over the lines of a variant that count. */
-static void add_means(struct eval_cell *c, const struct eval_run *run, const struct eval_stratum *s,
-                      int32_t variant, int32_t baseline)
-{
-    double sum[EVAL_N_MEASURES] = {0};
-    size_t n[EVAL_N_MEASURES] = {0};
-    c->binary = true;
-    for (size_t i = s->begin; i < s->end; i++) {
-        const struct eval_result *r = &run->results[i];
-        if (r->variant != variant || !eval_stratum_has(s, r) ||
-            (baseline >= 0 && !has_partner(run, s, i, baseline)))
-            continue;
-        c->n++;
-        c->binary = c->binary && (r->m[EVAL_M_SCORE] == 0.0 || r->m[EVAL_M_SCORE] == 1.0);
-        for (int m = 0; m < EVAL_N_MEASURES; m++) {
-            sum[m] += isnan(r->m[m]) ? 0.0 : r->m[m];
-            n[m] += isnan(r->m[m]) ? 0 : 1;
-        }
-    }
-    for (int m = 0; m < EVAL_N_MEASURES; m++)
-        c->m[m] = n[m] > 0 ? sum[m] / (double)n[m] : NAN;
-    c->mean = 100.0 * c->m[EVAL_M_SCORE];
-    c->n_right = (int64_t)(sum[EVAL_M_SCORE] + 0.5);
-    c->n_first = (int64_t)n[EVAL_M_FGT];
-    c->n_first_same = (int64_t)(sum[EVAL_M_FGT] + 0.5);
-    eval_cell_set_shares(c);
-}
-
-void eval_cell_set_shares(struct eval_cell *c)
+/* Sets Wilson's intervals from the numbers of lines. */
+static void set_wilson(struct eval_cell *c)
 {
     const struct eval_interval w = eval_wilson(c->n_right, (int64_t)c->n);
     c->wilson = (struct eval_interval){100.0 * w.lo, 100.0 * w.hi};
     c->first = eval_wilson(c->n_first_same, c->n_first);
+}
+
+/* Means over the lines of a variant that count. */
+static void add_means(struct eval_cell *c, const struct eval_compared *on)
+{
+    struct eval_mean of[EVAL_N_MEASURES] = {{0}};
+    struct eval_pair p = {.next = on->strata->begin};
+    c->binary = true;
+    while (eval_pair_next(&p, on, on->strata)) {
+        const double score = p.a->m[EVAL_M_SCORE];
+        c->n++;
+        c->binary = c->binary && (score == 0.0 || score == 1.0);
+        for (int m = 0; m < EVAL_N_MEASURES; m++)
+            eval_mean_add(&of[m], p.a->m[m]);
+    }
+    for (int m = 0; m < EVAL_N_MEASURES; m++)
+        c->m[m] = eval_mean_value(&of[m]);
+    c->mean = 100.0 * c->m[EVAL_M_SCORE];
+    c->n_right = (int64_t)(of[EVAL_M_SCORE].sum + 0.5);
+    c->n_first = (int64_t)of[EVAL_M_FGT].n;
+    c->n_first_same = (int64_t)(of[EVAL_M_FGT].sum + 0.5);
+    set_wilson(c);
 }
 
 static void count_discordant(struct eval_cell *c, const struct eval_gather *g)
@@ -64,7 +46,8 @@ static void count_discordant(struct eval_cell *c, const struct eval_gather *g)
     c->discordant.p = eval_sign_test(c->discordant.lost, c->discordant.gained);
 }
 
-struct eval_cell eval_cell_empty(void)
+/* A cell without samples. */
+static struct eval_cell empty_cell(void)
 {
     struct eval_cell c = {.mean = NAN,
                           .full = NAN,
@@ -77,23 +60,22 @@ struct eval_cell eval_cell_empty(void)
     return c;
 }
 
-bool eval_cell_make(struct eval_cell *c, const struct eval_run *run, const struct eval_stratum *s,
-                    int32_t variant, int32_t baseline, bool interval)
+bool eval_cell_make(struct eval_cell *c, const struct eval_compared *on, bool interval)
 {
+    const struct eval_run *run = on->run;
     struct eval_gather g;
-    *c = eval_cell_empty();
-    add_means(c, run, s, variant, baseline);
+    *c = empty_cell();
+    add_means(c, on);
     if (c->n == 0)
         return true;
-    bool good = eval_gather(
-        &g, &(struct eval_compared){.run = run, .strata = s, .n_strata = 1, .a = variant, .b = baseline});
+    bool good = eval_gather(&g, on);
     c->n_clusters = g.n_clusters;
-    c->full = baseline >= 0 && g.n > 0 ? g.sum_b : NAN;
-    if (good && baseline >= 0 && variant != baseline) {
+    c->full = on->b >= 0 && g.n > 0 ? g.sum_b : NAN;
+    if (good && on->b >= 0 && on->a != on->b) {
         count_discordant(c, &g);
         if (interval)
-            good = eval_gather_interval(&c->delta, &g, run, run->tasks[s->task], s->n_target,
-                                        run->variants[variant].id);
+            good = eval_gather_interval(&c->delta, &g, run, run->tasks[on->strata->task],
+                                        on->strata->n_target, run->variants[on->a].id);
     }
     eval_gather_clear(&g);
     return good;
@@ -104,88 +86,57 @@ double eval_cell_retention(const struct eval_cell *c)
     return eval_retention(c->full, c->mean);
 }
 
-const char *eval_cell_verdict(const struct eval_cell *c)
+/* ---- Groups ---- */
+
+bool eval_group_has(const struct eval_group *g, const struct eval_stratum *s)
 {
-    return isnan(c->delta.delta) ? "" : eval_verdict(&c->delta);
+    return !g || (s->informative && (!g->domain || (s->domain && strcmp(s->domain, g->domain) == 0)));
 }
 
-/* ---- The domains and buckets of a block ---- */
-
-/* Lists the domains of the informative strata. */
-static void find_domains(struct eval_block *b)
+static void add_domains(struct eval_block *b)
 {
+    const int32_t first = b->n_groups;
     for (int32_t i = 0; i < b->n_strata; i++) {
-        const struct eval_stratum *s = &b->strata[i];
-        int32_t k = 0;
-        while (k < b->n_domains && s->domain && strcmp(b->domains[k], s->domain) != 0)
+        const char *domain = b->strata[i].informative ? b->strata[i].domain : NULL;
+        int32_t k = first;
+        while (k < b->n_groups && domain && strcmp(b->groups[k].domain, domain) != 0)
             k++;
-        if (s->informative && s->domain && k == b->n_domains && k < EVAL_MAX_DOMAINS)
-            b->domains[b->n_domains++] = s->domain;
+        if (domain && k == b->n_groups && k < first + EVAL_MAX_DOMAINS)
+            b->groups[b->n_groups++] = (struct eval_group){.name = domain, .domain = domain};
     }
-    b->n_domains = b->n_domains > 1 ? b->n_domains : 0;
+    b->n_domains = b->n_groups - first > 1 ? b->n_groups - first : 0;
+    b->n_groups = first + b->n_domains;
 }
 
-/* Lists the buckets of the informative strata's lines. */
-static void find_buckets(struct eval_block *b, const struct eval_run *run)
+static void add_buckets(struct eval_block *b, const struct eval_run *run)
 {
+    const int32_t first = b->n_groups;
     bool has[EVAL_N_BUCKETS + 1] = {false};
     for (int32_t i = 0; i < b->n_strata; i++)
         for (size_t k = b->strata[i].begin; b->strata[i].informative && k < b->strata[i].end; k++)
             has[run->results[k].bucket] = true;
     for (int32_t i = 1; i <= EVAL_N_BUCKETS; i++)
         if (has[i])
-            b->buckets[b->n_buckets++] = i;
-    b->n_buckets = b->n_buckets > 1 ? b->n_buckets : 0;
+            b->groups[b->n_groups++] = (struct eval_group){.name = eval_bucket_name(i), .bucket = i};
+    b->n_buckets = b->n_groups - first > 1 ? b->n_groups - first : 0;
+    b->n_groups = first + b->n_buckets;
 }
 
-void eval_means_find(struct eval_block *b, const struct eval_run *run)
+void eval_groups_find(struct eval_block *b, const struct eval_run *run)
 {
-    find_domains(b);
-    find_buckets(b, run);
+    b->groups[0] = (struct eval_group){.name = "macro"};
+    b->n_groups = 1;
+    add_domains(b);
+    add_buckets(b, run);
 }
 
 /* ---- Means ---- */
 
-/* What a mean is of. */
-struct part {
-    const char *name;
-    const char *domain; /* NULL = all */
-    int32_t bucket;     /* 0 = all */
-};
-
-/* Whether a stratum counts in a mean. */
-static bool counts(const struct eval_stratum *s, const struct part *p)
-{
-    return s->informative && (!p->domain || (s->domain && strcmp(s->domain, p->domain) == 0));
-}
-
-/* The difference to the full cache over the strata that count. */
-static bool make_delta(struct eval_paired *out, const struct eval_row *row, const struct eval_block *b,
-                       const struct eval_run *run, const struct part *p)
-{
-    struct eval_gather g = {0};
-    struct eval_stratum *strata = malloc(((size_t)b->n_strata + 1) * sizeof *strata);
-    int32_t n = 0;
-    for (int32_t i = 0; strata && i < b->n_strata; i++)
-        if (counts(&b->strata[i], p)) {
-            strata[n] = b->strata[i];
-            strata[n++].bucket = p->bucket;
-        }
-    const bool good =
-        strata &&
-        eval_gather(&g,
-                    &(struct eval_compared){run, strata, n, true, row->variant, b->baseline, EVAL_M_SCORE}) &&
-        eval_gather_interval(out, &g, run, p->name, b->n_target == EVAL_ALL_LENGTHS ? 0 : b->n_target,
-                             run->variants[row->variant].id);
-    eval_gather_clear(&g);
-    free(strata);
-    return good;
-}
-
 /* Sums of cells, each of which is the mean of a stratum. */
 struct sums {
-    size_t n_cells, n_of[EVAL_N_MEASURES];
-    double mean, full, of[EVAL_N_MEASURES];
+    size_t n_cells;
+    double mean, full;
+    struct eval_mean of[EVAL_N_MEASURES];
     int64_t n_first; /* lines of the last cell that say how the first token compares */
     bool uneven;     /* cells have different numbers of such lines */
 };
@@ -198,10 +149,8 @@ static void add_cell(struct sums *sums, struct eval_cell *c, const struct eval_c
     sums->n_cells++;
     sums->mean += of->mean;
     sums->full += of->full;
-    for (int m = 0; m < EVAL_N_MEASURES; m++) {
-        sums->of[m] += isnan(of->m[m]) ? 0.0 : of->m[m];
-        sums->n_of[m] += isnan(of->m[m]) ? 0 : 1;
-    }
+    for (int m = 0; m < EVAL_N_MEASURES; m++)
+        eval_mean_add(&sums->of[m], of->m[m]);
     c->n += of->n;
     c->n_clusters += of->n_clusters;
     c->binary = c->binary && of->binary;
@@ -212,17 +161,16 @@ static void add_cell(struct sums *sums, struct eval_cell *c, const struct eval_c
     c->n_first_same += of->n_first_same;
 }
 
-/* Adds the cells of all strata that count. Those of a bucket are made for it, because a row has none. */
+/* Adds the cells of a group's strata. Those of a bucket are made for it, because a row has none. */
 static bool add_cells(struct sums *sums, struct eval_cell *c, const struct eval_row *row,
-                      const struct eval_block *b, const struct eval_run *run, const struct part *p)
+                      const struct eval_block *b, const struct eval_run *run, const struct eval_group *g)
 {
     for (int32_t i = 0; i < b->n_strata; i++) {
-        struct eval_stratum s = b->strata[i];
+        const struct eval_compared on = {run, &b->strata[i], 1, g, row->variant, b->baseline, EVAL_M_SCORE};
         struct eval_cell of = row->cell[i];
-        if (!counts(&s, p))
+        if (!eval_group_has(g, &b->strata[i]))
             continue;
-        s.bucket = p->bucket;
-        if (p->bucket != 0 && !eval_cell_make(&of, run, &s, row->variant, b->baseline, false))
+        if (g->bucket != 0 && !eval_cell_make(&of, &on, false))
             return false;
         if (of.n > 0)
             add_cell(sums, c, &of);
@@ -234,7 +182,7 @@ static bool add_cells(struct sums *sums, struct eval_cell *c, const struct eval_
  * would be of another number than the one that it stands next to. */
 static void set_shares(struct eval_cell *c, const struct sums *sums)
 {
-    eval_cell_set_shares(c);
+    set_wilson(c);
     c->binary = c->binary && fabs(100.0 * (double)c->n_right / (double)c->n - c->mean) < 1e-6;
     if (sums->uneven)
         c->first = (struct eval_interval){NAN, NAN};
@@ -242,12 +190,12 @@ static void set_shares(struct eval_cell *c, const struct sums *sums)
 
 /* The mean of the strata's means. */
 static bool make_mean(struct eval_cell *c, const struct eval_row *row, const struct eval_block *b,
-                      const struct eval_run *run, const struct part *p)
+                      const struct eval_run *run, const struct eval_group *g)
 {
     struct sums sums = {0};
-    *c = eval_cell_empty();
+    *c = empty_cell();
     c->binary = true;
-    if (!add_cells(&sums, c, row, b, run, p))
+    if (!add_cells(&sums, c, row, b, run, g))
         return false;
     c->binary = c->binary && sums.n_cells > 0;
     if (sums.n_cells == 0)
@@ -255,46 +203,22 @@ static bool make_mean(struct eval_cell *c, const struct eval_row *row, const str
     c->mean = sums.mean / (double)sums.n_cells;
     c->full = sums.full / (double)sums.n_cells;
     for (int m = 0; m < EVAL_N_MEASURES; m++)
-        c->m[m] = sums.n_of[m] > 0 ? sums.of[m] / (double)sums.n_of[m] : NAN;
+        c->m[m] = eval_mean_value(&sums.of[m]);
     set_shares(c, &sums);
     c->discordant.p = eval_sign_test(c->discordant.lost, c->discordant.gained);
     if (b->baseline < 0 || row->variant == b->baseline)
         return true;
-    return make_delta(&c->delta, row, b, run, p);
+    struct eval_gather gather;
+    const bool good = eval_gather_group(&gather, &c->delta, run, b, g, row->variant, b->baseline,
+                                        run->variants[row->variant].id);
+    eval_gather_clear(&gather);
+    return good;
 }
 
 bool eval_means_make(struct eval_row *row, const struct eval_block *b, const struct eval_run *run)
 {
-    bool good = make_mean(&row->macro, row, b, run, &(struct part){.name = "macro"});
-    for (int32_t i = 0; good && i < b->n_domains; i++)
-        good = make_mean(&row->domain[i], row, b, run,
-                         &(struct part){.name = b->domains[i], .domain = b->domains[i]});
-    for (int32_t i = 0; good && i < b->n_buckets; i++)
-        good = make_mean(&row->bucket[i], row, b, run,
-                         &(struct part){.name = eval_bucket_name(b->buckets[i]), .bucket = b->buckets[i]});
+    bool good = true;
+    for (int32_t i = 0; good && i < b->n_groups; i++)
+        good = make_mean(&row->group[i], row, b, run, &b->groups[i]);
     return good;
-}
-
-/* ---- Columns of a table of scores ---- */
-
-int32_t eval_by_n(const struct eval_block *b, enum eval_by by)
-{
-    return by == EVAL_BY_TASK ? b->n_strata : by == EVAL_BY_DOMAIN ? b->n_domains : b->n_buckets;
-}
-
-const char *eval_by_name(const struct eval_run *run, const struct eval_block *b, enum eval_by by, int32_t k)
-{
-    return by == EVAL_BY_TASK     ? run->tasks[b->strata[k].task]
-           : by == EVAL_BY_DOMAIN ? b->domains[k]
-                                  : eval_bucket_name(b->buckets[k]);
-}
-
-const struct eval_cell *eval_by_cell(const struct eval_row *row, enum eval_by by, int32_t k)
-{
-    return by == EVAL_BY_TASK ? &row->cell[k] : by == EVAL_BY_DOMAIN ? &row->domain[k] : &row->bucket[k];
-}
-
-bool eval_by_counts(const struct eval_block *b, enum eval_by by, int32_t k)
-{
-    return by != EVAL_BY_TASK || b->strata[k].informative;
 }

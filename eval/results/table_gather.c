@@ -27,32 +27,37 @@ static double cluster_of(const struct eval_run *run, const struct eval_result *r
     return cell ? round(1000.0 * r->m[EVAL_M_DEPTH]) : (double)r->index;
 }
 
-static bool same_sample(const struct eval_result *x, const struct eval_result *y)
+bool eval_pair_next(struct eval_pair *p, const struct eval_compared *c, const struct eval_stratum *s)
 {
-    return x->index == y->index && x->turn == y->turn;
+    const int32_t bucket = c->group ? c->group->bucket : 0;
+    bool found = false;
+    while (!found && p->next < s->end) {
+        const struct eval_result *first = &c->run->results[p->next];
+        p->a = p->b = NULL;
+        for (; p->next < s->end; p->next++) {
+            const struct eval_result *r = &c->run->results[p->next];
+            if (r->index != first->index || r->turn != first->turn)
+                break;
+            p->a = r->variant == c->a ? r : p->a;
+            p->b = r->variant == c->b ? r : p->b;
+        }
+        found = p->a && (c->b < 0 || p->b) && (bucket == 0 || p->a->bucket == bucket);
+    }
+    return found;
 }
 
 /* Fills in pairs of a measure, of samples for which both variants have it; returns how many. Without b the other of a pair
  * is 0. */
 static size_t find_pairs(struct pair *pairs, const struct eval_compared *c, const struct eval_stratum *s)
 {
-    const struct eval_run *run = c->run;
-    const enum eval_measure m = c->m;
-    const double points = m == EVAL_M_SCORE ? 100.0 : 1.0;
+    const double points = c->m == EVAL_M_SCORE ? 100.0 : 1.0;
+    struct eval_pair p = {.next = s->begin};
     size_t n = 0;
-    for (size_t i = s->begin, end; i < s->end; i = end) {
-        const struct eval_result *of_a = NULL, *of_b = NULL;
-        for (end = i; end < s->end && same_sample(&run->results[i], &run->results[end]); end++) {
-            const struct eval_result *r = &run->results[end];
-            of_a = r->variant == c->a ? r : of_a;
-            of_b = r->variant == c->b ? r : of_b;
-        }
-        if (!of_a || (c->b >= 0 && !of_b) || !eval_stratum_has(s, of_a))
-            continue;
-        const double x = points * of_a->m[m], y = c->b >= 0 ? points * of_b->m[m] : 0.0;
+    while (eval_pair_next(&p, c, s)) {
+        const double x = points * p.a->m[c->m], y = p.b ? points * p.b->m[c->m] : 0.0;
         if (isnan(x + y))
             continue;
-        pairs[n] = (struct pair){cluster_of(run, of_a), x, y, n};
+        pairs[n] = (struct pair){cluster_of(c->run, p.a), x, y, n};
         n++;
     }
     if (n > 1)
@@ -91,7 +96,7 @@ bool eval_gather(struct eval_gather *g, const struct eval_compared *c)
     struct pair *pairs = malloc((most + 1) * sizeof *pairs);
     const bool good = g->d && g->cluster && g->stratum && pairs;
     for (int32_t i = 0; good && i < n_strata; i++) {
-        const size_t n = c->informative && !strata[i].informative ? 0 : find_pairs(pairs, c, &strata[i]);
+        const size_t n = eval_group_has(c->group, &strata[i]) ? find_pairs(pairs, c, &strata[i]) : 0;
         if (n > 0)
             add_stratum(g, pairs, n);
     }
@@ -112,10 +117,10 @@ void eval_gather_clear(struct eval_gather *g)
 }
 
 bool eval_gather_interval(struct eval_paired *out, const struct eval_gather *g, const struct eval_run *run,
-                          const char *task, int64_t n, const char *id)
+                          const char *name, int64_t n, const char *id)
 {
     char key[4096];
-    eval_boot_key(key, sizeof key, task, n, id, run->seed);
+    eval_boot_key(key, sizeof key, name, n, id, run->seed);
     struct eval_random r = eval_random_key(key);
     const struct eval_pairs p = {.d = g->d,
                                  .n = g->n,
@@ -124,4 +129,13 @@ bool eval_gather_interval(struct eval_paired *out, const struct eval_gather *g, 
                                  .stratum = g->stratum,
                                  .n_strata = g->n_strata};
     return eval_bootstrap(out, &p, &r);
+}
+
+bool eval_gather_group(struct eval_gather *g, struct eval_paired *delta, const struct eval_run *run,
+                       const struct eval_block *b, const struct eval_group *group, int32_t variant,
+                       int32_t other, const char *id)
+{
+    const struct eval_compared c = {run, b->strata, b->n_strata, group, variant, other, EVAL_M_SCORE};
+    return eval_gather(g, &c) && eval_gather_interval(delta, g, run, group->name,
+                                                      b->n_target == EVAL_ALL_LENGTHS ? 0 : b->n_target, id);
 }

@@ -5,23 +5,21 @@
 
 #include "eval/results/table.h"
 
-/* Whether a line between a stratum's first and last is one of its lines. */
-static inline bool eval_stratum_has(const struct eval_stratum *s, const struct eval_result *r)
-{
-    return s->bucket == 0 || r->bucket == s->bucket;
-}
+/* The lines of a sample: that of variant a, NULL where it has none, and that of b, NULL where b is -1 or has none. */
+struct eval_pair {
+    const struct eval_result *a, *b;
+    size_t next; /* the line after the sample's; before the first sample the stratum's first */
+};
+/* Goes on to the next sample of a stratum that both have, or that a has where b is -1; of a group with a bucket only those of the
+ * bucket. Returns false behind the last. */
+bool eval_pair_next(struct eval_pair *p, const struct eval_compared *c, const struct eval_stratum *s);
 
-/* A cell without samples. */
-struct eval_cell eval_cell_empty(void);
-/* A variant on a stratum; baseline is -1 where there is no full cache. interval: false leaves the interval of the difference
- * out, which takes longest. Returns false if memory runs out. */
-bool eval_cell_make(struct eval_cell *c, const struct eval_run *run, const struct eval_stratum *s,
-                    int32_t variant, int32_t baseline, bool interval);
-/* Sets Wilson's intervals from the numbers of lines. */
-void eval_cell_set_shares(struct eval_cell *c);
+/* Variant a on a stratum, or on its lines of a group, next to b; interval: false leaves the interval of the difference out, which
+ * takes longest. Returns false if memory runs out. */
+bool eval_cell_make(struct eval_cell *c, const struct eval_compared *on, bool interval);
 
-/* Finds the domains and the buckets of a block, of which its rows will have means. */
-void eval_means_find(struct eval_block *b, const struct eval_run *run);
+/* Finds the groups of a block, of which its rows will have means. */
+void eval_groups_find(struct eval_block *b, const struct eval_run *run);
 /* Makes a row's means from its cells. Returns false if memory runs out. */
 bool eval_means_make(struct eval_row *row, const struct eval_block *b, const struct eval_run *run);
 

@@ -27,18 +27,6 @@ int eval_versus_names(char *names[2], const char *list)
     return names[0] && names[1] ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
-/* Whether two texts are recipes of the same policy. */
-static bool same_recipe(const char *a, const char *b)
-{
-    wnw_policy *x = NULL, *y = NULL;
-    bool same = strcmp(a, b) == 0;
-    if (!same && wnw_policy_parse(&x, a, NULL) == WNW_OK && wnw_policy_parse(&y, b, NULL) == WNW_OK)
-        same = strcmp(wnw_policy_string(x), wnw_policy_string(y)) == 0;
-    wnw_policy_free(x);
-    wnw_policy_free(y);
-    return same;
-}
-
 static int unknown_policy(const struct eval_run *run, const char *name)
 {
     const char **names = malloc(((size_t)run->n_variants + 1) * sizeof *names);
@@ -77,10 +65,7 @@ bool eval_versus_measure(struct eval_versus *v, const struct eval_tables *t)
     struct eval_gather g;
     char id[256];
     snprintf(id, sizeof id, "%.100s-%.100s", run->variants[v->a].id, run->variants[v->b].id);
-    const bool good = eval_gather(&g, &(struct eval_compared){run, b->strata, b->n_strata, true, v->a, v->b,
-                                                              EVAL_M_SCORE}) &&
-                      eval_gather_interval(&v->delta, &g, run, "macro",
-                                           b->n_target == EVAL_ALL_LENGTHS ? 0 : b->n_target, id);
+    const bool good = eval_gather_group(&g, &v->delta, run, b, &b->groups[0], v->a, v->b, id);
     v->n = g.n;
     v->mean_a = g.n_strata > 0 ? g.sum_a / (double)g.n_strata : NAN;
     v->mean_b = g.n_strata > 0 ? g.sum_b / (double)g.n_strata : NAN;
@@ -98,13 +83,14 @@ static bool add_pair(struct eval_versus **out, int32_t *n, const struct eval_tab
 }
 
 static bool compare_in_block(struct eval_versus **out, int32_t *n, const struct eval_tables *t,
-                             const struct eval_block *block, const bool *is_a, const bool *is_b)
+                             const struct eval_block *block, char *const canonical[2])
 {
     for (int32_t i = 0; i < block->n_rows; i++)
         for (int32_t k = 0; k < block->n_rows; k++) {
             const int32_t a = block->rows[i].variant, b = block->rows[k].variant;
-            if (a == b || !is_a[a] || !is_b[b] ||
-                !same_but_policy(&t->run->variants[a], &t->run->variants[b]))
+            const struct eval_variant *x = &t->run->variants[a], *y = &t->run->variants[b];
+            if (a == b || strcmp(x->canonical, canonical[0]) != 0 ||
+                strcmp(y->canonical, canonical[1]) != 0 || !same_but_policy(x, y))
                 continue;
             if (!add_pair(out, n, t, block, a, b))
                 return false;
@@ -112,40 +98,30 @@ static bool compare_in_block(struct eval_versus **out, int32_t *n, const struct 
     return true;
 }
 
-/* Fills in which variants are of a policy; returns whether any is. */
-static bool find_policy(bool *is, const struct eval_run *run, const char *name)
-{
-    bool any = false;
-    for (int32_t i = 0; i < run->n_variants; i++)
-        any = (is[i] = same_recipe(name, run->variants[i].policy)) || any;
-    return any;
-}
-
 int eval_versus_check(const struct eval_run *run, char *const names[2])
 {
-    bool *is = malloc((size_t)run->n_variants + 1);
-    int rc = is ? APP_OK : eval_no_memory("the comparison");
-    for (int k = 0; rc == APP_OK && k < 2; k++)
-        if (!find_policy(is, run, names[k]))
-            rc = unknown_policy(run, names[k]);
-    free(is);
+    int rc = APP_OK;
+    for (int k = 0; rc == APP_OK && k < 2; k++) {
+        char *canonical = eval_recipe_canonical(names[k]);
+        bool any = false;
+        for (int32_t i = 0; canonical && i < run->n_variants; i++)
+            any = any || strcmp(run->variants[i].canonical, canonical) == 0;
+        if (!any)
+            rc = canonical ? unknown_policy(run, names[k]) : eval_no_memory("the comparison");
+        free(canonical);
+    }
     return rc;
 }
 
 int eval_versus_make(struct eval_versus **out, int32_t *n, const struct eval_tables *t, char *const names[2])
 {
-    const size_t n_variants = (size_t)t->run->n_variants + 1;
-    bool *is_a = malloc(n_variants), *is_b = malloc(n_variants);
-    bool good = is_a && is_b;
-    if (good) {
-        find_policy(is_a, t->run, names[0]);
-        find_policy(is_b, t->run, names[1]);
-    }
+    char *const canonical[2] = {eval_recipe_canonical(names[0]), eval_recipe_canonical(names[1])};
+    bool good = canonical[0] && canonical[1];
     for (int32_t i = 0; good && i < t->n; i++)
         if (!eval_block_is_extra(t, &t->blocks[i]))
-            good = compare_in_block(out, n, t, &t->blocks[i], is_a, is_b);
-    free(is_a);
-    free(is_b);
+            good = compare_in_block(out, n, t, &t->blocks[i], canonical);
+    free(canonical[0]);
+    free(canonical[1]);
     return good ? APP_OK : eval_no_memory("the comparison");
 }
 
