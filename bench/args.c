@@ -62,6 +62,8 @@ static const struct app_option speed_options[] = {
     {"kv-tail", 0, APP_INT, "N", "0", NULL,
      "with q8_0 or q4_0: keep the last N entries of each head, and the first 64, in f16", AT(app.kv_tail), 0,
      1048576, "0, or 32 to 1048576"},
+    {"bridge", 0, APP_FLAG, NULL, NULL, "off",
+     "also measure the libllama of this build over our backend, with both caches", AT(bridge), 0, 0, NULL},
     CSV,
     JSON,
 };

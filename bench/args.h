@@ -9,7 +9,7 @@ struct bench_args {
     struct app_args app;
     char *csv, *lengths, *policies, *sequences, *peer;
     int64_t reps, decode_tokens, peer_timeout;
-    bool markdown, cpu_time;
+    bool markdown, cpu_time, bridge;
 };
 
 /* bench_group_peer is of the benchmarks that run next to llama.cpp; bench_group_part has the options that the

@@ -43,6 +43,8 @@ void bench_memory_stop(struct bench_memory *m);
 
 /* Starts llama.cpp next to us as the options say. Returns an exit code; the caller closes *peer in any case. */
 int bench_start_peer(struct bench_peer **peer, const struct bench_args *args, int32_t n_threads);
+/* The same with the libllama of this build over our backend. */
+int bench_start_bridge(struct bench_peer **peer, const struct bench_args *args);
 /* Milliseconds of the clock that the options choose. */
 double bench_now_ms(const struct bench_args *args);
 /* The name of that clock, "wall" or "cpu". */
@@ -68,11 +70,12 @@ wnw_session_params bench_session_params(const struct bench_base *b);
 /* Has the session observe what the policy needs and nothing else; NULL = nothing. Returns a status of the library. */
 int bench_observe(wnw_session *s, const wnw_policy *policy);
 
-enum bench_engine { LLAMA, FULL, COMPRESSED, N_ENGINES };
+/* Those from BRIDGE on, libllama over our backend, are measured with --bridge. */
+enum bench_engine { LLAMA, FULL, COMPRESSED, BRIDGE, BRIDGE_COMPRESSED, N_ENGINES };
 
 /* Tokens per second of one round. */
 struct bench_round {
-    double prefill[N_ENGINES]; /* COMPRESSED: includes observing and compressing */
+    double prefill[N_ENGINES]; /* of those that compress: includes observing and compressing */
     double decode[N_ENGINES];
     double compress_ms;
 };
@@ -82,7 +85,7 @@ struct bench_length {
     int64_t budget;             /* entries kept per layer and KV head */
     struct bench_round *rounds; /* [n_rounds], owned */
     int32_t n_rounds;
-    wnw_cache_stats stats[N_ENGINES]; /* right after prefill and compression; LLAMA: unused */
+    wnw_cache_stats stats[N_ENGINES]; /* right after prefill and compression; of our sessions alone */
     double kept_mean;
 };
 
@@ -96,7 +99,8 @@ struct bench {
     struct app_kv kv; /* of our caches */
     wnw_model *model;
     wnw_model_info info;
-    struct bench_peer *peer;
+    struct bench_peer *peer[N_ENGINES]; /* NULL for our sessions, and where there is none */
+    int n_engines;                      /* BRIDGE, or N_ENGINES */
     wnw_session *full, *compressed;
     int32_t *tokens; /* [longest + n_decode] */
     struct bench_length results[BENCH_MAX_LENGTHS];

@@ -64,6 +64,12 @@ int bench_start_peer(struct bench_peer **peer, const struct bench_args *args, in
     return rc == APP_OK && args->cpu_time ? bench_peer_use_cpu_time(*peer) : rc;
 }
 
+int bench_start_bridge(struct bench_peer **peer, const struct bench_args *args)
+{
+    const int rc = bench_peer_start_bridge(peer, (int32_t)args->peer_timeout);
+    return rc == APP_OK && args->cpu_time ? bench_peer_use_cpu_time(*peer) : rc;
+}
+
 double bench_now_ms(const struct bench_args *args)
 {
     return args->cpu_time ? app_cpu_ms() : app_now_ms();

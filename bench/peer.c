@@ -5,6 +5,7 @@
 #include "app/cpu.h"
 #include "app/json.h"
 #include "app/models.h"
+#include "bench/bridge.h"
 #include "bench/llama/serve.h"
 
 #include <errno.h>
@@ -28,6 +29,7 @@ enum { MAX_ANSWER = 4096 };
 struct bench_peer {
     char *program; /* NULL = the libllama of this build */
     bool native;   /* built by make peers for this CPU */
+    bool bridge;   /* over our backend */
     int32_t silence_s;
     pid_t pid;           /* 0 = not running */
     int fd;              /* requests and answers; -1 = none */
@@ -44,7 +46,7 @@ static void become_peer(const struct bench_peer *p, int fd)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* it ends with the benchmark, even if that is killed */
     if (!p->program && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0)
-        _exit(bench_llama_serve(dup(fd), fd));
+        _exit(bench_llama_serve(dup(fd), fd, p->bridge ? bench_bridge_device() : NULL));
     if (dup2(fd, STDIN_FILENO) >= 0 && dup2(fd, STDOUT_FILENO) >= 0)
         execl(p->program, p->program, (char *)NULL);
     fprintf(stderr, "winnow: cannot run '%s': %s\n", p->program, strerror(errno));
@@ -74,7 +76,7 @@ static int start(struct bench_peer *p)
 
 static const char *name_of(const struct bench_peer *p)
 {
-    return p->program ? p->program : "of this build";
+    return p->program ? p->program : p->bridge ? "of this build, over our backend" : "of this build";
 }
 
 /* Waits for the process, which has closed its end, and says how it ended. */
@@ -293,17 +295,37 @@ static int ask_about(struct bench_peer *p)
     return APP_OK;
 }
 
-int bench_peer_start(struct bench_peer **out, const char *program, int32_t silence_s)
+static int new_peer(struct bench_peer **out, int32_t silence_s)
 {
     struct bench_peer *p = *out = calloc(1, sizeof *p);
     if (!p)
         return app_fail(APP_FAILED, "out of memory");
     p->fd = -1;
     p->silence_s = silence_s;
-    int rc = choose_program(p, program);
-    if (rc == APP_OK)
-        rc = start(p);
+    return APP_OK;
+}
+
+static int start_peer(struct bench_peer *p)
+{
+    const int rc = start(p);
     return rc == APP_OK ? ask_about(p) : rc;
+}
+
+int bench_peer_start(struct bench_peer **out, const char *program, int32_t silence_s)
+{
+    int rc = new_peer(out, silence_s);
+    if (rc == APP_OK)
+        rc = choose_program(*out, program);
+    return rc == APP_OK ? start_peer(*out) : rc;
+}
+
+int bench_peer_start_bridge(struct bench_peer **out, int32_t silence_s)
+{
+    const int rc = new_peer(out, silence_s);
+    if (rc != APP_OK)
+        return rc;
+    (*out)->bridge = true;
+    return start_peer(*out);
 }
 
 int bench_peer_use_cpu_time(struct bench_peer *p)
@@ -376,4 +398,19 @@ int bench_peer_steps(struct bench_peer *p, const int32_t *tokens, int32_t n_seq,
     char words[64];
     snprintf(words, sizeof words, "steps %d", (int)n_seq);
     return ask_timed(p, "steps", words, tokens, n_seq * n_steps, ms);
+}
+
+int bench_peer_policy(struct bench_peer *p, const char *recipe, int64_t budget)
+{
+    char *words = NULL;
+    if (asprintf(&words, "policy %lld %s", (long long)budget, recipe) < 0)
+        return app_fail(APP_FAILED, "out of memory");
+    const int rc = ask(p, "policy", words, NULL, 0);
+    free(words);
+    return rc;
+}
+
+int bench_peer_compress(struct bench_peer *p, double *ms)
+{
+    return ask_timed(p, "compress", "compress", NULL, 0, ms);
 }

@@ -19,6 +19,8 @@ struct bench_peer;
  * process has started threads. The caller closes *out, after a failure too. These functions print what went
  * wrong and return exit codes; a process that has ended or hangs is an error of any of them. */
 int bench_peer_start(struct bench_peer **out, const char *program, int32_t silence_s);
+/* The same with the libllama of this build over our backend (bench/bridge.h). */
+int bench_peer_start_bridge(struct bench_peer **out, int32_t silence_s);
 /* Has it measure CPU time, not the time of the clock. */
 int bench_peer_use_cpu_time(struct bench_peer *p);
 /* Opens the model in it. */
@@ -37,5 +39,8 @@ int bench_peer_feed(struct bench_peer *p, int32_t seq, const int32_t *tokens, in
 int bench_peer_copy(struct bench_peer *p, int32_t from, int32_t to);
 /* n_steps times bench_llama_step with n_seq tokens: tokens[n_steps][n_seq]. */
 int bench_peer_steps(struct bench_peer *p, const int32_t *tokens, int32_t n_seq, int32_t n_steps, double *ms);
+/* Of one over our backend: what its cache keeps of what is read from now on, and that it compresses. */
+int bench_peer_policy(struct bench_peer *p, const char *recipe, int64_t budget);
+int bench_peer_compress(struct bench_peer *p, double *ms);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* winnow bench: llama.cpp with its full cache, winnow with the full cache and winnow with a compressed one,
- * side by side. One round reads the same tokens with all three in turn and then decodes with them in
+/* winnow bench: llama.cpp with its full cache, winnow with the full cache and winnow with a compressed one, and with --bridge
+ * libllama over our backend with both, side by side. One round reads the same tokens with all three in turn and then decodes with them in
  * alternating chunks, so that other load on the machine affects all alike. Ratios are formed within a round;
  * the result is their median, not the ratio of two medians. */
 #include "bench/bench.h"
@@ -34,7 +34,12 @@ static int check(struct bench *b)
     rc = app_model_path(&b->model_path, args->app.model);
     if (rc == APP_OK)
         rc = bench_check_csv(&b->inputs, args, b->model_path);
-    return rc == APP_OK ? bench_start_peer(&b->peer, args, b->n_threads) : rc;
+    b->n_engines = args->bridge ? N_ENGINES : BRIDGE;
+    if (rc == APP_OK)
+        rc = bench_start_peer(&b->peer[LLAMA], args, b->n_threads);
+    for (int e = BRIDGE; e < b->n_engines && rc == APP_OK; e++)
+        rc = bench_start_bridge(&b->peer[e], args);
+    return rc;
 }
 
 /* A length that leaves too little room for decoding is shortened by the missing tokens; longer ones are
@@ -80,10 +85,11 @@ static int open_engines(struct bench *b)
         return rc;
     for (int32_t i = 0; i < b->n_lengths; i++)
         longest = b->lengths[i] > longest ? b->lengths[i] : longest;
-    rc = bench_peer_load(b->peer, b->model_path,
-                         &(struct bench_llama_params){.n_ctx = longest + b->n_decode,
-                                                      .n_ubatch = BENCH_N_UBATCH,
-                                                      .n_threads = b->n_threads});
+    const struct bench_llama_params params = {
+        .n_ctx = longest + b->n_decode, .n_ubatch = BENCH_N_UBATCH, .n_threads = b->n_threads};
+    for (int e = 0; e < b->n_engines && rc == APP_OK; e++)
+        if (b->peer[e])
+            rc = bench_peer_load(b->peer[e], b->model_path, &params);
     if (rc != APP_OK)
         return rc;
     b->tokens = bench_make_tokens(longest + b->n_decode, b->info.n_vocab);
@@ -103,10 +109,15 @@ static void step_done(struct bench *b, int32_t n_tokens, int32_t n_all)
     app_progress_step(b->n_steps_done, n_all, &b->progress);
 }
 
-static int read_by_llama(struct bench *b, const struct bench_length *r, double *ms)
+static int read_by_llama(struct bench *b, enum bench_engine e, const struct bench_length *r, double *ms)
 {
-    const int rc = bench_peer_reset(b->peer);
-    return rc == APP_OK ? bench_peer_feed(b->peer, 0, b->tokens, r->n, ms) : rc;
+    struct bench_peer *p = b->peer[e];
+    int rc = bench_peer_reset(p);
+    if (rc == APP_OK && e == BRIDGE_COMPRESSED)
+        rc = bench_peer_policy(p, wnw_policy_string(b->policy), r->budget);
+    if (rc == APP_OK)
+        rc = bench_peer_feed(p, 0, b->tokens, r->n, ms);
+    return rc == APP_OK && e == BRIDGE_COMPRESSED ? bench_peer_compress(p, ms) : rc;
 }
 
 /* The COMPRESSED session compresses what it has read, which counts as prefill. */
@@ -137,15 +148,15 @@ static int read_by_us(struct bench *b, enum bench_engine e, struct bench_length 
 static int time_prefill(struct bench *b, enum bench_engine e, struct bench_length *r, struct bench_round *out)
 {
     double ms = 0;
-    const int rc = e == LLAMA ? read_by_llama(b, r, &ms) : read_by_us(b, e, r, out, &ms);
+    const int rc = b->peer[e] ? read_by_llama(b, e, r, &ms) : read_by_us(b, e, r, out, &ms);
     out->prefill[e] = (double)r->n * 1e3 / ms;
     return rc;
 }
 
 static int decode_some(struct bench *b, enum bench_engine e, const int32_t *tokens, int32_t n, double *ms)
 {
-    if (e == LLAMA)
-        return bench_peer_steps(b->peer, tokens, 1, n, ms);
+    if (b->peer[e])
+        return bench_peer_steps(b->peer[e], tokens, 1, n, ms);
     const double start = bench_now_ms(b->args);
     for (int32_t i = 0; i < n; i++) {
         const int status = wnw_session_decode(e == FULL ? b->full : b->compressed, tokens[i]);
@@ -162,18 +173,18 @@ static int run_round(struct bench *b, struct bench_length *r, struct bench_round
     double ms[N_ENGINES] = {0};
     int rc = APP_OK;
     /* Which engine goes first changes from round to round. */
-    for (int k = 0; k < N_ENGINES && rc == APP_OK; k++) {
-        rc = time_prefill(b, (enum bench_engine)((k + turn) % N_ENGINES), r, out);
+    for (int k = 0; k < b->n_engines && rc == APP_OK; k++) {
+        rc = time_prefill(b, (enum bench_engine)((k + turn) % b->n_engines), r, out);
         step_done(b, r->n, n_all);
     }
     for (int32_t from = 0; from < b->n_decode && rc == APP_OK; from += CHUNK_TOKENS) {
         const int32_t n = b->n_decode - from < CHUNK_TOKENS ? b->n_decode - from : CHUNK_TOKENS;
-        for (int k = 0; k < N_ENGINES && rc == APP_OK; k++) {
-            const enum bench_engine e = (enum bench_engine)((k + turn) % N_ENGINES);
+        for (int k = 0; k < b->n_engines && rc == APP_OK; k++) {
+            const enum bench_engine e = (enum bench_engine)((k + turn) % b->n_engines);
             rc = decode_some(b, e, b->tokens + r->n + from, n, &ms[e]);
         }
     }
-    for (int e = 0; e < N_ENGINES && rc == APP_OK; e++)
+    for (int e = 0; e < b->n_engines && rc == APP_OK; e++)
         out->decode[e] = b->n_decode * 1e3 / ms[e];
     return rc;
 }
@@ -190,7 +201,7 @@ static int warm_up(struct bench *b)
     struct bench_round ignored = {0};
     double ms = 0.0;
     int rc = APP_OK;
-    for (int e = 0; e < N_ENGINES && rc == APP_OK; e++) {
+    for (int e = 0; e < b->n_engines && rc == APP_OK; e++) {
         rc = time_prefill(b, (enum bench_engine)e, &r, &ignored);
         for (int i = 0; i < 2 && rc == APP_OK; i++)
             rc = decode_some(b, (enum bench_engine)e, b->tokens, 1, &ms);
@@ -203,7 +214,7 @@ static int measure(struct bench *b)
     int64_t n_all = 0;
     int rc = warm_up(b);
     for (int32_t i = 0; i < b->n_lengths; i++)
-        n_all += (int64_t)b->lengths[i] * b->n_reps * N_ENGINES;
+        n_all += (int64_t)b->lengths[i] * b->n_reps * b->n_engines;
     const int32_t n_shown = n_all > INT32_MAX ? INT32_MAX : (int32_t)n_all;
     app_progress_start(&b->progress, "bench", "tokens");
     for (int32_t i = 0; i < b->n_lengths && rc == APP_OK; i++) {
@@ -227,7 +238,8 @@ static void close_bench(struct bench *b)
         free(b->results[i].rounds);
     wnw_session_free(b->full);
     wnw_session_free(b->compressed);
-    bench_peer_close(b->peer);
+    for (int e = 0; e < N_ENGINES; e++)
+        bench_peer_close(b->peer[e]);
     wnw_model_free(b->model);
     wnw_policy_free(b->policy);
     free(b->tokens);

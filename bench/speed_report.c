@@ -8,7 +8,8 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-static const char *const engine_names[] = {"llama.cpp", "winnow full", "winnow compressed"};
+static const char *const engine_names[] = {"llama.cpp", "winnow full", "winnow compressed", "bridge full",
+                                           "bridge compressed"};
 
 /* A row of the result: one speed, or the ratio of two within each round. */
 struct figure {
@@ -17,12 +18,38 @@ struct figure {
 };
 
 static const struct figure figures[] = {
-    {"prefill", LLAMA, -1},   {"prefill", FULL, -1},          {"prefill", COMPRESSED, -1},
-    {"decode", LLAMA, -1},    {"decode", FULL, -1},           {"decode", COMPRESSED, -1},
-    {"prefill", FULL, LLAMA}, {"prefill", COMPRESSED, LLAMA}, {"prefill", COMPRESSED, FULL},
-    {"decode", FULL, LLAMA},  {"decode", COMPRESSED, LLAMA},  {"decode", COMPRESSED, FULL},
+    {"prefill", LLAMA, -1},
+    {"prefill", FULL, -1},
+    {"prefill", COMPRESSED, -1},
+    {"decode", LLAMA, -1},
+    {"decode", FULL, -1},
+    {"decode", COMPRESSED, -1},
+    {"prefill", FULL, LLAMA},
+    {"prefill", COMPRESSED, LLAMA},
+    {"prefill", COMPRESSED, FULL},
+    {"decode", FULL, LLAMA},
+    {"decode", COMPRESSED, LLAMA},
+    {"decode", COMPRESSED, FULL},
+    /* with --bridge */
+    {"prefill", BRIDGE, -1},
+    {"prefill", BRIDGE_COMPRESSED, -1},
+    {"decode", BRIDGE, -1},
+    {"decode", BRIDGE_COMPRESSED, -1},
+    {"prefill", BRIDGE, LLAMA},
+    {"prefill", BRIDGE_COMPRESSED, LLAMA},
+    {"decode", BRIDGE, LLAMA},
+    {"decode", BRIDGE_COMPRESSED, LLAMA},
+    {"prefill", BRIDGE, FULL},
+    {"prefill", BRIDGE_COMPRESSED, COMPRESSED},
+    {"decode", BRIDGE, FULL},
+    {"decode", BRIDGE_COMPRESSED, COMPRESSED},
 };
-enum { N_FIGURES = sizeof figures / sizeof *figures };
+enum { N_FIGURES = sizeof figures / sizeof *figures, N_WITHOUT_BRIDGE = 12 };
+
+static int n_figures(const struct bench *b)
+{
+    return b->n_engines == N_ENGINES ? N_FIGURES : N_WITHOUT_BRIDGE;
+}
 
 static bool spread_of(struct bench_spread *out, const struct bench_length *r, const struct figure *f)
 {
@@ -60,9 +87,28 @@ static void print_speeds(const struct bench_length *r, const char *phase)
            median_of(r, phase, COMPRESSED, FULL));
 }
 
+static void print_bridge_speeds(const struct bench_length *r, const char *phase)
+{
+    printf("  %-8s %10s %10.1f %10.1f   %8.2fx %8.2fx %8.2fx %8.2fx\n", phase, "",
+           median_of(r, phase, BRIDGE, -1), median_of(r, phase, BRIDGE_COMPRESSED, -1),
+           median_of(r, phase, BRIDGE, LLAMA), median_of(r, phase, BRIDGE_COMPRESSED, LLAMA),
+           median_of(r, phase, BRIDGE, FULL), median_of(r, phase, BRIDGE_COMPRESSED, COMPRESSED));
+}
+
+/* libllama of this build over our backend; beside llama.cpp, and beside our sessions with the same cache. */
+static void print_bridge(const struct bench_length *r)
+{
+    printf("  %-8s %10s %10s %10s   %9s %9s %9s %9s\n", "bridge", "", "full", "compressed", "full/",
+           "compr./", "full/", "compr./");
+    printf("  %-8s %10s %10s %10s   %9s %9s %9s %9s\n", "", "", "", "", "llama", "llama", "our full",
+           "our compr.");
+    print_bridge_speeds(r, "prefill");
+    print_bridge_speeds(r, "decode");
+}
+
 int bench_print_table(const struct bench *b)
 {
-    printf("%s\n%s\n", b->machine, bench_peer_about(b->peer));
+    printf("%s\n%s\n", b->machine, bench_peer_about(b->peer[LLAMA]));
     char *own, kv[64];
     app_kv_text(kv, sizeof kv, &b->kv);
     printf("%s, caches f16 (llama.cpp) and %s (ours), flash attention, batches of %d, %d rounds, %d tokens "
@@ -81,7 +127,9 @@ int bench_print_table(const struct bench *b)
         printf("  %-8s %10s %10s %10s   %9s %9s %9s\n", "", "", "", "", "llama", "llama", "full");
         print_speeds(r, "prefill");
         print_speeds(r, "decode");
-        for (int e = FULL; e < N_ENGINES; e++) {
+        if (b->n_engines == N_ENGINES)
+            print_bridge(r);
+        for (int e = FULL; e <= COMPRESSED; e++) {
             const wnw_cache_stats *s = &r->stats[e];
             printf("  %-18s KV %.3f MiB for %lld entries, %.3fx of entries x bytes per entry (growth block "
                    "%d)\n",
@@ -106,9 +154,9 @@ static json_t *figure_json(const struct bench_length *r, const struct figure *f)
 static json_t *length_json(const struct bench *b, const struct bench_length *r)
 {
     json_t *rows = json_array(), *caches = json_array();
-    for (int i = 0; i < N_FIGURES; i++)
+    for (int i = 0; i < n_figures(b); i++)
         app_json_append(&rows, figure_json(r, &figures[i]));
-    for (int e = FULL; e < N_ENGINES; e++) {
+    for (int e = FULL; e <= COMPRESSED; e++) {
         const wnw_cache_stats *s = &r->stats[e];
         app_json_append(&caches,
                         json_pack("{s:s, s:I, s:I, s:I, s:i}", "engine", engine_names[e], "entries",
@@ -129,7 +177,7 @@ int bench_print_json(struct bench *b)
         "{s:o, s:s, s:i, s:s, s:i, s:b, s:s, s:o, s:o, s:s, s:o}", "machine", app_json_text(b->machine),
         "clock", bench_clock_name(b->args), "threads", (int)b->n_threads, "kv_type",
         wnw_kv_type_name(b->kv.type), "kv_tail", (int)b->kv.tail, "kv_rotated", app_kv_rotates(&b->kv),
-        "kernel", wnw_kernel_name(), "peer", bench_peer_json(b->peer), "model",
+        "kernel", wnw_kernel_name(), "peer", bench_peer_json(b->peer[LLAMA]), "model",
         app_json_text(b->args->app.model), "policy", wnw_policy_string(b->policy), "lengths", lengths));
 }
 
@@ -142,17 +190,18 @@ int bench_write_csv(const struct bench *b)
     fprintf(
         out.f,
         "# %s\n# %s\nmodel,policy,n,phase,engine,against,unit,median,min,max,rounds,kv_bytes,entry_bytes\n",
-        b->machine, bench_peer_about(b->peer));
+        b->machine, bench_peer_about(b->peer[LLAMA]));
     for (int32_t i = 0; i < b->n_results; i++) {
         const struct bench_length *r = &b->results[i];
-        for (int k = 0; k < N_FIGURES; k++) {
+        for (int k = 0; k < n_figures(b); k++) {
             const struct figure *f = &figures[k];
             struct bench_spread s;
             if (!spread_of(&s, r, f))
                 continue;
             fprintf(out.f, "%s,\"%s\",%d,%s,%s,%s,%s,%.4f,%.4f,%.4f,%d,%llu,%llu\n", b->args->app.model,
-                    f->over == COMPRESSED ? wnw_policy_string(b->policy) : "full", r->n, f->phase,
-                    engine_names[f->over], f->under < 0 ? "" : engine_names[f->under],
+                    f->over == COMPRESSED || f->over == BRIDGE_COMPRESSED ? wnw_policy_string(b->policy)
+                                                                          : "full",
+                    r->n, f->phase, engine_names[f->over], f->under < 0 ? "" : engine_names[f->under],
                     f->under < 0 ? "tokens/s" : "ratio", s.median, s.min, s.max, r->n_rounds,
                     (unsigned long long)r->stats[f->over].bytes,
                     (unsigned long long)r->stats[f->over].bytes_entries);

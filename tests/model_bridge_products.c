@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { N_PROMPT = 70, N_DECODE = 6, N = N_PROMPT + N_DECODE };
 
@@ -97,9 +99,71 @@ static void test_not_repacked(void **state)
     free(ours);
 }
 
+/* ---- Memory ---- */
+
+struct maps {
+    uint64_t of_file, not_of_files; /* bytes: of the file's mappings; resident of no file */
+};
+
+static struct maps maps_of(const char *path)
+{
+    struct maps m = {0};
+    char line[4096];
+    unsigned long long from, to, kib;
+    FILE *f = fopen("/proc/self/smaps", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%llx-%llx ", &from, &to) == 2 && strstr(line, path))
+            m.of_file += to - from;
+        else if (sscanf(line, "Anonymous: %llu kB", &kib) == 1)
+            m.not_of_files += kib * 1024;
+    }
+    fclose(f);
+    return m;
+}
+
+/* What a model and a context take beyond what is there, while tokens are decoded. */
+static struct maps maps_with(const char *path, bool ours)
+{
+    struct test_llama t;
+    const struct maps before = maps_of(path);
+    test_llama_open(&t, path, &(struct test_llama_params){.ours = ours, .flash = true, .n_ctx = 256});
+    test_llama_decode(&t, 0, 0, (const int32_t[]){1, 2, 3, 4, 5, 6, 7, 8}, 8, NULL);
+    test_llama_decode(&t, 0, 8, (const int32_t[]){9}, 1, NULL);
+    struct maps m = maps_of(path);
+    m.of_file -= before.of_file;
+    m.not_of_files -= before.not_of_files < m.not_of_files ? before.not_of_files : m.not_of_files;
+    test_llama_close(&t);
+    return m;
+}
+
+/* Weights are in memory as the file has them, once: what is mapped of the file is no more than the file, and what is not
+ * of a file has no room for a copy of them beside what libllama alone needs. */
+static void test_weights_are_mapped_once(void **state)
+{
+    (void)state;
+    char name[4096];
+    struct stat file;
+    test_model_path(name, sizeof name, "smollm2-135m.gguf");
+    char *path = realpath(name, NULL); /* as the system lists it */
+    assert_non_null(path);
+    assert_int_equal(stat(path, &file), 0);
+    (void)maps_with(path, false); /* memory that stays with the process */
+    const uint64_t size = (uint64_t)file.st_size, page = (uint64_t)sysconf(_SC_PAGESIZE);
+    const struct maps plain = maps_with(path, false), ours = maps_with(path, true);
+    print_message("a file of %.1f MB: mapped %.1f, and %.1f of no file; libllama alone %.1f and %.1f\n",
+                  (double)size / 1e6, (double)ours.of_file / 1e6, (double)ours.not_of_files / 1e6,
+                  (double)plain.of_file / 1e6, (double)plain.not_of_files / 1e6);
+    assert_cmp(ours.of_file, >, size / 2);
+    assert_cmp(ours.of_file, <=, size + page);
+    assert_cmp(ours.not_of_files, <, plain.not_of_files + size / 4);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_as_exact_as_ggml),
-                                       cmocka_unit_test(test_not_repacked)};
+                                       cmocka_unit_test(test_not_repacked),
+                                       cmocka_unit_test(test_weights_are_mapped_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,5 +5,6 @@
 #define WNW_TESTS_PEEK_BRIDGE_H
 
 #include "bridge/bridge.h"
+#include "bridge/bridge_fuse.h"
 
 #endif

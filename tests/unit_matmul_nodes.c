@@ -90,6 +90,37 @@ static void together_equals_alone(void **state)
     free(x);
 }
 
+/* Results in tensors of their own: the same bits. */
+static void apart_equals_together(void **state)
+{
+    (void)state;
+    float *x = test_random_floats((size_t)2 * K, 6, 1.0f);
+    for (int kind = WNW_OPERAND_PLAIN; kind <= WNW_OPERAND_SWIGLU; kind++) {
+        struct fixture f;
+        fixture_init(&f);
+        struct wnw__matmul_scratch *scratch;
+        struct ggml_tensor *y[N_W];
+        const struct wnw__operand of = {
+            .kind = (enum wnw__operand_kind)kind, .a = tokens(&f, x, 1), .b = tokens(&f, x + K, 1)};
+        const struct ggml_tensor *all = compute_of(&f, f.w, N_W, &of, 1);
+        for (int i = 0; i < N_W; i++) {
+            y[i] = ggml_new_tensor_2d(f.ctx, GGML_TYPE_F32, rows[i], 1);
+            memset(y[i]->data, 0xff, ggml_nbytes(y[i]));
+        }
+        assert_int_equal(wnw__matmul_new(&scratch, 1, K, 1e-5f), WNW_OK);
+        const struct wnw__operand in = wnw__matmul_input(scratch, f.ctx, &of);
+        struct ggml_cgraph *gf = ggml_new_graph(f.ctx);
+        ggml_build_forward_expand(gf, wnw__matmul_node_apart(scratch, f.ctx, f.w, y, N_W, &in));
+        assert_int_equal(ggml_graph_compute_with_ctx(f.ctx, gf, 1), GGML_STATUS_SUCCESS);
+        const float *part = all->data;
+        for (int i = 0; i < N_W; part += rows[i], i++)
+            assert_memory_equal(y[i]->data, part, (size_t)rows[i] * sizeof *part);
+        wnw__matmul_free(scratch);
+        ggml_free(f.ctx);
+    }
+    free(x);
+}
+
 /* Five tokens in one node of three weights: each row of the result has the products one behind the other. */
 static void tokens_together(void **state)
 {
@@ -167,9 +198,8 @@ static void product_by_hand(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(together_equals_alone),
-        cmocka_unit_test(tokens_together),
-        cmocka_unit_test(operands_are_computed_on_the_way),
+        cmocka_unit_test(together_equals_alone), cmocka_unit_test(apart_equals_together),
+        cmocka_unit_test(tokens_together),       cmocka_unit_test(operands_are_computed_on_the_way),
         cmocka_unit_test(product_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

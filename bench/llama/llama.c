@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "bench/llama/llama.h"
 
+#include <ggml-backend.h>
 #include <llama.h>
 #include <stdlib.h>
 
@@ -27,7 +28,7 @@ void bench_llama_quiet(void)
 
 /* llama.cpp's cache rounds a sequence's room up to blocks of this many tokens. It is rounded here already, so
  * that n_ctx is divided evenly among the sequences. */
-enum { CTX_BLOCK = 256 };
+enum { CTX_BLOCK = 256, ALL_LAYERS = 1000 };
 
 struct bench_llama *bench_llama_open(const char *path, const struct bench_llama_params *params)
 {
@@ -42,7 +43,11 @@ struct bench_llama *bench_llama_open(const char *path, const struct bench_llama_
     bench_llama_quiet();
     llama_backend_init();
     struct llama_model_params mp = llama_model_default_params();
-    mp.n_gpu_layers = 0;
+    ggml_backend_dev_t devices[] = {params->device ? ggml_backend_dev_by_name(params->device) : NULL, NULL};
+    if (params->device && !devices[0])
+        goto fail;
+    mp.devices = params->device ? devices : NULL;
+    mp.n_gpu_layers = params->device ? ALL_LAYERS : 0;
     b->model = llama_model_load_from_file(path, mp);
     if (!b->model)
         goto fail;
@@ -56,7 +61,7 @@ struct bench_llama *bench_llama_open(const char *path, const struct bench_llama_
     cp.n_threads = cp.n_threads_batch = params->n_threads;
     cp.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
     cp.type_k = cp.type_v = GGML_TYPE_F16;
-    cp.offload_kqv = false;
+    cp.offload_kqv = params->device != NULL;
     cp.op_offload = false;
     cp.swa_full = false; /* sliding-window layers keep only their window: the faster setting */
     b->ctx = llama_init_from_model(b->model, cp);
@@ -137,6 +142,16 @@ bool bench_llama_step(struct bench_llama *b, const int32_t *tokens, int32_t n)
         return false;
     llama_synchronize(b->ctx);
     return llama_get_logits_ith(b->ctx, n - 1) != NULL;
+}
+
+struct llama_context *bench_llama_context(const struct bench_llama *b)
+{
+    return b->ctx;
+}
+
+void bench_llama_synchronize(struct llama_context *ctx)
+{
+    llama_synchronize(ctx);
 }
 
 const float *bench_llama_logits(const struct bench_llama *b, int32_t i)

@@ -11,5 +11,5 @@ int main(void)
     const int out = dup(STDOUT_FILENO);
     if (out < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
         return 1;
-    return bench_llama_serve(STDIN_FILENO, out);
+    return bench_llama_serve(STDIN_FILENO, out, NULL);
 }

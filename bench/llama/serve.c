@@ -16,6 +16,7 @@
 struct server {
     FILE *out;
     struct bench_llama *llama;
+    const struct bench_llama_device *device; /* NULL = the CPU */
     int32_t n_seq, n_ubatch;
     int32_t *tokens; /* [cap_tokens] of the present request */
     int32_t n_tokens, cap_tokens;
@@ -106,6 +107,7 @@ static void open_model(struct server *s, const char *text)
     p.n_seq = take_number(s, &text, 1);
     p.n_ubatch = take_number(s, &text, 1);
     p.n_threads = take_number(s, &text, 1);
+    p.device = s->device ? s->device->name : NULL;
     if (s->failed)
         return;
     bench_llama_close(s->llama);
@@ -177,6 +179,36 @@ static void steps(struct server *s, const char *text)
         fprintf(s->out, "ok %.6f\n", ms);
 }
 
+/* Answers with what a function of the device has returned. */
+static bool answer_device(struct server *s, const char *wrong)
+{
+    if (wrong)
+        fail(s, wrong);
+    return !wrong;
+}
+
+static void set_policy(struct server *s, const char *text)
+{
+    const int32_t budget = take_number(s, &text, 1);
+    if (s->failed)
+        return;
+    const char *recipe = *text ? text + 1 : text;
+    if (answer_device(s, s->device ? s->device->set_policy(bench_llama_context(s->llama), recipe, budget)
+                                   : "this cache does not compress"))
+        fputs("ok\n", s->out);
+}
+
+static void compress(struct server *s, const char *text)
+{
+    (void)text;
+    const double start = now_ms(s);
+    const char *wrong =
+        s->device ? s->device->compress(bench_llama_context(s->llama)) : "this cache does not compress";
+    const double ms = now_ms(s) - start;
+    if (answer_device(s, wrong))
+        fprintf(s->out, "ok %.6f\n", ms);
+}
+
 static void use_clock(struct server *s, const char *text)
 {
     const bool cpu = strcmp(text, " cpu") == 0;
@@ -199,9 +231,10 @@ static const struct request {
     bool needs_model;
     void (*answer)(struct server *s, const char *text);
 } requests[] = {
-    {"about", false, about},   {"open", false, open_model}, {"reset", true, reset},
-    {"feed", true, feed},      {"copy", true, copy},        {"steps", true, steps},
-    {"memory", false, memory}, {"clock", false, use_clock},
+    {"about", false, about},      {"open", false, open_model}, {"reset", true, reset},
+    {"feed", true, feed},         {"copy", true, copy},        {"steps", true, steps},
+    {"memory", false, memory},    {"clock", false, use_clock}, {"policy", true, set_policy},
+    {"compress", true, compress},
 };
 
 static void answer(struct server *s, const char *line)
@@ -221,14 +254,17 @@ static void answer(struct server *s, const char *line)
     fail(s, "there is no such request");
 }
 
-int bench_llama_serve(int in, int out)
+int bench_llama_serve(int in, int out, const struct bench_llama_device *device)
 {
-    struct server s = {.out = fdopen(out, "w")};
+    struct server s = {.out = fdopen(out, "w"), .device = device};
     FILE *requests_in = fdopen(in, "r");
     char *line = NULL;
     size_t size = 0;
     int rc = s.out && requests_in ? 0 : 1;
     bench_llama_quiet();
+    const char *wrong = device ? device->start() : NULL;
+    if (wrong && rc == 0 && fprintf(s.out, "failed %s\n", wrong) >= 0)
+        rc = fflush(s.out) == 0 ? 2 : 1;
     while (rc == 0 && getline(&line, &size, requests_in) > 0) {
         line[strcspn(line, "\n")] = '\0';
         answer(&s, line);

@@ -10,6 +10,8 @@
  *   feed SEQ TOKEN...                               ok MS               as bench_llama_feed
  *   copy FROM TO                                    ok                  as bench_llama_copy
  *   steps N_SEQ TOKEN...                            ok MS               bench_llama_step, until all are read
+ *   policy BUDGET RECIPE                            ok                  what a cache that compresses keeps
+ *   compress                                        ok MS               has it compress what was read last
  *   clock wall|cpu                                  ok                  what MS is from now on; wall at first
  *   memory                                          ok BYTES            the most that was ever resident
  *
@@ -19,8 +21,21 @@
 #ifndef WNW_BENCH_LLAMA_SERVE_H
 #define WNW_BENCH_LLAMA_SERVE_H
 
-/* Answers the requests that come from the descriptor `in` on `out` until `in` ends. Returns the exit code of
- * the process. */
-int bench_llama_serve(int in, int out);
+#include <stdint.h>
+
+struct llama_context;
+
+/* A device with a cache that compresses. Functions return NULL, or a sentence about what is wrong. */
+struct bench_llama_device {
+    const char *name;
+    /* Makes ggml know the device. Called before the first model is opened. */
+    const char *(*start)(void);
+    const char *(*set_policy)(struct llama_context *ctx, const char *recipe, int64_t budget);
+    const char *(*compress)(struct llama_context *ctx);
+};
+
+/* Answers the requests that come from the descriptor `in` on `out` until `in` ends. Models are given to the device; NULL = the
+ * CPU. Returns the exit code of the process. */
+int bench_llama_serve(int in, int out, const struct bench_llama_device *device);
 
 #endif

@@ -31,11 +31,10 @@ static bool same_numbers(void)
     static const struct {
         enum ggml_op op;
         const char *name;
-    } ops[] = {{GGML_OP_NONE, "NONE"},
-               {GGML_OP_VIEW, "VIEW"},
-               {GGML_OP_MUL_MAT, "MUL_MAT"},
-               {GGML_OP_SET_ROWS, "SET_ROWS"},
-               {GGML_OP_FLASH_ATTN_EXT, "FLASH_ATTN_EXT"},
+    } ops[] = {{GGML_OP_NONE, "NONE"},         {GGML_OP_VIEW, "VIEW"},
+               {GGML_OP_MUL_MAT, "MUL_MAT"},   {GGML_OP_MUL, "MUL"},
+               {GGML_OP_RMS_NORM, "RMS_NORM"}, {GGML_OP_GLU, "GLU"},
+               {GGML_OP_SET_ROWS, "SET_ROWS"}, {GGML_OP_FLASH_ATTN_EXT, "FLASH_ATTN_EXT"},
                {GGML_OP_CUSTOM, "CUSTOM"}};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         if (strcmp(ggml_op_name(ops[i].op), ops[i].name) != 0)

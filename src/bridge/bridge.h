@@ -7,7 +7,7 @@
  *     bridge.c         registry, device, version gate          bridge_buffer.c   the memory that libllama asks for
  *     bridge_graph.c   which node does what with a cache       bridge_store.c    entries by cell
  *     bridge_nodes.c   what a node that is ours computes       bridge_run.c      a graph runs
- *     bridge_matmul.c  products with weights
+ *     bridge_matmul.c  products with weights                   bridge_fuse.c     what they compute on the way
  *     bridge_access.c  what programs see of a cache            bridge_module.c   what ggml looks for in a library
  *     bridge_rows.c    for programs that know sequences
  *
@@ -162,6 +162,9 @@ void wnw__bridge_tensor_release(const struct wnw__bridge_tensor *t);
 
 /* ---- Products (bridge_matmul.c) ---- */
 
+struct wnw__bridge_step; /* bridge_fuse.h */
+struct wnw__bridge_group;
+
 /* Scratch memory of products by our kernels, and the activations of the tensor that was converted last. */
 struct wnw__bridge_products {
     struct wnw__matmul_scratch *scratch;
@@ -171,6 +174,12 @@ struct wnw__bridge_products {
     size_t act_bytes;
     const struct ggml_tensor *converted; /* in the graph that is being made; NULL: none */
     struct wnw__operand input;
+    bool has_eps; /* of the norms that products compute */
+    float rms_eps;
+    struct wnw__bridge_step *steps; /* [n_step] of the nodes of the graph that is being made */
+    struct wnw__bridge_group *groups;
+    int n_step, cap_step;
+    bool unfused; /* for tests: every node is computed by itself */
 };
 
 /* Whether products are left to ggml: WINNOW_GGML_PRODUCTS. */
@@ -183,9 +192,9 @@ bool wnw__bridge_takes_product(const struct ggml_tensor *node);
 int wnw__bridge_products_reserve(struct wnw__bridge_products *p, int32_t n_threads,
                                  const struct ggml_tensor *node);
 void wnw__bridge_products_free(struct wnw__bridge_products *p);
-/* Adds nodes of ours in its place to a graph. They take memory for two tensors of ctx at most. */
-void wnw__bridge_product_add(struct wnw__bridge_products *p, struct ggml_context *ctx,
-                             struct ggml_cgraph *graph, const struct ggml_tensor *node);
+/* Adds nodes of ours in place of some products to a graph. They take memory for two tensors of ctx at most. */
+void wnw__bridge_products_add(struct wnw__bridge_products *p, struct ggml_context *ctx,
+                              struct ggml_cgraph *graph, const struct wnw__bridge_step *step);
 
 /* ---- Policies (bridge_impl.h) ---- */
 

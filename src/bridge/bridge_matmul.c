@@ -2,9 +2,10 @@
 /*
  * Products with quantised weights by our kernels. A graph that runs is a copy of libllama's list of nodes, in which a
  * product of the kind that they are faster at is replaced by nodes of ours with the same memory for the result. Products of
- * one tensor share its activations in bytes.
+ * one tensor share its activations in bytes, and may compute it (bridge_fuse.h).
  */
 #include "bridge/bridge.h"
+#include "bridge/bridge_fuse.h"
 #include "kernel/matmul.h"
 
 #include <stdlib.h>
@@ -68,7 +69,7 @@ int wnw__bridge_products_reserve(struct wnw__bridge_products *p, int32_t n_threa
         return WNW_OK;
     const int64_t max_k = x->ne[0] > p->max_k ? x->ne[0] : p->max_k;
     struct wnw__matmul_scratch *scratch;
-    WNW_TRY(wnw__matmul_new(&scratch, n_threads, max_k, 0.0f));
+    WNW_TRY(wnw__matmul_new(&scratch, n_threads, max_k, p->rms_eps));
     wnw__matmul_free(p->scratch);
     p->scratch = scratch;
     p->n_threads = n_threads;
@@ -80,6 +81,8 @@ void wnw__bridge_products_free(struct wnw__bridge_products *p)
 {
     wnw__matmul_free(p->scratch);
     free(p->act);
+    free(p->steps);
+    free(p->groups);
     *p = (struct wnw__bridge_products){0};
 }
 
@@ -94,16 +97,18 @@ static void add(struct ggml_cgraph *graph, struct ggml_tensor *ours, const struc
     ggml_graph_add_node(graph, ours);
 }
 
-void wnw__bridge_product_add(struct wnw__bridge_products *p, struct ggml_context *ctx,
-                             struct ggml_cgraph *graph, const struct ggml_tensor *node)
+void wnw__bridge_products_add(struct wnw__bridge_products *p, struct ggml_context *ctx,
+                              struct ggml_cgraph *graph, const struct wnw__bridge_step *step)
 {
-    struct ggml_tensor *w = node->src[0], *x = node->src[1];
-    const struct wnw__operand plain = {.kind = WNW_OPERAND_PLAIN, .a = x};
+    struct ggml_tensor *const *y = step->product, *w[WNW_MATMUL_TOGETHER];
+    const struct ggml_tensor *x = y[0]->src[1];
+    for (int32_t i = 0; i < step->n_product; i++)
+        w[i] = y[i]->src[0];
     if (x->ne[1] == 1 || x != p->converted) {
-        p->input = wnw__matmul_input(p->scratch, ctx, &plain);
+        p->input = wnw__matmul_input(p->scratch, ctx, &step->operand);
         p->converted = x;
         if (x->ne[1] > 1)
-            add(graph, p->input.a, node, p->act);
+            add(graph, p->input.a, y[0], p->act);
     }
-    add(graph, wnw__matmul_node(p->scratch, ctx, &w, 1, &p->input), node, node->data);
+    add(graph, wnw__matmul_node_apart(p->scratch, ctx, w, y, step->n_product, &p->input), y[0], y[0]->data);
 }

@@ -2,6 +2,7 @@
 /* Running a graph: entries and scratch first, then everything on the CPU backend. */
 #include "bridge/bridge.h"
 #include "bridge/bridge_drive.h"
+#include "bridge/bridge_fuse.h"
 #include "bridge/bridge_impl.h"
 
 #include <stdlib.h>
@@ -40,31 +41,11 @@ static bool need_room(struct wnw__bridge_backend *b, int n, int n_product, int n
     return true;
 }
 
-static bool is_product(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
-{
-    return !b->ggml_products && wnw__bridge_takes_product(node);
-}
-
-/* Makes scratch for the products among the nodes; returns their number, -1 without memory. */
-static int prepare_products(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int from, int to)
-{
-    int n = 0;
-    for (int i = from; i < to; i++) {
-        const struct ggml_tensor *node = ggml_graph_node(graph, i);
-        if (!is_product(b, node))
-            continue;
-        if (wnw__bridge_products_reserve(&b->products, b->n_threads, node) != WNW_OK)
-            return -1;
-        n++;
-    }
-    return n;
-}
-
 static enum ggml_status run_nodes(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int from, int to)
 {
     if (from == to)
         return GGML_STATUS_SUCCESS;
-    const int n_product = prepare_products(b, graph, from, to);
+    const int n_product = wnw__bridge_fuse_plan(b, graph, from, to);
     const int n_tensor = b->drive ? wnw__drive_tensors(b->drive) : wnw__bridge_record_tensors(b);
     if (n_product < 0 || !need_room(b, to - from, n_product, n_tensor))
         return GGML_STATUS_ALLOC_FAILED;
@@ -77,12 +58,14 @@ static enum ggml_status run_nodes(struct wnw__bridge_backend *b, struct ggml_cgr
     b->products.converted = NULL;
     for (int i = from; i < to; i++) {
         struct ggml_tensor *node = ggml_graph_node(graph, i);
+        const struct wnw__bridge_step *step = &b->products.steps[i - from];
         wnw__bridge_record_before(b, ctx, part, node);
         if (b->drive)
             wnw__drive_before(b->drive, ctx, part, node);
-        if (is_product(b, node))
-            wnw__bridge_product_add(&b->products, ctx, part, node);
-        else if (!b->drive || !wnw__drive_add(b->drive, ctx, part, node))
+        if (step->kind == WNW_BRIDGE_PRODUCTS)
+            wnw__bridge_products_add(&b->products, ctx, part, step);
+        else if (step->kind == WNW_BRIDGE_AS_IT_IS &&
+                 (!b->drive || !wnw__drive_add(b->drive, ctx, part, node)))
             ggml_graph_add_node(part, node);
         wnw__bridge_record_after(b, ctx, part, node);
     }
@@ -208,8 +191,8 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
 static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph,
                            struct ggml_backend_graph_optimize_params *params)
 {
-    (void)params;
     wnw__bridge_graph_take(backend->context, graph);
+    wnw__bridge_fuse_note(backend->context, graph, params);
 }
 
 static ggml_guid_t guid(void)

@@ -129,10 +129,16 @@ static int n_sources(enum wnw__operand_kind kind)
     return kind == WNW_OPERAND_PLAIN || kind == WNW_OPERAND_READY ? 1 : 2;
 }
 
+/* Where the results of a node's products lie. */
+enum results {
+    TOGETHER, /* one after the other in each row of the node */
+    APART,    /* each in a tensor of its own, which stands behind its weight among the sources */
+};
+
 /* A thread begins with its own share of each product, whose rows lie one after the other as its prefetching expects, and then
  * helps the others. */
-static void matmul_node(enum wnw__operand_kind kind, struct ggml_tensor *dst, int ith, int nth,
-                        void *userdata)
+static void matmul_node(enum wnw__operand_kind kind, enum results results, struct ggml_tensor *dst, int ith,
+                        int nth, void *userdata)
 {
     struct wnw__matmul_scratch *p = userdata;
     struct ggml_tensor *const *w = dst->src + n_sources(kind);
@@ -146,12 +152,17 @@ static void matmul_node(enum wnw__operand_kind kind, struct ggml_tensor *dst, in
                                   .ld = dst->ne[0]};
         if (kind != WNW_OPERAND_READY)
             convert(p, kind, dst, 0, 1, lane->row, lane->act);
-        for (int k = 0; k < WNW_MATMUL_TOGETHER && w[k]; k++, job.y += job.n_row) {
-            job.type = wnw__weight_type((int32_t)w[k]->type);
-            job.rows = w[k]->data;
-            job.stride = w[k]->nb[1];
-            job.n_row = (int32_t)w[k]->ne[1];
-            job.k = (int32_t)w[k]->ne[0];
+        for (int k = 0; k < WNW_MATMUL_TOGETHER && *w; k++, w++, job.y += job.n_row) {
+            job.type = wnw__weight_type((int32_t)(*w)->type);
+            job.rows = (*w)->data;
+            job.stride = (*w)->nb[1];
+            job.n_row = (int32_t)(*w)->ne[1];
+            job.k = (int32_t)(*w)->ne[0];
+            if (results == APART) {
+                w++;
+                job.y = (*w)->data;
+                job.ld = job.n_row;
+            }
             for (int32_t i = 0; i < n_share; i++)
                 take_share(p, &job, k, (ith + i) % n_share, n_share, &lane->work);
         }
@@ -160,22 +171,32 @@ static void matmul_node(enum wnw__operand_kind kind, struct ggml_tensor *dst, in
         reset(p);
 }
 
-/* ---- Nodes: one function for each kind of operand ---- */
+/* ---- Nodes: one function for each kind of operand and place of results ---- */
 
 typedef void node_fn(struct ggml_tensor *dst, int ith, int nth, void *userdata);
 
-#define NODE(name, function, kind)                                              \
-    static void name(struct ggml_tensor *dst, int ith, int nth, void *userdata) \
-    {                                                                           \
-        function(kind, dst, ith, nth, userdata);                                \
+#define INPUT(name, kind)                                                               \
+    static void input_##name(struct ggml_tensor *dst, int ith, int nth, void *userdata) \
+    {                                                                                   \
+        input_node(kind, dst, ith, nth, userdata);                                      \
     }
-NODE(input_plain, input_node, WNW_OPERAND_PLAIN)
-NODE(input_rms_norm, input_node, WNW_OPERAND_RMS_NORM)
-NODE(input_swiglu, input_node, WNW_OPERAND_SWIGLU)
-NODE(matmul_plain, matmul_node, WNW_OPERAND_PLAIN)
-NODE(matmul_rms_norm, matmul_node, WNW_OPERAND_RMS_NORM)
-NODE(matmul_swiglu, matmul_node, WNW_OPERAND_SWIGLU)
-NODE(matmul_ready, matmul_node, WNW_OPERAND_READY)
+INPUT(plain, WNW_OPERAND_PLAIN)
+INPUT(rms_norm, WNW_OPERAND_RMS_NORM)
+INPUT(swiglu, WNW_OPERAND_SWIGLU)
+
+#define MATMUL(name, kind, results)                                                      \
+    static void matmul_##name(struct ggml_tensor *dst, int ith, int nth, void *userdata) \
+    {                                                                                    \
+        matmul_node(kind, results, dst, ith, nth, userdata);                             \
+    }
+MATMUL(plain, WNW_OPERAND_PLAIN, TOGETHER)
+MATMUL(rms_norm, WNW_OPERAND_RMS_NORM, TOGETHER)
+MATMUL(swiglu, WNW_OPERAND_SWIGLU, TOGETHER)
+MATMUL(ready, WNW_OPERAND_READY, TOGETHER)
+MATMUL(plain_apart, WNW_OPERAND_PLAIN, APART)
+MATMUL(rms_norm_apart, WNW_OPERAND_RMS_NORM, APART)
+MATMUL(swiglu_apart, WNW_OPERAND_SWIGLU, APART)
+MATMUL(ready_apart, WNW_OPERAND_READY, APART)
 
 struct wnw__operand wnw__matmul_input(struct wnw__matmul_scratch *p, struct ggml_context *ctx,
                                       const struct wnw__operand *x)
@@ -202,5 +223,21 @@ struct ggml_tensor *wnw__matmul_node(struct wnw__matmul_scratch *p, struct ggml_
         n_row += w[i]->ne[1];
     }
     return ggml_custom_4d(ctx, GGML_TYPE_F32, n_row, input->a->ne[1], 1, 1, args, n_arg + n_w,
+                          fn[input->kind], GGML_N_TASKS_MAX, p);
+}
+
+struct ggml_tensor *wnw__matmul_node_apart(struct wnw__matmul_scratch *p, struct ggml_context *ctx,
+                                           struct ggml_tensor *const *w, struct ggml_tensor *const *y,
+                                           int n_w, const struct wnw__operand *input)
+{
+    static node_fn *const fn[] = {matmul_plain_apart, matmul_rms_norm_apart, matmul_swiglu_apart,
+                                  matmul_ready_apart};
+    struct ggml_tensor *args[2 + 2 * WNW_MATMUL_TOGETHER] = {input->a, input->b};
+    const int n_arg = n_sources(input->kind);
+    for (int i = 0; i < n_w; i++) {
+        args[n_arg + 2 * i] = w[i];
+        args[n_arg + 2 * i + 1] = y[i];
+    }
+    return ggml_custom_4d(ctx, GGML_TYPE_F32, w[0]->ne[1], input->a->ne[1], 1, 1, args, n_arg + 2 * n_w,
                           fn[input->kind], GGML_N_TASKS_MAX, p);
 }

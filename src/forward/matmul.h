@@ -44,5 +44,10 @@ struct wnw__operand wnw__matmul_input(struct wnw__matmul_scratch *p, struct ggml
  * products one after the other, [sum of the rows, n_tok]. p must outlive every run of the graph. */
 struct ggml_tensor *wnw__matmul_node(struct wnw__matmul_scratch *p, struct ggml_context *ctx,
                                      struct ggml_tensor *const *w, int n_w, const struct wnw__operand *input);
+/* The same with each result in a tensor of the caller's, y[i] [rows of w[i], n_tok], contiguous. What the node itself is given as
+ * memory is not written. */
+struct ggml_tensor *wnw__matmul_node_apart(struct wnw__matmul_scratch *p, struct ggml_context *ctx,
+                                           struct ggml_tensor *const *w, struct ggml_tensor *const *y,
+                                           int n_w, const struct wnw__operand *input);
 
 #endif

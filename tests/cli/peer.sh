@@ -16,6 +16,21 @@ good 'as a table' bench "${small[@]}" --peer own && {
         fail "header: $(sed -n 2p "$work/out")"
 }
 
+# libllama of this build over our backend, with both caches.
+if "$WINNOW" backend --path >/dev/null 2>&1; then
+    good 'over our backend' bench "${small[@]}" --peer own --bridge --json && {
+        json 'its speeds and ratios' "$work/out" 'sorted({f["engine"] for f in o["lengths"][0]["figures"]}) == sorted(["llama.cpp", "winnow full", "winnow compressed", "bridge full", "bridge compressed"])'
+        json 'beside our own' "$work/out" '{(f["engine"], f.get("against")) for f in o["lengths"][0]["figures"]} >= {("bridge full", "llama.cpp"), ("bridge full", "winnow full"), ("bridge compressed", "winnow compressed")}'
+        json 'all of them' "$work/out" 'all(f["median"] > 0 for f in o["lengths"][0]["figures"]) and len(o["lengths"][0]["figures"]) == 24'
+    }
+    good 'over our backend, as tables' bench "${small[@]}" --peer own --bridge --csv "$work/b.csv" && {
+        grep -q '^  bridge ' "$work/out" || fail "no rows of the backend: $(cat "$work/out")"
+        grep -q ',decode,bridge compressed,winnow compressed,ratio,' "$work/b.csv" || fail 'no backend in the CSV'
+    }
+    "$WINNOW" bench "${small[@]}" --peer own --bridge --policy kvzip >"$work/out" 2>"$work/err" </dev/null && fail "a policy that the backend refuses"
+    grep -q "over our backend): .policy.: kvzip needs second pass" "$work/err" || fail "a policy that the backend refuses: $(cat "$work/err")"
+fi
+
 good 'CPU time' bench "${small[@]}" --peer own --cpu-time --json &&
     json 'its name' "$work/out" 'o["clock"] == "cpu" and all(f["median"] > 0 for l in o["lengths"] for f in l["figures"])'
 good 'CPU time of a batch' bench batch -m "$tiny/tiny-llama.gguf" --lengths 96 --sequences 2 --decode-tokens 3 -t 1 --peer own \
