@@ -163,6 +163,27 @@ static void test_tiny(void **state)
     }
 }
 
+/* Layers that have other numbers of heads than others, of keys and of queries: as libllama alone, and with entries dropped. */
+static void test_other_heads(void **state)
+{
+    static const char *const names[] = {"tiny/foreign/gemma4-heads.gguf", "tiny/foreign/openelm.gguf"};
+    char path[4096];
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        float *out[2];
+        int32_t n_vocab;
+        test_model_path(path, sizeof path, names[i]);
+        check_model(path, names[i], &(struct test_llama_params){.ours = true, .f32 = true});
+        check_model(path, names[i], &(struct test_llama_params){.ours = true, .flash = true});
+        for (int ours = 0; ours < 2; ours++)
+            out[ours] =
+                logits_of(path, FULL, &(struct test_llama_params){.ours = ours, .f32 = true}, &n_vocab);
+        assert_cmp(test_nmse(out[1], out[0], (int64_t)N_AFTER * n_vocab), <=, 1e-7);
+        free(out[0]);
+        free(out[1]);
+    }
+}
+
 /* ---- Families ---- */
 
 /* Families of the kinds that docs/families.md tells apart, but for ALiBi's. */
@@ -336,8 +357,8 @@ static void test_bad_calls(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiny), cmocka_unit_test(test_families),
-                                       cmocka_unit_test(test_memory_goes_back),
-                                       cmocka_unit_test(test_bad_calls)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tiny), cmocka_unit_test(test_other_heads), cmocka_unit_test(test_families),
+        cmocka_unit_test(test_memory_goes_back), cmocka_unit_test(test_bad_calls)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -326,6 +326,46 @@ static void test_not_twice(void **state)
     }
 }
 
+/* Layers with heads of their own number are planned apart: each keeps its size in every head. Sessions refuse them. */
+static void test_other_heads(void **state)
+{
+    static const char *const recipes[] = {"snapkv", "h2o", "keydiff", "expected_attention"};
+    enum { ONE_SHAPE = 3 }; /* statistics of queries are of layers of one shape */
+    static const wnw_size sizes[] = {{.kind = WNW_SIZE_BUDGET, .budget = 60},
+                                     {.kind = WNW_SIZE_RATIO, .ratio = 0.7}};
+    char path[4096];
+    int32_t *tokens = test_random_tokens(201, 250, 9);
+    wnw_model *m;
+    (void)state;
+    test_model_path(path, sizeof path, "tiny/foreign/openelm.gguf");
+    assert_error(wnw_model_open(&m, path, NULL), WNW_E_UNSUPPORTED);
+    assert_says(
+        "have other heads or factors: sessions take layers that are alike; programs of llama.cpp can run it");
+    for (size_t i = 0; i < 2 * sizeof recipes / sizeof *recipes; i++) {
+        struct test_llama t;
+        wnw_bridge *cache;
+        test_llama_open(&t, path, &(struct test_llama_params){.ours = true, .flash = true, .n_ctx = 256});
+        assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
+        assert_ok(wnw_bridge_set_policy(cache, recipes[i / 2], &sizes[i % 2], false));
+        test_llama_decode(&t, 0, 0, tokens, 200, NULL);
+        if (i / 2 == ONE_SHAPE) {
+            assert_error(wnw_bridge_compress(cache), WNW_E_UNSUPPORTED);
+            assert_says("of layers with one shape");
+        } else {
+            assert_ok(wnw_bridge_compress(cache));
+        }
+        for (int32_t k = 0; k < wnw_bridge_n_layers(cache); k++) {
+            wnw_bridge_layer l = wnw_bridge_layer_default();
+            assert_ok(wnw_bridge_get_layer(cache, k, &l));
+            assert_int_equal(l.n_heads, k == 0 ? 1 : 2);
+            assert_int_equal(l.n_entries, (i / 2 == ONE_SHAPE ? 200 : 60) * l.n_heads);
+        }
+        test_llama_decode(&t, 0, 200, tokens + 200, 1, NULL);
+        test_llama_close(&t);
+    }
+    free(tokens);
+}
+
 /* A prompt that fails half-way, for want of cells: what was read of it is as it was. */
 static void test_no_room(void **state)
 {
@@ -388,6 +428,7 @@ int main(void)
                                        cmocka_unit_test(test_turns),
                                        cmocka_unit_test(test_as_if_fresh),
                                        cmocka_unit_test(test_not_twice),
+                                       cmocka_unit_test(test_other_heads),
                                        cmocka_unit_test(test_no_room),
                                        cmocka_unit_test(test_bad_environment)};
     return cmocka_run_group_tests(tests, NULL, NULL);

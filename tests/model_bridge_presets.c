@@ -306,10 +306,11 @@ static void test_generated(void **state)
 #endif
 }
 
-/* Layers that read another layer's cache. */
+/* Layers that read another layer's cache, and layers that have other heads where they slide. */
 static void test_shared(void **state)
 {
-    static const char *const names[] = {"tiny/foreign/gemma3n.gguf", "tiny/foreign/gemma4.gguf"};
+    static const char *const names[] = {"tiny/foreign/gemma3n.gguf", "tiny/foreign/gemma4.gguf",
+                                        "tiny/foreign/gemma4-heads.gguf"};
     char path[4096];
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -98,6 +98,7 @@ struct wnw__bridge_note {
     int32_t order; /* of its writing */
     bool alone;    /* no other row of its batch was of its sequence */
     bool seen;     /* a policy has decided on it */
+    bool missed;   /* nothing else is known of it, because memory ran out */
 };
 
 struct wnw__bridge_cache {
@@ -108,6 +109,8 @@ struct wnw__bridge_cache {
     int32_t n_layer, cap_layer;    /* 0 once libllama has freed the buffer */
     struct wnw__bridge_note *note; /* [n_stream * n_cell], or NULL while no policy wants them */
     int32_t n_cell, n_written;
+    bool
+        missed; /* rows were written since the last clear of which there is no note, because memory ran out */
     int64_t made;      /* when, to compare */
     atomic_int owners; /* the buffer, and every backend that has seen it in a graph */
 };
@@ -236,6 +239,7 @@ struct wnw__bridge_watch {
     struct wnw__buffer gate_room;      /* scratch of gates on hidden states (bridge_gates.h) */
     struct wnw__team *team;            /* threads for planning; NULL: not started yet */
     char told[256];                    /* why the last sequence was left as it is; "": it was not */
+    int told_rc;                       /* the status that goes with it */
 };
 
 /* ---- The backend ---- */
@@ -294,6 +298,8 @@ int wnw__bridge_backend_see(struct wnw__bridge_backend *b, struct wnw__bridge_ca
 
 /* Decides what is ragged and makes nodes on ragged layers ours (bridge_graph.c). */
 void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+/* Whether that was done: where memory ran out, the graph would read and write other memory than its cache. */
+bool wnw__bridge_graph_is_taken(struct ggml_cgraph *graph);
 /* Whether a node only gives another shape to its source. */
 bool wnw__bridge_is_view(const struct ggml_tensor *node);
 /* Operations by name: their numbers differ between versions of ggml. */

@@ -163,7 +163,7 @@ int wnw_bridge_compress(wnw_bridge *cache)
     struct wnw__bridge_backend *b = backend_of(cache);
     const bool nothing = !b->watch.policy || !b->watch.last.cache || b->watch.last.n == 0;
     if (nothing && b->watch.policy && *b->watch.told)
-        return wnw__fail(WNW_E_UNSUPPORTED, "%s", b->watch.told);
+        return wnw__fail(b->watch.told_rc, "%s", b->watch.told);
     if (nothing)
         return wnw__fail(WNW_E_ARG, "there is nothing to compress: no policy was set before the last batch");
     return wnw__bridge_compress(b, &b->watch.last);

@@ -166,6 +166,7 @@ static void clear(ggml_backend_buffer_t buffer, uint8_t value)
     struct wnw__bridge_cache *c = buffer->context;
     for (int32_t i = 0; i < c->n_layer; i++)
         wnw__bridge_layer_clear(c->layers[i]);
+    c->missed = false;
     if (value == 0 && !c->borrowed && madvise(c->base, c->size, MADV_DONTNEED) == 0)
         return; /* the pages are 0 when they are read again, and take no memory until then */
     memset(c->base, value, c->size);
@@ -247,7 +248,11 @@ static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_
     (void)buft;
     void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) {
-        wnw__log(WNW_LOG_WARN, "winnow: no addresses for %zu bytes; a smaller context needs fewer", size);
+        wnw__log(WNW_LOG_WARN,
+                 "winnow: no addresses for %zu bytes: a smaller context needs fewer; a limit on them (ulimit "
+                 "-v) or "
+                 "a kernel that does not overcommit (vm.overcommit_memory = 2) allows fewer",
+                 size);
         return NULL;
     }
     madvise(base, size, MADV_NOHUGEPAGE); /* a huge page would take memory for what is not written */

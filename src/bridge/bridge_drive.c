@@ -98,6 +98,30 @@ static void copy_node(struct ggml_tensor *dst, int ith, int nth, void *user)
     }
 }
 
+/* Of a layer with m times the engine's KV heads, m that follow each other are one head of the engine's, and a row has theirs one
+ * after the other. A query has zeros where the row has other heads than its own, so that its product is that with its own
+ * keys; of its result it takes what stands where the values of its own head are. dst: the longer or the shorter rows of
+ * query heads; user: the place. */
+static void copy_part(struct ggml_tensor *dst, int ith, int nth, void *user)
+{
+    const struct wnw__drive_place *p = user;
+    const struct ggml_tensor *src = dst->src[0];
+    const bool packs = dst->ne[0] > src->ne[0],
+               by_row = !packs && wnw__bridge_node_get(p->node).what == WNW_BRIDGE_ATTEND_CHAIN;
+    const size_t to = (size_t)dst->ne[0], d = (size_t)(packs ? src->ne[0] : dst->ne[0]);
+    const int64_t n = src->ne[1] * src->ne[2], group = p->layer.n_head / p->layer.n_head_kv;
+    for (int64_t i = n * ith / nth; i < n * (ith + 1) / nth; i++) {
+        const int64_t a = i % src->ne[1], b = i / src->ne[1];
+        const size_t at = (size_t)((by_row ? b : a) / group % p->n_packed) * d;
+        float *row = (float *)dst->data + (size_t)i * to;
+        const float *from =
+            (const void *)((const char *)src->data + (size_t)a * src->nb[1] + (size_t)b * src->nb[2]);
+        if (packs)
+            memset(row, 0, to * sizeof *row);
+        memcpy(packs ? row + at : row, packs ? from : from + at, d * sizeof *row);
+    }
+}
+
 static void add(struct ggml_cgraph *graph, struct ggml_tensor *node, void *data)
 {
     node->data = data;
@@ -105,13 +129,14 @@ static void add(struct ggml_cgraph *graph, struct ggml_tensor *node, void *data)
     ggml_graph_add_node(graph, node);
 }
 
-/* Copies rows to rows of d elements. */
-static void add_copy(struct ggml_context *ctx, struct ggml_cgraph *graph, struct ggml_tensor *src, int64_t d,
-                     void *to)
+/* Copies rows to rows of d elements; those of query heads where p is not NULL. */
+static void add_copy(struct ggml_context *ctx, struct ggml_cgraph *graph, const struct wnw__drive_place *p,
+                     struct ggml_tensor *src, int64_t d, void *to)
 {
+    const bool part = p && p->n_packed > 1;
     add(graph,
-        ggml_custom_4d(ctx, GGML_TYPE_F32, d, src->ne[1], src->ne[2], 1, &src, 1, copy_node, GGML_N_TASKS_MAX,
-                       NULL),
+        ggml_custom_4d(ctx, GGML_TYPE_F32, d, src->ne[1], src->ne[2], 1, &src, 1,
+                       part ? copy_part : copy_node, GGML_N_TASKS_MAX, (void *)(uintptr_t)p),
         to);
 }
 
@@ -145,9 +170,10 @@ static void add_attention(struct wnw__drive *d, struct ggml_context *ctx, struct
     struct ggml_tensor *q = ggml_permute(ctx, node->src[0], 0, 2, 1, 3); /* [d, n_head, n_row] */
     const int64_t n_row = q->ne[2];
     const bool chain = wnw__bridge_node_get(node).what == WNW_BRIDGE_ATTEND_CHAIN; /* [d, n_row, n_head] */
-    void *q_at = q->data, *out_at = p->layer.d_v == size && !chain ? node->data : d->rows[RESULTS];
+    const bool direct = p->layer.d_v == size && p->n_packed == 1 && !chain;
+    void *q_at = q->data, *out_at = direct ? node->data : d->rows[RESULTS];
     if (!ggml_is_contiguous(q) || q->ne[0] != size)
-        add_copy(ctx, graph, q, size, q_at = d->rows[QUERIES]);
+        add_copy(ctx, graph, p, q, size, q_at = d->rows[QUERIES]);
     q = rows_at(ctx, q_at, size, hp->n_head, n_row);
     struct ggml_tensor *k = rows_at(ctx, d->rows[KEYS], size, hp->n_head_kv, n_row);
     struct ggml_tensor *v = rows_at(ctx, d->rows[VALUES], size, hp->n_head_kv, n_row);
@@ -164,7 +190,7 @@ static void add_attention(struct wnw__drive *d, struct ggml_context *ctx, struct
     if (out_at == node->data)
         return;
     out = rows_at(ctx, out_at, size, hp->n_head, n_row);
-    add_copy(ctx, graph, chain ? ggml_permute(ctx, out, 0, 2, 1, 3) : out, p->layer.d_v, node->data);
+    add_copy(ctx, graph, p, chain ? ggml_permute(ctx, out, 0, 2, 1, 3) : out, p->layer.d_v, node->data);
 }
 
 /* Rows that a store writes become those of the engine: heads of d_k, or d_v, elements. MLA's values are part of its keys. */
@@ -174,15 +200,15 @@ static void add_rows(struct wnw__drive *d, struct ggml_context *ctx, struct ggml
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
     const struct ggml_tensor *src = node->src[0];
     const int64_t size = d->e->m->hp.n_embd_head;
-    const int32_t width = t->is_v ? p->layer.d_v : p->layer.d_k;
+    const int32_t width = (t->is_v ? p->layer.d_v : p->layer.d_k) * p->n_packed;
     const bool elements = src->ne[0] == 1 && t->n_embd > 1; /* transposed values are stored one by one */
     const int64_t n_row = wnw__bridge_store_rows(node);
     for (int what = t->is_v ? VALUES : KEYS; what == KEYS || what == VALUES; what++) {
-        struct ggml_tensor *heads =
-            rows_at(ctx, src->data, what == KEYS ? width : p->layer.d_v, p->layer.n_head_kv, n_row);
+        struct ggml_tensor *heads = rows_at(ctx, src->data, what == KEYS ? width : p->layer.d_v * p->n_packed,
+                                            p->layer.n_head_kv / p->n_packed, n_row);
         heads->nb[1] = (size_t)width * sizeof(float);
         heads->nb[2] = elements ? (size_t)t->n_embd * sizeof(float) : src->nb[1];
-        add_copy(ctx, graph, heads, size, d->rows[what]);
+        add_copy(ctx, graph, NULL, heads, size, d->rows[what]);
         if (!p->of->v_in_keys)
             return;
     }

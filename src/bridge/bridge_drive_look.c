@@ -105,6 +105,7 @@ static int add_place(struct wnw__drive *d, const struct ggml_tensor *node,
         memcpy(p->layer.sinks, node->src[4]->name, sizeof p->layer.sinks);
     WNW_TRY(check(p));
     number(d, p);
+    p->n_packed = d->e ? p->layer.n_head_kv / d->e->m->hp.n_head_kv : 1;
     look_at_queries(p);
     d->n_place++;
     return WNW_OK;

@@ -319,6 +319,16 @@ static bool has_shape(const struct attend *a)
            l->transposed == a->shape.transposed && l->v_in_keys == a->shape.v_in_keys;
 }
 
+/* A layer for which there is no memory stays plain. */
+static bool take(struct wnw__bridge_layer *l, const struct wnw__bridge_shape *shape)
+{
+    if (wnw__bridge_layer_take(l, shape) == WNW_OK)
+        return true;
+    wnw__log(WNW_LOG_WARN, "winnow: layer %d stays as libllama has it, and whole: %s", (int)l->il,
+             wnw_last_error());
+    return false;
+}
+
 /* Decides what layers become that no graph had before. */
 static void decide(struct wnw__bridge_backend *b, const struct look *look)
 {
@@ -326,7 +336,7 @@ static void decide(struct wnw__bridge_backend *b, const struct look *look)
     for (int32_t i = 0; i < look->n_attend; i++) {
         struct wnw__bridge_layer *l = look->attend[i].layer;
         if (l->kind == WNW_BRIDGE_UNSEEN && !l->unknown && !b->plain)
-            n_ragged += wnw__bridge_layer_take(l, &look->attend[i].shape) == WNW_OK;
+            n_ragged += take(l, &look->attend[i].shape);
     }
     for (int i = 0; i < look->n_node; i++) {
         const struct wnw__bridge_tensor *t = touched(ggml_graph_node(look->graph, i));
@@ -373,19 +383,33 @@ static void take_attention(struct wnw__bridge_backend *b, struct attend *a)
     wnw__bridge_node_set(b, a->node, &a->what);
 }
 
+/* Whether a node is a store that becomes ours. */
+static bool is_ours(const struct ggml_tensor *node)
+{
+    const struct wnw__bridge_tensor *t = touched(node);
+    return t && t->layer->kind == WNW_BRIDGE_RAGGED && is_store(node, t) && suits(node, t);
+}
+
+bool wnw__bridge_graph_is_taken(struct ggml_cgraph *graph)
+{
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++)
+        if (is_ours(ggml_graph_node(graph, i)))
+            return false;
+    return true;
+}
+
 void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     struct look look = {.graph = graph, .n_node = ggml_graph_n_nodes(graph)};
     look.attend = calloc((size_t)look.n_node + 1, sizeof *look.attend);
     if (!look.attend)
-        return; /* the graph runs as libllama built it */
+        return; /* it is not run, unless no layer in it is ragged yet */
     find_attention(&look);
     find_unknown(&look);
     decide(b, &look);
     for (int i = 0; i < look.n_node; i++) {
         struct ggml_tensor *node = ggml_graph_node(graph, i);
-        const struct wnw__bridge_tensor *t = touched(node);
-        if (t && t->layer->kind == WNW_BRIDGE_RAGGED && is_store(node, t) && suits(node, t))
+        if (is_ours(node))
             wnw__bridge_node_set(b, node, &(struct wnw__bridge_node){.what = WNW_BRIDGE_STORE});
     }
     for (int32_t i = 0; i < look.n_attend; i++)

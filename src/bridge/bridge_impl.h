@@ -79,6 +79,9 @@ int wnw__bridge_gates_missing(const struct wnw__bridge_backend *b, const struct 
 
 /* Looks at the rows of a graph that is about to run, and compresses sequences that it is time for. */
 void wnw__bridge_watch_graph(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+/* The first store of keys to a layer without a sliding window: the rows of the others are the same. NULL: there is none. */
+const struct ggml_tensor *wnw__bridge_first_store(const struct wnw__bridge_backend *b,
+                                                  struct ggml_cgraph *graph);
 /* After a graph that was looked at and has failed. */
 void wnw__bridge_watch_fail(struct wnw__bridge_backend *b);
 /* Whether a layer has a sliding window, as far as it can be told: policies leave it alone. */

@@ -98,6 +98,21 @@ static int apply(struct group *groups, int32_t n)
     return WNW_OK;
 }
 
+static int check_seen(const struct wnw__bridge_live *live)
+{
+    const struct wnw__bridge_cache *c = live->cache;
+    bool missed = c->missed;
+    if (!c->note)
+        return wnw__fail(WNW_E_ARG, "the cache is gone");
+    for (int32_t i = 0; i < live->n; i++)
+        missed = missed || c->note[(int64_t)live->stream * c->n_cell + live->cell[i]].missed;
+    return missed
+               ? wnw__fail(WNW_E_NOT_OBSERVED,
+                           "tokens of the sequence were not observed, because memory ran out while they were "
+                           "read: read it again")
+               : WNW_OK;
+}
+
 /* Also after a failure, which the next token would only repeat. */
 static void mark_seen(const struct wnw__bridge_live *live)
 {
@@ -114,7 +129,9 @@ int wnw__bridge_compress(struct wnw__bridge_backend *b, const struct wnw__bridge
     int32_t n = 0;
     int rc = groups ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to plan");
     if (rc == WNW_OK)
-        rc = live->cache->note ? list_groups(b, live, groups, &n) : wnw__fail(WNW_E_ARG, "the cache is gone");
+        rc = check_seen(live);
+    if (rc == WNW_OK)
+        rc = list_groups(b, live, groups, &n);
     for (int32_t g = 0; rc == WNW_OK && g < n; g++)
         rc = plan_group(b, groups, n, g);
     rc = rc == WNW_OK ? apply(groups, n) : rc;

@@ -19,20 +19,6 @@ static struct wnw__bridge_backend *backend_of(const wnw_bridge *cache)
 
 /* ---- Where rows go ---- */
 
-/* The first store of keys to a layer without a sliding window; NULL if the graph has none. */
-static const struct ggml_tensor *first_store(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
-{
-    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
-        const struct ggml_tensor *node = ggml_graph_node(graph, i);
-        if (wnw__bridge_node_get(node).what != WNW_BRIDGE_STORE)
-            continue;
-        const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
-        if (!t->is_v && !wnw__bridge_is_sliding(b, t->layer))
-            return node;
-    }
-    return NULL;
-}
-
 /* The mask of the attention over a layer as libllama wrote it; NULL if there is none. */
 static const struct ggml_tensor *mask_of(struct ggml_cgraph *graph, const struct wnw__bridge_layer *l)
 {
@@ -73,7 +59,7 @@ int wnw_bridge_seen(const wnw_bridge *cache, int32_t row, int32_t *cells, int32_
 
 void wnw__bridge_rows_tell(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
-    const struct ggml_tensor *node = b->rows_told ? first_store(b, graph) : NULL;
+    const struct ggml_tensor *node = b->rows_told ? wnw__bridge_first_store(b, graph) : NULL;
     if (!node)
         return;
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);

@@ -118,6 +118,14 @@ static enum ggml_status run_graph(struct wnw__bridge_backend *b, struct ggml_cgr
     return run_nodes(b, graph, done, n);
 }
 
+static bool is_ready(struct ggml_cgraph *graph)
+{
+    const bool taken = wnw__bridge_graph_is_taken(graph);
+    if (!taken)
+        wnw__log(WNW_LOG_WARN, "winnow: there was no memory to look at a graph: it is not run");
+    return taken;
+}
+
 enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     if (b->drive) {
@@ -126,6 +134,8 @@ enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b, struct ggm
             return GGML_STATUS_SUCCESS; /* it was looked at */
         return rc == WNW_OK ? run_nodes(b, graph, 0, ggml_graph_n_nodes(graph)) : GGML_STATUS_FAILED;
     }
+    if (!is_ready(graph))
+        return GGML_STATUS_ALLOC_FAILED;
     wnw__bridge_watch_graph(b, graph);
     wnw__bridge_rows_tell(b, graph);
     const enum ggml_status status = run_graph(b, graph);

@@ -9,7 +9,6 @@
  */
 #include "bridge/bridge_impl.h"
 
-#include "base/vectors.h"
 #include "bridge/bridge_track.h"
 #include "policy/policy.h"
 
@@ -58,6 +57,14 @@ struct ordered {
     int32_t order, cell;
 };
 
+/* Cells that were written before anything was noted have no order; a text's are the first that were free. */
+static int by_order(const void *a, const void *b)
+{
+    const struct ordered *x = a, *y = b;
+    const int by = (x->order > y->order) - (x->order < y->order);
+    return by ? by : (x->cell > y->cell) - (x->cell < y->cell);
+}
+
 /* Sets *live to the cells that a row sees, without its own, in the order in which they were written. */
 static int list_live(const struct batch *batch, int32_t stream, int32_t row, struct wnw__bridge_live *live)
 {
@@ -77,7 +84,7 @@ static int list_live(const struct batch *batch, int32_t stream, int32_t row, str
     for (int32_t cell = 0; cell < batch->n_cell; cell++)
         if (cell != own && sees(batch, stream, row, cell))
             found[n++] = (struct ordered){.order = note[cell].order, .cell = cell};
-    qsort(found, (size_t)n, sizeof *found, wnw__ascending_i32);
+    qsort(found, (size_t)n, sizeof *found, by_order);
     for (int32_t i = 0; i < n; i++)
         live->cell[i] = found[i].cell;
     live->n = n;
@@ -137,8 +144,9 @@ static bool is_newest(const struct batch *batch, int32_t stream, int32_t row, in
 }
 
 /* Says why a sequence stays as it is, once. */
-static void tell(struct wnw__bridge_watch *w)
+static void tell(struct wnw__bridge_watch *w, int rc)
 {
+    w->told_rc = rc;
     if (strcmp(w->told, wnw_last_error()) == 0)
         return;
     wnw__log(WNW_LOG_WARN, "winnow: nothing is compressed: %s", wnw_last_error());
@@ -159,8 +167,9 @@ static int look_at(struct wnw__bridge_backend *b, const struct batch *batch)
             const bool alone = is_alone(batch, s, row);
             if (alone && w->by_itself) {
                 WNW_TRY(list_live(batch, s, row, &w->last));
-                if (is_due(batch, s, &w->last) && wnw__bridge_compress(b, &w->last) != WNW_OK)
-                    tell(w);
+                const int rc = is_due(batch, s, &w->last) ? wnw__bridge_compress(b, &w->last) : WNW_OK;
+                if (rc != WNW_OK)
+                    tell(w, rc);
             }
             note_row(batch, s, row, alone);
             if (w->tracks) {
@@ -206,6 +215,17 @@ static bool need_notes(struct wnw__bridge_cache *c, const struct wnw__bridge_ten
     return c->note && c->n_cell == t->n_cell;
 }
 
+/* Notes rows of which nothing is known but that they were written, because memory ran out. */
+static void note_missed(const struct ggml_tensor *node)
+{
+    const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
+    struct wnw__bridge_cache *c = t->layer->cache;
+    c->missed = c->missed || !c->note;
+    for (int64_t i = 0; c->note && c->n_cell == t->n_cell && i < wnw__bridge_store_rows(node); i++)
+        c->note[wnw__bridge_store_cell(node, i)] =
+            (struct wnw__bridge_note){.order = ++c->n_written, .missed = true};
+}
+
 /* Looks at the rows that a store writes, the first of its cache in a graph. */
 static int look_at_store(struct wnw__bridge_backend *b, struct ggml_cgraph *graph,
                          const struct ggml_tensor *node)
@@ -213,8 +233,10 @@ static int look_at_store(struct wnw__bridge_backend *b, struct ggml_cgraph *grap
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
     const struct ggml_tensor *attend = attention_of(graph, t->layer);
     const struct ggml_tensor *mask = attend ? input_of(attend->src[3]) : NULL;
-    if (!mask || !need_notes(t->layer->cache, t))
+    if (!mask)
         return WNW_OK;
+    if (!need_notes(t->layer->cache, t))
+        return wnw__fail(WNW_E_NOMEM, "no memory for notes of %d cells", (int)t->n_cell);
     const struct ggml_tensor *q = attend->src[0], *k = attend->src[1];
     struct batch batch = {
         .cache = t->layer->cache,
@@ -282,7 +304,7 @@ static void tell_nothing(struct wnw__bridge_backend *b)
             n_plain += l->kind != WNW_BRIDGE_RAGGED;
             n_sliding += l->kind == WNW_BRIDGE_RAGGED;
         }
-    (void)wnw__fail(
+    const int rc = wnw__fail(
         WNW_E_UNSUPPORTED,
         n_plain > 0
             ? "%s has nothing to act on: the caches of this model stay as libllama has them, because of "
@@ -291,32 +313,46 @@ static void tell_nothing(struct wnw__bridge_backend *b)
             ? "%s has nothing to act on: every layer of this model has a sliding window; take the policy away"
             : "%s has nothing to act on: this model has no cache of keys and values; take the policy away",
         wnw__policy_name(b->watch.policy));
-    tell(&b->watch);
+    tell(&b->watch, rc);
+}
+
+const struct ggml_tensor *wnw__bridge_first_store(const struct wnw__bridge_backend *b,
+                                                  struct ggml_cgraph *graph)
+{
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(graph, i);
+        if (wnw__bridge_node_get(node).what != WNW_BRIDGE_STORE)
+            continue;
+        const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
+        if (!t->is_v && !wnw__bridge_is_sliding(b, t->layer))
+            return node;
+    }
+    return NULL;
+}
+
+static int watch(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, const struct ggml_tensor *store)
+{
+    WNW_TRY(wnw__bridge_facts_find(b, graph));
+    WNW_TRY(wnw__bridge_record_begin(b));
+    if (b->watch.n_place == 0)
+        tell_nothing(b);
+    return store ? look_at_store(b, graph, store) : WNW_OK;
 }
 
 void wnw__bridge_watch_graph(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     if (!b->watch.policy)
         return;
+    const struct ggml_tensor *store = wnw__bridge_first_store(b, graph);
     b->watch_n_own = 0;
-    if (wnw__bridge_facts_find(b, graph) != WNW_OK || wnw__bridge_record_begin(b) != WNW_OK) {
-        b->watch.n_place = 0;
-        tell(&b->watch);
+    const int rc = watch(b, graph, store);
+    if (rc == WNW_OK)
         return;
-    }
-    if (b->watch.n_place == 0)
-        tell_nothing(b);
-    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
-        const struct ggml_tensor *node = ggml_graph_node(graph, i);
-        if (wnw__bridge_node_get(node).what != WNW_BRIDGE_STORE)
-            continue;
-        const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
-        if (t->is_v || wnw__bridge_is_sliding(b, t->layer))
-            continue;
-        if (look_at_store(b, graph, node) != WNW_OK)
-            tell(&b->watch);
-        return; /* the rows of the other layers are the same */
-    }
+    b->watch.n_place = 0;
+    b->watch.last.n = 0; /* it would be the sequence of an earlier batch */
+    if (store)
+        note_missed(store);
+    tell(&b->watch, rc);
 }
 
 void wnw__bridge_watch_fail(struct wnw__bridge_backend *b)

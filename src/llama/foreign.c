@@ -19,15 +19,23 @@ static struct ggml_tensor *weight(const struct wnw_model *m, int32_t il, const c
     return wnw__parts_tensor(m, full);
 }
 
-/* Refuses layers with other heads or factors than the first layer that policies act on. Sliding layers may have factors and
- * sizes of their own. */
-static int check_layers(const struct wnw__drive_layer *layers, int32_t n)
+/* The first layer that policies act on, or the last layer. */
+static const struct wnw__drive_layer *first_full(const struct wnw__drive_layer *layers, int32_t n)
 {
     const struct wnw__drive_layer *first = layers;
     while (first < layers + n - 1 && first->sliding)
         first++;
+    return first;
+}
+
+/* Refuses layers with other heads or factors than the first layer that policies act on. Sliding layers may have factors and
+ * sizes of their own, and a multiple of its KV heads. */
+static int check_layers(const struct wnw__drive_layer *layers, int32_t n)
+{
+    const struct wnw__drive_layer *first = first_full(layers, n);
     for (const struct wnw__drive_layer *l = layers; l < layers + n; l++)
-        if (l->n_head != first->n_head || l->n_head_kv != first->n_head_kv ||
+        if (l->n_head != first->n_head || l->n_head_kv % first->n_head_kv != 0 ||
+            (l->sliding == first->sliding && l->n_head_kv != first->n_head_kv) ||
             (l->sliding == first->sliding && (l->d_k != first->d_k || l->d_v != first->d_v ||
                                               l->scale != first->scale || l->q_scale != first->q_scale)))
             return wnw__fail(
@@ -38,13 +46,16 @@ static int check_layers(const struct wnw__drive_layer *layers, int32_t n)
     return WNW_OK;
 }
 
-/* Elements of a head, keys or values, of the layer that has the most: shorter ones are stored with zeros after them. */
+/* Elements of a head, keys or values, of the layer that has the most: shorter ones are stored with zeros after them, and
+ * where a layer has a multiple of the KV heads, some together. */
 static int32_t head_size(const struct wnw__drive_layer *layers, int32_t n)
 {
+    const int32_t n_head_kv = first_full(layers, n)->n_head_kv;
     int32_t most = 0;
     for (int32_t il = 0; il < n; il++) {
-        most = layers[il].d_k > most ? layers[il].d_k : most;
-        most = layers[il].d_v > most ? layers[il].d_v : most;
+        const int32_t n_packed = layers[il].n_head_kv / n_head_kv,
+                      d = layers[il].d_k > layers[il].d_v ? layers[il].d_k : layers[il].d_v;
+        most = n_packed * d > most ? n_packed * d : most;
     }
     return (most + 7) / 8 * 8;
 }
@@ -65,11 +76,9 @@ static int set_form(struct wnw_model *m, const struct wnw__drive_layer *l, struc
 static int set_layers(struct wnw_model *m, const struct wnw__drive_layer *layers, int32_t n)
 {
     struct wnw__hparams *hp = &m->hp;
-    const struct wnw__drive_layer *first = layers;
+    const struct wnw__drive_layer *first = first_full(layers, n);
     bool any = false;
     WNW_TRY(check_layers(layers, n));
-    while (first < layers + n - 1 && first->sliding)
-        first++;
     hp->n_layer = n;
     m->layers = n <= WNW_MAX_LAYERS ? calloc((size_t)n, sizeof *m->layers) : NULL;
     m->forms = m->layers ? calloc((size_t)n, sizeof *m->forms) : NULL;
