@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static int check_masks(struct app_job *job)
 {
@@ -167,6 +168,13 @@ static int check_prompt(struct app_job *job)
     return rc == APP_OK
                ? app_documents_read(&job->document, &job->n_document, &args->documents, &job->remarks)
                : rc;
+}
+
+void app_job_date(struct app_job *job)
+{
+    const time_t now = time(NULL);
+    struct tm tm;
+    job->now = localtime_r(&now, &tm) ? (int64_t)now + tm.tm_gmtoff : (int64_t)now;
 }
 
 int app_job_attention(struct app_job *job)

@@ -56,6 +56,8 @@ int app_job_allowed(const wnw_policy *policy, const wnw_run *rules, const char *
 int app_job_check(struct app_job *job, const struct app_args *args);
 /* The same for commands that only take a model and a prompt. */
 int app_job_check_input(struct app_job *job, const struct app_args *args);
+/* Sets the date of prompts to the present, so that it can be stored: the clock of this place, as templates read it. */
+void app_job_date(struct app_job *job);
 /* Reads --attn. */
 int app_job_attention(struct app_job *job);
 /* Opens the model. */

@@ -194,3 +194,21 @@ static const struct app_option inspect_options[] = {
      0, 0, NULL},
 };
 APP_GROUP(cli_group_inspect, "Output", inspect_options);
+
+static const struct app_option store_options[] = {
+    {"store", 0, APP_TEXT, "DIR", NULL, "none",
+     "folder of documents that were read before, which this one is looked for in and added to; with "
+     "--context-only",
+     AT(store), 0, 0, NULL},
+    {"store-limit", 0, APP_BYTES, "SIZE", NULL, "none",
+     "bytes above which the documents of the folder that were not used for longest are removed, suffix K, M "
+     "or "
+     "G",
+     AT(store_limit), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
+};
+APP_GROUP(cli_group_store, "Documents that are kept", store_options);
+
+static const struct app_option store_list_options[] = {
+    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object a line", AT(app.json), 0, 0, NULL},
+};
+APP_GROUP(cli_group_store_list, "Output", store_list_options);

@@ -2,13 +2,9 @@
 /* The table of the command's own sub-commands. */
 #include "cli/commands.h"
 
-static const struct app_group *const run_groups[] = {&app_group_model,
-                                                     &app_group_input,
-                                                     &app_group_policy,
-                                                     &cli_group_generate,
-                                                     &app_group_mask,
-                                                     &app_group_common,
-                                                     NULL};
+static const struct app_group *const run_groups[] = {
+    &app_group_model, &app_group_input, &app_group_policy, &cli_group_generate,
+    &cli_group_store, &app_group_mask,  &app_group_common, NULL};
 static const struct app_group *const plan_groups[] = {&app_group_model, &app_group_input,  &app_group_policy,
                                                       &cli_group_plan,  &app_group_common, NULL};
 static const struct app_group *const tokens_groups[] = {&app_group_model, &app_group_input, &cli_group_tokens,
@@ -27,6 +23,7 @@ static const struct app_group *const compress_groups[] = {
 static const struct app_group *const ask_groups[] = {&cli_group_ask_model, &cli_group_ask,
                                                      &cli_group_generate, &app_group_common, NULL};
 static const struct app_group *const inspect_groups[] = {&cli_group_inspect, &app_group_common, NULL};
+static const struct app_group *const store_list_groups[] = {&cli_group_store_list, &app_group_common, NULL};
 static const struct app_group *const plain_groups[] = {&app_group_common, NULL};
 
 const struct app_command cli_commands[] = {
@@ -64,6 +61,38 @@ const struct app_command cli_commands[] = {
      .max_rest = 1,
      .args_size = sizeof(struct cli_args),
      .run = cli_inspect},
+    {.name = "store list",
+     .about = "Lists the documents of a folder that `run --store` keeps, the last used first.",
+     .usage = "DIR [--json]",
+     .notes = "",
+     .groups = store_list_groups,
+     .max_rest = 1,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_store_list},
+    {.name = "store rm",
+     .about = "Removes documents of such a folder.",
+     .usage = "DIR NAME...",
+     .notes = "Names are those of `winnow store list`.",
+     .groups = plain_groups,
+     .max_rest = 256,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_store_rm},
+    {.name = "store check",
+     .about = "Checks every document of such a folder and removes what is damaged or unfinished.",
+     .usage = "DIR",
+     .notes = "The exit code is 1 where something was damaged.",
+     .groups = plain_groups,
+     .max_rest = 1,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_store_check},
+    {.name = "store du",
+     .about = "Says how many documents such a folder has, and how many bytes they take.",
+     .usage = "DIR",
+     .notes = "",
+     .groups = plain_groups,
+     .max_rest = 1,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_store_du},
     {.name = "plan",
      .about = "Reads a prompt and writes which cache entries would be kept; generates nothing.",
      .usage = "[-m MODEL] [-f DOC | --tokens FILE] [-p QUESTION] [--policy RECIPE] [SIZE] -o FILE",

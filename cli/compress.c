@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 static const char default_policy[] = "kvcompose";
 
@@ -58,14 +57,6 @@ static int print(const struct app_job *job, int32_t n_tokens, double store_ms)
 
 /* ---- A document ---- */
 
-/* The present time as templates see it without being told: the clock of this place. */
-static int64_t local_now(void)
-{
-    const time_t now = time(NULL);
-    struct tm tm;
-    return localtime_r(&now, &tm) ? (int64_t)now + tm.tm_gmtoff : (int64_t)now;
-}
-
 /* A stored document must not depend on a question that it has not. */
 static int check_policy(const wnw_policy *policy)
 {
@@ -85,7 +76,7 @@ static int read_document(struct app_job *job, const struct app_args *args)
         rc = check_policy(job->policy);
     if (rc != APP_OK)
         return rc;
-    job->now = local_now();
+    app_job_date(job);
     rc = app_job_open(job);
     if (rc == APP_OK)
         rc = app_job_prompt(job);

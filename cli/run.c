@@ -6,30 +6,54 @@
 #include "app/process.h"
 #include "cli/answer.h"
 #include "cli/commands.h"
+#include "cli/kept.h"
 
-/* Reads the first piece and compresses it, then reads the rest. */
-static int read_prompt(struct app_job *job)
+/* Reads the first piece and compresses it, or takes it from the store, then reads the rest. */
+static int read_prompt(struct app_job *job, struct cli_kept *kept)
 {
     const int32_t n_first = app_job_n_compressed(job);
-    job->start_ms = app_now_ms();
-    const int rc = app_job_read_first(job, n_first);
+    const int rc = kept->store ? cli_kept_read(kept, job) : app_job_read_first(job, n_first);
     if (rc != APP_OK || n_first == job->n_tokens)
         return rc;
     return app_job_read(job, n_first, job->n_tokens, NULL, NULL);
+}
+
+/* From options to a session that is ready to read what is missing of the prompt. */
+static int start(struct app_job *job, struct cli_kept *kept, const struct cli_args *args)
+{
+    int rc = app_job_check(job, &args->app);
+    if (rc == APP_OK)
+        rc = cli_kept_check(args);
+    if (rc != APP_OK)
+        return rc;
+    if (args->store)
+        app_job_date(job);
+    rc = app_job_open(job);
+    if (rc == APP_OK)
+        rc = app_job_prompt(job);
+    if (rc != APP_OK)
+        return rc;
+    job->start_ms = app_now_ms();
+    if (args->store)
+        return cli_kept_begin(kept, job, args);
+    rc = app_job_session(job);
+    job->start_ms = app_now_ms();
+    return rc;
 }
 
 int cli_run(const struct app_args *args)
 {
     struct app_job job;
     struct cli_answer a;
+    struct cli_kept kept = {0};
     /* The sampler is made before the model is opened, because its options can be refused without the
      * model. */
     int rc = cli_answer_begin(&a, (const struct cli_args *)args);
     if (rc != APP_OK)
         return rc;
-    rc = app_job_start(&job, args);
+    rc = start(&job, &kept, (const struct cli_args *)args);
     if (rc == APP_OK)
-        rc = read_prompt(&job);
+        rc = read_prompt(&job, &kept);
     if (rc == APP_OK) {
         app_job_notes(&job);
         a.n_prefill = job.n_tokens;
@@ -39,5 +63,6 @@ int cli_run(const struct app_args *args)
         rc = cli_answer_print(&a, &job);
     cli_answer_clear(&a);
     app_job_close(&job);
+    cli_kept_end(&kept);
     return rc;
 }

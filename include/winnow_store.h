@@ -120,6 +120,63 @@ WNW_API int wnw_stored_session(wnw_session **out, const wnw_stored *st, wnw_engi
  * together. E_ARG: they are others. Errors are those of wnw_session_begin. */
 WNW_API int wnw_stored_resume(wnw_session *s, const wnw_stored *st, const wnw_run *run);
 
+/* ======== A folder of stored sessions ======== */
+
+/* A folder of documents that were read and compressed, with an index (SQLite) that several processes may use at once. It
+ * belongs to one thread at a time. */
+typedef struct wnw_store wnw_store;
+
+/* Opens the folder, or makes it. limit: bytes of files above which the least recently used ones are removed when one is
+ * added; 0 = none. A folder that cannot be written to can still be searched. Release it with wnw_store_close. Errors: E_IO,
+ * E_FORMAT (its index is no index of a store, or damaged), E_UNSUPPORTED (a newer index), E_NOMEM. */
+WNW_API int wnw_store_open(wnw_store **out, const char *folder, uint64_t limit);
+WNW_API void wnw_store_close(wnw_store *store);
+
+/* What a stored document is found by: it must agree in everything. Pointers are borrowed for the call. */
+typedef struct wnw_store_key {
+    uint32_t struct_size;
+    const wnw_model *model;
+    const wnw_session_params *session; /* attention, type, tail and rotation of the cache */
+    const wnw_run *run;                /* policy, size, phase, chunk and what the prompt's template wrote */
+    const int32_t *tokens;             /* [n_tokens] of the document, as they are read */
+    int32_t n_tokens;
+} wnw_store_key;
+
+WNW_DEFAULT(wnw_store_key, wnw_store_key_default)
+
+/* Opens the stored document with the longest beginning of the key's tokens; `exact`: with all of them. *out is NULL where
+ * there is none. A file that is damaged or gone counts as none. Errors: E_ARG, E_UNSUPPORTED (a run with a profile, whose
+ * numbers are not in the key, or with `every`), E_IO, E_NOMEM. */
+WNW_API int wnw_store_find(wnw_stored **out, wnw_store *store, const wnw_store_key *key, bool exact);
+/* Stores a session that has read the key's tokens under the key's run, in place of one that was there, and then removes
+ * what exceeds the limit. When the call returns WNW_OK, the document is on the disk. params as in wnw_session_store, whose
+ * tokens are the key's. Errors: those of wnw_session_store; E_FULL: the file alone is larger than the limit. */
+WNW_API int wnw_store_add(wnw_store *store, const wnw_store_key *key, const wnw_session *s,
+                          const wnw_store_params *params);
+
+/* A row of the index. */
+typedef struct wnw_store_entry {
+    uint32_t struct_size;
+    int32_t n_tokens;
+    uint64_t bytes;       /* of the file */
+    int64_t made, used;   /* seconds since 1970 */
+    char name[40];        /* of the file in the folder */
+    char fingerprint[17]; /* of the model */
+    char policy[300];     /* its recipe, cut off where it is longer */
+} wnw_store_entry;
+
+WNW_DEFAULT(wnw_store_entry, wnw_store_entry_default)
+
+/* Calls `visit` for every document, the most recently used first; false ends it. The store must not be used within. */
+WNW_API int wnw_store_list(wnw_store *store, bool (*visit)(const wnw_store_entry *entry, void *user),
+                           void *user);
+/* Removes the document of that name. E_ARG: there is none. */
+WNW_API int wnw_store_remove(wnw_store *store, const char *name);
+/* Opens every document, and calls `fault` for each that is damaged or gone, with the reason; these are removed. So are
+ * files without a row, which a process has left that ended while it stored. *n (may be NULL) is how many are whole. */
+WNW_API int wnw_store_check(wnw_store *store, int64_t *n,
+                            void (*fault)(const char *name, const char *why, void *user), void *user);
+
 #ifdef __cplusplus
 }
 #endif

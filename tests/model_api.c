@@ -175,6 +175,82 @@ static void stored_sessions(void **state)
     unlink(path);
 }
 
+static bool count_entry(const wnw_store_entry *e, void *user)
+{
+    assert_cmp(e->bytes, >, 4096);
+    ++*(int *)user;
+    return true;
+}
+
+static void kept_documents(void **state)
+{
+    const struct fixture *fx = *state;
+    char folder[] = "/tmp/wnw-api-XXXXXX", path[128];
+    wnw_session *s = session_of(fx);
+    wnw_store *store = (wnw_store *)&path;
+    wnw_stored *st = (wnw_stored *)&path;
+    wnw_policy *policy = test_policy("full");
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy, .once = true};
+    wnw_store_key key = wnw_store_key_default();
+    int64_t n = 7;
+    int n_entry = 0;
+    assert_non_null(mkdtemp(folder));
+    assert_null_refused(wnw_store_open(NULL, folder, 0));
+    assert_null_refused(wnw_store_open(&store, NULL, 0));
+    assert_null(store);
+    assert_error(wnw_store_open(&store, "/proc/none/at/all", 0), WNW_E_IO);
+    wnw_store_close(NULL);
+    assert_ok(wnw_store_open(&store, folder, 0));
+    assert_null_refused(wnw_store_find(NULL, store, &key, true));
+    assert_null_refused(wnw_store_find(&st, NULL, &key, true));
+    assert_null(st);
+    assert_null_refused(wnw_store_find(&st, store, NULL, true));
+    assert_error(wnw_store_find(&st, store, &key, true), WNW_E_ARG);
+    key = (wnw_store_key){WNW_INIT(wnw_store_key), .model = fx->model, .run = &run, .tokens = fx->tokens,
+                          .n_tokens = N_TOKENS};
+    assert_ok(wnw_store_find(&st, store, &key, true));
+    assert_null(st);
+    assert_ok(wnw_session_begin(s, &run));
+    assert_ok(wnw_session_read(s, fx->tokens, N_TOKENS, NULL));
+    assert_null_refused(wnw_store_add(NULL, &key, s, NULL));
+    assert_null_refused(wnw_store_add(store, NULL, s, NULL));
+    assert_null_refused(wnw_store_add(store, &key, NULL, NULL));
+    key.n_tokens = N_TOKENS - 1;
+    assert_error(wnw_store_add(store, &key, s, NULL), WNW_E_ARG);
+    key.n_tokens = N_TOKENS;
+    assert_ok(wnw_store_add(store, &key, s, NULL));
+    assert_ok(wnw_store_add(store, &key, s, NULL));
+    assert_ok(wnw_store_find(&st, store, &key, false));
+    assert_non_null(st);
+    wnw_stored_free(st);
+    key.n_tokens = N_TOKENS - 1;
+    assert_ok(wnw_store_find(&st, store, &key, false));
+    assert_null(st); /* the stored one is longer */
+    wnw_run other = run;
+    other.every = 4;
+    key.run = &other;
+    assert_error(wnw_store_find(&st, store, &key, false), WNW_E_UNSUPPORTED);
+    other = wnw_run_default();
+    assert_error(wnw_store_find(&st, store, &key, false), WNW_E_ARG);
+    assert_null_refused(wnw_store_list(NULL, count_entry, &n_entry));
+    assert_null_refused(wnw_store_list(store, NULL, NULL));
+    assert_ok(wnw_store_list(store, count_entry, &n_entry));
+    assert_int_equal(n_entry, 1);
+    assert_null_refused(wnw_store_check(NULL, &n, NULL, NULL));
+    assert_int_equal(n, 0);
+    assert_ok(wnw_store_check(store, &n, NULL, NULL));
+    assert_int_equal(n, 1);
+    assert_ok(wnw_store_check(store, NULL, NULL, NULL));
+    assert_null_refused(wnw_store_remove(NULL, "x"));
+    assert_null_refused(wnw_store_remove(store, NULL));
+    assert_error(wnw_store_remove(store, "../x"), WNW_E_ARG);
+    wnw_store_close(store);
+    wnw_session_free(s);
+    wnw_policy_free(policy);
+    snprintf(path, sizeof path, "rm -r %s", folder);
+    assert_int_equal(system(path), 0);
+}
+
 static void null_models(void **state)
 {
     const struct fixture *fx = *state;
@@ -917,6 +993,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_function_is_here),
         cmocka_unit_test(stored_sessions),
+        cmocka_unit_test(kept_documents),
         cmocka_unit_test(null_models),
         cmocka_unit_test(null_policies),
         cmocka_unit_test(null_plans_and_numbers),

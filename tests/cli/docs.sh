@@ -67,7 +67,7 @@ def check_commands(path, text):
     for command, rest in commands(text):
         sub = command.split() + [w for w in rest.split()[:1]
                                  if (command == "bench" and w in ("observe", "methods", "batch", "roofline"))
-                                 or (command in ("calibrate", "profile") and re.fullmatch("[a-z]+", w))]
+                                 or (command in ("calibrate", "profile", "store") and re.fullmatch("[a-z]+", w))]
         known = output(*sub, "--help")
         if sub == ["calibrate"] and "needs one of" in error(*sub):
             continue  # the family itself

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/kept.h"
+
+#include "app/console.h"
+#include "cli/stored.h"
+
+int cli_kept_check(const struct cli_args *args)
+{
+    const struct app_args *a = &args->app;
+    if (args->store_limit != APP_UNSET && !args->store)
+        return app_fail(APP_BAD_INPUT, "--store-limit bounds a folder; name it with --store");
+    if (!args->store)
+        return APP_OK;
+    if (!a->context_only || a->tokens)
+        return app_fail(
+            APP_BAD_INPUT,
+            "--store keeps documents as they are before a question; give one with -f and --context-only");
+    if (a->evict_every || a->mask_heads)
+        return app_fail(APP_BAD_INPUT, "--store does not go with %s",
+                        a->evict_every ? "--evict-every" : "--mask-heads");
+    return APP_OK;
+}
+
+static wnw_store_key key_of(const struct app_job *job, const wnw_session_params *how)
+{
+    return (wnw_store_key){WNW_INIT(wnw_store_key), .model = job->model,   .session = how,
+                           .run = &job->run,        .tokens = job->tokens, .n_tokens = job->n_context};
+}
+
+static wnw_session_params form_of(const struct app_job *job)
+{
+    wnw_session_params how = wnw_session_default_params();
+    how.kv_type = job->kv.type;
+    how.kv_tail = job->kv.tail;
+    how.kv_unrotated = job->kv.unrotated;
+    how.attn = job->attn;
+    return how;
+}
+
+/* Makes the session of the file that was found. */
+static int take_found(struct cli_kept *kept, struct app_job *job)
+{
+    int rc = cli_stored_engine(&kept->engine, job);
+    if (rc == APP_OK)
+        rc = cli_stored_session(&job->session, kept->st, kept->engine,
+                                (int64_t)job->n_tokens - kept->n_have + job->args->n);
+    if (rc != APP_OK || kept->n_have == job->n_context)
+        return rc;
+    const int status = wnw_stored_resume(job->session, kept->st, &job->run);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+int cli_kept_begin(struct cli_kept *kept, struct app_job *job, const struct cli_args *args)
+{
+    const uint64_t limit = args->store_limit == APP_UNSET ? 0 : (uint64_t)args->store_limit;
+    const wnw_session_params how = form_of(job);
+    int rc = app_job_prepare(job);
+    if (rc != APP_OK)
+        return rc;
+    if (job->profile)
+        return app_fail(APP_BAD_INPUT, "--store does not go with policies that read calibration results");
+    const wnw_store_key key = key_of(job, &how);
+    int status = wnw_store_open(&kept->store, args->store, limit);
+    if (status != WNW_OK)
+        return app_fail(status == WNW_E_NOMEM ? APP_FAILED : APP_BAD_INPUT, "%s", wnw_last_error());
+    status = wnw_store_find(&kept->st, kept->store, &key, false);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    (void)wnw_stored_tokens(kept->st, &kept->n_have);
+    return kept->st ? take_found(kept, job) : app_job_session(job);
+}
+
+static void add(struct cli_kept *kept, const struct app_job *job)
+{
+    const wnw_session_params how = form_of(job);
+    const wnw_store_key key = key_of(job, &how);
+    const wnw_prompt_params text = {WNW_INIT(wnw_prompt_params),
+                                    .document = job->document,
+                                    .system = job->system,
+                                    .chat = job->args->chat,
+                                    .raw = job->args->raw,
+                                    .special = job->args->special,
+                                    .now = job->now};
+    const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text};
+    if (wnw_store_add(kept->store, &key, job->session, &params) != WNW_OK)
+        app_note("warning: the document was not stored: %s", wnw_last_error());
+}
+
+int cli_kept_read(struct cli_kept *kept, struct app_job *job)
+{
+    const int rc = app_job_read_on(job, kept->n_have, job->n_context);
+    if (rc != APP_OK)
+        return rc;
+    if (kept->st)
+        app_note("%d of %d tokens of the document come from the store", kept->n_have, job->n_context);
+    if (kept->n_have < job->n_context)
+        add(kept, job);
+    return APP_OK;
+}
+
+void cli_kept_end(struct cli_kept *kept)
+{
+    wnw_engine_free(kept->engine);
+    wnw_stored_free(kept->st);
+    wnw_store_close(kept->store);
+    *kept = (struct cli_kept){0};
+}

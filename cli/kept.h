@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* Documents that a folder keeps (--store): found before they are read, added once they were. */
+#ifndef WNW_CLI_KEPT_H
+#define WNW_CLI_KEPT_H
+
+#include "app/job.h"
+#include "cli/args.h"
+#include "winnow_store.h"
+
+/* Starts as {0}. */
+struct cli_kept {
+    wnw_store *store;
+    wnw_stored *st;     /* the file that was found; NULL = none */
+    wnw_engine *engine; /* of the session then */
+    int32_t n_have;     /* tokens of the document that it has read */
+};
+
+/* Refuses options that do not go together with a store. Returns an exit code, like the others. */
+int cli_kept_check(const struct cli_args *args);
+/* Opens the folder, and makes the job's session: of the document that was found, or a new one. */
+int cli_kept_begin(struct cli_kept *kept, struct app_job *job, const struct cli_args *args);
+/* Reads what is missing of the document, and adds it; where that fails, the answer still comes. */
+int cli_kept_read(struct cli_kept *kept, struct app_job *job);
+/* To be called after the job was closed. */
+void cli_kept_end(struct cli_kept *kept);
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow store: a folder of documents that `run --store` keeps. */
+#include "app/args.h"
+#include "app/console.h"
+#include "app/json.h"
+#include "cli/commands.h"
+#include "winnow_store.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* Opens the folder that the first argument names; one that is not there is not made. */
+static int open_store(wnw_store **store, const struct app_args *args)
+{
+    struct stat st;
+    *store = NULL;
+    if (args->n_rest < 1)
+        return app_fail(APP_BAD_INPUT, "which folder? Name one that `winnow run --store` keeps documents in");
+    char index[4096];
+    if (snprintf(index, sizeof index, "%s/index.sqlite", args->rest[0]) >= (int)sizeof index ||
+        stat(index, &st) != 0)
+        return app_fail(APP_BAD_INPUT, "'%s' is no folder that documents are kept in", args->rest[0]);
+    const int status = wnw_store_open(store, args->rest[0], 0);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+static int finish(wnw_store *store, int status)
+{
+    const int rc = status == WNW_OK ? app_finish_stdout() : app_fail_status(status);
+    wnw_store_close(store);
+    return rc;
+}
+
+static void time_text(char out[32], int64_t seconds)
+{
+    const time_t t = (time_t)seconds;
+    struct tm tm;
+    if (!localtime_r(&t, &tm) || strftime(out, 32, "%Y-%m-%d %H:%M", &tm) == 0)
+        snprintf(out, 32, "?");
+}
+
+static bool print_row(const wnw_store_entry *e, void *user)
+{
+    char used[32];
+    (void)user;
+    time_text(used, e->used);
+    printf("%s  %8d tokens  %9.2f MiB  %s  model %s  %s\n", e->name, e->n_tokens,
+           (double)e->bytes / 1048576.0, used, e->fingerprint, e->policy);
+    return true;
+}
+
+static bool print_object(const wnw_store_entry *e, void *user)
+{
+    (void)user;
+    return app_print_json(json_pack("{s:s, s:i, s:I, s:I, s:I, s:s, s:s}", "name", e->name, "n_tokens",
+                                    (int)e->n_tokens, "bytes", (json_int_t)e->bytes, "made",
+                                    (json_int_t)e->made, "used", (json_int_t)e->used, "fingerprint",
+                                    e->fingerprint, "policy", e->policy)) == APP_OK;
+}
+
+int cli_store_list(const struct app_args *args)
+{
+    wnw_store *store;
+    const int rc = open_store(&store, args);
+    if (rc != APP_OK)
+        return rc;
+    return finish(store, wnw_store_list(store, args->json ? print_object : print_row, NULL));
+}
+
+int cli_store_rm(const struct app_args *args)
+{
+    wnw_store *store;
+    const int rc = open_store(&store, args);
+    int status = WNW_OK;
+    if (rc != APP_OK)
+        return rc;
+    if (args->n_rest < 2) {
+        wnw_store_close(store);
+        return app_fail(APP_BAD_INPUT, "which document? `winnow store list` has their names");
+    }
+    for (int i = 1; status == WNW_OK && i < args->n_rest; i++)
+        status = wnw_store_remove(store, args->rest[i]);
+    return finish(store, status);
+}
+
+static void note_fault(const char *name, const char *why, void *user)
+{
+    ++*(int *)user;
+    app_note("removed '%s': %s", name, why);
+}
+
+int cli_store_check(const struct app_args *args)
+{
+    wnw_store *store;
+    int64_t n;
+    int n_bad = 0, rc = open_store(&store, args);
+    if (rc != APP_OK)
+        return rc;
+    const int status = wnw_store_check(store, &n, note_fault, &n_bad);
+    if (status == WNW_OK)
+        printf("%lld documents are whole, %d were removed\n", (long long)n, n_bad);
+    rc = finish(store, status);
+    return rc == APP_OK && n_bad > 0 ? APP_FAILED : rc;
+}
+
+struct sum {
+    int64_t n;
+    uint64_t bytes;
+};
+
+static bool add(const wnw_store_entry *e, void *user)
+{
+    struct sum *sum = user;
+    sum->n++;
+    sum->bytes += e->bytes;
+    return true;
+}
+
+int cli_store_du(const struct app_args *args)
+{
+    wnw_store *store;
+    struct sum sum = {0};
+    const int rc = open_store(&store, args);
+    if (rc != APP_OK)
+        return rc;
+    const int status = wnw_store_list(store, add, &sum);
+    if (status == WNW_OK)
+        printf("%lld documents, %.2f MiB\n", (long long)sum.n, (double)sum.bytes / 1048576.0);
+    return finish(store, status);
+}

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+# winnow run --store and winnow store: documents that a folder keeps, found by model, recipe, size, cache and tokens.
+. "$(dirname "$0")/lib.sh"
+model=$tiny/tiny-llama.gguf
+need_file "$model"
+limit=()
+store=$work/store doc=$work/doc.txt longer=$work/longer.txt other=$work/other.txt
+for i in $(seq 1 8); do echo "The keeper of tower $i is called Name$i and has $((i * 7)) lamps."; done >"$doc"
+{ cat "$doc"; for i in $(seq 9 12); do echo "The keeper of tower $i is called Name$i."; done; } >"$longer"
+sed 's/keeper/owner/' "$doc" >"$other"
+
+# asked NAME ARGS...: a run with the store, whose tokens are those without it; what it says of the store is in $said.
+asked() {
+    local name=$1
+    shift
+    good "$name, plain" run -m "$model" --context-only -p 'Who keeps tower 3?' -n 12 --json "$@" && cp "$work/out" "$work/plain"
+    good "$name" run -m "$model" --context-only -p 'Who keeps tower 3?' -n 12 --json --store "$store" "${limit[@]}" "$@" || return
+    said=$(grep -o '[0-9]* of [0-9]* tokens of the document come from the store' "$work/err")
+    json "$name: the answer" "$work/out" "o['tokens'] == json.load(open('$work/plain'))['tokens']"
+}
+asked 'the first time' -f "$doc" --policy knorm --ratio 0.5
+[ -z "$said" ] || fail "found in an empty store: $said"
+[ "$(ls "$store"/*.wkv | wc -l)" -eq 1 ] || fail "the store has: $(ls "$store")"
+asked 'the second time' -f "$doc" --policy knorm --ratio 0.5
+[ "${said%% *}" = "$(echo "$said" | cut -d' ' -f3)" ] && [ -n "$said" ] || fail "not all of it was found: $said"
+for args in '--policy knorm --ratio 0.4' '--policy keydiff --ratio 0.5' '--policy knorm --budget 100' '--policy knorm --ratio 0.5 --kv-type q8_0' \
+    '--policy knorm --ratio 0.5 --system Hello' '--policy knorm --ratio 0.5 --attn f32' '--policy knorm --ratio 0.5 --evict chunk:64'; do
+    asked "with $args" -f "$doc" $args
+    [ -z "$said" ] || fail "with $args another's document was found: $said"
+done
+asked 'another document' -f "$other" --policy knorm --ratio 0.5
+[ -z "$said" ] || fail "another document was found: $said"
+[ "$(ls "$store"/*.wkv | wc -l)" -eq 9 ] || fail "the store has: $(ls "$store")"
+asked 'the whole cache' -f "$doc" --policy full
+asked 'a longer document' -f "$longer" --policy full
+[ -n "$said" ] && [ "${said%% *}" -lt "$(echo "$said" | cut -d' ' -f3)" ] || fail "the beginning was not found: $said"
+asked 'a longer document again' -f "$longer" --policy full
+[ "${said%% *}" = "$(echo "$said" | cut -d' ' -f3)" ] || fail "the longer document was not added: $said"
+
+good 'list' store list "$store" && [ "$(wc -l <"$work/out")" -eq 11 ] || fail "list: $(cat "$work/out")"
+good 'list as JSON' store list "$store" --json && head -1 "$work/out" >"$work/first" &&
+    json 'a document' "$work/first" "o['policy'].startswith('full') and o['n_tokens'] > 100 and o['bytes'] > 4096 and o['used'] >= o['made'] and len(o['fingerprint']) == 16"
+name=$(python3 -c 'import json, sys; print(json.loads(open(sys.argv[1]).readline())["name"])' "$work/first")
+good 'du' store du "$store" && grep -q '^11 documents' "$work/out" || fail "du: $(cat "$work/out")"
+good 'asked from its file' ask -m "$model" -c "$store/$name" -p 'Who keeps tower 3?' -n 12 --json &&
+    json 'asked from its file' "$work/out" "o['tokens'] == json.load(open('$work/plain'))['tokens']"
+good 'check' store check "$store" && grep -q '^11 documents are whole, 0' "$work/out" || fail "check: $(cat "$work/out")"
+good 'rm' store rm "$store" "$name" && [ ! -e "$store/$name" ] || fail 'rm left the file'
+bad 'rm of what is not there' 'has no' store rm "$store" "$name"
+
+# A damaged document is read again; check removes it, and what nobody owns.
+damaged=$(ls "$store"/*.wkv | head -1)
+printf '\377\377' | dd of="$damaged" bs=1 seek=9000 conv=notrunc 2>/dev/null
+echo stray >"$store/00000000000000000000000000000000.wkv"
+"$WINNOW" store check "$store" >"$work/out" 2>"$work/err"
+[ $? -eq 1 ] && grep -q checksum "$work/err" && grep -q '^9 documents are whole, 1' "$work/out" || fail "check: $(cat "$work/out" "$work/err")"
+[ ! -e "$damaged" ] && [ ! -e "$store/00000000000000000000000000000000.wkv" ] || fail 'check left what is damaged'
+victim=$(ls "$store"/*.wkv | head -1)
+cp "$victim" "$work/whole"
+for f in "$store"/*.wkv; do printf '\377\377' | dd of="$f" bs=1 seek=9000 conv=notrunc 2>/dev/null; done
+asked 'all of them are damaged' -f "$doc" --policy knorm --ratio 0.5
+[ -z "$said" ] || fail "a damaged document was used: $said"
+asked 'stored again' -f "$doc" --policy knorm --ratio 0.5
+[ -n "$said" ] || fail 'a damaged document was not replaced'
+
+# The least recently used go where there is a limit.
+rm -rf "$store"
+asked 'one' -f "$doc" --policy full
+limit=(--store-limit $(($(stat -c %s "$store"/*.wkv) * 5 / 2)))
+sleep 1.1
+asked 'two' -f "$other" --policy full
+sleep 1.1
+asked 'one is used' -f "$doc" --policy full
+[ -n "$said" ] || fail 'one is gone'
+sleep 1.1
+asked 'three' -f "$doc" --policy full --system Hello
+[ "$(ls "$store"/*.wkv | wc -l)" -eq 2 ] || fail "the limit was not kept: $(ls -l "$store")"
+limit=()
+asked 'one is still there' -f "$doc" --policy full
+[ -n "$said" ] || fail 'the document that was used last was removed'
+good 'a limit that nothing fits' run -m "$model" --context-only -f "$other" -p 'Who?' -n 2 --policy full --store "$store" --store-limit 4096
+grep -q 'was not stored' "$work/err" || fail "a limit that nothing fits: $(cat "$work/err")"
+
+# Several processes at once, some of which are killed: every document is whole, and one that was acknowledged is there.
+rm -rf "$store"
+for i in 1 2 3 4; do
+    sed "s/keeper/keeper$((i % 2))/" "$doc" >"$work/doc$i"
+    "$WINNOW" run -m "$model" --context-only -f "$work/doc$i" -p 'Who?' -n 2 --policy full --store "$store" >"$work/answer$i" 2>"$work/err$i" </dev/null &
+done
+wait
+for i in 1 2 3 4; do [ -s "$work/answer$i" ] || fail "at once: $(cat "$work/err$i")"; done
+good 'at once' store check "$store" && grep -q '^2 documents are whole, 0' "$work/out" || fail "at once: $(cat "$work/out")"
+for i in $(seq 1 "${WNW_KILLS:-10}"); do
+    sed "s/keeper/keeper$i/" "$doc" >"$work/killed"
+    "$WINNOW" run -m "$model" --context-only -f "$work/killed" -p 'Who?' -n 2 --policy full --store "$store" >"$work/answer" 2>/dev/null </dev/null &
+    pid=$!
+    sleep "0.$(printf '%03d' $((60 + i * 37 % 120)))"
+    kill -9 $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    code=$?
+    "$WINNOW" store check "$store" >"$work/out" 2>"$work/err" || fail "killed: $(cat "$work/out" "$work/err")"
+    [ "$code" -ne 0 ] || { asked "acknowledged $i" -f "$work/killed" --policy full; [ -n "$said" ] || fail "an acknowledged document is gone ($i)"; }
+done
+
+bad 'without --context-only' 'context-only' run -m "$model" -f "$doc" -p 'Who?' --store "$work/made/s"
+bad 'a limit without a store' '--store-limit bounds' run -m "$model" -f "$doc" -p 'Who?' --store-limit 1M
+bad 'while generating' 'evict-every' run -m "$model" -f "$doc" --context-only -p 'Who?' --policy knorm --ratio 0.5 --evict-every 8 --store "$work/made/s"
+bad 'a file as a store' 'not a folder' run -m "$model" -f "$doc" --context-only -p 'Who?' --store "$doc"
+bad 'no store' 'no folder that documents are kept in' store list "$work"
+bad 'no folder' 'which folder' store list
+bad 'nothing to remove' 'which document' store rm "$store"
+mkdir "$work/odd" && echo 'not an index' >"$work/odd/index.sqlite"
+bad 'an index that is none' 'not a database' store list "$work/odd"
+finish
