@@ -348,8 +348,9 @@ static bool open_sequences(void)
     if (w.n_slots > SERVE_MAX_SLOTS)
         serve_refuse("a server of winnow has 64 slots at most");
     if (n_cells == 0)
-        serve_refuse("the model has no keys and values that winnow could hold; llama.cpp's own llama-server "
-                     "serves it");
+        serve_refuse(
+            "none of the model's keys and values is on the device WINNOW: `winnow serve` sets -dev WINNOW "
+            "-ngl 99, and a model without any is served by llama.cpp's own llama-server");
     w.blind =
         llama_model_is_hybrid(llama_get_model(w.ctx)) || llama_model_is_recurrent(llama_get_model(w.ctx));
     w.marked = calloc((size_t)n_cells, sizeof *w.marked);

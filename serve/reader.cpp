@@ -21,18 +21,24 @@ routes &own()
     return r;
 }
 
-std::unique_ptr<server_http_req> with_body(const server_http_req &req, const char *body)
+namespace
 {
-    return std::make_unique<server_http_req>(server_http_req{
-        req.params, req.headers, req.path, req.query_string, body, req.files, req.should_stop});
+
+std::atomic<bool> stopping{false};
+
+} // namespace
+
+bool is_ending()
+{
+    return stopping;
 }
 
 std::string ask(const server_http_context::handler_t &route, const server_http_req &req, c_text body)
 {
     if (!route || !body)
         return "";
-    const auto inner_req = with_body(req, body.get());
-    const auto res = route(*inner_req);
+    const request inner(req, body.get());
+    const auto res = route(inner.of);
     return res && res->status == 200 ? res->data : "";
 }
 
@@ -63,20 +69,19 @@ bool act_on_slot(const server_http_req &req, int32_t slot, const char *action, c
     const std::string number = std::to_string(slot);
     if (!own().slot_action || !body)
         return false;
+    const request inner(req, body.get());
     const auto res = own().slot_action(server_http_req{{{"id_slot", number}, {"action", action}},
                                                        req.headers,
                                                        "/slots/" + number,
                                                        std::string("action=") + action,
                                                        body.get(),
                                                        {},
-                                                       req.should_stop});
+                                                       inner.stop});
     return res && res->status == 200;
 }
 
 namespace
 {
-
-std::atomic<bool> stopping{false};
 
 bool is_stopping(void *)
 {

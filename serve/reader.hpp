@@ -8,6 +8,7 @@
 #include "server-http.h"
 
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -32,7 +33,21 @@ struct routes {
 };
 routes &own();
 
-std::unique_ptr<server_http_req> with_body(const server_http_req &req, const char *body);
+// Whether the server is ending: its loop has ended, and who waits for it would wait for ever.
+bool is_ending();
+
+// A request of ours, which stops where the one that it stands for does, and when the server ends.
+struct request {
+    const std::function<bool()> stop;
+    server_http_req of; // its should_stop is `stop`
+    request(const server_http_req &req, std::string body)
+        : stop([&left = req.should_stop] { return is_ending() || left(); }),
+          of{req.params, req.headers, req.path, req.query_string, std::move(body), req.files, stop}
+    {
+    }
+    request(const request &) = delete;
+    request &operator=(const request &) = delete;
+};
 // What one of the server's own routes says to a body; empty if it refuses.
 std::string ask(const server_http_context::handler_t &route, const server_http_req &req, c_text body);
 // A chat as the template writes it; null if the server refuses it.

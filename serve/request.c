@@ -181,7 +181,13 @@ int serve_request_read(struct serve_request *r, enum serve_form form, const char
 {
     *r = (struct serve_request){
         .ask = {.want = serve_settings()->want, .slot = -1, .n_slots = 1, .n_prompt = -1}};
-    r->body = json_loadb(body, n, 0, NULL);
+    json_error_t error;
+    r->body = json_loadb(body, n, 0, &error);
+    if (!r->body) {
+        /* What we cannot read must not go by: the server's parser takes more than ours. */
+        snprintf(why, SERVE_TEXT, "the body is no JSON that this server takes: %.200s", error.text);
+        return 400;
+    }
     if (!json_is_object(r->body)) {
         leave(r);
         return 0;
@@ -201,8 +207,13 @@ int serve_request_read(struct serve_request *r, enum serve_form form, const char
     r->ask.n_slots = (int32_t)number_of(r->body, "n", number_of(r->body, "n_cmpl", 1));
     r->ask.slot = (int32_t)number_of(r->body, "id_slot", -1);
     read_answer(r);
-    if ((form == SERVE_FORM_CHAT && !r->chat && !read_prompt(r)) || r->ask.n_slots < 1 ||
-        r->ask.n_slots > serve_slots_n() || r->ask.slot >= serve_slots_n())
+    if (r->ask.slot >= serve_slots_n()) /* the server would take another one */
+        return fail(why, param, "id_slot", "there is no slot of that number");
+    const bool has_prompt = form != SERVE_FORM_CHAT || r->chat || read_prompt(r);
+    if (!has_prompt && json_is_array(json_object_get(r->body, "prompt")) && serve_settings()->cap > 0)
+        return fail(why, param, "prompt",
+                    "where memory is bounded a request has one, a text or an array of tokens");
+    if (!has_prompt || r->ask.n_slots < 1 || r->ask.n_slots > serve_slots_n())
         leave(r);
     return 0;
 }

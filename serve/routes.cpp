@@ -22,7 +22,6 @@ using serve::c_text;
 using serve::own;
 using serve::rendered;
 using serve::tokens_of;
-using serve::with_body;
 
 server_http_res_ptr reply(int status, c_text text)
 {
@@ -45,7 +44,7 @@ server_http_res_ptr refuse(int status, const char *why, const char *param)
 // Clears a slot that holds a part of a prompt whose client has left: nobody will read the rest.
 void clear_part(const server_http_req &req, int32_t slot)
 {
-    static const std::function<bool()> stays = [] { return false; };
+    static const std::function<bool()> stays = [] { return serve::is_ending(); };
     if (serve_slots_is_reading(slot))
         serve::act_on_slot(server_http_req{{}, req.headers, "", "", "", {}, stays}, slot, "erase",
                            c_text(strdup("{}")));
@@ -67,18 +66,19 @@ struct held {
 
 // A reply of the server's, and what must live as long.
 struct passed_reply : server_http_res {
-    std::unique_ptr<held> slot; // given back last
-    std::unique_ptr<server_http_req> req;
+    std::unique_ptr<held> slot; // given back last; null: it has none
+    std::unique_ptr<serve::request> req;
     server_http_res_ptr inner;
 
-    passed_reply(std::unique_ptr<held> s, std::unique_ptr<server_http_req> q, server_http_res_ptr r)
+    passed_reply(std::unique_ptr<held> s, std::unique_ptr<serve::request> q, server_http_res_ptr r)
         : slot(std::move(s)), req(std::move(q)), inner(std::move(r))
     {
         content_type = inner->content_type;
         status = inner->status;
         data = std::move(inner->data);
         headers = inner->headers;
-        headers["X-Winnow-Slot"] = std::to_string(slot->claim.slot);
+        if (slot)
+            headers["X-Winnow-Slot"] = std::to_string(slot->claim.slot);
         if (inner->is_stream())
             next = [this](std::string &out) { return inner->next(out); };
     }
@@ -88,10 +88,10 @@ struct passed_reply : server_http_res {
     }
     ~passed_reply() override
     {
-        const bool left = req->should_stop();
+        const bool left = req->stop();
         inner.reset(); // the server is told to stop
-        if (left)
-            clear_part(*req, slot->claim.slot);
+        if (left && slot && !serve::is_ending())
+            clear_part(req->of, slot->claim.slot);
     }
 };
 
@@ -105,7 +105,7 @@ int32_t header_of(const server_http_req &req, const serve_request &r)
 
 bool has_left(void *user)
 {
-    return static_cast<const server_http_req *>(user)->should_stop();
+    return serve::is_ending() || static_cast<const server_http_req *>(user)->should_stop();
 }
 
 struct parsed {
@@ -167,9 +167,20 @@ bool stands_behind(const server_http_req &req, serve_request &r)
     return same + SEAM >= document.n;
 }
 
-// Puts the document into the slot, if it is not there, and passes the request on.
-server_http_res_ptr pass(const handler &route, const server_http_req &req, const serve_request &r,
+// Passes a request on. Who waits when the server ends is told so.
+server_http_res_ptr pass(const handler &route, const server_http_req &req, std::string body,
                          std::unique_ptr<held> slot)
+{
+    auto inner = std::make_unique<serve::request>(req, std::move(body));
+    auto res = route(inner->of);
+    if (serve::is_ending() && !res->is_stream() && res->data.empty())
+        return refuse(503, "the server is ending", nullptr);
+    return std::make_unique<passed_reply>(std::move(slot), std::move(inner), std::move(res));
+}
+
+// Puts the document into the slot, if it is not there, and passes the request on.
+server_http_res_ptr pass_behind(const handler &route, const server_http_req &req, const serve_request &r,
+                                std::unique_ptr<held> slot)
 {
     char file[32];
     const c_text body(serve_request_passed(&r, &slot->claim));
@@ -180,9 +191,7 @@ server_http_res_ptr pass(const handler &route, const server_http_req &req, const
         if (!serve::act_on_slot(req, slot->claim.slot, "restore", c_text(serve_request_restore(file))))
             return refuse(503, "the document cannot be put into a slot now", "winnow.document");
     }
-    auto inner_req = with_body(req, body.get());
-    auto res = route(*inner_req);
-    return std::make_unique<passed_reply>(std::move(slot), std::move(inner_req), std::move(res));
+    return pass(route, req, body.get(), std::move(slot));
 }
 
 server_http_res_ptr generate(const handler &route, serve_form form, const server_http_req &req)
@@ -198,7 +207,7 @@ server_http_res_ptr generate(const handler &route, serve_form form, const server
         !serve_document_wait(p.r.ask.behind - 1, has_left, const_cast<server_http_req *>(&req)))
         return refuse(503, "the client has left", nullptr);
     if (!p.r.body || !look_at(req, p.r, form))
-        return route(req);
+        return pass(route, req, req.body, nullptr);
     if (p.r.ask.behind > 0 && !stands_behind(req, p.r))
         return refuse(400,
                       "winnow.document: for this request the model's chat template writes something before "
@@ -212,7 +221,7 @@ server_http_res_ptr generate(const handler &route, serve_form form, const server
     case SERVE_TOO_LONG:
         return refuse(400, why, "messages");
     default:
-        return pass(route, req, p.r, std::make_unique<held>(claim));
+        return pass_behind(route, req, p.r, std::make_unique<held>(claim));
     }
 }
 
@@ -233,8 +242,11 @@ server_http_res_ptr without_field(const handler &route, const server_http_req &r
     parsed p;
     const int status =
         serve_request_read(&p.r, SERVE_FORM_CHAT, req.body.data(), req.body.size(), why, &param);
+    if (status == 0 && serve_settings()->cap > 0)
+        return refuse(400, "this route's memory is not counted, and the server's is bounded (--kv-bytes)",
+                      nullptr);
     if (status == 0 && !p.r.has_field)
-        return route(req);
+        return pass(route, req, req.body, nullptr);
     return refuse(400,
                   status ? why
                          : "winnow: this route has the server's own policy; /v1/chat/completions and "
@@ -291,6 +303,19 @@ server_http_res_ptr with_metrics(const handler &route, const server_http_req &re
 #define JOIN(a, b) a##b
 #define WRAP(name) JOIN(__wrap_, name)
 #define REAL(name) JOIN(__real_, name)
+
+// Bytes of a body; cpp-httplib would take what comes.
+enum { MOST_BODY = 64 << 20 };
+
+void limit_bodies(void *server, size_t bytes) __asm__("_ZN7httplib6Server22set_payload_max_lengthEm");
+bool real_listen(void *server) __asm__("__real__ZN7httplib6Server17listen_after_bindEv");
+bool wrap_listen(void *server) __asm__("__wrap__ZN7httplib6Server17listen_after_bindEv");
+
+bool wrap_listen(void *server)
+{
+    limit_bodies(server, MOST_BODY);
+    return real_listen(server);
+}
 
 extern "C" {
 void REAL(POST)(const server_http_context *self, const std::string &path, const handler &h);

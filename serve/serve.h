@@ -128,7 +128,7 @@ struct serve_request {
 };
 /* The routes that generate and take a slot by its number, by the form of their bodies. */
 enum serve_form { SERVE_FORM_CHAT, SERVE_FORM_MESSAGES, SERVE_FORM_RESPONSES };
-/* Reads a body; 0, or the HTTP status with why[SERVE_TEXT] and the field's name in param. A body that is no JSON object, or lacks what a
+/* Reads a body; 0, or the HTTP status with why[SERVE_TEXT] and the field's name in param. A body that is no object, or lacks what a
  * prompt is made of, is left to the server: *r has no body then. Forms but the first need serve_request_set_chat. */
 int serve_request_read(struct serve_request *r, enum serve_form form, const char *body, size_t n, char *why,
                        const char **param);

@@ -30,7 +30,7 @@ endfunction()
 # The extension's way in: calls that are sent to it by their mangled names.
 set(wnw_handler "RKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt8functionIFSt10unique_ptrI15server_http_resSt14default_deleteISA_EERK15server_http_reqEE")
 set(wnw_wrapped _ZNK19server_http_context4postE${wnw_handler} _ZNK19server_http_context3getE${wnw_handler} _ZN19server_http_context5startEv
-  _ZN14server_context10start_loopEv _Z36server_chat_convert_anthropic_to_oaiRK11common_json)
+  _ZN14server_context10start_loopEv _ZN7httplib6Server17listen_after_bindEv _Z36server_chat_convert_anthropic_to_oaiRK11common_json)
 execute_process(COMMAND ${CMAKE_NM} --undefined-only ${wnw_server_archive} OUTPUT_VARIABLE wnw_names ERROR_QUIET)
 set(wnw_page ${CMAKE_CURRENT_BINARY_DIR}/serve_page.c)
 add_custom_command(OUTPUT ${wnw_page} VERBATIM DEPENDS share/pages/serve.html serve/embed.cmake

@@ -138,6 +138,17 @@ with serve("--policy", "keydiff", "--budget", "200", "--slots", "3", "--document
     refused("no messages", {"prompt": "x", "winnow": named}, "messages", where="/v1/completions")
     check("SIGTERM ends it", s.stop() == 0, s.log()[-500:])
 
+# Where everything is kept, five questions behind a document are answered as if the whole prompt were read anew for each.
+with serve("--policy", "full", "--slots", "2", "--document", f"long={long}") as s:
+    for i in range(5):
+        q = f"question {words(3 + i, 50 + i)}"
+        behind = chat(s, user(q), winnow=named, top_logprobs=1)
+        anew = chat(s, [{"role": "system", "content": text}] + user(q), cache_prompt=False, top_logprobs=1)
+        check(f"question {i} is answered as if all were read", same(behind, anew) and read(behind) < 120 and read(anew) > 1500, logprobs(behind), logprobs(anew))
+        turn = [{"role": "assistant", "content": "yes"}] + user("sure?")
+        further = chat(s, user(q) + turn, winnow=named)
+        check("and a further turn", same(further, chat(s, [{"role": "system", "content": text}] + user(q) + turn, cache_prompt=False)) and read(further) < 120)
+
 # The cap counts documents, and what does not fit is said at start.
 with serve("--policy", "keydiff", "--budget", "200", "--slots", "2", "--kv-bytes", str(3300 * ROW), "--document", f"long={long}") as s:
     r = chat(s, user("who"), winnow=named)

@@ -82,6 +82,15 @@ with Server(OURS, env("snapkv", 150)) as s:
     s.complete(first + second[:400], 12, id_slot=0)
     check("what a later turn adds is compressed", len(compressions(s)) == n + 1, compressions(s))
 
+# Two answers of one prompt: in one cache for all slots they share what is kept. With a stream for each, the copy has rows of its own, and no queries of
+# them were noted: it stays whole (docs/backend.md).
+with Server(OURS, env("snapkv", 150)) as s:
+    two = s.complete(first, 12, n_cmpl=2)
+    check("n = 2 in one cache", len(two) == 2 and len(compressions(s)) == 1 and all(nearly_same(alone, x, CLOSE) for x in two), two, compressions(s))
+with Server([x for x in OURS if x != "-kvu"] + ["-no-kvu"], env("snapkv", 150)) as s:
+    two = s.complete(first, 12, n_cmpl=2)
+    check("n = 2 in streams", len(two) == 2 and len(compressions(s)) == 1 and nearly_same(alone, two[0], CLOSE) and nearly_same(want, two[1], BOUND), two, compressions(s))
+
 # A client that goes away: while its prompt is read, and while its answer comes. What the next one gets is as on a fresh server.
 with Server(OURS, env("snapkv", 150)) as s:
     stream = {"n_predict": 4000, "ignore_eos": True, "temperature": 0, "stream": True, "id_slot": 0}

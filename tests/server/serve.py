@@ -150,6 +150,9 @@ with serve("--policy", "keydiff", "--budget", "100", "--kv-bytes", str(4000 * RO
     for i in range(6):
         s.complete(ids(2500, 50 + i), 4, id_slot=i % 3)
         check("the cap holds", kv(s)["bytes"] <= 4000 * ROW, kv(s))
+    several = s.ask("/completion", {"prompt": ["x", "y"], "n_predict": 2})
+    check("what cannot be counted is refused", several.status == 400 and several.json["error"]["param"] == "prompt", several.text)
+    check("and so is a route that is not", s.ask("/infill", {"input_prefix": "x", "input_suffix": "y"}).status == 400)
     check("refusals are counted", kv(s)["refused"] == 1, kv(s))
 
 # More clients than slots: all are answered, and nothing is left.
@@ -179,7 +182,10 @@ with serve("--budget", "100", slots=2) as s:
         held = slot(s, int(r.headers["X-Winnow-Slot"]))
         check(f"{path} takes the field", r.status == 200 and n_compressed(s) == n + 1 and held["policy"] == "knorm" and held["entries"] < 130, r.text, held)
     check("the server's own errors are its own", s.ask("/v1/chat/completions", {"max_tokens": 2}).status == 400)
-    check("a body that is no JSON", s.ask("/v1/chat/completions", "{").status in (400, 500))
+    check("a body that is no JSON", s.ask("/v1/chat/completions", "{").status == 400)
+    check("a slot that is not there", s.ask("/completion", {"prompt": "x", "id_slot": 7}).status == 400)
+    several = s.ask("/completion", {"prompt": ["x", "y"], "n_predict": 2})
+    check("several prompts are the server's", several.status == 200 and len(several.json) == 2, several.text)
     check("without --save no files", s.ask("/winnow/slots/0?action=save", {"filename": "a"}).status == 400)
     messages = s.ask("/v1/messages", {"messages": user(words(200, 3)), "max_tokens": 4})
     check("Anthropic's route has the server's policy", messages.status == 200 and n_compressed(s) > 0, messages.text)

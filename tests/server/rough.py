@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""`winnow serve` with rough clients, and where it must not start or go on: rough.py WINNOW
+
+Slow writers and readers, bodies that are cut, too large or none, clients that leave while they wait for a slot, and SIGTERM in the middle of answers.
+"""
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from llama_server import TINY, Server, check, finish, ids, until
+
+winnow = sys.argv[1]
+model = f"{TINY}/tiny-llama.gguf"
+
+
+def serve(*options, slots=2):
+    return Server([winnow, "serve", "-m", model, "--port", "0", "--slots", str(slots), *options, "--", "-t", "1"])
+
+
+def kv(s):
+    return s.ask("/winnow/kv").json
+
+
+def connect(s):
+    return socket.create_connection(s.address(), timeout=60)
+
+
+def request(body, length=None):
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return b"POST /completion HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(data) if length is None else length, data)
+
+
+def rest_of(c):
+    """What still comes; nothing if the connection is cut."""
+    came = b""
+    try:
+        while part := c.recv(65536):
+            came += part
+    except OSError:
+        pass
+    return came
+
+
+def free(s):
+    return not any(x["busy"] for x in kv(s)["slots"])
+
+
+with serve("--policy", "keydiff", "--budget", "100") as s:
+    body = {"prompt": ids(400, 1), "n_predict": 8, "ignore_eos": True}
+    # A body that comes in drops takes no slot until it is whole, and others are served meanwhile.
+    with connect(s) as slow:
+        text = request(body)
+        for i in range(0, len(text) - 1, 1 + len(text) // 8):
+            slow.sendall(text[i:i + 1 + len(text) // 8][:len(text) - 1 - i])
+            check("others are served meanwhile", s.ask("/completion", {"prompt": ids(50, i), "n_predict": 2}).status == 200)
+        check("a body that is not whole takes no slot", free(s))
+        slow.sendall(text[-1:])
+        check("a slow writer is answered", b"200 OK" in slow.recv(65536))
+    # A reader that does not read: the others go on, and when it leaves its slot is free.
+    with connect(s) as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.sendall(request({"prompt": ids(300, 2), "n_predict": 20000, "ignore_eos": True, "stream": True, "n_probs": 5}))
+        check("it has a slot", until(lambda: not free(s)))
+        replies = [s.ask("/completion", {"prompt": ids(60, i), "n_predict": 4}).status for i in range(6)]
+        check("a reader that does not read holds up nobody else", replies == [200] * 6, replies)
+    check("and leaves its slot", until(lambda: free(s), 60), kv(s))
+    # Bodies that are none.
+    for name, text in {"cut": request({"prompt": "x"}, 1000), "no JSON": request(b"\xff\xfe{"), "deep": request(b"[" * 100000), "a number": request(b"7"),
+                       "empty": request(b""), "a field that is deep": request(b'{"prompt": "x", "winnow": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001),
+                       "a long policy": request({"prompt": "x", "winnow": {"policy": "k" * 100000}}), "NUL": request(b'{"prompt": "a\\u0000b", "n_predict": 1}')}.items():
+        with connect(s) as c:
+            c.sendall(text)
+            c.shutdown(socket.SHUT_WR)
+            came = rest_of(c)
+            check(f"a body: {name}", not came or b"HTTP/1.1 4" in came or b"HTTP/1.1 5" in came, came[:300])
+    check("a body of more than 64 MiB is refused", s.ask("/completion", b" " * (64 * 2**20 + 1)).status == 413)
+    large = s.ask("/completion", {"prompt": "word " * 400000, "n_predict": 1})
+    check("a prompt of two megabytes is too long", large.status == 400 and "context" in large.text, large.text[:300])
+    check("the server goes on", s.ask("/completion", body).status == 200 and free(s), kv(s))
+
+    # Clients that leave while they wait give their turn to the next one.
+    stream = {"prompt": ids(200, 3), "n_predict": 20000, "ignore_eos": True, "stream": True}
+    holders = [connect(s) for _ in range(2)]
+    for c in holders:
+        c.sendall(request(stream))
+    check("all slots are taken", until(lambda: all(x["busy"] for x in kv(s)["slots"])))
+    waiting = [connect(s) for _ in range(4)]
+    for c in waiting:
+        c.sendall(request(body))
+    last = []
+    thread = threading.Thread(target=lambda: last.append(s.ask("/completion", body).status))
+    thread.start()
+    time.sleep(0.2)
+    for c in waiting + holders:
+        c.close()
+    thread.join(60)
+    check("who stays is served", last == [200], last)
+    check("nothing is left", until(lambda: free(s), 60), kv(s))
+
+    # It ends in the middle of answers.
+    holders = [connect(s) for _ in range(3)]
+    for c in holders:
+        c.sendall(request(stream))
+    check("all slots are taken again", until(lambda: all(x["busy"] for x in kv(s)["slots"])))
+    check("SIGTERM ends it, whoever is asking", s.stop() == 0, s.log()[-800:])
+    for c in holders:
+        c.close()
+
+# The program itself does not run without the backend in silence.
+server = os.path.join(os.path.dirname(winnow), "winnow-llama-server")
+for name, options, says in [("no device", [], "device WINNOW"), ("half of the layers", ["-dev", "WINNOW", "-ngl", "1"], "")]:
+    done = subprocess.run([server, "-m", model, "-c", "512", "--port", "0", "--host", "127.0.0.1", *options], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=120, env={**os.environ, "WINNOW_SERVE_POLICY": "keydiff"}) if says else None
+    if done:
+        check(f"without the backend: {name}", done.returncode == 1 and says in done.stderr, done.returncode, done.stderr[-800:])
+for name, env, says in [("policy", {"WINNOW_SERVE_POLICY": "none"}, "none"), ("number", {"WINNOW_SERVE_BUDGET": "many"}, "many"),
+                        ("profile", {"WINNOW_PROFILE": "/no/such.json"}, "such.json")]:
+    done = subprocess.run([server, "-m", model, "--port", "0"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, env={**os.environ, **env})
+    check(f"an environment with a wrong {name}", done.returncode == 1 and says in done.stderr, done.returncode, done.stderr[-500:])
+finish()
