@@ -51,14 +51,18 @@ static const struct app_option input_options[] = {
 APP_GROUP(app_group_input, "Input", input_options);
 
 static const struct app_option policy_options[] = {
-    {"policy", 0, APP_TEXT, "RECIPE", NULL, "full, or snapkv where a size is given",
-     "what to keep, e.g. snapkv:window=32+adakv; `winnow methods` lists the parts", AT(policy), 0, 0, NULL},
+    {"policy", 0, APP_TEXT, "RECIPE", NULL, "full, or auto where a size is given",
+     "what to keep, e.g. snapkv:window=32+adakv, or auto: by what is known; `winnow methods` lists the parts",
+     AT(policy), 0, 0, NULL},
     {"budget", 0, APP_INT, "N", NULL, "none", "size: average entries kept per layer and KV head", AT(budget),
      1, 2147483647, "1 to 2147483647"},
     {"ratio", 0, APP_REAL, "R", NULL, "0.5 if the policy needs a size", "size: fraction removed, 0 <= R < 1",
      AT(ratio), 0, 0.9999999999999999, "at least 0 and less than 1"},
     {"kv-bytes", 0, APP_BYTES, "SIZE", NULL, "none", "size: bytes of kept keys and values, suffix K, M or G",
      AT(kv_bytes), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
+    {"keep-quality", 0, APP_REAL, "Q", NULL, "none",
+     "in place of a size: as few entries as keep a share Q of next tokens' probabilities, by calibration",
+     AT(keep_quality), 1e-6, 1 - 1e-6, "above 0 and below 1"},
     {"evict", 0, APP_TEXT, "WHEN", "end", NULL,
      "when to compress: end (of the prompt), layer (one layer after the other), chunk[:C] (every C tokens, "
      "512 "

@@ -17,7 +17,7 @@ struct app_args {
     struct app_list documents;
     int64_t budget, kv_bytes, kv_tail;
     int64_t n, seed, threads;
-    double ratio;
+    double ratio, keep_quality;
     bool context_only, raw, special, json, help;
     char **rest; /* what is left after the options, NULL-terminated, owned */
     int n_rest;

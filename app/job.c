@@ -79,14 +79,20 @@ int app_job_rules(wnw_run *rules, const char *when, const char *every)
     return APP_OK;
 }
 
+static bool asks_quality(const struct app_args *args)
+{
+    return !isnan(args->keep_quality);
+}
+
 static int check_size(struct app_job *job)
 {
     const struct app_args *args = job->args;
     const bool budget = args->budget != APP_UNSET, ratio = !isnan(args->ratio),
                bytes = args->kv_bytes != APP_UNSET;
-    if (budget + ratio + bytes > 1)
+    if (budget + ratio + bytes + asks_quality(args) > 1)
         return app_fail(APP_BAD_INPUT,
-                        "--budget, --ratio and --kv-bytes exclude each other; give one of them");
+                        "--budget, --ratio, --kv-bytes and --keep-quality exclude each other; give "
+                        "one of them");
     if (budget)
         job->size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = args->budget};
     else if (ratio)
@@ -108,19 +114,47 @@ int app_job_allowed(const wnw_policy *policy, const wnw_run *rules, const char *
     return APP_OK;
 }
 
+static void assume_size(struct app_job *job)
+{
+    job->size_assumed = job->size.kind == WNW_SIZE_NONE;
+    if (job->size_assumed)
+        job->size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+}
+
+/* The recipe that is asked for: with --keep-quality the named one with the head budget that looks for it. */
+static int find_recipe(struct app_job *job, const char **recipe)
+{
+    const struct app_args *args = job->args;
+    const bool automatic = job->size.kind != WNW_SIZE_NONE || asks_quality(args);
+    *recipe = args->policy ? args->policy : automatic ? "auto" : "full";
+    if (!asks_quality(args) || app_is_auto(*recipe))
+        return APP_OK;
+    const int rc = app_keep_recipe(&job->keep_recipe, *recipe, args->keep_quality);
+    *recipe = job->keep_recipe;
+    return rc;
+}
+
 static int check_policy(struct app_job *job)
 {
     const bool sized = job->size.kind != WNW_SIZE_NONE;
-    const char *recipe = job->args->policy ? job->args->policy : sized ? "snapkv" : "full";
+    const char *recipe;
+    const int rc = find_recipe(job, &recipe);
+    if (rc != APP_OK)
+        return rc;
+    job->automatic = app_is_auto(recipe);
+    if (job->automatic) { /* every policy of the table needs a size, and works in every phase in which it is chosen */
+        if (!asks_quality(job->args))
+            assume_size(job);
+        return APP_OK;
+    }
     const int status = wnw_policy_parse(&job->policy, recipe, NULL);
     if (status != WNW_OK)
         return app_fail_status(status);
     if (wnw_policy_is_full(job->policy)) {
         job->size_ignored = sized;
         job->size.kind = WNW_SIZE_NONE;
-    } else if (!sized && !wnw_policy_has_own_size(job->policy)) {
-        job->size_assumed = true;
-        job->size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+    } else if (!wnw_policy_has_own_size(job->policy)) {
+        assume_size(job);
     }
     return app_job_allowed(job->policy, &job->run, job->args->evict);
 }
@@ -235,8 +269,9 @@ int app_job_open(struct app_job *job)
 
 bool app_job_is_endless(const struct app_job *job)
 {
-    return job->run.phase == WNW_PHASE_CHUNK && wnw_policy_rerotates(job->policy) &&
-           !wnw_policy_is_full(job->policy);
+    return job->run.phase == WNW_PHASE_CHUNK &&
+           (job->policy ? wnw_policy_rerotates(job->policy) && !wnw_policy_is_full(job->policy)
+                        : job->automatic);
 }
 
 static int check_tokens(const struct app_job *job)
@@ -326,7 +361,12 @@ static double size_in_entries(const struct app_job *job)
 
 static int load_profile(struct app_job *job)
 {
-    const wnw_needs needs = wnw_policy_needs(job->policy);
+    wnw_needs needs = wnw_policy_needs(job->policy);
+    if (job->automatic) { /* what is found decides */
+        needs.flags |= WNW_NEED_PROFILE;
+        needs.profiles = asks_quality(job->args) ? 1u << WNW_PROFILE_QUALITY : 0;
+        needs.profiles_optional = asks_quality(job->args) ? 1u << WNW_PROFILE_GATE : APP_AUTO_PROFILES;
+    }
     const bool wants = needs.flags & WNW_NEED_PROFILE;
     const uint32_t for_masks = wnw_heads_profiles(job->args->mask_heads);
     const bool policy_lacks = !for_masks || (wants && needs.profiles & for_masks);
@@ -334,6 +374,7 @@ static int load_profile(struct app_job *job)
     snprintf(user, sizeof user, "%s %.60s", policy_lacks ? "policy" : "--mask-heads",
              !policy_lacks       ? job->args->mask_heads
              : job->args->policy ? job->args->policy
+             : job->automatic    ? asks_quality(job->args) ? "for --keep-quality" : "auto"
                                  : "full");
     return app_profile_load(&job->profile, &job->remarks, job->model,
                             &(struct app_profile_want){.given = job->args->profile,
@@ -370,15 +411,47 @@ static int mask_heads(struct app_job *job)
     return status;
 }
 
+/* Chooses the scorer with which less stays for the quality that is asked for. */
+static int choose_keeping(struct app_job *job)
+{
+    const double q = job->args->keep_quality;
+    const int rc = app_keep_recipe(&job->keep_recipe, app_keep_scorer(q, job->profile), q);
+    if (rc != APP_OK)
+        return rc;
+    job->choice = (wnw_policy_choice){
+        WNW_INIT(wnw_policy_choice), .recipe = job->keep_recipe, .when = "a quality is to be kept",
+        .why = "as few entries as calibration says, of the scorer with which fewer stay",
+        .evidence = "the texts that the profile's calibration held out"};
+    const int status = wnw_policy_parse(&job->policy, job->keep_recipe, NULL);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+/* Chooses the policy, of what job->run says besides it. */
+static int choose_policy(struct app_job *job)
+{
+    wnw_policy_facts facts = wnw_policy_facts_default();
+    const double kept = size_in_entries(job) / app_job_n_compressed(job);
+    const int status = wnw_policy_facts_of(&facts, job->model, &job->run);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    facts.kept = kept < 1 ? kept : 1;
+    facts.n_tokens = app_job_n_compressed(job);
+    const int rc =
+        asks_quality(job->args) ? choose_keeping(job) : app_auto_choose(&job->policy, &job->choice, &facts);
+    return rc == APP_OK ? app_job_allowed(job->policy, &job->run, job->args->evict) : rc;
+}
+
 int app_job_prepare(struct app_job *job)
 {
-    const int rc = load_profile(job);
-    job->run.policy = job->policy;
+    int rc = load_profile(job);
     job->run.size = job->size;
     job->run.profile = job->profile;
     job->run.prompt = job->prompt.tokens ? &job->prompt : NULL;
     job->run.question_later = job->args->context_only;
     job->run.once = true;
+    if (rc == APP_OK && job->automatic)
+        rc = choose_policy(job);
+    job->run.policy = job->policy;
     return rc;
 }
 
@@ -463,15 +536,23 @@ void app_job_notes(const struct app_job *job)
 {
     if (job->size_assumed)
         app_note("no size given, removing half of the entries (--ratio 0.5)");
+    if (job->automatic && job->choice.recipe)
+        app_auto_tell(&job->choice);
     if (job->size_ignored)
         app_note("the policy keeps everything, the given size has no effect");
     app_note_lines("warning: ", job->remarks.s);
+}
+
+json_t *app_job_choice(const struct app_job *job)
+{
+    return job->automatic && job->choice.recipe ? app_auto_json(&job->choice) : NULL;
 }
 
 void app_job_close(struct app_job *job)
 {
     wnw_session_free(job->session);
     wnw_profile_free(job->profile);
+    free(job->keep_recipe);
     free(job->remarks.s);
     wnw_prompt_clear(&job->prompt);
     wnw_model_free(job->model);

@@ -4,6 +4,7 @@
 #define WNW_APP_JOB_H
 
 #include "app/args.h"
+#include "app/automatic.h"
 #include "app/console.h"
 #include "app/kv.h"
 #include "app/output.h"
@@ -17,7 +18,10 @@ struct app_job {
     char *document;           /* the documents joined; NULL = none */
     size_t n_document;        /* bytes */
     char *question, *system;  /* NULL = none */
-    wnw_policy *policy;
+    wnw_policy *policy;       /* NULL until app_job_session where it is chosen */
+    bool automatic;           /* no policy was named, or auto: it is chosen once the prompt is known */
+    wnw_policy_choice choice;
+    char *keep_recipe; /* owned: for --keep-quality; NULL = none is asked for, or not chosen yet */
     wnw_size size;
     wnw_run run; /* what the session is told: policy, size, when to compress, prompt */
     struct app_kv kv;
@@ -85,6 +89,8 @@ void app_job_measure(struct app_job *job);
 int32_t app_job_n_compressed(const struct app_job *job);
 /* Prints remarks on what was assumed. The caller first checks all input, so that an error is one line. */
 void app_job_notes(const struct app_job *job);
+/* What was chosen and why, as JSON; NULL where the policy was named, or without memory. */
+json_t *app_job_choice(const struct app_job *job);
 void app_job_close(struct app_job *job);
 
 #endif

@@ -53,8 +53,7 @@ static int check(struct bench_batch *b, const struct bench_args *args)
     if (rc != APP_OK)
         return rc;
     b->n_decode = (int32_t)args->decode_tokens;
-    const int status = wnw_policy_parse(&b->policy, args->app.policy, NULL);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return bench_policy(&b->policy, args, args->app.policy, NULL);
 }
 
 /* Number of tokens that a sequence decodes after its prompt. */

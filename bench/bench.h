@@ -29,6 +29,9 @@ void bench_describe_machine(char *out, size_t size, int n_threads);
 /* Adds the files that the benchmark reads to inputs and checks that --csv can be written. Returns an exit
  * code. */
 int bench_check_csv(struct app_inputs *inputs, const struct bench_args *args, const char *model_path);
+/* Parses a recipe. `auto` is chosen for prompts whose question comes later and the size of --ratio, with the profiles that are
+ * found for the model; model_path NULL = with none. Returns an exit code. */
+int bench_policy(wnw_policy **out, const struct bench_args *args, const char *recipe, const char *model_path);
 /* Makes n token ids, the same in every run. Speed does not depend on which ids they are, but every engine
  * must get the same ones. The caller frees them. */
 int32_t *bench_make_tokens(int32_t n, int32_t n_vocab);

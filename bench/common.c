@@ -2,6 +2,7 @@
 /* What the benchmarks share: lengths, tokens, the line about the machine, medians, memory. */
 #include "bench/bench.h"
 
+#include "app/automatic.h"
 #include "app/cpu.h"
 #include "app/models.h"
 #include "app/process.h"
@@ -42,6 +43,27 @@ int bench_check_csv(struct app_inputs *inputs, const struct bench_args *args, co
     app_inputs_add(inputs, model_path);
     app_inputs_add(inputs, args->app.profile);
     return args->csv ? app_out_check(args->csv, inputs) : APP_OK;
+}
+
+int bench_policy(wnw_policy **out, const struct bench_args *args, const char *recipe, const char *model_path)
+{
+    wnw_policy_facts facts = wnw_policy_facts_default();
+    wnw_policy_choice choice;
+    if (!app_is_auto(recipe)) {
+        const int status = wnw_policy_parse(out, recipe, NULL);
+        return status == WNW_OK ? APP_OK : app_fail_status(status);
+    }
+    facts.kept = isnan(args->app.ratio) ? 0 : 1 - args->app.ratio;
+    int rc = !model_path
+                 ? APP_OK
+                 : app_auto_find_profiles(&facts, &(struct app_profile_want){.given = args->app.profile,
+                                                                             .model = args->app.model,
+                                                                             .model_path = model_path});
+    if (rc == APP_OK)
+        rc = app_auto_choose(out, &choice, &facts);
+    if (rc == APP_OK)
+        app_auto_tell(&choice);
+    return rc;
 }
 
 int32_t *bench_make_tokens(int32_t n, int32_t n_vocab)

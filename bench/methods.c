@@ -57,9 +57,9 @@ static int add_method(struct bench_methods *b, const char *recipe, size_t len)
     m->recipe = strndup(recipe, len);
     if (!m->recipe)
         return app_fail(APP_FAILED, "out of memory");
-    const int status = wnw_policy_parse(&m->policy, m->recipe, NULL);
-    if (status != WNW_OK)
-        return app_fail_status(status);
+    const int rc = bench_policy(&m->policy, b->base.args, m->recipe, b->base.model_path);
+    if (rc != APP_OK)
+        return rc;
     m->recording = recording_of(m->policy);
     return APP_OK;
 }

@@ -25,9 +25,9 @@ static int check(struct bench *b)
         rc = app_kv_check(&b->kv, &args->app, WNW_ATTN_OWN);
     if (rc != APP_OK)
         return rc;
-    const int status = wnw_policy_parse(&b->policy, args->app.policy, NULL);
-    if (status != WNW_OK)
-        return app_fail_status(status);
+    rc = bench_policy(&b->policy, args, args->app.policy, NULL);
+    if (rc != APP_OK)
+        return rc;
     if (wnw_policy_is_full(b->policy))
         return app_fail(APP_BAD_INPUT,
                         "--policy full compresses nothing, and the full cache is measured anyway");

@@ -23,13 +23,21 @@ static const struct app_option work_options[] = {
 };
 APP_GROUP(calibrate_group_work, "Calibration", work_options);
 
+#define PROFILE(whose)                                                                                      \
+    {                                                                                                       \
+        "profile", 0, APP_TEXT, "PATH", NULL, "the cache folder's, then shipped ones",                      \
+            "calibration results that " whose " needs: a file, or a folder of them", AT(app.profile), 0, 0, \
+            NULL                                                                                            \
+    }
 static const struct app_option policy_options[] = {
     {"policy", 0, APP_TEXT, "RECIPE", NULL, "the kind's own",
      "whose choice of entries is measured; `winnow methods` lists the parts", AT(app.policy), 0, 0, NULL},
-    {"profile", 0, APP_TEXT, "PATH", NULL, "the cache folder's, then shipped ones",
-     "calibration results that this policy needs: a file, or a folder of them", AT(app.profile), 0, 0, NULL},
+    PROFILE("this policy"),
 };
 APP_GROUP(calibrate_group_policy, "Policy", policy_options);
+
+static const struct app_option profile_options[] = {PROFILE("kvgate")};
+APP_GROUP(calibrate_group_profile, "Profile", profile_options);
 
 static const struct app_option set_options[] = {
     {"set", 0, APP_TEXT, "LIST", NULL, "none", "settings of this kind: key=value,...", AT(set), 0, 0, NULL},

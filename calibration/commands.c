@@ -32,6 +32,8 @@ static const struct app_group *const heads_groups[] = {&calibrate_group_work, &c
 static const struct app_group *const shares_groups[] = {&calibrate_group_work, &calibrate_group_target,
                                                         &calibrate_group_set,  &calibrate_group_dump,
                                                         &app_group_common,     NULL};
+static const struct app_group *const quality_groups[] = {&calibrate_group_work, &calibrate_group_profile,
+                                                         &calibrate_group_set, &app_group_common, NULL};
 static const struct app_group *const all_groups[] = {&calibrate_group_work, &app_group_common, NULL};
 
 const struct app_command calibrate_commands[] = {
@@ -130,5 +132,18 @@ const struct app_command calibrate_commands[] = {
      .groups = plain_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_inputgate},
+    {.name = "calibrate quality",
+     .about = "Measures what is lost when entries go, by the scores that replay and kvgate give them, for "
+              "--keep-quality.",
+     .usage = "[-m MODEL] [-f TEXT] [-o FILE] [--profile PATH] [--effort quick|normal|paper] [options]",
+     .notes =
+         "Without -f it reads prose, dialogue, code and records that come with winnow; every third piece is "
+         "held\n"
+         "out, and the report says in how many of these the bounds hold. kvgate is measured where a profile "
+         "of\n"
+         "kind gate is found. A run that was stopped goes on where it was. Settings: pieces, length, next.",
+     .groups = quality_groups,
+     .args_size = sizeof(struct calibrate_args),
+     .run = calibrate_run_quality},
     {.name = NULL},
 };

@@ -35,19 +35,12 @@ int calibrate_run_gate(const struct app_args *args)
 
 /* ---- Kinds that measure a policy, which may itself need calibration results ---- */
 
-/* Loads the results that the recipe's policy needs. */
-static int load(wnw_profile **profile, struct calibrate_job *job, const char *recipe)
+/* Loads results of these kinds, which `user` needs. */
+static int load(wnw_profile **profile, struct calibrate_job *job, uint32_t required, uint32_t optional,
+                const char *user)
 {
     const struct app_args *args = &job->args->app;
     struct app_text notes = {0};
-    wnw_policy *policy;
-    char user[96];
-    const int status = wnw_policy_parse(&policy, recipe, NULL);
-    if (status != WNW_OK)
-        return app_fail_status(status);
-    const wnw_needs needs = wnw_policy_needs(policy);
-    wnw_policy_free(policy);
-    snprintf(user, sizeof user, "policy %.80s", recipe);
     /* A folder for results may hold those of kinds that were measured before. */
     struct stat st;
     const bool folder = args->out && stat(args->out, &st) == 0 && S_ISDIR(st.st_mode);
@@ -57,13 +50,27 @@ static int load(wnw_profile **profile, struct calibrate_job *job, const char *re
                                                                                       : NULL,
                                                                .model = args->model,
                                                                .model_path = job->model_path,
-                                                               .required = needs.profiles,
-                                                               .optional = needs.profiles_optional,
+                                                               .required = required,
+                                                               .optional = optional,
                                                                .user = user,
                                                                .inputs = &job->inputs});
     app_note_lines("warning: ", rc == APP_OK ? notes.s : NULL);
     free(notes.s);
     return rc;
+}
+
+/* Loads the results that the recipe's policy needs. */
+static int load_for(wnw_profile **profile, struct calibrate_job *job, const char *recipe)
+{
+    wnw_policy *policy;
+    char user[96];
+    const int status = wnw_policy_parse(&policy, recipe, NULL);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    const wnw_needs needs = wnw_policy_needs(policy);
+    wnw_policy_free(policy);
+    snprintf(user, sizeof user, "policy %.80s", recipe);
+    return load(profile, job, needs.profiles, needs.profiles_optional, user);
 }
 
 /* `def` is the recipe where --policy gives none, the one that the library takes then. */
@@ -73,7 +80,7 @@ static int run_policy(struct calibrate_job *job, const char *def)
     wnw_profile *profile = NULL;
     int rc = calibrate_job_open(job);
     if (rc == APP_OK)
-        rc = load(&profile, job, recipe);
+        rc = load_for(&profile, job, recipe);
     if (rc == APP_OK) {
         job->params.recipe = recipe;
         job->params.profile = profile;
@@ -98,4 +105,23 @@ int calibrate_run_curves(const struct app_args *app)
     const struct calibrate_args *args = (const struct calibrate_args *)app;
     struct calibrate_job job = {.args = args, .kind = "curves", .outputs = {{"dump", args->dump}}};
     return run_policy(&job, "expected_attention:epsilon=0.02");
+}
+
+int calibrate_run_quality(const struct app_args *app)
+{
+    struct calibrate_job job = {
+        .args = (const struct calibrate_args *)app, .kind = "quality", .all_kinds = true};
+    wnw_profile *profile = NULL;
+    int rc = calibrate_job_open(&job);
+    if (rc == APP_OK)
+        rc = load(&profile, &job, 0, 1u << WNW_PROFILE_GATE, "calibrate quality");
+    if (rc == APP_OK) {
+        job.params.profile = profile;
+        rc = calibrate_job_run(&job);
+    }
+    if (rc == APP_OK)
+        rc = calibrate_job_write(&job);
+    calibrate_job_close(&job);
+    wnw_profile_free(profile);
+    return rc;
 }

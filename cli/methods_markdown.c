@@ -250,6 +250,27 @@ static void print_parity(void)
     }
 }
 
+/* The table that --policy auto is chosen from. */
+static void print_choice(void)
+{
+    wnw_policy_choice row = wnw_policy_choice_default();
+    puts("\n## Chosen by itself\n\n`--policy auto`, and a size without a policy, take the first row that "
+         "holds "
+         "([decision 079](decisions/079-a-policy-that-is-chosen.md)). The type of\nthe cache is not asked: "
+         "no number "
+         "says that another policy is better with one.\n\n| where | policy | why | evidence "
+         "|\n|---|---|---|---|");
+    for (int32_t i = 0; wnw_policy_rule(i, &row); i++) {
+        fputs("| ", stdout);
+        print_cell(row.when);
+        printf(" | `%s` | ", row.recipe);
+        print_cell(row.why);
+        fputs(" | ", stdout);
+        print_cell(row.evidence);
+        puts(" |");
+    }
+}
+
 int cli_methods_markdown(const char *costs)
 {
     struct costs c;
@@ -275,6 +296,7 @@ int cli_methods_markdown(const char *costs)
         "Phases: *end* compresses once\nafter the prompt, *layer* each layer before the next one is read, "
         "*chunk* "
         "after every chunk, *decode* while generating.");
+    print_choice();
     print_presets();
     print_costs(&c);
     print_parts("scorer", "Scorers", "Scorer");

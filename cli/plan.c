@@ -140,9 +140,9 @@ static json_t *plan_json(const struct app_job *job, const wnw_plan *plan)
     for (int32_t il = 0; il < wnw_plan_n_layer(plan); il++)
         if (!app_json_append(&layers, layer_json(plan, il)))
             return NULL;
-    return json_pack("{s:s, s:o, s:i, s:s, s:o}", "format", "winnow-plan-1", "model",
+    return json_pack("{s:s, s:o, s:i, s:s, s:o*, s:o}", "format", "winnow-plan-1", "model",
                      app_json_text(job->info.name), "n_tokens", (int)wnw_plan_n_tokens(plan), "policy",
-                     wnw_policy_string(job->policy), "layers", layers);
+                     wnw_policy_string(job->policy), "choice", app_job_choice(job), "layers", layers);
 }
 
 static int write_plan(const struct app_job *job, const wnw_plan *plan)

@@ -831,6 +831,44 @@ WNW_API const char *wnw_phase_name(wnw_phase phase);
 /* Whether a policy can work in the phase; if not, *reason (may be NULL) becomes a sentence, which is static. */
 WNW_API bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason);
 
+/* What is known where a policy is to be chosen. Zeros mean that nothing is. */
+typedef struct wnw_policy_facts {
+    uint32_t struct_size;
+    wnw_phase phase;     /* when the prompt is compressed: END, LAYER or CHUNK */
+    bool decodes;        /* entries go while decoding too */
+    bool question_known; /* what is compressed ends with the question; false: it comes later */
+    bool
+        rope_unknown; /* how the model turns keys with positions is not known, as it may be through libllama */
+    uint32_t profiles; /* bit set of the wnw_profile_kind that are at hand */
+    double
+        shares_least; /* smallest size, a share of the entries, that a profile of shares was measured at; 0 = not known */
+    double kept;         /* share of the entries that is to stay; 0 = not known */
+    int32_t n_tokens;    /* of the prompt; 0 = not known */
+    int32_t n_ctx_train; /* positions that the model was trained for; 0 = not known */
+} wnw_policy_facts;
+
+WNW_DEFAULT(wnw_policy_facts, wnw_policy_facts_default)
+
+/* A row of the table that policies are chosen from. Strings are static. */
+typedef struct wnw_policy_choice {
+    uint32_t struct_size;
+    const char *recipe; /* for wnw_policy_parse */
+    const char *when;   /* where the row holds, unless one before it does */
+    const char *why;    /* one sentence */
+    const char
+        *evidence; /* what was measured, and where it is written down; begins with "none" where nothing was */
+} wnw_policy_choice;
+
+WNW_DEFAULT(wnw_policy_choice, wnw_policy_choice_default)
+
+/* Fills *out with the first row of the table that holds for the facts; one always does, and its recipe works in their
+ * phases with their profiles. The type of the cache is not asked, because no number says that it matters. E_ARG: a
+ * pointer is NULL, a struct_size is not set. E_RANGE: a phase that is none, or a number that is negative, not a number,
+ * or a share above 1. */
+WNW_API int wnw_policy_choose(wnw_policy_choice *out, const wnw_policy_facts *facts);
+/* Fills *out with row i of the table. false past the end, and where out is NULL or its struct_size is not set. */
+WNW_API bool wnw_policy_rule(int32_t i, wnw_policy_choice *out);
+
 /* ======== Profiles: calibration results of one model ======== */
 
 /* Kinds of calibration results; a bit of the sets below. */
@@ -844,8 +882,9 @@ typedef enum wnw_profile_kind {
     WNW_PROFILE_SHARES,   /* share of every KV head's entries that are among the best of the model's */
     WNW_PROFILE_GATE,     /* one linear form per KV head that predicts an entry's score from what is cached */
     WNW_PROFILE_INPUTGATE, /* gates of every layer that predict it from the hidden state that the layer reads */
+    WNW_PROFILE_QUALITY,   /* what is lost, as next tokens show it, when shares of all scores are dropped */
 } wnw_profile_kind;
-#define WNW_N_PROFILE_KINDS 9
+#define WNW_N_PROFILE_KINDS 10
 
 /* Writes 16 hexadecimal digits and a NUL: 64 bits that identify a model's weights, from tensor names, shapes and types,
  * and from the data of the first and the last layer's attention keys and values. */
@@ -890,6 +929,11 @@ WNW_API void wnw_profile_set_found(wnw_profile *p, uint32_t kinds);
 WNW_API uint32_t wnw_profile_kinds(const wnw_profile *p);
 /* "srh" and so on, the first part of a file name; NULL past the end. Static. */
 WNW_API const char *wnw_profile_kind_name(int32_t kind);
+
+/* Fills *out with what is known of a run of m: its phase and `every`, its profile, whether its prompt has a question and that is
+ * compressed, and the length of the prompt; not `kept`, which depends on the size, and on the length where the run has none. E_ARG: a
+ * pointer is NULL, or a struct_size is not set. */
+WNW_API int wnw_policy_facts_of(wnw_policy_facts *out, const wnw_model *m, const wnw_run *run);
 
 /* Reads a list of query heads of m:
  *   3-1,7-4,...    by layer and head, both from 0

@@ -60,6 +60,7 @@ enum {
     WNW_NEED_PROFILE = 1u << 10,    /* calibration results of the kinds in `profiles` */
     WNW_NEED_ROPE = 1u << 11, /* how keys turn with their positions: `rope_theta` and what goes with it */
     WNW_NEED_INPUT_GATE = 1u << 12, /* what gates on hidden states said of tokens when they were read */
+    WNW_NEED_LOOKAHEAD = 1u << 13,  /* queries of `lookahead` tokens that a compressed copy generates */
 };
 
 /* Which tokens a second pass feeds. */
@@ -97,6 +98,7 @@ typedef struct wnw_needs {
     uint32_t profiles;   /* PROFILE: bit set of the wnw_profile_kind that the part cannot work without */
     uint32_t profiles_optional; /* PROFILE: bit set of kinds that improve the part; where one is missing
                                    it works with neutral values and the report has a warning */
+    int32_t lookahead;          /* LOOKAHEAD: tokens to generate */
 } wnw_needs;
 
 WNW_DEFAULT(wnw_needs, wnw_needs_default)
@@ -162,6 +164,11 @@ struct wnw_observation {
     int32_t n_queries;
     /* [n_head_kv][n] what the gates of the profile gave an entry's token when it was read. */
     const float *input_score;
+    /* [n_lookahead][n_head][d] after RoPE, of positions n_past .. n_past + n_lookahead - 1: tokens that follow the prompt where it
+     * goes on, most likely first, with a cache compressed to the size asked for by SnapKV. Fewer than asked for where the
+     * text or the context ends; NULL where none is. */
+    const float *lookahead_queries;
+    int32_t n_lookahead;
 
     /* RoPE: the first n_rot elements of a head turn in pairs by position x rope_theta[pair], [n_rot / 2].
      * Pair i is (i, i + n_rot / 2) with rope_neox, else (2 i, 2 i + 1). */
@@ -283,6 +290,9 @@ enum {
      * and the profile, not from scores. It is called before any layer is scored, with p->score NULL, and so
      * works layer by layer. It does not gather. */
     WNW_FLAG_BLIND = 1u << 21,
+    /* Scorer: its scores say what a second reading of the text would look for, and so compare between all heads. Head
+     * budget: it takes scores for that, and goes only with such scorers. */
+    WNW_FLAG_SECOND_LOOK = 1u << 22,
 };
 
 /* The common members of all parts: the first member of every descriptor. A function may be NULL where the part does not

@@ -85,6 +85,20 @@ static bool progress(const struct wnw__plan_source *src, int32_t il)
     return il != fake_of(src)->cancel_after;
 }
 
+/* One token fewer than asked for, where that leaves any. */
+static int look_ahead(const struct wnw__plan_source *src, int32_t n, double budget, float *queries,
+                      int32_t *made)
+{
+    const struct fake *f = (const struct fake *)src;
+    const int64_t row = (int64_t)src->shape.n_head * FAKE_D;
+    assert_cmp(budget, >, 0);
+    *made = n > 1 ? n - 1 : n;
+    for (int32_t il = 0; il < src->shape.n_layer; il++)
+        for (int64_t i = 0; i < *made * row; i++)
+            queries[il * n * row + i] = 2 * number(f, il, 81, i, 0) - 1;
+    return WNW_OK;
+}
+
 static int perplexity(const struct wnw__plan_source *src, int32_t window, double *out)
 {
     *out = 2 + 20 * (double)number(fake_of(src), -1, 99, window, 0);
@@ -407,6 +421,18 @@ static void make_profile(struct fake *f)
     p->curve_keep = array(2 * n_layer * n_head_kv, sizeof *p->curve_keep);
     p->curve_ratio[0] = 0.3;
     p->curve_ratio[1] = 0.7;
+    p->n_quality = 2;
+    p->quality_dropped = array(2, sizeof *p->quality_dropped);
+    p->quality_dropped[0] = 0.1;
+    p->quality_dropped[1] = 0.4;
+    for (int i = 0; i < WNW_N_QUALITY; i++) {
+        p->quality_loss[i] = array(2, sizeof *p->quality_loss[i]);
+        p->quality_loss[i][0] = 0.05;
+        p->quality_loss[i][1] = 0.3;
+        p->quality_kept[i] = array(2, sizeof *p->quality_kept[i]);
+        p->quality_kept[i][0] = 0.6;
+        p->quality_kept[i][1] = 0.2;
+    }
     p->n_best = 2;
     p->best_size = array(2, sizeof *p->best_size);
     p->best_share = array(2 * n_layer * n_head_kv, sizeof *p->best_share);
@@ -461,6 +487,7 @@ void fake_init(struct fake *f, int32_t n_layer, int32_t n_head_kv, int32_t group
                                .entry_bytes = {.each = 16},
                                .layer = layer,
                                .perplexity = perplexity,
+                               .look_ahead = look_ahead,
                                .observe = observe,
                                .progress = progress},
                        .seed = seed,
@@ -517,6 +544,11 @@ void fake_free(struct fake *f)
     free(p->curve_keep);
     free(p->best_size);
     free(p->best_share);
+    free(p->quality_dropped);
+    for (int i = 0; i < WNW_N_QUALITY; i++)
+        free(p->quality_loss[i]);
+    for (int i = 0; i < WNW_N_QUALITY; i++)
+        free(p->quality_kept[i]);
     free(p->gate_weight);
     free(p->gate_bias);
     free(p->compiler.entropy_edge);

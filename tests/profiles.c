@@ -81,6 +81,12 @@ wnw_profile *test_profile_of_all_kinds(const wnw_model *m)
         p->inputs.number[i] = (float)(test_random(&state) >> 40) * 0x1p-24f - 0.5f;
     for (size_t il = 0; il < n_layer; il++)
         p->inputs.there[il] = true;
+    p->n_quality = 1;
+    p->quality_dropped = random_doubles(1, &state);
+    for (int i = 0; i < WNW_N_QUALITY; i++)
+        p->quality_loss[i] = random_doubles(1, &state);
+    for (int i = 0; i < WNW_N_QUALITY; i++)
+        p->quality_kept[i] = random_doubles(1, &state);
     p->n_best = 1;
     p->best_size = random_doubles(1, &state);
     p->best_size[0] = 0.001;

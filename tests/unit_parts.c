@@ -50,7 +50,7 @@ static bool same_plans(struct fake *f, const wnw_registry *r, bool scorer, const
 static void copies_do_the_same(void **state)
 {
     (void)state;
-    static const char *const hosts[] = {"snapkv", "knorm", "lagkv", "kvcompose", "random"};
+    static const char *const hosts[] = {"snapkv", "knorm", "lagkv", "kvcompose", "random", "score=replay"};
     const wnw_part *part;
     struct fake f;
     int32_t n_part = 0, n_same = 0;

@@ -58,8 +58,11 @@ static const char gate_text[] =
 static const char inputgate_text[] = HEAD(
     "inputgate") "\"settings\":{\"form\":\"linear\",\"n_embd\":3},\"results\":{\"layers\":[\"" INPUT_LAYER
                  "\",\"\"]}}";
-static const char *const texts[] = {srh_text,    layers_text, compiler_text, heads_text,    stats_text,
-                                    curves_text, shares_text, gate_text,     inputgate_text};
+static const char quality_text[] =
+    HEAD("quality") "\"results\":{\"dropped\":[0.1,0.4],\"replay\":[0.02,0.3],\"replay_kept\":[0.6,0.25]}}";
+
+static const char *const texts[] = {srh_text,    layers_text, compiler_text, heads_text,     stats_text,
+                                    curves_text, shares_text, gate_text,     inputgate_text, quality_text};
 
 static char folder[] = "/tmp/winnow-profile-XXXXXX";
 
@@ -150,6 +153,11 @@ static void every_kind(void **state)
     assert_false(p->inputs.there[1]);
     const float layer[] = {1, 2, 3, 4, 5, 6, -1, -2};
     assert_memory_equal(p->inputs.number, layer, sizeof layer);
+    assert_int_equal(p->n_quality, 2);
+    assert_cmp(p->quality_dropped[1], ==, 0.4);
+    assert_cmp(p->quality_loss[WNW_QUALITY_REPLAY][1], ==, 0.3);
+    assert_cmp(p->quality_kept[WNW_QUALITY_REPLAY][0], ==, 0.6);
+    assert_null(p->quality_loss[WNW_QUALITY_KVGATE]);
     /* The same kind again replaces the old. */
     add_ok(p, "p.json", HEAD("srh") "\"results\":{\"srh\":[[0,1,2,3],[0,1,2,3]]}}");
     assert_int_equal(p->srh_rank[0], 0);
@@ -163,7 +171,8 @@ static void every_kind(void **state)
     assert_string_equal(wnw_profile_kind_name(6), "shares");
     assert_string_equal(wnw_profile_kind_name(7), "gate");
     assert_string_equal(wnw_profile_kind_name(8), "inputgate");
-    assert_null(wnw_profile_kind_name(9));
+    assert_string_equal(wnw_profile_kind_name(9), "quality");
+    assert_null(wnw_profile_kind_name(10));
     assert_null(wnw_profile_kind_name(-1));
 }
 
@@ -277,6 +286,14 @@ static const struct change {
      "weight[0][0] has 8 elements"},
     {"an absurd weight", gate_text, "[1,2,", "[1e9,2,", WNW_E_FORMAT, "weight[0][0][0] is"},
     {"no biases", gate_text, "\"bias\"", "\"offset\"", WNW_E_FORMAT, "results.bias is missing"},
+    {"no losses", quality_text, "\"replay\"", "\"other\"", WNW_E_FORMAT, "neither replay nor kvgate"},
+    {"losses that fall", quality_text, "0.02,0.3", "0.3,0.02", WNW_E_FORMAT, "replay[1] is below"},
+    {"losses beyond 1", quality_text, "0.02,0.3", "0.02,1.3", WNW_E_FORMAT, "replay[1]"},
+    {"losses of another number of shares", quality_text, "0.02,0.3", "0.02", WNW_E_FORMAT, "replay"},
+    {"losses without what stays", quality_text, "\"replay_kept\"", "\"replay_kep\"", WNW_E_FORMAT,
+     "replay_kept is missing"},
+    {"shares that fall", quality_text, "0.1,0.4", "0.4,0.1", WNW_E_FORMAT, "dropped[1] is not above"},
+    {"a share of all", quality_text, "0.1,0.4", "0.1,1", WNW_E_FORMAT, "dropped[1]"},
     {"gates of no form", inputgate_text, "\"form\"", "\"shape\"", WNW_E_FORMAT, "settings.form is missing"},
     {"gates of an unknown form", inputgate_text, "linear", "cubic", WNW_E_FORMAT, "form is \"cubic\""},
     {"gates of no size", inputgate_text, "\"n_embd\":3", "\"n_emb\":3", WNW_E_FORMAT,

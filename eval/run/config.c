@@ -2,11 +2,13 @@
 /* What is compared: the product of the lists of policies, sizes, types and modes. */
 #include "eval/run/config.h"
 
+#include "app/automatic.h"
 #include "app/console.h"
 #include "app/job.h"
 #include "base/random.h"
 #include "eval/base/grow.h"
 #include "eval/base/info.h"
+#include "eval/run/automatic.h"
 #include "eval/run/lists.h"
 #include "winnow_method.h"
 
@@ -32,7 +34,9 @@ struct lists {
     bool alone; /* each config reads by itself, or compresses again and keeps its rules */
     bool types[EVAL_MAX_TYPES], masks[EVAL_MAX_MASKS], modes[EVAL_N_MODES];
     int32_t *recipes, n_recipes; /* owned */
-    wnw_mask_phase phase;        /* of the masks that are read */
+    bool automatic;              /* `auto` is among them, and is this recipe in a mode and size: */
+    int32_t chosen[EVAL_N_MODES][EVAL_MAX_SIZES];
+    wnw_mask_phase phase; /* of the masks that are read */
     wnw_run rules;
 };
 enum { MAX_PARTS = 8 };
@@ -69,6 +73,10 @@ static int find_recipe(struct eval_configs *c, const char *recipe, int32_t *at)
 static int add_recipe(void *user, const char *word)
 {
     struct lists *l = user;
+    if (app_is_auto(word)) {
+        l->automatic = true;
+        return APP_OK;
+    }
     if (!eval_grow(&l->recipes, (size_t)l->n_recipes, sizeof *l->recipes))
         return eval_no_memory("the configurations");
     return find_recipe(l->c, word, &l->recipes[l->n_recipes++]);
@@ -125,6 +133,27 @@ static int add_mask(void *user, const char *word)
     return APP_OK;
 }
 
+/* Finds the recipes that `auto` stands for, and notes them. */
+static int choose_recipes(struct lists *l)
+{
+    int rc = APP_OK;
+    for (int m = 0; m < EVAL_N_MODES; m++)
+        for (int32_t i = 0; rc == APP_OK && l->modes[m] && i < l->n_sizes; i++) {
+            wnw_policy_choice choice;
+            char size[40], line[512];
+            rc = eval_auto(&choice, l->args, &l->rules, (enum eval_mode)m, &l->sizes[i]);
+            if (rc != APP_OK)
+                break;
+            eval_size_text(size, sizeof size, &l->sizes[i]);
+            const int len =
+                snprintf(line, sizeof line, "%sauto is %s in mode %s with %s, because %s",
+                         l->c->notes.len > 0 ? "\n" : "", choice.recipe, mode_names[m], size, choice.when);
+            app_text_add(&l->c->notes, line, len < (int)sizeof line ? (size_t)len : sizeof line - 1);
+            rc = find_recipe(l->c, choice.recipe, &l->chosen[m][i]);
+        }
+    return rc;
+}
+
 /* The first of what the options say, what the part says, and what holds without either. */
 static const char *first_of(const char *given, const char *of_part, const char *otherwise)
 {
@@ -150,7 +179,9 @@ static int read_part(struct lists *l, struct eval_configs *c, const struct eval_
     WNW_TRY(
         eval_each_word("mask-heads", first_of(args->app.mask_heads, part->masks, "none"), '/', add_mask, l));
     WNW_TRY(app_job_rules(&l->rules, l->evict, args->app.evict_every));
-    return *policies ? eval_each_word("policies", policies, EVAL_RECIPES, add_recipe, l) : APP_OK;
+    if (*policies)
+        WNW_TRY(eval_each_word("policies", policies, EVAL_RECIPES, add_recipe, l));
+    return l->automatic ? choose_recipes(l) : APP_OK;
 }
 
 /* Types and masks of several parts come as they are named; what others are compared with comes first. */
@@ -298,22 +329,29 @@ static bool fits_mode(struct eval_configs *c, const struct eval_recipe *r, enum 
     return false;
 }
 
-/* All sizes of one policy. */
-static int add_sizes(struct eval_configs *c, const struct lists *l, const struct eval_recipe *r,
-                     struct eval_config config)
+/* Size i of one policy. */
+static int add_size(struct eval_configs *c, const struct lists *l, const struct eval_recipe *r,
+                    struct eval_config config, int32_t i)
 {
-    int rc = app_job_allowed(r->policy, &l->rules, l->evict);
+    const int rc = app_job_allowed(r->policy, &l->rules, l->evict);
     config.policy = r->policy;
     config.recipe = r->text;
     config.has_tasks = asks_tasks(r->policy);
     config.group = r->group;
-    for (int32_t i = 0; rc == APP_OK && i < (wnw_policy_is_full(r->policy) ? 1 : l->n_sizes); i++) {
-        config.size = l->sizes[i];
-        if (config.size.kind == WNW_SIZE_NONE && !wnw_policy_is_full(r->policy) &&
-            !wnw_policy_has_own_size(r->policy))
-            return app_fail(APP_BAD_INPUT, "%s has no size of its own; give it one", r->text);
-        rc = add_config(c, l, config);
-    }
+    config.size = l->sizes[i];
+    if (rc == APP_OK && config.size.kind == WNW_SIZE_NONE && !wnw_policy_is_full(r->policy) &&
+        !wnw_policy_has_own_size(r->policy))
+        return app_fail(APP_BAD_INPUT, "%s has no size of its own; give it one", r->text);
+    return rc == APP_OK ? add_config(c, l, config) : rc;
+}
+
+/* All sizes of one policy. */
+static int add_sizes(struct eval_configs *c, const struct lists *l, const struct eval_recipe *r,
+                     struct eval_config config)
+{
+    int rc = APP_OK;
+    for (int32_t i = 0; rc == APP_OK && i < (wnw_policy_is_full(r->policy) ? 1 : l->n_sizes); i++)
+        rc = add_size(c, l, r, config, i);
     return rc;
 }
 
@@ -332,6 +370,8 @@ static int add_masked(struct eval_configs *c, const struct lists *l, int32_t mas
         if (fits_mode(c, r, config.mode))
             WNW_TRY(add_sizes(c, l, r, config));
     }
+    for (int32_t i = 0; l->automatic && i < l->n_sizes; i++)
+        WNW_TRY(add_size(c, l, &c->recipes[l->chosen[config.mode][i]], config, i));
     return mask > 0 ? add_sizes(c, l, &c->recipes[0], config) : APP_OK;
 }
 

@@ -147,6 +147,26 @@ def snapkv_defensive(p, r):
     return uniform(p, scores, r, last=32)
 
 
+@case("laq")
+def laq(p, r, w=8, ahead=8, ends=(0, 2)):
+    """A copy of the cache that SnapKV compressed goes on, most likely tokens first; their queries look at the full cache
+    beside the last ones of the prompt. `ends` are the tokens that end a text of this vocabulary."""
+    past, rows = [], [p.a[l][:, -w:].astype(np.float64).sum(1) for l in range(p.L)]
+    for l, heads in enumerate(snapkv(p, r)):
+        past.append([np.stack([x[l][kept, j] for j, kept in enumerate(heads)], axis=1) for x in (p.k, p.v)])
+    token, count = p.model.most_likely(p.last), w
+    while count < w + ahead and token not in ends:
+        seen = []
+        x = p.model.forward(np.array([token]), lambda l, s: seen.append(s), past, p.n + count - w)
+        for l, s in enumerate(seen):
+            past[l] = [s["k"], s["v"]]
+            for h in range(p.H):
+                z = p.k[l][:, h // p.G].astype(np.float64) @ s["q"][0, h] / np.sqrt(p.d)
+                rows[l][h] += np.exp(z - z.max()) / np.exp(z - z.max()).sum()
+        token, count = p.model.most_likely(x[-1]), count + 1
+    return uniform(p, [behind(p.group_mean(pool(s[:, :-w] / count, 7, "max")), w) for s in rows], r, last=w)
+
+
 @case("rkv")
 def rkv(p, r, w=8, mix=0.1, threshold=0.5):
     """Attention of the newest queries, less a softmax of the mean cosine with other keys; each row lets its newest

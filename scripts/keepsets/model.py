@@ -35,12 +35,13 @@ class Model:
     def norm(self, x, name):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * self.w[name]
 
-    def forward(self, tokens, look, past=None):
-        """Feeds tokens behind `past` (keys and values per layer) and calls look(layer, dict of what it saw)."""
+    def forward(self, tokens, look, past=None, first=None):
+        """Feeds tokens behind `past` (keys and values per layer) and calls look(layer, dict of what it saw). They stand
+        at the positions from `first` on, where entries of the past are gone."""
         n = len(tokens)
         start = past[0][0].shape[0] if past else 0
         mask = np.where(np.arange(start + n) > start + np.arange(n)[:, None], -np.inf, 0).astype(np.float32)
-        pos = np.arange(start, start + n)
+        pos = np.arange(n) + (start if first is None else first)
         x = self.w["token_embd.weight"][tokens]
         for l in range(self.L):
             blk = f"blk.{l}."
@@ -64,6 +65,11 @@ class Model:
             x = x + (gate / (1 + np.exp(-gate)) * up) @ self.w[blk + "ffn_down.weight"].T
         return x
 
+    def most_likely(self, x):
+        """The token behind the hidden state x[n_embd]."""
+        out = self.w.get("output.weight", self.w["token_embd.weight"])
+        return int(np.argmax(self.norm(x, "output_norm.weight") @ out.T))
+
     def nll(self, x, tokens, count):
         """-ln p of each of the last `count` tokens."""
         out = self.w.get("output.weight", self.w["token_embd.weight"])
@@ -86,6 +92,7 @@ class Prompt:
         self.L, self.H, self.K, self.G, self.d = model.L, model.H, model.K, model.G, model.d
         seen = []
         x = model.forward(self.tokens, lambda l, s: seen.append(s))
+        self.last = x[-1]  # the hidden state behind the last layer
         self.nll = model.nll(x, self.tokens, LOGIT_ROWS)  # of the last tokens
         for name in seen[0]:
             setattr(self, name, [s[name] for s in seen])

@@ -126,7 +126,8 @@ static int fit(const void *opts, const wnw_contents_problem *p, float *bias, flo
                                      .logits = logits,
                                      .values = obs->values(obs, p->ih),
                                      .keep = p->keep,
-                                     .ridge = o->ridge};
+                                     .ridge = o->ridge,
+                                     .obs = obs};
     memset(beta, 0, n * sizeof *beta);
     if (o->beta) {
         wnw__match_beta(&match, beta, work);

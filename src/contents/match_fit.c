@@ -40,6 +40,28 @@ static float row_max(const float *x, int32_t n)
     return top;
 }
 
+/* Rows that a thread takes at a time. */
+enum { ROWS = 16 };
+
+static int32_t pieces(int32_t n)
+{
+    return (n + ROWS - 1) / ROWS;
+}
+
+/* The end of piece i of n rows. */
+static int32_t end_of(int32_t i, int32_t n)
+{
+    return (i + 1) * ROWS < n ? (i + 1) * ROWS : n;
+}
+
+static void each_piece(const struct wnw__match *p, int32_t n, void (*work)(int32_t i, void *user), void *user)
+{
+    for (int32_t i = 0; !p->obs && i < pieces(n); i++)
+        work(i, user);
+    if (p->obs)
+        wnw__observation_each(p->obs, pieces(n), work, user);
+}
+
 /* ---- Biases ---- */
 
 /* E of the kept entries and M. */
@@ -49,10 +71,11 @@ struct mass {
     float *target; /* M, [m] */
 };
 
-static void set_mass(const struct mass *x)
+static void set_rows(int32_t piece, void *user)
 {
+    const struct mass *x = user;
     const struct wnw__match *p = x->p;
-    for (int32_t i = 0; i < p->m; i++) {
+    for (int32_t i = piece * ROWS; i < end_of(piece, p->m); i++) {
         const float *s = p->logits + (int64_t)i * p->n;
         const float top = row_max(s, p->n);
         double sum = 0;
@@ -114,7 +137,7 @@ void wnw__match_beta(const struct wnw__match *p, float *beta, float *scratch)
     struct mass x = {.p = p, .e = scratch, .t = scratch + even(q * b)};
     x.target = x.t + even(q * b);
     float *rest = x.target + q, *room = rest + q, *at = room + q, *gradient = at + b, *last = gradient + b;
-    set_mass(&x);
+    each_piece(p, p->m, set_rows, &x);
     const float bound = largest_eigenvalue(&x, at, room, gradient);
     for (int32_t k = 0; k < p->b; k++)
         beta[k] = at[k] = 1.0f;
@@ -153,58 +176,60 @@ static void weighted(const float *a, int32_t m, const float *v, int32_t n, int32
 
 /* The equations (G + lambda I) z = r for every element, k of them; X is [rows][k] of doubles whose products G are. */
 struct equations {
+    const struct wnw__match *p;
     double *g, *x, *z;
     int32_t k, rows, d;
 };
 
-/* G and its trace. */
-static double add_products(const struct equations *s)
+/* Rows of G, up to the diagonal. */
+static void add_products(int32_t piece, void *user)
 {
+    const struct equations *s = user;
     const int64_t k = s->k;
-    double trace = 0;
-    memset(s->g, 0, (size_t)(k * k) * sizeof *s->g);
     for (int32_t r = 0; r < s->rows; r++) {
         const double *x = s->x + r * k;
-        for (int64_t i = 0; i < k; i++) {
+        for (int64_t i = piece * ROWS; i < end_of(piece, s->k); i++) {
             const double f = x[i];
             for (int64_t j = 0; f != 0 && j <= i; j++)
                 s->g[i * k + j] += f * x[j];
         }
     }
-    for (int64_t i = 0; i < k; i++)
-        trace += s->g[i * k + i];
-    return trace;
 }
 
-/* Solves L L^T z = r, where g has become L. */
-static void substitute(const struct equations *s)
+/* Some elements of z, from the factor in g: L y = r, then L^T z = y. */
+static void substitute(int32_t piece, void *user)
 {
-    const int64_t k = s->k, d = s->d;
-    for (int64_t i = 0; i < k; i++) { /* L y = r */
+    const struct equations *s = user;
+    const int64_t k = s->k, d = s->d, first = piece * ROWS, end = end_of(piece, s->d);
+    for (int64_t i = 0; i < k; i++) {
         for (int64_t j = 0; j < i; j++)
-            for (int64_t c = 0; c < d; c++)
+            for (int64_t c = first; c < end; c++)
                 s->z[i * d + c] -= s->g[i * k + j] * s->z[j * d + c];
-        for (int64_t c = 0; c < d; c++)
+        for (int64_t c = first; c < end; c++)
             s->z[i * d + c] /= s->g[i * k + i];
     }
-    for (int64_t i = k - 1; i >= 0; i--) { /* L^T z = y */
+    for (int64_t i = k - 1; i >= 0; i--) {
         for (int64_t j = i + 1; j < k; j++)
-            for (int64_t c = 0; c < d; c++)
+            for (int64_t c = first; c < end; c++)
                 s->z[i * d + c] -= s->g[j * k + i] * s->z[j * d + c];
-        for (int64_t c = 0; c < d; c++)
+        for (int64_t c = first; c < end; c++)
             s->z[i * d + c] /= s->g[i * k + i];
     }
 }
 
-static bool solve(const struct equations *s, double ridge, int32_t b)
+static bool solve(struct equations *s, double ridge, int32_t b)
 {
     const int64_t k = s->k;
-    const double trace = add_products(s);
+    double trace = 0;
+    memset(s->g, 0, (size_t)(k * k) * sizeof *s->g);
+    each_piece(s->p, s->k, add_products, s);
+    for (int64_t i = 0; i < k; i++)
+        trace += s->g[i * k + i];
     for (int64_t i = 0; i < k; i++)
         s->g[i * k + i] += ridge * trace / b;
     if (!isfinite(trace) || !wnw__cholesky(s->g, s->k))
         return false;
-    substitute(s);
+    each_piece(s->p, s->d, substitute, s);
     return true;
 }
 
@@ -234,6 +259,20 @@ static void project(const struct wnw__match *p, const float *x, const double *re
                 z[j * d + c] += (double)x[i * b + j] * rest[i * d + c];
 }
 
+/* Entries to whose values the solution of a system of queries is added. */
+struct entries {
+    const struct equations *s;
+    float *v; /* [rows][d] */
+};
+
+static void add_rows(int32_t piece, void *user)
+{
+    const struct entries *e = user;
+    const struct equations *s = e->s;
+    for (int32_t j = piece * ROWS; j < end_of(piece, s->rows); j++)
+        add_row(s->x + (int64_t)j * s->k, s->z, s->k, s->d, e->v + (int64_t)j * s->d);
+}
+
 /* Adds D to v[b][d]; x[m][b] are the weights, rest[m][d] what they leave of Y. */
 static bool add_missing(const struct wnw__match *p, const float *x, const double *rest, double *room,
                         float *v)
@@ -241,12 +280,13 @@ static bool add_missing(const struct wnw__match *p, const float *x, const double
     const int64_t m = p->m, b = p->b, d = p->d;
     const bool few = m < b;
     const int64_t k = few ? m : b, rows = few ? b : m;
-    const struct equations s = {.g = room,
-                                .x = room + k * k,
-                                .z = room + k * k + rows * k,
-                                .k = (int32_t)k,
-                                .rows = (int32_t)rows,
-                                .d = p->d};
+    struct equations s = {.p = p,
+                          .g = room,
+                          .x = room + k * k,
+                          .z = room + k * k + rows * k,
+                          .k = (int32_t)k,
+                          .rows = (int32_t)rows,
+                          .d = p->d};
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < b; j++)
             s.x[few ? j * k + i : i * k + j] = (double)x[i * b + j];
@@ -258,9 +298,32 @@ static bool add_missing(const struct wnw__match *p, const float *x, const double
         return false;
     for (int64_t i = 0; !few && i < b * d; i++)
         v[i] += (float)s.z[i];
-    for (int64_t j = 0; few && j < b; j++)
-        add_row(s.x + j * k, s.z, (int32_t)k, p->d, v + j * d);
+    if (few)
+        each_piece(p, p->b, add_rows, &(struct entries){&s, v});
     return true;
+}
+
+/* What queries see, of all and of what stays. */
+struct seen {
+    const struct wnw__match *p;
+    const float *beta;
+    float *weights, *x; /* [m][n], [m][b] */
+};
+
+static void see(int32_t piece, void *user)
+{
+    const struct seen *s = user;
+    const struct wnw__match *p = s->p;
+    for (int32_t i = piece * ROWS; i < end_of(piece, p->m); i++) {
+        float *x = s->x + (int64_t)i * p->b;
+        for (int32_t k = 0; k < p->b; k++)
+            x[k] = p->logits[(int64_t)i * p->n + p->keep[k]] + s->beta[k];
+        wnw__softmax(s->weights + (int64_t)i * p->n, p->n);
+        if (row_max(x, p->b) > -INFINITY)
+            wnw__softmax(x, p->b);
+        else
+            memset(x, 0, (size_t)p->b * sizeof *x);
+    }
 }
 
 bool wnw__match_values(const struct wnw__match *p, const float *beta, float *v, float *scratch)
@@ -269,15 +332,7 @@ bool wnw__match_values(const struct wnw__match *p, const float *beta, float *v, 
     float *weights = scratch, *t = weights + even(q * n), *x = t + even(n * d), *out = x + even(q * b);
     double *rest = (double *)(void *)(out + even(q * d)), *room = rest + q * d;
     memcpy(weights, p->logits, q * n * sizeof *weights);
-    for (int32_t i = 0; i < p->m; i++) {
-        for (int32_t k = 0; k < p->b; k++)
-            x[(int64_t)i * p->b + k] = p->logits[(int64_t)i * p->n + p->keep[k]] + beta[k];
-        wnw__softmax(weights + (int64_t)i * p->n, p->n);
-        if (row_max(x + (int64_t)i * p->b, p->b) > -INFINITY)
-            wnw__softmax(x + (int64_t)i * p->b, p->b);
-        else
-            memset(x + (int64_t)i * p->b, 0, b * sizeof *x);
-    }
+    each_piece(p, p->m, see, &(struct seen){p, beta, weights, x});
     weighted(weights, p->m, p->values, p->n, p->d, t, out);
     for (size_t i = 0; i < q * d; i++)
         rest[i] = (double)out[i];

@@ -16,7 +16,7 @@
 #ifndef WNW_MATCH_FIT_H
 #define WNW_MATCH_FIT_H
 
-#include "base/err.h"
+#include "policy/part.h"
 
 /* One head. Arrays are borrowed. */
 struct wnw__match {
@@ -25,6 +25,7 @@ struct wnw__match {
     const float *values; /* [n][d] */
     const int32_t *keep; /* [b] entries that stay, ascending */
     double ridge;
+    const wnw_observation *obs; /* whose threads share the work, to the same bits; NULL = one */
 };
 
 /* Floats of scratch for both functions. */

@@ -113,7 +113,7 @@ static int decide(struct wnw__draft *draft, int32_t il, const wnw_observation *s
     wnw_observation obs;
     if (!draft->all_layers)
         return WNW_OK;
-    if (il == 0 && draft->size.rule == WNW_SIZE_RULE_MEAN)
+    if (il == 0 && (draft->size.rule == WNW_SIZE_RULE_MEAN || wnw__draft_own_counts(draft)))
         WNW_TRY(wnw__draft_count_model(draft));
     if (!wnw__draft_takes_part(draft, il))
         return wnw__draft_keep_layer(draft, il, NULL);
@@ -219,9 +219,36 @@ static int feed_second_pass(const struct walk *w)
     return WNW_OK;
 }
 
+/* Has the source generate tokens for each draft that wants their queries. */
+static int look_ahead(const struct walk *w)
+{
+    for (int32_t k = 0; k < w->n; k++) {
+        struct wnw__draft *draft = w->drafts[k];
+        const wnw_needs needs = wnw_policy_needs(draft->policy);
+        const struct wnw__shape *m = &w->src->shape;
+        const size_t n = (size_t)m->n_layer * (size_t)m->n_head * (size_t)m->d * (size_t)needs.lookahead;
+        if (!(needs.flags & WNW_NEED_LOOKAHEAD) || draft->size.rule == WNW_SIZE_RULE_ALL)
+            continue;
+        if (!w->src->look_ahead)
+            return wnw__fail(WNW_E_NOT_OBSERVED,
+                             "%s looks at tokens that a copy of the cache generates, which "
+                             "cannot be had here",
+                             wnw__policy_name(draft->policy));
+        const double start = wnw__now_ms();
+        draft->lookahead = calloc(n, sizeof *draft->lookahead);
+        if (!draft->lookahead)
+            return wnw__fail(WNW_E_NOMEM, "out of memory for the queries of %d tokens", (int)needs.lookahead);
+        WNW_TRY(w->src->look_ahead(w->src, needs.lookahead, draft->size.mean, draft->lookahead,
+                                   &draft->n_lookahead));
+        draft->observe_ms += wnw__now_ms() - start;
+    }
+    return WNW_OK;
+}
+
 static int walk_all(const struct walk *w)
 {
     WNW_TRY(feed_second_pass(w));
+    WNW_TRY(look_ahead(w));
     for (int step = 0; step < N_STEP; step++)
         for (int32_t il = 0; il < w->src->shape.n_layer; il++) {
             WNW_TRY(walk_layer(w, &steps[step], il));

@@ -194,7 +194,8 @@ static int hold_layers(struct wnw__draft *draft)
     const size_t n = (size_t)draft->cache.n_part;
     const bool sized = draft->size.rule == WNW_SIZE_RULE_MEAN;
     draft->all_layers =
-        (sized && wnw__policy_sees_all_layers(draft->policy)) || draft->gathered[WNW_PART_SELECTOR] != NULL;
+        ((sized || wnw__draft_own_counts(draft)) && wnw__policy_sees_all_layers(draft->policy)) ||
+        draft->gathered[WNW_PART_SELECTOR] != NULL;
     draft->layer_budget = calloc(n, sizeof *draft->layer_budget);
     draft->layer_work = calloc(n, sizeof *draft->layer_work);
     draft->scored = draft->all_layers ? calloc(n, sizeof *draft->scored) : NULL;
@@ -283,7 +284,7 @@ void wnw__draft_free(struct wnw__draft *draft)
         draft->counts,        draft->score.x,       draft->head_score.x, draft->scratch.x,
         draft->heads,         draft->all_heads,     draft->kept.keep,    draft->kept.keep_heads,
         draft->kept.n_keep,   draft->kept.n_safe,   draft->kept.prot,    draft->kept.merges,
-        draft->kept.channels, draft->fitted.x};
+        draft->kept.channels, draft->fitted.x,      draft->lookahead};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     wnw_plan_free(draft->plan);

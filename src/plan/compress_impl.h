@@ -88,6 +88,9 @@ struct wnw__draft {
     struct wnw__draft_cache cache;
     struct wnw__draft_size size;
     double perplexity;
+    float *
+        lookahead; /* [n_layer][needs.lookahead][n_head][d] queries of tokens to come; NULL = none are needed */
+    int32_t n_lookahead;
     double *gathered[WNW_N_PART_KINDS]; /* what a part gathered over the layers; NULL = it gathers nothing */
 
     bool all_layers;                  /* whether all layers are scored before anything is selected */
@@ -117,6 +120,11 @@ struct wnw__draft {
 static inline bool wnw__draft_takes_part(const struct wnw__draft *draft, int32_t il)
 {
     return draft->cache.rank[il] >= 0;
+}
+/* Whether a head budget that looks at all layers says how much stays, without a size. */
+static inline bool wnw__draft_own_counts(const struct wnw__draft *draft)
+{
+    return draft->size.rule == WNW_SIZE_RULE_HEADS && wnw__head_budget_of(draft->policy)->allocate_model;
 }
 /* [n_head_kv] entries of layer il. */
 static inline const int32_t *wnw__draft_entries(const struct wnw__draft *draft, int32_t il)

@@ -118,6 +118,12 @@ int wnw__draft_adapt(const struct wnw__draft *draft, const wnw_observation *seen
     obs->gathered = draft->gathered[WNW_PART_SCORER];
     obs->profile = draft->profile;
     obs->perplexity = draft->perplexity;
+    if (draft->n_lookahead > 0) {
+        const wnw_needs all = wnw_policy_needs(draft->policy);
+        obs->lookahead_queries = draft->lookahead + (size_t)seen->il * (size_t)all.lookahead *
+                                                        (size_t)seen->n_head * (size_t)seen->n_embd_head;
+        obs->n_lookahead = draft->n_lookahead;
+    }
     return WNW_OK;
 }
 

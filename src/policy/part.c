@@ -25,7 +25,7 @@ static const struct {
     [WNW_PART_SCORER] = {"scorer", sizeof(wnw_scorer),
                          FLAGS_ANY | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION | WNW_FLAG_KEEPS_ALL |
                              WNW_FLAG_UNIFORM | WNW_FLAG_ONE_LIST | WNW_FLAG_SHRINKS | WNW_FLAG_COUNTS_AGE |
-                             WNW_FLAG_WINDOW_BY_HEAD,
+                             WNW_FLAG_WINDOW_BY_HEAD | WNW_FLAG_SECOND_LOOK,
                          true},
     [WNW_PART_AGGREGATION] = {"head aggregation", sizeof(wnw_aggregation),
                               FLAGS_ANY | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ONE_LIST, false},
@@ -34,7 +34,7 @@ static const struct {
                                true},
     [WNW_PART_HEAD_BUDGET] = {"head budget", sizeof(wnw_head_budget),
                               FLAGS_ANY | WNW_FLAG_RAGGED | WNW_FLAG_COMPETES | WNW_FLAG_SLIDES |
-                                  WNW_FLAG_OWN_SIZE | WNW_FLAG_BLIND,
+                                  WNW_FLAG_OWN_SIZE | WNW_FLAG_BLIND | WNW_FLAG_SECOND_LOOK,
                               true},
     [WNW_PART_SELECTOR] = {"selector", sizeof(wnw_selector),
                            FLAGS_ANY | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION | WNW_FLAG_BY_BLOCK, true},

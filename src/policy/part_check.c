@@ -3,7 +3,7 @@
  * would otherwise be found by the driver, in the middle of its work. */
 #include "policy/part.h"
 
-enum { MAX_WINDOW = 1 << 20 };
+enum { MAX_WINDOW = 1 << 20, MAX_LOOKAHEAD = 1024 };
 
 /* A pass; only what repeats the text can be divided by lengths. */
 static bool is_second_pass(int32_t pass)
@@ -32,6 +32,9 @@ static int check_needs(const wnw_part *part, const wnw_needs *needs)
     if (needs->flags & WNW_NEED_SECOND_PASS && !is_second_pass(needs->second_pass))
         return wnw__fail(WNW_E_ARG, "%s %s asks for second pass %d; wnw_second_pass lists them", kind,
                          part->name, needs->second_pass);
+    if (needs->flags & WNW_NEED_LOOKAHEAD && (needs->lookahead < 1 || needs->lookahead > MAX_LOOKAHEAD))
+        return wnw__fail(WNW_E_ARG, "%s %s asks for %d tokens to come, which must be 1 to %d", kind,
+                         part->name, needs->lookahead, MAX_LOOKAHEAD);
     if ((needs->profiles | needs->profiles_optional) >> WNW_N_PROFILE_KINDS)
         return wnw__fail(WNW_E_ARG, "%s %s asks for profiles 0x%x; this library does not know these bits",
                          kind, part->name, (unsigned)(needs->profiles | needs->profiles_optional));

@@ -239,6 +239,8 @@ void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more)
     needs->profiles_optional |= more->profiles_optional;
     if (more->window > needs->window)
         needs->window = more->window;
+    if (more->lookahead > needs->lookahead)
+        needs->lookahead = more->lookahead;
     if (more->flags & WNW_NEED_QUERY_STATS)
         needs->skip = more->skip;
     if (more->flags & WNW_NEED_SECOND_PASS)

@@ -94,5 +94,12 @@ int wnw__policy_check_parts(const wnw_policy *p)
         return wnw__fail(WNW_E_ARG,
                          "%s cannot be combined with %s: it shares one budget out over all layers and heads",
                          wnw__head_budget_of(p)->part.name, layer);
+    if (wnw__policy_has(p, WNW_PART_HEAD_BUDGET, WNW_FLAG_SECOND_LOOK) &&
+        !wnw__policy_has(p, WNW_PART_SCORER, WNW_FLAG_SECOND_LOOK))
+        return wnw__fail(
+            WNW_E_ARG,
+            "%s cannot be combined with %s: its scores do not say what a second reading would look for, as "
+            "those of replay and kvgate do",
+            wnw__policy_name(p), wnw__head_budget_of(p)->part.name);
     return check_selector(p);
 }

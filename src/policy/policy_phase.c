@@ -24,7 +24,12 @@ static bool has_need(const wnw_policy *p, uint32_t need)
 static bool sees_all_layers(const wnw_policy *p)
 {
     return wnw__policy_gathers(p, WNW_PART_SCORER) || wnw__policy_sees_all_layers(p) ||
-           has_need(p, WNW_NEED_SECOND_PASS);
+           has_need(p, WNW_NEED_SECOND_PASS | WNW_NEED_LOOKAHEAD);
+}
+
+static bool looks_ahead(const wnw_policy *p)
+{
+    return has_need(p, WNW_NEED_LOOKAHEAD);
 }
 
 static bool needs_perplexity(const wnw_policy *p)
@@ -67,6 +72,7 @@ static const struct {
     {LAYER, sees_all_layers, "it must see all layers before it knows what any of them keeps"},
     {LAYER, needs_perplexity, "it needs the prompt's perplexity, which is known after the last layer"},
     {CHUNK, reads_twice, "it feeds the whole prompt a second time"},
+    {CHUNK | DECODE, looks_ahead, "it generates what follows the whole prompt"},
     {CHUNK | DECODE, judges_the_end, "its statistics belong to the end of a prompt"},
     {DECODE, needs_queries, "it needs every query of the prompt"},
     {CHUNK | DECODE, loses_tokens,

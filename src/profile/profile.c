@@ -16,7 +16,7 @@ const char *const wnw__gate_features[] = {"key", "value", "lk", "keydiff", "ea",
 const char *wnw_profile_kind_name(int32_t kind)
 {
     static const char *const names[WNW_N_PROFILE_KINDS] = {
-        "srh", "layers", "compiler", "heads", "stats", "curves", "shares", "gate", "inputgate"};
+        "srh", "layers", "compiler", "heads", "stats", "curves", "shares", "gate", "inputgate", "quality"};
     return kind >= 0 && kind < WNW_N_PROFILE_KINDS ? names[kind] : NULL;
 }
 
@@ -84,6 +84,11 @@ void wnw_profile_free(wnw_profile *p)
     free(p->curve_keep);
     free(p->best_size);
     free(p->best_share);
+    free(p->quality_dropped);
+    for (int i = 0; i < WNW_N_QUALITY; i++)
+        free(p->quality_loss[i]);
+    for (int i = 0; i < WNW_N_QUALITY; i++)
+        free(p->quality_kept[i]);
     free(p->gate_weight);
     free(p->gate_bias);
     wnw__input_gate_free(&p->inputs);

@@ -37,6 +37,11 @@ static inline int32_t wnw__gate_all(int32_t n_embd_head)
     return 2 * n_embd_head + WNW_GATE_SCALARS;
 }
 
+/* Scorers whose scores say what is lost when entries go; -1: the name is none of them. */
+enum { WNW_QUALITY_REPLAY, WNW_QUALITY_KVGATE, WNW_N_QUALITY };
+extern const char *const wnw__quality_scorers[]; /* their names, ended by NULL */
+int32_t wnw__quality_scorer(const char *name);
+
 /* CompilerKV's tables and the settings they were made under. */
 struct wnw__compiler_table {
     int32_t n_layer; /* rows of the tables; differs from the model's depth only if foreign */
@@ -98,6 +103,13 @@ struct wnw_profile {
     float *gate_weight, *gate_bias;
 
     struct wnw__input_gate inputs; /* INPUTGATE */
+
+    /* QUALITY: of shares quality_dropped[n_quality] of all scores of a scorer that go, ascending and between 0 and 1, what
+     * is lost; one array [n_quality] for each scorer, not falling, NULL = it was not measured. */
+    int32_t n_quality;
+    double *quality_dropped, *quality_loss[WNW_N_QUALITY];
+    double
+        *quality_kept[WNW_N_QUALITY]; /* [n_quality] mean shares of the entries that stay; with the losses */
 };
 
 /* An empty profile for a model of these shapes. */

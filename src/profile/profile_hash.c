@@ -44,6 +44,11 @@ uint64_t wnw__profile_hash(const wnw_profile *p, uint32_t kinds)
         h = add(h, p->best_share, (size_t)p->n_best * (size_t)p->model.n_layer * (size_t)p->model.n_head_kv,
                 sizeof *p->best_share);
     }
+    if (there >> WNW_PROFILE_QUALITY & 1u) {
+        h = add(h, p->quality_dropped, (size_t)p->n_quality, sizeof *p->quality_dropped);
+        for (int i = 0; i < WNW_N_QUALITY; i++)
+            h = add(h, p->quality_loss[i], (size_t)p->n_quality, sizeof *p->quality_loss[i]);
+    }
     if (there >> WNW_PROFILE_GATE & 1u) {
         const size_t n_head = (size_t)p->model.n_layer * (size_t)p->model.n_head_kv;
         h = add(h, p->gate_weight, n_head * (size_t)p->n_gate_feature, sizeof *p->gate_weight);

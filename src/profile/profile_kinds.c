@@ -401,6 +401,44 @@ static int read_gate(const struct wnw__profile_file *f, const json_t *settings, 
     return required(&p->gate_bias, f, "bias", spec);
 }
 
+const char *const wnw__quality_scorers[] = {"replay", "kvgate", NULL};
+
+int32_t wnw__quality_scorer(const char *name)
+{
+    for (int32_t i = 0; i < WNW_N_QUALITY; i++)
+        if (strcmp(name, wnw__quality_scorers[i]) == 0)
+            return i;
+    return -1;
+}
+
+/* Reads results.dropped, and of each scorer that was measured what is lost, under its name. */
+static int read_quality(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
+{
+    const json_t *results = json_object_get(f->root, "results");
+    int32_t n_measured = 0;
+    (void)settings;
+    WNW_TRY(read_steps(f, "dropped", true, &p->quality_dropped, &p->n_quality));
+    for (int32_t i = 0; i < WNW_N_QUALITY; i++) {
+        const char *name = wnw__quality_scorers[i];
+        double **loss = &p->quality_loss[i];
+        if (!json_object_get(results, name))
+            continue;
+        char kept[32];
+        const struct wnw__array_spec spec = {
+            .element = WNW_ELEMENT_F64, .rank = 1, .shape = {p->n_quality}, .max = 1};
+        snprintf(kept, sizeof kept, "%s_kept", name);
+        WNW_TRY(required(loss, f, name, spec));
+        WNW_TRY(required(&p->quality_kept[i], f, kept, spec));
+        for (int32_t k = 1; k < p->n_quality; k++)
+            if ((*loss)[k] < (*loss)[k - 1])
+                return wnw__profile_bad(f, "%s[%d] is below the one before it", name, (int)k);
+        n_measured++;
+    }
+    if (n_measured == 0)
+        return wnw__profile_bad(f, "it has losses of neither replay nor kvgate");
+    return WNW_OK;
+}
+
 int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh)
 {
     static int (*const readers[WNW_N_PROFILE_KINDS])(const struct wnw__profile_file *, const json_t *,
@@ -414,6 +452,7 @@ int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh
         [WNW_PROFILE_SHARES] = read_shares,
         [WNW_PROFILE_GATE] = read_gate,
         [WNW_PROFILE_INPUTGATE] = wnw__profile_read_inputs,
+        [WNW_PROFILE_QUALITY] = read_quality,
     };
     const char *format = json_string_value(json_object_get(f->root, "format"));
     const char *name = json_string_value(json_object_get(f->root, "kind"));
@@ -425,8 +464,8 @@ int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh
     while (kind < WNW_N_PROFILE_KINDS && (!name || strcmp(name, wnw_profile_kind_name(kind)) != 0))
         kind++;
     if (kind == WNW_N_PROFILE_KINDS)
-        return wnw__profile_bad(
-            f, "its kind is not srh, layers, compiler, heads, stats, curves, shares, gate or inputgate");
+        return wnw__profile_bad(f, "its kind is not srh, layers, compiler, heads, stats, curves, shares, "
+                                   "gate, inputgate or quality");
     if (settings && !json_is_object(settings))
         return wnw__profile_bad(f, "settings is not an object");
     WNW_TRY(check_model(f, fresh, kind == WNW_PROFILE_COMPILER));

@@ -114,6 +114,17 @@ static void take_input_gates(wnw_profile *p, wnw_profile *fresh, bool merge)
     fresh->inputs = (struct wnw__input_gate){0};
 }
 
+static void take_quality(wnw_profile *p, wnw_profile *fresh, bool merge)
+{
+    (void)merge;
+    p->n_quality = fresh->n_quality;
+    move(&p->quality_dropped, &fresh->quality_dropped, false);
+    for (int i = 0; i < WNW_N_QUALITY; i++) {
+        move(&p->quality_loss[i], &fresh->quality_loss[i], false);
+        move(&p->quality_kept[i], &fresh->quality_kept[i], false);
+    }
+}
+
 /* Moves the results of every kind that `fresh` has to p; `merge`: a kind's file may lack some of them, which stay. */
 static void take(wnw_profile *p, wnw_profile *fresh, bool merge)
 {
@@ -126,7 +137,8 @@ static void take(wnw_profile *p, wnw_profile *fresh, bool merge)
                                                   [WNW_PROFILE_CURVES] = take_curves,
                                                   [WNW_PROFILE_SHARES] = take_shares,
                                                   [WNW_PROFILE_GATE] = take_gates,
-                                                  [WNW_PROFILE_INPUTGATE] = take_input_gates};
+                                                  [WNW_PROFILE_INPUTGATE] = take_input_gates,
+                                                  [WNW_PROFILE_QUALITY] = take_quality};
     _Static_assert(sizeof by_kind / sizeof *by_kind == WNW_N_PROFILE_KINDS, "every kind is taken");
     for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++)
         if (fresh->kinds >> kind & 1u)

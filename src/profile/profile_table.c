@@ -17,7 +17,7 @@ struct row {
     int32_t n_dim, shape[4];
 };
 
-enum { MAX_ROWS = 24 };
+enum { MAX_ROWS = 32 };
 
 /* Lists every table that a profile can have; returns how many. */
 static int list(const wnw_profile *p, struct row *rows)
@@ -46,6 +46,11 @@ static int list(const wnw_profile *p, struct row *rows)
         {"share", WNW_PROFILE_SHARES, F32, p->best_share, 3, {p->n_best, L, G}},
         {"weight", WNW_PROFILE_GATE, F32, p->gate_weight, 3, {L, G, p->n_gate_feature}},
         {"bias", WNW_PROFILE_GATE, F32, p->gate_bias, 2, {L, G}},
+        {"dropped", WNW_PROFILE_QUALITY, F64, p->quality_dropped, 1, {p->n_quality}},
+        {"replay", WNW_PROFILE_QUALITY, F64, p->quality_loss[WNW_QUALITY_REPLAY], 1, {p->n_quality}},
+        {"kvgate", WNW_PROFILE_QUALITY, F64, p->quality_loss[WNW_QUALITY_KVGATE], 1, {p->n_quality}},
+        {"replay_kept", WNW_PROFILE_QUALITY, F64, p->quality_kept[WNW_QUALITY_REPLAY], 1, {p->n_quality}},
+        {"kvgate_kept", WNW_PROFILE_QUALITY, F64, p->quality_kept[WNW_QUALITY_KVGATE], 1, {p->n_quality}},
         {"layers", WNW_PROFILE_INPUTGATE, F32, p->inputs.number, 3, {L, 1, n_input}},
     };
     _Static_assert(sizeof all / sizeof *all <= MAX_ROWS, "room for every table");

@@ -88,7 +88,7 @@ const wnw_scorer wnw__scorer_kvgate = {
              "thresholds. "
              "KVzap reads hidden states in place of keys and values, and predicts KVzip+.\n\n"
              "Cost: O(n d^2) per query head.",
-         .needs = needs, .keep = keep},
+         .flags = WNW_FLAG_SECOND_LOOK, .needs = needs, .keep = keep},
     .scratch = scratch_size,
     .score = score,
 };

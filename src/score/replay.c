@@ -414,7 +414,8 @@ const wnw_scorer wnw__scorer_replay = {
              "we know; docs/results.md has what it does to answers.\n\n"
              "Cost: `1.5 d (n m + T m_keys)` multiplications per query head, `1.5 d n T` with `form=exact`.",
          .options = options, .options_size = sizeof(struct opts),
-         .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION, .needs = needs, .keep = keep},
+         .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION | WNW_FLAG_SECOND_LOOK, .needs = needs,
+         .keep = keep},
     .aggregation = "group_max",
     .scratch = scratch_size,
     .score = score,

@@ -30,12 +30,17 @@ static int copy_timeline(wnw_session *to, const wnw_session *from)
 
 int wnw_session_copy(wnw_session **out, const wnw_session *s)
 {
-    wnw_session *copy;
     WNW_REQUIRE(out);
     *out = NULL;
     WNW_REQUIRE(s);
-    WNW_TRY(s->owns_engine ? wnw_session_new(&copy, s->m, &s->params)
-                           : wnw_session_new_on(&copy, s->engine, &s->params));
+    return wnw__session_copy_on(out, s, s->owns_engine ? NULL : s->engine);
+}
+
+int wnw__session_copy_on(wnw_session **out, const wnw_session *s, wnw_engine *e)
+{
+    wnw_session *copy;
+    *out = NULL;
+    WNW_TRY(e ? wnw_session_new_on(&copy, e, &s->params) : wnw_session_new(&copy, s->m, &s->params));
     const int rc = copy_timeline(copy, s);
     if (rc != WNW_OK) {
         wnw_session_free(copy);

@@ -58,6 +58,16 @@ int wnw__session_check_tokens(const wnw_session *s, const int32_t *tokens, int32
 int wnw__session_check_ids(const wnw_session *s, const int32_t *tokens, int32_t n);
 int wnw__session_check_room(const wnw_session *s, int32_t n);
 
+/* wnw_session_copy, whose copy computes on an engine of the same model; NULL = one of its own (copy.c). */
+int wnw__session_copy_on(wnw_session **out, const wnw_session *s, wnw_engine *e);
+
+/* ---- Tokens to come (lookahead.c) ---- */
+
+/* A copy of the session that SnapKV compresses to `budget` entries per KV head on average generates up to n tokens, most
+ * likely first (LAQ++, arXiv 2505.20334). Gives their number, fewer where the text or the context ends, and their queries
+ * after RoPE [n_layer][n][n_head][d]; the session is as it was. */
+int wnw__look_ahead(wnw_session *s, int32_t n, double budget, float *queries, int32_t *made);
+
 /* ---- Masks (masks.c) ---- */
 
 void wnw__masks_free(struct wnw__masks *m);

@@ -24,6 +24,13 @@ static int second_pass(const struct wnw__plan_source *src, int32_t kind, char *w
     return wnw__second_pass_run(&o->pass, o->s, (wnw_second_pass)kind, warning);
 }
 
+static int look_ahead(const struct wnw__plan_source *src, int32_t n, double budget, float *queries,
+                      int32_t *made)
+{
+    const struct owner *o = wnw__source_owner(src);
+    return wnw__look_ahead(o->s, n, budget, queries, made);
+}
+
 static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, const bool *heads,
                wnw_observation *obs)
 {
@@ -51,6 +58,7 @@ static int open_source(struct wnw__plan_source *src, wnw_session *s, struct owne
                         .n_f16 = wnw__cache_f16_after(&s->cache, 0)},
         .profile = s->profile,
         .second_pass = second_pass,
+        .look_ahead = look_ahead,
     };
     const struct wnw__source_of of = {
         .entries = wnw__source_entries(&s->cache),

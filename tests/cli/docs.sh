@@ -96,7 +96,7 @@ def check_recipes(path, text):
     names = set(re.findall(r"^  ?(?:  )?(\S+)", output("methods"), flags=re.M))
     for recipe in recipes:
         for part in re.split(r"\+", recipe.rstrip(".")):
-            if part.split(":")[0] not in names and part not in ("x", "-", "RECIPE"):
+            if part.split(":")[0] not in names and part not in ("x", "-", "RECIPE", "auto"):
                 faults.append(f"{path}: no method {part}")
 
 

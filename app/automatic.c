@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+#include "app/automatic.h"
+
+#include "app/console.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool app_is_auto(const char *recipe)
+{
+    return recipe && strcmp(recipe, "auto") == 0;
+}
+
+int app_auto_choose(wnw_policy **policy, wnw_policy_choice *choice, const wnw_policy_facts *facts)
+{
+    *choice = wnw_policy_choice_default();
+    int status = wnw_policy_choose(choice, facts);
+    if (status == WNW_OK)
+        status = wnw_policy_parse(policy, choice->recipe, NULL);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+/* The smallest size of a profile of shares; 1, for which nothing is small enough, where it cannot be read. */
+static double least_of(const char *path)
+{
+    wnw_profile *p = NULL;
+    wnw_profile_table t = wnw_profile_table_default();
+    double least = 1, sizes[64];
+    if (wnw_profile_open(&p, path) != WNW_OK)
+        return 1;
+    for (int32_t i = 0; wnw_profile_get_table(p, i, &t); i++)
+        if (t.kind == WNW_PROFILE_SHARES && strcmp(t.name, "size") == 0 && t.shape[0] > 0 &&
+            t.shape[0] <= 64 && wnw_profile_get_values(sizes, t.shape[0], p, "size") == WNW_OK)
+            least = sizes[t.shape[0] - 1];
+    wnw_profile_free(p);
+    return least;
+}
+
+int app_auto_find_profiles(wnw_policy_facts *facts, const struct app_profile_want *want)
+{
+    int rc = APP_OK;
+    for (int32_t kind = 0; rc == APP_OK && kind < WNW_N_PROFILE_KINDS; kind++) {
+        char *path = NULL;
+        if (!(APP_AUTO_PROFILES >> kind & 1u))
+            continue;
+        rc = app_profile_find(&path, want, kind);
+        if (path)
+            facts->profiles |= 1u << kind;
+        if (path && kind == WNW_PROFILE_SHARES)
+            facts->shares_least = least_of(path);
+        free(path);
+    }
+    return rc;
+}
+
+int app_keep_recipe(char **out, const char *recipe, double quality)
+{
+    if (asprintf(out, "%s+quality:q=%.15g", recipe, quality) > 0)
+        return APP_OK;
+    *out = NULL;
+    return app_fail(APP_FAILED, "out of memory");
+}
+
+/* The mean share of the entries that stays for the quality with a scorer; 2 where the profile does not know it. */
+static double kept_by(const char *scorer, double quality, const wnw_profile *profile)
+{
+    enum { MOST = 64 };
+    wnw_profile_table t = wnw_profile_table_default();
+    double loss[MOST], kept[MOST], stays = 1;
+    char name[32];
+    int32_t n = 0;
+    snprintf(name, sizeof name, "%s_kept", scorer);
+    for (int32_t i = 0; wnw_profile_get_table(profile, i, &t); i++)
+        n = t.kind == WNW_PROFILE_QUALITY && strcmp(t.name, scorer) == 0 ? t.shape[0] : n;
+    if (n < 1 || n > MOST || wnw_profile_get_values(loss, n, profile, scorer) != WNW_OK ||
+        wnw_profile_get_values(kept, n, profile, name) != WNW_OK)
+        return 2;
+    for (int32_t k = 0; k < n && loss[k] <= 1 - quality; k++)
+        stays = kept[k];
+    return stays;
+}
+
+const char *app_keep_scorer(double quality, const wnw_profile *profile)
+{
+    const bool gate = wnw_profile_kinds(profile) >> WNW_PROFILE_GATE & 1u;
+    return gate && kept_by("kvgate", quality, profile) < kept_by("replay", quality, profile) ? "kvgate"
+                                                                                             : "replay";
+}
+
+void app_auto_tell(const wnw_policy_choice *choice)
+{
+    app_note("policy %s, because %s: %s", choice->recipe, choice->when, choice->why);
+}
+
+json_t *app_auto_json(const wnw_policy_choice *choice)
+{
+    return json_pack("{s:s, s:s, s:s, s:s}", "policy", choice->recipe, "when", choice->when, "why",
+                     choice->why, "evidence", choice->evidence);
+}

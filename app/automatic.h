@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* The policy that is chosen from what is known: `--policy auto`. */
+#ifndef WNW_APP_AUTOMATIC_H
+#define WNW_APP_AUTOMATIC_H
+
+#include "app/profiles.h"
+#include "winnow.h"
+
+#include <jansson.h>
+
+/* The kinds of profiles that the choice looks at. */
+#define APP_AUTO_PROFILES (1u << WNW_PROFILE_SHARES | 1u << WNW_PROFILE_GATE | 1u << WNW_PROFILE_STATS)
+
+/* Whether a recipe asks for the choice. */
+bool app_is_auto(const char *recipe);
+/* Chooses by the facts and parses the recipe. Returns an exit code. */
+int app_auto_choose(wnw_policy **policy, wnw_policy_choice *choice, const wnw_policy_facts *facts);
+/* The recipe for a quality to keep: `recipe` with the head budget that looks for it. *out is released with free. Returns an
+ * exit code. */
+int app_keep_recipe(char **out, const char *recipe, double quality);
+/* Of the scorers whose losses the profile has, the one with which less stays for the quality: "replay" or "kvgate". */
+const char *app_keep_scorer(double quality, const wnw_profile *profile);
+/* Adds the profiles that would be found for a model to the facts. Returns an exit code. */
+int app_auto_find_profiles(wnw_policy_facts *facts, const struct app_profile_want *want);
+/* Says on one line of stderr what was chosen and why. */
+void app_auto_tell(const wnw_policy_choice *choice);
+/* {"policy", "when", "why", "evidence"}; NULL without memory. */
+json_t *app_auto_json(const wnw_policy_choice *choice);
+
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A bound on what is lost in place of a size: the smallest number of entries of which calibration says that next tokens
+ * stay what they are. From no paper that we know. Scores s of replay or a gate say what a second reading would look for,
+ * and compare across heads; m(s) = s for scores that are attention, exp(s) for those that are its logarithm. Of the
+ * entries that are not protected, in all heads together, the lowest scores go for as long as
+ *
+ *     sum of m(s) over those that go <= dropped x sum of m(s) over all
+ *
+ * where `dropped` is the largest share of the profile whose loss is at most 1 - q. The loss of a share is a quantile
+ * over texts of 1 - sum over tokens v of min(p(v), p'(v)), p with the full and p' with the compressed cache
+ * (calibrate/quality.c). Where the profile has no such share everything stays. A head keeps an entry or more. With a size
+ * too, no more than that stays. Equal scores are ordered by lower layer, head, position. Cost O(N log N) for N entries.
+ */
+#include "base/topk.h"
+#include "policy/count.h"
+#include "policy/part.h"
+#include "profile/profile.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct opts {
+    double q, dropped;
+};
+
+static int check(const void *opts)
+{
+    const struct opts *o = opts;
+    if (o->dropped > 0 || (o->q > 0 && o->q < 1))
+        return WNW_OK;
+    return wnw__fail(WNW_E_ARG, "quality: q is %g; it is what is to be kept, above 0 and below 1", o->q);
+}
+
+static void needs(const void *opts, wnw_needs *out)
+{
+    if (((const struct opts *)opts)->dropped > 0)
+        return;
+    out->flags = WNW_NEED_PROFILE;
+    out->profiles = 1u << WNW_PROFILE_QUALITY;
+}
+
+/* Finds the share of the scores that may go. */
+static int share_that_goes(const struct opts *o, const wnw_layer_problem *p, int32_t scorer, double *share,
+                           char *warning)
+{
+    const wnw_profile *of = p->profile;
+    *share = o->dropped;
+    if (o->dropped > 0)
+        return WNW_OK;
+    if (!of || scorer < 0 || !of->quality_loss[scorer])
+        return wnw__fail(
+            WNW_E_MISMATCH,
+            "quality: no profile says what is lost with the scores of %s; calibrate it with `winnow "
+            "calibrate quality`, %s",
+            p->scorer,
+            scorer == WNW_QUALITY_KVGATE ? "with a profile of kind gate at hand" : "or name a profile");
+    for (int32_t k = 0; k < of->n_quality && of->quality_loss[scorer][k] <= 1 - o->q; k++)
+        *share = of->quality_dropped[k];
+    if (*share <= 0)
+        wnw_part_warn(warning,
+                      "quality: every share of the scores that was measured loses more: all entries stay");
+    return WNW_OK;
+}
+
+static double worth(bool is_log, float score)
+{
+    return is_log ? exp((double)score) : (double)score;
+}
+
+static int rising(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* How many of the n lowest scores, which it sorts, may go. */
+static int64_t may_go(float *flat, int64_t n, bool is_log, double share)
+{
+    double total = 0, gone = 0;
+    int64_t i = 0;
+    qsort(flat, (size_t)n, sizeof *flat, rising);
+    for (int64_t k = 0; k < n; k++)
+        total += worth(is_log, flat[k]);
+    while (i < n && gone + worth(is_log, flat[i]) <= share * total)
+        gone += worth(is_log, flat[i++]);
+    return i;
+}
+
+/* Copies the scores that are not protected of all rows to flat; n_keep becomes what is. */
+static int64_t gather(const wnw_layer_problem *p, int32_t n_row, int32_t *n_keep, float *flat)
+{
+    int64_t n = 0;
+    for (int32_t r = 0; r < n_row; r++) {
+        const wnw_protected prot = wnw__protected_shrink(p->prot[r], p->budget);
+        const int32_t n_prot = prot.n_first + prot.n_last;
+        n_keep[r] = n_prot < p->n_entry[r] ? n_prot : p->n_entry[r];
+        n += wnw__candidates(p->score[r / p->n_head_kv] +
+                                 (int64_t)(r % p->n_head_kv) * p->row[r / p->n_head_kv],
+                             p->n_entry[r], prot, 0, flat + n);
+    }
+    return n;
+}
+
+static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, float *scratch,
+                          char *warning)
+{
+    const int32_t n_row = p->n_layer * p->n_head_kv, scorer = wnw__quality_scorer(p->scorer);
+    double share;
+    WNW_TRY(share_that_goes(opts, p, scorer, &share, warning));
+    int64_t n = gather(p, n_row, n_keep, scratch), n_prot = 0;
+    for (int32_t r = 0; r < n_row; r++)
+        n_prot += n_keep[r];
+    const int64_t most = wnw__count_together(p, p->n_entry, n_row) - n_prot;
+    int64_t left = n - may_go(scratch, n, scorer == WNW_QUALITY_KVGATE, share);
+    left = left < most ? left : most > 0 ? most : 0;
+    n = gather(p, n_row, n_keep, scratch);
+    struct wnw__cut cut = wnw__topk_cut(scratch, n, left);
+    for (int32_t r = 0; r < n_row; r++) {
+        for (int32_t k = p->n_entry[r] - n_keep[r]; k > 0; k--)
+            n_keep[r] += wnw__cut_take(&cut, *scratch++);
+        n_keep[r] += n_keep[r] == 0 && p->n_entry[r] > 0;
+    }
+    return WNW_OK;
+}
+
+static const wnw_option options[] = {
+    {.name = "q",
+     .help = "what is to be kept of the probabilities of next tokens, above 0 and below 1",
+     .type = WNW_OPT_REAL,
+     .offset = offsetof(struct opts, q),
+     .def = 0.9,
+     .min = 0,
+     .max = 1},
+    {.name = "dropped",
+     .help = "share of all scores that goes, in place of q and without a profile; 0 = by q",
+     .type = WNW_OPT_REAL,
+     .offset = offsetof(struct opts, dropped),
+     .def = 0,
+     .min = 0,
+     .max = 1},
+    {0}};
+
+const wnw_head_budget wnw__head_budget_quality = {
+    .part = {WNW_HEAD_BUDGET_INIT, .name = "quality",
+             .about = "As few entries as keep a share q of the probabilities of next tokens, by calibration.",
+             .paper = "",
+             .details = "The lowest scores of all layers and heads go, for as long as together they are at "
+                        "most a share of all "
+                        "scores; scores of `kvgate` are logarithms and count as `exp(s)`. The share is the "
+                        "largest one of a profile "
+                        "of kind `quality` whose loss is at most `1 - q`. A loss is `1 - sum min(p, p')` "
+                        "over the next token's "
+                        "probabilities with the full and the compressed cache; the profile has, for each "
+                        "share, what all but a "
+                        "twentieth of the texts of its calibration stay below. `--keep-quality q` of the "
+                        "command is this "
+                        "budget.\n\n"
+                        "It needs no size. Given one, no more than that stays. It goes with the scorers "
+                        "`replay` and `kvgate`. What "
+                        "holds for the texts of the calibration need not hold for others. From no paper that "
+                        "we know.\n\n"
+                        "Cost: O(N log N) for the N entries of the model.",
+             .options = options, .options_size = sizeof(struct opts),
+             .flags = WNW_FLAG_RAGGED | WNW_FLAG_OWN_SIZE | WNW_FLAG_PROMPT_ONLY | WNW_FLAG_SECOND_LOOK,
+             .check = check, .needs = needs},
+    .allocate_model = allocate_model,
+};

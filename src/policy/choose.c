@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which policy, where nobody names one: a table whose first row that holds decides. A row says what was measured for it
+ * and where that is written down. Rows are ordered by how well answers survive in those runs; of two that cannot be told
+ * apart there, the cheaper one comes first. `winnow methods --markdown` prints the table.
+ */
+#include "policy/policy.h"
+#include "profile/profile.h"
+
+/* The share that is taken to stay where no size is known, as wnw_size does. */
+#define USUAL_KEPT 0.5
+
+static bool has(const wnw_policy_facts *f, uint32_t kinds)
+{
+    return (f->profiles & kinds) == kinds;
+}
+
+static double kept_of(const wnw_policy_facts *f)
+{
+    return f->kept > 0 ? f->kept : USUAL_KEPT;
+}
+
+/* Whether head budgets from a profile of shares were measured down to the size. */
+static bool has_shares(const wnw_policy_facts *f)
+{
+    return has(f, 1u << WNW_PROFILE_SHARES) && kept_of(f) >= f->shares_least;
+}
+
+/* Whether a gate can be asked: it needs its profile and keys before RoPE, and works once all layers are read. */
+static bool has_gate(const wnw_policy_facts *f)
+{
+    return has(f, 1u << WNW_PROFILE_GATE) && !f->rope_unknown && f->phase != WNW_PHASE_LAYER;
+}
+
+static bool beyond_context(const wnw_policy_facts *f)
+{
+    return f->phase == WNW_PHASE_CHUNK && f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train;
+}
+
+/* Where little stays, which entries counts beside how many. */
+static bool small_gate(const wnw_policy_facts *f)
+{
+    return has_shares(f) && has_gate(f) && kept_of(f) <= 0.125;
+}
+
+static bool later_gate(const wnw_policy_facts *f)
+{
+    return !f->question_known && has_gate(f);
+}
+
+/* Replay needs the queries of the whole prompt, and positions behind it. */
+static bool has_replay(const wnw_policy_facts *f)
+{
+    return !f->rope_unknown && f->phase == WNW_PHASE_END && !f->decodes &&
+           !(f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train);
+}
+
+static bool known(const wnw_policy_facts *f)
+{
+    return f->question_known;
+}
+
+static bool decodes_stats(const wnw_policy_facts *f)
+{
+    return f->decodes && !f->rope_unknown && has(f, 1u << WNW_PROFILE_STATS);
+}
+
+static bool always(const wnw_policy_facts *f)
+{
+    (void)f;
+    return true;
+}
+
+static const struct row {
+    bool (*holds)(const wnw_policy_facts *f);
+    const char *recipe, *when, *why, *evidence;
+} rows[] = {
+    {beyond_context, "streaming_llm-rerotated",
+     "the prompt is longer than the trained context, and is read by chunks",
+     "it alone gives kept tokens positions inside the context without comparing heads",
+     "none: it is what can be done, and was not compared"},
+    {small_gate, "kvgate+shares",
+     "an eighth or less stays, and there are profiles of shares, measured down to the size, and of gate; not "
+     "layer by layer",
+     "a gate that predicts the second reading, in heads that keep as much as it would leave them",
+     "an eighth left, question later: 84.4 of 86.9 points, keydiff+shares and kvgate 75.6 each (40 "
+     "questions); question known: "
+     "77.1 of 83.3 as keydiff+shares, at half the divergence (13); SmolLM2-135M: docs/results.md, What gates "
+     "give and With the "
+     "question known; in chunks and while decoding none"},
+    {has_shares, "keydiff-shares", "there is a profile of shares that was measured down to the size",
+     "keys that stand out, in heads that keep as much as a second reading would leave them; costs next to "
+     "nothing",
+     "a half, a quarter and an eighth left, question later: 90.0, 83.8 and 75.6 of 86.9 points, kvzip 87.5, "
+     "86.9 and 74.4 (40 "
+     "questions); question known: 87.5, 83.3 and 77.1 of 83.3, snapkv:kernel=31+shares 85.7, 85.7 and 58.9 "
+     "(13); SmolLM2-135M: "
+     "docs/results.md, What gates give and With the question known; in chunks and while decoding none"},
+    {later_gate, "kvgate", "the question comes later, and there is a profile of gate; not layer by layer",
+     "a gate predicts what a second reading would score",
+     "87.5, 85.0 and 75.6 of 86.9 points with a half, a quarter and an eighth left (SmolLM2-135M, 40 "
+     "questions): "
+     "docs/results.md, What gates give; in chunks and while decoding none"},
+    {has_replay, "replay", "compressed at the end, within the trained context",
+     "what repeating the prompt would attend to, from the queries and keys of the first reading",
+     "a half, a quarter and an eighth left, question later: 12 of 12 answers each, as kvzip, keydiff 9, 5 "
+     "and 3; question known: "
+     "87.5, 83.3 and 70.8 of 83.3 points, laq:kernel=31 83.3, 81.2 and 41.1, snapkv:kernel=31 80.4, 67.9 and "
+     "35.7 (13); "
+     "SmolLM2-135M: docs/results.md, What a second look gives and With the question known"},
+    {known, "snapkv:kernel=31", "the question is compressed too",
+     "what the question attends to, with enough behind it for an answer of many tokens",
+     "74, 72 and 63 of 88.5 points with a quarter, a half and three quarters gone (Qwen2.5-Coder-0.5B), 69, "
+     "67 and 54 of 81.1 "
+     "(SmolLM2-135M), the most of those then that read once: docs/results.md, Which method, at which size; "
+     "by layer, in chunks and "
+     "while decoding none"},
+    {decodes_stats, "triattention",
+     "the question comes later, entries go while decoding, and there is a profile of stats",
+     "calibrated queries say what coming tokens will give a key by its distance",
+     "none of ours; its paper has it above SnapKV and R-KV while generating"},
+    {always, "keydiff", "nothing of that",
+     "keys that stand out; asks for no profile, no question and no phase",
+     "9, 5 and 3 of 12 answers with a half, a quarter and an eighth left, expected attention 1, 0 and 0 "
+     "(SmolLM2-135M): "
+     "docs/results.md, What a second look gives; by layer, in chunks and while decoding none"},
+};
+enum { N_ROW = sizeof rows / sizeof *rows };
+
+static void give(wnw_policy_choice *out, const struct row *row)
+{
+    const wnw_policy_choice own = {WNW_INIT(wnw_policy_choice), .recipe = row->recipe, .when = row->when,
+                                   .why = row->why, .evidence = row->evidence};
+    wnw__sized_give(out, &own);
+}
+
+static int check(const wnw_policy_facts *f)
+{
+    if ((int)f->phase < WNW_PHASE_END || f->phase > WNW_PHASE_CHUNK)
+        return wnw__fail(WNW_E_RANGE, "phase %d; a prompt is compressed at the end, by layer or by chunk",
+                         (int)f->phase);
+    if (f->n_tokens < 0 || f->n_ctx_train < 0)
+        return wnw__fail(WNW_E_RANGE, "a prompt of %d tokens and a context of %d; give at least 0",
+                         (int)f->n_tokens, (int)f->n_ctx_train);
+    if (!(f->kept >= 0 && f->kept <= 1) || !(f->shares_least >= 0 && f->shares_least <= 1))
+        return wnw__fail(WNW_E_RANGE, "shares of %g and %g of the entries; give 0 to 1", f->kept,
+                         f->shares_least);
+    return WNW_OK;
+}
+
+int wnw_policy_choose(wnw_policy_choice *out, const wnw_policy_facts *facts)
+{
+    wnw_policy_facts f = wnw_policy_facts_default();
+    int32_t i = 0;
+    WNW_REQUIRE(out);
+    WNW_TRY(WNW_SIZED_CHECK(wnw_policy_choice, out));
+    WNW_REQUIRE(facts);
+    WNW_TRY(WNW_SIZED_TAKE(wnw_policy_facts, &f, facts));
+    WNW_TRY(check(&f));
+    while (!rows[i].holds(&f))
+        i++;
+    give(out, &rows[i]);
+    return WNW_OK;
+}
+
+bool wnw_policy_rule(int32_t i, wnw_policy_choice *out)
+{
+    if (!out || WNW_SIZED_CHECK(wnw_policy_choice, out) != WNW_OK || i < 0 || i >= N_ROW)
+        return false;
+    give(out, &rows[i]);
+    return true;
+}

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+# The policy that is chosen where none is named, and what is said of it.
+. "$(dirname "$0")/lib.sh"
+model=$models/smollm2-135m.gguf
+small=$tiny/tiny-llama.gguf
+need_file "$model"
+need_file "$small"
+export WINNOW_CACHE=$work/cache # no profiles but the shipped ones
+for i in $(seq 12); do
+    echo "Note $i: the harbour of town number $i opens at $((i % 12 + 1)) o'clock and closes late."
+done >"$work/doc.txt"
+question='When does the harbour of town number 3 open?'
+
+# chooses NAME POLICY ARGS...: winnow run with these arguments chooses the policy, and says so on one line.
+chooses() {
+    local name=$1 policy=$2
+    shift 2
+    good "$name" run -f "$work/doc.txt" -p "$question" -n 1 -t 1 --json "$@" && {
+        json "$name: the choice" "$work/out" "o['choice']['policy'] == '$policy' and set(o['choice']) == {'policy', 'when', 'why', 'evidence'}"
+        [ "$(grep -c "policy $policy, because " "$work/err")" -eq 1 ] || fail "$name: not said once: $(cat "$work/err")"
+    }
+}
+
+# With shipped profiles of shares, gate and stats.
+chooses 'question known' 'keydiff-shares' -m "$model" --ratio 0.5
+chooses 'question later' 'keydiff-shares' -m "$model" --ratio 0.5 --context-only --policy auto
+chooses 'question later, little stays' 'kvgate+shares' -m "$model" --ratio 0.9 --context-only
+chooses 'layer by layer' 'keydiff-shares' -m "$model" --ratio 0.9 --context-only --evict layer
+chooses 'less than shares were measured at' 'kvgate' -m "$model" --raw --budget 8 --context-only
+# Without.
+chooses 'no profile' 'replay' -m "$small" --budget 64 --context-only
+chooses 'no profile, question known' 'replay' -m "$small" --budget 64
+chooses 'no profile, question known, by layer' 'snapkv:kernel=31' -m "$small" --budget 64 --evict layer
+chooses 'no profile, by layer' 'keydiff' -m "$small" --kv-bytes 64K --context-only --evict layer
+chooses 'no profile, by chunk' 'keydiff' -m "$small" --ratio 0.5 --context-only --evict chunk:64
+chooses 'no profile, while decoding' 'keydiff' -m "$small" --ratio 0.5 --context-only --evict-every 8
+chooses 'no size' 'replay' -m "$small" --policy auto
+grep -q 'ratio 0.5' "$work/err" || fail 'the assumed ratio is not said'
+
+# Whoever names a policy, or no size either, is told nothing.
+good 'a named policy' run -m "$small" -p "$question" -n 1 -t 1 --json --policy snapkv --ratio 0.5 &&
+    json 'no choice' "$work/out" '"choice" not in o'
+good 'no policy and no size' run -m "$small" -p "$question" -n 1 -t 1 --json && json 'the full cache' "$work/out" '"choice" not in o'
+
+# A prompt beyond the trained context is read by chunks with positions of its own.
+for i in $(seq 400); do echo "Note $i: nothing happened in town number $i."; done >"$work/long.txt"
+good 'beyond the context' run -m "$small" -f "$work/long.txt" -p "$question" -n 1 -t 1 --json --budget 32 --evict chunk:64 &&
+    json 'beyond the context: the choice' "$work/out" 'o["choice"]["policy"] == "streaming_llm-rerotated"'
+bad 'beyond the context at the end' 'context is' run -m "$small" -f "$work/long.txt" -p "$question" -n 1 --budget 32
+
+# Other commands.
+good 'plan' plan -m "$small" -f "$work/doc.txt" --ratio 0.5 --context-only -t 1 -o "$work/plan.json" && {
+    json 'plan: the choice' "$work/plan.json" 'o["choice"]["policy"] == "replay" and o["policy"].startswith("replay:")'
+    grep -q 'policy replay, because ' "$work/err" || fail "plan does not say it: $(cat "$work/err")"
+}
+good 'ppl' ppl -m "$small" -f "$work/doc.txt" --ratio 0.5 -t 1 --json &&
+    json 'ppl: the choice' "$work/out" 'o["choice"]["policy"] == "replay" and o["policy"].startswith("replay:")'
+good 'eval' eval -m "$small" --tasks niah_single_2 --lengths 512 --samples 1 --no-gate --quiet -t 1 --policies auto,snapkv --ratios 0.5 \
+    --modes agnostic,aware --out "$work/run" && {
+    grep -q 'auto is replay in mode agnostic with ratio=0.5, because' "$work/err" || fail "eval does not say it: $(cat "$work/err")"
+    python3 - "$work/run" <<'PY' || fail 'eval: other policies than those that auto stands for'
+import json, pathlib, sys
+run = json.loads((pathlib.Path(sys.argv[1]) / "run.json").read_text())
+got = {(c["mode"], c["recipe"]) for c in run["configs"] if c["size"] != "full"}
+want = {(mode, policy) for mode in ("agnostic", "aware") for policy in ("replay", "snapkv")}
+sys.exit(0 if got == want else f"{got} {want}")
+PY
+}
+good 'bench' bench -m "$small" --lengths 64 --reps 1 --decode-tokens 4 --policy auto --budget 40 -t 1 --json &&
+    grep -q 'policy replay, because ' "$work/err" || fail "bench does not say it: $(cat "$work/err")"
+good 'bench methods' bench methods -m "$small" --lengths 64 --reps 1 --policies auto,snapkv -t 1 --json &&
+    grep -q 'policy replay, because ' "$work/err" || fail "bench methods does not say it: $(cat "$work/err")"
+bad 'auto among parts' "auto" run -m "$small" -p x --policy auto+adakv
+finish

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/* The choice of a policy: every row of its table by hand, and every combination of facts against what recipes can do. */
+#include "asserts.h"
+#include "winnow_method.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SHARES = 1 << WNW_PROFILE_SHARES, GATE = 1 << WNW_PROFILE_GATE, STATS = 1 << WNW_PROFILE_STATS };
+
+static const struct {
+    wnw_policy_facts facts;
+    const char *recipe;
+} rows[] = {
+    {{.phase = WNW_PHASE_CHUNK, .n_tokens = 9000, .n_ctx_train = 8192}, "streaming_llm-rerotated"},
+    {{.question_known = true, .profiles = SHARES, .shares_least = 0.03, .kept = 0.03},
+     "snapkv:kernel=31+shares"},
+    {{.profiles = SHARES | GATE, .shares_least = 0.03, .kept = 0.125}, "kvgate+shares"},
+    {{.profiles = SHARES | GATE, .shares_least = 0.03, .kept = 0.25}, "keydiff-shares"},
+    {{.profiles = SHARES, .phase = WNW_PHASE_LAYER, .kept = 0.1}, "keydiff-shares"},
+    {{.profiles = SHARES | STATS, .decodes = true}, "keydiff-shares"},
+    {{.profiles = SHARES | GATE, .shares_least = 0.03, .kept = 0.01}, "kvgate"},
+    {{.profiles = GATE, .kept = 0.5}, "kvgate"},
+    {{.n_tokens = 8192, .n_ctx_train = 8192}, "replay"},
+    {{.profiles = SHARES, .shares_least = 0.03, .kept = 0.02}, "replay"},
+    {{.profiles = GATE, .rope_unknown = true}, "keydiff"},
+    {{.question_known = true, .profiles = GATE | STATS, .phase = WNW_PHASE_LAYER}, "snapkv:kernel=31"},
+    {{.question_known = true,
+      .profiles = SHARES,
+      .shares_least = 0.03,
+      .kept = 0.02,
+      .phase = WNW_PHASE_CHUNK},
+     "snapkv:kernel=31"},
+    {{.question_known = true, .profiles = STATS, .decodes = true}, "snapkv:kernel=31"},
+    {{.profiles = STATS, .decodes = true}, "triattention"},
+    {{.profiles = STATS, .decodes = true, .rope_unknown = true}, "keydiff"},
+    {{.phase = WNW_PHASE_CHUNK}, "keydiff"},
+    {{.phase = WNW_PHASE_LAYER}, "keydiff"},
+    {{.n_tokens = 9000, .n_ctx_train = 8192}, "keydiff"},
+};
+
+static void by_hand(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wnw_policy_facts facts = rows[i].facts;
+        wnw_policy_choice choice = wnw_policy_choice_default();
+        facts.struct_size = sizeof facts;
+        assert_ok(wnw_policy_choose(&choice, &facts));
+        if (strcmp(choice.recipe, rows[i].recipe) != 0)
+            fail_msg("case %zu: %s (%s), not %s", i, choice.recipe, choice.when, rows[i].recipe);
+    }
+}
+
+/* Whether the recipe works where it was chosen. */
+static void check(const wnw_policy_facts *f, const wnw_policy_choice *choice)
+{
+    wnw_policy *p;
+    const char *reason;
+    assert_ok(wnw_policy_parse(&p, choice->recipe, NULL));
+    const wnw_needs needs = wnw_policy_needs(p);
+    if (!wnw_policy_allows(p, f->phase, &reason))
+        fail_msg("%s in phase %d: %s", choice->recipe, (int)f->phase, reason);
+    if (f->decodes && !wnw_policy_allows(p, WNW_PHASE_DECODE, &reason))
+        fail_msg("%s while decoding: %s", choice->recipe, reason);
+    if (needs.profiles & ~f->profiles)
+        fail_msg("%s needs profiles 0x%x, there are 0x%x", choice->recipe, needs.profiles, f->profiles);
+    if (f->rope_unknown && needs.flags & WNW_NEED_ROPE)
+        fail_msg("%s needs to know how keys turn", choice->recipe);
+    if (needs.profiles & SHARES)
+        assert_true((f->kept > 0 ? f->kept : 0.5) >= f->shares_least);
+    if (needs.flags & WNW_NEED_QUERIES)
+        assert_false(f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train);
+    assert_false(needs.flags & (WNW_NEED_SECOND_PASS | WNW_NEED_PERPLEXITY | WNW_NEED_INPUT_GATE));
+    assert_false(wnw_policy_is_full(p) || wnw_policy_has_own_size(p));
+    wnw_policy_free(p);
+}
+
+static void every_combination(void **state)
+{
+    (void)state;
+    static const double kept[] = {0, 0.01, 0.0625, 0.125, 0.3, 1};
+    static const int32_t lengths[] = {0, 1000, 5000};
+    bool reached[64] = {false};
+    int32_t n_rule = 0;
+    wnw_policy_choice rule = wnw_policy_choice_default();
+    while (wnw_policy_rule(n_rule, &rule))
+        n_rule++;
+    assert_in_range(n_rule, 5, 63);
+    for (uint32_t bits = 0; bits < 64; bits++)
+        for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_CHUNK; phase++)
+            for (size_t k = 0; k < 6 * 3; k++) {
+                const wnw_policy_facts f = {WNW_INIT(wnw_policy_facts),
+                                            .phase = (wnw_phase)phase,
+                                            .decodes = bits & 1,
+                                            .question_known = bits & 2,
+                                            .rope_unknown = bits & 4,
+                                            .profiles = (bits & 8 ? SHARES : 0u) | (bits & 16 ? GATE : 0u) |
+                                                        (bits & 32 ? STATS : 0u),
+                                            .shares_least = 0.03125,
+                                            .kept = kept[k / 3],
+                                            .n_tokens = lengths[k % 3],
+                                            .n_ctx_train = 4096};
+                wnw_policy_choice choice = wnw_policy_choice_default();
+                assert_ok(wnw_policy_choose(&choice, &f));
+                check(&f, &choice);
+                for (int32_t i = 0; wnw_policy_rule(i, &rule); i++)
+                    reached[i] = reached[i] || strcmp(rule.when, choice.when) == 0;
+            }
+    for (int32_t i = 0; i < n_rule; i++)
+        assert_true(reached[i]);
+}
+
+/* Every row says when, why, and what was measured, or that nothing was. */
+static void every_row_has_its_evidence(void **state)
+{
+    (void)state;
+    wnw_policy_choice rule = wnw_policy_choice_default();
+    for (int32_t i = 0; wnw_policy_rule(i, &rule); i++) {
+        assert_cmp(strlen(rule.when), >, 5);
+        assert_cmp(strlen(rule.why), >, 20);
+        if (strncmp(rule.evidence, "none", 4) != 0 && !strstr(rule.evidence, "docs/results"))
+            fail_msg("row %d (%s) does not say where its numbers are: %s", (int)i, rule.recipe,
+                     rule.evidence);
+    }
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    wnw_policy_choice choice = wnw_policy_choice_default();
+    const wnw_policy_facts good = wnw_policy_facts_default();
+    wnw_policy_facts f = good;
+    assert_error(wnw_policy_choose(NULL, &f), WNW_E_ARG);
+    assert_error(wnw_policy_choose(&choice, NULL), WNW_E_ARG);
+    f.phase = WNW_PHASE_DECODE;
+    assert_error(wnw_policy_choose(&choice, &f), WNW_E_RANGE);
+    f = good;
+    f.n_tokens = -1;
+    assert_error(wnw_policy_choose(&choice, &f), WNW_E_RANGE);
+    f = good;
+    f.kept = (double)NAN;
+    assert_error(wnw_policy_choose(&choice, &f), WNW_E_RANGE);
+    f.kept = 1.5;
+    assert_error(wnw_policy_choose(&choice, &f), WNW_E_RANGE);
+    f = good;
+    f.shares_least = -0.1;
+    assert_error(wnw_policy_choose(&choice, &f), WNW_E_RANGE);
+    f = good;
+    f.struct_size = 0;
+    assert_error(wnw_policy_choose(&choice, &f), WNW_E_ARG);
+    choice.struct_size = 0;
+    assert_error(wnw_policy_choose(&choice, &good), WNW_E_ARG);
+    assert_false(wnw_policy_rule(0, &choice));
+    assert_false(wnw_policy_rule(0, NULL));
+    choice = wnw_policy_choice_default();
+    assert_false(wnw_policy_rule(-1, &choice));
+    assert_false(wnw_policy_rule(1000, &choice));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(by_hand),
+        cmocka_unit_test(every_combination),
+        cmocka_unit_test(every_row_has_its_evidence),
+        cmocka_unit_test(refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
