@@ -39,8 +39,8 @@ struct batch {
 
 /* What we know of a slot's sequence besides its cells. */
 struct state {
-    int32_t n_new;       /* tokens of prompts since it was compressed */
-    bool reading, ended; /* a prompt: more of it will come; its end has come and it may be compressed */
+    int32_t n_new; /* tokens of prompts since it was compressed */
+    bool reading;  /* a prompt, of which more will come */
     bool compressed;
     struct serve_want by;
     int64_t entries;   /* in all heads */
@@ -218,7 +218,6 @@ static bool compress(int32_t seq)
     const struct serve_sequence *q = &w.sequences.of[seq];
     struct serve_want want;
     serve_slots_want(seq, &want);
-    s->ended = false;
     const int32_t n_shared = count_shared(seq);
     const int32_t n_header = want.n_protected > n_shared ? want.n_protected : n_shared;
     if (s->n_unknown > 0 || serve_keeps_all(&want) || s->n_new < LEAST_NEW || q->n <= n_header)
@@ -246,17 +245,10 @@ static bool compress(int32_t seq)
 
 /* ---- Documents ---- */
 
-/* Keeps what a slot has read as a document, compressed at once: nobody will ask for a second token. */
+/* Keeps what a slot has read as a document. */
 static void store_document(int32_t seq, int32_t d)
 {
     const int32_t to = w.n_slots + d;
-    char line[SERVE_TEXT];
-    REAL(llama_synchronize)(w.ctx);
-    if (!compress(seq)) {
-        snprintf(line, sizeof line, "document %s cannot be compressed: %s", serve_document_name(d),
-                 wnw_last_error());
-        serve_refuse(line);
-    }
     REAL(llama_memory_seq_cp)(llama_get_memory(w.ctx), seq, to, -1, -1);
     if (!serve_sequences_cp(&w.sequences, seq, to, -1, -1))
         serve_refuse("no memory for the cells of a document");
@@ -563,13 +555,11 @@ static bool has_rows(const struct batch *b, int32_t seq)
     return false;
 }
 
-/* Compresses what has ended, and begins what is new. */
+/* Begins what is new. */
 static void before(const struct batch *b)
 {
     struct serve_want want;
     for (int32_t seq = 0; seq < w.n_slots; seq++) {
-        if (w.state[seq].ended)
-            compress(seq);
         if (!has_rows(b, seq) || !serve_slots_want(seq, &want) || serve_keeps_all(&want))
             continue;
         if (wnw_bridge_observe(w.cache, want.recipe) != WNW_OK)
@@ -590,6 +580,23 @@ static bool needs_room(const struct batch *b)
     return w.n_purges++ < n_idle;
 }
 
+/* Compresses a prompt whose last row was computed, before its first token is sampled from the logits that are there: so the time goes to that of
+ * the prompt, and the tokens come evenly. */
+static void finish_prompt(int32_t seq)
+{
+    const int32_t stores = serve_slots_stores(seq);
+    char line[SERVE_TEXT];
+    REAL(llama_synchronize)(w.ctx);
+    const bool good = compress(seq);
+    if (stores > 0 && !good) {
+        snprintf(line, sizeof line, "document %s cannot be compressed: %s", serve_document_name(stores - 1),
+                 wnw_last_error());
+        serve_refuse(line);
+    }
+    if (stores > 0)
+        store_document(seq, stores - 1);
+}
+
 static void after(const struct batch *b)
 {
     for (int32_t seq = 0; seq < w.n_slots; seq++) {
@@ -606,13 +613,12 @@ static void after(const struct batch *b)
         if (n == 0)
             continue;
         s->entries += (int64_t)n * w.row_entries;
-        s->ended = output && (s->reading || n_prompt > 0);
-        s->n_new += n_prompt + s->ended;
+        const bool ended = output && (s->reading || n_prompt > 0);
+        s->n_new += n_prompt + ended;
         s->reading = !output;
         report(seq);
-        const int32_t stores = s->ended ? serve_slots_stores(seq) : 0;
-        if (stores > 0)
-            store_document(seq, stores - 1);
+        if (ended)
+            finish_prompt(seq);
     }
     count(false, false);
 }
@@ -688,7 +694,6 @@ void llama_memory_seq_cp(llama_memory_t mem, llama_seq_id src, llama_seq_id dst,
         return;
     serve_sequences_cp(&w.sequences, src, dst, p0, p1);
     w.state[dst] = w.state[src];
-    w.state[dst].ended = false; /* the cells are compressed with those of the first */
     w.state[dst].n_new = 0;
     report(dst);
 }
