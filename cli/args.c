@@ -137,25 +137,6 @@ static const struct app_option document_options[] = {
 };
 APP_GROUP(cli_group_document, "Document", document_options);
 
-static const struct app_option keep_options[] = {
-    {"policy", 0, APP_TEXT, "RECIPE", NULL, "kvcompose",
-     "what to keep, e.g. snapkv:window=32+adakv; `winnow methods` lists the parts; full: everything",
-     AT(app.policy), 0, 0, NULL},
-    {"budget", 0, APP_INT, "N", NULL, "none", "size: average entries kept per layer and KV head",
-     AT(app.budget), 1, 2147483647, "1 to 2147483647"},
-    {"ratio", 0, APP_REAL, "R", NULL, "0.5 if the policy needs a size", "size: fraction removed, 0 <= R < 1",
-     AT(app.ratio), 0, 0.9999999999999999, "at least 0 and less than 1"},
-    {"kv-bytes", 0, APP_BYTES, "SIZE", NULL, "none", "size: bytes of kept keys and values, suffix K, M or G",
-     AT(app.kv_bytes), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
-    {"evict", 0, APP_TEXT, "WHEN", "end", NULL,
-     "when to compress: end (of the document), layer (one layer after the other), chunk[:C] (every C tokens, "
-     "512 or the method's own)",
-     AT(app.evict), 0, 0, NULL},
-    {"profile", 0, APP_TEXT, "PATH", NULL, "the cache folder's, then shipped ones",
-     "calibration results that the policy needs: a file, or a folder of them", AT(app.profile), 0, 0, NULL},
-};
-APP_GROUP(cli_group_keep, "What to keep (at most one size)", keep_options);
-
 static const struct app_option stored_options[] = {
     {"output", 'o', APP_TEXT, "DOC.wkv", NULL, "none, must be given", "where to store it", AT(app.out), 0, 0,
      NULL},

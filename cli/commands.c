@@ -19,7 +19,7 @@ static const struct app_group *const profile_import_groups[] = {&cli_group_profi
 static const struct app_group *const backend_groups[] = {&cli_group_backend, &app_group_common, NULL};
 static const struct app_group *const serve_groups[] = {&cli_group_serve, &app_group_common, NULL};
 static const struct app_group *const compress_groups[] = {
-    &app_group_model, &cli_group_document, &cli_group_keep, &cli_group_stored, &app_group_common, NULL};
+    &app_group_model, &cli_group_document, &app_group_policy, &cli_group_stored, &app_group_common, NULL};
 static const struct app_group *const ask_groups[] = {&cli_group_ask_model, &cli_group_ask,
                                                      &cli_group_generate, &app_group_common, NULL};
 static const struct app_group *const inspect_groups[] = {&cli_group_inspect, &app_group_common, NULL};

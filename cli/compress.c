@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char default_policy[] = "kvcompose";
+static const char default_policy[] = "auto";
 
 /* ---- What is stored ---- */
 
@@ -57,10 +57,10 @@ static int print(const struct app_job *job, int32_t n_tokens, double store_ms)
 
 /* ---- A document ---- */
 
-/* A stored document must not depend on a question that it has not. */
+/* A stored document must not depend on a question that it has not. policy NULL = one is chosen later, that does not. */
 static int check_policy(const wnw_policy *policy)
 {
-    const wnw_needs needs = wnw_policy_needs(policy);
+    const wnw_needs needs = policy ? wnw_policy_needs(policy) : (wnw_needs){0};
     if (!(needs.flags & WNW_NEED_SECOND_PASS) ||
         (needs.second_pass != WNW_PASS_TASK && needs.second_pass != WNW_PASS_BOTH))
         return APP_OK;
@@ -85,7 +85,7 @@ static int read_document(struct app_job *job, const struct app_args *args)
     return rc == APP_OK ? app_job_read_first(job, job->n_context) : rc;
 }
 
-static int compress_new(const struct cli_args *args, bool assumed)
+static int compress_new(const struct cli_args *args)
 {
     struct app_job job;
     double ms = 0;
@@ -103,8 +103,6 @@ static int compress_new(const struct cli_args *args, bool assumed)
         rc = store(&job, &params, &ms);
     }
     if (rc == APP_OK) {
-        if (assumed)
-            app_note("no policy given, keeping what %s chooses (--policy)", default_policy);
         app_job_notes(&job);
         rc = print(&job, job.n_context, ms);
     }
@@ -132,6 +130,7 @@ static int check_addition(const struct app_args *a)
                         : a->budget != APP_UNSET   ? "--budget"
                         : !isnan(a->ratio)         ? "--ratio"
                         : a->kv_bytes != APP_UNSET ? "--kv-bytes"
+                        : !isnan(a->keep_quality)  ? "--keep-quality"
                         : a->system                ? "--system"
                         : a->chat                  ? "--chat"
                         : a->raw                   ? "--raw"
@@ -279,9 +278,12 @@ int cli_compress(const struct app_args *args)
         return app_fail(APP_BAD_INPUT, "where is the document to be stored? Name a file with -o");
     if (args->documents.n == 0)
         return app_fail(APP_BAD_INPUT, "no document; give one with -f");
+    if (args->evict_every)
+        return app_fail(APP_BAD_INPUT,
+                        "--evict-every compresses what is generated, and nothing is here; leave it out");
     if (own.cache)
         return compress_more(&own);
     own.app.context_only = true;
     own.app.policy = args->policy ? args->policy : policy;
-    return compress_new(&own, !args->policy);
+    return compress_new(&own);
 }

@@ -3,6 +3,7 @@
 
 #include "app/console.h"
 #include "cli/stored.h"
+#include "winnow_method.h"
 
 int cli_kept_check(const struct cli_args *args)
 {
@@ -57,8 +58,9 @@ int cli_kept_begin(struct cli_kept *kept, struct app_job *job, const struct cli_
     int rc = app_job_prepare(job);
     if (rc != APP_OK)
         return rc;
-    if (job->profile)
+    if (wnw_policy_needs(job->policy).flags & WNW_NEED_PROFILE)
         return app_fail(APP_BAD_INPUT, "--store does not go with policies that read calibration results");
+    job->run.profile = NULL; /* one that was found and is not needed decides nothing */
     const wnw_store_key key = key_of(job, &how);
     int status = wnw_store_open(&kept->store, args->store, limit);
     if (status != WNW_OK)

@@ -37,7 +37,7 @@ same_answer 'control tokens' "${small[@]}" --special --system 'Be brief.'
 # What is printed.
 good 'compress' compress "${small[@]}" -f "$doc" -o "$work/doc.wkv" --json &&
     json 'what was stored' "$work/out" "o['prompt_tokens'] > 100 and 0 < o['kv_bytes'] < o['kv_bytes_full'] and o['file_bytes'] == $(stat -c %s "$work/doc.wkv")"
-good 'the default policy' compress -m "$model" -f "$doc" -o "$work/default.wkv" && grep -q kvcompose "$work/err" || fail 'the default policy is not said'
+good 'the default policy' compress -m "$model" -f "$doc" -o "$work/default.wkv" && grep -q 'policy .* because' "$work/err" || fail 'the default policy is not said'
 cp "$work/doc.wkv" "$work/before"
 printf 'Who keeps tower 3?\r\n\nHow many lamps has tower 5?\nWho?\n' >"$work/questions"
 good 'a file of questions' ask -m "$model" -c "$work/doc.wkv" --questions "$work/questions" -n 9 && cp "$work/out" "$work/together" && {
@@ -88,6 +88,7 @@ bad 'no such folder' 'there is no folder' compress "${small[@]}" -f "$doc" -o "$
 bad 'over the document' 'is an input' compress "${small[@]}" -f "$doc" -o "$doc"
 bad 'a device' 'not a regular file' compress "${small[@]}" -f "$doc" -o /dev/full
 bad 'a policy that needs the question' 'judges a document by its question' compress -m "$model" --policy kvcompose-aware --ratio 0.5 -f "$doc" -o "$made/x.wkv"
+bad 'while generating' 'leave it out' compress "${small[@]}" --evict-every 8 -f "$doc" -o "$made/x.wkv"
 bad 'an unknown policy' 'unknown|no method' compress -m "$model" --policy nothing -f "$doc" -o "$made/x.wkv"
 bad 'added with a recipe' 'leave out --policy' compress "${small[@]}" -c "$work/doc.wkv" -f "$more" -o "$made/x.wkv"
 bad 'added to itself' 'is an input' compress -m "$model" -c "$work/doc.wkv" -f "$more" -o "$work/doc.wkv"
