@@ -15,10 +15,16 @@ static void say(wnw_log_level level, const char *text, void *user)
         fprintf(stderr, "%s\n", text);
 }
 
+/* Before anything of the library runs: programs also load it by themselves and register the device (wnw_bridge_register).
+ * Those that want the lines elsewhere call wnw_set_log. */
+__attribute__((constructor)) static void begin(void)
+{
+    wnw_set_log(say, NULL);
+}
+
 ggml_backend_reg_t ggml_backend_init(void)
 {
     ggml_backend_reg_t reg;
-    wnw_set_log(say, NULL);
     if (wnw__bridge_check(&reg) == WNW_OK)
         return reg;
     wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error()); /* ggml's own line says only that it failed */
