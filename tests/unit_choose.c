@@ -13,8 +13,11 @@ static const struct {
     const char *recipe;
 } rows[] = {
     {{.phase = WNW_PHASE_CHUNK, .n_tokens = 9000, .n_ctx_train = 8192}, "streaming_llm-rerotated"},
-    {{.question_known = true, .profiles = SHARES, .shares_least = 0.03, .kept = 0.03},
-     "snapkv:kernel=31+shares"},
+    {{.question_known = true, .profiles = SHARES, .shares_least = 0.03, .kept = 0.03}, "keydiff-shares"},
+    {{.question_known = true, .profiles = SHARES | GATE, .shares_least = 0.03, .kept = 0.05},
+     "kvgate+shares"},
+    {{.question_known = true, .n_tokens = 100, .n_ctx_train = 8192}, "replay"},
+    {{.question_known = true, .profiles = GATE, .n_tokens = 9000, .n_ctx_train = 8192}, "snapkv:kernel=31"},
     {{.profiles = SHARES | GATE, .shares_least = 0.03, .kept = 0.125}, "kvgate+shares"},
     {{.profiles = SHARES | GATE, .shares_least = 0.03, .kept = 0.25}, "keydiff-shares"},
     {{.profiles = SHARES, .phase = WNW_PHASE_LAYER, .kept = 0.1}, "keydiff-shares"},

@@ -61,6 +61,7 @@ static const struct {
     {"+partition:", AT_MOST, "the same count of every block, what is left over stays unused"},
     {"+error_aware:", AT_MOST, "layers shorter than their count keep all, and nobody gets the rest"},
     {"+threshold:", AT_MOST, "entries that do not reach the threshold go, whatever the size allows"},
+    {"+quality:", AT_MOST, "what the quality can do without goes, whatever the size allows"},
     {"mode=elastic", AT_MOST, "CompilerKV's threshold lets a layer keep less"},
     {",form=cascade", AT_MOST, "a layer that gave entries up early does not get them back"},
     {"beta=20,form=paper", MEASURED, "PyramidKV's code floors the step between layers"},

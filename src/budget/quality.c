@@ -87,19 +87,29 @@ static int64_t may_go(float *flat, int64_t n, bool is_log, double share)
     return i;
 }
 
-/* Copies the scores that are not protected of all rows to flat; n_keep becomes what is. */
-static int64_t gather(const wnw_layer_problem *p, int32_t n_row, int32_t *n_keep, float *flat)
+/* n_keep becomes what stays of each row in any case: what is protected, and no less than `least` of the best entries. Copies
+ * the scores of the others to flat, and returns their number. */
+static int64_t gather(const wnw_layer_problem *p, int32_t n_row, int32_t least, int32_t *n_keep, float *flat)
 {
     int64_t n = 0;
     for (int32_t r = 0; r < n_row; r++) {
         const wnw_protected prot = wnw__protected_shrink(p->prot[r], p->budget);
         const int32_t n_prot = prot.n_first + prot.n_last;
-        n_keep[r] = n_prot < p->n_entry[r] ? n_prot : p->n_entry[r];
+        n_keep[r] = n_prot > least ? n_prot : least;
+        n_keep[r] = n_keep[r] < p->n_entry[r] ? n_keep[r] : p->n_entry[r];
         n += wnw__candidates(p->score[r / p->n_head_kv] +
                                  (int64_t)(r % p->n_head_kv) * p->row[r / p->n_head_kv],
-                             p->n_entry[r], prot, 0, flat + n);
+                             p->n_entry[r], prot, n_keep[r] > n_prot ? n_keep[r] - n_prot : 0, flat + n);
     }
     return n;
+}
+
+static int64_t sum_of(const int32_t *n_keep, int32_t n_row)
+{
+    int64_t sum = 0;
+    for (int32_t r = 0; r < n_row; r++)
+        sum += n_keep[r];
+    return sum;
 }
 
 static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, float *scratch,
@@ -108,14 +118,15 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
     const int32_t n_row = p->n_layer * p->n_head_kv, scorer = wnw__quality_scorer(p->scorer);
     double share;
     WNW_TRY(share_that_goes(opts, p, scorer, &share, warning));
-    int64_t n = gather(p, n_row, n_keep, scratch), n_prot = 0;
-    for (int32_t r = 0; r < n_row; r++)
-        n_prot += n_keep[r];
-    const int64_t most = wnw__count_together(p, p->n_entry, n_row) - n_prot;
-    int64_t left = n - may_go(scratch, n, scorer == WNW_QUALITY_KVGATE, share);
-    left = left < most ? left : most > 0 ? most : 0;
-    n = gather(p, n_row, n_keep, scratch);
-    struct wnw__cut cut = wnw__topk_cut(scratch, n, left);
+    const int64_t total = wnw__count_together(p, p->n_entry, n_row),
+                  n_free = gather(p, n_row, 0, n_keep, scratch);
+    const int64_t n_stay = n_free - may_go(scratch, n_free, scorer == WNW_QUALITY_KVGATE, share);
+    /* Heads that would lose everything keep one more, for which a size must have room. */
+    const bool tight =
+        sum_of(n_keep, n_row) + n_stay + n_row > total && sum_of(n_keep, n_row) + n_free > total;
+    const int64_t n = gather(p, n_row, tight, n_keep, scratch), room = total - sum_of(n_keep, n_row);
+    const int64_t left = n_stay < room ? n_stay : room > 0 ? room : 0;
+    struct wnw__cut cut = wnw__topk_cut(scratch, n, left < n ? left : n);
     for (int32_t r = 0; r < n_row; r++) {
         for (int32_t k = p->n_entry[r] - n_keep[r]; k > 0; k--)
             n_keep[r] += wnw__cut_take(&cut, *scratch++);
