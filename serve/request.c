@@ -75,7 +75,7 @@ static int read_document(struct serve_ask *ask, const json_t *v, char *why, cons
 {
     char what[SERVE_TEXT - 32], names[SERVE_TEXT / 2];
     const char *name = json_string_value(v);
-    const int32_t d = name ? serve_documents_find(name) : -1;
+    const int32_t d = name && strlen(name) == json_string_length(v) ? serve_documents_find(name) : -1;
     if (d >= 0) {
         ask->behind = d + 1;
         return 0;
@@ -151,12 +151,25 @@ static void read_answer(struct serve_request *r)
     r->ask.n_predict = n < 0 ? ANSWER : n > INT32_MAX ? INT32_MAX : n;
 }
 
+/* A copy of a string in which the character NUL is another one that takes as many tokens; to be freed. NULL: it is none. */
+static char *copy_text(const json_t *string)
+{
+    const size_t n = json_string_length(string);
+    char *copy = json_is_string(string) ? malloc(n + 1) : NULL;
+    if (!copy)
+        return NULL;
+    memcpy(copy, json_string_value(string), n + 1);
+    for (size_t i = 0; i < n; i++)
+        copy[i] = copy[i] ? copy[i] : '\1';
+    return copy;
+}
+
 /* The prompt of a request that is no chat: its text, or its array as text, whose length in tokens is known then. */
 static bool read_prompt(struct serve_request *r)
 {
     const json_t *prompt = json_object_get(r->body, "prompt");
     if (json_is_string(prompt)) {
-        r->key = strdup(json_string_value(prompt));
+        r->key = copy_text(prompt);
     } else if (json_is_array(prompt)) {
         r->key = json_dumps(prompt, JSON_COMPACT);
         r->ask.n_prompt = (int64_t)json_array_size(prompt);
@@ -182,7 +195,7 @@ int serve_request_read(struct serve_request *r, enum serve_form form, const char
     *r = (struct serve_request){
         .ask = {.want = serve_settings()->want, .slot = -1, .n_slots = 1, .n_prompt = -1}};
     json_error_t error;
-    r->body = json_loadb(body, n, 0, &error);
+    r->body = json_loadb(body, n, JSON_ALLOW_NUL, &error);
     if (!r->body) {
         /* What we cannot read must not go by: the server's parser takes more than ours. */
         snprintf(why, SERVE_TEXT, "the body is no JSON that this server takes: %.200s", error.text);
@@ -221,7 +234,7 @@ int serve_request_read(struct serve_request *r, enum serve_form form, const char
 bool serve_request_set_chat(struct serve_request *r, const char *body)
 {
     json_decref(r->chat);
-    r->chat = json_loads(body, 0, NULL);
+    r->chat = json_loads(body, JSON_ALLOW_NUL, NULL);
     return json_is_array(json_object_get(r->chat, "messages"));
 }
 
@@ -268,13 +281,28 @@ static bool is_role(const json_t *message, const char *role)
     return is && strcmp(is, role) == 0;
 }
 
+/* The text, an empty line, and a string that may have the character NUL. */
+static json_t *joined(const char *text, const json_t *string)
+{
+    const size_t n = strlen(text), m = json_string_length(string);
+    char *both = malloc(n + m + 2);
+    if (!both)
+        return NULL;
+    memcpy(both, text, n);
+    memcpy(both + n, "\n\n", 2);
+    memcpy(both + n + 2, json_string_value(string), m);
+    json_t *o = json_stringn(both, n + m + 2);
+    free(both);
+    return o;
+}
+
 /* The text in front of a system message that may be a string or an array of parts; *ok = false: it is neither. */
 static json_t *behind_text(const char *text, const json_t *content, bool *ok)
 {
     if (!content || json_is_null(content))
         return json_string(text);
     if (json_is_string(content))
-        return json_sprintf("%s\n\n%s", text, json_string_value(content));
+        return joined(text, content);
     json_t *parts = json_is_array(content) ? json_copy((json_t *)(uintptr_t)content) : NULL;
     if (!parts ||
         json_array_insert_new(
@@ -374,8 +402,7 @@ char *serve_request_tokenize(const char *text)
 char *serve_reply_prompt(const char *reply, size_t n)
 {
     json_t *o = json_loadb(reply, n, JSON_ALLOW_NUL, NULL);
-    const char *text = json_string_value(json_object_get(o, "prompt"));
-    char *copy = text ? strdup(text) : NULL;
+    char *copy = copy_text(json_object_get(o, "prompt"));
     json_decref(o);
     return copy;
 }
