@@ -192,6 +192,8 @@ static void texts_that_people_read(void **state)
         {"snapkv:window=16+uniform+equal", "snapkv:window=16"},
         {"knorm+pyramid:beta=20", "knorm+pyramid"},
         {"knorm+pyramid:beta=10", "knorm+pyramid:beta=10"},
+        {"keydiff+shares", "keydiff-shares"},
+        {"keydiff+shares+rerotate", "keydiff+shares+rerotate"},
         {"full", "full"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -157,13 +157,16 @@ int wnw__bridge_watch_set_from_environment(struct wnw__bridge_watch *w)
     const char *recipe = getenv("WINNOW_POLICY"), *profiles = getenv("WINNOW_PROFILE");
     wnw_size size = {.kind = WNW_SIZE_NONE};
     int n = 0;
-    if (!recipe || !*recipe)
-        return WNW_OK;
     WNW_TRY(take_size("WINNOW_BUDGET", WNW_SIZE_BUDGET, 1.0, 2147483647.0, &size, &n));
     WNW_TRY(take_size("WINNOW_RATIO", WNW_SIZE_RATIO, 0.0, nextafter(1.0, 0.0), &size, &n));
     WNW_TRY(take_size("WINNOW_KV_BYTES", WNW_SIZE_BYTES, 1.0, 1e15, &size, &n));
     if (n > 1)
         return wnw__fail(WNW_E_ARG, "WINNOW_BUDGET, WINNOW_RATIO and WINNOW_KV_BYTES exclude each other");
+    if ((!recipe || !*recipe) && n > 0)
+        return wnw__fail(WNW_E_ARG, "a size is set without WINNOW_POLICY, so that nothing is compressed: set "
+                                    "WINNOW_POLICY too, for instance to keydiff");
+    if (!recipe || !*recipe)
+        return WNW_OK;
     WNW_TRY(take_profiles(w, profiles ? profiles : ""));
     return wnw__bridge_watch_set(w, recipe, &size, true);
 }
