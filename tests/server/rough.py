@@ -4,6 +4,8 @@
 
 Slow writers and readers, bodies that are cut, too large or none, and clients that leave while they wait for a slot.
 """
+import contextlib
+import http.client
 import json
 import os
 import socket
@@ -102,6 +104,19 @@ with serve("--policy", "keydiff", "--budget", "100") as s:
     thread.join(60)
     check("who stays is served", last == [200], last)
     check("nothing is left", until(lambda: free(s), 60), kv(s))
+
+# SIGTERM in the middle of answers ends it, whatever it does at that moment.
+def stream_in(server, seed):
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        server.ask("/completion", {"prompt": ids(300, seed), "n_predict": 20000, "ignore_eos": True, "stream": True})
+
+
+for turn in range(6):
+    with serve("--policy", "keydiff", "--budget", "100") as s:
+        for k in range(5):
+            threading.Thread(target=stream_in, args=(s, k), daemon=True).start()
+        time.sleep(0.05 + 0.13 * turn)
+        check(f"SIGTERM ends it among answers, {turn}", s.stop() == 0, s.log()[-500:])
 
 # The program itself does not run without the backend in silence.
 server = os.path.join(os.path.dirname(winnow), "winnow-llama-server")
