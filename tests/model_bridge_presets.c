@@ -21,7 +21,9 @@ enum { MAX_CELLS = 512, MAX_LAYERS = 64 };
 static const struct {
     uint32_t need;
     const char *says;
-} missing[] = {{WNW_NEED_SECOND_PASS, "second time"}, {WNW_NEED_PERPLEXITY, "logits of few tokens"}};
+} missing[] = {{WNW_NEED_SECOND_PASS, "second time"},
+               {WNW_NEED_PERPLEXITY, "logits of few tokens"},
+               {WNW_NEED_LOOKAHEAD, "tokens to come"}};
 
 struct fixture {
     int32_t n_ctx, n_prompt, n_first,
