@@ -35,12 +35,18 @@ static int check_model_file(const char *path)
     return APP_OK;
 }
 
+bool app_cache_known(void)
+{
+    const char *cache = getenv("WINNOW_CACHE"), *home = getenv("HOME");
+    return (cache && *cache) || (home && *home);
+}
+
 int app_cache_path(char **path, const char *tail)
 {
     const char *cache = getenv("WINNOW_CACHE");
     const char *home = getenv("HOME");
     *path = NULL;
-    if ((!cache || !*cache) && (!home || !*home))
+    if (!app_cache_known())
         return app_fail(APP_BAD_INPUT,
                         "neither WINNOW_CACHE nor HOME is set; set one of them or give -m a path");
     const bool own = cache && *cache;
@@ -49,6 +55,16 @@ int app_cache_path(char **path, const char *tail)
         return app_fail(APP_FAILED, "out of memory");
     }
     return APP_OK;
+}
+
+int app_model_place(char **path, int64_t *bytes, int i)
+{
+    char tail[64];
+    struct stat st;
+    snprintf(tail, sizeof tail, "models/%s.gguf", app_model_names[i]);
+    const int rc = app_cache_path(path, tail);
+    *bytes = rc == APP_OK && stat(*path, &st) == 0 && S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1;
+    return rc;
 }
 
 int app_model_path(char **path, const char *name)

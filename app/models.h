@@ -9,6 +9,11 @@
 /* The path of `tail` in the folder where models lie: $WINNOW_CACHE or ~/.cache/winnow. The caller frees
  * *path. */
 int app_cache_path(char **path, const char *tail);
+/* Whether the environment says where the cache folder is. */
+bool app_cache_known(void);
+/* Where model number i of app_model_names lies: *path, which the caller frees, and its size in bytes, -1 if it is not there. Returns an exit
+ * code. */
+int app_model_place(char **path, int64_t *bytes, int i);
 /* Turns the -m argument into a path that can be opened. The caller frees *path. */
 int app_model_path(char **path, const char *name);
 /* wnw_model_open, whose warnings are added to notes, or printed where notes is NULL. Returns a wnw_status. */

@@ -88,6 +88,13 @@ static const struct app_option backend_options[] = {
 };
 APP_GROUP(cli_group_backend, "Options", backend_options);
 
+static const struct app_option doctor_options[] = {
+    {"model", 'm', APP_TEXT, "MODEL", NULL, "those of `winnow models`",
+     "a model to look at besides those that have a name", AT(app.model), 0, 0, NULL},
+    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object", AT(app.json), 0, 0, NULL},
+};
+APP_GROUP(cli_group_doctor, "Options", doctor_options);
+
 static const struct app_option serve_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
      AT(app.model), 0, 0, NULL},

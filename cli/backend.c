@@ -2,42 +2,14 @@
 /* winnow backend: the library that other llama.cpp programs load, and whether it fits theirs. */
 #include "app/args.h"
 #include "app/console.h"
-#include "app/share.h"
 #include "cli/args.h"
+#include "cli/backend_library.h"
 #include "cli/commands.h"
 #include "winnow_bridge.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#ifndef WNW_LIBDIR
-#define WNW_LIBDIR "lib" /* where `make install` puts libraries, next to bin */
-#endif
-
-/* Sets path to where the library is: next to the program in a build folder, or where it is installed. */
-static int find_library(char *path, size_t size)
-{
-    static const char *const places[] = {"libggml-winnow.so", "../" WNW_LIBDIR "/libggml-winnow.so"};
-    char folder[3072], found[4096];
-    if (!wnw_bridge_built_for())
-        return app_fail(
-            APP_FAILED,
-            "this winnow was built without the backend: scripts/setup.sh source, then build again");
-    if (!app_program_folder(folder, sizeof folder))
-        return app_fail(APP_FAILED, "the place of this program is not known, and so not the library's");
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        snprintf(found, sizeof found, "%s/%s", folder, places[i]);
-        char *real = access(found, R_OK) == 0 ? realpath(found, NULL) : NULL;
-        const bool fits = real && (size_t)snprintf(path, size, "%s", real) < size;
-        free(real);
-        if (fits)
-            return APP_OK;
-    }
-    return app_fail(APP_FAILED, "there is no libggml-winnow.so next to this program; `make` builds it");
-}
 
 /* Prints text as one word of a shell. */
 static void print_quoted(const char *text)
@@ -66,9 +38,7 @@ static int check(const char *path)
     char has[256];
     const char *built = wnw_bridge_built_for();
     if (!built)
-        return app_fail(
-            APP_FAILED,
-            "this winnow was built without the backend: scripts/setup.sh source, then build again");
+        return app_fail(APP_FAILED, "%s", CLI_NO_BACKEND);
     void *library = dlmopen(LM_ID_NEWLM, path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return app_fail(APP_BAD_INPUT, "cannot open it: %s", dlerror());
@@ -96,9 +66,9 @@ int cli_backend(const struct app_args *app)
         return app_fail(APP_BAD_INPUT, "`winnow backend` needs one of --path, --env and --check LLAMA_LIB");
     if (args->check)
         return check(args->check);
-    const int rc = find_library(path, sizeof path);
-    if (rc != APP_OK)
-        return rc;
+    const char *why = cli_backend_find(path, sizeof path);
+    if (why)
+        return app_fail(APP_FAILED, "%s", why);
     if (args->path) {
         puts(path);
     } else {

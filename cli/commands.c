@@ -17,6 +17,7 @@ static const struct app_group *const profile_show_groups[] = {&cli_group_profile
 static const struct app_group *const profile_import_groups[] = {&cli_group_profile_import, &app_group_common,
                                                                 NULL};
 static const struct app_group *const backend_groups[] = {&cli_group_backend, &app_group_common, NULL};
+static const struct app_group *const doctor_groups[] = {&cli_group_doctor, &app_group_common, NULL};
 static const struct app_group *const serve_groups[] = {&cli_group_serve, &app_group_common, NULL};
 static const struct app_group *const compress_groups[] = {
     &app_group_model, &cli_group_document, &app_group_policy, &cli_group_stored, &app_group_common, NULL};
@@ -123,6 +124,13 @@ const struct app_command cli_commands[] = {
      .groups = plain_groups,
      .args_size = sizeof(struct cli_args),
      .run = cli_models},
+    {.name = "doctor",
+     .about = "Says what this machine gives winnow, what does not fit, and what to do about it.",
+     .usage = "[-m MODEL] [--json]",
+     .notes = "The exit code is 1 where something would keep winnow from working.",
+     .groups = doctor_groups,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_doctor},
     {.name = "backend",
      .about = "Where the library is that brings the compressed cache to other llama.cpp programs.",
      .usage = "--path | --env | --check LLAMA_LIB",

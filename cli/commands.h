@@ -14,6 +14,7 @@ int cli_run(const struct app_args *args);
 int cli_plan(const struct app_args *args);
 int cli_tokens(const struct app_args *args);
 int cli_methods(const struct app_args *args);
+int cli_doctor(const struct app_args *args);
 int cli_models(const struct app_args *args);
 int cli_ppl(const struct app_args *args);
 int cli_backend(const struct app_args *args);

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 int cli_models(const struct app_args *args)
 {
@@ -21,16 +20,15 @@ int cli_models(const struct app_args *args)
     free(folder);
     printf("%-20s %-8s %9s  %s\n", "NAME", "PRESENT", "SIZE", "FILE");
     for (int i = 0; app_model_names[i]; i++) {
-        char tail[64], size[32] = "-";
+        char size[32] = "-";
         char *path;
-        struct stat st;
-        snprintf(tail, sizeof tail, "models/%s.gguf", app_model_names[i]);
-        const int rc = app_cache_path(&path, tail);
+        int64_t bytes;
+        const int rc = app_model_place(&path, &bytes, i);
         if (rc != APP_OK)
             return rc;
-        const bool present = stat(path, &st) == 0 && S_ISREG(st.st_mode);
+        const bool present = bytes >= 0;
         if (present)
-            snprintf(size, sizeof size, "%.1f MiB", (double)st.st_size / 1048576.0);
+            snprintf(size, sizeof size, "%.1f MiB", (double)bytes / 1048576.0);
         printf("%-20s %-8s %9s  %s%s\n", app_model_names[i], present ? "yes" : "no", size, path,
                i == 0 ? "  (default)" : "");
         free(path);

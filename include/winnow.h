@@ -588,6 +588,22 @@ WNW_API int32_t wnw_usable_cores(void);
 /* Name of the attention kernels in use: "avx512-bf16", "avx512", "avx2", "neon", "scalar". Static. */
 WNW_API const char *wnw_kernel_name(void);
 
+/* A kernel, and whether it is in use on this CPU. Strings are static. */
+typedef struct wnw_kernel_info {
+    uint32_t struct_size;
+    const char *work;  /* "attention", "attention of prompts", "far scores", "weights" */
+    const char *name;  /* "avx512-bf16" */
+    const char *lacks; /* what it wants and this CPU lacks, as /proc/cpuinfo calls it; NULL: nothing */
+    bool built;        /* this build has it */
+    bool used;         /* it is the best of its work that is built and lacks nothing */
+} wnw_kernel_info;
+WNW_DEFAULT(wnw_kernel_info, wnw_kernel_info_default)
+
+/* Number of the kernels that are known on this architecture, those of one work in a row and the best one first. */
+WNW_API int32_t wnw_n_kernels(void);
+/* Fills *out for kernel i, 0 .. wnw_n_kernels() - 1; thread-safe. E_ARG: another i. */
+WNW_API int wnw_kernel_get(int32_t i, wnw_kernel_info *out);
+
 /* ======== More of sessions ======== */
 
 /* Finds the type of a name: "f16" -> WNW_KV_F16 and so on. E_ARG: not a name; the message lists them. */

@@ -618,6 +618,8 @@ static void numbers_at_their_ends(void **state)
     assert_string_equal(wnw_version(), WNW_VERSION_STRING);
     assert_cmp(wnw_usable_cores(), >=, 1);
     assert_true(wnw_kernel_name()[0]);
+    assert_cmp(wnw_n_kernels(), >=, 2);
+    assert_null_refused(wnw_kernel_get(0, NULL));
     wnw_set_log(log_nothing, NULL);
     wnw_set_log(NULL, NULL);
     for (int i = 0; i < N_ENDS; i++) {
@@ -627,6 +629,8 @@ static void numbers_at_their_ends(void **state)
             assert_null(wnw_arch_name(x));
         if (x < 0)
             assert_null(wnw_need_name(x));
+        wnw_kernel_info kernel = wnw_kernel_info_default();
+        assert_int_equal(wnw_kernel_get(x, &kernel), x >= 0 && x < wnw_n_kernels() ? WNW_OK : WNW_E_ARG);
         if (x < 0)
             assert_null(wnw_profile_kind_name(x));
         if (x < 0)

@@ -2,6 +2,8 @@
 /* The choice of a version, and the reference. */
 #include "kernel/bf16.h"
 
+#include "kernel/cpu.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -12,8 +14,7 @@ const struct wnw__bf16 *wnw__bf16_at(int i)
     const struct wnw__bf16 *usable[2];
     int n = 0;
 #if defined(__x86_64__) || defined(__i386__)
-    if (wnw__bf16_avx512() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16"))
+    if (wnw__bf16_avx512() && !wnw__cpu_lacks_avx512bf16())
         usable[n++] = wnw__bf16_avx512();
 #endif
     usable[n++] = wnw__bf16_scalar();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "kernel/bf16.h"
+#include "kernel/cpu.h"
 #include "kernel/kernel_impl.h"
 
 #include <ggml-cpu.h>
@@ -11,10 +12,9 @@ const struct wnw__vec *wnw__vec_at(int i)
     const struct wnw__vec *usable[3];
     int n = 0;
 #if defined(__x86_64__) || defined(__i386__)
-    if (wnw__vec_avx512() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+    if (wnw__vec_avx512() && !wnw__cpu_lacks_avx512())
         usable[n++] = wnw__vec_avx512();
-    if (wnw__vec_avx2() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (wnw__vec_avx2() && !wnw__cpu_lacks_avx2())
         usable[n++] = wnw__vec_avx2();
 #endif
     if (wnw__vec_neon()) /* every CPU of its architecture has it */

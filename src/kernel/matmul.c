@@ -1,43 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 #include "kernel/matmul.h"
 
-#if defined(__aarch64__) && defined(__linux__)
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-#endif
-
-/* The CPU's features are taken from the compiler's runtime, which asks the CPU once: asking it is slow in
- * virtual machines, and wnw__matmul_at is called often. */
-#if !defined(__clang__) || __clang_major__ >= 17
-#define HAS_AVXVNNI __builtin_cpu_supports("avxvnni")
-#else
-#define HAS_AVXVNNI 0 /* the compiler does not know the name */
-#endif
-
-/* Linux tells what a CPU has; elsewhere the compiler knows, as for Apple's. */
-#if defined(__aarch64__) && defined(__linux__)
-#define HAS_DOTPROD ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0)
-#elif defined(__ARM_FEATURE_DOTPROD)
-#define HAS_DOTPROD 1
-#else
-#define HAS_DOTPROD 0
-#endif
+#include "kernel/cpu.h"
 
 const struct wnw__matmul_kernel *wnw__matmul_at(int i)
 {
     const struct wnw__matmul_kernel *usable[4];
     int n = 0;
 #if defined(__x86_64__) || defined(__i386__)
-    if (wnw__matmul_avx512vnni() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
+    if (wnw__matmul_avx512vnni() && !wnw__cpu_lacks_avx512vnni())
         usable[n++] = wnw__matmul_avx512vnni();
-    if (wnw__matmul_avxvnni() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        HAS_AVXVNNI)
+    if (wnw__matmul_avxvnni() && !wnw__cpu_lacks_avxvnni())
         usable[n++] = wnw__matmul_avxvnni();
-    if (wnw__matmul_avx2() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (wnw__matmul_avx2() && !wnw__cpu_lacks_avx2())
         usable[n++] = wnw__matmul_avx2();
 #elif defined(__aarch64__)
-    if (wnw__matmul_neondot() && HAS_DOTPROD)
+    if (wnw__matmul_neondot() && !wnw__cpu_lacks_dotprod())
         usable[n++] = wnw__matmul_neondot();
 #endif
     usable[n++] = wnw__matmul_scalar();

@@ -2,6 +2,8 @@
 /* The choice of a version, and the reference. */
 #include "kernel/score8.h"
 
+#include "kernel/cpu.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -12,9 +14,7 @@ const struct wnw__score8 *wnw__score8_at(int i)
     const struct wnw__score8 *usable[2];
     int n = 0;
 #if defined(__x86_64__) || defined(__i386__)
-    if (wnw__score8_avx512() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vnni"))
+    if (wnw__score8_avx512() && !wnw__cpu_lacks_avx512() && !wnw__cpu_lacks_avx512vnni())
         usable[n++] = wnw__score8_avx512();
 #endif
     usable[n++] = wnw__score8_scalar();
