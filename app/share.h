@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that come with the program: texts, profiles, the page of reports and the papers' numbers. */
+/* Files that come with the program: texts, profiles, pages and the papers' numbers. */
 #ifndef WNW_APP_SHARE_H
 #define WNW_APP_SHARE_H
 

@@ -180,6 +180,14 @@ APP_GROUP(cli_group_ask, "Question", ask_options);
 static const struct app_option inspect_options[] = {
     {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object, with positions and tokens", AT(app.json),
      0, 0, NULL},
+    {"output", 'o', APP_TEXT, "PAGE", NULL, "none", "write a page, HTML, that shows what was kept where",
+     AT(app.out), 0, 0, NULL},
+    {"compare", 0, APP_TEXT, "OTHER", NULL, "none",
+     "with -o: another stored document or keep-plan of the same text, beside the first", AT(compare), 0, 0,
+     NULL},
+    {"model", 'm', APP_TEXT, "MODEL", NULL, "none, positions alone",
+     "with -o: the model, GGUF file or a name, whose vocabulary has the texts of tokens", AT(app.model), 0, 0,
+     NULL},
 };
 APP_GROUP(cli_group_inspect, "Output", inspect_options);
 

@@ -18,7 +18,7 @@ struct cli_args {
     int64_t slots, context, port;
     char *host, *api_key, *save;
     bool no_auth;
-    char *cache, *questions, *store;
+    char *cache, *questions, *store, *compare;
     int64_t batch, store_limit;
 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow inspect: what a stored document or a keep-plan holds. */
+#include "cli/inspect.h"
 #include "app/args.h"
 #include "app/console.h"
 #include "app/files.h"
@@ -197,23 +198,29 @@ static bool is_plan(const json_t *o)
     return json_is_integer(json_object_get(o, "n_tokens")) && json_is_string(json_object_get(o, "policy"));
 }
 
-static int show_plan(const char *path, bool json)
+static int read_plan(json_t **o, const char *path)
 {
     struct app_text text, remarks = {0};
-    json_t *o = NULL;
     int rc = app_read_text(&text, path, &remarks);
     if (rc == APP_OK) {
-        const int status = wnw__json_parse(&o, text.s, text.len);
+        const int status = wnw__json_parse(o, text.s, text.len);
         if (status == WNW_E_NOMEM)
             rc = app_fail_status(status);
-        else if (!o || !is_plan(o))
+        else if (!*o || !is_plan(*o))
             rc = app_fail(APP_BAD_INPUT, "'%s' is neither a stored document nor a keep-plan", path);
     }
     free(text.s);
     free(remarks.s);
-    if (rc != APP_OK || json) {
-        if (rc == APP_OK)
-            return app_print_json(o);
+    return rc;
+}
+
+static int show_plan(const char *path, bool json)
+{
+    json_t *o = NULL;
+    const int rc = read_plan(&o, path);
+    if (rc == APP_OK && json)
+        return app_print_json(o);
+    if (rc != APP_OK) {
         json_decref(o);
         return rc;
     }
@@ -240,12 +247,39 @@ static int is_stored(bool *yes, const char *path)
     return APP_OK;
 }
 
+static int read_stored(json_t **o, const char *path)
+{
+    wnw_stored *st;
+    int rc = cli_stored_open(&st, path);
+    if (rc != APP_OK)
+        return rc;
+    *o = stored_json(st);
+    if (!*o)
+        rc = app_fail(APP_FAILED, "out of memory");
+    wnw_stored_free(st);
+    return rc;
+}
+
+int cli_inspect_read(json_t **o, const char *path)
+{
+    bool stored = false;
+    *o = NULL;
+    const int rc = is_stored(&stored, path);
+    if (rc != APP_OK)
+        return rc;
+    return stored ? read_stored(o, path) : read_plan(o, path);
+}
+
 int cli_inspect(const struct app_args *args)
 {
     bool stored = false;
     if (args->n_rest != 1)
         return app_fail(APP_BAD_INPUT, "which file? Name a stored document or a keep-plan");
     const char *path = args->rest[0];
+    if (args->out)
+        return cli_inspect_page((const struct cli_args *)args);
+    if (args->model || ((const struct cli_args *)args)->compare)
+        return app_fail(APP_BAD_INPUT, "-m and --compare are for a page; name it with -o");
     const int rc = is_stored(&stored, path);
     if (rc != APP_OK)
         return rc;

@@ -136,13 +136,17 @@ static json_t *layer_json(const wnw_plan *plan, int32_t il)
 /* NULL without memory. */
 static json_t *plan_json(const struct app_job *job, const wnw_plan *plan)
 {
+    const int32_t n_tokens = wnw_plan_n_tokens(plan);
+    char fingerprint[17];
     json_t *layers = json_array();
+    wnw_model_fingerprint(job->model, fingerprint);
     for (int32_t il = 0; il < wnw_plan_n_layer(plan); il++)
         if (!app_json_append(&layers, layer_json(plan, il)))
             return NULL;
-    return json_pack("{s:s, s:o, s:i, s:s, s:o*, s:o}", "format", "winnow-plan-1", "model",
-                     app_json_text(job->info.name), "n_tokens", (int)wnw_plan_n_tokens(plan), "policy",
-                     wnw_policy_string(job->policy), "choice", app_job_choice(job), "layers", layers);
+    return json_pack("{s:s, s:o, s:s, s:i, s:s, s:o*, s:o, s:o}", "format", "winnow-plan-1", "model",
+                     app_json_text(job->info.name), "fingerprint", fingerprint, "n_tokens", (int)n_tokens,
+                     "policy", wnw_policy_string(job->policy), "choice", app_job_choice(job), "tokens",
+                     wnw__json_i32s(job->tokens, n_tokens), "layers", layers);
 }
 
 static int write_plan(const struct app_job *job, const wnw_plan *plan)

@@ -3,6 +3,7 @@
 #include "asserts.h"
 
 #include "app/console.h"
+#include "app/page.h"
 #include "eval/base/task_names.h"
 #include "eval/report/doc.h"
 #include "eval/report/papers.h"
@@ -1018,12 +1019,10 @@ struct escape_row {
 static void test_page_data(void **state)
 {
     const struct escape_row *row = *state;
-    struct eval_doc d = {0};
-    eval_doc_put(&d, "%s", "");
-    eval_page_data(&d, row->name);
-    assert_false(d.no_memory);
-    assert_string_equal(d.text.s, row->want);
-    eval_doc_clear(&d);
+    struct app_text t = {0};
+    assert_true(app_page_data(&t, row->name));
+    assert_string_equal(t.s, row->want);
+    free(t.s);
 }
 
 static const struct escape_row escapes[] = {

@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "app/json.h"
+#include "app/page.h"
 #include "eval/base/grow.h"
 
 #include <math.h>
@@ -272,7 +273,7 @@ int eval_perturb_page(struct eval_doc *d, const struct eval_perturb_study *s)
     app_json_set(&data, "winnow", json_string(wnw_version()));
     app_json_set(&data, "command", s->command ? json_incref(s->command) : json_null());
     app_json_set(&data, "perturbation", study);
-    const int rc = data ? eval_page_make(d, data) : eval_no_memory("the page of the study");
+    const int rc = data ? app_page_make(&d->text, "pages/report.html", data) : eval_no_memory("the page of the study");
     json_decref(data);
     eval_doc_clear(&text);
     return rc;

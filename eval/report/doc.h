@@ -6,7 +6,6 @@
 #include "app/output.h"
 #include "app/text.h"
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -32,15 +31,5 @@ enum { EVAL_MAX_NUMBER = 40 };
 const char *eval_format(char out[EVAL_MAX_NUMBER], double value, int decimals);
 /* A difference: with its sign. */
 const char *eval_format_signed(char out[EVAL_MAX_NUMBER], double value, int decimals);
-
-/* ---- The page of reports: share/pages/report.html with the data that its script draws ---- */
-
-/* Adds the page to an empty document. data is an object with "runs" (report_json.c) or "perturbation" (perturb_forms.c).
- * Returns an exit code: bad input where the page is not where it was installed, or is another file. */
-int eval_page_make(struct eval_doc *d, const json_t *data);
-
-/* Adds JSON as the text of an element <script type="application/json">: no byte of it can end the element, or mean anything
- * but JSON to any reader. */
-void eval_page_data(struct eval_doc *d, const char *json);
 
 #endif

@@ -6,6 +6,7 @@
 #include "app/files.h"
 #include "app/json.h"
 #include "app/output.h"
+#include "app/page.h"
 #include "app/share.h"
 #include "eval/args.h"
 #include "eval/base/grow.h"
@@ -114,7 +115,8 @@ static int make_forms(struct eval_doc forms[N_FORMS], json_t **json, const struc
     int rc = eval_report_json(json, r);
     json_t *shown = rc == APP_OK ? eval_report_page_json(*json) : NULL;
     if (rc == APP_OK)
-        rc = shown ? eval_page_make(&forms[HTML], shown) : eval_no_memory("the report");
+        rc = shown ? app_page_make(&forms[HTML].text, "pages/report.html", shown)
+                   : eval_no_memory("the report");
     json_decref(shown);
     eval_report_text(&forms[TEXT], r, *json);
     eval_report_csv(&forms[CSV], *json);

@@ -17,7 +17,7 @@ plan() {
     good "$name" plan --tokens "$work/ids" -o "$work/made/plan.json" "$@" || return 1
     [ -s "$work/out" ] && fail "$name: stdout is not empty"
     [ "$(ls -A "$work/made")" = plan.json ] || fail "$name: other files: $(ls -A "$work/made")"
-    json "$name" "$work/made/plan.json" "set(o) == {'format', 'model', 'n_tokens', 'policy', 'layers'}"
+    json "$name" "$work/made/plan.json" "set(o) == {'format', 'model', 'fingerprint', 'n_tokens', 'policy', 'tokens', 'layers'} and o['tokens'] == [int(t) for t in open('$work/ids')]"
     json "$name" "$work/made/plan.json" "$shape"
     json "$name" "$work/made/plan.json" "$order"
 }

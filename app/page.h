@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* Pages that come with the program, with the data that their scripts draw (decision 051). */
+#ifndef WNW_APP_PAGE_H
+#define WNW_APP_PAGE_H
+
+#include "app/text.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* Adds the shipped page share/TAIL to a text, with `data` in its element "data". Returns an exit code: bad input where the
+ * page is not where it was installed, or is another file. */
+int app_page_make(struct app_text *t, const char *tail, const json_t *data);
+
+/* Adds JSON as the text of an element <script type="application/json">: no byte of it can end the element, or mean anything
+ * but JSON to any reader. False if memory runs out. */
+bool app_page_data(struct app_text *t, const char *json);
+
+#endif

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * winnow inspect -o: one stored document or keep-plan, or two of the same text, as a page. Its data:
+ * {winnow, n, texts, ids, plans: [{name, model, policy, moved, layers: [[bits, ..], ..]}, ..]}
+ * texts and ids: [n] each, or null where they are not known. bits: the kept positions of a head in hexadecimal digits, the
+ * first digit for positions 0 to 3, whose lowest bit is position 0.
+ */
+#include "cli/inspect.h"
+
+#include "app/console.h"
+#include "app/json.h"
+#include "app/models.h"
+#include "app/names.h"
+#include "app/output.h"
+#include "app/page.h"
+#include "winnow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Longer texts make no page that can be read. */
+enum { MAX_TOKENS = 1 << 20 };
+
+/* A file, as it was read. Positions of a moved one are new ones (+rerotate): they name no token. */
+struct shown {
+    const char *path;
+    json_t *o; /* owned */
+    int32_t n; /* positions are below it */
+    bool moved;
+};
+
+/* ---- Reading ---- */
+
+static bool check_heads(const struct shown *s)
+{
+    const json_t *layers = json_object_get(s->o, "layers"), *layer;
+    const size_t n_head = json_array_size(json_object_get(json_array_get(layers, 0), "heads"));
+    size_t il;
+    json_array_foreach(layers, il, layer) if (json_array_size(json_object_get(layer, "heads")) != n_head ||
+                                              n_head == 0) return false;
+    return json_array_size(layers) > 0;
+}
+
+static int read_shown(struct shown *s, const char *path)
+{
+    s->path = path;
+    const int rc = cli_inspect_read(&s->o, path);
+    if (rc != APP_OK)
+        return rc;
+    const json_int_t n = json_integer_value(json_object_get(s->o, "n_tokens"));
+    const json_t *past = json_object_get(s->o, "n_past"), *tokens = json_object_get(s->o, "tokens");
+    if (n < 1 || n > MAX_TOKENS)
+        return app_fail(APP_BAD_INPUT, "'%s' is of %lld tokens; a page shows 1 to %d", path, (long long)n,
+                        MAX_TOKENS);
+    if (!check_heads(s) || (tokens && json_array_size(tokens) != (size_t)n))
+        return app_fail(APP_BAD_INPUT,
+                        "'%s' is damaged: its layers differ in heads, or its tokens are not %d", path,
+                        (int)n);
+    s->moved = past && json_integer_value(past) != n;
+    s->n = (int32_t)(s->moved ? json_integer_value(past) : n);
+    return APP_OK;
+}
+
+static size_t n_heads(const struct shown *s)
+{
+    const json_t *first = json_array_get(json_object_get(s->o, "layers"), 0);
+    return json_array_size(json_object_get(first, "heads"));
+}
+
+/* Two files are compared token by token, head by head. */
+static int check_pair(const struct shown *a, const struct shown *b)
+{
+    const json_t *ta = json_object_get(a->o, "tokens"), *tb = json_object_get(b->o, "tokens");
+    if (a->moved || b->moved)
+        return app_fail(
+            APP_BAD_INPUT,
+            "'%s' gave its entries new positions, which do not tell their tokens: it cannot be compared",
+            a->moved ? a->path : b->path);
+    if (a->n != b->n || (ta && tb && !json_equal(ta, tb)))
+        return app_fail(APP_BAD_INPUT, "'%s' and '%s' are of different texts; compare files of the same one",
+                        a->path, b->path);
+    if (n_heads(a) != n_heads(b) ||
+        json_array_size(json_object_get(a->o, "layers")) != json_array_size(json_object_get(b->o, "layers")))
+        return app_fail(APP_BAD_INPUT, "'%s' and '%s' are of models with different layers or heads", a->path,
+                        b->path);
+    return APP_OK;
+}
+
+/* ---- Texts of tokens ---- */
+
+/* A stored document says it in an object, a plan beside the model's name. */
+static const char *of_model(const struct shown *s, const char *key, const char *own)
+{
+    const json_t *model = json_object_get(s->o, "model");
+    return json_string_value(json_is_object(model) ? json_object_get(model, key)
+                                                   : json_object_get(s->o, own));
+}
+
+static int open_vocabulary(wnw_model **m, const char *name, const struct shown *s)
+{
+    const char *want = of_model(s, "fingerprint", "fingerprint");
+    char *path, fingerprint[17];
+    int rc = app_model_path(&path, name);
+    if (rc != APP_OK)
+        return rc;
+    const int status = app_model_open(m, path, NULL, NULL);
+    free(path);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    wnw_model_fingerprint(*m, fingerprint);
+    if (want && strcmp(want, fingerprint) == 0)
+        return APP_OK;
+    return app_fail(APP_BAD_INPUT, "'%s' belongs to model %s, and this one is %s", s->path,
+                    want ? want : "(it does not say which)", fingerprint);
+}
+
+/* A character may be spread over several tokens: the first of them gets its text, the others get "". */
+enum { MAX_PARTS = 4 };
+
+static bool is_whole(const struct app_text *t)
+{
+    struct app_text copy = {0};
+    const bool whole =
+        app_text_add_utf8(&copy, t->s, t->len) && copy.len == t->len && memcmp(copy.s, t->s, t->len) == 0;
+    free(copy.s);
+    return whole;
+}
+
+/* Moves what was collected, of *parts tokens, to the list. */
+static bool add_texts(json_t **texts, struct app_text *t, int *parts)
+{
+    bool good = app_json_append(texts, app_json_text(t->s));
+    for (; good && *parts > 1; --*parts)
+        good = app_json_append(texts, json_string(""));
+    t->len = 0;
+    *parts = 0;
+    return good;
+}
+
+/* Adds the text of one token. Returns a wnw_status. */
+static int add_piece(struct app_text *t, const wnw_model *m, const json_t *token)
+{
+    const json_int_t id = json_is_integer(token) ? json_integer_value(token) : -1;
+    char *piece = NULL;
+    if (id < 0 || id > INT32_MAX)
+        return WNW_E_ARG;
+    int status = wnw_token_piece(m, (int32_t)id, &piece);
+    if (status == WNW_OK && !app_text_add(t, piece, strlen(piece)))
+        status = WNW_E_NOMEM;
+    wnw_free(piece);
+    return status;
+}
+
+/* Returns a wnw_status. */
+static int make_texts(json_t **texts, const wnw_model *m, const json_t *tokens)
+{
+    struct app_text t = {0};
+    const size_t n = json_array_size(tokens);
+    int parts = 0, status = WNW_OK;
+    *texts = json_array();
+    for (size_t i = 0; status == WNW_OK && i < n; i++) {
+        status = add_piece(&t, m, json_array_get(tokens, i));
+        parts++;
+        if (status == WNW_OK && (i + 1 == n || parts == MAX_PARTS || is_whole(&t)) &&
+            !add_texts(texts, &t, &parts))
+            status = WNW_E_NOMEM;
+    }
+    free(t.s);
+    return status;
+}
+
+static int read_texts(json_t **texts, const char *model, const struct shown *s)
+{
+    wnw_model *m = NULL;
+    const json_t *tokens = json_object_get(s->o, "tokens");
+    *texts = NULL;
+    if (!model) {
+        app_note("the page shows positions; name the model with -m to see the text");
+        return APP_OK;
+    }
+    if (!tokens || s->moved)
+        return app_fail(APP_BAD_INPUT, "'%s' does not tell %s; leave out -m", s->path,
+                        s->moved ? "which tokens its entries are of, because they have new positions"
+                                 : "which tokens were read");
+    int rc = open_vocabulary(&m, model, s);
+    const int status = rc == APP_OK ? make_texts(texts, m, tokens) : WNW_OK;
+    if (status == WNW_E_NOMEM)
+        rc = app_fail(APP_FAILED, "out of memory");
+    else if (status != WNW_OK)
+        rc = app_fail(APP_BAD_INPUT, "'%s' has tokens that the model does not have", s->path);
+    wnw_model_free(m);
+    return rc;
+}
+
+/* ---- The data of the page ---- */
+
+/* The positions of a head as digits. NULL without memory; *good is false where one of them is not a position of the text. */
+static json_t *bits_json(const json_t *head, int32_t n, bool *good)
+{
+    static const char digits[] = "0123456789abcdef";
+    const size_t len = ((size_t)n + 3) / 4;
+    const json_t *item;
+    size_t i;
+    unsigned char *bits = calloc(len, 1);
+    if (!bits)
+        return NULL;
+    json_array_foreach(head, i, item)
+    {
+        const json_int_t pos = json_is_integer(item) ? json_integer_value(item) : -1;
+        if (pos >= 0 && pos < n)
+            bits[pos / 4] = (unsigned char)(bits[pos / 4] | 1U << (pos % 4));
+        else
+            *good = false;
+    }
+    for (i = 0; i < len; i++)
+        bits[i] = (unsigned char)digits[bits[i]];
+    json_t *out = json_stringn((const char *)bits, len);
+    free(bits);
+    return out;
+}
+
+static json_t *layers_json(const struct shown *s, bool *good)
+{
+    json_t *out = json_array();
+    const json_t *layer, *head;
+    size_t il, ih;
+    json_array_foreach(json_object_get(s->o, "layers"), il, layer)
+    {
+        json_t *heads = json_array();
+        json_array_foreach(json_object_get(layer, "heads"), ih, head)
+            app_json_append(&heads, bits_json(head, s->n, good));
+        app_json_append(&out, heads);
+    }
+    return out;
+}
+
+/* The recipe in its shortest form; a file of other parts than ours has it as it is written. */
+static json_t *policy_json(const struct shown *s)
+{
+    const char *recipe = json_string_value(json_object_get(s->o, "policy"));
+    wnw_policy *policy = NULL;
+    char *own = NULL;
+    if (!recipe)
+        return json_null();
+    const bool known = wnw_policy_parse(&policy, recipe, NULL) == WNW_OK;
+    json_t *out = app_json_text(known ? app_policy_text(policy, &own) : recipe);
+    wnw_free(own);
+    wnw_policy_free(policy);
+    return out;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static int add_plan(json_t **plans, const struct shown *s)
+{
+    bool good = true;
+    json_t *layers = layers_json(s, &good);
+    if (!good) {
+        json_decref(layers);
+        return app_fail(APP_BAD_INPUT, "'%s' is damaged: a position is not one of its text", s->path);
+    }
+    const char *model = of_model(s, "name", "model");
+    json_t *plan = json_pack("{s:o, s:o, s:o, s:b, s:o}", "name", app_json_text(base_name(s->path)), "model",
+                             app_json_text(model ? model : "?"), "policy", policy_json(s), "moved",
+                             (int)s->moved, "layers", layers);
+    return app_json_append(plans, plan) ? APP_OK : app_fail(APP_FAILED, "out of memory");
+}
+
+static int make_data(json_t **data, const struct shown *shown, int n, const char *model)
+{
+    json_t *texts = NULL, *plans = json_array();
+    const struct shown *known = n > 1 && !json_object_get(shown->o, "tokens") ? &shown[1] : shown;
+    int rc = n > 1 ? check_pair(&shown[0], &shown[1]) : APP_OK;
+    if (rc == APP_OK)
+        rc = read_texts(&texts, model, known);
+    for (int i = 0; rc == APP_OK && i < n; i++)
+        rc = add_plan(&plans, &shown[i]);
+    if (rc == APP_OK)
+        *data = json_pack("{s:s, s:i, s:O?, s:O?, s:O}", "winnow", wnw_version(), "n", (int)shown->n, "texts",
+                          texts, "ids", shown->moved ? NULL : json_object_get(known->o, "tokens"), "plans",
+                          plans);
+    if (rc == APP_OK && !*data)
+        rc = app_fail(APP_FAILED, "out of memory");
+    json_decref(texts);
+    json_decref(plans);
+    return rc;
+}
+
+/* ---- The page ---- */
+
+static int write_page(const json_t *data, const char *path, const struct app_inputs *inputs)
+{
+    struct app_text page = {0};
+    struct app_out out = {0};
+    int rc = app_page_make(&page, "pages/inspect.html", data);
+    if (rc == APP_OK)
+        rc = app_out_open(&out, path, inputs);
+    if (rc == APP_OK) {
+        if (fwrite(page.s, 1, page.len, out.f) == page.len)
+            rc = app_out_commit(&out);
+        else
+            rc = app_fail(APP_FAILED, "writing '%s' failed", path);
+    }
+    app_out_abort(&out);
+    free(page.s);
+    return rc;
+}
+
+int cli_inspect_page(const struct cli_args *args)
+{
+    struct shown shown[2] = {{.path = args->app.rest[0]}, {.path = args->compare}};
+    struct app_inputs inputs = {.n = 0};
+    json_t *data = NULL;
+    const int n = args->compare ? 2 : 1;
+    if (args->app.json)
+        return app_fail(APP_BAD_INPUT, "--json prints what -o shows; give one of them");
+    for (int i = 0; i < n; i++)
+        app_inputs_add(&inputs, shown[i].path);
+    int rc = app_out_check(args->app.out, &inputs);
+    for (int i = 0; rc == APP_OK && i < n; i++)
+        rc = read_shown(&shown[i], shown[i].path);
+    if (rc == APP_OK)
+        rc = make_data(&data, shown, n, args->app.model);
+    if (rc == APP_OK)
+        rc = write_page(data, args->app.out, &inputs);
+    json_decref(data);
+    json_decref(shown[0].o);
+    json_decref(shown[1].o);
+    return rc;
+}

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+# winnow inspect -o: the page has what the files have, texts where the model is named, nothing that a text can become; what cannot be
+# shown is refused. With Chromium the pages are clicked through.
+. "$(dirname "$0")/lib.sh"
+model=$tiny/tiny-qwen2.gguf # six heads: shares of them fall between the steps of the shade
+need_file "$model"
+need_file "$tiny/tiny-llama.gguf"
+doc=$work/doc.txt made=$work/made
+for i in 1 2 3; do echo "The keeper of tower $i has $((i * 7)) lamps — 漢字 🙂 </script><img src=x onerror=alert(1)> <!-- & ü."; done >"$doc"
+in=(-m "$model" -f "$doc" --context-only)
+good 'a plan' plan "${in[@]}" --policy snapkv:window=8+adakv --ratio 0.4 -o "$work/a.json"
+good 'another' plan "${in[@]}" --policy knorm --ratio 0.6 -o "$work/b.json"
+good 'a stored document' compress -m "$model" -f "$doc" --policy knorm --ratio 0.6 -o "$work/b.wkv"
+good 'another text' plan -m "$model" -f "$doc" -f "$doc" --context-only --policy knorm --ratio 0.6 -o "$work/long.json"
+sed 's/lamps/limps/' "$doc" >"$work/other.txt"
+good 'a text of this length' plan -m "$model" -f "$work/other.txt" --context-only --policy knorm --ratio 0.6 -o "$work/other.json"
+good 'new positions' compress -m "$model" -f "$doc" --policy streaming_llm-rerotated --budget 60 --evict chunk:100 -o "$work/moved.wkv"
+for f in a.json b.wkv moved.wkv; do
+    good "$f as JSON" inspect "$work/$f" --json && cp "$work/out" "$work/$f.said"
+done
+
+# page NAME ARGS...: a page, its data and a look at it from the files in $of.
+page() {
+    local name=$1
+    shift
+    good "$name" inspect "$@" -o "$work/page.html" || return
+    [ ! -s "$work/out" ] || fail "$name: stdout is not empty"
+    [ "$(grep -c '</script>' "$work/page.html")" -eq 2 ] || fail "$name: a text ends an element"
+    page_data "$work/page.html" "$work/page"
+    if command -v chromedriver >/dev/null && command -v chromium >/dev/null; then
+        python3 tests/check_inspect.py "$work/page.html" "${of[@]}" >"$work/said" 2>&1 || fail "$name: $(tail -n 4 "$work/said")"
+    fi
+}
+of=("$work/a.json.said")
+page 'by position' "$work/a.json" && json 'no texts' "$work/page" "o['texts'] is None and o['n'] == len(o['ids'])"
+grep -q 'name the model with -m' "$work/err" || fail 'where texts come from is not said'
+page 'with texts' "$work/a.json" -m "$model"
+json 'the text' "$work/page" "open('$doc', encoding='utf-8').read().strip() in ''.join(o['texts']) and len(o['texts']) == o['n']"
+json 'the bits' "$work/page" "[[[p for p in range(o['n']) if int(h[p // 4], 16) >> p % 4 & 1] for h in l] for l in o['plans'][0]['layers']] == [l['heads'] for l in json.load(open('$work/a.json'))['layers']]"
+of=("$work/a.json.said" "$work/b.wkv.said")
+page 'a plan and a document' "$work/a.json" --compare "$work/b.wkv" -m "$model"
+json 'the recipes' "$work/page" "[p['policy'] for p in o['plans']] == ['adakv:window=8', 'knorm']"
+of=("$work/b.wkv.said")
+page 'a document' "$work/b.wkv" -m "$model"
+json 'the model' "$work/page" "o['plans'][0]['model'] == json.load(open('$work/b.wkv.said'))['model']['name']"
+good 'moved entries' inspect "$work/moved.wkv" -o "$work/page.html" && page_data "$work/page.html" "$work/page" &&
+    json 'their positions' "$work/page" "o['ids'] is None and o['plans'][0]['moved'] and o['n'] == json.load(open('$work/moved.wkv.said'))['n_past']"
+python3 -c '
+import json, sys
+o = json.load(open(sys.argv[1]))
+del o["tokens"], o["fingerprint"]
+json.dump(o, open(sys.argv[2], "w"))' "$work/a.json" "$work/old.json"
+good 'a plan without tokens' inspect "$work/old.json" -o "$work/page.html"
+good 'beside a document' inspect "$work/old.json" --compare "$work/b.wkv" -m "$model" -o "$work/page.html" && page_data "$work/page.html" "$work/page" &&
+    json 'its texts' "$work/page" "len(o['texts']) == o['n']"
+
+# What is refused.
+bad 'of another length' 'are of different texts' inspect "$work/a.json" --compare "$work/long.json" -o "$made/page.html"
+bad 'of another text' 'are of different texts' inspect "$work/a.json" --compare "$work/other.json" -o "$made/page.html"
+bad 'moved ones compared' 'cannot be compared' inspect "$work/a.json" --compare "$work/moved.wkv" -o "$made/page.html"
+bad 'texts of moved ones' 'new positions; leave out -m' inspect "$work/moved.wkv" -m "$model" -o "$made/page.html"
+bad 'texts of no tokens' 'which tokens were read; leave out -m' inspect "$work/old.json" -m "$model" -o "$made/page.html"
+bad 'another model' 'belongs to model' inspect "$work/a.json" -m "$tiny/tiny-llama.gguf" -o "$made/page.html"
+bad 'no model' 'cannot open|no such|unknown|neither' inspect "$work/a.json" -m "$work/none.gguf" -o "$made/page.html"
+bad 'no page' 'for a page' inspect "$work/a.json" -m "$model"
+bad 'nothing to compare' 'for a page' inspect "$work/a.json" --compare "$work/b.json"
+bad 'two forms' 'one of them' inspect "$work/a.json" --json -o "$made/page.html"
+bad 'over the plan' 'is an input' inspect "$work/a.json" -o "$work/a.json"
+bad 'over the other' 'is an input' inspect "$work/a.json" --compare "$work/b.json" -o "$work/b.json"
+bad 'no such folder' 'there is no folder' inspect "$work/a.json" -o "$made/none/page.html"
+bad 'a text' 'neither a stored document nor a keep-plan' inspect "$doc" -o "$made/page.html"
+bad 'compared with a text' 'neither a stored document nor a keep-plan' inspect "$work/a.json" --compare "$doc" -o "$made/page.html"
+
+# damaged NAME PATTERN STATEMENT: a plan after a Python statement over o.
+damaged() {
+    python3 -c '
+import json, sys
+o = json.load(open(sys.argv[1]))
+exec(sys.argv[3])
+json.dump(o, open(sys.argv[2], "w"))' "$work/a.json" "$work/bad.json" "$3"
+    bad "$1" "$2" inspect "$work/bad.json" -m "$model" -o "$made/page.html"
+}
+damaged 'a position too far' 'not one of its text' 'o["layers"][0]["heads"][0].append(o["n_tokens"])'
+damaged 'no position' 'not one of its text' 'o["layers"][0]["heads"][0][0] = "x"'
+damaged 'heads that differ' 'differ in heads' 'o["layers"][0]["heads"].pop()'
+damaged 'no layers' 'differ in heads' 'o["layers"] = []'
+damaged 'no tokens' '1 to 1048576' 'o["n_tokens"] = 0'
+damaged 'very many tokens' '1 to 1048576' 'o["n_tokens"] = 1 << 40'
+damaged 'other tokens' 'its tokens are not' 'o["tokens"].pop()'
+damaged 'tokens that are none' 'that the model does not have' 'o["tokens"][0] = -1'
+finish
