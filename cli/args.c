@@ -95,6 +95,12 @@ static const struct app_option doctor_options[] = {
 };
 APP_GROUP(cli_group_doctor, "Options", doctor_options);
 
+static const struct app_option man_options[] = {
+    {"output", 'o', APP_TEXT, "DIR", NULL, "standard output",
+     "write the pages of all commands to this folder", AT(app.out), 0, 0, NULL},
+};
+APP_GROUP(cli_group_man, "Output", man_options);
+
 static const struct app_option serve_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
      AT(app.model), 0, 0, NULL},

@@ -15,6 +15,8 @@ int cli_plan(const struct app_args *args);
 int cli_tokens(const struct app_args *args);
 int cli_methods(const struct app_args *args);
 int cli_doctor(const struct app_args *args);
+int cli_man(const struct app_args *args);
+int cli_completion(const struct app_args *args);
 int cli_models(const struct app_args *args);
 int cli_ppl(const struct app_args *args);
 int cli_backend(const struct app_args *args);

@@ -61,6 +61,13 @@ install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/winnow)
 # What the command reads besides the user's files; app/share.c finds it from the place of the program.
 install(DIRECTORY share/ DESTINATION ${CMAKE_INSTALL_DATADIR}/winnow)
 
+if(TARGET winnow_printed)
+  install(DIRECTORY ${CMAKE_BINARY_DIR}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
+  install(FILES ${CMAKE_BINARY_DIR}/completion/winnow DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions OPTIONAL)
+  install(FILES ${CMAKE_BINARY_DIR}/completion/_winnow DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions OPTIONAL)
+  install(FILES ${CMAKE_BINARY_DIR}/completion/winnow.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d OPTIONAL)
+endif()
+
 # A static libwinnow.a needs all of these; a shared libwinnow.so brings them along.
 set(wnw_static_libs "-L${wnw_peer_path} -Wl,-rpath,${wnw_peer_path}")
 set(wnw_shared_libs "-Wl,-rpath-link,${wnw_peer_path}")
