@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 
@@ -56,7 +57,14 @@ class Browser:
         self.call("POST", f"/element/{self.element(selector)}/value", {"text": text})
 
     def click(self, selector):
-        self.call("POST", f"/element/{self.element(selector)}/click", {})
+        """Clicks; once more where the page moved between the look at the element's place and the click, as it does while text comes."""
+        for left in reversed(range(50)):
+            try:
+                return self.call("POST", f"/element/{self.element(selector)}/click", {})
+            except SystemExit as error:
+                if left == 0 or "intercepted" not in str(error):
+                    raise
+                time.sleep(0.1)
 
     def screenshot(self, path):
         with open(path, "wb") as f:
