@@ -193,7 +193,7 @@ static void texts_that_people_read(void **state)
         {"knorm+pyramid:beta=20", "knorm+pyramid"},
         {"knorm+pyramid:beta=10", "knorm+pyramid:beta=10"},
         {"keydiff+shares", "keydiff-shares"},
-        {"keydiff+shares+rerotate", "keydiff+shares+rerotate"},
+        {"snapkv:pool=avg", "snapkv:pool=avg"},
         {"full", "full"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

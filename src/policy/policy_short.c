@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the shortest recipe of a policy: the one of fewest names and options, of those the one that begins with the
- * scorer's own name, which says what the policy does, of others the one of fewest letters. Every preset, and the bare
- * scorer, is tried as the first name: all parts and options of the policy are added, then each is left out if it can
- * be. A recipe counts only if it parses to the policy, so this file need not know the parser's rules.
+ * Finds the shortest recipe of a policy: the one that names fewest parts, of those the one of fewest letters. So a
+ * preset that is the policy goes before another one with a part exchanged. Every preset, and the bare scorer, is tried
+ * as the first name: all parts and options of the policy are added, then each is left out if it can be. A recipe counts
+ * only if it parses to the policy, so this file need not know the parser's rules.
  */
 #include "base/opt.h"
 #include "policy/policy.h"
@@ -29,7 +29,7 @@ struct search {
     wnw_registry outside; /* the policy's parts that a program registered */
     const wnw_part *parts[WNW_N_PART_KINDS];
     char best[MAX_RECIPE]; /* "" = none yet */
-    int32_t n_best;        /* its pieces */
+    int32_t n_best;        /* parts that it names */
 };
 
 static void add(struct pieces *ps, bool part, const char *name, const char *value)
@@ -104,33 +104,12 @@ static void shorten(const struct search *se, struct pieces *ps)
     }
 }
 
-/* Whether the recipe begins with the name of a part. */
-static bool begins_with(const char *recipe, const char *name)
-{
-    const size_t n = strcspn(recipe, ":+");
-    return n == strlen(name) && memcmp(recipe, name, n) == 0;
-}
-
-/* Pieces that a recipe shows: those of a part that is left out go with it. */
-static int32_t count_shown(const struct pieces *ps)
+static int32_t count_parts(const struct pieces *ps)
 {
     int32_t n = 0;
-    bool out_of_part = false;
-    for (int32_t i = 0; i < ps->n; i++) {
-        if (ps->piece[i].part)
-            out_of_part = ps->piece[i].out;
-        n += !out_of_part && !ps->piece[i].out;
-    }
+    for (int32_t i = 0; i < ps->n; i++)
+        n += ps->piece[i].part && !ps->piece[i].out;
     return n;
-}
-
-/* Whether a recipe of n pieces is shorter than the best one. The scorer's own name is tried first. */
-static bool is_shorter(const struct search *se, const char *text, int32_t n)
-{
-    if (!*se->best || n != se->n_best)
-        return !*se->best || n < se->n_best;
-    const char *scorer = se->policy->part[WNW_PART_SCORER].head.name;
-    return !begins_with(se->best, scorer) && strlen(text) < strlen(se->best);
 }
 
 static void try_first(struct search *se, const char *first)
@@ -145,11 +124,18 @@ static void try_first(struct search *se, const char *first)
         return;
     shorten(se, &ps);
     write_pieces(&ps, text, sizeof text);
-    const int32_t n = count_shown(&ps);
-    if (!is_shorter(se, text, n))
+    const int32_t n = count_parts(&ps);
+    if (*se->best && (n > se->n_best || (n == se->n_best && strlen(text) >= strlen(se->best))))
         return;
     memcpy(se->best, text, strlen(text) + 1);
     se->n_best = n;
+}
+
+/* Whether the recipe begins with the name of a part. */
+static bool begins_with(const char *recipe, const char *name)
+{
+    const size_t n = strcspn(recipe, ":+");
+    return n == strlen(name) && memcmp(recipe, name, n) == 0;
 }
 
 int wnw_policy_short(const wnw_policy *p, char **text)
