@@ -130,9 +130,9 @@ static bool wants_tasks(const wnw_policy *policy)
 static int prepare(const wnw_session *s, const wnw_run *run, const struct wnw__eviction *rules,
                    const wnw_prompt *prompt, struct wnw__ids *ids)
 {
+    WNW_TRY(check_prompt(prompt)); /* before its numbers are computed with */
     const int32_t n_later = prompt->n_tokens - prompt->n_context;
     const int32_t *const later = prompt->tokens ? prompt->tokens + prompt->n_context : NULL;
-    WNW_TRY(check_prompt(prompt));
     WNW_TRY(check_profile(s, run->profile));
     WNW_TRY(wnw__rules_check(s, rules, run->profile));
     WNW_TRY(check_template(s, prompt->n_prefix, prompt->suffix, prompt->n_suffix));
