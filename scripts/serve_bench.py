@@ -19,7 +19,7 @@ import time
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, "..", "tests", "server"))
-from llama_server import Server  # noqa: E402
+from llama_server import Server, ids  # noqa: E402
 
 
 def numbers(text):
@@ -55,17 +55,9 @@ def own_memory(s):
         return int(next(line for line in f if line.startswith("RssAnon")).split()[1]) / 1024
 
 
-def prompt(n, seed):
-    x, out = seed * 7919 + 17, []
-    for _ in range(n):
-        x = (x * 1103515245 + 12345) % 2147483648
-        out.append(100 + x // 65536 % 20000)
-    return out
-
-
 def ask(s, n, seed, answer, barrier, times):
     """Appends the times at which tokens came, from the moment at which all clients ask."""
-    body = {"prompt": prompt(n, seed), "n_predict": answer, "temperature": 0, "ignore_eos": True, "stream": True, "cache_prompt": False}
+    body = {"prompt": ids(n, seed, 100, 20000), "n_predict": answer, "temperature": 0, "ignore_eos": True, "stream": True, "cache_prompt": False}
     c = http.client.HTTPConnection(*s.address(), timeout=1800)
     barrier.wait()
     begun = time.monotonic()

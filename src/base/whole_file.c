@@ -40,28 +40,51 @@ static char *folder_of(const char *path)
     return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 }
 
-/* A file without a name, or with one beside its place; errno is set where fd stays -1. */
-static void make_file(struct wnw__whole_file *f, mode_t mode)
+/* Makes an empty file of this name, with the permissions that the process gives new files. Returns 0 or errno. */
+static int create(struct wnw__whole_file *f)
+{
+    f->fd = open(f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return f->fd >= 0 ? 0 : errno;
+}
+
+/* Gives a file without a name this one. Returns 0 or errno. */
+static int link_it(struct wnw__whole_file *f)
+{
+    char self[64];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", f->fd);
+    return linkat(AT_FDCWD, self, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+}
+
+/* Finds a free name beside the file's place. Names are tried, because neither way replaces a file. Returns 0 or errno. */
+static int name_it(struct wnw__whole_file *f, int (*make)(struct wnw__whole_file *f))
+{
+    char ending[48];
+    int err = EEXIST;
+    for (int i = 0; err == EEXIST && i < 1000; i++) {
+        snprintf(ending, sizeof ending, ".%d-%d.tmp", (int)getpid(), i);
+        f->temporary = beside(f->path, ending);
+        if (!f->temporary)
+            return ENOMEM;
+        err = make(f);
+        if (err) {
+            free(f->temporary);
+            f->temporary = NULL;
+        }
+    }
+    return err;
+}
+
+/* A file without a name, or with one beside its place. Returns 0 or errno. */
+static int make_file(struct wnw__whole_file *f)
 {
     char *folder = folder_of(f->path);
-    if (!folder) {
-        errno = ENOMEM;
-        return;
-    }
-    f->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
+    if (!folder)
+        return ENOMEM;
+    f->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+    const int err = f->fd >= 0 ? 0 : errno;
     free(folder);
-    if (f->fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOENT))
-        return;
-    f->temporary = beside(f->path, ".XXXXXX.tmp");
-    if (!f->temporary)
-        return;
-    f->fd = mkostemps(f->temporary, 4, O_CLOEXEC);
-    if (f->fd >= 0)
-        return;
-    const int err = errno;
-    free(f->temporary);
-    f->temporary = NULL;
-    errno = err;
+    const bool named = err == EOPNOTSUPP || err == EISDIR || err == EINVAL || err == ENOENT;
+    return named ? name_it(f, create) : err;
 }
 
 int wnw__whole_file_open(struct wnw__whole_file *f, const char *path)
@@ -76,12 +99,11 @@ int wnw__whole_file_open(struct wnw__whole_file *f, const char *path)
     f->path = present ? behind_links(path) : strdup(path);
     if (!f->path)
         return cannot(path, errno);
-    const mode_t mask = umask(0), mode = present ? st.st_mode & 0777 : 0666 & ~mask;
-    umask(mask);
-    make_file(f, mode);
-    if (f->fd >= 0 && fchmod(f->fd, mode) == 0)
+    int err = make_file(f);
+    if (!err && present && fchmod(f->fd, st.st_mode & 0777) != 0)
+        err = errno;
+    if (!err)
         return WNW_OK;
-    const int err = errno;
     wnw__whole_file_abort(f);
     return cannot(path, err);
 }
@@ -113,27 +135,6 @@ int wnw__whole_file_rewrite(struct wnw__whole_file *f, const void *bytes, size_t
     return write_all(f, bytes, n, at);
 }
 
-/* Gives a file without a name one beside its place. Names are tried, because link replaces nothing. */
-static int name_it(struct wnw__whole_file *f)
-{
-    char self[64], ending[48];
-    snprintf(self, sizeof self, "/proc/self/fd/%d", f->fd);
-    for (int i = 0; i < 1000; i++) {
-        snprintf(ending, sizeof ending, ".%d-%d.tmp", (int)getpid(), i);
-        f->temporary = beside(f->path, ending);
-        if (!f->temporary)
-            return ENOMEM;
-        if (linkat(AT_FDCWD, self, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW) == 0)
-            return 0;
-        const int err = errno;
-        free(f->temporary);
-        f->temporary = NULL;
-        if (err != EEXIST)
-            return err;
-    }
-    return EEXIST;
-}
-
 /* The name is on the disk too; where folders cannot be synced, nothing can be done about it. */
 static void sync_folder(const char *path)
 {
@@ -150,7 +151,7 @@ int wnw__whole_file_commit(struct wnw__whole_file *f)
 {
     int err = fsync(f->fd) == 0 ? 0 : errno;
     if (!err && !f->temporary)
-        err = name_it(f);
+        err = name_it(f, link_it);
     if (!err && rename(f->temporary, f->path) != 0)
         err = errno;
     if (err) {

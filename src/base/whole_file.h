@@ -2,7 +2,7 @@
 /*
  * A file that appears under its name when all of it is on the disk, and replaces the one that was there. Until then it has
  * no name where the file system can do that, so that nothing is left of it however the process ends; otherwise it is
- * NAME.XXXXXX.tmp beside its place.
+ * NAME.PROCESS-NUMBER.tmp beside its place.
  */
 #ifndef WNW_BASE_WHOLE_FILE_H
 #define WNW_BASE_WHOLE_FILE_H

@@ -15,6 +15,7 @@
  * says in how many of these that holds.
  */
 #include "base/json.h"
+#include "base/vectors.h"
 #include "calibrate/calibrate.h"
 #include "calibrate/sample.h"
 #include "plan/plan.h"
@@ -241,12 +242,6 @@ static bool is_held_out(int32_t i)
 
 /* ---- The curve ---- */
 
-static int rising(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Fills curve[N_SHARE] of scorer s, and the mean share that stays; worst[n] is scratch. */
 static void make_curve(const struct work *w, int32_t s, double *curve, double *kept, double *worst)
 {
@@ -263,7 +258,7 @@ static void make_curve(const struct work *w, int32_t s, double *curve, double *k
             n++;
         }
         const int32_t rank = (int32_t)ceil((n + 1) * QUANTILE - 1e-9);
-        qsort(worst, (size_t)n, sizeof *worst, rising);
+        qsort(worst, (size_t)n, sizeof *worst, wnw__ascending_f64);
         curve[k] = rank <= n ? worst[rank - 1] : 1;
         kept[k] /= n;
     }

@@ -149,10 +149,10 @@ def nearly_same(a, b, bound):
     return True
 
 
-def ids(n, seed):
-    """Tokens of a made-up document."""
+def ids(n, seed, first=20, n_kind=200):
+    """Tokens of a made-up document, first to first + n_kind - 1."""
     x, out = seed * 7919 + 17, []
     for _ in range(n):
         x = (x * 1103515245 + 12345) % 2147483648
-        out.append(20 + x // 65536 % 200)
+        out.append(first + x // 65536 % n_kind)
     return out
