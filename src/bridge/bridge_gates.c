@@ -44,24 +44,19 @@ int wnw__bridge_gates_missing(const struct wnw__bridge_backend *b, const struct 
                      (int)il);
 }
 
-/* Floats of scratch for a thread: for the scores, and what they are computed in. */
-static size_t room_of(const struct wnw__input_gate *g, const struct wnw__shape *shape)
-{
-    return wnw__input_gate_room(g, shape) + (size_t)shape->n_head_kv * WNW_INPUT_BLOCK;
-}
-
 int wnw__bridge_gates_reserve(struct wnw__bridge_backend *b)
 {
     const struct wnw__input_gate *g = gates_of(&b->watch);
     return g ? wnw__buffer_need(&b->watch.gate_room,
-                                room_of(g, &b->watch.profile->model) * (size_t)b->n_threads, sizeof(float),
-                                "gates on hidden states")
+                                wnw__input_asked_room(g, &b->watch.profile->model) * (size_t)b->n_threads,
+                                sizeof(float), "gates on hidden states")
              : WNW_OK;
 }
 
-/* Keeps the scores out[n_head_kv][WNW_INPUT_BLOCK] of n rows with their entries. */
-static void keep(const struct wnw__bridge_place *p, int64_t first, int32_t n, const float *out)
+/* Keeps the scores of n rows with their entries. */
+static void keep(void *user, int64_t first, int32_t n, const float *out)
 {
+    const struct wnw__bridge_place *p = user;
     const struct wnw__bridge_layer *l = p->layer;
     const struct wnw__kv_layer *kv = &l->rows.layers[0];
     for (int32_t i = 0; i < n; i++) {
@@ -75,23 +70,19 @@ static void keep(const struct wnw__bridge_place *p, int64_t first, int32_t n, co
     }
 }
 
-/* Threads take blocks of rows, so that scores do not depend on how many threads there are. */
 void wnw__bridge_gates_take(struct ggml_tensor *node, int ith, int nth, void *user)
 {
     const struct wnw__bridge_place *p = user;
-    const struct wnw__input_gate *g = gates_of(&p->b->watch);
-    const struct wnw__shape *shape = &p->b->watch.profile->model;
     const struct ggml_tensor *x = node->src[0];
-    const int32_t il = wnw__bridge_number(p->b, p->layer);
-    const int n_thread = nth < p->b->n_threads ? nth : p->b->n_threads;
-    if (ith >= n_thread)
-        return;
-    float *room = (float *)p->b->watch.gate_room.p + (size_t)ith * room_of(g, shape);
-    float *out = room + wnw__input_gate_room(g, shape);
-    for (int64_t t = (int64_t)ith * WNW_INPUT_BLOCK; t < x->ne[1]; t += (int64_t)n_thread * WNW_INPUT_BLOCK) {
-        const int64_t left = x->ne[1] - t;
-        const int32_t n = left < WNW_INPUT_BLOCK ? (int32_t)left : WNW_INPUT_BLOCK;
-        wnw__input_gate_score(g, shape, il, (const float *)x->data + t * x->ne[0], n, room, out);
-        keep(p, t, n, out);
-    }
+    wnw__input_ask(&(struct wnw__input_asked){.g = gates_of(&p->b->watch),
+                                              .shape = &p->b->watch.profile->model,
+                                              .il = wnw__bridge_number(p->b, p->layer),
+                                              .x = x->data,
+                                              .stride = (size_t)x->ne[0],
+                                              .n = x->ne[1],
+                                              .room = p->b->watch.gate_room.p,
+                                              .n_thread = p->b->n_threads,
+                                              .keep = keep,
+                                              .user = user},
+                   ith, nth);
 }

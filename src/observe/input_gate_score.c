@@ -130,3 +130,22 @@ void wnw__input_gate_score(const struct wnw__input_gate *g, const struct wnw__sh
         break;
     }
 }
+
+size_t wnw__input_asked_room(const struct wnw__input_gate *g, const struct wnw__shape *shape)
+{
+    return wnw__input_gate_room(g, shape) + (size_t)shape->n_head_kv * BLOCK;
+}
+
+void wnw__input_ask(const struct wnw__input_asked *a, int ith, int nth)
+{
+    const int n_thread = nth < a->n_thread ? nth : a->n_thread;
+    if (ith >= n_thread)
+        return;
+    float *room = a->room + (size_t)ith * wnw__input_asked_room(a->g, a->shape);
+    float *scores = room + wnw__input_gate_room(a->g, a->shape);
+    for (int64_t t = (int64_t)ith * BLOCK; t < a->n; t += (int64_t)n_thread * BLOCK) {
+        const int32_t n = a->n - t < BLOCK ? (int32_t)(a->n - t) : BLOCK;
+        wnw__input_gate_score(a->g, a->shape, a->il, a->x + (size_t)t * a->stride, n, room, scores);
+        a->keep(a->user, t, n, scores);
+    }
+}

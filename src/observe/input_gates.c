@@ -14,8 +14,8 @@
 
 struct input_gates {
     const struct wnw__record_shape *shape;
-    float *room; /* [n_threads][room_size] */
-    size_t room_size;
+    float *room;      /* for every thread, see wnw__input_asked */
+    size_t room_size; /* floats of a thread */
 };
 
 /* The gates of the session's profile; NULL = none. */
@@ -70,8 +70,7 @@ static int reserve(void *rec, const struct wnw__record_pass *pass)
             WNW_E_MISMATCH,
             "the gates of the profile read hidden states of %d numbers; those of the model have %d",
             (int)g->n_embd, (int)k->shape->n_embd);
-    const size_t size =
-        wnw__input_gate_room(g, &k->shape->model) + (size_t)k->shape->model.n_head_kv * WNW_INPUT_BLOCK;
+    const size_t size = wnw__input_asked_room(g, &k->shape->model);
     if (size <= k->room_size)
         return WNW_OK;
     float *room = realloc(k->room, size * (size_t)k->shape->n_threads * sizeof *room);
@@ -90,26 +89,35 @@ static int stages(const void *rec, enum wnw__point point, int32_t il, const stru
     return point == WNW_POINT_INPUT && g && g->there[il] && wnw__layer_takes_part(&k->shape->model, il);
 }
 
-/* Threads take blocks of tokens, so that scores do not depend on how many threads there are. */
+/* Keeps the scores of n tokens of the batch with their entries, which are behind those of the cache. */
+static void keep(void *user, int64_t first, int32_t n, const float *scores)
+{
+    const struct wnw__record_rows *r = user;
+    const struct wnw__cache *c = r->pass->cache;
+    const struct wnw__kv_layer *l = &c->layers[r->il];
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+        float *to = wnw__cache_aux(l, WNW_AUX_GATE, 0) + l->off[ih] + l->len[ih] + first;
+        for (int32_t i = 0; i < n; i++)
+            to[i] = scores[ih * WNW_INPUT_BLOCK + i];
+    }
+}
+
 static void take(void *rec, const struct wnw__record_rows *r, int ith, int nth)
 {
     const struct input_gates *k = rec;
-    const struct wnw__shape *shape = &k->shape->model;
-    const struct wnw__input_gate *g = gates_of(k);
-    const struct wnw__kv_layer *l = &r->pass->cache->layers[r->il];
-    const int n_thread = nth < k->shape->n_threads ? nth : k->shape->n_threads;
-    if (ith >= n_thread || !l->aux[WNW_AUX_GATE])
+    if (!r->pass->cache->layers[r->il].aux[WNW_AUX_GATE])
         return;
-    float *room = k->room + (size_t)ith * k->room_size, *out = room + wnw__input_gate_room(g, shape);
-    for (int32_t t = ith * WNW_INPUT_BLOCK; t < r->pass->n; t += n_thread * WNW_INPUT_BLOCK) {
-        const int32_t left = r->pass->n - t, n = left < WNW_INPUT_BLOCK ? left : WNW_INPUT_BLOCK;
-        wnw__input_gate_score(g, shape, r->il, r->q + (size_t)t * r->token_stride, n, room, out);
-        for (int32_t ih = 0; ih < shape->n_head_kv; ih++) {
-            float *to = wnw__cache_aux(l, WNW_AUX_GATE, 0) + l->off[ih] + l->len[ih] + t;
-            for (int32_t i = 0; i < n; i++)
-                to[i] = out[ih * WNW_INPUT_BLOCK + i];
-        }
-    }
+    wnw__input_ask(&(struct wnw__input_asked){.g = gates_of(k),
+                                              .shape = &k->shape->model,
+                                              .il = r->il,
+                                              .x = r->q,
+                                              .stride = r->token_stride,
+                                              .n = r->pass->n,
+                                              .room = k->room,
+                                              .n_thread = k->shape->n_threads,
+                                              .keep = keep,
+                                              .user = (void *)(uintptr_t)r},
+                   ith, nth);
 }
 
 static double ops(const void *rec, int32_t il, const struct wnw__record_pass *pass)
