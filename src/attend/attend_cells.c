@@ -174,7 +174,7 @@ static enum seen seen_f32(const uint32_t *m, int32_t n)
 }
 
 /* Sets w.seen of every row of the queries for n entries from i on. Returns whether any of them sees any. */
-static bool look(const struct job *job, int32_t i, int32_t n)
+static bool note_seen(const struct job *job, int32_t i, int32_t n)
 {
     const int32_t from = job->first / job->group, to = (job->first + job->n_query - 1) / job->group;
     uint32_t room[WNW_TILE];
@@ -309,7 +309,7 @@ static void stream(const struct job *job, int32_t from, int32_t to)
     begin_softmax(job);
     for (int32_t i = from; i < to; i += WNW_TILE) {
         const int32_t n = to - i < WNW_TILE ? to - i : WNW_TILE;
-        if (!look(job, i, n))
+        if (!note_seen(job, i, n))
             continue;
         score_tile(job, i, n);
         mask_tile(job, i, n);
@@ -558,7 +558,7 @@ static void run_columns(struct job *job, int32_t from, int32_t to)
         load_queries(job);
         for (int32_t i = from; i < to; i += WNW_TILE) {
             const int32_t n = to - i < WNW_TILE ? to - i : WNW_TILE;
-            if (!look(job, i, n))
+            if (!note_seen(job, i, n))
                 continue;
             score_tile(job, i, n);
             mask_tile(job, i, n);

@@ -117,7 +117,7 @@ int wnw__json_parse(json_t **v, const char *text, size_t len)
     enum { BYTES_PER_CHAR = 80 }; /* of a parsed value, at most */
     json_error_t error;
     *v = NULL;
-    WNW_TRY(wnw__memory_look(len * BYTES_PER_CHAR, "the values of a journal"));
+    WNW_TRY(wnw__memory_check(len * BYTES_PER_CHAR, "the values of a journal"));
     *v = wnw__json_load(text, len, &error);
     return *v ? WNW_OK : WNW_E_FORMAT;
 }

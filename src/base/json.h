@@ -14,9 +14,9 @@
 int wnw__json_text(char **text, size_t *len, const json_t *v, bool rows);
 /* Parses text[len], which is one value without a key that stands twice in an object, under any locale; it is
  * released with json_decref. NULL where *error says why; its text is "" if memory for the parser was missing. The
- * caller has looked whether there is memory for the values. */
+ * caller has checked that there is memory for the values. */
 json_t *wnw__json_load(const char *text, size_t len, json_error_t *error);
-/* The same with that look; *v is released with json_decref. E_NOMEM; E_FORMAT without a sentence of its own: the
+/* The same with that check; *v is released with json_decref. E_NOMEM; E_FORMAT without a sentence of its own: the
  * caller knows where the text is from. */
 int wnw__json_parse(json_t **v, const char *text, size_t len);
 

@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* ---- A look for memory ---- */
+/* ---- Checking for memory ---- */
 
-/* Up to this size, in bytes, the look may take memory that the heap has free. Larger blocks are asked of the
+/* Up to this size, in bytes, the check may take memory that the heap has free. Larger blocks are asked of the
  * system directly: the C library adapts to the sizes of freed blocks, and would then keep more memory to
  * itself. */
 enum { HEAP_MOST = 1 << 16 };
 
-int wnw__memory_look(size_t bytes, const char *what)
+int wnw__memory_check(size_t bytes, const char *what)
 {
     bool there;
     if (bytes <= HEAP_MOST) {

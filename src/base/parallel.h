@@ -32,7 +32,7 @@ void wnw__parallel(struct wnw__pool *pool, int32_t n, void (*fn)(int32_t i, void
 void wnw__parallel_work(struct wnw__pool *pool);
 
 /* Tries how many threads can be started next to the caller's, at most n, and ends them again: *out is 0 .. n.
- * It is called before libraries that end the process where a thread cannot be started. Like wnw__memory_look
+ * It is called before libraries that end the process where a thread cannot be started. Like wnw__memory_check
  * it is no promise. E_NOMEM: memory for the trial is missing. */
 int wnw__parallel_startable(int32_t n, int32_t *out);
 

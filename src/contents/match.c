@@ -82,7 +82,7 @@ static void hide_later(const wnw_observation *obs, int32_t ih, int32_t n, int32_
 }
 
 /* Sets logits[m][n]; q[m][d] is scratch. */
-static void look(const struct opts *o, const wnw_contents_problem *p, float *q, float *logits)
+static void ask(const struct opts *o, const wnw_contents_problem *p, float *q, float *logits)
 {
     const wnw_observation *obs = p->obs;
     const struct positions at = positions_of(o, obs);
@@ -118,7 +118,7 @@ static int fit(const void *opts, const wnw_contents_problem *p, float *bias, flo
     work += (work - scratch) % 2; /* doubles lie in it */
     if (p->n_keep == p->n || m == 0)
         return 0;
-    look(o, p, q, logits);
+    ask(o, p, q, logits);
     const struct wnw__match match = {.m = (int32_t)m,
                                      .n = p->n,
                                      .b = p->n_keep,

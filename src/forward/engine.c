@@ -314,7 +314,7 @@ static void tell_failure(const wnw_engine *e)
 static int compute(wnw_engine *e, struct wnw__graph *g)
 {
     WNW_TRY(set_inputs(e, g));
-    WNW_TRY(wnw__memory_look(WNW_MEMORY_SMALL, "the threads of a graph"));
+    WNW_TRY(wnw__memory_check(WNW_MEMORY_SMALL, "the threads of a graph"));
     if (wnw__team_compute(e->team, g->gf, &g->plan, e->batch->n_row) == GGML_STATUS_SUCCESS)
         return WNW_OK;
     tell_failure(e);

@@ -354,7 +354,7 @@ static int new_context(struct wnw__graph *g, size_t max_nodes)
         if (!g->arena)
             return wnw__fail(WNW_E_NOMEM, "no memory for a graph of %zu nodes", max_nodes);
     }
-    WNW_TRY(wnw__memory_look(WNW_MEMORY_SMALL, "a graph"));
+    WNW_TRY(wnw__memory_check(WNW_MEMORY_SMALL, "a graph"));
     g->ctx = ggml_init((struct ggml_init_params){.mem_size = size, .mem_buffer = g->arena, .no_alloc = true});
     return g->ctx ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for a graph of %zu nodes", max_nodes);
 }
@@ -416,8 +416,8 @@ static int build(struct wnw__graph *g, wnw_engine *e)
 /* Gives the graph memory. Buffers of an earlier graph are used again if they are large enough. */
 static int allocate(struct wnw__graph *g, const struct wnw__team *team)
 {
-    WNW_TRY(wnw__memory_look((size_t)ggml_graph_n_nodes(g->gf) * ALLOCATOR_NODE + WNW_MEMORY_SMALL,
-                             "the allocator of a graph"));
+    WNW_TRY(wnw__memory_check((size_t)ggml_graph_n_nodes(g->gf) * ALLOCATOR_NODE + WNW_MEMORY_SMALL,
+                              "the allocator of a graph"));
     if (!g->alloc)
         g->alloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
     /* Memory is planned again for each graph. By itself ggml notices when nodes differ from those of the

@@ -34,7 +34,7 @@ static int make_loop(struct wnw__team *team)
     team->arena = malloc(size);
     if (!team->arena)
         return wnw__fail(WNW_E_NOMEM, "no memory for a team of threads");
-    WNW_TRY(wnw__memory_look(WNW_MEMORY_SMALL, "a graph"));
+    WNW_TRY(wnw__memory_check(WNW_MEMORY_SMALL, "a graph"));
     team->ctx = ggml_init((struct ggml_init_params){.mem_size = size, .mem_buffer = team->arena});
     if (!team->ctx)
         return wnw__fail(WNW_E_NOMEM, "no memory for a team of threads");
@@ -57,7 +57,7 @@ static int start(struct wnw__team *team, int32_t n_threads)
     atomic_init(&team->pool.next, 0);
     struct ggml_threadpool_params params = ggml_threadpool_params_default(team->pool.n_threads);
     WNW_TRY(
-        wnw__memory_look((size_t)team->pool.n_threads * PER_THREAD + WNW_MEMORY_SMALL, "a team of threads"));
+        wnw__memory_check((size_t)team->pool.n_threads * PER_THREAD + WNW_MEMORY_SMALL, "a team of threads"));
     team->threads = ggml_threadpool_new(&params);
     if (!team->threads)
         return wnw__fail(WNW_E_NOMEM, "no memory for a team of %d threads", (int)team->pool.n_threads);

@@ -27,7 +27,7 @@ static size_t vocabulary_bytes(const struct wnw_model *m)
 static int open_foreign(struct wnw_model *m, const char *path, const wnw_model_params *params)
 {
     WNW_TRY(wnw__parts_place(m));
-    WNW_TRY(wnw__memory_look(vocabulary_bytes(m), "the vocabulary of the model"));
+    WNW_TRY(wnw__memory_check(vocabulary_bytes(m), "the vocabulary of the model"));
     return wnw__foreign_open(m, path, params->repack);
 }
 
@@ -44,7 +44,7 @@ static int open_model(struct wnw_model *m, const char *path, const wnw_model_par
     if (foreign || !m->arch || has_experts(m))
         return open_foreign(m, path, params);
     WNW_TRY(wnw__model_read(m));
-    WNW_TRY(wnw__memory_look(vocabulary_bytes(m), "the vocabulary of the model"));
+    WNW_TRY(wnw__memory_check(vocabulary_bytes(m), "the vocabulary of the model"));
     WNW_TRY(wnw__vocab_open(m, path));
     if (wnw__vocab_size(m) > m->hp.n_vocab)
         return wnw__fail(WNW_E_FORMAT, "%s: %d tokens in the vocabulary, %d rows of embeddings", path,

@@ -107,7 +107,7 @@ int wnw__repack(struct wnw_model *m)
     const size_t most = (size_t)m->hp.n_layer * 7 + 1;
     struct ggml_tensor ***slots = calloc(most, sizeof *slots);
     m->repacked_arena = malloc(arena_size(most));
-    if (!slots || !m->repacked_arena || wnw__memory_look(WNW_MEMORY_SMALL, "repacked weights") != WNW_OK) {
+    if (!slots || !m->repacked_arena || wnw__memory_check(WNW_MEMORY_SMALL, "repacked weights") != WNW_OK) {
         free(slots);
         return wnw__fail(WNW_E_NOMEM, "no memory for repacked weights");
     }

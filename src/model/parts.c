@@ -71,7 +71,7 @@ static size_t metadata_bytes(const struct wnw__model_part *p)
 static int open_part(struct wnw__model_part *p, const char *what)
 {
     WNW_TRY(map_file(p, what));
-    WNW_TRY(wnw__memory_look(metadata_bytes(p), "the metadata of the model"));
+    WNW_TRY(wnw__memory_check(metadata_bytes(p), "the metadata of the model"));
     p->gguf = gguf_init_from_file(p->path, (struct gguf_init_params){.no_alloc = true, .ctx = &p->meta});
     if (!p->gguf || !p->meta)
         return wnw__fail(WNW_E_FORMAT, "%.200s is a damaged GGUF file: its header or metadata cannot be read",

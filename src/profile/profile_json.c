@@ -111,7 +111,7 @@ int wnw__profile_open(struct wnw__profile_file *f, const char *path, const struc
         rc = read_text(path, file, size, &text, &len);
     fclose(file);
     if (rc == WNW_OK)
-        rc = wnw__memory_look(values_bytes(&count, len), "the values of a profile");
+        rc = wnw__memory_check(values_bytes(&count, len), "the values of a profile");
     if (rc == WNW_OK) {
         /* The parser itself limits how deep values may nest. */
         f->root = wnw__json_load(text, len, &error);

@@ -197,7 +197,7 @@ int wnw__profile_read_as(wnw_profile *p, const char *path, const char *as)
 
 int wnw_profile_open(wnw_profile **out, const char *path)
 {
-    /* More than any model's profile has; the parser's memory is looked at before it is taken. */
+    /* More than any model's profile has; the parser's memory is checked before it is taken. */
     static const struct wnw__profile_limit any = {
         .n_bytes = INT64_C(1) << 32, .n_values = 1 << 26, .n_lists = 1 << 23};
     struct wnw__profile_file f;

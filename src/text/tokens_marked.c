@@ -394,7 +394,7 @@ static int walk_safely(struct walk *w)
     WNW_TRY(wnw__pretokenizer_stack(&stack, &w->tokenizer->pre, w->in->text, w->in->n));
     if (stack == 0)
         return walk_all(w);
-    WNW_TRY(wnw__memory_look(stack / 2, "the stack of the tokenizer")); /* half of it is never used */
+    WNW_TRY(wnw__memory_check(stack / 2, "the stack of the tokenizer")); /* half of it is never used */
     return wnw__on_stack(stack, walk_all, w);
 }
 
