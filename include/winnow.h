@@ -180,8 +180,8 @@ typedef struct wnw_model_params {
 WNW_DEFAULT_WITH(wnw_model_params, wnw_model_default_params, p.repack = true)
 
 /* Opens the GGUF file at `path`: hyper-parameters, tokenizer and memory-mapped weights. params NULL = defaults. Of a
- * model split in parts, `path` is the first; the others are found next to it by their names (NAME-00001-of-00003.gguf).
- * Errors: E_IO (cannot open a part), E_FORMAT (no regular file, no GGUF, truncated, contradictory, parts that do not
+ * model split in files, `path` is the first; the others are found next to it by their names (NAME-00001-of-00003.gguf).
+ * Errors: E_IO (cannot open a file), E_FORMAT (no regular file, no GGUF, truncated, contradictory, files that do not
  * belong together), E_UNSUPPORTED (the architecture, in which case the message lists the supported ones; a file that is
  * no model; a tensor or key that the library does not compute with, which the message names), E_NOMEM. The model may be
  * shared by threads; release it with wnw_model_free after every session and engine on it. */

@@ -137,21 +137,21 @@ static void parts_that_are_missing_or_misplaced(void **state)
     char moved[256];
     open_split(&s, "tiny/tiny-llama.gguf");
     write_thirds(&s);
-    refused(s.part[1], "is part 2 of 3 of a model; give part 1");
-    refused(s.part[2], "is part 3 of 3 of a model; give part 1");
+    refused(s.part[1], "is file 2 of 3 of a model; give file 1");
+    refused(s.part[2], "is file 3 of 3 of a model; give file 1");
     snprintf(moved, sizeof moved, "%s/other.gguf", s.dir);
     copy_file(s.part[0], moved);
     refused(moved, "must be called NAME-00001-of-00003.gguf");
     copy_file(s.part[1], moved);
-    refused(moved, "is part 2 of 3");
+    refused(moved, "is file 2 of 3");
     assert_int_equal(truncate(s.part[2], 2000), 0);
     refused(s.part[0], "00003-of-00003.gguf");
     unlink(s.part[2]);
-    refused(s.part[0], "part 3 of 3");
+    refused(s.part[0], "file 3 of 3");
     copy_file(s.part[1], s.part[2]);
-    refused(s.part[0], "should be part 3 of 3 but says that it is part 2 of 3");
+    refused(s.part[0], "should be file 3 of 3 but says that it is file 2 of 3");
     unlink(s.part[1]);
-    refused(s.part[0], "part 2 of 3");
+    refused(s.part[0], "file 2 of 3");
     unlink(moved);
     close_split(&s);
 }
@@ -172,23 +172,23 @@ static void parts_of_other_models(void **state)
     open_split(&other, "tiny/tiny-qwen3.gguf");
     write_thirds(&other);
     put_back(&s, other.part[1]);
-    refused(s.part[0], "is a part of another model");
+    refused(s.part[0], "is a file of another model");
     close_split(&other);
     /* The same tensors, cut elsewhere: some are there twice or not at all. */
     open_split(&other, "tiny/tiny-llama.gguf");
     const int32_t n = other.f.n_tensor;
     write_parts(&other, N_PART, (const int32_t[]){0, 2, 2 * n / 3, n});
     put_back(&s, other.part[1]);
-    refused(s.part[0], "an earlier part holds tensor");
+    refused(s.part[0], "an earlier file holds tensor");
     write_parts(&other, N_PART, (const int32_t[]){0, n / 2, 2 * n / 3, n});
     put_back(&s, other.part[1]);
     refused(s.part[0], "and should hold");
     /* As many parts, one too many. */
     write_parts(&other, 2, (const int32_t[]){0, n / 3, n});
     put_back(&s, other.part[1]);
-    refused(s.part[0], "should be part 2 of 3 but says that it is part 2 of 2");
+    refused(s.part[0], "should be file 2 of 3 but says that it is file 2 of 2");
     copy_file(s.whole, s.part[1]);
-    refused(s.part[0], "should be part 2 of 3 but says that it is part 1 of 1");
+    refused(s.part[0], "should be file 2 of 3 but says that it is file 1 of 1");
     close_split(&other);
     close_split(&s);
 }
@@ -209,10 +209,10 @@ static void keys_of_parts_are_checked(void **state)
     refused(s.part[0], "split.no has type str");
     gguf_set_val_u16(s.f.g, "split.no", 7);
     test_gguf_write(&s.f, s.part[0]);
-    refused(s.part[0], "part 8 of 2");
+    refused(s.part[0], "file 8 of 2");
     gguf_set_val_u16(s.f.g, "split.no", 0);
     test_gguf_write(&s.f, s.part[0]);
-    refused(s.part[0], "part 2 of 2");
+    refused(s.part[0], "file 2 of 2");
     /* One part is the whole. */
     gguf_set_val_u16(s.f.g, "split.count", 1);
     test_gguf_write(&s.f, s.part[0]);

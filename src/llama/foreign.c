@@ -3,7 +3,7 @@
 #include "llama/foreign.h"
 
 #include "bridge/bridge_drive.h"
-#include "model/parts.h"
+#include "model/files.h"
 #include "text/llama_calls.h"
 #include "text/text.h"
 
@@ -16,7 +16,7 @@ static struct ggml_tensor *weight(const struct wnw_model *m, int32_t il, const c
 {
     char full[GGML_MAX_NAME];
     snprintf(full, sizeof full, "blk.%d.%s.weight", (int)il, name);
-    return wnw__parts_tensor(m, full);
+    return wnw__files_tensor(m, full);
 }
 
 /* The first layer that policies act on, or the last layer. */
@@ -65,7 +65,7 @@ static int set_form(struct wnw_model *m, const struct wnw__drive_layer *l, struc
     *form = (struct wnw__score_form){.cap = l->cap, .max_bias = l->max_bias};
     if (!*l->sinks)
         return WNW_OK;
-    const struct ggml_tensor *sinks = wnw__parts_tensor(m, l->sinks);
+    const struct ggml_tensor *sinks = wnw__files_tensor(m, l->sinks);
     if (!sinks || sinks->type != GGML_TYPE_F32 || sinks->ne[0] != l->n_head)
         return wnw__fail(WNW_E_UNSUPPORTED, "layer %d has attention sinks that are not in its file as '%s'",
                          (int)l->il, l->sinks);
@@ -138,7 +138,7 @@ static void set_rope(struct wnw_model *m, const struct wnw__drive_layer *layers,
     hp->rope_freq_scale = main->freq_scale;
     hp->rope_freq_base_swa = of[1] ? of[1]->base : 0.0f;
     hp->rope_freq_scale_swa = of[1] ? of[1]->freq_scale : 0.0f;
-    m->w.rope_freqs = *main->factors ? wnw__parts_tensor(m, main->factors) : NULL;
+    m->w.rope_freqs = *main->factors ? wnw__files_tensor(m, main->factors) : NULL;
     hp->rope_unknown = *main->factors && !m->w.rope_freqs;
 }
 

@@ -4,8 +4,8 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "llama/foreign.h"
+#include "model/files.h"
 #include "model/model_impl.h"
-#include "model/parts.h"
 #include "text/llama_log.h"
 #include "text/text.h"
 
@@ -26,7 +26,7 @@ static size_t vocabulary_bytes(const struct wnw_model *m)
 
 static int open_foreign(struct wnw_model *m, const char *path, const wnw_model_params *params)
 {
-    WNW_TRY(wnw__parts_place(m));
+    WNW_TRY(wnw__files_place(m));
     WNW_TRY(wnw__memory_check(vocabulary_bytes(m), "the vocabulary of the model"));
     return wnw__foreign_open(m, path, params->repack);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The model fingerprint: FNV-1a (64 bits) over names, shapes and types of all tensors in the file's order (of all parts; a model has the same one split and whole),
+ * The model fingerprint: FNV-1a (64 bits) over names, shapes and types of all tensors in the file's order (of all files; a model has the same one split and whole),
  * and over the bytes of the key and value weights of the first and the last layer. It reads a few megabytes,
  * not the whole file; two trainings of one architecture still have different fingerprints. Everything is
  * hashed as it lies in the file, so that neither the machine nor repacking changes the result.
  */
-#include "model/parts.h"
+#include "model/files.h"
 
 #include "base/random.h"
 
@@ -47,10 +47,10 @@ void wnw_model_fingerprint(const wnw_model *m, char out[17])
     out[0] = '\0';
     if (!m)
         return;
-    for (int32_t p = 0; p < m->n_part; p++) {
-        const struct wnw__model_part *part = &m->parts[p];
-        for (int64_t i = 0; i < gguf_get_n_tensors(part->gguf); i++)
-            h = add_header(h, ggml_get_tensor(part->meta, gguf_get_tensor_name(part->gguf, i)));
+    for (int32_t i_file = 0; i_file < m->n_file; i_file++) {
+        const struct wnw__model_file *file = &m->files[i_file];
+        for (int64_t i = 0; i < gguf_get_n_tensors(file->gguf); i++)
+            h = add_header(h, ggml_get_tensor(file->meta, gguf_get_tensor_name(file->gguf, i)));
     }
     const struct wnw__layer_weights *ends[2] = {&m->layers[0], &m->layers[m->hp.n_layer - 1]};
     for (int i = 0; i < 2; i++) {

@@ -2,8 +2,8 @@
 #include "model/model.h"
 
 #include "base/err.h"
+#include "model/files.h"
 #include "model/model_impl.h"
-#include "model/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static int set_name(struct wnw_model *m, const char *path)
 
 int wnw__model_map(struct wnw_model *m, const char *path)
 {
-    WNW_TRY(wnw__parts_open(m, path));
+    WNW_TRY(wnw__files_open(m, path));
     const char *arch = wnw__key_str(m->gguf, "general.architecture");
     if (!arch)
         return wnw__fail(WNW_E_FORMAT, "%s does not name its architecture", path);
@@ -29,7 +29,7 @@ int wnw__model_map(struct wnw_model *m, const char *path)
 int wnw__model_read(struct wnw_model *m)
 {
     WNW_TRY(wnw__hparams_read(m));
-    WNW_TRY(wnw__parts_place(m));
+    WNW_TRY(wnw__files_place(m));
     return wnw__bind(m);
 }
 
@@ -39,7 +39,7 @@ void wnw__model_clear(struct wnw_model *m)
         ggml_backend_buffer_free(m->repacked_buffer);
     ggml_free(m->repacked);
     free(m->repacked_arena);
-    wnw__parts_close(m);
+    wnw__files_close(m);
     free(m->layers);
     free(m->forms);
     free(m->n_reader);
@@ -49,7 +49,7 @@ void wnw__model_clear(struct wnw_model *m)
 
 struct ggml_tensor *wnw__model_original(const struct wnw_model *m, const struct ggml_tensor *w)
 {
-    return wnw__parts_tensor(m, w->name);
+    return wnw__files_tensor(m, w->name);
 }
 
 bool wnw_model_layer_is_swa(const wnw_model *m, int32_t il)

@@ -27,9 +27,9 @@ struct wnw_model {
     int32_t *n_reader;                 /* the same */
     struct wnw__layer_weights *layers; /* [hp.n_layer]; with an executor only wk, wv and wo, or NULL */
 
-    struct wnw__model_part *parts; /* [n_part] the files, in their order (parts.h) */
-    int32_t n_part;
-    const struct gguf_context *gguf; /* of the first part, which holds all keys */
+    struct wnw__model_file *files; /* [n_file] the files, in their order (files.h) */
+    int32_t n_file;
+    const struct gguf_context *gguf; /* of the first file, which holds all keys */
     struct ggml_context *repacked;   /* second copies in CPU_REPACK layout, or NULL */
     void *repacked_arena;            /* memory of that context */
     ggml_backend_buffer_t repacked_buffer;
@@ -39,7 +39,7 @@ struct wnw_model {
     struct wnw__tokenizer *tokenizer; /* NULL where the file has none */
 };
 
-/* Opens the file and, of a split model, all other parts in an empty *m, and finds the model's name and family: m->arch
+/* Opens the file and, of a split model, all other files in an empty *m, and finds the model's name and family: m->arch
  * is NULL where arch/ does not have it. The caller clears *m also after a failure. */
 int wnw__model_map(struct wnw_model *m, const char *path);
 /* Reads what a family of arch/ computes with, except the vocabulary, which libllama reads (llama/open.c). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/model_impl.h"
 
-#include "model/parts.h"
+#include "model/files.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static int check_tensor(const struct ggml_tensor *t, const struct row *r)
 /* Finds the tensor of this name and checks its kind and shape. */
 static int bind(struct found *f, const char *name, const struct row *r)
 {
-    struct ggml_tensor *t = r->used ? wnw__parts_tensor(f->m, name) : NULL;
+    struct ggml_tensor *t = r->used ? wnw__files_tensor(f->m, name) : NULL;
     if (r->out)
         *r->out = t;
     if (!t)
@@ -129,7 +129,7 @@ static int bind_ends(struct found *f)
     struct wnw_model *m = f->m;
     const struct wnw__arch *a = m->arch;
     const int64_t n_embd = m->hp.n_embd, n_vocab = m->hp.n_vocab;
-    const struct ggml_tensor *output = wnw__parts_tensor(m, "output.weight");
+    const struct ggml_tensor *output = wnw__files_tensor(m, "output.weight");
     const bool nvfp4 =
         output && output->type == GGML_TYPE_NVFP4; /* libllama takes no factor of other types */
     const struct row rows[] = {
@@ -160,9 +160,9 @@ static bool is_found(const struct found *f, const struct ggml_tensor *t)
 static int check_all_found(const struct found *f)
 {
     const struct wnw_model *m = f->m;
-    for (int32_t i = 0; i < m->n_part; i++) {
-        struct ggml_tensor *t = ggml_get_first_tensor(m->parts[i].meta);
-        for (; t; t = ggml_get_next_tensor(m->parts[i].meta, t))
+    for (int32_t i = 0; i < m->n_file; i++) {
+        struct ggml_tensor *t = ggml_get_first_tensor(m->files[i].meta);
+        for (; t; t = ggml_get_next_tensor(m->files[i].meta, t))
             if (!is_found(f, t))
                 return wnw__fail(
                     WNW_E_UNSUPPORTED,
@@ -176,8 +176,8 @@ static int check_all_found(const struct found *f)
 static int bind_all(struct found *f)
 {
     struct wnw_model *m = f->m;
-    const struct ggml_tensor *embd = wnw__parts_tensor(m, "token_embd.weight");
-    if (wnw__parts_n_tensor(m) == 0)
+    const struct ggml_tensor *embd = wnw__files_tensor(m, "token_embd.weight");
+    if (wnw__files_n_tensor(m) == 0)
         return wnw__fail(WNW_E_FORMAT,
                          "the GGUF holds a vocabulary alone, no weights; give the model itself");
     if (!embd || embd->ne[1] < 1 || embd->ne[1] > INT32_MAX)
@@ -191,7 +191,7 @@ static int bind_all(struct found *f)
 
 int wnw__bind(struct wnw_model *m)
 {
-    struct found f = {.m = m, .tensor = calloc((size_t)wnw__parts_n_tensor(m) + 1, sizeof *f.tensor)};
+    struct found f = {.m = m, .tensor = calloc((size_t)wnw__files_n_tensor(m) + 1, sizeof *f.tensor)};
     m->layers = calloc((size_t)m->hp.n_layer, sizeof *m->layers);
     const int rc = f.tensor && m->layers
                        ? bind_all(&f)
