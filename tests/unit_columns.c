@@ -34,8 +34,8 @@ struct fixture {
     struct wnw__attend_batch batch;
     struct wnw__attend_op attend;
     int32_t i_slice;                 /* of its batch: this fixture */
-    struct wnw__columns *columns[2]; /* of everything; of `part` alone */
-    struct wnw__columns_part part;   /* runs in place of everything where `seen` is set */
+    struct wnw__columns *columns[2]; /* of everything; of `only` alone */
+    struct wnw__columns_want only;   /* runs in place of everything where `seen` is set */
     bool softmax_known;              /* the attention runs in front of it */
     unsigned wanted;                 /* of the attention: WNW_COLUMN_* */
     float *q, *k, *v, *out;
@@ -114,7 +114,7 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
         .n_ubatch = s->n_tok,
         .n_threads = n_threads};
     assert_int_equal(wnw__columns_new(&f->columns[0], &shape, NULL), WNW_OK);
-    assert_int_equal(wnw__columns_new(&f->columns[1], &shape, &f->part), WNW_OK);
+    assert_int_equal(wnw__columns_new(&f->columns[1], &shape, &f->only), WNW_OK);
     f->n_aux = (size_t)(s->n_head / s->n_head_kv) * (size_t)f->layer.n_rows;
     for (int i = 0; i < 2; i++) {
         /* what earlier queries left; new entries have nothing yet */
@@ -169,11 +169,11 @@ static bool is_seen(const struct fixture *f, int32_t ih, int32_t i, int32_t t)
 {
     if (i > f->s.len[ih] + t)
         return false;
-    if (!f->part.seen)
+    if (!f->only.seen)
         return true;
-    bool in = i >= f->part.own[ih];
+    bool in = i >= f->only.own[ih];
     for (int r = 0; r < WNW_COLUMN_RANGES; r++)
-        in = in || (i >= f->part.seen[ih][r].from && i < f->part.seen[ih][r].to);
+        in = in || (i >= f->only.seen[ih][r].from && i < f->only.seen[ih][r].to);
     return in;
 }
 
@@ -245,7 +245,7 @@ static bool take(const struct fixture *f, int stage, int ith, int nth)
                                           .out = f->out,
                                           .attend = &f->attend,
                                           .i_slice = f->i_slice};
-    struct wnw__columns *c = f->columns[f->part.seen != NULL];
+    struct wnw__columns *c = f->columns[f->only.seen != NULL];
     if (stage >= wnw__columns_recorder.stages(c, WNW_POINT_ATTENTION, 0, &pass))
         return false;
     if (nth > 0)
@@ -408,13 +408,13 @@ static void restricted_softmax_agrees(void **state)
         for (int k = 0; k < 2; k++)
             memset(f.start[k], 0, f.n_aux * sizeof(float));
         f.softmax_known = true;
-        f.part.seen = seen;
-        f.part.own = own;
+        f.only.seen = seen;
+        f.only.own = own;
         reference(&f);
-        f.part.columns = columns;
-        f.part.sum = sum;
-        f.part.max = max;
-        f.part.n = 150;
+        f.only.columns = columns;
+        f.only.sum = sum;
+        f.only.max = max;
+        f.only.n = 150;
         run(&f, 1);
         for (size_t at = 0; at < f.n_aux; at++) { /* the entries' own numbers are not touched */
             assert_cmp(f.layer.aux[0][at], ==, 0.0f);

@@ -15,8 +15,8 @@
  * make it worth while to convert a tile of keys and values. */
 enum { KEPT_FLOATS = 1 << 18, KEPT_ROWS = WNW_ROWS_PAD };
 
-/* Tiles that are needed besides one for every WNW_TILE entries. Rows read up to three parts (struct wnw__attend_parts), and
- * the last tile of each part may be short. What leaves the tail meanwhile is read twice: an entry per row, and a block. */
+/* Tiles that are needed besides one for every WNW_TILE entries. Rows read up to three stretches (struct wnw__attend_stretches), and
+ * the last tile of each stretch may be short. What leaves the tail meanwhile is read twice: an entry per row, and a block. */
 enum { TILES_MORE = 3 + (WNW_ATTEND_ROWS + WNW_CACHE_BLOCK + WNW_TILE - 1) / WNW_TILE };
 
 bool wnw__attend_leaves_columns(const struct wnw__attend_shared *sh, const struct wnw__attend_slice *slice)
@@ -55,7 +55,7 @@ static size_t kind_floats(const struct wnw__attend_shared *sh, const struct wnw_
     return (size_t)wnw__attend_runs(sh, n_row) * (size_t)sh->dims.model.n_head * (size_t)p->n;
 }
 
-/* Floats of the far keys in bytes, which parts of a run share. */
+/* Floats of the far keys in bytes, which stretches of a run share. */
 static size_t keys_floats(const struct wnw__attend_shared *sh, const struct wnw__attend_place *p)
 {
     return sh->score8 ? wnw__attend_far_floats(sh->dims.model.d, p->n / WNW_TILE) : 0;

@@ -14,7 +14,7 @@ struct wnw__attend_cut wnw__attend_cut(const struct wnw__attend_job *job, int32_
 {
     const struct wnw__attend_rows all = {.ih = ih, .n = job->slice->n_row};
     struct wnw__attend_cut c;
-    wnw__attend_parts_of(job, &all, wnw__attend_first(job, ih, 0), job->layer->len[ih] + all.n, &c.p);
+    wnw__attend_stretches_of(job, &all, wnw__attend_first(job, ih, 0), job->layer->len[ih] + all.n, &c.p);
     const int32_t even = (c.p.n_entry + WNW_ATTEND_PIECES - 1) / WNW_ATTEND_PIECES;
     c.size = even <= WNW_ATTEND_PIECE ? WNW_ATTEND_PIECE : (even + WNW_TILE - 1) / WNW_TILE * WNW_TILE;
     c.n = (c.p.n_entry + c.size - 1) / c.size;
@@ -83,12 +83,13 @@ static void store_piece(const struct wnw__attend_job *job, int32_t ih, const str
 {
     const struct wnw__cache *c = job->slice->cache;
     const int32_t len = job->layer->len[ih], quantised_to = wnw__cache_quantised_to(c, job->layer, ih, 0);
-    int32_t at = -piece * cut->size; /* where the part begins, counted from the piece */
-    for (int32_t i = 0; i < cut->p.n; at += cut->p.part[i++].rows.n) {
-        const struct wnw__attend_part *part = &cut->p.part[i];
-        int32_t from = at < 0 ? part->from - at : part->from;
-        int32_t to = part->to - part->from + at > cut->size ? part->from - at + cut->size : part->to;
-        if (c->n_tail > 0 && part->seen == WNW_SEEN_QUANTISED) {
+    int32_t at = -piece * cut->size; /* where the stretch begins, counted from the piece */
+    for (int32_t i = 0; i < cut->p.n; at += cut->p.stretch[i++].rows.n) {
+        const struct wnw__attend_stretch *stretch = &cut->p.stretch[i];
+        int32_t from = at < 0 ? stretch->from - at : stretch->from;
+        int32_t to =
+            stretch->to - stretch->from + at > cut->size ? stretch->from - at + cut->size : stretch->to;
+        if (c->n_tail > 0 && stretch->seen == WNW_SEEN_QUANTISED) {
             /* So few rows push out stored entries alone (WNW_CACHE_TAIL_MIN). */
             from = from > quantised_to ? from : quantised_to;
             wnw__cache_quantise(c, job->layer, ih, from, to);

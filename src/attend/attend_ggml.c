@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 /* One slice in one layer. */
-struct part {
+struct arenas {
     struct ggml_tensor
         *rows; /* I64 [n_row * n_head_kv], destination rows; NULL = the layer is not in the graph */
     ggml_backend_buffer_t k_buf, v_buf; /* around the arenas */
@@ -31,8 +31,8 @@ struct mask {
 struct wnw__attend_ggml {
     const struct wnw__attend_batch *batch;
     int32_t n_layer, n_head_kv, n_slice;
-    struct part *parts; /* [n_layer][n_slice] */
-    struct mask *masks; /* [n_layer * n_slice * n_head_kv] at most */
+    struct arenas *arenas; /* [n_layer][n_slice] */
+    struct mask *masks;    /* [n_layer * n_slice * n_head_kv] at most */
     int32_t n_masks;
     struct ggml_tensor
         *hadamard[2]; /* [block, block] of keys, of values; NULL = no rows so far are rotated */
@@ -45,14 +45,14 @@ struct place {
     const struct wnw__attend_slice *slice;
     const struct wnw__cache *c;
     const struct wnw__kv_layer *l;
-    struct part *part;
+    struct arenas *arenas;
     float scale;
 };
 
 int wnw__attend_ggml_new(struct wnw__attend_ggml **out, const struct wnw__attend_batch *batch)
 {
     const struct wnw__cache *c = batch->slice[0].cache;
-    const size_t n_part = (size_t)c->n_layer * (size_t)batch->n_slice;
+    const size_t n_arenas = (size_t)c->n_layer * (size_t)batch->n_slice;
     struct wnw__attend_ggml *ag = calloc(1, sizeof *ag);
     *out = NULL;
     if (!ag)
@@ -61,9 +61,9 @@ int wnw__attend_ggml_new(struct wnw__attend_ggml **out, const struct wnw__attend
     ag->n_layer = c->n_layer;
     ag->n_head_kv = c->n_head_kv;
     ag->n_slice = batch->n_slice;
-    ag->parts = calloc(n_part, sizeof *ag->parts);
-    ag->masks = calloc(n_part * (size_t)c->n_head_kv, sizeof *ag->masks);
-    if (!ag->parts || !ag->masks) {
+    ag->arenas = calloc(n_arenas, sizeof *ag->arenas);
+    ag->masks = calloc(n_arenas * (size_t)c->n_head_kv, sizeof *ag->masks);
+    if (!ag->arenas || !ag->masks) {
         wnw__attend_ggml_free(ag);
         return wnw__fail(WNW_E_NOMEM, "no memory for an attention graph");
     }
@@ -75,11 +75,11 @@ void wnw__attend_ggml_free(struct wnw__attend_ggml *ag)
 {
     if (!ag)
         return;
-    for (int32_t i = 0; ag->parts && i < ag->n_layer * ag->n_slice; i++) {
-        ggml_backend_buffer_free(ag->parts[i].k_buf);
-        ggml_backend_buffer_free(ag->parts[i].v_buf);
+    for (int32_t i = 0; ag->arenas && i < ag->n_layer * ag->n_slice; i++) {
+        ggml_backend_buffer_free(ag->arenas[i].k_buf);
+        ggml_backend_buffer_free(ag->arenas[i].v_buf);
     }
-    free(ag->parts);
+    free(ag->arenas);
     free(ag->masks);
     free(ag);
 }
@@ -209,16 +209,16 @@ static struct ggml_tensor *attend_slice(const struct place *p, struct ggml_cgrap
                                         struct ggml_tensor *k, struct ggml_tensor *v)
 {
     struct ggml_context *ctx = p->ctx;
-    struct part *part = p->part;
-    part->rows = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, (int64_t)p->slice->n_row * p->c->n_head_kv);
-    ggml_set_input(part->rows);
-    struct ggml_tensor *ka = arena(p, p->l->k, &part->k_buf);
-    struct ggml_tensor *va = arena(p, p->l->v, &part->v_buf);
+    struct arenas *arenas = p->arenas;
+    arenas->rows = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, (int64_t)p->slice->n_row * p->c->n_head_kv);
+    ggml_set_input(arenas->rows);
+    struct ggml_tensor *ka = arena(p, p->l->k, &arenas->k_buf);
+    struct ggml_tensor *va = arena(p, p->l->v, &arenas->v_buf);
     /* Rows must be stored before they are read. No edge of the graph says so, only the order of its nodes. */
     ggml_build_forward_expand(
-        gf, ggml_set_rows(ctx, ka, as_rows(p, rotated(p, WNW_KEYS, rows_of(p, k))), part->rows));
+        gf, ggml_set_rows(ctx, ka, as_rows(p, rotated(p, WNW_KEYS, rows_of(p, k))), arenas->rows));
     ggml_build_forward_expand(
-        gf, ggml_set_rows(ctx, va, as_rows(p, rotated(p, WNW_VALUES, rows_of(p, v))), part->rows));
+        gf, ggml_set_rows(ctx, va, as_rows(p, rotated(p, WNW_VALUES, rows_of(p, v))), arenas->rows));
 
     struct ggml_tensor *qp = ggml_permute(ctx, rotated(p, WNW_KEYS, rows_of(p, q)), 0, 2, 1, 3);
     struct ggml_tensor *out = NULL;
@@ -246,7 +246,7 @@ struct ggml_tensor *wnw__attend_ggml_build(struct wnw__attend_ggml *ag, struct g
                                 .slice = slice,
                                 .c = slice->cache,
                                 .l = &slice->cache->layers[op->il],
-                                .part = &ag->parts[op->il * ag->n_slice + i],
+                                .arenas = &ag->arenas[op->il * ag->n_slice + i],
                                 .scale = op->scale};
         struct ggml_tensor *rows = attend_slice(&p, gf, q, k, v);
         out = out ? ggml_concat(ctx, out, rows, 1) : rows;
@@ -294,7 +294,7 @@ static void fill_rows(const struct wnw__attend_ggml *ag, int32_t i_slice, int64_
     const struct wnw__attend_slice *slice = &ag->batch->slice[i_slice];
     for (int32_t il = 0; il < ag->n_layer; il++) {
         const struct wnw__kv_layer *l = &slice->cache->layers[il];
-        struct ggml_tensor *t = ag->parts[il * ag->n_slice + i_slice].rows;
+        struct ggml_tensor *t = ag->arenas[il * ag->n_slice + i_slice].rows;
         if (!t || !t->data)
             continue;
         for (int32_t i = 0; i < slice->n_row; i++) {

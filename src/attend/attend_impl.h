@@ -83,16 +83,16 @@ struct wnw__attend_job {
 /* Entries of a head that lie one after the other as rows of one type. While rows of the slice push a block
  * out of the tail, the block is there twice: later rows see it quantised, earlier ones do not. */
 enum wnw__attend_seen { WNW_SEEN_ALWAYS, WNW_SEEN_QUANTISED, WNW_SEEN_F16 };
-struct wnw__attend_part {
+struct wnw__attend_stretch {
     struct wnw__kv_rows rows;
     int32_t from, to;  /* entries; rows.n = to - from */
     const float *bias; /* of these entries; NULL = none has one */
     enum wnw__attend_seen seen;
 };
 /* Everything that some rows of a slice see of a head. */
-struct wnw__attend_parts {
-    struct wnw__attend_part part[3];
-    int32_t n, n_entry; /* parts; sum of their entries */
+struct wnw__attend_stretches {
+    struct wnw__attend_stretch stretch[3];
+    int32_t n, n_entry; /* stretches; sum of their entries */
 };
 
 /* Tiles of the softmax of some rows, all that they see, kept until it is complete. */
@@ -101,7 +101,7 @@ struct wnw__attend_kept {
     int32_t n;    /* of them so far */
     int32_t rows; /* queries that a tile has room for */
     float *
-        keys; /* the run's far keys in bytes, for all of its parts: attend_far.c; NULL: each converts them again */
+        keys; /* the run's far keys in bytes, for all of its stretches: attend_far.c; NULL: each converts them again */
 };
 
 /* A kept tile is its probabilities [rows][WNW_TILE], the rows' maxima and, in the rest, its entries: the first, how
@@ -304,12 +304,12 @@ int32_t wnw__attend_first(const struct wnw__attend_job *job, int32_t ih, int32_t
 void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, const float *q,
                       struct wnw__attend_work *w);
 /* Sets *p to the entries from .. to-1 of KV head ih as rows t0 .. t0+n-1 of the slice see them. */
-void wnw__attend_parts_of(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, int32_t from,
-                          int32_t to, struct wnw__attend_parts *p);
-/* Takes entries first .. last-1 of p, which are counted through its parts, into the softmax and output of the
+void wnw__attend_stretches_of(const struct wnw__attend_job *job, const struct wnw__attend_rows *r,
+                              int32_t from, int32_t to, struct wnw__attend_stretches *p);
+/* Takes entries first .. last-1 of p, which are counted through its stretches, into the softmax and output of the
  * queries in w. */
 void wnw__attend_stream(const struct wnw__attend_job *job, const struct wnw__attend_rows *r,
-                        const struct wnw__attend_parts *p, int32_t first, int32_t last,
+                        const struct wnw__attend_stretches *p, int32_t first, int32_t last,
                         struct wnw__attend_work *w);
 
 /* Writes rows first .. last-1 of the slice after the entries of KV head ih. k and v are as in
@@ -321,7 +321,7 @@ void wnw__attend_write(const struct wnw__attend_job *job, int32_t ih, int32_t fi
 
 /* The entries of one head that a slice sees, cut into n pieces of `size` (the last may be shorter). */
 struct wnw__attend_cut {
-    struct wnw__attend_parts p;
+    struct wnw__attend_stretches p;
     int32_t size, n;
 };
 /* One of them. */

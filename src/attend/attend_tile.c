@@ -158,7 +158,7 @@ void wnw__attend_load(const struct wnw__attend_job *job, const struct wnw__atten
     memset(w->o, 0, (size_t)n_query * (size_t)sh->ld * sizeof *w->o);
 }
 
-/* Hides, for each query, those of the n entries from i on that it does not see, or not in this part. */
+/* Hides, for each query, those of the n entries from i on that it does not see, or not in this stretch. */
 static void mask_tile(const struct wnw__attend_work *w, int32_t n_query, enum wnw__attend_seen seen,
                       int32_t i, int32_t n)
 {
@@ -254,10 +254,10 @@ static void value_tile(const struct wnw__attend_job *job, const struct wnw__kv_r
 }
 
 /* Adds the entries from .. to-1, unless there are none. */
-static void add_part(struct wnw__attend_parts *p, enum wnw__attend_seen seen, int32_t from, int32_t to,
-                     const struct wnw__kv_rows *rows, const float *bias)
+static void add_stretch(struct wnw__attend_stretches *p, enum wnw__attend_seen seen, int32_t from, int32_t to,
+                        const struct wnw__kv_rows *rows, const float *bias)
 {
-    p->part[p->n++] = (struct wnw__attend_part){
+    p->stretch[p->n++] = (struct wnw__attend_stretch){
         .rows = *rows, .from = from, .to = to, .bias = bias ? bias + from : NULL, .seen = seen};
     p->n_entry += to - from;
 }
@@ -267,8 +267,8 @@ static int32_t larger(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-void wnw__attend_parts_of(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, int32_t from,
-                          int32_t to, struct wnw__attend_parts *p)
+void wnw__attend_stretches_of(const struct wnw__attend_job *job, const struct wnw__attend_rows *r,
+                              int32_t from, int32_t to, struct wnw__attend_stretches *p)
 {
     const struct wnw__cache *c = job->slice->cache;
     const struct wnw__kv_layer *l = job->layer;
@@ -279,21 +279,21 @@ void wnw__attend_parts_of(const struct wnw__attend_job *job, const struct wnw__a
                   last_to = wnw__cache_quantised_to(c, l, r->ih, r->t0 + r->n - 1);
     if (c->n_tail == 0 || last_to == n_first) { /* all entries are stored alike */
         const struct wnw__kv_rows rows = wnw__cache_rows(c, l, r->ih, from, to);
-        add_part(p, WNW_SEEN_ALWAYS, from, to, &rows, bias);
+        add_stretch(p, WNW_SEEN_ALWAYS, from, to, &rows, bias);
         return;
     }
     if (from < n_first) {
         const struct wnw__kv_rows rows = wnw__cache_rows(c, l, r->ih, from, n_first);
-        add_part(p, WNW_SEEN_ALWAYS, from, n_first, &rows, bias);
+        add_stretch(p, WNW_SEEN_ALWAYS, from, n_first, &rows, bias);
     }
     if (larger(from, n_first) < last_to) {
         const struct wnw__kv_rows rows =
             wnw__cache_quantised_rows(c, l, r->ih, larger(from, n_first), last_to);
-        add_part(p, WNW_SEEN_QUANTISED, larger(from, n_first), last_to, &rows, bias);
+        add_stretch(p, WNW_SEEN_QUANTISED, larger(from, n_first), last_to, &rows, bias);
     }
     if (larger(from, first_to) < to) {
         const struct wnw__kv_rows rows = wnw__cache_rows(c, l, r->ih, larger(from, first_to), to);
-        add_part(p, WNW_SEEN_F16, larger(from, first_to), to, &rows, bias);
+        add_stretch(p, WNW_SEEN_F16, larger(from, first_to), to, &rows, bias);
     }
 }
 
@@ -316,24 +316,25 @@ static void keep_max(const struct wnw__attend_work *w)
     memcpy(wnw__attend_kept_max(k, k->n - 1), w->m, (size_t)k->rows * sizeof *w->m);
 }
 
-/* Takes n entries of a part, those from its i-th on, tile by tile. */
-static void stream_part(const struct wnw__attend_job *job, const struct wnw__attend_rows *r,
-                        const struct wnw__attend_part *part, int32_t i, int32_t n, struct wnw__attend_work *w)
+/* Takes n entries of a stretch, those from its i-th on, tile by tile. */
+static void stream_stretch(const struct wnw__attend_job *job, const struct wnw__attend_rows *r,
+                           const struct wnw__attend_stretch *stretch, int32_t i, int32_t n,
+                           struct wnw__attend_work *w)
 {
     const struct wnw__attend_queries queries = queries_of(job, r);
     const int32_t n_query = queries.n;
-    struct wnw__kv_rows tile = part->rows;
+    struct wnw__kv_rows tile = stretch->rows;
     tile.k += (size_t)i * tile.row_bytes;
     tile.v += (size_t)i * tile.row_bytes;
     for (int32_t j = 0; j < n; j += WNW_TILE) {
         tile.n = n - j < WNW_TILE ? n - j : WNW_TILE;
         if (w->kept)
-            keep_tile(w, part->from + i + j, tile.n);
-        score_tile(job, &tile, part->from + i + j, n_query, w);
-        wnw__attend_form(job, &queries, r->ih, part->from + i + j, tile.n, w->s);
-        if (part->bias)
-            wnw__attend_add_bias(w->s, n_query, part->bias + i + j, tile.n);
-        mask_tile(w, n_query, part->seen, part->from + i + j, tile.n);
+            keep_tile(w, stretch->from + i + j, tile.n);
+        score_tile(job, &tile, stretch->from + i + j, n_query, w);
+        wnw__attend_form(job, &queries, r->ih, stretch->from + i + j, tile.n, w->s);
+        if (stretch->bias)
+            wnw__attend_add_bias(w->s, n_query, stretch->bias + i + j, tile.n);
+        mask_tile(w, n_query, stretch->seen, stretch->from + i + j, tile.n);
         softmax_tile(job, n_query, w);
         if (w->kept)
             keep_max(w);
@@ -344,15 +345,16 @@ static void stream_part(const struct wnw__attend_job *job, const struct wnw__att
 }
 
 void wnw__attend_stream(const struct wnw__attend_job *job, const struct wnw__attend_rows *r,
-                        const struct wnw__attend_parts *p, int32_t first, int32_t last,
+                        const struct wnw__attend_stretches *p, int32_t first, int32_t last,
                         struct wnw__attend_work *w)
 {
     for (int32_t i = 0; i < p->n; i++) {
-        const int32_t from = first > 0 ? first : 0, to = last < p->part[i].rows.n ? last : p->part[i].rows.n;
+        const int32_t from = first > 0 ? first : 0,
+                      to = last < p->stretch[i].rows.n ? last : p->stretch[i].rows.n;
         if (from < to)
-            stream_part(job, r, &p->part[i], from, to - from, w);
-        first -= p->part[i].rows.n;
-        last -= p->part[i].rows.n;
+            stream_stretch(job, r, &p->stretch[i], from, to - from, w);
+        first -= p->stretch[i].rows.n;
+        last -= p->stretch[i].rows.n;
     }
 }
 
@@ -382,9 +384,9 @@ static void write_out(const struct wnw__attend_job *job, const struct wnw__atten
 void wnw__attend_rows(const struct wnw__attend_job *job, const struct wnw__attend_rows *r, const float *q,
                       float *out, struct wnw__attend_work *w)
 {
-    struct wnw__attend_parts p;
+    struct wnw__attend_stretches p;
     wnw__attend_load(job, r, q, w);
-    wnw__attend_parts_of(job, r, w->from[0], w->to[r->n * job->op->shared->group - 1], &p);
+    wnw__attend_stretches_of(job, r, w->from[0], w->to[r->n * job->op->shared->group - 1], &p);
     wnw__attend_stream(job, r, &p, 0, p.n_entry, w);
     write_out(job, r, w, out);
 }

@@ -20,17 +20,17 @@ enum { TILES_FEW = 8, TILES_MANY = 1 };
 struct wnw__columns {
     struct wnw__shape model;
     int32_t n_ubatch, n_embd;
-    const struct wnw__columns_part *parts; /* [n_layer] or NULL */
+    const struct wnw__columns_want *wants; /* [n_layer] or NULL */
     float *packed;                         /* [n_head][runs][RUN][d] queries as panels */
     float *row_max, *row_norm; /* [n_head][n_ubatch] m and 1 / l, used if the attention does not leave them */
-    float *per_length;         /* [n_ubatch] 1 / length of a token's input, where a part asks for it */
+    float *per_length;         /* [n_ubatch] 1 / length of a token's input, where it is wanted */
     atomic_int next, left;     /* next unit to take; finished threads, the last of which resets both */
 };
 
 /* One stage of one layer. */
 struct sweep {
     struct wnw__columns *c;
-    const struct wnw__columns_part *part; /* NULL = everything */
+    const struct wnw__columns_want *want; /* NULL = everything */
     struct wnw__attend_job job;
     struct wnw__attend_shared *sh; /* scratch of the threads */
     const float *q;                /* [n_tok][n_head][d] */
@@ -51,16 +51,16 @@ static bool is_few(int32_t n_tok, int32_t group)
     return (int64_t)n_tok * group <= WNW_ATTEND_NT_ROWS;
 }
 
-static const struct wnw__columns_part *part_of(const struct wnw__columns *c, int32_t il)
+static const struct wnw__columns_want *want_of(const struct wnw__columns *c, int32_t il)
 {
-    return c->parts ? &c->parts[il] : NULL;
+    return c->wants ? &c->wants[il] : NULL;
 }
 
 /* Whether the attention has left its softmax and that is the softmax that is wanted. */
 static bool softmax_is_known(const struct wnw__columns *c, int32_t il, const struct wnw__record_pass *pass)
 {
-    const struct wnw__columns_part *part = part_of(c, il);
-    return pass->softmax_known && !(part && part->seen);
+    const struct wnw__columns_want *want = want_of(c, il);
+    return pass->softmax_known && !(want && want->seen);
 }
 
 /* Whether the attention has left the columns themselves. */
@@ -72,7 +72,7 @@ static bool columns_are_known(const struct wnw__columns *c, int32_t il, const st
 static struct sweep sweep_of(struct wnw__columns *c, const struct wnw__record_rows *r)
 {
     struct sweep s = {.c = c,
-                      .part = part_of(c, r->il),
+                      .want = want_of(c, r->il),
                       .job = wnw__attend_job_of(r->attend, r->i_slice),
                       .sh = r->attend->shared,
                       .q = r->q,
@@ -231,7 +231,7 @@ static void stream(const struct sweep *s, const struct run *r, struct wnw__range
 
 static void rows_unit(const struct sweep *s, const struct run *r, struct wnw__attend_work *w)
 {
-    const struct wnw__columns_part *part = s->part && s->part->seen ? s->part : NULL;
+    const struct wnw__columns_want *want = s->want && s->want->seen ? s->want : NULL;
     const int32_t ih = r->h / s->sh->group, end = s->job.layer->len[ih] + r->t0 + r->rows;
     float *panels = packed_run(s, r->h, r->t0);
     pack(s, r, panels, w->kf);
@@ -243,13 +243,13 @@ static void rows_unit(const struct sweep *s, const struct run *r, struct wnw__at
     }
     const struct wnw__attend_queries queries = {.head = r->h, .n_head = 1, .t0 = r->t0, .n = r->rows};
     wnw__attend_begin(&s->job, &queries, w->m, w->l);
-    for (int i = 0; part && i < WNW_COLUMN_RANGES; i++)
-        stream(s, r, part->seen[ih][i], panels, w);
-    stream(s, r, (struct wnw__range){.from = part ? part->own[ih] : 0, .to = end}, panels, w);
+    for (int i = 0; want && i < WNW_COLUMN_RANGES; i++)
+        stream(s, r, want->seen[ih][i], panels, w);
+    stream(s, r, (struct wnw__range){.from = want ? want->own[ih] : 0, .to = end}, panels, w);
     const size_t at = (size_t)r->h * s->row_stride + (size_t)r->t0;
     for (int32_t i = 0; i < r->rows; i++) {
         s->row_max[at + (size_t)i] = w->m[i];
-        s->row_norm[at + (size_t)i] = (part && part->by_input ? s->c->per_length[r->t0 + i] : 1.0f) / w->l[i];
+        s->row_norm[at + (size_t)i] = (want && want->by_input ? s->c->per_length[r->t0 + i] : 1.0f) / w->l[i];
     }
 }
 
@@ -272,17 +272,17 @@ static void sweep_rows(const struct sweep *s, int ith, int nth)
 static struct wnw__range columns_of(const struct sweep *s, int32_t ih)
 {
     const struct wnw__range all = {0, s->job.layer->len[ih] + s->n_tok};
-    return s->part && s->part->columns ? s->part->columns[ih] : all;
+    return s->want && s->want->columns ? s->want->columns[ih] : all;
 }
 
 /* The numbers of entries i, i + 1, ... for query head g of the group; NULL = not wanted. */
 static float *numbers_at(const struct sweep *s, enum wnw__aux kind, int32_t ih, int32_t g, int32_t i)
 {
     const struct wnw__kv_layer *layer = s->job.layer;
-    if (!s->part)
+    if (!s->want)
         return layer->aux[kind] ? wnw__cache_aux(layer, kind, g) + layer->off[ih] + i : NULL;
-    float *own = kind == WNW_AUX_ATTN_SUM ? s->part->sum : s->part->max;
-    return own ? own + (int64_t)(ih * s->sh->group + g) * s->part->n + i : NULL;
+    float *own = kind == WNW_AUX_ATTN_SUM ? s->want->sum : s->want->max;
+    return own ? own + (int64_t)(ih * s->sh->group + g) * s->want->n + i : NULL;
 }
 
 static void add_tile(const struct sweep *s, int32_t ih, int32_t g, int32_t j, int32_t n, const float *sum,
@@ -294,7 +294,7 @@ static void add_tile(const struct sweep *s, int32_t ih, int32_t g, int32_t j, in
         to_sum[c] += sum[c];
     for (int32_t c = 0; to_max && c < n; c++) {
         /* Rounding: m may come from another kernel. What is divided by a length may be above 1. */
-        const float p = max[c] < 1.0f || (s->part && s->part->by_input) ? max[c] : 1.0f;
+        const float p = max[c] < 1.0f || (s->want && s->want->by_input) ? max[c] : 1.0f;
         to_max[c] = p > to_max[c] ? p : to_max[c];
     }
 }
@@ -430,14 +430,14 @@ void wnw__columns_free(struct wnw__columns *c)
 }
 
 int wnw__columns_new(struct wnw__columns **out, const struct wnw__record_shape *shape,
-                     const struct wnw__columns_part *parts)
+                     const struct wnw__columns_want *wants)
 {
     struct wnw__columns *c = *out = calloc(1, sizeof *c);
     const size_t n_row = (size_t)shape->model.n_head * (size_t)shape->n_ubatch;
     if (c) {
         c->model = shape->model;
         c->n_ubatch = shape->n_ubatch;
-        c->parts = parts;
+        c->wants = wants;
         c->packed = malloc((size_t)shape->model.n_head * (size_t)n_runs(shape->n_ubatch) * RUN *
                            (size_t)shape->model.d * sizeof *c->packed);
         c->row_max = calloc(2 * n_row, sizeof *c->row_max);
@@ -488,9 +488,9 @@ static int copy_columns(void **rec, const void *from, const struct wnw__record_s
 static int stages(const void *rec, enum wnw__point point, int32_t il, const struct wnw__record_pass *pass)
 {
     const struct wnw__columns *c = rec;
-    const struct wnw__columns_part *part = part_of(c, il);
+    const struct wnw__columns_want *want = want_of(c, il);
     if (point == WNW_POINT_INPUT)
-        return part && part->by_input && wnw__layer_takes_part(&c->model, il);
+        return want && want->by_input && wnw__layer_takes_part(&c->model, il);
     if (point != WNW_POINT_ATTENTION || !wnw__layer_takes_part(&c->model, il))
         return 0;
     if (columns_are_known(c, il, pass))
@@ -542,14 +542,14 @@ static unsigned reads_columns(const void *rec, const struct wnw__record_pass *pa
     const struct wnw__columns *c = rec;
     unsigned columns = 0;
     for (int32_t il = pass->from; il < pass->to; il++) {
-        const struct wnw__columns_part *part = part_of(c, il);
+        const struct wnw__columns_want *want = want_of(c, il);
         if (!wnw__layer_takes_part(&c->model, il))
             continue;
-        if (part && part->seen)
+        if (want && want->seen)
             return 0;
         columns |=
-            (part ? part->sum != NULL : pass->cache->aux_planes[WNW_AUX_ATTN_SUM] > 0) ? WNW_COLUMN_SUMS : 0;
-        columns |= (part ? part->max != NULL : pass->cache->aux_planes[WNW_AUX_ATTN_MAX] > 0)
+            (want ? want->sum != NULL : pass->cache->aux_planes[WNW_AUX_ATTN_SUM] > 0) ? WNW_COLUMN_SUMS : 0;
+        columns |= (want ? want->max != NULL : pass->cache->aux_planes[WNW_AUX_ATTN_MAX] > 0)
                        ? WNW_COLUMN_MAXIMA
                        : 0;
     }

@@ -26,8 +26,8 @@ struct wnw__range {
 /* A restricted softmax runs over two ranges of stored entries, in ascending order and without overlap. */
 #define WNW_COLUMN_RANGES 2
 
-/* The part of one layer that is recorded in place of everything. It may change between passes. */
-struct wnw__columns_part {
+/* What is recorded of one layer in place of everything. It may change between passes. */
+struct wnw__columns_want {
     float *sum, *max; /* [n_head][n] that receive the numbers; NULL = not wanted */
     int64_t n;
     /* [n_head_kv] the entries whose columns are added up; NULL = all entries and the new tokens. */
@@ -42,10 +42,10 @@ struct wnw__columns_part {
 };
 
 struct wnw__columns;
-/* parts [n_layer] is borrowed. If it is NULL, everything is recorded, in the numbers that the cache keeps
+/* wants [n_layer] is borrowed. If it is NULL, everything is recorded, in the numbers that the cache keeps
  * with its entries. */
 int wnw__columns_new(struct wnw__columns **out, const struct wnw__record_shape *shape,
-                     const struct wnw__columns_part *parts);
+                     const struct wnw__columns_want *wants);
 void wnw__columns_free(struct wnw__columns *c);
 
 #endif

@@ -30,7 +30,7 @@ struct pass {
     struct wnw__recurrent *state;    /* the session's before the pass */
     struct wnw__cache_mark *mark;    /* of the cache before the pass; NULL = nothing to put back */
     int32_t *len;                    /* [n_layer][n_head_kv] before the pass */
-    struct wnw__columns_part *parts; /* [n_layer] */
+    struct wnw__columns_want *wants; /* [n_layer] */
     struct wnw__range *columns;      /* [n_layer][n_head_kv] entries whose statistics are taken */
     struct wnw__range (*seen)[WNW_COLUMN_RANGES]; /* [n_layer][n_head_kv] entries that the softmax sees */
     int32_t first, sinks; /* REPEAT: first position that is repeated; positions that every chunk sees */
@@ -94,7 +94,7 @@ static int save_cache(struct pass *p)
 static int begin_columns(struct pass *p)
 {
     struct wnw__columns *columns;
-    WNW_TRY(wnw__columns_new(&columns, &p->s->shape, p->parts));
+    WNW_TRY(wnw__columns_new(&columns, &p->s->shape, p->wants));
     const int rc = wnw__recorders_add(
         &p->s->recorders, &(struct wnw__recorder){.type = &wnw__columns_recorder, .rec = columns});
     if (rc != WNW_OK)
@@ -111,16 +111,16 @@ static int begin(struct pass *p, wnw_session *s)
     s->recorders = (struct wnw__recorders){0};
     WNW_TRY(save_cache(p));
     WNW_TRY(new_result(&p->out, s));
-    p->parts = calloc((size_t)c->n_layer, sizeof *p->parts);
+    p->wants = calloc((size_t)c->n_layer, sizeof *p->wants);
     p->columns = calloc(n, sizeof *p->columns);
     p->seen = calloc(n, sizeof *p->seen);
-    if (!p->parts || !p->columns || !p->seen)
+    if (!p->wants || !p->columns || !p->seen)
         return wnw__fail(WNW_E_NOMEM, "no memory for a second pass");
     for (int32_t il = 0; il < c->n_layer; il++) {
         const size_t at = (size_t)il * (size_t)c->n_head_kv;
         for (int32_t ih = 0; ih < c->n_head_kv; ih++)
             p->columns[at + (size_t)ih].to = p->len[at + (size_t)ih];
-        p->parts[il] = (struct wnw__columns_part){
+        p->wants[il] = (struct wnw__columns_want){
             .sum = p->out->sum[il], .max = p->out->max[il], .n = p->out->n[il], .columns = p->columns + at};
     }
     return begin_columns(p);
@@ -150,7 +150,7 @@ static int end(struct pass *p)
     s->recorders = p->before;
     wnw__cache_mark_free(p->mark);
     free(p->len);
-    free(p->parts);
+    free(p->wants);
     free(p->columns);
     free(p->seen);
     return rc;
@@ -296,9 +296,9 @@ static void restrict_to(struct pass *p, int32_t first, int32_t last)
             p->seen[at + (size_t)ih][1] = chunk;
             p->columns[at + (size_t)ih] = chunk;
         }
-        p->parts[il].seen = (const struct wnw__range(*)[WNW_COLUMN_RANGES])(p->seen + at);
-        p->parts[il].own = p->len + at;
-        p->parts[il].by_input = p->by_input;
+        p->wants[il].seen = (const struct wnw__range(*)[WNW_COLUMN_RANGES])(p->seen + at);
+        p->wants[il].own = p->len + at;
+        p->wants[il].by_input = p->by_input;
     }
 }
 
