@@ -2,7 +2,7 @@
 /*
  * winnow bench observe: what each kind of observation costs. The cost of what is collected while the prompt
  * is read is the difference between prefills of the same tokens with and without it; the library's report has
- * the time of what is computed afterwards. The policies are probes: scorers from outside the library that ask
+ * the time of what is computed afterwards. The policies have scorers from outside the library that ask
  * for one kind of observation and read it.
  */
 #include "bench/bench.h"
@@ -86,14 +86,14 @@ static int score_sketch(const void *opts, const wnw_observation *obs, float *sco
     return score_norm(obs, WNW_PROJ_SKETCH, score);
 }
 
-static const wnw_scorer probes[] = {
-    {.part = {WNW_SCORER_INIT, .name = "probe-flat"}, .score = score_flat},
-    {.part = {WNW_SCORER_INIT, .name = "probe-columns", .needs = needs_columns}, .score = score_flat},
-    {.part = {WNW_SCORER_INIT, .name = "probe-columns-max", .needs = needs_columns_max}, .score = score_flat},
-    {.part = {WNW_SCORER_INIT, .name = "probe-stats", .needs = needs_stats}, .score = score_flat},
-    {.part = {WNW_SCORER_INIT, .name = "probe-l1", .needs = needs_norms}, .score = score_l1},
-    {.part = {WNW_SCORER_INIT, .name = "probe-l2", .needs = needs_norms}, .score = score_l2},
-    {.part = {WNW_SCORER_INIT, .name = "probe-sketch", .needs = needs_norms}, .score = score_sketch},
+static const wnw_scorer scorers[] = {
+    {.part = {WNW_SCORER_INIT, .name = "bench-flat"}, .score = score_flat},
+    {.part = {WNW_SCORER_INIT, .name = "bench-columns", .needs = needs_columns}, .score = score_flat},
+    {.part = {WNW_SCORER_INIT, .name = "bench-columns-max", .needs = needs_columns_max}, .score = score_flat},
+    {.part = {WNW_SCORER_INIT, .name = "bench-stats", .needs = needs_stats}, .score = score_flat},
+    {.part = {WNW_SCORER_INIT, .name = "bench-l1", .needs = needs_norms}, .score = score_l1},
+    {.part = {WNW_SCORER_INIT, .name = "bench-l2", .needs = needs_norms}, .score = score_l2},
+    {.part = {WNW_SCORER_INIT, .name = "bench-sketch", .needs = needs_norms}, .score = score_sketch},
 };
 
 /* ---- What is measured ---- */
@@ -118,15 +118,15 @@ static const struct figure {
 } figures[] = {
     {"window: keep the last 32 queries", WINDOW, READ, "snapkv", 0},
     {"window: attention and scores", WINDOW, SCORE, "snapkv", 3},
-    {"columns: sums over all queries", COLUMNS, READ, "probe-columns", 35},
-    {"columns: sums and maxima", COLUMNS_MAX, READ, "probe-columns-max", 35},
-    {"query mean and covariance", STATS, READ, "probe-stats", 0},
-    {"projected norms: l1", WINDOW, SCORE, "probe-l1", 5},
-    {"projected norms: l2", WINDOW, SCORE, "probe-l2", 5},
-    {"projected norms: sketch", WINDOW, SCORE, "probe-sketch", 5},
-    {"selection: top-k, equal heads", WINDOW, SELECT, "probe-flat", 2},
-    {"selection: top-k, adakv", WINDOW, SELECT, "probe-flat+adakv", 2},
-    {"compaction, uneven heads", WINDOW, COMPACT, "probe-flat+adakv", 0},
+    {"columns: sums over all queries", COLUMNS, READ, "bench-columns", 35},
+    {"columns: sums and maxima", COLUMNS_MAX, READ, "bench-columns-max", 35},
+    {"query mean and covariance", STATS, READ, "bench-stats", 0},
+    {"projected norms: l1", WINDOW, SCORE, "bench-l1", 5},
+    {"projected norms: l2", WINDOW, SCORE, "bench-l2", 5},
+    {"projected norms: sketch", WINDOW, SCORE, "bench-sketch", 5},
+    {"selection: top-k, equal heads", WINDOW, SELECT, "bench-flat", 2},
+    {"selection: top-k, adakv", WINDOW, SELECT, "bench-flat+adakv", 2},
+    {"compaction, uneven heads", WINDOW, COMPACT, "bench-flat+adakv", 0},
 };
 enum { N_FIGURES = sizeof figures / sizeof *figures };
 
@@ -153,8 +153,8 @@ struct bench_observe {
 static int parse_policies(struct bench_observe *b)
 {
     int status = wnw_registry_new(&b->registry);
-    for (size_t i = 0; i < sizeof probes / sizeof *probes && status == WNW_OK; i++)
-        status = wnw_registry_add(b->registry, &probes[i].part);
+    for (size_t i = 0; i < sizeof scorers / sizeof *scorers && status == WNW_OK; i++)
+        status = wnw_registry_add(b->registry, &scorers[i].part);
     for (int i = 0; i < N_FIGURES && status == WNW_OK; i++)
         status = wnw_policy_parse(&b->policies[i], figures[i].recipe, b->registry);
     return status == WNW_OK ? APP_OK : app_fail_status(status);

@@ -24,7 +24,7 @@ struct fixture {
     int32_t n;         /* entries now, the new token's included */
 };
 
-/* One query head at the probe. */
+/* One query head at the measured token. */
 struct head {
     const float *attn, *values;
     float nu[MAX_N];
@@ -145,7 +145,7 @@ static void plans_move_the_output(void **state)
     wnw__source_close(&src);
 }
 
-/* The bounds of a selection by the probe's own attention: stage 1 in common, then by A nu or by A. */
+/* The bounds of a selection by the token's own attention: stage 1 in common, then by A nu or by A. */
 static void bounds_are_in_order(void **state)
 {
     const struct fixture *fx = *state;

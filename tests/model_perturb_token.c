@@ -17,7 +17,7 @@ struct fixture {
     struct test_model t;
     wnw_session *s;
     wnw_plan *plan, *whole;
-    struct wnw__perturb_token *probe;
+    struct wnw__perturb_token *at_token;
     int32_t token;
 };
 
@@ -39,14 +39,14 @@ static void open_row(struct fixture *fx, const struct row *row)
     fx->plan = plans[0];
     fx->whole = plans[1];
     fx->token = fx->t.tokens[N_PROMPT];
-    assert_ok(wnw__perturb_token_new(&fx->probe, fx->s, fx->token));
+    assert_ok(wnw__perturb_token_new(&fx->at_token, fx->s, fx->token));
     wnw_policy_free(policy);
     wnw_policy_free(full);
 }
 
 static void close_row(struct fixture *fx)
 {
-    wnw__perturb_token_free(fx->probe);
+    wnw__perturb_token_free(fx->at_token);
     wnw_plan_free(fx->plan);
     wnw_plan_free(fx->whole);
     wnw_session_free(fx->s);
@@ -109,7 +109,7 @@ static void as_if_entries_were_gone(void **state)
     double heads[MOST_LAYERS * MOST_HEADS], groups[MOST_LAYERS * MOST_HEADS], layers[MOST_LAYERS];
     wnw_session *all = read_behind(&fx, NULL);
     int32_t n_moved = 0;
-    assert_ok(wnw__perturb_token_change(fx.probe, fx.plan, heads, groups, layers));
+    assert_ok(wnw__perturb_token_change(fx.at_token, fx.plan, heads, groups, layers));
     for (int32_t il = 0; il < fx.t.info.n_layer; il++) {
         if (wnw_model_layer_is_swa(fx.t.m, il)) {
             assert_near(layers[il], 0, 0);
@@ -154,7 +154,7 @@ static void states_move(void **state)
         assert_ok(wnw__feed_span(by_layer, &span));
         assert_cmp(test_relative_error(state_of(all, il), x, (size_t)n_embd), <, 1e-5);
     }
-    assert_ok(wnw__perturb_token_drift(fx.probe, fx.plan, drift));
+    assert_ok(wnw__perturb_token_drift(fx.at_token, fx.plan, drift));
     for (int32_t il = 0; il < n_layer; il++) {
         double want = 0;
         for (int32_t c = 0; c < n_embd; c++)
@@ -176,9 +176,9 @@ static void nothing_changes(void **state)
     struct wnw__perturb_bound bounds[MOST_LAYERS * MOST_HEADS];
     open_row(&fx, *state);
     const int32_t n = fx.t.info.n_layer * fx.t.info.n_head;
-    assert_ok(wnw__perturb_token_change(fx.probe, fx.whole, heads, groups, NULL));
-    assert_ok(wnw__perturb_token_drift(fx.probe, fx.whole, drift));
-    assert_ok(wnw__perturb_token_bounds(fx.probe, N_PROMPT + 1, bounds));
+    assert_ok(wnw__perturb_token_change(fx.at_token, fx.whole, heads, groups, NULL));
+    assert_ok(wnw__perturb_token_drift(fx.at_token, fx.whole, drift));
+    assert_ok(wnw__perturb_token_bounds(fx.at_token, N_PROMPT + 1, bounds));
     for (int32_t i = 0; i < n; i++) {
         assert_near(heads[i], 0, 0);
         assert_near(bounds[i].change, 0, 0);
@@ -196,7 +196,7 @@ static void bounds_are_in_order(void **state)
     int32_t n_checked = 0;
     open_row(&fx, *state);
     for (int32_t keep = 2; keep <= N_PROMPT; keep += 22) {
-        assert_ok(wnw__perturb_token_bounds(fx.probe, keep, bounds));
+        assert_ok(wnw__perturb_token_bounds(fx.at_token, keep, bounds));
         for (int32_t i = 0; i < fx.t.info.n_layer * fx.t.info.n_head; i++) {
             const struct wnw__perturb_bound b = bounds[i];
             assert_cmp(b.change, <=, b.theta_hat * (1 + 1e-4));
@@ -214,15 +214,15 @@ static void bounds_are_in_order(void **state)
 static void refuses(void **state)
 {
     struct fixture fx;
-    struct wnw__perturb_token *probe;
+    struct wnw__perturb_token *at_token;
     struct wnw__perturb_bound bounds[MOST_LAYERS * MOST_HEADS];
     double drift[MOST_LAYERS];
     (void)state;
     open_row(&fx, &rows[0]);
-    assert_error(wnw__perturb_token_new(&probe, fx.s, -1), WNW_E_RANGE);
-    assert_null(probe);
-    assert_error(wnw__perturb_token_bounds(fx.probe, 1, bounds), WNW_E_RANGE);
-    assert_error(wnw__perturb_token_bounds(fx.probe, N_PROMPT + 2, bounds), WNW_E_RANGE);
+    assert_error(wnw__perturb_token_new(&at_token, fx.s, -1), WNW_E_RANGE);
+    assert_null(at_token);
+    assert_error(wnw__perturb_token_bounds(fx.at_token, 1, bounds), WNW_E_RANGE);
+    assert_error(wnw__perturb_token_bounds(fx.at_token, N_PROMPT + 2, bounds), WNW_E_RANGE);
     /* A plan of a shorter text, and one that merges values. */
     const wnw_size size = size_budget(KEEP);
     wnw_policy *policy = test_policy("snapkv:window=8+merge");
@@ -230,18 +230,18 @@ static void refuses(void **state)
     wnw_plan *plan;
     wnw_session *s = test_session_new(
         fx.t.m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = N_PROMPT, .n_threads = 1});
-    assert_error(wnw__perturb_token_new(&probe, s, 1), WNW_E_ARG);
+    assert_error(wnw__perturb_token_new(&at_token, s, 1), WNW_E_ARG);
     assert_ok(test_observe(s, policies, 1));
     test_prefill(s, fx.t.tokens, N_PROMPT - 5);
     assert_ok(wnw_session_plan(s, policy, &size, &plan, NULL));
-    assert_error(wnw__perturb_token_change(fx.probe, plan, drift, NULL, NULL), WNW_E_MISMATCH);
-    assert_error(wnw__perturb_token_drift(fx.probe, plan, drift), WNW_E_MISMATCH);
+    assert_error(wnw__perturb_token_change(fx.at_token, plan, drift, NULL, NULL), WNW_E_MISMATCH);
+    assert_error(wnw__perturb_token_drift(fx.at_token, plan, drift), WNW_E_MISMATCH);
     struct wnw__perturb_token *shorter;
     assert_ok(wnw__perturb_token_new(&shorter, s, 1));
     assert_error(wnw__perturb_token_change(shorter, plan, NULL, NULL, drift), WNW_E_UNSUPPORTED);
     wnw__perturb_token_free(shorter);
     assert_ok(wnw_session_apply(s, plan, NULL));
-    assert_error(wnw__perturb_token_new(&probe, s, 1), WNW_E_ARG);
+    assert_error(wnw__perturb_token_new(&at_token, s, 1), WNW_E_ARG);
     assert_says("whole cache");
     wnw_plan_free(plan);
     wnw_policy_free(policy);

@@ -18,13 +18,13 @@ enum { DIGITS = 6 }; /* of a number in a record */
 struct measured {
     const struct eval_perturb_work *w;
     wnw_session *s;
-    struct wnw__perturb_token *probe;
+    struct wnw__perturb_token *at_token;
     wnw_plan **plans;    /* [n_configs], owned */
     wnw_report *reports; /* [n_configs], owned */
     double *x;           /* [EVAL_N_LEVELS][units of heads], owned */
     struct wnw__perturb_bound *bounds;
     int32_t n_configs, n_tokens, token;
-    double read_ms, plan_ms, probe_ms, change_ms, drift_ms, bound_ms;
+    double read_ms, plan_ms, token_ms, change_ms, drift_ms, bound_ms;
 };
 
 /* Here logits that are not numbers are a failure. */
@@ -97,10 +97,10 @@ static int changes_of(json_t **out, struct measured *p, int32_t i)
     double *heads = p->x, *groups = p->x + n_heads, *layers = groups + n_groups,
            *states = layers + info->n_layer;
     const double start = app_now_ms();
-    int status = wnw__perturb_token_change(p->probe, p->plans[i], heads, groups, layers);
+    int status = wnw__perturb_token_change(p->at_token, p->plans[i], heads, groups, layers);
     const double changed = app_now_ms();
     if (status == WNW_OK)
-        status = wnw__perturb_token_drift(p->probe, p->plans[i], states);
+        status = wnw__perturb_token_drift(p->at_token, p->plans[i], states);
     p->change_ms += changed - start;
     p->drift_ms += app_now_ms() - changed;
     WNW_TRY(code_of(status));
@@ -136,7 +136,7 @@ static int bounds_of(json_t **out, struct measured *p, int32_t i)
     const long mean = lround(p->reports[i].kept_mean);
     const int32_t keep = mean < 2 ? 2 : mean > p->n_tokens ? p->n_tokens : (int32_t)mean;
     const double start = app_now_ms();
-    const int status = wnw__perturb_token_bounds(p->probe, keep, p->bounds);
+    const int status = wnw__perturb_token_bounds(p->at_token, keep, p->bounds);
     p->bound_ms += app_now_ms() - start;
     WNW_TRY(code_of(status));
     json_t *o = json_pack("{s:s, s:i}", "size", p->w->config[i].size_text, "keep", (int)keep);
@@ -154,8 +154,8 @@ static int measure(json_t **record, struct measured *p)
     int rc = APP_OK;
     const double start = app_now_ms();
     p->token = wnw__argmax(wnw_session_logits(p->s), p->w->runtime->info.n_vocab);
-    rc = code_of(wnw__perturb_token_new(&p->probe, p->s, p->token));
-    p->probe_ms = app_now_ms() - start;
+    rc = code_of(wnw__perturb_token_new(&p->at_token, p->s, p->token));
+    p->token_ms = app_now_ms() - start;
     for (int32_t i = 0; rc == APP_OK && i < p->n_configs; i++) {
         rc = changes_of(&o, p, i);
         if (rc == APP_OK)
@@ -169,7 +169,7 @@ static int measure(json_t **record, struct measured *p)
     if (rc == APP_OK)
         return finish(record, json_pack("{s:i, s:o, s:o, s:{s:f, s:f, s:f, s:f, s:f, s:f}}", "token",
                                         (int)p->token, "changes", changes, "bounds", bounds, "ms", "read",
-                                        p->read_ms, "plan", p->plan_ms, "probe", p->probe_ms, "changes",
+                                        p->read_ms, "plan", p->plan_ms, "probe", p->token_ms, "changes",
                                         p->change_ms, "states", p->drift_ms, "bounds", p->bound_ms));
     json_decref(changes);
     json_decref(bounds);
@@ -189,7 +189,7 @@ int eval_perturb_record(json_t **record, const struct eval_perturb_work *w, cons
     int rc = p.plans && p.reports && p.x && p.bounds ? read_text(&p, ids, n) : eval_no_memory("plans");
     if (rc == APP_OK)
         rc = measure(record, &p);
-    wnw__perturb_token_free(p.probe);
+    wnw__perturb_token_free(p.at_token);
     for (int32_t i = 0; p.plans && i < p.n_configs; i++)
         wnw_plan_free(p.plans[i]);
     wnw_session_free(p.s);

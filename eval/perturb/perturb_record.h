@@ -15,7 +15,7 @@ struct eval_perturb_work {
     int32_t n_policies, n_sizes;
 };
 
-/* Reads ids[n] and makes the record, which the caller releases: "token", the one that was probed, "changes" for each
+/* Reads ids[n] and makes the record, which the caller releases: "token", the one that was measured, "changes" for each
  * config and "bounds" for each size (perturb.h), "ms". Returns an exit code. */
 int eval_perturb_record(json_t **record, const struct eval_perturb_work *w, const int32_t *ids, int32_t n);
 

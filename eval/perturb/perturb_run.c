@@ -109,7 +109,7 @@ static int open_setup(struct eval_run *run)
     x->work.runtime = &run->runtime;
     if (x->n_tokens >= run->runtime.info.n_ctx_train)
         return app_fail(APP_BAD_INPUT,
-                        "--lengths %d: the model's context holds %d tokens, the probe included",
+                        "--lengths %d: the model's context holds %d tokens, the measured one included",
                         (int)x->n_tokens, (int)run->runtime.info.n_ctx_train);
     WNW_TRY(eval_haystack_open(&s->source.haystack, "prose", s->source.seed)); /* its name is in run.json */
     WNW_TRY(

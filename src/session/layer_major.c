@@ -121,7 +121,7 @@ static int read_layer(struct reader *r, int32_t il)
     return wnw__cache_release_tail(&s->cache, il);
 }
 
-static int compress_layer(struct reader *r, int32_t il, struct wnw__draft *job, wnw_report *report)
+static int compress_layer(struct reader *r, int32_t il, struct wnw__draft *draft, wnw_report *report)
 {
     struct wnw__cache *c = &r->s->cache;
     struct wnw__kept_layer kept;
@@ -130,14 +130,14 @@ static int compress_layer(struct reader *r, int32_t il, struct wnw__draft *job, 
     const uint64_t bytes = wnw__cache_bytes(c);
     if (bytes > report->kv_bytes_before)
         report->kv_bytes_before = bytes;
-    WNW_TRY(wnw__draft_layer(job, il, &kept));
+    WNW_TRY(wnw__draft_layer(draft, il, &kept));
     const double start = wnw__now_ms();
     WNW_TRY(wnw__rewrite_layer(c, il, &kept, -1));
     report->compact_ms += wnw__now_ms() - start;
     return WNW_OK;
 }
 
-static int read_layers(struct reader *r, struct wnw__draft *job, wnw_report *report)
+static int read_layers(struct reader *r, struct wnw__draft *draft, wnw_report *report)
 {
     wnw_session *s = r->s;
     WNW_TRY(wnw__ids_reserve(&s->ids, r->n_past, r->n));
@@ -146,7 +146,7 @@ static int read_layers(struct reader *r, struct wnw__draft *job, wnw_report *rep
         const double start = wnw__now_ms();
         WNW_TRY(read_layer(r, il));
         report->read_ms += wnw__now_ms() - start;
-        WNW_TRY(compress_layer(r, il, job, report));
+        WNW_TRY(compress_layer(r, il, draft, report));
         wnw__recorders_tell(&s->recorders, il, il + 1, WNW_EVENT_DROPPED);
     }
     s->n_fixed = s->n_past;
@@ -161,8 +161,8 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
                           wnw_report *report)
 {
     struct reader r = {.s = s, .tokens = tokens, .n = n, .n_past = s->n_past};
-    struct wnw__draft *job = NULL;
-    wnw_report of_job = {0};
+    struct wnw__draft *draft = NULL;
+    wnw_report of_draft = {0};
     int rc = wnw__session_source(&r.src, s);
     if (rc != WNW_OK)
         return rc;
@@ -172,24 +172,24 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
     r.src.ratio_base = goal->ratio_base;
     rc = hold_entries(&r);
     if (rc == WNW_OK)
-        rc = wnw__draft_new(&job, goal->policy, &goal->size, &r.src, &of_job);
+        rc = wnw__draft_new(&draft, goal->policy, &goal->size, &r.src, &of_draft);
     if (rc != WNW_OK)
         goto done; /* nothing has been read yet */
     rc = wnw__hidden_rows_new(&r.x, n, s->m->hp.n_embd, s->params.n_ubatch, n > FLOAT32_TOKENS);
     if (rc == WNW_OK)
-        rc = read_layers(&r, job, report);
+        rc = read_layers(&r, draft, report);
     if (rc == WNW_OK)
-        wnw__draft_times(job, report);
+        wnw__draft_times(draft, report);
     else if (r.x)
         (void)wnw_session_reset(s); /* some layers have read the piece and others have not */
-    if (*of_job.warning)
-        wnw__warn(report->warning, "%s", of_job.warning);
+    if (*of_draft.warning)
+        wnw__warn(report->warning, "%s", of_draft.warning);
 done:
     wnw__hidden_rows_free(r.x);
     free(r.pos);
     free(r.off);
     free(r.n_entry);
-    wnw__draft_free(job);
+    wnw__draft_free(draft);
     wnw__source_close(&r.src);
     return rc;
 }

@@ -125,7 +125,7 @@ static void turn_key(const struct turn *t, float *k)
     }
 }
 
-/* A job turns the keys of one head of one layer, and has a row of `room` to work in. */
+/* A unit of work is the keys of one head of one layer; it has a piece of `room` of its own. */
 struct turning {
     wnw_session *s;
     const float *theta; /* [n_layer][n_pair] */
@@ -135,13 +135,13 @@ struct turning {
     bool neox;
 };
 
-static void turn_head(int32_t job, void *user)
+static void turn_head(int32_t i_head, void *user)
 {
     const struct turning *w = user;
     struct wnw__cache *c = &w->s->cache;
-    const int32_t il = job / c->n_head_kv, ih = job % c->n_head_kv;
+    const int32_t il = i_head / c->n_head_kv, ih = i_head % c->n_head_kv;
     struct wnw__kv_layer *l = &c->layers[il];
-    float *cs = w->room + (size_t)job * w->n_room, *key = cs + 2 * (size_t)w->n_pair;
+    float *cs = w->room + (size_t)i_head * w->n_room, *key = cs + 2 * (size_t)w->n_pair;
     struct turn t = {
         .theta = w->theta + (size_t)il * (size_t)w->n_pair, .cs = cs, .n_pair = w->n_pair, .neox = w->neox};
     for (int32_t i = 0; i < l->len[ih]; i++) {
@@ -161,12 +161,12 @@ static int turn_keys(wnw_session *s, int32_t n)
     const struct wnw__hparams *hp = &s->m->hp;
     const struct ggml_tensor *freqs = s->m->w.rope_freqs;
     const size_t n_layer = (size_t)s->cache.n_layer, n_pair = (size_t)hp->n_rot / 2;
-    const int32_t n_job = s->cache.n_layer * s->cache.n_head_kv;
+    const int32_t n_head = s->cache.n_layer * s->cache.n_head_kv;
     struct turning w = {.s = s,
                         .n_room = 2 * n_pair + (size_t)s->cache.d,
                         .n_pair = hp->n_rot / 2,
                         .neox = s->m->arch->rope_type == GGML_ROPE_TYPE_NEOX};
-    float *theta = malloc((n_layer * n_pair + (size_t)n_job * w.n_room + 1) * sizeof *theta);
+    float *theta = malloc((n_layer * n_pair + (size_t)n_head * w.n_room + 1) * sizeof *theta);
     if (!theta)
         return wnw__fail(WNW_E_NOMEM, "no memory to turn keys of %d elements", (int)s->cache.d);
     for (size_t il = 0; il < n_layer; il++)
@@ -174,7 +174,7 @@ static int turn_keys(wnw_session *s, int32_t n)
     mark_ambiguous(s, n); /* here positions are still the old ones, and nothing can fail any more */
     w.theta = theta;
     w.room = theta + n_layer * n_pair;
-    wnw__parallel(wnw__engine_pool(s->engine), n_job, turn_head, &w);
+    wnw__parallel(wnw__engine_pool(s->engine), n_head, turn_head, &w);
     free(theta);
     return WNW_OK;
 }

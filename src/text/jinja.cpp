@@ -169,14 +169,14 @@ struct result {
 };
 
 /* A template that was parsed, and what it works on. */
-struct job {
+struct prepared {
     const wnw__jinja_input &in;
     const std::string &source;
     wnw::meter &m;
     const jinja::program &program;
 };
 
-result run(const job &j, marks which, bool as_parts)
+result run(const prepared &j, marks which, bool as_parts)
 {
     result out;
     out.as_parts = as_parts;
@@ -195,7 +195,7 @@ result run(const job &j, marks which, bool as_parts)
 }
 
 /* Runs the template with contents as text first; parts are used where only they make the content appear. */
-result run_either(const job &j)
+result run_either(const prepared &j)
 {
     const bool sought = *j.in.messages[j.in.marked].content;
     result plain;
@@ -280,7 +280,7 @@ void render(wnw__rendered *out, const wnw__jinja_input &in)
     wnw::meter m(n_input, (uint64_t)in.n_messages);
     const std::string source = with_line_feeds(in.source);
     const jinja::program program = parse(source, m);
-    const job j{in, source, m, program};
+    const prepared j{in, source, m, program};
     const result one = run_either(j);
     if (in.n_messages == 1) {
         deliver(out, one, one);
