@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec python3 - "$@" <<'PY'
-import pathlib, re, sys
+import functools, pathlib, re, sys
 
 # Folder: folders that it may include besides itself and include/. A '-' before a name marks an arrow that is still
 # there and is to go; a new one like it fails, and so does a mark that is no longer needed.
@@ -184,6 +184,15 @@ for path in sorted(pathlib.Path("tests").rglob("*.[ch]")):
 # Declared in x.h, defined in x.c or x_*.c beside it; what a folder's x/x.h declares, in any file of the folder.
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 DECLARED = re.compile(r"^(?!static|typedef|#)[A-Za-z_][\w\s*]*?\b((?:wnw__|app_)\w+)\s*\([^;{]*\)\s*;", re.M)
+
+
+@functools.cache
+def defined(path):
+    """Names before a bracket on lines that begin at the left."""
+    lines = [line for line in path.read_text().split("\n") if line and not line[0].isspace()]
+    return {name for line in lines for name in re.findall(r"\b(\w+)\s*\(", re.split("[;=]", line, maxsplit=1)[0])}
+
+
 for header in [p for p in sources if p.suffix == ".h"] + sorted(pathlib.Path("app").glob("*.h")):
     text = COMMENT.sub("", header.read_text())
     text = re.sub(r"\\\n", " ", text)
@@ -191,9 +200,9 @@ for header in [p for p in sources if p.suffix == ".h"] + sorted(pathlib.Path("ap
     stem = header.stem.removesuffix("_impl")
     whole = header.stem == header.parent.name
     homes = [p for p in header.parent.glob("*.c*") if whole or p.stem == stem or p.stem.startswith(stem + "_")]
-    code = "\n".join(p.read_text() for p in homes)
+    there = set().union(*map(defined, homes))
     for name in DECLARED.findall(text):
-        if not re.search(rf"^(?!\s)[^;\n=]*\b{name}\s*\(", code, re.M):
+        if name not in there:
             faults.append(f"{header} declares {name}, which no file of the folder defines" if whole else
                           f"{header} declares {name}, which {stem}.c and {stem}_*.c beside it do not define")
 

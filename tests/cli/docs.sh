@@ -4,21 +4,24 @@
 . "$(dirname "$0")/lib.sh"
 
 cat >"$work/check.py" <<'PY'
-import glob, os, re, subprocess, sys
+import functools, glob, os, re, subprocess, sys
 
 winnow = sys.argv[1]
 faults = []
 
 
+@functools.cache
 def output(*args):
     done = subprocess.run([winnow, *args], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     return done.stdout.decode() if done.returncode == 0 else None
 
 
+@functools.cache
 def error(*args):
     return subprocess.run([winnow, *args], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE).stderr.decode()
 
 
+@functools.cache
 def headings(path):
     """Anchors of a Markdown file, as GitHub makes them."""
     with open(path, encoding="utf-8") as f:
