@@ -395,6 +395,8 @@ static void print_size(FILE *f, const wnw_size *size)
         fprintf(f, ", \"budget\": %" PRId64, size->budget);
     else if (size->kind == WNW_SIZE_RATIO)
         fprintf(f, ", \"ratio\": %.6g", size->ratio);
+    else if (size->kind == WNW_SIZE_BYTES)
+        fprintf(f, ", \"kv_bytes\": %" PRIu64, size->bytes);
 }
 
 /* Recipes have no characters that JSON would have to escape: they were parsed. */
@@ -423,10 +425,11 @@ static void print_document(FILE *f, int32_t d)
     const bool is_read = serve_document_look(d, &n_tokens, &entries, &by);
     const double each = all.row_entries > 0 ? (double)entries / (double)all.row_entries : 0.0;
     fprintf(f,
-            "%s\n  {\"name\": \"%s\", \"ready\": %s, \"tokens\": %d, \"entries\": %.1f, \"bytes\": %.0f, "
-            "\"policy\": \"%s\"",
-            d > 0 ? "," : "", serve_document_name(d), is_read ? "true" : "false", (int)n_tokens, each,
-            each * (double)all.row_bytes, by.recipe);
+            "%s\n  {\"name\": \"%s\", \"ready\": %s, \"stored\": %s, \"tokens\": %d, \"entries\": %.1f, "
+            "\"bytes\": %.0f, \"policy\": \"%s\"",
+            d > 0 ? "," : "", serve_document_name(d), is_read ? "true" : "false",
+            serve_document_is_stored(d) ? "true" : "false", (int)n_tokens, each, each * (double)all.row_bytes,
+            by.recipe);
     print_size(f, &by.size);
     fputc('}', f);
 }
