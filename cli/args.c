@@ -199,6 +199,14 @@ static const struct app_option inspect_options[] = {
 };
 APP_GROUP(cli_group_inspect, "Output", inspect_options);
 
+static const struct app_option export_options[] = {
+    {"slot", 0, APP_TEXT, "FILE", NULL, "none, must be given", "where to write the slot", AT(slot), 0, 0,
+     NULL},
+    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "the model that read the document", AT(app.model),
+     0, 0, NULL},
+};
+APP_GROUP(cli_group_export, "Output", export_options);
+
 static const struct app_option store_options[] = {
     {"store", 0, APP_TEXT, "DIR", NULL, "none",
      "folder of documents that were read before, which this one is looked for in and added to; with "

@@ -315,7 +315,7 @@ int cli_serve(const struct app_args *app)
     rc = rc == APP_OK ? app_model_path(&model, app->model) : rc;
     if (rc == APP_OK && access(model, R_OK) != 0)
         rc = app_fail(APP_BAD_INPUT, "cannot read %s: %s", model, strerror(errno));
-    rc = rc == APP_OK ? cli_serve_documents_fit(fingerprint, &app->documents, model) : rc;
+    rc = rc == APP_OK ? cli_serve_documents_fit(fingerprint, &app->documents, model, args->save != NULL) : rc;
     rc = rc == APP_OK ? find_profiles(&profiles, &has_shares, model) : rc;
     if (!app->policy && has_shares)
         recipe = POLICY_WITH_PROFILE;

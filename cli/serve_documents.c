@@ -27,15 +27,14 @@ int cli_serve_documents_check(const struct app_list *documents)
     return APP_OK;
 }
 
-/* Opens a model for its fingerprint. */
+/* Opens a model for its fingerprint. Returns a wnw_status. */
 static int open_model(wnw_model **m, char fingerprint[17], const char *path)
 {
     const wnw_model_params params = {WNW_INIT(wnw_model_params), .repack = false};
     const int status = app_model_open(m, path, &params, NULL);
-    if (status != WNW_OK)
-        return app_fail_status(status);
-    wnw_model_fingerprint(*m, fingerprint);
-    return APP_OK;
+    if (status == WNW_OK)
+        wnw_model_fingerprint(*m, fingerprint);
+    return status;
 }
 
 static int check_one(const char *path, const wnw_model *m)
@@ -49,16 +48,20 @@ static int check_one(const char *path, const wnw_model *m)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-int cli_serve_documents_fit(char fingerprint[17], const struct app_list *documents, const char *model)
+int cli_serve_documents_fit(char fingerprint[17], const struct app_list *documents, const char *model,
+                            bool wanted)
 {
     wnw_model *m = NULL;
     int rc = APP_OK;
+    /* A model that the library does not open can still be served. */
+    if (wanted)
+        (void)open_model(&m, fingerprint, model);
     for (int i = 0; rc == APP_OK && i < documents->n; i++) {
         const char *path = path_of(documents->s[i]);
         bool stored = false;
         rc = cli_stored_is(&stored, path);
-        if (rc == APP_OK && stored && !m)
-            rc = open_model(&m, fingerprint, model);
+        const int status = rc == APP_OK && stored && !m ? open_model(&m, fingerprint, model) : WNW_OK;
+        rc = status == WNW_OK ? rc : app_fail_status(status);
         if (rc == APP_OK && stored)
             rc = check_one(path, m);
     }

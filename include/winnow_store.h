@@ -80,7 +80,8 @@ typedef struct wnw_stored_info {
     int64_t n_entries;      /* over all layers and KV heads */
     uint64_t bytes_entries; /* of their keys and values */
     uint64_t bytes_file;
-    bool pieces; /* as in wnw_store_params */
+    bool pieces;      /* as in wnw_store_params */
+    int32_t n_prefix; /* first tokens, which the template wrote */
 } wnw_stored_info;
 
 WNW_DEFAULT(wnw_stored_info, wnw_stored_info_default)

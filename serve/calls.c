@@ -858,6 +858,7 @@ size_t llama_state_seq_save_file(struct llama_context *ctx, const char *filepath
     if (file.compressed)
         file.by = s->compressed ? s->by : w.state[w.n_slots + s->behind - 1].by;
     set_model(file.model);
+    snprintf(file.fingerprint, sizeof file.fingerprint, "%s", serve_settings()->fingerprint);
     const size_t room = llama_state_seq_get_size(ctx, seq_id);
     uint8_t *state = malloc(room + 1);
     size_t bytes = 0;
@@ -902,7 +903,7 @@ size_t llama_state_seq_load_file(struct llama_context *ctx, const char *filepath
     if (!serve_slot_file_look(filepath, &file, serve_slots_row_bytes()))
         return 0;
     set_model(model);
-    if (memcmp(model, file.model, sizeof model) != 0) {
+    if (!serve_slot_file_fits(&file, model, serve_settings()->fingerprint)) {
         fprintf(stderr, "winnow: %s: it is of another model\n", filepath);
         return 0;
     }

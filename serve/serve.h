@@ -46,7 +46,7 @@ struct serve_config {
     uint64_t cap;            /* bytes of keys and values over all slots, 0 = none */
     bool saves;              /* slots may be saved and restored */
     const char *profiles;    /* files, with ':' between them; "" = none */
-    const char *fingerprint; /* of the model, for stored documents; "" where nobody has said it */
+    const char *fingerprint; /* of the model, for what was stored; "" where nobody has said it */
 };
 /* What the environment says, read once before main. */
 const struct serve_config *serve_settings(void);

@@ -48,9 +48,22 @@ bool serve_keeps_all(const struct serve_want *want)
     return strcmp(want->recipe, "full") == 0;
 }
 
+/* Whether two recipes are the same, however they are written. */
+static bool same_recipe(const char *a, const char *b)
+{
+    wnw_policy *p = NULL, *q = NULL;
+    if (strcmp(a, b) == 0)
+        return true;
+    const bool same = wnw_policy_parse(&p, a, NULL) == WNW_OK && wnw_policy_parse(&q, b, NULL) == WNW_OK &&
+                      strcmp(wnw_policy_string(p), wnw_policy_string(q)) == 0;
+    wnw_policy_free(p);
+    wnw_policy_free(q);
+    return same;
+}
+
 bool serve_same_want(const struct serve_want *a, const struct serve_want *b)
 {
-    return strcmp(a->recipe, b->recipe) == 0 && a->size.kind == b->size.kind &&
+    return same_recipe(a->recipe, b->recipe) && a->size.kind == b->size.kind &&
            a->size.budget == b->size.budget && a->size.bytes == b->size.bytes &&
            !(a->size.ratio < b->size.ratio) && !(a->size.ratio > b->size.ratio);
 }

@@ -121,6 +121,29 @@ with Server(command("--policy", "keydiff", "--budget", "200", "--slots", "3", "-
     check("saved and restored", saved.status == back.status == 200 and s.ask("/winnow/kv").json["slots"][0]["compressed"], back.text)
     check("SIGTERM ends it", s.stop() == 0, s.log()[-500:])
 
+# As a slot: `winnow export` writes what a server restores, and a request goes on where it would begin anew.
+plain = compress("plain", long, "--policy", "keydiff", "--ratio", "0.6")
+for name, stored in (("slot", plain), ("looks", first)):
+    done = run("export", stored, "--slot", f"{work.name}/{name}", "-m", model)
+    check("exported", done.returncode == 0, done.stderr)
+done = run("export", compress("other", words(40, 5), "--policy", "full", of=f"{TINY}/tiny-qwen2.gguf"), "--slot", f"{work.name}/foreign", "-m", f"{TINY}/tiny-qwen2.gguf")
+check("exported of another model", done.returncode == 0, done.stderr)
+with Server(command("--policy", "keydiff", "--ratio", "0.6", "--slots", "2", "--save", work.name)) as s:
+    def restore(slot, name):
+        return s.ask(f"/winnow/slots/{slot}?action=restore", {"filename": name})
+    check("restored", restore(0, "slot").status == 200 and restore(1, "looks").status == 200, s.log()[-500:])
+    slots = s.ask("/winnow/kv").json["slots"]
+    kept = [json.loads(run("inspect", x, "--json").stdout) for x in (plain, first)]
+    check("as they were stored", all(a["tokens"] == b["n_tokens"] and abs(a["entries"] - b["kept_tokens_mean"]) < 0.1 and a["compressed"] for a, b in zip(slots, kept)), slots)
+    reply = chat(s, user(f"{long}\n\n{questions[0]}"), id_slot=0)
+    check("a request of the same policy goes on there", same(tokens(reply), ask(plain, questions[0])) and read(reply) < 120, reply.text)
+    anew = chat(s, user(f"{long}\n\n{questions[0]}"), id_slot=1)
+    check("one of another policy reads anew", read(anew) > 1500, anew.json["timings"])
+    restore(1, "looks")
+    reply = chat(s, user(f"{long}\n\n{questions[0]}"), id_slot=1, winnow={"reuse": "any"})
+    check("unless it says that it may", same(tokens(reply), asked[0]) and read(reply) < 120, reply.text)
+    check("of another model", restore(0, "foreign").status == 400 and "another model" in s.log(), s.log()[-500:])
+
 # What was stored says by which policy it was compressed; the server's own may look at questions then.
 with Server(command("--policy", "snapkv", "--slots", "1", "--document", f"first={first}")) as s:
     check("the server's policy is for what comes", same(tokens(chat(s, user(questions[0]), winnow=named)), asked[0]))
@@ -138,7 +161,7 @@ with open(first, "rb") as f:
 with open(f"{work.name}/cut.wkv", "wb") as f:
     f.write(whole[:9000])
 small = words(40, 5)
-refuses("another model", "belongs to model", compress("other", small, "--policy", "full", of=f"{TINY}/tiny-qwen2.gguf"), code=2)
+refuses("another model", "belongs to model", f"{work.name}/other.wkv", code=2)
 refuses("a file that is cut off", "cut off", f"{work.name}/cut.wkv", code=2)
 refuses("no stored cache", "no stored cache", path("text.wkv", "x"))
 refuses("another type", "-ctk q8_0", compress("q8", small, "--policy", "full", "--kv-type", "q8_0", "--kv-rotate", "off"))
