@@ -118,7 +118,9 @@ static const struct app_option serve_options[] = {
      "tokens of context for each slot; they take no memory until they come", AT(context), 16, 16777216,
      "16 to 16777216"},
     {"document", 0, APP_TEXTS, "NAME=FILE", NULL, "none",
-     "a text that is read and compressed at start, and that requests name; may be repeated",
+     "what requests name: a text, which is read and compressed at start, or what `winnow compress` has "
+     "stored; "
+     "may be repeated",
      AT(app.documents), 0, 0, NULL},
     {"save", 0, APP_TEXT, "DIR", NULL, "none", "folder in which requests may save slots, compressed",
      AT(save), 0, 0, NULL},
@@ -196,6 +198,14 @@ static const struct app_option inspect_options[] = {
      NULL},
 };
 APP_GROUP(cli_group_inspect, "Output", inspect_options);
+
+static const struct app_option export_options[] = {
+    {"slot", 0, APP_TEXT, "FILE", NULL, "none, must be given", "where to write the slot", AT(slot), 0, 0,
+     NULL},
+    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "the model that read the document", AT(app.model),
+     0, 0, NULL},
+};
+APP_GROUP(cli_group_export, "Output", export_options);
 
 static const struct app_option store_options[] = {
     {"store", 0, APP_TEXT, "DIR", NULL, "none",

@@ -25,6 +25,7 @@ static const struct app_group *const compress_groups[] = {
 static const struct app_group *const ask_groups[] = {&cli_group_ask_model, &cli_group_ask,
                                                      &cli_group_generate, &app_group_common, NULL};
 static const struct app_group *const inspect_groups[] = {&cli_group_inspect, &app_group_common, NULL};
+static const struct app_group *const export_groups[] = {&cli_group_export, &app_group_common, NULL};
 static const struct app_group *const store_list_groups[] = {&cli_group_store_list, &app_group_common, NULL};
 static const struct app_group *const plain_groups[] = {&app_group_common, NULL};
 
@@ -65,6 +66,16 @@ const struct app_command cli_commands[] = {
      .max_rest = 1,
      .args_size = sizeof(struct cli_args),
      .run = cli_inspect},
+    {.name = "export",
+     .about = "Writes a stored document as a slot that `winnow serve` restores.",
+     .usage = "DOC.wkv --slot FILE [-m MODEL]",
+     .notes = "The file belongs into the folder of `winnow serve --save`; POST "
+              "/winnow/slots/0?action=restore with "
+              "{\"filename\": FILE}\nputs it into a slot. docs/serving.md tells more.",
+     .groups = export_groups,
+     .max_rest = 1,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_export},
     {.name = "store list",
      .about = "Lists the documents of a folder that `run --store` keeps, the last used first.",
      .usage = "DIR [--json]",

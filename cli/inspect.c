@@ -233,20 +233,6 @@ static int show_plan(const char *path, bool json)
     return app_finish_stdout();
 }
 
-/* Whether the file begins as a stored document does. */
-static int is_stored(bool *yes, const char *path)
-{
-    static const char magic[] = "\x89WKV";
-    char begin[4] = "";
-    FILE *f;
-    const int rc = app_open_input(&f, path);
-    if (rc != APP_OK)
-        return rc;
-    *yes = fread(begin, 1, sizeof begin, f) == sizeof begin && memcmp(begin, magic, sizeof begin) == 0;
-    fclose(f);
-    return APP_OK;
-}
-
 static int read_stored(json_t **o, const char *path)
 {
     wnw_stored *st;
@@ -264,7 +250,7 @@ int cli_inspect_read(json_t **o, const char *path)
 {
     bool stored = false;
     *o = NULL;
-    const int rc = is_stored(&stored, path);
+    const int rc = cli_stored_is(&stored, path);
     if (rc != APP_OK)
         return rc;
     return stored ? read_stored(o, path) : read_plan(o, path);
@@ -280,7 +266,7 @@ int cli_inspect(const struct app_args *args)
         return cli_inspect_page((const struct cli_args *)args);
     if (args->model || ((const struct cli_args *)args)->compare)
         return app_fail(APP_BAD_INPUT, "-m and --compare are for a page; name it with -o");
-    const int rc = is_stored(&stored, path);
+    const int rc = cli_stored_is(&stored, path);
     if (rc != APP_OK)
         return rc;
     return stored ? show_stored(path, args->json) : show_plan(path, args->json);

@@ -8,6 +8,7 @@
 #include "app/text.h"
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/serve_documents.h"
 #include "winnow_bridge.h"
 
 #include <arpa/inet.h>
@@ -115,20 +116,6 @@ static int find_profiles(struct app_text *list, bool *has_shares, const char *mo
     return APP_OK;
 }
 
-/* The server reads the texts; here is seen whether it can. */
-static int check_documents(const struct app_list *documents)
-{
-    for (int i = 0; i < documents->n; i++) {
-        const char *eq = strchr(documents->s[i], '=');
-        if (!eq || eq == documents->s[i] || strchr(documents->s[i], '\n'))
-            return app_fail(APP_BAD_INPUT, "--document %s: it is NAME=FILE", documents->s[i]);
-        if (access(eq + 1, R_OK) != 0)
-            return app_fail(APP_BAD_INPUT, "--document %s: cannot read %s: %s", documents->s[i], eq + 1,
-                            strerror(errno));
-    }
-    return APP_OK;
-}
-
 /* The addresses of a host; bad input if there are none. */
 static int find_address(struct addrinfo **found, const char *host, int64_t port)
 {
@@ -224,7 +211,8 @@ static int list_documents(struct app_text *lines, const struct app_list *documen
 }
 
 /* What the server's constructor reads (serve/config.c). */
-static int set_environment(const struct cli_args *args, const char *recipe, const char *profiles)
+static int set_environment(const struct cli_args *args, const char *recipe, const char *profiles,
+                           const char *fingerprint)
 {
     struct app_text documents = {0};
     char budget[32] = "", ratio[32] = "", bytes[32] = "";
@@ -234,10 +222,11 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
         snprintf(ratio, sizeof ratio, "%.17g", args->app.ratio);
     if (args->app.kv_bytes != APP_UNSET)
         snprintf(bytes, sizeof bytes, "%lld", (long long)args->app.kv_bytes);
-    const char *const pairs[][2] = {{"WINNOW_SERVE_POLICY", recipe},    {"WINNOW_SERVE_BUDGET", budget},
-                                    {"WINNOW_SERVE_RATIO", ratio},      {"WINNOW_SERVE_KV_BYTES", bytes},
-                                    {"WINNOW_SERVE_SAVES", args->save}, {"LLAMA_API_KEY", key_of(args)},
-                                    {"WINNOW_PROFILE", profiles}};
+    const char *const pairs[][2] = {
+        {"WINNOW_SERVE_POLICY", recipe},    {"WINNOW_SERVE_BUDGET", budget},
+        {"WINNOW_SERVE_RATIO", ratio},      {"WINNOW_SERVE_KV_BYTES", bytes},
+        {"WINNOW_SERVE_SAVES", args->save}, {"LLAMA_API_KEY", key_of(args)},
+        {"WINNOW_PROFILE", profiles},       {"WINNOW_SERVE_FINGERPRINT", fingerprint}};
     int rc = list_documents(&documents, &args->app.documents);
     unsetenv("WINNOW_POLICY");     /* of contexts that nobody watches */
     unsetenv("GGML_BACKEND_PATH"); /* the backend is in the server */
@@ -313,7 +302,7 @@ int cli_serve(const struct app_args *app)
     const char *recipe = app->policy ? app->policy : DEFAULT_POLICY;
     struct app_text profiles = {0};
     bool has_shares = false, has_key = key_of(args) && *key_of(args);
-    char server[4096], *model = NULL;
+    char server[4096], fingerprint[17] = "", *model = NULL;
     if (app->budget != APP_UNSET && !isnan(app->ratio))
         return app_fail(APP_BAD_INPUT, "--budget and --ratio exclude each other");
     if (args->save && access(args->save, W_OK | X_OK) != 0)
@@ -321,15 +310,16 @@ int cli_serve(const struct app_args *app)
     int rc = find_server(server, sizeof server);
     rc = rc == APP_OK ? check_rest(app, &has_key) : rc;
     rc = rc == APP_OK ? check_policy(recipe) : rc;
-    rc = rc == APP_OK ? check_documents(&app->documents) : rc;
+    rc = rc == APP_OK ? cli_serve_documents_check(&app->documents) : rc;
     rc = rc == APP_OK ? check_address(args, has_key) : rc;
     rc = rc == APP_OK ? app_model_path(&model, app->model) : rc;
     if (rc == APP_OK && access(model, R_OK) != 0)
         rc = app_fail(APP_BAD_INPUT, "cannot read %s: %s", model, strerror(errno));
+    rc = rc == APP_OK ? cli_serve_documents_fit(fingerprint, &app->documents, model, args->save != NULL) : rc;
     rc = rc == APP_OK ? find_profiles(&profiles, &has_shares, model) : rc;
     if (!app->policy && has_shares)
         recipe = POLICY_WITH_PROFILE;
-    rc = rc == APP_OK ? set_environment(args, recipe, profiles.s) : rc;
+    rc = rc == APP_OK ? set_environment(args, recipe, profiles.s, fingerprint) : rc;
     if (rc == APP_OK) {
         say_policy(args, recipe);
         rc = start(args, server, model);

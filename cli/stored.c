@@ -7,6 +7,19 @@
 #include <stdio.h>
 #include <string.h>
 
+int cli_stored_is(bool *yes, const char *path)
+{
+    static const char magic[] = "\x89WKV";
+    char begin[4] = "";
+    FILE *f;
+    const int rc = app_open_input(&f, path);
+    if (rc != APP_OK)
+        return rc;
+    *yes = fread(begin, 1, sizeof begin, f) == sizeof begin && memcmp(begin, magic, sizeof begin) == 0;
+    fclose(f);
+    return APP_OK;
+}
+
 int cli_stored_open(wnw_stored **st, const char *path)
 {
     FILE *f;

@@ -6,6 +6,8 @@
 #include "app/job.h"
 #include "winnow_store.h"
 
+/* Whether a file begins as a stored document does. Returns an exit code. */
+int cli_stored_is(bool *yes, const char *path);
 /* Opens a file that an argument names. Returns an exit code; *st is released with wnw_stored_free. */
 int cli_stored_open(wnw_stored **st, const char *path);
 /* Its text; refuses a file without a document. */

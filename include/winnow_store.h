@@ -80,7 +80,8 @@ typedef struct wnw_stored_info {
     int64_t n_entries;      /* over all layers and KV heads */
     uint64_t bytes_entries; /* of their keys and values */
     uint64_t bytes_file;
-    bool pieces; /* as in wnw_store_params */
+    bool pieces;      /* as in wnw_store_params */
+    int32_t n_prefix; /* first tokens, which the template wrote */
 } wnw_stored_info;
 
 WNW_DEFAULT(wnw_stored_info, wnw_stored_info_default)
@@ -119,6 +120,15 @@ WNW_API int wnw_stored_session(wnw_session **out, const wnw_stored *st, wnw_engi
  * file, the rules go on counting what was read before it was stored, so that a ratio or a budget is that of all tokens
  * together. E_ARG: they are others. Errors are those of wnw_session_begin. */
 WNW_API int wnw_stored_resume(wnw_session *s, const wnw_stored *st, const wnw_run *run);
+
+/* Makes the state of a sequence of libllama, for llama_state_seq_set_data of the libllama that winnow is built for: the file's
+ * tokens at positions 0 .. n_tokens-1, each with a key and a value in every layer and head. Those that a head has dropped have
+ * all bits set, which the backend (winnow_bridge.h) takes for dropped; libllama without it would compute with them. The
+ * context needs a cache of the file's kv_type, for keys and values, with flash attention, and as libllama rotates it. *bytes, [*n],
+ * is released with wnw_free; bytes = NULL only asks whether it can be made, and how large it is. E_UNSUPPORTED: libllama's cache
+ * cannot hold what is in the file (a tail, biases, entries at new positions, recurrent layers, another rotation); the
+ * message says which. E_NOMEM. */
+WNW_API int wnw_stored_sequence(const wnw_stored *st, uint8_t **bytes, size_t *n);
 
 /* ======== A folder of stored sessions ======== */
 

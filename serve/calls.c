@@ -260,6 +260,83 @@ static void store_document(int32_t seq, int32_t d)
     report(seq);
 }
 
+/* The cell of the first token of what was stored, of which libllama has just been given the state: its entries are those in cells
+ * that no sequence has, and their cells follow each other as their positions do. -1: they do not. */
+static int32_t first_cell(const wnw_stored *st, int32_t *cells)
+{
+    int32_t first = -1, n;
+    bool good = true;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(w.cache); i++) {
+        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
+        if (wnw_bridge_get_layer(w.cache, i, &l) != WNW_OK || !l.ragged || l.n_cells != w.sequences.n_cells)
+            continue;
+        for (int32_t ih = 0; good && ih < l.n_heads; ih++) {
+            const int32_t *pos, n_pos = wnw_stored_head(st, l.layer, ih, &pos);
+            int32_t k = 0;
+            good = wnw_bridge_cells(w.cache, i, 0, ih, cells, l.n_cells, &n) == WNW_OK;
+            for (int32_t e = 0; good && e < n; e++) {
+                if (w.sequences.owners[cells[e]] > 0)
+                    continue;
+                first = first < 0 && k < n_pos ? cells[e] - pos[k] : first;
+                good = k < n_pos && cells[e] - pos[k] == first;
+                k++;
+            }
+            good = good && k == n_pos;
+        }
+    }
+    return good ? first : -1;
+}
+
+/* Has libllama take what was stored of a document. Returns what is wrong, NULL = nothing. */
+static const char *take_state(int32_t d, int32_t seq)
+{
+    uint8_t *state;
+    size_t n;
+    if (wnw_stored_sequence(serve_document_stored(d), &state, &n) != WNW_OK)
+        return wnw_last_error();
+    const bool taken = llama_state_seq_set_data(w.ctx, state, n, seq) > 0;
+    wnw_free(state);
+    return taken ? NULL
+                 : "libllama does not take it: its cache is of another form (`-- -fa off` is one), or has no "
+                   "room";
+}
+
+/* Fills a document's sequence from what was stored. Returns what is wrong, NULL = nothing. */
+static const char *fill_document(int32_t d)
+{
+    const int32_t to = w.n_slots + d;
+    const wnw_stored *st = serve_document_stored(d);
+    int32_t n, *cells = malloc((size_t)w.sequences.n_cells * sizeof *cells);
+    const char *fault = cells ? take_state(d, to) : "out of memory";
+    const int32_t first = fault ? -1 : first_cell(st, cells);
+    free(cells);
+    if (fault)
+        return fault;
+    if (first < 0)
+        return "its entries are not where they were put: the backend and libllama disagree";
+    (void)wnw_stored_tokens(st, &n);
+    for (int32_t i = 0; i < n; i++)
+        if (!serve_sequences_add(&w.sequences, to, i, first + i))
+            return "out of memory";
+    const struct serve_want by = serve_document_stored_by(d);
+    w.state[to] = (struct state){.compressed = !serve_keeps_all(&by), .by = by};
+    serve_document_close(d);
+    count_entries(to);
+    report(to);
+    return NULL;
+}
+
+/* Fills it when a slot begins with it for the first time. */
+static void load_stored(int32_t d)
+{
+    char line[SERVE_TEXT];
+    const char *fault = serve_document_stored(d) ? fill_document(d) : NULL;
+    if (!fault)
+        return;
+    snprintf(line, sizeof line, "document %s: %.400s", serve_document_name(d), fault);
+    serve_refuse(line);
+}
+
 /* Begins a slot with a document. */
 static bool put_document(int32_t seq, int32_t d)
 {
@@ -282,11 +359,10 @@ static bool put_document(int32_t seq, int32_t d)
 static void check_behind(int32_t seq)
 {
     struct state *s = &w.state[seq];
-    enum { SEAM = 8 }; /* last tokens that a question may write otherwise */
     if (s->behind == 0)
         return;
     const int32_t from = w.n_slots + s->behind - 1;
-    if (count_shared(seq) + SEAM >= w.sequences.of[from].n)
+    if (count_shared(seq) + SERVE_SEAM >= w.sequences.of[from].n)
         return;
     s->behind = 0;
     s->compressed = w.state[from].compressed;
@@ -294,6 +370,44 @@ static void check_behind(int32_t seq)
 }
 
 /* ---- Contexts ---- */
+
+/* Tokens of a document, without what a template writes around a text. */
+static int32_t count_tokens(const struct llama_model *model, int32_t d)
+{
+    const char *text = serve_document_text(d);
+    int32_t n;
+    if (!serve_document_stored(d))
+        return -llama_tokenize(llama_model_get_vocab(model), text, (int32_t)strlen(text), NULL, 0, false,
+                               true);
+    (void)wnw_stored_tokens(serve_document_stored(d), &n);
+    return n;
+}
+
+/* What is stored is taken as it is. */
+static void check_type(const struct llama_context_params *params, int32_t d)
+{
+    wnw_stored_info info = wnw_stored_info_default();
+    char line[SERVE_TEXT];
+    if (!serve_document_stored(d))
+        return;
+    (void)wnw_stored_get_info(serve_document_stored(d), &info);
+    const char *type = wnw_kv_type_name(info.kv_type), *turns = getenv("LLAMA_ATTN_ROT_DISABLE");
+    if (strcmp(type, ggml_type_name(params->type_k)) != 0 ||
+        strcmp(type, ggml_type_name(params->type_v)) != 0) {
+        snprintf(
+            line, sizeof line,
+            "document %s: its keys and values are %s, and the server's cache has %s and %s: start it with "
+            "`-- -ctk %s -ctv %s`",
+            serve_document_name(d), type, ggml_type_name(params->type_k), ggml_type_name(params->type_v),
+            type, type);
+        serve_refuse(line);
+    }
+    if (turns && atoi(turns) != 0 && (info.kv_type == WNW_KV_Q8_0 || info.kv_type == WNW_KV_Q4_0)) {
+        snprintf(line, sizeof line, "document %s: LLAMA_ATTN_ROT_DISABLE has the server's rows not rotated",
+                 serve_document_name(d));
+        serve_refuse(line);
+    }
+}
 
 /* Makes room for the documents' sequences and cells. */
 static void make_room(const struct llama_model *model, struct llama_context_params *params)
@@ -307,9 +421,8 @@ static void make_room(const struct llama_model *model, struct llama_context_para
     if (llama_model_n_swa(model) > 0 && !params->swa_full)
         serve_refuse("the model has layers with a sliding window; with documents it needs `-- --swa-full`");
     for (int32_t d = 0; d < serve_documents_n(); d++) {
-        const char *text = serve_document_text(d);
-        const int32_t n =
-            -llama_tokenize(llama_model_get_vocab(model), text, (int32_t)strlen(text), NULL, 0, false, true);
+        const int32_t n = count_tokens(model, d);
+        check_type(params, d);
         if (n <= 0 || n > n_most - ROOM_FOR_TEMPLATE) {
             snprintf(line, sizeof line,
                      "document %s has %d tokens, and the model's context has %d, of which requests need %d",
@@ -745,6 +858,7 @@ size_t llama_state_seq_save_file(struct llama_context *ctx, const char *filepath
     if (file.compressed)
         file.by = s->compressed ? s->by : w.state[w.n_slots + s->behind - 1].by;
     set_model(file.model);
+    snprintf(file.fingerprint, sizeof file.fingerprint, "%s", serve_settings()->fingerprint);
     const size_t room = llama_state_seq_get_size(ctx, seq_id);
     uint8_t *state = malloc(room + 1);
     size_t bytes = 0;
@@ -762,7 +876,10 @@ static size_t load_document(int32_t d, int32_t seq, llama_token *tokens_out, siz
     *n_out = (size_t)n;
     if (!tokens_out)
         return n > 0;
-    if (n == 0 || (size_t)n > room || !put_document(seq, d))
+    if (n == 0 || (size_t)n > room)
+        return 0;
+    load_stored(d);
+    if (!put_document(seq, d))
         return 0;
     memcpy(tokens_out, tokens, (size_t)n * sizeof *tokens_out);
     bury_dead();
@@ -786,7 +903,7 @@ size_t llama_state_seq_load_file(struct llama_context *ctx, const char *filepath
     if (!serve_slot_file_look(filepath, &file, serve_slots_row_bytes()))
         return 0;
     set_model(model);
-    if (memcmp(model, file.model, sizeof model) != 0) {
+    if (!serve_slot_file_fits(&file, model, serve_settings()->fingerprint)) {
         fprintf(stderr, "winnow: %s: it is of another model\n", filepath);
         return 0;
     }

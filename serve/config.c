@@ -83,7 +83,10 @@ static void read_documents(const char *lines)
     char why[SERVE_TEXT];
     if (!serve_documents_load(lines, why))
         serve_refuse(why);
-    if (serve_documents_n() > 0 && serve_looks_at_question(config.want.recipe))
+    bool reads = false; /* what is stored was compressed already */
+    for (int32_t d = 0; d < serve_documents_n(); d++)
+        reads = reads || !serve_document_is_stored(d);
+    if (reads && serve_looks_at_question(config.want.recipe))
         serve_refuse("the policy looks at the end of a prompt, where a document's questions are not: "
                      "documents need another "
                      "one, as keydiff");
@@ -104,8 +107,10 @@ static void read_environment(void)
         config.want.size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = ratio};
     config.saves = getenv("WINNOW_SERVE_SAVES") != NULL;
     config.cap = (uint64_t)number_of("WINNOW_SERVE_KV_BYTES");
-    const char *profiles = getenv("WINNOW_PROFILE"), *documents = getenv("WINNOW_SERVE_DOCUMENTS");
+    const char *profiles = getenv("WINNOW_PROFILE"), *documents = getenv("WINNOW_SERVE_DOCUMENTS"),
+               *fingerprint = getenv("WINNOW_SERVE_FINGERPRINT");
     config.profiles = profiles ? profiles : "";
+    config.fingerprint = fingerprint ? fingerprint : "";
     if (read_profiles(config.profiles) != WNW_OK ||
         (!serve_keeps_all(&config.want) && serve_check_recipe(recipe) != WNW_OK))
         serve_refuse(wnw_last_error());

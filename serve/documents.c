@@ -16,11 +16,12 @@ static const char file_prefix[] = "winnow-document.";
 
 struct document {
     char name[SERVE_DOCUMENT_NAME + 1];
-    char *text;
+    char *text, *system; /* owned; system: of what was stored, NULL = none */
+    wnw_stored *stored;  /* owned, until it is loaded */
     int32_t *tokens, n_tokens, n_header;
     int64_t entries;
     struct serve_want by;
-    bool is_read;
+    bool is_stored, is_read;
 };
 
 /* One for the process. */
@@ -101,7 +102,6 @@ static bool is_utf8(const char *text)
     return true;
 }
 
-/* A text. What is stored of a cache is the other thing that a document can come from. */
 static bool load_text(struct document *d, const char *path, char *why)
 {
     size_t n;
@@ -117,17 +117,63 @@ static bool load_text(struct document *d, const char *path, char *why)
     return *d->text || complain(why, d->name, "it is empty");
 }
 
-static bool ends_with(const char *path, const char *end)
+/* Whether the file begins as a stored cache does, or is called like one. */
+static bool looks_stored(const char *path)
 {
-    const size_t n = strlen(path), m = strlen(end);
-    return n >= m && strcmp(path + n - m, end) == 0;
+    static const char magic[] = "\x89WKV";
+    char begin[4] = "";
+    const size_t n = strlen(path);
+    FILE *f = fopen(path, "rb");
+    const bool same = f && fread(begin, sizeof begin, 1, f) == 1 && memcmp(begin, magic, sizeof begin) == 0;
+    if (f)
+        fclose(f);
+    return same || (n >= 4 && strcmp(path + n - 4, ".wkv") == 0);
+}
+
+/* Why a stored cache cannot be a document here, NULL = it can; `line` is room for the sentence. */
+static const char *stored_fault(const wnw_stored *st, char line[SERVE_TEXT])
+{
+    wnw_stored_info info = wnw_stored_info_default();
+    wnw_prompt_params text = wnw_prompt_default_params();
+    const char *own = serve_settings()->fingerprint ? serve_settings()->fingerprint : "";
+    size_t n;
+    (void)wnw_stored_get_info(st, &info); /* this call does not fail for an open file */
+    if (strcmp(info.fingerprint, own) != 0) {
+        snprintf(line, SERVE_TEXT, "it belongs to model %s (%.100s), and the server's is %s",
+                 info.fingerprint, info.model, *own ? own : "not known");
+        return line;
+    }
+    if (!wnw_stored_get_text(st, &text) || !text.document)
+        return "it was stored without its text, which is what prompts are compared with";
+    if (text.raw)
+        return "it was stored without a chat template (--raw), and documents stand in messages";
+    if (info.pieces)
+        return "documents were added to it one by one, so that its tokens are not those of their text: store "
+               "them anew, together";
+    if (info.policy && strlen(info.policy) >= SERVE_RECIPE)
+        return "the recipe that it was compressed by is too long";
+    return wnw_stored_sequence(st, NULL, &n) == WNW_OK ? NULL : wnw_last_error();
+}
+
+static bool load_stored(struct document *d, const char *path, char *why)
+{
+    wnw_prompt_params text = wnw_prompt_default_params();
+    char line[SERVE_TEXT];
+    d->is_stored = true;
+    if (wnw_stored_open(&d->stored, path) != WNW_OK)
+        return complain(why, d->name, wnw_last_error());
+    const char *fault = stored_fault(d->stored, line);
+    if (fault)
+        return complain(why, d->name, fault);
+    (void)wnw_stored_get_text(d->stored, &text);
+    d->text = strdup(text.document);
+    d->system = text.system ? strdup(text.system) : NULL;
+    return (d->text && !text.system == !d->system) || complain(why, d->name, "out of memory");
 }
 
 static bool load_one(struct document *d, const char *path, char *why)
 {
-    if (ends_with(path, ".wkv"))
-        return complain(why, d->name, "the server does not open stored caches yet; name the text");
-    return load_text(d, path, why);
+    return looks_stored(path) ? load_stored(d, path, why) : load_text(d, path, why);
 }
 
 static bool is_name(const char *name, size_t n)
@@ -165,7 +211,9 @@ bool serve_documents_load(const char *lines, char *why)
 void serve_documents_free(void)
 {
     for (int32_t d = 0; d < all.n; d++) {
+        wnw_stored_free(all.of[d].stored);
         free(all.of[d].text);
+        free(all.of[d].system);
         free(all.of[d].tokens);
         all.of[d] = (struct document){0};
     }
@@ -195,6 +243,37 @@ const char *serve_document_name(int32_t d)
 const char *serve_document_text(int32_t d)
 {
     return all.of[d].text;
+}
+
+bool serve_document_is_stored(int32_t d)
+{
+    return all.of[d].is_stored;
+}
+
+const char *serve_document_system(int32_t d)
+{
+    return all.of[d].system;
+}
+
+const wnw_stored *serve_document_stored(int32_t d)
+{
+    return all.of[d].stored;
+}
+
+void serve_document_close(int32_t d)
+{
+    wnw_stored_free(all.of[d].stored);
+    all.of[d].stored = NULL;
+}
+
+struct serve_want serve_document_stored_by(int32_t d)
+{
+    wnw_stored_info info = wnw_stored_info_default();
+    struct serve_want by = {.n_protected = serve_document_n_header(d)};
+    (void)wnw_stored_get_info(all.of[d].stored, &info);
+    snprintf(by.recipe, sizeof by.recipe, "%s", info.policy ? info.policy : "full");
+    by.size = info.size;
+    return by;
 }
 
 /* ---- What is found out ---- */

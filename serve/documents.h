@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Documents of the server's own: named when it starts, read and compressed once, each in a sequence that no request writes to.
- * A request that names one gets a copy of that sequence, which shares its cells. Texts and names do not change after main has
- * begun; the rest is for any thread.
+ * Documents of the server's own: named when it starts, each in a sequence that no request writes to: texts, which are read and
+ * compressed once, and stored caches (winnow_store.h), which are loaded. A request that names one gets a copy of that
+ * sequence, which shares its cells. Texts and names do not change after main has begun; the rest is for any thread.
  */
 #ifndef WNW_SERVE_DOCUMENTS_H
 #define WNW_SERVE_DOCUMENTS_H
 
 #include "serve/serve.h"
+#include "winnow_store.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { SERVE_MAX_DOCUMENTS = 32, SERVE_DOCUMENT_NAME = 64 };
+enum {
+    SERVE_MAX_DOCUMENTS = 32,
+    SERVE_DOCUMENT_NAME = 64,
+    SERVE_SEAM = 8 /* last tokens of a document that what follows may write otherwise */
+};
 
 /* Reads what `winnow serve` names, lines of NAME=FILE, before main. False: why[SERVE_TEXT] says what is wrong. */
 bool serve_documents_load(const char *lines, char *why);
@@ -24,6 +29,15 @@ int32_t serve_documents_n(void);
 int32_t serve_documents_find(const char *name);
 const char *serve_document_name(int32_t d);
 const char *serve_document_text(int32_t d);
+/* Whether it was stored: then a user's message begins with it, behind the system message that it was stored with (NULL = none). A text
+ * stands in front of the system message. */
+bool serve_document_is_stored(int32_t d);
+const char *serve_document_system(int32_t d);
+/* What was stored, until the decoding thread has loaded it and closes it; NULL: then, and of a text. */
+const wnw_stored *serve_document_stored(int32_t d);
+void serve_document_close(int32_t d);
+/* By what it was compressed before it was stored. */
+struct serve_want serve_document_stored_by(int32_t d);
 
 /* The tokens with which every conversation begins that stands behind it, n_header of them written by the chat template. Set once;
  * false: no memory. */

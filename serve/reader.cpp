@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Documents are read as a client would have them read, by the server's own routes, so that templates, options of the server and batches are
-// what requests meet. The thread begins when the server's loop does and ends before it is cleaned up.
+// what requests meet; stored ones are loaded when a slot is restored from them. The thread begins when the server's loop does and
+// ends before it is cleaned up.
 #include "serve/reader.hpp"
 
 #include "serve/documents.h"
@@ -125,30 +126,77 @@ bool find_tokens(const server_http_req &req, int32_t d)
     return serve_document_set_tokens(d, t[0].id.get(), n, n_header) || fail(d, "out of memory");
 }
 
-// Reads it into a slot that is claimed like any client's; the decoding thread keeps what is left of it (calls.c).
-bool read_document(const server_http_req &req, int32_t d)
+// Compares the tokens that were stored with those of two prompts that begin with the text.
+bool find_stored_tokens(const server_http_req &req, int32_t d)
+{
+    const char *text = serve_document_text(d), *system = serve_document_system(d);
+    const char *const more[] = {"1", "x"};
+    tokens stored, header[2];
+    const int32_t *ids = wnw_stored_tokens(serve_document_stored(d), &stored.n);
+    stored.id.reset(const_cast<int32_t *>(ids));
+    int32_t same = stored.n;
+    for (int i = 0; i < 2; i++) {
+        const c_text prompt = rendered(req, c_text(serve_request_user(system, text, more[i])));
+        const c_text alone = rendered(req, c_text(serve_request_user(system, "", more[i])));
+        same = prompt ? std::min(same, common_prefix(tokens_of(req, prompt.get()), stored)) : 0;
+        header[i] = alone ? tokens_of(req, alone.get()) : tokens();
+    }
+    const int32_t n_header = std::min(common_prefix(header[0], header[1]), common_prefix(header[0], stored));
+    stored.id.release(); // they are the file's
+    if (same == 0 || same + SERVE_SEAM < stored.n)
+        return fail(
+            d, "the model's chat template does not write it as it was stored: with another template, for "
+               "another day, or with control tokens in its text");
+    return serve_document_set_tokens(d, ids, stored.n, n_header) || fail(d, "out of memory");
+}
+
+// A slot that is claimed like any client's, for n_prompt tokens. False: there will be none.
+bool claim_slot(int32_t d, int64_t n_prompt, serve_claim &claim)
 {
     char why[SERVE_TEXT] = "";
-    serve_claim claim{};
     serve_ask asked{};
-    int32_t n;
-    const int32_t *ids = serve_document_tokens(d, &n);
     asked.want = serve_settings()->want;
     asked.want.n_protected = serve_document_n_header(d);
     asked.reuse = SERVE_REUSE_NEVER;
     asked.key = "";
     asked.slot = -1;
     asked.n_slots = 1;
-    asked.n_prompt = n;
-    asked.stores = d + 1;
+    asked.n_prompt = n_prompt;
+    asked.stores = serve_document_is_stored(d) ? 0 : d + 1;
     asked.gone = is_stopping;
     serve_answer answer = serve_slots_claim(&asked, &claim, why);
     while (answer == SERVE_BUSY && !stopping) {
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
         answer = serve_slots_claim(&asked, &claim, why);
     }
-    if (answer != SERVE_CLAIMED)
-        return fail(d, answer == SERVE_TOO_LONG ? why : "the server is ending");
+    return answer == SERVE_CLAIMED || fail(d, answer == SERVE_TOO_LONG ? why : "the server is ending");
+}
+
+// Has a slot begin with what was stored, which loads it (calls.c).
+bool load_document(const server_http_req &req, int32_t d)
+{
+    char file[32];
+    serve_claim claim{};
+    wnw_stored_info info = wnw_stored_info_default();
+    wnw_stored_get_info(serve_document_stored(d), &info);
+    const uint64_t row = serve_slots_row_bytes();
+    if (!claim_slot(d, row > 0 ? static_cast<int64_t>((info.bytes_entries + row - 1) / row) : 0, claim))
+        return false;
+    serve_document_file(d, file);
+    const bool put = act_on_slot(req, claim.slot, "restore", c_text(serve_request_restore(file)));
+    act_on_slot(req, claim.slot, "erase", c_text(strdup("{}")));
+    serve_slots_release(&claim);
+    return put || fail(d, "the server could not load it; its log says why");
+}
+
+// Reads it into a slot; the decoding thread keeps what is left of it (calls.c).
+bool read_document(const server_http_req &req, int32_t d)
+{
+    serve_claim claim{};
+    int32_t n;
+    const int32_t *ids = serve_document_tokens(d, &n);
+    if (!claim_slot(d, n, claim))
+        return false;
     const std::string said = ask(own().completion, req, c_text(serve_request_read_tokens(ids, n, &claim)));
     const bool kept = !said.empty() && serve_document_wait(d, is_stopping, nullptr);
     act_on_slot(req, claim.slot, "erase", c_text(strdup("{}")));
@@ -160,8 +208,12 @@ void read_all()
 {
     static const std::function<bool()> should_stop = [] { return stopping.load(); };
     const server_http_req req{{}, {}, "", "", "", {}, should_stop};
+    // What is stored first: it takes no time, and cells that follow each other.
     for (int32_t d = 0; d < serve_documents_n() && !stopping; d++)
-        if (!find_tokens(req, d) || !read_document(req, d))
+        if (serve_document_is_stored(d) && (!find_stored_tokens(req, d) || !load_document(req, d)))
+            return;
+    for (int32_t d = 0; d < serve_documents_n() && !stopping; d++)
+        if (!serve_document_is_stored(d) && (!find_tokens(req, d) || !read_document(req, d)))
             return;
 }
 

@@ -296,8 +296,8 @@ static json_t *joined(const char *text, const json_t *string)
     return o;
 }
 
-/* The text in front of a system message that may be a string or an array of parts; *ok = false: it is neither. */
-static json_t *behind_text(const char *text, const json_t *content, bool *ok)
+/* The text in front of a message's content that may be a string or an array of parts, of that type; *ok = false: it is neither. */
+static json_t *behind_text(const char *text, const json_t *content, const char *type, bool *ok)
 {
     if (!content || json_is_null(content))
         return json_string(text);
@@ -306,30 +306,80 @@ static json_t *behind_text(const char *text, const json_t *content, bool *ok)
     json_t *parts = json_is_array(content) ? json_copy((json_t *)(uintptr_t)content) : NULL;
     if (!parts ||
         json_array_insert_new(
-            parts, 0, json_pack("{s:s, s:o}", "type", "text", "text", json_sprintf("%s\n\n", text))) != 0)
+            parts, 0, json_pack("{s:s, s:o}", "type", type, "text", json_sprintf("%s\n\n", text))) != 0)
         *ok = false;
     return parts;
+}
+
+static bool is_system(const json_t *message)
+{
+    return is_role(message, "system") || is_role(message, "developer");
 }
 
 static bool put_before_messages(json_t *messages, const char *text)
 {
     bool ok = true;
     json_t *first = json_array_get(messages, 0);
-    if (!is_role(first, "system") && !is_role(first, "developer"))
+    if (!is_system(first))
         return json_array_insert_new(messages, 0,
                                      json_pack("{s:s, s:s}", "role", "system", "content", text)) == 0;
-    json_t *content = behind_text(text, json_object_get(first, "content"), &ok);
+    json_t *content = behind_text(text, json_object_get(first, "content"), "text", &ok);
     return json_object_set_new(first, "content", content) == 0 && ok;
+}
+
+/* Puts a text in front of the first message of a user. */
+static bool put_before_user(json_t *messages, const char *text, const char *type)
+{
+    json_t *message;
+    size_t i;
+    json_array_foreach(messages, i, message)
+    {
+        bool ok = true;
+        if (!is_role(message, "user"))
+            continue;
+        json_t *content = behind_text(text, json_object_get(message, "content"), type, &ok);
+        return json_object_set_new(message, "content", content) == 0 && ok;
+    }
+    return false;
+}
+
+/* Has a request that brings no system message have the one that the document was stored with. */
+static bool put_system(json_t *body, enum serve_form form, const char *system)
+{
+    const char *key = form == SERVE_FORM_MESSAGES ? "system" : "instructions";
+    json_t *messages = json_object_get(body, "messages");
+    if (!system)
+        return true;
+    if (form != SERVE_FORM_CHAT)
+        return json_object_get(body, key) || json_object_set_new(body, key, json_string(system)) == 0;
+    return is_system(json_array_get(messages, 0)) ||
+           json_array_insert_new(messages, 0, json_pack("{s:s, s:s}", "role", "system", "content", system)) ==
+               0;
+}
+
+static bool put_stored(json_t *body, enum serve_form form, int32_t d)
+{
+    const char *text = serve_document_text(d);
+    json_t *input = json_object_get(body, "input");
+    if (!put_system(body, form, serve_document_system(d)))
+        return false;
+    if (form == SERVE_FORM_RESPONSES && json_is_string(input))
+        return json_object_set_new(body, "input", joined(text, input)) == 0;
+    if (form == SERVE_FORM_RESPONSES)
+        return put_before_user(input, text, "input_text");
+    return put_before_user(json_object_get(body, "messages"), text, "text");
 }
 
 bool serve_request_put_document(struct serve_request *r, enum serve_form form)
 {
     const char *text = serve_document_text(r->ask.behind - 1);
+    if (serve_document_is_stored(r->ask.behind - 1))
+        return put_stored(r->body, form, r->ask.behind - 1);
     if (form == SERVE_FORM_CHAT)
         return put_before_messages(json_object_get(r->body, "messages"), text);
     const char *key = form == SERVE_FORM_MESSAGES ? "system" : "instructions";
     bool ok = true;
-    json_t *content = behind_text(text, json_object_get(r->body, key), &ok);
+    json_t *content = behind_text(text, json_object_get(r->body, key), "text", &ok);
     return json_object_set_new(r->body, key, content) == 0 && ok;
 }
 
@@ -338,6 +388,19 @@ char *serve_request_document(const char *text, const char *more)
     json_t *body = json_pack("{s:[{s:s, s:o}, {s:s, s:s}]}", "messages", "role", "system", "content",
                              json_sprintf("%s%s%s", text, *text && *more ? "\n\n" : "", more), "role", "user",
                              "content", *more ? more : "?");
+    char *dumped = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_decref(body);
+    return dumped;
+}
+
+char *serve_request_user(const char *system, const char *text, const char *more)
+{
+    json_t *messages = json_array();
+    if (system)
+        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", system));
+    json_array_append_new(messages, json_pack("{s:s, s:o}", "role", "user", "content",
+                                              json_sprintf("%s%s%s", text, *text ? "\n\n" : "", more)));
+    json_t *body = json_pack("{s:o}", "messages", messages);
     char *dumped = body ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);
     return dumped;
@@ -370,7 +433,7 @@ static json_t *header_of(const json_t *messages, const char *text)
     size_t i;
     json_array_foreach((json_t *)(uintptr_t)messages, i, message)
     {
-        if (!is_role(message, "system") && !is_role(message, "developer"))
+        if (!is_system(message))
             break;
         json_array_append(header, message);
     }

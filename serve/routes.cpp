@@ -154,7 +154,6 @@ bool look_at(const server_http_req &req, serve_request &r, serve_form form)
 // Whether the prompt begins with the tokens of its document; what is protected and counted lies behind them.
 bool stands_behind(const server_http_req &req, serve_request &r)
 {
-    enum { SEAM = 8 }; // last tokens that a question may write otherwise
     const int32_t d = r.ask.behind - 1, n_header = serve_document_n_header(d);
     serve::tokens document;
     const int32_t *ids = serve_document_tokens(d, &document.n);
@@ -164,7 +163,7 @@ bool stands_behind(const server_http_req &req, serve_request &r)
     document.id.release();
     r.ask.n_prompt = prompt.n - same;
     r.ask.want.n_protected = document.n + std::max(0, r.ask.want.n_protected - n_header);
-    return same + SEAM >= document.n;
+    return same + SERVE_SEAM >= document.n;
 }
 
 // Passes a request on. Who waits when the server ends is told so.
@@ -209,10 +208,15 @@ server_http_res_ptr generate(const handler &route, serve_form form, const server
     if (!p.r.body || !look_at(req, p.r, form))
         return pass(route, req, req.body, nullptr);
     if (p.r.ask.behind > 0 && !stands_behind(req, p.r))
-        return refuse(400,
-                      "winnow.document: for this request the model's chat template writes something before "
-                      "the document, such as tools",
-                      "winnow.document");
+        return refuse(
+            400,
+            serve_document_is_stored(p.r.ask.behind - 1)
+                ? "winnow.document: for this request the model's chat template writes something else "
+                  "before the document than when it was stored, such as tools, or another system "
+                  "message"
+                : "winnow.document: for this request the model's chat template writes something "
+                  "before the document, such as tools",
+            "winnow.document");
     switch (serve_slots_claim(&p.r.ask, &claim, why)) {
     case SERVE_GONE:
         return refuse(503, "the client has left", nullptr);

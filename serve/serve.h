@@ -42,10 +42,11 @@ bool serve_looks_at_question(const char *recipe);
 /* ---- config.c ---- */
 
 struct serve_config {
-    struct serve_want want; /* of requests that do not say */
-    uint64_t cap;           /* bytes of keys and values over all slots, 0 = none */
-    bool saves;             /* slots may be saved and restored */
-    const char *profiles;   /* files, with ':' between them; "" = none */
+    struct serve_want want;  /* of requests that do not say */
+    uint64_t cap;            /* bytes of keys and values over all slots, 0 = none */
+    bool saves;              /* slots may be saved and restored */
+    const char *profiles;    /* files, with ':' between them; "" = none */
+    const char *fingerprint; /* of the model, for what was stored; "" where nobody has said it */
 };
 /* What the environment says, read once before main. */
 const struct serve_config *serve_settings(void);
@@ -132,7 +133,8 @@ enum serve_form { SERVE_FORM_CHAT, SERVE_FORM_MESSAGES, SERVE_FORM_RESPONSES };
  * prompt is made of, is left to the server: *r has no body then. Forms but the first need serve_request_set_chat. */
 int serve_request_read(struct serve_request *r, enum serve_form form, const char *body, size_t n, char *why,
                        const char **param);
-/* Puts the document that it names in front of the system message. False: the body is not as the form has it. */
+/* Puts the document that it names where its tokens have it: in front of the system message, or of the first message of a user. False: the
+ * body is not as the form has it. */
 bool serve_request_put_document(struct serve_request *r, enum serve_form form);
 /* Takes the same request as an ordinary chat request. False: it is none. */
 bool serve_request_set_chat(struct serve_request *r, const char *body);
@@ -146,6 +148,8 @@ char *serve_request_header(const struct serve_request *r, const char *text);
 char *serve_request_tokenize(const char *text);
 /* A chat that begins with a document, and goes on with `more` in the system message and from the user. */
 char *serve_request_document(const char *text, const char *more);
+/* A chat whose user begins with a document and goes on with `more`; system = NULL: without that message. */
+char *serve_request_user(const char *system, const char *text, const char *more);
 /* A prompt of tokens that is read and not answered. */
 char *serve_request_read_tokens(const int32_t *tokens, int32_t n, const struct serve_claim *claim);
 /* The body that has a slot restored from a file. */

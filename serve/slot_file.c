@@ -9,7 +9,7 @@
 /* Bytes of a run that is worth leaving out. */
 enum { LEAST_RUN = 32 };
 
-static const char magic[16] = "winnow slot 1\n";
+static const char magic[16] = "winnow slot 2\n";
 
 /* A part of the state: so many bytes as they are, then so many with all bits set. */
 struct part {
@@ -40,7 +40,7 @@ static size_t complain(const char *path, const char *what)
     return 0;
 }
 
-static bool write_all(FILE *f, struct serve_slot_file *file, const int32_t *tokens, const uint8_t *state)
+bool serve_slot_file_put(FILE *f, struct serve_slot_file *file, const int32_t *tokens, const uint8_t *state)
 {
     bool ok = fwrite(magic, sizeof magic, 1, f) == 1 && fwrite(file, sizeof *file, 1, f) == 1 &&
               fwrite(tokens, sizeof *tokens, file->n_tokens, f) == file->n_tokens;
@@ -67,7 +67,7 @@ size_t serve_slot_file_write(const char *path, struct serve_slot_file *file, con
     if (asprintf(&part, "%s.part", path) < 0)
         return complain(path, "out of memory");
     FILE *f = fopen(part, "wb");
-    bool ok = f && write_all(f, file, tokens, state);
+    bool ok = f && serve_slot_file_put(f, file, tokens, state);
     ok = f && fclose(f) == 0 && ok;
     ok = ok && rename(part, path) == 0;
     if (!ok) {
@@ -76,6 +76,15 @@ size_t serve_slot_file_write(const char *path, struct serve_slot_file *file, con
     }
     free(part);
     return ok ? bytes_of(file) : 0;
+}
+
+bool serve_slot_file_fits(const struct serve_slot_file *file, const uint64_t model[2],
+                          const char *fingerprint)
+{
+    const bool by_numbers = file->model[0] > 0 || file->model[1] > 0,
+               by_print = *file->fingerprint && *fingerprint;
+    return (by_numbers || by_print) && (!by_numbers || memcmp(file->model, model, sizeof file->model) == 0) &&
+           (!by_print || strcmp(file->fingerprint, fingerprint) == 0);
 }
 
 bool serve_slot_file_look(const char *path, struct serve_slot_file *file, uint64_t row_bytes)
@@ -92,7 +101,8 @@ bool serve_slot_file_look(const char *path, struct serve_slot_file *file, uint64
     ok = ok && size > 0 && file->n_tokens <= (uint64_t)size / sizeof(int32_t) &&
          file->packed_bytes <= (uint64_t)size && bytes_of(file) == (size_t)size &&
          file->state_bytes <= file->packed_bytes + file->n_tokens * row_bytes + 1024 &&
-         memchr(file->by.recipe, '\0', sizeof file->by.recipe) && file->by.n_protected >= 0 &&
+         memchr(file->by.recipe, '\0', sizeof file->by.recipe) &&
+         memchr(file->fingerprint, '\0', sizeof file->fingerprint) && file->by.n_protected >= 0 &&
          file->n_sequence >= 0 && (uint64_t)file->n_sequence <= file->n_tokens;
     return ok || complain(path, "it is no slot of winnow's, or damaged") != 0;
 }

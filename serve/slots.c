@@ -48,9 +48,22 @@ bool serve_keeps_all(const struct serve_want *want)
     return strcmp(want->recipe, "full") == 0;
 }
 
+/* Whether two recipes are the same, however they are written. */
+static bool same_recipe(const char *a, const char *b)
+{
+    wnw_policy *p = NULL, *q = NULL;
+    if (strcmp(a, b) == 0)
+        return true;
+    const bool same = wnw_policy_parse(&p, a, NULL) == WNW_OK && wnw_policy_parse(&q, b, NULL) == WNW_OK &&
+                      strcmp(wnw_policy_string(p), wnw_policy_string(q)) == 0;
+    wnw_policy_free(p);
+    wnw_policy_free(q);
+    return same;
+}
+
 bool serve_same_want(const struct serve_want *a, const struct serve_want *b)
 {
-    return strcmp(a->recipe, b->recipe) == 0 && a->size.kind == b->size.kind &&
+    return same_recipe(a->recipe, b->recipe) && a->size.kind == b->size.kind &&
            a->size.budget == b->size.budget && a->size.bytes == b->size.bytes &&
            !(a->size.ratio < b->size.ratio) && !(a->size.ratio > b->size.ratio);
 }
@@ -395,6 +408,8 @@ static void print_size(FILE *f, const wnw_size *size)
         fprintf(f, ", \"budget\": %" PRId64, size->budget);
     else if (size->kind == WNW_SIZE_RATIO)
         fprintf(f, ", \"ratio\": %.6g", size->ratio);
+    else if (size->kind == WNW_SIZE_BYTES)
+        fprintf(f, ", \"kv_bytes\": %" PRIu64, size->bytes);
 }
 
 /* Recipes have no characters that JSON would have to escape: they were parsed. */
@@ -423,10 +438,11 @@ static void print_document(FILE *f, int32_t d)
     const bool is_read = serve_document_look(d, &n_tokens, &entries, &by);
     const double each = all.row_entries > 0 ? (double)entries / (double)all.row_entries : 0.0;
     fprintf(f,
-            "%s\n  {\"name\": \"%s\", \"ready\": %s, \"tokens\": %d, \"entries\": %.1f, \"bytes\": %.0f, "
-            "\"policy\": \"%s\"",
-            d > 0 ? "," : "", serve_document_name(d), is_read ? "true" : "false", (int)n_tokens, each,
-            each * (double)all.row_bytes, by.recipe);
+            "%s\n  {\"name\": \"%s\", \"ready\": %s, \"stored\": %s, \"tokens\": %d, \"entries\": %.1f, "
+            "\"bytes\": %.0f, \"policy\": \"%s\"",
+            d > 0 ? "," : "", serve_document_name(d), is_read ? "true" : "false",
+            serve_document_is_stored(d) ? "true" : "false", (int)n_tokens, each, each * (double)all.row_bytes,
+            by.recipe);
     print_size(f, &by.size);
     fputc('}', f);
 }

@@ -150,6 +150,14 @@ static void stored_sessions(void **state)
     assert_false(wnw_stored_get_text(st, NULL));
     assert_null_refused(wnw_stored_check_model(st, NULL));
     assert_ok(wnw_stored_check_model(st, fx->model));
+    uint8_t *sequence = (uint8_t *)&path;
+    size_t n_sequence = 7;
+    assert_null_refused(wnw_stored_sequence(NULL, &sequence, &n_sequence));
+    assert_null(sequence);
+    assert_int_equal(n_sequence, 0);
+    assert_null_refused(wnw_stored_sequence(st, &sequence, NULL));
+    assert_ok(wnw_stored_sequence(st, &sequence, &n_sequence));
+    wnw_free(sequence);
     assert_ok(wnw_engine_new(&e, fx->model, NULL));
     assert_null_refused(wnw_stored_session(NULL, st, e, NULL));
     assert_null_refused(wnw_stored_session(&of_file, NULL, e, NULL));

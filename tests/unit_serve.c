@@ -439,6 +439,28 @@ static void test_files(void **state)
     assert_false(serve_slot_file_look(path, &read, 4000));
 }
 
+static void test_files_of_models(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t numbers[2];
+        const char *fingerprint, *own;
+        bool fits;
+    } cases[] = {
+        {{7, 8}, "", "", true},        {{7, 8}, "", "abc", true},     {{7, 9}, "abc", "abc", false},
+        {{0, 8}, "abc", "abc", false}, {{7, 8}, "abc", "abc", true},  {{7, 8}, "abd", "abc", false},
+        {{0, 0}, "abc", "abc", true},  {{0, 0}, "abd", "abc", false}, {{0, 0}, "abc", "", false},
+        {{0, 0}, "", "abc", false},    {{7, 8}, "abc", "", true},
+    };
+    const uint64_t model[2] = {7, 8};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct serve_slot_file file = {.model = {cases[i].numbers[0], cases[i].numbers[1]}};
+        strcpy(file.fingerprint, cases[i].fingerprint);
+        if (serve_slot_file_fits(&file, model, cases[i].own) != cases[i].fits)
+            fail_msg("case %d", (int)i);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -454,6 +476,7 @@ int main(void)
         cmocka_unit_test(test_slots_behind_documents),
         cmocka_unit_test(test_bodies),
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_files_of_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,14 +56,28 @@ static uint64_t front_bytes(const struct wnw__cache *c, const struct wnw__stored
     return entries_of(c, n) * per_entry + of_tails;
 }
 
-uint64_t wnw__cache_stored_bytes(const struct wnw__cache *c, const struct wnw__stored_counts *counts)
+/* Bytes of the block before the rows of head n_head. */
+static uint64_t bytes_before(const struct wnw__cache *c, const struct wnw__stored_counts *counts,
+                             int32_t n_head)
 {
     uint64_t bytes = round_to_page(front_bytes(c, counts));
-    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+    for (int32_t ih = 0; ih < n_head; ih++) {
         const uint64_t n = (uint64_t)n_rows_of(counts, ih);
         bytes += round_to_page(n * c->row_bytes) + round_to_page(n * c->v_row_bytes);
     }
     return bytes;
+}
+
+uint64_t wnw__cache_stored_bytes(const struct wnw__cache *c, const struct wnw__stored_counts *counts)
+{
+    return bytes_before(c, counts, c->n_head_kv);
+}
+
+uint64_t wnw__cache_stored_rows(const struct wnw__cache *c, const struct wnw__stored_counts *counts,
+                                enum wnw__stored what, int32_t ih)
+{
+    const uint64_t keys = (uint64_t)n_rows_of(counts, ih) * c->row_bytes;
+    return bytes_before(c, counts, ih) + (what == WNW_VALUES ? round_to_page(keys) : 0);
 }
 
 static int check_tail(const struct wnw__cache *c, int32_t il, int32_t ih, const struct wnw__stored_counts *n)

@@ -41,6 +41,10 @@ int wnw__cache_stored_check_positions(const struct wnw__cache *c, int32_t il,
 /* Bytes of the block of a layer with these counts. */
 uint64_t wnw__cache_stored_bytes(const struct wnw__cache *c, const struct wnw__stored_counts *counts);
 
+/* Where the keys or values of head ih begin in the block of a layer with these counts, those of its tail not counted. */
+uint64_t wnw__cache_stored_rows(const struct wnw__cache *c, const struct wnw__stored_counts *counts,
+                                enum wnw__stored what, int32_t ih);
+
 /* Takes the next n bytes of a block; returns a status. */
 typedef int (*wnw__put_fn)(void *to, const void *bytes, size_t n);
 /* Gives the block of layer il to `put`, piece by piece; ends with the first failure. */

@@ -34,6 +34,7 @@ int wnw_stored_get_info(const wnw_stored *st, wnw_stored_info *out)
     info.n_past = m->state.n_past;
     info.bytes_file = st->n_bytes;
     info.pieces = m->pieces;
+    info.n_prefix = m->state.n_prefix;
     for (int32_t il = 0; il < m->n_layer; il++) {
         const struct wnw__stored_counts n = wnw__wkv_counts(st, il);
         for (int32_t ih = 0; ih < m->n_head_kv; ih++) {

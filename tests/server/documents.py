@@ -176,7 +176,6 @@ refuses("a file that is not there", "No such file", "--document", "x=/no/such/fi
 refuses("an empty one", "empty", "--document", f"x={path('empty.txt', ' ')}")
 refuses("two of one name", "two of that name", "--document", f"x={long}", "--document", f"x={short}")
 refuses("no text", "UTF-8", "--document", f"x={model}")
-refuses("a stored cache", "stored caches", "--document", f"x={path('a.wkv', 'x')}")
 refuses("a policy that looks at the question", "looks at the end", "--policy", "snapkv", "--document", f"x={long}")
 refuses("shifted contexts", "--context-shift", "--document", f"x={long}", rest=("--context-shift",), code=2)
 work.cleanup()

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/serve_documents.h"
+
+#include "app/console.h"
+#include "app/models.h"
+#include "cli/stored.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *path_of(const char *document)
+{
+    return strchr(document, '=') + 1;
+}
+
+int cli_serve_documents_check(const struct app_list *documents)
+{
+    for (int i = 0; i < documents->n; i++) {
+        const char *eq = strchr(documents->s[i], '=');
+        if (!eq || eq == documents->s[i] || strchr(documents->s[i], '\n'))
+            return app_fail(APP_BAD_INPUT, "--document %s: it is NAME=FILE", documents->s[i]);
+        if (access(eq + 1, R_OK) != 0)
+            return app_fail(APP_BAD_INPUT, "--document %s: cannot read %s: %s", documents->s[i], eq + 1,
+                            strerror(errno));
+    }
+    return APP_OK;
+}
+
+/* Opens a model for its fingerprint. Returns a wnw_status. */
+static int open_model(wnw_model **m, char fingerprint[17], const char *path)
+{
+    const wnw_model_params params = {WNW_INIT(wnw_model_params), .repack = false};
+    const int status = app_model_open(m, path, &params, NULL);
+    if (status == WNW_OK)
+        wnw_model_fingerprint(*m, fingerprint);
+    return status;
+}
+
+static int check_one(const char *path, const wnw_model *m)
+{
+    wnw_stored *st;
+    const int rc = cli_stored_open(&st, path);
+    if (rc != APP_OK)
+        return rc;
+    const int status = wnw_stored_check_model(st, m);
+    wnw_stored_free(st);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+int cli_serve_documents_fit(char fingerprint[17], const struct app_list *documents, const char *model,
+                            bool wanted)
+{
+    wnw_model *m = NULL;
+    int rc = APP_OK;
+    /* A model that the library does not open can still be served. */
+    if (wanted)
+        (void)open_model(&m, fingerprint, model);
+    for (int i = 0; rc == APP_OK && i < documents->n; i++) {
+        const char *path = path_of(documents->s[i]);
+        bool stored = false;
+        rc = cli_stored_is(&stored, path);
+        const int status = rc == APP_OK && stored && !m ? open_model(&m, fingerprint, model) : WNW_OK;
+        rc = status == WNW_OK ? rc : app_fail_status(status);
+        if (rc == APP_OK && stored)
+            rc = check_one(path, m);
+    }
+    wnw_model_free(m);
+    return rc;
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A stored session as libllama saves a sequence: a mark, 0 (its number), then for each of its caches, which is one, or one of the
+ * layers without a sliding window and one of those with,
+ *
+ *     1 (streams), tokens, and of each token: position, 1 (sequences), 0 (its number)
+ *     0 (values are not transposed), layers
+ *     of each layer: type of keys, bytes of a token, its keys of all heads, token after token
+ *     of each layer: the same of values
+ */
+#include "store/wkv.h"
+
+#include <ggml.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- What fits ---- */
+
+/* Size of the blocks in which libllama rotates keys, or values, of a quantised cache: none where a head is no multiple of
+ * the smallest of them. */
+static int32_t libllama_block(const struct wnw__wkv_meta *m, enum wnw__stored what)
+{
+    enum { SMALLEST = 64 };
+    const int32_t d = m->n_embd_head, largest = d & -d;
+    const bool quantised = m->kv_type == WNW_KV_Q8_0 || m->kv_type == WNW_KV_Q4_0;
+    if (!quantised || d % SMALLEST != 0)
+        return 0;
+    return what == WNW_KEYS ? largest : SMALLEST;
+}
+
+static int check_rotation(const struct wnw__wkv_meta *m)
+{
+    const int32_t k = libllama_block(m, WNW_KEYS), v = libllama_block(m, WNW_VALUES);
+    if (m->k_block == k && m->v_block == v)
+        return WNW_OK;
+    return wnw__fail(
+        WNW_E_UNSUPPORTED,
+        "its keys and values are rotated in blocks of %d and %d elements, those of libllama in %d "
+        "and %d (0: not at all)%s",
+        (int)m->k_block, (int)m->v_block, (int)k, (int)v, k == 0 ? "; store it with --kv-rotate off" : "");
+}
+
+static bool has_new_positions(const struct wnw_stored *st)
+{
+    const struct wnw__session_state *s = &st->meta.state;
+    bool has = s->pos_shift > 0 || s->n_ambiguous > 0;
+    for (int32_t il = 0; il < st->meta.n_layer; il++)
+        has = has || wnw__wkv_counts(st, il).n_ambiguous > 0;
+    return has;
+}
+
+static int check_fit(const struct wnw_stored *st)
+{
+    const struct wnw__wkv_meta *m = &st->meta;
+    if (m->kv_tail > 0)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "its newest entries are f16 (--kv-tail), and libllama's cache has one type");
+    if (has_new_positions(st))
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "its entries have new positions (+rerotate), which libllama has not in every head");
+    if (m->aux_planes[WNW_AUX_BIAS] > 0)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "its entries have biases, which attention under libllama does not add");
+    if (m->state.recurrent)
+        return wnw__fail(WNW_E_UNSUPPORTED, "it has a state of recurrent layers, which is not moved");
+    return check_rotation(m);
+}
+
+/* ---- Writing ---- */
+
+/* What states of sequences begin with. */
+#define SEQUENCE_MARK 0xaf143cd8u
+
+static void put(uint8_t **at, const void *bytes, size_t n)
+{
+    memcpy(*at, bytes, n);
+    *at += n;
+}
+
+static void put_u32(uint8_t **at, uint32_t x)
+{
+    put(at, &x, sizeof x);
+}
+
+static int32_t ggml_type_of(wnw_kv_type type)
+{
+    return (int32_t)(type == WNW_KV_F16    ? GGML_TYPE_F16
+                     : type == WNW_KV_F32  ? GGML_TYPE_F32
+                     : type == WNW_KV_Q8_0 ? GGML_TYPE_Q8_0
+                                           : GGML_TYPE_Q4_0);
+}
+
+/* Writes the keys or values of a layer, those of a token after those of the one before. */
+static void put_rows(uint8_t **at, const struct wnw_stored *st, int32_t il, enum wnw__stored what)
+{
+    const struct wnw__stored_counts counts = wnw__wkv_counts(st, il);
+    const int32_t n_head = st->meta.n_head_kv;
+    const size_t each = what == WNW_KEYS ? st->form.row_bytes : st->form.v_row_bytes;
+    const uint64_t row_bytes = (uint64_t)n_head * each;
+    const uint8_t *block = st->bytes + wnw__wkv_find(st, WNW_WKV_LAYER, (uint32_t)il)->at;
+    const int32_t type = ggml_type_of(st->meta.kv_type);
+    put(at, &type, sizeof type);
+    put(at, &row_bytes, sizeof row_bytes);
+    memset(*at, 0xff, (size_t)st->n_tokens * row_bytes);
+    for (int32_t ih = 0; ih < n_head; ih++) {
+        const int32_t *pos, n = wnw_stored_head(st, il, ih, &pos);
+        const uint8_t *from = block + wnw__cache_stored_rows(&st->form, &counts, what, ih);
+        for (int32_t i = 0; i < n; i++)
+            memcpy(*at + (size_t)pos[i] * row_bytes + (size_t)ih * each, from + (size_t)i * each, each);
+    }
+    *at += (size_t)st->n_tokens * row_bytes;
+}
+
+/* Number of layers that have a sliding window, or have none. */
+static uint32_t count_layers(const struct wnw_stored *st, bool slides)
+{
+    uint32_t n = 0;
+    for (int32_t il = 0; il < st->meta.n_layer; il++)
+        n += (st->form.layers[il].n_swa > 0) == slides;
+    return n;
+}
+
+static size_t cache_bytes(const struct wnw_stored *st, uint32_t n_layer)
+{
+    const size_t n = (size_t)st->n_tokens, n_head = (size_t)st->meta.n_head_kv, of_rows = sizeof(int32_t) + 8;
+    const size_t rows = n * n_head * (st->form.row_bytes + st->form.v_row_bytes);
+    return 4 * sizeof(uint32_t) + n * 3 * sizeof(uint32_t) + n_layer * (2 * of_rows + rows);
+}
+
+static void put_cache(uint8_t **at, const struct wnw_stored *st, bool slides)
+{
+    put_u32(at, 1);
+    put_u32(at, (uint32_t)st->n_tokens);
+    for (int32_t i = 0; i < st->n_tokens; i++) {
+        put_u32(at, (uint32_t)i);
+        put_u32(at, 1);
+        put_u32(at, 0);
+    }
+    put_u32(at, 0);
+    put_u32(at, count_layers(st, slides));
+    for (int what = WNW_KEYS; what <= WNW_VALUES; what++)
+        for (int32_t il = 0; il < st->meta.n_layer; il++)
+            if ((st->form.layers[il].n_swa > 0) == slides)
+                put_rows(at, st, il, (enum wnw__stored)what);
+}
+
+int wnw_stored_sequence(const wnw_stored *st, uint8_t **bytes, size_t *n)
+{
+    if (bytes)
+        *bytes = NULL;
+    WNW_REQUIRE(n);
+    *n = 0;
+    WNW_REQUIRE(st);
+    WNW_TRY(check_fit(st));
+    const uint32_t n_slides = count_layers(st, true), n_stays = count_layers(st, false);
+    const size_t size =
+        2 * sizeof(uint32_t) + cache_bytes(st, n_stays) + (n_slides > 0 ? cache_bytes(st, n_slides) : 0);
+    *n = size;
+    if (!bytes)
+        return WNW_OK;
+    uint8_t *at = *bytes = malloc(size);
+    if (!at)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a sequence of %zu bytes", size);
+    put_u32(&at, SEQUENCE_MARK);
+    put_u32(&at, 0);
+    put_cache(&at, st, false);
+    if (n_slides > 0)
+        put_cache(&at, st, true);
+    return WNW_OK;
+}

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Stored caches as documents of `winnow serve`: stored.py WINNOW
+
+What `winnow compress` has stored is loaded and not read; answers behind it are those of `winnow ask`, on any slot and route, and change nothing of
+it. What does not fit the server is refused at start, in one line.
+"""
+import json
+import subprocess
+import sys
+import tempfile
+
+from llama_server import TINY, Server, at_once, check, finish, ids, until
+
+winnow = sys.argv[1]
+model = f"{TINY}/tiny-llama.gguf"
+work = tempfile.TemporaryDirectory()
+N = 8
+
+
+def run(*arguments):
+    return subprocess.run([winnow, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+
+
+def words(n, seed):
+    return " ".join(f"w{x}" for x in ids(n, seed))
+
+
+def path(name, text):
+    with open(f"{work.name}/{name}", "w", encoding="utf-8") as f:
+        f.write(text)
+    return f.name
+
+
+def compress(name, text, *options, of=model):
+    made = f"{work.name}/{name}.wkv"
+    done = run("compress", "-m", of, "-f", path(f"{name}.txt", text), "-o", made, *options)
+    check(f"{name} is stored", done.returncode == 0, done.stderr)
+    return made
+
+
+def ask(stored, question):
+    done = run("ask", "-m", model, "-c", stored, "-p", question, "-n", str(N), "--json")
+    check("ask", done.returncode == 0, done.stderr)
+    return json.loads(done.stdout)["tokens"]
+
+
+def command(*options, rest=()):
+    return [winnow, "serve", "-m", model, "--port", "0", *options, "--", "-t", "1", *rest]
+
+
+def user(text):
+    return [{"role": "user", "content": text}]
+
+
+def chat(s, messages, **more):
+    return s.ask("/v1/chat/completions", {"messages": messages, "max_tokens": N, "temperature": 0, "logprobs": True, **more})
+
+
+def tokens(reply):
+    return [t["id"] for t in reply.json["choices"][0]["logprobs"]["content"]]
+
+
+def same(answer, asked):
+    """The server lists no tokens of a character that is not whole when the answer ends."""
+    n = min(len(answer), len(asked))
+    return n > 2 and answer[:n] == asked[:n]
+
+
+def read(reply):
+    return reply.json["timings"]["prompt_n"]
+
+
+long = words(600, 1) + "."
+first = compress("first", long, "--policy", "snapkv+adakv", "--ratio", "0.6")
+brief = compress("brief", words(300, 2) + ".", "--policy", "keydiff", "--budget", "150", "--system", "Be brief.")
+questions = [f"question {words(3 + i, 50 + i)}" for i in range(3)]
+asked = [ask(first, q) for q in questions]
+n_first = json.loads(run("inspect", first, "--json").stdout)
+
+with Server(command("--policy", "keydiff", "--budget", "200", "--slots", "3", "--document", f"first={first}", "--document", f"brief={brief}",
+                    "--document", f"text={path('text.txt', words(300, 3))}", "--save", work.name)) as s:
+    named = {"document": "first"}
+    answers = [chat(s, user(q), winnow=named) for q in questions]
+    until(lambda: all(d["ready"] for d in s.ask("/winnow/kv").json["documents"]))
+    documents = s.ask("/winnow/kv").json["documents"]
+    d = documents[0]
+    check("it is there as it was stored", d["stored"] and d["tokens"] == n_first["n_tokens"] and abs(d["entries"] - n_first["kept_tokens_mean"]) < 0.1 and
+          d["ratio"] == 0.6 and d["policy"] == n_first["policy"], d)
+    check("and the others", documents[1]["stored"] and documents[1]["budget"] == 150 and not documents[2]["stored"] and documents[2]["entries"] == 200, documents)
+    for q, a, b in zip(questions, answers, asked):
+        check(f"'{q}' is answered as by ask", same(tokens(a), b) and read(a) < 120, tokens(a), b, a.json["timings"])
+    again = at_once(*[lambda i=i: chat(s, user(questions[0]), winnow=named, id_slot=i) for i in range(3)])
+    check("on every slot, at once", all(same(tokens(a), asked[0]) for a in again), [tokens(a) for a in again], asked[0])
+    turn = user(questions[0]) + [{"role": "assistant", "content": again[0].json["choices"][0]["message"]["content"]}] + user("and")
+    check("a conversation goes on", chat(s, turn, winnow=named).status == 200 and read(chat(s, turn, winnow=named)) < 200)
+    check("a long turn is compressed by itself", chat(s, user(words(300, 12)), winnow={**named, "budget": 100}).status == 200 and s.ask("/winnow/kv").json["compressions"] > 1)
+    check("nothing has changed it", s.ask("/winnow/kv").json["documents"] == documents, s.ask("/winnow/kv").json)
+    check("and it answers as before", same(tokens(chat(s, user(questions[1]), winnow=named)), asked[1]))
+    # The system message that it was stored with.
+    want = ask(brief, questions[2])
+    for name, messages in (("without", []), ("with it", [{"role": "system", "content": "Be brief."}])):
+        reply = chat(s, messages + user(questions[2]), winnow={"document": "brief"})
+        check(f"a request {name}", reply.status == 200 and same(tokens(reply), want) and read(reply) < 120, reply.text, want)
+    other = chat(s, [{"role": "system", "content": "Be long."}] + user("x"), winnow={"document": "brief"})
+    check("with another one", other.status == 400 and "another system message" in other.text, other.text)
+    check("where there was none", chat(s, [{"role": "system", "content": "Be long."}] + user("x"), winnow=named).status == 400)
+    # Other routes, and messages in parts.
+    parts = chat(s, [{"role": "user", "content": [{"type": "text", "text": "who"}]}], winnow=named)
+    check("in parts", parts.status == 200 and read(parts) < 120, parts.text)
+    messages = s.ask("/v1/messages", {"messages": user("who"), "max_tokens": 4, "winnow": named})
+    check("/v1/messages", messages.status == 200 and messages.json["usage"]["input_tokens"] < 120, messages.text)
+    for form in ("who", [{"role": "user", "content": [{"type": "input_text", "text": "who"}]}]):
+        response = s.ask("/v1/responses", {"input": form, "max_output_tokens": 4, "winnow": named})
+        check("/v1/responses", response.status == 200 and s.ask("/winnow/kv").json["slots"][int(response.headers["X-Winnow-Slot"])].get("document") == "first", response.text)
+    # A text beside it.
+    check("a text answers, too", read(chat(s, user("who"), winnow={"document": "text"})) < 120)
+    # A slot in a file has what was stored with it.
+    chat(s, user(questions[0]), winnow=named, id_slot=2)
+    saved, back = [s.ask(f"/winnow/slots/{i}?action={a}", {"filename": "slot"}) for i, a in ((2, "save"), (0, "restore"))]
+    check("saved and restored", saved.status == back.status == 200 and s.ask("/winnow/kv").json["slots"][0]["compressed"], back.text)
+    check("SIGTERM ends it", s.stop() == 0, s.log()[-500:])
+
+# As a slot: `winnow export` writes what a server restores, and a request goes on where it would begin anew.
+plain = compress("plain", long, "--policy", "keydiff", "--ratio", "0.6")
+for name, stored in (("slot", plain), ("looks", first)):
+    done = run("export", stored, "--slot", f"{work.name}/{name}", "-m", model)
+    check("exported", done.returncode == 0, done.stderr)
+done = run("export", compress("other", words(40, 5), "--policy", "full", of=f"{TINY}/tiny-qwen2.gguf"), "--slot", f"{work.name}/foreign", "-m", f"{TINY}/tiny-qwen2.gguf")
+check("exported of another model", done.returncode == 0, done.stderr)
+with Server(command("--policy", "keydiff", "--ratio", "0.6", "--slots", "2", "--save", work.name)) as s:
+    def restore(slot, name):
+        return s.ask(f"/winnow/slots/{slot}?action=restore", {"filename": name})
+    check("restored", restore(0, "slot").status == 200 and restore(1, "looks").status == 200, s.log()[-500:])
+    slots = s.ask("/winnow/kv").json["slots"]
+    kept = [json.loads(run("inspect", x, "--json").stdout) for x in (plain, first)]
+    check("as they were stored", all(a["tokens"] == b["n_tokens"] and abs(a["entries"] - b["kept_tokens_mean"]) < 0.1 and a["compressed"] for a, b in zip(slots, kept)), slots)
+    reply = chat(s, user(f"{long}\n\n{questions[0]}"), id_slot=0)
+    check("a request of the same policy goes on there", same(tokens(reply), ask(plain, questions[0])) and read(reply) < 120, reply.text)
+    anew = chat(s, user(f"{long}\n\n{questions[0]}"), id_slot=1)
+    check("one of another policy reads anew", read(anew) > 1500, anew.json["timings"])
+    restore(1, "looks")
+    reply = chat(s, user(f"{long}\n\n{questions[0]}"), id_slot=1, winnow={"reuse": "any"})
+    check("unless it says that it may", same(tokens(reply), asked[0]) and read(reply) < 120, reply.text)
+    check("of another model", restore(0, "foreign").status == 400 and "another model" in s.log(), s.log()[-500:])
+
+# What was stored says by which policy it was compressed; the server's own may look at questions then.
+with Server(command("--policy", "snapkv", "--slots", "1", "--document", f"first={first}")) as s:
+    check("the server's policy is for what comes", same(tokens(chat(s, user(questions[0]), winnow=named)), asked[0]))
+
+
+def refuses(name, says, *documents, rest=(), code=1, options=()):
+    done = subprocess.run(command(*options, *[x for d in documents for x in ("--document", f"x={d}")], rest=rest), stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=60)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("winnow") and "unless a request" not in line]
+    check(name, done.returncode == code and len(lines) == 1 and says in lines[0], done.returncode, done.stderr[-800:])
+
+
+with open(first, "rb") as f:
+    whole = f.read()
+with open(f"{work.name}/cut.wkv", "wb") as f:
+    f.write(whole[:9000])
+small = words(40, 5)
+refuses("another model", "belongs to model", f"{work.name}/other.wkv", code=2)
+refuses("a file that is cut off", "cut off", f"{work.name}/cut.wkv", code=2)
+refuses("no stored cache", "no stored cache", path("text.wkv", "x"))
+refuses("another type", "-ctk q8_0", compress("q8", small, "--policy", "full", "--kv-type", "q8_0", "--kv-rotate", "off"))
+refuses("a rotation that libllama has not", "--kv-rotate off", compress("turned", small, "--policy", "full", "--kv-type", "q8_0"))
+refuses("no template", "--raw", compress("raw", small, "--policy", "full", "--raw"))
+refuses("another template", "as it was stored", first, rest=("--chat-template", "llama3"))
+refuses("too little memory", "bytes", first, options=("--kv-bytes", "100K"))
+work.cleanup()
+finish()
