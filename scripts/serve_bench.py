@@ -5,8 +5,8 @@
     scripts/serve_bench.py -m MODEL.gguf [--lengths 1024,4096] [--clients 1,4,16] [--answer 32] [--keep 0.25] [--rounds 1] [-t 2]
 
 All servers run at once and are asked in turn, so that what else the machine does meets all of them. Every client sends one prompt of its own, of which
-nothing is in a cache. Printed are medians over clients and rounds: seconds to the first token, from the first to the second, tokens a second of all
-clients together once all are decoding, MiB of the process's own memory at the end; and ratios to the plain server.
+nothing is in a cache. Printed are medians over clients and rounds: seconds to the first token, from the first to the second, to the end of
+the last answer, tokens a second of all clients together once all are decoding, MiB of the process's own memory at the end; and ratios to the plain server.
 """
 import argparse
 import http.client
@@ -81,7 +81,7 @@ def measure(s, n, clients, a, seed):
     together = sum(sum(last_first < y <= first_last for y in x) for x in times)
     span = first_last - last_first
     result = {"first": statistics.median(x[0] for x in times), "gap": statistics.median(x[1] - x[0] for x in times),
-              "rate": together / span if span > 0 else float("nan"), "memory": own_memory(s)}
+              "all": max(x[-1] for x in times), "rate": together / span if span > 0 else float("nan"), "memory": own_memory(s)}
     for i in range(max(a.clients)):
         s.ask(f"/slots/{i}?action=erase", "{}")
     return result
@@ -90,7 +90,7 @@ def measure(s, n, clients, a, seed):
 def main():
     a = arguments()
     servers = start(a)
-    print("tokens clients server  first s   gap s   tok/s   MiB | to plain: first  tok/s   MiB", flush=True)
+    print("tokens clients server  first s   gap s   all s   tok/s   MiB | to plain: first    all  tok/s   MiB", flush=True)
     try:
         for s in servers.values():
             measure(s, 64, 1, a, 1)
@@ -105,8 +105,8 @@ def main():
                 middle = {name: {k: statistics.median(x[k] for x in rows) for k in rows[0]} for name, rows in got.items()}
                 for name, x in middle.items():
                     to = {k: x[k] / middle["plain"][k] for k in x}
-                    print(f"{n:6d} {clients:7d} {name:6s} {x['first']:8.2f} {x['gap']:7.3f} {x['rate']:7.1f} {x['memory']:5.0f} | "
-                          f"{to['first']:15.2f} {to['rate']:6.2f} {to['memory']:5.2f}", flush=True)
+                    print(f"{n:6d} {clients:7d} {name:6s} {x['first']:8.2f} {x['gap']:7.3f} {x['all']:7.1f} {x['rate']:7.1f} {x['memory']:5.0f} | "
+                          f"{to['first']:15.2f} {to['all']:6.2f} {to['rate']:6.2f} {to['memory']:5.2f}", flush=True)
     finally:
         for s in servers.values():
             s.stop()
