@@ -31,17 +31,13 @@ static int open_foreign(struct wnw_model *m, const char *path, const wnw_model_p
     return wnw__foreign_open(m, path, params->repack);
 }
 
-/* Families of arch/ have no experts; models of theirs that do (Mixtral is a llama) are libllama's. */
-static bool has_experts(const struct wnw_model *m)
-{
-    int32_t n;
-    return wnw__key_i32(m->gguf, ".expert_count", 0, &n) == WNW_OK && n > 0;
-}
-
 static int open_model(struct wnw_model *m, const char *path, const wnw_model_params *params, bool foreign)
 {
     WNW_TRY(wnw__model_map(m, path));
-    if (foreign || !m->arch || has_experts(m))
+    bool by_libllama = foreign || !m->arch;
+    if (!by_libllama)
+        WNW_TRY(wnw__hparams_by_libllama(m, &by_libllama));
+    if (by_libllama)
         return open_foreign(m, path, params);
     WNW_TRY(wnw__model_read(m));
     WNW_TRY(wnw__memory_check(vocabulary_bytes(m), "the vocabulary of the model"));

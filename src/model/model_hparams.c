@@ -17,10 +17,11 @@ static int check_range(const char *what, int32_t v, int32_t max)
 /* ---- Keys that are refused ---- */
 
 /* A key with which winnow computes as if it held `neutral`. `other` means the same; so do values from `from` on, where
- * that is not 0. */
+ * that is not 0. libllama computes with any value of `theirs` for the families that winnow has graphs for. */
 struct neutral {
     const char *key;
     double neutral, other, from;
+    bool theirs;
 };
 
 /* Whether the family's setup reads the key. */
@@ -52,7 +53,7 @@ static int check_neutral(const struct wnw_model *m, const struct neutral *row)
 
 /* What libllama reads for every family or for a family near these, and what winnow has no code for. Where libllama does
  * not read such a key for the family at hand, the file still says that the model computes otherwise than both do. */
-static int check_keys(const struct wnw_model *m)
+static int check_keys(const struct wnw_model *m, bool by_libllama)
 {
     const struct wnw__hparams *hp = &m->hp;
     const struct neutral rows[] = {
@@ -74,7 +75,7 @@ static int check_keys(const struct wnw_model *m)
         {.key = ".attention.value_length_swa", .neutral = hp->n_embd_head, .other = hp->n_embd_head},
         {.key = ".rope.dimension_count_swa", .neutral = hp->n_rot, .other = hp->n_rot},
         {.key = ".rope.dimension_sections"},
-        {.key = ".rope.scaling.attn_factor", .neutral = 1, .other = 1},
+        {.key = ".rope.scaling.attn_factor", .neutral = 1, .other = 1, .theirs = true},
         {.key = ".rope.scaling.alpha", .other = 1},
         {.key = ".attn_logit_softcapping"},
         {.key = ".final_logit_softcapping"},
@@ -88,14 +89,14 @@ static int check_keys(const struct wnw_model *m)
         {.key = ".rescale_every_n_layers"},
         {.key = ".nextn_predict_layers"},
         {.key = ".num_loops", .neutral = 1, .other = 0},
-        {.key = ".expert_count"},
-        {.key = ".expert_used_count"},
-        {.key = ".expert_shared_count"},
-        {.key = ".expert_group_count"},
-        {.key = ".expert_group_used_count"},
+        {.key = ".expert_count", .theirs = true},
+        {.key = ".expert_used_count", .theirs = true},
+        {.key = ".expert_shared_count", .theirs = true},
+        {.key = ".expert_group_count", .theirs = true},
+        {.key = ".expert_group_used_count", .theirs = true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!is_read(m->arch, rows[i].key))
+        if (!is_read(m->arch, rows[i].key) && !(by_libllama && rows[i].theirs))
             WNW_TRY(check_neutral(m, &rows[i]));
     return WNW_OK;
 }
@@ -177,9 +178,35 @@ int wnw__hparams_read(struct wnw_model *m)
     WNW_TRY(read_sizes(m->gguf, hp));
     WNW_TRY(read_epsilon(m->gguf, hp));
     WNW_TRY(read_rope(m, hp));
-    WNW_TRY(check_keys(m));
+    WNW_TRY(check_keys(m, false));
     hp->embd_scale = 1.0f;
     hp->q_scale = 1.0f;
     hp->attn_scale = 1.0f / sqrtf((float)hp->n_embd_head);
     return m->arch->setup ? m->arch->setup(m->gguf, hp) : WNW_OK;
+}
+
+/* Families of arch/ have no experts; Mixtral is a llama. */
+static bool has_experts(const struct wnw_model *m)
+{
+    int32_t n;
+    return wnw__key_i32(m->gguf, ".expert_count", 0, &n) == WNW_OK && n > 0;
+}
+
+/* RoPE that turns by YaRN's angles, or scales what it turns. */
+static bool has_yarn(const struct wnw_model *m)
+{
+    const char *type = wnw__key_str(m->gguf, ".rope.scaling.type");
+    float factor;
+    return (type && strcmp(type, "yarn") == 0) ||
+           (wnw__key_f32(m->gguf, ".rope.scaling.attn_factor", 1.0f, &factor) == WNW_OK && factor != 1.0f);
+}
+
+int wnw__hparams_by_libllama(const struct wnw_model *m, bool *by_libllama)
+{
+    *by_libllama = has_experts(m) || has_yarn(m);
+    if (!*by_libllama)
+        return WNW_OK;
+    struct wnw_model sized = *m;
+    WNW_TRY(read_sizes(m->gguf, &sized.hp));
+    return check_keys(&sized, true);
 }
