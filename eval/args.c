@@ -91,6 +91,9 @@ static const struct app_option tasks_options[] = {
          "chat template: auto (the model's own), none (plain text), or one of libllama's, e.g. chatml"),
     {"seed", 0, APP_INT, "S", "42", NULL, "seed of the samples", AT(app.seed), 0, 4294967295.0,
      "0 to 4294967295"},
+    WORD("split", "WHICH", "test", split,
+         "dev: samples to choose by, of which none is among those of test (the default), which are to judge "
+         "what was chosen"),
 };
 APP_GROUP(eval_group_tasks, "Samples", tasks_options);
 
@@ -162,6 +165,10 @@ static const struct app_option run_options[] = {
     TEXT("shard", "I/N", "1/1", shard, "every N-th sample, from the I-th on"),
     FLAG("quiet", quiet, "no progress"),
     TEXT("compare", "A,B", "none", compare, "two policies against each other, in the summary"),
+    TEXT(
+        "contrasts", "FILE", "none, or the study's", contrasts,
+        "what the run is to decide, a line each: A vs B mode=MODE size=ratio=R; with kv=TYPE, N=LENGTH where "
+        "needed. Reports correct them for their number"),
     TEXT("fail-if", "EXPR", "none", fail_if,
          "exit code 4 if a whole interval is beyond the limit, e.g. macro_delta<-5@r=.5; see winnow report "
          "--help"),

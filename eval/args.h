@@ -11,8 +11,8 @@ struct eval_args {
     char *suite, *study, *tasks, *lengths, *haystack, *depths, *needle, *niah_compat, *squad, *hotpot,
         *longbench, *scbench, *jsonl, *text;
     char *policies, *ratios, *budgets, *kv_bytes, *kv_types, *modes;
-    char *turns, *recompress, *lb_prefix, *lb_chat, *shard;
-    char *compare, *fail_if, *niah_score;
+    char *turns, *recompress, *lb_prefix, *lb_chat, *shard, *split;
+    char *compare, *contrasts, *fail_if, *niah_score;
     int64_t samples, trials, max_prompt, lb_extra, batch, answer_tokens;
     char *time_budget;
     bool list, dump, own_history, no_early_stop, quiet, no_gate, closed_book, alone;

@@ -66,10 +66,13 @@ def check_scores(browser, run, number):
         for shown, row in zip(rows, b["rows"]):
             c = row["macro"]
             want = [str(c["n"]), fixed(c["mean"]), *([fixed(c["delta"], 1, True)] if c["delta"] is not None else ["–"])]
-            got = [shown[1], shown[2], shown[3].replace(" ~", "")]
+            got = [shown[1], shown[2], shown[3].replace(" ~", "").replace(" =", "")]
             assert got == want, (row["label"], got, want)
-            assert shown[4].startswith(interval(c)) and shown[5] == fixed(c["retention"]) and shown[7] == fixed(c["kl"], 3), (shown, c)
-            assert shown[9] == fixed(c["kv_bytes"] / 2**20, 2), (shown, c)
+            assert shown[4].startswith(interval(c)) and shown[7] == fixed(c["retention"]), (shown, c)
+            assert shown[3].endswith(" =") == bool(c["equivalent"]), (shown, c)
+            assert shown[5:7] == [fixed(a["mean"]) for a in row["answers"]], (shown, row["answers"])
+            kl = fixed(c["kl"], 3) + (f" [{fixed(c['kl_lo'], 3)}, {fixed(c['kl_hi'], 3)}]" if c.get("kl_lo") is not None else "")
+            assert shown[9].strip() == kl and shown[11] == fixed(c["kv_bytes"] / 2**20, 2), (shown, c)
         if b["N"] == "all":
             continue
         rows = table(browser, "scores", f"scores by task, {b['mode']}, {length}", number)
@@ -88,7 +91,7 @@ def check_winners(browser, run, number):
         assert len(rows) == len(b["winners"]) > 0
         for row, w in zip(rows, b["winners"]):
             best = by[w["best"]]
-            assert row[0] == size(w["size"]) and row[2] == fixed(best["macro"]["mean"]) and row[4] == interval(best["macro"]), (row, w)
+            assert row[0] == size(w["size"]) and row[2] == fixed(best["macro"]["mean"]) and row[4].startswith(interval(best["macro"])), (row, w)
             assert best["macro"]["mean"] == max(by[c["config"]]["macro"]["mean"] for c in w["others"] + [{"config": w["best"]}])
 
 

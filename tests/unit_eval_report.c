@@ -12,6 +12,7 @@
 #include "eval/results/curve.h"
 #include "eval/results/limit.h"
 #include "eval/results/map.h"
+#include "eval/results/primary.h"
 #include "eval/results/versus.h"
 #include "eval/tasks/grade.h"
 #include "eval/tasks/task.h"
@@ -434,10 +435,11 @@ static void test_domains(void **state)
     read_tables(&runs, &t, false);
     const struct eval_block *b = &t.blocks[0];
     assert_int_equal(b->n_domains, 2); /* vt's probe failed */
-    const int at = strcmp(b->groups[1].name, "needles") == 0 ? 1 : 2;
-    assert_string_equal(b->groups[at].name, "needles");
-    assert_string_equal(b->groups[3 - at].name, "aggregation");
-    const struct eval_cell *needles = &b->rows[1].group[at], *aggregation = &b->rows[1].group[3 - at];
+    const int first = 1 + EVAL_N_ANSWERS, at = strcmp(b->groups[first].name, "needles") == 0 ? 0 : 1;
+    assert_string_equal(b->groups[first + at].name, "needles");
+    assert_string_equal(b->groups[first + 1 - at].name, "aggregation");
+    const struct eval_cell *needles = &b->rows[1].group[first + at],
+                           *aggregation = &b->rows[1].group[first + 1 - at];
     assert_near(aggregation->mean, 30.0, 1e-9);
     assert_near(aggregation->full, 80.0, 1e-9);
     assert_near(aggregation->delta.delta, -50.0, 1e-9);
@@ -469,12 +471,12 @@ static void test_contexts_are_clusters(void **state)
     assert_int_equal(t.blocks[0].n_clusters, 4);
     char counts[EVAL_MAX_COUNTS];
     json_t *cell = eval_cell_json(c);
-    assert_contains(eval_words_counts(counts, cell), "answers of one context or cell count one by one");
+    assert_contains(eval_words_counts(counts, cell), "answers of one text or context count one by one");
     json_decref(cell);
     json_t *notes = eval_notes_json(&t);
-    assert_contains(json_string_value(json_array_get(notes, 0)), "The 20 answers are of 4 contexts");
+    assert_contains(json_string_value(json_array_get(notes, 0)), "The 20 answers are of 4 texts or contexts");
     assert_contains(json_string_value(json_array_get(notes, 0)), "take each answer for itself");
-    assert_contains(json_string_value(json_array_get(notes, 1)), "With n = 4 contexts");
+    assert_contains(json_string_value(json_array_get(notes, 1)), "With n = 4 texts or contexts");
     json_decref(notes);
     clear(&runs, &t);
 }
@@ -523,19 +525,20 @@ static void test_buckets(void **state)
     read_tables(&runs, &t, false);
     const struct eval_block *b = &t.blocks[0];
     const struct eval_row *comp = &b->rows[1];
-    const struct eval_cell *bucket = &comp->group[1];
+    const struct eval_cell *bucket = &comp->group[1 + EVAL_N_ANSWERS];
     assert_int_equal(b->n_domains, 2); /* QA and code */
     assert_int_equal(b->n_buckets, 3);
     bucket += b->n_domains;
     for (int k = 0; k < 3; k++)
-        assert_string_equal(b->groups[3 + k].name, names[k]);
+        assert_string_equal(b->groups[1 + EVAL_N_ANSWERS + 2 + k].name, names[k]);
     assert_near(bucket[0].mean, 75.0, 1e-9); /* of 100 and 50 */
     assert_int_equal(bucket[0].n, 12);
     assert_near(bucket[0].delta.delta, -25.0, 1e-9);
     assert_near(bucket[1].mean, 75.0, 1e-9);
     assert_near(bucket[2].mean, 50.0, 1e-9);
     assert_near(bucket[2].full, 100.0, 1e-9);
-    assert_near(bucket[2].delta.over.hi, -50.0, 1e-9);
+    assert_near(bucket[2].delta.over.hi, -50.0 + 0.39034 * 150,
+                1e-2); /* six equal ones may have missed others */
     assert_int_equal(bucket[2].n, 6);
     assert_near(comp->macro.mean, (75.0 + 50.0) / 2, 1e-9);
     struct forms f = make_forms(&runs, &t, NULL);
@@ -545,6 +548,176 @@ static void test_buckets(void **state)
     clear_forms(&f);
     clear(&runs, &t);
 }
+
+/* Samples that share a text are one cluster, whatever their indices; without texts each sample is one, and of older lines on a grid
+ * each cell. Eight samples of two texts by hand: differences -100, -100, -100, 0 and 0, 0, 0, -100 have means -75 and -25, squares
+ * between 5000 of 1 degree, within 15000 of 6, so that the correlation is (5000 - 2500) / (5000 + 3 * 2500). */
+static void test_texts_are_clusters(void **state)
+{
+    static const double score[8] = {0, 0, 0, 1, 1, 1, 1, 0};
+    struct eval_runs runs;
+    struct eval_tables t;
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 8; i++) {
+        const char *text = i < 4 ? ",\"text\":\"0123456789abcdef\"" : ",\"text\":\"fedcba9876543210\"";
+        line(512, i, 0, "full", "full", 1.0, text);
+        line(512, i, 0, "snapkv", "ratio=0.5", score[i], text);
+        line_of("passkey64", 512, i, 0, "full", "full", 1.0, ",\"depth\":0.5");
+        line_of("passkey64", 512, i, 0, "snapkv", "ratio=0.5", score[i], ",\"depth\":0.5");
+        line_of("vt", 512, i, 0, "full", "full", 1.0, "");
+        line_of("vt", 512, i, 0, "snapkv", "ratio=0.5", score[i], "");
+    }
+    read_tables(&runs, &t, false);
+    const struct eval_block *b = &t.blocks[0];
+    for (int32_t i = 0; i < b->n_strata; i++) {
+        const struct eval_cell *c = &b->rows[1].cell[i];
+        const char *task = runs.run[0].tasks[b->strata[i].task];
+        assert_int_equal(c->n_clusters, strcmp(task, "vt") == 0 ? 8 : strcmp(task, "passkey64") == 0 ? 1 : 2);
+        if (c->n_clusters == 2)
+            assert_near(c->delta.icc, 2500.0 / 12500, 1e-9);
+        else
+            assert_true(isnan(c->delta.icc));
+    }
+    clear(&runs, &t);
+}
+
+/* Tasks with short answers and with long copies have means of their own, in every form. */
+static void test_answers(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 8; i++) {
+        static const char *const tasks[] = {"niah_single_1", "niah_single_3", "passkey64", "gov_report"};
+        static const double scores[] = {0.9, 0.3, 0.1, 0.5};
+        for (int k = 0; k < 4; k++) {
+            line_of(tasks[k], 512, i, 0, "full", "full", 1.0, "");
+            line_of(tasks[k], 512, i, 0, "snapkv", "ratio=0.5", scores[k], "");
+        }
+    }
+    read_tables(&runs, &t, false);
+    const struct eval_cell *of = t.blocks[0].rows[1].group;
+    assert_near(of[0].mean, 45.0, 1e-9);
+    assert_near(of[EVAL_ANSWER_SHORT].mean, 90.0, 1e-9);
+    assert_near(of[EVAL_ANSWER_COPY].mean, 20.0, 1e-9);
+    assert_near(of[EVAL_ANSWER_COPY].delta.delta, -80.0, 1e-9);
+    struct forms f = make_forms(&runs, &t, NULL);
+    assert_contains(f.csv.text.s, ",macro:short answers,");
+    assert_contains(f.csv.text.s, ",macro:long copies,");
+    assert_contains(f.text.text.s, "BY ANSWER");
+    assert_contains(f.text.text.s, "copies");
+    clear_forms(&f);
+    clear(&runs, &t);
+}
+
+/* The mean divergence has an interval: of samples with 0 and 1 in turn, of 16, between the binomial's 2.5 % ends 4/16 and 12/16. */
+static void test_divergence(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 16; i++) {
+        line(512, i, 0, "full", "full", 1.0, "");
+        line(512, i, 0, "snapkv", "ratio=0.5", 1.0, i % 2 ? ",\"kl\":1" : ",\"kl\":0");
+        line(512, i, 0, "lagkv", "ratio=0.5", 1.0, "");
+    }
+    read_tables(&runs, &t, false);
+    const struct eval_block *b = &t.blocks[0];
+    for (int32_t i = 0; i < b->n_rows; i++) {
+        const struct eval_cell *c = &b->rows[i].cell[0], *macro = &b->rows[i].macro;
+        if (strcmp(runs.run[0].variants[b->rows[i].variant].policy, "snapkv") != 0) {
+            assert_true(isnan(c->kl.lo));
+            continue;
+        }
+        assert_near(c->m[EVAL_M_KL], 0.5, 1e-12);
+        assert_near(c->kl.lo, 4.0 / 16, 1e-9);
+        assert_near(c->kl.hi, 12.0 / 16, 1e-9);
+        assert_near(macro->kl.lo, 4.0 / 16, 1e-9);
+    }
+    struct forms f = make_forms(&runs, &t, NULL);
+    assert_contains(f.text.text.s, " 0.500 [0.250, 0.750]");
+    assert_contains(f.csv.text.s, "kl_lo,kl_hi");
+    clear_forms(&f);
+    clear(&runs, &t);
+}
+
+/* Contrasts of run.json: one that 8 of 8 samples decide (p = 2 / 256, of three 6 / 256), one in which nothing differs, and one that
+ * the run does not have, which counts too. */
+static void test_primary_contrasts(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    struct eval_primary *p;
+    int32_t n;
+    (void)state;
+    begin("{\"model\":\"x\",\"contrasts\":[\"paper-compresskv-snapkv vs full mode=agnostic size=ratio=0.5\","
+          "\"lagkv vs full mode=agnostic size=ratio=0.5 N=512\",\"h2o vs full mode=agnostic "
+          "size=ratio=0.5\"]}");
+    for (int i = 0; i < 8; i++) {
+        line(512, i, 0, "full", "full", 1.0, "");
+        line(512, i, 0, "paper-compresskv-snapkv", "ratio=0.5", 0.5 + i / 100.0, "");
+        line(512, i, 0, "lagkv", "ratio=0.5", 1.0, "");
+    }
+    read_tables(&runs, &t, false);
+    assert_int_equal(eval_primaries_make(&p, &n, &t), APP_OK);
+    assert_int_equal(n, 3);
+    assert_true(p[0].measured && p[1].measured && !p[2].measured);
+    assert_near(p[0].versus.delta.delta, -46.5, 1e-9);
+    assert_near(p[0].p, 2.0 / 256, 1e-12);
+    assert_near(p[0].p_holm, 6.0 / 256, 1e-12);
+    assert_string_equal(p[0].verdict, "-");
+    assert_near(p[1].p_holm, 1, 0);
+    assert_string_equal(p[1].verdict, "~");
+    assert_string_equal(p[2].verdict, "~");
+    eval_primaries_free(p, n);
+    struct forms f = make_forms(&runs, &t, NULL);
+    assert_contains(
+        f.text.text.s,
+        "paper-compresskv-snapkv minus full, agnostic, ratio=0.5, f16, all lengths: n = 8, -46.5");
+    assert_contains(f.text.text.s, "p = 0.023 -");
+    assert_contains(f.text.text.s, "h2o minus full, agnostic, ratio=0.5, f16, all lengths: not measured");
+    assert_contains(f.text.text.s,
+                    "3 primary contrasts were listed before the run; every other comparison is exploratory.");
+    clear_forms(&f);
+    clear(&runs, &t);
+}
+
+/* What a line of contrasts may say. */
+struct contrast_row {
+    const char *name;
+    int rc;
+};
+
+static void test_contrast_lines(void **state)
+{
+    const struct contrast_row *row = *state;
+    struct eval_contrast c;
+    assert_int_equal(eval_contrast_read(&c, row->name, "here"), row->rc);
+    if (row->rc == APP_OK) {
+        assert_string_equal(c.a, "lagkv:lag=128,retain=0.5");
+        assert_string_equal(c.b, "full");
+        assert_string_equal(c.mode, "aware");
+        assert_string_equal(c.size, "ratio=0.5");
+        assert_string_equal(c.kv_type, "q8_0");
+        assert_int_equal(c.n_target, 1024);
+    }
+    eval_contrast_clear(&c);
+}
+
+static const struct contrast_row contrast_lines[] = {
+    {"lagkv:lag=128,retain=0.5 vs full mode=aware size=ratio=0.5 kv=q8_0 N=1024", APP_OK},
+    {"snapkv vs lagkv mode=aware", APP_BAD_INPUT},
+    {"snapkv vs lagkv size=own", APP_BAD_INPUT},
+    {"snapkv over lagkv mode=aware size=own", APP_BAD_INPUT},
+    {"snapkv vs", APP_BAD_INPUT},
+    {"snapkv vs nokv mode=aware size=own", APP_BAD_INPUT},
+    {"snapkv vs lagkv mode=aware size=own N=0", APP_BAD_INPUT},
+    {"snapkv vs lagkv mode=aware size=own kv=", APP_BAD_INPUT},
+    {"snapkv vs lagkv mode=aware size=own task=vt", APP_BAD_INPUT},
+};
 
 /* A line with a score that is no number scores 0 and is counted; one without a score has other numbers only, also where it is
  * bad or there twice. */
@@ -947,8 +1120,16 @@ static void test_shipped_papers(void **state)
         char recipe[EVAL_MAX_RECIPE];
         while (eval_papers_word(recipe, &list)) {
             wnw_policy *policy = NULL;
+            char *shortest = NULL;
             if (wnw_policy_parse(&policy, recipe, NULL) != WNW_OK)
                 fail_msg("line %d names '%s', which is no recipe", i + 2, recipe);
+            /* Answers have the shortest recipe: it must be found where the file names a preset. */
+            assert_int_equal(wnw_policy_short(policy, &shortest), WNW_OK);
+            char *canonical = eval_recipe_canonical(recipe), *again = eval_recipe_canonical(shortest);
+            assert_string_equal(canonical, again);
+            free(canonical);
+            free(again);
+            wnw_free(shortest);
             wnw_policy_free(policy);
             n_recipes++;
         }
@@ -1121,6 +1302,10 @@ int main(void)
         cmocka_unit_test(test_contexts_are_clusters),
         cmocka_unit_test(test_many_turns),
         cmocka_unit_test(test_buckets),
+        cmocka_unit_test(test_texts_are_clusters),
+        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_divergence),
+        cmocka_unit_test(test_primary_contrasts),
         cmocka_unit_test(test_bad_and_unscored),
         cmocka_unit_test(test_curve),
         cmocka_unit_test(test_short_and_flat_curves),
@@ -1141,6 +1326,7 @@ int main(void)
     if (make_folder(NULL) != 0)
         return 1;
     const int n_failed = cmocka_run_group_tests(tests, NULL, NULL) + run_rows(test_limit, limits) +
-                         run_rows(test_page_data, escapes) + run_rows(test_paper_lines, paper_lines);
+                         run_rows(test_page_data, escapes) + run_rows(test_paper_lines, paper_lines) +
+                         run_rows(test_contrast_lines, contrast_lines);
     return remove_folder(NULL) != 0 || n_failed > 0;
 }

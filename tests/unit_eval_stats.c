@@ -210,6 +210,200 @@ static void test_coverage_of_small_strata(void **state)
     assert_in_range(n_good, 182, 200);
 }
 
+/* ---- What the intervals know and do not know ---- */
+
+/* Of n clusters that are all alike, a share z^2 / (n + z^2) may differ unseen, by any amount. */
+static void test_nothing_varies(void **state)
+{
+    const double same[] = {0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25}, zeros[12] = {0};
+    double lost[12];
+    const size_t stratum[] = {0, 3, 12};
+    struct eval_paired p;
+    struct eval_random r = eval_random_seed(1);
+    (void)state;
+    assert_true(eval_bootstrap(&p, &(struct eval_pairs){.d = same, .n = 7, .least = -1, .most = 1}, &r));
+    assert_int_equal(p.spread, EVAL_SPREAD_NONE);
+    assert_near(p.over.lo, 0.25 - 0.354332 * 1.25, 1e-5);
+    assert_near(p.over.hi, 0.25 + 0.354332 * 0.75, 1e-5);
+    assert_string_equal(eval_verdict(&p), "~");
+    assert_true(
+        eval_bootstrap(&p, &(struct eval_pairs){.d = zeros, .n = 12, .least = -100, .most = 100}, &r));
+    assert_near(p.over.lo, -24.2496, 1e-3);
+    assert_near(p.over.hi, 24.2496, 1e-3);
+    assert_false(eval_equivalent(&p)); /* twelve contexts cannot show that */
+    /* Strata of 3 and 9, each without variation: as 4 / (1/3 + 1/9) = 9 clusters. */
+    for (int i = 0; i < 12; i++)
+        lost[i] = i < 3 ? -100 : 0;
+    assert_true(
+        eval_bootstrap(&p,
+                       &(struct eval_pairs){
+                           .d = lost, .n = 12, .stratum = stratum, .n_strata = 2, .least = -100, .most = 100},
+                       &r));
+    assert_int_equal(p.spread, EVAL_SPREAD_NONE);
+    assert_near(p.delta, -50, 1e-12);
+    assert_near(p.over.lo, -50 - 0.299145 * 50, 1e-3);
+    assert_near(p.over.hi, -50 + 0.299145 * 150, 1e-3);
+}
+
+static void test_equivalence(void **state)
+{
+    const struct eval_paired near = {.over = {-4.9, 4.9}}, below = {.over = {-5, 1}},
+                             above = {.over = {-1, 5}}, few = {.over = {-1, 1}, .spread = EVAL_SPREAD_FEW};
+    (void)state;
+    assert_true(eval_equivalent(&near));
+    assert_false(eval_equivalent(&below));
+    assert_false(eval_equivalent(&above));
+    assert_false(eval_equivalent(&few));
+}
+
+/* All 6^6 ways to draw six clusters of one to three differences: 2.5 % of the means lie below the interval, and 2.5 % above. */
+static void test_clusters_against_all_draws(void **state)
+{
+    static const double d[] = {-30, 10, 0, -100, -50, 0, 20, 20, 5, -10, -100};
+    static const size_t first[] = {0, 2, 3, 6, 8, 9, 11};
+    struct eval_paired p;
+    struct eval_random r = eval_random_seed(3);
+    int n_below = 0, n_at_most = 0, n_above = 0, n_at_least = 0, n_all = 0;
+    (void)state;
+    assert_true(
+        eval_bootstrap(&p, &(struct eval_pairs){.d = d, .n = 11, .cluster = first, .n_clusters = 6}, &r));
+    for (int draw = 0; draw < 46656; draw++, n_all++) {
+        double sum = 0, n = 0;
+        for (int k = 0, rest = draw; k < 6; k++, rest /= 6)
+            for (size_t i = first[rest % 6]; i < first[rest % 6 + 1]; i++, n++)
+                sum += d[i];
+        n_below += sum / n < p.over.lo - 1e-9;
+        n_at_most += sum / n <= p.over.lo + 1e-9;
+        n_above += sum / n > p.over.hi + 1e-9;
+        n_at_least += sum / n >= p.over.hi - 1e-9;
+    }
+    /* 10,000 draws: shares are within five standard deviations, 0.8 %. */
+    assert_cmp((double)n_below / n_all, <, 0.033);
+    assert_cmp((double)n_at_most / n_all, >, 0.017);
+    assert_cmp((double)n_above / n_all, <, 0.033);
+    assert_cmp((double)n_at_least / n_all, >, 0.017);
+}
+
+/* Eight tasks of two equal samples, two of them with -60: of seven tasks that are drawn again, k have it, by the binomial
+ * distribution of 7 and a quarter: four or more in 7.1 %, five or more in 1.3 %. */
+static void test_tasks_are_drawn_too(void **state)
+{
+    double d[16];
+    size_t stratum[9];
+    const size_t pairs_of[] = {0, 2, 4, 6, 8};
+    struct eval_paired p, few;
+    struct eval_random r = eval_random_seed(4);
+    (void)state;
+    for (size_t i = 0; i < 9; i++)
+        stratum[i] = 2 * i;
+    for (size_t i = 0; i < 16; i++)
+        d[i] = i < 4 ? -60 : 0;
+    struct eval_pairs in = {.d = d, .n = 16, .stratum = stratum, .n_strata = 8};
+    assert_true(eval_bootstrap(&p, &in, &r));
+    assert_near(p.delta, -15, 1e-12);
+    assert_near(p.over.lo, -15, 1e-12); /* of these tasks, without bounds */
+    assert_near(p.tasks.lo, -60.0 * 4 / 7, 1e-9);
+    assert_near(p.tasks.hi, 0, 1e-12);
+    in.task = pairs_of; /* the same strata as four tasks at two lengths: too few */
+    in.n_tasks = 4;
+    assert_true(eval_bootstrap(&few, &in, &r));
+    assert_true(isnan(few.tasks.lo));
+}
+
+/* By hand: means 2 and 6, squares between 16 of 1 degree, within 4 of 2: (16 - 2) / (16 + 2). Clusters of 3 and 1: (12 - 1) /
+ * (12 + 0.5). */
+static void test_correlation_within_clusters(void **state)
+{
+    static const double even[] = {1, 3, 5, 7, 101, 103, 105, 107}, uneven[] = {1, 2, 3, 6};
+    static const size_t twos[] = {0, 2, 4, 6, 8}, sizes[] = {0, 3, 4}, stratum[] = {0, 2, 4};
+    (void)state;
+    struct eval_pairs p = {.d = even, .n = 4, .cluster = twos, .n_clusters = 2};
+    assert_near(eval_icc(&p), 14.0 / 18, 1e-12);
+    p = (struct eval_pairs){
+        .d = even, .n = 8, .cluster = twos, .n_clusters = 4, .stratum = stratum, .n_strata = 2};
+    assert_near(eval_icc(&p), 14.0 / 18, 1e-12); /* what strata differ in is no correlation */
+    p = (struct eval_pairs){.d = uneven, .n = 4, .cluster = sizes, .n_clusters = 2};
+    assert_near(eval_icc(&p), 11 / 12.5, 1e-12);
+    p = (struct eval_pairs){.d = even, .n = 8};
+    assert_true(isnan(eval_icc(&p)));
+}
+
+static void test_flips(void **state)
+{
+    static const double d[] = {1, 2, 3}, strata[] = {2, 1, 1}, zeros[3] = {0};
+    static const size_t cluster[] = {0, 2, 3}, stratum[] = {0, 1, 3};
+    double many[20], lost[12];
+    struct eval_random r = eval_random_seed(6);
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        many[i] = 1;
+    for (int i = 0; i < 12; i++)
+        lost[i] = -100;
+    struct eval_pairs p = {.d = d, .n = 3};
+    assert_near(eval_flip_test(&p, &r), 2.0 / 8, 1e-12);
+    p = (struct eval_pairs){.d = d, .n = 3, .cluster = cluster, .n_clusters = 2}; /* 3 and 3 */
+    assert_near(eval_flip_test(&p, &r), 2.0 / 4, 1e-12);
+    p = (struct eval_pairs){.d = strata, .n = 3, .stratum = stratum, .n_strata = 2}; /* 1, 0.5 and 0.5 */
+    assert_near(eval_flip_test(&p, &r), 2.0 / 8, 1e-12);
+    p = (struct eval_pairs){.d = zeros, .n = 3};
+    assert_near(eval_flip_test(&p, &r), 1, 0);
+    p = (struct eval_pairs){.d = lost, .n = 12};
+    assert_near(eval_flip_test(&p, &r), 2.0 / 4096, 1e-12);
+    p = (struct eval_pairs){.d = many, .n = 20}; /* 2 of 2^20: drawn, and not met */
+    assert_near(eval_flip_test(&p, &r), 1.0 / 10001, 1e-4);
+}
+
+static void test_holm(void **state)
+{
+    double p[] = {0.01, 0.04, 0.03, 0.005, 0.20}, unknown[] = {0.02, NAN};
+    static const double want[] = {0.04, 0.09, 0.09, 0.025, 0.20};
+    (void)state;
+    assert_true(eval_holm(p, 5));
+    for (int i = 0; i < 5; i++)
+        assert_near(p[i], want[i], 1e-12);
+    assert_true(eval_holm(unknown, 2));
+    assert_near(unknown[0], 0.04, 1e-12);
+    assert_near(unknown[1], 1, 0);
+}
+
+/* Probability that k of n probes are right. */
+static double binomial(int n, int k, double share)
+{
+    double p = 1;
+    for (int i = 0; i < k; i++)
+        p *= share * (n - i) / (k - i);
+    for (int i = k; i < n; i++)
+        p *= 1 - share;
+    return p;
+}
+
+/* The gate errs in fewer than one case of twenty, and asks no more probes than it must. */
+static void test_gate(void **state)
+{
+    const int n = EVAL_GATE_PROBES;
+    double passes = 0, fails = 0;
+    (void)state;
+    for (int k = 0; k <= n; k++) {
+        const bool pass = 100.0 * k / n >= EVAL_GATE_POINTS;
+        passes += pass ? binomial(n, k, 0.10) : 0;
+        fails += pass ? 0 : binomial(n, k, 0.45);
+    }
+    assert_cmp(passes, <, 0.05);
+    assert_cmp(fails, <, 0.05);
+    /* Whatever comes: once it is decided, the mean of those asked is on the side of the mean of all. */
+    for (int right = 0; right <= n; right++)
+        for (int done = right; done <= n; done++) {
+            const bool decided = eval_gate_decided(right, done, n), above = 4 * right >= n;
+            assert_int_equal(decided, above || 4 * (right + n - done) < n);
+            if (decided && done > 0)
+                assert_int_equal(4 * right >= done, above);
+        }
+    assert_true(eval_gate_decided(5, 5, 20));
+    assert_false(eval_gate_decided(0, 15, 20));
+    assert_true(eval_gate_decided(0, 16, 20));
+    assert_false(eval_gate_decided(4.9, 19, 20));
+}
+
 static void test_wilson(void **state)
 {
     static const struct {
@@ -287,6 +481,14 @@ int main(void)
         cmocka_unit_test(test_strata_of_one),
         cmocka_unit_test(test_coverage),
         cmocka_unit_test(test_coverage_of_small_strata),
+        cmocka_unit_test(test_nothing_varies),
+        cmocka_unit_test(test_equivalence),
+        cmocka_unit_test(test_clusters_against_all_draws),
+        cmocka_unit_test(test_tasks_are_drawn_too),
+        cmocka_unit_test(test_correlation_within_clusters),
+        cmocka_unit_test(test_flips),
+        cmocka_unit_test(test_holm),
+        cmocka_unit_test(test_gate),
         cmocka_unit_test(test_wilson),
         cmocka_unit_test(test_sign_test),
         cmocka_unit_test(test_curves),

@@ -9,9 +9,11 @@
 #include "eval/tasks/task.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- A tokenizer without a model: every word, with the white space before it, is a token ---- */
 
@@ -102,7 +104,7 @@ static int set_up(void **state)
                                   .n_depths = 5,
                                   .n_trials = 1,
                                   .needle = "rand"};
-    return eval_haystack_open(&source.haystack, "prose", source.seed);
+    return eval_haystack_open(&source.haystack, "prose");
 }
 
 static int tear_down(void **state)
@@ -189,15 +191,18 @@ static void test_prose(void **state)
     static const char *const banned[] = {"magic",  "special", "pass",     "key",
                                          "number", "uuid",    "sandwich", "needle"};
     static uint64_t one[PROSE_WORDS], runs[PROSE_WORDS], sentences[PROSE_WORDS];
-    const struct eval_haystack *h = &source.haystack;
+    const struct eval_words *h = &source.haystack.now;
     size_t n_runs = PROSE_WORDS - RUN + 1, n_sentences = 0, n_distinct;
     (void)state;
+    eval_haystack_begin(&source.haystack, &(struct eval_sample){.task = "prose", .seed = 42});
     assert_int_equal(eval_haystack_reserve(&source.haystack, PROSE_WORDS), APP_OK);
-    const size_t len = eval_haystack_length(h, PROSE_WORDS);
+    const size_t len = eval_haystack_length(&source.haystack, PROSE_WORDS);
     for (size_t i = 0; i < PROSE_WORDS; i++) {
-        one[i] = wnw__hash_of(h->text.s + h->word[i], eval_haystack_length(h, i + 1) - h->word[i]);
+        one[i] =
+            wnw__hash_of(h->text.s + h->word[i], eval_haystack_length(&source.haystack, i + 1) - h->word[i]);
         if (i < n_runs)
-            runs[i] = wnw__hash_of(h->text.s + h->word[i], eval_haystack_length(h, i + RUN) - h->word[i]);
+            runs[i] = wnw__hash_of(h->text.s + h->word[i],
+                                   eval_haystack_length(&source.haystack, i + RUN) - h->word[i]);
     }
     assert_cmp(most_equal(runs, n_runs, &n_distinct), <=, MOST_RUNS);
     most_equal(one, PROSE_WORDS, &n_distinct);
@@ -245,10 +250,60 @@ static void test_noise_starts_again(void **state)
 {
     struct eval_haystack h;
     (void)state;
-    assert_int_equal(eval_haystack_open(&h, "noise", 1), APP_OK);
+    assert_int_equal(eval_haystack_open(&h, "noise"), APP_OK);
+    eval_haystack_begin(&h, &(struct eval_sample){.task = "noise", .n_target = 4, .index = 3, .seed = 42});
     assert_int_equal(eval_haystack_reserve(&h, 40), APP_OK);
-    assert_int_equal(strncmp(h.text.s, eval_noise, strlen(eval_noise)), 0);
-    assert_int_equal(strncmp(h.text.s + strlen(eval_noise) + 1, eval_noise, strlen(eval_noise)), 0);
+    assert_int_equal(strncmp(h.now.text.s, eval_noise, strlen(eval_noise)), 0);
+    assert_int_equal(strncmp(h.now.text.s + strlen(eval_noise) + 1, eval_noise, strlen(eval_noise)), 0);
+    assert_cmp(h.id, ==, 0);
+    eval_haystack_close(&h);
+}
+
+/* Sets the text of a sample of niah_single_2 with `index`; returns its first 200 words. */
+static char *first_words(struct eval_haystack *h, int32_t index)
+{
+    eval_haystack_begin(
+        h, &(struct eval_sample){.task = "niah_single_2", .n_target = 1000, .index = index, .seed = 42});
+    assert_int_equal(eval_haystack_reserve(h, 200), APP_OK);
+    char *text = strndup(h->now.text.s, eval_haystack_length(h, 200));
+    assert_non_null(text);
+    return text;
+}
+
+/* A file of 3500 numbered words in sentences of ten has three pieces of 1000 words: samples 0 to 2 have one each, sample 3 the first
+ * again, and each begins with a sentence. */
+static void test_pieces_of_a_file(void **state)
+{
+    struct eval_haystack h;
+    char path[] = "/tmp/unit_eval_tasks-XXXXXX", *text[4];
+    uint64_t id[4];
+    bool at_start = false;
+    FILE *f = fdopen(mkstemp(path), "w");
+    (void)state;
+    assert_non_null(f);
+    for (int i = 0; i < 3500; i++)
+        fprintf(f, "%s%d%s\n", i % 10 ? "w" : "W", i, i % 10 == 9 ? "." : "");
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(eval_haystack_open(&h, path), APP_OK);
+    unlink(path);
+    for (int i = 0; i < 4; i++) {
+        text[i] = first_words(&h, i);
+        id[i] = h.id;
+        assert_int_equal(text[i][0], 'W');
+        assert_int_equal(strtol(text[i] + 1, NULL, 10) % 1000, 0);
+        at_start = at_start || strtol(text[i] + 1, NULL, 10) == 0;
+        for (int k = 0; k < i; k++)
+            assert_int_equal(id[i] == id[k], i == 3 && k == 0);
+    }
+    assert_true(at_start);
+    assert_string_equal(text[3], text[0]);
+    assert_true(eval_haystack_says(&h, 200, text[3] + 1));
+    assert_false(eval_haystack_says(&h, 199, text[3]));
+    /* Behind its last word the file begins again. */
+    assert_int_equal(eval_haystack_reserve(&h, 3600), APP_OK);
+    assert_int_equal(strncmp(h.now.text.s + h.now.word[3500], text[0], 100), 0);
+    for (int i = 0; i < 4; i++)
+        free(text[i]);
     eval_haystack_close(&h);
 }
 
@@ -662,7 +717,7 @@ static void test_grid(void **state)
 static bool begins_haystack(const char *text, size_t len)
 {
     const size_t first = eval_haystack_length(&source.haystack, 1);
-    return len >= first && memcmp(text, source.haystack.text.s, first) == 0;
+    return first > 0 && len >= first && memcmp(text, source.haystack.now.text.s, first) == 0;
 }
 
 /* The words of a text, and 20 tokens more where `more` holds. */
@@ -698,7 +753,6 @@ static void test_drift(void **state)
     struct eval_fit fit;
     const struct eval_task *task = eval_task_find("niah_grid");
     (void)state;
-    assert_int_equal(eval_haystack_reserve(&source.haystack, 1024), APP_OK);
     assert_int_equal(eval_task_fit(&fit, &source, task, 1024), APP_OK);
     source.tokenizer = &drifting;
     more = begins_haystack;
@@ -741,6 +795,100 @@ static void test_order_of_grids(void **state)
                 assert_int_equal(i % n_trials, k / n_depths);
             }
         }
+}
+
+/* ---- Samples that are made of different texts ---- */
+
+/* Hashes of the sentences of a context, with their lengths: what stands between full stops, question marks and line breaks, without
+ * numbered headings. */
+struct sentences {
+    uint64_t *hash;
+    size_t *len, n, n_bytes;
+};
+
+static struct sentences sentences_of(const struct eval_sample *s)
+{
+    const char *text = s->context.s;
+    struct sentences out = {calloc(s->context.len + 1, sizeof *out.hash),
+                            calloc(s->context.len + 1, sizeof *out.len), 0, s->context.len};
+    assert_true(out.hash && out.len);
+    for (size_t at = 0, n; at < s->context.len; at += n) {
+        n = strcspn(text + at, ".?\n");
+        const bool heading = n > 0 && text[at + n - 1] == ':';
+        n += at + n < s->context.len;
+        if (heading)
+            continue;
+        out.hash[out.n] = wnw__hash_of(text + at, n);
+        out.len[out.n++] = n;
+    }
+    return out;
+}
+
+/* The share of a's text that stands in sentences of b. */
+static double shared(const struct sentences *a, const struct sentences *b)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < a->n; i++) {
+        bool found = false;
+        for (size_t k = 0; !found && k < b->n; k++)
+            found = a->hash[i] == b->hash[k];
+        n += found ? a->len[i] : 0;
+    }
+    return (double)n / (double)a->n_bytes;
+}
+
+/* Two samples of a task have next to nothing in common but the words that say what is to be done, unless the task is made of
+ * repeated sentences. */
+static void test_texts_of_their_own(void **state)
+{
+    enum { N = 2048, SAMPLES = 4 };
+    const struct eval_task *t;
+    (void)state;
+    for (int32_t i = 0; (t = own_task(&i));) {
+        struct eval_fit fit;
+        struct sentences of[SAMPLES];
+        double most = 0;
+        assert_int_equal(eval_task_fit(&fit, &source, t, N), APP_OK);
+        for (int32_t k = 0; k < SAMPLES; k++) {
+            struct eval_sample s = sample_of(t, &fit, N, k + (k == 3 ? 900000 : 0));
+            assert_int_equal(s.text != 0, (t->flags & EVAL_HIDES_IN_TEXT) != 0);
+            of[k] = sentences_of(&s);
+            for (int32_t b = 0; b < k; b++)
+                most = fmax(most, shared(&of[k], &of[b]));
+            eval_sample_clear(&s);
+        }
+        const bool repeats = strcmp(t->unit, "block of noise") == 0 || strcmp(t->name, "fwe") == 0;
+        if (repeats) /* noise, and the dots between coded words */
+            assert_cmp(most, >, 0.4);
+        else if (most >= 0.1)
+            fail_msg("%s: two samples share %.0f %% of their text", t->name, 100 * most);
+        for (int32_t k = 0; k < SAMPLES; k++) {
+            free(of[k].hash);
+            free(of[k].len);
+        }
+    }
+}
+
+/* A sample is the same whatever was made before it. */
+static void test_samples_are_made_alone(void **state)
+{
+    const struct eval_task *t;
+    (void)state;
+    for (int32_t i = 0; (t = own_task(&i));) {
+        struct eval_fit fit;
+        assert_int_equal(eval_task_fit(&fit, &source, t, 1024), APP_OK);
+        struct eval_sample first = sample_of(t, &fit, 1024, 7), other = sample_of(t, &fit, 1024, 8);
+        eval_haystack_close(&source.haystack);
+        assert_int_equal(eval_haystack_open(&source.haystack, "prose"), APP_OK);
+        struct eval_sample alone = sample_of(t, &fit, 1024, 7);
+        assert_string_equal(first.context.s, alone.context.s);
+        assert_string_equal(first.turns[0].refs[0], alone.turns[0].refs[0]);
+        assert_cmp(first.text, ==, alone.text);
+        assert_true(t->flags & EVAL_HIDES_IN_TEXT ? first.text != other.text : first.text == 0);
+        eval_sample_clear(&first);
+        eval_sample_clear(&other);
+        eval_sample_clear(&alone);
+    }
 }
 
 /* ---- Samples that stay ---- */
@@ -854,6 +1002,7 @@ int main(void)
         cmocka_unit_test(test_prose),
         cmocka_unit_test(test_sentences),
         cmocka_unit_test(test_noise_starts_again),
+        cmocka_unit_test(test_pieces_of_a_file),
         cmocka_unit_test(test_every_task),
         cmocka_unit_test(test_conversations_fit_the_context),
         cmocka_unit_test(test_seeds_differ),
@@ -868,6 +1017,8 @@ int main(void)
         cmocka_unit_test(test_grid),
         cmocka_unit_test(test_drift),
         cmocka_unit_test(test_order_of_grids),
+        cmocka_unit_test(test_texts_of_their_own),
+        cmocka_unit_test(test_samples_are_made_alone),
         cmocka_unit_test(test_samples_stay),
         cmocka_unit_test(test_references_score_100_and_nothing_scores_0),
     };

@@ -9,13 +9,48 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 enum { MAX_LINE = 1 << 30 }; /* bytes; the limit is for devices, whose lines may have no end */
 
+/* Copies what a gzip file has into another. */
+static int unpack(FILE *to, gzFile from, const char *path)
+{
+    char block[1 << 16];
+    int n;
+    while ((n = gzread(from, block, sizeof block)) > 0)
+        if (fwrite(block, 1, (size_t)n, to) != (size_t)n)
+            return app_fail(APP_FAILED, "unpacking '%s' failed: %s", path, strerror(errno));
+    if (n < 0 || gzdirect(from))
+        return app_fail(APP_BAD_INPUT, "'%s' is not what gzip writes", path);
+    return APP_OK;
+}
+
+static int open_packed(struct eval_jsonl *j)
+{
+    FILE *packed;
+    int rc = app_open_input(&packed, j->path); /* says why a file cannot be opened */
+    if (rc != APP_OK)
+        return rc;
+    fclose(packed);
+    gzFile from = gzopen(j->path, "rb");
+    j->f = from ? tmpfile() : NULL;
+    if (!j->f)
+        rc = app_fail(APP_FAILED, "unpacking '%s' failed: %s", j->path, strerror(errno));
+    if (rc == APP_OK)
+        rc = unpack(j->f, from, j->path);
+    if (from && gzclose_r(from) != Z_OK && rc == APP_OK)
+        rc = app_fail(APP_BAD_INPUT, "'%s' is cut off", j->path);
+    if (rc == APP_OK && fseek(j->f, 0, SEEK_SET) != 0)
+        rc = app_fail(APP_FAILED, "unpacking '%s' failed: %s", j->path, strerror(errno));
+    return rc;
+}
+
 int eval_jsonl_open(struct eval_jsonl *j, const char *path)
 {
+    const size_t len = strlen(path);
     *j = (struct eval_jsonl){.path = path};
-    return app_open_input(&j->f, path);
+    return len > 3 && strcmp(path + len - 3, ".gz") == 0 ? open_packed(j) : app_open_input(&j->f, path);
 }
 
 void eval_jsonl_close(struct eval_jsonl *j)

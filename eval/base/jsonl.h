@@ -22,7 +22,8 @@ struct eval_jsonl {
     bool growing, torn;
 };
 
-/* Opens a file. Returns an exit code and prints its own message, like all functions here. */
+/* Opens a file; one whose name ends with .gz is unpacked into a temporary file, of which lines and bytes are counted then. Returns an
+ * exit code and prints its own message, like all functions here. */
 int eval_jsonl_open(struct eval_jsonl *j, const char *path);
 /* The next object, which the caller releases; NULL at the end. Lines of white space are skipped, bytes that
  * are not UTF-8 become U+FFFD. */

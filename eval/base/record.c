@@ -69,6 +69,8 @@ static const struct {
     [EVAL_F_ID] = {.name = "id"},
     [EVAL_F_METRIC] = {.name = "metric"},
     [EVAL_F_BUCKET] = {.name = "bucket"},
+    [EVAL_F_ASKED] = {.name = "asked"},
+    [EVAL_F_TEXT] = {.name = "text"},
 };
 
 const char *eval_field_name(int field)

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static const double z = 1.959963984540054; /* 97.5 % of the normal distribution */
+
 static size_t n_clusters(const struct eval_pairs *p)
 {
     return p->cluster ? p->n_clusters : p->n;
@@ -58,6 +60,32 @@ static double mean_of(const struct eval_pairs *p, struct eval_random *r)
     return of_strata / (double)n_strata(p);
 }
 
+/* Mean of the strata of tasks that are drawn, one fewer than there are; mean[n_strata]. */
+static double mean_of_tasks(const struct eval_pairs *p, const double *mean, struct eval_random *r)
+{
+    const size_t n_tasks = p->task ? p->n_tasks : n_strata(p);
+    double sum = 0.0;
+    size_t n = 0;
+    for (size_t k = 0; k + 1 < n_tasks; k++) {
+        const size_t t = eval_random_below(r, n_tasks);
+        const size_t begin = p->task ? p->task[t] : t, end = p->task ? p->task[t + 1] : t + 1;
+        for (size_t s = begin; s < end; s++)
+            sum += mean[s];
+        n += end - begin;
+    }
+    return sum / (double)n;
+}
+
+/* Mean difference of a stratum. */
+static double stratum_mean(const struct eval_pairs *p, size_t s)
+{
+    double sum = 0.0;
+    size_t n = 0;
+    for (size_t c = stratum_begin(p, s); c < stratum_begin(p, s + 1); c++)
+        add_cluster(&sum, &n, p, c);
+    return sum / (double)n;
+}
+
 struct eval_interval eval_rounds_interval(double rounds[EVAL_BOOT_ROUNDS])
 {
     qsort(rounds, EVAL_BOOT_ROUNDS, sizeof *rounds, wnw__ascending_f64);
@@ -65,30 +93,211 @@ struct eval_interval eval_rounds_interval(double rounds[EVAL_BOOT_ROUNDS])
                                   rounds[EVAL_BOOT_ROUNDS - EVAL_BOOT_ROUNDS / 40 - 1]};
 }
 
+/* What the mean may be where it is d and clusters of a stratum do not differ. So few clusters as differ unseen may have any difference. As clusters of small
+ * strata weigh more, what counts is how many equal ones would scatter as much. */
+static struct eval_interval unseen(const struct eval_pairs *p, double d)
+{
+    double of_strata = 0.0;
+    if (p->least == p->most)
+        return (struct eval_interval){d, d};
+    for (size_t s = 0; s < n_strata(p); s++)
+        of_strata += 1.0 / (double)(stratum_begin(p, s + 1) - stratum_begin(p, s));
+    const double n = (double)(n_strata(p) * n_strata(p)) / of_strata, share = z * z / (n + z * z);
+    return (struct eval_interval){d - share * (d - p->least), d + share * (p->most - d)};
+}
+
+static double cluster_mean(const struct eval_pairs *p, size_t c)
+{
+    double sum = 0.0;
+    size_t n = 0;
+    add_cluster(&sum, &n, p, c);
+    return sum / (double)n;
+}
+
+/* Whether drawing clusters again can give another mean: they differ within a stratum, or a stratum of one draws from others. */
+static bool varies(const struct eval_pairs *p)
+{
+    bool lone = false, differ = false;
+    for (size_t s = 0; s < n_strata(p); s++) {
+        const size_t begin = stratum_begin(p, s), end = stratum_begin(p, s + 1);
+        for (size_t c = begin + 1; c < end; c++)
+            if (cluster_mean(p, c) != cluster_mean(p, begin))
+                return true;
+        lone = lone || end - begin == 1;
+        differ = differ || cluster_mean(p, begin) != cluster_mean(p, 0);
+    }
+    return lone && differ;
+}
+
+/* Draws tasks, where there are enough; what is not known of their own samples is not known of others either. rounds[EVAL_BOOT_ROUNDS]
+ * is overwritten. */
+static bool draw_tasks(struct eval_paired *out, const struct eval_pairs *p, double *rounds,
+                       struct eval_random *r)
+{
+    if ((p->task ? p->n_tasks : n_strata(p)) < EVAL_BOOT_LEAST)
+        return true;
+    double *mean = malloc(n_strata(p) * sizeof *mean);
+    for (size_t s = 0; mean && s < n_strata(p); s++)
+        mean[s] = stratum_mean(p, s);
+    for (int b = 0; mean && b < EVAL_BOOT_ROUNDS; b++)
+        rounds[b] = mean_of_tasks(p, mean, r);
+    if (mean) {
+        out->tasks = eval_rounds_interval(rounds);
+        out->tasks.lo = fmin(out->tasks.lo, out->over.lo);
+        out->tasks.hi = fmax(out->tasks.hi, out->over.hi);
+    }
+    free(mean);
+    return mean;
+}
+
 bool eval_bootstrap(struct eval_paired *out, const struct eval_pairs *p, struct eval_random *r)
 {
-    bool same = true;
-    *out = (struct eval_paired){.delta = NAN, .over = {NAN, NAN}, .spread = EVAL_SPREAD_FEW};
+    *out = (struct eval_paired){
+        .delta = NAN, .over = {NAN, NAN}, .spread = EVAL_SPREAD_FEW, .tasks = {NAN, NAN}, .icc = eval_icc(p)};
     if (p->n == 0)
         return true;
     out->delta = mean_of(p, NULL);
     if (n_clusters(p) < EVAL_BOOT_LEAST)
         return true;
-    for (size_t i = 1; i < p->n; i++)
-        same = same && p->d[i] == p->d[0];
-    if (same) {
-        out->over = (struct eval_interval){out->delta, out->delta};
-        out->spread = EVAL_SPREAD_NONE;
-        return true;
-    }
-    double *means = malloc(EVAL_BOOT_ROUNDS * sizeof *means);
-    if (!means)
+    double *rounds = malloc(EVAL_BOOT_ROUNDS * sizeof *rounds);
+    if (!rounds)
         return false;
-    for (int b = 0; b < EVAL_BOOT_ROUNDS; b++)
-        means[b] = mean_of(p, r);
-    out->over = eval_rounds_interval(means);
-    out->spread = EVAL_SPREAD_OK;
-    free(means);
+    if (varies(p)) {
+        for (int b = 0; b < EVAL_BOOT_ROUNDS; b++)
+            rounds[b] = mean_of(p, r);
+        out->over = eval_rounds_interval(rounds);
+        out->spread = EVAL_SPREAD_OK;
+    } else {
+        out->over = unseen(p, out->delta);
+        out->spread = EVAL_SPREAD_NONE;
+    }
+    const bool good = draw_tasks(out, p, rounds, r);
+    free(rounds);
+    return good;
+}
+
+bool eval_equivalent(const struct eval_paired *p)
+{
+    return p->spread != EVAL_SPREAD_FEW && p->over.lo > -EVAL_MARGIN_POINTS &&
+           p->over.hi < EVAL_MARGIN_POINTS;
+}
+
+/* ---- How alike differences of one cluster are ---- */
+
+/* Sums of squares between clusters and within them, and what they are of. */
+struct squares {
+    double between, within,
+        sizes; /* sizes: over strata, n less the mean size of a cluster as a difference sees it */
+    size_t n_between, n_within; /* degrees of freedom */
+};
+
+static void add_squares(struct squares *q, const struct eval_pairs *p, size_t s)
+{
+    const double mean = stratum_mean(p, s);
+    const size_t begin = stratum_begin(p, s), end = stratum_begin(p, s + 1);
+    double n_all = 0.0, n_squared = 0.0;
+    for (size_t c = begin; c < end; c++) {
+        const size_t first = p->cluster ? p->cluster[c] : c, last = p->cluster ? p->cluster[c + 1] : c + 1;
+        const double n = (double)(last - first);
+        double own = 0.0;
+        for (size_t i = first; i < last; i++)
+            own += p->d[i] / n;
+        for (size_t i = first; i < last; i++)
+            q->within += (p->d[i] - own) * (p->d[i] - own);
+        q->between += n * (own - mean) * (own - mean);
+        q->n_within += last - first - 1;
+        n_all += n;
+        n_squared += n * n;
+    }
+    q->sizes += n_all - n_squared / n_all;
+    q->n_between += end - begin - 1;
+}
+
+double eval_icc(const struct eval_pairs *p)
+{
+    struct squares q = {0};
+    for (size_t s = 0; p->n > 0 && s < n_strata(p); s++)
+        add_squares(&q, p, s);
+    if (q.n_between == 0 || q.n_within == 0)
+        return NAN;
+    const double between = q.between / (double)q.n_between, within = q.within / (double)q.n_within;
+    const double size = q.sizes / (double)q.n_between, all = between + (size - 1) * within;
+    return all > 0 ? (between - within) / all : NAN;
+}
+
+/* ---- Tests ---- */
+
+/* What each cluster adds to the mean; those that add nothing are left out. Returns how many, and their sum. */
+static size_t shares_of_mean(double *share, double *sum, const struct eval_pairs *p)
+{
+    size_t n = 0;
+    *sum = 0.0;
+    for (size_t s = 0; s < n_strata(p); s++) {
+        double n_all = 0.0;
+        const size_t first = n;
+        for (size_t c = stratum_begin(p, s); c < stratum_begin(p, s + 1); c++) {
+            size_t n_own = 0;
+            share[n] = 0.0;
+            add_cluster(&share[n], &n_own, p, c);
+            n_all += (double)n_own;
+            n += share[n] != 0.0;
+        }
+        for (size_t i = first; i < n; i++)
+            *sum += share[i] /= n_all * (double)n_strata(p);
+    }
+    return n;
+}
+
+double eval_flip_test(const struct eval_pairs *p, struct eval_random *r)
+{
+    double sum, *share = p->n > 0 ? malloc(n_clusters(p) * sizeof *share + sizeof *share) : NULL;
+    int64_t n_far = 0;
+    if (p->n == 0 || !share)
+        return p->n == 0 ? 1.0 : NAN;
+    const size_t n = shares_of_mean(share, &sum, p);
+    const bool all = n < 63 && (int64_t)1 << n <= EVAL_BOOT_ROUNDS;
+    const int64_t n_rounds = all ? (int64_t)1 << n : EVAL_BOOT_ROUNDS;
+    for (int64_t b = 0; b < n_rounds; b++) {
+        double flipped = 0.0;
+        uint64_t bits = (uint64_t)b;
+        for (size_t i = 0; i < n; i++, bits >>= 1) {
+            if (!all && i % 64 == 0)
+                bits = eval_random_next(r);
+            flipped += bits & 1 ? -share[i] : share[i];
+        }
+        n_far += fabs(flipped) >= fabs(sum) * (1 - 1e-9);
+    }
+    free(share);
+    /* What was measured is one of the combinations, also where they are drawn. */
+    return all ? (double)n_far / (double)n_rounds : (double)(n_far + 1) / (double)(n_rounds + 1);
+}
+
+struct ranked {
+    double p;
+    size_t at;
+};
+
+static int compare_ranked(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    return x->p != y->p ? (x->p > y->p) - (x->p < y->p) : (x->at > y->at) - (x->at < y->at);
+}
+
+bool eval_holm(double *p, size_t n)
+{
+    struct ranked *order = malloc((n + 1) * sizeof *order);
+    double before = 0.0;
+    if (!order)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        order[i] = (struct ranked){isnan(p[i]) ? 1.0 : p[i], i};
+    qsort(order, n, sizeof *order, compare_ranked);
+    for (size_t i = 0; i < n; i++) {
+        const double now = fmin(1.0, (double)(n - i) * order[i].p);
+        before = now > before ? now : before;
+        p[order[i].at] = before;
+    }
+    free(order);
     return true;
 }
 
@@ -99,13 +308,11 @@ void eval_boot_key(char *out, size_t size, const char *task, int64_t n, const ch
 
 const char *eval_verdict(const struct eval_paired *p)
 {
-    /* Where all of six or more differences are the same and not 0, a sign test has p <= 2^-5. */
     return p->spread == EVAL_SPREAD_FEW ? "~" : p->over.lo > 0 ? "+" : p->over.hi < 0 ? "-" : "~";
 }
 
 struct eval_interval eval_wilson(int64_t k, int64_t n)
 {
-    static const double z = 1.959963984540054; /* 97.5 % of the normal distribution */
     if (n < 1)
         return (struct eval_interval){NAN, NAN};
     const double size = (double)n, share = (double)k / size, z2 = z * z;
@@ -130,6 +337,12 @@ double eval_sign_test(int64_t lost, int64_t gained)
     for (int64_t i = 0; i <= few; i++)
         sum += exp(log_binomial(n, i));
     return 2 * sum < 1.0 ? 2 * sum : 1.0;
+}
+
+bool eval_gate_decided(double sum, int32_t n_done, int32_t n)
+{
+    const double need = EVAL_GATE_POINTS / 100.0 * n - 1e-9;
+    return sum >= need || sum + (n - n_done) < need;
 }
 
 double eval_auc(const double *r, const double *s, size_t n, bool to_one)

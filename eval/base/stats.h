@@ -27,23 +27,35 @@ struct eval_pairs {
         *stratum; /* [n_strata + 1]: first cluster of each, ascending, the last is the number of clusters;
                               NULL = one. Each has at least one cluster */
     size_t n_strata;
+    const size_t *
+        task; /* [n_tasks + 1]: first stratum of each task, ascending, the last is n_strata: a task at several lengths is one
+                           task; NULL = every stratum is a task */
+    size_t n_tasks;
+    double least, most; /* bounds that no difference can pass; both 0: there are none */
 };
 
 enum eval_spread {
     EVAL_SPREAD_OK,
-    EVAL_SPREAD_FEW, /* fewer than EVAL_BOOT_LEAST clusters: no interval, print "n<6" */
-    EVAL_SPREAD_NONE, /* all differences are equal, so that the interval is [d,d]; a sign test still tells d from 0 */
+    EVAL_SPREAD_FEW,  /* fewer than EVAL_BOOT_LEAST clusters: no interval, print "n<6" */
+    EVAL_SPREAD_NONE, /* clusters of a stratum do not differ: the interval is of what so few may have missed */
 };
 
 struct eval_paired {
     double delta;              /* mean of the strata's mean differences */
     struct eval_interval over; /* 95 %, percentile bootstrap; NaN for EVAL_SPREAD_FEW */
     enum eval_spread spread;
+    struct eval_interval
+        tasks;  /* 95 %, with tasks drawn too; NaN where there are fewer than EVAL_BOOT_LEAST tasks */
+    double icc; /* see eval_icc */
 };
 
-/* Resamples clusters EVAL_BOOT_ROUNDS times. Of several strata each is resampled by itself, with one draw fewer than it has
+/* Resamples clusters EVAL_BOOT_ROUNDS times, for the samples that could have been drawn, and tasks with all their samples, for the
+ * tasks that could have been chosen. Of several strata each is resampled by itself, with one draw fewer than it has
  * clusters, so that the spread is right where they are few (Rao and Wu, 1988); a stratum of one cluster, which has no spread,
- * draws from those of all. r is the stream drawn from (eval_boot_key). false: out of memory. */
+ * draws from those of all. Of tasks, too, one fewer is drawn than there are; what is drawn is a task's mean, whose scatter is that of
+ * tasks and of their samples together. Where nothing varies, the interval reaches as far as the share of clusters that may differ
+ * unseen, by Wilson's bound for none of n, can move the mean; without bounds of the differences it is [d,d]. r is the stream drawn
+ * from (eval_boot_key). false: out of memory. */
 bool eval_bootstrap(struct eval_paired *out, const struct eval_pairs *p, struct eval_random *r);
 /* The 95 % interval of a bootstrap's rounds, which are sorted: 2.5 % of them lie below, 2.5 % above. */
 struct eval_interval eval_rounds_interval(double rounds[EVAL_BOOT_ROUNDS]);
@@ -51,6 +63,21 @@ struct eval_interval eval_rounds_interval(double rounds[EVAL_BOOT_ROUNDS]);
 void eval_boot_key(char *out, size_t size, const char *task, int64_t n, const char *config, uint64_t seed);
 /* "+", "-", or "~" where the interval contains 0 or there is none. */
 const char *eval_verdict(const struct eval_paired *p);
+
+/* Answers that are as good as others': the whole interval lies within so many points. */
+enum { EVAL_MARGIN_POINTS = 5 };
+bool eval_equivalent(const struct eval_paired *p);
+
+/* Intra-class correlation of the differences within clusters (one-way analysis of variance within strata; Shrout and Fleiss 1979,
+ * ICC(1,1), of clusters of different sizes as Donner 1986 has it): 0 where differences of one cluster are as unlike as those of two,
+ * 1 where they are the same. NaN where no cluster has two, or nothing varies. */
+double eval_icc(const struct eval_pairs *p);
+/* Two-sided probability of a mean at least as far from 0 if in every cluster the two methods had changed places at random: all
+ * combinations where they are no more than EVAL_BOOT_ROUNDS, else that many of them drawn from r. 1 for no differences; NaN: out of
+ * memory. */
+double eval_flip_test(const struct eval_pairs *p, struct eval_random *r);
+/* Replaces the probabilities of n tests by Holm's, which hold for all of them together. */
+bool eval_holm(double *p, size_t n);
 
 /* Wilson's 95 % interval for k successes of n. */
 struct eval_interval eval_wilson(int64_t k, int64_t n);
@@ -62,9 +89,12 @@ struct eval_discordant {
 };
 double eval_sign_test(int64_t lost, int64_t gained);
 
-/* A task can tell methods apart if the full cache's mean score on separate samples is high enough, in points
- * of 100. */
-enum { EVAL_GATE_POINTS = 25, EVAL_GATE_FIRST = 900000 };
+/* A task can tell methods apart if the full cache's mean score on separate samples is high enough, in points of 100. So many samples
+ * that a task of 10 points passes, and one of 45 fails, in less than one case of twenty. */
+enum { EVAL_GATE_POINTS = 25, EVAL_GATE_FIRST = 900000, EVAL_GATE_PROBES = 20 };
+/* Whether n probes are decided once n_done of them have the sum of scores (0 to 1): it is enough already, or cannot become enough.
+ * What has not been asked then changes neither that nor on which side of EVAL_GATE_POINTS the mean of those asked is. */
+bool eval_gate_decided(double sum, int32_t n_done, int32_t n);
 
 /* Curves: score s[i], in points, at removed share r[i]; r ascends from 0. */
 

@@ -6,11 +6,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What an answer is made of: a few tokens, or a long text that must be repeated letter by letter. */
+enum eval_answer_kind { EVAL_ANSWER_OTHER, EVAL_ANSWER_SHORT, EVAL_ANSWER_COPY };
+
 struct eval_task_name {
     const char *name;
-    const char *domain;  /* as its benchmark sorts tasks, such as "aggregation"; NULL = not at all */
-    bool on_grid;        /* one sample for each depth and trial */
-    bool score_contains; /* its score says whether the answer contains what was hidden */
+    const char *domain;           /* as its benchmark sorts tasks, such as "aggregation"; NULL = not at all */
+    enum eval_answer_kind answer; /* of summaries and code neither of the two */
+    bool on_grid;                 /* one sample for each depth and trial */
+    bool score_contains;          /* its score says whether the answer contains what was hidden */
 };
 
 /* Task number i in the order of `winnow eval --list`, NULL after the last. */

@@ -111,7 +111,7 @@ static int open_setup(struct eval_run *run)
         return app_fail(APP_BAD_INPUT,
                         "--lengths %d: the model's context holds %d tokens, the measured one included",
                         (int)x->n_tokens, (int)run->runtime.info.n_ctx_train);
-    WNW_TRY(eval_haystack_open(&s->source.haystack, "prose", s->source.seed)); /* its name is in run.json */
+    WNW_TRY(eval_haystack_open(&s->source.haystack, "prose")); /* its name is in run.json */
     WNW_TRY(
         eval_texts_make(&x->texts, &s->tokenizer, run->args->text, x->n_texts, x->n_tokens, s->source.seed));
     memcpy(s->text_hash, x->texts.hash, sizeof s->text_hash);

@@ -76,11 +76,13 @@ int eval_texts_make(struct eval_texts *t, const struct eval_tokenizer *tokenizer
                     int32_t n_tokens, uint64_t seed)
 {
     struct eval_prose prose;
+    char key[64];
     int32_t *ids = NULL, n_ids = 0;
     *t = (struct eval_texts){.ids = calloc((size_t)n, sizeof *t->ids),
                              .of_file = calloc((size_t)n, sizeof *t->of_file),
                              .n_tokens = n_tokens};
-    eval_prose_open(&prose, seed);
+    snprintf(key, sizeof key, "0|0|%llu", (unsigned long long)seed);
+    eval_prose_open(&prose, key);
     int rc = t->ids && t->of_file ? read_file(t, tokenizer, path, &ids, &n_ids) : eval_no_memory("texts");
     for (int32_t used = 0; rc == APP_OK && t->n < n;) {
         const bool from_file = t->n % 2 == 0 && n_ids - used >= n_tokens;

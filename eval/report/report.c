@@ -89,9 +89,9 @@ static int find_places(struct places *p, char *const *folders, int32_t n, const 
 
 static void add_inputs(struct app_inputs *inputs, char *const *folders, int32_t n)
 {
-    static const char *const names[] = {"results.jsonl", "run.json"};
+    static const char *const names[] = {"results.jsonl", "results.jsonl.gz", "run.json"};
     for (int32_t i = 0; i < n; i++)
-        for (int k = 0; k < 2; k++) {
+        for (int k = 0; k < 3; k++) {
             char *path = app_in_folder(folders[i], names[k]);
             app_inputs_add(inputs, path);
             free(path);

@@ -71,6 +71,8 @@ static void put_means(struct eval_doc *d, const struct place *p, const char *in,
     const json_t *cells = json_object_get(p->row, in);
     for (size_t i = 0; i < json_array_size(cells); i++) {
         char name[48];
+        if (eval_member_number(json_array_get(cells, i), "n") == 0)
+            continue;
         snprintf(name, sizeof name, "macro:%s", eval_member_text(json_array_get(cells, i), key));
         put_line(d, p, name, false, true, json_array_get(cells, i));
     }
@@ -87,6 +89,7 @@ static void put_row(struct eval_doc *d, const struct place *p)
             put_line(d, p, eval_member_text(task, "task"), true, informative, json_array_get(cells, i));
         any = any || informative;
     }
+    put_means(d, p, "answers", "answer");
     put_means(d, p, "domains", "domain");
     put_means(d, p, "buckets", "bucket");
     put_line(d, p, "macro", false, any, json_object_get(p->row, "macro"));

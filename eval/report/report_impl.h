@@ -22,6 +22,9 @@ struct eval_report {
     struct eval_papers papers;
 };
 
+/* The recipe of a variant as it was asked for, which run.json has, or as answers have it. The caller releases it. */
+json_t *eval_asked_for(const struct eval_run *run, const struct eval_variant *v);
+
 /* ---- Words (report_words.c) ---- */
 
 /* "N = 1024" or "all lengths"; returns out. */
@@ -33,7 +36,7 @@ json_t *eval_notes_json(const struct eval_tables *t);
 /* ---- Forms ---- */
 
 /* The numbers of a cell: the names of all of them in the order of columns, and an object of those that there are. */
-enum { EVAL_MAX_CELL_FIELDS = EVAL_N_MEASURES + 20 };
+enum { EVAL_MAX_CELL_FIELDS = EVAL_N_MEASURES + 26 };
 size_t eval_cell_keys(const char *keys[EVAL_MAX_CELL_FIELDS]);
 json_t *eval_cell_json(const struct eval_cell *c);
 /* What the scores of 0 and 1 of a cell's object say besides their difference: "Wilson [49.0, 94.3], lost 2, gained 1, p = 1.00",

@@ -6,6 +6,7 @@
 #include "app/json.h"
 #include "eval/base/grow.h"
 #include "eval/results/map.h"
+#include "eval/results/primary.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -20,6 +21,11 @@ static void set_interval(json_t **o, const struct eval_paired *p)
     app_json_set(o, "hi", app_json_number(p->over.hi));
     app_json_set(o, "spread", isnan(p->delta) ? json_null() : json_string(spreads[p->spread]));
     app_json_set(o, "verdict", isnan(p->delta) ? json_null() : json_string(eval_verdict(p)));
+    app_json_set(o, "equivalent", isnan(p->delta) ? json_null() : json_boolean(eval_equivalent(p)));
+    app_json_set(o, "tasks_lo", app_json_number(p->tasks.lo));
+    app_json_set(o, "tasks_hi", app_json_number(p->tasks.hi));
+    if (!isnan(p->icc))
+        app_json_set(o, "icc", json_real(p->icc));
 }
 
 /* A number of a cell. */
@@ -47,10 +53,16 @@ static size_t cell_fields(struct cell_field out[EVAL_MAX_CELL_FIELDS], const str
         {"lost", pairs ? (double)c->discordant.lost : NAN, false, true},
         {"gained", pairs ? (double)c->discordant.gained : NAN, false, true},
         {"p", pairs ? c->discordant.p : NAN, false, false},
-        {"verdict", NAN, true, false}, /* set_interval writes it */
+        {"verdict", NAN, true, false}, /* set_interval writes these */
+        {"equivalent", NAN, true, false},
+        {"tasks_lo", NAN, true, false},
+        {"tasks_hi", NAN, true, false},
+        {"icc", NAN, false, false},
     };
     const struct cell_field after[] = {{"fgt_lo", c->first.lo, false, false},
                                        {"fgt_hi", c->first.hi, false, false},
+                                       {"kl_lo", c->kl.lo, false, false},
+                                       {"kl_hi", c->kl.hi, false, false},
                                        {"clusters", (double)c->n_clusters, true, true}};
     size_t n = sizeof before / sizeof *before;
     memcpy(out, before, sizeof before);
@@ -96,7 +108,7 @@ static json_t *tasks_json(const struct eval_run *run, const struct eval_block *b
     return list;
 }
 
-/* The means of n groups of a row: domains, or buckets. */
+/* The means of n groups of a row: kinds of answers, domains, or buckets. */
 static json_t *means_json(const struct eval_block *b, const struct eval_row *row, const char *key,
                           int32_t first, int32_t n)
 {
@@ -118,19 +130,26 @@ static json_t *label_json(const struct eval_run *run, const struct eval_variant 
     return text;
 }
 
+json_t *eval_asked_for(const struct eval_run *run, const struct eval_variant *v)
+{
+    const char *asked = json_string_value(json_object_get(json_object_get(run->info, "recipes"), v->policy));
+    return app_json_text(asked ? asked : v->policy);
+}
+
 static json_t *row_json(const struct eval_run *run, const struct eval_block *b, const struct eval_row *row)
 {
     const struct eval_variant *v = &run->variants[row->variant];
-    const char *asked = json_string_value(json_object_get(json_object_get(run->info, "recipes"), v->policy));
+    const int32_t first_domain = 1 + EVAL_N_ANSWERS;
     json_t *o =
-        json_pack("{s:s,s:s?,s:s,s:s,s:s,s:s,s:o,s:o,s:b,s:b,s:o,s:b,s:o,s:o}", "policy", v->policy, "asked",
-                  asked, "size", v->size, "kv_type", v->kv_type, "more", v->more, "config", v->id, "label",
-                  label_json(run, v, true), "name", label_json(run, v, false), "full", (int)v->full,
-                  "baseline", row->variant == b->baseline, "removed", app_json_number(row->removed),
-                  "off_target", (int)row->off_target, "macro", eval_cell_json(&row->macro), "domains",
-                  means_json(b, row, "domain", 1, b->n_domains));
+        json_pack("{s:s,s:o,s:s,s:s,s:s,s:s,s:o,s:o,s:b,s:b,s:o,s:b,s:o,s:o,s:o}", "policy", v->policy,
+                  "asked", eval_asked_for(run, v), "size", v->size, "kv_type", v->kv_type, "more", v->more,
+                  "config", v->id, "label", label_json(run, v, true), "name", label_json(run, v, false),
+                  "full", (int)v->full, "baseline", row->variant == b->baseline, "removed",
+                  app_json_number(row->removed), "off_target", (int)row->off_target, "macro",
+                  eval_cell_json(&row->macro), "answers", means_json(b, row, "answer", 1, EVAL_N_ANSWERS),
+                  "domains", means_json(b, row, "domain", first_domain, b->n_domains));
     if (b->n_buckets > 0)
-        app_json_set(&o, "buckets", means_json(b, row, "bucket", 1 + b->n_domains, b->n_buckets));
+        app_json_set(&o, "buckets", means_json(b, row, "bucket", first_domain + b->n_domains, b->n_buckets));
     app_json_set(&o, "tasks", tasks_json(run, b, row));
     if (b->n_target != EVAL_ALL_LENGTHS)
         app_json_set(&o, "costs", eval_costs_json(run, b, row));
@@ -375,6 +394,37 @@ static json_t *info_json(const struct eval_run *run)
     return o;
 }
 
+/* A contrast: what was asked, and what came out. */
+static json_t *primary_json(const struct eval_primary *p)
+{
+    const struct eval_contrast *c = &p->contrast;
+    json_t *o = p->measured ? versus_numbers(&p->versus) : json_object();
+    app_json_set(&o, "mode", json_string(c->mode));
+    app_json_set(&o, "N", c->n_target > 0 ? json_integer(c->n_target) : json_string("all"));
+    app_json_set(&o, "a", json_string(c->a));
+    app_json_set(&o, "b", json_string(c->b));
+    app_json_set(&o, "size", json_string(c->size));
+    app_json_set(&o, "kv_type", json_string(c->kv_type));
+    app_json_set(&o, "measured", json_boolean(p->measured));
+    app_json_set(&o, "p", app_json_number(p->measured ? p->p : NAN));
+    app_json_set(&o, "p_holm", app_json_number(p->measured ? p->p_holm : NAN));
+    app_json_set(&o, "verdict", json_string(p->verdict));
+    return o;
+}
+
+static int set_contrasts(json_t **o, const struct eval_tables *t)
+{
+    struct eval_primary *primaries;
+    int32_t n;
+    json_t *list = json_array();
+    const int rc = eval_primaries_make(&primaries, &n, t);
+    for (int32_t i = 0; rc == APP_OK && i < n; i++)
+        app_json_append(&list, primary_json(&primaries[i]));
+    eval_primaries_free(primaries, n);
+    app_json_set(o, "contrasts", list);
+    return rc;
+}
+
 static int run_json(json_t **out, const struct eval_report *r, int32_t i)
 {
     const struct eval_tables *t = &r->tables[i];
@@ -396,6 +446,8 @@ static int run_json(json_t **out, const struct eval_report *r, int32_t i)
                           "repeated", (json_int_t)run->n_twice, "torn", (json_int_t)run->n_torn, "too_long",
                           (json_int_t)run->n_too_long, "alone", (int)eval_costs_are_alone(run), "stand_ins",
                           json_is_array(stand_ins) ? json_deep_copy(stand_ins) : json_array());
+    if (rc == APP_OK)
+        rc = set_contrasts(&o, t);
     app_json_set(&o, "notes", eval_notes_json(t));
     add_all_maps(&o, blocks, t, &r->maps[i], r->options->niah_score);
     app_json_set(&o, "blocks", blocks);
@@ -423,6 +475,7 @@ int eval_report_json(json_t **out, const struct eval_report *r)
     app_json_set(&o, "compared",
                  r->names[0] ? json_pack("[o,o]", app_json_text(r->names[0]), app_json_text(r->names[1]))
                              : json_array());
+    app_json_set(&o, "margin", json_integer(EVAL_MARGIN_POINTS));
     app_json_set(&o, "scores", scores_json());
     app_json_set(&o, "runs", runs);
     *out = o;
@@ -436,10 +489,14 @@ int eval_report_json(json_t **out, const struct eval_report *r)
 /* Takes the numbers out of a task's cell that no table has for single tasks; costs have members of their own. */
 static void slim_cells(json_t *cells)
 {
-    for (size_t i = 0; i < json_array_size(cells); i++)
+    static const char *const of_means[] = {"kl_lo", "kl_hi", "tasks_lo", "tasks_hi", "icc"};
+    for (size_t i = 0; i < json_array_size(cells); i++) {
+        for (size_t k = 0; k < sizeof of_means / sizeof *of_means; k++)
+            json_object_del(json_array_get(cells, i), of_means[k]);
         for (enum eval_measure m = EVAL_M_PARTIAL; m < EVAL_N_MEASURES; m++)
-            if (m != EVAL_M_FGT && m != EVAL_M_AGREE && m != EVAL_M_DNLL)
+            if (m != EVAL_M_FGT && m != EVAL_M_AGREE && m != EVAL_M_DNLL && m != EVAL_M_KL)
                 json_object_del(json_array_get(cells, i), eval_measure_name(m));
+    }
 }
 
 static void slim_block(json_t *block)
@@ -449,6 +506,7 @@ static void slim_block(json_t *block)
     for (size_t i = 0; i < json_array_size(rows); i++) {
         json_t *row = json_array_get(rows, i);
         slim_cells(json_object_get(row, "tasks"));
+        slim_cells(json_object_get(row, "answers"));
         slim_cells(json_object_get(row, "domains"));
         slim_cells(json_object_get(row, "buckets"));
         if (whole) /* the blocks of single lengths have the same cells */

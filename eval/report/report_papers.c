@@ -171,6 +171,7 @@ static json_t *ours_json(const struct finder *f, const struct eval_paper_number 
     if (!isnan(o->value)) {
         const bool good = eval_variant_label(&label, f->t->run, &f->t->run->variants[o->variant], false);
         app_json_set(&out, "method", good ? app_json_text(label.s) : NULL);
+        app_json_set(&out, "asked", eval_asked_for(f->t->run, &f->t->run->variants[o->variant]));
     }
     free(label.s);
     return out;

@@ -25,7 +25,7 @@ static json_t *measured(const struct eval_run *run, const struct eval_stratum *s
                                                         run->variants[variant].id));
     eval_gather_clear(&g);
     if (m == EVAL_M_NLL)
-        p = (struct eval_paired){exp(p.delta), {exp(p.over.lo), exp(p.over.hi)}, p.spread};
+        p = (struct eval_paired){.delta = exp(p.delta), .over = {exp(p.over.lo), exp(p.over.hi)}};
     return good ? estimate_json(p.delta, p.over) : NULL;
 }
 

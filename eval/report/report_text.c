@@ -46,7 +46,7 @@ const char *eval_words_counts(char out[EVAL_MAX_COUNTS], const json_t *cell)
                  eval_member_number(cell, "p"));
     snprintf(out, EVAL_MAX_COUNTS, "Wilson %.60s%s%s", eval_column_show(share, &wilson, cell), against,
              eval_member_number(cell, "clusters") < eval_member_number(cell, "n")
-                 ? "; answers of one context or cell count one by one"
+                 ? "; answers of one text or context count one by one"
                  : "");
     return out;
 }
@@ -66,21 +66,25 @@ static const struct eval_column of_methods[] = {
     {"full", "macro", "full", .width = 6, .decimals = 1},
     {"delta", "macro", "delta", .show = EVAL_SHOW_SIGNED, .width = 6, .decimals = 1},
     {"95 % interval", "macro", .show = EVAL_SHOW_DELTA, .width = -26, .decimals = 1},
-    {"", "macro", "verdict", .show = EVAL_SHOW_TEXT, .width = 1},
+    {"", "macro", .show = EVAL_SHOW_VERDICT, .width = -2},
+    {"tasks drawn too", "macro", "tasks", .show = EVAL_SHOW_SHARE, .width = -15, .decimals = 1},
+    {"short", "answers", "mean", .index = 0, .width = 5, .decimals = 1},
+    {"copies", "answers", "mean", .index = 1, .width = 6, .decimals = 1},
     {"kept %", "macro", "retention", .width = 6, .decimals = 1},
     {"fgt", "macro", "fgt", .width = 5, .decimals = 2},
     {"95 %", "macro", "fgt", .show = EVAL_SHOW_SHARE, .width = -12, .decimals = 2},
     {"kl", "macro", "kl", .width = 6, .decimals = 3},
+    {"95 %", "macro", "kl", .show = EVAL_SHOW_SHARE, .width = -15, .decimals = 3},
     {"removed", .of = removed_of, .width = 7, .decimals = 3},
     {"KV MiB", "macro", "kv_bytes", .width = 8, .decimals = 2, .times = MIB},
     {"ms", "macro", "compress_ms", .width = 8, .decimals = 1},
     {"tok/s", .of = rate_of, .width = 7, .decimals = 1},
 };
 
-/* Scores: a row for each method, a column for each task, domain or bucket. gate: the objects that say whether a column counts in
- * means; NULL = all do. */
+/* Scores, or divergences from the full cache: a row for each method, a column for each task, domain or bucket. gate: the objects that
+ * say whether a column counts in means; NULL = all do. */
 static void put_scores(struct eval_doc *d, struct eval_sheet sheet, const char *in, const char *key,
-                       const json_t *gate)
+                       const json_t *gate, bool kl)
 {
     const json_t *cells = json_object_get(json_array_get(sheet.rows, 0), in);
     struct eval_column *columns = calloc(json_array_size(cells) + 1, sizeof *columns);
@@ -90,11 +94,11 @@ static void put_scores(struct eval_doc *d, struct eval_sheet sheet, const char *
         const int width = eval_text_width(name);
         columns[sheet.n++] = (struct eval_column){.heading = name,
                                                   .in = in,
-                                                  .key = "mean",
+                                                  .key = kl ? "kl" : "mean",
                                                   .index = (int32_t)i,
-                                                  .show = EVAL_SHOW_SCORE,
+                                                  .show = kl ? EVAL_SHOW_NUMBER : EVAL_SHOW_SCORE,
                                                   .width = width > LEAST_SCORE ? width : LEAST_SCORE,
-                                                  .decimals = 1,
+                                                  .decimals = kl ? 3 : 1,
                                                   .mark = grey ? " u" : NULL};
     }
     sheet.columns = columns;
@@ -329,11 +333,16 @@ static void put_block(struct eval_doc *d, struct eval_sheet sheet, const json_t 
     eval_sheet_print(d, &methods);
     sheet.title = "BY TASK";
     if (!whole)
-        put_scores(d, sheet, "tasks", "task", tasks);
+        put_scores(d, sheet, "tasks", "task", tasks, false);
+    sheet.title = "KL";
+    if (!whole)
+        put_scores(d, sheet, "tasks", "task", NULL, true);
+    sheet.title = "BY ANSWER";
+    put_scores(d, sheet, "answers", "answer", NULL, false);
     sheet.title = "BY DOMAIN";
-    put_scores(d, sheet, "domains", "domain", NULL);
+    put_scores(d, sheet, "domains", "domain", NULL, false);
     sheet.title = "BY WORDS OF THE CONTEXT";
-    put_scores(d, sheet, "buckets", "bucket", NULL);
+    put_scores(d, sheet, "buckets", "bucket", NULL, false);
     put_predictions(d, &sheet, block);
     if (alone && !whole)
         put_costs(d, sheet);
@@ -341,21 +350,45 @@ static void put_block(struct eval_doc *d, struct eval_sheet sheet, const json_t 
 
 static void put_versus(struct eval_doc *d, const json_t *names, const json_t *list)
 {
-    static const struct eval_column interval = {.show = EVAL_SHOW_DELTA, .decimals = 1};
+    static const struct eval_column interval = {.show = EVAL_SHOW_DELTA, .decimals = 1},
+                                    told = {.show = EVAL_SHOW_VERDICT};
     eval_doc_put(d, "\n%s minus %s, on the same samples\n", json_string_value(json_array_get(names, 0)),
                  json_string_value(json_array_get(names, 1)));
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *v = json_array_get(list, i);
-        char length[32], a[EVAL_MAX_NUMBER], b[EVAL_MAX_NUMBER], delta[EVAL_MAX_NUMBER], over[EVAL_MAX_SHOWN];
+        char length[32], a[EVAL_MAX_NUMBER], b[EVAL_MAX_NUMBER], delta[EVAL_MAX_NUMBER], over[EVAL_MAX_SHOWN],
+            verdict[EVAL_MAX_SHOWN];
         eval_doc_put(d, "%-12s %-24s %-16s %-6s n = %.0f %6s %6s %6s %s %s\n", eval_member_text(v, "mode"),
                      length_of(length, v), eval_member_text(v, "size"), eval_member_text(v, "kv_type"),
                      eval_member_number(v, "n"), eval_format(a, eval_member_number(v, "mean_a"), 1),
                      eval_format(b, eval_member_number(v, "mean_b"), 1),
                      eval_format_signed(delta, eval_member_number(v, "delta"), 1),
-                     eval_column_show(over, &interval, v), eval_member_text(v, "verdict"));
+                     eval_column_show(over, &interval, v), eval_column_show(verdict, &told, v));
     }
     if (json_array_size(list) == 0)
         eval_doc_put(d, "no size, protocol and type of cache that both have\n");
+}
+
+/* Contrasts that were listed before the run. */
+static void put_contrasts(struct eval_doc *d, const json_t *list)
+{
+    static const struct eval_column interval = {.show = EVAL_SHOW_DELTA, .decimals = 1};
+    if (json_array_size(list) > 0)
+        eval_doc_put(d, "\nprimary contrasts, listed before the run; p for all of them together (Holm)\n");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *c = json_array_get(list, i);
+        char length[32], delta[EVAL_MAX_NUMBER], over[EVAL_MAX_SHOWN];
+        eval_doc_put(d, "%s minus %s, %s, %s, %s, %s: ", eval_member_text(c, "a"), eval_member_text(c, "b"),
+                     eval_member_text(c, "mode"), eval_member_text(c, "size"), eval_member_text(c, "kv_type"),
+                     length_of(length, c));
+        if (json_is_true(json_object_get(c, "measured")))
+            eval_doc_put(d, "n = %.0f, %s %s, p = %.2g %s\n", eval_member_number(c, "n"),
+                         eval_format_signed(delta, eval_member_number(c, "delta"), 1),
+                         eval_column_show(over, &interval, c), eval_member_number(c, "p_holm"),
+                         eval_member_text(c, "verdict"));
+        else
+            eval_doc_put(d, "not measured\n");
+    }
 }
 
 /* The widest label of a run, at least as wide as the heading. */
@@ -394,6 +427,7 @@ static void put_run(struct eval_doc *d, const struct eval_report *r, const json_
             put_questions(d, &sheet, block, r, i, (int32_t)k);
         }
     }
+    put_contrasts(d, json_object_get(run, "contrasts"));
     if (versus)
         put_versus(d, json_object_get(object, "compared"), versus);
     eval_doc_put(d, "\n");
@@ -408,8 +442,16 @@ void eval_report_text(struct eval_doc *d, const struct eval_report *r, const jso
     eval_doc_put(
         d,
         "\nScores are points of 100; delta: against the full cache on the same samples, with a paired 95 %% "
-        "bootstrap interval, + better, - worse,\n~ not told apart; kept %%: share of the full cache's score; "
+        "bootstrap interval, + better, - worse,\n~ not told apart, "
+        "= the whole interval within %d points of the full cache; where nothing varies, the interval is of "
+        "what so few contexts\nmay "
+        "have missed; tasks drawn too: the interval for other tasks of the kind, from six tasks on; short, "
+        "copies: means of tasks "
+        "whose\nanswers are a few tokens, and of those whose answers repeat a long text; kl: divergence of "
+        "predictions from the "
+        "full cache's, nats;\nkept %%: share of the full cache's score; "
         "fgt: share of the first tokens that are the full cache's, with Wilson's 95 %% interval where tasks "
         "have equally many answers;\n"
-        "u: uninformative task.\n");
+        "u: uninformative task.\n",
+        EVAL_MARGIN_POINTS);
 }

@@ -68,8 +68,8 @@ static void note_power(json_t **list, const struct eval_tables *t)
     }
     if (most > 0 && most < of)
         note(list,
-             "The %zu answers are of %zu contexts or cells of a grid, whose answers move together. "
-             "Intervals of differences draw contexts and cells; Wilson's intervals and the sign test (p) "
+             "The %zu answers are of %zu texts or contexts, whose answers move together. "
+             "Intervals of differences draw these; Wilson's intervals and the sign test (p) "
              "take each answer for itself, so that they are narrower and surer than they should be.",
              of, most);
     if (most > 0)
@@ -77,7 +77,7 @@ static void note_power(json_t **list, const struct eval_tables *t)
              "With n = %zu %s a 95 %% interval is about %.0f points to either side where 5 %% "
              "of the answers "
              "change, and %.0f where 20 %% do; smaller differences cannot be seen here.",
-             most, most < of ? "contexts or cells" : "samples", eval_half_width(0.05, (int64_t)most),
+             most, most < of ? "texts or contexts" : "samples", eval_half_width(0.05, (int64_t)most),
              eval_half_width(0.2, (int64_t)most));
     if (n_intervals > 20)
         note(list,
@@ -85,6 +85,46 @@ static void note_power(json_t **list, const struct eval_tables *t)
              "chance (5 %%). "
              "One interval picked out of many proves nothing.",
              n_intervals, 0.05 * n_intervals);
+}
+
+/* How alike answers are that share a text or a context, where some do. */
+static void note_alike(json_t **list, const struct eval_tables *t)
+{
+    double lo = INFINITY, hi = -INFINITY;
+    for (int32_t i = 0; i < t->n; i++)
+        for (int32_t k = 0; t->blocks[i].n_target == EVAL_ALL_LENGTHS && k < t->blocks[i].n_rows; k++) {
+            const double icc = t->blocks[i].rows[k].macro.delta.icc;
+            lo = icc < lo ? icc : lo;
+            hi = icc > hi ? icc : hi;
+        }
+    if (lo <= hi)
+        note(list,
+             "Differences from the full cache that share a text or a context have an intra-class correlation "
+             "of %.2f to "
+             "%.2f, method by method (0: no more alike than others, 1: the same).",
+             lo, hi);
+}
+
+/* What the samples are for, and which comparisons were chosen before they were seen. */
+static void note_purpose(json_t **list, const json_t *info)
+{
+    const size_t n = json_array_size(json_object_get(info, "contrasts"));
+    const char *split = json_string_value(json_object_get(info, "split"));
+    const char *prose = json_string_value(json_object_get(info, "prose"));
+    const char *haystack = json_string_value(json_object_get(info, "haystack"));
+    if (split && strcmp(split, "dev") == 0)
+        note(list, "Samples to choose by (--split dev): what is chosen is to be judged on others (--split "
+                   "test), and "
+                   "these numbers say too much good of it.");
+    if (n > 0)
+        note(list, "%zu primary contrast%s listed before the run; every other comparison is exploratory.", n,
+             n > 1 ? "s were" : " was");
+    else
+        note(list, "No contrast was listed before the run (--contrasts): every comparison is exploratory.");
+    if (prose && strcmp(prose, "1") == 0 && haystack && strcmp(haystack, "prose") == 0)
+        note(list, "All samples of this run share one generated text, as those of older versions did: its "
+                   "intervals know "
+                   "nothing of other texts.");
 }
 
 /* Names the tasks of a protocol that cannot tell methods apart. */
@@ -172,6 +212,8 @@ json_t *eval_notes_json(const struct eval_tables *t)
         note(list, "Closed book: the questions were asked without their contexts (--closed-book), so that "
                    "scores are what can be known or guessed.");
     note_power(list, t);
+    note_alike(list, t);
+    note_purpose(list, run->info);
     note_gate(list, t);
     note_stand_ins(list, run->info);
     note_halved(list, run);

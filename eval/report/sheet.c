@@ -61,6 +61,13 @@ static const char *show_delta(char out[EVAL_MAX_SHOWN], const struct eval_column
     return strcmp(spread, "none") == 0 ? strcat(out, " (no variation)") : out;
 }
 
+static const char *show_verdict(char out[EVAL_MAX_SHOWN], const json_t *o)
+{
+    snprintf(out, EVAL_MAX_SHOWN, "%.4s%s", eval_member_text(o, "verdict"),
+             json_is_true(json_object_get(o, "equivalent")) ? "=" : "");
+    return out;
+}
+
 static const char *show_share(char out[EVAL_MAX_SHOWN], const struct eval_column *c, const json_t *o)
 {
     const double times = c->times > 0 ? c->times : 1.0;
@@ -98,9 +105,12 @@ const char *eval_column_show(char out[EVAL_MAX_SHOWN], const struct eval_column 
         return show_estimate(out, c, member);
     case EVAL_SHOW_SIGNED:
         return eval_format_signed(out, value, c->decimals);
+    case EVAL_SHOW_VERDICT:
+        return show_verdict(out, o);
     case EVAL_SHOW_SCORE: {
-        const char *verdict = eval_member_text(o, "verdict");
-        snprintf(out, EVAL_MAX_SHOWN, "%s%s%s", eval_format(number, value, c->decimals),
+        char verdict[EVAL_MAX_SHOWN];
+        show_verdict(verdict, o);
+        snprintf(out, EVAL_MAX_SHOWN, "%s%.8s%s", eval_format(number, value, c->decimals),
                  *verdict ? verdict : " ", c->mark ? c->mark : "");
         return out;
     }

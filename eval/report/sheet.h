@@ -21,8 +21,9 @@ enum eval_show {
     EVAL_SHOW_NUMBER,
     EVAL_SHOW_SIGNED,
     EVAL_SHOW_TEXT,
-    EVAL_SHOW_SCORE, /* a number with the object's verdict behind it */
-    EVAL_SHOW_DELTA, /* the interval of the object's difference: "[-33.3, -13.9]", "n<6", "[0.0, 0.0] (no variation)" */
+    EVAL_SHOW_VERDICT, /* the object's verdict, with = behind it where it says equivalent */
+    EVAL_SHOW_SCORE,   /* a number with that behind it */
+    EVAL_SHOW_DELTA, /* the interval of the object's difference: "[-33.3, -13.9]", "n<6", "[-24.2, 24.2] (no variation)" */
     EVAL_SHOW_SHARE,    /* the interval from KEY_lo to KEY_hi, "[0.70, 0.89]" */
     EVAL_SHOW_ESTIMATE, /* a list of a number and its interval, "12.41 [11.90, 12.98]" */
 };

@@ -12,10 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+/* The file of a folder's results: as a run writes it, or packed. The caller frees it; NULL: out of memory. */
 static char *results_path(const char *folder)
 {
-    return app_in_folder(folder, "results.jsonl");
+    char *path = app_in_folder(folder, "results.jsonl"), *packed = app_in_folder(folder, "results.jsonl.gz");
+    const bool is_packed = path && packed && access(path, F_OK) != 0 && access(packed, F_OK) == 0;
+    free(is_packed ? path : packed);
+    return is_packed ? packed : path;
 }
 
 /* Adds the lines of a folder's results. */

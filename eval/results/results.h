@@ -25,6 +25,7 @@ struct eval_result {
     int32_t task, variant; /* indices of the run's lists */
     int32_t n_target, index, turn;
     uint32_t flags; /* eval_result_flags */
+    uint64_t text;  /* that its evidence stands in; 0 = none, or not known */
     int32_t bucket; /* of LongBench's sets: how many words the context has (record.h); 0 = not known */
     int32_t folder; /* where its texts are: index of the run's folders, and the line's first byte */
     int64_t at, line;

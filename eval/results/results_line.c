@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "app/values.h"
+#include "base/random.h"
 #include "eval/base/grow.h"
 #include "eval/base/stats.h"
 
@@ -61,6 +62,12 @@ static int read_measure(double *out, const struct eval_jsonl *j, const json_t *o
                                 *out, min, max);
 }
 
+/* The number of a text, which lines have as a hash; those with other names are told apart by these. */
+static uint64_t text_of(const char *name)
+{
+    return name ? wnw__hash_of(name, strlen(name)) : 0;
+}
+
 /* A line whose score was not a number, or that says so itself, is bad: it scores 0. A line without a score, which is that
  * of a text, only has other numbers and gets none. */
 static int read_measures(struct eval_result *r, const struct eval_jsonl *j, const json_t *o)
@@ -75,6 +82,7 @@ static int read_measures(struct eval_result *r, const struct eval_jsonl *j, cons
         r->flags |= EVAL_R_BAD;
         r->m[EVAL_M_SCORE] = score ? 0.0 : NAN;
     }
+    r->text = text_of(json_string_value(eval_field_get(o, EVAL_F_TEXT)));
     r->bucket = eval_bucket_find(json_string_value(eval_field_get(o, EVAL_F_BUCKET)));
     r->flags |= json_is_true(eval_field_get(o, EVAL_F_PROTECTED)) ? EVAL_R_PROTECTED : 0;
     r->flags |= json_is_true(eval_field_get(o, EVAL_F_TRUNCATED)) ? EVAL_R_TRUNCATED : 0;

@@ -5,7 +5,6 @@
 #include "app/console.h"
 #include "base/vectors.h"
 #include "eval/base/grow.h"
-#include "eval/base/task_names.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -81,6 +80,7 @@ static bool find_strata(struct eval_block *b, const struct eval_run *run, bool n
         if (!eval_grow(&b->strata, (size_t)b->n_strata, sizeof *b->strata))
             return false;
         s.domain = eval_task_name_find(run->tasks[s.task])->domain;
+        s.answer = eval_task_name_find(run->tasks[s.task])->answer;
         read_gate(&s, run, b->mode);
         s.scored = has_scores(run, &s);
         s.informative = s.scored && (s.informative || no_gate);

@@ -4,11 +4,13 @@
 #define WNW_EVAL_TABLE_H
 
 #include "eval/base/stats.h"
+#include "eval/base/task_names.h"
 #include "eval/results/results.h"
 
 #include <math.h>
 
-enum { EVAL_MAX_DOMAINS = 16, EVAL_MAX_GROUPS = 1 + EVAL_MAX_DOMAINS + EVAL_N_BUCKETS };
+enum { EVAL_MAX_DOMAINS = 16, EVAL_N_ANSWERS = 2 };
+enum { EVAL_MAX_GROUPS = 1 + EVAL_N_ANSWERS + EVAL_MAX_DOMAINS + EVAL_N_BUCKETS };
 
 /* A mean while it is summed up, from {0, 0} on; what is no number is left out. */
 struct eval_mean {
@@ -30,18 +32,21 @@ static inline double eval_mean_value(const struct eval_mean *m)
 struct eval_stratum {
     int32_t task, n_target;
     const char *domain; /* as its benchmark sorts tasks, NULL = not at all */
-    size_t begin, end;  /* its lines in run->results */
-    bool scored;        /* it has scores and not only other numbers */
-    bool informative;   /* it has, and the full cache solves enough of it for methods to be told apart */
-    size_t n_probes;    /* 0: there were none, and the task counts as informative */
-    double probes;      /* mean of the full cache's scores on the probes, in points */
+    enum eval_answer_kind answer;
+    size_t begin, end; /* its lines in run->results */
+    bool scored;       /* it has scores and not only other numbers */
+    bool informative;  /* it has, and the full cache solves enough of it for methods to be told apart */
+    size_t n_probes;   /* 0: there were none, and the task counts as informative */
+    double probes;     /* mean of the full cache's scores on the probes, in points */
 };
 
-/* What a mean over strata is of: all that are informative, those of a domain, or their lines of a bucket (record.h). */
+/* What a mean over strata is of: all that are informative, those with answers of a kind, those of a domain, or their lines of a
+ * bucket (record.h). */
 struct eval_group {
-    const char *name;   /* "macro" for all */
-    const char *domain; /* NULL = any */
-    int32_t bucket;     /* 0 = any */
+    const char *name;             /* "macro" for all */
+    enum eval_answer_kind answer; /* EVAL_ANSWER_OTHER = any */
+    const char *domain;           /* NULL = any */
+    int32_t bucket;               /* 0 = any */
 };
 /* Whether a stratum counts in a group; in NULL each does. */
 bool eval_group_has(const struct eval_group *g, const struct eval_stratum *s);
@@ -50,8 +55,8 @@ bool eval_group_has(const struct eval_group *g, const struct eval_stratum *s);
 struct eval_cell {
     size_t
         n; /* lines that the method and the full cache both have; without a full cache all of the method's */
-    size_t n_clusters; /* contexts, or cells of a grid, that these lines are of; lines of one move together */
-    double mean, full; /* of these lines; full is NaN without a full cache */
+    size_t n_clusters;        /* texts or contexts that these lines are of; lines of one move together */
+    double mean, full;        /* of these lines; full is NaN without a full cache */
     struct eval_paired delta; /* against the full cache; NaN in the full cache's own row */
     bool
         binary; /* all scores are 0 or 1; the next three are then of use. They take each line for itself. In means of several
@@ -62,6 +67,7 @@ struct eval_cell {
     int64_t n_first,
         n_first_same;           /* lines that say whether the first token is the full cache's; where it is */
     struct eval_interval first; /* Wilson's of these, 0 to 1; NaN where there are none */
+    struct eval_interval kl;    /* of the mean divergence from the full cache; NaN where there is none */
     double m[EVAL_N_MEASURES];  /* means of the lines that have the number, NaN where none has */
 };
 
@@ -84,12 +90,13 @@ struct eval_block {
     int32_t baseline;            /* variant of the full cache that the others are compared with, -1 = none */
     struct eval_stratum *strata; /* [n_strata], owned */
     int32_t n_strata, n_informative;
-    struct eval_group groups[EVAL_MAX_GROUPS]; /* [n_groups]: all, domains in the order of strata, buckets */
-    int32_t n_groups, n_domains, n_buckets;    /* 0 domains or buckets where there would be only one */
-    struct eval_row *rows;                     /* [n_rows] in the order of the run's variants, owned */
+    struct eval_group groups
+        [EVAL_MAX_GROUPS]; /* [n_groups]: all, the two kinds of answers, domains in the order of strata, buckets */
+    int32_t n_groups, n_domains, n_buckets; /* 0 domains or buckets where there would be only one */
+    struct eval_row *rows;                  /* [n_rows] in the order of the run's variants, owned */
     int32_t n_rows;
     size_t n_samples;  /* of the informative strata, in the row that has most */
-    size_t n_clusters; /* contexts or cells of a grid that they are of */
+    size_t n_clusters; /* texts or contexts that they are of */
 };
 enum { EVAL_ALL_LENGTHS = -1 };
 
@@ -114,9 +121,11 @@ double eval_cell_retention(const struct eval_cell *cell);
 
 /* One method minus another on the same samples, over some strata: differences of scores with their clusters. */
 struct eval_gather {
-    double *d; /* [n] in points, owned, like the two that follow */
-    size_t *cluster, *stratum;
-    size_t n, n_clusters, n_strata;
+    double *d;                        /* [n] in points, owned, like the two that follow */
+    size_t *cluster, *stratum, *task; /* as in eval_pairs */
+    size_t n, n_clusters, n_strata, n_tasks;
+    int32_t last;        /* task of the last stratum */
+    double least, most;  /* what differences can be; both 0: anything */
     double sum_a, sum_b; /* over strata: means of the two methods */
 };
 /* What is compared: a measure of variant a minus that of variant b, or minus 0 where b is -1. */
@@ -128,16 +137,20 @@ struct eval_compared {
     int32_t a, b;
     enum eval_measure m; /* scores count in points */
 };
-/* Gathers what is compared. Strata without common samples are left out. Turns of one context, and trials of one cell of a grid, are
- * one cluster. Returns false if memory runs out; the caller clears in any case. */
+/* Gathers what is compared. Strata without common samples are left out. Samples that share a text, and turns of one
+ * context, are one cluster. Returns false if memory runs out; the caller clears in any case. */
 bool eval_gather(struct eval_gather *out, const struct eval_compared *c);
 void eval_gather_clear(struct eval_gather *g);
+/* The same as what statistics take; it borrows. */
+struct eval_pairs eval_gather_pairs(const struct eval_gather *g);
 /* The interval of what was gathered; `name` of the task or group, `n` and `id` make the key of the random stream. */
 bool eval_gather_interval(struct eval_paired *out, const struct eval_gather *g, const struct eval_run *run,
                           const char *name, int64_t n, const char *id);
-/* Gathers the scores of a group of a block and their interval. The same rules. */
-bool eval_gather_group(struct eval_gather *out, struct eval_paired *delta, const struct eval_run *run,
-                       const struct eval_block *b, const struct eval_group *group, int32_t variant,
-                       int32_t other, const char *id);
+/* What a group of a block is compared by: scores of a variant less those of another. */
+struct eval_compared eval_group_compared(const struct eval_run *run, const struct eval_block *b,
+                                         const struct eval_group *group, int32_t variant, int32_t other);
+/* Gathers what is compared and makes its interval under the name of the block's group. The same rules. */
+bool eval_gather_group(struct eval_gather *out, struct eval_paired *delta, const struct eval_block *b,
+                       const struct eval_compared *c, const char *id);
 
 #endif

@@ -4,6 +4,7 @@
 #include "eval/results/table_impl.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,13 +52,47 @@ static struct eval_cell empty_cell(void)
 {
     struct eval_cell c = {.mean = NAN,
                           .full = NAN,
-                          .delta = {.delta = NAN, .over = {NAN, NAN}, .spread = EVAL_SPREAD_FEW},
+                          .delta = {.delta = NAN,
+                                    .over = {NAN, NAN},
+                                    .spread = EVAL_SPREAD_FEW,
+                                    .tasks = {NAN, NAN},
+                                    .icc = NAN},
                           .wilson = {NAN, NAN},
                           .first = {NAN, NAN},
+                          .kl = {NAN, NAN},
                           .discordant = {.p = NAN}};
     for (int m = 0; m < EVAL_N_MEASURES; m++)
         c.m[m] = NAN;
     return c;
+}
+
+/* What a variant's divergence from the full cache is compared with: 0. */
+static struct eval_compared of_divergence(struct eval_compared c)
+{
+    c.b = -1;
+    c.m = EVAL_M_KL;
+    return c;
+}
+
+static void kl_id(char out[256], const struct eval_compared *c)
+{
+    snprintf(out, 256, "%.200s|kl", c->run->variants[c->a].id);
+}
+
+/* The interval of the mean divergence from the full cache. */
+static bool add_kl(struct eval_cell *c, const struct eval_compared *on)
+{
+    const struct eval_compared kl = of_divergence(*on);
+    struct eval_gather g;
+    struct eval_paired p = {.over = {NAN, NAN}};
+    char id[256];
+    kl_id(id, on);
+    const bool good = eval_gather(&g, &kl) &&
+                      (g.n == 0 || eval_gather_interval(&p, &g, on->run, on->run->tasks[on->strata->task],
+                                                        on->strata->n_target, id));
+    c->kl = p.over;
+    eval_gather_clear(&g);
+    return good;
 }
 
 bool eval_cell_make(struct eval_cell *c, const struct eval_compared *on, bool interval)
@@ -78,7 +113,7 @@ bool eval_cell_make(struct eval_cell *c, const struct eval_compared *on, bool in
                                         on->strata->n_target, run->variants[on->a].id);
     }
     eval_gather_clear(&g);
-    return good;
+    return good && (!interval || on->a == on->b || add_kl(c, on));
 }
 
 double eval_cell_retention(const struct eval_cell *c)
@@ -90,7 +125,15 @@ double eval_cell_retention(const struct eval_cell *c)
 
 bool eval_group_has(const struct eval_group *g, const struct eval_stratum *s)
 {
-    return !g || (s->informative && (!g->domain || (s->domain && strcmp(s->domain, g->domain) == 0)));
+    return !g || (s->informative && (!g->answer || s->answer == g->answer) &&
+                  (!g->domain || (s->domain && strcmp(s->domain, g->domain) == 0)));
+}
+
+/* Both kinds of answers are there in every table, with nothing where no task has them. */
+static void add_answers(struct eval_block *b)
+{
+    b->groups[b->n_groups++] = (struct eval_group){.name = "short answers", .answer = EVAL_ANSWER_SHORT};
+    b->groups[b->n_groups++] = (struct eval_group){.name = "long copies", .answer = EVAL_ANSWER_COPY};
 }
 
 static void add_domains(struct eval_block *b)
@@ -126,6 +169,7 @@ void eval_groups_find(struct eval_block *b, const struct eval_run *run)
 {
     b->groups[0] = (struct eval_group){.name = "macro"};
     b->n_groups = 1;
+    add_answers(b);
     add_domains(b);
     add_buckets(b, run);
 }
@@ -208,17 +252,38 @@ static bool make_mean(struct eval_cell *c, const struct eval_row *row, const str
     c->discordant.p = eval_sign_test(c->discordant.lost, c->discordant.gained);
     if (b->baseline < 0 || row->variant == b->baseline)
         return true;
+    const struct eval_compared score = eval_group_compared(run, b, g, row->variant, b->baseline),
+                               kl = of_divergence(score);
     struct eval_gather gather;
-    const bool good = eval_gather_group(&gather, &c->delta, run, b, g, row->variant, b->baseline,
-                                        run->variants[row->variant].id);
+    struct eval_paired divergence = {.over = {NAN, NAN}};
+    char id[256];
+    bool good = eval_gather_group(&gather, &c->delta, b, &score, run->variants[row->variant].id);
     eval_gather_clear(&gather);
+    kl_id(id, &score);
+    if (good && !isnan(c->m[EVAL_M_KL])) {
+        good = eval_gather_group(&gather, &divergence, b, &kl, id);
+        eval_gather_clear(&gather);
+    }
+    c->kl = divergence.over;
     return good;
+}
+
+/* Whether a group has all that the first has. */
+static bool has_all(const struct eval_block *b, const struct eval_group *g)
+{
+    bool all = g->bucket == 0;
+    for (int32_t i = 0; all && i < b->n_strata; i++)
+        all = eval_group_has(g, &b->strata[i]) == eval_group_has(&b->groups[0], &b->strata[i]);
+    return all;
 }
 
 bool eval_means_make(struct eval_row *row, const struct eval_block *b, const struct eval_run *run)
 {
-    bool good = true;
-    for (int32_t i = 0; good && i < b->n_groups; i++)
-        good = make_mean(&row->group[i], row, b, run, &b->groups[i]);
+    bool good = make_mean(&row->group[0], row, b, run, &b->groups[0]);
+    for (int32_t i = 1; good && i < b->n_groups; i++)
+        if (has_all(b, &b->groups[i]))
+            row->group[i] = row->group[0];
+        else
+            good = make_mean(&row->group[i], row, b, run, &b->groups[i]);
     return good;
 }

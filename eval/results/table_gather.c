@@ -8,7 +8,8 @@
 #include <stdlib.h>
 
 struct pair {
-    double cluster, a, b;
+    uint64_t cluster;
+    double a, b;
     size_t order;
 };
 
@@ -20,11 +21,12 @@ static int compare(const void *a, const void *b)
     return (x->order > y->order) - (x->order < y->order);
 }
 
-/* What moves together with a line when samples are drawn again: a grid's cell, else the context of its turns. */
-static double cluster_of(const struct eval_run *run, const struct eval_result *r)
+/* What moves together with a line when samples are drawn again: the text that samples share, else the context of its turns. Lines of
+ * older versions do not say which text theirs is; of these the trials of one cell of a grid move together. */
+static uint64_t cluster_of(const struct eval_run *run, const struct eval_result *r)
 {
     const bool cell = eval_task_name_find(run->tasks[r->task])->on_grid && !isnan(r->m[EVAL_M_DEPTH]);
-    return cell ? round(1000.0 * r->m[EVAL_M_DEPTH]) : (double)r->index;
+    return r->text != 0 ? r->text : (uint64_t)(cell ? llround(1000.0 * r->m[EVAL_M_DEPTH]) : r->index);
 }
 
 bool eval_pair_next(struct eval_pair *p, const struct eval_compared *c, const struct eval_stratum *s)
@@ -65,9 +67,12 @@ static size_t find_pairs(struct pair *pairs, const struct eval_compared *c, cons
     return n;
 }
 
-static void add_stratum(struct eval_gather *g, const struct pair *pairs, size_t n)
+static void add_stratum(struct eval_gather *g, int32_t task, const struct pair *pairs, size_t n)
 {
     double sum_a = 0.0, sum_b = 0.0;
+    if (g->n_strata == 0 || task != g->last)
+        g->task[g->n_tasks++] = g->n_strata;
+    g->last = task;
     g->stratum[g->n_strata++] = g->n_clusters;
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || pairs[i].cluster != pairs[i - 1].cluster)
@@ -78,6 +83,18 @@ static void add_stratum(struct eval_gather *g, const struct pair *pairs, size_t 
     }
     g->sum_a += sum_a / (double)n;
     g->sum_b += sum_b / (double)n;
+}
+
+/* What the differences can be at most, of measures that have bounds. */
+static void set_bounds(struct eval_gather *g, const struct eval_compared *c)
+{
+    const double points = c->m == EVAL_M_SCORE ? 100.0 : 1.0;
+    double least, most;
+    eval_measure_allows(c->m, 0.0, &least, &most);
+    if (least < -1 || most > 1)
+        return;
+    g->least = points * (c->b < 0 ? least : least - most);
+    g->most = points * (c->b < 0 ? most : most - least);
 }
 
 bool eval_gather(struct eval_gather *g, const struct eval_compared *c)
@@ -92,17 +109,20 @@ bool eval_gather(struct eval_gather *g, const struct eval_compared *c)
     }
     *g = (struct eval_gather){.d = malloc((sum + 1) * sizeof *g->d),
                               .cluster = malloc((sum + 1) * sizeof *g->cluster),
-                              .stratum = malloc(((size_t)n_strata + 1) * sizeof *g->stratum)};
+                              .stratum = malloc(((size_t)n_strata + 1) * sizeof *g->stratum),
+                              .task = malloc(((size_t)n_strata + 1) * sizeof *g->task)};
+    set_bounds(g, c);
     struct pair *pairs = malloc((most + 1) * sizeof *pairs);
-    const bool good = g->d && g->cluster && g->stratum && pairs;
+    const bool good = g->d && g->cluster && g->stratum && g->task && pairs;
     for (int32_t i = 0; good && i < n_strata; i++) {
         const size_t n = eval_group_has(c->group, &strata[i]) ? find_pairs(pairs, c, &strata[i]) : 0;
         if (n > 0)
-            add_stratum(g, pairs, n);
+            add_stratum(g, strata[i].task, pairs, n);
     }
     if (good) {
         g->stratum[g->n_strata] = g->n_clusters;
         g->cluster[g->n_clusters] = g->n;
+        g->task[g->n_tasks] = g->n_strata;
     }
     free(pairs);
     return good;
@@ -113,7 +133,22 @@ void eval_gather_clear(struct eval_gather *g)
     free(g->d);
     free(g->cluster);
     free(g->stratum);
+    free(g->task);
     *g = (struct eval_gather){0};
+}
+
+struct eval_pairs eval_gather_pairs(const struct eval_gather *g)
+{
+    return (struct eval_pairs){.d = g->d,
+                               .n = g->n,
+                               .cluster = g->cluster,
+                               .n_clusters = g->n_clusters,
+                               .stratum = g->stratum,
+                               .n_strata = g->n_strata,
+                               .task = g->task,
+                               .n_tasks = g->n_tasks,
+                               .least = g->least,
+                               .most = g->most};
 }
 
 bool eval_gather_interval(struct eval_paired *out, const struct eval_gather *g, const struct eval_run *run,
@@ -122,20 +157,19 @@ bool eval_gather_interval(struct eval_paired *out, const struct eval_gather *g, 
     char key[4096];
     eval_boot_key(key, sizeof key, name, n, id, run->seed);
     struct eval_random r = eval_random_key(key);
-    const struct eval_pairs p = {.d = g->d,
-                                 .n = g->n,
-                                 .cluster = g->cluster,
-                                 .n_clusters = g->n_clusters,
-                                 .stratum = g->stratum,
-                                 .n_strata = g->n_strata};
+    const struct eval_pairs p = eval_gather_pairs(g);
     return eval_bootstrap(out, &p, &r);
 }
 
-bool eval_gather_group(struct eval_gather *g, struct eval_paired *delta, const struct eval_run *run,
-                       const struct eval_block *b, const struct eval_group *group, int32_t variant,
-                       int32_t other, const char *id)
+struct eval_compared eval_group_compared(const struct eval_run *run, const struct eval_block *b,
+                                         const struct eval_group *group, int32_t variant, int32_t other)
 {
-    const struct eval_compared c = {run, b->strata, b->n_strata, group, variant, other, EVAL_M_SCORE};
-    return eval_gather(g, &c) && eval_gather_interval(delta, g, run, group->name,
-                                                      b->n_target == EVAL_ALL_LENGTHS ? 0 : b->n_target, id);
+    return (struct eval_compared){run, b->strata, b->n_strata, group, variant, other, EVAL_M_SCORE};
+}
+
+bool eval_gather_group(struct eval_gather *g, struct eval_paired *delta, const struct eval_block *b,
+                       const struct eval_compared *c, const char *id)
+{
+    return eval_gather(g, c) && eval_gather_interval(delta, g, c->run, c->group->name,
+                                                     b->n_target == EVAL_ALL_LENGTHS ? 0 : b->n_target, id);
 }

@@ -65,7 +65,8 @@ bool eval_versus_measure(struct eval_versus *v, const struct eval_tables *t)
     struct eval_gather g;
     char id[256];
     snprintf(id, sizeof id, "%.100s-%.100s", run->variants[v->a].id, run->variants[v->b].id);
-    const bool good = eval_gather_group(&g, &v->delta, run, b, &b->groups[0], v->a, v->b, id);
+    const struct eval_compared c = eval_group_compared(run, b, &b->groups[0], v->a, v->b);
+    const bool good = eval_gather_group(&g, &v->delta, b, &c, id);
     v->n = g.n;
     v->mean_a = g.n_strata > 0 ? g.sum_a / (double)g.n_strata : NAN;
     v->mean_b = g.n_strata > 0 ? g.sum_b / (double)g.n_strata : NAN;

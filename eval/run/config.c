@@ -6,6 +6,7 @@
 #include "app/console.h"
 #include "app/job.h"
 #include "base/random.h"
+#include "eval/base/contrast.h"
 #include "eval/base/grow.h"
 #include "eval/base/info.h"
 #include "eval/run/automatic.h"
@@ -20,6 +21,19 @@ static const char *const mode_names[EVAL_N_MODES + 1] = {"agnostic", "task", "aw
 const char *eval_mode_name(enum eval_mode mode)
 {
     return mode < EVAL_N_MODES ? mode_names[mode] : "?";
+}
+
+/* ---- Contrasts ---- */
+
+int eval_contrasts_open(json_t **out, const struct eval_args *args, const struct eval_suite *suite)
+{
+    const bool own = args->policies || args->ratios || args->budgets || args->kv_bytes || args->modes;
+    *out = NULL;
+    if (args->contrasts)
+        return eval_contrasts_file(out, args->contrasts);
+    return suite && suite->contrasts.len > 0 && !own
+               ? eval_contrasts_lines(out, suite->contrasts.s, "contrasts of the study")
+               : APP_OK;
 }
 
 /* ---- Lists ---- */
@@ -336,6 +350,7 @@ static int add_size(struct eval_configs *c, const struct lists *l, const struct 
     const int rc = app_job_allowed(r->policy, &l->rules, l->evict);
     config.policy = r->policy;
     config.recipe = r->text;
+    config.asked = r->asked;
     config.has_tasks = asks_tasks(r->policy);
     config.group = r->group;
     config.size = l->sizes[i];

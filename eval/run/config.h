@@ -34,6 +34,7 @@ struct eval_config {
     json_t *json; /* what the id stands for, owned */
     const wnw_policy *policy;
     const char *recipe; /* as people read it */
+    const char *asked;  /* as it was asked for */
     char size_text[40]; /* "ratio=0.5", "budget=256", "bytes=8388608", "own"; "full" */
     wnw_size size;
     struct app_kv kv;
@@ -84,6 +85,10 @@ int eval_configs_open(struct eval_configs *c, const struct eval_args *args, cons
 void eval_configs_close(struct eval_configs *c);
 /* The hash of calibration results: names, shapes and values of all tables. Returns false if memory runs out. */
 bool eval_profile_hash(uint64_t *out, const wnw_profile *p);
+/* What the run is to decide: the lines of --contrasts, or of a study whose lists of policies, sizes and modes are its own; NULL in *out
+ * if there are none. Returns an exit code. */
+int eval_contrasts_open(json_t **out, const struct eval_args *args, const struct eval_suite *suite);
+
 /* Finds the masked heads in the model; p has the scores that wnw_heads_profiles asks for. Returns an exit code. */
 int eval_masks_open(struct eval_configs *c, const wnw_model *m, const wnw_profile *p);
 /* Whether two configs go on from one and the same reading: caches of one type, and no heads that are masked while

@@ -142,7 +142,7 @@ static int32_t probes_of(const struct reading *r, const struct eval_item *item)
 {
     if (need_of(item->task) || r->args->no_gate || r->args->closed_book)
         return 0;
-    return r->suite ? r->suite->n_probes : item->n >= 50 ? 10 : item->n >= 8 ? 4 : 0;
+    return r->suite ? r->suite->n_probes : item->n >= 8 ? EVAL_GATE_PROBES : 0;
 }
 
 static int32_t max_new_of(const struct reading *r, const struct eval_item *item)

@@ -8,9 +8,11 @@
 #include "eval/base/record.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { SYNC_MS = 10000 };
 
@@ -22,6 +24,12 @@ static int out_of_memory(const struct eval_journal *j)
 bool eval_journal_has(const struct eval_journal *j, const char *key)
 {
     return json_object_get(j->keys, key);
+}
+
+double eval_journal_score(const struct eval_journal *j, const char *key)
+{
+    const json_t *score = json_object_get(j->keys, key);
+    return json_is_number(score) ? json_number_value(score) : NAN;
 }
 
 /* ---- Opening ---- */
@@ -51,7 +59,10 @@ static const json_t *key_of(const json_t *row)
 
 static bool add_key(struct eval_journal *j, const json_t *row)
 {
-    return json_object_set_new(j->keys, json_string_value(key_of(row)), json_true()) == 0;
+    const json_t *score = eval_field_get(row, EVAL_M_SCORE);
+    return json_object_set_new(j->keys, json_string_value(key_of(row)),
+                               json_is_number(score) ? json_real(json_number_value(score)) : json_null()) ==
+           0;
 }
 
 /* Takes the key of one line; *good is false if the line is no record. */
@@ -97,13 +108,29 @@ static int open_file(struct eval_journal *j)
     return read_results(j);
 }
 
+/* A packed file of results is what a run has left, and not one that goes on. */
+static int refuse_packed(const struct eval_journal *j)
+{
+    char *packed = app_in_folder(j->dir, "results.jsonl.gz");
+    const bool there = packed && access(packed, F_OK) == 0;
+    free(packed);
+    if (!packed)
+        return out_of_memory(j);
+    return there ? app_fail(APP_BAD_INPUT,
+                            "--out: '%s' has packed results; unpack results.jsonl.gz with gunzip to go on",
+                            j->dir)
+                 : APP_OK;
+}
+
 int eval_journal_open(struct eval_journal *j, const char *dir)
 {
     *j = (struct eval_journal){
         .dir = strdup(dir), .path = app_in_folder(dir, "results.jsonl"), .keys = json_object()};
     if (!j->dir || !j->path || !j->keys)
         return out_of_memory(j);
-    const int rc = make_folder(dir);
+    int rc = make_folder(dir);
+    if (rc == APP_OK)
+        rc = refuse_packed(j);
     return rc == APP_OK ? open_file(j) : rc;
 }
 

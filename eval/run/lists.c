@@ -57,6 +57,7 @@ int eval_check_words(const struct eval_args *a)
         {"recompress", a->recompress, " never each-turn ", "never or each-turn"},
         {"lb-chat", a->lb_chat, " official all ", "official or all"},
         {"lb-prefix", a->lb_prefix, " auto assistant user ", "auto, assistant or user"},
+        {"split", a->split, " test dev ", "test or dev"},
         {"needle", a->needle, " rand num words sf ", "rand, num, words or sf"},
         {"niah-compat", a->niah_compat, " none compresskv ", "none or compresskv"},
     };

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 /* The prompts' wording and where they are cut; changes with any template of a task. */
-#define PROMPTS_VERSION "2"
+#define PROMPTS_VERSION "3"
 
 /* ---- Making ---- */
 
@@ -169,12 +169,14 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
     const struct eval_args *a = s->args;
     /* The last fields, with an asterisk, are there only where they say something. */
     return json_pack(
-        "{s:i, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:o, s:o, s:I, s:s, s:s, s:s, s:s, s:s, s:o, s:b, "
+        "{s:i, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:o, s:o, s:I, s:s, s:s, s:s, s:s, s:s, s:o, "
+        "s:b, "
         "s:b, s:s, "
         "s:b, s:s, s:b, s:s, s:s, s:s, s:o, s:o, s:o, s:o*, s:s*, s:s*, s:o*, s:o*, s:o*, s:o*, s:s*, s:s*}",
-        "v", 1, "command", eval_manifest_command(), "winnow", wnw_version(), "model", model_of(s, &m->info),
-        "tokenizer", tokenizer_of(s->model, m->info.n_vocab), "chat", chat_of(s), "kernel", wnw_kernel_name(),
-        "threads", a->app.threads == APP_UNSET ? (int)wnw_usable_cores() : (int)a->app.threads, "suite",
+        "v", 1, "split", a->split, "command", eval_manifest_command(), "winnow", wnw_version(), "model",
+        model_of(s, &m->info), "tokenizer", tokenizer_of(s->model, m->info.n_vocab), "chat", chat_of(s),
+        "kernel", wnw_kernel_name(), "threads",
+        a->app.threads == APP_UNSET ? (int)wnw_usable_cores() : (int)a->app.threads, "suite",
         s->suite ? s->suite->name : "", "tasks", tasks_of(&s->items), "configs", configs_of(c), "seed",
         (json_int_t)s->source.seed, "haystack", s->source.haystack.name, "prose", EVAL_PROSE_VERSION, "words",
         EVAL_WORDS_VERSION, "prompts", PROMPTS_VERSION, "needle", a->needle, "depths",

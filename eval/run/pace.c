@@ -79,30 +79,36 @@ double eval_pace_cost(const struct eval_pace *p, const struct eval_item *item, i
            (double)item->max_new * n_turns * (probe ? 1 : p->n_waves) * p->step_ms;
 }
 
-static double cost_of_all(const struct eval_pace *p, const struct eval_items *items)
+/* probes: 1 with the probes, 0 without. */
+static double cost_of_all(const struct eval_pace *p, const struct eval_items *items, int probes)
 {
     double ms = 0;
     for (int32_t i = 0; i < items->n; i++)
         ms += items->at[i].n * eval_pace_cost(p, &items->at[i], 0) +
-              items->at[i].n_probes * eval_pace_cost(p, &items->at[i], EVAL_GATE_FIRST);
+              probes * items->at[i].n_probes * eval_pace_cost(p, &items->at[i], EVAL_GATE_FIRST);
     return ms;
 }
 
-/* Each task keeps one sample; what is left out anyway is not counted again. */
+/* Each task keeps one sample; what is left out anyway is not counted again. Fewer probes would let tasks pass by chance, so that they
+ * all stay while they take no more than half of the time, and all go where they would take more. */
 void eval_pace_cut(const struct eval_pace *p, struct eval_items *items, int32_t n_shards, double ms)
 {
-    const double all = cost_of_all(p, items) / n_shards;
+    const double all = cost_of_all(p, items, 1) / n_shards, of_samples = cost_of_all(p, items, 0) / n_shards;
+    const bool probed = all - of_samples <= ms / 2;
+    const double share = (ms - (probed ? all - of_samples : 0)) / of_samples;
     if (all <= ms)
         return;
+    if (!probed)
+        app_note("--time-budget: no probes; every task counts, whether the full cache can solve it or not");
     for (int32_t i = 0; i < items->n; i++) {
         struct eval_item *item = &items->at[i];
-        const int32_t n = (int32_t)floor(item->n * (ms / all)), now = n < 1 ? 1 : n;
+        const int32_t n = (int32_t)floor(item->n * (share < 1 ? share : 1)), now = n < 1 ? 1 : n;
         if (!eval_item_fits(item, p->n_ctx))
             continue;
         app_note("--time-budget: %s at %d tokens: %d samples instead of %d", item->task->name,
                  (int)item->n_target, (int)now, (int)item->n);
         item->n = now;
-        item->n_probes = (int32_t)floor(item->n_probes * (ms / all));
+        item->n_probes = probed ? item->n_probes : 0;
     }
 }
 

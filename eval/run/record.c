@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "app/json.h"
 #include "eval/base/grow.h"
+#include "eval/base/info.h"
 #include "eval/base/record.h"
 #include "eval/base/stats.h"
 #include "eval/tasks/grade.h"
@@ -53,10 +54,17 @@ static void set_identity(json_t **o, const struct eval_reading *r, const struct 
     eval_field_set(o, EVAL_F_TURN, json_integer(turn));
     set_text(o, EVAL_F_CONFIG, c->id);
     set_text(o, EVAL_F_POLICY, c->recipe);
+    if (strcmp(c->asked, c->recipe) != 0)
+        set_text(o, EVAL_F_ASKED, c->asked);
     set_text(o, EVAL_F_MODE, eval_mode_name(c->mode));
     set_text(o, EVAL_F_SIZE, c->size_text);
     set_text(o, EVAL_F_KV_TYPE, c->kv_text);
     eval_field_set(o, EVAL_F_KV_ROTATED, json_boolean(app_kv_rotates(&c->kv)));
+    if (s->text != 0) {
+        char hash[17];
+        eval_hash_text(hash, s->text);
+        set_text(o, EVAL_F_TEXT, hash);
+    }
     if (c->mask)
         set_text(o, EVAL_F_MASK, c->mask->text);
     /* What a line of a file says of itself: one of the user's its name and its metric, one of LongBench's how long it is. */

@@ -13,6 +13,7 @@
 #include "eval/run/runner.h"
 #include "winnow_method.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,7 +123,14 @@ static int load_profiles(struct eval_run *run)
 
 static int open_folder(struct eval_run *run)
 {
-    json_t *description = eval_manifest_make(&run->setup, &run->configs, &run->runtime);
+    json_t *contrasts, *description = eval_manifest_make(&run->setup, &run->configs, &run->runtime);
+    const int rc = eval_contrasts_open(&contrasts, run->args, run->suite);
+    if (rc != APP_OK) {
+        json_decref(description);
+        return rc;
+    }
+    if (contrasts)
+        app_json_set(&description, "contrasts", contrasts);
     if (run->pace.measured) /* how fast the machine was when the run began */
         app_json_set(&description, "calibration",
                      json_pack("{s:f, s:f}", "token_ms", run->pace.token_ms, "step_ms", run->pace.step_ms));
@@ -179,6 +187,45 @@ static int write_records(struct eval_entry *e, void *user)
     run->progress.config++;
     eval_progress_show(&run->progress, x->reading->sample->task, x->reading->sample->n_target);
     return rc;
+}
+
+/* The mean score of a sample's questions under a config; NaN if it has not been answered. */
+static double score_of(const struct eval_run *run, const struct eval_sample *s, const char *config)
+{
+    double sum = 0;
+    int32_t n = 0;
+    for (;; n++) {
+        char key[EVAL_MAX_KEY];
+        eval_record_key(key, s, config, n);
+        const double score = eval_journal_score(&run->journal, key);
+        if (isnan(score))
+            return n > 0 ? sum / n : NAN;
+        sum += score;
+    }
+}
+
+/* Whether the probes of an item that have been answered say what all of them will. A shard does not know those of others. */
+static bool probes_decided(const struct eval_run *run, const struct eval_item *item)
+{
+    bool decided = run->shard.n == 1;
+    for (int32_t i = 0; decided && i < run->configs.n; i++) {
+        double sum = 0;
+        int32_t n_done = 0;
+        if (run->configs.at[i].reference != i)
+            continue;
+        for (int32_t k = 0; k < item->n_probes; k++) {
+            const struct eval_sample probe = {.task = item->task->name,
+                                              .n_target = item->n_target,
+                                              .index =
+                                                  eval_shard_index(item, run->setup.items.depths.n, true, k),
+                                              .seed = run->setup.source.seed};
+            const double score = score_of(run, &probe, run->configs.at[i].id);
+            sum += isnan(score) ? 0 : score;
+            n_done += !isnan(score);
+        }
+        decided = eval_gate_decided(sum, n_done, item->n_probes);
+    }
+    return decided;
 }
 
 /* Finds out which configs lack a sample; probes are for the full cache that others are compared with. Returns
@@ -308,7 +355,7 @@ static int visit(struct eval_run *run, bool *ran, struct eval_item *item, int32_
                                          .index = index,
                                          .seed = eval_item_is_made(item) ? run->setup.source.seed : 0};
     const bool fits = eval_item_fits(item, run->runtime.info.n_ctx_train);
-    *ran = fits && find_wanted(run, &identity);
+    *ran = fits && !(index >= EVAL_GATE_FIRST && probes_decided(run, item)) && find_wanted(run, &identity);
     tasks_of(run)->n_too_long += !fits;
     if (!*ran)
         return APP_OK;

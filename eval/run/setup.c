@@ -77,6 +77,19 @@ int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, c
     return APP_OK;
 }
 
+/* Lines of a file and pieces of a text are no samples that can be drawn again. */
+static int check_split(const struct eval_setup *s)
+{
+    for (int32_t i = 0; i < s->items.n; i++)
+        if (strcmp(s->args->split, "dev") == 0 && !eval_item_is_made(&s->items.at[i]))
+            return app_fail(
+                APP_BAD_INPUT,
+                "--split dev has no samples of %s, which are lines of a file; put those to choose by "
+                "into a file of their own",
+                s->items.at[i].task->name);
+    return APP_OK;
+}
+
 /* ---- Texts ---- */
 
 /* Pieces of n tokens, BOS included, that the text makes; a rest of half a piece or more is one too. */
@@ -138,12 +151,20 @@ void eval_setup_piece(const int32_t **ids, int32_t *n, const struct eval_setup *
 
 /* ---- Opening ---- */
 
+/* Seeds of --split dev: beyond those that --seed can name. */
+static const uint64_t first_dev_seed = UINT64_C(1) << 32;
+
+uint64_t eval_seed_of(const struct eval_args *args)
+{
+    return (uint64_t)args->app.seed + (strcmp(args->split, "dev") == 0 ? first_dev_seed : 0);
+}
+
 int eval_setup_open_model(struct eval_setup *s, const struct eval_args *args, const char *chat)
 {
     wnw_model_params params = wnw_model_default_params();
     wnw_model_info info = wnw_model_info_default();
     s->args = args;
-    s->source.seed = (uint64_t)args->app.seed;
+    s->source.seed = eval_seed_of(args);
     params.repack = !args->dump; /* no product uses the weights of a tokenizer */
     WNW_TRY(app_model_path(&s->model_path, args->app.model));
     WNW_TRY(eval_status_code(app_model_open(&s->model, s->model_path, &params, NULL)));
@@ -157,20 +178,21 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args, const st
 {
     struct eval_source *w = &s->source;
     *s = (struct eval_setup){.args = args, .suite = suite};
-    *w = (struct eval_source){.seed = (uint64_t)args->app.seed,
+    *w = (struct eval_source){.seed = eval_seed_of(args),
                               .tokenizer = &s->tokenizer,
                               .chat = &s->chat,
                               .n_trials = eval_n_trials(args),
                               .needle = args->needle,
                               .needle_mark = strcmp(args->niah_compat, "compresskv") == 0};
     WNW_TRY(eval_items_open(&s->items, args, suite));
+    WNW_TRY(check_split(s));
     memcpy(w->depths, s->items.depths.at, sizeof w->depths);
     w->n_depths = s->items.depths.n;
     WNW_TRY(read_records(&s->squad, &w->squad, s->squad_hash, args->squad));
     WNW_TRY(read_records(&s->hotpot, &w->hotpot, s->hotpot_hash, args->hotpot));
     WNW_TRY(check_questions(s));
     WNW_TRY(check_sets(s));
-    WNW_TRY(eval_haystack_open(&w->haystack, args->haystack, w->seed));
+    WNW_TRY(eval_haystack_open(&w->haystack, args->haystack));
     WNW_TRY(eval_setup_open_model(s, args, args->app.chat));
     WNW_TRY(cut_text(s));
     for (int32_t i = 0; i < s->items.n; i++) {

@@ -26,15 +26,14 @@ int eval_shard_read(struct eval_shard *shard, const char *text)
     return APP_OK;
 }
 
-/* The index of the kth sample, or probe, of an item. */
-static int32_t index_of(const struct eval_item *item, int32_t n_depths, bool probe, int32_t k)
+int32_t eval_shard_index(const struct eval_item *item, int32_t n_depths, bool probe, int32_t k)
 {
     if (!(item->task->flags & EVAL_ON_GRID))
         return probe ? EVAL_GATE_FIRST + k : k;
-    /* The depth of a sample on a grid is that of its index, so probes begin with a whole grid. */
+    /* The depth of a sample on a grid is that of its index, so probes begin with a whole grid, and go on with another. */
     const int32_t n_cells = n_depths * item->n_trials;
     const int32_t first = probe ? (EVAL_GATE_FIRST + n_cells - 1) / n_cells * n_cells : 0;
-    return first + eval_grid_index(n_depths, item->n_trials, k);
+    return first + k / n_cells * n_cells + eval_grid_index(n_depths, item->n_trials, k % n_cells);
 }
 
 /* Visits the probes or the samples. *ordinal counts all that were planned, of all shards. */
@@ -51,7 +50,7 @@ static int each_of(const struct eval_shard *shard, struct eval_items *items, boo
             more = true;
             const bool here = (*ordinal)++ % shard->n == shard->i;
             if (here && k < (probes ? item->n_probes : item->n))
-                WNW_TRY(visit(user, item, index_of(item, items->depths.n, probes, k)));
+                WNW_TRY(visit(user, item, eval_shard_index(item, items->depths.n, probes, k)));
         }
     }
     return APP_OK;

@@ -13,6 +13,9 @@ struct eval_shard {
 /* Reads "I/N", counted from 1; NULL is the whole run. Returns an exit code. */
 int eval_shard_read(struct eval_shard *shard, const char *text);
 
+/* The index of the kth sample, or probe, of an item; n_depths of tasks on a grid. */
+int32_t eval_shard_index(const struct eval_item *item, int32_t n_depths, bool probe, int32_t k);
+
 /* Returns an exit code; any but APP_OK ends the visits. */
 typedef int eval_visit(void *user, struct eval_item *item, int32_t index);
 /* Calls `visit` for the probes of the shard, then for its samples: sample 0 of each task, then sample 1 and so on. Which

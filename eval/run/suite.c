@@ -73,6 +73,8 @@ static bool read_line(struct eval_suites *all, char *line)
         return read_item(s, rest);
     if (strcmp(word, "part") == 0)
         return read_part(s, rest);
+    if (strcmp(word, "contrast") == 0)
+        return rest && app_text_put(&s->contrasts, "%s\n", rest);
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         if (strcmp(settings[i].word, word) != 0)
             continue;
@@ -102,6 +104,7 @@ void eval_suites_close(struct eval_suites *all)
     for (int32_t i = 0; i < all->n; i++) {
         free(all->at[i].items);
         free(all->at[i].parts);
+        free(all->at[i].contrasts.s);
     }
     for (int32_t i = 0; i < all->n_lines; i++)
         free(all->lines[i]);

@@ -4,6 +4,7 @@
 #ifndef WNW_EVAL_SUITE_H
 #define WNW_EVAL_SUITE_H
 
+#include "app/text.h"
 #include "eval/args.h"
 
 struct eval_suite_item {
@@ -36,8 +37,9 @@ struct eval_suite {
     struct eval_suite_item *items; /* [n_items], owned */
     struct eval_part *parts; /* [n_parts], owned: every sample is answered under what any of them names */
     int32_t n_items, n_parts;
-    bool study;    /* --study names it */
-    bool perturbs; /* outputs of heads are measured (eval/perturb/) and nothing is asked */
+    struct app_text contrasts; /* lines of eval_contrast_read, owned; empty = none */
+    bool study;                /* --study names it */
+    bool perturbs;             /* outputs of heads are measured (eval/perturb/) and nothing is asked */
     bool
         short_answers; /* answers end after as many tokens as the task needs, not after those of the benchmark */
     int32_t n_probes;      /* samples of each task that only show whether the full cache can solve it */

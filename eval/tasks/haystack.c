@@ -18,23 +18,36 @@ const char eval_noise[] =
     "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.";
 
 /* Adds the words of text[len]; white space of any length between them becomes one blank. */
-static bool add_words(struct eval_haystack *h, const char *text, size_t len)
+static bool add_words(struct eval_words *w, const char *text, size_t len)
 {
     for (size_t i = 0; i < len;) {
         size_t n = 0;
         while (i + n < len && !isspace((unsigned char)text[i + n]))
             n++;
         if (n > 0) {
-            if (!eval_grow(&h->word, h->n_words, sizeof *h->word) ||
-                (h->text.len > 0 && !app_text_add(&h->text, " ", 1)))
+            if (!eval_grow(&w->word, w->n, sizeof *w->word) ||
+                (w->text.len > 0 && !app_text_add(&w->text, " ", 1)))
                 return false;
-            h->word[h->n_words++] = h->text.len;
-            if (!app_text_add(&h->text, text + i, n))
+            w->word[w->n++] = w->text.len;
+            if (!app_text_add(&w->text, text + i, n))
                 return false;
         }
         i += n + 1;
     }
     return true;
+}
+
+/* Length of the first n words. */
+static size_t length_of(const struct eval_words *w, size_t n)
+{
+    return n < w->n ? (n > 0 ? w->word[n] - 1 : 0) : w->text.len;
+}
+
+static void clear_words(struct eval_words *w)
+{
+    free(w->text.s);
+    free(w->word);
+    *w = (struct eval_words){.n = 0};
 }
 
 static int add_file(struct eval_haystack *h, const char *path)
@@ -44,7 +57,7 @@ static int add_file(struct eval_haystack *h, const char *path)
     const int rc = app_read_file(&data, &len, path);
     if (rc != APP_OK)
         return rc;
-    const bool good = add_words(h, data, len);
+    const bool good = add_words(&h->own, data, len);
     free(data);
     return good ? APP_OK : eval_no_memory("the haystack");
 }
@@ -59,27 +72,26 @@ static int add_folder(struct eval_haystack *h, const char *path)
     return rc;
 }
 
-int eval_haystack_open(struct eval_haystack *h, const char *source, uint64_t seed)
+int eval_haystack_open(struct eval_haystack *h, const char *source)
 {
     struct stat st;
     int rc = APP_OK;
-    *h = (struct eval_haystack){.generated = strcmp(source, "prose") == 0};
-    eval_prose_open(&h->prose, seed); /* the names are used with any haystack */
-    if (h->generated || strcmp(source, "noise") == 0) {
+    *h = (struct eval_haystack){.generated = strcmp(source, "prose") == 0,
+                                .noise = strcmp(source, "noise") == 0};
+    if (h->generated || h->noise) {
         snprintf(h->name, sizeof h->name, "%s", source);
-        if (!h->generated && !add_words(h, eval_noise, strlen(eval_noise)))
+        if (h->noise && !add_words(&h->own, eval_noise, strlen(eval_noise)))
             rc = eval_no_memory("the haystack");
     } else if (stat(source, &st) != 0) {
         rc = app_fail(APP_BAD_INPUT, "--haystack '%s' is neither prose, noise nor a file: %s", source,
                       strerror(errno));
     } else {
         rc = S_ISDIR(st.st_mode) ? add_folder(h, source) : add_file(h, source);
-        if (rc == APP_OK && h->n_words == 0)
+        if (rc == APP_OK && h->own.n == 0)
             rc = app_fail(APP_BAD_INPUT, "--haystack '%s' has no words", source);
         memcpy(h->name, "file:", 5);
-        eval_hash_text(h->name + 5, wnw__hash_of(h->text.s ? h->text.s : "", h->text.len));
+        eval_hash_text(h->name + 5, wnw__hash_of(h->own.text.s ? h->own.text.s : "", h->own.text.len));
     }
-    h->n_own = h->generated ? 0 : h->n_words;
     if (rc != APP_OK)
         eval_haystack_close(h);
     return rc;
@@ -88,29 +100,80 @@ int eval_haystack_open(struct eval_haystack *h, const char *source, uint64_t see
 void eval_haystack_close(struct eval_haystack *h)
 {
     eval_prose_close(&h->prose);
-    free(h->text.s);
-    free(h->word);
-    *h = (struct eval_haystack){0};
+    clear_words(&h->now);
+    clear_words(&h->own);
+    *h = (struct eval_haystack){.next = 0};
+}
+
+/* ---- The text of a sample ---- */
+
+/* The first word of a sample's piece of the user's text: pieces are as many words long as the sample has tokens, and those of
+ * consecutive samples follow each other; tasks, lengths and seeds begin at different ones. A piece begins with a sentence if one
+ * begins soon. */
+static size_t piece_begin(const struct eval_haystack *h, const struct eval_sample *s)
+{
+    enum { SOON = 64 };
+    const size_t n_pieces = h->own.n / (size_t)(s->n_target > 0 ? s->n_target : 1);
+    char of_run[EVAL_MAX_SAMPLE_KEY];
+    if (n_pieces < 2 || h->noise)
+        return 0;
+    eval_sample_key(of_run, &(struct eval_sample){.task = s->task, .n_target = s->n_target, .seed = s->seed});
+    const uint64_t first = wnw__hash_of(of_run, strlen(of_run)) % n_pieces;
+    const size_t begin = (size_t)((first + (uint64_t)s->index) % n_pieces) * (size_t)s->n_target;
+    for (size_t i = begin; i < begin + SOON && i > 0 && i < h->own.n; i++)
+        if (strchr(".!?", h->own.text.s[h->own.word[i] - 2]))
+            return i;
+    return begin;
+}
+
+void eval_haystack_begin(struct eval_haystack *h, const struct eval_sample *s)
+{
+    char key[EVAL_MAX_SAMPLE_KEY], text[EVAL_MAX_SAMPLE_KEY + 80];
+    eval_sample_key(key, s);
+    if (strcmp(key, h->key) == 0)
+        return;
+    eval_prose_close(&h->prose);
+    eval_prose_open(&h->prose, key);
+    h->now.n = h->now.text.len = 0;
+    h->next = piece_begin(h, s);
+    snprintf(text, sizeof text, "%s|%zu|%s", h->name, h->next, h->generated ? key : "");
+    h->id = h->noise ? 0 : wnw__hash_of(text, strlen(text));
+    memcpy(h->key, key, sizeof h->key);
+}
+
+/* Adds words of the user's text, or of the noise, up to its end or until there are n. */
+static bool add_own(struct eval_haystack *h, size_t n)
+{
+    const size_t left = h->own.n - h->next, want = n - h->now.n, take = want < left ? want : left;
+    const size_t from = h->own.word[h->next], to = length_of(&h->own, h->next + take);
+    h->next = take < left ? h->next + take : 0;
+    return add_words(&h->now, h->own.text.s + from, to - from);
+}
+
+static bool add_sentence(struct eval_haystack *h)
+{
+    struct app_text sentence = {0};
+    const bool good = eval_prose_next(&h->prose, &sentence) && add_words(&h->now, sentence.s, sentence.len);
+    free(sentence.s);
+    return good;
 }
 
 int eval_haystack_reserve(struct eval_haystack *h, size_t n)
 {
-    while (h->n_words < n) {
-        struct app_text more = {0};
-        const size_t own = h->n_own > 0 ? eval_haystack_length(h, h->n_own) : 0;
-        const bool good =
-            (h->generated ? eval_prose_next(&h->prose, &more) : app_text_add(&more, h->text.s, own)) &&
-            add_words(h, more.s, more.len);
-        free(more.s);
-        if (!good)
+    while (h->now.n < n)
+        if (!(h->generated ? add_sentence(h) : add_own(h, n)))
             return eval_no_memory("the haystack");
-    }
     return APP_OK;
 }
 
 size_t eval_haystack_length(const struct eval_haystack *h, size_t n)
 {
-    return n < h->n_words ? (n > 0 ? h->word[n] - 1 : 0) : h->text.len;
+    return length_of(&h->now, n);
+}
+
+bool eval_haystack_says(const struct eval_haystack *h, size_t n, const char *text)
+{
+    return h->now.text.s && memmem(h->now.text.s, length_of(&h->now, n), text, strlen(text));
 }
 
 /* ---- Sentences ---- */

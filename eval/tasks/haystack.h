@@ -12,24 +12,38 @@
 /* The block of sentences that RULER repeats as noise. */
 extern const char eval_noise[];
 
+struct eval_words {
+    struct app_text text; /* words separated by one blank */
+    size_t *word;         /* [n]: where each begins in the text, owned */
+    size_t n;
+};
+
 struct eval_haystack {
-    struct eval_prose prose;
-    struct app_text text; /* words separated by one blank; grows as more is asked for */
-    size_t *word;         /* [n_words]: where each begins in the text, owned */
-    size_t n_words;
-    bool generated; /* the text is generated prose */
-    size_t n_own;   /* words before the text repeats; 0 = it never does */
-    char name[48];  /* "prose", "noise" or "file:HASH" */
+    struct eval_words now;   /* the text of the sample at hand; grows as more is asked for */
+    struct eval_prose prose; /* its generated sentences; its people and towns, with any text */
+    struct eval_words own;   /* the user's text, or one block of noise; empty where sentences are generated */
+    size_t next;             /* word of it that comes next */
+    bool generated, noise;
+    uint64_t
+        id; /* of the text at hand: samples with the same number share it. 0: noise, which is a part of its task */
+    char key[EVAL_MAX_SAMPLE_KEY]; /* of the sample at hand, "" = none */
+    char name[48];                 /* "prose", "noise" or "file:HASH" */
 };
 
 /* source is "prose", "noise", a text file, or a folder whose *.txt are read in the order of their names.
  * Returns an exit code. */
-int eval_haystack_open(struct eval_haystack *h, const char *source, uint64_t seed);
+int eval_haystack_open(struct eval_haystack *h, const char *source);
 void eval_haystack_close(struct eval_haystack *h);
-/* Makes the text at least n words long: generated prose goes on, other text repeats. Returns an exit code. */
+/* Begins the text of a sample, of which task, length, index and seed are set. Generated prose is another for every sample. Of the
+ * user's text every index has a piece of its own, as long as there are enough; pieces begin with a sentence. Nothing but the
+ * sample decides on its text: any sample can be made alone. */
+void eval_haystack_begin(struct eval_haystack *h, const struct eval_sample *s);
+/* Makes the text at least n words long: generated prose goes on, other text repeats at its end. Returns an exit code. */
 int eval_haystack_reserve(struct eval_haystack *h, size_t n);
 /* Length of the first n words (n_words at most) in bytes. */
 size_t eval_haystack_length(const struct eval_haystack *h, size_t n);
+/* Whether the first n words have a text among them. */
+bool eval_haystack_says(const struct eval_haystack *h, size_t n, const char *text);
 
 /* Length of the first sentence of text[len], without the blank after it; how many sentences there are. */
 size_t eval_sentence_length(const char *text, size_t len);

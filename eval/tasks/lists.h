@@ -7,7 +7,7 @@
 
 /* The versions change with the lists and are part of every run's description. */
 #define EVAL_WORDS_VERSION "1"
-#define EVAL_PROSE_VERSION "1" /* and with the grammar */
+#define EVAL_PROSE_VERSION "2" /* and with the grammar */
 
 struct eval_list {
     const char *const *at; /* [n] */

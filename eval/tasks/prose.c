@@ -52,24 +52,27 @@ static void draw_names(char (*list)[EVAL_MAX_NAME], size_t n, char (*other)[EVAL
     }
 }
 
-void eval_names_make(struct eval_names *names, uint64_t seed)
+/* The random numbers of a purpose under a key. */
+static struct eval_random stream(const char *purpose, const char *key)
 {
-    char key[64];
-    snprintf(key, sizeof key, "names|0|0|%llu", (unsigned long long)seed);
-    struct eval_random r = eval_random_key(key);
+    char name[192];
+    snprintf(name, sizeof name, "%s|%s", purpose, key);
+    return eval_random_key(name);
+}
+
+void eval_names_make(struct eval_names *names, const char *key)
+{
+    struct eval_random r = stream("names", key);
     draw_names(names->person, EVAL_N_PERSONS, NULL, 0, &r, 2);
     draw_names(names->town, EVAL_N_TOWNS, names->person, EVAL_N_PERSONS, &r, 3);
 }
 
 /* ---- Sentences ---- */
 
-void eval_prose_open(struct eval_prose *p, uint64_t seed)
+void eval_prose_open(struct eval_prose *p, const char *key)
 {
-    char key[64];
-    *p = (struct eval_prose){.last = SIZE_MAX, .said = json_object()};
-    eval_names_make(&p->names, seed);
-    snprintf(key, sizeof key, "prose|0|0|%llu", (unsigned long long)seed);
-    p->random = eval_random_key(key);
+    *p = (struct eval_prose){.last = SIZE_MAX, .said = json_object(), .random = stream("prose", key)};
+    eval_names_make(&p->names, key);
 }
 
 void eval_prose_close(struct eval_prose *p)

@@ -31,6 +31,12 @@ void eval_sample_clear(struct eval_sample *s)
     *s = (struct eval_sample){0};
 }
 
+void eval_sample_key(char out[EVAL_MAX_SAMPLE_KEY], const struct eval_sample *s)
+{
+    snprintf(out, EVAL_MAX_SAMPLE_KEY, "%s|%d|%d|%llu", s->task, (int)s->n_target, (int)s->index,
+             (unsigned long long)s->seed);
+}
+
 void eval_put_n(struct eval_sample *s, struct app_text *to, const char *text, size_t len)
 {
     if (!app_text_add(to, text, len))

@@ -23,6 +23,9 @@ struct eval_span {
     size_t from, to; /* bytes of the context */
 };
 
+/* The longest key of a sample with its NUL. */
+enum { EVAL_MAX_SAMPLE_KEY = 128 };
+
 struct eval_sample {
     const char *task, *metric;
     int32_t n_target, index, max_new;
@@ -32,6 +35,9 @@ struct eval_sample {
     int32_t n_turns;
     struct eval_span *spans; /* [n_spans] where the evidence stands, owned */
     int32_t n_spans;
+    uint64_t
+        text; /* of the text that the evidence stands in, which samples with the same number share; 0 = it has none, or it is a
+                      part of the task as noise is */
     json_t *meta;
     bool no_memory;        /* memory ran out: the sample is incomplete and must not be used */
     bool unmade;           /* it cannot be made as it should be: it is left out and counted */
@@ -42,6 +48,8 @@ struct eval_sample {
 /* All functions below set no_memory if memory runs out, so that a task checks only once, at its end. */
 
 void eval_sample_clear(struct eval_sample *s);
+/* Writes "TASK|N|INDEX|SEED", from which all random numbers of a sample follow. */
+void eval_sample_key(char out[EVAL_MAX_SAMPLE_KEY], const struct eval_sample *s);
 /* Add formatted text, and text[len]. */
 void eval_put(struct eval_sample *s, struct app_text *to, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -177,6 +177,7 @@ int eval_set_next(struct eval_set_reader *r, struct eval_sample *s, bool *more)
     if (rc == APP_OK)
         rc = r->set->make(s, &(struct eval_draft){.task = r->set, .file = &r->file, .line = o});
     json_decref(o);
+    s->text = wnw__hash_of(s->context.s ? s->context.s : "", s->context.len);
     eval_set_meta(s, "chat", json_boolean(r->chat_always || !(r->set->flags & EVAL_NO_CHAT)));
     if (r->set->flags & EVAL_FIRST_LINE)
         eval_set_meta(s, "first_line", json_true());

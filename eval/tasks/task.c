@@ -119,9 +119,7 @@ static int make_sample(struct eval_sample *s, struct length *len, struct eval_dr
 {
     const struct eval_task *task = d->task;
     const struct eval_source *w = d->w;
-    char key[128];
-    snprintf(key, sizeof key, "%s|%d|%d|%llu", task->name, n_target, index, (unsigned long long)w->seed);
-    d->r = eval_random_key(key);
+    char key[EVAL_MAX_SAMPLE_KEY];
     *s = (struct eval_sample){.task = task->name,
                               .metric = task->metric,
                               .n_target = n_target,
@@ -129,6 +127,12 @@ static int make_sample(struct eval_sample *s, struct length *len, struct eval_dr
                               .seed = w->seed,
                               .max_new = task->max_new,
                               .too_few = d->units < task->least_units};
+    eval_sample_key(key, s);
+    d->r = eval_random_key(key);
+    if (task->flags & EVAL_HIDES_IN_TEXT) {
+        eval_haystack_begin(&d->w->haystack, s);
+        s->text = d->w->haystack.id;
+    }
     *len = (struct length){0};
     eval_set_meta(s, "units", json_integer(d->units));
     const int rc = s->too_few ? APP_OK : task->make(s, d);

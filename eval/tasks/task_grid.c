@@ -77,7 +77,7 @@ static int haystack_ids(int32_t **ids, int32_t *n_ids, struct eval_source *w, in
         wnw_free(*ids);
         int rc = eval_haystack_reserve(&w->haystack, n_words);
         if (rc == APP_OK)
-            rc = w->tokenizer->encode(w->tokenizer, w->haystack.text.s,
+            rc = w->tokenizer->encode(w->tokenizer, w->haystack.now.text.s,
                                       eval_haystack_length(&w->haystack, n_words), ids, n_ids);
         if (rc != APP_OK)
             return rc;

@@ -20,14 +20,15 @@ struct needles {
     bool evidence[MAX_NEEDLES];              /* in that order: whether the question asks for it */
 };
 
-/* Draws list[n] without repetition and without values that occur in the haystack. */
-static void draw_distinct(char (*list)[EVAL_MAX_VALUE], size_t n, enum eval_value kind, const char *haystack,
-                          struct eval_random *r)
+/* Draws list[n] without repetition and without values that occur in the text. */
+static void draw_distinct(char (*list)[EVAL_MAX_VALUE], size_t n, enum eval_value kind, struct eval_draft *d)
 {
+    const bool in_text = ((const struct eval_niah *)d->task->params)->hay == EVAL_IN_TEXT;
     for (size_t i = 0; i < n; i++)
         for (int tries = 0; tries < MAX_TRIES; tries++) {
-            eval_draw_value(list[i], r, kind);
-            if (!eval_is_repeated(list, sizeof *list, i) && !(haystack && strstr(haystack, list[i])))
+            eval_draw_value(list[i], &d->r, kind);
+            if (!eval_is_repeated(list, sizeof *list, i) &&
+                !(in_text && eval_haystack_says(&d->w->haystack, (size_t)d->units, list[i])))
                 break;
         }
 }
@@ -35,12 +36,11 @@ static void draw_distinct(char (*list)[EVAL_MAX_VALUE], size_t n, enum eval_valu
 static void draw_needles(struct needles *g, struct eval_sample *s, struct eval_draft *d)
 {
     const struct eval_niah *p = d->task->params;
-    const char *haystack = p->hay == EVAL_IN_TEXT ? d->w->haystack.text.s : NULL;
     const size_t n_keys = (size_t)p->n_keys;
     size_t order[MAX_NEEDLES];
     g->n = n_keys * (size_t)p->n_values;
-    draw_distinct(g->key, n_keys, p->key, haystack, &d->r);
-    draw_distinct(g->value, g->n, p->value, haystack, &d->r);
+    draw_distinct(g->key, n_keys, p->key, d);
+    draw_distinct(g->value, g->n, p->value, d);
     for (size_t i = 0; i < n_keys; i++)
         g->asked[i] = i;
     eval_random_sample(&d->r, g->asked, n_keys, (size_t)p->n_queries);
@@ -108,7 +108,7 @@ static void put_among_needles(struct eval_sample *s, const struct needles *g, st
 static void put_in_text(struct eval_sample *s, const struct eval_lines *lines, const struct eval_draft *d,
                         const size_t *depth)
 {
-    const char *text = d->w->haystack.text.s;
+    const char *text = d->w->haystack.now.text.s;
     const size_t len = eval_haystack_length(&d->w->haystack, (size_t)d->units);
     const double n = (double)eval_count_sentences(text, len);
     size_t at[MAX_NEEDLES];

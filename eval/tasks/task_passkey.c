@@ -11,14 +11,14 @@
 
 enum { MAX_DIGITS = 64 };
 
-/* Draws n random digits that do not occur in the haystack. */
-static void draw_digits(char *out, int n, const struct eval_source *w, struct eval_random *r)
+/* Draws n random digits that do not occur in the text. */
+static void draw_digits(char *out, int n, struct eval_draft *d)
 {
     do {
         for (int i = 0; i < n; i++)
-            out[i] = (char)('0' + eval_random_below(r, 10));
+            out[i] = (char)('0' + eval_random_below(&d->r, 10));
         out[n] = '\0';
-    } while (w->haystack.text.s && strstr(w->haystack.text.s, out));
+    } while (eval_haystack_says(&d->w->haystack, (size_t)d->units, out));
 }
 
 int eval_make_passkey(struct eval_sample *s, struct eval_draft *d)
@@ -29,16 +29,16 @@ int eval_make_passkey(struct eval_sample *s, struct eval_draft *d)
     const int rc = eval_haystack_reserve(&w->haystack, n);
     if (rc != APP_OK)
         return rc;
-    draw_digits(digits, *(const int *)d->task->params, w, &d->r);
+    draw_digits(digits, *(const int *)d->task->params, d);
     const int len = snprintf(key_text, sizeof key_text,
                              "The pass key is %s. Remember it. %s is the pass key.", digits, digits);
     /* Words keep the blank after them, and pieces are joined by one: this is how the passkey's authors write
      * it. */
     const size_t all = eval_haystack_length(&w->haystack, n),
-                 at = before < n ? w->haystack.word[before] : all;
-    eval_put(s, &s->context, "%s%.*s ", eval_form_passkey.at[EVAL_CONTEXT], (int)at, w->haystack.text.s);
+                 at = before < n ? w->haystack.now.word[before] : all;
+    eval_put(s, &s->context, "%s%.*s ", eval_form_passkey.at[EVAL_CONTEXT], (int)at, w->haystack.now.text.s);
     eval_put_piece(s, key_text, (size_t)len, true);
-    eval_put(s, &s->context, " %.*s ", (int)(all - at), w->haystack.text.s + at);
+    eval_put(s, &s->context, " %.*s ", (int)(all - at), w->haystack.now.text.s + at);
     eval_add_ref(s, eval_ask(s, &eval_form_passkey, NULL), digits);
     eval_note_grid(s, w);
     return APP_OK;

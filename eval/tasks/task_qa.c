@@ -164,6 +164,15 @@ static size_t n_things(size_t n)
     return 2 * n < eval_nouns.n ? eval_nouns.n : 2 * n;
 }
 
+/* Draws two things for each of n people, in random order. The caller frees them; NULL: out of memory. */
+static size_t *draw_things(struct eval_random *r, size_t n)
+{
+    size_t *things = eval_iota(n_things(n));
+    if (things)
+        eval_random_sample(r, things, n_things(n), 2 * n);
+    return things;
+}
+
 struct person {
     char name[MAX_NAME], town[MAX_NAME], company[MAX_NAME], pet[MAX_NAME];
     char makes[MAX_THING], carves[MAX_THING]; /* of the profession and the hobby */
@@ -220,10 +229,8 @@ int eval_make_people(struct eval_sample *s, struct eval_draft *d)
     struct person who = {0}, p;
     const size_t n = (size_t)d->units, asked = (size_t)eval_random_below(&d->r, n);
     const int fact = (int)eval_random_below(&d->r, N_FACTS);
-    size_t *things = eval_iota(n_things(n));
+    size_t *things = draw_things(&d->r, n);
     bool good = things != NULL;
-    if (good)
-        eval_random_sample(&d->r, things, n_things(n), 2 * n);
     for (size_t i = 0; good && i < n; i++) {
         good = draw_person(&p, &names, &d->r, n, things[2 * i], things[2 * i + 1]) &&
                add_doc(&docs, person_text(&p), i == asked);
@@ -243,14 +250,15 @@ int eval_make_companies(struct eval_sample *s, struct eval_draft *d)
     struct names names = {0};
     const size_t n = (size_t)d->units, asked = (size_t)eval_random_below(&d->r, n);
     char question[160] = "", answer[MAX_NAME] = "", home[MAX_NAME];
-    bool good = true;
+    size_t *things = draw_things(&d->r, n);
+    bool good = things != NULL;
     for (size_t i = 0; good && i < n; i++) {
         struct person p;
         char *text = NULL;
-        good = draw_person(&p, &names, &d->r, n, 2 * i, 2 * i + 1) &&
+        good = draw_person(&p, &names, &d->r, n, things[2 * i], things[2 * i + 1]) &&
                add_doc(&docs, person_text(&p), i == asked) && new_name(home, &names, &d->r, 3, false) &&
-               asprintf(&text, "%s\n%s is a company with its seat in the town of %s. It is known for its %s.",
-                        p.company, p.company, home, eval_draw(&d->r, &eval_products)) >= 0 &&
+               asprintf(&text, "%s\n%s is a company with its seat in the town of %s. %s is known for its %s.",
+                        p.company, p.company, home, p.company, eval_draw(&d->r, &eval_products)) >= 0 &&
                add_doc(&docs, text, i == asked);
         if (good && i == asked) {
             snprintf(question, sizeof question, "In which town is the company that employs %s based?",
@@ -261,5 +269,6 @@ int eval_make_companies(struct eval_sample *s, struct eval_draft *d)
     good = good && put_docs(s, &docs, question, &d->r);
     if (good)
         eval_add_ref(s, &s->turns[0], answer);
+    free(things);
     return end_docs(&names, &docs, good);
 }

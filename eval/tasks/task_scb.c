@@ -117,15 +117,15 @@ int eval_make_scb_ends(struct eval_sample *s, struct eval_draft *d)
 
 /* ---- Needles in text ---- */
 
-/* Draws keys and numbers that the text does not have. */
-static void draw_pairs(struct pairs *p, const char *text, struct eval_random *r)
+/* Draws keys and numbers that the first n words of the text do not have. */
+static void draw_pairs(struct pairs *p, const struct eval_haystack *hay, size_t n, struct eval_random *r)
 {
     for (size_t i = 0; i < N_TURNS; i++)
         for (int tries = 0; tries < MAX_TRIES; tries++) {
             eval_draw_value(p->key[i], r, EVAL_WORDS);
             eval_draw_value(p->value[i], r, EVAL_NUMBER);
-            if (!eval_is_repeated(p->key, sizeof *p->key, i) && !strstr(text, p->key[i]) &&
-                !eval_is_repeated(p->value, sizeof *p->value, i) && !strstr(text, p->value[i]))
+            if (!eval_is_repeated(p->key, sizeof *p->key, i) && !eval_haystack_says(hay, n, p->key[i]) &&
+                !eval_is_repeated(p->value, sizeof *p->value, i) && !eval_haystack_says(hay, n, p->value[i]))
                 break;
         }
 }
@@ -139,18 +139,18 @@ int eval_make_scb_niah(struct eval_sample *s, struct eval_draft *d)
     const int rc = eval_haystack_reserve(hay, (size_t)d->units);
     if (rc != APP_OK)
         return rc;
-    draw_pairs(&p, hay->text.s, &d->r);
+    draw_pairs(&p, hay, (size_t)d->units, &d->r);
     for (int i = 0; i < N_TURNS; i++)
         needle[i] = eval_needle_text(s, EVAL_NUMBER, p.key[i], p.value[i]);
     /* One goes after the sentence that reaches the middle of each fifth. */
     const size_t len = eval_haystack_length(hay, (size_t)d->units);
     for (size_t end = 0, i = 1, next = 0; end < len; i++) {
-        end += eval_sentence_length(hay->text.s + end, len - end) + 1;
+        end += eval_sentence_length(hay->now.text.s + end, len - end) + 1;
         while (next < N_TURNS && (end * 2 * N_TURNS >= len * (2 * next + 1) || end >= len))
             at[next++] = i;
     }
     if (!s->no_memory)
-        eval_put_in_text(s, hay->text.s, len, &(struct eval_lines){.at = needle, .n = N_TURNS}, at);
+        eval_put_in_text(s, hay->now.text.s, len, &(struct eval_lines){.at = needle, .n = N_TURNS}, at);
     eval_put(s, &s->context, "\n\n");
     ask_pairs(s, &p, &eval_form_niah_one, &d->r);
     for (int i = 0; i < N_TURNS; i++)

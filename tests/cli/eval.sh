@@ -89,9 +89,13 @@ mkdir "$work/texts"
 seq -f 'Sentence number %g says that all is well.' 1 400 >"$work/texts/a.txt"
 seq -f 'And %g says so too.' 1 400 >"$work/texts/b.txt"
 for source in "$work/texts/a.txt" "$work/texts"; do
-    good "haystack $source" eval --dump-samples -m "$smollm2" --tasks niah_single_2 --lengths 512 --samples 1 --haystack "$source"
+    good "haystack $source" eval --dump-samples -m "$smollm2" --tasks niah_single_2 --lengths 512 --samples 2 --haystack "$source"
     grep -q '"haystack":"file:' "$work/out" || fail "$source: $(cut -c1-200 "$work/out")"
-    grep -q 'Sentence number 3 says' "$work/out" || fail "$source is not in the context"
+    python3 - "$work/out" <<'PY' || fail "$source is not in the contexts, each with a piece of its own"
+import json, re, sys
+first = [re.search(r"(Sentence number|And) (\d+) says", json.loads(line)["context"]).group() for line in open(sys.argv[1])]
+assert len(set(first)) == 2, first
+PY
 done
 
 # Documents of the user.

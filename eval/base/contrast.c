@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* Primary contrasts. */
+#include "eval/base/contrast.h"
+
+#include "app/console.h"
+#include "app/files.h"
+#include "app/json.h"
+#include "app/values.h"
+#include "eval/base/grow.h"
+#include "winnow.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void eval_contrast_clear(struct eval_contrast *c)
+{
+    free(c->text);
+    *c = (struct eval_contrast){.n_target = 0};
+}
+
+/* Sets what KEY=VALUE says. Returns whether there is such a key and value. */
+static bool set_key(struct eval_contrast *c, char *word)
+{
+    const struct {
+        const char *key, **value;
+    } texts[] = {{"mode=", &c->mode}, {"size=", &c->size}, {"kv=", &c->kv_type}};
+    int64_t n = 0;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (strncmp(word, texts[i].key, strlen(texts[i].key)) == 0) {
+            *texts[i].value = word + strlen(texts[i].key);
+            return **texts[i].value;
+        }
+    const bool good = strncmp(word, "N=", 2) == 0 && app_parse_int(&n, word + 2) && n > 0 && n <= INT32_MAX;
+    c->n_target = good ? (int32_t)n : c->n_target;
+    return good;
+}
+
+static int check_policy(const char *recipe, const char *where)
+{
+    wnw_policy *policy = NULL;
+    const bool good = strcmp(recipe, "full") == 0 || wnw_policy_parse(&policy, recipe, NULL) == WNW_OK;
+    wnw_policy_free(policy);
+    return good ? APP_OK : app_fail(APP_BAD_INPUT, "%s: %s", where, wnw_last_error());
+}
+
+int eval_contrast_read(struct eval_contrast *out, const char *line, const char *where)
+{
+    static const char form[] = "write A vs B mode=MODE size=SIZE, and kv=TYPE or N=LENGTH where needed";
+    char *rest = NULL;
+    *out = (struct eval_contrast){.text = strdup(line), .kv_type = "f16"};
+    if (!out->text)
+        return eval_no_memory("the contrasts");
+    const char *a = strtok_r(out->text, " \t\r", &rest), *vs = strtok_r(NULL, " \t\r", &rest),
+               *b = strtok_r(NULL, " \t\r", &rest);
+    if (!b || strcmp(vs, "vs") != 0)
+        return app_fail(APP_BAD_INPUT, "%s: '%.200s' is no contrast; %s", where, line, form);
+    out->a = a;
+    out->b = b;
+    for (char *word; (word = strtok_r(NULL, " \t\r", &rest));)
+        if (!set_key(out, word))
+            return app_fail(APP_BAD_INPUT,
+                            "%s: '%.200s' is none of mode=, size=, kv= and N= with a value; %s", where, word,
+                            form);
+    if (!out->mode || !out->size)
+        return app_fail(APP_BAD_INPUT, "%s: '%.200s' names no %s; %s", where, line,
+                        out->mode ? "size" : "mode", form);
+    const int rc = check_policy(out->a, where);
+    return rc == APP_OK ? check_policy(out->b, where) : rc;
+}
+
+/* Adds a line, unless it says nothing. */
+static int add_line(json_t **list, const char *line, const char *where)
+{
+    struct eval_contrast c = {.n_target = 0};
+    line += strspn(line, " \t\r");
+    if (*line == '\0' || *line == '#')
+        return APP_OK;
+    const int rc = eval_contrast_read(&c, line, where);
+    eval_contrast_clear(&c);
+    if (rc != APP_OK)
+        return rc;
+    if (!*list)
+        *list = json_array();
+    return app_json_append(list, app_json_text(line)) ? APP_OK : eval_no_memory("the contrasts");
+}
+
+int eval_contrasts_lines(json_t **out, const char *lines, const char *where)
+{
+    char *copy = strdup(lines), *rest = copy, *line;
+    int rc = copy ? APP_OK : eval_no_memory("the contrasts");
+    char place[512];
+    *out = NULL;
+    for (int n = 1; rc == APP_OK && (line = strsep(&rest, "\n")); n++) {
+        snprintf(place, sizeof place, "%.400s line %d", where, n);
+        rc = add_line(out, line, place);
+    }
+    free(copy);
+    return rc;
+}
+
+int eval_contrasts_file(json_t **out, const char *path)
+{
+    char *text = NULL, where[512];
+    size_t len;
+    *out = NULL;
+    int rc = app_read_file(&text, &len, path);
+    snprintf(where, sizeof where, "--contrasts '%.400s'", path);
+    if (rc == APP_OK)
+        rc = strlen(text) == len ? eval_contrasts_lines(out, text, where)
+                                 : app_fail(APP_BAD_INPUT, "%s has a NUL character", where);
+    if (rc == APP_OK && !*out)
+        rc = app_fail(APP_BAD_INPUT, "%s names no contrast", where);
+    free(text);
+    return rc;
+}

@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Tables and numbers of the documents from the records of the runs that they are of.
+
+    scripts/results_tables.py [--winnow PROGRAM]            writes every table and number anew
+    scripts/results_tables.py --check [--winnow PROGRAM]    compares, and says what differs; exit code 1
+    scripts/results_tables.py --add DIR NAME                packs the records of a run into docs/results/NAME
+
+Records are docs/results/NAME/run.json and results.jsonl.gz, which `winnow report docs/results/NAME` reads as it reads
+a run's folder. A document has a table between two lines, and a number between two marks:
+
+    <!-- table NAME mode=agnostic,N=1024 -->
+    ...
+    <!-- end of table -->
+    SnapKV has <!-- number NAME agnostic/all/snapkv/ratio=0.5/macro.mean 1 -->30.0<!-- / --> points.
+
+A table takes mode= (all without it), N= (all lengths without it) and policies= (all without it; names separated by blanks).
+A number's path is protocol, length, policy (its shortest recipe), size, and a member of the row in the report's JSON.
+
+Headings whose tables have no records yet, and CSV files without them, are listed in docs/results/without-records.txt; a line
+there that has records, or no table any more, is a fault, so that the list only shrinks.
+"""
+import argparse
+import gzip
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "results"
+LIST = RESULTS / "without-records.txt"
+MOST_BYTES = 1024  # of a packed answer, on average
+TABLE = re.compile(r"(<!-- table (\S+)([^>\n]*?) -->\n)(.*?)(<!-- end of table -->)", re.S)
+NUMBER = re.compile(r"(<!-- number (\S+) (\S+) (\d) -->)(.*?)(<!-- / -->)", re.S)
+
+
+def documents():
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(RESULTS.glob("*.md"))]
+
+
+class Reports:
+    """Reports of records, each made once."""
+
+    def __init__(self, winnow):
+        self.winnow, self.made = winnow, {}
+
+    def get(self, name):
+        """The report's JSON and its CSV."""
+        if name not in self.made:
+            folder = RESULTS / name
+            if not (folder / "results.jsonl.gz").exists():
+                raise SystemExit(f"docs/results/{name} has no records; scripts/results_tables.py --add DIR {name} packs those of a run")
+            with tempfile.TemporaryDirectory() as work:
+                for file in ("run.json", "results.jsonl.gz"):
+                    shutil.copy(folder / file, work)
+                out = subprocess.run([self.winnow, "report", work, "--json"], capture_output=True, text=True)
+                if out.returncode:
+                    raise SystemExit(f"{name}: {out.stderr}")
+                csv = (pathlib.Path(work) / "summary.csv").read_text()
+            self.made[name] = json.loads(out.stdout)["runs"][0], csv
+        return self.made[name]
+
+
+def fixed(x, decimals):
+    if x is None:
+        return "-"
+    text = f"{x:.{decimals}f}"
+    return text.lstrip("-") if float(text) == 0 else text
+
+
+def interval(cell, lo, hi, decimals=1):
+    a, b = cell.get(lo), cell.get(hi)
+    return "" if a is None or b is None else f" ({fixed(a, decimals)} .. {fixed(b, decimals)})"
+
+
+def difference(cell):
+    if cell["delta"] is None:
+        return "-"
+    told = cell["verdict"] + ("=" if cell["equivalent"] else "")
+    over = " (n<6)" if cell["spread"] == "few" else interval(cell, "lo", "hi")
+    return fixed(cell["delta"], 1) + over + ("" if cell["spread"] == "few" else " " + told)
+
+
+def table(run, options):
+    """The methods of a run: means, both intervals, both kinds of answers, divergence, bytes."""
+    lines = ["| protocol | policy | size | n | score | difference from the full cache, 95 % | tasks drawn too | short answers | long copies | KL, nats | MiB |",
+             "|---|---|---|---|---|---|---|---|---|---|---|"]
+    for block in run["blocks"]:
+        if str(block["N"]) != options.get("N", "all") or options.get("mode", block["mode"]) != block["mode"]:
+            continue
+        for row in block["rows"]:
+            if "policies" in options and row["policy"] not in options["policies"].split():
+                continue
+            c, answers = row["macro"], row["answers"]
+            size = row["kv_type"] if row["full"] else row["size"] + ("" if row["kv_type"] == "f16" else ", " + row["kv_type"])
+            mib = c.get("kv_bytes")
+            lines.append("| " + " | ".join([
+                block["mode"], f"`{row['policy']}`" + (f" {row['more']}" if row["more"] else ""), size, str(c["n"]), fixed(c["mean"], 1), difference(c),
+                interval(c, "tasks_lo", "tasks_hi").strip() or "-", *(fixed(a["mean"], 1) for a in answers),
+                fixed(c.get("kl"), 3) + interval(c, "kl_lo", "kl_hi", 3), fixed(mib and mib / 1048576, 2)]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def number(run, path, decimals):
+    mode, length, policy, size, member = path.split("/")
+    for block in run["blocks"]:
+        for row in block["rows"]:
+            if (block["mode"], str(block["N"]), row["policy"], row["size"]) == (mode, length, policy, size):
+                value = row
+                for key in member.split("."):
+                    value = value[int(key)] if key.isdigit() else value[key]
+                return fixed(value, decimals)
+    raise SystemExit(f"number {path}: the report has no such row")
+
+
+def options_of(text):
+    return dict(item.split("=", 1) for item in text.strip().split(",") if item)
+
+
+def written(text, reports):
+    """A document with its tables and numbers as the records have them."""
+    text = TABLE.sub(lambda m: m[1] + table(reports.get(m[2])[0], options_of(m[3])) + m[5], text)
+    return NUMBER.sub(lambda m: m[1] + number(reports.get(m[2])[0], m[3], int(m[4])) + m[6], text)
+
+
+def tables_without_records():
+    """FILE: HEADING of what has a table outside of marks, in the documents of results, and the CSV files without records."""
+    found = []
+    for path in [ROOT / "docs" / "results.md", *sorted(RESULTS.glob("*.md"))]:
+        heading = ""
+        for line in TABLE.sub("", path.read_text()).splitlines():
+            heading = line.lstrip("# ") if line.startswith("#") else heading
+            entry = f"{path.relative_to(ROOT)}: {heading}"
+            if re.match(r"\|[-| ]+\|$", line) and entry not in found and heading != "What does not stand":
+                found.append(entry)
+    found += [str(p.relative_to(ROOT)) for p in sorted(RESULTS.glob("*.csv")) if not (RESULTS / p.stem / "results.jsonl.gz").exists()]
+    return found
+
+
+def check_records(faults):
+    for path in sorted(RESULTS.glob("*/results.jsonl.gz")):
+        with gzip.open(path) as f:
+            n = sum(1 for _ in f)
+        if path.stat().st_size > MOST_BYTES * n:
+            faults.append(f"{path.relative_to(ROOT)}: {path.stat().st_size / n:.0f} bytes an answer, {MOST_BYTES} at most")
+
+
+def check(reports):
+    faults = []
+    for path in documents():
+        text = path.read_text()
+        if written(text, reports) != text:
+            faults.append(f"{path.relative_to(ROOT)}: a table or number is not what its records give; scripts/results_tables.py writes it")
+    for path in sorted(RESULTS.glob("*.csv")):
+        if (RESULTS / path.stem / "results.jsonl.gz").exists() and reports.get(path.stem)[1] != path.read_text():
+            faults.append(f"{path.relative_to(ROOT)}: not what its records give; scripts/results_tables.py writes it")
+    found, listed = tables_without_records(), [line for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
+    faults += [f"{entry}: a table without records that docs/results/without-records.txt does not list" for entry in found if entry not in listed]
+    faults += [f"docs/results/without-records.txt: '{entry}' has records now, or is gone; remove the line" for entry in listed if entry not in found]
+    check_records(faults)
+    return faults
+
+
+def write(reports):
+    for path in documents():
+        text = path.read_text()
+        now = written(text, reports)
+        if now != text:
+            path.write_text(now)
+            print(path.relative_to(ROOT))
+    for path in sorted(RESULTS.glob("*.csv")):
+        if (RESULTS / path.stem / "results.jsonl.gz").exists():
+            path.write_text(reports.get(path.stem)[1])
+
+
+def add(folder, name):
+    """Packs a run's records; its command line loses what belongs to the machine alone."""
+    source, to = pathlib.Path(folder), RESULTS / name
+    run = json.loads((source / "run.json").read_text())
+    command = ["winnow", *run.get("command", [""])[1:]]
+    for i, word in enumerate(command[:-1]):
+        if word == "--out":
+            command[i + 1] = "DIR"
+        elif "/" in command[i + 1] and not command[i + 1].startswith("share/"):
+            command[i + 1] = pathlib.Path(command[i + 1]).name
+    run["command"] = command
+    to.mkdir(parents=True, exist_ok=True)
+    (to / "run.json").write_text(json.dumps(run, indent=1) + "\n")
+    with gzip.GzipFile(to / "results.jsonl.gz", "wb", 9, mtime=0) as out:
+        out.write((source / "results.jsonl").read_bytes())
+    faults = []
+    check_records(faults)
+    return faults
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--check", action="store_true", help="compare and change nothing")
+    p.add_argument("--add", nargs=2, metavar=("DIR", "NAME"), help="pack the records of a run")
+    p.add_argument("--winnow", default=str(ROOT / "build" / "winnow"), help="the program")
+    a = p.parse_args()
+    reports = Reports(a.winnow)
+    faults = add(*a.add) if a.add else check(reports) if a.check else write(reports) or []
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

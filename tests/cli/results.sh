@@ -1,0 +1,74 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Records that ship: packed results are reported as unpacked ones are, and every table and number of the documents is what
+# scripts/results_tables.py makes of the records.
+. "$(dirname "$0")/lib.sh"
+cd "$(dirname "$0")/../.." || exit 1
+export PYTHONDONTWRITEBYTECODE=1
+
+python3 scripts/results_tables.py --check --winnow "$WINNOW" || fail 'documents and records differ'
+
+# ---- Packed results ----
+python3 tests/make_results.py --small "$work/run" || fail 'made-up results'
+good 'a run' report "$work/run" --json
+cp "$work/out" "$work/plain.json"
+cp "$work/run/summary.csv" "$work/plain.csv"
+cp "$work/run/results.jsonl" "$work/plain.jsonl"
+gzip -n "$work/run/results.jsonl"
+good 'a packed run' report "$work/run" --json
+same 'a packed run' "$work/plain.json" "$work/out"
+same 'the CSV of a packed run' "$work/plain.csv" "$work/run/summary.csv"
+cp "$work/run/results.jsonl.gz" "$work/packed"
+head -c "$(($(stat -c %s "$work/packed") / 2))" "$work/packed" >"$work/run/results.jsonl.gz"
+bad 'a packed run that is cut off' 'is cut off' report "$work/run"
+cp "$work/plain.jsonl" "$work/run/results.jsonl.gz"
+bad 'a packed run that is not packed' 'is not what gzip writes' report "$work/run"
+cp "$work/packed" "$work/run/results.jsonl.gz"
+
+# ---- The script, in a copy of the documents with records of a run ----
+tree=$work/tree
+mkdir -p "$tree/docs/results"
+cp -r scripts "$tree"
+printf '# Words\n' >"$tree/README.md"
+cat >"$tree/docs/results.md" <<'MD'
+# Results
+
+## New
+<!-- table made mode=agnostic -->
+<!-- end of table -->
+The full cache has <!-- number made agnostic/all/full/full/macro.mean 1 -->0<!-- / --> points.
+
+## Old
+| a | b |
+|---|---|
+| 1 | 2 |
+MD
+printf 'docs/results.md: Old\n' >"$tree/docs/results/without-records.txt"
+gunzip -k "$work/run/results.jsonl.gz"
+tables() { python3 "$tree/scripts/results_tables.py" --winnow "$WINNOW" "$@" >"$work/out" 2>"$work/err"; }
+tables --check && fail 'a table without its records was taken'
+tables --add "$work/run" made || fail "records cannot be packed: $(cat "$work/err")"
+grep -q "$work" "$tree/docs/results/made/run.json" && fail 'run.json names a folder of this machine'
+tables --check && fail 'an empty table is what the records give'
+grep -q 'a table or number is not what its records give' "$work/err" || fail "an empty table: $(cat "$work/err")"
+tables || fail "tables cannot be written: $(cat "$work/err")"
+tables --check || fail "what was written differs: $(cat "$work/err")"
+python3 - "$work/plain.json" "$tree/docs/results.md" <<'PY' || fail 'the table has other numbers than the report'
+import json, re, sys
+
+run = json.load(open(sys.argv[1]))["runs"][0]
+text = open(sys.argv[2]).read()
+block = next(b for b in run["blocks"] if b["N"] == "all" and b["mode"] == "agnostic")
+assert text.count("\n| agnostic |") == len(block["rows"])
+for row in block["rows"]:
+    c = row["macro"]
+    size = row["kv_type"] if row["full"] else row["size"] + ("" if row["kv_type"] == "f16" else ", " + row["kv_type"])
+    assert f"| agnostic | `{row['policy']}`" in text and f"| {size} | {c['n']} | {c['mean']:.1f} |" in text, row["label"]
+full = next(r for r in block["rows"] if r["full"] and r["kv_type"] == "f16")
+assert re.search(r"-->%.1f<!-- / --> points" % full["macro"]["mean"], text), text
+PY
+sed -i 's/^## Old/## Older/' "$tree/docs/results.md"
+tables --check && fail 'a table without records that nobody listed was taken'
+grep -q "docs/results.md: Older: a table without records" "$work/err" && grep -q "'docs/results.md: Old' has records now, or is gone" "$work/err" ||
+    fail "a heading that changed: $(cat "$work/err")"
+finish
