@@ -207,6 +207,18 @@ static const struct app_option export_options[] = {
 };
 APP_GROUP(cli_group_export, "Output", export_options);
 
+static const struct app_option ctl_page_options[] = {
+    {"url", 0, APP_TEXT, "URL", "http://127.0.0.1:8080", NULL, "where the server is", AT(url), 0, 0, NULL},
+    {"slot", 0, APP_INT, "N", NULL, "0, where no document is named", "slot of the server", AT(of_slot), 0, 63,
+     "0 to 63"},
+    {"document", 0, APP_TEXT, "NAME", NULL, "none", "document of the server, in place of a slot",
+     AT(document), 0, 0, NULL},
+    {"api-key", 0, APP_TEXT, "KEY", NULL, "$LLAMA_API_KEY", "key of the server", AT(api_key), 0, 0, NULL},
+    {"output", 'o', APP_TEXT, "PAGE", NULL, "none, must be given", "where to write the page, HTML",
+     AT(app.out), 0, 0, NULL},
+};
+APP_GROUP(cli_group_ctl_page, "Page", ctl_page_options);
+
 static const struct app_option store_options[] = {
     {"store", 0, APP_TEXT, "DIR", NULL, "none",
      "folder of documents that were read before, which this one is looked for in and added to; with "

@@ -26,6 +26,7 @@ static const struct app_group *const ask_groups[] = {&cli_group_ask_model, &cli_
                                                      &cli_group_generate, &app_group_common, NULL};
 static const struct app_group *const inspect_groups[] = {&cli_group_inspect, &app_group_common, NULL};
 static const struct app_group *const export_groups[] = {&cli_group_export, &app_group_common, NULL};
+static const struct app_group *const ctl_page_groups[] = {&cli_group_ctl_page, &app_group_common, NULL};
 static const struct app_group *const store_list_groups[] = {&cli_group_store_list, &app_group_common, NULL};
 static const struct app_group *const plain_groups[] = {&app_group_common, NULL};
 
@@ -181,6 +182,14 @@ const struct app_command cli_commands[] = {
      .max_rest = 256,
      .args_size = sizeof(struct cli_args),
      .run = cli_serve},
+    {.name = "ctl page",
+     .about = "Writes a page of what a slot or a document of a running server holds, token by token.",
+     .usage = "[--url URL] [--slot N | --document NAME] -o PAGE.html",
+     .notes = "It is the page of `winnow inspect`, of the cache as it is now; a slot that answers is shown "
+              "when it has.",
+     .groups = ctl_page_groups,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_ctl_page},
     {.name = "ppl",
      .about = "Perplexity of a text, with the full cache or after compressing its first part.",
      .usage = "[-m MODEL] -f TEXT [--policy RECIPE] [SIZE] [--prefix N] [options]",

@@ -11,6 +11,7 @@
  * the document shares its cells.
  */
 #include "serve/documents.h"
+#include "serve/inspect.h"
 #include "serve/sequences.h"
 #include "serve/serve.h"
 #include "serve/slot_file.h"
@@ -843,9 +844,56 @@ static void set_model(uint64_t model[2])
     model[1] = llama_model_size(m);
 }
 
+/* The ids of a slot's tokens in what the server notes of it: they follow a mark, a version and their number, or stand alone. */
+static const llama_token *ids_of(const llama_token *notes, size_t n_notes, int32_t *n)
+{
+    enum { HEAD = 3 };
+    const bool marked = n_notes >= HEAD && notes[0] == LLAMA_TOKEN_NULL;
+    const size_t most = marked ? n_notes - HEAD : n_notes;
+    const size_t said = marked && notes[2] >= 0 ? (size_t)notes[2] : most;
+    *n = (int32_t)(said < most ? said : most);
+    return marked ? notes + HEAD : notes;
+}
+
+/* Shows a slot that is being saved, or a document. */
+static size_t inspect(int32_t ticket, int32_t d, int32_t seq, const llama_token *tokens, size_t n_tokens)
+{
+    char model[128] = "";
+    const struct state *s = &w.state[d >= 0 ? w.n_slots + d : seq];
+    const struct serve_sequence *q = &w.sequences.of[d >= 0 ? w.n_slots + d : seq];
+    int32_t n;
+    const int32_t *ids = d >= 0 ? serve_document_tokens(d, &n) : ids_of(tokens, n_tokens, &n);
+    (void)llama_model_meta_val_str(llama_get_model(w.ctx), "general.name", model, sizeof model);
+    struct serve_inspected x = {.cache = w.cache,
+                                .vocab = llama_model_get_vocab(llama_get_model(w.ctx)),
+                                .cells = q->cell,
+                                .ids = n >= q->n ? ids : NULL,
+                                .n = q->n,
+                                .n_cells = w.sequences.n_cells,
+                                .model = model,
+                                .by = s->compressed ? &s->by : NULL};
+    if (!s->compressed && s->behind > 0 && w.state[w.n_slots + s->behind - 1].compressed)
+        x.by = &w.state[w.n_slots + s->behind - 1].by;
+    if (d >= 0)
+        snprintf(x.name, sizeof x.name, "%s", serve_document_name(d));
+    else
+        snprintf(x.name, sizeof x.name, "slot %d", (int)seq);
+    serve_inspect_look(ticket, &x,
+                       q->n > 0 ? NULL
+                       : s->n_unknown > 0
+                           ? "it was restored from a file, and shows what it holds once it is asked"
+                       : d >= 0 ? "it is being read"
+                                : "it is empty");
+    return 1;
+}
+
 size_t llama_state_seq_save_file(struct llama_context *ctx, const char *filepath, llama_seq_id seq_id,
                                  const llama_token *tokens, size_t n_token_count)
 {
+    int32_t ticket, d;
+    if (ctx == w.ctx && !w.blind && seq_id >= 0 && seq_id < w.n_slots &&
+        serve_inspect_of_file(filepath, &ticket, &d))
+        return inspect(ticket, d < serve_documents_n() ? d : -1, seq_id, tokens, n_token_count);
     if (ctx != w.ctx || w.blind || seq_id < 0 || seq_id >= w.n_slots)
         return REAL(llama_state_seq_save_file)(ctx, filepath, seq_id, tokens, n_token_count);
     const struct state *s = &w.state[seq_id];

@@ -270,8 +270,14 @@ struct serve_want serve_document_stored_by(int32_t d)
 {
     wnw_stored_info info = wnw_stored_info_default();
     struct serve_want by = {.n_protected = serve_document_n_header(d)};
+    wnw_policy *policy = NULL;
+    char *recipe = NULL;
     (void)wnw_stored_get_info(all.of[d].stored, &info);
-    snprintf(by.recipe, sizeof by.recipe, "%s", info.policy ? info.policy : "full");
+    if (info.policy && wnw_policy_parse(&policy, info.policy, NULL) == WNW_OK)
+        (void)wnw_policy_short(policy, &recipe); /* the long form is as good */
+    snprintf(by.recipe, sizeof by.recipe, "%s", recipe ? recipe : info.policy ? info.policy : "full");
+    wnw_free(recipe);
+    wnw_policy_free(policy);
     by.size = info.size;
     return by;
 }

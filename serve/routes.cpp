@@ -3,6 +3,7 @@
 // (--wrap, server.cmake), which are few lines of one header; the server's files are not changed. A request that generates
 // claims a slot, goes on with its number, and gives it back when its reply is through.
 #include "serve/documents.h"
+#include "serve/inspect.h"
 #include "serve/reader.hpp"
 #include "serve/serve.h"
 
@@ -270,8 +271,8 @@ server_http_res_ptr act(const handler &route, const server_http_req &req)
     return route(req);
 }
 
-// The page, which may ask this server and show itself in no other page.
-server_http_res_ptr page(const server_http_req &)
+// A page, which shows itself in no other page.
+server_http_res_ptr html(const char *text, size_t n)
 {
     auto res = std::make_unique<server_http_res>();
     res->content_type = "text/html; charset=utf-8";
@@ -279,8 +280,60 @@ server_http_res_ptr page(const server_http_req &)
                     {"X-Content-Type-Options", "nosniff"},
                     {"Referrer-Policy", "no-referrer"},
                     {"Cache-Control", "no-cache"}};
-    res->data.assign(reinterpret_cast<const char *>(serve_page), serve_page_size);
+    res->data.assign(text, n);
     return res;
+}
+
+// The page, which asks this server.
+server_http_res_ptr page(const server_http_req &)
+{
+    return html(reinterpret_cast<const char *>(serve_page), serve_page_size);
+}
+
+// A slot to be saved so that the decoding thread looks at a document: one without a request, if there is any.
+int32_t idle_slot()
+{
+    for (int32_t i = 0; i < serve_slots_n(); i++)
+        if (!serve_slots_is_claimed(i))
+            return i;
+    return 0;
+}
+
+// What a request for the page of a slot or a document names: sets *slot and *document (-1: none); false with the reason.
+bool find_shown(const server_http_req &req, int32_t *slot, int32_t *document, char *why)
+{
+    const std::string of_slot = req.get_param("slot"), of_document = req.get_param("document");
+    char *end = nullptr;
+    *document = of_document.empty() ? -1 : serve_documents_find(of_document.c_str());
+    *slot = of_slot.empty() ? idle_slot() : static_cast<int32_t>(std::strtol(of_slot.c_str(), &end, 10));
+    if (of_slot.empty() == of_document.empty())
+        std::snprintf(why, SERVE_TEXT, "name a slot or a document: /winnow/page?slot=0, or ?document=NAME");
+    else if (!of_document.empty() && *document < 0)
+        std::snprintf(why, SERVE_TEXT, "there is no document '%.64s'", of_document.c_str());
+    else if (!of_slot.empty() && (*end || *slot < 0 || *slot >= serve_slots_n()))
+        std::snprintf(why, SERVE_TEXT, "there is no slot '%.20s'", of_slot.c_str());
+    else
+        return true;
+    return false;
+}
+
+// The page of what a slot or a document holds now. A slot that answers is shown when it has.
+server_http_res_ptr inspect(const server_http_req &req)
+{
+    char why[SERVE_TEXT] = "", file[64];
+    int32_t slot, document;
+    size_t n = 0;
+    if (!find_shown(req, &slot, &document, why))
+        return refuse(400, why, nullptr);
+    const int32_t ticket = serve_inspect_begin();
+    serve_inspect_file(ticket, document, file);
+    serve::act_on_slot(req, slot, "save", c_text(serve_request_restore(file)));
+    json_t *seen = serve_inspect_end(ticket, why);
+    const c_text text(seen ? serve_inspect_page(seen, &n) : nullptr);
+    json_decref(seen);
+    if (!text)
+        return refuse(seen ? 500 : 409, seen ? "out of memory" : why, nullptr);
+    return html(text.get(), n);
 }
 
 server_http_res_ptr show(const server_http_req &)
@@ -366,6 +419,7 @@ bool WRAP(START)(server_http_context *self)
 {
     REAL(GET)(self, "/", page);
     REAL(GET)(self, "/winnow/kv", show);
+    REAL(GET)(self, "/winnow/page", inspect);
     REAL(POST)
     (self, "/winnow/slots/:id_slot", [](const server_http_req &req) { return act(own().slot_action, req); });
     return REAL(START)(self);

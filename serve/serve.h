@@ -8,6 +8,7 @@
  *                  that decodes                       convert.cpp  bodies of other vendors' routes
  *     sequences.c  which cells a sequence has         reader.cpp   reads documents when the server starts
  *     config.c     what `winnow serve` set            slots.c      who has which slot, and what is in it: shared
+ *     inspect.c    what is kept, token by token: shared
  *                                                     documents.c  the server's own documents: shared
  */
 #ifndef WNW_SERVE_H

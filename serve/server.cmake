@@ -32,11 +32,17 @@ set(wnw_handler "RKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt8func
 set(wnw_wrapped _ZNK19server_http_context4postE${wnw_handler} _ZNK19server_http_context3getE${wnw_handler} _ZN19server_http_context5startEv
   _ZN14server_context10start_loopEv _ZN7httplib6Server17listen_after_bindEv _Z36server_chat_convert_anthropic_to_oaiRK11common_json)
 execute_process(COMMAND ${CMAKE_NM} --undefined-only ${wnw_server_archive} OUTPUT_VARIABLE wnw_names ERROR_QUIET)
-set(wnw_page ${CMAKE_CURRENT_BINARY_DIR}/serve_page.c)
-add_custom_command(OUTPUT ${wnw_page} VERBATIM DEPENDS share/pages/serve.html serve/embed.cmake
-  COMMAND ${CMAKE_COMMAND} -DFROM=${PROJECT_SOURCE_DIR}/share/pages/serve.html -DTO=${wnw_page} -DNAME=serve_page
-          -P ${PROJECT_SOURCE_DIR}/serve/embed.cmake)
-set(wnw_routes serve/routes.cpp serve/convert.cpp serve/reader.cpp ${wnw_page})
+set(wnw_routes serve/routes.cpp serve/convert.cpp serve/reader.cpp)
+set(wnw_pages "")
+foreach(page "serve;serve_page" "inspect;serve_inspect_html")
+  list(GET page 0 from)
+  list(GET page 1 name)
+  set(to ${CMAKE_CURRENT_BINARY_DIR}/${name}.c)
+  add_custom_command(OUTPUT ${to} VERBATIM DEPENDS share/pages/${from}.html serve/embed.cmake
+    COMMAND ${CMAKE_COMMAND} -DFROM=${PROJECT_SOURCE_DIR}/share/pages/${from}.html -DTO=${to} -DNAME=${name}
+            -P ${PROJECT_SOURCE_DIR}/serve/embed.cmake)
+  list(APPEND wnw_pages ${to})
+endforeach()
 foreach(name IN LISTS wnw_wrapped)
   string(FIND "${wnw_names}" "U ${name}\n" wnw_at)
   if(wnw_at EQUAL -1)
@@ -45,7 +51,7 @@ foreach(name IN LISTS wnw_wrapped)
     set(wnw_routes "")
   endif()
 endforeach()
-wnw_server_program(winnow_server serve/calls.c serve/config.c ${wnw_routes})
+wnw_server_program(winnow_server serve/calls.c serve/config.c serve/inspect.c ${wnw_pages} ${wnw_routes})
 set_target_properties(winnow_server PROPERTIES OUTPUT_NAME winnow-llama-server)
 target_include_directories(winnow_server PRIVATE ${PROJECT_SOURCE_DIR})
 target_include_directories(winnow_server SYSTEM PRIVATE ${wnw_cache}/llama-server ${LLAMA_INCLUDE_DIR})

@@ -8,6 +8,7 @@ With a folder, screenshots are left there to be looked at.
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -130,6 +131,47 @@ def check_conversations(b, s):
     quiet(b, "400 (Bad Request)")
 
 
+def windows(b):
+    return b.call("GET", "/window/handles")
+
+
+def check_kept(b, s, name, query):
+    """The page of a slot or document, opened from the list: what it shades is what /winnow/kv counts."""
+    first = windows(b)[0]
+    b.click(f"[data-show='{query}']")
+    check(f"a window of {name}", until(lambda: len(windows(b)) == 2))
+    b.call("POST", "/window", {"handle": windows(b)[1]})
+    check(f"the page of {name}", until(lambda: "entries kept" in shown(b)), shown(b)[:300])
+    held = next(x for x in kv(s)["slots"] + kv(s)["documents"] if name in (f"slot {x.get('id')}", x.get("name")))
+    spans = b.js("return document.querySelectorAll('.text span').length")
+    heads = b.js("return plans[0].heads.flat().map(h => h.n)")
+    check(f"all tokens of {name}", spans == held["tokens"], spans, held)
+    check(f"and the entries of {name}", abs(sum(heads) / len(heads) - held["entries"]) < 0.1, heads, held)
+    check(f"with the texts of {name}", all(w in shown(b, ".text") for w in ("w1", "w2")), shown(b, ".text")[:200])
+    check("it loads nothing", b.js("return [...document.querySelectorAll('script, img, iframe, object')].filter(e => e.src).length") == 0)
+    if folder:
+        for dark in (False, True):
+            for width in (390, 1280):
+                b.screen(width, dark)
+                check(f"no wider than {width}", b.js("return document.documentElement.scrollWidth") <= width)
+                b.screenshot(f"{folder}/kept-{name.replace(' ', '-')}-{width}-{'dark' if dark else 'light'}.png")
+    b.call("DELETE", "/window")
+    b.call("POST", "/window", {"handle": first})
+
+
+def check_command(s, full):
+    """`winnow ctl page` writes what the server gives to a browser."""
+    url = "http://%s:%d" % s.address()
+    with tempfile.TemporaryDirectory() as work:
+        for arguments, query in ((["--slot", str(full)], f"slot={full}"), (["--document", "novel"], "document=novel")):
+            done = subprocess.run([winnow, "ctl", "page", "--url", url, *arguments, "-o", f"{work}/page.html"], capture_output=True, text=True)
+            with open(f"{work}/page.html", encoding="utf-8") as f:
+                check(f"ctl page {query}", done.returncode == 0 and f.read() == s.ask(f"/winnow/page?{query}").text, done.stderr)
+        for arguments, says in ((["--slot", "40"], "no slot"), (["--document", "none"], "no document")):
+            done = subprocess.run([winnow, "ctl", "page", "--url", url, *arguments, "-o", f"{work}/none.html"], capture_output=True, text=True)
+            check(f"ctl page {arguments}", done.returncode == 2 and says in done.stderr and not os.path.exists(f"{work}/none.html"), done.stderr)
+
+
 def check_screens(b, s):
     for dark in (False, True):
         for width in (390, 1280):
@@ -174,9 +216,23 @@ try:
                   "frame-ancestors 'none'" in page.headers["Content-Security-Policy"], page.headers)
             check("and names nothing outside", not any(x in page.text for x in ("http://", "https://", "@import", "url(")))
             check_conversations(browser, server)
+            open_page(browser, server)
+            until(lambda: "compressed so far" in shown(browser, "#memory"))
+            full = next(x["id"] for x in kv(server)["slots"] if x["tokens"] > 100)
+            check_kept(browser, server, f"slot {full}", f"slot={full}")
+            check_kept(browser, server, "novel", "document=novel")
+            check_command(server, full)
             check_screens(browser, server)
     with serve("--api-key", "secret", rest=("--ignore-eos",)) as server:
         check("the page needs no key", server.ask("/").status == 200)
+        check("what is kept does", server.ask("/winnow/page?slot=0").status == 401)
+        done = subprocess.run([winnow, "ctl", "page", "--url", "http://%s:%d" % server.address(), "-o", "/dev/null/x"], capture_output=True, text=True)
+        check("a place that is none", done.returncode == 2, done.stderr)
+        with tempfile.TemporaryDirectory() as work:
+            for key, code, says in ((None, 2, "--api-key"), ("wrong", 2, "--api-key"), ("secret", 2, "empty")):
+                done = subprocess.run([winnow, "ctl", "page", "--url", "http://%s:%d" % server.address(), "-o", f"{work}/page.html", *(["--api-key", key] if key else [])],
+                                      capture_output=True, text=True)
+                check(f"ctl page with the key {key}", done.returncode == code and says in done.stderr, done.stderr)
         check_key_and_stop(browser, server)
 finally:
     browser.close()

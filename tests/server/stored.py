@@ -86,7 +86,7 @@ with Server(command("--policy", "keydiff", "--budget", "200", "--slots", "3", "-
     documents = s.ask("/winnow/kv").json["documents"]
     d = documents[0]
     check("it is there as it was stored", d["stored"] and d["tokens"] == n_first["n_tokens"] and abs(d["entries"] - n_first["kept_tokens_mean"]) < 0.1 and
-          d["ratio"] == 0.6 and d["policy"] == n_first["policy"], d)
+          d["ratio"] == 0.6 and d["policy"] == "adakv", d)
     check("and the others", documents[1]["stored"] and documents[1]["budget"] == 150 and not documents[2]["stored"] and documents[2]["entries"] == 200, documents)
     for q, a, b in zip(questions, answers, asked):
         check(f"'{q}' is answered as by ask", same(tokens(a), b) and read(a) < 120, tokens(a), b, a.json["timings"])

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow ctl page: the page of what a slot or a document of a running server holds. */
+#include "app/args.h"
+#include "app/console.h"
+#include "app/output.h"
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/http.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int make_path(struct app_text *path, const struct cli_args *args)
+{
+    const bool good =
+        args->document
+            ? app_text_put(path, "/winnow/page?document=") && cli_server_escape(path, args->document)
+            : app_text_put(path, "/winnow/page?slot=%d", args->of_slot == APP_UNSET ? 0 : (int)args->of_slot);
+    return good ? APP_OK : app_fail(APP_FAILED, "out of memory");
+}
+
+/* What a reply that is no page says. */
+static int refused(int status, const struct app_text *body)
+{
+    json_t *o = body->s ? json_loadb(body->s, body->len, 0, NULL) : NULL;
+    const char *why = json_string_value(json_object_get(json_object_get(o, "error"), "message"));
+    const int rc =
+        status == 401 ? app_fail(APP_BAD_INPUT, "the server asks for a key; give it with --api-key")
+        : status == 404
+            ? app_fail(APP_BAD_INPUT, "the server has no such page; is it `winnow serve`, and this "
+                                      "version of it?")
+            : app_fail(status < 500 ? APP_BAD_INPUT : APP_FAILED, "the server says: %s",
+                       why ? why : "nothing that can be read");
+    json_decref(o);
+    return rc;
+}
+
+static int write_page(const struct app_text *page, const char *path)
+{
+    struct app_out out = {0};
+    int rc = app_out_open(&out, path, NULL);
+    if (rc != APP_OK)
+        return rc;
+    if (fwrite(page->s, 1, page->len, out.f) == page->len)
+        return app_out_commit(&out);
+    app_out_abort(&out);
+    return app_fail(APP_FAILED, "writing '%s' failed", path);
+}
+
+int cli_ctl_page(const struct app_args *app)
+{
+    const struct cli_args *args = (const struct cli_args *)app;
+    struct cli_server server;
+    struct app_text path = {0}, page = {0};
+    int status = 0;
+    if (!app->out)
+        return app_fail(APP_BAD_INPUT, "where is the page to be written? Name a file with -o");
+    if (args->document && args->of_slot != APP_UNSET)
+        return app_fail(APP_BAD_INPUT, "--slot and --document exclude each other; give one of them");
+    int rc = app_out_check(app->out, NULL);
+    if (rc == APP_OK)
+        rc = cli_server_parse(&server, args->url);
+    if (rc == APP_OK) {
+        server.key = args->api_key ? args->api_key : getenv("LLAMA_API_KEY");
+        rc = make_path(&path, args);
+    }
+    if (rc == APP_OK)
+        rc = cli_server_get(&server, path.s, &status, &page);
+    if (rc == APP_OK)
+        rc = status == 200 ? write_page(&page, app->out) : refused(status, &page);
+    free(path.s);
+    free(page.s);
+    return rc;
+}
