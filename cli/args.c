@@ -139,8 +139,6 @@ static const struct app_option document_options[] = {
      "document, UTF-8 text; - is standard input; several -f are joined in this order, with blank lines "
      "between",
      AT(app.documents), 0, 0, NULL},
-    {"cache", 'c', APP_TEXT, "DOC.wkv", NULL, "none",
-     "a stored document to which -f is added, under its own recipe and size", AT(cache), 0, 0, NULL},
     {"system", 0, APP_TEXT, "TEXT", NULL, "the template's own", "system message", AT(app.system), 0, 0, NULL},
     {"raw", 0, APP_FLAG, NULL, NULL, "off",
      "no chat template: BOS where the vocabulary adds one, then the text", AT(app.raw), 0, 0, NULL},
@@ -153,27 +151,18 @@ static const struct app_option document_options[] = {
 APP_GROUP(cli_group_document, "Document", document_options);
 
 static const struct app_option stored_options[] = {
+    {"cache", 'c', APP_TEXT, "DOC.wkv", NULL, "none",
+     "a stored document to which -f is added, under its own recipe and size", AT(cache), 0, 0, NULL},
     {"output", 'o', APP_TEXT, "DOC.wkv", NULL, "none, must be given", "where to store it", AT(app.out), 0, 0,
      NULL},
     {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object about what was stored", AT(app.json), 0,
      0, NULL},
 };
-APP_GROUP(cli_group_stored, "Output", stored_options);
-
-static const struct app_option ask_model_options[] = {
-    {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "the model that read the document", AT(app.model),
-     0, 0, NULL},
-    {"threads", 't', APP_INT, "THREADS", NULL, "usable cores", "threads to compute with", AT(app.threads), 1,
-     512, "1 to 512"},
-    {"attn", 0, APP_TEXT, "KIND", "own", NULL,
-     "attention: own (our kernels), f32 (the same without bf16 and bytes) or ggml (standard operations)",
-     AT(app.attn), 0, 0, NULL},
-};
-APP_GROUP(cli_group_ask_model, "Model", ask_model_options);
+APP_GROUP(cli_group_stored, "What is stored", stored_options);
 
 static const struct app_option ask_options[] = {
-    {"cache", 'c', APP_TEXT, "DOC.wkv", NULL, "none, must be given", "the stored document", AT(cache), 0, 0,
-     NULL},
+    {"cache", 'c', APP_TEXT, "DOC.wkv", NULL, "none", "the stored document; or name a folder with --store",
+     AT(cache), 0, 0, NULL},
     {"prompt", 'p', APP_TEXT, "QUESTION", NULL, "none", "question", AT(app.question), 0, 0, NULL},
     {"questions", 0, APP_TEXT, "FILE", NULL, "none",
      "questions, one a line; - is standard input. Each answer is a line of JSON", AT(questions), 0, 0, NULL},
@@ -221,8 +210,9 @@ APP_GROUP(cli_group_ctl_page, "Page", ctl_page_options);
 
 static const struct app_option store_options[] = {
     {"store", 0, APP_TEXT, "DIR", NULL, "none",
-     "folder of documents that were read before, which this one is looked for in and added to; with "
-     "--context-only",
+     "folder of documents that were read before, which the one of -f is looked for in and added to; `run` "
+     "needs "
+     "--context-only with it",
      AT(store), 0, 0, NULL},
     {"store-limit", 0, APP_BYTES, "SIZE", NULL, "none",
      "bytes above which the documents of the folder that were not used for longest are removed, suffix K, M "

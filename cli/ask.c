@@ -12,9 +12,11 @@
 #include "cli/answer.h"
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/kept.h"
 #include "cli/stored.h"
 #include "winnow_store.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,23 +55,63 @@ static int read_questions(struct ask *ask, const char *path, struct app_text *re
     return rc == APP_OK && ask->n == 0 ? app_fail(APP_BAD_INPUT, "'%s' has no question", path) : rc;
 }
 
+/* What says how a document is read, without one. */
+static const char *find_reading(const struct cli_args *args)
+{
+    const struct app_args *a = &args->app;
+    return a->documents.n > 0               ? "-f"
+           : a->policy                      ? "--policy"
+           : a->budget != APP_UNSET         ? "--budget"
+           : !isnan(a->ratio)               ? "--ratio"
+           : a->kv_bytes != APP_UNSET       ? "--kv-bytes"
+           : !isnan(a->keep_quality)        ? "--keep-quality"
+           : a->evict_every                 ? "--evict-every"
+           : a->system                      ? "--system"
+           : a->raw                         ? "--raw"
+           : a->chat                        ? "--chat"
+           : strcmp(a->kv_type, "f16") != 0 ? "--kv-type"
+                                            : NULL;
+}
+
+/* The document is one of -f, under the options of `run`, or one that was stored, with its own. */
+static int check_document(struct ask *ask, const struct cli_args *args)
+{
+    const char *given = args->store ? NULL : find_reading(args);
+    if (args->cache && args->store)
+        return app_fail(APP_BAD_INPUT,
+                        "-c names a stored document, --store a folder of them; give one of the two");
+    if (given && args->cache)
+        return app_fail(APP_BAD_INPUT,
+                        "a stored document was read and compressed already; leave out %s, or give --store",
+                        given);
+    if (!args->cache && !args->store)
+        return app_fail(APP_BAD_INPUT,
+                        "about which document? Name a stored one with -c, or a folder with --store");
+    if (!args->store)
+        return args->store_limit != APP_UNSET ? cli_kept_check(args) : app_job_attention(&ask->job);
+    if (args->app.documents.n == 0)
+        return app_fail(APP_BAD_INPUT, "which document of the folder? Give its text with -f");
+    ask->reading = *args;
+    ask->reading.app.question = NULL;
+    const int rc = app_job_check(&ask->job, &ask->reading.app);
+    return rc == APP_OK ? cli_kept_check(&ask->reading) : rc;
+}
+
 static int check_arguments(struct ask *ask, const struct cli_args *args)
 {
     const bool one = args->app.question && *args->app.question;
     struct app_job *job = &ask->job;
-    if (!args->cache)
-        return app_fail(APP_BAD_INPUT, "about which document? Name a stored one with -c");
     if (args->app.question && args->questions)
         return app_fail(APP_BAD_INPUT, "-p and --questions exclude each other; give one of them");
     if (!one && !args->questions)
         return app_fail(APP_BAD_INPUT, "no question; give one with -p, or a file of them with --questions");
-    int rc = app_job_attention(job);
+    int rc = check_document(ask, args);
     if (rc == APP_OK && one)
         rc = app_argument_clean(&job->question, args->app.question, "the question (-p)", &job->remarks);
     if (rc == APP_OK)
         rc = one ? add_question(ask, job->question, strlen(job->question))
                  : read_questions(ask, args->questions, &job->remarks);
-    return rc == APP_OK ? app_model_path(&job->model_path, args->app.model) : rc;
+    return rc == APP_OK && !job->model_path ? app_model_path(&job->model_path, args->app.model) : rc;
 }
 
 /* Lays out a question behind the document and takes the tokens after it. */
@@ -216,11 +258,33 @@ static int answer_all(struct ask *ask, const struct cli_args *args)
     return rc;
 }
 
+/* Finds the document in the folder, or reads it and puts it there. */
+static int open_kept(struct ask *ask, const struct cli_args *args)
+{
+    struct app_job *job = &ask->job;
+    struct cli_kept kept = {0};
+    app_job_date(job);
+    int rc = app_job_open(job);
+    if (rc == APP_OK)
+        rc = app_job_prompt(job);
+    if (rc == APP_OK)
+        rc = cli_kept_begin(&kept, job, &ask->reading);
+    if (rc == APP_OK)
+        rc = cli_kept_read(&kept, job);
+    if (rc == APP_OK)
+        rc = cli_kept_find(&ask->st, &kept, job);
+    wnw_session_free(job->session);
+    job->session = NULL;
+    cli_kept_end(&kept);
+    job->args = &args->app;
+    return rc;
+}
+
 static int open_all(struct ask *ask, const struct cli_args *args)
 {
     struct app_job *job = &ask->job;
-    int rc = cli_stored_open(&ask->st, args->cache);
-    if (rc == APP_OK)
+    int rc = args->store ? open_kept(ask, args) : cli_stored_open(&ask->st, args->cache);
+    if (rc == APP_OK && !args->store)
         rc = app_job_open(job);
     if (rc != APP_OK)
         return rc;
@@ -251,7 +315,7 @@ int cli_ask(const struct app_args *args)
     struct cli_args own = *(const struct cli_args *)args;
     own.app.context_only = true; /* what was compressed is the document */
     own.app.json = own.app.json || own.questions;
-    struct ask ask = {.path = own.cache,
+    struct ask ask = {.path = own.store ? own.store : own.cache,
                       .job = {.args = &own.app, .run = wnw_run_default(), .prompt = wnw_prompt_default()}};
     int rc = check_arguments(&ask, &own);
     if (rc == APP_OK)

@@ -4,6 +4,7 @@
 #define WNW_CLI_ASK_H
 
 #include "cli/answer.h"
+#include "cli/args.h"
 #include "winnow_store.h"
 
 struct ask_question {
@@ -16,8 +17,9 @@ struct ask_question {
 };
 
 struct ask {
-    const char *path;   /* of the stored document */
-    struct app_job job; /* model and options; its session is the one of the question at hand, borrowed */
+    const char *path;        /* of the stored document, or of the folder that keeps it */
+    struct cli_args reading; /* how that is read, where it is not kept yet */
+    struct app_job job;      /* model and options; its session is the one of the question at hand, borrowed */
     wnw_stored *st;
     wnw_engine *engine;
     struct ask_question *questions; /* [n] owned */

@@ -22,8 +22,9 @@ static const struct app_group *const man_groups[] = {&cli_group_man, &app_group_
 static const struct app_group *const serve_groups[] = {&cli_group_serve, &app_group_common, NULL};
 static const struct app_group *const compress_groups[] = {
     &app_group_model, &cli_group_document, &app_group_policy, &cli_group_stored, &app_group_common, NULL};
-static const struct app_group *const ask_groups[] = {&cli_group_ask_model, &cli_group_ask,
-                                                     &cli_group_generate, &app_group_common, NULL};
+static const struct app_group *const ask_groups[] = {
+    &app_group_model,  &cli_group_ask,      &cli_group_store,  &cli_group_document,
+    &app_group_policy, &cli_group_generate, &app_group_common, NULL};
 static const struct app_group *const inspect_groups[] = {&cli_group_inspect, &app_group_common, NULL};
 static const struct app_group *const export_groups[] = {&cli_group_export, &app_group_common, NULL};
 static const struct app_group *const ctl_page_groups[] = {&cli_group_ctl_page, &app_group_common, NULL};
@@ -49,11 +50,14 @@ const struct app_command cli_commands[] = {
      .args_size = sizeof(struct cli_args),
      .run = cli_compress},
     {.name = "ask",
-     .about = "Answers questions about a document that `compress` has stored.",
-     .usage = "[-m MODEL] -c DOC.wkv -p QUESTION | --questions FILE",
+     .about = "Answers questions about a document that `compress` has stored, or that a folder keeps.",
+     .usage = "[-m MODEL] -c DOC.wkv | --store DIR -f DOC [--policy RECIPE] [SIZE]  -p QUESTION | "
+              "--questions FILE",
      .notes =
          "The answer is that of `winnow run --context-only` with the same options; the document is not read "
-         "again.\nThe file is never changed, and several processes share its pages.",
+         "again.\nThe file is never changed, and several processes share its pages. With --store, the "
+         "document is read "
+         "where\nthe folder does not keep it under this recipe and size, and kept there.",
      .groups = ask_groups,
      .args_size = sizeof(struct cli_args),
      .run = cli_ask},

@@ -62,6 +62,7 @@ int cli_kept_begin(struct cli_kept *kept, struct app_job *job, const struct cli_
         return app_fail(APP_BAD_INPUT, "--store does not go with policies that read calibration results");
     job->run.profile = NULL; /* one that was found and is not needed decides nothing */
     const wnw_store_key key = key_of(job, &how);
+    kept->folder = args->store;
     int status = wnw_store_open(&kept->store, args->store, limit);
     if (status != WNW_OK)
         return app_fail(status == WNW_E_NOMEM ? APP_FAILED : APP_BAD_INPUT, "%s", wnw_last_error());
@@ -98,6 +99,18 @@ int cli_kept_read(struct cli_kept *kept, struct app_job *job)
     if (kept->n_have < job->n_context)
         add(kept, job);
     return APP_OK;
+}
+
+int cli_kept_find(wnw_stored **st, struct cli_kept *kept, const struct app_job *job)
+{
+    const wnw_session_params how = form_of(job);
+    const wnw_store_key key = key_of(job, &how);
+    const int status = wnw_store_find(st, kept->store, &key, true);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    return *st ? APP_OK
+               : app_fail(APP_FAILED, "the document is not in '%s', so that nothing can be asked of it there",
+                          kept->folder);
 }
 
 void cli_kept_end(struct cli_kept *kept)

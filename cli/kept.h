@@ -9,6 +9,7 @@
 
 /* Starts as {0}. */
 struct cli_kept {
+    const char *folder; /* borrowed */
     wnw_store *store;
     wnw_stored *st;     /* the file that was found; NULL = none */
     wnw_engine *engine; /* of the session then */
@@ -21,7 +22,9 @@ int cli_kept_check(const struct cli_args *args);
 int cli_kept_begin(struct cli_kept *kept, struct app_job *job, const struct cli_args *args);
 /* Reads what is missing of the document, and adds it; where that fails, the answer still comes. */
 int cli_kept_read(struct cli_kept *kept, struct app_job *job);
-/* To be called after the job was closed. */
+/* Opens the document as the folder keeps it, after it was read; released with wnw_stored_free. */
+int cli_kept_find(wnw_stored **st, struct cli_kept *kept, const struct app_job *job);
+/* To be called after the job was closed, or its session freed. */
 void cli_kept_end(struct cli_kept *kept);
 
 #endif

@@ -48,6 +48,34 @@ good 'check' store check "$store" && grep -q '^11 documents are whole, 0' "$work
 good 'rm' store rm "$store" "$name" && [ ! -e "$store/$name" ] || fail 'rm left the file'
 bad 'rm of what is not there' 'has no' store rm "$store" "$name"
 
+# ask: questions about a document that the folder keeps, which is read where it does not.
+printf 'Who keeps tower 3?\nWho?\n' >"$work/questions"
+kept=$work/asked
+answers() { python3 -c 'import json, sys
+for line in open(sys.argv[1]): print(json.loads(line)["tokens"])' "$work/out"; }
+for args in '--policy knorm --ratio 0.5' '--policy full' '--policy knorm --ratio 0.5 --kv-type q8_0 --system Hello'; do
+    good "compress $args" compress -m "$model" -f "$doc" $args -o "$work/one.wkv"
+    good "ask -c $args" ask -m "$model" -c "$work/one.wkv" --questions "$work/questions" -n 9 && answers >"$work/a"
+    for time in first second; do
+        good "ask --store $args" ask -m "$model" --store "$kept" -f "$doc" $args --questions "$work/questions" -n 9 && answers >"$work/b"
+        same "ask --store $args, the $time time" "$work/a" "$work/b"
+        found=$(grep -o '[0-9]* of [0-9]* tokens of the document come from the store' "$work/err")
+        [ -n "$found" ] && set -- $found || set -- 0 0 0
+        case $time$1 in first0) ;; second$3) ;; *) fail "ask --store $args, the $time time: '$found'" ;; esac
+    done
+done
+good 'one question' ask -m "$model" --store "$kept" -f "$longer" --policy full -p 'Who?' -n 5 && grep -q 'come from the store' "$work/err" || fail 'the beginning was not found'
+good 'what run keeps' run -m "$model" --context-only -p 'Who?' -n 5 --store "$kept" -f "$doc" --policy full && grep -q 'come from the store' "$work/err" || fail 'run does not find what ask has kept'
+bad 'ask: a file and a folder' 'one of the two' ask -m "$model" -c "$work/one.wkv" --store "$kept" -f "$doc" -p 'Who?'
+bad 'ask: no document' 'with -f' ask -m "$model" --store "$kept" -p 'Who?'
+bad 'ask: a recipe for a file' 'leave out --policy' ask -m "$model" -c "$work/one.wkv" --policy knorm -p 'Who?'
+bad 'ask: a document for a file' 'leave out -f' ask -m "$model" -c "$work/one.wkv" -f "$doc" -p 'Who?'
+bad 'ask: a limit of nothing' 'name it with --store' ask -m "$model" -c "$work/one.wkv" --store-limit 1M -p 'Who?'
+bad 'ask: rules while answering' 'does not go with' ask -m "$model" --store "$kept" -f "$doc" --policy knorm --evict-every 8 -p 'Who?'
+for i in 1 2 3; do "$WINNOW" ask -m "$model" --store "$kept" -f "$other" --policy knorm -p 'Who?' -n 5 >"$work/answer$i" 2>/dev/null </dev/null & done
+wait
+for i in 2 3; do same 'asked at once' "$work/answer1" "$work/answer$i"; done
+
 # A damaged document is read again; check removes it, and what nobody owns.
 damaged=$(ls "$store"/*.wkv | head -1)
 printf '\377\377' | dd of="$damaged" bs=1 seek=9000 conv=notrunc 2>/dev/null
