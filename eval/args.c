@@ -162,6 +162,13 @@ static const struct app_option run_options[] = {
     TEXT("time-budget", "TIME", "none", time_budget,
          "lower the numbers of samples until the run, or this shard, is expected to take this long: 90s, 10m "
          "or 2h; says what it leaves out"),
+    TEXT("store", "DIR", "none", store,
+         "folder that keeps what was read, the whole cache of each sample, for further runs; for policies "
+         "that "
+         "observe nothing while they read"),
+    {"store-limit", 0, APP_BYTES, "SIZE", NULL, "none",
+     "bytes above which those that were not used for longest are removed, suffix K, M or G", AT(store_limit),
+     1, 4611686018427387904.0, "1 byte to 4294967296G"},
     TEXT("shard", "I/N", "1/1", shard, "every N-th sample, from the I-th on"),
     FLAG("quiet", quiet, "no progress"),
     TEXT("compare", "A,B", "none", compare, "two policies against each other, in the summary"),

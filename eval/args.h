@@ -14,7 +14,8 @@ struct eval_args {
     char *turns, *recompress, *lb_prefix, *lb_chat, *shard, *split;
     char *compare, *contrasts, *fail_if, *niah_score;
     int64_t samples, trials, max_prompt, lb_extra, batch, answer_tokens;
-    char *time_budget;
+    char *time_budget, *store;
+    int64_t store_limit;
     bool list, dump, own_history, no_early_stop, quiet, no_gate, closed_book, alone;
 };
 

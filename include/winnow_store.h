@@ -104,6 +104,9 @@ typedef struct wnw_stored_session_params {
     /* Tokens that are expected after those of the file. The cache has room for them from the beginning, so that none of it
      * needs to be copied when they come. 0 = 512, or what the context holds. */
     int32_t room;
+    /* Keys and values are copied and no room is made, so that the cache takes the memory that it takes where a session has read the
+     * tokens: for programs that measure. */
+    bool copied;
 } wnw_stored_session_params;
 
 WNW_DEFAULT(wnw_stored_session_params, wnw_stored_session_default_params)

@@ -171,6 +171,11 @@ static void stored_sessions(void **state)
     params =
         (wnw_stored_session_params){WNW_INIT(wnw_stored_session_params), .room = INT32_MAX, .n_ctx = N_CTX};
     assert_ok(wnw_stored_session(&of_file, st, e, &params));
+    wnw_session *copied;
+    params.copied = true;
+    assert_ok(wnw_stored_session(&copied, st, e, &params));
+    assert_same_cache(copied, of_file);
+    wnw_session_free(copied);
     const wnw_run run = wnw_run_default();
     assert_null_refused(wnw_stored_resume(NULL, st, &run));
     assert_null_refused(wnw_stored_resume(of_file, NULL, &run));

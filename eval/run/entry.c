@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "eval/base/grow.h"
+#include "winnow_store.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,11 +31,18 @@ int eval_runtime_open(struct eval_runtime *m, const struct eval_tokenizer *t, co
         status = wnw_engine_new(&m->engine, m->model, &params);
     if (status == WNW_OK)
         status = wnw_session_new_on(&m->pad, m->engine, NULL);
-    return eval_status_code(status);
+    if (status != WNW_OK || !args->store)
+        return eval_status_code(status);
+    status = wnw_store_open(&m->store, args->store,
+                            args->store_limit == APP_UNSET ? 0 : (uint64_t)args->store_limit);
+    return status == WNW_OK        ? APP_OK
+           : status == WNW_E_NOMEM ? eval_status_code(status)
+                                   : app_fail(APP_BAD_INPUT, "%s", wnw_last_error());
 }
 
 void eval_runtime_close(struct eval_runtime *m)
 {
+    wnw_store_close(m->store);
     wnw_session_free(m->pad);
     wnw_engine_free(m->engine);
     *m = (struct eval_runtime){0};

@@ -16,14 +16,15 @@ struct eval_runtime {
     const struct eval_tokenizer *tokenizer;
     const wnw_model *model;
     wnw_model_info info;
-    wnw_engine *engine;    /* owned, as pad is */
-    wnw_session *pad;      /* the second row of batches that have only one */
-    int32_t batch;         /* the most entries that are answered together; 1 = each alone */
-    int32_t answer_tokens; /* of every answer, whatever would end it; 0 = until it ends */
-    bool early_stop;       /* an answer ends where its score cannot change any more */
-    bool own_history;      /* earlier turns show the model's answers and not the references */
-    bool multi_request;    /* every question is asked as if it was the first */
-    bool recompress;       /* before every further question the cache is compressed again */
+    wnw_engine *engine;      /* owned, as pad and store are */
+    wnw_session *pad;        /* the second row of batches that have only one */
+    int32_t batch;           /* the most entries that are answered together; 1 = each alone */
+    int32_t answer_tokens;   /* of every answer, whatever would end it; 0 = until it ends */
+    bool early_stop;         /* an answer ends where its score cannot change any more */
+    bool own_history;        /* earlier turns show the model's answers and not the references */
+    bool multi_request;      /* every question is asked as if it was the first */
+    bool recompress;         /* before every further question the cache is compressed again */
+    struct wnw_store *store; /* what was read before; NULL = none */
 };
 /* The options and the suite (NULL = none) say how it answers. Returns an exit code; the caller closes in any case. */
 int eval_runtime_open(struct eval_runtime *m, const struct eval_tokenizer *t, const struct eval_args *args,
@@ -129,6 +130,7 @@ int eval_text_entries(const struct eval_runtime *m, const struct eval_reading *r
 struct eval_readings {
     int64_t n;        /* readings of a sample's first piece */
     int64_t n_tokens; /* in them */
+    int64_t n_kept;   /* tokens that a folder had */
     double ms;        /* that they took */
 };
 struct eval_wanted {

@@ -21,6 +21,7 @@ struct eval_shared_reading {
     struct eval_entry uncompressed; /* its answer, which is the same in all modes; config NULL = not there */
     int32_t first, n;               /* configs [first, first + n) share the reading at hand */
     int32_t group;
+    int32_t n_kept;    /* first tokens of the base that a folder had */
     double prefill_ms; /* so far */
     /* What the base was told: the policies of its configs, the questions as tasks, and of the prompt what was read. */
     wnw_run told;

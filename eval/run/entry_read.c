@@ -15,6 +15,7 @@
 #include "app/process.h"
 #include "app/stop.h"
 #include "eval/base/grow.h"
+#include "eval/run/kept.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -264,10 +265,16 @@ static int open_mode(struct eval_shared_reading *rd, enum eval_mode mode, struct
 static int read_to(struct eval_shared_reading *rd, enum eval_mode mode)
 {
     const struct eval_prompt *p = &rd->r->first[0];
-    const int32_t from = wnw_session_n_past(rd->base), to = eval_reading_border(rd->r, mode);
+    const int32_t to = eval_reading_border(rd->r, mode);
+    const bool begins = wnw_session_n_past(rd->base) == 0 && to > 0;
     const double start = app_now_ms();
+    if (begins)
+        WNW_TRY(eval_kept_take(rd, to));
+    const int32_t from = wnw_session_n_past(rd->base);
     int rc = to > from ? eval_status_code(wnw_session_prefill(rd->base, p->ids + from, to - from, NULL, NULL))
                        : APP_OK;
+    if (rc == APP_OK && begins && from == 0)
+        eval_kept_add(rd, to);
     rd->prefill_ms += app_now_ms() - start;
     rd->prompt.tokens = p->ids;
     rd->prompt.n_tokens = to;
@@ -354,7 +361,9 @@ static int run_group(struct eval_shared_reading *rd)
         if (has_work(rd, (enum eval_mode)mode))
             rc = run_mode(rd, (enum eval_mode)mode, mode == last);
     if (rc == APP_OK)
-        eval_count_reading(rd, wnw_session_n_past(rd->base), rd->prefill_ms);
+        eval_count_reading(rd, wnw_session_n_past(rd->base) - rd->n_kept, rd->prefill_ms);
+    if (rc == APP_OK && rd->w->readings)
+        rd->w->readings->n_kept += rd->n_kept;
     eval_entry_close(&rd->uncompressed);
     wnw_session_free(rd->base);
     eval_questions_clear(&rd->questions);
@@ -362,6 +371,7 @@ static int run_group(struct eval_shared_reading *rd)
     rd->base = NULL;
     rd->policies = NULL;
     rd->prefill_ms = 0;
+    rd->n_kept = 0;
     return rc;
 }
 

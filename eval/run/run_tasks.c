@@ -8,6 +8,7 @@
 #include "eval/base/grow.h"
 #include "eval/base/info.h"
 #include "eval/base/stats.h"
+#include "eval/run/kept.h"
 #include "eval/run/manifest.h"
 #include "eval/run/record.h"
 #include "eval/run/runner.h"
@@ -147,6 +148,7 @@ static int open_all(struct eval_run *run)
         eval_configs_open(&run->configs, args, run->suite)); /* before the model, which takes time to open */
     WNW_TRY(eval_check_words(args));
     WNW_TRY(check_options(args, &run->configs));
+    WNW_TRY(eval_kept_check(args, &run->configs));
     WNW_TRY(eval_setup_open(&run->setup, args, run->suite));
     WNW_TRY(load_profiles(run));
     WNW_TRY(eval_setup_fit(&run->setup));
@@ -402,6 +404,9 @@ static int finish(struct eval_run *run)
         app_note("%lld readings took %.1f s; each config by itself would need %lld, %.1f s more",
                  (long long)x->readings.n, 1e-3 * x->readings.ms, (long long)x->alone.n,
                  1e-3 * (x->alone.ms - x->readings.ms));
+    if (run->args->store)
+        app_note("%lld tokens of contexts were read, %lld came from the store",
+                 (long long)x->readings.n_tokens, (long long)x->readings.n_kept);
     WNW_TRY(eval_manifest_left_out(run->args->app.out, x->n_too_long, x->n_unmade));
     if (has_samples(&run->journal))
         return x->report->write(run->args);

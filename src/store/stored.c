@@ -123,7 +123,7 @@ static int check_form(const struct wnw_stored *st, const wnw_session *s)
     return check_numbers(st, s);
 }
 
-static int load_layers(wnw_session *s, const struct wnw_stored *st, int32_t room)
+static int load_layers(wnw_session *s, const struct wnw_stored *st, int32_t room, bool copied)
 {
     struct wnw__cache *c = &s->cache;
     for (int kind = 0; kind < WNW_N_AUX; kind++)
@@ -131,13 +131,14 @@ static int load_layers(wnw_session *s, const struct wnw_stored *st, int32_t room
     for (int32_t il = 0; il < c->n_layer; il++) {
         const struct wnw__stored_counts n = wnw__wkv_counts(st, il);
         const uint64_t at = wnw__wkv_find(st, WNW_WKV_LAYER, (uint32_t)il)->at;
-        const struct wnw__stored_block block = {.bytes = st->bytes + at, .fd = st->fd, .at = (int64_t)at};
+        const struct wnw__stored_block block = {
+            .bytes = st->bytes + at, .fd = copied ? -1 : st->fd, .at = (int64_t)at};
         WNW_TRY(wnw__cache_load_layer(c, il, &n, &block, room, s->params.n_ubatch));
     }
     return WNW_OK;
 }
 
-static int fill_session(wnw_session *s, const struct wnw_stored *st, int32_t room)
+static int fill_session(wnw_session *s, const struct wnw_stored *st, int32_t room, bool copied)
 {
     const int32_t n_past = st->meta.state.n_past, n_ctx = s->params.n_ctx;
     if (n_past > n_ctx)
@@ -145,7 +146,7 @@ static int fill_session(wnw_session *s, const struct wnw_stored *st, int32_t roo
                          (int)n_ctx);
     WNW_TRY(check_form(st, s));
     WNW_TRY(wnw__session_check_state(&st->meta.state, s));
-    WNW_TRY(load_layers(s, st, room < n_ctx - n_past ? room : n_ctx - n_past));
+    WNW_TRY(load_layers(s, st, copied ? 0 : room < n_ctx - n_past ? room : n_ctx - n_past, copied));
     return wnw__session_set_state(s, &st->meta.state);
 }
 
@@ -167,7 +168,7 @@ int wnw_stored_session(wnw_session **out, const wnw_stored *st, wnw_engine *e,
                                     .kv_unrotated = st->meta.k_block == 0};
     wnw_session *s;
     WNW_TRY(wnw_session_new_on(&s, e, &how));
-    const int rc = fill_session(s, st, own.room > 0 ? own.room : ROOM);
+    const int rc = fill_session(s, st, own.room > 0 ? own.room : ROOM, own.copied);
     if (rc != WNW_OK) {
         wnw_session_free(s);
         return rc;

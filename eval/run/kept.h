@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Readings that a folder keeps (--store): the whole cache of a sample's first piece, which many configs go on from
+ * (entry_read.c). What policies observe while they read is not in such a file, so that those that need it are refused, and so
+ * are configs that drop entries while they read.
+ */
+#ifndef WNW_EVAL_KEPT_H
+#define WNW_EVAL_KEPT_H
+
+#include "eval/run/entry_impl.h"
+
+/* Refuses what does not go with a folder. Returns an exit code, like the others. */
+int eval_kept_check(const struct eval_args *args, const struct eval_configs *c);
+/* Gives the base, which has read nothing, the first n tokens of the sample where the folder keeps them; it is told what it was
+ * told before. Does nothing where it does not, or where there is no folder. */
+int eval_kept_take(struct eval_shared_reading *rd, int32_t n);
+/* Puts the base, which has read the first n tokens, into the folder; a warning says where that fails. */
+void eval_kept_add(const struct eval_shared_reading *rd, int32_t n);
+
+#endif
