@@ -197,49 +197,105 @@ static void mul_nt_equals_loops(void **state)
         }
 }
 
-/* Products through tiles and panels are those of rows; what lies beside the asked columns stays. */
-static void mul_tiles_equals_loops(void **state)
+static void dots_equal_loops(void **state)
 {
     (void)state;
-    static const int32_t size[][4] = {/* na, nb, d, first */ {1, 1, 64, 0},
-                                      {5, 64, 32, 0},
-                                      {6, 65, 64, 1},
-                                      {3, 130, 80, 63},
-                                      {2, 200, 13, 64},
-                                      {6, 127, 128, 126},
-                                      {4, 66, 64, 66}};
-    for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
-        const int32_t na = size[i][0] < wnw__panel_rows() ? size[i][0] : wnw__panel_rows(), nb = size[i][1],
-                      d = size[i][2], first = size[i][3], ld = nb + 2;
-        float *a = test_random_floats((size_t)(na * d), 8, 1.0f),
-              *b = test_random_floats((size_t)(nb * d), 9, 1.0f);
-        float *tiles = calloc(WNW_TILE_FLOATS(nb, d), sizeof *tiles);
-        float *panel = calloc((size_t)d * WNW_PANEL_MOST, sizeof *panel);
-        float *out = malloc((size_t)(na * ld) * sizeof *out);
-        assert_non_null(tiles);
-        assert_non_null(panel);
-        assert_non_null(out);
-        assert_cmp(wnw__panel_rows(), <=, WNW_PANEL_MOST);
-        for (int32_t j = 0; j < na * ld; j++)
-            out[j] = 777.0f;
-        wnw__tiles_of(b, nb, d, tiles);
-        wnw__panel_of(a, na, d, 0.25f, panel);
-        wnw__mul_tiles(panel, na, d, tiles, first, nb, out, ld);
-        for (int32_t r = 0; r < na; r++)
-            for (int32_t j = 0; j < ld; j++) {
-                double sum = 0.0;
-                for (int32_t c = 0; c < d && first + j < nb; c++)
-                    sum += 0.25 * (double)a[r * d + c] * (double)b[(first + j) * d + c];
-                if (first + j < nb)
-                    assert_near(sum, out[r * ld + j], 0.25 * d * 0x1p-23);
-                else
-                    assert_cmp(out[r * ld + j], ==, 777.0f);
+    static const int32_t size[][3] = {
+        /* n, d, one row of b for all */ {1, 64, 0}, {7, 13, 0}, {5, 80, 1}, {8, 3, 1}};
+    for (int t = 0; wnw__vec_at(t); t++)
+        for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+            const int32_t n = size[i][0], d = size[i][1], lda = d + 3, ldb = size[i][2] ? 0 : d + 1;
+            float *a = test_random_floats((size_t)(n * lda), 8, 1.0f),
+                  *b = test_random_floats((size_t)(n * (d + 1)), 9, 1.0f), out[9];
+            out[n] = 777.0f;
+            wnw__vec_at(t)->dots(a, lda, b, ldb, n, d, out);
+            for (int32_t r = 0; r < n; r++) {
+                double sum = 0;
+                for (int32_t c = 0; c < d; c++)
+                    sum += (double)a[r * lda + c] * (double)b[r * ldb + c];
+                assert_near(out[r], sum, d * 0x1p-23);
             }
-        free(a);
-        free(b);
+            assert_cmp(out[n], ==, 777.0f);
+            free(a);
+            free(b);
+        }
+}
+
+/* A lower triangle meets rows in tiles: quadratic forms, and lengths. What lies above the diagonal is not read. */
+static void triangles_equal_loops(void **state)
+{
+    (void)state;
+    static const int32_t size[][2] = {/* n, d */ {1, 64}, {64, 13}, {65, 80}, {130, 128}, {3, 6}};
+    for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+        const int32_t n = size[i][0], d = size[i][1];
+        float *x = test_random_floats((size_t)(n * d), 8, 1.0f),
+              *lower = test_random_floats((size_t)(d * d), 9, 1.0f),
+              *tiles = malloc(WNW_TILE_FLOATS(n, d) * sizeof *tiles),
+              *triangle = malloc(WNW_TRIANGLE_FLOATS(d) * sizeof *triangle),
+              *form = malloc(((size_t)n + 1) * sizeof *form),
+              *length = malloc(((size_t)n + 1) * sizeof *length);
+        assert_non_null(tiles);
+        assert_non_null(triangle);
+        assert_non_null(form);
+        assert_non_null(length);
+        assert_cmp(wnw__vec_at(0)->panel_rows, <=, WNW_PANEL_MOST);
+        for (int32_t r = 0; r < d; r++)
+            for (int32_t c = r + 1; c < d; c++)
+                lower[r * d + c] = NAN;
+        form[n] = length[n] = 777.0f;
+        wnw__tiles_of(x, n, d, tiles);
+        wnw__triangle_of(lower, d, triangle);
+        wnw__triangle_forms(triangle, d, tiles, n, form);
+        wnw__triangle_lengths(triangle, d, tiles, n, length);
+        for (int32_t k = 0; k < n; k++) {
+            double quadratic = 0, square = 0;
+            for (int32_t r = 0; r < d; r++) {
+                double sum = 0;
+                for (int32_t c = 0; c <= r; c++)
+                    sum += (double)lower[r * d + c] * (double)x[k * d + c];
+                quadratic += sum * (double)x[k * d + r];
+                square += sum * sum;
+            }
+            assert_near(form[k], quadratic, d * d * 0x1p-23);
+            assert_near(length[k], square, 2 * d * d * sqrt(d) * 0x1p-23);
+        }
+        assert_cmp(form[n], ==, 777.0f);
+        assert_cmp(length[n], ==, 777.0f);
+        free(x);
+        free(lower);
         free(tiles);
-        free(panel);
-        free(out);
+        free(triangle);
+        free(form);
+        free(length);
+    }
+}
+
+static void grams_equal_loops(void **state)
+{
+    (void)state;
+    static const int32_t sizes[] = {1, 13, 32, 64, 80, 128};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const int32_t d = sizes[i], ld = (d + 31) / 32 * 32;
+        float *x = test_random_floats((size_t)(128 * ld), 8, 1.0f),
+              *tile = malloc((size_t)(WNW_TILE * ld) * sizeof *tile),
+              *gram = calloc(WNW_GRAM_FLOATS(d), sizeof *gram);
+        assert_non_null(tile);
+        assert_non_null(gram);
+        for (int32_t at = 0; at < 128; at += WNW_TILE) {
+            wnw__vec_at(0)->transpose(x + at * ld, ld, tile);
+            wnw__gram_add(x + at * ld, ld, d, tile, gram);
+        }
+        for (int32_t r = 0; r < d; r++)
+            for (int32_t c = 0; c <= r; c++) {
+                double sum = 0;
+                for (int32_t k = 0; k < 128; k++)
+                    sum += (double)x[k * ld + r] * (double)x[k * ld + c];
+                assert_cmp(wnw__gram_at(d, r, c), <, WNW_GRAM_FLOATS(d));
+                assert_near(gram[wnw__gram_at(d, r, c)], sum, 128 * 0x1p-23);
+            }
+        free(x);
+        free(tile);
+        free(gram);
     }
 }
 
@@ -371,6 +427,224 @@ static void softmax_tile_streams(void **state)
     }
 }
 
+/* ---- Rows in whole numbers ---- */
+
+/* The scalar version, the last one. */
+static const struct wnw__vec *reference(void)
+{
+    int t = 0;
+    while (wnw__vec_at(t + 1))
+        t++;
+    return wnw__vec_at(t);
+}
+
+static int32_t half_of(const uint32_t *tile, int32_t c, int32_t j)
+{
+    return (int16_t)(tile[c / 2 * WNW_TILE + j] >> (c % 2 ? 16 : 0));
+}
+
+/* Half a unit at most is lost, no length is above 32000 units but for what rounding adds, and every version has the same bits. */
+static void pairs_round(void **state)
+{
+    (void)state;
+    static const int32_t sizes[] = {1, 2, 13, 64, 80, 256};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const int32_t d = sizes[i], n_word = (d + 1) / 2 * WNW_TILE;
+        float *x = test_random_floats((size_t)(d * WNW_TILE), 12, 5.0f), unit[WNW_TILE], own[WNW_TILE];
+        uint32_t *want = malloc((size_t)n_word * sizeof *want), *tile = malloc((size_t)n_word * sizeof *tile);
+        assert_non_null(want);
+        assert_non_null(tile);
+        for (int32_t c = 0; c < d; c++)
+            x[c * WNW_TILE + 7] = 0.0f;   /* a row of nothing */
+        x[(d - 1) * WNW_TILE + 8] = 1e6f; /* one large element */
+        reference()->pairs_of(x, d, want, unit);
+        for (int32_t j = 0; j < WNW_TILE; j++) {
+            double square = 0;
+            for (int32_t c = 0; c < d; c++) {
+                const double whole = half_of(want, c, j), u = (double)unit[j];
+                assert_near(x[c * WNW_TILE + j], u * whole, 0.5001 * u + 1e-6 * fabs(u * whole));
+                square += whole * whole;
+            }
+            assert_cmp(sqrt(square), <=, 32000 + sqrt(d) / 2 + 1);
+            if (d % 2)
+                assert_int_equal(want[d / 2 * WNW_TILE + j] >> 16, 0);
+        }
+        for (int t = 0; wnw__vec_at(t); t++) {
+            wnw__vec_at(t)->pairs_of(x, d, tile, own);
+            assert_memory_equal(tile, want, (size_t)n_word * sizeof *tile);
+            assert_memory_equal(own, unit, sizeof unit);
+        }
+        free(x);
+        free(want);
+        free(tile);
+    }
+}
+
+/* Sums are exact whatever the words are, up to the largest that two rows of full length give. */
+static void pairs_multiply(void **state)
+{
+    (void)state;
+    enum { N_PANEL = 2, LD = WNW_TILE + 5 };
+    static const int32_t sizes[] = {1, 2, 7, 32, 40, 128};
+    for (int t = 0; wnw__vec_at(t); t++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            const struct wnw__vec *v = wnw__vec_at(t);
+            const int32_t n_pair = sizes[i], rows = v->pair_rows, n_row = N_PANEL * rows;
+            uint32_t *panel = malloc((size_t)(n_row * n_pair) * sizeof *panel),
+                     *tile = malloc((size_t)(n_pair * WNW_TILE) * sizeof *tile), seed = 5;
+            float *out = malloc((size_t)(n_row * LD) * sizeof *out), unit[WNW_TILE],
+                  panel_unit[2 * WNW_PAIR_ROWS];
+            assert_non_null(panel);
+            assert_non_null(tile);
+            assert_non_null(out);
+            assert_in_range(rows, 1, WNW_PAIR_ROWS);
+            const int32_t most = (int32_t)(32000 / sqrt(2 * n_pair));
+            for (int32_t k = 0; k < n_row * n_pair + n_pair * WNW_TILE; k++) {
+                const uint32_t low = (uint32_t)(k % 3 ? (int32_t)(test_lcg(&seed) % (uint32_t)most) - most / 2
+                                                      : -most),
+                               high = (uint32_t)(k % 5 ? (int32_t)(test_lcg(&seed) % (uint32_t)most) : -most);
+                *(k < n_row * n_pair ? panel + k : tile + k - n_row * n_pair) = (low & 0xffff) | high << 16;
+            }
+            for (int32_t j = 0; j < WNW_TILE; j++)
+                unit[j] = 0.25f + 0.01f * (float)j;
+            for (int32_t r = 0; r < n_row; r++)
+                panel_unit[r] = 0.001f * (float)(r + 1);
+            for (int32_t k = 0; k < n_row * LD; k++)
+                out[k] = 777.0f;
+            v->mul_pairs(panel, panel_unit, N_PANEL, n_pair, tile, unit, out, LD);
+            for (int32_t r = 0; r < n_row; r++)
+                for (int32_t j = 0; j < LD; j++) {
+                    int64_t sum = 0;
+                    for (int32_t k = 0; k < n_pair && j < WNW_TILE; k++) {
+                        const uint32_t a = panel[(r / rows * n_pair + k) * rows + r % rows],
+                                       b = tile[k * WNW_TILE + j];
+                        sum += (int64_t)(int16_t)a * (int16_t)b +
+                               (int64_t)(int16_t)(a >> 16) * (int16_t)(b >> 16);
+                    }
+                    const float want =
+                        j < WNW_TILE ? (float)(int32_t)sum * (panel_unit[r] * unit[j]) : 777.0f;
+                    assert_in_range(llabs(sum), 0, INT32_MAX);
+                    assert_cmp(out[r * LD + j], ==, want);
+                }
+            free(panel);
+            free(tile);
+            free(out);
+        }
+}
+
+/* Rows through tiles and panels, the way scorers take: as in double but for half a unit of each element. */
+static void pairs_of_rows(void **state)
+{
+    (void)state;
+    static const int32_t size[][3] = {
+        /* rows, keys, d */ {1, 64, 64}, {64, 3, 13}, {17, 20, 80}, {13, 64, 128}};
+    for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+        const int32_t na = size[i][0], nb = size[i][1], d = size[i][2];
+        float *a = test_random_floats((size_t)(na * d), 8, 1.0f),
+              *b = test_random_floats((size_t)(nb * d), 9, 1.0f),
+              *room = malloc(WNW_PAIR_ROOM(d) * sizeof *room),
+              *out = malloc(WNW_PAIR_UNITS * WNW_TILE * sizeof *out), unit[WNW_TILE],
+              panel_unit[WNW_PAIR_UNITS];
+        uint32_t *tile = malloc(WNW_PAIR_TILE(d) * sizeof *tile),
+                 *panels = malloc(WNW_PAIR_PANELS(d) * sizeof *panels);
+        assert_non_null(room);
+        assert_non_null(out);
+        assert_non_null(tile);
+        assert_non_null(panels);
+        wnw__pair_tile(a, na, d, tile, unit, room);
+        const int32_t n_panel = wnw__pair_panels(tile, unit, na, d, 0.25f, panels, panel_unit);
+        assert_int_equal(n_panel, (na + wnw__pair_rows() - 1) / wnw__pair_rows());
+        wnw__pair_tile(b, nb, d, tile, unit, room);
+        wnw__mul_pairs(panels, panel_unit, n_panel, d, tile, unit, out, WNW_TILE);
+        for (int32_t r = 0; r < n_panel * wnw__pair_rows(); r++)
+            for (int32_t j = 0; j < WNW_TILE; j++) {
+                double sum = 0, x = 0, y = 0;
+                for (int32_t c = 0; c < d && r < na && j < nb; c++) {
+                    sum += 0.25 * (double)a[r * d + c] * (double)b[j * d + c];
+                    x += (double)a[r * d + c] * (double)a[r * d + c];
+                    y += (double)b[j * d + c] * (double)b[j * d + c];
+                }
+                /* each element of one is off by half a unit, times the sum of the other's, at most its length * sqrt(d) */
+                assert_near(out[r * WNW_TILE + j], sum, 0.25 * sqrt(x * y) * sqrt(d) / 32000 * 1.01);
+            }
+        free(a);
+        free(b);
+        free(room);
+        free(out);
+        free(tile);
+        free(panels);
+    }
+}
+
+/* ---- Sums of exponentials ---- */
+
+static void sums_stream(void **state)
+{
+    (void)state;
+    enum { N = 3, LD = N * WNW_TILE + 3 };
+    for (int t = 0; wnw__vec_at(t); t++) {
+        const struct wnw__vec *v = wnw__vec_at(t);
+        float *s = test_random_floats(WNW_TILE * LD, 4, 40.0f), m[WNW_TILE], l[WNW_TILE];
+        s[5] = -INFINITY;
+        for (int j = 0; j < WNW_TILE; j++)
+            s[2 * LD + j] = -INFINITY; /* a tile that nothing is seen of */
+        for (int r = 0; r < WNW_TILE; r++) {
+            m[r] = -FLT_MAX;
+            l[r] = 0;
+        }
+        for (int k = 0; k < N; k++)
+            v->sum_rows(s + k * WNW_TILE, LD, 7, m, l);
+        for (int r = 0; r < 7; r++) {
+            double sum = 0;
+            for (int c = 0; c < N * WNW_TILE; c++)
+                sum += exp((double)s[r * LD + c] - (double)m[r]);
+            assert_near(l[r], sum, 5e-6 * sum);
+            assert_cmp(l[r], >=, 1.0f);
+        }
+        assert_cmp(l[7], ==, 0.0f);
+        for (int r = 0; r < WNW_TILE; r++) {
+            m[r] = -FLT_MAX;
+            l[r] = 0;
+        }
+        float *columns = test_random_floats(9 * WNW_TILE, 6, 40.0f);
+        for (int r = 0; r < 9; r++)
+            columns[r * WNW_TILE + 3] = -INFINITY;
+        v->sum_columns(columns, 4, m, l);
+        v->sum_columns(columns + 4 * WNW_TILE, 5, m, l);
+        for (int j = 0; j < WNW_TILE; j++) {
+            double sum = 0;
+            for (int r = 0; r < 9; r++)
+                sum += exp((double)columns[r * WNW_TILE + j] - (double)m[j]);
+            assert_near(l[j], sum, 5e-6 * sum);
+            assert_cmp(l[j], >=, j == 3 ? 0.0f : 1.0f);
+        }
+        free(s);
+        free(columns);
+    }
+}
+
+static void raise_by_hand(void **state)
+{
+    (void)state;
+    for (int t = 0; wnw__vec_at(t); t++) {
+        float best[WNW_TILE], s[2][WNW_TILE + 1], x[WNW_TILE];
+        const float less[] = {2.0f, -1.0f};
+        for (int j = 0; j < WNW_TILE; j++) {
+            best[j] = j == 9 ? 100.0f : -INFINITY;
+            s[0][j] = (float)j;
+            s[1][j] = (float)(40 - j);
+            x[j] = -1.5f * (float)j;
+        }
+        s[1][WNW_TILE] = s[0][WNW_TILE] = 1e9f;
+        wnw__vec_at(t)->raise_to(best, s[0], WNW_TILE + 1, 2, less);
+        for (int j = 0; j < WNW_TILE; j++)
+            assert_cmp(best[j], ==, j == 9 ? 100.0f : (float)(j - 2 > 41 - j ? j - 2 : 41 - j));
+        wnw__vec_at(t)->exps(x, WNW_TILE);
+        for (int j = 0; j < WNW_TILE; j++)
+            assert_near(x[j], j >= 58 ? 0 : exp(-1.5 * j), j >= 58 ? 0 : 2e-7 * exp(-1.5 * j));
+    }
+}
+
 /* (3, 4, 0, ...) over 32 elements has a mean square of 25 / 32, which an epsilon of 7 / 32 makes 1. */
 static void rms_norm_by_hand(void **state)
 {
@@ -458,12 +732,19 @@ int main(void)
         cmocka_unit_test(every_f16),
         cmocka_unit_test(round_trip_error_is_bounded),
         cmocka_unit_test(mul_nt_equals_loops),
-        cmocka_unit_test(mul_tiles_equals_loops),
+        cmocka_unit_test(dots_equal_loops),
+        cmocka_unit_test(triangles_equal_loops),
+        cmocka_unit_test(grams_equal_loops),
         cmocka_unit_test(transpose_moves_every_element),
         cmocka_unit_test(softmax_by_hand),
         cmocka_unit_test(softmax_equals_double),
         cmocka_unit_test(exp_is_accurate),
         cmocka_unit_test(softmax_tile_streams),
+        cmocka_unit_test(pairs_round),
+        cmocka_unit_test(pairs_multiply),
+        cmocka_unit_test(pairs_of_rows),
+        cmocka_unit_test(sums_stream),
+        cmocka_unit_test(raise_by_hand),
         cmocka_unit_test(rms_norm_by_hand),
         cmocka_unit_test(rms_norm_equals_double),
         cmocka_unit_test(swiglu_equals_double),

@@ -63,6 +63,33 @@ static void describe(struct layer *l, int32_t n_head_kv, int32_t d, int32_t n)
                                .source = l};
 }
 
+/* Products are those of rows whose elements are off by up to half of length / 32000: a logit is off by at most this, and the
+ * logarithm of a sum of exponentials as much. */
+static double rounding(const struct layer *l)
+{
+    const int32_t d = l->obs.n_embd_head;
+    double longest[2] = {0};
+    for (int32_t ih = 0; ih < l->obs.n_head_kv; ih++)
+        for (int32_t e = 0; e < l->n_entry[ih]; e++) {
+            double square = 0;
+            for (int32_t c = 0; c < d; c++)
+                square += (double)l->key[ih][e][c] * (double)l->key[ih][e][c];
+            longest[0] = fmax(longest[0], square);
+        }
+    for (int32_t i = 0; i < l->obs.n_past * l->obs.n_head; i++) {
+        double square = 0;
+        for (int32_t c = 0; c < d; c++)
+            square += (double)l->query[i * d + c] * (double)l->query[i * d + c];
+        longest[1] = fmax(longest[1], square);
+    }
+    return sqrt(longest[0] * longest[1]) * sqrt(d) / 32000 * (double)l->obs.attn_scale;
+}
+
+static void assert_score(const struct layer *l, double score, double want)
+{
+    assert_near(score, want, want * expm1(2 * rounding(l)) + 2e-6);
+}
+
 /* ---- By hand ---- */
 
 /* One KV head, d = 2, angle = position: chapter 25's numbers. */
@@ -97,10 +124,10 @@ static void numbers_by_hand(void **state)
         float score[2 * 4];
         assert_ok(try_scores(rows[i].recipe, &l.obs, score));
         for (int32_t c = 1; c < 4; c++) {
-            assert_near(fmaxf(score[c], score[4 + c]), most[i][c - 1], 1e-6);
+            assert_score(&l, (double)fmaxf(score[c], score[4 + c]), most[i][c - 1]);
             if (i == 0)
                 for (int32_t h = 0; h < 2; h++)
-                    assert_near(score[h * 4 + c], rows[i].want[h][c - 1], 1e-6);
+                    assert_score(&l, (double)score[h * 4 + c], rows[i].want[h][c - 1]);
         }
         assert_cmp(score[0], ==, 1.0f); /* the header stays */
     }
@@ -233,7 +260,7 @@ static void as_plain(void **state)
                 f.key_stride = n > n_head ? (n - n_head - 1) / 6 + 1 : 1;
             plain(&l, &f, h, want);
             for (int32_t e = 0; e < n; e++)
-                assert_near(score[h * row->n + e], want[e], 2e-5);
+                assert_score(&l, (double)score[h * row->n + e], want[e]);
             for (int32_t e = n; e < row->n; e++)
                 assert_cmp(score[h * row->n + e], ==, 0.0f);
         }
@@ -260,7 +287,7 @@ static void column_maxima(void **state)
                 most[c] = fmax(most[c], exp(logit(&l, h, t, c, 0)) / sum);
         }
         for (int32_t c = 0; c < N; c++)
-            assert_near(score[h * N + c], most[c], 2e-5);
+            assert_score(&l, (double)score[h * N + c], most[c]);
     }
 }
 

@@ -78,45 +78,123 @@ void wnw__tiles_of(const float *b, int32_t n, int32_t d, float *tiles)
             last[(int64_t)c * WNW_TILE + k - j] = b[(int64_t)k * d + c];
 }
 
-int32_t wnw__panel_rows(void)
+void wnw__dots(const float *a, int64_t lda, const float *b, int64_t ldb, int32_t n, int32_t d, float *out)
 {
-    return wnw__vec_at(0)->panel_rows;
+    wnw__vec_at(0)->dots(a, lda, b, ldb, n, d, out);
 }
 
-void wnw__panel_of(const float *a, int32_t na, int32_t d, float scale, float *panel)
+void wnw__triangle_of(const float *lower, int32_t d, float *triangle)
 {
-    const int32_t rows = wnw__panel_rows();
-    for (int32_t c = 0; c < d; c++)
-        for (int32_t i = 0; i < rows; i++)
-            panel[(int64_t)c * rows + i] = i < na ? scale * a[(int64_t)i * d + c] : 0;
+    const int32_t rows = wnw__vec_at(0)->panel_rows;
+    for (int32_t first = 0; first < d; first += rows)
+        for (int32_t c = 0; c < d; c++)
+            for (int32_t r = first; r < first + rows; r++)
+                *triangle++ = r < d && c <= r ? lower[(int64_t)r * d + c] : 0;
 }
 
-void wnw__mul_tiles(const float *panel, int32_t na, int32_t d, const float *tiles, int32_t first, int32_t end,
-                    float *out, int64_t ld)
+/* Sums over the rows of products with the elements of x, or with themselves. */
+static void multiply_triangle(const float *t, int32_t d, const float *tiles, int32_t n, bool own, float *out)
 {
     const struct wnw__vec *vec = wnw__vec_at(0);
+    const int32_t rows = vec->panel_rows;
     float s[WNW_PANEL_MOST * WNW_TILE];
-    for (int32_t at = first / WNW_TILE * WNW_TILE; at < end; at += WNW_TILE) {
-        const int32_t from = at < first ? first : at, to = end - at < WNW_TILE ? end : at + WNW_TILE;
-        vec->mul_panels(panel, 1, d, tiles + (int64_t)at * d, s);
-        for (int32_t i = 0; i < na; i++)
-            memcpy(out + i * ld + (from - first), s + i * WNW_TILE + (from - at),
-                   (size_t)(to - from) * sizeof *out);
+    for (int32_t at = 0; at < n; at += WNW_TILE, tiles += (int64_t)d * WNW_TILE) {
+        float sum[WNW_TILE] = {0};
+        for (int32_t first = 0; first < d; first += rows) {
+            const int32_t here = d - first < rows ? d - first : rows;
+            vec->mul_panels(t + (int64_t)first * d, 1, first + here, tiles, s);
+            vec->add_products(s, own ? s : tiles + (int64_t)first * WNW_TILE, here, sum);
+        }
+        memcpy(out + at, sum, (size_t)(n - at < WNW_TILE ? n - at : WNW_TILE) * sizeof *out);
     }
 }
 
-void wnw__mul_square(const float *x, int32_t n, int32_t d, float scale, float *room, float *out)
+void wnw__triangle_forms(const float *triangle, int32_t d, const float *tiles, int32_t n, float *out)
 {
-    const int32_t most = wnw__panel_rows();
-    float *panel = room + WNW_TILE_FLOATS(d, d);
-    for (int32_t i = 0; i < n; i += most) {
-        const int32_t m = n - i < most ? n - i : most;
-        wnw__panel_of(x + (int64_t)i * d, m, d, scale, panel);
-        wnw__mul_tiles(panel, m, d, room, 0, d, out + (int64_t)i * d, d);
-    }
+    multiply_triangle(triangle, d, tiles, n, false, out);
+}
+
+void wnw__triangle_lengths(const float *triangle, int32_t d, const float *tiles, int32_t n, float *out)
+{
+    multiply_triangle(triangle, d, tiles, n, true, out);
+}
+
+void wnw__gram_add(const float *x, int32_t ld, int32_t d, const float *tile, float *gram)
+{
+    enum { CHUNK = 48 }; /* whole register blocks of every version */
+    const struct wnw__vec *vec = wnw__vec_at(0);
+    float one[CHUNK];
+    for (int i = 0; i < CHUNK; i++)
+        one[i] = 1;
+    for (int32_t j = 0; j < d; j += WNW_GRAM_BLOCK)
+        for (int32_t i = j; i < d; i += CHUNK)
+            vec->accumulate(WNW_KV_F32, tile + (int64_t)i * WNW_TILE, d - i < CHUNK ? d - i : CHUNK, one,
+                            x + j, (size_t)ld * sizeof *x, WNW_TILE, WNW_GRAM_BLOCK,
+                            gram + wnw__gram_at(d, i, j));
 }
 
 void wnw__softmax(float *x, int32_t n)
 {
     wnw__vec_at(0)->softmax(x, n);
+}
+
+void wnw__pair_tile(const float *x, int32_t n, int32_t d, uint32_t *tile, float *unit, float *room)
+{
+    const struct wnw__vec *vec = wnw__vec_at(0);
+    const size_t row = (size_t)d * sizeof *x;
+    float *columns = room + WNW_TILE * (size_t)d;
+    if (n < WNW_TILE) {
+        memcpy(room, x, (size_t)n * row);
+        memset(room + (int64_t)n * d, 0, (size_t)(WNW_TILE - n) * row);
+        x = room;
+    }
+    vec->transpose(x, d, columns);
+    vec->pairs_of(columns, d, tile, unit);
+}
+
+int32_t wnw__pair_panels(const uint32_t *tile, const float *unit, int32_t n, int32_t d, float scale,
+                         uint32_t *panels, float *panel_unit)
+{
+    const int32_t rows = wnw__pair_rows(), n_pair = (int32_t)WNW_PAIRS(d), n_panel = (n + rows - 1) / rows;
+    memset(panels, 0, (size_t)(n_panel * rows * n_pair) * sizeof *panels);
+    for (int32_t p = 0; p < n_panel; p++) {
+        const int32_t first = p * rows, here = n - first < rows ? n - first : rows;
+        for (int32_t k = 0; k < n_pair; k++)
+            memcpy(panels + ((int64_t)p * n_pair + k) * rows, tile + (int64_t)k * WNW_TILE + first,
+                   (size_t)here * sizeof *panels);
+    }
+    for (int32_t i = 0; i < n_panel * rows; i++)
+        panel_unit[i] = i < n ? scale * unit[i] : 0;
+    return n_panel;
+}
+
+void wnw__mul_pairs(const uint32_t *panels, const float *panel_unit, int32_t n_panel, int32_t d,
+                    const uint32_t *tile, const float *tile_unit, float *out, int64_t ld)
+{
+    wnw__vec_at(0)->mul_pairs(panels, panel_unit, n_panel, (int32_t)WNW_PAIRS(d), tile, tile_unit, out, ld);
+}
+
+int32_t wnw__pair_rows(void)
+{
+    return wnw__vec_at(0)->pair_rows;
+}
+
+void wnw__sum_rows(const float *s, int64_t ld, int32_t rows, float *m, float *l)
+{
+    wnw__vec_at(0)->sum_rows(s, ld, rows, m, l);
+}
+
+void wnw__sum_columns(const float *s, int32_t rows, float *m, float *l)
+{
+    wnw__vec_at(0)->sum_columns(s, rows, m, l);
+}
+
+void wnw__raise_to(float *best, const float *s, int64_t ld, int32_t rows, const float *less)
+{
+    wnw__vec_at(0)->raise_to(best, s, ld, rows, less);
+}
+
+void wnw__exps(float *x, int32_t n)
+{
+    wnw__vec_at(0)->exps(x, n);
 }

@@ -4,10 +4,11 @@
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #include "kernel/kernel_x86.h"
 
-#define VEC_NAME "avx2"
-#define VW       8
-#define MR       6
-#define DOT_ROWS 3
+#define VEC_NAME  "avx2"
+#define VW        8
+#define MR        6
+#define DOT_ROWS  3
+#define PAIR_ROWS 6
 typedef __m256 VF;
 typedef uint32_t VU __attribute__((vector_size(32)));
 
@@ -85,6 +86,25 @@ static inline __m256 v_dot_i16(const int16_t *a, const __m256i w[2])
     const __m256i s = _mm256_add_epi32(_mm256_madd_epi16(w[0], _mm256_loadu_si256(v)),
                                        _mm256_madd_epi16(w[1], _mm256_loadu_si256(v + 1)));
     return _mm256_cvtepi32_ps(s);
+}
+
+typedef __m256i VA;
+#define v_words(p)        _mm256_loadu_si256((const __m256i *)(const void *)(p))
+#define v_no_products()   _mm256_setzero_si256()
+#define v_sum_products(a) _mm256_cvtepi32_ps(a)
+
+static inline __m256i v_word(uint32_t x)
+{
+    __m256i w = _mm256_set1_epi32((int)x);
+    IN_ORDER(w);
+    return w;
+}
+
+static inline __m256i v_add_products(__m256i a, __m256i w, __m256i x)
+{
+    const __m256i p = _mm256_madd_epi16(w, x);
+    ADD_IN_PLACE(a, p);
+    return a;
 }
 
 #include "kernel/kernel_body.h"

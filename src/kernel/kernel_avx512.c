@@ -6,10 +6,11 @@
 #include "kernel/kernel_avx512.h"
 #include "kernel/kernel_x86.h"
 
-#define VEC_NAME "avx512"
-#define VW       16
-#define MR       12
-#define DOT_ROWS 4
+#define VEC_NAME  "avx512"
+#define VW        16
+#define MR        12
+#define DOT_ROWS  4
+#define PAIR_ROWS 12
 typedef __m512 VF;
 typedef uint32_t VU __attribute__((vector_size(64)));
 
@@ -47,6 +48,26 @@ static inline __m512 v_load_nibbles(const uint8_t *p, int shift)
     const __m512i b = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
     const __m512i q = _mm512_and_si512(_mm512_srl_epi32(b, _mm_cvtsi32_si128(shift)), _mm512_set1_epi32(15));
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(q, _mm512_set1_epi32(8)));
+}
+
+typedef __m512i VS;
+typedef __m512i VA;
+#define v_words(p)        _mm512_loadu_si512(p)
+#define v_no_products()   _mm512_setzero_si512()
+#define v_sum_products(a) _mm512_cvtepi32_ps(a)
+
+static inline __m512i v_word(uint32_t x)
+{
+    __m512i w = _mm512_set1_epi32((int)x);
+    IN_ORDER(w);
+    return w;
+}
+
+static inline __m512i v_add_products(__m512i a, __m512i w, __m512i x)
+{
+    const __m512i p = _mm512_madd_epi16(w, x);
+    ADD_IN_PLACE(a, p);
+    return a;
 }
 
 #include "kernel/kernel_body.h"

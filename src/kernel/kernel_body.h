@@ -11,6 +11,7 @@
  *   v_load_nibbles(p, shift)   VW bytes -> (float)((byte >> shift & 15) - 8)
  *   f16_to_f32(uint16_t)       one value
  *   transpose_block            TB x TB floats
+ *   what kernel_pairs.h names
  * A register block is MR rows x 2 vectors; WNW_TILE and WNW_TILE_PAD are multiples of 2 * VW,
  * WNW_TILE of 4 * VW.
  */
@@ -418,6 +419,54 @@ static void add_abs(const float *q, int32_t n_panel, int32_t d, const float *kt,
     }
 }
 
+static void dots(const float *a, int64_t lda, const float *b, int64_t ldb, int32_t n, int32_t d, float *out)
+{
+    for (int32_t i = 0; i < n; i += 4) {
+        const int32_t here = n - i < 4 ? n - i : 4;
+        const float *x[4], *y[4];
+        float sum[4];
+        VF acc[4];
+        int32_t c = 0;
+        UNROLL
+        for (int j = 0; j < 4; j++) {
+            const int32_t row = i + (j < here ? j : here - 1);
+            x[j] = a + row * lda;
+            y[j] = b + row * ldb;
+            acc[j] = v_set1(0.0f);
+        }
+        for (; c + VW <= d; c += VW) {
+            UNROLL
+            for (int j = 0; j < 4; j++)
+                acc[j] = v_fma(v_load(x[j] + c), v_load(y[j] + c), acc[j]);
+        }
+        v_hsum4(sum, acc[0], acc[1], acc[2], acc[3]);
+        for (; c < d; c++)
+            for (int j = 0; j < 4; j++)
+                sum[j] += x[j][c] * y[j][c];
+        for (int32_t j = 0; j < here; j++)
+            out[i + j] = sum[j];
+    }
+}
+
+static void add_products(const float *a, const float *b, int32_t rows, float *sum)
+{
+    for (int32_t j = 0; j < WNW_TILE; j += 4 * VW) {
+        VF acc[4];
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            acc[i] = v_load(sum + j + i * VW);
+        for (int32_t r = 0; r < rows; r++) {
+            const float *x = a + (int64_t)r * WNW_TILE + j, *y = b + (int64_t)r * WNW_TILE + j;
+            UNROLL
+            for (int i = 0; i < 4; i++)
+                acc[i] = v_fma(v_load(x + i * VW), v_load(y + i * VW), acc[i]);
+        }
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            v_store(sum + j + i * VW, acc[i]);
+    }
+}
+
 INLINE void accumulate_block(const wnw_kv_type type, const int mr, const int nv, const float *p,
                              const float *corr, const uint8_t *v, size_t stride, int32_t n, int32_t c,
                              int32_t ld, const size_t ahead, float *o)
@@ -643,6 +692,8 @@ static void add_columns(const float *p, int32_t n, int32_t step, const float *fa
         add_columns_of(p, n, step, factor, sum, NULL);
 }
 
+#include "kernel/kernel_pairs.h"
+
 /* ---- Rows between products ---- */
 
 static void rms_norm(const float *x, const float *w, int32_t n, float eps, float *out)
@@ -674,6 +725,7 @@ static void swiglu(const float *gate, const float *up, int32_t n, float *out)
 static const struct wnw__vec table = {
     .name = VEC_NAME,
     .panel_rows = MR,
+    .pair_rows = PAIR_ROWS,
     .to_f32 = to_f32,
     .hadamard = hadamard,
     .transpose = transpose,
@@ -686,6 +738,14 @@ static const struct wnw__vec table = {
     .column_tile = column_tile,
     .row_factors = row_factors,
     .add_columns = add_columns,
+    .dots = dots,
+    .add_products = add_products,
+    .pairs_of = pairs_of,
+    .mul_pairs = mul_pairs,
+    .sum_rows = sum_rows,
+    .sum_columns = sum_columns,
+    .raise_to = raise_to,
+    .exps = exps,
     .rms_norm = rms_norm,
     .swiglu = swiglu,
 };

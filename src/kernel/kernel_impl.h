@@ -18,6 +18,7 @@
 struct wnw__vec {
     const char *name;
     int32_t panel_rows; /* query rows per panel of mul_panels */
+    int32_t pair_rows;  /* rows per panel of mul_pairs, at most WNW_PAIR_ROWS */
 
     /* n packed rows of `type` -> dst[n][ld], columns d..ld set to 0 */
     void (*to_f32)(wnw_kv_type type, const void *src, int64_t n, int32_t d, float *dst, int32_t ld);
@@ -51,6 +52,26 @@ struct wnw__vec {
     /* Sum and maximum of p[i * step][WNW_TILE] * factor[i * step] over i < n, column by column, added to
      * sum[WNW_TILE] and max[WNW_TILE]; max may be NULL. */
     void (*add_columns)(const float *p, int32_t n, int32_t step, const float *factor, float *sum, float *max);
+    /* Columns of x[d][WNW_TILE] rounded to whole numbers of 15 bits and a sign, two elements in a word, the even one in the low
+     * half: tile[d / 2, rounded up][WNW_TILE], times unit[WNW_TILE]. */
+    void (*pairs_of)(const float *x, int32_t d, uint32_t *tile, float *unit);
+    /* out[r * ld + j] = panel_unit[r] * tile_unit[j] * sum over the n_pair words of the products of both halves, r <
+     * n_panel * pair_rows, j < WNW_TILE; panel[n_panel][n_pair][pair_rows], tile[n_pair][WNW_TILE]. The sums are exact. */
+    void (*mul_pairs)(const uint32_t *panel, const float *panel_unit, int32_t n_panel, int32_t n_pair,
+                      const uint32_t *tile, const float *tile_unit, float *out, int64_t ld);
+    /* Sum of exponentials of WNW_TILE columns more: m[rows] = the new maximum of a row and l[rows] = the sum of exp(s - m).
+     * Rows of s are ld apart. m begins as -FLT_MAX, l as 0. */
+    void (*sum_rows)(const float *s, int64_t ld, int32_t rows, float *m, float *l);
+    /* The same of columns: `rows` rows more of s[rows][WNW_TILE], m[WNW_TILE] and l[WNW_TILE]. */
+    void (*sum_columns)(const float *s, int32_t rows, float *m, float *l);
+    /* best[j] = max(best[j], s[r * ld + j] - less[r]) for r < rows, j < WNW_TILE */
+    void (*raise_to)(float *best, const float *s, int64_t ld, int32_t rows, const float *less);
+    /* x[i] = exp(x[i]) for x <= 0 but for rounding, n a multiple of 32; exactly 0 below -87 */
+    void (*exps)(float *x, int32_t n);
+    /* out[i] = a[i] . b[i] for n rows of d elements, lda and ldb apart */
+    void (*dots)(const float *a, int64_t lda, const float *b, int64_t ldb, int32_t n, int32_t d, float *out);
+    /* sum[j] += sum over r < rows of a[r][j] * b[r][j]; rows of WNW_TILE */
+    void (*add_products)(const float *a, const float *b, int32_t rows, float *sum);
     /* out[i] = x[i] * w[i] / sqrt(mean of x^2 + eps), n a multiple of 32 */
     void (*rms_norm)(const float *x, const float *w, int32_t n, float eps, float *out);
     /* out[i] = up[i] * gate[i] / (1 + exp(-gate[i])), n a multiple of 32 */

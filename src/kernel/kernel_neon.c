@@ -5,11 +5,12 @@
 #include <arm_neon.h>
 #include <string.h>
 
-#define VEC_NAME "neon"
-#define VW       4
-#define MR       8
-#define DOT_ROWS 3
-#define TB       4
+#define VEC_NAME  "neon"
+#define VW        4
+#define MR        8
+#define DOT_ROWS  3
+#define PAIR_ROWS 4
+#define TB        4
 typedef float32x4_t VF;
 typedef uint32_t VU __attribute__((vector_size(16)));
 
@@ -71,6 +72,40 @@ static inline void transpose_block(const float *src, int32_t lds, float *dst, in
     vst1q_f32(dst + ld, vreinterpretq_f32_f64(vtrn1q_f64(ab1, cd1)));
     vst1q_f32(dst + 2 * ld, vreinterpretq_f32_f64(vtrn2q_f64(ab0, cd0)));
     vst1q_f32(dst + 3 * ld, vreinterpretq_f32_f64(vtrn2q_f64(ab1, cd1)));
+}
+
+typedef int16x8_t VS;
+
+/* Products of the words of the lower and of the upper half, whose pairs are added in the end. */
+typedef struct {
+    int32x4_t low, high;
+} VA;
+
+static inline int16x8_t v_words(const uint32_t *p)
+{
+    return vreinterpretq_s16_u32(vld1q_u32(p));
+}
+
+static inline int16x8_t v_word(uint32_t x)
+{
+    return vreinterpretq_s16_u32(vdupq_n_u32(x));
+}
+
+static inline VA v_no_products(void)
+{
+    return (VA){vdupq_n_s32(0), vdupq_n_s32(0)};
+}
+
+static inline VA v_add_products(VA a, int16x8_t w, int16x8_t x)
+{
+    a.low = vmlal_s16(a.low, vget_low_s16(w), vget_low_s16(x));
+    a.high = vmlal_high_s16(a.high, w, x);
+    return a;
+}
+
+static inline VF v_sum_products(VA a)
+{
+    return vcvtq_f32_s32(vpaddq_s32(a.low, a.high));
 }
 
 #include "kernel/kernel_body.h"

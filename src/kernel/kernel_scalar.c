@@ -2,11 +2,12 @@
 /* The kernels without intrinsics, for any CPU: four lanes, which compilers map to SSE2 or NEON. */
 #include "kernel/kernel_impl.h"
 
-#define VEC_NAME "scalar"
-#define VW       4
-#define MR       6
-#define DOT_ROWS 3
-#define TB       4
+#define VEC_NAME  "scalar"
+#define VW        4
+#define MR        6
+#define DOT_ROWS  3
+#define PAIR_ROWS 4
+#define TB        4
 typedef float VF __attribute__((vector_size(16)));
 typedef uint32_t VU __attribute__((vector_size(16)));
 
@@ -95,6 +96,36 @@ static inline void transpose_block(const float *src, int32_t lds, float *dst, in
     for (int i = 0; i < TB; i++)
         for (int j = 0; j < TB; j++)
             dst[i * (int64_t)ldd + j] = src[j * (int64_t)lds + i];
+}
+
+typedef int32_t VA __attribute__((vector_size(16)));
+typedef VU VS;
+
+static inline VU v_words(const uint32_t *p)
+{
+    VU v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline VU v_word(uint32_t x)
+{
+    return (VU){x, x, x, x};
+}
+
+static inline VA v_no_products(void)
+{
+    return (VA){0, 0, 0, 0};
+}
+
+static inline VA v_add_products(VA a, VU w, VU x)
+{
+    return a + ((VA)(w << 16) >> 16) * ((VA)(x << 16) >> 16) + ((VA)w >> 16) * ((VA)x >> 16);
+}
+
+static inline VF v_sum_products(VA a)
+{
+    return (VF){(float)a[0], (float)a[1], (float)a[2], (float)a[3]};
 }
 
 #include "kernel/kernel_body.h"

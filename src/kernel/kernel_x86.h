@@ -13,6 +13,11 @@ static inline float f16_to_f32(uint16_t h)
     return _cvtsh_ss(h);
 }
 
+/* Sums of many rows that have to stay in registers. Left to itself gcc loads all rows of a block before it multiplies the
+ * first, and has no register left for the sums; these stay in the order in which they are written. */
+#define IN_ORDER(x)        __asm__ volatile("" : "+v"(x))
+#define ADD_IN_PLACE(a, p) __asm__ volatile("vpaddd %1, %0, %0" : "+v"(a) : "v"(p))
+
 /* dst[i][j] = src[j][i], 8 x 8 */
 static inline void transpose_block(const float *src, int32_t lds, float *dst, int32_t ldd)
 {

@@ -55,7 +55,8 @@ int wnw__qstats_new(struct wnw__qstats **out, const struct wnw__qstats_params *p
     if (ok) {
         st->params = *params;
         st->vec = wnw__vec_at(0);
-        st->scratch_floats = BLOCK * ld + d * WNW_TILE + d * ld + 2 * d + WNW_TILE;
+        st->scratch_floats = BLOCK * ld + ld * WNW_TILE + WNW_GRAM_FLOATS(d) + 3 * d;
+        st->scratch_floats += st->scratch_floats % 2; /* each thread's begins at a double */
         st->scratch = calloc((size_t)params->n_threads * st->scratch_floats, sizeof *st->scratch);
         st->layers = calloc((size_t)params->model.n_layer, sizeof *st->layers);
         ok = st->scratch && st->layers;
@@ -128,64 +129,68 @@ const struct wnw__qstats_params *wnw__qstats_params(const struct wnw__qstats *st
 /* One thread's memory. */
 struct work {
     float *x;       /* [BLOCK][ld] queries, then their differences from the mean */
-    float *columns; /* [d][WNW_TILE] */
-    float *o;       /* [d][ld] products x^T x */
+    double *sum;    /* [d] */
+    float *columns; /* [ld][WNW_TILE] */
+    float *gram;    /* products x^T x */
     float *mean;    /* [d] */
-    float *one;     /* [d] */
 };
 
 static struct work work_of(const struct wnw__qstats *st, int ith)
 {
     const size_t d = (size_t)st->params.model.d, ld = (size_t)padded(st->params.model.d);
     struct work w;
-    w.x = st->scratch + (size_t)ith * st->scratch_floats;
+    float *at = st->scratch + (size_t)ith * st->scratch_floats;
+    w.sum = (double *)(void *)at;
+    w.x = at + 2 * d;
     w.columns = w.x + BLOCK * ld;
-    w.o = w.columns + d * WNW_TILE;
-    w.mean = w.o + d * ld;
-    w.one = w.mean + d;
+    w.gram = w.columns + ld * WNW_TILE;
+    w.mean = w.gram + WNW_GRAM_FLOATS(d);
     return w;
 }
 
 /* Computes the mean of n queries and subtracts it from x. */
 static void centre(const struct work *w, int32_t n, int32_t d, int32_t ld)
 {
-    for (int32_t c = 0; c < d; c++) {
-        double sum = 0.0;
-        for (int32_t k = 0; k < n; k++)
-            sum += (double)w->x[k * ld + c];
-        w->mean[c] = (float)(sum / n);
-        for (int32_t k = 0; k < n; k++)
+    for (int32_t c = 0; c < d; c++)
+        w->sum[c] = 0.0;
+    for (int32_t k = 0; k < n; k++)
+        for (int32_t c = 0; c < d; c++)
+            w->sum[c] += (double)w->x[k * ld + c];
+    for (int32_t c = 0; c < d; c++)
+        w->mean[c] = (float)(w->sum[c] / n);
+    for (int32_t k = 0; k < n; k++)
+        for (int32_t c = 0; c < d; c++)
             w->x[k * ld + c] -= w->mean[c];
-    }
 }
 
-/* Computes o = x^T x for n centred queries. */
+/* Computes gram = x^T x for n centred queries. */
 static void multiply(const struct wnw__qstats *st, const struct work *w, int32_t n, int32_t ld)
 {
     const int32_t d = st->params.model.d;
-    for (int32_t c = 0; c < d; c++)
-        w->one[c] = 1.0f;
-    memset(w->o, 0, (size_t)d * (size_t)ld * sizeof *w->o);
+    const size_t rest = (size_t)((WNW_TILE - n % WNW_TILE) % WNW_TILE);
+    memset(w->x + (size_t)n * (size_t)ld, 0, rest * (size_t)ld * sizeof *w->x);
+    memset(w->gram, 0, WNW_GRAM_FLOATS(d) * sizeof *w->gram);
     for (int32_t at = 0; at < n; at += WNW_TILE) {
-        const int32_t n_tile = n - at < WNW_TILE ? n - at : WNW_TILE;
         const float *x = w->x + (size_t)at * (size_t)ld;
-        for (int32_t k = 0; k < n_tile; k++)
-            for (int32_t c = 0; c < d; c++)
-                w->columns[c * WNW_TILE + k] = x[k * ld + c];
-        st->vec->accumulate(WNW_KV_F32, w->columns, d, w->one, x, (size_t)ld * sizeof *x, n_tile, ld, w->o);
+        st->vec->transpose(x, ld, w->columns);
+        wnw__gram_add(x, ld, d, w->columns, w->gram);
     }
 }
 
 /* Combines the mean and products of a block of n queries with those of the head so far. */
-static void merge(struct layer *l, int32_t h, const struct work *w, int32_t n, int32_t ld)
+static void merge(struct layer *l, int32_t h, const struct work *w, int32_t n)
 {
     const int32_t d = l->st->params.model.d;
     const double before = (double)l->n[h], after = before + n;
     double *mean = l->mean + (size_t)h * (size_t)d, *sum = l->sum + (size_t)h * triangle(l->st);
     for (int32_t a = 0; a < d; a++) {
         const double f = ((double)w->mean[a] - mean[a]) * (before * n / after);
-        for (int32_t b = 0; b <= a; b++)
-            *sum++ += (double)w->o[a * ld + b] + f * ((double)w->mean[b] - mean[b]);
+        for (int32_t block = 0; block <= a; block += WNW_GRAM_BLOCK) {
+            const float *product = w->gram + wnw__gram_at(d, a, block) - block;
+            const int32_t end = a < block + WNW_GRAM_BLOCK ? a + 1 : block + WNW_GRAM_BLOCK;
+            for (int32_t b = block; b < end; b++)
+                *sum++ += (double)product[b] + f * ((double)w->mean[b] - mean[b]);
+        }
     }
     for (int32_t c = 0; c < d; c++)
         mean[c] += ((double)w->mean[c] - mean[c]) * (n / after);
@@ -211,7 +216,7 @@ static void add_head(struct layer *l, const struct wnw__qstats_batch *b, int32_t
             return;
         centre(w, n, p->model.d, ld);
         multiply(l->st, w, n, ld);
-        merge(l, h, w, n, ld);
+        merge(l, h, w, n);
     }
 }
 

@@ -25,8 +25,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { BLOCK = 64 }; /* entries whose k^T C' are held at a time */
-
 static void needs(const void *opts, wnw_needs *out)
 {
     const struct wnw__expected_opts *o = opts;
@@ -44,16 +42,16 @@ static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out
     out->n_first = o->n_sink;
 }
 
-/* A query head's scratch holds mu'[d], C'[d][d], a block of products, and what these need. */
+/* A query head's scratch holds mu'[d], C'[d][d], its triangle, and quadratic forms [n]. */
 static size_t room_of(const wnw_observation *obs)
 {
     const size_t d = (size_t)obs->n_embd_head;
-    return d + d * d + BLOCK * d + WNW_SQUARE_ROOM(d);
+    return d + d * d + WNW_TRIANGLE_FLOATS(d) + (size_t)obs->n;
 }
 
 size_t wnw__expected_scratch(const wnw_observation *obs)
 {
-    return (size_t)(obs->n_head / obs->n_head_kv) * room_of(obs);
+    return WNW_TILE_FLOATS(obs->n, obs->n_embd_head) + (size_t)(obs->n_head / obs->n_head_kv) * room_of(obs);
 }
 
 /* Mean [n_head][d] and covariance [n_head][d][d] of this layer's queries. */
@@ -79,46 +77,56 @@ struct moments {
     const float *mean, *cov;
 };
 
-/* Computes z[n] of the keys k[n][d]; `room` holds mu', C' and the block of products. */
+/* The keys k[n][d] of a KV head, and the same in tiles. */
+struct keys {
+    const float *k, *tiles;
+    int32_t n;
+};
+
+/* Computes z[n] of the keys; `room` holds mu', C', its triangle and forms. */
 static void expected_logits(const struct wnw__expected_opts *o, const wnw_observation *obs,
-                            struct moments queries, const float *k, int32_t n, float *z, float *room)
+                            struct moments queries, const struct keys *keys, float *z, float *room)
 {
-    const int32_t d = obs->n_embd_head, from = obs->n_past, count = o->n_future;
-    float *mu = room, *c = mu + d, *block = c + (int64_t)d * d, *tiles = block + (int64_t)BLOCK * d;
+    const int32_t d = obs->n_embd_head, from = obs->n_past, count = o->n_future, n = keys->n;
+    float *mu = room, *c = mu + d, *triangle = c + (int64_t)d * d, *form = triangle + WNW_TRIANGLE_FLOATS(d);
     memcpy(mu, queries.mean, (size_t)d * sizeof *mu);
     wnw__turn_rows(obs, from, count, mu, 1, 0, 1);
-    wnw__mul_nt(mu, 1, k, n, d, obs->attn_scale, z, n);
+    for (int32_t i = 0; i < d; i++)
+        mu[i] *= obs->attn_scale;
+    wnw__dots(keys->k, d, mu, 0, n, d, z);
     if (!o->covariance)
         return;
     memcpy(c, queries.cov, (size_t)d * (size_t)d * sizeof *c);
     wnw__turn_rows(obs, from, count, c, d, 1, d); /* R C */
     wnw__turn_rows(obs, from, count, c, d, d, 1); /* (R C) R^T */
-    wnw__tiles_of(c, d, d, tiles);
     const float half = obs->attn_scale * obs->attn_scale / 2;
-    for (int32_t at = 0; at < n; at += BLOCK) {
-        const int32_t m = n - at < BLOCK ? n - at : BLOCK;
-        const float *rows = k + (int64_t)at * d;
-        wnw__mul_square(rows, m, d, half, tiles, block); /* C' is symmetric */
-        for (int32_t i = 0; i < m; i++) {
-            float sum = 0;
-            for (int32_t j = 0; j < d; j++)
-                sum += block[i * d + j] * rows[i * d + j];
-            z[at + i] += sum;
-        }
-    }
+    for (int32_t i = 0; i < d; i++)
+        for (int32_t j = 0; j <= i; j++)
+            c[i * d + j] *= i == j ? half : 2 * half; /* C' is symmetric */
+    wnw__triangle_of(c, d, triangle);
+    wnw__triangle_forms(triangle, d, keys->tiles, n, form);
+    for (int32_t i = 0; i < n; i++)
+        z[i] += form[i];
 }
 
 /* Weighs the rows [group][n] of KV head ih by the norms of its values. */
 static void weigh(const struct wnw__expected_opts *o, const wnw_observation *obs, int32_t ih, int32_t group,
                   float *rows)
 {
-    const int32_t d = obs->n_embd_head;
+    enum { BLOCK = 64 };
+    const int32_t d = obs->n_embd_head, n = obs->n_entry[ih];
     const float *v = o->vnorm ? obs->values(obs, ih) : NULL;
-    for (int32_t i = o->n_sink; v && i < obs->n_entry[ih]; i++) {
-        const float norm = (float)wnw__norm(v + (int64_t)i * d, d);
+    float norm[BLOCK];
+    for (int32_t at = o->n_sink; v && at < n; at += BLOCK) {
+        const int32_t m = n - at < BLOCK ? n - at : BLOCK;
+        const float *x = v + (int64_t)at * d;
+        wnw__dots(x, d, x, d, m, d, norm);
+        for (int32_t i = 0; i < m; i++)
+            norm[i] = sqrtf(norm[i]);
         for (int32_t g = 0; g < group; g++) {
-            float *s = &rows[(int64_t)g * obs->n + i];
-            *s = (*s + (float)o->epsilon) * norm;
+            float *s = rows + (int64_t)g * obs->n + at;
+            for (int32_t i = 0; i < m; i++)
+                s[i] = (s[i] + (float)o->epsilon) * norm[i];
         }
     }
 }
@@ -127,8 +135,9 @@ static void weigh(const struct wnw__expected_opts *o, const wnw_observation *obs
 struct group {
     const struct wnw__expected_opts *o;
     const wnw_observation *obs;
-    const float *mean, *cov, *k; /* of the first head of the group; keys */
-    int32_t ih, n;
+    const float *mean, *cov; /* of the first head of the group */
+    struct keys keys;        /* after the sinks */
+    int32_t ih;
     float *rows, *scratch; /* [group][n], [group][room_of] */
 };
 
@@ -141,9 +150,9 @@ static void expect(int32_t g, void *user)
     float *row = x->rows + (int64_t)g * obs->n;
     if (!wnw__query_head_used(obs, x->ih * (obs->n_head / obs->n_head_kv) + g))
         return;
-    expected_logits(x->o, obs, (struct moments){x->mean + g * d, x->cov + g * d * d}, x->k + sink * d,
-                    x->n - sink, row + sink, x->scratch + (size_t)g * room_of(obs));
-    wnw__softmax(row + sink, x->n - sink);
+    expected_logits(x->o, obs, (struct moments){x->mean + g * d, x->cov + g * d * d}, &x->keys, row + sink,
+                    x->scratch + (size_t)g * room_of(obs));
+    wnw__softmax(row + sink, x->keys.n);
 }
 
 int wnw__expected_attention(const struct wnw__expected_opts *o, const wnw_observation *obs, float *score,
@@ -158,17 +167,18 @@ int wnw__expected_attention(const struct wnw__expected_opts *o, const wnw_observ
         score[i] = 0;
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
         const int32_t n = obs->n_entry[ih];
-        const float *k = obs->keys(obs, ih);
+        const float *k = obs->keys(obs, ih) + (n > sink ? sink * d : 0);
         float *rows = score + (int64_t)ih * group * obs->n;
         struct group x = {.o = o,
                           .obs = obs,
                           .mean = mean + (int64_t)ih * group * d,
                           .cov = cov + (int64_t)ih * group * d * d,
-                          .k = k,
+                          .keys = {k, scratch, n - sink},
                           .ih = ih,
-                          .n = n,
                           .rows = rows,
-                          .scratch = scratch};
+                          .scratch = scratch + WNW_TILE_FLOATS(obs->n, d)};
+        if (n > sink && o->covariance)
+            wnw__tiles_of(k, n - sink, (int32_t)d, scratch);
         if (n > sink)
             wnw__observation_each(obs, group, expect, &x);
         weigh(o, obs, ih, group, rows);

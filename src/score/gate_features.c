@@ -33,28 +33,46 @@ void wnw__gate_needs(wnw_needs *out)
     out->skip = WNW_GATE_SINKS;
 }
 
-/* The memory of a layer. The matrix comes first, because doubles need the larger alignment. */
+/* The memory of a layer. What is double comes first, because it needs the larger alignment. */
 struct room {
-    double *gram;   /* [d][d], then its factor L */
+    double *gram;   /* [d][d], then its factor L, and [d] more; before that, angles [4][d / 2] and sums [d] */
     float *inverse; /* [d][d] of L */
-    float *ea;      /* [n_head][n] */
-    float *key;     /* [n][d] before RoPE, centred */
-    float *turned;  /* [d][n] the same, turned; then products */
-    float *keydiff; /* [n] */
-    float *mean;    /* [d] */
-    float *work;    /* of expected attention, whose room is enough for the products here */
+    float *products; /* WNW_GRAM_FLOATS, then a triangle */
+    float *ea;       /* [n_head][n] */
+    float *key;      /* [n][d] before RoPE, centred */
+    float *tiles;    /* the same in tiles */
+    float *rows;     /* [64][ld] of one tile */
+    float *keydiff;  /* [n], then leverages */
+    float *length;   /* [n] */
+    float *mean;     /* [d] */
+    float *work;     /* of expected attention and KeyDiff */
 };
+
+static int32_t padded(int32_t d)
+{
+    return (d + WNW_GRAM_BLOCK - 1) / WNW_GRAM_BLOCK * WNW_GRAM_BLOCK;
+}
+
+static size_t products_of(size_t d)
+{
+    return WNW_GRAM_FLOATS(d) > WNW_TRIANGLE_FLOATS(d) ? WNW_GRAM_FLOATS(d) : WNW_TRIANGLE_FLOATS(d);
+}
+
+static size_t doubles_of(size_t d)
+{
+    return d * d + 3 * d;
+}
 
 static size_t rest_of(const wnw_observation *obs)
 {
     const size_t n = (size_t)obs->n, d = (size_t)obs->n_embd_head;
-    return d * d + (size_t)obs->n_head * n + 2 * n * d + n + d;
+    return d * d + products_of(d) + (size_t)obs->n_head * n + n * d + WNW_TILE_FLOATS(n, d) +
+           64 * (size_t)padded(obs->n_embd_head) + 2 * n + d;
 }
 
 size_t wnw__gate_room(const wnw_observation *obs)
 {
-    const size_t d = (size_t)obs->n_embd_head;
-    return 1 + 2 * d * d + rest_of(obs) + wnw__expected_scratch(obs);
+    return 1 + 2 * doubles_of((size_t)obs->n_embd_head) + rest_of(obs) + wnw__expected_scratch(obs);
 }
 
 static struct room room_of(const wnw_observation *obs, float *at)
@@ -62,12 +80,15 @@ static struct room room_of(const wnw_observation *obs, float *at)
     const size_t n = (size_t)obs->n, d = (size_t)obs->n_embd_head;
     at += (uintptr_t)at % sizeof(double) / sizeof(float);
     struct room r = {.gram = (double *)(void *)at};
-    r.inverse = at + 2 * d * d;
-    r.ea = r.inverse + d * d;
+    r.inverse = at + 2 * doubles_of(d);
+    r.products = r.inverse + d * d;
+    r.ea = r.products + products_of(d);
     r.key = r.ea + (size_t)obs->n_head * n;
-    r.turned = r.key + n * d;
-    r.keydiff = r.turned + n * d;
-    r.mean = r.keydiff + n;
+    r.tiles = r.key + n * d;
+    r.rows = r.tiles + WNW_TILE_FLOATS(n, d);
+    r.keydiff = r.rows + 64 * (size_t)padded(obs->n_embd_head);
+    r.length = r.keydiff + n;
+    r.mean = r.length + n;
     r.work = r.mean + d;
     return r;
 }
@@ -80,14 +101,36 @@ int wnw__gate_begin(const wnw_observation *obs, float *room)
 
 /* ---- Keys before RoPE, and their leverage ---- */
 
-/* Turns key[d] of a head back by the angles of turn[n_rot / 2]. */
-static void turn_key(const wnw_observation *obs, const struct wnw__turn *turn, float *key)
+/* Cosines and sines of the angles of a position, and of one position. */
+struct turn {
+    double *c, *s, *one_c, *one_s; /* [n_rot / 2] */
+};
+
+/* Turns key[d] of a head back by the angles. */
+static void turn_key(const wnw_observation *obs, const struct turn *turn, float *key)
 {
-    const int32_t n_pair = obs->n_rot / 2, step = obs->rope_neox ? 1 : 2, other = obs->rope_neox ? n_pair : 1;
+    const int32_t n_pair = obs->n_rot / 2;
+    if (obs->rope_neox) {
+        for (int32_t f = 0; f < n_pair; f++) {
+            const double u = (double)key[f], v = (double)key[f + n_pair];
+            key[f] = (float)(turn->c[f] * u + turn->s[f] * v);
+            key[f + n_pair] = (float)(turn->c[f] * v - turn->s[f] * u);
+        }
+        return;
+    }
     for (int32_t f = 0; f < n_pair; f++) {
-        const double u = (double)key[f * step], v = (double)key[f * step + other];
-        key[f * step] = (float)(turn[f].c * u + turn[f].s * v);
-        key[f * step + other] = (float)(turn[f].c * v - turn[f].s * u);
+        const double u = (double)key[2 * f], v = (double)key[2 * f + 1];
+        key[2 * f] = (float)(turn->c[f] * u + turn->s[f] * v);
+        key[2 * f + 1] = (float)(turn->c[f] * v - turn->s[f] * u);
+    }
+}
+
+static void turn_to(const wnw_observation *obs, int32_t pos, double *c, double *s)
+{
+    for (int32_t f = 0; f < obs->n_rot / 2; f++) {
+        const struct wnw__turn t = wnw__mean_turn((double)obs->rope_theta[f], pos, 1);
+        c[f] = t.c;
+        s[f] = t.s;
     }
 }
 
@@ -99,24 +142,42 @@ static void turn_back(const wnw_observation *obs, int32_t ih, const float *k, co
     enum { RESET = 128 };
     const int32_t n = obs->n_entry[ih], d = obs->n_embd_head, n_pair = obs->n_rot / 2;
     const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
-    struct wnw__turn *turn = (struct wnw__turn *)(void *)r->gram,
-                     *one = turn + n_pair; /* the matrix comes later */
+    double *sum = r->gram + 4 * n_pair; /* the matrix comes later */
+    const struct turn t = {r->gram, r->gram + n_pair, r->gram + 2 * n_pair, r->gram + 3 * n_pair};
     memcpy(r->key, k, (size_t)n * (size_t)d * sizeof *r->key);
-    for (int32_t f = 0; f < n_pair; f++)
-        one[f] = wnw__mean_turn((double)obs->rope_theta[f], 1, 1);
+    memset(sum, 0, (size_t)d * sizeof *sum);
+    turn_to(obs, 1, t.one_c, t.one_s);
     for (int32_t i = 0; i < n; i++) {
-        const bool next = i % RESET > 0 && pos[i] == pos[i - 1] + 1;
-        for (int32_t f = 0; f < n_pair; f++)
-            turn[f] = next ? (struct wnw__turn){.c = turn[f].c * one[f].c - turn[f].s * one[f].s,
-                                                .s = turn[f].c * one[f].s + turn[f].s * one[f].c}
-                           : wnw__mean_turn((double)obs->rope_theta[f], pos[i], 1);
-        turn_key(obs, turn, r->key + (int64_t)i * d);
+        float *key = r->key + (int64_t)i * d;
+        if (i % RESET == 0 || pos[i] != pos[i - 1] + 1)
+            turn_to(obs, pos[i], t.c, t.s);
+        else
+            for (int32_t f = 0; f < n_pair; f++) {
+                const double c = t.c[f], s = t.s[f];
+                t.c[f] = c * t.one_c[f] - s * t.one_s[f];
+                t.s[f] = c * t.one_s[f] + s * t.one_c[f];
+            }
+        turn_key(obs, &t, key);
+        for (int32_t c = 0; c < d; c++)
+            sum[c] += (double)key[c];
     }
-    for (int32_t c = 0; c < d; c++) {
-        double sum = 0;
-        for (int32_t i = 0; i < n; i++)
-            sum += (double)r->key[(int64_t)i * d + c];
-        r->mean[c] = (float)(sum / n);
+    for (int32_t c = 0; c < d; c++)
+        r->mean[c] = (float)(sum[c] / n);
+}
+
+/* r->products = X^T X, of the centred keys. */
+static void multiply(const struct room *r, int32_t n, int32_t d)
+{
+    const int32_t ld = padded(d);
+    memset(r->products, 0, WNW_GRAM_FLOATS(d) * sizeof *r->products);
+    memset(r->rows, 0, 64 * (size_t)ld * sizeof *r->rows);
+    for (int32_t at = 0; at < n; at += 64) {
+        for (int32_t i = 0; i < 64; i++)
+            if (at + i < n)
+                memcpy(r->rows + i * ld, r->key + (int64_t)(at + i) * d, (size_t)d * sizeof *r->rows);
+            else
+                memset(r->rows + i * ld, 0, (size_t)d * sizeof *r->rows);
+        wnw__gram_add(r->rows, ld, d, r->tiles + (int64_t)at * d, r->products);
     }
 }
 
@@ -125,39 +186,41 @@ static void turn_back(const wnw_observation *obs, int32_t ih, const float *k, co
 static bool invert(const struct room *r, int32_t n, int32_t d)
 {
     double trace = 0;
-    for (int32_t i = 0; i < n; i++)
-        for (int32_t c = 0; c < d; c++)
-            r->turned[(int64_t)c * n + i] = r->key[(int64_t)i * d + c];
-    wnw__mul_nt(r->turned, d, r->turned, d, n, 1, r->inverse, d);
+    multiply(r, n, d);
     for (int32_t c = 0; c < d; c++)
-        trace += (double)r->inverse[(int64_t)c * d + c];
-    for (int32_t i = 0; i < d * d; i++)
-        r->gram[i] = (double)r->inverse[i] + (i % (d + 1) == 0 ? 0.01 * trace / d : 0);
+        trace += (double)r->products[wnw__gram_at(d, c, c)];
+    for (int32_t i = 0; i < d; i++)
+        for (int32_t j = 0; j <= i; j++)
+            r->gram[i * d + j] = (double)r->products[wnw__gram_at(d, i, j)] + (i == j ? 0.01 * trace / d : 0);
     memset(r->inverse, 0, (size_t)d * (size_t)d * sizeof *r->inverse);
     if (!(trace > 0))
         return trace >= 0;
     if (!isfinite(trace) || !wnw__cholesky(r->gram, d))
         return false;
-    for (int32_t j = 0; j < d; j++)
-        for (int32_t i = j; i < d; i++) {
-            double sum = i == j;
-            for (int32_t k = j; k < i; k++)
-                sum -= r->gram[i * d + k] * (double)r->inverse[k * d + j];
-            r->inverse[i * d + j] = (float)(sum / r->gram[i * d + i]);
-        }
+    double *row = r->gram + (size_t)d * (size_t)d;
+    for (int32_t i = 0; i < d; i++) {
+        for (int32_t j = 0; j <= i; j++)
+            row[j] = i == j;
+        for (int32_t k = 0; k < i; k++)
+            for (int32_t j = 0; j <= k; j++)
+                row[j] -= r->gram[i * d + k] * (double)r->inverse[k * d + j];
+        for (int32_t j = 0; j <= i; j++)
+            r->inverse[i * d + j] = (float)(row[j] / r->gram[i * d + i]);
+    }
     return true;
 }
 
-/* Takes the mean off the keys and fills r->turned[n][d] with rows whose squared length is the leverage. */
+/* Takes the mean off the keys and fills r->keydiff[n], which was read, with leverages. */
 static bool leverage(const struct room *r, int32_t n, int32_t d)
 {
     for (int32_t i = 0; i < n; i++)
         for (int32_t c = 0; c < d; c++)
             r->key[(int64_t)i * d + c] -= r->mean[c];
+    wnw__tiles_of(r->key, n, d, r->tiles);
     if (!invert(r, n, d))
         return false;
-    wnw__tiles_of(r->inverse, d, d, r->work);
-    wnw__mul_square(r->key, n, d, 1, r->work, r->turned);
+    wnw__triangle_of(r->inverse, d, r->products);
+    wnw__triangle_lengths(r->products, d, r->tiles, n, r->keydiff);
     return true;
 }
 
@@ -183,19 +246,18 @@ static int head_features(const wnw_observation *obs, int32_t ih, int32_t n_featu
     for (int32_t i = 0; n_feature > WNW_GATE_SCALARS && i < n; i++)
         memcpy(f + (int64_t)i * n_feature, r->key + (int64_t)i * d, (size_t)d * sizeof *f);
     wnw__keydiff(k, n, d, r->keydiff, r->work);
+    wnw__dots(k, d, k, d, n, d, r->length);
     float *scalars = f + n_feature - WNW_GATE_SCALARS;
     for (int32_t i = 0; i < n; i++) {
         float *to = scalars + (int64_t)i * n_feature;
-        to[0] = (float)log(wnw__norm(k + (int64_t)i * d, d) + 1e-12);
+        to[0] = (float)log(sqrt((double)r->length[i]) + 1e-12);
         to[1] = r->keydiff[i];
         to[2] = expected_of(obs, ih, r, i);
     }
     if (!leverage(r, n, d))
         return WNW_E_NOT_FINITE;
-    for (int32_t i = 0; i < n; i++) {
-        const double length = wnw__norm(r->turned + (int64_t)i * d, d);
-        scalars[(int64_t)i * n_feature + 3] = (float)log(length * length + 1e-6);
-    }
+    for (int32_t i = 0; i < n; i++)
+        scalars[(int64_t)i * n_feature + 3] = (float)log((double)r->keydiff[i] + 1e-6);
     for (int32_t i = 0; n_feature > WNW_GATE_SCALARS && i < n; i++)
         memcpy(f + (int64_t)i * n_feature + d, v + (int64_t)i * d, (size_t)d * sizeof *f);
     return WNW_OK;

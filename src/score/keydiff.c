@@ -10,7 +10,7 @@
  * after RoPE, as in kvpress. A zero key, or a zero mean, has cosine 0. Nothing is protected. Observes keys.
  * Range -1..1. Cost O(n d) per KV head.
  */
-#include "base/vectors.h"
+#include "kernel/kernel.h"
 #include "score/score.h"
 
 #include <float.h>
@@ -31,20 +31,26 @@ static size_t scratch_size(const void *opts, const wnw_observation *obs)
 
 void wnw__keydiff(const float *k, int32_t n, int32_t d, float *s, float *mu)
 {
+    enum { BLOCK = 64 };
+    float dot[BLOCK], mean;
     for (int32_t c = 0; c < d; c++)
         mu[c] = 0;
+    wnw__dots(k, d, k, d, n, d, s);
     for (int32_t i = 0; i < n; i++) {
-        const double length = wnw__norm(k + (int64_t)i * d, d);
-        for (int32_t c = 0; c < d && length > DBL_MIN; c++)
-            mu[c] += (float)((double)k[(int64_t)i * d + c] / (length * n));
-    }
-    const double mean = wnw__norm(mu, d);
-    for (int32_t i = 0; i < n; i++) {
-        const double length = wnw__norm(k + (int64_t)i * d, d);
-        double dot = 0;
+        s[i] = sqrtf(s[i]);
+        const float by = s[i] > FLT_MIN ? 1 / (s[i] * (float)n) : 0;
         for (int32_t c = 0; c < d; c++)
-            dot += (double)k[(int64_t)i * d + c] * (double)mu[c];
-        s[i] = length * mean > DBL_MIN ? (float)(-dot / (length * mean)) : 0;
+            mu[c] += k[(int64_t)i * d + c] * by;
+    }
+    wnw__dots(mu, d, mu, d, 1, d, &mean);
+    mean = sqrtf(mean);
+    for (int32_t at = 0; at < n; at += BLOCK) {
+        const int32_t m = n - at < BLOCK ? n - at : BLOCK;
+        wnw__dots(k + (int64_t)at * d, d, mu, 0, m, d, dot);
+        for (int32_t i = 0; i < m; i++) {
+            const float both = s[at + i] * mean;
+            s[at + i] = both > FLT_MIN ? -dot[i] / both : 0;
+        }
     }
 }
 

@@ -12,6 +12,7 @@
  * text. It works by chunk and while decoding, as all that it reads is cached or gathered. Observes keys, values and
  * statistics of queries. Range: about -14..0. Cost O(n d^2) per query head.
  */
+#include "kernel/kernel.h"
 #include "policy/part.h"
 #include "profile/profile.h"
 #include "score/score.h"
@@ -50,12 +51,9 @@ static void score_head(int32_t ih, const float *f, void *user)
     const int32_t n_feature = p->n_gate_feature;
     const float *w = p->gate_weight + head * n_feature;
     float *score = l->score + (int64_t)ih * obs->n;
-    for (int32_t i = 0; i < obs->n_entry[ih]; i++) {
-        double sum = (double)p->gate_bias[head];
-        for (int32_t c = 0; c < n_feature; c++)
-            sum += (double)w[c] * (double)f[(int64_t)i * n_feature + c];
-        score[i] = (float)sum;
-    }
+    wnw__dots(f, n_feature, w, 0, obs->n_entry[ih], n_feature, score);
+    for (int32_t i = 0; i < obs->n_entry[ih]; i++)
+        score[i] += p->gate_bias[head];
 }
 
 static int score(const void *opts, const wnw_observation *obs, float *score, float *room)
