@@ -9,8 +9,10 @@ static const struct app_option model_options[] = {
      AT(model), 0, 0, NULL},
     {"threads", 't', APP_INT, "THREADS", NULL, "usable cores", "threads to compute with", AT(threads), 1, 512,
      "1 to 512"},
-    {"kv-type", 0, APP_TEXT, "TYPE", "f16", NULL, "cache type: f16, q8_0, q4_0 or f32", AT(kv_type), 0, 0,
-     NULL},
+    {"kv-type", 0, APP_TEXT, "TYPE", "f16", NULL,
+     "cache type: f16, q8_0, q4_0 or f32; or auto: with --kv-bytes f16 where "
+     "everything fits, else q8_0",
+     AT(kv_type), 0, 0, NULL},
     {"kv-tail", 0, APP_INT, "N", "0", NULL,
      "with q8_0 or q4_0: keep the last N entries of each head, and the first 64, in f16; 128 is a good "
      "choice",

@@ -443,6 +443,8 @@ static int choose_policy(struct app_job *job)
 
 int app_job_prepare(struct app_job *job)
 {
+    if (job->kv.automatic)
+        app_kv_choose(&job->kv, (uint64_t)job->args->kv_bytes, app_job_n_compressed(job), &job->info);
     int rc = load_profile(job);
     job->run.size = job->size;
     job->run.profile = job->profile;
@@ -538,6 +540,8 @@ void app_job_notes(const struct app_job *job)
         app_note("no size given, removing half of the entries (--ratio 0.5)");
     if (job->automatic && job->choice.recipe)
         app_auto_tell(&job->choice);
+    if (job->kv.automatic)
+        app_kv_tell(&job->kv, (uint64_t)job->args->kv_bytes, app_job_n_compressed(job), &job->info);
     if (job->size_ignored)
         app_note("the policy keeps everything, the given size has no effect");
     app_note_lines("warning: ", job->remarks.s);

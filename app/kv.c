@@ -34,14 +34,33 @@ static int check_tail(struct app_kv *kv, int64_t n, const char *option)
     return APP_OK;
 }
 
+/* --kv-type auto needs a size in bytes to choose by. */
+static int check_automatic(struct app_kv *kv, const struct app_args *args)
+{
+    kv->automatic = true;
+    kv->type = WNW_KV_F16;
+    if (args->kv_bytes == APP_UNSET || args->kv_bytes < 1) /* 0 where a command has no such option */
+        return app_fail(APP_BAD_INPUT,
+                        "--kv-type auto chooses how the bytes of --kv-bytes are used; give a size with "
+                        "--kv-bytes, or a type");
+    if (args->kv_tail != 0)
+        return app_fail(APP_BAD_INPUT,
+                        "--kv-tail goes with a type that is named; leave it out, or give --kv-type "
+                        "q8_0 or q4_0 in place of auto");
+    return APP_OK;
+}
+
 int app_kv_check(struct app_kv *kv, const struct app_args *args, wnw_attn attn)
 {
-    const int status = wnw_kv_type_parse(&kv->type, args->kv_type);
+    const bool automatic = strcmp(args->kv_type, "auto") == 0;
+    const int status = automatic ? WNW_OK : wnw_kv_type_parse(&kv->type, args->kv_type);
     if (status != WNW_OK)
         return app_fail_status(status);
     if (strcmp(args->kv_rotate, "on") != 0 && strcmp(args->kv_rotate, "off") != 0)
         return app_fail(APP_BAD_INPUT, "--kv-rotate '%.40s' is unknown; use on or off", args->kv_rotate);
     kv->unrotated = strcmp(args->kv_rotate, "off") == 0;
+    if (automatic)
+        return check_automatic(kv, args);
     const int rc = check_tail(kv, args->kv_tail, "--kv-tail");
     if (rc != APP_OK || kv->tail == 0)
         return rc;
@@ -49,6 +68,44 @@ int app_kv_check(struct app_kv *kv, const struct app_args *args, wnw_attn attn)
         return app_fail(APP_BAD_INPUT, "--kv-tail needs --attn own");
     return APP_OK;
 }
+
+/* ---- The type for a size in bytes ---- */
+
+/* Bytes of n entries in every KV head of the layers that policies act on. */
+static uint64_t bytes_of(wnw_kv_type type, int64_t n, const wnw_model_info *info)
+{
+    return (uint64_t)wnw_kv_entry_bytes(type, info->n_embd_head) * (uint64_t)info->n_head_kv *
+           (uint64_t)(info->n_layer - info->n_layer_swa) * (uint64_t)n;
+}
+
+/* Where everything fits, nothing is rounded. Where something must go, q8_0 holds 1.9 entries in the place of one, and loses
+ * less than they are worth; q4_0 loses more (docs/results.md, Equal bytes). */
+void app_kv_choose(struct app_kv *kv, uint64_t bytes, int64_t n, const wnw_model_info *info)
+{
+    const bool fits = bytes_of(WNW_KV_F16, n, info) <= bytes,
+               whole_blocks = bytes_of(WNW_KV_Q8_0, 1, info) > 0;
+    kv->type = !fits && whole_blocks ? WNW_KV_Q8_0 : WNW_KV_F16;
+}
+
+void app_kv_tell(const struct app_kv *kv, uint64_t bytes, int64_t n, const wnw_model_info *info)
+{
+    const double mib = 1048576.0, f16 = (double)bytes_of(WNW_KV_F16, n, info) / mib,
+                 q8 = (double)bytes_of(WNW_KV_Q8_0, n, info) / mib, size = (double)bytes / mib;
+    char text[64];
+    app_kv_text(text, sizeof text, kv);
+    if (f16 <= size)
+        app_note("cache %s, because all %lld tokens fit: %.2f of %.2f MiB", text, (long long)n, f16, size);
+    else if (kv->type == WNW_KV_F16)
+        app_note("cache %s, because heads of %d elements are no whole blocks of q8_0", text,
+                 info->n_embd_head);
+    else
+        app_note("cache %s, because %.2f MiB are less than the %.2f MiB of %lld tokens in f16: %s", text,
+                 size, f16, (long long)n,
+                 q8 <= size ? "in q8_0 all of them fit"
+                            : "in q8_0 more of them stay, which answered better at equal bytes");
+}
+
+/* ---- Lists ---- */
 
 int app_kv_parse(struct app_kv *kv, const char *word)
 {

@@ -69,7 +69,8 @@ static json_t *stored_json(const wnw_stored *st)
     char kv[APP_KV_WORD];
     (void)wnw_stored_get_info(st, &info);
     const bool has_text = wnw_stored_get_text(st, &text);
-    app_kv_word(kv, &(struct app_kv){info.kv_type, info.kv_tail, info.kv_unrotated});
+    app_kv_word(kv,
+                &(struct app_kv){.type = info.kv_type, .tail = info.kv_tail, .unrotated = info.kv_unrotated});
     return json_pack(
         "{s:s, s:i, s:s, s:{s:o, s:o, s:s}, s:i, s:i, s:o, s:o, s:s, s:i, s:s, s:b, s:b, s:f, s:I, s:I, s:o, "
         "s:o, s:o, s:o}",
@@ -143,7 +144,8 @@ static void print_stored(const wnw_stored *st)
     wnw_prompt_params text = wnw_prompt_default_params();
     char kv[96];
     (void)wnw_stored_get_info(st, &info);
-    app_kv_text(kv, sizeof kv, &(struct app_kv){info.kv_type, info.kv_tail, info.kv_unrotated});
+    app_kv_text(kv, sizeof kv,
+                &(struct app_kv){.type = info.kv_type, .tail = info.kv_tail, .unrotated = info.kv_unrotated});
     printf("model     %s (%s, %s)\n", info.model, info.arch, info.fingerprint);
     printf("tokens    %d read, the next has position %d\n", info.n_tokens, info.n_past);
     print_recipe(&info);

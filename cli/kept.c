@@ -54,10 +54,10 @@ static int take_found(struct cli_kept *kept, struct app_job *job)
 int cli_kept_begin(struct cli_kept *kept, struct app_job *job, const struct cli_args *args)
 {
     const uint64_t limit = args->store_limit == APP_UNSET ? 0 : (uint64_t)args->store_limit;
-    const wnw_session_params how = form_of(job);
     int rc = app_job_prepare(job);
     if (rc != APP_OK)
         return rc;
+    const wnw_session_params how = form_of(job); /* whose type may have been chosen just now */
     if (wnw_policy_needs(job->policy).flags & WNW_NEED_PROFILE)
         return app_fail(APP_BAD_INPUT, "--store does not go with policies that read calibration results");
     job->run.profile = NULL; /* one that was found and is not needed decides nothing */

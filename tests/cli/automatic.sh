@@ -71,4 +71,38 @@ good 'bench' bench -m "$small" --lengths 64 --reps 1 --decode-tokens 4 --policy 
 good 'bench methods' bench methods -m "$small" --lengths 64 --reps 1 --policies auto,snapkv -t 1 --json &&
     grep -q 'policy replay, because ' "$work/err" || fail "bench methods does not say it: $(cat "$work/err")"
 bad 'auto among parts' "auto" run -m "$small" -p x --policy auto+adakv
+
+# The type that is chosen for a size in bytes. An entry in all 90 KV heads takes 23040 bytes in f16, 12240 in q8_0.
+python3 -c 'print(*(500 + (i * 37) % 900 for i in range(100)))' >"$work/ids"
+# stored_as NAME BYTES MEAN ROTATED SAYS COMMAND..: with so many bytes so many entries stay of 100, and so it is said.
+stored_as() {
+    local name=$1 bytes=$2 mean=$3 rotated=$4 says=$5
+    shift 5
+    good "$name" "$@" -m "$model" --policy knorm --kv-type auto --kv-bytes "$bytes" -t 1 --json && {
+        json "$name: entries" "$work/out" "o['kept_tokens_mean'] == $mean and o.get('kv_rotated', $rotated) == $rotated"
+        [ "$(grep -c "cache $says" "$work/err")" -eq 1 ] || fail "$name: not said once: $(cat "$work/err")"
+    }
+}
+ids=(--tokens "$work/ids")
+stored_as 'everything fits' 2304000 100 False 'f16, because all 100 tokens fit' run "${ids[@]}" -n 1
+stored_as 'a byte less' 2303999 100 True 'q8_0, because .* in q8_0 all of them fit' run "${ids[@]}" -n 1
+stored_as 'everything fits in q8_0' 1224000 100 True 'q8_0, because .* in q8_0 all of them fit' run "${ids[@]}" -n 1
+stored_as 'half of that' 612000 50 True 'q8_0, because .* in q8_0 more of them stay' run "${ids[@]}" -n 1
+stored_as 'half of that less a byte' 611999 49 True 'q8_0, because .* in q8_0 more of them stay' run "${ids[@]}" -n 1
+stored_as 'perplexity' 612000 50 True 'q8_0, because' ppl "${ids[@]}" --prefix 80
+good 'not rotated' run -m "$model" "${ids[@]}" --policy knorm --kv-type auto --kv-rotate off --kv-bytes 612000 -n 1 -t 1 --json &&
+    json 'not rotated' "$work/out" 'o["kept_tokens_mean"] == 50 and o["kv_rotated"] is False'
+good 'plan by bytes' plan -m "$model" "${ids[@]}" --policy knorm --kv-type auto --kv-bytes 612000 -t 1 -o "$work/plan.json" &&
+    json 'plan by bytes' "$work/plan.json" 'all(len(h) == 50 for l in o["layers"] for h in l["heads"])'
+good 'a stored document' compress -m "$small" -f "$work/doc.txt" --kv-type auto --kv-bytes 20K --policy knorm -t 1 -o "$work/doc.wkv" &&
+    grep -q 'cache q8_0, because' "$work/err" || fail "compress does not say it: $(cat "$work/err")"
+good 'its type' inspect "$work/doc.wkv" --json && json 'its type' "$work/out" 'o["kv_type"] == "q8_0"'
+good 'asked' ask -m "$small" -c "$work/doc.wkv" -p "$question" -n 1 -t 1 --json && json 'asked' "$work/out" 'o["kv_rotated"] is True'
+good 'a store' run -m "$small" -f "$work/doc.txt" -p "$question" --context-only --policy knorm --kv-type auto --kv-bytes 20K --store "$work/store" -n 1 -t 1 --json &&
+    json 'a store' "$work/out" 'o["kv_rotated"] is True'
+good 'the policy too' run -m "$small" -f "$work/doc.txt" -p "$question" --kv-type auto --kv-bytes 20K -n 1 -t 1 --json &&
+    [ "$(grep -c ', because ' "$work/err")" -eq 2 ] || fail "not both are said: $(cat "$work/err")"
+bad 'no bytes' 'give a size with --kv-bytes' run -m "$small" -p x --kv-type auto --ratio 0.5
+bad 'a tail' 'leave it out' run -m "$small" -p x --kv-type auto --kv-bytes 20K --kv-tail 64
+bad 'in a bench' 'or a type' bench -m "$small" --kv-type auto
 finish
