@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "peek_session.h"
+#include "profiles.h"
 
 enum { N = 260, N_CTX = 512 };
 
@@ -199,6 +200,53 @@ static void chunks_and_decoding(void **state)
     assert_cmp(n_done, >, 10);
 }
 
+/* What predicts a second reading, from a profile: with a chunk as long as the piece the same as at the end, and while decoding
+ * what compressing by hand after as many tokens gives. Both need what the cache holds and what is gathered of queries. */
+static void gates(void **state)
+{
+    enum { EVERY = 4, TARGET = 90, STEPS = 3 };
+    static const char *const recipes[] = {"kvgate", "kvgate+equal", "kvgate+shares",
+                                          "kvgate+threshold:tau=0.5"};
+    const struct test_model *f = *state;
+    wnw_profile *profile = test_profile_of_all_kinds(f->m);
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        wnw_policy *p = test_policy(recipes[i]);
+        const wnw_size target = {.kind = WNW_SIZE_BUDGET, .budget = TARGET};
+        const bool own = wnw_policy_has_own_size(p);
+        const wnw_run chunks = {WNW_INIT(wnw_run),
+                                .policy = p,
+                                .size = own ? (wnw_size){0} : three_quarters,
+                                .profile = profile,
+                                .phase = WNW_PHASE_CHUNK,
+                                .chunk = N,
+                                .every = EVERY,
+                                .target = own ? 0 : TARGET},
+                      by_hand = {WNW_INIT(wnw_run), .profile = profile,
+                                 .policies = (const wnw_policy *const *)&p, .n_policies = 1};
+        wnw_session *s = new_session(f), *hand = new_session(f);
+        assert_ok(wnw_session_begin(s, &chunks));
+        assert_ok(wnw_session_begin(hand, &by_hand));
+        assert_ok(wnw_session_read(s, f->tokens, N, NULL));
+        test_prefill(hand, f->tokens, N);
+        assert_ok(wnw_session_compress(hand, p, &chunks.size, NULL));
+        assert_same(f, s, hand, recipes[i]);
+        assert_cmp(test_mean_entries(s), <, N);
+        for (int32_t k = 0; k < STEPS * EVERY; k++) {
+            assert_ok(wnw_session_decode(s, f->tokens[k]));
+            assert_ok(wnw_session_decode(hand, f->tokens[k]));
+            if (k % EVERY == EVERY - 1)
+                assert_ok(wnw_session_compress(hand, p, own ? NULL : &target, NULL));
+            assert_same(f, s, hand, recipes[i]);
+        }
+        if (!own)
+            assert_cmp(test_mean_entries(s), <=, TARGET);
+        wnw_session_free(s);
+        wnw_session_free(hand);
+        wnw_policy_free(p);
+    }
+    wnw_profile_free(profile);
+}
+
 static int set_up(void **state)
 {
     static struct test_model f;
@@ -216,10 +264,9 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layer),
-        cmocka_unit_test(one_chunk),
-        cmocka_unit_test(turns),
-        cmocka_unit_test(chunks_and_decoding),
+        cmocka_unit_test(layer), cmocka_unit_test(one_chunk),
+        cmocka_unit_test(turns), cmocka_unit_test(chunks_and_decoding),
+        cmocka_unit_test(gates),
     };
     return cmocka_run_group_tests_name("phases of every preset", tests, set_up, tear_down);
 }
