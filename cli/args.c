@@ -185,6 +185,11 @@ static const struct app_option inspect_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", NULL, "none, positions alone",
      "with -o: the model, GGUF file or a name, whose vocabulary has the texts of tokens", AT(app.model), 0, 0,
      NULL},
+    {"answer", 0, APP_TEXT, "QUESTION", NULL, "none",
+     "with -o and -m: the page also has the answer to this question, and what each of its tokens attended to",
+     AT(answer), 0, 0, NULL},
+    {NULL, 'n', APP_INT, "N", "64", NULL, "with --answer: most tokens of it", AT(app.n), 1, 4096,
+     "1 to 4096"},
 };
 APP_GROUP(cli_group_inspect, "Output", inspect_options);
 

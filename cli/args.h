@@ -19,7 +19,7 @@ struct cli_args {
     char *host, *api_key, *save;
     bool no_auth;
     char *cache, *questions, *store, *compare, *slot;
-    char *url, *document;
+    char *url, *document, *answer;
     int64_t of_slot;
     int64_t batch, store_limit;
 };

@@ -266,8 +266,9 @@ int cli_inspect(const struct app_args *args)
     const char *path = args->rest[0];
     if (args->out)
         return cli_inspect_page((const struct cli_args *)args);
-    if (args->model || ((const struct cli_args *)args)->compare)
-        return app_fail(APP_BAD_INPUT, "-m and --compare are for a page; name it with -o");
+    const struct cli_args *own = (const struct cli_args *)args;
+    if (args->model || own->compare || own->answer)
+        return app_fail(APP_BAD_INPUT, "-m, --compare and --answer are for a page; name it with -o");
     const int rc = cli_stored_is(&stored, path);
     if (rc != APP_OK)
         return rc;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * winnow inspect -o: one stored document or keep-plan, or two of the same text, as a page. Its data:
- * {winnow, n, texts, ids, plans: [{name, model, policy, moved, layers: [[bits, ..], ..]}, ..]}
- * texts and ids: [n] each, or null where they are not known. bits: the kept positions of a head in hexadecimal digits, the
+ * {winnow, n, texts, ids, plans: [{name, model, policy, moved, layers: [[bits, ..], ..]}, ..], answer}
+ * answer: null, or what cli_inspect_answer makes. texts and ids: [n] each, or null where they are not known. bits: the kept positions of a head in hexadecimal digits, the
  * first digit for positions 0 to 3, whose lowest bit is position 0.
  */
 #include "cli/inspect.h"
@@ -13,6 +13,8 @@
 #include "app/names.h"
 #include "app/output.h"
 #include "app/page.h"
+#include "cli/inspect_answer.h"
+#include "cli/stored.h"
 #include "winnow.h"
 
 #include <stdlib.h>
@@ -169,12 +171,27 @@ static int make_texts(json_t **texts, const wnw_model *m, const json_t *tokens)
     return status;
 }
 
-static int read_texts(json_t **texts, const char *model, const struct shown *s)
+/* What needs the model: texts of tokens, and an answer. */
+struct of_model {
+    json_t *texts, *answer; /* owned; NULL = none */
+};
+
+static int read_texts(json_t **texts, const wnw_model *m, const struct shown *s)
+{
+    const int status = make_texts(texts, m, json_object_get(s->o, "tokens"));
+    return status == WNW_OK ? APP_OK
+           : status == WNW_E_NOMEM
+               ? app_fail(APP_FAILED, "out of memory")
+               : app_fail(APP_BAD_INPUT, "'%s' has tokens that the model does not have", s->path);
+}
+
+static int read_of_model(struct of_model *of, const struct cli_args *args, const struct shown *s)
 {
     wnw_model *m = NULL;
     const json_t *tokens = json_object_get(s->o, "tokens");
-    *texts = NULL;
-    if (!model) {
+    const struct inspect_question question = {
+        .path = s->path, .text = args->answer, .n = (int32_t)args->app.n};
+    if (!args->app.model) {
         app_note("the page shows positions; name the model with -m to see the text");
         return APP_OK;
     }
@@ -182,12 +199,11 @@ static int read_texts(json_t **texts, const char *model, const struct shown *s)
         return app_fail(APP_BAD_INPUT, "'%s' does not tell %s; leave out -m", s->path,
                         s->moved ? "which tokens its entries are of, because they have new positions"
                                  : "which tokens were read");
-    int rc = open_vocabulary(&m, model, s);
-    const int status = rc == APP_OK ? make_texts(texts, m, tokens) : WNW_OK;
-    if (status == WNW_E_NOMEM)
-        rc = app_fail(APP_FAILED, "out of memory");
-    else if (status != WNW_OK)
-        rc = app_fail(APP_BAD_INPUT, "'%s' has tokens that the model does not have", s->path);
+    int rc = open_vocabulary(&m, args->app.model, s);
+    if (rc == APP_OK)
+        rc = read_texts(&of->texts, m, s);
+    if (rc == APP_OK && args->answer)
+        rc = cli_inspect_answer(&of->answer, m, &question);
     wnw_model_free(m);
     return rc;
 }
@@ -270,22 +286,24 @@ static int add_plan(json_t **plans, const struct shown *s)
     return app_json_append(plans, plan) ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
-static int make_data(json_t **data, const struct shown *shown, int n, const char *model)
+static int make_data(json_t **data, const struct shown *shown, int n, const struct cli_args *args)
 {
-    json_t *texts = NULL, *plans = json_array();
+    struct of_model of = {NULL, NULL};
+    json_t *plans = json_array();
     const struct shown *known = n > 1 && !json_object_get(shown->o, "tokens") ? &shown[1] : shown;
     int rc = n > 1 ? check_pair(&shown[0], &shown[1]) : APP_OK;
     if (rc == APP_OK)
-        rc = read_texts(&texts, model, known);
+        rc = read_of_model(&of, args, known);
     for (int i = 0; rc == APP_OK && i < n; i++)
         rc = add_plan(&plans, &shown[i]);
     if (rc == APP_OK)
-        *data = json_pack("{s:s, s:i, s:O?, s:O?, s:O}", "winnow", wnw_version(), "n", (int)shown->n, "texts",
-                          texts, "ids", shown->moved ? NULL : json_object_get(known->o, "tokens"), "plans",
-                          plans);
+        *data = json_pack("{s:s, s:i, s:O?, s:O?, s:O, s:O?}", "winnow", wnw_version(), "n", (int)shown->n,
+                          "texts", of.texts, "ids", shown->moved ? NULL : json_object_get(known->o, "tokens"),
+                          "plans", plans, "answer", of.answer);
     if (rc == APP_OK && !*data)
         rc = app_fail(APP_FAILED, "out of memory");
-    json_decref(texts);
+    json_decref(of.texts);
+    json_decref(of.answer);
     json_decref(plans);
     return rc;
 }
@@ -310,6 +328,23 @@ static int write_page(const json_t *data, const char *path, const struct app_inp
     return rc;
 }
 
+/* An answer comes from one stored document and its model. */
+static int check_answer(const struct cli_args *args)
+{
+    bool stored = false;
+    if (!args->answer)
+        return APP_OK;
+    if (!*args->answer || args->compare || !args->app.model)
+        return app_fail(APP_BAD_INPUT, "%s",
+                        !*args->answer  ? "--answer has no question"
+                        : args->compare ? "--answer shows one document; leave out --compare"
+                                        : "--answer needs the model; name it with -m");
+    const int rc = cli_stored_is(&stored, args->app.rest[0]);
+    return rc != APP_OK || stored ? rc
+                                  : app_fail(APP_BAD_INPUT, "'%s' is no stored document, which --answer asks",
+                                             args->app.rest[0]);
+}
+
 int cli_inspect_page(const struct cli_args *args)
 {
     struct shown shown[2] = {{.path = args->app.rest[0]}, {.path = args->compare}};
@@ -320,11 +355,13 @@ int cli_inspect_page(const struct cli_args *args)
         return app_fail(APP_BAD_INPUT, "--json prints what -o shows; give one of them");
     for (int i = 0; i < n; i++)
         app_inputs_add(&inputs, shown[i].path);
-    int rc = app_out_check(args->app.out, &inputs);
+    int rc = check_answer(args);
+    if (rc == APP_OK)
+        rc = app_out_check(args->app.out, &inputs);
     for (int i = 0; rc == APP_OK && i < n; i++)
         rc = read_shown(&shown[i], shown[i].path);
     if (rc == APP_OK)
-        rc = make_data(&data, shown, n, args->app.model);
+        rc = make_data(&data, shown, n, args);
     if (rc == APP_OK)
         rc = write_page(data, args->app.out, &inputs);
     json_decref(data);

@@ -552,6 +552,18 @@ static inline wnw_needs wnw_policy_needs(const wnw_policy *p)
     return needs;
 }
 
+/* ---- What generated tokens attend to ---- */
+
+/* Has the session keep the attention of every token that wnw_session_decode reads from now on, or ends that. Each such token then costs
+ * one more product of its queries with all keys. For studies and pages; policies ask for what they need by themselves.
+ * E_ARG: s is NULL. E_NOMEM. */
+WNW_API int wnw_session_watch(wnw_session *s, bool on);
+/* The attention of the newest token in layer il, rows [n_head][*n]: the probability of each entry that the KV head of a query head held when
+ * the token was read, in the order of wnw_cache_positions, the token's own last; 0 after a head's entries and outside a sliding
+ * window. Borrowed until the next call on s. NULL and *n = 0 where the newest token was not decoded under wnw_session_watch,
+ * where entries have moved since, or without such a layer. */
+WNW_API const float *wnw_session_attention(const wnw_session *s, int32_t il, int32_t *n);
+
 /* ---- Catalogue ---- */
 
 /* One entry of the method list, for help and documentation. */

@@ -82,11 +82,41 @@ def check_search(b):
     assert b.js("return document.querySelectorAll('.text .hit').length") >= len(at) * len(plans)
 
 
+def check_answer(b):
+    """Shades of what the answer attended to, of all its tokens and of one, counted again from the shares in the page's data."""
+    answer = b.js("return data.answer")
+    if not answer:
+        assert b.js("return document.getElementById('answer').hidden && [...document.getElementById('shade').options].every(o => o.value !== 'answer')")
+        return
+    assert b.js("return document.getElementById('said').textContent") == "".join(t or "·" for t in answer["texts"])
+
+    def shades(rows):
+        mass = [0] * n
+        for row in rows:
+            for at, share in zip(row[::2], row[1::2]):
+                mass[at] += share / 1e5 / len(rows)
+        return [0 if x <= 0 else max(1, 8 + math.floor(math.log2(x / max(mass)) + 1e-9)) for x in mass]
+    b.js("const s = document.getElementById('shade'); s.value = 'answer'; s.dispatchEvent(new Event('change'))")
+    assert looks(b) == [shades(answer["mass"])], "shades of the whole answer"
+    for i in (0, len(answer["texts"]) - 1):
+        b.click(f"#said button:nth-child({i + 1})")
+        assert looks(b) == [shades([answer["mass"][i]])], f"shades of token {i}"
+        assert f"Token {i + 1}" in b.js("return document.getElementById('attends').textContent")
+        assert b.js("return document.querySelectorAll('#said [aria-pressed=true]').length") == 1
+    b.click(f"#said button:nth-child({len(answer['texts'])})")
+    assert looks(b) == [shades(answer["mass"])], "a second click shows all again"
+    b.js("const s = document.getElementById('shade'); s.value = 'kept'; s.dispatchEvent(new Event('change'))")
+
+
 def check_looks(b):
-    for width, dark in ((390, False), (390, True), (1280, True)):
+    for width, dark in ((390, False), (390, True), (1280, True), (1280, False)):
         b.screen(width, dark)
         b.load(page)
         assert b.js("return document.documentElement.scrollWidth") <= width, f"wider than {width}"
+        if b.js("return data.answer !== null && data.answer !== undefined"):
+            b.click("#said button")
+        if os.environ.get("WNW_SCREENS"):
+            b.screenshot(f"{os.environ['WNW_SCREENS']}/inspect-{width}-{'dark' if dark else 'light'}.png")
         lightness = b.js("return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).reduce((a, b) => a + b)")
         assert (lightness < 200) == dark, lightness
     assert base64.b64decode(b.command("Page.printToPDF")["data"]).startswith(b"%PDF")
@@ -101,6 +131,7 @@ try:
     check_page(browser)
     check_token(browser)
     check_search(browser)
+    check_answer(browser)
     check_looks(browser)
     said = browser.said()
     assert not said, said

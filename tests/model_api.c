@@ -188,6 +188,36 @@ static void stored_sessions(void **state)
     unlink(path);
 }
 
+static void attention_of_tokens(void **state)
+{
+    const struct fixture *fx = *state;
+    wnw_session *s = session_of(fx);
+    int32_t n = 7;
+    assert_null_refused(wnw_session_watch(NULL, true));
+    assert_null(wnw_session_attention(NULL, 0, &n));
+    assert_int_equal(n, 0);
+    test_prefill(s, fx->tokens, N_TOKENS);
+    assert_null(wnw_session_attention(s, 0, &n)); /* nobody watches */
+    assert_ok(wnw_session_watch(s, true));
+    assert_ok(wnw_session_watch(s, true));
+    assert_null(wnw_session_attention(s, 0, &n)); /* nothing was decoded */
+    assert_ok(wnw_session_decode(s, fx->tokens[0]));
+    assert_null(wnw_session_attention(s, 0, NULL));
+    assert_null(wnw_session_attention(s, -1, &n));
+    assert_null(wnw_session_attention(s, INT32_MAX, &n));
+    const float *row = wnw_session_attention(s, 0, &n);
+    assert_non_null(row);
+    assert_int_equal(n, N_TOKENS + 1);
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++)
+        sum += (double)row[i];
+    assert_near(sum, 1, 1e-5);
+    assert_ok(wnw_session_watch(s, false));
+    assert_ok(wnw_session_decode(s, fx->tokens[1]));
+    assert_null(wnw_session_attention(s, 0, &n));
+    wnw_session_free(s);
+}
+
 static bool count_entry(const wnw_store_entry *e, void *user)
 {
     assert_cmp(e->bytes, >, 4096);
@@ -1025,6 +1055,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_function_is_here),
         cmocka_unit_test(stored_sessions),
+        cmocka_unit_test(attention_of_tokens),
         cmocka_unit_test(kept_documents),
         cmocka_unit_test(null_models),
         cmocka_unit_test(null_policies),

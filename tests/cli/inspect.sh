@@ -43,6 +43,17 @@ json 'the recipes' "$work/page" "[p['policy'] for p in o['plans']] == ['adakv:wi
 of=("$work/b.wkv.said")
 page 'a document' "$work/b.wkv" -m "$model"
 json 'the model' "$work/page" "o['plans'][0]['model'] == json.load(open('$work/b.wkv.said'))['model']['name']"
+# What an answer attended to: its tokens are those of `ask`, and all shares of one come to a whole.
+good 'asked' ask -m "$model" -c "$work/b.wkv" -p 'Who keeps tower 3?' -n 7 --json && cp "$work/out" "$work/asked.json"
+page 'an answer' "$work/b.wkv" -m "$model" --answer 'Who keeps tower 3?' -n 7
+json 'its tokens' "$work/page" "o['answer']['ids'] == json.load(open('$work/asked.json'))['tokens'][:len(o['answer']['ids'])] and 0 < len(o['answer']['ids']) <= 7 and o['answer']['question'] == 'Who keeps tower 3?'"
+json 'its shares' "$work/page" "(lambda a: all(abs(d + b - 100000) <= 2 for d, b in zip(a['document'], a['behind'])) and all(abs(sum(r[1::2]) - d) <= len(r) + o['n'] / 2 for r, d in zip(a['mass'], a['document'])) and all(r[1::2] == sorted(r[1::2], reverse=True) for r in a['mass']))(o['answer'])"
+json 'of entries that are there' "$work/page" "set(p for r in o['answer']['mass'] for p in r[::2]) <= set(p for l in json.load(open('$work/b.wkv.said'))['layers'] for h in l['heads'] for p in h)"
+bad 'an answer of a plan' 'no stored document' inspect "$work/a.json" -m "$model" --answer 'Who?' -o "$made/page.html"
+bad 'without a model' 'name it with -m' inspect "$work/b.wkv" --answer 'Who?' -o "$made/page.html"
+bad 'beside another' 'leave out --compare' inspect "$work/b.wkv" -m "$model" --answer 'Who?' --compare "$work/a.json" -o "$made/page.html"
+bad 'no question' 'has no question' inspect "$work/b.wkv" -m "$model" --answer '' -o "$made/page.html"
+bad 'no page for it' 'for a page' inspect "$work/b.wkv" -m "$model" --answer 'Who?'
 good 'moved entries' inspect "$work/moved.wkv" -o "$work/page.html" && page_data "$work/page.html" "$work/page" &&
     json 'their positions' "$work/page" "o['ids'] is None and o['plans'][0]['moved'] and o['n'] == json.load(open('$work/moved.wkv.said'))['n_past']"
 python3 -c '

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/inspect_answer.h"
+
+#include "app/console.h"
+#include "app/json.h"
+#include "cli/stored.h"
+#include "winnow_method.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Entries of which a token's attention is shown at most, and parts of a whole that shares are given in. */
+enum { MOST_SHOWN = 400, WHOLE = 100000 };
+
+struct answering {
+    const struct inspect_question *q;
+    const wnw_model *m;
+    wnw_model_info info;
+    wnw_stored *st;
+    wnw_engine *engine;
+    wnw_session *session;
+    int32_t *tokens, n_tokens;                      /* of the question, owned */
+    int32_t n_document;                             /* tokens of the document */
+    double *mass;                                   /* [n_document] of the token at hand */
+    int32_t *order;                                 /* [n_document] scratch */
+    json_t *texts, *ids, *rows, *document, *behind; /* owned */
+};
+
+/* ---- The question ---- */
+
+static int lay_out(struct answering *a)
+{
+    wnw_prompt_params text;
+    wnw_prompt prompt = wnw_prompt_default();
+    wnw_chat *chat = NULL;
+    int rc = cli_stored_text(&text, a->st, a->q->path);
+    if (rc != APP_OK)
+        return rc;
+    int status = wnw_chat_open(&chat, a->m, &text);
+    if (status == WNW_OK)
+        status = wnw_chat_user(&prompt, chat, text.document, a->q->text, NULL);
+    rc = status == WNW_OK ? cli_stored_check_prompt(a->st, &prompt, a->q->path) : app_fail_status(status);
+    if (rc == APP_OK) {
+        a->n_tokens = prompt.n_tokens - prompt.n_context;
+        a->tokens = malloc(((size_t)a->n_tokens + 1) * sizeof *a->tokens);
+        rc = a->tokens ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    }
+    if (rc == APP_OK)
+        memcpy(a->tokens, prompt.tokens + prompt.n_context, (size_t)a->n_tokens * sizeof *a->tokens);
+    wnw_prompt_clear(&prompt);
+    wnw_chat_free(chat);
+    return rc;
+}
+
+/* ---- Looking ---- */
+
+/* Adds what the heads of a layer gave to entries of the document; returns what they gave to others. */
+static double add_layer(struct answering *a, int32_t il)
+{
+    const int32_t group = a->info.n_head / a->info.n_head_kv;
+    int32_t n;
+    const float *rows = wnw_session_attention(a->session, il, &n);
+    double behind = 0;
+    for (int32_t h = 0; rows && h < a->info.n_head; h++, rows += n) {
+        const int32_t *pos = wnw_cache_positions(a->session, il, h / group);
+        const int32_t n_entry = wnw_cache_n(a->session, il, h / group);
+        for (int32_t i = 0; i < n_entry && i < n; i++)
+            if (pos[i] < a->n_document)
+                a->mass[pos[i]] += (double)rows[i];
+            else
+                behind += (double)rows[i];
+    }
+    return behind;
+}
+
+/* Puts the positions of the largest shares first, which are more than half of a part; returns how many there are. */
+static int32_t find_largest(const struct answering *a, double of)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < a->n_document; i++) {
+        if (a->mass[i] / of * WHOLE < 0.5)
+            continue;
+        int32_t at = n < MOST_SHOWN ? n++ : MOST_SHOWN;
+        for (; at > 0 && a->mass[a->order[at - 1]] < a->mass[i]; at--)
+            if (at < MOST_SHOWN)
+                a->order[at] = a->order[at - 1];
+        if (at < MOST_SHOWN)
+            a->order[at] = i;
+    }
+    return n;
+}
+
+static json_t *share(double x, double of)
+{
+    return json_integer((json_int_t)lround(x / of * WHOLE));
+}
+
+/* Notes what the token that the session has read last attended to. False without memory. */
+static bool look(struct answering *a)
+{
+    double behind = 0, of = 0, sum = 0;
+    memset(a->mass, 0, (size_t)a->n_document * sizeof *a->mass);
+    for (int32_t il = 0; il < a->info.n_layer; il++)
+        if (!wnw_model_layer_is_swa(a->m, il)) {
+            behind += add_layer(a, il);
+            of += a->info.n_head;
+        }
+    for (int32_t i = 0; i < a->n_document; i++)
+        sum += a->mass[i];
+    json_t *row = json_array();
+    const int32_t n = of > 0 ? find_largest(a, of) : 0;
+    bool good = row != NULL;
+    for (int32_t i = 0; i < n; i++)
+        good = json_array_append_new(row, json_integer(a->order[i])) == 0 &&
+               json_array_append_new(row, share(a->mass[a->order[i]], of)) == 0 && good;
+    return app_json_append(&a->rows, row) && app_json_append(&a->document, share(sum, of > 0 ? of : 1)) &&
+           app_json_append(&a->behind, share(behind, of > 0 ? of : 1)) && good;
+}
+
+/* ---- Answering ---- */
+
+static int begin(struct answering *a)
+{
+    const wnw_engine_params params = {WNW_INIT(wnw_engine_params), .n_threads = a->q->n_threads};
+    const wnw_run nothing = wnw_run_default();
+    (void)wnw_stored_tokens(a->st, &a->n_document);
+    a->mass = malloc((size_t)a->n_document * sizeof *a->mass);
+    a->order = malloc(((size_t)a->n_document + 1) * sizeof *a->order);
+    a->texts = json_array();
+    a->ids = json_array();
+    a->rows = json_array();
+    a->document = json_array();
+    a->behind = json_array();
+    if (!a->mass || !a->order || !a->texts || !a->ids || !a->rows || !a->document || !a->behind)
+        return app_fail(APP_FAILED, "out of memory");
+    int status = wnw_engine_new(&a->engine, a->m, &params);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    const int rc = cli_stored_session(&a->session, a->st, a->engine, (int64_t)a->n_tokens + a->q->n);
+    if (rc != APP_OK)
+        return rc;
+    /* Rules that go on while decoding would move entries between a token's attention and the look at it. */
+    status = wnw_session_begin(a->session, &nothing);
+    if (status == WNW_OK && a->n_tokens > 1)
+        status = wnw_session_prefill(a->session, a->tokens, a->n_tokens - 1, NULL, NULL);
+    if (status == WNW_OK)
+        status = wnw_session_watch(a->session, true);
+    if (status == WNW_OK)
+        status = wnw_session_decode(a->session, a->tokens[a->n_tokens - 1]);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+static int add_text(struct answering *a, int32_t token)
+{
+    char *piece;
+    const int status = wnw_token_piece(a->m, token, &piece);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    const bool good =
+        app_json_append(&a->texts, app_json_text(piece)) && app_json_append(&a->ids, json_integer(token));
+    wnw_free(piece);
+    return good ? APP_OK : app_fail(APP_FAILED, "out of memory");
+}
+
+/* Picks tokens, each from the logits of a token whose attention is noted for it. */
+static int answer(struct answering *a)
+{
+    wnw_sampler_params greedy = wnw_sampler_default_params();
+    wnw_sampler *sampler;
+    int status = wnw_sampler_new(&sampler, &greedy), rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+    for (int32_t i = 0; rc == APP_OK && i < a->q->n; i++) {
+        const int32_t token = wnw_sampler_pick(sampler, wnw_session_logits(a->session), a->info.n_vocab);
+        if (wnw_token_is_eog(a->m, token))
+            break;
+        rc = look(a) ? add_text(a, token) : app_fail(APP_FAILED, "out of memory");
+        const bool more =
+            rc == APP_OK && i + 1 < a->q->n && wnw_session_n_past(a->session) < a->info.n_ctx_train;
+        status = more ? wnw_session_decode(a->session, token) : WNW_OK;
+        rc = status == WNW_OK ? rc : app_fail_status(status);
+        if (!more)
+            break;
+    }
+    wnw_sampler_free(sampler);
+    return rc;
+}
+
+int cli_inspect_answer(json_t **o, const wnw_model *m, const struct inspect_question *q)
+{
+    struct answering a = {.q = q, .m = m, .info = wnw_model_info_default()};
+    *o = NULL;
+    (void)wnw_model_get_info(m, &a.info); /* this call does not fail for an open model */
+    int rc = cli_stored_open(&a.st, q->path);
+    if (rc == APP_OK)
+        rc = lay_out(&a);
+    if (rc == APP_OK && a.n_tokens < 1)
+        rc = app_fail(APP_BAD_INPUT, "the question has no tokens");
+    if (rc == APP_OK)
+        rc = begin(&a);
+    if (rc == APP_OK)
+        rc = answer(&a);
+    if (rc == APP_OK &&
+        !(*o = json_pack("{s:o, s:O, s:O, s:O, s:O, s:O}", "question", app_json_text(q->text), "texts",
+                         a.texts, "ids", a.ids, "mass", a.rows, "document", a.document, "behind", a.behind)))
+        rc = app_fail(APP_FAILED, "out of memory");
+    json_decref(a.texts);
+    json_decref(a.ids);
+    json_decref(a.rows);
+    json_decref(a.document);
+    json_decref(a.behind);
+    wnw_session_free(a.session);
+    wnw_engine_free(a.engine);
+    wnw_stored_free(a.st);
+    free(a.tokens);
+    free(a.mass);
+    free(a.order);
+    return rc;
+}
