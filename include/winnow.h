@@ -375,12 +375,12 @@ typedef struct wnw_profile wnw_profile;
  * count that the prompt left them, and the other heads grow. */
 typedef struct wnw_run {
     uint32_t struct_size;
-    wnw_phase phase;            /* END, LAYER or CHUNK */
-    const wnw_policy *policy;   /* borrowed until the next begin; NULL = everything stays */
-    wnw_size size;              /* a ratio counts all tokens since the rules were set, over all turns */
-    int32_t chunk;              /* CHUNK: tokens per chunk; 0 = 512, or a recursive policy's own */
-    int32_t every;              /* decoded tokens between two compressions; 0 = decoding does not compress */
-    int64_t target;             /* average entries per layer and KV head after each of these compressions;
+    wnw_phase phase;          /* END, LAYER or CHUNK */
+    const wnw_policy *policy; /* borrowed until the next begin; NULL = everything stays */
+    wnw_size size;  /* a ratio counts all tokens since the rules were set, over all turns; see goes_on */
+    int32_t chunk;  /* CHUNK: tokens per chunk; 0 = 512, or a recursive policy's own */
+    int32_t every;  /* decoded tokens between two compressions; 0 = decoding does not compress */
+    int64_t target; /* average entries per layer and KV head after each of these compressions;
                                    0 = the count that the last prompt's size came to */
     const wnw_profile *profile; /* calibration results, borrowed until the next begin; NULL = none */
     /* The prompt that will be read or was, for policies that treat the template apart from the text or judge the document
@@ -399,6 +399,9 @@ typedef struct wnw_run {
     /* Only the first piece that is read is compressed. What is read later stays, and nothing is observed any more
      * but for `every`. A next prompt, also after wnw_session_reset, needs wnw_session_begin again. */
     bool once;
+    /* A ratio counts the tokens that were read under earlier rules too, and heads that slide hold what they held: for a
+     * change of rules in the middle of a timeline. Otherwise counting begins with this call. */
+    bool goes_on;
 } wnw_run;
 
 WNW_DEFAULT(wnw_run, wnw_run_default)

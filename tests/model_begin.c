@@ -356,6 +356,31 @@ static void rules_outlive_the_piece(void **state)
     wnw_policy_free(p);
 }
 
+/* New rules count on, where they are told to, even if there were none in between; else they count what they find. */
+static void counts_go_on(void **state)
+{
+    struct fixture *f = *state;
+    wnw_policy *p = test_policy("knorm"), *slides = test_policy("streaming_llm");
+    for (int k = 0; k < 2; k++) {
+        wnw_session *s = new_session(f);
+        wnw_run run = {WNW_INIT(wnw_run), .policy = slides, .size = half};
+        assert_ok(wnw_session_begin(s, &run));
+        assert_ok(wnw_session_read(s, f->tokens, 60, NULL));
+        assert_float_equal(test_mean_entries(s), 30, 1e-9);
+        assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .goes_on = k == 0}));
+        assert_ok(wnw_session_read(s, f->tokens + 60, 10, NULL));
+        assert_float_equal(test_mean_entries(s), 40, 1e-9);
+        run.policy = p;
+        run.goes_on = k == 0;
+        assert_ok(wnw_session_begin(s, &run));
+        assert_ok(wnw_session_read(s, f->tokens + 70, 10, NULL));
+        assert_float_equal(test_mean_entries(s), k == 0 ? 40 : 25, 1e-9);
+        wnw_session_free(s);
+    }
+    wnw_policy_free(p);
+    wnw_policy_free(slides);
+}
+
 static int set_up(void **state)
 {
     static struct fixture f;
@@ -389,6 +414,7 @@ int main(void)
         cmocka_unit_test(further_policies_that_cannot_be),
         cmocka_unit_test(one_piece_is_compressed),
         cmocka_unit_test(rules_outlive_the_piece),
+        cmocka_unit_test(counts_go_on),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

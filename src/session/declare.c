@@ -185,7 +185,7 @@ int wnw_session_begin(wnw_session *s, const wnw_run *run)
         rc = declare_all(s, &own, wnw__rules_replan(&rules));
     if (rc == WNW_OK) {
         wnw__ids_swap_given(&s->ids, &ids);
-        wnw__rules_set(s, &rules);
+        wnw__rules_set(s, &rules, own.goes_on);
         s->profile = s->shape.profile = own.profile;
         s->n_prefix = prompt.n_prefix;
         s->n_question = own.question_later ? 0 : prompt.n_tokens - prompt.n_context;

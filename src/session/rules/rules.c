@@ -109,11 +109,21 @@ int wnw__rules_check(const wnw_session *s, const struct wnw__eviction *ev, const
     return wnw_policy_rerotates(ev->policy) ? wnw__renumber_check(s) : WNW_OK;
 }
 
-void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev)
+void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev, bool goes_on)
 {
-    wnw__rules_free(&s->rules);
-    s->rules.ev = *ev;
-    s->rules.n_uncounted = ev->policy ? s->n_past - wnw__rules_longest_head(s) : 0;
+    struct wnw__rules *r = &s->rules;
+    if (goes_on) {
+        wnw_policy_free(r->fixed); /* made again when it is needed */
+        r->fixed = NULL;
+        r->is_over = false;
+        r->ev = *ev;
+        if (ev->policy && r->n_keep > 0) /* of another size */
+            r->n_keep = wnw__rules_n_keep(s, ev, s->n_past - r->n_uncounted);
+        return;
+    }
+    wnw__rules_free(r);
+    r->ev = *ev;
+    r->n_uncounted = ev->policy ? s->n_past - wnw__rules_longest_head(s) : 0;
 }
 
 /* ---- What the rules have in common ---- */

@@ -22,7 +22,7 @@ struct wnw__rules {
     int32_t n_uncounted; /* tokens read before the rules began and dropped by then; no ratio counts them */
     int32_t n_keep;      /* entries per layer and head that the size left of the prompt; 0 = no prompt yet */
     int32_t n_decoded;   /* tokens since the last compression */
-    bool is_over;      /* `once`, and the piece was read: what is read now stays */
+    bool is_over;        /* `once`, and the piece was read: what is read now stays */
     bool has_warned;     /* a compression while decoding has told the log that it misses the size */
     int32_t *held;       /* [n_layer * n_head_kv] entries that a sliding head keeps, 0 = it grows; or NULL */
     int32_t n_held;
@@ -67,8 +67,9 @@ int wnw__rules_compress(wnw_session *s, const struct wnw__goal *goal, int32_t ro
 /* Checks whether the session can follow the rules with the profile (NULL = none). Errors as
  * wnw_session_begin. */
 int wnw__rules_check(const wnw_session *s, const struct wnw__eviction *ev, const wnw_profile *profile);
-/* Makes the session follow rules that were checked (wnw__rules_check) and whose policy records what it needs. */
-void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev);
+/* Makes the session follow rules that were checked (wnw__rules_check) and whose policy records what it needs. goes_on: with
+ * the counts of the rules before, also over rules without a policy. */
+void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev, bool goes_on);
 /* Whether the rules plan again at fixed intervals while decoding, so that queries of generated tokens
  * count. */
 bool wnw__rules_replan(const struct wnw__eviction *ev);
