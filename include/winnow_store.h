@@ -36,6 +36,7 @@ typedef struct wnw_store_params {
     int32_t n_tokens;
     /* The tokens are not those of the text: pieces of it were read one by one. */
     bool pieces;
+    const char *note; /* what the program itself wants to find again, UTF-8; NULL = nothing */
 } wnw_store_params;
 
 WNW_DEFAULT(wnw_store_params, wnw_store_default_params)
@@ -95,6 +96,8 @@ WNW_API const int32_t *wnw_stored_tokens(const wnw_stored *st, int32_t *n);
 WNW_API int32_t wnw_stored_head(const wnw_stored *st, int32_t il, int32_t ih, const int32_t **positions);
 /* Fills *out with the text that was stored; its strings are borrowed from the wnw_stored. False where there is none. */
 WNW_API bool wnw_stored_get_text(const wnw_stored *st, wnw_prompt_params *out);
+/* The note that was stored; NULL where there is none. Borrowed from the wnw_stored. */
+WNW_API const char *wnw_stored_note(const wnw_stored *st);
 /* E_MISMATCH unless the model is the one that the file was made with. */
 WNW_API int wnw_stored_check_model(const wnw_stored *st, const wnw_model *m);
 

@@ -135,6 +135,7 @@ static void stored_sessions(void **state)
     assert_int_equal(wnw_stored_head(NULL, 0, 0, &pos), 0);
     assert_null(pos);
     assert_false(wnw_stored_get_text(NULL, &text));
+    assert_null(wnw_stored_note(NULL));
     assert_null_refused(wnw_stored_check_model(NULL, fx->model));
     test_prefill(s, fx->tokens, N_TOKENS);
     assert_ok(wnw_session_store(s, path, NULL));
@@ -769,7 +770,8 @@ static int set_something(struct walk *w, uint64_t what)
                            .chunk = any_number(&w->seed),
                            .every = any_number(&w->seed),
                            .target = any_number(&w->seed),
-                           .once = test_random(&w->seed) % 4 == 0};
+                           .once = test_random(&w->seed) % 4 == 0,
+                           .goes_on = test_random(&w->seed) % 4 == 0};
     const wnw_prompt prompt = {WNW_INIT(wnw_prompt),
                                .tokens = w->fx->tokens,
                                .n_tokens = N_TOKENS,

@@ -450,7 +450,7 @@ static void text_comes_back(void **state)
     const wnw_prompt_params text = {WNW_INIT(wnw_prompt_params),
                                     .document = "A tale\nof \"two\" cities, \xc3\xbc.", .system = "Be brief.",
                                     .special = true, .now = 1721952000};
-    wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text};
+    wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text, .note = "{\"turns\": []}\n"};
     wnw_prompt_params back = wnw_prompt_default_params();
     wnw_stored_info info = wnw_stored_info_default();
     assert_ok(wnw_session_store(s, path, &params));
@@ -464,10 +464,14 @@ static void text_comes_back(void **state)
     assert_int_equal(back.now, text.now);
     assert_ok(wnw_stored_get_info(st, &info));
     assert_null(info.policy); /* the session had no rules */
+    assert_string_equal(wnw_stored_note(st), params.note);
     wnw_stored_free(st);
+    params.note = "\xff";
+    assert_error(wnw_session_store(s, path, &params), WNW_E_ARG);
     assert_ok(wnw_session_store(s, path, NULL));
     assert_ok(wnw_stored_open(&st, path));
     assert_false(wnw_stored_get_text(st, &back));
+    assert_null(wnw_stored_note(st));
     wnw_stored_free(st);
     wnw_session_free(s);
     test_close(&f);

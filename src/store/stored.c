@@ -77,6 +77,11 @@ bool wnw_stored_get_text(const wnw_stored *st, wnw_prompt_params *out)
     return true;
 }
 
+const char *wnw_stored_note(const wnw_stored *st)
+{
+    return st ? st->meta.note : NULL;
+}
+
 int wnw_stored_check_model(const wnw_stored *st, const wnw_model *m)
 {
     char print[17];

@@ -65,6 +65,7 @@ struct wnw__wkv_meta {
     const char *policy;              /* of the rules; NULL = none */
     bool has_text, pieces;
     wnw_prompt_params text; /* without the document */
+    const char *note;       /* of the program; NULL = none */
 };
 
 /* The JSON of what is to be stored. E_NOMEM, E_UNSUPPORTED. *text is released with free. */

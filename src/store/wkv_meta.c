@@ -103,6 +103,8 @@ int wnw__wkv_meta_text(char **text, size_t *len, const struct wnw__wkv_meta *m)
     *text = NULL;
     if (m->has_text && (!is_utf8(m->text.system) || !is_utf8(m->text.chat) || !is_utf8(m->text.jinja)))
         return wnw__fail(WNW_E_ARG, "the system message or the template is not UTF-8");
+    if (!is_utf8(m->note))
+        return wnw__fail(WNW_E_ARG, "the note is not UTF-8");
     json_t *model =
         json_pack("{s:o, s:o, s:s, s:i, s:i, s:i, s:i}", "name", text_of(m->model), "arch", text_of(m->arch),
                   "fingerprint", m->fingerprint, "n_layer", (int)m->n_layer, "n_head_kv", (int)m->n_head_kv,
@@ -110,9 +112,9 @@ int wnw__wkv_meta_text(char **text, size_t *len, const struct wnw__wkv_meta *m)
     json_t *cache =
         json_pack("{s:s, s:i, s:i, s:i, s:o}", "type", wnw_kv_type_name(m->kv_type), "tail", (int)m->kv_tail,
                   "k_block", (int)m->k_block, "v_block", (int)m->v_block, "numbers", aux_of(m));
-    json_t *o = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:b}", "writer", WNW_VERSION_STRING, "model", model,
-                          "cache", cache, "session", session_of(&m->state), "rules", rules_of(m), "text",
-                          layout_of(m), "pieces", (int)m->pieces);
+    json_t *o = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:s*}", "writer", WNW_VERSION_STRING, "model",
+                          model, "cache", cache, "session", session_of(&m->state), "rules", rules_of(m),
+                          "text", layout_of(m), "pieces", (int)m->pieces, "note", m->note);
     const int rc = wnw__json_text(text, len, o, true);
     json_decref(o);
     return rc;
@@ -297,6 +299,8 @@ int wnw__wkv_meta_parse(struct wnw__wkv_meta *m, const char *text, size_t len)
     read_rules(m, &f);
     read_text(m, &f);
     m->pieces = flag(&f, "pieces");
+    if (json_object_get(f.o, "note"))
+        m->note = string(&f, "note");
     if (f.bad)
         return wnw__fail(WNW_E_FORMAT, "its description has no '%s', or one that is out of range", f.bad);
     return WNW_OK;

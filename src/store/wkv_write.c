@@ -99,7 +99,8 @@ static int make_meta(struct writing *w, const wnw_store_params *p, const struct 
                               .v_block = c->v_block,
                               .state = *state,
                               .has_text = p->text != NULL,
-                              .pieces = p->pieces};
+                              .pieces = p->pieces,
+                              .note = p->note};
     WNW_TRY(wnw_model_get_info(s->m, &info));
     wnw_model_fingerprint(s->m, print);
     m.model = info.name;

@@ -65,6 +65,8 @@ static void look(const wnw_stored *st)
             n += n_head;
         }
     fuzz_require(n == info.n_entries, "entries that no head has");
+    if (wnw_stored_note(st))
+        n += (int64_t)strlen(wnw_stored_note(st));
     if (wnw_stored_get_text(st, &text) && text.document)
         fuzz_require(strlen(text.document) < info.bytes_file, "a document longer than its file");
 }
