@@ -102,8 +102,12 @@ int app_finish_stdout(void)
 
 void app_progress_start(struct app_progress *p, const char *label, const char *unit)
 {
-    *p = (struct app_progress){
-        .label = label, .unit = unit, .start_ms = app_now_ms(), .terminal = isatty(STDERR_FILENO) == 1};
+    const char *term = getenv("TERM");
+    const bool erases = !term || strcmp(term, "dumb") != 0; /* a line that was printed */
+    *p = (struct app_progress){.label = label,
+                               .unit = unit,
+                               .start_ms = app_now_ms(),
+                               .terminal = erases && isatty(STDERR_FILENO) == 1};
 }
 
 bool app_progress_step(int32_t done, int32_t total, void *user)

@@ -25,7 +25,7 @@ void app_note_lines(const char *label, const char *lines);
 int app_stdout_failed(void);
 /* Flushes stdout. Returns APP_FAILED if anything written there was lost. */
 int app_finish_stdout(void);
-/* One progress line on stderr: appears when stderr is a terminal and the work takes longer than 2 s. */
+/* One progress line on stderr: appears when stderr is a terminal that can erase it and the work takes longer than 2 s. */
 struct app_progress {
     const char *label, *unit;
     double start_ms, last_ms;

@@ -172,19 +172,40 @@ static int check_no_text(const struct app_args *args)
     return APP_OK;
 }
 
-/* Options that make the text of a prompt. */
-static int check_text(const struct app_args *args)
+/* Options that say how texts are laid out. */
+static int check_template(const struct app_args *args)
 {
-    const bool question = args->question && *args->question, document = args->documents.n > 0;
     if (args->raw && args->chat)
         return app_fail(APP_BAD_INPUT, "--raw and --chat exclude each other; give one of them");
     if (args->raw && args->system)
         return app_fail(APP_BAD_INPUT, "--raw has no place for a --system message; put it into the document");
+    return APP_OK;
+}
+
+/* Options that make the text of a prompt. */
+static int check_text(const struct app_args *args)
+{
+    const bool question = args->question && *args->question, document = args->documents.n > 0;
+    const int rc = check_template(args);
+    if (rc != APP_OK)
+        return rc;
     if (!args->tokens && !document && !question)
         return app_fail(APP_BAD_INPUT, "no input; give a document with -f, a question with -p, or --tokens");
     if (args->context_only && !document && !args->tokens)
         return app_fail(APP_BAD_INPUT, "--context-only compresses a document; give one with -f");
     return APP_OK;
+}
+
+/* Reads documents, question and system message. */
+static int read_texts(struct app_job *job)
+{
+    const struct app_args *args = job->args;
+    int rc = app_argument_clean(&job->question, args->question, "the question (-p)", &job->remarks);
+    if (rc == APP_OK)
+        rc = app_argument_clean(&job->system, args->system, "the system message (--system)", &job->remarks);
+    return rc == APP_OK
+               ? app_documents_read(&job->document, &job->n_document, &args->documents, &job->remarks)
+               : rc;
 }
 
 static int check_prompt(struct app_job *job)
@@ -195,13 +216,7 @@ static int check_prompt(struct app_job *job)
         rc = check_text(args);
     if (rc == APP_OK && args->tokens)
         return app_read_tokens(&job->file_tokens, &job->n_file_tokens, args->tokens);
-    if (rc == APP_OK)
-        rc = app_argument_clean(&job->question, args->question, "the question (-p)", &job->remarks);
-    if (rc == APP_OK)
-        rc = app_argument_clean(&job->system, args->system, "the system message (--system)", &job->remarks);
-    return rc == APP_OK
-               ? app_documents_read(&job->document, &job->n_document, &args->documents, &job->remarks)
-               : rc;
+    return rc == APP_OK ? read_texts(job) : rc;
 }
 
 void app_job_date(struct app_job *job)
@@ -230,22 +245,48 @@ static int check_types(struct app_job *job)
     return rc == APP_OK ? app_kv_check(&job->kv, job->args, job->attn) : rc;
 }
 
-int app_job_check(struct app_job *job, const struct app_args *args)
+int app_job_check_keeping(struct app_job *job)
 {
-    int rc;
-    *job = (struct app_job){.args = args, .run = wnw_run_default(), .prompt = wnw_prompt_default()};
-    if ((rc = app_job_rules(&job->run, args->evict, args->evict_every)) != APP_OK ||
-        (rc = check_size(job)) != APP_OK || (rc = check_policy(job)) != APP_OK ||
-        (rc = check_types(job)) != APP_OK || (rc = check_masks(job)) != APP_OK ||
-        (rc = check_prompt(job)) != APP_OK)
-        return rc;
-    rc = app_model_path(&job->model_path, args->model);
+    int rc = app_job_rules(&job->run, job->args->evict, job->args->evict_every);
+    if (rc == APP_OK)
+        rc = check_size(job);
+    return rc == APP_OK ? check_policy(job) : rc;
+}
+
+/* Finds the model, and notes which files are inputs. */
+static int find_inputs(struct app_job *job)
+{
+    const struct app_args *args = job->args;
+    const int rc = app_model_path(&job->model_path, args->model);
     for (int i = 0; i < args->documents.n; i++)
         app_inputs_add(&job->inputs, args->documents.s[i]);
     app_inputs_add(&job->inputs, args->tokens);
     app_inputs_add(&job->inputs, args->profile);
     app_inputs_add(&job->inputs, job->model_path);
-    return rc == APP_OK && args->out ? app_out_check(args->out, &job->inputs) : rc;
+    return rc;
+}
+
+int app_job_check(struct app_job *job, const struct app_args *args)
+{
+    int rc;
+    *job = (struct app_job){.args = args, .run = wnw_run_default(), .prompt = wnw_prompt_default()};
+    if ((rc = app_job_check_keeping(job)) != APP_OK || (rc = check_types(job)) != APP_OK ||
+        (rc = check_masks(job)) != APP_OK || (rc = check_prompt(job)) != APP_OK ||
+        (rc = find_inputs(job)) != APP_OK)
+        return rc;
+    return args->out ? app_out_check(args->out, &job->inputs) : APP_OK;
+}
+
+int app_job_check_talk(struct app_job *job, const struct app_args *args)
+{
+    int rc;
+    *job = (struct app_job){
+        .args = args, .run = wnw_run_default(), .prompt = wnw_prompt_default(), .talks = true};
+    if ((rc = app_job_check_keeping(job)) != APP_OK || (rc = app_job_check_blind(job->policy)) != APP_OK ||
+        (rc = check_types(job)) != APP_OK || (rc = check_template(args)) != APP_OK ||
+        (rc = read_texts(job)) != APP_OK)
+        return rc;
+    return find_inputs(job);
 }
 
 int app_job_check_input(struct app_job *job, const struct app_args *args)
@@ -287,9 +328,9 @@ static int check_tokens(const struct app_job *job)
 static int too_long(const struct app_job *job, const char *what)
 {
     return app_fail(APP_BAD_INPUT,
-                    "%s and the model's context is %d; shorten the prompt, use another model, or --policy "
-                    "streaming_llm-rerotated --evict chunk",
-                    what, job->info.n_ctx_train);
+                    "%s and the model's context is %d; shorten the prompt, use another model, or %s", what,
+                    job->info.n_ctx_train,
+                    job->talks ? "--context endless" : "--policy streaming_llm-rerotated --evict chunk");
 }
 
 /* A document that is certainly too long is refused before it is turned into tokens. */
@@ -387,12 +428,27 @@ static int load_profile(struct app_job *job)
                                                        .inputs = &job->inputs});
 }
 
+/* Whether a policy scores the document by the question. */
+static bool is_aware(const wnw_policy *policy)
+{
+    const wnw_needs needs = policy ? wnw_policy_needs(policy) : (wnw_needs){0};
+    return needs.flags & WNW_NEED_SECOND_PASS &&
+           (needs.second_pass == WNW_PASS_TASK || needs.second_pass == WNW_PASS_BOTH);
+}
+
+int app_job_check_blind(const wnw_policy *policy)
+{
+    if (!is_aware(policy))
+        return APP_OK;
+    return app_fail(APP_BAD_INPUT,
+                    "the policy judges a document by its question, which is not known when the document is "
+                    "compressed; use another, such as kvcompose or kvzip");
+}
+
 /* A policy that scores the document by the question takes the question from the prompt's second piece. */
 static int check_question(const struct app_job *job)
 {
-    const wnw_needs needs = wnw_policy_needs(job->policy);
-    if (!(needs.flags & WNW_NEED_SECOND_PASS) ||
-        (needs.second_pass != WNW_PASS_TASK && needs.second_pass != WNW_PASS_BOTH))
+    if (!is_aware(job->policy))
         return APP_OK;
     if (job->n_tokens == job->n_context || !job->question || !*job->question)
         return app_fail(APP_BAD_INPUT, "the policy judges the prompt by its question; give one with -p");
@@ -426,15 +482,24 @@ static int choose_keeping(struct app_job *job)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
+/* The share of the entries that is to stay; 0 = not known, because nothing is there yet. */
+static double share_kept(const struct app_job *job)
+{
+    const int32_t n = app_job_n_compressed(job);
+    if (n < 1)
+        return job->size.kind == WNW_SIZE_RATIO ? 1 - job->size.ratio : 0;
+    const double kept = size_in_entries(job) / n;
+    return kept < 1 ? kept : 1;
+}
+
 /* Chooses the policy, of what job->run says besides it. */
 static int choose_policy(struct app_job *job)
 {
     wnw_policy_facts facts = wnw_policy_facts_default();
-    const double kept = size_in_entries(job) / app_job_n_compressed(job);
     const int status = wnw_policy_facts_of(&facts, job->model, &job->run);
     if (status != WNW_OK)
         return app_fail_status(status);
-    facts.kept = kept < 1 ? kept : 1;
+    facts.kept = share_kept(job);
     facts.n_tokens = app_job_n_compressed(job);
     const int rc =
         asks_quality(job->args) ? choose_keeping(job) : app_auto_choose(&job->policy, &job->choice, &facts);
@@ -443,6 +508,8 @@ static int choose_policy(struct app_job *job)
 
 int app_job_prepare(struct app_job *job)
 {
+    if (job->is_prepared)
+        return APP_OK;
     if (job->kv.automatic)
         app_kv_choose(&job->kv, (uint64_t)job->args->kv_bytes, app_job_n_compressed(job), &job->info);
     int rc = load_profile(job);
@@ -450,10 +517,11 @@ int app_job_prepare(struct app_job *job)
     job->run.profile = job->profile;
     job->run.prompt = job->prompt.tokens ? &job->prompt : NULL;
     job->run.question_later = job->args->context_only;
-    job->run.once = true;
+    job->run.once = !job->talks;
     if (rc == APP_OK && job->automatic)
         rc = choose_policy(job);
     job->run.policy = job->policy;
+    job->is_prepared = rc == APP_OK;
     return rc;
 }
 

@@ -29,7 +29,9 @@ struct app_job {
     wnw_mask_phase mask_phase;
     bool size_assumed; /* no size was given and the policy has no rule of its own: ratio 0.5 */
     int64_t now;       /* the date for templates that write it, as in wnw_prompt_params; 0 = the present */
+    bool talks;        /* a conversation: what follows the document is compressed too, turn after turn */
     bool any_length;   /* the prompt is only tokenized: it may be longer than the context */
+    bool is_prepared;  /* profile and policy are there, and job->run says what a session is told */
     bool size_ignored; /* a size was given for the policy that keeps everything */
 
     wnw_model *model;
@@ -60,6 +62,13 @@ int app_job_allowed(const wnw_policy *policy, const wnw_run *rules, const char *
 int app_job_check(struct app_job *job, const struct app_args *args);
 /* The same for commands that only take a model and a prompt. */
 int app_job_check_input(struct app_job *job, const struct app_args *args);
+/* The same for conversations, whose prompts come later: with documents or without. */
+int app_job_check_talk(struct app_job *job, const struct app_args *args);
+/* The part of it that says what is to be kept and when, of job->args: rules, size and policy. */
+int app_job_check_keeping(struct app_job *job);
+/* Refuses a policy that judges what it keeps of a document by the question, where that is not known. NULL = one that is
+ * chosen later, and does not. */
+int app_job_check_blind(const wnw_policy *policy);
 /* Sets the date of prompts to the present, so that it can be stored: the clock of this place, as templates read it. */
 void app_job_date(struct app_job *job);
 /* Reads --attn. */
@@ -70,7 +79,7 @@ int app_job_open(struct app_job *job);
 bool app_job_is_endless(const struct app_job *job);
 /* Turns the prompt into tokens and checks them against the vocabulary. */
 int app_job_prompt(struct app_job *job);
-/* Reads the profile that the policy needs and sets what a session is told, job->run. */
+/* Reads the profile that the policy needs and sets what a session is told, job->run. Once it has, it does nothing. */
 int app_job_prepare(struct app_job *job);
 /* Makes a session that observes for the policy. */
 int app_job_session(struct app_job *job);

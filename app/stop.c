@@ -12,8 +12,7 @@ static const int signals[] = {SIGINT, SIGTERM};
 
 static void ask(int sig)
 {
-    (void)sig;
-    asked = 1;
+    asked = sig;
 }
 
 static void set_handler(void (*from)(int), void (*to)(int), int flags)
@@ -32,6 +31,11 @@ void app_stop_watch(void)
     set_handler(SIG_DFL, ask, (int)SA_RESETHAND);
 }
 
+void app_stop_watch_each(void)
+{
+    set_handler(SIG_DFL, ask, 0);
+}
+
 void app_stop_unwatch(void)
 {
     set_handler(ask, SIG_DFL, 0);
@@ -40,5 +44,15 @@ void app_stop_unwatch(void)
 
 bool app_stop_asked(void)
 {
+    return asked != 0;
+}
+
+int app_stop_signal(void)
+{
     return asked;
+}
+
+void app_stop_forget(void)
+{
+    asked = 0;
 }

@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "app/json.h"
 #include "app/process.h"
+#include "app/stop.h"
 #include "base/json.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 
 int cli_answer_begin(struct cli_answer *a, const struct cli_args *args)
 {
-    *a = (struct cli_answer){.said = wnw_generated_default()};
+    *a = (struct cli_answer){.said = wnw_generated_default(), .most = (int32_t)args->app.n};
     wnw_sampler_params params = wnw_sampler_default_params();
     params.temp = (float)args->temp;
     params.top_k = (int32_t)args->top_k;
@@ -26,10 +27,11 @@ int cli_answer_begin(struct cli_answer *a, const struct cli_args *args)
 
 /* What is done with the answer while it is generated. */
 struct listener {
-    struct app_job *job;
     FILE *echo; /* new text is written here at once; NULL = nowhere */
     struct app_progress progress;
     double first; /* when the first token came */
+    int32_t most;
+    bool stoppable;
     int rc;
 };
 
@@ -43,15 +45,15 @@ static bool hear(const char *text, size_t n_bytes, int32_t n_tokens, void *user)
     if (l->echo && n_bytes > 0 && (fwrite(text, 1, n_bytes, l->echo) != n_bytes || fflush(l->echo) != 0))
         l->rc = app_stdout_failed();
     else
-        app_progress_step(n_tokens, (int32_t)l->job->args->n, &l->progress);
-    return l->rc == APP_OK;
+        app_progress_step(n_tokens, l->most, &l->progress);
+    return l->rc == APP_OK && !(l->stoppable && app_stop_asked());
 }
 
 int cli_answer_generate(struct cli_answer *a, struct app_job *job)
 {
-    struct listener l = {.job = job, .echo = job->args->json ? NULL : stdout};
-    const wnw_generate_params params = {WNW_INIT(wnw_generate_params), .n_max = (int32_t)job->args->n,
-                                        .on_text = hear, .user = &l};
+    struct listener l = {.echo = job->args->json ? NULL : stdout, .most = a->most, .stoppable = a->stoppable};
+    const wnw_generate_params params = {WNW_INIT(wnw_generate_params), .n_max = a->most, .on_text = hear,
+                                        .user = &l};
     a->ttft_ms = app_now_ms() - job->start_ms;
     if (params.n_max == 0)
         return APP_OK;

@@ -4,20 +4,74 @@
 
 #define AT(field) offsetof(struct cli_args, field)
 
+/* How tokens are picked. */
+#define PICK_OPTIONS                                                                                \
+    {"temp", 0, APP_REAL, "T", "0", NULL, "temperature, 0 = greedy", AT(temp), 0, 100, "0 to 100"}, \
+        {"top-k",                                                                                   \
+         0,                                                                                         \
+         APP_INT,                                                                                   \
+         "K",                                                                                       \
+         "40",                                                                                      \
+         NULL,                                                                                      \
+         "sample from the K best tokens, 0 = all",                                                  \
+         AT(top_k),                                                                                 \
+         0,                                                                                         \
+         2147483647,                                                                                \
+         "0 to 2147483647"},                                                                        \
+        {"top-p",                                                                                   \
+         0,                                                                                         \
+         APP_REAL,                                                                                  \
+         "P",                                                                                       \
+         "0.95",                                                                                    \
+         NULL,                                                                                      \
+         "sample from the best tokens with this probability, 1 = all",                              \
+         AT(top_p),                                                                                 \
+         0,                                                                                         \
+         1,                                                                                         \
+         "0 to 1"},                                                                                 \
+    {                                                                                               \
+        "seed", 0, APP_INT, "S", "42", NULL, "seed of the sampler", AT(app.seed), 0, 4294967295.0,  \
+            "0 to 4294967295"                                                                       \
+    }
+
 static const struct app_option generate_options[] = {
     {NULL, 'n', APP_INT, "N", "256", NULL, "most tokens to generate", AT(app.n), 0, 2147483647,
      "0 to 2147483647"},
-    {"temp", 0, APP_REAL, "T", "0", NULL, "temperature, 0 = greedy", AT(temp), 0, 100, "0 to 100"},
-    {"top-k", 0, APP_INT, "K", "40", NULL, "sample from the K best tokens, 0 = all", AT(top_k), 0, 2147483647,
-     "0 to 2147483647"},
-    {"top-p", 0, APP_REAL, "P", "0.95", NULL, "sample from the best tokens with this probability, 1 = all",
-     AT(top_p), 0, 1, "0 to 1"},
-    {"seed", 0, APP_INT, "S", "42", NULL, "seed of the sampler", AT(app.seed), 0, 4294967295.0,
-     "0 to 4294967295"},
+    PICK_OPTIONS,
     {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object instead of the answer", AT(app.json), 0,
      0, NULL},
 };
 APP_GROUP(cli_group_generate, "Answer", generate_options);
+
+static const struct app_option chat_answer_options[] = {
+    {NULL, 'n', APP_INT, "N", "1024", NULL, "most tokens of an answer", AT(app.n), 1, 2147483647,
+     "1 to 2147483647"},
+    PICK_OPTIONS,
+};
+APP_GROUP(cli_group_chat_answer, "Answers", chat_answer_options);
+
+static const struct app_option chat_options[] = {
+    {"file", 'f', APP_TEXTS, "DOC", NULL, "none",
+     "document, UTF-8 text; several -f are joined in this order, with blank lines between", AT(app.documents),
+     0, 0, NULL},
+    {"cache", 'c', APP_TEXT, "DOC.wkv", NULL, "none",
+     "a document that `compress` has stored, or a conversation that /save has, to go on with", AT(cache), 0,
+     0, NULL},
+    {"context", 0, APP_TEXT, "N", NULL, "what the model was trained for",
+     "most tokens of the conversation; endless: what is kept counts anew, so that there is no end",
+     AT(chat_context), 0, 0, NULL},
+    {"system", 0, APP_TEXT, "TEXT", NULL, "the template's own", "system message", AT(app.system), 0, 0, NULL},
+    {"raw", 0, APP_FLAG, NULL, NULL, "off",
+     "no chat template: BOS where the vocabulary adds one, then the text", AT(app.raw), 0, 0, NULL},
+    {"special", 0, APP_FLAG, NULL, NULL, "off",
+     "parse control tokens in what is typed and read (default: they are plain text there)", AT(app.special),
+     0, 0, NULL},
+    {"chat", 0, APP_TEXT, "NAME", NULL, "the model's", "one of libllama's chat templates, e.g. chatml",
+     AT(app.chat), 0, 0, NULL},
+    {"no-history", 0, APP_FLAG, NULL, NULL, "off",
+     "remember no lines, and read none of earlier conversations", AT(no_history), 0, 0, NULL},
+};
+APP_GROUP(cli_group_chat, "Conversation", chat_options);
 
 static const struct app_option plan_options[] = {
     {"output", 'o', APP_TEXT, "FILE", NULL, "none, must be given", "where to write the keep-plan",

@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/kept.h"
 #include "cli/stored.h"
+#include "cli/talk.h"
 #include "winnow_store.h"
 
 #include <math.h>
@@ -114,6 +115,16 @@ static int check_arguments(struct ask *ask, const struct cli_args *args)
     return rc == APP_OK && !job->model_path ? app_model_path(&job->model_path, args->app.model) : rc;
 }
 
+static int take_tokens(struct ask_question *q, const int32_t *tokens, int32_t n)
+{
+    q->n_tokens = n;
+    q->tokens = malloc(((size_t)n + 1) * sizeof *q->tokens);
+    if (!q->tokens)
+        return app_fail(APP_FAILED, "out of memory for %d tokens", n);
+    memcpy(q->tokens, tokens, (size_t)n * sizeof *tokens);
+    return APP_OK;
+}
+
 /* Lays out a question behind the document and takes the tokens after it. */
 static int lay_out(struct ask *ask, struct ask_question *q, wnw_chat *chat, const char *document)
 {
@@ -122,43 +133,78 @@ static int lay_out(struct ask *ask, struct ask_question *q, wnw_chat *chat, cons
     int rc = status == WNW_OK ? APP_OK : app_fail_status(status);
     if (rc == APP_OK && document)
         rc = cli_stored_check_prompt(ask->st, &prompt, ask->path);
-    if (rc == APP_OK) {
-        q->n_tokens = prompt.n_tokens - prompt.n_context;
-        q->tokens = malloc(((size_t)q->n_tokens + 1) * sizeof *q->tokens);
-        if (!q->tokens)
-            rc = app_fail(APP_FAILED, "out of memory for %d tokens", q->n_tokens);
-        else
-            memcpy(q->tokens, prompt.tokens + prompt.n_context, (size_t)q->n_tokens * sizeof *q->tokens);
-    }
+    if (rc == APP_OK)
+        rc = take_tokens(q, prompt.tokens + prompt.n_context, prompt.n_tokens - prompt.n_context);
     wnw_prompt_clear(&prompt);
+    return rc;
+}
+
+/* The same behind the turns of a conversation, of whose tokens the session has read n_read. */
+static int lay_out_turn(struct ask_question *q, const struct cli_talk *talk, int32_t n_read, bool first)
+{
+    wnw_prompt prompt = wnw_prompt_default();
+    const int status = wnw_chat_user(&prompt, talk->chat, first ? "" : NULL, q->text, NULL);
+    wnw_prompt_clear(&prompt);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    int32_t n;
+    const int32_t *tokens = wnw_chat_tokens(talk->chat, &n);
+    return take_tokens(q, tokens + n_read, n - n_read);
+}
+
+static int check_length(const struct ask *ask, int32_t i)
+{
+    wnw_stored_info info = wnw_stored_info_default();
+    (void)wnw_stored_get_info(ask->st, &info); /* this call does not fail for an open file */
+    const int32_t left = ask->job.info.n_ctx_train - info.n_past, n = ask->questions[i].n_tokens;
+    if (n <= left)
+        return APP_OK;
+    return app_fail(
+        APP_BAD_INPUT,
+        "question %d has %d tokens, and the context has room for %d after the document; shorten it",
+        (int)i + 1, n, left > 0 ? left : 0);
+}
+
+static int lay_out_document(struct ask *ask)
+{
+    wnw_prompt_params text;
+    wnw_chat *chat = NULL;
+    int rc = cli_stored_text(&text, ask->st, ask->path);
+    if (rc != APP_OK)
+        return rc;
+    const int status = wnw_chat_open(&chat, ask->job.model, &text);
+    rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+    for (int32_t i = 0; rc == APP_OK && i < ask->n; i++) {
+        rc = lay_out(ask, &ask->questions[i], chat, i == 0 ? text.document : NULL);
+        if (rc == APP_OK)
+            rc = check_length(ask, i);
+    }
+    wnw_chat_free(chat);
+    return rc;
+}
+
+static int lay_out_talk(struct ask *ask)
+{
+    struct cli_talk talk = {.model = ask->job.model};
+    json_t *note = NULL;
+    int32_t n_read;
+    int rc = cli_talk_open(&talk, &note, &n_read, ask->st, ask->path);
+    for (int32_t i = 0; rc == APP_OK && i < ask->n; i++) {
+        rc = lay_out_turn(&ask->questions[i], &talk, n_read, i == 0);
+        if (rc == APP_OK)
+            rc = check_length(ask, i);
+    }
+    cli_talk_clear(&talk);
+    json_decref(note);
     return rc;
 }
 
 /* All questions are laid out and measured before the first is answered. */
 static int lay_out_all(struct ask *ask)
 {
-    wnw_prompt_params text;
-    wnw_stored_info info = wnw_stored_info_default();
-    wnw_chat *chat = NULL;
-    int rc = cli_stored_text(&text, ask->st, ask->path);
-    if (rc != APP_OK)
-        return rc;
-    (void)wnw_stored_get_info(ask->st, &info); /* this call does not fail for an open file */
     wnw_set_log(app_note_warning, &ask->job.remarks);
-    const int status = wnw_chat_open(&chat, ask->job.model, &text);
-    rc = status == WNW_OK ? APP_OK : app_fail_status(status);
-    for (int32_t i = 0; rc == APP_OK && i < ask->n; i++) {
-        struct ask_question *q = &ask->questions[i];
-        const int32_t left = ask->job.info.n_ctx_train - info.n_past;
-        rc = lay_out(ask, q, chat, i == 0 ? text.document : NULL);
-        if (rc == APP_OK && q->n_tokens > left)
-            rc = app_fail(APP_BAD_INPUT,
-                          "question %d has %d tokens, and the context has room for %d after the document; "
-                          "shorten it",
-                          (int)i + 1, q->n_tokens, left > 0 ? left : 0);
-    }
+    const int rc = wnw_stored_note(ask->st) ? lay_out_talk(ask) : lay_out_document(ask);
     wnw_set_log(NULL, NULL);
-    wnw_chat_free(chat);
     return rc;
 }
 

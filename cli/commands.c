@@ -25,6 +25,13 @@ static const struct app_group *const compress_groups[] = {
 static const struct app_group *const ask_groups[] = {
     &app_group_model,  &cli_group_ask,      &cli_group_store,  &cli_group_document,
     &app_group_policy, &cli_group_generate, &app_group_common, NULL};
+static const struct app_group *const chat_groups[] = {&app_group_model,
+                                                      &cli_group_chat,
+                                                      &app_group_policy,
+                                                      &cli_group_chat_answer,
+                                                      &cli_group_store,
+                                                      &app_group_common,
+                                                      NULL};
 static const struct app_group *const inspect_groups[] = {&cli_group_inspect, &app_group_common, NULL};
 static const struct app_group *const export_groups[] = {&cli_group_export, &app_group_common, NULL};
 static const struct app_group *const ctl_page_groups[] = {&cli_group_ctl_page, &app_group_common, NULL};
@@ -40,6 +47,18 @@ const struct app_command cli_commands[] = {
      .groups = run_groups,
      .args_size = sizeof(struct cli_args),
      .run = cli_run},
+    {.name = "chat",
+     .about = "Talks with a model, about a document or not; the cache is compressed turn after turn.",
+     .usage = "[-m MODEL] [-f DOC | -c DOC.wkv] [--policy RECIPE] [SIZE] [--context N|endless] [options]",
+     .notes =
+         "A line is a turn; one that ends with a backslash goes on. /help lists commands such as /undo, "
+         "/save "
+         "and\n/stats. Ctrl-C stops an answer, Ctrl-D ends. Without a terminal, turns are lines of standard "
+         "input, answers\ngo to standard output and everything else to standard error. docs/chat.md tells "
+         "more.",
+     .groups = chat_groups,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_chat},
     {.name = "compress",
      .about = "Reads a document, compresses its KV cache and stores it, to be asked any number of times.",
      .usage = "[-m MODEL] -f DOC [-f DOC2 ..] [-c DOC.wkv] [--policy RECIPE] [SIZE] -o DOC.wkv",

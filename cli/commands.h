@@ -11,6 +11,7 @@
 extern const struct app_command cli_commands[]; /* ended by a name of NULL */
 
 int cli_run(const struct app_args *args);
+int cli_chat(const struct app_args *args);
 int cli_plan(const struct app_args *args);
 int cli_tokens(const struct app_args *args);
 int cli_methods(const struct app_args *args);

@@ -11,7 +11,6 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/stored.h"
-#include "winnow_method.h"
 #include "winnow_store.h"
 
 #include <math.h>
@@ -57,23 +56,11 @@ static int print(const struct app_job *job, int32_t n_tokens, double store_ms)
 
 /* ---- A document ---- */
 
-/* A stored document must not depend on a question that it has not. policy NULL = one is chosen later, that does not. */
-static int check_policy(const wnw_policy *policy)
-{
-    const wnw_needs needs = policy ? wnw_policy_needs(policy) : (wnw_needs){0};
-    if (!(needs.flags & WNW_NEED_SECOND_PASS) ||
-        (needs.second_pass != WNW_PASS_TASK && needs.second_pass != WNW_PASS_BOTH))
-        return APP_OK;
-    return app_fail(APP_BAD_INPUT,
-                    "the policy judges a document by its question, which a stored document does "
-                    "not have; use another, such as kvcompose or kvzip");
-}
-
 static int read_document(struct app_job *job, const struct app_args *args)
 {
     int rc = app_job_check(job, args);
     if (rc == APP_OK)
-        rc = check_policy(job->policy);
+        rc = app_job_check_blind(job->policy);
     if (rc != APP_OK)
         return rc;
     app_job_date(job);

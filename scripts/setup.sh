@@ -27,7 +27,7 @@ venv=$cache/python
 . "$here/supervise.sh"
 . "$here/made.sh"
 
-debian_packages=(build-essential cmake pkg-config python3-venv python3-dev libcmocka-dev libjansson-dev libpopt-dev libutf8proc-dev libxxhash-dev libsqlite3-dev zlib1g-dev)
+debian_packages=(build-essential cmake pkg-config python3-venv python3-dev libcmocka-dev libjansson-dev libpopt-dev libutf8proc-dev libxxhash-dev libsqlite3-dev zlib1g-dev libedit-dev)
 ggml_min=0.25
 llama_version=0.3.36 # of the PyPI package llama-cpp-python: brings ggml 0.25.3
 numpy_version=2.4.6

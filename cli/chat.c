@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/* winnow chat: a conversation, line by line. */
+#include "cli/chat.h"
+
+#include "app/document.h"
+#include "app/stop.h"
+#include "cli/chat_line.h"
+#include "cli/commands.h"
+#include "cli/stored.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Beginning ---- */
+
+/* What the file of -c says cannot be given once more. */
+static int check_arguments(const struct cli_args *args)
+{
+    const struct app_args *a = &args->app;
+    const char *given = a->documents.n > 0 ? "-f"
+                        : a->system        ? "--system"
+                        : a->chat          ? "--chat"
+                        : a->raw           ? "--raw"
+                        : a->special       ? "--special"
+                        : args->store      ? "--store"
+                                           : NULL;
+    for (int i = 0; i < a->documents.n; i++)
+        if (strcmp(a->documents.s[i], "-") == 0)
+            return app_fail(APP_BAD_INPUT, "-f - would read the conversation as a document; name a file");
+    if (!args->cache || !given)
+        return APP_OK;
+    return app_fail(APP_BAD_INPUT,
+                    "-c goes on with a stored document under its template; leave out %s (/file adds a text)",
+                    given);
+}
+
+/* Everything that can be refused without the model. */
+static int check(struct cli_chat *c)
+{
+    struct app_args *a = &c->args.app;
+    struct cli_args for_store = c->args;
+    int rc = check_arguments(&c->args);
+    if (rc == APP_OK && c->args.cache)
+        rc = cli_stored_open(&c->st, c->args.cache);
+    if (rc == APP_OK && c->st)
+        rc = cli_chat_take_rules(c);
+    if (rc == APP_OK && cli_chat_wants_endless(c)) {
+        char *recipe;
+        rc = cli_chat_endless_policy(&recipe, a);
+        free(c->policy);
+        a->policy = c->policy = recipe;
+    }
+    if (rc == APP_OK)
+        rc = app_job_check_talk(&c->job, a);
+    c->job.args = a;
+    for_store.app.evict_every = cli_chat_wants_endless(c) ? NULL : a->evict_every;
+    if (rc == APP_OK && (c->args.store || c->args.store_limit != APP_UNSET))
+        rc = cli_kept_check(&for_store);
+    if (rc == APP_OK && c->args.store && a->documents.n == 0)
+        rc = app_fail(APP_BAD_INPUT, "--store keeps documents; give one with -f");
+    return rc;
+}
+
+/* A conversation of its own, with a document or without. */
+static int begin_new(struct cli_chat *c)
+{
+    struct app_job *job = &c->job;
+    app_job_date(job);
+    return job->document ? app_job_prompt(job) : APP_OK;
+}
+
+static int check_fits(const struct cli_chat *c)
+{
+    if (c->endless || c->job.n_context < c->n_ctx)
+        return APP_OK;
+    return app_fail(APP_BAD_INPUT,
+                    "the document has %d tokens and the context has %d; shorten it, or use --context endless",
+                    c->job.n_context, c->n_ctx);
+}
+
+static int begin(struct cli_chat *c)
+{
+    struct app_job *job = &c->job;
+    int rc = check(c);
+    if (rc == APP_OK)
+        rc = app_job_open(job);
+    c->talk.model = job->model;
+    if (rc == APP_OK)
+        rc = cli_chat_context(c);
+    if (rc == APP_OK)
+        rc = c->st ? cli_chat_load(c) : begin_new(c);
+    if (rc == APP_OK)
+        rc = check_fits(c);
+    if (rc != APP_OK)
+        return rc;
+    c->talk.layout = (wnw_prompt_params){WNW_INIT(wnw_prompt_params),    .system = job->system,
+                                         .chat = c->args.app.chat,       .raw = c->args.app.raw,
+                                         .special = c->args.app.special, .now = job->now};
+    return job->session ? APP_OK : cli_chat_open(c);
+}
+
+/* ---- Turns ---- */
+
+/* The text that comes with the turn: of a first one the document, and behind it what /file has read. *text is owned by the
+ * caller. */
+static int document_of(char **text, const struct cli_chat *c)
+{
+    const char *first = c->talk.n == 0 && c->job.document ? c->job.document : NULL, *second = c->file;
+    *text = NULL;
+    if (!first && !second)
+        return APP_OK;
+    if (asprintf(text, "%s%s%s", first ? first : "", first && second ? "\n\n" : "", second ? second : "") >=
+        0)
+        return APP_OK;
+    *text = NULL;
+    return app_fail(APP_FAILED, "out of memory for the turn");
+}
+
+static int say(struct cli_chat *c, const struct app_text *line)
+{
+    struct app_text text = {0}, remarks = {0};
+    char *document = NULL;
+    int rc = app_text_add(&text, line->s, line->len) ? app_text_clean(&text, "the line", &remarks)
+                                                     : app_fail(APP_FAILED, "out of memory for a line");
+    app_note_lines("warning: ", remarks.s);
+    if (rc == APP_OK)
+        rc = document_of(&document, c);
+    if (rc == APP_OK) {
+        const int32_t n = c->talk.n;
+        c->tries = 0;
+        rc = cli_chat_answer(c, document, text.s);
+        if (c->talk.n > n) { /* the text went with it */
+            free(c->file);
+            c->file = NULL;
+        }
+    }
+    free(document);
+    free(text.s);
+    free(remarks.s);
+    return rc;
+}
+
+/* Does what a line says. A line that begins with two slashes is a text that begins with one. */
+static int take(struct cli_chat *c, struct app_text *line, bool *ends)
+{
+    enum cli_chat_word word;
+    const char *argument;
+    if (strspn(line->s, " \t\n") == line->len)
+        return APP_OK;
+    if (line->s[0] != '/')
+        return say(c, line);
+    if (line->s[1] == '/') {
+        line->len--;
+        memmove(line->s, line->s + 1, line->len + 1);
+        return say(c, line);
+    }
+    const int rc = cli_chat_parse(&word, &argument, line->s);
+    return rc == APP_OK ? cli_chat_do(c, word, argument, ends) : rc;
+}
+
+/* Whether nobody reads the answers any more. */
+static bool is_over(const struct cli_chat *c)
+{
+    return ferror(stdout) || (c->terminal && app_stop_signal() == SIGTERM);
+}
+
+/* Without a terminal the first fault is the exit code, though the conversation goes on. */
+static int converse(struct cli_chat *c, struct cli_line *lines)
+{
+    enum cli_line_got got = CLI_LINE_TEXT;
+    bool ends = false;
+    int first = APP_OK;
+    while (!ends && (got == CLI_LINE_TEXT || got == CLI_LINE_CLEARED)) {
+        struct app_text line;
+        got = cli_line_read(lines, &line);
+        if (got != CLI_LINE_TEXT)
+            continue;
+        const int rc = line.s ? take(c, &line, &ends) : APP_OK;
+        free(line.s);
+        first = first != APP_OK || (c->terminal && !ferror(stdout)) ? first : rc;
+        ends = ends || is_over(c);
+    }
+    if (c->terminal && app_stop_signal() == SIGTERM)
+        return APP_INTERRUPTED;
+    return got == CLI_LINE_FAILED ? APP_FAILED : first;
+}
+
+static void end(struct cli_chat *c)
+{
+    cli_chat_close_session(c);
+    cli_talk_clear(&c->talk);
+    app_job_close(&c->job);
+    wnw_stored_free(c->st);
+    json_decref(c->note);
+    free(c->seen);
+    free(c->file);
+    free(c->policy);
+    free(c->evict);
+}
+
+int cli_chat(const struct app_args *args)
+{
+    struct cli_chat c = {.args = *(const struct cli_args *)args};
+    struct cli_line *lines = NULL;
+    c.args.app.context_only = true; /* what is compressed first is the document */
+    c.terminal = isatty(STDIN_FILENO) == 1;
+    int rc = begin(&c);
+    if (rc == APP_OK)
+        app_job_notes(&c.job);
+    if (rc == APP_OK && c.terminal)
+        app_stop_watch_each();
+    if (rc == APP_OK)
+        rc = cli_line_open(&lines, c.terminal, !c.args.no_history);
+    if (rc == APP_OK)
+        rc = converse(&c, lines);
+    cli_line_close(lines);
+    app_stop_unwatch();
+    end(&c);
+    return rc;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * winnow chat. chat.c reads lines, chat_commands.c says what those that begin with '/' mean, chat_do.c does it;
+ * chat_session.c brings a session to where the conversation is, chat_keep.c says what is kept and when, chat_save.c writes and
+ * reads files, chat_print.c prints. Lines come from chat_line.c (chat_line.h).
+ */
+#ifndef WNW_CLI_CHAT_H
+#define WNW_CLI_CHAT_H
+
+#include "cli/answer.h"
+#include "cli/kept.h"
+#include "cli/talk.h"
+#include "winnow_store.h"
+
+struct cli_chat {
+    struct cli_args args; /* a copy; what the conversation has changed of it is owned by the fields below */
+    char *policy, *evict, *evict_every;
+    struct app_job job; /* its prompt is the document, if there is one */
+    struct cli_talk talk;
+    struct cli_kept kept;
+    wnw_stored *st; /* of -c; NULL = none */
+    bool of_file;   /* the document is in it, as it was read and compressed */
+    json_t *note;   /* the conversation in it, whose strings `talk` borrows; NULL = none */
+    wnw_prompt
+        header; /* what the template wrote in a first turn without a document: n_prefix and the suffix */
+    wnw_engine *engine; /* of sessions of it */
+    char *file;         /* text for the next turn (/file), owned; NULL = none */
+    bool terminal;      /* somebody types: signals end answers, not the program */
+    bool endless;       /* kept tokens get new positions, so that the context never ends */
+    int32_t n_ctx;      /* most positions */
+    int32_t step;       /* new tokens after which the cache is compressed again */
+
+    int32_t *seen; /* [n_read] tokens of the conversation that the session has read, owned */
+    int32_t n_read, cap;
+    int32_t
+        n_odd; /* of these, first ones in place of which a stored session has read its own: documents were added to it */
+    int32_t n_since;   /* of these, tokens that came after the last compression */
+    bool stale;        /* the session is not where the turns are: they are read again before it is used */
+    char warning[260]; /* the last one that was told */
+    int32_t tries;     /* answers to the last question that were taken back by /retry */
+
+    int32_t n_turn_read, n_answered; /* tokens of the last turn, and its times */
+    double read_ms, answer_ms;
+};
+
+/* ---- What is kept and when (chat_keep.c) ---- */
+
+/* Tokens that a turn brings before the cache is compressed again; the server's rule. */
+enum { CHAT_STEP = 128 };
+
+/* Reads "0.5" (a ratio), "512" (a budget) or "64M" (bytes), as the options --ratio, --budget and --kv-bytes take them. */
+bool cli_chat_size(wnw_size *size, const char *text);
+bool cli_chat_wants_endless(const struct cli_chat *c);
+/* The recipe for a context without an end: that of the arguments, with positions that are counted anew. *recipe is released
+ * with free. Returns an exit code, as all functions here that return int. */
+int cli_chat_endless_policy(char **recipe, const struct app_args *a);
+/* Sets the arguments to policy, size and phase of the file of -c where they name none. */
+int cli_chat_take_rules(struct cli_chat *c);
+/* Reads --context once the model is known, and sets what goes with it. */
+int cli_chat_context(struct cli_chat *c);
+/* Changes the policy (NULL = as it is) or the size (NULL = as it is) from now on. Nothing changes on failure. */
+int cli_chat_change(struct cli_chat *c, const char *recipe, const wnw_size *size);
+/* Whether the policy judges by what the end of a prompt attends to, so that the question is to be read before. */
+bool cli_chat_looks(const struct cli_chat *c);
+
+/* ---- The session (chat_session.c) ---- */
+
+/* What is known of the template, for rules; NULL once positions were counted anew. */
+const wnw_prompt *cli_chat_prompt(const struct cli_chat *c);
+/* Makes the session, which then has read the document. */
+int cli_chat_open(struct cli_chat *c);
+/* Takes the session of the file of -c, which has read the first n tokens of the turns that are laid out. */
+int cli_chat_take_stored(struct cli_chat *c, int32_t n);
+void cli_chat_close_session(struct cli_chat *c);
+/* Answers a question: prints the answer, and adds both to the conversation. A turn that could not be read is none. */
+int cli_chat_answer(struct cli_chat *c, const char *document, const char *question);
+/* Takes the last turn back; false where there is none. */
+bool cli_chat_undo(struct cli_chat *c);
+/* Forgets all turns. */
+void cli_chat_restart(struct cli_chat *c);
+/* Brings the session to where the turns are, where it is not. */
+int cli_chat_catch_up(struct cli_chat *c);
+
+/* ---- Files (chat_save.c) ---- */
+
+/* A .wkv file gets the session, another one the text of the conversation. */
+int cli_chat_save(struct cli_chat *c, const char *path);
+/* Opens the file of -c: document and template, and the turns if it has some. */
+int cli_chat_load(struct cli_chat *c);
+
+/* ---- What is printed, on stderr (chat_print.c) ---- */
+
+void cli_chat_print_stats(struct cli_chat *c);
+void cli_chat_print_help(void);
+
+/* ---- Commands (chat_commands.c) ---- */
+
+enum cli_chat_word {
+    CHAT_FILE,
+    CHAT_SYSTEM,
+    CHAT_POLICY,
+    CHAT_SIZE,
+    CHAT_STATS,
+    CHAT_UNDO,
+    CHAT_RETRY,
+    CHAT_REREAD,
+    CHAT_SAVE,
+    CHAT_NEW,
+    CHAT_HELP,
+    CHAT_QUIT,
+    CHAT_N_WORDS
+};
+
+struct cli_chat_command {
+    const char *name, *argument, *help; /* argument NULL = it takes none */
+};
+/* [CHAT_N_WORDS] */
+extern const struct cli_chat_command cli_chat_commands[];
+
+/* Reads a line that begins with '/': which command it is, and its argument ("" = none), a part of the line, which is cut off
+ * behind it. */
+int cli_chat_parse(enum cli_chat_word *word, const char **argument, char *line);
+
+/* Does what a command says (chat_do.c). *ends: the conversation is over. */
+int cli_chat_do(struct cli_chat *c, enum cli_chat_word word, const char *argument, bool *ends);
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/* Editing a line with libedit (decision 086). */
+#include "cli/chat_line.h"
+
+#include "app/console.h"
+#include "app/stop.h"
+#include "base/strings.h"
+
+#include <errno.h>
+#include <histedit.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <wchar.h>
+
+enum { MOST_LINES = 1000 };
+
+struct cli_edit {
+    EditLine *el;
+    History *history;
+    HistEvent event;
+    char prompt[8];
+};
+
+/* Bytes become characters here, and a signal ends the line; libedit by itself would go on reading. */
+static int next_character(EditLine *el, wchar_t *out)
+{
+    char bytes[8];
+    size_t n = 0, len;
+    (void)el;
+    for (;;) {
+        const ssize_t got = cli_line_wait() ? read(STDIN_FILENO, bytes + n, 1) : -1;
+        if (got < 0 && errno == EINTR && !app_stop_asked())
+            continue; /* another signal, as that of a window's size */
+        if (got <= 0)
+            return (int)got;
+        const enum wnw__utf8 is = wnw__utf8_scan(bytes, ++n, &len);
+        if (is == WNW_UTF8_OPEN && n < sizeof bytes - 1)
+            continue;
+        bytes[n] = '\0';
+        *out = L'?';
+        if (is == WNW_UTF8_WHOLE)
+            (void)mbrtowc(out, bytes, n, &(mbstate_t){0});
+        return 1;
+    }
+}
+
+static char *prompt_of(EditLine *el)
+{
+    struct cli_edit *e = NULL;
+    el_get(el, EL_CLIENTDATA, &e);
+    return e->prompt;
+}
+
+/* libedit takes characters as the locale says; ours are UTF-8. */
+static bool set_locale(void)
+{
+    return (setlocale(LC_CTYPE, "") && strcmp(nl_langinfo(CODESET), "UTF-8") == 0) ||
+           setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+static bool can_edit(void)
+{
+    const char *term = getenv("TERM");
+    return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term && *term && strcmp(term, "dumb") != 0;
+}
+
+int cli_edit_open(struct cli_edit **out)
+{
+    *out = NULL;
+    if (!can_edit() || !set_locale())
+        return APP_OK;
+    struct cli_edit *e = calloc(1, sizeof *e);
+    if (!e)
+        return app_fail(APP_FAILED, "out of memory");
+    e->el = el_init("winnow", stdin, stdout, stderr);
+    e->history = history_init();
+    if (!e->el || !e->history) {
+        cli_edit_close(e);
+        return APP_OK; /* plain lines do */
+    }
+    history(e->history, &e->event, H_SETSIZE, MOST_LINES);
+    history(e->history, &e->event, H_SETUNIQUE, 1);
+    el_set(e->el, EL_CLIENTDATA, e);
+    el_set(e->el, EL_PROMPT, prompt_of);
+    el_set(e->el, EL_EDITOR, "emacs");
+    el_set(e->el, EL_HIST, history, e->history);
+    el_set(e->el, EL_GETCFN, next_character);
+    el_source(e->el, NULL); /* the user's ~/.editrc */
+    *out = e;
+    return APP_OK;
+}
+
+void cli_edit_close(struct cli_edit *e)
+{
+    if (!e)
+        return;
+    if (e->history)
+        history_end(e->history);
+    if (e->el)
+        el_end(e->el);
+    free(e);
+}
+
+enum cli_line_got cli_edit_read(struct cli_edit *e, const char *prompt, const char **line, size_t *n)
+{
+    int count = 0;
+    snprintf(e->prompt, sizeof e->prompt, "%s", prompt);
+    el_resize(e->el);
+    *line = el_gets(e->el, &count);
+    *n = *line && count > 0 ? (size_t)count : 0;
+    if (*n > 0)
+        return CLI_LINE_TEXT;
+    return app_stop_signal() == SIGINT ? CLI_LINE_CLEARED : CLI_LINE_END;
+}
+
+void cli_edit_remember(struct cli_edit *e, const char *line)
+{
+    if (e)
+        history(e->history, &e->event, H_ENTER, line);
+}
+
+const char *cli_edit_name(void)
+{
+    return WNW_LIBEDIT;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* What a conversation tells of itself, in lines of 40 columns. */
+#include "cli/chat.h"
+
+#include "app/names.h"
+
+#include <stdio.h>
+
+void cli_chat_print_help(void)
+{
+    for (int i = 0; i < CHAT_N_WORDS; i++) {
+        const struct cli_chat_command *c = &cli_chat_commands[i];
+        char left[24];
+        snprintf(left, sizeof left, "/%s%s%s", c->name, c->argument ? " " : "",
+                 c->argument ? c->argument : "");
+        fprintf(stderr, "%-14s %s\n", left, c->help);
+    }
+    fputs("\\ at its end continues a line.\n// begins a text with a slash.\n", stderr);
+}
+
+static double per_second(int32_t n, double ms)
+{
+    return n > 0 && ms > 0 ? n * 1e3 / ms : 0;
+}
+
+static void print_size(const wnw_size *size)
+{
+    switch (size->kind) {
+    case WNW_SIZE_BUDGET:
+        fprintf(stderr, "size      %lld entries per head\n", (long long)size->budget);
+        break;
+    case WNW_SIZE_RATIO:
+        fprintf(stderr, "size      %.4g of all removed\n", size->ratio);
+        break;
+    case WNW_SIZE_BYTES:
+        fprintf(stderr, "size      %.2f MiB\n", (double)size->bytes / 1048576.0);
+        break;
+    case WNW_SIZE_NONE:
+        break;
+    }
+}
+
+void cli_chat_print_stats(struct cli_chat *c)
+{
+    char *own = NULL;
+    const int32_t n_past = c->job.session ? wnw_session_n_past(c->job.session) : 0;
+    if (c->job.session)
+        app_job_measure(&c->job);
+    fprintf(stderr, "turns     %d, %d tokens read\n", (int)c->talk.n, c->n_read);
+    fprintf(stderr, "context   %d of %d%s\n", n_past, c->n_ctx, c->endless ? ", endless" : "");
+    fprintf(stderr, "entries   %.1f per head\n", c->job.session ? c->job.kept_mean : 0.0);
+    fprintf(stderr, "memory    %.2f MiB, full %.2f MiB\n", (double)c->job.kv_bytes / 1048576.0,
+            (double)c->job.kv_bytes_full / 1048576.0);
+    fprintf(stderr, "policy    %s\n", app_policy_text(c->job.policy, &own));
+    print_size(&c->job.size);
+    fprintf(stderr, "reading   %.1f tokens/s\n", per_second(c->n_turn_read, c->read_ms));
+    fprintf(stderr, "answering %.1f tokens/s\n", per_second(c->n_answered, c->answer_ms));
+    if (c->stale)
+        fputs("The next turn reads all again.\n", stderr);
+    wnw_free(own);
+}

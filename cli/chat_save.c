@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/* Conversations in files: a stored session whose note has the turns (decision 087), and a text to be read. */
+#include "cli/chat.h"
+
+#include "cli/stored.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static int no_memory(void)
+{
+    return app_fail(APP_FAILED, "out of memory for the conversation");
+}
+
+/* ---- Opening ---- */
+
+/* Document and template of the file, for the job's prompt. The strings outlive the conversation. */
+static int take_text(struct cli_chat *c, const wnw_prompt_params *text, const char *document)
+{
+    struct app_job *job = &c->job;
+    job->document = document ? strdup(document) : NULL;
+    job->n_document = document ? strlen(document) : 0;
+    job->system = text->system ? strdup(text->system) : NULL;
+    job->now = text->now;
+    c->args.app.chat = (char *)(uintptr_t)text->chat; /* it is only read */
+    c->args.app.raw = text->raw;
+    c->args.app.special = text->special;
+    if ((document && !job->document) || (text->system && !job->system))
+        return no_memory();
+    return document ? app_job_prompt(job) : APP_OK;
+}
+
+static int load_document(struct cli_chat *c)
+{
+    wnw_prompt_params text;
+    int rc = cli_stored_text(&text, c->st, c->args.cache);
+    if (rc == APP_OK)
+        rc = take_text(c, &text, text.document);
+    if (rc == APP_OK)
+        rc = cli_stored_check_prompt(c->st, &c->job.prompt, c->args.cache);
+    c->of_file = true;
+    return rc;
+}
+
+static int load_turns(struct cli_chat *c)
+{
+    int32_t n;
+    int rc = cli_talk_open(&c->talk, &c->note, &n, c->st, c->args.cache);
+    if (rc == APP_OK)
+        rc = take_text(c, &c->talk.layout, c->talk.turns[0].document);
+    for (int32_t i = 0, n_unread = 0; rc == APP_OK && i < c->talk.n; i++) {
+        struct cli_turn *turn = &c->talk.turns[i];
+        turn->n_before = i > 0 ? turn->n_past - n_unread : turn->document ? turn->n_context : 0;
+        n_unread = turn->n_answer - turn->n_read;
+    }
+    return rc == APP_OK ? cli_chat_take_stored(c, n) : rc;
+}
+
+int cli_chat_load(struct cli_chat *c)
+{
+    const int status = wnw_stored_check_model(c->st, c->job.model);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    wnw_stored_info info = wnw_stored_info_default();
+    (void)wnw_stored_get_info(c->st, &info); /* this call does not fail for an open file */
+    c->job.kv = (struct app_kv){.type = info.kv_type, .tail = info.kv_tail, .unrotated = info.kv_unrotated};
+    return wnw_stored_note(c->st) ? load_turns(c) : load_document(c);
+}
+
+/* ---- Saving the session ---- */
+
+/* The tokens that the session has read, which it does not know itself once positions were counted anew. *tokens is owned by
+ * the caller. */
+static int all_tokens(int32_t **tokens, int32_t *n, const struct cli_chat *c)
+{
+    int32_t n_first = 0;
+    const int32_t *first = c->n_odd > 0 ? wnw_stored_tokens(c->st, &n_first) : NULL;
+    const size_t n_more = (size_t)(c->n_read - c->n_odd);
+    *n = n_first + (int32_t)n_more;
+    *tokens = malloc(((size_t)*n + 1) * sizeof **tokens);
+    if (!*tokens)
+        return no_memory();
+    if (n_first > 0)
+        memcpy(*tokens, first, (size_t)n_first * sizeof **tokens);
+    memcpy(*tokens + n_first, c->seen + c->n_odd, n_more * sizeof **tokens);
+    return APP_OK;
+}
+
+/* Rules that compress while decoding are not stored: a copy without them is. */
+static int store(const struct cli_chat *c, const char *path, const wnw_store_params *params)
+{
+    wnw_session *copy = NULL;
+    wnw_run run = c->job.run;
+    if (run.every == 0)
+        return wnw_session_store(c->job.session, path, params);
+    run.every = 0;
+    run.goes_on = true;
+    run.prompt = cli_chat_prompt(c);
+    int status = wnw_session_copy(&copy, c->job.session);
+    if (status == WNW_OK)
+        status = wnw_session_begin(copy, &run);
+    if (status == WNW_OK)
+        status = wnw_session_store(copy, path, params);
+    wnw_session_free(copy);
+    return status;
+}
+
+static int save_session(const struct cli_chat *c, const char *path)
+{
+    wnw_prompt_params text = c->talk.layout;
+    wnw_store_params params = wnw_store_default_params();
+    int32_t *tokens = NULL;
+    char *note = NULL;
+    struct stat st;
+    params.pieces = c->n_odd > 0;
+    text.document = c->job.document;
+    int rc = all_tokens(&tokens, &params.n_tokens, c);
+    params.tokens = tokens;
+    if (rc == APP_OK && c->talk.n > 0)
+        rc = cli_talk_note(&note, &c->talk, c->n_read);
+    params.note = note;
+    params.text = note ? NULL : &text; /* a document without turns can be asked by `winnow ask`, too */
+    if (rc == APP_OK) {
+        const int status = store(c, path, &params);
+        rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+    }
+    if (rc == APP_OK)
+        app_note("'%s': %d turns, %d tokens, %.2f MiB", path, (int)c->talk.n, params.n_tokens,
+                 stat(path, &st) == 0 ? (double)st.st_size / 1048576.0 : 0.0);
+    free(tokens);
+    free(note);
+    return rc;
+}
+
+/* ---- Saving the text ---- */
+
+/* Every line of the question begins with "> ". */
+static bool quote(FILE *f, const char *text)
+{
+    for (const char *at = text; *at;) {
+        const size_t n = strcspn(at, "\n");
+        if (fprintf(f, "> %.*s\n", (int)n, at) < 0)
+            return false;
+        at += n + (at[n] == '\n');
+    }
+    return true;
+}
+
+static bool write_turn(FILE *f, const struct cli_turn *turn)
+{
+    if (turn->document && fprintf(f, "> (a text of %zu bytes)\n", strlen(turn->document)) < 0)
+        return false;
+    return quote(f, turn->question) && fprintf(f, "\n%s\n\n", turn->said) > 0;
+}
+
+static int save_text(const struct cli_chat *c, const char *path)
+{
+    struct app_out out = {0};
+    int rc = app_out_open(&out, path, &c->job.inputs);
+    if (rc != APP_OK)
+        return rc;
+    bool good = !c->talk.layout.system || fprintf(out.f, "system: %s\n\n", c->talk.layout.system) > 0;
+    for (int32_t i = 0; good && i < c->talk.n; i++)
+        good = write_turn(out.f, &c->talk.turns[i]);
+    rc = app_out_commit(&out); /* which sees what could not be written */
+    if (rc == APP_OK)
+        app_note("'%s': %d turns as text", path, (int)c->talk.n);
+    return rc;
+}
+
+int cli_chat_save(struct cli_chat *c, const char *path)
+{
+    const size_t n = strlen(path);
+    if (n < 4 || strcmp(path + n - 4, ".wkv") != 0)
+        return save_text(c, path);
+    int rc = app_out_check(path, &c->job.inputs);
+    if (rc == APP_OK)
+        rc = cli_chat_catch_up(c);
+    if (rc != APP_OK || c->stale)
+        return rc;
+    if (c->n_read == 0)
+        return app_fail(APP_BAD_INPUT, "there is nothing to save yet; ask something first");
+    return save_session(c, path);
+}

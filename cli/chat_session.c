@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Bringing the session to where the conversation is. It has read the tokens `seen`; a turn's tokens begin with them, and the
+ * rest is read. Where they do not, because turns were taken back or the template writes earlier ones otherwise, the session
+ * goes back to what both have in common, or reads from the document on again.
+ */
+#include "cli/chat.h"
+
+#include "app/process.h"
+#include "app/stop.h"
+#include "cli/stored.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* STOPPED: reading that a signal has ended; no exit code of a program is like it. PIECE: tokens of one pass of a session. */
+enum { STOPPED = -1, PIECE = 512 };
+
+static int status_code(int status)
+{
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+/* ---- Tokens that were read ---- */
+
+static int note_seen(struct cli_chat *c, const int32_t *tokens, int32_t n)
+{
+    if (c->cap - c->n_read < n) {
+        const int32_t cap = c->n_read + n + 1024;
+        int32_t *more = realloc(c->seen, (size_t)cap * sizeof *more);
+        if (!more) {
+            c->stale = true; /* the session has read what the list lacks */
+            return app_fail(APP_FAILED, "out of memory for %d tokens", cap);
+        }
+        c->seen = more;
+        c->cap = cap;
+    }
+    if (n > 0)
+        memcpy(c->seen + c->n_read, tokens, (size_t)n * sizeof *tokens);
+    c->n_read += n;
+    c->n_since += n;
+    return APP_OK;
+}
+
+static int32_t common(const struct cli_chat *c, const int32_t *tokens, int32_t n)
+{
+    int32_t i = 0;
+    while (i < n && i < c->n_read && c->seen[i] == tokens[i])
+        i++;
+    return i;
+}
+
+static bool was_renumbered(const struct cli_chat *c)
+{
+    return wnw_session_n_past(c->job.session) < c->n_read;
+}
+
+const wnw_prompt *cli_chat_prompt(const struct cli_chat *c)
+{
+    const wnw_prompt *p = c->job.prompt.tokens             ? &c->job.prompt
+                          : c->talk.header.struct_size > 0 ? &c->talk.header
+                                                           : NULL;
+    return c->job.session && !was_renumbered(c) ? p : NULL;
+}
+
+/* Sets the rules of the session anew, with what it has counted. follow: false ends observing. Returns a status. */
+static int set_rules(struct cli_chat *c, bool follow)
+{
+    wnw_run run = wnw_run_default();
+    if (follow)
+        run = c->job.run;
+    run.goes_on = true;
+    run.prompt = follow ? cli_chat_prompt(c) : NULL;
+    return wnw_session_begin(c->job.session, &run);
+}
+
+/* ---- Beginning ---- */
+
+void cli_chat_close_session(struct cli_chat *c)
+{
+    wnw_session_free(c->job.session);
+    c->job.session = NULL;
+    cli_kept_end(&c->kept); /* and the engine of its session */
+    wnw_engine_free(c->engine);
+    c->engine = NULL;
+    c->n_read = c->n_since = c->n_odd = 0;
+}
+
+/* A session of the file of -c, which has read these tokens. */
+static int take_session(struct cli_chat *c, const int32_t *tokens, int32_t n)
+{
+    wnw_stored_info info = wnw_stored_info_default();
+    (void)wnw_stored_get_info(c->st, &info); /* this call does not fail for an open file */
+    int rc = cli_stored_engine(&c->engine, &c->job);
+    if (rc == APP_OK)
+        rc = cli_stored_session(&c->job.session, c->st, c->engine, c->args.app.n + CHAT_STEP);
+    if (rc == APP_OK)
+        rc = note_seen(c, tokens, n);
+    c->n_odd = info.pieces ? n : 0;
+    c->n_since = 0;
+    return rc;
+}
+
+/* One that has read the document, which the store may have. Its rules count no decoded tokens yet, which no store takes. */
+static int open_kept(struct cli_chat *c)
+{
+    const int32_t every = c->job.run.every;
+    int rc = app_job_prepare(&c->job);
+    c->job.run.every = 0;
+    if (rc == APP_OK)
+        rc = cli_kept_begin(&c->kept, &c->job, &c->args);
+    if (rc == APP_OK)
+        rc = cli_kept_read(&c->kept, &c->job);
+    c->job.run.every = every;
+    return rc == APP_OK ? note_seen(c, c->job.tokens, c->job.n_context) : rc;
+}
+
+static int open_new(struct cli_chat *c, bool reads)
+{
+    int rc = app_job_session(&c->job);
+    if (rc == APP_OK && reads)
+        rc = app_job_read_first(&c->job, c->job.n_context);
+    return rc == APP_OK && reads ? note_seen(c, c->job.tokens, c->job.n_context) : rc;
+}
+
+/* Makes a session that has read the document, or, where the turns begin otherwise, nothing. */
+static int open_base(struct cli_chat *c, bool with_document)
+{
+    const bool reads = with_document && c->job.prompt.tokens;
+    cli_chat_close_session(c);
+    int rc = app_job_prepare(&c->job);
+    if (rc == APP_OK)
+        rc = reads && c->of_file      ? take_session(c, c->job.tokens, c->job.n_context)
+             : reads && c->args.store ? open_kept(c)
+                                      : open_new(c, reads);
+    c->job.progress = (struct app_progress){0}; /* turns have one of their own */
+    c->n_since = 0;
+    if (rc != APP_OK || !reads || (!c->of_file && !c->args.store))
+        return rc;
+    return status_code(set_rules(c, true));
+}
+
+int cli_chat_open(struct cli_chat *c)
+{
+    return open_base(c, true);
+}
+
+int cli_chat_take_stored(struct cli_chat *c, int32_t n)
+{
+    const int32_t *tokens = wnw_chat_tokens(c->talk.chat, NULL);
+    int rc = app_job_prepare(&c->job);
+    if (rc == APP_OK)
+        rc = take_session(c, tokens, n);
+    return rc == APP_OK ? status_code(set_rules(c, true)) : rc;
+}
+
+/* ---- Going back ---- */
+
+/* Takes back all but the first n tokens. False: the session is not what it was after them. */
+static bool rewind_to(struct cli_chat *c, int32_t n)
+{
+    wnw_session *s = c->job.session;
+    const int32_t n_past = wnw_session_n_past(s) - (c->n_read - n);
+    if (n == c->n_read)
+        return true;
+    if ((n > 0 && n_past < 1) || n < c->n_odd)
+        return false;
+    bool done = (n > 0 ? wnw_session_rewind(s, n_past) : wnw_session_reset(s)) == WNW_OK;
+    /* What a policy has noted of tokens that go would be missing for those before them; rules that begin here need none of
+     * it. */
+    if (!done && set_rules(c, false) == WNW_OK) {
+        done = wnw_session_rewind(s, n_past) == WNW_OK;
+        done = set_rules(c, true) == WNW_OK && done;
+    }
+    if (done)
+        c->n_read = n;
+    return done;
+}
+
+/* Has the session read exactly tokens[k] of the conversation's, or fewer where it must begin again. */
+static int go_back(struct cli_chat *c, const int32_t *tokens, int32_t k)
+{
+    const wnw_prompt *p = &c->job.prompt;
+    if (rewind_to(c, k))
+        return APP_OK;
+    const bool same = p->tokens && c->job.n_context <= k &&
+                      memcmp(p->tokens, tokens, (size_t)c->job.n_context * sizeof *tokens) == 0;
+    return open_base(c, same);
+}
+
+/* ---- Reading ---- */
+
+/* Tells of a warning, but not of the same one turn after turn. */
+static void warn(struct cli_chat *c, const char *warning)
+{
+    if (!*warning || strcmp(warning, c->warning) == 0)
+        return;
+    snprintf(c->warning, sizeof c->warning, "%s", warning);
+    app_note("warning: %s", warning);
+}
+
+/* Reads tokens up to number `to` without compressing, in pieces between which a signal ends it. */
+static int read_plain(struct cli_chat *c, const int32_t *tokens, int32_t to, struct app_progress *progress)
+{
+    const int32_t from = c->n_read;
+    while (c->n_read < to) {
+        const int32_t n = to - c->n_read < PIECE ? to - c->n_read : PIECE;
+        if (c->terminal && app_stop_asked())
+            return STOPPED;
+        const int status = wnw_session_prefill(c->job.session, tokens + c->n_read, n, NULL, NULL);
+        if (status != WNW_OK)
+            return app_fail_status(status);
+        const int rc = note_seen(c, tokens + c->n_read, n);
+        if (rc != APP_OK)
+            return rc;
+        app_progress_step(c->n_read - from, to - from, progress);
+    }
+    return APP_OK;
+}
+
+/* Reads tokens up to number `to` and compresses under the rules. */
+static int read_ruled(struct cli_chat *c, const int32_t *tokens, int32_t to, struct app_progress *progress)
+{
+    wnw_report report = wnw_report_default();
+    int rc = APP_OK;
+    if (c->job.run.phase == WNW_PHASE_END) /* all but the last piece, as a session cuts them */
+        rc = read_plain(c, tokens, to - (to - c->n_read - 1) % PIECE - 1, progress);
+    if (rc != APP_OK || c->n_read == to)
+        return rc;
+    const int32_t n = to - c->n_read;
+    const int status = wnw_session_read(c->job.session, tokens + c->n_read, n, &report);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    warn(c, report.warning);
+    rc = note_seen(c, tokens + c->n_read, n);
+    c->n_since = 0;
+    return rc;
+}
+
+/* Positions that are left when n more tokens were read and compressed nothing. */
+static int64_t room_after(const struct cli_chat *c, int32_t n)
+{
+    return (int64_t)c->n_ctx - wnw_session_n_past(c->job.session) - n;
+}
+
+static int check_room(const struct cli_chat *c, int32_t n)
+{
+    const int64_t room = room_after(c, 1);
+    if (c->endless || n <= room)
+        return APP_OK;
+    return app_fail(
+        APP_BAD_INPUT,
+        "this has %d tokens, and the context of %d has room for %lld; take turns back with /undo, "
+        "begin anew with /new, or start with --context endless",
+        n, c->n_ctx, (long long)(room > 0 ? room : 0));
+}
+
+/* Reads the last turn, whose question begins at token number `border` of all n. */
+static int read_turn(struct cli_chat *c, const int32_t *tokens, int32_t n, int32_t border,
+                     struct app_progress *progress)
+{
+    const bool document = c->talk.turns[c->talk.n_laid].document && border > c->n_read,
+               keeps_all = wnw_policy_is_full(c->job.policy);
+    const bool tight = c->endless && room_after(c, n - c->n_read) < c->step;
+    const bool due = !keeps_all && (c->n_since + n - c->n_read >= c->step || tight);
+    int rc = check_room(c, n - c->n_read);
+    if (rc != APP_OK)
+        return rc;
+    /* A document is compressed before its question is read, and what is old before a new question; but a policy that looks
+     * at the end of what was read is to see the question there. */
+    if (!keeps_all && border > c->n_read && (document || (due && !cli_chat_looks(c))))
+        rc = read_ruled(c, tokens, border, progress);
+    else if (due)
+        rc = read_ruled(c, tokens, n, progress);
+    if (rc != APP_OK || c->n_read == n)
+        return rc;
+    if (c->endless && room_after(c, n - c->n_read) < c->step)
+        return read_ruled(c, tokens, n, progress);
+    return read_plain(c, tokens, n, progress);
+}
+
+/* Has the session read the turn that was laid out last. */
+static int follow(struct cli_chat *c, const wnw_prompt *turn)
+{
+    struct cli_turn *t = &c->talk.turns[c->talk.n_laid];
+    struct app_progress progress;
+    int32_t n;
+    const int32_t *tokens = wnw_chat_tokens(c->talk.chat, &n);
+    const int32_t k = common(c, tokens, n - 1); /* one is read, so that there are logits */
+    t->n_before = INT32_MAX;
+    int rc = k < c->n_read ? go_back(c, tokens, k) : APP_OK;
+    if (rc != APP_OK)
+        return rc;
+    if (turn->n_past == 0 && !c->job.prompt.tokens) /* the header is known only now */
+        rc = status_code(set_rules(c, true));
+    t->n_before = c->n_read;
+    t->n_since = c->n_since;
+    const double start = app_now_ms();
+    const int32_t before = c->n_read;
+    app_progress_start(&progress, "prefill", "tokens");
+    if (rc == APP_OK)
+        rc = read_turn(c, tokens, n, turn->n_past + turn->n_context, &progress);
+    app_progress_end(&progress);
+    c->read_ms = app_now_ms() - start;
+    c->n_turn_read = c->n_read - before;
+    return rc;
+}
+
+/* ---- Reading all again ---- */
+
+/* Has the session read an answer as it was generated. */
+static int repeat_answer(struct cli_chat *c, const struct cli_turn *turn)
+{
+    for (int32_t i = 0; i < turn->n_read; i++) {
+        const int status = wnw_session_decode(c->job.session, turn->answer[i]);
+        const int rc = status == WNW_OK ? note_seen(c, &turn->answer[i], 1) : app_fail_status(status);
+        if (rc != APP_OK)
+            return rc;
+    }
+    return APP_OK;
+}
+
+int cli_chat_catch_up(struct cli_chat *c)
+{
+    if (!c->stale)
+        return APP_OK;
+    int rc = open_base(c, true);
+    if (rc == APP_OK)
+        rc = cli_talk_restart(&c->talk);
+    while (rc == APP_OK && c->talk.n_laid < c->talk.n) {
+        wnw_prompt turn = wnw_prompt_default();
+        rc = cli_talk_next(&turn, &c->talk);
+        if (rc == APP_OK)
+            rc = follow(c, &turn);
+        wnw_prompt_clear(&turn);
+        if (rc == APP_OK)
+            rc = repeat_answer(c, &c->talk.turns[c->talk.n_laid]);
+        if (rc == APP_OK)
+            rc = cli_talk_close(&c->talk);
+    }
+    c->stale = rc != APP_OK;
+    return rc == STOPPED ? APP_OK : rc;
+}
+
+/* ---- Turns ---- */
+
+/* Takes the last turn out of the conversation, and of the session, where it can go back. */
+static void drop_turn(struct cli_chat *c)
+{
+    const struct cli_turn turn = c->talk.turns[c->talk.n - 1];
+    cli_talk_drop(&c->talk);
+    if (!c->stale && c->job.session && turn.n_before <= c->n_read && rewind_to(c, turn.n_before))
+        c->n_since = turn.n_since;
+    else
+        c->stale = true;
+}
+
+bool cli_chat_undo(struct cli_chat *c)
+{
+    if (c->talk.n == 0)
+        return false;
+    drop_turn(c);
+    return true;
+}
+
+void cli_chat_restart(struct cli_chat *c)
+{
+    while (cli_chat_undo(c))
+        continue;
+}
+
+/* Tells why the answer ends where the model did not end it. */
+static void tell_end(const struct cli_chat *c, const struct cli_answer *a)
+{
+    if (a->said.end != WNW_END_LIMIT)
+        return;
+    if (a->said.n_tokens < c->args.app.n)
+        app_note("the context of %d tokens is full, the answer ends here", c->n_ctx);
+    else
+        app_note("the answer ends after %d tokens; -n says how many it may have", (int)a->said.n_tokens);
+}
+
+/* Generates the answer and adds it. Each turn has a sampler of its own, so that a turn that was taken back leaves no trace. */
+static int generate(struct cli_chat *c)
+{
+    struct cli_args args = c->args;
+    struct cli_answer a;
+    args.app.seed = (args.app.seed + c->talk.n - 1 + (int64_t)c->tries * 1000003) % ((int64_t)UINT32_MAX + 1);
+    int rc = cli_answer_begin(&a, &args);
+    if (rc != APP_OK)
+        return rc;
+    const int64_t room = c->endless ? INT32_MAX : room_after(c, -1);
+    a.most = a.most < room ? a.most : (int32_t)room;
+    a.stoppable = c->terminal;
+    c->job.start_ms = app_now_ms();
+    rc = cli_answer_generate(&a, &c->job);
+    c->answer_ms = a.decode_ms;
+    c->n_answered = a.said.n_tokens;
+    if (a.said.n_text == 0 || a.said.text[a.said.n_text - 1] != '\n')
+        putchar('\n');
+    const int printed = rc == APP_OK ? app_finish_stdout() : rc;
+    if (a.said.n_read > 0 && note_seen(c, a.said.tokens, a.said.n_read) != APP_OK)
+        rc = APP_FAILED;
+    /* An answer that was broken off stays as far as it came. */
+    const int added = cli_talk_answer(&c->talk, &a.said);
+    tell_end(c, &a);
+    cli_answer_clear(&a);
+    return rc != APP_OK ? rc : printed != APP_OK ? printed : added;
+}
+
+int cli_chat_answer(struct cli_chat *c, const char *document, const char *question)
+{
+    wnw_prompt turn = wnw_prompt_default();
+    int rc = cli_chat_catch_up(c);
+    if (rc != APP_OK || c->stale)
+        return rc;
+    rc = cli_talk_ask(&turn, &c->talk, document, question);
+    if (rc != APP_OK)
+        return rc;
+    rc = follow(c, &turn);
+    wnw_prompt_clear(&turn);
+    if (rc == APP_OK && !(c->terminal && app_stop_asked()))
+        rc = generate(c);
+    else if (rc == APP_OK)
+        rc = STOPPED;
+    if (c->talk.n_laid < c->talk.n) /* it has no answer */
+        drop_turn(c);
+    return rc == STOPPED ? APP_OK : rc;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/talk.h"
+
+#include "app/console.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int no_memory(void)
+{
+    return app_fail(APP_FAILED, "out of memory for the conversation");
+}
+
+static void clear_turn(struct cli_turn *turn)
+{
+    free(turn->document);
+    free(turn->question);
+    free(turn->said);
+    free(turn->answer);
+    *turn = (struct cli_turn){0};
+}
+
+static void close_chat(struct cli_talk *t)
+{
+    wnw_chat_free(t->chat);
+    t->chat = NULL;
+    t->n_laid = 0;
+}
+
+/* ---- Going through the turns ---- */
+
+int cli_talk_restart(struct cli_talk *t)
+{
+    close_chat(t);
+    const int status = wnw_chat_open(&t->chat, t->model, &t->layout);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+static int take_header(struct cli_talk *t, const wnw_prompt *first)
+{
+    const size_t bytes = (size_t)first->n_suffix * sizeof *first->suffix;
+    wnw_prompt_clear(&t->header);
+    t->header = wnw_prompt_default();
+    t->header.suffix = malloc(bytes + 1);
+    if (!t->header.suffix)
+        return no_memory();
+    if (bytes > 0)
+        memcpy(t->header.suffix, first->suffix, bytes);
+    t->header.n_suffix = first->n_suffix;
+    t->header.n_prefix = first->n_prefix;
+    return APP_OK;
+}
+
+int cli_talk_next(wnw_prompt *out, struct cli_talk *t)
+{
+    struct cli_turn *turn = &t->turns[t->n_laid];
+    /* A document of "" parts the question from what stands before it. */
+    const int status =
+        wnw_chat_user(out, t->chat, turn->document ? turn->document : "", turn->question, NULL);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    turn->n_past = out->n_past;
+    turn->n_context = out->n_context;
+    return t->n_laid == 0 ? take_header(t, out) : APP_OK;
+}
+
+int cli_talk_close(struct cli_talk *t)
+{
+    const struct cli_turn *turn = &t->turns[t->n_laid];
+    const int status = wnw_chat_answer(t->chat, turn->answer, turn->n_answer);
+    t->n_laid += status == WNW_OK;
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+int cli_talk_lay_out(struct cli_talk *t)
+{
+    int rc = t->chat ? APP_OK : cli_talk_restart(t);
+    while (rc == APP_OK && t->n_laid < t->n) {
+        wnw_prompt prompt = wnw_prompt_default();
+        rc = cli_talk_next(&prompt, t);
+        wnw_prompt_clear(&prompt);
+        if (rc == APP_OK)
+            rc = cli_talk_close(t);
+    }
+    if (rc != APP_OK)
+        close_chat(t);
+    return rc;
+}
+
+/* ---- A turn more ---- */
+
+static int add_turn(struct cli_talk *t, const char *document, const char *question)
+{
+    if (t->n == t->cap) {
+        const int32_t cap = 2 * t->cap + 8;
+        struct cli_turn *more = realloc(t->turns, (size_t)cap * sizeof *more);
+        if (!more)
+            return no_memory();
+        t->turns = more;
+        t->cap = cap;
+    }
+    struct cli_turn turn = {.document = document ? strdup(document) : NULL, .question = strdup(question)};
+    if (!turn.question || (document && !turn.document)) {
+        clear_turn(&turn);
+        return no_memory();
+    }
+    t->turns[t->n++] = turn;
+    return APP_OK;
+}
+
+int cli_talk_ask(wnw_prompt *out, struct cli_talk *t, const char *document, const char *question)
+{
+    int rc = cli_talk_lay_out(t);
+    if (rc == APP_OK)
+        rc = add_turn(t, document, question);
+    if (rc != APP_OK)
+        return rc;
+    rc = cli_talk_next(out, t);
+    if (rc != APP_OK)
+        cli_talk_drop(t);
+    return rc;
+}
+
+int cli_talk_answer(struct cli_talk *t, const wnw_generated *said)
+{
+    struct cli_turn *turn = &t->turns[t->n - 1];
+    turn->said = strdup(said->text ? said->text : "");
+    turn->answer = malloc(((size_t)said->n_tokens + 1) * sizeof *turn->answer);
+    if (!turn->said || !turn->answer)
+        return no_memory();
+    if (said->n_tokens > 0)
+        memcpy(turn->answer, said->tokens, (size_t)said->n_tokens * sizeof *turn->answer);
+    turn->n_answer = said->n_tokens;
+    turn->n_read = said->n_read;
+    return cli_talk_close(t);
+}
+
+void cli_talk_drop(struct cli_talk *t)
+{
+    if (t->n == 0)
+        return;
+    clear_turn(&t->turns[--t->n]);
+    close_chat(t);
+}
+
+void cli_talk_clear(struct cli_talk *t)
+{
+    while (t->n > 0)
+        cli_talk_drop(t);
+    close_chat(t);
+    wnw_prompt_clear(&t->header);
+    free(t->turns);
+    t->turns = NULL;
+    t->cap = 0;
+}
