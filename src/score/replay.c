@@ -416,10 +416,10 @@ static void near_all(const struct head *x, struct look *k)
             const int32_t first = k->first[j] + i, skipped = first < g->n_head ? g->n_head - first : 0,
                           c = first + skipped, here = k->n - j < STEP ? k->n - j : STEP,
                           n = g->n - first < here ? g->n - c : here - skipped;
-            const float *query = query_at(x, k->t[j] + skipped);
-            float *to = k->near + i * TILE + j + skipped;
             if (n < 1)
                 continue;
+            const float *query = query_at(x, k->t[j] + skipped);
+            float *to = k->near + i * TILE + j + skipped;
             wnw__dots(query, ld, g->far + (int64_t)c * d, d, n, d, to);
             if (i <= band)
                 wnw__dots(query, ld, g->keys + (int64_t)c * d, d, n, d, to + most * TILE);
