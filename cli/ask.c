@@ -60,18 +60,21 @@ static int read_questions(struct ask *ask, const char *path, struct app_text *re
 static const char *find_reading(const struct cli_args *args)
 {
     const struct app_args *a = &args->app;
-    return a->documents.n > 0               ? "-f"
-           : a->policy                      ? "--policy"
-           : a->budget != APP_UNSET         ? "--budget"
-           : !isnan(a->ratio)               ? "--ratio"
-           : a->kv_bytes != APP_UNSET       ? "--kv-bytes"
-           : !isnan(a->keep_quality)        ? "--keep-quality"
-           : a->evict_every                 ? "--evict-every"
-           : a->system                      ? "--system"
-           : a->raw                         ? "--raw"
-           : a->chat                        ? "--chat"
-           : strcmp(a->kv_type, "f16") != 0 ? "--kv-type"
-                                            : NULL;
+    return a->documents.n > 0                ? "-f"
+           : a->policy                       ? "--policy"
+           : a->budget != APP_UNSET          ? "--budget"
+           : !isnan(a->ratio)                ? "--ratio"
+           : a->kv_bytes != APP_UNSET        ? "--kv-bytes"
+           : !isnan(a->keep_quality)         ? "--keep-quality"
+           : a->evict_every                  ? "--evict-every"
+           : a->system                       ? "--system"
+           : a->raw                          ? "--raw"
+           : a->chat                         ? "--chat"
+           : strcmp(a->kv_type, "f16") != 0  ? "--kv-type"
+           : a->kv_tail != 0                 ? "--kv-tail"
+           : strcmp(a->kv_rotate, "on") != 0 ? "--kv-rotate"
+           : a->special                      ? "--special"
+                                             : NULL;
 }
 
 /* The document is one of -f, under the options of `run`, or one that was stored, with its own. */

@@ -70,13 +70,14 @@ def check_commands(path, text):
     for command, rest in commands(text):
         sub = command.split() + [w for w in rest.split()[:1]
                                  if (command == "bench" and w in ("observe", "methods", "batch", "roofline"))
-                                 or (command in ("calibrate", "profile", "store") and re.fullmatch("[a-z]+", w))]
+                                 or (command in ("calibrate", "ctl", "profile", "store") and re.fullmatch("[a-z]+", w))]
         known = output(*sub, "--help")
         if sub == ["calibrate"] and "needs one of" in error(*sub):
             continue  # the family itself
         if known is None:
             faults.append(f"{path}: winnow {' '.join(sub)} is no command")
             continue
+        rest = rest.split(" -- ")[0]  # what follows is another program's
         for option in re.findall(r"(?<!\S)(--[a-z][a-z-]*|-[a-zA-Z])\b", rest):
             if not re.search(rf"(?<![\w-]){option}\b", known):
                 faults.append(f"{path}: winnow {' '.join(sub)} has no {option}")

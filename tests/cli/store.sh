@@ -69,6 +69,7 @@ good 'what run keeps' run -m "$model" --context-only -p 'Who?' -n 5 --store "$ke
 bad 'ask: a file and a folder' 'one of the two' ask -m "$model" -c "$work/one.wkv" --store "$kept" -f "$doc" -p 'Who?'
 bad 'ask: no document' 'with -f' ask -m "$model" --store "$kept" -p 'Who?'
 bad 'ask: a recipe for a file' 'leave out --policy' ask -m "$model" -c "$work/one.wkv" --policy knorm -p 'Who?'
+bad 'ask: a type for a file' 'leave out --kv-tail' ask -m "$model" -c "$work/one.wkv" --kv-tail 32 -p 'Who?'
 bad 'ask: a document for a file' 'leave out -f' ask -m "$model" -c "$work/one.wkv" -f "$doc" -p 'Who?'
 bad 'ask: a limit of nothing' 'name it with --store' ask -m "$model" -c "$work/one.wkv" --store-limit 1M -p 'Who?'
 bad 'ask: rules while answering' 'does not go with' ask -m "$model" --store "$kept" -f "$doc" --policy knorm --evict-every 8 -p 'Who?'
