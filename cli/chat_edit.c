@@ -122,8 +122,3 @@ void cli_edit_remember(struct cli_edit *e, const char *line)
     if (e)
         history(e->history, &e->event, H_ENTER, line);
 }
-
-const char *cli_edit_name(void)
-{
-    return WNW_LIBEDIT;
-}

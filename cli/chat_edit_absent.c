@@ -29,8 +29,3 @@ void cli_edit_remember(struct cli_edit *e, const char *line)
     (void)e;
     (void)line;
 }
-
-const char *cli_edit_name(void)
-{
-    return NULL;
-}

@@ -35,8 +35,6 @@ void cli_edit_close(struct cli_edit *e);
 enum cli_line_got cli_edit_read(struct cli_edit *e, const char *prompt, const char **line, size_t *n);
 /* Puts a line into what the arrow keys go back to. */
 void cli_edit_remember(struct cli_edit *e, const char *line);
-/* What it was built with, "libedit 3.1"; NULL = nothing. */
-const char *cli_edit_name(void);
 
 /* ---- Lines of earlier conversations (chat_history.c) ---- */
 

@@ -198,5 +198,6 @@ fi
 
 # ---- At a terminal ----
 mkdir "$work/typed"
+ldd "$WINNOW" | grep -q libedit || export WNW_EDITS=no # lines are read as they come
 python3 "$(dirname "$0")/conversation.py" "$WINNOW" "$model" "$work/typed" || fail 'at a terminal'
 finish
