@@ -299,7 +299,7 @@ typedef enum wnw_size_kind {
     WNW_SIZE_NONE,   /* the policy's own rule, else ratio 0.5 */
     WNW_SIZE_BUDGET, /* average entries kept per layer and KV head, >= 1 */
     WNW_SIZE_RATIO,  /* fraction removed, 0 <= r < 1 */
-    WNW_SIZE_BYTES,  /* bytes of kept keys and values */
+    WNW_SIZE_BYTES,  /* bytes that kept keys and values are allocated in, where a plan fits them; else their own */
 } wnw_size_kind;
 
 /* A size, in the field that `kind` names. It counts the compressed part of the prompt, protected entries included,

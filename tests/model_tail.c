@@ -186,8 +186,13 @@ static void sizes_in_bytes(void **state)
             assert_ok(wnw_cache_get_stats(s, &stats));
             assert_cmp(wnw_cache_n(s, 0, 0), <, N);
             assert_cmp(stats.bytes_entries, <=, asked);
-            assert_cmp((double)stats.bytes_entries, >, 0.8 * (double)asked);
             assert_cmp(stats.bytes, >=, stats.bytes_entries);
+            if (layer) { /* each is planned by the most entries that may be f16 */
+                assert_cmp((double)stats.bytes_entries, >, 0.8 * (double)asked);
+            } else { /* all are planned together, by what they are allocated in: blocks of 32 entries in pages */
+                assert_cmp(stats.bytes, <=, asked);
+                assert_cmp(2 * stats.bytes, >, asked);
+            }
             uint64_t sum = 0;
             for (int32_t il = 0; il < s->cache.n_layer; il++)
                 sum += 2 * (s->cache.layers[il].mapped_bytes + s->cache.layers[il].tail.mapped_bytes);

@@ -86,6 +86,60 @@ static void sizes(void **state)
     fake_free(&f);
 }
 
+/* What a plan of 600 tokens is allocated in: heads grow in blocks of 32 entries of 16 bytes, and where there is a tail, those of the last 50
+ * tokens take 40 bytes each. */
+static uint64_t allocated_in(const wnw_plan *plan, const struct wnw__plan_source *src)
+{
+    const int32_t *pos;
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < src->shape.n_layer * src->shape.n_head_kv; i++) {
+        uint64_t of[2] = {0, 0};
+        const int32_t n = wnw_plan_head(plan, i / src->shape.n_head_kv, i % src->shape.n_head_kv, &pos);
+        for (int32_t k = 0; k < n; k++)
+            of[src->entry_bytes.n_f16 > 0 && pos[k] >= 550]++;
+        bytes += (of[0] + 31) / 32 * 32 * 16 + of[1] * 40;
+    }
+    return bytes;
+}
+
+static int allocated(const struct wnw__plan_source *src, const wnw_plan *plan, uint64_t *bytes)
+{
+    *bytes = allocated_in(plan, src);
+    return WNW_OK;
+}
+
+/* Sizes in bytes count what is allocated. By hand: 136 entries in 6 heads would be allocated as 160, so 128 stay; heads that compete
+ * are of different lengths, and all of them together fit; entries of a tail are counted as they are kept, and not as the most there
+ * can be; where not even a block fits, the entries are those that the bytes hold. */
+static void sizes_of_what_is_allocated(void **state)
+{
+    (void)state;
+    struct fake f;
+    wnw_report r = {WNW_INIT(wnw_report)};
+    wnw_plan *plan;
+    fake_init(&f, 3, 2, 2, 600, false);
+    f.src.allocated = allocated;
+    assert_int_equal(equal_count(&f, "snapkv", size_bytes(96 * 136), &r), 128);
+    assert_float_equal(r.kept_mean, 128, 0);
+    assert_int_equal(equal_count(&f, "snapkv", size_bytes(96 * 128), &r), 128);
+    assert_int_equal(equal_count(&f, "snapkv", size_bytes(96 * 640), &r), 600);
+    assert_int_equal(equal_count(&f, "snapkv", size_bytes(UINT64_MAX), &r), 600);
+    assert_int_equal(equal_count(&f, "knorm", size_bytes(96 * 16), &r), 16);
+    for (int i = 0; i < 4; i++) {
+        static const char *const recipes[] = {"snapkv+adakv", "pyramidkv", "kvcompose", "snapkv"};
+        const wnw_size size = size_bytes(96 * 200);
+        f.src.entry_bytes.n_f16 = i == 3 ? 100 : 0;
+        f.src.entry_bytes.f16 = 40;
+        assert_int_equal(fake_plan(&plan, &f, recipes[i], &size, &r), WNW_OK);
+        assert_cmp(allocated_in(plan, &f.src), <=, size.bytes);
+        /* a block less in every head, or a per cent */
+        assert_cmp(allocated_in(plan, &f.src), >=, size.bytes - 96 * 32);
+        assert_near(r.kept_mean, (double)fake_check_plan(plan, &f) / 6, 1e-9);
+        wnw_plan_free(plan);
+    }
+    fake_free(&f);
+}
+
 static void sizes_out_of_range(void **state)
 {
     (void)state;
@@ -397,6 +451,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plan_from_data),
         cmocka_unit_test(sizes),
+        cmocka_unit_test(sizes_of_what_is_allocated),
         cmocka_unit_test(sizes_out_of_range),
         cmocka_unit_test(ratio_shrinks_the_window),
         cmocka_unit_test(empty_layers_are_named),

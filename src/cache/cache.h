@@ -171,6 +171,9 @@ int wnw__cache_mark_release(struct wnw__cache *c, const struct wnw__cache_mark *
  * unchanged. */
 int wnw__cache_keep_layer(struct wnw__cache *c, int32_t il, const int32_t *const *keep,
                           const int32_t *n_keep);
+/* Bytes that keys and values of layer il are allocated in after that. 0: out of memory. */
+uint64_t wnw__cache_bytes_keeping(const struct wnw__cache *c, int32_t il, const int32_t *const *keep,
+                                  const int32_t *n_keep);
 
 /* The same for small evictions between which each head grows again by `room` entries: rows move down in place
  * and the storage stays, unless new storage with that room would be smaller by at least an eighth. */

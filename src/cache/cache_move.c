@@ -128,6 +128,16 @@ int wnw__cache_keep_layer(struct wnw__cache *c, int32_t il, const int32_t *const
     return rc;
 }
 
+uint64_t wnw__cache_bytes_keeping(const struct wnw__cache *c, int32_t il, const int32_t *const *keep,
+                                  const int32_t *n_keep)
+{
+    struct wnw__kv_caps caps;
+    kept_caps(c, il, keep, n_keep, 0, &caps);
+    const uint64_t bytes = caps.entry ? wnw__cache_caps_bytes(c, &caps) : 0;
+    free(caps.entry);
+    return bytes;
+}
+
 void wnw__cache_drop(struct wnw__cache *c, int32_t il, int32_t ih, int32_t from, int32_t n)
 {
     struct wnw__kv_layer *l = &c->layers[il];

@@ -138,6 +138,7 @@ struct walk {
     struct wnw__draft **drafts;
     int32_t n;
     const struct wnw__plan_source *src;
+    bool again; /* the source has the second pass already */
 };
 
 /* Adds the time of one observation to every draft that took part in it. */
@@ -207,7 +208,7 @@ static int feed_second_pass(const struct walk *w)
                              wnw__policy_name(w->drafts[k]->policy));
         kind = needs.second_pass;
     }
-    if (n_wanted == 0 || !w->src->second_pass)
+    if (n_wanted == 0 || w->again || !w->src->second_pass)
         return WNW_OK;
     char warning[WNW_WARNING_SIZE] = "";
     const double start = wnw__now_ms();
@@ -345,6 +346,25 @@ int wnw__plan_make_many(wnw_plan **out, const wnw_policy *const *policies, const
     for (int32_t k = 0; drafts && k < n; k++)
         wnw__draft_free(drafts[k]);
     free(drafts);
+    for (int32_t k = 0; rc == WNW_OK && sizes && k < n; k++)
+        rc = wnw__plan_fit_bytes(&out[k], policies[k], &sizes[k], src, reports ? &reports[k] : NULL);
+    for (int32_t k = 0; rc != WNW_OK && k < n; k++) {
+        wnw_plan_free(out[k]);
+        out[k] = NULL;
+    }
+    return rc;
+}
+
+int wnw__plan_again(wnw_plan **out, const wnw_policy *policy, const wnw_size *size,
+                    const struct wnw__plan_source *src, wnw_report *report)
+{
+    struct wnw__draft *draft;
+    *out = NULL;
+    WNW_TRY(wnw__draft_new(&draft, policy, size, src, report));
+    const int rc = walk_all(&(struct walk){.drafts = &draft, .n = 1, .src = src, .again = true});
+    if (rc == WNW_OK)
+        *out = finish(draft);
+    wnw__draft_free(draft);
     return rc;
 }
 

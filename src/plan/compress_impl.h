@@ -3,6 +3,7 @@
  * The inside of the driver. A draft is a keep-plan in the making: one policy at work on one source. Each file has one subject:
  *
  *     compress.c          walks the layers, several drafts in step
+ *     compress_bytes.c    plans again until what is allocated is the size in bytes
  *     compress_draft.c      what a draft needs to know and to hold before it observes any layer
  *     compress_size.c     the average number of entries that the given size comes to
  *     compress_protect.c  entries that stay regardless of their score, made to fit into the size
@@ -202,5 +203,15 @@ int wnw__draft_keep_layer(struct wnw__draft *draft, int32_t il, const wnw_observ
 /* Counts and selects in a layer; obs = what selector and content rule asked for, or NULL. */
 int wnw__draft_select_layer(struct wnw__draft *draft, const struct wnw__scored_layer *l,
                             const wnw_observation *obs);
+
+/* Plans a policy once more from the same source, whose second pass was fed before. Policies that look at tokens to come are not
+ * planned again, because these depend on the size. */
+int wnw__plan_again(wnw_plan **out, const wnw_policy *policy, const wnw_size *size,
+                    const struct wnw__plan_source *src, wnw_report *report);
+/* Replaces a plan for a size in bytes, where the source knows what is allocated, by one that is allocated in no more bytes and in nearly
+ * as many; it stays where no plan fits, as where heads hold fewer entries than the block that they grow by. Other sizes stay as they
+ * are. */
+int wnw__plan_fit_bytes(wnw_plan **plan, const wnw_policy *policy, const wnw_size *size,
+                        const struct wnw__plan_source *src, wnw_report *report);
 
 #endif

@@ -38,6 +38,9 @@ struct wnw__plan_source {
     int32_t n_ambiguous;  /* at a position below it, layers may hold different tokens */
     struct wnw__entry_bytes entry_bytes;
     const wnw_profile *profile; /* NULL = none */
+    /* The bytes that the kept keys and values are allocated in once the cache is compacted by a plan, without layers on which policies
+     * do not act. NULL = the source does not know them. */
+    int (*allocated)(const struct wnw__plan_source *src, const wnw_plan *plan, uint64_t *bytes);
     void *user;
     /* The entries of layer il, also of one on which policies do not act. The call is cheap. */
     struct wnw__plan_layer (*layer)(const struct wnw__plan_source *src, int32_t il);

@@ -110,24 +110,68 @@ struct lists {
     int32_t *n_keep;
 };
 
-/* Checks (dry) or applies the plan for layer il; room < 0 asks for tight storage. */
-static int keep_layer(wnw_session *s, const wnw_plan *plan, int32_t il, bool dry, int32_t room,
-                      const struct lists *to)
+/* Makes room for the lists of one layer; lists.n_keep is NULL without memory, and the next function frees what there is. */
+static struct lists lists_new(const wnw_session *s)
 {
-    if (!wnw__layer_takes_part(&s->shape.model, il))
-        return WNW_OK; /* what it holds depends on when it was trimmed */
+    const size_t n_kv = (size_t)s->cache.n_head_kv;
+    struct lists to = {.index = malloc((n_kv * (size_t)s->n_past + 1) * sizeof *to.index),
+                       .keep = calloc(n_kv, sizeof *to.keep)};
+    to.n_keep = to.index && to.keep ? calloc(n_kv, sizeof *to.n_keep) : NULL;
+    if (!to.n_keep)
+        wnw__fail(WNW_E_NOMEM, "no memory to compact the cache");
+    return to;
+}
+
+static void lists_free(const struct lists *to)
+{
+    free(to->index);
+    free(to->keep);
+    free(to->n_keep);
+}
+
+/* Fills in what the plan keeps of layer il. */
+static int find_layer(const wnw_session *s, const wnw_plan *plan, int32_t il, const struct lists *to)
+{
     size_t used = 0;
     for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++) {
         to->keep[ih] = to->index + used;
         WNW_TRY(find_indices(s, plan, il, ih, to->index + used, &to->n_keep[ih]));
         used += (size_t)to->n_keep[ih];
     }
+    return WNW_OK;
+}
+
+/* Checks (dry) or applies the plan for layer il; room < 0 asks for tight storage. */
+static int keep_layer(wnw_session *s, const wnw_plan *plan, int32_t il, bool dry, int32_t room,
+                      const struct lists *to)
+{
+    if (!wnw__layer_takes_part(&s->shape.model, il))
+        return WNW_OK; /* what it holds depends on when it was trimmed */
+    WNW_TRY(find_layer(s, plan, il, to));
     const struct wnw__kept_layer kept = {.keep = to->keep,
                                          .n_keep = to->n_keep,
                                          .n_settled = plan->n_settled[il],
                                          .contents = wnw__plan_contents_of(plan, il),
                                          .averages = plan->averages};
     return dry ? wnw__rewrite_check(&s->cache, il, &kept) : wnw__rewrite_layer(&s->cache, il, &kept, room);
+}
+
+int wnw__session_allocated(uint64_t *bytes, const wnw_session *s, const wnw_plan *plan)
+{
+    const struct lists to = lists_new(s);
+    int rc = to.n_keep ? WNW_OK : WNW_E_NOMEM;
+    *bytes = 0;
+    for (int32_t il = 0; rc == WNW_OK && il < s->cache.n_layer; il++) {
+        if (!wnw__layer_takes_part(&s->shape.model, il))
+            continue;
+        rc = find_layer(s, plan, il, &to);
+        const uint64_t of_layer =
+            rc == WNW_OK ? wnw__cache_bytes_keeping(&s->cache, il, to.keep, to.n_keep) : 0;
+        rc = rc == WNW_OK && of_layer == 0 && to.n_keep[0] > 0 ? WNW_E_NOMEM : rc;
+        *bytes += of_layer;
+    }
+    lists_free(&to);
+    return rc;
 }
 
 int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_report *report)
@@ -142,20 +186,14 @@ int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_r
     const double start = wnw__now_ms();
     const int64_t entries_before = wnw__cache_entries(c);
     const uint64_t bytes_before = wnw__cache_bytes(c);
-    const size_t n_kv = (size_t)c->n_head_kv;
-    const struct lists to = {.index = malloc((n_kv * (size_t)s->n_past + 1) * sizeof *to.index),
-                             .keep = calloc(n_kv, sizeof *to.keep),
-                             .n_keep = calloc(n_kv, sizeof *to.n_keep)};
-    int rc =
-        to.index && to.keep && to.n_keep ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to compact the cache");
+    const struct lists to = lists_new(s);
+    int rc = to.n_keep ? WNW_OK : WNW_E_NOMEM;
     /* The first pass only checks all layers: a plan that does not fit must leave the cache as it was. */
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t il = 0; rc == WNW_OK && il < c->n_layer; il++)
             rc = keep_layer(s, plan, il, pass == 0, room, &to);
     }
-    free(to.index);
-    free(to.keep);
-    free(to.n_keep);
+    lists_free(&to);
     s->n_fixed = s->n_past; /* some layers are compacted even where memory ran out */
     if (rc == WNW_OK)
         wnw__recorders_tell(&s->recorders, 0, c->n_layer, WNW_EVENT_DROPPED);

@@ -49,6 +49,9 @@ struct wnw_session {
  * at it on the thread that s belongs to. */
 int wnw__session_source(struct wnw__plan_source *src, wnw_session *s);
 
+/* The bytes of keys and values in layers on which policies act, once the plan is applied with tight storage. */
+int wnw__session_allocated(uint64_t *bytes, const wnw_session *s, const wnw_plan *plan);
+
 /* Forgets all tokens; what was said of the prompt stays. */
 int wnw__session_forget(wnw_session *s);
 

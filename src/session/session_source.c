@@ -31,6 +31,12 @@ static int look_ahead(const struct wnw__plan_source *src, int32_t n, double budg
     return wnw__look_ahead(o->s, n, budget, queries, made);
 }
 
+static int allocated(const struct wnw__plan_source *src, const wnw_plan *plan, uint64_t *bytes)
+{
+    const struct owner *o = wnw__source_owner(src);
+    return wnw__session_allocated(bytes, o->s, plan);
+}
+
 static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, const bool *heads,
                wnw_observation *obs)
 {
@@ -59,6 +65,7 @@ static int open_source(struct wnw__plan_source *src, wnw_session *s, struct owne
         .profile = s->profile,
         .second_pass = second_pass,
         .look_ahead = look_ahead,
+        .allocated = allocated,
     };
     const struct wnw__source_of of = {
         .entries = wnw__source_entries(&s->cache),
