@@ -63,7 +63,8 @@ def commands(text):
     for line in blocks:
         found = re.match(r"(?:build/)?winnow ([a-z]+)\b(.*)", line)
         if found:
-            yield found.group(1), re.sub(r'"[^"]*"', "TEXT", found.group(2))
+            rest = re.sub(r'"[^"]*"', "TEXT", found.group(2))
+            yield found.group(1), rest.split(" -- ")[0]  # what follows are another program's
 
 
 def check_commands(path, text):
