@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Opens a page of `winnow report` in headless Chromium and compares what it shows with the report's JSON: check_page.py PAGE JSON [WORD...]
+"""Opens a page of `winnow report` in headless Chromium and compares what it shows with the report's JSON: check_page.py PAGE JSON [WORD...] [-- PAGE JSON [WORD...]]...
 
 Speaks WebDriver with chromedriver. Fails on anything that the browser's console says, on text that became markup, on charts
 without marks, on numbers other than the JSON's, on a policy with two looks. WORDs name what a run must show besides: "few" (numbers that look
@@ -14,9 +14,7 @@ import sys
 
 from browser import Browser
 
-page, words = os.path.abspath(sys.argv[1]), sys.argv[3:]
-with open(sys.argv[2], encoding="utf-8") as f:
-    report = json.load(f)
+page, words, report = "", [], {}  # the page at hand
 
 
 def fixed(x, decimals=1, sign=False):
@@ -220,12 +218,28 @@ def check_paper(browser):
     assert browser.js("return [...document.querySelectorAll('details')].map(d => d.open)") == was, "printing leaves sections open"
 
 
+def groups(arguments):
+    """Arguments between "--"."""
+    of = [[]]
+    for argument in arguments:
+        if argument == "--":
+            of.append([])
+        else:
+            of[-1].append(argument)
+    return of
+
+
 browser = Browser()
 try:
-    check_page(browser)
-    check_phone(browser)
-    check_paper(browser)
-    said = browser.said()
-    assert not said, said
+    for path, numbers, *words in groups(sys.argv[1:]):
+        page = os.path.abspath(path)
+        with open(numbers, encoding="utf-8") as f:
+            report = json.load(f)
+        print(page)
+        check_page(browser)
+        check_phone(browser)
+        check_paper(browser)
+        said = browser.said()
+        assert not said, said
 finally:
     browser.close()

@@ -2,9 +2,10 @@
 /*
  * Parts in every company: scorers, head aggregations, layer budgets, head budgets, selectors, positions, content
  * rules and cache types on a tiny random model. Recipes that parse are sampled, always the same ones, until every
- * part and every pair that can occur together has: some 340 of 50,000. This sample is what runs under sanitizers.
+ * part and every pair that can occur together has: some 460 of 80,000. This sample is what runs under sanitizers.
  * With WNW_WHOLE_MATRIX in the environment all recipes run, which CI asks for in the release build alone. Each
- * recipe reads a prompt, compresses at two sizes and decodes. Also every preset on a model with sliding windows.
+ * recipe reads a prompt, compresses at two sizes and decodes; of all recipes, those that need the same to be observed
+ * share a reading. Also every preset on a model with sliding windows.
  */
 #include "helpers.h"
 #include "profiles.h"
@@ -99,9 +100,11 @@ static void check_size(struct fixture *fx, wnw_session *s, const char *recipe, c
     wnw_plan_free(plan);
 }
 
-static void check_recipe(struct fixture *fx, const char *recipe, const wnw_policy *policy, wnw_kv_type type)
+/* A session that has read the prompt and observed for the policy. */
+static wnw_session *read_prompt(const struct fixture *fx, const char *recipe, const wnw_policy *policy,
+                                wnw_kv_type type)
 {
-    wnw_session *first =
+    wnw_session *s =
         test_session_new(fx->model, &(struct test_session){.kv_type = type, .n_ctx = 256, .n_threads = 1});
     const int32_t *const task = fx->tokens + 5; /* an expected question */
     const wnw_run run = {WNW_INIT(wnw_run),
@@ -111,15 +114,30 @@ static void check_recipe(struct fixture *fx, const char *recipe, const wnw_polic
                          .n_task_tokens = (const int32_t[]){12},
                          .policies = &policy,
                          .n_policies = 1};
-    if (wnw_session_begin(first, &run) != WNW_OK)
+    if (wnw_session_begin(s, &run) != WNW_OK)
         fail_msg("%s: %s", recipe, wnw_last_error());
-    test_prefill(first, fx->tokens, N_PROMPT);
-    wnw_session *second;
-    assert_ok(wnw_session_copy(&second, first));
-    check_size(fx, first, recipe, policy, (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 48});
-    check_size(fx, second, recipe, policy, (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.75});
-    wnw_session_free(first);
-    wnw_session_free(second);
+    test_prefill(s, fx->tokens, N_PROMPT);
+    return s;
+}
+
+static const wnw_size budget = {.kind = WNW_SIZE_BUDGET, .budget = 48},
+                      ratio = {.kind = WNW_SIZE_RATIO, .ratio = 0.75};
+
+static void check_copy(struct fixture *fx, const wnw_session *read, const char *recipe,
+                       const wnw_policy *policy, wnw_size size)
+{
+    wnw_session *s;
+    assert_ok(wnw_session_copy(&s, read));
+    check_size(fx, s, recipe, policy, size);
+    wnw_session_free(s);
+}
+
+static void check_recipe(struct fixture *fx, const char *recipe, const wnw_policy *policy, wnw_kv_type type)
+{
+    wnw_session *s = read_prompt(fx, recipe, policy, type);
+    check_copy(fx, s, recipe, policy, ratio);
+    check_size(fx, s, recipe, policy, budget);
+    wnw_session_free(s);
 }
 
 /* ---- Which recipes ---- */
@@ -288,24 +306,75 @@ static bool is_worth_it(const struct fixture *fx, const struct choice *c)
            (strcmp(fx->names[2][c->value[2]], "uniform") == 0 && own_aggregation(fx, c));
 }
 
+/* A recipe with a cache type, and what it needs to be observed. */
+struct reading {
+    struct choice choice;
+    wnw_needs needs;
+};
+
+static int by_needs(const void *a, const void *b)
+{
+    const struct reading *x = a, *y = b;
+    const int types = (int)x->choice.value[N_KINDS] - (int)y->choice.value[N_KINDS];
+    const int needs = types ? types : memcmp(&x->needs, &y->needs, sizeof x->needs);
+    return needs ? needs : memcmp(&x->choice, &y->choice, sizeof x->choice);
+}
+
 /* Every recipe that parses: with every cache type where the aggregation is the scorer's own, else with one
- * cache type after the other. Minutes, hence only where it is asked for. */
+ * cache type after the other. */
+static struct reading *list_readings(const struct fixture *fx, int *n_all, int *n)
+{
+    struct choice *all = list_choices(fx, n_all);
+    struct reading *out = calloc((size_t)*n_all * N_KV_TYPES, sizeof *out);
+    char recipe[MAX_RECIPE];
+    assert_non_null(out);
+    *n = 0;
+    for (int i = 0; i < *n_all; i++) {
+        if (!is_worth_it(fx, &all[i]))
+            continue;
+        wnw_policy *policy = parse_choice(fx, &all[i], recipe);
+        const int n_types = own_aggregation(fx, &all[i]) ? N_KV_TYPES : 1;
+        for (int k = 0; k < n_types; k++) {
+            out[*n] = (struct reading){.choice = all[i], .needs = wnw_policy_needs(policy)};
+            out[(*n)++].choice.value[N_KINDS] = (uint8_t)((i + k) % N_KV_TYPES);
+        }
+        wnw_policy_free(policy);
+    }
+    free(all);
+    qsort(out, (size_t)*n, sizeof *out, by_needs);
+    return out;
+}
+
+static bool share_reading(const struct reading *a, const struct reading *b)
+{
+    return a->choice.value[N_KINDS] == b->choice.value[N_KINDS] &&
+           memcmp(&a->needs, &b->needs, sizeof a->needs) == 0;
+}
+
+/* Minutes, hence only where it is asked for. */
 static void every_recipe(void **state)
 {
     (void)state;
     struct fixture fx;
-    int n, n_run = 0;
+    wnw_session *read = NULL;
+    int n_all, n;
     if (!getenv("WNW_WHOLE_MATRIX"))
         skip();
     open_fixture(&fx, "llama", 5);
-    struct choice *all = list_choices(&fx, &n);
-    for (int i = 0; i < n; i++)
-        for (int k = 0; is_worth_it(&fx, &all[i]) && k < (own_aggregation(&fx, &all[i]) ? N_KV_TYPES : 1);
-             k++, n_run++) {
-            all[i].value[N_KINDS] = (uint8_t)((i + k) % N_KV_TYPES);
-            check_choice(&fx, &all[i]);
+    struct reading *all = list_readings(&fx, &n_all, &n);
+    for (int i = 0; i < n; i++) {
+        char recipe[MAX_RECIPE];
+        wnw_policy *policy = parse_choice(&fx, &all[i].choice, recipe);
+        if (!read || !share_reading(&all[i - 1], &all[i])) {
+            wnw_session_free(read);
+            read = read_prompt(&fx, recipe, policy, (wnw_kv_type)all[i].choice.value[N_KINDS]);
         }
-    report(&fx, n_run, n);
+        check_copy(&fx, read, recipe, policy, budget);
+        check_copy(&fx, read, recipe, policy, ratio);
+        wnw_policy_free(policy);
+    }
+    report(&fx, n, n_all);
+    wnw_session_free(read);
     free(all);
     close_fixture(&fx);
 }

@@ -58,7 +58,7 @@ good 'ppl' ppl -m "$small" -f "$work/doc.txt" --ratio 0.5 -t 1 --json &&
 good 'eval' eval -m "$small" --tasks niah_single_2 --lengths 512 --samples 1 --no-gate --quiet -t 1 --policies auto,snapkv --ratios 0.5 \
     --modes agnostic,aware --out "$work/run" && {
     grep -q 'auto is replay in mode agnostic with ratio=0.5, because' "$work/err" || fail "eval does not say it: $(cat "$work/err")"
-    python3 - "$work/run" <<'PY' || fail 'eval: other policies than those that auto stands for'
+    py "$work/run" <<'PY' || fail 'eval: other policies than those that auto stands for'
 import json, pathlib, sys
 run = json.loads((pathlib.Path(sys.argv[1]) / "run.json").read_text())
 got = {(c["mode"], c["recipe"]) for c in run["configs"] if c["size"] != "full"}

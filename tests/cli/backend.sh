@@ -24,7 +24,7 @@ grep -Eq '^fits: ggml [0-9.]+ ' "$work/out" || fail "said: $(cat "$work/out")"
 mkdir "$work/other"
 folder=$(dirname "$llama")
 cp "$folder"/*.so* "$work/other/"
-python3 - "$work/other" <<'PY'
+py "$work/other" <<'PY'
 import glob, os, re, sys
 version = re.compile(rb"\x000\.(\d\d)\.(\d)\x00")
 for path in glob.glob(sys.argv[1] + "/libggml-base.so*"):

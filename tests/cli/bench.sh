@@ -23,7 +23,7 @@ good 'methods' bench methods "${small[@]}" --policies $list --json --csv "$work/
         '[m["recipe"] for m in o["methods"]] == 2 * ["full", "snapkv:window=16,kernel=5+adakv", "lagkv"]'
     json 'all measured' "$work/out" 'all(m["measured"] and m["observe_ms"]["min"] >= 0 for m in o["methods"])'
     json 'half is kept' "$work/out" '[m["kept_tokens_mean"] for m in o["methods"]][:2] == [96, 48]'
-    python3 - "$work/m.csv" <<'PY' || fail "methods: CSV: $(cat "$work/m.csv")"
+    py "$work/m.csv" <<'PY' || fail "methods: CSV: $(cat "$work/m.csv")"
 import csv, sys
 rows = list(csv.DictReader(line for line in open(sys.argv[1]) if not line.startswith("#")))
 sys.exit(not (len(rows) == 6 and all(r["why"] == "" and float(r["score_ms"]) >= 0 and None not in r.values() for r in rows)))
@@ -55,7 +55,7 @@ good 'all presets' "${all[@]}" --json --csv "$work/all.csv" && {
 # Every row of the list, finite numbers, and the same ones in every form.
 good 'all presets, as a table' "${all[@]}" --csv "$work/table.csv" && cp "$work/out" "$work/table" &&
     good 'all presets, as Markdown' "${all[@]}" --markdown --csv "$work/md.csv" && cp "$work/out" "$work/md" &&
-    { python3 - "$work" <<'PY' || fail 'methods: the forms differ'; }
+    { py "$work" <<'PY' || fail 'methods: the forms differ'; }
 import csv, json, math, re, sys
 work = sys.argv[1]
 def rows(name):

@@ -20,7 +20,7 @@ json 'the profile' "$profile" 'o["kind"] == "heads" and o["settings"]["sink"] ==
 json 'ranges' "$profile" 'all(x >= 0 for l in o["results"]["score"] for x in l) and any(x > 0 for l in o["results"]["score"] for x in l)
     and all(0 <= x <= 1 for l in o["results"]["alpha"] for x in l)'
 # The profile is the mean of the dump: score of query heads, far shares of groups.
-python3 - "$profile" "$work/dump.csv" <<'PY' || fail 'the dump does not give the profile'
+py "$profile" "$work/dump.csv" <<'PY' || fail 'the dump does not give the profile'
 import csv, json, sys
 o = json.load(open(sys.argv[1]))
 m, r = o["model"], o["results"]

@@ -52,7 +52,7 @@ bad 'of another model' 'was made for another model' plan -m "$models/tiny/tiny-q
 bad 'pieces too long' 'read twice, do not fit' calibrate inputgate -m "$model" -f "$text" --set length=900000 -o "$work/made/s.json"
 
 # Files of tensors as KVzap and Fast KVzip publish them, made up.
-python3 - "$made" "$work" <<'PY'
+py "$made" "$work" <<'PY'
 import json, random, struct, sys
 made, work = sys.argv[1:]
 with open(made) as f:

@@ -30,7 +30,7 @@ q=$(python3 -c 'import json, sys
 r = json.load(open(sys.argv[1]))["results"]
 print(1 - r["replay"][-1] - 1e-6, 1 - r["replay"][2] - 1e-6)' "$made")
 low=${q% *} high=${q#* }
-keep "$low" && keep "$high" && python3 - "$work/keep-$low.json" "$work/keep-$high.json" <<'PY' || fail 'more quality does not keep more'
+keep "$low" && keep "$high" && py "$work/keep-$low.json" "$work/keep-$high.json" <<'PY' || fail 'more quality does not keep more'
 import json, sys
 low, high = (json.load(open(p)) for p in sys.argv[1:])
 ok = low["kept_tokens_mean"] < high["kept_tokens_mean"] < high["prompt_tokens"] and low["choice"]["policy"].startswith("replay+quality:q=")

@@ -32,7 +32,7 @@ make 'another seed' "$work/seed.json" "$small" --budget 48 -t 1 --seed 7
 cmp -s "$work/p/compiler-b48.json" "$work/seed.json" && fail 'another seed gives the same file'
 
 # The log has a line for each trial, with what its cost is made of.
-python3 - "$work/log" "$work/p/compiler-b48.json" <<'PY' || fail 'the log'
+py "$work/log" "$work/p/compiler-b48.json" <<'PY' || fail 'the log'
 import json, sys
 lines = [json.loads(line) for line in open(sys.argv[1])]
 o = json.load(open(sys.argv[2]))
@@ -80,7 +80,7 @@ good 'compared with neutral tables' calibrate compiler -m "$model" -f "$held" --
 cp "$work/out" "$work/verify.json"
 good 'compared again' calibrate compiler -m "$model" -f "$held" --verify "$work/p/compiler-b48.json" --pieces 7 -t 1 --json && same 'the same numbers' "$work/out" "$work/verify.json"
 # Neutral tables gain nothing, whatever the text: the same entries stay.
-python3 - "$work/p/compiler-b48.json" "$work/ones.json" <<'PY'
+py "$work/p/compiler-b48.json" "$work/ones.json" <<'PY'
 import json, sys
 o = json.load(open(sys.argv[1]))
 o["results"]["weight"] = [[1.0] * len(r) for r in o["results"]["weight"]]

@@ -49,7 +49,7 @@ completes winnow run -f "$work/in/so" = "$work/in/some text.txt"
 completes winnow run -m "$work/in/so" = "$work/in/some text.txt"
 
 # Every option of every command is in its list, in fish's too.
-python3 - "$WINNOW" "$work" <<'PY' || fail 'options are missing'
+py "$WINNOW" "$work" <<'PY' || fail 'options are missing'
 import re, subprocess, sys
 winnow, work = sys.argv[1:]
 output = lambda *args: subprocess.run([winnow, *args], stdout=subprocess.PIPE, check=True).stdout.decode()

@@ -63,21 +63,22 @@ def commands(text):
     for line in blocks:
         found = re.match(r"(?:build/)?winnow ([a-z]+)\b(.*)", line)
         if found:
-            yield found.group(1), re.sub(r'"[^"]*"', "TEXT", found.group(2))
+            rest = re.sub(r'"[^"]*"', "TEXT", found.group(2))
+            yield found.group(1), rest.split(" -- ")[0]  # what follows are another program's
 
 
 def check_commands(path, text):
     for command, rest in commands(text):
-        sub = command.split() + [w for w in rest.split()[:1]
-                                 if (command == "bench" and w in ("observe", "methods", "batch", "roofline"))
-                                 or (command in ("calibrate", "ctl", "profile", "store") and re.fullmatch("[a-z]+", w))]
-        known = output(*sub, "--help")
-        if sub == ["calibrate"] and "needs one of" in error(*sub):
+        family = "needs one of" in error(command, "--help")
+        sub = [command] + [w for w in rest.split()[:1]
+                           if (command == "bench" and w in ("observe", "methods", "batch", "roofline"))
+                           or (family and re.fullmatch("[a-z]+", w))]
+        if family and sub == [command]:
             continue  # the family itself
+        known = output(*sub, "--help")
         if known is None:
             faults.append(f"{path}: winnow {' '.join(sub)} is no command")
             continue
-        rest = rest.split(" -- ")[0]  # what follows is another program's
         for option in re.findall(r"(?<!\S)(--[a-z][a-z-]*|-[a-zA-Z])\b", rest):
             if not re.search(rf"(?<![\w-]){option}\b", known):
                 faults.append(f"{path}: winnow {' '.join(sub)} has no {option}")

@@ -144,7 +144,7 @@ bad 'a length that is no number' "'x' is neither" eval --dump-samples --tasks vt
 bad 'a depth' "'101' is neither" eval --dump-samples --tasks niah_grid --depths 101
 bad 'a needle' 'use rand, num, words or sf' eval --dump-samples --tasks niah_grid --needle x
 good 'a needle of words' eval --dump-samples -m "$smollm2" --tasks niah_grid --needle words --lengths 512 --depths 50 --trials 2
-python3 - "$work/out" <<'PY' || fail 'a needle of words'
+py "$work/out" <<'PY' || fail 'a needle of words'
 import json, re, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 assert len(rows) == 2
@@ -163,7 +163,7 @@ bad 'no model' 'no model of that name' eval --dump-samples -m nomodel --tasks vt
 
 # LongBench and SCBench: the user's files.
 mkdir "$work/lb" "$work/scb"
-python3 - "$work" <<'PY'
+py "$work" <<'PY'
 import json, sys
 lb, scb = sys.argv[1] + "/lb/", sys.argv[1] + "/scb/"
 def write(path, rows):
@@ -178,7 +178,7 @@ write(scb + "scbench_kv.jsonl", [{"id": 0, "context": "{\"a\": \"b\"}", "multi_t
 write(scb + "scbench_mf.jsonl", [{"id": 0, "context": [3, 41, 5], "multi_turns": [{"input": "You should answer with only one number, no other words. The largest number of the list is: ", "answer": 41}]}])
 PY
 good 'LongBench' eval --dump-samples -m "$smollm2" --tasks longbench --longbench "$work/lb" --lb-max-prompt 1000
-python3 - "$work/out" <<'PY' || fail 'LongBench samples'
+py "$work/out" <<'PY' || fail 'LongBench samples'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
 assert [r["task"] for r in rows] == ["qasper", "qasper", "qasper", "trec", "samsum"], rows
@@ -194,12 +194,12 @@ assert not trec["meta"]["chat"] and trec["meta"]["first_line"] and samsum["meta"
 PY
 # Of a prompt that is too long the two ends stay, half of the tokens each; the question is part of the second.
 mkdir "$work/cut"
-python3 - "$work/cut/qasper.jsonl" <<'PY'
+py "$work/cut/qasper.jsonl" <<'PY'
 import json, sys
 json.dump({"input": "Who is it? " * 60, "context": " ".join(f"word{i}" for i in range(3000)), "answers": ["Ann"]}, open(sys.argv[1], "w"))
 PY
 good 'LongBench, cut' eval --dump-samples -m "$smollm2" --tasks qasper --longbench "$work/cut" --lb-max-prompt 1000
-python3 - "$work/out" "$work" <<'PY' || fail 'LongBench, cut: ends'
+py "$work/out" "$work" <<'PY' || fail 'LongBench, cut: ends'
 import json, re, sys
 (row,) = (json.loads(line) for line in open(sys.argv[1], encoding="utf-8"))
 numbers = list(re.finditer(r"word(\d+)", row["context"]))
@@ -213,7 +213,7 @@ for end in head tail; do
     [ "$n" -ge 490 ] && [ "$n" -le 510 ] || fail "LongBench, cut: the $end has $n tokens"
 done
 good 'LongBench as in kvpress' eval --dump-samples -m "$smollm2" --tasks longbench --longbench "$work/lb" --lb-max-prompt 1000 --lb-extra-tokens 20 --lb-chat all
-python3 - "$work/out" <<'PY' || fail 'LongBench as in kvpress'
+py "$work/out" <<'PY' || fail 'LongBench as in kvpress'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
 assert [r["max_new"] for r in rows] == [148, 148, 148, 84, 148] and all(r["meta"]["chat"] for r in rows), rows
@@ -221,7 +221,7 @@ PY
 good 'LongBench, named twice' eval --dump-samples -m "$smollm2" --tasks longbench,longbench --longbench "$work/lb" --lb-max-prompt 1000
 [ "$(wc -l <"$work/out")" -eq 5 ] || fail 'LongBench, named twice'
 good 'SCBench' eval --dump-samples -m "$smollm2" --tasks scbench --scbench "$work/scb"
-python3 - "$work/out" <<'PY' || fail 'SCBench samples'
+py "$work/out" <<'PY' || fail 'SCBench samples'
 import json, sys
 kv, mf = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
 assert [t["refs"] for t in kv["turns"]] == [["b"], ["d", "e"]] and kv["turns"][1]["question"] == "Key: c"
@@ -252,7 +252,7 @@ printf '{"input":"%s","context":"c","answers":["a"]}\n' "$(seq -s ' ' 1 40)" >"$
 bad 'a prompt that is too short' 'does not fit a prompt' eval --dump-samples -m "$smollm2" --tasks musique --longbench "$work/lb" --lb-max-prompt 16
 
 # The user's own questions: --jsonl alone is task user, with all lines of the file.
-python3 - "$work/own.jsonl" <<'PY'
+py "$work/own.jsonl" <<'PY'
 import json, sys
 with open(sys.argv[1], "w") as f:
     for i in range(25):
@@ -260,7 +260,7 @@ with open(sys.argv[1], "w") as f:
     print(json.dumps({"context": "Bob sings.", "question": "Who?", "answer": "Bob", "metric": "qa_f1", "max_new": 3}), file=f)
 PY
 good 'own questions' eval --dump-samples -m "$smollm2" --jsonl "$work/own.jsonl"
-python3 - "$work/out" <<'PY' || fail 'own questions: samples'
+py "$work/out" <<'PY' || fail 'own questions: samples'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 assert [r["index"] for r in rows] == list(range(26)) and {r["task"] for r in rows} == {"user"}

@@ -12,7 +12,7 @@ for phase in all decode; do
         --mask-heads 0-0,1-2/random:3:1 --mask-phase $phase --out "$work/$phase"
     for mask in 0-0,1-2 random:3:1; do
         good "run $mask $phase" run -m "$llama" -t 1 --tokens "$work/prompt.ids" -n 128 --json --mask-heads $mask --mask-phase $phase
-        python3 - "$work/$phase" "$work/out" $mask $phase <<'PY' || fail "$mask $phase"
+        py "$work/$phase" "$work/out" $mask $phase <<'PY' || fail "$mask $phase"
 import json, sys
 folder, answer, mask, phase = sys.argv[1], json.load(open(sys.argv[2])), sys.argv[3], sys.argv[4]
 rows = [json.loads(line) for line in open(folder + "/results.jsonl")]
@@ -38,7 +38,7 @@ done
 
 # Each mask is a method of its own in the report, and the full cache without masks is what all are compared with.
 good 'report' report "$work/all" --json
-python3 - "$work/out" <<'PY' || fail 'report'
+py "$work/out" <<'PY' || fail 'report'
 import json, sys
 report = json.load(open(sys.argv[1]))
 rows = report["runs"][0]["blocks"][0]["rows"]
@@ -49,13 +49,13 @@ for r in rows:
 PY
 
 good 'compare' report "$work/all" --json --compare snapkv,full
-python3 - "$work/out" <<'PY' || fail 'compare: with the full cache under the same mask, and without masks'
+py "$work/out" <<'PY' || fail 'compare: with the full cache under the same mask, and without masks'
 import json, sys
 assert len(json.load(open(sys.argv[1]))["runs"][0]["compare"]) == 4
 PY
 
 # Scores that name masked heads belong to the run. A score falls, or rises, from head to head.
-python3 - "$work" <<'PY'
+py "$work" <<'PY'
 import json, sys
 m = json.load(open(sys.argv[1] + "/all/run.json"))["model"]
 n, heads = m["n_layer"] * m["n_head"], list(range(m["n_head"]))

@@ -12,7 +12,7 @@ needles() {
     good "$name" eval -m "$model" -t 1 --quiet --no-gate --tasks niah_grid --needle num --out "$work/$name" "$@"
 }
 
-needles found --lengths 512 --depths 50 --trials 3 --policies streaming_llm,kvzip --ratios 0.75 --modes agnostic,aware
+needles found --lengths 512 --depths 50 --trials 2 --policies streaming_llm,kvzip --ratios 0.75 --modes agnostic,aware
 python3 - "$work/found/results.jsonl" <<'PY' || fail 'what is found'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
@@ -21,10 +21,10 @@ for r in rows:
     key = r["policy"], r["mode"]
     score[key] = score.get(key, 0) + r["score"]
 print(score)
-assert len(rows) == 18
+assert len(rows) == 12
 for mode in "agnostic", "aware":
-    assert score["full", mode] == 3, f"the full cache misses one, {mode}"
-    assert score["kvzip", mode] == 3, f"a number that was kept is missed, {mode}"
+    assert score["full", mode] == 2, f"the full cache misses one, {mode}"
+    assert score["kvzip", mode] == 2, f"a number that was kept is missed, {mode}"
     assert score["streaming_llm", mode] == 0, f"an evicted number is found, {mode}"
 PY
 

@@ -9,7 +9,7 @@ run() { good "$1" eval -m "$llama" -t 1 --samples 2 --quiet "${@:2}"; }
 run 'a run' --tasks niah_single_1,scb_niah_syn --lengths 1000 --samples 1 --policies snapkv,kvzip --ratios 0,0.5 \
     --modes agnostic,aware,aware_full --kv-types q8_0,f16 --out "$work/run"
 grep -v 'the report is' "$work/err" && fail 'a run: that was on stderr'
-python3 - "$work/run" <<'PY' || fail 'records are not what they should be'
+py "$work/run" <<'PY' || fail 'records are not what they should be'
 import json, sys
 run = json.load(open(sys.argv[1] + "/run.json"))
 rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
@@ -116,7 +116,7 @@ for i in 1 2; do
     run "shard $i with a budget" --tasks niah_single_1 --lengths 600,700,100000 --policies snapkv --time-budget 9h --shard $i/2 --out "$work/paced$i"
     grep -q 'time-budget' "$work/err" && fail "shard $i with a budget: $(cat "$work/err")"
 done
-python3 - "$work/paced2/run.json" <<'PY' || fail 'shards with a budget: run.json'
+py "$work/paced2/run.json" <<'PY' || fail 'shards with a budget: run.json'
 import json, sys
 run = json.load(open(sys.argv[1]))
 assert [t["n"] for t in run["tasks"]] == [2, 2, 2] and run["time_budget"] == "9h", run["tasks"]
@@ -130,7 +130,7 @@ json 'shards with a budget' "$work/out" 'len(o["runs"]) == 1 and o["runs"][0]["a
 # run.json says what computed, and a run does not go on elsewhere or with another version.
 cp -r "$work/paced1" "$work/moved"
 for field in device backend winnow; do
-    python3 - "$work/paced1/run.json" "$work/moved/run.json" $field <<'PY' || fail "run.json has no $field"
+    py "$work/paced1/run.json" "$work/moved/run.json" $field <<'PY' || fail "run.json has no $field"
 import json, sys
 run = json.load(open(sys.argv[1]))
 assert isinstance(run.get(sys.argv[3]), str) and run[sys.argv[3]] and run["calibration"]["token_ms"] > 0
@@ -143,7 +143,7 @@ done
 # Rules that drop entries while reading and answering, and questions asked one by one.
 run 'chunks' --tasks niah_single_1 --lengths 1000 --policies streaming_llm,lagkv --evict chunk:256 --evict-every 8 --out "$work/chunks"
 run 'compressed again' --tasks scb_niah_syn --lengths 1000 --policies snapkv,lagkv:lag=64,kvzip --ratios 0,0.5 --recompress each-turn --out "$work/again2"
-python3 - "$work/again2" <<'PY' || fail 'compressed again: records'
+py "$work/again2" <<'PY' || fail 'compressed again: records'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
 full = {(r["index"], r["turn"]): r for r in rows if r["policy"] == "full"}
@@ -161,7 +161,7 @@ PY
 run 'own history' --tasks scb_niah_syn --lengths 1000 --policies snapkv --own-history --out "$work/own"
 run 'budgets' --tasks niah_single_1 --lengths 1000 --policies snapkv --budgets 64,128 --out "$work/budgets"
 run 'bytes' --tasks niah_single_1 --lengths 1000 --policies snapkv --kv-bytes 256K --kv-types f16,q8_0,q8_0:64,q8_0:64:unrotated --out "$work/bytes"
-python3 - "$work/bytes/results.jsonl" <<'PY' || fail 'bytes'
+py "$work/bytes/results.jsonl" <<'PY' || fail 'bytes'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 kept = {r["kv_type"]: 1 - r["ratio_ach"] for r in rows if r["policy"] == "snapkv"}
@@ -175,7 +175,7 @@ PY
 # pieces, each with an interval around it.
 run 'pieces' --tasks ppl,niah_single_1 --text "$(dirname "$0")/../../share/text/held-out.txt" --lengths 600 --samples 8 --policies snapkv --out "$work/pieces"
 page_data "$work/pieces/report.html" "$work/page.json"
-python3 - "$work/pieces" "$work/page.json" <<'PY' || fail 'pieces: the summary'
+py "$work/pieces" "$work/page.json" <<'PY' || fail 'pieces: the summary'
 import json, math, re, sys
 rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl") if '"index":9' not in line]
 text = open(sys.argv[1] + "/summary.txt").read()
@@ -211,7 +211,7 @@ run 'text' --tasks ppl --text "$work/text.txt" --lengths 700 --samples 1 --polic
 for policy in full snapkv; do
     [ $policy = full ] && set -- || set -- --ratio 0.5
     good "ppl $policy" ppl -m "$llama" -t 1 -f "$work/text.txt" -n 700 --prefix 350 --policy $policy "$@" --json
-    python3 - "$work/text/results.jsonl" "$work/out" $policy <<'PY' || fail "text: $policy"
+    py "$work/text/results.jsonl" "$work/out" $policy <<'PY' || fail "text: $policy"
 import json, sys
 row = next(r for r in map(json.loads, open(sys.argv[1])) if r["policy"] == sys.argv[3])
 assert "score" not in row and row["stop"] == "text" and row["q_tokens"] == 350
@@ -240,7 +240,7 @@ for text in good bad; do
     good "a $text text" eval -m "$work/bad.gguf" -t 1 --quiet --tasks ppl --text "$work/$text.txt" --lengths 800 --samples 4 --policies snapkv,knorm \
         --out "$work/text-$text"
 done
-python3 - "$work"/text-{good,bad} <<'PY' || fail 'a bad text: records'
+py "$work"/text-{good,bad} <<'PY' || fail 'a bad text: records'
 import json, sys
 good, bad = ({(r["index"], r["policy"]): r for r in map(json.loads, open(d + "/results.jsonl"))} for d in sys.argv[1:])
 assert good.keys() == bad.keys() and len(good) == 4 * 3, sorted(bad)
@@ -260,14 +260,8 @@ PY
 
 # Without --samples and --lengths a text is read to its end, in pieces as long as the model's context where that is shorter
 # than 2048 tokens.
-python3 - "$llama" "$work/short.gguf" "$work/long.txt" <<'PY'
-import re, struct, sys
-data = open(sys.argv[1], "rb").read()
-key = b"llama.context_length" + struct.pack("<I", 4)  # a number of 32 bits
-assert data.count(key + struct.pack("<I", 8192)) == 1
-open(sys.argv[2], "wb").write(data.replace(key + struct.pack("<I", 8192), key + struct.pack("<I", 128)))
-open(sys.argv[3], "w").write("".join(f"Sentence number {i} says that all is well.\n" for i in range(130)))
-PY
+shorter "$llama" 128 "$work/short.gguf"
+seq -f 'Sentence number %g says that all is well.' 0 129 >"$work/long.txt"
 good 'a whole text' eval -m "$work/short.gguf" -t 1 --quiet --tasks ppl --text "$work/long.txt" --policies snapkv --out "$work/pieces_all"
 good 'its tokens' tokens -m "$work/short.gguf" --raw -f "$work/long.txt"
 python3 - "$work/pieces_all" "$(wc -w <"$work/out")" <<'PY' || fail 'a whole text: its pieces'
@@ -285,7 +279,7 @@ sample_ids "$llama" --tasks niah_single_1 --lengths 1000 --samples 1 --chat none
 good 'run' run -m "$llama" -t 1 --tokens "$work/prompt.ids" -n 128 --json
 cp "$work/out" "$work/answer.json"
 run 'alone' --tasks niah_single_1 --lengths 1000 --samples 1 --policies full --chat none --batch 1 --no-early-stop --out "$work/alone"
-python3 - "$work/alone/results.jsonl" "$work/answer.json" <<'PY' || fail 'run: the answers differ'
+py "$work/alone/results.jsonl" "$work/answer.json" <<'PY' || fail 'run: the answers differ'
 import json, sys
 row, answer = json.loads(open(sys.argv[1]).readline()), json.load(open(sys.argv[2]))
 text = "".join(c if ord(c) >= 32 else "\n" for c in answer["text"].strip()).strip()
@@ -300,7 +294,7 @@ grep -q '"calibration":' "$work/probes/run.json" || fail 'probes: run.json does 
 run 'probes again' --tasks niah_single_1 --lengths 700 --samples 8 --policies snapkv --time-budget 1s --out "$work/probes"
 same 'time budget' "$work/probes.json" "$work/probes/run.json"
 run 'all probes' --tasks niah_single_1 --lengths 700 --samples 8 --policies snapkv --out "$work/all"
-python3 - "$work/all/results.jsonl" <<'PY' || fail 'probes'
+py "$work/all/results.jsonl" <<'PY' || fail 'probes'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 probes = [r for r in rows if r["index"] >= 900000]
@@ -316,7 +310,7 @@ grep -q 'only answers to probes' "$work/err" && [ "$(wc -l <"$work/few/results.j
 # A grid that ends early has seen all depths alike.
 # Probes of a grid come to all depths, as its samples do.
 run 'probes of a grid' --tasks niah_grid --lengths 400 --depths lin5 --trials 3 --policies full --out "$work/grid_probes"
-python3 - "$work/grid_probes/results.jsonl" <<'PY' || fail 'probes of a grid'
+py "$work/grid_probes/results.jsonl" <<'PY' || fail 'probes of a grid'
 import json, sys
 probes = [r for r in map(json.loads, open(sys.argv[1])) if r["index"] >= 900000]
 assert {r["index"] // 3 % 5 for r in probes[:5]} == set(range(5)) and len({r["index"] for r in probes}) == len(probes) == 16, [r["index"] for r in probes]
@@ -324,7 +318,7 @@ depths = sorted(r["depth"] for r in probes)
 assert depths[-1] - depths[0] > 0.2, depths  # a needle goes behind the last full stop, which is rare in 400 tokens
 PY
 run 'a grid' --tasks niah_grid --lengths 400 --depths lin5 --trials 2 --policies snapkv --no-gate --shard 1/2 --out "$work/grid"
-python3 - "$work/grid" <<'PY' || fail 'a grid: its first half has not seen every depth once'
+py "$work/grid" <<'PY' || fail 'a grid: its first half has not seen every depth once'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
 depths = [r["index"] // 2 for r in rows if r["policy"] == "full"]
@@ -332,7 +326,7 @@ assert sorted(depths) == [0, 1, 2, 3, 4], depths
 PY
 
 # Calibration results belong to the run.
-python3 - "$work" <<'PY'
+py "$work" <<'PY'
 import json, sys
 m = json.load(open(sys.argv[1] + "/run/run.json"))["model"]
 share = list(range(1, m["n_layer"] + 1))
@@ -348,7 +342,7 @@ bad 'another profile' '"configs" differs' "${layers[@]}" --profile "$work/fallin
 
 # The user's own questions: each line is answered with its own metric and length, one that the context does not hold is
 # left out, and a file that changed is another run.
-python3 - "$work/own.jsonl" <<'PY'
+py "$work/own.jsonl" <<'PY'
 import json, sys
 long = " ".join(f"Sentence number {i} says that all is well." for i in range(12000))
 with open(sys.argv[1], "w") as f:
@@ -360,7 +354,7 @@ PY
 own=(eval -m "$llama" -t 1 --quiet --jsonl "$work/own.jsonl" --policies snapkv --out "$work/questions")
 good 'own questions' "${own[@]}"
 grep -q '1 samples were left out: they are longer' "$work/err" || fail "own questions: $(cat "$work/err")"
-python3 - "$work/questions" <<'PY' || fail 'own questions: records'
+py "$work/questions" <<'PY' || fail 'own questions: records'
 import json, sys
 run = json.load(open(sys.argv[1] + "/run.json"))
 rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
@@ -385,7 +379,7 @@ json 'a run, as JSON' "$work/out" 'len(o["runs"][0]["stand_ins"]) == 3 and o["ru
 good 'own questions, as JSON' report "$work/questions" --json
 json 'own questions, as JSON' "$work/out" 'o["runs"][0]["stand_ins"] == [] and o["runs"][0]["too_long"] == 1'
 # A folder whose run.json does not name the lists of words, as earlier versions left it, goes on.
-python3 - "$work/run/run.json" <<'PY'
+py "$work/run/run.json" <<'PY'
 import json, sys
 with open(sys.argv[1]) as f:
     o = json.load(f)
@@ -408,7 +402,7 @@ bad 'own questions, all too long' 'shorter contexts in files' eval -m "$llama" -
 
 # A set that is mostly cut away is named, and how its answers were limited belongs to the run.
 mkdir "$work/lb"
-python3 - "$work/lb/qasper.jsonl" <<'PY'
+py "$work/lb/qasper.jsonl" <<'PY'
 import json, sys
 row = {"input": "Who?", "context": " ".join(f"word{i}" for i in range(900)), "answers": ["Ann"], "length": 900, "dataset": "qasper",
        "language": "en", "all_classes": None, "_id": "1"}
@@ -418,7 +412,7 @@ PY
 cut=(eval -m "$llama" -t 1 --quiet --tasks qasper --longbench "$work/lb" --lb-max-prompt 1000 --policies snapkv --out "$work/cut")
 good 'LongBench, cut' "${cut[@]}"
 grep -q '^qasper: more than half of most contexts was cut' "$work/cut/summary.txt" || fail 'LongBench, cut: the summary does not say so'
-python3 - "$work/cut/results.jsonl" <<'PY' || fail 'LongBench: records do not say how long contexts are'
+py "$work/cut/results.jsonl" <<'PY' || fail 'LongBench: records do not say how long contexts are'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 assert rows and all(r["bucket"] == "0-4k" for r in rows), rows
@@ -434,7 +428,7 @@ grep -q "LongBench: answers begin in the user's turn in mode aware_full, after t
     fail "LongBench: it does not say where answers begin: $(cat "$work/err")"
 lb user --quiet --lb-prefix user
 lb assistant --quiet --lb-prefix assistant
-python3 - "$work"/lb-{auto,user,assistant} <<'PY' || fail 'LongBench: places of the beginning of an answer'
+py "$work"/lb-{auto,user,assistant} <<'PY' || fail 'LongBench: places of the beginning of an answer'
 import json, sys
 auto, user, assistant = ({(r["policy"], r["mode"], r["index"]): (r["pred"], r["kl"], r["dnll"], r["kv_bytes"]) for r in
                           map(json.loads, open(d + "/results.jsonl"))} for d in sys.argv[1:])
@@ -447,7 +441,7 @@ PY
 # Each of several requests finds the compressed cache as the first one did: the same question gives the same numbers, to the
 # last bit that is written. In a conversation it would not, because questions and answers stay.
 mkdir "$work/twice" "$work/scb"
-python3 - "$work/twice/scbench_kv.jsonl" <<'PY'
+py "$work/twice/scbench_kv.jsonl" <<'PY'
 import json, sys
 ask = lambda key: {"input": f'Key: "{key}"\nThe value is: ', "answer": f"value of {key}"}
 pairs = ", ".join(f'"key{i}": "value of key{i}"' for i in range(40))
@@ -457,7 +451,7 @@ for turns in multi_request multi_turn; do
     run "a question twice, $turns" --tasks scb_kv --scbench "$work/twice" --policies snapkv,kvzip,lagkv:lag=64 --ratios 0.5 \
         --kv-types f16,q8_0:64 --turns $turns --out "$work/$turns"
 done
-python3 - "$work"/multi_{request,turn}/results.jsonl <<'PY' || fail 'a question twice: records'
+py "$work"/multi_{request,turn}/results.jsonl <<'PY' || fail 'a question twice: records'
 import json, sys
 requests, talk = ({(r["config"], r["turn"]): r for r in map(json.loads, open(path))} for path in sys.argv[1:])
 configs = {c for c, _ in requests}
@@ -475,14 +469,14 @@ assert any(talk[c, 0]["kl"] != talk[c, 2]["kl"] for c in compared)
 PY
 
 # A context with many long questions is cut until the conversation fits.
-python3 - "$work/scb/scbench_kv.jsonl" <<'PY'
+py "$work/scb/scbench_kv.jsonl" <<'PY'
 import json, sys
 turns = [{"input": f"Key: {i} " + "that we ask for at length " * 6, "answer": str(i)} for i in range(12)]
 for path in sys.argv[1:]:
     json.dump({"id": 0, "context": " ".join(f"word{i}" for i in range(4000)), "multi_turns": turns}, open(path, "w"))
 PY
 good 'SCBench, cut' eval -m "$llama" -t 1 --quiet --tasks scb_kv --scbench "$work/scb" --policies snapkv --out "$work/scbench"
-python3 - "$work/scbench/results.jsonl" <<'PY' || fail 'SCBench, cut: records'
+py "$work/scbench/results.jsonl" <<'PY' || fail 'SCBench, cut: records'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 assert sorted((r["policy"], r["turn"]) for r in rows) == sorted((p, t) for p in ("full", "snapkv") for t in range(12)), len(rows)

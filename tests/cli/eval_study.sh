@@ -9,7 +9,7 @@ study() { good "$1" eval -m "$llama" -t 1 --quiet --no-gate --out "$work/$1" --s
 
 # Five shares of the context alone, four of the whole prompt, one in chunks; the full cache in both modes.
 study parts criticalkv --tasks niah_single_1 --lengths 700 --samples 1 --policies snapkv
-python3 - "$work/parts" <<'PY' || fail 'parts'
+py "$work/parts" <<'PY' || fail 'parts'
 import json, sys
 run = json.load(open(sys.argv[1] + "/run.json"))
 rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
@@ -26,7 +26,7 @@ PY
 # Lengths hold for every task, a grid has the depths and trials that are asked for, and types of one part are compared
 # with the 16-bit cache of the others.
 study lagkv lagkv --lengths 700 --depths 20,80 --trials 1 --policies lagkv:lag=64 --no-early-stop
-python3 - "$work/lagkv" <<'PY' || fail 'lagkv'
+py "$work/lagkv" <<'PY' || fail 'lagkv'
 import json, sys
 run = json.load(open(sys.argv[1] + "/run.json"))
 rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
@@ -47,7 +47,7 @@ page_data "$work/costs/report.html" "$work/page.json"
 json 'costs: the page says so' "$work/page.json" 'o["runs"][0]["alone"]'
 good 'costs together' eval -m "$llama" -t 1 --quiet --no-gate --tasks niah_single_2 --lengths 600 --samples 1 --budgets 64 \
     --policies snapkv,kvzip,knorm --modes aware_full --answer-tokens 7 --batch 1 --out "$work/together"
-python3 - "$work/costs" "$work/together" <<'PY' || fail 'costs'
+py "$work/costs" "$work/together" <<'PY' || fail 'costs'
 import json, sys
 def rows(folder):
     return {(r["policy"], r["size"]): r for r in map(json.loads, open(folder + "/results.jsonl"))}

@@ -51,7 +51,7 @@ python3 -c 'open("dropped.txt", "w").write("x" + "\x04\x06" * 1500000 + "x")'
 good 'a text that has no tokens' run -f dropped.txt -n 0 --json
 
 # Token ids: as many as the file says, in any form, in the memory that the ids take.
-python3 - <<'PY'
+py <<'PY'
 import sys
 open("many.ids", "w").write("1 " * 20000000)
 open("padded.ids", "w").write(" \n\t".join("0" * 1000 + str(i % 200 + 1) for i in range(50)) + "\n")
@@ -67,7 +67,7 @@ wait
 json 'ids from a FIFO' "$work/out" 'o["prompt_tokens"] == 3'
 
 # A profile of 30 MB takes 2.5 GB when it is parsed.
-python3 - <<'PY'
+py <<'PY'
 open("lists.json", "w").write('{"avg_score":[' + "[]," * 10000000 + "[]]}")
 open("numbers.json", "w").write('{"avg_score":[' + "1," * 15000000 + "1]}")
 PY
@@ -76,17 +76,9 @@ for kind in lists numbers; do
         plan -m "$model" --tokens ids -o plan.json --profile $kind.json
 done
 
-# With new positions a prompt may be longer than the context, so its size is no reason to refuse it. A copy of the
-# model says that its context has 512 tokens.
-python3 - "$model" <<'PY'
-import sys
-data = bytearray(open(sys.argv[1], "rb").read())
-at = data.index(b".context_length") + len(b".context_length") + 4  # the type of the value stands before it
-assert int.from_bytes(data[at:at + 4], "little") == 8192
-data[at:at + 4] = (512).to_bytes(4, "little")
-open("short.gguf", "wb").write(data)
-open("digits.txt", "w").write("".join(map(str, range(4000)))[:8000])
-PY
+# With new positions a prompt may be longer than the context, so its size is no reason to refuse it.
+shorter "$model" 512 short.gguf
+seq 0 3999 | tr -d '\n' | head -c 8000 >digits.txt
 peak 'longer than the context' 400 2 'has more than 512 tokens and the model.s context is 512' \
     run -m ./short.gguf --raw -f digits.txt -n 0
 peak 'longer than the context, read by chunks' 400 0 . run -m ./short.gguf --raw -f digits.txt -n 0 \

@@ -53,6 +53,18 @@ calibrates() {
     export WINNOW_CACHE=$work/cache
 }
 
+# shorter MODEL N TO: a copy of a tiny model of the family llama whose context has N tokens.
+shorter() {
+    py "$@" <<'PY' || fail "no copy of $1 with a context of $2 tokens"
+import struct, sys
+model, n, to = sys.argv[1:]
+data = open(model, "rb").read()
+key = b"llama.context_length" + struct.pack("<I", 4)  # a number of 32 bits
+assert data.count(key + struct.pack("<I", 8192)) == 1
+open(to, "wb").write(data.replace(key + struct.pack("<I", 8192), key + struct.pack("<I", int(n))))
+PY
+}
+
 # good NAME ARGS...: runs the command, which must succeed; its output is in $work/out and $work/err.
 good() {
     local name=$1 code
@@ -97,19 +109,64 @@ same() {
     cmp -s "$2" "$3" || fail "$1: the outputs differ"
 }
 
+# py ARGS... <<PROGRAM: what `python3 - ARGS...` does. All programs of a test run in one process, because to start Python takes
+# longer than most of them, and most runs of the command. What they print goes to standard error.
+py() {
+    local program answer=no
+    IFS= read -r -d '' program
+    if [ "$BASH_SUBSHELL" -gt 0 ]; then # it has no way to the process
+        python3 - "$@" <<<"$program" >&2
+        return
+    fi
+    if [ -z "${python_PID-}" ]; then
+        coproc python { exec python3 -c "$run_programs"; }
+        disown "$python_PID" # `wait` is for what a test starts
+    fi
+    printf '%s\0' $# "$PWD" "$program" "$@" >&"${python[1]}" && IFS= read -r answer <&"${python[0]}"
+    [ "$answer" = yes ]
+}
+run_programs='
+import os, sys, traceback
+asked, answers = os.dup(0), os.fdopen(os.dup(1), "w")
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what programs start gets neither
+os.dup2(2, 1)
+def fields():
+    rest = b""
+    while piece := os.read(asked, 1 << 16):
+        *done, rest = (rest + piece).split(b"\0")
+        yield from map(os.fsdecode, done)
+said = fields()
+for n in said:
+    folder, program, scope, good = next(said), next(said), {"__name__": "__main__"}, False
+    sys.argv = ["-"] + [next(said) for _ in range(int(n))]
+    try:
+        os.chdir(folder)
+        exec(compile(program, "-", "exec"), scope)
+        good = True
+    except SystemExit as end:
+        good = not end.code
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    scope.clear()  # closes its files
+    sys.stdout.flush()
+    print("yes" if good else "no", file=answers, flush=True)
+'
+
 # json NAME FILE CONDITION: a Python expression over o, the object in the file.
 json() {
-    python3 - "$2" "$3" <<'PY' || fail "$1: $3"
+    py "$2" "$3" <<'PY' || fail "$1: $3"
 import json, sys
 with open(sys.argv[1], encoding="utf-8") as f:
     o = json.load(f)
-sys.exit(0 if eval("(" + sys.argv[2] + ")") else 1)
+sys.exit(not eval("(" + sys.argv[2] + ")"))
 PY
 }
 
 # page_data PAGE FILE: the JSON that a page of `winnow report` draws, as it stands in the page.
 page_data() {
-    python3 - "$1" "$2" <<'PY' || fail "no data in $1"
+    py "$1" "$2" <<'PY' || fail "no data in $1"
 import json, re, sys
 with open(sys.argv[1], encoding="utf-8", newline="") as f:
     (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', f.read(), re.S)

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 llama=$tiny/tiny-llama.gguf
 need_file "$llama"
-python3 - "$work/questions.jsonl" <<'PY'
+py "$work/questions.jsonl" <<'PY'
 import json, random, sys
 rng = random.Random(3)
 with open(sys.argv[1], "w") as f:
@@ -22,7 +22,7 @@ PY
 policies=rkv,triattention:stats=prompt,h2o,snapkv:window=8
 good 'long answers' eval -m "$llama" -t 1 --quiet --jsonl "$work/questions.jsonl" --lengths 2000 --policies $policies --budgets 64 \
     --evict-every 16:64 --answer-tokens 320 --out "$work/run"
-python3 - "$work/run" <<'PY' || fail 'long answers: records'
+py "$work/run" <<'PY' || fail 'long answers: records'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
 by = {}
@@ -52,7 +52,7 @@ for policy in rkv triattention:stats=prompt; do
     long_answer "$policy" || continue
     cp "$work/out" "$work/first"
     good "$policy, two threads" run -m "$llama" --tokens "$work/ids" --policy "$policy" --budget 64 --evict-every 16 -n 400 -t 2 --json
-    python3 - "$work/first" "$work/out" <<'PY' || fail "$policy: other tokens with two threads"
+    py "$work/first" "$work/out" <<'PY' || fail "$policy: other tokens with two threads"
 import json, sys
 a, b = (json.load(open(f)) for f in sys.argv[1:])
 assert a["tokens"] == b["tokens"]

@@ -29,7 +29,7 @@ for case in "${cases[@]}"; do
         fi
         good "$how $case" run -m "$model" "${one[@]}" -n 3 --json && cp "$work/out" one.json
         good "$how $case, repaired" run -m "$model" "${other[@]}" -n 3 --json && cp "$work/out" other.json
-        python3 - <<'PY' || fail "$how $case: not read as its repaired form"
+        py <<'PY' || fail "$how $case: not read as its repaired form"
 import json
 one, other = (json.load(open(name)) for name in ("one.json", "other.json"))
 assert one["prompt_tokens"] == other["prompt_tokens"] and one["tokens"] == other["tokens"], (one, other)

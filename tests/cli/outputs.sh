@@ -142,7 +142,7 @@ unchanged 'closed descriptors'
 
 # A reader that is gone ends the run at once, whether the signal ends it or the failed write does.
 seq 20 >few
-python3 - "$WINNOW" "$tiny/tiny-qwen3.gguf" few <<'PY' || fail 'a reader that is gone'
+py "$WINNOW" "$tiny/tiny-qwen3.gguf" few <<'PY' || fail 'a reader that is gone'
 import os, signal, subprocess, sys
 winnow, model, ids = sys.argv[1:]
 signal.signal(signal.SIGPIPE, signal.SIG_IGN)

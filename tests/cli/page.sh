@@ -9,17 +9,14 @@ if ! command -v chromedriver >/dev/null || ! command -v chromium >/dev/null; the
     exit 77
 fi
 
-# shows NAME PAGE JSON WORD...
-shows() {
-    python3 tests/check_page.py "${@:2}" >"$work/said" 2>&1 || fail "$1: $(tail -n 4 "$work/said")"
-}
+# One browser opens all pages.
+pages=() n=0
 # page NAME "MAKE OPTIONS" "REPORT OPTIONS" WORD...
 page() {
-    python3 tests/make_results.py $2 "$work/run" || fail "$1: made-up results"
-    good "$1" report "$work/run" $3 --json
-    cp "$work/out" "$work/page.json"
-    shows "$1" "$work/run/report.html" "$work/page.json" "${@:4}"
-    rm -rf "$work/run"
+    n=$((n + 1))
+    python3 tests/make_results.py $2 "$work/run$n" || fail "$1: made-up results"
+    good "$1" report "$work/run$n" $3 --json && cp "$work/out" "$work/page$n.json"
+    pages+=(-- "$work/run$n/report.html" "$work/page$n.json" "${@:4}")
 }
 page 'a run' '' '--compare snapkv,lagkv' few
 page 'hostile texts' '--small --hostile' '' few hostile
@@ -28,13 +25,13 @@ page 'thirty methods with long names at eight lengths' '--many' '' faint few
 
 python3 tests/make_results.py --small "$work/one"
 python3 tests/make_results.py --small --model other "$work/two"
-good 'two runs' report "$work/one" "$work/two" -o "$work/both.html" --json
-cp "$work/out" "$work/both.json"
-shows 'two runs' "$work/both.html" "$work/both.json" two few
+good 'two runs' report "$work/one" "$work/two" -o "$work/both.html" --json && cp "$work/out" "$work/both.json"
+pages+=(-- "$work/both.html" "$work/both.json" two few)
 
 need_file "$tiny/tiny-llama.gguf"
 good 'perturbation' eval --study perturbation -m "$tiny/tiny-llama.gguf" -t 1 --quiet --lengths 128 --samples 6 --ratios 0.8,0.5 \
-    --policies snapkv:window=8,criticalkv:window=8,knorm --json --out "$work/study"
-cp "$work/out" "$work/study.json"
-shows 'perturbation' "$work/study/report.html" "$work/study.json" perturbation
+    --policies snapkv:window=8,criticalkv:window=8,knorm --json --out "$work/study" && cp "$work/out" "$work/study.json"
+pages+=(-- "$work/study/report.html" "$work/study.json" perturbation)
+
+python3 tests/check_page.py "${pages[@]:1}" >"$work/said" 2>&1 || fail "pages: $(tail -n 5 "$work/said")"
 finish

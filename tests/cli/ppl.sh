@@ -4,7 +4,7 @@
 need_file "$models/smollm2-135m.gguf"
 need_file "$tiny/tiny-llama.gguf"
 
-for i in $(seq 20); do
+for i in $(seq 10); do
     echo "The train number $i leaves the station in the morning and comes back in the evening of the same day."
 done >"$work/text.txt"
 

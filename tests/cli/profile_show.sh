@@ -33,7 +33,7 @@ bad 'half a command' 'needs one of: show, import' profile
 # ---- import: the shapes of the model come from its profile of query statistics ----
 good 'stats' calibrate stats -m "$model" --set pieces=1,length=64 -o "$work/stats.json"
 good 'show stats' profile show "$work/stats.json" && grep -q 'filter, length of the vectors' "$work/out" || fail 'stats: no map of vectors'
-python3 - "$work" <<'PY'
+py "$work" <<'PY'
 import json, sys
 work = sys.argv[1]
 m = json.load(open(f"{work}/stats.json"))["model"]

@@ -11,7 +11,7 @@ study() { good "$1" eval --study perturbation -m "$llama" -t 1 --quiet --lengths
 
 study 'a study' --samples 7 --text "$held_out" --ratios 0.8,0,0.5 --json --out "$work/whole"
 page_data "$work/whole/report.html" "$work/page.json"
-python3 - "$work/whole" "$work/out" "$work/page.json" <<'PY' || fail 'the study is not what it should be'
+py "$work/whole" "$work/out" "$work/page.json" <<'PY' || fail 'the study is not what it should be'
 import csv, json, sys
 run = json.load(open(sys.argv[1] + "/run.json"))
 rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
@@ -79,7 +79,7 @@ bad 'another study' '"texts" differs' eval --study perturbation -m "$llama" --qu
 # Sliding layers are left alone, and their heads are not counted.
 good 'sliding windows' eval --study perturbation -m "$gemma" -t 1 --quiet --lengths 128 --samples 2 --ratios 0.8 \
     --policies snapkv:window=8,criticalkv:window=8 --json --out "$work/gemma"
-python3 - "$work/gemma" "$work/out" <<'PY' || fail 'sliding windows'
+py "$work/gemma" "$work/out" <<'PY' || fail 'sliding windows'
 import json, sys
 row = json.loads(open(sys.argv[1] + "/results.jsonl").readline())
 n = json.load(open(sys.argv[2]))["pairs"][0]["layers"]["n"]

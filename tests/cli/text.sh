@@ -2,7 +2,7 @@
 # The texts that come with the command: long enough, without repetition, and what calibrates is not in what evaluates.
 . "$(dirname "$0")/lib.sh"
 need_file "$models/smollm2-135m.gguf"
-python3 - share/text/calibration.txt share/text/held-out.txt <<'PY' || fail 'texts'
+py share/text/calibration.txt share/text/held-out.txt <<'PY' || fail 'texts'
 import re, sys
 N = 12
 faults, before = [], set()
