@@ -18,7 +18,7 @@ ifdef CMAKE_PREFIX_PATH
 export CMAKE_PREFIX_PATH
 endif
 
-.PHONY: all setup configure install uninstall demo test peers bridge server docs clean help
+.PHONY: all setup configure install uninstall demo test peers bridge server deb docs clean help
 
 all: ## build build/winnow, after installing what that needs
 	scripts/setup.sh packages llama source
@@ -62,6 +62,11 @@ server: ## build build/winnow-llama-server, which `winnow serve` starts, after c
 install: all ## install the command, the library and its headers into PREFIX
 	cmake --build $(BUILD) --target winnow_shared -j $(JOBS)
 	DESTDIR=$(abspath $(DESTDIR)) cmake --install $(BUILD) --prefix $(PREFIX)
+
+deb: ## make Debian packages in build/deb: winnow, libwinnow0, libwinnow-dev
+	scripts/setup.sh packages llama source packaging
+	scripts/setup.sh server || echo "make deb: goes on without llama.cpp's server" >&2
+	scripts/deb.sh $(BUILD)/deb
 
 uninstall: ## remove what the last install from here put there
 	scripts/uninstall.sh $(BUILD)/install_manifest.txt

@@ -21,6 +21,27 @@ bool app_program_folder(char *path, size_t size)
     return true;
 }
 
+#ifndef WNW_LIBDIR
+#define WNW_LIBDIR "lib" /* where `make install` puts libraries, next to bin */
+#endif
+
+bool app_program_part(char *path, size_t size, const char *name, bool runs)
+{
+    static const char *const places[] = {"", "../" WNW_LIBDIR "/winnow/"};
+    char folder[3072], found[4096];
+    if (!app_program_folder(folder, sizeof folder))
+        return false;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        snprintf(found, sizeof found, "%s/%s%s", folder, places[i], name);
+        char *real = access(found, runs ? R_OK | X_OK : R_OK) == 0 ? realpath(found, NULL) : NULL;
+        const bool fits = real && (size_t)snprintf(path, size, "%s", real) < size;
+        free(real);
+        if (fits)
+            return true;
+    }
+    return false;
+}
+
 int app_share_places(char *places[2], const char *tail)
 {
     static const char *const folders[2] = {"share", "../share/winnow"};

@@ -176,16 +176,12 @@ static int check_address(const struct cli_args *args, bool has_key)
     return rc;
 }
 
-/* Next to this program in a build folder, and where it is installed. */
 static int find_server(char *path, size_t size)
 {
-    char folder[3072];
-    if (!app_program_folder(folder, sizeof folder))
-        return app_fail(APP_FAILED, "the place of this program is not known, and so not the server's");
-    const int n = snprintf(path, size, "%s/winnow-llama-server", folder);
-    if (n < 0 || (size_t)n >= size || access(path, X_OK) != 0)
+    if (!app_program_part(path, size, "winnow-llama-server", true))
         return app_fail(APP_FAILED,
-                        "there is no winnow-llama-server next to this program; `make server` builds it");
+                        "there is no winnow-llama-server next to this program, nor in lib/winnow; "
+                        "`make server` builds it");
     return APP_OK;
 }
 

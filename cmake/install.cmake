@@ -47,12 +47,16 @@ install(TARGETS winnow RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS winnow_lib winnow_shared ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(wnw_bridge)
-  install(TARGETS winnow_bridge LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS winnow_bridge LIBRARY DESTINATION ${wnw_peer_dir})
 endif()
 if(wnw_server)
-  # `make server` builds it; an install without it goes on.
-  set_target_properties(winnow_server PROPERTIES INSTALL_RPATH "$<TARGET_PROPERTY:winnow,INSTALL_RPATH>")
-  install(TARGETS winnow_server RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+  # `make server` builds it; an install without it goes on. Users start `winnow serve`.
+  if(WNW_INSTALL_GGML)
+    set_target_properties(winnow_server PROPERTIES INSTALL_RPATH "$ORIGIN")
+  else()
+    set_target_properties(winnow_server PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  endif()
+  install(TARGETS winnow_server RUNTIME DESTINATION ${wnw_peer_dir} OPTIONAL)
 endif()
 install(FILES include/winnow.h include/winnow_method.h include/winnow_calibrate.h include/winnow_bridge.h
               include/winnow_store.h

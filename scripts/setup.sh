@@ -11,11 +11,12 @@
 #   browser      Debian packages of Chromium and chromedriver, in which the test cli_page opens pages of `winnow report`
 #   clang        Debian packages of clang with its libFuzzer, which only .ci/run needs
 #   cross        Debian's C compiler for aarch64, which only .ci/run needs
+#   packaging    Debian packages that make Debian packages and look at them (`make deb`)
 #   peers        a llama.cpp for the CPU at hand, which `winnow bench` runs beside itself
 #   server       llama.cpp's server, compiled, from which winnow-llama-server is linked for `winnow serve`
 #   clients      OpenAI's and Anthropic's clients for Python, with which a test asks that server
 #
-# Without a step: all of them but the last six. Every step looks first and does nothing when its work is done, so running
+# Without a step: all of them but the last seven. Every step looks first and does nothing when its work is done, so running
 # twice is cheap; an interrupted step starts over, a damaged model is made again. Everything but Debian packages goes to
 # ${WINNOW_CACHE:-~/.cache/winnow}. WINNOW_LLAMA_FROM names another such folder, from which the compiled ggml and
 # libllama are copied if they suit this machine; that folder is not changed.
@@ -105,6 +106,8 @@ step_cross() {
     need_packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross
     command -v aarch64-linux-gnu-gcc >/dev/null || die "cross: there is no aarch64-linux-gnu-gcc"
 }
+
+step_packaging() { need_packages build-essential debhelper dpkg-dev fakeroot lintian; }
 
 # ---- the private Python environment ----
 site_packages() { compgen -G "$venv/lib/python3*/site-packages" || true; }
@@ -403,9 +406,9 @@ run_steps() {
 [ $# -gt 0 ] || set -- packages llama source python model test-models
 for step in "$@"; do
     case $step in
-    packages | llama | source | python | model | test-models | browser | clang | cross | peers | server | clients) ;;
+    packages | llama | source | python | model | test-models | browser | clang | cross | packaging | peers | server | clients) ;;
     *)
-        sed -n '3,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+        sed -n '3,18s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
         exit 2
         ;;
     esac
