@@ -71,11 +71,11 @@ int app_kv_check(struct app_kv *kv, const struct app_args *args, wnw_attn attn)
 
 /* ---- The type for a size in bytes ---- */
 
-/* Bytes of n entries in every KV head of the layers that policies act on. */
+/* What n entries in every KV head of the layers that policies act on are allocated in. */
 static uint64_t bytes_of(wnw_kv_type type, int64_t n, const wnw_model_info *info)
 {
-    return (uint64_t)wnw_kv_entry_bytes(type, info->n_embd_head) * (uint64_t)info->n_head_kv *
-           (uint64_t)(info->n_layer - info->n_layer_swa) * (uint64_t)n;
+    return wnw_kv_bytes(type, info->n_embd_head, info->n_head_kv, info->n_layer - info->n_layer_swa,
+                        (int32_t)(n < INT32_MAX ? n : INT32_MAX));
 }
 
 /* Where everything fits, nothing is rounded. Where something must go, q8_0 holds 1.9 entries in the place of one, and loses

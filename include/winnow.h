@@ -299,7 +299,7 @@ typedef enum wnw_size_kind {
     WNW_SIZE_NONE,   /* the policy's own rule, else ratio 0.5 */
     WNW_SIZE_BUDGET, /* average entries kept per layer and KV head, >= 1 */
     WNW_SIZE_RATIO,  /* fraction removed, 0 <= r < 1 */
-    WNW_SIZE_BYTES,  /* bytes that kept keys and values are allocated in, where a plan fits them; else their own */
+    WNW_SIZE_BYTES, /* bytes that kept keys and values are allocated in, where a plan fits them; else their own */
 } wnw_size_kind;
 
 /* A size, in the field that `kind` names. It counts the compressed part of the prompt, protected entries included,
@@ -615,6 +615,11 @@ WNW_API int wnw_kv_type_parse(wnw_kv_type *out, const char *name);
 WNW_API const char *wnw_kv_type_name(wnw_kv_type t);
 /* Bytes of one key plus one value of n_embd_head elements. */
 WNW_API size_t wnw_kv_entry_bytes(wnw_kv_type t, int32_t n_embd_head);
+/* Bytes that the keys and values of n_layer layers are allocated in where every KV head has n entries: heads grow in blocks, layers
+ * in pages (not with WNW_ATTN_GGML, whose blocks are larger). 0 for heads that the type cannot hold, and where a number is
+ * not positive. Thread-safe. */
+WNW_API uint64_t wnw_kv_bytes(wnw_kv_type t, int32_t n_embd_head, int32_t n_head_kv, int32_t n_layer,
+                              int32_t n);
 
 /* Makes a second timeline that goes on where s is: cache, logits, observations, tasks, template, rules and masked heads
  * are copied, policies and profiles stay borrowed. Later calls on one do not change the other. The model is shared, and

@@ -684,6 +684,8 @@ static void numbers_at_their_ends(void **state)
         (void)wnw_kv_entry_bytes((wnw_kv_type)x, 64);
         (void)wnw_kv_entry_bytes(WNW_KV_F16, x);
         (void)wnw_kv_entry_bytes(WNW_KV_Q4_0, x);
+        (void)wnw_kv_bytes((wnw_kv_type)x, x, x, x, x);
+        (void)wnw_kv_bytes(WNW_KV_F16, 64, 2, 3, x);
         if (x < 0 || x > 3)
             assert_false(wnw_policy_allows(p, (wnw_phase)x, NULL));
         assert_false(wnw_model_layer_is_swa(fx->model, x));

@@ -5,20 +5,21 @@
 #include "app/console.h"
 #include "app/kv.h"
 
-/* 2 heads of 64 in 3 of 4 layers: an entry in all of them takes 6 (64 + 64) 2 = 1536 bytes in f16, 6 (68 + 68) = 816 in
- * q8_0. A head of 40 is no whole number of blocks. */
+/* 2 heads of 64 in 3 of 4 layers. 100 entries of a head have room for 128, so that keys of a layer have 256 rows: of 128 bytes in f16, which
+ * are 8 pages of 4096, and of 68 in q8_0, which are 4.25 and take 5. Keys and values of three layers are 48 and 30 pages. One entry has room for 32,
+ * 2 pages in f16 and 12 altogether. A head of 40 is no whole number of blocks. */
 static const struct row {
     int32_t d;
     int64_t n;
     uint64_t bytes;
     wnw_kv_type type;
 } rows[] = {
-    {64, 100, 153600, WNW_KV_F16},
-    {64, 100, 153599, WNW_KV_Q8_0},
-    {64, 100, 81600, WNW_KV_Q8_0},
+    {64, 100, 48 * 4096, WNW_KV_F16},
+    {64, 100, 48 * 4096 - 1, WNW_KV_Q8_0},
+    {64, 100, 30 * 4096, WNW_KV_Q8_0},
     {64, 100, 1, WNW_KV_Q8_0},
-    {64, 1, 1536, WNW_KV_F16},
-    {64, 1, 1535, WNW_KV_Q8_0},
+    {64, 1, 12 * 4096, WNW_KV_F16},
+    {64, 1, 12 * 4096 - 1, WNW_KV_Q8_0},
     {40, 100, 10, WNW_KV_F16},
     {40, 1, 1000000, WNW_KV_F16},
     {64, 2147483647, (uint64_t)1 << 32, WNW_KV_Q8_0},

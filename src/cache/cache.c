@@ -471,6 +471,20 @@ int64_t wnw__cache_entries(const struct wnw__cache *c)
     return n;
 }
 
+/* Keys and values of a layer, in so many rows. */
+static uint64_t layer_bytes(int64_t rows, size_t row_bytes)
+{
+    return 2 * (uint64_t)wnw__cache_page_round((size_t)rows * row_bytes);
+}
+
+uint64_t wnw_kv_bytes(wnw_kv_type t, int32_t n_embd_head, int32_t n_head_kv, int32_t n_layer, int32_t n)
+{
+    if ((int)t < WNW_KV_F16 || t > WNW_KV_Q4_0 || n_embd_head < 1 || n_head_kv < 1 || n_layer < 1 || n < 1)
+        return 0;
+    const int64_t rows = wnw__cache_round_up(n, WNW_CACHE_GROWTH) * n_head_kv;
+    return (uint64_t)n_layer * layer_bytes(rows, wnw__row_bytes(t, n_embd_head));
+}
+
 uint64_t wnw__cache_bytes_for(const struct wnw__cache *c, int32_t n)
 {
     uint64_t bytes = 0;
@@ -480,8 +494,7 @@ uint64_t wnw__cache_bytes_for(const struct wnw__cache *c, int32_t n)
         const int32_t n_quantised = c->n_tail > 0 ? wnw__cache_tail_n_quantised(c, n_swa, n_held) : n_held;
         const int64_t rows = wnw__cache_round_up(n_quantised, c->growth) * c->n_head_kv,
                       of_tail = wnw__cache_round_up(n_held - n_quantised, c->growth) * c->n_head_kv;
-        bytes += 2 * (uint64_t)wnw__cache_page_round((size_t)rows * c->row_bytes);
-        bytes += 2 * (uint64_t)wnw__cache_page_round((size_t)of_tail * c->tail_row_bytes);
+        bytes += layer_bytes(rows, c->row_bytes) + layer_bytes(of_tail, c->tail_row_bytes);
     }
     return bytes;
 }

@@ -89,11 +89,11 @@ static int check_keys(const struct wnw_model *m, bool by_libllama)
         {.key = ".rescale_every_n_layers"},
         {.key = ".nextn_predict_layers"},
         {.key = ".num_loops", .neutral = 1, .other = 0},
-        {.key = ".expert_count", .theirs = true},
-        {.key = ".expert_used_count", .theirs = true},
-        {.key = ".expert_shared_count", .theirs = true},
-        {.key = ".expert_group_count", .theirs = true},
-        {.key = ".expert_group_used_count", .theirs = true},
+        {.key = ".expert_count"},
+        {.key = ".expert_used_count"},
+        {.key = ".expert_shared_count"},
+        {.key = ".expert_group_count"},
+        {.key = ".expert_group_used_count"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!is_read(m->arch, rows[i].key) && !(by_libllama && rows[i].theirs))
@@ -203,10 +203,14 @@ static bool has_yarn(const struct wnw_model *m)
 
 int wnw__hparams_by_libllama(const struct wnw_model *m, bool *by_libllama)
 {
-    *by_libllama = has_experts(m) || has_yarn(m);
+    *by_libllama = true;
+    if (has_experts(m))
+        return WNW_OK;
+    *by_libllama = has_yarn(m);
     if (!*by_libllama)
         return WNW_OK;
     struct wnw_model sized = *m;
     WNW_TRY(read_sizes(m->gguf, &sized.hp));
+    WNW_TRY(wnw__key_i32(m->gguf, ".rope.dimension_count", sized.hp.n_embd_head, &sized.hp.n_rot));
     return check_keys(&sized, true);
 }

@@ -23,6 +23,7 @@ struct search {
     const wnw_policy *policy;
     uint64_t asked, low, high; /* sizes between which the best one lies; 0 = not known yet */
     uint64_t entry, all;       /* bytes of one entry in every head; entries of the cache */
+    int32_t n_large;           /* plans that were too large */
     struct tried best;
 };
 
@@ -60,12 +61,15 @@ static void narrow(struct search *s, const struct tried *t)
         s->low = t->size;
     if (!fits(s, t) && (s->high == 0 || t->size < s->high))
         s->high = t->size;
+    s->n_large += fits(s, t) ? 0 : 1;
 }
 
-/* Takes a plan over: as the best, where it fits and has more entries than one that does, or not at all. */
+/* Takes a plan over: as the best, where it fits and has more entries than one that does, or where none fits and it misses by less; or
+ * not at all. */
 static void take(struct search *s, struct tried *t)
 {
-    const bool better = fits(s, t) && (!fits(s, &s->best) || t->entries > s->best.entries);
+    const bool better =
+        fits(s, &s->best) ? fits(s, t) && t->entries > s->best.entries : t->allocated < s->best.allocated;
     struct tried worse = better ? s->best : *t;
     s->best = better ? *t : s->best;
     s->best.report.observe_ms += worse.report.observe_ms;
@@ -76,10 +80,10 @@ static void take(struct search *s, struct tried *t)
 }
 
 /* The size to try next: between those known, or in the proportion that the last one missed by, and by an entry of every head at
- * least. */
+ * least. Fewer entries need not take fewer blocks and pages, so after a second plan that is too large sizes are halved. */
 static uint64_t next_size(const struct search *s, const struct tried *last)
 {
-    if (s->low > 0 && s->high > 0)
+    if (s->high > 0 && (s->low > 0 || s->n_large > 1))
         return s->low + (s->high - s->low) / 2;
     const double missed = (double)last->size * (double)s->asked / (double)last->allocated;
     const uint64_t next = (uint64_t)(missed < most_bytes ? missed : most_bytes);

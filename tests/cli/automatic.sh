@@ -84,16 +84,17 @@ stored_as() {
     }
 }
 ids=(--tokens "$work/ids")
-stored_as 'everything fits' 2304000 100 False 'f16, because all 100 tokens fit' run "${ids[@]}" -n 1
-stored_as 'a byte less' 2303999 100 True 'q8_0, because .* in q8_0 all of them fit' run "${ids[@]}" -n 1
-stored_as 'everything fits in q8_0' 1224000 100 True 'q8_0, because .* in q8_0 all of them fit' run "${ids[@]}" -n 1
-stored_as 'half of that' 612000 50 True 'q8_0, because .* in q8_0 more of them stay' run "${ids[@]}" -n 1
-stored_as 'half of that less a byte' 611999 49 True 'q8_0, because .* in q8_0 more of them stay' run "${ids[@]}" -n 1
-stored_as 'perplexity' 612000 50 True 'q8_0, because' ppl "${ids[@]}" --prefix 80
-good 'not rotated' run -m "$model" "${ids[@]}" --policy knorm --kv-type auto --kv-rotate off --kv-bytes 612000 -n 1 -t 1 --json &&
-    json 'not rotated' "$work/out" 'o["kept_tokens_mean"] == 50 and o["kv_rotated"] is False'
-good 'plan by bytes' plan -m "$model" "${ids[@]}" --policy knorm --kv-type auto --kv-bytes 612000 -t 1 -o "$work/plan.json" &&
-    json 'plan by bytes' "$work/plan.json" 'all(len(h) == 50 for l in o["layers"] for h in l["heads"])'
+# 90 heads; 100 entries have room for 128. In f16 the keys of a layer take 12 pages, in q8_0 6.4, hence 7; 64 entries in q8_0 3.2, hence 4.
+stored_as 'everything fits' $((60 * 12 * 4096)) 100 False 'f16, because all 100 tokens fit' run "${ids[@]}" -n 1
+stored_as 'a byte less' $((60 * 12 * 4096 - 1)) 100 True 'q8_0, because .* in q8_0 all of them fit' run "${ids[@]}" -n 1
+stored_as 'everything fits in q8_0' $((60 * 7 * 4096)) 100 True 'q8_0, because .* in q8_0 all of them fit' run "${ids[@]}" -n 1
+stored_as 'two thirds of the entries' $((60 * 4 * 4096)) 64 True 'q8_0, because .* in q8_0 more of them stay' run "${ids[@]}" -n 1
+stored_as 'a byte less than that' $((60 * 4 * 4096 - 1)) 32 True 'q8_0, because .* in q8_0 more of them stay' run "${ids[@]}" -n 1
+stored_as 'perplexity' $((60 * 4 * 4096)) 64 True 'q8_0, because' ppl "${ids[@]}" --prefix 80
+good 'not rotated' run -m "$model" "${ids[@]}" --policy knorm --kv-type auto --kv-rotate off --kv-bytes $((60 * 4 * 4096)) -n 1 -t 1 --json &&
+    json 'not rotated' "$work/out" 'o["kept_tokens_mean"] == 64 and o["kv_rotated"] is False'
+good 'plan by bytes' plan -m "$model" "${ids[@]}" --policy knorm --kv-type auto --kv-bytes $((60 * 4 * 4096)) -t 1 -o "$work/plan.json" &&
+    json 'plan by bytes' "$work/plan.json" 'all(len(h) == 64 for l in o["layers"] for h in l["heads"])'
 good 'a stored document' compress -m "$small" -f "$work/doc.txt" --kv-type auto --kv-bytes 20K --policy knorm -t 1 -o "$work/doc.wkv" &&
     grep -q 'cache q8_0, because' "$work/err" || fail "compress does not say it: $(cat "$work/err")"
 good 'its type' inspect "$work/doc.wkv" --json && json 'its type' "$work/out" 'o["kv_type"] == "q8_0"'
