@@ -248,8 +248,10 @@ static int compress_more(const struct cli_args *args)
         app_job_notes(&job);
         rc = print(&job, a.n_tokens, ms);
     }
+    wnw_session_free(job.session);
+    job.session = NULL;
+    wnw_engine_free(a.engine); /* after its session and before its model */
     app_job_close(&job);
-    wnw_engine_free(a.engine);
     wnw_stored_free(a.st);
     free(a.document);
     free(a.tokens);
