@@ -84,6 +84,15 @@ static bool asks_quality(const struct app_args *args)
     return !isnan(args->keep_quality);
 }
 
+const char *app_job_size_option(const struct app_args *args)
+{
+    return args->budget != APP_UNSET     ? "--budget"
+           : !isnan(args->ratio)         ? "--ratio"
+           : args->kv_bytes != APP_UNSET ? "--kv-bytes"
+           : !isnan(args->keep_quality)  ? "--keep-quality"
+                                         : NULL;
+}
+
 static int check_size(struct app_job *job)
 {
     const struct app_args *args = job->args;
@@ -620,9 +629,17 @@ json_t *app_job_choice(const struct app_job *job)
     return job->automatic && job->choice.recipe ? app_auto_json(&job->choice) : NULL;
 }
 
-void app_job_close(struct app_job *job)
+void app_job_end_session(struct app_job *job)
 {
     wnw_session_free(job->session);
+    wnw_engine_free(job->engine);
+    job->session = NULL;
+    job->engine = NULL;
+}
+
+void app_job_close(struct app_job *job)
+{
+    app_job_end_session(job);
     wnw_profile_free(job->profile);
     free(job->keep_recipe);
     free(job->remarks.s);

@@ -44,6 +44,7 @@ struct app_job {
     int32_t n_context;       /* tokens of the first piece */
     wnw_profile *profile;    /* NULL = none */
     struct app_text remarks; /* on texts, and of the library on profile and prompt, one per line */
+    wnw_engine *engine;      /* that runs sessions of a stored document; NULL = a session has its own */
     wnw_session *session;
     struct app_progress progress;
 
@@ -71,6 +72,8 @@ int app_job_check_keeping(struct app_job *job);
 int app_job_check_blind(const wnw_policy *policy);
 /* Sets the date of prompts to the present, so that it can be stored: the clock of this place, as templates read it. */
 void app_job_date(struct app_job *job);
+/* The option that gives a size; NULL = none does. */
+const char *app_job_size_option(const struct app_args *args);
 /* Reads --attn. */
 int app_job_attention(struct app_job *job);
 /* Opens the model. */
@@ -98,6 +101,8 @@ void app_job_measure(struct app_job *job);
 int32_t app_job_n_compressed(const struct app_job *job);
 /* Prints remarks on what was assumed. The caller first checks all input, so that an error is one line. */
 void app_job_notes(const struct app_job *job);
+/* Frees the session and then its engine, which need the model. */
+void app_job_end_session(struct app_job *job);
 /* What was chosen and why, as JSON; NULL where the policy was named, or without memory. */
 json_t *app_job_choice(const struct app_job *job);
 void app_job_close(struct app_job *job);

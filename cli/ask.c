@@ -17,7 +17,6 @@
 #include "cli/talk.h"
 #include "winnow_store.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,12 +59,10 @@ static int read_questions(struct ask *ask, const char *path, struct app_text *re
 static const char *find_reading(const struct cli_args *args)
 {
     const struct app_args *a = &args->app;
+    const char *size = app_job_size_option(a);
     return a->documents.n > 0                ? "-f"
            : a->policy                       ? "--policy"
-           : a->budget != APP_UNSET          ? "--budget"
-           : !isnan(a->ratio)                ? "--ratio"
-           : a->kv_bytes != APP_UNSET        ? "--kv-bytes"
-           : !isnan(a->keep_quality)         ? "--keep-quality"
+           : size                            ? size
            : a->evict_every                  ? "--evict-every"
            : a->system                       ? "--system"
            : a->raw                          ? "--raw"
@@ -218,7 +215,7 @@ static int begin_question(struct ask *ask, struct ask_question *q)
 {
     struct app_job *job = &ask->job;
     q->start_ms = app_now_ms();
-    int rc = cli_stored_session(&q->session, ask->st, ask->engine, q->n_tokens + job->args->n);
+    int rc = cli_stored_session(&q->session, ask->st, job->engine, q->n_tokens + job->args->n);
     if (rc != APP_OK)
         return rc;
     job->session = q->session;
@@ -322,8 +319,7 @@ static int open_kept(struct ask *ask, const struct cli_args *args)
         rc = cli_kept_read(&kept, job);
     if (rc == APP_OK)
         rc = cli_kept_find(&ask->st, &kept, job);
-    wnw_session_free(job->session);
-    job->session = NULL;
+    app_job_end_session(job);
     cli_kept_end(&kept);
     job->args = &args->app;
     return rc;
@@ -341,7 +337,7 @@ static int open_all(struct ask *ask, const struct cli_args *args)
     rc = status == WNW_OK ? cli_stored_describe(job, ask->st) : app_fail_status(status);
     if (rc == APP_OK)
         rc = lay_out_all(ask);
-    return rc == APP_OK ? cli_stored_engine(&ask->engine, job) : rc;
+    return rc == APP_OK ? cli_stored_engine(job) : rc;
 }
 
 static void close_all(struct ask *ask)
@@ -354,7 +350,6 @@ static void close_all(struct ask *ask)
         free(q->tokens);
     }
     free(ask->questions);
-    wnw_engine_free(ask->engine);
     app_job_close(&ask->job);
     wnw_stored_free(ask->st);
 }

@@ -19,9 +19,9 @@ struct ask_question {
 struct ask {
     const char *path;        /* of the stored document, or of the folder that keeps it */
     struct cli_args reading; /* how that is read, where it is not kept yet */
-    struct app_job job;      /* model and options; its session is the one of the question at hand, borrowed */
+    struct app_job
+        job; /* model, engine and options; its session is the one of the question at hand, borrowed */
     wnw_stored *st;
-    wnw_engine *engine;
     struct ask_question *questions; /* [n] owned */
     int32_t n;
 };

@@ -71,7 +71,7 @@ static int take_all(struct together *t)
 
 static int decode_all(struct together *t)
 {
-    const int status = wnw_decode_batch(t->ask->engine, t->sessions, t->tokens, t->n);
+    const int status = wnw_decode_batch(t->ask->job.engine, t->sessions, t->tokens, t->n);
     for (int32_t i = 0; status == WNW_OK && i < t->n; i++)
         t->going[i]->answer.said.n_read++;
     return status == WNW_OK ? APP_OK : app_fail_status(status);

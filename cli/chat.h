@@ -22,13 +22,12 @@ struct cli_chat {
     bool of_file;   /* the document is in it, as it was read and compressed */
     json_t *note;   /* the conversation in it, whose strings `talk` borrows; NULL = none */
     wnw_prompt
-        header; /* what the template wrote in a first turn without a document: n_prefix and the suffix */
-    wnw_engine *engine; /* of sessions of it */
-    char *file;         /* text for the next turn (/file), owned; NULL = none */
-    bool terminal;      /* somebody types: signals end answers, not the program */
-    bool endless;       /* kept tokens get new positions, so that the context never ends */
-    int32_t n_ctx;      /* most positions */
-    int32_t step;       /* new tokens after which the cache is compressed again */
+        header;    /* what the template wrote in a first turn without a document: n_prefix and the suffix */
+    char *file;    /* text for the next turn (/file), owned; NULL = none */
+    bool terminal; /* somebody types: signals end answers, not the program */
+    bool endless;  /* kept tokens get new positions, so that the context never ends */
+    int32_t n_ctx; /* most positions */
+    int32_t step;  /* new tokens after which the cache is compressed again */
 
     int32_t *seen; /* [n_read] tokens of the conversation that the session has read, owned */
     int32_t n_read, cap;

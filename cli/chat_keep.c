@@ -35,11 +35,6 @@ bool cli_chat_size(wnw_size *size, const char *text)
     return true;
 }
 
-static bool names_size(const struct app_args *a)
-{
-    return a->budget != APP_UNSET || !isnan(a->ratio) || a->kv_bytes != APP_UNSET || !isnan(a->keep_quality);
-}
-
 /* The size as options name it; none of them where it is none. */
 static void set_size(struct app_args *a, const wnw_size *size)
 {
@@ -75,7 +70,8 @@ int cli_chat_take_rules(struct cli_chat *c)
     wnw_stored_info info = wnw_stored_info_default();
     struct app_args *a = &c->args.app;
     (void)wnw_stored_get_info(c->st, &info); /* this call does not fail for an open file */
-    if (info.policy && !names_size(a) && !(cli_chat_wants_endless(c) && info.size.kind == WNW_SIZE_RATIO))
+    if (info.policy && !app_job_size_option(a) &&
+        !(cli_chat_wants_endless(c) && info.size.kind == WNW_SIZE_RATIO))
         set_size(a, &info.size);
     if (a->policy)
         return APP_OK;

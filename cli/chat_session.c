@@ -78,11 +78,8 @@ static int set_rules(struct cli_chat *c, bool follow)
 
 void cli_chat_close_session(struct cli_chat *c)
 {
-    wnw_session_free(c->job.session);
-    c->job.session = NULL;
-    cli_kept_end(&c->kept); /* and the engine of its session */
-    wnw_engine_free(c->engine);
-    c->engine = NULL;
+    app_job_end_session(&c->job);
+    cli_kept_end(&c->kept);
     c->n_read = c->n_since = c->n_odd = 0;
 }
 
@@ -91,9 +88,9 @@ static int take_session(struct cli_chat *c, const int32_t *tokens, int32_t n)
 {
     wnw_stored_info info = wnw_stored_info_default();
     (void)wnw_stored_get_info(c->st, &info); /* this call does not fail for an open file */
-    int rc = cli_stored_engine(&c->engine, &c->job);
+    int rc = cli_stored_engine(&c->job);
     if (rc == APP_OK)
-        rc = cli_stored_session(&c->job.session, c->st, c->engine, c->args.app.n + CHAT_STEP);
+        rc = cli_stored_session(&c->job.session, c->st, c->job.engine, c->args.app.n + CHAT_STEP);
     if (rc == APP_OK)
         rc = note_seen(c, tokens, n);
     c->n_odd = info.pieces ? n : 0;

@@ -13,7 +13,6 @@
 #include "cli/stored.h"
 #include "winnow_store.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -101,7 +100,6 @@ static int compress_new(const struct cli_args *args)
 
 struct addition {
     wnw_stored *st;
-    wnw_engine *engine;
     wnw_stored_info info;
     wnw_prompt_params text; /* its document is that of the file until `document` is made */
     char *document;         /* both, owned */
@@ -113,16 +111,14 @@ struct addition {
 /* What the file says cannot be given once more. */
 static int check_addition(const struct app_args *a)
 {
-    const char *given = a->policy                  ? "--policy"
-                        : a->budget != APP_UNSET   ? "--budget"
-                        : !isnan(a->ratio)         ? "--ratio"
-                        : a->kv_bytes != APP_UNSET ? "--kv-bytes"
-                        : !isnan(a->keep_quality)  ? "--keep-quality"
-                        : a->system                ? "--system"
-                        : a->chat                  ? "--chat"
-                        : a->raw                   ? "--raw"
-                        : a->special               ? "--special"
-                                                   : NULL;
+    const char *size = app_job_size_option(a);
+    const char *given = a->policy    ? "--policy"
+                        : size       ? size
+                        : a->system  ? "--system"
+                        : a->chat    ? "--chat"
+                        : a->raw     ? "--raw"
+                        : a->special ? "--special"
+                                     : NULL;
     if (!given)
         return APP_OK;
     return app_fail(APP_BAD_INPUT,
@@ -216,9 +212,9 @@ static int read_addition(struct app_job *job, struct addition *a)
     (void)wnw_stored_tokens(a->st, &n_old);
     int rc = app_job_prepare(job);
     if (rc == APP_OK)
-        rc = cli_stored_engine(&a->engine, job);
+        rc = cli_stored_engine(job);
     if (rc == APP_OK)
-        rc = cli_stored_session(&job->session, a->st, a->engine, a->n_tokens - n_old);
+        rc = cli_stored_session(&job->session, a->st, job->engine, a->n_tokens - n_old);
     if (rc != APP_OK)
         return rc;
     const int status = wnw_stored_resume(job->session, a->st, &job->run);
@@ -248,9 +244,6 @@ static int compress_more(const struct cli_args *args)
         app_job_notes(&job);
         rc = print(&job, a.n_tokens, ms);
     }
-    wnw_session_free(job.session);
-    job.session = NULL;
-    wnw_engine_free(a.engine); /* after its session and before its model */
     app_job_close(&job);
     wnw_stored_free(a.st);
     free(a.document);

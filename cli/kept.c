@@ -41,9 +41,9 @@ static wnw_session_params form_of(const struct app_job *job)
 /* Makes the session of the file that was found. */
 static int take_found(struct cli_kept *kept, struct app_job *job)
 {
-    int rc = cli_stored_engine(&kept->engine, job);
+    int rc = cli_stored_engine(job);
     if (rc == APP_OK)
-        rc = cli_stored_session(&job->session, kept->st, kept->engine,
+        rc = cli_stored_session(&job->session, kept->st, job->engine,
                                 (int64_t)job->n_tokens - kept->n_have + job->args->n);
     if (rc != APP_OK || kept->n_have == job->n_context)
         return rc;
@@ -115,7 +115,6 @@ int cli_kept_find(wnw_stored **st, struct cli_kept *kept, const struct app_job *
 
 void cli_kept_end(struct cli_kept *kept)
 {
-    wnw_engine_free(kept->engine);
     wnw_stored_free(kept->st);
     wnw_store_close(kept->store);
     *kept = (struct cli_kept){0};

@@ -11,9 +11,8 @@
 struct cli_kept {
     const char *folder; /* borrowed */
     wnw_store *store;
-    wnw_stored *st;     /* the file that was found; NULL = none */
-    wnw_engine *engine; /* of the session then */
-    int32_t n_have;     /* tokens of the document that it has read */
+    wnw_stored *st; /* the file that was found; NULL = none */
+    int32_t n_have; /* tokens of the document that it has read */
 };
 
 /* Refuses options that do not go together with a store. Returns an exit code, like the others. */

@@ -62,9 +62,7 @@ int cli_run(const struct app_args *args)
     if (rc == APP_OK)
         rc = cli_answer_print(&a, &job);
     cli_answer_clear(&a);
-    wnw_session_free(job.session);
-    job.session = NULL;
-    cli_kept_end(&kept); /* its engine is needed by the session, and needs the model */
     app_job_close(&job);
+    cli_kept_end(&kept);
     return rc;
 }

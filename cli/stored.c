@@ -60,12 +60,12 @@ int cli_stored_check_prompt(const wnw_stored *st, const wnw_prompt *prompt, cons
         path);
 }
 
-int cli_stored_engine(wnw_engine **e, const struct app_job *job)
+int cli_stored_engine(struct app_job *job)
 {
     const wnw_engine_params params = {
         WNW_INIT(wnw_engine_params),
         .n_threads = job->args->threads == APP_UNSET ? 0 : (int32_t)job->args->threads, .attn = job->attn};
-    const int status = wnw_engine_new(e, job->model, &params);
+    const int status = wnw_engine_new(&job->engine, job->model, &params);
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 

@@ -14,10 +14,10 @@ int cli_stored_open(wnw_stored **st, const char *path);
 int cli_stored_text(wnw_prompt_params *text, const wnw_stored *st, const char *path);
 /* Refuses a prompt whose first piece is not what the file has read: the model's template is another one now. */
 int cli_stored_check_prompt(const wnw_stored *st, const wnw_prompt *prompt, const char *path);
-/* Makes the job's session of the file, on an engine that the caller frees after the job, with room for n more tokens. */
+/* Makes a session of the file on an engine, which is freed after it, with room for so many more tokens. */
 int cli_stored_session(wnw_session **s, const wnw_stored *st, wnw_engine *e, int64_t room);
-/* An engine with the job's threads and attention. */
-int cli_stored_engine(wnw_engine **e, const struct app_job *job);
+/* Makes the job's engine, with its threads and attention. */
+int cli_stored_engine(struct app_job *job);
 /* Sets how the cache is stored and which tokens were read in a job about the file. */
 int cli_stored_describe(struct app_job *job, const wnw_stored *st);
 
