@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A folder of stored sessions. index.sqlite has a row for each: the form (model, cache, recipe, size, template), the number
- * of tokens and their hash, the file. Who adds or removes holds the index's write lock from before the file appears or goes
- * until the row says so; so a file without a row is one whose process ended in between.
+ * of tokens and their hash, the file. The rows' ids are the order of use: seconds are too coarse for it, and a clock may go
+ * back. Who adds or removes holds the index's write lock from before the file appears or goes until the row says so; so a
+ * file without a row is one whose process ended in between.
  */
 #include "base/err.h"
 #include "store/wkv.h"
@@ -335,7 +336,10 @@ int wnw_store_find(wnw_stored **out, wnw_store *store, const wnw_store_key *key,
     if (rc == WNW_OK && *out && !store->read_only) {
         const struct value values[] = {{NULL, (int64_t)time(NULL)}, {name, 0}};
         /* That it was used is not worth a failure. */
-        (void)run(store, "UPDATE document SET used = ? WHERE name = ?", values, 2);
+        (void)run(
+            store,
+            "UPDATE document SET used = ?, rowid = (SELECT MAX(rowid) + 1 FROM document) WHERE name = ?",
+            values, 2);
     }
     return rc;
 }
@@ -364,7 +368,7 @@ static int find_oldest(wnw_store *store, const char *keep, uint64_t *bytes, char
     WNW_TRY(
         prepare(store, &q,
                 "SELECT (SELECT SUM(bytes) FROM document), (SELECT name FROM document WHERE name != ? ORDER "
-                "BY used, made, name LIMIT 1)",
+                "BY rowid LIMIT 1)",
                 values, 1));
     const int code = sqlite3_step(q);
     const int rc = code == SQLITE_ROW ? WNW_OK : failed(store, code);
@@ -471,11 +475,10 @@ int wnw_store_list(wnw_store *store, bool (*visit)(const wnw_store_entry *entry,
     sqlite3_stmt *q;
     WNW_REQUIRE(store);
     WNW_REQUIRE(visit);
-    WNW_TRY(
-        prepare(store, &q,
-                "SELECT name, n_tokens, bytes, made, used, fingerprint, policy FROM document ORDER BY used "
-                "DESC, made DESC, name",
-                NULL, 0));
+    WNW_TRY(prepare(
+        store, &q,
+        "SELECT name, n_tokens, bytes, made, used, fingerprint, policy FROM document ORDER BY rowid DESC",
+        NULL, 0));
     int code;
     bool going = true;
     while (going && (code = sqlite3_step(q)) == SQLITE_ROW) {

@@ -96,12 +96,9 @@ asked 'stored again' -f "$doc" --policy knorm --ratio 0.5
 rm -rf "$store"
 asked 'one' -f "$doc" --policy full
 limit=(--store-limit $(($(stat -c %s "$store"/*.wkv) * 5 / 2)))
-sleep 1.1
 asked 'two' -f "$other" --policy full
-sleep 1.1
 asked 'one is used' -f "$doc" --policy full
 [ -n "$said" ] || fail 'one is gone'
-sleep 1.1
 asked 'three' -f "$doc" --policy full --system Hello
 [ "$(ls "$store"/*.wkv | wc -l)" -eq 2 ] || fail "the limit was not kept: $(ls -l "$store")"
 limit=()
