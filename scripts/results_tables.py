@@ -4,7 +4,7 @@
 
     scripts/results_tables.py [--winnow PROGRAM]            writes every table and number anew
     scripts/results_tables.py --check [--winnow PROGRAM]    compares, and says what differs; exit code 1
-    scripts/results_tables.py --add DIR NAME                packs the records of a run into docs/results/NAME
+    scripts/results_tables.py --add DIR... NAME             packs the records of a run, or of all its shards, into docs/results/NAME
 
 Records are docs/results/NAME/run.json and results.jsonl.gz, which `winnow report docs/results/NAME` reads as it reads
 a run's folder. A document has a table between two lines, and a number between two marks:
@@ -12,10 +12,14 @@ a run's folder. A document has a table between two lines, and a number between t
     <!-- table NAME mode=agnostic,N=1024 -->
     ...
     <!-- end of table -->
+    <!-- table NAME contrasts -->
+    ...
+    <!-- end of table -->
     SnapKV has <!-- number NAME agnostic/all/snapkv/ratio=0.5/macro.mean 1 -->30.0<!-- / --> points.
 
-A table takes mode= (all without it), N= (all lengths without it) and policies= (all without it; names separated by blanks).
-A number's path is protocol, length, policy (its shortest recipe), size, and a member of the row in the report's JSON.
+A table takes mode= (all without it), N= (all lengths without it) and policies= (all without it; names separated by blanks); `contrasts` is the table of
+those that were listed before the run. A number's path is protocol, length, policy (its shortest recipe), size, and a member of the row in the report's
+JSON; of a contrast it is `contrast`, its number from 0 on, and a member.
 
 Headings whose tables have no records yet, and CSV files without them, are listed in docs/results/without-records.txt; a line
 there that has records, or no table any more, is a fault, so that the list only shrinks.
@@ -85,8 +89,28 @@ def difference(cell):
     return fixed(cell["delta"], 1) + over + ("" if cell["spread"] == "few" else " " + told)
 
 
+def probability(p):
+    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def contrasts(run):
+    """What was to be decided: the first policy less the second, and the probability of that without a difference, corrected for all of them."""
+    lines = ["| protocol | size | A | B | n | A | B | A - B, 95 % | tasks drawn too | p (Holm) | within 5 points |", "|---|---|---|---|---|---|---|---|---|---|---|"]
+    for c in run["contrasts"]:
+        if not c["measured"]:
+            lines.append(f"| {c['mode']} | {c['size']} | `{c['a']}` | `{c['b']}` | 0 | - | - | - | - | - | not measured |")
+            continue
+        lines.append("| " + " | ".join([
+            c["mode"], c["size"], f"`{c['a']}`", f"`{c['b']}`", str(c["n"]), fixed(c["mean_a"], 1), fixed(c["mean_b"], 1),
+            fixed(c["delta"], 1) + interval(c, "lo", "hi"), interval(c, "tasks_lo", "tasks_hi").strip() or "-", probability(c["p_holm"]),
+            "yes" if c["equivalent"] else "no"]) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def table(run, options):
     """The methods of a run: means, both intervals, both kinds of answers, divergence, bytes."""
+    if "contrasts" in options:
+        return contrasts(run)
     lines = ["| protocol | policy | size | n | score | difference from the full cache, 95 % | tasks drawn too | short answers | long copies | KL, nats | MiB |",
              "|---|---|---|---|---|---|---|---|---|---|---|"]
     for block in run["blocks"]:
@@ -105,20 +129,26 @@ def table(run, options):
     return "\n".join(lines) + "\n"
 
 
+def member_of(value, path):
+    for key in path.split("."):
+        value = value[int(key)] if key.isdigit() else value[key]
+    return value
+
+
 def number(run, path, decimals):
+    if path.startswith("contrast/"):
+        _, i, member = path.split("/")
+        return fixed(member_of(run["contrasts"][int(i)], member), decimals)
     mode, length, policy, size, member = path.split("/")
     for block in run["blocks"]:
         for row in block["rows"]:
             if (block["mode"], str(block["N"]), row["policy"], row["size"]) == (mode, length, policy, size):
-                value = row
-                for key in member.split("."):
-                    value = value[int(key)] if key.isdigit() else value[key]
-                return fixed(value, decimals)
+                return fixed(member_of(row, member), decimals)
     raise SystemExit(f"number {path}: the report has no such row")
 
 
 def options_of(text):
-    return dict(item.split("=", 1) for item in text.strip().split(",") if item)
+    return {item.partition("=")[0]: item.partition("=")[2] for item in text.strip().split(",") if item}
 
 
 def written(text, reports):
@@ -177,21 +207,33 @@ def write(reports):
             path.write_text(reports.get(path.stem)[1])
 
 
-def add(folder, name):
-    """Packs a run's records; its command line loses what belongs to the machine alone."""
-    source, to = pathlib.Path(folder), RESULTS / name
-    run = json.loads((source / "run.json").read_text())
+def portable(run):
+    """A run's description whose command line has lost what belongs to one machine, or one shard, alone."""
     command = ["winnow", *run.get("command", [""])[1:]]
     for i, word in enumerate(command[:-1]):
         if word == "--out":
             command[i + 1] = "DIR"
         elif "/" in command[i + 1] and not command[i + 1].startswith("share/"):
             command[i + 1] = pathlib.Path(command[i + 1]).name
+    for i in reversed([i for i, word in enumerate(command) if word == "--shard"]):
+        del command[i:i + 2]
     run["command"] = command
+    return run
+
+
+def add(folders, name):
+    """Packs the records of a run, or of all its shards; of several machines the first one's times are the run's."""
+    sources, to = [pathlib.Path(folder) for folder in folders], RESULTS / name
+    runs = [portable(json.loads((source / "run.json").read_text())) for source in sources]
+    for run in runs[1:]:
+        for field in sorted(set(runs[0]) | set(run)):
+            if field not in ("calibration", "threads", "time_budget") and runs[0].get(field) != run.get(field):
+                raise SystemExit(f"these folders are not shards of one run: '{field}' differs")
     to.mkdir(parents=True, exist_ok=True)
-    (to / "run.json").write_text(json.dumps(run, indent=1) + "\n")
+    (to / "run.json").write_text(json.dumps(runs[0], indent=1) + "\n")
     with gzip.GzipFile(to / "results.jsonl.gz", "wb", 9, mtime=0) as out:
-        out.write((source / "results.jsonl").read_bytes())
+        for source in sources:
+            out.write((source / "results.jsonl").read_bytes())
     faults = []
     check_records(faults)
     return faults
@@ -200,11 +242,13 @@ def add(folder, name):
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--check", action="store_true", help="compare and change nothing")
-    p.add_argument("--add", nargs=2, metavar=("DIR", "NAME"), help="pack the records of a run")
+    p.add_argument("--add", nargs="+", metavar="DIR... NAME", help="pack the records of a run")
     p.add_argument("--winnow", default=str(ROOT / "build" / "winnow"), help="the program")
     a = p.parse_args()
+    if a.add and len(a.add) < 2:
+        p.error("--add needs the folders of a run and a name for its records")
     reports = Reports(a.winnow)
-    faults = add(*a.add) if a.add else check(reports) if a.check else write(reports) or []
+    faults = add(a.add[:-1], a.add[-1]) if a.add else check(reports) if a.check else write(reports) or []
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0

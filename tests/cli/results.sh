@@ -67,6 +67,39 @@ for row in block["rows"]:
 full = next(r for r in block["rows"] if r["full"] and r["kv_type"] == "f16")
 assert re.search(r"-->%.1f<!-- / --> points" % full["macro"]["mean"], text), text
 PY
+
+# ---- Shards, and what was to be decided ----
+python3 - "$work/run" "$work" <<'PY'
+import json, pathlib, shutil, sys
+
+run, work = map(pathlib.Path, sys.argv[1:])
+told = json.loads((run / "run.json").read_text())
+a, b = sorted({r["policy"] for r in map(json.loads, open(run / "results.jsonl")) if r["size"] == "ratio=0.5"})[:2]
+told["contrasts"] = [f"{a} vs {b} mode=agnostic size=ratio=0.5", f"{b} vs {a} mode=agnostic size=ratio=0.9"]
+lines = (run / "results.jsonl").read_text().splitlines(True)
+for name, part, command in (("whole", lines, []), ("s1", lines[::2], ["--shard", "1/2"]), ("s2", lines[1::2], ["--shard", "2/2"])):
+    (work / name).mkdir()
+    told["command"] = ["winnow", "eval", *command, "--out", str(work / name)]
+    (work / name / "run.json").write_text(json.dumps(told))
+    (work / name / "results.jsonl").write_text("".join(part))
+PY
+good 'the whole' report "$work/whole" --json
+cp "$work/out" "$work/plain.json"
+tables --add "$work/s1" "$work/s2" shards || fail "shards cannot be packed: $(cat "$work/err")"
+grep -q -- '--shard' "$tree/docs/results/shards/run.json" && fail 'packed shards are still called shards'
+printf '\n<!-- table shards contrasts -->\n<!-- end of table -->\nThey differ by <!-- number shards contrast/0/delta 2 -->?<!-- / -->.\n' >>"$tree/docs/results.md"
+tables || fail "a table of contrasts cannot be written: $(cat "$work/err")"
+python3 - "$work/plain.json" "$tree/docs/results.md" <<'PY' || fail 'the contrasts have other numbers than the report'
+import json, sys
+
+c, text = json.load(open(sys.argv[1]))["runs"][0]["contrasts"], open(sys.argv[2]).read()
+assert f"| `{c[0]['a']}` | `{c[0]['b']}` | {c[0]['n']} | {c[0]['mean_a']:.1f} | {c[0]['mean_b']:.1f} |" in text, text
+assert "| 0 | - | - | - | - | - | not measured |" in text and not c[1]["measured"]
+assert "-->%.2f<!-- / -->." % c[0]["delta"] in text, c[0]["delta"]
+PY
+sed -i 's/"seed": [0-9]*/"seed": 7/' "$work/s2/run.json"
+tables --add "$work/s1" "$work/s2" shards && fail 'folders of two runs were packed as one'
+grep -q "'seed' differs" "$work/err" || fail "folders of two runs: $(cat "$work/err")"
 sed -i 's/^## Old/## Older/' "$tree/docs/results.md"
 tables --check && fail 'a table without records that nobody listed was taken'
 grep -q "docs/results.md: Older: a table without records" "$work/err" && grep -q "'docs/results.md: Old' has records now, or is gone" "$work/err" ||
