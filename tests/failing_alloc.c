@@ -16,6 +16,7 @@ void *__real_realloc(void *p, size_t n);
 void __real_free(void *p);
 int __real_posix_memalign(void **p, size_t align, size_t n);
 void *__real_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
+void *__real_mremap(void *at, size_t n, size_t more, int flags);
 FILE *__real_open_memstream(char **text, size_t *len);
 int __real_munmap(void *p, size_t n);
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
@@ -29,6 +30,7 @@ char *__wrap_strdup(const char *s);
 char *__wrap_strndup(const char *s, size_t n);
 int __wrap_posix_memalign(void **p, size_t align, size_t n);
 void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
+void *__wrap_mremap(void *at, size_t n, size_t more, int flags);
 FILE *__wrap_open_memstream(char **text, size_t *len);
 int __wrap_munmap(void *p, size_t n);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
@@ -135,6 +137,15 @@ void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
         p = __real_mmap(at, n, prot, flags, fd, offset);
     live += p != MAP_FAILED && !(flags & MAP_FIXED); /* those lie in a mapping that is there */
     return p;
+}
+
+/* A mapping that shrinks asks for nothing. */
+void *__wrap_mremap(void *at, size_t n, size_t more, int flags)
+{
+    if (more <= n || !fails())
+        return __real_mremap(at, n, more, flags);
+    errno = ENOMEM;
+    return MAP_FAILED;
 }
 
 /* The text is to be freed once the stream is closed. */

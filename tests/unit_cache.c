@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 enum { N_HEAD_KV = 2, D = 8 };
 
@@ -75,6 +77,83 @@ static void test_decode_growth_has_slack(void **state)
     append(&c, 0, 0, 80);
     assert_int_equal(wnw__cache_reserve_layer(&c, 0, 1, false), WNW_OK);
     assert_int_equal(c.layers[0].cap[0], 92); /* 80 + 80/8 = 90, rounded up to blocks of 4 */
+    wnw__cache_free(&c);
+}
+
+/* Heads of different lengths and room keep what they hold when room is made, whether their rows move up or down. */
+static void test_ragged_grows_without_losing(void **state)
+{
+    (void)state;
+    struct wnw__cache c;
+    uint32_t seed = 5;
+    int32_t kept[N_HEAD_KV][600], n_kept[N_HEAD_KV] = {0}, next = 0;
+    const int32_t *keep[N_HEAD_KV] = {kept[0], kept[1]};
+    assert_int_equal(wnw__cache_init(&c, 1, N_HEAD_KV, D, WNW_KV_F32, 4, NULL), WNW_OK);
+    assert_int_equal(wnw__cache_set_aux(&c, WNW_AUX_ATTN_SUM, 2), WNW_OK);
+    struct wnw__kv_layer *l = &c.layers[0];
+    for (int round = 0; round < 60; round++) {
+        const int32_t n = 1 + (int32_t)(test_lcg(&seed) % 40u);
+        const bool shrinks = l->len[0] + l->len[1] > 400;
+        if (round % 4 == 3)
+            assert_int_equal(wnw__cache_reserve_layer(&c, 0, n, false), WNW_OK);
+        append(&c, 0, next, n);
+        next += n;
+        for (int32_t ih = 0; ih < N_HEAD_KV; ih++) {
+            for (int32_t i = l->len[ih] - n; i < l->len[ih]; i++)
+                for (int32_t plane = 0; plane < 2; plane++)
+                    wnw__cache_aux(l, WNW_AUX_ATTN_SUM, plane)[l->off[ih] + i] =
+                        mark(ih, l->pos[l->off[ih] + i], plane);
+            n_kept[ih] = 0;
+            for (int32_t i = 0; i < l->len[ih]; i++)
+                if (test_lcg(&seed) % 8u > (uint32_t)(ih == round % 2 ? 4 : 0) || (!shrinks && ih == 0))
+                    kept[ih][n_kept[ih]++] = i;
+        }
+        for (int32_t ih = 0; ih < N_HEAD_KV; ih++)
+            for (int32_t i = 0; i < l->len[ih]; i++) {
+                const int64_t row = l->off[ih] + i;
+                assert_entry(&c, 0, ih, i, l->pos[row]);
+                assert_true(i == 0 || l->pos[row] > l->pos[row - 1]);
+                for (int32_t plane = 0; plane < 2; plane++)
+                    assert_cmp(wnw__cache_aux(l, WNW_AUX_ATTN_SUM, plane)[row], ==,
+                               mark(ih, l->pos[row], plane));
+            }
+        assert_int_equal(wnw__cache_check(&c), WNW_OK);
+        assert_int_equal(wnw__cache_keep_in_place(&c, 0, keep, n_kept, 1), WNW_OK);
+    }
+    wnw__cache_free(&c);
+}
+
+static long faults(void)
+{
+    struct rusage u;
+    assert_int_equal(getrusage(RUSAGE_SELF, &u), 0);
+    return u.ru_minflt;
+}
+
+/* Rows stay in the pages that they have: new ones would have to be cleared first. */
+static void test_growth_takes_few_pages(void **state)
+{
+    enum { N = 1 << 16 };
+    (void)state;
+    struct wnw__cache c;
+    assert_int_equal(wnw__cache_init(&c, 1, N_HEAD_KV, 64, WNW_KV_F16, 32, NULL), WNW_OK);
+    assert_int_equal(wnw__cache_reserve_layer(&c, 0, N, true), WNW_OK);
+    memset(c.layers[0].k, 1, c.layers[0].mapped_bytes);
+    memset(c.layers[0].v, 2, c.layers[0].v_mapped_bytes);
+    wnw__cache_commit_layer(&c, 0, 0, N);
+    const size_t bytes = c.layers[0].mapped_bytes;
+    const long before = faults();
+    assert_int_equal(wnw__cache_reserve_layer(&c, 0, 1, false), WNW_OK);
+    const size_t pages = 2 * bytes / (size_t)sysconf(_SC_PAGESIZE);
+    assert_int_equal(c.layers[0].cap[1], N + N / 8);
+    assert_int_equal(c.layers[0].mapped_bytes, bytes + bytes / 8);
+    assert_true((size_t)(faults() - before) < pages / 2);
+    assert_int_equal(wnw__cache_bytes(&c), 2 * (bytes + bytes / 8));
+    for (size_t i = 0; i < N * c.row_bytes; i += 4093) {
+        const size_t at = (size_t)c.layers[0].off[1] * c.row_bytes + i;
+        assert_int_equal(c.layers[0].k[at], 1);
+        assert_int_equal(c.layers[0].v[at], 2);
+    }
     wnw__cache_free(&c);
 }
 
@@ -315,6 +394,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_append_grows_without_losing),
         cmocka_unit_test(test_decode_growth_has_slack),
+        cmocka_unit_test(test_ragged_grows_without_losing),
+        cmocka_unit_test(test_growth_takes_few_pages),
         cmocka_unit_test(test_keep_ragged),
         cmocka_unit_test(test_thin_in_place),
         cmocka_unit_test(test_keep_nothing),

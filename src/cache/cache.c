@@ -31,6 +31,7 @@ static void free_rows(struct wnw__kv_layer *l)
     l->pos = NULL;
     l->n_rows = 0;
     l->mapped_bytes = l->v_mapped_bytes = 0;
+    l->of_file = false;
 }
 
 void wnw__cache_layer_free(struct wnw__kv_layer *l)
@@ -102,8 +103,6 @@ uint64_t wnw__cache_caps_bytes(const struct wnw__cache *c, const struct wnw__kv_
 /* Maps the arenas of a layer whose heads have their offsets and capacities. n: rows of one arena. */
 static int map_arenas(const struct wnw__cache *c, struct wnw__kv_layer *l, int64_t n)
 {
-    if (l->n_rows > 0 && !(l->pos = malloc((size_t)l->n_rows * sizeof *l->pos)))
-        return WNW_E_NOMEM;
     if (n == 0)
         return WNW_OK;
     l->mapped_bytes = wnw__cache_page_round((size_t)n * c->row_bytes);
@@ -114,8 +113,15 @@ static int map_arenas(const struct wnw__cache *c, struct wnw__kv_layer *l, int64
     return l->k && (l->v || l->v_mapped_bytes == 0) ? WNW_OK : WNW_E_NOMEM;
 }
 
-int wnw__cache_layer_new(const struct wnw__cache *c, struct wnw__kv_layer *l, const struct wnw__kv_caps *caps,
-                         int32_t n_swa)
+static int no_layer(struct wnw__kv_layer *l)
+{
+    const long long n = (long long)l->n_rows;
+    wnw__cache_layer_free(l);
+    return wnw__fail(WNW_E_NOMEM, "no memory for a cache layer of %lld entries", n);
+}
+
+int wnw__cache_layer_new_bare(const struct wnw__cache *c, struct wnw__kv_layer *l,
+                              const struct wnw__kv_caps *caps, int32_t n_swa)
 {
     const size_t n = (size_t)c->n_head_kv;
     *l = (struct wnw__kv_layer){.n_swa = n_swa};
@@ -123,28 +129,33 @@ int wnw__cache_layer_new(const struct wnw__cache *c, struct wnw__kv_layer *l, co
     l->cap = calloc(n, sizeof *l->cap);
     l->len = calloc(n, sizeof *l->len);
     if (!l->off || !l->cap || !l->len)
-        goto fail;
+        return no_layer(l);
     memcpy(l->cap, caps->entry, n * sizeof *l->cap);
     l->n_rows = place(c->n_head_kv, l->cap, l->off);
     for (int kind = 0; kind < WNW_N_AUX; kind++) {
         if (c->aux_planes[kind] > 0 && !(l->aux[kind] = aux_new(kind, c->aux_planes[kind], l->n_rows)))
-            goto fail;
+            return no_layer(l);
     }
+    if (l->n_rows > 0 && !(l->pos = malloc((size_t)l->n_rows * sizeof *l->pos)))
+        return no_layer(l);
+    return WNW_OK;
+}
+
+int wnw__cache_layer_new(const struct wnw__cache *c, struct wnw__kv_layer *l, const struct wnw__kv_caps *caps,
+                         int32_t n_swa)
+{
+    const size_t n = (size_t)c->n_head_kv;
+    WNW_TRY(wnw__cache_layer_new_bare(c, l, caps, n_swa));
     int64_t n_row = l->n_rows;
     if (c->n_tail > 0) {
         if (wnw__cache_tail_new(c, &l->tail, n_swa) != WNW_OK)
-            goto fail;
+            return no_layer(l);
         memcpy(l->tail.quantised_cap, caps->quantised, n * sizeof *caps->quantised);
         n_row = place(c->n_head_kv, l->tail.quantised_cap, l->tail.quantised_off);
         if (wnw__cache_tail_map(c, &l->tail, caps->tail) != WNW_OK)
-            goto fail;
+            return no_layer(l);
     }
-    if (map_arenas(c, l, n_row) == WNW_OK)
-        return WNW_OK;
-
-fail:
-    wnw__cache_layer_free(l);
-    return wnw__fail(WNW_E_NOMEM, "no memory for a cache layer of %lld entries", (long long)l->n_rows);
+    return map_arenas(c, l, n_row) == WNW_OK ? WNW_OK : no_layer(l);
 }
 
 /* Makes layers without entries, for a cache that has no layers yet. */
@@ -237,81 +248,6 @@ void wnw__cache_empty_numbers(const struct wnw__cache *c, struct wnw__kv_layer *
         for (int32_t p = 0; p < c->aux_planes[kind]; p++)
             for (int32_t i = 0; i < n; i++)
                 wnw__cache_aux(l, (enum wnw__aux)kind, p)[row + i] = aux_empty(kind);
-}
-
-/* Empties the numbers of the n rows after each head's entries, where rewound entries may have left some. */
-static void empty_new_numbers(const struct wnw__cache *c, struct wnw__kv_layer *l, int32_t n)
-{
-    for (int32_t ih = 0; ih < c->n_head_kv; ih++)
-        wnw__cache_empty_numbers(c, l, l->off[ih] + l->len[ih], n);
-}
-
-int wnw__cache_resize_layer(struct wnw__cache *c, int32_t il, const struct wnw__kv_caps *caps)
-{
-    struct wnw__kv_layer *l = &c->layers[il], fresh;
-    WNW_TRY(wnw__cache_layer_new(c, &fresh, caps, l->n_swa));
-    for (int32_t ih = 0; ih < c->n_head_kv; ih++)
-        wnw__cache_gather_head(c, &fresh, l, ih, NULL, l->len[ih]);
-    fresh.n_settled = l->n_settled;
-    fresh.n_ambiguous = l->n_ambiguous;
-    wnw__cache_layer_free(l);
-    *l = fresh;
-    return WNW_OK;
-}
-
-/* The capacity to ask for where `need` rows are needed. */
-static int32_t grown(const struct wnw__cache *c, int64_t need, int32_t cap, bool tight)
-{
-    const int64_t with_slack = (int64_t)cap + cap / 8;
-    return (int32_t)wnw__cache_round_up(tight || need > with_slack ? need : with_slack, c->growth);
-}
-
-/* Sets the capacities that layer il needs; returns whether it has them already. */
-static bool need_caps(const struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once, bool tight,
-                      const struct wnw__kv_caps *caps)
-{
-    const struct wnw__kv_layer *l = &c->layers[il];
-    bool enough = true;
-    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
-        enough = enough && l->cap[ih] - l->len[ih] >= n;
-        caps->entry[ih] = grown(c, (int64_t)l->len[ih] + n, l->cap[ih], tight);
-        if (c->n_tail == 0)
-            continue;
-        if (l->cap[ih] - l->len[ih] >= n)
-            caps->entry[ih] = l->cap[ih];
-        const int32_t had_quantised = l->tail.quantised_cap[ih], had_tail = l->tail.cap[ih];
-        int32_t quantised, tail;
-        wnw__cache_tail_need(c, l, ih, n, n_at_once, &quantised, &tail);
-        enough = enough && quantised <= had_quantised && tail <= had_tail;
-        caps->quantised[ih] =
-            quantised <= had_quantised ? had_quantised : grown(c, quantised, had_quantised, tight);
-        caps->tail[ih] = tail <= had_tail ? had_tail : grown(c, tail, had_tail, tight);
-    }
-    return enough;
-}
-
-static int reserve(struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once, bool tight)
-{
-    struct wnw__kv_caps caps = wnw__cache_caps_new(c);
-    if (!caps.entry)
-        return wnw__fail(WNW_E_NOMEM, "no memory to grow cache layer %d", (int)il);
-    int rc = WNW_OK;
-    if (need_caps(c, il, n, n_at_once, tight, &caps))
-        empty_new_numbers(c, &c->layers[il], n);
-    else
-        rc = wnw__cache_resize_layer(c, il, &caps);
-    free(caps.entry);
-    return rc;
-}
-
-int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool tight)
-{
-    return reserve(c, il, n, n, tight);
-}
-
-int wnw__cache_expect_layer(struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once)
-{
-    return reserve(c, il, n, n_at_once < n ? n_at_once : n, true);
 }
 
 int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src)

@@ -76,6 +76,7 @@ struct wnw__kv_layer {
     int64_t n_rows;           /* sum of cap */
     size_t mapped_bytes;      /* of the arena of keys: its rows x row_bytes, rounded up to pages */
     size_t v_mapped_bytes;    /* the same of the arena of values */
+    bool of_file;             /* their pages may be those of a file */
     struct wnw__kv_tail tail; /* then off, cap and n_rows count entries, which pos and aux are parallel to */
     int32_t n_swa;            /* sliding window or chunk in tokens, 0 = global layer */
     int32_t n_settled;        /* first entries of every head that a recursive policy has settled */

@@ -20,6 +20,9 @@ struct wnw__kv_caps wnw__cache_caps_new(const struct wnw__cache *c);
 /* Makes *l a layer without entries that has the given capacities. */
 int wnw__cache_layer_new(const struct wnw__cache *c, struct wnw__kv_layer *l, const struct wnw__kv_caps *caps,
                          int32_t n_swa);
+/* The same without arenas, and of a cache with a tail without what only that has. */
+int wnw__cache_layer_new_bare(const struct wnw__cache *c, struct wnw__kv_layer *l,
+                              const struct wnw__kv_caps *caps, int32_t n_swa);
 void wnw__cache_layer_free(struct wnw__kv_layer *l);
 /* Sets the numbers of rows row .. row+n-1 to the values that they have before they are known. */
 void wnw__cache_empty_numbers(const struct wnw__cache *c, struct wnw__kv_layer *l, int64_t row, int32_t n);
@@ -29,6 +32,9 @@ int wnw__cache_resize_layer(struct wnw__cache *c, int32_t il, const struct wnw__
 /* Bytes of the arenas of keys and values of a layer with these capacities. */
 uint64_t wnw__cache_caps_bytes(const struct wnw__cache *c, const struct wnw__kv_caps *caps);
 
+/* Copies the positions and numbers of n entries, row by row. dst and src may be the same layer. */
+void wnw__cache_copy_numbers(const struct wnw__cache *c, struct wnw__kv_layer *dst, int64_t to,
+                             const struct wnw__kv_layer *src, int64_t from, int64_t n);
 /* Copies the entries keep[0 .. n_keep-1] of a head of src, ascending, to the same head of dst, with their
  * positions and numbers, and counts them. keep = NULL: the first n_keep. dst and src may be the same layer. */
 void wnw__cache_gather_head(const struct wnw__cache *c, struct wnw__kv_layer *dst,

@@ -7,9 +7,8 @@
 
 /* ---- Copying entries ---- */
 
-/* Copies the positions and numbers of n entries. dst and src may be the same layer. */
-static void copy_numbers(const struct wnw__cache *c, struct wnw__kv_layer *dst, int64_t to,
-                         const struct wnw__kv_layer *src, int64_t from, int64_t n)
+void wnw__cache_copy_numbers(const struct wnw__cache *c, struct wnw__kv_layer *dst, int64_t to,
+                             const struct wnw__kv_layer *src, int64_t from, int64_t n)
 {
     if (dst == src && to == from)
         return;
@@ -67,7 +66,7 @@ void wnw__cache_gather_head(const struct wnw__cache *c, struct wnw__kv_layer *ds
         const int32_t from = keep ? keep[i] : i;
         kept.n_first += from < n_first ? run.n : 0;
         copy_stored(c, dst, ih, &kept, &run);
-        copy_numbers(c, dst, dst->off[ih] + i, src, src->off[ih] + from, run.n);
+        wnw__cache_copy_numbers(c, dst, dst->off[ih] + i, src, src->off[ih] + from, run.n);
         i += run.n;
     }
     dst->len[ih] = n_keep;
@@ -155,7 +154,7 @@ void wnw__cache_drop(struct wnw__cache *c, int32_t il, int32_t ih, int32_t from,
         copy_stored(c, l, ih, &kept, &run);
         i += run.n;
     }
-    copy_numbers(c, l, l->off[ih] + from, l, l->off[ih] + from + n, len - from - n);
+    wnw__cache_copy_numbers(c, l, l->off[ih] + from, l, l->off[ih] + from + n, len - from - n);
     l->len[ih] -= n;
     if (c->n_tail > 0) {
         l->tail.n_first[ih] = n_quantised > 0 ? kept.n_first : n_first;

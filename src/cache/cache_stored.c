@@ -349,6 +349,7 @@ int wnw__cache_load_layer(struct wnw__cache *c, int32_t il, const struct wnw__st
     int rc = wnw__cache_layer_new(c, &fresh, &caps, l->n_swa);
     free(caps.entry);
     WNW_TRY(rc);
+    fresh.of_file = map;
     rc = fill(c, &fresh, counts, block, map);
     if (rc != WNW_OK) {
         wnw__cache_layer_free(&fresh);
