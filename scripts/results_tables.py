@@ -18,14 +18,16 @@ a run's folder. A document has a table between two lines, and a number between t
     SnapKV has <!-- number NAME agnostic/all/snapkv/ratio=0.5/macro.mean 1 -->30.0<!-- / --> points.
 
 A table takes mode= (all without it), N= (all lengths without it) and policies= (all without it; names separated by blanks); `contrasts` is the table of
-those that were listed before the run. A number's path is protocol, length, policy (its shortest recipe), size, and a member of the row in the report's
-JSON; of a contrast it is `contrast`, its number from 0 on, and a member.
+those that were listed before the run, and `<!-- contrast NAME 0 -->..<!-- / -->` the first of them in a sentence: difference, interval, n, corrected
+probability. A number's path is protocol, length, policy (its shortest recipe), size, and a member of the row in the report's JSON; of a contrast it is
+`contrast`, its number from 0 on, and a member.
 
 Headings whose tables have no records yet, and CSV files without them, are listed in docs/results/without-records.txt; a line
 there that has records, or no table any more, is a fault, so that the list only shrinks.
 """
 import argparse
 import gzip
+import itertools
 import json
 import pathlib
 import re
@@ -39,6 +41,7 @@ RESULTS = ROOT / "docs" / "results"
 LIST = RESULTS / "without-records.txt"
 MOST_BYTES = 1024  # of a packed answer, on average
 TABLE = re.compile(r"(<!-- table (\S+)([^>\n]*?) -->\n)(.*?)(<!-- end of table -->)", re.S)
+CONTRAST = re.compile(r"(<!-- contrast (\S+) (\d+) -->)(.*?)(<!-- / -->)", re.S)
 NUMBER = re.compile(r"(<!-- number (\S+) (\S+) (\d) -->)(.*?)(<!-- / -->)", re.S)
 
 
@@ -147,6 +150,13 @@ def number(run, path, decimals):
     raise SystemExit(f"number {path}: the report has no such row")
 
 
+def contrast(run, i):
+    c = run["contrasts"][i]
+    if not c["measured"]:
+        return "not measured"
+    return fixed(c["delta"], 1) + interval(c, "lo", "hi") + f", n = {c['n']}, p {probability(c['p_holm']) if c['p_holm'] < 0.001 else '= ' + probability(c['p_holm'])}"
+
+
 def options_of(text):
     return {item.partition("=")[0]: item.partition("=")[2] for item in text.strip().split(",") if item}
 
@@ -154,18 +164,25 @@ def options_of(text):
 def written(text, reports):
     """A document with its tables and numbers as the records have them."""
     text = TABLE.sub(lambda m: m[1] + table(reports.get(m[2])[0], options_of(m[3])) + m[5], text)
+    text = CONTRAST.sub(lambda m: m[1] + contrast(reports.get(m[2])[0], int(m[3])) + m[5], text)
     return NUMBER.sub(lambda m: m[1] + number(reports.get(m[2])[0], m[3], int(m[4])) + m[6], text)
+
+
+def from_records(rows):
+    """Whether each row of a table that says a number takes numbers from records."""
+    return all("<!-- number" in row or "<!-- contrast" in row or not re.search(r"\d", row) for row in rows)
 
 
 def tables_without_records():
     """FILE: HEADING of what has a table outside of marks, in the documents of results, and the CSV files without records."""
     found = []
     for path in [ROOT / "docs" / "results.md", *sorted(RESULTS.glob("*.md"))]:
-        heading = ""
-        for line in TABLE.sub("", path.read_text()).splitlines():
+        heading, lines = "", TABLE.sub("", path.read_text()).splitlines()
+        for i, line in enumerate(lines):
             heading = line.lstrip("# ") if line.startswith("#") else heading
             entry = f"{path.relative_to(ROOT)}: {heading}"
-            if re.match(r"\|[-| ]+\|$", line) and entry not in found and heading != "What does not stand":
+            rows = list(itertools.takewhile(lambda row: row.startswith("|"), lines[i + 1:]))
+            if re.match(r"\|[-| ]+\|$", line) and entry not in found and heading != "What does not stand" and not from_records(rows):
                 found.append(entry)
     found += [str(p.relative_to(ROOT)) for p in sorted(RESULTS.glob("*.csv")) if not (RESULTS / p.stem / "results.jsonl.gz").exists()]
     return found

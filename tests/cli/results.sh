@@ -87,7 +87,7 @@ good 'the whole' report "$work/whole" --json
 cp "$work/out" "$work/plain.json"
 tables --add "$work/s1" "$work/s2" shards || fail "shards cannot be packed: $(cat "$work/err")"
 grep -q -- '--shard' "$tree/docs/results/shards/run.json" && fail 'packed shards are still called shards'
-printf '\n<!-- table shards contrasts -->\n<!-- end of table -->\nThey differ by <!-- number shards contrast/0/delta 2 -->?<!-- / -->.\n' >>"$tree/docs/results.md"
+printf '\n<!-- table shards contrasts -->\n<!-- end of table -->\nThey differ by <!-- number shards contrast/0/delta 2 -->?<!-- / -->, in short <!-- contrast shards 0 -->?<!-- / -->.\n' >>"$tree/docs/results.md"
 tables || fail "a table of contrasts cannot be written: $(cat "$work/err")"
 python3 - "$work/plain.json" "$tree/docs/results.md" <<'PY' || fail 'the contrasts have other numbers than the report'
 import json, sys
@@ -95,7 +95,7 @@ import json, sys
 c, text = json.load(open(sys.argv[1]))["runs"][0]["contrasts"], open(sys.argv[2]).read()
 assert f"| `{c[0]['a']}` | `{c[0]['b']}` | {c[0]['n']} | {c[0]['mean_a']:.1f} | {c[0]['mean_b']:.1f} |" in text, text
 assert "| 0 | - | - | - | - | - | not measured |" in text and not c[1]["measured"]
-assert "-->%.2f<!-- / -->." % c[0]["delta"] in text, c[0]["delta"]
+assert "-->%.2f<!-- / -->, in short " % c[0]["delta"] in text and f"-->{c[0]['delta']:.1f} ({c[0]['lo']:.1f} .. {c[0]['hi']:.1f}), n = {c[0]['n']}, p " in text, c[0]
 PY
 sed -i 's/"seed": [0-9]*/"seed": 7/' "$work/s2/run.json"
 tables --add "$work/s1" "$work/s2" shards && fail 'folders of two runs were packed as one'
