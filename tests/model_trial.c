@@ -101,13 +101,18 @@ struct mode {
     const char *name, *recipe;
     int64_t budget;
     bool tau, pooled;
+    double floor;
+    bool negative; /* weights down to -0.5, and of one layer all */
 };
 
 static const struct mode modes[] = {
-    {"strict", "compilerkv:window=16+gate:window=16,mode=strict", BUDGET, false, false},
-    {"elastic", "compilerkv:window=16+gate:window=16,mode=elastic", BUDGET, true, false},
-    {"pooled", "compilerkv:window=16+gate:window=16,mode=pooled", BUDGET, true, true},
-    {"a budget below the window", "compilerkv:window=16+gate:window=16,mode=strict", 14, false, false},
+    {"strict", "compilerkv:window=16+gate:window=16,mode=strict", BUDGET, false, false, 0.25, false},
+    {"elastic", "compilerkv:window=16+gate:window=16,mode=elastic", BUDGET, true, false, 0.25, false},
+    {"no floor", "compilerkv:window=16+gate:window=16,mode=elastic,floor=0", BUDGET, true, false, 0, false},
+    {"pooled", "compilerkv:window=16+gate:window=16,mode=pooled", BUDGET, true, true, 0.25, false},
+    {"negative weights", "compilerkv:window=16+gate:window=16,mode=elastic", BUDGET, true, false, 0.25, true},
+    {"a budget below the window", "compilerkv:window=16+gate:window=16,mode=strict", 14, false, false, 0.25,
+     false},
 };
 
 static void plans_are_those_of_the_method(void **state)
@@ -119,6 +124,12 @@ static void plans_are_those_of_the_method(void **state)
     wnw_policy *policy = test_policy(mode->recipe);
     const wnw_size size = size_budget(mode->budget);
     make_table(&t);
+    for (int32_t i = 0; mode->negative && i < model.info.n_layer * model.info.n_head; i++) {
+        const int32_t il = i / model.info.n_head, group = model.info.n_head / model.info.n_head_kv;
+        const int32_t ih = i % model.info.n_head / group;
+        t.weight[i] = il == 0 ? -0.5f : ih % 2 ? -0.25f : t.weight[i];
+        t.group[il * model.info.n_head_kv + ih] = t.weight[i];
+    }
     t.profile->compiler.budget = (int32_t)mode->budget;
     assert_ok(
         wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .profile = t.profile,
@@ -128,9 +139,16 @@ static void plans_are_those_of_the_method(void **state)
     const struct wnw__trial_choice choice = {.budget = (int32_t)mode->budget,
                                              .weight = t.group,
                                              .tau = mode->tau ? t.tau : NULL,
-                                             .pooled = mode->pooled};
+                                             .pooled = mode->pooled,
+                                             .floor = mode->floor};
     assert_ok(wnw__trial_plan(&ours, &prompt, &choice, NULL));
     assert_same_plan(ours, theirs);
+    double kept, sum = 0;
+    const int32_t *unused;
+    assert_ok(wnw__trial_count(&kept, &prompt, &choice, NULL));
+    for (int32_t i = 0; i < prompt.n_il; i++)
+        sum += wnw_plan_head(ours, prompt.il[i], 0, &unused);
+    assert_near(kept, sum / prompt.n_il, 1e-9);
     wnw_plan_free(ours);
     wnw_plan_free(theirs);
     wnw_policy_free(policy);

@@ -9,6 +9,7 @@
 #include "attend/attend_cells.h"
 #include "attend/attend_impl.h"
 #include "base/err.h"
+#include "base/opt.h"
 #include "base/parallel.h"
 #include "base/random.h"
 #include "base/strings.h"

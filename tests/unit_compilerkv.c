@@ -466,8 +466,9 @@ static void the_floor(void **state)
     make_gate(&g, 2, 104, 12, (const int32_t[]){20, 1});
     assert_counts(NEUTRAL ",mode=pooled,floor=0", &g, (const int32_t[]){15, 1}); /* 1 + 19 x 14 / 19 */
     assert_counts(NEUTRAL ",mode=pooled", &g, (const int32_t[]){14, 2});
-    static const char *const paper[] = {"paper-compilerkv-max", "paper-compilerkv-no_heads",
-                                        "paper-compilerkv-no_risk", "paper-compilerkv-raw"};
+    static const char *const paper[] = {"paper-compilerkv",          "paper-compilerkv-max",
+                                        "paper-compilerkv-no_heads", "paper-compilerkv-no_risk",
+                                        "paper-compilerkv-raw",      "paper-compilerkv-strict"};
     for (size_t i = 0; i < sizeof paper / sizeof *paper; i++) {
         wnw_policy *p = test_policy(paper[i]);
         assert_contains(wnw_policy_string(p), ",floor=0,");
@@ -686,12 +687,22 @@ static void one_threshold(void **state)
     t->window = 64;
     for (int32_t i = 0; i < t->n_layer * t->n_entropy * t->n_ppl; i++)
         t->tau[i] = i % 2 ? 0.5f : 1.5f; /* 18 cells, mean 1 */
-    wnw_plan *mean = plan_of(&f, "paper-compilerkv-no_risk", 150, &r);
+    t->tau_constant = 1.2;
+    wnw_plan *constant = plan_of(&f, "paper-compilerkv-no_risk", 150, &r);
+    assert_string_equal(r.warning, "");
+    wnw_plan *mean = plan_of(&f, "paper-compilerkv+gate:table=mean,floor=0", 150, &r);
     assert_string_equal(r.warning, "");
     wnw_plan *one = plan_of(&f, "paper-compilerkv-no_risk:tau=1", 150, &r);
     wnw_plan *two = plan_of(&f, "paper-compilerkv-no_risk:tau=1.2", 150, &r);
     assert_same_plan(mean, one);
+    assert_same_plan(constant, two);
     assert_other_plan(mean, two);
+    wnw_plan_free(constant);
+    t->tau_constant = 0; /* a table of before: the mean, and a word of it */
+    constant = plan_of(&f, "paper-compilerkv-no_risk", 150, &r);
+    assert_contains(r.warning, "tau_constant");
+    assert_same_plan(constant, mean);
+    wnw_plan_free(constant);
     wnw_plan_free(mean);
     wnw_plan_free(one);
     wnw_plan_free(two);
@@ -960,6 +971,41 @@ static void tables_are_bound_to_their_run(void **state)
     fake_free(&f);
 }
 
+/* A budget far from the table's own is served where it is as much of the prompt: a table of 512 of 1024 to 1280 tokens, which
+ * is 0.4 to 0.5 of them, serves shares from 0.2 to 1 of these 300. */
+static void tables_serve_their_share(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t least, most; /* lengths of the table's prompts */
+        int64_t budget;
+        bool serves;
+    } rows[] = {
+        {1024, 1280, 60, true},  {1024, 1280, 59, false},  {1024, 1280, 150, true}, {1024, 1280, 290, true},
+        {0, 0, 150, false},      {4096, 4096, 150, false}, {4096, 4096, 75, true},  {4096, 4096, 18, false},
+        {4096, 4096, 256, true}, /* half of its own budget */
+        {512, 512, 149, false},  {512, 512, 151, true}};
+    struct fake f;
+    wnw_report r = {WNW_INIT(wnw_report)};
+    fake_init(&f, 3, 2, 2, 300, false);
+    struct wnw__compiler_table *t = &f.profile.compiler;
+    t->window = 16;
+    t->budget = 512;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wnw_plan *plan = NULL;
+        const wnw_size size = size_budget(rows[i].budget);
+        t->least_length = rows[i].least;
+        t->most_length = rows[i].most;
+        const int rc = fake_plan(&plan, &f, "compilerkv:window=16", &size, &r);
+        if (rc != (rows[i].serves ? WNW_OK : WNW_E_MISMATCH))
+            fail_msg("row %zu: %d, %s", i, rc, wnw_last_error());
+        if (rows[i].serves)
+            assert_contains(r.warning, "budget of 512");
+        wnw_plan_free(plan);
+    }
+    fake_free(&f);
+}
+
 /* The bins of entropy and perplexity reach the threshold: one cell lets pass, all others do not. */
 static void risk_chooses_the_cell(void **state)
 {
@@ -1007,6 +1053,99 @@ static void risk_chooses_the_cell(void **state)
     assert_int_equal(sum_of(plan, &f), 3 * 100);
     wnw_plan_free(plan);
     fake_free(&f);
+}
+
+/* The options in which two policies differ, as "part.option ...", without `force`, which permits and computes nothing. */
+static void differences(char *out, size_t size, const char *recipe, const char *other)
+{
+    wnw_policy *a = test_policy(recipe), *b = test_policy(other);
+    *out = '\0';
+    for (int k = 0; k < WNW_N_PART_KINDS; k++) {
+        const wnw_part *part = &a->part[k].head;
+        assert_string_equal(part->name, b->part[k].head.name);
+        for (const wnw_option *o = part->options; o && o->name; o++) {
+            char x[64], y[64];
+            wnw__opt_format(o, a->opts[k], x, sizeof x);
+            wnw__opt_format(o, b->opts[k], y, sizeof y);
+            if (strcmp(x, y) != 0 && strcmp(o->name, "force") != 0) {
+                const size_t len = strlen(out);
+                snprintf(out + len, size - len, "%s%s.%s", len > 0 ? " " : "", part->name, o->name);
+            }
+        }
+    }
+    wnw_policy_free(a);
+    wnw_policy_free(b);
+}
+
+static void ablations_differ_in_one_thing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *whole, *ablation, *differs;
+    } rows[] = {
+        {"compilerkv", "paper-compilerkv", "gate.floor"},
+        {"paper-compilerkv", "paper-compilerkv-no_heads", "compilerkv.table"},
+        {"paper-compilerkv", "paper-compilerkv-no_risk", "gate.table"},
+        {"paper-compilerkv", "paper-compilerkv-raw", "compilerkv.utility"},
+        {"paper-compilerkv", "paper-compilerkv-max", "gate.score_norm"},
+        {"paper-compilerkv", "paper-compilerkv-strict", "gate.mode"},
+        {"paper-compilerkv-strict", "paper-compilerkv-strict-no_heads", "compilerkv.table"},
+        {"paper-compilerkv-strict", "paper-compilerkv-strict-raw", "compilerkv.utility"},
+        {"paper-compilerkv-strict", "paper-compilerkv-strict-attention", "compilerkv.utility"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char got[256];
+        differences(got, sizeof got, rows[i].whole, rows[i].ablation);
+        if (strcmp(got, rows[i].differs) != 0)
+            fail_msg("%s and %s differ in '%s', not in '%s'", rows[i].whole, rows[i].ablation, got,
+                     rows[i].differs);
+    }
+}
+
+/* The readings of the study together: a short window, heads by themselves, average pooling, with and without value norms. */
+static void readings_by_hand(void **state)
+{
+    (void)state;
+    struct layer l[2];
+    float got[G * N];
+    for (int il = 0; il < 2; il++) {
+        make_layer(&l[il], il);
+        memset(l[il].attn, 0, sizeof l[il].attn);
+    }
+    for (int i = 0; i < G * N * D; i++)
+        l[0].values[i] = i % D == 0 ? 1 : 0; /* norms of 1 .. */
+    l[0].values[5 * D] = 3;                  /* .. but one of KV head 0: its mean is 42 / 40 */
+    for (int w = 0; w < W;
+         w++) { /* heads 0 and 4, of KV heads 0 and 1; the first rows are outside of a window of 4 */
+        l[0].attn[(0 * W + w) * N + 5] = w < 4 ? 0.9f : 0.5f;
+        l[0].attn[(0 * W + w) * N + 10] = w < 4 ? 0.1f : 0.25f;
+        l[0].attn[(4 * W + w) * N + 20] = 0.75f;
+    }
+    static const struct {
+        const char *options;
+        double at4, at5, at10, at20;
+    } rows[] = {
+        /* alpha of head 0 is 4 x 0.5 = 2 and 1, of head 4 3; a pool of 3 spreads thirds of them. */
+        {"alpha_scope=head,pool=avg,kernel=3", 2 / 3.0 / 1.05, 2 / 3.0 * 3 / 1.05, 1 / 3.0 / 1.05, 1},
+        {"alpha_scope=head,pool=avg,kernel=3,utility=attention", 2 / 3.0, 2 / 3.0, 1 / 3.0, 1},
+        {"alpha_scope=head", 0, 2 * 3 / 1.05, 1 / 1.05, 3},
+        /* The mean of a layer's 6 heads; token 10's value counts most where its norm is largest relative to its head: 1. */
+        {"alpha_scope=layer,pool=avg,kernel=3", 2 / 18.0, 2 / 18.0 * 3 / 1.05, 1 / 18.0, 3 / 18.0},
+        /* Of both layers' 12, of which the other's see nothing. */
+        {"alpha_scope=global", 0, 2 / 12.0 * 3 / 1.05, 1 / 12.0, 3 / 12.0},
+        {"alpha_scope=global,pool=avg,kernel=3,utility=attention", 2 / 36.0, 2 / 36.0, 1 / 36.0, 3 / 36.0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char recipe[128];
+        snprintf(recipe, sizeof recipe, "compilerkv:window=4,table=none,%s", rows[i].options);
+        assert_int_equal(run(recipe, l, NULL, got, NULL), WNW_OK);
+        for (int ih = 0; ih < G; ih++) { /* one list for all KV heads */
+            assert_near((double)got[ih * N + 4], rows[i].at4, 1e-6);
+            assert_near((double)got[ih * N + 5], rows[i].at5, 1e-6);
+            assert_near((double)got[ih * N + 10], rows[i].at10, 1e-6);
+            assert_near((double)got[ih * N + 20], rows[i].at20, 1e-6);
+        }
+    }
 }
 
 static void what_is_asked_for(void **state)
@@ -1068,7 +1207,10 @@ int main(void)
         cmocka_unit_test(tables_are_bound_to_options),
         cmocka_unit_test(found_tables_are_left_out),
         cmocka_unit_test(tables_are_bound_to_their_run),
+        cmocka_unit_test(tables_serve_their_share),
         cmocka_unit_test(risk_chooses_the_cell),
+        cmocka_unit_test(ablations_differ_in_one_thing),
+        cmocka_unit_test(readings_by_hand),
         cmocka_unit_test(what_is_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,12 +9,13 @@
 
 /* ---- The solver ---- */
 
-/* Plain gradient descent on the objective as the header states it, the slow reference. */
+/* Plain gradient descent on the objective as the header states it, the slow reference, for a log of all actions. */
 static void descend(const struct wnw__cql_state *s, double weight, int n_step, double *q)
 {
-    double sum = 0;
+    double sum = 0, drawn = 0;
     for (int a = 0; a < s->n_action; a++) {
         sum += (double)s->n[a];
+        drawn += s->drawn ? s->drawn[a] : 0;
         q[a] = s->mean[a];
     }
     for (int i = 0; i < n_step; i++) {
@@ -23,7 +24,8 @@ static void descend(const struct wnw__cql_state *s, double weight, int n_step, d
             all += e[a] = exp(q[a]);
         for (int a = 0; a < s->n_action; a++) {
             const double p = (double)s->n[a] / sum;
-            q[a] -= 0.5 * (p * (q[a] - s->mean[a]) + weight * (e[a] / all - p));
+            const double b = s->drawn ? s->drawn[a] / drawn : p;
+            q[a] -= 0.5 * (p * (q[a] - s->mean[a]) + weight * (e[a] / all - b));
         }
     }
 }
@@ -34,12 +36,16 @@ struct solved {
     int32_t n_action;
     int64_t n[4];
     double mean[4], q[4];
+    double drawn[4]; /* all 0: not known */
 };
 
 static void solves(void **state)
 {
     const struct solved *row = *state;
-    const struct wnw__cql_state s = {.n_action = row->n_action, .n = row->n, .mean = row->mean};
+    const struct wnw__cql_state s = {.n_action = row->n_action,
+                                     .n = row->n,
+                                     .mean = row->mean,
+                                     .drawn = row->drawn[0] > 0 ? row->drawn : NULL};
     double q[4];
     assert_true(wnw__cql_solve(&s, row->weight, q));
     for (int a = 0; a < row->n_action; a++) {
@@ -51,13 +57,37 @@ static void solves(void **state)
 }
 
 /* Two actions, equal means m: with x = q_0 - q_1 the sum of p (q - m) is 0, and the stationary equations leave
- * x = weight (sm_1 / p_1 - sm_0 / p_0), sm_0 = 1 / (1 + e^-x). For p = (.9, .1) and weight 0.5 x is 0.970740. */
+ * x = weight (sm_1 / p_1 - sm_0 / p_0), sm_0 = 1 / (1 + e^-x). For p = (.9, .1) and weight 0.5 x is 0.970740.
+ * Where the actions are known to be drawn alike, b = 1/2, equal means are a minimum as they are: softmax is b. With means
+ * 0 and 1 then, 0.9 q_0 = 0.5 (1/2 - sm_0): q_0 = 0.057781, sm_0 = 0.395994. */
 static const struct solved solved[] = {
-    {"no weight: the means", 0, 3, {5, 2, 1}, {0.3, -0.5, 1}, {0.3, -0.5, 1}},
-    {"equal means, tried 9 to 1", 0.5, 2, {9, 1}, {0, 0}, {0.097074, -0.873666}},
-    {"the best mean was tried rarely", 0.5, 3, {7, 2, 1}, {0.3, -0.5, 1}, {0.444838, -0.488717, -0.036430}},
-    {"an action that was never tried", 0.5, 3, {9, 0, 1}, {0, 7, 0}, {0.097074, 0, -0.873666}},
-    {"one action", 0.5, 1, {3}, {0.25}, {0.25}},
+    {"no weight: the means", 0, 3, {5, 2, 1}, {0.3, -0.5, 1}, {0.3, -0.5, 1}, {0}},
+    {"equal means, tried 9 to 1", 0.5, 2, {9, 1}, {0, 0}, {0.097074, -0.873666}, {0}},
+    {"the best mean was tried rarely",
+     0.5,
+     3,
+     {7, 2, 1},
+     {0.3, -0.5, 1},
+     {0.444838, -0.488717, -0.036430},
+     {0}},
+    {"an action that was never tried", 0.5, 3, {9, 0, 1}, {0, 7, 0}, {0.097074, 0, -0.873666}, {0}},
+    {"one action", 0.5, 1, {3}, {0.25}, {0.25}, {0}},
+    {"drawn alike: a rare one is not held against it", 0.5, 2, {9, 1}, {0, 0}, {0, 0}, {0.5, 0.5}},
+    {"drawn alike: a rare one is drawn to the others",
+     0.5,
+     2,
+     {9, 1},
+     {0, 1},
+     {0.057781, 0.479968},
+     {0.5, 0.5}},
+    {"drawn alike: the best mean stays the best",
+     0.5,
+     3,
+     {7, 2, 1},
+     {0.3, -0.5, 1},
+     {0.287164, -0.204055, 0.497961},
+     {1, 1, 1}},
+    {"drawn alike, one never tried", 0.5, 3, {9, 0, 1}, {0, 7, 1}, {0.057781, 0, 0.479968}, {1, 1, 1}},
 };
 
 static void no_log_no_value(void **state)
@@ -66,7 +96,7 @@ static void no_log_no_value(void **state)
     const int64_t n[2] = {0, 0};
     const double mean[2] = {1, 2};
     double q[2] = {5, 5};
-    assert_false(wnw__cql_solve(&(struct wnw__cql_state){2, n, mean}, 0.5, q));
+    assert_false(wnw__cql_solve(&(struct wnw__cql_state){2, n, mean, NULL}, 0.5, q));
     assert_cmp(q[0], ==, -INFINITY);
     assert_cmp(q[1], ==, -INFINITY);
 }
@@ -84,7 +114,9 @@ static void newton_equals_gradient_descent(void **state)
             sum += n[a] = 10 + (int64_t)(test_uniform(&seed) * 20);
             mean[a] = 2 * test_normal(&seed);
         }
-        const struct wnw__cql_state s = {.n_action = n_action, .n = n, .mean = mean};
+        static const double alike[7] = {1, 1, 1, 1, 1, 1, 1};
+        const struct wnw__cql_state s = {
+            .n_action = n_action, .n = n, .mean = mean, .drawn = k % 4 == 1 ? alike : NULL};
         const double weight = k % 3 == 0 ? 2 : 0.5;
         assert_true(wnw__cql_solve(&s, weight, q));
         descend(&s, weight, 20000, slow);
@@ -108,7 +140,7 @@ static void equal_counts_keep_the_order(void **state)
             n[a] = 4;
             mean[a] = test_normal(&seed);
         }
-        assert_true(wnw__cql_solve(&(struct wnw__cql_state){5, n, mean}, 0.1 + k * 0.2, q));
+        assert_true(wnw__cql_solve(&(struct wnw__cql_state){5, n, mean, NULL}, 0.1 + k * 0.2, q));
         for (int a = 0; a < 5; a++)
             for (int b = 0; b < 5; b++)
                 if (mean[a] > mean[b])
@@ -198,6 +230,35 @@ static void slots_and_penalties(void **state)
     wnw__bandit_free(&b);
 }
 
+/* A log of larger cells has what its cells had, and the scale of rewards stays. */
+static void cells_gather(void **state)
+{
+    (void)state;
+    static const int32_t cell[3] = {0, 1, 2}, to[3] = {0, 0, 1};
+    static const uint8_t action[2][3] = {{0, 1, 0}, {1, 0, 0}};
+    static const double reward[2] = {0, 2}; /* -1 and 1 once the mean is taken off */
+    struct wnw__bandit b, all;
+    assert_ok(wnw__bandit_init(&b, 3, 2, 0));
+    for (int i = 0; i < 5; i++)
+        wnw__bandit_add(&b, &(struct wnw__bandit_trials){2, 3, cell, &action[0][0], reward, NULL});
+    assert_int_equal(b.n_prompt[2], 5);
+    assert_ok(wnw__bandit_gather(&all, &b, to, 2));
+    assert_int_equal(all.n_cell, 2);
+    assert_int_equal(all.n_prompt[0], 10);
+    assert_int_equal(all.n_prompt[1], 5);
+    assert_int_equal(all.n[0], 10);
+    assert_int_equal(all.n[1], 10);
+    assert_int_equal(all.n[2], 10);
+    assert_near(all.sum[0], 0, 1e-12); /* cell 0 loses by action 0 what cell 1 gains by it */
+    assert_near(all.sum[1], 0, 1e-12);
+    assert_int_equal(all.n_pair[1], 10);
+    assert_near(all.gain[1], 0, 1e-12);
+    assert_near(all.gain_sq[1], 10 * 4, 1e-12);
+    assert_near(wnw__bandit_sigma(&all), wnw__bandit_sigma(&b), 0);
+    wnw__bandit_free(&b);
+    wnw__bandit_free(&all);
+}
+
 /* Lowest of equals where the rule says so. */
 static void lowest_of_equals(void **state)
 {
@@ -225,6 +286,7 @@ int main(void)
         cmocka_unit_test(equal_counts_keep_the_order),
         cmocka_unit_test(rewards_are_centred),
         cmocka_unit_test(slots_and_penalties),
+        cmocka_unit_test(cells_gather),
         cmocka_unit_test(lowest_of_equals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) + run_rows(solves, solved) + run_rows(chooses, choices);

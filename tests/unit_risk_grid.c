@@ -93,17 +93,71 @@ static void few_rewards_lean_on_parents(void **state)
     wnw__bandit_free(&b);
 }
 
-/* ---- Empty cells ---- */
+/* ---- Thin cells ---- */
 
-static void empty_cells_take_the_nearest(void **state)
+/* One prompt in cells (il, e): it tries both actions five times in each layer; the first earns 0, the second as much as said
+ * for its layer, and some noise, so that the error of a mean is not 0. */
+static void add_prompt(struct wnw__bandit *b, const struct wnw__risk_grid *g, int32_t e, const double *second,
+                       int i)
+{
+    int32_t cell[2];
+    uint8_t action[20];
+    double reward[10], penalty[20];
+    for (int32_t il = 0; il < 2; il++)
+        cell[il] = wnw__risk_cell(g, il, e, 0);
+    for (int k = 0; k < 10; k++) {
+        reward[k] = 0;
+        for (int32_t il = 0; il < 2; il++) {
+            action[k * 2 + il] = (uint8_t)(k % 2);
+            penalty[k * 2 + il] = k % 2 ? -second[il] - 0.01 * (i % 3) : 0;
+        }
+    }
+    wnw__bandit_add(b, &(struct wnw__bandit_trials){10, 2, cell, action, reward, penalty});
+}
+
+static void thin_cells_take_their_layers(void **state)
 {
     (void)state;
-    const struct wnw__risk_grid g = {2, 4, 2};
-    /* Rows are entropy bins, columns perplexity bins; layer 1 has nothing. */
-    int32_t choice[16] = {2, -1, -1, -1, 5, -1, -1, 3, -1, -1, -1, -1, -1, -1, -1, -1};
-    assert_ok(wnw__risk_fill(&g, choice, 9));
-    /* (0,1): 5 to bin (0,0), 3 to (3,1). (1,0): as near to 2 as to 5, the higher entropy wins. (2,1): 1 to (3,1). */
-    assert_ints(choice, 2, 3, 5, 3, 5, 3, 5, 3, 9, 9, 9, 9, 9, 9, 9, 9);
+    /* Two layers, four bins: bin 0 has five prompts, bin 1 one, bin 2 three, bin 3 none. In layer 0 the second action is
+     * better in bin 0 alone, by more than it loses elsewhere; in layer 1 nowhere. */
+    const struct wnw__risk_grid g = {2, 4, 1};
+    static const double values[2] = {1, 0.5}, good[2] = {2, -1}, bad[2] = {-1, -1};
+    struct wnw__bandit_rule rule = {
+        .value = values, .conservatism = 0.5, .uniform = true, .guard = 1, .guard_n = 8, .tie = WNW_TIE_LOW};
+    struct wnw__bandit b;
+    double mean[8 * 2];
+    int32_t choice[8];
+    uint8_t from[8];
+    assert_ok(wnw__bandit_init(&b, 8, 2, 0));
+    for (int i = 0; i < 5; i++)
+        add_prompt(&b, &g, 0, good, i);
+    add_prompt(&b, &g, 1, bad, 0);
+    for (int i = 0; i < 3; i++)
+        add_prompt(&b, &g, 2, bad, i);
+    wnw__risk_shrink(&g, &b, 8, mean);
+    rule.mean = mean;
+    assert_ok(wnw__risk_choose(&g, &b, &rule, 3, choice, from));
+    /* The layer as a whole: (5 x 2 - 4 x 1) / 9 > 0. Bin 2 has three prompts and chose for itself. */
+    assert_ints(choice, 1, 1, 0, 1, 0, 0, 0, 0);
+    for (int c = 0; c < 8; c++)
+        assert_int_equal(from[c], c % 4 == 1 || c % 4 == 3 ? WNW_FROM_LAYER : WNW_FROM_CELL);
+    /* One prompt is enough: bin 1 keeps the neutral action, because one prompt cannot pass the guard. */
+    assert_ok(wnw__risk_choose(&g, &b, &rule, 1, choice, from));
+    assert_ints(choice, 1, 0, 0, 1, 0, 0, 0, 0);
+    assert_int_equal(from[1], WNW_FROM_CELL);
+    assert_int_equal(from[3], WNW_FROM_LAYER);
+    /* No layer has ten prompts: all cells take the choice of everything, (6 - 9) / 18 < 0. */
+    assert_ok(wnw__risk_choose(&g, &b, &rule, 10, choice, from));
+    assert_ints(choice, 0, 0, 0, 0, 0, 0, 0, 0);
+    for (int c = 0; c < 8; c++)
+        assert_int_equal(from[c], WNW_FROM_ALL);
+    wnw__bandit_free(&b);
+    /* Nothing was tried at all. */
+    assert_ok(wnw__bandit_init(&b, 8, 2, 0));
+    assert_ok(wnw__risk_choose(&g, &b, &rule, 1, choice, from));
+    assert_ints(choice, 0, 0, 0, 0, 0, 0, 0, 0);
+    assert_int_equal(from[0], WNW_FROM_ALL);
+    wnw__bandit_free(&b);
 }
 
 /* ---- Options ---- */
@@ -143,7 +197,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(edges_are_quantiles),          cmocka_unit_test(equal_edges_are_parted),
         cmocka_unit_test(each_cell_keeps_its_share),    cmocka_unit_test(few_rewards_lean_on_parents),
-        cmocka_unit_test(empty_cells_take_the_nearest), cmocka_unit_test(smoothing_along_layers),
+        cmocka_unit_test(thin_cells_take_their_layers), cmocka_unit_test(smoothing_along_layers),
         cmocka_unit_test(monotone_is_the_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

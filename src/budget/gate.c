@@ -16,8 +16,9 @@
  * |I_l| within lo .. cap, the total is shared out between lo and want where the wants exceed it, else between
  * want and cap; the largest remainders are rounded up, ties to the lower layer. score_norm=max divides by the
  * largest score, as the released code does, whose thresholds of 0.8 to 1 then let hardly any entry pass;
- * score_norm=median divides by the median. table=mean is the paper's ablation without risk: one threshold,
- * the mean of the table. Where there is neither table nor tau every layer keeps C, as with strict (decision
+ * score_norm=median divides by the median. table=constant is the paper's ablation without risk: one threshold,
+ * the one that kept as much as the table on average over the prompts of its calibration. table=mean takes the
+ * mean of the table, which keeps another size. Where there is neither table nor tau every layer keeps C, as with strict (decision
  * 013). count=history: the size is C, and window and sinks come on top. Scores of several heads are counted
  * per head and averaged. Cost O(L n), and the window's attention once more.
  */
@@ -41,7 +42,7 @@ struct opts {
 };
 
 /* Option values of the gate alone; TABLE_MEAN follows the values of `table` that the scorer has too. */
-enum { TABLE_MEAN = WNW_TABLE_NONE + 1 };
+enum { TABLE_MEAN = WNW_TABLE_NONE + 1, TABLE_CONSTANT };
 enum count { COUNT_PROMPT, COUNT_HISTORY };
 
 /* Whether thresholds come from the profile. */
@@ -144,8 +145,14 @@ static int assess(const struct opts *o, const wnw_layer_problem *p, struct risk 
         return WNW_OK;
     }
     check_mode(o, t, warning);
-    if (o->table == TABLE_MEAN) {
-        r->constant = mean_threshold(t);
+    if (o->table != WNW_TABLE_PROFILE) {
+        const bool stated = o->table == TABLE_CONSTANT && t->tau_constant > 0;
+        if (o->table == TABLE_CONSTANT && !stated)
+            wnw__warn(
+                warning,
+                "the profile does not say which one threshold keeps as much (tau_constant): the mean of "
+                "its thresholds is taken; calibrate it anew");
+        r->constant = stated ? t->tau_constant : mean_threshold(t);
         return WNW_OK;
     }
     bool odd = false;
@@ -227,7 +234,7 @@ static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_kee
     return WNW_OK;
 }
 
-static const char *const tables[] = {"profile", "none", "mean", NULL};
+static const char *const tables[] = {"profile", "none", "mean", "constant", NULL};
 static const char *const counts[] = {"prompt", "history", NULL};
 
 static const wnw_option options[] = {
@@ -261,8 +268,9 @@ static const wnw_option options[] = {
      .offset = offsetof(struct opts, risk_ppl),
      .def = 1},
     {.name = "table",
-     .help =
-         "thresholds: from the profile, its mean regardless of the prompt, or none, and then tau is needed",
+     .help = "thresholds: from the profile; regardless of the prompt their mean, or the constant that keeps "
+             "as much; "
+             "none: tau is needed",
      .type = WNW_OPT_ENUM,
      .offset = offsetof(struct opts, table),
      .def = WNW_TABLE_PROFILE,
@@ -303,9 +311,10 @@ static const char details[] =
     "is without effect. `pooled` lets the layers share L C in proportion to |I_l|, within `floor` C and 4 C. "
     "The paper has no floor: the parity presets say 0.\n\n"
     "Thresholds come from a profile of kind `compiler`. Without one, and without `tau`, every layer keeps C, "
-    "and a warning says so: a threshold that nobody calibrated is not the method. `table=mean` takes the "
-    "mean "
-    "of all thresholds, regardless of the prompt: the paper's ablation without risk. `count=history` reads a "
+    "and a warning says so: a threshold that nobody calibrated is not the method. `table=constant` takes one "
+    "threshold regardless of the prompt, the paper's ablation without risk: "
+    "the one that kept as much as the table on average over the prompts that its calibration held out. "
+    "`table=mean` takes the mean of all thresholds, which keeps another size. `count=history` reads a "
     "budget "
     "or a ratio as C, the compressed history, and keeps window and sinks besides; a size in bytes counts "
     "everything. "

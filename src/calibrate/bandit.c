@@ -15,7 +15,8 @@ int wnw__bandit_init(struct wnw__bandit *b, int32_t n_cell, int32_t n_action, in
     b->n_pair = calloc(n, sizeof *b->n_pair);
     b->gain = calloc(n, sizeof *b->gain);
     b->gain_sq = calloc(n, sizeof *b->gain_sq);
-    if (b->n && b->sum && b->n_pair && b->gain && b->gain_sq)
+    b->n_prompt = calloc((size_t)n_cell, sizeof *b->n_prompt);
+    if (b->n && b->sum && b->n_prompt && b->n_pair && b->gain && b->gain_sq)
         return WNW_OK;
     wnw__bandit_free(b);
     return wnw__fail(WNW_E_NOMEM, "no memory for the rewards of %d cells", (int)n_cell);
@@ -25,6 +26,7 @@ void wnw__bandit_free(struct wnw__bandit *b)
 {
     free(b->n);
     free(b->sum);
+    free(b->n_prompt);
     free(b->n_pair);
     free(b->gain);
     free(b->gain_sq);
@@ -64,6 +66,7 @@ static void add_slot(struct wnw__bandit *b, const struct wnw__bandit_trials *t, 
         b->n[(int64_t)t->cell[slot] * b->n_action + a] += n[a];
         b->sum[(int64_t)t->cell[slot] * b->n_action + a] += sum[a];
     }
+    b->n_prompt[t->cell[slot]] += t->n_trial > 0;
     add_pairs(b, t->cell[slot], n, sum);
 }
 
@@ -74,6 +77,26 @@ void wnw__bandit_add(struct wnw__bandit *b, const struct wnw__bandit_trials *t)
         mean += t->reward[k] / t->n_trial;
     for (int32_t slot = 0; slot < t->n_slot; slot++)
         add_slot(b, t, slot, mean);
+}
+
+int wnw__bandit_gather(struct wnw__bandit *out, const struct wnw__bandit *b, const int32_t *to, int32_t n_to)
+{
+    WNW_TRY(wnw__bandit_init(out, n_to, b->n_action, b->reference));
+    for (int32_t c = 0; c < b->n_cell; c++) {
+        out->n_prompt[to[c]] += b->n_prompt[c];
+        for (int32_t a = 0; a < b->n_action; a++) {
+            const int64_t from = (int64_t)c * b->n_action + a, at = (int64_t)to[c] * b->n_action + a;
+            out->n[at] += b->n[from];
+            out->sum[at] += b->sum[from];
+            out->n_pair[at] += b->n_pair[from];
+            out->gain[at] += b->gain[from];
+            out->gain_sq[at] += b->gain_sq[from];
+        }
+    }
+    out->n_all = b->n_all;
+    out->sum_all = b->sum_all;
+    out->sq_all = b->sq_all;
+    return WNW_OK;
 }
 
 double wnw__bandit_sigma(const struct wnw__bandit *b)
@@ -131,12 +154,16 @@ static int32_t best_of(const struct wnw__bandit_rule *rule, const double *q, int
 void wnw__bandit_choose(const struct wnw__bandit *b, const struct wnw__bandit_rule *rule, int32_t *choice)
 {
     const double sigma = wnw__bandit_sigma(b);
+    double alike[WNW_CQL_ACTIONS];
+    for (int32_t a = 0; a < b->n_action; a++)
+        alike[a] = 1.0 / b->n_action;
     for (int32_t c = 0; c < b->n_cell; c++) {
         const int64_t row = (int64_t)c * b->n_action;
         double mean[WNW_CQL_ACTIONS], q[WNW_CQL_ACTIONS];
         for (int32_t a = 0; a < b->n_action; a++)
             mean[a] = (rule->mean ? rule->mean[row + a] : wnw__bandit_mean(b, c, a)) / sigma;
-        const struct wnw__cql_state state = {.n_action = b->n_action, .n = b->n + row, .mean = mean};
+        const struct wnw__cql_state state = {
+            .n_action = b->n_action, .n = b->n + row, .mean = mean, .drawn = rule->uniform ? alike : NULL};
         choice[c] = -1;
         if (!wnw__cql_solve(&state, rule->conservatism, q))
             continue;

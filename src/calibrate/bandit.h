@@ -18,6 +18,7 @@ struct wnw__bandit {
     int32_t reference; /* the neutral action, which others must beat */
     int64_t *n;        /* [n_cell][n_action] rewards credited */
     double *sum;       /* [n_cell][n_action] of these rewards */
+    int64_t *n_prompt; /* [n_cell] prompts that were credited to it */
     /* Per prompt that tried both: its mean reward of the action minus that of the reference. */
     int64_t *n_pair;        /* [n_cell][n_action] such prompts */
     double *gain, *gain_sq; /* [n_cell][n_action] sum over prompts, and of squares */
@@ -38,6 +39,9 @@ struct wnw__bandit_trials {
     const double *reward;  /* [n_trial] */
     const double *penalty; /* [n_trial][n_slot] taken off the slot's own reward; NULL = none */
 };
+/* Makes `out`, not yet made, the log of larger cells: what cell c of b has is credited to cell to[c] of n_to. Prompts
+ * that are in several cells of b count as often. E_NOMEM. */
+int wnw__bandit_gather(struct wnw__bandit *out, const struct wnw__bandit *b, const int32_t *to, int32_t n_to);
 /* Credits every trial's reward, less the mean over the trials and less the slot's penalty, to the cells of
  * its slots. */
 void wnw__bandit_add(struct wnw__bandit *b, const struct wnw__bandit_trials *t);
@@ -58,8 +62,9 @@ struct wnw__bandit_rule {
     const double *value; /* [n_action] the actions, ascending */
     const double *mean;  /* [n_cell][n_action] instead of the log's own means; NULL = those */
     double conservatism; /* weight of CQL's penalty */
-    double guard;        /* standard errors by which an action must beat the reference */
-    int64_t guard_n;     /* rewards that it must have at least */
+    bool uniform; /* actions were drawn alike, which CQL's penalty then knows; else it goes by their counts */
+    double guard; /* standard errors by which an action must beat the reference */
+    int64_t guard_n; /* rewards that it must have at least */
     enum wnw__bandit_tie tie;
 };
 /* Writes the best action of each cell to choice[n_cell], -1 where the cell has no rewards: the largest value

@@ -101,6 +101,8 @@ json_t *wnw__calibrate_model(const wnw_calibration *c);
 /* All texts one after the other as tokens, without BOS; *tokens is released with wnw_free. At most n_most
  * tokens are made. */
 int wnw__calibrate_tokens(const wnw_calibration *c, int32_t n_most, int32_t **tokens, int32_t *n_tokens);
+/* The same; text i ends before token end[i], [n_texts of the parameters]. */
+int wnw__calibrate_tokens_of_texts(const wnw_calibration *c, int32_t n_most, int32_t **tokens, int32_t *end);
 
 /* ---- Results (calibrate_result.c) ---- */
 

@@ -174,12 +174,14 @@ int wnw__calibrate_session(wnw_session **out, wnw_calibration *c, int32_t n_ctx)
     return wnw_session_new(out, c->m, &p);
 }
 
-int wnw__calibrate_tokens(const wnw_calibration *c, int32_t n_most, int32_t **tokens, int32_t *n_tokens)
+int wnw__calibrate_tokens_of_texts(const wnw_calibration *c, int32_t n_most, int32_t **tokens, int32_t *end)
 {
     int32_t *all = NULL, n = 0;
     *tokens = NULL;
-    *n_tokens = 0;
-    for (int32_t i = 0; i < c->params.n_texts && n < n_most; i++) {
+    for (int32_t i = 0; i < c->params.n_texts; i++) {
+        end[i] = n;
+        if (n >= n_most)
+            continue;
         const wnw_calibration_text *t = &c->params.texts[i];
         int32_t *more, n_more;
         size_t len;
@@ -197,8 +199,21 @@ int wnw__calibrate_tokens(const wnw_calibration *c, int32_t n_most, int32_t **to
         }
         all = grown;
         n += n_more;
+        end[i] = n;
     }
     *tokens = all;
-    *n_tokens = n;
     return WNW_OK;
+}
+
+int wnw__calibrate_tokens(const wnw_calibration *c, int32_t n_most, int32_t **tokens, int32_t *n_tokens)
+{
+    int32_t *end = calloc((size_t)c->params.n_texts + 1, sizeof *end);
+    *tokens = NULL;
+    *n_tokens = 0;
+    const int rc = end ? wnw__calibrate_tokens_of_texts(c, n_most, tokens, end)
+                       : wnw__fail(WNW_E_NOMEM, "no memory for the tokens of a text");
+    if (rc == WNW_OK && c->params.n_texts > 0)
+        *n_tokens = end[c->params.n_texts - 1];
+    free(end);
+    return rc;
 }

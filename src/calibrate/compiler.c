@@ -14,21 +14,32 @@
  *      gain nothing, all weights are 1.
  *   4. Thresholds: each trial draws one for every layer; a layer pays `penalty` x |entries above - free
  *      entries| / free entries besides. One table cell per layer and pair of bins; cells with few rewards
- *      lean on larger parts of the table, and empty ones take the nearest.
+ *      lean on larger parts of the table, and those with fewer prompts than `cell_prompts` take the choice of
+ *      their layer, or of all (docs/decisions/098-thin-cells-and-controls.md).
+ *   5. Held-out prompts compare the thresholds with 1, with one threshold that keeps as much on average, and
+ *      with no threshold at as many entries on each prompt.
  */
+#include "base/vectors.h"
 #include "calibrate/compiler_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* ---- Options ---- */
 
 static const char *const gates[] = {"elastic", "pooled", NULL};
 static const char *const accepts[] = {"checked", "always", NULL};
+static const char *const loggings[] = {"uniform", "counts", NULL};
 
 #define INT(field, least, most, text)                                                                 \
     {                                                                                                 \
         .name = #field, .help = text, .type = WNW_OPT_INT,                                            \
         .offset = offsetof(struct wnw__compiler_opts, field), .def = 0, .min = (least), .max = (most) \
+    }
+#define REAL(field, least, most, value, text)                                                               \
+    {                                                                                                       \
+        .name = #field, .help = text, .type = WNW_OPT_REAL,                                                 \
+        .offset = offsetof(struct wnw__compiler_opts, field), .def = (value), .min = (least), .max = (most) \
     }
 static const wnw_option options[] = {
     INT(items, 0, 1 << 20, "prompts that are tried; 0: by effort"),
@@ -51,27 +62,32 @@ static const wnw_option options[] = {
      .type = WNW_OPT_ENUM,
      .offset = offsetof(struct wnw__compiler_opts, gate),
      .choices = gates},
-    {.name = "conservatism",
-     .help = "weight of conservative Q-learning's penalty; 0: plain means",
-     .type = WNW_OPT_REAL,
-     .offset = offsetof(struct wnw__compiler_opts, conservatism),
-     .def = 0.5,
-     .min = 0,
-     .max = 1e3},
-    {.name = "penalty",
-     .help = "nats that a layer pays for being off its budget by the whole of it",
-     .type = WNW_OPT_REAL,
-     .offset = offsetof(struct wnw__compiler_opts, penalty),
-     .def = 0.1,
-     .min = 0,
-     .max = 1e3},
-    {.name = "guard",
-     .help = "standard errors by which a choice must beat the neutral one",
-     .type = WNW_OPT_REAL,
-     .offset = offsetof(struct wnw__compiler_opts, guard),
-     .def = 1,
-     .min = 0,
-     .max = 100},
+    REAL(floor, 0, 1, 0.25,
+         "part of the budget besides the window that every layer keeps at least, as the gate's"),
+    REAL(head_low, -10, 10, 0.85, "smallest head weight that is tried; see head_step"),
+    REAL(head_high, -10, 10, 1.15, "largest head weight that is tried; see head_step"),
+    REAL(head_step, 0, 10, 0,
+         "step from one head weight to the next, 1 being tried too; 0: weights by effort"),
+    REAL(tau_low, 0, 100, 0.25, "smallest threshold that is tried; see tau_step"),
+    REAL(tau_high, 0, 100, 1, "largest threshold that is tried; see tau_step"),
+    REAL(tau_step, 0, 100, 0,
+         "step from one threshold to the next, 1 being tried too; 0: thresholds by effort"),
+    {.name = "cell_prompts",
+     .help = "prompts that a cell of the thresholds needs for a choice of its own; with fewer its layer's, "
+             "or that of all",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct wnw__compiler_opts, cell_prompts),
+     .def = 4,
+     .min = 1,
+     .max = 1 << 20},
+    REAL(conservatism, 0, 1e3, 0.5, "weight of conservative Q-learning's penalty; 0: plain means"),
+    {.name = "logging",
+     .help = "what that penalty takes for the log's policy: uniform, as actions are drawn, or their counts",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct wnw__compiler_opts, logging),
+     .choices = loggings},
+    REAL(penalty, 0, 1e3, 0.1, "nats that a layer pays for being off its budget by the whole of it"),
+    REAL(guard, 0, 100, 1, "standard errors by which a choice must beat the neutral one"),
     {.name = "accept",
      .help = "whether head weights that fail the checks become 1 (checked) or are kept (always)",
      .type = WNW_OPT_ENUM,
@@ -89,19 +105,43 @@ static const wnw_option options[] = {
 
 /* ---- What the effort means ---- */
 
-static const double few_weights[] = {0.85, 1, 1.15}, few_taus[] = {0.5, 1, 2};
-static const double weights[] = {0.85, 0.90, 0.95, 1.00, 1.05, 1.10, 1.15};
-static const double taus[] = {0.25, 0.5, 0.75, 1, 1.5, 2, 3};
+#define FEW_WEIGHTS       \
+    {                     \
+        3, 1,             \
+        {                 \
+            0.85, 1, 1.15 \
+        }                 \
+    }
+#define FEW_TAUS      \
+    {                 \
+        3, 1,         \
+        {             \
+            0.5, 1, 2 \
+        }             \
+    }
+#define WEIGHTS                                      \
+    {                                                \
+        7, 3,                                        \
+        {                                            \
+            0.85, 0.90, 0.95, 1.00, 1.05, 1.10, 1.15 \
+        }                                            \
+    }
+#define TAUS                              \
+    {                                     \
+        7, 3,                             \
+        {                                 \
+            0.25, 0.5, 0.75, 1, 1.5, 2, 3 \
+        }                                 \
+    }
 
 static const struct effort {
     int32_t items, held_out, next, head_trials, tau_trials, entropy_bins, ppl_bins;
     int32_t lengths[4], n_lengths;
     struct wnw__compiler_actions heads, taus;
 } efforts[] = {
-    [WNW_EFFORT_QUICK] = {24, 8, 48, 16, 12, 5, 2, {768}, 1, {3, 1, few_weights}, {3, 1, few_taus}},
-    [WNW_EFFORT_NORMAL] = {40, 12, 64, 32, 20, 5, 2, {1024, 1280}, 2, {3, 1, few_weights}, {3, 1, few_taus}},
-    [WNW_EFFORT_PAPER] =
-        {512, 64, 64, 32, 24, 20, 4, {1024, 2048, 4096, 8192}, 4, {7, 3, weights}, {7, 3, taus}},
+    [WNW_EFFORT_QUICK] = {24, 8, 48, 16, 12, 5, 2, {768}, 1, FEW_WEIGHTS, FEW_TAUS},
+    [WNW_EFFORT_NORMAL] = {40, 12, 64, 32, 20, 5, 2, {1024, 1280}, 2, FEW_WEIGHTS, FEW_TAUS},
+    [WNW_EFFORT_PAPER] = {512, 64, 64, 32, 24, 20, 4, {1024, 2048, 4096, 8192}, 4, WEIGHTS, TAUS},
 };
 
 static int32_t largest_budget(const wnw_calibration *c)
@@ -117,7 +157,41 @@ static void by_effort(int32_t *value, int32_t of_effort)
     *value = *value > 0 ? *value : of_effort;
 }
 
-static void resolve(struct wnw__compiling *w, const struct effort *e)
+/* What is tried of one table: `low`, `low` + `step`, .. up to `high`, and 1. */
+struct range {
+    const char *name;
+    double low, high, step;
+};
+
+/* Fills out with the actions of the range, or with those of the effort where it has no step. E_RANGE: none or too many. */
+static int make_actions(struct wnw__compiler_actions *out, const struct wnw__compiler_actions *of_effort,
+                        const struct range *r)
+{
+    *out = *of_effort;
+    if (r->step <= 0)
+        return WNW_OK;
+    const double n = floor((r->high - r->low) / r->step + 1e-9) + 1;
+    bool has_one = false;
+    out->n = 0;
+    for (int32_t i = 0; i < n && out->n < WNW_CQL_ACTIONS; i++) {
+        const double x = nearbyint((r->low + i * r->step) * 1e9) / 1e9; /* 0.3, not 0.30000000000000004 */
+        has_one = has_one || x == 1;
+        out->value[out->n++] = x;
+    }
+    if (n < 1 || n + !has_one > WNW_CQL_ACTIONS)
+        return wnw__fail(
+            WNW_E_RANGE,
+            "%s_low=%g to %s_high=%g in steps of %g, and 1, are %s; 1 to %d actions can be tried", r->name,
+            r->low, r->name, r->high, r->step, n < 1 ? "nothing" : "too many", WNW_CQL_ACTIONS);
+    if (!has_one)
+        out->value[out->n++] = 1;
+    qsort(out->value, (size_t)out->n, sizeof *out->value, wnw__ascending_f64);
+    for (int32_t a = 0; a < out->n; a++)
+        out->reference = out->value[a] == 1 ? a : out->reference;
+    return WNW_OK;
+}
+
+static int resolve(struct wnw__compiling *w, const struct effort *e)
 {
     struct wnw__compiler_opts *o = &w->o;
     by_effort(&o->held_out, o->items > 0 ? (o->items + 2) / 3 : e->held_out);
@@ -127,8 +201,9 @@ static void resolve(struct wnw__compiling *w, const struct effort *e)
     by_effort(&o->tau_trials, e->tau_trials);
     by_effort(&o->entropy_bins, e->entropy_bins);
     by_effort(&o->ppl_bins, e->ppl_bins);
-    w->heads = e->heads;
-    w->taus = e->taus;
+    WNW_TRY(
+        make_actions(&w->heads, &e->heads, &(struct range){"head", o->head_low, o->head_high, o->head_step}));
+    return make_actions(&w->taus, &e->taus, &(struct range){"tau", o->tau_low, o->tau_high, o->tau_step});
 }
 
 /* The lengths that leave something to drop and fit the context, to out[4]. E_RANGE: there is none. */
@@ -214,9 +289,10 @@ static int allocate(struct wnw__compiling *w)
     w->items = calloc((size_t)wnw__compiler_n_items(w), sizeof *w->items);
     w->weight = calloc((size_t)w->c->info.n_layer * (size_t)w->c->info.n_head_kv, sizeof *w->weight);
     w->tau = calloc((size_t)g->n_layer * (size_t)g->n_entropy * (size_t)g->n_ppl, sizeof *w->tau);
+    w->tau_from = calloc((size_t)g->n_layer * (size_t)g->n_entropy * (size_t)g->n_ppl, sizeof *w->tau_from);
     w->entropy_edge = calloc((size_t)g->n_entropy, sizeof *w->entropy_edge);
     w->ppl_edge = calloc((size_t)g->n_ppl, sizeof *w->ppl_edge);
-    if (!w->items || !w->weight || !w->tau || !w->entropy_edge || !w->ppl_edge)
+    if (!w->items || !w->weight || !w->tau || !w->tau_from || !w->entropy_edge || !w->ppl_edge)
         return wnw__fail(WNW_E_NOMEM, "no memory for a calibration");
     return wnw_engine_new(&w->engine, w->c->m, &params);
 }
@@ -234,6 +310,7 @@ static int compile_budget(struct wnw__compiling *w)
     WNW_TRY(wnw__compiler_try_thresholds(w));
     WNW_TRY(wnw__compiler_learn_thresholds(w));
     WNW_TRY(wnw__compiler_hold_thresholds(w));
+    WNW_TRY(wnw__compiler_hold_constant(w));
     wnw__compiler_check_thresholds(w);
     return wnw__compiler_write(w);
 }
@@ -242,7 +319,7 @@ static int compile(struct wnw__compiling *w)
 {
     const struct effort *e = &efforts[w->c->params.effort];
     int32_t lengths[4], n_lengths;
-    resolve(w, e);
+    WNW_TRY(resolve(w, e));
     WNW_TRY(check(w));
     WNW_TRY(find_layers(w));
     WNW_TRY(find_lengths(w, e, lengths, &n_lengths));
@@ -267,6 +344,7 @@ static void release(struct wnw__compiling *w)
         free(w->items[i].above);
         free(w->items[i].head_held);
         free(w->items[i].tau_held);
+        free(w->items[i].constant_held);
     }
     wnw__bandit_free(&w->head_log);
     wnw__bandit_free(&w->half_log[0]);
@@ -278,6 +356,7 @@ static void release(struct wnw__compiling *w)
     free(w->il);
     free(w->weight);
     free(w->tau);
+    free(w->tau_from);
     free(w->entropy_edge);
     free(w->ppl_edge);
     free(w->prompt);

@@ -65,6 +65,11 @@ static double gain_over_one(const struct wnw__compiler_item *item)
     return item->tau_held[WNW_HELD_TAU_ONE] - item->tau_held[WNW_HELD_TAU_LEARNED];
 }
 
+static double gain_over_constant(const struct wnw__compiler_item *item)
+{
+    return item->constant_held[WNW_HELD_CONSTANT_NLL] - item->tau_held[WNW_HELD_TAU_LEARNED];
+}
+
 static double gain_over_none(const struct wnw__compiler_item *item)
 {
     return item->tau_held[WNW_HELD_TAU_NONE] - item->tau_held[WNW_HELD_TAU_LEARNED];
@@ -102,9 +107,13 @@ void wnw__compiler_check_thresholds(struct wnw__compiling *w)
     const struct wnw__compiler_item *held = w->items + w->o.items;
     k->tau_gain_one = mean_of(w, gain_over_one, &k->tau_error_one);
     k->tau_gain_none = mean_of(w, gain_over_none, &k->tau_error_none);
-    k->kept_learned = k->kept_one = 0;
+    k->tau_gain_constant = mean_of(w, gain_over_constant, &k->tau_error_constant);
+    k->kept_learned = k->kept_one = k->kept_constant = k->bound_layers = k->bound_prompts = 0;
     for (int32_t i = 0; i < w->o.held_out; i++) {
         k->kept_learned += held[i].tau_held[WNW_HELD_TAU_KEPT + WNW_HELD_TAU_LEARNED] / w->o.held_out;
         k->kept_one += held[i].tau_held[WNW_HELD_TAU_KEPT + WNW_HELD_TAU_ONE] / w->o.held_out;
+        k->kept_constant += held[i].constant_held[WNW_HELD_CONSTANT_KEPT] / w->o.held_out;
+        k->bound_layers += held[i].tau_held[WNW_HELD_TAU_BOUND] / w->o.held_out;
+        k->bound_prompts += (double)(held[i].tau_held[WNW_HELD_TAU_BOUND] > 0) / w->o.held_out;
     }
 }

@@ -15,43 +15,57 @@
 #define WNW_CALIBRATE_COMPILER_IMPL_H
 
 #include "calibrate/calibrate.h"
+#include "calibrate/cql.h"
 #include "calibrate/risk_grid.h"
 #include "calibrate/trial.h"
 
 /* Options; 0 means as the effort says where the table of options says so. */
 struct wnw__compiler_opts {
     int32_t items, held_out, length, next, head_trials, tau_trials, entropy_bins, ppl_bins, window, gate;
-    int32_t accept, smooth, monotone;
-    double conservatism, penalty, guard;
+    int32_t accept, smooth, monotone, cell_prompts, logging;
+    double conservatism, penalty, guard, floor;
+    double head_low, head_high, head_step, tau_low, tau_high, tau_step;
 };
 enum wnw__compiler_gate { WNW_COMPILER_ELASTIC, WNW_COMPILER_POOLED };
 enum wnw__compiler_accept { WNW_ACCEPT_CHECKED, WNW_ACCEPT_ALWAYS };
+enum wnw__compiler_logging { WNW_LOGGING_UNIFORM, WNW_LOGGING_COUNTS };
 
 /* Actions of one table; `reference` is the number of the neutral one, 1. */
 struct wnw__compiler_actions {
     int32_t n, reference;
-    const double *value; /* [n] ascending */
+    double value[WNW_CQL_ACTIONS]; /* [n] ascending */
 };
 
 /* A prompt and what is known of it. */
 struct wnw__compiler_item {
+    int32_t text;            /* its number among the texts */
     int32_t first, n_prompt; /* first token among those of all texts; tokens of the prompt, BOS included */
     double entropy, ppl, nll_full;
     int32_t entropy_bin, ppl_bin;
-    bool kept;         /* tried: chosen among the prompts of its bins */
-    double *head_nll;  /* [head_trials] of the budget at hand; NULL = not tried */
-    double *tau_nll;   /* [tau_trials] */
-    int32_t *above;    /* [tau_trials][n_il] entries above the thresholds */
-    double *head_held; /* [WNW_HELD_HEADS] of a held-out prompt; NULL = not compared */
-    double *tau_held;  /* [WNW_HELD_TAU] */
+    bool kept;             /* tried: chosen among the prompts of its bins */
+    double *head_nll;      /* [head_trials] of the budget at hand; NULL = not tried */
+    double *tau_nll;       /* [tau_trials] */
+    int32_t *above;        /* [tau_trials][n_il] entries above the thresholds */
+    double *head_held;     /* [WNW_HELD_HEADS] of a held-out prompt; NULL = not compared */
+    double *tau_held;      /* [WNW_HELD_TAU] */
+    double *constant_held; /* [WNW_HELD_CONSTANT] */
 };
 
 /* What is compared on held-out prompts: head weights that are all 1, the learned ones, and learned ones in
  * another order within each layer. */
 enum { WNW_HELD_ONES, WNW_HELD_LEARNED, WNW_HELD_SHUFFLED, WNW_HELD_HEADS = WNW_HELD_SHUFFLED + 4 };
-/* Thresholds: learned; all 1; no threshold and as many entries as the learned ones keep. Then the entries per
- * head that the three keep. */
-enum { WNW_HELD_TAU_LEARNED, WNW_HELD_TAU_ONE, WNW_HELD_TAU_NONE, WNW_HELD_TAU_KEPT, WNW_HELD_TAU = 6 };
+/* Thresholds: learned; all 1; no threshold and as many entries as the learned ones keep in this prompt. Then the entries
+ * per head that the three keep, the share of layers that the learned ones bind, and the entries per head that each of
+ * wnw__compiler_step keeps as the one threshold of all layers. */
+enum { WNW_HELD_TAU_LEARNED, WNW_HELD_TAU_ONE, WNW_HELD_TAU_NONE, WNW_HELD_TAU_KEPT };
+enum {
+    WNW_COMPILER_STEPS = 241,
+    WNW_HELD_TAU_BOUND = 2 * WNW_HELD_TAU_KEPT,
+    WNW_HELD_TAU_CURVE,
+    WNW_HELD_TAU = WNW_HELD_TAU_CURVE + WNW_COMPILER_STEPS
+};
+/* One threshold that keeps as much as the learned ones on average over the prompts: its cost, what it keeps. */
+enum { WNW_HELD_CONSTANT_NLL, WNW_HELD_CONSTANT_KEPT, WNW_HELD_CONSTANT };
 
 /* What held-out prompts and the two halves of the others say. Gains are in nats per token. */
 struct wnw__compiler_checks {
@@ -62,6 +76,11 @@ struct wnw__compiler_checks {
     bool no_signal, rejected; /* the checks made all weights 1 */
     double tau_gain_one, tau_error_one, tau_gain_none, tau_error_none; /* over thresholds 1, over none */
     double kept_learned, kept_one;                                     /* entries per head */
+    double constant;                                                   /* the one threshold, see above */
+    double tau_gain_constant, tau_error_constant, kept_constant;
+    double bound_layers,
+        bound_prompts; /* shares of layers, and of prompts in any of whose layers, the learned
+                                           thresholds let fewer entries pass than the budget has room for */
 };
 
 struct wnw__compiling {
@@ -83,8 +102,9 @@ struct wnw__compiling {
 
     int32_t budget; /* at hand */
     struct wnw__bandit head_log, half_log[2], tau_log;
-    float *weight; /* [n_layer][n_head_kv] */
-    double *tau;   /* [n_il][entropy bins][perplexity bins] */
+    float *weight;     /* [n_layer][n_head_kv] */
+    double *tau;       /* [n_il][entropy bins][perplexity bins] */
+    uint8_t *tau_from; /* the same cells: a wnw__risk_from */
     struct wnw__compiler_checks checks;
 };
 
@@ -95,8 +115,8 @@ static inline int32_t wnw__compiler_n_items(const struct wnw__compiling *w)
 
 /* ---- compiler_text.c ---- */
 
-/* Lays the prompts out over the texts: the items first, held-out ones after them, evenly, so that none
- * shares a token with another. lengths[n_lengths] are taken in turn. E_RANGE: the texts are too short. */
+/* Lays the prompts out over the texts, in proportion to their tokens: in each the items first, held-out ones after
+ * them, evenly, so that none shares a token with another, and tells the settings how many each has. lengths[n_lengths] are taken in turn. E_RANGE: the texts are too short. */
 int wnw__compiler_lay_out(struct wnw__compiling *w, const int32_t *lengths, int32_t n_lengths);
 /* The prompt of an item and what follows it; borrowed until the next call. */
 struct wnw__trial_text wnw__compiler_text(struct wnw__compiling *w, const struct wnw__compiler_item *item);
@@ -158,6 +178,11 @@ int wnw__compiler_learn_thresholds(struct wnw__compiling *w);
 /* Compares on every held-out prompt; afterwards items have head_held or tau_held. */
 int wnw__compiler_hold_heads(struct wnw__compiling *w);
 int wnw__compiler_hold_thresholds(struct wnw__compiling *w);
+/* The thresholds that are tried for all layers at once: 1/16 to 16, each above the one before by the same factor. */
+double wnw__compiler_step(int32_t i);
+/* Finds checks.constant from what every held-out prompt keeps at each step, and compares it. With gate=pooled every
+ * threshold keeps as much, and it is the mean of the learned ones. */
+int wnw__compiler_hold_constant(struct wnw__compiling *w);
 
 /* ---- compiler_check.c ---- */
 

@@ -137,6 +137,7 @@ static int choose_heads(struct wnw__compiling *w)
 {
     const struct wnw__bandit_rule rule = {.value = w->heads.value,
                                           .conservatism = w->o.conservatism,
+                                          .uniform = w->o.logging == WNW_LOGGING_UNIFORM,
                                           .guard = w->o.guard,
                                           .guard_n = GUARD_N,
                                           .tie = WNW_TIE_NEUTRAL};
@@ -192,12 +193,12 @@ static int choose_thresholds(struct wnw__compiling *w, int32_t *choice, double *
     const struct wnw__bandit_rule rule = {.value = w->taus.value,
                                           .mean = mean,
                                           .conservatism = w->o.conservatism,
+                                          .uniform = w->o.logging == WNW_LOGGING_UNIFORM,
                                           .guard = w->o.guard,
                                           .guard_n = GUARD_N,
                                           .tie = WNW_TIE_LOW};
     wnw__risk_shrink(&w->grid, &w->tau_log, parent_weight, mean);
-    wnw__bandit_choose(&w->tau_log, &rule, choice);
-    return wnw__risk_fill(&w->grid, choice, w->taus.reference);
+    return wnw__risk_choose(&w->grid, &w->tau_log, &rule, w->o.cell_prompts, choice, w->tau_from);
 }
 
 /* Thresholds of the choices, smoothed and made monotone as the options say. n[n_cell] is scratch. */

@@ -47,6 +47,44 @@ static json_t *thresholds(const struct wnw__compiling *w)
     return v;
 }
 
+/* Whose prompts chose the thresholds of one layer of the model; "none" where it takes no part. */
+static json_t *sources_of(const struct wnw__compiling *w, int32_t il)
+{
+    const struct wnw__risk_grid *g = &w->grid;
+    json_t *rows = json_array();
+    int32_t at = -1;
+    for (int32_t i = 0; i < w->n_il; i++)
+        at = w->il[i] == il ? i : at;
+    for (int32_t e = 0; e < g->n_entropy; e++) {
+        json_t *row = json_array();
+        for (int32_t p = 0; row && p < g->n_ppl; p++)
+            json_array_append_new(
+                row, json_string(at < 0 ? "none" : wnw__risk_from[w->tau_from[wnw__risk_cell(g, at, e, p)]]));
+        json_array_append_new(rows, row);
+    }
+    return rows;
+}
+
+static json_t *sources(const struct wnw__compiling *w)
+{
+    json_t *v = json_array();
+    for (int32_t il = 0; v && il < w->c->info.n_layer; il++)
+        if (json_array_append_new(v, sources_of(w, il)) != 0) {
+            json_decref(v);
+            v = NULL;
+        }
+    return v;
+}
+
+/* Share of the thresholds whose choice comes from there. */
+static double share_from(const struct wnw__compiling *w, enum wnw__risk_from from)
+{
+    int32_t n = 0;
+    for (int32_t c = 0; c < w->tau_log.n_cell; c++)
+        n += w->tau_from[c] == from;
+    return (double)n / w->tau_log.n_cell;
+}
+
 /* Rewards of cell c of a log. */
 static int64_t count(const struct wnw__bandit *b, int32_t c)
 {
@@ -123,6 +161,11 @@ static json_t *checks(const struct wnw__compiling *w)
            json_object_set_new(v, "tau_gain_over_one_error", number(k->tau_error_one)) == 0 &&
            json_object_set_new(v, "tau_gain_over_none", number(k->tau_gain_none)) == 0 &&
            json_object_set_new(v, "tau_gain_over_none_error", number(k->tau_error_none)) == 0 &&
+           json_object_set_new(v, "tau_gain_over_constant", number(k->tau_gain_constant)) == 0 &&
+           json_object_set_new(v, "tau_gain_over_constant_error", number(k->tau_error_constant)) == 0 &&
+           json_object_set_new(v, "kept_at_constant", number(k->kept_constant)) == 0 &&
+           json_object_set_new(v, "bound_layers", number(k->bound_layers)) == 0 &&
+           json_object_set_new(v, "bound_prompts", number(k->bound_prompts)) == 0 &&
            json_object_set_new(v, "kept", number(k->kept_learned)) == 0 &&
            json_object_set_new(v, "kept_at_one", number(k->kept_one)) == 0;
     if (good)
@@ -133,11 +176,12 @@ static json_t *checks(const struct wnw__compiling *w)
 
 static json_t *results(const struct wnw__compiling *w)
 {
-    return json_pack("{s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o}", "entropy_edges",
+    return json_pack("{s:o, s:o, s:i, s:o, s:o, s:o, s:f, s:o, s:o, s:o}", "entropy_edges",
                      wnw__json_f64s(w->entropy_edge, w->grid.n_entropy - 1), "ppl_edges",
                      wnw__json_f64s(w->ppl_edge, w->grid.n_ppl - 1), "default_ppl_bin",
-                     (int)w->default_ppl_bin, "weight", weights(w), "tau", thresholds(w), "weight_count",
-                     counts(&w->head_log), "tau_count", counts(&w->tau_log), "checks", checks(w));
+                     (int)w->default_ppl_bin, "weight", weights(w), "tau", thresholds(w), "tau_from",
+                     sources(w), "tau_constant", w->checks.constant, "weight_count", counts(&w->head_log),
+                     "tau_count", counts(&w->tau_log), "checks", checks(w));
 }
 
 /* ---- Log ---- */
@@ -255,14 +299,24 @@ static void report_thresholds(const struct wnw__compiling *w, struct wnw__calibr
     const struct wnw__compiler_checks *k = &w->checks;
     wnw__calibrate_print(out, "thresholds: %.0f %% of the cells were visited (50 %% are asked for)\n",
                          100 * visited(&w->tau_log));
+    wnw__calibrate_print(
+        out,
+        "choices: %.0f %% of the cells have %d prompts or more and chose for themselves, %.0f %% took "
+        "their layer's choice, %.0f %% that of all\n",
+        100 * share_from(w, WNW_FROM_CELL), (int)w->o.cell_prompts, 100 * share_from(w, WNW_FROM_LAYER),
+        100 * share_from(w, WNW_FROM_ALL));
     report_bins(w, out, false);
     report_bins(w, out, true);
-    wnw__calibrate_print(out,
-                         "held-out prompts: learned thresholds keep %.1f entries per head and gain %.4f +- "
-                         "%.4f nats per token over thresholds of 1, which keep %.1f, and %.4f +- %.4f over "
-                         "no threshold at as many entries\n",
-                         k->kept_learned, k->tau_gain_one, k->tau_error_one, k->kept_one, k->tau_gain_none,
-                         k->tau_error_none);
+    wnw__calibrate_print(
+        out,
+        "held-out prompts: learned thresholds keep %.1f entries per head and gain %.4f +- "
+        "%.4f nats per token over thresholds of 1, which keep %.1f\n"
+        "the check of risk: %.4f +- %.4f over one threshold for all prompts, %.3f, which keeps %.1f on "
+        "average; %.4f +- %.4f over no threshold at as many entries on each prompt\n"
+        "the thresholds bind in %.0f %% of the layers, and in some layer of %.0f %% of the prompts\n",
+        k->kept_learned, k->tau_gain_one, k->tau_error_one, k->kept_one, k->tau_gain_constant,
+        k->tau_error_constant, k->constant, k->kept_constant, k->tau_gain_none, k->tau_error_none,
+        100 * k->bound_layers, 100 * k->bound_prompts);
 }
 
 int wnw__compiler_write(struct wnw__compiling *w)

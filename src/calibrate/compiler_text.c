@@ -22,28 +22,102 @@ static int32_t taken(const struct wnw__compiling *w, const struct wnw__compiler_
     return item->n_prompt - (w->bos >= 0) + w->o.next;
 }
 
+/* What prompts take of one text. */
+struct part {
+    int32_t first, n;                   /* its tokens among those of all texts */
+    int32_t n_item, n_held_out, n_seen; /* prompts of it, and how many have their place */
+    int64_t taken, at;                  /* tokens of its prompts, and of those that have their place */
+};
+
+/* The text that the next prompt is taken from: each has as many as it has tokens, in proportion. -1: none has room. */
+static int32_t next_text(const struct part *parts, int32_t n_part, bool held_out, int32_t n_tokens)
+{
+    int32_t best = -1;
+    double most = 0;
+    for (int32_t k = 0; k < n_part; k++) {
+        const double share = parts[k].n / (1.0 + (held_out ? parts[k].n_held_out : parts[k].n_item));
+        if (parts[k].taken + n_tokens <= parts[k].n && share > most) {
+            most = share;
+            best = k;
+        }
+    }
+    return best;
+}
+
+/* Chooses a text for every prompt: w->items[i].text. */
+static int choose_texts(struct wnw__compiling *w, struct part *parts, int32_t n_part, int32_t most)
+{
+    for (int32_t i = 0; i < wnw__compiler_n_items(w); i++) {
+        const bool held_out = i >= w->o.items;
+        const int32_t n = taken(w, &w->items[i]), k = next_text(parts, n_part, held_out, n);
+        if (k < 0)
+            return wnw__fail(
+                WNW_E_RANGE,
+                "the texts have %d tokens, which is too little for %d prompts of up to %d and the %d after "
+                "each; give more text, or fewer or shorter prompts (items, held_out, length)",
+                (int)w->n_tokens, (int)wnw__compiler_n_items(w), (int)most, (int)w->o.next);
+        w->items[i].text = k;
+        parts[k].taken += n;
+        *(held_out ? &parts[k].n_held_out : &parts[k].n_item) += 1;
+    }
+    return WNW_OK;
+}
+
+/* Gives every prompt its place: in its text the items come first, and what is left lies in equal gaps. */
+static void place(struct wnw__compiling *w, struct part *parts)
+{
+    for (int32_t i = 0; i < wnw__compiler_n_items(w); i++) {
+        struct part *p = &parts[w->items[i].text];
+        w->items[i].first =
+            (int32_t)(p->first + p->at + (p->n - p->taken) * p->n_seen / (p->n_item + p->n_held_out));
+        p->at += taken(w, &w->items[i]);
+        p->n_seen++;
+    }
+}
+
+/* Tells the profile how many prompts came from each text. */
+static int set_counts(struct wnw__compiling *w, const struct part *parts, int32_t n_part)
+{
+    json_t *items = json_array(), *held_out = json_array();
+    for (int32_t k = 0; items && held_out && k < n_part; k++) {
+        json_array_append_new(items, json_integer(parts[k].n_item));
+        json_array_append_new(held_out, json_integer(parts[k].n_held_out));
+    }
+    const int rc = wnw__calibrate_set(w->c, "items_of_texts", items);
+    if (rc != WNW_OK) {
+        json_decref(held_out);
+        return rc;
+    }
+    return wnw__calibrate_set(w->c, "held_out_of_texts", held_out);
+}
+
 int wnw__compiler_lay_out(struct wnw__compiling *w, const int32_t *lengths, int32_t n_lengths)
 {
-    const int32_t n = wnw__compiler_n_items(w);
-    int64_t sum = 0;
-    int32_t most = 0;
-    WNW_TRY(find_bos(w));
+    const int32_t n = wnw__compiler_n_items(w), n_part = w->c->params.n_texts;
+    int32_t most = 0, *end = calloc((size_t)n_part, sizeof *end);
+    struct part *parts = calloc((size_t)n_part, sizeof *parts);
+    int rc = end && parts ? find_bos(w) : wnw__fail(WNW_E_NOMEM, "no memory for %d texts", (int)n_part);
     for (int32_t i = 0; i < n; i++) {
         w->items[i].n_prompt = lengths[i % n_lengths];
         most = lengths[i % n_lengths] > most ? lengths[i % n_lengths] : most;
-        sum += taken(w, &w->items[i]);
     }
-    WNW_TRY(wnw__calibrate_tokens(w->c, MOST_TOKENS, &w->tokens, &w->n_tokens));
-    if (w->n_tokens < sum)
-        return wnw__fail(WNW_E_RANGE,
-                         "the texts have %d tokens, and %d prompts of up to %d and the %d after each take "
-                         "%lld; give more text, or fewer or shorter prompts (items, held_out, length)",
-                         (int)w->n_tokens, (int)n, (int)most, (int)w->o.next, (long long)sum);
-    int64_t at = 0;
-    for (int32_t i = 0; i < n; i++) { /* what is left lies in equal gaps between them */
-        w->items[i].first = (int32_t)(at + (w->n_tokens - sum) * i / n);
-        at += taken(w, &w->items[i]);
+    if (rc == WNW_OK)
+        rc = wnw__calibrate_tokens_of_texts(w->c, MOST_TOKENS, &w->tokens, end);
+    for (int32_t k = 0; rc == WNW_OK && k < n_part; k++) {
+        parts[k].first = k > 0 ? end[k - 1] : 0;
+        parts[k].n = end[k] - parts[k].first;
+        w->n_tokens = end[k];
     }
+    if (rc == WNW_OK)
+        rc = choose_texts(w, parts, n_part, most);
+    if (rc == WNW_OK) {
+        place(w, parts);
+        rc = set_counts(w, parts, n_part);
+    }
+    free(parts);
+    free(end);
+    if (rc != WNW_OK)
+        return rc;
     w->prompt = malloc((size_t)(most + w->o.next) * sizeof *w->prompt);
     return w->prompt ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for a prompt of %d tokens", (int)most);
 }

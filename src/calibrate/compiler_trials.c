@@ -99,7 +99,8 @@ static int try_thresholds(struct wnw__compiling *w, struct wnw__trial_prompt *p,
         const struct wnw__trial_choice choice = {.budget = w->budget,
                                                  .weight = w->weight,
                                                  .tau = d->tau,
-                                                 .pooled = w->o.gate == WNW_COMPILER_POOLED};
+                                                 .pooled = w->o.gate == WNW_COMPILER_POOLED,
+                                                 .floor = w->o.floor};
         wnw_plan *plan;
         wnw__compiler_draw(w, WNW_PASS_THRESHOLDS, item, k, w->n_il, d->action);
         for (int32_t i = 0; i < w->n_il; i++)

@@ -115,7 +115,8 @@ int64_t wnw__compiler_cost(const struct wnw__compiling *w)
     for (int32_t i = 0; i < wnw__compiler_n_items(w); i++) {
         int64_t of_budget = unit_cost(w, i, w->o.head_trials) + unit_cost(w, i, w->o.tau_trials);
         if (i >= w->o.items)
-            of_budget = unit_cost(w, i, WNW_HELD_HEADS) + unit_cost(w, i, WNW_HELD_TAU_KEPT);
+            of_budget =
+                unit_cost(w, i, WNW_HELD_HEADS) + unit_cost(w, i, WNW_HELD_TAU_KEPT) + unit_cost(w, i, 1);
         sum += unit_cost(w, i, 1) + of_budget * w->c->params.n_budgets;
     }
     return sum;

@@ -18,13 +18,18 @@ struct wnw__cql_state {
     int32_t n_action;   /* 1 .. WNW_CQL_ACTIONS */
     const int64_t *n;   /* [n_action] how often each action was logged */
     const double *mean; /* [n_action] mean reward of each; not read where n is 0 */
+    /* [n_action] with which probability the log drew each action, > 0; NULL = unknown: n / sum n stands for it. */
+    const double *drawn;
 };
 
 /* Fills q[n_action] with the minimum of
  *
- *     J(q) = 1/2 sum_a p_a (q_a - mean_a)^2 + weight (ln sum_a exp q_a - sum_a p_a q_a),   p_a = n_a / sum n
+ *     J(q) = 1/2 sum_a p_a (q_a - mean_a)^2 + weight (ln sum_a exp q_a - sum_a b_a q_a),   p_a = n_a / sum n
  *
- * over the actions that were logged; the others get -INFINITY. weight >= 0; 0 gives the means. Newton steps,
+ * over the actions that were logged; the others get -INFINITY. b is `drawn`, scaled to sum to 1 over these
+ * actions, or p. weight >= 0; 0 gives the means. With b = p an action that was logged rarely is valued below its
+ * mean. With the known b it is drawn towards the others instead: that chance logged it rarely says nothing
+ * against it. Newton steps,
  * halved while they do not lower J, until every element of the gradient is below 1e-9. Returns false, and
  * only -INFINITY, where no action was logged. */
 bool wnw__cql_solve(const struct wnw__cql_state *s, double weight, double *q);

@@ -60,41 +60,67 @@ void wnw__risk_shrink(const struct wnw__risk_grid *g, const struct wnw__bandit *
     }
 }
 
-/* ---- Cells that no prompt fell into ---- */
+/* ---- Choices ---- */
 
-/* The nearest cell of the layer that has a choice in from[], or -1. */
-static int32_t nearest(const struct wnw__risk_grid *g, const int32_t *from, int32_t il, int32_t e, int32_t p)
+const char *const wnw__risk_from[] = {"cell", "layer", "all", NULL};
+
+/* Chooses among the prompts of larger parts: cell c belongs to part c / size. choice[n_cell] and *n_prompt, which the
+ * caller frees, are those of the part. */
+static int choose_in_parts(const struct wnw__bandit *b, const struct wnw__bandit_rule *rule, int32_t size,
+                           int32_t *choice, int64_t **n_prompt)
 {
-    int32_t best = -1, least = INT32_MAX;
-    for (int32_t e2 = g->n_entropy - 1; e2 >= 0; e2--)
-        for (int32_t p2 = g->n_ppl - 1; p2 >= 0; p2--) {
-            const int32_t c = wnw__risk_cell(g, il, e2, p2), far = abs(e2 - e) + 5 * abs(p2 - p);
-            if (from[c] < 0 || far >= least)
-                continue;
-            least = far;
-            best = c;
-        }
-    return best;
+    const int32_t n_part = b->n_cell / size;
+    struct wnw__bandit_rule of_part = *rule;
+    struct wnw__bandit part = {0};
+    int32_t *to = malloc((size_t)b->n_cell * sizeof *to);
+    of_part.mean = NULL;
+    for (int32_t c = 0; to && c < b->n_cell; c++)
+        to[c] = c / size;
+    *n_prompt = NULL;
+    int rc = to ? wnw__bandit_gather(&part, b, to, n_part)
+                : wnw__fail(WNW_E_NOMEM, "no memory for %d thresholds", (int)b->n_cell);
+    if (rc == WNW_OK) {
+        wnw__bandit_choose(&part, &of_part, choice);
+        *n_prompt = part.n_prompt; /* taken over */
+        part.n_prompt = NULL;
+        for (int32_t c = b->n_cell - 1; c >= 0;
+             c--) /* parts come first, so that this spreads them in place */
+            choice[c] = choice[to[c]];
+    }
+    free(to);
+    wnw__bandit_free(&part);
+    return rc;
 }
 
-int wnw__risk_fill(const struct wnw__risk_grid *g, int32_t *choice, int32_t otherwise)
+int wnw__risk_choose(const struct wnw__risk_grid *g, const struct wnw__bandit *b,
+                     const struct wnw__bandit_rule *rule, int64_t least, int32_t *choice, uint8_t *from)
 {
-    const size_t n = (size_t)g->n_layer * (size_t)g->n_entropy * (size_t)g->n_ppl;
-    int32_t *from = malloc(n * sizeof *from); /* the choices before, so that filled cells fill no others */
-    if (!from)
-        return wnw__fail(WNW_E_NOMEM, "no memory for %zu thresholds", n);
-    memcpy(from, choice, n * sizeof *from);
-    for (int32_t il = 0; il < g->n_layer; il++)
-        for (int32_t e = 0; e < g->n_entropy; e++)
-            for (int32_t p = 0; p < g->n_ppl; p++) {
-                const int32_t c = wnw__risk_cell(g, il, e, p);
-                if (from[c] >= 0)
-                    continue;
-                const int32_t near = nearest(g, from, il, e, p);
-                choice[c] = near >= 0 ? from[near] : otherwise;
-            }
-    free(from);
-    return WNW_OK;
+    const int32_t n_row = g->n_entropy * g->n_ppl;
+    int32_t *of_layer = malloc((size_t)b->n_cell * sizeof *of_layer),
+            *of_all = malloc((size_t)b->n_cell * sizeof *of_all);
+    int64_t *in_layer = NULL, *in_all = NULL;
+    int rc =
+        of_layer && of_all ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for %d thresholds", (int)b->n_cell);
+    if (rc == WNW_OK)
+        rc = choose_in_parts(b, rule, n_row, of_layer, &in_layer);
+    if (rc == WNW_OK)
+        rc = choose_in_parts(b, rule, b->n_cell, of_all, &in_all);
+    if (rc == WNW_OK)
+        wnw__bandit_choose(b, rule, choice);
+    for (int32_t c = 0; rc == WNW_OK && c < b->n_cell; c++) {
+        from[c] = b->n_prompt[c] >= least        ? WNW_FROM_CELL
+                  : in_layer[c / n_row] >= least ? WNW_FROM_LAYER
+                                                 : WNW_FROM_ALL;
+        if (from[c] != WNW_FROM_CELL)
+            choice[c] = from[c] == WNW_FROM_LAYER ? of_layer[c] : of_all[c];
+        if (choice[c] < 0)
+            choice[c] = b->reference;
+    }
+    free(of_layer);
+    free(of_all);
+    free(in_layer);
+    free(in_all);
+    return rc;
 }
 
 /* ---- Options ---- */

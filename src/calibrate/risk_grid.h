@@ -21,10 +21,14 @@ static inline int32_t wnw__risk_cell(const struct wnw__risk_grid *g, int32_t il,
  * rewards there are: (sum + k parent) / (n + k). The parents of a cell: four bins of entropy; all of them;
  * the layer; everything, which is not drawn anywhere. */
 void wnw__risk_shrink(const struct wnw__risk_grid *g, const struct wnw__bandit *b, double k, double *mean);
-/* Gives cells with choice -1 the choice of the nearest cell of their layer that has one, by the distance
- * |entropy bins| + 5 |perplexity bins|; of two as near the one with the higher risk (entropy, then
- * perplexity). A layer without any gets `otherwise`. E_NOMEM. */
-int wnw__risk_fill(const struct wnw__risk_grid *g, int32_t *choice, int32_t otherwise);
+/* Where the choice of a cell comes from; their names, NULL-terminated. */
+enum wnw__risk_from { WNW_FROM_CELL, WNW_FROM_LAYER, WNW_FROM_ALL, WNW_N_FROM };
+extern const char *const wnw__risk_from[];
+/* Writes the best action of every cell to choice[n_cell] and to from[n_cell] whose prompts chose it: the cell's own where
+ * there are `least` of them, else the layer's, else all. rule->mean is that of cells; layers and all go by their own
+ * means. Without any reward it is the reference. E_NOMEM. */
+int wnw__risk_choose(const struct wnw__risk_grid *g, const struct wnw__bandit *b,
+                     const struct wnw__bandit_rule *rule, int64_t least, int32_t *choice, uint8_t *from);
 /* Smooths tau[n_cell] along the layers with weights 0.15, 0.70, 0.15; the first and the last layer stay.
  * E_NOMEM. */
 int wnw__risk_smooth(const struct wnw__risk_grid *g, double *tau);

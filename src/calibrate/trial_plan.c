@@ -9,18 +9,25 @@
 
 #include <stdlib.h>
 
-/* As the gate's option `floor`, by default. */
-static const double least_share = 0.25;
+/* Whether any head of the layer takes part: otherwise, as in the scorer, all have weight 1. */
+static bool any_takes_part(const float *of_layer, int32_t n)
+{
+    bool any = false;
+    for (int32_t ih = 0; ih < n; ih++)
+        any = any || of_layer[ih] > 0;
+    return any;
+}
 
 /* Scores of layer il[i] (eq. 8 to 10), in the order of operations of the scorer. */
 static void score_layer(const struct wnw__trial_prompt *p, const float *weight, int32_t i)
 {
     const int32_t n = p->text.n_prompt;
     const float *of_layer = weight + (int64_t)p->il[i] * p->model.n_head_kv;
+    const bool weighs = any_takes_part(of_layer, p->model.n_head_kv);
     for (int32_t t = 0; t < n; t++)
         p->score[t] = 0;
     for (int32_t ih = 0; ih < p->model.n_head_kv; ih++) {
-        const float *rho = p->rho + ((int64_t)i * p->model.n_head_kv + ih) * n, w = of_layer[ih];
+        const float *rho = p->rho + ((int64_t)i * p->model.n_head_kv + ih) * n, w = weighs ? of_layer[ih] : 1;
         for (int32_t t = 0; t < n; t++) {
             const float u = w * p->alpha[t] * rho[t];
             p->score[t] = u > p->score[t] ? u : p->score[t];
@@ -52,10 +59,10 @@ static void bound_counts(const struct wnw__trial_choice *choice, int32_t n_il, i
         if (!choice->tau)
             count[i] = n_judged < n_free ? n_judged : n_free;
         else if (!choice->pooled)
-            count[i] = wnw__gate_elastic(count[i], n_judged, n_free, least_share);
+            count[i] = wnw__gate_elastic(count[i], n_judged, n_free, choice->floor);
     }
     if (choice->tau && choice->pooled)
-        wnw__gate_pooled(room, n_il, n_free, least_share, count);
+        wnw__gate_pooled(room, n_il, n_free, choice->floor, count);
 }
 
 /* Adds every layer of the model; one with a sliding window is left alone by plans. */
@@ -122,4 +129,21 @@ int wnw__trial_plan(wnw_plan **out, const struct wnw__trial_prompt *p, const str
         *out = NULL;
     }
     return rc;
+}
+
+int wnw__trial_count(double *kept, const struct wnw__trial_prompt *p, const struct wnw__trial_choice *choice,
+                     int32_t *above)
+{
+    const int32_t n_last = protected_last(p->text.n_prompt, p->window, choice->budget);
+    int32_t *count = calloc((size_t)p->n_il, sizeof *count);
+    double *room = calloc((size_t)p->n_il, sizeof *room);
+    const bool good = count && room;
+    *kept = n_last;
+    if (good)
+        count_layers(p, choice, p->text.n_prompt - n_last, room, count, above);
+    for (int32_t i = 0; good && i < p->n_il; i++)
+        *kept += (double)count[i] / p->n_il;
+    free(count);
+    free(room);
+    return good ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the counts of a plan");
 }

@@ -57,7 +57,8 @@ static int count_entries(struct wnw__draft *draft)
 /* Leaves a table out that does not serve this policy and size, if it may be left out. */
 static int fit_table(struct wnw__draft *draft)
 {
-    const struct wnw__table_use use = {.model = &draft->src->shape, .budget = draft->size.mean};
+    const struct wnw__table_use use = {
+        .model = &draft->src->shape, .budget = draft->size.mean, .n_tokens = draft->src->n_past};
     WNW_TRY(wnw__table_fit(&draft->without, draft->policy, draft->profile, &use, draft->report->warning));
     draft->profile = draft->without ? draft->without : draft->profile;
     return WNW_OK;

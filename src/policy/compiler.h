@@ -56,12 +56,15 @@ void wnw__gate_pooled(const double *room, int32_t n_layer, int32_t c, double flo
 /* What a table would be used for. */
 struct wnw__table_use {
     const struct wnw__shape *model;
-    double budget; /* average entries per head */
+    double budget;    /* average entries per head */
+    int32_t n_tokens; /* of the prompt; 0 = not known */
 };
 /* E_MISMATCH where the profile's table does not serve a part of the policy that reads it. A table that was only
  * found (wnw_profile_set_found) is left out instead: *without becomes a copy of the profile that lacks it, which
  * borrows all arrays and is freed with free(), and `warning` gets the reason. *without is NULL where there is
- * nothing to leave out. A budget that differs by less than a factor of 2 is noted in `warning` too. */
+ * nothing to leave out. A table serves budgets from half to twice its own, and budgets of as much of the prompt as its own
+ * was of the prompts that made it, from half to twice: thresholds are parts of the mean score, so that what clears them is
+ * a part of the prompt. A budget other than its own is noted in `warning` too. */
 int wnw__table_fit(wnw_profile **without, const wnw_policy *p, const wnw_profile *profile,
                    const struct wnw__table_use *use, char *warning);
 

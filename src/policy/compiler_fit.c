@@ -94,9 +94,20 @@ static bool same_model(const wnw_profile *profile, const struct wnw__table_use *
     return false;
 }
 
-static bool serves_budget(const struct wnw__compiler_table *t, double budget, struct misfit *m)
+/* Whether the budget is as much of the prompt, within a factor of 2, as the table's was. */
+static bool serves_share(const struct wnw__compiler_table *t, const struct wnw__table_use *use)
 {
-    if (t->budget <= 0 || (budget <= 2.0 * t->budget && budget >= 0.5 * t->budget))
+    if (use->n_tokens <= 0 || t->least_length <= 0)
+        return false;
+    const double share = use->budget / use->n_tokens;
+    return share >= 0.5 * t->budget / t->most_length && share <= 2.0 * t->budget / t->least_length;
+}
+
+static bool serves_budget(const struct wnw__compiler_table *t, const struct wnw__table_use *use,
+                          struct misfit *m)
+{
+    const double budget = use->budget;
+    if (t->budget <= 0 || (budget <= 2.0 * t->budget && budget >= 0.5 * t->budget) || serves_share(t, use))
         return true;
     snprintf(m->why, sizeof m->why, "was made for a budget of %d and serves %d to %d, not %g", t->budget,
              (t->budget + 1) / 2, 2 * t->budget, budget);
@@ -127,7 +138,7 @@ static const wnw_part *misfit_of(const wnw_policy *p, const wnw_profile *profile
             continue;
         *read = true;
         if (!same_model(profile, use, part, opts, m) || !same_settings(t, part, opts, m) ||
-            !serves_budget(t, use->budget, m))
+            !serves_budget(t, use, m))
             return part;
     }
     return NULL;

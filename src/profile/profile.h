@@ -48,6 +48,7 @@ struct wnw__compiler_table {
     bool foreign;    /* made for another model */
     /* Settings of the run that the table was made for. Unstated ones are 0; n_sink and enums are then -1. */
     int32_t budget, window, kernel, n_sink;
+    int32_t least_length, most_length; /* tokens of the prompts that it was made from */
     int32_t alpha_scope, score_norm, gate, pool, utility;
     int32_t entropy_norm; /* bool: entropy divided by ln T */
 
@@ -56,6 +57,8 @@ struct wnw__compiler_table {
     int32_t default_ppl_bin;
     float *weight; /* [n_layer][n_head]; NULL = not in the file */
     float *tau;    /* [n_layer][n_entropy][n_ppl]; NULL = not in the file */
+    double
+        tau_constant; /* one threshold that keeps as much as tau on average over prompts; 0 = not in the file */
 };
 
 struct wnw_profile {

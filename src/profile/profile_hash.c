@@ -28,6 +28,7 @@ uint64_t wnw__profile_hash(const wnw_profile *p, uint32_t kinds)
     if (there >> WNW_PROFILE_COMPILER & 1u) {
         h = add(h, t->weight, (size_t)t->n_layer * (size_t)p->model.n_head, sizeof *t->weight);
         h = add(h, t->tau, (size_t)t->n_layer * (size_t)t->n_entropy * (size_t)t->n_ppl, sizeof *t->tau);
+        h = add(h, t->tau_constant > 0 ? &t->tau_constant : NULL, 1, sizeof t->tau_constant);
     }
     if (there >> WNW_PROFILE_HEADS & 1u) {
         h = add(h, p->head_score, n, sizeof *p->head_score);

@@ -132,6 +132,19 @@ static int read_edges(const struct wnw__profile_file *f, const char *key, double
     return WNW_OK;
 }
 
+/* Reads the lengths of prompts: a number, or a list of them; what is neither counts as unstated. */
+static void read_lengths(const json_t *settings, struct wnw__compiler_table *t)
+{
+    const json_t *v = json_object_get(settings, "length");
+    const size_t n = json_is_array(v) ? json_array_size(v) : v ? 1 : 0;
+    for (size_t i = 0; i < n; i++) {
+        const json_int_t x = json_integer_value(json_is_array(v) ? json_array_get(v, i) : v);
+        const int32_t length = x >= 1 && x <= MAX_TOKENS ? (int32_t)x : 0;
+        t->least_length = i == 0 || length < t->least_length ? length : t->least_length;
+        t->most_length = length > t->most_length ? length : t->most_length;
+    }
+}
+
 static int read_compiler(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
 {
     struct wnw__compiler_table *t = &p->compiler;
@@ -150,6 +163,11 @@ static int read_compiler(const struct wnw__profile_file *f, const json_t *settin
         return wnw__profile_bad(f, "settings must say budget, window, alpha_scope, score_norm, gate and "
                                    "entropy_norm (true or false)");
     t->entropy_norm = json_is_true(norm);
+    read_lengths(settings, t);
+    const json_t *constant = json_object_get(json_object_get(f->root, "results"), "tau_constant");
+    t->tau_constant = json_number_value(constant);
+    if (constant && !(t->tau_constant > 0 && t->tau_constant <= 1e6))
+        return wnw__profile_bad(f, "results.tau_constant is no number above 0");
     WNW_TRY(read_edges(f, "entropy_edges", -1e30, &t->entropy_edge, &t->n_entropy));
     WNW_TRY(read_edges(f, "ppl_edges", 0, &t->ppl_edge, &t->n_ppl));
     WNW_TRY(wnw__profile_int(f, json_object_get(f->root, "results"), "default_ppl_bin", -1, 0, t->n_ppl - 1,

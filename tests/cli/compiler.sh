@@ -26,6 +26,30 @@ refuse() { # NAME PATTERN OUT SET ARGS...
 mkdir -p "$work/p"
 make 'a calibration' "$work/p/compiler-b48.json" "$small" --budget 48 -t 1 --log "$work/log" &&
     json 'tables' "$work/p/compiler-b48.json" 'o["kind"] == "compiler" and o["settings"]["budget"] == 48 and len(o["results"]["weight"]) == o["model"]["n_layer"] and all(len(r) == o["model"]["n_head"] for r in o["results"]["weight"]) and len(o["results"]["entropy_edges"]) == 1 and all(len(l) == 2 and len(l[0]) == 2 for l in o["results"]["tau"]) and o["data"]["texts"][0]["name"] == "calibration.txt"'
+# Whose prompts chose each threshold, and the check of risk: one threshold keeps as much on average over the prompts.
+py "$work/p/compiler-b48.json" "$work/out" <<'PY' || fail 'where thresholds come from'
+import json, sys
+o = json.load(open(sys.argv[1]))
+report = open(sys.argv[2]).read()
+n = o["results"]["tau_count"]
+cells = [f for layer in o["results"]["tau_from"] for row in layer for f in row]
+assert len(cells) == len(n) and set(cells) <= {"cell", "layer", "all"}, cells
+least = o["settings"]["cell_prompts"] * o["settings"]["tau_trials"]
+assert o["settings"]["cell_prompts"] == 4
+for f, k in zip(cells, n, strict=True):
+    assert (f == "cell") == (k >= least), (f, k)
+assert "layer" in cells, cells
+# Cells that took their layer's choice have one value in each layer.
+for taus, froms in zip(o["results"]["tau"], o["results"]["tau_from"], strict=True):
+    taken = {t for a, b in zip(taus, froms) for t, f in zip(a, b) if f == "layer"}
+    assert len(taken) <= 1, (taus, froms)
+c = o["results"]["checks"]
+assert o["results"]["tau_constant"] > 0
+assert abs(c["kept_at_constant"] - c["kept"]) < 1, c
+assert 0 <= c["bound_layers"] <= c["bound_prompts"] <= 1
+assert "%.1f on average" % c["kept_at_constant"] in report, report
+assert "at as many entries on each prompt" in report and "the thresholds bind in" in report, report
+PY
 grep -q 'trials, [0-9]* a minute' "$work/out" || fail "no rate of trials: $(cat "$work/out")"
 make 'two threads' "$work/two.json" "$small" --budget 48 -t 2 && same 'any number of threads' "$work/p/compiler-b48.json" "$work/two.json"
 make 'another seed' "$work/seed.json" "$small" --budget 48 -t 1 --seed 7
@@ -71,6 +95,34 @@ if [ -f "$tiny/tiny-gemma3-f32.gguf" ]; then
         json 'one file each' "$work/many/compiler-b40.json" 'o["settings"]["budget"] == 40 and o["settings"]["gate"] == "pooled"'
     [ -f "$work/many/compiler-b48.json" ] || fail 'no file for the second budget'
 fi
+
+# ---- Other actions, other rules ----
+make 'negative weights, thresholds around 0.5' "$work/range.json" "${small/head_trials=8/head_trials=9},head_low=-0.5,head_high=1.5,head_step=0.5,tau_low=0.3,tau_high=0.7,tau_step=0.1,cell_prompts=1,logging=counts,floor=0,accept=always" --budget 48 -t 1 --log "$work/range.log" &&
+    json 'its actions' "$work/range.json" 'o["settings"]["head_actions"] == [-0.5, 0.0, 0.5, 1.0, 1.5] and o["settings"]["tau_actions"] == [0.3, 0.4, 0.5, 0.6, 0.7, 1.0] and o["settings"]["logging"] == "counts" and o["settings"]["floor"] == 0 and "cell" in str(o["results"]["tau_from"])'
+grep -q '"action":\[[^]]*-0.5' "$work/range.log" || fail 'no negative weight was tried'
+good 'its tables are read' plan -m "$model" --tokens "$work/ids" --policy compilerkv:window=16 --budget 48 --profile "$work/range.json" -o "$work/plan.json"
+
+# Tables of before have no tau_from and no tau_constant.
+py "$work/p/compiler-b48.json" "$work/before.json" <<'PY'
+import json, sys
+o = json.load(open(sys.argv[1]))
+for key in ("tau_from", "tau_constant"):
+    del o["results"][key]
+json.dump(o, open(sys.argv[2], "w"))
+PY
+good 'tables of before' plan -m "$model" --tokens "$work/ids" --policy compilerkv:window=16 --budget 48 --profile "$work/before.json" -o "$work/before.plan" &&
+    { grep -q warning "$work/err" && fail "a table of before: $(cat "$work/err")"; }
+good 'tables of before, one threshold' plan -m "$model" --tokens "$work/ids" --policy paper-compilerkv-no_risk:window=16 --budget 48 --profile "$work/before.json" -o "$work/before.plan" &&
+    { grep -q 'tau_constant.*the mean' "$work/err" || fail "no word of the mean: $(cat "$work/err")"; }
+good 'one threshold' plan -m "$model" --tokens "$work/ids" --policy paper-compilerkv-no_risk:window=16 --budget 48 --profile "$work/p" -o "$work/before.plan" &&
+    { grep -q warning "$work/err" && fail "one threshold: $(cat "$work/err")"; }
+
+# Several texts: prompts, and those that only check, come from each of them.
+mkdir -p "$work/texts"
+head -c 60000 "$text" >"$work/texts/a.txt"
+tail -c 30000 "$text" >"$work/texts/b.txt"
+good 'two texts' calibrate compiler -m "$model" -f "$work/texts" -o "$work/texts.json" --set "${small/held_out=2/held_out=3}" --budget 48 -t 1 --log "$work/texts.log" &&
+    json 'their names' "$work/texts.json" '[t["name"] for t in o["data"]["texts"]] == ["a.txt", "b.txt"] and o["settings"]["items_of_texts"] == [4, 2] and o["settings"]["held_out_of_texts"] == [2, 1]'
 
 # ---- Do the tables help? ----
 held=$(dirname "$0")/../../share/text/held-out.txt
@@ -121,6 +173,8 @@ refuse 'a budget beyond the context' 'half of the model' "$out" "$small" --budge
 refuse 'prompts shorter than two budgets' 'set length to at least 200' "$out" "$small" --budget 100
 refuse 'prompts beyond the context' "do not fit the model's context" "$out" "${small/length=160/length=10000000}" --budget 48
 refuse 'too few prompts' 'too few' "$out" "${small/items=6/items=3}" --budget 48
+refuse 'no actions' 'are nothing' "$out" "$small,tau_low=2,tau_high=1,tau_step=0.5" --budget 48
+refuse 'too many actions' '1 to 16 actions' "$out" "$small,head_low=-1,head_high=1,head_step=0.1" --budget 48
 refuse 'an unknown setting' 'did you mean items' "$out" "itms=3" --budget 48
 head -c 700 "$text" >"$work/short.txt"
 bad 'a short text' 'give more text' calibrate compiler -m "$model" -f "$work/short.txt" -o "$out" --set "$small" --budget 48
