@@ -81,11 +81,13 @@ APP_GROUP(app_group_policy, "What to keep (at most one size)", policy_options);
 
 static const struct app_option mask_options[] = {
     {"mask-heads", 0, APP_TEXT, "LIST", NULL, "none",
-     "query heads whose output is 0: LAYER-HEAD,... or srh:topN, trad:topN (of a profile), "
+     "query heads that are switched off: LAYER-HEAD,... or srh:topN, trad:topN (of a profile), "
      "random:N:SEED, random:N:SEED:M (without the M best by srh)",
      AT(mask_heads), 0, 0, NULL},
     {"mask-phase", 0, APP_TEXT, "WHEN", NULL, "all", "all, or decode: only while tokens are generated",
      AT(mask_phase), 0, 0, NULL},
+    {"mask-form", 0, APP_TEXT, "FORM", NULL, "zero",
+     "what masked heads give: zero, or mean: that of all values (a query of 0)", AT(mask_form), 0, 0, NULL},
 };
 APP_GROUP(app_group_mask, "Heads that are switched off", mask_options);
 

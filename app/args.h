@@ -12,7 +12,7 @@
 struct app_args {
     char *model, *file, *tokens, *question, *chat, *system;
     char *policy, *kv_type, *kv_rotate, *evict, *evict_every, *profile, *attn;
-    char *mask_heads, *mask_phase;
+    char *mask_heads, *mask_phase, *mask_form;
     char *out;
     struct app_list documents;
     int64_t budget, kv_bytes, kv_tail;

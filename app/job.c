@@ -14,6 +14,14 @@
 #include <string.h>
 #include <time.h>
 
+int app_job_mask_form(wnw_mask_form *form, const char *word)
+{
+    *form = word && strcmp(word, "mean") == 0 ? WNW_MASK_MEAN : WNW_MASK_ZERO;
+    return !word || *form == WNW_MASK_MEAN || strcmp(word, "zero") == 0
+               ? APP_OK
+               : app_fail(APP_BAD_INPUT, "--mask-form '%s' is unknown; use zero or mean", word);
+}
+
 static int check_masks(struct app_job *job)
 {
     const char *phase = job->args->mask_phase;
@@ -26,7 +34,10 @@ static int check_masks(struct app_job *job)
     if (phase && !job->args->mask_heads)
         return app_fail(APP_BAD_INPUT,
                         "--mask-phase says when heads are masked; name them with --mask-heads");
-    return APP_OK;
+    if (job->args->mask_form && !job->args->mask_heads)
+        return app_fail(APP_BAD_INPUT,
+                        "--mask-form says what masked heads give; name them with --mask-heads");
+    return app_job_mask_form(&job->mask_form, job->args->mask_form);
 }
 
 /* Reads text[len], all of which must be a whole number from 1 to 2147483647. */
@@ -470,6 +481,8 @@ static int mask_heads(struct app_job *job)
     wnw_head *heads;
     int32_t n;
     int status = wnw_heads_parse(&heads, &n, job->args->mask_heads, job->model, job->profile);
+    if (status == WNW_OK)
+        status = wnw_session_mask_form(job->session, job->mask_form);
     if (status == WNW_OK)
         status = wnw_session_mask_heads(job->session, heads, n, job->mask_phase);
     wnw_free(heads);

@@ -27,6 +27,7 @@ struct app_job {
     struct app_kv kv;
     wnw_attn attn;
     wnw_mask_phase mask_phase;
+    wnw_mask_form mask_form;
     bool size_assumed; /* no size was given and the policy has no rule of its own: ratio 0.5 */
     int64_t now;       /* the date for templates that write it, as in wnw_prompt_params; 0 = the present */
     bool talks;        /* a conversation: what follows the document is compressed too, turn after turn */
@@ -57,6 +58,8 @@ struct app_job {
 
 /* Reads the arguments of --evict and --evict-every (NULL = not given) into the rules. Returns an exit code. */
 int app_job_rules(wnw_run *rules, const char *when, const char *every);
+/* Reads the argument of --mask-form (NULL = not given). Returns an exit code. */
+int app_job_mask_form(wnw_mask_form *form, const char *word);
 /* Refuses a policy that cannot work in the phases in which the rules, read from `when`, ask it to compress. */
 int app_job_allowed(const wnw_policy *policy, const wnw_run *rules, const char *when);
 /* Checks everything that can be refused without the model. Returns an exit code, like all functions here. */

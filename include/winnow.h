@@ -649,12 +649,22 @@ typedef enum wnw_mask_phase {
     WNW_MASK_DECODE, /* those of wnw_session_decode and wnw_decode_batch, not those of prompts */
 } wnw_mask_phase;
 
-/* Switches query heads off, to see what they are for: the output of the n heads is 0 in front of the output projection,
- * for all tokens of the phase that are read from now on. Replaces earlier masks; n = 0 ends masking. Keys and values
- * are cached as before, and policies observe attention in front of the masks; wnw_session_begin changes nothing of it.
- * CompressKV (arXiv 2508.02401) masks by queries of 0, so that the output is the mean of all values. After a failure
+/* What a masked head gives in front of the output projection. */
+typedef enum wnw_mask_form {
+    WNW_MASK_ZERO, /* 0 */
+    WNW_MASK_MEAN, /* the output of a query of 0, as in CompressKV's program: the mean of the values that it sees */
+} wnw_mask_form;
+
+/* Switches query heads off, to see what they are for: the output of the n heads is that of the form (wnw_session_mask_form,
+ * 0 by default) for all tokens of the phase that are read from now on. Replaces earlier masks; n = 0 ends masking. Keys and values
+ * are cached as before, and policies observe attention in front of masks of the form zero, and the even one of the form
+ * mean; wnw_session_begin changes nothing of it. After a failure
  * the earlier masks hold. E_ARG: no such phase. E_RANGE: no such head, n < 0. E_NOMEM. */
 WNW_API int wnw_session_mask_heads(wnw_session *s, const wnw_head *heads, int32_t n, wnw_mask_phase phase);
+/* Sets what masked heads give from now on; present masks and later ones have the form. Source of MEAN: CompressKV (arXiv
+ * 2508.02401), whose program sets queries to 0, so that the attention is the same on all entries that the token sees; attention sinks,
+ * ALiBi and biases of entries still count. E_ARG: no such form. */
+WNW_API int wnw_session_mask_form(wnw_session *s, wnw_mask_form form);
 
 /* Appends n prompt tokens and compresses nothing. on_logits NULL: only the last token's logits are computed
  * (wnw_session_logits); else it receives the logits [n_vocab] of the i-th token of the call, and returns false to

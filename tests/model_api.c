@@ -606,6 +606,9 @@ static void null_sessions(void **state)
     assert_null_refused(wnw_session_mask_heads(NULL, NULL, 0, WNW_MASK_ALL));
     assert_null_refused(wnw_session_mask_heads(good, NULL, 1, WNW_MASK_ALL));
     assert_ok(wnw_session_mask_heads(good, NULL, 0, WNW_MASK_ALL));
+    assert_null_refused(wnw_session_mask_form(NULL, WNW_MASK_ZERO));
+    assert_int_equal(wnw_session_mask_form(good, (wnw_mask_form)2), WNW_E_ARG);
+    assert_ok(wnw_session_mask_form(good, WNW_MASK_ZERO));
     assert_null_refused(wnw_session_prefill(NULL, fx->tokens, 1, NULL, NULL));
     assert_null_refused(wnw_session_prefill(good, NULL, 1, NULL, NULL));
     assert_null_refused(wnw_session_decode(NULL, 1));

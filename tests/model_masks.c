@@ -16,13 +16,18 @@ static const struct row {
     wnw_attn attn;
     int32_t n_mask;
     wnw_head mask[4]; /* n_mask 0: all heads of layer 1 */
+    wnw_mask_form form;
 } rows[] = {
-    {"llama, a layer", "llama", WNW_ATTN_OWN, 0, {{0, 0}}},
-    {"llama, a layer, ggml", "llama", WNW_ATTN_GGML, 0, {{0, 0}}},
-    {"qwen2, one head", "qwen2", WNW_ATTN_OWN, 1, {{0, 1}}},
-    {"qwen3, heads of all layers", "qwen3", WNW_ATTN_OWN, 3, {{1, 0}, {0, 3}, {1, 2}}},
-    {"gemma3, a layer", "gemma3", WNW_ATTN_OWN, 0, {{0, 0}}},
-    {"gemma3, two heads, ggml", "gemma3", WNW_ATTN_GGML, 2, {{0, 1}, {1, 0}}},
+    {"llama, a layer", "llama", WNW_ATTN_OWN, 0, {{0, 0}}, WNW_MASK_ZERO},
+    {"llama, a layer, ggml", "llama", WNW_ATTN_GGML, 0, {{0, 0}}, WNW_MASK_ZERO},
+    {"qwen2, one head", "qwen2", WNW_ATTN_OWN, 1, {{0, 1}}, WNW_MASK_ZERO},
+    {"qwen3, heads of all layers", "qwen3", WNW_ATTN_OWN, 3, {{1, 0}, {0, 3}, {1, 2}}, WNW_MASK_ZERO},
+    {"gemma3, a layer", "gemma3", WNW_ATTN_OWN, 0, {{0, 0}}, WNW_MASK_ZERO},
+    {"gemma3, two heads, ggml", "gemma3", WNW_ATTN_GGML, 2, {{0, 1}, {1, 0}}, WNW_MASK_ZERO},
+    {"llama, the mean of a layer's values", "llama", WNW_ATTN_OWN, 0, {{0, 0}}, WNW_MASK_MEAN},
+    {"qwen2, the mean, biases of queries, ggml", "qwen2", WNW_ATTN_GGML, 2, {{0, 1}, {1, 0}}, WNW_MASK_MEAN},
+    {"qwen3, the mean, norms of queries", "qwen3", WNW_ATTN_OWN, 3, {{1, 0}, {0, 3}, {1, 2}}, WNW_MASK_MEAN},
+    {"gemma3, the mean in a window", "gemma3", WNW_ATTN_OWN, 0, {{0, 0}}, WNW_MASK_MEAN},
 };
 
 /* The heads of the row. Returns their number. */
@@ -39,20 +44,40 @@ static int32_t heads_of(const struct row *row, const wnw_model_info *info, wnw_h
     return info->n_head;
 }
 
-/* Sets the weights behind the heads to 0 in a copy of the model's file. */
-static void cut_heads(const char *from, const char *to, const wnw_model_info *info, const wnw_head *heads,
-                      int32_t n)
+static struct ggml_tensor *layer_tensor(struct ggml_context *tensors, int32_t il, const char *what)
+{
+    char name[64];
+    snprintf(name, sizeof name, "blk.%d.%s", (int)il, what);
+    struct ggml_tensor *t = ggml_get_tensor(tensors, name);
+    assert_true(!t || t->type == GGML_TYPE_F32);
+    return t;
+}
+
+/* Sets what makes the head's queries to 0. */
+static void cut_query(struct ggml_context *tensors, const wnw_model_info *info, wnw_head head)
+{
+    struct ggml_tensor *w = layer_tensor(tensors, head.il, "attn_q.weight"),
+                       *b = layer_tensor(tensors, head.il, "attn_q.bias");
+    const size_t d = (size_t)info->n_embd_head, first = (size_t)head.h * d;
+    assert_non_null(w);
+    memset((float *)w->data + first * (size_t)w->ne[0], 0, d * (size_t)w->ne[0] * sizeof(float));
+    if (b)
+        memset((float *)b->data + first, 0, d * sizeof(float));
+}
+
+/* Sets the weights behind the heads, or those in front of their queries, to 0 in a copy of the model's file. */
+static void cut_heads(const char *from, const char *to, const struct row *row, const wnw_model_info *info,
+                      const wnw_head *heads, int32_t n)
 {
     struct ggml_context *tensors = NULL;
     struct gguf_context *src = gguf_init_from_file(from, (struct gguf_init_params){.ctx = &tensors});
     assert_non_null(src);
     for (int32_t i = 0; i < n; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "blk.%d.attn_output.weight", (int)heads[i].il);
-        struct ggml_tensor *t = ggml_get_tensor(tensors, name);
+        struct ggml_tensor *t = layer_tensor(tensors, heads[i].il, "attn_output.weight");
         assert_non_null(t);
-        assert_int_equal(t->type, GGML_TYPE_F32);
-        for (int64_t k = 0; k < t->ne[1]; k++)
+        if (row->form == WNW_MASK_MEAN)
+            cut_query(tensors, info, heads[i]);
+        for (int64_t k = 0; row->form == WNW_MASK_ZERO && k < t->ne[1]; k++)
             memset((float *)t->data + k * t->ne[0] + heads[i].h * info->n_embd_head, 0,
                    (size_t)info->n_embd_head * sizeof(float));
     }
@@ -81,13 +106,14 @@ static void is_a_model_without_the_heads(void **state)
     const int fd = mkstemp(cut_path);
     assert_cmp(fd, >=, 0);
     close(fd);
-    cut_heads(path, cut_path, &t.info, heads, n);
+    cut_heads(path, cut_path, row, &t.info, heads, n);
     assert_ok(wnw_model_open(&cut, cut_path, NULL));
     for (int32_t threads = 1; threads <= 2; threads++) {
         const struct test_session want = {
             .kv_type = WNW_KV_F32, .attn = row->attn, .n_ctx = N_TOKEN, .n_ubatch = 32, .n_threads = threads};
         wnw_session *a = test_session_new(t.m, &want), *b = test_session_new(cut, &want);
         wnw_session *plain = test_session_new(t.m, &want);
+        assert_ok(wnw_session_mask_form(a, row->form));
         assert_ok(wnw_session_mask_heads(a, heads, n, WNW_MASK_ALL));
         test_prefill(a, t.tokens, N_PROMPT);
         test_prefill(b, t.tokens, N_PROMPT);
@@ -132,6 +158,31 @@ static wnw_session *new_session(const struct fixture *f, int32_t n_mask, wnw_mas
 static void decode(wnw_session *s, const struct fixture *f)
 {
     test_decode(s, f->t.tokens + N_PROMPT, N_TOKEN - N_PROMPT);
+}
+
+/* Present masks take a form that is set after them, and copies have it. */
+static void forms_change(void **state)
+{
+    const struct fixture *f = *state;
+    wnw_session *a = new_session(f, N_SOME, WNW_MASK_ALL), *b = test_session_new(f->t.m, &f->want), *copy;
+    assert_ok(wnw_session_mask_form(a, WNW_MASK_MEAN));
+    assert_ok(wnw_session_mask_form(b, WNW_MASK_MEAN));
+    assert_ok(wnw_session_mask_heads(b, some, N_SOME, WNW_MASK_ALL));
+    test_prefill(a, f->t.tokens, N_PROMPT);
+    test_prefill(b, f->t.tokens, N_PROMPT);
+    assert_same_logits(a, b);
+    assert_error(wnw_session_mask_form(a, (wnw_mask_form)2), WNW_E_ARG);
+    assert_ok(wnw_session_copy(&copy, a));
+    decode(a, f);
+    decode(copy, f);
+    assert_same_logits(a, copy);
+    assert_ok(wnw_session_mask_form(b, WNW_MASK_ZERO));
+    decode(b, f);
+    assert_true(
+        memcmp(wnw_session_logits(a), wnw_session_logits(b), (size_t)f->t.info.n_vocab * sizeof(float)) != 0);
+    wnw_session_free(a);
+    wnw_session_free(b);
+    wnw_session_free(copy);
 }
 
 /* Masks while decoding are masks that are set behind the prompt. */
@@ -415,6 +466,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(while_decoding_only),
+        cmocka_unit_test(forms_change),
         cmocka_unit_test(copies_and_resets_keep_masks),
         cmocka_unit_test(layer_by_layer),
         cmocka_unit_test(in_a_batch),

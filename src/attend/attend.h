@@ -39,12 +39,15 @@ struct wnw__attend_dims {
 /* Statistics of the columns of the matrix of attention probabilities: for each query head and entry, over the rows. */
 enum { WNW_COLUMN_SUMS = 1, WNW_COLUMN_MAXIMA = 2 };
 
+/* What is 0 of a masked query head: its output, or its query, so that its attention is even. */
+enum { WNW_MASKED_OUTPUT = 1, WNW_MASKED_QUERY = 2 };
+
 /* Rows first_row .. first_row+n_row-1 of a batch, n_row > 0, whose positions are n_past, n_past+1, ... Their
  * entries follow those of `cache`. */
 struct wnw__attend_slice {
     const struct wnw__cache *cache; /* has n_head_kv heads of d elements, as wnw__attend_dims says */
     int32_t first_row, n_row, n_past;
-    const uint8_t *masked; /* [n_layer][n_head] 1 = the query head's output is 0; NULL = none is */
+    const uint8_t *masked; /* [n_layer][n_head] 0 or WNW_MASKED_*: query heads that are off; NULL = none is */
     unsigned columns;      /* WNW_COLUMN_*: what is wanted where wnw__attend_leaves_columns */
     int32_t first_out;     /* an operation that is `partial` need not compute rows of the slice before it */
 };
@@ -95,12 +98,16 @@ struct ggml_tensor *wnw__attend_own(struct ggml_context *ctx, struct wnw__attend
 struct ggml_tensor *wnw__attend_again(struct ggml_context *ctx, struct wnw__attend_op *op,
                                       struct ggml_tensor *q);
 
-/* Sets the output of masked heads to 0, in place, in front of the output projection; `out` is the result of
- * either implementation. Nothing else of the attention depends on masks. */
+/* Sets the output of heads with WNW_MASKED_OUTPUT to 0, in place, in front of the output projection; `out` is the result of
+ * either implementation. */
 struct ggml_tensor *wnw__attend_mask(struct ggml_context *ctx, struct wnw__attend_op *op,
                                      struct ggml_tensor *out);
-/* The work of one thread ith of nth on out [n_row][n_head][d]. */
-void wnw__attend_mask_run(const struct wnw__attend_op *op, float *out, int ith, int nth);
+/* Sets queries q of heads with WNW_MASKED_QUERY to 0, in place, in front of either implementation. Nothing else of the
+ * attention depends on masks. */
+struct ggml_tensor *wnw__attend_mask_queries(struct ggml_context *ctx, struct wnw__attend_op *op,
+                                             struct ggml_tensor *q);
+/* The work of one thread ith of nth on rows [n_row][n_head][d] of heads that are masked so. */
+void wnw__attend_mask_run(const struct wnw__attend_op *op, uint8_t how, float *rows, int ith, int nth);
 
 /* The work of wnw__attend_own without ggml, for tests. Every thread ith of nth must call it; the result is
  * the same for any nth. q [n_row][n_head][d], k and v [n_row][n_head_kv][d] and out [n_row][n_head][d] are

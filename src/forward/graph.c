@@ -252,6 +252,8 @@ static struct ggml_tensor *attention(struct wnw__graph *g, wnw_engine *e, int32_
     k = rope(ctx, e->m, il, k, g->pos);
     if (hp->q_scale != 1.0f)
         q = ggml_scale(ctx, q, hp->q_scale);
+    if (g->masks)
+        q = wnw__attend_mask_queries(ctx, &e->ops[il], q);
     mark(g, e, WNW_WORK_OTHER, q);
     mark(g, e, WNW_WORK_OTHER, k);
     struct ggml_tensor *out = g->ggml ? wnw__attend_ggml_build(g->ggml, ctx, g->gf, &e->ops[il], q, k, v)

@@ -10,10 +10,11 @@
 #include "session/ids.h"
 #include "session/rules/rules.h"
 
-/* Query heads whose output is 0. The struct starts as {0}, which masks nothing, and is freed by wnw__masks_free. */
+/* Query heads that are switched off. The struct starts as {0}, which masks nothing, and is freed by wnw__masks_free. */
 struct wnw__masks {
-    uint8_t *head; /* [n_layer][n_head] 1 = masked; NULL = none is */
+    uint8_t *head; /* [n_layer][n_head] as in struct wnw__attend_slice; NULL = none is masked */
     wnw_mask_phase phase;
+    wnw_mask_form form;
 };
 
 /* A field that belongs to the timeline, not to the computation, must be copied by wnw_session_copy
