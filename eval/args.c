@@ -120,11 +120,13 @@ static const struct app_option config_options[] = {
     TEXT("evict-every", "I[:T]", "off", app.evict_every,
          "while answering: after every I tokens shrink to T entries per layer and head"),
     TEXT("mask-heads", "LISTS", "none, or the study's", app.mask_heads,
-         "heads whose output is 0, lists separated by /, each tried by itself: none, LAYER-HEAD,..., "
+         "heads that are switched off, lists separated by /, each tried by itself: none, LAYER-HEAD,..., "
          "srh:topN, trad:topN (of a profile), random:N:SEED, random:N:SEED:M (without the M best by srh). "
          "The full cache without masks always takes part"),
     TEXT("mask-phase", "WHEN", "all, or the study's", app.mask_phase,
          "all, or decode: only while answers are generated"),
+    TEXT("mask-form", "FORM", "zero, or the study's", app.mask_form,
+         "what masked heads give: zero, or mean: that of all values (a query of 0)"),
     TEXT("profile", "PATH", "the cache folder's, then shipped ones", app.profile,
          "calibration results that policies need: a file, or a folder of them"),
 };

@@ -644,6 +644,34 @@ static void test_divergence(void **state)
     clear(&runs, &t);
 }
 
+/* Lines without an answer count as what they are, and no mean has them. */
+static void test_left_out(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 3; i++) {
+        line(512, i, 0, "full", "full", 1.0, "");
+        if (i == 0)
+            line(512, i, 0, "lagkv", "budget=64", 0.5, "");
+        else
+            fprintf(results,
+                    "{\"v\":1,\"task\":\"niah_single_1\",\"N\":512,\"index\":%d,\"turn\":0,\"config\":"
+                    "\"lagkv-budget=64\","
+                    "\"policy\":\"lagkv\",\"mode\":\"agnostic\",\"size\":\"budget=64\",\"kv_type\":\"f16\","
+                    "\"left_out\":\"too few\"}\n",
+                    i);
+    }
+    read_tables(&runs, &t, false);
+    assert_int_equal(runs.run[0].n, 4);
+    struct forms f = make_forms(&runs, &t, NULL);
+    assert_contains(f.text.text.s,
+                    "lagkv with budget=64 in mode agnostic is left out of 2 samples: too few.\n");
+    clear_forms(&f);
+    clear(&runs, &t);
+}
+
 /* Contrasts of run.json: one that 8 of 8 samples decide (p = 2 / 256, of three 6 / 256), one in which nothing differs, and one that
  * the run does not have, which counts too. */
 static void test_primary_contrasts(void **state)
@@ -653,7 +681,9 @@ static void test_primary_contrasts(void **state)
     struct eval_primary *p;
     int32_t n;
     (void)state;
-    begin("{\"model\":\"x\",\"contrasts\":[\"paper-compresskv-snapkv vs full mode=agnostic size=ratio=0.5\","
+    begin("{\"model\":\"x\",\"remarks\":[\"lagkv stands for "
+          "LagKV.\"],\"contrasts\":[\"paper-compresskv-snapkv vs full "
+          "mode=agnostic size=ratio=0.5\","
           "\"lagkv vs full mode=agnostic size=ratio=0.5 N=512\",\"h2o vs full mode=agnostic "
           "size=ratio=0.5\"]}");
     for (int i = 0; i < 8; i++) {
@@ -678,6 +708,7 @@ static void test_primary_contrasts(void **state)
         f.text.text.s,
         "paper-compresskv-snapkv minus full, agnostic, ratio=0.5, f16, all lengths: n = 8, -46.5");
     assert_contains(f.text.text.s, "p = 0.023 -");
+    assert_contains(f.text.text.s, "lagkv stands for LagKV.\n");
     assert_contains(f.text.text.s, "h2o minus full, agnostic, ratio=0.5, f16, all lengths: not measured");
     assert_contains(f.text.text.s,
                     "3 primary contrasts were listed before the run; every other comparison is exploratory.");
@@ -887,6 +918,7 @@ static void test_map(void **state)
     assert_ints(h.n, 2, 2, 2, 2, 2, 2);
     assert_near(h.mean, 350.0 / 6, 1e-9);
     assert_near(h.unprotected, 62.5, 1e-9); /* 5 of the 8 that are not protected */
+    assert_int_equal(h.n_protected, 4);
     eval_map_clear(&h);
     eval_runs_clear(&runs);
 }
@@ -1305,6 +1337,7 @@ int main(void)
         cmocka_unit_test(test_texts_are_clusters),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_divergence),
+        cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_primary_contrasts),
         cmocka_unit_test(test_bad_and_unscored),
         cmocka_unit_test(test_curve),

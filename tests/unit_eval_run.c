@@ -4,12 +4,14 @@
 
 #include "app/console.h"
 #include "app/likelihood.h"
+#include "eval/base/contrast.h"
 #include "eval/run/config.h"
 #include "eval/run/forced.h"
 #include "eval/run/journal.h"
 #include "eval/run/lists.h"
 #include "eval/run/manifest.h"
 #include "eval/run/record.h"
+#include "eval/run/remarks.h"
 #include "eval/run/suite.h"
 #include "eval/tasks/grade.h"
 
@@ -310,6 +312,38 @@ static void test_masks_are_an_axis(void **state)
     eval_configs_close(&c);
 }
 
+/* Whether a policy is compared in a mode at a size, with 16-bit entries that go at the end. */
+static bool is_compared(const struct eval_configs *c, const char *recipe, const struct eval_contrast *x)
+{
+    wnw_policy *p = NULL;
+    bool found = false;
+    assert_int_equal(wnw_policy_parse(&p, recipe, NULL), WNW_OK);
+    for (int32_t i = 0; i < c->n; i++)
+        found = found || (strcmp(wnw_policy_string(c->at[i].policy), wnw_policy_string(p)) == 0 &&
+                          strcmp(c->at[i].size_text, x->size) == 0 &&
+                          strcmp(eval_mode_name(c->at[i].mode), x->mode) == 0 && !c->at[i].own_read &&
+                          !c->at[i].mask && strcmp(c->at[i].kv_text, x->kv_type) == 0);
+    wnw_policy_free(p);
+    return found;
+}
+
+/* What a study is to decide can be decided from its own lists. */
+static void check_contrasts(const struct eval_configs *c, const struct eval_args *a,
+                            const struct eval_suite *study)
+{
+    json_t *lines;
+    assert_int_equal(eval_contrasts_open(&lines, a, study), APP_OK);
+    for (size_t i = 0; i < json_array_size(lines); i++) {
+        struct eval_contrast x;
+        const char *line = json_string_value(json_array_get(lines, i));
+        assert_int_equal(eval_contrast_read(&x, line, study->name), APP_OK);
+        if (!is_compared(c, x.a, &x) || !is_compared(c, x.b, &x))
+            fail_msg("%s: the lists have not both of '%s'", study->name, line);
+        eval_contrast_clear(&x);
+    }
+    json_decref(lines);
+}
+
 /* Every study names recipes, sizes and types that there are, and the parts of one name no config twice. */
 static void test_studies(void **state)
 {
@@ -332,6 +366,7 @@ static void test_studies(void **state)
             for (int32_t j = 0; j < k; j++)
                 assert_string_not_equal(c.at[j].id, c.at[k].id);
         }
+        check_contrasts(&c, &a, &all.at[i]);
         eval_configs_close(&c);
     }
     eval_suites_close(&all);
@@ -347,10 +382,17 @@ static void test_options_replace_a_study(void **state)
     struct eval_configs c;
     char name[] = "criticalkv";
     (void)state;
+    json_t *remarks;
     a.study = name;
     assert_int_equal(eval_suites_open(&all), APP_OK);
     assert_int_equal(eval_suite_choose(&study, &all, &a), APP_OK);
+    c = (struct eval_configs){.n = 0};
+    assert_int_equal(eval_remarks_make(&remarks, &a, study, &c, 9), APP_OK);
+    assert_cmp(json_array_size(remarks), >=, 1); /* they are on the study's own names */
+    json_decref(remarks);
     a.policies = policies;
+    assert_int_equal(eval_remarks_make(&remarks, &a, study, &c, 9), APP_OK);
+    assert_null(remarks);
     a.modes = modes;
     a.budgets = budgets;
     assert_int_equal(eval_configs_open(&c, &a, study), APP_OK);
@@ -358,6 +400,30 @@ static void test_options_replace_a_study(void **state)
     assert_string_equal(c.at[1].size_text, "budget=64");
     eval_configs_close(&c);
     eval_suites_close(&all);
+}
+
+/* How many heads of a layer choose. */
+static void test_heads_that_choose(void **state)
+{
+    char policies[] = "snapkv,compresskv,paper-compresskv,paper-compresskv:heads=all,paper-compresskv:k=24",
+         budgets[] = "64";
+    static const char *const want[] = {
+        "compresskv: 1 of 9 heads of a layer choose, an eighth, unless its profile says another number.",
+        "paper-compresskv: 4 of 9 heads of a layer choose.", "9 of 9 heads of a layer choose.",
+        "9 of 9 heads of a layer choose."};
+    struct eval_args a = plain_args();
+    struct eval_configs c;
+    json_t *remarks;
+    (void)state;
+    a.policies = policies;
+    a.budgets = budgets;
+    assert_int_equal(eval_configs_open(&c, &a, NULL), APP_OK);
+    assert_int_equal(eval_remarks_make(&remarks, &a, NULL, &c, 9), APP_OK);
+    assert_int_equal(json_array_size(remarks), 4);
+    for (size_t i = 0; i < 4; i++)
+        assert_contains(json_string_value(json_array_get(remarks, i)), want[i]);
+    json_decref(remarks);
+    eval_configs_close(&c);
 }
 
 /* ---- The folder ---- */
@@ -477,6 +543,7 @@ int main(void)
         cmocka_unit_test(test_masks_are_an_axis),
         cmocka_unit_test(test_studies),
         cmocka_unit_test(test_options_replace_a_study),
+        cmocka_unit_test(test_heads_that_choose),
         cmocka_unit_test(test_a_torn_line_is_cut_off),
         cmocka_unit_test(test_samples_among_keys),
         cmocka_unit_test(test_a_folder_of_another_run),

@@ -15,10 +15,10 @@ void eval_hash_text(char out[17], uint64_t hash)
 static const struct {
     const char *name;
     bool of_parts;
-} free_fields[] = {{"command", true},     {"threads", true},  {"recipes", true}, {"stand_ins", true},
-                   {"too_long", true},    {"unmade", true},   {"shard", false},  {"backend", false},
-                   {"device", false},     {"host", false},    {"out", false},    {"ended", false},
-                   {"calibration", true}, {"started", false}, {NULL, false}};
+} free_fields[] = {{"command", true},     {"threads", true},  {"recipes", true},  {"stand_ins", true},
+                   {"too_long", true},    {"unmade", true},   {"shard", false},   {"backend", false},
+                   {"device", false},     {"host", false},    {"out", false},     {"ended", false},
+                   {"calibration", true}, {"started", false}, {"remarks", false}, {NULL, false}};
 
 static bool is_free(const char *field, bool shards)
 {

@@ -71,6 +71,7 @@ static const struct {
     [EVAL_F_BUCKET] = {.name = "bucket"},
     [EVAL_F_ASKED] = {.name = "asked"},
     [EVAL_F_TEXT] = {.name = "text"},
+    [EVAL_F_LEFT_OUT] = {.name = "left_out"},
 };
 
 const char *eval_field_name(int field)

@@ -66,8 +66,9 @@ enum eval_field {
     EVAL_F_ID,     /* of the line of a file that asked, like its metric and its bucket (see below) */
     EVAL_F_METRIC,
     EVAL_F_BUCKET,
-    EVAL_F_ASKED, /* the policy as it was asked for, where that is another text */
-    EVAL_F_TEXT,  /* the text that the evidence stands in: samples with the same share it */
+    EVAL_F_ASKED,    /* the policy as it was asked for, where that is another text */
+    EVAL_F_TEXT,     /* the text that the evidence stands in: samples with the same share it */
+    EVAL_F_LEFT_OUT, /* why there is no answer: the policy refused the size */
     EVAL_N_FIELDS
 };
 

@@ -205,12 +205,12 @@ static json_t *map_json(const struct eval_tables *t, const struct eval_map *m)
         if (m->n[k] > 0)
             app_json_append(&cells, json_pack("[i,f,f,i]", (int)m->length[k % m->n_lengths],
                                               m->depth[k / m->n_lengths], m->value[k], m->n[k]));
-    return json_pack("{s:o,s:s,s:o,s:f,s:o,s:o,s:o,s:o}", "task", app_json_text(t->run->tasks[m->task]),
+    return json_pack("{s:o,s:s,s:o,s:f,s:o,s:o,s:o,s:i,s:o}", "task", app_json_text(t->run->tasks[m->task]),
                      "score", eval_measure_name(m->score->measure), "config",
                      app_json_text(t->run->variants[t->blocks[m->block].rows[m->row].variant].id), "mean",
                      m->mean, "wilson_lo", app_json_number(m->binary ? m->wilson.lo : NAN), "wilson_hi",
                      app_json_number(m->binary ? m->wilson.hi : NAN), "unprotected",
-                     app_json_number(m->unprotected), "cells", cells);
+                     app_json_number(m->unprotected), "protected", (int)m->n_protected, "cells", cells);
 }
 
 /* Adds those of a task's maps that show a score to *list as long as *n_cells leaves room, which counts them. The maps that are left

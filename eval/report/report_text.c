@@ -252,14 +252,19 @@ static char shade(double value)
     return isnan(value) ? ' ' : value > 99.5 ? '#' : (char)('0' + (int)(value / 10.0));
 }
 
-static void put_map(struct eval_doc *d, const char *label, const struct eval_map *m)
+/* partial: the map of the same answers by partial match; NULL = they have none, or it is the map itself. */
+static void put_map(struct eval_doc *d, const char *label, const struct eval_map *m,
+                    const struct eval_map *partial)
 {
     char mean[EVAL_MAX_NUMBER], lo[EVAL_MAX_NUMBER], hi[EVAL_MAX_NUMBER];
     eval_doc_put(d, "%s: mean %s", label, eval_format(mean, m->mean, 1));
     if (m->binary)
         eval_doc_put(d, " [%s, %s]", eval_format(lo, m->wilson.lo, 1), eval_format(hi, m->wilson.hi, 1));
     if (m->has_protected)
-        eval_doc_put(d, ", unprotected %s", eval_format(mean, m->unprotected, 1));
+        eval_doc_put(d, ", floor %d of %d in what is never dropped, unprotected %s", (int)m->n_protected,
+                     (int)m->n_all, eval_format(mean, m->unprotected, 1));
+    if (partial)
+        eval_doc_put(d, ", partial match %s", eval_format(mean, partial->mean, 1));
     eval_doc_put(d, "\n");
     for (int32_t i = 0; i < m->n_depths; i++) {
         eval_doc_put(d, "  %3.0f %% ", m->depth[i]);
@@ -267,6 +272,15 @@ static void put_map(struct eval_doc *d, const char *label, const struct eval_map
             eval_doc_put(d, "%c", shade(m->value[i * m->n_lengths + k]));
         eval_doc_put(d, "\n");
     }
+}
+
+/* The map of a row by partial match; NULL = its task has none. */
+static const struct eval_map *partial_of(const struct eval_map *map, int32_t n, int32_t row)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (map[i].row == row && map[i].score->measure == EVAL_M_PARTIAL)
+            return &map[i];
+    return NULL;
 }
 
 /* Adds the maps of a task that show a score, if there are such; map[n] are all of the task. */
@@ -288,7 +302,8 @@ static void put_maps(struct eval_doc *d, const json_t *block, const char *task, 
             eval_doc_put(d, "); 0 to 9: tens of points, #: 100\n");
         }
         any = true;
-        put_map(d, eval_member_text(json_array_get(rows, (size_t)map[i].row), "label"), &map[i]);
+        put_map(d, eval_member_text(json_array_get(rows, (size_t)map[i].row), "label"), &map[i],
+                score->measure == EVAL_M_PARTIAL ? NULL : partial_of(map, n, map[i].row));
     }
 }
 

@@ -203,6 +203,28 @@ static void note_halved(json_t **list, const struct eval_run *run)
     }
 }
 
+/* Methods that could not have their size. */
+static void note_left_out(json_t **list, const struct eval_run *run)
+{
+    for (int32_t i = 0; i < run->n_variants; i++) {
+        const struct eval_variant *v = &run->variants[i];
+        if (v->n_left_out > 0)
+            note(list, "%s with %s in mode %s is left out of %lld sample%s: %s.", v->policy, v->size, v->mode,
+                 (long long)v->n_left_out, v->n_left_out > 1 ? "s" : "", v->why);
+    }
+}
+
+/* What names of the study stand for. */
+static void note_remarks(json_t **list, const json_t *info)
+{
+    const json_t *remarks = json_object_get(info, "remarks");
+    for (size_t i = 0; i < json_array_size(remarks); i++) {
+        const char *text = json_string_value(json_array_get(remarks, i));
+        if (text)
+            note(list, "%s", text);
+    }
+}
+
 json_t *eval_notes_json(const struct eval_tables *t)
 {
     json_t *notes = json_array(), **list = &notes;
@@ -211,6 +233,7 @@ json_t *eval_notes_json(const struct eval_tables *t)
     if (json_is_true(json_object_get(run->info, "closed_book")))
         note(list, "Closed book: the questions were asked without their contexts (--closed-book), so that "
                    "scores are what can be known or guessed.");
+    note_remarks(list, run->info);
     note_power(list, t);
     note_alike(list, t);
     note_purpose(list, run->info);
@@ -229,6 +252,7 @@ json_t *eval_notes_json(const struct eval_tables *t)
              (long long)run->n_too_long);
     if (run->n_unmade > 0)
         note(list, "%lld samples were left out: " EVAL_WHY_UNMADE ".", (long long)run->n_unmade);
+    note_left_out(list, run);
     if (run->n_bad > 0)
         note(list, "%zu answers have a number that is not finite; questions among them score 0.", run->n_bad);
     if (run->n_twice > 0)

@@ -101,7 +101,7 @@ static void fill(struct eval_map *h, const struct eval_run *run, int32_t task, i
         h->binary = h->binary && (r->m[m] == 0.0 || r->m[m] == 1.0);
         all += r->m[m];
         if (r->flags & EVAL_R_PROTECTED)
-            h->has_protected = true;
+            h->n_protected++;
         else
             eval_mean_add(&open, 100.0 * r->m[m]);
     }
@@ -109,6 +109,7 @@ static void fill(struct eval_map *h, const struct eval_run *run, int32_t task, i
         h->value[i] = h->n[i] > 0 ? h->value[i] / h->n[i] : NAN;
         eval_mean_add(&of_cells, h->value[i]);
     }
+    h->has_protected = h->n_protected > 0;
     const struct eval_interval share = eval_wilson((int64_t)(all + 0.5), h->n_all);
     h->wilson = (struct eval_interval){100.0 * share.lo, 100.0 * share.hi};
     h->mean = eval_mean_value(&of_cells);

@@ -22,6 +22,7 @@ struct eval_map {
     double
         unprotected; /* mean of the samples whose evidence the method does not keep regardless of its score */
     bool has_protected;
+    int32_t n_protected; /* of n_all: samples whose evidence is kept so */
 };
 
 /* Makes the map of a task, a variant and a measure of 0 to 1. No cells if there are no such results. Returns false if

@@ -55,6 +55,7 @@ static void clear_run(struct eval_run *run)
             free(run->variants[i].name[k]);
         free(run->variants[i].canonical);
         free(run->variants[i].more);
+        free(run->variants[i].why);
     }
     free(run->folders);
     free(run->tasks);

@@ -46,6 +46,8 @@ struct eval_variant {
     char *more;      /* what run.json says besides, "" for nothing: "evict=chunk:512" */
     double removed;  /* ratio that was asked for; NaN where the size is no ratio */
     bool full;
+    int64_t n_left_out; /* samples that it could not have the size for */
+    char *why;          /* the reason of the first of them; NULL = there is none */
 };
 
 struct eval_run {

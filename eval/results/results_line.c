@@ -159,6 +159,15 @@ static int append(struct eval_result **list, size_t *n, const struct eval_jsonl 
     return APP_OK;
 }
 
+/* Counts a line that says why there is no answer. Returns an exit code. */
+static int leave_out(struct eval_variant *v, const struct eval_jsonl *j, const char *why)
+{
+    v->n_left_out++;
+    if (!v->why)
+        v->why = strndup(why, MAX_NAME);
+    return v->why ? APP_OK : eval_no_memory(j->path);
+}
+
 int eval_results_add(struct eval_run *run, const struct eval_jsonl *j, int32_t folder, const json_t *line)
 {
     struct eval_result r = {.folder = folder, .at = j->begin, .line = j->number};
@@ -182,6 +191,9 @@ int eval_results_add(struct eval_run *run, const struct eval_jsonl *j, int32_t f
         rc = read_measures(&r, j, line);
     if (rc != APP_OK)
         return rc;
+    const char *why = json_string_value(eval_field_get(line, EVAL_F_LEFT_OUT));
+    if (why)
+        return leave_out(&run->variants[r.variant], j, why);
     return r.index >= EVAL_GATE_FIRST ? append(&run->probes, &run->n_probes, j, &r)
                                       : append(&run->results, &run->n, j, &r);
 }

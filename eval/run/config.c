@@ -25,9 +25,14 @@ const char *eval_mode_name(enum eval_mode mode)
 
 /* ---- Contrasts ---- */
 
+bool eval_replaces_study(const struct eval_args *args)
+{
+    return args->policies || args->ratios || args->budgets || args->kv_bytes || args->modes;
+}
+
 int eval_contrasts_open(json_t **out, const struct eval_args *args, const struct eval_suite *suite)
 {
-    const bool own = args->policies || args->ratios || args->budgets || args->kv_bytes || args->modes;
+    const bool own = eval_replaces_study(args);
     *out = NULL;
     if (args->contrasts)
         return eval_contrasts_file(out, args->contrasts);
@@ -51,9 +56,10 @@ struct lists {
     bool automatic;              /* `auto` is among them, and is this recipe in a mode and size: */
     int32_t chosen[EVAL_N_MODES][EVAL_MAX_SIZES];
     wnw_mask_phase phase; /* of the masks that are read */
+    wnw_mask_form form;
     wnw_run rules;
 };
-enum { MAX_PARTS = 8 };
+enum { MAX_PARTS = 16 };
 
 /* *at becomes the recipe's index. */
 static int find_recipe(struct eval_configs *c, const char *recipe, int32_t *at)
@@ -133,12 +139,13 @@ static int add_mask(void *user, const char *word)
     int32_t i = 0; /* mask 0 is "none" */
     if (strcmp(word, "none") != 0)
         for (i = 1; i < c->n_masks; i++)
-            if (strcmp(c->masks[i].text, word) == 0 && c->masks[i].phase == l->phase)
+            if (strcmp(c->masks[i].text, word) == 0 && c->masks[i].phase == l->phase &&
+                c->masks[i].form == l->form)
                 break;
     if (i == EVAL_MAX_MASKS)
         return app_fail(APP_BAD_INPUT, "--mask-heads has more than %d lists", (int)EVAL_MAX_MASKS - 1);
     if (i == c->n_masks) {
-        c->masks[i] = (struct eval_mask){.text = strdup(word), .phase = l->phase};
+        c->masks[i] = (struct eval_mask){.text = strdup(word), .phase = l->phase, .form = l->form};
         if (!c->masks[i].text)
             return eval_no_memory("the configurations");
         c->n_masks++;
@@ -190,6 +197,7 @@ static int read_part(struct lists *l, struct eval_configs *c, const struct eval_
     WNW_TRY(eval_each_word("modes", first_of(args->modes, part->modes, "agnostic"), ',', add_mode, l));
     if (l->phase == WNW_MASK_ALL && strcmp(phase, "all") != 0)
         return app_fail(APP_BAD_INPUT, "--mask-phase '%s' is unknown; use all or decode", phase);
+    WNW_TRY(app_job_mask_form(&l->form, first_of(args->app.mask_form, part->mask_form, "zero")));
     WNW_TRY(
         eval_each_word("mask-heads", first_of(args->app.mask_heads, part->masks, "none"), '/', add_mask, l));
     WNW_TRY(app_job_rules(&l->rules, l->evict, args->app.evict_every));
@@ -264,12 +272,13 @@ bool eval_config_is_uncompressed(const struct eval_config *c)
 /* Names the config by the hash of what it is. */
 static int name_config(struct eval_config *c, const struct lists *l)
 {
-    c->json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s*, s:s*}", "policy", wnw_policy_string(c->policy),
-                        "size", c->size_text, "kv_type", c->kv_text, "mode", eval_mode_name(c->mode), "evict",
-                        c->full ? "end" : l->evict, "evict_every",
+    c->json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s*, s:s*, s:s*}", "policy",
+                        wnw_policy_string(c->policy), "size", c->size_text, "kv_type", c->kv_text, "mode",
+                        eval_mode_name(c->mode), "evict", c->full ? "end" : l->evict, "evict_every",
                         c->full || !l->args->app.evict_every ? "" : l->args->app.evict_every, "mask",
                         c->mask ? c->mask->text : NULL, "mask_phase",
-                        c->mask && !masks_reading(c->mask) ? "decode" : NULL);
+                        c->mask && !masks_reading(c->mask) ? "decode" : NULL, "mask_form",
+                        c->mask && c->mask->form == WNW_MASK_MEAN ? "mean" : NULL);
     char *text = c->json ? json_dumps(c->json, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
     if (!text)
         return eval_no_memory("the configurations");
@@ -445,6 +454,8 @@ int eval_configs_open(struct eval_configs *c, const struct eval_args *args, cons
     int rc = find_recipe(c, "full", &full);
     if (rc == APP_OK && args->app.mask_phase && !args->app.mask_heads && !suite)
         rc = app_fail(APP_BAD_INPUT, "--mask-phase says when heads are masked; name them with --mask-heads");
+    if (rc == APP_OK && args->app.mask_form && !args->app.mask_heads && !suite)
+        rc = app_fail(APP_BAD_INPUT, "--mask-form says what masked heads give; name them with --mask-heads");
     if (rc == APP_OK && n_parts > MAX_PARTS)
         rc = app_fail(APP_FAILED, "%s has more than %d parts", suite->name, (int)MAX_PARTS);
     while (rc == APP_OK && n < n_parts) {

@@ -25,6 +25,7 @@ const char *eval_mode_name(enum eval_mode mode);
 struct eval_mask {
     char *text; /* as the option names them; NULL = no heads. Owned, as heads is */
     wnw_mask_phase phase;
+    wnw_mask_form form;
     wnw_head *heads; /* [n]; found in a model by eval_masks_open */
     int32_t n;
 };
@@ -88,6 +89,8 @@ bool eval_profile_hash(uint64_t *out, const wnw_profile *p);
 /* What the run is to decide: the lines of --contrasts, or of a study whose lists of policies, sizes and modes are its own; NULL in *out
  * if there are none. Returns an exit code. */
 int eval_contrasts_open(json_t **out, const struct eval_args *args, const struct eval_suite *suite);
+/* Whether options replace what a study compares. */
+bool eval_replaces_study(const struct eval_args *args);
 
 /* Finds the masked heads in the model; p has the scores that wnw_heads_profiles asks for. Returns an exit code. */
 int eval_masks_open(struct eval_configs *c, const wnw_model *m, const wnw_profile *p);

@@ -162,8 +162,20 @@ int eval_entry_open(struct eval_entry *e, const struct eval_config *config, int3
     return e->answer ? APP_OK : eval_no_memory("answers");
 }
 
+bool eval_entry_leave_out(struct eval_entry *e, int status, int *rc)
+{
+    if (status != WNW_E_RANGE) {
+        *rc = eval_status_code(status);
+        return false;
+    }
+    e->left_out = strdup(wnw_last_error());
+    *rc = e->left_out ? APP_OK : eval_no_memory("answers");
+    return e->left_out;
+}
+
 void eval_entry_close(struct eval_entry *e)
 {
+    free(e->left_out);
     for (int32_t t = 0; e->answer && t < e->n_turns; t++) {
         free(e->answer[t].ids);
         free(e->answer[t].text.s);

@@ -98,6 +98,7 @@ void eval_reference_close(struct eval_reference *r);
 struct eval_entry {
     const struct eval_config *config;
     bool is_reference;
+    char *left_out;       /* why the sample is not answered; owned, NULL = it is */
     wnw_plan *plan;       /* owned; NULL = the session was compressed while it read, or keeps everything */
     wnw_session *session; /* after the compressed part, owned; NULL before and after its work */
     double kept_mean;     /* entries per layer and head that were kept */
@@ -113,6 +114,10 @@ struct eval_entry {
 };
 int eval_entry_open(struct eval_entry *e, const struct eval_config *config, int32_t n_turns);
 void eval_entry_close(struct eval_entry *e);
+
+/* Whether a status of the library says that the policy cannot have the size, which leaves the config out and not the run: the entry
+ * is left out then, with the library's sentence. *rc is what remains to be done about the status, an exit code. */
+bool eval_entry_leave_out(struct eval_entry *e, int status, int *rc);
 
 /* entry_answer.c: reads the questions after n compressed sessions and generates the answers. The entries
  * that are no reference are compared with it if it is there; one of them may be the reference itself, which
@@ -135,8 +140,8 @@ struct eval_readings {
 };
 struct eval_wanted {
     const struct eval_configs *configs;
-    const bool *config; /* [configs->n] */
-    int (*done)(struct eval_entry *e, void *user);
+    const bool *config;                            /* [configs->n] */
+    int (*done)(struct eval_entry *e, void *user); /* also for entries that are left out */
     void *user;
     struct eval_readings *readings; /* what was read is added to it; NULL = not counted */
 };

@@ -49,6 +49,8 @@ int eval_new_session(wnw_session **s, const struct eval_runtime *m, const struct
 /* The questions of all turns, each with the template's tail and the beginning of the answer. */
 int eval_questions_make(struct eval_questions *q, const struct eval_reading *r);
 void eval_questions_clear(struct eval_questions *q);
+/* Hands over and closes the entries of e[*n] that are left out; the others move up, and *n is their number. */
+int eval_hand_over_left_out(const struct eval_shared_reading *rd, struct eval_entry *e, int32_t *n);
 /* Stores what the cache of an entry holds. */
 void eval_entry_measure(struct eval_entry *e, const wnw_session *s);
 void eval_count_reading(const struct eval_shared_reading *rd, int32_t n_tokens, double ms);

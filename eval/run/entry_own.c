@@ -24,7 +24,7 @@ static int begin_own(struct eval_entry *e, const struct eval_shared_reading *rd,
                          .task_tokens = questions.ids,
                          .n_task_tokens = questions.n_ids};
     if (rc == APP_OK)
-        rc = eval_status_code(wnw_session_begin(e->session, &run));
+        (void)eval_entry_leave_out(e, wnw_session_begin(e->session, &run), &rc);
     eval_questions_clear(&questions);
     return rc;
 }
@@ -41,8 +41,11 @@ static int read_own(struct eval_entry *e, const struct eval_shared_reading *rd)
     if (e->config->mode == EVAL_AWARE)
         prompt.n_tokens = e->n_part;
     WNW_TRY(eval_new_session(&e->session, rd->m, e->config));
-    WNW_TRY(begin_own(e, rd, &prompt));
-    WNW_TRY(eval_status_code(wnw_session_read(e->session, p->ids, e->n_part, &report)));
+    int rc = begin_own(e, rd, &prompt);
+    if (rc != APP_OK || e->left_out ||
+        eval_entry_leave_out(e, wnw_session_read(e->session, p->ids, e->n_part, &report), &rc) ||
+        rc != APP_OK)
+        return rc;
     if (e->config->every == 0 && !rd->m->recompress) {
         /* What follows stays, regardless of the policy's own rule. */
         const wnw_run nothing = wnw_run_default();
@@ -68,6 +71,8 @@ int eval_read_own(struct eval_shared_reading *rd)
             if (rc == APP_OK)
                 rc = read_own(&e[n], rd);
             n++;
+            if (rc == APP_OK)
+                rc = eval_hand_over_left_out(rd, e, &n);
         }
         if (n > 0 && (rc != APP_OK || n == rd->m->batch || i + 1 == rd->first + rd->n)) {
             if (rc == APP_OK)

@@ -30,7 +30,11 @@ static bool go_on(int32_t done, int32_t total, void *user)
 
 static int mask_heads(wnw_session *s, const struct eval_mask *mask)
 {
-    return mask ? eval_status_code(wnw_session_mask_heads(s, mask->heads, mask->n, mask->phase)) : APP_OK;
+    if (!mask)
+        return APP_OK;
+    const int status = wnw_session_mask_form(s, mask->form);
+    return eval_status_code(status == WNW_OK ? wnw_session_mask_heads(s, mask->heads, mask->n, mask->phase)
+                                             : status);
 }
 
 int eval_new_session(wnw_session **s, const struct eval_runtime *m, const struct eval_config *c)
@@ -133,6 +137,25 @@ static int hand_over(const struct eval_shared_reading *rd, struct eval_entry *e)
     return rd->w->config[e->config - rd->w->configs->at] ? rd->w->done(e, rd->w->user) : APP_OK;
 }
 
+int eval_hand_over_left_out(const struct eval_shared_reading *rd, struct eval_entry *e, int32_t *n)
+{
+    int32_t n_stay = 0;
+    int rc = APP_OK;
+    for (int32_t i = 0; i < *n; i++) {
+        if (!e[i].left_out) {
+            const struct eval_entry stays = e[i];
+            e[i] = (struct eval_entry){0};
+            e[n_stay++] = stays;
+            continue;
+        }
+        if (rc == APP_OK)
+            rc = hand_over(rd, &e[i]);
+        eval_entry_close(&e[i]);
+    }
+    *n = n_stay;
+    return rc;
+}
+
 void eval_count_reading(const struct eval_shared_reading *rd, int32_t n_tokens, double ms)
 {
     if (rd->w->readings) {
@@ -200,43 +223,83 @@ static int answer_waves(struct eval_shared_reading *rd, struct eval_entry *e, in
 
 /* ---- Reading once ---- */
 
+/* Entries that are planned together, and what comes of it. */
+struct planning {
+    struct eval_entry **e; /* [n], owned as all below */
+    const wnw_policy **policies;
+    wnw_size *sizes;
+    wnw_plan **plans;
+    wnw_report *reports;
+    int32_t n;
+};
+
+/* Makes room for n entries. Returns an exit code; the caller closes in any case. */
+static int open_planning(struct planning *p, int32_t n)
+{
+    *p = (struct planning){.e = calloc((size_t)n, sizeof(struct eval_entry *)),
+                           .policies = calloc((size_t)n, sizeof(wnw_policy *)),
+                           .sizes = calloc((size_t)n, sizeof(wnw_size)),
+                           .plans = calloc((size_t)n, sizeof(wnw_plan *)),
+                           .reports = calloc((size_t)n, sizeof(wnw_report))};
+    return p->e && p->policies && p->sizes && p->plans && p->reports ? APP_OK : eval_no_memory("plans");
+}
+
+static void close_planning(struct planning *p)
+{
+    free(p->e);
+    free(p->policies);
+    free(p->sizes);
+    free(p->plans);
+    free(p->reports);
+}
+
+/* Plans all at once or, where a policy refuses its size, one after the other, without those that do. */
+static int plan_all(struct eval_shared_reading *rd, struct planning *p)
+{
+    const int status = wnw_session_plan_many(rd->base, p->policies, p->sizes, p->n, p->plans, p->reports);
+    int rc = status == WNW_E_RANGE ? APP_OK : eval_status_code(status);
+    for (int32_t i = 0; rc == APP_OK && status == WNW_E_RANGE && i < p->n; i++) {
+        p->reports[i] = wnw_report_default();
+        (void)eval_entry_leave_out(
+            p->e[i],
+            wnw_session_plan_many(rd->base, &p->policies[i], &p->sizes[i], 1, &p->plans[i], &p->reports[i]),
+            &rc);
+    }
+    return rc;
+}
+
 /* Plans for the entries whose calibration results are those of entry `like`. */
 static int plan_with_profile(struct eval_shared_reading *rd, struct eval_entry *e, int32_t n, int32_t like)
 {
-    const wnw_policy **policies = calloc((size_t)n, sizeof *policies);
-    wnw_size *sizes = calloc((size_t)n, sizeof *sizes);
-    wnw_plan **plans = calloc((size_t)n, sizeof *plans);
-    wnw_report *reports = calloc((size_t)n, sizeof *reports);
-    int32_t *at = calloc((size_t)n, sizeof *at), n_now = 0;
-    int rc = policies && sizes && plans && reports && at ? APP_OK : eval_no_memory("plans");
+    struct planning p;
+    int rc = open_planning(&p, n);
     for (int32_t i = like; rc == APP_OK && i < n; i++) {
-        if (e[i].config->full || e[i].plan || e[i].config->profile != e[like].config->profile)
+        if (e[i].config->full || e[i].plan || e[i].left_out ||
+            e[i].config->profile != e[like].config->profile)
             continue;
-        at[n_now] = i;
-        policies[n_now] = e[i].config->policy;
-        sizes[n_now] = e[i].config->size;
-        reports[n_now++] = wnw_report_default();
+        p.e[p.n] = &e[i];
+        p.policies[p.n] = e[i].config->policy;
+        p.sizes[p.n] = e[i].config->size;
+        p.reports[p.n++] = wnw_report_default();
     }
     rd->told.profile = e[like].config->profile;
     if (rc == APP_OK)
         rc = eval_status_code(wnw_session_begin(rd->base, &rd->told));
     if (rc == APP_OK)
-        rc = eval_status_code(wnw_session_plan_many(rd->base, policies, sizes, n_now, plans, reports));
-    for (int32_t i = 0; rc == APP_OK && i < n_now; i++) {
-        struct eval_entry *one = &e[at[i]];
-        one->plan = plans[i];
-        one->kept_mean = reports[i].kept_mean;
-        one->peak_bytes = reports[i].kv_bytes_before; /* the whole piece was there */
+        rc = plan_all(rd, &p);
+    for (int32_t i = 0; rc == APP_OK && i < p.n; i++) {
+        struct eval_entry *one = p.e[i];
+        if (one->left_out)
+            continue;
+        one->plan = p.plans[i];
+        one->kept_mean = p.reports[i].kept_mean;
+        one->peak_bytes = p.reports[i].kv_bytes_before; /* the whole piece was there */
         one->planned = true;
-        one->protected_first = reports[i].protected_first;
-        one->protected_last = reports[i].protected_last;
-        one->compress_ms = reports[i].observe_ms + reports[i].score_ms + reports[i].select_ms;
+        one->protected_first = p.reports[i].protected_first;
+        one->protected_last = p.reports[i].protected_last;
+        one->compress_ms = p.reports[i].observe_ms + p.reports[i].score_ms + p.reports[i].select_ms;
     }
-    free(policies);
-    free(sizes);
-    free(plans);
-    free(reports);
-    free(at);
+    close_planning(&p);
     return rc;
 }
 
@@ -255,9 +318,9 @@ static int open_mode(struct eval_shared_reading *rd, enum eval_mode mode, struct
         one->prefill_ms = rd->prefill_ms;
     }
     for (int32_t i = 0; i < *n; i++)
-        if (!e[i].config->full && !e[i].plan)
+        if (!e[i].config->full && !e[i].plan && !e[i].left_out)
             WNW_TRY(plan_with_profile(rd, e, *n, i));
-    return APP_OK;
+    return eval_hand_over_left_out(rd, e, n);
 }
 
 /* Reads to the end of what a mode compresses, which the next begin tells of the prompt: what follows its first piece is

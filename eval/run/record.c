@@ -123,6 +123,14 @@ static void set_times(json_t **o, const struct eval_entry *e, const struct eval_
     eval_field_set(o, EVAL_M_QUESTION, json_real(a->question_ms));
 }
 
+json_t *eval_record_left_out(const struct eval_reading *r, const struct eval_entry *e)
+{
+    json_t *o = json_object();
+    set_identity(&o, r, e, 0);
+    eval_field_set(&o, EVAL_F_LEFT_OUT, app_json_text(e->left_out));
+    return o;
+}
+
 int eval_record_make(json_t **record, double *score, const struct eval_reading *r, const struct eval_entry *e,
                      int32_t turn)
 {

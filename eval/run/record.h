@@ -14,5 +14,7 @@ bool eval_record_is_sample(const char *key);
 /* Grades the answer to one turn and makes its record, which the caller releases. Returns an exit code. */
 int eval_record_make(json_t **record, double *score, const struct eval_reading *r, const struct eval_entry *e,
                      int32_t turn);
+/* The record of an entry that is left out, under the key of its first turn. NULL: out of memory. */
+json_t *eval_record_left_out(const struct eval_reading *r, const struct eval_entry *e);
 
 #endif

@@ -11,6 +11,7 @@
 #include "eval/run/kept.h"
 #include "eval/run/manifest.h"
 #include "eval/run/record.h"
+#include "eval/run/remarks.h"
 #include "eval/run/runner.h"
 #include "winnow_method.h"
 
@@ -23,6 +24,7 @@ struct tasks {
     const struct eval_run_report *report;
     struct eval_chat raw; /* for sets that no template goes around */
     bool *wanted, *now;   /* [configs.n] of the sample at hand, and of the reading at hand; owned */
+    bool *said;           /* [configs.n] that the config is left out; owned */
     bool too_long;        /* the sample at hand */
     const struct eval_reading *reading; /* of the sample at hand */
     int64_t n_too_long, n_unmade;
@@ -124,12 +126,19 @@ static int load_profiles(struct eval_run *run)
 
 static int open_folder(struct eval_run *run)
 {
-    json_t *contrasts, *description = eval_manifest_make(&run->setup, &run->configs, &run->runtime);
-    const int rc = eval_contrasts_open(&contrasts, run->args, run->suite);
+    json_t *contrasts, *remarks = NULL,
+                       *description = eval_manifest_make(&run->setup, &run->configs, &run->runtime);
+    int rc = eval_contrasts_open(&contrasts, run->args, run->suite);
+    if (rc == APP_OK)
+        rc = eval_remarks_make(&remarks, run->args, run->suite, &run->configs, run->runtime.info.n_head);
     if (rc != APP_OK) {
+        json_decref(contrasts);
+        json_decref(remarks);
         json_decref(description);
         return rc;
     }
+    if (remarks)
+        app_json_set(&description, "remarks", remarks);
     if (contrasts)
         app_json_set(&description, "contrasts", contrasts);
     if (run->pace.measured) /* how fast the machine was when the run began */
@@ -158,10 +167,27 @@ static int open_all(struct eval_run *run)
     WNW_TRY(open_folder(run));
     x->wanted = calloc((size_t)run->configs.n, sizeof *x->wanted);
     x->now = calloc((size_t)run->configs.n, sizeof *x->now);
-    return x->wanted && x->now ? APP_OK : eval_no_memory("the configurations");
+    x->said = calloc((size_t)run->configs.n, sizeof *x->said);
+    return x->wanted && x->now && x->said ? APP_OK : eval_no_memory("the configurations");
 }
 
 /* ---- Samples ---- */
+
+/* Writes that an entry is left out, and says so once for its config. */
+static int write_left_out(struct eval_run *run, const struct eval_entry *e)
+{
+    struct tasks *x = tasks_of(run);
+    bool *said = &x->said[e->config - run->configs.at];
+    json_t *row = eval_record_left_out(x->reading, e);
+    const int rc = row ? eval_run_add(run, row) : eval_no_memory("a result");
+    json_decref(row);
+    if (!*said)
+        app_note("%s with %s is left out where it cannot be: %s", e->config->recipe, e->config->size_text,
+                 e->left_out);
+    *said = true;
+    run->progress.config++;
+    return rc;
+}
 
 /* Writes the records of an entry. That of the first turn comes last: where it is there, all are. */
 static int write_records(struct eval_entry *e, void *user)
@@ -169,6 +195,8 @@ static int write_records(struct eval_entry *e, void *user)
     struct eval_run *run = user;
     struct tasks *x = tasks_of(run);
     int rc = APP_OK;
+    if (e->left_out)
+        return write_left_out(run, e);
     for (int32_t t = e->n_turns - 1; rc == APP_OK && t >= 0; t--) {
         char key[EVAL_MAX_KEY];
         json_t *row = NULL;
@@ -430,6 +458,7 @@ int eval_run_tasks(const struct eval_args *args, const struct eval_suite *suite,
     }
     free(x.wanted);
     free(x.now);
+    free(x.said);
     eval_chat_close(&x.raw);
     eval_run_close(&run);
     return rc;

@@ -29,8 +29,9 @@ static bool read_item(struct eval_suite *s, char *rest)
 
 static bool read_part(struct eval_suite *s, char *rest)
 {
-    static const char *const options[EVAL_N_LISTS] = {"policies", "modes", "ratios",     "budgets",
-                                                      "kv-types", "evict", "mask-heads", "mask-phase"};
+    static const char *const options[EVAL_N_LISTS] = {"policies",   "modes",      "ratios",
+                                                      "budgets",    "kv-types",   "evict",
+                                                      "mask-heads", "mask-phase", "mask-form"};
     if (!eval_grow(&s->parts, (size_t)s->n_parts, sizeof *s->parts))
         return false;
     struct eval_part *part = &s->parts[s->n_parts++];
@@ -75,6 +76,8 @@ static bool read_line(struct eval_suites *all, char *line)
         return read_part(s, rest);
     if (strcmp(word, "contrast") == 0)
         return rest && app_text_put(&s->contrasts, "%s\n", rest);
+    if (strcmp(word, "note") == 0)
+        return rest && app_text_put(&s->notes, "%s\n", rest);
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         if (strcmp(settings[i].word, word) != 0)
             continue;
@@ -105,6 +108,7 @@ void eval_suites_close(struct eval_suites *all)
         free(all->at[i].items);
         free(all->at[i].parts);
         free(all->at[i].contrasts.s);
+        free(all->at[i].notes.s);
     }
     for (int32_t i = 0; i < all->n_lines; i++)
         free(all->lines[i]);

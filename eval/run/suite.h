@@ -15,7 +15,7 @@ struct eval_suite_item {
 };
 
 /* What is compared: the product of these lists, which are written as in the options of the same names. */
-enum { EVAL_N_LISTS = 8 };
+enum { EVAL_N_LISTS = 9 };
 struct eval_part {
     union {
         struct {
@@ -26,6 +26,7 @@ struct eval_part {
             const char *evict;            /* NULL: "end" */
             const char *masks;            /* NULL: no heads are masked */
             const char *mask_phase;       /* NULL: "all" */
+            const char *mask_form;        /* NULL: "zero" */
         };
         const char *list[EVAL_N_LISTS];
     };
@@ -38,6 +39,7 @@ struct eval_suite {
     struct eval_part *parts; /* [n_parts], owned: every sample is answered under what any of them names */
     int32_t n_items, n_parts;
     struct app_text contrasts; /* lines of eval_contrast_read, owned; empty = none */
+    struct app_text notes;     /* lines on what names stand for, owned; empty = none */
     bool study;                /* --study names it */
     bool perturbs;             /* outputs of heads are measured (eval/perturb/) and nothing is asked */
     bool

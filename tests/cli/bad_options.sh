@@ -87,6 +87,8 @@ bad 'plan while generating' 'leave out --evict-every' plan -p x -o "$work/p.json
 bad 'ppl while generating' 'leave out --evict-every' ppl -f /dev/null --evict-every 4
 bad 'mask phase' "'often' is unknown" run -p x --mask-heads 0-0 --mask-phase often
 bad 'mask phase without heads' 'name them with --mask-heads' run -p x --mask-phase decode
+bad 'mask form' "'none' is unknown; use zero or mean" run -p x --mask-heads 0-0 --mask-form none
+bad 'mask form without heads' 'name them with --mask-heads' run -p x --mask-form mean
 bad 'ppl while decoding' 'masks nothing' ppl -f /dev/null --mask-heads 0-0 --mask-phase decode
 bad 'profile' 'cannot read' run -p x --profile nowhere
 

@@ -36,6 +36,24 @@ PY
     done
 done
 
+# The mean of the values in place of 0 is another config, with the answer of `winnow run`.
+good 'mean' "${options[@]}" --policies snapkv --ratios 0 --batch 1 --no-early-stop --mask-heads 0-0,1-2 --mask-phase decode \
+    --mask-form mean --out "$work/mean"
+good 'run, mean' run -m "$llama" -t 1 --tokens "$work/prompt.ids" -n 128 --json --mask-heads 0-0,1-2 --mask-phase decode --mask-form mean
+py "$work/mean" "$work/out" "$work/decode" <<'PY' || fail 'mean'
+import json, sys
+def rows(folder):
+    configs = {c["config_id"]: c for c in json.load(open(folder + "/run.json"))["configs"]}
+    masked = [r for r in map(json.loads, open(folder + "/results.jsonl")) if r.get("mask") == "0-0,1-2"]
+    return masked, [configs[r["config"]] for r in masked]
+mean, configs = rows(sys.argv[1])
+zero, others = rows(sys.argv[3])
+text = "".join(c if ord(c) >= 32 else "\n" for c in json.load(open(sys.argv[2]))["text"].strip()).strip()
+assert len(mean) == 2 and {r["pred"] for r in mean} == {text}, (mean, text)
+assert {c["mask_form"] for c in configs} == {"mean"} and not any("mask_form" in c for c in others)
+assert {r["config"] for r in mean}.isdisjoint(r["config"] for r in zero) and {r["pred"] for r in zero} != {text}
+PY
+
 # Each mask is a method of its own in the report, and the full cache without masks is what all are compared with.
 good 'report' report "$work/all" --json
 py "$work/out" <<'PY' || fail 'report'

@@ -7,7 +7,7 @@ export WINNOW_CACHE=$work/cache # no profiles
 
 study() { good "$1" eval -m "$llama" -t 1 --quiet --no-gate --out "$work/$1" --study "${@:2}"; }
 
-# Five shares of the context alone, four of the whole prompt, one in chunks; the full cache in both modes.
+# Six shares of the context alone, four of the whole prompt, one in chunks; the full cache in both modes.
 study parts criticalkv --tasks niah_single_1 --lengths 700 --samples 1 --policies snapkv
 py "$work/parts" <<'PY' || fail 'parts'
 import json, sys
@@ -16,16 +16,16 @@ rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
 assert run["suite"] == "criticalkv" and [t["task"] for t in run["tasks"]] == ["niah_single_1"], run["tasks"]
 have = sorted((c["mode"], c["recipe"], c["size"], c["evict"]) for c in run["configs"])
 want = sorted([("agnostic", "full", "full", "end"), ("aware_full", "full", "full", "end")]
-              + [("agnostic", "snapkv", f"ratio={r}", "end") for r in (0.2, 0.4, 0.6, 0.8, 0.9)]
+              + [("agnostic", "snapkv", f"ratio={r}", "end") for r in (0.2, 0.25, 0.4, 0.5, 0.6, 0.8)]
               + [("aware_full", "snapkv", f"ratio={r}", "end") for r in (0.6, 0.8, 0.9, 0.95)]
-              + [("agnostic", "snapkv", "ratio=0.5", "chunk:1024")])
+              + [("agnostic", "snapkv", "ratio=0.5", "chunk:256")])
 assert have == want, have
 assert sorted(r["config"] for r in rows) == sorted(c["config_id"] for c in run["configs"])
 PY
 
 # Lengths hold for every task, a grid has the depths and trials that are asked for, and types of one part are compared
 # with the 16-bit cache of the others.
-study lagkv lagkv --lengths 700 --depths 20,80 --trials 1 --policies lagkv:lag=64 --no-early-stop
+study lagkv lagkv --lengths 700 --depths 20,80 --trials 1 --policies lagkv:lag=64 --ratios own --no-early-stop
 py "$work/lagkv" <<'PY' || fail 'lagkv'
 import json, sys
 run = json.load(open(sys.argv[1] + "/run.json"))
@@ -33,12 +33,29 @@ rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
 assert [(t["task"], t["N"], t["n"]) for t in run["tasks"]] == [("passkey64", 700, 2)], run["tasks"]
 have = sorted((c["kv_type"], c["recipe"], c["evict"]) for c in run["configs"])
 types = ["f16", "q4_0", "q4_0:1024", "q8_0"]
-want = sorted([(t, r, "end") for t in types for r in ("full", "lagkv:lag=64")] + [("f16", "lagkv:lag=64", "chunk:1024")])
+want = sorted([(t, r, "end") for t in types for r in ("full", "lagkv:lag=64")] + [("f16", "lagkv:lag=64", "chunk")])
 assert have == want, have
 (reference,) = {c["reference"] for c in run["configs"]}
 assert next(c for c in run["configs"] if c["config_id"] == reference)["kv_type"] == "f16"
 assert len(rows) == 2 * len(want)
 PY
+
+# A size that a policy cannot have leaves it out, also where it reads by itself, and not the run; the same command has nothing to do then.
+small=(eval -m "$llama" -t 1 --no-gate --tasks niah_single_1 --lengths 700 --samples 1 --policies lagkv,snapkv --budgets 100)
+for when in end chunk; do
+    good "left out: $when" "${small[@]}" --evict $when --out "$work/left-$when"
+    grep -q 'lagkv with budget=100 is left out where it cannot be: .*the size leaves 100 ' "$work/err" || fail "left out: $(cat "$work/err")"
+    py "$work/left-$when" <<'PY' || fail "left out: $when"
+import json, sys
+rows = {r["policy"]: r for r in map(json.loads, open(sys.argv[1] + "/results.jsonl"))}
+assert rows.keys() == {"full", "lagkv", "snapkv"} and "score" in rows["snapkv"] and "score" not in rows["lagkv"], rows
+assert "the size leaves 100 " in rows["lagkv"]["left_out"], rows["lagkv"]
+PY
+    cp "$work/left-$when/results.jsonl" "$work/before"
+    good "left out, again: $when" "${small[@]}" --evict $when --out "$work/left-$when"
+    same "left out, again: $when" "$work/before" "$work/left-$when/results.jsonl"
+    grep -q 'lagkv with budget=100 in mode agnostic is left out of 1 sample: .*the size leaves 100 ' "$work/left-$when/summary.txt" || fail 'left out: summary'
+done
 
 # Costs: everybody reads and answers alone, as many tokens as are asked for; the answers are those of one reading for all.
 study costs costs --lengths 600 --samples 1 --budgets 64 --policies snapkv,kvzip,knorm --answer-tokens 7
