@@ -211,6 +211,55 @@ static void bounds_are_in_order(void **state)
     close_row(&fx);
 }
 
+/* With the same count in every head, the first stage of half of the entries is what plain selection keeps at half of the size. All
+ * entries together have all of the attention. */
+static void stage_one_is_half(void **state)
+{
+    const struct row *row = *state;
+    struct fixture fx;
+    open_row(&fx, row);
+    const struct wnw__first_stage first = {.alpha = 0.5};
+    const wnw_model_info *info = &fx.t.info;
+    const size_t n_row = (size_t)info->n_layer * (size_t)info->n_head_kv;
+    const struct test_session want = {.kv_type = WNW_KV_F32, .n_ctx = N_PROMPT + 8, .n_threads = 1};
+    wnw_policy *critical = test_policy("snapkv:window=8+critical:alpha=0.5,sinks=0"),
+               *plain = test_policy("snapkv:window=8");
+    const wnw_policy *const policies[] = {critical, plain};
+    const wnw_size size = size_budget(24), half = size_budget(12);
+    wnw_session *s = test_session_new(fx.t.m, &want);
+    wnw_plan *plan;
+    assert_ok(test_observe(s, policies, 2));
+    test_prefill(s, fx.t.tokens, N_PROMPT);
+    assert_ok(wnw_session_plan(s, plain, &half, &plan, NULL));
+    bool *stage = malloc(n_row * N_PROMPT);
+    double mass[MOST_LAYERS * MOST_HEADS];
+    assert_ok(wnw__perturb_stage_one(stage, s, critical, &size, &first));
+    for (int32_t i = 0; i < (int32_t)n_row; i++) {
+        const int32_t il = i / info->n_head_kv, *kept;
+        const int32_t n = wnw_plan_head(plan, il, i % info->n_head_kv, &kept);
+        int32_t n_marked = 0;
+        for (int32_t k = 0; k < N_PROMPT; k++)
+            n_marked += stage[i * N_PROMPT + k];
+        assert_int_equal(n_marked, wnw_model_layer_is_swa(fx.t.m, il) ? 0 : n);
+        for (int32_t k = 0; k < n_marked; k++)
+            assert_true(stage[i * N_PROMPT + kept[k]]);
+    }
+    memset(stage, 1, n_row * N_PROMPT);
+    assert_ok(wnw__perturb_token_mass(fx.at_token, stage, mass));
+    for (int32_t i = 0; i < info->n_layer * info->n_head; i++)
+        assert_near(mass[i], wnw_model_layer_is_swa(fx.t.m, i / info->n_head) ? 0 : 1, 1e-5);
+    memset(stage, 0, n_row * N_PROMPT);
+    assert_ok(wnw__perturb_token_mass(fx.at_token, stage, mass));
+    for (int32_t i = 0; i < info->n_head; i++) /* its own entry stays */
+        assert_true(wnw_model_layer_is_swa(fx.t.m, 0) || (mass[i] > 0 && mass[i] < 1));
+    free(stage);
+    wnw_plan_free(plan);
+    wnw_session_free(s);
+    wnw_policy_free(critical);
+    wnw_policy_free(plain);
+    close_row(&fx);
+}
+
 static void refuses(void **state)
 {
     struct fixture fx;
@@ -254,5 +303,5 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(refuses)};
     return run_rows(as_if_entries_were_gone, rows) + run_rows(states_move, rows) +
            run_rows(nothing_changes, rows) + run_rows(bounds_are_in_order, rows) +
-           cmocka_run_group_tests(tests, NULL, NULL);
+           run_rows(stage_one_is_half, rows) + cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,6 +46,8 @@ static void a_policy_beside_the_base(void **state)
     assert_int_equal(b.n_lower, 2);
     assert_near(b.base, 2, 1e-12);
     assert_near(b.other, (1 + 2 + 5 + 5.0 / 3) / 4, 1e-12);
+    assert_near(b.geo_base, 2, 1e-12);
+    assert_near(b.geo_other, pow(1 * 2 * 5 * 5.0 / 3, 0.25), 1e-12);
     assert_true(isnan(b.over.lo)); /* three texts say too little */
     assert_near(eval_perturb_mean(&p, EVAL_HEADS, 1, 1, 3), 5.0 / 3, 1e-12);
     /* The second layer slides: its heads do not count, its state does. */
@@ -103,6 +105,39 @@ static void bounds_where_they_hold(void **state)
     eval_perturb_clear(&p);
 }
 
+/* One text; heads 0 to 2 have a first stage with 0.5, 0.6 and 0.95 of the attention, head 3 none. */
+static void strata_of_the_first_stage(void **state)
+{
+    static const double first[N_UNITS] = {0.5, 0.6, 0.95, NAN}, base[N_UNITS] = {4, 3, 2, 1},
+                        other[N_UNITS] = {8, 1, 0, 9};
+    struct eval_perturb p;
+    (void)state;
+    open_small(&p);
+    p.n_texts = 2;
+    for (int32_t i = 0; i < 2; i++)
+        for (int32_t u = 0; u < N_UNITS; u++) {
+            eval_first_at(&p, 0, 1, i)[u] = first[u];
+            eval_perturb_at(&p, EVAL_HEADS, 0, 0, i)[u] = base[u];
+            eval_perturb_at(&p, EVAL_HEADS, 0, 1, i)[u] = other[u] * (i + 1);
+        }
+    const struct eval_stage t = eval_perturb_stage(&p, 0, 1);
+    assert_int_equal(t.n, 6);
+    assert_near(t.holds, 4.0 / 6, 1e-12);    /* 0.5 is not more than half */
+    assert_near(t.holds_behind_0, 1, 1e-12); /* head 2 alone is in layer 1 */
+    assert_int_equal(t.of[0].n, 2);
+    assert_near(t.of[0].base, 4, 1e-12);
+    assert_near(t.of[0].other, 12, 1e-12);
+    assert_near(t.of[0].ratio, sqrt(2 * 4), 1e-12);
+    assert_int_equal(t.of[0].n_lower, 0);
+    assert_int_equal(t.of[1].n_lower, 2);
+    assert_near(t.of[1].ratio, sqrt(1.0 / 3 * 2 / 3), 1e-12);
+    assert_int_equal(t.of[2].n, 0);
+    assert_true(isnan(t.of[2].ratio));
+    assert_int_equal(t.of[3].n_lower, 2);
+    assert_true(isnan(t.of[3].ratio)); /* 0 has no logarithm */
+    eval_perturb_clear(&p);
+}
+
 /* ---- Records ---- */
 
 static json_t *numbers(int first, int n)
@@ -122,6 +157,8 @@ static json_t *record(void)
                               json_pack("{s:f, s:o, s:o, s:o, s:o}", "kept", 0.25 * c, "heads",
                                         numbers(100 * c, 4), "groups", numbers(100 * c + 10, 2), "layers",
                                         numbers(100 * c + 20, 2), "states", numbers(100 * c + 30, 2)));
+    json_object_set_new(json_array_get(changes, 3), "first_stage",
+                        json_pack("[f,f,f,f]", 0.1, 0.2, 0.5, 0.9));
     for (int s = 0; s < 2; s++) {
         json_t *o = json_object();
         for (int k = 0; k < EVAL_N_BOUNDS; k++)
@@ -145,6 +182,8 @@ static void records_are_read(void **state)
     assert_near(eval_perturb_at(&p, EVAL_GROUPS, 1, 0, 0)[0], 110, 0);
     assert_near(eval_bound_at(&p, EVAL_B_THETA_HAT, 1, 0)[3], 1023, 0);
     assert_near(p.kept[1 * 2 + 1], 0.75, 0);
+    assert_near(eval_first_at(&p, 1, 1, 0)[2], 0.5, 0);
+    assert_true(isnan(eval_first_at(&p, 1, 0, 0)[0])); /* records of the base, and older ones, have none */
     /* A list that is too short, a text in place of a number, and no changes at all. */
     json_t *first = json_array_get(json_object_get(bad, "changes"), 0);
     json_array_remove(json_object_get(first, "heads"), 0);
@@ -220,8 +259,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_policy_beside_the_base), cmocka_unit_test(shares_of_drawn_texts),
-        cmocka_unit_test(bounds_where_they_hold),   cmocka_unit_test(records_are_read),
-        cmocka_unit_test(texts_come_in_turn),
+        cmocka_unit_test(bounds_where_they_hold),   cmocka_unit_test(strata_of_the_first_stage),
+        cmocka_unit_test(records_are_read),         cmocka_unit_test(texts_come_in_turn),
     };
     return cmocka_run_group_tests_name("perturbation study", tests, NULL, NULL);
 }

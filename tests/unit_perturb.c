@@ -193,11 +193,43 @@ static void one_entry_evicted(void **state)
     }
 }
 
+/* Of six entries five were kept; what stays in any case comes first, then the best by score. */
+static void first_stages(void **state)
+{
+    static const float score[6] = {0.1f, 0.9f, 0.3f, 0.8f, 0.2f, 0.05f};
+    static const int32_t kept[5] = {0, 1, 2, 3, 5};
+    static const struct {
+        int32_t n_first, sinks, n_last;
+        bool mark[6];
+    } rows[] = {
+        {3, 0, 1, {0, 1, 0, 1, 0, 1}}, /* the last entry, and the two best */
+        {3, 1, 1, {1, 1, 0, 0, 0, 1}}, /* the sink takes a place */
+        {1, 1, 1, {1, 0, 0, 0, 0, 1}}, /* what stays in any case is more than the stage */
+        {2, 0, 0, {0, 1, 0, 1, 0, 0}}, {0, 0, 0, {0, 0, 0, 0, 0, 0}}, {5, 0, 0, {1, 1, 1, 1, 0, 1}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool mark[6];
+        float value[5];
+        wnw__perturb_mark_stage(mark,
+                                &(struct wnw__stage_one){.score = score,
+                                                         .n = 6,
+                                                         .kept = kept,
+                                                         .n_kept = 5,
+                                                         .n_first = rows[i].n_first,
+                                                         .sinks = rows[i].sinks,
+                                                         .prot = {.n_last = rows[i].n_last}},
+                                value);
+        assert_memory_equal(mark, rows[i].mark, sizeof mark);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_stages), cmocka_unit_test(attention_only), cmocka_unit_test(edges),
-        cmocka_unit_test(refusals),   cmocka_unit_test(bounds_hold),    cmocka_unit_test(one_entry_evicted),
+        cmocka_unit_test(two_stages),   cmocka_unit_test(attention_only), cmocka_unit_test(edges),
+        cmocka_unit_test(refusals),     cmocka_unit_test(bounds_hold),    cmocka_unit_test(one_entry_evicted),
+        cmocka_unit_test(first_stages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,7 @@ bool eval_perturb_open(struct eval_perturb *p, int32_t cap_texts)
     p->n_texts = 0;
     p->sliding = calloc((size_t)p->n_layer + 1, sizeof *p->sliding);
     p->kept = calloc(n_each + 1, sizeof *p->kept);
+    p->first = calloc(n_each * n_text * (size_t)eval_level_units(p, EVAL_HEADS) + 1, sizeof *p->first);
     for (int i = 0; i < EVAL_N_LEVELS; i++) {
         p->change[i] =
             calloc(n_each * n_text * (size_t)eval_level_units(p, (enum eval_level)i) + 1, sizeof **p->change);
@@ -48,7 +49,7 @@ bool eval_perturb_open(struct eval_perturb *p, int32_t cap_texts)
             calloc(n_size * n_text * (size_t)eval_level_units(p, EVAL_HEADS) + 1, sizeof **p->bound);
         good = good && p->bound[i];
     }
-    return good && p->sliding && p->kept;
+    return good && p->sliding && p->kept && p->first;
 }
 
 void eval_perturb_clear(struct eval_perturb *p)
@@ -59,6 +60,7 @@ void eval_perturb_clear(struct eval_perturb *p)
         free(p->bound[i]);
     free(p->sliding);
     free(p->kept);
+    free(p->first);
     *p = (struct eval_perturb){0};
 }
 
@@ -74,6 +76,13 @@ double *eval_bound_at(const struct eval_perturb *p, enum eval_bound bound, int32
 {
     const size_t row = (size_t)size * (size_t)p->cap_texts + (size_t)text;
     return p->bound[bound] + row * (size_t)eval_level_units(p, EVAL_HEADS);
+}
+
+double *eval_first_at(const struct eval_perturb *p, int32_t size, int32_t policy, int32_t text)
+{
+    const size_t row =
+        ((size_t)size * (size_t)p->n_policies + (size_t)policy) * (size_t)p->cap_texts + (size_t)text;
+    return p->first + row * (size_t)eval_level_units(p, EVAL_HEADS);
 }
 
 bool eval_perturb_counts(const struct eval_perturb *p, enum eval_level level, int32_t unit)
@@ -129,7 +138,7 @@ static void gather(struct eval_against_base *out, double *d, const struct eval_p
                    enum eval_level level, int32_t size, int32_t policy)
 {
     const int32_t n_units = eval_level_units(p, level);
-    int32_t at = 0;
+    int32_t at = 0, n_geo = 0;
     for (int32_t u = 0; u < n_units; u++)
         out->n += eval_perturb_counts(p, level, u);
     for (int32_t u = 0; u < n_units; u++) {
@@ -146,7 +155,15 @@ static void gather(struct eval_against_base *out, double *d, const struct eval_p
         }
         out->n_lower += sum < 0;
         at++;
+        const double base = eval_perturb_mean(p, level, size, 0, u), other = base + sum / p->n_texts;
+        if (base > 0 && other > 0) {
+            out->geo_base += log(base);
+            out->geo_other += log(other);
+            n_geo++;
+        }
     }
+    out->geo_base = n_geo > 0 ? exp(out->geo_base / n_geo) : NAN;
+    out->geo_other = n_geo > 0 ? exp(out->geo_other / n_geo) : NAN;
 }
 
 bool eval_perturb_beside(struct eval_against_base *out, const struct eval_perturb *p, enum eval_level level,
@@ -164,6 +181,61 @@ bool eval_perturb_beside(struct eval_against_base *out, const struct eval_pertur
     const bool good = eval_share_below(&out->over, d, p->n_texts, out->n, &r);
     free(d);
     return good;
+}
+
+/* ---- The first stage ---- */
+
+const double eval_strata[EVAL_N_STRATA + 1] = {0, 0.5, 0.7, 0.9, 1};
+
+static int stratum_of(double share)
+{
+    int i = 0;
+    while (i < EVAL_N_STRATA - 1 && share > eval_strata[i + 1])
+        i++;
+    return i;
+}
+
+/* Adds a head's change in one text; n_geo counts those with a ratio. */
+static void add_change(struct eval_stratum *s, int64_t *n_geo, double base, double other)
+{
+    s->n++;
+    s->n_lower += other < base;
+    s->base += base;
+    s->other += other;
+    if (base > 0 && other > 0) {
+        s->ratio += log(other / base);
+        ++*n_geo;
+    }
+}
+
+struct eval_stage eval_perturb_stage(const struct eval_perturb *p, int32_t size, int32_t policy)
+{
+    struct eval_stage t = {0};
+    const int32_t n_units = eval_level_units(p, EVAL_HEADS);
+    int64_t n_later = 0, n_holds = 0, n_holds_later = 0, n_geo[EVAL_N_STRATA] = {0};
+    for (int32_t i = 0; i < p->n_texts; i++)
+        for (int32_t u = 0; u < n_units; u++) {
+            const double share = eval_first_at(p, size, policy, i)[u];
+            if (!eval_perturb_counts(p, EVAL_HEADS, u) || isnan(share))
+                continue;
+            const bool later = u >= p->n_head, holds = share > 0.5;
+            const int s = stratum_of(share);
+            t.n++;
+            n_later += later;
+            n_holds += holds;
+            n_holds_later += holds && later;
+            add_change(&t.of[s], &n_geo[s], eval_perturb_at(p, EVAL_HEADS, size, 0, i)[u],
+                       eval_perturb_at(p, EVAL_HEADS, size, policy, i)[u]);
+        }
+    for (int s = 0; s < EVAL_N_STRATA; s++) {
+        const double n = (double)t.of[s].n;
+        t.of[s].base = n > 0 ? t.of[s].base / n : NAN;
+        t.of[s].other = n > 0 ? t.of[s].other / n : NAN;
+        t.of[s].ratio = n_geo[s] > 0 ? exp(t.of[s].ratio / (double)n_geo[s]) : NAN;
+    }
+    t.holds = t.n > 0 ? (double)n_holds / (double)t.n : NAN;
+    t.holds_behind_0 = n_later > 0 ? (double)n_holds_later / (double)n_later : NAN;
+    return t;
 }
 
 /* ---- Bounds ---- */

@@ -34,6 +34,9 @@ struct eval_perturb {
     /* [n_sizes][n_policies][cap_texts][units]: mean absolute or L1 changes of each text, of which n_texts are there. */
     double *change[EVAL_N_LEVELS];
     double *bound[EVAL_N_BOUNDS]; /* [n_sizes][cap_texts][n_layer x n_head] */
+    double *
+        first; /* [n_sizes][n_policies][cap_texts][n_layer x n_head]: the token's attention on what the policy's own first
+                      stage took; NaN where the policy has none */
     double *kept; /* [n_sizes][n_policies] sum over the texts of the share of entries that stay */
 };
 
@@ -48,6 +51,8 @@ double *eval_perturb_at(const struct eval_perturb *p, enum eval_level level, int
                         int32_t text);
 /* The numbers [n_layer x n_head] of text i. */
 double *eval_bound_at(const struct eval_perturb *p, enum eval_bound bound, int32_t size, int32_t text);
+/* The attention [n_layer x n_head] on the policy's first stage in text i. */
+double *eval_first_at(const struct eval_perturb *p, int32_t size, int32_t policy, int32_t text);
 /* Whether a unit says anything: not of a sliding layer, except states. */
 bool eval_perturb_counts(const struct eval_perturb *p, enum eval_level level, int32_t unit);
 
@@ -58,6 +63,8 @@ double eval_perturb_mean(const struct eval_perturb *p, enum eval_level level, in
 /* A policy next to the base. */
 struct eval_against_base {
     double base, other; /* means over texts and units */
+    double geo_base,
+        geo_other;      /* geometric means over units of the means over texts, where both are above 0 */
     int32_t n_lower, n; /* units whose mean over the texts is smaller than the base's; units that count */
     struct eval_interval
         over; /* 95 % of n_lower / n, texts drawn again; NaN for fewer than EVAL_BOOT_LEAST texts */
@@ -69,6 +76,22 @@ bool eval_perturb_beside(struct eval_against_base *out, const struct eval_pertur
  * drawn again EVAL_BOOT_ROUNDS times. NaN for fewer than EVAL_BOOT_LEAST texts. false: out of memory. */
 bool eval_share_below(struct eval_interval *over, const double *d, int32_t n_texts, int32_t n_units,
                       struct eval_random *r);
+
+/* A policy's first stage at a size: how much of the token's attention it reached, and what the policy did there. */
+enum { EVAL_N_STRATA = 4 };
+extern const double eval_strata[EVAL_N_STRATA + 1]; /* edges: shares above one and up to the next */
+struct eval_stratum {
+    int64_t n, n_lower; /* texts x heads that count; of them where the change is lower than the base's */
+    double base, other; /* mean changes of heads */
+    double ratio;       /* geometric mean of other / base, where both are above 0 */
+};
+struct eval_stage {
+    int64_t n; /* texts x heads with a first stage; 0 = the policy has none */
+    double holds,
+        holds_behind_0; /* share with more than half of the attention in it; without the first layer */
+    struct eval_stratum of[EVAL_N_STRATA];
+};
+struct eval_stage eval_perturb_stage(const struct eval_perturb *p, int32_t size, int32_t policy);
 
 /* What the bounds say at a size, over all texts and heads that count. */
 struct eval_tightness {

@@ -41,13 +41,13 @@ static void put_level(struct eval_doc *d, const struct eval_perturb_study *s, en
                       int32_t policy)
 {
     const struct eval_perturb *p = s->numbers;
-    eval_doc_put(d, "\n%s\n  %-14s %7s %11s %11s %8s  %s\n", level_words[level], "size", "kept %", "base",
-                 "other", "change %", "lower in % of them (95 %)");
+    eval_doc_put(d, "\n%s\n  %-14s %7s %11s %11s %8s %10s  %s\n", level_words[level], "size", "kept %",
+                 "base", "other", "change %", "geometric", "lower in % of them (95 %)");
     for (int32_t i = 0; i < p->n_sizes; i++) {
         const struct eval_against_base b = against_base(d, s, level, i, policy);
-        eval_doc_put(d, "  %-14s %7.1f %11.5g %11.5g %+8.1f  %5.1f", s->sizes[i], kept(p, i, policy), b.base,
-                     b.other, b.base > 0 ? 100 * (b.other / b.base - 1) : 0.0,
-                     b.n > 0 ? 100.0 * b.n_lower / b.n : 0.0);
+        eval_doc_put(d, "  %-14s %7.1f %11.5g %11.5g %+8.1f %+10.1f  %5.1f", s->sizes[i], kept(p, i, policy),
+                     b.base, b.other, b.base > 0 ? 100 * (b.other / b.base - 1) : 0.0,
+                     100 * (b.geo_other / b.geo_base - 1), b.n > 0 ? 100.0 * b.n_lower / b.n : 0.0);
         put_interval(d, &b);
         eval_doc_put(d, "  %d of %d\n", (int)b.n_lower, (int)b.n);
     }
@@ -63,6 +63,32 @@ static void put_last_state(struct eval_doc *d, const struct eval_perturb_study *
         const double other = eval_perturb_mean(p, EVAL_STATES, i, policy, p->n_layer - 1);
         eval_doc_put(d, "  %-14s %19.5g %11.5g %+8.1f\n", s->sizes[i], base, other,
                      base > 0 ? 100 * (other / base - 1) : 0.0);
+    }
+}
+
+/* What the policy's own first stage reached of the token's attention, and what it changed there. */
+static void put_stages(struct eval_doc *d, const struct eval_perturb_study *s, int32_t policy)
+{
+    const struct eval_perturb *p = s->numbers;
+    if (p->n_sizes == 0 || eval_perturb_stage(p, 0, policy).n == 0)
+        return;
+    eval_doc_put(d,
+                 "\nquery heads by the share of the token's attention in what the policy's first stage took\n"
+                 "  %-14s %12s %8s %11s %11s %8s %10s  %s\n",
+                 "size", "share", "% of all", "base", "other", "change %", "geometric", "lower in %");
+    for (int32_t i = 0; i < p->n_sizes; i++) {
+        const struct eval_stage t = eval_perturb_stage(p, i, policy);
+        for (int k = 0; k < EVAL_N_STRATA; k++) {
+            const struct eval_stratum *o = &t.of[k];
+            if (o->n > 0)
+                eval_doc_put(d, "  %-14s  %4.1f to %3.1f %8.1f %11.5g %11.5g %+8.1f %+10.1f  %5.1f\n",
+                             s->sizes[i], eval_strata[k], eval_strata[k + 1],
+                             100 * (double)o->n / (double)t.n, o->base, o->other,
+                             o->base > 0 ? 100 * (o->other / o->base - 1) : 0.0, 100 * (o->ratio - 1),
+                             100 * (double)o->n_lower / (double)o->n);
+        }
+        eval_doc_put(d, "  %-14s above 0.5, as the bounds assume: %.1f %%; after layer 0: %.1f %%\n",
+                     s->sizes[i], 100 * t.holds, 100 * t.holds_behind_0);
     }
 }
 
@@ -101,9 +127,15 @@ void eval_perturb_text(struct eval_doc *d, const struct eval_perturb_study *s)
         for (int k = 0; k < EVAL_N_LEVELS; k++)
             put_level(d, s, (enum eval_level)k, i);
         put_last_state(d, s, i);
+        put_stages(d, s, i);
     }
     put_bounds(d, s);
-    eval_doc_put(d, "\nIntervals: the texts are drawn again %d times. Lower: the mean over the texts is.\n",
+    eval_doc_put(d,
+                 "\nIntervals: the texts are drawn again %d times. Lower: the mean over the texts is. Change "
+                 "%%: of the "
+                 "arithmetic\nmean over heads, which a few with large outputs decide; geometric: of the "
+                 "geometric mean, in "
+                 "which every head\ncounts alike.\n",
                  EVAL_BOOT_ROUNDS);
 }
 
@@ -169,6 +201,20 @@ void eval_perturb_csv(struct eval_doc *d, const struct eval_perturb_study *s)
 
 /* ---- JSON ---- */
 
+/* What the policy's own first stage reached. */
+static json_t *stage_json(const struct eval_stage *t)
+{
+    json_t *strata = json_array();
+    for (int k = 0; k < EVAL_N_STRATA; k++)
+        app_json_append(
+            &strata, json_pack("{s:f, s:f, s:I, s:I, s:o, s:o, s:o}", "above", eval_strata[k], "to",
+                               eval_strata[k + 1], "n", (json_int_t)t->of[k].n, "lower",
+                               (json_int_t)t->of[k].n_lower, "base", app_json_number(t->of[k].base), "other",
+                               app_json_number(t->of[k].other), "ratio", app_json_number(t->of[k].ratio)));
+    return json_pack("{s:o, s:o, s:o}", "holds", app_json_number(t->holds), "holds_behind_layer_0",
+                     app_json_number(t->holds_behind_0), "strata", strata);
+}
+
 static json_t *beside_json(struct eval_doc *d, const struct eval_perturb_study *s, int32_t size,
                            int32_t policy)
 {
@@ -177,10 +223,15 @@ static json_t *beside_json(struct eval_doc *d, const struct eval_perturb_study *
     for (int k = 0; k < EVAL_N_LEVELS; k++) {
         const struct eval_against_base b = against_base(d, s, (enum eval_level)k, size, policy);
         app_json_set(&o, eval_level_name((enum eval_level)k),
-                     json_pack("{s:o, s:o, s:i, s:i, s:o, s:o}", "base", app_json_number(b.base), "other",
-                               app_json_number(b.other), "lower", (int)b.n_lower, "n", (int)b.n, "lo",
-                               app_json_number(b.over.lo), "hi", app_json_number(b.over.hi)));
+                     json_pack("{s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:o}", "base", app_json_number(b.base),
+                               "other", app_json_number(b.other), "geometric_base",
+                               app_json_number(b.geo_base), "geometric_other", app_json_number(b.geo_other),
+                               "lower", (int)b.n_lower, "n", (int)b.n, "lo", app_json_number(b.over.lo), "hi",
+                               app_json_number(b.over.hi)));
     }
+    const struct eval_stage t = eval_perturb_stage(s->numbers, size, policy);
+    if (t.n > 0)
+        app_json_set(&o, "first_stage", stage_json(&t));
     return o;
 }
 
@@ -273,7 +324,8 @@ int eval_perturb_page(struct eval_doc *d, const struct eval_perturb_study *s)
     app_json_set(&data, "winnow", json_string(wnw_version()));
     app_json_set(&data, "command", s->command ? json_incref(s->command) : json_null());
     app_json_set(&data, "perturbation", study);
-    const int rc = data ? app_page_make(&d->text, "pages/report.html", data) : eval_no_memory("the page of the study");
+    const int rc =
+        data ? app_page_make(&d->text, "pages/report.html", data) : eval_no_memory("the page of the study");
     json_decref(data);
     eval_doc_clear(&text);
     return rc;

@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/json.h"
 #include "app/process.h"
+#include "base/strings.h"
 #include "base/vectors.h"
 #include "eval/base/grow.h"
 #include "eval/run/forced.h"
@@ -14,6 +15,7 @@
 #include <string.h>
 
 enum { DIGITS = 6 }; /* of a number in a record */
+#define FIRST_STAGE "first_stage"
 
 struct measured {
     const struct eval_perturb_work *w;
@@ -21,7 +23,10 @@ struct measured {
     struct wnw__perturb_token *at_token;
     wnw_plan **plans;    /* [n_configs], owned */
     wnw_report *reports; /* [n_configs], owned */
-    double *x;           /* [EVAL_N_LEVELS][units of heads], owned */
+    bool **
+        stage; /* [n_configs], owned: entries of the policy's first stage, as wnw__perturb_stage_one has them; NULL = it has none */
+    double *x; /* [EVAL_N_LEVELS][units of heads], owned */
+    double *mass; /* [heads] attention on a first stage, owned */
     struct wnw__perturb_bound *bounds;
     int32_t n_configs, n_tokens, token;
     double read_ms, plan_ms, token_ms, change_ms, drift_ms, bound_ms;
@@ -54,6 +59,37 @@ static int finish(json_t **record, json_t *o)
 
 /* ---- Reading ---- */
 
+/* The options of the policy's first stage, from its recipe written out. false: it has none. */
+static bool first_stage(struct wnw__first_stage *out, const wnw_policy *policy)
+{
+    const char *at = strstr(wnw_policy_string(policy), "+critical:"),
+               *alpha = at ? strstr(at, "alpha=") : NULL, *sinks = at ? strstr(at, "sinks=") : NULL;
+    char *end;
+    if (!alpha || !sinks)
+        return false;
+    out->alpha = wnw__to_double(alpha + strlen("alpha="), &end);
+    out->sinks = (int32_t)strtol(sinks + strlen("sinks="), NULL, 10);
+    return true;
+}
+
+/* Marks the first stages of the policies that have one. Returns a status of the library. */
+static int mark_stages(struct measured *p)
+{
+    const wnw_model_info *info = &p->w->runtime->info;
+    const size_t n = (size_t)info->n_layer * (size_t)info->n_head_kv * (size_t)p->n_tokens;
+    int status = WNW_OK;
+    for (int32_t i = 0; status == WNW_OK && i < p->n_configs; i++) {
+        const struct eval_config *c = &p->w->config[i];
+        struct wnw__first_stage first;
+        if (!first_stage(&first, c->policy))
+            continue;
+        p->stage[i] = malloc(n * sizeof **p->stage);
+        status = p->stage[i] ? wnw__perturb_stage_one(p->stage[i], p->s, c->policy, &c->size, &first)
+                             : WNW_E_NOMEM;
+    }
+    return status;
+}
+
 static int read_text(struct measured *p, const int32_t *ids, int32_t n)
 {
     const struct eval_config *c = p->w->config;
@@ -79,6 +115,8 @@ static int read_text(struct measured *p, const int32_t *ids, int32_t n)
     const double read = app_now_ms();
     if (status == WNW_OK)
         status = wnw_session_plan_many(p->s, policies, sizes, p->n_configs, p->plans, p->reports);
+    if (status == WNW_OK)
+        status = mark_stages(p);
     if (status == WNW_OK) /* copies need no recorders */
         status = wnw_session_begin(p->s, &(wnw_run){WNW_INIT(wnw_run)});
     p->read_ms = read - start;
@@ -103,13 +141,16 @@ static int changes_of(json_t **out, struct measured *p, int32_t i)
         status = wnw__perturb_token_drift(p->at_token, p->plans[i], states);
     p->change_ms += changed - start;
     p->drift_ms += app_now_ms() - changed;
+    if (status == WNW_OK && p->stage[i])
+        status = wnw__perturb_token_mass(p->at_token, p->stage[i], p->mass);
     WNW_TRY(code_of(status));
     return finish(out,
-                  json_pack("{s:s, s:f, s:o, s:o, s:o, s:o}", "config", p->w->config[i].id, "kept",
+                  json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o*}", "config", p->w->config[i].id, "kept",
                             p->reports[i].kept_mean / p->n_tokens, eval_level_name(EVAL_HEADS),
                             numbers(heads, n_heads), eval_level_name(EVAL_GROUPS), numbers(groups, n_groups),
                             eval_level_name(EVAL_LAYERS), numbers(layers, info->n_layer),
-                            eval_level_name(EVAL_STATES), numbers(states, info->n_layer)));
+                            eval_level_name(EVAL_STATES), numbers(states, info->n_layer), FIRST_STAGE,
+                            p->stage[i] ? numbers(p->mass, n_heads) : NULL));
 }
 
 static double bound_of(const struct wnw__perturb_bound *b, enum eval_bound which)
@@ -185,13 +226,20 @@ int eval_perturb_record(json_t **record, const struct eval_perturb_work *w, cons
     p.plans = calloc((size_t)p.n_configs, sizeof *p.plans);
     p.reports = calloc((size_t)p.n_configs, sizeof *p.reports);
     p.x = calloc(n_all, sizeof *p.x);
+    p.stage = calloc((size_t)p.n_configs, sizeof *p.stage);
+    p.mass = calloc(n_all, sizeof *p.mass);
     p.bounds = calloc((size_t)info->n_layer * (size_t)info->n_head, sizeof *p.bounds);
-    int rc = p.plans && p.reports && p.x && p.bounds ? read_text(&p, ids, n) : eval_no_memory("plans");
+    int rc = p.plans && p.reports && p.x && p.bounds && p.stage && p.mass ? read_text(&p, ids, n)
+                                                                          : eval_no_memory("plans");
     if (rc == APP_OK)
         rc = measure(record, &p);
     wnw__perturb_token_free(p.at_token);
     for (int32_t i = 0; p.plans && i < p.n_configs; i++)
         wnw_plan_free(p.plans[i]);
+    for (int32_t i = 0; p.stage && i < p.n_configs; i++)
+        free(p.stage[i]);
+    free(p.stage);
+    free(p.mass);
     wnw_session_free(p.s);
     free(p.plans);
     free(p.reports);
@@ -216,6 +264,15 @@ static bool read_numbers(double *out, const json_t *list, int32_t n)
     return true;
 }
 
+/* Reads the attention on a policy's first stage; NaN where it has none. */
+static bool read_first(double *out, const json_t *o, int32_t n)
+{
+    const json_t *list = json_object_get(o, FIRST_STAGE);
+    for (int32_t i = 0; i < n; i++)
+        out[i] = NAN;
+    return !list || read_numbers(out, list, n);
+}
+
 bool eval_perturb_add(struct eval_perturb *p, const json_t *record)
 {
     const json_t *changes = json_object_get(record, "changes"), *tight = json_object_get(record, "bounds");
@@ -230,6 +287,8 @@ bool eval_perturb_add(struct eval_perturb *p, const json_t *record)
             good = read_numbers(eval_perturb_at(p, (enum eval_level)k, size, policy, p->n_texts),
                                 json_object_get(o, eval_level_name((enum eval_level)k)),
                                 eval_level_units(p, (enum eval_level)k));
+        good = good &&
+               read_first(eval_first_at(p, size, policy, p->n_texts), o, eval_level_units(p, EVAL_HEADS));
     }
     for (int32_t i = 0; good && i < p->n_sizes; i++)
         for (int k = 0; good && k < EVAL_N_BOUNDS; k++)

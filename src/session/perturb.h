@@ -5,6 +5,7 @@
 #define WNW_PERTURB_H
 
 #include "winnow.h"
+#include "winnow_method.h"
 
 /* ---- Perturbation: the change of one head's output when entries are evicted ---- */
 
@@ -54,6 +55,35 @@ int wnw__perturb_token_change(struct wnw__perturb_token *p, const wnw_plan *plan
  * over its numbers of the absolute difference. Sliding layers count here. Errors are those of wnw_session_copy,
  * wnw_session_apply and wnw_session_decode. */
 int wnw__perturb_token_drift(struct wnw__perturb_token *p, const wnw_plan *plan, double *drift);
+
+/* ---- The first stage that a policy took ---- */
+
+/* What a head of n entries kept, and what its first stage had to choose by. */
+struct wnw__stage_one {
+    const float *score; /* [n] attention that entries were chosen by */
+    int32_t n;
+    const int32_t *kept; /* [n_kept] ascending */
+    int32_t n_kept;
+    int32_t n_first;    /* entries of the first stage, those that stay in any case included */
+    int32_t sinks;      /* first entries that stay in any case, besides the protected ones */
+    wnw_protected prot; /* protected entries */
+};
+/* Marks the entries of the first stage, mark[n]: those that stay in any case, then the best of the kept ones by score until there
+ * are n_first; of equal ones the first. value[n_kept] is scratch. */
+void wnw__perturb_mark_stage(bool *mark, const struct wnw__stage_one *s, float *value);
+
+/* Options of the selector `critical`: share of a head's entries that attention chooses; first entries that stay in any case. */
+struct wnw__first_stage {
+    double alpha;
+    int32_t sinks;
+};
+/* Marks what the policy's first stage takes of the session's cache, which is whole and still observed for the policy:
+ * stage[n_layer][n_head_kv][tokens of s]; nothing in layers that stay as they are. Errors are those of wnw_session_plan. */
+int wnw__perturb_stage_one(bool *stage, wnw_session *s, const wnw_policy *policy, const wnw_size *size,
+                           const struct wnw__first_stage *first);
+/* The token's attention on marked entries, marks[n_layer][n_head_kv][entries without its own], and on its own, which always
+ * stays: mass[n_layer][n_head]. */
+int wnw__perturb_token_mass(struct wnw__perturb_token *p, const bool *marks, double *mass);
 
 /* How tight the bounds are for one query head if `keep` entries are chosen by the token's own attention A: half of
  * them (rounded down) by A, the rest by A nu or, for comparison, by A. Structs of this kind never grow. */

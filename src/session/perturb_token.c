@@ -243,6 +243,30 @@ int wnw__perturb_token_drift(struct wnw__perturb_token *p, const wnw_plan *plan,
     return rc;
 }
 
+/* ---- What marked entries have ---- */
+
+int wnw__perturb_token_mass(struct wnw__perturb_token *p, const bool *marks, double *mass)
+{
+    WNW_REQUIRE(p);
+    WNW_REQUIRE(marks);
+    WNW_REQUIRE(mass);
+    const int32_t group = wnw__shape_group(&p->model), n = p->n - 1;
+    for (int32_t il = 0; il < p->model.n_layer; il++)
+        for (int32_t h = 0; h < p->model.n_head; h++) {
+            double *sum = &mass[(size_t)il * (size_t)p->model.n_head + (size_t)h];
+            *sum = 0;
+            if (!wnw__layer_takes_part(&p->of->shape.model, il))
+                continue;
+            const float *attn = attention_of(p, il, h);
+            const bool *mark =
+                marks + ((size_t)il * (size_t)p->model.n_head_kv + (size_t)(h / group)) * (size_t)n;
+            for (int32_t i = 0; i < n; i++)
+                *sum += mark[i] ? (double)attn[i] : 0;
+            *sum += (double)attn[n];
+        }
+    return WNW_OK;
+}
+
 /* ---- Bounds ---- */
 
 /* Marks the k entries with the largest key. */
