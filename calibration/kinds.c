@@ -96,7 +96,8 @@ static int run_policy(struct calibrate_job *job, const char *def)
 int calibrate_run_layers(const struct app_args *app)
 {
     const struct calibrate_args *args = (const struct calibrate_args *)app;
-    struct calibrate_job job = {.args = args, .kind = "layers", .outputs = {{"dump", args->dump}}};
+    struct calibrate_job job = {
+        .args = args, .kind = "layers", .outputs = {{"dump", args->dump}}, .all_kinds = true};
     return run_policy(&job, "compresskv+uniform");
 }
 

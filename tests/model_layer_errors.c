@@ -5,6 +5,7 @@
 #include "helpers.h"
 #include "peek_session.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,7 +154,11 @@ static void is_read(void **state)
     assert_cmp(fd, >=, 0);
     assert_int_equal(write(fd, json, strlen(json)), strlen(json));
     close(fd);
-    assert_contains(json, "\"more words\":[");
+    assert_contains(json, "\"more words, 90 tokens\":[");
+    assert_contains(json,
+                    "\"words, 45 tokens\":["); /* half of it, because that is more than twice what is kept */
+    assert_null(strstr(json, ", question\":[")); /* what the text goes on with answers no question */
+    assert_contains(json, "\"samples of 45 tokens\":{");
     assert_ok(wnw_profile_new(&profile, model));
     assert_ok(wnw_profile_add_file(profile, path));
     assert_int_equal(wnw_profile_kinds(profile), 1u << WNW_PROFILE_LAYERS);
@@ -168,6 +173,43 @@ static void is_read(void **state)
     free(json);
 }
 
+/* Sets with and without a question, of two lengths: every one has the same weight in the mean. */
+static void mean_over_sets(void **state)
+{
+    (void)state;
+    const wnw_calibration_text of = {"words", text, strlen(text)};
+    const wnw_calibrate_params p =
+        test_calibrate_params(&of, RECIPE, "keep=20,length=90,lengths=2,samples=2,generate=4");
+    char *json = test_calibrated(model, "layers", &p);
+    json_t *o = json_loads(json, 0, NULL);
+    const json_t *results = json_object_get(o, "results"), *sets = json_object_get(results, "per_set"),
+                 *mean = json_object_get(results, "avg_score");
+    const char *const names[] = {"words, 90 tokens", "words, 90 tokens, question", "words, 45 tokens",
+                                 "words, 45 tokens, question"};
+    assert_int_equal(json_object_size(sets), 4);
+    for (size_t il = 0; il < json_array_size(mean); il++) {
+        double sum = 0;
+        for (int i = 0; i < 4; i++)
+            sum += json_number_value(json_array_get(json_object_get(sets, names[i]), il));
+        assert_near(json_number_value(json_array_get(mean, il)), sum / 4, 1e-9);
+    }
+    /* Each part is beside the others: the lengths in turn, and questions; there is one text. */
+    const json_t *moves = json_object_get(results, "moves"),
+                 *asked = json_object_get(moves, "samples with a question");
+    assert_int_equal(json_object_size(moves), 3);
+    double overlap = 0;
+    for (size_t il = 0; il < json_array_size(mean); il++) {
+        double share[2] = {0};
+        for (int i = 0; i < 4; i++)
+            share[i % 2] += json_number_value(json_array_get(json_object_get(sets, names[i]), il)) / 2;
+        overlap += share[0] < share[1] ? share[0] : share[1];
+        assert_near(json_number_value(json_array_get(json_object_get(asked, "share"), il)), share[1], 1e-9);
+    }
+    assert_near(json_number_value(json_object_get(asked, "overlap")), overlap, 1e-9);
+    json_decref(o);
+    free(json);
+}
+
 static const struct bad_row {
     const char *name, *options, *recipe, *says;
     int status;
@@ -176,6 +218,10 @@ static const struct bad_row {
     {"keeps more than there is", "keep=90,length=90", "snapkv", "larger length", WNW_E_RANGE, 0},
     {"too long", "length=1000000", "snapkv", "do not fit the model's context", WNW_E_RANGE, 0},
     {"text too short", OPTIONS, "snapkv:window=8", "at least", WNW_E_RANGE, 60},
+    {"a length of too few", "keep=20,length=90,lengths=4", "snapkv:window=8", "fewer lengths", WNW_E_RANGE,
+     0},
+    {"answers of the text", "keep=20,length=90,ends=question,tokens=text", "snapkv:window=8",
+     "leave out tokens=text", WNW_E_ARG, 0},
     {"keeps everything", OPTIONS, "full", "keeps everything", WNW_E_ARG, 0},
     {"no such policy", OPTIONS, "snapk", "did you mean", WNW_E_ARG, 0},
     {"no retrieval heads", OPTIONS, NULL, "profile of kind srh", WNW_E_ARG, 0},
@@ -206,7 +252,8 @@ static int close_model(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_bytes), cmocka_unit_test(is_read)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_bytes), cmocka_unit_test(is_read),
+                                       cmocka_unit_test(mean_over_sets)};
     text = test_random_words(6000, 8);
     const int failed = run_rows(as_if_entries_were_gone, rows) +
                        cmocka_run_group_tests(tests, open_model, close_model) +

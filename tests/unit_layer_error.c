@@ -214,6 +214,12 @@ static void shares_by_hand(void **state)
     both(share, 1, 1, 1e-12);
     wnw__layer_normalise(share, 2);
     both(share, 0.5, 0.5, 1e-11);
+    /* 1/4 + 1/4 + 1/8 + 1/8; layers 0 and 2 differ by 1/4 each. */
+    const double one[] = {0.5, 0.25, 0.125, 0.125}, other[] = {0.25, 0.25, 0.375, 0.125};
+    int32_t most;
+    assert_near(wnw__layer_overlap(one, other, 4, &most), 0.75, 0);
+    assert_int_equal(most, 0);
+    assert_near(wnw__layer_overlap(share, share, 2, &most), 1, 1e-11);
 }
 
 /* ---- The recorder ---- */

@@ -147,6 +147,18 @@ static void ranks(void **state)
     assert_ints(rank, 3, 1, 4, 0, 2);
 }
 
+/* The best of a are 3, then 1 (before 4, which is equal); those of b 1, 0, 3. */
+static void best_in_common(void **state)
+{
+    (void)state;
+    const double a[] = {0.1, 0.5, 0.1, 0.9, 0.5}, b[] = {0.6, 0.7, 0, 0.3, 0.2};
+    assert_near(wnw__top_overlap(a, b, 5, 1), 0, 0);
+    assert_near(wnw__top_overlap(a, b, 5, 2), 0.5, 0);
+    assert_near(wnw__top_overlap(a, b, 5, 3), 2.0 / 3, 1e-12);
+    assert_near(wnw__top_overlap(a, b, 5, 4), 1, 0); /* 3, 1, 4, 0 and 1, 0, 3, 4 */
+    assert_near(wnw__top_overlap(a, a, 5, 3), 1, 0);
+}
+
 /* ---- Words ---- */
 
 struct recall_row {
@@ -173,10 +185,9 @@ static void recall(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copying_again),
-        cmocka_unit_test(equal_attention),
-        cmocka_unit_test(more_than_the_largest),
-        cmocka_unit_test(ranks),
+        cmocka_unit_test(copying_again),         cmocka_unit_test(equal_attention),
+        cmocka_unit_test(more_than_the_largest), cmocka_unit_test(ranks),
+        cmocka_unit_test(best_in_common),
     };
     int failed = run_rows(scores, score_rows);
     failed += run_rows(spans, span_rows);

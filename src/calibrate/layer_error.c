@@ -139,6 +139,17 @@ bool wnw__layer_add_set(const double *set, int32_t n_layer, double *share)
     return sum > 0;
 }
 
+double wnw__layer_overlap(const double *a, const double *b, int32_t n_layer, int32_t *most)
+{
+    double sum = 0;
+    *most = 0;
+    for (int32_t il = 0; il < n_layer; il++) {
+        sum += a[il] < b[il] ? a[il] : b[il];
+        *most = fabs(a[il] - b[il]) > fabs(a[*most] - b[*most]) ? il : *most;
+    }
+    return sum;
+}
+
 void wnw__layer_normalise(double *share, int32_t n_layer)
 {
     double sum = 1e-12;

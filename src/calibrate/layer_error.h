@@ -36,6 +36,9 @@ int wnw__layer_error(double *error, const struct wnw__layer_token *t);
 bool wnw__layer_add_sample(const double *error, int32_t n_step, int32_t n_layer, bool mean, double *set);
 /* Adds set / (sum of set) to share[n_layer]. False if the sum is 0: nothing is added. */
 bool wnw__layer_add_set(const double *set, int32_t n_layer, double *share);
+/* What two lists of shares have in common: the sum over layers of the smaller share, 1 where they are the same. *most is the layer
+ * in which they differ most, the first of several. */
+double wnw__layer_overlap(const double *a, const double *b, int32_t n_layer, int32_t *most);
 /* Divides share[n_layer] by its sum + 1e-12. */
 void wnw__layer_normalise(double *share, int32_t n_layer);
 

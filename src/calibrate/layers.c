@@ -11,8 +11,10 @@
  * has no step. Layers do not influence each other, because the full output is what flows on.
  *
  *     e_l of a sample = mean over its steps    agg=mean; its sum as in the authors' program: agg=sum
- *     e_l of a text   = sum over its samples,  n_l = e_l / sum_l e_l
- *     avg_score_l     = mean over texts of n_l, over the sum
+ *     e_l of a set    = sum over its samples,  n_l = e_l / sum_l e_l                     (equation 10)
+ *     avg_score_l     = mean over sets of n_l, over the sum                              (equations 11 and 12)
+ * A set is a text, how its samples end and how long they are: each is read as it stands, and as a document with a question behind
+ * it (ends), at every length; a shorter sample is the end of a longer one, so that lengths differ in what lies before alone.
  * A step with a value that is not a number is dropped and counted. Layers with a sliding window have share 0.
  */
 #include "base/json.h"
@@ -31,8 +33,18 @@
 enum agg { AGG_MEAN, AGG_SUM };
 enum tokens { TOKENS_GREEDY, TOKENS_TEXT };
 
+enum ends { ENDS_BOTH, ENDS_TEXT, ENDS_QUESTION };
+
 struct opts {
-    int32_t keep, length, samples, generate, agg, tokens;
+    int32_t keep, length, lengths, samples, generate, agg, tokens, ends;
+};
+
+/* What the samples of a set have in common. */
+struct set {
+    int32_t i_text, length;
+    bool asks;     /* a question stands behind each */
+    double *share; /* [n_layer] part of work.shares */
+    bool any;      /* an error was measured */
 };
 
 struct work {
@@ -41,11 +53,15 @@ struct work {
     wnw_policy *policy;
     struct wnw__samples samples;
     int32_t n_generate;
-    double *set, *share; /* [n_layer] of the text at hand, of all */
+    struct set *
+        sets; /* [n_sets] in the order of texts, longest first, without questions first; owned as what follows */
+    int32_t n_sets, n_lengths;
+    double *shares, *set, *share; /* [n_sets][n_layer]; [n_layer] errors of the set at hand, shares of all */
     int32_t n_step, n_dropped, n_sample;
     struct wnw__calibrate_text *dump;
     /* The sample at hand. */
-    int32_t i_text, i_piece;
+    const struct set *of;
+    int32_t i_piece;
     wnw_session *s;
     wnw_plan *plan;
     double *error; /* [n_generate][n_layer] */
@@ -53,20 +69,53 @@ struct work {
 
 /* ---- One sample ---- */
 
-static int read_prompt(struct work *w)
+/* The first token of the sample, of which there are w->of->length. */
+static const int32_t *sample_tokens(const struct work *w)
+{
+    return wnw__samples_piece(&w->samples, w->of->i_text, w->i_piece) + w->samples.length - w->of->length;
+}
+
+/* Begins a session of n tokens that observes for the policy; prompt NULL = plain text. */
+static int new_session(struct work *w, int32_t n, const wnw_prompt *prompt)
+{
+    const wnw_policy *policy = w->policy;
+    const wnw_run run = {WNW_INIT(wnw_run), .profile = w->c->params.profile, .policies = &policy,
+                         .n_policies = 1, .prompt = prompt};
+    WNW_TRY(wnw__calibrate_session(&w->s, w->c, n + w->n_generate + 1));
+    return wnw_session_begin(w->s, &run);
+}
+
+static int read_plain(struct work *w)
 {
     const struct wnw__samples *of = &w->samples;
-    const int32_t n = of->n_bos + of->length;
-    const wnw_policy *policy = w->policy;
-    const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = w->o->keep};
-    WNW_TRY(wnw__calibrate_session(&w->s, w->c, n + w->n_generate + 1));
-    const wnw_run run = {WNW_INIT(wnw_run), .profile = w->c->params.profile, .policies = &policy,
-                         .n_policies = 1};
-    WNW_TRY(wnw_session_begin(w->s, &run));
+    WNW_TRY(new_session(w, of->n_bos + w->of->length, NULL));
     if (of->n_bos > 0)
         WNW_TRY(wnw_session_prefill(w->s, of->bos, of->n_bos, NULL, NULL));
-    WNW_TRY(wnw_session_prefill(w->s, wnw__samples_piece(of, w->i_text, w->i_piece), of->length, NULL, NULL));
-    WNW_TRY(wnw_session_plan(w->s, policy, &size, &w->plan, NULL));
+    return wnw_session_prefill(w->s, sample_tokens(w), w->of->length, NULL, NULL);
+}
+
+/* Reads the sample as a document with a question behind it; each has another question. */
+static int read_asked(struct work *w)
+{
+    wnw_prompt prompt = wnw_prompt_default();
+    char *text = NULL;
+    int rc = wnw__sample_text(&text, w->c, sample_tokens(w), w->of->length);
+    if (rc == WNW_OK)
+        rc = wnw__sample_prompt(&prompt, w->c, text, w->i_piece % WNW_N_QUESTIONS);
+    if (rc == WNW_OK)
+        rc = new_session(w, prompt.n_tokens, &prompt);
+    if (rc == WNW_OK)
+        rc = wnw_session_prefill(w->s, prompt.tokens, prompt.n_tokens, NULL, NULL);
+    wnw_prompt_clear(&prompt);
+    wnw_free(text);
+    return rc;
+}
+
+static int read_prompt(struct work *w)
+{
+    const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = w->o->keep};
+    WNW_TRY(w->of->asks ? read_asked(w) : read_plain(w));
+    WNW_TRY(wnw_session_plan(w->s, w->policy, &size, &w->plan, NULL));
     wnw__session_end_observing(w->s);
     return wnw__session_record(w->s, wnw__outputs_recorder.name, true);
 }
@@ -121,7 +170,7 @@ static int32_t next_token(const struct work *w, int32_t step)
 {
     const float *logits = wnw_session_logits(w->s);
     if (w->o->tokens == TOKENS_TEXT)
-        return wnw__samples_piece(&w->samples, w->i_text, w->i_piece)[w->samples.length + step];
+        return sample_tokens(w)[w->of->length + step];
     return wnw__argmax(logits, w->c->info.n_vocab);
 }
 
@@ -135,8 +184,7 @@ static int measure(struct work *w, json_t **result)
             break;
         WNW_TRY(wnw_session_decode(w->s, token));
         WNW_TRY(error_of_step(w, w->error + (int64_t)n * w->c->info.n_layer));
-        WNW_TRY(wnw__calibrate_progress(w->c, (double)(w->samples.length + n) /
-                                                  (w->samples.length + w->n_generate)));
+        WNW_TRY(wnw__calibrate_progress(w->c, (double)(w->of->length + n) / (w->of->length + w->n_generate)));
     }
     *result =
         json_pack("{s:i, s:o}", "steps", (int)n, "errors", wnw__json_f64s(w->error, n * w->c->info.n_layer));
@@ -162,17 +210,19 @@ static void dump_sample(const struct work *w, int32_t n)
     const int32_t n_layer = w->c->info.n_layer;
     for (int32_t t = 0; w->dump && t < n; t++)
         for (int32_t il = 0; il < n_layer; il++)
-            wnw__calibrate_print(w->dump, "%d,%d,%d,%d,%.9g\n", (int)w->i_text, (int)w->i_piece, (int)t,
-                                 (int)il, w->error[(int64_t)t * n_layer + il]);
+            wnw__calibrate_print(w->dump, "%d,%d,%d,%d,%.9g,%d,%d\n", (int)w->of->i_text, (int)w->i_piece,
+                                 (int)t, (int)il, w->error[(int64_t)t * n_layer + il], (int)w->of->length,
+                                 w->of->asks);
 }
 
 static int add_sample(struct work *w)
 {
     char name[64];
     json_t *result;
-    snprintf(name, sizeof name, "text %d, sample %d", (int)w->i_text, (int)w->i_piece);
+    snprintf(name, sizeof name, "text %d, %d tokens, %ssample %d", (int)w->of->i_text, (int)w->of->length,
+             w->of->asks ? "question, " : "", (int)w->i_piece);
     const struct wnw__calibrate_unit unit = {
-        .name = name, .cost = w->samples.length + w->n_generate, .run = run_sample, .user = w};
+        .name = name, .cost = w->of->length + w->n_generate, .run = run_sample, .user = w};
     WNW_TRY(wnw__calibrate_unit(w->c, &unit, &result));
     const int32_t n_layer = w->c->info.n_layer;
     const json_t *steps = json_object_get(result, "steps");
@@ -190,31 +240,38 @@ static int add_sample(struct work *w)
     return WNW_OK;
 }
 
-/* Adds the share of every layer in the errors of a text; a text without any error has none. */
-static int add_text(struct work *w, json_t *per_set)
+/* The set's name: that of its text, how long its samples are, and whether they end with a question. */
+static char *set_name(const struct work *w, const struct set *set)
 {
-    const int32_t n_layer = w->c->info.n_layer;
-    double *share = calloc((size_t)n_layer, sizeof *share);
-    if (!share)
-        return wnw__fail(WNW_E_NOMEM, "no memory for the shares of %d layers", (int)n_layer);
-    const bool any = wnw__layer_add_set(w->set, n_layer, share);
-    int rc = WNW_OK;
-    for (int32_t il = 0; il < n_layer; il++)
-        w->share[il] += share[il];
-    if (any &&
-        json_object_set_new(per_set, w->c->params.texts[w->i_text].name, wnw__json_f64s(share, n_layer)) != 0)
-        rc = wnw__fail(WNW_E_NOMEM, "no memory for the shares of a text");
-    free(share);
-    return rc;
+    char *name;
+    const char *text = w->c->params.texts[set->i_text].name;
+    return asprintf(&name, "%s, %d tokens%s", text, (int)set->length, set->asks ? ", question" : "") < 0
+               ? NULL
+               : name;
 }
 
-static int run_texts(struct work *w, json_t *per_set)
+/* Adds the share of every layer in the errors of a set; a set without any error has none. */
+static int end_set(struct work *w, struct set *set, json_t *per_set)
 {
-    for (w->i_text = 0; w->i_text < w->samples.n_text; w->i_text++) {
+    const int32_t n_layer = w->c->info.n_layer;
+    set->any = wnw__layer_add_set(w->set, n_layer, set->share);
+    for (int32_t il = 0; il < n_layer; il++)
+        w->share[il] += set->share[il];
+    char *name = set_name(w, set);
+    const bool good =
+        name && (!set->any || json_object_set_new(per_set, name, wnw__json_f64s(set->share, n_layer)) == 0);
+    free(name);
+    return good ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the shares of a set");
+}
+
+static int run_sets(struct work *w, json_t *per_set)
+{
+    for (int32_t i = 0; i < w->n_sets; i++) {
+        w->of = &w->sets[i];
         memset(w->set, 0, (size_t)w->c->info.n_layer * sizeof *w->set);
-        for (w->i_piece = 0; w->i_piece < w->samples.n_piece[w->i_text]; w->i_piece++)
+        for (w->i_piece = 0; w->i_piece < w->samples.n_piece[w->of->i_text]; w->i_piece++)
             WNW_TRY(add_sample(w));
-        WNW_TRY(add_text(w, per_set));
+        WNW_TRY(end_set(w, &w->sets[i], per_set));
     }
     if (json_object_size(per_set) == 0)
         return wnw__fail(
@@ -227,12 +284,13 @@ static int run_texts(struct work *w, json_t *per_set)
 
 /* ---- The results ---- */
 
-static int report(struct work *w)
+static int report(const struct work *w, struct wnw__calibrate_text *out)
 {
-    struct wnw__calibrate_text *out;
-    WNW_TRY(wnw__calibrate_output(w->c, "report", &out));
-    wnw__calibrate_print(out, "layer errors: %d samples, %d steps, %d dropped\n", (int)w->n_sample,
-                         (int)w->n_step, (int)w->n_dropped);
+    int32_t n_sets = 0;
+    for (int32_t i = 0; i < w->n_sets; i++)
+        n_sets += w->sets[i].any;
+    wnw__calibrate_print(out, "layer errors: %d samples in %d sets, %d steps, %d dropped\n", (int)w->n_sample,
+                         (int)n_sets, (int)w->n_step, (int)w->n_dropped);
     double most = 0;
     for (int32_t il = 0; il < w->c->info.n_layer; il++)
         most = w->share[il] > most ? w->share[il] : most;
@@ -244,30 +302,122 @@ static int report(struct work *w)
     return WNW_OK;
 }
 
+/* ---- How shares move from set to set ---- */
+
+/* Which sets are compared: those of one length, kind of end or text with all others. */
+enum part { PART_LENGTH, PART_ENDS, PART_TEXT, N_PARTS };
+
+static bool in_part(const struct set *set, enum part part, int32_t value)
+{
+    return (part == PART_LENGTH ? set->length : part == PART_ENDS ? set->asks : set->i_text) == value;
+}
+
+/* The mean share of each layer over the sets that are in the part, or over the others. False: there are none. */
+static bool mean_share(const struct work *w, enum part part, int32_t value, bool in, double *share)
+{
+    const int32_t n_layer = w->c->info.n_layer;
+    int32_t n = 0;
+    memset(share, 0, (size_t)n_layer * sizeof *share);
+    for (int32_t i = 0; i < w->n_sets; i++) {
+        if (!w->sets[i].any || in_part(&w->sets[i], part, value) != in)
+            continue;
+        for (int32_t il = 0; il < n_layer; il++)
+            share[il] += w->sets[i].share[il];
+        n++;
+    }
+    wnw__layer_normalise(share, n_layer);
+    return n > 0;
+}
+
+/* Compares the sets of a part with the others. room: [2][n_layer]. */
+static bool put_moves(const struct work *w, enum part part, int32_t value, const char *name, double *room,
+                      json_t *moves, struct wnw__calibrate_text *out)
+{
+    const int32_t n_layer = w->c->info.n_layer;
+    double *here = room, *there = room + n_layer;
+    if (!mean_share(w, part, value, true, here) || !mean_share(w, part, value, false, there))
+        return true; /* there is nothing to compare with */
+    int32_t most;
+    const double overlap = wnw__layer_overlap(here, there, n_layer, &most);
+    wnw__calibrate_print(out, "%s and the others: %.3f in common; layer %d moves most, %.4f to %.4f\n", name,
+                         overlap, (int)most, there[most], here[most]);
+    json_t *one = json_pack("{s:f, s:i, s:o}", "overlap", overlap, "layer", (int)most, "share",
+                            wnw__json_f64s(here, n_layer));
+    return one && json_object_set_new(moves, name, one) == 0;
+}
+
+/* How the shares move with length, end and text. */
+static bool set_moves(const struct work *w, json_t *moves, struct wnw__calibrate_text *out)
+{
+    double *room = malloc(2 * (size_t)w->c->info.n_layer * sizeof *room);
+    bool good = room && moves;
+    char name[64];
+    for (int32_t i = 0; good && i < w->n_lengths; i++) {
+        snprintf(name, sizeof name, "samples of %d tokens", (int)(w->samples.length >> i));
+        good = put_moves(w, PART_LENGTH, w->samples.length >> i, name, room, moves, out);
+    }
+    good = good && put_moves(w, PART_ENDS, true, "samples with a question", room, moves, out);
+    for (int32_t i = 0; good && i < w->samples.n_text; i++)
+        good = put_moves(w, PART_TEXT, i, w->c->params.texts[i].name, room, moves, out);
+    free(room);
+    return good;
+}
+
 static int finish(struct work *w, json_t *per_set)
 {
+    struct wnw__calibrate_text *out;
+    WNW_TRY(wnw__calibrate_output(w->c, "report", &out));
+    WNW_TRY(report(w, out));
     json_t *more = json_pack("{s:i, s:i, s:i}", "measured_samples", (int)w->n_sample, "measured_steps",
                              (int)w->n_step, "dropped_steps", (int)w->n_dropped);
-    json_t *results = json_pack("{s:o, s:O}", "avg_score", wnw__json_f64s(w->share, w->c->info.n_layer),
-                                "per_set", per_set);
-    WNW_TRY(wnw__calibrate_profile(w->c, "layers.json", "layers", more, results));
-    return report(w);
+    json_t *moves = json_object();
+    json_t *results = json_pack("{s:o, s:O, s:O}", "avg_score", wnw__json_f64s(w->share, w->c->info.n_layer),
+                                "per_set", per_set, "moves", moves);
+    if (!set_moves(w, moves, out)) {
+        json_decref(results);
+        results = NULL;
+    }
+    json_decref(moves);
+    return wnw__calibrate_profile(w->c, "layers.json", "layers", more, results);
+}
+
+/* Tokens of a question and of a template's parts, at most. */
+enum { ASKING = 160, SHORTEST = 32 };
+
+/* Whether sets with (asks) or without questions are measured. What the text goes on with answers no question. */
+static bool has_ends(const struct opts *o, bool asks)
+{
+    return asks ? o->ends != ENDS_TEXT && o->tokens != TOKENS_TEXT : o->ends != ENDS_QUESTION;
+}
+
+/* Checks the samples' lengths: each is half of the one before it. One that nobody asked for may not be too short. */
+static int check_lengths(struct work *w, int32_t length)
+{
+    const struct opts *o = w->o;
+    const bool half = length / 2 >= SHORTEST && length / 2 > 2 * o->keep;
+    w->n_lengths = o->lengths > 0 ? o->lengths : half ? 2 : 1;
+    if (length >> (w->n_lengths - 1) > o->keep)
+        return WNW_OK;
+    return wnw__fail(
+        WNW_E_RANGE,
+        "samples of %d tokens, of which %d are kept: give a larger length, a smaller keep or fewer "
+        "lengths",
+        (int)(length >> (w->n_lengths - 1)), (int)o->keep);
 }
 
 /* Settles what is read, by which policy, and how much of it. */
 static int prepare(struct work *w)
 {
     const struct opts *o = w->o;
-    const int32_t n_most = wnw__effort_value(w->c, o->samples, (struct wnw__by_effort){8, 4, 32});
+    const int32_t n_most = wnw__effort_value(w->c, o->samples, (struct wnw__by_effort){4, 2, 32});
     int32_t length;
     w->n_generate = wnw__effort_value(w->c, o->generate, (struct wnw__by_effort){64, 32, 128});
+    if (o->tokens == TOKENS_TEXT && o->ends == ENDS_QUESTION)
+        return wnw__fail(WNW_E_ARG, "ends=question wants the model's answers: leave out tokens=text");
     /* One position for a BOS, one because the last generated token is not read. */
     WNW_TRY(wnw__sample_length(&length, w->c, o->length, (struct wnw__by_effort){2048, 1024, 8192},
-                               w->n_generate + 2));
-    if (length <= o->keep)
-        return wnw__fail(WNW_E_RANGE,
-                         "samples of %d tokens, of which %d are kept: give a larger length or a smaller keep",
-                         (int)length, (int)o->keep);
+                               w->n_generate + 2 + (has_ends(o, true) ? ASKING : 0)));
+    WNW_TRY(check_lengths(w, length));
     if (w->c->info.n_layer_swa == w->c->info.n_layer)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "all layers of the model have a sliding window; policies leave them alone");
@@ -275,18 +425,41 @@ static int prepare(struct work *w)
         wnw__samples_cut(&w->samples, w->c, length, o->tokens == TOKENS_TEXT ? w->n_generate : 0, n_most));
     WNW_TRY(wnw__calibrate_policy(&w->policy, w->c, "compresskv+uniform"));
     WNW_TRY(wnw__calibrate_set(w->c, "length", json_integer(length)));
+    WNW_TRY(wnw__calibrate_set(w->c, "lengths", json_integer(w->n_lengths)));
     WNW_TRY(wnw__calibrate_set(w->c, "samples", json_integer(n_most)));
     return wnw__calibrate_set(w->c, "generate", json_integer(w->n_generate));
+}
+
+/* Makes the list of sets. */
+static int make_sets(struct work *w)
+{
+    const size_t n_layer = (size_t)w->c->info.n_layer,
+                 most = 2 * (size_t)w->samples.n_text * (size_t)w->n_lengths;
+    w->sets = calloc(most, sizeof *w->sets);
+    w->shares = calloc(most * n_layer, sizeof *w->shares);
+    if (!w->sets || !w->shares)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %zu sets", most);
+    for (int32_t i = 0; i < w->samples.n_text; i++)
+        for (int32_t k = 0; k < w->n_lengths; k++)
+            for (int asks = 0; asks < 2; asks++)
+                if (has_ends(w->o, asks)) {
+                    w->sets[w->n_sets] = (struct set){.i_text = i,
+                                                      .length = w->samples.length >> k,
+                                                      .asks = asks,
+                                                      .share = w->shares + (size_t)w->n_sets * n_layer};
+                    w->n_sets++;
+                }
+    return WNW_OK;
 }
 
 static int begin(struct work *w)
 {
     int64_t total = 0;
-    for (int32_t i = 0; i < w->samples.n_text; i++)
-        total += (int64_t)w->samples.n_piece[i] * (w->samples.length + w->n_generate);
+    for (int32_t i = 0; i < w->n_sets; i++)
+        total += (int64_t)w->samples.n_piece[w->sets[i].i_text] * (w->sets[i].length + w->n_generate);
     WNW_TRY(wnw__calibrate_begin(w->c, total));
     WNW_TRY(wnw__calibrate_output(w->c, "dump", &w->dump));
-    wnw__calibrate_print(w->dump, "text,sample,step,layer,error\n");
+    wnw__calibrate_print(w->dump, "text,sample,step,layer,error,tokens,question\n");
     return WNW_OK;
 }
 
@@ -294,6 +467,7 @@ static int work(struct work *w)
 {
     const size_t n_layer = (size_t)w->c->info.n_layer;
     WNW_TRY(prepare(w));
+    WNW_TRY(make_sets(w));
     w->set = calloc(n_layer, sizeof *w->set);
     w->share = calloc(n_layer, sizeof *w->share);
     w->error = calloc(n_layer * (size_t)w->n_generate, sizeof *w->error);
@@ -302,7 +476,7 @@ static int work(struct work *w)
                  ? begin(w)
                  : wnw__fail(WNW_E_NOMEM, "no memory for the errors of %zu layers", n_layer);
     if (rc == WNW_OK)
-        rc = run_texts(w, per_set);
+        rc = run_sets(w, per_set);
     if (rc == WNW_OK)
         rc = finish(w, per_set);
     json_decref(per_set);
@@ -315,6 +489,8 @@ static int run(wnw_calibration *c, const void *opts)
     const int rc = work(&w);
     wnw__samples_free(&w.samples);
     wnw_policy_free(w.policy);
+    free(w.sets);
+    free(w.shares);
     free(w.set);
     free(w.share);
     free(w.error);
@@ -323,6 +499,7 @@ static int run(wnw_calibration *c, const void *opts)
 
 static const char *const aggs[] = {"mean", "sum", NULL};
 static const char *const tokens[] = {"greedy", "text", NULL};
+static const char *const ends[] = {"both", "text", "question", NULL};
 
 static const wnw_option options[] = {
     {.name = "keep",
@@ -333,12 +510,23 @@ static const wnw_option options[] = {
      .min = 1,
      .max = 1000000},
     {.name = "length",
-     .help = "tokens of a sample; 0 = 1024, 2048, 8192 (quick, normal, paper)",
+     .help = "tokens of the longest samples; 0 = 1024, 2048, 8192 (quick, normal, paper)",
      .type = WNW_OPT_INT,
      .offset = offsetof(struct opts, length),
      .max = 10000000},
+    {.name = "lengths",
+     .help = "lengths of samples, each half of the one before; 0 = 2, or 1 where half would be too short",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, lengths),
+     .max = 8},
+    {.name = "ends",
+     .help = "samples end as the text does, with a question, or both, which are different sets",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, ends),
+     .def = ENDS_BOTH,
+     .choices = ends},
     {.name = "samples",
-     .help = "samples of each text, at most; 0 = 4, 8, 32",
+     .help = "samples of each set, at most; 0 = 2, 4, 32",
      .type = WNW_OPT_INT,
      .offset = offsetof(struct opts, samples),
      .max = 100000},

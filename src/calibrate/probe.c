@@ -57,8 +57,9 @@ void wnw__probe_grid_resolve(struct wnw__probe_grid *g, const wnw_calibration *c
     static const struct {
         int32_t n_facts, n_lengths, n_depths, shortest, longest;
     } efforts[] = {
-        [WNW_EFFORT_NORMAL] = {6, 3, 3, 1000, 4000},
-        [WNW_EFFORT_QUICK] = {6, 2, 3, 500, 1000},
+        /* Ten depths as in the paper: of three, two are where streaming heads look. */
+        [WNW_EFFORT_NORMAL] = {6, 3, 10, 1000, 4000},
+        [WNW_EFFORT_QUICK] = {6, 2, 10, 500, 1000},
         [WNW_EFFORT_PAPER] = {3, 20, 10, 1000, 31500},
     };
     const int32_t most = c->info.n_ctx_train;
@@ -71,11 +72,35 @@ void wnw__probe_grid_resolve(struct wnw__probe_grid *g, const wnw_calibration *c
     g->shortest = g->shortest < g->longest ? g->shortest : g->longest;
 }
 
+/* Number i of n that lie evenly between from and to. */
+static int32_t even(int32_t from, int32_t to, int32_t i, int32_t n)
+{
+    return n > 1 ? from + (int32_t)nearbyint((double)(to - from) * i / (n - 1)) : from;
+}
+
+static int32_t depth_of(const struct wnw__probe_grid *g, int32_t i)
+{
+    return even(0, 100, i, g->n_depths);
+}
+
+/* The depths in per cent of the text. */
+static json_t *depths_json(const struct wnw__probe_grid *g)
+{
+    json_t *list = json_array();
+    bool good = list != NULL;
+    for (int32_t i = 0; good && i < g->n_depths; i++)
+        good = json_array_append_new(list, json_integer(depth_of(g, i))) == 0;
+    if (!good)
+        json_decref(list);
+    return good ? list : NULL;
+}
+
 static int set_grid(const struct wnw__probe_grid *g, wnw_calibration *c)
 {
     WNW_TRY(wnw__calibrate_set(c, "facts", json_integer(g->n_facts)));
     WNW_TRY(wnw__calibrate_set(c, "lengths", json_integer(g->n_lengths)));
     WNW_TRY(wnw__calibrate_set(c, "depths", json_integer(g->n_depths)));
+    WNW_TRY(wnw__calibrate_set(c, "depths_percent", depths_json(g)));
     WNW_TRY(wnw__calibrate_set(c, "shortest", json_integer(g->shortest)));
     return wnw__calibrate_set(c, "longest", json_integer(g->longest));
 }
@@ -102,12 +127,6 @@ void wnw__probe_grid_free(struct wnw__probe_grid *g)
 int32_t wnw__probe_grid_n(const struct wnw__probe_grid *g)
 {
     return g->n_facts * g->n_lengths * g->n_depths;
-}
-
-/* Number i of n that lie evenly between from and to. */
-static int32_t even(int32_t from, int32_t to, int32_t i, int32_t n)
-{
-    return n > 1 ? from + (int32_t)nearbyint((double)(to - from) * i / (n - 1)) : from;
 }
 
 /* ---- A prompt ---- */
@@ -242,10 +261,10 @@ int wnw__probe_make(struct wnw__probe *out, const wnw_calibration *c, const stru
 {
     const int32_t number = i / (g->n_lengths * g->n_depths);
     const int32_t length = even(g->shortest, g->longest, i / g->n_depths % g->n_lengths, g->n_lengths);
-    const int32_t depth = even(0, 100, i % g->n_depths, g->n_depths);
+    const int32_t depth = depth_of(g, i % g->n_depths);
     const struct fact *fact = &facts[number];
     int32_t n;
-    *out = (struct wnw__probe){.answer = fact->answer, .prompt = wnw_prompt_default()};
+    *out = (struct wnw__probe){.fact = number, .answer = fact->answer, .prompt = wnw_prompt_default()};
     snprintf(out->id, sizeof out->id, "%d.%d.%d", (int)number, (int)length, (int)depth);
     WNW_TRY(room_for_text(c, g, fact, length, &n));
     /* The facts begin at different places of the text. */

@@ -32,6 +32,7 @@ int32_t wnw__probe_grid_n(const struct wnw__probe_grid *g);
 
 struct wnw__probe {
     char id[32];           /* "fact.length.depth": "2.1000.33" */
+    int32_t fact;          /* 0 .. WNW_PROBE_FACTS - 1 */
     const char *answer;    /* static */
     const int32_t *tokens; /* [n], of prompt */
     int32_t n;

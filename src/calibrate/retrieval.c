@@ -133,6 +133,23 @@ void wnw__rank_heads(const double *mean, int32_t n, int32_t *rank)
     }
 }
 
+/* Whether element i is one of the k highest of x[n]. */
+static bool is_top(const double *x, int32_t n, int32_t k, int32_t i)
+{
+    int32_t n_higher = 0;
+    for (int32_t j = 0; j < n; j++)
+        n_higher += x[j] > x[i] || (x[j] == x[i] && j < i);
+    return n_higher < k;
+}
+
+double wnw__top_overlap(const double *a, const double *b, int32_t n, int32_t k)
+{
+    int32_t n_both = 0;
+    for (int32_t i = 0; i < n; i++)
+        n_both += is_top(a, n, k, i) && is_top(b, n, k, i);
+    return (double)n_both / k;
+}
+
 /* ---- Words ---- */
 
 struct word {

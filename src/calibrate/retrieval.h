@@ -66,6 +66,9 @@ double wnw__far_share(const float *row, int32_t n, int32_t n_sink, int32_t n_rec
 
 /* Writes the heads of mean[n] to rank[n], highest first, equal ones in their order. */
 void wnw__rank_heads(const double *mean, int32_t n, int32_t *rank);
+/* Share of the k highest of a[n] that are among the k highest of b[n], 0..1; of equal elements the earlier is the higher one.
+ * k is 1 .. n. */
+double wnw__top_overlap(const double *a, const double *b, int32_t n, int32_t k);
 /* Share of words of `reference` that are in `response`, in 0..1; a word that is there k times counts at most
  * as often as in the response (ROUGE-1's recall, without stemming). Words are letters and digits, in lower
  * case. 0 if the reference has none. */

@@ -7,6 +7,7 @@
 #include "base/vectors.h"
 #include "calibrate/probe_round.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,9 @@ struct srh {
     struct wnw__shape model;
     int32_t n_all;
     /* Sums over the probes that count: semantic and traditional; of all, of every second, of the others. */
-    double *sum[2][3]; /* [n_all] each, parts of one block */
+    double *sum[2][3];                /* [n_all] each, parts of one block */
+    double *fact[2][WNW_PROBE_FACTS]; /* the same of the probes of each fact */
+    int32_t n_fact[WNW_PROBE_FACTS];  /* of them */
     /* The probe at hand. */
     const struct wnw__probe *probe;
     double *score[2]; /* [n_all] semantic, traditional */
@@ -136,7 +139,9 @@ static int take(void *user, const struct wnw__probe *p)
         for (int32_t i = 0; i < s->n_all; i++) {
             s->sum[kind][0][i] += s->score[kind][i];
             s->sum[kind][half][i] += s->score[kind][i];
+            s->fact[kind][p->fact][i] += s->score[kind][i];
         }
+    s->n_fact[p->fact]++;
     wnw__probe_round_dump(&s->round, s->dump, p, s->score[0], s->score[1]);
     return write_probe(s, p);
 }
@@ -144,7 +149,8 @@ static int take(void *user, const struct wnw__probe *p)
 static void forget(void *user)
 {
     struct srh *s = user;
-    memset(s->sum[0][0], 0, 6 * (size_t)s->n_all * sizeof(double));
+    memset(s->sum[0][0], 0, (6 + 2 * WNW_PROBE_FACTS) * (size_t)s->n_all * sizeof(double));
+    memset(s->n_fact, 0, sizeof s->n_fact);
 }
 
 static const struct wnw__probe_scoring scoring = {
@@ -185,7 +191,77 @@ static int set_scores(struct srh *s, json_t *results)
     return good ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the ranks of heads");
 }
 
-/* Whether two halves of the probes rank the heads alike. */
+/* ---- Stability ---- */
+
+/* Whether a layer has a score in which heads differ: a ranking of zeros alone says nothing. */
+static bool ranks(const double *layer, int32_t n_head)
+{
+    bool any = false;
+    for (int32_t h = 0; h < n_head; h++)
+        any = any || layer[h] > 0;
+    return any;
+}
+
+/* How many of the k best heads of a layer two facts have in common: the mean over pairs of facts; NaN where no two rank it. */
+static double same_best(const struct srh *s, int kind, int32_t il, int32_t k)
+{
+    const int64_t at = (int64_t)il * s->model.n_head;
+    double sum = 0;
+    int32_t n = 0;
+    for (int a = 0; a < WNW_PROBE_FACTS; a++)
+        for (int b = a + 1; b < WNW_PROBE_FACTS; b++) {
+            const double *x = s->fact[kind][a] + at, *y = s->fact[kind][b] + at;
+            if (!ranks(x, s->model.n_head) || !ranks(y, s->model.n_head))
+                continue;
+            sum += wnw__top_overlap(x, y, s->model.n_head, k);
+            n++;
+        }
+    return n > 0 ? sum / n : NAN;
+}
+
+/* Adds "KIND_topK": the mean over the layers, and each of them; null where no two facts rank a layer. */
+static bool set_best(const struct srh *s, int kind, int32_t k, json_t *v, struct wnw__calibrate_text *report)
+{
+    json_t *layers = json_array();
+    bool good = layers != NULL;
+    double sum = 0;
+    int32_t n = 0;
+    for (int32_t il = 0; good && il < s->model.n_layer; il++) {
+        const double x = same_best(s, kind, il, k);
+        good = json_array_append_new(layers, isnan(x) ? json_null() : json_real(x)) == 0;
+        sum += isnan(x) ? 0 : x;
+        n += !isnan(x);
+    }
+    char key[32];
+    snprintf(key, sizeof key, "%s_top%d", titles[kind], (int)k);
+    if (n > 0)
+        wnw__calibrate_print(
+            report,
+            "%s heads: two facts have %.3f of the %d best of a layer in common (mean over %d "
+            "layers; %.3f by chance)\n",
+            titles[kind], sum / n, (int)k, (int)n, (double)k / s->model.n_head);
+    json_t *one =
+        good ? json_pack("{s:o, s:O}", "mean", n > 0 ? json_real(sum / n) : json_null(), "layers", layers)
+             : NULL;
+    json_decref(layers);
+    return one && json_object_set_new(v, key, one) == 0;
+}
+
+/* Whether different facts have the same best heads in each layer. */
+static bool set_facts(const struct srh *s, json_t *v, struct wnw__calibrate_text *report)
+{
+    const int32_t n_head = s->model.n_head, few = n_head < 4 ? n_head : 4;
+    int32_t n = 0;
+    for (int i = 0; i < WNW_PROBE_FACTS; i++)
+        n += s->n_fact[i] > 0;
+    bool good = json_object_set_new(v, "facts", json_integer(n)) == 0;
+    for (int kind = 0; good && kind < 2; kind++)
+        good = set_best(s, kind, 1, v, report) && (few == 1 || set_best(s, kind, few, v, report));
+    return good;
+}
+
+/* Whether other probes would rank the heads alike: by halves of the probes over all heads, and by facts within each layer,
+ * which is where heads are chosen. */
 static int set_stability(struct srh *s, json_t *results, struct wnw__calibrate_text *report)
 {
     double r[2];
@@ -195,8 +271,11 @@ static int set_stability(struct srh *s, json_t *results, struct wnw__calibrate_t
                              titles[kind], r[kind]);
     }
     json_t *v = json_pack("{s:f, s:f}", titles[0], r[0], titles[1], r[1]);
-    if (v && json_object_set_new(results, "stability", v) == 0)
+    if (v && set_facts(s, v, report) && json_object_set(results, "stability", v) == 0) {
+        json_decref(v);
         return WNW_OK;
+    }
+    json_decref(v);
     return wnw__fail(WNW_E_NOMEM, "no memory for the stability of ranks");
 }
 
@@ -248,14 +327,17 @@ static int finish(struct srh *s)
 
 static int prepare(struct srh *s)
 {
-    double *block = calloc(8 * (size_t)s->n_all, sizeof *block);
+    enum { SUMS = 6, PER_FACT = 2 * WNW_PROBE_FACTS };
+    double *block = calloc((SUMS + PER_FACT + 2) * (size_t)s->n_all, sizeof *block);
     s->sum[0][0] = block;
     if (!block)
         return wnw__fail(WNW_E_NOMEM, "no memory for the scores of %d heads", (int)s->n_all);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < SUMS; i++)
         s->sum[i / 3][i % 3] = block + (int64_t)i * s->n_all;
+    for (int i = 0; i < PER_FACT; i++)
+        s->fact[i / WNW_PROBE_FACTS][i % WNW_PROBE_FACTS] = block + (int64_t)(SUMS + i) * s->n_all;
     for (int i = 0; i < 2; i++)
-        s->score[i] = block + (int64_t)(6 + i) * s->n_all;
+        s->score[i] = block + (int64_t)(SUMS + PER_FACT + i) * s->n_all;
     WNW_TRY(wnw__calibrate_output(s->round.c, "dump", &s->dump));
     WNW_TRY(wnw__calibrate_output(s->round.c, "probes", &s->probes));
     wnw__calibrate_print(s->dump, "probe,layer,head,semantic,traditional\n");

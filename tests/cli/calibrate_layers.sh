@@ -21,8 +21,9 @@ run_bad() {
 # Where methods look for it, by its name.
 run_good 'into the cache folder' -f "$text" --policy snapkv:window=8 --set $small -t 1 &&
     json 'profile' "$work/cache/profiles/tiny-llama/layers.json" \
-        'o["kind"] == "layers" and len(o["results"]["avg_score"]) == 4 and abs(sum(o["results"]["avg_score"]) - 1) < 1e-9 and o["settings"]["measured_samples"] == 3 and o["data"]["texts"][0]["name"] == "calibration.txt"'
+        'o["kind"] == "layers" and len(o["results"]["avg_score"]) == 4 and abs(sum(o["results"]["avg_score"]) - 1) < 1e-9 and o["settings"]["lengths"] == 2 and o["settings"]["measured_samples"] <= 12 and len(o["results"]["per_set"]) == 4 and o["data"]["texts"][0]["name"] == "calibration.txt"'
 grep -q '^layer   0 ' "$work/out" || fail "no report: $(cat "$work/out")"
+grep -q '^samples of 40 tokens and the others: [01][.][0-9]* in common; layer [0-3] moves most' "$work/out" || fail "no moves: $(cat "$work/out")"
 [ -z "$(ls "$work"/cache/profiles/tiny-llama/*.journal 2>/dev/null)" ] || fail 'the journal is still there'
 good 'the preset reads it' plan -m "$model" --tokens "$work/ids" --policy compresskv:heads=all --budget 64 -o "$work/plan.json"
 
@@ -39,7 +40,7 @@ done
 good 'killed and taken up' "${args[@]}"
 same 'killed and taken up' "$work/two.json" "$work/cut.json"
 same 'killed and taken up: measurements' "$work/two.csv" "$work/cut.csv"
-[ "$(head -1 "$work/two.csv")" = text,sample,step,layer,error ] || fail "dump begins with: $(head -1 "$work/two.csv")"
+[ "$(head -1 "$work/two.csv")" = text,sample,step,layer,error,tokens,question ] || fail "dump begins with: $(head -1 "$work/two.csv")"
 
 run_bad 'no retrieval heads' 'of kind srh .*winnow calibrate srh' -f "$text" --set $small -o "$work/made/l.json"
 run_bad 'no such text' 'nowhere' -f "$work/nowhere" -o "$work/made/l.json"
