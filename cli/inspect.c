@@ -88,28 +88,46 @@ static json_t *stored_json(const wnw_stored *st)
 
 /* ---- Printing ---- */
 
-static void print_layer(int32_t il, const json_t *heads, int32_t n_tokens)
+/* Mean entries of a layer's heads. */
+static double mean_of(const json_t *heads)
 {
     const size_t n_head = json_array_size(heads);
-    size_t sum = 0, least = SIZE_MAX, most = 0;
+    size_t sum = 0;
+    for (size_t ih = 0; ih < n_head; ih++)
+        sum += json_array_size(json_array_get(heads, ih));
+    return n_head > 0 ? (double)sum / (double)n_head : 0;
+}
+
+/* longest: the mean of the layer that has most, whose bar is the longest. */
+static void print_layer(int32_t il, const json_t *heads, int32_t n_tokens, double longest)
+{
+    static const char bar[] = "########################################";
+    const size_t n_head = json_array_size(heads);
+    size_t least = SIZE_MAX, most = 0;
     for (size_t ih = 0; ih < n_head; ih++) {
         const size_t n = json_array_size(json_array_get(heads, ih));
-        sum += n;
         least = n < least ? n : least;
         most = n > most ? n : most;
     }
-    const double mean = n_head > 0 ? (double)sum / (double)n_head : 0;
-    printf("%5d %9.1f %8zu %8zu %7.1f %%\n", il, mean, n_head > 0 ? least : 0, most,
-           n_tokens > 0 ? 100 * mean / n_tokens : 0);
+    const double mean = mean_of(heads);
+    printf("%5d %9.1f %8zu %8zu %7.1f %%  %.*s\n", il, mean, n_head > 0 ? least : 0, most,
+           n_tokens > 0 ? 100 * mean / n_tokens : 0,
+           longest > 0 ? (int)((double)(sizeof bar - 1) * mean / longest + 0.5) : 0, bar);
 }
 
 static void print_layers(const struct held *held)
 {
     size_t il;
     const json_t *layer;
+    double longest = 0;
     printf("\nlayer   entries    least     most     kept\n");
     json_array_foreach(held->layers, il, layer)
-        print_layer((int32_t)il, json_object_get(layer, "heads"), held->n_tokens);
+    {
+        const double mean = mean_of(json_object_get(layer, "heads"));
+        longest = mean > longest ? mean : longest;
+    }
+    json_array_foreach(held->layers, il, layer)
+        print_layer((int32_t)il, json_object_get(layer, "heads"), held->n_tokens, longest);
 }
 
 static void print_size(const wnw_size *size)
