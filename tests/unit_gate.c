@@ -206,6 +206,95 @@ static void features_against_plain(void **state)
     free(room);
 }
 
+/* ---- Pieces ---- */
+
+enum { LONG = 700, LONG_P = 2 * D + 4 };
+
+static const float *long_keys(const wnw_observation *obs, int32_t ih)
+{
+    return (const float *)obs->source + (size_t)ih * LONG * D;
+}
+
+static void backwards(const wnw_observation *obs, int32_t n, void (*work)(int32_t i, void *user), void *user)
+{
+    (void)obs;
+    for (int32_t i = n - 1; i >= 0; i--)
+        work(i, user);
+}
+
+static void keep_features(int32_t ih, const float *f, void *user)
+{
+    memcpy((float *)user + (size_t)ih * LONG * LONG_P, f, (size_t)LONG * LONG_P * sizeof(float));
+}
+
+/* Leverage of key features in double: x^T (X^T X + 0.01 tr / D I)^-1 x for the row, by elimination. */
+static double leverage_of(const float *f, int32_t row)
+{
+    double mean[D] = {0}, m[D][D + 1] = {{0}}, x[D], trace = 0, sum = 0;
+    for (int i = 0; i < LONG; i++)
+        for (int c = 0; c < D; c++)
+            mean[c] += (double)f[i * LONG_P + c] / LONG;
+    for (int i = 0; i < LONG; i++)
+        for (int a = 0; a < D; a++)
+            for (int b = 0; b < D; b++)
+                m[a][b] += ((double)f[i * LONG_P + a] - mean[a]) * ((double)f[i * LONG_P + b] - mean[b]);
+    for (int a = 0; a < D; a++)
+        trace += m[a][a];
+    for (int a = 0; a < D; a++) {
+        m[a][a] += 0.01 * trace / D;
+        m[a][D] = x[a] = (double)f[row * LONG_P + a] - mean[a];
+    }
+    for (int a = 0; a < D; a++)
+        for (int b = 0; b < D; b++)
+            for (int c = D; b != a && c >= a; c--)
+                m[b][c] -= m[a][c] * m[b][a] / m[a][a];
+    for (int a = 0; a < D; a++)
+        sum += x[a] * m[a][D] / m[a][a];
+    return sum;
+}
+
+/* Heads of several pieces: the same bits in whichever order pieces and heads are done, and by themselves. */
+static void pieces_in_any_order(void **state)
+{
+    (void)state;
+    static struct layer l;
+    static float rows[G * LONG * D], one[LONG * LONG_P], all[2][G * LONG * LONG_P];
+    static int32_t pos[G * LONG];
+    int32_t n_entry[G];
+    uint64_t seed = 9;
+    make(&l);
+    for (int i = 0; i < G * LONG * D; i++)
+        rows[i] = number(&seed) + (i % D == 3);
+    for (int i = 0; i < G * LONG; i++)
+        pos[i] = i % LONG + (i % LONG > 300) * 5;
+    for (int ih = 0; ih < G; ih++)
+        n_entry[ih] = LONG;
+    l.obs.n = LONG;
+    l.obs.n_past = LONG + 9;
+    l.obs.n_entry = n_entry;
+    l.obs.pos = pos;
+    l.obs.keys = l.obs.values = long_keys;
+    l.obs.source = rows;
+    float *room = malloc(wnw__gate_room_all(&l.obs, LONG_P) * sizeof *room);
+    assert_non_null(room);
+    assert_ok(wnw__gate_all_heads(&l.obs, LONG_P, room, keep_features, all[0]));
+    l.obs.each = backwards;
+    assert_ok(wnw__gate_all_heads(&l.obs, LONG_P, room, keep_features, all[1]));
+    assert_memory_equal(all[0], all[1], sizeof all[0]);
+    assert_ok(wnw__gate_begin(&l.obs, room));
+    for (int32_t ih = 0; ih < G; ih++) {
+        const float *f = all[0] + (size_t)ih * LONG * LONG_P;
+        assert_ok(wnw__gate_head(&l.obs, ih, LONG_P, room, one));
+        assert_memory_equal(f, one, sizeof one);
+        for (int32_t i = 0; i < LONG; i += 37) {
+            assert_near(f[i * LONG_P + LONG_P - 1], log(leverage_of(f, i) + 1e-6), 1e-3);
+            for (int c = 0; c < D; c++)
+                assert_cmp(f[i * LONG_P + D + c], ==, rows[((int32_t)ih * LONG + i) * D + c]);
+        }
+    }
+    free(room);
+}
+
 /* ---- The scorer ---- */
 
 static void scores_are_linear(void **state)
@@ -267,8 +356,12 @@ static void odd_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fit_by_hand),       cmocka_unit_test(constant_features),      cmocka_unit_test(features_against_plain),
-        cmocka_unit_test(scores_are_linear), cmocka_unit_test(odd_keys),
+        cmocka_unit_test(fit_by_hand),
+        cmocka_unit_test(constant_features),
+        cmocka_unit_test(features_against_plain),
+        cmocka_unit_test(pieces_in_any_order),
+        cmocka_unit_test(scores_are_linear),
+        cmocka_unit_test(odd_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
