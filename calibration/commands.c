@@ -21,9 +21,13 @@ static const struct app_group *const policy_groups[] = {&calibrate_group_work, &
                                                         &calibrate_group_set,  &calibrate_group_dump,
                                                         &app_group_common,     NULL};
 
-static const struct app_group *const compiler_groups[] = {&calibrate_group_work, &calibrate_group_compiler,
-                                                          &calibrate_group_set,  &calibrate_group_verify,
-                                                          &app_group_common,     NULL};
+static const struct app_group *const compiler_groups[] = {&calibrate_group_work,
+                                                          &calibrate_group_compiler,
+                                                          &calibrate_group_set,
+                                                          &calibrate_group_verify,
+                                                          &calibrate_group_cell,
+                                                          &app_group_common,
+                                                          NULL};
 static const struct app_group *const plain_groups[] = {&calibrate_group_work, &calibrate_group_set,
                                                        &app_group_common, NULL};
 
@@ -57,10 +61,11 @@ const struct app_command calibrate_commands[] = {
      .run = calibrate_run_layers},
     {.name = "calibrate compiler",
      .about = "Learns CompilerKV's head weights and risk thresholds for a budget, for compilerkv.",
-     .usage = "[-m MODEL] [-f TEXT] (--budget N[,N...] [-o FILE] | --verify FILE) [options]",
+     .usage = "[-m MODEL] [-f TEXT] (--budget N[,N...] [-o FILE] | --verify FILE | --cell FILE) [options]",
      .notes =
          "Settings: items, held_out, length, next, head_trials, tau_trials, entropy_bins, ppl_bins, window,\n"
-         "gate=elastic|pooled, floor, head_low, head_high, head_step, tau_low, tau_high, tau_step, cell_prompts,\n"
+         "gate=elastic|pooled, floor, head_low, head_high, head_step, tau_low, tau_high, tau_step, "
+         "cell_prompts,\n"
          "conservatism, logging=uniform|counts, penalty, guard, accept=checked|always, smooth, monotone.",
      .groups = compiler_groups,
      .args_size = sizeof(struct compiler_args),

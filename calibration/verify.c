@@ -2,12 +2,13 @@
 /*
  * A piece of the text is read once with the full cache. Then copies go on under several policies, and what
  * really follows the piece is read on each: its likelihood tells what was lost. Both sides of a comparison
- * keep the same number of entries:
+ * keep the same number of entries, but for the last, whose sizes agree on the calibration's own prompts alone:
  *
  *     heads      every layer keeps the budget; learned head weights against ones
  *     pooled     the layers share the budget; learned tables against ones and one threshold of 1
  *     elastic    the preset `compilerkv`, which keeps what clears its thresholds, against ones that keep in
  *                every layer the mean of what it kept in this piece
+ *     constant   the same preset against one threshold for all prompts, the profile's tau_constant
  *
  * Differences are paired by piece; their interval is the bootstrap's of the evaluation.
  */
@@ -27,8 +28,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HEADS, POOLED, ELASTIC, N_ROW };
-static const char *const row_names[N_ROW] = {"heads", "pooled", "elastic"};
+enum { HEADS, POOLED, ELASTIC, CONSTANT, N_ROW };
+static const char *const row_names[N_ROW] = {"heads", "pooled", "elastic", "constant"};
 enum { LEARNED, NEUTRAL, N_SIDE };
 
 /* Recipes of both sides; %d is the window. */
@@ -39,6 +40,8 @@ static const char *const recipes[N_ROW][N_SIDE] = {
      "compilerkv:window=%d,table=none+gate:window=%d,mode=pooled,tau=1"},
     {"compilerkv:window=%d+gate:window=%d,mode=elastic",
      "compilerkv:window=%d,table=none+gate:window=%d,mode=strict"},
+    {"compilerkv:window=%d+gate:window=%d,mode=elastic",
+     "compilerkv:window=%d+gate:window=%d,mode=elastic,table=constant"},
 };
 
 /* What one piece showed. */
@@ -326,7 +329,9 @@ static int print_json(const struct verify *v, const struct result *rows)
 static int print_text(const struct verify *v, const struct result *rows)
 {
     printf("%d pieces of %d tokens, %d tokens after each; full cache %.4f nats per token\n"
-           "gain: what the tables take off, at as many entries (95 %% interval, paired by piece)\n\n",
+           "gain: what the tables take off, at as many entries (95 %% interval, paired by piece); constant: "
+           "against one\n"
+           "threshold for all prompts, which keeps another number of entries where these prompts differ\n\n",
            (int)v->n_pieces, (int)v->length, (int)v->next, mean_full(v));
     printf("%-8s %9s %9s %9s %22s %8s %8s\n", "", "learned", "neutral", "gain", "interval", "kept", "kept");
     for (int row = 0; row < N_ROW; row++) {

@@ -145,7 +145,7 @@ static void plans_are_those_of_the_method(void **state)
     assert_same_plan(ours, theirs);
     double kept, sum = 0;
     const int32_t *unused;
-    assert_ok(wnw__trial_count(&kept, &prompt, &choice, NULL));
+    assert_ok(wnw__trial_count(&kept, &prompt, &choice, NULL, NULL));
     for (int32_t i = 0; i < prompt.n_il; i++)
         sum += wnw_plan_head(ours, prompt.il[i], 0, &unused);
     assert_near(kept, sum / prompt.n_il, 1e-9);
@@ -205,6 +205,141 @@ static void counts_are_reported(void **state)
     free_table(&t);
 }
 
+/* ---- What is shown of a prompt ---- */
+
+static wnw_risk *read_risk(const wnw_profile *profile, int32_t window)
+{
+    wnw_risk_params params = wnw_risk_default_params();
+    wnw_risk *risk;
+    params.profile = profile;
+    params.window = window;
+    params.n_threads = 1;
+    assert_ok(wnw_risk_read(&risk, model.m, model.tokens, N, &params));
+    return risk;
+}
+
+static void risk_is_that_of_the_method(void **state)
+{
+    (void)state;
+    static double edges[2][1] = {{1e-3}, {1e9}}; /* above the one, below the other: cell 2 of 2, 1 of 2 */
+    struct table t;
+    wnw_plan *plan;
+    make_table(&t);
+    struct wnw__compiler_table *c = &t.profile->compiler;
+    const int32_t L = model.info.n_layer;
+    /* Two bins each: the table's thresholds in the prompt's cell, others that would keep everything elsewhere. */
+    float *cells = calloc((size_t)L * 4, sizeof *cells);
+    assert_non_null(cells);
+    double mean = 0;
+    for (int32_t il = 0; il < L; il++) {
+        cells[il * 4 + 2] = (float)t.tau[il];
+        mean += (double)(float)t.tau[il] / L;
+    }
+    free(c->tau);
+    c->tau = t.cells = cells;
+    c->n_entropy = c->n_ppl = 2;
+    c->entropy_edge = edges[0];
+    c->ppl_edge = edges[1];
+    wnw_risk *risk = read_risk(t.profile, 0);
+    wnw_risk_cell cell = wnw_risk_cell_default();
+    assert_ok(wnw_risk_get_cell(risk, &cell));
+    assert_int_equal(cell.window, WINDOW);
+    assert_int_equal(cell.n_tokens, N);
+    assert_near(cell.entropy, prompt.entropy, 0.01 * prompt.entropy); /* of a float32 session */
+    assert_near(cell.perplexity, prompt.ppl, 0.01 * prompt.ppl);
+    assert_int_equal(cell.entropy_bin, 1);
+    assert_int_equal(cell.n_entropy, 2);
+    assert_int_equal(cell.ppl_bin, 0);
+    assert_int_equal(cell.n_ppl, 2);
+    assert_near(cell.mean_tau, mean, 1e-9);
+    /* What it keeps is what the method keeps, layer by layer. */
+    wnw_session *s = test_session_new(model.m, &(struct test_session){.n_threads = 1});
+    wnw_policy *policy = test_policy("compilerkv:window=16+gate:window=16,mode=elastic");
+    const wnw_size size = size_budget(BUDGET);
+    assert_ok(
+        wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .profile = t.profile,
+                                        .policies = (const wnw_policy *const *)&policy, .n_policies = 1}));
+    test_prefill(s, model.tokens, N);
+    assert_ok(wnw_session_plan(s, policy, &size, &plan, NULL));
+    double kept = 0;
+    int32_t n_bound = 0;
+    const int32_t *unused;
+    for (int32_t il = 0; il < L; il++) {
+        const int32_t n = wnw_plan_head(plan, il, 0, &unused);
+        kept += (double)n / L;
+        n_bound += n != BUDGET;
+    }
+    wnw_risk_size got = wnw_risk_size_default();
+    assert_ok(wnw_risk_get_size(risk, 0, &got)); /* the table's own */
+    assert_int_equal(got.budget, BUDGET);
+    assert_int_equal(got.room, BUDGET - WINDOW);
+    assert_int_equal(got.n_layer, L);
+    assert_int_equal(got.n_bound, n_bound);
+    assert_near(got.kept, kept, 1e-9);
+    assert_cmp(got.clear, >, 0);
+    assert_cmp(got.clear, <=, N - WINDOW);
+    assert_ok(wnw_risk_get_size(risk, N, &got)); /* nothing to compress, nothing binds */
+    assert_int_equal(got.n_bound, 0);
+    assert_near(got.kept, N, 0);
+    assert_error(wnw_risk_get_size(risk, 1, &got), WNW_E_RANGE);
+    assert_error(wnw_risk_get_size(risk, -3, &got), WNW_E_RANGE);
+    c->entropy_edge = c->ppl_edge = NULL; /* not the profile's to free */
+    wnw_plan_free(plan);
+    wnw_policy_free(policy);
+    wnw_session_free(s);
+    wnw_risk_free(risk);
+    free_table(&t);
+}
+
+static void risk_without_a_table(void **state)
+{
+    (void)state;
+    wnw_risk_cell cell = wnw_risk_cell_default();
+    wnw_risk_size size = wnw_risk_size_default();
+    wnw_risk *risk = read_risk(NULL, WINDOW);
+    assert_ok(wnw_risk_get_cell(risk, &cell));
+    assert_near(cell.entropy, prompt.entropy, 0.01 * prompt.entropy);
+    assert_int_equal(cell.n_entropy, 0);
+    assert_error(wnw_risk_get_size(risk, BUDGET, &size), WNW_E_UNSUPPORTED);
+    assert_error(wnw_risk_get_cell(NULL, &cell), WNW_E_ARG);
+    assert_error(wnw_risk_get_cell(risk, NULL), WNW_E_ARG);
+    assert_error(wnw_risk_get_size(NULL, BUDGET, &size), WNW_E_ARG);
+    assert_error(wnw_risk_get_size(risk, BUDGET, NULL), WNW_E_ARG);
+    wnw_risk_free(risk);
+    wnw_risk_free(NULL);
+}
+
+static void risk_is_refused(void **state)
+{
+    (void)state;
+    struct table t;
+    wnw_risk_params params = wnw_risk_default_params();
+    wnw_risk *risk;
+    make_table(&t);
+    struct wnw__compiler_table *c = &t.profile->compiler;
+    params.profile = t.profile;
+    c->foreign = true;
+    assert_error(wnw_risk_read(&risk, model.m, model.tokens, N, &params), WNW_E_MISMATCH);
+    assert_null(risk);
+    c->foreign = false;
+    c->score_norm = WNW_NORM_MAX;
+    assert_error(wnw_risk_read(&risk, model.m, model.tokens, N, &params), WNW_E_UNSUPPORTED);
+    c->score_norm = WNW_NORM_MEAN;
+    params.floor = 1.5;
+    assert_error(wnw_risk_read(&risk, model.m, model.tokens, N, &params), WNW_E_RANGE);
+    params.floor = 0;
+    params.window = -1;
+    assert_error(wnw_risk_read(&risk, model.m, model.tokens, N, &params), WNW_E_RANGE);
+    assert_error(wnw_risk_read(&risk, model.m, model.tokens, 1, NULL), WNW_E_RANGE);
+    assert_error(wnw_risk_read(&risk, model.m, model.tokens, model.info.n_ctx_train + 1, NULL), WNW_E_RANGE);
+    assert_error(wnw_risk_read(&risk, model.m, &(int32_t[2]){0, model.info.n_vocab}[0], 2, NULL),
+                 WNW_E_RANGE);
+    assert_error(wnw_risk_read(NULL, model.m, model.tokens, N, NULL), WNW_E_ARG);
+    assert_error(wnw_risk_read(&risk, NULL, model.tokens, N, NULL), WNW_E_ARG);
+    assert_error(wnw_risk_read(&risk, model.m, NULL, N, NULL), WNW_E_ARG);
+    free_table(&t);
+}
+
 static void risk_is_a_number(void **state)
 {
     (void)state;
@@ -223,6 +358,9 @@ int main(void)
         cmocka_unit_test(costs_are_those_of_a_session),
         cmocka_unit_test(counts_are_reported),
         cmocka_unit_test(risk_is_a_number),
+        cmocka_unit_test(risk_is_that_of_the_method),
+        cmocka_unit_test(risk_without_a_table),
+        cmocka_unit_test(risk_is_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down) +
            run_rows_with(plans_are_those_of_the_method, modes, set_up, tear_down);

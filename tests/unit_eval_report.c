@@ -16,6 +16,7 @@
 #include "eval/results/versus.h"
 #include "eval/tasks/grade.h"
 #include "eval/tasks/task.h"
+#include "winnow_method.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -1139,7 +1140,19 @@ static void test_winners(void **state)
 
 /* ---- The papers' numbers ---- */
 
-/* The shipped file can be read, and every recipe in it is one of ours. */
+/* Whether a recipe begins with the name of a preset. */
+static bool begins_with_preset(const char *recipe)
+{
+    const size_t len = strcspn(recipe, ":+");
+    wnw_method_info info = wnw_method_info_default();
+    for (int32_t i = 0; wnw_method_get(i, &info); i++)
+        if (strlen(info.name) == len && strncmp(info.name, recipe, len) == 0 && strstr(info.kind, "preset"))
+            return true;
+    return false;
+}
+
+/* The shipped file can be read, and every recipe in it is one of ours and begins with a preset: a method that has none is a row that
+ * nobody can ask for by its name. */
 static void test_shipped_papers(void **state)
 {
     struct eval_papers p;
@@ -1155,6 +1168,8 @@ static void test_shipped_papers(void **state)
             char *shortest = NULL;
             if (wnw_policy_parse(&policy, recipe, NULL) != WNW_OK)
                 fail_msg("line %d names '%s', which is no recipe", i + 2, recipe);
+            if (!begins_with_preset(recipe))
+                fail_msg("line %d names '%s', which begins with no preset", i + 2, recipe);
             /* Answers have the shortest recipe: it must be found where the file names a preset. */
             assert_int_equal(wnw_policy_short(policy, &shortest), WNW_OK);
             char *canonical = eval_recipe_canonical(recipe), *again = eval_recipe_canonical(shortest);

@@ -109,18 +109,18 @@ static int count_thresholds(struct wnw__compiling *w, const struct wnw__trial_pr
     const struct wnw__trial_choice choice = choice_of(w, tau);
     const int32_t n_free = wnw__trial_n_free(item->n_prompt, w->o.window, w->budget);
     double unused;
-    int32_t *above = calloc((size_t)w->n_il, sizeof *above);
-    if (!above)
+    int32_t *count = calloc((size_t)w->n_il, sizeof *count);
+    if (!count)
         return wnw__fail(WNW_E_NOMEM, "no memory for the counts of a prompt");
     set_taus(w, item, true, 1, tau);
-    int rc = wnw__trial_count(&unused, p, &choice, above);
+    int rc = wnw__trial_count(&unused, p, &choice, NULL, count);
     for (int32_t i = 0; rc == WNW_OK && i < w->n_il; i++)
-        out[WNW_HELD_TAU_BOUND] += (double)(above[i] < n_free) / w->n_il;
+        out[WNW_HELD_TAU_BOUND] += (double)(count[i] < n_free) / w->n_il;
     for (int32_t i = 0; rc == WNW_OK && i < WNW_COMPILER_STEPS; i++) {
         set_taus(w, item, false, wnw__compiler_step(i), tau);
-        rc = wnw__trial_count(&out[WNW_HELD_TAU_CURVE + i], p, &choice, NULL);
+        rc = wnw__trial_count(&out[WNW_HELD_TAU_CURVE + i], p, &choice, NULL, NULL);
     }
-    free(above);
+    free(count);
     return rc;
 }
 

@@ -80,7 +80,7 @@ struct wnw__compiler_checks {
     double tau_gain_constant, tau_error_constant, kept_constant;
     double bound_layers,
         bound_prompts; /* shares of layers, and of prompts in any of whose layers, the learned
-                                           thresholds let fewer entries pass than the budget has room for */
+                                           thresholds keep fewer entries than the budget has room for */
 };
 
 struct wnw__compiling {

@@ -132,18 +132,21 @@ int wnw__trial_plan(wnw_plan **out, const struct wnw__trial_prompt *p, const str
 }
 
 int wnw__trial_count(double *kept, const struct wnw__trial_prompt *p, const struct wnw__trial_choice *choice,
-                     int32_t *above)
+                     int32_t *above, int32_t *count)
 {
     const int32_t n_last = protected_last(p->text.n_prompt, p->window, choice->budget);
-    int32_t *count = calloc((size_t)p->n_il, sizeof *count);
+    int32_t *own = calloc((size_t)p->n_il, sizeof *own);
     double *room = calloc((size_t)p->n_il, sizeof *room);
-    const bool good = count && room;
+    const bool good = own && room;
     *kept = n_last;
     if (good)
-        count_layers(p, choice, p->text.n_prompt - n_last, room, count, above);
-    for (int32_t i = 0; good && i < p->n_il; i++)
-        *kept += (double)count[i] / p->n_il;
-    free(count);
+        count_layers(p, choice, p->text.n_prompt - n_last, room, own, above);
+    for (int32_t i = 0; good && i < p->n_il; i++) {
+        *kept += (double)own[i] / p->n_il;
+        if (count)
+            count[i] = own[i];
+    }
+    free(own);
     free(room);
     return good ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the counts of a plan");
 }

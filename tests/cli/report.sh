@@ -227,11 +227,16 @@ for name in ("run.json", "results.jsonl"):
         text = f.read()
         for old, new in names.items():
             text = text.replace(f'"policy": "{old}"', f'"policy": "{new}"')
+        if name == "run.json":
+            text = json.dumps({**json.loads(text), "recipes": {"lukv:epsilon=0.01+adakv": "adakv-expected_attention"}})
         to.write(text)
 PY
 good 'recipes by their meaning' report "$work/named" --json
 json 'recipes by their meaning' "$work/out" '{r["method"] for t in o["runs"][0]["papers"] for r in t["rows"]
     if any(x["value"] is not None for x in r["ours"])} == {"full cache", "AdaKV on expected attention", "StreamingLLM"}'
+# ... and is shown under the name that it was asked for by, not under the name that its shortest recipe begins with.
+json 'recipes by the name that was asked for' "$work/out" '{x["asked"] for t in o["runs"][0]["papers"] for r in t["rows"]
+    for x in r["ours"] if x["value"] is not None and r["method"] == "AdaKV on expected attention"} == {"adakv-expected_attention"}'
 
 # ---- Maps of another score ----
 page_data "$work/whole/report.html" "$work/all_maps.json"
