@@ -250,7 +250,8 @@ def add(folders, name):
     (to / "run.json").write_text(json.dumps(runs[0], indent=1) + "\n")
     with gzip.GzipFile(to / "results.jsonl.gz", "wb", 9, mtime=0) as out:
         for source in sources:
-            out.write((source / "results.jsonl").read_bytes())
+            lines = (source / "results.jsonl").read_bytes()
+            out.write(lines[:lines.rfind(b"\n") + 1])  # a run that was killed leaves the beginning of a line
     faults = []
     check_records(faults)
     return faults

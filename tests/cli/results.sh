@@ -83,6 +83,7 @@ for name, part, command in (("whole", lines, []), ("s1", lines[::2], ["--shard",
     (work / name / "run.json").write_text(json.dumps(told))
     (work / name / "results.jsonl").write_text("".join(part))
 PY
+printf '{"v": 1, "key": "torn' >>"$work/s1/results.jsonl"
 good 'the whole' report "$work/whole" --json
 cp "$work/out" "$work/plain.json"
 tables --add "$work/s1" "$work/s2" shards || fail "shards cannot be packed: $(cat "$work/err")"
