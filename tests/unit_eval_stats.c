@@ -2,10 +2,12 @@
 /* Random streams and statistics of the evaluation, against examples computed by hand. */
 #include "asserts.h"
 
+#include "base/vectors.h"
 #include "eval/base/random.h"
 #include "eval/base/stats.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void test_hash(void **state)
@@ -42,6 +44,25 @@ static void test_stream(void **state)
     for (size_t i = 0; i < 8; i++)
         order[i] = (int32_t)ids[i];
     assert_ints(order, 7, 2, 4, 0, 3, 5, 1, 6);
+}
+
+/* The ends of an interval are the 251st smallest and the 251st largest of all rounds, however many are equal. */
+static void test_ends_of_rounds(void **state)
+{
+    static double rounds[EVAL_BOOT_ROUNDS], sorted[EVAL_BOOT_ROUNDS];
+    struct eval_random r = eval_random_seed(7);
+    (void)state;
+    for (uint64_t different = 1; different < 1000000000; different *= 9) {
+        for (size_t i = 0; i < EVAL_BOOT_ROUNDS; i++)
+            rounds[i] = sorted[i] = (double)eval_random_below(&r, different);
+        qsort(sorted, EVAL_BOOT_ROUNDS, sizeof *sorted, wnw__ascending_f64);
+        for (int twice = 0; twice < 2; twice++) {
+            const struct eval_interval got = eval_rounds_interval(rounds);
+            assert_cmp(got.lo, ==, sorted[250]);
+            assert_cmp(got.hi, ==, sorted[9749]);
+            memcpy(rounds, sorted, sizeof rounds); /* in order already */
+        }
+    }
 }
 
 static void test_draws_are_fair(void **state)
@@ -474,6 +495,7 @@ int main(void)
         cmocka_unit_test(test_hash),
         cmocka_unit_test(test_stream),
         cmocka_unit_test(test_draws_are_fair),
+        cmocka_unit_test(test_ends_of_rounds),
         cmocka_unit_test(test_paired_bootstrap),
         cmocka_unit_test(test_bootstrap_says_when_it_cannot),
         cmocka_unit_test(test_clusters_move_together),

@@ -38,13 +38,12 @@ uint64_t eval_random_next(struct eval_random *r)
 
 uint64_t eval_random_below(struct eval_random *r, uint64_t n)
 {
-    /* Drawing the highest 2^64 mod n numbers would favour small remainders; there are (2^64 - n) mod n of
-     * them. */
-    const uint64_t surplus = (0 - n) % n;
-    uint64_t x;
-    do
-        x = eval_random_next(r);
-    while (x > UINT64_MAX - surplus);
+    uint64_t x = eval_random_next(r);
+    /* Drawing the highest 2^64 mod n numbers would favour small remainders; there are (2^64 - n) mod n of them, fewer than n, so
+     * that the second division is hardly ever needed. */
+    if (x > UINT64_MAX - n)
+        for (const uint64_t surplus = (0 - n) % n; x > UINT64_MAX - surplus;)
+            x = eval_random_next(r);
     return x % n;
 }
 
