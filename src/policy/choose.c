@@ -85,34 +85,37 @@ static const struct row {
      "a gate that predicts the second reading, in heads that keep as much as it would leave them",
      "an eighth left, question later: 84.4 of 86.9 points, keydiff+shares and kvgate 75.6 each (40 "
      "questions); question known: "
-     "77.1 of 83.3 as keydiff+shares, at half the divergence (13); SmolLM2-135M: docs/results.md, What gates "
-     "give and With the "
+     "77.1 of 83.3 as keydiff+shares, at half the divergence (13); SmolLM2-135M: docs/results/older.md, What "
+     "gates give and With the "
      "question known; in chunks and while decoding none"},
     {has_shares, "keydiff-shares", "there is a profile of shares that was measured down to the size",
      "keys that stand out, in heads that keep as much as a second reading would leave them; costs next to "
      "nothing",
-     "a half, a quarter and an eighth left, question later: 90.0, 83.8 and 75.6 of 86.9 points, kvzip 87.5, "
-     "86.9 and 74.4 (40 "
-     "questions); question known: 87.5, 83.3 and 77.1 of 83.3, snapkv:kernel=31+shares 85.7, 85.7 and 58.9 "
-     "(13); SmolLM2-135M: "
-     "docs/results.md, What gates give and With the question known; in chunks and while decoding none"},
+     "a half, a quarter and an eighth left, question later: 88.9, 78.5 and 59.5 of 91.1 points, replay 87.1, "
+     "82.8 and 62.2, keydiff 21.6, 3.3 and 0.8; kvzip, which reads twice, 91.0, 87.8 and 74.1 (121 questions "
+     "of "
+     "five kinds: docs/results.md, The proof); question known: 87.5, 83.3 and 77.1 of 83.3, "
+     "snapkv:kernel=31+shares 85.7, 85.7 and 58.9 (13: docs/results/older.md, With the question known); "
+     "SmolLM2-135M; in chunks and while decoding none"},
     {later_gate, "kvgate", "the question comes later, and there is a profile of gate; not layer by layer",
      "a gate predicts what a second reading would score",
      "87.5, 85.0 and 75.6 of 86.9 points with a half, a quarter and an eighth left (SmolLM2-135M, 40 "
      "questions): "
-     "docs/results.md, What gates give; in chunks and while decoding none"},
+     "docs/results/older.md, What gates give; in chunks and while decoding none"},
     {has_replay, "replay", "compressed at the end, within the trained context",
      "what repeating the prompt would attend to, from the queries and keys of the first reading",
-     "a half, a quarter and an eighth left, question later: 12 of 12 answers each, as kvzip, keydiff 9, 5 "
-     "and 3; question known: "
-     "87.5, 83.3 and 70.8 of 83.3 points, laq:kernel=31 83.3, 81.2 and 41.1, snapkv:kernel=31 80.4, 67.9 and "
-     "35.7 (13); "
-     "SmolLM2-135M: docs/results.md, What a second look gives and With the question known"},
+     "a half, a quarter and an eighth left, question later: 87.1, 82.8 and 62.2 of 91.1 points, lagkv 38.3, "
+     "14.0 "
+     "and 7.0, keydiff 21.6, 3.3 and 0.8 (119 questions of five kinds: docs/results.md, The proof); question "
+     "known: 87.5, 83.3 and 70.8 of 83.3 points, laq:kernel=31 83.3, 81.2 and 41.1, snapkv:kernel=31 80.4, "
+     "67.9 "
+     "and 35.7 (13: docs/results/older.md, With the question known); SmolLM2-135M"},
     {known, "snapkv:kernel=31", "the question is compressed too",
      "what the question attends to, with enough behind it for an answer of many tokens",
      "74, 72 and 63 of 88.5 points with a quarter, a half and three quarters gone (Qwen2.5-Coder-0.5B), 69, "
      "67 and 54 of 81.1 "
-     "(SmolLM2-135M), the most of those then that read once: docs/results.md, Which method, at which size; "
+     "(SmolLM2-135M), the most of those then that read once: docs/results/older.md, Which method, at which "
+     "size; "
      "by layer, in chunks and "
      "while decoding none"},
     {decodes_stats, "triattention",
@@ -121,9 +124,11 @@ static const struct row {
      "none of ours; its paper has it above SnapKV and R-KV while generating"},
     {always, "keydiff", "nothing of that",
      "keys that stand out; asks for no profile, no question and no phase",
-     "9, 5 and 3 of 12 answers with a half, a quarter and an eighth left, expected attention 1, 0 and 0 "
-     "(SmolLM2-135M): "
-     "docs/results.md, What a second look gives; by layer, in chunks and while decoding none"},
+     "21.6, 3.3 and 0.8 of 91.1 points with a half, a quarter and an eighth left (121 questions of five "
+     "kinds, "
+     "SmolLM2-135M: docs/results.md, The proof); lagkv, which refuses sizes that leave its blocks nothing, "
+     "38.3, "
+     "14.0 and 7.0; by layer, in chunks and while decoding none"},
 };
 enum { N_ROW = sizeof rows / sizeof *rows };
 
