@@ -55,7 +55,9 @@ enum {
     WNW_NEED_PROJ_NORM = 1u << 5,   /* norms of the values after the output projection */
     WNW_NEED_QUERY_STATS = 1u << 6, /* mean and covariance of the queries before RoPE */
     WNW_NEED_QUERIES = 1u << 7, /* every prompt query, after RoPE: as large as the prompt's hidden states */
-    WNW_NEED_PERPLEXITY = 1u << 8,  /* of the last `window` prompt tokens */
+    WNW_NEED_QUERIES_F16 = 1u << 14, /* the same rounded to f16, where no other part wants them as they are */
+    WNW_NEED_EVERY_QUERY = WNW_NEED_QUERIES | WNW_NEED_QUERIES_F16, /* either */
+    WNW_NEED_PERPLEXITY = 1u << 8,                                  /* of the last `window` prompt tokens */
     WNW_NEED_SECOND_PASS = 1u << 9, /* attention of tokens that are fed once more, see `second_pass` */
     WNW_NEED_PROFILE = 1u << 10,    /* calibration results of the kinds in `profiles` */
     WNW_NEED_ROPE = 1u << 11, /* how keys turn with their positions: `rope_theta` and what goes with it */
@@ -159,7 +161,8 @@ struct wnw_observation {
      * read since the policy was declared, decoded ones too; zeros where there are none. */
     const float *query_mean, *query_cov;
     int64_t n_query_stats;
-    /* [n_queries][n_head][d] after RoPE, of positions n_past - n_queries .. n_past - 1. */
+    /* [n_queries][n_head][d] after RoPE, of positions n_past - n_queries .. n_past - 1. With QUERIES_F16 alone they may have
+     * been rounded. */
     const float *queries;
     int32_t n_queries;
     /* [n_head_kv][n] what the gates of the profile gave an entry's token when it was read. */

@@ -347,7 +347,7 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
         obs->query_cov = cov;
         obs->n_query_stats = src->n_past > needs->skip ? src->n_past - needs->skip : 0;
     }
-    if (needs->flags & WNW_NEED_QUERIES) {
+    if (needs->flags & WNW_NEED_EVERY_QUERY) {
         obs->queries = make_queries(f, il);
         obs->n_queries = src->n_past;
     }

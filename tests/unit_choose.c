@@ -72,7 +72,7 @@ static void check(const wnw_policy_facts *f, const wnw_policy_choice *choice)
         fail_msg("%s needs to know how keys turn", choice->recipe);
     if (needs.profiles & SHARES)
         assert_true((f->kept > 0 ? f->kept : 0.5) >= f->shares_least);
-    if (needs.flags & WNW_NEED_QUERIES)
+    if (needs.flags & WNW_NEED_EVERY_QUERY)
         assert_false(f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train);
     assert_false(needs.flags & (WNW_NEED_SECOND_PASS | WNW_NEED_PERPLEXITY | WNW_NEED_INPUT_GATE));
     assert_false(wnw_policy_is_full(p) || wnw_policy_has_own_size(p));

@@ -102,17 +102,24 @@ static void check_queries(const struct wnw__token_rows *k, int32_t n, int32_t en
         for (int32_t i = 0; i < n; i++) {
             float want[ROW];
             query_at(il, end - n + i, want);
-            assert_memory_equal(k->layers[il].q + i * ROW, want, sizeof want);
+            if (k->type == WNW_KV_F32) {
+                assert_memory_equal(wnw__token_rows_at(k, il, i), want, sizeof want);
+                continue;
+            }
+            float got[ROW];
+            wnw__rows_to_f32(WNW_KV_F16, wnw__token_rows_at(k, il, i), 1, ROW, got);
+            for (int c = 0; c < ROW; c++)
+                assert_near(got[c], want[c], fabsf(want[c]) / 2048 + 1e-7f);
         }
     }
 }
 
-static void queries_follow_one_another(void **state)
+static void queries_of(wnw_kv_type type)
 {
-    (void)state;
     struct wnw__recorders r = {0};
     const struct wnw__record_pass all = {.to = N_LAYER, .n = 40};
-    assert_ok(wnw__recorders_open(&r, &wnw__queries_recorder, &(struct wnw__record_arg){0}, &shape));
+    assert_ok(wnw__recorders_open(&r, &wnw__queries_recorder, &(struct wnw__record_arg){.n = (int32_t)type},
+                                  &shape));
     const struct wnw__token_rows *k = wnw__recorders_find(&r, &wnw__queries_recorder);
     assert_ok(wnw__recorders_begin(&r, &all));
     assert_int_equal(k->layers[1].cap, 40); /* room for all of the prompt at once */
@@ -128,6 +135,13 @@ static void queries_follow_one_another(void **state)
     assert_null(k->layers[0].q);
     assert_int_equal(k->layers[1].n, 7);
     wnw__recorders_free(&r);
+}
+
+static void queries_follow_one_another(void **state)
+{
+    (void)state;
+    queries_of(WNW_KV_F32);
+    queries_of(WNW_KV_F16);
 }
 
 /* One recorder takes in one stage what another takes in two. */
@@ -193,6 +207,16 @@ static void declarations_replace_one_another(void **state)
     assert_ok(wnw__recorders_declare(&r, &cache, &needs, &shape));
     assert_int_equal(((const struct wnw__window *)wnw__recorders_find(&r, &wnw__window_recorder))->cap, MOST);
     assert_int_equal(cache.aux_planes[WNW_AUX_ATTN_SUM], 0);
+    /* Queries are rounded unless somebody wants them as they are. */
+    needs = needs_of(WNW_NEED_QUERIES_F16, 0);
+    assert_ok(wnw__recorders_declare(&r, &cache, &needs, &shape));
+    assert_int_equal(((const struct wnw__token_rows *)wnw__recorders_find(&r, &wnw__queries_recorder))->type,
+                     WNW_KV_F16);
+    needs = needs_of(WNW_NEED_QUERIES_F16 | WNW_NEED_QUERIES, 0);
+    assert_ok(wnw__recorders_declare(&r, &cache, &needs, &shape));
+    assert_int_equal(r.n, 1);
+    assert_int_equal(((const struct wnw__token_rows *)wnw__recorders_find(&r, &wnw__queries_recorder))->type,
+                     WNW_KV_F32);
     needs = needs_of(0, 0);
     assert_ok(wnw__recorders_declare(&r, &cache, &needs, &shape));
     assert_int_equal(r.n, 0);

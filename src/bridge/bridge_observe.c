@@ -267,7 +267,7 @@ static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, 
     }
     if (needs->flags & WNW_NEED_WINDOW_ATTN)
         WNW_TRY(add_window(s, source, needs, heads, obs));
-    if (needs->flags & WNW_NEED_QUERIES)
+    if (needs->flags & WNW_NEED_EVERY_QUERY)
         WNW_TRY(add_queries(s, obs));
     if (needs->flags & WNW_NEED_QUERY_STATS)
         WNW_TRY(add_stats(s, obs));

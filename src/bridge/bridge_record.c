@@ -53,7 +53,7 @@ static size_t row_of(const struct wnw__bridge_layer *l)
 static bool need_room(struct wnw__bridge_layer *l, const struct wnw__bridge_watch *w)
 {
     struct wnw__bridge_queries *q = &l->queries;
-    const bool all = w->needs.flags & WNW_NEED_QUERIES;
+    const bool all = w->needs.flags & WNW_NEED_EVERY_QUERY;
     const int32_t n_cell = l->k.n_cell * l->k.n_stream,
                   window = w->needs.window < n_cell / WINDOWS ? w->needs.window * WINDOWS : n_cell;
     const int32_t room = all ? n_cell : window;
@@ -124,7 +124,7 @@ void wnw__bridge_record_queries(struct wnw__bridge_backend *b, const struct ggml
                                 const struct wnw__cells_op *op)
 {
     const struct wnw__bridge_place *p = wnw__bridge_place_of(b, node);
-    const uint32_t wanted = b->watch.needs.flags & (WNW_NEED_WINDOW_ATTN | WNW_NEED_QUERIES);
+    const uint32_t wanted = b->watch.needs.flags & (WNW_NEED_WINDOW_ATTN | WNW_NEED_EVERY_QUERY);
     if (!p || !wanted || op->n_head != p->layer->facts.n_head ||
         b->watch_n_own != (int64_t)op->n_stream * op->n_row || !need_room(p->layer, &b->watch))
         return;

@@ -263,7 +263,7 @@ static int look_at_store(struct wnw__bridge_backend *b, struct ggml_cgraph *grap
     }
     batch.own = own;
     const int rc = fits ? look_at(b, &batch) : WNW_OK;
-    for (int64_t i = 0; fits && !(b->watch.needs.flags & WNW_NEED_QUERIES) && i < n; i++)
+    for (int64_t i = 0; fits && !(b->watch.needs.flags & WNW_NEED_EVERY_QUERY) && i < n; i++)
         unkept[i] =
             !is_newest(&batch, (int32_t)(i / batch.n_row), (int32_t)(i % batch.n_row), b->watch.needs.window);
     for (int64_t i = 0; i < n; i++)

@@ -33,7 +33,7 @@ static int see_layer(struct wnw__gates *g, struct wnw__looked *l, int32_t i_laye
     float *x = malloc(n * sizeof *x);
     if (!x)
         return wnw__fail(WNW_E_NOMEM, "no memory for the hidden states of %d tokens", (int)l->n);
-    memcpy(x, of->q + (size_t)l->n_first * n_embd, n * sizeof *x);
+    memcpy(x, wnw__token_rows_at(inputs, g->il[i_layer], l->n_first), n * sizeof *x);
     const int rc = wnw__gates_take(g, l, i_layer, 0, x);
     free(x);
     return rc;

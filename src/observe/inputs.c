@@ -9,7 +9,7 @@ static int open_inputs(void **rec, const struct wnw__record_shape *shape, const 
 {
     struct wnw__token_rows *k;
     (void)arg;
-    const int rc = wnw__token_rows_open(&k, shape->model.n_layer, (size_t)shape->n_embd);
+    const int rc = wnw__token_rows_open(&k, shape->model.n_layer, (size_t)shape->n_embd, WNW_KV_F32);
     *rec = k;
     return rc;
 }

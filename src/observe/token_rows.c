@@ -2,6 +2,7 @@
 #include "observe/token_rows.h"
 
 #include "base/err.h"
+#include "kernel/kernel.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ void wnw__token_rows_close(void *rec)
     free(k);
 }
 
-int wnw__token_rows_open(struct wnw__token_rows **out, int32_t n_layer, size_t row)
+int wnw__token_rows_open(struct wnw__token_rows **out, int32_t n_layer, size_t row, wnw_kv_type type)
 {
     struct wnw__token_rows *k = *out = calloc(1, sizeof *k);
     if (k)
@@ -37,7 +38,23 @@ int wnw__token_rows_open(struct wnw__token_rows **out, int32_t n_layer, size_t r
     }
     k->n_layer = n_layer;
     k->row = row;
+    k->type = type;
     return WNW_OK;
+}
+
+static size_t bytes_of(const struct wnw__token_rows *k)
+{
+    return k->row * (k->type == WNW_KV_F16 ? sizeof(uint16_t) : sizeof(float));
+}
+
+static uint8_t *row_at(const struct wnw__token_rows *k, int32_t il, int64_t i)
+{
+    return (uint8_t *)k->layers[il].q + (size_t)i * bytes_of(k);
+}
+
+const void *wnw__token_rows_at(const struct wnw__token_rows *k, int32_t il, int32_t i)
+{
+    return row_at(k, il, i);
 }
 
 /* Makes room for n more rows: exactly n for a first prompt, with slack after it, when tokens come in small
@@ -48,7 +65,7 @@ static int reserve_layer(const struct wnw__token_rows *k, struct wnw__token_rows
         return WNW_OK;
     const int64_t need = (int64_t)l->n + n, more = l->n > 0 ? (int64_t)l->cap + l->cap / 8 : need;
     const int32_t cap = (int32_t)(need > more ? need : more > INT32_MAX ? INT32_MAX : more);
-    float *q = realloc(l->q, (size_t)cap * k->row * sizeof *q);
+    void *q = realloc(l->q, (size_t)cap * bytes_of(k));
     if (!q)
         return wnw__fail(WNW_E_NOMEM, "no memory for %d rows of a layer", (int)cap);
     l->q = q;
@@ -74,7 +91,7 @@ int wnw__token_rows_copy(void **rec, const void *from, const struct wnw__record_
     struct wnw__token_rows *k;
     (void)shape;
     *rec = NULL;
-    WNW_TRY(wnw__token_rows_open(&k, f->n_layer, f->row));
+    WNW_TRY(wnw__token_rows_open(&k, f->n_layer, f->row, f->type));
     int rc = WNW_OK;
     for (int32_t il = 0; rc == WNW_OK && il < f->n_layer; il++) {
         struct wnw__token_rows_layer *to = &k->layers[il];
@@ -83,7 +100,7 @@ int wnw__token_rows_copy(void **rec, const void *from, const struct wnw__record_
         rc = l->n > 0 ? reserve_layer(k, to, l->n) : WNW_OK;
         if (rc != WNW_OK || l->n == 0)
             continue;
-        memcpy(to->q, l->q, (size_t)l->n * k->row * sizeof *to->q);
+        memcpy(to->q, l->q, (size_t)l->n * bytes_of(k));
         to->n = l->n;
     }
     if (rc == WNW_OK)
@@ -98,8 +115,8 @@ void wnw__token_rows_take(void *rec, const struct wnw__record_rows *r, int ith, 
     const struct wnw__token_rows *k = rec;
     const struct wnw__token_rows_layer *l = &k->layers[r->il];
     const int64_t from = (int64_t)r->pass->n * ith / nth, to = (int64_t)r->pass->n * (ith + 1) / nth;
-    memcpy(l->q + (size_t)(l->n + from) * k->row, r->q + (size_t)from * k->row,
-           (size_t)(to - from) * k->row * sizeof *l->q);
+    wnw__rows_from_f32(k->type, r->q + (size_t)from * k->row, to - from, (int32_t)k->row,
+                       row_at(k, r->il, l->n + from));
 }
 
 void wnw__token_rows_commit(void *rec, const struct wnw__record_pass *pass)

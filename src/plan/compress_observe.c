@@ -92,6 +92,7 @@ static int check_observation(const struct wnw__draft *draft, const wnw_needs *ne
         {WNW_NEED_ATTN_MAX, obs->attn_max != NULL},
         {WNW_NEED_PROJ_NORM, obs->proj_norm != NULL},
         {WNW_NEED_QUERY_STATS, obs->query_mean && obs->query_cov},
+        {WNW_NEED_QUERIES_F16, obs->queries != NULL},
         {WNW_NEED_QUERIES, obs->queries != NULL},
         {WNW_NEED_ROPE, obs->rope_theta != NULL},
         {WNW_NEED_INPUT_GATE, obs->input_score != NULL},

@@ -22,6 +22,7 @@ const char *wnw_need_name(int32_t bit)
         "rotation by position",
         "gates on hidden states",
         "tokens to come",
+        "all queries in f16",
     };
     return bit >= 0 && (size_t)bit < sizeof names / sizeof *names ? names[bit] : NULL;
 }

@@ -53,7 +53,7 @@ static bool judges_the_end(const wnw_policy *p)
 
 static bool needs_queries(const wnw_policy *p)
 {
-    return has_need(p, WNW_NEED_QUERIES);
+    return has_need(p, WNW_NEED_EVERY_QUERY);
 }
 
 static bool loses_ages(const wnw_policy *p)

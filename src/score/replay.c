@@ -39,7 +39,7 @@ struct opts {
 static void needs(const void *opts, wnw_needs *out)
 {
     (void)opts;
-    out->flags = WNW_NEED_QUERIES | WNW_NEED_KEYS | WNW_NEED_ROPE;
+    out->flags = WNW_NEED_QUERIES_F16 | WNW_NEED_KEYS | WNW_NEED_ROPE;
 }
 
 static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
