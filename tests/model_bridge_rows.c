@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N = 200, OTHER = 60, N_CTX = 512 };
+enum { N = 200, OTHER = 60, N_CTX = 512, MOST_CELLS = 2048 };
 
 /* What was told, and what the row that was asked for sees. */
 struct told {
@@ -70,8 +70,8 @@ static int64_t count(const wnw_bridge *cache, const int32_t *cells, int32_t n)
         assert_ok(wnw_bridge_get_layer(cache, i, &l));
         assert_int_equal(l.entry_bytes, 2 * 2 * 32); /* a key and a value of 32 numbers in f16 */
         for (int32_t ih = 0; ih < l.n_heads; ih++) {
-            int32_t has[N_CTX], n_has;
-            assert_ok(wnw_bridge_cells(cache, i, 0, ih, has, N_CTX, &n_has));
+            int32_t has[MOST_CELLS], n_has;
+            assert_ok(wnw_bridge_cells(cache, i, 0, ih, has, MOST_CELLS, &n_has));
             for (int32_t k = 0; k < n_has; k++)
                 found += is_among(has[k], cells, n);
         }
@@ -134,6 +134,56 @@ static void test_named_cells_are_compressed_and_freed(void **state)
     test_llama_close(&t);
 }
 
+/* The state of a sequence of which a policy has kept a part, as libllama saves it: what is kept and what it holds. */
+static uint8_t *kept_by(const char *recipe, int32_t n_threads, size_t *bytes)
+{
+    enum { LONG = 1300, BATCH = 325, KEPT = 200 };
+    struct test_llama t;
+    char path[4096];
+    const wnw_size size = size_budget(KEPT);
+    wnw_policy *policy = test_policy(recipe);
+    int32_t *tokens = test_random_tokens(LONG, 250, 6), cell[LONG];
+    wnw_bridge *cache;
+    test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
+    test_llama_open(
+        &t, path,
+        &(struct test_llama_params){.ours = true, .n_ctx = 2048, .n_batch = BATCH, .n_threads = n_threads});
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
+    assert_ok(wnw_bridge_observe(cache, recipe));
+    for (int32_t i = 0; i < LONG; i += BATCH)
+        test_llama_decode(&t, 0, i, tokens + i, BATCH, NULL);
+    for (int32_t i = 0; i < LONG; i++)
+        cell[i] = i; /* nothing else is in the cache */
+    assert_ok(wnw_bridge_compress_cells(cache, &(wnw_bridge_cells_of){WNW_INIT(wnw_bridge_cells_of),
+                                                                      .n_cells = LONG, .cells = cell,
+                                                                      .policy = policy, .size = &size}));
+    assert_int_equal(count(cache, cell, LONG), HEADS * KEPT);
+    *bytes = llama_state_seq_get_size(t.ctx, 0);
+    uint8_t *saved = malloc(*bytes);
+    assert_non_null(saved);
+    assert_int_equal(llama_state_seq_get_data(t.ctx, saved, *bytes, 0), *bytes);
+    free(tokens);
+    wnw_policy_free(policy);
+    test_llama_close(&t);
+    return saved;
+}
+
+/* Layers, and pieces of the entries of a head, are shared out to threads; which takes what changes nothing. */
+static void test_threads_change_nothing(void **state)
+{
+    static const char *const recipes[] = {"keydiff", "snapkv:window=16+adakv", "snapkv:window=16+merge",
+                                          "streaming_llm"};
+    (void)state;
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        size_t n_one, n_many;
+        uint8_t *one = kept_by(recipes[i], 1, &n_one), *many = kept_by(recipes[i], 3, &n_many);
+        assert_int_equal(n_one, n_many);
+        assert_memory_equal(one, many, n_one);
+        free(one);
+        free(many);
+    }
+}
+
 static void test_refuses(void **state)
 {
     (void)state;
@@ -166,6 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_and_what_they_see),
         cmocka_unit_test(test_named_cells_are_compressed_and_freed),
+        cmocka_unit_test(test_threads_change_nothing),
         cmocka_unit_test(test_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -237,7 +237,8 @@ struct wnw__bridge_watch {
     struct wnw__bridge_tracks *tracks; /* statistics of queries; NULL while none are wanted */
     struct wnw__proj *proj[2];         /* of KV heads, of query heads; NULL: no norms were wanted yet */
     struct wnw__buffer gate_room;      /* scratch of gates on hidden states (bridge_gates.h) */
-    struct wnw__team *team;            /* threads for planning; NULL: not started yet */
+    struct wnw__team *team;            /* threads for planning and dropping; NULL: there is one */
+    int32_t team_threads;              /* that the team was asked to have; 0: not yet */
     char told[256];                    /* why the last sequence was left as it is; "": it was not */
     int told_rc;                       /* the status that goes with it */
 };

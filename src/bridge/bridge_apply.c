@@ -2,6 +2,7 @@
 /* What a plan drops of a sequence, and what it writes into the entries that stay. */
 #include "bridge/bridge_impl.h"
 
+#include "base/parallel.h"
 #include "plan/merge.h"
 #include "plan/plan.h"
 
@@ -232,15 +233,43 @@ static int apply_layer(struct layer *a, bool dry)
     return WNW_OK;
 }
 
+/* A plan while it is applied: layers are independent of each other. */
+struct applying {
+    struct wnw__bridge_sequence *s;
+    const wnw_plan *plan;
+    bool dry;
+    int *rc; /* [n_layer] */
+};
+
+static void apply_one(int32_t il, void *user)
+{
+    const struct applying *x = user;
+    struct layer a = {.s = x->s, .plan = x->plan, .il = il};
+    if (!wnw__layer_takes_part(&x->s->shape, il))
+        return;
+    x->rc[il] = apply_layer(&a, x->dry);
+    release(&a);
+}
+
+/* Says what failed in a layer, on this thread: another one may have had the error. */
+static int fail_of(const struct applying *x, int32_t il)
+{
+    struct applying again = *x;
+    again.dry = true;
+    const int rc = x->rc[il];
+    apply_one(il, &again);
+    return x->rc[il] == rc ? rc : wnw__fail(rc, "no memory to drop entries of layer %d", (int)il);
+}
+
 int wnw__bridge_apply(struct wnw__bridge_sequence *s, const wnw_plan *plan, bool dry)
 {
-    int rc = WNW_OK;
-    for (int32_t il = 0; rc == WNW_OK && il < s->shape.n_layer; il++) {
-        struct layer a = {.s = s, .plan = plan, .il = il};
-        if (!wnw__layer_takes_part(&s->shape, il))
-            continue;
-        rc = apply_layer(&a, dry);
-        release(&a);
-    }
+    struct applying x = {
+        .s = s, .plan = plan, .dry = dry, .rc = calloc((size_t)s->shape.n_layer, sizeof *x.rc)};
+    int rc = x.rc ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to drop entries");
+    if (rc == WNW_OK)
+        wnw__parallel(wnw__bridge_pool(s->b), s->shape.n_layer, apply_one, &x);
+    for (int32_t il = 0; rc == WNW_OK && il < s->shape.n_layer; il++)
+        rc = x.rc[il] == WNW_OK ? WNW_OK : fail_of(&x, il);
+    free(x.rc);
     return rc;
 }

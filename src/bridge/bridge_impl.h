@@ -92,10 +92,13 @@ bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wn
 /* Drops what the policy does not keep of a sequence (bridge_plan.c). On failure nothing is dropped, unless memory runs out
  * while entries are. */
 int wnw__bridge_compress(struct wnw__bridge_backend *b, const struct wnw__bridge_live *live);
+/* The threads of the context, for loops over layers and entries; NULL where there is one, or where they cannot be started
+ * (bridge_observe.c). */
+struct wnw__pool *wnw__bridge_pool(struct wnw__bridge_backend *b);
 /* Makes a source of observations of the sequence, which is borrowed; the caller closes it (bridge_observe.c). E_NOMEM. */
 int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence *s);
-/* Checks that a plan can be applied (dry), or applies it (bridge_apply.c). E_MISMATCH, E_UNSUPPORTED; where memory runs out,
- * layers that come later are left as they are. */
+/* Checks that a plan can be applied (dry), or applies it, on all threads (bridge_apply.c). E_MISMATCH, E_UNSUPPORTED; where memory
+ * runs out, some layers are left as they are. */
 int wnw__bridge_apply(struct wnw__bridge_sequence *s, const wnw_plan *plan, bool dry);
 
 #endif

@@ -280,12 +280,17 @@ static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, 
     return WNW_OK;
 }
 
-/* Threads for loops; NULL where they cannot be started. */
-static struct wnw__pool *pool_of(struct wnw__bridge_backend *b)
+struct wnw__pool *wnw__bridge_pool(struct wnw__bridge_backend *b)
 {
-    if (!b->watch.team && b->n_threads > 1 && wnw__team_new(&b->watch.team, b->n_threads) != WNW_OK)
-        b->watch.team = NULL;
-    return b->watch.team ? &b->watch.team->pool : NULL;
+    struct wnw__bridge_watch *w = &b->watch;
+    if (w->team_threads != b->n_threads) {
+        wnw__team_free(w->team);
+        w->team = NULL;
+        w->team_threads = b->n_threads;
+        if (b->n_threads > 1 && wnw__team_new(&w->team, b->n_threads) != WNW_OK)
+            w->team = NULL;
+    }
+    return w->team ? &w->team->pool : NULL;
 }
 
 int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence *s)
@@ -298,7 +303,7 @@ int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence
     return wnw__source_open(
         src, &(struct wnw__source_of){.entries = {.of = s, .layer = entries_of, .read = read_entries},
                                       .n_past = &s->live->n,
-                                      .pool = pool_of(s->b),
+                                      .pool = wnw__bridge_pool(s->b),
                                       .proj = s->b->watch.proj,
                                       .projection = projection,
                                       .add = add,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "bridge/bridge_sequence.h"
 
-#include "base/vectors.h"
+#include "base/parallel.h"
 #include "bridge/bridge_impl.h"
 #include "kernel/kernel.h"
 
@@ -10,24 +10,24 @@
 
 /* ---- Entries ---- */
 
-/* Lists the entries of a head from `at` on; pair is scratch. */
-static void list_head(struct wnw__bridge_sequence *s, int32_t il, int32_t ih, int64_t at, int32_t (*pair)[2])
+/* Lists the entries of a head from `at` on, in the order of their tokens. row_of [live->n] is scratch. */
+static void list_head(struct wnw__bridge_sequence *s, int32_t il, int32_t ih, int64_t at, int32_t *row_of)
 {
     const struct wnw__kv_layer *kv = &s->layer[il]->rows.layers[0];
     const int32_t i = wnw__bridge_head_of_all(s, ih);
     int32_t n = 0;
+    for (int32_t rank = 0; rank < s->live->n; rank++)
+        row_of[rank] = -1;
     for (int32_t row = 0; row < kv->len[i]; row++) {
         const int32_t cell = kv->pos[kv->off[i] + row], rank = cell < s->n_rank ? s->rank[cell] : -1;
-        if (rank < 0)
-            continue;
-        pair[n][0] = rank;
-        pair[n++][1] = row;
+        if (rank >= 0)
+            row_of[rank] = row;
     }
-    qsort(pair, (size_t)n, sizeof *pair, wnw__ascending_i32);
-    for (int32_t e = 0; e < n; e++) {
-        s->list[il].pos[at + e] = pair[e][0];
-        s->list[il].row[at + e] = pair[e][1];
-    }
+    for (int32_t rank = 0; rank < s->live->n; rank++)
+        if (row_of[rank] >= 0) {
+            s->list[il].pos[at + n] = rank;
+            s->list[il].row[at + n++] = row_of[rank];
+        }
     s->off[wnw__bridge_head(s, il, ih)] = at;
     s->n_entry[wnw__bridge_head(s, il, ih)] = n;
 }
@@ -47,33 +47,37 @@ static int32_t count_settled(const struct wnw__bridge_sequence *s, int32_t il, i
     return n;
 }
 
-static int list_layer(struct wnw__bridge_sequence *s, int32_t il)
+/* Makes room for the list of a layer: its entries, and scratch of list_head behind them. */
+static int need_list(struct wnw__bridge_sequence *s, int32_t il)
 {
     const int32_t n_head = s->shape.n_head_kv;
     const int32_t *len = s->layer[il]->rows.layers[0].len + (int64_t)s->live->stream * n_head;
     struct wnw__bridge_list *list = &s->list[il];
-    size_t n = 0, longest = 0;
-    for (int32_t ih = 0; ih < n_head; ih++) {
+    size_t n = 0;
+    for (int32_t ih = 0; ih < n_head; ih++)
         n += (size_t)len[ih];
-        longest = (size_t)len[ih] > longest ? (size_t)len[ih] : longest;
-    }
-    int32_t(*pair)[2] = malloc((longest + 1) * sizeof *pair);
-    list->pos = malloc(2 * (n + 1) * sizeof *list->pos);
-    if (!pair || !list->pos) {
-        free(pair);
+    list->pos = malloc((2 * n + (size_t)s->live->n + 1) * sizeof *list->pos);
+    if (!list->pos)
         return wnw__fail(WNW_E_NOMEM, "no memory to list a layer's entries");
-    }
     list->row = list->pos + n;
+    list->scratch = list->row + n;
     list->n_settled = INT32_MAX;
+    return WNW_OK;
+}
+
+static void list_layer(int32_t il, void *user)
+{
+    struct wnw__bridge_sequence *s = user;
+    struct wnw__bridge_list *list = &s->list[il];
     int64_t at = 0;
-    for (int32_t ih = 0; ih < n_head; ih++) {
-        list_head(s, il, ih, at, pair);
+    if (!wnw__layer_takes_part(&s->shape, il))
+        return;
+    for (int32_t ih = 0; ih < s->shape.n_head_kv; ih++) {
+        list_head(s, il, ih, at, list->scratch);
         at += s->n_entry[wnw__bridge_head(s, il, ih)];
         const int32_t settled = count_settled(s, il, ih);
         list->n_settled = settled < list->n_settled ? settled : list->n_settled;
     }
-    free(pair);
-    return WNW_OK;
 }
 
 /* ---- Layers ---- */
@@ -177,7 +181,8 @@ int wnw__bridge_sequence_list(struct wnw__bridge_sequence *s, struct wnw__bridge
         s->rank[live->cell[i]] = i;
     for (int32_t il = 0; il < s->shape.n_layer; il++)
         if (wnw__layer_takes_part(&s->shape, il))
-            WNW_TRY(list_layer(s, il));
+            WNW_TRY(need_list(s, il));
+    wnw__parallel(wnw__bridge_pool(b), s->shape.n_layer, list_layer, s);
     return WNW_OK;
 }
 

@@ -20,6 +20,7 @@ struct wnw__bridge_sequence {
     int64_t *off;     /* [n_layer][n_head_kv] first entry of each head in its layer's arrays */
     struct wnw__bridge_list {
         int32_t *pos, *row; /* place among the sequence's tokens; row of the store within its head */
+        int32_t *scratch;   /* [live->n] */
         int32_t n_settled;  /* first entries of every head that a recursive policy has settled */
     } * list;               /* [n_layer] */
     int32_t *rank;          /* [n_rank] place of a cell's token, -1 = of another sequence */

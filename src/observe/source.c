@@ -45,6 +45,23 @@ struct wnw__entries wnw__source_entries(struct wnw__cache *cache)
 
 /* ---- Keys and values, converted when a policy asks for them ---- */
 
+/* Entries of a head that are being converted, cut into pieces of one length: as many as there are, however many threads take them. */
+enum { PIECE = 512 };
+struct reading {
+    const struct wnw__source *s;
+    int32_t il, ih, first, n;
+    enum wnw__stored what;
+    float *dst;
+};
+
+static void read_piece(int32_t i, void *user)
+{
+    const struct reading *r = user;
+    const int32_t at = i * PIECE, n = r->n - at < PIECE ? r->n - at : PIECE;
+    r->s->of.entries.read(r->s->of.entries.of, r->il, r->what, r->ih, r->first + at, n,
+                          r->dst + (size_t)at * (size_t)r->s->shape.d);
+}
+
 /* Rows first .. first + count - 1 of KV head ih; rows after its entries are 0. */
 static const float *head_rows(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count,
                               enum wnw__stored what)
@@ -53,8 +70,8 @@ static const float *head_rows(const wnw_observation *obs, int32_t ih, int32_t fi
     float *dst = what == WNW_KEYS ? s->keys.p : s->values.p;
     const size_t d = (size_t)obs->n_embd_head;
     const int32_t left = obs->n_entry[ih] - first, n = left < 0 ? 0 : left < count ? left : count;
-    if (n > 0)
-        s->of.entries.read(s->of.entries.of, obs->il, what, ih, first, n, dst);
+    struct reading r = {.s = s, .il = obs->il, .ih = ih, .first = first, .n = n, .what = what, .dst = dst};
+    wnw__parallel(s->of.pool, (n + PIECE - 1) / PIECE, read_piece, &r);
     memset(dst + (size_t)n * d, 0, (size_t)(count - n) * d * sizeof *dst);
     return dst;
 }
