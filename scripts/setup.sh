@@ -15,8 +15,9 @@
 #   peers        a llama.cpp for the CPU at hand, which `winnow bench` runs beside itself
 #   server       llama.cpp's server, compiled, from which winnow-llama-server is linked for `winnow serve`
 #   clients      OpenAI's and Anthropic's clients for Python, with which a test asks that server
+#   python-server  what the server of llama-cpp-python needs, which scripts/serve_bench.py runs beside that server
 #
-# Without a step: all of them but the last seven. Every step looks first and does nothing when its work is done, so running
+# Without a step: all of them but the last eight. Every step looks first and does nothing when its work is done, so running
 # twice is cheap; an interrupted step starts over, a damaged model is made again. Everything but Debian packages goes to
 # ${WINNOW_CACHE:-~/.cache/winnow}. WINNOW_LLAMA_FROM names another such folder, from which the compiled ggml and
 # libllama are copied if they suit this machine; that folder is not changed.
@@ -34,6 +35,7 @@ llama_version=0.3.36 # of the PyPI package llama-cpp-python: brings ggml 0.25.3
 numpy_version=2.4.6
 python_packages=(gguf==0.17.1 "numpy==$numpy_version")
 client_packages=(openai==3.57.0 anthropic==2.14.0)
+python_server_packages=(fastapi==0.165.0 uvicorn==0.54.0 pydantic_settings==2.16.3 sse_starlette==3.7.0 starlette_context==0.3.6)
 default_model=smollm2-135m
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -144,6 +146,8 @@ need_python_packages() {
 step_python() { need_python_packages python "${python_packages[@]}"; }
 
 step_clients() { need_python_packages clients "${client_packages[@]}"; }
+
+step_python_server() { need_python_packages python-server "${python_server_packages[@]}"; }
 
 # ---- ggml and libllama ----
 # The ggml version that the CMake package in folder $1 names, if there is one.
@@ -406,9 +410,9 @@ run_steps() {
 [ $# -gt 0 ] || set -- packages llama source python model test-models
 for step in "$@"; do
     case $step in
-    packages | llama | source | python | model | test-models | browser | clang | cross | packaging | peers | server | clients) ;;
+    packages | llama | source | python | model | test-models | browser | clang | cross | packaging | peers | server | clients | python-server) ;;
     *)
-        sed -n '3,18s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+        sed -n '3,19s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
         exit 2
         ;;
     esac
