@@ -86,7 +86,7 @@ has_table() {
 }
 if has_table; then
     study compiler --budgets 256 --modes aware_full \
-        --policies compilerkv,compilerkv-strict,paper-compilerkv-no_heads,paper-compilerkv-no_risk,paper-compilerkv-raw
+        --policies paper-compilerkv,paper-compilerkv-no_risk,paper-compilerkv-strict,paper-compilerkv-strict-no_heads,paper-compilerkv-strict-raw,paper-compilerkv-strict-attention
 else
     echo 'compiler: left out, there is no profile of kind compiler' >&2
 fi
