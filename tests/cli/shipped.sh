@@ -14,11 +14,29 @@ done
 for file in {smollm2-135m,qwen2.5-coder-0.5b}/{srh,layers,heads,stats,compiler-b512,curves,shares}; do
     [ -f "share/profiles/$file.json" ] || fail "there is no profile $file"
 done
-for file in gate inputgate; do
+for file in gate inputgate quality; do
     [ -f share/profiles/smollm2-135m/$file.json ] || fail "there is no profile $file"
 done
 for policy in qfilters expected_attention-stats headkv criticalkv-headkv duoattention compresskv compresskv-traditional compilerkv lukv keydiff-shares kvgate kvzap triattention; do
     WINNOW_CACHE=$work/cache good "$policy" plan -m "$models/smollm2-135m.gguf" --tokens "$work/few" --policy "$policy" --budget $([ $policy = compilerkv ] && echo 256 || echo 128) -o "$work/plan.json"
+done
+
+# A quality in place of a size, with what was calibrated: some entries go, more of them where less is asked for, and a bound is met
+# by one that was measured.
+head -c 2400 share/text/held-out.txt >"$work/doc.txt"
+on_doc=(-m "$models/smollm2-135m.gguf" -f "$work/doc.txt" --raw -n 1 -t 1)
+for q in 0.6 0.9; do
+    WINNOW_CACHE=$work/cache good "quality $q" run "${on_doc[@]}" --json --keep-quality $q && cp "$work/out" "$work/quality-$q.json"
+done
+py "$work"/quality-0.[69].json share/profiles/smollm2-135m/quality.json <<'PY' || fail 'the sizes are not those of the profile'
+import json, sys
+low, high, profile = (json.load(open(p)) for p in sys.argv[1:])
+served = lambda q: any(loss <= 1 - q for name in ("replay", "kvgate") for loss in profile["results"].get(name, []))
+ok = served(0.6) and served(0.9) and 0 < low["kept_tokens_mean"] < high["kept_tokens_mean"] < high["prompt_tokens"]
+sys.exit(0 if ok else f"{low} {high}")
+PY
+for q in 0 1 1.2 -1 nan much; do
+    WINNOW_CACHE=$work/cache bad "quality $q" '--keep-quality|not a number|no number' run "${on_doc[@]}" --keep-quality $q
 done
 
 # A table that was found and does not serve the size or the options is left out: one line, and the plan of the method without
