@@ -14,7 +14,7 @@ try:
     import anthropic
     import openai
 except ImportError:
-    print("skipped: the packages openai and anthropic are not installed (scripts/setup.sh server installs them)")
+    print("skipped: the packages openai and anthropic are not installed (scripts/setup.sh clients installs them)")
     sys.exit(77)
 winnow, plain = sys.argv[1], sys.argv[2]
 model = f"{TINY}/chat/qwen2.5.gguf"

@@ -159,6 +159,13 @@ with serve("--policy", "keydiff", "--budget", "200", "--slots", "2", "--kv-bytes
     check("an answer without an end stops where its room does", open_end.json["usage"]["completion_tokens"] == 1024 and
           open_end.json["choices"][0]["finish_reason"] == "length", open_end.json["usage"])
 
+# In bytes that three whole documents do not fit into stand sixteen.
+cap = 1300 * ROW
+many = [("--document", f"d{i}={path(f'd{i}.txt', words(120, 40 + i))}") for i in range(16)]
+with serve("--policy", "keydiff", "--budget", "30", "--slots", "1", "--kv-bytes", str(cap), *[x for pair in many for x in pair]) as s:
+    answers = [chat(s, user("who"), tokens=2, winnow={"document": f"d{i}"}) for i in (0, 15)]
+    check("many documents in the bytes of few", all(a.status == 200 and read(a) < 100 for a in answers) and kv(s)["bytes"] <= cap, kv(s), [a.text for a in answers])
+
 with serve() as s:
     r = chat(s, user("x"), winnow=named)
     check("a server without documents", r.status == 400 and "--document" in r.json["error"]["message"], r.text)
@@ -171,6 +178,7 @@ def refuses(name, says, *options, rest=(), code=1):
 
 
 refuses("a document that does not fit", "bytes", "--policy", "keydiff", "--kv-bytes", str(1000 * ROW), "--document", f"long={long}")
+refuses("three whole ones", "document d2: ", "--policy", "keydiff", "--budget", "2000", "--kv-bytes", str(cap), *[x for pair in many[:3] for x in pair])
 refuses("one that is longer than the context", "context", "--document", f"huge={path('huge.txt', words(4000, 3))}")
 refuses("a file that is not there", "No such file", "--document", "x=/no/such/file", code=2)
 refuses("an empty one", "empty", "--document", f"x={path('empty.txt', ' ')}")
