@@ -2,7 +2,6 @@
 /* Random streams and statistics of the evaluation, against examples computed by hand. */
 #include "asserts.h"
 
-#include "base/vectors.h"
 #include "eval/base/random.h"
 #include "eval/base/stats.h"
 
@@ -46,6 +45,12 @@ static void test_stream(void **state)
     assert_ints(order, 7, 2, 4, 0, 3, 5, 1, 6);
 }
 
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
 /* The ends of an interval are the 251st smallest and the 251st largest of all rounds, however many are equal. */
 static void test_ends_of_rounds(void **state)
 {
@@ -55,7 +60,7 @@ static void test_ends_of_rounds(void **state)
     for (uint64_t different = 1; different < 1000000000; different *= 9) {
         for (size_t i = 0; i < EVAL_BOOT_ROUNDS; i++)
             rounds[i] = sorted[i] = (double)eval_random_below(&r, different);
-        qsort(sorted, EVAL_BOOT_ROUNDS, sizeof *sorted, wnw__ascending_f64);
+        qsort(sorted, EVAL_BOOT_ROUNDS, sizeof *sorted, ascending);
         for (int twice = 0; twice < 2; twice++) {
             const struct eval_interval got = eval_rounds_interval(rounds);
             assert_cmp(got.lo, ==, sorted[250]);
