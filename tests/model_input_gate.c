@@ -68,10 +68,10 @@ static void asked_while_reading(void **state)
             const float *w = p->inputs.number + il * n;
             for (int32_t ih = 0; ih < t.info.n_head_kv && !wnw_model_layer_is_swa(t.m, il); ih++)
                 for (int32_t i = 0; i < N; i++) {
+                    const float *row = wnw__token_rows_at(x, il, i);
                     double want = (double)w[(int64_t)t.info.n_head_kv * t.info.n_embd + ih];
                     for (int32_t c = 0; c < t.info.n_embd; c++)
-                        want += (double)w[(int64_t)ih * t.info.n_embd + c] *
-                                (double)x->layers[il].q[(int64_t)i * t.info.n_embd + c];
+                        want += (double)w[(int64_t)ih * t.info.n_embd + c] * (double)row[c];
                     assert_near(score_at(asked, il, ih, i), want, 1e-4 * (1 + fabs(want)));
                 }
         }

@@ -45,7 +45,7 @@ static void query(const wnw_session *s, int32_t il, int32_t h, int32_t t, int32_
     float theta[MAX_D];
     assert_int_equal(l->n, N_PROMPT);
     wnw__rope_theta(hp, il, s->m->w.rope_freqs ? s->m->w.rope_freqs->data : NULL, theta);
-    const float *q = l->q + (size_t)t * all->row + (size_t)(h * d);
+    const float *q = (const float *)wnw__token_rows_at(all, il, t) + h * d;
     for (int32_t i = 0; i < d; i++)
         out[i] = (double)q[i];
     for (int32_t i = 0; i < hp->n_rot / 2; i++) {

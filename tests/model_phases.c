@@ -555,7 +555,8 @@ static void window_holds_the_last_queries(void **state)
         assert_int_equal(w->layers[il].end, 133);
         assert_int_equal(all->n, 133);
         for (int32_t at = 133 - 24; at < 133; at++)
-            assert_memory_equal(wnw__window_at(w, il, at), all->q + (size_t)at * row, row * sizeof(float));
+            assert_memory_equal(wnw__window_at(w, il, at), wnw__token_rows_at(queries, il, at),
+                                row * sizeof(float));
     }
     assert_ok(wnw_session_begin(
         s[1], &(wnw_run){WNW_INIT(wnw_run), .policy = p[0], .size = size_budget(500), .every = 1}));

@@ -177,7 +177,7 @@ static float *per_length(const wnw_session *s, int32_t il, int32_t n, int32_t n_
     assert_non_null(out);
     assert_cmp(l->n, >=, n);
     for (int32_t t = 0; t < n; t++) {
-        const float *x = l->q + (size_t)(l->n - n + t) * (size_t)n_embd;
+        const float *x = wnw__token_rows_at(inputs, il, l->n - n + t);
         double sum = 0;
         for (int32_t c = 0; c < n_embd; c++)
             sum += (double)x[c] * (double)x[c];
@@ -622,8 +622,11 @@ static void assert_same_queries(const struct wnw__token_rows *a, const struct wn
         const struct wnw__token_rows_layer *x = &a->layers[il], *y = &b->layers[il];
         assert_int_equal(x->n, y->n);
         assert_int_equal(x->end, y->end);
+        assert_int_equal(a->type, b->type);
         if (x->n > 0)
-            assert_memory_equal(x->q, y->q, (size_t)x->n * a->row * sizeof(float));
+            assert_memory_equal(x->q, y->q,
+                                (size_t)x->n * a->row *
+                                    (a->type == WNW_KV_F16 ? sizeof(uint16_t) : sizeof(float)));
     }
 }
 
