@@ -154,7 +154,8 @@ def contrast(run, i):
     c = run["contrasts"][i]
     if not c["measured"]:
         return "not measured"
-    return fixed(c["delta"], 1) + interval(c, "lo", "hi") + f", n = {c['n']}, p {probability(c['p_holm']) if c['p_holm'] < 0.001 else '= ' + probability(c['p_holm'])}"
+    p = probability(c["p_holm"])
+    return fixed(c["delta"], 1) + interval(c, "lo", "hi") + f", n = {c['n']}, p " + (p if p.startswith("<") else "= " + p)
 
 
 def options_of(text):

@@ -2,7 +2,6 @@
 /* Intervals, tests and curves over scores. */
 #include "eval/base/stats.h"
 
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

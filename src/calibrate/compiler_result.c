@@ -36,11 +36,13 @@ static json_t *thresholds_of(const struct wnw__compiling *w, int32_t il)
     return v;
 }
 
-static json_t *thresholds(const struct wnw__compiling *w)
+/* An array of what `of` says of each layer of the model; NULL without memory. */
+static json_t *by_layer(const struct wnw__compiling *w,
+                        json_t *(*of)(const struct wnw__compiling *w, int32_t il))
 {
     json_t *v = json_array();
     for (int32_t il = 0; v && il < w->c->info.n_layer; il++)
-        if (json_array_append_new(v, thresholds_of(w, il)) != 0) {
+        if (json_array_append_new(v, of(w, il)) != 0) {
             json_decref(v);
             v = NULL;
         }
@@ -63,17 +65,6 @@ static json_t *sources_of(const struct wnw__compiling *w, int32_t il)
         json_array_append_new(rows, row);
     }
     return rows;
-}
-
-static json_t *sources(const struct wnw__compiling *w)
-{
-    json_t *v = json_array();
-    for (int32_t il = 0; v && il < w->c->info.n_layer; il++)
-        if (json_array_append_new(v, sources_of(w, il)) != 0) {
-            json_decref(v);
-            v = NULL;
-        }
-    return v;
 }
 
 /* Share of the thresholds whose choice comes from there. */
@@ -179,9 +170,9 @@ static json_t *results(const struct wnw__compiling *w)
     return json_pack("{s:o, s:o, s:i, s:o, s:o, s:o, s:f, s:o, s:o, s:o}", "entropy_edges",
                      wnw__json_f64s(w->entropy_edge, w->grid.n_entropy - 1), "ppl_edges",
                      wnw__json_f64s(w->ppl_edge, w->grid.n_ppl - 1), "default_ppl_bin",
-                     (int)w->default_ppl_bin, "weight", weights(w), "tau", thresholds(w), "tau_from",
-                     sources(w), "tau_constant", w->checks.constant, "weight_count", counts(&w->head_log),
-                     "tau_count", counts(&w->tau_log), "checks", checks(w));
+                     (int)w->default_ppl_bin, "weight", weights(w), "tau", by_layer(w, thresholds_of),
+                     "tau_from", by_layer(w, sources_of), "tau_constant", w->checks.constant, "weight_count",
+                     counts(&w->head_log), "tau_count", counts(&w->tau_log), "checks", checks(w));
 }
 
 /* ---- Log ---- */
