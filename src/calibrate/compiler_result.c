@@ -49,11 +49,12 @@ static json_t *by_layer(const struct wnw__compiling *w,
     return v;
 }
 
-/* Whose prompts chose the thresholds of one layer of the model; "none" where it takes no part. */
+/* Whose prompts chose the thresholds of one layer of the model; "none" where it takes no part. NULL without memory. */
 static json_t *sources_of(const struct wnw__compiling *w, int32_t il)
 {
     const struct wnw__risk_grid *g = &w->grid;
     json_t *rows = json_array();
+    bool good = rows;
     int32_t at = -1;
     for (int32_t i = 0; i < w->n_il; i++)
         at = w->il[i] == il ? i : at;
@@ -62,9 +63,14 @@ static json_t *sources_of(const struct wnw__compiling *w, int32_t il)
         for (int32_t p = 0; row && p < g->n_ppl; p++)
             json_array_append_new(
                 row, json_string(at < 0 ? "none" : wnw__risk_from[w->tau_from[wnw__risk_cell(g, at, e, p)]]));
-        json_array_append_new(rows, row);
+        if (!row || json_array_size(row) < (size_t)g->n_ppl || json_array_append(rows, row) != 0)
+            good = false;
+        json_decref(row);
     }
-    return rows;
+    if (good)
+        return rows;
+    json_decref(rows);
+    return NULL;
 }
 
 /* Share of the thresholds whose choice comes from there. */
