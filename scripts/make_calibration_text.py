@@ -109,9 +109,10 @@ def in_turns(parts):
 
 def unpacked(folder, into):
     """FOLDER itself, or where its packages were unpacked."""
-    if (folder / OPTICKS).exists():
+    found = sorted(folder.glob("*.deb"))
+    if not found:
         return folder
-    for package in sorted(folder.glob("*.deb")):
+    for package in found:
         subprocess.run(["dpkg-deb", "-x", package, into], check=True)
     return pathlib.Path(into)
 

@@ -81,10 +81,16 @@ static int list_live(const struct batch *batch, int32_t stream, int32_t row, str
         free(found);
         return wnw__fail(WNW_E_NOMEM, "no memory for the cells of a sequence");
     }
-    for (int32_t cell = 0; cell < batch->n_cell; cell++)
-        if (cell != own && sees(batch, stream, row, cell))
-            found[n++] = (struct ordered){.order = note[cell].order, .cell = cell};
-    qsort(found, (size_t)n, sizeof *found, by_order);
+    bool in_order = true; /* as most cells are, and thousands are listed for every token */
+    for (int32_t cell = 0; cell < batch->n_cell; cell++) {
+        if (cell == own || !sees(batch, stream, row, cell))
+            continue;
+        found[n] = (struct ordered){.order = note[cell].order, .cell = cell};
+        in_order = in_order && (n == 0 || by_order(&found[n - 1], &found[n]) < 0);
+        n++;
+    }
+    if (!in_order)
+        qsort(found, (size_t)n, sizeof *found, by_order);
     for (int32_t i = 0; i < n; i++)
         live->cell[i] = found[i].cell;
     live->n = n;
