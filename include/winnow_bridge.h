@@ -55,6 +55,7 @@ typedef struct wnw_bridge_layer {
     int64_t n_entries;                   /* of all heads and streams */
     uint64_t bytes;                      /* mapped for their keys and values */
     int32_t entry_bytes;                 /* of the key and value of one entry */
+    int32_t query_bytes; /* of one token's queries, where a policy looks with those of all tokens; else 0 */
 } wnw_bridge_layer;
 WNW_DEFAULT(wnw_bridge_layer, wnw_bridge_layer_default)
 
@@ -110,6 +111,11 @@ WNW_API int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows told, void *
 WNW_API int wnw_bridge_seen(const wnw_bridge *cache, int32_t row, int32_t *cells, int32_t n,
                             int32_t *n_cells);
 
+/* Within that function too: has the query of row `row` not kept for policies that look with the queries of all tokens; those that
+ * look with the newest ones miss nothing. For tokens that were generated, and for prompts that no such policy will see: queries
+ * take more memory than the keys and values of their tokens. */
+WNW_API int wnw_bridge_skip_query(wnw_bridge *cache, int32_t row);
+
 /* Observes from now on what the recipe needs, besides what is observed already. To be called before a prompt is read that
  * wnw_bridge_compress_cells will compress by that recipe. E_UNSUPPORTED: it needs what is not observed here. cache = NULL: only
  * says whether that is so, for any thread. */
@@ -123,12 +129,19 @@ typedef struct wnw_bridge_cells_of {
         *cells; /* [n_cells] of the sequence, in the order of its tokens; those left out stay as they are */
     const wnw_policy *policy;
     const wnw_size *size; /* NULL: the policy's own */
+    /* The first of cells[n_cells] that a chat template wrote: they stay, and a budget or ratio is of the others. Every head must
+     * have them all. A policy that keeps headers sees them, from others they are hidden. Bytes are of what the policy sees. */
+    int32_t n_prefix;
 } wnw_bridge_cells_of;
 WNW_DEFAULT(wnw_bridge_cells_of, wnw_bridge_cells_of_default)
 
 /* Compresses a sequence at once. Sequences that share a cell share what is kept of it. Errors: as for wnw_bridge_compress;
  * E_RANGE where a cell is not one of the cache. */
 WNW_API int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *of);
+
+/* Gives back the queries of cells[n] that were kept for policies that look with those of all tokens: none of these will see
+ * the cells' sequence as it is. Compressing and freeing cells give them back, too. E_RANGE as above. */
+WNW_API int wnw_bridge_forget_queries(wnw_bridge *cache, const int32_t *cells, int32_t n);
 
 /* Frees the entries of cells[n] in every head: no sequence has them any more, since llama_memory_seq_rm removed them. E_RANGE
  * as above. */

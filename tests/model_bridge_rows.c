@@ -2,10 +2,13 @@
 /* For programs that know the sequences of their batches: where rows go, what they see, compressing and freeing named cells. */
 #include "helpers.h"
 #include "llamas.h"
+#include "peek_bridge.h"
 #include "winnow_bridge.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum { N = 200, OTHER = 60, N_CTX = 512, MOST_CELLS = 2048 };
 
@@ -13,6 +16,7 @@ enum { N = 200, OTHER = 60, N_CTX = 512, MOST_CELLS = 2048 };
 struct told {
     wnw_bridge *cache;
     int32_t cell[N_CTX], n, ask, seen[N_CTX], n_seen;
+    bool skip; /* queries are not kept */
 };
 
 static void keep(const int32_t *cells, int32_t n, int32_t n_cells, void *user)
@@ -22,6 +26,8 @@ static void keep(const int32_t *cells, int32_t n, int32_t n_cells, void *user)
     assert_in_range(t->n + n, 1, N_CTX);
     memcpy(t->cell + t->n, cells, (size_t)n * sizeof *cells);
     t->n += n;
+    for (int32_t i = 0; t->skip && i < n; i++)
+        assert_ok(wnw_bridge_skip_query(t->cache, i));
     if (t->ask >= 0)
         assert_ok(wnw_bridge_seen(t->cache, t->ask, t->seen, N_CTX, &t->n_seen));
 }
@@ -184,6 +190,181 @@ static void test_threads_change_nothing(void **state)
     }
 }
 
+/* ---- Policies that look with the queries of all tokens ---- */
+
+enum { N_LONG = 300, N_HEADER = 20, N_KEPT = 100 };
+
+/* What replay keeps of the tokens in a session that knows of the header. */
+static wnw_plan *in_session(const int32_t *tokens)
+{
+    wnw_model *model = test_model_open("tiny/tiny-llama.gguf");
+    wnw_policy *policy = test_policy("replay");
+    const wnw_size size = size_budget(N_HEADER + N_KEPT);
+    const wnw_prompt prompt = {WNW_INIT(wnw_prompt), .n_prefix = N_HEADER};
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy, .prompt = &prompt};
+    wnw_session *s = test_session_new(
+        model, &(struct test_session){.kv_type = WNW_KV_F16, .n_ctx = N_CTX, .n_threads = 1});
+    wnw_plan *plan = NULL;
+    assert_ok(wnw_session_begin(s, &run));
+    assert_ok(wnw_session_prefill(s, tokens, N_LONG, NULL, NULL));
+    assert_ok(wnw_session_plan(s, policy, &size, &plan, NULL));
+    wnw_session_free(s);
+    wnw_policy_free(policy);
+    wnw_model_free(model);
+    return plan;
+}
+
+/* Entries that are kept in both, where cell i holds position i. */
+static int64_t count_same(const wnw_bridge *cache, const wnw_plan *plan)
+{
+    int64_t same = 0;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+        wnw_bridge_layer l = wnw_bridge_layer_default();
+        assert_ok(wnw_bridge_get_layer(cache, i, &l));
+        for (int32_t ih = 0; ih < l.n_heads; ih++) {
+            const int32_t *want;
+            int32_t has[N_CTX], n_has;
+            const int32_t n_want = wnw_plan_head(plan, l.layer, ih, &want);
+            assert_ok(wnw_bridge_cells(cache, i, 0, ih, has, N_CTX, &n_has));
+            for (int32_t k = 0; k < n_has; k++)
+                same += is_among(has[k], want, n_want);
+        }
+    }
+    return same;
+}
+
+/* A policy that keeps headers sees one, and keeps of the rest what it keeps in a session; from others it is hidden. */
+static void test_header(void **state)
+{
+    (void)state;
+    struct test_llama t;
+    struct told told;
+    int32_t *tokens = test_random_tokens(N_LONG, 250, 8);
+    wnw_plan *plan = in_session(tokens);
+    static const struct {
+        const char *recipe;
+        wnw_size size;
+    } rows[] = {{"replay", {.kind = WNW_SIZE_BUDGET, .budget = N_KEPT}},
+                {"replay", {.kind = WNW_SIZE_RATIO, .ratio = 1 - (double)N_KEPT / (N_LONG - N_HEADER)}},
+                {"keydiff", {.kind = WNW_SIZE_BUDGET, .budget = N_KEPT}},
+                {"keydiff", {.kind = WNW_SIZE_RATIO, .ratio = 1 - (double)N_KEPT / (N_LONG - N_HEADER)}}};
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        wnw_policy *policy = test_policy(rows[r].recipe);
+        opened(&t, &told);
+        assert_ok(wnw_bridge_observe(told.cache, rows[r].recipe));
+        test_llama_decode(&t, 0, 0, tokens, N_LONG, NULL);
+        const wnw_bridge_cells_of of = {
+            WNW_INIT(wnw_bridge_cells_of), .n_cells = N_LONG,   .cells = told.cell, .policy = policy,
+            .size = &rows[r].size,         .n_prefix = N_HEADER};
+        assert_ok(wnw_bridge_compress_cells(told.cache, &of));
+        const int64_t n = count(told.cache, told.cell, N_LONG), same = count_same(told.cache, plan);
+        print_message("%s: %lld entries, %lld as in a session\n", rows[r].recipe, (long long)n,
+                      (long long)same);
+        assert_int_equal(count(told.cache, told.cell, N_HEADER), HEADS * N_HEADER);
+        assert_int_equal(n, HEADS * (N_HEADER + N_KEPT));
+        if (r < 2) /* keys and queries are rounded by other sums */
+            assert_cmp((double)same, >=, 0.99 * (double)n);
+        wnw_policy_free(policy);
+        test_llama_close(&t);
+    }
+    wnw_plan_free(plan);
+    free(tokens);
+}
+
+/* Pages that the queries of all layers have. */
+static int64_t count_pages(const wnw_bridge *cache)
+{
+    const struct wnw__bridge_backend *b = (const struct wnw__bridge_backend *)(const void *)cache;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    int64_t n = 0;
+    for (int32_t i = 0; i < b->caches[0]->n_layer; i++) {
+        const struct wnw__bridge_queries *q = &b->caches[0]->layers[i]->queries;
+        wnw_bridge_layer l = wnw_bridge_layer_default();
+        assert_ok(wnw_bridge_get_layer(cache, i, &l));
+        const uintptr_t from = ((uintptr_t)q->q + page - 1) / page * page,
+                        to = ((uintptr_t)q->q + (size_t)q->room * (size_t)l.query_bytes) / page * page;
+        unsigned char *in = calloc((to - from) / page + 1, 1);
+        assert_non_null(in);
+        if (q->q && from < to)
+            assert_int_equal(mincore((void *)from, to - from, in), 0);
+        for (size_t k = 0; k < (to - from) / page; k++)
+            n += in[k] & 1;
+        free(in);
+    }
+    return n;
+}
+
+/* Queries that no policy will see any more take no memory, whatever became of their tokens. */
+static void test_queries_go(void **state)
+{
+    (void)state;
+    struct test_llama t;
+    struct told told;
+    int32_t *tokens = test_random_tokens(N_LONG, 250, 8);
+    wnw_policy *policy = test_policy("replay");
+    const wnw_size size = size_budget(N_KEPT);
+    opened(&t, &told);
+    assert_ok(wnw_bridge_observe(told.cache, "replay"));
+    for (int turn = 0; turn < 3; turn++) {
+        told.n = 0;
+        test_llama_decode(&t, 0, 0, tokens, N_LONG, NULL);
+        wnw_bridge_layer l = wnw_bridge_layer_default();
+        assert_ok(wnw_bridge_get_layer(told.cache, 0, &l));
+        assert_int_equal(l.query_bytes, 4 * 32 * 2); /* f16 */
+        assert_cmp((double)count_pages(told.cache), >, 20.0);
+        if (turn == 0)
+            assert_ok(wnw_bridge_compress_cells(
+                told.cache, &(wnw_bridge_cells_of){WNW_INIT(wnw_bridge_cells_of), .n_cells = N_LONG,
+                                                   .cells = told.cell, .policy = policy, .size = &size}));
+        else if (turn == 1)
+            assert_ok(wnw_bridge_forget_queries(told.cache, told.cell, N_LONG));
+        assert_true(llama_memory_seq_rm(llama_get_memory(t.ctx), 0, -1, -1));
+        assert_ok(turn == 2 ? wnw_bridge_forget(told.cache, told.cell, N_LONG) : WNW_OK);
+        assert_int_equal(count_pages(told.cache), 0);
+    }
+    /* And those that are not kept take none from the start; the policy says so, and others go on. */
+    told.skip = true;
+    told.n = 0;
+    test_llama_decode(&t, 0, 0, tokens, N_LONG, NULL);
+    assert_int_equal(count_pages(told.cache), 0);
+    wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of), .n_cells = N_LONG, .cells = told.cell,
+                              .policy = policy, .size = &size};
+    assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_NOT_OBSERVED);
+    wnw_policy_free(policy);
+    of.policy = policy = test_policy("keydiff");
+    assert_ok(wnw_bridge_compress_cells(told.cache, &of));
+    assert_int_equal(count(told.cache, told.cell, N_LONG), HEADS * N_KEPT);
+    wnw_policy_free(policy);
+    free(tokens);
+    test_llama_close(&t);
+}
+
+/* A part that wants queries as they are, or a window, gets none that were rounded. */
+static void test_rounded_queries_are_for_who_takes_them(void **state)
+{
+    static const char *const others[] = {"compactor", "snapkv:window=16"};
+    (void)state;
+    struct test_llama t;
+    struct told told;
+    int32_t *tokens = test_random_tokens(N_LONG, 250, 8);
+    const wnw_size size = size_budget(N_KEPT);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        for (int asked = 0; asked < 2; asked++) {
+            wnw_policy *policy = test_policy(others[i]);
+            opened(&t, &told);
+            assert_ok(wnw_bridge_observe(told.cache, "replay"));
+            if (asked)
+                assert_ok(wnw_bridge_observe(told.cache, others[i]));
+            test_llama_decode(&t, 0, 0, tokens, N_LONG, NULL);
+            const wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of), .n_cells = N_LONG,
+                                            .cells = told.cell, .policy = policy, .size = &size};
+            assert_int_equal(wnw_bridge_compress_cells(told.cache, &of), asked ? WNW_OK : WNW_E_NOT_OBSERVED);
+            wnw_policy_free(policy);
+            test_llama_close(&t);
+        }
+    free(tokens);
+}
+
 static void test_refuses(void **state)
 {
     (void)state;
@@ -197,6 +378,15 @@ static void test_refuses(void **state)
     assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_RANGE);
     assert_says("cell 512 of a cache with 512");
     assert_error(wnw_bridge_forget(told.cache, &beyond, 1), WNW_E_RANGE);
+    assert_error(wnw_bridge_forget_queries(told.cache, &beyond, 1), WNW_E_RANGE);
+    assert_error(wnw_bridge_forget_queries(NULL, &beyond, 1), WNW_E_ARG);
+    assert_error(wnw_bridge_skip_query(NULL, 0), WNW_E_ARG);
+    assert_ok(wnw_bridge_skip_query(told.cache, 7)); /* of no graph: nothing */
+    of.n_cells = of.n_prefix = 1;
+    of.cells = &(int32_t){0};
+    assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_ARG);
+    assert_says("1 of them of a header");
+    of.n_prefix = 0;
     of.n_cells = 0;
     assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_ARG);
     of.policy = NULL;
@@ -217,6 +407,9 @@ int main(void)
         cmocka_unit_test(test_rows_and_what_they_see),
         cmocka_unit_test(test_named_cells_are_compressed_and_freed),
         cmocka_unit_test(test_threads_change_nothing),
+        cmocka_unit_test(test_header),
+        cmocka_unit_test(test_queries_go),
+        cmocka_unit_test(test_rounded_queries_are_for_who_takes_them),
         cmocka_unit_test(test_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,8 +65,9 @@ struct wnw__bridge_facts {
 
 /* Queries of a layer as its attention got them. */
 struct wnw__bridge_queries {
-    float *q;      /* [room][n_reader][n_head][d_k]; NULL: none are kept */
-    int32_t *cell; /* [room] their cells, counted over all streams; -1 = none */
+    void *q;          /* [room][n_reader][n_head][d_k]; NULL: none are kept */
+    wnw_kv_type type; /* WNW_KV_F32; WNW_KV_F16 of all cells where rounded ones do */
+    int32_t *cell;    /* [room] their cells, counted over all streams; -1 = none */
     int32_t room, at, n_reader, n_head;
     bool all; /* of every cell, in its own place; else the newest, a ring */
 };
@@ -230,8 +231,9 @@ struct wnw__bridge_watch {
     struct wnw__bridge_live {
         struct wnw__bridge_cache *cache; /* NULL: nothing yet */
         int32_t stream, n, room;
-        int32_t *cell;                /* [n] of the sequence, in the order in which they were written */
-    } last;                           /* the sequence of the last row of the last batch, with that row */
+        int32_t *cell;    /* [n] of the sequence, in the order in which they were written */
+        int32_t n_prefix; /* the first of them, which a policy sees, protects and does not count; mostly 0 */
+    } last;               /* the sequence of the last row of the last batch, with that row */
     struct wnw__bridge_place *places; /* [n_place] of the graph at hand, in its order */
     int32_t n_place, cap_place;
     struct wnw__bridge_tracks *tracks; /* statistics of queries; NULL while none are wanted */

@@ -93,6 +93,12 @@ int wnw_bridge_seen(const wnw_bridge *cache, int32_t row, int32_t *cells, int32_
     return wnw_bridge_cells(cache, 0, 0, row, cells, n, n_cells);
 }
 
+int wnw_bridge_skip_query(wnw_bridge *cache, int32_t row)
+{
+    (void)row;
+    return wnw_bridge_compress(cache);
+}
+
 int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
 {
     (void)cache;
@@ -112,6 +118,11 @@ int wnw_bridge_forget(wnw_bridge *cache, const int32_t *cells, int32_t n)
     (void)cells;
     (void)n;
     return wnw_bridge_compress_cells(cache, NULL);
+}
+
+int wnw_bridge_forget_queries(wnw_bridge *cache, const int32_t *cells, int32_t n)
+{
+    return wnw_bridge_forget(cache, cells, n);
 }
 
 const char *wnw_bridge_built_for(void)

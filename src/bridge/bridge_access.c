@@ -77,6 +77,7 @@ int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *o
         info.n_entries = wnw__cache_entries(&l->rows);
         info.bytes = wnw__cache_bytes(&l->rows);
         info.entry_bytes = (int32_t)(l->rows.row_bytes + l->rows.v_row_bytes);
+        info.query_bytes = (int32_t)wnw__bridge_query_bytes(l);
     }
     wnw__sized_give(out, &info);
     return WNW_OK;

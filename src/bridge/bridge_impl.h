@@ -51,9 +51,14 @@ int wnw__bridge_record_begin(struct wnw__bridge_backend *b);
 /* Keeps queries of an attention, whose node is about to run. One thread calls it. */
 void wnw__bridge_record_queries(struct wnw__bridge_backend *b, const struct ggml_tensor *node,
                                 const struct wnw__cells_op *op);
-/* The query [n_head][d_k] that a reader of a layer has kept of a cell, counted over all streams; NULL: none. */
-const float *wnw__bridge_query(const struct wnw__bridge_layer *l, int32_t cell, int32_t reader);
-/* Gives back what was kept for entries of these cells of a stream, which a policy has seen. */
+/* The query [n_head][d_k], in the type of the layer's queries, that a reader of a layer has kept of a cell, counted over all
+ * streams; NULL: none. */
+const void *wnw__bridge_query(const struct wnw__bridge_layer *l, int32_t cell, int32_t reader);
+/* Bytes that the queries of one token take where those of all cells are kept; else 0. */
+size_t wnw__bridge_query_bytes(const struct wnw__bridge_layer *l);
+/* Has the query of row i of the graph that is about to run not kept where those of all cells are. */
+void wnw__bridge_record_skip(struct wnw__bridge_backend *b, int32_t i);
+/* Gives back what was kept of these cells of a stream where queries of all cells are: a policy has seen it, or none will. */
 void wnw__bridge_record_seen(struct wnw__bridge_layer *l, int32_t stream, const int32_t *cell, int32_t n);
 void wnw__bridge_queries_free(struct wnw__bridge_queries *q);
 

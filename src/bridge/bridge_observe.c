@@ -3,12 +3,16 @@
  * place of positions, and what was noted while graphs ran. */
 #include "bridge/bridge_impl.h"
 
+#include "base/parallel.h"
 #include "bridge/bridge_track.h"
 #include "forward/team.h"
+#include "kernel/kernel.h"
+#include "observe/queries.h"
 #include "observe/source.h"
 #include "observe/window.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 enum { MEAN, COV, QUERIES, SUM, MAX, THETA, ATTN, GATE };
@@ -48,21 +52,27 @@ struct reader {
     int32_t number;
 };
 
-/* The query of the token at a place; NULL if none was kept. */
+/* The query of the token at a place as it is kept; NULL if none was. */
+static const void *kept_at(const struct wnw__bridge_sequence *s, int32_t il, int32_t pos, int32_t reader)
+{
+    const struct wnw__bridge_layer *l = s->layer[il];
+    return wnw__bridge_query(l, s->live->stream * l->k.n_cell + s->live->cell[pos], reader);
+}
+
+/* The same where queries are kept as they are. */
 static const float *query_at(const void *of, int32_t il, int32_t pos)
 {
     const struct reader *r = of;
-    const struct wnw__bridge_layer *l = r->s->layer[il];
-    const struct wnw__bridge_live *live = r->s->live;
-    return wnw__bridge_query(l, live->stream * l->k.n_cell + live->cell[pos], r->number);
+    return kept_at(r->s, il, pos, r->number);
 }
 
-/* The number of last tokens whose queries were kept, at most n. */
-static int32_t n_kept(const struct wnw__bridge_sequence *s, int32_t il, int32_t n)
+/* The number of last tokens whose queries were kept, at most n; 0 where they were rounded and may not be. */
+static int32_t n_kept(const struct wnw__bridge_sequence *s, int32_t il, int32_t n, bool rounded)
 {
-    const struct reader own = {.s = s};
     int32_t kept = 0;
-    while (kept < n && kept < s->live->n && query_at(&own, il, s->live->n - 1 - kept))
+    if (!rounded && s->layer[il]->queries.type != WNW_KV_F32)
+        return 0;
+    while (kept < n && kept < s->live->n && kept_at(s, il, s->live->n - 1 - kept, 0))
         kept++;
     return kept;
 }
@@ -71,7 +81,7 @@ static int32_t n_kept(const struct wnw__bridge_sequence *s, int32_t il, int32_t 
 static int add_window(struct wnw__bridge_sequence *s, struct wnw__source *source, const wnw_needs *needs,
                       const bool *heads, wnw_observation *obs)
 {
-    const int32_t n = n_kept(s, obs->il, needs->window), n_reader = s->layer[obs->il]->facts.n_reader;
+    const int32_t n = n_kept(s, obs->il, needs->window, false), n_reader = s->layer[obs->il]->facts.n_reader;
     const size_t size = (size_t)obs->n_head * (size_t)n * (size_t)obs->n;
     if (n == 0)
         return wnw__fail(WNW_E_NOT_OBSERVED,
@@ -106,22 +116,46 @@ static int check_readers(const struct wnw__bridge_sequence *s, int32_t il, const
                      what, (int)n, (int)il);
 }
 
-static int add_queries(struct wnw__bridge_sequence *s, wnw_observation *obs)
+/* Queries of the last n tokens on their way to float32. */
+struct taken {
+    const struct wnw__bridge_sequence *s;
+    int32_t il, n;
+    size_t row; /* numbers of one token */
+    float *to;
+    atomic_bool beyond; /* a number is beyond the range of f16 */
+};
+enum { BLOCK = 32 }; /* tokens that a thread converts together */
+
+static void take_block(int32_t i, void *user)
 {
-    const int32_t n = n_kept(s, obs->il, s->live->n);
+    struct taken *t = user;
+    const int32_t first = t->s->live->n - t->n;
+    for (int32_t k = i * BLOCK; k < t->n && k < (i + 1) * BLOCK; k++) {
+        const void *from = kept_at(t->s, t->il, first + k, 0);
+        float *to = t->to + (size_t)k * t->row;
+        if (t->s->layer[t->il]->queries.type == WNW_KV_F32)
+            memcpy(to, from, t->row * sizeof *to);
+        else if (!wnw__queries_widen(from, 1, (int32_t)t->row, to))
+            atomic_store_explicit(&t->beyond, true, memory_order_relaxed);
+    }
+}
+
+static int add_queries(struct wnw__bridge_sequence *s, const wnw_needs *needs, wnw_observation *obs)
+{
+    const int32_t n = n_kept(s, obs->il, s->live->n, wnw__queries_rounded(needs->flags));
     const size_t row = (size_t)obs->n_head * (size_t)obs->n_embd_head;
     WNW_TRY(check_readers(s, obs->il, "every query"));
-    const struct reader own = {.s = s};
-    float *to = need(s, QUERIES, (size_t)n * row);
     if (n == 0)
         return wnw__fail(WNW_E_NOT_OBSERVED,
                          "no queries of layer %d were kept: set the policy before the prompt is read",
                          (int)obs->il);
-    if (!to)
+    struct taken t = {.s = s, .il = obs->il, .n = n, .row = row, .to = need(s, QUERIES, (size_t)n * row)};
+    if (!t.to)
         return WNW_E_NOMEM;
-    for (int32_t i = 0; i < n; i++)
-        memcpy(to + (size_t)i * row, query_at(&own, obs->il, s->live->n - n + i), row * sizeof *to);
-    obs->queries = to;
+    wnw__parallel(wnw__bridge_pool(s->b), (n + BLOCK - 1) / BLOCK, take_block, &t);
+    if (atomic_load_explicit(&t.beyond, memory_order_relaxed))
+        return wnw__queries_beyond(obs->il);
+    obs->queries = t.to;
     obs->n_queries = n;
     return WNW_OK;
 }
@@ -268,7 +302,7 @@ static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, 
     if (needs->flags & WNW_NEED_WINDOW_ATTN)
         WNW_TRY(add_window(s, source, needs, heads, obs));
     if (needs->flags & WNW_NEED_EVERY_QUERY)
-        WNW_TRY(add_queries(s, obs));
+        WNW_TRY(add_queries(s, needs, obs));
     if (needs->flags & WNW_NEED_QUERY_STATS)
         WNW_TRY(add_stats(s, obs));
     if (needs->flags & WNW_NEED_ATTN_SUM)
@@ -297,7 +331,9 @@ int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence
 {
     *src = (struct wnw__plan_source){.shape = s->shape,
                                      .n_past = s->live->n,
+                                     .n_prefix = s->live->n_prefix,
                                      .ratio_base = s->live->n,
+                                     .n_apart = s->live->n_prefix,
                                      .entry_bytes = {.each = s->entry_bytes},
                                      .profile = s->b->watch.profile};
     return wnw__source_open(

@@ -3,6 +3,7 @@
 
 #include "bridge/bridge_track.h"
 #include "kernel/kernel.h"
+#include "observe/queries.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,10 +43,29 @@ void wnw__bridge_queries_free(struct wnw__bridge_queries *q)
     *q = (struct wnw__bridge_queries){0};
 }
 
-/* Numbers of the queries of one token. */
+/* Bytes of n numbers. */
+static size_t bytes_of(const struct wnw__bridge_queries *q, size_t n)
+{
+    return n * (q->type == WNW_KV_F16 ? sizeof(uint16_t) : sizeof(float));
+}
+
+/* Bytes of the queries of one token. */
 static size_t row_of(const struct wnw__bridge_layer *l)
 {
-    return (size_t)l->queries.n_reader * (size_t)l->queries.n_head * (size_t)l->d_k;
+    const struct wnw__bridge_queries *q = &l->queries;
+    return bytes_of(q, (size_t)q->n_reader * (size_t)q->n_head * (size_t)l->d_k);
+}
+
+size_t wnw__bridge_query_bytes(const struct wnw__bridge_layer *l)
+{
+    return l->queries.q && l->queries.all ? row_of(l) : 0;
+}
+
+/* A window's attention is computed from queries as they are. */
+static wnw_kv_type type_for(const wnw_needs *needs)
+{
+    return wnw__queries_rounded(needs->flags) && !(needs->flags & WNW_NEED_WINDOW_ATTN) ? WNW_KV_F16
+                                                                                        : WNW_KV_F32;
 }
 
 /* Makes room for the queries that the policy wants of a layer, which loses those that it had for another. Memory of
@@ -57,13 +77,15 @@ static bool need_room(struct wnw__bridge_layer *l, const struct wnw__bridge_watc
     const int32_t n_cell = l->k.n_cell * l->k.n_stream,
                   window = w->needs.window < n_cell / WINDOWS ? w->needs.window * WINDOWS : n_cell;
     const int32_t room = all ? n_cell : window;
-    if (q->q && q->room == room && q->all == all && q->n_head == l->facts.n_head &&
+    const wnw_kv_type type = type_for(&w->needs);
+    if (q->q && q->room == room && q->all == all && q->type == type && q->n_head == l->facts.n_head &&
         q->n_reader == l->facts.n_reader)
         return true;
     wnw__bridge_queries_free(q);
+    q->type = type;
     q->n_head = l->facts.n_head;
     q->n_reader = l->facts.n_reader;
-    q->q = malloc((size_t)room * row_of(l) * sizeof *q->q);
+    q->q = malloc((size_t)room * row_of(l));
     q->cell = malloc((size_t)room * sizeof *q->cell);
     if (!q->q || !q->cell) {
         wnw__bridge_queries_free(q);
@@ -88,16 +110,21 @@ static int32_t slot_of(const struct wnw__bridge_queries *q, int32_t cell)
     return -1;
 }
 
-const float *wnw__bridge_query(const struct wnw__bridge_layer *l, int32_t cell, int32_t reader)
+static uint8_t *query_at(const struct wnw__bridge_layer *l, int32_t at, int32_t reader)
 {
     const struct wnw__bridge_queries *q = &l->queries;
-    const int32_t at = q->q ? slot_of(q, cell) : -1;
-    return at < 0 ? NULL
-                  : q->q + (size_t)at * row_of(l) + (size_t)reader * (size_t)q->n_head * (size_t)l->d_k;
+    return (uint8_t *)q->q + (size_t)at * row_of(l) +
+           bytes_of(q, (size_t)reader * (size_t)q->n_head * (size_t)l->d_k);
+}
+
+const void *wnw__bridge_query(const struct wnw__bridge_layer *l, int32_t cell, int32_t reader)
+{
+    const int32_t at = l->queries.q ? slot_of(&l->queries, cell) : -1;
+    return at < 0 ? NULL : query_at(l, at, reader);
 }
 
 /* The place for the query of a cell; the first reader of a layer chooses it. */
-static float *place_for(struct wnw__bridge_layer *l, int32_t cell, int32_t reader)
+static uint8_t *place_for(struct wnw__bridge_layer *l, int32_t cell, int32_t reader)
 {
     struct wnw__bridge_queries *q = &l->queries;
     const int32_t at = q->all ? cell : reader == 0 ? q->at : slot_of(q, cell);
@@ -106,17 +133,19 @@ static float *place_for(struct wnw__bridge_layer *l, int32_t cell, int32_t reade
     if (!q->all && reader == 0)
         q->at = (q->at + 1) % q->room;
     q->cell[at] = cell;
-    return q->q + (size_t)at * row_of(l) + (size_t)reader * (size_t)q->n_head * (size_t)l->d_k;
+    return query_at(l, at, reader);
 }
 
 static void keep_query(struct wnw__bridge_layer *l, const struct wnw__cells_op *op, int32_t stream,
                        int32_t row, int32_t cell, int32_t reader)
 {
     const char *q = op->q + (size_t)stream * op->q_stream + (size_t)row * op->q_row;
-    float *to = place_for(l, (op->first_stream + stream) * l->k.n_cell + cell, reader);
-    for (int32_t h = 0; to && h < op->n_head; h++, to += op->d_k) {
-        memcpy(to, q + (size_t)h * op->q_head, (size_t)op->d_k * sizeof *to);
-        wnw__hadamard(to, op->d_k, l->facts.k_block); /* as keys are read */
+    uint8_t *to = place_for(l, (op->first_stream + stream) * l->k.n_cell + cell, reader);
+    float turned[WNW_BRIDGE_MOST_D];
+    for (int32_t h = 0; to && h < op->n_head; h++, to += bytes_of(&l->queries, (size_t)op->d_k)) {
+        memcpy(turned, q + (size_t)h * op->q_head, (size_t)op->d_k * sizeof *turned);
+        wnw__hadamard(turned, op->d_k, l->facts.k_block); /* as keys are read */
+        wnw__rows_from_f32(l->queries.type, turned, 1, op->d_k, to);
     }
 }
 
@@ -134,17 +163,33 @@ void wnw__bridge_record_queries(struct wnw__bridge_backend *b, const struct ggml
                 keep_query(p->layer, op, s, row, b->watch_own[(int64_t)s * op->n_row + row], p->reader);
 }
 
+void wnw__bridge_record_skip(struct wnw__bridge_backend *b, int32_t i)
+{
+    if (!(b->watch.needs.flags & WNW_NEED_EVERY_QUERY) || i < 0 || i >= b->watch_n_own || b->watch_own[i] < 0)
+        return;
+    for (int32_t k = 0; k < b->watch.n_place; k++) { /* the cell may have had another token */
+        struct wnw__bridge_queries *q = &b->watch.places[k].layer->queries;
+        if (q->q && q->all && b->watch_own[i] < q->room)
+            q->cell[b->watch_own[i]] = -1;
+    }
+    b->watch_own[i] = -1;
+}
+
 /* Queries of all cells are as large as hidden states, and serve once. */
 void wnw__bridge_record_seen(struct wnw__bridge_layer *l, int32_t stream, const int32_t *cell, int32_t n)
 {
     struct wnw__bridge_queries *q = &l->queries;
-    const size_t row = row_of(l) * sizeof *q->q;
+    const size_t row = row_of(l);
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    bool any = false;
     if (!q->q || !q->all)
         return;
-    for (int32_t i = 0; i < n; i++)
-        q->cell[stream * l->k.n_cell + cell[i]] = -1;
-    for (int32_t i = 0; i < q->room;) {
+    for (int32_t i = 0; i < n; i++) {
+        int32_t *kept = &q->cell[stream * l->k.n_cell + cell[i]];
+        any = any || *kept >= 0;
+        *kept = -1;
+    }
+    for (int32_t i = 0; any && i < q->room;) {
         const int32_t first = i;
         while (i < q->room && q->cell[i] < 0)
             i++;

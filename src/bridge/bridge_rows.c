@@ -82,6 +82,13 @@ int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows told, void *user)
     return WNW_OK;
 }
 
+int wnw_bridge_skip_query(wnw_bridge *cache, int32_t row)
+{
+    WNW_REQUIRE(cache);
+    wnw__bridge_record_skip(backend_of(cache), row);
+    return WNW_OK;
+}
+
 /* ---- Policies of sequences ---- */
 
 /* One recorder serves all sequences. */
@@ -141,31 +148,55 @@ static const struct wnw__bridge_layer *check_cells(const struct wnw__bridge_back
     return l;
 }
 
-int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *of)
+/* Whether a policy keeps n first entries that a chat template wrote, whatever their scores. */
+static bool protects(const wnw_policy *policy, int32_t n_cells, int32_t n)
 {
+    const wnw_keep_problem problem = {
+        .n = n_cells, .budget = n_cells, .sized = true, .n_prefix = n, .n_here = n};
+    return wnw__policy_keep(policy, &problem).n_first >= n;
+}
+
+/* Copies the cells that the policy is to see, and adds a header that it sees and keeps to the size. */
+static int take_cells(struct wnw__bridge_live *live, wnw_size *size, const wnw_bridge_cells_of *of)
+{
+    const bool sees = of->n_prefix > 0 && protects(of->policy, of->n_cells, of->n_prefix);
+    const int32_t first = sees ? 0 : of->n_prefix;
+    *size = of->size ? *of->size : (wnw_size){.kind = WNW_SIZE_NONE};
+    live->n_prefix = sees ? of->n_prefix : 0;
+    if (size->kind == WNW_SIZE_BUDGET)
+        size->budget += live->n_prefix;
+    live->n = live->room = of->n_cells - first;
+    live->cell = malloc((size_t)live->n * sizeof *live->cell);
+    if (!live->cell)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the cells of a sequence");
+    memcpy(live->cell, of->cells + first, (size_t)live->n * sizeof *live->cell);
+    return WNW_OK;
+}
+
+int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *cells_of)
+{
+    wnw_bridge_cells_of of = wnw_bridge_cells_of_default();
     WNW_REQUIRE(cache);
-    WNW_REQUIRE(of);
-    WNW_TRY(WNW_SIZED_CHECK(wnw_bridge_cells_of, of));
-    WNW_REQUIRE(of->policy);
-    WNW_REQUIRE(of->cells);
+    WNW_REQUIRE(cells_of);
+    WNW_TRY(WNW_SIZED_TAKE(wnw_bridge_cells_of, &of, cells_of));
+    WNW_REQUIRE(of.policy);
+    WNW_REQUIRE(of.cells);
     struct wnw__bridge_backend *b = backend_of(cache);
     struct wnw__bridge_watch *w = &b->watch;
-    const struct wnw__bridge_layer *l = check_cells(b, of->cells, of->n_cells);
+    const struct wnw__bridge_layer *l = check_cells(b, of.cells, of.n_cells);
     if (!l)
         return WNW_E_RANGE;
-    if (of->n_cells < 1)
-        return wnw__fail(WNW_E_ARG, "no cells are named: there is nothing to compress");
-    struct wnw__bridge_live live = {.cache = l->cache,
-                                    .n = of->n_cells,
-                                    .room = of->n_cells,
-                                    .cell = malloc((size_t)of->n_cells * sizeof *live.cell)};
-    if (!live.cell)
-        return wnw__fail(WNW_E_NOMEM, "no memory for the cells of a sequence");
-    memcpy(live.cell, of->cells, (size_t)of->n_cells * sizeof *live.cell);
+    if (of.n_prefix < 0 || of.n_cells - of.n_prefix < 1)
+        return wnw__fail(WNW_E_ARG,
+                         "%d cells are named, %d of them of a header: there is nothing to compress",
+                         (int)of.n_cells, (int)of.n_prefix);
+    struct wnw__bridge_live live = {.cache = l->cache};
     wnw_policy *const policy = w->policy;
     const wnw_size size = w->size;
-    w->policy = (wnw_policy *)(uintptr_t)of->policy; /* read only */
-    w->size = of->size ? *of->size : (wnw_size){.kind = WNW_SIZE_NONE};
+    wnw_size own;
+    WNW_TRY(take_cells(&live, &own, &of));
+    w->policy = (wnw_policy *)(uintptr_t)of.policy; /* read only */
+    w->size = own;
     const int rc = wnw__bridge_compress(b, &live);
     w->policy = policy;
     w->size = size;
@@ -236,5 +267,19 @@ int wnw_bridge_forget(wnw_bridge *cache, const int32_t *cells, int32_t n)
             rc = forget_in(l, dead);
     }
     free(dead);
-    return rc;
+    return rc == WNW_OK ? wnw_bridge_forget_queries(cache, cells, n) : rc;
+}
+
+int wnw_bridge_forget_queries(wnw_bridge *cache, const int32_t *cells, int32_t n)
+{
+    WNW_REQUIRE(cache);
+    if (n > 0)
+        WNW_REQUIRE(cells);
+    const struct wnw__bridge_layer *first = check_cells(backend_of(cache), cells, n);
+    if (!first)
+        return WNW_E_RANGE;
+    for (int32_t i = 0; i < first->cache->n_layer; i++)
+        if (first->cache->layers[i]->k.n_cell == first->k.n_cell)
+            wnw__bridge_record_seen(first->cache->layers[i], 0, cells, n);
+    return WNW_OK;
 }

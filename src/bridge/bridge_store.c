@@ -65,8 +65,7 @@ void wnw__bridge_layer_clear(struct wnw__bridge_layer *l)
         return;
     wnw__cache_clear(&l->rows);
     l->lost = false;
-    for (int32_t i = 0; i < l->queries.room; i++)
-        l->queries.cell[i] = -1;
+    wnw__bridge_queries_free(&l->queries); /* room is made again where some are to be kept */
     memset(l->written, 0, (size_t)l->k.n_stream * (size_t)l->k.n_cell);
 }
 

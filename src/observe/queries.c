@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Recorder of every prompt query, after RoPE. They are the largest thing that is recorded, and take a good part of their time to
  * be written to memory that is new; where rounded ones do, there is half of it. */
+#include "observe/queries.h"
+
 #include "base/parallel.h"
 #include "kernel/kernel.h"
 #include "observe/recorders.h"
@@ -14,7 +16,7 @@ static bool needed(const struct wnw__record_needs *needs, const struct wnw__reco
                    struct wnw__record_arg *arg)
 {
     (void)shape;
-    *arg = (struct wnw__record_arg){.n = needs->merged.flags & WNW_NEED_QUERIES ? WNW_KV_F32 : WNW_KV_F16};
+    *arg = (struct wnw__record_arg){.n = wnw__queries_rounded(needs->merged.flags) ? WNW_KV_F16 : WNW_KV_F32};
     return needs->merged.flags & WNW_NEED_EVERY_QUERY;
 }
 
@@ -40,6 +42,23 @@ static int stages(const void *rec, enum wnw__point point, int32_t il, const stru
 
 enum { BLOCK = 32 }; /* rows that a thread converts together */
 
+bool wnw__queries_widen(const void *from, int64_t n, int32_t d, float *to)
+{
+    float sum = 0;
+    wnw__rows_to_f32(WNW_KV_F16, from, n, d, to);
+    for (int64_t i = 0; i < n * d; i++)
+        sum += to[i] * 0.0f;
+    return !(sum != 0.0f); /* which is also so of what is no number */
+}
+
+int wnw__queries_beyond(int32_t il)
+{
+    return wnw__fail(WNW_E_NOT_FINITE,
+                     "queries of layer %d are beyond what f16 holds, in which they are recorded; choose a "
+                     "scorer that does not read all queries",
+                     (int)il);
+}
+
 struct widen {
     const struct wnw__token_rows *k;
     int32_t il;
@@ -51,13 +70,8 @@ static void widen_block(int32_t i, void *user)
 {
     struct widen *w = user;
     const int32_t from = i * BLOCK, left = w->k->layers[w->il].n - from;
-    const int64_t n = (int64_t)(left < BLOCK ? left : BLOCK) * (int64_t)w->k->row;
-    float *to = w->to + (size_t)from * w->k->row, sum = 0;
-    wnw__rows_to_f32(WNW_KV_F16, wnw__token_rows_at(w->k, w->il, from), n / (int64_t)w->k->row,
-                     (int32_t)w->k->row, to);
-    for (int64_t j = 0; j < n; j++)
-        sum += to[j] * 0.0f;
-    if (sum != 0.0f)
+    if (!wnw__queries_widen(wnw__token_rows_at(w->k, w->il, from), left < BLOCK ? left : BLOCK,
+                            (int32_t)w->k->row, w->to + (size_t)from * w->k->row))
         atomic_store_explicit(&w->beyond, true, memory_order_relaxed);
 }
 
@@ -69,11 +83,7 @@ static int widen(const struct wnw__token_rows *k, int32_t il, struct wnw__source
     WNW_TRY(wnw__source_need(source, 0, (size_t)n * k->row, &w.to));
     wnw__parallel(source->of.pool, (n + BLOCK - 1) / BLOCK, widen_block, &w);
     if (atomic_load_explicit(&w.beyond, memory_order_relaxed))
-        return wnw__fail(
-            WNW_E_NOT_FINITE,
-            "queries of layer %d are beyond what f16 holds, in which they are recorded; choose a "
-            "scorer that does not read all queries",
-            (int)il);
+        return wnw__queries_beyond(il);
     *queries = w.to;
     return WNW_OK;
 }
