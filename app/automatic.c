@@ -21,20 +21,27 @@ int app_auto_choose(wnw_policy **policy, wnw_policy_choice *choice, const wnw_po
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-/* The smallest size of a profile of shares; 1, for which nothing is small enough, where it cannot be read. */
-static double least_of(const char *path)
+/* The smallest size of a profile of shares; 1, for which nothing is small enough, where it does not say. */
+static double least_of(const wnw_profile *p)
 {
-    wnw_profile *p = NULL;
     wnw_profile_table t = wnw_profile_table_default();
     double least = 1, sizes[64];
-    if (wnw_profile_open(&p, path) != WNW_OK)
-        return 1;
     for (int32_t i = 0; wnw_profile_get_table(p, i, &t); i++)
         if (t.kind == WNW_PROFILE_SHARES && strcmp(t.name, "size") == 0 && t.shape[0] > 0 &&
             t.shape[0] <= 64 && wnw_profile_get_values(sizes, t.shape[0], p, "size") == WNW_OK)
             least = sizes[t.shape[0] - 1];
-    wnw_profile_free(p);
     return least;
+}
+
+void app_auto_add_profile(wnw_policy_facts *facts, const char *path)
+{
+    wnw_profile *p = NULL;
+    if (wnw_profile_open(&p, path) != WNW_OK)
+        return;
+    facts->profiles |= wnw_profile_kinds(p) & APP_AUTO_PROFILES;
+    if (wnw_profile_kinds(p) >> WNW_PROFILE_SHARES & 1u)
+        facts->shares_least = least_of(p);
+    wnw_profile_free(p);
 }
 
 int app_auto_find_profiles(wnw_policy_facts *facts, const struct app_profile_want *want)
@@ -45,10 +52,11 @@ int app_auto_find_profiles(wnw_policy_facts *facts, const struct app_profile_wan
         if (!(APP_AUTO_PROFILES >> kind & 1u))
             continue;
         rc = app_profile_find(&path, want, kind);
-        if (path)
+        if (path) { /* what is damaged is said when it is read */
             facts->profiles |= 1u << kind;
-        if (path && kind == WNW_PROFILE_SHARES)
-            facts->shares_least = least_of(path);
+            facts->shares_least = kind == WNW_PROFILE_SHARES ? 1 : facts->shares_least;
+            app_auto_add_profile(facts, path);
+        }
         free(path);
     }
     return rc;

@@ -20,6 +20,8 @@ int app_auto_choose(wnw_policy **policy, wnw_policy_choice *choice, const wnw_po
 int app_keep_recipe(char **out, const char *recipe, double quality);
 /* Of the scorers whose losses the profile has, the one with which less stays for the quality: "replay" or "kvgate". */
 const char *app_keep_scorer(double quality, const wnw_profile *profile);
+/* Adds what a file of profiles has to the facts; nothing where it cannot be read. */
+void app_auto_add_profile(wnw_policy_facts *facts, const char *path);
 /* Adds the profiles that would be found for a model to the facts. Returns an exit code. */
 int app_auto_find_profiles(wnw_policy_facts *facts, const struct app_profile_want *want);
 /* Says on one line of stderr what was chosen and why. */

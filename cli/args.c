@@ -158,8 +158,10 @@ APP_GROUP(cli_group_man, "Output", man_options);
 static const struct app_option serve_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
      AT(app.model), 0, 0, NULL},
-    {"policy", 0, APP_TEXT, "RECIPE", NULL, "keydiff, +shares where the model has a profile of that kind",
-     "what is kept of a prompt once it was read; full: everything", AT(app.policy), 0, 0, NULL},
+    {"policy", 0, APP_TEXT, "RECIPE", "auto", NULL,
+     "what is kept of a prompt once it was read; auto: chosen by what was measured, for the model's "
+     "profiles; full: everything",
+     AT(app.policy), 0, 0, NULL},
     {"budget", 0, APP_INT, "N", NULL, "none", "size: average entries kept per layer and KV head",
      AT(app.budget), 1, 2147483647, "1 to 2147483647"},
     {"ratio", 0, APP_REAL, "R", NULL, "0.5", "size: fraction removed, 0 <= R < 1", AT(app.ratio), 0,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow serve: starts winnow-llama-server, which is llama.cpp's server over the backend (serve/). */
 #include "app/args.h"
+#include "app/automatic.h"
 #include "app/console.h"
 #include "app/models.h"
 #include "app/profiles.h"
@@ -20,10 +21,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-/* Neither looks at the prompt's end, where the question is (docs/serving.md says why that matters). */
-#define DEFAULT_POLICY      "keydiff"
-#define POLICY_WITH_PROFILE "keydiff+shares"
 
 /* Options of the server that would move a document's cells, or lose them. */
 static const char *const no_documents[] = {"--context-shift", "--cache-reuse", "--sleep-idle-seconds", NULL};
@@ -84,36 +81,65 @@ static int check_rest(const struct app_args *args, bool *has_key)
 /* That its profile is there is seen by the server, which reads it. */
 static int check_policy(const char *recipe)
 {
-    const int rc = strcmp(recipe, "full") == 0 ? WNW_OK : wnw_bridge_observe(NULL, recipe);
+    const int rc =
+        strcmp(recipe, "full") == 0 || app_is_auto(recipe) ? WNW_OK : wnw_bridge_observe(NULL, recipe);
     return rc == WNW_OK || rc == WNW_E_MISMATCH ? APP_OK
            : rc == WNW_E_UNSUPPORTED            ? app_fail(APP_BAD_INPUT, "%s", wnw_last_error())
                                                 : app_fail_status(rc);
 }
 
-/* Finds the model's profiles, as a list with ':' between them for the server; policies that need one can then be had. */
-static int find_profiles(struct app_text *list, bool *has_shares, const char *model)
+/* Finds the model's profiles, as a list with ':' between them for the server, and adds what the automatic choice wants to know of
+ * them to the facts. */
+static int find_profiles(struct app_text *list, wnw_policy_facts *facts, const char *model)
 {
-    /* CompilerKV's tables belong to a budget; the other one's gates are not observed under libllama. */
-    static const uint32_t left_out = 1u << WNW_PROFILE_COMPILER | 1u << WNW_PROFILE_INPUTGATE;
+    static const uint32_t left_out = 1u << WNW_PROFILE_COMPILER; /* its tables belong to a budget */
     const struct app_profile_want want = {.model_path = model};
-    *has_shares = false;
     for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++) {
         char *path = NULL;
         const int rc = left_out >> kind & 1u ? APP_OK : app_profile_find(&path, &want, kind);
         if (rc != APP_OK)
             return rc;
-        const bool good =
-            !path || strchr(path, ':') || app_text_put(list, "%s%s", list->len > 0 ? ":" : "", path);
-        *has_shares = *has_shares || (path && !strchr(path, ':') && kind == WNW_PROFILE_SHARES);
+        const bool listed = path && !strchr(path, ':');
+        const bool good = !listed || app_text_put(list, "%s%s", list->len > 0 ? ":" : "", path);
+        if (listed)
+            app_auto_add_profile(facts, path);
         free(path);
         if (!good)
             return app_fail(APP_FAILED, "out of memory");
     }
-    /* What the user names counts in place of what was found. */
-    const char *own = getenv("WINNOW_PROFILE");
-    if (own && *own && !app_text_put(list, "%s%s", list->len > 0 ? ":" : "", own))
-        return app_fail(APP_FAILED, "out of memory");
     return APP_OK;
+}
+
+/* Adds what the user names, which counts in place of what was found. */
+static int add_own_profiles(struct app_text *list, wnw_policy_facts *facts)
+{
+    const char *own = getenv("WINNOW_PROFILE");
+    if (!own || !*own)
+        return APP_OK;
+    if (!app_text_put(list, "%s%s", list->len > 0 ? ":" : "", own))
+        return app_fail(APP_FAILED, "out of memory");
+    while (*own) {
+        const size_t n = strcspn(own, ":");
+        char *path = strndup(own, n);
+        if (!path)
+            return app_fail(APP_FAILED, "out of memory");
+        app_auto_add_profile(facts, path);
+        free(path);
+        own += n + (own[n] == ':');
+    }
+    return APP_OK;
+}
+
+/* What "auto" means, for the share that stays where no request says another; a question is never known when a slot or a
+ * document is compressed for whoever asks next. */
+static int choose_policy(wnw_policy_choice *choice, wnw_policy_facts *facts, const struct cli_args *args)
+{
+    wnw_policy *policy = NULL;
+    facts->phase = WNW_PHASE_END;
+    facts->kept = isnan(args->app.ratio) ? 0 : 1 - args->app.ratio;
+    const int rc = app_auto_choose(&policy, choice, facts);
+    wnw_policy_free(policy);
+    return rc;
 }
 
 /* The addresses of a host; bad input if there are none. */
@@ -207,7 +233,7 @@ static int list_documents(struct app_text *lines, const struct app_list *documen
 }
 
 /* What the server's constructor reads (serve/config.c). */
-static int set_environment(const struct cli_args *args, const char *recipe, const char *profiles,
+static int set_environment(const struct cli_args *args, const char *automatic, const char *profiles,
                            const char *fingerprint)
 {
     struct app_text documents = {0};
@@ -219,10 +245,11 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
     if (args->app.kv_bytes != APP_UNSET)
         snprintf(bytes, sizeof bytes, "%lld", (long long)args->app.kv_bytes);
     const char *const pairs[][2] = {
-        {"WINNOW_SERVE_POLICY", recipe},    {"WINNOW_SERVE_BUDGET", budget},
-        {"WINNOW_SERVE_RATIO", ratio},      {"WINNOW_SERVE_KV_BYTES", bytes},
-        {"WINNOW_SERVE_SAVES", args->save}, {"LLAMA_API_KEY", key_of(args)},
-        {"WINNOW_PROFILE", profiles},       {"WINNOW_SERVE_FINGERPRINT", fingerprint}};
+        {"WINNOW_SERVE_POLICY", args->app.policy}, {"WINNOW_SERVE_AUTO", automatic},
+        {"WINNOW_SERVE_BUDGET", budget},           {"WINNOW_SERVE_RATIO", ratio},
+        {"WINNOW_SERVE_KV_BYTES", bytes},          {"WINNOW_SERVE_SAVES", args->save},
+        {"LLAMA_API_KEY", key_of(args)},           {"WINNOW_PROFILE", profiles},
+        {"WINNOW_SERVE_FINGERPRINT", fingerprint}};
     int rc = list_documents(&documents, &args->app.documents);
     unsetenv("WINNOW_POLICY");     /* of contexts that nobody watches */
     unsetenv("GGML_BACKEND_PATH"); /* the backend is in the server */
@@ -292,32 +319,48 @@ static void say_policy(const struct cli_args *args, const char *recipe)
                  recipe, isnan(args->app.ratio) ? 0.5 : args->app.ratio);
 }
 
-int cli_serve(const struct app_args *app)
+/* Says what was chosen, if that was asked for, and what is kept. */
+static void say(const struct cli_args *args, const wnw_policy_choice *choice)
 {
-    const struct cli_args *args = (const struct cli_args *)app;
-    const char *recipe = app->policy ? app->policy : DEFAULT_POLICY;
-    struct app_text profiles = {0};
-    bool has_shares = false, has_key = key_of(args) && *key_of(args);
-    char server[4096], fingerprint[17] = "", *model = NULL;
+    const bool automatic = app_is_auto(args->app.policy);
+    if (automatic)
+        app_auto_tell(choice);
+    say_policy(args, automatic ? choice->recipe : args->app.policy);
+}
+
+static int check(const struct cli_args *args)
+{
+    const struct app_args *app = &args->app;
+    bool has_key = key_of(args) && *key_of(args);
     if (app->budget != APP_UNSET && !isnan(app->ratio))
         return app_fail(APP_BAD_INPUT, "--budget and --ratio exclude each other");
     if (args->save && access(args->save, W_OK | X_OK) != 0)
         return app_fail(APP_BAD_INPUT, "--save %s: %s", args->save, strerror(errno));
-    int rc = find_server(server, sizeof server);
-    rc = rc == APP_OK ? check_rest(app, &has_key) : rc;
-    rc = rc == APP_OK ? check_policy(recipe) : rc;
+    int rc = check_rest(app, &has_key);
+    rc = rc == APP_OK ? check_policy(app->policy) : rc;
     rc = rc == APP_OK ? cli_serve_documents_check(&app->documents) : rc;
-    rc = rc == APP_OK ? check_address(args, has_key) : rc;
+    return rc == APP_OK ? check_address(args, has_key) : rc;
+}
+
+int cli_serve(const struct app_args *app)
+{
+    const struct cli_args *args = (const struct cli_args *)app;
+    struct app_text profiles = {0};
+    wnw_policy_facts facts = wnw_policy_facts_default();
+    wnw_policy_choice choice = wnw_policy_choice_default();
+    char server[4096], fingerprint[17] = "", *model = NULL;
+    int rc = find_server(server, sizeof server);
+    rc = rc == APP_OK ? check(args) : rc;
     rc = rc == APP_OK ? app_model_path(&model, app->model) : rc;
     if (rc == APP_OK && access(model, R_OK) != 0)
         rc = app_fail(APP_BAD_INPUT, "cannot read %s: %s", model, strerror(errno));
     rc = rc == APP_OK ? cli_serve_documents_fit(fingerprint, &app->documents, model, args->save != NULL) : rc;
-    rc = rc == APP_OK ? find_profiles(&profiles, &has_shares, model) : rc;
-    if (!app->policy && has_shares)
-        recipe = POLICY_WITH_PROFILE;
-    rc = rc == APP_OK ? set_environment(args, recipe, profiles.s, fingerprint) : rc;
+    rc = rc == APP_OK ? find_profiles(&profiles, &facts, model) : rc;
+    rc = rc == APP_OK ? add_own_profiles(&profiles, &facts) : rc;
+    rc = rc == APP_OK ? choose_policy(&choice, &facts, args) : rc;
+    rc = rc == APP_OK ? set_environment(args, choice.recipe, profiles.s, fingerprint) : rc;
     if (rc == APP_OK) {
-        say_policy(args, recipe);
+        say(args, &choice);
         rc = start(args, server, model);
     }
     free(profiles.s);

@@ -45,6 +45,8 @@ struct state {
     bool compressed;
     struct serve_want by;
     int64_t entries;   /* in all heads */
+    int32_t n_done;    /* first tokens that it had when it was compressed last */
+    int32_t at_prompt; /* the first token of the last prompt that it read */
     int32_t n_unknown; /* first tokens, read from a file, whose cells are not known yet */
     int32_t behind;    /* 1 + the document that it begins with, 0 = none */
 };
@@ -62,6 +64,10 @@ static struct {
     int32_t at;                  /* its next row */
     int32_t n_purges;            /* times that room was asked for, since some was made */
     bool *marked;                /* [n_cells] scratch */
+    bool asks[SERVE_MAX_SLOTS];  /* the slot's policy looks with queries */
+    bool notes[SERVE_MAX_SLOTS]; /* and those of the batch that runs are a prompt's */
+    char told[SERVE_TEXT];       /* why the fallback was taken last */
+    char cannot[SERVE_RECIPE];   /* a recipe that this model's layers do not go with; "" = none yet */
 } w;
 
 /* The real function of that name. */
@@ -90,6 +96,17 @@ static uint64_t resident(void)
     for (int32_t i = 0; i < wnw_bridge_n_layers(w.cache); i++) {
         wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
         bytes += wnw_bridge_get_layer(w.cache, i, &l) == WNW_OK ? l.bytes : 0;
+    }
+    return bytes;
+}
+
+/* Bytes of the queries of one token of a prompt, while a policy looks with those of all tokens; 0: none does. */
+static uint64_t query_bytes(void)
+{
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(w.cache); i++) {
+        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
+        bytes += wnw_bridge_get_layer(w.cache, i, &l) == WNW_OK ? (uint64_t)l.query_bytes : 0;
     }
     return bytes;
 }
@@ -137,6 +154,7 @@ static void count(bool compressed_one, bool failed_one)
     for (int32_t i = 0; i < w.n_slots; i++)
         n += w.state[i].n_unknown > 0 && w.sequences.of[i].n == 0 ? w.state[i].n_unknown : 0;
     serve_slots_count(compressed_one, failed_one, resident(), n);
+    serve_slots_set_query_bytes(query_bytes());
 }
 
 /* Tells what a slot, or a document, holds. */
@@ -200,16 +218,65 @@ static int compress_by(const wnw_bridge_cells_of *cells, const char *recipe)
     return rc;
 }
 
-/* Takes +shares from the end of a recipe: a profile says nothing of sizes below its smallest, and a slot that stays whole would be
- * the worse surprise. */
-static bool without_shares(char *recipe)
+/* Says why the fallback is taken, once for each reason. */
+static void tell_fallback(const char *recipe, int rc)
 {
-    static const char end[] = "+shares";
-    const size_t n = strlen(recipe), m = sizeof end - 1;
-    if (n <= m || strcmp(recipe + n - m, end) != 0)
-        return false;
-    recipe[n - m] = '\0';
-    return true;
+    if (rc == WNW_E_UNSUPPORTED)
+        snprintf(w.cannot, sizeof w.cannot, "%s", recipe);
+    if (strcmp(w.told, wnw_last_error()) == 0)
+        return;
+    snprintf(w.told, sizeof w.told, "%s", wnw_last_error());
+    fprintf(stderr, "winnow: %s is taken in place of %s where that cannot be had: %s\n", SERVE_FALLBACK,
+            recipe, w.told);
+}
+
+/* Tokens of a slot that are compressed together, behind a header that is whole. */
+struct part {
+    int32_t n_prefix, from, to;
+    wnw_size size; /* of what follows the header */
+};
+
+/* By the recipe, or where that refuses by the fallback: a slot that stays whole would be the worse surprise. */
+static int compress_part(int32_t seq, const struct part *part, const char *recipe)
+{
+    const int32_t *cell = w.sequences.of[seq].cell;
+    const size_t n_prefix = (size_t)part->n_prefix, n = (size_t)(part->to - part->from);
+    int32_t *cells = malloc((n_prefix + n + 1) * sizeof *cells);
+    if (!cells)
+        return WNW_E_NOMEM;
+    memcpy(cells, cell, n_prefix * sizeof *cells);
+    memcpy(cells + n_prefix, cell + part->from, n * sizeof *cells);
+    const wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of), .n_cells = (int32_t)(n_prefix + n),
+                                    .cells = cells, .size = &part->size, .n_prefix = part->n_prefix};
+    int rc = compress_by(&of, recipe);
+    if (rc != WNW_OK && rc != WNW_E_NOMEM && strcmp(recipe, SERVE_FALLBACK) != 0) {
+        tell_fallback(recipe, rc);
+        rc = compress_by(&of, SERVE_FALLBACK);
+    }
+    free(cells);
+    return rc;
+}
+
+/* A policy that looks with every query has those of the last prompt alone, which would leave little of what earlier turns have
+ * kept. So it judges that prompt, if it is long enough; a ratio takes nothing more of what was compressed before, and the
+ * fallback compresses what lies between; of a budget each part has the share that it has of the tokens. */
+static int compress_last(int32_t seq, const struct part *rest, const char *recipe)
+{
+    const struct state *s = &w.state[seq];
+    struct part old = *rest, last = *rest;
+    const int32_t n = rest->to - rest->from, at = s->at_prompt > rest->from ? s->at_prompt : rest->from;
+    old.to = last.from = rest->to - at < LEAST_NEW ? rest->to : at;
+    if (rest->size.kind == WNW_SIZE_BUDGET) {
+        const int64_t share = rest->size.budget * (old.to - old.from) / n;
+        old.size.budget = share > 0 ? share : 1;
+        last.size.budget = rest->size.budget - share > 0 ? rest->size.budget - share : 1;
+    } else if (old.from < s->n_done) {
+        old.from = s->n_done < old.to ? s->n_done : old.to;
+    }
+    int rc = old.from < old.to ? compress_part(seq, &old, SERVE_FALLBACK) : WNW_OK;
+    if (rc == WNW_OK && last.from < last.to)
+        rc = compress_part(seq, &last, recipe);
+    return rc;
 }
 
 /* Compresses a slot, if it is time. False: it could not be. */
@@ -223,19 +290,19 @@ static bool compress(int32_t seq)
     const int32_t n_header = want.n_protected > n_shared ? want.n_protected : n_shared;
     if (s->n_unknown > 0 || serve_keeps_all(&want) || s->n_new < LEAST_NEW || q->n <= n_header)
         return true;
-    const wnw_size size = size_of_rest(&want, n_header, n_shared);
-    const wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of), .n_cells = q->n - n_header,
-                                    .cells = q->cell + n_header, .size = &size};
-    char recipe[SERVE_RECIPE];
-    strcpy(recipe, want.recipe);
-    int rc = compress_by(&of, recipe);
-    if (rc == WNW_E_RANGE && without_shares(recipe))
-        rc = compress_by(&of, recipe);
+    const struct part rest = {.n_prefix = n_shared > 0 ? 0 : n_header,
+                              .from = n_header,
+                              .to = q->n,
+                              .size = size_of_rest(&want, n_header, n_shared)};
+    const char *recipe = strcmp(want.recipe, w.cannot) == 0 ? SERVE_FALLBACK : want.recipe;
+    const int rc =
+        serve_looks_with_all(recipe) ? compress_last(seq, &rest, recipe) : compress_part(seq, &rest, recipe);
     s->n_new = 0;
     if (rc != WNW_OK) {
         fprintf(stderr, "winnow: slot %d is not compressed: %s\n", (int)seq, wnw_last_error());
     } else {
         s->compressed = true;
+        s->n_done = q->n;
         s->by = want;
         count_all_entries();
         report(seq);
@@ -366,6 +433,7 @@ static void check_behind(int32_t seq)
     if (count_shared(seq) + SERVE_SEAM >= w.sequences.of[from].n)
         return;
     s->behind = 0;
+    s->n_done = w.sequences.of[seq].n;
     s->compressed = w.state[from].compressed;
     s->by = w.state[from].by;
 }
@@ -453,6 +521,10 @@ static bool open_sequences(void)
     w.n_slots = (int32_t)llama_n_seq_max(w.ctx) - serve_documents_n();
     if (w.n_slots > SERVE_MAX_SLOTS)
         serve_refuse("a server of winnow has 64 slots at most");
+    if (!llama_get_memory(w.ctx) || llama_model_is_recurrent(llama_get_model(w.ctx)))
+        serve_refuse(
+            "the model has no cache of keys and values, of which a part could be kept: llama.cpp's own "
+            "llama-server serves it");
     if (n_cells == 0)
         serve_refuse(
             "none of the model's keys and values is on the device WINNOW: `winnow serve` sets -dev WINNOW "
@@ -491,9 +563,9 @@ static void watch(struct llama_context *ctx)
     int rc = set_profiles();
     if (rc != WNW_OK)
         serve_refuse(wnw_last_error());
-    rc = w.blind
-             ? wnw_bridge_set_policy(w.cache, serve_keeps_all(want) ? NULL : want->recipe, &want->size, true)
-             : wnw_bridge_tell_rows(w.cache, rows_told, NULL);
+    rc = w.blind ? wnw_bridge_set_policy(w.cache, serve_keeps_all(want) ? NULL : serve_policy_of_all(false),
+                                         &want->size, true)
+                 : wnw_bridge_tell_rows(w.cache, rows_told, NULL);
     if (rc == WNW_OK && !w.blind && !serve_keeps_all(want))
         rc = wnw_bridge_observe(w.cache, want->recipe);
     if (rc != WNW_OK)
@@ -652,21 +724,49 @@ static void rows_told(const int32_t *cells, int32_t n, int32_t n_cells, void *us
     (void)user;
     for (int32_t i = 0; w.running && i < n && w.at < w.running->n; i++, w.at++) {
         const struct row *row = &w.running->row[w.at];
+        bool noted = false;
         for (int32_t seq = 0; seq < w.n_slots; seq++)
             if (row->seqs >> seq & 1) {
                 if (w.state[seq].n_unknown > 0 && w.sequences.of[seq].n == 0)
                     learn(seq, i, cells[i], row->pos);
                 serve_sequences_add(&w.sequences, seq, row->pos, cells[i]);
+                noted = noted || w.notes[seq];
             }
+        if (!noted)
+            wnw_bridge_skip_query(w.cache, i);
     }
 }
 
-static bool has_rows(const struct batch *b, int32_t seq)
+/* Rows of a slot in a batch. */
+struct rows {
+    int32_t n, n_silent; /* all, and those that want no logits: they are a prompt's */
+    bool ends;           /* the last one wants them */
+};
+
+static struct rows rows_of(const struct batch *b, int32_t seq)
 {
+    struct rows r = {0};
     for (int32_t i = 0; i < b->n; i++)
-        if (b->row[i].seqs >> seq & 1)
-            return true;
-    return false;
+        if (b->row[i].seqs >> seq & 1) {
+            r.ends = b->row[i].output;
+            r.n_silent += !r.ends;
+            r.n++;
+        }
+    return r;
+}
+
+/* Whether these rows are a prompt's, which may be alone behind others of it. */
+static bool reads_prompt(int32_t seq, const struct rows *r)
+{
+    return r->n > 0 && (w.state[seq].reading || r->n_silent > 0);
+}
+
+/* Has what a slot's policy needs observed. */
+static void begin(int32_t seq, const struct serve_want *want)
+{
+    w.asks[seq] = serve_looks_with_queries(want->recipe) && strcmp(want->recipe, w.cannot) != 0;
+    if (!serve_keeps_all(want) && wnw_bridge_observe(w.cache, want->recipe) != WNW_OK)
+        fprintf(stderr, "winnow: slot %d: %s\n", (int)seq, wnw_last_error());
 }
 
 /* Begins what is new. */
@@ -674,10 +774,10 @@ static void before(const struct batch *b)
 {
     struct serve_want want;
     for (int32_t seq = 0; seq < w.n_slots; seq++) {
-        if (!has_rows(b, seq) || !serve_slots_want(seq, &want) || serve_keeps_all(&want))
-            continue;
-        if (wnw_bridge_observe(w.cache, want.recipe) != WNW_OK)
-            fprintf(stderr, "winnow: slot %d will not be compressed: %s\n", (int)seq, wnw_last_error());
+        const struct rows r = rows_of(b, seq);
+        if (r.n > 0 && serve_slots_want(seq, &want))
+            begin(seq, &want);
+        w.notes[seq] = w.asks[seq] && reads_prompt(seq, &r);
     }
 }
 
@@ -690,7 +790,7 @@ static bool needs_room(const struct batch *b)
     if (cap == 0 || resident() + (uint64_t)b->n * serve_slots_row_bytes() <= cap)
         return false;
     for (int32_t seq = 0; seq < w.n_slots; seq++)
-        n_idle += w.sequences.of[seq].n > 0 && !has_rows(b, seq) && !serve_slots_is_claimed(seq);
+        n_idle += w.sequences.of[seq].n > 0 && rows_of(b, seq).n == 0 && !serve_slots_is_claimed(seq);
     return w.n_purges++ < n_idle;
 }
 
@@ -702,6 +802,8 @@ static void finish_prompt(int32_t seq)
     char line[SERVE_TEXT];
     REAL(llama_synchronize)(w.ctx);
     const bool good = compress(seq);
+    if (w.asks[seq]) /* what was too short keeps none either */
+        wnw_bridge_forget_queries(w.cache, w.sequences.of[seq].cell, w.sequences.of[seq].n);
     if (stores > 0 && !good) {
         snprintf(line, sizeof line, "document %s cannot be compressed: %s", serve_document_name(stores - 1),
                  wnw_last_error());
@@ -715,21 +817,15 @@ static void after(const struct batch *b)
 {
     for (int32_t seq = 0; seq < w.n_slots; seq++) {
         struct state *s = &w.state[seq];
-        int32_t n = 0, n_prompt = 0;
-        bool output = false;
-        for (int32_t i = 0; i < b->n; i++) {
-            if (!(b->row[i].seqs >> seq & 1))
-                continue;
-            output = b->row[i].output;
-            n_prompt += !output;
-            n++;
-        }
-        if (n == 0)
+        const struct rows r = rows_of(b, seq);
+        if (r.n == 0)
             continue;
-        s->entries += (int64_t)n * w.row_entries;
-        const bool ended = output && (s->reading || n_prompt > 0);
-        s->n_new += n_prompt + ended;
-        s->reading = !output;
+        const bool reads = reads_prompt(seq, &r), ended = reads && r.ends;
+        if (reads && !s->reading)
+            s->at_prompt = w.sequences.of[seq].n - r.n;
+        s->entries += (int64_t)r.n * w.row_entries;
+        s->n_new += r.n_silent + ended;
+        s->reading = !r.ends;
         report(seq);
         if (ended)
             finish_prompt(seq);
@@ -780,6 +876,8 @@ static void bury(int32_t seq)
             w.state[i] = (struct state){0};
         else if (w.state[i].n_unknown == 0)
             count_entries(i);
+        const int32_t n = w.sequences.of[i].n + w.state[i].n_unknown;
+        w.state[i].n_done = w.state[i].n_done < n ? w.state[i].n_done : n;
         check_behind(i);
         report(i);
     }
@@ -968,6 +1066,7 @@ size_t llama_state_seq_load_file(struct llama_context *ctx, const char *filepath
     if (bytes > 0)
         w.state[dest_seq_id] = (struct state){.n_unknown = file.n_sequence,
                                               .entries = file.entries,
+                                              .n_done = file.compressed ? file.n_sequence : 0,
                                               .compressed = file.compressed != 0,
                                               .by = file.by};
     report(dest_seq_id);

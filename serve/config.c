@@ -94,11 +94,14 @@ static void read_documents(const char *lines)
 
 static void read_environment(void)
 {
-    const char *recipe = getenv("WINNOW_SERVE_POLICY");
+    const char *recipe = getenv("WINNOW_SERVE_POLICY"), *automatic = getenv("WINNOW_SERVE_AUTO");
     const double budget = number_of("WINNOW_SERVE_BUDGET"), ratio = number_of("WINNOW_SERVE_RATIO");
     if (!recipe || !*recipe)
         recipe = "full";
-    if (strlen(recipe) >= SERVE_RECIPE)
+    config.automatic = automatic && *automatic ? automatic : SERVE_FALLBACK;
+    config.is_automatic = strcmp(recipe, "auto") == 0;
+    recipe = config.is_automatic ? config.automatic : recipe;
+    if (strlen(recipe) >= SERVE_RECIPE || strlen(config.automatic) >= SERVE_RECIPE)
         serve_refuse("the policy's recipe is too long");
     strcpy(config.want.recipe, recipe);
     if (budget > 0.0)

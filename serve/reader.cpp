@@ -156,6 +156,8 @@ bool claim_slot(int32_t d, int64_t n_prompt, serve_claim &claim)
     char why[SERVE_TEXT] = "";
     serve_ask asked{};
     asked.want = serve_settings()->want;
+    if (serve_document_is_stored(d)) // nothing is read, and what was stored is taken as it is
+        std::strcpy(asked.want.recipe, "full");
     asked.want.n_protected = serve_document_n_header(d);
     asked.reuse = SERVE_REUSE_NEVER;
     asked.key = "";

@@ -25,7 +25,10 @@ static int read_policy(struct serve_want *want, const json_t *v, char *why, cons
 {
     const char *recipe = json_string_value(v);
     if (!recipe || json_string_length(v) >= SERVE_RECIPE || strlen(recipe) != json_string_length(v))
-        return fail(why, param, "winnow.policy", "it is the text of a recipe, as \"keydiff\" or \"full\"");
+        return fail(why, param, "winnow.policy",
+                    "it is the text of a recipe, as \"keydiff\", or \"auto\" or \"full\"");
+    if (strcmp(recipe, "auto") == 0)
+        recipe = serve_settings()->automatic;
     if (strcmp(recipe, "full") != 0 && serve_check_recipe(recipe) != WNW_OK)
         return fail(why, param, "winnow.policy", wnw_last_error());
     strcpy(want->recipe, recipe);

@@ -37,13 +37,23 @@ struct serve_want {
 /* Whether nothing is ever dropped. */
 bool serve_keeps_all(const struct serve_want *want);
 bool serve_same_want(const struct serve_want *a, const struct serve_want *b);
-/* Whether a rule looks at the end of the prompt, where the question is; true where it cannot be told. */
+/* Whether a rule looks at the end of the prompt, where the question is; true where it cannot be told, as below. */
 bool serve_looks_at_question(const char *recipe);
+/* Whether it looks with the queries of the whole prompt, or with any. */
+bool serve_looks_with_all(const char *recipe);
+bool serve_looks_with_queries(const char *recipe);
+
+/* What compresses where the rule that is wanted refuses: it asks for nothing but keys, and takes any size. */
+#define SERVE_FALLBACK "keydiff"
+/* The rule of requests that do not say; where they cannot have rules of their own, one that compresses by itself, without a fallback. */
+const char *serve_policy_of_all(bool by_request);
 
 /* ---- config.c ---- */
 
 struct serve_config {
     struct serve_want want;  /* of requests that do not say */
+    const char *automatic;   /* the recipe that "auto" means here */
+    bool is_automatic;       /* want has it because nobody named another */
     uint64_t cap;            /* bytes of keys and values over all slots, 0 = none */
     bool saves;              /* slots may be saved and restored */
     const char *profiles;    /* files, with ':' between them; "" = none */
@@ -114,6 +124,8 @@ bool serve_slots_is_reading(int32_t slot);
 /* Adds to the counts, and sets the bytes that are held and the tokens that they are of. */
 void serve_slots_count(bool compressed_one, bool failed_one, uint64_t bytes, int64_t n_tokens);
 uint64_t serve_slots_row_bytes(void);
+/* Sets the bytes of the queries of one token, which a prompt takes besides while it is read by a rule that looks with all. */
+void serve_slots_set_query_bytes(uint64_t bytes);
 
 /* The object of GET /winnow/kv and the lines for Prometheus, to be freed; NULL: no memory. */
 char *serve_slots_json(void);

@@ -37,7 +37,7 @@ static struct {
     pthread_cond_t freed;
     struct slot slot[SERVE_MAX_SLOTS];
     int32_t n_slots, row_entries;
-    uint64_t row_bytes, clock, next_ticket, turn;
+    uint64_t row_bytes, query_bytes, clock, next_ticket, turn;
     bool by_request;
     uint64_t bytes, n_compressed, n_failed, n_refused;
     int64_t n_tokens;
@@ -46,6 +46,12 @@ static struct {
 bool serve_keeps_all(const struct serve_want *want)
 {
     return strcmp(want->recipe, "full") == 0;
+}
+
+const char *serve_policy_of_all(bool by_request)
+{
+    const struct serve_config *c = serve_settings();
+    return c->is_automatic && !by_request ? SERVE_FALLBACK : c->want.recipe;
 }
 
 /* Whether two recipes are the same, however they are written. */
@@ -104,6 +110,13 @@ uint64_t serve_slots_row_bytes(void)
     const uint64_t bytes = all.row_bytes;
     pthread_mutex_unlock(&all.lock);
     return bytes;
+}
+
+void serve_slots_set_query_bytes(uint64_t bytes)
+{
+    pthread_mutex_lock(&all.lock);
+    all.query_bytes = bytes;
+    pthread_mutex_unlock(&all.lock);
 }
 
 /* ---- Choosing ---- */
@@ -171,10 +184,21 @@ bool serve_looks_at_question(const char *recipe)
     return strcmp(recipe, "full") != 0 && needs_one(recipe, WNW_NEED_WINDOW_ATTN);
 }
 
+bool serve_looks_with_all(const char *recipe)
+{
+    return strcmp(recipe, "full") != 0 && needs_one(recipe, WNW_NEED_EVERY_QUERY);
+}
+
+bool serve_looks_with_queries(const char *recipe)
+{
+    return strcmp(recipe, "full") != 0 && needs_one(recipe, WNW_NEED_EVERY_QUERY | WNW_NEED_WINDOW_ATTN);
+}
+
 /* Whether a rule needs what must have been noted while the whole prompt was read. */
 static bool looks_back(const char *recipe)
 {
-    return needs_one(recipe, WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX | WNW_NEED_QUERY_STATS | WNW_NEED_QUERIES);
+    return needs_one(recipe, WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX | WNW_NEED_QUERY_STATS |
+                                 WNW_NEED_EVERY_QUERY | WNW_NEED_INPUT_GATE);
 }
 
 /* Whether a prompt may begin with what a slot has kept of its last one. */
@@ -200,7 +224,9 @@ static bool may_reuse(const struct slot *s, const struct serve_ask *ask)
 
 static uint64_t peak_of(const struct serve_ask *ask)
 {
-    return (uint64_t)(ask->n_prompt + ask->n_predict * ask->n_slots) * all.row_bytes;
+    const uint64_t queries = serve_looks_with_all(ask->want.recipe) ? all.query_bytes : 0;
+    return (uint64_t)ask->n_prompt * queries +
+           (uint64_t)(ask->n_prompt + ask->n_predict * ask->n_slots) * all.row_bytes;
 }
 
 /* Documents stay as long as the server runs. */
@@ -228,15 +254,15 @@ static enum serve_answer check_cap(const struct serve_ask *ask, char *why)
     if (peak > cap - (documents < cap ? documents : cap)) {
         snprintf(why, SERVE_TEXT,
                  "a prompt of %" PRId64 " tokens with %" PRId64 " to answer takes %" PRIu64
-                 " bytes of keys and values while it is read, and this server may hold %" PRIu64
+                 " bytes while it is read, and this server may hold %" PRIu64
                  ", of which its documents take %" PRIu64,
                  ask->n_prompt, ask->n_predict, peak, cap, documents);
         return SERVE_TOO_LONG;
     }
     if (taken + peak > cap) {
         snprintf(why, SERVE_TEXT,
-                 "the keys and values of other requests leave no room now: %" PRIu64
-                 " bytes are wanted, %" PRIu64 " of %" PRIu64 " are free",
+                 "other requests leave no room now: %" PRIu64 " bytes are wanted, %" PRIu64 " of %" PRIu64
+                 " are free",
                  peak, cap - (taken < cap ? taken : cap), cap);
         all.n_refused++;
         return SERVE_BUSY;
@@ -466,7 +492,7 @@ char *serve_slots_json(void)
             ", \"cap\": %" PRIu64 ", \"compressions\": %" PRIu64 ", \"compressions_failed\": %" PRIu64
             ", \"refused\": %" PRIu64 ", \"policy\": \"%s\"",
             all.bytes, uncompressed(), all.row_bytes, serve_settings()->cap, all.n_compressed, all.n_failed,
-            all.n_refused, serve_settings()->want.recipe);
+            all.n_refused, serve_policy_of_all(all.by_request));
     print_size(f, &serve_settings()->want.size);
     fputs(", \"documents\": [", f);
     for (int32_t d = 0; d < serve_documents_n(); d++)

@@ -204,6 +204,20 @@ static void test_the_cap(void **state)
     y = claimed(&a);
     serve_slots_release(&x);
     serve_slots_release(&y);
+    /* Queries of 50 bytes a token count for rules that look with all of them, of prompts alone. */
+    serve_slots_set_query_bytes(50);
+    a.n_prompt = 30;
+    a.n_predict = 5;
+    strcpy(a.want.recipe, "replay");
+    x = claimed(&a);
+    serve_slots_release(&x);
+    a.n_prompt = 31;
+    assert_int_equal(serve_slots_claim(&a, &x, why), SERVE_TOO_LONG);
+    assert_non_null(strstr(why, "5150 bytes"));
+    strcpy(a.want.recipe, "keydiff");
+    x = claimed(&a);
+    serve_slots_release(&x);
+    serve_slots_set_query_bytes(0);
     char *json = serve_slots_json(), *metrics = serve_slots_metrics();
     assert_non_null(strstr(json, "\"entries\": 10.0"));
     assert_non_null(strstr(metrics, "winnow:kv_bytes_cap 5000\n"));

@@ -34,8 +34,11 @@ grep -qx -e "$model" "$work/out" || fail 'another model'
 for words in '-dev WINNOW' '-np 4' '-c 32768' '--host 127.0.0.1' '--cache-ram 0' '--cors-origins localhost'; do
     tr '\n' ' ' <"$work/out" | grep -qF -e " $words " || fail "without $words: $(cat "$work/out")"
 done
-grep -qx 'WINNOW_SERVE_POLICY=keydiff' "$work/out" || fail 'another policy'
-grep -q 'policy keydiff, 0.5 of' "$work/err" || fail 'the policy is not said'
+for line in WINNOW_SERVE_POLICY=auto WINNOW_SERVE_AUTO=replay; do
+    grep -qx "$line" "$work/out" || fail "without $line"
+done
+grep -q 'policy replay, because compressed at the end' "$work/err" || fail "the choice is not said: $(cat "$work/err")"
+grep -q 'policy replay, 0.5 of' "$work/err" || fail 'the policy is not said'
 good 'with options' serve -m "$model" --port 0 --policy snapkv --budget 300 --slots 2 --context 1000 --kv-bytes 3M --api-key K -- -t 3 --temp 0
 for line in WINNOW_SERVE_POLICY=snapkv WINNOW_SERVE_BUDGET=300 WINNOW_SERVE_KV_BYTES=3145728 LLAMA_API_KEY=K 2000; do
     grep -qx -e "$line" "$work/out" || fail "without $line: $(cat "$work/out")"
@@ -52,13 +55,35 @@ bad 'a document that is not there' 'none.txt: No such file' serve -m "$model" --
 for option in --context-shift --cache-reuse --sleep-idle-seconds; do
     bad "$option with documents" 'does not go with --document' serve -m "$model" --port 0 --document "a=$work/a.txt" -- $option 1
 done
-mkdir -p "$work/cache/profiles/tiny-llama"
-echo '{}' >"$work/cache/profiles/tiny-llama/shares.json"
-WINNOW_CACHE=$work/cache good 'with a profile' serve -m "$model" --port 0
-grep -qx 'WINNOW_SERVE_POLICY=keydiff+shares' "$work/out" || fail 'the profile is not used'
-grep -qx "WINNOW_PROFILE=$work/cache/profiles/tiny-llama/shares.json" "$work/out" || fail "another profile: $(grep PROFILE "$work/out")"
+profiles=$work/cache/profiles/tiny-llama
+shipped=$(cd "$(dirname "$0")/../../share/profiles/smollm2-135m" && pwd)
+mkdir -p "$profiles"
+# chooses RECIPE ARGS...: that recipe is the automatic one, and the reason is said.
+chooses() {
+    local recipe=$1
+    shift
+    WINNOW_CACHE=$work/cache good "$recipe" serve -m "$model" --port 0 "$@"
+    grep -qx "WINNOW_SERVE_AUTO=$recipe" "$work/out" || fail "not $recipe but $(grep AUTO "$work/out")"
+    [ "$(grep -c "policy $recipe, because " "$work/err")" -eq 1 ] || fail "$recipe is not said once: $(cat "$work/err")"
+}
+chooses replay
+cp "$shipped/shares.json" "$profiles"
+chooses keydiff-shares
+grep -qx "WINNOW_PROFILE=$profiles/shares.json" "$work/out" || fail "another profile: $(grep PROFILE "$work/out")"
+chooses keydiff-shares --policy auto --budget 1000
+chooses replay --ratio 0.9999 # less than the shares were measured at
+cp "$shipped/gate.json" "$profiles"
+chooses kvgate+shares --ratio 0.9
+rm "$profiles/shares.json"
+chooses kvgate
+WINNOW_PROFILE=$shipped/stats.json:$shipped/shares.json chooses keydiff-shares # what the user names
+cp "$shipped/inputgate.json" "$profiles"
+echo '{}' >"$profiles/shares.json" # the server will say what is wrong with it
+chooses kvgate
+grep -q "^WINNOW_PROFILE=.*:$profiles/inputgate.json" "$work/out" || fail "gates on hidden states are left out: $(grep PROFILE "$work/out")"
 WINNOW_CACHE=$work/cache good 'with a profile and a policy' serve -m "$model" --port 0 --policy keydiff
 grep -qx 'WINNOW_SERVE_POLICY=keydiff' "$work/out" || fail 'another policy than that which was asked for'
+grep -q because "$work/err" && fail 'a policy that is named is explained'
 
 bad 'unknown policy' 'snapkv' serve -m "$model" --port 0 --policy snapvk
 bad 'a policy that cannot be had' 'second' serve -m "$model" --port 0 --policy kvzip
@@ -73,6 +98,29 @@ bad 'no address' '--host' serve -m "$model" --port 0 --host no.such.host.invalid
 for option in --host --parallel -no-kvu --cache-ram --slot-save-path; do
     bad "an option that is ours: $option" 'is set by' serve -m "$model" --port 0 -- $option x
 done
+
+# Files and folders that may not be read or written. Root may do all, unless it gives that up.
+as_others() { "$@"; }
+[ "$(id -u)" -ne 0 ] || as_others() { setpriv --bounding-set=-dac_override,-dac_read_search "$@"; }
+if as_others true 2>/dev/null; then
+    mkdir "$work/shut"
+    cp "$work/a.txt" "$work/shut.txt"
+    cp "$model" "$work/shut.gguf"
+    chmod 500 "$work/shut"
+    chmod 0 "$work/shut.txt" "$work/shut.gguf"
+    # not_permitted NAME FILE ARGS...: exit code 2, one line with the file's name.
+    not_permitted() {
+        local name=$1 file=$2
+        shift 2
+        as_others "$WINNOW" serve --port 0 "$@" >"$work/out" 2>"$work/err" </dev/null
+        [ $? -eq 2 ] || fail "$name: exit code"
+        [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q "$file'\?: Permission denied" "$work/err" || fail "$name: $(cat "$work/err")"
+        [ ! -s "$work/out" ] || fail "$name: the server was started"
+    }
+    not_permitted 'a document' "$work/shut.txt" -m "$model" --document "a=$work/shut.txt"
+    not_permitted 'a folder for slots' "$work/shut" -m "$model" --save "$work/shut"
+    not_permitted 'a model' "$work/shut.gguf" -m "$work/shut.gguf"
+fi
 
 # A port that somebody has.
 python3 - "$work/port" <<'PY' &

@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -124,6 +125,30 @@ for name, options, says in [("no device", [], "device WINNOW"), ("no layer on it
     done = subprocess.run([server, "-m", model, "-c", "512", "--port", "0", "--host", "127.0.0.1", *options], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=120, env={**os.environ, "WINNOW_SERVE_POLICY": "keydiff"})
     check(f"without the backend: {name}", done.returncode == 1 and says in done.stderr, done.returncode, done.stderr[-800:])
+for name in ("bert", "mamba"):
+    done = subprocess.run([winnow, "serve", "-m", f"{TINY}/foreign/{name}.gguf", "--port", "0"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("winnow: ") and "unless a request" not in line and ", because " not in line]
+    check(f"a model without a cache: {name}", done.returncode == 1 and len(lines) == 1 and "has no cache of keys and values" in lines[0], done.returncode, done.stderr[-800:])
+
+# What may not be locked or written is said, and the server goes on for all. Root may do both, unless it gives that up.
+less = ["setpriv", "--bounding-set=-ipc_lock,-dac_override"] if os.getuid() == 0 else []
+if not less or subprocess.run([*less, "true"], stderr=subprocess.DEVNULL).returncode == 0:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [winnow, "serve", "-m", model, "--port", "0", "--slots", "2", "--policy", "keydiff", "--save", folder, "--", "-t", "1", "-lm", "mlock"]
+        with Server([*less, "bash", "-c", 'ulimit -l 64; exec "$@"', "serve", *command]) as s:
+            said = [line for line in s.log().splitlines() if "failed to mlock" in line]
+            check("memory that may not be locked", len(said) == 1 and "Cannot allocate memory" in said[0], said)
+            other = s.ask("/completion", {"prompt": ids(300, 1), "n_predict": 4, "id_slot": 1})
+            os.chmod(folder, 0o500)
+            saved = s.ask("/winnow/slots/1?action=save", {"filename": "slot"})
+            check("a folder that may not be written any more", saved.status in (400, 500) and "error" in saved.json, saved.text)
+            check("leaves no file", os.listdir(folder) == [])
+            held = kv(s)["slots"][1]
+            check("and the slot is what it was", held["compressed"] and held["tokens"] == 303, held)
+            again = s.ask("/completion", {"prompt": ids(300, 1), "n_predict": 4, "id_slot": 1})
+            check("it goes on", other.status == again.status == 200 and again.json["tokens_predicted"] == 4, again.text[:300])
+            os.chmod(folder, 0o700)
+            check("and saves again when it may", s.ask("/winnow/slots/1?action=save", {"filename": "slot"}).status == 200 and os.listdir(folder) == ["slot"])
 for name, env, says in [("policy", {"WINNOW_SERVE_POLICY": "none"}, "none"), ("number", {"WINNOW_SERVE_BUDGET": "many"}, "many"),
                         ("profile", {"WINNOW_PROFILE": "/no/such.json"}, "such.json")]:
     done = subprocess.run([server, "-m", model, "--port", "0"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, env={**os.environ, **env})

@@ -4,6 +4,7 @@
 
 What must be right of policies, reuse, sequences that end, cells that die and the cap on memory; docs/serving.md says what is meant.
 """
+import json
 import os
 import re
 import sys
@@ -90,6 +91,60 @@ with serve("--policy", "keydiff", "--budget", "200", slots=1) as s:
     n = n_compressed(s)
     s.complete(document + questions[3] + ids(400, 40), 4)
     check("what a later turn adds is compressed once it is enough", n_compressed(s) == n + 1, kv(s))
+
+def kept(s, i):
+    """Of each head of a slot, whether it holds its tokens."""
+    data = json.loads(re.search(r'id="data">(.*?)</script>', s.ask(f"/winnow/page?slot={i}").text, re.S)[1])
+    return [[int(bits[t // 4], 16) >> t % 4 & 1 for t in range(data["n"])] for layer in data["plans"][0]["layers"] for bits in layer]
+
+
+def mean(heads, first, end):
+    return sum(sum(h[first:end]) for h in heads) / len(heads)
+
+
+# Where nobody names a policy, the table of what was measured chooses one; without profiles it looks with every query of a prompt. A
+# second turn has the queries of its own prompt alone: a ratio leaves what the first one has kept, a budget is shared by tokens.
+for size, old, new in [(("--ratio", "0.5"), 350, 401 / 2), (("--budget", "300"), 300 * 711 // 1112, 300 - 300 * 711 // 1112)]:
+    with serve(*size, slots=2) as s:
+        check("what was chosen is said", s.log().count("policy replay, because") == 1 and kv(s)["policy"] == "replay", s.log()[:400], kv(s)["policy"])
+        first = s.complete(document, 12, id_slot=0)
+        once = kept(s, 0)
+        check("the first turn has its size", abs(mean(once, 0, 700) - (350 if size[0] == "--ratio" else 300)) < 1 and mean(once, 700, 711) == 11, slot(s, 0))
+        second = s.complete(document + first["tokens"] + other[:400], 4, id_slot=0)
+        twice = kept(s, 0)
+        check("the second turn reads itself", second["timings"]["prompt_n"] == 401 and n_compressed(s) == 2, second["timings"])
+        check("what it brings is compressed", abs(mean(twice, 711, 1112) - new) < 2, mean(twice, 711, 1112), new)
+        if size[0] == "--ratio":
+            check("what was kept before stays", [h[:700] for h in twice] == [h[:700] for h in once])
+            check("and the answer between is compressed", abs(mean(twice, 700, 711) - 5.5) <= 1, mean(twice, 700, 711))
+        else:
+            check("what was kept before has its share", abs(mean(twice, 0, 711) - old) <= 1, mean(twice, 0, 711), old)
+        s.complete(document, 3, id_slot=1, winnow={"policy": "knorm"})
+        check("a request names another", slot(s, 1)["policy"] == "knorm", slot(s, 1))
+        s.complete(document, 3, id_slot=1, winnow={"policy": "auto"})
+        check("or the same by its name", slot(s, 1)["policy"] == "replay" and n_compressed(s) == 4, slot(s, 1))
+        for _ in range(2):
+            s.complete(document, 3, id_slot=1, cache_prompt=False, winnow={"policy": "replay:sinks=400", "budget": 300})
+        check("what a policy refuses another one does", n_compressed(s) == 6 and not kv(s)["compressions_failed"] and slot(s, 1)["entries"] == 302, kv(s))
+        check("which is said once", s.log().count("keydiff is taken in place of replay:sinks=400 where that cannot be had: ") == 1, s.log()[-1500:])
+
+# Of a named one the server says nothing, and a request has the choice all the same. Where memory is bounded, queries count.
+with serve("--policy", "knorm", "--kv-bytes", str(4000 * ROW), slots=1) as s:
+    check("a named policy is not chosen", "because" not in s.log() and kv(s)["policy"] == "knorm", s.log()[:400])
+    s.complete(ids(300, 5), 3, winnow={"policy": "auto"})
+    check("a request asks for the choice", slot(s, 0)["policy"] == "replay" and abs(slot(s, 0)["entries"] - 152) < 1, slot(s, 0))
+    body = {"prompt": ids(2500, 5), "n_predict": 10}
+    check("a prompt that fits without queries", s.ask("/completion", body).status == 200)
+    long = s.ask("/completion", {**body, "winnow": {"policy": "auto"}})
+    check("does not fit with them", long.status == 400 and "2500 tokens" in long.json["error"]["message"], long.text)
+
+# With a profile of shares these decide, down to the sizes that they were measured at.
+with serve("--context", "1024", slots=1, model=f"{TINY}/../smollm2-135m.gguf") as s:
+    check("profiles are looked for", "policy keydiff-shares, because" in s.log() and kv(s)["policy"] == "keydiff-shares", s.log()[:400])
+    chat(s, user(words(60, 1)), tokens=2)
+    check("and used", n_compressed(s) == 1 and "in place of" not in s.log(), s.log()[-800:])
+    s.complete(ids(300, 2), 3, winnow={"ratio": 0.99})
+    check("below their sizes they are not", n_compressed(s) == 2 and "keydiff is taken in place of keydiff-shares" in s.log(), s.log()[-800:])
 
 # A header that documents share is kept whole: the second document begins with it as if it were read anew.
 system = {"role": "system", "content": "You answer in one word. " + words(20, 7)}
