@@ -94,9 +94,9 @@ static const struct row {
      "a half, a quarter and an eighth left, question later: 88.9, 78.5 and 59.5 of 91.1 points, replay 87.1, "
      "82.8 and 62.2, keydiff 21.6, 3.3 and 0.8; kvzip, which reads twice, 91.0, 87.8 and 74.1 (121 questions "
      "of "
-     "five kinds: docs/results.md, The proof); question known: 87.5, 83.3 and 77.1 of 83.3, "
-     "snapkv:kernel=31+shares 85.7, 85.7 and 58.9 (13: docs/results/older.md, With the question known); "
-     "SmolLM2-135M; in chunks and while decoding none"},
+     "five kinds: docs/results.md, The proof); question known: 92.2, 83.3 and 58.9 of 90.0, kvcompose, which "
+     "reads twice, 90.0, 79.4 and 45.8, laq:kernel=31 56.7, 46.3 and 36.2 (46: docs/results.md, The question "
+     "known); SmolLM2-135M; in chunks and while decoding none"},
     {later_gate, "kvgate", "the question comes later, and there is a profile of gate; not layer by layer",
      "a gate predicts what a second reading would score",
      "87.5, 85.0 and 75.6 of 86.9 points with a half, a quarter and an eighth left (SmolLM2-135M, 40 "
@@ -107,17 +107,16 @@ static const struct row {
      "a half, a quarter and an eighth left, question later: 87.1, 82.8 and 62.2 of 91.1 points, lagkv 38.3, "
      "14.0 "
      "and 7.0, keydiff 21.6, 3.3 and 0.8 (119 questions of five kinds: docs/results.md, The proof); question "
-     "known: 87.5, 83.3 and 70.8 of 83.3 points, laq:kernel=31 83.3, 81.2 and 41.1, snapkv:kernel=31 80.4, "
-     "67.9 "
-     "and 35.7 (13: docs/results/older.md, With the question known); SmolLM2-135M"},
+     "known: 86.1, 83.3 and 57.2 of 90.0, snapkv:kernel=31 57.2, 42.7 and 30.3 (46: docs/results.md, The "
+     "question known); SmolLM2-135M"},
     {known, "snapkv:kernel=31", "the question is compressed too",
-     "what the question attends to, with enough behind it for an answer of many tokens",
+     "what the question attends to, with enough behind it for an answer of a few tokens",
      "74, 72 and 63 of 88.5 points with a quarter, a half and three quarters gone (Qwen2.5-Coder-0.5B), 69, "
-     "67 and 54 of 81.1 "
-     "(SmolLM2-135M), the most of those then that read once: docs/results/older.md, Which method, at which "
-     "size; "
-     "by layer, in chunks and "
-     "while decoding none"},
+     "67 and 54 of 81.1 (SmolLM2-135M), the most of those then that read once: docs/results/older.md, Which "
+     "method, at which size; numbers 92, 71 and 51 of 91 with a half, a quarter and an eighth left, copies "
+     "of "
+     "UUIDs and keys 6, 0 and 0 of 89 (46 questions, SmolLM2-135M: docs/results.md, The question known); by "
+     "layer, in chunks and while decoding none"},
     {decodes_stats, "triattention",
      "the question comes later, entries go while decoding, and there is a profile of stats",
      "calibrated queries say what coming tokens will give a key by its distance",
