@@ -251,6 +251,7 @@ static int compress_part(int32_t seq, const struct part *part, const char *recip
     int rc = compress_by(&of, recipe);
     if (rc != WNW_OK && rc != WNW_E_NOMEM && strcmp(recipe, SERVE_FALLBACK) != 0) {
         tell_fallback(recipe, rc);
+        serve_slots_count_fallback();
         rc = compress_by(&of, SERVE_FALLBACK);
     }
     free(cells);
@@ -294,7 +295,10 @@ static bool compress(int32_t seq)
                               .from = n_header,
                               .to = q->n,
                               .size = size_of_rest(&want, n_header, n_shared)};
-    const char *recipe = strcmp(want.recipe, w.cannot) == 0 ? SERVE_FALLBACK : want.recipe;
+    const bool cannot = strcmp(want.recipe, w.cannot) == 0;
+    const char *recipe = cannot ? SERVE_FALLBACK : want.recipe;
+    if (cannot)
+        serve_slots_count_fallback();
     const int rc =
         serve_looks_with_all(recipe) ? compress_last(seq, &rest, recipe) : compress_part(seq, &rest, recipe);
     s->n_new = 0;
@@ -563,6 +567,9 @@ static void watch(struct llama_context *ctx)
     int rc = set_profiles();
     if (rc != WNW_OK)
         serve_refuse(wnw_last_error());
+    if (w.blind && strcmp(serve_policy_of_all(false), want->recipe) != 0)
+        fprintf(stderr, "winnow: %s is taken in place of %s, because the model has recurrent layers\n",
+                serve_policy_of_all(false), want->recipe);
     rc = w.blind ? wnw_bridge_set_policy(w.cache, serve_keeps_all(want) ? NULL : serve_policy_of_all(false),
                                          &want->size, true)
                  : wnw_bridge_tell_rows(w.cache, rows_told, NULL);

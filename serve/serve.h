@@ -123,6 +123,8 @@ void serve_slots_report(int32_t slot, const struct serve_content *held);
 bool serve_slots_is_reading(int32_t slot);
 /* Adds to the counts, and sets the bytes that are held and the tokens that they are of. */
 void serve_slots_count(bool compressed_one, bool failed_one, uint64_t bytes, int64_t n_tokens);
+/* Counts a compression that the fallback does in place of the rule that was wanted. */
+void serve_slots_count_fallback(void);
 uint64_t serve_slots_row_bytes(void);
 /* Sets the bytes of the queries of one token, which a prompt takes besides while it is read by a rule that looks with all. */
 void serve_slots_set_query_bytes(uint64_t bytes);

@@ -39,7 +39,7 @@ static struct {
     int32_t n_slots, row_entries;
     uint64_t row_bytes, query_bytes, clock, next_ticket, turn;
     bool by_request;
-    uint64_t bytes, n_compressed, n_failed, n_refused;
+    uint64_t bytes, n_compressed, n_failed, n_fallback, n_refused;
     int64_t n_tokens;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER};
 
@@ -426,6 +426,13 @@ void serve_slots_count(bool compressed_one, bool failed_one, uint64_t bytes, int
     pthread_mutex_unlock(&all.lock);
 }
 
+void serve_slots_count_fallback(void)
+{
+    pthread_mutex_lock(&all.lock);
+    all.n_fallback++;
+    pthread_mutex_unlock(&all.lock);
+}
+
 /* ---- What is shown ---- */
 
 static void print_size(FILE *f, const wnw_size *size)
@@ -490,9 +497,9 @@ char *serve_slots_json(void)
     fprintf(f,
             "{\"bytes\": %" PRIu64 ", \"bytes_uncompressed\": %.0f, \"bytes_of_a_token\": %" PRIu64
             ", \"cap\": %" PRIu64 ", \"compressions\": %" PRIu64 ", \"compressions_failed\": %" PRIu64
-            ", \"refused\": %" PRIu64 ", \"policy\": \"%s\"",
+            ", \"compressions_by_fallback\": %" PRIu64 ", \"refused\": %" PRIu64 ", \"policy\": \"%s\"",
             all.bytes, uncompressed(), all.row_bytes, serve_settings()->cap, all.n_compressed, all.n_failed,
-            all.n_refused, serve_policy_of_all(all.by_request));
+            all.n_fallback, all.n_refused, serve_policy_of_all(all.by_request));
     print_size(f, &serve_settings()->want.size);
     fputs(", \"documents\": [", f);
     for (int32_t d = 0; d < serve_documents_n(); d++)
@@ -532,6 +539,9 @@ char *serve_slots_metrics(void)
                  (double)all.n_compressed);
     print_metric(f, "compressions_failed_total", "counter",
                  "Sequences that stay as they are, for a reason in the log.", (double)all.n_failed);
+    print_metric(f, "compressions_by_fallback_total", "counter",
+                 "Compressions by keydiff, because the policy that was wanted refused.",
+                 (double)all.n_fallback);
     print_metric(f, "refused_total", "counter", "Requests that were refused for want of room.",
                  (double)all.n_refused);
     fputs("# HELP winnow:slot_tokens Tokens of a slot.\n# TYPE winnow:slot_tokens gauge\n", f);

@@ -126,7 +126,8 @@ for size, old, new in [(("--ratio", "0.5"), 350, 401 / 2), (("--budget", "300"),
         for _ in range(2):
             s.complete(document, 3, id_slot=1, cache_prompt=False, winnow={"policy": "replay:sinks=400", "budget": 300})
         check("what a policy refuses another one does", n_compressed(s) == 6 and not kv(s)["compressions_failed"] and slot(s, 1)["entries"] == 302, kv(s))
-        check("which is said once", s.log().count("keydiff is taken in place of replay:sinks=400 where that cannot be had: ") == 1, s.log()[-1500:])
+        check("and that is counted", kv(s)["compressions_by_fallback"] == 2 and "winnow:compressions_by_fallback_total 2\n" in s.ask("/metrics").text, kv(s))
+        check("and said once", s.log().count("keydiff is taken in place of replay:sinks=400 where that cannot be had: ") == 1, s.log()[-1500:])
 
 # Of a named one the server says nothing, and a request has the choice all the same. Where memory is bounded, queries count.
 with serve("--policy", "knorm", "--kv-bytes", str(4000 * ROW), slots=1) as s:
@@ -145,6 +146,17 @@ with serve("--context", "1024", slots=1, model=f"{TINY}/../smollm2-135m.gguf") a
     check("and used", n_compressed(s) == 1 and "in place of" not in s.log(), s.log()[-800:])
     s.complete(ids(300, 2), 3, winnow={"ratio": 0.99})
     check("below their sizes they are not", n_compressed(s) == 2 and "keydiff is taken in place of keydiff-shares" in s.log(), s.log()[-800:])
+
+# Layers that it does not go with are asked once; models with recurrent layers, whose slots are not told apart, not at all.
+with serve("--context", "1024", slots=1, model=f"{TINY}/foreign/gemma4.gguf") as s:
+    for seed in range(2):
+        s.complete(ids(300, seed, n_kind=80), 3, cache_prompt=False)
+    check("another policy goes with every model", n_compressed(s) == kv(s)["compressions_by_fallback"] == 2 and s.log().count("keydiff is taken in place of replay") == 1,
+          kv(s), s.log()[-800:])
+with serve("--context", "1024", slots=1, model=f"{TINY}/foreign/lfm2.gguf") as s:
+    s.complete(ids(300, 1, n_kind=80), 3)
+    check("recurrent layers", kv(s)["policy"] == "keydiff" and "keydiff is taken in place of replay, because" in s.log() and
+          re.search(r"of 301 tokens, 150 entries", s.log()), s.log()[-800:])
 
 # A header that documents share is kept whole: the second document begins with it as if it were read anew.
 system = {"role": "system", "content": "You answer in one word. " + words(20, 7)}
