@@ -11,6 +11,7 @@ BUILD       ?= build
 CMAKE_FLAGS ?=
 CTEST_FLAGS ?=
 JOBS        ?= $(shell nproc)
+TEST_JOBS   ?= $(shell expr $(JOBS) + 1) # some tests wait: for a signal, a browser, a program that hangs
 PREFIX      ?= /usr/local
 DESTDIR     ?=
 MAKEFLAGS   += --no-print-directory
@@ -42,7 +43,7 @@ test: ## build everything and run all tests
 	$(if $(SERVER),scripts/setup.sh server clients || echo "make test: goes on without llama.cpp's server or its clients" >&2)
 	$(MAKE) configure
 	cmake --build $(BUILD) -j $(JOBS)
-	ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure $(CTEST_FLAGS)
+	ctest --test-dir $(BUILD) -j $(TEST_JOBS) --output-on-failure $(CTEST_FLAGS)
 
 peers: ## build a llama.cpp for this CPU, which build/winnow bench then runs beside itself
 	scripts/setup.sh packages peers

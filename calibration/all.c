@@ -4,6 +4,7 @@
 #include "app/models.h"
 #include "app/profiles.h"
 #include "app/stop.h"
+#include "app/text.h"
 #include "calibration/commands.h"
 #include "calibration/job.h"
 #include "winnow_method.h"
@@ -41,6 +42,36 @@ static const struct app_command *command_of(const char *kind)
     return NULL;
 }
 
+/* The settings of one kind out of "KIND.KEY=VALUE,...", as its own --set has them; s stays NULL where it has none. */
+static int settings_of(struct app_text *out, const char *list, const char *kind)
+{
+    const size_t n = strlen(kind);
+    for (const char *at = list; at && *at; at += *at == ',') {
+        const size_t len = strcspn(at, ",");
+        if (len > n && strncmp(at, kind, n) == 0 && at[n] == '.' &&
+            !app_text_put(out, "%s%.*s", out->len ? "," : "", (int)(len - n - 1), at + n + 1))
+            return app_fail(APP_FAILED, "out of memory");
+        at += len;
+    }
+    return APP_OK;
+}
+
+/* Whether every setting begins with the name of a kind that has a command. */
+static int check_settings(const char *list)
+{
+    for (const char *at = list; at && *at; at += *at == ',') {
+        const size_t len = strcspn(at, ","), n = strcspn(at, ".,");
+        char kind[32];
+        snprintf(kind, sizeof kind, "%.*s", (int)n, at);
+        if (n == len || n >= sizeof kind || strcmp(kind, "all") == 0 || !command_of(kind))
+            return app_fail(APP_BAD_INPUT,
+                            "--set '%.*s' is no setting of a kind; give KIND.KEY=VALUE, such as srh.facts=2",
+                            (int)len, at);
+        at += len;
+    }
+    return APP_OK;
+}
+
 /* Runs a command with the options of `all`, as if they had been typed. */
 static int run(const struct app_command *cmd, const struct calibrate_args *all)
 {
@@ -48,7 +79,12 @@ static int run(const struct app_command *cmd, const struct calibrate_args *all)
     const char *argv[MAX_WORDS] = {cmd->name,   "-m",        all->app.model,   "--effort",
                                    all->effort, "--kv-type", all->app.kv_type, "--seed"};
     char seed[24], threads[24];
-    int n = 8;
+    struct app_text set = {0};
+    int n = 8, rc = settings_of(&set, all->set, cmd->name + strlen("calibrate "));
+    if (rc != APP_OK) {
+        free(set.s);
+        return rc;
+    }
     snprintf(seed, sizeof seed, "%lld", (long long)all->app.seed);
     argv[n++] = seed;
     if (all->app.file) {
@@ -68,15 +104,21 @@ static int run(const struct app_command *cmd, const struct calibrate_args *all)
         argv[n++] = "--budget";
         argv[n++] = COMPILER_BUDGET;
     }
+    if (set.s) {
+        argv[n++] = "--set";
+        argv[n++] = set.s;
+    }
     struct app_args *args = calloc(1, cmd->args_size);
-    if (!args)
-        return app_fail(APP_FAILED, "out of memory");
-    app_note("%s", cmd->name);
-    int rc = app_parse(args, cmd, n, argv);
-    if (rc == APP_OK)
-        rc = cmd->run(args);
-    app_args_clear(args, cmd);
+    rc = args ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    if (args) {
+        app_note("%s", cmd->name);
+        rc = app_parse(args, cmd, n, argv);
+        if (rc == APP_OK)
+            rc = cmd->run(args);
+        app_args_clear(args, cmd);
+    }
     free(args);
+    free(set.s);
     return rc;
 }
 
@@ -87,7 +129,10 @@ int calibrate_run_all(const struct app_args *app)
     const struct calibrate_args *args = (const struct calibrate_args *)app;
     const uint32_t kinds = kinds_of_presets();
     char *model_path;
-    int worst = app_model_path(&model_path, app->model);
+    int worst = check_settings(args->set);
+    if (worst != APP_OK)
+        return worst;
+    worst = app_model_path(&model_path, app->model);
     free(model_path);
     if (worst != APP_OK) /* one sentence, not one for each kind */
         return worst;

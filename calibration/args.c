@@ -44,6 +44,12 @@ static const struct app_option set_options[] = {
 };
 APP_GROUP(calibrate_group_set, "Settings", set_options);
 
+static const struct app_option set_all_options[] = {
+    {"set", 0, APP_TEXT, "LIST", NULL, "none", "settings of the kinds: kind.key=value,...", AT(set), 0, 0,
+     NULL},
+};
+APP_GROUP(calibrate_group_set_all, "Settings", set_all_options);
+
 static const struct app_option dump_options[] = {
     {"dump", 0, APP_TEXT, "FILE", NULL, "none", "write the single measurements, CSV", AT(dump), 0, 0, NULL},
 };

@@ -24,9 +24,9 @@ struct shares_args {
     char *target;
 };
 
-/* The options of every kind, but --set, --dump and --map, which are groups of their own. */
+/* The options of every kind, but --set (of a kind, and of all of them), --dump and --map, which are groups of their own. */
 extern const struct app_group calibrate_group_work, calibrate_group_policy, calibrate_group_profile,
-    calibrate_group_set, calibrate_group_dump, calibrate_group_map;
+    calibrate_group_set, calibrate_group_set_all, calibrate_group_dump, calibrate_group_map;
 /* Those of one kind, in its file: srh.c, compiler.c, shares.c. */
 extern const struct app_group calibrate_group_probes, calibrate_group_compiler, calibrate_group_verify,
     calibrate_group_cell, calibrate_group_target;

@@ -38,7 +38,8 @@ static const struct app_group *const shares_groups[] = {&calibrate_group_work, &
                                                         &app_group_common,     NULL};
 static const struct app_group *const quality_groups[] = {&calibrate_group_work, &calibrate_group_profile,
                                                          &calibrate_group_set, &app_group_common, NULL};
-static const struct app_group *const all_groups[] = {&calibrate_group_work, &app_group_common, NULL};
+static const struct app_group *const all_groups[] = {&calibrate_group_work, &calibrate_group_set_all,
+                                                     &app_group_common, NULL};
 
 const struct app_command calibrate_commands[] = {
     {.name = "calibrate srh",
@@ -87,8 +88,8 @@ const struct app_command calibrate_commands[] = {
     {.name = "calibrate all",
      .about = "Makes every profile that methods read and this model does not have.",
      .usage = "[-m MODEL] [-f TEXT] [-o FOLDER] [--effort quick|normal|paper] [options]",
-     .notes = "Profiles go to the cache folder, or to FOLDER. Each kind is measured with its own defaults;\n"
-              "CompilerKV's tables are those of --budget 512.",
+     .notes = "Profiles go to the cache folder, or to FOLDER. Each kind is measured with its own defaults,\n"
+              "but for what --set says, such as srh.facts=2; CompilerKV's tables are those of --budget 512.",
      .groups = all_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_all},

@@ -71,6 +71,8 @@
 
 /* max |a - b| / max |b| of n floats; infinite where one is not a number or b is all 0. */
 double test_relative_error(const float *a, const float *b, size_t n);
+/* sum a b of n floats, in double precision. */
+double test_dot(const float *a, const float *b, int32_t n);
 
 void test_status(int rc, int want, const char *expr, const char *file, int line);
 void test_cmp_failed(const char *a, const char *op, const char *b, long double of_a, long double of_b,
@@ -90,6 +92,10 @@ void test_all_finite(const float *x, int64_t n, const char *what, const char *fi
 void test_contains(const char *text, const char *part, bool wanted, const char *what, const char *file,
                    int line);
 void test_int_equal(intmax_t a, intmax_t b, const char *of_a, const char *of_b, const char *file, int line);
+
+/* Skips the test that calls it under ThreadSanitizer, which compares threads: a test with a single one at a time costs
+ * most of its time there, and could never fail. */
+void test_has_one_thread(void);
 
 /* Runs test(&row) for every row of an array whose elements begin with `const char *name`, as a group of cmocka
  * tests of these names. Returns how many failed, as cmocka_run_group_tests. set_up and tear_down may be NULL. */

@@ -39,15 +39,19 @@ static const struct layout_case {
 };
 #define N_LAYOUTS ((int)(sizeof layouts / sizeof layouts[0]))
 
+/* A prompt that sessions of both kinds have read; every comparison goes on with copies of them. */
 struct trial {
     const wnw_model *model;
     const int32_t *tokens; /* [n_prompt + N_AFTER] */
     int32_t n_prompt;
     wnw_kv_type kv_type;
     wnw_attn attn; /* of the session that compacts */
+    wnw_session *reference, *subject;
+    float *full; /* logits of the reference with everything it holds */
+    double tolerance;
 };
 
-static wnw_session *trial_session(const struct trial *t, wnw_attn attn, const wnw_policy *observe)
+static wnw_session *read_prompt(const struct trial *t, wnw_attn attn, const wnw_policy *observe)
 {
     wnw_session *s = test_session_new(
         t->model,
@@ -58,52 +62,96 @@ static wnw_session *trial_session(const struct trial *t, wnw_attn attn, const wn
     return s;
 }
 
+static wnw_session *copy_of(const wnw_session *s)
+{
+    wnw_session *copy;
+    assert_ok(wnw_session_copy(&copy, s));
+    return copy;
+}
+
 /* ---- Two sessions side by side ---- */
 
 struct block {
     float *logits; /* [N_BLOCK][n_vocab] */
-    int32_t n_vocab;
+    size_t n_vocab;
 };
 
 static bool keep_logits(int32_t i, const float *logits, void *user)
 {
     const struct block *b = user;
-    memcpy(b->logits + (size_t)i * (size_t)b->n_vocab, logits, (size_t)b->n_vocab * sizeof *logits);
+    memcpy(b->logits + (size_t)i * b->n_vocab, logits, b->n_vocab * sizeof *logits);
     return true;
 }
 
-static void decode_both(wnw_session *ref, wnw_session *s, const int32_t *tokens, int n, int32_t n_vocab,
-                        struct test_diff *d)
+/* Decodes n tokens one by one; returns where the logits behind theirs go. */
+static float *decode(wnw_session *s, const int32_t *tokens, int n, size_t n_vocab, float *logits)
 {
-    for (int i = 0; i < n; i++) {
-        assert_ok(wnw_session_decode(ref, tokens[i]));
+    for (int i = 0; i < n; i++, logits += n_vocab) {
         assert_ok(wnw_session_decode(s, tokens[i]));
-        test_diff_add(d, wnw_session_logits(ref), wnw_session_logits(s), n_vocab);
+        memcpy(logits, wnw_session_logits(s), n_vocab * sizeof *logits);
     }
+    return logits;
 }
 
-/* Feeds the tokens after the prompt to both and compares all logits. */
-static struct test_diff continue_both(const struct trial *t, wnw_session *ref, wnw_session *s)
+static size_t vocabulary(const struct trial *t)
 {
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(t->model, &info));
-    const size_t bytes = (size_t)N_BLOCK * (size_t)info.n_vocab * sizeof(float);
-    struct block a = {malloc(bytes), info.n_vocab}, b = {malloc(bytes), info.n_vocab};
-    assert_non_null(a.logits);
-    assert_non_null(b.logits);
+    return (size_t)info.n_vocab;
+}
+
+/* Feeds the tokens after the prompt; logits of all of them, [N_AFTER][n_vocab]. */
+static float *go_on(const struct trial *t, wnw_session *s)
+{
+    const size_t n_vocab = vocabulary(t);
     const int32_t *next = t->tokens + t->n_prompt;
-    struct test_diff d = {0};
-    decode_both(ref, s, next, N_FIRST, info.n_vocab, &d);
-    assert_ok(wnw_session_prefill(ref, next + N_FIRST, N_BLOCK, keep_logits, &a));
+    float *logits = malloc(N_AFTER * n_vocab * sizeof *logits);
+    assert_non_null(logits);
+    struct block b = {decode(s, next, N_FIRST, n_vocab, logits), n_vocab};
     assert_ok(wnw_session_prefill(s, next + N_FIRST, N_BLOCK, keep_logits, &b));
-    for (size_t i = 0; i < N_BLOCK; i++)
-        test_diff_add(&d, a.logits + i * (size_t)info.n_vocab, b.logits + i * (size_t)info.n_vocab,
-                      info.n_vocab);
-    decode_both(ref, s, next + N_FIRST + N_BLOCK, N_LAST, info.n_vocab, &d);
-    free(a.logits);
-    free(b.logits);
+    decode(s, next + N_FIRST + N_BLOCK, N_LAST, n_vocab, b.logits + N_BLOCK * n_vocab);
     assert_int_equal(wnw_session_n_past(s), t->n_prompt + N_AFTER);
+    return logits;
+}
+
+static struct test_diff compare(const struct trial *t, const float *want, const float *got)
+{
+    const size_t n_vocab = vocabulary(t);
+    struct test_diff d = {0};
+    for (size_t i = 0; i < N_AFTER; i++)
+        test_diff_add(&d, want + i * n_vocab, got + i * n_vocab, (int32_t)n_vocab);
     return d;
+}
+
+/* How far the two kinds of attention set a full cache apart decides what compaction may do. */
+static double tolerance_of(const struct trial *t)
+{
+    if (t->attn == WNW_ATTN_GGML)
+        return NMSE_SAME_ARITHMETIC;
+    wnw_session *s = copy_of(t->subject);
+    float *got = go_on(t, s);
+    const struct test_diff noise = compare(t, t->full, got);
+    const double tol = NOISE_FACTOR * test_diff_nmse(&noise);
+    wnw_session_free(s);
+    free(got);
+    return tol > NMSE_SAME_ARITHMETIC ? tol : NMSE_SAME_ARITHMETIC;
+}
+
+static void open_trial(struct trial *t)
+{
+    t->reference = read_prompt(t, WNW_ATTN_GGML, NULL);
+    t->subject = read_prompt(t, t->attn, NULL);
+    wnw_session *full = copy_of(t->reference);
+    t->full = go_on(t, full);
+    wnw_session_free(full);
+    t->tolerance = tolerance_of(t);
+}
+
+static void close_trial(struct trial *t)
+{
+    wnw_session_free(t->reference);
+    wnw_session_free(t->subject);
+    free(t->full);
 }
 
 static void assert_holds_plan(const wnw_session *s, const wnw_plan *plan)
@@ -118,88 +166,74 @@ static void assert_holds_plan(const wnw_session *s, const wnw_plan *plan)
         }
 }
 
-/* Masked and compacted session for one plan; the plan is kept by the caller. */
-static struct test_diff run_plan(const struct trial *t, wnw_session *masked, const wnw_plan *plan)
+/* What comes of hiding what the plan drops. */
+static float *go_on_hidden(const struct trial *t, const wnw_plan *plan)
 {
-    wnw_session *s = trial_session(t, t->attn, NULL);
+    wnw_session *s = copy_of(t->reference);
+    test_hide_dropped(s, plan);
+    float *logits = go_on(t, s);
+    test_hide_end();
+    wnw_session_free(s);
+    return logits;
+}
+
+/* What comes of dropping it from a session that has read the prompt. */
+static float *go_on_without(const struct trial *t, wnw_session *s, const wnw_plan *plan)
+{
     assert_ok(wnw_session_apply(s, plan, NULL));
     assert_holds_plan(s, plan);
     assert_int_equal(wnw_session_n_past(s), t->n_prompt);
-    test_hide_dropped(masked, plan);
-    const struct test_diff d = continue_both(t, masked, s);
-    test_hide_end();
-    wnw_session_free(s);
-    return d;
+    return go_on(t, s);
 }
 
-/* The plan of a session like the one that will apply it: which entries a sliding-window layer still holds
- * depends on the attention, and a plan lists them. */
-static wnw_plan *make_plan(const struct trial *t, const wnw_policy *policy, double ratio)
+/* Both halves of the proof for one plan, which s applies: equal with the mask, not equal without. 1 if one fails. */
+static int check_plan(const char *what, const struct trial *t, wnw_session *s, const wnw_plan *plan)
 {
-    const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = ratio};
-    wnw_session *s = trial_session(t, t->attn, policy);
-    wnw_plan *plan = NULL;
-    assert_ok(wnw_session_plan(s, policy, &size, &plan, NULL));
-    wnw_session_free(s);
-    return plan;
-}
-
-/* Continues a full cache with ggml's attention and a second session that has applied the plan, if any. */
-static struct test_diff against_full(const struct trial *t, const wnw_plan *plan)
-{
-    wnw_session *full = trial_session(t, WNW_ATTN_GGML, NULL), *s = trial_session(t, t->attn, NULL);
-    if (plan)
-        assert_ok(wnw_session_apply(s, plan, NULL));
-    const struct test_diff d = continue_both(t, full, s);
-    wnw_session_free(full);
-    wnw_session_free(s);
-    return d;
-}
-
-static double nmse_tolerance(const struct trial *t)
-{
-    if (t->attn == WNW_ATTN_GGML)
-        return NMSE_SAME_ARITHMETIC;
-    const struct test_diff noise = against_full(t, NULL);
-    const double tol = NOISE_FACTOR * test_diff_nmse(&noise);
-    return tol > NMSE_SAME_ARITHMETIC ? tol : NMSE_SAME_ARITHMETIC;
-}
-
-/* Both halves of the proof for one plan: equal with the mask, not equal without. 1 if one fails. */
-static int check_plan(const char *what, const struct trial *t, wnw_session *masked, const wnw_plan *plan,
-                      double tolerance)
-{
-    const struct test_diff d = run_plan(t, masked, plan), unmasked = against_full(t, plan);
+    float *hidden = go_on_hidden(t, plan), *without = go_on_without(t, s, plan);
+    const struct test_diff d = compare(t, hidden, without), unmasked = compare(t, t->full, without);
+    free(hidden);
+    free(without);
     test_diff_print(what, &d);
-    if (d.n != N_AFTER || test_diff_nmse(&d) > tolerance) {
-        print_error("%s: normalised error above %g\n", what, tolerance);
+    if (d.n != N_AFTER || test_diff_nmse(&d) > t->tolerance) {
+        print_error("%s: normalised error above %g\n", what, t->tolerance);
         return 1;
     }
-    if (test_diff_nmse(&unmasked) < 3 * tolerance) {
+    if (test_diff_nmse(&unmasked) < 3 * t->tolerance) {
         print_error("%s: removing entries changes so little (%g, tolerance %g) that nothing is proved\n",
-                    what, test_diff_nmse(&unmasked), tolerance);
+                    what, test_diff_nmse(&unmasked), t->tolerance);
         return 1;
     }
     return 0;
 }
 
+/* The same for the plan of a recipe, made by the session that applies it: which entries a sliding-window layer still holds
+ * depends on the attention, and a plan lists them. */
+static int check_recipe(const char *what, const struct trial *t, const char *recipe)
+{
+    const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = 0.75};
+    wnw_policy *policy = test_policy(recipe);
+    wnw_session *s = read_prompt(t, t->attn, policy);
+    wnw_plan *plan = NULL;
+    assert_ok(wnw_session_plan(s, policy, &size, &plan, NULL));
+    const int bad = check_plan(what, t, s, plan);
+    wnw_plan_free(plan);
+    wnw_session_free(s);
+    wnw_policy_free(policy);
+    return bad;
+}
+
 static int compare_layouts(const wnw_model *m, const int32_t *tokens, wnw_kv_type type, wnw_attn attn)
 {
     int bad = 0;
-    const struct trial t = {m, tokens, N_PROMPT, type, attn};
-    const double tolerance = nmse_tolerance(&t);
+    struct trial t = {.model = m, .tokens = tokens, .n_prompt = N_PROMPT, .kv_type = type, .attn = attn};
+    open_trial(&t);
     for (int i = 0; i < N_LAYOUTS; i++) {
         char what[128];
-        wnw_policy *policy = test_policy(layouts[i].recipe);
-        wnw_session *masked = trial_session(&t, WNW_ATTN_GGML, NULL);
-        wnw_plan *plan = make_plan(&t, policy, 0.75);
         snprintf(what, sizeof what, "%s %s %s", layouts[i].layout, wnw_kv_type_name(type),
                  attn == WNW_ATTN_OWN ? "own" : "ggml");
-        bad += check_plan(what, &t, masked, plan, tolerance);
-        wnw_session_free(masked);
-        wnw_plan_free(plan);
-        wnw_policy_free(policy);
+        bad += check_recipe(what, &t, layouts[i].recipe);
     }
+    close_trial(&t);
     return bad;
 }
 
@@ -275,13 +309,19 @@ static void random_ragged_plan(void **state)
     int bad = 0;
     for (size_t i = 0; i < N_KV_TYPES; i++)
         for (int a = 0; a < 2; a++) {
-            const struct trial t = {m, tokens, N_PROMPT, kv_types[i], a ? WNW_ATTN_GGML : WNW_ATTN_OWN};
+            struct trial t = {.model = m,
+                              .tokens = tokens,
+                              .n_prompt = N_PROMPT,
+                              .kv_type = kv_types[i],
+                              .attn = a ? WNW_ATTN_GGML : WNW_ATTN_OWN};
             char what[64];
-            wnw_session *masked = trial_session(&t, WNW_ATTN_GGML, NULL);
+            open_trial(&t);
             snprintf(what, sizeof what, "random ragged %s %s", wnw_kv_type_name(t.kv_type),
                      a ? "ggml" : "own");
-            bad += check_plan(what, &t, masked, plan, nmse_tolerance(&t));
-            wnw_session_free(masked);
+            wnw_session *s = copy_of(t.subject);
+            bad += check_plan(what, &t, s, plan);
+            wnw_session_free(s);
+            close_trial(&t);
         }
     wnw_plan_free(plan);
     free(tokens);
@@ -301,14 +341,11 @@ static void smollm2_real_text(void **state)
     int32_t *tokens = test_read_tokens(path, &n);
     assert_cmp(n, >=, 400 + N_AFTER);
     wnw_model *m = test_model_open("smollm2-135m.gguf");
-    const struct trial t = {m, tokens, 400, WNW_KV_F16, WNW_ATTN_OWN};
-    wnw_policy *policy = test_policy("snapkv+adakv");
-    wnw_session *masked = trial_session(&t, WNW_ATTN_GGML, NULL);
-    wnw_plan *plan = make_plan(&t, policy, 0.75);
-    const int bad = check_plan("smollm2 ragged f16 own", &t, masked, plan, nmse_tolerance(&t));
-    wnw_session_free(masked);
-    wnw_plan_free(plan);
-    wnw_policy_free(policy);
+    struct trial t = {
+        .model = m, .tokens = tokens, .n_prompt = 400, .kv_type = WNW_KV_F16, .attn = WNW_ATTN_OWN};
+    open_trial(&t);
+    const int bad = check_recipe("smollm2 ragged f16 own", &t, "snapkv+adakv");
+    close_trial(&t);
     wnw_model_free(m);
     free(tokens);
     assert_int_equal(bad, 0);

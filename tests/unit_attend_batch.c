@@ -275,6 +275,7 @@ static void slices_do_not_see_each_other(void **state)
 static void agrees_with_reference(void **state)
 {
     (void)state;
+    test_has_one_thread();
     for (size_t i = 0; i < N_SHAPES; i++) {
         struct fixture f;
         fixture_init(&f, &shapes[i], 1);
@@ -387,6 +388,7 @@ static void graph_free(struct graph *g)
 static void own_operation_in_a_graph(void **state)
 {
     (void)state;
+    test_has_one_thread(); /* of ours; OpenMP's barriers are not seen there */
     for (size_t i = 0; i < N_SHAPES; i++)
         for (int32_t il = 0; il < N_LAYER; il++) {
             struct fixture f;
@@ -410,6 +412,7 @@ static void own_operation_in_a_graph(void **state)
 static void ggml_attention_agrees(void **state)
 {
     (void)state;
+    test_has_one_thread(); /* of ours; OpenMP's barriers are not seen there */
     static const struct shape with_ggml[] = {
         {"decoding",
          3,

@@ -69,7 +69,7 @@ static void together_equals_alone(void **state)
     (void)state;
     float *x = test_random_floats(K, 3, 1.0f);
 #ifdef __SANITIZE_THREAD__
-    const int most_threads = 1; /* see unit_attend.c */
+    const int most_threads = 1; /* OpenMP's barriers are not seen there */
 #else
     const int most_threads = 3;
 #endif

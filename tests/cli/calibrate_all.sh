@@ -6,7 +6,9 @@
 calibrates
 folder=$work/profiles
 mkdir "$folder"
-all=(calibrate all -m "$model" -o "$folder" --effort quick -t 1)
+# Few probes find as well as many that there are no answers.
+few=facts=2,lengths=1,depths=2
+all=(calibrate all -m "$model" -o "$folder" --effort quick -t 1 --set "srh.${few//,/,srh.},heads.${few//,/,heads.}")
 # made KIND...: the folder has these profiles and nothing else.
 made() {
     local name=$1 want
@@ -32,6 +34,10 @@ says() {
 
 bad 'not a folder' '-o .*nowhere is not a folder; all profiles go to one' calibrate all -m "$model" -o "$work/nowhere"
 
+for set in srh.facts=2,facts=2 nosuch.facts=2 all.facts=2 srh; do
+    bad "--set $set" "--set '(facts=2|nosuch.facts=2|all.facts=2|srh)' is no setting of a kind" calibrate all -m "$model" -o "$folder" --set $set
+done
+
 # CompilerKV's tables take longest; few trials are enough here.
 good 'small tables' calibrate compiler -m "$model" -f "$text" -o "$folder/" --budget 512 -t 1 \
     --set items=4,held_out=2,length=1024,next=12,head_trials=4,tau_trials=4,entropy_bins=2
@@ -39,14 +45,14 @@ cp "$folder/compiler-b512.json" "$work/tables"
 
 # Two kinds ask the model and get no answer; a third reads the profile of one of them.
 all_fails 'no answers'
-says 'no answers' 'answers none of [0-9]+ probes, so there is nothing to score' 'answers none of [0-9]+ probes, so there is nothing to measure' \
+says 'no answers' 'answers none of 4 probes, so there is nothing to score' 'answers none of 4 probes, so there is nothing to measure' \
     'compresskv\+uniform needs a calibration profile of kind srh' 'compiler is there: .*compiler-b512\.json'
 made 'no answers' compiler-b512 curves gate inputgate shares stats
 same 'tables that were there' "$work/tables" "$folder/compiler-b512.json"
 
 # With answers that are fed, by commands of their own.
 for kind in srh heads; do
-    good "fed $kind" calibrate "$kind" -m "$model" -f "$text" -o "$folder/" -t 1 --set facts=2,lengths=1,depths=2,longest=600,steps=6,forced=always
+    good "fed $kind" calibrate "$kind" -m "$model" -f "$text" -o "$folder/" -t 1 --set $few,longest=600,steps=6,forced=always
 done
 cp "$folder"/{stats,curves,shares,gate,inputgate}.json "$work/"
 good 'the rest' "${all[@]}" && says 'the rest' 'srh is there' 'heads is there' 'stats is there' 'curves is there' 'shares is there' 'gate is there' 'inputgate is there' 'wrote .*layers\.json'

@@ -19,12 +19,36 @@ cd "$work/tree" || exit 1
 export WINNOW_CACHE=$user_cache # ggml, and the tiny models, which are only read
 export GIT_CEILING_DIRECTORIES=$work # the copy is no part of a repository around it
 
-# An own build folder, without optimisation, templates and kernels for newer CPUs: the whole command compiles in a fraction of the time.
-options=(-DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS=-O0 -DCMAKE_CXX_FLAGS=-O0 -DWNW_BRIDGE=OFF -DWNW_JINJA=OFF -DWNW_KERNELS=none -DWNW_WERROR=ON)
-for name in CMAKE_C_COMPILER CMAKE_CXX_COMPILER CMAKE_PREFIX_PATH ggml_DIR llama_DIR; do
-    value=$(sed -n "s/^$name:[A-Z]*=//p" "$cached")
+# An own build folder, as the command's was configured, but without optimisation. A file is compiled if it, or what it includes, has
+# changed; the object of any other is the one that the command was linked from (reuse, below).
+options=(-DCMAKE_BUILD_TYPE=None -DWNW_WERROR=ON -DCMAKE_C_COMPILER_LAUNCHER="$work/reuse" -DCMAKE_CXX_COMPILER_LAUNCHER="$work/reuse")
+of_cache() { sed -n "s/^$1:[A-Z]*=//p" "$cached"; }
+for name in CMAKE_C_COMPILER CMAKE_CXX_COMPILER CMAKE_EXE_LINKER_FLAGS CMAKE_PREFIX_PATH ggml_DIR llama_DIR WNW_KERNELS WNW_JINJA \
+    WNW_JINJA_INCLUDE_DIR WNW_BRIDGE WNW_LLAMA_SOURCE_DIR; do
+    value=$(of_cache $name)
     [ -z "$value" ] || options+=("-D$name=$value")
 done
+for name in CMAKE_C_FLAGS CMAKE_CXX_FLAGS; do
+    options+=("-D$name=$(of_cache $name) -O0 -DNDEBUG")
+done
+
+# Files that objects of the command's build folder do not show: those that the patches touch, and those that changed since.
+(cd "$top" && find app bench calibration cli eval examples include serve src tests -type f -newer "$WINNOW" -printf '/%p\n') >"$work/changed"
+cat >"$work/reuse" <<SH
+#!/bin/bash
+# reuse COMPILER ARGS...: compiles, or takes the object that is there.
+args=("\$@")
+for ((i = 0; i < \$#; i++)); do
+    [ "\${args[i]}" != -o ] || out=\${args[i + 1]}
+done
+made=$(dirname "$WINNOW")\${PWD#"$work/build"}/\$out
+if [ -f "\$made" ] && [ -f "\$made.d" ] && ! grep -qFf "$work/changed" "\$made.d"; then
+    echo "\$made \$PWD/\$out" >>"$work/reused"
+    exec cp "\$made" "\$out"
+fi
+exec "\$@"
+SH
+chmod +x "$work/reuse"
 
 # listed PATCH: the files that CONTRIBUTING names for it, with the names that the patch gives its own.
 listed() {
@@ -33,12 +57,23 @@ listed() {
 }
 touched() { sed -n 's,^+++ b/,,p' "tests/newcomer/$1" | sort; }
 
+# Objects that were taken and depend on what a later patch changes are compiled after all.
+forget_changed() {
+    local made object
+    [ -f "$work/reused" ] || return 0
+    while read -r made object; do
+        ! grep -qFf "$work/changed" "$made.d" || rm -f "$object"
+    done <"$work/reused"
+}
+
 # walk PATCH NAME PART TARGETS...: applies it, builds the command and the tests of what is new, and runs them.
 walk() {
     local patch=$1 name=$2 part=$3 target
     shift 3
     [ "$(listed "$patch" "$name" "$part")" = "$(touched "$patch")" ] ||
         fail "$patch and its row in CONTRIBUTING.md name different files: $(diff <(listed "$patch" "$name" "$part") <(touched "$patch"))"
+    touched "$patch" | sed 's,^,/,' >>"$work/changed"
+    forget_changed
     git apply -C1 "tests/newcomer/$patch" 2>"$work/err" || {
         fail "tests/newcomer/$patch no longer applies: bring it and CONTRIBUTING.md up to date. $(cat "$work/err")"
         finish
