@@ -134,7 +134,10 @@ def table(run, options):
 
 def member_of(value, path):
     for key in path.split("."):
-        value = value[int(key)] if key.isdigit() else value[key]
+        try:
+            value = value[int(key)] if key.isdigit() else value[key]
+        except (KeyError, IndexError, TypeError):
+            raise SystemExit(f"number {path}: the row has no {key}") from None
     return value
 
 

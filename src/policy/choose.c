@@ -83,11 +83,11 @@ static const struct row {
      "an eighth or less stays, and there are profiles of shares, measured down to the size, and of gate; not "
      "layer by layer",
      "a gate that predicts the second reading, in heads that keep as much as it would leave them",
-     "an eighth left, question later: 84.4 of 86.9 points, keydiff+shares and kvgate 75.6 each (40 "
-     "questions); question known: "
-     "77.1 of 83.3 as keydiff+shares, at half the divergence (13); SmolLM2-135M: docs/results/older.md, What "
-     "gates give and With the "
-     "question known; in chunks and while decoding none"},
+     "an eighth left, question later: 71.1 of 89.3 points, keydiff-shares 60.4, at half the divergence (37 "
+     "questions of five kinds, which leave open whether the points differ: docs/results.md, An eighth kept); "
+     "question known: 77.1 of 83.3 as keydiff+shares, at half the divergence (13: docs/results/older.md, "
+     "With "
+     "the question known); SmolLM2-135M; in chunks and while decoding none"},
     {has_shares, "keydiff-shares", "there is a profile of shares that was measured down to the size",
      "keys that stand out, in heads that keep as much as a second reading would leave them; costs next to "
      "nothing",
