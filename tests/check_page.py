@@ -210,12 +210,21 @@ def check_phone(browser):
         assert (lightness < 200) == dark, lightness
 
 
+OPEN = "return [...document.querySelectorAll('details')].map(d => d.open)"
+
+
 def check_paper(browser):
+    """On paper more sections are open, and afterwards those that were. The page of thirty methods is not printed besides: Chromium would need half a
+    minute to break its tables into 181 pages, by the code of ours that printed the others."""
     browser.screen(1280)
     browser.load("file://" + page)
-    was = browser.js("return [...document.querySelectorAll('details')].map(d => d.open)")
-    assert base64.b64decode(browser.command("Page.printToPDF", preferCSSPageSize=True)["data"]).startswith(b"%PDF")
-    assert browser.js("return [...document.querySelectorAll('details')].map(d => d.open)") == was, "printing leaves sections open"
+    was = browser.js(OPEN)
+    shown = browser.js("dispatchEvent(new Event('beforeprint')); const open = (() => { " + OPEN + " })(); dispatchEvent(new Event('afterprint')); return open")
+    assert all(s or not w for s, w in zip(shown, was)) and (sum(shown) > sum(was) or "perturbation" in words), "sections stay closed on paper"
+    assert browser.js(OPEN) == was, "printing leaves sections open"
+    if "faint" not in words:
+        assert base64.b64decode(browser.command("Page.printToPDF", preferCSSPageSize=True)["data"]).startswith(b"%PDF")
+        assert browser.js(OPEN) == was, "printing leaves sections open"
 
 
 def groups(arguments):
