@@ -106,7 +106,7 @@ static void check_recipe(struct llama_model *model, const char *recipe)
 
 static void test_every_allocation(void **state)
 {
-    static const char *const recipes[] = {"snapkv", "h2o+merge", "expected_attention"};
+    static const char *const recipes[] = {"snapkv", "h2o+merge", "expected_attention", "replay"};
     char path[4096];
     struct test_llama t;
     (void)state;

@@ -100,6 +100,7 @@ struct wnw__bridge_note {
     bool alone;    /* no other row of its batch was of its sequence */
     bool seen;     /* a policy has decided on it */
     bool missed;   /* nothing else is known of it, because memory ran out */
+    bool unasked;  /* its query is not kept, and no policy will look with it */
 };
 
 struct wnw__bridge_cache {

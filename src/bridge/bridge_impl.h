@@ -58,6 +58,8 @@ const void *wnw__bridge_query(const struct wnw__bridge_layer *l, int32_t cell, i
 size_t wnw__bridge_query_bytes(const struct wnw__bridge_layer *l);
 /* Has the query of row i of the graph that is about to run not kept where those of all cells are. */
 void wnw__bridge_record_skip(struct wnw__bridge_backend *b, int32_t i);
+/* Notes that the query of a cell of the first stream will not be asked for: it is not one that was lost. */
+void wnw__bridge_record_unasked(const struct wnw__bridge_layer *l, int32_t cell);
 /* Gives back what was kept of these cells of a stream where queries of all cells are: a policy has seen it, or none will. */
 void wnw__bridge_record_seen(struct wnw__bridge_layer *l, int32_t stream, const int32_t *cell, int32_t n);
 void wnw__bridge_queries_free(struct wnw__bridge_queries *q);

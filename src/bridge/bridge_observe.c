@@ -116,6 +116,25 @@ static int check_readers(const struct wnw__bridge_sequence *s, int32_t il, const
                      what, (int)n, (int)il);
 }
 
+/* Queries of the last n tokens are there. Before these come tokens whose queries were given back, or not asked for; otherwise some were
+ * lost, and the policy would take those that are left for the text. */
+static int check_lost(const struct wnw__bridge_sequence *s, int32_t il, int32_t n)
+{
+    const struct wnw__bridge_live *live = s->live;
+    const struct wnw__bridge_cache *c = live->cache;
+    if (n == live->n || !c->note)
+        return WNW_OK;
+    const struct wnw__bridge_note *note =
+        &c->note[(int64_t)live->stream * c->n_cell + live->cell[live->n - n - 1]];
+    return note->order == 0 || note->seen || note->unasked
+               ? WNW_OK
+               : wnw__fail(
+                     WNW_E_NOT_OBSERVED,
+                     "queries of layer %d were lost, because memory ran out while the prompt was read, or "
+                     "another policy wanted them in another form: read it again",
+                     (int)il);
+}
+
 /* Queries of the last n tokens on their way to float32. */
 struct taken {
     const struct wnw__bridge_sequence *s;
@@ -149,6 +168,7 @@ static int add_queries(struct wnw__bridge_sequence *s, const wnw_needs *needs, w
         return wnw__fail(WNW_E_NOT_OBSERVED,
                          "no queries of layer %d were kept: set the policy before the prompt is read",
                          (int)obs->il);
+    WNW_TRY(check_lost(s, obs->il, n));
     struct taken t = {.s = s, .il = obs->il, .n = n, .row = row, .to = need(s, QUERIES, (size_t)n * row)};
     if (!t.to)
         return WNW_E_NOMEM;

@@ -163,6 +163,13 @@ void wnw__bridge_record_queries(struct wnw__bridge_backend *b, const struct ggml
                 keep_query(p->layer, op, s, row, b->watch_own[(int64_t)s * op->n_row + row], p->reader);
 }
 
+void wnw__bridge_record_unasked(const struct wnw__bridge_layer *l, int32_t cell)
+{
+    const struct wnw__bridge_cache *c = l->cache;
+    if (c->note && c->n_cell == l->k.n_cell)
+        c->note[cell].unasked = true;
+}
+
 void wnw__bridge_record_skip(struct wnw__bridge_backend *b, int32_t i)
 {
     if (!(b->watch.needs.flags & WNW_NEED_EVERY_QUERY) || i < 0 || i >= b->watch_n_own || b->watch_own[i] < 0)
@@ -171,6 +178,7 @@ void wnw__bridge_record_skip(struct wnw__bridge_backend *b, int32_t i)
         struct wnw__bridge_queries *q = &b->watch.places[k].layer->queries;
         if (q->q && q->all && b->watch_own[i] < q->room)
             q->cell[b->watch_own[i]] = -1;
+        wnw__bridge_record_unasked(b->watch.places[k].layer, b->watch_own[i]);
     }
     b->watch_own[i] = -1;
 }

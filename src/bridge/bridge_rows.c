@@ -278,6 +278,8 @@ int wnw_bridge_forget_queries(wnw_bridge *cache, const int32_t *cells, int32_t n
     const struct wnw__bridge_layer *first = check_cells(backend_of(cache), cells, n);
     if (!first)
         return WNW_E_RANGE;
+    for (int32_t i = 0; i < n; i++)
+        wnw__bridge_record_unasked(first, cells[i]);
     for (int32_t i = 0; i < first->cache->n_layer; i++)
         if (first->cache->layers[i]->k.n_cell == first->k.n_cell)
             wnw__bridge_record_seen(first->cache->layers[i], 0, cells, n);

@@ -164,6 +164,9 @@ with serve("--budget", "200", slots=1) as s:
     first = chat(s, [system] + user("A " + words(300, 8)))
     protected = slot(s, 0)["protected"]
     check("the header is known", 60 < protected < 200, slot(s, 0))
+    turns = [system] + user("A " + words(300, 8)) + [{"role": "assistant", "content": first.json["choices"][0]["message"]["content"]}] + user(words(200, 10))
+    check("and whole, also after a further turn, which has its size", all(all(h[:protected]) for h in kept(s, 0)) and n_compressed(s) == 1 and
+          chat(s, turns).status == 200 and n_compressed(s) == 2 and all(all(h[:protected]) for h in kept(s, 0)) and abs(slot(s, 0)["entries"] - 207) < 2, slot(s, 0))
     second = chat(s, [system] + user("B " + words(300, 9))).json
     cached = second["usage"]["prompt_tokens"] - second["timings"]["prompt_n"]
     check("the second document reuses it", protected <= cached < protected + 8, second["timings"], protected)
