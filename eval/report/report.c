@@ -79,7 +79,6 @@ static int find_places(struct places *p, char *const *folders, int32_t n, const 
     static const char *const names[N_FORMS] = {"report.html", "summary.txt", "summary.csv", "maps.csv"};
     const bool in_folder = n == 1 && !out;
     int rc = APP_OK;
-    *p = (struct places){{NULL}};
     for (int i = 0; rc == APP_OK && i < (in_folder ? N_FORMS : 1); i++) {
         p->of[i] = in_folder ? app_in_folder(folders[0], names[i]) : strdup(out ? out : names[i]);
         rc = p->of[i] ? app_out_check(p->of[i], inputs) : eval_no_memory("the report");
@@ -139,27 +138,40 @@ static int print(const struct eval_report *r, json_t *json, const struct eval_do
     return rc;
 }
 
-static int write_report(struct eval_report *r, char *const *folders, int32_t n)
+static int write_report(struct eval_report *r, const struct places *p, const struct app_inputs *inputs)
 {
-    struct app_inputs inputs = {.n = 0};
-    struct places p;
     struct eval_doc forms[N_FORMS] = {{.no_memory = false}};
     json_t *json = NULL;
-    add_inputs(&inputs, folders, n);
-    int rc = find_places(&p, folders, n, r->options->out, &inputs);
-    if (rc == APP_OK)
-        rc = make_forms(forms, &json, r);
+    int rc = make_forms(forms, &json, r);
     /* The page comes last: where it is there, the others are. A run without maps has no file of them. */
     for (int i = N_FORMS - 1; rc == APP_OK && i >= 0; i--)
-        if (p.of[i] && forms[i].text.len > 0)
-            rc = eval_doc_write(&forms[i], p.of[i], &inputs);
+        if (p->of[i] && forms[i].text.len > 0)
+            rc = eval_doc_write(&forms[i], p->of[i], inputs);
     if (rc == APP_OK)
-        rc = print(r, json, &forms[TEXT], p.of[HTML]);
-    for (int i = 0; i < N_FORMS; i++) {
+        rc = print(r, json, &forms[TEXT], p->of[HTML]);
+    for (int i = 0; i < N_FORMS; i++)
         eval_doc_clear(&forms[i]);
-        free(p.of[i]);
-    }
     json_decref(json);
+    return rc;
+}
+
+/* What takes long begins once the results are read and their report may be written where it is to go. */
+static int make_report(struct eval_report *r, char *const *folders, int32_t n)
+{
+    struct app_inputs inputs = {.n = 0};
+    struct places p = {{NULL}};
+    add_inputs(&inputs, folders, n);
+    int rc = eval_runs_read(&r->runs, folders, n);
+    if (rc == APP_OK)
+        rc = find_places(&p, folders, n, r->options->out, &inputs);
+    if (rc == APP_OK)
+        rc = make_tables(r);
+    if (rc == APP_OK)
+        rc = read_papers(&r->papers);
+    if (rc == APP_OK)
+        rc = write_report(r, &p, &inputs);
+    for (int i = 0; i < N_FORMS; i++)
+        free(p.of[i]);
     return rc;
 }
 
@@ -193,13 +205,7 @@ int eval_report_write(char *const *folders, int32_t n, const struct eval_report_
     struct eval_limit limit;
     int rc = read_options(r.names, &limit, options);
     if (rc == APP_OK)
-        rc = eval_runs_read(&r.runs, folders, n);
-    if (rc == APP_OK)
-        rc = make_tables(&r);
-    if (rc == APP_OK)
-        rc = read_papers(&r.papers);
-    if (rc == APP_OK)
-        rc = write_report(&r, folders, n);
+        rc = make_report(&r, folders, n);
     if (rc == APP_OK && options->fail_if)
         rc = eval_limit_check(&limit, r.tables, r.runs.n);
     eval_limit_clear(&limit);
