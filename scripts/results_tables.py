@@ -15,10 +15,13 @@ a run's folder. A document has a table between two lines, and a number between t
     <!-- table NAME contrasts -->
     ...
     <!-- end of table -->
+    <!-- table NAME predictions -->
+    ...
+    <!-- end of table -->
     SnapKV has <!-- number NAME agnostic/all/snapkv/ratio=0.5/macro.mean 1 -->30.0<!-- / --> points.
 
 A table takes mode= (all without it), N= (all lengths without it) and policies= (all without it; names separated by blanks); `contrasts` is the table of
-those that were listed before the run, and `<!-- contrast NAME 0 -->..<!-- / -->` the first of them in a sentence: difference, interval, n, corrected
+those that were listed before the run, `predictions` that of texts without questions, and `<!-- contrast NAME 0 -->..<!-- / -->` the first of them in a sentence: difference, interval, n, corrected
 probability. A number's path is protocol, length, policy (its shortest recipe), size, and a member of the row in the report's JSON; of a contrast it is
 `contrast`, its number from 0 on, and a member.
 
@@ -110,10 +113,25 @@ def contrasts(run):
     return "\n".join(lines) + "\n"
 
 
+def predictions(run):
+    """Texts without questions: divergence, perplexity over the full cache's, and how often the likeliest token is its own."""
+    lines = ["| policy | size | n | KL, nats | perplexity over the full cache's | same likeliest token, % |", "|---|---|---|---|---|---|"]
+    for block in run["blocks"]:
+        of = {row["config"]: row for row in block["rows"]}
+        for p in [row for task in block.get("predictions", []) if not task["scored"] for row in task["rows"]]:
+            row = of[p["config"]]
+            kl, over = (f"{fixed(x, 3)} ({fixed(lo, 3)} .. {fixed(hi, 3)})" if x is not None and not row["full"] else "-" for x, lo, hi in (p["kl"], p["over_full"]))
+            size = row["kv_type"] if row["full"] else row["size"]
+            lines.append(f"| `{row['policy']}` | {size} | {p['n']} | {kl} | {over} | {fixed(100 * row['tasks'][0]['agree'], 1)} |")
+    return "\n".join(lines) + "\n"
+
+
 def table(run, options):
     """The methods of a run: means, both intervals, both kinds of answers, divergence, bytes."""
     if "contrasts" in options:
         return contrasts(run)
+    if "predictions" in options:
+        return predictions(run)
     lines = ["| protocol | policy | size | n | score | difference from the full cache, 95 % | tasks drawn too | short answers | long copies | KL, nats | MiB |",
              "|---|---|---|---|---|---|---|---|---|---|---|"]
     for block in run["blocks"]:
