@@ -84,13 +84,8 @@ def in_turns(*kinds):
         yield from (text for text in group if text)
 
 
-def fill(texts, n_bytes):
-    out = ""
-    for text in texts:
-        out += text
-        if len(out.encode()) >= n_bytes:
-            break
-    return out.encode()[:n_bytes].decode("utf8", "ignore")
+def beginning(texts, n_bytes):
+    return "".join(texts).encode()[:n_bytes].decode("utf8", "ignore")
 
 
 def main():
@@ -107,10 +102,13 @@ def main():
                                   documents(root / PYTHON, "howto/*.rst.txt", marked_up))),
             "code": list(documents(root / LIBRARY, "*.py", marked_up)),
         }
+    real = ""
     for kind, all_of in texts.items():
-        (out / f"{kind}.txt").write_text(fill(all_of, BYTES), encoding="utf8")
+        text = beginning(all_of, BYTES)
+        (out / f"{kind}.txt").write_text(text, encoding="utf8")
+        real += re.sub(r"\n{3,}", "\n\n", text)
         print(f"{kind}: {len(all_of)} documents")
-    (out / "real.txt").write_text("".join(re.sub(r"\n{3,}", "\n\n", fill(t, BYTES)) for t in texts.values()), encoding="utf8")
+    (out / "real.txt").write_text(real, encoding="utf8")
 
 
 if __name__ == "__main__":

@@ -95,6 +95,11 @@ def difference(cell):
     return fixed(cell["delta"], 1) + over + ("" if cell["spread"] == "few" else " " + told)
 
 
+def size_of(row):
+    """A row's size, and the type of its cache where that is no f16; of the full cache the type alone."""
+    return row["kv_type"] if row["full"] else row["size"] + ("" if row["kv_type"] == "f16" else ", " + row["kv_type"])
+
+
 def probability(p):
     return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
@@ -121,8 +126,7 @@ def predictions(run):
         for p in [row for task in block.get("predictions", []) if not task["scored"] for row in task["rows"]]:
             row = of[p["config"]]
             kl, over = (f"{fixed(x, 3)} ({fixed(lo, 3)} .. {fixed(hi, 3)})" if x is not None and not row["full"] else "-" for x, lo, hi in (p["kl"], p["over_full"]))
-            size = row["kv_type"] if row["full"] else row["size"]
-            lines.append(f"| `{row['policy']}` | {size} | {p['n']} | {kl} | {over} | {fixed(100 * row['tasks'][0]['agree'], 1)} |")
+            lines.append(f"| `{row['policy']}` | {size_of(row)} | {p['n']} | {kl} | {over} | {fixed(100 * row['tasks'][0]['agree'], 1)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -141,10 +145,9 @@ def table(run, options):
             if "policies" in options and row["policy"] not in options["policies"].split():
                 continue
             c, answers = row["macro"], row["answers"]
-            size = row["kv_type"] if row["full"] else row["size"] + ("" if row["kv_type"] == "f16" else ", " + row["kv_type"])
             mib = c.get("kv_bytes")
             lines.append("| " + " | ".join([
-                block["mode"], f"`{row['policy']}`" + (f" {row['more']}" if row["more"] else ""), size, str(c["n"]), fixed(c["mean"], 1), difference(c),
+                block["mode"], f"`{row['policy']}`" + (f" {row['more']}" if row["more"] else ""), size_of(row), str(c["n"]), fixed(c["mean"], 1), difference(c),
                 interval(c, "tasks_lo", "tasks_hi").strip() or "-", *(fixed(a["mean"], 1) for a in answers),
                 fixed(c.get("kl"), 3) + interval(c, "kl_lo", "kl_hi", 3), fixed(mib and mib / 1048576, 2)]) + " |")
     return "\n".join(lines) + "\n"
