@@ -25,7 +25,7 @@ HOSTILE = "<img src=x onerror=alert(1)>.txt"
 
 
 def serve(*options, rest=()):
-    return Server([winnow, "serve", "-m", model, "--port", "0", *options, "--", "-t", "1", *rest])
+    return Server([winnow, "serve", "-m", model, "--port", "0", *options, "--", "-t", "1", "--temp", "0", "--ignore-eos", *rest])
 
 
 def words(n, seed):
@@ -218,12 +218,12 @@ try:
             check_conversations(browser, server)
             open_page(browser, server)
             until(lambda: "compressed so far" in shown(browser, "#memory"))
-            full = next(x["id"] for x in kv(server)["slots"] if x["tokens"] > 100)
+            full = next(x["id"] for x in kv(server)["slots"] if x["tokens"] > 500)  # behind it is a document, whose words are known
             check_kept(browser, server, f"slot {full}", f"slot={full}")
             check_kept(browser, server, "novel", "document=novel")
             check_command(server, full)
             check_screens(browser, server)
-    with serve("--api-key", "secret", rest=("--ignore-eos",)) as server:
+    with serve("--api-key", "secret",) as server:
         check("the page needs no key", server.ask("/").status == 200)
         check("what is kept does", server.ask("/winnow/page?slot=0").status == 401)
         done = subprocess.run([winnow, "ctl", "page", "--url", "http://%s:%d" % server.address(), "-o", "/dev/null/x"], capture_output=True, text=True)
