@@ -5,6 +5,7 @@
     scripts/results_tables.py [--winnow PROGRAM]            writes every table and number anew
     scripts/results_tables.py --check [--winnow PROGRAM]    compares, and says what differs; exit code 1
     scripts/results_tables.py --add DIR... NAME             packs the records of a run, or of all its shards, into docs/results/NAME
+    scripts/results_tables.py --join DIR... NAME            packs runs that asked other policies about the same samples, as one: those that the last one's contrasts name
 
 Records are docs/results/NAME/run.json and results.jsonl.gz, which `winnow report docs/results/NAME` reads as it reads
 a run's folder. A document has a table between two lines, and a number between two marks:
@@ -263,35 +264,88 @@ def portable(run):
     return run
 
 
-def add(folders, name):
-    """Packs the records of a run, or of all its shards; of several machines the first one's times are the run's."""
-    sources, to = [pathlib.Path(folder) for folder in folders], RESULTS / name
+def runs_of(sources, apart, what):
+    """The descriptions of runs that differ in nothing but their times and the fields of `apart`."""
     runs = [portable(json.loads((source / "run.json").read_text())) for source in sources]
     for run in runs[1:]:
         for field in sorted(set(runs[0]) | set(run)):
-            if field not in ("calibration", "threads", "time_budget") and runs[0].get(field) != run.get(field):
-                raise SystemExit(f"these folders are not shards of one run: '{field}' differs")
+            if field not in ("calibration", "threads", "time_budget", *apart) and runs[0].get(field) != run.get(field):
+                raise SystemExit(f"these folders are not {what}: '{field}' differs")
+    return runs
+
+
+def lines_of(source):
+    """The answers of a folder, whole lines: a run that was killed leaves the beginning of one."""
+    packed = source / "results.jsonl.gz"
+    lines = gzip.decompress(packed.read_bytes()) if packed.exists() else (source / "results.jsonl").read_bytes()
+    return lines[:lines.rfind(b"\n") + 1]
+
+
+def pack(name, run, lines):
+    to = RESULTS / name
     to.mkdir(parents=True, exist_ok=True)
-    (to / "run.json").write_text(json.dumps(runs[0], indent=1) + "\n")
+    (to / "run.json").write_text(json.dumps(run, indent=1) + "\n")
     with gzip.GzipFile(to / "results.jsonl.gz", "wb", 9, mtime=0) as out:
-        for source in sources:
-            lines = (source / "results.jsonl").read_bytes()
-            out.write(lines[:lines.rfind(b"\n") + 1])  # a run that was killed leaves the beginning of a line
+        out.write(lines)
     faults = []
     check_records(faults)
     return faults
+
+
+def add(folders, name):
+    """Packs the records of a run, or of all its shards; of several machines the first one's times are the run's."""
+    sources = [pathlib.Path(folder) for folder in folders]
+    runs = runs_of(sources, (), "shards of one run")
+    return pack(name, runs[0], b"".join(map(lines_of, sources)))
+
+
+def asked(run):
+    """The recipes that a run's contrasts compare, as its answers name them; None without contrasts: all."""
+    if not run.get("contrasts"):
+        return None
+    return {side.strip() for line in run["contrasts"] for side in line.split(" mode=")[0].split(" vs ")}
+
+
+def join(folders, name):
+    """Packs runs of other policies on the same samples as one. What several of them answered must be equal in all but its times: that is what makes them one."""
+    sources = [pathlib.Path(folder) for folder in folders]
+    runs = runs_of(sources, ("command", "configs", "contrasts", "recipes"), "runs of the same samples")
+    last, wanted = runs[-1], asked(runs[-1])
+    recipes = {short: given for run in runs for short, given in run["recipes"].items() if wanted is None or {short, given} & {"full", *wanted}}
+    configs = {c["config_id"]: c for run in runs for c in run["configs"] if c["recipe"] in recipes}
+    last.update(recipes=recipes, configs=list(configs.values()), joined=[run["command"] for run in runs[:-1]])
+    answers, again = {}, 0
+    for source in sources:
+        for line in lines_of(source).splitlines(True):
+            row = json.loads(line)
+            said = {k: v for k, v in row.items() if k not in ("ms", "peak_bytes")}
+            if row["config"] not in configs:
+                continue
+            if row["key"] not in answers:
+                answers[row["key"]] = (said, line)
+            elif answers[row["key"]][0] != said:
+                raise SystemExit(f"these folders are not runs of the same samples: {row['key']} ({row['policy']}) was answered in two ways")
+            else:
+                again += 1
+    if not again:
+        raise SystemExit("these folders have no answer in common, so that nothing shows that they asked the same samples in the same way")
+    print(f"{len(answers)} answers, {again} of which were given twice, and alike")
+    return pack(name, last, b"".join(line for _, line in answers.values()))
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--check", action="store_true", help="compare and change nothing")
     p.add_argument("--add", nargs="+", metavar="DIR... NAME", help="pack the records of a run")
+    p.add_argument("--join", nargs="+", metavar="DIR... NAME", help="pack runs of other policies on the same samples as one")
     p.add_argument("--winnow", default=str(ROOT / "build" / "winnow"), help="the program")
     a = p.parse_args()
     if a.add and len(a.add) < 2:
         p.error("--add needs the folders of a run and a name for its records")
+    if a.join and len(a.join) < 3:
+        p.error("--join needs the folders of two runs and a name for their records")
     reports = Reports(a.winnow)
-    faults = add(a.add[:-1], a.add[-1]) if a.add else check(reports) if a.check else write(reports) or []
+    faults = add(a.add[:-1], a.add[-1]) if a.add else join(a.join[:-1], a.join[-1]) if a.join else check(reports) if a.check else write(reports) or []
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0

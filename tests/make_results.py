@@ -134,7 +134,7 @@ def main():
            "haystack": "prose", "too_long": len(range(part, 3, n_parts)),
            "stand_ins": ["generated prose in place of essays (niah_single_2, niah_multikey_1, passkey64)",
                          "our own lists of words in place of the package wonderwords (niah_single_1, niah_single_2)"],
-           "configs": [dict(c, id=config_id(c)) for c in configs(args.small)]}
+           "configs": [dict(c, config_id=config_id(c), recipe=c["policy"]) for c in configs(args.small)]}
     run["recipes"] = {c["policy"]: "paper-" + c["policy"] if c["policy"] == "snapkv" else c["policy"] for c in run["configs"]}
     if args.hostile:
         run["model"]["name"] = f"<b>model</b> \"&' {HOSTILE}"

@@ -101,6 +101,41 @@ PY
 sed -i 's/"seed": [0-9]*/"seed": 7/' "$work/s2/run.json"
 tables --add "$work/s1" "$work/s2" shards && fail 'folders of two runs were packed as one'
 grep -q "'seed' differs" "$work/err" || fail "folders of two runs: $(cat "$work/err")"
+
+# ---- Runs of other policies on the same samples ----
+python3 - "$work/whole" "$work" <<'PY'
+import json, pathlib, sys
+
+whole, work = map(pathlib.Path, sys.argv[1:])
+told, rows = json.loads((whole / "run.json").read_text()), list(map(json.loads, open(whole / "results.jsonl")))
+a, b = told["contrasts"][0].split(" mode=")[0].split(" vs ")
+full, kinds = {r["policy"] for r in rows if r["size"] == "full"}, {r["policy"] for r in rows}
+for name, policies in (("first", kinds - {b}), ("second", full | {b})):
+    (work / name).mkdir()
+    said = {**told, "contrasts": told["contrasts"][:1] if name == "second" else [],
+            "recipes": {k: v for k, v in told["recipes"].items() if k in policies}, "configs": [c for c in told["configs"] if c["recipe"] in policies]}
+    (work / name / "run.json").write_text(json.dumps(said))
+    # Times of the two differ, and nothing else.
+    (work / name / "results.jsonl").write_text("".join(json.dumps({**r, "ms": {}} if name == "second" else r) + "\n" for r in rows if r["policy"] in policies))
+PY
+tables --join "$work/first" "$work/second" joined || fail "runs cannot be joined: $(cat "$work/err")"
+good 'joined runs' report "$tree/docs/results/joined" --json
+python3 - "$work/plain.json" "$work/out" <<'PY' || fail 'joined runs have other numbers than the whole'
+import json, sys
+
+whole, joined = (json.load(open(path))["runs"][0] for path in sys.argv[1:])
+a, b = joined["contrasts"][0]["a"], joined["contrasts"][0]["b"]
+assert all(joined["contrasts"][0][k] == whole["contrasts"][0][k] for k in ("n", "delta", "lo", "hi")), joined["contrasts"]
+rows = [{(r["policy"], r["size"]): r["macro"]["mean"] for block in run["blocks"] if block["N"] == "all" for r in block["rows"]} for run in (whole, joined)]
+assert {p for p, _ in rows[1]} == {p for p, _ in rows[0] if p in (a, b) or p.startswith("full")}, rows[1]
+assert all(rows[0][k] == v for k, v in rows[1].items()), rows
+PY
+sed -i '1s/"pred": "/"pred": "not /' "$work/second/results.jsonl"
+tables --join "$work/first" "$work/second" joined && fail 'runs that answered differently were joined'
+grep -q 'was answered in two ways' "$work/err" || fail "runs that answered differently: $(cat "$work/err")"
+sed -i '/"size": "full"/d' "$work/second/results.jsonl"
+tables --join "$work/first" "$work/second" joined && fail 'runs without a common answer were joined'
+grep -q 'no answer in common' "$work/err" || fail "runs without a common answer: $(cat "$work/err")"
 sed -i 's/^## Old/## Older/' "$tree/docs/results.md"
 tables --check && fail 'a table without records that nobody listed was taken'
 grep -q "docs/results.md: Older: a table without records" "$work/err" && grep -q "'docs/results.md: Old' has records now, or is gone" "$work/err" ||
