@@ -429,8 +429,9 @@ typedef struct wnw_report {
     /* Milliseconds for reading tokens (wnw_session_read alone), observing the cache (a second pass included), scores,
      * budgets and selection, and compaction. They add up to the time of the call. */
     double read_ms, observe_ms, score_ms, select_ms, compact_ms;
-    /* Of plans, 0 elsewhere: so many first and last entries of every KV head stay regardless of their score. Heads that
-     * keep all they have do not count; where all do, protected_first is the number of tokens read. */
+    /* Of plans and of wnw_session_read under rules, 0 elsewhere: so many first and last entries of every KV head stay
+     * regardless of their score, after reading by CHUNK those that no chunk's compression could drop. Heads that keep all
+     * they have do not count; where all do, protected_first is the number of tokens read. */
     int32_t protected_first, protected_last;
 } wnw_report;
 

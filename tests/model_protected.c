@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A plan's report says how many first and last entries of every head stay whatever their score. */
+/* Reports of plans and of reading under rules say how many first and last entries of every head stay whatever their score. */
 #include "helpers.h"
 
 #include <stdlib.h>
@@ -63,6 +63,65 @@ static void reports_say_what_is_protected(void **state)
         check(*state, &cases[i]);
 }
 
+/* ---- Under rules ---- */
+
+static const struct read_case {
+    const char *policy;
+    wnw_phase phase;
+    int32_t chunk; /* 0: the policy's own */
+    double ratio;
+    int32_t first, last;
+} reads[] = {
+    {"snapkv:window=8", WNW_PHASE_END, 0, 0.5, 0, 8},
+    {"snapkv:window=8", WNW_PHASE_LAYER, 0, 0.5, 0, 8},
+    {"snapkv:window=8", WNW_PHASE_CHUNK, 16, 0.25, 0, 8},
+    {"streaming_llm:sinks=3", WNW_PHASE_CHUNK, 16, 0.5, 3, 0},
+    {"lagkv:sink=4,lag=8", WNW_PHASE_END, 0, 0.25, 4, 12},
+    {"lagkv:sink=4,lag=8", WNW_PHASE_LAYER, 0, 0.25, 4, 12},
+    /* 20 tokens, of whose two blocks one is thinned; 8 more, which thin the next; 4 that complete no block. */
+    {"lagkv:sink=4,lag=8", WNW_PHASE_CHUNK, 0, 0.25, 4, 12},
+    /* 10 tokens, 10 that complete two blocks, 10 that complete the third, and 2. */
+    {"lagkv:sink=4,lag=8", WNW_PHASE_CHUNK, 10, 0.25, 4, 12},
+    /* A chunk of 2, whose window holds 2 entries of the chunk before: those were in its window, too. */
+    {"snapkv:window=4", WNW_PHASE_CHUNK, 30, 0.5, 0, 4},
+    {"knorm", WNW_PHASE_CHUNK, 16, 0.0, N_READ, 0},
+    {"full", WNW_PHASE_END, 0, 0.5, N_READ, 0},
+};
+
+static void read_under(const struct fixture *fx, const struct read_case *x)
+{
+    wnw_session *s = test_session_new(fx->model, &(struct test_session){.n_ctx = 64, .n_threads = 1});
+    wnw_policy *p = test_policy(x->policy);
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = p, .phase = x->phase, .chunk = x->chunk,
+                         .size = {.kind = WNW_SIZE_RATIO, .ratio = x->ratio}};
+    wnw_report report = wnw_report_default();
+    wnw_model_info info = wnw_model_info_default();
+    assert_ok(wnw_model_get_info(fx->model, &info));
+    assert_ok(wnw_session_begin(s, &run));
+    assert_ok(wnw_session_read(s, fx->tokens, N_READ, &report));
+    if (report.protected_first != x->first || report.protected_last != x->last)
+        fail_msg("%s in phase %d, chunk %d: first %d, last %d; expected %d and %d", x->policy, (int)x->phase,
+                 (int)x->chunk, (int)report.protected_first, (int)report.protected_last, (int)x->first,
+                 (int)x->last);
+    /* They are there. */
+    for (int32_t i = 0; i < info.n_layer * info.n_head_kv; i++) {
+        const int32_t il = i / info.n_head_kv, ih = i % info.n_head_kv, n = wnw_cache_n(s, il, ih);
+        const int32_t *pos = wnw_cache_positions(s, il, ih);
+        for (int32_t k = 0; k < x->first; k++)
+            assert_int_equal(pos[k], k);
+        for (int32_t k = 1; k <= x->last; k++)
+            assert_int_equal(pos[n - k], N_READ - k);
+    }
+    wnw_policy_free(p);
+    wnw_session_free(s);
+}
+
+static void so_do_reports_of_reading(void **state)
+{
+    for (size_t i = 0; i < sizeof reads / sizeof *reads; i++)
+        read_under(*state, &reads[i]);
+}
+
 static int set_up(void **state)
 {
     static struct fixture fx;
@@ -84,6 +143,7 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(reports_say_what_is_protected)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reports_say_what_is_protected),
+                                       cmocka_unit_test(so_do_reports_of_reading)};
     return cmocka_run_group_tests_name("protected entries", tests, set_up, tear_down);
 }

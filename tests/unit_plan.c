@@ -271,15 +271,17 @@ static void skipped_layers_stay(void **state)
 
 /* ---- Reports ---- */
 
-/* Of two compressions of one read: times add up, the first warning and the highest peak stay. */
+/* Of two compressions of one read: times add up, the first warning and the highest peak stay, the last one's protection. */
 static void reports_add_up(void **state)
 {
     (void)state;
     wnw_report sum = {WNW_INIT(wnw_report)};
-    const wnw_report one = {WNW_INIT(wnw_report), .observe_ms = 1,        .score_ms = 2,     .select_ms = 4,
-                            .compact_ms = 8,      .kv_bytes_before = 300, .warning = "first"};
-    const wnw_report two = {WNW_INIT(wnw_report), .observe_ms = 16,       .score_ms = 32,     .select_ms = 64,
-                            .compact_ms = 128,    .kv_bytes_before = 200, .warning = "second"};
+    const wnw_report one = {WNW_INIT(wnw_report), .observe_ms = 1,      .score_ms = 2,
+                            .select_ms = 4,       .compact_ms = 8,      .kv_bytes_before = 300,
+                            .warning = "first",   .protected_first = 4, .protected_last = 9};
+    const wnw_report two = {WNW_INIT(wnw_report), .observe_ms = 16,     .score_ms = 32,
+                            .select_ms = 64,      .compact_ms = 128,    .kv_bytes_before = 200,
+                            .warning = "second",  .protected_first = 6, .protected_last = 7};
     wnw__report_add(&sum, &one);
     wnw__report_add(&sum, &two);
     assert_float_equal(sum.observe_ms, 17, 0);
@@ -288,6 +290,8 @@ static void reports_add_up(void **state)
     assert_float_equal(sum.compact_ms, 136, 0);
     assert_int_equal(sum.kv_bytes_before, 300);
     assert_string_equal(sum.warning, "first");
+    assert_int_equal(sum.protected_first, 6);
+    assert_int_equal(sum.protected_last, 7);
 }
 
 /* ---- Failing on the way ---- */

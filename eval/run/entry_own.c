@@ -52,6 +52,9 @@ static int read_own(struct eval_entry *e, const struct eval_shared_reading *rd)
         WNW_TRY(eval_status_code(wnw_session_begin(e->session, &nothing)));
     }
     e->kept_mean = report.kept_mean;
+    e->planned = !e->config->full;
+    e->protected_first = report.protected_first;
+    e->protected_last = report.protected_last;
     e->peak_bytes = report.kv_bytes_before;
     e->prefill_ms = report.read_ms;
     e->compress_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;

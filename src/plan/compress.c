@@ -289,8 +289,16 @@ void wnw__draft_times(const struct wnw__draft *draft, wnw_report *report)
     report->select_ms += draft->work_ms - draft->score_ms;
 }
 
+void wnw__draft_protection(const struct wnw__draft *draft, wnw_report *report)
+{
+    report->protected_first = draft->drops ? draft->least.n_first : draft->src->n_past;
+    report->protected_last = draft->drops ? draft->least.n_last : 0;
+}
+
 void wnw__report_add(wnw_report *sum, const wnw_report *one)
 {
+    sum->protected_first = one->protected_first;
+    sum->protected_last = one->protected_last;
     sum->observe_ms += one->observe_ms;
     sum->score_ms += one->score_ms;
     sum->select_ms += one->select_ms;
@@ -321,8 +329,7 @@ static wnw_plan *finish(struct wnw__draft *draft)
 {
     wnw_plan *plan = draft->plan;
     draft->report->kept_mean = kept_mean(draft);
-    draft->report->protected_first = draft->drops ? draft->least.n_first : draft->src->n_past;
-    draft->report->protected_last = draft->drops ? draft->least.n_last : 0;
+    wnw__draft_protection(draft, draft->report);
     draft->report->observe_ms = draft->report->score_ms = draft->report->select_ms = 0;
     wnw__draft_times(draft, draft->report);
     draft->plan = NULL;

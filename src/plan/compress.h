@@ -12,7 +12,7 @@
 uint64_t wnw__compress_entries_in(uint64_t bytes, const struct wnw__entry_bytes *entry);
 
 /* Adds the times of one compression to those of a whole read. The first warning stays, kv_bytes_before
- * becomes the larger of the two, and the caller counts the entries. */
+ * becomes the larger of the two, protected entries are those of the one, and the caller counts the entries. */
 void wnw__report_add(wnw_report *sum, const wnw_report *one);
 
 /* A head from which a recursive policy may drop entries, and the size to reach. */
@@ -53,6 +53,8 @@ struct wnw__kept_layer {
 int wnw__draft_layer(struct wnw__draft *draft, int32_t il, struct wnw__kept_layer *out);
 /* Adds the times that the draft took so far, in ms, to the report. */
 void wnw__draft_times(const struct wnw__draft *draft, wnw_report *report);
+/* Sets the report's protected entries to those of the layers that the draft has seen. */
+void wnw__draft_protection(const struct wnw__draft *draft, wnw_report *report);
 
 /* Plans n policies from one observation of each layer. sizes [n] and reports [n] may be NULL. The caller frees the
  * plans out[n]; on failure all are NULL. */

@@ -180,10 +180,21 @@ int wnw__draft_fit_protected(struct wnw__draft *draft)
     return WNW_OK;
 }
 
+/* The entries of a head that stay regardless of their score: those that are protected, or, of a recursive policy, what is
+ * settled and the blocks that are not thinned yet. */
+static wnw_protected untouched(const struct wnw__draft *draft, const struct wnw__scored_layer *l, int32_t ih)
+{
+    if (!wnw__policy_is_recursive(draft->policy))
+        return draft->kept.prot[ih];
+    const wnw_blocks b = wnw__policy_blocks_with(draft->policy, draft->scorer_opts, l->n_settled);
+    const int32_t n = l->n_entry[ih];
+    return (wnw_protected){.n_first = b.sink, .n_last = n - b.sink - wnw__blocks_thinned(&b, n) * b.lag};
+}
+
 void wnw__draft_note_protected(struct wnw__draft *draft, const struct wnw__scored_layer *l)
 {
     for (int32_t ih = 0; ih < draft->src->shape.n_head_kv; ih++) {
-        const wnw_protected p = draft->kept.prot[ih];
+        const wnw_protected p = untouched(draft, l, ih);
         if (draft->kept.n_keep[ih] >= l->n_entry[ih])
             continue;
         draft->least.n_first =

@@ -178,9 +178,10 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
     rc = wnw__hidden_rows_new(&r.x, n, s->m->hp.n_embd, s->params.n_ubatch, n > FLOAT32_TOKENS);
     if (rc == WNW_OK)
         rc = read_layers(&r, draft, report);
-    if (rc == WNW_OK)
+    if (rc == WNW_OK) {
         wnw__draft_times(draft, report);
-    else if (r.x)
+        wnw__draft_protection(draft, report);
+    } else if (r.x)
         (void)wnw_session_reset(s); /* some layers have read the piece and others have not */
     if (*of_draft.warning)
         wnw__warn(report->warning, "%s", of_draft.warning);

@@ -43,16 +43,46 @@ static int32_t next_chunk(const wnw_session *s, int32_t n_left)
     return chunk < n_left ? chunk : n_left;
 }
 
+/* Compresses what was read, and has the report say which entries could not go. */
+static int compress(wnw_session *s, int32_t room, wnw_report *report)
+{
+    const struct wnw__goal goal = goal_of(s, 0);
+    report->protected_first = s->n_past; /* unless something can */
+    report->protected_last = 0;
+    return wnw__rules_compress(s, &goal, room, report);
+}
+
+/* The first and last entries of what was read that no compression so far could drop. */
+struct untouched {
+    int32_t first, last;
+    bool all; /* nothing could go yet */
+};
+
+/* Takes into account what a compression says that came after n_new more tokens. */
+static void narrow(struct untouched *u, int32_t n_past, int32_t n_new, const wnw_report *report)
+{
+    const int32_t first = report->protected_first, last = report->protected_last;
+    u->last += n_new;
+    if (first >= n_past)
+        return;
+    u->first = u->all || first < u->first ? first : u->first;
+    u->last = last < u->last ? last : u->last;
+    u->all = false;
+}
+
 static int read_chunks(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report)
 {
+    struct untouched u = {.all = true};
     for (int32_t at = 0; at < n;) {
         const int32_t n_now = next_chunk(s, n - at);
         WNW_TRY(wnw__session_check_room(s, n_now)); /* only an endless prompt can fail here */
         WNW_TRY(feed(s, tokens + at, n_now, at, n, report));
         at += n_now;
-        const struct wnw__goal goal = goal_of(s, 0);
-        WNW_TRY(wnw__rules_compress(s, &goal, at < n ? next_chunk(s, n - at) : -1, report));
+        WNW_TRY(compress(s, at < n ? next_chunk(s, n - at) : -1, report));
+        narrow(&u, s->n_past, n_now, report);
     }
+    report->protected_first = u.all ? s->n_past : u.first;
+    report->protected_last = u.all ? 0 : u.last;
     return WNW_OK;
 }
 
@@ -76,8 +106,7 @@ static int read_piece(wnw_session *s, const int32_t *tokens, int32_t n, wnw_repo
     if (phase == WNW_PHASE_LAYER)
         return read_layers(s, tokens, n, report);
     WNW_TRY(feed(s, tokens, n, 0, n, report));
-    const struct wnw__goal goal = goal_of(s, 0);
-    return wnw__rules_compress(s, &goal, -1, report);
+    return compress(s, -1, report);
 }
 
 /* ---- What fits ---- */

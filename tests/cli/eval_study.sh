@@ -25,7 +25,7 @@ PY
 
 # Lengths hold for every task, a grid has the depths and trials that are asked for, and types of one part are compared
 # with the 16-bit cache of the others.
-study lagkv lagkv --lengths 700 --depths 20,80 --trials 1 --policies lagkv:lag=64 --ratios own --no-early-stop
+study lagkv lagkv --lengths 700 --depths 20,100 --trials 1 --policies lagkv:lag=160 --ratios own --no-early-stop
 py "$work/lagkv" <<'PY' || fail 'lagkv'
 import json, sys
 run = json.load(open(sys.argv[1] + "/run.json"))
@@ -33,11 +33,16 @@ rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
 assert [(t["task"], t["N"], t["n"]) for t in run["tasks"]] == [("passkey64", 700, 2)], run["tasks"]
 have = sorted((c["kv_type"], c["recipe"], c["evict"]) for c in run["configs"])
 types = ["f16", "q4_0", "q4_0:1024", "q8_0"]
-want = sorted([(t, r, "end") for t in types for r in ("full", "lagkv:lag=64")] + [("f16", "lagkv:lag=64", "chunk")])
+want = sorted([(t, r, "end") for t in types for r in ("full", "lagkv:lag=160")] + [("f16", "lagkv:lag=160", "chunk")])
 assert have == want, have
 (reference,) = {c["reference"] for c in run["configs"]}
 assert next(c for c in run["configs"] if c["config_id"] == reference)["kv_type"] == "f16"
 assert len(rows) == 2 * len(want)
+# Whether the key lies in what is never thinned is known in chunks too, where the same blocks stay.
+def floor(when):
+    (config,) = [c["config_id"] for c in run["configs"] if (c["kv_type"], c["recipe"], c["evict"]) == ("f16", "lagkv:lag=160", when)]
+    return {r["depth"]: r["protected"] for r in rows if r["config"] == config}
+assert floor("chunk") == floor("end") and set(floor("end").values()) == {True, False}, (floor("end"), floor("chunk"))
 PY
 
 # A size that a policy cannot have leaves it out, also where it reads by itself, and not the run; the same command has nothing to do then.
