@@ -4,7 +4,7 @@
 
 Speaks WebDriver with chromedriver. Fails on anything that the browser's console says, on text that became markup, on charts
 without marks, on numbers other than the JSON's, on a policy with two looks. WORDs name what a run must show besides: "few" (numbers that look
-uncertain), "faint" (methods in the background), "hostile", "two" (runs), "perturbation".
+uncertain), "faint" (methods in the background), "hostile", "two" (runs), "options" (charts over them), "perturbation".
 """
 import base64
 import json
@@ -133,9 +133,29 @@ const b = [...g.closest("figure").querySelectorAll(".legend button")].find(b => 
     return charts
 
 
+def option_charts(b):
+    """{title: marks} of the charts over options: recipes that differ in one number, three or more of them."""
+    lines = {}
+    for row in (r for r in b["rows"] if not r["full"] and r["macro"]["mean"] is not None):
+        for m in re.finditer(r"([:,])([a-z_]+)=(-?\d+(?:\.\d+)?)(?=[,+]|$)", row["asked"]):
+            rest = row["asked"][: m.start(3)] + row["asked"][m.end(3):]
+            lines.setdefault((m[2], row["size"]), {}).setdefault((rest, row["kv_type"], row["more"]), set()).add(float(m[3]))
+    counts = {key: sum(len(v) for v in of.values() if len(v) > 2) for key, of in lines.items()}
+    return {f"Score over {key}, {'' if s == 'own' else size(s) + ', '}{b['mode']}": n for (key, s), n in counts.items() if n}
+
+
+def check_options(browser, run, number):
+    want = {title: n for b in run["blocks"] if b["N"] == "all" for title, n in option_charts(b).items()}
+    got = browser.js("return [...document.querySelectorAll('[data-section=curves]')[arguments[0]].querySelectorAll('figure')].map(f => "
+                     "[f.querySelector('h5').textContent, f.querySelectorAll('.mark').length]).filter(f => /^Score over (?!share)/.test(f[0]))", number)
+    assert dict(got) == want, (got, want)
+    assert "options" not in words or len(want) == 2 and set(want.values()) == {9}, want
+
+
 def check_run(browser, run, number):
     check_winners(browser, run, number)
     check_scores(browser, run, number)
+    check_options(browser, run, number)
     for b in (b for b in run["blocks"] if b["N"] == "all"):
         if b["curves"]:
             rows = table(browser, "curves", f"Areas, {b['mode']}", number)

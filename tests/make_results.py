@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes a folder as `winnow eval --out` leaves it, with made-up answers: make_results.py DIR [--shard I/N] [--small | --one | --many | --wide] [--hostile]
+"""Writes a folder as `winnow eval --out` leaves it, with made-up answers: make_results.py DIR [--shard I/N] [--small | --one | --many | --wide | --options] [--hostile]
 
 The answers do not come from a model: a method's chance to answer falls with the share it removes. They are the same on
 every machine. A shard holds the samples whose number is I modulo N.
---wide has passkeys alone, at many lengths and depths; --many has 30 methods with long names at 8 lengths; --one has one method at
+--options has one method at one size with three values of each of two options; --wide has passkeys alone, at many lengths and depths; --many has 30 methods with long names at 8 lengths; --one has one method at
 one size, with 4 samples. --hostile puts markup wherever a text comes from outside.
 """
 import argparse
@@ -100,6 +100,7 @@ def main():
     parser.add_argument("--wide", action="store_true", help="passkeys alone, at 16 lengths and 14 depths")
     parser.add_argument("--one", action="store_true")
     parser.add_argument("--many", action="store_true")
+    parser.add_argument("--options", action="store_true")
     parser.add_argument("--model", default="smollm2-135m")
     args = parser.parse_args()
     if args.wide:
@@ -114,6 +115,10 @@ def main():
         RATIOS[:] = [0.5]
         TASKS.clear()
         TASKS["niah_single_1"] = ([512], 4, 0.9)
+    if args.options:
+        METHODS.clear()
+        METHODS.update({f"lagkv:lag={lag},retain={r}": 0.3 / r for lag in (64, 128, 256) for r in (0.5, 0.25, 0.125)})
+        RATIOS[:] = [0.5]
     if args.many:
         names = list(METHODS)
         for i in range(26):

@@ -21,6 +21,7 @@ page() {
 page 'a run' '' '--compare snapkv,lagkv' few
 page 'hostile texts' '--small --hostile' '' few hostile
 page 'one method with few samples' '--one' '' few
+page 'options' '--options' '' few options
 page 'thirty methods with long names at eight lengths' '--many' '' faint few
 
 python3 tests/make_results.py --small "$work/one"
