@@ -113,7 +113,8 @@ static int run_cell(const struct compiler_args *a)
 int calibrate_run_compiler(const struct app_args *args)
 {
     const struct compiler_args *a = (const struct compiler_args *)(const void *)args;
-    struct calibrate_job job = {.args = &a->common, .kind = "compiler", .outputs = {{"log", a->log}}};
+    struct calibrate_job job = {
+        .args = &a->common, .kind = "compiler", .outputs = {{"log", a->log}}, .all_kinds = true};
     int32_t *budgets = NULL, n = 0;
     if (a->verify)
         return run_verify(a);

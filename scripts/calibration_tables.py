@@ -115,7 +115,9 @@ def compresskv_at(folder, rows, size, n_head):
             word = dict(option.split("=") for option in part.split(","))
             heads = word["heads"] + (f",seed={word['seed']}" if word["heads"] == "random" else "")
             found[heads, "+error_aware" in r["recipe"], int(word["k"])] = r
-    out.append(f"{size.split('=')[1]} entries per layer and head:\n")
+    default = max(1, (n_head + 4) // 8)
+    out.append(f"{size.split('=')[1]} entries per layer and head; semantic, traditional and random heads: {default} of {n_head} in each layer "
+               "(the paper: 4 of 32):\n")
     head_line("heads that choose", "every layer alike", "semantic minus these", "layers by their errors",
               "semantic minus these", "by errors minus alike")
     seeds = sorted({h for h, _, _ in found if h.startswith("random")})
@@ -133,7 +135,6 @@ def compresskv_at(folder, rows, size, n_head):
          versus(folder, compresskv_recipe("srh", False), snapkv["policy"], size), "", "", "")
     line("*paper: SnapKV; semantic*", "*43.76; 44.96*", "", "*semantic 45.43*", "", "")
     out.append("")
-    default = max(1, (n_head + 4) // 8)
     paper = {2: 44.33, 4: 44.96, 6: 44.79, 12: 44.96, 24: 44.30}
     head_line(f"semantic heads per layer, of {n_head}", "every layer alike", f"minus those of {default}", "*paper, of 32*")
     line(f"{default} (an eighth)", score(found["srh", False, 0]), "-", paper.get(default, "-"))

@@ -17,7 +17,8 @@
  *      lean on larger parts of the table, and those with fewer prompts than `cell_prompts` take the choice of
  *      their layer, or of all (docs/decisions/098-thin-cells-and-controls.md).
  *   5. Held-out prompts compare the thresholds with 1, with one threshold that keeps as much on average, and
- *      with no threshold at as many entries on each prompt.
+ *      with no threshold at as many entries on each prompt. If they do not beat the one threshold by a standard
+ *      error, it is written into all cells (docs/decisions/107-one-threshold-where-risk-gains-nothing.md).
  */
 #include "base/vectors.h"
 #include "calibrate/compiler_impl.h"
@@ -89,7 +90,8 @@ static const wnw_option options[] = {
     REAL(penalty, 0, 1e3, 0.1, "nats that a layer pays for being off its budget by the whole of it"),
     REAL(guard, 0, 100, 1, "standard errors by which a choice must beat the neutral one"),
     {.name = "accept",
-     .help = "whether head weights that fail the checks become 1 (checked) or are kept (always)",
+     .help = "whether head weights that fail the checks become 1, and thresholds one (checked), or are kept "
+             "(always)",
      .type = WNW_OPT_ENUM,
      .offset = offsetof(struct wnw__compiler_opts, accept),
      .choices = accepts},

@@ -108,6 +108,7 @@ void wnw__compiler_check_thresholds(struct wnw__compiling *w)
     k->tau_gain_one = mean_of(w, gain_over_one, &k->tau_error_one);
     k->tau_gain_none = mean_of(w, gain_over_none, &k->tau_error_none);
     k->tau_gain_constant = mean_of(w, gain_over_constant, &k->tau_error_constant);
+    k->tau_rejected = k->tau_gain_constant < k->tau_error_constant;
     k->kept_learned = k->kept_one = k->kept_constant = k->bound_layers = k->bound_prompts = 0;
     for (int32_t i = 0; i < w->o.held_out; i++) {
         k->kept_learned += held[i].tau_held[WNW_HELD_TAU_KEPT + WNW_HELD_TAU_LEARNED] / w->o.held_out;
@@ -116,4 +117,9 @@ void wnw__compiler_check_thresholds(struct wnw__compiling *w)
         k->bound_layers += held[i].tau_held[WNW_HELD_TAU_BOUND] / w->o.held_out;
         k->bound_prompts += (double)(held[i].tau_held[WNW_HELD_TAU_BOUND] > 0) / w->o.held_out;
     }
+}
+
+bool wnw__compiler_is_constant(const struct wnw__compiling *w)
+{
+    return w->checks.tau_rejected && w->o.accept == WNW_ACCEPT_CHECKED;
 }

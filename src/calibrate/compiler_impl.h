@@ -78,6 +78,8 @@ struct wnw__compiler_checks {
     double kept_learned, kept_one;                                     /* entries per head */
     double constant;                                                   /* the one threshold, see above */
     double tau_gain_constant, tau_error_constant, kept_constant;
+    bool
+        tau_rejected; /* which is no standard error, so that the one threshold is written (unless accept=always) */
     double bound_layers,
         bound_prompts; /* shares of layers, and of prompts in any of whose layers, the learned
                                            thresholds keep fewer entries than the budget has room for */
@@ -190,7 +192,10 @@ int wnw__compiler_hold_constant(struct wnw__compiling *w);
 int wnw__compiler_check_halves(struct wnw__compiling *w);
 /* Whether the learned head weights are better on held-out prompts; else all become 1. */
 void wnw__compiler_check_heads(struct wnw__compiling *w);
+/* Sums up what held-out prompts say of the thresholds, and whether these are better than one for all prompts. */
 void wnw__compiler_check_thresholds(struct wnw__compiling *w);
+/* Whether the profile has the one threshold in every cell in place of the learned ones. */
+bool wnw__compiler_is_constant(const struct wnw__compiling *w);
 /* Whether any head weight differs from 1. */
 bool wnw__compiler_has_weights(const struct wnw__compiling *w);
 

@@ -21,8 +21,9 @@ static json_t *weights(const struct wnw__compiling *w)
     return v;
 }
 
-/* Thresholds of one layer of the model [entropy bins][perplexity bins]; 1 where the layer takes no part. */
-static json_t *thresholds_of(const struct wnw__compiling *w, int32_t il)
+/* Thresholds of one layer of the model [entropy bins][perplexity bins]; 1 where the layer takes no part. They are the learned
+ * ones, or the one threshold for all prompts. */
+static json_t *some_thresholds(const struct wnw__compiling *w, int32_t il, bool learned)
 {
     const int32_t n = w->grid.n_entropy * w->grid.n_ppl;
     float *row = malloc((size_t)n * sizeof *row);
@@ -30,10 +31,21 @@ static json_t *thresholds_of(const struct wnw__compiling *w, int32_t il)
         row[i] = 1;
     for (int32_t i = 0; row && i < w->n_il; i++)
         for (int32_t k = 0; w->il[i] == il && k < n; k++)
-            row[k] = (float)w->tau[i * n + k];
+            row[k] = (float)(learned ? w->tau[i * n + k] : w->checks.constant);
     json_t *v = row ? wnw__json_f32_rows(row, w->grid.n_entropy, w->grid.n_ppl) : NULL;
     free(row);
     return v;
+}
+
+/* Those that methods read. */
+static json_t *thresholds_of(const struct wnw__compiling *w, int32_t il)
+{
+    return some_thresholds(w, il, !wnw__compiler_is_constant(w));
+}
+
+static json_t *learned_of(const struct wnw__compiling *w, int32_t il)
+{
+    return some_thresholds(w, il, true);
 }
 
 /* An array of what `of` says of each layer of the model; NULL without memory. */
@@ -49,7 +61,7 @@ static json_t *by_layer(const struct wnw__compiling *w,
     return v;
 }
 
-/* Whose prompts chose the thresholds of one layer of the model; "none" where it takes no part. NULL without memory. */
+/* Whose prompts chose the learned thresholds of one layer of the model; "none" where it takes no part. NULL without memory. */
 static json_t *sources_of(const struct wnw__compiling *w, int32_t il)
 {
     const struct wnw__risk_grid *g = &w->grid;
@@ -126,15 +138,15 @@ static double mean_nll(const struct wnw__compiling *w)
 static json_t *settings(const struct wnw__compiling *w)
 {
     const bool learned = wnw__compiler_has_weights(w);
-    return json_pack("{s:i, s:i, s:s, s:s, s:s, s:s, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:s}", "budget",
-                     (int)w->budget, "n_sink", 0, "alpha_scope", wnw__alpha_scopes[WNW_ALPHA_GLOBAL], "pool",
-                     wnw__alpha_pools[WNW_ALPHA_POOL_NONE], "score_norm", wnw__score_norms[WNW_NORM_MEAN],
-                     "utility", wnw__utilities[WNW_UTILITY_FULL], "entropy_norm", 0, "design", "factorial",
-                     "head_actions", wnw__json_f64s(w->heads.value, w->heads.n), "tau_actions",
-                     wnw__json_f64s(w->taus.value, w->taus.n), "head_sigma",
-                     json_real(wnw__bandit_sigma(&w->head_log)), "tau_sigma",
-                     json_real(wnw__bandit_sigma(&w->tau_log)), "nll_full", json_real(mean_nll(w)),
-                     "head_origin", learned ? "learned" : "default");
+    return json_pack(
+        "{s:i, s:i, s:s, s:s, s:s, s:s, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:s}", "budget",
+        (int)w->budget, "n_sink", 0, "alpha_scope", wnw__alpha_scopes[WNW_ALPHA_GLOBAL], "pool",
+        wnw__alpha_pools[WNW_ALPHA_POOL_NONE], "score_norm", wnw__score_norms[WNW_NORM_MEAN], "utility",
+        wnw__utilities[WNW_UTILITY_FULL], "entropy_norm", 0, "design", "factorial", "head_actions",
+        wnw__json_f64s(w->heads.value, w->heads.n), "tau_actions", wnw__json_f64s(w->taus.value, w->taus.n),
+        "head_sigma", json_real(wnw__bandit_sigma(&w->head_log)), "tau_sigma",
+        json_real(wnw__bandit_sigma(&w->tau_log)), "nll_full", json_real(mean_nll(w)), "head_origin",
+        learned ? "learned" : "default", "tau_origin", wnw__compiler_is_constant(w) ? "constant" : "learned");
 }
 
 /* A number, or null where it is infinite. */
@@ -173,11 +185,12 @@ static json_t *checks(const struct wnw__compiling *w)
 
 static json_t *results(const struct wnw__compiling *w)
 {
-    return json_pack("{s:o, s:o, s:i, s:o, s:o, s:o, s:f, s:o, s:o, s:o}", "entropy_edges",
+    return json_pack("{s:o, s:o, s:i, s:o, s:o, s:o*, s:o, s:f, s:o, s:o, s:o}", "entropy_edges",
                      wnw__json_f64s(w->entropy_edge, w->grid.n_entropy - 1), "ppl_edges",
                      wnw__json_f64s(w->ppl_edge, w->grid.n_ppl - 1), "default_ppl_bin",
                      (int)w->default_ppl_bin, "weight", weights(w), "tau", by_layer(w, thresholds_of),
-                     "tau_from", by_layer(w, sources_of), "tau_constant", w->checks.constant, "weight_count",
+                     "tau_learned", wnw__compiler_is_constant(w) ? by_layer(w, learned_of) : NULL, "tau_from",
+                     by_layer(w, sources_of), "tau_constant", w->checks.constant, "weight_count",
                      counts(&w->head_log), "tau_count", counts(&w->tau_log), "checks", checks(w));
 }
 
@@ -314,6 +327,11 @@ static void report_thresholds(const struct wnw__compiling *w, struct wnw__calibr
         k->kept_learned, k->tau_gain_one, k->tau_error_one, k->kept_one, k->tau_gain_constant,
         k->tau_error_constant, k->constant, k->kept_constant, k->tau_gain_none, k->tau_error_none,
         100 * k->bound_layers, 100 * k->bound_prompts);
+    if (k->tau_rejected)
+        wnw__calibrate_print(out, "no gain over one threshold: %s\n",
+                             wnw__compiler_is_constant(w)
+                                 ? "it is written into all cells, and the learned ones as tau_learned"
+                                 : "the learned ones are written all the same, as accept=always says");
 }
 
 int wnw__compiler_write(struct wnw__compiling *w)

@@ -40,11 +40,16 @@ for f, k in zip(cells, n, strict=True):
     assert (f == "cell") == (k >= least), (f, k)
 assert "layer" in cells, cells
 # Cells that took their layer's choice have one value in each layer.
-for taus, froms in zip(o["results"]["tau"], o["results"]["tau_from"], strict=True):
+r, c = o["results"], o["results"]["checks"]
+for taus, froms in zip(r.get("tau_learned", r["tau"]), r["tau_from"], strict=True):
     taken = {t for a, b in zip(taus, froms) for t, f in zip(a, b) if f == "layer"}
     assert len(taken) <= 1, (taus, froms)
-c = o["results"]["checks"]
-assert o["results"]["tau_constant"] > 0
+assert r["tau_constant"] > 0
+# Thresholds that do not beat the one by a standard error are not what methods read.
+constant = c["tau_gain_over_constant"] < c["tau_gain_over_constant_error"]
+assert (o["settings"]["tau_origin"] == "constant") == ("tau_learned" in r) == ("written into all cells" in report) == constant, c
+read = {t for layer in r["tau"] for row in layer for t in row}
+assert not constant or len(read) == 1 and abs(read.pop() - r["tau_constant"]) < 1e-6, (read, r["tau_constant"])
 assert abs(c["kept_at_constant"] - c["kept"]) < 1, c
 assert 0 <= c["bound_layers"] <= c["bound_prompts"] <= 1
 assert "%.1f on average" % c["kept_at_constant"] in report, report
@@ -52,6 +57,13 @@ assert "at as many entries on each prompt" in report and "the thresholds bind in
 PY
 grep -q 'trials, [0-9]* a minute' "$work/out" || fail "no rate of trials: $(cat "$work/out")"
 make 'two threads' "$work/two.json" "$small" --budget 48 -t 2 && same 'any number of threads' "$work/p/compiler-b48.json" "$work/two.json"
+make 'thresholds whatever they gain' "$work/always.json" "$small,accept=always" --budget 48 -t 1
+py "$work/p/compiler-b48.json" "$work/always.json" <<'PY' || fail 'thresholds whatever they gain'
+import json, sys
+a, b = (json.load(open(name)) for name in sys.argv[1:])
+assert b["settings"]["tau_origin"] == "learned" and "tau_learned" not in b["results"]
+assert b["settings"]["head_origin"] != a["settings"]["head_origin"] or b["results"]["tau"] == a["results"].get("tau_learned", a["results"]["tau"])
+PY
 make 'another seed' "$work/seed.json" "$small" --budget 48 -t 1 --seed 7
 cmp -s "$work/p/compiler-b48.json" "$work/seed.json" && fail 'another seed gives the same file'
 
