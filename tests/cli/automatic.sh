@@ -22,8 +22,8 @@ chooses() {
 }
 
 # With shipped profiles of shares, gate and stats.
-chooses 'question known' 'keydiff-shares' -m "$model" --ratio 0.5
-chooses 'question later' 'keydiff-shares' -m "$model" --ratio 0.5 --context-only --policy auto
+chooses 'question known' 'kvgate+shares' -m "$model" --ratio 0.5
+chooses 'question later' 'kvgate+shares' -m "$model" --ratio 0.5 --context-only --policy auto
 chooses 'question later, little stays' 'kvgate+shares' -m "$model" --ratio 0.9 --context-only
 chooses 'layer by layer' 'keydiff-shares' -m "$model" --ratio 0.9 --context-only --evict layer
 chooses 'less than shares were measured at' 'kvgate' -m "$model" --raw --budget 8 --context-only

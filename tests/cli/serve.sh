@@ -73,10 +73,11 @@ grep -qx "WINNOW_PROFILE=$profiles/shares.json" "$work/out" || fail "another pro
 chooses keydiff-shares --policy auto --budget 1000
 chooses replay --ratio 0.9999 # less than the shares were measured at
 cp "$shipped/gate.json" "$profiles"
+chooses kvgate+shares
 chooses kvgate+shares --ratio 0.9
 rm "$profiles/shares.json"
 chooses kvgate
-WINNOW_PROFILE=$shipped/stats.json:$shipped/shares.json chooses keydiff-shares # what the user names
+WINNOW_PROFILE=$shipped/stats.json:$shipped/shares.json chooses kvgate+shares # what the user names, too
 cp "$shipped/inputgate.json" "$profiles"
 echo '{}' >"$profiles/shares.json" # the server will say what is wrong with it
 chooses kvgate
