@@ -14,8 +14,8 @@ done
 for file in {smollm2-135m,qwen2.5-coder-0.5b}/{srh,layers,heads,stats,compiler-b512,curves,shares}; do
     [ -f "share/profiles/$file.json" ] || fail "there is no profile $file"
 done
-for file in gate inputgate quality; do
-    [ -f share/profiles/smollm2-135m/$file.json ] || fail "there is no profile $file"
+for file in {smollm2-135m,qwen2.5-coder-0.5b}/{gate,inputgate} smollm2-135m/quality; do
+    [ -f "share/profiles/$file.json" ] || fail "there is no profile $file"
 done
 for policy in qfilters expected_attention-stats headkv criticalkv-headkv duoattention compresskv compresskv-traditional compilerkv lukv keydiff-shares kvgate kvzap triattention; do
     WINNOW_CACHE=$work/cache good "$policy" plan -m "$models/smollm2-135m.gguf" --tokens "$work/few" --policy "$policy" --budget $([ $policy = compilerkv ] && echo 256 || echo 128) -o "$work/plan.json"
