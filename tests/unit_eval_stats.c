@@ -93,6 +93,30 @@ static void test_draws_are_fair(void **state)
     assert_cmp(eval_random_below(&r, 1), ==, 0);
 }
 
+/* Products in place of divisions draw the same numbers, and leave the stream where it was. */
+static void test_draws_of_a_range(void **state)
+{
+    static const uint64_t some[] = {
+        UINT64_C(1) << 32, (UINT64_C(1) << 32) + 1, UINT64_MAX / 3, UINT64_MAX / 2,
+        UINT64_C(1) << 63, (UINT64_C(1) << 63) + 1, UINT64_MAX - 1, UINT64_MAX};
+    enum { N_SMALL = 300, N_ALL = N_SMALL + sizeof some / sizeof *some };
+    (void)state;
+    for (uint64_t i = 1; i <= N_ALL; i++) {
+        const uint64_t n = i <= N_SMALL ? i : some[i - N_SMALL - 1];
+        const struct eval_range range = eval_range_of(n);
+        struct eval_random a = eval_random_seed(i), b = a;
+        for (int k = 0; k < 200; k++)
+            assert_cmp(eval_random_within(&a, &range), ==, eval_random_below(&b, n));
+        assert_memory_equal(&a, &b, sizeof a);
+        /* Where the quotient changes. */
+        for (uint64_t k = 0; k < 4 && k * n / n == k; k++)
+            for (uint64_t x = k * n - 2, end = k * n + 2; x != end; x++)
+                assert_cmp(eval_range_remainder(&range, x), ==, x % n);
+        for (uint64_t x = UINT64_MAX / n * n - 2, end = x + 5; x != end; x++)
+            assert_cmp(eval_range_remainder(&range, x), ==, x % n);
+    }
+}
+
 static const double full[] = {1, 1, 1, 0, 1, 1, 1, 1, 0, 1}, comp[] = {1, 0, 1, 0, 1, 1, 0, 1, 1, 1};
 
 static void test_paired_bootstrap(void **state)
@@ -144,9 +168,9 @@ static void test_bootstrap_says_when_it_cannot(void **state)
 static void test_clusters_move_together(void **state)
 {
     const double one[] = {0.0, 0.1, 0.2, 0.3, 0.4, 0.5};
-    size_t first[7];
+    size_t first[7], alone[25];
     double each[24];
-    struct eval_paired a, b, c;
+    struct eval_paired a, b, c, d;
     struct eval_random r = eval_random_seed(9);
     (void)state;
     for (size_t i = 0; i < 24; i++)
@@ -160,8 +184,17 @@ static void test_clusters_move_together(void **state)
     assert_near(b.delta, a.delta, 1e-12);
     assert_near(b.over.lo, a.over.lo, 1e-12);
     assert_near(b.over.hi, a.over.hi, 1e-12);
+    r = eval_random_seed(9);
     assert_true(eval_bootstrap(&c, &(struct eval_pairs){.d = each, .n = 24}, &r));
     assert_cmp(c.over.hi - c.over.lo, <, 0.7 * (b.over.hi - b.over.lo));
+    /* Clusters of one are no clusters. */
+    for (size_t i = 0; i < 25; i++)
+        alone[i] = i;
+    r = eval_random_seed(9);
+    assert_true(
+        eval_bootstrap(&d, &(struct eval_pairs){.d = each, .n = 24, .cluster = alone, .n_clusters = 24}, &r));
+    assert_near(d.over.lo, c.over.lo, 0);
+    assert_near(d.over.hi, c.over.hi, 0);
 }
 
 /* A task with many samples weighs as much as one with few, and what differs between tasks widens nothing. */
@@ -500,6 +533,7 @@ int main(void)
         cmocka_unit_test(test_hash),
         cmocka_unit_test(test_stream),
         cmocka_unit_test(test_draws_are_fair),
+        cmocka_unit_test(test_draws_of_a_range),
         cmocka_unit_test(test_ends_of_rounds),
         cmocka_unit_test(test_paired_bootstrap),
         cmocka_unit_test(test_bootstrap_says_when_it_cannot),

@@ -19,32 +19,9 @@ struct eval_random eval_random_key(const char *key)
     return eval_random_seed(wnw__hash_of(key, strlen(key)));
 }
 
-static uint64_t rotate(uint64_t x, int n)
-{
-    return x << n | x >> (64 - n);
-}
-
-uint64_t eval_random_next(struct eval_random *r)
-{
-    const uint64_t out = rotate(r->s[1] * 5, 7) * 9, t = r->s[1] << 17;
-    r->s[2] ^= r->s[0];
-    r->s[3] ^= r->s[1];
-    r->s[1] ^= r->s[2];
-    r->s[0] ^= r->s[3];
-    r->s[2] ^= t;
-    r->s[3] = rotate(r->s[3], 45);
-    return out;
-}
-
 uint64_t eval_random_below(struct eval_random *r, uint64_t n)
 {
-    uint64_t x = eval_random_next(r);
-    /* Drawing the highest 2^64 mod n numbers would favour small remainders; there are (2^64 - n) mod n of them, fewer than n, so
-     * that the second division is hardly ever needed. */
-    if (x > UINT64_MAX - n)
-        for (const uint64_t surplus = (0 - n) % n; x > UINT64_MAX - surplus;)
-            x = eval_random_next(r);
-    return x % n;
+    return eval_random_fair(r, n) % n;
 }
 
 double eval_random_uniform(struct eval_random *r)

@@ -33,39 +33,79 @@ static void add_cluster(double *sum, size_t *n, const struct eval_pairs *p, size
     *n += end - begin;
 }
 
-/* Draws one of `size` clusters from `begin` on. A stratum of one cluster has no spread of its own, as if its mean were known
- * exactly, so it draws from the clusters of all strata. */
-static size_t draw_cluster(const struct eval_pairs *p, struct eval_random *r, size_t begin, size_t size)
-{
-    return size > 1 ? begin + eval_random_below(r, size) : eval_random_below(r, n_clusters(p));
-}
-
-/* Mean of the strata's means; of drawn clusters where r is not NULL, else of all. */
-static double mean_of(const struct eval_pairs *p, struct eval_random *r)
+/* Mean of the strata's means. */
+static double mean_of(const struct eval_pairs *p)
 {
     double of_strata = 0.0;
     for (size_t s = 0; s < n_strata(p); s++) {
-        const size_t begin = stratum_begin(p, s), size = stratum_begin(p, s + 1) - begin;
-        /* Of few clusters as many draws vary less than the mean does, with two by the square root of a half; one draw
-         * fewer varies as much. A single stratum is drawn from in full, as usual. */
-        const size_t n_draw = r && n_strata(p) > 1 && size > 1 ? size - 1 : size;
         double sum = 0.0;
         size_t n = 0;
-        for (size_t k = 0; k < n_draw; k++)
-            add_cluster(&sum, &n, p, r ? draw_cluster(p, r, begin, size) : begin + k);
+        for (size_t c = stratum_begin(p, s); c < stratum_begin(p, s + 1); c++)
+            add_cluster(&sum, &n, p, c);
         of_strata += n > 0 ? sum / (double)n : 0.0;
     }
+    return of_strata / (double)n_strata(p);
+}
+
+/* How clusters of a stratum are drawn: n_draw of those from `begin` on. */
+struct drawing {
+    struct eval_range clusters;
+    size_t begin, n_draw;
+};
+
+static struct drawing drawing_of(const struct eval_pairs *p, size_t s)
+{
+    const size_t begin = stratum_begin(p, s), size = stratum_begin(p, s + 1) - begin;
+    /* A stratum of one cluster has no spread of its own, as if its mean were known exactly, so it draws from the clusters of all
+     * strata. */
+    if (size < 2)
+        return (struct drawing){eval_range_of(n_clusters(p)), 0, size};
+    /* Of few clusters as many draws vary less than the mean does, with two by the square root of a half; one draw
+     * fewer varies as much. A single stratum is drawn from in full, as usual. */
+    return (struct drawing){eval_range_of(size), begin, n_strata(p) > 1 ? size - 1 : size};
+}
+
+/* Whether every difference is a cluster. */
+static bool stand_alone(const struct eval_pairs *p)
+{
+    bool alone = !p->cluster || p->n_clusters == p->n;
+    for (size_t c = 0; alone && p->cluster && c < p->n; c++)
+        alone = p->cluster[c] == c;
+    return alone;
+}
+
+/* Mean of the means of clusters that are drawn from each stratum; how[n_strata]. alone: every difference is a cluster. */
+static double mean_of_drawn(const struct eval_pairs *p, const struct drawing *how, bool alone,
+                            struct eval_random *r)
+{
+    struct eval_random own = *r; /* which stays in registers */
+    double of_strata = 0.0;
+    for (size_t s = 0; s < n_strata(p); s++) {
+        double sum = 0.0;
+        size_t n = 0;
+        for (size_t k = 0; k < how[s].n_draw; k++) {
+            const size_t c = how[s].begin + eval_random_within(&own, &how[s].clusters);
+            if (alone)
+                sum += p->d[c];
+            else
+                add_cluster(&sum, &n, p, c);
+        }
+        if (alone)
+            n = how[s].n_draw;
+        of_strata += n > 0 ? sum / (double)n : 0.0;
+    }
+    *r = own;
     return of_strata / (double)n_strata(p);
 }
 
 /* Mean of the strata of tasks that are drawn, one fewer than there are; mean[n_strata]. */
 static double mean_of_tasks(const struct eval_pairs *p, const double *mean, struct eval_random *r)
 {
-    const size_t n_tasks = p->task ? p->n_tasks : n_strata(p);
+    const struct eval_range tasks = eval_range_of(p->task ? p->n_tasks : n_strata(p));
     double sum = 0.0;
     size_t n = 0;
-    for (size_t k = 0; k + 1 < n_tasks; k++) {
-        const size_t t = eval_random_below(r, n_tasks);
+    for (size_t k = 0; k + 1 < tasks.n; k++) {
+        const size_t t = eval_random_within(r, &tasks);
         const size_t begin = p->task ? p->task[t] : t, end = p->task ? p->task[t + 1] : t + 1;
         for (size_t s = begin; s < end; s++)
             sum += mean[s];
@@ -153,6 +193,22 @@ static bool varies(const struct eval_pairs *p)
     return lone && differ;
 }
 
+/* Draws clusters; rounds[EVAL_BOOT_ROUNDS] is overwritten. */
+static bool draw_clusters(struct eval_paired *out, const struct eval_pairs *p, double *rounds,
+                          struct eval_random *r)
+{
+    const bool alone = stand_alone(p);
+    struct drawing *how = malloc(n_strata(p) * sizeof *how);
+    for (size_t s = 0; how && s < n_strata(p); s++)
+        how[s] = drawing_of(p, s);
+    for (int b = 0; how && b < EVAL_BOOT_ROUNDS; b++)
+        rounds[b] = mean_of_drawn(p, how, alone, r);
+    if (how)
+        out->over = eval_rounds_interval(rounds);
+    free(how);
+    return how;
+}
+
 /* Draws tasks, where there are enough; what is not known of their own samples is not known of others either. rounds[EVAL_BOOT_ROUNDS]
  * is overwritten. */
 static bool draw_tasks(struct eval_paired *out, const struct eval_pairs *p, double *rounds,
@@ -180,22 +236,21 @@ bool eval_bootstrap(struct eval_paired *out, const struct eval_pairs *p, struct 
         .delta = NAN, .over = {NAN, NAN}, .spread = EVAL_SPREAD_FEW, .tasks = {NAN, NAN}, .icc = eval_icc(p)};
     if (p->n == 0)
         return true;
-    out->delta = mean_of(p, NULL);
+    out->delta = mean_of(p);
     if (n_clusters(p) < EVAL_BOOT_LEAST)
         return true;
     double *rounds = malloc(EVAL_BOOT_ROUNDS * sizeof *rounds);
     if (!rounds)
         return false;
+    bool good = true;
     if (varies(p)) {
-        for (int b = 0; b < EVAL_BOOT_ROUNDS; b++)
-            rounds[b] = mean_of(p, r);
-        out->over = eval_rounds_interval(rounds);
+        good = draw_clusters(out, p, rounds, r);
         out->spread = EVAL_SPREAD_OK;
     } else {
         out->over = unseen(p, out->delta);
         out->spread = EVAL_SPREAD_NONE;
     }
-    const bool good = draw_tasks(out, p, rounds, r);
+    good = good && draw_tasks(out, p, rounds, r);
     free(rounds);
     return good;
 }
