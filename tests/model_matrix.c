@@ -42,6 +42,7 @@ struct fixture {
     int32_t *tokens; /* [N_PROMPT + N_DECODE] */
     const char *names[N_KINDS][MAX_VALUES];
     int n_values[N_FACTORS];
+    bool own[MAX_VALUES][MAX_VALUES]; /* the scorer takes the aggregation by itself */
     int n_refused;
     double worst_excess; /* of entries over the size asked for */
     char worst[MAX_RECIPE];
@@ -154,6 +155,17 @@ static void list_parts(struct fixture *fx)
     fx->n_values[N_KINDS] = N_KV_TYPES;
 }
 
+static void list_own_aggregations(struct fixture *fx)
+{
+    for (int s = 0; s < fx->n_values[0]; s++) {
+        wnw_policy *policy;
+        assert_ok(wnw__policy_parse_parts(&policy, fx->names[0][s]));
+        for (int a = 0; a < fx->n_values[1]; a++)
+            fx->own[s][a] = strcmp(policy->part[WNW_PART_AGGREGATION].head.name, fx->names[1][a]) == 0;
+        wnw_policy_free(policy);
+    }
+}
+
 /* The policy of a choice; NULL where the parts do not go together. */
 static wnw_policy *parse_choice(const struct fixture *fx, const struct choice *c, char recipe[MAX_RECIPE])
 {
@@ -167,9 +179,19 @@ static wnw_policy *parse_choice(const struct fixture *fx, const struct choice *c
     return wnw__policy_parse_parts(&policy, recipe) == WNW_OK ? policy : NULL;
 }
 
-/* All recipes that parse, in an order that is random but always the same. */
-static struct choice *list_choices(const struct fixture *fx, int *n)
+/* All recipes that parse, in an order that is random but always the same. They are the same for every model, so that those of
+ * the first are kept. */
+static struct {
+    struct choice *all;
+    int n;
+} choices;
+
+static const struct choice *list_choices(const struct fixture *fx, int *n)
 {
+    if (choices.all) {
+        *n = choices.n;
+        return choices.all;
+    }
     int n_all = 1;
     for (int k = 0; k < N_KINDS; k++)
         n_all *= fx->n_values[k];
@@ -193,6 +215,8 @@ static struct choice *list_choices(const struct fixture *fx, int *n)
         all[i] = all[k];
         all[k] = c;
     }
+    choices.all = all;
+    choices.n = *n;
     return all;
 }
 
@@ -221,6 +245,7 @@ static void open_fixture(struct fixture *fx, const char *family, uint64_t seed)
     fx->profile = test_profile_of_all_kinds(fx->model);
     fx->tokens = test_random_tokens(N_PROMPT + N_DECODE, fx->info.n_vocab, seed);
     list_parts(fx);
+    list_own_aggregations(fx);
 }
 
 static void close_fixture(struct fixture *fx)
@@ -269,7 +294,7 @@ static void every_pair_of_parts(void **state)
     struct fixture fx;
     int n, n_run = 0;
     open_fixture(&fx, "llama", 3);
-    struct choice *all = list_choices(&fx, &n);
+    const struct choice *all = list_choices(&fx, &n);
     assert_cmp(n, >, 100);
     /* Recipes with many new pairs first: fewer of them cover all. */
     for (int least = N_FACTORS * (N_FACTORS - 1) / 2; least > 0; least--)
@@ -285,25 +310,14 @@ static void every_pair_of_parts(void **state)
             }
     check_all_seen(&fx, seen);
     report(&fx, n_run, n);
-    free(all);
     close_fixture(&fx);
-}
-
-/* Whether the recipe's head aggregation is the one its scorer takes by itself. */
-static bool own_aggregation(const struct fixture *fx, const struct choice *c)
-{
-    wnw_policy *policy;
-    assert_ok(wnw__policy_parse_parts(&policy, fx->names[0][c->value[0]]));
-    const bool own = strcmp(policy->part[WNW_PART_AGGREGATION].head.name, fx->names[1][c->value[1]]) == 0;
-    wnw_policy_free(policy);
-    return own;
 }
 
 /* Contents do not depend on how counts were found: one layer budget and the scorer's own aggregation will do. */
 static bool is_worth_it(const struct fixture *fx, const struct choice *c)
 {
     return strcmp(fx->names[6][c->value[6]], "plain") == 0 ||
-           (strcmp(fx->names[2][c->value[2]], "uniform") == 0 && own_aggregation(fx, c));
+           (strcmp(fx->names[2][c->value[2]], "uniform") == 0 && fx->own[c->value[0]][c->value[1]]);
 }
 
 /* A recipe with a cache type, and what it needs to be observed. */
@@ -324,7 +338,7 @@ static int by_needs(const void *a, const void *b)
  * cache type after the other. */
 static struct reading *list_readings(const struct fixture *fx, int *n_all, int *n)
 {
-    struct choice *all = list_choices(fx, n_all);
+    const struct choice *all = list_choices(fx, n_all);
     struct reading *out = calloc((size_t)*n_all * N_KV_TYPES, sizeof *out);
     char recipe[MAX_RECIPE];
     assert_non_null(out);
@@ -333,14 +347,13 @@ static struct reading *list_readings(const struct fixture *fx, int *n_all, int *
         if (!is_worth_it(fx, &all[i]))
             continue;
         wnw_policy *policy = parse_choice(fx, &all[i], recipe);
-        const int n_types = own_aggregation(fx, &all[i]) ? N_KV_TYPES : 1;
+        const int n_types = fx->own[all[i].value[0]][all[i].value[1]] ? N_KV_TYPES : 1;
         for (int k = 0; k < n_types; k++) {
             out[*n] = (struct reading){.choice = all[i], .needs = wnw_policy_needs(policy)};
             out[(*n)++].choice.value[N_KINDS] = (uint8_t)((i + k) % N_KV_TYPES);
         }
         wnw_policy_free(policy);
     }
-    free(all);
     qsort(out, (size_t)*n, sizeof *out, by_needs);
     return out;
 }
@@ -403,5 +416,7 @@ int main(void)
         cmocka_unit_test(every_recipe),
         cmocka_unit_test(presets_beside_sliding_windows),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    free(choices.all);
+    return failed;
 }

@@ -107,7 +107,7 @@ void wnw__opt_defaults(const wnw_option *table, void *opts)
 int wnw__opt_find(const wnw_option *table, const char *name, size_t len)
 {
     for (int i = 0; table && table[i].name; i++)
-        if (strlen(table[i].name) == len && memcmp(table[i].name, name, len) == 0)
+        if (wnw__is_name(name, len, table[i].name))
             return i;
     return -1;
 }
@@ -130,7 +130,7 @@ static int parse_choice(const wnw_option *o, const char *owner, const char *text
 {
     char list[256] = "";
     for (int i = 0; o->choices[i]; i++) {
-        if (strlen(o->choices[i]) == len && memcmp(o->choices[i], text, len) == 0) {
+        if (wnw__is_name(text, len, o->choices[i])) {
             *out = i;
             return WNW_OK;
         }
@@ -145,7 +145,7 @@ static int parse_bool(const wnw_option *o, const char *owner, const char *text, 
 {
     static const char *const words[] = {"0", "1", "off", "on", "false", "true"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (strlen(words[i]) == len && memcmp(words[i], text, len) == 0) {
+        if (wnw__is_name(text, len, words[i])) {
             *out = (double)(i & 1);
             return WNW_OK;
         }
@@ -179,10 +179,13 @@ void wnw__opt_format(const wnw_option *o, const void *opts, char *out, size_t si
         snprintf(out, size, "%s", o->choices[(int)v]);
         return;
     }
-    char buf[40];
     /* 200 is written with 3 digits, not as 2e02. */
-    const bool readable = o->type != WNW_OPT_REAL || (v == trunc(v) && fabs(v) < 1e6);
-    for (int digits = readable ? 17 : 1; digits <= 17; digits++) {
+    if (o->type != WNW_OPT_REAL || (v == trunc(v) && fabs(v) < 1e6 && !(v == 0 && signbit(v)))) {
+        snprintf(out, size, "%d", (int)v);
+        return;
+    }
+    char buf[40];
+    for (int digits = 1; digits <= 17; digits++) {
         wnw__format(buf, sizeof buf, "%.*g", digits, v);
         if (wnw__to_double(buf, NULL) == v)
             break;

@@ -26,6 +26,17 @@ double wnw__to_double(const char *text, char **end);
 int wnw__format(char *out, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 int wnw__vformat(char *out, size_t size, const char *fmt, va_list ap) __attribute__((format(printf, 3, 0)));
 
+/* ---- Names ---- */
+
+/* Whether text[len] is this name. Most names differ in their first letters, so that nobody counts the rest. */
+static inline bool wnw__is_name(const char *text, size_t len, const char *name)
+{
+    for (size_t i = 0; i < len; i++)
+        if (name[i] == '\0' || name[i] != text[i])
+            return false;
+    return name[len] == '\0';
+}
+
 /* ---- Characters: texts that are cut anywhere begin and end with whole ones again ---- */
 
 enum wnw__utf8 {

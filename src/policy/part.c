@@ -2,6 +2,8 @@
 /* The list of parts. A new part is one line in parts.def. */
 #include "policy/part.h"
 
+#include "base/strings.h"
+
 #include <string.h>
 
 #define SCORER(x)       &wnw__scorer_##x.part,
@@ -52,7 +54,7 @@ const wnw_part *wnw__part_find(const char *name, size_t len)
 {
     const wnw_part *part;
     for (int32_t i = 0; (part = wnw__part_get(i)); i++)
-        if (strlen(part->name) == len && memcmp(part->name, name, len) == 0)
+        if (wnw__is_name(name, len, part->name))
             return part;
     return NULL;
 }

@@ -17,7 +17,7 @@ static int check_needs(const wnw_part *part, const wnw_needs *needs)
 {
     const char *kind = wnw__part_kind_name(part->kind);
     uint32_t unknown = needs->flags;
-    for (int32_t bit = 0; wnw_need_name(bit); bit++)
+    for (int32_t bit = 0; unknown && wnw_need_name(bit); bit++)
         unknown &= ~(1u << bit);
     if (unknown)
         return wnw__fail(WNW_E_ARG, "%s %s asks for observations 0x%x; this library does not know these bits",

@@ -25,7 +25,9 @@ struct parser {
     wnw_policy *policy;
     const wnw_registry *registry;
     bool explicit_part[WNW_N_PART_KINDS]; /* named after the first name */
-    uint64_t seen[WNW_N_PART_KINDS];      /* options given by the recipe itself */
+    int32_t named[WNW_N_PART_KINDS];      /* their kinds in the order of the recipe */
+    int32_t n_named;
+    uint64_t seen[WNW_N_PART_KINDS]; /* options given by the recipe itself */
 };
 
 static int len_of(size_t n)
@@ -72,7 +74,7 @@ static int check_slot_exists(const struct item *it)
     struct wnw__guess g = {.word = it->slot, .len = it->slot_len};
     char list[160] = "";
     for (int32_t k = 0; it->slot && k < WNW_N_PART_KINDS; k++) {
-        if (strlen(slots[k]) == it->slot_len && memcmp(slots[k], it->slot, it->slot_len) == 0)
+        if (wnw__is_name(it->slot, it->slot_len, slots[k]))
             return WNW_OK;
         wnw__guess_name(&g, slots[k]);
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "", slots[k]);
@@ -90,7 +92,7 @@ static int check_slot_exists(const struct item *it)
 static int check_slot(const struct item *it, const wnw_part *part)
 {
     const char *slot = slots[part->kind];
-    if (!it->slot || (strlen(slot) == it->slot_len && memcmp(slot, it->slot, it->slot_len) == 0))
+    if (!it->slot || wnw__is_name(it->slot, it->slot_len, slot))
         return WNW_OK;
     return wnw__fail(WNW_E_ARG, "%s is a %s and no part for the slot %.*s; write %s=%s", part->name,
                      wnw__part_kind_name(part->kind), len_of(it->slot_len), it->slot, slot, part->name);
@@ -184,6 +186,7 @@ static int replace_part(struct parser *ps, const struct item *it)
         return wnw__fail(WNW_E_ARG, "two parts of one kind: \"%s\" and \"%s\" are both a %s; name one",
                          ps->policy->part[part->kind].head.name, part->name, wnw__part_kind_name(part->kind));
     ps->explicit_part[part->kind] = true;
+    ps->named[ps->n_named++] = (int32_t)part->kind;
     return set_part(ps, part);
 }
 
@@ -256,22 +259,15 @@ static int set_options(struct parser *ps, const struct item *it, int32_t kind, b
     return WNW_OK;
 }
 
-static int32_t kind_of(const struct parser *ps, const struct item *it)
-{
-    const wnw_part *part = find_part(ps, it->name, it->name_len);
-    return part ? (int32_t)part->kind : -1;
-}
-
 /* ---- The first name ---- */
 
 static int set_default_parts(struct parser *ps)
 {
-    static const char *const defaults[] = {"direct", "uniform", "equal", "topk", "original", "plain"};
-    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
-        const wnw_part *part = wnw__part_find(defaults[i], strlen(defaults[i]));
-        if (part)
-            WNW_TRY(set_part(ps, part));
-    }
+    static const wnw_part *const defaults[] = {&wnw__aggregation_direct.part, &wnw__layer_budget_uniform.part,
+                                               &wnw__head_budget_equal.part,  &wnw__selector_topk.part,
+                                               &wnw__positions_original.part, &wnw__contents_plain.part};
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
+        WNW_TRY(set_part(ps, defaults[i]));
     return WNW_OK;
 }
 
@@ -344,6 +340,7 @@ static void set_facts(wnw_policy *p)
 
 /* ---- Canonical form ---- */
 
+/* Writes what out[size] holds of it, and returns the length of all. */
 static size_t write_text(const wnw_policy *p, char *out, size_t size)
 {
     size_t n = 0;
@@ -351,13 +348,14 @@ static size_t write_text(const wnw_policy *p, char *out, size_t size)
         /* A recipe that leaves contents alone does not name this kind, which came later than the others. */
         if (k == WNW_PART_CONTENTS && !wnw__contents_works(wnw__contents_of(p)))
             continue;
-        n += (size_t)snprintf(out ? out + n : NULL, out ? size - n : 0, "%s%s", k ? "+" : "",
+        n += (size_t)snprintf(n < size ? out + n : NULL, n < size ? size - n : 0, "%s%s", k ? "+" : "",
                               p->part[k].head.name);
         const char *sep = ":";
         for (const wnw_option *o = p->part[k].head.options; o && o->name; o++) {
             char value[128];
             wnw__opt_format(o, p->opts[k], value, sizeof value);
-            n += (size_t)snprintf(out ? out + n : NULL, out ? size - n : 0, "%s%s=%s", sep, o->name, value);
+            n += (size_t)snprintf(n < size ? out + n : NULL, n < size ? size - n : 0, "%s%s=%s", sep, o->name,
+                                  value);
             sep = ",";
         }
     }
@@ -366,11 +364,15 @@ static size_t write_text(const wnw_policy *p, char *out, size_t size)
 
 static int set_text(wnw_policy *p)
 {
-    const size_t n = write_text(p, NULL, 0);
+    char most[1024]; /* that recipes of the library take: numbers are written once */
+    const size_t n = write_text(p, most, sizeof most);
     p->text = malloc(n + 1);
     if (!p->text)
         return wnw__fail(WNW_E_NOMEM, "out of memory for a policy");
-    write_text(p, p->text, n + 1);
+    if (n < sizeof most)
+        memcpy(p->text, most, n + 1);
+    else
+        write_text(p, p->text, n + 1);
     return WNW_OK;
 }
 
@@ -388,9 +390,9 @@ static int parse(struct parser *ps, const char *recipe, bool presets)
         WNW_TRY(replace_part(ps, &it));
     }
     at = rest;
-    while (*at) {
+    for (int32_t i = 0; i < ps->n_named; i++) {
         const struct item it = next_item(&at);
-        WNW_TRY(set_options(ps, &it, kind_of(ps, &it), true));
+        WNW_TRY(set_options(ps, &it, ps->named[i], true));
     }
     /* The first name's options come last, because a preset's options apply to the final parts. */
     WNW_TRY(set_options(ps, &first, -1, true));

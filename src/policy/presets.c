@@ -5,6 +5,7 @@
  * parity presets, which reproduce a reference program (kvpress-) or the baselines inside one paper's
  * comparison (paper-).
  */
+#include "base/strings.h"
 #include "policy/part.h"
 #include "policy/policy.h"
 
@@ -736,7 +737,7 @@ const struct wnw__preset *wnw__preset_get(int32_t i)
 const struct wnw__preset *wnw__preset_find(const char *name, size_t len)
 {
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
-        if (strlen(presets[i].name) == len && memcmp(presets[i].name, name, len) == 0)
+        if (wnw__is_name(name, len, presets[i].name))
             return &presets[i];
     return NULL;
 }

@@ -2,6 +2,7 @@
 /* The registry of parts that programs bring. Errors in a descriptor are found here, so that the driver can
  * rely on it as on one of the library's. */
 #include "base/opt.h"
+#include "base/strings.h"
 #include "policy/part.h"
 #include "policy/policy.h"
 
@@ -26,7 +27,7 @@ void wnw_registry_free(wnw_registry *r)
 const wnw_part *wnw__registry_find(const wnw_registry *r, const char *name, size_t len)
 {
     for (int32_t i = 0; r && i < r->n; i++)
-        if (strlen(r->parts[i]->name) == len && memcmp(r->parts[i]->name, name, len) == 0)
+        if (wnw__is_name(name, len, r->parts[i]->name))
             return r->parts[i];
     return NULL;
 }
