@@ -113,11 +113,45 @@ static float *buffer(struct fake *f, int which, int64_t n)
     return f->buffers[which];
 }
 
+/* What numbers depend on beside their field and layer; last: a size that only some have. */
+static uint32_t places(const struct fake *f, int32_t il, int32_t last)
+{
+    const int32_t *pos = positions(&f->src, il, 0);
+    const int64_t n = (int64_t)f->src.shape.n_head_kv * f->n;
+    uint32_t h = mix(mix(f->seed, f->src.n_past), last);
+    for (int64_t i = 0; i < n; i++)
+        h = mix(h, pos[i]);
+    return h;
+}
+
+/* A layer that is looked at again has the same numbers again, and to copy them is cheaper than to make them. Whether x[n], a new
+ * buffer of the layer, has them now; remember() keeps what was made. */
+static bool recall(const struct fake *f, int which, int32_t il, int32_t last, float *x, int64_t n)
+{
+    const struct fake_made *m = &f->made[which][il];
+    if (!m->values || m->n != n || m->places != places(f, il, last))
+        return false;
+    memcpy(x, m->values, (size_t)n * sizeof *x);
+    return true;
+}
+
+static void remember(struct fake *f, int which, int32_t il, int32_t last, const float *x, int64_t n)
+{
+    struct fake_made *m = &f->made[which][il];
+    free(m->values);
+    *m = (struct fake_made){malloc(((size_t)n + 1) * sizeof *x), n, places(f, il, last)};
+    assert_non_null(m->values);
+    memcpy(m->values, x, (size_t)n * sizeof *x);
+}
+
 /* [n_head_kv][n][d] */
 static float *make_rows(struct fake *f, int32_t il, int which)
 {
     const int32_t n_head = f->src.shape.n_head_kv;
-    float *rows = buffer(f, which, (int64_t)n_head * f->n * FAKE_D);
+    const int64_t n_all = (int64_t)n_head * f->n * FAKE_D;
+    float *rows = buffer(f, which, n_all);
+    if (recall(f, which, il, 0, rows, n_all))
+        return rows;
     for (int32_t ih = 0; ih < n_head; ih++)
         for (int32_t i = 0; i < f->n; i++)
             for (int32_t c = 0; c < FAKE_D; c++) {
@@ -125,6 +159,7 @@ static float *make_rows(struct fake *f, int32_t il, int which)
                 rows[((int64_t)ih * f->n + i) * FAKE_D + c] =
                     p < 0 ? padding : 2 * number(f, il, which, ih * FAKE_D + c, p) - 1;
             }
+    remember(f, which, il, 0, rows, n_all);
     return rows;
 }
 
@@ -161,10 +196,9 @@ static const float *value_rows(const wnw_observation *obs, int32_t ih, int32_t f
 }
 
 /* [n_head][n_window][n]: rows sum to 1 over what is visible. */
-static const float *make_window(struct fake *f, int32_t il, int32_t n_window)
+static void fill_window(struct fake *f, int32_t il, int32_t n_window, float *a)
 {
     const int32_t n_head = f->src.shape.n_head, group = n_head / f->src.shape.n_head_kv;
-    float *a = buffer(f, BUF_WINDOW, (int64_t)n_head * n_window * f->n);
     for (int32_t h = 0; h < n_head; h++) {
         const int32_t *pos = positions(&f->src, il, h / group);
         float *first = a + (int64_t)h * n_window * f->n;
@@ -185,6 +219,16 @@ static const float *make_window(struct fake *f, int32_t il, int32_t n_window)
                 if (pos[i] >= 0 && sum > 0)
                     row[i] = (float)((double)row[i] / sum);
         }
+    }
+}
+
+static const float *make_window(struct fake *f, int32_t il, int32_t n_window)
+{
+    const int64_t n_all = (int64_t)f->src.shape.n_head * n_window * f->n;
+    float *a = buffer(f, BUF_WINDOW, n_all);
+    if (!recall(f, BUF_WINDOW, il, n_window, a, n_all)) {
+        fill_window(f, il, n_window, a);
+        remember(f, BUF_WINDOW, il, n_window, a, n_all);
     }
     if (f->poison)
         a[0] = NAN;
@@ -259,10 +303,14 @@ static void make_stats(const struct fake *f, int32_t il, float *mean, float *cov
 static const float *make_queries(struct fake *f, int32_t il)
 {
     const int32_t n_head = f->src.shape.n_head;
-    float *q = buffer(f, BUF_QUERIES, (int64_t)f->src.n_past * n_head * FAKE_D);
+    const int64_t n_all = (int64_t)f->src.n_past * n_head * FAKE_D;
+    float *q = buffer(f, BUF_QUERIES, n_all);
+    if (recall(f, BUF_QUERIES, il, 0, q, n_all))
+        return q;
     for (int32_t p = 0; p < f->src.n_past; p++)
         for (int32_t i = 0; i < n_head * FAKE_D; i++)
             q[(int64_t)p * n_head * FAKE_D + i] = 2 * number(f, il, BUF_QUERIES, i, p) - 1;
+    remember(f, BUF_QUERIES, il, 0, q, n_all);
     return q;
 }
 
@@ -280,12 +328,16 @@ static const float *make_input_score(struct fake *f, int32_t il, int32_t n)
 static const float *make_window_queries(struct fake *f, int32_t il, int32_t n_window)
 {
     const int32_t n_head = f->src.shape.n_head;
-    float *q = buffer(f, BUF_WINDOW_QUERIES, (int64_t)n_head * n_window * FAKE_D);
+    const int64_t n_all = (int64_t)n_head * n_window * FAKE_D;
+    float *q = buffer(f, BUF_WINDOW_QUERIES, n_all);
+    if (recall(f, BUF_WINDOW_QUERIES, il, n_window, q, n_all))
+        return q;
     for (int32_t h = 0; h < n_head; h++)
         for (int32_t w = 0; w < n_window; w++)
             for (int32_t c = 0; c < FAKE_D; c++)
                 q[((int64_t)h * n_window + w) * FAKE_D + c] =
                     2 * number(f, il, BUF_QUERIES, h * FAKE_D + c, f->src.n_past - n_window + w) - 1;
+    remember(f, BUF_WINDOW_QUERIES, il, n_window, q, n_all);
     return q;
 }
 
@@ -530,6 +582,8 @@ void fake_free(struct fake *f)
     free(f->pos);
     for (size_t i = 0; i < sizeof f->buffers / sizeof *f->buffers; i++)
         free(f->buffers[i]);
+    for (size_t i = 0; i < sizeof f->made / sizeof **f->made; i++)
+        free(f->made[i / FAKE_MAX_LAYER][i % FAKE_MAX_LAYER].values);
     free(p->srh_rank);
     free(p->trad_rank);
     free(p->srh_mean);

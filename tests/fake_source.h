@@ -13,6 +13,13 @@
 
 enum { FAKE_MAX_LAYER = 8, FAKE_MAX_HEAD = 8, FAKE_D = 8, FAKE_N_PASS2 = 24 };
 
+/* Numbers of a field and a layer that were made before. */
+struct fake_made {
+    float *values;
+    int64_t n;
+    uint32_t places;
+};
+
 struct fake {
     struct wnw__plan_source src; /* first: the callbacks get its address */
     uint32_t seed;               /* other values, same shape: set after fake_init */
@@ -27,6 +34,7 @@ struct fake {
     int32_t n_observed;
     struct wnw_profile profile; /* set src.profile = NULL for none */
     float *buffers[20];         /* of the layer observed last */
+    struct fake_made made[20][FAKE_MAX_LAYER];
     float theta[FAKE_D / 2];
 };
 
