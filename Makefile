@@ -19,7 +19,7 @@ ifdef CMAKE_PREFIX_PATH
 export CMAKE_PREFIX_PATH
 endif
 
-.PHONY: all setup configure install uninstall demo test peers bridge server deb docs clean help
+.PHONY: all setup configure install uninstall demo test test-ready test-run peers bridge server deb docs clean help
 
 all: ## build build/winnow, after installing what that needs
 	scripts/setup.sh packages llama source
@@ -39,10 +39,17 @@ demo: all ## compress a long document and answer a question from it
 test: ## build everything and run all tests
 	@echo "make test: on two cores about 3 minutes to build and 10 to run all tests;" \
 	    "the first time up to 10 more for packages, ggml and models"
+	$(MAKE) test-ready
+	$(MAKE) test-run
+
+# What `make test` does, in two steps, between which .ci/run does something else.
+test-ready:
 	$(MAKE) setup
 	$(if $(SERVER),scripts/setup.sh server clients || echo "make test: goes on without llama.cpp's server or its clients" >&2)
 	$(MAKE) configure
 	cmake --build $(BUILD) -j $(JOBS)
+
+test-run:
 	ctest --test-dir $(BUILD) -j $(TEST_JOBS) --output-on-failure $(CTEST_FLAGS)
 
 peers: ## build a llama.cpp for this CPU, which build/winnow bench then runs beside itself

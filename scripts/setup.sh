@@ -62,10 +62,10 @@ need_packages() {
     [ "$(id -u)" = 0 ] || die "packages: missing; as root run: apt-get install ${missing[*]}"
     say "packages: installing ${missing[*]}"
     mkdir -p "$cache/log"
-    # Services that packages start must not inherit the lock.
-    {
-        apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
-    } >"$cache/log/packages.log" 2>&1 9>&- || {
+    # Set-ups of other folders may need packages, too, and two apt-get at once do not work. Services that packages start must not
+    # inherit a lock.
+    flock --close /var/lib/dpkg bash -c 'apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"' \
+        bash "${missing[@]}" >"$cache/log/packages.log" 2>&1 9>&- || {
         tail -n 20 "$cache/log/packages.log" >&2
         die "packages: apt-get failed; the whole log is $cache/log/packages.log"
     }

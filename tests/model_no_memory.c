@@ -117,7 +117,7 @@ static int no_score(const void *opts, const wnw_observation *obs, float *score, 
 
 static int fill_registry(struct fixture *fx, void *state)
 {
-    static char names[20][8];
+    static char names[20][16];
     static wnw_scorer scorers[20];
     wnw_registry *r;
     (void)fx;
