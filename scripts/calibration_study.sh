@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Does calibration help? Answers questions with heads masked and with caches that calibrated and uncalibrated policies
-# compress, and writes the tables into docs/calibration.md. What the folder holds already is not computed again, so that
+# compress, and prints tables. What the folder holds already is not computed again, so that
 # an interrupted study goes on with the same command. On one core and SmolLM2-135M it takes about three quarters of an hour.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,16 +9,16 @@ cd "$(dirname "$0")/.."
 usage() {
     cat <<'TEXT'
 usage: scripts/calibration_study.sh MODEL OUT [--samples N] [--length N] [--threads T] [--profile PATH]
-                                    [--budgets LIST] [--docs FILE | --no-docs]
+                                    [--budgets LIST] [--docs FILE]
 MODEL: a GGUF file or a name from `winnow models`; it needs profiles of the kinds srh, layers and heads, and one of
 kind compiler for the last table (`winnow calibrate KIND -m MODEL`). OUT: a folder for the runs of `winnow eval`.
 --samples: questions per cell (50). --length: tokens of a prompt (1024). --budgets: entries that CompressKV, HeadKV and
-AdaKV keep (256,512). --docs: the file whose section between the marks is replaced (docs/calibration.md). WINNOW in the
+AdaKV keep (256,512). --docs: a file whose section between the marks that calibration_tables.py names is replaced. WINNOW in the
 environment is the command (build/winnow).
 TEXT
 }
 
-samples=50 length=1024 budgets=256,512 docs=docs/calibration.md
+samples=50 length=1024 budgets=256,512 docs=''
 threads=() profile=() rest=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -28,7 +28,6 @@ while [ $# -gt 0 ]; do
     --threads) threads=(-t "$2") && shift 2 ;;
     --profile) profile=(--profile "$2") && shift 2 ;;
     --docs) docs=$2 && shift 2 ;;
-    --no-docs) docs='' && shift ;;
     -h | --help) usage && exit 0 ;;
     -*) usage >&2 && exit 2 ;;
     *) rest+=("$1") && shift ;;
