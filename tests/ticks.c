@@ -48,7 +48,7 @@ int __wrap_wnw__draft_score(struct wnw__draft *j, const wnw_observation *obs, st
 
 __typeof__(wnw__draft_select_layer) __real_wnw__draft_select_layer, __wrap_wnw__draft_select_layer;
 int __wrap_wnw__draft_select_layer(struct wnw__draft *j, const struct wnw__scored_layer *l,
-                                 const wnw_observation *obs)
+                                   const wnw_observation *obs)
 {
     work(&done.select);
     return __real_wnw__draft_select_layer(j, l, obs);

@@ -135,7 +135,8 @@ static int read_piece(struct sample *s, const wnw_prompt *prompt)
 {
     const struct wnw__curve_piece *p = s->p;
     const wnw_policy *policy = p->policy;
-    WNW_TRY(wnw__sample_read(&s->s, p->c, &policy, 1, NULL, prompt, p->n_token + WNW_CURVE_ROOM + p->n_generate));
+    WNW_TRY(
+        wnw__sample_read(&s->s, p->c, &policy, 1, NULL, prompt, p->n_token + WNW_CURVE_ROOM + p->n_generate));
     s->n = wnw_session_n_past(s->s);
     WNW_TRY(allocate(s));
     WNW_TRY(score_entries(s));

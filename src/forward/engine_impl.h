@@ -21,7 +21,7 @@ struct wnw_engine {
     struct wnw__matmul_scratch *matmul; /* scratch of the products with weights */
     struct wnw__graph graphs[WNW_N_GRAPHS];
     struct wnw__times times;
-    void *run_by; /* the model's executor's; graphs and matmul are unused then */
+    void *run_by;                 /* the model's executor's; graphs and matmul are unused then */
     uint64_t n_run;               /* runs so far, from which graphs get their age */
     const struct wnw__graph *ran; /* the graph of the last run, or NULL if that run failed */
 

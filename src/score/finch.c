@@ -60,8 +60,8 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
         float *out = score + (int64_t)h * obs->n;
         for (int32_t w = obs->n_window - n_row; w < obs->n_window; w++) {
             const float *a = wnw__window_of(obs, h) + (int64_t)w * obs->n;
-            const float m =
-                count_before(obs->pos + (int64_t)ih * obs->n, obs->n_entry[ih], obs->n_past - obs->n_window + w);
+            const float m = count_before(obs->pos + (int64_t)ih * obs->n, obs->n_entry[ih],
+                                         obs->n_past - obs->n_window + w);
             for (int32_t j = 0; j < n_old; j++)
                 out[j] += m * a[j] / (float)n_row;
         }
