@@ -89,7 +89,7 @@ static void print_option(const wnw_option *o, int indent, const char *given, int
 static bool find_part(const char *name, size_t len, wnw_method_info *out)
 {
     for (int32_t i = 0; wnw_method_get(i, out); i++)
-        if (!*out->recipe && strlen(out->name) == len && strncmp(out->name, name, len) == 0)
+        if (!*out->recipe && wnw__is_name(name, len, out->name))
             return true;
     return false;
 }

@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "app/files.h"
 #include "base/random.h"
+#include "base/strings.h"
 #include "eval/base/grow.h"
 #include "eval/base/info.h"
 
@@ -190,7 +191,7 @@ static bool is_abbreviation(const char *text, size_t at)
         from++;
     const size_t n = at - from + 1;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (n == strlen(words[i]) && memcmp(text + from, words[i], n) == 0)
+        if (wnw__is_name(text + from, n, words[i]))
             return true;
     return n == 2 && isupper((unsigned char)text[from]);
 }
