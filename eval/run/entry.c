@@ -173,6 +173,16 @@ bool eval_entry_leave_out(struct eval_entry *e, int status, int *rc)
     return e->left_out;
 }
 
+void eval_entry_report(struct eval_entry *e, const wnw_report *report)
+{
+    e->kept_mean = report->kept_mean;
+    e->peak_bytes = report->kv_bytes_before;
+    e->planned = !e->config->full;
+    e->protected_first = report->protected_first;
+    e->protected_last = report->protected_last;
+    e->compress_ms = report->observe_ms + report->score_ms + report->select_ms + report->compact_ms;
+}
+
 void eval_entry_close(struct eval_entry *e)
 {
     free(e->left_out);

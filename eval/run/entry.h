@@ -119,6 +119,9 @@ void eval_entry_close(struct eval_entry *e);
  * is left out then, with the library's sentence. *rc is what remains to be done about the status, an exit code. */
 bool eval_entry_leave_out(struct eval_entry *e, int status, int *rc);
 
+/* Notes what the library reports of compressing for the entry, its time so far among it. */
+void eval_entry_report(struct eval_entry *e, const wnw_report *report);
+
 /* entry_answer.c: reads the questions after n compressed sessions and generates the answers. The entries
  * that are no reference are compared with it if it is there; one of them may be the reference itself, which
  * is filled in then. Sessions are freed. Returns an exit code. */

@@ -51,13 +51,8 @@ static int read_own(struct eval_entry *e, const struct eval_shared_reading *rd)
         const wnw_run nothing = wnw_run_default();
         WNW_TRY(eval_status_code(wnw_session_begin(e->session, &nothing)));
     }
-    e->kept_mean = report.kept_mean;
-    e->planned = !e->config->full;
-    e->protected_first = report.protected_first;
-    e->protected_last = report.protected_last;
-    e->peak_bytes = report.kv_bytes_before;
+    eval_entry_report(e, &report);
     e->prefill_ms = report.read_ms;
-    e->compress_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;
     eval_count_reading(rd, e->n_part, e->prefill_ms);
     eval_entry_measure(e, e->session);
     return APP_OK;

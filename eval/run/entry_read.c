@@ -292,12 +292,7 @@ static int plan_with_profile(struct eval_shared_reading *rd, struct eval_entry *
         if (one->left_out)
             continue;
         one->plan = p.plans[i];
-        one->kept_mean = p.reports[i].kept_mean;
-        one->peak_bytes = p.reports[i].kv_bytes_before; /* the whole piece was there */
-        one->planned = true;
-        one->protected_first = p.reports[i].protected_first;
-        one->protected_last = p.reports[i].protected_last;
-        one->compress_ms = p.reports[i].observe_ms + p.reports[i].score_ms + p.reports[i].select_ms;
+        eval_entry_report(one, &p.reports[i]); /* its peak: the whole piece was there */
     }
     close_planning(&p);
     return rc;
