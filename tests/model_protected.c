@@ -28,6 +28,15 @@ static const struct expected {
     {"full", 0.5, N_READ, 0},
 };
 
+/* Fails unless positions pos[n] of a head begin with the first tokens, so many, and end with the last ones. */
+static void check_ends(const int32_t *pos, int32_t n, int32_t first, int32_t last)
+{
+    for (int32_t i = 0; i < first; i++)
+        assert_int_equal(pos[i], i);
+    for (int32_t i = 1; i <= last; i++)
+        assert_int_equal(pos[n - i], N_READ - i);
+}
+
 static void check(const struct fixture *fx, const struct expected *x)
 {
     wnw_session *s = test_session_new(fx->model, &(struct test_session){.n_ctx = 64, .n_threads = 1});
@@ -47,10 +56,7 @@ static void check(const struct fixture *fx, const struct expected *x)
         for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++) {
             const int32_t *pos;
             const int32_t n = wnw_plan_head(plan, il, ih, &pos);
-            for (int32_t i = 0; i < x->first; i++)
-                assert_int_equal(pos[i], i);
-            for (int32_t i = 1; i <= x->last; i++)
-                assert_int_equal(pos[n - i], N_READ - i);
+            check_ends(pos, n, x->first, x->last);
         }
     wnw_plan_free(plan);
     wnw_policy_free(p);
@@ -105,12 +111,8 @@ static void read_under(const struct fixture *fx, const struct read_case *x)
                  (int)x->last);
     /* They are there. */
     for (int32_t i = 0; i < info.n_layer * info.n_head_kv; i++) {
-        const int32_t il = i / info.n_head_kv, ih = i % info.n_head_kv, n = wnw_cache_n(s, il, ih);
-        const int32_t *pos = wnw_cache_positions(s, il, ih);
-        for (int32_t k = 0; k < x->first; k++)
-            assert_int_equal(pos[k], k);
-        for (int32_t k = 1; k <= x->last; k++)
-            assert_int_equal(pos[n - k], N_READ - k);
+        const int32_t il = i / info.n_head_kv, ih = i % info.n_head_kv;
+        check_ends(wnw_cache_positions(s, il, ih), wnw_cache_n(s, il, ih), x->first, x->last);
     }
     wnw_policy_free(p);
     wnw_session_free(s);
