@@ -318,9 +318,9 @@ def join(folders, name):
     for source in sources:
         for line in lines_of(source).splitlines(True):
             row = json.loads(line)
-            said = {k: v for k, v in row.items() if k not in ("ms", "peak_bytes")}
             if row["config"] not in configs:
                 continue
+            said = {k: v for k, v in row.items() if k not in ("ms", "peak_bytes")}
             if row["key"] not in answers:
                 answers[row["key"]] = (said, line)
             elif answers[row["key"]][0] != said:
@@ -345,7 +345,12 @@ def main():
     if a.join and len(a.join) < 3:
         p.error("--join needs the folders of two runs and a name for their records")
     reports = Reports(a.winnow)
-    faults = add(a.add[:-1], a.add[-1]) if a.add else join(a.join[:-1], a.join[-1]) if a.join else check(reports) if a.check else write(reports) or []
+    if a.add:
+        faults = add(a.add[:-1], a.add[-1])
+    elif a.join:
+        faults = join(a.join[:-1], a.join[-1])
+    else:
+        faults = check(reports) if a.check else write(reports) or []
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0

@@ -78,8 +78,8 @@ struct wnw__compiler_checks {
     double kept_learned, kept_one;                                     /* entries per head */
     double constant;                                                   /* the one threshold, see above */
     double tau_gain_constant, tau_error_constant, kept_constant;
-    bool
-        tau_rejected; /* which is no standard error, so that the one threshold is written (unless accept=always) */
+    /* That gain is no standard error, so that the one threshold is written, unless accept=always. */
+    bool tau_rejected;
     double bound_layers,
         bound_prompts; /* shares of layers, and of prompts in any of whose layers, the learned
                                            thresholds keep fewer entries than the budget has room for */
