@@ -10,6 +10,7 @@
 #include <histedit.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,14 +24,34 @@ struct cli_edit {
     History *history;
     HistEvent event;
     char prompt[8];
+    bool begun; /* a character of this line was read */
 };
 
-/* Bytes become characters here, and a signal ends the line; libedit by itself would go on reading. */
+static struct cli_edit *edit_of(EditLine *el)
+{
+    struct cli_edit *e = NULL;
+    el_get(el, EL_CLIENTDATA, &e);
+    return e;
+}
+
+/* Whether the next character was typed before the line began. */
+static bool was_typed_ahead(struct cli_edit *e)
+{
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    const bool first = !e->begun;
+    e->begun = true;
+    return first && poll(&in, 1, 0) > 0;
+}
+
+/* Bytes become characters here, and a signal ends the line; libedit by itself would go on reading. A terminal that lines are not edited on,
+ * as while an answer comes and until libedit has written its prompt, takes Ctrl-D for the end of its input, and hands it on as a
+ * zero once lines are edited again. */
 static int next_character(EditLine *el, wchar_t *out)
 {
+    enum { CTRL_D = 4 };
+    const bool ahead = was_typed_ahead(edit_of(el));
     char bytes[8];
     size_t n = 0, len;
-    (void)el;
     for (;;) {
         const ssize_t got = cli_line_wait() ? read(STDIN_FILENO, bytes + n, 1) : -1;
         if (got < 0 && errno == EINTR && !app_stop_asked())
@@ -42,7 +63,9 @@ static int next_character(EditLine *el, wchar_t *out)
             continue;
         bytes[n] = '\0';
         *out = L'?';
-        if (is == WNW_UTF8_WHOLE)
+        if (ahead && n == 1 && bytes[0] == '\0')
+            *out = CTRL_D;
+        else if (is == WNW_UTF8_WHOLE)
             (void)mbrtowc(out, bytes, n, &(mbstate_t){0});
         return 1;
     }
@@ -50,9 +73,7 @@ static int next_character(EditLine *el, wchar_t *out)
 
 static char *prompt_of(EditLine *el)
 {
-    struct cli_edit *e = NULL;
-    el_get(el, EL_CLIENTDATA, &e);
-    return e->prompt;
+    return edit_of(el)->prompt;
 }
 
 /* libedit takes characters as the locale says; ours are UTF-8. */
@@ -108,6 +129,7 @@ void cli_edit_close(struct cli_edit *e)
 enum cli_line_got cli_edit_read(struct cli_edit *e, const char *prompt, const char **line, size_t *n)
 {
     int count = 0;
+    e->begun = false;
     snprintf(e->prompt, sizeof e->prompt, "%s", prompt);
     el_resize(e->el);
     *line = el_gets(e->el, &count);

@@ -131,6 +131,14 @@ t.type("/quit\n")
 check("/quit ends", t.end() == 0, t.text)
 check("no history was kept", not os.path.exists(f"{folder}/none"))
 
+# Ctrl-D that is typed while an answer comes ends the program behind it.
+t = Terminal("-n", "40", "--no-history", model="smollm2-135m")
+t.until("> ")
+t.type("Tell me a long story.\n")
+t.until(STORY)
+t.type("\x04")
+check("Ctrl-D, typed early, ends", t.end() == 0, t.text)
+
 # SIGTERM ends the program at the prompt and in an answer.
 for when in ("prompt", "answer"):
     t = Terminal("-n", "600", "--no-history", model="smollm2-135m")
