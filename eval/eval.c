@@ -6,6 +6,7 @@
 #include "eval/base/info.h"
 #include "eval/commands.h"
 #include "eval/metrics/metric.h"
+#include "eval/perturb/perturb_report.h"
 #include "eval/perturb/perturb_run.h"
 #include "eval/report/report.h"
 #include "eval/run/run_tasks.h"
@@ -179,4 +180,15 @@ int eval_run(const struct app_args *app)
         rc = args.dump ? print_samples(&args, suite) : run(&args, suite);
     eval_suites_close(&all);
     return rc;
+}
+
+int eval_run_report(const struct app_args *app)
+{
+    struct eval_report_options options = report_options((const struct eval_args *)app);
+    options.out = app->out;
+    if (app->n_rest == 0)
+        return app_fail(APP_BAD_INPUT, "no folder; name the folder that `winnow eval --out` wrote");
+    if (app->n_rest == 1 && eval_perturb_is(app->rest[0]))
+        return eval_perturb_report(app->rest[0], &options);
+    return eval_report_write(app->rest, app->n_rest, &options);
 }

@@ -61,7 +61,7 @@ ROOMS = {
         "run": "base metrics tasks",
         "results": "base",
         "report": "base results",
-        "perturb": "base tasks run report",
+        "perturb": "base tasks run results report",
     },
 }
 # Headers that one room, or one file, of a program may include: what a study measures is no part of the public interface, and what a

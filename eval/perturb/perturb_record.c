@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIGITS = 6 }; /* of a number in a record */
+enum { DIGITS = 4 }; /* of a number in a record */
 #define FIRST_STAGE "first_stage"
 
 struct measured {

@@ -3,13 +3,11 @@
 #include "eval/perturb/perturb_run.h"
 
 #include "app/console.h"
-#include "app/files.h"
 #include "app/json.h"
 #include "app/values.h"
 #include "eval/base/grow.h"
-#include "eval/base/jsonl.h"
-#include "eval/perturb/perturb_forms.h"
 #include "eval/perturb/perturb_record.h"
+#include "eval/perturb/perturb_report.h"
 #include "eval/perturb/perturb_texts.h"
 #include "eval/run/manifest.h"
 #include "eval/run/runner.h"
@@ -24,7 +22,6 @@ enum { TEXTS = 100, LEAST_TOKENS = 64, MAX_KEY_SIZE = 32 };
 struct study {
     struct eval_texts texts;
     struct eval_perturb_work work;
-    struct eval_perturb numbers;
     int32_t n_texts, n_tokens;
 };
 
@@ -118,6 +115,16 @@ static int open_setup(struct eval_run *run)
     return APP_OK;
 }
 
+/* Layers that no policy touches, by number. */
+static json_t *sliding_layers(const struct eval_run *run)
+{
+    json_t *list = json_array();
+    for (int32_t il = 0; il < run->runtime.info.n_layer; il++)
+        if (wnw_model_layer_is_swa(run->setup.model, il))
+            app_json_append(&list, json_integer(il));
+    return list;
+}
+
 static int open_all(struct eval_run *run)
 {
     struct study *x = study_of(run);
@@ -130,8 +137,8 @@ static int open_all(struct eval_run *run)
     json_t *description = eval_manifest_make(&run->setup, &run->configs, &run->runtime);
     app_json_set(&description, "study", json_string(run->args->study));
     app_json_set(&description, "texts",
-                 json_pack("{s:i, s:i, s:i}", "n", (int)x->n_texts, "tokens", (int)x->n_tokens, "of_file",
-                           (int)x->texts.n_of_file));
+                 json_pack("{s:i, s:i, s:i, s:o}", "n", (int)x->n_texts, "tokens", (int)x->n_tokens,
+                           "of_file", (int)x->texts.n_of_file, "sliding", sliding_layers(run)));
     return eval_run_open_folder(run, description);
 }
 
@@ -159,86 +166,10 @@ static int visit(struct eval_run *run, bool *ran, struct eval_item *item, int32_
 
 /* ---- The end ---- */
 
-static int read_records(struct eval_run *run)
-{
-    struct study *x = study_of(run);
-    struct eval_perturb *p = &x->numbers;
-    const wnw_model_info *info = &run->runtime.info;
-    struct eval_jsonl j;
-    json_t *record = NULL;
-    p->n_layer = info->n_layer;
-    p->n_head = info->n_head;
-    p->n_head_kv = info->n_head_kv;
-    p->n_policies = x->work.n_policies;
-    p->n_sizes = x->work.n_sizes;
-    if (!eval_perturb_open(p, (int32_t)json_object_size(run->journal.keys)))
-        return eval_no_memory("the study");
-    for (int32_t il = 0; il < p->n_layer; il++)
-        p->sliding[il] = wnw_model_layer_is_swa(run->setup.model, il);
-    int rc = eval_jsonl_open(&j, run->journal.path);
-    while (rc == APP_OK && (rc = eval_jsonl_next(&j, &record)) == APP_OK && record) {
-        if (!eval_perturb_add(p, record))
-            rc = eval_jsonl_bad(&j, "this is not a record of the study; remove the line");
-        json_decref(record);
-    }
-    eval_jsonl_close(&j);
-    return rc;
-}
-
-static int write_form(const struct eval_args *args, const char *name, const struct eval_doc *d)
-{
-    char *path = app_in_folder(args->app.out, name);
-    if (!path)
-        return eval_no_memory("the study");
-    const int rc = eval_doc_write(d, path, NULL);
-    free(path);
-    return rc;
-}
-
-static int write_forms(const struct eval_args *args, const struct eval_perturb_study *s)
-{
-    static const char *const names[] = {"summary.txt", "perturbation.csv", "report.html"};
-    enum { TEXT, CSV, PAGE, N_FORMS };
-    struct eval_doc form[N_FORMS] = {0};
-    eval_perturb_text(&form[TEXT], s);
-    eval_perturb_csv(&form[CSV], s);
-    int rc = eval_perturb_page(&form[PAGE], s);
-    for (int i = 0; rc == APP_OK && i < N_FORMS; i++)
-        rc = form[i].no_memory ? eval_no_memory("the study") : APP_OK;
-    for (int i = 0; rc == APP_OK && i < N_FORMS; i++)
-        rc = write_form(args, names[i], &form[i]);
-    if (rc == APP_OK && args->app.json)
-        rc = app_print_json(eval_perturb_json(s));
-    if (rc == APP_OK && !args->app.json) {
-        fwrite(form[TEXT].text.s, 1, form[TEXT].text.len, stdout);
-        rc = app_finish_stdout();
-    }
-    for (int i = 0; i < N_FORMS; i++)
-        eval_doc_clear(&form[i]);
-    return rc;
-}
-
 static int finish(struct eval_run *run)
 {
-    const char *policies[EVAL_MAX_SIZES * EVAL_MAX_SIZES], *sizes[EVAL_MAX_SIZES];
-    const struct study *x = study_of(run);
-    WNW_TRY(read_records(run));
-    for (int32_t i = 0; i < x->work.n_sizes; i++)
-        sizes[i] = x->work.config[i].size_text;
-    for (int32_t i = 0; i < x->work.n_policies; i++)
-        policies[i] = x->work.config[i * x->work.n_sizes].recipe;
-    json_t *command = eval_manifest_command();
-    const struct eval_perturb_study s = {.numbers = &x->numbers,
-                                         .model = run->runtime.info.name,
-                                         .policies = policies,
-                                         .sizes = sizes,
-                                         .n_tokens = x->n_tokens,
-                                         .n_of_file = x->texts.n_of_file,
-                                         .seed = run->setup.source.seed,
-                                         .command = command};
-    const int rc = write_forms(run->args, &s);
-    json_decref(command);
-    return rc;
+    const struct eval_report_options options = {.json = run->args->app.json};
+    return eval_perturb_report(run->args->app.out, &options);
 }
 
 int eval_run_perturbation(const struct eval_args *args, const struct eval_suite *suite)
@@ -254,7 +185,6 @@ int eval_run_perturbation(const struct eval_args *args, const struct eval_suite 
         run.pace = (struct eval_pace){.token_ms = 1, .n_reads = 1, .n_ctx = run.runtime.info.n_ctx_train};
         rc = eval_run_all(&run, &kind, &(struct eval_items){.at = &texts, .n = 1});
     }
-    eval_perturb_clear(&x.numbers);
     eval_texts_clear(&x.texts);
     eval_run_close(&run);
     return rc;

@@ -85,7 +85,7 @@ int eval_texts_make(struct eval_texts *t, const struct eval_tokenizer *tokenizer
     eval_prose_open(&prose, key);
     int rc = t->ids && t->of_file ? read_file(t, tokenizer, path, &ids, &n_ids) : eval_no_memory("texts");
     for (int32_t used = 0; rc == APP_OK && t->n < n;) {
-        const bool from_file = t->n % 2 == 0 && n_ids - used >= n_tokens;
+        const bool from_file = n_ids - used >= n_tokens;
         rc = from_file ? add_text(t, tokenizer, ids + used, true) : add_prose(t, tokenizer, &prose);
         used += from_file ? n_tokens : 0;
     }

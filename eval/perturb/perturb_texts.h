@@ -13,7 +13,7 @@ struct eval_texts {
 };
 
 /* Makes n texts of n_tokens tokens, BOS included where the vocabulary asks for one. Pieces of the file `path` (NULL =
- * none) and generated texts come in turn until the file is used up. The generated ones are consecutive pieces of one
+ * none) come first, generated texts where it has no more. The generated ones are consecutive pieces of one
  * stream of sentences, which never repeats one. Returns an exit code; the caller clears in any case. */
 int eval_texts_make(struct eval_texts *t, const struct eval_tokenizer *tokenizer, const char *path, int32_t n,
                     int32_t n_tokens, uint64_t seed);

@@ -8,9 +8,7 @@
 #include "app/output.h"
 #include "app/page.h"
 #include "app/share.h"
-#include "eval/args.h"
 #include "eval/base/grow.h"
-#include "eval/commands.h"
 #include "eval/results/limit.h"
 #include "eval/results/map.h"
 
@@ -86,7 +84,7 @@ static int find_places(struct places *p, char *const *folders, int32_t n, const 
     return rc;
 }
 
-static void add_inputs(struct app_inputs *inputs, char *const *folders, int32_t n)
+void eval_report_inputs(struct app_inputs *inputs, char *const *folders, int32_t n)
 {
     static const char *const names[] = {"results.jsonl", "results.jsonl.gz", "run.json"};
     for (int32_t i = 0; i < n; i++)
@@ -160,7 +158,7 @@ static int make_report(struct eval_report *r, char *const *folders, int32_t n)
 {
     struct app_inputs inputs = {.n = 0};
     struct places p = {{NULL}};
-    add_inputs(&inputs, folders, n);
+    eval_report_inputs(&inputs, folders, n);
     int rc = eval_runs_read(&r->runs, folders, n);
     if (rc == APP_OK)
         rc = find_places(&p, folders, n, r->options->out, &inputs);
@@ -211,18 +209,4 @@ int eval_report_write(char *const *folders, int32_t n, const struct eval_report_
     eval_limit_clear(&limit);
     clear(&r);
     return rc;
-}
-
-int eval_run_report(const struct app_args *app)
-{
-    const struct eval_args *args = (const struct eval_args *)app;
-    const struct eval_report_options options = {.out = app->out,
-                                                .compare = args->compare,
-                                                .fail_if = args->fail_if,
-                                                .niah_score = args->niah_score,
-                                                .json = app->json,
-                                                .no_gate = args->no_gate};
-    if (app->n_rest == 0)
-        return app_fail(APP_BAD_INPUT, "no folder; name the folder that `winnow eval --out` wrote");
-    return eval_report_write(app->rest, app->n_rest, &options);
 }

@@ -3,6 +3,8 @@
 #ifndef WNW_EVAL_REPORT_H
 #define WNW_EVAL_REPORT_H
 
+#include "app/output.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -24,6 +26,8 @@ struct eval_report_options {
  * memory or the disk is full.
  */
 int eval_report_write(char *const *folders, int32_t n, const struct eval_report_options *options);
+/* Adds the files that a report reads, which none of its forms may replace. */
+void eval_report_inputs(struct app_inputs *inputs, char *const *folders, int32_t n);
 /* Checks the options that can be checked before there are results. Returns an exit code. */
 int eval_report_check(const struct eval_report_options *options);
 

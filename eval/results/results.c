@@ -14,8 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The file of a folder's results: as a run writes it, or packed. The caller frees it; NULL: out of memory. */
-static char *results_path(const char *folder)
+char *eval_results_path(const char *folder)
 {
     char *path = app_in_folder(folder, "results.jsonl"), *packed = app_in_folder(folder, "results.jsonl.gz");
     const bool is_packed = path && packed && access(path, F_OK) != 0 && access(packed, F_OK) == 0;
@@ -28,7 +27,7 @@ static int read_lines(struct eval_run *run, int32_t folder)
 {
     struct eval_jsonl j;
     json_t *line = NULL;
-    char *path = results_path(run->folders[folder]);
+    char *path = eval_results_path(run->folders[folder]);
     if (!path)
         return eval_no_memory(run->folders[folder]);
     int rc = eval_jsonl_open(&j, path);
@@ -114,11 +113,10 @@ static int read_info(struct eval_run *run, const char *folder)
         else if (!json_is_object(run->info))
             rc = app_fail(APP_BAD_INPUT, "'%s' is not a JSON object in braces", path);
         else if (json_is_object(json_object_get(run->info, "texts")))
-            rc = app_fail(
-                APP_BAD_INPUT,
-                "'%s' is a study that asks no questions; its report is next to its results, and the same "
-                "command makes it again",
-                folder);
+            rc = app_fail(APP_BAD_INPUT,
+                          "'%s' is a study that asks no questions; it has a report of its own: name no other "
+                          "folder with it",
+                          folder);
     }
     free(text);
     free(path);
@@ -191,7 +189,7 @@ void eval_runs_clear(struct eval_runs *runs)
 int eval_result_texts(json_t **line, const struct eval_run *run, const struct eval_result *r)
 {
     struct eval_jsonl j;
-    char *path = results_path(run->folders[r->folder]);
+    char *path = eval_results_path(run->folders[r->folder]);
     *line = NULL;
     if (!path)
         return eval_no_memory(run->folders[r->folder]);

@@ -75,6 +75,9 @@ struct eval_runs {
     int32_t n;
 };
 
+/* The file of a folder's results: as a run writes it, or packed. The caller frees it; NULL: out of memory. */
+char *eval_results_path(const char *folder);
+
 /*
  * Reads folders; shards of one run become one run. Memory is about 300 bytes for each line, regardless of the length of its
  * texts. Returns an exit code and prints its own message: bad input for a folder without run.json or results.jsonl, a

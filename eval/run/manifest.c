@@ -196,8 +196,7 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
 
 /* ---- Claiming a folder ---- */
 
-/* The run.json of a folder; NULL if it is not there, is damaged, or memory runs out. The caller releases it. */
-static json_t *load(const char *dir)
+json_t *eval_manifest_load(const char *dir)
 {
     char *path = app_in_folder(dir, "run.json");
     json_t *run = path ? json_load_file(path, JSON_REJECT_DUPLICATES, NULL) : NULL;
@@ -222,7 +221,7 @@ static void lower(int32_t *n, const json_t *to)
 
 bool eval_manifest_samples(struct eval_setup *s, const char *dir)
 {
-    json_t *old = load(dir);
+    json_t *old = eval_manifest_load(dir);
     const json_t *tasks = json_object_get(old, "tasks");
     const char *budget = json_string_value(json_object_get(old, "time_budget"));
     const bool found =
@@ -306,7 +305,7 @@ int eval_manifest_open(struct eval_journal *j, const char *dir, json_t *run)
 
 int eval_manifest_left_out(const char *dir, int64_t n_too_long, int64_t n_unmade)
 {
-    json_t *run = load(dir);
+    json_t *run = eval_manifest_load(dir);
     int rc = APP_OK;
     if (!json_is_object(run))
         rc = app_fail(APP_BAD_INPUT, "'%s/run.json' does not describe a run any more", dir);

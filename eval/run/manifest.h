@@ -13,6 +13,8 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
                            const struct eval_runtime *m);
 /* The arguments of this process; NULL if memory runs out. */
 json_t *eval_manifest_command(void);
+/* The run.json of a folder; NULL if it is not there, is damaged, or memory runs out. The caller releases it. */
+json_t *eval_manifest_load(const char *dir);
 /* Whether the folder has a run.json: a run goes on there. */
 bool eval_manifest_exists(const char *dir);
 /* Takes over the numbers of samples that DIR/run.json has, if it is there with the same --time-budget: they follow

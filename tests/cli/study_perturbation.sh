@@ -16,8 +16,8 @@ import csv, json, sys
 run = json.load(open(sys.argv[1] + "/run.json"))
 rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
 out = json.load(open(sys.argv[2]))
-assert run["study"] == "perturbation" and run["texts"] == {"n": 7, "tokens": 256, "of_file": 4}, run["texts"]
-assert [r["source"] for r in rows] == ["file", "prose"] * 3 + ["file"] and [r["index"] for r in rows] == list(range(7))
+assert run["study"] == "perturbation" and run["texts"] == {"n": 7, "tokens": 256, "of_file": 7, "sliding": []}, run["texts"]
+assert [r["source"] for r in rows] == ["file"] * 7 and [r["index"] for r in rows] == list(range(7))
 n_layer, n_head, n_kv = (run["model"][k] for k in ("n_layer", "n_head", "n_head_kv"))
 sizes = {c["config_id"]: c["size"] for c in run["configs"]}
 for r in rows:
@@ -60,6 +60,47 @@ for k, policy in enumerate(page["policies"]):
         if (l["what"], l["size"], l["policy"]) == ("heads", page["sizes"][0], policy):
             assert abs(page["by_head"][k][int(l["layer"])][int(l["head"])] - float(l["mean"])) <= 1e-5 * float(l["mean"]), l
 PY
+
+# The report is made again from the folder, packed or not; nothing else is written, nor in place of what was read.
+report() { # NAME FOLDER ARGS...: the same numbers and forms as in $work/whole
+    good "$1" report "${@:2}" --json
+    same "$1: numbers" "$work/numbers" "$work/out"
+}
+cp "$work/out" "$work/numbers"
+mkdir "$work/again" "$work/packed"
+cp "$work/whole/run.json" "$work/whole/results.jsonl" "$work/again"
+cp "$work/whole/run.json" "$work/packed"
+gzip -c "$work/whole/results.jsonl" >"$work/packed/results.jsonl.gz"
+report 'a report' "$work/again"
+report 'a report of packed results' "$work/packed"
+for file in summary.txt perturbation.csv report.html; do
+    same "a report: $file" "$work/whole/$file" "$work/again/$file"
+    same "packed: $file" "$work/whole/$file" "$work/packed/$file"
+done
+rm "$work/packed/"{report.html,summary.txt,perturbation.csv}
+report 'a page elsewhere' "$work/packed" -o "$work/page.html"
+same 'a page elsewhere' "$work/whole/report.html" "$work/page.html"
+[ "$(ls "$work/packed" | wc -l)" -eq 2 ] || fail "a page elsewhere: $(ls "$work/packed")"
+bad 'over what was read' 'is an input' report "$work/packed" -o "$work/packed/run.json"
+for option in '--compare snapkv,lagkv' '--fail-if macro_delta<-5' '--niah-score partial' --no-gate; do
+    bad "report $option" "leave out ${option%% *}\$" report "$work/packed" $option
+done
+bad 'beside another folder' 'a report of its own' report "$work/packed" "$work/again"
+# broken NAME PATTERN SED: a folder whose run.json was changed so.
+broken() {
+    mkdir -p "$work/broken"
+    cp "$work/whole/results.jsonl" "$work/broken"
+    sed "$3" "$work/whole/run.json" >"$work/broken/run.json"
+    bad "$1" "$2" report "$work/broken"
+}
+broken 'no layers' '"model"' 's/"n_layer":[0-9]*/"n_layer":0/'
+broken 'other heads' 'not a record' 's/"n_head":[0-9]*/"n_head":64/'
+broken 'a layer that is not there' '"texts"' 's/"sliding":\[\]/"sliding":[99]/'
+broken 'no sliding layers' '"texts"' 's/"sliding"/"slid"/'
+broken 'no seed' '"seed"' 's/"seed":[0-9]*/"seed":null/'
+broken 'a recipe that is none' '"configs"' 's/"recipe":"paper-criticalkv"/"recipe":7/'
+echo '{"changes":[]}' >>"$work/again/results.jsonl"
+bad 'a line that is no record' "line 8: this is not a record" report "$work/again"
 
 # Killed, torn and asked to end; then it goes on.
 options=(--samples 9 --ratios 0.8,0.5)
@@ -104,5 +145,4 @@ refuse 'calibration' 'has no calibration results' --policies snapkv,headkv
 echo 'This text is short.' >"$work/short.txt"
 refuse 'short file' 'fewer than one text' --text "$work/short.txt" --lengths 256
 bad 'samples' 'no samples to print' eval --study perturbation -m "$llama" --dump-samples
-bad 'report' 'next to its results' report "$work/once"
 finish
