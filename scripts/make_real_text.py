@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Makes texts that nobody generated and no setting was chosen on, for `winnow eval --tasks ppl --text FILE`.
 
-make_real_text.py FOLDER OUT
+make_real_text.py FOLDER OUT [BYTES]
 
 FOLDER holds packages of Debian 12, as `apt-get download` leaves them or unpacked: debian-handbook, linux-doc-6.1,
 postgresql-doc-15, python3.11-doc, libpython3.11-stdlib. The texts are under their packages' licences and are not kept here.
@@ -10,7 +10,9 @@ postgresql-doc-15, python3.11-doc, libpython3.11-stdlib. The texts are under the
 prose.txt   chapters of a handbook, in English, as paragraphs
 docs.txt    manuals of a kernel, a database and a language, as they are marked up, in turns
 code.txt    modules of Python's library
-real.txt    a third of each, one behind the other
+real.txt    all of them, one behind the other
+
+Each of the first three has BYTES bytes, 85000 unless said otherwise.
 
 A file that ends before a piece is full leaves the rest to the next one, so that pieces may hold the end of one document and the beginning of another.
 """
@@ -89,8 +91,9 @@ def beginning(texts, n_bytes):
 
 
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4) or not all(n.isdigit() for n in sys.argv[3:]):
         sys.exit(__doc__)
+    n_bytes = int(sys.argv[3]) if len(sys.argv) == 4 else BYTES
     out = pathlib.Path(sys.argv[2])
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as into:
@@ -104,7 +107,7 @@ def main():
         }
     real = ""
     for kind, all_of in texts.items():
-        text = beginning(all_of, BYTES)
+        text = beginning(all_of, n_bytes)
         (out / f"{kind}.txt").write_text(text, encoding="utf8")
         real += re.sub(r"\n{3,}", "\n\n", text)
         print(f"{kind}: {len(all_of)} documents")

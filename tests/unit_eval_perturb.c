@@ -48,7 +48,7 @@ static void a_policy_beside_the_base(void **state)
     assert_near(b.other, (1 + 2 + 5 + 5.0 / 3) / 4, 1e-12);
     assert_near(b.geo_base, 2, 1e-12);
     assert_near(b.geo_other, pow(1 * 2 * 5 * 5.0 / 3, 0.25), 1e-12);
-    assert_true(isnan(b.over.lo)); /* three texts say too little */
+    assert_true(isnan(b.over.lower.lo)); /* three texts say too little */
     assert_near(eval_perturb_mean(&p, EVAL_HEADS, 1, 1, 3), 5.0 / 3, 1e-12);
     /* The second layer slides: its heads do not count, its state does. */
     p.sliding[1] = true;
@@ -62,25 +62,44 @@ static void a_policy_beside_the_base(void **state)
     eval_perturb_clear(&p);
 }
 
-static void shares_of_drawn_texts(void **state)
+static void intervals_of_drawn_texts(void **state)
 {
-    double d[7][2];
-    struct eval_interval over;
+    double base[7][2], other[7][2];
+    struct eval_change_over over;
     struct eval_random r = eval_random_seed(1);
+    struct eval_change_pairs p = {.base = &base[0][0], .other = &other[0][0], .n_texts = 7, .n_units = 2};
     (void)state;
     for (int i = 0; i < 7; i++) {
-        d[i][0] = -1;
-        d[i][1] = 1;
+        base[i][0] = 2;
+        other[i][0] = 1;
+        base[i][1] = 8;
+        other[i][1] = 16;
     }
-    assert_true(eval_share_below(&over, &d[0][0], 7, 2, &r));
-    assert_near(over.lo, 0.5, 0);
-    assert_near(over.hi, 0.5, 0);
-    d[3][1] = -10; /* the second unit is below 0 wherever this text is drawn: two of three times */
-    assert_true(eval_share_below(&over, &d[0][0], 7, 2, &r));
-    assert_near(over.lo, 0.5, 0);
-    assert_near(over.hi, 1, 0);
-    assert_true(eval_share_below(&over, &d[0][0], 5, 2, &r));
-    assert_true(isnan(over.lo));
+    /* All texts are alike: one unit of two is halved, the other doubled; 17 in place of 10. */
+    assert_true(eval_change_intervals(&over, &p, &r));
+    assert_near(over.lower.lo, 0.5, 0);
+    assert_near(over.lower.hi, 0.5, 0);
+    assert_near(over.change.lo, 0.7, 1e-12);
+    assert_near(over.change.hi, 0.7, 1e-12);
+    assert_near(over.geometric.lo, 0, 1e-12);
+    assert_near(over.geometric.hi, 0, 1e-12);
+    /* The second unit is lower, and less in the mean, wherever this text is drawn: two of three times. Without it the change is what it was. */
+    base[3][1] = 800;
+    assert_true(eval_change_intervals(&over, &p, &r));
+    assert_near(over.lower.lo, 0.5, 0);
+    assert_near(over.lower.hi, 1, 0);
+    assert_near(over.change.hi, 0.7, 1e-12);
+    assert_cmp(over.change.lo, <, -0.8);
+    assert_near(over.geometric.hi, 0, 1e-12);
+    /* A unit that nothing changes has no geometric mean, and counts otherwise. */
+    for (int i = 0; i < 7; i++)
+        other[i][0] = 0;
+    assert_true(eval_change_intervals(&over, &p, &r));
+    assert_near(over.geometric.hi, 1, 1e-12);
+    assert_near(over.change.hi, 0.6, 1e-12);
+    p.n_texts = 5; /* too few */
+    assert_true(eval_change_intervals(&over, &p, &r));
+    assert_true(isnan(over.lower.lo) && isnan(over.change.hi) && isnan(over.geometric.lo));
 }
 
 /* Two texts: the assumption holds in heads 1, 2, 3 of the first and in none of the second but head 2. */
@@ -258,7 +277,7 @@ static void pieces_come_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_policy_beside_the_base), cmocka_unit_test(shares_of_drawn_texts),
+        cmocka_unit_test(a_policy_beside_the_base), cmocka_unit_test(intervals_of_drawn_texts),
         cmocka_unit_test(bounds_where_they_hold),   cmocka_unit_test(strata_of_the_first_stage),
         cmocka_unit_test(records_are_read),         cmocka_unit_test(pieces_come_first),
     };

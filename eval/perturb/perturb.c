@@ -101,40 +101,71 @@ double eval_perturb_mean(const struct eval_perturb *p, enum eval_level level, in
     return p->n_texts > 0 ? sum / p->n_texts : NAN;
 }
 
-/* The share of units whose sum over drawn texts is below 0; sum[n_units] is scratch. */
-static double drawn_share(const double *d, int32_t n_texts, int32_t n_units, struct eval_random *r,
-                          double *sum)
+/* Sums of both policies over the texts that one round draws, for each unit; base[n_units] and other[n_units] get them. */
+static void draw(double *base, double *other, const struct eval_change_pairs *p, struct eval_random *r)
 {
-    int32_t n = 0;
-    memset(sum, 0, (size_t)n_units * sizeof *sum);
-    for (int32_t i = 0; i < n_texts; i++) {
-        const double *row = d + eval_random_below(r, (uint64_t)n_texts) * (uint64_t)n_units;
-        for (int32_t u = 0; u < n_units; u++)
-            sum[u] += row[u];
+    memset(base, 0, (size_t)p->n_units * sizeof *base);
+    memset(other, 0, (size_t)p->n_units * sizeof *other);
+    for (int32_t i = 0; i < p->n_texts; i++) {
+        const size_t row = (size_t)eval_random_below(r, (uint64_t)p->n_texts) * (size_t)p->n_units;
+        for (int32_t u = 0; u < p->n_units; u++) {
+            base[u] += p->base[row + (size_t)u];
+            other[u] += p->other[row + (size_t)u];
+        }
     }
-    for (int32_t u = 0; u < n_units; u++)
-        n += sum[u] < 0;
-    return (double)n / n_units;
 }
 
-bool eval_share_below(struct eval_interval *over, const double *d, int32_t n_texts, int32_t n_units,
-                      struct eval_random *r)
+/* What sums, or means, of units say of both policies. */
+struct compared {
+    double lower; /* share of units with less than the base */
+    double change,
+        geometric; /* of the means over units, and of the geometric means over those where both are above 0 */
+};
+
+static struct compared compare(const double *base, const double *other, int32_t n_units)
 {
-    *over = (struct eval_interval){NAN, NAN};
-    if (n_texts < EVAL_BOOT_LEAST || n_units < 1)
+    double of_base = 0, of_other = 0, ratio = 0;
+    int32_t n_lower = 0, n_geo = 0;
+    for (int32_t u = 0; u < n_units; u++) {
+        const bool positive = base[u] > 0 && other[u] > 0;
+        of_base += base[u];
+        of_other += other[u];
+        n_lower += other[u] < base[u];
+        ratio += positive ? log(other[u] / base[u]) : 0;
+        n_geo += positive;
+    }
+    return (struct compared){.lower = (double)n_lower / n_units,
+                             .change = of_base > 0 ? of_other / of_base - 1 : 0,
+                             .geometric = n_geo > 0 ? exp(ratio / n_geo) - 1 : 0};
+}
+
+bool eval_change_intervals(struct eval_change_over *over, const struct eval_change_pairs *p,
+                           struct eval_random *r)
+{
+    const size_t n_units = (size_t)p->n_units, n_rounds = EVAL_BOOT_ROUNDS;
+    *over = (struct eval_change_over){{NAN, NAN}, {NAN, NAN}, {NAN, NAN}};
+    if (p->n_texts < EVAL_BOOT_LEAST || p->n_units < 1)
         return true;
-    double *shares = malloc(((size_t)EVAL_BOOT_ROUNDS + (size_t)n_units) * sizeof *shares);
-    if (!shares)
+    double *lower = malloc((3 * n_rounds + 2 * n_units) * sizeof *lower);
+    if (!lower)
         return false;
-    for (int i = 0; i < EVAL_BOOT_ROUNDS; i++)
-        shares[i] = drawn_share(d, n_texts, n_units, r, shares + EVAL_BOOT_ROUNDS);
-    *over = eval_rounds_interval(shares);
-    free(shares);
+    double *change = lower + n_rounds, *geometric = change + n_rounds, *sum = geometric + n_rounds;
+    for (size_t i = 0; i < n_rounds; i++) {
+        draw(sum, sum + n_units, p, r);
+        const struct compared c = compare(sum, sum + n_units, p->n_units);
+        lower[i] = c.lower;
+        change[i] = c.change;
+        geometric[i] = c.geometric;
+    }
+    over->lower = eval_rounds_interval(lower);
+    over->change = eval_rounds_interval(change);
+    over->geometric = eval_rounds_interval(geometric);
+    free(lower);
     return true;
 }
 
-/* Adds the means over the texts to *out, and writes differences of the units that count to d[n_texts][out->n]. */
-static void gather(struct eval_against_base *out, double *d, const struct eval_perturb *p,
+/* Adds the means over the texts to *out, and writes the changes of the units that count to both of pairs. */
+static void gather(struct eval_against_base *out, double *base, double *other, const struct eval_perturb *p,
                    enum eval_level level, int32_t size, int32_t policy)
 {
     const int32_t n_units = eval_level_units(p, level);
@@ -144,21 +175,20 @@ static void gather(struct eval_against_base *out, double *d, const struct eval_p
     for (int32_t u = 0; u < n_units; u++) {
         if (!eval_perturb_counts(p, level, u))
             continue;
-        double sum = 0;
         for (int32_t i = 0; i < p->n_texts; i++) {
-            const double base = eval_perturb_at(p, level, size, 0, i)[u];
-            const double other = eval_perturb_at(p, level, size, policy, i)[u];
-            d[(size_t)i * (size_t)out->n + (size_t)at] = other - base;
-            sum += other - base;
-            out->base += base / p->n_texts / out->n;
-            out->other += other / p->n_texts / out->n;
+            const size_t k = (size_t)i * (size_t)out->n + (size_t)at;
+            base[k] = eval_perturb_at(p, level, size, 0, i)[u];
+            other[k] = eval_perturb_at(p, level, size, policy, i)[u];
         }
-        out->n_lower += sum < 0;
         at++;
-        const double base = eval_perturb_mean(p, level, size, 0, u), other = base + sum / p->n_texts;
-        if (base > 0 && other > 0) {
-            out->geo_base += log(base);
-            out->geo_other += log(other);
+        const double of_base = eval_perturb_mean(p, level, size, 0, u),
+                     of_other = eval_perturb_mean(p, level, size, policy, u);
+        out->base += of_base / out->n;
+        out->other += of_other / out->n;
+        out->n_lower += of_other < of_base;
+        if (of_base > 0 && of_other > 0) {
+            out->geo_base += log(of_base);
+            out->geo_other += log(of_other);
             n_geo++;
         }
     }
@@ -170,16 +200,19 @@ bool eval_perturb_beside(struct eval_against_base *out, const struct eval_pertur
                          int32_t size, int32_t policy, uint64_t seed)
 {
     char key[128], of_pair[64];
-    *out = (struct eval_against_base){.over = {NAN, NAN}};
-    double *d = malloc(((size_t)p->n_texts * (size_t)eval_level_units(p, level) + 1) * sizeof *d);
-    if (!d)
+    const size_t n = (size_t)p->n_texts * (size_t)eval_level_units(p, level);
+    *out = (struct eval_against_base){.over = {{NAN, NAN}, {NAN, NAN}, {NAN, NAN}}};
+    double *base = malloc((2 * n + 1) * sizeof *base), *other = base + n;
+    if (!base)
         return false;
-    gather(out, d, p, level, size, policy);
+    gather(out, base, other, p, level, size, policy);
     snprintf(of_pair, sizeof of_pair, "%s %d", levels[level], (int)policy);
     eval_boot_key(key, sizeof key, "perturbation", size, of_pair, seed);
     struct eval_random r = eval_random_key(key);
-    const bool good = eval_share_below(&out->over, d, p->n_texts, out->n, &r);
-    free(d);
+    const struct eval_change_pairs pairs = {
+        .base = base, .other = other, .n_texts = p->n_texts, .n_units = out->n};
+    const bool good = eval_change_intervals(&out->over, &pairs, &r);
+    free(base);
     return good;
 }
 

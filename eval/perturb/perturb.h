@@ -60,22 +60,35 @@ bool eval_perturb_counts(const struct eval_perturb *p, enum eval_level level, in
 double eval_perturb_mean(const struct eval_perturb *p, enum eval_level level, int32_t size, int32_t policy,
                          int32_t unit);
 
+/* 95 % intervals where texts are drawn again; NaN for fewer than EVAL_BOOT_LEAST texts. */
+struct eval_change_over {
+    struct eval_interval
+        lower; /* of the share of units whose mean over the texts is smaller than the base's */
+    struct eval_interval change;    /* of the mean over units, less 1: 0.1 is a tenth more than the base's */
+    struct eval_interval geometric; /* of the geometric mean over units */
+};
+
+/* Changes under both policies, [n_texts][n_units] each. */
+struct eval_change_pairs {
+    const double *base, *other;
+    int32_t n_texts, n_units;
+};
+
+/* Draws the texts EVAL_BOOT_ROUNDS times. false: out of memory. */
+bool eval_change_intervals(struct eval_change_over *over, const struct eval_change_pairs *p,
+                           struct eval_random *r);
+
 /* A policy next to the base. */
 struct eval_against_base {
     double base, other; /* means over texts and units */
     double geo_base,
         geo_other;      /* geometric means over units of the means over texts, where both are above 0 */
     int32_t n_lower, n; /* units whose mean over the texts is smaller than the base's; units that count */
-    struct eval_interval
-        over; /* 95 % of n_lower / n, texts drawn again; NaN for fewer than EVAL_BOOT_LEAST texts */
+    struct eval_change_over over;
 };
 /* false: out of memory. */
 bool eval_perturb_beside(struct eval_against_base *out, const struct eval_perturb *p, enum eval_level level,
                          int32_t size, int32_t policy, uint64_t seed);
-/* The interval for the share of units whose mean is below 0, from differences d[n_texts][n_units], where texts are
- * drawn again EVAL_BOOT_ROUNDS times. NaN for fewer than EVAL_BOOT_LEAST texts. false: out of memory. */
-bool eval_share_below(struct eval_interval *over, const double *d, int32_t n_texts, int32_t n_units,
-                      struct eval_random *r);
 
 /* A policy's first stage at a size: how much of the token's attention it reached, and what the policy did there. */
 enum { EVAL_N_STRATA = 4 };

@@ -29,26 +29,30 @@ static struct eval_against_base against_base(struct eval_doc *d, const struct ev
 
 /* ---- Text ---- */
 
-static void put_interval(struct eval_doc *d, const struct eval_against_base *b)
+static void put_interval(struct eval_doc *d, const struct eval_interval *over)
 {
-    if (isnan(b->over.lo))
-        eval_doc_put(d, "  %-14s", "n<6");
+    if (isnan(over->lo))
+        eval_doc_put(d, " %-16s", "n<6");
     else
-        eval_doc_put(d, "  [%5.1f, %5.1f]", 100 * b->over.lo, 100 * b->over.hi);
+        eval_doc_put(d, " [%6.1f, %6.1f]", 100 * over->lo, 100 * over->hi);
 }
 
 static void put_level(struct eval_doc *d, const struct eval_perturb_study *s, enum eval_level level,
                       int32_t policy)
 {
     const struct eval_perturb *p = s->numbers;
-    eval_doc_put(d, "\n%s\n  %-14s %7s %11s %11s %8s %10s  %s\n", level_words[level], "size", "kept %",
-                 "base", "other", "change %", "geometric", "lower in % of them (95 %)");
+    eval_doc_put(d, "\n%s\n  %-14s %7s %11s %11s %8s %-16s %10s %-16s  %s\n", level_words[level], "size",
+                 "kept %", "base", "other", "change %", "(95 %)", "geometric", "(95 %)",
+                 "lower in % of them (95 %)");
     for (int32_t i = 0; i < p->n_sizes; i++) {
         const struct eval_against_base b = against_base(d, s, level, i, policy);
-        eval_doc_put(d, "  %-14s %7.1f %11.5g %11.5g %+8.1f %+10.1f  %5.1f", s->sizes[i], kept(p, i, policy),
-                     b.base, b.other, b.base > 0 ? 100 * (b.other / b.base - 1) : 0.0,
-                     100 * (b.geo_other / b.geo_base - 1), b.n > 0 ? 100.0 * b.n_lower / b.n : 0.0);
-        put_interval(d, &b);
+        eval_doc_put(d, "  %-14s %7.1f %11.5g %11.5g %+8.1f", s->sizes[i], kept(p, i, policy), b.base,
+                     b.other, b.base > 0 ? 100 * (b.other / b.base - 1) : 0.0);
+        put_interval(d, &b.over.change);
+        eval_doc_put(d, " %+10.1f", 100 * (b.geo_other / b.geo_base - 1));
+        put_interval(d, &b.over.geometric);
+        eval_doc_put(d, "  %5.1f", b.n > 0 ? 100.0 * b.n_lower / b.n : 0.0);
+        put_interval(d, &b.over.lower);
         eval_doc_put(d, "  %d of %d\n", (int)b.n_lower, (int)b.n);
     }
 }
@@ -215,6 +219,16 @@ static json_t *stage_json(const struct eval_stage *t)
                      app_json_number(t->holds_behind_0), "strata", strata);
 }
 
+/* Sets PREFIXlo and PREFIXhi. */
+static void set_interval(json_t **o, const char *prefix, const struct eval_interval *over)
+{
+    char key[32];
+    snprintf(key, sizeof key, "%slo", prefix);
+    app_json_set(o, key, app_json_number(over->lo));
+    snprintf(key, sizeof key, "%shi", prefix);
+    app_json_set(o, key, app_json_number(over->hi));
+}
+
 static json_t *beside_json(struct eval_doc *d, const struct eval_perturb_study *s, int32_t size,
                            int32_t policy)
 {
@@ -222,13 +236,21 @@ static json_t *beside_json(struct eval_doc *d, const struct eval_perturb_study *
                           app_json_number(kept(s->numbers, size, policy) / 100));
     for (int k = 0; k < EVAL_N_LEVELS; k++) {
         const struct eval_against_base b = against_base(d, s, (enum eval_level)k, size, policy);
-        app_json_set(&o, eval_level_name((enum eval_level)k),
-                     json_pack("{s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:o}", "base", app_json_number(b.base),
-                               "other", app_json_number(b.other), "geometric_base",
-                               app_json_number(b.geo_base), "geometric_other", app_json_number(b.geo_other),
-                               "lower", (int)b.n_lower, "n", (int)b.n, "lo", app_json_number(b.over.lo), "hi",
-                               app_json_number(b.over.hi)));
+        json_t *level = json_pack("{s:o, s:o, s:o, s:o, s:i, s:i}", "base", app_json_number(b.base), "other",
+                                  app_json_number(b.other), "geometric_base", app_json_number(b.geo_base),
+                                  "geometric_other", app_json_number(b.geo_other), "lower", (int)b.n_lower,
+                                  "n", (int)b.n);
+        set_interval(&level, "", &b.over.lower);
+        set_interval(&level, "change_", &b.over.change);
+        set_interval(&level, "geometric_", &b.over.geometric);
+        app_json_set(&o, eval_level_name((enum eval_level)k), level);
     }
+    const int32_t last = s->numbers->n_layer - 1;
+    app_json_set(&o, "last_state",
+                 json_pack("{s:o, s:o}", "base",
+                           app_json_number(eval_perturb_mean(s->numbers, EVAL_STATES, size, 0, last)),
+                           "other",
+                           app_json_number(eval_perturb_mean(s->numbers, EVAL_STATES, size, policy, last))));
     const struct eval_stage t = eval_perturb_stage(s->numbers, size, policy);
     if (t.n > 0)
         app_json_set(&o, "first_stage", stage_json(&t));
