@@ -19,12 +19,16 @@ a run's folder. A document has a table between two lines, and a number between t
     <!-- table NAME predictions -->
     ...
     <!-- end of table -->
+    <!-- table NAME perturbation -->
+    ...
+    <!-- end of table -->
     SnapKV has <!-- number NAME agnostic/all/snapkv/ratio=0.5/macro.mean 1 -->30.0<!-- / --> points.
 
 A table takes mode= (all without it), N= (all lengths without it) and policies= (all without it; names separated by blanks); `contrasts` is the table of
-those that were listed before the run, `predictions` that of texts without questions, and `<!-- contrast NAME 0 -->..<!-- / -->` the first of them in a sentence: difference, interval, n, corrected
+those that were listed before the run, `predictions` that of texts without questions, `perturbation` that of a perturbation study, and `<!-- contrast NAME 0 -->..<!-- / -->` the first of them in a sentence: difference, interval, n, corrected
 probability. A number's path is protocol, length, policy (its shortest recipe), size, and a member of the row in the report's JSON; of a contrast it is
-`contrast`, its number from 0 on, and a member.
+`contrast`, its number from 0 on, and a member; of a perturbation study `pair`, policy, size and a member that is
+a share or a change, or `bound`, size and such a member, all in per cent.
 
 Headings whose tables have no records yet, and CSV files without them, are listed in docs/results/without-records.txt; a line
 there that has records, or no table any more, is a fault, so that the list only shrinks.
@@ -44,6 +48,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 LIST = RESULTS / "without-records.txt"
 MOST_BYTES = 1024  # of a packed answer, on average
+MOST_BYTES_OF_NUMBER = 3  # of one of a perturbation study's, packed
 TABLE = re.compile(r"(<!-- table (\S+)([^>\n]*?) -->\n)(.*?)(<!-- end of table -->)", re.S)
 CONTRAST = re.compile(r"(<!-- contrast (\S+) (\d+) -->)(.*?)(<!-- / -->)", re.S)
 NUMBER = re.compile(r"(<!-- number (\S+) (\S+) (\d) -->)(.*?)(<!-- / -->)", re.S)
@@ -71,8 +76,8 @@ class Reports:
                 out = subprocess.run([self.winnow, "report", work, "--json"], capture_output=True, text=True)
                 if out.returncode:
                     raise SystemExit(f"{name}: {out.stderr}")
-                csv = (pathlib.Path(work) / "summary.csv").read_text()
-            self.made[name] = json.loads(out.stdout)["runs"][0], csv
+                made, csv = json.loads(out.stdout), pathlib.Path(work) / "summary.csv"
+                self.made[name] = (made["runs"][0], csv.read_text()) if "runs" in made else (made, None)
         return self.made[name]
 
 
@@ -131,12 +136,37 @@ def predictions(run):
     return "\n".join(lines) + "\n"
 
 
+def percent(x):
+    """A change in per cent, with its sign."""
+    return ("+" if x > 0 else "") + fixed(100 * x, 1)
+
+
+def perturbation(study):
+    """What a policy changes beside the base: both means over heads, and how many heads, groups and layers are lower."""
+    def over(level, member, each):
+        lo, hi = level[member + "_lo"], level[member + "_hi"]
+        return each(level[member]) + ("" if lo is None else f" ({each(lo)} .. {each(hi)})")
+
+    def share(level):
+        return over(level, "lower_share", lambda x: fixed(100 * x, 1))
+
+    lines = ["| policy | size | kept, % | mean over query heads, % | geometric mean, % | query heads with less, % | KV groups with less, % | layers with less, % | last hidden state, % |",
+             "|---|---|---|---|---|---|---|---|---|"]
+    for p in study["pairs"]:
+        lines.append("| " + " | ".join([
+            f"`{p['policy']}`", p["size"], fixed(100 * p["kept"], 1), over(p["heads"], "change", percent), over(p["heads"], "geometric", percent),
+            share(p["heads"]), share(p["groups"]), share(p["layers"]), percent(p["last_state"]["change"])]) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def table(run, options):
     """The methods of a run: means, both intervals, both kinds of answers, divergence, bytes."""
     if "contrasts" in options:
         return contrasts(run)
     if "predictions" in options:
         return predictions(run)
+    if "perturbation" in options:
+        return perturbation(run)
     lines = ["| protocol | policy | size | n | score | difference from the full cache, 95 % | tasks drawn too | short answers | long copies | KL, nats | MiB |",
              "|---|---|---|---|---|---|---|---|---|---|---|"]
     for block in run["blocks"]:
@@ -163,7 +193,17 @@ def member_of(value, path):
     return value
 
 
+def study_number(study, path, decimals):
+    kind, *names, member = path.split("/")
+    for row in study[kind + "s"]:
+        if [row[key] for key in ("policy", "size")[-len(names):]] == names:
+            return fixed(100 * member_of(row, member), decimals)
+    raise SystemExit(f"number {path}: the study has no such row")
+
+
 def number(run, path, decimals):
+    if "pairs" in run:
+        return study_number(run, path, decimals)
     if path.startswith("contrast/"):
         _, i, member = path.split("/")
         return fixed(member_of(run["contrasts"][int(i)], member), decimals)
@@ -217,9 +257,9 @@ def tables_without_records():
 def check_records(faults):
     for path in sorted(RESULTS.glob("*/results.jsonl.gz")):
         with gzip.open(path) as f:
-            n = sum(1 for _ in f)
-        if path.stat().st_size > MOST_BYTES * n:
-            faults.append(f"{path.relative_to(ROOT)}: {path.stat().st_size / n:.0f} bytes an answer, {MOST_BYTES} at most")
+            most = sum(MOST_BYTES_OF_NUMBER * line.count(b",") if b'"changes":[' in line else MOST_BYTES for line in f)
+        if path.stat().st_size > most:
+            faults.append(f"{path.relative_to(ROOT)}: {path.stat().st_size} bytes, of {most} that its answers may take")
 
 
 def check(reports):

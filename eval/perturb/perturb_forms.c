@@ -219,13 +219,13 @@ static json_t *stage_json(const struct eval_stage *t)
                      app_json_number(t->holds_behind_0), "strata", strata);
 }
 
-/* Sets PREFIXlo and PREFIXhi. */
-static void set_interval(json_t **o, const char *prefix, const struct eval_interval *over)
+/* Sets NAME_lo and NAME_hi. */
+static void set_interval(json_t **o, const char *name, const struct eval_interval *over)
 {
     char key[32];
-    snprintf(key, sizeof key, "%slo", prefix);
+    snprintf(key, sizeof key, "%s_lo", name);
     app_json_set(o, key, app_json_number(over->lo));
-    snprintf(key, sizeof key, "%shi", prefix);
+    snprintf(key, sizeof key, "%s_hi", name);
     app_json_set(o, key, app_json_number(over->hi));
 }
 
@@ -236,21 +236,24 @@ static json_t *beside_json(struct eval_doc *d, const struct eval_perturb_study *
                           app_json_number(kept(s->numbers, size, policy) / 100));
     for (int k = 0; k < EVAL_N_LEVELS; k++) {
         const struct eval_against_base b = against_base(d, s, (enum eval_level)k, size, policy);
-        json_t *level = json_pack("{s:o, s:o, s:o, s:o, s:i, s:i}", "base", app_json_number(b.base), "other",
-                                  app_json_number(b.other), "geometric_base", app_json_number(b.geo_base),
-                                  "geometric_other", app_json_number(b.geo_other), "lower", (int)b.n_lower,
-                                  "n", (int)b.n);
-        set_interval(&level, "", &b.over.lower);
-        set_interval(&level, "change_", &b.over.change);
-        set_interval(&level, "geometric_", &b.over.geometric);
+        json_t *level = json_pack(
+            "{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o}", "base", app_json_number(b.base), "other",
+            app_json_number(b.other), "geometric_base", app_json_number(b.geo_base), "geometric_other",
+            app_json_number(b.geo_other), "change", app_json_number(b.other / b.base - 1), "geometric",
+            app_json_number(b.geo_other / b.geo_base - 1), "lower", (int)b.n_lower, "n", (int)b.n,
+            "lower_share", app_json_number((double)b.n_lower / b.n));
+        set_interval(&level, "lower_share", &b.over.lower);
+        set_interval(&level, "change", &b.over.change);
+        set_interval(&level, "geometric", &b.over.geometric);
         app_json_set(&o, eval_level_name((enum eval_level)k), level);
     }
     const int32_t last = s->numbers->n_layer - 1;
+    const double last_base = eval_perturb_mean(s->numbers, EVAL_STATES, size, 0, last),
+                 last_other = eval_perturb_mean(s->numbers, EVAL_STATES, size, policy, last);
     app_json_set(&o, "last_state",
-                 json_pack("{s:o, s:o}", "base",
-                           app_json_number(eval_perturb_mean(s->numbers, EVAL_STATES, size, 0, last)),
-                           "other",
-                           app_json_number(eval_perturb_mean(s->numbers, EVAL_STATES, size, policy, last))));
+                 json_pack("{s:o, s:o, s:o}", "base", app_json_number(last_base), "other",
+                           app_json_number(last_other), "change",
+                           app_json_number(last_other / last_base - 1)));
     const struct eval_stage t = eval_perturb_stage(s->numbers, size, policy);
     if (t.n > 0)
         app_json_set(&o, "first_stage", stage_json(&t));
@@ -262,6 +265,7 @@ static json_t *tightness_json(const struct eval_perturb_study *s, int32_t size)
     const struct eval_tightness t = eval_perturb_tightness(s->numbers, size);
     json_t *o = json_pack("{s:s, s:o, s:o}", "size", s->sizes[size], "guaranteed", app_json_number(t.holds),
                           "guaranteed_behind_layer_0", app_json_number(t.holds_behind_0));
+    app_json_set(&o, "tightness", app_json_number(t.mean[EVAL_B_THETA_HAT] / t.mean[EVAL_B_THETA_RELAX]));
     for (int k = 0; k < EVAL_N_BOUNDS; k++)
         app_json_set(&o, eval_bound_name((enum eval_bound)k), app_json_number(t.mean[k]));
     return o;

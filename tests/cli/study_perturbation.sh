@@ -47,7 +47,10 @@ for p in out["pairs"]:  # the summary again, from the CSV
     assert abs(mean(list(other.values())) - p["heads"]["other"]) <= 1e-5 * p["heads"]["other"], p
     lower = sum(other[k] < base[k] for k in base)
     assert abs(lower - p["heads"]["lower"]) <= 1 and (p["size"] != "ratio=0" or lower == 0), (lower, p)
-    assert 0 <= p["heads"]["lo"] <= p["heads"]["hi"] <= 1
+    assert p["heads"]["lower_share"] == p["heads"]["lower"] / p["heads"]["n"] and 0 <= p["heads"]["lower_share_lo"] <= p["heads"]["lower_share_hi"] <= 1
+    if p["size"] == "ratio=0.8":
+        for name in "change", "geometric":
+            assert p["heads"][name + "_lo"] <= p["heads"][name] <= p["heads"][name + "_hi"], p
     if p["size"] == "ratio=0.8":
         assert abs(p["kept"] - 0.2) < 0.01
 by = {(l["what"], l["layer"], l["head"]): float(l["mean"]) for l in lines if l["size"] == "ratio=0.8" and l["policy"] == ""}
