@@ -81,8 +81,12 @@ static int check_rest(const struct app_args *args, bool *has_key)
 /* That its profile is there is seen by the server, which reads it. */
 static int check_policy(const char *recipe)
 {
-    const int rc =
-        strcmp(recipe, "full") == 0 || app_is_auto(recipe) ? WNW_OK : wnw_bridge_observe(NULL, recipe);
+    wnw_policy *policy = NULL;
+    if (strcmp(recipe, "full") == 0 || app_is_auto(recipe))
+        return APP_OK;
+    int rc = wnw_policy_parse(&policy, recipe, NULL);
+    rc = rc == WNW_OK ? wnw_bridge_check_policy(policy, NULL) : rc;
+    wnw_policy_free(policy);
     return rc == WNW_OK || rc == WNW_E_MISMATCH ? APP_OK
            : rc == WNW_E_UNSUPPORTED            ? app_fail(APP_BAD_INPUT, "%s", wnw_last_error())
                                                 : app_fail_status(rc);
@@ -118,16 +122,14 @@ static int add_own_profiles(struct app_text *list, wnw_policy_facts *facts)
         return APP_OK;
     if (!app_text_put(list, "%s%s", list->len > 0 ? ":" : "", own))
         return app_fail(APP_FAILED, "out of memory");
-    while (*own) {
-        const size_t n = strcspn(own, ":");
-        char *path = strndup(own, n);
-        if (!path)
-            return app_fail(APP_FAILED, "out of memory");
+    char *path;
+    int status = wnw_profile_next(&path, &own);
+    while (status == WNW_OK && path) {
         app_auto_add_profile(facts, path);
-        free(path);
-        own += n + (own[n] == ':');
+        wnw_free(path);
+        status = wnw_profile_next(&path, &own);
     }
-    return APP_OK;
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
 /* What "auto" means, for the share that stays where no request says another; a question is never known when a slot or a

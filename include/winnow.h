@@ -938,6 +938,10 @@ WNW_API int wnw_profile_add_file(wnw_profile *p, const char *path);
  * and everything else is checked as above. For looking at a profile. *out is released with wnw_profile_free. Errors are
  * those of wnw_profile_add_file. */
 WNW_API int wnw_profile_open(wnw_profile **out, const char *path);
+/* Takes the first file off a list of profiles with ':' between them, as the environment's WINNOW_PROFILE is one: *path is its name,
+ * to be released with wnw_free, and *list what comes after it. Empty names are passed over. *path = NULL: there is no more.
+ * E_NOMEM: *list is as it was. */
+WNW_API int wnw_profile_next(char **path, const char **list);
 
 /* One table of results. */
 typedef struct wnw_profile_table {

@@ -90,6 +90,10 @@ WNW_API int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const w
  * model's, and its fingerprint is not. Errors are those of wnw_profile_open. */
 WNW_API int wnw_bridge_set_profile(wnw_bridge *cache, const char *path);
 
+/* Whether a policy can be had here, with these profiles (NULL = none): WNW_OK, E_UNSUPPORTED or E_MISMATCH as above. Asks no cache: a
+ * model's layers may still not go with it. Any thread. */
+WNW_API int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile);
+
 /* Compresses, at once, the sequence that the last row of the last batch belongs to. Sequences are told apart by what their
  * rows see, so that sequences which share a prefix share what is kept of it. E_NOT_OBSERVED, E_UNSUPPORTED, E_RANGE: as
  * for wnw_session_compress. */
@@ -117,8 +121,7 @@ WNW_API int wnw_bridge_seen(const wnw_bridge *cache, int32_t row, int32_t *cells
 WNW_API int wnw_bridge_skip_query(wnw_bridge *cache, int32_t row);
 
 /* Observes from now on what the recipe needs, besides what is observed already. To be called before a prompt is read that
- * wnw_bridge_compress_cells will compress by that recipe. E_UNSUPPORTED: it needs what is not observed here. cache = NULL: only
- * says whether that is so, for any thread. */
+ * wnw_bridge_compress_cells will compress by that recipe. Errors are those of wnw_bridge_set_policy. */
 WNW_API int wnw_bridge_observe(wnw_bridge *cache, const char *recipe);
 
 /* A sequence and what to keep of it. */

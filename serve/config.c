@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What `winnow serve` sets in the environment, and the device WINNOW, both before the server's main. */
 #include "serve/documents.h"
-#include "serve/serve.h"
-#include "winnow_method.h"
+#include "winnow_bridge.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -52,30 +51,29 @@ static double number_of(const char *variable)
 /* Adds the files of the list to what recipes are checked against. */
 static int read_profiles(const char *list)
 {
-    char path[4096];
-    int rc = WNW_OK;
-    while (rc == WNW_OK && *list) {
-        const size_t n = strcspn(list, ":");
-        snprintf(path, sizeof path, "%.*s", (int)n, list);
-        if (n > 0)
-            rc = profile ? wnw_profile_add_file(profile, path) : wnw_profile_open(&profile, path);
-        list += n + (list[n] == ':');
+    char *path;
+    int rc = wnw_profile_next(&path, &list);
+    while (rc == WNW_OK && path) {
+        rc = profile ? wnw_profile_add_file(profile, path) : wnw_profile_open(&profile, path);
+        wnw_free(path);
+        rc = rc == WNW_OK ? wnw_profile_next(&path, &list) : rc;
     }
     return rc;
 }
 
-int serve_check_recipe(const char *recipe)
+int serve_check_policy(const wnw_policy *policy)
+{
+    return wnw_bridge_check_policy(policy, profile);
+}
+
+/* Takes the recipe of requests that do not say. */
+static void take_recipe(const char *recipe)
 {
     wnw_policy *policy = NULL;
-    const int rc = wnw_bridge_observe(NULL, recipe);
-    if (rc != WNW_E_MISMATCH || !profile)
-        return rc;
-    /* It needs a profile, of which nobody told that function. */
-    if (wnw_policy_parse(&policy, recipe, NULL) != WNW_OK)
-        return rc;
-    const bool there = (wnw_policy_needs(policy).profiles & ~wnw_profile_kinds(profile)) == 0;
+    if (serve_want_set(&config.want, recipe, &policy) != WNW_OK ||
+        (policy && serve_check_policy(policy) != WNW_OK))
+        serve_refuse(wnw_last_error());
     wnw_policy_free(policy);
-    return there ? WNW_OK : wnw_bridge_observe(NULL, recipe);
 }
 
 static void read_documents(const char *lines)
@@ -86,7 +84,7 @@ static void read_documents(const char *lines)
     bool reads = false; /* what is stored was compressed already */
     for (int32_t d = 0; d < serve_documents_n(); d++)
         reads = reads || !serve_document_is_stored(d);
-    if (reads && serve_looks_at_question(config.want.recipe))
+    if (reads && serve_looks_at_question(&config.want))
         serve_refuse("the policy looks at the end of a prompt, where a document's questions are not: "
                      "documents need another "
                      "one, as keydiff");
@@ -103,7 +101,6 @@ static void read_environment(void)
     recipe = config.is_automatic ? config.automatic : recipe;
     if (strlen(recipe) >= SERVE_RECIPE || strlen(config.automatic) >= SERVE_RECIPE)
         serve_refuse("the policy's recipe is too long");
-    strcpy(config.want.recipe, recipe);
     if (budget > 0.0)
         config.want.size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = (int64_t)budget};
     else if (ratio > 0.0)
@@ -114,9 +111,9 @@ static void read_environment(void)
                *fingerprint = getenv("WINNOW_SERVE_FINGERPRINT");
     config.profiles = profiles ? profiles : "";
     config.fingerprint = fingerprint ? fingerprint : "";
-    if (read_profiles(config.profiles) != WNW_OK ||
-        (!serve_keeps_all(&config.want) && serve_check_recipe(recipe) != WNW_OK))
+    if (read_profiles(config.profiles) != WNW_OK)
         serve_refuse(wnw_last_error());
+    take_recipe(recipe);
     read_documents(documents ? documents : "");
 }
 

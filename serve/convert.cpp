@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Bodies of other vendors' routes. llama.cpp's server converts them into ordinary chat requests; we ask its functions for the same, and
 // where one drops the slot that a request was given, the linker sends the server's call here (--wrap, server.cmake).
-#include "serve/serve.h"
+#include "serve/request.h"
 
 #include "json.h"
 

@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/documents.h"
 
-#include <errno.h>
+#include "serve/document_file.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-
-/* Bytes of a text; more tokens than any context has. */
-enum { MOST_BYTES = 1 << 28 };
 
 static const char file_prefix[] = "winnow-document.";
 
 struct document {
     char name[SERVE_DOCUMENT_NAME + 1];
-    char *text, *system; /* owned; system: of what was stored, NULL = none */
-    wnw_stored *stored;  /* owned, until it is loaded */
+    struct serve_document_file file; /* what was stored is closed once it is loaded */
     int32_t *tokens, n_tokens, n_header;
     int64_t entries;
     struct serve_want by;
@@ -40,142 +36,6 @@ static bool complain(char *why, const char *name, const char *what)
     return false;
 }
 
-/* The whole of a file as text; NULL: errno says why. */
-static char *read_file(const char *path, size_t *n)
-{
-    struct stat st;
-    FILE *f = fopen(path, "rb");
-    char *text = NULL;
-    *n = 0;
-    if (f && fstat(fileno(f), &st) == 0 && !S_ISREG(st.st_mode))
-        errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
-    else if (f && st.st_size > MOST_BYTES)
-        errno = EFBIG;
-    else if (f && (text = malloc((size_t)st.st_size + 1)) != NULL)
-        *n = fread(text, 1, (size_t)st.st_size, f);
-    if (text)
-        text[*n] = '\0';
-    if (f)
-        fclose(f);
-    return text;
-}
-
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\f' || c == '\v';
-}
-
-/* Chat templates trim what they write, so that the text would not be found again. */
-static void trim(char *text)
-{
-    size_t n = strlen(text), from = 0;
-    while (n > 0 && is_space(text[n - 1]))
-        n--;
-    text[n] = '\0';
-    while (is_space(text[from]))
-        from++;
-    memmove(text, text + from, n - from + 1);
-}
-
-/* Length of the UTF-8 sequence that begins there, 0 = it is none. */
-static size_t sequence_length(const unsigned char *s)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const size_t n = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
-    uint32_t code = n > 1 ? s[0] & (0x7fu >> n) : s[0];
-    for (size_t i = 1; i < n; i++) {
-        if (s[i] >> 6 != 2)
-            return 0;
-        code = code << 6 | (s[i] & 0x3f);
-    }
-    return n > 1 && (code < least[n] || code > 0x10ffff || code >> 11 == 0x1b) ? 0 : n;
-}
-
-static bool is_utf8(const char *text)
-{
-    for (const unsigned char *s = (const unsigned char *)text; *s;) {
-        const size_t n = sequence_length(s);
-        if (n == 0)
-            return false;
-        s += n;
-    }
-    return true;
-}
-
-static bool load_text(struct document *d, const char *path, char *why)
-{
-    size_t n;
-    d->text = read_file(path, &n);
-    if (!d->text) {
-        char line[SERVE_TEXT];
-        snprintf(line, sizeof line, "cannot read %.200s: %s", path, strerror(errno));
-        return complain(why, d->name, line);
-    }
-    if (strlen(d->text) != n || !is_utf8(d->text))
-        return complain(why, d->name, "it is no text in UTF-8");
-    trim(d->text);
-    return *d->text || complain(why, d->name, "it is empty");
-}
-
-/* Whether the file begins as a stored cache does, or is called like one. */
-static bool looks_stored(const char *path)
-{
-    static const char magic[] = "\x89WKV";
-    char begin[4] = "";
-    const size_t n = strlen(path);
-    FILE *f = fopen(path, "rb");
-    const bool same = f && fread(begin, sizeof begin, 1, f) == 1 && memcmp(begin, magic, sizeof begin) == 0;
-    if (f)
-        fclose(f);
-    return same || (n >= 4 && strcmp(path + n - 4, ".wkv") == 0);
-}
-
-/* Why a stored cache cannot be a document here, NULL = it can; `line` is room for the sentence. */
-static const char *stored_fault(const wnw_stored *st, char line[SERVE_TEXT])
-{
-    wnw_stored_info info = wnw_stored_info_default();
-    wnw_prompt_params text = wnw_prompt_default_params();
-    const char *own = serve_settings()->fingerprint ? serve_settings()->fingerprint : "";
-    size_t n;
-    (void)wnw_stored_get_info(st, &info); /* this call does not fail for an open file */
-    if (strcmp(info.fingerprint, own) != 0) {
-        snprintf(line, SERVE_TEXT, "it belongs to model %s (%.100s), and the server's is %s",
-                 info.fingerprint, info.model, *own ? own : "not known");
-        return line;
-    }
-    if (!wnw_stored_get_text(st, &text) || !text.document)
-        return "it was stored without its text, which is what prompts are compared with";
-    if (text.raw)
-        return "it was stored without a chat template (--raw), and documents stand in messages";
-    if (info.pieces)
-        return "documents were added to it one by one, so that its tokens are not those of their text: store "
-               "them anew, together";
-    if (info.policy && strlen(info.policy) >= SERVE_RECIPE)
-        return "the recipe that it was compressed by is too long";
-    return wnw_stored_sequence(st, NULL, &n) == WNW_OK ? NULL : wnw_last_error();
-}
-
-static bool load_stored(struct document *d, const char *path, char *why)
-{
-    wnw_prompt_params text = wnw_prompt_default_params();
-    char line[SERVE_TEXT];
-    d->is_stored = true;
-    if (wnw_stored_open(&d->stored, path) != WNW_OK)
-        return complain(why, d->name, wnw_last_error());
-    const char *fault = stored_fault(d->stored, line);
-    if (fault)
-        return complain(why, d->name, fault);
-    (void)wnw_stored_get_text(d->stored, &text);
-    d->text = strdup(text.document);
-    d->system = text.system ? strdup(text.system) : NULL;
-    return (d->text && !text.system == !d->system) || complain(why, d->name, "out of memory");
-}
-
-static bool load_one(struct document *d, const char *path, char *why)
-{
-    return looks_stored(path) ? load_stored(d, path, why) : load_text(d, path, why);
-}
-
 static bool is_name(const char *name, size_t n)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
@@ -184,7 +44,7 @@ static bool is_name(const char *name, size_t n)
 
 static bool add_line(char *line, char *why)
 {
-    char *eq = strchr(line, '=');
+    char *eq = strchr(line, '='), what[SERVE_TEXT];
     const size_t n = eq ? (size_t)(eq - line) : 0;
     if (!eq || !is_name(line, n))
         return complain(why, line, "it is NAME=FILE; a name has up to 64 letters, digits and . _ -");
@@ -195,7 +55,10 @@ static bool add_line(char *line, char *why)
         return complain(why, line, "a server has 32 documents at most");
     struct document *d = &all.of[all.n++];
     memcpy(d->name, line, n + 1);
-    return load_one(d, eq + 1, why);
+    const char *own = serve_settings()->fingerprint;
+    const bool good = serve_document_file_read(&d->file, eq + 1, own ? own : "", what);
+    d->is_stored = d->file.stored != NULL;
+    return good || complain(why, line, what);
 }
 
 bool serve_documents_load(const char *lines, char *why)
@@ -211,9 +74,7 @@ bool serve_documents_load(const char *lines, char *why)
 void serve_documents_free(void)
 {
     for (int32_t d = 0; d < all.n; d++) {
-        wnw_stored_free(all.of[d].stored);
-        free(all.of[d].text);
-        free(all.of[d].system);
+        serve_document_file_free(&all.of[d].file);
         free(all.of[d].tokens);
         all.of[d] = (struct document){0};
     }
@@ -242,7 +103,7 @@ const char *serve_document_name(int32_t d)
 
 const char *serve_document_text(int32_t d)
 {
-    return all.of[d].text;
+    return all.of[d].file.text;
 }
 
 bool serve_document_is_stored(int32_t d)
@@ -252,33 +113,24 @@ bool serve_document_is_stored(int32_t d)
 
 const char *serve_document_system(int32_t d)
 {
-    return all.of[d].system;
+    return all.of[d].file.system;
 }
 
 const wnw_stored *serve_document_stored(int32_t d)
 {
-    return all.of[d].stored;
+    return all.of[d].file.stored;
 }
 
 void serve_document_close(int32_t d)
 {
-    wnw_stored_free(all.of[d].stored);
-    all.of[d].stored = NULL;
+    wnw_stored_free(all.of[d].file.stored);
+    all.of[d].file.stored = NULL;
 }
 
 struct serve_want serve_document_stored_by(int32_t d)
 {
-    wnw_stored_info info = wnw_stored_info_default();
-    struct serve_want by = {.n_protected = serve_document_n_header(d)};
-    wnw_policy *policy = NULL;
-    char *recipe = NULL;
-    (void)wnw_stored_get_info(all.of[d].stored, &info);
-    if (info.policy && wnw_policy_parse(&policy, info.policy, NULL) == WNW_OK)
-        (void)wnw_policy_short(policy, &recipe); /* the long form is as good */
-    snprintf(by.recipe, sizeof by.recipe, "%s", recipe ? recipe : info.policy ? info.policy : "full");
-    wnw_free(recipe);
-    wnw_policy_free(policy);
-    by.size = info.size;
+    struct serve_want by = all.of[d].file.by;
+    by.n_protected = serve_document_n_header(d);
     return by;
 }
 

@@ -7,7 +7,7 @@
 #ifndef WNW_SERVE_DOCUMENTS_H
 #define WNW_SERVE_DOCUMENTS_H
 
-#include "serve/serve.h"
+#include "serve/config.h"
 #include "winnow_store.h"
 
 #ifdef __cplusplus

@@ -7,15 +7,13 @@
 #ifndef WNW_SERVE_INSPECT_H
 #define WNW_SERVE_INSPECT_H
 
-#include "serve/serve.h"
+#include "serve/config.h"
 
 #include <jansson.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-struct llama_vocab;
 
 /* For HTTP's threads. A ticket, and the name of its file; document -1 = the slot that is saved. */
 int32_t serve_inspect_begin(void);
@@ -27,18 +25,8 @@ char *serve_inspect_page(const json_t *seen, size_t *n);
 
 /* For the thread that decodes. Whether the path is such a name; sets *ticket and *document. */
 bool serve_inspect_of_file(const char *path, int32_t *ticket, int32_t *document);
-/* Something that is held: cells [n] in the order of its tokens. Pointers are borrowed. */
-struct serve_inspected {
-    const wnw_bridge *cache;
-    const struct llama_vocab *vocab;
-    const int32_t *cells, *ids; /* [n]; ids NULL: which tokens they are is not known */
-    int32_t n, n_cells;         /* of the cache */
-    char name[80];
-    const char *model;
-    const struct serve_want *by; /* NULL: everything is kept */
-};
-/* Looks at it and puts what it sees where the ticket's owner finds it; with why, that it cannot be seen. */
-void serve_inspect_look(int32_t ticket, const struct serve_inspected *x, const char *why);
+/* Puts what was seen, which it takes over, where the ticket's owner finds it; NULL with why: that it cannot be seen. */
+void serve_inspect_give(int32_t ticket, json_t *seen, const char *why);
 
 /* inspect_page.c, written by embed.cmake from share/pages/inspect.html. */
 extern const unsigned char serve_inspect_html[];

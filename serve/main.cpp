@@ -1,6 +1,22 @@
 // SPDX-License-Identifier: MIT
 // The program is llama.cpp's server, from the archive that scripts/setup.sh compiles. What is ours lies in the other
-// files of this folder, which winnow-llama-server has and the plain server of the tests has not.
+// files of this folder, which winnow-llama-server has and the plain server of the tests has not. Two kinds of threads meet there: those
+// that answer HTTP, and the one that decodes.
+//
+//     HTTP's threads                                    the thread that decodes
+//     routes.cpp    which routes are ours               calls.c           libllama's functions, in front of libllama's own
+//     generate.cpp  a request that generates            watched.c         the context, and what its sequences hold
+//     request.c     its field `winnow` and its body     batches.c         the rows of the server's batches
+//     request_messages.c  its document, its header      sequences.c       which cells a sequence has
+//     convert.cpp   bodies of other vendors' routes     decode.c          a batch: rows meet cells, prompts end
+//     pages.cpp     what is shown                       compress.c        what stays of a prompt
+//     ask.cpp       the server's own routes, asked      document_cells.c  documents in the cache
+//     bodies.c      with these bodies                   saved.c           a slot in a file (slot_file.c) and back
+//     replies.cpp   replies and errors of ours          look.c            what a slot holds, token by token
+//     reader.cpp    reads documents at start
+//
+//     for both: config.c (what `winnow serve` set), want.c (a recipe and a size), slots*.c (who has which slot, and what is in it),
+//     documents.c and document_file.c (the server's own documents), inspect.c (from who wants to see a slot to who can, and back)
 #include <csignal>
 #include <pthread.h>
 #include <thread>

@@ -2,12 +2,12 @@
 // Documents are read as a client would have them read, by the server's own routes, so that templates, options of the server and batches are
 // what requests meet; stored ones are loaded when a slot is restored from them. The thread begins when the server's loop does and
 // ends before it is cleaned up.
-#include "serve/reader.hpp"
-
+#include "serve/ask.hpp"
+#include "serve/bodies.h"
 #include "serve/documents.h"
+#include "serve/slots.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -16,84 +16,19 @@
 namespace serve
 {
 
-routes &own()
-{
-    static routes r;
-    return r;
-}
-
-namespace
-{
-
-std::atomic<bool> stopping{false};
-
-} // namespace
-
-bool is_ending()
-{
-    return stopping;
-}
-
-std::string ask(const server_http_context::handler_t &route, const server_http_req &req, c_text body)
-{
-    if (!route || !body)
-        return "";
-    const request inner(req, body.get());
-    const auto res = route(inner.of);
-    return res && res->status == 200 ? res->data : "";
-}
-
-c_text rendered(const server_http_req &req, c_text body)
-{
-    const std::string said = ask(own().apply_template, req, std::move(body));
-    return c_text(serve_reply_prompt(said.data(), said.size()));
-}
-
-tokens tokens_of(const server_http_req &req, const char *text)
-{
-    tokens t;
-    const std::string said = ask(own().tokenize, req, c_text(serve_request_tokenize(text)));
-    t.id.reset(serve_reply_tokens(said.data(), said.size(), &t.n));
-    return t;
-}
-
-int32_t common_prefix(const tokens &a, const tokens &b)
-{
-    int32_t n = 0;
-    while (n < a.n && n < b.n && a.id.get()[n] == b.id.get()[n])
-        n++;
-    return n;
-}
-
-bool act_on_slot(const server_http_req &req, int32_t slot, const char *action, c_text body)
-{
-    const std::string number = std::to_string(slot);
-    if (!own().slot_action || !body)
-        return false;
-    const request inner(req, body.get());
-    const auto res = own().slot_action(server_http_req{{{"id_slot", number}, {"action", action}},
-                                                       req.headers,
-                                                       "/slots/" + number,
-                                                       std::string("action=") + action,
-                                                       body.get(),
-                                                       {},
-                                                       inner.stop});
-    return res && res->status == 200;
-}
-
 namespace
 {
 
 bool is_stopping(void *)
 {
-    return stopping;
+    return is_ending();
 }
 
 // Says why the server must not go on, unless it is ending anyway.
 bool fail(int32_t d, const char *what)
 {
     char line[2 * SERVE_TEXT];
-    if (!stopping) {
+    if (!is_ending()) {
         std::snprintf(line, sizeof line, "document %s: %s", serve_document_name(d), what);
         serve_refuse(line);
     }
@@ -107,14 +42,14 @@ bool find_tokens(const server_http_req &req, int32_t d)
     const char *const more[] = {"", "1", "x"};
     tokens t[3], header[2];
     for (int i = 0; i < 3; i++) {
-        const c_text prompt = rendered(req, c_text(serve_request_document(text, more[i])));
+        const c_text prompt = rendered(req, c_text(serve_body_document(text, more[i])));
         if (!prompt || !std::strstr(prompt.get(), text))
             return fail(d, "the model's chat template does not write system messages as they are, in which "
                            "documents stand");
         t[i] = tokens_of(req, prompt.get());
     }
     for (int i = 0; i < 2; i++) {
-        const c_text prompt = rendered(req, c_text(serve_request_document("", more[i + 1])));
+        const c_text prompt = rendered(req, c_text(serve_body_document("", more[i + 1])));
         header[i] = prompt ? tokens_of(req, prompt.get()) : tokens();
     }
     const int32_t n = std::min(common_prefix(t[0], t[1]), common_prefix(t[1], t[2]));
@@ -136,8 +71,8 @@ bool find_stored_tokens(const server_http_req &req, int32_t d)
     stored.id.reset(const_cast<int32_t *>(ids));
     int32_t same = stored.n;
     for (int i = 0; i < 2; i++) {
-        const c_text prompt = rendered(req, c_text(serve_request_user(system, text, more[i])));
-        const c_text alone = rendered(req, c_text(serve_request_user(system, "", more[i])));
+        const c_text prompt = rendered(req, c_text(serve_body_user(system, text, more[i])));
+        const c_text alone = rendered(req, c_text(serve_body_user(system, "", more[i])));
         same = prompt ? std::min(same, common_prefix(tokens_of(req, prompt.get()), stored)) : 0;
         header[i] = alone ? tokens_of(req, alone.get()) : tokens();
     }
@@ -157,7 +92,7 @@ bool claim_slot(int32_t d, int64_t n_prompt, serve_claim &claim)
     serve_ask asked{};
     asked.want = serve_settings()->want;
     if (serve_document_is_stored(d)) // nothing is read, and what was stored is taken as it is
-        std::strcpy(asked.want.recipe, "full");
+        serve_want_set(&asked.want, "full", nullptr);
     asked.want.n_protected = serve_document_n_header(d);
     asked.reuse = SERVE_REUSE_NEVER;
     asked.key = "";
@@ -167,14 +102,14 @@ bool claim_slot(int32_t d, int64_t n_prompt, serve_claim &claim)
     asked.stores = serve_document_is_stored(d) ? 0 : d + 1;
     asked.gone = is_stopping;
     serve_answer answer = serve_slots_claim(&asked, &claim, why);
-    while (answer == SERVE_BUSY && !stopping) {
+    while (answer == SERVE_BUSY && !is_ending()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
         answer = serve_slots_claim(&asked, &claim, why);
     }
     return answer == SERVE_CLAIMED || fail(d, answer == SERVE_TOO_LONG ? why : "the server is ending");
 }
 
-// Has a slot begin with what was stored, which loads it (calls.c).
+// Has a slot begin with what was stored, which loads it (document_cells.c).
 bool load_document(const server_http_req &req, int32_t d)
 {
     char file[32];
@@ -185,13 +120,13 @@ bool load_document(const server_http_req &req, int32_t d)
     if (!claim_slot(d, row > 0 ? static_cast<int64_t>((info.bytes_entries + row - 1) / row) : 0, claim))
         return false;
     serve_document_file(d, file);
-    const bool put = act_on_slot(req, claim.slot, "restore", c_text(serve_request_restore(file)));
+    const bool put = act_on_slot(req, claim.slot, "restore", c_text(serve_body_file(file)));
     act_on_slot(req, claim.slot, "erase", c_text(strdup("{}")));
     serve_slots_release(&claim);
     return put || fail(d, "the server could not load it; its log says why");
 }
 
-// Reads it into a slot; the decoding thread keeps what is left of it (calls.c).
+// Reads it into a slot; the decoding thread keeps what is left of it (document_cells.c).
 bool read_document(const server_http_req &req, int32_t d)
 {
     serve_claim claim{};
@@ -199,7 +134,7 @@ bool read_document(const server_http_req &req, int32_t d)
     const int32_t *ids = serve_document_tokens(d, &n);
     if (!claim_slot(d, n, claim))
         return false;
-    const std::string said = ask(own().completion, req, c_text(serve_request_read_tokens(ids, n, &claim)));
+    const std::string said = ask(own().completion, req, c_text(serve_body_read_tokens(ids, n, claim.slot)));
     const bool kept = !said.empty() && serve_document_wait(d, is_stopping, nullptr);
     act_on_slot(req, claim.slot, "erase", c_text(strdup("{}")));
     serve_slots_release(&claim);
@@ -208,13 +143,13 @@ bool read_document(const server_http_req &req, int32_t d)
 
 void read_all()
 {
-    static const std::function<bool()> should_stop = [] { return stopping.load(); };
+    static const std::function<bool()> should_stop = [] { return is_ending(); };
     const server_http_req req{{}, {}, "", "", "", {}, should_stop};
     // What is stored first: it takes no time, and cells that follow each other.
-    for (int32_t d = 0; d < serve_documents_n() && !stopping; d++)
+    for (int32_t d = 0; d < serve_documents_n() && !is_ending(); d++)
         if (serve_document_is_stored(d) && (!find_stored_tokens(req, d) || !load_document(req, d)))
             return;
-    for (int32_t d = 0; d < serve_documents_n() && !stopping; d++)
+    for (int32_t d = 0; d < serve_documents_n() && !is_ending(); d++)
         if (!serve_document_is_stored(d) && (!find_tokens(req, d) || !read_document(req, d)))
             return;
 }
@@ -229,6 +164,6 @@ void wrap_loop(void *server)
 {
     std::thread reader(serve::read_all);
     real_loop(server);
-    serve::stopping = true;
+    serve::set_ending();
     reader.join();
 }

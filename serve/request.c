@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The field `winnow` of a request, and the bodies that go on to the server. */
+#include "serve/request.h"
+
+#include "serve/bodies.h"
 #include "serve/documents.h"
-#include "serve/serve.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,15 +24,16 @@ static int fail(char *why, const char **param, const char *name, const char *wha
 static int read_policy(struct serve_want *want, const json_t *v, char *why, const char **param)
 {
     const char *recipe = json_string_value(v);
+    wnw_policy *policy = NULL;
     if (!recipe || json_string_length(v) >= SERVE_RECIPE || strlen(recipe) != json_string_length(v))
         return fail(why, param, "winnow.policy",
                     "it is the text of a recipe, as \"keydiff\", or \"auto\" or \"full\"");
     if (strcmp(recipe, "auto") == 0)
         recipe = serve_settings()->automatic;
-    if (strcmp(recipe, "full") != 0 && serve_check_recipe(recipe) != WNW_OK)
-        return fail(why, param, "winnow.policy", wnw_last_error());
-    strcpy(want->recipe, recipe);
-    return 0;
+    int rc = serve_want_set(want, recipe, &policy);
+    rc = rc == WNW_OK && policy ? serve_check_policy(policy) : rc;
+    wnw_policy_free(policy);
+    return rc == WNW_OK ? 0 : fail(why, param, "winnow.policy", wnw_last_error());
 }
 
 static int read_budget(struct serve_want *want, const json_t *v, char *why, const char **param)
@@ -154,25 +155,12 @@ static void read_answer(struct serve_request *r)
     r->ask.n_predict = n < 0 ? ANSWER : n > INT32_MAX ? INT32_MAX : n;
 }
 
-/* A copy of a string in which the character NUL is another one that takes as many tokens; to be freed. NULL: it is none. */
-static char *copy_text(const json_t *string)
-{
-    const size_t n = json_string_length(string);
-    char *copy = json_is_string(string) ? malloc(n + 1) : NULL;
-    if (!copy)
-        return NULL;
-    memcpy(copy, json_string_value(string), n + 1);
-    for (size_t i = 0; i < n; i++)
-        copy[i] = copy[i] ? copy[i] : '\1';
-    return copy;
-}
-
 /* The prompt of a request that is no chat: its text, or its array as text, whose length in tokens is known then. */
 static bool read_prompt(struct serve_request *r)
 {
     const json_t *prompt = json_object_get(r->body, "prompt");
     if (json_is_string(prompt)) {
-        r->key = copy_text(prompt);
+        r->key = serve_text_of(prompt);
     } else if (json_is_array(prompt)) {
         r->key = json_dumps(prompt, JSON_COMPACT);
         r->ask.n_prompt = (int64_t)json_array_size(prompt);
@@ -273,227 +261,5 @@ char *serve_request_passed(const struct serve_request *r, const struct serve_cla
         ok = json_object_set_new(body, "cache_prompt", json_boolean(!claim->no_reuse)) == 0;
     char *text = ok ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);
-    return text;
-}
-
-/* ---- Documents ---- */
-
-static bool is_role(const json_t *message, const char *role)
-{
-    const char *is = json_string_value(json_object_get(message, "role"));
-    return is && strcmp(is, role) == 0;
-}
-
-/* The text, an empty line, and a string that may have the character NUL. */
-static json_t *joined(const char *text, const json_t *string)
-{
-    const size_t n = strlen(text), m = json_string_length(string);
-    char *both = malloc(n + m + 2);
-    if (!both)
-        return NULL;
-    memcpy(both, text, n);
-    memcpy(both + n, "\n\n", 2);
-    memcpy(both + n + 2, json_string_value(string), m);
-    json_t *o = json_stringn(both, n + m + 2);
-    free(both);
-    return o;
-}
-
-/* The text in front of a message's content that may be a string or an array of parts, of that type; *ok = false: it is neither. */
-static json_t *behind_text(const char *text, const json_t *content, const char *type, bool *ok)
-{
-    if (!content || json_is_null(content))
-        return json_string(text);
-    if (json_is_string(content))
-        return joined(text, content);
-    json_t *parts = json_is_array(content) ? json_copy((json_t *)(uintptr_t)content) : NULL;
-    if (!parts ||
-        json_array_insert_new(
-            parts, 0, json_pack("{s:s, s:o}", "type", type, "text", json_sprintf("%s\n\n", text))) != 0)
-        *ok = false;
-    return parts;
-}
-
-static bool is_system(const json_t *message)
-{
-    return is_role(message, "system") || is_role(message, "developer");
-}
-
-static bool put_before_messages(json_t *messages, const char *text)
-{
-    bool ok = true;
-    json_t *first = json_array_get(messages, 0);
-    if (!is_system(first))
-        return json_array_insert_new(messages, 0,
-                                     json_pack("{s:s, s:s}", "role", "system", "content", text)) == 0;
-    json_t *content = behind_text(text, json_object_get(first, "content"), "text", &ok);
-    return json_object_set_new(first, "content", content) == 0 && ok;
-}
-
-/* Puts a text in front of the first message of a user. */
-static bool put_before_user(json_t *messages, const char *text, const char *type)
-{
-    json_t *message;
-    size_t i;
-    json_array_foreach(messages, i, message)
-    {
-        bool ok = true;
-        if (!is_role(message, "user"))
-            continue;
-        json_t *content = behind_text(text, json_object_get(message, "content"), type, &ok);
-        return json_object_set_new(message, "content", content) == 0 && ok;
-    }
-    return false;
-}
-
-/* Has a request that brings no system message have the one that the document was stored with. */
-static bool put_system(json_t *body, enum serve_form form, const char *system)
-{
-    const char *key = form == SERVE_FORM_MESSAGES ? "system" : "instructions";
-    json_t *messages = json_object_get(body, "messages");
-    if (!system)
-        return true;
-    if (form != SERVE_FORM_CHAT)
-        return json_object_get(body, key) || json_object_set_new(body, key, json_string(system)) == 0;
-    return is_system(json_array_get(messages, 0)) ||
-           json_array_insert_new(messages, 0, json_pack("{s:s, s:s}", "role", "system", "content", system)) ==
-               0;
-}
-
-static bool put_stored(json_t *body, enum serve_form form, int32_t d)
-{
-    const char *text = serve_document_text(d);
-    json_t *input = json_object_get(body, "input");
-    if (!put_system(body, form, serve_document_system(d)))
-        return false;
-    if (form == SERVE_FORM_RESPONSES && json_is_string(input))
-        return json_object_set_new(body, "input", joined(text, input)) == 0;
-    if (form == SERVE_FORM_RESPONSES)
-        return put_before_user(input, text, "input_text");
-    return put_before_user(json_object_get(body, "messages"), text, "text");
-}
-
-bool serve_request_put_document(struct serve_request *r, enum serve_form form)
-{
-    const char *text = serve_document_text(r->ask.behind - 1);
-    if (serve_document_is_stored(r->ask.behind - 1))
-        return put_stored(r->body, form, r->ask.behind - 1);
-    if (form == SERVE_FORM_CHAT)
-        return put_before_messages(json_object_get(r->body, "messages"), text);
-    const char *key = form == SERVE_FORM_MESSAGES ? "system" : "instructions";
-    bool ok = true;
-    json_t *content = behind_text(text, json_object_get(r->body, key), "text", &ok);
-    return json_object_set_new(r->body, key, content) == 0 && ok;
-}
-
-char *serve_request_document(const char *text, const char *more)
-{
-    json_t *body = json_pack("{s:[{s:s, s:o}, {s:s, s:s}]}", "messages", "role", "system", "content",
-                             json_sprintf("%s%s%s", text, *text && *more ? "\n\n" : "", more), "role", "user",
-                             "content", *more ? more : "?");
-    char *dumped = body ? json_dumps(body, JSON_COMPACT) : NULL;
-    json_decref(body);
-    return dumped;
-}
-
-char *serve_request_user(const char *system, const char *text, const char *more)
-{
-    json_t *messages = json_array();
-    if (system)
-        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", system));
-    json_array_append_new(messages, json_pack("{s:s, s:o}", "role", "user", "content",
-                                              json_sprintf("%s%s%s", text, *text ? "\n\n" : "", more)));
-    json_t *body = json_pack("{s:o}", "messages", messages);
-    char *dumped = body ? json_dumps(body, JSON_COMPACT) : NULL;
-    json_decref(body);
-    return dumped;
-}
-
-char *serve_request_read_tokens(const int32_t *tokens, int32_t n, const struct serve_claim *claim)
-{
-    json_t *prompt = json_array();
-    for (int32_t i = 0; i < n; i++)
-        json_array_append_new(prompt, json_integer(tokens[i]));
-    json_t *body = json_pack("{s:o, s:i, s:i, s:b}", "prompt", prompt, "n_predict", 0, "id_slot",
-                             (int)claim->slot, "cache_prompt", 0);
-    char *dumped = body && json_array_size(prompt) == (size_t)n ? json_dumps(body, JSON_COMPACT) : NULL;
-    json_decref(body);
-    return dumped;
-}
-
-char *serve_request_restore(const char *file)
-{
-    json_t *body = json_pack("{s:s}", "filename", file);
-    char *dumped = body ? json_dumps(body, JSON_COMPACT) : NULL;
-    json_decref(body);
-    return dumped;
-}
-
-/* The messages up to the first one of a user. */
-static json_t *header_of(const json_t *messages, const char *text)
-{
-    json_t *header = json_array(), *message;
-    size_t i;
-    json_array_foreach((json_t *)(uintptr_t)messages, i, message)
-    {
-        if (!is_system(message))
-            break;
-        json_array_append(header, message);
-    }
-    json_array_append_new(header, json_pack("{s:s, s:s}", "role", "user", "content", text));
-    return header;
-}
-
-char *serve_request_header(const struct serve_request *r, const char *text)
-{
-    const json_t *messages = json_object_get(r->chat, "messages");
-    json_t *body = json_is_array(messages) ? json_copy(r->chat) : NULL;
-    char *dumped = NULL;
-    if (body && json_object_set_new(body, "messages", header_of(messages, text)) == 0)
-        dumped = json_dumps(body, JSON_COMPACT);
-    json_decref(body);
-    return dumped;
-}
-
-char *serve_request_tokenize(const char *text)
-{
-    json_t *body = json_pack("{s:s, s:b, s:b}", "content", text, "add_special", 1, "parse_special", 1);
-    char *dumped = body ? json_dumps(body, JSON_COMPACT) : NULL;
-    json_decref(body);
-    return dumped;
-}
-
-/* ---- Replies ---- */
-
-char *serve_reply_prompt(const char *reply, size_t n)
-{
-    json_t *o = json_loadb(reply, n, JSON_ALLOW_NUL, NULL);
-    char *copy = copy_text(json_object_get(o, "prompt"));
-    json_decref(o);
-    return copy;
-}
-
-int32_t *serve_reply_tokens(const char *reply, size_t n, int32_t *n_tokens)
-{
-    json_t *o = json_loadb(reply, n, 0, NULL);
-    const json_t *list = json_object_get(o, "tokens");
-    const size_t size = json_array_size(list);
-    int32_t *tokens = json_is_array(list) ? malloc((size + 1) * sizeof *tokens) : NULL;
-    for (size_t i = 0; tokens && i < size; i++)
-        tokens[i] = (int32_t)json_integer_value(json_array_get(list, i));
-    *n_tokens = tokens ? (int32_t)size : 0;
-    json_decref(o);
-    return tokens;
-}
-
-char *serve_error(int status, const char *why, const char *param)
-{
-    const char *type = status == 503   ? "unavailable_error"
-                       : status == 500 ? "server_error"
-                                       : "invalid_request_error";
-    json_t *o = json_pack("{s:{s:i, s:s, s:s, s:s?}}", "error", "code", status, "message", why, "type", type,
-                          "param", param);
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
-    json_decref(o);
     return text;
 }

@@ -7,9 +7,16 @@
 #ifndef WNW_SERVE_SLOT_FILE_H
 #define WNW_SERVE_SLOT_FILE_H
 
-#include "serve/serve.h"
+#include "serve/want.h"
 
 #include <stdio.h>
+
+/* By what it was compressed. */
+struct serve_slot_by {
+    char recipe[SERVE_RECIPE];
+    wnw_size size;
+    int32_t n_protected;
+};
 
 struct serve_slot_file {
     uint64_t model[2];    /* numbers that tell models apart; 0: who wrote it had the file alone */
@@ -18,7 +25,7 @@ struct serve_slot_file {
     int64_t entries;    /* in all heads */
     int32_t n_sequence; /* tokens whose keys and values are there; n_tokens counts the server's notes, too */
     int32_t compressed;
-    struct serve_want by; /* if it was compressed */
+    struct serve_slot_by by; /* if it was compressed */
 };
 
 /* Writes all of it to an empty file that can be read and written. False: errno says why. */

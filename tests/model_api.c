@@ -397,6 +397,12 @@ static void null_tables(const wnw_profile *empty)
     assert_null_refused(wnw_profile_open(NULL, "x"));
     assert_null_refused(wnw_profile_open(&p, NULL));
     assert_null(p);
+    char *path = (char *)&table;
+    const char *list = NULL;
+    assert_null_refused(wnw_profile_next(NULL, &list));
+    assert_null_refused(wnw_profile_next(&path, NULL));
+    assert_null(path);
+    assert_null_refused(wnw_profile_next(&path, &list));
     assert_false(wnw_profile_get_table(NULL, 0, &table));
     assert_false(wnw_profile_get_table(empty, 0, NULL));
     assert_false(wnw_profile_get_table(empty, 0, &table));

@@ -30,12 +30,41 @@ static void test_refuses_what_it_cannot(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_error(wnw_bridge_set_policy(cache, bad[i].recipe, NULL, true), bad[i].code);
         assert_says(bad[i].says);
+        if (bad[i].code == WNW_E_ARG)
+            continue;
+        wnw_policy *policy = test_policy(bad[i].recipe);
+        assert_error(wnw_bridge_check_policy(policy, NULL), bad[i].code); /* without a cache */
+        assert_says(bad[i].says);
+        wnw_policy_free(policy);
     }
     assert_error(wnw_bridge_compress(cache), WNW_E_ARG); /* nothing was set */
     assert_ok(wnw_bridge_set_policy(cache, "snapkv", NULL, false));
     assert_error(wnw_bridge_compress(cache), WNW_E_ARG); /* and nothing read */
     assert_ok(wnw_bridge_set_policy(cache, NULL, NULL, false));
     test_llama_close(&t);
+}
+
+static void test_asks_for_profiles(void **state)
+{
+    static const struct {
+        const char *recipe;
+        int alone, with;
+    } rows[] = {{"h2o", WNW_OK, WNW_OK},
+                {"keydiff-shares", WNW_E_MISMATCH, WNW_OK},
+                {"kvgate+shares", WNW_E_MISMATCH, WNW_E_MISMATCH}, /* a gate, too */
+                {"kvzip", WNW_E_UNSUPPORTED, WNW_E_UNSUPPORTED}};
+    (void)state;
+    wnw_profile *shares;
+    assert_ok(wnw_profile_open(&shares, WNW_TEST_SOURCE_DIR "/share/profiles/smollm2-135m/shares.json"));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wnw_policy *policy = test_policy(rows[i].recipe);
+        if (wnw_bridge_check_policy(policy, NULL) != rows[i].alone ||
+            wnw_bridge_check_policy(policy, shares) != rows[i].with)
+            fail_msg("%s: %s", rows[i].recipe, wnw_last_error());
+        wnw_policy_free(policy);
+    }
+    assert_error(wnw_bridge_check_policy(NULL, shares), WNW_E_ARG);
+    wnw_profile_free(shares);
 }
 
 /* ---- When ---- */
@@ -423,6 +452,7 @@ static void test_bad_environment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_refuses_what_it_cannot),
+                                       cmocka_unit_test(test_asks_for_profiles),
                                        cmocka_unit_test(test_prompts),
                                        cmocka_unit_test(test_two_sequences),
                                        cmocka_unit_test(test_turns),

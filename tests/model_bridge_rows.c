@@ -391,10 +391,10 @@ static void test_refuses(void **state)
     assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_ARG);
     of.policy = NULL;
     assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_ARG);
-    assert_error(wnw_bridge_observe(NULL, "kvzip"), WNW_E_UNSUPPORTED);
+    assert_error(wnw_bridge_observe(NULL, "keydiff"), WNW_E_ARG);
+    assert_error(wnw_bridge_observe(told.cache, "kvzip"), WNW_E_UNSUPPORTED);
     assert_error(wnw_bridge_observe(told.cache, "snapvk"), WNW_E_ARG);
     assert_error(wnw_bridge_observe(told.cache, NULL), WNW_E_ARG);
-    assert_ok(wnw_bridge_observe(NULL, "h2o"));
     assert_error(wnw_bridge_tell_rows(NULL, keep, NULL), WNW_E_ARG);
     assert_error(wnw_bridge_forget(NULL, &beyond, 1), WNW_E_ARG);
     wnw_policy_free(policy);

@@ -636,6 +636,28 @@ static void many_values_in_their_place(void **state)
     wnw_profile_free(p);
 }
 
+/* However long a name is; what lies between two ':' may be nothing. */
+static void lists_of_files(void **state)
+{
+    (void)state;
+    enum { LONG = 6000, FIRST = 9 };
+    char text[FIRST + LONG + 2], *path = text;
+    const char *list = text;
+    memcpy(text, ":a.json::", FIRST);
+    memset(text + FIRST, 'x', LONG);
+    memcpy(text + FIRST + LONG, ":", 2);
+    assert_int_equal(wnw_profile_next(&path, &list), WNW_OK);
+    assert_string_equal(path, "a.json");
+    wnw_free(path);
+    assert_int_equal(wnw_profile_next(&path, &list), WNW_OK);
+    assert_int_equal(strlen(path), LONG);
+    wnw_free(path);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(wnw_profile_next(&path, &list), WNW_OK);
+        assert_null(path);
+    }
+}
+
 /* 0: nothing else is left in it. */
 static int remove_folder(void)
 {
@@ -662,6 +684,7 @@ int main(void)
         cmocka_unit_test(damaged_files),
         cmocka_unit_test(too_many_values),
         cmocka_unit_test(many_values_in_their_place),
+        cmocka_unit_test(lists_of_files),
     };
     return (mkdtemp(folder) == NULL) + cmocka_run_group_tests_name("profiles", tests, NULL, NULL) +
            run_rows(refused, changes) + run_rows(import_refused, imports) + remove_folder();

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What the server keeps of slots and sequences (serve/): claims, the cap, reuse, cells that die, slots in files. */
 #include "helpers.h"
+#include "serve/batches.h"
 #include "serve/documents.h"
+#include "serve/request.h"
 #include "serve/sequences.h"
 #include "serve/slot_file.h"
 
@@ -17,9 +19,15 @@ const struct serve_config *serve_settings(void)
     return &config;
 }
 
-int serve_check_recipe(const char *recipe)
+int serve_check_policy(const wnw_policy *policy)
 {
-    return strcmp(recipe, "none") == 0 ? WNW_E_ARG : WNW_OK;
+    return policy ? WNW_OK : WNW_E_ARG;
+}
+
+/* Takes a recipe that is one. */
+static void set_recipe(struct serve_want *want, const char *recipe)
+{
+    assert_int_equal(serve_want_set(want, recipe, NULL), WNW_OK);
 }
 
 /* ---- Sequences ---- */
@@ -62,6 +70,86 @@ static void test_what_failed_is_taken_back(void **state)
     serve_sequences_free(&s);
 }
 
+/* ---- Batches ---- */
+
+static void test_rows_of_batches(void **state)
+{
+    (void)state;
+    enum { ROWS = 1300 };
+    struct serve_batches all = {0};
+    static const int of[SERVE_MAX_BATCHES + 1];
+    struct serve_batch *b = serve_batches_find(&all, &of[0]);
+    for (int32_t i = 0; i < ROWS; i++)
+        serve_batch_add(b, i, i < 1000 ? 0 : 63);
+    serve_batch_add(b, ROWS + 1, 0); /* libllama has refused one before it */
+    serve_batch_add(b, -1, 0);
+    serve_batch_add(b, ROWS, 64);
+    assert_int_equal(b->n, ROWS);
+    serve_batch_row(b, 7)->seqs |= 2;
+    serve_batch_row(b, 999)->output = true;
+    struct serve_rows r = serve_batch_rows_of(b, 0);
+    assert_int_equal(r.n, 1000);
+    assert_int_equal(r.n_silent, 999);
+    assert_true(r.ends);
+    r = serve_batch_rows_of(b, 63);
+    assert_int_equal(r.n, ROWS - 1000);
+    assert_false(r.ends);
+    assert_int_equal(serve_batch_rows_of(b, 1).n, 1);
+    assert_int_equal(serve_batch_rows_of(b, 2).n, 0);
+    assert_null(serve_batch_row(b, ROWS));
+    assert_null(serve_batch_row(NULL, 0));
+    for (int32_t i = 1; i < SERVE_MAX_BATCHES; i++)
+        assert_non_null(serve_batches_find(&all, &of[i]));
+    assert_null(serve_batches_find(&all, &of[SERVE_MAX_BATCHES]));
+    serve_batches_forget(&all, &of[0]);
+    assert_int_equal(serve_batches_find(&all, &of[SERVE_MAX_BATCHES])->n, 0);
+    for (int32_t i = 0; i <= SERVE_MAX_BATCHES; i++)
+        serve_batches_forget(&all, &of[i]);
+    assert_int_equal(all.n, 0);
+}
+
+/* ---- Recipes ---- */
+
+static int n_parsed;
+
+int __real_wnw_policy_parse(wnw_policy **out, const char *recipe, const wnw_registry *registry);
+int __wrap_wnw_policy_parse(wnw_policy **out, const char *recipe, const wnw_registry *registry);
+
+int __wrap_wnw_policy_parse(wnw_policy **out, const char *recipe, const wnw_registry *registry)
+{
+    n_parsed++;
+    return __real_wnw_policy_parse(out, recipe, registry);
+}
+
+static void test_wants(void **state)
+{
+    (void)state;
+    struct serve_want a = {0}, b = {0};
+    set_recipe(&a, "snapkv");
+    set_recipe(&b, "snapkv:window=32");
+    assert_true(serve_same_want(&a, &b)); /* it is the default */
+    assert_true(serve_looks_at_question(&a) && serve_looks_with_queries(&a) && !serve_looks_with_all(&a));
+    set_recipe(&b, "snapkv:window=33");
+    assert_false(serve_same_want(&a, &b));
+    set_recipe(&b, "snapkv");
+    b.size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+    assert_true(serve_same_recipe(&a, &b));
+    assert_false(serve_same_want(&a, &b));
+    set_recipe(&a, "replay");
+    assert_true(serve_looks_with_all(&a) && serve_looks_back(&a) && !serve_looks_at_question(&a));
+    set_recipe(&a, "h2o");
+    assert_true(serve_looks_back(&a) && !serve_looks_with_queries(&a));
+    set_recipe(&a, "full");
+    assert_true(serve_keeps_all(&a) && !serve_looks_back(&a) && !serve_looks_with_queries(&a));
+    /* What is none may need everything, and is the same as nothing but itself. */
+    assert_int_equal(serve_want_set(&a, "of another version", NULL), WNW_E_ARG);
+    assert_true(serve_looks_back(&a) && serve_looks_at_question(&a) && serve_looks_with_all(&a));
+    b = a;
+    assert_true(serve_same_want(&a, &b));
+    assert_int_equal(serve_want_set(&b, "of a third one", NULL), WNW_E_ARG);
+    assert_false(serve_same_want(&a, &b));
+}
+
 /* ---- Slots ---- */
 
 static bool has_left(void *user)
@@ -74,7 +162,7 @@ static struct serve_ask ask_of(const char *key)
     static int here;
     struct serve_ask ask = {
         .key = key, .key_len = strlen(key), .slot = -1, .n_slots = 1, .gone = has_left, .user = &here};
-    strcpy(ask.want.recipe, "keydiff");
+    set_recipe(&ask.want, "keydiff");
     return ask;
 }
 
@@ -89,7 +177,7 @@ static struct serve_claim claimed(const struct serve_ask *ask)
 static void open_slots(int32_t n, uint64_t cap)
 {
     config = (struct serve_config){.cap = cap};
-    strcpy(config.want.recipe, "keydiff");
+    set_recipe(&config.want, "keydiff");
     serve_slots_open(n, 100, 10, true);
 }
 
@@ -139,7 +227,7 @@ static void test_slots_of_one_request(void **state)
 static void compressed(int32_t slot, int32_t n_tokens, int64_t entries)
 {
     struct serve_want want;
-    serve_slots_want(slot, &want);
+    assert_true(serve_slots_want(slot, &want)); /* nobody has asked since it was claimed */
     serve_slots_report(
         slot, &(struct serve_content){.n_tokens = n_tokens, .entries = entries, .compressed_by = &want});
 }
@@ -164,7 +252,7 @@ static void test_reuse(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         open_slots(1, 0);
         struct serve_ask a = ask_of("doc q1");
-        strcpy(a.want.recipe, rows[i].recipe);
+        set_recipe(&a.want, rows[i].recipe);
         struct serve_claim x = claimed(&a);
         compressed(0, 50, 100);
         serve_slots_release(&x);
@@ -208,13 +296,13 @@ static void test_the_cap(void **state)
     serve_slots_set_query_bytes(50);
     a.n_prompt = 30;
     a.n_predict = 5;
-    strcpy(a.want.recipe, "replay");
+    set_recipe(&a.want, "replay");
     x = claimed(&a);
     serve_slots_release(&x);
     a.n_prompt = 31;
     assert_int_equal(serve_slots_claim(&a, &x, why), SERVE_TOO_LONG);
     assert_non_null(strstr(why, "5150 bytes"));
-    strcpy(a.want.recipe, "keydiff");
+    set_recipe(&a.want, "keydiff");
     x = claimed(&a);
     serve_slots_release(&x);
     serve_slots_set_query_bytes(0);
@@ -225,13 +313,36 @@ static void test_the_cap(void **state)
     free(metrics);
 }
 
+/* Two answers of one prompt have room for both once it was compressed. */
+static void test_the_cap_of_several_answers(void **state)
+{
+    (void)state;
+    char why[SERVE_TEXT] = "";
+    struct serve_claim x, y;
+    open_slots(3, 5000);
+    struct serve_ask a = ask_of("x");
+    a.n_prompt = 20;
+    a.n_predict = 10;
+    a.n_slots = 2;
+    x = claimed(&a);
+    compressed(x.slot, 20, 100); /* 10 tokens' worth; 20 more will come */
+    a.n_slots = 1;
+    a.n_predict = 0;
+    a.n_prompt = 21;
+    assert_int_equal(serve_slots_claim(&a, &y, why), SERVE_BUSY);
+    a.n_prompt = 20;
+    y = claimed(&a);
+    serve_slots_release(&x);
+    serve_slots_release(&y);
+}
+
 static void test_policies_of_requests_that_nobody_claimed(void **state)
 {
     (void)state;
     struct serve_want want;
     open_slots(1, 0);
     struct serve_ask a = ask_of("x");
-    strcpy(a.want.recipe, "knorm");
+    set_recipe(&a.want, "knorm");
     struct serve_claim x = claimed(&a);
     assert_true(serve_slots_want(0, &want));
     assert_string_equal(want.recipe, "knorm");
@@ -239,6 +350,53 @@ static void test_policies_of_requests_that_nobody_claimed(void **state)
     serve_slots_release(&x);
     assert_true(serve_slots_want(0, &want));
     assert_string_equal(want.recipe, "keydiff");
+    assert_false(serve_slots_want(0, &want));
+    /* A header that was protected is so for its request alone. */
+    set_recipe(&a.want, "keydiff");
+    a.want.n_protected = 30;
+    x = claimed(&a);
+    assert_true(serve_slots_want(0, &want));
+    assert_int_equal(want.n_protected, 30);
+    serve_slots_release(&x);
+    assert_true(serve_slots_want(0, &want));
+    assert_int_equal(want.n_protected, 0);
+    /* What holds before any request is told, too. */
+    open_slots(1, 0);
+    assert_true(serve_slots_want(0, &want));
+    assert_string_equal(want.recipe, "keydiff");
+}
+
+/* A request's recipe is parsed when it is read. No claim, no step of the thread that decodes and no report does it again. */
+static void test_a_recipe_is_parsed_once(void **state)
+{
+    static const char body[] = "{\"prompt\":\"x\",\"winnow\":{\"policy\":\"replay\",\"budget\":9}}";
+    (void)state;
+    struct serve_want want;
+    open_slots(2, 5000);
+    serve_slots_set_query_bytes(1);
+    n_parsed = 0;
+    for (int i = 1; i <= 3; i++) {
+        struct serve_request r;
+        char why[SERVE_TEXT] = "";
+        const char *param = NULL;
+        assert_int_equal(serve_request_read(&r, SERVE_FORM_CHAT, body, strlen(body), why, &param), 0);
+        assert_int_equal(n_parsed, i);
+        r.ask.key = r.key;
+        r.ask.key_len = strlen(r.key);
+        r.ask.n_prompt = r.ask.n_predict = 1;
+        struct serve_claim x = claimed(&r.ask);
+        serve_request_free(&r);
+        assert_true(serve_slots_want(x.slot, &want));
+        for (int step = 0; step < 5; step++) {
+            assert_false(serve_slots_want(x.slot, &want));
+            serve_slots_report(x.slot, &(struct serve_content){.n_tokens = 50, .compressed_by = &want});
+        }
+        serve_slots_release(&x);
+        free(serve_slots_json());
+    }
+    for (int32_t slot = 0; slot < 2; slot++)
+        serve_slots_want(slot, &want); /* back to the server's own */
+    assert_int_equal(n_parsed, 3);
 }
 
 /* ---- Documents ---- */
@@ -480,10 +638,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cells_die_with_their_last_owner),
         cmocka_unit_test(test_what_failed_is_taken_back),
+        cmocka_unit_test(test_rows_of_batches),
+        cmocka_unit_test(test_wants),
         cmocka_unit_test(test_a_slot_that_begins_alike_is_chosen),
         cmocka_unit_test(test_slots_of_one_request),
         cmocka_unit_test(test_reuse),
         cmocka_unit_test(test_the_cap),
+        cmocka_unit_test(test_the_cap_of_several_answers),
+        cmocka_unit_test(test_a_recipe_is_parsed_once),
         cmocka_unit_test(test_policies_of_requests_that_nobody_claimed),
         cmocka_unit_test(test_documents_that_are_none),
         cmocka_unit_test(test_documents),

@@ -99,6 +99,13 @@ int wnw_bridge_skip_query(wnw_bridge *cache, int32_t row)
     return wnw_bridge_compress(cache);
 }
 
+int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile)
+{
+    (void)policy;
+    (void)profile;
+    return absent();
+}
+
 int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
 {
     (void)cache;

@@ -36,16 +36,24 @@ static int check_needs(const wnw_policy *p, const wnw_needs *needs)
     return WNW_OK;
 }
 
-static int check_profile(const struct wnw__bridge_watch *w, const wnw_policy *p, const wnw_needs *needs)
+static int check_profile(const wnw_profile *profile, const wnw_policy *p, const wnw_needs *needs)
 {
     const uint32_t missing =
-        needs->flags & WNW_NEED_PROFILE ? needs->profiles & ~wnw_profile_kinds(w->profile) : 0;
+        needs->flags & WNW_NEED_PROFILE ? needs->profiles & ~wnw_profile_kinds(profile) : 0;
     if (missing == 0)
         return WNW_OK;
     return wnw__fail(WNW_E_MISMATCH,
                      "%s needs a profile of kind %s: name its file in WINNOW_PROFILE, or with "
                      "wnw_bridge_set_profile",
                      wnw__policy_name(p), wnw_profile_kind_name(__builtin_ctz(missing)));
+}
+
+int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile)
+{
+    WNW_REQUIRE(policy);
+    const wnw_needs needs = wnw_policy_needs(policy);
+    WNW_TRY(check_needs(policy, &needs));
+    return check_profile(profile, policy, &needs);
 }
 
 /* ---- Setting ---- */
@@ -66,16 +74,14 @@ int wnw__bridge_watch_set(struct wnw__bridge_watch *w, const char *recipe, const
 {
     wnw_policy *policy = NULL;
     WNW_TRY(wnw_policy_parse(&policy, recipe, NULL));
-    const wnw_needs needs = wnw_policy_needs(policy);
-    int rc = check_needs(policy, &needs);
-    rc = rc == WNW_OK ? check_profile(w, policy, &needs) : rc;
+    const int rc = wnw_bridge_check_policy(policy, w->profile);
     if (rc != WNW_OK) {
         wnw_policy_free(policy);
         return rc;
     }
     wnw__bridge_watch_clear(w);
     w->policy = policy;
-    w->needs = needs;
+    w->needs = wnw_policy_needs(policy);
     w->size = size ? *size : (wnw_size){.kind = WNW_SIZE_NONE};
     w->by_itself = by_itself;
     return WNW_OK;
@@ -139,17 +145,14 @@ static int take_size(const char *variable, wnw_size_kind kind, double least, dou
 /* Adds the files of a list. */
 static int take_profiles(struct wnw__bridge_watch *w, const char *list)
 {
-    while (*list) {
-        const size_t n = strcspn(list, ":");
-        char *path = n > 0 ? strndup(list, n) : NULL;
-        if (n > 0 && !path)
-            return wnw__fail(WNW_E_NOMEM, "no memory for the name of a profile");
-        const int rc = path ? wnw__bridge_watch_profile(w, path) : WNW_OK;
-        free(path);
-        WNW_TRY(rc);
-        list += n + (list[n] == ':');
+    char *path;
+    int rc = wnw_profile_next(&path, &list);
+    while (rc == WNW_OK && path) {
+        rc = wnw__bridge_watch_profile(w, path);
+        wnw_free(path);
+        rc = rc == WNW_OK ? wnw_profile_next(&path, &list) : rc;
     }
-    return WNW_OK;
+    return rc;
 }
 
 int wnw__bridge_watch_set_from_environment(struct wnw__bridge_watch *w)

@@ -108,15 +108,17 @@ static int add_needs(wnw_needs *to, const wnw_needs *more)
 
 int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
 {
+    WNW_REQUIRE(cache);
     WNW_REQUIRE(recipe);
-    struct wnw__bridge_watch *w = cache ? &backend_of(cache)->watch : NULL, asked = {0};
-    if (w && !w->policy)
+    struct wnw__bridge_watch *w = &backend_of(cache)->watch;
+    wnw_policy *policy = NULL;
+    if (!w->policy)
         return wnw__bridge_watch_set(w, recipe, NULL, false);
-    asked.profile = w ? w->profile : NULL;
-    int rc = wnw__bridge_watch_set(&asked, recipe, NULL, false);
-    rc = rc == WNW_OK && w ? add_needs(&w->needs, &asked.needs) : rc;
-    asked.profile = NULL; /* the cache's own */
-    wnw__bridge_watch_free(&asked);
+    WNW_TRY(wnw_policy_parse(&policy, recipe, NULL));
+    const wnw_needs needs = wnw_policy_needs(policy);
+    int rc = wnw_bridge_check_policy(policy, w->profile);
+    rc = rc == WNW_OK ? add_needs(&w->needs, &needs) : rc;
+    wnw_policy_free(policy);
     return rc;
 }
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Requests that the server makes of itself, and the thread that reads its documents with them.
-#ifndef WNW_SERVE_READER_HPP
-#define WNW_SERVE_READER_HPP
-
-#include "serve/serve.h"
+// Requests that the server makes of itself, of its own routes.
+#ifndef WNW_SERVE_ASK_HPP
+#define WNW_SERVE_ASK_HPP
 
 #include "server-http.h"
 
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -35,6 +34,7 @@ routes &own();
 
 // Whether the server is ending: its loop has ended, and who waits for it would wait for ever.
 bool is_ending();
+void set_ending();
 
 // A request of ours, which stops where the one that it stands for does, and when the server ends.
 struct request {

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#include "serve/bodies.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The body as text; it is released. */
+static char *dumped(json_t *body)
+{
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_decref(body);
+    return text;
+}
+
+/* ---- Bodies ---- */
+
+char *serve_body_tokenize(const char *text)
+{
+    return dumped(json_pack("{s:s, s:b, s:b}", "content", text, "add_special", 1, "parse_special", 1));
+}
+
+char *serve_body_document(const char *text, const char *more)
+{
+    return dumped(json_pack("{s:[{s:s, s:o}, {s:s, s:s}]}", "messages", "role", "system", "content",
+                            json_sprintf("%s%s%s", text, *text && *more ? "\n\n" : "", more), "role", "user",
+                            "content", *more ? more : "?"));
+}
+
+char *serve_body_user(const char *system, const char *text, const char *more)
+{
+    json_t *messages = json_array();
+    if (system)
+        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", system));
+    json_array_append_new(messages, json_pack("{s:s, s:o}", "role", "user", "content",
+                                              json_sprintf("%s%s%s", text, *text ? "\n\n" : "", more)));
+    return dumped(json_pack("{s:o}", "messages", messages));
+}
+
+char *serve_body_read_tokens(const int32_t *tokens, int32_t n, int32_t slot)
+{
+    json_t *prompt = json_array();
+    for (int32_t i = 0; i < n; i++)
+        json_array_append_new(prompt, json_integer(tokens[i]));
+    const bool whole = json_array_size(prompt) == (size_t)n;
+    char *text = dumped(json_pack("{s:o, s:i, s:i, s:b}", "prompt", prompt, "n_predict", 0, "id_slot",
+                                  (int)slot, "cache_prompt", 0));
+    if (whole)
+        return text;
+    free(text);
+    return NULL;
+}
+
+char *serve_body_file(const char *file)
+{
+    return dumped(json_pack("{s:s}", "filename", file));
+}
+
+/* ---- Replies ---- */
+
+char *serve_text_of(const json_t *string)
+{
+    const size_t n = json_string_length(string);
+    char *copy = json_is_string(string) ? malloc(n + 1) : NULL;
+    if (!copy)
+        return NULL;
+    memcpy(copy, json_string_value(string), n + 1);
+    for (size_t i = 0; i < n; i++)
+        copy[i] = copy[i] ? copy[i] : '\1';
+    return copy;
+}
+
+char *serve_reply_prompt(const char *reply, size_t n)
+{
+    json_t *o = json_loadb(reply, n, JSON_ALLOW_NUL, NULL);
+    char *copy = serve_text_of(json_object_get(o, "prompt"));
+    json_decref(o);
+    return copy;
+}
+
+int32_t *serve_reply_tokens(const char *reply, size_t n, int32_t *n_tokens)
+{
+    json_t *o = json_loadb(reply, n, 0, NULL);
+    const json_t *list = json_object_get(o, "tokens");
+    const size_t size = json_array_size(list);
+    int32_t *tokens = json_is_array(list) ? malloc((size + 1) * sizeof *tokens) : NULL;
+    for (size_t i = 0; tokens && i < size; i++)
+        tokens[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    *n_tokens = tokens ? (int32_t)size : 0;
+    json_decref(o);
+    return tokens;
+}
+
+/* ---- Errors ---- */
+
+char *serve_error(int status, const char *why, const char *param)
+{
+    const char *type = status == 503   ? "unavailable_error"
+                       : status == 500 ? "server_error"
+                                       : "invalid_request_error";
+    json_t *o = json_pack("{s:{s:i, s:s, s:s, s:s?}}", "error", "code", status, "message", why, "type", type,
+                          "param", param);
+    return dumped(o);
+}

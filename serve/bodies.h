@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* Bodies that this program asks the server's own routes with, what it reads in their replies, and errors. Texts are to be freed; NULL: no
+ * memory, or a reply without what is looked for. */
+#ifndef WNW_SERVE_BODIES_H
+#define WNW_SERVE_BODIES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct json_t;
+
+char *serve_body_tokenize(const char *text);
+/* A chat that begins with a document, and goes on with `more` in the system message and from the user. */
+char *serve_body_document(const char *text, const char *more);
+/* A chat whose user begins with a document and goes on with `more`; system = NULL: without that message. */
+char *serve_body_user(const char *system, const char *text, const char *more);
+/* A prompt of tokens that is read into a slot and not answered. */
+char *serve_body_read_tokens(const int32_t *tokens, int32_t n, int32_t slot);
+/* Has a slot saved to a file, or restored from it. */
+char *serve_body_file(const char *file);
+
+/* The prompt that a reply has, and its tokens. */
+char *serve_reply_prompt(const char *reply, size_t n);
+int32_t *serve_reply_tokens(const char *reply, size_t n, int32_t *n_tokens);
+/* A copy of a string in which the character NUL is another one that takes as many tokens; NULL too where it is no string. */
+char *serve_text_of(const struct json_t *string);
+
+/* An error as OpenAI's clients read it. */
+char *serve_error(int status, const char *why, const char *param);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

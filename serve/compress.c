@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+#include "serve/compress.h"
+
+#include "serve/document_cells.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* New tokens of a prompt that make a slot be compressed; entries that stay besides a header, however small the size. */
+enum { LEAST_NEW = 128, LEAST_KEPT = 32 };
+
+/* The size of what comes after the header, which no policy sees. A budget is of both, but not of a document. */
+static wnw_size size_of_rest(const struct serve_want *want, int32_t n_header, int32_t n_shared)
+{
+    wnw_size size = want->size;
+    const int64_t rest = size.budget - (n_header - n_shared);
+    if (size.kind == WNW_SIZE_BUDGET)
+        size.budget = rest > LEAST_KEPT ? rest : LEAST_KEPT;
+    return size;
+}
+
+static void count_all_entries(struct serve_watched *w)
+{
+    for (int32_t i = 0; i < serve_watched_n(w); i++) /* several may share cells */
+        if (w->sequences.of[i].n > 0)
+            serve_watched_count(w, i);
+}
+
+/* Says why the fallback is taken, once for each reason. */
+static void tell_fallback(struct serve_watched *w, const char *recipe, int rc)
+{
+    if (rc == WNW_E_UNSUPPORTED)
+        snprintf(w->cannot, sizeof w->cannot, "%s", recipe);
+    if (strcmp(w->told, wnw_last_error()) == 0)
+        return;
+    snprintf(w->told, sizeof w->told, "%s", wnw_last_error());
+    fprintf(stderr, "winnow: %s is taken in place of %s where that cannot be had: %s\n", SERVE_FALLBACK,
+            recipe, w->told);
+}
+
+/* Tokens of a slot that are compressed together, behind a header that is whole. */
+struct part {
+    int32_t n_prefix, from, to;
+    wnw_size size; /* of what follows the header */
+};
+
+/* By the rule, or where that refuses by the fallback, as with rule = NULL: a slot that stays whole would be the worse surprise. */
+static int compress_part(struct serve_watched *w, int32_t seq, const struct part *part,
+                         const struct serve_rule *rule)
+{
+    const int32_t *cell = w->sequences.of[seq].cell;
+    const size_t n_prefix = (size_t)part->n_prefix, n = (size_t)(part->to - part->from);
+    int32_t *cells = malloc((n_prefix + n + 1) * sizeof *cells);
+    if (!cells)
+        return WNW_E_NOMEM;
+    memcpy(cells, cell, n_prefix * sizeof *cells);
+    memcpy(cells + n_prefix, cell + part->from, n * sizeof *cells);
+    wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of),
+                              .n_cells = (int32_t)(n_prefix + n),
+                              .cells = cells,
+                              .policy = rule ? rule->policy : w->fallback,
+                              .size = &part->size,
+                              .n_prefix = part->n_prefix};
+    int rc = wnw_bridge_compress_cells(w->cache, &of);
+    if (rc != WNW_OK && rc != WNW_E_NOMEM && rule && strcmp(rule->want.recipe, SERVE_FALLBACK) != 0) {
+        tell_fallback(w, rule->want.recipe, rc);
+        serve_slots_count_fallback();
+        of.policy = w->fallback;
+        rc = wnw_bridge_compress_cells(w->cache, &of);
+    }
+    free(cells);
+    return rc;
+}
+
+/* A policy that looks with every query has those of the last prompt alone, which would leave little of what earlier turns have
+ * kept. So it judges that prompt, if it is long enough; a ratio takes nothing more of what was compressed before, and the
+ * fallback compresses what lies between; of a budget each part has the share that it has of the tokens. */
+static int compress_last(struct serve_watched *w, int32_t seq, const struct part *rest,
+                         const struct serve_rule *rule)
+{
+    const struct serve_held *s = &w->held[seq];
+    struct part old = *rest, last = *rest;
+    const int32_t n = rest->to - rest->from, at = s->at_prompt > rest->from ? s->at_prompt : rest->from;
+    old.to = last.from = rest->to - at < LEAST_NEW ? rest->to : at;
+    if (rest->size.kind == WNW_SIZE_BUDGET) {
+        const int64_t share = rest->size.budget * (old.to - old.from) / n;
+        old.size.budget = share > 0 ? share : 1;
+        last.size.budget = rest->size.budget - share > 0 ? rest->size.budget - share : 1;
+    } else if (old.from < s->n_done) {
+        old.from = s->n_done < old.to ? s->n_done : old.to;
+    }
+    int rc = old.from < old.to ? compress_part(w, seq, &old, NULL) : WNW_OK;
+    if (rc == WNW_OK && last.from < last.to)
+        rc = compress_part(w, seq, &last, rule);
+    return rc;
+}
+
+bool serve_compress(struct serve_watched *w, int32_t seq)
+{
+    struct serve_held *s = &w->held[seq];
+    const struct serve_sequence *q = &w->sequences.of[seq];
+    const struct serve_rule *rule = &w->rule[seq];
+    const struct serve_want *want = &rule->want;
+    const int32_t n_shared = serve_document_cells_shared(w, seq);
+    const int32_t n_header = want->n_protected > n_shared ? want->n_protected : n_shared;
+    if (s->n_unknown > 0 || serve_keeps_all(want) || s->n_new < LEAST_NEW || q->n <= n_header)
+        return true;
+    const struct part rest = {.n_prefix = n_shared > 0 ? 0 : n_header,
+                              .from = n_header,
+                              .to = q->n,
+                              .size = size_of_rest(want, n_header, n_shared)};
+    const bool cannot = strcmp(want->recipe, w->cannot) == 0;
+    if (cannot)
+        serve_slots_count_fallback();
+    const int rc = !cannot && serve_looks_with_all(want) ? compress_last(w, seq, &rest, rule)
+                                                         : compress_part(w, seq, &rest, cannot ? NULL : rule);
+    s->n_new = 0;
+    if (rc != WNW_OK) {
+        fprintf(stderr, "winnow: slot %d is not compressed: %s\n", (int)seq, wnw_last_error());
+    } else {
+        s->compressed = true;
+        s->n_done = q->n;
+        s->by = *want;
+        count_all_entries(w);
+        serve_watched_report(w, seq);
+    }
+    serve_watched_tell(w, rc == WNW_OK, rc != WNW_OK);
+    return rc == WNW_OK;
+}

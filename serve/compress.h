@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* Compressing what a slot has read, by what holds for it. */
+#ifndef WNW_SERVE_COMPRESS_H
+#define WNW_SERVE_COMPRESS_H
+
+#include "serve/watched.h"
+
+/* Compresses a slot whose prompt has ended, if it is time. False: it could not be; the reason was said. */
+bool serve_compress(struct serve_watched *w, int32_t seq);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* What `winnow serve` set, read from the environment once, before main. */
+#ifndef WNW_SERVE_CONFIG_H
+#define WNW_SERVE_CONFIG_H
+
+#include "serve/want.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SERVE_MAX_SLOTS = 64, SERVE_TEXT = 512 /* bytes of a sentence */ };
+
+struct serve_config {
+    struct serve_want want;  /* of requests that do not say */
+    const char *automatic;   /* the recipe that "auto" means here */
+    bool is_automatic;       /* want has it because nobody named another */
+    uint64_t cap;            /* bytes of keys and values over all slots, 0 = none */
+    bool saves;              /* slots may be saved and restored */
+    const char *profiles;    /* files, with ':' between them; "" = none */
+    const char *fingerprint; /* of the model, for what was stored; "" where nobody has said it */
+};
+const struct serve_config *serve_settings(void);
+/* Whether a policy can be had here, with the profiles that there are: WNW_OK, or wnw_last_error() says why not. Any thread. */
+int serve_check_policy(const wnw_policy *policy);
+/* Says one line and ends the process at once: for what must not start. */
+void serve_refuse(const char *what) __attribute__((noreturn));
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+#include "serve/decode.h"
+
+#include "serve/compress.h"
+#include "serve/document_cells.h"
+
+#include <llama.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Before ---- */
+
+/* Whether these rows are a prompt's, which may be alone behind others of it. */
+static bool reads_prompt(const struct serve_watched *w, int32_t seq, const struct serve_rows *r)
+{
+    return r->n > 0 && (w->held[seq].reading || r->n_silent > 0);
+}
+
+/* Has a slot follow another recipe, and what that needs observed. */
+static void follow(struct serve_watched *w, int32_t seq, const struct serve_want *want)
+{
+    struct serve_rule *rule = &w->rule[seq];
+    wnw_policy_free(rule->policy);
+    rule->policy = NULL;
+    if (serve_keeps_all(want))
+        return;
+    if (wnw_policy_parse(&rule->policy, want->recipe, NULL) != WNW_OK ||
+        wnw_bridge_observe(w->cache, want->recipe) != WNW_OK)
+        fprintf(stderr, "winnow: slot %d: %s\n", (int)seq, wnw_last_error());
+}
+
+/* Begins what is new. Requests that ask for what the one before them asked for parse nothing here. */
+static void begin(struct serve_watched *w, int32_t seq, const struct serve_want *want)
+{
+    struct serve_rule *rule = &w->rule[seq];
+    if (!serve_same_recipe(&rule->want, want))
+        follow(w, seq, want);
+    rule->want = *want;
+    rule->asks = serve_looks_with_queries(want) && strcmp(want->recipe, w->cannot) != 0;
+}
+
+/* Whether the cap asks for room that a slot without a request can make: the server then clears one. It is asked as often as
+ * there are such slots, and no more until one has been cleared. */
+static bool needs_room(struct serve_watched *w, const struct serve_batch *b)
+{
+    const uint64_t cap = serve_settings()->cap;
+    int32_t n_idle = 0;
+    if (cap == 0 || serve_watched_bytes(w) + (uint64_t)b->n * serve_slots_row_bytes() <= cap)
+        return false;
+    for (int32_t seq = 0; seq < w->n_slots; seq++)
+        n_idle +=
+            w->sequences.of[seq].n > 0 && serve_batch_rows_of(b, seq).n == 0 && !serve_slots_is_claimed(seq);
+    return w->n_purges++ < n_idle;
+}
+
+bool serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
+{
+    struct serve_want want;
+    for (int32_t seq = 0; seq < w->n_slots; seq++) {
+        const struct serve_rows r = serve_batch_rows_of(b, seq);
+        if (r.n > 0 && serve_slots_want(seq, &want))
+            begin(w, seq, &want);
+        w->rule[seq].notes = w->rule[seq].asks && reads_prompt(w, seq, &r);
+    }
+    if (needs_room(w, b))
+        return false;
+    for (int32_t seq = 0; seq < w->n_slots; seq++)
+        w->n_before[seq] = w->sequences.of[seq].n;
+    w->running = b;
+    w->at = 0;
+    return true;
+}
+
+/* ---- While a batch runs ---- */
+
+/* Learns the cells of a sequence that came from a file, from what its first row sees besides itself. libllama gives a
+ * state cells that follow each other; where it found none such, the order of the tokens is not known, and the sequence
+ * stays as it is. */
+static void learn(struct serve_watched *w, int32_t seq, int32_t row, int32_t own, int32_t pos)
+{
+    struct serve_held *s = &w->held[seq];
+    int32_t n = 0, *cells = malloc(((size_t)w->sequences.n_cells + 1) * sizeof *cells);
+    if (cells && wnw_bridge_seen(w->cache, row, cells, w->sequences.n_cells, &n) == WNW_OK && n == pos + 1) {
+        int32_t k = 0;
+        for (int32_t i = 0; i < n; i++)
+            if (cells[i] != own)
+                cells[k++] = cells[i];
+        if (k == pos && (k == 0 || cells[k - 1] - cells[0] == k - 1)) {
+            for (int32_t i = 0; i < k; i++)
+                serve_sequences_add(&w->sequences, seq, i, cells[i]);
+            s->n_unknown = 0;
+        }
+    }
+    free(cells);
+}
+
+void serve_decode_rows(const int32_t *cells, int32_t n, int32_t n_cells, void *user)
+{
+    struct serve_watched *w = user;
+    (void)n_cells;
+    for (int32_t i = 0; w->running && i < n && w->at < w->running->n; i++, w->at++) {
+        const struct serve_row *row = &w->running->row[w->at];
+        bool noted = false;
+        for (int32_t seq = 0; seq < w->n_slots; seq++)
+            if (row->seqs >> seq & 1) {
+                if (w->held[seq].n_unknown > 0 && w->sequences.of[seq].n == 0)
+                    learn(w, seq, i, cells[i], row->pos);
+                serve_sequences_add(&w->sequences, seq, row->pos, cells[i]);
+                noted = noted || w->rule[seq].notes;
+            }
+        if (!noted)
+            wnw_bridge_skip_query(w->cache, i);
+    }
+}
+
+/* ---- After ---- */
+
+/* Compresses a prompt whose last row was computed, before its first token is sampled from the logits that are there: so the time goes to that of
+ * the prompt, and the tokens come evenly. */
+static void finish_prompt(struct serve_watched *w, int32_t seq)
+{
+    const int32_t stores = serve_slots_stores(seq);
+    char line[SERVE_TEXT];
+    llama_synchronize(w->ctx);
+    const bool good = serve_compress(w, seq);
+    if (w->rule[seq].asks) /* what was too short keeps none either */
+        wnw_bridge_forget_queries(w->cache, w->sequences.of[seq].cell, w->sequences.of[seq].n);
+    if (stores > 0 && !good) {
+        snprintf(line, sizeof line, "document %s cannot be compressed: %s", serve_document_name(stores - 1),
+                 wnw_last_error());
+        serve_refuse(line);
+    }
+    if (stores > 0)
+        serve_document_cells_keep(w, seq, stores - 1);
+}
+
+/* Notes what the batch has brought. */
+static void take(struct serve_watched *w, const struct serve_batch *b)
+{
+    for (int32_t seq = 0; seq < w->n_slots; seq++) {
+        struct serve_held *s = &w->held[seq];
+        const struct serve_rows r = serve_batch_rows_of(b, seq);
+        if (r.n == 0)
+            continue;
+        const bool reads = reads_prompt(w, seq, &r), ended = reads && r.ends;
+        if (reads && !s->reading)
+            s->at_prompt = w->sequences.of[seq].n - r.n;
+        s->entries += (int64_t)r.n * w->row_entries;
+        s->n_new += r.n_silent + ended;
+        s->reading = !r.ends;
+        serve_watched_report(w, seq);
+        if (ended)
+            finish_prompt(w, seq);
+    }
+    serve_watched_tell(w, false, false);
+}
+
+void serve_decode_end(struct serve_watched *w, const struct serve_batch *b, bool good)
+{
+    w->running = NULL;
+    if (good) {
+        take(w, b);
+        return;
+    }
+    /* libllama takes back the rows that it could not compute. */
+    for (int32_t seq = 0; seq < w->n_slots; seq++)
+        serve_sequences_cut(&w->sequences, seq, w->n_before[seq]);
+    serve_watched_bury(w);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+#include "serve/document_cells.h"
+
+#include "serve/real.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Tokens that the template may write around a document. */
+enum { ROOM_FOR_TEMPLATE = 512 };
+
+/* ---- Room ---- */
+
+/* Tokens of a document, without what a template writes around a text. */
+static int32_t count_tokens(const struct llama_model *model, int32_t d)
+{
+    const char *text = serve_document_text(d);
+    int32_t n;
+    if (!serve_document_stored(d))
+        return -llama_tokenize(llama_model_get_vocab(model), text, (int32_t)strlen(text), NULL, 0, false,
+                               true);
+    (void)wnw_stored_tokens(serve_document_stored(d), &n);
+    return n;
+}
+
+/* What is stored is taken as it is. */
+static void check_type(const struct llama_context_params *params, int32_t d)
+{
+    wnw_stored_info info = wnw_stored_info_default();
+    char line[SERVE_TEXT];
+    if (!serve_document_stored(d))
+        return;
+    (void)wnw_stored_get_info(serve_document_stored(d), &info);
+    const char *type = wnw_kv_type_name(info.kv_type), *turns = getenv("LLAMA_ATTN_ROT_DISABLE");
+    if (strcmp(type, ggml_type_name(params->type_k)) != 0 ||
+        strcmp(type, ggml_type_name(params->type_v)) != 0) {
+        snprintf(
+            line, sizeof line,
+            "document %s: its keys and values are %s, and the server's cache has %s and %s: start it with "
+            "`-- -ctk %s -ctv %s`",
+            serve_document_name(d), type, ggml_type_name(params->type_k), ggml_type_name(params->type_v),
+            type, type);
+        serve_refuse(line);
+    }
+    if (turns && atoi(turns) != 0 && (info.kv_type == WNW_KV_Q8_0 || info.kv_type == WNW_KV_Q4_0)) {
+        snprintf(line, sizeof line, "document %s: LLAMA_ATTN_ROT_DISABLE has the server's rows not rotated",
+                 serve_document_name(d));
+        serve_refuse(line);
+    }
+}
+
+void serve_document_cells_room(const struct llama_model *model, struct llama_context_params *params)
+{
+    char line[SERVE_TEXT];
+    const int32_t n_most = llama_model_n_ctx_train(model);
+    if (serve_documents_n() == 0)
+        return;
+    if (llama_model_is_hybrid(model) || llama_model_is_recurrent(model))
+        serve_refuse("models with recurrent layers cannot begin requests with a document");
+    if (llama_model_n_swa(model) > 0 && !params->swa_full)
+        serve_refuse("the model has layers with a sliding window; with documents it needs `-- --swa-full`");
+    for (int32_t d = 0; d < serve_documents_n(); d++) {
+        const int32_t n = count_tokens(model, d);
+        check_type(params, d);
+        if (n <= 0 || n > n_most - ROOM_FOR_TEMPLATE) {
+            snprintf(line, sizeof line,
+                     "document %s has %d tokens, and the model's context has %d, of which requests need %d",
+                     serve_document_name(d), (int)n, (int)n_most, ROOM_FOR_TEMPLATE);
+            serve_refuse(line);
+        }
+        params->n_ctx += (uint32_t)(n + ROOM_FOR_TEMPLATE);
+    }
+    params->n_seq_max += (uint32_t)serve_documents_n();
+    if (params->n_outputs_max > 0) /* it is not less than the sequences */
+        params->n_outputs_max += (uint32_t)serve_documents_n();
+}
+
+/* ---- Texts, which a slot reads ---- */
+
+void serve_document_cells_keep(struct serve_watched *w, int32_t seq, int32_t d)
+{
+    const int32_t to = w->n_slots + d;
+    REAL(llama_memory_seq_cp)(llama_get_memory(w->ctx), seq, to, -1, -1);
+    if (!serve_sequences_cp(&w->sequences, seq, to, -1, -1))
+        serve_refuse("no memory for the cells of a document");
+    w->held[to] = w->held[seq];
+    w->held[to].by = w->rule[seq].want;
+    w->held[seq].behind = d + 1;
+    w->held[seq].compressed = false; /* nothing of its own is */
+    serve_watched_report(w, to);
+    serve_watched_report(w, seq);
+}
+
+/* ---- Stored caches ---- */
+
+/* The cell of the first token of what was stored, of which libllama has just been given the state: its entries are those in cells
+ * that no sequence has, and their cells follow each other as their positions do. -1: they do not. */
+static int32_t first_cell(const struct serve_watched *w, const wnw_stored *st, int32_t *cells)
+{
+    int32_t first = -1, n;
+    bool good = true;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
+        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
+        if (wnw_bridge_get_layer(w->cache, i, &l) != WNW_OK || !l.ragged || l.n_cells != w->sequences.n_cells)
+            continue;
+        for (int32_t ih = 0; good && ih < l.n_heads; ih++) {
+            const int32_t *pos, n_pos = wnw_stored_head(st, l.layer, ih, &pos);
+            int32_t k = 0;
+            good = wnw_bridge_cells(w->cache, i, 0, ih, cells, l.n_cells, &n) == WNW_OK;
+            for (int32_t e = 0; good && e < n; e++) {
+                if (w->sequences.owners[cells[e]] > 0)
+                    continue;
+                first = first < 0 && k < n_pos ? cells[e] - pos[k] : first;
+                good = k < n_pos && cells[e] - pos[k] == first;
+                k++;
+            }
+            good = good && k == n_pos;
+        }
+    }
+    return good ? first : -1;
+}
+
+/* Has libllama take what was stored of a document. Returns what is wrong, NULL = nothing. */
+static const char *take_state(const struct serve_watched *w, int32_t d, int32_t seq)
+{
+    uint8_t *state;
+    size_t n;
+    if (wnw_stored_sequence(serve_document_stored(d), &state, &n) != WNW_OK)
+        return wnw_last_error();
+    const bool taken = llama_state_seq_set_data(w->ctx, state, n, seq) > 0;
+    wnw_free(state);
+    return taken ? NULL
+                 : "libllama does not take it: its cache is of another form (`-- -fa off` is one), or has no "
+                   "room";
+}
+
+/* Fills a document's sequence from what was stored. Returns what is wrong, NULL = nothing. */
+static const char *fill_document(struct serve_watched *w, int32_t d)
+{
+    const int32_t to = w->n_slots + d;
+    const wnw_stored *st = serve_document_stored(d);
+    int32_t n, *cells = malloc((size_t)w->sequences.n_cells * sizeof *cells);
+    const char *fault = cells ? take_state(w, d, to) : "out of memory";
+    const int32_t first = fault ? -1 : first_cell(w, st, cells);
+    free(cells);
+    if (fault)
+        return fault;
+    if (first < 0)
+        return "its entries are not where they were put: the backend and libllama disagree";
+    (void)wnw_stored_tokens(st, &n);
+    for (int32_t i = 0; i < n; i++)
+        if (!serve_sequences_add(&w->sequences, to, i, first + i))
+            return "out of memory";
+    const struct serve_want by = serve_document_stored_by(d);
+    w->held[to] = (struct serve_held){.compressed = !serve_keeps_all(&by), .by = by};
+    serve_document_close(d);
+    serve_watched_count(w, to);
+    serve_watched_report(w, to);
+    return NULL;
+}
+
+/* Fills it unless that was done. */
+static void load_stored(struct serve_watched *w, int32_t d)
+{
+    char line[SERVE_TEXT];
+    const char *fault = serve_document_stored(d) ? fill_document(w, d) : NULL;
+    if (!fault)
+        return;
+    snprintf(line, sizeof line, "document %s: %.400s", serve_document_name(d), fault);
+    serve_refuse(line);
+}
+
+/* ---- Slots behind documents ---- */
+
+static bool put(struct serve_watched *w, int32_t seq, int32_t d)
+{
+    llama_memory_t mem = llama_get_memory(w->ctx);
+    const int32_t from = w->n_slots + d;
+    if (w->sequences.of[from].n == 0 || !REAL(llama_memory_seq_rm)(mem, seq, -1, -1))
+        return false;
+    serve_sequences_rm(&w->sequences, seq, -1, -1);
+    REAL(llama_memory_seq_cp)(mem, from, seq, -1, -1);
+    if (!serve_sequences_cp(&w->sequences, from, seq, -1, -1)) {
+        REAL(llama_memory_seq_rm)(mem, seq, -1, -1);
+        serve_sequences_rm(&w->sequences, seq, -1, -1);
+        return false;
+    }
+    w->held[seq] = (struct serve_held){.behind = d + 1, .entries = w->held[from].entries};
+    return true;
+}
+
+size_t serve_document_cells_restore(struct serve_watched *w, int32_t seq, int32_t d, int32_t *tokens,
+                                    size_t room, size_t *n)
+{
+    int32_t n_own;
+    const int32_t *own = serve_document_tokens(d, &n_own);
+    *n = (size_t)n_own;
+    if (!tokens)
+        return n_own > 0;
+    if (n_own == 0 || *n > room)
+        return 0;
+    load_stored(w, d);
+    if (!put(w, seq, d))
+        return 0;
+    memcpy(tokens, own, *n * sizeof *tokens);
+    serve_watched_bury(w);
+    w->n_purges = 0;
+    serve_watched_report(w, seq);
+    serve_watched_tell(w, false, false);
+    return *n;
+}
+
+int32_t serve_document_cells_shared(const struct serve_watched *w, int32_t seq)
+{
+    const struct serve_sequence *q = &w->sequences.of[seq];
+    const int32_t behind = w->held[seq].behind;
+    const struct serve_sequence *d = behind > 0 ? &w->sequences.of[w->n_slots + behind - 1] : q;
+    int32_t n = 0;
+    while (behind > 0 && n < q->n && n < d->n && q->cell[n] == d->cell[n])
+        n++;
+    return n;
+}
+
+void serve_document_cells_check(struct serve_watched *w, int32_t seq)
+{
+    struct serve_held *s = &w->held[seq];
+    if (s->behind == 0)
+        return;
+    const int32_t from = w->n_slots + s->behind - 1;
+    if (serve_document_cells_shared(w, seq) + SERVE_SEAM >= w->sequences.of[from].n)
+        return;
+    s->behind = 0;
+    s->n_done = w->sequences.of[seq].n;
+    s->compressed = w->held[from].compressed;
+    s->by = w->held[from].by;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+#include "serve/document_file.h"
+
+#include "serve/config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Bytes of a text; more tokens than any context has. */
+enum { MOST_BYTES = 1 << 28 };
+
+static bool complain(char *what, const char *sentence)
+{
+    snprintf(what, SERVE_TEXT, "%.300s", sentence);
+    return false;
+}
+
+/* ---- Texts ---- */
+
+/* The whole of a file as text; NULL: errno says why. */
+static char *read_file(const char *path, size_t *n)
+{
+    struct stat st;
+    FILE *f = fopen(path, "rb");
+    char *text = NULL;
+    *n = 0;
+    if (f && fstat(fileno(f), &st) == 0 && !S_ISREG(st.st_mode))
+        errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+    else if (f && st.st_size > MOST_BYTES)
+        errno = EFBIG;
+    else if (f && (text = malloc((size_t)st.st_size + 1)) != NULL)
+        *n = fread(text, 1, (size_t)st.st_size, f);
+    if (text)
+        text[*n] = '\0';
+    if (f)
+        fclose(f);
+    return text;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\f' || c == '\v';
+}
+
+/* Chat templates trim what they write, so that the text would not be found again. */
+static void trim(char *text)
+{
+    size_t n = strlen(text), from = 0;
+    while (n > 0 && is_space(text[n - 1]))
+        n--;
+    text[n] = '\0';
+    while (is_space(text[from]))
+        from++;
+    memmove(text, text + from, n - from + 1);
+}
+
+/* Length of the UTF-8 sequence that begins there, 0 = it is none. */
+static size_t sequence_length(const unsigned char *s)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const size_t n = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
+    uint32_t code = n > 1 ? s[0] & (0x7fu >> n) : s[0];
+    for (size_t i = 1; i < n; i++) {
+        if (s[i] >> 6 != 2)
+            return 0;
+        code = code << 6 | (s[i] & 0x3f);
+    }
+    return n > 1 && (code < least[n] || code > 0x10ffff || code >> 11 == 0x1b) ? 0 : n;
+}
+
+static bool is_utf8(const char *text)
+{
+    for (const unsigned char *s = (const unsigned char *)text; *s;) {
+        const size_t n = sequence_length(s);
+        if (n == 0)
+            return false;
+        s += n;
+    }
+    return true;
+}
+
+static bool load_text(struct serve_document_file *d, const char *path, char *what)
+{
+    size_t n;
+    d->text = read_file(path, &n);
+    if (!d->text) {
+        char line[SERVE_TEXT];
+        snprintf(line, sizeof line, "cannot read %.200s: %s", path, strerror(errno));
+        return complain(what, line);
+    }
+    if (strlen(d->text) != n || !is_utf8(d->text))
+        return complain(what, "it is no text in UTF-8");
+    trim(d->text);
+    return *d->text || complain(what, "it is empty");
+}
+
+/* ---- Stored caches ---- */
+
+/* Whether the file begins as a stored cache does, or is called like one. */
+static bool looks_stored(const char *path)
+{
+    static const char magic[] = "\x89WKV";
+    char begin[4] = "";
+    const size_t n = strlen(path);
+    FILE *f = fopen(path, "rb");
+    const bool same = f && fread(begin, sizeof begin, 1, f) == 1 && memcmp(begin, magic, sizeof begin) == 0;
+    if (f)
+        fclose(f);
+    return same || (n >= 4 && strcmp(path + n - 4, ".wkv") == 0);
+}
+
+/* Why a stored cache cannot be a document here, NULL = it can; `line` is room for the sentence. */
+static const char *stored_fault(const wnw_stored *st, const char *own, char line[SERVE_TEXT])
+{
+    wnw_stored_info info = wnw_stored_info_default();
+    wnw_prompt_params text = wnw_prompt_default_params();
+    size_t n;
+    (void)wnw_stored_get_info(st, &info); /* this call does not fail for an open file */
+    if (strcmp(info.fingerprint, own) != 0) {
+        snprintf(line, SERVE_TEXT, "it belongs to model %s (%.100s), and the server's is %s",
+                 info.fingerprint, info.model, *own ? own : "not known");
+        return line;
+    }
+    if (!wnw_stored_get_text(st, &text) || !text.document)
+        return "it was stored without its text, which is what prompts are compared with";
+    if (text.raw)
+        return "it was stored without a chat template (--raw), and documents stand in messages";
+    if (info.pieces)
+        return "documents were added to it one by one, so that its tokens are not those of their text: store "
+               "them anew, together";
+    if (info.policy && strlen(info.policy) >= SERVE_RECIPE)
+        return "the recipe that it was compressed by is too long";
+    return wnw_stored_sequence(st, NULL, &n) == WNW_OK ? NULL : wnw_last_error();
+}
+
+/* What its recipe says in few words; the long form is as good. */
+static void note_by(struct serve_want *by, const wnw_stored *st)
+{
+    wnw_stored_info info = wnw_stored_info_default();
+    wnw_policy *policy = NULL;
+    char *brief = NULL;
+    (void)wnw_stored_get_info(st, &info);
+    if (info.policy && wnw_policy_parse(&policy, info.policy, NULL) == WNW_OK)
+        (void)wnw_policy_short(policy, &brief);
+    (void)serve_want_set(by, brief ? brief : info.policy ? info.policy : "full", NULL);
+    by->size = info.size;
+    wnw_free(brief);
+    wnw_policy_free(policy);
+}
+
+static bool load_stored(struct serve_document_file *d, const char *path, const char *fingerprint, char *what)
+{
+    wnw_prompt_params text = wnw_prompt_default_params();
+    char line[SERVE_TEXT];
+    if (wnw_stored_open(&d->stored, path) != WNW_OK)
+        return complain(what, wnw_last_error());
+    const char *fault = stored_fault(d->stored, fingerprint, line);
+    if (fault)
+        return complain(what, fault);
+    (void)wnw_stored_get_text(d->stored, &text);
+    note_by(&d->by, d->stored);
+    d->text = strdup(text.document);
+    d->system = text.system ? strdup(text.system) : NULL;
+    return (d->text && !text.system == !d->system) || complain(what, "out of memory");
+}
+
+/* ---- Either ---- */
+
+bool serve_document_file_read(struct serve_document_file *f, const char *path, const char *fingerprint,
+                              char *what)
+{
+    *f = (struct serve_document_file){0};
+    return looks_stored(path) ? load_stored(f, path, fingerprint, what) : load_text(f, path, what);
+}
+
+void serve_document_file_free(struct serve_document_file *f)
+{
+    wnw_stored_free(f->stored);
+    free(f->text);
+    free(f->system);
+    *f = (struct serve_document_file){0};
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* A slot in a file and back: what llama_state_seq_save_file and _load_file do for slots of the watched context. */
+#ifndef WNW_SERVE_SAVED_H
+#define WNW_SERVE_SAVED_H
+
+#include "serve/watched.h"
+
+/* Writes a slot with the server's notes of its tokens. Returns the file's bytes, 0 on failure with a line on standard error. */
+size_t serve_saved_write(const struct serve_watched *w, const char *path, int32_t seq, const int32_t *notes,
+                         size_t n_notes);
+/* Reads one into a slot. notes [room], or NULL: only *n_notes is wanted. Returns bytes of the file, 0 on failure likewise. */
+size_t serve_saved_read(struct serve_watched *w, const char *path, int32_t seq, int32_t *notes, size_t room,
+                        size_t *n_notes);
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who has which slot, and what is in it, for any thread. A request claims its slots before the server sees it, so that the policy of
+ * each slot is known when its prompt is read, and so that a cap on memory is kept before anything is read. Requests that come in while all
+ * slots are taken wait in the order in which they came.
+ */
+#ifndef WNW_SERVE_SLOTS_H
+#define WNW_SERVE_SLOTS_H
+
+#include "serve/config.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Opening ---- */
+
+/* Number of slots, bytes of one token's keys and values in all heads, entries that it has in them; what the decoding thread says when it
+ * starts. */
+void serve_slots_open(int32_t n_slots, uint64_t row_bytes, int32_t row_entries, bool by_request);
+/* Whether requests may bring policies of their own. */
+bool serve_slots_by_request(void);
+int32_t serve_slots_n(void);
+uint64_t serve_slots_row_bytes(void);
+/* The recipe of requests that do not say; where they cannot have rules of their own, one that compresses by itself, without a fallback. */
+const char *serve_policy_of_all(bool by_request);
+
+/* ---- Claims (slots_claim.c) ---- */
+
+/* When a prompt may begin with what a slot holds of an earlier one. */
+enum serve_reuse {
+    SERVE_REUSE_SAME, /* where it was kept by the same rule, and the rule does not look at the question */
+    SERVE_REUSE_ANY,
+    SERVE_REUSE_NEVER
+};
+
+struct serve_ask {
+    struct serve_want want;
+    enum serve_reuse reuse;
+    const char *key; /* the prompt, as far as slots are compared by it */
+    size_t key_len;
+    int32_t slot;                /* -1: any */
+    int32_t n_slots;             /* answers that are wanted at once */
+    int64_t n_prompt, n_predict; /* tokens that it adds; counted only where there is a cap */
+    int32_t behind, stores;      /* 1 + the document that it stands behind, that it reads; 0 = none */
+    bool (*gone)(void *user);    /* whether the client has left */
+    void *user;
+};
+
+struct serve_claim {
+    int32_t slot;
+    uint64_t slots; /* a bit for each claimed slot */
+    bool no_reuse;  /* the slot's content must not be used */
+    bool puts;      /* the document must be put into the slot first */
+};
+
+enum serve_answer { SERVE_CLAIMED, SERVE_GONE, SERVE_BUSY, SERVE_TOO_LONG };
+/* Claims slots for a request; waits for its turn while all are taken. SERVE_BUSY: the cap leaves no room now. why[SERVE_TEXT]. */
+enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_claim *claim, char *why);
+void serve_slots_release(const struct serve_claim *claim);
+bool serve_slots_is_claimed(int32_t slot);
+
+/* ---- The decoding thread ---- */
+
+/* Whether what holds for a slot is another want than at the last call, which is copied to *want then. The first call says so. */
+bool serve_slots_want(int32_t slot, struct serve_want *want);
+/* 1 + the document that the slot's request reads, 0 = none. */
+int32_t serve_slots_stores(int32_t slot);
+/* What is in a slot now. */
+struct serve_content {
+    int32_t n_tokens;
+    int64_t entries;                        /* in all heads */
+    int32_t behind;                         /* 1 + the document that it begins with, 0 = none */
+    bool reading;                           /* a part of a prompt */
+    const struct serve_want *compressed_by; /* NULL: nothing was dropped */
+};
+void serve_slots_report(int32_t slot, const struct serve_content *held);
+/* For any thread: whether a slot holds a part of a prompt. */
+bool serve_slots_is_reading(int32_t slot);
+/* Adds to the counts, and sets the bytes that are held and the tokens that they are of. */
+void serve_slots_count(bool compressed_one, bool failed_one, uint64_t bytes, int64_t n_tokens);
+/* Counts a compression that the fallback does in place of the rule that was wanted. */
+void serve_slots_count_fallback(void);
+/* Sets the bytes of the queries of one token, which a prompt takes besides while it is read by a rule that looks with all. */
+void serve_slots_set_query_bytes(uint64_t bytes);
+
+/* ---- What is shown (slots_show.c) ---- */
+
+/* The object of GET /winnow/kv and the lines for Prometheus, to be freed; NULL: no memory. */
+char *serve_slots_json(void);
+char *serve_slots_metrics(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* The slots as the files slots*.c see them. */
+#ifndef WNW_SERVE_SLOTS_IMPL_H
+#define WNW_SERVE_SLOTS_IMPL_H
+
+#include "serve/slots.h"
+
+struct serve_slot {
+    bool claimed, fresh; /* fresh: the decoding thread has not seen what is wanted */
+    uint64_t used;       /* when it was claimed last, to compare */
+    uint64_t reserved;   /* bytes at most, while it is claimed */
+    int64_t n_answer;    /* tokens of all answers of its request, at most */
+    int32_t stores;      /* 1 + the document that its request reads */
+    char *key;           /* of the prompt that it had last */
+    size_t key_len;
+    struct serve_want want;
+    /* What the decoding thread said last. */
+    int32_t n_tokens;
+    int64_t entries;
+    int32_t behind;
+    bool reading, compressed;
+    struct serve_want compressed_by;
+};
+
+struct serve_slots {
+    struct serve_slot slot[SERVE_MAX_SLOTS];
+    int32_t n_slots, row_entries;
+    uint64_t row_bytes, query_bytes, clock, next_ticket, turn;
+    bool by_request;
+    uint64_t bytes, n_compressed, n_failed, n_fallback, n_refused;
+    int64_t n_tokens;
+};
+
+/* The slots of the process: for one thread at a time, from serve_slots_lock to serve_slots_unlock. */
+struct serve_slots *serve_slots_lock(void);
+void serve_slots_unlock(void);
+/* For who has them: wakes those that wait, or lets others have them for a moment, or until somebody wakes. */
+void serve_slots_wake(void);
+void serve_slots_wait(void);
+
+/* Whether the cap leaves room for a request: SERVE_CLAIMED, SERVE_BUSY or SERVE_TOO_LONG with the reason (slots_cap.c). */
+enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct serve_ask *ask, char *why);
+/* Bytes that it takes at most. */
+uint64_t serve_slots_peak(const struct serve_slots *all, const struct serve_ask *ask);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+#include "serve/want.h"
+
+#include "winnow_method.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int serve_want_set(struct serve_want *want, const char *recipe, wnw_policy **policy)
+{
+    wnw_policy *parsed = NULL;
+    int rc = WNW_OK;
+    snprintf(want->recipe, sizeof want->recipe, "%s", recipe);
+    want->form[0] = '\0';
+    want->needs = 0;
+    if (!serve_keeps_all(want)) {
+        rc = wnw_policy_parse(&parsed, recipe, NULL);
+        want->needs = rc == WNW_OK ? wnw_policy_needs(parsed).flags : UINT32_MAX;
+    }
+    const char *form = parsed ? wnw_policy_string(parsed) : "";
+    if (strlen(form) < sizeof want->form)
+        strcpy(want->form, form);
+    if (policy)
+        *policy = parsed;
+    else
+        wnw_policy_free(parsed);
+    return rc;
+}
+
+bool serve_keeps_all(const struct serve_want *want)
+{
+    return strcmp(want->recipe, "full") == 0;
+}
+
+bool serve_same_recipe(const struct serve_want *a, const struct serve_want *b)
+{
+    return strcmp(a->recipe, b->recipe) == 0 || (*a->form && strcmp(a->form, b->form) == 0);
+}
+
+bool serve_same_want(const struct serve_want *a, const struct serve_want *b)
+{
+    return serve_same_recipe(a, b) && a->size.kind == b->size.kind && a->size.budget == b->size.budget &&
+           a->size.bytes == b->size.bytes && !(a->size.ratio < b->size.ratio) &&
+           !(a->size.ratio > b->size.ratio);
+}
+
+bool serve_looks_at_question(const struct serve_want *want)
+{
+    return want->needs & WNW_NEED_WINDOW_ATTN;
+}
+
+bool serve_looks_with_all(const struct serve_want *want)
+{
+    return want->needs & WNW_NEED_EVERY_QUERY;
+}
+
+bool serve_looks_with_queries(const struct serve_want *want)
+{
+    return want->needs & (WNW_NEED_EVERY_QUERY | WNW_NEED_WINDOW_ATTN);
+}
+
+bool serve_looks_back(const struct serve_want *want)
+{
+    return want->needs & (WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX | WNW_NEED_QUERY_STATS |
+                          WNW_NEED_EVERY_QUERY | WNW_NEED_INPUT_GATE);
+}

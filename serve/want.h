@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is kept of a sequence: a recipe and a size. A recipe is parsed where it comes in; what is asked of it afterwards, when slots are
+ * chosen and while batches run, was noted then.
+ */
+#ifndef WNW_SERVE_WANT_H
+#define WNW_SERVE_WANT_H
+
+#include "winnow.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SERVE_RECIPE = 512, SERVE_FORM = 1024 };
+
+struct serve_want {
+    char recipe[SERVE_RECIPE]; /* as it was written; "full": everything */
+    wnw_size size;
+    int32_t n_protected; /* tokens of the header */
+    /* What serve_want_set notes of the recipe. */
+    char
+        form[SERVE_FORM]; /* with every default written out, so that one policy has one form; "": not known */
+    uint32_t needs;       /* WNW_NEED_ flags; all of them where it cannot be told */
+};
+
+/* Parses a recipe of less than SERVE_RECIPE bytes and takes it into *want. *policy is the caller's, NULL for "full"; policy may be NULL.
+ * After an error, which is one of wnw_policy_parse, the recipe stands there all the same, as one that may need everything. */
+int serve_want_set(struct serve_want *want, const char *recipe, wnw_policy **policy);
+
+/* Whether nothing is ever dropped. */
+bool serve_keeps_all(const struct serve_want *want);
+/* Whether recipes are the same, however they are written; and sizes, too. */
+bool serve_same_recipe(const struct serve_want *a, const struct serve_want *b);
+bool serve_same_want(const struct serve_want *a, const struct serve_want *b);
+/* Whether a rule looks at the end of the prompt, where the question is. */
+bool serve_looks_at_question(const struct serve_want *want);
+/* Whether it looks with the queries of the whole prompt, or with any. */
+bool serve_looks_with_all(const struct serve_want *want);
+bool serve_looks_with_queries(const struct serve_want *want);
+/* Whether it needs what must have been noted while the whole prompt was read. */
+bool serve_looks_back(const struct serve_want *want);
+
+/* What compresses where the rule that is wanted refuses: it asks for nothing but keys, and takes any size. */
+#define SERVE_FALLBACK "keydiff"
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+#include "serve/watched.h"
+
+#include "serve/decode.h"
+
+#include <llama.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- What is in the cache ---- */
+
+uint64_t serve_watched_bytes(const struct serve_watched *w)
+{
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
+        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
+        bytes += wnw_bridge_get_layer(w->cache, i, &l) == WNW_OK ? l.bytes : 0;
+    }
+    return bytes;
+}
+
+/* Bytes of the queries of one token of a prompt, while a policy looks with those of all tokens; 0: none does. */
+static uint64_t query_bytes(const struct serve_watched *w)
+{
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
+        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
+        bytes += wnw_bridge_get_layer(w->cache, i, &l) == WNW_OK ? (uint64_t)l.query_bytes : 0;
+    }
+    return bytes;
+}
+
+/* Entries that a head has of marked cells. */
+static int64_t count_marked(const struct serve_watched *w, int32_t layer, int32_t head)
+{
+    int32_t n = 0, *cells;
+    int64_t found = 0;
+    if (wnw_bridge_cells(w->cache, layer, 0, head, NULL, 0, &n) != WNW_OK ||
+        !(cells = malloc(((size_t)n + 1) * sizeof *cells)))
+        return 0;
+    if (wnw_bridge_cells(w->cache, layer, 0, head, cells, n, &n) == WNW_OK)
+        for (int32_t k = 0; k < n; k++)
+            found += w->marked[cells[k]];
+    free(cells);
+    return found;
+}
+
+int32_t serve_watched_n(const struct serve_watched *w)
+{
+    return w->n_slots + serve_documents_n();
+}
+
+void serve_watched_count(struct serve_watched *w, int32_t seq)
+{
+    const struct serve_sequence *q = &w->sequences.of[seq];
+    w->held[seq].entries = 0;
+    for (int32_t k = 0; k < q->n; k++)
+        w->marked[q->cell[k]] = true;
+    for (int32_t i = 0; q->n > 0 && i < wnw_bridge_n_layers(w->cache); i++) {
+        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
+        if (wnw_bridge_get_layer(w->cache, i, &l) == WNW_OK && l.ragged && l.n_cells == w->sequences.n_cells)
+            for (int32_t ih = 0; ih < l.n_heads; ih++)
+                w->held[seq].entries += count_marked(w, i, ih);
+    }
+    for (int32_t k = 0; k < q->n; k++)
+        w->marked[q->cell[k]] = false;
+}
+
+void serve_watched_tell(struct serve_watched *w, bool compressed_one, bool failed_one)
+{
+    int64_t n = w->sequences.n_live;
+    for (int32_t i = 0; i < w->n_slots; i++)
+        n += w->held[i].n_unknown > 0 && w->sequences.of[i].n == 0 ? w->held[i].n_unknown : 0;
+    serve_slots_count(compressed_one, failed_one, serve_watched_bytes(w), n);
+    serve_slots_set_query_bytes(query_bytes(w));
+}
+
+void serve_watched_report(struct serve_watched *w, int32_t seq)
+{
+    const struct serve_held *s = &w->held[seq];
+    if (seq >= w->n_slots) {
+        if (w->sequences.of[seq].n > 0)
+            serve_document_kept(seq - w->n_slots, s->entries, &s->by);
+        return;
+    }
+    serve_slots_report(seq, &(struct serve_content){.n_tokens = w->sequences.of[seq].n + s->n_unknown,
+                                                    .entries = s->entries,
+                                                    .behind = s->behind,
+                                                    .reading = s->reading,
+                                                    .compressed_by = s->compressed ? &s->by : NULL});
+}
+
+void serve_watched_bury(struct serve_watched *w)
+{
+    if (w->sequences.n_dead > 0 &&
+        wnw_bridge_forget(w->cache, w->sequences.dead, w->sequences.n_dead) != WNW_OK)
+        fprintf(stderr, "winnow: %s\n", wnw_last_error());
+    w->sequences.n_dead = 0;
+}
+
+/* ---- Contexts ---- */
+
+static bool open_sequences(struct serve_watched *w)
+{
+    uint64_t row_bytes = 0;
+    int32_t n_cells = 0;
+    w->row_entries = 0;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
+        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
+        if (wnw_bridge_get_layer(w->cache, i, &l) != WNW_OK || !l.ragged)
+            continue;
+        n_cells = l.n_cells > n_cells ? l.n_cells : n_cells;
+        w->row_entries += l.n_heads;
+        row_bytes += (uint64_t)l.n_heads * (uint64_t)l.entry_bytes;
+    }
+    w->n_slots = (int32_t)llama_n_seq_max(w->ctx) - serve_documents_n();
+    if (w->n_slots > SERVE_MAX_SLOTS)
+        serve_refuse("a server of winnow has 64 slots at most");
+    if (!llama_get_memory(w->ctx) || llama_model_is_recurrent(llama_get_model(w->ctx)))
+        serve_refuse(
+            "the model has no cache of keys and values, of which a part could be kept: llama.cpp's own "
+            "llama-server serves it");
+    if (n_cells == 0)
+        serve_refuse(
+            "none of the model's keys and values is on the device WINNOW: `winnow serve` sets -dev WINNOW "
+            "-ngl 99, and a model without any is served by llama.cpp's own llama-server");
+    w->blind =
+        llama_model_is_hybrid(llama_get_model(w->ctx)) || llama_model_is_recurrent(llama_get_model(w->ctx));
+    w->marked = calloc((size_t)n_cells, sizeof *w->marked);
+    serve_slots_open(w->n_slots, row_bytes, w->row_entries, !w->blind);
+    return w->marked && serve_sequences_init(&w->sequences, serve_watched_n(w), n_cells);
+}
+
+static int set_profiles(const struct serve_watched *w)
+{
+    const char *list = serve_settings()->profiles;
+    char *path;
+    int rc = wnw_profile_next(&path, &list);
+    while (rc == WNW_OK && path) {
+        rc = wnw_bridge_set_profile(w->cache, path);
+        wnw_free(path);
+        rc = rc == WNW_OK ? wnw_profile_next(&path, &list) : rc;
+    }
+    return rc;
+}
+
+void serve_watch(struct serve_watched *w, struct llama_context *ctx)
+{
+    const struct serve_want *want = &serve_settings()->want;
+    if (wnw_bridge_find(&w->cache, llama_synchronize, ctx) != WNW_OK)
+        serve_refuse(wnw_last_error());
+    w->ctx = ctx;
+    if (!open_sequences(w))
+        serve_refuse("no memory for the sequences of the slots");
+    if (set_profiles(w) != WNW_OK || wnw_policy_parse(&w->fallback, SERVE_FALLBACK, NULL) != WNW_OK)
+        serve_refuse(wnw_last_error());
+    if (w->blind && strcmp(serve_policy_of_all(false), want->recipe) != 0)
+        fprintf(stderr, "winnow: %s is taken in place of %s, because the model has recurrent layers\n",
+                serve_policy_of_all(false), want->recipe);
+    int rc = w->blind
+                 ? wnw_bridge_set_policy(w->cache, serve_keeps_all(want) ? NULL : serve_policy_of_all(false),
+                                         &want->size, true)
+                 : wnw_bridge_tell_rows(w->cache, serve_decode_rows, w);
+    if (rc == WNW_OK && !w->blind && !serve_keeps_all(want))
+        rc = wnw_bridge_observe(w->cache, want->recipe);
+    if (rc != WNW_OK)
+        serve_refuse(wnw_last_error());
+}
+
+void serve_unwatch(struct serve_watched *w)
+{
+    w->ctx = NULL;
+    w->cache = NULL;
+    serve_sequences_free(&w->sequences);
+    memset(w->held, 0, sizeof w->held);
+    for (int32_t i = 0; i < SERVE_MAX_SLOTS; i++)
+        wnw_policy_free(w->rule[i].policy);
+    memset(w->rule, 0, sizeof w->rule);
+    wnw_policy_free(w->fallback);
+    w->fallback = NULL;
+    free(w->marked);
+    w->marked = NULL;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The context that is watched and what is known of its sequences, for the thread that decodes. There is one for the process, in calls.c;
+ * a second context, of a draft model, is libllama's.
+ *
+ * Sequences 0 .. n_slots-1 are the slots'. Behind them each document has one, in which nothing is ever written; a slot that begins with
+ * the document shares its cells.
+ */
+#ifndef WNW_SERVE_WATCHED_H
+#define WNW_SERVE_WATCHED_H
+
+#include "serve/batches.h"
+#include "serve/documents.h"
+#include "serve/sequences.h"
+#include "serve/slots.h"
+#include "winnow_bridge.h"
+
+/* What a sequence holds, besides its cells. */
+struct serve_held {
+    int32_t n_new; /* tokens of prompts since it was compressed */
+    bool reading;  /* a prompt, of which more will come */
+    bool compressed;
+    struct serve_want by;
+    int64_t entries;   /* in all heads */
+    int32_t n_done;    /* first tokens that it had when it was compressed last */
+    int32_t at_prompt; /* the first token of the last prompt that it read */
+    int32_t n_unknown; /* first tokens, read from a file, whose cells are not known yet */
+    int32_t behind;    /* 1 + the document that it begins with, 0 = none */
+};
+
+/* What holds for a slot, taken over when a request has claimed it: no later step parses its recipe. */
+struct serve_rule {
+    struct serve_want want;
+    wnw_policy *policy; /* owned; NULL: everything is kept */
+    bool asks;          /* it looks with queries */
+    bool notes;         /* and those of the batch that runs are a prompt's */
+};
+
+struct serve_watched {
+    struct llama_context *ctx; /* NULL: none yet */
+    wnw_bridge *cache;
+    bool blind; /* rows and sequences are not matched: the backend decides by itself */
+    int32_t n_slots, row_entries;
+    struct serve_sequences sequences;
+    struct serve_held held[SERVE_MAX_SLOTS + SERVE_MAX_DOCUMENTS];
+    struct serve_rule rule[SERVE_MAX_SLOTS];
+    wnw_policy *fallback; /* SERVE_FALLBACK */
+    struct serve_batches batches;
+    const struct serve_batch *running; /* while the graph of a batch runs */
+    int32_t at;                        /* its next row */
+    int32_t n_before[SERVE_MAX_SLOTS]; /* tokens of the slots before it */
+    int32_t n_purges;                  /* times that room was asked for, since some was made */
+    bool *marked;                      /* [n_cells] scratch */
+    char told[SERVE_TEXT];             /* why the fallback was taken last */
+    char cannot[SERVE_RECIPE];         /* a recipe that this model's layers do not go with; "" = none yet */
+};
+
+/* Begins to watch a context that has just been made, and ends it. What cannot be watched ends the process. */
+void serve_watch(struct serve_watched *w, struct llama_context *ctx);
+void serve_unwatch(struct serve_watched *w);
+
+/* The number of sequences, those of documents included. */
+int32_t serve_watched_n(const struct serve_watched *w);
+/* Bytes of keys and values that are held. */
+uint64_t serve_watched_bytes(const struct serve_watched *w);
+/* Counts the entries of a sequence. */
+void serve_watched_count(struct serve_watched *w, int32_t seq);
+/* Tells what a slot or a document holds, and how much there is of all. */
+void serve_watched_report(struct serve_watched *w, int32_t seq);
+void serve_watched_tell(struct serve_watched *w, bool compressed_one, bool failed_one);
+/* Frees the cells that no sequence has any more. */
+void serve_watched_bury(struct serve_watched *w);
+
+#endif
