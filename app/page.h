@@ -12,6 +12,10 @@
  * page is not where it was installed, or is another file. */
 int app_page_make(struct app_text *t, const char *tail, const json_t *data);
 
+/* Adds a page of n bytes to a text, with `data` in its element "data". *placed: it has such an element. False: it has not, or memory runs
+ * out. */
+bool app_page_fill(struct app_text *t, const char *page, size_t n, const json_t *data, bool *placed);
+
 /* Adds JSON as the text of an element <script type="application/json">: no byte of it can end the element, or mean anything
  * but JSON to any reader. False if memory runs out. */
 bool app_page_data(struct app_text *t, const char *json);

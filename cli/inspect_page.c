@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * winnow inspect -o: one stored document or keep-plan, or two of the same text, as a page. Its data:
- * {winnow, n, texts, ids, plans: [{name, model, policy, moved, layers: [[bits, ..], ..]}, ..], answer}
- * answer: null, or what cli_inspect_answer makes. texts and ids: [n] each, or null where they are not known. bits: the kept positions of a head in hexadecimal digits, the
- * first digit for positions 0 to 3, whose lowest bit is position 0.
- */
+/* winnow inspect -o: one stored document or keep-plan, or two of the same text, as a page (app/inspect_data.h). */
 #include "cli/inspect.h"
 
 #include "app/console.h"
+#include "app/inspect_data.h"
 #include "app/json.h"
 #include "app/models.h"
 #include "app/names.h"
@@ -116,58 +112,25 @@ static int open_vocabulary(wnw_model **m, const char *name, const struct shown *
                     want ? want : "(it does not say which)", fingerprint);
 }
 
-/* A character may be spread over several tokens: the first of them gets its text, the others get "". */
-enum { MAX_PARTS = 4 };
+/* Whose tokens they are. */
+struct spelling {
+    const wnw_model *m;
+    const json_t *tokens;
+};
 
-static bool is_whole(const struct app_text *t)
+/* Adds the text of a token. Returns a wnw_status. */
+static int add_piece(struct app_text *t, int32_t i, void *user)
 {
-    struct app_text copy = {0};
-    const bool whole =
-        app_text_add_utf8(&copy, t->s, t->len) && copy.len == t->len && memcmp(copy.s, t->s, t->len) == 0;
-    free(copy.s);
-    return whole;
-}
-
-/* Moves what was collected, of *parts tokens, to the list. */
-static bool add_texts(json_t **texts, struct app_text *t, int *parts)
-{
-    bool good = app_json_append(texts, app_json_text(t->s));
-    for (; good && *parts > 1; --*parts)
-        good = app_json_append(texts, json_string(""));
-    t->len = 0;
-    *parts = 0;
-    return good;
-}
-
-/* Adds the text of one token. Returns a wnw_status. */
-static int add_piece(struct app_text *t, const wnw_model *m, const json_t *token)
-{
+    const struct spelling *of = user;
+    const json_t *token = json_array_get(of->tokens, (size_t)i);
     const json_int_t id = json_is_integer(token) ? json_integer_value(token) : -1;
     char *piece = NULL;
     if (id < 0 || id > INT32_MAX)
         return WNW_E_ARG;
-    int status = wnw_token_piece(m, (int32_t)id, &piece);
+    int status = wnw_token_piece(of->m, (int32_t)id, &piece);
     if (status == WNW_OK && !app_text_add(t, piece, strlen(piece)))
         status = WNW_E_NOMEM;
     wnw_free(piece);
-    return status;
-}
-
-/* Returns a wnw_status. */
-static int make_texts(json_t **texts, const wnw_model *m, const json_t *tokens)
-{
-    struct app_text t = {0};
-    const size_t n = json_array_size(tokens);
-    int parts = 0, status = WNW_OK;
-    *texts = json_array();
-    for (size_t i = 0; status == WNW_OK && i < n; i++) {
-        status = add_piece(&t, m, json_array_get(tokens, i));
-        parts++;
-        if (status == WNW_OK && (i + 1 == n || parts == MAX_PARTS || is_whole(&t)) &&
-            !add_texts(texts, &t, &parts))
-            status = WNW_E_NOMEM;
-    }
-    free(t.s);
     return status;
 }
 
@@ -178,7 +141,8 @@ struct of_model {
 
 static int read_texts(json_t **texts, const wnw_model *m, const struct shown *s)
 {
-    const int status = make_texts(texts, m, json_object_get(s->o, "tokens"));
+    struct spelling of = {.m = m, .tokens = json_object_get(s->o, "tokens")};
+    const int status = app_inspect_texts(texts, (int32_t)json_array_size(of.tokens), add_piece, &of);
     return status == WNW_OK ? APP_OK
            : status == WNW_E_NOMEM
                ? app_fail(APP_FAILED, "out of memory")
@@ -210,28 +174,24 @@ static int read_of_model(struct of_model *of, const struct cli_args *args, const
 
 /* ---- The data of the page ---- */
 
-/* The positions of a head as digits. NULL without memory; *good is false where one of them is not a position of the text. */
-static json_t *bits_json(const json_t *head, int32_t n, bool *good)
+/* What a head has kept of n positions. NULL without memory; *good is false where one is not a position of the text. */
+static json_t *digits_json(const json_t *head, int32_t n, bool *good)
 {
-    static const char digits[] = "0123456789abcdef";
-    const size_t len = ((size_t)n + 3) / 4;
     const json_t *item;
     size_t i;
-    unsigned char *bits = calloc(len, 1);
-    if (!bits)
+    unsigned char *kept = calloc((size_t)n, 1);
+    if (!kept)
         return NULL;
     json_array_foreach(head, i, item)
     {
         const json_int_t pos = json_is_integer(item) ? json_integer_value(item) : -1;
         if (pos >= 0 && pos < n)
-            bits[pos / 4] = (unsigned char)(bits[pos / 4] | 1U << (pos % 4));
+            kept[pos] = 1;
         else
             *good = false;
     }
-    for (i = 0; i < len; i++)
-        bits[i] = (unsigned char)digits[bits[i]];
-    json_t *out = json_stringn((const char *)bits, len);
-    free(bits);
+    json_t *out = app_inspect_digits(kept, n);
+    free(kept);
     return out;
 }
 
@@ -244,7 +204,7 @@ static json_t *layers_json(const struct shown *s, bool *good)
     {
         json_t *heads = json_array();
         json_array_foreach(json_object_get(layer, "heads"), ih, head)
-            app_json_append(&heads, bits_json(head, s->n, good));
+            app_json_append(&heads, digits_json(head, s->n, good));
         app_json_append(&out, heads);
     }
     return out;
@@ -280,9 +240,11 @@ static int add_plan(json_t **plans, const struct shown *s)
         return app_fail(APP_BAD_INPUT, "'%s' is damaged: a position is not one of its text", s->path);
     }
     const char *model = of_model(s, "name", "model");
-    json_t *plan = json_pack("{s:o, s:o, s:o, s:b, s:o}", "name", app_json_text(base_name(s->path)), "model",
-                             app_json_text(model ? model : "?"), "policy", policy_json(s), "moved",
-                             (int)s->moved, "layers", layers);
+    json_t *plan = app_inspect_plan(&(struct app_inspect_plan){.name = base_name(s->path),
+                                                               .model = model ? model : "?",
+                                                               .policy = policy_json(s),
+                                                               .layers = layers,
+                                                               .moved = s->moved});
     return app_json_append(plans, plan) ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
@@ -297,9 +259,12 @@ static int make_data(json_t **data, const struct shown *shown, int n, const stru
     for (int i = 0; rc == APP_OK && i < n; i++)
         rc = add_plan(&plans, &shown[i]);
     if (rc == APP_OK)
-        *data = json_pack("{s:s, s:i, s:O?, s:O?, s:O, s:O?}", "winnow", wnw_version(), "n", (int)shown->n,
-                          "texts", of.texts, "ids", shown->moved ? NULL : json_object_get(known->o, "tokens"),
-                          "plans", plans, "answer", of.answer);
+        *data = app_inspect_data(
+            &(struct app_inspect_data){.n = shown->n,
+                                       .texts = of.texts,
+                                       .ids = shown->moved ? NULL : json_object_get(known->o, "tokens"),
+                                       .plans = plans,
+                                       .answer = of.answer});
     if (rc == APP_OK && !*data)
         rc = app_fail(APP_FAILED, "out of memory");
     json_decref(of.texts);

@@ -48,7 +48,7 @@ PROGRAMS = {
     "cli": "base app bench calibration eval",
     "eval": "base app",
     "examples": "",
-    "serve": "",
+    "serve": "app",
 }
 SHARED = ["eval/base/random.h", "eval/base/stats.h"]
 # Rooms of a program, like the folders of src/: the rooms that each may include, with the same marks. What lies in the

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/inspect.h"
 
+#include "app/page.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,33 +96,14 @@ bool serve_inspect_of_file(const char *path, int32_t *ticket, int32_t *document)
 
 /* ---- The page ---- */
 
-/* Adds JSON such that no byte of it can end the element that it stands in. */
-static void put_json(FILE *f, const char *json)
-{
-    for (; *json; json++)
-        if (strchr("<>&", *json))
-            fprintf(f, "\\u%04x", (unsigned)*json);
-        else
-            fputc(*json, f);
-}
-
 char *serve_inspect_page(const json_t *seen, size_t *n)
 {
-    static const char mark[] = "<script type=\"application/json\" id=\"data\">";
-    const char *page = (const char *)serve_inspect_html, *end = page + serve_inspect_html_size;
-    const char *at = memmem(page, serve_inspect_html_size, mark, sizeof mark - 1);
-    char *text = NULL, *json = at ? json_dumps(seen, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-    FILE *f = json ? open_memstream(&text, n) : NULL;
-    if (f) {
-        at += sizeof mark - 1;
-        fwrite(page, 1, (size_t)(at - page), f);
-        put_json(f, json);
-        at += strcspn(at, "<"); /* what stands there without data */
-        fwrite(at, 1, (size_t)(end - at), f);
+    struct app_text text = {0};
+    bool placed;
+    if (app_page_fill(&text, (const char *)serve_inspect_html, serve_inspect_html_size, seen, &placed)) {
+        *n = text.len;
+        return text.s;
     }
-    free(json);
-    if (f && fclose(f) == 0)
-        return text;
-    free(text);
+    free(text.s);
     return NULL;
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/look.h"
 
+#include "app/inspect_data.h"
+#include "app/json.h"
+
 #include <llama.h>
 
 #include <stdio.h>
@@ -17,126 +20,97 @@ struct held_tokens {
     const char *policy;
 };
 
-/* ---- Texts of tokens ---- */
-
-/* A character may be spread over several tokens: the first of them has its text, the others have "". After so many
- * tokens it is none. */
-enum { MOST_PARTS = 8, PIECE = 512 };
-
-/* The text of tokens from..to-1, which may be no UTF-8. */
-static int32_t put_pieces(const struct held_tokens *x, int32_t from, int32_t to, char *text, int32_t size)
-{
-    int32_t at = 0;
-    for (int32_t i = from; i < to; i++) {
-        const int32_t n = llama_token_to_piece(x->vocab, x->ids[i], text + at, size - at, 0, true);
-        at += n > 0 ? n : 0;
-    }
-    return at;
-}
-
-/* The bytes as text; those that are no UTF-8 become question marks. */
-static json_t *any_text(char *text, int32_t n)
-{
-    json_t *s = json_stringn(text, (size_t)n);
-    for (int32_t i = 0; !s && i < n; i++)
-        if (text[i] & 0x80)
-            text[i] = '?';
-    return s ? s : json_stringn(text, (size_t)n);
-}
-
-static json_t *texts_of(const struct held_tokens *x)
-{
-    json_t *texts = json_array();
-    char text[MOST_PARTS * PIECE];
-    for (int32_t i = 0, parts; i < x->n; i += parts) {
-        json_t *s = NULL;
-        for (parts = 0; !s && parts < MOST_PARTS && i + parts < x->n;) {
-            parts++;
-            s = json_stringn(text, (size_t)put_pieces(x, i, i + parts, text, (int32_t)sizeof text));
-        }
-        if (!s) /* no character begins here */
-            s = any_text(text, put_pieces(x, i, i + (parts = 1), text, (int32_t)sizeof text));
-        json_array_append_new(texts, s);
-        for (int32_t k = 1; k < parts; k++)
-            json_array_append_new(texts, json_string(""));
-    }
-    return texts;
-}
-
 /* ---- Looking ---- */
 
-/* The kept tokens of a head as digits (cli/inspect_page.c). place[cell]: number of its token, -1 = none. cells: room for
- * those of a head. */
-static json_t *bits_of(const struct held_tokens *x, int32_t i, int32_t ih, const int32_t *place,
-                       int32_t *cells)
+/* Adds the text of a token. Returns a wnw_status. */
+static int add_piece(struct app_text *t, int32_t i, void *user)
 {
-    static const char digits[] = "0123456789abcdef";
-    const size_t len = ((size_t)x->n + 3) / 4;
+    const struct held_tokens *x = user;
+    enum { MOST = 512 }; /* bytes of a token */
+    char text[MOST];
+    const int32_t n = llama_token_to_piece(x->vocab, x->ids[i], text, MOST, 0, true);
+    return app_text_add(t, text, n > 0 ? (size_t)n : 0) ? WNW_OK : WNW_E_NOMEM;
+}
+
+/* Scratch of one layer after the other. */
+struct scratch {
+    int32_t *place;      /* [n_cells] number of the cell's token, -1 = none */
+    int32_t *cells;      /* [n_cells] of a head */
+    unsigned char *kept; /* [n] */
+};
+
+/* What a head has kept. NULL: no memory. */
+static json_t *digits_of(const struct held_tokens *x, int32_t i, int32_t ih, const struct scratch *s)
+{
     int32_t n = 0;
-    unsigned char *bits = calloc(len + 1, 1);
-    if (!bits || wnw_bridge_cells(x->cache, i, 0, ih, cells, x->n_cells, &n) != WNW_OK) {
-        free(bits);
+    if (wnw_bridge_cells(x->cache, i, 0, ih, s->cells, x->n_cells, &n) != WNW_OK)
         return NULL;
-    }
-    for (int32_t k = 0; k < n; k++) {
-        const int32_t at = place[cells[k]];
-        if (at >= 0)
-            bits[at / 4] = (unsigned char)(bits[at / 4] | 1U << (at % 4));
-    }
-    for (size_t k = 0; k < len; k++)
-        bits[k] = (unsigned char)digits[bits[k]];
-    json_t *out = json_stringn((const char *)bits, len);
-    free(bits);
-    return out;
+    memset(s->kept, 0, (size_t)x->n);
+    for (int32_t k = 0; k < n; k++)
+        if (s->place[s->cells[k]] >= 0)
+            s->kept[s->place[s->cells[k]]] = 1;
+    return app_inspect_digits(s->kept, x->n);
 }
 
 /* Layers whose cells are those of the sequences, in the model's order. NULL: no memory, or heads that differ. */
-static json_t *layers_of(const struct held_tokens *x, const int32_t *place, int32_t *cells)
+static json_t *layers_of(const struct held_tokens *x, const struct scratch *s)
 {
     json_t *layers = json_array();
     int32_t n_heads = 0;
-    bool good = layers != NULL;
-    for (int32_t i = 0; good && i < wnw_bridge_n_layers(x->cache); i++) {
+    for (int32_t i = 0; layers && i < wnw_bridge_n_layers(x->cache); i++) {
         wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
         if (wnw_bridge_get_layer(x->cache, i, &l) != WNW_OK || !l.ragged || l.n_cells != x->n_cells)
             continue;
-        json_t *heads = json_array();
-        for (int32_t ih = 0; ih < l.n_heads; ih++)
-            good = json_array_append_new(heads, bits_of(x, i, ih, place, cells)) == 0 && good;
-        good = json_array_append_new(layers, heads) == 0 && good && (n_heads == 0 || n_heads == l.n_heads);
+        json_t *heads = n_heads == 0 || n_heads == l.n_heads ? json_array() : NULL;
+        for (int32_t ih = 0; heads && ih < l.n_heads; ih++)
+            app_json_append(&heads, digits_of(x, i, ih, s));
+        app_json_append(&layers, heads);
         n_heads = l.n_heads;
     }
-    if (good && n_heads > 0)
+    if (n_heads > 0)
         return layers;
     json_decref(layers);
     return NULL;
 }
 
-static json_t *ids_of(const struct held_tokens *x)
+/* What a policy keeps of the tokens, as the one plan of a list. */
+static json_t *plans_of(const struct held_tokens *x, const struct scratch *s)
 {
-    json_t *ids = json_array();
+    json_t *plans = json_array();
+    for (int32_t i = 0; i < x->n_cells; i++)
+        s->place[i] = -1;
     for (int32_t i = 0; i < x->n; i++)
-        json_array_append_new(ids, json_integer(x->ids[i]));
-    return ids;
+        s->place[x->cells[i]] = i;
+    app_json_append(&plans, app_inspect_plan(&(struct app_inspect_plan){.name = x->name,
+                                                                        .model = x->model,
+                                                                        .policy = json_string(x->policy),
+                                                                        .layers = layers_of(x, s)}));
+    return plans;
 }
 
-static json_t *see(const struct held_tokens *x)
+static json_t *see(struct held_tokens *x)
 {
-    int32_t *place = malloc(2 * (size_t)x->n_cells * sizeof *place);
-    if (!place)
-        return NULL;
-    for (int32_t i = 0; i < x->n_cells; i++)
-        place[i] = -1;
-    for (int32_t i = 0; i < x->n; i++)
-        place[x->cells[i]] = i;
-    json_t *layers = layers_of(x, place, place + x->n_cells);
-    free(place);
-    if (!layers)
-        return NULL;
-    return json_pack("{s:s, s:i, s:o?, s:o?, s:[{s:s, s:s, s:s, s:b, s:o}]}", "winnow", wnw_version(), "n",
-                     (int)x->n, "texts", x->ids ? texts_of(x) : NULL, "ids", x->ids ? ids_of(x) : NULL,
-                     "plans", "name", x->name, "model", x->model, "policy", x->policy, "moved", 0, "layers",
-                     layers);
+    const size_t n_cells = (size_t)x->n_cells;
+    struct scratch s = {.place = malloc(2 * n_cells * sizeof *s.place), .kept = malloc((size_t)x->n)};
+    struct app_inspect_data data = {.n = x->n};
+    json_t *seen = NULL;
+    s.cells = s.place ? s.place + n_cells : NULL;
+    bool good = s.place && s.kept && (data.plans = plans_of(x, &s)) != NULL;
+    if (good && x->ids) {
+        good = app_inspect_texts(&data.texts, x->n, add_piece, x) == WNW_OK;
+        data.ids = json_array();
+        for (int32_t i = 0; i < x->n; i++)
+            app_json_append(&data.ids, json_integer(x->ids[i]));
+        good = good && data.ids;
+    }
+    if (good)
+        seen = app_inspect_data(&data);
+    json_decref(data.plans);
+    json_decref(data.texts);
+    json_decref(data.ids);
+    free(s.place);
+    free(s.kept);
+    return seen;
 }
 
 /* ---- Which ---- */

@@ -57,7 +57,9 @@ wnw_server_program(winnow_server serve/calls.c serve/compress.c serve/config.c s
 set_target_properties(winnow_server PROPERTIES OUTPUT_NAME winnow-llama-server)
 target_include_directories(winnow_server PRIVATE ${PROJECT_SOURCE_DIR})
 target_include_directories(winnow_server SYSTEM PRIVATE ${wnw_cache}/llama-server ${LLAMA_INCLUDE_DIR})
-target_link_libraries(winnow_server PRIVATE winnow_serve winnow_lib PkgConfig::JANSSON)
+# Of what programs share, the few files that are used: as an archive, whose own libraries are not linked with it.
+add_dependencies(winnow_server winnow_app)
+target_link_libraries(winnow_server PRIVATE winnow_serve $<TARGET_FILE:winnow_app> winnow_lib PkgConfig::JANSSON)
 if(wnw_routes)
   foreach(name IN LISTS wnw_wrapped)
     target_link_options(winnow_server PRIVATE LINKER:--wrap=${name})
