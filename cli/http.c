@@ -21,7 +21,7 @@ int cli_server_parse(struct cli_server *s, const char *url)
     *s = (struct cli_server){.port = "80"};
     const char *at = strncmp(url, scheme, sizeof scheme - 1) == 0 ? url + sizeof scheme - 1 : NULL;
     const char *bracket = at && *at == '[' ? strchr(at, ']') : NULL;
-    const size_t n_host = !at ? 0 : bracket ? (size_t)(bracket - at) - 1 : strcspn(at, ":/");
+    const size_t n_host = !at ? 0 : bracket ? (size_t)(bracket - at) - 1 : strcspn(at, ":/?#@ \t\r\n");
     const char *host = bracket ? at + 1 : at, *rest = !at ? "" : bracket ? bracket + 1 : at + n_host;
     const size_t n_port = *rest == ':' ? strspn(rest + 1, "0123456789") : 0;
     const char *prefix = rest + (*rest == ':' ? n_port + 1 : 0);
@@ -108,13 +108,13 @@ static int receive_all(int fd, struct app_text *all)
     return n == 0 ? APP_OK : app_fail(APP_FAILED, "the server's reply: %s", strerror(errno));
 }
 
-/* The value of a header, as a number; -1: it is not there. */
-static long long header_number(const char *head, const char *end, const char *name)
+/* The value of a header; NULL: it is not there. */
+static const char *find_header(const char *head, const char *end, const char *name)
 {
     for (const char *line = strstr(head, "\r\n"); line && line < end; line = strstr(line + 2, "\r\n"))
         if (strncasecmp(line + 2, name, strlen(name)) == 0)
-            return strtoll(line + 2 + strlen(name), NULL, 10);
-    return -1;
+            return line + 2 + strlen(name);
+    return NULL;
 }
 
 /* Takes the head off a reply. */
@@ -123,8 +123,12 @@ static int take_body(int *status, struct app_text *body, const struct app_text *
     const char *end = all->s ? strstr(all->s, "\r\n\r\n") : NULL;
     if (!end || sscanf(all->s, "HTTP/%*d.%*d %d", status) != 1)
         return app_fail(APP_FAILED, "what answers there does not speak HTTP");
+    if (find_header(all->s, end, "Transfer-Encoding:"))
+        return app_fail(APP_FAILED,
+                        "the server's reply comes in pieces (Transfer-Encoding), for which it was not asked");
     const size_t n = all->len - (size_t)(end + 4 - all->s);
-    const long long whole = header_number(all->s, end, "Content-Length:");
+    const char *length = find_header(all->s, end, "Content-Length:");
+    const long long whole = length ? strtoll(length, NULL, 10) : -1;
     if (whole >= 0 && (unsigned long long)whole != n)
         return app_fail(APP_FAILED, "the server's reply has %zu bytes of %lld", n, whole);
     return app_text_add(body, end + 4, n) ? APP_OK : app_fail(APP_FAILED, "out of memory");

@@ -114,6 +114,10 @@ static void read_environment(void)
     if (read_profiles(config.profiles) != WNW_OK)
         serve_refuse(wnw_last_error());
     take_recipe(recipe);
+    if (!WNW_SERVE_ROUTES && ((documents && *documents) || config.cap > 0))
+        serve_refuse("this winnow-llama-server was built without what sees requests, because llama.cpp's "
+                     "server does not call what it should: it "
+                     "has no documents and no cap (--document, --kv-bytes)");
     read_documents(documents ? documents : "");
 }
 

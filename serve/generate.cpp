@@ -102,19 +102,25 @@ bool take_chat(serve_request &r, serve_form form)
     return chat && serve_request_set_chat(&r, chat.get());
 }
 
-// Completes what the request asks for: its prompt as text, its header and its length. False: the server will say what is wrong with it.
-bool look_at(const server_http_req &req, serve_request &r, serve_form form)
+// What a look at a request finds: that it can be claimed for, that the server will say what is wrong with it, or that its document has no
+// place.
+enum class found { good, faulty, no_place };
+
+// Completes what the request asks for: its prompt as text, its header and its length.
+found look_at(const server_http_req &req, serve_request &r, serve_form form)
 {
     if (!take_chat(r, form))
-        return false;
+        return found::faulty;
     if (r.chat)
         r.ask.want.n_protected = header_of(req, r);
-    if (r.ask.behind > 0 && (!serve_request_put_document(&r, form) || !take_chat(r, form)))
-        return false;
+    if (r.ask.behind > 0 && !serve_request_put_document(&r, form))
+        return found::no_place;
+    if (r.ask.behind > 0 && !take_chat(r, form))
+        return found::faulty;
     if (r.chat)
         r.key = rendered(req, c_text(serve_request_passed(&r, nullptr))).release();
     if (!r.key)
-        return false;
+        return found::faulty;
     if (r.ask.n_prompt < 0 && serve_settings()->cap > 0 && r.ask.behind == 0)
         r.ask.n_prompt = tokens_of(req, r.key).n;
     r.ask.n_prompt = r.ask.n_prompt < 0 ? 0 : r.ask.n_prompt;
@@ -122,7 +128,7 @@ bool look_at(const server_http_req &req, serve_request &r, serve_form form)
     r.ask.key_len = std::strlen(r.key);
     r.ask.gone = has_left;
     r.ask.user = const_cast<server_http_req *>(&req);
-    return true;
+    return found::good;
 }
 
 // Whether the prompt begins with the tokens of its document; what is protected and counted lies behind them.
@@ -181,7 +187,10 @@ server_http_res_ptr generate(const handler &route, serve_form form, const server
     if (p.r.ask.behind > 0 &&
         !serve_document_wait(p.r.ask.behind - 1, has_left, const_cast<server_http_req *>(&req)))
         return refuse(503, "the client has left", nullptr);
-    if (!p.r.body || !look_at(req, p.r, form))
+    const found what = p.r.body ? look_at(req, p.r, form) : found::faulty;
+    if (what == found::no_place)
+        return refuse(400, "winnow.document: no message is there that it could stand in", "winnow.document");
+    if (what == found::faulty)
         return pass(route, req, req.body, nullptr);
     if (p.r.ask.behind > 0 && !stands_behind(req, p.r))
         return refuse(
@@ -205,6 +214,14 @@ server_http_res_ptr generate(const handler &route, serve_form form, const server
     }
 }
 
+server_http_res_ptr uncounted(const handler &route, const server_http_req &req)
+{
+    if (serve_settings()->cap > 0)
+        return refuse(400, "this route's memory is not counted, and the server's is bounded (--kv-bytes)",
+                      nullptr);
+    return pass(route, req, req.body, nullptr);
+}
+
 server_http_res_ptr without_field(const handler &route, const server_http_req &req)
 {
     char why[SERVE_TEXT] = "";
@@ -212,11 +229,8 @@ server_http_res_ptr without_field(const handler &route, const server_http_req &r
     parsed p;
     const int status =
         serve_request_read(&p.r, SERVE_FORM_CHAT, req.body.data(), req.body.size(), why, &param);
-    if (status == 0 && serve_settings()->cap > 0)
-        return refuse(400, "this route's memory is not counted, and the server's is bounded (--kv-bytes)",
-                      nullptr);
     if (status == 0 && !p.r.has_field)
-        return pass(route, req, req.body, nullptr);
+        return uncounted(route, req);
     return refuse(400,
                   status ? why
                          : "winnow: this route has the server's own policy; /v1/chat/completions and "

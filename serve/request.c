@@ -135,10 +135,14 @@ static int read_field(struct serve_request *r, const json_t *field, char *why, c
 
 /* ---- A request ---- */
 
+/* A number that a body has; one with a fraction is cut, as the server does. */
 static int64_t number_of(const json_t *body, const char *key, int64_t missing)
 {
     const json_t *v = json_object_get(body, key);
-    return json_is_integer(v) ? json_integer_value(v) : missing;
+    if (json_is_integer(v))
+        return json_integer_value(v);
+    const double x = json_is_real(v) ? json_real_value(v) : (double)missing;
+    return x > -1e15 && x < 1e15 ? (int64_t)x : x > 0 ? INT64_MAX : INT64_MIN;
 }
 
 static const char *const answer_keys[] = {"n_predict", "max_tokens", "max_completion_tokens",
@@ -149,9 +153,12 @@ enum { N_ANSWER_KEYS = sizeof answer_keys / sizeof *answer_keys };
 static void read_answer(struct serve_request *r)
 {
     int64_t n = -1;
-    for (size_t i = 0; i < N_ANSWER_KEYS && n < 0; i++)
-        n = number_of(r->body, answer_keys[i], -1);
-    r->is_open = n < 0;
+    int32_t n_said = 0;
+    for (size_t i = 0; i < N_ANSWER_KEYS; i++) {
+        n_said += json_object_get(r->body, answer_keys[i]) != NULL;
+        n = n < 0 ? number_of(r->body, answer_keys[i], -1) : n;
+    }
+    r->is_open = n < 0 || n_said > 1; /* of several the route might take another one */
     r->ask.n_predict = n < 0 ? ANSWER : n > INT32_MAX ? INT32_MAX : n;
 }
 
@@ -178,6 +185,20 @@ static void leave(struct serve_request *r)
     json_decref(r->body);
     json_decref(r->chat);
     r->body = r->chat = NULL;
+}
+
+/* How many slots it takes, and which. */
+static int read_slots(struct serve_request *r, char *why, const char **param)
+{
+    const char *key = json_object_get(r->body, "n") ? "n" : "n_cmpl";
+    const int64_t n = number_of(r->body, key, 1), slot = number_of(r->body, "id_slot", -1);
+    if (n < 1 || n > serve_slots_n())
+        return fail(why, param, key, "a request has one answer to as many as there are slots");
+    if (slot >= serve_slots_n()) /* the server would take another one */
+        return fail(why, param, "id_slot", "there is no slot of that number");
+    r->ask.n_slots = (int32_t)n;
+    r->ask.slot = slot < 0 ? -1 : (int32_t)slot;
+    return 0;
 }
 
 int serve_request_read(struct serve_request *r, enum serve_form form, const char *body, size_t n, char *why,
@@ -208,16 +229,15 @@ int serve_request_read(struct serve_request *r, enum serve_form form, const char
         r->chat = json_incref(r->body);
     if (r->ask.behind > 0 && form == SERVE_FORM_CHAT && !r->chat)
         return fail(why, param, "winnow.document", "documents stand in front of messages, and here are none");
-    r->ask.n_slots = (int32_t)number_of(r->body, "n", number_of(r->body, "n_cmpl", 1));
-    r->ask.slot = (int32_t)number_of(r->body, "id_slot", -1);
     read_answer(r);
-    if (r->ask.slot >= serve_slots_n()) /* the server would take another one */
-        return fail(why, param, "id_slot", "there is no slot of that number");
+    const int status = read_slots(r, why, param);
+    if (status)
+        return status;
     const bool has_prompt = form != SERVE_FORM_CHAT || r->chat || read_prompt(r);
-    if (!has_prompt && json_is_array(json_object_get(r->body, "prompt")) && serve_settings()->cap > 0)
+    if (!has_prompt && json_object_get(r->body, "prompt") && serve_settings()->cap > 0)
         return fail(why, param, "prompt",
                     "where memory is bounded a request has one, a text or an array of tokens");
-    if (!has_prompt || r->ask.n_slots < 1 || r->ask.n_slots > serve_slots_n())
+    if (!has_prompt)
         leave(r);
     return 0;
 }
@@ -243,7 +263,7 @@ static bool bound_answer(const struct serve_request *r, json_t *body)
         return true;
     for (size_t i = 0; i < N_ANSWER_KEYS; i++)
         json_object_del(body, answer_keys[i]);
-    return json_object_set_new(body, "max_tokens", json_integer(ANSWER)) == 0;
+    return json_object_set_new(body, "max_tokens", json_integer(r->ask.n_predict)) == 0;
 }
 
 char *serve_request_body(const struct serve_request *r)

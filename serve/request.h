@@ -13,10 +13,11 @@ struct json_t;
 
 struct serve_request {
     struct serve_ask ask;
-    struct json_t *body;     /* as it is passed on */
-    struct json_t *chat;     /* the same as an ordinary chat request; NULL: it has no messages */
-    char *key;               /* owned; set by the caller */
-    bool has_field, is_open; /* is_open: it does not say how long the answer may be */
+    struct json_t *body; /* as it is passed on */
+    struct json_t *chat; /* the same as an ordinary chat request; NULL: it has no messages */
+    char *key;           /* owned; set by the caller */
+    bool has_field,
+        is_open; /* is_open: it does not say how long the answer may be, or says it more than once */
 };
 /* The routes that generate and take a slot by its number, by the form of their bodies. */
 enum serve_form { SERVE_FORM_CHAT, SERVE_FORM_MESSAGES, SERVE_FORM_RESPONSES };

@@ -16,7 +16,7 @@ namespace
 using handler = server_http_context::handler_t;
 using serve::own;
 
-// Routes that generate and take a slot by its number.
+// Routes that generate and take a slot by its number. Others that generate are not asked for one.
 const struct {
     const char *path;
     serve_form form;
@@ -91,6 +91,8 @@ void WRAP(POST)(const server_http_context *self, const std::string &path, const 
         }
     if (path == "/infill")
         REAL(POST)(self, path, [h](const server_http_req &req) { return serve::without_field(h, req); });
+    else if (path == "/v1/audio/transcriptions" || path == "/audio/transcriptions" || path == "/predict")
+        REAL(POST)(self, path, [h](const server_http_req &req) { return serve::uncounted(h, req); });
     else
         REAL(POST)(self, path, h);
 }

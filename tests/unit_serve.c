@@ -569,6 +569,8 @@ static void test_bodies(void **state)
            "{\"messages\":[],\"id_slot\":2,\"max_tokens\":1024}");
     passes(SERVE_FORM_CHAT, "{\"max_tokens\":7,\"messages\":[]}",
            "{\"max_tokens\":7,\"messages\":[],\"id_slot\":2}");
+    passes(SERVE_FORM_CHAT, "{\"n_predict\":7,\"max_tokens\":9,\"max_completion_tokens\":-1,\"messages\":[]}",
+           "{\"messages\":[],\"id_slot\":2,\"max_tokens\":7}");
     serve_documents_free();
 }
 

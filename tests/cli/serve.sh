@@ -31,7 +31,7 @@ fi
 
 good 'as it is' serve -m "$model" --port 0
 grep -qx -e "$model" "$work/out" || fail 'another model'
-for words in '-dev WINNOW' '-np 4' '-c 32768' '--host 127.0.0.1' '--cache-ram 0' '--cors-origins localhost'; do
+for words in '-dev WINNOW' '-np 4' '-c 32768' '--host 127.0.0.1' '--cache-ram 0' '--cors-origins localhost' '-b 512' '--fit off' -kvu --metrics; do
     tr '\n' ' ' <"$work/out" | grep -qF -e " $words " || fail "without $words: $(cat "$work/out")"
 done
 for line in WINNOW_SERVE_POLICY=auto WINNOW_SERVE_AUTO=replay; do

@@ -222,7 +222,24 @@ with serve("--policy", "keydiff", "--budget", "100", "--kv-bytes", str(4000 * RO
         check("the cap holds", kv(s)["bytes"] <= 4000 * ROW, kv(s))
     several = s.ask("/completion", {"prompt": ["x", "y"], "n_predict": 2})
     check("what cannot be counted is refused", several.status == 400 and several.json["error"]["param"] == "prompt", several.text)
-    check("and so is a route that is not", s.ask("/infill", {"input_prefix": "x", "input_suffix": "y"}).status == 400)
+    hidden = s.ask("/completion", {"prompt": {"prompt_string": words(3000, 9)}, "n_predict": 2})
+    check("in whatever form", hidden.status == 400 and hidden.json["error"]["param"] == "prompt", hidden.text)
+    for path, body in [("/infill", {"input_prefix": "x", "input_suffix": "y"}), ("/v1/audio/transcriptions", {"model": "any"}), ("/audio/transcriptions", {"model": "any"})]:
+        r = s.ask(path, body)
+        check(f"and so is {path}, which is not", r.status == 400 and "not counted" in r.text, r.text)
+    # Of several lengths one counts, and holds; a length with a fraction is one, too, and so is a number of answers.
+    both = s.ask("/completion", {"prompt": ids(50, 4), "n_predict": 3960, "max_tokens": 3, "ignore_eos": True})
+    check("of two lengths one counts", both.status == 400 and "3960 to answer" in both.text, both.text)
+    both = s.ask("/v1/chat/completions", {"messages": user("x"), "n_predict": -1, "max_completion_tokens": 3, "ignore_eos": True})
+    check("and holds", both.json["usage"]["completion_tokens"] == 3, both.text)
+    two = s.ask("/completion", {"prompt": ids(50, 4), "n_predict": 1980, "n": 2.0, "ignore_eos": True})
+    check("two answers count twice", two.status == 400 and "may hold" in two.text, two.text)
+    part = s.ask("/completion", {"prompt": ids(50, 4), "n_predict": 3960.5, "ignore_eos": True})
+    check("a fraction of a token", part.status == 400 and "3960 to answer" in part.text, part.text)
+    for n in (0, -1, 4, 2**33):
+        for key in ("n", "n_cmpl"):
+            r = s.ask("/completion", {"prompt": "x", "n_predict": 2, key: n})
+            check(f"{key} = {n}", r.status == 400 and r.json["error"]["param"] == key, r.text)
     check("refusals are counted", kv(s)["refused"] == 1, kv(s))
 
 # More clients than slots: all are answered, and nothing is left.

@@ -144,6 +144,14 @@ with Server(command("--policy", "keydiff", "--ratio", "0.6", "--slots", "2", "--
     check("unless it says that it may", same(tokens(reply), asked[0]) and read(reply) < 120, reply.text)
     check("of another model", restore(0, "foreign").status == 400 and "another model" in s.log(), s.log()[-500:])
 
+# It stands in a message of a user; where there is none, nothing is answered without it.
+with Server(command("--policy", "keydiff", "--slots", "1", "--document", f"first={first}")) as s:
+    until(lambda: all(d["ready"] for d in s.ask("/winnow/kv").json["documents"]))
+    for messages in ([{"role": "system", "content": "Be brief."}], [{"role": "assistant", "content": "Yes."}], []):
+        r = chat(s, messages, winnow=named)
+        check(f"no message of a user: {messages}", r.status == 400 and r.json["error"].get("param") == "winnow.document" and "no message" in r.text, r.text)
+    check("and with one it is", same(tokens(chat(s, user(questions[0]), winnow=named)), asked[0]))
+
 # What was stored says by which policy it was compressed; the server's own may look at questions then.
 with Server(command("--policy", "snapkv", "--slots", "1", "--document", f"first={first}")) as s:
     check("the server's policy is for what comes", same(tokens(chat(s, user(questions[0]), winnow=named)), asked[0]))
