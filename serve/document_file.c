@@ -3,6 +3,8 @@
 
 #include "serve/config.h"
 
+#include <jansson.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,29 +59,12 @@ static void trim(char *text)
     memmove(text, text + from, n - from + 1);
 }
 
-/* Length of the UTF-8 sequence that begins there, 0 = it is none. */
-static size_t sequence_length(const unsigned char *s)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const size_t n = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
-    uint32_t code = n > 1 ? s[0] & (0x7fu >> n) : s[0];
-    for (size_t i = 1; i < n; i++) {
-        if (s[i] >> 6 != 2)
-            return 0;
-        code = code << 6 | (s[i] & 0x3f);
-    }
-    return n > 1 && (code < least[n] || code > 0x10ffff || code >> 11 == 0x1b) ? 0 : n;
-}
-
+/* Whether it can stand in a message, which is a string of JSON. */
 static bool is_utf8(const char *text)
 {
-    for (const unsigned char *s = (const unsigned char *)text; *s;) {
-        const size_t n = sequence_length(s);
-        if (n == 0)
-            return false;
-        s += n;
-    }
-    return true;
+    json_t *string = json_string(text);
+    json_decref(string);
+    return string != NULL;
 }
 
 static bool load_text(struct serve_document_file *d, const char *path, char *what)
