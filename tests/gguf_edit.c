@@ -7,18 +7,14 @@
 
 #include "random.h"
 
-enum { ADDED_BYTES = 32 << 20 };
-
 void test_gguf_read(struct test_gguf *f, const char *path)
 {
     *f = (struct test_gguf){0};
     f->g = gguf_init_from_file(path, (struct gguf_init_params){.no_alloc = false, .ctx = &f->read});
     if (!f->g)
         fail_msg("cannot read %s", path);
-    f->added = ggml_init((struct ggml_init_params){.mem_size = ADDED_BYTES});
     f->n_tensor = (int32_t)gguf_get_n_tensors(f->g);
     f->tensor = calloc((size_t)f->n_tensor + 1, sizeof *f->tensor);
-    assert_non_null(f->added);
     assert_non_null(f->tensor);
     for (int32_t i = 0; i < f->n_tensor; i++)
         f->tensor[i] = ggml_get_tensor(f->read, gguf_get_tensor_name(f->g, i));
@@ -27,25 +23,50 @@ void test_gguf_read(struct test_gguf *f, const char *path)
 void test_gguf_free(struct test_gguf *f)
 {
     ggml_free(f->read);
-    ggml_free(f->added);
+    for (int32_t i = 0; i < f->n_added; i++)
+        ggml_free(f->added[i]);
+    free(f->added);
     gguf_free(f->g);
     free(f->tensor);
     *f = (struct test_gguf){0};
 }
 
-struct ggml_tensor *test_gguf_tensor(const struct test_gguf *f, const char *name)
+int32_t test_gguf_find(const struct test_gguf *f, const char *name)
 {
     for (int32_t i = 0; i < f->n_tensor; i++)
         if (strcmp(f->tensor[i]->name, name) == 0)
-            return f->tensor[i];
-    return NULL;
+            return i;
+    return -1;
+}
+
+struct ggml_tensor *test_gguf_tensor(const struct test_gguf *f, const char *name)
+{
+    const int32_t i = test_gguf_find(f, name);
+    return i < 0 ? NULL : f->tensor[i];
+}
+
+/* A tensor of zero bytes. Each has memory of its own, as there is no bound on what a test adds. */
+static struct ggml_tensor *new_tensor(struct test_gguf *f, const char *name, enum ggml_type type,
+                                      const int64_t *ne)
+{
+    const size_t bytes = ggml_row_size(type, ne[0]) * (size_t)(ne[1] * ne[2] * ne[3]);
+    f->added = realloc(f->added, (size_t)(f->n_added + 1) * sizeof(struct ggml_context *));
+    assert_non_null(f->added);
+    struct ggml_context *ctx =
+        ggml_init((struct ggml_init_params){.mem_size = ggml_tensor_overhead() + bytes + GGML_MEM_ALIGN});
+    assert_non_null(ctx);
+    f->added[f->n_added++] = ctx;
+    struct ggml_tensor *t = ggml_new_tensor(ctx, type, GGML_MAX_DIMS, ne);
+    ggml_set_name(t, name);
+    memset(t->data, 0, bytes);
+    return t;
 }
 
 void test_gguf_add(struct test_gguf *f, const char *name, int64_t ne0, int64_t ne1, float mean, float spread)
 {
-    struct ggml_tensor *t = ggml_new_tensor_2d(f->added, GGML_TYPE_F32, ne0, ne1);
-    assert_null(test_gguf_tensor(f, name));
-    ggml_set_name(t, name);
+    struct ggml_tensor *t =
+        new_tensor(f, name, GGML_TYPE_F32, (const int64_t[GGML_MAX_DIMS]){ne0, ne1, 1, 1});
+    assert_cmp(test_gguf_find(f, name), <, 0);
     uint32_t state = (uint32_t)f->n_tensor;
     for (int64_t i = 0; i < ne0 * ne1; i++)
         ((float *)t->data)[i] = mean + spread * (float)test_normal(&state);
@@ -54,14 +75,31 @@ void test_gguf_add(struct test_gguf *f, const char *name, int64_t ne0, int64_t n
     f->tensor[f->n_tensor++] = t;
 }
 
+void test_gguf_remove(struct test_gguf *f, int32_t i)
+{
+    memmove(f->tensor + i, f->tensor + i + 1, (size_t)(--f->n_tensor - i) * sizeof(struct ggml_tensor *));
+}
+
+struct ggml_tensor *test_gguf_replace(struct test_gguf *f, int32_t i, enum ggml_type type)
+{
+    assert_in_range(i, 0, f->n_tensor - 1);
+    return f->tensor[i] = new_tensor(f, f->tensor[i]->name, type, f->tensor[i]->ne);
+}
+
 void test_gguf_quantize(struct test_gguf *f, int32_t i, enum ggml_type type)
 {
     const struct ggml_tensor *from = f->tensor[i];
-    struct ggml_tensor *to = ggml_new_tensor_2d(f->added, type, from->ne[0], from->ne[1]);
     assert_int_equal(from->type, GGML_TYPE_F32);
-    ggml_set_name(to, from->name);
-    ggml_quantize_chunk(type, from->data, to->data, 0, from->ne[1], from->ne[0], NULL);
-    f->tensor[i] = to;
+    ggml_quantize_chunk(type, from->data, test_gguf_replace(f, i, type)->data, 0, ggml_nrows(from),
+                        from->ne[0], NULL);
+}
+
+void test_gguf_float32(struct test_gguf *f, int32_t i)
+{
+    const struct ggml_tensor *from = f->tensor[i];
+    if (from->type != GGML_TYPE_F32)
+        ggml_get_type_traits(from->type)
+            ->to_float(from->data, test_gguf_replace(f, i, GGML_TYPE_F32)->data, ggml_nelements(from));
 }
 
 uint32_t test_gguf_u32(const struct test_gguf *f, const char *suffix, uint32_t def)

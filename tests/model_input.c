@@ -5,6 +5,7 @@
  * named. This process itself must never compute: OpenMP's threads do not survive fork().
  */
 #include "child.h"
+#include "gguf_edit.h"
 #include "helpers.h"
 
 #include <fcntl.h>
@@ -14,9 +15,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <ggml.h>
-#include <gguf.h>
 
 #define TIME_LIMIT_S 60
 
@@ -238,38 +236,25 @@ static const struct edit edits[] = {
 /* Writes the model with one thing changed. */
 static void write_edited(const struct fixture *fx, const struct edit *e)
 {
-    struct ggml_context *tensors = NULL;
-    struct gguf_context *src = gguf_init_from_file(fx->source, (struct gguf_init_params){.ctx = &tensors});
-    struct gguf_context *dst = gguf_init_empty();
-    assert_non_null(src);
-    assert_non_null(dst);
-    assert_non_null(tensors);
-    gguf_set_kv(dst, src);
-    if (e->type == SET_U32)
-        gguf_set_val_u32(dst, e->key, e->u32);
-    else if (e->type == SET_F32)
-        gguf_set_val_f32(dst, e->key, e->f32);
-    else if (e->type == SET_STR)
-        gguf_set_val_str(dst, e->key, e->str);
-    else if (e->type == REMOVE_KEY)
-        assert_cmp(gguf_remove_key(dst, e->key), >=, 0);
-    bool found = e->type < REMOVE_TENSOR;
-    for (int64_t i = 0; i < gguf_get_n_tensors(src); i++) {
-        const char *name = gguf_get_tensor_name(src, i);
-        struct ggml_tensor *t = ggml_get_tensor(tensors, name);
-        const bool hit = e->type >= REMOVE_TENSOR && strcmp(name, e->key) == 0;
-        found = found || hit;
-        if (hit && e->type == CUT_TENSOR)
-            t->ne[1] -= 8;
-        if (!hit || e->type == CUT_TENSOR)
-            gguf_add_tensor(dst, t);
-    }
-    if (!found)
+    struct test_gguf f;
+    test_gguf_read(&f, fx->source);
+    const int32_t i = test_gguf_find(&f, e->key);
+    if (e->type >= REMOVE_TENSOR && i < 0)
         fail_msg("the tiny model has no tensor %s", e->key);
-    assert_true(gguf_write_to_file(dst, fx->path, false));
-    gguf_free(dst);
-    gguf_free(src);
-    ggml_free(tensors);
+    if (e->type == SET_U32)
+        gguf_set_val_u32(f.g, e->key, e->u32);
+    else if (e->type == SET_F32)
+        gguf_set_val_f32(f.g, e->key, e->f32);
+    else if (e->type == SET_STR)
+        gguf_set_val_str(f.g, e->key, e->str);
+    else if (e->type == REMOVE_KEY)
+        assert_cmp(gguf_remove_key(f.g, e->key), >=, 0);
+    else if (e->type == REMOVE_TENSOR)
+        test_gguf_remove(&f, i);
+    else
+        f.tensor[i]->ne[1] -= 8;
+    test_gguf_write(&f, fx->path);
+    test_gguf_free(&f);
 }
 
 static void wrong_metadata(void **state)

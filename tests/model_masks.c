@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Masked heads: a session with masks computes what a model computes whose output projection has no weights for
  * these heads; and lists of heads. */
+#include "gguf_edit.h"
 #include "helpers.h"
 #include "peek_session.h"
 
@@ -44,20 +45,20 @@ static int32_t heads_of(const struct row *row, const wnw_model_info *info, wnw_h
     return info->n_head;
 }
 
-static struct ggml_tensor *layer_tensor(struct ggml_context *tensors, int32_t il, const char *what)
+static struct ggml_tensor *layer_tensor(const struct test_gguf *f, int32_t il, const char *what)
 {
     char name[64];
     snprintf(name, sizeof name, "blk.%d.%s", (int)il, what);
-    struct ggml_tensor *t = ggml_get_tensor(tensors, name);
+    struct ggml_tensor *t = test_gguf_tensor(f, name);
     assert_true(!t || t->type == GGML_TYPE_F32);
     return t;
 }
 
 /* Sets what makes the head's queries to 0. */
-static void cut_query(struct ggml_context *tensors, const wnw_model_info *info, wnw_head head)
+static void cut_query(const struct test_gguf *f, const wnw_model_info *info, wnw_head head)
 {
-    struct ggml_tensor *w = layer_tensor(tensors, head.il, "attn_q.weight"),
-                       *b = layer_tensor(tensors, head.il, "attn_q.bias");
+    struct ggml_tensor *w = layer_tensor(f, head.il, "attn_q.weight"),
+                       *b = layer_tensor(f, head.il, "attn_q.bias");
     const size_t d = (size_t)info->n_embd_head, first = (size_t)head.h * d;
     assert_non_null(w);
     memset((float *)w->data + first * (size_t)w->ne[0], 0, d * (size_t)w->ne[0] * sizeof(float));
@@ -69,27 +70,19 @@ static void cut_query(struct ggml_context *tensors, const wnw_model_info *info, 
 static void cut_heads(const char *from, const char *to, const struct row *row, const wnw_model_info *info,
                       const wnw_head *heads, int32_t n)
 {
-    struct ggml_context *tensors = NULL;
-    struct gguf_context *src = gguf_init_from_file(from, (struct gguf_init_params){.ctx = &tensors});
-    assert_non_null(src);
+    struct test_gguf f;
+    test_gguf_read(&f, from);
     for (int32_t i = 0; i < n; i++) {
-        struct ggml_tensor *t = layer_tensor(tensors, heads[i].il, "attn_output.weight");
+        struct ggml_tensor *t = layer_tensor(&f, heads[i].il, "attn_output.weight");
         assert_non_null(t);
         if (row->form == WNW_MASK_MEAN)
-            cut_query(tensors, info, heads[i]);
+            cut_query(&f, info, heads[i]);
         for (int64_t k = 0; row->form == WNW_MASK_ZERO && k < t->ne[1]; k++)
             memset((float *)t->data + k * t->ne[0] + heads[i].h * info->n_embd_head, 0,
                    (size_t)info->n_embd_head * sizeof(float));
     }
-    struct gguf_context *dst = gguf_init_empty();
-    assert_non_null(dst);
-    gguf_set_kv(dst, src);
-    for (int64_t i = 0; i < gguf_get_n_tensors(src); i++)
-        gguf_add_tensor(dst, ggml_get_tensor(tensors, gguf_get_tensor_name(src, i)));
-    assert_true(gguf_write_to_file(dst, to, false));
-    gguf_free(dst);
-    gguf_free(src);
-    ggml_free(tensors);
+    test_gguf_write(&f, to);
+    test_gguf_free(&f);
 }
 
 static void is_a_model_without_the_heads(void **state)

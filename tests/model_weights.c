@@ -4,8 +4,8 @@
  * matrix product for are refused when the model is opened, values that are not numbers when the first logits
  * are.
  */
+#include "gguf_edit.h"
 #include "helpers.h"
-
 #include "peek_session.h"
 
 #include <math.h>
@@ -20,41 +20,34 @@ struct fixture {
     char source[4096], path[64];
 };
 
-/* Writes the model with one tensor's type or its first value replaced. All other values of a tensor with a
- * new type are zero bytes. */
-static void write_model(const struct fixture *fx, const char *name, enum ggml_type type, const float *first)
+/* Writes the model with another type of one tensor, whose values are zero bytes. */
+static void write_with_type(const struct fixture *fx, const char *name, enum ggml_type type)
 {
-    struct ggml_context *tensors = NULL;
-    struct gguf_context *src = gguf_init_from_file(fx->source, (struct gguf_init_params){.ctx = &tensors});
-    struct gguf_context *dst = gguf_init_empty();
-    void *data = NULL;
-    assert_non_null(src);
-    assert_non_null(dst);
-    assert_non_null(tensors);
-    gguf_set_kv(dst, src);
-    for (int64_t i = 0; i < gguf_get_n_tensors(src); i++) {
-        struct ggml_tensor *t = ggml_get_tensor(tensors, gguf_get_tensor_name(src, i));
-        const bool hit = strcmp(t->name, name) == 0;
-        if (hit && type != t->type && !first) {
-            t->type = type;
-            t->nb[0] = ggml_type_size(type);
-            t->nb[1] = ggml_row_size(type, t->ne[0]);
-            t->nb[2] = t->nb[3] = t->nb[1] * (size_t)t->ne[1];
-            t->data = data = calloc(1, ggml_nbytes(t));
-            assert_non_null(data);
-        } else if (hit && first && t->type == GGML_TYPE_F32) {
-            *(float *)t->data = *first;
-        } else if (hit && first) {
-            assert_int_equal(t->type, GGML_TYPE_F16);
-            *(ggml_fp16_t *)t->data = ggml_fp32_to_fp16(*first);
-        }
-        gguf_add_tensor(dst, t);
-    }
-    assert_true(gguf_write_to_file(dst, fx->path, false));
-    free(data);
-    gguf_free(dst);
-    gguf_free(src);
-    ggml_free(tensors);
+    struct test_gguf f;
+    test_gguf_read(&f, fx->source);
+    const int32_t i = test_gguf_find(&f, name);
+    assert_cmp(i, >=, 0);
+    if (f.tensor[i]->type != type)
+        test_gguf_replace(&f, i, type);
+    test_gguf_write(&f, fx->path);
+    test_gguf_free(&f);
+}
+
+/* Writes the model with another first value of one tensor. */
+static void write_with_value(const struct fixture *fx, const char *name, float value)
+{
+    struct test_gguf f;
+    test_gguf_read(&f, fx->source);
+    struct ggml_tensor *t = test_gguf_tensor(&f, name);
+    assert_non_null(t);
+    if (t->type == GGML_TYPE_F32)
+        *(float *)t->data = value;
+    else if (t->type == GGML_TYPE_F16)
+        *(ggml_fp16_t *)t->data = ggml_fp32_to_fp16(value);
+    else
+        fail_msg("%s is of type %s", name, ggml_type_name(t->type));
+    test_gguf_write(&f, fx->path);
+    test_gguf_free(&f);
 }
 
 /* ---- Types ---- */
@@ -92,7 +85,7 @@ static void every_type(void **state)
             wnw_model *m;
             if (block == 0 || 256 % block != 0)
                 continue; /* not a type any more */
-            write_model(fx, names[k], (enum ggml_type)type, NULL);
+            write_with_type(fx, names[k], (enum ggml_type)type);
             const int rc = wnw_model_open(&m, fx->path, NULL);
             if (rc == WNW_OK) {
                 assert_ok(read_and_decode(m, policy));
@@ -118,11 +111,11 @@ static void types_of_intermediate_results(void **state)
     static const enum ggml_type types[] = {GGML_TYPE_Q8_K, GGML_TYPE_Q8_1, GGML_TYPE_I32};
     for (size_t i = 0; i < 3; i++) {
         wnw_model *m;
-        write_model(fx, "blk.0.attn_q.weight", types[i], NULL);
+        write_with_type(fx, "blk.0.attn_q.weight", types[i]);
         assert_error(wnw_model_open(&m, fx->path, NULL), WNW_E_UNSUPPORTED);
         assert_null(m);
         assert_says("blk.0.attn_q.weight");
-        write_model(fx, "token_embd.weight", types[i], NULL);
+        write_with_type(fx, "token_embd.weight", types[i]);
         assert_error(wnw_model_open(&m, fx->path, NULL), WNW_E_UNSUPPORTED);
     }
 }
@@ -139,7 +132,7 @@ static void values_that_are_not_numbers(void **state)
     for (size_t k = 0; k < sizeof names / sizeof *names; k++)
         for (int i = 0; i < 2; i++) {
             wnw_model *m;
-            write_model(fx, names[k], GGML_TYPE_F32, &values[i]);
+            write_with_value(fx, names[k], values[i]);
             assert_ok(wnw_model_open(&m, fx->path, NULL));
             assert_error(read_and_decode(m, NULL), WNW_E_NOT_FINITE);
             wnw_model_free(m);
@@ -151,10 +144,9 @@ static void scores_that_are_not_numbers(void **state)
 {
     const struct fixture *fx = *state;
     static const int32_t tokens[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
-    const float nan = NAN;
     wnw_policy *policy = test_policy("knorm");
     wnw_model *m;
-    write_model(fx, "blk.1.attn_k.weight", GGML_TYPE_F16, &nan);
+    write_with_value(fx, "blk.1.attn_k.weight", NAN);
     assert_ok(wnw_model_open(&m, fx->path, NULL));
     wnw_session *s = test_session_new(m, &(struct test_session){.n_ctx = 64, .n_threads = 1});
     assert_ok(
@@ -178,11 +170,10 @@ static void rows_that_are_not_numbers(void **state)
 {
     const struct fixture *fx = *state;
     static const int32_t tokens[] = {4, 5, 6, 0, 7, 8};
-    const float nan = NAN;
     int32_t n = 0;
     wnw_model *m;
     /* The embedding of token 0, which is its row of the output too, so that every logit of it is a NaN. */
-    write_model(fx, "token_embd.weight", GGML_TYPE_F16, &nan);
+    write_with_value(fx, "token_embd.weight", NAN);
     assert_ok(wnw_model_open(&m, fx->path, NULL));
     wnw_session *s = test_session_new(m, &(struct test_session){.n_ctx = 64, .n_threads = 1});
     assert_error(wnw_session_prefill(s, tokens, 6, count, &n), WNW_E_NOT_FINITE);

@@ -7,8 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <gguf.h>
-
+#include "gguf_edit.h"
 #include "random.h"
 
 /* Tests run in the top folder of the source tree unless the build says where the data is. */
@@ -103,52 +102,21 @@ bool test_all_float(const char *path)
     return all_of(path, GGML_TYPE_F32, GGML_TYPE_F16);
 }
 
-/* The tensor's values in float32 as data of the same tensor of g. */
-static float *to_float32(struct gguf_context *g, const struct ggml_tensor *t)
-{
-    const struct ggml_type_traits *traits = ggml_get_type_traits(t->type);
-    const int64_t n = ggml_nelements(t);
-    float *values = malloc((size_t)n * sizeof *values);
-    assert_non_null(values);
-    if (t->type == GGML_TYPE_F32)
-        memcpy(values, t->data, (size_t)n * sizeof *values);
-    else
-        traits->to_float(t->data, values, n);
-    gguf_set_tensor_type(g, t->name, GGML_TYPE_F32);
-    gguf_set_tensor_data(g, t->name, values);
-    return values;
-}
-
 void test_float32_copy(char *out, size_t cap, const char *name)
 {
     char path[4096];
-    struct ggml_context *tensors;
+    struct test_gguf f;
     const char *folder = getenv("TMPDIR");
     test_model_path(path, sizeof path, name);
-    struct gguf_context *from = gguf_init_from_file(path, (struct gguf_init_params){.ctx = &tensors}),
-                        *to = gguf_init_empty();
-    assert_non_null(from);
-    assert_non_null(to);
-    gguf_set_kv(to, from);
-    const int64_t n = gguf_get_n_tensors(from);
-    float **values = calloc((size_t)n, sizeof *values);
-    assert_non_null(values);
-    for (int64_t i = 0; i < n; i++) {
-        const struct ggml_tensor *t = ggml_get_tensor(tensors, gguf_get_tensor_name(from, i));
-        gguf_add_tensor(to, t);
-        values[i] = to_float32(to, t);
-    }
+    test_gguf_read(&f, path);
+    for (int32_t i = 0; i < f.n_tensor; i++)
+        test_gguf_float32(&f, i);
     snprintf(out, cap, "%s/winnow-float32-XXXXXX", folder && folder[0] ? folder : "/tmp");
     const int fd = mkstemp(out);
     assert_cmp(fd, >=, 0);
     close(fd);
-    assert_true(gguf_write_to_file(to, out, false));
-    for (int64_t i = 0; i < n; i++)
-        free(values[i]);
-    free(values);
-    gguf_free(to);
-    gguf_free(from);
-    ggml_free(tensors);
+    test_gguf_write(&f, out);
+    test_gguf_free(&f);
 }
 
 void test_tiny_model_of(char name[TEST_NAME_MAX], const char *arch)
