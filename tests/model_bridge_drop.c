@@ -3,6 +3,7 @@
  * Dropping entries under libllama, in each head others: what comes out is what comes out where all entries are there and
  * masks hide the same ones, for tiny models and for models of many families that llama.cpp's own generator writes.
  */
+#include "generated.h"
 #include "helpers.h"
 #include "llamas.h"
 #include "peek_bridge.h"
@@ -10,7 +11,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -197,35 +197,20 @@ static const char *const families[] = {
 static void test_families(void **state)
 {
     (void)state;
-#ifdef WNW_TEST_LLAMA_ARCHS
-    char folder[] = "/tmp/winnow-families-XXXXXX", command[4096], path[4096], pattern[2048] = "^(";
-    assert_non_null(mkdtemp(folder));
+    struct test_generated g;
+    char path[4096];
+    int tested = 0;
+    test_generate(&g, families, sizeof families / sizeof *families);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        const char *end = strrchr(families[i], '-');
-        const size_t len = strlen(pattern);
-        snprintf(pattern + len, sizeof pattern - len, "%s%.*s", i ? "|" : "", (int)(end - families[i]),
-                 families[i]);
-    }
-    snprintf(command, sizeof command, "OMP_WAIT_POLICY=passive '%s' -s 1 -o %s -a '%s)$' >%s/log 2>&1",
-             WNW_TEST_LLAMA_ARCHS, folder, pattern, folder);
-    assert_int_equal(system(command), 0);
-    int tested = 0, missing = 0;
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        snprintf(path, sizeof path, "%s/%s.gguf", folder, families[i]);
-        if (access(path, R_OK) != 0) {
+        if (!test_generated_path(&g, path, sizeof path, families[i])) {
             print_message("%s: not generated\n", families[i]);
-            missing++;
             continue;
         }
         check_model(path, families[i], &(struct test_llama_params){.ours = true, .f32 = true, .n_ctx = 256});
         tested++;
     }
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    assert_int_equal(system(command), 0);
+    test_generated_remove(&g);
     assert_cmp(tested, >=, 18);
-#else
-    skip();
-#endif
 }
 
 /* ---- Memory ---- */

@@ -5,6 +5,7 @@
  * beside one in which the same entries are hidden, by an attention in double precision that this file computes from the full
  * cache in place of ours; what policies see of the attention; copies.
  */
+#include "generated.h"
 #include "helpers.h"
 #include "llamas.h"
 #include "peek_session.h"
@@ -13,7 +14,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { N_PROMPT = 100, N_AFTER = 6, N = N_PROMPT + N_AFTER, KEEP = 40, MOST_D = 640 };
 
@@ -568,47 +568,28 @@ static void check_family(const char *path, const char *name, const int32_t *toke
     wnw_model_free(m);
 }
 
-#ifdef WNW_TEST_LLAMA_ARCHS
-/* Has llama.cpp's generator write its models to a folder. A name is that of a family and, after a dash, of its kind. */
-static void generate(const char *folder)
-{
-    char command[4096], pattern[2048] = "^(mamba";
-    for (int i = 0; i < N_GENERATED; i++) {
-        const char *name = generated[i], *end = strrchr(name, '-');
-        const size_t len = strlen(pattern);
-        snprintf(pattern + len, sizeof pattern - len, "|%.*s", (int)(end - name), name);
-    }
-    snprintf(command, sizeof command, "OMP_WAIT_POLICY=passive '%s' -s 1 -o %s -a '%s)$' >%s/log 2>&1",
-             WNW_TEST_LLAMA_ARCHS, folder, pattern, folder);
-    assert_int_equal(system(command), 0);
-}
-#endif
-
 static void test_generated(void **state)
 {
     (void)state;
-#ifdef WNW_TEST_LLAMA_ARCHS
-    char folder[] = "/tmp/winnow-foreign-XXXXXX", path[4096];
+    const char *names[N_GENERATED + N_REFUSED];
+    struct test_generated g;
+    char path[4096];
     int32_t tokens[N];
+    for (int i = 0; i < N_GENERATED + N_REFUSED; i++)
+        names[i] = i < N_GENERATED ? generated[i] : refused[i - N_GENERATED].name;
     set_tokens(tokens);
-    assert_non_null(mkdtemp(folder));
-    generate(folder);
+    test_generate(&g, names, N_GENERATED + N_REFUSED);
     for (int i = 0; i < N_GENERATED; i++) {
-        snprintf(path, sizeof path, "%s/%s.gguf", folder, generated[i]);
-        assert_int_equal(access(path, R_OK), 0);
+        assert_true(test_generated_path(&g, path, sizeof path, generated[i]));
         check_family(path, generated[i], tokens);
     }
     for (int i = 0; i < N_REFUSED; i++) {
         wnw_model *m;
-        snprintf(path, sizeof path, "%s/%s.gguf", folder, refused[i].name);
+        assert_true(test_generated_path(&g, path, sizeof path, refused[i].name));
         assert_error(wnw_model_open(&m, path, NULL), WNW_E_UNSUPPORTED);
         assert_says(refused[i].why);
     }
-    snprintf(path, sizeof path, "rm -r %s", folder);
-    assert_int_equal(system(path), 0);
-#else
-    skip();
-#endif
+    test_generated_remove(&g);
 }
 
 static void test_ours(void **state)

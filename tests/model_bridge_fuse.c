@@ -4,13 +4,13 @@
  * products with activations in bytes are; how far they are from each other is what roundings of norms and gates become where
  * bytes are rounded again, and no more than that. Models are those of our families and of others, their weights made Q8_0.
  */
+#include "generated.h"
 #include "helpers.h"
 #include "llamas.h"
 #include "peek_bridge.h"
 #include "winnow_bridge.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { N_PROMPT = 70, N_PIECE = 3, N_DECODE = 5, N = N_PROMPT + N_PIECE + N_DECODE };
@@ -168,31 +168,18 @@ static void test_other_families(void **state)
 static void test_generated(void **state)
 {
     (void)state;
-#ifdef WNW_TEST_LLAMA_ARCHS
     static const char *const names[] = {"cohere2-dense", "command-r-dense", "granite-dense",
                                         "glm4-dense",    "internlm2-dense", "starcoder2-dense",
                                         "llama-moe",     "deepseek2-moe",   "gpt-oss-moe",
                                         "qwen3next-moe", "falcon-h1-dense", "jamba-dense"};
-    char folder[] = "/tmp/winnow-fuse-XXXXXX", command[4096], path[4096], pattern[1024] = "^(";
-    assert_non_null(mkdtemp(folder));
+    struct test_generated g;
+    char path[4096];
+    test_generate(&g, names, sizeof names / sizeof *names);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const size_t len = strlen(pattern);
-        snprintf(pattern + len, sizeof pattern - len, "%s%.*s", i ? "|" : "",
-                 (int)(strrchr(names[i], '-') - names[i]), names[i]);
-    }
-    snprintf(command, sizeof command, "OMP_WAIT_POLICY=passive '%s' -s 1 -o %s -a '%s)$' >%s/log 2>&1",
-             WNW_TEST_LLAMA_ARCHS, folder, pattern, folder);
-    assert_int_equal(system(command), 0);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s.gguf", folder, names[i]);
-        assert_int_equal(access(path, R_OK), 0);
+        assert_true(test_generated_path(&g, path, sizeof path, names[i]));
         check_quantised(path, names[i]);
     }
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    assert_int_equal(system(command), 0);
-#else
-    skip();
-#endif
+    test_generated_remove(&g);
 }
 
 /* A program that stops a graph at each product, as tools do that collect activations, finds what the product has read. */

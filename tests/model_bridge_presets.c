@@ -4,6 +4,7 @@
  * entries that stay is the same, or it is refused with a sentence. And policies of every kind on families that run through
  * libllama both ways.
  */
+#include "generated.h"
 #include "helpers.h"
 #include "llamas.h"
 #include "peek_bridge.h"
@@ -13,7 +14,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MAX_CELLS = 512, MAX_LAYERS = 64 };
 
@@ -284,28 +284,14 @@ static const char *const generated[] = {
 static void test_generated(void **state)
 {
     (void)state;
-#ifdef WNW_TEST_LLAMA_ARCHS
-    char folder[] = "/tmp/winnow-presets-XXXXXX", command[4096], path[4096], pattern[1024] = "^(";
-    assert_non_null(mkdtemp(folder));
+    struct test_generated g;
+    char path[4096];
+    test_generate(&g, generated, sizeof generated / sizeof *generated);
     for (size_t i = 0; i < sizeof generated / sizeof *generated; i++) {
-        const char *end = strrchr(generated[i], '-');
-        const size_t len = strlen(pattern);
-        snprintf(pattern + len, sizeof pattern - len, "%s%.*s", i ? "|" : "", (int)(end - generated[i]),
-                 generated[i]);
-    }
-    snprintf(command, sizeof command, "OMP_WAIT_POLICY=passive '%s' -s 1 -o %s -a '%s)$' >%s/log 2>&1",
-             WNW_TEST_LLAMA_ARCHS, folder, pattern, folder);
-    assert_int_equal(system(command), 0);
-    for (size_t i = 0; i < sizeof generated / sizeof *generated; i++) {
-        snprintf(path, sizeof path, "%s/%s.gguf", folder, generated[i]);
-        assert_int_equal(access(path, R_OK), 0);
+        assert_true(test_generated_path(&g, path, sizeof path, generated[i]));
         check_foreign(path, generated[i]);
     }
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    assert_int_equal(system(command), 0);
-#else
-    skip();
-#endif
+    test_generated_remove(&g);
 }
 
 /* Layers that read another layer's cache, and layers that have other heads where they slide. */
