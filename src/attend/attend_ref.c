@@ -41,73 +41,100 @@ static double formed(const struct wnw__attend_job *job, int32_t h, int32_t ahead
     return x;
 }
 
+/* Work of one KV head. */
 struct buffers {
-    float *row;    /* [d] */
+    float *k, *v;  /* [n][d], its entries as the row at hand finds them */
+    int32_t n;     /* that are there */
     double *score; /* [longest head] */
     double *acc;   /* [d] */
 };
+
+/* Entries that row t of the slice looks at. Those that earlier rows looked at are the same for it, unless there is a tail, which
+ * entries leave while rows of the slice are read. */
+static void unpack(const struct wnw__attend_job *job, int32_t ih, int32_t t, struct buffers *b)
+{
+    const struct wnw__cache *c = job->slice->cache;
+    const int32_t d = job->op->shared->dims.model.d, n = job->layer->len[ih] + t + 1;
+    for (int32_t i = c->n_tail > 0 ? 0 : b->n; i < n; i++) {
+        const struct wnw__kv_rows row = stored(job, ih, i, t);
+        wnw__rows_to_f32(row.type, row.k, 1, d, b->k + (int64_t)i * d);
+        wnw__rows_to_f32(row.type, row.v, 1, d, b->v + (int64_t)i * d);
+        wnw__hadamard(b->k + (int64_t)i * d, d, c->k_block);
+        wnw__hadamard(b->v + (int64_t)i * d, d, c->v_block);
+    }
+    b->n = n;
+}
+
+/* In four sums, because one would wait for itself. */
+static double dot(const float *a, const float *b, int32_t n)
+{
+    double sum[4] = {0};
+    int32_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int k = 0; k < 4; k++)
+            sum[k] += (double)a[i + k] * (double)b[i + k];
+    for (; i < n; i++)
+        sum[0] += (double)a[i] * (double)b[i];
+    return sum[0] + sum[1] + sum[2] + sum[3];
+}
 
 /* Attention of one query head of row t of the slice. */
 static void attend_one(const struct wnw__attend_job *job, int32_t h, int32_t t, const float *q, float *out,
                        const struct buffers *b)
 {
     const struct wnw__score_form *f = wnw__shape_form(&job->op->shared->dims.model, job->op->il);
-    const int32_t ih = h / job->op->shared->group;
-    const int32_t d = job->op->shared->dims.model.d, n = job->layer->len[ih] + t + 1;
+    const int32_t ih = h / job->op->shared->group, d = job->op->shared->dims.model.d;
+    const float *bias = wnw__cache_bias(job->layer, ih);
     double top = f && f->sinks ? (double)f->sinks[h] : -INFINITY, sum = 0.0;
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < b->n; i++) {
         b->score[i] = -INFINITY;
         if (!visible(job, ih, i, t))
             continue;
-        const struct wnw__kv_rows row = stored(job, ih, i, t);
-        wnw__rows_to_f32(row.type, row.k, 1, d, b->row);
-        wnw__hadamard(b->row, d, job->slice->cache->k_block);
-        b->score[i] = 0.0;
-        for (int32_t c = 0; c < d; c++)
-            b->score[i] += (double)q[c] * (double)b->row[c] * (double)job->op->scale;
-        b->score[i] = formed(job, h, position(job, ih, i) - job->slice->n_past - t, b->score[i]);
-        if (wnw__cache_bias(job->layer, ih))
-            b->score[i] += (double)wnw__cache_bias(job->layer, ih)[i];
+        const double x = formed(job, h, position(job, ih, i) - job->slice->n_past - t,
+                                dot(q, b->k + (int64_t)i * d, d) * (double)job->op->scale);
+        b->score[i] = bias ? x + (double)bias[i] : x;
         top = fmax(top, b->score[i]);
     }
     sum = f && f->sinks ? exp((double)f->sinks[h] - top) : 0.0;
     for (int32_t c = 0; c < d; c++)
         b->acc[c] = 0.0;
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < b->n; i++) {
         const double p = exp(b->score[i] - top);
-        const struct wnw__kv_rows row = stored(job, ih, i, t);
-        wnw__rows_to_f32(row.type, row.v, 1, d, b->row);
-        wnw__hadamard(b->row, d, job->slice->cache->v_block);
+        const float *v = b->v + (int64_t)i * d;
         sum += p;
         for (int32_t c = 0; c < d; c++)
-            b->acc[c] += p * (double)b->row[c];
+            b->acc[c] += p * (double)v[c];
     }
     for (int32_t c = 0; c < d; c++)
         out[c] = (float)(b->acc[c] / sum);
 }
 
-static void attend_slice(const struct wnw__attend_job *job, const float *q, float *out)
+/* All rows of the slice, in the query heads of one KV head. */
+static void attend_head(const struct wnw__attend_job *job, int32_t ih, const float *q, float *out)
 {
-    const struct wnw__attend_dims *dims = &job->op->shared->dims;
-    const size_t d = (size_t)dims->model.d;
-    int32_t longest = 0;
-    for (int32_t ih = 0; ih < dims->model.n_head_kv; ih++)
-        longest = job->layer->len[ih] > longest ? job->layer->len[ih] : longest;
-    struct buffers b = {.row = malloc(d * sizeof *b.row),
-                        .score = malloc(((size_t)longest + (size_t)job->slice->n_row) * sizeof *b.score),
+    const struct wnw__attend_shared *sh = job->op->shared;
+    const int32_t n_head = sh->dims.model.n_head;
+    const size_t d = (size_t)sh->dims.model.d;
+    const size_t longest = (size_t)job->layer->len[ih] + (size_t)job->slice->n_row;
+    struct buffers b = {.k = malloc(longest * d * sizeof *b.k),
+                        .v = malloc(longest * d * sizeof *b.v),
+                        .score = malloc(longest * sizeof *b.score),
                         .acc = malloc(d * sizeof *b.acc)};
+    const bool is_there = b.k && b.v && b.score && b.acc;
     for (int32_t t = 0; t < job->slice->n_row; t++) {
-        for (int32_t h = 0; h < dims->model.n_head; h++) {
-            const size_t at =
-                ((size_t)(job->slice->first_row + t) * (size_t)dims->model.n_head + (size_t)h) * d;
-            if (b.row && b.score && b.acc)
+        if (is_there)
+            unpack(job, ih, t, &b);
+        for (int32_t h = ih * sh->group; h < (ih + 1) * sh->group; h++) {
+            const size_t at = ((size_t)(job->slice->first_row + t) * (size_t)n_head + (size_t)h) * d;
+            if (is_there)
                 attend_one(job, h, t, q + at, out + at, &b);
             else /* the function cannot fail, so the result is made NaN, with which no comparison passes */
                 for (size_t c = 0; c < d; c++)
                     out[at + c] = NAN;
         }
     }
-    free(b.row);
+    free(b.k);
+    free(b.v);
     free(b.score);
     free(b.acc);
 }
@@ -116,6 +143,7 @@ void wnw__attend_ref(const struct wnw__attend_op *op, const float *q, float *out
 {
     for (int32_t i = 0; i < op->batch->n_slice; i++) {
         const struct wnw__attend_job job = wnw__attend_job_of(op, i);
-        attend_slice(&job, q, out);
+        for (int32_t ih = 0; ih < op->shared->dims.model.n_head_kv; ih++)
+            attend_head(&job, ih, q, out);
     }
 }
