@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The list of parts. A new part is one line in parts.def. */
-#include "policy/part.h"
+#include "policy/parts.h"
 
 #include "base/strings.h"
 

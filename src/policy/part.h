@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The parts of the library. One part = one file = one const descriptor of winnow_method.h, and one line in
- * parts.def. A program that registers its own part describes it by the same descriptor.
+ * parts.def, which parts.h makes declarations of. A program that registers its own part describes it by the same descriptor.
  *
  *   scorer        observation of one layer      -> score[n_head][n] or     src/score/
  *                                                  score[n_head_kv][n]
@@ -68,23 +68,6 @@ static inline bool wnw__contents_works(const wnw_contents *c)
 }
 
 /* ---- The lists ---- */
-
-/* parts.def has one line per part; here it becomes the declarations, in part.c the list. */
-#define SCORER(x)       extern const wnw_scorer wnw__scorer_##x;
-#define AGGREGATION(x)  extern const wnw_aggregation wnw__aggregation_##x;
-#define LAYER_BUDGET(x) extern const wnw_layer_budget wnw__layer_budget_##x;
-#define HEAD_BUDGET(x)  extern const wnw_head_budget wnw__head_budget_##x;
-#define SELECTOR(x)     extern const wnw_selector wnw__selector_##x;
-#define POSITIONS(x)    extern const wnw_positions wnw__positions_##x;
-#define CONTENTS(x)     extern const wnw_contents wnw__contents_##x;
-#include "policy/parts.def"
-#undef SCORER
-#undef AGGREGATION
-#undef LAYER_BUDGET
-#undef HEAD_BUDGET
-#undef SELECTOR
-#undef POSITIONS
-#undef CONTENTS
 
 /* A copy of a descriptor of any kind. */
 union wnw__part {

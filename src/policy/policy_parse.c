@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/opt.h"
 #include "base/strings.h"
+#include "policy/parts.h"
 #include "policy/policy.h"
 
 #include <stdlib.h>
