@@ -6,9 +6,11 @@
 calibrates
 folder=$work/profiles
 mkdir "$folder"
-# Few probes find as well as many that there are no answers.
+# Few probes find as well as many that there are no answers, and short texts give every kind something to measure.
 few=facts=2,lengths=1,depths=2
-all=(calibrate all -m "$model" -o "$folder" --effort quick -t 1 --set "srh.${few//,/,srh.},heads.${few//,/,heads.}")
+short=stats.pieces=2,stats.length=256,curves.length=256,curves.questions=2,shares.shortest=200,shares.longest=300,shares.extra=400
+short+=,gate.pieces=2,gate.length=256,inputgate.pieces=2,inputgate.length=256,layers.length=256,layers.generate=8
+all=(calibrate all -m "$model" -o "$folder" --effort quick -t 1 --set "srh.${few//,/,srh.},heads.${few//,/,heads.},$short")
 # made KIND...: the folder has these profiles and nothing else.
 made() {
     local name=$1 want
