@@ -86,11 +86,11 @@ for r in sorted(rows, key=lambda r: r["key"]):
     print(json.dumps(r, sort_keys=True))' "$1"
 }
 options=(--tasks niah_single_1,niah_multikey_1,fwe --policies snapkv,knorm --ratios 0.25,0.5,0.75)
-run 'whole' "${options[@]}" --lengths 1000 --out "$work/whole"
+run 'whole' "${options[@]}" --lengths 700 --out "$work/whole"
 answers "$work/whole/results.jsonl" >"$work/want"
 
 # A process that is killed, twice, and one that is asked to end; each time at another place.
-killed=(eval -m "$llama" -t 1 --samples 2 --quiet "${options[@]}" --lengths 1000 --out "$work/killed")
+killed=(eval -m "$llama" -t 1 --samples 2 --quiet "${options[@]}" --lengths 700 --out "$work/killed")
 for after in 5 12; do
     ended_by KILL "$work/killed/results.jsonl" "$after" "${killed[@]}"
 done
@@ -99,13 +99,13 @@ ended_by TERM "$work/killed/results.jsonl" "$before" "${killed[@]}"
 [ "$code" -eq 130 ] || [ "$code" -eq 0 ] || fail "SIGTERM: exit code $code: $(cat "$work/err")"
 [ "$code" -eq 130 ] && { grep -q 'the same command goes on' "$work/err" || fail "SIGTERM: $(cat "$work/err")"; }
 printf '{"v":1,"key":"torn' >>"$work/killed/results.jsonl"
-run 'goes on' "${options[@]}" --lengths 1000 --out "$work/killed"
+run 'goes on' "${options[@]}" --lengths 700 --out "$work/killed"
 answers "$work/killed/results.jsonl" >"$work/got"
 same 'killed and resumed' "$work/want" "$work/got"
 
 # Two shards are the whole, whoever else answers in the batch.
-run 'shard 1' "${options[@]}" --lengths 1000 --shard 1/2 --out "$work/shard1"
-run 'shard 2' "${options[@]}" --lengths 1000 --shard 2/2 --batch 3 --out "$work/shard2"
+run 'shard 1' "${options[@]}" --lengths 700 --shard 1/2 --out "$work/shard1"
+run 'shard 2' "${options[@]}" --lengths 700 --shard 2/2 --batch 3 --out "$work/shard2"
 cat "$work/shard1/results.jsonl" "$work/shard2/results.jsonl" >"$work/shards"
 answers "$work/shards" >"$work/got"
 same 'shards' "$work/want" "$work/got"
@@ -141,8 +141,8 @@ PY
 done
 
 # Rules that drop entries while reading and answering, and questions asked one by one.
-run 'chunks' --tasks niah_single_1 --lengths 1000 --policies streaming_llm,lagkv --evict chunk:256 --evict-every 8 --out "$work/chunks"
-run 'compressed again' --tasks scb_niah_syn --lengths 1000 --policies snapkv,lagkv:lag=64,kvzip --ratios 0,0.5 --recompress each-turn --out "$work/again2"
+run 'chunks' --tasks niah_single_1 --lengths 600 --policies streaming_llm,lagkv --evict chunk:256 --evict-every 8 --out "$work/chunks"
+run 'compressed again' --tasks scb_niah_syn --lengths 600 --policies snapkv,lagkv:lag=64,kvzip --ratios 0,0.5 --recompress each-turn --out "$work/again2"
 py "$work/again2" <<'PY' || fail 'compressed again: records'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
@@ -158,8 +158,8 @@ for r in rows:
         assert (r["pred"], r["fgt"], r["agree"]) == (whole["pred"], 1, 1), (r, whole)
 assert json.load(open(sys.argv[1] + "/run.json"))["recompress"]
 PY
-run 'own history' --tasks scb_niah_syn --lengths 1000 --policies snapkv --own-history --out "$work/own"
-run 'budgets' --tasks niah_single_1 --lengths 1000 --policies snapkv --budgets 64,128 --out "$work/budgets"
+run 'own history' --tasks scb_niah_syn --lengths 600 --policies snapkv --own-history --out "$work/own"
+run 'budgets' --tasks niah_single_1 --lengths 600 --policies snapkv --budgets 64,128 --out "$work/budgets"
 run 'bytes' --tasks niah_single_1 --lengths 1000 --policies snapkv --kv-bytes 256K --kv-types f16,q8_0,q8_0:64,q8_0:64:unrotated --out "$work/bytes"
 py "$work/bytes/results.jsonl" <<'PY' || fail 'bytes'
 import json, sys
@@ -484,7 +484,7 @@ assert all(r["truncated"] and r["ctx_tokens"] > 200 for r in rows), rows[0]
 PY
 
 # A policy that is told the question has no place in mode agnostic, and the others none in mode task.
-run 'task' --tasks niah_single_1 --lengths 1000 --policies snapkv,kvcompose:task=question --modes agnostic,task --out "$work/task"
+run 'task' --tasks niah_single_1 --lengths 600 --policies snapkv,kvcompose:task=question --modes agnostic,task --out "$work/task"
 [ "$(grep -c 'is left out of mode' "$work/err")" -eq 2 ] || fail "task: $(cat "$work/err")"
 
 # refused NAME PATTERN ARGS...: a run that cannot begin, and leaves no folder.
@@ -515,17 +515,17 @@ refused 'a closed book with policies' 'leave out --policies' --closed-book --pol
 bad 'no text' 'ppl needs a text' eval -m "$llama" --tasks ppl --out "$work/made/x"
 bad 'a short text' 'less than half a piece' eval -m "$llama" --tasks ppl --text "$work/text.txt" --lengths 100000 --out "$work/made/x"
 bad 'longer than the context' 'longer than the model' eval -m "$llama" --tasks niah_single_1 --lengths 100000 --samples 1 --out "$work/long" --quiet
-bad 'another run' '"seed" differs' eval -m "$llama" --tasks niah_single_1 --lengths 1000 --samples 2 --policies snapkv --budgets 64,128 --out "$work/budgets" --seed 43
+bad 'another run' '"seed" differs' eval -m "$llama" --tasks niah_single_1 --lengths 600 --samples 2 --policies snapkv --budgets 64,128 --out "$work/budgets" --seed 43
 cp -r "$work/budgets" "$work/torn"
 rm "$work/torn/lock"
 printf '{"v":1,"key":"torn' >>"$work/torn/results.jsonl"
 cp -r "$work/torn" "$work/kept"
-bad 'another run, torn' '"seed" differs' eval -m "$llama" --tasks niah_single_1 --lengths 1000 --samples 2 --policies snapkv --budgets 64,128 --out "$work/torn" --seed 43
+bad 'another run, torn' '"seed" differs' eval -m "$llama" --tasks niah_single_1 --lengths 600 --samples 2 --policies snapkv --budgets 64,128 --out "$work/torn" --seed 43
 diff -r "$work/kept" "$work/torn" || fail 'another run, torn: the folder was changed'
-bad 'another config' '"configs" differs' eval -m "$llama" --tasks niah_single_1 --lengths 1000 --samples 2 --policies snapkv --budgets 64 --out "$work/budgets"
+bad 'another config' '"configs" differs' eval -m "$llama" --tasks niah_single_1 --lengths 600 --samples 2 --policies snapkv --budgets 64 --out "$work/budgets"
 bad 'a file in place of the folder' 'a file has that name' eval -m "$llama" --tasks niah_single_1 --lengths 1000 --out "$work/first"
 mkdir "$work/damaged"
 cp "$work/budgets/run.json" "$work/damaged"
 { echo garbage; cat "$work/budgets/results.jsonl"; } >"$work/damaged/results.jsonl"
-bad 'a damaged line' 'line 1 of .* is not a result' eval -m "$llama" -t 1 --tasks niah_single_1 --lengths 1000 --samples 2 --policies snapkv --budgets 64,128 --out "$work/damaged"
+bad 'a damaged line' 'line 1 of .* is not a result' eval -m "$llama" -t 1 --tasks niah_single_1 --lengths 600 --samples 2 --policies snapkv --budgets 64,128 --out "$work/damaged"
 finish
