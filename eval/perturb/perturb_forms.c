@@ -117,15 +117,19 @@ static void put_bounds(struct eval_doc *d, const struct eval_perturb_study *s)
 void eval_perturb_text(struct eval_doc *d, const struct eval_perturb_study *s)
 {
     const struct eval_perturb *p = s->numbers;
+    eval_doc_put(d, "Perturbation study, %s: %d texts of %d tokens,\n", s->model, (int)p->n_texts,
+                 (int)s->n_tokens);
+    if (s->n_of_file == p->n_texts)
+        eval_doc_put(d, "all of them pieces of a file.");
+    else
+        eval_doc_put(d, "%d of them pieces of a file, the others generated prose.", (int)s->n_of_file);
     eval_doc_put(
         d,
-        "Perturbation study, %s: %d texts of %d tokens,\n"
-        "%d of them pieces of a file, the others generated prose. Each is read whole; the token that the "
-        "model\n"
+        " Each is read whole; the token that the model\n"
         "continues it with is read after the whole cache and after what each policy keeps. No question is\n"
         "known. Changes are L1 norms after the output projection, with entries gone in one layer alone; of\n"
         "hidden states, mean absolute changes with entries gone in all layers.\n\nbase: %s\n",
-        s->model, (int)p->n_texts, (int)s->n_tokens, (int)s->n_of_file, s->policies[0]);
+        s->policies[0]);
     for (int32_t i = 1; i < p->n_policies; i++) {
         eval_doc_put(d, "other: %s\n", s->policies[i]);
         for (int k = 0; k < EVAL_N_LEVELS; k++)
