@@ -5,6 +5,7 @@
 #include "forward/team.h"
 #include "observe/projnorm.h"
 #include "policy/policy.h"
+#include "winnow_bridge.h"
 
 #include <errno.h>
 #include <math.h>
