@@ -7,6 +7,7 @@
  * formed within a round.
  */
 #include "bench/batch.h"
+#include "bench/commands.h"
 
 #include "app/process.h"
 #include "app/values.h"

@@ -17,6 +17,7 @@
  * session without copies would drop: the figure of such a preset is too high by that graph, at most.
  */
 #include "bench/methods.h"
+#include "bench/commands.h"
 #include "winnow_method.h"
 
 #include "app/process.h"

@@ -6,6 +6,7 @@
  * for one kind of observation and read it.
  */
 #include "bench/bench.h"
+#include "bench/commands.h"
 #include "winnow_method.h"
 
 #include "app/json.h"

@@ -6,6 +6,7 @@
  * see what measuring costs.
  */
 #include "bench/roofline.h"
+#include "bench/commands.h"
 
 #include "app/process.h"
 #include "winnow_method.h"

@@ -4,6 +4,7 @@
  * alternating chunks, so that other load on the machine affects all alike. Ratios are formed within a round;
  * the result is their median, not the ratio of two medians. */
 #include "bench/bench.h"
+#include "bench/commands.h"
 
 #include "app/models.h"
 #include "app/process.h"

@@ -90,6 +90,10 @@ struct ggml_tensor *__real_ggml_flash_attn_ext(struct ggml_context *ctx, struct 
                                                struct ggml_tensor *k, struct ggml_tensor *v,
                                                struct ggml_tensor *mask, float scale, float max_bias,
                                                float softcap);
+struct ggml_tensor *__wrap_ggml_flash_attn_ext(struct ggml_context *ctx, struct ggml_tensor *q,
+                                               struct ggml_tensor *k, struct ggml_tensor *v,
+                                               struct ggml_tensor *mask, float scale, float max_bias,
+                                               float softcap);
 
 /* One operation for each KV head, since each has a mask of its own. */
 struct ggml_tensor *__wrap_ggml_flash_attn_ext(struct ggml_context *ctx, struct ggml_tensor *q,
