@@ -120,6 +120,7 @@ int wnw__tokenizer_new(struct wnw__tokenizer **out, const struct llama_vocab *vo
         return wnw__fail(WNW_E_NOMEM, "no memory for a tokenizer");
     t->vocab = vocab;
     t->prefix = prefix;
+    t->bound = wnw__text_bound_of(vocab);
     t->merges_words = llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_BPE;
     if (t->merges_words)
         t->pre = wnw__pretokenizer_named(pre);

@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "text/pretokenizer.h"
+#include "text/text_bound.h"
 
 #include <llama.h>
 
@@ -35,6 +36,7 @@ struct wnw__tokenizer {
     bool parts_blank, parts_newline; /* SentencePiece: no token has one after another character */
     bool
         spelled[256]; /* SentencePiece: characters that begin with this byte may have no token of their own */
+    struct wnw__text_bound bound;
     int32_t first[257]; /* special[first[c] .. first[c + 1]) begin with byte c */
 };
 
