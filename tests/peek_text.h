@@ -4,6 +4,7 @@
 #define WNW_TESTS_PEEK_TEXT_H
 
 #include "base/strings.h"
+#include "text/pretokenizer.h"
 #include "text/text.h"
 #include "text/tokens_marked.h"
 
