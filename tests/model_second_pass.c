@@ -153,11 +153,11 @@ static void reference_head(const wnw_observation *o, const struct fed *f, int32_
             top = fmax(top, p[i]);
         }
         for (int32_t i = 0; i < o->n_entry[ih]; i++)
-            total += exp(p[i] - top);
+            total += p[i] = exp(p[i] - top);
         for (int32_t i = 0; i < o->n_entry[ih] && pos[i] < n_context; i++) {
             if (f->last > 0 && !(pos[i] >= f->first && pos[i] < f->last))
                 continue;
-            const double a = exp(p[i] - top) / total * (f->per_length ? (double)f->per_length[t] : 1);
+            const double a = p[i] / total * (f->per_length ? (double)f->per_length[t] : 1);
             sum[i] += a;
             max[i] = fmax(max[i], a);
         }

@@ -207,10 +207,10 @@ static void reference(struct fixture *f)
                 top = fmax(top, p[i]);
             }
             for (int32_t i = 0; i < n; i++)
-                total += exp(p[i] - top);
+                total += p[i] = exp(p[i] - top);
             for (int32_t i = 0; i < n; i++) {
-                sum[i] += exp(p[i] - top) / total;
-                max[i] = fmax(max[i], exp(p[i] - top) / total);
+                sum[i] += p[i] / total;
+                max[i] = fmax(max[i], p[i] / total);
             }
         }
     }
