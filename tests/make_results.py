@@ -4,7 +4,7 @@
 
 The answers do not come from a model: a method's chance to answer falls with the share it removes. They are the same on
 every machine. A shard holds the samples whose number is I modulo N.
---options has one method at one size with three values of each of two options; --wide has passkeys alone, at many lengths and depths; --many has 30 methods with long names at 8 lengths; --one has one method at
+--options has one method at one size with three values of each of two options; --wide has passkeys alone, at many lengths and depths; --many has 30 methods with long names at 8 lengths and two sizes; --one has one method at
 one size, with 4 samples. --hostile puts markup wherever a text comes from outside.
 """
 import argparse
@@ -128,6 +128,7 @@ def main():
             if task not in ("niah_single_1", "vt", "passkey64"):
                 del TASKS[task]
         TASKS["niah_single_1"] = ([512 * k for k in range(1, 9)], 8, 1.0)
+        RATIOS[:] = [0.5, 0.75]
     if args.hostile:
         methods = [(HOSTILE if name == "lagkv" else name, harm) for name, harm in METHODS.items()]
         METHODS.clear()
