@@ -20,7 +20,7 @@ static void open_small(struct eval_perturb *p)
 {
     *p = (struct eval_perturb){
         .n_layer = N_LAYER, .n_head = N_HEAD, .n_head_kv = 1, .n_policies = 2, .n_sizes = 2};
-    assert_true(eval_perturb_open(p, N_TEXTS));
+    assert_true(eval_perturb_open(p) && eval_perturb_reserve(p, N_TEXTS));
     assert_int_equal(eval_level_units(p, EVAL_HEADS), 4);
     assert_int_equal(eval_level_units(p, EVAL_GROUPS), 2);
     assert_int_equal(eval_level_units(p, EVAL_STATES), 2);
@@ -59,6 +59,30 @@ static void a_policy_beside_the_base(void **state)
     assert_true(eval_perturb_beside(&b, &p, EVAL_STATES, 1, 1, 42));
     assert_int_equal(b.n, 2);
     assert_int_equal(b.n_lower, 0);
+    eval_perturb_clear(&p);
+}
+
+/* Texts stay where they are while room for more is made. */
+static void room_grows(void **state)
+{
+    struct eval_perturb p;
+    (void)state;
+    open_small(&p);
+    for (int32_t i = 0; i < 50; i++) {
+        assert_true(eval_perturb_reserve(&p, i + 1));
+        assert_cmp(p.cap_texts, >, i);
+        assert_near(eval_perturb_at(&p, EVAL_STATES, 1, 1, i)[1], 0, 0);
+        eval_perturb_at(&p, EVAL_STATES, 1, 1, i)[1] = i + 1;
+        eval_perturb_at(&p, EVAL_HEADS, 0, 1, i)[3] = i + 2;
+        eval_bound_at(&p, EVAL_B_THETA_HAT, 1, i)[3] = i + 3;
+        eval_first_at(&p, 1, 0, i)[0] = i + 4;
+    }
+    for (int32_t i = 0; i < 50; i++) {
+        assert_near(eval_perturb_at(&p, EVAL_STATES, 1, 1, i)[1], i + 1, 0);
+        assert_near(eval_perturb_at(&p, EVAL_HEADS, 0, 1, i)[3], i + 2, 0);
+        assert_near(eval_bound_at(&p, EVAL_B_THETA_HAT, 1, i)[3], i + 3, 0);
+        assert_near(eval_first_at(&p, 1, 0, i)[0], i + 4, 0);
+    }
     eval_perturb_clear(&p);
 }
 
@@ -279,7 +303,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_policy_beside_the_base), cmocka_unit_test(intervals_of_drawn_texts),
         cmocka_unit_test(bounds_where_they_hold),   cmocka_unit_test(strata_of_the_first_stage),
-        cmocka_unit_test(records_are_read),         cmocka_unit_test(pieces_come_first),
+        cmocka_unit_test(records_are_read),         cmocka_unit_test(room_grows),
+        cmocka_unit_test(pieces_come_first),
     };
     return cmocka_run_group_tests_name("perturbation study", tests, NULL, NULL);
 }

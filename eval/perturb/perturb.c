@@ -29,27 +29,44 @@ int32_t eval_level_units(const struct eval_perturb *p, enum eval_level level)
     return p->n_layer * (level == EVAL_HEADS ? p->n_head : level == EVAL_GROUPS ? p->n_head_kv : 1);
 }
 
-bool eval_perturb_open(struct eval_perturb *p, int32_t cap_texts)
+bool eval_perturb_open(struct eval_perturb *p)
 {
-    const size_t n_size = (size_t)p->n_sizes, n_each = n_size * (size_t)p->n_policies,
-                 n_text = (size_t)cap_texts;
-    bool good = true;
-    p->cap_texts = cap_texts;
-    p->n_texts = 0;
+    const size_t n_each = (size_t)p->n_sizes * (size_t)p->n_policies;
+    p->n_texts = p->cap_texts = 0;
     p->sliding = calloc((size_t)p->n_layer + 1, sizeof *p->sliding);
     p->kept = calloc(n_each + 1, sizeof *p->kept);
-    p->first = calloc(n_each * n_text * (size_t)eval_level_units(p, EVAL_HEADS) + 1, sizeof *p->first);
-    for (int i = 0; i < EVAL_N_LEVELS; i++) {
-        p->change[i] =
-            calloc(n_each * n_text * (size_t)eval_level_units(p, (enum eval_level)i) + 1, sizeof **p->change);
-        good = good && p->change[i];
-    }
-    for (int i = 0; i < EVAL_N_BOUNDS; i++) {
-        p->bound[i] =
-            calloc(n_size * n_text * (size_t)eval_level_units(p, EVAL_HEADS) + 1, sizeof **p->bound);
-        good = good && p->bound[i];
-    }
-    return good && p->sliding && p->kept && p->first;
+    return p->sliding && p->kept;
+}
+
+/* Gives *list room for n rows of zeros behind the n_old that it has. false: out of memory; it stays then. */
+static bool widen(double **list, size_t n_old, size_t n, size_t row)
+{
+    double *grown = row > 0 && n > SIZE_MAX / row - 1 ? NULL : calloc(n * row + 1, sizeof *grown);
+    if (!grown)
+        return false;
+    if (*list)
+        memcpy(grown, *list, n_old * row * sizeof *grown);
+    free(*list);
+    *list = grown;
+    return true;
+}
+
+bool eval_perturb_reserve(struct eval_perturb *p, int32_t n_texts)
+{
+    const size_t n_size = (size_t)p->n_sizes, n_each = n_size * (size_t)p->n_policies,
+                 n_heads = (size_t)eval_level_units(p, EVAL_HEADS), n_old = (size_t)p->cap_texts;
+    if (n_texts <= p->cap_texts)
+        return true;
+    const int32_t twice = p->cap_texts > INT32_MAX / 2 ? INT32_MAX : 2 * p->cap_texts;
+    const size_t n = (size_t)(n_texts > twice ? n_texts : twice);
+    bool good = widen(&p->first, n_old, n, n_each * n_heads);
+    for (int i = 0; good && i < EVAL_N_LEVELS; i++)
+        good = widen(&p->change[i], n_old, n, n_each * (size_t)eval_level_units(p, (enum eval_level)i));
+    for (int i = 0; good && i < EVAL_N_BOUNDS; i++)
+        good = widen(&p->bound[i], n_old, n, n_size * n_heads);
+    if (good)
+        p->cap_texts = (int32_t)n;
+    return good;
 }
 
 void eval_perturb_clear(struct eval_perturb *p)
@@ -64,25 +81,27 @@ void eval_perturb_clear(struct eval_perturb *p)
     *p = (struct eval_perturb){0};
 }
 
+/* The row of a policy's units. */
+static size_t row_of(const struct eval_perturb *p, int32_t size, int32_t policy, int32_t text)
+{
+    return ((size_t)text * (size_t)p->n_sizes + (size_t)size) * (size_t)p->n_policies + (size_t)policy;
+}
+
 double *eval_perturb_at(const struct eval_perturb *p, enum eval_level level, int32_t size, int32_t policy,
                         int32_t text)
 {
-    const size_t row =
-        ((size_t)size * (size_t)p->n_policies + (size_t)policy) * (size_t)p->cap_texts + (size_t)text;
-    return p->change[level] + row * (size_t)eval_level_units(p, level);
+    return p->change[level] + row_of(p, size, policy, text) * (size_t)eval_level_units(p, level);
 }
 
 double *eval_bound_at(const struct eval_perturb *p, enum eval_bound bound, int32_t size, int32_t text)
 {
-    const size_t row = (size_t)size * (size_t)p->cap_texts + (size_t)text;
+    const size_t row = (size_t)text * (size_t)p->n_sizes + (size_t)size;
     return p->bound[bound] + row * (size_t)eval_level_units(p, EVAL_HEADS);
 }
 
 double *eval_first_at(const struct eval_perturb *p, int32_t size, int32_t policy, int32_t text)
 {
-    const size_t row =
-        ((size_t)size * (size_t)p->n_policies + (size_t)policy) * (size_t)p->cap_texts + (size_t)text;
-    return p->first + row * (size_t)eval_level_units(p, EVAL_HEADS);
+    return p->first + row_of(p, size, policy, text) * (size_t)eval_level_units(p, EVAL_HEADS);
 }
 
 bool eval_perturb_counts(const struct eval_perturb *p, enum eval_level level, int32_t unit)
@@ -117,26 +136,31 @@ static void draw(double *base, double *other, const struct eval_change_pairs *p,
 
 /* What sums, or means, of units say of both policies. */
 struct compared {
-    double lower; /* share of units with less than the base */
-    double change,
-        geometric; /* of the means over units, and of the geometric means over those where both are above 0 */
+    int32_t n_lower;    /* units with less than the base */
+    double base, other; /* means over units */
+    double change;      /* of these means */
+    double geo_base, geo_other,
+        geometric; /* geometric means over units where both are above 0, and their change */
 };
 
 static struct compared compare(const double *base, const double *other, int32_t n_units)
 {
-    double of_base = 0, of_other = 0, ratio = 0;
-    int32_t n_lower = 0, n_geo = 0;
+    struct compared c = {0};
+    int32_t n_geo = 0;
     for (int32_t u = 0; u < n_units; u++) {
         const bool positive = base[u] > 0 && other[u] > 0;
-        of_base += base[u];
-        of_other += other[u];
-        n_lower += other[u] < base[u];
-        ratio += positive ? log(other[u] / base[u]) : 0;
+        c.base += base[u] / n_units;
+        c.other += other[u] / n_units;
+        c.n_lower += other[u] < base[u];
+        c.geo_base += positive ? log(base[u]) : 0;
+        c.geo_other += positive ? log(other[u]) : 0;
         n_geo += positive;
     }
-    return (struct compared){.lower = (double)n_lower / n_units,
-                             .change = of_base > 0 ? of_other / of_base - 1 : 0,
-                             .geometric = n_geo > 0 ? exp(ratio / n_geo) - 1 : 0};
+    c.change = c.base > 0 ? c.other / c.base - 1 : 0;
+    c.geometric = n_geo > 0 ? exp((c.geo_other - c.geo_base) / n_geo) - 1 : 0;
+    c.geo_base = n_geo > 0 ? exp(c.geo_base / n_geo) : NAN;
+    c.geo_other = n_geo > 0 ? exp(c.geo_other / n_geo) : NAN;
+    return c;
 }
 
 bool eval_change_intervals(struct eval_change_over *over, const struct eval_change_pairs *p,
@@ -153,7 +177,7 @@ bool eval_change_intervals(struct eval_change_over *over, const struct eval_chan
     for (size_t i = 0; i < n_rounds; i++) {
         draw(sum, sum + n_units, p, r);
         const struct compared c = compare(sum, sum + n_units, p->n_units);
-        lower[i] = c.lower;
+        lower[i] = (double)c.n_lower / p->n_units;
         change[i] = c.change;
         geometric[i] = c.geometric;
     }
@@ -164,53 +188,53 @@ bool eval_change_intervals(struct eval_change_over *over, const struct eval_chan
     return true;
 }
 
-/* Adds the means over the texts to *out, and writes the changes of the units that count to both of pairs. */
-static void gather(struct eval_against_base *out, double *base, double *other, const struct eval_perturb *p,
-                   enum eval_level level, int32_t size, int32_t policy)
+/* Units that count. */
+static int32_t count_units(const struct eval_perturb *p, enum eval_level level)
 {
-    const int32_t n_units = eval_level_units(p, level);
-    int32_t at = 0, n_geo = 0;
-    for (int32_t u = 0; u < n_units; u++)
-        out->n += eval_perturb_counts(p, level, u);
-    for (int32_t u = 0; u < n_units; u++) {
+    int32_t n = 0;
+    for (int32_t u = 0; u < eval_level_units(p, level); u++)
+        n += eval_perturb_counts(p, level, u);
+    return n;
+}
+
+/* Writes the changes of the units that count, of which there are n: [n_texts][n] under a policy, and behind them their means [n] over the
+ * texts. */
+static void gather(double *out, int32_t n, const struct eval_perturb *p, enum eval_level level, int32_t size,
+                   int32_t policy)
+{
+    int32_t at = 0;
+    for (int32_t u = 0; u < eval_level_units(p, level); u++) {
         if (!eval_perturb_counts(p, level, u))
             continue;
-        for (int32_t i = 0; i < p->n_texts; i++) {
-            const size_t k = (size_t)i * (size_t)out->n + (size_t)at;
-            base[k] = eval_perturb_at(p, level, size, 0, i)[u];
-            other[k] = eval_perturb_at(p, level, size, policy, i)[u];
-        }
-        at++;
-        const double of_base = eval_perturb_mean(p, level, size, 0, u),
-                     of_other = eval_perturb_mean(p, level, size, policy, u);
-        out->base += of_base / out->n;
-        out->other += of_other / out->n;
-        out->n_lower += of_other < of_base;
-        if (of_base > 0 && of_other > 0) {
-            out->geo_base += log(of_base);
-            out->geo_other += log(of_other);
-            n_geo++;
-        }
+        for (int32_t i = 0; i < p->n_texts; i++)
+            out[(size_t)i * (size_t)n + (size_t)at] = eval_perturb_at(p, level, size, policy, i)[u];
+        out[(size_t)p->n_texts * (size_t)n + (size_t)at++] = eval_perturb_mean(p, level, size, policy, u);
     }
-    out->geo_base = n_geo > 0 ? exp(out->geo_base / n_geo) : NAN;
-    out->geo_other = n_geo > 0 ? exp(out->geo_other / n_geo) : NAN;
 }
 
 bool eval_perturb_beside(struct eval_against_base *out, const struct eval_perturb *p, enum eval_level level,
                          int32_t size, int32_t policy, uint64_t seed)
 {
     char key[128], of_pair[64];
-    const size_t n = (size_t)p->n_texts * (size_t)eval_level_units(p, level);
-    *out = (struct eval_against_base){.over = {{NAN, NAN}, {NAN, NAN}, {NAN, NAN}}};
-    double *base = malloc((2 * n + 1) * sizeof *base), *other = base + n;
+    const int32_t n = count_units(p, level);
+    const size_t n_changes = (size_t)p->n_texts * (size_t)n, n_each = n_changes + (size_t)n;
+    *out = (struct eval_against_base){.n = n, .over = {{NAN, NAN}, {NAN, NAN}, {NAN, NAN}}};
+    double *base = malloc((2 * n_each + 1) * sizeof *base), *other = base + n_each;
     if (!base)
         return false;
-    gather(out, base, other, p, level, size, policy);
+    gather(base, n, p, level, size, 0);
+    gather(other, n, p, level, size, policy);
+    const struct compared c = compare(base + n_changes, other + n_changes, n);
+    out->base = c.base;
+    out->other = c.other;
+    out->geo_base = c.geo_base;
+    out->geo_other = c.geo_other;
+    out->n_lower = c.n_lower;
     snprintf(of_pair, sizeof of_pair, "%s %d", levels[level], (int)policy);
     eval_boot_key(key, sizeof key, "perturbation", size, of_pair, seed);
     struct eval_random r = eval_random_key(key);
     const struct eval_change_pairs pairs = {
-        .base = base, .other = other, .n_texts = p->n_texts, .n_units = out->n};
+        .base = base, .other = other, .n_texts = p->n_texts, .n_units = n};
     const bool good = eval_change_intervals(&out->over, &pairs, &r);
     free(base);
     return good;

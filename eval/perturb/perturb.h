@@ -31,18 +31,19 @@ struct eval_perturb {
     int32_t n_layer, n_head, n_head_kv;
     int32_t n_policies, n_sizes, n_texts, cap_texts;
     bool *sliding; /* [n_layer] layers that no policy touches; owned like all below */
-    /* [n_sizes][n_policies][cap_texts][units]: mean absolute or L1 changes of each text, of which n_texts are there. */
+    /* [cap_texts][n_sizes][n_policies][units]: mean absolute or L1 changes of each text, of which n_texts are there. */
     double *change[EVAL_N_LEVELS];
-    double *bound[EVAL_N_BOUNDS]; /* [n_sizes][cap_texts][n_layer x n_head] */
+    double *bound[EVAL_N_BOUNDS]; /* [cap_texts][n_sizes][n_layer x n_head] */
     double *
-        first; /* [n_sizes][n_policies][cap_texts][n_layer x n_head]: the token's attention on what the policy's own first
+        first; /* [cap_texts][n_sizes][n_policies][n_layer x n_head]: the token's attention on what the policy's own first
                       stage took; NaN where the policy has none */
     double *kept; /* [n_sizes][n_policies] sum over the texts of the share of entries that stay */
 };
 
-/* Makes room; the numbers above cap_texts and n_texts are set by the caller. false: out of memory. The caller clears it
- * in any case. */
-bool eval_perturb_open(struct eval_perturb *p, int32_t cap_texts);
+/* Makes a study without texts; the numbers above n_texts are set by the caller, who clears it in any case. false: out of memory. */
+bool eval_perturb_open(struct eval_perturb *p);
+/* Makes room for n_texts at least, with zeros where there was none. false: out of memory. */
+bool eval_perturb_reserve(struct eval_perturb *p, int32_t n_texts);
 void eval_perturb_clear(struct eval_perturb *p);
 /* Units of a level: heads, KV heads or layers of all layers. */
 int32_t eval_level_units(const struct eval_perturb *p, enum eval_level level);

@@ -19,7 +19,7 @@ struct eval_perturb_work {
  * config and "bounds" for each size (perturb.h), "ms". Returns an exit code. */
 int eval_perturb_record(json_t **record, const struct eval_perturb_work *w, const int32_t *ids, int32_t n);
 
-/* Adds a record to the numbers; false if it does not have those of this study. */
+/* Adds a record to the numbers, where there is room for its text; false if it does not have those of this study. */
 bool eval_perturb_add(struct eval_perturb *p, const json_t *record);
 
 #endif

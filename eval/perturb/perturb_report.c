@@ -116,39 +116,47 @@ static int mark_sliding(struct folder *f)
 
 /* ---- Records ---- */
 
-/* Counts the records, or with room for them takes their numbers. */
-static int read_records(struct folder *f, const char *path, int32_t *n)
+/* Takes the numbers of a record; seen: the keys of those before it. */
+static int take_record(struct folder *f, const struct eval_jsonl *j, const json_t *record, json_t *seen)
+{
+    const char *key = json_string_value(json_object_get(record, "key")),
+               *source = json_string_value(json_object_get(record, "source"));
+    if (key && json_object_get(seen, key))
+        return eval_jsonl_bad(j, "the text '%.100s' is there twice; remove one of the lines", key);
+    if ((key && json_object_set_new(seen, key, json_true()) != 0) ||
+        !eval_perturb_reserve(&f->numbers, f->numbers.n_texts + 1))
+        return eval_no_memory("the study");
+    f->study.n_of_file += source && strcmp(source, "file") == 0;
+    return eval_perturb_add(&f->numbers, record)
+               ? APP_OK
+               : eval_jsonl_bad(j, "this is not a record of the study; remove the line");
+}
+
+static int read_records(struct folder *f, const char *path)
 {
     struct eval_jsonl j;
-    json_t *record = NULL;
+    json_t *record = NULL, *seen = json_object();
     int rc = eval_jsonl_open(&j, path);
     j.growing = true;
-    for (*n = 0; rc == APP_OK && (rc = eval_jsonl_next(&j, &record)) == APP_OK && record; ++*n) {
-        const char *source = json_string_value(json_object_get(record, "source"));
-        if (f->numbers.cap_texts > 0 && !eval_perturb_add(&f->numbers, record))
-            rc = eval_jsonl_bad(&j, "this is not a record of the study; remove the line");
-        f->study.n_of_file += f->numbers.cap_texts > 0 && source && strcmp(source, "file") == 0;
+    while (rc == APP_OK && (rc = eval_jsonl_next(&j, &record)) == APP_OK && record) {
+        rc = take_record(f, &j, record, seen);
         json_decref(record);
     }
     eval_jsonl_close(&j);
+    json_decref(seen);
     return rc;
 }
 
 static int read_folder(struct folder *f, char *path)
 {
-    int32_t n = 0;
     *f = (struct folder){.path = path, .run = eval_manifest_load(path)};
     if (!f->run)
         return app_fail(APP_BAD_INPUT, "'%s/run.json' cannot be read", path);
     WNW_TRY(read_description(f));
     char *results = eval_results_path(path);
-    int rc = results ? read_records(f, results, &n) : eval_no_memory("the study");
-    if (rc == APP_OK && !eval_perturb_open(&f->numbers, n))
-        rc = eval_no_memory("the study");
+    int rc = results && eval_perturb_open(&f->numbers) ? mark_sliding(f) : eval_no_memory("the study");
     if (rc == APP_OK)
-        rc = mark_sliding(f);
-    if (rc == APP_OK && n > 0)
-        rc = read_records(f, results, &n);
+        rc = read_records(f, results);
     free(results);
     f->study.numbers = &f->numbers;
     f->study.policies = f->policies;

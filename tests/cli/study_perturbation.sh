@@ -102,6 +102,10 @@ broken 'a layer that is not there' '"texts"' 's/"sliding":\[\]/"sliding":[99]/'
 broken 'no sliding layers' '"texts"' 's/"sliding"/"slid"/'
 broken 'no seed' '"seed"' 's/"seed":[0-9]*/"seed":null/'
 broken 'a recipe that is none' '"configs"' 's/"recipe":"paper-criticalkv"/"recipe":7/'
+mkdir "$work/twice"
+cp "$work/whole/run.json" "$work/twice"
+{ cat "$work/whole/results.jsonl"; head -n 3 "$work/whole/results.jsonl" | tail -n 1; } >"$work/twice/results.jsonl"
+bad 'a text twice' "line 8: the text 'text.2' is there twice" report "$work/twice"
 echo '{"changes":[]}' >>"$work/again/results.jsonl"
 bad 'a line that is no record' "line 8: this is not a record" report "$work/again"
 
