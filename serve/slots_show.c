@@ -58,6 +58,15 @@ static double uncompressed(const struct serve_slots *all)
     return (double)all->n_tokens * (double)all->row_bytes;
 }
 
+/* Closes what was written to memory. Returns the text, NULL if memory ran out. */
+static char *finish(FILE *f, char **text)
+{
+    if (fclose(f) == 0)
+        return *text;
+    free(*text);
+    return NULL;
+}
+
 char *serve_slots_json(void)
 {
     char *text = NULL;
@@ -81,11 +90,7 @@ char *serve_slots_json(void)
         print_slot(f, all, i);
     fputs("]}\n", f);
     serve_slots_unlock();
-    if (fclose(f) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    return finish(f, &text);
 }
 
 static void print_metric(FILE *f, const char *name, const char *type, const char *help, double value)
@@ -126,9 +131,5 @@ char *serve_slots_metrics(void)
         fprintf(f, "winnow:slot_entries{slot=\"%d\"} %.1f\n", (int)i,
                 all->row_entries > 0 ? (double)all->slot[i].entries / all->row_entries : 0.0);
     serve_slots_unlock();
-    if (fclose(f) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    return finish(f, &text);
 }
