@@ -49,12 +49,15 @@ WNW_DEFAULT(wnw_store_params, wnw_store_default_params)
  * library; earlier turns), E_IO (the file cannot be written), E_NOMEM. */
 WNW_API int wnw_session_store(const wnw_session *s, const char *path, const wnw_store_params *params);
 
+/* Whether a file begins as stored sessions do. False too where there is no such file, or no regular one, which is not read from. */
+WNW_API bool wnw_stored_is(const char *path);
+
 /* A stored session. It may be shared by threads once it is open. */
 typedef struct wnw_stored wnw_stored;
 
 /* Opens a file and checks all of it: its checksums, and that sizes and numbers fit each other. The file is mapped; it is
  * never written to, and may be replaced or removed while it is open, but not shortened. Release it with wnw_stored_free
- * after every session of it. Errors: E_IO (cannot be opened or read), E_FORMAT (no such file, truncated, damaged, or of a
+ * after every session of it. Errors: E_IO (no such file, or it cannot be read), E_FORMAT (no regular file, truncated, damaged, or of a
  * machine with another byte order), E_UNSUPPORTED (a newer version), E_NOMEM. */
 WNW_API int wnw_stored_open(wnw_stored **out, const char *path);
 WNW_API void wnw_stored_free(wnw_stored *st);
@@ -189,7 +192,9 @@ WNW_API int wnw_store_list(wnw_store *store, bool (*visit)(const wnw_store_entry
 /* Removes the document of that name. E_ARG: there is none. */
 WNW_API int wnw_store_remove(wnw_store *store, const char *name);
 /* Opens every document, and calls `fault` for each that is damaged or gone, with the reason; these are removed. So are
- * files without a row, which a process has left that ended while it stored. *n (may be NULL) is how many are whole. */
+ * files without a row, of the names that a store gives, which a process has left that ended while it stored; files of other names stay.
+ * Documents that need a newer program stay too, and are not counted. *n (may be NULL) is how many are whole. Errors: E_IO (also: a
+ * document is there and cannot be read), E_NOMEM. */
 WNW_API int wnw_store_check(wnw_store *store, int64_t *n,
                             void (*fault)(const char *name, const char *why, void *user), void *user);
 

@@ -136,9 +136,12 @@ static void stored_sessions(void **state)
     assert_null(pos);
     assert_false(wnw_stored_get_text(NULL, &text));
     assert_null(wnw_stored_note(NULL));
+    assert_false(wnw_stored_is(NULL));
+    assert_false(wnw_stored_is("/nowhere/x.wkv"));
     assert_null_refused(wnw_stored_check_model(NULL, fx->model));
     test_prefill(s, fx->tokens, N_TOKENS);
     assert_ok(wnw_session_store(s, path, NULL));
+    assert_true(wnw_stored_is(path));
     assert_ok(wnw_stored_open(&st, path));
     assert_null_refused(wnw_stored_get_info(st, NULL));
     info.struct_size = 0;

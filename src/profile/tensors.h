@@ -16,7 +16,7 @@ struct wnw__tensors {
     int64_t at, size; /* where the tensors begin, and their bytes */
 };
 
-/* *t starts as {0}; the caller closes it, after a failure too. E_IO; E_FORMAT: no such file. E_NOMEM */
+/* *t starts as {0}; the caller closes it, after a failure too. E_IO; E_FORMAT: no file of tensors. E_NOMEM */
 int wnw__tensors_open(struct wnw__tensors *t, const char *path);
 void wnw__tensors_close(struct wnw__tensors *t);
 bool wnw__tensors_has(const struct wnw__tensors *t, const char *name);

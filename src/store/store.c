@@ -258,10 +258,25 @@ static int take_key(wnw_store_key *own, struct row *row, const wnw_store_key *ke
 
 /* ---- Finding ---- */
 
+/* The end of a name that this file gives, NULL = it is none. */
+static const char *behind_name(const char *name)
+{
+    return strspn(name, "0123456789abcdef") == 32 && strncmp(name + 32, ".wkv", 4) == 0 ? name + 36 : NULL;
+}
+
 /* Whether it is a name that this file gives; an index that somebody else made could name any file. */
 static bool is_name(const char *name)
 {
-    return strspn(name, "0123456789abcdef") == 32 && strcmp(name + 32, ".wkv") == 0;
+    const char *rest = behind_name(name);
+    return rest && !*rest;
+}
+
+/* Whether it is that of a file on its way to such a name (whole_file.c). */
+static bool is_unfinished(const char *name)
+{
+    const char *rest = behind_name(name);
+    const size_t n = rest ? strlen(rest) : 0;
+    return n > 5 && *rest == '.' && strcmp(rest + n - 4, ".tmp") == 0;
 }
 
 static int open_document(wnw_stored **st, const wnw_store *store, const char *name)
@@ -529,16 +544,14 @@ static bool has_name(const struct names *names, const char *name)
     return false;
 }
 
-/* Removes files of stored sessions that no row names, and what is left of unfinished ones. */
+/* Removes documents that no row names, and what is left of unfinished ones. Files of other names are somebody's own, who has put them into
+ * the folder. */
 static void drop_strays(const wnw_store *store, const struct names *names)
 {
     DIR *dir = opendir(store->folder);
     for (struct dirent *e; dir && (e = readdir(dir));) {
-        const size_t n = strlen(e->d_name);
-        const bool stored = n > 4 && strcmp(e->d_name + n - 4, ".wkv") == 0,
-                   unfinished = n > 4 && strstr(e->d_name, ".wkv.") && strcmp(e->d_name + n - 4, ".tmp") == 0;
-        char *path =
-            unfinished || (stored && !has_name(names, e->d_name)) ? in_folder(store, e->d_name) : NULL;
+        const bool stray = is_name(e->d_name) && !has_name(names, e->d_name);
+        char *path = stray || is_unfinished(e->d_name) ? in_folder(store, e->d_name) : NULL;
         if (path)
             unlink(path);
         free(path);
@@ -552,6 +565,25 @@ struct faults {
     void *user;
 };
 
+/* What becomes of a document that could not be opened: one that is damaged or gone is dropped. One that needs a newer program may be
+ * whole, and why a file that is there could not be read is not known. */
+static int judge(wnw_store *store, const char *name, int opened, const struct faults *faults)
+{
+    struct stat st;
+    char *path = in_folder(store, name);
+    if (!path)
+        return WNW_E_NOMEM;
+    const bool gone = is_name(name) && stat(path, &st) != 0 && errno == ENOENT;
+    free(path);
+    if (opened == WNW_E_UNSUPPORTED)
+        return WNW_OK;
+    if (opened != WNW_E_FORMAT && !gone)
+        return opened;
+    if (faults->fault)
+        faults->fault(name, wnw_last_error(), faults->user);
+    return drop(store, name);
+}
+
 static int check_locked(wnw_store *store, int64_t *n_good, const struct faults *faults)
 {
     struct names names = {0};
@@ -562,15 +594,7 @@ static int check_locked(wnw_store *store, int64_t *n_good, const struct faults *
         const int opened = open_document(&st, store, names.at[i]);
         wnw_stored_free(st);
         *n_good += opened == WNW_OK;
-        if (opened == WNW_OK)
-            continue;
-        if (opened == WNW_E_NOMEM) {
-            rc = opened;
-            break;
-        }
-        if (faults->fault)
-            faults->fault(names.at[i], wnw_last_error(), faults->user);
-        rc = drop(store, names.at[i]);
+        rc = opened == WNW_OK ? WNW_OK : judge(store, names.at[i], opened, faults);
     }
     if (rc == WNW_OK)
         drop_strays(store, &names);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -215,6 +216,22 @@ static int check_layer(const struct wnw_stored *st, int32_t il)
 }
 
 /* ---- Opening ---- */
+
+bool wnw_stored_is(const char *path)
+{
+    enum { N = 4 }; /* those that a change of line breaks on the way leaves alone */
+    char begin[N];
+    struct stat st;
+    int fd;
+    int64_t size;
+    /* Opening a pipe would let its writer begin, for nobody. */
+    if (!path || stat(path, &st) != 0 || !S_ISREG(st.st_mode) ||
+        wnw__open_file(&fd, &size, "stored cache", path) != WNW_OK)
+        return false;
+    const bool is = pread(fd, begin, N, 0) == N && memcmp(begin, WNW_WKV_MAGIC, N) == 0;
+    close(fd);
+    return is;
+}
 
 static int map_file(struct wnw_stored *st, const char *path)
 {

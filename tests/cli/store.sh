@@ -81,9 +81,24 @@ for i in 2 3; do same 'asked at once' "$work/answer1" "$work/answer$i"; done
 damaged=$(ls "$store"/*.wkv | head -1)
 printf '\377\377' | dd of="$damaged" bs=1 seek=9000 conv=notrunc 2>/dev/null
 echo stray >"$store/00000000000000000000000000000000.wkv"
+echo stray >"$store/00000000000000000000000000000000.wkv.1-0.tmp"
+# What somebody has put there is left alone.
+for own in mine.wkv notes.wkv.old.tmp 00000000000000000000000000000000.wkv.bak; do echo mine >"$store/$own"; done
 "$WINNOW" store check "$store" >"$work/out" 2>"$work/err"
 [ $? -eq 1 ] && grep -q checksum "$work/err" && grep -q '^9 documents are whole, 1' "$work/out" || fail "check: $(cat "$work/out" "$work/err")"
-[ ! -e "$damaged" ] && [ ! -e "$store/00000000000000000000000000000000.wkv" ] || fail 'check left what is damaged'
+[ ! -e "$damaged" ] && [ ! -e "$store/00000000000000000000000000000000.wkv" ] && [ ! -e "$store/00000000000000000000000000000000.wkv.1-0.tmp" ] ||
+    fail 'check left what is damaged'
+for own in mine.wkv notes.wkv.old.tmp 00000000000000000000000000000000.wkv.bak; do
+    [ -e "$store/$own" ] || fail "check removed $own, which it has not made"
+    rm -f "$store/$own"
+done
+# A document of a newer program may be whole there.
+newer=$(ls "$store"/*.wkv | head -1)
+cp "$newer" "$work/older"
+printf '\011' | dd of="$newer" bs=1 seek=12 conv=notrunc 2>/dev/null
+good 'a newer document' store check "$store" && grep -q '^8 documents are whole, 0' "$work/out" || fail "a newer document: $(cat "$work/out")"
+[ -e "$newer" ] || fail 'check removed a document of a newer program'
+cp "$work/older" "$newer"
 victim=$(ls "$store"/*.wkv | head -1)
 cp "$victim" "$work/whole"
 for f in "$store"/*.wkv; do printf '\377\377' | dd of="$f" bs=1 seek=9000 conv=notrunc 2>/dev/null; done
