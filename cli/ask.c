@@ -60,18 +60,16 @@ static const char *find_reading(const struct cli_args *args)
 {
     const struct app_args *a = &args->app;
     const char *size = app_job_size_option(a);
-    return a->documents.n > 0                ? "-f"
-           : a->policy                       ? "--policy"
-           : size                            ? size
-           : a->evict_every                  ? "--evict-every"
-           : a->system                       ? "--system"
-           : a->raw                          ? "--raw"
-           : a->chat                         ? "--chat"
-           : strcmp(a->kv_type, "f16") != 0  ? "--kv-type"
-           : a->kv_tail != 0                 ? "--kv-tail"
-           : strcmp(a->kv_rotate, "on") != 0 ? "--kv-rotate"
-           : a->special                      ? "--special"
-                                             : NULL;
+    return a->documents.n > 0 ? "-f"
+           : a->policy        ? "--policy"
+           : size             ? size
+           : a->evict_every   ? "--evict-every"
+           : a->profile       ? "--profile"
+           : a->system        ? "--system"
+           : a->raw           ? "--raw"
+           : a->chat          ? "--chat"
+           : a->special       ? "--special"
+                              : cli_stored_option(a);
 }
 
 /* The document is one of -f, under the options of `run`, or one that was stored, with its own. */

@@ -25,14 +25,15 @@ static int check_arguments(const struct cli_args *args)
                         : a->raw           ? "--raw"
                         : a->special       ? "--special"
                         : args->store      ? "--store"
-                                           : NULL;
+                                           : cli_stored_option(a);
     for (int i = 0; i < a->documents.n; i++)
         if (strcmp(a->documents.s[i], "-") == 0)
             return app_fail(APP_BAD_INPUT, "-f - would read the conversation as a document; name a file");
     if (!args->cache || !given)
         return APP_OK;
     return app_fail(APP_BAD_INPUT,
-                    "-c goes on with a stored document under its template; leave out %s (/file adds a text)",
+                    "-c goes on with a stored document under its template and in its cache; leave out %s "
+                    "(/file adds a text)",
                     given);
 }
 

@@ -118,11 +118,11 @@ static int check_addition(const struct app_args *a)
                         : a->chat    ? "--chat"
                         : a->raw     ? "--raw"
                         : a->special ? "--special"
-                                     : NULL;
+                                     : cli_stored_option(a);
     if (!given)
         return APP_OK;
     return app_fail(APP_BAD_INPUT,
-                    "a document is added under the recipe, size and template of the stored one; "
+                    "a document is added under the recipe, size, cache type and template of the stored one; "
                     "leave out %s",
                     given);
 }

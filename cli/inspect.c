@@ -201,33 +201,55 @@ static int show_stored(const char *path, bool json)
 
 /* ---- A keep-plan ---- */
 
-static bool is_plan(const json_t *o)
+/* Positions of a head, ascending ones of a text of n tokens. */
+static bool are_positions(const json_t *head, json_int_t n)
 {
+    json_int_t last = -1;
+    size_t i;
+    const json_t *x;
+    json_array_foreach(head, i, x)
+    {
+        if (!json_is_integer(x) || json_integer_value(x) <= last || json_integer_value(x) >= n)
+            return false;
+        last = json_integer_value(x);
+    }
+    return json_is_array(head);
+}
+
+/* What is wrong with a plan, NULL = nothing. */
+static const char *plan_fault(const json_t *o)
+{
+    static const char positions[] =
+        "is damaged: its \"layers\" have \"heads\", lists of positions of its text, ascending";
     const json_t *layers = json_object_get(o, "layers"), *layer, *head;
     const char *format = json_string_value(json_object_get(o, "format"));
+    const json_int_t n = json_integer_value(json_object_get(o, "n_tokens"));
     size_t il, ih;
-    if (!format || strcmp(format, "winnow-plan-1") != 0 || !json_is_array(layers))
-        return false;
+    if (!format || strcmp(format, "winnow-plan-1") != 0)
+        return "is neither a stored document nor a keep-plan";
+    if (n < 1 || n > INT32_MAX || !json_is_string(json_object_get(o, "policy")))
+        return "is damaged: it says a \"policy\", and \"n_tokens\" from 1 to 2147483647";
     json_array_foreach(layers, il, layer)
     {
         const json_t *heads = json_object_get(layer, "heads");
+        json_array_foreach(heads, ih, head) if (!are_positions(head, n)) return positions;
         if (!json_is_array(heads))
-            return false;
-        json_array_foreach(heads, ih, head) if (!json_is_array(head)) return false;
+            return positions;
     }
-    return json_is_integer(json_object_get(o, "n_tokens")) && json_is_string(json_object_get(o, "policy"));
+    return json_is_array(layers) ? NULL : positions;
 }
 
 static int read_plan(json_t **o, const char *path)
 {
     struct app_text text, remarks = {0};
+    const char *fault;
     int rc = app_read_text(&text, path, &remarks);
     if (rc == APP_OK) {
         const int status = wnw__json_parse(o, text.s, text.len);
         if (status == WNW_E_NOMEM)
             rc = app_fail_status(status);
-        else if (!*o || !is_plan(*o))
-            rc = app_fail(APP_BAD_INPUT, "'%s' is neither a stored document nor a keep-plan", path);
+        else if ((fault = *o ? plan_fault(*o) : "is neither a stored document nor a keep-plan"))
+            rc = app_fail(APP_BAD_INPUT, "'%s' %s", path, fault);
     }
     free(text.s);
     free(remarks.s);

@@ -55,8 +55,14 @@ static int read_shown(struct shown *s, const char *path)
                         "'%s' is damaged: its layers differ in heads, or its tokens are not %d", path,
                         (int)n);
     s->moved = past && json_integer_value(past) != n;
-    s->n = (int32_t)(s->moved ? json_integer_value(past) : n);
-    return APP_OK;
+    s->n = (int32_t)n;
+    if (!s->moved)
+        return APP_OK;
+    const json_int_t last = json_integer_value(past);
+    s->n = (int32_t)(last >= 1 && last <= n ? last : 1);
+    return s->n == last ? APP_OK
+                        : app_fail(APP_BAD_INPUT, "'%s' is damaged: of %d tokens the next has position %lld",
+                                   path, (int)n, (long long)last);
 }
 
 static size_t n_heads(const struct shown *s)

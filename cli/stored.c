@@ -6,30 +6,45 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+
+/* Says why a file cannot be opened. What is neither a file nor a folder is left alone: opening a pipe takes what is in it, and may
+ * never end. */
+static int check_there(const char *path)
+{
+    struct stat st;
+    FILE *f;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return APP_OK;
+    const int rc = app_open_input(&f, path);
+    if (rc == APP_OK)
+        fclose(f);
+    return rc;
+}
 
 int cli_stored_is(bool *yes, const char *path)
 {
-    static const char magic[] = "\x89WKV";
-    char begin[4] = "";
-    FILE *f;
-    const int rc = app_open_input(&f, path);
-    if (rc != APP_OK)
-        return rc;
-    *yes = fread(begin, 1, sizeof begin, f) == sizeof begin && memcmp(begin, magic, sizeof begin) == 0;
-    fclose(f);
-    return APP_OK;
+    *yes = wnw_stored_is(path);
+    return *yes ? APP_OK : check_there(path);
 }
 
 int cli_stored_open(wnw_stored **st, const char *path)
 {
-    FILE *f;
     *st = NULL;
-    const int rc = app_open_input(&f, path); /* a file that is not there is bad input */
+    const int rc = check_there(path); /* a file that is not there is bad input */
     if (rc != APP_OK)
         return rc;
-    fclose(f);
     const int status = wnw_stored_open(st, path);
     return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+const char *cli_stored_option(const struct app_args *args)
+{
+    return strcmp(args->kv_type, "f16") != 0    ? "--kv-type"
+           : args->kv_tail != 0                 ? "--kv-tail"
+           : strcmp(args->kv_rotate, "on") != 0 ? "--kv-rotate"
+           : strcmp(args->evict, "end") != 0    ? "--evict"
+                                                : NULL;
 }
 
 int cli_stored_text(wnw_prompt_params *text, const wnw_stored *st, const char *path)

@@ -10,6 +10,9 @@
 int cli_stored_is(bool *yes, const char *path);
 /* Opens a file that an argument names. Returns an exit code; *st is released with wnw_stored_free. */
 int cli_stored_open(wnw_stored **st, const char *path);
+/* The option that was given of those which say how a cache is stored and when it is compressed: a stored document has its own. NULL =
+ * none was. */
+const char *cli_stored_option(const struct app_args *args);
 /* Its text; refuses a file without a document. */
 int cli_stored_text(wnw_prompt_params *text, const wnw_stored *st, const char *path);
 /* Refuses a prompt whose first piece is not what the file has read: the model's template is another one now. */

@@ -22,23 +22,39 @@ static bool complain(char *what, const char *sentence)
 
 /* ---- Texts ---- */
 
+/* Opens a regular file; NULL with errno set. Another one is not opened, because a pipe may never end. */
+static FILE *open_file(const char *path, size_t *n)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return NULL;
+    *n = (size_t)st.st_size;
+    errno = S_ISDIR(st.st_mode)       ? EISDIR
+            : !S_ISREG(st.st_mode)    ? EINVAL
+            : st.st_size > MOST_BYTES ? EFBIG
+                                      : 0;
+    return errno == 0 ? fopen(path, "rb") : NULL;
+}
+
 /* The whole of a file as text; NULL: errno says why. */
 static char *read_file(const char *path, size_t *n)
 {
-    struct stat st;
-    FILE *f = fopen(path, "rb");
-    char *text = NULL;
-    *n = 0;
-    if (f && fstat(fileno(f), &st) == 0 && !S_ISREG(st.st_mode))
-        errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
-    else if (f && st.st_size > MOST_BYTES)
-        errno = EFBIG;
-    else if (f && (text = malloc((size_t)st.st_size + 1)) != NULL)
-        *n = fread(text, 1, (size_t)st.st_size, f);
+    size_t got = 0;
+    FILE *f = open_file(path, n);
+    char *text = f ? malloc(*n + 1) : NULL;
+    if (text)
+        got = fread(text, 1, *n, f);
+    if (text && got < *n) { /* a part of a text is another text */
+        errno = ferror(f) ? errno : EIO;
+        free(text);
+        text = NULL;
+    }
     if (text)
         text[*n] = '\0';
+    const int err = errno;
     if (f)
         fclose(f);
+    errno = err;
     return text;
 }
 
@@ -84,17 +100,11 @@ static bool load_text(struct serve_document_file *d, const char *path, char *wha
 
 /* ---- Stored caches ---- */
 
-/* Whether the file begins as a stored cache does, or is called like one. */
+/* Whether the file is a stored cache, or is called like one. */
 static bool looks_stored(const char *path)
 {
-    static const char magic[] = "\x89WKV";
-    char begin[4] = "";
     const size_t n = strlen(path);
-    FILE *f = fopen(path, "rb");
-    const bool same = f && fread(begin, sizeof begin, 1, f) == 1 && memcmp(begin, magic, sizeof begin) == 0;
-    if (f)
-        fclose(f);
-    return same || (n >= 4 && strcmp(path + n - 4, ".wkv") == 0);
+    return wnw_stored_is(path) || (n >= 4 && strcmp(path + n - 4, ".wkv") == 0);
 }
 
 /* Why a stored cache cannot be a document here, NULL = it can; `line` is room for the sentence. */

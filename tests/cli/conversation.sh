@@ -162,6 +162,7 @@ bad 'another model' 'belongs to model' chat -m "$tiny/tiny-qwen2.gguf" -c "$work
 bad 'no such file' 'cannot open' chat -m "$model" -c "$work/none.wkv"
 bad 'a text' 'no stored cache' chat -m "$model" -c "$doc"
 bad 'two documents' 'leave out -f' chat -m "$model" -c "$work/doc.wkv" -f "$doc"
+bad 'another type' 'leave out --kv-type' chat -m "$model" -c "$work/doc.wkv" --kv-type q8_0
 bad 'standard input' 'name a file' chat -m "$model" -f -
 bad 'an unknown policy' 'unknown|no method' chat -m "$model" --policy nothing
 bad 'a policy that needs the question' 'judges a document' chat -m "$model" --policy kvcompose-aware --ratio 0.5

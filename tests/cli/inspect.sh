@@ -75,6 +75,16 @@ bad 'another model' 'belongs to model' inspect "$work/a.json" -m "$tiny/tiny-lla
 bad 'no model' 'cannot open|no such|unknown|neither' inspect "$work/a.json" -m "$work/none.gguf" -o "$made/page.html"
 bad 'no page' 'for a page' inspect "$work/a.json" -m "$model"
 bad 'nothing to compare' 'for a page' inspect "$work/a.json" --compare "$work/b.json"
+# A plan that comes through a pipe is read once.
+mkfifo "$work/fifo"
+good 'a plan as JSON' inspect "$work/a.json" --json && cp "$work/out" "$work/whole"
+cat "$work/a.json" >"$work/fifo" &
+good 'a plan from a pipe' inspect "$work/fifo" --json && same 'a plan from a pipe' "$work/whole" "$work/out"
+wait $!
+cat "$work/a.json" >"$work/fifo" &
+good 'a page from a pipe' inspect "$work/fifo" -o "$work/page.html"
+wait $!
+bad 'a document that nobody writes' 'not a regular file' ask -m "$model" -c "$work/fifo" -p 'Who?'
 bad 'two forms' 'one of them' inspect "$work/a.json" --json -o "$made/page.html"
 bad 'over the plan' 'is an input' inspect "$work/a.json" -o "$work/a.json"
 bad 'over the other' 'is an input' inspect "$work/a.json" --compare "$work/b.json" -o "$work/b.json"
@@ -91,12 +101,27 @@ exec(sys.argv[3])
 json.dump(o, open(sys.argv[2], "w"))' "$work/a.json" "$work/bad.json" "$3"
     bad "$1" "$2" inspect "$work/bad.json" -m "$model" -o "$made/page.html"
 }
-damaged 'a position too far' 'not one of its text' 'o["layers"][0]["heads"][0].append(o["n_tokens"])'
-damaged 'no position' 'not one of its text' 'o["layers"][0]["heads"][0][0] = "x"'
+# nonsense NAME PATTERN STATEMENT: the same, which nothing shows.
+nonsense() {
+    damaged "$@"
+    bad "$1" "$2" inspect "$work/bad.json"
+    bad "$1 as JSON" "$2" inspect "$work/bad.json" --json
+}
+nonsense 'a position too far' 'positions of its text' 'o["layers"][0]["heads"][0].append(o["n_tokens"])'
+nonsense 'no position' 'positions of its text' 'o["layers"][0]["heads"][0][0] = "x"'
 damaged 'heads that differ' 'differ in heads' 'o["layers"][0]["heads"].pop()'
 damaged 'no layers' 'differ in heads' 'o["layers"] = []'
-damaged 'no tokens' '1 to 1048576' 'o["n_tokens"] = 0'
-damaged 'very many tokens' '1 to 1048576' 'o["n_tokens"] = 1 << 40'
+nonsense 'a position twice' 'positions of its text' 'o["layers"][0]["heads"][0].insert(0, o["layers"][0]["heads"][0][0])'
+nonsense 'a negative position' 'positions of its text' 'o["layers"][0]["heads"][0].insert(0, -1)'
+nonsense 'heads that are none' 'positions of its text' 'o["layers"][0]["heads"] = 7'
+nonsense 'layers that are none' 'positions of its text' 'o["layers"] = {"heads": []}'
+nonsense 'no tokens' '1 to 2147483647' 'o["n_tokens"] = 0'
+nonsense 'more tokens than there are' '1 to 2147483647' 'o["n_tokens"] = (1 << 32) + 1'
+damaged 'very many tokens' '1 to 1048576' 'o["n_tokens"] = 1 << 30'
+damaged 'new positions by its own word' 'have new positions' 'o["n_past"] = 1; o["layers"][0]["heads"][0] = [5]'
+"$WINNOW" inspect "$work/bad.json" -o "$made/page.html" >"$work/out" 2>"$work/err" # behind a line on what the page shows
+[ $? -eq 2 ] && grep -q 'not one of its text' "$work/err" && [ ! -e "$made/page.html" ] || fail "a position behind the next one: $(cat "$work/err")"
+damaged 'no next position' 'is damaged' 'o["n_past"] = -7'
 damaged 'other tokens' 'its tokens are not' 'o["tokens"].pop()'
 damaged 'tokens that are none' 'that the model does not have' 'o["tokens"][0] = -1'
 finish

@@ -91,6 +91,11 @@ bad 'a policy that needs the question' 'judges a document by its question' compr
 bad 'while generating' 'leave it out' compress "${small[@]}" --evict-every 8 -f "$doc" -o "$made/x.wkv"
 bad 'an unknown policy' 'unknown|no method' compress -m "$model" --policy nothing -f "$doc" -o "$made/x.wkv"
 bad 'added with a recipe' 'leave out --policy' compress "${small[@]}" -c "$work/doc.wkv" -f "$more" -o "$made/x.wkv"
+for option in '--kv-type q8_0' '--kv-tail 32' '--kv-rotate off' '--evict chunk'; do
+    bad "added with $option" "leave out ${option%% *}\$" compress -m "$model" $option -c "$work/doc.wkv" -f "$more" -o "$made/x.wkv"
+    bad "asked with $option" "leave out ${option%% *}," ask -m "$model" $option -c "$work/doc.wkv" -p 'Who?'
+done
+bad 'asked with a profile' 'leave out --profile' ask -m "$model" --profile "$work" -c "$work/doc.wkv" -p 'Who?'
 bad 'added to itself' 'is an input' compress -m "$model" -c "$work/doc.wkv" -f "$more" -o "$work/doc.wkv"
 bad 'no stored document' 'Name a stored one' ask -m "$model" -p 'Who?'
 bad 'no question' 'no question' ask -m "$model" -c "$work/doc.wkv"
