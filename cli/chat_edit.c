@@ -89,6 +89,13 @@ static bool can_edit(void)
     return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term && *term && strcmp(term, "dumb") != 0;
 }
 
+const char *cli_edit_name(void)
+{
+#define TEXT(x)  #x
+#define VALUE(x) TEXT(x)
+    return "libedit " VALUE(LIBEDIT_MAJOR) "." VALUE(LIBEDIT_MINOR);
+}
+
 int cli_edit_open(struct cli_edit **out)
 {
     *out = NULL;

@@ -4,6 +4,11 @@
 
 #include "app/console.h"
 
+const char *cli_edit_name(void)
+{
+    return NULL;
+}
+
 int cli_edit_open(struct cli_edit **out)
 {
     *out = NULL;

@@ -28,6 +28,8 @@ bool cli_line_wait(void);
 
 struct cli_edit;
 
+/* What lines are edited with, "libedit 2.11"; NULL: this build cannot. */
+const char *cli_edit_name(void);
 /* *out is NULL where this terminal, or this build, cannot. Returns an exit code. */
 int cli_edit_open(struct cli_edit **out);
 void cli_edit_close(struct cli_edit *e);

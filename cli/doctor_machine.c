@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What winnow doctor says of versions, the CPU, kernels and memory. */
 #include "app/cpu.h"
+#include "cli/chat_line.h"
 #include "cli/doctor.h"
 #include "winnow_bridge.h"
 
@@ -100,6 +101,16 @@ static void kernels(struct cli_doctor *d)
     cli_doctor_section(d, "kernels", list);
 }
 
+/* What lines of a chat are edited with. */
+static void chat(struct cli_doctor *d)
+{
+    const char *name = cli_edit_name();
+    if (!name)
+        cli_doctor_find(d, false, "install libedit-dev and build winnow again, if you use it at a terminal",
+                        "`winnow chat` takes lines as they come, because this build has no libedit");
+    cli_doctor_section(d, "chat", json_pack("{s:s?}", "edited_with", name));
+}
+
 /* A number of bytes; null where there is no limit, or none that the system says. */
 static json_t *bytes(uint64_t n)
 {
@@ -132,5 +143,6 @@ void cli_doctor_machine(struct cli_doctor *d)
     versions(d);
     cpu(d);
     kernels(d);
+    chat(d);
     memory(d);
 }

@@ -117,6 +117,8 @@ void cli_doctor_print(const json_t *report)
     else
         puts("backend   none");
     print_profiles(json_object_get(report, "profiles"));
+    const char *edited = text_of(json_object_get(report, "chat"), "edited_with");
+    printf("chat      lines %s%s\n", *edited ? "are edited with " : "are taken as they come", edited);
     putchar('\n');
     json_array_foreach(json_object_get(report, "findings"), i, f)
         printf("%s: %s; %s\n", is(f, "wrong") ? "wrong" : "note", text_of(f, "what"), text_of(f, "todo"));

@@ -12,8 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The most bytes of a reply. */
-enum { MOST_BYTES = 1 << 30 };
+/* The most bytes of a reply, and the last port. */
+enum { MOST_BYTES = 1 << 30, MOST_PORT = 65535 };
 
 int cli_server_parse(struct cli_server *s, const char *url)
 {
@@ -29,8 +29,9 @@ int cli_server_parse(struct cli_server *s, const char *url)
     while (n_prefix > 0 && prefix[n_prefix - 1] == '/')
         n_prefix--;
     const bool good = n_host > 0 && n_host < sizeof s->host && n_port < sizeof s->port &&
-                      (*rest != ':' || n_port > 0) && (!*prefix || *prefix == '/') &&
-                      n_prefix < sizeof s->prefix && strcspn(prefix, " \t\r\n?#") == strlen(prefix);
+                      (*rest != ':' || (n_port > 0 && strtol(rest + 1, NULL, 10) <= MOST_PORT)) &&
+                      (!*prefix || *prefix == '/') && n_prefix < sizeof s->prefix &&
+                      strcspn(prefix, " \t\r\n?#") == strlen(prefix);
     if (!good)
         return app_fail(APP_BAD_INPUT, "--url '%s': it is http://HOST:PORT, with a path behind it at most",
                         url);
@@ -134,16 +135,22 @@ static int take_body(int *status, struct app_text *body, const struct app_text *
     return app_text_add(body, end + 4, n) ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
+/* Writes a question. An address of IPv6 stands in brackets, as in a URL. False if memory runs out. */
+static bool write_question(struct app_text *out, const struct cli_server *s, const char *path)
+{
+    const bool six = strchr(s->host, ':') != NULL;
+    return app_text_put(out, "GET %s%s HTTP/1.0\r\nHost: %s%s%s:%s\r\nConnection: close\r\n", s->prefix, path,
+                        six ? "[" : "", s->host, six ? "]" : "", s->port) &&
+           (!s->key || !*s->key || app_text_put(out, "Authorization: Bearer %s\r\n", s->key)) &&
+           app_text_put(out, "\r\n");
+}
+
 int cli_server_get(const struct cli_server *s, const char *path, int *status, struct app_text *body)
 {
     struct app_text request = {0}, all = {0};
     int fd = -1;
     int rc = open_connection(&fd, s);
-    if (rc == APP_OK &&
-        (!app_text_put(&request, "GET %s%s HTTP/1.0\r\nHost: %s\r\nConnection: close\r\n", s->prefix, path,
-                       s->host) ||
-         (s->key && *s->key && !app_text_put(&request, "Authorization: Bearer %s\r\n", s->key)) ||
-         !app_text_put(&request, "\r\n")))
+    if (rc == APP_OK && !write_question(&request, s, path))
         rc = app_fail(APP_FAILED, "out of memory");
     if (rc == APP_OK && !send_all(fd, request.s, request.len))
         rc = app_fail(APP_FAILED, "the server does not take the question: %s", strerror(errno));

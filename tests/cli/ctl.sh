@@ -89,12 +89,15 @@ asked 'GET /winnow/page?document=a%20b%26c%2F%C3%A4 HTTP/1.0'
 page 'a prefix and a key' --url "$url/page/under/" --slot 1 --api-key secret
 asked 'GET /page/under/winnow/page?slot=1 HTTP/1.0'
 asked 'Authorization: Bearer secret'
-asked 'Host: 127.0.0.1'
+asked "Host: 127.0.0.1:$port"
 LLAMA_API_KEY=other page 'a key of the environment' --url "$url"
 asked 'Authorization: Bearer other'
 page 'no length' --url "$url/no-length"
 page 'a name of a host' --url "http://localhost:$port"
-[ "$n_families" -lt 2 ] || page 'IPv6' --url "http://[::1]:$port"
+[ "$n_families" -lt 2 ] || {
+    page 'IPv6' --url "http://[::1]:$port"
+    asked "Host: [::1]:$port"
+}
 
 # refused CODE NAME PATTERN ARGS...: that exit code, one line that matches, no file.
 refused() {
@@ -118,7 +121,7 @@ kill $server
 wait $server 2>/dev/null
 refused 2 'nobody there' 'no server answers.*Connection refused' --url "$url"
 refused 2 'no host' 'no.such.host.invalid' --url http://no.such.host.invalid
-for bad in https://127.0.0.1 127.0.0.1:80 http:// http://h:x "http://h:123456789" 'http://h/a b' 'http://h?x' "http://$(printf 'h%.0s' {1..300})"; do
+for bad in "http://127.0.0.1:$((port + 65536))" https://127.0.0.1 127.0.0.1:80 http:// http://h:x "http://h:123456789" 'http://h/a b' 'http://h?x' "http://$(printf 'h%.0s' {1..300})"; do
     refused 2 "an address: $bad" 'it is http://HOST:PORT' --url "$bad"
 done
 refused 2 'both' 'exclude each other' --url "$url" --slot 1 --document a

@@ -29,8 +29,10 @@ json 'models' "$work/out" '[m["opens"] for m in o["models"]] == [True] + [False]
 json 'profiles' "$work/out" '{p["model"] for p in o["profiles"]} >= {"smollm2-135m"} and all(p["files"] > 0 for p in o["profiles"])'
 path=$("$WINNOW" backend --path 2>/dev/null)
 json 'the backend' "$work/out" 'o["backend"]["path"] == ('"'$path'"' or None)'
+json 'chat' "$work/out" 'o["chat"]["edited_with"] is None or o["chat"]["edited_with"].startswith("libedit ")'
+json 'chat without libedit' "$work/out" 'any("libedit" in f["what"] for f in o["findings"]) == (o["chat"]["edited_with"] is None)'
 good 'text' doctor
-for line in '^winnow +0\.' '^CPU ' '^cores ' '^kernels +attention: .* in use' '^memory .* GiB' '^models +smollm2-135m +opens' '^nothing is wrong$'; do
+for line in '^winnow +0\.' '^CPU ' '^cores ' '^kernels +attention: .* in use' '^memory .* GiB' '^models +smollm2-135m +opens' '^chat +lines are ' '^nothing is wrong$'; do
     grep -Eq "$line" "$work/out" || fail "the text has no line /$line/"
 done
 good 'a model besides' doctor -m "$model" --json
