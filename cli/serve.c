@@ -24,10 +24,21 @@
 
 /* Options of the server that would move a document's cells, or lose them. */
 static const char *const no_documents[] = {"--context-shift", "--cache-reuse", "--sleep-idle-seconds", NULL};
+/* What says the same in the environment. */
+static const char *const no_documents_set[] = {"LLAMA_ARG_CONTEXT_SHIFT", "LLAMA_ARG_CACHE_REUSE", NULL};
 
 /* Options of the server that are ours to give, in all their names. */
 static const char *const taken[] = {"-m",
                                     "--model",
+                                    "-mu",
+                                    "--model-url",
+                                    "-dr",
+                                    "--docker-repo",
+                                    "-hf",
+                                    "-hfr",
+                                    "--hf-repo",
+                                    "-hff",
+                                    "--hf-file",
                                     "-dev",
                                     "--device",
                                     "-ngl",
@@ -55,6 +66,14 @@ static const char *const taken[] = {"-m",
                                     "--models-preset",
                                     NULL};
 
+/* Variables that say what an option of ours says, where that is not given to the server: it would take another model, or another place for
+ * the cache. */
+static const char *const taken_set[] = {"LLAMA_ARG_MODEL_URL",     "LLAMA_ARG_DOCKER_REPO",
+                                        "LLAMA_ARG_HF_REPO",       "LLAMA_ARG_HF_FILE",
+                                        "LLAMA_ARG_HF_REPO_FILE",  "LLAMA_ARG_MODELS_DIR",
+                                        "LLAMA_ARG_KV_OFFLOAD",    "LLAMA_ARG_NO_KV_OFFLOAD",
+                                        "LLAMA_ARG_MODELS_PRESET", NULL};
+
 /* ---- Checks ---- */
 
 static bool is_listed(const char *const *list, const char *option)
@@ -64,10 +83,29 @@ static bool is_listed(const char *const *list, const char *option)
     return *list != NULL;
 }
 
+/* Options of the server that name a model of its makers, "--fim-qwen-1.5b-default". */
+static bool names_model(const char *option)
+{
+    static const char end[] = "-default";
+    const size_t n = strlen(option);
+    return n > sizeof end + 1 && strncmp(option, "--", 2) == 0 && strcmp(option, "--spec-default") != 0 &&
+           strcmp(option + n - (sizeof end - 1), end) == 0;
+}
+
+static int check_set(const struct app_args *args)
+{
+    for (int i = 0; args->documents.n > 0 && no_documents_set[i]; i++)
+        if (getenv(no_documents_set[i]))
+            return app_fail(APP_BAD_INPUT,
+                            "%s in the environment does not go with --document: slots share its cells",
+                            no_documents_set[i]);
+    return APP_OK;
+}
+
 static int check_rest(const struct app_args *args, bool *has_key)
 {
     for (int i = 0; i < args->n_rest; i++) {
-        if (is_listed(taken, args->rest[i]))
+        if (is_listed(taken, args->rest[i]) || names_model(args->rest[i]))
             return app_fail(APP_BAD_INPUT, "%s is set by `winnow serve` itself: see `winnow serve --help`",
                             args->rest[i]);
         if (args->documents.n > 0 && is_listed(no_documents, args->rest[i]))
@@ -256,6 +294,8 @@ static int set_environment(const struct cli_args *args, const char *automatic, c
     unsetenv("WINNOW_POLICY");     /* of contexts that nobody watches */
     unsetenv("GGML_BACKEND_PATH"); /* the backend is in the server */
     unsetenv("WINNOW_SERVE_SAVES");
+    for (int i = 0; taken_set[i]; i++)
+        unsetenv(taken_set[i]);
     for (size_t i = 0; rc == APP_OK && i < sizeof pairs / sizeof *pairs; i++)
         rc = pairs[i][1] ? set(pairs[i][0], pairs[i][1]) : APP_OK;
     rc = rc == APP_OK ? set("WINNOW_SERVE_DOCUMENTS", documents.s ? documents.s : "") : rc;
@@ -339,6 +379,7 @@ static int check(const struct cli_args *args)
     if (args->save && access(args->save, W_OK | X_OK) != 0)
         return app_fail(APP_BAD_INPUT, "--save %s: %s", args->save, strerror(errno));
     int rc = check_rest(app, &has_key);
+    rc = rc == APP_OK ? check_set(app) : rc;
     rc = rc == APP_OK ? check_policy(app->policy) : rc;
     rc = rc == APP_OK ? cli_serve_documents_check(&app->documents) : rc;
     return rc == APP_OK ? check_address(args, has_key) : rc;

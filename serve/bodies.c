@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/bodies.h"
 
+#include "app/json.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -99,7 +101,8 @@ char *serve_error(int status, const char *why, const char *param)
     const char *type = status == 503   ? "unavailable_error"
                        : status == 500 ? "server_error"
                                        : "invalid_request_error";
-    json_t *o = json_pack("{s:{s:i, s:s, s:s, s:s?}}", "error", "code", status, "message", why, "type", type,
-                          "param", param);
+    /* A sentence may show a piece of a request, cut off within a character. */
+    json_t *o = json_pack("{s:{s:i, s:o, s:s, s:s?}}", "error", "code", status, "message", app_json_text(why),
+                          "type", type, "param", param);
     return dumped(o);
 }

@@ -18,11 +18,22 @@ const struct serve_config *serve_settings(void)
     return &config;
 }
 
-void serve_refuse(const char *what)
+static void end(int code, const char *what) __attribute__((noreturn));
+static void end(int code, const char *what)
 {
     fprintf(stderr, "winnow: %s\n", what);
     fflush(stderr);
-    _exit(1);
+    _exit(code);
+}
+
+void serve_refuse(const char *what)
+{
+    end(1, what);
+}
+
+void serve_refuse_input(const char *what)
+{
+    end(2, what);
 }
 
 static void say(wnw_log_level level, const char *text, void *user)
@@ -80,14 +91,13 @@ static void read_documents(const char *lines)
 {
     char why[SERVE_TEXT];
     if (!serve_documents_load(lines, why))
-        serve_refuse(why);
+        serve_refuse_input(why);
     bool reads = false; /* what is stored was compressed already */
     for (int32_t d = 0; d < serve_documents_n(); d++)
         reads = reads || !serve_document_is_stored(d);
     if (reads && serve_looks_at_question(&config.want))
-        serve_refuse("the policy looks at the end of a prompt, where a document's questions are not: "
-                     "documents need another "
-                     "one, as keydiff");
+        serve_refuse_input("the policy looks at the end of a prompt, where a document's questions are not: "
+                           "documents need another one, as keydiff");
 }
 
 static void read_environment(void)
@@ -100,7 +110,7 @@ static void read_environment(void)
     config.is_automatic = strcmp(recipe, "auto") == 0;
     recipe = config.is_automatic ? config.automatic : recipe;
     if (strlen(recipe) >= SERVE_RECIPE || strlen(config.automatic) >= SERVE_RECIPE)
-        serve_refuse("the policy's recipe is too long");
+        serve_refuse_input("the policy's recipe is too long");
     if (budget > 0.0)
         config.want.size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = (int64_t)budget};
     else if (ratio > 0.0)

@@ -23,8 +23,10 @@ struct serve_config {
 const struct serve_config *serve_settings(void);
 /* Whether a policy can be had here, with the profiles that there are: WNW_OK, or wnw_last_error() says why not. Any thread. */
 int serve_check_policy(const wnw_policy *policy);
-/* Says one line and ends the process at once: for what must not start. */
+/* Says one line and ends the process at once: for what must not start. Its exit code is 1; that of serve_refuse_input, for options and
+ * documents that cannot be had, is 2. */
 void serve_refuse(const char *what) __attribute__((noreturn));
+void serve_refuse_input(const char *what) __attribute__((noreturn));
 
 #ifdef __cplusplus
 }

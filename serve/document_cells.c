@@ -41,12 +41,12 @@ static void check_type(const struct llama_context_params *params, int32_t d)
             "`-- -ctk %s -ctv %s`",
             serve_document_name(d), type, ggml_type_name(params->type_k), ggml_type_name(params->type_v),
             type, type);
-        serve_refuse(line);
+        serve_refuse_input(line);
     }
     if (turns && atoi(turns) != 0 && (info.kv_type == WNW_KV_Q8_0 || info.kv_type == WNW_KV_Q4_0)) {
         snprintf(line, sizeof line, "document %s: LLAMA_ATTN_ROT_DISABLE has the server's rows not rotated",
                  serve_document_name(d));
-        serve_refuse(line);
+        serve_refuse_input(line);
     }
 }
 
@@ -57,9 +57,10 @@ void serve_document_cells_room(const struct llama_model *model, struct llama_con
     if (serve_documents_n() == 0)
         return;
     if (llama_model_is_hybrid(model) || llama_model_is_recurrent(model))
-        serve_refuse("models with recurrent layers cannot begin requests with a document");
+        serve_refuse_input("models with recurrent layers cannot begin requests with a document");
     if (llama_model_n_swa(model) > 0 && !params->swa_full)
-        serve_refuse("the model has layers with a sliding window; with documents it needs `-- --swa-full`");
+        serve_refuse_input(
+            "the model has layers with a sliding window; with documents it needs `-- --swa-full`");
     for (int32_t d = 0; d < serve_documents_n(); d++) {
         const int32_t n = count_tokens(model, d);
         check_type(params, d);
@@ -67,7 +68,7 @@ void serve_document_cells_room(const struct llama_model *model, struct llama_con
             snprintf(line, sizeof line,
                      "document %s has %d tokens, and the model's context has %d, of which requests need %d",
                      serve_document_name(d), (int)n, (int)n_most, ROOM_FOR_TEMPLATE);
-            serve_refuse(line);
+            serve_refuse_input(line);
         }
         params->n_ctx += (uint32_t)(n + ROOM_FOR_TEMPLATE);
     }

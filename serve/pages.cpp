@@ -48,13 +48,15 @@ bool find_shown(const server_http_req &req, int32_t *slot, int32_t *document, ch
 {
     const std::string of_slot = req.get_param("slot"), of_document = req.get_param("document");
     char *end = nullptr;
+    const long n = std::strtol(of_slot.c_str(), &end, 10);
+    const bool is_slot = !*end && n >= 0 && n < serve_slots_n();
     *document = of_document.empty() ? -1 : serve_documents_find(of_document.c_str());
-    *slot = of_slot.empty() ? idle_slot() : static_cast<int32_t>(std::strtol(of_slot.c_str(), &end, 10));
+    *slot = of_slot.empty() ? idle_slot() : is_slot ? static_cast<int32_t>(n) : -1;
     if (of_slot.empty() == of_document.empty())
         std::snprintf(why, SERVE_TEXT, "name a slot or a document: /winnow/page?slot=0, or ?document=NAME");
     else if (!of_document.empty() && *document < 0)
         std::snprintf(why, SERVE_TEXT, "there is no document '%.64s'", of_document.c_str());
-    else if (!of_slot.empty() && (*end || *slot < 0 || *slot >= serve_slots_n()))
+    else if (!of_slot.empty() && !is_slot)
         std::snprintf(why, SERVE_TEXT, "there is no slot '%.20s'", of_slot.c_str());
     else
         return true;

@@ -25,14 +25,20 @@ bool is_stopping(void *)
 }
 
 // Says why the server must not go on, unless it is ending anyway.
-bool fail(int32_t d, const char *what)
+bool fail(int32_t d, const char *what, void (*refuse)(const char *) = serve_refuse)
 {
     char line[2 * SERVE_TEXT];
     if (!is_ending()) {
         std::snprintf(line, sizeof line, "document %s: %s", serve_document_name(d), what);
-        serve_refuse(line);
+        refuse(line);
     }
     return false;
+}
+
+// The same of a document that cannot be had with this model and these options.
+bool misfit(int32_t d, const char *what)
+{
+    return fail(d, what, serve_refuse_input);
 }
 
 // Finds the tokens that every conversation behind the document begins with, by what three of them have in common.
@@ -44,8 +50,8 @@ bool find_tokens(const server_http_req &req, int32_t d)
     for (int i = 0; i < 3; i++) {
         const c_text prompt = rendered(req, c_text(serve_body_document(text, more[i])));
         if (!prompt || !std::strstr(prompt.get(), text))
-            return fail(d, "the model's chat template does not write system messages as they are, in which "
-                           "documents stand");
+            return misfit(d, "the model's chat template does not write system messages as they are, in which "
+                             "documents stand");
         t[i] = tokens_of(req, prompt.get());
     }
     for (int i = 0; i < 2; i++) {
@@ -55,7 +61,7 @@ bool find_tokens(const server_http_req &req, int32_t d)
     const int32_t n = std::min(common_prefix(t[0], t[1]), common_prefix(t[1], t[2]));
     const int32_t n_header = std::min(common_prefix(header[0], header[1]), common_prefix(header[0], t[0]));
     if (n == 0 || n <= n_header)
-        return fail(
+        return misfit(
             d,
             "the model's chat template puts something before the system message, in which documents stand");
     return serve_document_set_tokens(d, t[0].id.get(), n, n_header) || fail(d, "out of memory");
@@ -79,7 +85,7 @@ bool find_stored_tokens(const server_http_req &req, int32_t d)
     const int32_t n_header = std::min(common_prefix(header[0], header[1]), common_prefix(header[0], stored));
     stored.id.release(); // they are the file's
     if (same == 0 || same + SERVE_SEAM < stored.n)
-        return fail(
+        return misfit(
             d, "the model's chat template does not write it as it was stored: with another template, for "
                "another day, or with control tokens in its text");
     return serve_document_set_tokens(d, ids, stored.n, n_header) || fail(d, "out of memory");
@@ -106,7 +112,9 @@ bool claim_slot(int32_t d, int64_t n_prompt, serve_claim &claim)
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
         answer = serve_slots_claim(&asked, &claim, why);
     }
-    return answer == SERVE_CLAIMED || fail(d, answer == SERVE_TOO_LONG ? why : "the server is ending");
+    if (answer == SERVE_TOO_LONG)
+        return misfit(d, why);
+    return answer == SERVE_CLAIMED || fail(d, "the server is ending");
 }
 
 // Has a slot begin with what was stored, which loads it (document_cells.c).

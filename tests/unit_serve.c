@@ -2,6 +2,7 @@
 /* What the server keeps of slots and sequences (serve/): claims, the cap, reuse, cells that die, slots in files. */
 #include "helpers.h"
 #include "serve/batches.h"
+#include "serve/bodies.h"
 #include "serve/documents.h"
 #include "serve/request.h"
 #include "serve/sequences.h"
@@ -574,6 +575,40 @@ static void test_bodies(void **state)
     serve_documents_free();
 }
 
+/* What is cut off within a character, and what is no text at all, is said as well as anything. */
+static void test_errors_are_json(void **state)
+{
+    static const char *const keys[] = {"document", "policy", NULL};
+    char why[SERVE_TEXT] = "";
+    (void)state;
+    assert_true(load("novel", "Once", 4, why));
+    open_slots(3, 0);
+    for (int unit = 1; unit <= 3;
+         unit++) /* of the 60 or so bytes that are shown, each number is in front of the first euro once */
+        for (int k = 0; k < 3; k++) {
+            char body[400];
+            const char *param = NULL;
+            struct serve_request r;
+            int n =
+                snprintf(body, sizeof body, "{\"messages\": [], \"winnow\": {\"%s", keys[k] ? keys[k] : "");
+            n += snprintf(body + n, sizeof body - (size_t)n, "%s%.*s", keys[k] ? "\": \"" : "", unit, "aaa");
+            for (int i = 0; i < 60; i++)
+                n += snprintf(body + n, sizeof body - (size_t)n, "\xe2\x82\xac");
+            snprintf(body + n, sizeof body - (size_t)n, "%s}}", keys[k] ? "\"" : "\": 1");
+            assert_int_equal(serve_request_read(&r, SERVE_FORM_CHAT, body, strlen(body), why, &param), 400);
+            char *text = serve_error(400, why, param);
+            assert_non_null(text);
+            assert_non_null(strstr(text, "\"code\":400"));
+            free(text);
+            serve_request_free(&r);
+        }
+    char *text = serve_error(400, "there is no document '\xff'", NULL);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "there is no document '\xef\xbf\xbd'"));
+    free(text);
+    serve_documents_free();
+}
+
 /* ---- Files ---- */
 
 static void test_files(void **state)
@@ -652,6 +687,7 @@ int main(void)
         cmocka_unit_test(test_documents_that_are_none),
         cmocka_unit_test(test_documents),
         cmocka_unit_test(test_slots_behind_documents),
+        cmocka_unit_test(test_errors_are_json),
         cmocka_unit_test(test_bodies),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_files_of_models),

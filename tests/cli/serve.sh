@@ -55,6 +55,12 @@ bad 'a document that is not there' 'none.txt: No such file' serve -m "$model" --
 for option in --context-shift --cache-reuse --sleep-idle-seconds; do
     bad "$option with documents" 'does not go with --document' serve -m "$model" --port 0 --document "a=$work/a.txt" -- $option 1
 done
+LLAMA_ARG_CACHE_REUSE=1 bad 'reuse by the environment, with documents' 'LLAMA_ARG_CACHE_REUSE.* does not go with --document' \
+    serve -m "$model" --port 0 --document "a=$work/a.txt"
+# Another model is not taken from the environment; what winnow does not set is.
+LLAMA_ARG_HF_REPO=some/model LLAMA_ARG_MODELS_DIR=/ LLAMA_ARG_KV_OFFLOAD=0 LLAMA_ARG_CACHE_REUSE=1 good 'variables of the server' serve -m "$model" --port 0
+grep -E '^LLAMA_ARG_' "$work/out" | grep -qvx LLAMA_ARG_CACHE_REUSE=1 && fail "variables that are ours to set: $(grep '^LLAMA' "$work/out")"
+grep -qx LLAMA_ARG_CACHE_REUSE=1 "$work/out" || fail 'a variable of the server is lost'
 profiles=$work/cache/profiles/tiny-llama
 shipped=$(cd "$(dirname "$0")/../../share/profiles/smollm2-135m" && pwd)
 mkdir -p "$profiles"
@@ -96,7 +102,7 @@ bad 'a public address' 'api-key' serve -m "$model" --port 0 --host 0.0.0.0
 good 'a public address with a key' serve -m "$model" --port 0 --host 0.0.0.0 --api-key K
 good 'a public address for all' serve -m "$model" --port 0 --host 0.0.0.0 --no-auth
 bad 'no address' '--host' serve -m "$model" --port 0 --host no.such.host.invalid
-for option in --host --parallel -no-kvu --cache-ram --slot-save-path; do
+for option in --host --parallel -no-kvu --cache-ram --slot-save-path -hf --model-url --fim-qwen-1.5b-default; do
     bad "an option that is ours: $option" 'is set by' serve -m "$model" --port 0 -- $option x
 done
 

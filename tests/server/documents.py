@@ -165,13 +165,16 @@ many = [("--document", f"d{i}={path(f'd{i}.txt', words(120, 40 + i))}") for i in
 with serve("--policy", "keydiff", "--budget", "30", "--slots", "1", "--kv-bytes", str(cap), *[x for pair in many for x in pair]) as s:
     answers = [chat(s, user("who"), tokens=2, winnow={"document": f"d{i}"}) for i in (0, 15)]
     check("many documents in the bytes of few", all(a.status == 200 and read(a) < 100 for a in answers) and kv(s)["bytes"] <= cap, kv(s), [a.text for a in answers])
+    for name in ("\u20ac" * 40, "a" + "\u20ac" * 40, "aa" + "\u20ac" * 40):
+        r = chat(s, user("who"), winnow={"document": name})
+        check("a name that is cut off within a character", r.status == 400 and "this server has d0" in r.json["error"]["message"], r.text)
 
 with serve() as s:
     r = chat(s, user("x"), winnow=named)
     check("a server without documents", r.status == 400 and "--document" in r.json["error"]["message"], r.text)
 
 
-def refuses(name, says, *options, rest=(), code=1):
+def refuses(name, says, *options, rest=(), code=2):
     done = subprocess.run(command(*options, rest=rest), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
     lines = [line for line in done.stderr.splitlines() if line.startswith("winnow") and "unless a request" not in line and ", because " not in line]
     check(name, done.returncode == code and len(lines) == 1 and says in lines[0], done.returncode, done.stderr[-800:])
@@ -180,11 +183,11 @@ def refuses(name, says, *options, rest=(), code=1):
 refuses("a document that does not fit", "bytes", "--policy", "keydiff", "--kv-bytes", str(1000 * ROW), "--document", f"long={long}")
 refuses("three whole ones", "document d2: ", "--policy", "keydiff", "--budget", "2000", "--kv-bytes", str(cap), *[x for pair in many[:3] for x in pair])
 refuses("one that is longer than the context", "context", "--document", f"huge={path('huge.txt', words(4000, 3))}")
-refuses("a file that is not there", "No such file", "--document", "x=/no/such/file", code=2)
+refuses("a file that is not there", "No such file", "--document", "x=/no/such/file")
 refuses("an empty one", "empty", "--document", f"x={path('empty.txt', ' ')}")
 refuses("two of one name", "two of that name", "--document", f"x={long}", "--document", f"x={short}")
 refuses("no text", "UTF-8", "--document", f"x={model}")
 refuses("a policy that looks at the question", "looks at the end", "--policy", "snapkv", "--document", f"x={long}")
-refuses("shifted contexts", "--context-shift", "--document", f"x={long}", rest=("--context-shift",), code=2)
+refuses("shifted contexts", "--context-shift", "--document", f"x={long}", rest=("--context-shift",))
 work.cleanup()
 finish()

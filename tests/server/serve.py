@@ -273,6 +273,9 @@ with serve("--budget", "100", slots=2) as s:
     check("a slot that is not there", s.ask("/completion", {"prompt": "x", "id_slot": 7}).status == 400)
     several = s.ask("/completion", {"prompt": ["x", "y"], "n_predict": 2})
     check("several prompts are the server's", several.status == 200 and len(several.json) == 2, several.text)
+    for query in ("slot=4294967296", "slot=-4294967296", "slot=1x", "slot=9", "document=%FF%FE", "document=" + "%E2%82%AC" * 40):
+        page = s.ask(f"/winnow/page?{query}")
+        check(f"no page of {query}", page.status == 400 and "there is no" in page.json["error"]["message"], page.text)
     check("without --save no files", s.ask("/winnow/slots/0?action=save", {"filename": "a"}).status == 400)
     messages = s.ask("/v1/messages", {"messages": user(words(200, 3)), "max_tokens": 4})
     check("Anthropic's route has the server's policy", messages.status == 200 and n_compressed(s) > 0, messages.text)
