@@ -751,6 +751,33 @@ static const struct contrast_row contrast_lines[] = {
     {"snapkv vs lagkv mode=aware size=own task=vt", APP_BAD_INPUT},
 };
 
+/* Lists of contrasts: what counts once is there once. */
+struct contrast_list {
+    const char *name;
+    size_t n; /* 0: refused */
+};
+
+static void test_contrast_lists(void **state)
+{
+    const struct contrast_list *list = *state;
+    json_t *lines;
+    assert_int_equal(eval_contrasts_lines(&lines, list->name, "here"), list->n > 0 ? APP_OK : APP_BAD_INPUT);
+    if (list->n > 0)
+        assert_int_equal(json_array_size(lines), list->n);
+    json_decref(lines);
+}
+
+static const struct contrast_list contrast_lists[] = {
+    {"# what is decided\n\nsnapkv vs lagkv mode=aware size=own\r\n  snapkv vs lagkv mode=aware size=own "
+     "N=512\n",
+     2},
+    {"snapkv vs lagkv mode=aware size=own\nsnapkv vs lagkv mode=agnostic size=own", 2},
+    {"snapkv vs lagkv mode=aware size=own\nsnapkv vs lagkv mode=aware size=own kv=q8_0", 2},
+    {"snapkv vs lagkv mode=aware size=own\nsnapkv vs lagkv mode=aware size=own", 0},
+    {"snapkv vs lagkv mode=aware size=own\nlagkv vs snapkv:window=32 mode=aware size=own kv=f16", 0},
+    {"snapkv vs snapkv:window=32 mode=aware size=own", 0},
+};
+
 /* A line with a score that is no number scores 0 and is counted; one without a score has other numbers only, also where it is
  * bad or there twice. */
 static void test_bad_and_unscored(void **state)
@@ -1375,6 +1402,7 @@ int main(void)
         return 1;
     const int n_failed = cmocka_run_group_tests(tests, NULL, NULL) + run_rows(test_limit, limits) +
                          run_rows(test_page_data, escapes) + run_rows(test_paper_lines, paper_lines) +
-                         run_rows(test_contrast_lines, contrast_lines);
+                         run_rows(test_contrast_lines, contrast_lines) +
+                         run_rows(test_contrast_lists, contrast_lists);
     return remove_folder(NULL) != 0 || n_failed > 0;
 }

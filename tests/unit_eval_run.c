@@ -312,21 +312,6 @@ static void test_masks_are_an_axis(void **state)
     eval_configs_close(&c);
 }
 
-/* Whether a policy is compared in a mode at a size, with 16-bit entries that go at the end. */
-static bool is_compared(const struct eval_configs *c, const char *recipe, const struct eval_contrast *x)
-{
-    wnw_policy *p = NULL;
-    bool found = false;
-    assert_int_equal(wnw_policy_parse(&p, recipe, NULL), WNW_OK);
-    for (int32_t i = 0; i < c->n; i++)
-        found = found || (strcmp(wnw_policy_string(c->at[i].policy), wnw_policy_string(p)) == 0 &&
-                          strcmp(c->at[i].size_text, x->size) == 0 &&
-                          strcmp(eval_mode_name(c->at[i].mode), x->mode) == 0 && !c->at[i].own_read &&
-                          !c->at[i].mask && strcmp(c->at[i].kv_text, x->kv_type) == 0);
-    wnw_policy_free(p);
-    return found;
-}
-
 /* What a study is to decide can be decided from its own lists. */
 static void check_contrasts(const struct eval_configs *c, const struct eval_args *a,
                             const struct eval_suite *study)
@@ -337,11 +322,21 @@ static void check_contrasts(const struct eval_configs *c, const struct eval_args
         struct eval_contrast x;
         const char *line = json_string_value(json_array_get(lines, i));
         assert_int_equal(eval_contrast_read(&x, line, study->name), APP_OK);
-        if (!is_compared(c, x.a, &x) || !is_compared(c, x.b, &x))
+        if (!eval_contrast_is_compared(c, &x))
             fail_msg("%s: the lists have not both of '%s'", study->name, line);
         eval_contrast_clear(&x);
     }
     json_decref(lines);
+    if (!c->at[0].full)
+        return;
+    struct eval_contrast other = {.a = "full",
+                                  .b = "full",
+                                  .mode = eval_mode_name(c->at[0].mode),
+                                  .size = "ratio=0.123",
+                                  .kv_type = c->at[0].kv_text};
+    assert_true(eval_contrast_is_compared(c, &other)); /* it has no size */
+    other.b = "random:seed=77";
+    assert_false(eval_contrast_is_compared(c, &other));
 }
 
 /* Every study names recipes, sizes and types that there are, and the parts of one name no config twice. */

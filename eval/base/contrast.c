@@ -7,6 +7,7 @@
 #include "app/json.h"
 #include "app/values.h"
 #include "eval/base/grow.h"
+#include "eval/base/recipe.h"
 #include "winnow.h"
 
 #include <stdio.h>
@@ -69,14 +70,44 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
     return rc == APP_OK ? check_policy(out->b, where) : rc;
 }
 
+/* Refuses a contrast that decides nothing: of a policy with itself, or of two that are in seen[], which it is added to. Each would make
+ * the others harder to decide. */
+static int check_new(json_t *seen, const struct eval_contrast *c, const char *line, const char *where)
+{
+    char *a = eval_recipe_canonical(c->a), *b = eval_recipe_canonical(c->b), *key = NULL;
+    int rc = APP_OK;
+    const int order = a && b ? strcmp(a, b) : 0;
+    if (!a || !b ||
+        asprintf(&key, "%s %s %s %s %s %d", order < 0 ? a : b, order < 0 ? b : a, c->mode, c->size,
+                 c->kv_type, (int)c->n_target) < 0) {
+        key = NULL;
+        rc = eval_no_memory("the contrasts");
+    } else if (order == 0) {
+        rc = app_fail(APP_BAD_INPUT, "%s: '%.200s' compares a policy with itself", where, line);
+    } else if (json_object_get(seen, key)) {
+        rc = app_fail(
+            APP_BAD_INPUT,
+            "%s: '%.200s' is there twice, and each contrast makes the others harder to decide; leave one out",
+            where, line);
+    } else if (json_object_set_new(seen, key, json_true()) != 0) {
+        rc = eval_no_memory("the contrasts");
+    }
+    free(a);
+    free(b);
+    free(key);
+    return rc;
+}
+
 /* Adds a line, unless it says nothing. */
-static int add_line(json_t **list, const char *line, const char *where)
+static int add_line(json_t **list, json_t *seen, const char *line, const char *where)
 {
     struct eval_contrast c = {.n_target = 0};
     line += strspn(line, " \t\r");
     if (*line == '\0' || *line == '#')
         return APP_OK;
-    const int rc = eval_contrast_read(&c, line, where);
+    int rc = eval_contrast_read(&c, line, where);
+    if (rc == APP_OK)
+        rc = check_new(seen, &c, line, where);
     eval_contrast_clear(&c);
     if (rc != APP_OK)
         return rc;
@@ -90,11 +121,13 @@ int eval_contrasts_lines(json_t **out, const char *lines, const char *where)
     char *copy = strdup(lines), *rest = copy, *line;
     int rc = copy ? APP_OK : eval_no_memory("the contrasts");
     char place[512];
+    json_t *seen = json_object();
     *out = NULL;
     for (int n = 1; rc == APP_OK && (line = strsep(&rest, "\n")); n++) {
         snprintf(place, sizeof place, "%.400s line %d", where, n);
-        rc = add_line(out, line, place);
+        rc = add_line(out, seen, line, place);
     }
+    json_decref(seen);
     free(copy);
     return rc;
 }

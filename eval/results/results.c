@@ -206,15 +206,6 @@ int eval_result_texts(json_t **line, const struct eval_run *run, const struct ev
     return rc;
 }
 
-char *eval_recipe_canonical(const char *recipe)
-{
-    wnw_policy *policy = NULL;
-    const bool ours = wnw_policy_parse(&policy, recipe, NULL) == WNW_OK;
-    char *text = strdup(ours ? wnw_policy_string(policy) : recipe);
-    wnw_policy_free(policy);
-    return text;
-}
-
 /* Whether a run has caches of several types, so that a label must name its own. */
 static bool has_types(const struct eval_run *run)
 {

@@ -7,6 +7,7 @@
 #define WNW_EVAL_RESULTS_H
 
 #include "eval/base/jsonl.h"
+#include "eval/base/recipe.h"
 #include "eval/base/record.h"
 
 #include <stdbool.h>
@@ -89,10 +90,6 @@ void eval_runs_clear(struct eval_runs *runs);
 
 /* The line of a result again, with its texts; the caller releases it. Returns an exit code. */
 int eval_result_texts(json_t **line, const struct eval_run *run, const struct eval_result *r);
-
-/* A recipe written out in full, by which those that mean the same are equal; as it is if it is none of ours. The caller frees it;
- * NULL: out of memory. */
-char *eval_recipe_canonical(const char *recipe);
 
 /* A variant's policy, size and so on in a few words, which differ from those of other variants of the protocol.
  * size: false leaves out the size. The caller frees out->s. Returns false if memory runs out. */

@@ -6,9 +6,9 @@
 #include "app/console.h"
 #include "app/job.h"
 #include "base/random.h"
-#include "eval/base/contrast.h"
 #include "eval/base/grow.h"
 #include "eval/base/info.h"
+#include "eval/base/recipe.h"
 #include "eval/run/automatic.h"
 #include "eval/run/lists.h"
 #include "winnow_method.h"
@@ -39,6 +39,26 @@ int eval_contrasts_open(json_t **out, const struct eval_args *args, const struct
     return suite && suite->contrasts.len > 0 && !own
                ? eval_contrasts_lines(out, suite->contrasts.s, "contrasts of the study")
                : APP_OK;
+}
+
+static bool has_side(const struct eval_configs *c, const char *recipe, const struct eval_contrast *x)
+{
+    char *canonical = eval_recipe_canonical(recipe);
+    bool found = false;
+    for (int32_t i = 0; canonical && !found && i < c->n; i++) {
+        const struct eval_config *at = &c->at[i];
+        found = strcmp(wnw_policy_string(at->policy), canonical) == 0 &&
+                (at->full || strcmp(at->size_text, x->size) == 0) &&
+                strcmp(eval_mode_name(at->mode), x->mode) == 0 && strcmp(at->kv_text, x->kv_type) == 0 &&
+                at->phase == WNW_PHASE_END && at->every == 0 && !at->mask;
+    }
+    free(canonical);
+    return found;
+}
+
+bool eval_contrast_is_compared(const struct eval_configs *c, const struct eval_contrast *x)
+{
+    return has_side(c, x->a, x) && has_side(c, x->b, x);
 }
 
 /* ---- Lists ---- */

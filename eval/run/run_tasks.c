@@ -124,11 +124,27 @@ static int load_profiles(struct eval_run *run)
     return rc;
 }
 
+/* Says which contrasts this run will leave open, before it has taken hours: a word of them may be another than that of the options. */
+static void tell_open(const json_t *contrasts, const struct eval_configs *c)
+{
+    for (size_t i = 0; i < json_array_size(contrasts); i++) {
+        struct eval_contrast x;
+        const char *line = json_string_value(json_array_get(contrasts, i));
+        if (eval_contrast_read(&x, line, "contrasts") == APP_OK && !eval_contrast_is_compared(c, &x))
+            app_note("warning: this run does not compare '%s', which stays open: no such policies, mode, "
+                     "size or type "
+                     "are in its lists",
+                     line);
+        eval_contrast_clear(&x);
+    }
+}
+
 static int open_folder(struct eval_run *run)
 {
     json_t *contrasts, *remarks = NULL,
                        *description = eval_manifest_make(&run->setup, &run->configs, &run->runtime);
     int rc = eval_contrasts_open(&contrasts, run->args, run->suite);
+    tell_open(contrasts, &run->configs);
     if (rc == APP_OK)
         rc = eval_remarks_make(&remarks, run->args, run->suite, &run->configs, run->runtime.info.n_head);
     if (rc != APP_OK) {

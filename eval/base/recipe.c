@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+#include "eval/base/recipe.h"
+
+#include "winnow.h"
+
+#include <string.h>
+
+char *eval_recipe_canonical(const char *recipe)
+{
+    wnw_policy *policy = NULL;
+    const bool ours = wnw_policy_parse(&policy, recipe, NULL) == WNW_OK;
+    char *text = strdup(ours ? wnw_policy_string(policy) : recipe);
+    wnw_policy_free(policy);
+    return text;
+}
