@@ -186,6 +186,31 @@ int app_out_check(const char *path, const struct app_inputs *inputs)
     return rc;
 }
 
+/* The path of a file in its folder's real place, which the caller frees; NULL where there is no such folder. */
+static char *place_of(const char *path)
+{
+    char *target = follow_links(path), *place = NULL;
+    char *slash = target ? strrchr(target, '/') : NULL;
+    const char *name = slash ? slash + 1 : target;
+    if (slash && slash != target)
+        *slash = '\0';
+    char *folder = target ? realpath(!slash ? "." : slash == target ? "/" : target, NULL) : NULL;
+    if (folder && asprintf(&place, "%s/%s", folder, name) < 0)
+        place = NULL;
+    free(folder);
+    free(target);
+    return place;
+}
+
+bool app_out_same(const char *a, const char *b)
+{
+    char *x = place_of(a), *y = place_of(b);
+    const bool same = strcmp(a, b) == 0 || (x && y && strcmp(x, y) == 0);
+    free(x);
+    free(y);
+    return same;
+}
+
 int app_make_folders(const char *path)
 {
     char *part = strdup(path);

@@ -4,6 +4,7 @@
 #define WNW_APP_OUTPUT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/types.h>
 
@@ -30,6 +31,8 @@ struct app_out {
 /* Whether an output can be written at path; to be called before the work starts. inputs may be NULL. Returns
  * an exit code. */
 int app_out_check(const char *path, const struct app_inputs *inputs);
+/* Whether two outputs would be one file, however they are named. */
+bool app_out_same(const char *a, const char *b);
 int app_out_open(struct app_out *out, const char *path, const struct app_inputs *inputs);
 /* Writes o and a newline; after a failure the output is aborted. o is NULL if memory ran out while it was
  * made. */

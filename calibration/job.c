@@ -131,11 +131,24 @@ static int find_target(struct calibrate_job *job)
     return APP_OK;
 }
 
+/* What is written besides the profile can be written, and to a file of its own. */
 static int check_outputs(struct calibrate_job *job)
 {
+    const char *paths[CALIBRATE_MAX_OUTPUTS + 2] = {job->file, job->args->map};
     int rc = APP_OK;
-    for (int i = 0; rc == APP_OK && job->outputs[i].name; i++)
-        rc = job->outputs[i].path ? app_out_check(job->outputs[i].path, &job->inputs) : APP_OK;
+    for (int i = 0; job->outputs[i].name; i++)
+        paths[i + 2] = job->outputs[i].path;
+    for (int i = 0; rc == APP_OK && i < CALIBRATE_MAX_OUTPUTS + 2; i++) {
+        if (!paths[i])
+            continue;
+        rc = app_out_check(paths[i], &job->inputs);
+        for (int k = 0; rc == APP_OK && k < i; k++)
+            if (paths[k] && app_out_same(paths[k], paths[i]))
+                rc = app_fail(APP_BAD_INPUT,
+                              "'%s' is named by two options, of which one would replace the other's file; "
+                              "name another file",
+                              paths[i]);
+    }
     return rc;
 }
 

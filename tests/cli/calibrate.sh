@@ -69,6 +69,10 @@ bad 'a short text' 'the text has 1[0-9]* tokens' calibrate srh -m "$model" -f "$
 bad 'a short context' 'too short for a probe' calibrate srh -m "$model" -f "$work/text.txt" -o "$work/made/p.json" --set shortest=100,longest=150
 bad 'no answers' 'answers none of 18 probes' "${srh[@]/forced=always/forced=auto}" -o "$work/made/p.json"
 bad 'output over an input' 'input of this command' "${srh[@]}" -o "$work/text.txt"
+bad 'no folder for the picture' 'there is no folder' "${srh[@]}" -o "$work/x.json" --map "$work/none/map.svg"
+bad 'dump over the profile' 'named by two options' "${srh[@]}" -o "$work/x.json" --dump "$work/x.json"
+ln -s "$work" "$work/link"
+bad 'picture over the dump' 'named by two options' "${srh[@]}" -o "$work/x.json" --dump "$work/y" --map "$work/link/../$(basename "$work")/y"
 bad 'dump over the model' 'input of this command' "${srh[@]}" -o "$work/x.json" --dump "$model"
 printf 'my diary\n' >"$work/x.json.journal"
 bad 'a file of that name' 'not a journal' "${srh[@]}" -o "$work/x.json"
