@@ -422,8 +422,16 @@ static void test_bad_environment(void **state)
 {
     static const struct {
         const char *variable, *value;
-    } bad[] = {{"WINNOW_BUDGET", "many"}, {"WINNOW_BUDGET", "0"},  {"WINNOW_RATIO", "1"},
-               {"WINNOW_RATIO", "0.5x"},  {"WINNOW_RATIO", "nan"}, {"WINNOW_KV_BYTES", "-1"}};
+    } bad[] = {{"WINNOW_BUDGET", "many"},      {"WINNOW_BUDGET", "0"},      {"WINNOW_RATIO", "1"},
+               {"WINNOW_RATIO", "0.5x"},       {"WINNOW_RATIO", "nan"},     {"WINNOW_KV_BYTES", "-1"},
+               {"WINNOW_BUDGET", "20.5"},      {"WINNOW_BUDGET", "0x20"},   {"WINNOW_BUDGET", "1K"},
+               {"WINNOW_RATIO", " 0.5"},       {"WINNOW_KV_BYTES", "1.5K"}, {"WINNOW_KV_BYTES", "64KB"},
+               {"WINNOW_KV_BYTES", "9999999G"}},
+      good[] = {{"WINNOW_BUDGET", "20"},
+                {"WINNOW_RATIO", "5e-1"},
+                {"WINNOW_KV_BYTES", "65536"},
+                {"WINNOW_KV_BYTES", "64K"},
+                {"WINNOW_KV_BYTES", "1G"}};
     (void)state;
     char path[4096];
     struct test_llama t;
@@ -443,6 +451,11 @@ static void test_bad_environment(void **state)
         read(&other, 0, 0, 20);
         test_llama_close_ctx(&other);
         unsetenv(bad[i].variable);
+    }
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) { /* as the command's options */
+        setenv(good[i].variable, good[i].value, 1);
+        assert_ok(wnw_bridge_register());
+        unsetenv(good[i].variable);
     }
     unsetenv("WINNOW_POLICY");
     assert_ok(wnw_bridge_register());

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "bridge/bridge_impl.h"
 
+#include "base/strings.h"
 #include "bridge/bridge_track.h"
 #include "forward/team.h"
 #include "observe/projnorm.h"
 #include "policy/policy.h"
 #include "winnow_bridge.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,31 +114,56 @@ void wnw__bridge_watch_free(struct wnw__bridge_watch *w)
 
 /* ---- The environment ---- */
 
+/* A variable that names a size, with what the command's option of this kind takes. */
+struct variable {
+    const char *name;
+    wnw_size_kind kind;
+    double least, most;
+    const char *form;
+};
+static const struct variable variables[] = {
+    {"WINNOW_BUDGET", WNW_SIZE_BUDGET, 1.0, 2147483647.0, ", and whole"},
+    {"WINNOW_RATIO", WNW_SIZE_RATIO, 0.0, 0.9999999999999999, ""},
+    {"WINNOW_KV_BYTES", WNW_SIZE_BYTES, 1.0, 1e15, ", and whole; K, M or G behind it are powers of 1024"},
+};
+
+/* The power of two that the end of a text multiplies with, -1 where it is none. */
+static int shift_of(const char *end, wnw_size_kind kind)
+{
+    static const char suffixes[] = "KMG";
+    const char *suffix = kind == WNW_SIZE_BYTES && *end ? strchr(suffixes, *end) : NULL;
+    return !*end ? 0 : suffix && !end[1] ? 10 * (int)(suffix - suffixes + 1) : -1;
+}
+
 /* A number of the environment, which is all of the variable, within bounds. */
-static int number_of(const char *variable, const char *text, double least, double most, double *out)
+static int number_of(const struct variable *v, const char *text, double *out)
 {
     char *end;
-    errno = 0;
-    *out = strtod(text, &end);
-    if (errno || end == text || *end || !(*out >= least && *out <= most))
-        return wnw__fail(WNW_E_ARG, "%s is '%.40s': it is a number from %g to %g", variable, text, least,
-                         most);
+    /* strtod would take blanks, hexadecimal numbers and names, too. */
+    const bool digits = strspn(text, "0123456789.eE+-") > 0;
+    *out = wnw__to_double(text, &end);
+    const bool all = strcspn(text, "xX") >= (size_t)(end - text);
+    const int shift = shift_of(end, v->kind);
+    const bool whole = v->kind == WNW_SIZE_RATIO || *out == floor(*out);
+    *out = ldexp(*out, shift > 0 ? shift : 0);
+    if (!digits || !all || end == text || shift < 0 || !whole || !(*out >= v->least && *out <= v->most))
+        return wnw__fail(WNW_E_ARG, "%s is '%.40s': it is a number from %g to %g%s", v->name, text, v->least,
+                         v->most, v->form);
     return WNW_OK;
 }
 
-/* Sets the size that one variable names; n counts those that are set. */
-static int take_size(const char *variable, wnw_size_kind kind, double least, double most, wnw_size *size,
-                     int *n)
+/* Takes the size that one variable names; n counts those that are set. */
+static int take_size(const struct variable *v, wnw_size *size, int *n)
 {
-    const char *text = getenv(variable);
+    const char *text = getenv(v->name);
     double x;
     if (!text || !*text)
         return WNW_OK;
-    WNW_TRY(number_of(variable, text, least, most, &x));
-    size->kind = kind;
-    size->budget = kind == WNW_SIZE_BUDGET ? (int64_t)x : 0;
-    size->ratio = kind == WNW_SIZE_RATIO ? x : 0.0;
-    size->bytes = kind == WNW_SIZE_BYTES ? (uint64_t)x : 0;
+    WNW_TRY(number_of(v, text, &x));
+    size->kind = v->kind;
+    size->budget = v->kind == WNW_SIZE_BUDGET ? (int64_t)x : 0;
+    size->ratio = v->kind == WNW_SIZE_RATIO ? x : 0.0;
+    size->bytes = v->kind == WNW_SIZE_BYTES ? (uint64_t)x : 0;
     (*n)++;
     return WNW_OK;
 }
@@ -161,9 +186,8 @@ int wnw__bridge_watch_set_from_environment(struct wnw__bridge_watch *w)
     const char *recipe = getenv("WINNOW_POLICY"), *profiles = getenv("WINNOW_PROFILE");
     wnw_size size = {.kind = WNW_SIZE_NONE};
     int n = 0;
-    WNW_TRY(take_size("WINNOW_BUDGET", WNW_SIZE_BUDGET, 1.0, 2147483647.0, &size, &n));
-    WNW_TRY(take_size("WINNOW_RATIO", WNW_SIZE_RATIO, 0.0, nextafter(1.0, 0.0), &size, &n));
-    WNW_TRY(take_size("WINNOW_KV_BYTES", WNW_SIZE_BYTES, 1.0, 1e15, &size, &n));
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        WNW_TRY(take_size(&variables[i], &size, &n));
     if (n > 1)
         return wnw__fail(WNW_E_ARG, "WINNOW_BUDGET, WINNOW_RATIO and WINNOW_KV_BYTES exclude each other");
     if ((!recipe || !*recipe) && n > 0)
