@@ -62,7 +62,8 @@ static void load(const char *path, void (*each)(const char *line, void *user), v
     const int fd = cuts ? open(shorter, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
     FILE *copy = fd >= 0 ? fdopen(fd, "w") : NULL;
     read_lines(f, skip, copy, each, user);
-    if (copy && (fclose(copy) != 0 || rename(shorter, path) != 0))
+    const bool whole = copy && !ferror(copy);
+    if (copy && (fclose(copy) != 0 || !whole || rename(shorter, path) != 0))
         unlink(shorter);
     if (cuts)
         free(shorter);
