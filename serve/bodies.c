@@ -59,6 +59,15 @@ char *serve_body_file(const char *file)
     return dumped(json_pack("{s:s}", "filename", file));
 }
 
+char *serve_body_get_file(const char *body, size_t n)
+{
+    json_t *o = json_loadb(body, n, JSON_ALLOW_NUL, NULL);
+    const char *file = json_string_value(json_object_get(o, "filename"));
+    char *copy = file ? strdup(file) : NULL;
+    json_decref(o);
+    return copy;
+}
+
 /* ---- Replies ---- */
 
 char *serve_text_of(const json_t *string)

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Which routes are ours and which pass through us. The linker sends calls of server_http_context::post, get and start here
 // (--wrap, server.cmake), which are few lines of one header; the server's files are not changed.
+#include "serve/bodies.h"
 #include "serve/config.h"
+#include "serve/documents.h"
 #include "serve/generate.hpp"
+#include "serve/inspect.h"
 #include "serve/pages.hpp"
 #include "serve/replies.hpp"
 
@@ -25,6 +28,15 @@ const struct {
                   {"/v1/chat/completions", SERVE_FORM_CHAT}, {"/v1/messages", SERVE_FORM_MESSAGES},
                   {"/v1/responses", SERVE_FORM_RESPONSES},   {"/responses", SERVE_FORM_RESPONSES}};
 
+// Whether a body names a file by which the server itself puts a document into a slot, or looks at one.
+bool names_own(const std::string &body)
+{
+    int32_t ticket, document;
+    const serve::c_text file(serve_body_get_file(body.data(), body.size()));
+    return file &&
+           (serve_document_of_file(file.get()) >= 0 || serve_inspect_of_file(file.get(), &ticket, &document));
+}
+
 // Actions on slots: those with files only where the server was started with a folder for them.
 server_http_res_ptr act(const handler &route, const server_http_req &req)
 {
@@ -34,6 +46,9 @@ server_http_res_ptr act(const handler &route, const server_http_req &req)
             400,
             "slots are saved and restored where the server has a folder for them: winnow serve --save DIR",
             "action");
+    if (action != "erase" && names_own(req.body))
+        return serve::refuse(400, "filename: the server uses this name for itself; take another one",
+                             "filename");
     return route(req);
 }
 

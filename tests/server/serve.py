@@ -285,6 +285,9 @@ with serve("--budget", "100", slots=2) as s:
 with tempfile.TemporaryDirectory() as folder:
     with serve("--policy", "keydiff", "--budget", "100", "--save", folder, slots=2) as s:
         s.complete(document, 12, id_slot=0)
+        for action in "save", "restore":
+            own = s.ask(f"/winnow/slots/0?action={action}", {"filename": "winnow-look.0.0"})
+            check(f"{action} of a name that is the server's own", own.status == 400 and "for itself" in own.text, own.text)
         saved = s.ask("/winnow/slots/0?action=save", {"filename": "slot"})
         size = os.path.getsize(f"{folder}/slot")
         check("saved", saved.status == 200 and saved.json["n_saved"] == 711, saved.text)
