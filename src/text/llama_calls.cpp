@@ -120,8 +120,8 @@ extern "C" int wnw__llama_decode(int32_t *result, struct llama_context *ctx, con
     *result = -1;
     return guarded(WNW_E_BACKEND, "libllama could not read a batch", [&](wnw__said &said) {
         *result = llama_decode(ctx, *batch);
-        if (*result != 0)
-            said.n_warning = 0; /* they tell of the rows that are taken back; the result tells of the failure */
+        if (*result != 0) /* warnings tell of the rows that are taken back; the result tells of the failure */
+            said.n_warning = 0;
     });
 }
 
