@@ -91,7 +91,7 @@ void app_note_lines(const char *label, const char *lines)
 int app_stdout_failed(void)
 {
     return app_fail(APP_FAILED, "writing to standard output failed: %s",
-                    errno ? strerror(errno) : "unknown error");
+                    errno ? strerror(errno) : "a part of it was not written");
 }
 
 int app_finish_stdout(void)

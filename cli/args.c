@@ -191,7 +191,7 @@ static const struct app_option serve_options[] = {
 APP_GROUP(cli_group_serve, "Server", serve_options);
 
 static const struct app_option document_options[] = {
-    {"file", 'f', APP_TEXTS, "DOC", NULL, "none, must be given",
+    {"file", 'f', APP_TEXTS, "DOC", NULL, "none",
      "document, UTF-8 text; - is standard input; several -f are joined in this order, with blank lines "
      "between",
      AT(app.documents), 0, 0, NULL},

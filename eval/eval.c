@@ -9,6 +9,7 @@
 #include "eval/perturb/perturb_report.h"
 #include "eval/perturb/perturb_run.h"
 #include "eval/report/report.h"
+#include "eval/results/versus.h"
 #include "eval/run/run_tasks.h"
 #include "eval/run/setup.h"
 
@@ -140,10 +141,27 @@ static struct eval_report_options report_options(const struct eval_args *args)
                                         .no_gate = args->no_gate};
 }
 
-static int check_report(const struct eval_args *args)
+/* Both policies of --compare must be there when the run ends. */
+static int check_compared(const struct eval_args *args, const struct eval_configs *configs)
+{
+    char *names[2] = {NULL, NULL};
+    int rc = args->compare ? eval_versus_names(names, args->compare) : APP_OK;
+    for (int i = 0; rc == APP_OK && args->compare && i < 2; i++)
+        if (!eval_configs_have(configs, names[i]))
+            rc = app_fail(APP_BAD_INPUT,
+                          "--compare: this run has no policy '%.200s'; name two of "
+                          "those that it compares",
+                          names[i]);
+    free(names[0]);
+    free(names[1]);
+    return rc;
+}
+
+static int check_report(const struct eval_args *args, const struct eval_configs *configs)
 {
     const struct eval_report_options options = report_options(args);
-    return eval_report_check(&options);
+    const int rc = eval_report_check(&options);
+    return rc == APP_OK ? check_compared(args, configs) : rc;
 }
 
 static int write_report(const struct eval_args *args)

@@ -41,6 +41,16 @@ int eval_contrasts_open(json_t **out, const struct eval_args *args, const struct
                : APP_OK;
 }
 
+bool eval_configs_have(const struct eval_configs *c, const char *recipe)
+{
+    char *canonical = eval_recipe_canonical(recipe);
+    bool found = false;
+    for (int32_t i = 0; canonical && !found && i < c->n; i++)
+        found = strcmp(wnw_policy_string(c->at[i].policy), canonical) == 0;
+    free(canonical);
+    return found;
+}
+
 static bool has_side(const struct eval_configs *c, const char *recipe, const struct eval_contrast *x)
 {
     char *canonical = eval_recipe_canonical(recipe);

@@ -90,6 +90,8 @@ bool eval_profile_hash(uint64_t *out, const wnw_profile *p);
 /* What the run is to decide: the lines of --contrasts, or of a study whose lists of policies, sizes and modes are its own; NULL in *out
  * if there are none. Returns an exit code. */
 int eval_contrasts_open(json_t **out, const struct eval_args *args, const struct eval_suite *suite);
+/* Whether a policy is among the configs, in whichever words. */
+bool eval_configs_have(const struct eval_configs *c, const char *recipe);
 /* Whether both policies of a contrast are among the configs, with entries that go at the end and no masked heads, as it means them. */
 bool eval_contrast_is_compared(const struct eval_configs *c, const struct eval_contrast *x);
 /* Whether options replace what a study compares. */

@@ -168,9 +168,9 @@ static int open_all(struct eval_run *run)
     struct tasks *x = tasks_of(run);
     const struct eval_args *args = run->args;
     WNW_TRY(eval_shard_read(&run->shard, args->shard));
-    WNW_TRY(x->report->check(args));
     WNW_TRY(
         eval_configs_open(&run->configs, args, run->suite)); /* before the model, which takes time to open */
+    WNW_TRY(x->report->check(args, &run->configs));
     WNW_TRY(eval_check_words(args));
     WNW_TRY(check_options(args, &run->configs));
     WNW_TRY(eval_kept_check(args, &run->configs));

@@ -507,6 +507,8 @@ refused 'eviction' 'is unknown' --evict x
 refused 'eviction of a policy' 'does not go with this policy' --policies kvzip --evict chunk
 refused 'a size of its own' 'has no size of its own' --policies snapkv --ratios own
 bad 'a suite' 'did you mean small' eval -m "$llama" --suite smal --out "$work/made/x"
+bad 'a comparison of what is not run' "this run has no policy 'h2o'" eval -m "$llama" --tasks niah_single_1 --lengths 600 --samples 1 --policies snapkv --compare snapkv,h2o --out "$work/made/x"
+bad 'a comparison of one' 'does not name two' eval -m "$llama" --tasks niah_single_1 --lengths 600 --samples 1 --policies snapkv --compare snapkv --out "$work/made/x"
 refused 'a suite with tasks' 'leave out --tasks' --suite smoke
 refused 'a prefix' 'is unknown' --lb-prefix x
 refused 'sets in the chat template' 'use official or all' --lb-chat x
