@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/memory.h"
 
+#include "winnow.h"
+
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -44,4 +46,12 @@ void wnw__buffer_free(struct wnw__buffer *b)
 {
     free(b->p);
     *b = (struct wnw__buffer){0};
+}
+
+/* ---- Memory of callers ---- */
+
+/* Here, and not with any that returns memory, because the library that ggml loads takes of others what they need. */
+void wnw_free(void *p)
+{
+    free(p);
 }

@@ -48,11 +48,6 @@ int32_t wnw__vocab_size(const struct wnw_model *m)
     return llama_vocab_n_tokens(llama_model_get_vocab(m->vocab));
 }
 
-void wnw_free(void *p)
-{
-    free(p);
-}
-
 int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_special, bool parse_special,
                  int32_t **tokens, int32_t *n_tokens)
 {
