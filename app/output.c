@@ -128,12 +128,19 @@ static int check_present(const char *path, const struct stat *st, const struct a
     return access(path, W_OK) == 0 ? APP_OK : cannot_write(path, errno);
 }
 
+/* The folder that a path names a file in, which the caller frees; NULL if memory runs out. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+}
+
 /* Whether a file can be made at `target`, which `path` led to. */
 static int check_folder(const char *path, const char *target)
 {
     struct stat st;
     const char *slash = strrchr(target, '/');
-    char *folder = slash ? strndup(target, slash == target ? 1 : (size_t)(slash - target)) : strdup(".");
+    char *folder = folder_of(target);
     int rc = APP_OK;
     if (!folder)
         return app_fail(APP_FAILED, "out of memory");
@@ -189,14 +196,12 @@ int app_out_check(const char *path, const struct app_inputs *inputs)
 /* The path of a file in its folder's real place, which the caller frees; NULL where there is no such folder. */
 static char *place_of(const char *path)
 {
-    char *target = follow_links(path), *place = NULL;
-    char *slash = target ? strrchr(target, '/') : NULL;
-    const char *name = slash ? slash + 1 : target;
-    if (slash && slash != target)
-        *slash = '\0';
-    char *folder = target ? realpath(!slash ? "." : slash == target ? "/" : target, NULL) : NULL;
-    if (folder && asprintf(&place, "%s/%s", folder, name) < 0)
+    char *target = follow_links(path), *folder = target ? folder_of(target) : NULL,
+         *real = folder ? realpath(folder, NULL) : NULL, *place = NULL;
+    const char *slash = target ? strrchr(target, '/') : NULL;
+    if (real && asprintf(&place, "%s/%s", real, slash ? slash + 1 : target) < 0)
         place = NULL;
+    free(real);
     free(folder);
     free(target);
     return place;
