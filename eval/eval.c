@@ -144,9 +144,11 @@ static struct eval_report_options report_options(const struct eval_args *args)
 /* Both policies of --compare must be there when the run ends. */
 static int check_compared(const struct eval_args *args, const struct eval_configs *configs)
 {
-    char *names[2] = {NULL, NULL};
-    int rc = args->compare ? eval_versus_names(names, args->compare) : APP_OK;
-    for (int i = 0; rc == APP_OK && args->compare && i < 2; i++)
+    char *names[2];
+    if (!args->compare)
+        return APP_OK;
+    int rc = eval_versus_names(names, args->compare);
+    for (int i = 0; rc == APP_OK && i < 2; i++)
         if (!eval_configs_have(configs, names[i]))
             rc = app_fail(APP_BAD_INPUT,
                           "--compare: this run has no policy '%.200s'; name two of "

@@ -41,29 +41,28 @@ int eval_contrasts_open(json_t **out, const struct eval_args *args, const struct
                : APP_OK;
 }
 
-bool eval_configs_have(const struct eval_configs *c, const char *recipe)
+/* Whether a contrast means results of this config, if they are of one of its policies. */
+static bool is_meant(const struct eval_config *at, const struct eval_contrast *x)
 {
-    char *canonical = eval_recipe_canonical(recipe);
-    bool found = false;
-    for (int32_t i = 0; canonical && !found && i < c->n; i++)
-        found = strcmp(wnw_policy_string(c->at[i].policy), canonical) == 0;
-    free(canonical);
-    return found;
+    return (at->full || strcmp(at->size_text, x->size) == 0) &&
+           strcmp(eval_mode_name(at->mode), x->mode) == 0 && strcmp(at->kv_text, x->kv_type) == 0 &&
+           at->phase == WNW_PHASE_END && at->every == 0 && !at->mask;
 }
 
+/* Whether a policy is among the configs that a contrast means; x = NULL: among all. */
 static bool has_side(const struct eval_configs *c, const char *recipe, const struct eval_contrast *x)
 {
     char *canonical = eval_recipe_canonical(recipe);
     bool found = false;
-    for (int32_t i = 0; canonical && !found && i < c->n; i++) {
-        const struct eval_config *at = &c->at[i];
-        found = strcmp(wnw_policy_string(at->policy), canonical) == 0 &&
-                (at->full || strcmp(at->size_text, x->size) == 0) &&
-                strcmp(eval_mode_name(at->mode), x->mode) == 0 && strcmp(at->kv_text, x->kv_type) == 0 &&
-                at->phase == WNW_PHASE_END && at->every == 0 && !at->mask;
-    }
+    for (int32_t i = 0; canonical && !found && i < c->n; i++)
+        found = strcmp(wnw_policy_string(c->at[i].policy), canonical) == 0 && (!x || is_meant(&c->at[i], x));
     free(canonical);
     return found;
+}
+
+bool eval_configs_have(const struct eval_configs *c, const char *recipe)
+{
+    return has_side(c, recipe, NULL);
 }
 
 bool eval_contrast_is_compared(const struct eval_configs *c, const struct eval_contrast *x)
