@@ -139,14 +139,13 @@ static int shift_of(const char *end, wnw_size_kind kind)
 static int number_of(const struct variable *v, const char *text, double *out)
 {
     char *end;
-    /* strtod would take blanks, hexadecimal numbers and names, too. */
-    const bool digits = strspn(text, "0123456789.eE+-") > 0;
     *out = wnw__to_double(text, &end);
-    const bool all = strcspn(text, "xX") >= (size_t)(end - text);
+    /* strtod takes blanks, hexadecimal numbers and names, too. */
+    const bool plain = end > text && strspn(text, "0123456789.eE+-") >= (size_t)(end - text);
     const int shift = shift_of(end, v->kind);
     const bool whole = v->kind == WNW_SIZE_RATIO || *out == floor(*out);
     *out = ldexp(*out, shift > 0 ? shift : 0);
-    if (!digits || !all || end == text || shift < 0 || !whole || !(*out >= v->least && *out <= v->most))
+    if (!plain || shift < 0 || !whole || !(*out >= v->least && *out <= v->most))
         return wnw__fail(WNW_E_ARG, "%s is '%.40s': it is a number from %g to %g%s", v->name, text, v->least,
                          v->most, v->form);
     return WNW_OK;
