@@ -52,6 +52,30 @@ server_http_res_ptr act(const handler &route, const server_http_req &req)
     return route(req);
 }
 
+// The server ends a connection after what it streamed and does not say so. A client that keeps connections would send its next
+// request into one that is being closed.
+server_http_res_ptr closing(server_http_res_ptr res)
+{
+    if (res && res->is_stream())
+        res->headers["Connection"] = "close";
+    return res;
+}
+
+// What answers a POST request to a path in place of the server's handler, or that handler.
+handler route_of(const std::string &path, const handler &h)
+{
+    for (const auto &g : generating)
+        if (path == g.path)
+            return [h, form = g.form](const server_http_req &req) { return serve::generate(h, form, req); };
+    if (path == "/slots/:id_slot")
+        return [h](const server_http_req &req) { return act(h, req); };
+    if (path == "/infill")
+        return [h](const server_http_req &req) { return serve::without_field(h, req); };
+    if (path == "/v1/audio/transcriptions" || path == "/audio/transcriptions" || path == "/predict")
+        return [h](const server_http_req &req) { return serve::uncounted(h, req); };
+    return h;
+}
+
 } // namespace
 
 #define POST \
@@ -92,24 +116,10 @@ void WRAP(POST)(const server_http_context *self, const std::string &path, const 
         own().tokenize = h;
     if (path == "/completion")
         own().completion = h;
-    if (path == "/slots/:id_slot") {
+    if (path == "/slots/:id_slot")
         own().slot_action = h;
-        REAL(POST)(self, path, [h](const server_http_req &req) { return act(h, req); });
-        return;
-    }
-    for (const auto &g : generating)
-        if (path == g.path) {
-            REAL(POST)
-            (self, path,
-             [h, form = g.form](const server_http_req &req) { return serve::generate(h, form, req); });
-            return;
-        }
-    if (path == "/infill")
-        REAL(POST)(self, path, [h](const server_http_req &req) { return serve::without_field(h, req); });
-    else if (path == "/v1/audio/transcriptions" || path == "/audio/transcriptions" || path == "/predict")
-        REAL(POST)(self, path, [h](const server_http_req &req) { return serve::uncounted(h, req); });
-    else
-        REAL(POST)(self, path, h);
+    const handler ours = route_of(path, h);
+    REAL(POST)(self, path, [ours](const server_http_req &req) { return closing(ours(req)); });
 }
 
 void WRAP(GET)(const server_http_context *self, const std::string &path, const handler &h)

@@ -46,9 +46,9 @@ def chat(client, content, field=None, **more):
                                           **{"max_tokens": 12, **more}, extra_body=extra)
 
 
-def with_openai(s, field=None):
-    """What a session with that client gives."""
-    client = openai.OpenAI(base_url=base(s) + "/v1", api_key="none", max_retries=0)
+def with_openai(s, field=None, max_retries=0):
+    """What a session with that client gives. Retries are for the plain server, which ends a connection after a stream without saying so."""
+    client = openai.OpenAI(base_url=base(s) + "/v1", api_key="none", max_retries=max_retries)
     got = {}
     answer = chat(client, long, field, logprobs=True)
     got["answer"] = [(t.token, t.logprob) for t in answer.choices[0].logprobs.content]
@@ -77,8 +77,8 @@ def with_openai(s, field=None):
     return got
 
 
-def with_anthropic(s, field=None):
-    client = anthropic.Anthropic(base_url=base(s), api_key="none", max_retries=0)
+def with_anthropic(s, field=None, max_retries=0):
+    client = anthropic.Anthropic(base_url=base(s), api_key="none", max_retries=max_retries)
     extra = {"temperature": 0, **({"winnow": field} if field else {})}
     got = {}
 
@@ -97,7 +97,7 @@ def with_anthropic(s, field=None):
 
 
 with Server([plain, "-m", model, "-c", "16384", "-np", "4", "-kvu", "-b", "512", "-t", "1", "--cache-ram", "0", "--port", "0", "--host", "127.0.0.1"]) as s:
-    want, want_messages = with_openai(s), with_anthropic(s)
+    want, want_messages = with_openai(s, max_retries=2), with_anthropic(s, max_retries=2)
 with Server([winnow, "serve", "-m", model, "--port", "0", "--policy", "full", "--", "-t", "1"]) as s:
     got, got_messages = with_openai(s), with_anthropic(s)
     policy = {"policy": "keydiff", "budget": 120}

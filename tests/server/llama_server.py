@@ -114,8 +114,10 @@ class Server:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        self.stop()
+    def __exit__(self, kind, *_):
+        ended, status = self.process.poll(), self.stop()
+        if kind not in (None, SystemExit):
+            print(f"the server {'still ran' if ended is None else f'had ended with {ended}'}, ended with {status}; its last lines:\n{self.log()[-3000:]}", file=sys.stderr, flush=True)
         self.file.close()
 
 

@@ -72,6 +72,19 @@ with serve("--policy", "keydiff", "--budget", "100") as s:
         replies = [s.ask("/completion", {"prompt": ids(60, i), "n_predict": 4}).status for i in range(6)]
         check("a reader that does not read holds up nobody else", replies == [200] * 6, replies)
     check("and leaves its slot", until(lambda: free(s), 60), kv(s))
+    # After a stream the connection ends, and the reply says so: a client that keeps connections opens another. After a whole answer it stays open.
+    for path in ("/completion", "/v1/chat/completions", "/v1/messages", "/v1/responses"):
+        asked = {"model": "any", "prompt": ids(20, 3), "input": "w1 w2", "messages": [{"role": "user", "content": "w1 w2"}], "n_predict": 3, "max_tokens": 3, "max_output_tokens": 3}
+        for stream in (False, True):
+            c = http.client.HTTPConnection(*s.address(), timeout=60)
+            c.request("POST", path, json.dumps({**asked, "stream": stream}), {"Content-Type": "application/json"})
+            reply = c.getresponse()
+            came, said = reply.read(), (reply.headers.get("Connection") or "").lower()
+            check(f"{path}{' in a stream' * stream}: whether the connection ends is said", reply.status == 200 and (said == "close") == stream == (c.sock is None), reply.status, said, came[:500])
+            if not stream:
+                c.request("GET", "/health")
+                check(f"{path}: the connection is used again", c.getresponse().status == 200)
+            c.close()
     # Bodies that are none.
     for name, text in {"cut": request({"prompt": "x"}, 1000), "no JSON": request(b"\xff\xfe{"), "deep": request(b"[" * 100000), "a number": request(b"7"),
                        "empty": request(b""), "a field that is deep": request(b'{"prompt": "x", "winnow": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001),
