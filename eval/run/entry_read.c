@@ -16,6 +16,7 @@
 #include "app/stop.h"
 #include "eval/base/grow.h"
 #include "eval/run/kept.h"
+#include "winnow_method.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -272,6 +273,7 @@ static int plan_all(struct eval_shared_reading *rd, struct planning *p)
 static int plan_with_profile(struct eval_shared_reading *rd, struct eval_entry *e, int32_t n, int32_t like)
 {
     struct planning p;
+    wnw_run told = rd->told;
     int rc = open_planning(&p, n);
     for (int32_t i = like; rc == APP_OK && i < n; i++) {
         if (e[i].config->full || e[i].plan || e[i].left_out ||
@@ -282,9 +284,9 @@ static int plan_with_profile(struct eval_shared_reading *rd, struct eval_entry *
         p.sizes[p.n] = e[i].config->size;
         p.reports[p.n++] = wnw_report_default();
     }
-    rd->told.profile = e[like].config->profile;
+    told.profile = e[like].config->profile;
     if (rc == APP_OK)
-        rc = eval_status_code(wnw_session_begin(rd->base, &rd->told));
+        rc = eval_status_code(wnw_session_begin(rd->base, &told));
     if (rc == APP_OK)
         rc = plan_all(rd, &p);
     for (int32_t i = 0; rc == APP_OK && i < p.n; i++) {
@@ -329,6 +331,8 @@ static int read_to(struct eval_shared_reading *rd, enum eval_mode mode)
     if (begins)
         WNW_TRY(eval_kept_take(rd, to));
     const int32_t from = wnw_session_n_past(rd->base);
+    if (from > 0) /* the profile of the last plans is not what is asked while more is read */
+        WNW_TRY(eval_status_code(wnw_session_begin(rd->base, &rd->told)));
     int rc = to > from ? eval_status_code(wnw_session_prefill(rd->base, p->ids + from, to - from, NULL, NULL))
                        : APP_OK;
     if (rc == APP_OK && begins && from == 0)
@@ -366,6 +370,17 @@ static int run_mode(struct eval_shared_reading *rd, enum eval_mode mode, bool la
     return rc;
 }
 
+/* The calibration results that policies ask while tokens are read; those of all configs have the same gates. */
+static const wnw_profile *asked_while_reading(const struct eval_shared_reading *rd)
+{
+    for (int32_t i = rd->first; i < rd->first + rd->n; i++) {
+        const struct eval_config *c = eval_config_at(rd, i);
+        if (!c->full && c->profile && (wnw_policy_needs(c->policy).flags & WNW_NEED_INPUT_GATE))
+            return c->profile;
+    }
+    return NULL;
+}
+
 /* Makes the base and tells it what will be asked of it. */
 static int open_base(struct eval_shared_reading *rd)
 {
@@ -388,6 +403,7 @@ static int open_base(struct eval_shared_reading *rd)
     rd->prompt = (wnw_prompt){WNW_INIT(wnw_prompt), .n_prefix = chat->n_prefix, .suffix = chat->suffix,
                               .n_suffix = chat->n_suffix};
     rd->told = (wnw_run){WNW_INIT(wnw_run),
+                         .profile = asked_while_reading(rd),
                          .prompt = &rd->prompt,
                          .policies = rd->policies,
                          .n_policies = n,

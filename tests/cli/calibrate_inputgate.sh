@@ -46,6 +46,15 @@ for after in 2 6; do
 done
 good 'killed and taken up' calibrate inputgate -m "$model" -f "$work/texts" --set $small -t 1 -o "$work/cut.json"
 same 'killed and taken up' "$made" "$work/cut.json"
+# An evaluation reads once for policies with and without a profile, and goes on from one mode's piece to the next one's.
+good 'asked in an evaluation' eval -m "$model" --no-gate --tasks niah_single_2 --lengths 600 --samples 1 --modes agnostic,aware,aware_full --policies keydiff,kvzap,inputgate+equal \
+    --ratios 0.5 --profile "$made" -t 1 --quiet --out "$work/asked" &&
+    py "$work/asked/results.jsonl" <<'PY' || fail "not every policy answered in every mode: $(cat "$work/err")"
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+got = {(r["mode"], r["policy"]) for r in rows if "score" in r}
+assert got >= {(m, p) for m in ("agnostic", "aware", "aware_full") for p in ("keydiff", "kvzap", "inputgate", "full")}, sorted(got)
+PY
 bad 'of another model' 'was made for another model' plan -m "$models/tiny/tiny-qwen2.gguf" --tokens "$work/ids" --policy kvzap --budget 60 \
     --profile "$made" -o "$work/made/p.json"
 [ "$(wc -l <"$work/err")" -eq 1 ] || fail "more than one line: $(cat "$work/err")"
