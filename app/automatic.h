@@ -9,7 +9,9 @@
 #include <jansson.h>
 
 /* The kinds of profiles that the choice looks at. */
-#define APP_AUTO_PROFILES (1u << WNW_PROFILE_SHARES | 1u << WNW_PROFILE_GATE | 1u << WNW_PROFILE_STATS)
+#define APP_AUTO_PROFILES                                                              \
+    (1u << WNW_PROFILE_SHARES | 1u << WNW_PROFILE_GATE | 1u << WNW_PROFILE_INPUTGATE | \
+     1u << WNW_PROFILE_STATS)
 
 /* Whether a recipe asks for the choice. */
 bool app_is_auto(const char *recipe);

@@ -423,7 +423,7 @@ static double size_in_entries(const struct app_job *job)
 static int load_profile(struct app_job *job)
 {
     wnw_needs needs = wnw_policy_needs(job->policy);
-    if (job->automatic) { /* what is found decides */
+    if (job->automatic && !(job->no_profiles && !asks_quality(job->args))) { /* what is found decides */
         needs.flags |= WNW_NEED_PROFILE;
         needs.profiles = asks_quality(job->args) ? 1u << WNW_PROFILE_QUALITY : 0;
         needs.profiles_optional = asks_quality(job->args) ? 1u << WNW_PROFILE_GATE : APP_AUTO_PROFILES;
@@ -523,9 +523,17 @@ static int choose_policy(struct app_job *job)
         return app_fail_status(status);
     facts.kept = share_kept(job);
     facts.n_tokens = app_job_n_compressed(job);
+    facts.was_read = job->was_read;
     const int rc =
         asks_quality(job->args) ? choose_keeping(job) : app_auto_choose(&job->policy, &job->choice, &facts);
     return rc == APP_OK ? app_job_allowed(job->policy, &job->run, job->args->evict) : rc;
+}
+
+/* Whether the policy looks at numbers that were noted of entries when they were read. They go with rules that are over. */
+static bool notes_entries(const wnw_policy *policy)
+{
+    return policy &&
+           wnw_policy_needs(policy).flags & (WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX | WNW_NEED_INPUT_GATE);
 }
 
 int app_job_prepare(struct app_job *job)
@@ -539,10 +547,10 @@ int app_job_prepare(struct app_job *job)
     job->run.profile = job->profile;
     job->run.prompt = job->prompt.tokens ? &job->prompt : NULL;
     job->run.question_later = job->args->context_only;
-    job->run.once = !job->talks;
     if (rc == APP_OK && job->automatic)
         rc = choose_policy(job);
     job->run.policy = job->policy;
+    job->run.once = !job->talks && !(job->stores && notes_entries(job->policy));
     job->is_prepared = rc == APP_OK;
     return rc;
 }

@@ -20,6 +20,9 @@ struct app_job {
     char *question, *system;  /* NULL = none */
     wnw_policy *policy;       /* NULL until app_job_session where it is chosen */
     bool automatic;           /* no policy was named, or auto: it is chosen once the prompt is known */
+    bool stores;              /* the session is stored, and the rules may go on when more is added to it */
+    bool no_profiles;         /* auto chooses among policies that read no calibration results */
+    bool was_read;            /* the session has entries that were read for another policy or none */
     wnw_policy_choice choice;
     char *keep_recipe; /* owned: for --keep-quality; NULL = none is asked for, or not chosen yet */
     wnw_size size;

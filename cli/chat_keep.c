@@ -203,6 +203,7 @@ static void take(struct app_job *job, const struct app_job *next)
     job->profile = next->profile;
     job->keep_recipe = next->keep_recipe;
     job->automatic = next->automatic;
+    job->was_read = next->was_read;
     job->choice = next->choice;
     job->size = next->size;
     job->size_assumed = next->size_assumed;
@@ -260,6 +261,9 @@ int cli_chat_change(struct cli_chat *c, const char *recipe, const wnw_size *size
     next.run = wnw_run_default();
     next.automatic = next.is_prepared = next.size_assumed = next.size_ignored = false;
     next.kv.automatic = false; /* the cache is there */
+    /* What gates on hidden states said is there only where the policy so far asked them. */
+    next.was_read = c->job.session && !c->stale &&
+                    (c->job.was_read || !(wnw_policy_needs(c->job.policy).flags & WNW_NEED_INPUT_GATE));
     int rc = change_args(&a, &policy, c, recipe, size);
     if (rc == APP_OK)
         rc = prepare(c, &next);

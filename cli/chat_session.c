@@ -125,6 +125,8 @@ static int open_base(struct cli_chat *c, bool with_document)
 {
     const bool reads = with_document && c->job.prompt.tokens;
     cli_chat_close_session(c);
+    c->job.was_read = reads && c->of_file;
+    c->job.no_profiles = c->args.store;
     int rc = app_job_prepare(&c->job);
     if (rc == APP_OK)
         rc = reads && c->of_file      ? take_session(c, c->job.tokens, c->job.n_context)
@@ -145,6 +147,7 @@ int cli_chat_open(struct cli_chat *c)
 int cli_chat_take_stored(struct cli_chat *c, int32_t n)
 {
     const int32_t *tokens = wnw_chat_tokens(c->talk.chat, NULL);
+    c->job.was_read = true;
     int rc = app_job_prepare(&c->job);
     if (rc == APP_OK)
         rc = take_session(c, tokens, n);

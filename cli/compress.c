@@ -62,6 +62,7 @@ static int read_document(struct app_job *job, const struct app_args *args)
         rc = app_job_check_blind(job->policy);
     if (rc != APP_OK)
         return rc;
+    job->stores = true;
     app_job_date(job);
     rc = app_job_open(job);
     if (rc == APP_OK)
@@ -131,7 +132,8 @@ static int check_addition(const struct app_args *a)
 static int open_addition(struct app_job *job, struct addition *a, const struct cli_args *args)
 {
     const struct app_args *common = &args->app;
-    *job = (struct app_job){.args = common, .run = wnw_run_default(), .prompt = wnw_prompt_default()};
+    *job = (struct app_job){
+        .args = common, .run = wnw_run_default(), .prompt = wnw_prompt_default(), .stores = true};
     int rc = check_addition(common);
     if (rc == APP_OK)
         rc = app_documents_read(&job->document, &job->n_document, &common->documents, &job->remarks);

@@ -54,6 +54,7 @@ static int take_found(struct cli_kept *kept, struct app_job *job)
 int cli_kept_begin(struct cli_kept *kept, struct app_job *job, const struct cli_args *args)
 {
     const uint64_t limit = args->store_limit == APP_UNSET ? 0 : (uint64_t)args->store_limit;
+    job->no_profiles = true;
     int rc = app_job_prepare(job);
     if (rc != APP_OK)
         return rc;

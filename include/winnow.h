@@ -880,6 +880,8 @@ typedef struct wnw_policy_facts {
     double kept;         /* share of the entries that is to stay; 0 = not known */
     int32_t n_tokens;    /* of the prompt; 0 = not known */
     int32_t n_ctx_train; /* positions that the model was trained for; 0 = not known */
+    bool
+        was_read; /* entries are there that were read for another policy or none, so that nothing was noted of them */
 } wnw_policy_facts;
 
 WNW_DEFAULT(wnw_policy_facts, wnw_policy_facts_default)

@@ -6,7 +6,12 @@
 #include <math.h>
 #include <string.h>
 
-enum { SHARES = 1 << WNW_PROFILE_SHARES, GATE = 1 << WNW_PROFILE_GATE, STATS = 1 << WNW_PROFILE_STATS };
+enum {
+    SHARES = 1 << WNW_PROFILE_SHARES,
+    GATE = 1 << WNW_PROFILE_GATE,
+    INPUTS = 1 << WNW_PROFILE_INPUTGATE,
+    STATS = 1 << WNW_PROFILE_STATS
+};
 
 static const struct {
     wnw_policy_facts facts;
@@ -21,6 +26,13 @@ static const struct {
     {{.profiles = SHARES | GATE, .shares_least = 0.03, .kept = 0.125}, "kvgate+shares"},
     {{.profiles = SHARES | GATE, .shares_least = 0.03, .kept = 0.25}, "kvgate+shares"},
     {{.profiles = SHARES | GATE, .rope_unknown = true}, "keydiff-shares"},
+    {{.profiles = SHARES | GATE | INPUTS, .shares_least = 0.03, .kept = 0.125}, "kvzap:recent=0+shares"},
+    {{.question_known = true, .profiles = SHARES | INPUTS, .phase = WNW_PHASE_LAYER, .kept = 0.5},
+     "kvzap:recent=0+shares"},
+    {{.profiles = SHARES | INPUTS, .decodes = true, .rope_unknown = true}, "kvzap:recent=0+shares"},
+    {{.profiles = SHARES | GATE | INPUTS, .was_read = true}, "kvgate+shares"},
+    {{.profiles = SHARES | GATE | INPUTS, .shares_least = 0.03, .kept = 0.02}, "kvgate"},
+    {{.profiles = GATE | INPUTS, .kept = 0.5}, "kvgate"},
     {{.profiles = SHARES, .phase = WNW_PHASE_LAYER, .kept = 0.1}, "keydiff-shares"},
     {{.profiles = SHARES | STATS, .decodes = true}, "keydiff-shares"},
     {{.profiles = SHARES | GATE, .shares_least = 0.03, .kept = 0.01}, "kvgate"},
@@ -75,7 +87,8 @@ static void check(const wnw_policy_facts *f, const wnw_policy_choice *choice)
         assert_true((f->kept > 0 ? f->kept : 0.5) >= f->shares_least);
     if (needs.flags & WNW_NEED_EVERY_QUERY)
         assert_false(f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train);
-    assert_false(needs.flags & (WNW_NEED_SECOND_PASS | WNW_NEED_PERPLEXITY | WNW_NEED_INPUT_GATE));
+    assert_false(needs.flags & (WNW_NEED_SECOND_PASS | WNW_NEED_PERPLEXITY));
+    assert_false(f->was_read && needs.flags & WNW_NEED_INPUT_GATE);
     assert_false(wnw_policy_is_full(p) || wnw_policy_has_own_size(p));
     wnw_policy_free(p);
 }
@@ -91,7 +104,7 @@ static void every_combination(void **state)
     while (wnw_policy_rule(n_rule, &rule))
         n_rule++;
     assert_in_range(n_rule, 5, 63);
-    for (uint32_t bits = 0; bits < 64; bits++)
+    for (uint32_t bits = 0; bits < 256; bits++)
         for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_CHUNK; phase++)
             for (size_t k = 0; k < 6 * 3; k++) {
                 const wnw_policy_facts f = {WNW_INIT(wnw_policy_facts),
@@ -100,7 +113,8 @@ static void every_combination(void **state)
                                             .question_known = bits & 2,
                                             .rope_unknown = bits & 4,
                                             .profiles = (bits & 8 ? SHARES : 0u) | (bits & 16 ? GATE : 0u) |
-                                                        (bits & 32 ? STATS : 0u),
+                                                        (bits & 32 ? STATS : 0u) | (bits & 64 ? INPUTS : 0u),
+                                            .was_read = bits & 128,
                                             .shares_least = 0.03125,
                                             .kept = kept[k / 3],
                                             .n_tokens = lengths[k % 3],

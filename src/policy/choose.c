@@ -42,6 +42,12 @@ static bool gate_in_shares(const wnw_policy_facts *f)
     return has_shares(f) && has_gate(f);
 }
 
+/* Gates on hidden states are asked while tokens are read. */
+static bool input_gate_in_shares(const wnw_policy_facts *f)
+{
+    return has_shares(f) && has(f, 1u << WNW_PROFILE_INPUTGATE) && !f->was_read;
+}
+
 static bool later_gate(const wnw_policy_facts *f)
 {
     return !f->question_known && has_gate(f);
@@ -78,6 +84,12 @@ static const struct row {
      "the prompt is longer than the trained context, and is read by chunks",
      "it alone gives kept tokens positions inside the context without comparing heads",
      "none: it is what can be done, and was not compared"},
+    {input_gate_in_shares, "kvzap:recent=0+shares",
+     "there are profiles of shares, measured down to the size, and of gates on hidden states, and the prompt "
+     "is still to be read",
+     "a gate that predicts a second reading while the prompt is read, in heads that keep as much as it would "
+     "leave them; costs next to nothing",
+     "EVIDENCE"},
     {gate_in_shares, "kvgate+shares",
      "there are profiles of shares, measured down to the size, and of gate; not layer by layer",
      "a gate that predicts a second reading, in heads that keep as much as it would leave them",

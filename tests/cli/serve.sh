@@ -85,6 +85,9 @@ rm "$profiles/shares.json"
 chooses kvgate
 WINNOW_PROFILE=$shipped/stats.json:$shipped/shares.json chooses kvgate+shares # what the user names, too
 cp "$shipped/inputgate.json" "$profiles"
+chooses kvgate
+cp "$shipped/shares.json" "$profiles"
+chooses kvzap:recent=0+shares
 echo '{}' >"$profiles/shares.json" # the server will say what is wrong with it
 chooses kvgate
 grep -q "^WINNOW_PROFILE=.*:$profiles/inputgate.json" "$work/out" || fail "gates on hidden states are left out: $(grep PROFILE "$work/out")"

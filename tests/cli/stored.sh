@@ -31,6 +31,9 @@ same_answer 'q4_0' "${small[@]}" --kv-type q4_0
 same_answer 'everything' -m "$model" --policy full
 same_answer 'new positions' -m "$model" --policy streaming_llm-rerotated --budget 60 --evict chunk:100
 same_answer 'settled' -m "$model" --policy lagkv:sink=4,lag=16
+# What was noted of entries while they were read is stored with them, so that more can be added under the same rules.
+same_answer 'sums of attention' -m "$model" --policy h2o --ratio 0.4
+grep -aq '"numbers":{"attn_sum":[1-9]' "$work/doc.wkv" || fail 'sums of attention are not stored'
 same_answer 'without a template' "${small[@]}" --raw
 same_answer 'control tokens' "${small[@]}" --special --system 'Be brief.'
 
