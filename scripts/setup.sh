@@ -5,7 +5,7 @@
 #   packages     Debian packages with compiler, CMake and libraries
 #   llama        ggml and libllama: the system's or those under CMAKE_PREFIX_PATH, else a private copy
 #   source       the files of llama.cpp's sources that the backend and its tests are compiled with
-#   python       the private Python environment's packages for scripts/ (gguf, numpy)
+#   python       the private Python environment's packages for scripts/ (gguf, numpy), and what llama-cpp-python imports
 #   model        the default model
 #   test-models  what the tests need besides: a float32 copy of the default model, tiny random models
 #   browser      Debian packages of Chromium and chromedriver, in which the test cli_page opens pages of `winnow report`
@@ -34,6 +34,7 @@ ggml_min=0.25
 llama_version=0.3.36 # of the PyPI package llama-cpp-python: brings ggml 0.25.3
 numpy_version=2.4.6
 python_packages=(gguf==0.17.1 "numpy==$numpy_version")
+llama_packages=(jinja2==3.1.6 markupsafe==3.0.4 diskcache==5.6.3 typing_extensions==4.16.0) # what `import llama_cpp` needs beside numpy
 client_packages=(openai==3.57.0 anthropic==2.14.0)
 python_server_packages=(fastapi==0.165.0 uvicorn==0.54.0 pydantic_settings==2.16.3 sse_starlette==3.7.0 starlette_context==0.3.6)
 default_model=smollm2-135m
@@ -143,7 +144,12 @@ need_python_packages() {
     "$venv/bin/python" -m pip install --quiet --ignore-installed --no-warn-conflicts "${missing[@]}" || die "$step: pip could not install ${missing[*]}"
 }
 
-step_python() { need_python_packages python "${python_packages[@]}"; }
+# A copy of llama-cpp-python that was taken over from another folder came without what pip would have installed with it.
+step_python() {
+    local packages=("${python_packages[@]}")
+    ! installed llama_cpp_python $llama_version || packages+=("${llama_packages[@]}")
+    need_python_packages python "${packages[@]}"
+}
 
 step_clients() { need_python_packages clients "${client_packages[@]}"; }
 

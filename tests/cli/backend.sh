@@ -44,7 +44,7 @@ bad 'a library without ggml' 'brings no ggml' backend --check "$(ldd "$WINNOW" |
 # An unmodified llama-cpp-python: the example, and the way of programs that only know GGML_BACKEND_PATH.
 python=$cache/python/bin/python
 model=$tiny/chat/smollm2.gguf
-if "$python" -c 'import llama_cpp' 2>/dev/null; then
+if has_llama_cpp; then
     need_file "$model"
     export OMP_WAIT_POLICY=passive
     WINNOW_BACKEND=$library "$python" "$(dirname "$0")/../../examples/llama_cpp_python.py" "$model" 'One two three' \

@@ -53,6 +53,9 @@ calibrates() {
     export WINNOW_CACHE=$work/cache
 }
 
+# Whether llama-cpp-python is in the cache folder. Where it is, a test that uses it fails if it cannot be imported.
+has_llama_cpp() { compgen -G "$cache/python/lib/python3*/site-packages/llama_cpp/__init__.py" >/dev/null; }
+
 # shorter MODEL N TO: a copy of a tiny model of the family llama whose context has N tokens.
 shorter() {
     py "$@" <<'PY' || fail "no copy of $1 with a context of $2 tokens"

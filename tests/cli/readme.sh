@@ -21,7 +21,7 @@ case $backend in
 *'examples/llama_cpp_python.py'*'$(cat examples/document.txt)'*) ;;
 *) fail "no example of the backend: $backend" ;;
 esac
-if ! "$WINNOW" backend --path >/dev/null 2>&1 || ! "$cache/python/bin/python" -c 'import llama_cpp' 2>/dev/null; then
+if ! "$WINNOW" backend --path >/dev/null 2>&1 || ! has_llama_cpp; then
     echo 'this build has no backend, or there is no llama-cpp-python: its example was not run'
     finish
 fi

@@ -46,6 +46,16 @@ built_as taken 'one that suits'
 [ "$(cd "$work/other" && find . -type f -exec sha256sum {} + | sort)" = "$before" ] || fail 'the other folder was changed'
 setup 'second time' llama
 grep -q 'taking over' "$work/err" && fail 'second time: copied again'
+# What pip installs with the package is not beside it there, and Python could not import it.
+for name in gguf jinja2 markupsafe diskcache typing_extensions; do
+    pip_installs "$name" "$(sed -n "s/.*[ (]$name==\([0-9.]*\).*/\1/p" "$work/scripts/setup.sh")"
+done >"$work/pip-does"
+pip_installs numpy "$(version_of numpy_version)" >>"$work/pip-does"
+setup 'what the copy imports' python
+grep -q '^install .*jinja2==.*diskcache==' "$work/pip" || fail "what the copy imports was not installed: $(cat "$work/pip")"
+setup 'what the copy imports, again' python
+[ "$(pip_calls)" -eq 1 ] || fail "what the copy imports: pip was called $(pip_calls) times"
+build_of compiled OFF >"$work/pip-does"
 
 build_of native ON | bash
 expect 'one for another CPU' 1
