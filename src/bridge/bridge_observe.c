@@ -77,6 +77,15 @@ static int32_t n_kept(const struct wnw__bridge_sequence *s, int32_t il, int32_t 
     return kept;
 }
 
+/* A program that set the policy in time has read a state that was saved. */
+static int none_kept(int32_t il)
+{
+    return wnw__fail(WNW_E_NOT_OBSERVED,
+                     "no queries of layer %d were kept: they are kept of tokens that are read after the "
+                     "policy was set, and are not part of a saved state",
+                     (int)il);
+}
+
 /* Where several attentions read the layer, the attention is their mean, and the queries are those of the layer's own. */
 static int add_window(struct wnw__bridge_sequence *s, struct wnw__source *source, const wnw_needs *needs,
                       const bool *heads, wnw_observation *obs)
@@ -84,9 +93,7 @@ static int add_window(struct wnw__bridge_sequence *s, struct wnw__source *source
     const int32_t n = n_kept(s, obs->il, needs->window, false), n_reader = s->layer[obs->il]->facts.n_reader;
     const size_t size = (size_t)obs->n_head * (size_t)n * (size_t)obs->n;
     if (n == 0)
-        return wnw__fail(WNW_E_NOT_OBSERVED,
-                         "no queries of layer %d were kept: set the policy before the prompt is read",
-                         (int)obs->il);
+        return none_kept(obs->il);
     if (n < needs->window && n < s->live->n)
         return wnw__fail(WNW_E_NOT_OBSERVED, "queries of the last %d tokens are wanted, and %d were kept",
                          (int)needs->window, (int)n);
@@ -165,9 +172,7 @@ static int add_queries(struct wnw__bridge_sequence *s, const wnw_needs *needs, w
     const size_t row = (size_t)obs->n_head * (size_t)obs->n_embd_head;
     WNW_TRY(check_readers(s, obs->il, "every query"));
     if (n == 0)
-        return wnw__fail(WNW_E_NOT_OBSERVED,
-                         "no queries of layer %d were kept: set the policy before the prompt is read",
-                         (int)obs->il);
+        return none_kept(obs->il);
     WNW_TRY(check_lost(s, obs->il, n));
     struct taken t = {.s = s, .il = obs->il, .n = n, .row = row, .to = need(s, QUERIES, (size_t)n * row)};
     if (!t.to)
