@@ -18,23 +18,25 @@ MAKEFLAGS   += --no-print-directory
 ifdef CMAKE_PREFIX_PATH
 export CMAKE_PREFIX_PATH
 endif
+# $(call whole,PATH): the path from the root, as a word of the shell. make's own abspath would take a path with blanks for several.
+whole = "$$(realpath -ms -- "$(1)")"
 
 .PHONY: all setup configure install uninstall demo test test-ready test-run peers bridge server deb docs clean help
 
 all: ## build build/winnow, after installing what that needs
 	scripts/setup.sh packages llama source
 	$(MAKE) configure
-	cmake --build $(BUILD) --target winnow winnow_bridge -j $(JOBS)
+	cmake --build "$(BUILD)" --target winnow winnow_bridge -j $(JOBS)
 
 setup: ## install everything: packages, ggml, the default model, what the tests need
 	scripts/setup.sh
 
 configure:
-	cmake -S . -B $(BUILD) $(CMAKE_FLAGS)
+	cmake -S . -B "$(BUILD)" $(CMAKE_FLAGS)
 
 demo: all ## compress a long document and answer a question from it
 	scripts/setup.sh model
-	scripts/demo.sh $(BUILD)/winnow
+	scripts/demo.sh "$(BUILD)/winnow"
 
 test: ## build everything and run all tests
 	@echo "make test: on two cores about 3 minutes to build and 11 to run all tests;" \
@@ -47,41 +49,41 @@ test-ready:
 	$(MAKE) setup
 	$(if $(SERVER),scripts/setup.sh server clients || echo "make test: goes on without llama.cpp's server or its clients" >&2)
 	$(MAKE) configure
-	cmake --build $(BUILD) -j $(JOBS)
+	cmake --build "$(BUILD)" -j $(JOBS)
 
 test-run:
-	ctest --test-dir $(BUILD) -j $(TEST_JOBS) --output-on-failure $(CTEST_FLAGS)
+	ctest --test-dir "$(BUILD)" -j $(TEST_JOBS) --output-on-failure $(CTEST_FLAGS)
 
 peers: ## build a llama.cpp for this CPU, which build/winnow bench then runs beside itself
 	scripts/setup.sh packages peers
 
 bridge: ## build the backend, libggml-winnow.so, for the ggml installed in LLAMA; LLAMA_SOURCE has its sources
 	@[ -n "$(LLAMA)" ] || { echo "make bridge LLAMA=PREFIX LLAMA_SOURCE=FOLDER" >&2; exit 2; }
-	CMAKE_PREFIX_PATH=$(abspath $(LLAMA)) cmake -S . -B $(BUILD)-bridge -DWNW_TESTS=OFF -DWNW_BRIDGE=ON \
-	    -DWNW_LLAMA_SOURCE_DIR=$(abspath $(or $(LLAMA_SOURCE),$(LLAMA)/src)) $(CMAKE_FLAGS)
-	cmake --build $(BUILD)-bridge --target winnow_bridge -j $(JOBS)
-	@echo $(abspath $(BUILD)-bridge/libggml-winnow.so)
+	CMAKE_PREFIX_PATH=$(call whole,$(LLAMA)) cmake -S . -B "$(BUILD)-bridge" -DWNW_TESTS=OFF -DWNW_BRIDGE=ON \
+	    -DWNW_LLAMA_SOURCE_DIR=$(call whole,$(or $(LLAMA_SOURCE),$(LLAMA)/src)) $(CMAKE_FLAGS)
+	cmake --build "$(BUILD)-bridge" --target winnow_bridge -j $(JOBS)
+	@realpath -ms -- "$(BUILD)-bridge/libggml-winnow.so"
 
 server: ## build build/winnow-llama-server, which `winnow serve` starts, after compiling llama.cpp's server
 	scripts/setup.sh packages llama source server
 	$(MAKE) configure
-	cmake --build $(BUILD) --target winnow winnow_server -j $(JOBS)
+	cmake --build "$(BUILD)" --target winnow winnow_server -j $(JOBS)
 
 install: all ## install the command, the library and its headers into PREFIX
-	cmake --build $(BUILD) --target winnow_shared -j $(JOBS)
-	DESTDIR=$(abspath $(DESTDIR)) cmake --install $(BUILD) --prefix $(PREFIX)
+	cmake --build "$(BUILD)" --target winnow_shared -j $(JOBS)
+	DESTDIR=$(if $(DESTDIR),$(call whole,$(DESTDIR))) cmake --install "$(BUILD)" --prefix $(call whole,$(PREFIX))
 
 deb: ## make Debian packages in build/deb: winnow, libwinnow0, libwinnow-dev
 	scripts/setup.sh packages llama source packaging
 	scripts/setup.sh server || echo "make deb: goes on without llama.cpp's server" >&2
-	scripts/deb.sh $(BUILD)/deb
+	scripts/deb.sh "$(BUILD)/deb"
 
 uninstall: ## remove what the last install from here put there
-	scripts/uninstall.sh $(BUILD)/install_manifest.txt
+	DESTDIR="$(DESTDIR)" scripts/uninstall.sh "$(BUILD)/install_manifest.txt"
 
 # Costs are measured apart, half an hour a round: build/winnow bench methods --lengths 8192 --csv docs/methods-cost.csv
 docs: all ## write docs/methods.md anew from the descriptors
-	$(BUILD)/winnow methods --markdown $(if $(wildcard docs/methods-cost.csv),--costs docs/methods-cost.csv) \
+	"$(BUILD)/winnow" methods --markdown $(if $(wildcard docs/methods-cost.csv),--costs docs/methods-cost.csv) \
 	    >docs/methods.md.new
 	mv docs/methods.md.new docs/methods.md
 

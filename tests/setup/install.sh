@@ -109,7 +109,27 @@ if cmake -S "$work/newer" -B "$work/newer/build" -DCMAKE_PREFIX_PATH="$prefix" >
     fail "a program that wants 0.2 gets 0.1"
 fi
 
+# ---- Folders with blanks, as `make` passes them on ----
+odd="$work/a b"
+mkdir "$odd"
+printf '#!/bin/sh\nprintf "%%s|" "DESTDIR=${DESTDIR-}" "PREFIX_PATH=${CMAKE_PREFIX_PATH-}" "$@"\necho\n' >"$odd/cmake"
+chmod +x "$odd/cmake"
+make_says() { # NAME LINE ARGS...: whether cmake is run so
+    local name=$1 line=$2
+    shift 2
+    (cd "$top" && env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS PATH="$odd:$PATH" make -o all "$@") >"$work/out" 2>"$work/err" || fail "$name: $(tail -n 3 "$work/err")"
+    grep -qFx -- "$line" "$work/out" || fail "$name: cmake is not run as '$line': $(cat "$work/out")"
+}
+make_says 'a prefix and a DESTDIR with blanks' "DESTDIR=$odd/stage|PREFIX_PATH=|--install|$odd/build|--prefix|/opt/c d|" \
+    install BUILD="$odd/build" DESTDIR="$odd/x/../stage" PREFIX="/opt/c d"
+make_says 'no DESTDIR, and a prefix from here' "DESTDIR=|PREFIX_PATH=|--install|build|--prefix|$top/c d|" install BUILD=build PREFIX="c d"
+make_says 'a llama.cpp in a folder with blanks' \
+    "DESTDIR=|PREFIX_PATH=$odd|-S|.|-B|$odd/build-bridge|-DWNW_TESTS=OFF|-DWNW_BRIDGE=ON|-DWNW_LLAMA_SOURCE_DIR=$odd/src|" bridge BUILD="$odd/build" LLAMA="$odd"
+
 # ---- Away again ----
+if DESTDIR=$work/stage "$top/scripts/uninstall.sh" "$work/manifest" 2>"$work/err"; then fail "an uninstall finds nothing and says nothing"; fi
+{ [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q "below $work/stage; give the DESTDIR" "$work/err"; } || fail "nothing to uninstall: $(cat "$work/err")"
+[ -s "$work/manifest" ] || fail "the list of an install that was not found is lost"
 mv "$work/stage/kept" "$work/stage/usr/else"
 touch "$work/stage/usr/else/lib/other.txt"
 DESTDIR=$work/stage "$top/scripts/uninstall.sh" "$work/manifest" || fail "uninstall"
