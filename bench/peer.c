@@ -9,6 +9,7 @@
 #include "bench/llama/serve.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -41,37 +42,70 @@ struct bench_peer {
 
 /* ---- The process ---- */
 
-/* In the new process: becomes the peer. */
-static void become_peer(const struct bench_peer *p, int fd)
+/* In the new process: becomes the peer. Where that fails, errno goes through `failed`, which a program that runs has closed. */
+static void become_peer(const struct bench_peer *p, int fd, int failed)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* it ends with the benchmark, even if that is killed */
-    if (!p->program && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0)
+    if (!p->program && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0) {
+        close(failed);
         _exit(bench_llama_serve(dup(fd), fd, p->bridge ? bench_bridge_device() : NULL));
+    }
     if (dup2(fd, STDIN_FILENO) >= 0 && dup2(fd, STDOUT_FILENO) >= 0)
         execl(p->program, p->program, (char *)NULL);
-    fprintf(stderr, "winnow: cannot run '%s': %s\n", p->program, strerror(errno));
-    _exit(127);
+    const int err = errno;
+    _exit(write(failed, &err, sizeof err) == (ssize_t)sizeof err ? 127 : 126);
+}
+
+static int cannot_run(const char *program, int err, bool native)
+{
+    return app_fail(APP_BAD_INPUT, "--peer: cannot run '%s': %s%s", program, strerror(err),
+                    native ? "; remove that file and run `make peers` again" : "");
+}
+
+static int cannot_connect(int err)
+{
+    return app_fail(APP_FAILED, "cannot make a connection to llama.cpp: %s", strerror(err));
+}
+
+/* Starts the process. *err: why it has become no peer, 0 if it has. */
+static int start_process(struct bench_peer *p, int fd, int *err)
+{
+    int failed[2];
+    *err = 0;
+    if (pipe2(failed, O_CLOEXEC) != 0)
+        return cannot_connect(errno);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        close(failed[0]);
+        close(p->fd);
+        become_peer(p, fd, failed[1]);
+    }
+    const int fork_err = errno;
+    close(failed[1]);
+    while (pid > 0 && read(failed[0], err, sizeof *err) < 0 && errno == EINTR) {
+    }
+    close(failed[0]);
+    if (pid < 0)
+        return app_fail(APP_FAILED, "cannot start a process for llama.cpp: %s", strerror(fork_err));
+    p->pid = pid;
+    return APP_OK;
 }
 
 static int start(struct bench_peer *p)
 {
-    int fds[2];
+    int fds[2], err;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
-        return app_fail(APP_FAILED, "cannot make a connection to llama.cpp: %s", strerror(errno));
-    const pid_t pid = fork();
-    if (pid == 0) {
-        close(fds[0]);
-        become_peer(p, fds[1]);
-    }
-    close(fds[1]);
+        return cannot_connect(errno);
     p->fd = fds[0];
-    if (pid < 0)
-        return app_fail(APP_FAILED, "cannot start a process for llama.cpp: %s", strerror(errno));
-    p->pid = pid;
+    const int rc = start_process(p, fds[1], &err);
+    close(fds[1]);
+    if (rc != APP_OK)
+        return rc;
+    if (err)
+        return cannot_run(p->program, err, p->native);
     const struct timeval silence = {.tv_sec = p->silence_s};
-    if (setsockopt(p->fd, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof silence) != 0)
-        return app_fail(APP_FAILED, "cannot make a connection to llama.cpp: %s", strerror(errno));
-    return APP_OK;
+    return setsockopt(p->fd, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof silence) == 0 ? APP_OK
+                                                                                     : cannot_connect(errno);
 }
 
 static const char *name_of(const struct bench_peer *p)
@@ -274,7 +308,7 @@ static int choose_program(struct bench_peer *p, const char *program)
     if (strcmp(program, "own") == 0)
         return APP_OK;
     if (access(program, X_OK) != 0)
-        return app_fail(APP_BAD_INPUT, "--peer: cannot run '%s': %s", program, strerror(errno));
+        return cannot_run(program, errno, false);
     p->program = strdup(program);
     return p->program ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }

@@ -72,6 +72,10 @@ peer fake 'read request; echo failed there is no such request; sleep 5'
 "$WINNOW" bench "${small[@]}" --cpu-time --peer "$work/fake" >"$work/out" 2>"$work/err" </dev/null && fail 'a peer without clocks'
 grep -q "'clock': there is no such request" "$work/err" || fail "a peer without clocks: $(cat "$work/err")"
 bad 'no such program' 'cannot run' bench "${small[@]}" --peer "$work/nowhere"
+bad 'a folder' "cannot run '$work': Permission denied" bench "${small[@]}" --peer "$work"
+echo 'no program' >"$work/words"
+chmod +x "$work/words"
+bad 'a file that is no program' "cannot run '$work/words': Exec format error" bench "${small[@]}" --peer "$work/words"
 bad 'no time at all' '1 to 86400' bench "${small[@]}" --peer-timeout 0
 
 # What make peers built is used on the CPU that it was built for, and nowhere else.
@@ -83,6 +87,9 @@ key() { grep -m 1 -E "^$1[[:space:]]*:" /proc/cpuinfo | sed 's/^[^:]*: *//'; }
 { key 'model name'; key '(flags|Features)'; } >"$work/cache/peers/llama/cpu"
 asked && fail 'the program of make peers was not used'
 grep -q 'this one was asked' "$work/err" || fail "the program of make peers: $(cat "$work/err")"
+cp "$work/words" "$work/cache/peers/llama/winnow-peer"
+asked && fail 'a damaged program of make peers is run'
+grep -q 'Exec format error; remove that file and run `make peers` again' "$work/err" || fail "a damaged program of make peers: $(cat "$work/err")"
 { echo 'Another CPU'; key '(flags|Features)'; } >"$work/cache/peers/llama/cpu"
 asked || fail "a program for another CPU: $(cat "$work/err")"
 grep -q 'built for another CPU and is not used' "$work/err" || fail "a program for another CPU: $(cat "$work/err")"
