@@ -6,7 +6,7 @@
 add_library(winnow_serve STATIC serve/batches.c serve/bodies.c serve/document_file.c serve/documents.c serve/request.c serve/request_messages.c
   serve/sequences.c serve/slot_file.c serve/slots.c serve/slots_cap.c serve/slots_claim.c serve/slots_show.c serve/want.c)
 target_include_directories(winnow_serve PUBLIC ${PROJECT_SOURCE_DIR})
-target_link_libraries(winnow_serve PUBLIC winnow_lib PkgConfig::JANSSON PRIVATE wnw_flags)
+target_link_libraries(winnow_serve PUBLIC winnow_lib PkgConfig::JANSSON PRIVATE wnw_flags PkgConfig::XXHASH)
 set(wnw_server_archive ${wnw_cache}/llama-server/libllama-server.a)
 set(wnw_server OFF)
 string(FIND "${ggml_DIR}" "${wnw_cache}/" wnw_at)

@@ -2,14 +2,17 @@
 #include "serve/slot_file.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 /* Bytes of a run that is worth leaving out. */
 enum { LEAST_RUN = 32 };
 
-static const char magic[16] = "winnow slot 2\n";
+static const char magic[16] = "winnow slot 3\n";
+enum { MAGIC_NAME = 12 }; /* of its bytes, in front of the version */
 
 /* A part of the state: so many bytes as they are, then so many with all bits set. */
 struct part {
@@ -40,18 +43,61 @@ static size_t complain(const char *path, const char *what)
     return 0;
 }
 
+/* ---- The checksum ---- */
+
+/* Of a header whose bytes were read or will be written as they are. `rest` has taken in what follows it. */
+static uint64_t sum_of(XXH3_state_t *rest, const struct serve_slot_file *file)
+{
+    static const uint64_t none = 0;
+    const size_t at = offsetof(struct serve_slot_file, sum), end = at + sizeof file->sum;
+    XXH3_64bits_update(rest, file, at);
+    XXH3_64bits_update(rest, &none, sizeof none);
+    XXH3_64bits_update(rest, (const char *)file + end, sizeof *file - end);
+    return XXH3_64bits_digest(rest);
+}
+
+static XXH3_state_t *new_sum(void)
+{
+    XXH3_state_t *sum = XXH3_createState();
+    if (sum)
+        XXH3_64bits_reset(sum);
+    else
+        errno = ENOMEM;
+    return sum;
+}
+
+static bool write_summed(FILE *f, XXH3_state_t *sum, const void *bytes, uint64_t n)
+{
+    XXH3_64bits_update(sum, bytes, n);
+    return fwrite(bytes, 1, n, f) == n;
+}
+
+static bool read_summed(FILE *f, XXH3_state_t *sum, void *bytes, uint64_t n)
+{
+    const bool ok = fread(bytes, 1, n, f) == n;
+    if (ok)
+        XXH3_64bits_update(sum, bytes, n);
+    return ok;
+}
+
+/* ---- Writing ---- */
+
 bool serve_slot_file_put(FILE *f, struct serve_slot_file *file, const int32_t *tokens, const uint8_t *state)
 {
-    bool ok = fwrite(magic, sizeof magic, 1, f) == 1 && fwrite(file, sizeof *file, 1, f) == 1 &&
-              fwrite(tokens, sizeof *tokens, file->n_tokens, f) == file->n_tokens;
+    XXH3_state_t *sum = new_sum();
+    bool ok = sum && fwrite(magic, sizeof magic, 1, f) == 1 && fwrite(file, sizeof *file, 1, f) == 1 &&
+              write_summed(f, sum, tokens, file->n_tokens * sizeof *tokens);
     file->packed_bytes = 0;
     for (uint64_t at = 0; ok && at < file->state_bytes;) {
         const struct part p = next_part(state + at, file->state_bytes - at);
-        ok = fwrite(&p, sizeof p, 1, f) == 1 && fwrite(state + at, 1, p.n_plain, f) == p.n_plain;
+        ok = write_summed(f, sum, &p, sizeof p) && write_summed(f, sum, state + at, p.n_plain);
         at += p.n_plain + p.n_ones;
         file->packed_bytes += sizeof p + p.n_plain;
     }
-    /* Now that it is known how much was written. */
+    /* Now that it is known what was written. */
+    if (ok)
+        file->sum = sum_of(sum, file);
+    XXH3_freeState(sum);
     return ok && fseek(f, (long)sizeof magic, SEEK_SET) == 0 && fwrite(file, sizeof *file, 1, f) == 1;
 }
 
@@ -87,14 +133,22 @@ bool serve_slot_file_fits(const struct serve_slot_file *file, const uint64_t mod
            (!by_print || strcmp(file->fingerprint, fingerprint) == 0);
 }
 
+/* ---- Reading ---- */
+
 bool serve_slot_file_look(const char *path, struct serve_slot_file *file, uint64_t row_bytes)
 {
     char begins[sizeof magic];
     FILE *f = fopen(path, "rb");
     if (!f)
         return complain(path, strerror(errno)) != 0;
-    bool ok = fread(begins, sizeof begins, 1, f) == 1 && memcmp(begins, magic, sizeof magic) == 0 &&
-              fread(file, sizeof *file, 1, f) == 1 && fseek(f, 0, SEEK_END) == 0;
+    bool ok = fread(begins, sizeof begins, 1, f) == 1 && memcmp(begins, magic, MAGIC_NAME) == 0;
+    if (ok && memcmp(begins, magic, sizeof magic) != 0) {
+        fclose(f);
+        return complain(path,
+                        "another version of winnow wrote it; read its text again and save the slot here") !=
+               0;
+    }
+    ok = ok && fread(file, sizeof *file, 1, f) == 1 && fseek(f, 0, SEEK_END) == 0;
     const long size = ok ? ftell(f) : -1;
     fclose(f);
     /* Only dropped entries are left out, so the state cannot be larger than this. */
@@ -107,23 +161,33 @@ bool serve_slot_file_look(const char *path, struct serve_slot_file *file, uint64
     return ok || complain(path, "it is no slot of winnow's, or damaged") != 0;
 }
 
-size_t serve_slot_file_read(const char *path, const struct serve_slot_file *file, int32_t *tokens,
-                            uint8_t *state)
+/* Reads the state in its parts. */
+static bool read_parts(FILE *f, XXH3_state_t *sum, uint8_t *state, uint64_t n)
 {
-    FILE *f = fopen(path, "rb");
-    bool ok = f && fseek(f, (long)(sizeof magic + sizeof *file), SEEK_SET) == 0 &&
-              fread(tokens, sizeof *tokens, file->n_tokens, f) == file->n_tokens;
-    uint64_t at = 0;
-    while (ok && at < file->state_bytes) {
+    bool ok = true;
+    for (uint64_t at = 0; ok && at < n;) {
         struct part p;
-        const uint64_t left = file->state_bytes - at;
-        ok = fread(&p, sizeof p, 1, f) == 1 && p.n_plain <= left && p.n_ones <= left - p.n_plain &&
-             p.n_plain + p.n_ones > 0 && fread(state + at, 1, p.n_plain, f) == p.n_plain;
+        ok = read_summed(f, sum, &p, sizeof p) && p.n_plain <= n - at && p.n_ones <= n - at - p.n_plain &&
+             p.n_plain + p.n_ones > 0 && read_summed(f, sum, state + at, p.n_plain);
         if (ok)
             memset(state + at + p.n_plain, 0xff, p.n_ones);
         at += ok ? p.n_plain + p.n_ones : 0;
     }
+    return ok;
+}
+
+size_t serve_slot_file_read(const char *path, const struct serve_slot_file *file, int32_t *tokens,
+                            uint8_t *state)
+{
+    XXH3_state_t *sum = new_sum();
+    if (!sum)
+        return complain(path, strerror(errno));
+    FILE *f = fopen(path, "rb");
+    const bool ok = f && fseek(f, (long)(sizeof magic + sizeof *file), SEEK_SET) == 0 &&
+                    read_summed(f, sum, tokens, file->n_tokens * sizeof *tokens) &&
+                    read_parts(f, sum, state, file->state_bytes) && sum_of(sum, file) == file->sum;
     if (f)
         fclose(f);
-    return ok ? bytes_of(file) : complain(path, "it is damaged");
+    XXH3_freeState(sum);
+    return ok ? bytes_of(file) : complain(path, "it is damaged; read its text again, or take another copy");
 }

@@ -26,6 +26,7 @@ struct serve_slot_file {
     int32_t n_sequence; /* tokens whose keys and values are there; n_tokens counts the server's notes, too */
     int32_t compressed;
     struct serve_slot_by by; /* if it was compressed */
+    uint64_t sum; /* XXH3 of all that follows, and of this with a sum of 0 (decision 111); set on writing */
 };
 
 /* Writes all of it to an empty file that can be read and written. False: errno says why. */
@@ -38,7 +39,7 @@ bool serve_slot_file_fits(const struct serve_slot_file *file, const uint64_t mod
                           const char *fingerprint);
 /* Reads what comes first, and checks it against the file's size and the bytes that a token has in all heads. */
 bool serve_slot_file_look(const char *path, struct serve_slot_file *file, uint64_t row_bytes);
-/* Reads tokens[n_tokens] and state[state_bytes]; returns the file's bytes, 0 on failure. */
+/* Reads tokens[n_tokens] and state[state_bytes]; returns the file's bytes, 0 on failure, also where they are not what was written. */
 size_t serve_slot_file_read(const char *path, const struct serve_slot_file *file, int32_t *tokens,
                             uint8_t *state);
 

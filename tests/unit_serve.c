@@ -611,6 +611,18 @@ static void test_errors_are_json(void **state)
 
 /* ---- Files ---- */
 
+/* Turns the lowest bit of a byte of a file. */
+static void turn_byte(const char *path, long at)
+{
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    const int byte = fgetc(f) ^ 1;
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    assert_int_equal(fputc(byte, f), byte);
+    assert_int_equal(fclose(f), 0);
+}
+
 static void test_files(void **state)
 {
     (void)state;
@@ -644,6 +656,16 @@ static void test_files(void **state)
     assert_true(serve_slot_file_look(path, &read, 4000));
     read.state_bytes = 500;
     assert_int_equal(serve_slot_file_read(path, &read, back, y), 0);
+    /* Any byte that is another one, which its size and its parts do not tell. */
+    for (size_t at = 16; at < n; at += at < 1100 ? 8 : 211) {
+        turn_byte(path, (long)at);
+        assert_false(serve_slot_file_look(path, &read, 4000) &&
+                     serve_slot_file_read(path, &read, back, y) > 0);
+        turn_byte(path, (long)at);
+    }
+    assert_true(serve_slot_file_look(path, &read, 4000) && serve_slot_file_read(path, &read, back, y) == n);
+    turn_byte(path, 12); /* its version */
+    assert_false(serve_slot_file_look(path, &read, 4000));
     unlink(path);
     assert_false(serve_slot_file_look(path, &read, 4000));
 }
