@@ -16,13 +16,20 @@ static int cannot(const char *path, int err)
                      strerror(err));
 }
 
-/* `path` and an ending, which the caller frees; NULL with errno set. */
+/* `path` and an ending, which the caller frees; NULL with errno set. Of the longest names that files can have, as much is taken
+ * as leaves room for it. */
 static char *beside(const char *path, const char *ending)
 {
-    const size_t n = strlen(path) + strlen(ending) + 1;
-    char *name = malloc(n);
+    const char *slash = strrchr(path, '/');
+    const size_t folder = slash ? (size_t)(slash - path) + 1 : 0, all = strlen(path),
+                 most = folder + NAME_MAX - strlen(ending);
+    size_t n = all < most ? all : most;
+    while (n < all && n > folder && ((unsigned char)path[n] & 0xc0) == 0x80) /* no part of a character */
+        n--;
+    const size_t size = n + strlen(ending) + 1;
+    char *name = malloc(size);
     if (name)
-        snprintf(name, n, "%s%s", path, ending);
+        snprintf(name, size, "%.*s%s", (int)n, path, ending);
     return name;
 }
 

@@ -40,6 +40,9 @@ same_answer 'control tokens' "${small[@]}" --special --system 'Be brief.'
 # What is printed.
 good 'compress' compress "${small[@]}" -f "$doc" -o "$work/doc.wkv" --json &&
     json 'what was stored' "$work/out" "o['prompt_tokens'] > 100 and 0 < o['kv_bytes'] < o['kv_bytes_full'] and o['file_bytes'] == $(stat -c %s "$work/doc.wkv")"
+long=$work/$(printf '%0251d' 0).wkv
+good 'the longest name' compress "${small[@]}" -f "$doc" -o "$long" && same 'the longest name' "$work/doc.wkv" "$long"
+rm -f "$long"
 good 'the default policy' compress -m "$model" -f "$doc" -o "$work/default.wkv" && grep -q 'policy .* because' "$work/err" || fail 'the default policy is not said'
 cp "$work/doc.wkv" "$work/before"
 printf 'Who keeps tower 3?\r\n\nHow many lamps has tower 5?\nWho?\n' >"$work/questions"
