@@ -41,7 +41,7 @@ same_answer 'control tokens' "${small[@]}" --special --system 'Be brief.'
 good 'compress' compress "${small[@]}" -f "$doc" -o "$work/doc.wkv" --json &&
     json 'what was stored' "$work/out" "o['prompt_tokens'] > 100 and 0 < o['kv_bytes'] < o['kv_bytes_full'] and o['file_bytes'] == $(stat -c %s "$work/doc.wkv")"
 long=$work/$(printf '%0251d' 0).wkv
-good 'the longest name' compress "${small[@]}" -f "$doc" -o "$long" && same 'the longest name' "$work/doc.wkv" "$long"
+good 'the longest name' compress "${small[@]}" -f "$doc" -o "$long" && [ "$(stat -c %s "$long")" -eq "$(stat -c %s "$work/doc.wkv")" ] || fail 'the longest name: no whole file'
 rm -f "$long"
 good 'the default policy' compress -m "$model" -f "$doc" -o "$work/default.wkv" && grep -q 'policy .* because' "$work/err" || fail 'the default policy is not said'
 cp "$work/doc.wkv" "$work/before"
