@@ -2,6 +2,7 @@
 #include "base/opt.h"
 
 #include "base/strings.h"
+#include "winnow_method.h"
 
 #include <errno.h>
 #include <math.h>

@@ -7,6 +7,7 @@
 #include "bridge/bridge_track.h"
 #include "forward/team.h"
 #include "kernel/kernel.h"
+#include "observe/projnorm.h"
 #include "observe/queries.h"
 #include "observe/source.h"
 #include "observe/window.h"

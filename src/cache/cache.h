@@ -30,7 +30,6 @@
 #define WNW_CACHE_H
 
 #include "base/err.h"
-#include "winnow_method.h"
 
 /* The capacity of a head grows in blocks of 32 entries. With the ggml attention a block has 256 entries,
  * because that attention pads its key range to a multiple of 256 (as llama.cpp does, so that both split the
@@ -46,6 +45,9 @@
 /* The shortest tail. Rows of one decode step never leave the tail in that step. */
 #define WNW_CACHE_TAIL_MIN 32
 
+/* How many kinds of wnw_proj_norm there are. */
+enum { WNW_AUX_PROJ_KINDS = 3 };
+
 /* Numbers that belong to an entry and move with it. */
 enum wnw__aux {
     WNW_AUX_ATTN_SUM, /* sum of attention from all queries so far, one plane per query head of the group */
@@ -55,8 +57,9 @@ enum wnw__aux {
     WNW_AUX_GATE, /* score that a gate gave the token when it was read, one plane; not a number = it was not asked */
     WNW_AUX_PROJ, /* first of one kind per wnw_proj_norm, one plane each; negative = not computed yet */
     WNW_AUX_HEAD_PROJ =
-        WNW_AUX_PROJ + WNW_N_PROJ_NORMS, /* the same norms per query head: one plane per head of the group */
-    WNW_N_AUX = WNW_AUX_HEAD_PROJ + WNW_N_PROJ_NORMS
+        WNW_AUX_PROJ +
+        WNW_AUX_PROJ_KINDS, /* the same norms per query head: one plane per head of the group */
+    WNW_N_AUX = WNW_AUX_HEAD_PROJ + WNW_AUX_PROJ_KINDS
 };
 
 /* What a layer has only in a cache with a tail; all NULL otherwise. */

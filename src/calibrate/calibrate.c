@@ -7,6 +7,7 @@
 #include "base/opt.h"
 #include "base/strings.h"
 #include "model/model.h"
+#include "winnow_method.h"
 
 #include <stdlib.h>
 #include <string.h>

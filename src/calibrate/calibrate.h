@@ -18,16 +18,17 @@
 #include "base/err.h"
 #include "base/shape.h"
 #include "winnow_calibrate.h"
-#include "winnow_method.h"
 
 #include <jansson.h>
 
+struct wnw_option; /* winnow_method.h */
+
 struct wnw__calibrate_type {
-    const char *name;          /* that of the command: "srh" */
-    const char *about;         /* one sentence */
-    const wnw_option *options; /* NULL, or a table that ends with name == NULL */
-    size_t options_size;       /* of the struct it fills */
-    bool reads_text;           /* it needs at least one text */
+    const char *name;                 /* that of the command: "srh" */
+    const char *about;                /* one sentence */
+    const struct wnw_option *options; /* NULL, or a table that ends with name == NULL */
+    size_t options_size;              /* of the struct it fills */
+    bool reads_text;                  /* it needs at least one text */
     int (*run)(wnw_calibration *c, const void *opts);
 };
 

@@ -22,6 +22,7 @@
  */
 #include "base/vectors.h"
 #include "calibrate/compiler_impl.h"
+#include "winnow_method.h"
 
 #include <math.h>
 #include <stdlib.h>

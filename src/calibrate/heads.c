@@ -15,6 +15,7 @@
  */
 #include "base/json.h"
 #include "calibrate/probe_round.h"
+#include "winnow_method.h"
 
 #include <stdlib.h>
 #include <string.h>

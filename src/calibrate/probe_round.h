@@ -10,6 +10,8 @@
 
 #include "calibrate/probe.h"
 
+#include "winnow_method.h"
+
 #include <stddef.h>
 
 enum wnw__probe_chat { WNW_PROBE_CHAT_AUTO, WNW_PROBE_CHAT_NONE };

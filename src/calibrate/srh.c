@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/vectors.h"
 #include "calibrate/probe_round.h"
+#include "winnow_method.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -17,6 +17,7 @@
 #include "calibrate/moments.h"
 
 #include "session/session.h"
+#include "winnow_method.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -18,7 +18,6 @@
 #include "attend/attend.h"
 #include "base/parallel.h"
 #include "base/shape.h"
-#include "winnow_method.h"
 
 /* The places in a layer at which recorders are called. */
 enum wnw__point {
@@ -36,13 +35,6 @@ struct wnw__record_shape {
     struct wnw__pool *pool;     /* for loops outside graphs; NULL = the caller's thread alone */
     float q_scale;              /* the model's scale for queries */
     const wnw_profile *profile; /* of the session; NULL = none */
-};
-
-/* What all declared policies need together. */
-struct wnw__record_needs {
-    wnw_needs merged;
-    int32_t n_likelihood; /* last tokens whose likelihoods are needed */
-    bool generated;       /* the newest queries are needed of generated tokens too */
 };
 
 /* The argument that tells recorders of one type apart. Each type gives the fields its own meaning. Two
@@ -95,7 +87,10 @@ enum wnw__event {
     WNW_EVENT_PASS_FAILED /* no entry changed, but notes of the last pass are of tokens that were not read */
 };
 
-struct wnw__source; /* observe/source_impl.h */
+struct wnw__source;       /* observe/source_impl.h */
+struct wnw__record_needs; /* observe/recorders.h */
+struct wnw_needs;         /* winnow_method.h */
+struct wnw_observation;
 
 /* A type of recorder. A function that has nothing to do may be NULL. `rec` is the object that open made. */
 struct wnw__recorder_type {
@@ -143,8 +138,8 @@ struct wnw__recorder_type {
     /* Fills in the part of *obs, whose layer is described already, that it answers, if needs asks for it. heads as in
      * the function `observe` of struct wnw__plan_source. rec is NULL if the sequence has no recorder of the type; the
      * function fails if that is an error. */
-    int (*fill)(void *rec, struct wnw__source *source, const wnw_needs *needs, const bool *heads,
-                wnw_observation *obs);
+    int (*fill)(void *rec, struct wnw__source *source, const struct wnw_needs *needs, const bool *heads,
+                struct wnw_observation *obs);
 };
 
 /* ---- The list of a sequence ---- */

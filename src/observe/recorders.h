@@ -4,10 +4,18 @@
 #define WNW_RECORDERS_H
 
 #include "forward/recorder.h"
+#include "winnow_method.h"
 
 #define WNW_RECORDER(name) extern const struct wnw__recorder_type wnw__##name##_recorder;
 #include "observe/recorders.def"
 #undef WNW_RECORDER
+
+/* What all declared policies need together. */
+struct wnw__record_needs {
+    wnw_needs merged;
+    int32_t n_likelihood; /* last tokens whose likelihoods are needed */
+    bool generated;       /* the newest queries are needed of generated tokens too */
+};
 
 /* The i-th type in the order of recorders.def; NULL past the end. Static. */
 const struct wnw__recorder_type *wnw__recorder_type_at(int32_t i);

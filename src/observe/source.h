@@ -9,8 +9,10 @@
 
 #include "cache/cache.h"
 #include "forward/recorder.h"
-#include "observe/projnorm.h"
 #include "plan/source.h"
+
+struct wnw__proj; /* observe/projnorm.h */
+struct wnw__proj_weight;
 
 /* Where the entries of a sequence lie. */
 struct wnw__entries {
@@ -40,8 +42,8 @@ struct wnw__source_of {
     /* There, the output projection of a layer. NULL = projected norms are not offered. */
     int (*projection)(void *owner, int32_t il, struct wnw__proj_weight *out);
     /* Adds to *obs what the owner of the entries observes. NULL = nothing. */
-    int (*add)(void *owner, struct wnw__source *source, const wnw_needs *needs, const bool *heads,
-               wnw_observation *obs);
+    int (*add)(void *owner, struct wnw__source *source, const struct wnw_needs *needs, const bool *heads,
+               struct wnw_observation *obs);
     void (*free)(void *owner); /* called with the source's end; NULL = nothing to free */
     void *owner;
 };

@@ -14,11 +14,11 @@
 struct wnw__source {
     struct wnw__source_of of;
     struct wnw__shape shape;
-    float *theta;                                   /* [n_rot / 2], or NULL */
-    struct wnw__buffer n_entry, pos;                /* [n_head_kv], [n_head_kv][n] */
-    struct wnw__buffer bias;                        /* [n_head_kv][n] */
-    struct wnw__buffer keys, values;                /* [n][d] of one head */
-    struct wnw__buffer norms[2 * WNW_N_PROJ_NORMS]; /* of each kind [n_head_kv][n], then [n_head][n] */
+    float *theta;                                     /* [n_rot / 2], or NULL */
+    struct wnw__buffer n_entry, pos;                  /* [n_head_kv], [n_head_kv][n] */
+    struct wnw__buffer bias;                          /* [n_head_kv][n] */
+    struct wnw__buffer keys, values;                  /* [n][d] of one head */
+    struct wnw__buffer norms[2 * WNW_AUX_PROJ_KINDS]; /* of each kind [n_head_kv][n], then [n_head][n] */
     struct wnw__buffer (
         *buffers)[WNW_SOURCE_BUFFERS]; /* [n_filler] of the types of recorders, then the owner's */
     int32_t n_filler, filling;         /* which of them fills the observation */
@@ -29,6 +29,6 @@ int wnw__source_need(struct wnw__source *s, int i, size_t n, float **out);
 
 /* Sets the functions of *obs that give projected norms of its layer. They are 0 after a head's entries, and the cache
  * keeps them with the entries. */
-void wnw__source_offer_norms(wnw_observation *obs);
+void wnw__source_offer_norms(struct wnw_observation *obs);
 
 #endif

@@ -2,8 +2,13 @@
 /* Projected norms of cached values are computed when a policy asks for them, and kept with the entries. */
 #include "observe/source_impl.h"
 
+#include "observe/projnorm.h"
+#include "winnow_method.h"
+
 #include <stdlib.h>
 #include <string.h>
+
+_Static_assert(WNW_AUX_PROJ_KINDS == WNW_N_PROJ_NORMS, "the cache keeps every kind of norm");
 
 /* Which norms are asked for: those of KV heads, or those of query heads, each of which is then its own
  * group. */

@@ -38,6 +38,6 @@ enum { WNW_WINDOW_BUFFERS = 4 };
 /* Sets n_window, window_attn and window_queries of *obs: the attention of the queries over the entries of its layer, in
  * float32, with one softmax per query. Uses the buffers of what is filling. */
 int wnw__window_attend(struct wnw__source *s, const struct wnw__window_queries *queries, const bool *heads,
-                       wnw_observation *obs);
+                       struct wnw_observation *obs);
 
 #endif

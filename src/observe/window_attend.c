@@ -5,6 +5,7 @@
 #include "base/vectors.h"
 #include "observe/source_impl.h"
 #include "observe/window.h"
+#include "winnow_method.h"
 
 #include <math.h>
 #include <string.h>

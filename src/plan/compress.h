@@ -15,6 +15,8 @@ uint64_t wnw__compress_entries_in(uint64_t bytes, const struct wnw__entry_bytes 
  * becomes the larger of the two, protected entries are those of the one, and the caller counts the entries. */
 void wnw__report_add(wnw_report *sum, const wnw_report *one);
 
+struct wnw_blocks; /* winnow_method.h */
+
 /* A head from which a recursive policy may drop entries, and the size to reach. */
 struct wnw__due {
     int32_t n, n_settled; /* entries, and how many of them are settled */
@@ -22,7 +24,7 @@ struct wnw__due {
     bool strict;          /* refuse a size below wnw__blocks_least, unless some entries are settled */
 };
 /* Sets the error E_RANGE: n_keep of n entries are fewer than the blocks of policy `name` leave at least. */
-int wnw__blocks_refuse(const char *name, const wnw_blocks *b, int32_t n, int32_t n_keep);
+int wnw__blocks_refuse(const char *name, const struct wnw_blocks *b, int32_t n, int32_t n_keep);
 /* Makes of p a recursive policy whose own size leaves n_keep of n entries, or as near as blocks allow. k, the
  * entries kept of each block that is not settled, becomes a whole number 1 .. L; sinks and L stay as they
  * are. The caller frees *out; it is NULL where there is no block to thin. A warning, or with `strict`

@@ -9,7 +9,10 @@
 
 #include "base/err.h"
 #include "base/shape.h"
-#include "winnow_method.h"
+
+struct wnw_needs; /* winnow_method.h */
+struct wnw_observation;
+struct wnw_protected;
 
 /* Bytes of one key plus one value of one KV head. */
 struct wnw__entry_bytes {
@@ -49,8 +52,8 @@ struct wnw__plan_source {
      * perplexity and n_settled. Rows of window attention may be 0 for query heads that are false in heads[n_head];
      * heads NULL = all are wanted. Arrays of *obs are borrowed until the next call. E_NOT_OBSERVED: something was not
      * recorded. */
-    int (*observe)(const struct wnw__plan_source *src, int32_t il, const wnw_needs *needs, const bool *heads,
-                   wnw_observation *obs);
+    int (*observe)(const struct wnw__plan_source *src, int32_t il, const struct wnw_needs *needs,
+                   const bool *heads, struct wnw_observation *obs);
     /* Gives the perplexity of the last `window` tokens. NULL = the source does not know it. */
     int (*perplexity)(const struct wnw__plan_source *src, int32_t window, double *out);
     /* Feeds the tokens of a second pass (`kind` is a wnw_second_pass), once and before any layer is observed;
@@ -64,7 +67,7 @@ struct wnw__plan_source {
     /* Gets the scores of the n entries of a head, with its protected entries, after a layer was scored.
      * NULL = no callback. */
     int (*scored)(const struct wnw__plan_source *src, int32_t il, int32_t ih, const float *score, int32_t n,
-                  wnw_protected prot);
+                  struct wnw_protected prot);
     /* Called after layer il is done; it returns false to cancel. NULL = no callback. */
     bool (*progress)(const struct wnw__plan_source *src, int32_t il);
 };

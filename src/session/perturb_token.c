@@ -10,6 +10,7 @@
 
 #include "base/topk.h"
 #include "observe/newest.h"
+#include "observe/projnorm.h"
 #include "observe/recorders.h"
 #include "plan/plan.h"
 #include "session/session.h"

@@ -3,6 +3,7 @@
 #include "session/session.h"
 
 #include "base/err.h"
+#include "observe/projnorm.h"
 #include "session/feed.h"
 
 #include <stdlib.h>
