@@ -69,5 +69,8 @@ foreach(family IN LISTS played)
       set_tests_properties(${name}.${family} PROPERTIES ENVIRONMENT "WINNOW=$<TARGET_FILE:winnow.${family}>")
     endif()
     set_tests_properties(${name}.${family} PROPERTIES LABELS kernels_${family} SKIP_RETURN_CODE 77)
+    # What kernels do not change was tested with the best ones: how threads share ggml's graphs, and graphs that are libllama's
+    # but for attention of a form that others have, too (decision 110).
+    set_property(TEST ${name}.${family} APPEND PROPERTY ENVIRONMENT OMP_THREAD_LIMIT=1 WNW_OTHER_KERNELS=1)
   endforeach()
 endforeach()
