@@ -29,7 +29,7 @@ static const struct {
     {{.profiles = SHARES | GATE | INPUTS, .shares_least = 0.03, .kept = 0.125}, "kvzap:recent=0+shares"},
     {{.question_known = true, .profiles = SHARES | INPUTS, .phase = WNW_PHASE_LAYER, .kept = 0.5},
      "kvzap:recent=0+shares"},
-    {{.profiles = SHARES | INPUTS, .decodes = true, .rope_unknown = true}, "kvzap:recent=0+shares"},
+    {{.profiles = SHARES | INPUTS, .decodes = true, .rope_unknown = true}, "kvzap:recent=32+shares"},
     {{.profiles = SHARES | GATE | INPUTS, .was_read = true}, "kvgate+shares"},
     {{.profiles = SHARES | GATE | INPUTS, .shares_least = 0.03, .kept = 0.02}, "kvgate"},
     {{.profiles = GATE | INPUTS, .kept = 0.5}, "kvgate"},

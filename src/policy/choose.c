@@ -48,6 +48,12 @@ static bool input_gate_in_shares(const wnw_policy_facts *f)
     return has_shares(f) && has(f, 1u << WNW_PROFILE_INPUTGATE) && !f->was_read;
 }
 
+/* An answer that is being written leans on its last tokens, which no gate speaks of. */
+static bool input_gate_decodes(const wnw_policy_facts *f)
+{
+    return input_gate_in_shares(f) && f->decodes;
+}
+
 static bool later_gate(const wnw_policy_facts *f)
 {
     return !f->question_known && has_gate(f);
@@ -84,6 +90,10 @@ static const struct row {
      "the prompt is longer than the trained context, and is read by chunks",
      "it alone gives kept tokens positions inside the context without comparing heads",
      "none: it is what can be done, and was not compared"},
+    {input_gate_decodes, "kvzap:recent=32+shares",
+     "the same profiles are there as in the next row, and entries go while decoding too",
+     "the same gates, and the last 32 tokens stay, on which the answer leans",
+     "EVIDENCE2"},
     {input_gate_in_shares, "kvzap:recent=0+shares",
      "there are profiles of shares, measured down to the size, and of gates on hidden states, and the prompt "
      "is still to be read",

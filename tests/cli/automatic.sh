@@ -27,7 +27,7 @@ chooses 'question later' 'kvzap:recent=0+shares' -m "$model" --ratio 0.5 --conte
 chooses 'question later, little stays' 'kvzap:recent=0+shares' -m "$model" --ratio 0.9 --context-only
 chooses 'layer by layer' 'kvzap:recent=0+shares' -m "$model" --ratio 0.9 --context-only --evict layer
 chooses 'by chunk' 'kvzap:recent=0+shares' -m "$model" --ratio 0.5 --context-only --evict chunk:64
-chooses 'while decoding' 'kvzap:recent=0+shares' -m "$model" --ratio 0.5 --evict-every 8
+chooses 'while decoding' 'kvzap:recent=32+shares' -m "$model" --ratio 0.5 --evict-every 8
 chooses 'less than shares were measured at' 'kvgate' -m "$model" --raw --budget 8 --context-only
 # A folder of readings finds them by recipe, and profiles are no part of it.
 chooses 'a folder of readings' 'replay' -m "$model" --ratio 0.5 --context-only --store "$work/readings"

@@ -117,7 +117,7 @@ chmod +x "$odd/cmake"
 make_says() { # NAME LINE ARGS...: whether cmake is run so
     local name=$1 line=$2
     shift 2
-    (cd "$top" && env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS PATH="$odd:$PATH" make -o all "$@") >"$work/out" 2>"$work/err" || fail "$name: $(tail -n 3 "$work/err")"
+    (cd "$top" && env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS -u BUILD -u CMAKE_FLAGS -u CMAKE_PREFIX_PATH -u DESTDIR -u PREFIX -u SERVER PATH="$odd:$PATH" make -o all "$@") >"$work/out" 2>"$work/err" || fail "$name: $(tail -n 3 "$work/err")"
     grep -qFx -- "$line" "$work/out" || fail "$name: cmake is not run as '$line': $(cat "$work/out")"
 }
 make_says 'a prefix and a DESTDIR with blanks' "DESTDIR=$odd/stage|PREFIX_PATH=|--install|$odd/build|--prefix|/opt/c d|" \
