@@ -12,6 +12,20 @@
 
 static const double level = 0.05;
 
+/* The rule of eviction, and whatever else is beside a recipe, under which contrasts are meant: the one of all compressed methods of a
+ * block where they have one, else none. */
+static const char *rule_of(const struct eval_run *run, const struct eval_block *b)
+{
+    const char *rule = NULL;
+    for (int32_t i = 0; i < b->n_rows; i++) {
+        const struct eval_variant *v = &run->variants[b->rows[i].variant];
+        if (!v->full && rule && strcmp(v->more, rule) != 0)
+            return "";
+        rule = v->full ? rule : v->more;
+    }
+    return rule ? rule : "";
+}
+
 /* The row of a block that a contrast means by a recipe; -1 = there is none. */
 static int32_t find_variant(const struct eval_run *run, const struct eval_block *b,
                             const struct eval_contrast *c, const char *canonical)
@@ -19,7 +33,8 @@ static int32_t find_variant(const struct eval_run *run, const struct eval_block 
     for (int32_t i = 0; i < b->n_rows; i++) {
         const struct eval_variant *v = &run->variants[b->rows[i].variant];
         if (strcmp(v->canonical, canonical) == 0 && (v->full || strcmp(v->size, c->size) == 0) &&
-            strcmp(v->kv_type, c->kv_type) == 0 && strcmp(v->mode, c->mode) == 0 && !v->more[0])
+            strcmp(v->kv_type, c->kv_type) == 0 && strcmp(v->mode, c->mode) == 0 &&
+            strcmp(v->more, v->full ? "" : rule_of(run, b)) == 0)
             return b->rows[i].variant;
     }
     return -1;

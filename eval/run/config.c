@@ -41,12 +41,34 @@ int eval_contrasts_open(json_t **out, const struct eval_args *args, const struct
                : APP_OK;
 }
 
+static bool is_plain(const struct eval_config *at)
+{
+    return at->phase == WNW_PHASE_END && at->every == 0 && !at->mask;
+}
+
+/* Whether all compressed configs have one rule of eviction, under which contrasts are meant then (results/primary.c). */
+static bool have_one_rule(const struct eval_configs *c)
+{
+    const struct eval_config *first = NULL;
+    for (int32_t i = 0; i < c->n; i++) {
+        const struct eval_config *at = &c->at[i];
+        if (at->full)
+            continue;
+        first = first ? first : at;
+        if (at->phase != first->phase || at->chunk != first->chunk || at->every != first->every ||
+            at->target != first->target || at->mask)
+            return false;
+    }
+    return true;
+}
+
 /* Whether a contrast means results of this config, if they are of one of its policies. */
-static bool is_meant(const struct eval_config *at, const struct eval_contrast *x)
+static bool is_meant(const struct eval_configs *c, const struct eval_config *at,
+                     const struct eval_contrast *x)
 {
     return (at->full || strcmp(at->size_text, x->size) == 0) &&
            strcmp(eval_mode_name(at->mode), x->mode) == 0 && strcmp(at->kv_text, x->kv_type) == 0 &&
-           at->phase == WNW_PHASE_END && at->every == 0 && !at->mask;
+           (is_plain(at) || (!at->full && have_one_rule(c)));
 }
 
 /* Whether a policy is among the configs that a contrast means; x = NULL: among all. */
@@ -55,7 +77,8 @@ static bool has_side(const struct eval_configs *c, const char *recipe, const str
     char *canonical = eval_recipe_canonical(recipe);
     bool found = false;
     for (int32_t i = 0; canonical && !found && i < c->n; i++)
-        found = strcmp(wnw_policy_string(c->at[i].policy), canonical) == 0 && (!x || is_meant(&c->at[i], x));
+        found =
+            strcmp(wnw_policy_string(c->at[i].policy), canonical) == 0 && (!x || is_meant(c, &c->at[i], x));
     free(canonical);
     return found;
 }

@@ -55,6 +55,13 @@ rows = [json.loads(line) for line in open(sys.argv[1])]
 got = {(r["mode"], r["policy"]) for r in rows if "score" in r}
 assert got >= {(m, p) for m in ("agnostic", "aware", "aware_full") for p in ("keydiff", "kvzap", "inputgate", "full")}, sorted(got)
 PY
+# Contrasts are meant under the rule of eviction that all methods of a run have.
+echo 'kvzap vs keydiff mode=agnostic size=ratio=0.5' >"$work/contrasts"
+good 'decided while decoding' eval -m "$model" --no-gate --tasks niah_single_2 --lengths 600 --samples 2 --modes agnostic --policies keydiff,kvzap --ratios 0.5 --evict-every 4 \
+    --contrasts "$work/contrasts" --profile "$made" -t 1 --quiet --out "$work/decoding" && {
+    grep -q 'does not compare' "$work/err" && fail "a contrast is said to stay open: $(cat "$work/err")"
+    grep -q 'kvzap minus keydiff, .*: n = 2' "$work/out" || fail "a contrast is not measured: $(grep minus "$work/out")"
+}
 bad 'of another model' 'was made for another model' plan -m "$models/tiny/tiny-qwen2.gguf" --tokens "$work/ids" --policy kvzap --budget 60 \
     --profile "$made" -o "$work/made/p.json"
 [ "$(wc -l <"$work/err")" -eq 1 ] || fail "more than one line: $(cat "$work/err")"
