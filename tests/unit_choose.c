@@ -28,7 +28,7 @@ static const struct {
     {{.profiles = SHARES | GATE, .rope_unknown = true}, "keydiff-shares"},
     {{.profiles = SHARES | GATE | INPUTS, .shares_least = 0.03, .kept = 0.125}, "kvzap:recent=0+shares"},
     {{.question_known = true, .profiles = SHARES | INPUTS, .phase = WNW_PHASE_LAYER, .kept = 0.5},
-     "kvzap:recent=0+shares"},
+     "kvzap:recent=32+shares"},
     {{.profiles = SHARES | INPUTS, .decodes = true, .rope_unknown = true}, "kvzap:recent=32+shares"},
     {{.profiles = SHARES | GATE | INPUTS, .was_read = true}, "kvgate+shares"},
     {{.profiles = SHARES | GATE | INPUTS, .shares_least = 0.03, .kept = 0.02}, "kvgate"},

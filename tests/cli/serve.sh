@@ -87,7 +87,8 @@ WINNOW_PROFILE=$shipped/stats.json:$shipped/shares.json chooses kvgate+shares # 
 cp "$shipped/inputgate.json" "$profiles"
 chooses kvgate
 cp "$shipped/shares.json" "$profiles"
-chooses kvzap:recent=0+shares
+chooses kvzap:recent=32+shares
+chooses kvzap:recent=0+shares --ratio 0.9
 echo '{}' >"$profiles/shares.json" # the server will say what is wrong with it
 chooses kvgate
 grep -q "^WINNOW_PROFILE=.*:$profiles/inputgate.json" "$work/out" || fail "gates on hidden states are left out: $(grep PROFILE "$work/out")"
