@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 winnow=${1:-build/winnow}
 document=examples/document.txt
 first='What is the access code of the north dome?'
-second='What is the diameter of the mirror of the large reflector?'
+second='Who founded the station?'
 
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
