@@ -30,11 +30,12 @@ static const char *rule_of(const struct eval_run *run, const struct eval_block *
 static int32_t find_variant(const struct eval_run *run, const struct eval_block *b,
                             const struct eval_contrast *c, const char *canonical)
 {
+    const char *rule = rule_of(run, b);
     for (int32_t i = 0; i < b->n_rows; i++) {
         const struct eval_variant *v = &run->variants[b->rows[i].variant];
         if (strcmp(v->canonical, canonical) == 0 && (v->full || strcmp(v->size, c->size) == 0) &&
             strcmp(v->kv_type, c->kv_type) == 0 && strcmp(v->mode, c->mode) == 0 &&
-            strcmp(v->more, v->full ? "" : rule_of(run, b)) == 0)
+            strcmp(v->more, v->full ? "" : rule) == 0)
             return b->rows[i].variant;
     }
     return -1;
