@@ -529,11 +529,10 @@ static int choose_policy(struct app_job *job)
     return rc == APP_OK ? app_job_allowed(job->policy, &job->run, job->args->evict) : rc;
 }
 
-/* Whether the policy looks at numbers that were noted of entries when they were read. They go with rules that are over. */
-static bool notes_entries(const wnw_policy *policy)
+/* Whether the policy looks at numbers that the cache keeps with entries. They go with rules that are over. */
+static bool needs_numbers(const wnw_policy *policy)
 {
-    return policy &&
-           wnw_policy_needs(policy).flags & (WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX | WNW_NEED_INPUT_GATE);
+    return policy && wnw_policy_needs(policy).flags & WNW_NEED_NUMBERS;
 }
 
 int app_job_prepare(struct app_job *job)
@@ -550,7 +549,7 @@ int app_job_prepare(struct app_job *job)
     if (rc == APP_OK && job->automatic)
         rc = choose_policy(job);
     job->run.policy = job->policy;
-    job->run.once = !job->talks && !(job->stores && notes_entries(job->policy));
+    job->run.once = !job->talks && !(job->stores && needs_numbers(job->policy));
     job->is_prepared = rc == APP_OK;
     return rc;
 }

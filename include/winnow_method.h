@@ -63,6 +63,10 @@ enum {
     WNW_NEED_ROPE = 1u << 11, /* how keys turn with their positions: `rope_theta` and what goes with it */
     WNW_NEED_INPUT_GATE = 1u << 12, /* what gates on hidden states said of tokens when they were read */
     WNW_NEED_LOOKAHEAD = 1u << 13,  /* queries of `lookahead` tokens that a compressed copy generates */
+    /* The numbers that the cache keeps with an entry from when it is read: of the attention to it, and all. They are
+     * noted only while rules or a policy that look at them are in force. */
+    WNW_NEED_ATTN_NUMBERS = WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX,
+    WNW_NEED_NUMBERS = WNW_NEED_ATTN_NUMBERS | WNW_NEED_INPUT_GATE,
 };
 
 /* Which tokens a second pass feeds. */

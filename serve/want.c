@@ -61,6 +61,5 @@ bool serve_looks_with_queries(const struct serve_want *want)
 
 bool serve_looks_back(const struct serve_want *want)
 {
-    return want->needs & (WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX | WNW_NEED_QUERY_STATS |
-                          WNW_NEED_EVERY_QUERY | WNW_NEED_INPUT_GATE);
+    return want->needs & (WNW_NEED_NUMBERS | WNW_NEED_QUERY_STATS | WNW_NEED_EVERY_QUERY);
 }

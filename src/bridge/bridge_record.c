@@ -213,7 +213,7 @@ void wnw__bridge_record_seen(struct wnw__bridge_layer *l, int32_t stream, const 
 
 static bool wants_columns(const struct wnw__bridge_backend *b)
 {
-    return b->watch.policy && (b->watch.needs.flags & (WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX));
+    return b->watch.policy && (b->watch.needs.flags & WNW_NEED_ATTN_NUMBERS);
 }
 
 int wnw__bridge_record_tensors(const struct wnw__bridge_backend *b)

@@ -459,7 +459,7 @@ static bool needed(const struct wnw__record_needs *needs, const struct wnw__reco
 {
     (void)shape;
     *arg = (struct wnw__record_arg){0};
-    return needs->merged.flags & (WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX);
+    return needs->merged.flags & WNW_NEED_ATTN_NUMBERS;
 }
 
 static void close_columns(void *rec)
@@ -591,7 +591,7 @@ static int fill(void *rec, struct wnw__source *source, const wnw_needs *needs, c
 
 const struct wnw__recorder_type wnw__columns_recorder = {
     .name = "columns",
-    .needs = WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX,
+    .needs = WNW_NEED_ATTN_NUMBERS,
     .reads_softmax = true,
     .every_reader = true,
     .reads_columns = reads_columns,
