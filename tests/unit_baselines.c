@@ -117,7 +117,7 @@ static void h2o_ragged(void **state)
     assert_scores(got + 3, (const float[]){0.1f, 0.6f, 5}, 3);
 }
 
-static void h2o_protects(void **state)
+static void last_entries_are_protected(void **state)
 {
     (void)state;
     assert_int_equal(protected_of("h2o", 1000, 101).n_last, 50);
@@ -125,6 +125,13 @@ static void h2o_protects(void **state)
     assert_int_equal(protected_of("paper-pyramidkv-h2o", 1000, 64).n_last, 8);
     assert_int_equal(protected_of("observed_attention", 1000, 64).n_last, 0);
     assert_int_equal(protected_of("h2o:recent=60", 1000, 100).n_last, 100); /* 60 + 50, but 100 in all */
+    /* a tenth of 1000, and of 200; 0.5 of 60 less 4 sinks; 0.25 of 12 is less than the sinks */
+    assert_int_equal(protected_of("inputgate", 1000, 100).n_last, 100);
+    assert_int_equal(protected_of("inputgate", 200, 100).n_last, 20);
+    assert_int_equal(protected_of("inputgate:room=0.5", 1000, 60).n_last, 26);
+    assert_int_equal(protected_of("inputgate:room=0.5,recent=8", 1000, 60).n_last, 8);
+    assert_int_equal(protected_of("inputgate:room=0.25", 1000, 12).n_first, 4);
+    assert_int_equal(protected_of("inputgate:room=0.25", 1000, 12).n_last, 0);
     /* 20 sinks; half of 100; half of 30 would leave no room for the sinks */
     assert_int_equal(protected_of("vatp", 1000, 100).n_first, 20);
     assert_int_equal(protected_of("vatp", 1000, 100).n_last, 50);
@@ -693,7 +700,7 @@ int main(void)
         cmocka_unit_test(sharing_out),
         cmocka_unit_test(h2o_scores),
         cmocka_unit_test(h2o_ragged),
-        cmocka_unit_test(h2o_protects),
+        cmocka_unit_test(last_entries_are_protected),
         cmocka_unit_test(h2o_keeps),
         cmocka_unit_test(vatp_scores),
         cmocka_unit_test(cake_scores),

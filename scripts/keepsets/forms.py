@@ -400,8 +400,12 @@ def input_scores(p):
 
 @case("inputgate:recent=0+equal", share=0)
 @case("inputgate:recent=100,share=0.05+equal", share=0.05)
-def inputgate_equal(p, r, share):
-    return uniform(p, input_scores(p), r, first=4, last=floor(p.n * share))
+@case("inputgate:recent=100,share=0.5,room=0.6+equal", share=0.5, room=0.6)
+def inputgate_equal(p, r, share, room=1):
+    last = min(100, floor(p.n * share))
+    if room < 1:
+        last = max(0, min(last, floor(room * floor(p.n * (1 - r) + 1e-6)) - 4))
+    return uniform(p, input_scores(p), r, first=4, last=last)
 
 
 @case("kvzap:recent=0")

@@ -146,12 +146,12 @@ static const struct wnw__preset presets[] = {
     {.name = "kvzap",
      .about = "KVzip+'s scores, predicted from hidden states by KVzap's gates; all heads share one budget.",
      .paper = "KVzap, arXiv 2601.07891",
-     .recipe = "inputgate:sinks=4,recent=128,share=0.1+direct" UNIFORM_EXACT
+     .recipe = "inputgate:sinks=4,recent=128,share=0.1,room=1+direct" UNIFORM_EXACT
                "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
     {.name = "fastkvzip",
      .about = "KVzip's scores, predicted from hidden states by Fast KVzip's gates; all heads share one budget.",
      .paper = "Fast KVzip, arXiv 2601.17668",
-     .recipe = "inputgate:sinks=4,recent=4096,share=0.02+direct" UNIFORM_EXACT
+     .recipe = "inputgate:sinks=4,recent=4096,share=0.02,room=1+direct" UNIFORM_EXACT
                "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
     {.name = "kvzip_plus",
      .about = "KVzip by what an entry adds to the hidden states of repeated tokens; all heads share one budget.",

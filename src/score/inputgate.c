@@ -8,10 +8,13 @@
  *     attention  score_j = mean over the group of 1 / (1 + sum_s exp(B_s . q_h / c - (k_j . q_h / c + b_h)))
  *                q_h, k_j: normed projections of x to c^2 numbers             Fast KVzip
  *
- * in place of the scores that a second reading gives: KVzap's predict the logarithm of KVzip+'s, Fast KVzip's KVzip's own.
+ * in place of the scores that a second reading gives: KVzap's predict the logarithm of KVzip+'s, Fast KVzip's KVzip's own, and
+ * ours the logarithm of KVzip's.
  * All heads compare, so that `global` shares out a size and `threshold` makes the size follow the text. Gates are asked while
  * tokens are read and the cache keeps their answers, so that they work by chunk and while decoding. The chat header stays, or
  * where none is known the first `sinks` entries, and the last `recent` tokens, but no more than a `share` of all entries.
+ * Heads that keep few entries on average have no room for many that stay whatever their score: the last tokens give way where
+ * they and the first would be more than `room` of what a head keeps.
  * Observes the answers of gates. Cost O(n_embd) per token and KV head while reading (linear), nothing here.
  */
 #include "policy/part.h"
@@ -20,7 +23,7 @@
 
 struct opts {
     int32_t sinks, recent;
-    double share;
+    double share, room;
 };
 
 static void needs(const void *opts, wnw_needs *out)
@@ -33,9 +36,11 @@ static void needs(const void *opts, wnw_needs *out)
 static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct opts *o = opts;
-    const int32_t most = (int32_t)(o->share * p->n);
+    const int32_t most = (int32_t)(o->share * p->n), room = (int32_t)(o->room * p->budget);
     out->n_first = p->n_prefix > 0 ? p->n_here : o->sinks;
     out->n_last = o->recent < most ? o->recent : most;
+    if (p->sized && o->room < 1 && out->n_last > room - out->n_first)
+        out->n_last = room > out->n_first ? room - out->n_first : 0;
 }
 
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
@@ -65,6 +70,15 @@ static const wnw_option options[] = {{.name = "sinks",
                                       .type = WNW_OPT_REAL,
                                       .offset = offsetof(struct opts, share),
                                       .def = 0.1,
+                                      .min = 0,
+                                      .max = 1},
+                                     {.name = "room",
+                                      .help =
+                                          "the most of a size's entries per head that first and last ones "
+                                          "may be; the last give way, and 1 leaves them whole",
+                                      .type = WNW_OPT_REAL,
+                                      .offset = offsetof(struct opts, room),
+                                      .def = 1,
                                       .min = 0,
                                       .max = 1},
                                      {0}};
