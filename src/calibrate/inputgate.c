@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Gates on hidden states (gates.h): for every KV head a linear form of what its layer's attention reads of a token, the hidden
- * state after the norm in front of it, that predicts the scores of KVzip+ or KVzip. As KVzap's linear ones (arXiv 2601.07891),
- * but fitted in closed form. The heads of a layer have the same features and a target each.
+ * state after the norm in front of it, that predicts the scores of KVzip or KVzip+. As KVzap's linear ones (arXiv 2601.07891),
+ * whose target is KVzip+, but fitted in closed form. The heads of a layer have the same features and a target each.
  */
 #include "base/json.h"
 #include "calibrate/gates.h"
@@ -14,8 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TARGET_PLUS, TARGET_KVZIP };
-static const char *const targets[] = {"kvzip_plus", "kvzip", NULL};
+static const char *const targets[] = {"kvzip", "kvzip_plus", NULL};
 
 struct opts {
     struct wnw__gates_opts gates;
@@ -111,14 +110,13 @@ static const wnw_option options[] = {{.name = "target",
                                       .help = "whose scores are predicted",
                                       .type = WNW_OPT_ENUM,
                                       .offset = offsetof(struct opts, target),
-                                      .def = TARGET_PLUS,
                                       .choices = targets},
                                      WNW_OPTIONS_GATES,
                                      {0}};
 
 const struct wnw__calibrate_type wnw__calibrate_inputgate = {
     .name = "inputgate",
-    .about = "A linear form of hidden states for every KV head that predicts the scores of KVzip+ or KVzip, "
+    .about = "A linear form of hidden states for every KV head that predicts the scores of KVzip or KVzip+, "
              "for the "
              "scorer inputgate.",
     .options = options,

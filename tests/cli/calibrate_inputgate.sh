@@ -13,10 +13,10 @@ mkdir "$work/texts"
 cp "$text" "$work/texts/words.txt"
 seq -s ', ' 3000 >"$work/texts/numbers.txt"
 good 'into the cache folder' calibrate inputgate -m "$model" -f "$work/texts" --set $small -t 1 &&
-    json 'profile' "$made" 'o["kind"] == "inputgate" and o["settings"]["target"] == "kvzip_plus" and o["settings"]["form"] == "linear" and
+    json 'profile' "$made" 'o["kind"] == "inputgate" and o["settings"]["target"] == "kvzip" and o["settings"]["form"] == "linear" and
         len(o["results"]["thresholds"]) == 4 and o["results"]["thresholds"] == sorted(o["results"]["thresholds"]) and
         len(o["results"]["layers"]) == o["model"]["n_layer"] and len({len(x) for x in o["results"]["layers"]}) == 1'
-for line in '^gates on hidden states from kvzip_plus: [0-9]+ entries of each of 8 heads' '^words.txt +[-0-9.]+ +[-0-9.]+$' \
+for line in '^gates on hidden states from kvzip: [0-9]+ entries of each of 8 heads' '^words.txt +[-0-9.]+ +[-0-9.]+$' \
     '^threshold that keeps 12.5 %: tau=-?[0-9.]+$'; do
     grep -qE "$line" "$work/out" || fail "the report has no /$line/: $(cat "$work/out")"
 done
@@ -36,8 +36,8 @@ for evict in end layer chunk:64; do
 done
 good 'a threshold while decoding' run -m "$model" --tokens "$work/ids" --policy "inputgate+threshold:tau=$tau,window=8" --evict chunk:64 --evict-every 8 -n 24 --json
 
-good 'KVzip as target' calibrate inputgate -m "$model" -f "$text" --set $small,target=kvzip -t 1 -o "$work/kvzip.json" &&
-    json 'KVzip as target' "$work/kvzip.json" 'o["settings"]["target"] == "kvzip"'
+good 'KVzip+ as target' calibrate inputgate -m "$model" -f "$text" --set $small,target=kvzip_plus -t 1 -o "$work/plus.json" &&
+    json 'KVzip+ as target' "$work/plus.json" 'o["settings"]["target"] == "kvzip_plus"'
 good 'two threads' calibrate inputgate -m "$model" -f "$work/texts" --set $small -t 2 -o "$work/two.json"
 same 'two threads' "$made" "$work/two.json"
 for after in 2 6; do
