@@ -5,6 +5,7 @@
 #include "app/document.h"
 #include "app/files.h"
 #include "app/models.h"
+#include "app/names.h"
 #include "app/process.h"
 #include "app/profiles.h"
 #include "app/values.h"
@@ -431,12 +432,14 @@ static int load_profile(struct app_job *job)
     const bool wants = needs.flags & WNW_NEED_PROFILE;
     const uint32_t for_masks = wnw_heads_profiles(job->args->mask_heads);
     const bool policy_lacks = !for_masks || (wants && needs.profiles & for_masks);
-    char user[96];
+    char user[96], *own = NULL; /* a stored document has its recipe without an argument */
     snprintf(user, sizeof user, "%s %.60s", policy_lacks ? "policy" : "--mask-heads",
              !policy_lacks       ? job->args->mask_heads
              : job->args->policy ? job->args->policy
              : job->automatic    ? asks_quality(job->args) ? "for --keep-quality" : "auto"
+             : job->policy       ? app_policy_text(job->policy, &own)
                                  : "full");
+    wnw_free(own);
     return app_profile_load(&job->profile, &job->remarks, job->model,
                             &(struct app_profile_want){.given = job->args->profile,
                                                        .model = job->args->model,

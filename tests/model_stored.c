@@ -544,6 +544,121 @@ static void seal_head(uint8_t *bytes)
     memcpy(bytes + offsetof(struct wnw__wkv_head, sum), &sum, sizeof sum);
 }
 
+/* Sets every checksum, so that none is the reason. */
+static void seal(uint8_t *bytes)
+{
+    const struct wnw__wkv_head *h = (const struct wnw__wkv_head *)(const void *)bytes;
+    struct wnw__wkv_block *table = (struct wnw__wkv_block *)(void *)(bytes + sizeof *h);
+    const size_t front = (size_t)wnw__wkv_round(sizeof *h + h->n_block * sizeof *table);
+    for (uint32_t i = 0; i < h->n_block; i++)
+        table[i].sum = XXH3_64bits(bytes + table[i].at, (size_t)wnw__wkv_round(table[i].bytes));
+    const uint64_t sum = XXH3_64bits(bytes + sizeof *h, front - sizeof *h);
+    memcpy(bytes + offsetof(struct wnw__wkv_head, table_sum), &sum, sizeof sum);
+    seal_head(bytes);
+}
+
+static struct wnw__wkv_block *block_of(uint8_t *bytes, uint32_t kind, uint32_t number)
+{
+    const struct wnw__wkv_head *h = (const struct wnw__wkv_head *)(const void *)bytes;
+    struct wnw__wkv_block *b = (struct wnw__wkv_block *)(void *)(bytes + sizeof *h);
+    while (b->kind != kind || b->number != number)
+        b++;
+    return b;
+}
+
+/* Blocks that stand there twice or belong to nothing, with checksums that are right: none is chosen by its place. */
+static void blocks_that_do_not_belong_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t kind, number, to_kind, to_number;
+        uint64_t bytes; /* that go */
+        const char *says;
+    } edits[] = {
+        {WNW_WKV_LAYER, 3, WNW_WKV_LAYER, 2, 0, "layer 2 twice"},
+        {WNW_WKV_LAYER, 3, WNW_WKV_LAYER, 4, 0, "layer 4, and there are 4"},
+        {WNW_WKV_LAYER, 3, WNW_WKV_LAYER, UINT32_MAX, 0, "layer 4294967295"},
+        {WNW_WKV_DOCUMENT, 0, WNW_WKV_DOCUMENT, 1, 0, "document 1, and there is 1"},
+        {WNW_WKV_DOCUMENT, 0, WNW_WKV_TOKENS, 0, 3, "tokens 0 twice"},
+        {WNW_WKV_DOCUMENT, 0, WNW_WKV_META, 0, 0, "description 0 twice"},
+        {WNW_WKV_TOKENS, 0, WNW_WKV_TOKENS, 0, 1, "no whole numbers"},
+        {WNW_WKV_COUNTS, 0, WNW_WKV_COUNTS, 0, 2, "no whole numbers"},
+        {WNW_WKV_DOCUMENT, 0, WNW_WKV_IDS, 0, 0, "no whole numbers"},
+        {WNW_WKV_DOCUMENT, 0, WNW_WKV_HELD, 0, 0, "no whole numbers"},
+    };
+    struct test_model f;
+    wnw_stored *st;
+    size_t n;
+    test_open_tiny(&f, "llama", 40, 31);
+    uint8_t *bytes = small_file(&f, &n), *copy = malloc(n);
+    assert_non_null(copy);
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        memcpy(copy, bytes, n);
+        struct wnw__wkv_block *b = block_of(copy, edits[i].kind, edits[i].number);
+        b->kind = edits[i].to_kind;
+        b->number = edits[i].to_number;
+        b->bytes -= edits[i].bytes;
+        seal(copy);
+        assert_refused(copy, n, WNW_E_FORMAT, edits[i].says);
+    }
+    memcpy(copy, bytes, n);
+    block_of(copy, WNW_WKV_DOCUMENT, 0)->kind = WNW_WKV_N_KINDS; /* of a later program */
+    seal(copy);
+    write_file(other_path, copy, n);
+    assert_ok(wnw_stored_open(&st, other_path));
+    wnw_stored_free(st);
+    free(bytes);
+    free(copy);
+    test_close(&f);
+}
+
+/* Puts a text of the same length in place of one in the description. */
+static void put_into_description(uint8_t *bytes, const char *from, const char *to)
+{
+    const struct wnw__wkv_block *b = block_of(bytes, WNW_WKV_META, 0);
+    uint8_t *at = memmem(bytes + b->at, (size_t)b->bytes, from, strlen(from));
+    assert_non_null(at);
+    assert_int_equal(strlen(from), strlen(to));
+    memcpy(at, to, strlen(to));
+    seal(bytes);
+}
+
+/* A size is read as it stands or not at all, and the model is the one that the file says in every number. */
+static void descriptions_that_were_edited_are_refused(void **state)
+{
+    (void)state;
+    static const char *const sizes[][2] = {
+        {"{\"ratio\":0.5}", "{\"ratio\":\"x\"}"}, {"{\"ratio\":0.5}", "{\"ratio\":-.5}"},
+        {"{\"ratio\":0.5}", "{\"ratio\":1.5}"},   {"{\"ratio\":0.5}", "{\"retio\":0.5}"},
+        {"{\"ratio\":0.5}", "{\"budget\":-1}"},   {"{\"ratio\":0.5}", "{\"bytes\":0.5}"},
+    };
+    static const char *const models[][2] = {{"\"n_vocab\":320", "\"n_vocab\":319"},
+                                            {"\"n_vocab\":320", "\"n_vocab\":640"}};
+    struct test_model f;
+    size_t n;
+    test_open_tiny(&f, "llama", 40, 31);
+    uint8_t *bytes = small_file(&f, &n), *copy = malloc(n);
+    assert_non_null(copy);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        memcpy(copy, bytes, n);
+        put_into_description(copy, sizes[i][0], sizes[i][1]);
+        assert_refused(copy, n, WNW_E_FORMAT, "its description");
+    }
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        wnw_stored *st;
+        memcpy(copy, bytes, n);
+        put_into_description(copy, models[i][0], models[i][1]);
+        write_file(other_path, copy, n);
+        assert_ok(wnw_stored_open(&st, other_path));
+        assert_error(wnw_stored_check_model(st, f.m), WNW_E_FORMAT);
+        assert_says("it says that its model has");
+        wnw_stored_free(st);
+    }
+    free(bytes);
+    free(copy);
+    test_close(&f);
+}
+
 static void others_are_refused(void **state)
 {
     (void)state;
@@ -678,6 +793,8 @@ int main(void)
         cmocka_unit_test(reads_on_under_the_same_rules),
         cmocka_unit_test(text_comes_back),
         cmocka_unit_test(every_change_is_noticed),
+        cmocka_unit_test(blocks_that_do_not_belong_are_refused),
+        cmocka_unit_test(descriptions_that_were_edited_are_refused),
         cmocka_unit_test(others_are_refused),
         cmocka_unit_test(a_failed_write_leaves_the_old_file),
         cmocka_unit_test(what_cannot_be_stored_is_refused),

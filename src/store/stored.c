@@ -92,6 +92,15 @@ int wnw_stored_check_model(const wnw_stored *st, const wnw_model *m)
         return wnw__fail(WNW_E_MISMATCH,
                          "the stored cache belongs to model %s (%.100s); this one is %s (%.100s)",
                          st->meta.fingerprint, st->meta.model, print, m->name);
+    const struct wnw__wkv_meta *meta = &st->meta;
+    if (meta->n_layer != m->hp.n_layer || meta->n_head_kv != m->hp.n_head_kv ||
+        meta->n_embd_head != m->hp.n_embd_head || meta->n_vocab != m->hp.n_vocab)
+        return wnw__fail(
+            WNW_E_FORMAT,
+            "the stored cache is damaged: it says that its model has %d layers of %d heads of %d "
+            "elements and %d tokens, and the model has %d of %d of %d and %d",
+            (int)meta->n_layer, (int)meta->n_head_kv, (int)meta->n_embd_head, (int)meta->n_vocab,
+            (int)m->hp.n_layer, (int)m->hp.n_head_kv, (int)m->hp.n_embd_head, (int)m->hp.n_vocab);
     return WNW_OK;
 }
 

@@ -231,6 +231,14 @@ static void read_session(struct wnw__wkv_meta *m, struct fields *all)
     join(all, &f);
 }
 
+static double share(struct fields *f, const char *key)
+{
+    const json_t *v = json_object_get(f->o, key);
+    const double x = json_number_value(v);
+    return is_there(f, key, json_is_number(v) && x >= 0 && x < 1) ? x : 0;
+}
+
+/* One of three, or none; a kind of size that is not known here would be read as none. */
 static wnw_size read_size(struct fields *all)
 {
     struct fields f = object(all, "size");
@@ -240,8 +248,8 @@ static wnw_size read_size(struct fields *all)
     else if (json_object_get(f.o, "bytes"))
         size = (wnw_size){.kind = WNW_SIZE_BYTES, .bytes = (uint64_t)whole(&f, "bytes", 0, INT64_MAX)};
     else if (json_object_get(f.o, "ratio"))
-        size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = json_number_value(json_object_get(f.o, "ratio"))};
-    is_there(&f, "ratio", size.kind != WNW_SIZE_RATIO || (size.ratio >= 0 && size.ratio < 1));
+        size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = share(&f, "ratio")};
+    is_there(all, "size", json_object_size(f.o) == (size.kind != WNW_SIZE_NONE));
     join(all, &f);
     return size;
 }

@@ -93,9 +93,31 @@ static const int32_t *numbers_of(const struct wnw_stored *st, enum wnw__wkv_kind
 {
     const struct wnw__wkv_block *b = wnw__wkv_find(st, kind, 0);
     *n = b ? (int64_t)(b->bytes / sizeof(int32_t)) : 0;
-    if (!b || b->bytes % sizeof(int32_t) != 0)
+    if (!b)
         return NULL;
     return (const int32_t *)(const void *)(st->bytes + b->at);
+}
+
+/* Blocks that a reader would have to choose between, or that belong to no layer, are nothing that was written here. Kinds that this
+ * reader does not know are skipped. */
+static int check_blocks(const struct wnw_stored *st)
+{
+    for (uint32_t i = 0; i < st->head->n_block; i++) {
+        const struct wnw__wkv_block *b = &st->table[i];
+        const bool known = b->kind > 0 && b->kind < WNW_WKV_N_KINDS;
+        const uint32_t n = b->kind == WNW_WKV_LAYER ? (uint32_t)st->meta.n_layer : 1;
+        const bool of_numbers = b->kind == WNW_WKV_TOKENS || b->kind == WNW_WKV_IDS ||
+                                b->kind == WNW_WKV_COUNTS || b->kind == WNW_WKV_HELD;
+        if (known && b->number >= n)
+            return wnw__fail(WNW_E_FORMAT, "its block %u is %s %u, and there %s %u", (unsigned)i,
+                             kind_name(b->kind), (unsigned)b->number, n == 1 ? "is" : "are", (unsigned)n);
+        if (known && wnw__wkv_find(st, (enum wnw__wkv_kind)b->kind, b->number) != b)
+            return wnw__fail(WNW_E_FORMAT, "it has %s %u twice", kind_name(b->kind), (unsigned)b->number);
+        if (of_numbers && b->bytes % sizeof(int32_t) != 0)
+            return wnw__fail(WNW_E_FORMAT, "its %s are %llu bytes, which are no whole numbers",
+                             kind_name(b->kind), (unsigned long long)b->bytes);
+    }
+    return WNW_OK;
 }
 
 static int read_meta(struct wnw_stored *st)
@@ -252,6 +274,7 @@ static int check_all(struct wnw_stored *st)
     WNW_TRY(check_head(st));
     WNW_TRY(check_table(st));
     WNW_TRY(read_meta(st));
+    WNW_TRY(check_blocks(st));
     WNW_TRY(read_tokens(st));
     WNW_TRY(read_document(st));
     WNW_TRY(make_form(st));
