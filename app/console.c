@@ -44,13 +44,18 @@ int app_errno_code(int err)
     }
 }
 
+static bool is_control(char c)
+{
+    return (unsigned char)c < 0x20 || c == 0x7f;
+}
+
 /* Messages quote names from outside: a line break or control character in one must not break the line. */
 __attribute__((format(printf, 1, 0))) static void print_line(const char *fmt, va_list ap)
 {
     char line[2048];
     vsnprintf(line, sizeof line, fmt, ap);
     for (char *c = line; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+        if (is_control(*c))
             *c = '?';
     }
     fprintf(stderr, "winnow: %s\n", line);
@@ -86,6 +91,12 @@ void app_note_lines(const char *label, const char *lines)
         app_note("%s%.*s", label, len, lines);
         lines += len + (lines[len] == '\n');
     }
+}
+
+void app_print_line(const char *s)
+{
+    for (; *s; s++)
+        putchar(is_control(*s) ? '?' : *s);
 }
 
 int app_stdout_failed(void)

@@ -21,6 +21,8 @@ void app_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Prints each line of `lines` (NULL = none) as a remark that begins with `label`. */
 void app_note_lines(const char *label, const char *lines);
 
+/* Writes text from a file to stdout, with ? for line breaks and control characters, which a terminal would obey. */
+void app_print_line(const char *s);
 /* Says why writing to standard output failed, by errno, and returns APP_FAILED. */
 int app_stdout_failed(void);
 /* Flushes stdout. Returns APP_FAILED if anything written there was lost. */

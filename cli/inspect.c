@@ -149,7 +149,8 @@ static void print_recipe(const wnw_stored_info *info)
         return;
     }
     const bool known = wnw_policy_parse(&policy, info->policy, NULL) == WNW_OK;
-    printf("recipe    %s", known ? app_policy_text(policy, &own) : info->policy);
+    printf("recipe    ");
+    app_print_line(known ? app_policy_text(policy, &own) : info->policy);
     print_size(&info->size);
     printf(", phase %s\n", wnw_phase_name(info->phase));
     wnw_free(own);
@@ -164,7 +165,13 @@ static void print_stored(const wnw_stored *st)
     (void)wnw_stored_get_info(st, &info);
     app_kv_text(kv, sizeof kv,
                 &(struct app_kv){.type = info.kv_type, .tail = info.kv_tail, .unrotated = info.kv_unrotated});
-    printf("model     %s (%s, %s)\n", info.model, info.arch, info.fingerprint);
+    printf("model     ");
+    app_print_line(info.model);
+    printf(" (");
+    app_print_line(info.arch);
+    printf(", ");
+    app_print_line(info.fingerprint);
+    printf(")\n");
     printf("tokens    %d read, the next has position %d\n", info.n_tokens, info.n_past);
     print_recipe(&info);
     printf("entries   %.1f per head of %d layers with %d heads, %s, %.2f MiB\n",
@@ -174,8 +181,10 @@ static void print_stored(const wnw_stored *st)
         printf("          and a state of recurrent layers\n");
     if (wnw_stored_get_text(st, &text) && text.document)
         printf("document  %zu bytes%s\n", strlen(text.document), info.pieces ? ", added in pieces" : "");
-    printf("file      %.2f MiB, version %d, written by winnow %s\n", (double)info.bytes_file / 1048576.0,
-           info.version, info.writer);
+    printf("file      %.2f MiB, version %d, written by winnow ", (double)info.bytes_file / 1048576.0,
+           info.version);
+    app_print_line(info.writer);
+    putchar('\n');
 }
 
 static int show_stored(const char *path, bool json)
@@ -216,6 +225,33 @@ static bool are_positions(const json_t *head, json_int_t n)
     return json_is_array(head);
 }
 
+/* Whether there are layers, all with as many heads. */
+static bool are_layers(const json_t *layers)
+{
+    const size_t n_head = json_array_size(json_object_get(json_array_get(layers, 0), "heads"));
+    const json_t *layer;
+    size_t il;
+    json_array_foreach(layers, il, layer)
+    {
+        if (json_array_size(json_object_get(layer, "heads")) != n_head)
+            return false;
+    }
+    return n_head > 0;
+}
+
+/* The ids of n tokens; an older plan has none. */
+static bool are_tokens(const json_t *tokens, json_int_t n)
+{
+    size_t i;
+    const json_t *x;
+    json_array_foreach(tokens, i, x)
+    {
+        if (!json_is_integer(x) || json_integer_value(x) < 0 || json_integer_value(x) > INT32_MAX)
+            return false;
+    }
+    return !tokens || (json_is_array(tokens) && json_array_size(tokens) == (size_t)n);
+}
+
 /* What is wrong with a plan, NULL = nothing. */
 static const char *plan_fault(const json_t *o)
 {
@@ -236,7 +272,13 @@ static const char *plan_fault(const json_t *o)
         if (!json_is_array(heads))
             return positions;
     }
-    return json_is_array(layers) ? NULL : positions;
+    if (!json_is_array(layers))
+        return positions;
+    if (!are_layers(layers))
+        return "is damaged: it has no layers, or they differ in heads";
+    return are_tokens(json_object_get(o, "tokens"), n)
+               ? NULL
+               : "is damaged: its tokens are not \"n_tokens\" numbers from 0 on";
 }
 
 static int read_plan(json_t **o, const char *path)
@@ -268,8 +310,9 @@ static int show_plan(const char *path, bool json)
     }
     const json_t *layers = json_object_get(o, "layers");
     const int32_t n = (int32_t)json_integer_value(json_object_get(o, "n_tokens"));
-    printf("plan      of %d tokens, %zu layers\nrecipe    %s\n", n, json_array_size(layers),
-           json_string_value(json_object_get(o, "policy")));
+    printf("plan      of %d tokens, %zu layers\nrecipe    ", n, json_array_size(layers));
+    app_print_line(json_string_value(json_object_get(o, "policy")));
+    putchar('\n');
     print_layers(&(struct held){layers, n});
     json_decref(o);
     return app_finish_stdout();

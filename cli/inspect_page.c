@@ -29,16 +29,6 @@ struct shown {
 
 /* ---- Reading ---- */
 
-static bool check_heads(const struct shown *s)
-{
-    const json_t *layers = json_object_get(s->o, "layers"), *layer;
-    const size_t n_head = json_array_size(json_object_get(json_array_get(layers, 0), "heads"));
-    size_t il;
-    json_array_foreach(layers, il, layer) if (json_array_size(json_object_get(layer, "heads")) != n_head ||
-                                              n_head == 0) return false;
-    return json_array_size(layers) > 0;
-}
-
 static int read_shown(struct shown *s, const char *path)
 {
     s->path = path;
@@ -46,14 +36,10 @@ static int read_shown(struct shown *s, const char *path)
     if (rc != APP_OK)
         return rc;
     const json_int_t n = json_integer_value(json_object_get(s->o, "n_tokens"));
-    const json_t *past = json_object_get(s->o, "n_past"), *tokens = json_object_get(s->o, "tokens");
+    const json_t *past = json_object_get(s->o, "n_past");
     if (n < 1 || n > MAX_TOKENS)
         return app_fail(APP_BAD_INPUT, "'%s' is of %lld tokens; a page shows 1 to %d", path, (long long)n,
                         MAX_TOKENS);
-    if (!check_heads(s) || (tokens && json_array_size(tokens) != (size_t)n))
-        return app_fail(APP_BAD_INPUT,
-                        "'%s' is damaged: its layers differ in heads, or its tokens are not %d", path,
-                        (int)n);
     s->moved = past && json_integer_value(past) != n;
     s->n = (int32_t)n;
     if (!s->moved)
@@ -161,10 +147,8 @@ static int read_of_model(struct of_model *of, const struct cli_args *args, const
     const json_t *tokens = json_object_get(s->o, "tokens");
     const struct inspect_question question = {
         .path = s->path, .text = args->answer, .n = (int32_t)args->app.n};
-    if (!args->app.model) {
-        app_note("the page shows positions; name the model with -m to see the text");
+    if (!args->app.model)
         return APP_OK;
-    }
     if (!tokens || s->moved)
         return app_fail(APP_BAD_INPUT, "'%s' does not tell %s; leave out -m", s->path,
                         s->moved ? "which tokens its entries are of, because they have new positions"
@@ -335,6 +319,8 @@ int cli_inspect_page(const struct cli_args *args)
         rc = make_data(&data, shown, n, args);
     if (rc == APP_OK)
         rc = write_page(data, args->app.out, &inputs);
+    if (rc == APP_OK && !args->app.model)
+        app_note("the page shows positions; name the model with -m to see the text");
     json_decref(data);
     json_decref(shown[0].o);
     json_decref(shown[1].o);

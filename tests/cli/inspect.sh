@@ -109,19 +109,29 @@ nonsense() {
 }
 nonsense 'a position too far' 'positions of its text' 'o["layers"][0]["heads"][0].append(o["n_tokens"])'
 nonsense 'no position' 'positions of its text' 'o["layers"][0]["heads"][0][0] = "x"'
-damaged 'heads that differ' 'differ in heads' 'o["layers"][0]["heads"].pop()'
-damaged 'no layers' 'differ in heads' 'o["layers"] = []'
+nonsense 'heads that differ' 'differ in heads' 'o["layers"][0]["heads"].pop()'
+nonsense 'no layers' 'differ in heads' 'o["layers"] = []'
 nonsense 'a position twice' 'positions of its text' 'o["layers"][0]["heads"][0].insert(0, o["layers"][0]["heads"][0][0])'
 nonsense 'a negative position' 'positions of its text' 'o["layers"][0]["heads"][0].insert(0, -1)'
 nonsense 'heads that are none' 'positions of its text' 'o["layers"][0]["heads"] = 7'
 nonsense 'layers that are none' 'positions of its text' 'o["layers"] = {"heads": []}'
 nonsense 'no tokens' '1 to 2147483647' 'o["n_tokens"] = 0'
 nonsense 'more tokens than there are' '1 to 2147483647' 'o["n_tokens"] = (1 << 32) + 1'
-damaged 'very many tokens' '1 to 1048576' 'o["n_tokens"] = 1 << 30'
+damaged 'very many tokens' '1 to 1048576' 'o["n_tokens"] = 1 << 30; del o["tokens"]'
 damaged 'new positions by its own word' 'have new positions' 'o["n_past"] = 1; o["layers"][0]["heads"][0] = [5]'
-"$WINNOW" inspect "$work/bad.json" -o "$made/page.html" >"$work/out" 2>"$work/err" # behind a line on what the page shows
-[ $? -eq 2 ] && grep -q 'not one of its text' "$work/err" && [ ! -e "$made/page.html" ] || fail "a position behind the next one: $(cat "$work/err")"
+bad 'a position behind the next one' 'not one of its text' inspect "$work/bad.json" -o "$made/page.html"
 damaged 'no next position' 'is damaged' 'o["n_past"] = -7'
-damaged 'other tokens' 'its tokens are not' 'o["tokens"].pop()'
-damaged 'tokens that are none' 'that the model does not have' 'o["tokens"][0] = -1'
+nonsense 'other tokens' 'its tokens are not' 'o["tokens"].pop()'
+nonsense 'tokens that are none' 'its tokens are not' 'o["tokens"][0] = -1'
+nonsense 'no list of tokens' 'its tokens are not' 'o["tokens"] = "abc"'
+nonsense 'no heads' 'differ in heads' 'for l in o["layers"]: l["heads"] = []'
+
+# What a file says is no command to the terminal.
+python3 -c '
+import json, sys
+o = json.load(open(sys.argv[1]))
+o["policy"] = "\x1b[31mred"
+json.dump(o, open(sys.argv[2], "w"))' "$work/a.json" "$work/red.json"
+good 'a recipe of control characters' inspect "$work/red.json"
+grep -q '^recipe    ?\[31mred$' "$work/out" || fail "control characters are printed: $(cat -v "$work/out")"
 finish
