@@ -25,7 +25,8 @@ struct table {
     char title[80];
 };
 
-enum { MAX_TABLES = 32 };
+/* Gates of a model of eight billion weights have a third of these numbers. */
+enum { MAX_TABLES = 32, MAX_VALUES = 1 << 28 };
 
 struct tables {
     struct table t[MAX_TABLES];
@@ -65,6 +66,9 @@ static int read_table(struct table *t, const wnw_profile *p)
     t->n = 1;
     for (int32_t k = 0; k < t->info.n_dim; k++)
         t->n *= t->info.shape[k];
+    if (t->n > MAX_VALUES)
+        return app_fail(APP_BAD_INPUT, "the table %s has %lld numbers; tables of up to %d are shown",
+                        t->info.name, (long long)t->n, MAX_VALUES);
     t->value = calloc((size_t)t->n + 1, sizeof *t->value);
     if (!t->value)
         return app_fail(APP_FAILED, "out of memory");

@@ -310,6 +310,7 @@ static const struct change {
      "number 2 of layers[0] is"},
     {"a layer too many", inputgate_text, "\"\"]", "\"\",\"\"]", WNW_E_FORMAT,
      "results.layers is not an array of 2"},
+    {"gates of no layer", inputgate_text, INPUT_LAYER, "", WNW_E_FORMAT, "gates of no layer"},
     {"a layer that is a number", inputgate_text, ",\"\"]", ",7]", WNW_E_FORMAT, "layers[1] is no text"},
     {"sizes that do not fall", shares_text, "[0.5,0.25]", "[0.25,0.25]", WNW_E_FORMAT,
      "size[1] is not below the one before it"},

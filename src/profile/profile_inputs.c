@@ -69,6 +69,22 @@ static int read_layer(const struct wnw__profile_file *f, const json_t *v, int32_
     return WNW_OK;
 }
 
+/* Checks before memory is taken that the file holds the numbers of a layer at least, all the others being left out. */
+static int check_lengths(const struct wnw__profile_file *f, const json_t *layers, int64_t n)
+{
+    const json_t *v;
+    size_t il, n_there = 0;
+    json_array_foreach(layers, il, v)
+    {
+        const size_t length = json_string_length(v);
+        if (json_is_string(v) && length > 0 && length != WNW_BASE64_LENGTH((size_t)n * sizeof(float)))
+            return wnw__profile_bad(f, "layers[%zu] is not the base64 of %lld numbers of 4 bytes", il,
+                                    (long long)n);
+        n_there += length > 0;
+    }
+    return n_there > 0 ? WNW_OK : wnw__profile_bad(f, "results.layers has gates of no layer");
+}
+
 int wnw__profile_read_inputs(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
 {
     struct wnw__input_gate *g = &p->inputs;
@@ -81,8 +97,9 @@ int wnw__profile_read_inputs(const struct wnw__profile_file *f, const json_t *se
     WNW_TRY(read_sizes(f, settings, g));
     if (!json_is_array(layers) || json_array_size(layers) != (size_t)p->model.n_layer)
         return wnw__profile_bad(f, "results.layers is not an array of %d texts", (int)p->model.n_layer);
-    WNW_TRY(wnw__input_gate_new(g, &p->model));
     const int64_t n = wnw__input_numbers(g, &p->model);
+    WNW_TRY(check_lengths(f, layers, n));
+    WNW_TRY(wnw__input_gate_new(g, &p->model));
     for (int32_t il = 0; il < p->model.n_layer; il++)
         WNW_TRY(read_layer(f, json_array_get(layers, (size_t)il), il, g->number + il * n, n, &g->there[il]));
     return WNW_OK;

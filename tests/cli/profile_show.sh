@@ -28,6 +28,18 @@ head -c 200 "$work/srh.json" >"$work/cut.json"
 bad 'a file cut short' 'not JSON' profile show "$work/cut.json"
 echo '{"0": [0, 1]}' >"$work/foreign.json"
 bad 'a foreign file' 'winnow profile import' profile show "$work/foreign.json"
+# A small file that says that it has gigabytes.
+py "$work" <<'PY'
+import json, sys
+model = {"fingerprint": "0123456789abcdef", "n_layer": 4096, "n_head": 4, "n_head_kv": 2, "n_embd_head": 32}
+json.dump({"format": "winnow-profile-1", "kind": "inputgate", "model": model, "settings": {"form": "mlp", "n_embd": 16384, "hidden": 15},
+           "results": {"layers": [""] * 4096}}, open(sys.argv[1] + "/nothing.json", "w"))
+settings = {"form": "linear", "n_embd": 32768}
+json.dump({"format": "winnow-profile-1", "kind": "inputgate", "model": model, "settings": settings,
+           "results": {"layers": ["A" * (((2 * 32768 + 2) * 4 + 2) // 3 * 4)] + [""] * 4095}}, open(sys.argv[1] + "/most.json", "w"))
+PY
+bad 'gates of no layer' 'gates of no layer' profile show "$work/nothing.json"
+bad 'very many numbers' '268443648 numbers; tables of up to 268435456' profile show "$work/most.json"
 bad 'half a command' 'needs one of: show, import' profile
 
 # ---- import: the shapes of the model come from its profile of query statistics ----
