@@ -154,7 +154,7 @@ static int write_report(struct eval_report *r, const struct places *p, const str
 }
 
 /* What takes long begins once the results are read and their report may be written where it is to go. */
-static int make_report(struct eval_report *r, char *const *folders, int32_t n)
+static int make_report(struct eval_report *r, const struct eval_limit *limit, char *const *folders, int32_t n)
 {
     struct app_inputs inputs = {.n = 0};
     struct places p = {{NULL}};
@@ -164,6 +164,8 @@ static int make_report(struct eval_report *r, char *const *folders, int32_t n)
         rc = find_places(&p, folders, n, r->options->out, &inputs);
     if (rc == APP_OK)
         rc = make_tables(r);
+    if (rc == APP_OK && r->options->fail_if)
+        rc = eval_limit_find(limit, r->tables, r->runs.n);
     if (rc == APP_OK)
         rc = read_papers(&r->papers);
     if (rc == APP_OK)
@@ -203,7 +205,7 @@ int eval_report_write(char *const *folders, int32_t n, const struct eval_report_
     struct eval_limit limit;
     int rc = read_options(r.names, &limit, options);
     if (rc == APP_OK)
-        rc = make_report(&r, folders, n);
+        rc = make_report(&r, &limit, folders, n);
     if (rc == APP_OK && options->fail_if)
         rc = eval_limit_check(&limit, r.tables, r.runs.n);
     eval_limit_clear(&limit);

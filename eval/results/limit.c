@@ -172,22 +172,34 @@ static int check_row(const struct eval_limit *l, const struct eval_run *run, con
                     l->below ? "below" : "above", l->bound);
 }
 
-int eval_limit_check(const struct eval_limit *l, const struct eval_tables *tables, int32_t n)
+/* Whether a limit is about any row; `rc` is what checking them gave, NULL = they are only looked for. */
+static bool walk(const struct eval_limit *l, const struct eval_tables *tables, int32_t n, int *rc)
 {
-    int32_t n_meant = 0;
-    int rc = APP_OK;
+    bool any = false;
     for (int32_t t = 0; t < n; t++)
         for (int32_t b = 0; b < tables[t].n; b++)
-            for (int32_t i = 0; rc == APP_OK && i < tables[t].blocks[b].n_rows; i++) {
+            for (int32_t i = 0; i < tables[t].blocks[b].n_rows; i++) {
                 const struct eval_row *row = &tables[t].blocks[b].rows[i];
                 if (!is_meant(l, tables[t].run, &tables[t].blocks[b], row))
                     continue;
-                n_meant++;
-                rc = check_row(l, tables[t].run, row);
+                any = true;
+                if (rc && *rc == APP_OK)
+                    *rc = check_row(l, tables[t].run, row);
             }
-    if (rc == APP_OK && n_meant == 0)
-        return app_fail(APP_BAD_INPUT,
-                        "--fail-if: no result is meant by what stands behind '@'; the summary lists "
-                        "policies and sizes");
-    return rc;
+    return any;
+}
+
+int eval_limit_find(const struct eval_limit *l, const struct eval_tables *tables, int32_t n)
+{
+    return walk(l, tables, n, NULL)
+               ? APP_OK
+               : app_fail(APP_BAD_INPUT,
+                          "--fail-if: no result is meant by what stands behind '@'; the summary lists "
+                          "policies and sizes");
+}
+
+int eval_limit_check(const struct eval_limit *l, const struct eval_tables *tables, int32_t n)
+{
+    int rc = APP_OK;
+    return walk(l, tables, n, &rc) ? rc : eval_limit_find(l, tables, n);
 }

@@ -21,6 +21,8 @@ struct eval_limit {
 /* Reads an expression. Returns an exit code: bad input names the mistake. The caller clears in any case. */
 int eval_limit_read(struct eval_limit *out, const char *text);
 void eval_limit_clear(struct eval_limit *limit);
+/* Bad input if the limit is about no row of the tables. */
+int eval_limit_find(const struct eval_limit *limit, const struct eval_tables *tables, int32_t n);
 /* Whether runs keep a limit. A difference breaks it only with its whole interval; one without an interval, or a row without
  * the number, breaks nothing, and a note on standard error says so. Returns APP_OK, or EVAL_LIMIT_HIT with a message on the
  * first row that breaks it, or bad input if no row is meant. */

@@ -372,6 +372,10 @@ with open(sys.argv[1] + "/run.json", "w") as f:
 PY
 good 'too few samples to break a limit' report "$work/few" --fail-if 'macro_delta<99'
 grep -q 'is not checked: it has too few samples for an interval' "$work/err" || fail "too few samples: $(cat "$work/err")"
+rm -rf "$work/whole/report.html"
+bad 'a limit of no result' 'no result is meant' report "$work/whole" --fail-if 'macro_delta<-5@policy=nobody'
+bad 'a limit of no size' 'no result is meant' report "$work/whole" --fail-if 'macro_delta<-5@r=.123'
+[ ! -e "$work/whole/report.html" ] || fail 'a limit of no result: a report was written'
 good 'a limit that is kept' report "$work/whole" --fail-if 'macro_delta<-99@r=.75'
 
 # ---- Files that a writer left unfinished, and bad input ----
