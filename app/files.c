@@ -221,3 +221,10 @@ int app_read_tokens(int32_t **ids, int32_t *n, const char *path)
     }
     return rc;
 }
+
+int app_folder_code(const char *folder, int status)
+{
+    struct stat st;
+    const bool usable = stat(folder, &st) == 0 && S_ISDIR(st.st_mode) && access(folder, W_OK | X_OK) == 0;
+    return status == WNW_E_IO && !usable ? APP_BAD_INPUT : app_exit_code(status);
+}

@@ -13,6 +13,9 @@
 enum { APP_MAX_TEXT = INT32_MAX / 2, APP_MAX_IDS = 1 << 28 };
 /* The path of a file in a folder, which the caller frees; NULL if memory runs out. */
 char *app_in_folder(const char *folder, const char *name);
+/* Exit code for a status of what keeps its files in a folder: WNW_E_IO is bad input where the folder is none that may be written
+ * to, else something that failed midway. */
+int app_folder_code(const char *folder, int status);
 /* Opens a text for reading and refuses a directory. Returns an exit code, like the other functions here. */
 int app_open_input(FILE **out, const char *path);
 /* Reads a whole file, or standard input where path is "-", and cleans it (app_text_clean). Refuses an empty text. The caller

@@ -306,7 +306,7 @@ static int answer_all(struct ask *ask, const struct cli_args *args)
 static int open_kept(struct ask *ask, const struct cli_args *args)
 {
     struct app_job *job = &ask->job;
-    struct cli_kept kept = {0};
+    struct cli_kept kept = {.required = true};
     app_job_date(job);
     int rc = app_job_open(job);
     if (rc == APP_OK)

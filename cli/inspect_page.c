@@ -13,6 +13,7 @@
 #include "cli/stored.h"
 #include "winnow.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -276,7 +277,7 @@ static int write_page(const json_t *data, const char *path, const struct app_inp
         if (fwrite(page.s, 1, page.len, out.f) == page.len)
             rc = app_out_commit(&out);
         else
-            rc = app_fail(APP_FAILED, "writing '%s' failed", path);
+            rc = app_fail(APP_FAILED, "writing '%s' failed: %s", path, strerror(errno));
     }
     app_out_abort(&out);
     free(page.s);

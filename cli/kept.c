@@ -2,6 +2,7 @@
 #include "cli/kept.h"
 
 #include "app/console.h"
+#include "app/files.h"
 #include "cli/stored.h"
 #include "winnow_method.h"
 
@@ -66,7 +67,7 @@ int cli_kept_begin(struct cli_kept *kept, struct app_job *job, const struct cli_
     kept->folder = args->store;
     int status = wnw_store_open(&kept->store, args->store, limit);
     if (status != WNW_OK)
-        return app_fail(status == WNW_E_NOMEM ? APP_FAILED : APP_BAD_INPUT, "%s", wnw_last_error());
+        return app_fail(app_folder_code(args->store, status), "%s", wnw_last_error());
     status = wnw_store_find(&kept->st, kept->store, &key, false);
     if (status != WNW_OK)
         return app_fail_status(status);
@@ -74,7 +75,7 @@ int cli_kept_begin(struct cli_kept *kept, struct app_job *job, const struct cli_
     return kept->st ? take_found(kept, job) : app_job_session(job);
 }
 
-static void add(struct cli_kept *kept, const struct app_job *job)
+static int add(const struct cli_kept *kept, const struct app_job *job)
 {
     const wnw_session_params how = form_of(job);
     const wnw_store_key key = key_of(job, &how);
@@ -86,8 +87,14 @@ static void add(struct cli_kept *kept, const struct app_job *job)
                                     .special = job->args->special,
                                     .now = job->now};
     const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text};
-    if (wnw_store_add(kept->store, &key, job->session, &params) != WNW_OK)
+    const int status = wnw_store_add(kept->store, &key, job->session, &params);
+    if (status != WNW_OK && kept->required)
+        return app_fail(app_exit_code(status),
+                        "the document was not stored, so that nothing can be asked of it: %s",
+                        wnw_last_error());
+    if (status != WNW_OK)
         app_note("warning: the document was not stored: %s", wnw_last_error());
+    return APP_OK;
 }
 
 int cli_kept_read(struct cli_kept *kept, struct app_job *job)
@@ -97,9 +104,7 @@ int cli_kept_read(struct cli_kept *kept, struct app_job *job)
         return rc;
     if (kept->st)
         app_note("%d of %d tokens of the document come from the store", kept->n_have, job->n_context);
-    if (kept->n_have < job->n_context)
-        add(kept, job);
-    return APP_OK;
+    return kept->n_have < job->n_context ? add(kept, job) : APP_OK;
 }
 
 int cli_kept_find(wnw_stored **st, struct cli_kept *kept, const struct app_job *job)

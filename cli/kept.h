@@ -13,13 +13,14 @@ struct cli_kept {
     wnw_store *store;
     wnw_stored *st; /* the file that was found; NULL = none */
     int32_t n_have; /* tokens of the document that it has read */
+    bool required;  /* without the document in the folder there is nothing to do */
 };
 
 /* Refuses options that do not go together with a store. Returns an exit code, like the others. */
 int cli_kept_check(const struct cli_args *args);
 /* Opens the folder, and makes the job's session: of the document that was found, or a new one. */
 int cli_kept_begin(struct cli_kept *kept, struct app_job *job, const struct cli_args *args);
-/* Reads what is missing of the document, and adds it; where that fails, the answer still comes. */
+/* Reads what is missing of the document, and adds it; where that fails, the answer still comes, unless the document is required. */
 int cli_kept_read(struct cli_kept *kept, struct app_job *job);
 /* Opens the document as the folder keeps it, after it was read; released with wnw_stored_free. */
 int cli_kept_find(wnw_stored **st, struct cli_kept *kept, const struct app_job *job);

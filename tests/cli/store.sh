@@ -143,6 +143,28 @@ for i in $(seq 1 "${WNW_KILLS:-10}"); do
     [ "$code" -ne 0 ] || { asked "acknowledged $i" -f "$work/killed" --policy full; [ -n "$said" ] || fail "an acknowledged document is gone ($i)"; }
 done
 
+# A folder on a disk that is full: at once, and when the document is to be put there.
+failed() { # NAME PATTERN ARGS...: exit code 1 and one line
+    local name=$1 pattern=$2
+    shift 2
+    "$WINNOW" "$@" >"$work/out" 2>"$work/err" </dev/null
+    [ $? -eq 1 ] || fail "$name: exit code, $(cat "$work/err")"
+    [ "$(wc -l <"$work/err")" -eq 1 ] || fail "$name: not one line: $(cat "$work/err")"
+    grep -q "$pattern" "$work/err" || fail "$name: $(cat "$work/err")"
+}
+mkdir "$work/disk"
+if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=4k none "$work/disk" 2>/dev/null; then
+    failed 'no room for an index' 'disk is full' ask -m "$model" --store "$work/disk/s" -f "$doc" --policy full -p 'Who?'
+    mount -o remount,size=64k "$work/disk"
+    failed 'no room for a document' 'No space left' ask -m "$model" --store "$work/disk/s" -f "$doc" --policy full -p 'Who?'
+    good 'the folder is still one' store check "$work/disk/s" && grep -q '^0 documents are whole, 0' "$work/out" || fail "check: $(cat "$work/out")"
+    mount -o remount,size=4m "$work/disk"
+    good 'once there is room' ask -m "$model" --store "$work/disk/s" -f "$doc" --policy full -p 'Who?' -n 2
+    mount -o remount,ro "$work/disk"
+    bad 'a folder that cannot be made' 'cannot make the folder' ask -m "$model" --store "$work/disk/t" -f "$doc" --policy full -p 'Who?'
+    umount "$work/disk"
+fi
+
 bad 'without --context-only' 'context-only' run -m "$model" -f "$doc" -p 'Who?' --store "$work/made/s"
 bad 'a limit without a store' '--store-limit bounds' run -m "$model" -f "$doc" -p 'Who?' --store-limit 1M
 bad 'while generating' 'evict-every' run -m "$model" -f "$doc" --context-only -p 'Who?' --policy knorm --ratio 0.5 --evict-every 8 --store "$work/made/s"
