@@ -749,6 +749,10 @@ static const struct contrast_row contrast_lines[] = {
     {"snapkv vs lagkv mode=aware size=own N=0", APP_BAD_INPUT},
     {"snapkv vs lagkv mode=aware size=own kv=", APP_BAD_INPUT},
     {"snapkv vs lagkv mode=aware size=own task=vt", APP_BAD_INPUT},
+    {"snapkv vs lagkv mode=aware size=own mode=agnostic", APP_BAD_INPUT},
+    {"snapkv vs lagkv mode=aware size=own size=own", APP_BAD_INPUT},
+    {"snapkv vs lagkv mode=aware size=own kv=f16 kv=q8_0", APP_BAD_INPUT},
+    {"snapkv vs lagkv mode=aware size=own N=512 N=1024", APP_BAD_INPUT},
 };
 
 /* Lists of contrasts: what counts once is there once. */

@@ -20,8 +20,8 @@ void eval_contrast_clear(struct eval_contrast *c)
     *c = (struct eval_contrast){.n_target = 0};
 }
 
-/* Sets what KEY=VALUE says. Returns whether there is such a key and value. */
-static bool set_key(struct eval_contrast *c, char *word)
+/* Sets what KEY=VALUE says. Returns whether there is such a key and value; *twice: it is in *seen, bits of keys, to which it is added. */
+static bool set_key(struct eval_contrast *c, char *word, uint32_t *seen, bool *twice)
 {
     const struct {
         const char *key, **value;
@@ -29,10 +29,13 @@ static bool set_key(struct eval_contrast *c, char *word)
     int64_t n = 0;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (strncmp(word, texts[i].key, strlen(texts[i].key)) == 0) {
+            *twice = *seen >> i & 1u;
+            *seen |= 1u << i;
             *texts[i].value = word + strlen(texts[i].key);
             return **texts[i].value;
         }
     const bool good = strncmp(word, "N=", 2) == 0 && app_parse_int(&n, word + 2) && n > 0 && n <= INT32_MAX;
+    *twice = good && c->n_target > 0;
     c->n_target = good ? (int32_t)n : c->n_target;
     return good;
 }
@@ -58,11 +61,17 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
         return app_fail(APP_BAD_INPUT, "%s: '%.200s' is no contrast; %s", where, line, form);
     out->a = a;
     out->b = b;
-    for (char *word; (word = strtok_r(NULL, " \t\r", &rest));)
-        if (!set_key(out, word))
+    uint32_t seen = 0;
+    for (char *word; (word = strtok_r(NULL, " \t\r", &rest));) {
+        bool twice = false;
+        if (!set_key(out, word, &seen, &twice))
             return app_fail(APP_BAD_INPUT,
                             "%s: '%.200s' is none of mode=, size=, kv= and N= with a value; %s", where, word,
                             form);
+        if (twice)
+            return app_fail(APP_BAD_INPUT, "%s: '%.200s' says twice what '%.100s' is to say; %s", where, line,
+                            word, form);
+    }
     if (!out->mode || !out->size)
         return app_fail(APP_BAD_INPUT, "%s: '%.200s' names no %s; %s", where, line,
                         out->mode ? "size" : "mode", form);

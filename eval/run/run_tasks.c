@@ -124,16 +124,24 @@ static int load_profiles(struct eval_run *run)
     return rc;
 }
 
+static bool has_length(const struct eval_items *items, int32_t n_target)
+{
+    bool has = n_target == 0; /* all lengths together */
+    for (int32_t i = 0; i < items->n && !has; i++)
+        has = items->at[i].n_target == n_target;
+    return has;
+}
+
 /* Says which contrasts this run will leave open, before it has taken hours: a word of them may be another than that of the options. */
-static void tell_open(const json_t *contrasts, const struct eval_configs *c)
+static void tell_open(const json_t *contrasts, const struct eval_configs *c, const struct eval_items *items)
 {
     for (size_t i = 0; i < json_array_size(contrasts); i++) {
         struct eval_contrast x;
         const char *line = json_string_value(json_array_get(contrasts, i));
-        if (eval_contrast_read(&x, line, "contrasts") == APP_OK && !eval_contrast_is_compared(c, &x))
+        if (eval_contrast_read(&x, line, "contrasts") == APP_OK &&
+            !(eval_contrast_is_compared(c, &x) && has_length(items, x.n_target)))
             app_note("warning: this run does not compare '%s', which stays open: no such policies, mode, "
-                     "size or type "
-                     "are in its lists",
+                     "size, type or length are in its lists",
                      line);
         eval_contrast_clear(&x);
     }
@@ -144,7 +152,7 @@ static int open_folder(struct eval_run *run)
     json_t *contrasts, *remarks = NULL,
                        *description = eval_manifest_make(&run->setup, &run->configs, &run->runtime);
     int rc = eval_contrasts_open(&contrasts, run->args, run->suite);
-    tell_open(contrasts, &run->configs);
+    tell_open(contrasts, &run->configs, &run->setup.items);
     if (rc == APP_OK)
         rc = eval_remarks_make(&remarks, run->args, run->suite, &run->configs, run->runtime.info.n_head);
     if (rc != APP_OK) {

@@ -69,6 +69,13 @@ sed -i 's/Title 11/Title 12/' "$work/docs.jsonl"
 "$WINNOW" "${documents[@]}" >"$work/out" 2>"$work/err"
 grep -q '"squad" differs' "$work/err" || fail "other documents: $(cat "$work/err")"
 
+# What a run will not decide is said before it begins.
+printf 'snapkv vs knorm mode=agnostic size=ratio=0.5 N=600\nsnapkv vs knorm mode=agnostic size=ratio=0.5 N=700\nsnapkv vs knorm mode=task size=ratio=0.5\n' >"$work/contrasts"
+run 'contrasts' --tasks niah_single_1 --lengths 600 --samples 1 --policies snapkv,knorm --ratios 0.5 --contrasts "$work/contrasts" --out "$work/contrasted"
+[ "$(grep -c 'which stays open' "$work/err")" -eq 2 ] && grep -q 'N=700.*stays open' "$work/err" || fail "contrasts: $(cat "$work/err")"
+echo 'snapkv vs knorm mode=agnostic size=ratio=0.5 size=ratio=0.9' >"$work/contrasts"
+bad 'a key twice' 'says twice' eval -m "$llama" --tasks niah_single_1 --policies snapkv,knorm --contrasts "$work/contrasts" --out "$work/made/x"
+
 # Nothing is done twice.
 cp "$work/run/results.jsonl" "$work/first"
 run 'again' --tasks niah_single_1,scb_niah_syn --lengths 1000 --samples 1 --policies snapkv,kvzip --ratios 0,0.5 \
