@@ -46,18 +46,23 @@ static bool print_row(const wnw_store_entry *e, void *user)
     char used[32];
     (void)user;
     time_text(used, e->used);
-    printf("%s  %8d tokens  %9.2f MiB  %s  model %s  %s\n", e->name, e->n_tokens,
-           (double)e->bytes / 1048576.0, used, e->fingerprint, e->policy);
+    app_print_line(e->name);
+    printf("  %8d tokens  %9.2f MiB  %s  model ", e->n_tokens, (double)e->bytes / 1048576.0, used);
+    app_print_line(e->fingerprint);
+    printf("  ");
+    app_print_line(e->policy);
+    putchar('\n');
     return true;
 }
 
 static bool print_object(const wnw_store_entry *e, void *user)
 {
     (void)user;
-    return app_print_json(json_pack("{s:s, s:i, s:I, s:I, s:I, s:s, s:s}", "name", e->name, "n_tokens",
-                                    (int)e->n_tokens, "bytes", (json_int_t)e->bytes, "made",
+    return app_print_json(json_pack("{s:o, s:i, s:I, s:I, s:I, s:o, s:o}", "name", app_json_text(e->name),
+                                    "n_tokens", (int)e->n_tokens, "bytes", (json_int_t)e->bytes, "made",
                                     (json_int_t)e->made, "used", (json_int_t)e->used, "fingerprint",
-                                    e->fingerprint, "policy", e->policy)) == APP_OK;
+                                    app_json_text(e->fingerprint), "policy", app_json_text(e->policy))) ==
+           APP_OK;
 }
 
 int cli_store_list(const struct app_args *args)

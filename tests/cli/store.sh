@@ -143,6 +143,17 @@ for i in $(seq 1 "${WNW_KILLS:-10}"); do
     [ "$code" -ne 0 ] || { asked "acknowledged $i" -f "$work/killed" --policy full; [ -n "$said" ] || fail "an acknowledged document is gone ($i)"; }
 done
 
+# What an index says that somebody has edited is no command to the terminal, and bytes that are no text are replaced.
+py "$store/index.sqlite" <<'PY'
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("UPDATE document SET policy = CAST(x'1b5b33316d72ff6564' AS TEXT)")
+db.commit()
+db.close()
+PY
+good 'an edited index' store list "$store" && grep -aq '?\[31mr' "$work/out" || fail "an edited index: $(cat -v "$work/out")"
+good 'an edited index as JSON' store list "$store" --json && grep -q '"policy"' "$work/out" || fail "an edited index as JSON: $(cat -v "$work/out")"
+
 # A folder on a disk that is full: at once, and when the document is to be put there.
 failed() { # NAME PATTERN ARGS...: exit code 1 and one line
     local name=$1 pattern=$2
