@@ -200,12 +200,80 @@ static void other_tokenizers(void **state)
     expect(&f, WNW_E_FORMAT, "vocab_size");
 }
 
+/* Sets an array of numbers of four bytes to its first n. */
+static void shorten(struct test_gguf_copy *f, const char *key, enum gguf_type type, size_t n)
+{
+    uint32_t numbers[N_VOCAB];
+    const int64_t id = gguf_find_key(f->file.g, key);
+    if (id < 0)
+        return;
+    memcpy(numbers, gguf_get_arr_data(f->file.g, id), n * sizeof *numbers);
+    gguf_set_arr_data(f->file.g, key, type, numbers, n);
+}
+
+/* All logits behind a few tokens, which the caller releases; *n: how many. */
+static float *logits_of(const char *path, int32_t *n)
+{
+    static const int32_t tokens[] = {7, 100, 250, 31};
+    wnw_model_info info = wnw_model_info_default();
+    wnw_model *m;
+    wnw_session *s;
+    assert_ok(wnw_model_open(&m, path, NULL));
+    assert_ok(wnw_model_get_info(m, &info));
+    assert_ok(wnw_session_new(&s, m, NULL));
+    assert_error(wnw_session_prefill(s, &info.n_vocab, 1, NULL, NULL), WNW_E_RANGE);
+    assert_ok(wnw_session_prefill(s, tokens, 4, NULL, NULL));
+    float *copy = malloc((size_t)info.n_vocab * sizeof *copy);
+    assert_non_null(copy);
+    memcpy(copy, wnw_session_logits(s), (size_t)info.n_vocab * sizeof *copy);
+    *n = info.n_vocab;
+    wnw_session_free(s);
+    wnw_model_free(m);
+    return copy;
+}
+
+/* Rows of embeddings behind the last token fill up a matrix. They are no tokens: nothing generates them, and all others have the same
+ * logits. */
+static void padded_rows(void **state)
+{
+    (void)state;
+    enum { N = 303 };
+    static const char *const models[] = {bpe, spm};
+    for (int i = 0; i < 2; i++) {
+        struct test_gguf_copy f = test_gguf_copy_of(models[i]);
+        const char *names[N];
+        char *copies[N];
+        const int64_t id = gguf_find_key(f.file.g, tokens_key);
+        for (size_t k = 0; k < N; k++)
+            names[k] = copies[k] = strdup(gguf_get_arr_str(f.file.g, id, k));
+        test_gguf_copy_write(&f);
+        int32_t n_whole, n;
+        float *whole = logits_of(f.path, &n_whole);
+        test_gguf_copy_remove(&f);
+        f = test_gguf_copy_of(models[i]);
+        gguf_set_arr_str(f.file.g, tokens_key, names, N);
+        shorten(&f, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, N);
+        shorten(&f, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, N);
+        test_gguf_copy_write(&f);
+        float *padded = logits_of(f.path, &n);
+        test_gguf_copy_remove(&f);
+        assert_int_equal(n_whole, N_VOCAB);
+        assert_int_equal(n, N);
+        assert_memory_equal(whole, padded, N * sizeof *padded);
+        for (size_t k = 0; k < N; k++)
+            free(copies[k]);
+        free(whole);
+        free(padded);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(intact),           cmocka_unit_test(twice),
         cmocka_unit_test(without_a_byte),   cmocka_unit_test(wrong_lists),
         cmocka_unit_test(ids_out_of_range), cmocka_unit_test(other_tokenizers),
+        cmocka_unit_test(padded_rows),
     };
     return cmocka_run_group_tests_name("damaged vocabularies", tests, NULL, NULL);
 }

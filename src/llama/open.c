@@ -31,6 +31,20 @@ static int open_foreign(struct wnw_model *m, const char *path, const wnw_model_p
     return wnw__foreign_open(m, path, params->repack);
 }
 
+/* Rows of embeddings behind those of the vocabulary's tokens only fill up the matrix: they are no tokens that could be generated, and
+ * the matrix of outputs ends where the vocabulary does. Without a vocabulary every row is a token. */
+static void leave_out_padding(struct wnw_model *m)
+{
+    const int32_t n = wnw__vocab_size(m);
+    if (!m->tokenizer || n < 1 || n >= m->hp.n_vocab)
+        return;
+    m->hp.n_vocab = n;
+    m->w.tok_embd->ne[1] = n;
+    m->w.output->ne[1] = n;
+    if (m->w.output_bias)
+        m->w.output_bias->ne[0] = n;
+}
+
 static int open_model(struct wnw_model *m, const char *path, const wnw_model_params *params, bool foreign)
 {
     WNW_TRY(wnw__model_map(m, path));
@@ -45,6 +59,7 @@ static int open_model(struct wnw_model *m, const char *path, const wnw_model_par
     if (wnw__vocab_size(m) > m->hp.n_vocab)
         return wnw__fail(WNW_E_FORMAT, "%s: %d tokens in the vocabulary, %d rows of embeddings", path,
                          (int)wnw__vocab_size(m), (int)m->hp.n_vocab);
+    leave_out_padding(m);
     return params->repack ? wnw__repack(m) : WNW_OK;
 }
 
