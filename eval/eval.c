@@ -6,12 +6,11 @@
 #include "eval/base/info.h"
 #include "eval/commands.h"
 #include "eval/metrics/metric.h"
-#include "eval/perturb/perturb_report.h"
-#include "eval/perturb/perturb_run.h"
 #include "eval/report/report.h"
 #include "eval/results/versus.h"
 #include "eval/run/run_tasks.h"
 #include "eval/run/setup.h"
+#include "perturb/perturb.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,7 +178,7 @@ static int run(struct eval_args *args, const struct eval_suite *suite)
     char *folder = args->app.out ? NULL : folder_now(args->app.model);
     args->app.out = folder ? folder : args->app.out;
     const int rc = !args->app.out             ? eval_no_memory("the folder's name")
-                   : suite && suite->perturbs ? eval_run_perturbation(args, suite)
+                   : suite && suite->perturbs ? perturb_run(args, suite)
                                               : eval_run_tasks(args, suite, &report);
     free(folder);
     return rc;
@@ -208,7 +207,7 @@ int eval_run_report(const struct app_args *app)
     options.out = app->out;
     if (app->n_rest == 0)
         return app_fail(APP_BAD_INPUT, "no folder; name the folder that `winnow eval --out` wrote");
-    if (app->n_rest == 1 && eval_perturb_is(app->rest[0]))
-        return eval_perturb_report(app->rest[0], &options);
+    if (app->n_rest == 1 && perturb_is_study(app->rest[0]))
+        return perturb_report(app->rest[0], &options);
     return eval_report_write(app->rest, app->n_rest, &options);
 }

@@ -46,13 +46,15 @@ PROGRAMS = {
     "bench": "base app",
     "calibration": "base app eval",
     "cli": "base app bench calibration eval",
-    "eval": "base app",
+    "eval": "base app perturb",
     "examples": "",
+    "perturb": "base app eval",
     "serve": "app",
 }
 SHARED = ["eval/base/random.h", "eval/base/stats.h"]
 # Rooms of a program, like the folders of src/: the rooms that each may include, with the same marks. What lies in the
-# program's folder itself (the sub-commands and their arguments) knows every room; rooms know of it what DOORS names.
+# program's folder itself (the sub-commands and their arguments) knows every room; rooms know of it what DOORS names. A room that is a
+# program of its own lies BESIDE it, and shows the sub-commands the header that is called like it.
 ROOMS = {
     "eval": {
         "base": "",
@@ -66,8 +68,9 @@ ROOMS = {
 }
 # Headers that one room, or one file, of a program may include: what a study measures is no part of the public interface, and what a
 # server reads is the server's.
-SEAMS = {"eval/perturb/": ["session/perturb.h"], "cli/export.c": ["serve/slot_file.h"]}
+SEAMS = {"perturb/": ["session/perturb.h"], "cli/export.c": ["serve/slot_file.h"]}
 DOORS = ["eval/args.h", "eval/commands.h"]
+BESIDE = {"perturb": "eval"}  # folder: the program whose room it is
 
 faults = []
 arrows = {}  # (from, to) -> [(file, include)]
@@ -128,27 +131,38 @@ for may in [MAY, *ROOMS.values()]:
         faults.append("circle of folders: " + " -> ".join(circle))
 
 
+def room_of(parts):
+    """The room of a file of a program or beside it; None: a file of the program's own folder."""
+    return parts[0] if parts[0] in BESIDE else parts[1] if len(parts) == 3 else None
+
+
+def place_of(program, room):
+    return f"{room}/" if room in BESIDE else f"{program}/{room or ''}/"
+
+
 def check_rooms(program, may):
     """Includes of a program's rooms from each other."""
     seen = set()
-    for path in sorted(pathlib.Path(program).glob("*/*.[ch]")):
-        room = path.parts[1]
+    beside = [folder for folder, of in BESIDE.items() if of == program]
+    paths = [*pathlib.Path(program).glob("*/*.[ch]"), *(p for folder in beside for p in pathlib.Path(folder).glob("*.[ch]"))]
+    for path in sorted(paths):
+        room = room_of(path.parts)
         if room not in may:
-            faults.append(f"{path}: the table of rooms in scripts/check_layers.sh does not know {program}/{room}/")
+            faults.append(f"{path}: the table of rooms in scripts/check_layers.sh does not know {place_of(program, room)}")
             continue
         for name in INCLUDE.findall(path.read_text()):
             parts = name.split("/")
-            other = parts[1] if len(parts) == 3 else None
-            if parts[0] != program or other == room or name in DOORS:
+            other = room_of(parts)
+            if parts[0] not in [program, *beside] or other == room or name in DOORS:
                 continue
             seen.add((room, other))
             words = may[room].split()
             if other not in words and f"-{other}" not in words:
-                faults.append(f"{path} includes {name}: {program}/{room}/ may not know {program}/{other or ''}")
+                faults.append(f"{path} includes {name}: {place_of(program, room)} may not know {place_of(program, other)}")
     for room, words in may.items():
         for word in words.split():
             if word.startswith("-") and (room, word[1:]) not in seen:
-                faults.append(f"{program}/{room}/ no longer includes {program}/{word[1:]}/: take {word} out of the table")
+                faults.append(f"{place_of(program, room)} no longer includes {place_of(program, word[1:])}: take {word} out of the table")
 
 
 for program, may in ROOMS.items():
@@ -170,7 +184,11 @@ for program, words in PROGRAMS.items():
                               + "".join(f", {w}/" for w in words.split()) + " alone")
             elif home == "base" and not (src / name).exists():
                 faults.append(f"{path}: no file {name}")
-            elif home not in ("app", "base") and name != home + "/commands.h" and not (program != "cli" and name in SHARED):
+            elif BESIDE.get(program) == home:
+                pass  # check_rooms holds it to the rooms
+            elif BESIDE.get(home) == program and name != f"{home}/{home}.h":
+                faults.append(f"{path} includes {name}: of {home}/ it may know {home}/{home}.h alone")
+            elif home not in ("app", "base", *BESIDE) and name != home + "/commands.h" and not (program != "cli" and name in SHARED):
                 faults.append(f"{path} includes {name}: of {home}/ it may know {home}/commands.h alone")
 
 # Tests see private headers through tests/peek_*.h, and cmocka through tests/asserts.h.

@@ -2,9 +2,9 @@
 /* The perturbation study on numbers worked out by hand, its records, and its texts with a toy tokenizer. */
 #include "asserts.h"
 
-#include "eval/perturb/perturb.h"
-#include "eval/perturb/perturb_record.h"
-#include "eval/perturb/perturb_texts.h"
+#include "perturb/numbers.h"
+#include "perturb/record.h"
+#include "perturb/texts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,14 +16,14 @@
 
 enum { N_LAYER = 2, N_HEAD = 2, N_UNITS = N_LAYER * N_HEAD, N_TEXTS = 3 };
 
-static void open_small(struct eval_perturb *p)
+static void open_small(struct perturb_numbers *p)
 {
-    *p = (struct eval_perturb){
+    *p = (struct perturb_numbers){
         .n_layer = N_LAYER, .n_head = N_HEAD, .n_head_kv = 1, .n_policies = 2, .n_sizes = 2};
-    assert_true(eval_perturb_open(p) && eval_perturb_reserve(p, N_TEXTS));
-    assert_int_equal(eval_level_units(p, EVAL_HEADS), 4);
-    assert_int_equal(eval_level_units(p, EVAL_GROUPS), 2);
-    assert_int_equal(eval_level_units(p, EVAL_STATES), 2);
+    assert_true(perturb_numbers_open(p) && perturb_numbers_reserve(p, N_TEXTS));
+    assert_int_equal(perturb_level_units(p, PERTURB_HEADS), 4);
+    assert_int_equal(perturb_level_units(p, PERTURB_GROUPS), 2);
+    assert_int_equal(perturb_level_units(p, PERTURB_STATES), 2);
 }
 
 /* Size 1: the base changes every head by 2; the other policy lowers heads 0 and 3, leaves the mean of head 1, and raises
@@ -31,17 +31,17 @@ static void open_small(struct eval_perturb *p)
 static void a_policy_beside_the_base(void **state)
 {
     static const double other[N_TEXTS][N_UNITS] = {{1, 3, 5, 1}, {1, 3, 5, 2}, {1, 0, 5, 2}};
-    struct eval_perturb p;
-    struct eval_against_base b;
+    struct perturb_numbers p;
+    struct perturb_beside_base b;
     (void)state;
     open_small(&p);
     p.n_texts = N_TEXTS;
     for (int32_t i = 0; i < N_TEXTS; i++)
         for (int32_t u = 0; u < N_UNITS; u++) {
-            eval_perturb_at(&p, EVAL_HEADS, 1, 0, i)[u] = 2;
-            eval_perturb_at(&p, EVAL_HEADS, 1, 1, i)[u] = other[i][u];
+            perturb_changes(&p, PERTURB_HEADS, 1, 0, i)[u] = 2;
+            perturb_changes(&p, PERTURB_HEADS, 1, 1, i)[u] = other[i][u];
         }
-    assert_true(eval_perturb_beside(&b, &p, EVAL_HEADS, 1, 1, 42));
+    assert_true(perturb_beside(&b, &p, PERTURB_HEADS, 1, 1, 42));
     assert_int_equal(b.n, 4);
     assert_int_equal(b.n_lower, 2);
     assert_near(b.base, 2, 1e-12);
@@ -49,49 +49,49 @@ static void a_policy_beside_the_base(void **state)
     assert_near(b.geo_base, 2, 1e-12);
     assert_near(b.geo_other, pow(1 * 2 * 5 * 5.0 / 3, 0.25), 1e-12);
     assert_true(isnan(b.over.lower.lo)); /* three texts say too little */
-    assert_near(eval_perturb_mean(&p, EVAL_HEADS, 1, 1, 3), 5.0 / 3, 1e-12);
+    assert_near(perturb_mean(&p, PERTURB_HEADS, 1, 1, 3), 5.0 / 3, 1e-12);
     /* The second layer slides: its heads do not count, its state does. */
     p.sliding[1] = true;
-    assert_true(eval_perturb_beside(&b, &p, EVAL_HEADS, 1, 1, 42));
+    assert_true(perturb_beside(&b, &p, PERTURB_HEADS, 1, 1, 42));
     assert_int_equal(b.n, 2);
     assert_int_equal(b.n_lower, 1);
     assert_near(b.other, 1.5, 1e-12);
-    assert_true(eval_perturb_beside(&b, &p, EVAL_STATES, 1, 1, 42));
+    assert_true(perturb_beside(&b, &p, PERTURB_STATES, 1, 1, 42));
     assert_int_equal(b.n, 2);
     assert_int_equal(b.n_lower, 0);
-    eval_perturb_clear(&p);
+    perturb_numbers_clear(&p);
 }
 
 /* Texts stay where they are while room for more is made. */
 static void room_grows(void **state)
 {
-    struct eval_perturb p;
+    struct perturb_numbers p;
     (void)state;
     open_small(&p);
     for (int32_t i = 0; i < 50; i++) {
-        assert_true(eval_perturb_reserve(&p, i + 1));
+        assert_true(perturb_numbers_reserve(&p, i + 1));
         assert_cmp(p.cap_texts, >, i);
-        assert_near(eval_perturb_at(&p, EVAL_STATES, 1, 1, i)[1], 0, 0);
-        eval_perturb_at(&p, EVAL_STATES, 1, 1, i)[1] = i + 1;
-        eval_perturb_at(&p, EVAL_HEADS, 0, 1, i)[3] = i + 2;
-        eval_bound_at(&p, EVAL_B_THETA_HAT, 1, i)[3] = i + 3;
-        eval_first_at(&p, 1, 0, i)[0] = i + 4;
+        assert_near(perturb_changes(&p, PERTURB_STATES, 1, 1, i)[1], 0, 0);
+        perturb_changes(&p, PERTURB_STATES, 1, 1, i)[1] = i + 1;
+        perturb_changes(&p, PERTURB_HEADS, 0, 1, i)[3] = i + 2;
+        perturb_bounds(&p, PERTURB_B_THETA_HAT, 1, i)[3] = i + 3;
+        perturb_first(&p, 1, 0, i)[0] = i + 4;
     }
     for (int32_t i = 0; i < 50; i++) {
-        assert_near(eval_perturb_at(&p, EVAL_STATES, 1, 1, i)[1], i + 1, 0);
-        assert_near(eval_perturb_at(&p, EVAL_HEADS, 0, 1, i)[3], i + 2, 0);
-        assert_near(eval_bound_at(&p, EVAL_B_THETA_HAT, 1, i)[3], i + 3, 0);
-        assert_near(eval_first_at(&p, 1, 0, i)[0], i + 4, 0);
+        assert_near(perturb_changes(&p, PERTURB_STATES, 1, 1, i)[1], i + 1, 0);
+        assert_near(perturb_changes(&p, PERTURB_HEADS, 0, 1, i)[3], i + 2, 0);
+        assert_near(perturb_bounds(&p, PERTURB_B_THETA_HAT, 1, i)[3], i + 3, 0);
+        assert_near(perturb_first(&p, 1, 0, i)[0], i + 4, 0);
     }
-    eval_perturb_clear(&p);
+    perturb_numbers_clear(&p);
 }
 
 static void intervals_of_drawn_texts(void **state)
 {
     double base[7][2], other[7][2];
-    struct eval_change_over over;
+    struct perturb_over over;
     struct eval_random r = eval_random_seed(1);
-    struct eval_change_pairs p = {.base = &base[0][0], .other = &other[0][0], .n_texts = 7, .n_units = 2};
+    struct perturb_pairs p = {.base = &base[0][0], .other = &other[0][0], .n_texts = 7, .n_units = 2};
     (void)state;
     for (int i = 0; i < 7; i++) {
         base[i][0] = 2;
@@ -100,7 +100,7 @@ static void intervals_of_drawn_texts(void **state)
         other[i][1] = 16;
     }
     /* All texts are alike: one unit of two is halved, the other doubled; 17 in place of 10. */
-    assert_true(eval_change_intervals(&over, &p, &r));
+    assert_true(perturb_intervals(&over, &p, &r));
     assert_near(over.lower.lo, 0.5, 0);
     assert_near(over.lower.hi, 0.5, 0);
     assert_near(over.change.lo, 0.7, 1e-12);
@@ -109,7 +109,7 @@ static void intervals_of_drawn_texts(void **state)
     assert_near(over.geometric.hi, 0, 1e-12);
     /* The second unit is lower, and less in the mean, wherever this text is drawn: two of three times. Without it the change is what it was. */
     base[3][1] = 800;
-    assert_true(eval_change_intervals(&over, &p, &r));
+    assert_true(perturb_intervals(&over, &p, &r));
     assert_near(over.lower.lo, 0.5, 0);
     assert_near(over.lower.hi, 1, 0);
     assert_near(over.change.hi, 0.7, 1e-12);
@@ -118,11 +118,11 @@ static void intervals_of_drawn_texts(void **state)
     /* A unit that nothing changes has no geometric mean, and counts otherwise. */
     for (int i = 0; i < 7; i++)
         other[i][0] = 0;
-    assert_true(eval_change_intervals(&over, &p, &r));
+    assert_true(perturb_intervals(&over, &p, &r));
     assert_near(over.geometric.hi, 1, 1e-12);
     assert_near(over.change.hi, 0.6, 1e-12);
     p.n_texts = 5; /* too few */
-    assert_true(eval_change_intervals(&over, &p, &r));
+    assert_true(perturb_intervals(&over, &p, &r));
     assert_true(isnan(over.lower.lo) && isnan(over.change.hi) && isnan(over.geometric.lo));
 }
 
@@ -130,22 +130,22 @@ static void intervals_of_drawn_texts(void **state)
 static void bounds_where_they_hold(void **state)
 {
     static const double sigma[2][N_UNITS] = {{0.5, 0.6, 0.9, 0.51}, {0.1, 0.4, 0.8, 0.5}};
-    struct eval_perturb p;
+    struct perturb_numbers p;
     (void)state;
     open_small(&p);
     p.n_texts = 2;
     for (int32_t i = 0; i < 2; i++)
         for (int32_t u = 0; u < N_UNITS; u++) {
-            eval_bound_at(&p, EVAL_B_SIGMA, 0, i)[u] = sigma[i][u];
-            eval_bound_at(&p, EVAL_B_THETA_HAT, 0, i)[u] = 10 * i + u;
+            perturb_bounds(&p, PERTURB_B_SIGMA, 0, i)[u] = sigma[i][u];
+            perturb_bounds(&p, PERTURB_B_THETA_HAT, 0, i)[u] = 10 * i + u;
         }
-    const struct eval_tightness t = eval_perturb_tightness(&p, 0);
+    const struct perturb_tightness t = perturb_tightness(&p, 0);
     assert_near(t.holds, 4.0 / 8, 1e-12);
     assert_near(t.holds_behind_0, 3.0 / 4, 1e-12);
-    assert_near(t.mean[EVAL_B_SIGMA], (0.6 + 0.9 + 0.51 + 0.8) / 4, 1e-12);
-    assert_near(t.mean[EVAL_B_THETA_HAT], (1 + 2 + 3 + 12) / 4.0, 1e-12);
-    assert_true(isnan(eval_perturb_tightness(&p, 1).mean[EVAL_B_CHANGE]));
-    eval_perturb_clear(&p);
+    assert_near(t.mean[PERTURB_B_SIGMA], (0.6 + 0.9 + 0.51 + 0.8) / 4, 1e-12);
+    assert_near(t.mean[PERTURB_B_THETA_HAT], (1 + 2 + 3 + 12) / 4.0, 1e-12);
+    assert_true(isnan(perturb_tightness(&p, 1).mean[PERTURB_B_CHANGE]));
+    perturb_numbers_clear(&p);
 }
 
 /* One text; heads 0 to 2 have a first stage with 0.5, 0.6 and 0.95 of the attention, head 3 none. */
@@ -153,17 +153,17 @@ static void strata_of_the_first_stage(void **state)
 {
     static const double first[N_UNITS] = {0.5, 0.6, 0.95, NAN}, base[N_UNITS] = {4, 3, 2, 1},
                         other[N_UNITS] = {8, 1, 0, 9};
-    struct eval_perturb p;
+    struct perturb_numbers p;
     (void)state;
     open_small(&p);
     p.n_texts = 2;
     for (int32_t i = 0; i < 2; i++)
         for (int32_t u = 0; u < N_UNITS; u++) {
-            eval_first_at(&p, 0, 1, i)[u] = first[u];
-            eval_perturb_at(&p, EVAL_HEADS, 0, 0, i)[u] = base[u];
-            eval_perturb_at(&p, EVAL_HEADS, 0, 1, i)[u] = other[u] * (i + 1);
+            perturb_first(&p, 0, 1, i)[u] = first[u];
+            perturb_changes(&p, PERTURB_HEADS, 0, 0, i)[u] = base[u];
+            perturb_changes(&p, PERTURB_HEADS, 0, 1, i)[u] = other[u] * (i + 1);
         }
-    const struct eval_stage t = eval_perturb_stage(&p, 0, 1);
+    const struct perturb_stage t = perturb_stage(&p, 0, 1);
     assert_int_equal(t.n, 6);
     assert_near(t.holds, 4.0 / 6, 1e-12);    /* 0.5 is not more than half */
     assert_near(t.holds_behind_0, 1, 1e-12); /* head 2 alone is in layer 1 */
@@ -178,7 +178,7 @@ static void strata_of_the_first_stage(void **state)
     assert_true(isnan(t.of[2].ratio));
     assert_int_equal(t.of[3].n_lower, 2);
     assert_true(isnan(t.of[3].ratio)); /* 0 has no logarithm */
-    eval_perturb_clear(&p);
+    perturb_numbers_clear(&p);
 }
 
 /* ---- Records ---- */
@@ -204,8 +204,8 @@ static json_t *record(void)
                         json_pack("[f,f,f,f]", 0.1, 0.2, 0.5, 0.9));
     for (int s = 0; s < 2; s++) {
         json_t *o = json_object();
-        for (int k = 0; k < EVAL_N_BOUNDS; k++)
-            json_object_set_new(o, eval_bound_name((enum eval_bound)k), numbers(1000 * s + 10 * k, 4));
+        for (int k = 0; k < PERTURB_N_BOUNDS; k++)
+            json_object_set_new(o, perturb_bound_name((enum perturb_bound)k), numbers(1000 * s + 10 * k, 4));
         json_array_append_new(bounds, o);
     }
     return json_pack("{s:o, s:o}", "changes", changes, "bounds", bounds);
@@ -213,33 +213,33 @@ static json_t *record(void)
 
 static void records_are_read(void **state)
 {
-    struct eval_perturb p;
+    struct perturb_numbers p;
     json_t *good = record(), *bad = record();
     (void)state;
     open_small(&p);
-    assert_true(eval_perturb_add(&p, good));
+    assert_true(perturb_record_add(&p, good));
     assert_int_equal(p.n_texts, 1);
     /* Configs come policy by policy: number 3 is size 1 of policy 1, number 2 its size 0. */
-    assert_near(eval_perturb_at(&p, EVAL_HEADS, 1, 1, 0)[2], 302, 0);
-    assert_near(eval_perturb_at(&p, EVAL_STATES, 0, 1, 0)[1], 231, 0);
-    assert_near(eval_perturb_at(&p, EVAL_GROUPS, 1, 0, 0)[0], 110, 0);
-    assert_near(eval_bound_at(&p, EVAL_B_THETA_HAT, 1, 0)[3], 1023, 0);
+    assert_near(perturb_changes(&p, PERTURB_HEADS, 1, 1, 0)[2], 302, 0);
+    assert_near(perturb_changes(&p, PERTURB_STATES, 0, 1, 0)[1], 231, 0);
+    assert_near(perturb_changes(&p, PERTURB_GROUPS, 1, 0, 0)[0], 110, 0);
+    assert_near(perturb_bounds(&p, PERTURB_B_THETA_HAT, 1, 0)[3], 1023, 0);
     assert_near(p.kept[1 * 2 + 1], 0.75, 0);
-    assert_near(eval_first_at(&p, 1, 1, 0)[2], 0.5, 0);
-    assert_true(isnan(eval_first_at(&p, 1, 0, 0)[0])); /* records of the base, and older ones, have none */
+    assert_near(perturb_first(&p, 1, 1, 0)[2], 0.5, 0);
+    assert_true(isnan(perturb_first(&p, 1, 0, 0)[0])); /* records of the base, and older ones, have none */
     /* A list that is too short, a text in place of a number, and no changes at all. */
     json_t *first = json_array_get(json_object_get(bad, "changes"), 0);
     json_array_remove(json_object_get(first, "heads"), 0);
-    assert_false(eval_perturb_add(&p, bad));
+    assert_false(perturb_record_add(&p, bad));
     json_array_append_new(json_object_get(first, "heads"), json_string("x"));
-    assert_false(eval_perturb_add(&p, bad));
+    assert_false(perturb_record_add(&p, bad));
     json_object_del(bad, "changes");
-    assert_false(eval_perturb_add(&p, bad));
+    assert_false(perturb_record_add(&p, bad));
     assert_int_equal(p.n_texts, 1);
     assert_near(p.kept[1 * 2 + 1], 0.75, 0); /* what was refused left nothing behind */
     json_decref(good);
     json_decref(bad);
-    eval_perturb_clear(&p);
+    perturb_numbers_clear(&p);
 }
 
 /* ---- Texts ---- */
@@ -270,7 +270,7 @@ static void pieces_come_first(void **state)
 {
     char path[] = "/tmp/winnow-texts-XXXXXX", text[1300];
     enum { N = 5, LENGTH = 600 };
-    struct eval_texts t, again;
+    struct perturb_texts t, again;
     (void)state;
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = (char)('a' + i % 26);
@@ -278,7 +278,7 @@ static void pieces_come_first(void **state)
     assert_cmp(fd, >=, 0);
     assert_int_equal(write(fd, text, sizeof text), sizeof text);
     close(fd);
-    assert_int_equal(eval_texts_make(&t, &bytes, path, N, LENGTH, 42), 0);
+    assert_int_equal(perturb_texts_make(&t, &bytes, path, N, LENGTH, 42), 0);
     assert_int_equal(t.n, N);
     assert_int_equal(t.n_of_file, 2); /* 1300 bytes are two pieces of 600 */
     for (int32_t i = 0; i < N; i++)
@@ -289,12 +289,12 @@ static void pieces_come_first(void **state)
         for (int32_t k = 0; k < N && !t.of_file[i]; k++)
             assert_false(i != k && holds(t.ids[k], LENGTH, t.ids[i] + LENGTH / 2, 60));
     /* Fewer texts are the first of them. */
-    assert_int_equal(eval_texts_make(&again, &bytes, path, 2, LENGTH, 42), 0);
+    assert_int_equal(perturb_texts_make(&again, &bytes, path, 2, LENGTH, 42), 0);
     assert_memory_equal(again.ids[1], t.ids[1], LENGTH * sizeof(int32_t));
-    eval_texts_clear(&again);
-    eval_texts_clear(&t);
-    assert_int_equal(eval_texts_make(&t, &bytes, path, 2, 1301, 42), 2); /* the file has fewer */
-    eval_texts_clear(&t);
+    perturb_texts_clear(&again);
+    perturb_texts_clear(&t);
+    assert_int_equal(perturb_texts_make(&t, &bytes, path, 2, 1301, 42), 2); /* the file has fewer */
+    perturb_texts_clear(&t);
     unlink(path);
 }
 

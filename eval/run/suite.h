@@ -41,7 +41,7 @@ struct eval_suite {
     struct app_text contrasts; /* lines of eval_contrast_read, owned; empty = none */
     struct app_text notes;     /* lines on what names stand for, owned; empty = none */
     bool study;                /* --study names it */
-    bool perturbs;             /* outputs of heads are measured (eval/perturb/) and nothing is asked */
+    bool perturbs;             /* outputs of heads are measured (perturb/) and nothing is asked */
     bool
         short_answers; /* answers end after as many tokens as the task needs, not after those of the benchmark */
     int32_t n_probes;      /* samples of each task that only show whether the full cache can solve it */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How far evicting entries moves outputs: of one head on arrays, of a whole model for one token. The perturbation study of
- * the evaluation (eval/perturb/) is the one program that may include this header. */
+/* How far evicting entries moves outputs: of one head on arrays, of a whole model for one token. The perturbation study (perturb/) is
+ * the one program that may include this header. */
 #ifndef WNW_PERTURB_H
 #define WNW_PERTURB_H
 

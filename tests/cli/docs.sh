@@ -43,8 +43,8 @@ def check_links(path, text):
 
 def check_files(path, text):
     """`dir/name`, `name.c` and the like; a * or <...> stands for any."""
-    folders = [".", "src", "share", "app", "bench", "calibration", "eval", "cli", "tests", "docs", "scripts", "examples", "include", "scripts/keepsets", "bench/peers"] + glob.glob("eval/*/") + glob.glob("src/*/") + glob.glob("src/*/*/")
-    for name in re.findall(r"`([\w./*-]+\.(?:c|h|md|sh|py|def|txt|csv)|(?:src|app|bench|calibration|eval|cli|tests|docs|scripts|examples)/[\w./*-]*)`", text):
+    folders = [".", "src", "share", "app", "bench", "calibration", "eval", "perturb", "cli", "tests", "docs", "scripts", "examples", "include", "scripts/keepsets", "bench/peers"] + glob.glob("eval/*/") + glob.glob("src/*/") + glob.glob("src/*/*/")
+    for name in re.findall(r"`([\w./*-]+\.(?:c|h|md|sh|py|def|txt|csv)|(?:src|app|bench|calibration|eval|perturb|cli|tests|docs|scripts|examples)/[\w./*-]*)`", text):
         if re.search(r"(^|[/_])(x|NAME|PART)\.(c|sh)$", name) and os.path.isdir(os.path.dirname(name) or "."):
             continue  # what the reader is adding
         if not any(glob.glob(os.path.join(folder, name)) for folder in folders + [os.path.dirname(path)]):

@@ -21,7 +21,7 @@ breaks() {
 tree() {
     rm -rf "$work/tree"
     mkdir "$work/tree"
-    cp -R "$top/src" "$top/include" "$top/app" "$top/cli" "$top/bench" "$top/calibration" "$top/eval" "$top/examples" "$top/scripts" "$top/tests" "$work/tree/"
+    cp -R "$top/src" "$top/include" "$top/app" "$top/cli" "$top/bench" "$top/calibration" "$top/eval" "$top/examples" "$top/perturb" "$top/scripts" "$top/tests" "$work/tree/"
     cd "$work/tree" || exit 1
     names=() patterns=()
 }
@@ -69,6 +69,12 @@ sed -i '1i #include "eval/tasks/task.h"' eval/results/map.c
 breaks 'results that know how samples are made' 'eval/results/ may not know eval/tasks'
 sed -i '1i #include "session/perturb.h"' eval/run/suite.c
 breaks 'a room that looks inside' 'eval/run/suite.c includes session/perturb.h'
+sed -i '1i #include "eval/metrics/metric.h"' perturb/texts.c
+breaks 'a room beside the program that looks into another' 'perturb/ may not know eval/metrics/'
+sed -i '1i #include "perturb/perturb.h"' eval/tasks/task.c
+breaks 'a room that looks beside the program' 'eval/tasks/ may not know perturb/'
+sed -i '1i #include "perturb/numbers.h"' eval/score.c
+breaks 'a sub-command behind the door of a room beside it' 'of perturb/ it may know perturb/perturb.h alone'
 mkdir eval/other && printf '/* nothing */\n' >eval/other/x.c
 breaks 'a room without a row' 'does not know eval/other/'
 sed -i '1i #include <cmocka.h>' tests/unit_rope.c

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Text, CSV, JSON and page of the perturbation study. */
-#include "eval/perturb/perturb_forms.h"
+#include "perturb/forms.h"
 
 #include "app/console.h"
 #include "app/json.h"
@@ -12,17 +12,17 @@
 static const char *const level_words[] = {"query heads", "KV groups", "layers", "hidden states"};
 
 /* Mean share of entries that stay, in per cent. */
-static double kept(const struct eval_perturb *p, int32_t size, int32_t policy)
+static double kept(const struct perturb_numbers *p, int32_t size, int32_t policy)
 {
     return p->n_texts > 0 ? 100 * p->kept[size * p->n_policies + policy] / p->n_texts : NAN;
 }
 
 /* The numbers of a policy next to the base; a document that lacks memory for them says so. */
-static struct eval_against_base against_base(struct eval_doc *d, const struct eval_perturb_study *s,
-                                             enum eval_level level, int32_t size, int32_t policy)
+static struct perturb_beside_base against_base(struct eval_doc *d, const struct perturb_study *s,
+                                               enum perturb_level level, int32_t size, int32_t policy)
 {
-    struct eval_against_base b;
-    if (!eval_perturb_beside(&b, s->numbers, level, size, policy, s->seed))
+    struct perturb_beside_base b;
+    if (!perturb_beside(&b, s->numbers, level, size, policy, s->seed))
         d->no_memory = true;
     return b;
 }
@@ -37,15 +37,15 @@ static void put_interval(struct eval_doc *d, const struct eval_interval *over)
         eval_doc_put(d, " [%6.1f, %6.1f]", 100 * over->lo, 100 * over->hi);
 }
 
-static void put_level(struct eval_doc *d, const struct eval_perturb_study *s, enum eval_level level,
+static void put_level(struct eval_doc *d, const struct perturb_study *s, enum perturb_level level,
                       int32_t policy)
 {
-    const struct eval_perturb *p = s->numbers;
+    const struct perturb_numbers *p = s->numbers;
     eval_doc_put(d, "\n%s\n  %-14s %7s %11s %11s %8s %-16s %10s %-16s  %s\n", level_words[level], "size",
                  "kept %", "base", "other", "change %", "(95 %)", "geometric", "(95 %)",
                  "lower in % of them (95 %)");
     for (int32_t i = 0; i < p->n_sizes; i++) {
-        const struct eval_against_base b = against_base(d, s, level, i, policy);
+        const struct perturb_beside_base b = against_base(d, s, level, i, policy);
         eval_doc_put(d, "  %-14s %7.1f %11.5g %11.5g %+8.1f", s->sizes[i], kept(p, i, policy), b.base,
                      b.other, b.base > 0 ? 100 * (b.other / b.base - 1) : 0.0);
         put_interval(d, &b.over.change);
@@ -57,36 +57,36 @@ static void put_level(struct eval_doc *d, const struct eval_perturb_study *s, en
     }
 }
 
-static void put_last_state(struct eval_doc *d, const struct eval_perturb_study *s, int32_t policy)
+static void put_last_state(struct eval_doc *d, const struct perturb_study *s, int32_t policy)
 {
-    const struct eval_perturb *p = s->numbers;
+    const struct perturb_numbers *p = s->numbers;
     eval_doc_put(d, "\nhidden state after the last layer\n  %-14s %19s %11s %8s\n", "size", "base", "other",
                  "change %");
     for (int32_t i = 0; i < p->n_sizes; i++) {
-        const double base = eval_perturb_mean(p, EVAL_STATES, i, 0, p->n_layer - 1);
-        const double other = eval_perturb_mean(p, EVAL_STATES, i, policy, p->n_layer - 1);
+        const double base = perturb_mean(p, PERTURB_STATES, i, 0, p->n_layer - 1);
+        const double other = perturb_mean(p, PERTURB_STATES, i, policy, p->n_layer - 1);
         eval_doc_put(d, "  %-14s %19.5g %11.5g %+8.1f\n", s->sizes[i], base, other,
                      base > 0 ? 100 * (other / base - 1) : 0.0);
     }
 }
 
 /* What the policy's own first stage reached of the token's attention, and what it changed there. */
-static void put_stages(struct eval_doc *d, const struct eval_perturb_study *s, int32_t policy)
+static void put_stages(struct eval_doc *d, const struct perturb_study *s, int32_t policy)
 {
-    const struct eval_perturb *p = s->numbers;
-    if (p->n_sizes == 0 || eval_perturb_stage(p, 0, policy).n == 0)
+    const struct perturb_numbers *p = s->numbers;
+    if (p->n_sizes == 0 || perturb_stage(p, 0, policy).n == 0)
         return;
     eval_doc_put(d,
                  "\nquery heads by the share of the token's attention in what the policy's first stage took\n"
                  "  %-14s %12s %8s %11s %11s %8s %10s  %s\n",
                  "size", "share", "% of all", "base", "other", "change %", "geometric", "lower in %");
     for (int32_t i = 0; i < p->n_sizes; i++) {
-        const struct eval_stage t = eval_perturb_stage(p, i, policy);
-        for (int k = 0; k < EVAL_N_STRATA; k++) {
-            const struct eval_stratum *o = &t.of[k];
+        const struct perturb_stage t = perturb_stage(p, i, policy);
+        for (int k = 0; k < PERTURB_N_STRATA; k++) {
+            const struct perturb_stratum *o = &t.of[k];
             if (o->n > 0)
                 eval_doc_put(d, "  %-14s  %4.1f to %3.1f %8.1f %11.5g %11.5g %+8.1f %+10.1f  %5.1f\n",
-                             s->sizes[i], eval_strata[k], eval_strata[k + 1],
+                             s->sizes[i], perturb_strata[k], perturb_strata[k + 1],
                              100 * (double)o->n / (double)t.n, o->base, o->other,
                              o->base > 0 ? 100 * (o->other / o->base - 1) : 0.0, 100 * (o->ratio - 1),
                              100 * (double)o->n_lower / (double)o->n);
@@ -96,7 +96,7 @@ static void put_stages(struct eval_doc *d, const struct eval_perturb_study *s, i
     }
 }
 
-static void put_bounds(struct eval_doc *d, const struct eval_perturb_study *s)
+static void put_bounds(struct eval_doc *d, const struct perturb_study *s)
 {
     eval_doc_put(d,
                  "\nBounds per query head, where entries are chosen by the token's own attention A: half of "
@@ -107,16 +107,16 @@ static void put_bounds(struct eval_doc *d, const struct eval_perturb_study *s)
                  "  %-14s %10s %14s %9s %10s %12s %8s\n",
                  "size", "assumed %", "after layer 0", "L_p", "theta_hat", "theta_relax", "ratio %");
     for (int32_t i = 0; i < s->numbers->n_sizes; i++) {
-        const struct eval_tightness t = eval_perturb_tightness(s->numbers, i);
-        const double hat = t.mean[EVAL_B_THETA_HAT], relax = t.mean[EVAL_B_THETA_RELAX];
+        const struct perturb_tightness t = perturb_tightness(s->numbers, i);
+        const double hat = t.mean[PERTURB_B_THETA_HAT], relax = t.mean[PERTURB_B_THETA_RELAX];
         eval_doc_put(d, "  %-14s %10.1f %14.1f %9.4g %10.4g %12.4g %8.1f\n", s->sizes[i], 100 * t.holds,
-                     100 * t.holds_behind_0, t.mean[EVAL_B_CHANGE], hat, relax, 100 * hat / relax);
+                     100 * t.holds_behind_0, t.mean[PERTURB_B_CHANGE], hat, relax, 100 * hat / relax);
     }
 }
 
-void eval_perturb_text(struct eval_doc *d, const struct eval_perturb_study *s)
+void perturb_text(struct eval_doc *d, const struct perturb_study *s)
 {
-    const struct eval_perturb *p = s->numbers;
+    const struct perturb_numbers *p = s->numbers;
     eval_doc_put(d, "Perturbation study, %s: %d texts of %d tokens,\n", s->model, (int)p->n_texts,
                  (int)s->n_tokens);
     if (s->n_of_file == p->n_texts)
@@ -132,8 +132,8 @@ void eval_perturb_text(struct eval_doc *d, const struct eval_perturb_study *s)
         s->policies[0]);
     for (int32_t i = 1; i < p->n_policies; i++) {
         eval_doc_put(d, "other: %s\n", s->policies[i]);
-        for (int k = 0; k < EVAL_N_LEVELS; k++)
-            put_level(d, s, (enum eval_level)k, i);
+        for (int k = 0; k < PERTURB_N_LEVELS; k++)
+            put_level(d, s, (enum perturb_level)k, i);
         put_last_state(d, s, i);
         put_stages(d, s, i);
     }
@@ -164,40 +164,40 @@ static void put_line(struct eval_doc *d, const char *what, const char *size, con
         eval_doc_put(d, ",%d,,%.6g\n", (int)il, mean);
 }
 
-static void put_changes(struct eval_doc *d, const struct eval_perturb_study *s, int32_t size, int32_t policy)
+static void put_changes(struct eval_doc *d, const struct perturb_study *s, int32_t size, int32_t policy)
 {
-    const struct eval_perturb *p = s->numbers;
-    for (int k = 0; k < EVAL_N_LEVELS; k++) {
-        const enum eval_level level = (enum eval_level)k;
-        const int32_t n = eval_level_units(p, level), per_layer = n / p->n_layer;
+    const struct perturb_numbers *p = s->numbers;
+    for (int k = 0; k < PERTURB_N_LEVELS; k++) {
+        const enum perturb_level level = (enum perturb_level)k;
+        const int32_t n = perturb_level_units(p, level), per_layer = n / p->n_layer;
         for (int32_t u = 0; u < n; u++)
-            if (eval_perturb_counts(p, level, u))
-                put_line(d, eval_level_name(level), s->sizes[size], s->policies[policy], u / per_layer,
-                         per_layer > 1 ? u % per_layer : -1, eval_perturb_mean(p, level, size, policy, u));
+            if (perturb_counts(p, level, u))
+                put_line(d, perturb_level_name(level), s->sizes[size], s->policies[policy], u / per_layer,
+                         per_layer > 1 ? u % per_layer : -1, perturb_mean(p, level, size, policy, u));
     }
 }
 
 /* Means over all texts; `guaranteed` is the share of texts with more than half of the attention in stage 1. */
-static void put_bound_lines(struct eval_doc *d, const struct eval_perturb_study *s, int32_t size)
+static void put_bound_lines(struct eval_doc *d, const struct perturb_study *s, int32_t size)
 {
-    const struct eval_perturb *p = s->numbers;
-    for (int32_t u = 0; u < eval_level_units(p, EVAL_HEADS); u++) {
-        double sum[EVAL_N_BOUNDS] = {0}, n_holds = 0;
-        if (!eval_perturb_counts(p, EVAL_HEADS, u))
+    const struct perturb_numbers *p = s->numbers;
+    for (int32_t u = 0; u < perturb_level_units(p, PERTURB_HEADS); u++) {
+        double sum[PERTURB_N_BOUNDS] = {0}, n_holds = 0;
+        if (!perturb_counts(p, PERTURB_HEADS, u))
             continue;
         for (int32_t i = 0; i < p->n_texts; i++) {
-            for (int k = 0; k < EVAL_N_BOUNDS; k++)
-                sum[k] += eval_bound_at(p, (enum eval_bound)k, size, i)[u];
-            n_holds += eval_bound_at(p, EVAL_B_SIGMA, size, i)[u] > 0.5;
+            for (int k = 0; k < PERTURB_N_BOUNDS; k++)
+                sum[k] += perturb_bounds(p, (enum perturb_bound)k, size, i)[u];
+            n_holds += perturb_bounds(p, PERTURB_B_SIGMA, size, i)[u] > 0.5;
         }
-        for (int k = 0; k < EVAL_N_BOUNDS; k++)
-            put_line(d, eval_bound_name((enum eval_bound)k), s->sizes[size], "", u / p->n_head, u % p->n_head,
-                     sum[k] / p->n_texts);
+        for (int k = 0; k < PERTURB_N_BOUNDS; k++)
+            put_line(d, perturb_bound_name((enum perturb_bound)k), s->sizes[size], "", u / p->n_head,
+                     u % p->n_head, sum[k] / p->n_texts);
         put_line(d, "guaranteed", s->sizes[size], "", u / p->n_head, u % p->n_head, n_holds / p->n_texts);
     }
 }
 
-void eval_perturb_csv(struct eval_doc *d, const struct eval_perturb_study *s)
+void perturb_csv(struct eval_doc *d, const struct perturb_study *s)
 {
     eval_doc_put(d, "what,size,policy,layer,head,mean\n");
     for (int32_t i = 0; i < s->numbers->n_sizes; i++) {
@@ -210,13 +210,13 @@ void eval_perturb_csv(struct eval_doc *d, const struct eval_perturb_study *s)
 /* ---- JSON ---- */
 
 /* What the policy's own first stage reached. */
-static json_t *stage_json(const struct eval_stage *t)
+static json_t *stage_json(const struct perturb_stage *t)
 {
     json_t *strata = json_array();
-    for (int k = 0; k < EVAL_N_STRATA; k++)
+    for (int k = 0; k < PERTURB_N_STRATA; k++)
         app_json_append(
-            &strata, json_pack("{s:f, s:f, s:I, s:I, s:o, s:o, s:o}", "above", eval_strata[k], "to",
-                               eval_strata[k + 1], "n", (json_int_t)t->of[k].n, "lower",
+            &strata, json_pack("{s:f, s:f, s:I, s:I, s:o, s:o, s:o}", "above", perturb_strata[k], "to",
+                               perturb_strata[k + 1], "n", (json_int_t)t->of[k].n, "lower",
                                (json_int_t)t->of[k].n_lower, "base", app_json_number(t->of[k].base), "other",
                                app_json_number(t->of[k].other), "ratio", app_json_number(t->of[k].ratio)));
     return json_pack("{s:o, s:o, s:o}", "holds", app_json_number(t->holds), "holds_behind_layer_0",
@@ -233,13 +233,12 @@ static void set_interval(json_t **o, const char *name, const struct eval_interva
     app_json_set(o, key, app_json_number(over->hi));
 }
 
-static json_t *beside_json(struct eval_doc *d, const struct eval_perturb_study *s, int32_t size,
-                           int32_t policy)
+static json_t *beside_json(struct eval_doc *d, const struct perturb_study *s, int32_t size, int32_t policy)
 {
     json_t *o = json_pack("{s:s, s:s, s:o}", "size", s->sizes[size], "policy", s->policies[policy], "kept",
                           app_json_number(kept(s->numbers, size, policy) / 100));
-    for (int k = 0; k < EVAL_N_LEVELS; k++) {
-        const struct eval_against_base b = against_base(d, s, (enum eval_level)k, size, policy);
+    for (int k = 0; k < PERTURB_N_LEVELS; k++) {
+        const struct perturb_beside_base b = against_base(d, s, (enum perturb_level)k, size, policy);
         json_t *level = json_pack(
             "{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o}", "base", app_json_number(b.base), "other",
             app_json_number(b.other), "geometric_base", app_json_number(b.geo_base), "geometric_other",
@@ -249,36 +248,37 @@ static json_t *beside_json(struct eval_doc *d, const struct eval_perturb_study *
         set_interval(&level, "lower_share", &b.over.lower);
         set_interval(&level, "change", &b.over.change);
         set_interval(&level, "geometric", &b.over.geometric);
-        app_json_set(&o, eval_level_name((enum eval_level)k), level);
+        app_json_set(&o, perturb_level_name((enum perturb_level)k), level);
     }
     const int32_t last = s->numbers->n_layer - 1;
-    const double last_base = eval_perturb_mean(s->numbers, EVAL_STATES, size, 0, last),
-                 last_other = eval_perturb_mean(s->numbers, EVAL_STATES, size, policy, last);
+    const double last_base = perturb_mean(s->numbers, PERTURB_STATES, size, 0, last),
+                 last_other = perturb_mean(s->numbers, PERTURB_STATES, size, policy, last);
     app_json_set(&o, "last_state",
                  json_pack("{s:o, s:o, s:o}", "base", app_json_number(last_base), "other",
                            app_json_number(last_other), "change",
                            app_json_number(last_other / last_base - 1)));
-    const struct eval_stage t = eval_perturb_stage(s->numbers, size, policy);
+    const struct perturb_stage t = perturb_stage(s->numbers, size, policy);
     if (t.n > 0)
         app_json_set(&o, "first_stage", stage_json(&t));
     return o;
 }
 
-static json_t *tightness_json(const struct eval_perturb_study *s, int32_t size)
+static json_t *tightness_json(const struct perturb_study *s, int32_t size)
 {
-    const struct eval_tightness t = eval_perturb_tightness(s->numbers, size);
+    const struct perturb_tightness t = perturb_tightness(s->numbers, size);
     json_t *o = json_pack("{s:s, s:o, s:o}", "size", s->sizes[size], "guaranteed", app_json_number(t.holds),
                           "guaranteed_behind_layer_0", app_json_number(t.holds_behind_0));
-    app_json_set(&o, "tightness", app_json_number(t.mean[EVAL_B_THETA_HAT] / t.mean[EVAL_B_THETA_RELAX]));
-    for (int k = 0; k < EVAL_N_BOUNDS; k++)
-        app_json_set(&o, eval_bound_name((enum eval_bound)k), app_json_number(t.mean[k]));
+    app_json_set(&o, "tightness",
+                 app_json_number(t.mean[PERTURB_B_THETA_HAT] / t.mean[PERTURB_B_THETA_RELAX]));
+    for (int k = 0; k < PERTURB_N_BOUNDS; k++)
+        app_json_set(&o, perturb_bound_name((enum perturb_bound)k), app_json_number(t.mean[k]));
     return o;
 }
 
 /* A level's means at the first size, [policy][layer] or [policy][layer][head]; null where a unit says nothing. */
-static json_t *means_json(const struct eval_perturb *p, enum eval_level level)
+static json_t *means_json(const struct perturb_numbers *p, enum perturb_level level)
 {
-    const int32_t per_layer = eval_level_units(p, level) / p->n_layer;
+    const int32_t per_layer = perturb_level_units(p, level) / p->n_layer;
     json_t *policies = json_array();
     for (int32_t k = 0; k < p->n_policies && p->n_sizes > 0; k++) {
         json_t *layers = json_array();
@@ -286,8 +286,8 @@ static json_t *means_json(const struct eval_perturb *p, enum eval_level level)
             json_t *heads = json_array();
             for (int32_t i = 0; i < per_layer; i++) {
                 const int32_t unit = il * per_layer + i;
-                json_t *mean = eval_perturb_counts(p, level, unit)
-                                   ? app_json_number(eval_perturb_mean(p, level, 0, k, unit))
+                json_t *mean = perturb_counts(p, level, unit)
+                                   ? app_json_number(perturb_mean(p, level, 0, k, unit))
                                    : json_null();
                 app_json_append(per_layer > 1 ? &heads : &layers, mean);
             }
@@ -302,7 +302,7 @@ static json_t *means_json(const struct eval_perturb *p, enum eval_level level)
 }
 
 /* The base's share of kept entries at each size; those of the others stand in the pairs. */
-static json_t *base_kept_json(const struct eval_perturb_study *s)
+static json_t *base_kept_json(const struct perturb_study *s)
 {
     json_t *list = json_array();
     for (int32_t i = 0; i < s->numbers->n_sizes; i++)
@@ -318,7 +318,7 @@ static json_t *names_json(const char *const *names, int32_t n)
     return list;
 }
 
-json_t *eval_perturb_json(const struct eval_perturb_study *s)
+json_t *perturb_json(const struct perturb_study *s)
 {
     struct eval_doc d = {0};
     json_t *pairs = json_array(), *bounds = json_array();
@@ -334,9 +334,9 @@ json_t *eval_perturb_json(const struct eval_perturb_study *s)
     app_json_set(&o, "policies", names_json(s->policies, s->numbers->n_policies));
     app_json_set(&o, "sizes", names_json(s->sizes, s->numbers->n_sizes));
     app_json_set(&o, "base_kept", base_kept_json(s));
-    app_json_set(&o, "by_head", means_json(s->numbers, EVAL_HEADS));
-    app_json_set(&o, "by_layer", means_json(s->numbers, EVAL_LAYERS));
-    app_json_set(&o, "by_state", means_json(s->numbers, EVAL_STATES));
+    app_json_set(&o, "by_head", means_json(s->numbers, PERTURB_HEADS));
+    app_json_set(&o, "by_layer", means_json(s->numbers, PERTURB_LAYERS));
+    app_json_set(&o, "by_state", means_json(s->numbers, PERTURB_STATES));
     if (d.no_memory) {
         json_decref(o);
         o = NULL;
@@ -344,11 +344,11 @@ json_t *eval_perturb_json(const struct eval_perturb_study *s)
     return o;
 }
 
-int eval_perturb_page(struct eval_doc *d, const struct eval_perturb_study *s)
+int perturb_page(struct eval_doc *d, const struct perturb_study *s)
 {
     struct eval_doc text = {0};
-    json_t *study = eval_perturb_json(s), *data = json_object();
-    eval_perturb_text(&text, s);
+    json_t *study = perturb_json(s), *data = json_object();
+    perturb_text(&text, s);
     app_json_set(&study, "summary", text.no_memory ? NULL : json_stringn(text.text.s, text.text.len));
     app_json_set(&data, "v", json_integer(1));
     app_json_set(&data, "winnow", json_string(wnw_version()));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "eval/perturb/perturb_texts.h"
+#include "perturb/texts.h"
 
 #include "app/console.h"
 #include "app/files.h"
@@ -16,7 +16,7 @@ enum {
 }; /* generated prose is made by so many bytes at first; more follows where needed */
 
 /* The first n_tokens of ids[n], with a BOS in front where texts begin with one. `ids` has none. */
-static int add_text(struct eval_texts *t, const struct eval_tokenizer *tokenizer, const int32_t *ids,
+static int add_text(struct perturb_texts *t, const struct eval_tokenizer *tokenizer, const int32_t *ids,
                     bool of_file)
 {
     const int32_t n_bos = tokenizer->bos >= 0;
@@ -32,7 +32,8 @@ static int add_text(struct eval_texts *t, const struct eval_tokenizer *tokenizer
 }
 
 /* The tokens of the next piece of prose: whole sentences until there are enough. */
-static int add_prose(struct eval_texts *t, const struct eval_tokenizer *tokenizer, struct eval_prose *prose)
+static int add_prose(struct perturb_texts *t, const struct eval_tokenizer *tokenizer,
+                     struct eval_prose *prose)
 {
     struct app_text text = {0};
     int32_t *ids = NULL, n = 0;
@@ -54,7 +55,7 @@ static int add_prose(struct eval_texts *t, const struct eval_tokenizer *tokenize
     return rc;
 }
 
-static int read_file(struct eval_texts *t, const struct eval_tokenizer *tokenizer, const char *path,
+static int read_file(struct perturb_texts *t, const struct eval_tokenizer *tokenizer, const char *path,
                      int32_t **ids, int32_t *n)
 {
     char *text = NULL;
@@ -72,15 +73,15 @@ static int read_file(struct eval_texts *t, const struct eval_tokenizer *tokenize
     return rc;
 }
 
-int eval_texts_make(struct eval_texts *t, const struct eval_tokenizer *tokenizer, const char *path, int32_t n,
-                    int32_t n_tokens, uint64_t seed)
+int perturb_texts_make(struct perturb_texts *t, const struct eval_tokenizer *tokenizer, const char *path,
+                       int32_t n, int32_t n_tokens, uint64_t seed)
 {
     struct eval_prose prose;
     char key[64];
     int32_t *ids = NULL, n_ids = 0;
-    *t = (struct eval_texts){.ids = calloc((size_t)n, sizeof *t->ids),
-                             .of_file = calloc((size_t)n, sizeof *t->of_file),
-                             .n_tokens = n_tokens};
+    *t = (struct perturb_texts){.ids = calloc((size_t)n, sizeof *t->ids),
+                                .of_file = calloc((size_t)n, sizeof *t->of_file),
+                                .n_tokens = n_tokens};
     snprintf(key, sizeof key, "0|0|%llu", (unsigned long long)seed);
     eval_prose_open(&prose, key);
     int rc = t->ids && t->of_file ? read_file(t, tokenizer, path, &ids, &n_ids) : eval_no_memory("texts");
@@ -94,11 +95,11 @@ int eval_texts_make(struct eval_texts *t, const struct eval_tokenizer *tokenizer
     return rc;
 }
 
-void eval_texts_clear(struct eval_texts *t)
+void perturb_texts_clear(struct perturb_texts *t)
 {
     for (int32_t i = 0; i < t->n; i++)
         free(t->ids[i]);
     free(t->ids);
     free(t->of_file);
-    *t = (struct eval_texts){0};
+    *t = (struct perturb_texts){0};
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "eval/perturb/perturb_record.h"
+#include "perturb/record.h"
 
 #include "app/console.h"
 #include "app/json.h"
@@ -18,14 +18,14 @@ enum { DIGITS = 4 }; /* of a number in a record */
 #define FIRST_STAGE "first_stage"
 
 struct measured {
-    const struct eval_perturb_work *w;
+    const struct perturb_work *w;
     wnw_session *s;
     struct wnw__perturb_token *at_token;
     wnw_plan **plans;    /* [n_configs], owned */
     wnw_report *reports; /* [n_configs], owned */
     bool **
         stage; /* [n_configs], owned: entries of the policy's first stage, as wnw__perturb_stage_one has them; NULL = it has none */
-    double *x; /* [EVAL_N_LEVELS][units of heads], owned */
+    double *x; /* [PERTURB_N_LEVELS][units of heads], owned */
     double *mass; /* [heads] attention on a first stage, owned */
     struct wnw__perturb_bound *bounds;
     int32_t n_configs, n_tokens, token;
@@ -144,25 +144,25 @@ static int changes_of(json_t **out, struct measured *p, int32_t i)
     if (status == WNW_OK && p->stage[i])
         status = wnw__perturb_token_mass(p->at_token, p->stage[i], p->mass);
     WNW_TRY(code_of(status));
-    return finish(out,
-                  json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o*}", "config", p->w->config[i].id, "kept",
-                            p->reports[i].kept_mean / p->n_tokens, eval_level_name(EVAL_HEADS),
-                            numbers(heads, n_heads), eval_level_name(EVAL_GROUPS), numbers(groups, n_groups),
-                            eval_level_name(EVAL_LAYERS), numbers(layers, info->n_layer),
-                            eval_level_name(EVAL_STATES), numbers(states, info->n_layer), FIRST_STAGE,
-                            p->stage[i] ? numbers(p->mass, n_heads) : NULL));
+    return finish(out, json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o*}", "config", p->w->config[i].id, "kept",
+                                 p->reports[i].kept_mean / p->n_tokens, perturb_level_name(PERTURB_HEADS),
+                                 numbers(heads, n_heads), perturb_level_name(PERTURB_GROUPS),
+                                 numbers(groups, n_groups), perturb_level_name(PERTURB_LAYERS),
+                                 numbers(layers, info->n_layer), perturb_level_name(PERTURB_STATES),
+                                 numbers(states, info->n_layer), FIRST_STAGE,
+                                 p->stage[i] ? numbers(p->mass, n_heads) : NULL));
 }
 
-static double bound_of(const struct wnw__perturb_bound *b, enum eval_bound which)
+static double bound_of(const struct wnw__perturb_bound *b, enum perturb_bound which)
 {
     switch (which) {
-    case EVAL_B_SIGMA:
+    case PERTURB_B_SIGMA:
         return b->sigma_first;
-    case EVAL_B_CHANGE:
+    case PERTURB_B_CHANGE:
         return b->change;
-    case EVAL_B_THETA_HAT:
+    case PERTURB_B_THETA_HAT:
         return b->theta_hat;
-    case EVAL_B_THETA_HAT_ATTENTION:
+    case PERTURB_B_THETA_HAT_ATTENTION:
         return b->theta_hat_attention;
     default:
         return b->theta_relax;
@@ -181,10 +181,10 @@ static int bounds_of(json_t **out, struct measured *p, int32_t i)
     p->bound_ms += app_now_ms() - start;
     WNW_TRY(code_of(status));
     json_t *o = json_pack("{s:s, s:i}", "size", p->w->config[i].size_text, "keep", (int)keep);
-    for (int k = 0; k < EVAL_N_BOUNDS; k++) {
+    for (int k = 0; k < PERTURB_N_BOUNDS; k++) {
         for (int32_t h = 0; h < n_heads; h++)
-            p->x[h] = bound_of(&p->bounds[h], (enum eval_bound)k);
-        app_json_set(&o, eval_bound_name((enum eval_bound)k), numbers(p->x, n_heads));
+            p->x[h] = bound_of(&p->bounds[h], (enum perturb_bound)k);
+        app_json_set(&o, perturb_bound_name((enum perturb_bound)k), numbers(p->x, n_heads));
     }
     return finish(out, o);
 }
@@ -217,7 +217,7 @@ static int measure(json_t **record, struct measured *p)
     return rc;
 }
 
-int eval_perturb_record(json_t **record, const struct eval_perturb_work *w, const int32_t *ids, int32_t n)
+int perturb_record(json_t **record, const struct perturb_work *w, const int32_t *ids, int32_t n)
 {
     const wnw_model_info *info = &w->runtime->info;
     const size_t n_all = (size_t)info->n_layer * ((size_t)info->n_head + (size_t)info->n_head_kv + 2);
@@ -273,7 +273,7 @@ static bool read_first(double *out, const json_t *o, int32_t n)
     return !list || read_numbers(out, list, n);
 }
 
-bool eval_perturb_add(struct eval_perturb *p, const json_t *record)
+bool perturb_record_add(struct perturb_numbers *p, const json_t *record)
 {
     const json_t *changes = json_object_get(record, "changes"), *tight = json_object_get(record, "bounds");
     const int32_t n_each = p->n_sizes * p->n_policies;
@@ -283,19 +283,19 @@ bool eval_perturb_add(struct eval_perturb *p, const json_t *record)
         const json_t *o = json_array_get(changes, (size_t)i), *kept = json_object_get(o, "kept");
         const int32_t policy = i / p->n_sizes, size = i % p->n_sizes;
         good = json_is_number(kept);
-        for (int k = 0; good && k < EVAL_N_LEVELS; k++)
-            good = read_numbers(eval_perturb_at(p, (enum eval_level)k, size, policy, p->n_texts),
-                                json_object_get(o, eval_level_name((enum eval_level)k)),
-                                eval_level_units(p, (enum eval_level)k));
-        good = good &&
-               read_first(eval_first_at(p, size, policy, p->n_texts), o, eval_level_units(p, EVAL_HEADS));
+        for (int k = 0; good && k < PERTURB_N_LEVELS; k++)
+            good = read_numbers(perturb_changes(p, (enum perturb_level)k, size, policy, p->n_texts),
+                                json_object_get(o, perturb_level_name((enum perturb_level)k)),
+                                perturb_level_units(p, (enum perturb_level)k));
+        good = good && read_first(perturb_first(p, size, policy, p->n_texts), o,
+                                  perturb_level_units(p, PERTURB_HEADS));
     }
     for (int32_t i = 0; good && i < p->n_sizes; i++)
-        for (int k = 0; good && k < EVAL_N_BOUNDS; k++)
+        for (int k = 0; good && k < PERTURB_N_BOUNDS; k++)
             good = read_numbers(
-                eval_bound_at(p, (enum eval_bound)k, i, p->n_texts),
-                json_object_get(json_array_get(tight, (size_t)i), eval_bound_name((enum eval_bound)k)),
-                eval_level_units(p, EVAL_HEADS));
+                perturb_bounds(p, (enum perturb_bound)k, i, p->n_texts),
+                json_object_get(json_array_get(tight, (size_t)i), perturb_bound_name((enum perturb_bound)k)),
+                perturb_level_units(p, PERTURB_HEADS));
     for (int32_t i = 0; good && i < n_each; i++)
         p->kept[i % p->n_sizes * p->n_policies + i / p->n_sizes] +=
             json_number_value(json_object_get(json_array_get(changes, (size_t)i), "kept"));

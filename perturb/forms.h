@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The forms of the perturbation study: summary.txt, perturbation.csv and report.html. */
-#ifndef WNW_EVAL_PERTURB_FORMS_H
-#define WNW_EVAL_PERTURB_FORMS_H
+#ifndef WNW_PERTURB_FORMS_H
+#define WNW_PERTURB_FORMS_H
 
-#include "eval/perturb/perturb.h"
 #include "eval/report/doc.h"
+#include "perturb/numbers.h"
 
 /* The numbers of a study with the names of what they are of. All pointers are borrowed. */
-struct eval_perturb_study {
-    const struct eval_perturb *numbers;
+struct perturb_study {
+    const struct perturb_numbers *numbers;
     const char *model;           /* its name */
     const char *const *policies; /* [numbers->n_policies] recipes, as people read them */
     const char *const *sizes;    /* [numbers->n_sizes] such as "ratio=0.8" */
@@ -18,11 +18,11 @@ struct eval_perturb_study {
 };
 
 /* Each adds its form; a document that lacks memory says so. */
-void eval_perturb_text(struct eval_doc *d, const struct eval_perturb_study *s);
-void eval_perturb_csv(struct eval_doc *d, const struct eval_perturb_study *s);
+void perturb_text(struct eval_doc *d, const struct perturb_study *s);
+void perturb_csv(struct eval_doc *d, const struct perturb_study *s);
 /* NULL: out of memory. */
-json_t *eval_perturb_json(const struct eval_perturb_study *s);
+json_t *perturb_json(const struct perturb_study *s);
 /* The page; returns an exit code. */
-int eval_perturb_page(struct eval_doc *d, const struct eval_perturb_study *s);
+int perturb_page(struct eval_doc *d, const struct perturb_study *s);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "eval/perturb/perturb_report.h"
+#include "perturb/perturb.h"
 
 #include "app/console.h"
 #include "app/files.h"
@@ -8,10 +8,10 @@
 #include "eval/args.h"
 #include "eval/base/grow.h"
 #include "eval/base/jsonl.h"
-#include "eval/perturb/perturb_forms.h"
-#include "eval/perturb/perturb_record.h"
 #include "eval/results/results.h"
 #include "eval/run/manifest.h"
+#include "perturb/forms.h"
+#include "perturb/record.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +21,11 @@ struct folder {
     char *path;  /* borrowed */
     json_t *run; /* run.json, owned; the next point into it */
     const char *policies[EVAL_MAX_SIZES * EVAL_MAX_SIZES], *sizes[EVAL_MAX_SIZES];
-    struct eval_perturb numbers;
-    struct eval_perturb_study study;
+    struct perturb_numbers numbers;
+    struct perturb_study study;
 };
 
-bool eval_perturb_is(const char *folder)
+bool perturb_is_study(const char *folder)
 {
     json_t *run = eval_manifest_load(folder);
     const bool is = json_is_object(json_object_get(run, "texts"));
@@ -86,7 +86,7 @@ static int read_description(struct folder *f)
     const json_t *model = json_object_get(f->run, "model"), *texts = json_object_get(f->run, "texts"),
                  *seed = json_object_get(f->run, "seed");
     const char *name = json_string_value(json_object_get(model, "name"));
-    struct eval_perturb *p = &f->numbers;
+    struct perturb_numbers *p = &f->numbers;
     if (!take(&p->n_layer, model, "n_layer", MOST_LAYERS) || !take(&p->n_head, model, "n_head", MOST_HEADS) ||
         !take(&p->n_head_kv, model, "n_head_kv", MOST_HEADS) || p->n_head % p->n_head_kv != 0)
         return bad(f, "model");
@@ -124,10 +124,10 @@ static int take_record(struct folder *f, const struct eval_jsonl *j, const json_
     if (key && json_object_get(seen, key))
         return eval_jsonl_bad(j, "the text '%.100s' is there twice; remove one of the lines", key);
     if ((key && json_object_set_new(seen, key, json_true()) != 0) ||
-        !eval_perturb_reserve(&f->numbers, f->numbers.n_texts + 1))
+        !perturb_numbers_reserve(&f->numbers, f->numbers.n_texts + 1))
         return eval_no_memory("the study");
     f->study.n_of_file += source && strcmp(source, "file") == 0;
-    return eval_perturb_add(&f->numbers, record)
+    return perturb_record_add(&f->numbers, record)
                ? APP_OK
                : eval_jsonl_bad(j, "this is not a record of the study; remove the line");
 }
@@ -154,7 +154,7 @@ static int read_folder(struct folder *f, char *path)
         return app_fail(APP_BAD_INPUT, "'%s/run.json' cannot be read", path);
     WNW_TRY(read_description(f));
     char *results = eval_results_path(path);
-    int rc = results && eval_perturb_open(&f->numbers) ? mark_sliding(f) : eval_no_memory("the study");
+    int rc = results && perturb_numbers_open(&f->numbers) ? mark_sliding(f) : eval_no_memory("the study");
     if (rc == APP_OK)
         rc = read_records(f, results);
     free(results);
@@ -182,16 +182,16 @@ static int write_forms(const struct folder *f, const struct eval_report_options 
 {
     static const char *const names[] = {"report.html", "summary.txt", "perturbation.csv"};
     struct eval_doc form[N_FORMS] = {0};
-    eval_perturb_text(&form[TEXT], &f->study);
-    eval_perturb_csv(&form[CSV], &f->study);
-    int rc = eval_perturb_page(&form[PAGE], &f->study);
+    perturb_text(&form[TEXT], &f->study);
+    perturb_csv(&form[CSV], &f->study);
+    int rc = perturb_page(&form[PAGE], &f->study);
     for (int i = 0; rc == APP_OK && i < N_FORMS; i++)
         rc = form[i].no_memory ? eval_no_memory("the study") : APP_OK;
     /* The page comes last: where it is there, the others are. */
     for (int i = options->out ? PAGE : N_FORMS - 1; rc == APP_OK && i >= 0; i--)
         rc = write_form(f, names[i], options->out, &form[i]);
     if (rc == APP_OK && options->json)
-        rc = app_print_json(eval_perturb_json(&f->study));
+        rc = app_print_json(perturb_json(&f->study));
     if (rc == APP_OK && !options->json) {
         fwrite(form[TEXT].text.s, 1, form[TEXT].text.len, stdout);
         rc = app_finish_stdout();
@@ -212,14 +212,14 @@ static int check_options(const struct eval_report_options *o)
                  : APP_OK;
 }
 
-int eval_perturb_report(char *folder, const struct eval_report_options *options)
+int perturb_report(char *folder, const struct eval_report_options *options)
 {
     struct folder f;
     WNW_TRY(check_options(options));
     int rc = read_folder(&f, folder);
     if (rc == APP_OK)
         rc = write_forms(&f, options);
-    eval_perturb_clear(&f.numbers);
+    perturb_numbers_clear(&f.numbers);
     json_decref(f.run);
     return rc;
 }

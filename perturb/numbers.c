@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The numbers of the perturbation study. After section 5 of "CriticalKV" (arXiv 2502.03805): means over texts for each
  * head, and the share of heads in which a method's mean is lower. */
-#include "eval/perturb/perturb.h"
+#include "perturb/numbers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,24 +12,24 @@ static const char *const levels[] = {"heads", "groups", "layers", "states"};
 static const char *const bounds[] = {"sigma_first", "change", "theta_hat", "theta_hat_attention",
                                      "theta_relax"};
 
-const char *eval_level_name(enum eval_level level)
+const char *perturb_level_name(enum perturb_level level)
 {
     return levels[level];
 }
 
-const char *eval_bound_name(enum eval_bound bound)
+const char *perturb_bound_name(enum perturb_bound bound)
 {
     return bounds[bound];
 }
 
 /* ---- Room ---- */
 
-int32_t eval_level_units(const struct eval_perturb *p, enum eval_level level)
+int32_t perturb_level_units(const struct perturb_numbers *p, enum perturb_level level)
 {
-    return p->n_layer * (level == EVAL_HEADS ? p->n_head : level == EVAL_GROUPS ? p->n_head_kv : 1);
+    return p->n_layer * (level == PERTURB_HEADS ? p->n_head : level == PERTURB_GROUPS ? p->n_head_kv : 1);
 }
 
-bool eval_perturb_open(struct eval_perturb *p)
+bool perturb_numbers_open(struct perturb_numbers *p)
 {
     const size_t n_each = (size_t)p->n_sizes * (size_t)p->n_policies;
     p->n_texts = p->cap_texts = 0;
@@ -51,77 +51,77 @@ static bool widen(double **list, size_t n_old, size_t n, size_t row)
     return true;
 }
 
-bool eval_perturb_reserve(struct eval_perturb *p, int32_t n_texts)
+bool perturb_numbers_reserve(struct perturb_numbers *p, int32_t n_texts)
 {
     const size_t n_size = (size_t)p->n_sizes, n_each = n_size * (size_t)p->n_policies,
-                 n_heads = (size_t)eval_level_units(p, EVAL_HEADS), n_old = (size_t)p->cap_texts;
+                 n_heads = (size_t)perturb_level_units(p, PERTURB_HEADS), n_old = (size_t)p->cap_texts;
     if (n_texts <= p->cap_texts)
         return true;
     const int32_t twice = p->cap_texts > INT32_MAX / 2 ? INT32_MAX : 2 * p->cap_texts;
     const size_t n = (size_t)(n_texts > twice ? n_texts : twice);
     bool good = widen(&p->first, n_old, n, n_each * n_heads);
-    for (int i = 0; good && i < EVAL_N_LEVELS; i++)
-        good = widen(&p->change[i], n_old, n, n_each * (size_t)eval_level_units(p, (enum eval_level)i));
-    for (int i = 0; good && i < EVAL_N_BOUNDS; i++)
+    for (int i = 0; good && i < PERTURB_N_LEVELS; i++)
+        good = widen(&p->change[i], n_old, n, n_each * (size_t)perturb_level_units(p, (enum perturb_level)i));
+    for (int i = 0; good && i < PERTURB_N_BOUNDS; i++)
         good = widen(&p->bound[i], n_old, n, n_size * n_heads);
     if (good)
         p->cap_texts = (int32_t)n;
     return good;
 }
 
-void eval_perturb_clear(struct eval_perturb *p)
+void perturb_numbers_clear(struct perturb_numbers *p)
 {
-    for (int i = 0; i < EVAL_N_LEVELS; i++)
+    for (int i = 0; i < PERTURB_N_LEVELS; i++)
         free(p->change[i]);
-    for (int i = 0; i < EVAL_N_BOUNDS; i++)
+    for (int i = 0; i < PERTURB_N_BOUNDS; i++)
         free(p->bound[i]);
     free(p->sliding);
     free(p->kept);
     free(p->first);
-    *p = (struct eval_perturb){0};
+    *p = (struct perturb_numbers){0};
 }
 
 /* The row of a policy's units. */
-static size_t row_of(const struct eval_perturb *p, int32_t size, int32_t policy, int32_t text)
+static size_t row_of(const struct perturb_numbers *p, int32_t size, int32_t policy, int32_t text)
 {
     return ((size_t)text * (size_t)p->n_sizes + (size_t)size) * (size_t)p->n_policies + (size_t)policy;
 }
 
-double *eval_perturb_at(const struct eval_perturb *p, enum eval_level level, int32_t size, int32_t policy,
-                        int32_t text)
+double *perturb_changes(const struct perturb_numbers *p, enum perturb_level level, int32_t size,
+                        int32_t policy, int32_t text)
 {
-    return p->change[level] + row_of(p, size, policy, text) * (size_t)eval_level_units(p, level);
+    return p->change[level] + row_of(p, size, policy, text) * (size_t)perturb_level_units(p, level);
 }
 
-double *eval_bound_at(const struct eval_perturb *p, enum eval_bound bound, int32_t size, int32_t text)
+double *perturb_bounds(const struct perturb_numbers *p, enum perturb_bound bound, int32_t size, int32_t text)
 {
     const size_t row = (size_t)text * (size_t)p->n_sizes + (size_t)size;
-    return p->bound[bound] + row * (size_t)eval_level_units(p, EVAL_HEADS);
+    return p->bound[bound] + row * (size_t)perturb_level_units(p, PERTURB_HEADS);
 }
 
-double *eval_first_at(const struct eval_perturb *p, int32_t size, int32_t policy, int32_t text)
+double *perturb_first(const struct perturb_numbers *p, int32_t size, int32_t policy, int32_t text)
 {
-    return p->first + row_of(p, size, policy, text) * (size_t)eval_level_units(p, EVAL_HEADS);
+    return p->first + row_of(p, size, policy, text) * (size_t)perturb_level_units(p, PERTURB_HEADS);
 }
 
-bool eval_perturb_counts(const struct eval_perturb *p, enum eval_level level, int32_t unit)
+bool perturb_counts(const struct perturb_numbers *p, enum perturb_level level, int32_t unit)
 {
-    return level == EVAL_STATES || !p->sliding[unit / (eval_level_units(p, level) / p->n_layer)];
+    return level == PERTURB_STATES || !p->sliding[unit / (perturb_level_units(p, level) / p->n_layer)];
 }
 
 /* ---- A policy next to the base ---- */
 
-double eval_perturb_mean(const struct eval_perturb *p, enum eval_level level, int32_t size, int32_t policy,
-                         int32_t unit)
+double perturb_mean(const struct perturb_numbers *p, enum perturb_level level, int32_t size, int32_t policy,
+                    int32_t unit)
 {
     double sum = 0;
     for (int32_t i = 0; i < p->n_texts; i++)
-        sum += eval_perturb_at(p, level, size, policy, i)[unit];
+        sum += perturb_changes(p, level, size, policy, i)[unit];
     return p->n_texts > 0 ? sum / p->n_texts : NAN;
 }
 
 /* Sums of both policies over the texts that one round draws, for each unit; base[n_units] and other[n_units] get them. */
-static void draw(double *base, double *other, const struct eval_change_pairs *p, struct eval_random *r)
+static void draw(double *base, double *other, const struct perturb_pairs *p, struct eval_random *r)
 {
     memset(base, 0, (size_t)p->n_units * sizeof *base);
     memset(other, 0, (size_t)p->n_units * sizeof *other);
@@ -163,11 +163,10 @@ static struct compared compare(const double *base, const double *other, int32_t 
     return c;
 }
 
-bool eval_change_intervals(struct eval_change_over *over, const struct eval_change_pairs *p,
-                           struct eval_random *r)
+bool perturb_intervals(struct perturb_over *over, const struct perturb_pairs *p, struct eval_random *r)
 {
     const size_t n_units = (size_t)p->n_units, n_rounds = EVAL_BOOT_ROUNDS;
-    *over = (struct eval_change_over){{NAN, NAN}, {NAN, NAN}, {NAN, NAN}};
+    *over = (struct perturb_over){{NAN, NAN}, {NAN, NAN}, {NAN, NAN}};
     if (p->n_texts < EVAL_BOOT_LEAST || p->n_units < 1)
         return true;
     double *lower = malloc((3 * n_rounds + 2 * n_units) * sizeof *lower);
@@ -189,36 +188,36 @@ bool eval_change_intervals(struct eval_change_over *over, const struct eval_chan
 }
 
 /* Units that count. */
-static int32_t count_units(const struct eval_perturb *p, enum eval_level level)
+static int32_t count_units(const struct perturb_numbers *p, enum perturb_level level)
 {
     int32_t n = 0;
-    for (int32_t u = 0; u < eval_level_units(p, level); u++)
-        n += eval_perturb_counts(p, level, u);
+    for (int32_t u = 0; u < perturb_level_units(p, level); u++)
+        n += perturb_counts(p, level, u);
     return n;
 }
 
 /* Writes the changes of the units that count, of which there are n: [n_texts][n] under a policy, and behind them their means [n] over the
  * texts. */
-static void gather(double *out, int32_t n, const struct eval_perturb *p, enum eval_level level, int32_t size,
-                   int32_t policy)
+static void gather(double *out, int32_t n, const struct perturb_numbers *p, enum perturb_level level,
+                   int32_t size, int32_t policy)
 {
     int32_t at = 0;
-    for (int32_t u = 0; u < eval_level_units(p, level); u++) {
-        if (!eval_perturb_counts(p, level, u))
+    for (int32_t u = 0; u < perturb_level_units(p, level); u++) {
+        if (!perturb_counts(p, level, u))
             continue;
         for (int32_t i = 0; i < p->n_texts; i++)
-            out[(size_t)i * (size_t)n + (size_t)at] = eval_perturb_at(p, level, size, policy, i)[u];
-        out[(size_t)p->n_texts * (size_t)n + (size_t)at++] = eval_perturb_mean(p, level, size, policy, u);
+            out[(size_t)i * (size_t)n + (size_t)at] = perturb_changes(p, level, size, policy, i)[u];
+        out[(size_t)p->n_texts * (size_t)n + (size_t)at++] = perturb_mean(p, level, size, policy, u);
     }
 }
 
-bool eval_perturb_beside(struct eval_against_base *out, const struct eval_perturb *p, enum eval_level level,
-                         int32_t size, int32_t policy, uint64_t seed)
+bool perturb_beside(struct perturb_beside_base *out, const struct perturb_numbers *p,
+                    enum perturb_level level, int32_t size, int32_t policy, uint64_t seed)
 {
     char key[128], of_pair[64];
     const int32_t n = count_units(p, level);
     const size_t n_changes = (size_t)p->n_texts * (size_t)n, n_each = n_changes + (size_t)n;
-    *out = (struct eval_against_base){.n = n, .over = {{NAN, NAN}, {NAN, NAN}, {NAN, NAN}}};
+    *out = (struct perturb_beside_base){.n = n, .over = {{NAN, NAN}, {NAN, NAN}, {NAN, NAN}}};
     double *base = malloc((2 * n_each + 1) * sizeof *base), *other = base + n_each;
     if (!base)
         return false;
@@ -233,27 +232,26 @@ bool eval_perturb_beside(struct eval_against_base *out, const struct eval_pertur
     snprintf(of_pair, sizeof of_pair, "%s %d", levels[level], (int)policy);
     eval_boot_key(key, sizeof key, "perturbation", size, of_pair, seed);
     struct eval_random r = eval_random_key(key);
-    const struct eval_change_pairs pairs = {
-        .base = base, .other = other, .n_texts = p->n_texts, .n_units = n};
-    const bool good = eval_change_intervals(&out->over, &pairs, &r);
+    const struct perturb_pairs pairs = {.base = base, .other = other, .n_texts = p->n_texts, .n_units = n};
+    const bool good = perturb_intervals(&out->over, &pairs, &r);
     free(base);
     return good;
 }
 
 /* ---- The first stage ---- */
 
-const double eval_strata[EVAL_N_STRATA + 1] = {0, 0.5, 0.7, 0.9, 1};
+const double perturb_strata[PERTURB_N_STRATA + 1] = {0, 0.5, 0.7, 0.9, 1};
 
 static int stratum_of(double share)
 {
     int i = 0;
-    while (i < EVAL_N_STRATA - 1 && share > eval_strata[i + 1])
+    while (i < PERTURB_N_STRATA - 1 && share > perturb_strata[i + 1])
         i++;
     return i;
 }
 
 /* Adds a head's change in one text; n_geo counts those with a ratio. */
-static void add_change(struct eval_stratum *s, int64_t *n_geo, double base, double other)
+static void add_change(struct perturb_stratum *s, int64_t *n_geo, double base, double other)
 {
     s->n++;
     s->n_lower += other < base;
@@ -265,15 +263,15 @@ static void add_change(struct eval_stratum *s, int64_t *n_geo, double base, doub
     }
 }
 
-struct eval_stage eval_perturb_stage(const struct eval_perturb *p, int32_t size, int32_t policy)
+struct perturb_stage perturb_stage(const struct perturb_numbers *p, int32_t size, int32_t policy)
 {
-    struct eval_stage t = {0};
-    const int32_t n_units = eval_level_units(p, EVAL_HEADS);
-    int64_t n_later = 0, n_holds = 0, n_holds_later = 0, n_geo[EVAL_N_STRATA] = {0};
+    struct perturb_stage t = {0};
+    const int32_t n_units = perturb_level_units(p, PERTURB_HEADS);
+    int64_t n_later = 0, n_holds = 0, n_holds_later = 0, n_geo[PERTURB_N_STRATA] = {0};
     for (int32_t i = 0; i < p->n_texts; i++)
         for (int32_t u = 0; u < n_units; u++) {
-            const double share = eval_first_at(p, size, policy, i)[u];
-            if (!eval_perturb_counts(p, EVAL_HEADS, u) || isnan(share))
+            const double share = perturb_first(p, size, policy, i)[u];
+            if (!perturb_counts(p, PERTURB_HEADS, u) || isnan(share))
                 continue;
             const bool later = u >= p->n_head, holds = share > 0.5;
             const int s = stratum_of(share);
@@ -281,10 +279,10 @@ struct eval_stage eval_perturb_stage(const struct eval_perturb *p, int32_t size,
             n_later += later;
             n_holds += holds;
             n_holds_later += holds && later;
-            add_change(&t.of[s], &n_geo[s], eval_perturb_at(p, EVAL_HEADS, size, 0, i)[u],
-                       eval_perturb_at(p, EVAL_HEADS, size, policy, i)[u]);
+            add_change(&t.of[s], &n_geo[s], perturb_changes(p, PERTURB_HEADS, size, 0, i)[u],
+                       perturb_changes(p, PERTURB_HEADS, size, policy, i)[u]);
         }
-    for (int s = 0; s < EVAL_N_STRATA; s++) {
+    for (int s = 0; s < PERTURB_N_STRATA; s++) {
         const double n = (double)t.of[s].n;
         t.of[s].base = n > 0 ? t.of[s].base / n : NAN;
         t.of[s].other = n > 0 ? t.of[s].other / n : NAN;
@@ -297,24 +295,24 @@ struct eval_stage eval_perturb_stage(const struct eval_perturb *p, int32_t size,
 
 /* ---- Bounds ---- */
 
-struct eval_tightness eval_perturb_tightness(const struct eval_perturb *p, int32_t size)
+struct perturb_tightness perturb_tightness(const struct perturb_numbers *p, int32_t size)
 {
-    struct eval_tightness t = {0};
-    const int32_t n_units = eval_level_units(p, EVAL_HEADS);
+    struct perturb_tightness t = {0};
+    const int32_t n_units = perturb_level_units(p, PERTURB_HEADS);
     int64_t n = 0, n_later = 0, n_holds = 0, n_holds_later = 0;
     for (int32_t i = 0; i < p->n_texts; i++)
         for (int32_t u = 0; u < n_units; u++) {
-            if (!eval_perturb_counts(p, EVAL_HEADS, u))
+            if (!perturb_counts(p, PERTURB_HEADS, u))
                 continue;
-            const bool later = u >= p->n_head, holds = eval_bound_at(p, EVAL_B_SIGMA, size, i)[u] > 0.5;
+            const bool later = u >= p->n_head, holds = perturb_bounds(p, PERTURB_B_SIGMA, size, i)[u] > 0.5;
             n++;
             n_later += later;
             n_holds += holds;
             n_holds_later += holds && later;
-            for (int k = 0; holds && k < EVAL_N_BOUNDS; k++)
-                t.mean[k] += eval_bound_at(p, (enum eval_bound)k, size, i)[u];
+            for (int k = 0; holds && k < PERTURB_N_BOUNDS; k++)
+                t.mean[k] += perturb_bounds(p, (enum perturb_bound)k, size, i)[u];
         }
-    for (int k = 0; k < EVAL_N_BOUNDS; k++)
+    for (int k = 0; k < PERTURB_N_BOUNDS; k++)
         t.mean[k] = n_holds > 0 ? t.mean[k] / (double)n_holds : NAN;
     t.holds = n > 0 ? (double)n_holds / (double)n : NAN;
     t.holds_behind_0 = n_later > 0 ? (double)n_holds_later / (double)n_later : NAN;

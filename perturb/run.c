@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* The perturbation study: its texts one by one into a folder, what is there already is skipped, and its forms. */
-#include "eval/perturb/perturb_run.h"
+#include "perturb/perturb.h"
 
 #include "app/console.h"
 #include "app/json.h"
 #include "app/values.h"
 #include "eval/base/grow.h"
-#include "eval/perturb/perturb_record.h"
-#include "eval/perturb/perturb_report.h"
-#include "eval/perturb/perturb_texts.h"
 #include "eval/run/manifest.h"
 #include "eval/run/runner.h"
+#include "perturb/record.h"
+#include "perturb/texts.h"
 #include "winnow_method.h"
 
 #include <stdlib.h>
@@ -20,8 +19,8 @@ enum { TEXTS = 100, LEAST_TOKENS = 64, MAX_KEY_SIZE = 32 };
 
 /* What the study has besides what all runs have. */
 struct study {
-    struct eval_texts texts;
-    struct eval_perturb_work work;
+    struct perturb_texts texts;
+    struct perturb_work work;
     int32_t n_texts, n_tokens;
 };
 
@@ -73,7 +72,7 @@ static int read_numbers(struct study *x, const struct eval_args *args, const str
     return APP_OK;
 }
 
-static int check_policies(struct eval_perturb_work *work, const struct eval_configs *c)
+static int check_policies(struct perturb_work *work, const struct eval_configs *c)
 {
     work->config = c->at + 1; /* after the full cache */
     work->n_policies = c->n_recipes - 1;
@@ -109,8 +108,8 @@ static int open_setup(struct eval_run *run)
                         "--lengths %d: the model's context holds %d tokens, the measured one included",
                         (int)x->n_tokens, (int)run->runtime.info.n_ctx_train);
     WNW_TRY(eval_haystack_open(&s->source.haystack, "prose")); /* its name is in run.json */
-    WNW_TRY(
-        eval_texts_make(&x->texts, &s->tokenizer, run->args->text, x->n_texts, x->n_tokens, s->source.seed));
+    WNW_TRY(perturb_texts_make(&x->texts, &s->tokenizer, run->args->text, x->n_texts, x->n_tokens,
+                               s->source.seed));
     memcpy(s->text_hash, x->texts.hash, sizeof s->text_hash);
     return APP_OK;
 }
@@ -154,7 +153,7 @@ static int visit(struct eval_run *run, bool *ran, struct eval_item *item, int32_
     if (!*ran)
         return APP_OK;
     eval_progress_show(&run->progress, "perturbation", item->n_target);
-    WNW_TRY(eval_perturb_record(&record, &x->work, x->texts.ids[i], x->n_tokens));
+    WNW_TRY(perturb_record(&record, &x->work, x->texts.ids[i], x->n_tokens));
     app_json_set(&record, "v", json_integer(1));
     app_json_set(&record, "key", json_string(key));
     app_json_set(&record, "index", json_integer(i));
@@ -169,10 +168,10 @@ static int visit(struct eval_run *run, bool *ran, struct eval_item *item, int32_
 static int finish(struct eval_run *run)
 {
     const struct eval_report_options options = {.json = run->args->app.json};
-    return eval_perturb_report(run->args->app.out, &options);
+    return perturb_report(run->args->app.out, &options);
 }
 
-int eval_run_perturbation(const struct eval_args *args, const struct eval_suite *suite)
+int perturb_run(const struct eval_args *args, const struct eval_suite *suite)
 {
     static const struct eval_run_kind kind = {.records = "texts", .visit = visit, .finish = finish};
     struct study x = {.n_texts = 0};
@@ -185,7 +184,7 @@ int eval_run_perturbation(const struct eval_args *args, const struct eval_suite 
         run.pace = (struct eval_pace){.token_ms = 1, .n_reads = 1, .n_ctx = run.runtime.info.n_ctx_train};
         rc = eval_run_all(&run, &kind, &(struct eval_items){.at = &texts, .n = 1});
     }
-    eval_texts_clear(&x.texts);
+    perturb_texts_clear(&x.texts);
     eval_run_close(&run);
     return rc;
 }

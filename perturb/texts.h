@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Texts of the perturbation study: pieces of a file of the user and generated prose, none of which repeats. */
-#ifndef WNW_EVAL_PERTURB_TEXTS_H
-#define WNW_EVAL_PERTURB_TEXTS_H
+#ifndef WNW_PERTURB_TEXTS_H
+#define WNW_PERTURB_TEXTS_H
 
 #include "eval/tasks/tokens.h"
 
-struct eval_texts {
+struct perturb_texts {
     int32_t **ids; /* [n][n_tokens], owned */
     bool *of_file; /* [n] a piece of the file, not generated; owned */
     int32_t n, n_tokens, n_of_file;
@@ -15,8 +15,8 @@ struct eval_texts {
 /* Makes n texts of n_tokens tokens, BOS included where the vocabulary asks for one. Pieces of the file `path` (NULL =
  * none) come first, generated texts where it has no more. The generated ones are consecutive pieces of one
  * stream of sentences, which never repeats one. Returns an exit code; the caller clears in any case. */
-int eval_texts_make(struct eval_texts *t, const struct eval_tokenizer *tokenizer, const char *path, int32_t n,
-                    int32_t n_tokens, uint64_t seed);
-void eval_texts_clear(struct eval_texts *t);
+int perturb_texts_make(struct perturb_texts *t, const struct eval_tokenizer *tokenizer, const char *path,
+                       int32_t n, int32_t n_tokens, uint64_t seed);
+void perturb_texts_clear(struct perturb_texts *t);
 
 #endif
