@@ -40,13 +40,10 @@ static int score_object(double *score, const struct eval_metric *m, const struct
                         const json_t *o)
 {
     const json_t *pred, *refs, *classes = NULL;
-    int rc = eval_jsonl_text(&pred, j, o, "pred");
-    if (rc == APP_OK)
-        rc = eval_jsonl_texts(&refs, j, o, "refs", 1);
-    if (rc == APP_OK && m->classes)
-        rc = eval_jsonl_texts(&classes, j, o, "classes", 1);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(eval_jsonl_text(&pred, j, o, "pred"));
+    WNW_TRY(eval_jsonl_texts(&refs, j, o, "refs", 1));
+    if (m->classes)
+        WNW_TRY(eval_jsonl_texts(&classes, j, o, "classes", 1));
     struct eval_case c;
     bool good = eval_case_open(&c, json_string_value(pred), json_string_length(pred), classes);
     for (size_t i = 0; good && i < json_array_size(refs); i++) {

@@ -3,6 +3,7 @@
 #include "eval/report/doc.h"
 
 #include "app/console.h"
+#include "eval/base/grow.h"
 
 #include <errno.h>
 #include <math.h>
@@ -58,13 +59,11 @@ static const char *number(char out[EVAL_MAX_NUMBER], const char *format, double 
 int eval_doc_write(const struct eval_doc *d, const char *path, const struct app_inputs *inputs)
 {
     struct app_out out;
-    int rc = app_out_open(&out, path, inputs);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_out_open(&out, path, inputs));
     errno = 0;
     if (fwrite(d->text.s, 1, d->text.len, out.f) == d->text.len)
         return app_out_commit(&out);
-    rc = app_fail(APP_FAILED, "writing '%s' failed: %s", path, strerror(errno));
+    const int rc = app_fail(APP_FAILED, "writing '%s' failed: %s", path, strerror(errno));
     app_out_abort(&out);
     return rc;
 }

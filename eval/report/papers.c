@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "app/files.h"
 #include "app/values.h"
+#include "eval/base/grow.h"
 #include "eval/results/curve.h"
 #include "winnow.h"
 
@@ -154,36 +155,32 @@ static int check_line(const struct eval_paper_number *p, const char *path, int32
 static int check_head(char **at, const char *path)
 {
     struct eval_paper_number head;
-    int rc = take_line(&head, at, path, 1);
-    for (int i = 0; rc == APP_OK && i < EVAL_P_FIELDS; i++)
+    WNW_TRY(take_line(&head, at, path, 1));
+    for (int i = 0; i < EVAL_P_FIELDS; i++)
         if (strcmp(head.field[i], columns[i]) != 0)
-            rc = app_fail(APP_BAD_INPUT, "'%s': column %d is '%.100s', not '%s'", path, i + 1, head.field[i],
-                          columns[i]);
-    return rc;
+            return app_fail(APP_BAD_INPUT, "'%s': column %d is '%.100s', not '%s'", path, i + 1,
+                            head.field[i], columns[i]);
+    return APP_OK;
 }
 
 int eval_papers_read(struct eval_papers *out, const char *path)
 {
     size_t len, n_lines = 1;
     *out = (struct eval_papers){0};
-    int rc = app_read_file(&out->data, &len, path);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_read_file(&out->data, &len, path));
     for (size_t i = 0; i < len; i++)
         n_lines += out->data[i] == '\n';
     out->number = malloc(n_lines * sizeof *out->number);
     if (!out->number)
         return app_fail(APP_FAILED, "out of memory for '%s'", path);
-    char *at = out->data;
-    rc = check_head(&at, path);
-    while (rc == APP_OK && *at) {
+    char *next = out->data;
+    WNW_TRY(check_head(&next, path));
+    for (; *next; out->n++) {
         struct eval_paper_number *p = &out->number[out->n];
-        rc = take_line(p, &at, path, out->n + 2);
-        if (rc == APP_OK)
-            rc = check_line(p, path, out->n + 2);
-        out->n += rc == APP_OK;
+        WNW_TRY(take_line(p, &next, path, out->n + 2));
+        WNW_TRY(check_line(p, path, out->n + 2));
     }
-    return rc;
+    return APP_OK;
 }
 
 void eval_papers_clear(struct eval_papers *papers)

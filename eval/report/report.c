@@ -22,23 +22,22 @@
 static int make_tables(struct eval_report *r)
 {
     const size_t n = (size_t)r->runs.n;
-    int rc = APP_OK;
     r->tables = calloc(n + 1, sizeof *r->tables);
     r->versus = calloc(n + 1, sizeof *r->versus);
     r->n_versus = calloc(n + 1, sizeof *r->n_versus);
     r->maps = calloc(n + 1, sizeof *r->maps);
     if (!r->tables || !r->versus || !r->n_versus || !r->maps)
         return eval_no_memory("the report");
-    for (size_t i = 0; rc == APP_OK && r->names[0] && i < n; i++)
-        rc = eval_versus_check(&r->runs.run[i], r->names);
-    for (size_t i = 0; rc == APP_OK && i < n; i++) {
-        rc = eval_tables_make(&r->tables[i], &r->runs.run[i], r->options->no_gate);
-        if (rc == APP_OK && r->names[0])
-            rc = eval_versus_make(&r->versus[i], &r->n_versus[i], &r->tables[i], r->names);
-        if (rc == APP_OK && !eval_maps_make(&r->maps[i], &r->tables[i]))
-            rc = eval_no_memory("the maps");
+    for (size_t i = 0; r->names[0] && i < n; i++)
+        WNW_TRY(eval_versus_check(&r->runs.run[i], r->names));
+    for (size_t i = 0; i < n; i++) {
+        WNW_TRY(eval_tables_make(&r->tables[i], &r->runs.run[i], r->options->no_gate));
+        if (r->names[0])
+            WNW_TRY(eval_versus_make(&r->versus[i], &r->n_versus[i], &r->tables[i], r->names));
+        if (!eval_maps_make(&r->maps[i], &r->tables[i]))
+            return eval_no_memory("the maps");
     }
-    return rc;
+    return APP_OK;
 }
 
 static void clear(struct eval_report *r)
@@ -98,9 +97,8 @@ void eval_report_inputs(struct app_inputs *inputs, char *const *folders, int32_t
 static int read_papers(struct eval_papers *papers)
 {
     char *path;
-    int rc = app_share_find(&path, "papers.csv", NULL);
-    if (rc == APP_OK)
-        rc = eval_papers_read(papers, path);
+    WNW_TRY(app_share_find(&path, "papers.csv", NULL));
+    const int rc = eval_papers_read(papers, path);
     free(path);
     return rc;
 }
@@ -182,10 +180,11 @@ static int read_options(char *names[2], struct eval_limit *limit, const struct e
 {
     names[0] = names[1] = NULL;
     *limit = (struct eval_limit){0};
-    int rc = o->compare ? eval_versus_names(names, o->compare) : APP_OK;
-    if (rc == APP_OK && o->fail_if)
-        rc = eval_limit_read(limit, o->fail_if);
-    return rc == APP_OK ? eval_map_check(o->niah_score) : rc;
+    if (o->compare)
+        WNW_TRY(eval_versus_names(names, o->compare));
+    if (o->fail_if)
+        WNW_TRY(eval_limit_read(limit, o->fail_if));
+    return eval_map_check(o->niah_score);
 }
 
 int eval_report_check(const struct eval_report_options *options)

@@ -163,19 +163,18 @@ static int refuse_twice(char *const *folders, int32_t n)
 int eval_runs_read(struct eval_runs *out, char *const *folders, int32_t n)
 {
     *out = (struct eval_runs){.run = calloc((size_t)n + 1, sizeof *out->run)};
-    int rc = out->run ? refuse_twice(folders, n) : eval_no_memory(folders[0]);
-    for (int32_t i = 0; rc == APP_OK && i < n; i++)
-        rc = place_folder(out, folders[i]);
-    for (int32_t i = 0; rc == APP_OK && i < out->n; i++) {
+    WNW_TRY(out->run ? refuse_twice(folders, n) : eval_no_memory(folders[0]));
+    for (int32_t i = 0; i < n; i++)
+        WNW_TRY(place_folder(out, folders[i]));
+    for (int32_t i = 0; i < out->n; i++) {
         struct eval_run *run = &out->run[i];
-        for (int32_t k = 0; rc == APP_OK && k < run->n_folders; k++)
-            rc = read_lines(run, k);
-        if (rc == APP_OK && run->n == 0)
-            rc = app_fail(APP_BAD_INPUT, "'%s/results.jsonl' has no answers yet", run->folders[0]);
-        if (rc == APP_OK)
-            rc = eval_results_sort(run);
+        for (int32_t k = 0; k < run->n_folders; k++)
+            WNW_TRY(read_lines(run, k));
+        if (run->n == 0)
+            return app_fail(APP_BAD_INPUT, "'%s/results.jsonl' has no answers yet", run->folders[0]);
+        WNW_TRY(eval_results_sort(run));
     }
-    return rc;
+    return APP_OK;
 }
 
 void eval_runs_clear(struct eval_runs *runs)

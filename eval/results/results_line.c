@@ -19,9 +19,7 @@ static int read_name(const char **out, const struct eval_jsonl *j, const json_t 
 {
     const char *key = eval_field_name(field);
     const json_t *text;
-    const int rc = eval_jsonl_text(&text, j, o, key);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(eval_jsonl_text(&text, j, o, key));
     *out = json_string_value(text);
     const size_t len = json_string_length(text);
     if (len == 0 || len > MAX_NAME)
@@ -72,11 +70,8 @@ static uint64_t text_of(const char *name)
  * of a text, only has other numbers and gets none. */
 static int read_measures(struct eval_result *r, const struct eval_jsonl *j, const json_t *o)
 {
-    for (int m = 0; m < EVAL_N_MEASURES; m++) {
-        const int rc = read_measure(&r->m[m], j, o, (enum eval_measure)m);
-        if (rc != APP_OK)
-            return rc;
-    }
+    for (int m = 0; m < EVAL_N_MEASURES; m++)
+        WNW_TRY(read_measure(&r->m[m], j, o, (enum eval_measure)m));
     const json_t *score = eval_field_get(o, EVAL_M_SCORE);
     if (json_is_true(eval_field_get(o, EVAL_F_BAD)) || json_is_null(score)) {
         r->flags |= EVAL_R_BAD;
@@ -132,11 +127,8 @@ static int add_variant(int32_t *out, struct eval_run *run, const struct eval_jso
 static int find_variant(int32_t *out, struct eval_run *run, const struct eval_jsonl *j, const json_t *o)
 {
     const char *name[EVAL_N_NAMES];
-    for (int i = 0; i < EVAL_N_NAMES; i++) {
-        const int rc = read_name(&name[i], j, o, EVAL_F_CONFIG + i);
-        if (rc != APP_OK)
-            return rc;
-    }
+    for (int i = 0; i < EVAL_N_NAMES; i++)
+        WNW_TRY(read_name(&name[i], j, o, EVAL_F_CONFIG + i));
     for (*out = 0; *out < run->n_variants; (*out)++) {
         char *const *known = run->variants[*out].name;
         if (strcmp(known[EVAL_V_ID], name[EVAL_V_ID]) != 0)
@@ -173,24 +165,17 @@ int eval_results_add(struct eval_run *run, const struct eval_jsonl *j, int32_t f
     struct eval_result r = {.folder = folder, .at = j->begin, .line = j->number};
     const char *task;
     int32_t version;
-    int rc = read_int(&version, j, line, EVAL_F_VERSION, -1);
-    if (rc == APP_OK && version != EVAL_RECORD_VERSION)
-        rc = eval_jsonl_bad(j, "version %d of the format; this program reads version %d", version,
-                            EVAL_RECORD_VERSION);
-    if (rc == APP_OK && (rc = read_name(&task, j, line, EVAL_F_TASK)) == APP_OK)
-        rc = find_task(&r.task, run, j, task);
-    if (rc == APP_OK)
-        rc = find_variant(&r.variant, run, j, line);
-    if (rc == APP_OK)
-        rc = read_int(&r.n_target, j, line, EVAL_F_LENGTH, 0);
-    if (rc == APP_OK)
-        rc = read_int(&r.index, j, line, EVAL_F_INDEX, -1);
-    if (rc == APP_OK)
-        rc = read_int(&r.turn, j, line, EVAL_F_TURN, 0);
-    if (rc == APP_OK)
-        rc = read_measures(&r, j, line);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(read_int(&version, j, line, EVAL_F_VERSION, -1));
+    if (version != EVAL_RECORD_VERSION)
+        return eval_jsonl_bad(j, "version %d of the format; this program reads version %d", version,
+                              EVAL_RECORD_VERSION);
+    WNW_TRY(read_name(&task, j, line, EVAL_F_TASK));
+    WNW_TRY(find_task(&r.task, run, j, task));
+    WNW_TRY(find_variant(&r.variant, run, j, line));
+    WNW_TRY(read_int(&r.n_target, j, line, EVAL_F_LENGTH, 0));
+    WNW_TRY(read_int(&r.index, j, line, EVAL_F_INDEX, -1));
+    WNW_TRY(read_int(&r.turn, j, line, EVAL_F_TURN, 0));
+    WNW_TRY(read_measures(&r, j, line));
     const char *why = json_string_value(eval_field_get(line, EVAL_F_LEFT_OUT));
     if (why)
         return leave_out(&run->variants[r.variant], j, why);

@@ -160,13 +160,11 @@ static int add_type(void *user, const char *word)
     struct eval_configs *c = l->c;
     struct app_kv kv;
     int32_t i = 0;
-    const int rc = app_kv_parse(&kv, word);
-    while (rc == APP_OK && i < c->n_types && !app_kv_equal(&c->types[i], &kv))
+    WNW_TRY(app_kv_parse(&kv, word));
+    while (i < c->n_types && !app_kv_equal(&c->types[i], &kv))
         i++;
-    if (rc != APP_OK || i == EVAL_MAX_TYPES)
-        return rc != APP_OK
-                   ? rc
-                   : app_fail(APP_BAD_INPUT, "--kv-types has more than %d types", (int)EVAL_MAX_TYPES);
+    if (i == EVAL_MAX_TYPES)
+        return app_fail(APP_BAD_INPUT, "--kv-types has more than %d types", (int)EVAL_MAX_TYPES);
     c->types[i] = kv;
     c->n_types += i == c->n_types;
     l->types[i] = true;
@@ -209,22 +207,17 @@ static int add_mask(void *user, const char *word)
 /* Finds the recipes that `auto` stands for, and notes them. */
 static int choose_recipes(struct lists *l)
 {
-    int rc = APP_OK;
     for (int m = 0; m < EVAL_N_MODES; m++)
-        for (int32_t i = 0; rc == APP_OK && l->modes[m] && i < l->n_sizes; i++) {
+        for (int32_t i = 0; l->modes[m] && i < l->n_sizes; i++) {
             wnw_policy_choice choice;
-            char size[40], line[512];
-            rc = eval_auto(&choice, l->args, &l->rules, (enum eval_mode)m, &l->sizes[i]);
-            if (rc != APP_OK)
-                break;
+            char size[40];
+            WNW_TRY(eval_auto(&choice, l->args, &l->rules, (enum eval_mode)m, &l->sizes[i]));
             eval_size_text(size, sizeof size, &l->sizes[i]);
-            const int len =
-                snprintf(line, sizeof line, "%sauto is %s in mode %s with %s, because %s",
+            app_text_put(&l->c->notes, "%sauto is %s in mode %s with %s, because %s",
                          l->c->notes.len > 0 ? "\n" : "", choice.recipe, mode_names[m], size, choice.when);
-            app_text_add(&l->c->notes, line, len < (int)sizeof line ? (size_t)len : sizeof line - 1);
-            rc = find_recipe(l->c, choice.recipe, &l->chosen[m][i]);
+            WNW_TRY(find_recipe(l->c, choice.recipe, &l->chosen[m][i]));
         }
-    return rc;
+    return APP_OK;
 }
 
 /* The first of what the options say, what the part says, and what holds without either. */
@@ -373,8 +366,8 @@ static int add_config(struct eval_configs *c, const struct lists *l, struct eval
     }
     app_kv_word(config.kv_text, &config.kv);
     c->at[c->n++] = config;
-    const int rc = name_config(&c->at[c->n - 1], l);
-    return rc == APP_OK ? drop_twice(c) : rc;
+    WNW_TRY(name_config(&c->at[c->n - 1], l));
+    return drop_twice(c);
 }
 
 static bool asks_tasks(const wnw_policy *policy)
@@ -408,27 +401,26 @@ static bool fits_mode(struct eval_configs *c, const struct eval_recipe *r, enum 
 static int add_size(struct eval_configs *c, const struct lists *l, const struct eval_recipe *r,
                     struct eval_config config, int32_t i)
 {
-    const int rc = app_job_allowed(r->policy, &l->rules, l->evict);
+    WNW_TRY(app_job_allowed(r->policy, &l->rules, l->evict));
     config.policy = r->policy;
     config.recipe = r->text;
     config.asked = r->asked;
     config.has_tasks = asks_tasks(r->policy);
     config.group = r->group;
     config.size = l->sizes[i];
-    if (rc == APP_OK && config.size.kind == WNW_SIZE_NONE && !wnw_policy_is_full(r->policy) &&
+    if (config.size.kind == WNW_SIZE_NONE && !wnw_policy_is_full(r->policy) &&
         !wnw_policy_has_own_size(r->policy))
         return app_fail(APP_BAD_INPUT, "%s has no size of its own; give it one", r->text);
-    return rc == APP_OK ? add_config(c, l, config) : rc;
+    return add_config(c, l, config);
 }
 
 /* All sizes of one policy. */
 static int add_sizes(struct eval_configs *c, const struct lists *l, const struct eval_recipe *r,
                      struct eval_config config)
 {
-    int rc = APP_OK;
-    for (int32_t i = 0; rc == APP_OK && i < (wnw_policy_is_full(r->policy) ? 1 : l->n_sizes); i++)
-        rc = add_size(c, l, r, config, i);
-    return rc;
+    for (int32_t i = 0; i < (wnw_policy_is_full(r->policy) ? 1 : l->n_sizes); i++)
+        WNW_TRY(add_size(c, l, r, config, i));
+    return APP_OK;
 }
 
 /* The mask while reading that goes with a mask: itself, or none where it acts while answers are generated only. */

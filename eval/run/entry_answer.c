@@ -119,9 +119,7 @@ static int step(const struct eval_runtime *m, struct speaker *sp, int32_t n, dou
         }
     n_open = n_row;
     if (n_row == 1 && m->batch > 1) {
-        const int rc = ready_pad(m);
-        if (rc != APP_OK)
-            return rc;
+        WNW_TRY(ready_pad(m));
         sessions[n_row] = m->pad;
         tokens[n_row++] = 0;
     }

@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "app/files.h"
 #include "base/journal.h"
+#include "eval/base/grow.h"
 #include "eval/base/record.h"
 
 #include <errno.h>
@@ -52,25 +53,25 @@ static int no_journal(int rc)
     return app_fail(code, "--out: %s", wnw_last_error());
 }
 
-static const json_t *key_of(const json_t *row)
+static const json_t *key_of(const json_t *record)
 {
-    return json_object_get(row, eval_field_name(EVAL_F_KEY));
+    return json_object_get(record, eval_field_name(EVAL_F_KEY));
 }
 
-static bool add_key(struct eval_journal *j, const json_t *row)
+static bool add_key(struct eval_journal *j, const json_t *record)
 {
-    const json_t *score = eval_field_get(row, EVAL_M_SCORE);
-    return json_object_set_new(j->keys, json_string_value(key_of(row)),
+    const json_t *score = eval_field_get(record, EVAL_M_SCORE);
+    return json_object_set_new(j->keys, json_string_value(key_of(record)),
                                json_is_number(score) ? json_real(json_number_value(score)) : json_null()) ==
            0;
 }
 
 /* Takes the key of one line; *good is false if the line is no record. */
-static int take_line(struct eval_journal *j, json_t *row, bool *good)
+static int take_line(struct eval_journal *j, json_t *record, bool *good)
 {
-    *good = json_is_string(key_of(row));
-    const bool added = !*good || add_key(j, row);
-    json_decref(row);
+    *good = json_is_string(key_of(record));
+    const bool added = !*good || add_key(j, record);
+    json_decref(record);
     return added ? APP_OK : out_of_memory(j);
 }
 
@@ -78,16 +79,15 @@ static int take_line(struct eval_journal *j, json_t *row, bool *good)
 static int read_results(struct eval_journal *j)
 {
     for (;;) {
-        json_t *row;
+        json_t *record;
         bool good = false;
-        int rc = wnw__journal_next(j->file, &row);
-        if (rc == WNW_OK && !row)
+        const int status = wnw__journal_next(j->file, &record);
+        if (status == WNW_OK && !record)
             return APP_OK;
-        if (rc != WNW_OK && rc != WNW_E_FORMAT)
-            return no_journal(rc);
-        rc = row ? take_line(j, row, &good) : APP_OK;
-        if (rc != APP_OK)
-            return rc;
+        if (status != WNW_OK && status != WNW_E_FORMAT)
+            return no_journal(status);
+        if (record)
+            WNW_TRY(take_line(j, record, &good));
         if (!good && !wnw__journal_take_back(j->file))
             return no_journal(wnw__journal_damaged(j->file, "is not a result; repair or remove the line"));
     }
@@ -128,10 +128,9 @@ int eval_journal_open(struct eval_journal *j, const char *dir)
         .dir = strdup(dir), .path = app_in_folder(dir, "results.jsonl"), .keys = json_object()};
     if (!j->dir || !j->path || !j->keys)
         return out_of_memory(j);
-    int rc = make_folder(dir);
-    if (rc == APP_OK)
-        rc = refuse_packed(j);
-    return rc == APP_OK ? open_file(j) : rc;
+    WNW_TRY(make_folder(dir));
+    WNW_TRY(refuse_packed(j));
+    return open_file(j);
 }
 
 void eval_journal_close(struct eval_journal *j)
@@ -143,10 +142,10 @@ void eval_journal_close(struct eval_journal *j)
     *j = (struct eval_journal){0};
 }
 
-int eval_journal_add(struct eval_journal *j, const json_t *row)
+int eval_journal_add(struct eval_journal *j, const json_t *record)
 {
-    char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(12));
-    if (!text || !add_key(j, row)) {
+    char *text = json_dumps(record, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    if (!text || !add_key(j, record)) {
         free(text);
         return out_of_memory(j);
     }

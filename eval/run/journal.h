@@ -22,6 +22,6 @@ bool eval_journal_has(const struct eval_journal *j, const char *key);
 /* The score of a record, 0 to 1; NaN without a record or a score. */
 double eval_journal_score(const struct eval_journal *j, const char *key);
 /* Appends a record with the text "key" as one line. Returns an exit code. */
-int eval_journal_add(struct eval_journal *j, const json_t *row);
+int eval_journal_add(struct eval_journal *j, const json_t *record);
 
 #endif

@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "app/values.h"
 #include "base/strings.h"
+#include "eval/base/grow.h"
 #include "eval/tasks/lists.h"
 
 #include <math.h>
@@ -147,11 +148,11 @@ static int add_number_word(void *user, const char *word)
     const struct eval_axis *axis = x->axis;
     const char *grid = find_grid(axis->option, word);
     double value;
-    int rc = APP_OK;
-    for (char *end; rc == APP_OK && grid && *grid; grid = end)
-        rc = add_number(x, wnw__to_double(grid, &end));
-    if (rc != APP_OK || grid)
-        return rc;
+    if (grid) {
+        for (char *end; *grid; grid = end)
+            WNW_TRY(add_number(x, wnw__to_double(grid, &end)));
+        return APP_OK;
+    }
     if (axis->is_size && strcmp(word, "own") == 0)
         return add_number(x, NAN);
     const bool good = axis->parse(&value, word), within = good && value >= axis->min && value <= axis->max;
@@ -206,13 +207,13 @@ int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, c
         which = given[i] ? i : which;
     }
     const struct eval_axis *axis = &sizes_axes[which < 0 ? 0 : which];
-    const int rc = eval_add_numbers(&x, axis, which < 0 ? "0.5" : given[which]);
-    for (int32_t i = 0; rc == APP_OK && i < x.n; i++) {
+    WNW_TRY(eval_add_numbers(&x, axis, which < 0 ? "0.5" : given[which]));
+    for (int32_t i = 0; i < x.n; i++) {
         const wnw_size size = size_of(axis, x.at[i]);
         if (!has_size(sizes, *n, &size))
             sizes[(*n)++] = size;
     }
-    return rc;
+    return APP_OK;
 }
 
 void eval_size_text(char *out, size_t n, const wnw_size *size)

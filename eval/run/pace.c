@@ -121,10 +121,11 @@ int eval_pace_open(struct eval_pace *p, const struct eval_runtime *m, const stru
                             .step_ms = 4, /* a step is that much slower than a token of a prompt */
                             .n_ctx = m->info.n_ctx_train};
     count_work(p, m, c);
-    int rc = budget ? read_time(&ms, budget) : APP_OK;
-    if (rc == APP_OK && (budget || !s->args->quiet || !eval_manifest_exists(s->args->app.out)))
-        rc = measure(p, m);
-    if (rc == APP_OK && budget && !eval_manifest_samples(s, s->args->app.out))
+    if (budget)
+        WNW_TRY(read_time(&ms, budget));
+    if (budget || !s->args->quiet || !eval_manifest_exists(s->args->app.out))
+        WNW_TRY(measure(p, m));
+    if (budget && !eval_manifest_samples(s, s->args->app.out))
         eval_pace_cut(p, &s->items, n_shards, ms);
-    return rc;
+    return APP_OK;
 }

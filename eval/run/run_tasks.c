@@ -202,9 +202,9 @@ static int write_left_out(struct eval_run *run, const struct eval_entry *e)
 {
     struct tasks *x = tasks_of(run);
     bool *said = &x->said[e->config - run->configs.at];
-    json_t *row = eval_record_left_out(x->reading, e);
-    const int rc = row ? eval_run_add(run, row) : eval_no_memory("a result");
-    json_decref(row);
+    json_t *record = eval_record_left_out(x->reading, e);
+    const int rc = record ? eval_run_add(run, record) : eval_no_memory("a result");
+    json_decref(record);
     if (!*said)
         app_note("%s with %s is left out where it cannot be: %s", e->config->recipe, e->config->size_text,
                  e->left_out);
@@ -223,15 +223,15 @@ static int write_records(struct eval_entry *e, void *user)
         return write_left_out(run, e);
     for (int32_t t = e->n_turns - 1; rc == APP_OK && t >= 0; t--) {
         char key[EVAL_MAX_KEY];
-        json_t *row = NULL;
+        json_t *record = NULL;
         double score = 0;
         eval_record_key(key, x->reading->sample, e->config->id, t);
         if (eval_journal_has(&run->journal, key))
             continue;
-        rc = eval_record_make(&row, &score, x->reading, e, t);
+        rc = eval_record_make(&record, &score, x->reading, e, t);
         if (rc == APP_OK)
-            rc = eval_run_add(run, row);
-        json_decref(row);
+            rc = eval_run_add(run, record);
+        json_decref(record);
         x->alone.n += t == 0;
         x->alone.ms += t == 0 ? e->prefill_ms : 0;
         eval_progress_score(&run->progress, e->config->full, score);

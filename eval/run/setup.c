@@ -18,12 +18,12 @@
 static int read_records(struct eval_records *r, const struct eval_records **source, char hash[17],
                         const char *path)
 {
-    const int rc = path ? eval_records_read(r, path) : APP_OK;
-    if (rc == APP_OK && path) {
-        eval_hash_text(hash, r->hash);
-        *source = r;
-    }
-    return rc;
+    if (!path)
+        return APP_OK;
+    WNW_TRY(eval_records_read(r, path));
+    eval_hash_text(hash, r->hash);
+    *source = r;
+    return APP_OK;
 }
 
 /* Refuses more samples than the file has questions, because sample i is question i of the file. */
@@ -57,7 +57,8 @@ static int check_sets(struct eval_setup *s)
     return APP_OK;
 }
 
-int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_task *set)
+/* Opens a set's file; prompts are cut to what the model and the options allow. */
+static int open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_task *set)
 {
     const bool scb = eval_task_is_of(set, "scbench");
     int32_t overhead;
@@ -154,7 +155,8 @@ void eval_setup_piece(const int32_t **ids, int32_t *n, const struct eval_setup *
 /* Seeds of --split dev: beyond those that --seed can name. */
 static const uint64_t first_dev_seed = UINT64_C(1) << 32;
 
-uint64_t eval_seed_of(const struct eval_args *args)
+/* The seed of a run's samples. Those of --split dev are no seeds of --split test. */
+static uint64_t seed_of(const struct eval_args *args)
 {
     return (uint64_t)args->app.seed + (strcmp(args->split, "dev") == 0 ? first_dev_seed : 0);
 }
@@ -164,7 +166,7 @@ int eval_setup_open_model(struct eval_setup *s, const struct eval_args *args, co
     wnw_model_params params = wnw_model_default_params();
     wnw_model_info info = wnw_model_info_default();
     s->args = args;
-    s->source.seed = eval_seed_of(args);
+    s->source.seed = seed_of(args);
     params.repack = !args->dump; /* no product uses the weights of a tokenizer */
     WNW_TRY(app_model_path(&s->model_path, args->app.model));
     WNW_TRY(eval_status_code(app_model_open(&s->model, s->model_path, &params, NULL)));
@@ -178,8 +180,7 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args, const st
 {
     struct eval_source *w = &s->source;
     *s = (struct eval_setup){.args = args, .suite = suite};
-    *w = (struct eval_source){.seed = eval_seed_of(args),
-                              .tokenizer = &s->tokenizer,
+    *w = (struct eval_source){.tokenizer = &s->tokenizer,
                               .chat = &s->chat,
                               .n_trials = eval_n_trials(args),
                               .needle = args->needle,
@@ -231,35 +232,31 @@ int eval_setup_fit(struct eval_setup *s)
 static int read_sample(struct eval_sample *sample, bool *more, struct eval_setup *s, struct eval_item *item,
                        int32_t index)
 {
-    int rc = APP_OK;
     if (!item->open || index < item->reader.index) {
         if (item->open)
             eval_set_close(&item->reader);
-        rc = eval_setup_open_set(&item->reader, s, item->task);
         item->open = true;
+        WNW_TRY(open_set(&item->reader, s, item->task));
     }
-    while (rc == APP_OK && *more && item->reader.index <= index) {
+    while (*more && item->reader.index <= index) {
         eval_sample_clear(sample);
-        rc = eval_set_next(&item->reader, sample, more);
+        WNW_TRY(eval_set_next(&item->reader, sample, more));
     }
-    return rc;
+    return APP_OK;
 }
 
 int eval_setup_sample(struct eval_sample *sample, bool *more, struct eval_setup *s, struct eval_item *item,
                       int32_t index)
 {
-    int rc = APP_OK;
+    const bool made = eval_item_is_made(item);
     *more = !(item->task->flags & EVAL_IS_TEXT);
     *sample = (struct eval_sample){0};
     if (!*more)
         return APP_OK; /* has no samples */
-    if (eval_item_is_made(item)) {
-        s->source.n_trials = item->n_trials;
-        rc = eval_task_sample(sample, &s->source, item->task, &item->fit, item->n_target, index);
-    } else {
-        rc = read_sample(sample, more, s, item, index);
-    }
-    if (eval_item_is_made(item) || eval_answer_tokens(s->args, s->suite) > 0) /* lines may have their own */
+    s->source.n_trials = item->n_trials;
+    WNW_TRY(made ? eval_task_sample(sample, &s->source, item->task, &item->fit, item->n_target, index)
+                 : read_sample(sample, more, s, item, index));
+    if (made || eval_answer_tokens(s->args, s->suite) > 0) /* lines may have their own */
         sample->max_new = item->max_new;
-    return rc;
+    return APP_OK;
 }

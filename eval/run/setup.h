@@ -26,12 +26,8 @@ struct eval_setup {
  * case. */
 int eval_setup_open(struct eval_setup *s, const struct eval_args *args, const struct eval_suite *suite);
 void eval_setup_close(struct eval_setup *s);
-/* The seed of a run's samples. Those of --split dev are no seeds of --split test. */
-uint64_t eval_seed_of(const struct eval_args *args);
 /* Opens the model alone, with its tokenizer and a chat template. */
 int eval_setup_open_model(struct eval_setup *s, const struct eval_args *args, const char *chat);
-/* Opens a set's file; prompts are cut to what the model and the options allow. Returns an exit code. */
-int eval_setup_open_set(struct eval_set_reader *r, const struct eval_setup *s, const struct eval_task *set);
 /* Finds how many units make the length of each item. Where samples are read, and not only printed, items that the model's
  * context does not hold are left out. Returns an exit code. */
 int eval_setup_fit(struct eval_setup *s);

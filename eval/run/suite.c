@@ -142,12 +142,11 @@ int eval_suite_choose(const struct eval_suite **suite, const struct eval_suites 
                       const struct eval_args *args)
 {
     *suite = NULL;
-    int rc = args->study ? find(suite, all, args->study, true) : APP_OK;
-    if (rc == APP_OK && args->suite && args->study)
-        rc = app_fail(APP_BAD_INPUT, "--suite and --study exclude each other; give one of them");
-    else if (rc == APP_OK && args->suite)
-        rc = find(suite, all, args->suite, false);
-    return rc;
+    if (args->study)
+        WNW_TRY(find(suite, all, args->study, true));
+    if (args->suite && args->study)
+        return app_fail(APP_BAD_INPUT, "--suite and --study exclude each other; give one of them");
+    return args->suite ? find(suite, all, args->suite, false) : APP_OK;
 }
 
 int32_t eval_suite_answer(const char *task)

@@ -55,9 +55,7 @@ static int add_file(struct eval_haystack *h, const char *path)
 {
     char *data;
     size_t len;
-    const int rc = app_read_file(&data, &len, path);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_read_file(&data, &len, path));
     const bool good = add_words(&h->own, data, len);
     free(data);
     return good ? APP_OK : eval_no_memory("the haystack");

@@ -27,9 +27,7 @@ static const char *name_id(char out[24], const json_t *id)
 static int add_doc(struct eval_records *r, const struct eval_jsonl *j, json_t *o)
 {
     const json_t *text, *id = json_object_get(o, "id");
-    const int rc = eval_jsonl_text(&text, j, o, "text");
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(eval_jsonl_text(&text, j, o, "text"));
     if (!json_is_integer(id))
         return eval_jsonl_bad(j, "no whole number \"id\"");
     if (!eval_grow(&r->docs, (size_t)r->n_docs, sizeof *r->docs))
@@ -41,11 +39,8 @@ static int add_doc(struct eval_records *r, const struct eval_jsonl *j, json_t *o
 static int add_question(struct eval_records *r, const struct eval_jsonl *j, json_t *o)
 {
     const json_t *text, *answers;
-    int rc = eval_jsonl_text(&text, j, o, "question");
-    if (rc == APP_OK)
-        rc = eval_jsonl_texts(&answers, j, o, "answers", 1);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(eval_jsonl_text(&text, j, o, "question"));
+    WNW_TRY(eval_jsonl_texts(&answers, j, o, "answers", 1));
     if (!eval_grow(&r->questions, (size_t)r->n_questions, sizeof *r->questions))
         return no_memory(j);
     r->questions[r->n_questions++] = (struct eval_question){.record = json_incref(o)};

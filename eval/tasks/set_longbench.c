@@ -3,6 +3,7 @@
 #include "eval/tasks/makers.h"
 
 #include "app/console.h"
+#include "eval/base/grow.h"
 #include "eval/base/record.h"
 
 #include <stdlib.h>
@@ -14,15 +15,12 @@ int eval_make_longbench(struct eval_sample *s, struct eval_draft *d)
     const json_t *o = d->line, *context, *answers, *classes = NULL, *input = json_object_get(o, "input"),
                  *length = json_object_get(o, "length");
     const char *prefix = d->task->form->at[EVAL_PREFIX];
-    int rc = eval_jsonl_text(&context, j, o, "context");
-    if (rc == APP_OK)
-        rc = eval_jsonl_texts(&answers, j, o, "answers", 1);
-    if (rc == APP_OK && strcmp(d->task->metric, "classification") == 0)
-        rc = eval_jsonl_texts(&classes, j, o, "all_classes", 1);
-    if (rc == APP_OK && !json_is_string(input))
-        rc = eval_jsonl_bad(j, "no text \"input\" (an empty one is fine)");
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(eval_jsonl_text(&context, j, o, "context"));
+    WNW_TRY(eval_jsonl_texts(&answers, j, o, "answers", 1));
+    if (strcmp(d->task->metric, "classification") == 0)
+        WNW_TRY(eval_jsonl_texts(&classes, j, o, "all_classes", 1));
+    if (!json_is_string(input))
+        return eval_jsonl_bad(j, "no text \"input\" (an empty one is fine)");
     const size_t n_prefix = strlen(prefix), n_input = json_string_length(input);
     const char *text = json_string_value(input);
     const bool ends = d->task->flags & EVAL_ENDS_WITH_PREFIX && n_input >= n_prefix &&

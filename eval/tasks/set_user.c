@@ -3,6 +3,7 @@
 #include "eval/tasks/makers.h"
 
 #include "app/console.h"
+#include "eval/base/grow.h"
 #include "eval/metrics/metric.h"
 
 #include <string.h>
@@ -18,9 +19,7 @@ static bool is_blank(const char *text)
 static int read_text(const char **out, const struct eval_jsonl *j, const json_t *o, const char *key)
 {
     const json_t *text;
-    const int rc = eval_jsonl_text(&text, j, o, key);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(eval_jsonl_text(&text, j, o, key));
     *out = json_string_value(text);
     return is_blank(*out) ? eval_jsonl_bad(j, "\"%s\" is empty", key) : APP_OK;
 }
@@ -34,16 +33,16 @@ static int put_answers(struct eval_sample *s, struct eval_turn *turn, const stru
     if (!one == !list)
         return eval_jsonl_bad(j, one ? "\"answer\" and \"answers\" exclude each other"
                                      : "no text \"answer\" and no list \"answers\"");
-    int rc = one ? read_text(&text, j, o, "answer") : eval_jsonl_texts(&list, j, o, "answers", 1);
-    if (rc == APP_OK && one)
+    WNW_TRY(one ? read_text(&text, j, o, "answer") : eval_jsonl_texts(&list, j, o, "answers", 1));
+    if (one)
         eval_add_ref(s, turn, text);
-    for (size_t i = 0; rc == APP_OK && i < json_array_size(list); i++) {
+    for (size_t i = 0; i < json_array_size(list); i++) {
         text = json_string_value(json_array_get(list, i));
         if (is_blank(text))
-            rc = eval_jsonl_bad(j, "\"answers\" has an empty text");
+            return eval_jsonl_bad(j, "\"answers\" has an empty text");
         eval_add_ref(s, turn, text);
     }
-    return rc;
+    return APP_OK;
 }
 
 static int read_metric(struct eval_sample *s, const struct eval_jsonl *j, const json_t *o)
@@ -51,9 +50,7 @@ static int read_metric(struct eval_sample *s, const struct eval_jsonl *j, const 
     const json_t *name, *classes;
     if (!json_object_get(o, "metric"))
         return APP_OK;
-    int rc = eval_jsonl_text(&name, j, o, "metric");
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(eval_jsonl_text(&name, j, o, "metric"));
     const struct eval_metric *m = eval_metric_find(json_string_value(name));
     if (!m) {
         const char *near = eval_metric_nearest(json_string_value(name));
@@ -64,10 +61,9 @@ static int read_metric(struct eval_sample *s, const struct eval_jsonl *j, const 
     eval_set_meta(s, "metric", json_string(m->name));
     if (!m->classes)
         return APP_OK;
-    rc = eval_jsonl_texts(&classes, j, o, "classes", 1);
-    if (rc == APP_OK)
-        eval_set_meta(s, "classes", json_deep_copy(classes));
-    return rc;
+    WNW_TRY(eval_jsonl_texts(&classes, j, o, "classes", 1));
+    eval_set_meta(s, "classes", json_deep_copy(classes));
+    return APP_OK;
 }
 
 /* What a line may say besides context, question and answers. */
@@ -96,16 +92,12 @@ int eval_make_user(struct eval_sample *s, struct eval_draft *d)
     const struct eval_jsonl *j = d->file;
     const json_t *o = d->line;
     const char *context, *question;
-    int rc = read_text(&context, j, o, "context");
-    if (rc == APP_OK)
-        rc = read_text(&question, j, o, "question");
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(read_text(&context, j, o, "context"));
+    WNW_TRY(read_text(&question, j, o, "question"));
     struct eval_turn *turn = eval_add_turn(s);
     eval_put(s, &s->context, "%s\n\n", context);
     eval_put(s, &turn->question, "%s\n", question);
-    rc = put_answers(s, turn, j, o);
-    if (rc == APP_OK)
-        rc = read_metric(s, j, o);
-    return rc == APP_OK ? read_rest(s, turn, j, o) : rc;
+    WNW_TRY(put_answers(s, turn, j, o));
+    WNW_TRY(read_metric(s, j, o));
+    return read_rest(s, turn, j, o);
 }

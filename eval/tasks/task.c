@@ -135,9 +135,10 @@ static int make_sample(struct eval_sample *s, struct length *len, struct eval_dr
     }
     *len = (struct length){0};
     eval_set_meta(s, "units", json_integer(d->units));
-    const int rc = s->too_few ? APP_OK : task->make(s, d);
-    if (rc != APP_OK || s->too_few)
-        return rc;
+    if (!s->too_few)
+        WNW_TRY(task->make(s, d));
+    if (s->too_few)
+        return APP_OK;
     if (s->no_memory)
         return app_fail(APP_FAILED, "out of memory for a sample of %s", task->name);
     return count_sample(len, w, s);
@@ -165,30 +166,29 @@ int eval_task_fit(struct eval_fit *fit, struct eval_source *w, const struct eval
     enum { MOST = 1 << 20 };
     struct length len = {0};
     int64_t lo = task->units_at_once > 0 ? 1 : n_target - EVAL_GRID_RESERVE, hi = 0;
-    int rc = APP_OK;
     *fit = (struct eval_fit){.units = lo};
     if (task->units_at_once == 0)
         return lo > 0 ? APP_OK : too_short(task, n_target, task->least);
     /* The fewest units with which a sample can be made. */
-    for (; rc == APP_OK && len.n == 0 && lo < MOST; lo += len.n == 0)
-        rc = count_units(&len, w, task, lo, n_target);
-    if (rc == APP_OK && !len.fits && len.n_all > w->n_ctx && len.n <= n_target)
+    for (; len.n == 0 && lo < MOST; lo += len.n == 0)
+        WNW_TRY(count_units(&len, w, task, lo, n_target));
+    if (!len.fits && len.n_all > w->n_ctx && len.n <= n_target)
         return app_fail(APP_BAD_INPUT, "%s: its questions take %d tokens, and the model's context holds %d",
                         task->name, (int)len.n_all, (int)w->n_ctx);
-    if (rc == APP_OK && !len.fits)
+    if (!len.fits)
         return too_short(task, n_target, len.n);
     /* Units are doubled until the sample is too long, then the interval is halved. Making a sample is linear
      * in its units. */
-    for (int64_t at = lo + task->units_at_once; rc == APP_OK && (hi == 0 || hi - lo > 1);
-         at = hi == 0 ? 2 * at : lo + (hi - lo) / 2) {
-        rc = count_units(&len, w, task, at, n_target);
+    for (int64_t units = lo + task->units_at_once; hi == 0 || hi - lo > 1;
+         units = hi == 0 ? 2 * units : lo + (hi - lo) / 2) {
+        WNW_TRY(count_units(&len, w, task, units, n_target));
         if (len.fits)
-            lo = at;
+            lo = units;
         else
-            hi = at;
+            hi = units;
     }
     fit->units = lo;
-    return rc;
+    return APP_OK;
 }
 
 /* Stores in meta where the evidence begins, as a share of the context's tokens. */
@@ -197,12 +197,10 @@ static int note_depth(struct eval_sample *s, const struct eval_source *w)
     int32_t before, all;
     if (s->n_spans == 0)
         return APP_OK;
-    int rc = eval_count_tokens(&before, w->tokenizer, s->context.s, s->spans[0].from);
-    if (rc == APP_OK)
-        rc = eval_count_tokens(&all, w->tokenizer, s->context.s, s->context.len);
-    if (rc == APP_OK)
-        eval_set_meta(s, "depth", json_real(all > 0 ? (double)before / all : 0.0));
-    return rc;
+    WNW_TRY(eval_count_tokens(&before, w->tokenizer, s->context.s, s->spans[0].from));
+    WNW_TRY(eval_count_tokens(&all, w->tokenizer, s->context.s, s->context.len));
+    eval_set_meta(s, "depth", json_real(all > 0 ? (double)before / all : 0.0));
+    return APP_OK;
 }
 
 /* Stores in meta which texts stand in for the benchmark's own, so that every result shows it. */
@@ -224,9 +222,7 @@ int eval_task_sample(struct eval_sample *s, struct eval_source *w, const struct 
     struct eval_draft d = {.w = w, .task = task, .units = fit->units};
     for (;;) {
         struct length len;
-        int rc = make_sample(s, &len, &d, n_target, index);
-        if (rc != APP_OK)
-            return rc;
+        WNW_TRY(make_sample(s, &len, &d, n_target, index));
         if (s->too_few)
             return too_short(task, n_target, 0);
         if (s->unmade)
@@ -234,8 +230,8 @@ int eval_task_sample(struct eval_sample *s, struct eval_source *w, const struct 
         if (len.fits) {
             eval_set_meta(s, "tokens", json_integer(len.n));
             note_sources(s, w, task);
-            rc = note_depth(s, w);
-            return rc == APP_OK && s->no_memory ? eval_no_memory("a sample") : rc;
+            WNW_TRY(note_depth(s, w));
+            return s->no_memory ? eval_no_memory("a sample") : APP_OK;
         }
         eval_sample_clear(s);
         d.units -= d.units / 64 > 1 ? d.units / 64 : 1;

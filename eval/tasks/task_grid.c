@@ -4,6 +4,7 @@
 #include "eval/tasks/makers.h"
 
 #include "app/console.h"
+#include "eval/base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,12 +76,10 @@ static int haystack_ids(int32_t **ids, int32_t *n_ids, struct eval_source *w, in
     *n_ids = 0;
     for (size_t n_words = (size_t)n; *n_ids < n; n_words *= 2) {
         wnw_free(*ids);
-        int rc = eval_haystack_reserve(&w->haystack, n_words);
-        if (rc == APP_OK)
-            rc = w->tokenizer->encode(w->tokenizer, w->haystack.now.text.s,
-                                      eval_haystack_length(&w->haystack, n_words), ids, n_ids);
-        if (rc != APP_OK)
-            return rc;
+        *ids = NULL;
+        WNW_TRY(eval_haystack_reserve(&w->haystack, n_words));
+        WNW_TRY(w->tokenizer->encode(w->tokenizer, w->haystack.now.text.s,
+                                     eval_haystack_length(&w->haystack, n_words), ids, n_ids));
     }
     return APP_OK;
 }
@@ -89,9 +88,7 @@ static int haystack_ids(int32_t **ids, int32_t *n_ids, struct eval_source *w, in
 static int ends_sentence(bool *ends, const struct eval_source *w, int32_t id)
 {
     char *text;
-    const int rc = w->tokenizer->decode(w->tokenizer, &id, 1, &text);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(w->tokenizer->decode(w->tokenizer, &id, 1, &text));
     *ends = *text && text[strlen(text) - 1] == '.';
     wnw_free(text);
     return APP_OK;
@@ -100,26 +97,16 @@ static int ends_sentence(bool *ends, const struct eval_source *w, int32_t id)
 /* Finds the needle's place: at the depth, moved back after a full stop, or 0 if there is none before it. */
 static int find_place(int32_t *at, const struct eval_source *w, const int32_t *ids, int32_t n, double depth)
 {
-    bool ends = false;
-    int rc = APP_OK;
-    *at = (int32_t)(n * depth / 100);
-    if (depth >= 100)
-        return APP_OK;
-    while (rc == APP_OK && *at > 0) {
-        rc = ends_sentence(&ends, w, ids[*at - 1]);
-        if (rc != APP_OK || ends)
-            break;
-        (*at)--;
-    }
-    return rc;
+    bool ends = depth >= 100;
+    for (*at = (int32_t)(n * depth / 100); !ends && *at > 0; *at -= !ends)
+        WNW_TRY(ends_sentence(&ends, w, ids[*at - 1]));
+    return APP_OK;
 }
 
 static int put_text(struct eval_sample *s, const struct eval_source *w, const int32_t *ids, int32_t n)
 {
     char *text;
-    const int rc = w->tokenizer->decode(w->tokenizer, ids, n, &text);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(w->tokenizer->decode(w->tokenizer, ids, n, &text));
     eval_put(s, &s->context, "%s", text);
     wnw_free(text);
     return APP_OK;

@@ -3,6 +3,7 @@
 #include "eval/tasks/makers.h"
 
 #include "app/console.h"
+#include "eval/base/grow.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -124,9 +125,7 @@ int eval_make_niah(struct eval_sample *s, struct eval_draft *d)
         p->n_queries * p->n_values == 1 ? &eval_form_niah_one : &eval_form_niah_several;
     struct needles g = {0};
     size_t at[MAX_NEEDLES];
-    const int rc = p->hay == EVAL_IN_TEXT ? eval_haystack_reserve(&d->w->haystack, (size_t)d->units) : APP_OK;
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(p->hay == EVAL_IN_TEXT ? eval_haystack_reserve(&d->w->haystack, (size_t)d->units) : APP_OK);
     draw_needles(&g, s, d);
     eval_put_template(s, &s->context, form->at[EVAL_CONTEXT],
                       (const char *const[]){"type", eval_value_name(p->value), NULL});

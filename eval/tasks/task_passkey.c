@@ -3,6 +3,7 @@
 #include "eval/tasks/makers.h"
 
 #include "app/console.h"
+#include "eval/base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,9 +27,7 @@ int eval_make_passkey(struct eval_sample *s, struct eval_draft *d)
     struct eval_source *w = d->w;
     const size_t n = (size_t)d->units, before = (size_t)((double)n * eval_grid_depth(w, s->index) / 100);
     char digits[MAX_DIGITS + 1], key_text[2 * MAX_DIGITS + 64];
-    const int rc = eval_haystack_reserve(&w->haystack, n);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(eval_haystack_reserve(&w->haystack, n));
     draw_digits(digits, *(const int *)d->task->params, d);
     const int len = snprintf(key_text, sizeof key_text,
                              "The pass key is %s. Remember it. %s is the pass key.", digits, digits);

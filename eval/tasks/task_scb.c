@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "base/vectors.h"
+#include "eval/base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -136,9 +137,7 @@ int eval_make_scb_niah(struct eval_sample *s, struct eval_draft *d)
     struct eval_haystack *hay = &d->w->haystack;
     char *needle[N_TURNS] = {NULL};
     size_t at[N_TURNS];
-    const int rc = eval_haystack_reserve(hay, (size_t)d->units);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(eval_haystack_reserve(hay, (size_t)d->units));
     draw_pairs(&p, hay, (size_t)d->units, &d->r);
     for (int i = 0; i < N_TURNS; i++)
         needle[i] = eval_needle_text(s, EVAL_NUMBER, p.key[i], p.value[i]);
