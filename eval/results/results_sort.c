@@ -169,7 +169,8 @@ static int sort_lines(struct eval_run *run, struct eval_result *list, size_t *n)
         const double depth = grid_depth(run, &list[i]);
         list[i].m[EVAL_M_DEPTH] = isnan(depth) ? list[i].m[EVAL_M_DEPTH] : depth;
         /* A record does not repeat the task's own metric among the further ones. */
-        if (eval_task_name_find(run->tasks[list[i].task])->score_contains)
+        if (strcmp(eval_task_name_find(run->tasks[list[i].task])->metric, eval_field_name(EVAL_M_CONTAINS)) ==
+            0)
             list[i].m[EVAL_M_CONTAINS] = list[i].m[EVAL_M_SCORE];
     }
     for (size_t i = 0; i < *n; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What makes the samples of tasks: eval_make_NAME for each maker in tasks.def, and what some of them are given. */
+/* What makes the samples of tasks: eval_make_NAME for each maker in eval/base/tasks.def, and what some of them are given. */
 #ifndef WNW_EVAL_MAKERS_H
 #define WNW_EVAL_MAKERS_H
 
@@ -17,11 +17,11 @@ struct eval_niah {
 /* niah_grid: tokens of a length that are neither text nor needle. */
 enum { EVAL_GRID_RESERVE = 200 };
 
-#define TASK(name, group, metric, max_new, least, flags, maker, ...) \
+#define TASK(name, group, domain, kind, metric, max_new, least, flags, maker, ...) \
     int eval_make_##maker(struct eval_sample *s, struct eval_draft *d);
-#define SET(name, group, metric, max_new, flags, maker, ...) \
+#define SET(name, group, domain, kind, metric, max_new, flags, maker, ...) \
     int eval_make_##maker(struct eval_sample *s, struct eval_draft *d);
-#include "eval/tasks/tasks.def"
+#include "eval/base/tasks.def"
 #undef TASK
 #undef SET
 

@@ -9,41 +9,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    WORDS_IN_TEXT = EVAL_HIDES_IN_TEXT | EVAL_OWN_WORDS,
-    TEXT_AT_DEPTHS = EVAL_HIDES_IN_TEXT | EVAL_ON_GRID,
-    FEW_SHOT = EVAL_NO_CHAT | EVAL_FIRST_LINE | EVAL_ENDS_WITH_PREFIX
-};
 #define NIAH(is_in, keys, values, ...)                           \
     &(const struct eval_niah)                                    \
     {                                                            \
         EVAL_IN_##is_in, EVAL_##keys, EVAL_##values, __VA_ARGS__ \
     }
-#define TASK(id, of, by, n, shortest, flag, maker, with, counts, at_once, fewest, says) \
-    {.name = id,                                                                        \
-     .group = of,                                                                       \
-     .about = says,                                                                     \
-     .metric = by,                                                                      \
-     .max_new = n,                                                                      \
-     .flags = flag,                                                                     \
-     .make = eval_make_##maker,                                                         \
-     with,                                                                              \
-     .unit = counts,                                                                    \
-     .least = shortest,                                                                 \
-     .units_at_once = at_once,                                                          \
+#define TASK(id, of, domain, kind, by, n, shortest, flag, maker, with, counts, at_once, fewest, says) \
+    {.name = id,                                                                                      \
+     .group = of,                                                                                     \
+     .about = says,                                                                                   \
+     .metric = by,                                                                                    \
+     .max_new = n,                                                                                    \
+     .flags = flag,                                                                                   \
+     .make = eval_make_##maker,                                                                       \
+     with,                                                                                            \
+     .unit = counts,                                                                                  \
+     .least = shortest,                                                                               \
+     .units_at_once = at_once,                                                                        \
      .least_units = fewest},
-#define SET(id, of, by, n, flag, maker, in_file, words, says) \
-    {.name = id,                                              \
-     .group = of,                                             \
-     .about = says,                                           \
-     .metric = by,                                            \
-     .max_new = n,                                            \
-     .flags = EVAL_IS_SET | (flag),                           \
-     .make = eval_make_##maker,                               \
-     .file = in_file,                                         \
+#define SET(id, of, domain, kind, by, n, flag, maker, in_file, words, says) \
+    {.name = id,                                                            \
+     .group = of,                                                           \
+     .about = says,                                                         \
+     .metric = by,                                                          \
+     .max_new = n,                                                          \
+     .flags = EVAL_IS_SET | (flag),                                         \
+     .make = eval_make_##maker,                                             \
+     .file = in_file,                                                       \
      .form = &eval_form_##words},
 static const struct eval_task tasks[] = {
-#include "eval/tasks/tasks.def"
+#include "eval/base/tasks.def"
 };
 
 const struct eval_task eval_task_text = {

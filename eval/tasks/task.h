@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Tasks: each has one descriptor (tasks.def), whether its samples are made, of any length, or are lines of a file of the user. */
+/* Tasks: each has one descriptor (eval/base/tasks.def), whether its samples are made, of any length, or are lines of a file of the user. */
 #ifndef WNW_EVAL_TASK_H
 #define WNW_EVAL_TASK_H
 
 #include "eval/base/jsonl.h"
+#include "eval/base/task_names.h"
 #include "eval/tasks/haystack.h"
 #include "eval/tasks/sample.h"
 #include "eval/tasks/tokens.h"
@@ -26,26 +27,6 @@ struct eval_source {
     bool needle_mark;                          /* niah_grid's prompts begin as in CompressKV's code */
     int32_t vt_example_units;                  /* noise blocks of vt's example; 0 = not known yet */
     const struct eval_records *squad, *hotpot; /* NULL = none */
-};
-
-enum eval_task_flags {
-    EVAL_ON_GRID = 1,       /* the index of a sample says its depth and trial */
-    EVAL_HIDES_IN_TEXT = 2, /* uses the haystack: "essay" in RULER's table */
-    EVAL_WANTS_SQUAD = 4,
-    EVAL_WANTS_HOTPOT = 8,
-    EVAL_STANDS_IN = 16, /* made-up data in place of a benchmark's own */
-    EVAL_OWN_WORDS = 32, /* words of our lists (lists.h) in place of a benchmark's own */
-    /* Whose samples are lines of a file (set.h), or pieces of a text, which nobody is asked about: */
-    EVAL_IS_SET = 64,
-    EVAL_IS_TEXT = 128,
-    EVAL_NO_CHAT = 256,       /* the prompt is plain text for every model */
-    EVAL_FIRST_LINE = 512,    /* the answer is the first line of what is generated */
-    EVAL_STOP_AT_LINE = 1024, /* generation stops at the first line break after the first token */
-    EVAL_ENDS_WITH_PREFIX =
-        2048, /* a question may end with the beginning of the answer, which is removed there */
-    EVAL_OWN_FILE =
-        4096 /* the user names the file and not its folder, and means all of it: contexts stay whole,
-                          * samples longer than the model's context are left out */
 };
 
 /* A sample while it is made, of which task: of how many units and from which random numbers, or from which line of a file. */
