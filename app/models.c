@@ -101,6 +101,13 @@ int app_model_path(char **path, const char *name)
     return rc;
 }
 
+char *app_model_short(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash && slash[1] ? slash + 1 : path;
+    const size_t len = strlen(name);
+    return strndup(name, len > 5 && strcmp(name + len - 5, ".gguf") == 0 ? len - 5 : len);
+}
+
 int app_model_open(wnw_model **m, const char *path, const wnw_model_params *params, struct app_text *notes)
 {
     struct app_text own = {0};

@@ -16,6 +16,8 @@ bool app_cache_known(void);
 int app_model_place(char **path, int64_t *bytes, int i);
 /* Turns the -m argument into a path that can be opened. The caller frees *path. */
 int app_model_path(char **path, const char *name);
+/* What a model is called: the name of its file without folders and .gguf. The caller frees it; NULL = out of memory. */
+char *app_model_short(const char *path);
 /* wnw_model_open, whose warnings are added to notes, or printed where notes is NULL. Returns a wnw_status. */
 int app_model_open(wnw_model **m, const char *path, const wnw_model_params *params, struct app_text *notes);
 

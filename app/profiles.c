@@ -58,19 +58,9 @@ static bool add_shipped(struct places *p)
     return good;
 }
 
-/* The name of the model's folder: that of its file without .gguf. The caller frees it; NULL = out of
- * memory. */
-static char *model_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    const char *base = slash ? slash + 1 : path;
-    const size_t len = strlen(base);
-    return strndup(base, len > 5 && strcmp(base + len - 5, ".gguf") == 0 ? len - 5 : len);
-}
-
 int app_profile_folder(char **folder, const char *model_path)
 {
-    char *name = model_name(model_path), *tail = NULL;
+    char *name = app_model_short(model_path), *tail = NULL;
     const bool good = name && asprintf(&tail, "profiles/%s", name) >= 0;
     *folder = NULL;
     const int rc = good ? app_cache_path(folder, tail) : app_fail(APP_FAILED, "out of memory");
@@ -84,7 +74,7 @@ static bool find_places(struct places *p, const struct app_profile_want *want, b
 {
     char *cache = NULL;
     const char *home = getenv("HOME"), *set = getenv("WINNOW_CACHE");
-    p->model = model_name(want->model_path);
+    p->model = app_model_short(want->model_path);
     bool good = p->model != NULL;
     if (good && given_folder) { /* the folder of this very model, or one of several models */
         good = good && add_place(p, want->given, "");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow eval: the list of tasks, and their samples. */
 #include "app/console.h"
+#include "app/models.h"
 #include "eval/args.h"
 #include "eval/base/grow.h"
 #include "eval/base/info.h"
@@ -121,14 +122,14 @@ static int print_samples(const struct eval_args *args, const struct eval_suite *
 /* The folder of a run that names none: eval-MODEL-TIME. The caller frees it; NULL if memory runs out. */
 static char *folder_now(const char *model)
 {
-    const char *slash = strrchr(model, '/'), *name = slash ? slash + 1 : model;
-    const size_t len = strlen(name), end = len > 5 && strcmp(name + len - 5, ".gguf") == 0 ? len - 5 : len;
     const time_t now = time(NULL);
     struct tm utc;
-    char when[32], *path = NULL;
-    if (!gmtime_r(&now, &utc) || strftime(when, sizeof when, "%Y%m%dT%H%M%SZ", &utc) == 0)
-        return NULL;
-    return asprintf(&path, "eval-%.*s-%s", (int)end, name, when) < 0 ? NULL : path;
+    char when[32], *path = NULL, *name = app_model_short(model);
+    if (!name || !gmtime_r(&now, &utc) || strftime(when, sizeof when, "%Y%m%dT%H%M%SZ", &utc) == 0 ||
+        asprintf(&path, "eval-%s-%s", name, when) < 0)
+        path = NULL;
+    free(name);
+    return path;
 }
 
 static struct eval_report_options report_options(const struct eval_args *args)

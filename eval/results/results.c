@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "app/files.h"
+#include "app/models.h"
 #include "eval/base/grow.h"
 #include "eval/base/info.h"
 
@@ -83,11 +84,7 @@ static char *model_name(const json_t *info)
     const json_t *name = json_is_object(model) ? json_object_get(model, "file") : model;
     if (json_is_object(model) && !json_is_string(name))
         name = json_object_get(model, "name");
-    const char *text = json_is_string(name) ? json_string_value(name) : "model without a name";
-    const char *slash = strrchr(text, '/');
-    text = slash && slash[1] ? slash + 1 : text;
-    const size_t len = strlen(text), end = len > 5 && strcmp(text + len - 5, ".gguf") == 0 ? len - 5 : len;
-    return strndup(text, end);
+    return app_model_short(json_is_string(name) ? json_string_value(name) : "model without a name");
 }
 
 /* Reads run.json into run->info, run->model and run->seed. Returns an exit code. */
