@@ -11,7 +11,6 @@
 #include "eval/run/lists.h"
 #include "eval/run/manifest.h"
 #include "eval/run/record.h"
-#include "eval/run/remarks.h"
 #include "eval/run/suite.h"
 #include "eval/tasks/grade.h"
 
@@ -382,11 +381,11 @@ static void test_options_replace_a_study(void **state)
     assert_int_equal(eval_suites_open(&all), APP_OK);
     assert_int_equal(eval_suite_choose(&study, &all, &a), APP_OK);
     c = (struct eval_configs){.n = 0};
-    assert_int_equal(eval_remarks_make(&remarks, &a, study, &c, 9), APP_OK);
+    assert_int_equal(eval_manifest_remarks(&remarks, &a, study, &c, 9), APP_OK);
     assert_cmp(json_array_size(remarks), >=, 1); /* they are on the study's own names */
     json_decref(remarks);
     a.policies = policies;
-    assert_int_equal(eval_remarks_make(&remarks, &a, study, &c, 9), APP_OK);
+    assert_int_equal(eval_manifest_remarks(&remarks, &a, study, &c, 9), APP_OK);
     assert_null(remarks);
     a.modes = modes;
     a.budgets = budgets;
@@ -413,7 +412,7 @@ static void test_heads_that_choose(void **state)
     a.policies = policies;
     a.budgets = budgets;
     assert_int_equal(eval_configs_open(&c, &a, NULL), APP_OK);
-    assert_int_equal(eval_remarks_make(&remarks, &a, NULL, &c, 9), APP_OK);
+    assert_int_equal(eval_manifest_remarks(&remarks, &a, NULL, &c, 9), APP_OK);
     assert_int_equal(json_array_size(remarks), 4);
     for (size_t i = 0; i < 4; i++)
         assert_contains(json_string_value(json_array_get(remarks, i)), want[i]);

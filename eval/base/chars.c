@@ -62,11 +62,18 @@ void eval_chars_lower(struct eval_chars *c)
         c->at[i] = eval_lower(c->at[i]);
 }
 
+/* ASCII only: curly quotes do not count. */
+static bool is_punctuation(uint32_t c)
+{
+    return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
+           (c >= '{' && c <= '~');
+}
+
 void eval_chars_drop_punctuation(struct eval_chars *c)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->n; i++)
-        if (!eval_is_punctuation(c->at[i]))
+        if (!is_punctuation(c->at[i]))
             c->at[n++] = c->at[i];
     c->n = n;
 }
@@ -109,12 +116,6 @@ bool eval_is_space(uint32_t c)
     return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
            c == 0x3000;
-}
-
-bool eval_is_punctuation(uint32_t c)
-{
-    return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
-           (c >= '{' && c <= '~');
 }
 
 bool eval_is_digit(uint32_t c)

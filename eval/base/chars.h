@@ -33,10 +33,9 @@ void eval_chars_collapse(struct eval_chars *c);
 bool eval_chars_contain(const struct eval_chars *c, const struct eval_chars *part);
 bool eval_chars_equal(const struct eval_chars *a, const struct eval_chars *b);
 
-bool eval_is_space(uint32_t c);       /* as Python's str.isspace */
-bool eval_is_punctuation(uint32_t c); /* ASCII only: curly quotes do not count */
-bool eval_is_digit(uint32_t c);       /* ASCII only */
-bool eval_is_alnum(uint32_t c);       /* as Python's str.isalnum */
-uint32_t eval_lower(uint32_t c);      /* as Python's str.lower, where that is one code point */
+bool eval_is_space(uint32_t c);  /* as Python's str.isspace */
+bool eval_is_digit(uint32_t c);  /* ASCII only */
+bool eval_is_alnum(uint32_t c);  /* as Python's str.isalnum */
+uint32_t eval_lower(uint32_t c); /* as Python's str.lower, where that is one code point */
 
 #endif

@@ -33,17 +33,22 @@ static void add_cluster(double *sum, size_t *n, const struct eval_pairs *p, size
     *n += end - begin;
 }
 
+/* Mean difference of a stratum, which has one at least. */
+static double stratum_mean(const struct eval_pairs *p, size_t s)
+{
+    double sum = 0.0;
+    size_t n = 0;
+    for (size_t c = stratum_begin(p, s); c < stratum_begin(p, s + 1); c++)
+        add_cluster(&sum, &n, p, c);
+    return sum / (double)n;
+}
+
 /* Mean of the strata's means. */
 static double mean_of(const struct eval_pairs *p)
 {
     double of_strata = 0.0;
-    for (size_t s = 0; s < n_strata(p); s++) {
-        double sum = 0.0;
-        size_t n = 0;
-        for (size_t c = stratum_begin(p, s); c < stratum_begin(p, s + 1); c++)
-            add_cluster(&sum, &n, p, c);
-        of_strata += n > 0 ? sum / (double)n : 0.0;
-    }
+    for (size_t s = 0; s < n_strata(p); s++)
+        of_strata += stratum_mean(p, s);
     return of_strata / (double)n_strata(p);
 }
 
@@ -111,16 +116,6 @@ static double mean_of_tasks(const struct eval_pairs *p, const double *mean, stru
             sum += mean[s];
         n += end - begin;
     }
-    return sum / (double)n;
-}
-
-/* Mean difference of a stratum. */
-static double stratum_mean(const struct eval_pairs *p, size_t s)
-{
-    double sum = 0.0;
-    size_t n = 0;
-    for (size_t c = stratum_begin(p, s); c < stratum_begin(p, s + 1); c++)
-        add_cluster(&sum, &n, p, c);
     return sum / (double)n;
 }
 

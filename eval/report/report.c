@@ -123,8 +123,6 @@ static int make_forms(struct eval_doc forms[N_FORMS], json_t **json, const struc
 
 static int print(const struct eval_report *r, json_t *json, const struct eval_doc *text, const char *html)
 {
-    if (r->options->quiet)
-        return APP_OK;
     if (r->options->json)
         return app_print_json(json_incref(json));
     fwrite(text->text.s, 1, text->text.len, stdout);

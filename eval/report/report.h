@@ -15,7 +15,6 @@ struct eval_report_options {
     const char
         *niah_score; /* what maps show (map.h); NULL = the score as text, the usual ones in page and JSON */
     bool json;       /* standard output gets one JSON object in place of the summary */
-    bool quiet;      /* standard output gets nothing */
     bool no_gate;    /* tasks that the full cache cannot solve count as well */
 };
 

@@ -5,11 +5,11 @@
 #include "app/automatic.h"
 #include "app/console.h"
 #include "app/job.h"
+#include "app/models.h"
 #include "base/random.h"
 #include "eval/base/grow.h"
 #include "eval/base/info.h"
 #include "eval/base/recipe.h"
-#include "eval/run/automatic.h"
 #include "eval/run/lists.h"
 #include "winnow_method.h"
 
@@ -204,6 +204,27 @@ static int add_mask(void *user, const char *word)
     return APP_OK;
 }
 
+/* Finds what `auto` stands for in a mode and at a size. Lengths of prompts are not known yet, so that only a ratio says how much stays; of
+ * another size it is taken to be little, less than any that profiles are measured at. */
+static int choose_recipe(wnw_policy_choice *choice, const struct lists *l, int mode, const wnw_size *size)
+{
+    const double little = 1e-9;
+    wnw_policy_facts facts = wnw_policy_facts_default();
+    char *path = NULL;
+    facts.phase = l->rules.phase;
+    facts.decodes = l->rules.every > 0;
+    facts.question_known = mode == EVAL_AWARE || mode == EVAL_AWARE_FULL;
+    facts.kept = size->kind == WNW_SIZE_RATIO ? 1 - size->ratio : size->kind == WNW_SIZE_NONE ? 0 : little;
+    WNW_TRY(app_model_path(&path, l->args->app.model));
+    const int rc = app_auto_find_profiles(&facts, &(struct app_profile_want){.given = l->args->app.profile,
+                                                                             .model = l->args->app.model,
+                                                                             .model_path = path});
+    free(path);
+    *choice = wnw_policy_choice_default();
+    const int status = rc == APP_OK ? wnw_policy_choose(choice, &facts) : WNW_OK;
+    return status == WNW_OK ? rc : app_fail_status(status);
+}
+
 /* Finds the recipes that `auto` stands for, and notes them. */
 static int choose_recipes(struct lists *l)
 {
@@ -211,7 +232,7 @@ static int choose_recipes(struct lists *l)
         for (int32_t i = 0; l->modes[m] && i < l->n_sizes; i++) {
             wnw_policy_choice choice;
             char size[40];
-            WNW_TRY(eval_auto(&choice, l->args, &l->rules, (enum eval_mode)m, &l->sizes[i]));
+            WNW_TRY(choose_recipe(&choice, l, m, &l->sizes[i]));
             eval_size_text(size, sizeof size, &l->sizes[i]);
             app_text_put(&l->c->notes, "%sauto is %s in mode %s with %s, because %s",
                          l->c->notes.len > 0 ? "\n" : "", choice.recipe, mode_names[m], size, choice.when);
@@ -385,15 +406,10 @@ static bool fits_mode(struct eval_configs *c, const struct eval_recipe *r, enum 
     if (wnw_policy_is_full(r->policy) || !(tasks ? mode == EVAL_AGNOSTIC : mode == EVAL_TASK))
         return true;
     char line[256];
-    const int len =
-        snprintf(line, sizeof line, "\n%.120s is left out of mode %s: %s", r->text, eval_mode_name(mode),
-                 tasks ? "it is told the question" : "it does not ask for one");
-    const bool first = c->notes.len == 0;
-    const bool said =
-        !first && (strncmp(c->notes.s, line + 1, strlen(line + 1)) == 0 || strstr(c->notes.s, line));
-    if (!said) /* once for all types and masks */
-        app_text_add(&c->notes, line + first,
-                     (len < (int)sizeof line ? (size_t)len : sizeof line - 1) - first);
+    snprintf(line, sizeof line, "%.120s is left out of mode %s: %s", r->text, eval_mode_name(mode),
+             tasks ? "it is told the question" : "it does not ask for one");
+    if (!c->notes.s || !strstr(c->notes.s, line)) /* once for all types and masks */
+        app_text_put(&c->notes, "%s%s", c->notes.len > 0 ? "\n" : "", line);
     return false;
 }
 

@@ -62,7 +62,7 @@ int32_t eval_reading_forced(const struct eval_reading *r, const struct eval_runt
 /* What the model generates for one question. */
 struct eval_answer {
     int32_t *ids; /* [n], owned; ends with the token that ends the answer, if that was generated */
-    int32_t n, cap;
+    int32_t n;
     int32_t n_text;       /* of which the prediction consists */
     const char *stop;     /* "eog", "length", "matched", "line", "text"; "bad": logits that are not numbers */
     struct app_text text; /* the prediction, valid UTF-8, owned */

@@ -33,20 +33,6 @@ struct speaker {
 
 /* ---- Generating ---- */
 
-static int push_id(struct eval_answer *a, int32_t id)
-{
-    if (a->n == a->cap) {
-        const int32_t cap = a->cap > 0 ? 2 * a->cap : 64;
-        int32_t *grown = realloc(a->ids, (size_t)cap * sizeof *grown);
-        if (!grown)
-            return eval_no_memory("an answer");
-        a->ids = grown;
-        a->cap = cap;
-    }
-    a->ids[a->n++] = id;
-    return APP_OK;
-}
-
 /* Sets the prediction to the text of the first n tokens. */
 static int set_text(struct eval_answer *a, const struct eval_runtime *m, const struct eval_sample *s,
                     int32_t n)
@@ -79,8 +65,11 @@ static int take_token(struct speaker *sp, const struct eval_runtime *m, const st
     struct eval_answer *a = sp->a;
     const int32_t id = wnw__argmax(wnw_session_logits(sp->s), m->info.n_vocab);
     const bool fixed = m->answer_tokens > 0, eog = !fixed && wnw_token_is_eog(m->model, id);
-    int rc = push_id(a, id);
-    if (rc == APP_OK && !a->stop) {
+    int rc = APP_OK;
+    if (!eval_grow(&a->ids, (size_t)a->n, sizeof *a->ids))
+        return eval_no_memory("an answer");
+    a->ids[a->n++] = id;
+    if (!a->stop) {
         rc = set_text(a, m, s, a->n - eog);
         if (eog)
             a->stop = "eog";

@@ -134,7 +134,7 @@ static json_t *stand_ins_of(const struct eval_setup *s)
 }
 
 /* The arguments of this process. */
-json_t *eval_manifest_command(void)
+static json_t *command_of_process(void)
 {
     json_t *list = json_array();
     char *data = NULL;
@@ -173,7 +173,7 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         "s:b, "
         "s:b, s:s, "
         "s:b, s:s, s:b, s:s, s:s, s:s, s:o, s:o, s:o, s:o*, s:s*, s:s*, s:o*, s:o*, s:o*, s:o*, s:s*, s:s*}",
-        "v", 1, "split", a->split, "command", eval_manifest_command(), "winnow", wnw_version(), "model",
+        "v", 1, "split", a->split, "command", command_of_process(), "winnow", wnw_version(), "model",
         model_of(s, &m->info), "tokenizer", tokenizer_of(s->model, m->info.n_vocab), "chat", chat_of(s),
         "kernel", wnw_kernel_name(), "threads",
         a->app.threads == APP_UNSET ? (int)wnw_usable_cores() : (int)a->app.threads, "suite",
@@ -192,6 +192,51 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         "answer_tokens", m->answer_tokens > 0 ? json_integer(m->answer_tokens) : NULL, "lb_max_prompt",
         a->max_prompt != APP_UNSET ? json_integer(a->max_prompt) : NULL, "squad",
         s->squad_hash[0] ? s->squad_hash : NULL, "hotpot", s->hotpot_hash[0] ? s->hotpot_hash : NULL);
+}
+
+/* ---- Remarks ---- */
+
+/* Adds the notes of the study, which are lines. */
+static bool add_notes(json_t **list, const struct eval_suite *suite)
+{
+    char *copy = suite->notes.len > 0 ? strdup(suite->notes.s) : NULL, *rest = copy;
+    bool good = copy || suite->notes.len == 0;
+    for (char *line; good && (line = strsep(&rest, "\n"));)
+        good = *line == '\0' || app_json_append(list, app_json_text(line));
+    free(copy);
+    return good;
+}
+
+/* How many heads choose, as the recipe written out says it; k = 0 stands for the profile's number. */
+static bool add_heads(json_t **list, const struct eval_recipe *r, int32_t n_head)
+{
+    static const char part[] = "+retrieval_heads:k=", named[] = ",heads=";
+    char line[400];
+    const char *at = strstr(wnw_policy_string(r->policy), part), *heads = at ? strstr(at, named) : NULL;
+    if (!heads)
+        return true;
+    const long asked = strtol(at + strlen(part), NULL, 10);
+    const int32_t eighth = (n_head + 4) / 8 > 1 ? (n_head + 4) / 8 : 1;
+    const bool all = strncmp(heads + strlen(named), "all", 3) == 0;
+    const int32_t k = all || asked > n_head ? n_head : asked > 0 ? (int32_t)asked : eighth;
+    snprintf(line, sizeof line, "%.300s: %d of %d heads of a layer choose%s.", r->text, (int)k, (int)n_head,
+             all || asked > 0 ? "" : ", an eighth, unless its profile says another number");
+    return app_json_append(list, app_json_text(line));
+}
+
+int eval_manifest_remarks(json_t **out, const struct eval_args *args, const struct eval_suite *suite,
+                          const struct eval_configs *c, int32_t n_head)
+{
+    json_t *list = json_array();
+    bool good = list && (!suite || eval_replaces_study(args) || add_notes(&list, suite));
+    for (int32_t i = 0; good && i < c->n_recipes; i++)
+        good = add_heads(&list, &c->recipes[i], n_head);
+    if (good && json_array_size(list) == 0) {
+        json_decref(list);
+        list = NULL;
+    }
+    *out = list;
+    return good ? APP_OK : eval_no_memory("the remarks");
 }
 
 /* ---- Claiming a folder ---- */

@@ -9,7 +9,6 @@
 struct eval_progress {
     bool quiet, terminal, shown;
     int32_t n_all, n_done;     /* samples of this process */
-    int32_t n_ran;             /* of which were not done before */
     int32_t n_configs, config; /* of the sample at hand: to be answered, and answered; 0 = not known */
     int64_t n_tokens;          /* read and generated so far */
     double start_ms, last_ms;

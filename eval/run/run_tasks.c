@@ -11,7 +11,6 @@
 #include "eval/run/kept.h"
 #include "eval/run/manifest.h"
 #include "eval/run/record.h"
-#include "eval/run/remarks.h"
 #include "eval/run/runner.h"
 #include "winnow_method.h"
 
@@ -154,7 +153,7 @@ static int open_folder(struct eval_run *run)
     int rc = eval_contrasts_open(&contrasts, run->args, run->suite);
     tell_open(contrasts, &run->configs, &run->setup.items);
     if (rc == APP_OK)
-        rc = eval_remarks_make(&remarks, run->args, run->suite, &run->configs, run->runtime.info.n_head);
+        rc = eval_manifest_remarks(&remarks, run->args, run->suite, &run->configs, run->runtime.info.n_head);
     if (rc != APP_OK) {
         json_decref(contrasts);
         json_decref(remarks);

@@ -54,7 +54,6 @@ static int visit(void *user, struct eval_item *item, int32_t index)
     if (app_stop_asked())
         return APP_INTERRUPTED;
     const int rc = v->kind->visit(v->run, &ran, item, index);
-    p->n_ran += ran;
     p->work_ran += ran ? work : 0;
     p->n_done++;
     p->work_done += work;

@@ -60,7 +60,7 @@ static struct eval_random stream(const char *purpose, const char *key)
     return eval_random_key(name);
 }
 
-void eval_names_make(struct eval_names *names, const char *key)
+static void make_names(struct eval_names *names, const char *key)
 {
     struct eval_random r = stream("names", key);
     draw_names(names->person, EVAL_N_PERSONS, NULL, 0, &r, 2);
@@ -72,7 +72,7 @@ void eval_names_make(struct eval_names *names, const char *key)
 void eval_prose_open(struct eval_prose *p, const char *key)
 {
     *p = (struct eval_prose){.last = SIZE_MAX, .said = json_object(), .random = stream("prose", key)};
-    eval_names_make(&p->names, key);
+    make_names(&p->names, key);
 }
 
 void eval_prose_close(struct eval_prose *p)

@@ -16,7 +16,6 @@ enum { EVAL_N_PERSONS = 80, EVAL_N_TOWNS = 60, EVAL_MAX_NAME = 16 };
 struct eval_names {
     char person[EVAL_N_PERSONS][EVAL_MAX_NAME], town[EVAL_N_TOWNS][EVAL_MAX_NAME];
 };
-void eval_names_make(struct eval_names *names, const char *key);
 /* A word of a list. */
 const char *eval_draw(struct eval_random *r, const struct eval_list *list);
 /* A name of n syllables (1 to 3), its first letter upper case. */
