@@ -132,15 +132,6 @@ static char *folder_now(const char *model)
     return path;
 }
 
-static struct eval_report_options report_options(const struct eval_args *args)
-{
-    return (struct eval_report_options){.compare = args->compare,
-                                        .fail_if = args->fail_if,
-                                        .niah_score = args->niah_score,
-                                        .json = args->app.json,
-                                        .no_gate = args->no_gate};
-}
-
 /* Both policies of --compare must be there when the run ends. */
 static int check_compared(const struct eval_args *args, const struct eval_configs *configs)
 {
@@ -161,15 +152,13 @@ static int check_compared(const struct eval_args *args, const struct eval_config
 
 static int check_report(const struct eval_args *args, const struct eval_configs *configs)
 {
-    const struct eval_report_options options = report_options(args);
-    const int rc = eval_report_check(&options);
-    return rc == APP_OK ? check_compared(args, configs) : rc;
+    WNW_TRY(eval_report_check(args));
+    return check_compared(args, configs);
 }
 
 static int write_report(const struct eval_args *args)
 {
-    const struct eval_report_options options = report_options(args);
-    return eval_report_write(&args->app.out, 1, &options);
+    return eval_report_write(&args->app.out, 1, args, NULL);
 }
 
 /* Runs a suite, a study or what the options name, in the folder that they name or a new one. */
@@ -204,11 +193,10 @@ int eval_run(const struct app_args *app)
 
 int eval_run_report(const struct app_args *app)
 {
-    struct eval_report_options options = report_options((const struct eval_args *)app);
-    options.out = app->out;
+    const struct eval_args *args = (const struct eval_args *)app;
     if (app->n_rest == 0)
         return app_fail(APP_BAD_INPUT, "no folder; name the folder that `winnow eval --out` wrote");
     if (app->n_rest == 1 && perturb_is_study(app->rest[0]))
-        return perturb_report(app->rest[0], &options);
-    return eval_report_write(app->rest, app->n_rest, &options);
+        return perturb_report(app->rest[0], args, app->out);
+    return eval_report_write(app->rest, app->n_rest, args, app->out);
 }

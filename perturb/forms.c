@@ -344,12 +344,11 @@ json_t *perturb_json(const struct perturb_study *s)
     return o;
 }
 
-int perturb_page(struct eval_doc *d, const struct perturb_study *s)
+int perturb_page(struct eval_doc *d, const struct perturb_study *s, json_t *numbers,
+                 const struct eval_doc *text)
 {
-    struct eval_doc text = {0};
-    json_t *study = perturb_json(s), *data = json_object();
-    perturb_text(&text, s);
-    app_json_set(&study, "summary", text.no_memory ? NULL : json_stringn(text.text.s, text.text.len));
+    json_t *study = json_copy(numbers), *data = json_object();
+    app_json_set(&study, "summary", text->no_memory ? NULL : json_stringn(text->text.s, text->text.len));
     app_json_set(&data, "v", json_integer(1));
     app_json_set(&data, "winnow", json_string(wnw_version()));
     app_json_set(&data, "command", s->command ? json_incref(s->command) : json_null());
@@ -357,6 +356,5 @@ int perturb_page(struct eval_doc *d, const struct perturb_study *s)
     const int rc =
         data ? app_page_make(&d->text, "pages/report.html", data) : eval_no_memory("the page of the study");
     json_decref(data);
-    eval_doc_clear(&text);
     return rc;
 }

@@ -22,7 +22,8 @@ void perturb_text(struct eval_doc *d, const struct perturb_study *s);
 void perturb_csv(struct eval_doc *d, const struct perturb_study *s);
 /* NULL: out of memory. */
 json_t *perturb_json(const struct perturb_study *s);
-/* The page; returns an exit code. */
-int perturb_page(struct eval_doc *d, const struct perturb_study *s);
+/* The page, which shows the numbers and the text; returns an exit code. */
+int perturb_page(struct eval_doc *d, const struct perturb_study *s, json_t *numbers,
+                 const struct eval_doc *text);
 
 #endif

@@ -4,7 +4,6 @@
 #ifndef WNW_PERTURB_STUDY_H
 #define WNW_PERTURB_STUDY_H
 
-#include "eval/report/report.h"
 #include "eval/run/suite.h"
 
 /* Measures the texts that are not in the folder yet, then reports it. Returns an exit code. */
@@ -13,8 +12,8 @@ int perturb_run(const struct eval_args *args, const struct eval_suite *study);
 /* Whether a folder holds a perturbation study: its run.json says so. */
 bool perturb_is_study(const char *folder);
 /* Reads run.json and the results, which may be packed, and writes summary.txt, perturbation.csv and report.html beside them, or with
- * options->out the page alone, there. The summary, or with options->json the numbers, go to standard output; the other options are
+ * `out` the page alone, there. The summary, or with --json the numbers, go to standard output; the other options are
  * those of runs that ask questions and are refused. Returns an exit code. */
-int perturb_report(char *folder, const struct eval_report_options *options);
+int perturb_report(char *folder, const struct eval_args *args, const char *out);
 
 #endif

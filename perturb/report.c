@@ -8,6 +8,7 @@
 #include "eval/args.h"
 #include "eval/base/grow.h"
 #include "eval/base/jsonl.h"
+#include "eval/report/report.h"
 #include "eval/results/results.h"
 #include "eval/run/manifest.h"
 #include "perturb/forms.h"
@@ -178,47 +179,49 @@ static int write_form(const struct folder *f, const char *name, const char *out,
     return rc;
 }
 
-static int write_forms(const struct folder *f, const struct eval_report_options *options)
+static int write_forms(const struct folder *f, const struct eval_args *args, const char *out)
 {
     static const char *const names[] = {"report.html", "summary.txt", "perturbation.csv"};
     struct eval_doc form[N_FORMS] = {0};
+    json_t *numbers = perturb_json(&f->study);
     perturb_text(&form[TEXT], &f->study);
     perturb_csv(&form[CSV], &f->study);
-    int rc = perturb_page(&form[PAGE], &f->study);
+    int rc = perturb_page(&form[PAGE], &f->study, numbers, &form[TEXT]);
     for (int i = 0; rc == APP_OK && i < N_FORMS; i++)
         rc = form[i].no_memory ? eval_no_memory("the study") : APP_OK;
     /* The page comes last: where it is there, the others are. */
-    for (int i = options->out ? PAGE : N_FORMS - 1; rc == APP_OK && i >= 0; i--)
-        rc = write_form(f, names[i], options->out, &form[i]);
-    if (rc == APP_OK && options->json)
-        rc = app_print_json(perturb_json(&f->study));
-    if (rc == APP_OK && !options->json) {
+    for (int i = out ? PAGE : N_FORMS - 1; rc == APP_OK && i >= 0; i--)
+        rc = write_form(f, names[i], out, &form[i]);
+    if (rc == APP_OK && args->app.json)
+        rc = app_print_json(json_incref(numbers));
+    if (rc == APP_OK && !args->app.json) {
         fwrite(form[TEXT].text.s, 1, form[TEXT].text.len, stdout);
         rc = app_finish_stdout();
     }
     for (int i = 0; i < N_FORMS; i++)
         eval_doc_clear(&form[i]);
+    json_decref(numbers);
     return rc;
 }
 
-static int check_options(const struct eval_report_options *o)
+static int check_options(const struct eval_args *a)
 {
-    const char *const other = o->compare      ? "compare"
-                              : o->fail_if    ? "fail-if"
-                              : o->niah_score ? "niah-score"
-                              : o->no_gate    ? "no-gate"
+    const char *const other = a->compare      ? "compare"
+                              : a->fail_if    ? "fail-if"
+                              : a->niah_score ? "niah-score"
+                              : a->no_gate    ? "no-gate"
                                               : NULL;
     return other ? app_fail(APP_BAD_INPUT, "a perturbation study asks no questions; leave out --%s", other)
                  : APP_OK;
 }
 
-int perturb_report(char *folder, const struct eval_report_options *options)
+int perturb_report(char *folder, const struct eval_args *args, const char *out)
 {
     struct folder f;
-    WNW_TRY(check_options(options));
+    WNW_TRY(check_options(args));
     int rc = read_folder(&f, folder);
     if (rc == APP_OK)
-        rc = write_forms(&f, options);
+        rc = write_forms(&f, args, out);
     perturb_numbers_clear(&f.numbers);
     json_decref(f.run);
     return rc;

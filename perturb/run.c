@@ -167,8 +167,7 @@ static int visit(struct eval_run *run, bool *ran, struct eval_item *item, int32_
 
 static int finish(struct eval_run *run)
 {
-    const struct eval_report_options options = {.json = run->args->app.json};
-    return perturb_report(run->args->app.out, &options);
+    return perturb_report(run->args->app.out, run->args, NULL);
 }
 
 int perturb_run(const struct eval_args *args, const struct eval_suite *suite)

@@ -98,12 +98,12 @@ struct forms {
 };
 
 /* Makes them; shown: what maps show. */
-static struct forms make_forms(const struct eval_runs *runs, struct eval_tables *t, const char *shown)
+static struct forms make_forms(const struct eval_runs *runs, struct eval_tables *t, char *shown)
 {
-    const struct eval_report_options options = {.niah_score = shown};
+    const struct eval_args args = {.niah_score = shown};
     struct eval_maps maps;
     const struct eval_report report = {
-        .options = &options, .runs = *runs, .tables = t, .n_versus = (int32_t[]){0}, .maps = &maps};
+        .args = &args, .runs = *runs, .tables = t, .n_versus = (int32_t[]){0}, .maps = &maps};
     struct forms f = {{.no_memory = false}, {.no_memory = false}, {.no_memory = false}};
     json_t *object;
     assert_true(eval_maps_make(&maps, t));

@@ -31,7 +31,7 @@ static int make_tables(struct eval_report *r)
     for (size_t i = 0; r->names[0] && i < n; i++)
         WNW_TRY(eval_versus_check(&r->runs.run[i], r->names));
     for (size_t i = 0; i < n; i++) {
-        WNW_TRY(eval_tables_make(&r->tables[i], &r->runs.run[i], r->options->no_gate));
+        WNW_TRY(eval_tables_make(&r->tables[i], &r->runs.run[i], r->args->no_gate));
         if (r->names[0])
             WNW_TRY(eval_versus_make(&r->versus[i], &r->n_versus[i], &r->tables[i], r->names));
         if (!eval_maps_make(&r->maps[i], &r->tables[i]))
@@ -123,7 +123,7 @@ static int make_forms(struct eval_doc forms[N_FORMS], json_t **json, const struc
 
 static int print(const struct eval_report *r, json_t *json, const struct eval_doc *text, const char *html)
 {
-    if (r->options->json)
+    if (r->args->app.json)
         return app_print_json(json_incref(json));
     fwrite(text->text.s, 1, text->text.len, stdout);
     const int rc = app_finish_stdout();
@@ -157,10 +157,10 @@ static int make_report(struct eval_report *r, const struct eval_limit *limit, ch
     eval_report_inputs(&inputs, folders, n);
     int rc = eval_runs_read(&r->runs, folders, n);
     if (rc == APP_OK)
-        rc = find_places(&p, folders, n, r->options->out, &inputs);
+        rc = find_places(&p, folders, n, r->out, &inputs);
     if (rc == APP_OK)
         rc = make_tables(r);
-    if (rc == APP_OK && r->options->fail_if)
+    if (rc == APP_OK && r->args->fail_if)
         rc = eval_limit_find(limit, r->tables, r->runs.n);
     if (rc == APP_OK)
         rc = read_papers(&r->papers);
@@ -174,36 +174,36 @@ static int make_report(struct eval_report *r, const struct eval_limit *limit, ch
 /* ---- Entry points ---- */
 
 /* Reads the options that are texts. The caller frees the names and clears the limit in any case. */
-static int read_options(char *names[2], struct eval_limit *limit, const struct eval_report_options *o)
+static int read_options(char *names[2], struct eval_limit *limit, const struct eval_args *args)
 {
     names[0] = names[1] = NULL;
     *limit = (struct eval_limit){0};
-    if (o->compare)
-        WNW_TRY(eval_versus_names(names, o->compare));
-    if (o->fail_if)
-        WNW_TRY(eval_limit_read(limit, o->fail_if));
-    return eval_map_check(o->niah_score);
+    if (args->compare)
+        WNW_TRY(eval_versus_names(names, args->compare));
+    if (args->fail_if)
+        WNW_TRY(eval_limit_read(limit, args->fail_if));
+    return eval_map_check(args->niah_score);
 }
 
-int eval_report_check(const struct eval_report_options *options)
+int eval_report_check(const struct eval_args *args)
 {
     char *names[2];
     struct eval_limit limit;
-    const int rc = read_options(names, &limit, options);
+    const int rc = read_options(names, &limit, args);
     free(names[0]);
     free(names[1]);
     eval_limit_clear(&limit);
     return rc;
 }
 
-int eval_report_write(char *const *folders, int32_t n, const struct eval_report_options *options)
+int eval_report_write(char *const *folders, int32_t n, const struct eval_args *args, const char *out)
 {
-    struct eval_report r = {.options = options};
+    struct eval_report r = {.args = args, .out = out};
     struct eval_limit limit;
-    int rc = read_options(r.names, &limit, options);
+    int rc = read_options(r.names, &limit, args);
     if (rc == APP_OK)
         rc = make_report(&r, &limit, folders, n);
-    if (rc == APP_OK && options->fail_if)
+    if (rc == APP_OK && args->fail_if)
         rc = eval_limit_check(&limit, r.tables, r.runs.n);
     eval_limit_clear(&limit);
     clear(&r);

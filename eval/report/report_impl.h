@@ -12,7 +12,8 @@
 
 /* Everything that a report says. */
 struct eval_report {
-    const struct eval_report_options *options;
+    const struct eval_args *args;
+    const char *out; /* the page's place; NULL = where a report has it */
     struct eval_runs runs;
     struct eval_tables *tables;  /* [runs.n], owned */
     char *names[2];              /* of --compare, owned; NULL = none */

@@ -449,7 +449,7 @@ static int run_json(json_t **out, const struct eval_report *r, int32_t i)
     if (rc == APP_OK)
         rc = set_contrasts(&o, t);
     app_json_set(&o, "notes", eval_notes_json(t));
-    add_all_maps(&o, blocks, t, &r->maps[i], r->options->niah_score);
+    add_all_maps(&o, blocks, t, &r->maps[i], r->args->niah_score);
     app_json_set(&o, "blocks", blocks);
     app_json_set(&o, "papers", eval_papers_json(&r->papers, t));
     app_json_set(&o, "info", info_json(run));

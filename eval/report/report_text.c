@@ -311,7 +311,7 @@ static void put_questions(struct eval_doc *d, const struct eval_sheet *sheet, co
                           const struct eval_report *r, int32_t run, int32_t b)
 {
     const json_t *turns = json_object_get(block, "turns");
-    const char *shown = r->options->niah_score ? r->options->niah_score : "score";
+    const char *shown = r->args->niah_score ? r->args->niah_score : "score";
     size_t turn = 0;
     for (int32_t task = 0; task < r->runs.run[run].n_tasks; task++) {
         const char *name = r->runs.run[run].tasks[task];
