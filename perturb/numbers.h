@@ -34,9 +34,9 @@ struct perturb_numbers {
     /* [cap_texts][n_sizes][n_policies][units]: mean absolute or L1 changes of each text, of which n_texts are there. */
     double *change[PERTURB_N_LEVELS];
     double *bound[PERTURB_N_BOUNDS]; /* [cap_texts][n_sizes][n_layer x n_head] */
-    double *
-        first; /* [cap_texts][n_sizes][n_policies][n_layer x n_head]: the token's attention on what the policy's own first
-                      stage took; NaN where the policy has none */
+    /* [cap_texts][n_sizes][n_policies][n_layer x n_head]: the token's attention on what the policy's own first stage took; NaN where the
+     * policy has none. */
+    double *first;
     double *kept; /* [n_sizes][n_policies] sum over the texts of the share of entries that stay */
 };
 
@@ -63,8 +63,7 @@ double perturb_mean(const struct perturb_numbers *p, enum perturb_level level, i
 
 /* 95 % intervals where texts are drawn again; NaN for fewer than EVAL_BOOT_LEAST texts. */
 struct perturb_over {
-    struct eval_interval
-        lower; /* of the share of units whose mean over the texts is smaller than the base's */
+    struct eval_interval lower;     /* of the share of units whose mean over the texts is below the base's */
     struct eval_interval change;    /* of the mean over units, less 1: 0.1 is a tenth more than the base's */
     struct eval_interval geometric; /* of the geometric mean over units */
 };
@@ -80,9 +79,8 @@ bool perturb_intervals(struct perturb_over *over, const struct perturb_pairs *p,
 
 /* A policy next to the base. */
 struct perturb_beside_base {
-    double base, other; /* means over texts and units */
-    double geo_base,
-        geo_other;      /* geometric means over units of the means over texts, where both are above 0 */
+    double base, other;         /* means over texts and units */
+    double geo_base, geo_other; /* geometric means over units of the same, where both are above 0 */
     int32_t n_lower, n; /* units whose mean over the texts is smaller than the base's; units that count */
     struct perturb_over over;
 };
@@ -99,17 +97,15 @@ struct perturb_stratum {
     double ratio;       /* geometric mean of other / base, where both are above 0 */
 };
 struct perturb_stage {
-    int64_t n; /* texts x heads with a first stage; 0 = the policy has none */
-    double holds,
-        holds_behind_0; /* share with more than half of the attention in it; without the first layer */
+    int64_t n;                    /* texts x heads with a first stage; 0 = the policy has none */
+    double holds, holds_behind_0; /* share with more than half of the attention in it; but for layer 0 */
     struct perturb_stratum of[PERTURB_N_STRATA];
 };
 struct perturb_stage perturb_stage(const struct perturb_numbers *p, int32_t size, int32_t policy);
 
 /* What the bounds say at a size, over all texts and heads that count. */
 struct perturb_tightness {
-    double holds,
-        holds_behind_0; /* share with more than half of the attention in stage 1; without the first layer */
+    double holds, holds_behind_0; /* share with more than half of the attention in stage 1; but for layer 0 */
     double mean[PERTURB_N_BOUNDS]; /* over those; NaN where there are none */
 };
 struct perturb_tightness perturb_tightness(const struct perturb_numbers *p, int32_t size);

@@ -191,7 +191,7 @@ static void test_prose(void **state)
     static const char *const banned[] = {"magic",  "special", "pass",     "key",
                                          "number", "uuid",    "sandwich", "needle"};
     static uint64_t one[PROSE_WORDS], runs[PROSE_WORDS], sentences[PROSE_WORDS];
-    const struct eval_words *h = &source.haystack.now;
+    const struct eval_spaced *h = &source.haystack.now;
     size_t n_runs = PROSE_WORDS - RUN + 1, n_sentences = 0, n_distinct;
     (void)state;
     eval_haystack_begin(&source.haystack, &(struct eval_sample){.task = "prose", .seed = 42});

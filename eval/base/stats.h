@@ -20,17 +20,11 @@ struct eval_interval {
 struct eval_pairs {
     const double *d; /* [n]: compressed minus full, or one method minus another, sample by sample */
     size_t n;
-    const size_t
-        *cluster; /* [n_clusters + 1]: first difference of each, ascending, the last is n; NULL = none */
-    size_t n_clusters;
-    const size_t
-        *stratum; /* [n_strata + 1]: first cluster of each, ascending, the last is the number of clusters;
-                              NULL = one. Each has at least one cluster */
-    size_t n_strata;
-    const size_t *
-        task; /* [n_tasks + 1]: first stratum of each task, ascending, the last is n_strata: a task at several lengths is one
-                           task; NULL = every stratum is a task */
-    size_t n_tasks;
+    /* [number + 1], ascending, the last one behind the last of what they are of: first difference of each cluster (NULL = none); first
+     * cluster of each stratum, which has at least one (NULL = one stratum); first stratum of each task, as a task at several lengths is
+     * one task (NULL = every stratum is a task). */
+    const size_t *cluster, *stratum, *task;
+    size_t n_clusters, n_strata, n_tasks;
     double least, most; /* bounds that no difference can pass; both 0: there are none */
 };
 
@@ -44,9 +38,8 @@ struct eval_paired {
     double delta;              /* mean of the strata's mean differences */
     struct eval_interval over; /* 95 %, percentile bootstrap; NaN for EVAL_SPREAD_FEW */
     enum eval_spread spread;
-    struct eval_interval
-        tasks;  /* 95 %, with tasks drawn too; NaN where there are fewer than EVAL_BOOT_LEAST tasks */
-    double icc; /* see eval_icc */
+    struct eval_interval tasks; /* 95 %, with tasks drawn too; NaN for fewer tasks than EVAL_BOOT_LEAST */
+    double icc;                 /* see eval_icc */
 };
 
 /* Resamples clusters EVAL_BOOT_ROUNDS times, for the samples that could have been drawn, and tasks with all their samples, for the

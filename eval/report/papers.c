@@ -16,11 +16,11 @@
 static const char *const columns[EVAL_P_FIELDS] = {"paper", "table",  "note", "method", "column", "recipe",
                                                    "mode",  "metric", "task", "size",   "value"};
 
-/* Takes the field at *at, with quotation marks around it or not, which is unescaped in place. Returns what ended it: ',', a
+/* Takes the field at *next, with quotation marks around it or not, which is unescaped in place. Returns what ended it: ',', a
  * line break, 0 at the end of the file, or -1 for a mark that is never closed or is followed by something else. */
-static int take_field(const char **out, char **at)
+static int take_field(const char **out, char **next)
 {
-    char *from = *at, *to = *at;
+    char *from = *next, *to = *next;
     const bool quoted = *from == '"';
     bool closed = !quoted;
     *out = to;
@@ -35,18 +35,18 @@ static int take_field(const char **out, char **at)
     const int end = *from;
     if (!closed || (end && end != ',' && end != '\n'))
         return -1;
-    *at = from + (end != 0);
+    *next = from + (end != 0);
     *to = '\0';
     return end;
 }
 
 /* Takes a line of fields; bad input if it has another number of them. */
-static int take_line(struct eval_paper_number *out, char **at, const char *path, int32_t line)
+static int take_line(struct eval_paper_number *out, char **next, const char *path, int32_t line)
 {
     int end = ',';
     int32_t n = 0;
     for (; end == ',' && n < EVAL_P_FIELDS; n++)
-        end = take_field(&out->field[n], at);
+        end = take_field(&out->field[n], next);
     if (end != '\n' && end != 0)
         return app_fail(APP_BAD_INPUT, "'%s' line %d: %s", path, line,
                         end < 0 ? "a quotation mark is not closed before the next comma"
@@ -58,11 +58,11 @@ static int take_line(struct eval_paper_number *out, char **at, const char *path,
 
 /* ---- What a line may say ---- */
 
-int eval_papers_word(char out[EVAL_MAX_RECIPE], const char **at)
+int eval_papers_word(char out[EVAL_MAX_RECIPE], const char **next)
 {
-    const char *s = *at + strspn(*at, " ");
+    const char *s = *next + strspn(*next, " ");
     const size_t len = strcspn(s, " ");
-    *at = s + len;
+    *next = s + len;
     if (len == 0 || len >= EVAL_MAX_RECIPE)
         return 0;
     memcpy(out, s, len);
@@ -152,10 +152,10 @@ static int check_line(const struct eval_paper_number *p, const char *path, int32
 
 /* ---- The file ---- */
 
-static int check_head(char **at, const char *path)
+static int check_head(char **next, const char *path)
 {
     struct eval_paper_number head;
-    WNW_TRY(take_line(&head, at, path, 1));
+    WNW_TRY(take_line(&head, next, path, 1));
     for (int i = 0; i < EVAL_P_FIELDS; i++)
         if (strcmp(head.field[i], columns[i]) != 0)
             return app_fail(APP_BAD_INPUT, "'%s': column %d is '%.100s', not '%s'", path, i + 1,

@@ -36,9 +36,9 @@ struct eval_papers {
 int eval_papers_read(struct eval_papers *out, const char *path);
 void eval_papers_clear(struct eval_papers *papers);
 
-/* The next of words separated by blanks: writes it to out[size], moves *at after it. false at the end, and for a word that
+/* The next of words separated by blanks: writes it to out[size], moves *next after it. false at the end, and for a word that
  * does not fit. */
 enum { EVAL_MAX_RECIPE = 512 };
-int eval_papers_word(char out[EVAL_MAX_RECIPE], const char **at);
+int eval_papers_word(char out[EVAL_MAX_RECIPE], const char **next);
 
 #endif

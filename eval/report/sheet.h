@@ -42,9 +42,8 @@ struct eval_column {
 };
 
 struct eval_sheet {
-    const char *title; /* stands over the labels */
-    const json_t
-        *labels; /* [rows]: the objects whose member `label` names the rows; NULL: the rows themselves */
+    const char *title;    /* stands over the labels */
+    const json_t *labels; /* [rows]: objects whose member `label` names the rows; NULL: the rows themselves */
     const char *label;
     int width;  /* of the labels, at least */
     bool stars; /* a label has a * where its object says off_target */

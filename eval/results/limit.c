@@ -91,19 +91,18 @@ static int read_filter(struct eval_limit *l, char *item, const char *text)
 
 /* Reads KEY=VALUE[,KEY=VALUE]... in place. An item without a key belongs to the value before it: recipes have
  * commas. */
-static int read_filters(struct eval_limit *l, char *at, const char *text)
+static int read_filters(struct eval_limit *l, char *rest, const char *text)
 {
-    int rc = APP_OK;
-    while (rc == APP_OK && at) {
-        char *next = at;
+    while (rest) {
+        char *next = rest;
         while ((next = strchr(next, ',')) && find_filter(++next) == N_FILTERS)
             ;
         if (next)
             next[-1] = '\0';
-        rc = read_filter(l, at, text);
-        at = next;
+        WNW_TRY(read_filter(l, rest, text));
+        rest = next;
     }
-    return rc;
+    return APP_OK;
 }
 
 int eval_limit_read(struct eval_limit *l, const char *text)
@@ -111,15 +110,15 @@ int eval_limit_read(struct eval_limit *l, const char *text)
     *l = (struct eval_limit){.text = strdup(text), .removed = NAN, .n_target = NAN};
     if (!l->text)
         return app_fail(APP_FAILED, "out of memory");
-    char *sign = strpbrk(l->text, "<>"), *at = strchr(l->text, '@');
-    if (!sign || (at && at < sign))
+    char *sign = strpbrk(l->text, "<>"), *rest = strchr(l->text, '@');
+    if (!sign || (rest && rest < sign))
         return app_fail(
             APP_BAD_INPUT,
             "--fail-if '%.200s': write MEASURE<NUMBER or MEASURE>NUMBER, e.g. macro_delta<-5@r=.5", text);
     l->below = *sign == '<';
     *sign = '\0';
-    if (at)
-        *at++ = '\0';
+    if (rest)
+        *rest++ = '\0';
     for (l->measure = 0; l->measure < N_LIMIT_MEASURES; l->measure++)
         if (strcmp(measures[l->measure].name, l->text) == 0)
             break;
@@ -127,7 +126,7 @@ int eval_limit_read(struct eval_limit *l, const char *text)
         return unknown_measure(l->text, text);
     if (!app_parse_real(&l->bound, sign + 1) || !isfinite(l->bound))
         return app_fail(APP_BAD_INPUT, "--fail-if '%.200s': '%.100s' is not a number", text, sign + 1);
-    return read_filters(l, at, text);
+    return read_filters(l, rest, text);
 }
 
 void eval_limit_clear(struct eval_limit *l)

@@ -19,8 +19,7 @@ struct eval_map {
     int64_t n_all;               /* samples of all cells */
     bool binary;                 /* all values are 0 or 1, so that the next is of use */
     struct eval_interval wilson; /* of all samples together, in per cent */
-    double
-        unprotected; /* mean of the samples whose evidence the method does not keep regardless of its score */
+    double unprotected;          /* mean of the samples whose evidence is not kept regardless of its score */
     bool has_protected;
     int32_t n_protected; /* of n_all: samples whose evidence is kept so */
 };

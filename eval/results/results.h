@@ -61,8 +61,7 @@ struct eval_run {
     int32_t n_tasks;
     struct eval_variant *variants; /* [n_variants]: full cache first, then by policy and size, owned */
     int32_t n_variants;
-    struct eval_result
-        *results; /* [n]: ascending by task, length, index, turn, variant; owned. Without probes */
+    struct eval_result *results; /* [n] without probes: by task, length, index, turn, variant; owned */
     size_t n;
     struct eval_result *probes; /* [n_probes]: samples that only say whether a task is informative, owned */
     size_t n_probes;

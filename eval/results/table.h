@@ -53,14 +53,13 @@ bool eval_group_has(const struct eval_group *g, const struct eval_stratum *s);
 
 /* A method on the samples of one stratum or of several. */
 struct eval_cell {
-    size_t
-        n; /* lines that the method and the full cache both have; without a full cache all of the method's */
+    size_t n; /* lines that the method and the full cache have; without a full cache all of the method's */
     size_t n_clusters;        /* texts or contexts that these lines are of; lines of one move together */
     double mean, full;        /* of these lines; full is NaN without a full cache */
     struct eval_paired delta; /* against the full cache; NaN in the full cache's own row */
-    bool
-        binary; /* all scores are 0 or 1; the next three are then of use. They take each line for itself. In means of several
-                    tasks they take all lines together, and are of use where that gives the same mean */
+    /* All scores are 0 or 1; the next three are then of use. They take each line for itself. In means of several tasks they take all lines
+     * together, and are of use where that gives the same mean. */
+    bool binary;
     int64_t n_right;             /* lines with a score of 1 */
     struct eval_interval wilson; /* of n_right in n, in points */
     struct eval_discordant discordant;
@@ -102,9 +101,8 @@ enum { EVAL_ALL_LENGTHS = -1 };
 
 struct eval_tables {
     const struct eval_run *run;
-    bool no_gate; /* every task counts as informative */
-    struct eval_block
-        *blocks; /* [n]: for each protocol one for each length, then one for all lengths; owned */
+    bool no_gate;              /* every task counts as informative */
+    struct eval_block *blocks; /* [n]: of each protocol one for each length, then one for all; owned */
     int32_t n;
 };
 

@@ -27,8 +27,7 @@ int eval_versus_make(struct eval_versus **out, int32_t *n, const struct eval_tab
 /* The methods of a protocol that have the same size and type of cache. */
 struct eval_winner {
     int32_t best; /* variant with the highest mean over the informative tasks; of equal means the first */
-    struct eval_versus
-        *other; /* [n_others] best minus each other on the samples of both, from high means to low; owned */
+    struct eval_versus *other; /* [n_others] best minus each other, from high means to low; owned */
     int32_t n_others;
 };
 

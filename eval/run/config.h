@@ -47,8 +47,7 @@ struct eval_config {
     int64_t target;
     const struct eval_mask *mask; /* NULL = no heads are masked */
     bool full;                    /* keeps everything */
-    bool
-        own_read; /* needs a session of its own: it drops entries while it reads or generates, or its times count */
+    bool own_read;        /* by itself: it drops entries while it reads or generates, or its times count */
     bool has_tasks;       /* its second pass asks what is expected to be asked */
     int32_t group;        /* configs of one group can be observed in one reading */
     int32_t reference;    /* number of the full cache's config in the same mode */

@@ -45,15 +45,15 @@ static int read_half(const struct eval_runtime *m, const struct eval_prompt *p, 
     int rc = logits ? APP_OK : eval_no_memory("the full cache's predictions");
     bool good = true;
     *full_nll = 0;
-    for (int32_t at = p->n_context; rc == APP_OK && at < p->n; at += STEP) {
-        const int32_t n_now = p->n - at < STEP ? p->n - at : STEP;
-        struct eval_forced l = {.n_vocab = m->info.n_vocab, .keep = logits, .targets = p->ids + at};
+    for (int32_t from = p->n_context; rc == APP_OK && from < p->n; from += STEP) {
+        const int32_t n_now = p->n - from < STEP ? p->n - from : STEP;
+        struct eval_forced l = {.n_vocab = m->info.n_vocab, .keep = logits, .targets = p->ids + from};
         if (good) {
-            rc = eval_force(&l, full, p->ids + at, n_now, at + n_now == p->n, &good);
+            rc = eval_force(&l, full, p->ids + from, n_now, from + n_now == p->n, &good);
             *full_nll = good ? *full_nll + l.nll : NAN;
         }
         for (int32_t i = 0; rc == APP_OK && i < n; i++)
-            rc = step_entry(&e[i], m, p->ids + at, n_now, at + n_now == p->n, good ? logits : NULL);
+            rc = step_entry(&e[i], m, p->ids + from, n_now, from + n_now == p->n, good ? logits : NULL);
     }
     free(logits);
     return rc;

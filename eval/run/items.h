@@ -13,9 +13,7 @@ struct eval_item {
     const struct eval_task *task;
     int32_t n_target, n_trials; /* 0 and 1 for sets */
     int32_t n;                  /* samples */
-    int32_t
-        n_probes; /* further samples for the full cache alone: can it solve the task? Their numbers begin at
-                         EVAL_GATE_FIRST */
+    int32_t n_probes; /* more for the full cache alone: can it solve the task? From EVAL_GATE_FIRST on */
     struct {
         int32_t n, n_probes;
     } planned;          /* both, before --time-budget lowered them */

@@ -42,11 +42,10 @@ struct eval_suite {
     struct app_text notes;     /* lines on what names stand for, owned; empty = none */
     bool study;                /* --study names it */
     bool perturbs;             /* outputs of heads are measured (perturb/) and nothing is asked */
-    bool
-        short_answers; /* answers end after as many tokens as the task needs, not after those of the benchmark */
-    int32_t n_probes;      /* samples of each task that only show whether the full cache can solve it */
-    bool alone;            /* every policy reads for itself and answers alone: for times */
-    int32_t answer_tokens; /* of every answer, whatever would end it; 0 = until it ends */
+    bool short_answers;        /* answers have as many tokens as the task needs, not those of the benchmark */
+    int32_t n_probes;          /* samples of each task that only show whether the full cache can solve it */
+    bool alone;                /* every policy reads for itself and answers alone: for times */
+    int32_t answer_tokens;     /* of every answer, whatever would end it; 0 = until it ends */
 };
 
 struct eval_suites {

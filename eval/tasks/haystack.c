@@ -19,7 +19,7 @@ const char eval_noise[] =
     "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.";
 
 /* Adds the words of text[len]; white space of any length between them becomes one blank. */
-static bool add_words(struct eval_words *w, const char *text, size_t len)
+static bool add_words(struct eval_spaced *w, const char *text, size_t len)
 {
     for (size_t i = 0; i < len;) {
         size_t n = 0;
@@ -39,16 +39,16 @@ static bool add_words(struct eval_words *w, const char *text, size_t len)
 }
 
 /* Length of the first n words. */
-static size_t length_of(const struct eval_words *w, size_t n)
+static size_t length_of(const struct eval_spaced *w, size_t n)
 {
     return n < w->n ? (n > 0 ? w->word[n] - 1 : 0) : w->text.len;
 }
 
-static void clear_words(struct eval_words *w)
+static void clear_words(struct eval_spaced *w)
 {
     free(w->text.s);
     free(w->word);
-    *w = (struct eval_words){.n = 0};
+    *w = (struct eval_spaced){.n = 0};
 }
 
 static int add_file(struct eval_haystack *h, const char *path)

@@ -12,20 +12,19 @@
 /* The block of sentences that RULER repeats as noise. */
 extern const char eval_noise[];
 
-struct eval_words {
+struct eval_spaced {
     struct app_text text; /* words separated by one blank */
     size_t *word;         /* [n]: where each begins in the text, owned */
     size_t n;
 };
 
 struct eval_haystack {
-    struct eval_words now;   /* the text of the sample at hand; grows as more is asked for */
+    struct eval_spaced now;  /* the text of the sample at hand; grows as more is asked for */
     struct eval_prose prose; /* its generated sentences; its people and towns, with any text */
-    struct eval_words own;   /* the user's text, or one block of noise; empty where sentences are generated */
+    struct eval_spaced own;  /* the user's text, or one block of noise; empty where sentences are generated */
     size_t next;             /* word of it that comes next */
     bool generated, noise;
-    uint64_t
-        id; /* of the text at hand: samples with the same number share it. 0: noise, which is a part of its task */
+    uint64_t id; /* of the text at hand, which samples with the same number share; 0 = noise */
     char key[EVAL_MAX_SAMPLE_KEY]; /* of the sample at hand, "" = none */
     char name[48];                 /* "prose", "noise" or "file:HASH" */
 };

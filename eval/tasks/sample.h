@@ -12,9 +12,9 @@
 /* A question about the context. Tasks of one question have one turn. */
 struct eval_turn {
     struct app_text question;
-    struct app_text
-        prefix;  /* beginning of the answer. Begins with the blank that a plain text needs there; in a chat,
-                               where the answer opens a turn, that blank is left out */
+    /* Beginning of the answer, and before it the blank that a plain text needs there; in a chat, where the answer opens a turn, that
+     * blank is left out. */
+    struct app_text prefix;
     char **refs; /* [n_refs], owned */
     int32_t n_refs;
 };
@@ -35,9 +35,7 @@ struct eval_sample {
     int32_t n_turns;
     struct eval_span *spans; /* [n_spans] where the evidence stands, owned */
     int32_t n_spans;
-    uint64_t
-        text; /* of the text that the evidence stands in, which samples with the same number share; 0 = it has none, or it is a
-                      part of the task as noise is */
+    uint64_t text; /* that the evidence stands in; samples with the same number share it; 0 = none, noise */
     json_t *meta;
     bool no_memory;        /* memory ran out: the sample is incomplete and must not be used */
     bool unmade;           /* it cannot be made as it should be: it is left out and counted */

@@ -13,13 +13,12 @@ struct eval_set_reader {
     const struct eval_tokenizer *tokenizer;
     const struct eval_chat *chat;
     int32_t max_prompt; /* tokens; contexts of longer prompts lose their middle; 0 = no limit */
-    int32_t
-        n_ctx; /* tokens of context, all questions and answers, with `overhead` for the chat around each; 0 = no limit */
-    int32_t overhead;
-    int32_t extra_new; /* tokens that answers may have beyond the set's number */
-    int32_t least_new; /* tokens that answers have at least, for which the cut leaves room */
-    bool chat_always;  /* even where the benchmark has no chat template */
-    int32_t index;     /* of the next sample */
+    int32_t n_ctx;      /* tokens of context, all questions and answers; 0 = no limit */
+    int32_t overhead;   /* of them, for the chat around each question */
+    int32_t extra_new;  /* tokens that answers may have beyond the set's number */
+    int32_t least_new;  /* tokens that answers have at least, for which the cut leaves room */
+    bool chat_always;   /* even where the benchmark has no chat template */
+    int32_t index;      /* of the next sample */
 };
 /* Opens FOLDER/FILE.jsonl, or FILE_e.jsonl for LongBench if that alone exists; for EVAL_OWN_FILE the file that
  * `folder` names. Returns an exit code, like the next function. */

@@ -42,9 +42,8 @@ struct eval_draft {
 struct eval_task {
     const char *name, *group, *about;
     const char *metric;
-    int32_t
-        max_new; /* tokens of the answer, which are part of the length; a line of a file may have its own number */
-    uint32_t flags; /* eval_task_flags */
+    int32_t max_new; /* tokens of the answer, a part of the length; a line of a file may have others */
+    uint32_t flags;  /* eval_task_flags */
     /* Fills in context, turns and meta of a sample, of which the caller has set everything else. Returns an exit code; it may find
      * that there are too few units, and need not say itself that memory ran out for the sample. */
     int (*make)(struct eval_sample *s, struct eval_draft *d);
@@ -56,9 +55,8 @@ struct eval_task {
     /* A context that is made consists of units, such as words or documents; their number determines its length. */
     const char *unit;
     int32_t least; /* shortest useful length in tokens, for messages */
-    int64_t
-        units_at_once; /* first increment in the search for the number of units; 0: they are tokens, and all of a
-                              length but EVAL_GRID_RESERVE */
+    /* First increment in the search for the number of units; 0: they are tokens, all of a length but EVAL_GRID_RESERVE. */
+    int64_t units_at_once;
     int64_t least_units; /* of a sample */
 };
 

@@ -8,8 +8,7 @@
 
 /* What a chat puts around the user's text, as the library writes it, so that run reads the same tokens. */
 struct eval_chat {
-    const char *
-        name; /* "auto" for the model's own template, "none" for plain text, or a template of libllama; borrowed */
+    const char *name;  /* "auto": the model's own template; "none"; or one of libllama's; borrowed */
     char *head, *tail; /* what stands around the text, owned; empty for plain text */
     bool raw;          /* plain text, which begins with a BOS if the vocabulary asks for one */
     bool takes_turns;  /* the template takes earlier turns */
@@ -39,9 +38,8 @@ struct eval_asked {
 /* What stands before it. */
 struct eval_before {
     const char *context;
-    const char
-        *answer; /* to an earlier question, which is read too; NULL = the context is the first that is read */
-    bool apart;  /* after an answer: the question is tokenised by itself */
+    const char *answer; /* to an earlier question, which is read too; NULL = the context is read first */
+    bool apart;         /* after an answer: the question is tokenised by itself */
 };
 
 /* A tokenizer. Its functions return exit codes and print their own messages. */
