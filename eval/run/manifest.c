@@ -191,7 +191,7 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         eval_is_alone(a, s->suite) ? json_true() : NULL, "recompress", m->recompress ? json_true() : NULL,
         "answer_tokens", m->answer_tokens > 0 ? json_integer(m->answer_tokens) : NULL, "lb_max_prompt",
         a->max_prompt != APP_UNSET ? json_integer(a->max_prompt) : NULL, "squad",
-        s->squad_hash[0] ? s->squad_hash : NULL, "hotpot", s->hotpot_hash[0] ? s->hotpot_hash : NULL);
+        s->squad.hash[0] ? s->squad.hash : NULL, "hotpot", s->hotpot.hash[0] ? s->hotpot.hash : NULL);
 }
 
 /* ---- Remarks ---- */

@@ -14,18 +14,6 @@
 
 /* ---- Files ---- */
 
-/* Documents and questions of a file (NULL = none), and its hash. *source becomes r. */
-static int read_records(struct eval_records *r, const struct eval_records **source, char hash[17],
-                        const char *path)
-{
-    if (!path)
-        return APP_OK;
-    WNW_TRY(eval_records_read(r, path));
-    eval_hash_text(hash, r->hash);
-    *source = r;
-    return APP_OK;
-}
-
 /* Refuses more samples than the file has questions, because sample i is question i of the file. */
 static int check_questions(const struct eval_setup *s)
 {
@@ -183,14 +171,18 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args, const st
     *w = (struct eval_source){.tokenizer = &s->tokenizer,
                               .chat = &s->chat,
                               .n_trials = eval_n_trials(args),
+                              .squad = &s->squad,
+                              .hotpot = &s->hotpot,
                               .needle = args->needle,
                               .needle_mark = strcmp(args->niah_compat, "compresskv") == 0};
     WNW_TRY(eval_items_open(&s->items, args, suite));
     WNW_TRY(check_split(s));
     memcpy(w->depths, s->items.depths.at, sizeof w->depths);
     w->n_depths = s->items.depths.n;
-    WNW_TRY(read_records(&s->squad, &w->squad, s->squad_hash, args->squad));
-    WNW_TRY(read_records(&s->hotpot, &w->hotpot, s->hotpot_hash, args->hotpot));
+    if (args->squad)
+        WNW_TRY(eval_records_read(&s->squad, args->squad));
+    if (args->hotpot)
+        WNW_TRY(eval_records_read(&s->hotpot, args->hotpot));
     WNW_TRY(check_questions(s));
     WNW_TRY(check_sets(s));
     WNW_TRY(eval_haystack_open(&w->haystack, args->haystack));

@@ -19,7 +19,6 @@ struct eval_setup {
     /* Of --text: */
     int32_t *text_ids, n_text; /* owned */
     char text_hash[17];
-    char squad_hash[17], hotpot_hash[17]; /* of the files; "" without them */
 };
 
 /* Checks the arguments, then opens model, haystack and files. Returns an exit code; the caller closes in any

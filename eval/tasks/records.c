@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "base/random.h"
 #include "eval/base/grow.h"
+#include "eval/base/info.h"
 #include "eval/base/jsonl.h"
 
 #include <stdlib.h>
@@ -104,11 +105,12 @@ int eval_records_read(struct eval_records *r, const char *path)
 {
     struct eval_jsonl j;
     json_t *o;
-    *r = (struct eval_records){.hash = WNW_HASH_START};
+    uint64_t hash = WNW_HASH_START;
+    *r = (struct eval_records){.n_docs = 0};
     int rc = eval_jsonl_open(&j, path);
     while (rc == APP_OK && (rc = eval_jsonl_next(&j, &o)) == APP_OK && o) {
         const char *type = json_string_value(json_object_get(o, "type"));
-        r->hash = wnw__hash_join(r->hash, j.line.s, j.line.len);
+        hash = wnw__hash_join(hash, j.line.s, j.line.len);
         rc = eval_jsonl_no_nul(&j, o);
         if (rc != APP_OK) {
             json_decref(o);
@@ -123,6 +125,7 @@ int eval_records_read(struct eval_records *r, const char *path)
         json_decref(o);
     }
     eval_jsonl_close(&j);
+    eval_hash_text(r->hash, hash);
     if (rc == APP_OK && (r->n_docs == 0 || r->n_questions == 0))
         rc = app_fail(APP_BAD_INPUT, "'%s' has no %s", path, r->n_docs == 0 ? "documents" : "questions");
     if (rc == APP_OK)

@@ -18,7 +18,7 @@ struct eval_records {
     int32_t n_docs;
     struct eval_question *questions; /* [n_questions], owned */
     int32_t n_questions;
-    uint64_t hash; /* of the lines */
+    char hash[17]; /* of the lines, hexadecimal; "" where no file was read */
 };
 
 /* Lines {"type":"doc","id":INT,"text":TEXT} and

@@ -26,7 +26,7 @@ struct eval_source {
     const char *needle;                        /* of niah_grid: "rand", "num", "words" or "sf" */
     bool needle_mark;                          /* niah_grid's prompts begin as in CompressKV's code */
     int32_t vt_example_units;                  /* noise blocks of vt's example; 0 = not known yet */
-    const struct eval_records *squad, *hotpot; /* NULL = none */
+    const struct eval_records *squad, *hotpot; /* without questions where the user has none */
 };
 
 /* A sample while it is made, of which task: of how many units and from which random numbers, or from which line of a file. */
