@@ -121,8 +121,7 @@ static json_t *means_json(const struct eval_block *b, const struct eval_row *row
     return list;
 }
 
-/* A variant's label, with its size or without. */
-static json_t *label_json(const struct eval_run *run, const struct eval_variant *v, bool size)
+json_t *eval_label_json(const struct eval_run *run, const struct eval_variant *v, bool size)
 {
     struct app_text label = {0};
     json_t *text = eval_variant_label(&label, run, v, size) ? json_stringn(label.s, label.len) : NULL;
@@ -140,14 +139,14 @@ static json_t *row_json(const struct eval_run *run, const struct eval_block *b, 
 {
     const struct eval_variant *v = &run->variants[row->variant];
     const int32_t first_domain = 1 + EVAL_N_ANSWERS;
-    json_t *o =
-        json_pack("{s:s,s:o,s:s,s:s,s:s,s:s,s:o,s:o,s:b,s:b,s:o,s:b,s:o,s:o,s:o}", "policy", v->policy,
-                  "asked", eval_asked_for(run, v), "size", v->size, "kv_type", v->kv_type, "more", v->more,
-                  "config", v->id, "label", label_json(run, v, true), "name", label_json(run, v, false),
-                  "full", (int)v->full, "baseline", row->variant == b->baseline, "removed",
-                  app_json_number(row->removed), "off_target", (int)row->off_target, "macro",
-                  eval_cell_json(&row->macro), "answers", means_json(b, row, "answer", 1, EVAL_N_ANSWERS),
-                  "domains", means_json(b, row, "domain", first_domain, b->n_domains));
+    json_t *o = json_pack("{s:s,s:o,s:s,s:s,s:s,s:s,s:o,s:o,s:b,s:b,s:o,s:b,s:o,s:o,s:o}", "policy",
+                          v->policy, "asked", eval_asked_for(run, v), "size", v->size, "kv_type", v->kv_type,
+                          "more", v->more, "config", v->id, "label", eval_label_json(run, v, true), "name",
+                          eval_label_json(run, v, false), "full", (int)v->full, "baseline",
+                          row->variant == b->baseline, "removed", app_json_number(row->removed), "off_target",
+                          (int)row->off_target, "macro", eval_cell_json(&row->macro), "answers",
+                          means_json(b, row, "answer", 1, EVAL_N_ANSWERS), "domains",
+                          means_json(b, row, "domain", first_domain, b->n_domains));
     if (b->n_buckets > 0)
         app_json_set(&o, "buckets", means_json(b, row, "bucket", first_domain + b->n_domains, b->n_buckets));
     app_json_set(&o, "tasks", tasks_json(run, b, row));
@@ -173,9 +172,9 @@ static json_t *curve_json(const struct eval_curve *c, const struct eval_run *run
                                               "or_more", (int)beyond));
     }
     return json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "policy", v->policy, "kv_type", v->kv_type,
-                     "more", v->more, "name", label_json(run, v, false), "points", points, "configs", configs,
-                     "auc", app_json_number(c->auc), "auc_rel", app_json_number(c->auc_rel), "auc_one",
-                     app_json_number(c->auc_one), "tolerance", tolerance);
+                     "more", v->more, "name", eval_label_json(run, v, false), "points", points, "configs",
+                     configs, "auc", app_json_number(c->auc), "auc_rel", app_json_number(c->auc_rel),
+                     "auc_one", app_json_number(c->auc_one), "tolerance", tolerance);
 }
 
 static json_t *curves_json(const struct eval_tables *t, const struct eval_block *b)

@@ -163,17 +163,15 @@ static bool same_counterpart(const struct eval_paper_number *a, const struct eva
 
 static json_t *ours_json(const struct finder *f, const struct eval_paper_number *p, const struct ours *o)
 {
-    struct app_text label = {0};
+    const struct eval_run *run = f->t->run;
     json_t *out = json_pack("{s:s,s:s,s:s,s:s,s:o,s:o,s:b}", "mode", p->field[EVAL_P_MODE], "metric",
                             p->field[EVAL_P_METRIC], "task", p->field[EVAL_P_TASK], "size",
                             p->field[EVAL_P_SIZE], "value", app_json_number(o->value), "kept",
                             app_json_number(o->kept), "beyond", (int)o->beyond);
     if (!isnan(o->value)) {
-        const bool good = eval_variant_label(&label, f->t->run, &f->t->run->variants[o->variant], false);
-        app_json_set(&out, "method", good ? app_json_text(label.s) : NULL);
-        app_json_set(&out, "asked", eval_asked_for(f->t->run, &f->t->run->variants[o->variant]));
+        app_json_set(&out, "method", eval_label_json(run, &run->variants[o->variant], false));
+        app_json_set(&out, "asked", eval_asked_for(run, &run->variants[o->variant]));
     }
-    free(label.s);
     return out;
 }
 
