@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "app/values.h"
 #include "base/strings.h"
+#include "eval/base/grow.h"
 
 #include <math.h>
 #include <stdlib.h>
