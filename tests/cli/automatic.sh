@@ -22,17 +22,18 @@ chooses() {
 }
 
 # With shipped profiles of shares, both kinds of gates and stats.
-chooses 'question known' 'kvzap:recent=32+shares' -m "$model" --ratio 0.5
-chooses 'question later' 'kvzap:recent=32+shares' -m "$model" --ratio 0.5 --context-only --policy auto
+chooses 'question known' 'kvzap:recent=32,room=0.3+shares' -m "$model" --ratio 0.2
+chooses 'question known, few entries stay' 'kvzap:recent=0+shares' -m "$model" --ratio 0.5
+chooses 'question later' 'kvzap:recent=32,room=0.3+shares' -m "$model" --ratio 0.2 --context-only --policy auto
 chooses 'question later, little stays' 'kvzap:recent=0+shares' -m "$model" --ratio 0.9 --context-only
 chooses 'layer by layer' 'kvzap:recent=0+shares' -m "$model" --ratio 0.9 --context-only --evict layer
-chooses 'by chunk' 'kvzap:recent=32+shares' -m "$model" --ratio 0.5 --context-only --evict chunk:64
-chooses 'while decoding' 'kvzap:recent=32+shares' -m "$model" --ratio 0.5 --evict-every 8
+chooses 'by chunk' 'kvzap:recent=32,room=0.3+shares' -m "$model" --ratio 0.2 --context-only --evict chunk:64
+chooses 'while decoding' 'kvzap:recent=32,room=0.3+shares' -m "$model" --ratio 0.5 --evict-every 8
 chooses 'less than shares were measured at' 'kvgate' -m "$model" --raw --budget 8 --context-only
 # A folder of readings finds them by recipe, and profiles are no part of it.
 chooses 'a folder of readings' 'replay' -m "$model" --ratio 0.5 --context-only --store "$work/readings"
 # What gates said is stored with a document, and more can be added to it. A conversation about it has read no gates of its own.
-good 'stored' compress -m "$model" -f "$work/doc.txt" --budget 60 -t 1 -o "$work/doc.wkv" && grep -q 'policy kvzap:recent=[0-9]*+shares, because' "$work/err" || fail "another choice: $(cat "$work/err")"
+good 'stored' compress -m "$model" -f "$work/doc.txt" --budget 60 -t 1 -o "$work/doc.wkv" && grep -q 'policy kvzap:recent=0+shares, because' "$work/err" || fail "another choice: $(cat "$work/err")"
 good 'added' compress -c "$work/doc.wkv" -m "$model" -f "$work/doc.txt" -t 1 -o "$work/both.wkv"
 printf '%s\n' "$question" '/size 40' "$question" >"$work/turns"
 "$WINNOW" chat -m "$model" -c "$work/both.wkv" -t 1 -n 2 --ratio 0.2 --policy auto <"$work/turns" >"$work/out" 2>"$work/err" || fail "a conversation: $(cat "$work/err")"

@@ -87,7 +87,7 @@ WINNOW_PROFILE=$shipped/stats.json:$shipped/shares.json chooses kvgate+shares # 
 cp "$shipped/inputgate.json" "$profiles"
 chooses kvgate
 cp "$shipped/shares.json" "$profiles"
-chooses kvzap:recent=32+shares
+chooses kvzap:recent=32,room=0.3+shares
 chooses kvzap:recent=0+shares --ratio 0.9
 echo '{}' >"$profiles/shares.json" # the server will say what is wrong with it
 chooses kvgate

@@ -141,11 +141,11 @@ with serve("--policy", "knorm", "--kv-bytes", str(4000 * ROW), slots=1) as s:
 
 # With profiles of shares and gates these decide, down to the sizes that they were measured at.
 with serve("--context", "1024", slots=1, model=f"{TINY}/../smollm2-135m.gguf") as s:
-    check("profiles are looked for", "policy kvzap:recent=32+shares, because" in s.log() and kv(s)["policy"] == "kvzap:recent=32+shares", s.log()[:400])
+    check("profiles are looked for", "policy kvzap:recent=32,room=0.3+shares, because" in s.log() and kv(s)["policy"] == "kvzap:recent=32,room=0.3+shares", s.log()[:400])
     chat(s, user(words(60, 1)), tokens=2)
     check("and used", n_compressed(s) == 1 and "in place of" not in s.log(), s.log()[-800:])
     s.complete(ids(300, 2), 3, winnow={"ratio": 0.99})
-    check("below their sizes they are not", n_compressed(s) == 2 and "keydiff is taken in place of kvzap:recent=32+shares" in s.log(), s.log()[-800:])
+    check("below their sizes they are not", n_compressed(s) == 2 and "keydiff is taken in place of kvzap:recent=32,room=0.3+shares" in s.log(), s.log()[-800:])
 
 # Layers that it does not go with are asked once; models with recurrent layers, whose slots are not told apart, not at all.
 with serve("--context", "1024", slots=1, model=f"{TINY}/foreign/gemma4.gguf") as s:
