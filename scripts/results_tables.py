@@ -27,7 +27,8 @@ a run's folder. A document has a table between two lines, and a number between t
 A table takes mode= (all without it), N= (all lengths without it) and policies= (all without it; names separated by blanks); `contrasts` is the table of
 those that were listed before the run, `predictions` that of texts without questions, `perturbation` that of a perturbation study, and `<!-- contrast NAME 0 -->..<!-- / -->` the first of them in a sentence: difference, interval, n, corrected
 probability. A number's path is protocol, length, policy (its shortest recipe), size, and a member of the row in the report's JSON; of a contrast it is
-`contrast`, its number from 0 on, and a member; of a perturbation study `pair`, policy, size and a member that is
+`contrast`, its number from 0 on, and a member; of answers themselves `answers`, protocol, policy, size, `all`, `protected` (their evidence lies in what a policy always
+keeps) or `unprotected`, and `n`, `score` or another of their scores; of a perturbation study `pair`, policy, size and a member that is
 a share or a change, or `bound`, size and such a member, all in per cent.
 
 Headings whose tables have no records yet, and CSV files without them, are listed in docs/results/without-records.txt; a line
@@ -215,6 +216,19 @@ def number(run, path, decimals):
     raise SystemExit(f"number {path}: the report has no such row")
 
 
+def answers_number(name, path, decimals):
+    """Of the records themselves: how many answers are meant, or the mean of a score of theirs in points."""
+    _, mode, policy, size, which, member = path.split("/")
+    with gzip.open(RESULTS / name / "results.jsonl.gz", "rt") as f:
+        rows = [json.loads(line) for line in f]
+    meant = [r for r in rows if (r.get("mode"), r.get("policy"), r.get("size")) == (mode, policy, size) and which in ("all", "protected" if r["protected"] else "unprotected")]
+    if not meant:
+        raise SystemExit(f"number {path}: the records have no such answers")
+    if member == "n":
+        return fixed(len(meant), 0)
+    return fixed(sum(100 * (r["score"] if member == "score" else r["scores"][member]) for r in meant) / len(meant), decimals)
+
+
 def contrast(run, i):
     c = run["contrasts"][i]
     if not c["measured"]:
@@ -231,7 +245,7 @@ def written(text, reports):
     """A document with its tables and numbers as the records have them."""
     text = TABLE.sub(lambda m: m[1] + table(reports.get(m[2])[0], options_of(m[3])) + m[5], text)
     text = CONTRAST.sub(lambda m: m[1] + contrast(reports.get(m[2])[0], int(m[3])) + m[5], text)
-    return NUMBER.sub(lambda m: m[1] + number(reports.get(m[2])[0], m[3], int(m[4])) + m[6], text)
+    return NUMBER.sub(lambda m: m[1] + (answers_number(m[2], m[3], int(m[4])) if m[3].startswith("answers/") else number(reports.get(m[2])[0], m[3], int(m[4]))) + m[6], text)
 
 
 def from_records(rows):
