@@ -12,7 +12,7 @@ grep -q '^WNW_SANITIZE:[A-Z]*=OFF' "$cached" || skip 'builds with sanitizers tes
 [ -f "$model" ] || { echo "missing: $model (scripts/make_tiny_models.py makes it)" >&2; exit 1; }
 
 mkdir "$work/tree"
-for entry in CMakeLists.txt CONTRIBUTING.md app bench calibration cli cmake docs eval examples include scripts serve share src tests; do
+for entry in CMakeLists.txt CONTRIBUTING.md app bench calibration cli cmake docs eval examples include perturb scripts serve share src tests; do
     cp -R "$top/$entry" "$work/tree/"
 done
 cd "$work/tree" || exit 1
@@ -33,7 +33,7 @@ for name in CMAKE_C_FLAGS CMAKE_CXX_FLAGS; do
 done
 
 # Files that objects of the command's build folder do not show: those that the patches touch, and those that changed since.
-(cd "$top" && find app bench calibration cli eval examples include serve src tests -type f -newer "$WINNOW" -printf '/%p\n') >"$work/changed"
+(cd "$top" && find app bench calibration cli eval examples include perturb serve src tests -type f -newer "$WINNOW" -printf '/%p\n') >"$work/changed"
 cat >"$work/reuse" <<SH
 #!/bin/bash
 # reuse COMPILER ARGS...: compiles, or takes the object that is there.
