@@ -63,7 +63,7 @@ class Reports:
     """Reports of records, each made once."""
 
     def __init__(self, winnow):
-        self.winnow, self.made = winnow, {}
+        self.winnow, self.made, self.answered = winnow, {}, {}
 
     def get(self, name):
         """The report's JSON and its CSV."""
@@ -80,6 +80,14 @@ class Reports:
                 made, csv = json.loads(out.stdout), pathlib.Path(work) / "summary.csv"
                 self.made[name] = (made["runs"][0], csv.read_text()) if "runs" in made else (made, None)
         return self.made[name]
+
+    def answers(self, name):
+        """The records themselves, without their texts."""
+        if name not in self.answered:
+            with gzip.open(RESULTS / name / "results.jsonl.gz", "rt") as f:
+                rows = [json.loads(line) for line in f]
+            self.answered[name] = [{key: r.get(key) for key in ("mode", "policy", "size", "protected", "score", "scores")} for r in rows]
+        return self.answered[name]
 
 
 def fixed(x, decimals):
@@ -216,17 +224,22 @@ def number(run, path, decimals):
     raise SystemExit(f"number {path}: the report has no such row")
 
 
-def answers_number(name, path, decimals):
+def answers_number(answers, path, decimals):
     """Of the records themselves: how many answers are meant, or the mean of a score of theirs in points."""
     _, mode, policy, size, which, member = path.split("/")
-    with gzip.open(RESULTS / name / "results.jsonl.gz", "rt") as f:
-        rows = [json.loads(line) for line in f]
-    meant = [r for r in rows if (r.get("mode"), r.get("policy"), r.get("size")) == (mode, policy, size) and which in ("all", "protected" if r["protected"] else "unprotected")]
+    meant = [r for r in answers if (r["mode"], r["policy"], r["size"]) == (mode, policy, size) and which in ("all", "protected" if r["protected"] else "unprotected")]
     if not meant:
         raise SystemExit(f"number {path}: the records have no such answers")
     if member == "n":
         return fixed(len(meant), 0)
     return fixed(sum(100 * (r["score"] if member == "score" else r["scores"][member]) for r in meant) / len(meant), decimals)
+
+
+def number_of(reports, name, path, decimals):
+    """A number by its path, whatever it is of."""
+    if path.startswith("answers/"):
+        return answers_number(reports.answers(name), path, decimals)
+    return number(reports.get(name)[0], path, decimals)
 
 
 def contrast(run, i):
@@ -245,7 +258,7 @@ def written(text, reports):
     """A document with its tables and numbers as the records have them."""
     text = TABLE.sub(lambda m: m[1] + table(reports.get(m[2])[0], options_of(m[3])) + m[5], text)
     text = CONTRAST.sub(lambda m: m[1] + contrast(reports.get(m[2])[0], int(m[3])) + m[5], text)
-    return NUMBER.sub(lambda m: m[1] + (answers_number(m[2], m[3], int(m[4])) if m[3].startswith("answers/") else number(reports.get(m[2])[0], m[3], int(m[4]))) + m[6], text)
+    return NUMBER.sub(lambda m: m[1] + number_of(reports, m[2], m[3], int(m[4])) + m[6], text)
 
 
 def from_records(rows):

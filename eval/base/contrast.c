@@ -20,8 +20,8 @@ void eval_contrast_clear(struct eval_contrast *c)
     *c = (struct eval_contrast){.n_target = 0};
 }
 
-/* Sets what KEY=VALUE says. Returns whether there is such a key and value; *twice: it is in *seen, bits of keys, to which it is added. */
-static bool set_key(struct eval_contrast *c, char *word, uint32_t *seen, bool *twice)
+/* Sets what KEY=VALUE says. Returns whether there is such a key and value; *twice: it was set before. */
+static bool set_key(struct eval_contrast *c, char *word, bool *twice)
 {
     const struct {
         const char *key, **value;
@@ -29,8 +29,7 @@ static bool set_key(struct eval_contrast *c, char *word, uint32_t *seen, bool *t
     int64_t n = 0;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (strncmp(word, texts[i].key, strlen(texts[i].key)) == 0) {
-            *twice = *seen >> i & 1u;
-            *seen |= 1u << i;
+            *twice = *texts[i].value != NULL;
             *texts[i].value = word + strlen(texts[i].key);
             return **texts[i].value;
         }
@@ -52,7 +51,7 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
 {
     static const char form[] = "write A vs B mode=MODE size=SIZE, and kv=TYPE or N=LENGTH where needed";
     char *rest = NULL;
-    *out = (struct eval_contrast){.text = strdup(line), .kv_type = "f16"};
+    *out = (struct eval_contrast){.text = strdup(line)};
     if (!out->text)
         return eval_no_memory("the contrasts");
     const char *a = strtok_r(out->text, " \t\r", &rest), *vs = strtok_r(NULL, " \t\r", &rest),
@@ -61,10 +60,9 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
         return app_fail(APP_BAD_INPUT, "%s: '%.200s' is no contrast; %s", where, line, form);
     out->a = a;
     out->b = b;
-    uint32_t seen = 0;
     for (char *word; (word = strtok_r(NULL, " \t\r", &rest));) {
         bool twice = false;
-        if (!set_key(out, word, &seen, &twice))
+        if (!set_key(out, word, &twice))
             return app_fail(APP_BAD_INPUT,
                             "%s: '%.200s' is none of mode=, size=, kv= and N= with a value; %s", where, word,
                             form);
@@ -72,6 +70,7 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
             return app_fail(APP_BAD_INPUT, "%s: '%.200s' says twice what '%.100s' is to say; %s", where, line,
                             word, form);
     }
+    out->kv_type = out->kv_type ? out->kv_type : "f16";
     if (!out->mode || !out->size)
         return app_fail(APP_BAD_INPUT, "%s: '%.200s' names no %s; %s", where, line,
                         out->mode ? "size" : "mode", form);

@@ -172,8 +172,9 @@ static int check_row(const struct eval_limit *l, const struct eval_run *run, con
                     l->below ? "below" : "above", l->bound);
 }
 
-/* Whether a limit is about any row; `rc` is what checking them gave, NULL = they are only looked for. */
-static bool walk(const struct eval_limit *l, const struct eval_tables *tables, int32_t n, int *rc)
+/* Calls check (NULL = nothing) for the rows that a limit is about, up to the first that fails; bad input if there is none. */
+static int visit(const struct eval_limit *l, const struct eval_tables *tables, int32_t n,
+                 int (*check)(const struct eval_limit *, const struct eval_run *, const struct eval_row *))
 {
     bool any = false;
     for (int32_t t = 0; t < n; t++)
@@ -183,23 +184,21 @@ static bool walk(const struct eval_limit *l, const struct eval_tables *tables, i
                 if (!is_meant(l, tables[t].run, &tables[t].blocks[b], row))
                     continue;
                 any = true;
-                if (rc && *rc == APP_OK)
-                    *rc = check_row(l, tables[t].run, row);
+                if (check)
+                    WNW_TRY(check(l, tables[t].run, row));
             }
-    return any;
-}
-
-int eval_limit_find(const struct eval_limit *l, const struct eval_tables *tables, int32_t n)
-{
-    return walk(l, tables, n, NULL)
-               ? APP_OK
+    return any ? APP_OK
                : app_fail(APP_BAD_INPUT,
                           "--fail-if: no result is meant by what stands behind '@'; the summary lists "
                           "policies and sizes");
 }
 
+int eval_limit_find(const struct eval_limit *l, const struct eval_tables *tables, int32_t n)
+{
+    return visit(l, tables, n, NULL);
+}
+
 int eval_limit_check(const struct eval_limit *l, const struct eval_tables *tables, int32_t n)
 {
-    int rc = APP_OK;
-    return walk(l, tables, n, &rc) ? rc : eval_limit_find(l, tables, n);
+    return visit(l, tables, n, check_row);
 }

@@ -62,23 +62,23 @@ static bool have_one_rule(const struct eval_configs *c)
     return true;
 }
 
-/* Whether a contrast means results of this config, if they are of one of its policies. */
-static bool is_meant(const struct eval_configs *c, const struct eval_config *at,
-                     const struct eval_contrast *x)
+/* Whether a contrast means results of this config, if they are of one of its policies; one_rule: have_one_rule of them all. */
+static bool is_meant(const struct eval_config *at, const struct eval_contrast *x, bool one_rule)
 {
     return (at->full || strcmp(at->size_text, x->size) == 0) &&
            strcmp(eval_mode_name(at->mode), x->mode) == 0 && strcmp(at->kv_text, x->kv_type) == 0 &&
-           (is_plain(at) || (!at->full && have_one_rule(c)));
+           (is_plain(at) || (!at->full && one_rule));
 }
 
 /* Whether a policy is among the configs that a contrast means; x = NULL: among all. */
 static bool has_side(const struct eval_configs *c, const char *recipe, const struct eval_contrast *x)
 {
     char *canonical = eval_recipe_canonical(recipe);
+    const bool one_rule = x && have_one_rule(c);
     bool found = false;
     for (int32_t i = 0; canonical && !found && i < c->n; i++)
-        found =
-            strcmp(wnw_policy_string(c->at[i].policy), canonical) == 0 && (!x || is_meant(c, &c->at[i], x));
+        found = strcmp(wnw_policy_string(c->at[i].policy), canonical) == 0 &&
+                (!x || is_meant(&c->at[i], x, one_rule));
     free(canonical);
     return found;
 }

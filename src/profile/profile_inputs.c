@@ -49,6 +49,12 @@ static void swap_bytes(float *x, int64_t n)
     }
 }
 
+static int not_base64(const struct wnw__profile_file *f, int32_t il, int64_t n)
+{
+    return wnw__profile_bad(f, "layers[%d] is not the base64 of %lld numbers of 4 bytes", (int)il,
+                            (long long)n);
+}
+
 static int read_layer(const struct wnw__profile_file *f, const json_t *v, int32_t il, float *to, int64_t n,
                       bool *there)
 {
@@ -59,8 +65,7 @@ static int read_layer(const struct wnw__profile_file *f, const json_t *v, int32_
     if (!*there)
         return WNW_OK;
     if (!wnw__base64_read(to, (size_t)n * sizeof *to, text, json_string_length(v)))
-        return wnw__profile_bad(f, "layers[%d] is not the base64 of %lld numbers of 4 bytes", (int)il,
-                                (long long)n);
+        return not_base64(f, il, n);
     swap_bytes(to, n);
     for (int64_t i = 0; i < n; i++)
         if (!(fabsf(to[i]) <= LARGEST))
@@ -78,8 +83,7 @@ static int check_lengths(const struct wnw__profile_file *f, const json_t *layers
     {
         const size_t length = json_string_length(v);
         if (json_is_string(v) && length > 0 && length != WNW_BASE64_LENGTH((size_t)n * sizeof(float)))
-            return wnw__profile_bad(f, "layers[%zu] is not the base64 of %lld numbers of 4 bytes", il,
-                                    (long long)n);
+            return not_base64(f, (int32_t)il, n);
         n_there += length > 0;
     }
     return n_there > 0 ? WNW_OK : wnw__profile_bad(f, "results.layers has gates of no layer");

@@ -11,8 +11,9 @@ model=$user_cache/models/tiny/tiny-llama.gguf
 grep -q '^WNW_SANITIZE:[A-Z]*=OFF' "$cached" || skip 'builds with sanitizers test the patched tree no better'
 [ -f "$model" ] || { echo "missing: $model (scripts/make_tiny_models.py makes it)" >&2; exit 1; }
 
+code=(app bench calibration cli eval examples include perturb serve src tests)
 mkdir "$work/tree"
-for entry in CMakeLists.txt CONTRIBUTING.md app bench calibration cli cmake docs eval examples include perturb scripts serve share src tests; do
+for entry in CMakeLists.txt CONTRIBUTING.md cmake docs scripts share "${code[@]}"; do
     cp -R "$top/$entry" "$work/tree/"
 done
 cd "$work/tree" || exit 1
@@ -33,7 +34,7 @@ for name in CMAKE_C_FLAGS CMAKE_CXX_FLAGS; do
 done
 
 # Files that objects of the command's build folder do not show: those that the patches touch, and those that changed since.
-(cd "$top" && find app bench calibration cli eval examples include perturb serve src tests -type f -newer "$WINNOW" -printf '/%p\n') >"$work/changed"
+(cd "$top" && find "${code[@]}" -type f -newer "$WINNOW" -printf '/%p\n') >"$work/changed"
 cat >"$work/reuse" <<SH
 #!/bin/bash
 # reuse COMPILER ARGS...: compiles, or takes the object that is there.
