@@ -21,26 +21,12 @@ int app_auto_choose(wnw_policy **policy, wnw_policy_choice *choice, const wnw_po
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-/* The smallest size of a profile of shares; 1, for which nothing is small enough, where it does not say. */
-static double least_of(const wnw_profile *p)
-{
-    wnw_profile_table t = wnw_profile_table_default();
-    double least = 1, sizes[64];
-    for (int32_t i = 0; wnw_profile_get_table(p, i, &t); i++)
-        if (t.kind == WNW_PROFILE_SHARES && strcmp(t.name, "size") == 0 && t.shape[0] > 0 &&
-            t.shape[0] <= 64 && wnw_profile_get_values(sizes, t.shape[0], p, "size") == WNW_OK)
-            least = sizes[t.shape[0] - 1];
-    return least;
-}
-
 void app_auto_add_profile(wnw_policy_facts *facts, const char *path)
 {
     wnw_profile *p = NULL;
     if (wnw_profile_open(&p, path) != WNW_OK)
         return;
-    facts->profiles |= wnw_profile_kinds(p) & APP_AUTO_PROFILES;
-    if (wnw_profile_kinds(p) >> WNW_PROFILE_SHARES & 1u)
-        facts->shares_least = least_of(p);
+    wnw_policy_facts_add(facts, p);
     wnw_profile_free(p);
 }
 

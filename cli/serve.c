@@ -130,9 +130,8 @@ static int check_policy(const char *recipe)
                                                 : app_fail_status(rc);
 }
 
-/* Finds the model's profiles, as a list with ':' between them for the server, and adds what the automatic choice wants to know of
- * them to the facts. */
-static int find_profiles(struct app_text *list, wnw_policy_facts *facts, const char *model)
+/* Finds the model's profiles, as a list with ':' between them for the server. */
+static int find_profiles(struct app_text *list, const char *model)
 {
     static const uint32_t left_out = 1u << WNW_PROFILE_COMPILER; /* its tables belong to a budget */
     const struct app_profile_want want = {.model_path = model};
@@ -143,8 +142,6 @@ static int find_profiles(struct app_text *list, wnw_policy_facts *facts, const c
             return rc;
         const bool listed = path && !strchr(path, ':');
         const bool good = !listed || app_text_put(list, "%s%s", list->len > 0 ? ":" : "", path);
-        if (listed)
-            app_auto_add_profile(facts, path);
         free(path);
         if (!good)
             return app_fail(APP_FAILED, "out of memory");
@@ -153,33 +150,12 @@ static int find_profiles(struct app_text *list, wnw_policy_facts *facts, const c
 }
 
 /* Adds what the user names, which counts in place of what was found. */
-static int add_own_profiles(struct app_text *list, wnw_policy_facts *facts)
+static int add_own_profiles(struct app_text *list)
 {
     const char *own = getenv("WINNOW_PROFILE");
-    if (!own || !*own)
-        return APP_OK;
-    if (!app_text_put(list, "%s%s", list->len > 0 ? ":" : "", own))
+    if (own && *own && !app_text_put(list, "%s%s", list->len > 0 ? ":" : "", own))
         return app_fail(APP_FAILED, "out of memory");
-    char *path;
-    int status = wnw_profile_next(&path, &own);
-    while (status == WNW_OK && path) {
-        app_auto_add_profile(facts, path);
-        wnw_free(path);
-        status = wnw_profile_next(&path, &own);
-    }
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
-}
-
-/* What "auto" means, for the share that stays where no request says another; a question is never known when a slot or a
- * document is compressed for whoever asks next. */
-static int choose_policy(wnw_policy_choice *choice, wnw_policy_facts *facts, const struct cli_args *args)
-{
-    wnw_policy *policy = NULL;
-    facts->phase = WNW_PHASE_END;
-    facts->kept = isnan(args->app.ratio) ? 0 : 1 - args->app.ratio;
-    const int rc = app_auto_choose(&policy, choice, facts);
-    wnw_policy_free(policy);
-    return rc;
+    return APP_OK;
 }
 
 /* The addresses of a host; bad input if there are none. */
@@ -273,8 +249,7 @@ static int list_documents(struct app_text *lines, const struct app_list *documen
 }
 
 /* What the server's constructor reads (serve/config.c). */
-static int set_environment(const struct cli_args *args, const char *automatic, const char *profiles,
-                           const char *fingerprint)
+static int set_environment(const struct cli_args *args, const char *profiles, const char *fingerprint)
 {
     struct app_text documents = {0};
     char budget[32] = "", ratio[32] = "", bytes[32] = "";
@@ -284,12 +259,14 @@ static int set_environment(const struct cli_args *args, const char *automatic, c
         snprintf(ratio, sizeof ratio, "%.17g", args->app.ratio);
     if (args->app.kv_bytes != APP_UNSET)
         snprintf(bytes, sizeof bytes, "%lld", (long long)args->app.kv_bytes);
-    const char *const pairs[][2] = {
-        {"WINNOW_SERVE_POLICY", args->app.policy}, {"WINNOW_SERVE_AUTO", automatic},
-        {"WINNOW_SERVE_BUDGET", budget},           {"WINNOW_SERVE_RATIO", ratio},
-        {"WINNOW_SERVE_KV_BYTES", bytes},          {"WINNOW_SERVE_SAVES", args->save},
-        {"LLAMA_API_KEY", key_of(args)},           {"WINNOW_PROFILE", profiles},
-        {"WINNOW_SERVE_FINGERPRINT", fingerprint}};
+    const char *const pairs[][2] = {{"WINNOW_SERVE_POLICY", args->app.policy},
+                                    {"WINNOW_SERVE_BUDGET", budget},
+                                    {"WINNOW_SERVE_RATIO", ratio},
+                                    {"WINNOW_SERVE_KV_BYTES", bytes},
+                                    {"WINNOW_SERVE_SAVES", args->save},
+                                    {"LLAMA_API_KEY", key_of(args)},
+                                    {"WINNOW_PROFILE", profiles},
+                                    {"WINNOW_SERVE_FINGERPRINT", fingerprint}};
     int rc = list_documents(&documents, &args->app.documents);
     unsetenv("WINNOW_POLICY");     /* of contexts that nobody watches */
     unsetenv("GGML_BACKEND_PATH"); /* the backend is in the server */
@@ -349,8 +326,10 @@ static int start(const struct cli_args *args, const char *server, const char *mo
     return app_fail(APP_FAILED, "cannot start %s: %s", server, strerror(errno));
 }
 
-static void say_policy(const struct cli_args *args, const char *recipe)
+/* What "auto" chooses is said by the server, which chooses. */
+static void say_policy(const struct cli_args *args)
 {
+    const char *recipe = args->app.policy;
     if (strcmp(recipe, "full") == 0)
         app_note("every request keeps its whole cache, unless it says otherwise (docs/serving.md)");
     else if (args->app.budget != APP_UNSET)
@@ -359,15 +338,6 @@ static void say_policy(const struct cli_args *args, const char *recipe)
     else
         app_note("policy %s, %.4g of what a prompt brings is removed, unless a request says otherwise",
                  recipe, isnan(args->app.ratio) ? 0.5 : args->app.ratio);
-}
-
-/* Says what was chosen, if that was asked for, and what is kept. */
-static void say(const struct cli_args *args, const wnw_policy_choice *choice)
-{
-    const bool automatic = app_is_auto(args->app.policy);
-    if (automatic)
-        app_auto_tell(choice);
-    say_policy(args, automatic ? choice->recipe : args->app.policy);
 }
 
 static int check(const struct cli_args *args)
@@ -389,8 +359,6 @@ int cli_serve(const struct app_args *app)
 {
     const struct cli_args *args = (const struct cli_args *)app;
     struct app_text profiles = {0};
-    wnw_policy_facts facts = wnw_policy_facts_default();
-    wnw_policy_choice choice = wnw_policy_choice_default();
     char server[4096], fingerprint[17] = "", *model = NULL;
     int rc = find_server(server, sizeof server);
     rc = rc == APP_OK ? check(args) : rc;
@@ -398,12 +366,11 @@ int cli_serve(const struct app_args *app)
     if (rc == APP_OK && access(model, R_OK) != 0)
         rc = app_fail(APP_BAD_INPUT, "cannot read %s: %s", model, strerror(errno));
     rc = rc == APP_OK ? cli_serve_documents_fit(fingerprint, &app->documents, model, args->save != NULL) : rc;
-    rc = rc == APP_OK ? find_profiles(&profiles, &facts, model) : rc;
-    rc = rc == APP_OK ? add_own_profiles(&profiles, &facts) : rc;
-    rc = rc == APP_OK ? choose_policy(&choice, &facts, args) : rc;
-    rc = rc == APP_OK ? set_environment(args, choice.recipe, profiles.s, fingerprint) : rc;
+    rc = rc == APP_OK ? find_profiles(&profiles, model) : rc;
+    rc = rc == APP_OK ? add_own_profiles(&profiles) : rc;
+    rc = rc == APP_OK ? set_environment(args, profiles.s, fingerprint) : rc;
     if (rc == APP_OK) {
-        say(args, &choice);
+        say_policy(args);
         rc = start(args, server, model);
     }
     free(profiles.s);

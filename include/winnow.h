@@ -894,12 +894,16 @@ typedef struct wnw_policy_choice {
     const char *why;    /* one sentence */
     const char
         *evidence; /* what was measured, and where it is written down; begins with "none" where nothing was */
+    int32_t
+        until_tokens; /* longer prompts take the same row up to this length, INT32_MAX: all do; 0: no prompt was asked for */
 } wnw_policy_choice;
 
 WNW_DEFAULT(wnw_policy_choice, wnw_policy_choice_default)
 
 /* Fills *out with the first row of the table that holds for the facts; one always does, and its recipe works in their
- * phases with their profiles. The type of the cache is not asked, because no number says that it matters. E_ARG: a
+ * phases with their profiles. The type of the cache is not asked, because no number says that it matters. A program that
+ * learns a prompt's length only once it was read finds all rows that may come by asking for n_tokens = 1, then for one more than
+ * until_tokens, and so on. E_ARG: a
  * pointer is NULL, a struct_size is not set. E_RANGE: a phase that is none, or a number that is negative, not a number,
  * or a share above 1. */
 WNW_API int wnw_policy_choose(wnw_policy_choice *out, const wnw_policy_facts *facts);
@@ -975,6 +979,8 @@ WNW_API const char *wnw_profile_kind_name(int32_t kind);
  * compressed, and the length of the prompt; not `kept`, which depends on the size, and on the length where the run has none. E_ARG: a
  * pointer is NULL, or a struct_size is not set. */
 WNW_API int wnw_policy_facts_of(wnw_policy_facts *out, const wnw_model *m, const wnw_run *run);
+/* Adds what p (NULL = nothing) holds to the facts: its kinds, and the smallest size of its shares, if it has any. */
+WNW_API void wnw_policy_facts_add(wnw_policy_facts *facts, const wnw_profile *p);
 
 /* Reads a list of query heads of m:
  *   3-1,7-4,...    by layer and head, both from 0

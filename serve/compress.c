@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/compress.h"
 
+#include "serve/automatic.h"
 #include "serve/document_cells.h"
 
 #include <stdio.h>
@@ -96,12 +97,40 @@ static int compress_last(struct serve_watched *w, int32_t seq, const struct part
     return rc;
 }
 
+/* The rule for a slot whose recipe is chosen by the length of what is compressed, of n tokens. Returns a wnw_status; out->policy is the
+ * caller's. */
+static int choose_rule(struct serve_rule *out, const struct serve_want *want, int32_t n)
+{
+    wnw_policy_choice row;
+    *out = (struct serve_rule){.want = *want};
+    const int rc = serve_automatic_choose(&row, want, n);
+    return rc == WNW_OK ? serve_want_set(&out->want, row.recipe, &out->policy) : rc;
+}
+
+/* Compresses by the rule, or by the fallback where it is known that the rule cannot be had. */
+static int compress_by(struct serve_watched *w, int32_t seq, const struct part *rest,
+                       const struct serve_rule *rule)
+{
+    const bool cannot = strcmp(rule->want.recipe, w->cannot) == 0;
+    if (cannot)
+        serve_slots_count_fallback();
+    return !cannot && serve_looks_with_all(&rule->want) ? compress_last(w, seq, rest, rule)
+                                                        : compress_part(w, seq, rest, cannot ? NULL : rule);
+}
+
+/* Notes by what a slot was compressed. */
+static void note(struct serve_held *s, const struct serve_want *want, const char *taken)
+{
+    s->by = *want;
+    if (serve_is_automatic(want))
+        snprintf(s->by.taken, sizeof s->by.taken, "%s", taken);
+}
+
 bool serve_compress(struct serve_watched *w, int32_t seq)
 {
     struct serve_held *s = &w->held[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
-    const struct serve_rule *rule = &w->rule[seq];
-    const struct serve_want *want = &rule->want;
+    const struct serve_want *want = &w->rule[seq].want;
     const int32_t n_shared = serve_document_cells_shared(w, seq);
     const int32_t n_header = want->n_protected > n_shared ? want->n_protected : n_shared;
     if (s->n_unknown > 0 || serve_keeps_all(want) || s->n_new < LEAST_NEW || q->n <= n_header)
@@ -110,21 +139,21 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
                               .from = n_header,
                               .to = q->n,
                               .size = size_of_rest(want, n_header, n_shared)};
-    const bool cannot = strcmp(want->recipe, w->cannot) == 0;
-    if (cannot)
-        serve_slots_count_fallback();
-    const int rc = !cannot && serve_looks_with_all(want) ? compress_last(w, seq, &rest, rule)
-                                                         : compress_part(w, seq, &rest, cannot ? NULL : rule);
+    struct serve_rule chosen = {0};
+    int rc = serve_is_automatic(want) ? choose_rule(&chosen, want, q->n - n_shared) : WNW_OK;
+    const struct serve_rule *rule = chosen.policy ? &chosen : &w->rule[seq];
+    rc = rc == WNW_OK ? compress_by(w, seq, &rest, rule) : rc;
     s->n_new = 0;
     if (rc != WNW_OK) {
         fprintf(stderr, "winnow: slot %d is not compressed: %s\n", (int)seq, wnw_last_error());
     } else {
         s->compressed = true;
         s->n_done = q->n;
-        s->by = *want;
+        note(s, want, rule->want.recipe);
         count_all_entries(w);
         serve_watched_report(w, seq);
     }
     serve_watched_tell(w, rc == WNW_OK, rc != WNW_OK);
+    wnw_policy_free(chosen.policy);
     return rc == WNW_OK;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What `winnow serve` sets in the environment, and the device WINNOW, both before the server's main. */
+#include "serve/automatic.h"
 #include "serve/documents.h"
 #include "winnow_bridge.h"
 
@@ -77,14 +78,27 @@ int serve_check_policy(const wnw_policy *policy)
     return wnw_bridge_check_policy(policy, profile);
 }
 
+/* Says one of the rows that "auto" has for the server's own size. */
+static int tell_row(const wnw_policy_choice *row, void *user)
+{
+    char upto[48] = "";
+    (void)user;
+    if (row->until_tokens < INT32_MAX)
+        snprintf(upto, sizeof upto, " of up to %d tokens", (int)row->until_tokens);
+    fprintf(stderr, "winnow: auto: prompts%s by %s: %s\n", upto, row->recipe, row->why);
+    return WNW_OK;
+}
+
 /* Takes the recipe of requests that do not say. */
 static void take_recipe(const char *recipe)
 {
     wnw_policy *policy = NULL;
     if (serve_want_set(&config.want, recipe, &policy) != WNW_OK ||
-        (policy && serve_check_policy(policy) != WNW_OK))
+        (policy && serve_check_policy(policy) != WNW_OK) || serve_automatic_settle(&config.want) != WNW_OK)
         serve_refuse(wnw_last_error());
     wnw_policy_free(policy);
+    if (serve_is_automatic(&config.want))
+        (void)serve_automatic_each(&config.want, tell_row, NULL);
 }
 
 static void read_documents(const char *lines)
@@ -102,14 +116,11 @@ static void read_documents(const char *lines)
 
 static void read_environment(void)
 {
-    const char *recipe = getenv("WINNOW_SERVE_POLICY"), *automatic = getenv("WINNOW_SERVE_AUTO");
+    const char *recipe = getenv("WINNOW_SERVE_POLICY");
     const double budget = number_of("WINNOW_SERVE_BUDGET"), ratio = number_of("WINNOW_SERVE_RATIO");
     if (!recipe || !*recipe)
         recipe = "full";
-    config.automatic = automatic && *automatic ? automatic : SERVE_FALLBACK;
-    config.is_automatic = strcmp(recipe, "auto") == 0;
-    recipe = config.is_automatic ? config.automatic : recipe;
-    if (strlen(recipe) >= SERVE_RECIPE || strlen(config.automatic) >= SERVE_RECIPE)
+    if (strlen(recipe) >= SERVE_RECIPE)
         serve_refuse_input("the policy's recipe is too long");
     if (budget > 0.0)
         config.want.size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = (int64_t)budget};
@@ -123,6 +134,8 @@ static void read_environment(void)
     config.fingerprint = fingerprint ? fingerprint : "";
     if (read_profiles(config.profiles) != WNW_OK)
         serve_refuse(wnw_last_error());
+    config.facts = wnw_policy_facts_default();
+    wnw_policy_facts_add(&config.facts, profile);
     take_recipe(recipe);
     if (!WNW_SERVE_ROUTES && ((documents && *documents) || config.cap > 0))
         serve_refuse("this winnow-llama-server was built without what sees requests, because llama.cpp's "

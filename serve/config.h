@@ -13,8 +13,7 @@ enum { SERVE_MAX_SLOTS = 64, SERVE_TEXT = 512 /* bytes of a sentence */ };
 
 struct serve_config {
     struct serve_want want;  /* of requests that do not say */
-    const char *automatic;   /* the recipe that "auto" means here */
-    bool is_automatic;       /* want has it because nobody named another */
+    wnw_policy_facts facts;  /* what is known of all prompts, for "auto" */
     uint64_t cap;            /* bytes of keys and values over all slots, 0 = none */
     bool saves;              /* slots may be saved and restored */
     const char *profiles;    /* files, with ':' between them; "" = none */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/decode.h"
 
+#include "serve/automatic.h"
 #include "serve/compress.h"
 #include "serve/document_cells.h"
 
@@ -26,8 +27,8 @@ static void follow(struct serve_watched *w, int32_t seq, const struct serve_want
     rule->policy = NULL;
     if (serve_keeps_all(want))
         return;
-    if (wnw_policy_parse(&rule->policy, want->recipe, NULL) != WNW_OK ||
-        wnw_bridge_observe(w->cache, want->recipe) != WNW_OK)
+    if ((!serve_is_automatic(want) && wnw_policy_parse(&rule->policy, want->recipe, NULL) != WNW_OK) ||
+        serve_watched_observe(w, want) != WNW_OK)
         fprintf(stderr, "winnow: slot %d: %s\n", (int)seq, wnw_last_error());
 }
 
@@ -35,7 +36,7 @@ static void follow(struct serve_watched *w, int32_t seq, const struct serve_want
 static void begin(struct serve_watched *w, int32_t seq, const struct serve_want *want)
 {
     struct serve_rule *rule = &w->rule[seq];
-    if (!serve_same_recipe(&rule->want, want))
+    if (!serve_same_recipe(&rule->want, want) || rule->want.needs != want->needs)
         follow(w, seq, want);
     rule->want = *want;
     rule->asks = serve_looks_with_queries(want) && strcmp(want->recipe, w->cannot) != 0;

@@ -86,7 +86,8 @@ void serve_document_cells_keep(struct serve_watched *w, int32_t seq, int32_t d)
     if (!serve_sequences_cp(&w->sequences, seq, to, -1, -1))
         serve_refuse("no memory for the cells of a document");
     w->held[to] = w->held[seq];
-    w->held[to].by = w->rule[seq].want;
+    if (!w->held[to].compressed)
+        w->held[to].by = w->rule[seq].want;
     w->held[seq].behind = d + 1;
     w->held[seq].compressed = false; /* nothing of its own is */
     serve_watched_report(w, to);

@@ -130,7 +130,7 @@ static const llama_token *ids_in(const llama_token *notes, size_t n_notes, int32
 static const char *policy_of(const struct serve_watched *w, const struct serve_held *s)
 {
     const struct serve_held *d = s->behind > 0 ? &w->held[w->n_slots + s->behind - 1] : NULL;
-    return s->compressed ? s->by.recipe : d && d->compressed ? d->by.recipe : "full";
+    return s->compressed ? serve_want_taken(&s->by) : d && d->compressed ? serve_want_taken(&d->by) : "full";
 }
 
 json_t *serve_look(const struct serve_watched *w, int32_t document, int32_t slot, const int32_t *notes,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/request.h"
 
+#include "serve/automatic.h"
 #include "serve/bodies.h"
 #include "serve/documents.h"
 
@@ -28,8 +29,6 @@ static int read_policy(struct serve_want *want, const json_t *v, char *why, cons
     if (!recipe || json_string_length(v) >= SERVE_RECIPE || strlen(recipe) != json_string_length(v))
         return fail(why, param, "winnow.policy",
                     "it is the text of a recipe, as \"keydiff\", or \"auto\" or \"full\"");
-    if (strcmp(recipe, "auto") == 0)
-        recipe = serve_settings()->automatic;
     int rc = serve_want_set(want, recipe, &policy);
     rc = rc == WNW_OK && policy ? serve_check_policy(policy) : rc;
     wnw_policy_free(policy);
@@ -130,6 +129,8 @@ static int read_field(struct serve_request *r, const json_t *field, char *why, c
     {
         status = status ? status : read_key(r, key, v, why, param);
     }
+    if (!status && serve_automatic_settle(&r->ask.want) != WNW_OK)
+        status = fail(why, param, "winnow.policy", wnw_last_error());
     return status;
 }
 

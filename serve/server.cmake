@@ -3,7 +3,7 @@
 # tests the same server without them. Both are linked from the archive that `make server` compiles; nothing of libllama
 # is compiled again. Under sanitizers there is none: the archive has no marks of theirs.
 # What needs no server, and is tested by itself.
-add_library(winnow_serve STATIC serve/batches.c serve/bodies.c serve/document_file.c serve/documents.c serve/request.c serve/request_messages.c
+add_library(winnow_serve STATIC serve/automatic.c serve/batches.c serve/bodies.c serve/document_file.c serve/documents.c serve/request.c serve/request_messages.c
   serve/sequences.c serve/slot_file.c serve/slots.c serve/slots_cap.c serve/slots_claim.c serve/slots_show.c serve/want.c)
 target_include_directories(winnow_serve PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(winnow_serve PUBLIC winnow_lib PkgConfig::JANSSON PRIVATE wnw_flags PkgConfig::XXHASH)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "serve/automatic.h"
 #include "serve/slots_impl.h"
 
 #include <pthread.h>
@@ -79,7 +80,7 @@ uint64_t serve_slots_row_bytes(void)
 const char *serve_policy_of_all(bool by_request)
 {
     const struct serve_config *c = serve_settings();
-    return c->is_automatic && !by_request ? SERVE_FALLBACK : c->want.recipe;
+    return serve_is_automatic(&c->want) && !by_request ? SERVE_FALLBACK : c->want.recipe;
 }
 
 /* ---- The decoding thread ---- */

@@ -27,6 +27,8 @@ static void print_slot(FILE *f, const struct serve_slots *all, int32_t i)
             "\"compressed\": %s, \"policy\": \"%s\"",
             i > 0 ? "," : "", (int)i, s->claimed ? "true" : "false", (int)s->n_tokens, each,
             each * (double)all->row_bytes, s->compressed ? "true" : "false", s->want.recipe);
+    if (s->compressed && *s->compressed_by.taken)
+        fprintf(f, ", \"taken\": \"%s\"", s->compressed_by.taken);
     print_size(f, &s->want.size);
     fprintf(f, ", \"protected\": %d", (int)s->want.n_protected);
     if (s->behind > 0)
@@ -47,7 +49,7 @@ static void print_document(FILE *f, const struct serve_slots *all, int32_t d)
             "\"bytes\": %.0f, \"policy\": \"%s\"",
             d > 0 ? "," : "", serve_document_name(d), is_read ? "true" : "false",
             serve_document_is_stored(d) ? "true" : "false", (int)n_tokens, each,
-            each * (double)all->row_bytes, by.recipe);
+            each * (double)all->row_bytes, serve_want_taken(&by));
     print_size(f, &by.size);
     fputc('}', f);
 }

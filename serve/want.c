@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/want.h"
 
+#include "serve/automatic.h"
+
 #include "winnow_method.h"
 
 #include <stdio.h>
@@ -11,9 +13,9 @@ int serve_want_set(struct serve_want *want, const char *recipe, wnw_policy **pol
     wnw_policy *parsed = NULL;
     int rc = WNW_OK;
     snprintf(want->recipe, sizeof want->recipe, "%s", recipe);
-    want->form[0] = '\0';
+    want->taken[0] = want->form[0] = '\0';
     want->needs = 0;
-    if (!serve_keeps_all(want)) {
+    if (!serve_keeps_all(want) && !serve_is_automatic(want)) {
         rc = wnw_policy_parse(&parsed, recipe, NULL);
         want->needs = rc == WNW_OK ? wnw_policy_needs(parsed).flags : UINT32_MAX;
     }
@@ -25,6 +27,11 @@ int serve_want_set(struct serve_want *want, const char *recipe, wnw_policy **pol
     else
         wnw_policy_free(parsed);
     return rc;
+}
+
+const char *serve_want_taken(const struct serve_want *want)
+{
+    return *want->taken ? want->taken : want->recipe;
 }
 
 bool serve_keeps_all(const struct serve_want *want)

@@ -15,7 +15,8 @@ extern "C" {
 enum { SERVE_RECIPE = 512, SERVE_FORM = 1024 };
 
 struct serve_want {
-    char recipe[SERVE_RECIPE]; /* as it was written; "full": everything */
+    char recipe[SERVE_RECIPE]; /* as it was written; "full": everything; "auto": serve/automatic.h */
+    char taken[SERVE_RECIPE];  /* what "auto" came to where something was compressed; else "" */
     wnw_size size;
     int32_t n_protected; /* tokens of the header */
     /* What serve_want_set notes of the recipe. */
@@ -24,10 +25,13 @@ struct serve_want {
     uint32_t needs;       /* WNW_NEED_ flags; all of them where it cannot be told */
 };
 
-/* Parses a recipe of less than SERVE_RECIPE bytes and takes it into *want. *policy is the caller's, NULL for "full"; policy may be NULL.
+/* Parses a recipe of less than SERVE_RECIPE bytes and takes it into *want. *policy is the caller's, NULL for "full" and for "auto", which
+ * serve_automatic_settle completes; policy may be NULL.
  * After an error, which is one of wnw_policy_parse, the recipe stands there all the same, as one that may need everything. */
 int serve_want_set(struct serve_want *want, const char *recipe, wnw_policy **policy);
 
+/* The recipe that something was compressed by, for people. */
+const char *serve_want_taken(const struct serve_want *want);
 /* Whether nothing is ever dropped. */
 bool serve_keeps_all(const struct serve_want *want);
 /* Whether recipes are the same, however they are written; and sizes, too. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/watched.h"
 
+#include "serve/automatic.h"
 #include "serve/decode.h"
 
 #include <llama.h>
@@ -146,6 +147,19 @@ static int set_profiles(const struct serve_watched *w)
     return rc;
 }
 
+static int observe_row(const wnw_policy_choice *row, void *user)
+{
+    return wnw_bridge_observe(user, row->recipe);
+}
+
+int serve_watched_observe(const struct serve_watched *w, const struct serve_want *want)
+{
+    if (serve_keeps_all(want))
+        return WNW_OK;
+    return serve_is_automatic(want) ? serve_automatic_each(want, observe_row, w->cache)
+                                    : wnw_bridge_observe(w->cache, want->recipe);
+}
+
 void serve_watch(struct serve_watched *w, struct llama_context *ctx)
 {
     const struct serve_want *want = &serve_settings()->want;
@@ -163,8 +177,8 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
                  ? wnw_bridge_set_policy(w->cache, serve_keeps_all(want) ? NULL : serve_policy_of_all(false),
                                          &want->size, true)
                  : wnw_bridge_tell_rows(w->cache, serve_decode_rows, w);
-    if (rc == WNW_OK && !w->blind && !serve_keeps_all(want))
-        rc = wnw_bridge_observe(w->cache, want->recipe);
+    if (rc == WNW_OK && !w->blind)
+        rc = serve_watched_observe(w, want);
     if (rc != WNW_OK)
         serve_refuse(wnw_last_error());
 }

@@ -31,7 +31,7 @@ struct serve_held {
 /* What holds for a slot, taken over when a request has claimed it: no later step parses its recipe. */
 struct serve_rule {
     struct serve_want want;
-    wnw_policy *policy; /* owned; NULL: everything is kept */
+    wnw_policy *policy; /* owned; NULL: everything is kept, or it is chosen for each prompt */
     bool asks;          /* it looks with queries */
     bool notes;         /* and those of the batch that runs are a prompt's */
 };
@@ -58,6 +58,9 @@ struct serve_watched {
 /* Begins to watch a context that has just been made, and ends it. What cannot be watched ends the process. */
 void serve_watch(struct serve_watched *w, struct llama_context *ctx);
 void serve_unwatch(struct serve_watched *w);
+
+/* Has observed what the rule needs, from now on. Returns a wnw_status. */
+int serve_watched_observe(const struct serve_watched *w, const struct serve_want *want);
 
 /* The number of sequences, those of documents included. */
 int32_t serve_watched_n(const struct serve_watched *w);

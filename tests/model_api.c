@@ -330,6 +330,9 @@ static void null_models(void **state)
     assert_null_refused(wnw_policy_choose(NULL, &facts));
     assert_null_refused(wnw_policy_choose(&choice, NULL));
     assert_ok(wnw_policy_choose(&choice, &facts));
+    wnw_policy_facts_add(NULL, NULL);
+    wnw_policy_facts_add(&facts, NULL);
+    assert_int_equal(facts.profiles, 0);
     assert_false(wnw_policy_rule(0, NULL));
     assert_false(wnw_policy_rule(INT32_MAX, &choice));
     assert_true(wnw_policy_rule(0, &choice));

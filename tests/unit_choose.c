@@ -79,6 +79,48 @@ static void by_hand(void **state)
     }
 }
 
+/* For each length up to which a row holds, the next one, until it holds for all; and no other row between. */
+static void rows_by_length(void **state)
+{
+    (void)state;
+    static const struct {
+        wnw_policy_facts facts;
+        struct {
+            int32_t until;
+            const char *recipe;
+        } rows[4];
+    } cases[] = {
+        {{.profiles = SHARES | GATE | INPUTS, .kept = 0.25},
+         {{719, "kvzap:recent=0+shares"},
+          {2048, "kvzap:recent=32,room=0.3+shares"},
+          {INT32_MAX, "kvgate+shares"}}},
+        {{.profiles = SHARES | GATE | INPUTS, .kept = 0.01}, /* 2048 comes before 18000 entries */
+         {{2048, "kvzap:recent=0+shares"}, {INT32_MAX, "kvgate+shares"}}},
+        {{.profiles = SHARES | INPUTS}, /* a half is taken to stay */
+         {{359, "kvzap:recent=0+shares"}, {INT32_MAX, "kvzap:recent=32,room=0.3+shares"}}},
+        {{.n_ctx_train = 512}, {{512, "replay"}, {INT32_MAX, "keydiff"}}},
+        {{.n_ctx_train = 512, .phase = WNW_PHASE_CHUNK},
+         {{512, "keydiff"}, {INT32_MAX, "streaming_llm-rerotated"}}},
+        {{.profiles = SHARES, .n_ctx_train = INT32_MAX, .kept = 1e-12}, {{INT32_MAX, "keydiff-shares"}}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wnw_policy_facts f = cases[i].facts;
+        int32_t n = 0;
+        f.struct_size = sizeof f;
+        for (int32_t k = 0; n < INT32_MAX; k++) {
+            wnw_policy_choice choice = wnw_policy_choice_default();
+            const int32_t first = n + 1, until = cases[i].rows[k].until;
+            for (int32_t at = first; at > 0 && at <= until && at < 3000; at++) {
+                f.n_tokens = at;
+                assert_ok(wnw_policy_choose(&choice, &f));
+                assert_string_equal(choice.recipe, cases[i].rows[k].recipe);
+                assert_int_equal(choice.until_tokens, until);
+            }
+            n = until;
+        }
+    }
+}
+
 /* Whether the recipe works where it was chosen. */
 static void check(const wnw_policy_facts *f, const wnw_policy_choice *choice)
 {
@@ -190,9 +232,8 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_hand),
-        cmocka_unit_test(every_combination),
-        cmocka_unit_test(every_row_has_its_evidence),
+        cmocka_unit_test(by_hand),           cmocka_unit_test(rows_by_length),
+        cmocka_unit_test(every_combination), cmocka_unit_test(every_row_has_its_evidence),
         cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

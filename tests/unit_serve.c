@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* What the server keeps of slots and sequences (serve/): claims, the cap, reuse, cells that die, slots in files. */
 #include "helpers.h"
+#include "serve/automatic.h"
 #include "serve/batches.h"
 #include "serve/bodies.h"
 #include "serve/documents.h"
 #include "serve/request.h"
 #include "serve/sequences.h"
 #include "serve/slot_file.h"
+#include "winnow_method.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,6 +224,92 @@ static void test_slots_of_one_request(void **state)
     a.user = &a;
     y = claimed(&a);
     serve_slots_release(&y);
+}
+
+/* Adds "recipe until;" */
+static int write_row(const wnw_policy_choice *row, void *user)
+{
+    char *text = user;
+    const size_t n = strlen(text);
+    snprintf(text + n, 256 - n, "%s %d;", row->recipe, (int)row->until_tokens);
+    return WNW_OK;
+}
+
+static int refuse_row(const wnw_policy_choice *row, void *user)
+{
+    *(int *)user += strlen(row->recipe) > 0;
+    return WNW_E_NOMEM;
+}
+
+/* By each prompt's length and size; all that may come is observed. */
+static void test_automatic(void **state)
+{
+    enum {
+        SHARES = 1 << WNW_PROFILE_SHARES,
+        GATE = 1 << WNW_PROFILE_GATE,
+        INPUTS = 1 << WNW_PROFILE_INPUTGATE
+    };
+    static const struct {
+        uint32_t profiles;
+        wnw_size size;
+        const char *rows;
+    } cases[] = {{0, {.kind = WNW_SIZE_NONE}, "replay 2147483647;"},
+                 {SHARES, {.kind = WNW_SIZE_RATIO, .ratio = 0.75}, "keydiff-shares 2147483647;"},
+                 {SHARES, {.kind = WNW_SIZE_RATIO, .ratio = 0.99}, "replay 2147483647;"},
+                 {SHARES | GATE | INPUTS,
+                  {.kind = WNW_SIZE_RATIO, .ratio = 0.75},
+                  "kvzap:recent=0+shares 719;kvzap:recent=32,room=0.3+shares 2048;kvgate+shares 2147483647;"},
+                 {SHARES | GATE | INPUTS,
+                  {.kind = WNW_SIZE_BUDGET, .budget = 200},
+                  "kvzap:recent=0+shares 179;kvzap:recent=32,room=0.3+shares 2048;kvgate+shares 2147483647;"},
+                 {SHARES | GATE | INPUTS,
+                  {.kind = WNW_SIZE_BUDGET, .budget = 100},
+                  "kvzap:recent=0+shares 2048;kvgate+shares 2147483647;"},
+                 {SHARES, {.kind = WNW_SIZE_BUDGET, .budget = 1}, "keydiff-shares 2147483647;"}};
+    (void)state;
+    open_slots(1, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256] = "";
+        struct serve_want want = {.size = cases[i].size};
+        config.facts = (wnw_policy_facts){WNW_INIT(wnw_policy_facts), .profiles = cases[i].profiles,
+                                          .shares_least = 0.03};
+        set_recipe(&want, "auto");
+        assert_true(serve_is_automatic(&want) && !serve_keeps_all(&want));
+        assert_int_equal(serve_automatic_each(&want, write_row, text), WNW_OK);
+        assert_string_equal(text, cases[i].rows);
+        assert_int_equal(serve_automatic_settle(&want), WNW_OK);
+        assert_int_equal(serve_looks_with_all(&want), strstr(text, "replay") != NULL);
+        assert_int_equal(!!(want.needs & WNW_NEED_INPUT_GATE), strstr(text, "kvzap") != NULL);
+        assert_int_equal(!!(want.needs & WNW_NEED_QUERY_STATS), strstr(text, "kvgate") != NULL);
+        assert_false(serve_looks_at_question(&want));
+        int n = 0;
+        assert_int_equal(serve_automatic_each(&want, refuse_row, &n), WNW_E_NOMEM);
+        assert_int_equal(n, 1);
+    }
+    /* A request's size counts, wherever it stands, and what was kept by the same rule is the same whatever it came to. */
+    config.want = (struct serve_want){.size = {.kind = WNW_SIZE_RATIO, .ratio = 0.75}};
+    set_recipe(&config.want, "auto");
+    config.facts.profiles = SHARES;
+    assert_int_equal(serve_automatic_settle(&config.want), WNW_OK);
+    for (int first = 0; first < 3; first++) {
+        static const char *const bodies[] = {
+            "{\"prompt\":\"x\",\"winnow\":{\"policy\":\"auto\",\"ratio\":0.99}}",
+            "{\"prompt\":\"x\",\"winnow\":{\"ratio\":0.99,\"policy\":\"auto\"}}",
+            "{\"prompt\":\"x\",\"winnow\":{\"ratio\":0.99}}"};
+        char why[SERVE_TEXT];
+        const char *param;
+        struct serve_request r;
+        assert_int_equal(
+            serve_request_read(&r, SERVE_FORM_CHAT, bodies[first], strlen(bodies[first]), why, &param), 0);
+        assert_true(serve_looks_with_all(&r.ask.want));
+        struct serve_want by = r.ask.want;
+        strcpy(by.taken, "replay");
+        assert_true(serve_same_want(&by, &r.ask.want) && !serve_same_want(&config.want, &r.ask.want));
+        assert_string_equal(serve_want_taken(&by), "replay");
+        serve_request_free(&r);
+    }
+    assert_false(serve_looks_with_all(&config.want));
+    config = (struct serve_config){0};
 }
 
 /* Reports a slot as compressed by what holds for it. */
@@ -699,6 +787,7 @@ int main(void)
         cmocka_unit_test(test_what_failed_is_taken_back),
         cmocka_unit_test(test_rows_of_batches),
         cmocka_unit_test(test_wants),
+        cmocka_unit_test(test_automatic),
         cmocka_unit_test(test_a_slot_that_begins_alike_is_chosen),
         cmocka_unit_test(test_slots_of_one_request),
         cmocka_unit_test(test_reuse),

@@ -10,6 +10,7 @@
 #include "eval/base/grow.h"
 #include "eval/base/info.h"
 #include "eval/base/recipe.h"
+#include "eval/run/items.h"
 #include "eval/run/lists.h"
 #include "winnow_method.h"
 
@@ -204,35 +205,87 @@ static int add_mask(void *user, const char *word)
     return APP_OK;
 }
 
-/* Finds what `auto` stands for in a mode and at a size. Lengths of prompts are not known yet, so that only a ratio says how much stays; of
- * another size it is taken to be little, less than any that profiles are measured at. */
-static int choose_recipe(wnw_policy_choice *choice, const struct lists *l, int mode, const wnw_size *size)
+/* The shortest and the longest prompts that are made, in tokens with their answers; 0 where a file's have lengths of their own. */
+static int find_lengths(int32_t *shortest, int32_t *longest, const struct eval_args *args,
+                        const struct eval_suite *suite)
+{
+    struct eval_items items;
+    const int rc = eval_items_open(&items, args, suite);
+    *shortest = rc == APP_OK && items.n > 0 ? INT32_MAX : 0;
+    *longest = 0;
+    for (int32_t i = 0; rc == APP_OK && i < items.n; i++) {
+        const int32_t n = items.at[i].n_target;
+        *shortest = n < *shortest ? n : *shortest;
+        *longest = n > *longest ? n : *longest;
+    }
+    eval_items_close(&items);
+    *longest = *shortest > 0 ? *longest : 0;
+    return rc;
+}
+
+/* What is known of the run's prompts, but for modes and sizes. */
+static int find_facts(wnw_policy_facts *facts, const struct lists *l, const struct eval_suite *suite,
+                      int32_t *longest)
+{
+    char *path = NULL;
+    *facts = wnw_policy_facts_default();
+    facts->phase = l->rules.phase;
+    facts->decodes = l->rules.every > 0;
+    WNW_TRY(find_lengths(&facts->n_tokens, longest, l->args, suite));
+    WNW_TRY(app_model_path(&path, l->args->app.model));
+    const int rc = app_auto_find_profiles(facts, &(struct app_profile_want){.given = l->args->app.profile,
+                                                                            .model = l->args->app.model,
+                                                                            .model_path = path});
+    free(path);
+    return rc;
+}
+
+/* The share of prompts of n tokens that is to stay. Of a size that is no ratio, where lengths are not known, it is taken to be little, less
+ * than any that profiles are measured at; so are bytes. */
+static double share_kept(const wnw_size *size, int32_t n)
 {
     const double little = 1e-9;
-    wnw_policy_facts facts = wnw_policy_facts_default();
-    char *path = NULL;
-    facts.phase = l->rules.phase;
-    facts.decodes = l->rules.every > 0;
-    facts.question_known = mode == EVAL_AWARE || mode == EVAL_AWARE_FULL;
-    facts.kept = size->kind == WNW_SIZE_RATIO ? 1 - size->ratio : size->kind == WNW_SIZE_NONE ? 0 : little;
-    WNW_TRY(app_model_path(&path, l->args->app.model));
-    const int rc = app_auto_find_profiles(&facts, &(struct app_profile_want){.given = l->args->app.profile,
-                                                                             .model = l->args->app.model,
-                                                                             .model_path = path});
-    free(path);
+    if (size->kind == WNW_SIZE_RATIO)
+        return 1 - size->ratio;
+    if (size->kind == WNW_SIZE_BUDGET && n > 0)
+        return (double)size->budget < n ? (double)size->budget / n : 1;
+    return size->kind == WNW_SIZE_NONE ? 0 : little;
+}
+
+/* Finds what `auto` stands for in a mode and at a size, which must be one recipe for all lengths. */
+static int choose_recipe(wnw_policy_choice *choice, const wnw_policy_facts *known, int32_t longest, int mode,
+                         const wnw_size *size)
+{
+    wnw_policy_facts facts = *known;
+    wnw_policy_choice other = wnw_policy_choice_default();
     *choice = wnw_policy_choice_default();
-    const int status = rc == APP_OK ? wnw_policy_choose(choice, &facts) : WNW_OK;
-    return status == WNW_OK ? rc : app_fail_status(status);
+    facts.question_known = mode == EVAL_AWARE || mode == EVAL_AWARE_FULL;
+    facts.kept = share_kept(size, facts.n_tokens);
+    int status = wnw_policy_choose(choice, &facts);
+    facts.n_tokens = longest;
+    facts.kept = share_kept(size, longest);
+    if (status == WNW_OK)
+        status = wnw_policy_choose(&other, &facts);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    if (strcmp(choice->recipe, other.recipe) != 0)
+        return app_fail(APP_BAD_INPUT,
+                        "auto is %s for %d tokens and %s for %d: give one of the lengths, or name policies",
+                        choice->recipe, (int)known->n_tokens, other.recipe, (int)longest);
+    return APP_OK;
 }
 
 /* Finds the recipes that `auto` stands for, and notes them. */
-static int choose_recipes(struct lists *l)
+static int choose_recipes(struct lists *l, const struct eval_suite *suite)
 {
+    wnw_policy_facts facts;
+    int32_t longest;
+    WNW_TRY(find_facts(&facts, l, suite, &longest));
     for (int m = 0; m < EVAL_N_MODES; m++)
         for (int32_t i = 0; l->modes[m] && i < l->n_sizes; i++) {
             wnw_policy_choice choice;
             char size[40];
-            WNW_TRY(choose_recipe(&choice, l, m, &l->sizes[i]));
+            WNW_TRY(choose_recipe(&choice, &facts, longest, m, &l->sizes[i]));
             eval_size_text(size, sizeof size, &l->sizes[i]);
             app_text_put(&l->c->notes, "%sauto is %s in mode %s with %s, because %s",
                          l->c->notes.len > 0 ? "\n" : "", choice.recipe, mode_names[m], size, choice.when);
@@ -248,7 +301,7 @@ static const char *first_of(const char *given, const char *of_part, const char *
 }
 
 static int read_part(struct lists *l, struct eval_configs *c, const struct eval_args *args,
-                     const struct eval_part *part, bool alone)
+                     const struct eval_suite *suite, const struct eval_part *part)
 {
     const char *policies = args->closed_book ? "full" : first_of(args->policies, part->policies, "");
     const char *phase = first_of(args->app.mask_phase, part->mask_phase, "all");
@@ -257,7 +310,7 @@ static int read_part(struct lists *l, struct eval_configs *c, const struct eval_
                         .evict = first_of(args->app.evict, part->evict, "end"),
                         .rules = wnw_run_default(),
                         .phase = strcmp(phase, "decode") == 0 ? WNW_MASK_DECODE : WNW_MASK_ALL,
-                        .alone = alone || eval_recompresses(args)};
+                        .alone = eval_is_alone(args, suite) || eval_recompresses(args)};
     WNW_TRY(eval_list_sizes(l->sizes, &l->n_sizes, args, part));
     WNW_TRY(eval_each_word("kv-types", first_of(args->kv_types, part->kv_types, "f16"), ',', add_type, l));
     WNW_TRY(eval_each_word("modes", first_of(args->modes, part->modes, "agnostic"), ',', add_mode, l));
@@ -269,7 +322,7 @@ static int read_part(struct lists *l, struct eval_configs *c, const struct eval_
     WNW_TRY(app_job_rules(&l->rules, l->evict, args->app.evict_every));
     if (*policies)
         WNW_TRY(eval_each_word("policies", policies, EVAL_RECIPES, add_recipe, l));
-    return l->automatic ? choose_recipes(l) : APP_OK;
+    return l->automatic ? choose_recipes(l, suite) : APP_OK;
 }
 
 /* Types and masks of several parts come as they are named; what others are compared with comes first. */
@@ -519,7 +572,7 @@ int eval_configs_open(struct eval_configs *c, const struct eval_args *args, cons
     if (rc == APP_OK && n_parts > MAX_PARTS)
         rc = app_fail(APP_FAILED, "%s has more than %d parts", suite->name, (int)MAX_PARTS);
     while (rc == APP_OK && n < n_parts) {
-        rc = read_part(&l[n], c, args, &parts[n], eval_is_alone(args, suite));
+        rc = read_part(&l[n], c, args, suite, &parts[n]);
         n++;
     }
     if (rc == APP_OK) {

@@ -7,6 +7,8 @@
 #include "policy/policy.h"
 #include "profile/profile.h"
 
+#include <math.h>
+
 /* The share that is taken to stay where no size is known, as wnw_size does. */
 #define USUAL_KEPT 0.5
 /* Entries that heads keep on average from which on the last 32 tokens and a chat header are no more than 0.3 of them, and
@@ -59,7 +61,8 @@ static bool input_gate_in_shares(const wnw_policy_facts *f)
 /* Where heads have room for them the last tokens stay, on which what follows leans and of which no gate speaks. */
 static bool input_gate_and_recent(const wnw_policy_facts *f)
 {
-    const bool room = f->n_tokens > 0 ? kept_of(f) * f->n_tokens >= ROOM_ENTRIES : kept_of(f) >= ROOM_KEPT;
+    const bool room =
+        f->n_tokens > 0 ? f->n_tokens >= ceil(ROOM_ENTRIES / kept_of(f)) : kept_of(f) >= ROOM_KEPT;
     return input_gate_in_shares(f) && (f->decodes || room);
 }
 
@@ -185,11 +188,37 @@ static const struct row {
 };
 enum { N_ROW = sizeof rows / sizeof *rows };
 
-static void give(wnw_policy_choice *out, const struct row *row)
+static void give(wnw_policy_choice *out, const struct row *row, int32_t until)
 {
-    const wnw_policy_choice own = {WNW_INIT(wnw_policy_choice), .recipe = row->recipe, .when = row->when,
-                                   .why = row->why, .evidence = row->evidence};
+    const wnw_policy_choice own = {WNW_INIT(wnw_policy_choice), .recipe = row->recipe,
+                                   .when = row->when,           .why = row->why,
+                                   .evidence = row->evidence,   .until_tokens = until};
     wnw__sized_give(out, &own);
+}
+
+static const struct row *find(const wnw_policy_facts *f)
+{
+    const struct row *row = rows;
+    while (!row->holds(f))
+        row++;
+    return row;
+}
+
+/* The longest prompt up to which row holds with whatever else f says: rows change where one of these lengths is reached. */
+static int32_t until(const wnw_policy_facts *f, const struct row *row)
+{
+    const double room = ROOM_ENTRIES / kept_of(f);
+    const int32_t last[] = {LONG_TOKENS, f->n_ctx_train, room < INT32_MAX ? (int32_t)ceil(room) - 1 : 0};
+    int32_t least = INT32_MAX;
+    for (size_t i = 0; i < sizeof last / sizeof *last; i++) {
+        wnw_policy_facts longer = *f;
+        if (last[i] < f->n_tokens || last[i] >= least)
+            continue;
+        longer.n_tokens = last[i] + 1;
+        if (find(&longer) != row)
+            least = last[i];
+    }
+    return least;
 }
 
 static int check(const wnw_policy_facts *f)
@@ -209,22 +238,29 @@ static int check(const wnw_policy_facts *f)
 int wnw_policy_choose(wnw_policy_choice *out, const wnw_policy_facts *facts)
 {
     wnw_policy_facts f = wnw_policy_facts_default();
-    int32_t i = 0;
     WNW_REQUIRE(out);
     WNW_TRY(WNW_SIZED_CHECK(wnw_policy_choice, out));
     WNW_REQUIRE(facts);
     WNW_TRY(WNW_SIZED_TAKE(wnw_policy_facts, &f, facts));
     WNW_TRY(check(&f));
-    while (!rows[i].holds(&f))
-        i++;
-    give(out, &rows[i]);
+    const struct row *row = find(&f);
+    give(out, row, f.n_tokens > 0 ? until(&f, row) : 0);
     return WNW_OK;
+}
+
+void wnw_policy_facts_add(wnw_policy_facts *facts, const wnw_profile *p)
+{
+    if (!facts || !p)
+        return;
+    facts->profiles |= wnw_profile_kinds(p);
+    if (p->n_best > 0)
+        facts->shares_least = p->best_size[p->n_best - 1];
 }
 
 bool wnw_policy_rule(int32_t i, wnw_policy_choice *out)
 {
     if (!out || WNW_SIZED_CHECK(wnw_policy_choice, out) != WNW_OK || i < 0 || i >= N_ROW)
         return false;
-    give(out, &rows[i]);
+    give(out, &rows[i], 0);
     return true;
 }

@@ -15,17 +15,15 @@ int wnw_policy_facts_of(wnw_policy_facts *out, const wnw_model *m, const wnw_run
     WNW_REQUIRE(run);
     WNW_TRY(WNW_SIZED_TAKE(wnw_run, &r, run));
     WNW_TRY(WNW_SIZED_TAKE(wnw_prompt, &prompt, r.prompt));
-    const wnw_profile *p = r.profile;
-    const wnw_policy_facts own = {WNW_INIT(wnw_policy_facts),
-                                  .phase = r.phase,
-                                  .decodes = r.every > 0,
-                                  .question_known = !r.question_later &&
-                                                    prompt.n_tokens - prompt.n_context > prompt.n_suffix,
-                                  .rope_unknown = m->hp.rope_unknown,
-                                  .profiles = wnw_profile_kinds(p),
-                                  .shares_least = p && p->n_best > 0 ? p->best_size[p->n_best - 1] : 0,
-                                  .n_tokens = r.question_later ? prompt.n_context : prompt.n_tokens,
-                                  .n_ctx_train = m->hp.n_ctx_train};
+    wnw_policy_facts own = {WNW_INIT(wnw_policy_facts),
+                            .phase = r.phase,
+                            .decodes = r.every > 0,
+                            .question_known =
+                                !r.question_later && prompt.n_tokens - prompt.n_context > prompt.n_suffix,
+                            .rope_unknown = m->hp.rope_unknown,
+                            .n_tokens = r.question_later ? prompt.n_context : prompt.n_tokens,
+                            .n_ctx_train = m->hp.n_ctx_train};
+    wnw_policy_facts_add(&own, r.profile);
     wnw__sized_give(out, &own);
     return WNW_OK;
 }

@@ -106,9 +106,10 @@ def mean(heads, first, end):
 # second turn has the queries of its own prompt alone: a ratio leaves what the first one has kept, a budget is shared by tokens.
 for size, old, new in [(("--ratio", "0.5"), 350, 401 / 2), (("--budget", "300"), 300 * 711 // 1112, 300 - 300 * 711 // 1112)]:
     with serve(*size, slots=2) as s:
-        check("what was chosen is said", s.log().count("policy replay, because") == 1 and kv(s)["policy"] == "replay", s.log()[:400], kv(s)["policy"])
+        check("what is chosen is said", s.log().count("auto: prompts by replay: ") == 1 and kv(s)["policy"] == "auto", s.log()[:400], kv(s)["policy"])
         first = s.complete(document, 12, id_slot=0)
         once = kept(s, 0)
+        check("and shown", slot(s, 0)["policy"] == "auto" and slot(s, 0)["taken"] == "replay", slot(s, 0))
         check("the first turn has its size", abs(mean(once, 0, 700) - (350 if size[0] == "--ratio" else 300)) < 1 and mean(once, 700, 711) == 11, slot(s, 0))
         second = s.complete(document + first["tokens"] + other[:400], 4, id_slot=0)
         twice = kept(s, 0)
@@ -120,9 +121,9 @@ for size, old, new in [(("--ratio", "0.5"), 350, 401 / 2), (("--budget", "300"),
         else:
             check("what was kept before has its share", abs(mean(twice, 0, 711) - old) <= 1, mean(twice, 0, 711), old)
         s.complete(document, 3, id_slot=1, winnow={"policy": "knorm"})
-        check("a request names another", slot(s, 1)["policy"] == "knorm", slot(s, 1))
+        check("a request names another", slot(s, 1)["policy"] == "knorm" and "taken" not in slot(s, 1), slot(s, 1))
         s.complete(document, 3, id_slot=1, winnow={"policy": "auto"})
-        check("or the same by its name", slot(s, 1)["policy"] == "replay" and n_compressed(s) == 4, slot(s, 1))
+        check("or the same by its name", slot(s, 1)["taken"] == "replay" and n_compressed(s) == 4, slot(s, 1))
         for _ in range(2):
             s.complete(document, 3, id_slot=1, cache_prompt=False, winnow={"policy": "replay:sinks=400", "budget": 300})
         check("what a policy refuses another one does", n_compressed(s) == 6 and not kv(s)["compressions_failed"] and slot(s, 1)["entries"] == 302, kv(s))
@@ -131,21 +132,26 @@ for size, old, new in [(("--ratio", "0.5"), 350, 401 / 2), (("--budget", "300"),
 
 # Of a named one the server says nothing, and a request has the choice all the same. Where memory is bounded, queries count.
 with serve("--policy", "knorm", "--kv-bytes", str(4000 * ROW), slots=1) as s:
-    check("a named policy is not chosen", "because" not in s.log() and kv(s)["policy"] == "knorm", s.log()[:400])
+    check("a named policy is not chosen", "auto:" not in s.log() and kv(s)["policy"] == "knorm", s.log()[:400])
     s.complete(ids(300, 5), 3, winnow={"policy": "auto"})
-    check("a request asks for the choice", slot(s, 0)["policy"] == "replay" and abs(slot(s, 0)["entries"] - 152) < 1, slot(s, 0))
+    check("a request asks for the choice", slot(s, 0)["taken"] == "replay" and abs(slot(s, 0)["entries"] - 152) < 1, slot(s, 0))
     body = {"prompt": ids(2500, 5), "n_predict": 10}
     check("a prompt that fits without queries", s.ask("/completion", body).status == 200)
     long = s.ask("/completion", {**body, "winnow": {"policy": "auto"}})
     check("does not fit with them", long.status == 400 and "2500 tokens" in long.json["error"]["message"], long.text)
 
-# With profiles of shares and gates these decide, down to the sizes that they were measured at.
-with serve("--context", "1024", slots=1, model=f"{TINY}/../smollm2-135m.gguf") as s:
-    check("profiles are looked for", "policy kvzap:recent=32,room=0.3+shares, because" in s.log() and kv(s)["policy"] == "kvzap:recent=32,room=0.3+shares", s.log()[:400])
+# With profiles of shares and gates these decide, by each prompt's length and the size that it asks for.
+with serve("--context", "2560", slots=1, model=f"{TINY}/../smollm2-135m.gguf") as s:
+    rows = [(359, "kvzap:recent=0+shares"), (2048, "kvzap:recent=32,room=0.3+shares"), (None, "kvgate+shares")]
+    check("profiles are looked for", all(f"auto: prompts{f' of up to {upto} tokens' if upto else ''} by {recipe}: " in s.log() for upto, recipe in rows), s.log()[:1200])
     chat(s, user(words(60, 1)), tokens=2)
-    check("and used", n_compressed(s) == 1 and "in place of" not in s.log(), s.log()[-800:])
-    s.complete(ids(300, 2), 3, winnow={"ratio": 0.99})
-    check("below their sizes they are not", n_compressed(s) == 2 and "keydiff is taken in place of kvzap:recent=32,room=0.3+shares" in s.log(), s.log()[-800:])
+    check("and used", n_compressed(s) == 1 and "in place of" not in s.log() and slot(s, 0)["taken"] in rows[0] + rows[1], s.log()[-800:])
+    for n, more, recipe in [(359, {}, rows[0][1]), (360, {}, rows[1][1]), (2049, {}, rows[2][1]), (400, {"ratio": 0.75}, rows[0][1]), (400, {"budget": 200}, rows[1][1]),
+                            (400, {"budget": 5}, rows[0][1]), (300, {"ratio": 0.99}, "kvgate")]:
+        s.complete(ids(n, n), 3, cache_prompt=False, winnow=more)
+        check(f"{n} tokens, {more}", slot(s, 0)["taken"] == recipe and "in place of" not in s.log(), slot(s, 0), s.log()[-400:])
+    more = s.complete(ids(300, 300) + ids(30, 301), 3, winnow={"ratio": 0.99})
+    check("a prompt goes on with what the same choice kept", more["timings"]["prompt_n"] == 30, more["timings"])
 
 # Layers that it does not go with are asked once; models with recurrent layers, whose slots are not told apart, not at all.
 with serve("--context", "1024", slots=1, model=f"{TINY}/foreign/gemma4.gguf") as s:
@@ -155,7 +161,7 @@ with serve("--context", "1024", slots=1, model=f"{TINY}/foreign/gemma4.gguf") as
           kv(s), s.log()[-800:])
 with serve("--context", "1024", slots=1, model=f"{TINY}/foreign/lfm2.gguf") as s:
     s.complete(ids(300, 1, n_kind=80), 3)
-    check("recurrent layers", kv(s)["policy"] == "keydiff" and "keydiff is taken in place of replay, because" in s.log() and
+    check("recurrent layers", kv(s)["policy"] == "keydiff" and "keydiff is taken in place of auto, because" in s.log() and
           re.search(r"of 301 tokens, 150 entries", s.log()), s.log()[-800:])
 
 # A header that documents share is kept whole: the second document begins with it as if it were read anew.

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The recipe "auto": what a prompt is compressed by is chosen when it was read, by its length and the size that is wanted, from the table of
+ * wnw_policy_choose and the profiles that there are. So all that may be chosen is observed while it is read.
+ */
+#ifndef WNW_SERVE_AUTOMATIC_H
+#define WNW_SERVE_AUTOMATIC_H
+
+#include "serve/want.h"
+
+bool serve_is_automatic(const struct serve_want *want);
+/* The row for prompts of that many tokens, 1 or more. Returns a wnw_status. */
+int serve_automatic_choose(wnw_policy_choice *out, const struct serve_want *want, int32_t n_tokens);
+/* Calls what for the rows of prompts of any length, shortest first, until one returns no WNW_OK; returns what that was. */
+int serve_automatic_each(const struct serve_want *want, int (*what)(const wnw_policy_choice *row, void *user),
+                         void *user);
+/* Notes what all these rows need, in a want that is automatic; to be called once its size is known. Returns a wnw_status. */
+int serve_automatic_settle(struct serve_want *want);
+
+#endif
