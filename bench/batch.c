@@ -227,11 +227,11 @@ static int measure_count(struct bench_batch *b, struct batch_result *r, int32_t 
     for (int e = 0; e < N_ENGINES && rc == APP_OK; e++)
         rc = decode(b, (enum bench_engine)e, r->n, 0, WARM_STEPS,
                     &unused); /* builds the graphs of this shape */
-    for (int32_t at = 0; at < b->n_decode && rc == APP_OK; at += BATCH_CHUNK_STEPS) {
-        const int32_t n = b->n_decode - at < BATCH_CHUNK_STEPS ? b->n_decode - at : BATCH_CHUNK_STEPS;
+    for (int32_t done = 0; done < b->n_decode && rc == APP_OK; done += BATCH_CHUNK_STEPS) {
+        const int32_t n = b->n_decode - done < BATCH_CHUNK_STEPS ? b->n_decode - done : BATCH_CHUNK_STEPS;
         for (int k = 0; k < N_ENGINES && rc == APP_OK; k++) {
             const enum bench_engine e = (enum bench_engine)((k + round) % N_ENGINES);
-            rc = decode(b, e, r->n, WARM_STEPS + at, WARM_STEPS + at + n, &ms[e]);
+            rc = decode(b, e, r->n, WARM_STEPS + done, WARM_STEPS + done + n, &ms[e]);
         }
     }
     for (int e = 0; e < N_ENGINES && rc == APP_OK; e++)

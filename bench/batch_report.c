@@ -105,10 +105,10 @@ static json_t *figure_json(const struct bench_batch *b, const struct batch_lengt
 static json_t *result_json(const struct bench_batch *b, const struct batch_length *l, int32_t i)
 {
     const struct batch_result *r = &l->results[i];
-    json_t *rows = json_array();
+    json_t *list = json_array();
     for (int k = 0; k < N_FIGURES; k++)
-        app_json_append(&rows, figure_json(b, l, i, &figures[k]));
-    return json_pack("{s:i, s:o, s:{s:f, s:f, s:f}, s:I, s:I}", "sequences", (int)r->n, "figures", rows,
+        app_json_append(&list, figure_json(b, l, i, &figures[k]));
+    return json_pack("{s:i, s:o, s:{s:f, s:f, s:f}, s:I, s:I}", "sequences", (int)r->n, "figures", list,
                      "kept_per_head", "fewest", r->fewest, "mean", r->mean, "most", r->most, "kv_bytes_full",
                      (json_int_t)r->kv_bytes[FULL], "kv_bytes_compressed",
                      (json_int_t)r->kv_bytes[COMPRESSED]);

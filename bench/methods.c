@@ -67,12 +67,12 @@ static int add_method(struct bench_methods *b, const char *recipe, size_t len)
 
 static int add_list(struct bench_methods *b, const char *list)
 {
-    for (const char *at = list; *at;) {
-        const size_t len = app_recipe_length(at);
-        const int rc = add_method(b, at, len);
+    for (const char *next = list; *next;) {
+        const size_t len = app_recipe_length(next);
+        const int rc = add_method(b, next, len);
         if (rc != APP_OK)
             return rc;
-        at += len + (at[len] == ',');
+        next += len + (next[len] == ',');
     }
     return b->n_methods > 0 ? APP_OK : app_fail(APP_BAD_INPUT, "--policies is empty");
 }

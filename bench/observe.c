@@ -321,15 +321,15 @@ static void print_table(struct bench_observe *b)
 static json_t *length_json(struct bench_observe *b, struct result *r)
 {
     const int32_t n = b->base.n_reps;
-    json_t *rows = json_array();
+    json_t *list = json_array();
     for (int k = 0; k < N_FIGURES; k++)
-        app_json_append(&rows, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "what", figures[k].what, "kind",
+        app_json_append(&list, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "what", figures[k].what, "kind",
                                          kind_names[figures[k].kind], "recipe", figures[k].recipe, "ms",
                                          bench_spread_json(bench_spread_of(r->ms[k], n)), "share_percent",
                                          bench_spread_json(bench_spread_of(r->share[k], n)), "target_percent",
                                          figures[k].target > 0 ? json_real(figures[k].target) : json_null()));
     return json_pack("{s:i, s:o, s:o}", "n", (int)r->n, "prefill_ms",
-                     bench_spread_json(bench_spread_of(r->plain, n)), "figures", rows);
+                     bench_spread_json(bench_spread_of(r->plain, n)), "figures", list);
 }
 
 static int print_json(struct bench_observe *b)

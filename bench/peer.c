@@ -229,11 +229,11 @@ static int ask(struct bench_peer *p, const char *request, const char *words, con
     char *text = malloc(n_words + 2 + (size_t)n * PER_TOKEN);
     if (!text)
         return app_fail(APP_FAILED, "out of memory");
-    size_t at = (size_t)sprintf(text, "%s", words);
+    size_t len = (size_t)sprintf(text, "%s", words);
     for (int32_t i = 0; i < n; i++)
-        at += (size_t)snprintf(text + at, PER_TOKEN + 1, " %d", (int)tokens[i]);
-    text[at++] = '\n';
-    int rc = send_all(p, text, at, request);
+        len += (size_t)snprintf(text + len, PER_TOKEN + 1, " %d", (int)tokens[i]);
+    text[len++] = '\n';
+    int rc = send_all(p, text, len, request);
     free(text);
     if (rc == APP_OK)
         rc = wait_answer(p, request);
@@ -275,9 +275,9 @@ static bool is_for_this_cpu(const char *path)
     if (f)
         fclose(f);
     said[n] = '\0';
-    for (size_t i = 0, at = 0; i < sizeof keys / sizeof *keys && at < sizeof here; i++)
+    for (size_t i = 0, len = 0; i < sizeof keys / sizeof *keys && len < sizeof here; i++)
         if (app_cpu_value(value, sizeof value, keys[i]))
-            at += (size_t)snprintf(here + at, sizeof here - at, "%s\n", value);
+            len += (size_t)snprintf(here + len, sizeof here - len, "%s\n", value);
     return n > 0 && strcmp(said, here) == 0;
 }
 

@@ -153,9 +153,9 @@ static json_t *figure_json(const struct bench_length *r, const struct figure *f)
 /* Returns NULL if memory runs out, like the next function. */
 static json_t *length_json(const struct bench *b, const struct bench_length *r)
 {
-    json_t *rows = json_array(), *caches = json_array();
+    json_t *list = json_array(), *caches = json_array();
     for (int i = 0; i < n_figures(b); i++)
-        app_json_append(&rows, figure_json(r, &figures[i]));
+        app_json_append(&list, figure_json(r, &figures[i]));
     for (int e = FULL; e <= COMPRESSED; e++) {
         const wnw_cache_stats *s = &r->stats[e];
         app_json_append(&caches,
@@ -164,7 +164,7 @@ static json_t *length_json(const struct bench *b, const struct bench_length *r)
                                   (json_int_t)s->bytes_entries, "growth_block", (int)s->growth));
     }
     return json_pack("{s:i, s:f, s:i, s:i, s:o, s:o}", "n", (int)r->n, "kept_tokens_mean", r->kept_mean,
-                     "rounds", (int)r->n_rounds, "decode_tokens", (int)b->n_decode, "figures", rows, "caches",
+                     "rounds", (int)r->n_rounds, "decode_tokens", (int)b->n_decode, "figures", list, "caches",
                      caches);
 }
 

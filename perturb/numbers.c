@@ -38,14 +38,14 @@ bool perturb_numbers_open(struct perturb_numbers *p)
     return p->sliding && p->kept;
 }
 
-/* Gives *list room for n rows of zeros behind the n_old that it has. false: out of memory; it stays then. */
-static bool widen(double **list, size_t n_old, size_t n, size_t row)
+/* Gives *list room for n texts, of n_each numbers that begin as zeros, where it has n_old. false: out of memory; it stays then. */
+static bool widen(double **list, size_t n_old, size_t n, size_t n_each)
 {
-    double *grown = row > 0 && n > SIZE_MAX / row - 1 ? NULL : calloc(n * row + 1, sizeof *grown);
+    double *grown = n_each > 0 && n > SIZE_MAX / n_each - 1 ? NULL : calloc(n * n_each + 1, sizeof *grown);
     if (!grown)
         return false;
     if (*list)
-        memcpy(grown, *list, n_old * row * sizeof *grown);
+        memcpy(grown, *list, n_old * n_each * sizeof *grown);
     free(*list);
     *list = grown;
     return true;
@@ -81,27 +81,31 @@ void perturb_numbers_clear(struct perturb_numbers *p)
     *p = (struct perturb_numbers){0};
 }
 
-/* The row of a policy's units. */
-static size_t row_of(const struct perturb_numbers *p, int32_t size, int32_t policy, int32_t text)
+/* The number of a text at a size among all of them, and of a policy there. */
+static size_t index_of(const struct perturb_numbers *p, int32_t size, int32_t text)
 {
-    return ((size_t)text * (size_t)p->n_sizes + (size_t)size) * (size_t)p->n_policies + (size_t)policy;
+    return (size_t)text * (size_t)p->n_sizes + (size_t)size;
+}
+
+static size_t policy_index(const struct perturb_numbers *p, int32_t size, int32_t policy, int32_t text)
+{
+    return index_of(p, size, text) * (size_t)p->n_policies + (size_t)policy;
 }
 
 double *perturb_changes(const struct perturb_numbers *p, enum perturb_level level, int32_t size,
                         int32_t policy, int32_t text)
 {
-    return p->change[level] + row_of(p, size, policy, text) * (size_t)perturb_level_units(p, level);
+    return p->change[level] + policy_index(p, size, policy, text) * (size_t)perturb_level_units(p, level);
 }
 
 double *perturb_bounds(const struct perturb_numbers *p, enum perturb_bound bound, int32_t size, int32_t text)
 {
-    const size_t row = (size_t)text * (size_t)p->n_sizes + (size_t)size;
-    return p->bound[bound] + row * (size_t)perturb_level_units(p, PERTURB_HEADS);
+    return p->bound[bound] + index_of(p, size, text) * (size_t)perturb_level_units(p, PERTURB_HEADS);
 }
 
 double *perturb_first(const struct perturb_numbers *p, int32_t size, int32_t policy, int32_t text)
 {
-    return p->first + row_of(p, size, policy, text) * (size_t)perturb_level_units(p, PERTURB_HEADS);
+    return p->first + policy_index(p, size, policy, text) * (size_t)perturb_level_units(p, PERTURB_HEADS);
 }
 
 bool perturb_counts(const struct perturb_numbers *p, enum perturb_level level, int32_t unit)
@@ -126,10 +130,11 @@ static void draw(double *base, double *other, const struct perturb_pairs *p, str
     memset(base, 0, (size_t)p->n_units * sizeof *base);
     memset(other, 0, (size_t)p->n_units * sizeof *other);
     for (int32_t i = 0; i < p->n_texts; i++) {
-        const size_t row = (size_t)eval_random_below(r, (uint64_t)p->n_texts) * (size_t)p->n_units;
+        const size_t first = (size_t)eval_random_below(r, (uint64_t)p->n_texts) * (size_t)p->n_units;
+        const double *of_base = p->base + first, *of_other = p->other + first;
         for (int32_t u = 0; u < p->n_units; u++) {
-            base[u] += p->base[row + (size_t)u];
-            other[u] += p->other[row + (size_t)u];
+            base[u] += of_base[u];
+            other[u] += of_other[u];
         }
     }
 }
@@ -201,13 +206,13 @@ static int32_t count_units(const struct perturb_numbers *p, enum perturb_level l
 static void gather(double *out, int32_t n, const struct perturb_numbers *p, enum perturb_level level,
                    int32_t size, int32_t policy)
 {
-    int32_t at = 0;
+    int32_t n_done = 0;
     for (int32_t u = 0; u < perturb_level_units(p, level); u++) {
         if (!perturb_counts(p, level, u))
             continue;
         for (int32_t i = 0; i < p->n_texts; i++)
-            out[(size_t)i * (size_t)n + (size_t)at] = perturb_changes(p, level, size, policy, i)[u];
-        out[(size_t)p->n_texts * (size_t)n + (size_t)at++] = perturb_mean(p, level, size, policy, u);
+            out[(size_t)i * (size_t)n + (size_t)n_done] = perturb_changes(p, level, size, policy, i)[u];
+        out[(size_t)p->n_texts * (size_t)n + (size_t)n_done++] = perturb_mean(p, level, size, policy, u);
     }
 }
 
@@ -236,6 +241,29 @@ bool perturb_beside(struct perturb_beside_base *out, const struct perturb_number
     const bool good = perturb_intervals(&out->over, &pairs, &r);
     free(base);
     return good;
+}
+
+/* ---- What a first stage holds ---- */
+
+/* Counts heads by how much of the token's attention is in a first stage. */
+struct held {
+    int64_t n, n_later, n_holds, n_holds_later; /* later: behind layer 0; holds: more than half */
+};
+
+/* Counts a head; returns whether the stage holds more than half. */
+static bool add_held(struct held *h, const struct perturb_numbers *p, int32_t head, double share)
+{
+    const bool later = head >= p->n_head, holds = share > 0.5;
+    h->n++;
+    h->n_later += later;
+    h->n_holds += holds;
+    h->n_holds_later += holds && later;
+    return holds;
+}
+
+static double mean_of(double sum, int64_t n)
+{
+    return n > 0 ? sum / (double)n : NAN;
 }
 
 /* ---- The first stage ---- */
@@ -267,29 +295,26 @@ struct perturb_stage perturb_stage(const struct perturb_numbers *p, int32_t size
 {
     struct perturb_stage t = {0};
     const int32_t n_units = perturb_level_units(p, PERTURB_HEADS);
-    int64_t n_later = 0, n_holds = 0, n_holds_later = 0, n_geo[PERTURB_N_STRATA] = {0};
+    struct held held = {0};
+    int64_t n_geo[PERTURB_N_STRATA] = {0};
     for (int32_t i = 0; i < p->n_texts; i++)
         for (int32_t u = 0; u < n_units; u++) {
             const double share = perturb_first(p, size, policy, i)[u];
             if (!perturb_counts(p, PERTURB_HEADS, u) || isnan(share))
                 continue;
-            const bool later = u >= p->n_head, holds = share > 0.5;
             const int s = stratum_of(share);
-            t.n++;
-            n_later += later;
-            n_holds += holds;
-            n_holds_later += holds && later;
+            add_held(&held, p, u, share);
             add_change(&t.of[s], &n_geo[s], perturb_changes(p, PERTURB_HEADS, size, 0, i)[u],
                        perturb_changes(p, PERTURB_HEADS, size, policy, i)[u]);
         }
     for (int s = 0; s < PERTURB_N_STRATA; s++) {
-        const double n = (double)t.of[s].n;
-        t.of[s].base = n > 0 ? t.of[s].base / n : NAN;
-        t.of[s].other = n > 0 ? t.of[s].other / n : NAN;
-        t.of[s].ratio = n_geo[s] > 0 ? exp(t.of[s].ratio / (double)n_geo[s]) : NAN;
+        t.of[s].base = mean_of(t.of[s].base, t.of[s].n);
+        t.of[s].other = mean_of(t.of[s].other, t.of[s].n);
+        t.of[s].ratio = exp(mean_of(t.of[s].ratio, n_geo[s]));
     }
-    t.holds = t.n > 0 ? (double)n_holds / (double)t.n : NAN;
-    t.holds_behind_0 = n_later > 0 ? (double)n_holds_later / (double)n_later : NAN;
+    t.n = held.n;
+    t.holds = mean_of((double)held.n_holds, held.n);
+    t.holds_behind_0 = mean_of((double)held.n_holds_later, held.n_later);
     return t;
 }
 
@@ -299,22 +324,18 @@ struct perturb_tightness perturb_tightness(const struct perturb_numbers *p, int3
 {
     struct perturb_tightness t = {0};
     const int32_t n_units = perturb_level_units(p, PERTURB_HEADS);
-    int64_t n = 0, n_later = 0, n_holds = 0, n_holds_later = 0;
+    struct held held = {0};
     for (int32_t i = 0; i < p->n_texts; i++)
         for (int32_t u = 0; u < n_units; u++) {
             if (!perturb_counts(p, PERTURB_HEADS, u))
                 continue;
-            const bool later = u >= p->n_head, holds = perturb_bounds(p, PERTURB_B_SIGMA, size, i)[u] > 0.5;
-            n++;
-            n_later += later;
-            n_holds += holds;
-            n_holds_later += holds && later;
+            const bool holds = add_held(&held, p, u, perturb_bounds(p, PERTURB_B_SIGMA, size, i)[u]);
             for (int k = 0; holds && k < PERTURB_N_BOUNDS; k++)
                 t.mean[k] += perturb_bounds(p, (enum perturb_bound)k, size, i)[u];
         }
     for (int k = 0; k < PERTURB_N_BOUNDS; k++)
-        t.mean[k] = n_holds > 0 ? t.mean[k] / (double)n_holds : NAN;
-    t.holds = n > 0 ? (double)n_holds / (double)n : NAN;
-    t.holds_behind_0 = n_later > 0 ? (double)n_holds_later / (double)n_later : NAN;
+        t.mean[k] = mean_of(t.mean[k], held.n_holds);
+    t.holds = mean_of((double)held.n_holds, held.n);
+    t.holds_behind_0 = mean_of((double)held.n_holds_later, held.n_later);
     return t;
 }

@@ -62,8 +62,9 @@ static int finish(json_t **record, json_t *o)
 /* The options of the policy's first stage, from its recipe written out. false: it has none. */
 static bool first_stage(struct wnw__first_stage *out, const wnw_policy *policy)
 {
-    const char *at = strstr(wnw_policy_string(policy), "+critical:"),
-               *alpha = at ? strstr(at, "alpha=") : NULL, *sinks = at ? strstr(at, "sinks=") : NULL;
+    const char *stage = strstr(wnw_policy_string(policy), "+critical:"),
+               *alpha = stage ? strstr(stage, "alpha=") : NULL,
+               *sinks = stage ? strstr(stage, "sinks=") : NULL;
     char *end;
     if (!alpha || !sinks)
         return false;

@@ -2,6 +2,7 @@
 #include "calibrations.h"
 
 #include "asserts.h"
+#include "files.h"
 #include "random.h"
 
 #include <stdlib.h>
@@ -72,9 +73,7 @@ char *test_calibrated_alike(const wnw_model *m, const char *kind, const wnw_cali
     q.n_threads = 2;
     char *threads = test_calibrated(m, kind, &q);
     assert_string_equal(once, threads);
-    const int fd = mkstemp(journal);
-    assert_cmp(fd, >=, 0);
-    close(fd);
+    test_file_new(journal);
     unlink(journal); /* its name alone is needed */
     q.journal = journal;
     q.progress = stop_after;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "gguf_copy.h"
 
+#include "files.h"
 #include "models.h"
 
 #include <stdlib.h>
@@ -13,9 +14,7 @@ struct test_gguf_copy test_gguf_copy_of(const char *name)
     char source[4096];
     test_model_path(source, sizeof source, name);
     test_gguf_read(&c.file, source);
-    const int fd = mkstemp(c.path);
-    assert_cmp(fd, >=, 0);
-    close(fd);
+    test_file_new(c.path);
     return c;
 }
 

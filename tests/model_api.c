@@ -5,6 +5,7 @@
  * functions that have no status; everything else ends in a status, and the session is as sound as before.
  * Meant to be run under the sanitizers, too.
  */
+#include "files.h"
 #include "helpers.h"
 #include "winnow_method.h"
 #include "winnow_store.h"
@@ -118,9 +119,7 @@ static void stored_sessions(void **state)
     wnw_engine *e;
     const int32_t *pos;
     int32_t n = 7;
-    const int fd = mkstemp(path);
-    assert_cmp(fd, >=, 0);
-    close(fd);
+    test_file_new(path);
     assert_null_refused(wnw_session_store(NULL, path, NULL));
     assert_null_refused(wnw_session_store(s, NULL, NULL));
     assert_error(wnw_session_store(s, path, NULL), WNW_E_ARG);

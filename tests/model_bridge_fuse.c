@@ -4,6 +4,7 @@
  * products with activations in bytes are; how far they are from each other is what roundings of norms and gates become where
  * bytes are rounded again, and no more than that. Models are those of our families and of others, their weights made Q8_0.
  */
+#include "files.h"
 #include "generated.h"
 #include "helpers.h"
 #include "llamas.h"
@@ -88,9 +89,7 @@ static struct counts check_model(const char *path, const char *name)
 static struct counts check_quantised(const char *path, const char *name)
 {
     char copy[] = "/tmp/winnow-fuse-XXXXXX";
-    const int fd = mkstemp(copy);
-    assert_cmp(fd, >=, 0);
-    close(fd);
+    test_file_new(copy);
     struct llama_model_quantize_params params = llama_model_quantize_default_params();
     params.ftype = LLAMA_FTYPE_MOSTLY_Q8_0;
     params.nthread = 1;

@@ -4,6 +4,7 @@
  * what is read behind them is computed as in a session of the file. How near that is, is measured by the same tokens
  * behind a prompt that both have read and kept whole.
  */
+#include "files.h"
 #include "helpers.h"
 #include "llamas.h"
 #include "winnow_bridge.h"
@@ -56,10 +57,8 @@ static wnw_stored *store(const wnw_model *m, const struct row *row, const char *
     int32_t tokens[N_PROMPT];
     wnw_policy *policy = test_policy(recipe);
     const wnw_run run = {WNW_INIT(wnw_run), .policy = policy, .size = size_ratio(0.5), .once = true};
-    const int fd = mkstemp(path);
     wnw_stored *st;
-    assert_cmp(fd, >=, 0);
-    close(fd);
+    test_file_new(path);
     wnw_session *s = test_session_new(m, &row->how);
     make_tokens(tokens, N_PROMPT);
     assert_ok(wnw_session_begin(s, &run));

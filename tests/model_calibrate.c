@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Calibrations of tiny models from parameters to profiles that methods read. */
+#include "files.h"
 #include "helpers.h"
 #include "peek_calibrate.h"
 #include "winnow_calibrate.h"
@@ -49,11 +50,7 @@ static char path[64];
 static void store(const char *contents)
 {
     strcpy(path, "/tmp/winnow-profile-XXXXXX");
-    const int fd = mkstemp(path);
-    assert_cmp(fd, >=, 0);
-    FILE *f = fdopen(fd, "w");
-    fputs(contents, f);
-    fclose(f);
+    test_file_of(path, contents, strlen(contents));
 }
 
 /* Every family: a profile that is read again, and presets that work with it. */

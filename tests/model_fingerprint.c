@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The fingerprint names weights, not files, machines or memory layouts. */
+#include "files.h"
 #include "helpers.h"
 
 #include <gguf.h>
@@ -74,9 +75,8 @@ static void weights_matter(void **state)
     test_model_path(path, sizeof path, name);
     FILE *in = fopen(path, "rb");
     assert_non_null(in);
-    const int fd = mkstemp(copy);
-    assert_cmp(fd, >=, 0);
-    FILE *out = fdopen(fd, "wb");
+    test_file_new(copy);
+    FILE *out = fopen(copy, "wb");
     assert_non_null(out);
     wnw_model *m;
     wnw_model_info info = {WNW_INIT(wnw_model_info)};

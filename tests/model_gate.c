@@ -2,6 +2,7 @@
 /* Calibrations of gates, on the cache and on hidden states, go on from their journal: from each of its lines to the same bytes. */
 #include "asserts.h"
 #include "calibrations.h"
+#include "files.h"
 #include "models.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@ static int set_up(void **state)
 {
     (void)state;
     strcpy(path, "/tmp/winnow-gate-XXXXXX");
-    const int fd = mkstemp(path);
+    test_file_new(path);
     model = test_model_open("tiny/tiny-llama.gguf");
     for (int i = 0; i < 2; i++) {
         words[i] = test_random_words(700, 7 + (uint64_t)i);
@@ -29,7 +30,7 @@ static int set_up(void **state)
     params = test_calibrate_params(texts, NULL, "pieces=3,length=40");
     params.n_texts = 2;
     params.journal = path;
-    return fd < 0 || close(fd) != 0;
+    return 0;
 }
 
 static int tear_down(void **state)

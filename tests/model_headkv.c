@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* HeadKV from a profile file to a compressed cache: important heads hold more, the total is what was asked. */
+#include "files.h"
 #include "helpers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { N = 96 };
 
@@ -39,9 +39,7 @@ static void counts_follow_the_profile(void **state)
     wnw_model *m = test_model_open(name);
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(m, &info));
-    const int fd = mkstemp(path);
-    assert_cmp(fd, >=, 0);
-    close(fd);
+    test_file_new(path);
     write_profile(path, m, &info);
     wnw_profile *profile = NULL;
     assert_ok(wnw_profile_new(&profile, m));

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Log callbacks of ggml and libllama belong to the program: one that it has set stays. */
+#include "files.h"
 #include "helpers.h"
 
 #include <llama.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static void count(enum ggml_log_level level, const char *text, void *user)
 {
@@ -67,24 +67,17 @@ static void keep_line(wnw_log_level level, const char *text, void *user)
 static void quiet_otherwise(void **state)
 {
     (void)state;
-    char path[] = "/tmp/winnow-log-XXXXXX";
+    struct test_stderr err;
+    char said[1024];
     int n = 0;
     llama_log_set(NULL, NULL);
-    fflush(stderr);
-    const int fd = mkstemp(path), old = dup(STDERR_FILENO);
-    assert_cmp(fd, >=, 0);
-    assert_cmp(old, >=, 0);
-    dup2(fd, STDERR_FILENO);
+    test_stderr_begin(&err);
     open_and_close();
     wnw_set_log(keep_line, &n);
     open_and_close();
     wnw_set_log(NULL, NULL);
-    fflush(stderr);
-    dup2(old, STDERR_FILENO);
-    close(old);
-    assert_int_equal(lseek(fd, 0, SEEK_END), 0);
-    close(fd);
-    unlink(path);
+    test_stderr_end(&err, said, sizeof said);
+    assert_string_equal(said, "");
     assert_cmp(n, >, 0);
 }
 

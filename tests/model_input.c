@@ -5,6 +5,7 @@
  * named. This process itself must never compute: OpenMP's threads do not survive fork().
  */
 #include "child.h"
+#include "files.h"
 #include "gguf_edit.h"
 #include "helpers.h"
 
@@ -304,9 +305,7 @@ static int set_up(void **state)
     test_tiny_model_of(name, "llama");
     test_model_path(fx.source, sizeof fx.source, name);
     strcpy(fx.path, "/tmp/winnow-test-XXXXXX");
-    const int fd = mkstemp(fx.path);
-    assert_cmp(fd, >=, 0);
-    close(fd);
+    test_file_new(fx.path);
     FILE *f = fopen(fx.source, "rb");
     struct stat st;
     assert_non_null(f);

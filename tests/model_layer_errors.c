@@ -2,6 +2,7 @@
 /* `calibrate layers` on tiny models: errors against sessions in which the entries are really gone, and what must
  * not change a byte. */
 #include "calibrations.h"
+#include "files.h"
 #include "helpers.h"
 #include "peek_session.h"
 
@@ -150,10 +151,7 @@ static void is_read(void **state)
     wnw_profile *profile;
     p.n_texts = 2;
     char *json = test_calibrated(model, "layers", &p);
-    const int fd = mkstemp(path);
-    assert_cmp(fd, >=, 0);
-    assert_int_equal(write(fd, json, strlen(json)), strlen(json));
-    close(fd);
+    test_file_of(path, json, strlen(json));
     assert_contains(json, "\"more words, 90 tokens\":[");
     assert_contains(json,
                     "\"words, 45 tokens\":["); /* half of it, because that is more than twice what is kept */

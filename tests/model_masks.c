@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Masked heads: a session with masks computes what a model computes whose output projection has no weights for
  * these heads; and lists of heads. */
+#include "files.h"
 #include "gguf_edit.h"
 #include "helpers.h"
 #include "peek_session.h"
@@ -96,9 +97,7 @@ static void is_a_model_without_the_heads(void **state)
     test_model_path(path, sizeof path, name);
     test_open(&t, name, N_TOKEN, 5);
     const int32_t n = heads_of(row, &t.info, heads);
-    const int fd = mkstemp(cut_path);
-    assert_cmp(fd, >=, 0);
-    close(fd);
+    test_file_new(cut_path);
     cut_heads(path, cut_path, row, &t.info, heads, n);
     assert_ok(wnw_model_open(&cut, cut_path, NULL));
     for (int32_t threads = 1; threads <= 2; threads++) {

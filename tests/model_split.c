@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Models in several files, and GGUF files that are no models. */
+#include "files.h"
 #include "gguf_edit.h"
 #include "helpers.h"
 
@@ -240,9 +241,7 @@ static void other_kinds_of_gguf(void **state)
     (void)state;
     struct test_gguf f;
     char path[4096], copy[] = "/tmp/winnow-other-XXXXXX";
-    const int fd = mkstemp(copy);
-    assert_cmp(fd, >=, 0);
-    close(fd);
+    test_file_new(copy);
     test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         test_gguf_read(&f, path);
@@ -273,17 +272,13 @@ static void other_bytes(void **state)
         {"GGUF\1\0\0\0", "is a damaged GGUF file"},
         {"GGUF\0\0\0\0", "is a damaged GGUF file"},
     };
-    char path[] = "/tmp/winnow-bytes-XXXXXX";
-    const int fd = mkstemp(path);
-    assert_cmp(fd, >=, 0);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char bytes[64] = {0};
+        char path[] = "/tmp/winnow-bytes-XXXXXX", bytes[64] = {0};
         memcpy(bytes, rows[i].head, 8);
-        assert_int_equal(pwrite(fd, bytes, sizeof bytes, 0), sizeof bytes);
+        test_file_of(path, bytes, sizeof bytes);
         refused(path, rows[i].says);
+        unlink(path);
     }
-    close(fd);
-    unlink(path);
 }
 
 int main(void)

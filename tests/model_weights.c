@@ -4,6 +4,7 @@
  * matrix product for are refused when the model is opened, values that are not numbers when the first logits
  * are.
  */
+#include "files.h"
 #include "gguf_edit.h"
 #include "helpers.h"
 #include "peek_session.h"
@@ -189,9 +190,7 @@ static int set_up(void **state)
 {
     static struct fixture fx = {.path = "/tmp/winnow-test-XXXXXX"};
     test_model_path(fx.source, sizeof fx.source, MODEL);
-    const int fd = mkstemp(fx.path);
-    assert_cmp(fd, >=, 0);
-    close(fd);
+    test_file_new(fx.path);
     *state = &fx;
     return 0;
 }

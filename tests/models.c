@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "gguf_edit.h"
 #include "random.h"
 
@@ -119,9 +120,7 @@ void test_float32_copy(char *out, size_t cap, const char *name)
     for (int32_t i = 0; i < f.n_tensor; i++)
         test_gguf_float32(&f, i);
     snprintf(out, cap, "%s/winnow-float32-XXXXXX", folder && folder[0] ? folder : "/tmp");
-    const int fd = mkstemp(out);
-    assert_cmp(fd, >=, 0);
-    close(fd);
+    test_file_new(out);
     test_gguf_write(&f, out);
     test_gguf_free(&f);
 }

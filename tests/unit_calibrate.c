@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The units in the journal of a calibration, and the text of their numbers. */
 #include "asserts.h"
+#include "files.h"
 #include "peek_calibrate.h"
 
 #include <math.h>
@@ -76,8 +77,8 @@ static int set_up(void **state)
 {
     (void)state;
     strcpy(path, "/tmp/winnow-journal-XXXXXX");
-    const int fd = mkstemp(path);
-    return fd < 0 || close(fd) != 0;
+    test_file_new(path);
+    return 0;
 }
 
 static int tear_down(void **state)

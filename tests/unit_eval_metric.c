@@ -91,7 +91,7 @@ static void test_stems(void **state)
         struct eval_chars c, want;
         assert_true(eval_chars_from(&c, words[i][0], strlen(words[i][0])));
         assert_true(eval_chars_from(&want, words[i][1], strlen(words[i][1])));
-        c.n = eval_porter_stem(c.at, c.n);
+        eval_porter_stem(&c);
         if (!eval_chars_equal(&c, &want))
             fail_msg("%s has a stem of %zu letters, not %s", words[i][0], c.n, words[i][1]);
         eval_chars_free(&c);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The perturbation study on numbers worked out by hand, its records, and its texts with a toy tokenizer. */
 #include "asserts.h"
+#include "files.h"
 
 #include "perturb/numbers.h"
 #include "perturb/record.h"
@@ -274,10 +275,7 @@ static void pieces_come_first(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = (char)('a' + i % 26);
-    const int fd = mkstemp(path);
-    assert_cmp(fd, >=, 0);
-    assert_int_equal(write(fd, text, sizeof text), sizeof text);
-    close(fd);
+    test_file_of(path, text, sizeof text);
     assert_int_equal(perturb_texts_make(&t, &bytes, path, N, LENGTH, 42), 0);
     assert_int_equal(t.n, N);
     assert_int_equal(t.n_of_file, 2); /* 1300 bytes are two pieces of 600 */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Files of the user's own questions: what a line becomes, and which lines are refused. */
 #include "asserts.h"
+#include "files.h"
 
 #include "app/console.h"
 #include "eval/tasks/set.h"
@@ -15,15 +16,6 @@ static const struct eval_task *user_set(void)
     const struct eval_task *set = eval_task_find("user");
     assert_non_null(set);
     return set;
-}
-
-/* A file that holds `text`; its name is put into the template `path`. */
-static void write_file(char *path, const char *text)
-{
-    const int fd = mkstemp(path);
-    assert_cmp(fd, >=, 0);
-    assert_cmp(write(fd, text, strlen(text)), ==, (long)strlen(text));
-    close(fd);
 }
 
 /* ---- Lines that are read ---- */
@@ -44,7 +36,7 @@ static void read_line(void **state)
     struct eval_set_reader r;
     struct eval_sample s;
     bool more;
-    write_file(path, row->line);
+    test_file_of(path, row->line, strlen(row->line));
     assert_int_equal(eval_set_open(&r, user_set(), path), APP_OK);
     assert_int_equal(eval_set_next(&r, &s, &more), APP_OK);
     assert_true(more);
@@ -101,19 +93,10 @@ static int check_file(char *said, size_t n, const char *path)
 {
     int32_t n_samples;
     uint64_t hash;
-    char own[] = "/tmp/winnow-said-XXXXXX";
-    const int was = dup(STDERR_FILENO), fd = mkstemp(own);
-    assert_cmp(fd, >=, 0);
-    fflush(stderr);
-    dup2(fd, STDERR_FILENO);
+    struct test_stderr err;
+    test_stderr_begin(&err);
     const int rc = eval_set_check(&n_samples, &hash, user_set(), path);
-    fflush(stderr);
-    dup2(was, STDERR_FILENO);
-    close(was);
-    const ssize_t len = pread(fd, said, n - 1, 0);
-    said[len > 0 ? len : 0] = '\0';
-    close(fd);
-    unlink(own);
+    test_stderr_end(&err, said, n);
     return rc;
 }
 
@@ -121,7 +104,7 @@ static void refuse(void **state)
 {
     const struct bad_row *row = *state;
     char path[] = "/tmp/winnow-set-XXXXXX", said[1024];
-    write_file(path, row->text);
+    test_file_of(path, row->text, strlen(row->text));
     assert_int_equal(check_file(said, sizeof said, path), APP_BAD_INPUT);
     if (!strstr(said, row->message) || !strstr(said, path) || strchr(said, '\n')[1] != '\0')
         fail_msg("no '%s' in: %s", row->message, said);
@@ -174,7 +157,7 @@ static void test_hash(void **state)
     for (int i = 0; i < 4; i++) {
         char path[] = "/tmp/winnow-set-XXXXXX";
         int32_t n;
-        write_file(path, texts[i]);
+        test_file_of(path, texts[i], strlen(texts[i]));
         assert_int_equal(eval_set_check(&n, &hash[i], user_set(), path), APP_OK);
         assert_int_equal(n, lines[i]);
         unlink(path);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Samples of the evaluation's tasks: what they say is true, they have the length that was asked for, and they stay. */
 #include "asserts.h"
+#include "files.h"
 
 #include "app/console.h"
 #include "eval/base/jsonl.h"
@@ -278,8 +279,9 @@ static void test_pieces_of_a_file(void **state)
     char path[] = "/tmp/unit_eval_tasks-XXXXXX", *text[4];
     uint64_t id[4];
     bool at_start = false;
-    FILE *f = fdopen(mkstemp(path), "w");
     (void)state;
+    test_file_new(path);
+    FILE *f = fopen(path, "w");
     assert_non_null(f);
     for (int i = 0; i < 3500; i++)
         fprintf(f, "%s%d%s\n", i % 10 ? "w" : "W", i, i % 10 == 9 ? "." : "");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the server keeps of slots and sequences (serve/): claims, the cap, reuse, cells that die, slots in files. */
+#include "files.h"
 #include "helpers.h"
 #include "serve/automatic.h"
 #include "serve/batches.h"
@@ -490,20 +491,11 @@ static void test_a_recipe_is_parsed_once(void **state)
 
 /* ---- Documents ---- */
 
-/* Writes bytes to a file of its own; path[40]. */
-static void write_file(char *path, const char *bytes, size_t n)
-{
-    strcpy(path, "/tmp/winnow-document-XXXXXX");
-    const int fd = mkstemp(path);
-    assert_int_equal(write(fd, bytes, n), (ssize_t)n);
-    close(fd);
-}
-
 /* Loads NAME=FILE with these bytes. */
 static bool load(const char *name, const char *bytes, size_t n, char *why)
 {
-    char path[40], line[200];
-    write_file(path, bytes, n);
+    char path[] = "/tmp/winnow-document-XXXXXX", line[200];
+    test_file_of(path, bytes, n);
     snprintf(line, sizeof line, "%s=%s\n", name, path);
     const bool ok = serve_documents_load(line, why);
     unlink(path);
@@ -719,7 +711,7 @@ static void test_files(void **state)
     static uint8_t x[BYTES], y[BYTES];
     const int32_t tokens[N] = {1, 2, 3};
     int32_t back[N];
-    close(mkstemp(path));
+    test_file_new(path);
     for (int i = 0; i < BYTES; i++)
         x[i] = i / 1000 % 3 == 1 || i > BYTES - 50 ? 0xff : (uint8_t)(i * 7);
     struct serve_slot_file file, read;

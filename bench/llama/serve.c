@@ -91,11 +91,11 @@ static void about(struct server *s, const char *text)
 {
     (void)text;
     fprintf(s->out, "ok %s", ggml_version());
-    for (const char *at = llama_print_system_info(); (at = strstr(at, " = 1")) != NULL; at += 4) {
-        const char *from = at;
+    for (const char *found = llama_print_system_info(); (found = strstr(found, " = 1")) != NULL; found += 4) {
+        const char *from = found;
         while (from > llama_print_system_info() && (isalnum((unsigned char)from[-1]) || from[-1] == '_'))
             from--;
-        fprintf(s->out, " %.*s", (int)(at - from), from);
+        fprintf(s->out, " %.*s", (int)(found - from), from);
     }
     fputc('\n', s->out);
 }
@@ -138,14 +138,14 @@ static void feed(struct server *s, const char *text)
     const int32_t seq = take_sequence(s, &text);
     double ms = 0;
     take_tokens(s, text);
-    for (int32_t at = 0; !s->failed && at < s->n_tokens; at += s->n_ubatch) {
-        const int32_t n = s->n_tokens - at < s->n_ubatch ? s->n_tokens - at : s->n_ubatch;
+    for (int32_t done = 0; !s->failed && done < s->n_tokens; done += s->n_ubatch) {
+        const int32_t n = s->n_tokens - done < s->n_ubatch ? s->n_tokens - done : s->n_ubatch;
         const double start = now_ms(s);
-        if (!bench_llama_feed(s->llama, seq, s->tokens + at, n, at + n == s->n_tokens))
+        if (!bench_llama_feed(s->llama, seq, s->tokens + done, n, done + n == s->n_tokens))
             fail(s, "llama_decode failed");
         ms += now_ms(s) - start;
         if (!s->failed)
-            still_working(s, at + n);
+            still_working(s, done + n);
     }
     if (!s->failed)
         fprintf(s->out, "ok %.6f\n", ms);
@@ -167,13 +167,13 @@ static void steps(struct server *s, const char *text)
     take_tokens(s, text);
     if (!s->failed && (n > s->n_seq || s->n_tokens % n))
         fail(s, "the tokens do not fit the number of sequences");
-    for (int32_t at = 0; !s->failed && at < s->n_tokens; at += n) {
+    for (int32_t done = 0; !s->failed && done < s->n_tokens; done += n) {
         const double start = now_ms(s);
-        if (!bench_llama_step(s->llama, s->tokens + at, n))
+        if (!bench_llama_step(s->llama, s->tokens + done, n))
             fail(s, "llama_decode failed");
         ms += now_ms(s) - start;
         if (!s->failed)
-            still_working(s, at / n + 1);
+            still_working(s, done / n + 1);
     }
     if (!s->failed)
         fprintf(s->out, "ok %.6f\n", ms);

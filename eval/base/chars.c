@@ -28,13 +28,13 @@ bool eval_chars_from(struct eval_chars *out, const char *s, size_t len)
     return out->at != NULL;
 }
 
-bool eval_chars_copy(struct eval_chars *out, const uint32_t *at, size_t n)
+bool eval_chars_copy(struct eval_chars *out, const struct eval_chars *from)
 {
-    *out = (struct eval_chars){.at = malloc((n + 1) * sizeof *out->at), .n = n};
+    *out = (struct eval_chars){.at = malloc((from->n + 1) * sizeof *out->at), .n = from->n};
     if (!out->at)
         return false;
-    if (n > 0)
-        memcpy(out->at, at, n * sizeof *at);
+    if (from->n > 0)
+        memcpy(out->at, from->at, from->n * sizeof *from->at);
     return true;
 }
 

@@ -15,8 +15,8 @@ struct eval_chars {
 
 /* Code points of s[len]; bytes that are not UTF-8 become U+FFFD. false: out of memory. */
 bool eval_chars_from(struct eval_chars *out, const char *s, size_t len);
-/* A copy of at[n]. false: out of memory. */
-bool eval_chars_copy(struct eval_chars *out, const uint32_t *at, size_t n);
+/* false: out of memory. */
+bool eval_chars_copy(struct eval_chars *out, const struct eval_chars *from);
 /* Adds the code points of s[len] to a list[*n] that was filled by this function alone. false: out of memory. */
 bool eval_chars_append(struct eval_chars **list, int32_t *n, const char *s, size_t len);
 void eval_chars_free(struct eval_chars *c);

@@ -41,7 +41,7 @@ static double share_equal(const struct eval_chars *pred, const struct eval_chars
 {
     struct eval_chars run;
     int32_t n = 0, n_same = 0;
-    for (size_t at = 0; (run = eval_next_run(pred, &at, eval_is_digit)).n > 0; n++)
+    for (size_t next = 0; (run = eval_next_run(pred, &next, eval_is_digit)).n > 0; n++)
         n_same += eval_chars_equal(&run, want);
     return n > 0 ? (double)n_same / n : 0.0;
 }
@@ -58,8 +58,8 @@ bool eval_score_retrieval(double *out, const struct eval_case *c, const struct e
             k++;
         if (k < n_lead || !eval_is_digit(ref->at[i + k]))
             continue;
-        size_t at = i + k;
-        const struct eval_chars want = eval_next_run(ref, &at, eval_is_digit);
+        size_t next = i + k;
+        const struct eval_chars want = eval_next_run(ref, &next, eval_is_digit);
         *out = share_equal(&c->pred, &want);
         return true;
     }
@@ -78,18 +78,18 @@ bool eval_score_count(double *out, const struct eval_case *c, const struct eval_
 /* The first line without a mark of code fences or comments; empty if every line has one. */
 static struct eval_chars first_code_line(const struct eval_chars *c)
 {
-    size_t at = 0;
-    while (at < c->n && c->at[at] == '\n')
-        at++;
-    while (at <= c->n) {
-        const size_t begin = at;
+    size_t next = 0;
+    while (next < c->n && c->at[next] == '\n')
+        next++;
+    while (next <= c->n) {
+        const size_t begin = next;
         bool marked = false;
-        for (; at < c->n && c->at[at] != '\n'; at++)
-            marked = marked || c->at[at] == '`' || c->at[at] == '#' ||
-                     (c->at[at] == '/' && at + 1 < c->n && c->at[at + 1] == '/');
+        for (; next < c->n && c->at[next] != '\n'; next++)
+            marked = marked || c->at[next] == '`' || c->at[next] == '#' ||
+                     (c->at[next] == '/' && next + 1 < c->n && c->at[next + 1] == '/');
         if (!marked)
-            return (struct eval_chars){.at = c->at + begin, .n = at - begin};
-        at++;
+            return (struct eval_chars){.at = c->at + begin, .n = next - begin};
+        next++;
     }
     return (struct eval_chars){0};
 }
@@ -97,22 +97,22 @@ static struct eval_chars first_code_line(const struct eval_chars *c)
 /* Length of the longest common subsequence. false: out of memory. */
 static bool common_length(size_t *out, const struct eval_chars *a, const struct eval_chars *b)
 {
-    size_t *row = calloc(b->n + 1, sizeof *row);
-    if (!row)
+    size_t *length = calloc(b->n + 1, sizeof *length); /* [j]: of the subsequence of a[..i] and b[..j - 1] */
+    if (!length)
         return false;
     for (size_t i = 0; i < a->n; i++) {
         size_t diagonal = 0;
         for (size_t j = 1; j <= b->n; j++) {
-            const size_t above = row[j];
+            const size_t above = length[j];
             if (a->at[i] == b->at[j - 1])
-                row[j] = diagonal + 1;
-            else if (row[j - 1] > above)
-                row[j] = row[j - 1];
+                length[j] = diagonal + 1;
+            else if (length[j - 1] > above)
+                length[j] = length[j - 1];
             diagonal = above;
         }
     }
-    *out = row[b->n];
-    free(row);
+    *out = length[b->n];
+    free(length);
     return true;
 }
 

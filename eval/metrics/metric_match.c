@@ -17,9 +17,9 @@ static void plain_words(struct eval_chars *c)
 
 static bool is_article(const struct eval_chars *word)
 {
-    const uint32_t *at = word->at;
-    return (word->n == 1 && at[0] == 'a') || (word->n == 2 && at[0] == 'a' && at[1] == 'n') ||
-           (word->n == 3 && at[0] == 't' && at[1] == 'h' && at[2] == 'e');
+    const uint32_t *letter = word->at;
+    return (word->n == 1 && letter[0] == 'a') || (word->n == 2 && letter[0] == 'a' && letter[1] == 'n') ||
+           (word->n == 3 && letter[0] == 't' && letter[1] == 'h' && letter[2] == 'e');
 }
 
 void eval_metric_normal(struct eval_chars *c)
@@ -27,7 +27,7 @@ void eval_metric_normal(struct eval_chars *c)
     eval_chars_lower(c);
     eval_chars_drop_punctuation(c);
     struct eval_chars word;
-    for (size_t at = 0; (word = eval_next_run(c, &at, eval_is_alnum)).n > 0;)
+    for (size_t next = 0; (word = eval_next_run(c, &next, eval_is_alnum)).n > 0;)
         for (size_t k = 0, n = is_article(&word) ? word.n : 0; k < n; k++)
             word.at[k] = ' ';
     eval_chars_collapse(c);
@@ -42,7 +42,7 @@ bool eval_score_contains(double *out, const struct eval_case *c, const struct ev
                                            [EVAL_PLAIN_WORDS] = plain_words,
                                            [EVAL_NORMAL_FORM] = eval_metric_normal};
     struct eval_chars p, r = {0};
-    const bool good = eval_chars_copy(&p, c->pred.at, c->pred.n) && eval_chars_copy(&r, ref->at, ref->n);
+    const bool good = eval_chars_copy(&p, &c->pred) && eval_chars_copy(&r, ref);
     if (good && changes[variant]) {
         changes[variant](&p);
         changes[variant](&r);
@@ -56,16 +56,16 @@ bool eval_score_contains(double *out, const struct eval_case *c, const struct ev
 /* Length of the longest run of code points that both have. false: out of memory. */
 static bool longest_common_run(size_t *out, const struct eval_chars *a, const struct eval_chars *b)
 {
-    size_t *row = calloc(b->n + 1, sizeof *row); /* [j]: length of the run that ends at a[i] and b[j - 1] */
+    size_t *length = calloc(b->n + 1, sizeof *length); /* [j]: of the run that ends at a[i] and b[j - 1] */
     *out = 0;
-    if (!row)
+    if (!length)
         return false;
     for (size_t i = 0; i < a->n; i++)
         for (size_t j = b->n; j > 0; j--) {
-            row[j] = a->at[i] == b->at[j - 1] ? row[j - 1] + 1 : 0;
-            *out = row[j] > *out ? row[j] : *out;
+            length[j] = a->at[i] == b->at[j - 1] ? length[j - 1] + 1 : 0;
+            *out = length[j] > *out ? length[j] : *out;
         }
-    free(row);
+    free(length);
     return true;
 }
 
@@ -135,8 +135,8 @@ static struct eval_chars next_line(const struct eval_chars *c, size_t *from)
 
 static bool has_line(const struct eval_chars *c, const struct eval_chars *line)
 {
-    for (size_t at = 0; at < c->n;) {
-        const struct eval_chars other = next_line(c, &at);
+    for (size_t next = 0; next < c->n;) {
+        const struct eval_chars other = next_line(c, &next);
         if (eval_chars_equal(&other, line))
             return true;
     }
@@ -147,8 +147,8 @@ bool eval_score_lines(double *out, const struct eval_case *c, const struct eval_
 {
     int32_t n = 0, n_same = 0;
     (void)variant;
-    for (size_t at = 0; at < ref->n;) {
-        const struct eval_chars line = next_line(ref, &at);
+    for (size_t next = 0; next < ref->n;) {
+        const struct eval_chars line = next_line(ref, &next);
         n += line.n > 0;
         n_same += line.n > 0 && has_line(&c->pred, &line);
     }

@@ -41,10 +41,10 @@ static void free_pair(struct pair *p)
 }
 
 /* Adds the words of one sentence; a sentence of white space alone is one empty word. */
-static bool add_sentence(struct side *s, const uint32_t *at, size_t n)
+static bool add_sentence(struct side *s, const struct eval_chars *sentence)
 {
     struct eval_chars piece;
-    if (!eval_chars_copy(&piece, at, n))
+    if (!eval_chars_copy(&piece, sentence))
         return false;
     eval_chars_collapse(&piece);
     uint32_t *const to = s->text.at + s->text.n;
@@ -55,7 +55,7 @@ static bool add_sentence(struct side *s, const uint32_t *at, size_t n)
     bool good = true;
     for (size_t i = 0, begin = 0; good && i <= piece.n; i++)
         if (i == piece.n || to[i] == ' ') {
-            good = eval_words_add(&s->words, to + begin, i - begin);
+            good = eval_words_add(&s->words, (struct eval_chars){to + begin, i - begin});
             begin = i + 1;
         }
     eval_chars_free(&piece);
@@ -73,8 +73,8 @@ static bool make_side(struct side *s, const struct eval_chars *c)
     s->first = malloc((c->n + 2) * sizeof *s->first);
     bool good = s->text.at && s->first;
     struct eval_chars sentence;
-    for (size_t at = 0; good && (sentence = eval_next_run(c, &at, is_no_stop)).n > 0;)
-        good = add_sentence(s, sentence.at, sentence.n);
+    for (size_t next = 0; good && (sentence = eval_next_run(c, &next, is_no_stop)).n > 0;)
+        good = add_sentence(s, &sentence);
     if (good)
         s->first[s->n_sentences] = s->words.n;
     return good;
@@ -107,9 +107,9 @@ static bool make_pair(struct pair *p, const struct eval_chars *hyp, const struct
     *p = (struct pair){0};
     bool good = make_side(&p->hyp, hyp) && make_side(&p->ref, ref);
     for (size_t i = 0; good && i < p->hyp.words.n; i++)
-        good = eval_words_add(&all, p->hyp.words.at[i].at, p->hyp.words.at[i].n);
+        good = eval_words_add(&all, p->hyp.words.at[i]);
     for (size_t i = 0; good && i < p->ref.words.n; i++)
-        good = eval_words_add(&all, p->ref.words.at[i].at, p->ref.words.at[i].n);
+        good = eval_words_add(&all, p->ref.words.at[i]);
     if (good) {
         eval_words_sort(&all);
         eval_words_unique(&all);
@@ -126,21 +126,21 @@ static bool make_pair(struct pair *p, const struct eval_chars *hyp, const struct
  * out. */
 static bool mark_common(unsigned char *in, const int32_t *r, size_t n, const int32_t *h, size_t m)
 {
-    const size_t line = m / 8 + 1;
-    uint16_t *row = calloc(2 * (m + 1), sizeof *row), *above = row ? row + m + 1 : NULL;
-    unsigned char *up = calloc(n + 1, line); /* bit (i, j): the longest without r[i] is longer */
-    bool good = row && up;
+    const size_t stride = m / 8 + 1;
+    uint16_t *length = calloc(2 * (m + 1), sizeof *length), *above = length ? length + m + 1 : NULL;
+    unsigned char *up = calloc(n + 1, stride); /* bit (i, j): the longest without r[i] is longer */
+    bool good = length && up;
     for (size_t i = 0; good && i < n; i++) {
         uint16_t *const swap = above;
-        above = row;
-        row = swap;
-        row[0] = 0;
+        above = length;
+        length = swap;
+        length[0] = 0;
         for (size_t j = 0; j < m; j++) {
-            row[j + 1] = r[i] == h[j]            ? (uint16_t)(above[j] + 1)
-                         : above[j + 1] > row[j] ? above[j + 1]
-                                                 : row[j];
-            if (above[j + 1] > row[j])
-                up[i * line + j / 8] |= (unsigned char)(1u << j % 8);
+            length[j + 1] = r[i] == h[j]               ? (uint16_t)(above[j] + 1)
+                            : above[j + 1] > length[j] ? above[j + 1]
+                                                       : length[j];
+            if (above[j + 1] > length[j])
+                up[i * stride + j / 8] |= (unsigned char)(1u << j % 8);
         }
     }
     for (size_t i = n, j = m; good && i > 0 && j > 0;) {
@@ -148,13 +148,13 @@ static bool mark_common(unsigned char *in, const int32_t *r, size_t n, const int
             in[r[i - 1]] = 1;
             i--;
             j--;
-        } else if (up[(i - 1) * line + (j - 1) / 8] >> (j - 1) % 8 & 1) {
+        } else if (up[(i - 1) * stride + (j - 1) / 8] >> (j - 1) % 8 & 1) {
             i--;
         } else {
             j--;
         }
     }
-    free(row < above ? row : above);
+    free(length < above ? length : above);
     free(up);
     return good;
 }

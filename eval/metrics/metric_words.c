@@ -20,14 +20,14 @@ static bool take_words(struct eval_words *w, struct eval_chars *c, const struct 
                                            [EVAL_STEM_RECALL] = plain_letters,
                                            [EVAL_WORD_RECALL] = plain_letters,
                                            [EVAL_SET_RECALL] = eval_chars_lower};
-    if (!eval_chars_copy(c, text->at, text->n))
+    if (!eval_chars_copy(c, text))
         return false;
     changes[variant](c);
     if (!eval_words_split(w, c))
         return false;
     for (size_t i = 0; variant == EVAL_STEM_RECALL && i < w->n; i++)
         if (w->at[i].n > 3)
-            w->at[i].n = eval_porter_stem(w->at[i].at, w->at[i].n);
+            eval_porter_stem(&w->at[i]);
     eval_words_sort(w);
     if (variant == EVAL_SET_RECALL)
         eval_words_unique(w);

@@ -5,48 +5,43 @@
 #include <stdbool.h>
 #include <string.h>
 
-struct word {
-    uint32_t *at;
-    size_t n;
-};
-
 static bool is_plain_consonant(uint32_t c)
 {
     return !(c == 'a' || c == 'e' || c == 'i' || c == 'o' || c == 'u');
 }
 
 /* The letter y is a consonant at the beginning of a word and after a vowel. */
-static bool is_consonant(const uint32_t *at, size_t i)
+static bool is_consonant(const uint32_t *letters, size_t i)
 {
     size_t n_y = 0;
-    for (; at[i] == 'y' && i > 0; i--)
+    for (; letters[i] == 'y' && i > 0; i--)
         n_y++;
-    return is_plain_consonant(at[i]) != (n_y % 2 == 1);
+    return is_plain_consonant(letters[i]) != (n_y % 2 == 1);
 }
 
-/* Number of changes from vowels to consonants in at[n], Porter's m. */
-static int measure(const uint32_t *at, size_t n)
+/* Number of changes from vowels to consonants in letters[n], Porter's m. */
+static int measure(const uint32_t *letters, size_t n)
 {
     int m = 0;
     bool vowel = false;
     for (size_t i = 0; i < n; i++) {
         /* This gives the same result as is_consonant without going back over a run of y. */
-        const bool consonant = at[i] == 'y' ? i == 0 || vowel : is_plain_consonant(at[i]);
+        const bool consonant = letters[i] == 'y' ? i == 0 || vowel : is_plain_consonant(letters[i]);
         m += consonant && vowel;
         vowel = !consonant;
     }
     return m;
 }
 
-static bool has_vowel(const uint32_t *at, size_t n)
+static bool has_vowel(const uint32_t *letters, size_t n)
 {
     size_t i = 0;
-    while (i < n && is_consonant(at, i))
+    while (i < n && is_consonant(letters, i))
         i++;
     return i < n;
 }
 
-static bool ends(const struct word *w, const char *suffix)
+static bool ends(const struct eval_chars *w, const char *suffix)
 {
     const size_t len = strlen(suffix);
     for (size_t i = 0; i < len && len <= w->n; i++)
@@ -55,26 +50,27 @@ static bool ends(const struct word *w, const char *suffix)
     return len <= w->n;
 }
 
-static void replace(struct word *w, size_t n_suffix, const char *by)
+static void replace(struct eval_chars *w, size_t n_suffix, const char *by)
 {
     w->n -= n_suffix;
     for (; *by; by++)
         w->at[w->n++] = (uint32_t)*by;
 }
 
-static bool ends_double_consonant(const struct word *w)
+static bool ends_double_consonant(const struct eval_chars *w)
 {
     return w->n >= 2 && w->at[w->n - 1] == w->at[w->n - 2] && is_consonant(w->at, w->n - 1);
 }
 
-/* Whether at[n] ends with consonant, vowel and a consonant other than w, x, y. A word of two letters may lack
+/* Whether letters[n] ends with consonant, vowel and a consonant other than w, x, y. A word of two letters may lack
  * the first consonant. */
-static bool ends_cvc(const uint32_t *at, size_t n)
+static bool ends_cvc(const uint32_t *letters, size_t n)
 {
     if (n == 2)
-        return !is_consonant(at, 0) && is_consonant(at, 1);
-    return n >= 3 && is_consonant(at, n - 3) && !is_consonant(at, n - 2) && is_consonant(at, n - 1) &&
-           at[n - 1] != 'w' && at[n - 1] != 'x' && at[n - 1] != 'y';
+        return !is_consonant(letters, 0) && is_consonant(letters, 1);
+    return n >= 3 && is_consonant(letters, n - 3) && !is_consonant(letters, n - 2) &&
+           is_consonant(letters, n - 1) && letters[n - 1] != 'w' && letters[n - 1] != 'x' &&
+           letters[n - 1] != 'y';
 }
 
 struct rule {
@@ -82,7 +78,7 @@ struct rule {
 };
 
 /* Applies the first rule whose suffix fits, if the rest of the word has a measure of at least m. */
-static void apply(struct word *w, const struct rule *rules, size_t n, int m)
+static void apply(struct eval_chars *w, const struct rule *rules, size_t n, int m)
 {
     for (size_t i = 0; i < n; i++) {
         const size_t len = strlen(rules[i].suffix);
@@ -94,7 +90,7 @@ static void apply(struct word *w, const struct rule *rules, size_t n, int m)
     }
 }
 
-static void step_1a(struct word *w)
+static void step_1a(struct eval_chars *w)
 {
     if (ends(w, "ies"))
         replace(w, 3, w->n == 4 ? "ie" : "i");
@@ -105,7 +101,7 @@ static void step_1a(struct word *w)
 }
 
 /* Mends the end of a word after "ed" or "ing" was removed. */
-static void mend_1b(struct word *w)
+static void mend_1b(struct eval_chars *w)
 {
     const uint32_t last = w->at[w->n - 1];
     if (ends(w, "at") || ends(w, "bl") || ends(w, "iz"))
@@ -116,7 +112,7 @@ static void mend_1b(struct word *w)
         replace(w, 0, "e");
 }
 
-static void step_1b(struct word *w)
+static void step_1b(struct eval_chars *w)
 {
     if (ends(w, "ied")) {
         replace(w, 3, w->n == 4 ? "ie" : "i");
@@ -132,13 +128,13 @@ static void step_1b(struct word *w)
     }
 }
 
-static void step_1c(struct word *w)
+static void step_1c(struct eval_chars *w)
 {
     if (ends(w, "y") && w->n > 2 && is_consonant(w->at, w->n - 2))
         w->at[w->n - 1] = 'i';
 }
 
-static void step_2(struct word *w)
+static void step_2(struct eval_chars *w)
 {
     static const struct rule rules[] = {
         {"ational", "ate"}, {"tional", "tion"}, {"enci", "ence"}, {"anci", "ance"}, {"izer", "ize"},
@@ -156,14 +152,14 @@ static void step_2(struct word *w)
     apply(w, rules, sizeof rules / sizeof *rules, 1);
 }
 
-static void step_3(struct word *w)
+static void step_3(struct eval_chars *w)
 {
     static const struct rule rules[] = {{"icate", "ic"}, {"ative", ""}, {"alize", "al"}, {"iciti", "ic"},
                                         {"ical", "ic"},  {"ful", ""},   {"ness", ""}};
     apply(w, rules, sizeof rules / sizeof *rules, 1);
 }
 
-static void step_4(struct word *w)
+static void step_4(struct eval_chars *w)
 {
     static const struct rule before[] = {{"al", ""},    {"ance", ""}, {"ence", ""}, {"er", ""},
                                          {"ic", ""},    {"able", ""}, {"ible", ""}, {"ant", ""},
@@ -181,7 +177,7 @@ static void step_4(struct word *w)
     }
 }
 
-static void step_5(struct word *w)
+static void step_5(struct eval_chars *w)
 {
     if (ends(w, "e")) {
         const int m = measure(w->at, w->n - 1);
@@ -193,7 +189,7 @@ static void step_5(struct word *w)
 }
 
 /* Replaces words that have an irregular stem; returns whether the word is one of them. */
-static bool is_irregular(struct word *w)
+static bool is_irregular(struct eval_chars *w)
 {
     static const struct rule pool[] = {
         {"sky", "sky"},        {"skies", "sky"},       {"dying", "die"},        {"lying", "lie"},
@@ -209,17 +205,15 @@ static bool is_irregular(struct word *w)
     return false;
 }
 
-size_t eval_porter_stem(uint32_t *word, size_t n)
+void eval_porter_stem(struct eval_chars *word)
 {
-    struct word w = {word, n};
-    if (is_irregular(&w) || n <= 2)
-        return w.n;
-    step_1a(&w);
-    step_1b(&w);
-    step_1c(&w);
-    step_2(&w);
-    step_3(&w);
-    step_4(&w);
-    step_5(&w);
-    return w.n;
+    if (is_irregular(word) || word->n <= 2)
+        return;
+    step_1a(word);
+    step_1b(word);
+    step_1c(word);
+    step_2(word);
+    step_3(word);
+    step_4(word);
+    step_5(word);
 }

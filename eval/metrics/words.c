@@ -16,11 +16,11 @@ struct eval_chars eval_next_run(const struct eval_chars *c, size_t *from, bool (
     return (struct eval_chars){.at = c->at + begin, .n = *from - begin};
 }
 
-bool eval_words_add(struct eval_words *w, uint32_t *at, size_t n)
+bool eval_words_add(struct eval_words *w, struct eval_chars word)
 {
     if (!eval_grow(&w->at, w->n, sizeof *w->at))
         return false;
-    w->at[w->n++] = (struct eval_chars){at, n};
+    w->at[w->n++] = word;
     return true;
 }
 
@@ -32,8 +32,8 @@ static bool is_no_space(uint32_t c)
 bool eval_words_split(struct eval_words *w, const struct eval_chars *c)
 {
     struct eval_chars word;
-    for (size_t at = 0; (word = eval_next_run(c, &at, is_no_space)).n > 0;)
-        if (!eval_words_add(w, word.at, word.n))
+    for (size_t next = 0; (word = eval_next_run(c, &next, is_no_space)).n > 0;)
+        if (!eval_words_add(w, word))
             return false;
     return true;
 }

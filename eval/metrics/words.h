@@ -13,8 +13,8 @@ struct eval_words {
 /* The next run of code points at or after *from all of which are of a kind, as long as it can be; empty if there is none. *from is moved
  * behind it. */
 struct eval_chars eval_next_run(const struct eval_chars *c, size_t *from, bool (*is)(uint32_t));
-/* Adds the word at[n]. Returns false if memory runs out. */
-bool eval_words_add(struct eval_words *w, uint32_t *at, size_t n);
+/* Returns false if memory runs out. */
+bool eval_words_add(struct eval_words *w, struct eval_chars word);
 /* Adds the words of c, which white space separates; no word is empty. Returns false if memory runs out. */
 bool eval_words_split(struct eval_words *w, const struct eval_chars *c);
 void eval_words_free(struct eval_words *w);

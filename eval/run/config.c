@@ -42,9 +42,9 @@ int eval_contrasts_open(json_t **out, const struct eval_args *args, const struct
                : APP_OK;
 }
 
-static bool is_plain(const struct eval_config *at)
+static bool is_plain(const struct eval_config *config)
 {
-    return at->phase == WNW_PHASE_END && at->every == 0 && !at->mask;
+    return config->phase == WNW_PHASE_END && config->every == 0 && !config->mask;
 }
 
 /* Whether all compressed configs have one rule of eviction, under which contrasts are meant then (results/primary.c). */
@@ -52,23 +52,23 @@ static bool have_one_rule(const struct eval_configs *c)
 {
     const struct eval_config *first = NULL;
     for (int32_t i = 0; i < c->n; i++) {
-        const struct eval_config *at = &c->at[i];
-        if (at->full)
+        const struct eval_config *config = &c->at[i];
+        if (config->full)
             continue;
-        first = first ? first : at;
-        if (at->phase != first->phase || at->chunk != first->chunk || at->every != first->every ||
-            at->target != first->target || at->mask)
+        first = first ? first : config;
+        if (config->phase != first->phase || config->chunk != first->chunk || config->every != first->every ||
+            config->target != first->target || config->mask)
             return false;
     }
     return true;
 }
 
 /* Whether a contrast means results of this config, if they are of one of its policies; one_rule: have_one_rule of them all. */
-static bool is_meant(const struct eval_config *at, const struct eval_contrast *x, bool one_rule)
+static bool is_meant(const struct eval_config *config, const struct eval_contrast *x, bool one_rule)
 {
-    return (at->full || strcmp(at->size_text, x->size) == 0) &&
-           strcmp(eval_mode_name(at->mode), x->mode) == 0 && strcmp(at->kv_text, x->kv_type) == 0 &&
-           (is_plain(at) || (!at->full && one_rule));
+    return (config->full || strcmp(config->size_text, x->size) == 0) &&
+           strcmp(eval_mode_name(config->mode), x->mode) == 0 && strcmp(config->kv_text, x->kv_type) == 0 &&
+           (is_plain(config) || (!config->full && one_rule));
 }
 
 /* Whether a policy is among the configs that a contrast means; x = NULL: among all. */

@@ -53,13 +53,13 @@ int eval_evidence_find(struct eval_evidence *e, const wnw_model *m, const struct
     int rc = end && e->span ? spell(&text, end, m, ids, n) : eval_no_memory("the evidence of a sample");
     for (int32_t i = 0; rc == APP_OK && i < s->n_spans; i++) {
         const size_t len = s->spans[i].to - s->spans[i].from;
-        const char *at =
+        const char *found =
             text.s && len > 0 ? memmem(text.s, text.len, s->context.s + s->spans[i].from, len) : NULL;
-        if (!at) {
+        if (!found) {
             e->n = 0;
             break;
         }
-        const size_t from = (size_t)(at - text.s);
+        const size_t from = (size_t)(found - text.s);
         e->span[e->n++] = tokens_of(end, from, from + len);
     }
     free(text.s);

@@ -177,17 +177,17 @@ bool eval_haystack_says(const struct eval_haystack *h, size_t n, const char *tex
 
 /* ---- Sentences ---- */
 
-/* Whether the word that ends with the full stop at text[at] is an abbreviation. */
-static bool is_abbreviation(const char *text, size_t at)
+/* Whether the word that ends with the full stop text[stop] is an abbreviation. */
+static bool is_abbreviation(const char *text, size_t stop)
 {
     static const char *const words[] = {"Mr.", "Mrs.", "Ms.",  "Dr.",  "Prof.", "St.",
                                         "vs.", "etc.", "e.g.", "i.e.", "U.S.",  "No."};
-    size_t from = at;
+    size_t from = stop;
     while (from > 0 && text[from - 1] != ' ')
         from--;
-    while (from < at && strchr("\"'([", text[from]))
+    while (from < stop && strchr("\"'([", text[from]))
         from++;
-    const size_t n = at - from + 1;
+    const size_t n = stop - from + 1;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (wnw__is_name(text + from, n, words[i]))
             return true;
@@ -215,8 +215,8 @@ size_t eval_sentence_length(const char *text, size_t len)
 size_t eval_count_sentences(const char *text, size_t len)
 {
     size_t n = 0;
-    for (size_t at = 0; at < len; n++)
-        at += eval_sentence_length(text + at, len - at) + 1;
+    for (size_t next = 0; next < len; n++)
+        next += eval_sentence_length(text + next, len - next) + 1;
     return n;
 }
 
@@ -226,7 +226,7 @@ size_t eval_count_sentences(const char *text, size_t len)
 struct hiding {
     struct eval_sample *s;
     const struct eval_lines *lines;
-    const size_t *at;
+    const size_t *places;
     size_t next, n_pieces; /* of the lines; so far */
     char between;
 };
@@ -242,7 +242,7 @@ static void put_between(struct hiding *h, const char *text, size_t len, bool evi
 static void put_lines(struct hiding *h, bool all)
 {
     const struct eval_lines *l = h->lines;
-    for (; h->next < l->n && (all || h->at[h->next] <= h->n_pieces); h->next++)
+    for (; h->next < l->n && (all || h->places[h->next] <= h->n_pieces); h->next++)
         put_between(h, l->at[h->next], strlen(l->at[h->next]), !l->evidence || l->evidence[h->next]);
 }
 
@@ -254,18 +254,18 @@ static void put_piece(struct hiding *h, const char *text, size_t len)
 }
 
 void eval_put_in_noise(struct eval_sample *s, size_t n_blocks, const struct eval_lines *lines,
-                       const size_t *at)
+                       const size_t *places)
 {
-    struct hiding h = {.s = s, .lines = lines, .at = at, .between = '\n'};
+    struct hiding h = {.s = s, .lines = lines, .places = places, .between = '\n'};
     while (h.n_pieces < n_blocks)
         put_piece(&h, eval_noise, strlen(eval_noise));
     put_lines(&h, true);
 }
 
 void eval_put_in_text(struct eval_sample *s, const char *text, size_t len, const struct eval_lines *lines,
-                      const size_t *at)
+                      const size_t *places)
 {
-    struct hiding h = {.s = s, .lines = lines, .at = at, .between = ' '};
+    struct hiding h = {.s = s, .lines = lines, .places = places, .between = ' '};
     for (size_t from = 0; from < len;) {
         const size_t n = eval_sentence_length(text + from, len - from);
         put_piece(&h, text + from, n);

@@ -120,11 +120,11 @@ static bool expand(struct eval_prose *p, struct app_text *to, const char *text, 
 /* "a amber lamp" becomes "an amber lamp". */
 static bool mend_articles(struct app_text *to, const char *text)
 {
-    for (const char *at = text; *at; at++) {
-        const bool word = at == text || at[-1] == ' ';
+    for (const char *next = text; *next; next++) {
+        const bool word = next == text || next[-1] == ' ';
         const bool article =
-            word && (*at == 'a' || *at == 'A') && at[1] == ' ' && at[2] && strchr("aeiou", at[2]);
-        if (!app_text_add(to, at, 1) || (article && !app_text_add(to, "n", 1)))
+            word && (*next == 'a' || *next == 'A') && next[1] == ' ' && next[2] && strchr("aeiou", next[2]);
+        if (!app_text_add(to, next, 1) || (article && !app_text_add(to, "n", 1)))
             return false;
     }
     return true;

@@ -76,16 +76,16 @@ static void ask(struct eval_sample *s, const struct needles *g, const struct eva
     free(query.s);
 }
 
-/* Puts the needles among units that are other needles, at at[n]. */
+/* Puts the needles among units that are other needles, in places[n]. */
 static void put_among_needles(struct eval_sample *s, const struct needles *g, struct eval_draft *d,
-                              const size_t *at)
+                              const size_t *places)
 {
     const struct eval_niah *p = d->task->params;
     size_t next = 0;
     for (int64_t i = 0; i < d->units; i++) {
         char key[EVAL_MAX_VALUE], value[EVAL_MAX_VALUE];
         bool taken;
-        if (next < g->n && at[next] == (size_t)i) {
+        if (next < g->n && places[next] == (size_t)i) {
             eval_put_piece(s, g->text[next], strlen(g->text[next]), g->evidence[next]);
             eval_put_n(s, &s->context, "\n", 1);
             next++;
@@ -112,10 +112,10 @@ static void put_in_text(struct eval_sample *s, const struct eval_lines *lines, c
     const char *text = d->w->haystack.now.text.s;
     const size_t len = eval_haystack_length(&d->w->haystack, (size_t)d->units);
     const double n = (double)eval_count_sentences(text, len);
-    size_t at[MAX_NEEDLES];
+    size_t places[MAX_NEEDLES];
     for (size_t i = 0; i < lines->n; i++)
-        at[i] = (size_t)(n * rint(100.0 * (double)depth[i] / (N_DEPTHS - 1)) / 100);
-    eval_put_in_text(s, text, len, lines, at);
+        places[i] = (size_t)(n * rint(100.0 * (double)depth[i] / (N_DEPTHS - 1)) / 100);
+    eval_put_in_text(s, text, len, lines, places);
 }
 
 int eval_make_niah(struct eval_sample *s, struct eval_draft *d)
@@ -124,20 +124,20 @@ int eval_make_niah(struct eval_sample *s, struct eval_draft *d)
     const struct eval_list *form =
         p->n_queries * p->n_values == 1 ? &eval_form_niah_one : &eval_form_niah_several;
     struct needles g = {0};
-    size_t at[MAX_NEEDLES];
+    size_t places[MAX_NEEDLES];
     WNW_TRY(p->hay == EVAL_IN_TEXT ? eval_haystack_reserve(&d->w->haystack, (size_t)d->units) : APP_OK);
     draw_needles(&g, s, d);
     eval_put_template(s, &s->context, form->at[EVAL_CONTEXT],
                       (const char *const[]){"type", eval_value_name(p->value), NULL});
     if (!s->no_memory &&
-        eval_draw_ascending(s, at, &d->r, p->hay == EVAL_IN_TEXT ? N_DEPTHS : (size_t)d->units, g.n)) {
+        eval_draw_ascending(s, places, &d->r, p->hay == EVAL_IN_TEXT ? N_DEPTHS : (size_t)d->units, g.n)) {
         const struct eval_lines lines = {.at = g.text, .n = g.n, .evidence = g.evidence};
         if (p->hay == EVAL_IN_TEXT)
-            put_in_text(s, &lines, d, at);
+            put_in_text(s, &lines, d, places);
         else if (p->hay == EVAL_IN_NEEDLES)
-            put_among_needles(s, &g, d, at);
+            put_among_needles(s, &g, d, places);
         else
-            eval_put_in_noise(s, (size_t)d->units, &lines, at);
+            eval_put_in_noise(s, (size_t)d->units, &lines, places);
         eval_put_n(s, &s->context, "\n", 1);
         ask(s, &g, p, form);
     }

@@ -34,10 +34,11 @@ int eval_make_passkey(struct eval_sample *s, struct eval_draft *d)
     /* Words keep the blank after them, and pieces are joined by one: this is how the passkey's authors write
      * it. */
     const size_t all = eval_haystack_length(&w->haystack, n),
-                 at = before < n ? w->haystack.now.word[before] : all;
-    eval_put(s, &s->context, "%s%.*s ", eval_form_passkey.at[EVAL_CONTEXT], (int)at, w->haystack.now.text.s);
+                 place = before < n ? w->haystack.now.word[before] : all;
+    eval_put(s, &s->context, "%s%.*s ", eval_form_passkey.at[EVAL_CONTEXT], (int)place,
+             w->haystack.now.text.s);
     eval_put_piece(s, key_text, (size_t)len, true);
-    eval_put(s, &s->context, " %.*s ", (int)(all - at), w->haystack.now.text.s + at);
+    eval_put(s, &s->context, " %.*s ", (int)(all - place), w->haystack.now.text.s + place);
     eval_add_ref(s, eval_ask(s, &eval_form_passkey, NULL), digits);
     eval_note_grid(s, w);
     return APP_OK;

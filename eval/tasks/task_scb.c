@@ -35,12 +35,12 @@ static void ask_pairs(struct eval_sample *s, const struct pairs *p, const struct
 int eval_make_scb_kv(struct eval_sample *s, struct eval_draft *d)
 {
     struct pairs asked;
-    int64_t at[N_TURNS];
+    int64_t places[N_TURNS];
     const int64_t units = d->units;
     struct eval_random *r = &d->r;
     for (int i = 0; i < N_TURNS; i++) { /* one in each fifth */
         const int64_t from = units * i / N_TURNS, to = units * (i + 1) / N_TURNS;
-        at[i] = from + (int64_t)eval_random_below(r, (uint64_t)(to - from));
+        places[i] = from + (int64_t)eval_random_below(r, (uint64_t)(to - from));
     }
     eval_put(s, &s->context, "%s", eval_form_scb_kv_syn.at[EVAL_CONTEXT]);
     for (int64_t i = 0, next = 0; i < units; i++) {
@@ -48,7 +48,7 @@ int eval_make_scb_kv(struct eval_sample *s, struct eval_draft *d)
         eval_draw_value(key, r, EVAL_UUID);
         eval_draw_value(value, r, EVAL_UUID);
         const int len = snprintf(pair, sizeof pair, "\"%s\": \"%s\"", key, value);
-        const bool wanted = next < N_TURNS && i == at[next];
+        const bool wanted = next < N_TURNS && i == places[next];
         eval_put(s, &s->context, "%s", i > 0 ? ", " : "");
         eval_put_piece(s, pair, (size_t)len, wanted);
         if (wanted) {
@@ -77,10 +77,10 @@ int eval_make_scb_ends(struct eval_sample *s, struct eval_draft *d)
 {
     const size_t n = (size_t)d->units;
     struct eval_random *r = &d->r;
-    size_t at[N_TURNS];
+    size_t places[N_TURNS];
     char(*line)[STRING + 1] = malloc(n * sizeof *line);
     s->no_memory = s->no_memory || !line;
-    if (!line || !eval_draw_ascending(s, at, r, n, N_TURNS)) {
+    if (!line || !eval_draw_ascending(s, places, r, n, N_TURNS)) {
         free(line);
         return APP_OK;
     }
@@ -96,15 +96,15 @@ int eval_make_scb_ends(struct eval_sample *s, struct eval_draft *d)
     }
     eval_put(s, &s->context, "%s", eval_form_scb_prefix_suffix_syn.at[EVAL_CONTEXT]);
     for (size_t i = 0, next = 0; i < n; i++) {
-        const bool wanted = next < N_TURNS && i == at[next];
+        const bool wanted = next < N_TURNS && i == places[next];
         eval_put_piece(s, line[i], STRING, wanted);
         eval_put(s, &s->context, "\n");
         next += wanted;
     }
     eval_put(s, &s->context, "\n");
-    eval_random_shuffle(r, at, N_TURNS);
+    eval_random_shuffle(r, places, N_TURNS);
     for (int i = 0; i < N_TURNS; i++) {
-        const char *want = line[at[i]];
+        const char *want = line[places[i]];
         char start[END + 1];
         snprintf(start, sizeof start, "%.*s", END, want);
         eval_add_ref(s,
@@ -136,7 +136,7 @@ int eval_make_scb_niah(struct eval_sample *s, struct eval_draft *d)
     struct pairs p;
     struct eval_haystack *hay = &d->w->haystack;
     char *needle[N_TURNS] = {NULL};
-    size_t at[N_TURNS];
+    size_t places[N_TURNS];
     WNW_TRY(eval_haystack_reserve(hay, (size_t)d->units));
     draw_pairs(&p, hay, (size_t)d->units, &d->r);
     for (int i = 0; i < N_TURNS; i++)
@@ -146,10 +146,10 @@ int eval_make_scb_niah(struct eval_sample *s, struct eval_draft *d)
     for (size_t end = 0, i = 1, next = 0; end < len; i++) {
         end += eval_sentence_length(hay->now.text.s + end, len - end) + 1;
         while (next < N_TURNS && (end * 2 * N_TURNS >= len * (2 * next + 1) || end >= len))
-            at[next++] = i;
+            places[next++] = i;
     }
     if (!s->no_memory)
-        eval_put_in_text(s, hay->now.text.s, len, &(struct eval_lines){.at = needle, .n = N_TURNS}, at);
+        eval_put_in_text(s, hay->now.text.s, len, &(struct eval_lines){.at = needle, .n = N_TURNS}, places);
     eval_put(s, &s->context, "\n\n");
     ask_pairs(s, &p, &eval_form_niah_one, &d->r);
     for (int i = 0; i < N_TURNS; i++)
@@ -188,8 +188,8 @@ static bool draw_numbers(struct eval_sample *s, int *numbers, size_t n, struct e
 /* Statistic number i of sorted[n]; n is odd. */
 static int stat_of(const int *sorted, size_t n, int i)
 {
-    const size_t at[N_STATS] = {n - 1, 0, n - 2, 1, n - 3, n / 2};
-    return sorted[at[i]];
+    const size_t rank[N_STATS] = {n - 1, 0, n - 2, 1, n - 3, n / 2};
+    return sorted[rank[i]];
 }
 
 static void put_numbers(struct eval_sample *s, const int *numbers, const int *sorted, size_t n)

@@ -45,13 +45,13 @@ static bool put_text(struct eval_sample *s, const struct chains *c, int64_t n_bl
                      bool is_evidence)
 {
     static const bool none[N_LINES] = {false};
-    size_t at[N_LINES];
+    size_t places[N_LINES];
     const struct eval_lines lines = {
         .at = c->lines, .n = (size_t)(c->n * N_NAMES), .evidence = is_evidence ? NULL : none};
-    if (!eval_draw_ascending(s, at, r, (size_t)n_blocks, lines.n))
+    if (!eval_draw_ascending(s, places, r, (size_t)n_blocks, lines.n))
         return false;
     eval_put(s, &s->context, "%s", eval_form_vt.at[EVAL_CONTEXT]);
-    eval_put_in_noise(s, (size_t)n_blocks, &lines, at);
+    eval_put_in_noise(s, (size_t)n_blocks, &lines, places);
     return true;
 }
 
