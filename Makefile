@@ -39,7 +39,7 @@ demo: all ## compress a long document and answer a question from it
 	scripts/demo.sh "$(BUILD)/winnow"
 
 test: ## build everything and run all tests
-	@echo "make test: on two cores about 3 minutes to build and 11 to run all tests;" \
+	@echo "make test: on two cores about 2 minutes to build and 6 to run all tests;" \
 	    "the first time up to 10 more for packages, ggml and models"
 	$(MAKE) test-ready
 	$(MAKE) test-run

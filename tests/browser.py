@@ -83,3 +83,14 @@ class Browser:
             self.call("DELETE", "")
         self.driver.terminate()
         self.driver.wait()
+
+
+def groups(arguments):
+    """Arguments between "--": one browser opens all pages of a test."""
+    of = [[]]
+    for argument in arguments:
+        if argument == "--":
+            of.append([])
+        else:
+            of[-1].append(argument)
+    return of

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Opens a page of `winnow inspect -o` in headless Chromium and compares it with the files it is made of: check_inspect.py PAGE JSON [JSON]
+"""Opens a page of `winnow inspect -o` in headless Chromium and compares it with the files it is made of: check_inspect.py PAGE JSON [JSON] [-- PAGE JSON [JSON]]...
 
 JSON is what `winnow inspect --json` says of a file. Every shade and bar is counted again from its positions; a text that became markup and
 anything that the browser's console says fail.
@@ -11,12 +11,10 @@ import math
 import os
 import sys
 
-from browser import Browser
+from browser import Browser, groups
 
-page = "file://" + os.path.abspath(sys.argv[1])
-plans = [json.load(open(path, encoding="utf-8")) for path in sys.argv[2:]]
-kept = [[[set(head) for head in layer["heads"]] for layer in plan["layers"]] for plan in plans]
-n, n_layer, n_head = plans[0]["n_tokens"], len(kept[0]), len(kept[0][0])
+page, plans, kept = "", [], []  # the page at hand, the files that it is made of, and what stays in each layer and head
+n = n_layer = n_head = 0
 UP, DOWN, LEFT, RIGHT, ENTER = "\ue013", "\ue015", "\ue012", "\ue014", "\ue007"
 
 
@@ -124,16 +122,22 @@ def check_looks(b):
 
 browser = Browser()
 try:
-    browser.screen(1280)
-    browser.load(page)
-    assert browser.js("return document.querySelectorAll('img, iframe, body script').length") == 2, "a text became markup"
-    assert "[object" not in browser.js("return document.body.innerText")
-    check_page(browser)
-    check_token(browser)
-    check_search(browser)
-    check_answer(browser)
-    check_looks(browser)
-    said = browser.said()
-    assert not said, said
+    for path, *files in groups(sys.argv[1:]):
+        print(path)
+        page = "file://" + os.path.abspath(path)
+        plans = [json.load(open(file, encoding="utf-8")) for file in files]
+        kept = [[[set(head) for head in layer["heads"]] for layer in plan["layers"]] for plan in plans]
+        n, n_layer, n_head = plans[0]["n_tokens"], len(kept[0]), len(kept[0][0])
+        browser.screen(1280)
+        browser.load(page)
+        assert browser.js("return document.querySelectorAll('img, iframe, body script').length") == 2, "a text became markup"
+        assert "[object" not in browser.js("return document.body.innerText")
+        check_page(browser)
+        check_token(browser)
+        check_search(browser)
+        check_answer(browser)
+        check_looks(browser)
+        said = browser.said()
+        assert not said, said
 finally:
     browser.close()

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 
-from browser import Browser
+from browser import Browser, groups
 
 page, words, report = "", [], {}  # the page at hand
 
@@ -245,17 +245,6 @@ def check_paper(browser):
     if "faint" not in words:
         assert base64.b64decode(browser.command("Page.printToPDF", preferCSSPageSize=True)["data"]).startswith(b"%PDF")
         assert browser.js(OPEN) == was, "printing leaves sections open"
-
-
-def groups(arguments):
-    """Arguments between "--"."""
-    of = [[]]
-    for argument in arguments:
-        if argument == "--":
-            of.append([])
-        else:
-            of[-1].append(argument)
-    return of
 
 
 browser = Browser()

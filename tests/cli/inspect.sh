@@ -19,17 +19,16 @@ for f in a.json b.wkv moved.wkv; do
     good "$f as JSON" inspect "$work/$f" --json && cp "$work/out" "$work/$f.said"
 done
 
-# page NAME ARGS...: a page, its data and a look at it from the files in $of.
+# page NAME ARGS...: a page and its data; one browser looks at all pages, beside the files in $of.
+pages=()
 page() {
-    local name=$1
+    local name=$1 file="$work/$1.html"
     shift
-    good "$name" inspect "$@" -o "$work/page.html" || return
+    good "$name" inspect "$@" -o "$file" || return
     [ ! -s "$work/out" ] || fail "$name: stdout is not empty"
-    [ "$(grep -c '</script>' "$work/page.html")" -eq 2 ] || fail "$name: a text ends an element"
-    page_data "$work/page.html" "$work/page"
-    if command -v chromedriver >/dev/null && command -v chromium >/dev/null; then
-        python3 tests/check_inspect.py "$work/page.html" "${of[@]}" >"$work/said" 2>&1 || fail "$name: $(tail -n 4 "$work/said")"
-    fi
+    [ "$(grep -c '</script>' "$file")" -eq 2 ] || fail "$name: a text ends an element"
+    page_data "$file" "$work/page"
+    pages+=(-- "$file" "${of[@]}")
 }
 of=("$work/a.json.said")
 page 'by position' "$work/a.json" && json 'no texts' "$work/page" "o['texts'] is None and o['n'] == len(o['ids'])"
@@ -49,6 +48,9 @@ page 'an answer' "$work/b.wkv" -m "$model" --answer 'Who keeps tower 3?' -n 7
 json 'its tokens' "$work/page" "o['answer']['ids'] == json.load(open('$work/asked.json'))['tokens'][:len(o['answer']['ids'])] and 0 < len(o['answer']['ids']) <= 7 and o['answer']['question'] == 'Who keeps tower 3?'"
 json 'its shares' "$work/page" "(lambda a: all(abs(d + b - 100000) <= 2 for d, b in zip(a['document'], a['behind'])) and all(abs(sum(r[1::2]) - d) <= len(r) + o['n'] / 2 for r, d in zip(a['mass'], a['document'])) and all(r[1::2] == sorted(r[1::2], reverse=True) for r in a['mass']))(o['answer'])"
 json 'of entries that are there' "$work/page" "set(p for r in o['answer']['mass'] for p in r[::2]) <= set(p for l in json.load(open('$work/b.wkv.said'))['layers'] for h in l['heads'] for p in h)"
+if command -v chromedriver >/dev/null && command -v chromium >/dev/null; then
+    python3 tests/check_inspect.py "${pages[@]:1}" >"$work/said" 2>&1 || fail "pages: $(tail -n 5 "$work/said")"
+fi
 bad 'an answer of a plan' 'no stored document' inspect "$work/a.json" -m "$model" --answer 'Who?' -o "$made/page.html"
 bad 'without a model' 'name it with -m' inspect "$work/b.wkv" --answer 'Who?' -o "$made/page.html"
 bad 'beside another' 'leave out --compare' inspect "$work/b.wkv" -m "$model" --answer 'Who?' --compare "$work/a.json" -o "$made/page.html"

@@ -45,16 +45,21 @@ peer() {
 # breaks NAME PATTERN BODY: both benchmarks must end with exit code 1 and one line. A peer that says nothing is given $patience
 # seconds: few where that is what must happen, and enough for a busy machine elsewhere.
 breaks() {
-    local command
+    local command pids=()
     peer fake "$3"
     for command in bench 'bench batch'; do
         # shellcheck disable=SC2086 # two words
         timeout 100 "$WINNOW" $command -m "$tiny/tiny-llama.gguf" --lengths 96 -t 1 --peer "$work/fake" --peer-timeout $patience \
-            >"$work/out" 2>"$work/err" </dev/null
-        [ $? -eq 1 ] || fail "$1: $command: not exit code 1: $(cat "$work/err")"
-        [ -s "$work/out" ] && fail "$1: $command: something on stdout"
-        [ "$(wc -l <"$work/err")" -eq 1 ] || fail "$1: $command: not one line: $(cat "$work/err")"
-        grep -Eq -- "$2" "$work/err" || fail "$1: $command: no /$2/ in: $(cat "$work/err")"
+            >"$work/$command.out" 2>"$work/$command.err" </dev/null &
+        pids+=($!)
+    done
+    for command in bench 'bench batch'; do
+        wait "${pids[0]}"
+        [ $? -eq 1 ] || fail "$1: $command: not exit code 1: $(cat "$work/$command.err")"
+        pids=("${pids[@]:1}")
+        [ -s "$work/$command.out" ] && fail "$1: $command: something on stdout"
+        [ "$(wc -l <"$work/$command.err")" -eq 1 ] || fail "$1: $command: not one line: $(cat "$work/$command.err")"
+        grep -Eq -- "$2" "$work/$command.err" || fail "$1: $command: no /$2/ in: $(cat "$work/$command.err")"
     done
 }
 patience=60
