@@ -74,6 +74,10 @@ static const char *const taken_set[] = {"LLAMA_ARG_MODEL_URL",     "LLAMA_ARG_DO
                                         "LLAMA_ARG_KV_OFFLOAD",    "LLAMA_ARG_NO_KV_OFFLOAD",
                                         "LLAMA_ARG_MODELS_PRESET", NULL};
 
+/* What contexts that nobody watches compress by. The server's are watched, and have options for it. */
+static const char *const unwatched[] = {"WINNOW_POLICY", "WINNOW_BUDGET", "WINNOW_RATIO", "WINNOW_KV_BYTES",
+                                        NULL};
+
 /* ---- Checks ---- */
 
 static bool is_listed(const char *const *list, const char *option)
@@ -248,6 +252,18 @@ static int list_documents(struct app_text *lines, const struct app_list *documen
     return good ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
+static void drop_unwatched(void)
+{
+    for (int i = 0; unwatched[i]; i++) {
+        const char *value = getenv(unwatched[i]);
+        if (value && *value)
+            app_note("%s in the environment is for other programs of libllama and does not count here: "
+                     "see --policy, --budget and --ratio",
+                     unwatched[i]);
+        unsetenv(unwatched[i]);
+    }
+}
+
 /* What the server's constructor reads (serve/config.c). */
 static int set_environment(const struct cli_args *args, const char *profiles, const char *fingerprint)
 {
@@ -268,7 +284,7 @@ static int set_environment(const struct cli_args *args, const char *profiles, co
                                     {"WINNOW_PROFILE", profiles},
                                     {"WINNOW_SERVE_FINGERPRINT", fingerprint}};
     int rc = list_documents(&documents, &args->app.documents);
-    unsetenv("WINNOW_POLICY");     /* of contexts that nobody watches */
+    drop_unwatched();
     unsetenv("GGML_BACKEND_PATH"); /* the backend is in the server */
     unsetenv("WINNOW_SERVE_SAVES");
     for (int i = 0; taken_set[i]; i++)

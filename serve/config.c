@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* What `winnow serve` sets in the environment, and the device WINNOW, both before the server's main. */
+#include "app/console.h"
+#include "app/values.h"
 #include "serve/automatic.h"
 #include "serve/documents.h"
 #include "winnow_bridge.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define MOST_CAP (INT64_C(1) << 62) /* bytes, as --kv-bytes allows */
 
 /* One of each for the process, written before main. */
 static struct serve_config config;
@@ -22,7 +25,7 @@ const struct serve_config *serve_settings(void)
 static void end(int code, const char *what) __attribute__((noreturn));
 static void end(int code, const char *what)
 {
-    fprintf(stderr, "winnow: %s\n", what);
+    app_note("%s", what);
     fflush(stderr);
     _exit(code);
 }
@@ -37,6 +40,13 @@ void serve_refuse_input(const char *what)
     end(2, what);
 }
 
+/* What the library has said of a value that was given. */
+static void refuse_status(int status) __attribute__((noreturn));
+static void refuse_status(int status)
+{
+    end(status == WNW_E_NOMEM || status == WNW_E_BACKEND ? 1 : 2, wnw_last_error());
+}
+
 static void say(wnw_log_level level, const char *text, void *user)
 {
     (void)user;
@@ -44,21 +54,44 @@ static void say(wnw_log_level level, const char *text, void *user)
         fprintf(stderr, "%s\n", text);
 }
 
-/* A number that a variable holds, NAN-free and within bounds; 0 where it is not set. */
-static double number_of(const char *variable)
+/* ---- Values ---- */
+
+static void refuse_value(const char *variable, const char *form) __attribute__((noreturn));
+static void refuse_value(const char *variable, const char *form)
+{
+    char line[SERVE_TEXT];
+    snprintf(line, sizeof line, "%s is '%.60s': it is %s", variable, getenv(variable), form);
+    serve_refuse_input(line);
+}
+
+/* A whole number from 1 that a variable holds, as the command's option of its name takes it; 0 where it is not set. */
+static int64_t whole_of(const char *variable, bool (*parse)(int64_t *, const char *), int64_t most,
+                        const char *form)
 {
     const char *text = getenv(variable);
-    char *end, line[160];
-    if (!text || !*text)
-        return 0.0;
-    errno = 0;
-    const double x = strtod(text, &end);
-    if (errno || *end || !(x >= 0.0 && x < 1e18)) {
-        snprintf(line, sizeof line, "%s is '%.60s', which is no number of that kind", variable, text);
-        serve_refuse(line);
-    }
-    return x;
+    int64_t n = 0;
+    if (text && *text && (!parse(&n, text) || n < 1 || n > most))
+        refuse_value(variable, form);
+    return n;
 }
+
+static void read_size(wnw_size *size)
+{
+    const char *ratio = getenv("WINNOW_SERVE_RATIO");
+    const int64_t budget =
+        whole_of("WINNOW_SERVE_BUDGET", app_parse_int, INT32_MAX, "a whole number from 1 to 2147483647");
+    if (budget > 0)
+        *size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = budget};
+    if (!ratio || !*ratio)
+        return;
+    if (budget > 0)
+        serve_refuse_input("WINNOW_SERVE_BUDGET and WINNOW_SERVE_RATIO exclude each other");
+    *size = (wnw_size){.kind = WNW_SIZE_RATIO};
+    if (!app_parse_real(&size->ratio, ratio) || !(size->ratio >= 0.0 && size->ratio < 1.0))
+        refuse_value("WINNOW_SERVE_RATIO", "a number of at least 0 and less than 1");
+}
+
+/* ---- Policies ---- */
 
 /* Adds the files of the list to what recipes are checked against. */
 static int read_profiles(const char *list)
@@ -93,9 +126,11 @@ static int tell_row(const wnw_policy_choice *row, void *user)
 static void take_recipe(const char *recipe)
 {
     wnw_policy *policy = NULL;
-    if (serve_want_set(&config.want, recipe, &policy) != WNW_OK ||
-        (policy && serve_check_policy(policy) != WNW_OK) || serve_automatic_settle(&config.want) != WNW_OK)
-        serve_refuse(wnw_last_error());
+    int rc = serve_want_set(&config.want, recipe, &policy);
+    rc = rc == WNW_OK && policy ? serve_check_policy(policy) : rc;
+    rc = rc == WNW_OK ? serve_automatic_settle(&config.want) : rc;
+    if (rc != WNW_OK)
+        refuse_status(rc);
     wnw_policy_free(policy);
     if (serve_is_automatic(&config.want))
         (void)serve_automatic_each(&config.want, tell_row, NULL);
@@ -117,23 +152,22 @@ static void read_documents(const char *lines)
 static void read_environment(void)
 {
     const char *recipe = getenv("WINNOW_SERVE_POLICY");
-    const double budget = number_of("WINNOW_SERVE_BUDGET"), ratio = number_of("WINNOW_SERVE_RATIO");
     if (!recipe || !*recipe)
         recipe = "full";
     if (strlen(recipe) >= SERVE_RECIPE)
         serve_refuse_input("the policy's recipe is too long");
-    if (budget > 0.0)
-        config.want.size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = (int64_t)budget};
-    else if (ratio > 0.0)
-        config.want.size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = ratio};
+    read_size(&config.want.size);
     config.saves = getenv("WINNOW_SERVE_SAVES") != NULL;
-    config.cap = (uint64_t)number_of("WINNOW_SERVE_KV_BYTES");
+    config.cap = (uint64_t)whole_of("WINNOW_SERVE_KV_BYTES", app_parse_bytes, MOST_CAP,
+                                    "a whole number of bytes from 1 to 4294967296G; K, M or G behind it are "
+                                    "powers of 1024");
     const char *profiles = getenv("WINNOW_PROFILE"), *documents = getenv("WINNOW_SERVE_DOCUMENTS"),
                *fingerprint = getenv("WINNOW_SERVE_FINGERPRINT");
     config.profiles = profiles ? profiles : "";
     config.fingerprint = fingerprint ? fingerprint : "";
-    if (read_profiles(config.profiles) != WNW_OK)
-        serve_refuse(wnw_last_error());
+    const int status = read_profiles(config.profiles);
+    if (status != WNW_OK)
+        refuse_status(status);
     config.facts = wnw_policy_facts_default();
     wnw_policy_facts_add(&config.facts, profile);
     take_recipe(recipe);
@@ -147,7 +181,8 @@ static void read_environment(void)
 __attribute__((constructor)) static void begin(void)
 {
     wnw_set_log(say, NULL);
-    if (wnw_bridge_register() != WNW_OK)
-        serve_refuse(wnw_last_error());
+    const int status = wnw_bridge_register();
+    if (status != WNW_OK)
+        refuse_status(status);
     read_environment();
 }

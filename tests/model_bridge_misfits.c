@@ -177,7 +177,8 @@ static void test_variables(void **state)
         {{"WINNOW_RATIO", "0.5", "WINNOW_KV_BYTES", "4096"}, "exclude each other"},
         {{"WINNOW_BUDGET", "20", "WINNOW_POLICY", ""}, "a size is set without WINNOW_POLICY"},
         {{"WINNOW_BUDGET", "20k"}, "WINNOW_BUDGET is '20k': it is a number"},
-        {{"WINNOW_RATIO", "50%"}, "WINNOW_RATIO is '50%': it is a number"},
+        {{"WINNOW_RATIO", "50%"}, "WINNOW_RATIO is '50%': it is a number of at least 0 and less than 1"},
+        {{"WINNOW_BUDGET", "2147483648"}, "it is a number from 1 to 2147483647, and whole"},
         {{"WINNOW_KV_BYTES", "1e99"}, "WINNOW_KV_BYTES is '1e99': it is a number"},
         {{"WINNOW_PROFILE", "/nowhere/p.json"}, "/nowhere/p.json"},
     };

@@ -8,6 +8,20 @@
 
 enum { KEYS, VALUES, QUERIES, RESULTS, N_ROWS };
 
+/* ---- Contexts to come ---- */
+
+static _Thread_local bool expected;
+
+void wnw__drive_expect(bool driven)
+{
+    expected = driven;
+}
+
+bool wnw__drive_expected(void)
+{
+    return expected;
+}
+
 /* ---- A graph of the engine's batch ---- */
 
 static int need_records(struct wnw__drive *d)

@@ -32,6 +32,10 @@ struct wnw__drive_layer {
 struct wnw_engine;
 struct wnw__drive;
 
+/* Contexts that the calling thread makes while it expects them to be driven take nothing from the environment, which is for those of
+ * other programs. */
+void wnw__drive_expect(bool driven);
+bool wnw__drive_expected(void);
 /* Takes the context over whose backend `of` is. Until there is an engine, graphs are looked at and not run: those of one
  * sequence's rows in an empty context. */
 int wnw__drive_new(struct wnw__drive **out, wnw_bridge *of);

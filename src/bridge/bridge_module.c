@@ -8,11 +8,18 @@
 
 WNW_API ggml_backend_reg_t ggml_backend_init(void);
 
+/* Values of the environment that are quoted must not break the line. */
 static void say(wnw_log_level level, const char *text, void *user)
 {
+    char line[1024];
     (void)user;
-    if (level >= WNW_LOG_WARN || wnw__bridge_is_set("WINNOW_VERBOSE"))
-        fprintf(stderr, "%s\n", text);
+    if (level < WNW_LOG_WARN && !wnw__bridge_is_set("WINNOW_VERBOSE"))
+        return;
+    snprintf(line, sizeof line, "%s", text);
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    fprintf(stderr, "%s\n", line);
 }
 
 /* Before anything of the library runs: programs also load it by themselves and register the device (wnw_bridge_register).

@@ -122,9 +122,10 @@ struct variable {
     const char *form;
 };
 static const struct variable variables[] = {
-    {"WINNOW_BUDGET", WNW_SIZE_BUDGET, 1.0, 2147483647.0, ", and whole"},
-    {"WINNOW_RATIO", WNW_SIZE_RATIO, 0.0, 0.9999999999999999, ""},
-    {"WINNOW_KV_BYTES", WNW_SIZE_BYTES, 1.0, 1e15, ", and whole; K, M or G behind it are powers of 1024"},
+    {"WINNOW_BUDGET", WNW_SIZE_BUDGET, 1.0, 2147483647.0, "from 1 to 2147483647, and whole"},
+    {"WINNOW_RATIO", WNW_SIZE_RATIO, 0.0, 0.9999999999999999, "of at least 0 and less than 1"},
+    {"WINNOW_KV_BYTES", WNW_SIZE_BYTES, 1.0, 1e15,
+     "from 1 to 1e15, and whole; K, M or G behind it are powers of 1024"},
 };
 
 /* The power of two that the end of a text multiplies with, -1 where it is none. */
@@ -146,8 +147,7 @@ static int number_of(const struct variable *v, const char *text, double *out)
     const bool whole = v->kind == WNW_SIZE_RATIO || *out == floor(*out);
     *out = ldexp(*out, shift > 0 ? shift : 0);
     if (!plain || shift < 0 || !whole || !(*out >= v->least && *out <= v->most))
-        return wnw__fail(WNW_E_ARG, "%s is '%.40s': it is a number from %g to %g%s", v->name, text, v->least,
-                         v->most, v->form);
+        return wnw__fail(WNW_E_ARG, "%s is '%.40s': it is a number %s", v->name, text, v->form);
     return WNW_OK;
 }
 

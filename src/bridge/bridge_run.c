@@ -253,8 +253,9 @@ ggml_backend_t wnw__bridge_backend_new(ggml_backend_dev_t dev)
         return NULL;
     }
     b->cpu = cpu;
-    b->plain = wnw__bridge_is_set("WINNOW_PLAIN");
-    if (wnw__bridge_watch_set_from_environment(&b->watch) != WNW_OK)
+    const bool own = wnw__drive_expected();
+    b->plain = !own && wnw__bridge_is_set("WINNOW_PLAIN");
+    if (!own && wnw__bridge_watch_set_from_environment(&b->watch) != WNW_OK)
         wnw__log(WNW_LOG_WARN, "winnow: nothing is compressed: %s", wnw_last_error());
     b->ggml_products = wnw__bridge_products_off();
     *backend = (struct ggml_backend){.guid = guid(),

@@ -108,7 +108,10 @@ int wnw__foreign_context_new(struct wnw__foreign_context **out, struct llama_mod
                                            .n_row = n_row,
                                            .n_seq = f->n_seq,
                                            .n_threads = n_threads};
-    WNW_TRY(wnw__llama_context(&f->ctx, model, &sizes));
+    wnw__drive_expect(true);
+    const int made = wnw__llama_context(&f->ctx, model, &sizes);
+    wnw__drive_expect(false);
+    WNW_TRY(made);
     WNW_TRY(wnw_bridge_find(&f->bridge, llama_synchronize, f->ctx));
     WNW_TRY(wnw__drive_new(&f->drive, f->bridge));
     f->batch = llama_batch_init(n_batch, 0, 1);

@@ -35,6 +35,16 @@ good 'bench' bench -m "$m" -t 1 --lengths 512 --reps 1 --decode-tokens 2 --peer 
 good 'bench batch' bench batch -m "$foreign/olmo2.gguf" -t 1 --lengths 512 --reps 1 || fail 'bench batch'
 good 'calibrate' calibrate shares -m "$m" -f "$work/text" -o "$work/shares.json" --effort quick -t 1 || fail 'calibrate'
 
+# Variables of the environment are for programs of libllama; the contexts that the command drives know nothing of them.
+good 'a clean environment' run -m "$foreign/phi3.gguf" -f "$work/text" -p what --policy snapkv --budget 64 -n 4 && cp "$work/out" "$work/clean"
+for set in "WINNOW_POLICY=keydiff WINNOW_BUDGET=20" WINNOW_POLICY=none WINNOW_BUDGET=many WINNOW_RATIO=1.5 WINNOW_PLAIN=1; do
+    # shellcheck disable=SC2086
+    env $set "$WINNOW" run -m "$foreign/phi3.gguf" -f "$work/text" -p what --policy snapkv --budget 64 -n 4 >"$work/out" 2>"$work/err" ||
+        fail "$set: $(cat "$work/err")"
+    same "$set" "$work/clean" "$work/out"
+    [ "$(wc -l <"$work/err")" -eq 1 ] || fail "$set: $(cat "$work/err")"
+done
+
 # Gates on hidden states: what attention reads is found in libllama's graphs.
 for name in olmo2 lfm2 gemma4; do
     m=$foreign/$name.gguf

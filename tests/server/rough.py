@@ -162,8 +162,21 @@ if not less or subprocess.run([*less, "true"], stderr=subprocess.DEVNULL).return
             check("it goes on", other.status == again.status == 200 and again.json["tokens_predicted"] == 4, again.text[:300])
             os.chmod(folder, 0o700)
             check("and saves again when it may", s.ask("/winnow/slots/1?action=save", {"filename": "slot"}).status == 200 and os.listdir(folder) == ["slot"])
-for name, env, says in [("policy", {"WINNOW_SERVE_POLICY": "none"}, "none"), ("number", {"WINNOW_SERVE_BUDGET": "many"}, "many"),
-                        ("profile", {"WINNOW_PROFILE": "/no/such.json"}, "such.json")]:
+
+# What the environment says is taken or refused, in one line, before a model is opened.
+budget, ratio, cap = "WINNOW_SERVE_BUDGET", "WINNOW_SERVE_RATIO", "WINNOW_SERVE_KV_BYTES"
+wrong = [{"WINNOW_SERVE_POLICY": "none"}, {"WINNOW_SERVE_POLICY": " "}, {"WINNOW_SERVE_POLICY": "snapkv\n+adakv"}, {"WINNOW_SERVE_POLICY": "k" * 600},
+         {"WINNOW_PROFILE": "/no/such\n.json"}, {"WINNOW_POLICY": "none"}, {"WINNOW_BUDGET": "100"},
+         *({budget: x} for x in ("many", " ", " 5", "5 ", "-5", "0", "0.5", "1e3", "1e300", "nan", "inf", "0x10", "5x", "2147483648", "99999999999999999999")),
+         *({ratio: x} for x in ("1", "1.5", "-0.1", "nan", "inf", "1e300", "0x1p-1", " 0.5", "0.5x", "50%")),
+         *({cap: x} for x in ("0", "-1", "0.5", "1e300", "3k", "3KB", " 3", "nan", "99999999999G")), {budget: "5", ratio: "0.5"}]
+for env in wrong:
     done = subprocess.run([server, "-m", model, "--port", "0"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, env={**os.environ, **env})
-    check(f"an environment with a wrong {name}", done.returncode == 1 and says in done.stderr, done.returncode, done.stderr[-500:])
+    check(f"an environment with {env}", done.returncode == 2 and done.stderr.count("\n") == 1 and done.stderr.startswith("winnow: ") and not done.stdout, done.returncode, done.stderr[-500:])
+for options, key, value in [(["--ratio", "0"], "ratio", 0), (["--ratio", "0.25"], "ratio", 0.25), (["--budget", "77"], "budget", 77), (["--kv-bytes", "3M"], "cap", 3 << 20)]:
+    with serve("--policy", "keydiff", *options) as s:
+        check(f"{options} counts", kv(s).get(key) == value, kv(s))
+        if value == 0:
+            s.ask("/completion", {"prompt": ids(300, 1), "n_predict": 1, "ignore_eos": True, "id_slot": 0})
+            check("and drops nothing", kv(s)["slots"][0]["entries"] >= 300, kv(s))
 finish()
