@@ -90,7 +90,9 @@ int app_model_path(char **path, const char *name)
     snprintf(tail, sizeof tail, "models/%s.gguf", name);
     int rc = app_cache_path(path, tail);
     if (rc == APP_OK && access(*path, F_OK) != 0)
-        rc = app_fail(APP_BAD_INPUT, "model %s is not at '%s'; fetch it with `scripts/fetch_models.sh %s`",
+        rc = app_fail(APP_BAD_INPUT,
+                      "model %s is not at '%s'; fetch it with `scripts/fetch_models.sh %s` of winnow's "
+                      "sources, or name a GGUF file with -m",
                       name, *path, name);
     else if (rc == APP_OK)
         rc = check_model_file(*path);

@@ -65,8 +65,9 @@ static void models(struct cli_doctor *d, const char *given)
         cli_doctor_find(d, !given, "set one of them, or give -m a path",
                         "neither WINNOW_CACHE nor HOME is set, so that no model is found by its name");
     else if (!good)
-        cli_doctor_find(d, true, "scripts/fetch_models.sh fetches them; -m names any other GGUF file",
-                        "no model can be used");
+        cli_doctor_find(
+            d, true, "scripts/fetch_models.sh of winnow's sources fetches them; -m names any other GGUF file",
+            "no model can be used");
     cli_doctor_section(d, "models", list);
 }
 

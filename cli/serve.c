@@ -227,7 +227,7 @@ static int find_server(char *path, size_t size)
     if (!app_program_part(path, size, "winnow-llama-server", true))
         return app_fail(APP_FAILED,
                         "there is no winnow-llama-server next to this program, nor in lib/winnow; "
-                        "`make server` builds it");
+                        "`make server` builds it in winnow's sources");
     return APP_OK;
 }
 

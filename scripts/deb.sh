@@ -14,9 +14,14 @@ export WINNOW_CACHE=${WINNOW_CACHE:-$HOME/.cache/winnow} # debhelper gives a bui
 
 say() { printf 'deb: %s\n' "$*" >&2; }
 
-# The files that belong to the project: those that git knows or would add, or, without git, all but build folders.
+# The files that belong to the project: those that git knows or would add, or, without git, all but build folders; not what was
+# removed and not committed yet, nor what this script writes.
 files() {
-    git ls-files -z --cached --others --exclude-standard 2>/dev/null || find . -type f -not -path './build*' -not -path './.git/*' -print0
+    { git ls-files -z --cached --others --exclude-standard 2>/dev/null ||
+        find . \( -type f -o -type l \) -not -path './build*' -not -path './.git/*' -printf '%P\0'; } |
+        while IFS= read -r -d '' file; do
+            if { [ -e "$file" ] || [ -L "$file" ]; } && [[ $top/$file != "$out"/* ]]; then printf '%s\0' "$file"; fi
+        done
 }
 
 mkdir -p "$out"

@@ -46,7 +46,7 @@ for command in run "plan -o $work/made/plan.json" ppl; do
         -f "$work/doc.txt" --policy lagkv
 done
 
-WINNOW_CACHE=$work/cache bad 'named model that was not fetched' 'scripts/fetch_models.sh smollm2-135m' run -p x
+WINNOW_CACHE=$work/cache bad 'named model that was not fetched' 'scripts/fetch_models.sh smollm2-135m. of winnow.s sources, or name a GGUF file with -m' run -p x
 
 bad 'no such document' "cannot open '$work/none.txt'" run -m "$model" -f "$work/none.txt"
 bad 'document is a folder' 'directory' run -m "$model" -f "$work"
