@@ -121,7 +121,8 @@ WNW_DEFAULT(wnw_stored_session_params, wnw_stored_session_default_params)
  * and values are pages of the file where they fill some: they are read when they are used, processes share them, and the
  * system copies one before it is changed. st and the engine must outlive the session. params NULL = defaults. Errors:
  * E_MISMATCH (another model), E_FULL (a context shorter than what was read), E_UNSUPPORTED (a tail with the ggml
- * attention), E_RANGE, E_NOMEM; E_FORMAT where the file's numbers do not fit the model. */
+ * attention), E_RANGE, E_NOMEM; E_FORMAT where the file's numbers do not fit the model, or somebody has written
+ * to it since it was opened. */
 WNW_API int wnw_stored_session(wnw_session **out, const wnw_stored *st, wnw_engine *e,
                                const wnw_stored_session_params *params);
 

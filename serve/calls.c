@@ -26,8 +26,10 @@ struct llama_context *llama_init_from_model(struct llama_model *model, struct ll
     if (!w.ctx)
         serve_document_cells_room(model, &params);
     struct llama_context *ctx = REAL(llama_init_from_model)(model, params);
-    if (ctx && !w.ctx)
+    if (ctx && !w.ctx) {
         serve_watch(&w, ctx);
+        serve_document_cells_try(&w);
+    }
     return ctx;
 }
 

@@ -137,6 +137,26 @@ static const char *take_state(const struct serve_watched *w, int32_t d, int32_t 
                    "room";
 }
 
+void serve_document_cells_try(struct serve_watched *w)
+{
+    char line[SERVE_TEXT];
+    int32_t *cells = malloc((size_t)w->sequences.n_cells * sizeof *cells);
+    if (!cells)
+        serve_refuse("no memory for the cells of a document");
+    for (int32_t i = 0; i < w->sequences.n_cells; i++)
+        cells[i] = i;
+    for (int32_t d = 0; d < serve_documents_n(); d++) {
+        const char *fault = serve_document_stored(d) ? take_state(w, d, w->n_slots + d) : NULL;
+        if (fault) {
+            snprintf(line, sizeof line, "document %s: %.400s", serve_document_name(d), fault);
+            serve_refuse_input(line);
+        }
+        REAL(llama_memory_seq_rm)(llama_get_memory(w->ctx), w->n_slots + d, -1, -1);
+        (void)wnw_bridge_forget(w->cache, cells, w->sequences.n_cells);
+    }
+    free(cells);
+}
+
 /* Fills a document's sequence from what was stored. Returns what is wrong, NULL = nothing. */
 static const char *fill_document(struct serve_watched *w, int32_t d)
 {

@@ -9,6 +9,8 @@
 
 /* Makes room for the documents' sequences and cells in a context that is about to be made. What cannot be served ends the process. */
 void serve_document_cells_room(const struct llama_model *model, struct llama_context_params *params);
+/* Has the context take what was stored once and give it back, before anybody can ask: what it does not take ends the process. */
+void serve_document_cells_try(struct serve_watched *w);
 /* First tokens of a slot whose cells are a document's. */
 int32_t serve_document_cells_shared(const struct serve_watched *w, int32_t seq);
 /* Keeps what a slot has read as a document. */

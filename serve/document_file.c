@@ -6,10 +6,12 @@
 #include <jansson.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* Bytes of a text; more tokens than any context has. */
 enum { MOST_BYTES = 1 << 28 };
@@ -22,18 +24,25 @@ static bool complain(char *what, const char *sentence)
 
 /* ---- Texts ---- */
 
-/* Opens a regular file; NULL with errno set. Another one is not opened, because a pipe may never end. */
+/* Opens a regular file; NULL with errno set. Another one is not read, because a pipe may never end; it is not waited for, either. */
 static FILE *open_file(const char *path, size_t *n)
 {
     struct stat st;
-    if (stat(path, &st) != 0)
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
         return NULL;
-    *n = (size_t)st.st_size;
-    errno = S_ISDIR(st.st_mode)       ? EISDIR
-            : !S_ISREG(st.st_mode)    ? EINVAL
-            : st.st_size > MOST_BYTES ? EFBIG
-                                      : 0;
-    return errno == 0 ? fopen(path, "rb") : NULL;
+    int err = fstat(fd, &st) != 0       ? errno
+              : S_ISDIR(st.st_mode)     ? EISDIR
+              : !S_ISREG(st.st_mode)    ? EINVAL
+              : st.st_size > MOST_BYTES ? EFBIG
+                                        : 0;
+    FILE *f = err == 0 ? fdopen(fd, "rb") : NULL;
+    err = err == 0 && !f ? errno : err;
+    if (!f)
+        close(fd);
+    *n = f ? (size_t)st.st_size : 0;
+    errno = err;
+    return f;
 }
 
 /* The whole of a file as text; NULL: errno says why. */

@@ -537,6 +537,38 @@ static void every_change_is_noticed(void **state)
     test_close(&f);
 }
 
+/* What was checked when the file was opened must be what is used: neither is a file used that was cut off since then, whose pages are
+ * gone, nor one that somebody else has written into. */
+static void what_was_written_since_is_refused(void **state)
+{
+    static const struct timespec before[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000}};
+    (void)state;
+    struct test_model f;
+    wnw_stored *st;
+    wnw_session *s;
+    wnw_engine *e;
+    size_t n, n_state;
+    test_open_tiny(&f, "llama", 40, 31);
+    free(small_file(&f, &n));
+    assert_ok(wnw_engine_new(&e, f.m, NULL));
+    for (int cut = 0; cut < 2; cut++) {
+        assert_ok(wnw_stored_open(&st, path));
+        assert_ok(wnw_stored_session(&s, st, e, NULL));
+        wnw_session_free(s);
+        if (cut)
+            assert_int_equal(truncate(path, 4096), 0);
+        else
+            assert_int_equal(utimensat(AT_FDCWD, path, before, 0), 0);
+        assert_error(wnw_stored_session(&s, st, e, NULL), WNW_E_FORMAT);
+        assert_says("was written to after it was opened");
+        assert_error(wnw_stored_sequence(st, NULL, &n_state), WNW_E_FORMAT);
+        assert_says("was written to after it was opened");
+        wnw_stored_free(st);
+    }
+    wnw_engine_free(e);
+    test_close(&f);
+}
+
 /* Sets the checksum of the head, so that it is not the reason. */
 static void seal_head(uint8_t *bytes)
 {
@@ -793,6 +825,7 @@ int main(void)
         cmocka_unit_test(reads_on_under_the_same_rules),
         cmocka_unit_test(text_comes_back),
         cmocka_unit_test(every_change_is_noticed),
+        cmocka_unit_test(what_was_written_since_is_refused),
         cmocka_unit_test(blocks_that_do_not_belong_are_refused),
         cmocka_unit_test(descriptions_that_were_edited_are_refused),
         cmocka_unit_test(others_are_refused),

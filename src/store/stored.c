@@ -176,6 +176,7 @@ int wnw_stored_session(wnw_session **out, const wnw_stored *st, wnw_engine *e,
     WNW_TRY(WNW_SIZED_TAKE(wnw_stored_session_params, &own, params));
     if (own.room < 0)
         return wnw__fail(WNW_E_RANGE, "room for %d tokens; give at least 0", (int)own.room);
+    WNW_TRY(wnw__wkv_unchanged(st));
     WNW_TRY(wnw_stored_check_model(st, wnw__engine_model(e)));
     const wnw_session_params how = {WNW_INIT(wnw_session_params), .n_ctx = own.n_ctx,
                                     .kv_type = st->meta.kv_type, .kv_tail = st->meta.kv_tail,

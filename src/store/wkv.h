@@ -11,6 +11,7 @@
 #include "winnow_store.h"
 
 #include <jansson.h>
+#include <time.h>
 
 #define WNW_WKV_MAGIC       "\x89WKV\r\n\x1a\n"
 #define WNW_WKV_BYTE_ORDER  0x01020304u
@@ -79,6 +80,7 @@ struct wnw_stored {
     int fd;
     const uint8_t *bytes; /* [n_bytes] the file, mapped */
     size_t n_bytes;
+    struct timespec written; /* when somebody wrote to it last, as it was opened */
     const struct wnw__wkv_head *head;
     const struct wnw__wkv_block *table; /* [head->n_block] */
     struct wnw__wkv_meta meta;
@@ -90,6 +92,9 @@ struct wnw_stored {
     struct wnw__cache form; /* an empty cache of the same form, for sizes */
 };
 
+/* E_FORMAT where somebody has written to the file since it was opened: what was checked is not what would be used, or not there any
+ * more. */
+int wnw__wkv_unchanged(const struct wnw_stored *st);
 /* The block of this kind and number, or NULL. */
 const struct wnw__wkv_block *wnw__wkv_find(const struct wnw_stored *st, enum wnw__wkv_kind kind,
                                            uint32_t number);

@@ -255,10 +255,24 @@ bool wnw_stored_is(const char *path)
     return is;
 }
 
+int wnw__wkv_unchanged(const struct wnw_stored *st)
+{
+    struct stat now;
+    if (fstat(st->fd, &now) == 0 && (size_t)now.st_size == st->n_bytes &&
+        now.st_mtim.tv_sec == st->written.tv_sec && now.st_mtim.tv_nsec == st->written.tv_nsec)
+        return WNW_OK;
+    return wnw__fail(WNW_E_FORMAT,
+                     "the stored cache was written to after it was opened: open it again, and put another "
+                     "file in its place by a rename");
+}
+
 static int map_file(struct wnw_stored *st, const char *path)
 {
+    struct stat now;
     int64_t size;
     WNW_TRY(wnw__open_file(&st->fd, &size, "stored cache", path));
+    if (fstat(st->fd, &now) == 0)
+        st->written = now.st_mtim;
     if (size == 0)
         return wnw__fail(WNW_E_FORMAT, "it is empty");
     void *p = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, st->fd, 0);

@@ -151,6 +151,7 @@ int wnw_stored_sequence(const wnw_stored *st, uint8_t **bytes, size_t *n)
     WNW_REQUIRE(n);
     *n = 0;
     WNW_REQUIRE(st);
+    WNW_TRY(wnw__wkv_unchanged(st));
     WNW_TRY(check_fit(st));
     const uint32_t n_slides = count_layers(st, true), n_stays = count_layers(st, false);
     const size_t size =

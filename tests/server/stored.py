@@ -6,6 +6,8 @@ What `winnow compress` has stored is loaded and not read; answers behind it are 
 it. What does not fit the server is refused at start, in one line.
 """
 import json
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -172,6 +174,24 @@ small = words(40, 5)
 refuses("another model", "belongs to model", f"{work.name}/other.wkv")
 refuses("a file that is cut off", "cut off", f"{work.name}/cut.wkv")
 refuses("no stored cache", "no stored cache", path("text.wkv", "x"))
+refuses("a cache without flash attention", "another form", first, rest=("-fa", "off"))
+os.mkfifo(f"{work.name}/pipe.wkv")
+refuses("a pipe", "not a regular file", f"{work.name}/pipe.wkv")
+os.mkdir(f"{work.name}/folder.wkv")
+refuses("a folder", "folder.wkv", f"{work.name}/folder.wkv")
+# Where `winnow serve` has looked at a file, another may stand when the server opens it: here one whose fingerprint is that of the model,
+# and whose shape is not.
+mqa = f"{TINY}/tiny-llama-mqa.gguf"
+shape = compress("shape", words(40, 5), "--policy", "full", of=mqa)
+with open(shape, "rb") as f:
+    own = re.search(rb'"fingerprint": *"([0-9a-f]{16})"', f.read())[1].decode()
+server = os.path.join(os.path.dirname(winnow), "winnow-llama-server")
+swapped = {"WINNOW_SERVE_DOCUMENTS": f"x={shape}\n", "WINNOW_SERVE_FINGERPRINT": own, "WINNOW_SERVE_POLICY": "keydiff"}
+done = subprocess.run([server, "-m", model, "-dev", "WINNOW", "-ngl", "99", "--fit", "off", "-kvu", "-np", "1", "-c", "2048", "-b", "512", "--cache-ram", "0", "--host",
+                       "127.0.0.1", "--port", "0", "-t", "1"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env={**os.environ, **swapped})
+lines = [line for line in done.stderr.splitlines() if line.startswith("winnow")]
+check("another shape", done.returncode == 2 and len(lines) == 1 and "document x: libllama does not take it" in lines[0] and
+      "listening on" not in done.stderr + done.stdout, done.returncode, done.stderr[-800:])
 refuses("another type", "-ctk q8_0", compress("q8", small, "--policy", "full", "--kv-type", "q8_0", "--kv-rotate", "off"))
 refuses("a rotation that libllama has not", "--kv-rotate off", compress("turned", small, "--policy", "full", "--kv-type", "q8_0"))
 refuses("no template", "--raw", compress("raw", small, "--policy", "full", "--raw"))
