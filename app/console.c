@@ -3,6 +3,7 @@
 #include "app/console.h"
 
 #include "app/process.h"
+#include "app/text.h"
 #include "winnow.h"
 
 #include <errno.h>
@@ -44,20 +45,12 @@ int app_errno_code(int err)
     }
 }
 
-static bool is_control(char c)
-{
-    return (unsigned char)c < 0x20 || c == 0x7f;
-}
-
 /* Messages quote names from outside: a line break or control character in one must not break the line. */
 __attribute__((format(printf, 1, 0))) static void print_line(const char *fmt, va_list ap)
 {
     char line[2048];
     vsnprintf(line, sizeof line, fmt, ap);
-    for (char *c = line; *c; c++) {
-        if (is_control(*c))
-            *c = '?';
-    }
+    app_hide_controls(line, false);
     fprintf(stderr, "winnow: %s\n", line);
 }
 
@@ -95,8 +88,11 @@ void app_note_lines(const char *label, const char *lines)
 
 void app_print_line(const char *s)
 {
-    for (; *s; s++)
-        putchar(is_control(*s) ? '?' : *s);
+    while (*s) {
+        const size_t n = app_control_bytes(s);
+        putchar(n > 0 ? '?' : *s);
+        s += n > 0 ? n : 1;
+    }
 }
 
 int app_stdout_failed(void)

@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,25 +20,49 @@ static int cannot_open(const char *path)
     return app_fail(app_errno_code(errno), "cannot open '%s': %s", path, strerror(errno));
 }
 
-/* Directories are refused here, because fopen opens them without an error. FIFOs are allowed. */
 char *app_in_folder(const char *folder, const char *name)
 {
     char *path = NULL;
     return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
 }
 
-int app_open_input(FILE **out, const char *path)
+/* What a file may not be, NULL: it may be read. Directories are refused here, because fopen opens them without an error. */
+static const char *misfit(FILE *f, bool regular)
 {
     struct stat st;
-    *out = fopen(path, "rb");
-    if (!*out)
-        return cannot_open(path);
-    if (fstat(fileno(*out), &st) == 0 && S_ISDIR(st.st_mode)) {
-        fclose(*out);
-        *out = NULL;
-        return app_fail(APP_BAD_INPUT, "'%s' is a directory; name a file", path);
+    if (fstat(fileno(f), &st) != 0 || S_ISREG(st.st_mode))
+        return NULL;
+    return S_ISDIR(st.st_mode) ? "is a directory; name a file"
+           : regular           ? "is not a regular file, which it must be; copy it to one"
+                               : NULL;
+}
+
+/* Takes an open descriptor over. */
+static int open_input(FILE **out, int fd, const char *path, bool regular)
+{
+    *out = fd < 0 ? NULL : fdopen(fd, "rb");
+    if (!*out) {
+        const int rc = cannot_open(path);
+        if (fd >= 0)
+            close(fd);
+        return rc;
     }
-    return APP_OK;
+    const char *fault = misfit(*out, regular);
+    if (!fault)
+        return APP_OK;
+    fclose(*out);
+    *out = NULL;
+    return app_fail(APP_BAD_INPUT, "'%s' %s", path, fault);
+}
+
+int app_open_input(FILE **out, const char *path)
+{
+    return open_input(out, open(path, O_RDONLY | O_CLOEXEC), path, false);
+}
+
+int app_open_regular(FILE **out, const char *path)
+{
+    return open_input(out, open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), path, true);
 }
 
 /* Says that a text is longer than the tokenizer takes in one call. */
@@ -72,12 +97,12 @@ static int read_all(struct app_text *text, FILE *f, const char *name)
     return rc;
 }
 
-int app_read_text(struct app_text *text, const char *path, struct app_text *remarks)
+static int read_text(struct app_text *text, const char *path, bool regular, struct app_text *remarks)
 {
-    const bool from_stdin = strcmp(path, "-") == 0;
+    const bool from_stdin = !regular && strcmp(path, "-") == 0;
     char name[300];
     FILE *f = stdin;
-    int rc = from_stdin ? APP_OK : app_open_input(&f, path);
+    int rc = from_stdin ? APP_OK : regular ? app_open_regular(&f, path) : app_open_input(&f, path);
     *text = (struct app_text){0};
     if (rc != APP_OK)
         return rc;
@@ -97,16 +122,31 @@ int app_read_text(struct app_text *text, const char *path, struct app_text *rema
     return rc;
 }
 
-int app_read_file(char **data, size_t *len, const char *path)
+int app_read_text(struct app_text *text, const char *path, struct app_text *remarks)
+{
+    return read_text(text, path, false, remarks);
+}
+
+static int read_file(char **data, size_t *len, const char *path, bool regular)
 {
     struct app_text text, remarks = {0};
-    const int rc = app_read_text(&text, path, &remarks);
+    const int rc = read_text(&text, path, regular, &remarks);
     if (rc == APP_OK)
         app_note_lines("warning: ", remarks.s);
     free(remarks.s);
     *data = text.s;
     *len = text.len;
     return rc;
+}
+
+int app_read_file(char **data, size_t *len, const char *path)
+{
+    return read_file(data, len, path, false);
+}
+
+int app_read_regular(char **data, size_t *len, const char *path)
+{
+    return read_file(data, len, path, true);
 }
 
 static int is_text_file(const struct dirent *e)
@@ -121,9 +161,20 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
+/* A pipe among the files of a folder is not what the user meant, and may have no end. */
+static int check_regular(const char *path)
+{
+    FILE *f;
+    const int rc = app_open_regular(&f, path);
+    if (rc == APP_OK)
+        fclose(f);
+    return rc;
+}
+
 int app_list_texts(char ***paths, int *n, const char *folder)
 {
     struct dirent **list;
+    int rc = APP_OK;
     *n = 0;
     *paths = NULL;
     const int n_list = scandir(folder, &list, is_text_file, by_name);
@@ -135,17 +186,19 @@ int app_list_texts(char ***paths, int *n, const char *folder)
         good = good && asprintf(&out[i], "%s/%s", folder, list[i]->d_name) >= 0;
         if (out && !good)
             out[i] = NULL;
+        rc = rc == APP_OK && good ? check_regular(out[i]) : rc;
         free(list[i]);
     }
     free(list);
-    if (good && n_list > 0) {
+    if (good && rc == APP_OK && n_list > 0) {
         *paths = out;
         *n = n_list;
         return APP_OK;
     }
     app_free_paths(out, n_list);
-    return good ? app_fail(APP_BAD_INPUT, "'%s' has no *.txt", folder)
-                : app_fail(APP_FAILED, "out of memory");
+    return rc != APP_OK ? rc
+           : good       ? app_fail(APP_BAD_INPUT, "'%s' has no *.txt", folder)
+                        : app_fail(APP_FAILED, "out of memory");
 }
 
 void app_free_paths(char **paths, int n)
@@ -222,9 +275,23 @@ int app_read_tokens(int32_t **ids, int32_t *n, const char *path)
     return rc;
 }
 
-int app_folder_code(const char *folder, int status)
+int app_write_code(const char *path, int status)
 {
     struct stat st;
-    const bool usable = stat(folder, &st) == 0 && S_ISDIR(st.st_mode) && access(folder, W_OK | X_OK) == 0;
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    const bool there = stat(path, &st) == 0, may_be_made = !there && errno == ENOENT;
+    const bool usable = there ? S_ISREG(st.st_mode) && access(path, R_OK | W_OK) == 0
+                              : may_be_made && folder && stat(folder, &st) == 0 && S_ISDIR(st.st_mode) &&
+                                    access(folder, W_OK | X_OK) == 0;
+    free(folder);
     return status == WNW_E_IO && !usable ? APP_BAD_INPUT : app_exit_code(status);
+}
+
+int app_folder_code(const char *folder, const char *name, int status)
+{
+    char *path = app_in_folder(folder, name);
+    const int code = path ? app_write_code(path, status) : APP_FAILED;
+    free(path);
+    return code;
 }

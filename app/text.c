@@ -146,3 +146,24 @@ void app_note_warning(wnw_log_level level, const char *text, void *user)
         app_text_add(notes, "\n", 1);
     app_text_add_utf8(notes, text, strlen(text));
 }
+
+/* ---- Control characters ---- */
+
+size_t app_control_bytes(const char *s)
+{
+    const unsigned char *u = (const unsigned char *)s;
+    if (u[0] < 0x20 || u[0] == 0x7f)
+        return u[0] != '\0';
+    return u[0] == 0xc2 && u[1] >= 0x80 && u[1] < 0xa0 ? 2 : 0;
+}
+
+void app_hide_controls(char *s, bool lines)
+{
+    char *to = s;
+    while (*s) {
+        const size_t n = lines && *s == '\n' ? 0 : app_control_bytes(s);
+        *to++ = n > 0 ? '?' : *s;
+        s += n > 0 ? n : 1;
+    }
+    *to = '\0';
+}

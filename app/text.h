@@ -27,6 +27,12 @@ bool app_text_repair(struct app_text *t);
 /* And counts them; *first becomes the byte at which the first one was. */
 bool app_text_repair_counted(struct app_text *t, size_t *n_bad, size_t *first);
 
+/* Bytes of the control character that a text begins with, of ASCII's or, in UTF-8, of U+0080 to U+009F, which terminals obey, too; 0: it
+ * begins with none. */
+size_t app_control_bytes(const char *s);
+/* Puts '?' in the place of control characters; line breaks stay where `lines`. */
+void app_hide_controls(char *s, bool lines);
+
 /* A log sink of the library that adds each warning as one line to user, a struct app_text. */
 void app_note_warning(wnw_log_level level, const char *text, void *user);
 

@@ -208,7 +208,7 @@ static bool on_progress(int64_t done, int64_t total, const char *what, void *use
 static int failed(const struct calibrate_job *job, int status)
 {
     if (status != WNW_E_CANCELLED)
-        return app_fail_status(status);
+        return app_fail(app_write_code(job->journal, status), "%s", wnw_last_error());
     return app_fail(APP_INTERRUPTED, "interrupted; the same command goes on from '%s'", job->journal);
 }
 

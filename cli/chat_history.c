@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The file is cut to the newest lines when it has twice as many. */
@@ -50,11 +51,22 @@ static int64_t read_lines(FILE *f, int64_t skip, FILE *copy, void (*each)(const 
     return n;
 }
 
+/* Only a file has earlier lines; who wants none may have made /dev/null of it, and a pipe would be waited for. */
+static FILE *open_lines(const char *path)
+{
+    struct stat st;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    FILE *f = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? fdopen(fd, "r") : NULL;
+    if (fd >= 0 && !f)
+        close(fd);
+    return f;
+}
+
 /* Gives out the newest lines, and cuts the file to them where it has become long. */
 static void load(const char *path, void (*each)(const char *line, void *user), void *user)
 {
-    FILE *f = fopen(path, "r");
     char *shorter = NULL;
+    FILE *f = open_lines(path);
     if (!f)
         return;
     const int64_t n = read_lines(f, INT64_MAX, NULL, NULL, NULL), skip = n > MOST_LINES ? n - MOST_LINES : 0;
@@ -78,7 +90,7 @@ void cli_history_open(struct cli_history **out, void (*each)(const char *line, v
         h = calloc(1, sizeof *h);
     if (h) {
         load(path, each, user);
-        h->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        h->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0600);
         if (h->fd < 0)
             app_note("lines are not remembered: cannot write '%s': %s", path, strerror(errno));
         *out = h;

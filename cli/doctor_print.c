@@ -121,6 +121,12 @@ void cli_doctor_print(const json_t *report)
     printf("chat      lines %s%s\n", *edited ? "are edited with " : "are taken as they come", edited);
     putchar('\n');
     json_array_foreach(json_object_get(report, "findings"), i, f)
-        printf("%s: %s; %s\n", is(f, "wrong") ? "wrong" : "note", text_of(f, "what"), text_of(f, "todo"));
+    {
+        fputs(is(f, "wrong") ? "wrong: " : "note: ", stdout);
+        app_print_line(text_of(f, "what"));
+        fputs("; ", stdout);
+        app_print_line(text_of(f, "todo"));
+        putchar('\n');
+    }
     puts(is(report, "ok") ? "nothing is wrong" : "what is wrong would keep winnow from working");
 }

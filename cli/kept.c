@@ -67,7 +67,7 @@ int cli_kept_begin(struct cli_kept *kept, struct app_job *job, const struct cli_
     kept->folder = args->store;
     int status = wnw_store_open(&kept->store, args->store, limit);
     if (status != WNW_OK)
-        return app_fail(app_folder_code(args->store, status), "%s", wnw_last_error());
+        return app_fail(app_folder_code(args->store, "index.sqlite", status), "%s", wnw_last_error());
     status = wnw_store_find(&kept->st, kept->store, &key, false);
     if (status != WNW_OK)
         return app_fail_status(status);

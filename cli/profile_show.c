@@ -95,20 +95,26 @@ static int read_tables(struct tables *all, const wnw_profile *p)
 
 /* ---- Text ---- */
 
-/* Prints a value of settings or data on one line; control characters stay escaped, as JSON has them. */
+/* Prints a value of settings or data on one line; most control characters stay escaped, as JSON has them. */
 static void print_value(const char *key, const json_t *v, int indent)
 {
     const char *inner;
     json_t *item;
     size_t i;
     if (json_is_object(v) && json_object_size(v) > 0) {
-        printf("%*s%s:\n", indent, "", key);
+        printf("%*s", indent, "");
+        app_print_line(key);
+        puts(":");
         json_object_foreach((json_t *)v, inner, item) print_value(inner, item, indent + 2);
     } else if (json_is_array(v) && json_is_object(json_array_get(v, 0))) {
         json_array_foreach(v, i, item) print_value(key, item, indent);
     } else {
         char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
-        printf("%*s%-14s %s\n", indent, "", key, text ? text : "");
+        printf("%*s", indent, "");
+        app_print_line(key);
+        printf("%*s", strlen(key) < 15 ? 15 - (int)strlen(key) : 1, "");
+        app_print_line(text ? text : "");
+        putchar('\n');
         free(text);
     }
 }

@@ -2,6 +2,7 @@
 /* winnow store: a folder of documents that `run --store` keeps. */
 #include "app/args.h"
 #include "app/console.h"
+#include "app/files.h"
 #include "app/json.h"
 #include "cli/commands.h"
 #include "winnow_store.h"
@@ -23,7 +24,7 @@ static int open_store(wnw_store **store, const struct app_args *args)
         stat(index, &st) != 0)
         return app_fail(APP_BAD_INPUT, "'%s' is no folder that documents are kept in", args->rest[0]);
     const int status = wnw_store_open(store, args->rest[0], 0);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return status == WNW_OK ? APP_OK : app_fail(app_write_code(index, status), "%s", wnw_last_error());
 }
 
 static int finish(wnw_store *store, int status)

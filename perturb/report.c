@@ -137,7 +137,7 @@ static int read_records(struct folder *f, const char *path)
 {
     struct eval_jsonl j;
     json_t *record = NULL, *seen = json_object();
-    int rc = eval_jsonl_open(&j, path);
+    int rc = eval_jsonl_open_regular(&j, path);
     j.growing = true;
     while (rc == APP_OK && (rc = eval_jsonl_next(&j, &record)) == APP_OK && record) {
         rc = take_record(f, &j, record, seen);
@@ -185,6 +185,7 @@ static int write_forms(const struct folder *f, const struct eval_args *args, con
     struct eval_doc form[N_FORMS] = {0};
     json_t *numbers = perturb_json(&f->study);
     perturb_text(&form[TEXT], &f->study);
+    eval_doc_hide_controls(&form[TEXT]);
     perturb_csv(&form[CSV], &f->study);
     int rc = perturb_page(&form[PAGE], &f->study, numbers, &form[TEXT]);
     for (int i = 0; rc == APP_OK && i < N_FORMS; i++)

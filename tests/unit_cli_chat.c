@@ -3,9 +3,13 @@
 #include "helpers.h"
 
 #include "cli/chat.h"
+#include "cli/chat_line.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* Parses a line; *argument points into `text`. */
 static int parse(enum cli_chat_word *word, const char **argument, char text[64], const char *line)
@@ -74,11 +78,49 @@ static void sizes_as_options_have_them(void **state)
     }
 }
 
+static void count_line(const char *line, void *user)
+{
+    assert_string_equal(line, "earlier");
+    ++*(int *)user;
+}
+
+/* Only a file has earlier lines. A pipe is not waited for, and who wants no history makes /dev/null of it. */
+static void a_history_that_is_no_file(void **state)
+{
+    char folder[] = "/tmp/winnow-history-XXXXXX", own[64], path[96];
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(own, sizeof own, "%s/winnow", folder);
+    snprintf(path, sizeof path, "%s/chat_history", own);
+    setenv("XDG_STATE_HOME", folder, 1);
+    static const char *const kinds[] = {"file", "pipe", "/dev/null", "/dev/zero"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct cli_history *h;
+        int n = 0;
+        if (i == 0) {
+            cli_history_open(&h, count_line, &n); /* makes the folder */
+            cli_history_add(h, "earlier");
+            cli_history_close(h);
+        } else if (i == 1) {
+            assert_int_equal(mkfifo(path, 0600), 0);
+        } else {
+            assert_int_equal(symlink(kinds[i], path), 0);
+        }
+        cli_history_open(&h, count_line, &n);
+        assert_int_equal(n, i == 0);
+        cli_history_close(h);
+        unlink(path);
+    }
+    rmdir(own);
+    rmdir(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(commands_and_their_arguments),
         cmocka_unit_test(sizes_as_options_have_them),
+        cmocka_unit_test(a_history_that_is_no_file),
     };
     return cmocka_run_group_tests_name("lines of a conversation", tests, NULL, NULL);
 }

@@ -326,9 +326,36 @@ static void what_is_no_file(void **state)
     assert_error(wnw__journal_open(&j, path, &(struct wnw__journal_params){.lock = "/nowhere/lock"}),
                  WNW_E_IO);
     assert_says("opening the lock '/nowhere/lock' failed");
-    assert_error(wnw__journal_open(&j, path, &(struct wnw__journal_params){.lock = "/dev/full"}), WNW_E_IO);
-    assert_says("writing the lock '/dev/full' failed");
+    assert_error(wnw__journal_open(&j, path, &(struct wnw__journal_params){.lock = "/dev/full"}),
+                 WNW_E_FORMAT);
+    assert_says("the lock '/dev/full' is not a regular file");
     assert_int_equal(access(path, F_OK), -1); /* a journal without its lock is not begun */
+}
+
+/* A lock says that work was left only where some had begun. */
+static void a_journal_that_is_not_opened_leaves_nothing(void **state)
+{
+    (void)state;
+    struct wnw__journal *j;
+    unlink(path);
+    unlink(lock);
+    assert_error(wnw__journal_open(&j, "/nowhere/at/all", &(struct wnw__journal_params){.lock = lock}),
+                 WNW_E_IO);
+    assert_file(lock, "");
+    FILE *f = fopen(lock, "w"); /* of a process that was killed */
+    assert_non_null(f);
+    assert_cmp(fputs("1\n", f), >=, 0);
+    assert_int_equal(fclose(f), 0);
+    assert_error(wnw__journal_open(&j, "/nowhere/at/all", &(struct wnw__journal_params){.lock = lock}),
+                 WNW_E_IO);
+    j = opened_bare(lock);
+    assert_true(wnw__journal_was_left(j));
+    wnw__journal_close(j);
+    unlink(lock);
+    assert_int_equal(mkfifo(lock, 0600), 0);
+    assert_error(wnw__journal_open(&j, path, &(struct wnw__journal_params){.lock = lock}), WNW_E_FORMAT);
+    assert_says("is not a regular file");
+    unlink(lock);
 }
 
 /* A file that may not grow refuses a write as a full disk does: some of the line is written, and the rest is not. */
@@ -385,6 +412,7 @@ int main(void)
         WITH_FILE(one_at_a_time),
         WITH_FILE(another_process_is_named),
         WITH_FILE(what_is_no_file),
+        WITH_FILE(a_journal_that_is_not_opened_leaves_nothing),
         WITH_FILE(a_full_disk_leaves_whole_lines),
         WITH_FILE(a_file_that_may_not_be_written),
     };

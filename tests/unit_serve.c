@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct serve_config config;
@@ -703,6 +704,30 @@ static void turn_byte(const char *path, long at)
     assert_int_equal(fclose(f), 0);
 }
 
+/* The thread that decodes does not wait for a pipe in the folder of the slots, nor does the start for one in place of a document. */
+static void test_pipes(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/winnow-pipes-XXXXXX", path[64], part[80], line[96], why[SERVE_TEXT];
+    struct serve_slot_file file = {.n_tokens = 1, .state_bytes = 4};
+    const uint8_t x[4] = {0};
+    const int32_t token = 1;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/slot", folder);
+    snprintf(part, sizeof part, "%s.part", path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(mkfifo(part, 0600), 0);
+    assert_false(serve_slot_file_look(path, &file, 4000));
+    assert_int_equal(serve_slot_file_write(path, &file, &token, x), 0);
+    snprintf(line, sizeof line, "a=%s", path);
+    assert_false(serve_documents_load(line, why));
+    assert_non_null(strstr(why, "cannot read"));
+    serve_documents_free();
+    unlink(part);
+    unlink(path);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 static void test_files(void **state)
 {
     (void)state;
@@ -793,6 +818,7 @@ int main(void)
         cmocka_unit_test(test_errors_are_json),
         cmocka_unit_test(test_bodies),
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_pipes),
         cmocka_unit_test(test_files_of_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

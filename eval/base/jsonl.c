@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 enum { MAX_LINE = 1 << 30 }; /* bytes; the limit is for devices, whose lines may have no end */
@@ -26,14 +27,15 @@ static int unpack(FILE *to, gzFile from, const char *path)
     return APP_OK;
 }
 
+/* Takes over a packed file, in whose place a temporary one comes. */
 static int open_packed(struct eval_jsonl *j)
 {
-    FILE *packed;
-    int rc = app_open_input(&packed, j->path); /* says why a file cannot be opened */
-    if (rc != APP_OK)
-        return rc;
-    fclose(packed);
-    gzFile from = gzopen(j->path, "rb");
+    int rc = APP_OK;
+    const int fd = dup(fileno(j->f));
+    gzFile from = fd >= 0 ? gzdopen(fd, "rb") : NULL;
+    if (fd >= 0 && !from)
+        close(fd);
+    fclose(j->f);
     j->f = from ? tmpfile() : NULL;
     if (!j->f)
         rc = app_fail(APP_FAILED, "unpacking '%s' failed: %s", j->path, strerror(errno));
@@ -46,11 +48,22 @@ static int open_packed(struct eval_jsonl *j)
     return rc;
 }
 
-int eval_jsonl_open(struct eval_jsonl *j, const char *path)
+static int open_file(struct eval_jsonl *j, const char *path, int (*open)(FILE **, const char *))
 {
     const size_t len = strlen(path);
     *j = (struct eval_jsonl){.path = path};
-    return len > 3 && strcmp(path + len - 3, ".gz") == 0 ? open_packed(j) : app_open_input(&j->f, path);
+    const int rc = open(&j->f, path);
+    return rc == APP_OK && len > 3 && strcmp(path + len - 3, ".gz") == 0 ? open_packed(j) : rc;
+}
+
+int eval_jsonl_open(struct eval_jsonl *j, const char *path)
+{
+    return open_file(j, path, app_open_input);
+}
+
+int eval_jsonl_open_regular(struct eval_jsonl *j, const char *path)
+{
+    return open_file(j, path, app_open_regular);
 }
 
 void eval_jsonl_close(struct eval_jsonl *j)

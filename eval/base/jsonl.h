@@ -25,6 +25,8 @@ struct eval_jsonl {
 /* Opens a file; one whose name ends with .gz is unpacked into a temporary file, of which lines and bytes are counted then. Returns an
  * exit code and prints its own message, like all functions here. */
 int eval_jsonl_open(struct eval_jsonl *j, const char *path);
+/* The same of what must be a regular file, because it is found in a folder or read more than once. */
+int eval_jsonl_open_regular(struct eval_jsonl *j, const char *path);
 /* The next object, which the caller releases; NULL at the end. Lines of white space are skipped, bytes that
  * are not UTF-8 become U+FFFD. */
 int eval_jsonl_next(struct eval_jsonl *j, json_t **object);

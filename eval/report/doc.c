@@ -45,6 +45,14 @@ void eval_doc_csv(struct eval_doc *d, const char *s)
     add(d, "\"", 1);
 }
 
+void eval_doc_hide_controls(struct eval_doc *d)
+{
+    if (!d->text.s)
+        return;
+    app_hide_controls(d->text.s, true);
+    d->text.len = strlen(d->text.s);
+}
+
 static const char *number(char out[EVAL_MAX_NUMBER], const char *format, double value, int decimals)
 {
     if (isnan(value))

@@ -22,6 +22,9 @@ void eval_doc_put(struct eval_doc *d, const char *fmt, ...) __attribute__((forma
 /* Adds a field of a CSV line, in quotation marks where it needs them. */
 void eval_doc_csv(struct eval_doc *d, const char *s);
 
+/* Hides the control characters of what runs have named themselves, for terminals that would obey them; lines stay. */
+void eval_doc_hide_controls(struct eval_doc *d);
+
 /* Writes the document to a file that appears whole. inputs: files it must not replace; NULL = none. Returns an exit
  * code. */
 int eval_doc_write(const struct eval_doc *d, const char *path, const struct app_inputs *inputs);

@@ -114,6 +114,7 @@ static int make_forms(struct eval_doc forms[N_FORMS], json_t **json, const struc
                    : eval_no_memory("the report");
     json_decref(shown);
     eval_report_text(&forms[TEXT], r, *json);
+    eval_doc_hide_controls(&forms[TEXT]);
     eval_report_csv(&forms[CSV], *json);
     eval_report_maps(&forms[MAPS], r);
     for (int i = 0; i < N_FORMS; i++)

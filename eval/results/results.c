@@ -31,7 +31,7 @@ static int read_lines(struct eval_run *run, int32_t folder)
     char *path = eval_results_path(run->folders[folder]);
     if (!path)
         return eval_no_memory(run->folders[folder]);
-    int rc = eval_jsonl_open(&j, path);
+    int rc = eval_jsonl_open_regular(&j, path);
     j.growing = true;
     while (rc == APP_OK && (rc = eval_jsonl_next(&j, &line)) == APP_OK && line) {
         rc = eval_results_add(run, &j, folder, line);
@@ -95,7 +95,7 @@ static int read_info(struct eval_run *run, const char *folder)
     json_error_t error;
     if (!path)
         return eval_no_memory(folder);
-    int rc = app_read_file(&text, &len, path);
+    int rc = app_read_regular(&text, &len, path);
     if (rc == APP_OK) {
         run->info = json_loadb(text, len, 0, &error);
         run->model = run->info ? model_name(run->info) : NULL;
@@ -189,7 +189,7 @@ int eval_result_texts(json_t **line, const struct eval_run *run, const struct ev
     *line = NULL;
     if (!path)
         return eval_no_memory(run->folders[r->folder]);
-    int rc = eval_jsonl_open(&j, path);
+    int rc = eval_jsonl_open_regular(&j, path);
     if (rc == APP_OK && fseeko(j.f, (off_t)r->at, SEEK_SET) != 0)
         rc = app_fail(APP_FAILED, "reading '%s' failed", path);
     j.number = r->line - 1;

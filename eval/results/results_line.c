@@ -3,6 +3,7 @@
 #include "eval/results/results.h"
 
 #include "app/console.h"
+#include "app/text.h"
 #include "app/values.h"
 #include "base/random.h"
 #include "eval/base/grow.h"
@@ -25,7 +26,7 @@ static int read_name(const char **out, const struct eval_jsonl *j, const json_t 
     if (len == 0 || len > MAX_NAME)
         return eval_jsonl_bad(j, "\"%s\" has %zu bytes; allowed are 1 to %d", key, len, MAX_NAME);
     for (size_t i = 0; i < len; i++)
-        if ((unsigned char)(*out)[i] < 0x20 || (*out)[i] == 0x7f)
+        if (app_control_bytes(*out + i) > 0 || (*out)[i] == '\0')
             return eval_jsonl_bad(j, "\"%s\" has a control character", key);
     return APP_OK;
 }

@@ -36,7 +36,9 @@ int eval_runtime_open(struct eval_runtime *m, const struct eval_tokenizer *t, co
         return eval_status_code(status);
     status = wnw_store_open(&m->store, args->store,
                             args->store_limit == APP_UNSET ? 0 : (uint64_t)args->store_limit);
-    return status == WNW_OK ? APP_OK : app_fail(app_folder_code(args->store, status), "%s", wnw_last_error());
+    return status == WNW_OK
+               ? APP_OK
+               : app_fail(app_folder_code(args->store, "index.sqlite", status), "%s", wnw_last_error());
 }
 
 void eval_runtime_close(struct eval_runtime *m)

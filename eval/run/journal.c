@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 enum { SYNC_MS = 10000 };
+static const char lock_name[] = "lock";
 
 static int out_of_memory(const struct eval_journal *j)
 {
@@ -46,10 +47,11 @@ static int make_folder(const char *dir)
                     errno == EEXIST ? "a file has that name" : strerror(errno));
 }
 
-/* The exit code of a journal's status, said where the folder was asked for. */
-static int no_journal(int rc)
+/* Says what is wrong with a journal, where the folder was asked for. Returns the exit code. */
+static int no_journal(const struct eval_journal *j, int status)
 {
-    const int code = rc == WNW_E_NOMEM ? APP_FAILED : APP_BAD_INPUT;
+    const int of_lock = app_folder_code(j->dir, lock_name, status);
+    const int code = of_lock == APP_BAD_INPUT ? of_lock : app_write_code(j->path, status);
     return app_fail(code, "--out: %s", wnw_last_error());
 }
 
@@ -85,24 +87,24 @@ static int read_results(struct eval_journal *j)
         if (status == WNW_OK && !record)
             return APP_OK;
         if (status != WNW_OK && status != WNW_E_FORMAT)
-            return no_journal(status);
+            return no_journal(j, status);
         if (record)
             WNW_TRY(take_line(j, record, &good));
         if (!good && !wnw__journal_take_back(j->file))
-            return no_journal(wnw__journal_damaged(j->file, "is not a result; repair or remove the line"));
+            return no_journal(j, wnw__journal_damaged(j->file, "is not a result; repair or remove the line"));
     }
 }
 
 static int open_file(struct eval_journal *j)
 {
-    char *lock = app_in_folder(j->dir, "lock");
+    char *lock = app_in_folder(j->dir, lock_name);
     if (!lock)
         return out_of_memory(j);
     const int rc =
         wnw__journal_open(&j->file, j->path, &(struct wnw__journal_params){.lock = lock, .sync_ms = SYNC_MS});
     free(lock);
     if (rc != WNW_OK)
-        return no_journal(rc);
+        return no_journal(j, rc);
     if (wnw__journal_was_left(j->file))
         app_note("the run in '%s' did not end by itself; going on", j->dir);
     return read_results(j);

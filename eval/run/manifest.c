@@ -9,6 +9,7 @@
 #include "app/output.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "base/system.h"
 #include "eval/base/grow.h"
 #include "eval/base/info.h"
 #include "eval/tasks/lists.h"
@@ -244,7 +245,12 @@ int eval_manifest_remarks(json_t **out, const struct eval_args *args, const stru
 json_t *eval_manifest_load(const char *dir)
 {
     char *path = app_in_folder(dir, "run.json");
-    json_t *run = path ? json_load_file(path, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    int fd = -1;
+    int64_t size;
+    const bool opened = path && wnw__open_file(&fd, &size, "description", path) == WNW_OK;
+    json_t *run = opened ? json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    if (opened)
+        close(fd);
     free(path);
     return run;
 }
@@ -284,7 +290,7 @@ static int compare(const char *path, const json_t *run)
 {
     char *text = NULL;
     size_t len;
-    int rc = app_read_file(&text, &len, path);
+    int rc = app_read_regular(&text, &len, path);
     json_t *old = rc == APP_OK ? json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL) : NULL;
     /* The new description takes the same way through text, so that numbers compare as they are written. */
     char *own = json_dumps(run, JSON_COMPACT);

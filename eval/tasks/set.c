@@ -58,11 +58,7 @@ int eval_set_open(struct eval_set_reader *r, const struct eval_task *set, const 
     *r = (struct eval_set_reader){.set = set, .path = path_of(set, folder)};
     if (!r->path)
         return app_fail(APP_FAILED, "out of memory");
-    const int rc = eval_jsonl_open(&r->file, r->path);
-    if (rc == APP_OK && fseek(r->file.f, 0, SEEK_SET) != 0)
-        return app_fail(APP_BAD_INPUT, "'%s' is a pipe; samples are read more than once, so give a file",
-                        r->path);
-    return rc;
+    return eval_jsonl_open_regular(&r->file, r->path);
 }
 
 void eval_set_close(struct eval_set_reader *r)

@@ -236,17 +236,29 @@ static int check_header(struct wnw__journal *j, const json_t *header)
 
 /* ---- The files ---- */
 
+/* Leaves a lock that is another's as it is. Returns rc. */
+static int not_taken(struct wnw__journal *j, int rc)
+{
+    close(j->lock);
+    j->lock = -1;
+    return rc;
+}
+
 /* The kernel gives a lock back when its process ends, however it ends; so a number in the file is for messages alone. */
 static int take_lock(struct wnw__journal *j, const char *path)
 {
+    struct stat st;
     char text[32] = "";
     j->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
     if (j->lock < 0)
         return wnw__fail(WNW_E_IO, "opening the lock '%.200s' failed: %s", path, strerror(errno));
+    if (fstat(j->lock, &st) != 0 || !S_ISREG(st.st_mode))
+        return not_taken(j, wnw__fail(WNW_E_FORMAT, "the lock '%.200s' is not a regular file", path));
     const bool taken = flock(j->lock, LOCK_EX | LOCK_NB) == 0;
     const ssize_t n = read(j->lock, text, sizeof text - 1);
     if (!taken) {
         text[strcspn(text, "\n")] = '\0';
+        (void)not_taken(j, WNW_E_ARG);
         return wnw__fail(WNW_E_ARG, "process %s is writing the journal '%.200s'; wait for it",
                          n > 0 ? text : "?", j->path);
     }
@@ -306,8 +318,9 @@ void wnw__journal_close(struct wnw__journal *j)
         wnw__log(WNW_LOG_WARN, "%s", wnw_last_error());
     if (j->lock >= 0) {
         /* An empty file says that the work ended by itself. It stays, because removing it could remove the file that
-         * another process has just locked. */
-        if (j->f && ftruncate(j->lock, 0) != 0)
+         * another process has just locked. Where the journal was not opened, nothing has begun, and an earlier process that was
+         * killed still counts. */
+        if ((j->f || !j->was_left) && ftruncate(j->lock, 0) != 0)
             wnw__log(WNW_LOG_WARN, "the lock of '%.200s' keeps the number of this process: %s", j->path,
                      strerror(errno));
         close(j->lock);

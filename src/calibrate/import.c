@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "base/system.h"
 #include "profile/input_gate.h"
 #include "profile/profile.h"
 #include "winnow_calibrate.h"
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static json_t *model_of(const wnw_profile *p)
 {
@@ -91,9 +93,14 @@ static int hash_of(char out[17], const char *path)
     uint64_t hash = WNW_HASH_START;
     char block[16384];
     size_t n;
-    FILE *f = fopen(path, "rbe");
-    if (!f)
-        return wnw__fail(WNW_E_IO, "cannot open '%.200s' again", path);
+    int fd;
+    int64_t size;
+    WNW_TRY(wnw__open_file(&fd, &size, "profile", path));
+    FILE *f = fdopen(fd, "rb");
+    if (!f) {
+        close(fd);
+        return wnw__fail(WNW_E_NOMEM, "no memory to read '%.200s' again", path);
+    }
     while ((n = fread(block, 1, sizeof block, f)) > 0)
         hash = wnw__hash(hash, block, n);
     const bool good = !ferror(f);

@@ -74,6 +74,39 @@ bad 'dump over the profile' 'named by two options' "${srh[@]}" -o "$work/x.json"
 ln -s "$work" "$work/link"
 bad 'picture over the dump' 'named by two options' "${srh[@]}" -o "$work/x.json" --dump "$work/y" --map "$work/link/../$(basename "$work")/y"
 bad 'dump over the model' 'input of this command' "${srh[@]}" -o "$work/x.json" --dump "$model"
+# Journals that are damaged in the middle, or no files: refused by line, and left as they are.
+started INT 4
+[ "$(wc -l <"$work/part.json.journal")" -ge 4 ] || fail 'no journal of a few lines'
+cp "$work/part.json.journal" "$work/journal"
+damaged() { # damaged NAME PATTERN SED-PROGRAM
+    sed "$3" "$work/journal" >"$work/part.json.journal"
+    cp "$work/part.json.journal" "$work/edited"
+    bad "$1" "$2" "${srh[@]}" -o "$work/part.json"
+    same "$1: the journal" "$work/part.json.journal" "$work/edited"
+}
+damaged 'a line cut in the middle' 'line 3 of the journal .* is not JSON; remove the file' '3s/..$//'
+damaged 'a line twice' 'line 4 of the journal .* is not what was expected there' '3p'
+damaged 'a line that is missing' 'line 2 of the journal .* is not what was expected there' '2d'
+damaged 'an empty line' 'line 3 of the journal .* is not JSON' '3s/.*//'
+damaged 'a result that is none' 'has a result of .* that cannot be used' '2s/"result":.*/"result":[1]}/'
+damaged 'a unit of nobody' 'line 2 of the journal .* is not what was expected there' '2s/.*/{"unit":"\\u001b[31m","result":{}}/'
+rm "$work/part.json.journal"
+mkfifo "$work/part.json.journal"
+bad 'a pipe' 'is not a journal' "${srh[@]}" -o "$work/part.json"
+rm "$work/part.json.journal"
+mkdir "$work/part.json.journal"
+bad 'a folder' 'opening the journal .* failed: Is a directory' "${srh[@]}" -o "$work/part.json"
+rmdir "$work/part.json.journal"
+mkdir "$work/texts"
+mkfifo "$work/texts/a.txt"
+bad 'a pipe among texts' 'a.txt. is not a regular file' calibrate srh -m "$model" -f "$work/texts" --set "$small" -o "$work/part.json"
+as_others() { "$@"; }
+[ "$(id -u)" -ne 0 ] || as_others() { setpriv --bounding-set=-dac_override,-dac_read_search "$@"; }
+if as_others true 2>/dev/null; then
+    mkdir -m 500 "$work/shut"
+    as_others "$WINNOW" "${srh[@]}" -o "$work/shut" >"$work/out" 2>"$work/err"
+    [ $? -eq 2 ] && grep -q 'opening the journal .*shut/srh.journal.* failed: Permission denied' "$work/err" || fail "a folder that may not be written: $(cat "$work/err")"
+fi
 printf 'my diary\n' >"$work/x.json.journal"
 bad 'a file of that name' 'not a journal' "${srh[@]}" -o "$work/x.json"
 [ "$(cat "$work/x.json.journal")" = 'my diary' ] || fail 'a file was overwritten'

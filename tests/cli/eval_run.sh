@@ -71,6 +71,51 @@ sed -i 's/Title 11/Title 12/' "$work/docs.jsonl"
 "$WINNOW" "${documents[@]}" >"$work/out" 2>"$work/err"
 grep -q '"squad" differs' "$work/err" || fail "other documents: $(cat "$work/err")"
 
+good 'documents of qa_2' eval -m "$llama" -t 1 --quiet --samples 1 --tasks qa_2 --lengths 1000 --policies snapkv --hotpot "$work/docs.jsonl" --out "$work/docs2"
+json 'documents of qa_2' "$work/docs2/run.json" 'len(o["hotpot"]) == 16 and "squad" not in o'
+
+# A folder whose files are none that can be read or written: said at once, and a pipe is not waited for.
+folder() { bad "$1" "$2" eval -m "$llama" -t 1 --quiet --tasks niah_single_1 --lengths 600 --samples 1 --policies snapkv --out "$work/odd"; }
+for file in lock results.jsonl run.json; do
+    for kind in pipe folder device; do
+        rm -rf "$work/odd"
+        mkdir "$work/odd"
+        case $kind in
+        pipe) mkfifo "$work/odd/$file" ;;
+        folder) mkdir "$work/odd/$file" ;;
+        device) ln -s /dev/zero "$work/odd/$file" ;;
+        esac
+        folder "$file is a $kind" "$file"
+    done
+done
+as_others() { "$@"; }
+[ "$(id -u)" -ne 0 ] || as_others() { setpriv --bounding-set=-dac_override,-dac_read_search "$@"; }
+if as_others true 2>/dev/null; then
+    real=$WINNOW
+    printf '#!/bin/bash\n%s\n' "$(declare -f as_others)" 'as_others "$REAL" "$@"' >"$work/others"
+    chmod +x "$work/others"
+    export REAL=$real
+    WINNOW=$work/others
+    rm -rf "$work/odd"
+    mkdir -m 500 "$work/odd"
+    folder 'a folder that may not be written' 'odd/lock.* failed: Permission denied'
+    chmod 700 "$work/odd"
+    touch "$work/odd/results.jsonl"
+    chmod 400 "$work/odd/results.jsonl"
+    folder 'results that may not be written' 'results.jsonl.* failed: Permission denied'
+    [ ! -s "$work/odd/lock" ] || fail 'a run that did not begin is taken for one that did not end'
+    WINNOW=$real
+    chmod 600 "$work/odd/results.jsonl"
+fi
+# A full disk is none of the user's input, wherever it is noticed: here files may have no bytes.
+(
+    trap '' XFSZ
+    ulimit -f 0
+    "$WINNOW" eval -m "$llama" -t 1 --quiet --tasks niah_single_1 --lengths 600 --samples 1 --policies snapkv --out "$work/full" 2>&1
+    echo "exit code $?"
+) | cat >"$work/out"
+grep -q 'winnow: --out: writing the lock .* failed: File too large' "$work/out" && grep -qx 'exit code 1' "$work/out" || fail "a full disk: $(cat "$work/out")"
+
 # What a run will not decide is said before it begins.
 printf 'snapkv vs knorm mode=agnostic size=ratio=0.5 N=600\nsnapkv vs knorm mode=agnostic size=ratio=0.5 N=700\nsnapkv vs knorm mode=task size=ratio=0.5\n' >"$work/contrasts"
 run 'contrasts' --tasks niah_single_1 --lengths 600 --samples 1 --policies snapkv,knorm --ratios 0.5 --contrasts "$work/contrasts" --out "$work/contrasted"

@@ -21,6 +21,12 @@ good 'a picture' profile show "$work/layers.json" --map "$work/made/map.svg" &&
     python3 -c 'import sys, xml.etree.ElementTree as t; r = t.parse(sys.argv[1]).getroot(); sys.exit(sum(1 for x in r.iter() if x.tag.endswith("title")) != 3)' "$work/made/map.svg" || fail 'map.svg is not a picture of 3 layers'
 good 'compiler' profile show "$work/compiler.json" --map "$work/made/map.svg" && grep -q 'entropy_edges' "$work/out" || fail 'compiler'
 
+sed 's/"text": *"/"t\\u001bx\\u009bt": "\xc2\x9b31m /' "$work/srh.json" >"$work/hostile.json"
+good 'control characters' profile show "$work/hostile.json" && {
+    LC_ALL=C grep -qP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' "$work/out" && fail 'control characters reach the terminal'
+    grep -Eq '^  t\?x\?t +"\?31m none, made for tests"$' "$work/out" || fail "control characters: $(grep 'made for' "$work/out" | cat -v)"
+}
+
 bad 'no profile' 'winnow profile show FILE' profile show
 bad 'no such file' "nonexistent" profile show /nonexistent
 bad 'the map over the profile' 'is an input' profile show "$work/srh.json" --map "$work/srh.json"

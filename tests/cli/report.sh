@@ -341,6 +341,37 @@ python3 "$work/page.py" "$work/whole/report.html" plain 2>"$work/err" || fail "t
 python3 tests/make_results.py --small "$work/hostile" --hostile
 good 'hostile texts' report "$work/hostile"
 python3 "$work/page.py" "$work/hostile/report.html" hostile 2>"$work/err" || fail "hostile: $(cat "$work/err")"
+# Files of a folder that are none: a pipe is not waited for, a device is not read.
+for file in results.jsonl results.jsonl.gz run.json; do
+    for to in pipe /dev/zero; do
+        rm -rf "$work/odd"
+        cp -r "$work/whole" "$work/odd"
+        rm "$work/odd/${file%.gz}" "$work"/odd/report.html
+        if [ $to = pipe ]; then mkfifo "$work/odd/$file"; else ln -s $to "$work/odd/$file"; fi
+        bad "$file: $to" "odd/$file' is not a regular file" report "$work/odd"
+    done
+done
+# Control characters of texts that runs have, and of names, do not reach the terminal.
+rm -rf "$work/odd"
+cp -r "$work/whole" "$work/odd"
+py "$work/odd" <<'PY' || fail 'no run with control characters'
+import json, sys
+path = sys.argv[1] + "/run.json"
+o = json.load(open(path))
+o["remarks"] = ["red \x1b[31m, bell \x07, \x9b31m and \x7f end"]
+json.dump(o, open(path, "w"))
+path = sys.argv[1] + "/results.jsonl"
+lines = open(path).read().splitlines()
+o = json.loads(next(x for x in lines if '"policy": "snapkv"' in x or '"policy":"snapkv"' in x))
+o.update(key="left out", index=77, left_out="because\x1b[2J\x9b of\nthis")
+open(path, "w").write("\n".join(lines + [json.dumps(o)]) + "\n")
+PY
+good 'control characters' report "$work/odd"
+grep -q 'red ?\[31m, bell ?, ?31m and ? end' "$work/out" || fail "a remark: $(grep red "$work/out" | cat -v)"
+grep -q 'because?\[2J? of' "$work/out" || fail "why it was left out: $(grep because "$work/out" | cat -v)"
+LC_ALL=C grep -qP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' "$work/out" "$work/odd/summary.txt" && fail 'control characters reach the terminal'
+sed -i '1s/"task": *"/&\xc2\x9b31m/' "$work/odd/results.jsonl"
+bad 'a name with a control character' 'line 1: "task" has a control character' report "$work/odd"
 # A program that stands alone has no page to write, and says where it looked.
 mkdir "$work/empty" "$work/alone"
 cp "$WINNOW" "$work/alone/winnow"
