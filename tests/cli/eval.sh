@@ -113,6 +113,45 @@ good 'group with files' eval --dump-samples -m "$smollm2" --tasks ruler --length
 grep -q '"task":"qa_1"' "$work/out" || fail 'ruler lacks qa_1'
 grep -q '"task":"qa_syn_1"' "$work/out" && fail 'ruler has qa_1 and what stands in for it'
 
+# The two files of benchmarks, made up, as scripts/qa_records.py turns them into records.
+py "$work" <<'PY' || fail 'no made-up files'
+import json, sys
+def town(i):
+    return f"Title {i}", [f"Town {i} lies on river {i * 7919}.", f" River {i * 7919} ends in lake {i * 31}."]
+# Each question has ten paragraphs, of which two are the evidence, one of them by two sentences.
+hotpot = [{"_id": str(q), "question": f"In which lake ends the river of town {q}?", "answer": f"lake {q * 31}", "type": "bridge", "level": "hard",
+           "supporting_facts": [[f"Title {q}", 0], [f"Title {q + 1}", 0], [f"Title {q}", 1]], "context": [town(q + k) for k in (5, 1, 0, 2, 3, 4, 6, 7, 8, 9)]} for q in range(40)]
+json.dump(hotpot, open(sys.argv[1] + "/hotpot.json", "w"))
+paragraph = lambda a, k: {"context": f"Land {a} has province {a * 100 + k}.", "qas": [
+    {"question": f"Which land has province {a * 100 + k}?", "answers": [{"text": f"Land {a}", "answer_start": 0}] * 2, "id": "x"},
+    {"question": "Nobody knows?", "answers": [], "is_impossible": True, "id": "y"}]}
+json.dump({"version": "v2.0", "data": [{"title": f"Land_{a}", "paragraphs": [paragraph(a, k) for k in range(5)]} for a in range(20)]}, open(sys.argv[1] + "/squad.json", "w"))
+PY
+for kind in hotpot squad; do
+    python3 scripts/qa_records.py $kind "$work/$kind.json" >"$work/$kind.jsonl" || fail "no records of $kind"
+done
+python3 scripts/qa_records.py squad "$work/hotpot.json" >"$work/out" 2>"$work/err" && fail 'a file of another benchmark is taken'
+[ ! -s "$work/out" ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q "hotpot.json' is no file of squad" "$work/err" || fail "another benchmark: $(cat "$work/err")"
+good 'qa_2 of the user' eval --dump-samples -m "$smollm2" --tasks qa_2 --lengths 2048 --samples 3 --hotpot "$work/hotpot.jsonl"
+python3 - "$work/out" 2>"$work/err" <<'PY' || fail "qa_2: $(tail -n 1 "$work/err")"
+import json, re, sys
+lines = [json.loads(x) for x in open(sys.argv[1])]
+assert len(lines) == 3
+for q, o in enumerate(lines):
+    titles = re.findall(r"^Document \d+:\nTitle (\d+)\n", o["context"], re.M)
+    assert o["refs"] == [f"lake {q * 31}"] and f"town {q}?" in o["question"], o
+    assert len(titles) > 10 and len(set(titles)) == len(titles) and {str(q + k) for k in range(10)} <= set(titles), titles
+    assert f"River {q * 7919} ends in lake {q * 31}." in o["context"]
+PY
+good 'qa_1 of a made-up SQuAD' eval --dump-samples -m "$smollm2" --tasks qa_1 --lengths 1024 --samples 3 --squad "$work/squad.jsonl"
+grep -c '"refs":\["Land 0"\]' "$work/out" | grep -qx 3 || fail 'qa_1 of a made-up SQuAD'
+good 'both in the group' eval --dump-samples -m "$smollm2" --tasks ruler --lengths 2048 --samples 1 --squad "$work/squad.jsonl" --hotpot "$work/hotpot.jsonl"
+for task in qa_1 qa_2; do grep -q "\"task\":\"$task\"" "$work/out" || fail "ruler lacks $task"; done
+grep -q '"task":"qa_syn' "$work/out" && fail 'ruler has what stands in for qa_1 and qa_2'
+bad 'qa_2 without its file' 'qa_2 needs documents and questions; name them with --hotpot' eval --dump-samples --tasks qa_2 --squad "$work/squad.jsonl"
+bad 'too few questions of qa_2' 'qa_2 has 40 questions' eval --dump-samples -m "$smollm2" --tasks qa_2 --lengths 2048 --samples 41 --hotpot "$work/hotpot.jsonl"
+bad 'the benchmark itself' 'line 1: not a JSON object in braces' eval --dump-samples -m "$smollm2" --tasks qa_2 --hotpot "$work/hotpot.json"
+
 # refused NAME PATTERN CONTENT: of a file of documents.
 refused() {
     printf '%b' "$3" >"$work/bad.jsonl"
