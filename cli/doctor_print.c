@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The report of winnow doctor as text. */
+#include "app/console.h"
 #include "cli/doctor.h"
 
 #include <stdio.h>

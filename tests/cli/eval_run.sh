@@ -85,7 +85,7 @@ for file in lock results.jsonl run.json; do
         folder) mkdir "$work/odd/$file" ;;
         device) ln -s /dev/zero "$work/odd/$file" ;;
         esac
-        folder "$file is a $kind" "$file"
+        folder "$file is a $kind" "odd/$file|odd' has results but no run.json"
     done
 done
 as_others() { "$@"; }
