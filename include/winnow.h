@@ -882,6 +882,7 @@ typedef struct wnw_policy_facts {
     int32_t n_ctx_train; /* positions that the model was trained for; 0 = not known */
     bool
         was_read; /* entries are there that were read for another policy or none, so that nothing was noted of them */
+    int32_t gate_piece; /* tokens of the pieces that gates on hidden states were learned from; 0 = not known */
 } wnw_policy_facts;
 
 WNW_DEFAULT(wnw_policy_facts, wnw_policy_facts_default)
@@ -979,7 +980,8 @@ WNW_API const char *wnw_profile_kind_name(int32_t kind);
  * compressed, and the length of the prompt; not `kept`, which depends on the size, and on the length where the run has none. E_ARG: a
  * pointer is NULL, or a struct_size is not set. */
 WNW_API int wnw_policy_facts_of(wnw_policy_facts *out, const wnw_model *m, const wnw_run *run);
-/* Adds what p (NULL = nothing) holds to the facts: its kinds, and the smallest size of its shares, if it has any. */
+/* Adds what p (NULL = nothing) holds to the facts: its kinds, the smallest size of its shares, and what gates on hidden states were
+ * learned from. */
 WNW_API void wnw_policy_facts_add(wnw_policy_facts *facts, const wnw_profile *p);
 
 /* Reads a list of query heads of m:

@@ -23,9 +23,11 @@ static double kept_of(const struct serve_want *want, int32_t n_tokens, double le
     return kept > 1 ? 1 : kept > least ? kept : least;
 }
 
-int serve_automatic_choose(wnw_policy_choice *out, const struct serve_want *want, int32_t n_tokens)
+int serve_automatic_choose(wnw_policy_choice *out, const struct serve_want *want, int32_t n_tokens,
+                           bool was_read)
 {
     wnw_policy_facts facts = serve_settings()->facts;
+    facts.was_read = was_read;
     facts.n_tokens = n_tokens;
     facts.kept = kept_of(want, n_tokens, facts.shares_least);
     *out = wnw_policy_choice_default();
@@ -36,9 +38,9 @@ int serve_automatic_each(const struct serve_want *want, int (*what)(const wnw_po
                          void *user)
 {
     wnw_policy_choice row, next;
-    int rc = serve_automatic_choose(&row, want, 1);
+    int rc = serve_automatic_choose(&row, want, 1, false);
     while (rc == WNW_OK && row.until_tokens < INT32_MAX) {
-        rc = serve_automatic_choose(&next, want, row.until_tokens + 1);
+        rc = serve_automatic_choose(&next, want, row.until_tokens + 1, false);
         if (rc == WNW_OK && next.recipe != row.recipe)
             rc = what(&row, user);
         row = next;

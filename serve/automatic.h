@@ -9,8 +9,10 @@
 #include "serve/want.h"
 
 bool serve_is_automatic(const struct serve_want *want);
-/* The row for prompts of that many tokens, 1 or more. Returns a wnw_status. */
-int serve_automatic_choose(wnw_policy_choice *out, const struct serve_want *want, int32_t n_tokens);
+/* The row for prompts of that many tokens, 1 or more; was_read: what was noted while they were read is not there, as of slots that come from
+ * a file. Returns a wnw_status. */
+int serve_automatic_choose(wnw_policy_choice *out, const struct serve_want *want, int32_t n_tokens,
+                           bool was_read);
 /* Calls what for the rows of prompts of any length, shortest first, until one returns no WNW_OK; returns what that was. */
 int serve_automatic_each(const struct serve_want *want, int (*what)(const wnw_policy_choice *row, void *user),
                          void *user);

@@ -97,13 +97,13 @@ static int compress_last(struct serve_watched *w, int32_t seq, const struct part
     return rc;
 }
 
-/* The rule for a slot whose recipe is chosen by the length of what is compressed, of n tokens. Returns a wnw_status; out->policy is the
- * caller's. */
-static int choose_rule(struct serve_rule *out, const struct serve_want *want, int32_t n)
+/* The rule for a slot whose recipe is chosen, of n tokens that are not a document's. Returns a wnw_status; out->policy is the caller's. */
+static int choose_rule(struct serve_rule *out, const struct serve_want *want, const struct serve_held *s,
+                       int32_t n)
 {
     wnw_policy_choice row;
     *out = (struct serve_rule){.want = *want};
-    const int rc = serve_automatic_choose(&row, want, n);
+    const int rc = serve_automatic_choose(&row, want, n, s->restored);
     return rc == WNW_OK ? serve_want_set(&out->want, row.recipe, &out->policy) : rc;
 }
 
@@ -140,7 +140,7 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
                               .to = q->n,
                               .size = size_of_rest(want, n_header, n_shared)};
     struct serve_rule chosen = {0};
-    int rc = serve_is_automatic(want) ? choose_rule(&chosen, want, q->n - n_shared) : WNW_OK;
+    int rc = serve_is_automatic(want) ? choose_rule(&chosen, want, s, q->n - n_shared) : WNW_OK;
     const struct serve_rule *rule = chosen.policy ? &chosen : &w->rule[seq];
     rc = rc == WNW_OK ? compress_by(w, seq, &rest, rule) : rc;
     s->n_new = 0;

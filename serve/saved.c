@@ -53,7 +53,8 @@ size_t serve_saved_write(const struct serve_watched *w, const char *path, int32_
 /* What a slot holds that was read from a file: its cells are not known until it is asked. */
 static struct serve_held held_of(const struct serve_slot_file *file)
 {
-    struct serve_held held = {.n_unknown = file->n_sequence,
+    struct serve_held held = {.restored = true,
+                              .n_unknown = file->n_sequence,
                               .entries = file->entries,
                               .n_done = file->compressed ? file->n_sequence : 0,
                               .compressed = file->compressed != 0};

@@ -24,6 +24,7 @@ struct serve_held {
     int64_t entries;   /* in all heads */
     int32_t n_done;    /* first tokens that it had when it was compressed last */
     int32_t at_prompt; /* the first token of the last prompt that it read */
+    bool restored;     /* its first tokens come from a file, without what was noted while they were read */
     int32_t n_unknown; /* first tokens, read from a file, whose cells are not known yet */
     int32_t behind;    /* 1 + the document that it begins with, 0 = none */
 };

@@ -27,9 +27,13 @@ static const struct {
     {{.profiles = SHARES | GATE, .shares_least = 0.03, .kept = 0.25}, "kvgate+shares"},
     {{.profiles = SHARES | GATE, .rope_unknown = true}, "keydiff-shares"},
     {{.profiles = SHARES | GATE | INPUTS, .shares_least = 0.03, .kept = 0.125}, "kvzap:recent=0+shares"},
-    {{.profiles = SHARES | GATE | INPUTS, .kept = 0.125, .n_tokens = 2049}, "kvgate+shares"},
-    {{.profiles = SHARES | GATE | INPUTS, .kept = 0.125, .n_tokens = 2048},
+    {{.profiles = SHARES | GATE | INPUTS, .kept = 0.125, .n_tokens = 2001}, "kvgate+shares"},
+    {{.profiles = SHARES | GATE | INPUTS, .kept = 0.125, .n_tokens = 2000},
      "kvzap:recent=32,room=0.3+shares"},
+    {{.profiles = SHARES | GATE | INPUTS, .kept = 0.125, .n_tokens = 6000, .gate_piece = 3000},
+     "kvzap:recent=32,room=0.3+shares"},
+    {{.profiles = SHARES | GATE | INPUTS, .kept = 0.125, .n_tokens = 6001, .gate_piece = 3000},
+     "kvgate+shares"},
     {{.profiles = SHARES | GATE | INPUTS, .n_tokens = 4000, .decodes = true},
      "kvzap:recent=32,room=0.3+shares"},
     {{.profiles = SHARES | GATE | INPUTS, .n_tokens = 4000, .phase = WNW_PHASE_LAYER},
@@ -92,10 +96,16 @@ static void rows_by_length(void **state)
     } cases[] = {
         {{.profiles = SHARES | GATE | INPUTS, .kept = 0.25},
          {{719, "kvzap:recent=0+shares"},
-          {2048, "kvzap:recent=32,room=0.3+shares"},
+          {2000, "kvzap:recent=32,room=0.3+shares"},
           {INT32_MAX, "kvgate+shares"}}},
-        {{.profiles = SHARES | GATE | INPUTS, .kept = 0.01}, /* 2048 comes before 18000 entries */
-         {{2048, "kvzap:recent=0+shares"}, {INT32_MAX, "kvgate+shares"}}},
+        {{.profiles = SHARES | GATE | INPUTS, .kept = 0.01}, /* 2000 comes before 18000 entries */
+         {{2000, "kvzap:recent=0+shares"}, {INT32_MAX, "kvgate+shares"}}},
+        {{.profiles = SHARES | GATE | INPUTS, .kept = 0.25, .gate_piece = 1500},
+         {{719, "kvzap:recent=0+shares"},
+          {3000, "kvzap:recent=32,room=0.3+shares"},
+          {INT32_MAX, "kvgate+shares"}}},
+        {{.profiles = SHARES | GATE | INPUTS, .kept = 1, .gate_piece = INT32_MAX},
+         {{179, "kvzap:recent=0+shares"}, {INT32_MAX, "kvzap:recent=32,room=0.3+shares"}}},
         {{.profiles = SHARES | INPUTS}, /* a half is taken to stay */
          {{359, "kvzap:recent=0+shares"}, {INT32_MAX, "kvzap:recent=32,room=0.3+shares"}}},
         {{.n_ctx_train = 512}, {{512, "replay"}, {INT32_MAX, "keydiff"}}},
@@ -216,6 +226,9 @@ static void refused(void **state)
     assert_error(wnw_policy_choose(&choice, &f), WNW_E_RANGE);
     f = good;
     f.shares_least = -0.1;
+    assert_error(wnw_policy_choose(&choice, &f), WNW_E_RANGE);
+    f = good;
+    f.gate_piece = -1;
     assert_error(wnw_policy_choose(&choice, &f), WNW_E_RANGE);
     f = good;
     f.struct_size = 0;

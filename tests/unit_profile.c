@@ -302,6 +302,10 @@ static const struct change {
      "layers[0] is not the base64 of 10 numbers"},
     {"gates of an absurd size", inputgate_text, "\"n_embd\":3", "\"n_embd\":900000", WNW_E_FORMAT,
      "n_embd is 900000"},
+    {"gates from pieces of no length", inputgate_text, "\"n_embd\":3", "\"n_embd\":3,\"length\":0",
+     WNW_E_FORMAT, "length is 0"},
+    {"gates from pieces of a length that is a text", inputgate_text, "\"n_embd\":3",
+     "\"n_embd\":3,\"length\":\"3000\"", WNW_E_FORMAT, "length"},
     {"hidden units that are not there", inputgate_text, "linear", "mlp", WNW_E_FORMAT,
      "settings.hidden is missing"},
     {"gates that are no base64", inputgate_text, "AACAPw", "AACA*w", WNW_E_FORMAT,
@@ -637,6 +641,31 @@ static void many_values_in_their_place(void **state)
     wnw_profile_free(p);
 }
 
+/* What a choice of policies learns from profiles, one file after the other. */
+static void facts_for_a_choice(void **state)
+{
+    (void)state;
+    wnw_policy_facts f = wnw_policy_facts_default();
+    wnw_profile *p = empty();
+    wnw_policy_facts_add(&f, p);
+    assert_true(f.profiles == 0 && f.gate_piece == 0 && !(f.shares_least > 0));
+    add_ok(p, "shares", shares_text); /* of sizes 0.5 and 0.25 */
+    wnw_policy_facts_add(&f, p);
+    assert_int_equal(f.profiles, 1 << WNW_PROFILE_SHARES);
+    assert_float_equal(f.shares_least, 0.25, 0);
+    add_ok(p, "gates", inputgate_text); /* does not say what they were learned from */
+    wnw_policy_facts_add(&f, p);
+    assert_int_equal(f.profiles, 1 << WNW_PROFILE_SHARES | 1 << WNW_PROFILE_INPUTGATE);
+    assert_int_equal(f.gate_piece, 0);
+    add_ok(p, "gates",
+           HEAD("inputgate") "\"settings\":{\"form\":\"linear\",\"n_embd\":3,\"length\":3000},\"results\":{"
+                             "\"layers\":[\"" INPUT_LAYER "\",\"\"]}}");
+    wnw_policy_facts_add(&f, p);
+    assert_int_equal(f.gate_piece, 3000);
+    assert_float_equal(f.shares_least, 0.25, 0);
+    wnw_profile_free(p);
+}
+
 /* However long a name is; what lies between two ':' may be nothing. */
 static void lists_of_files(void **state)
 {
@@ -685,6 +714,7 @@ int main(void)
         cmocka_unit_test(damaged_files),
         cmocka_unit_test(too_many_values),
         cmocka_unit_test(many_values_in_their_place),
+        cmocka_unit_test(facts_for_a_choice),
         cmocka_unit_test(lists_of_files),
     };
     return (mkdtemp(folder) == NULL) + cmocka_run_group_tests_name("profiles", tests, NULL, NULL) +

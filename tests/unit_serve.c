@@ -260,13 +260,13 @@ static void test_automatic(void **state)
                  {SHARES, {.kind = WNW_SIZE_RATIO, .ratio = 0.99}, "replay 2147483647;"},
                  {SHARES | GATE | INPUTS,
                   {.kind = WNW_SIZE_RATIO, .ratio = 0.75},
-                  "kvzap:recent=0+shares 719;kvzap:recent=32,room=0.3+shares 2048;kvgate+shares 2147483647;"},
+                  "kvzap:recent=0+shares 719;kvzap:recent=32,room=0.3+shares 2000;kvgate+shares 2147483647;"},
                  {SHARES | GATE | INPUTS,
                   {.kind = WNW_SIZE_BUDGET, .budget = 200},
-                  "kvzap:recent=0+shares 179;kvzap:recent=32,room=0.3+shares 2048;kvgate+shares 2147483647;"},
+                  "kvzap:recent=0+shares 179;kvzap:recent=32,room=0.3+shares 2000;kvgate+shares 2147483647;"},
                  {SHARES | GATE | INPUTS,
                   {.kind = WNW_SIZE_BUDGET, .budget = 100},
-                  "kvzap:recent=0+shares 2048;kvgate+shares 2147483647;"},
+                  "kvzap:recent=0+shares 2000;kvgate+shares 2147483647;"},
                  {SHARES, {.kind = WNW_SIZE_BUDGET, .budget = 1}, "keydiff-shares 2147483647;"}};
     (void)state;
     open_slots(1, 0);

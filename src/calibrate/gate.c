@@ -135,6 +135,8 @@ static int run(wnw_calibration *c, const void *opts)
     const struct opts *o = opts;
     struct wnw__gates g = {.c = c,
                            .o = &o->gates,
+                           .pieces = {.quick = 4, .normal = 7, .paper = 13},
+                           .length = 1000,
                            .target = "kvzip",
                            .reader = "expected_attention",
                            .see = see_layer,
@@ -154,7 +156,7 @@ static const wnw_option options[] = {
      .offset = offsetof(struct opts, features),
      .def = FEATURES_ALL,
      .choices = feature_sets},
-    WNW_OPTIONS_GATES,
+    WNW_OPTIONS_GATES("4, 7, 13", "1000"),
     {0}};
 
 const struct wnw__calibrate_type wnw__calibrate_gate = {

@@ -22,19 +22,39 @@ struct wnw__ranked {
 
 /* ---- The pieces and settings ---- */
 
-/* A piece and its second reading must fit the model's context. */
+/* Half of a text's tokens, so that it makes two pieces, one of which is held out; *most where that is more. */
+static int half_of(int32_t *half, const struct wnw__gates *g, const wnw_calibration_text *t, int32_t most)
+{
+    int32_t *tokens, n;
+    size_t len;
+    *half = most;
+    if (wnw_text_exceeds(g->c->m, t->text, t->len, 2 * most, &len))
+        return WNW_OK;
+    WNW_TRY(wnw_tokenize(g->c->m, t->text, t->len, false, false, &tokens, &n));
+    wnw_free(tokens);
+    *half = n / 2 < most ? n / 2 : most;
+    return WNW_OK;
+}
+
+/* A piece and its second reading must fit the model's context; where nobody says how long pieces are, each text makes two of them if it
+ * can with FEWEST tokens or more. */
 static int set_length(const struct wnw__gates *g, int32_t *length)
 {
-    int32_t most;
+    enum { FEWEST = 1000 };
+    int32_t most, half;
     WNW_TRY(wnw__look_fits(&most, g->c, g->o->length));
-    *length = g->o->length > 0 ? g->o->length : most < 1000 ? most : 1000;
+    *length = g->o->length > 0 ? g->o->length : most < g->length ? most : g->length;
+    for (int32_t i = 0; g->o->length == 0 && *length > FEWEST && i < g->c->params.n_texts; i++) {
+        WNW_TRY(half_of(&half, g, &g->c->params.texts[i], *length));
+        *length = half > FEWEST ? half : FEWEST;
+    }
     return WNW_OK;
 }
 
 int wnw__gates_prepare(struct wnw__gates *g)
 {
     int32_t length = 0;
-    const int32_t n_piece = wnw__effort_value(g->c, g->o->pieces, (struct wnw__by_effort){7, 4, 13});
+    const int32_t n_piece = wnw__effort_value(g->c, g->o->pieces, g->pieces);
     WNW_TRY(wnw__looked_layers(&g->il, &g->n_layer, g->c));
     WNW_TRY(set_length(g, &length));
     WNW_TRY(wnw__samples_cut(&g->samples, g->c, length, 0, n_piece));

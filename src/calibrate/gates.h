@@ -30,16 +30,16 @@ enum { WNW_GATES_TAU = 4 };
 struct wnw__gates_opts {
     int32_t pieces, length;
 };
-#define WNW_OPTIONS_GATES                                                                                 \
-    {.name = "pieces",                                                                                    \
-     .help = "pieces of each text, at most, the last of which is held out; 0 = 4, 7, 13 (quick, normal, " \
-             "paper)",                                                                                    \
-     .type = WNW_OPT_INT,                                                                                 \
-     .offset = offsetof(struct wnw__gates_opts, pieces),                                                  \
-     .max = 10000},                                                                                       \
-    {                                                                                                     \
-        .name = "length", .help = "tokens of a piece; 0 = 1000, or what fits", .type = WNW_OPT_INT,       \
-        .offset = offsetof(struct wnw__gates_opts, length), .max = 1000000                                \
+#define WNW_OPTIONS_GATES(pieces_of_effort, usual_length)                                         \
+    {.name = "pieces",                                                                            \
+     .help = "pieces of each text, at most, the last of which is held out; 0 = " pieces_of_effort \
+             " (quick, normal, paper)",                                                           \
+     .type = WNW_OPT_INT,                                                                         \
+     .offset = offsetof(struct wnw__gates_opts, pieces),                                          \
+     .max = 10000},                                                                               \
+    {                                                                                             \
+        .name = "length", .help = "tokens of a piece; 0 = " usual_length ", or what fits",        \
+        .type = WNW_OPT_INT, .offset = offsetof(struct wnw__gates_opts, length), .max = 1000000   \
     }
 
 /* What a held-out piece of a text came to: rank correlations of the target with each of what it is ranked by. */
@@ -52,6 +52,8 @@ struct wnw__held_out {
 struct wnw__gates {
     wnw_calibration *c;
     const struct wnw__gates_opts *o;
+    struct wnw__by_effort pieces; /* of each text, and their length, where the options do not say */
+    int32_t length;
     const char *target; /* recipe of the policy whose scores are predicted */
     const char *reader; /* recipe of one that observes what features need; NULL = none */
     const char *record; /* recorder that notes what features need; NULL = none */

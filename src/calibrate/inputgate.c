@@ -94,6 +94,8 @@ static int run(wnw_calibration *c, const void *opts)
     struct wnw__input_gate gate = {.form = WNW_INPUT_LINEAR, .n_embd = c->info.n_embd};
     struct wnw__gates g = {.c = c,
                            .o = &o->gates,
+                           .pieces = {.quick = 2, .normal = 4, .paper = 16},
+                           .length = 3000, /* prompts up to twice that: decision 118 */
                            .target = targets[o->target],
                            .record = wnw__inputs_recorder.name,
                            .see = see_layer,
@@ -111,7 +113,7 @@ static const wnw_option options[] = {{.name = "target",
                                       .type = WNW_OPT_ENUM,
                                       .offset = offsetof(struct opts, target),
                                       .choices = targets},
-                                     WNW_OPTIONS_GATES,
+                                     WNW_OPTIONS_GATES("2, 4, 16", "3000"),
                                      {0}};
 
 const struct wnw__calibrate_type wnw__calibrate_inputgate = {

@@ -15,9 +15,10 @@
  * the share that is taken for it where no length is known. */
 #define ROOM_ENTRIES 180
 #define ROOM_KEPT    0.25
-/* Tokens of a prompt above which gates on hidden states, which see a token and not what else there is, fall behind the gate on
- * what is cached: measured with 850 and 3,900. */
-#define LONG_TOKENS 2048
+/* Gates on hidden states see a token and not what else there is: how much of it a long prompt needs must have been learned from long
+ * texts. They are asked up to REACH times the length of those; USUAL_PIECE is what that is taken for where it is not known. */
+#define REACH       2
+#define USUAL_PIECE 1000
 
 static bool has(const wnw_policy_facts *f, uint32_t kinds)
 {
@@ -46,6 +47,12 @@ static bool beyond_context(const wnw_policy_facts *f)
     return f->phase == WNW_PHASE_CHUNK && f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train;
 }
 
+static int32_t reach_of(const wnw_policy_facts *f)
+{
+    const int64_t reach = REACH * (int64_t)(f->gate_piece > 0 ? f->gate_piece : USUAL_PIECE);
+    return reach < INT32_MAX ? (int32_t)reach : INT32_MAX;
+}
+
 static bool gate_in_shares(const wnw_policy_facts *f)
 {
     return has_shares(f) && has_gate(f);
@@ -54,7 +61,7 @@ static bool gate_in_shares(const wnw_policy_facts *f)
 /* Gates on hidden states are asked while tokens are read. */
 static bool input_gate_in_shares(const wnw_policy_facts *f)
 {
-    const bool better_later = f->n_tokens > LONG_TOKENS && !f->decodes && gate_in_shares(f);
+    const bool better_later = f->n_tokens > reach_of(f) && !f->decodes && gate_in_shares(f);
     return has_shares(f) && has(f, 1u << WNW_PROFILE_INPUTGATE) && !f->was_read && !better_later;
 }
 
@@ -104,9 +111,10 @@ static const struct row {
      "none: it is what can be done, and was not compared"},
     {input_gate_and_recent, "kvzap:recent=32,room=0.3+shares",
      "there are profiles of shares, measured down to the size, and of gates on hidden states, the prompt is "
-     "still to be read, has at most 2048 tokens where kvgate+shares could be taken, and heads keep 180 "
-     "entries or more on average (a quarter, where no length is known); or the same at any length where "
-     "entries go while decoding too",
+     "still to be read, has at most twice the tokens of the pieces that these gates were learned from (2000, "
+     "where that is not known) if kvgate+shares could be taken, and heads keep 180 entries or more on "
+     "average (a quarter, where no length is known); or the same at any length where entries go while "
+     "decoding too",
      "a gate that predicts a second reading while the prompt is read, in heads that keep as much as it would "
      "leave them, and the last 32 tokens; costs next to nothing",
      "a half and a quarter left, question later: 85.0 and 81.7 of 86.2 points, kvzip, which reads twice, "
@@ -208,7 +216,7 @@ static const struct row *find(const wnw_policy_facts *f)
 static int32_t until(const wnw_policy_facts *f, const struct row *row)
 {
     const double room = ROOM_ENTRIES / kept_of(f);
-    const int32_t last[] = {LONG_TOKENS, f->n_ctx_train, room < INT32_MAX ? (int32_t)ceil(room) - 1 : 0};
+    const int32_t last[] = {reach_of(f), f->n_ctx_train, room < INT32_MAX ? (int32_t)ceil(room) - 1 : 0};
     int32_t least = INT32_MAX;
     for (size_t i = 0; i < sizeof last / sizeof *last; i++) {
         wnw_policy_facts longer = *f;
@@ -226,9 +234,9 @@ static int check(const wnw_policy_facts *f)
     if ((int)f->phase < WNW_PHASE_END || f->phase > WNW_PHASE_CHUNK)
         return wnw__fail(WNW_E_RANGE, "phase %d; a prompt is compressed at the end, by layer or by chunk",
                          (int)f->phase);
-    if (f->n_tokens < 0 || f->n_ctx_train < 0)
-        return wnw__fail(WNW_E_RANGE, "a prompt of %d tokens and a context of %d; give at least 0",
-                         (int)f->n_tokens, (int)f->n_ctx_train);
+    if (f->n_tokens < 0 || f->n_ctx_train < 0 || f->gate_piece < 0)
+        return wnw__fail(WNW_E_RANGE, "a prompt of %d tokens, a context of %d, pieces of %d; give at least 0",
+                         (int)f->n_tokens, (int)f->n_ctx_train, (int)f->gate_piece);
     if (!(f->kept >= 0 && f->kept <= 1) || !(f->shares_least >= 0 && f->shares_least <= 1))
         return wnw__fail(WNW_E_RANGE, "shares of %g and %g of the entries; give 0 to 1", f->kept,
                          f->shares_least);
@@ -255,6 +263,8 @@ void wnw_policy_facts_add(wnw_policy_facts *facts, const wnw_profile *p)
     facts->profiles |= wnw_profile_kinds(p);
     if (p->n_best > 0)
         facts->shares_least = p->best_size[p->n_best - 1];
+    if (p->inputs.n_piece > 0)
+        facts->gate_piece = p->inputs.n_piece;
 }
 
 bool wnw_policy_rule(int32_t i, wnw_policy_choice *out)

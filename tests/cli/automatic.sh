@@ -77,7 +77,7 @@ want = {(mode, policy) for mode in ("agnostic", "aware") for policy in ("replay"
 sys.exit(0 if got == want else f"{got} {want}")
 PY
 }
-bad 'lengths of two choices' 'auto is kvzap.* for 512 tokens and kvgate.shares for 2049: give one' eval -m "$model" --tasks niah_single_2 --lengths 512,2049 --samples 1 \
+bad 'lengths of two choices' 'auto is kvzap.* for 512 tokens and kvgate.shares for 6001: give one' eval -m "$model" --tasks niah_single_2 --lengths 512,6001 --samples 1 \
     --no-gate --quiet -t 1 --policies auto --ratios 0.5 --out "$work/two"
 good 'bench' bench -m "$small" --lengths 64 --reps 1 --decode-tokens 4 --policy auto --budget 40 -t 1 --json &&
     grep -q 'policy replay, because ' "$work/err" || fail "bench does not say it: $(cat "$work/err")"

@@ -20,6 +20,9 @@ for line in '^gates on hidden states from kvzip: [0-9]+ entries of each of 8 hea
     '^threshold that keeps 12.5 %: tau=-?[0-9.]+$'; do
     grep -qE "$line" "$work/out" || fail "the report has no /$line/: $(cat "$work/out")"
 done
+seq -s ', ' 700 >"$work/few.txt" # each text makes two pieces where it can
+good 'as long as the text lets pieces be' calibrate inputgate -m "$model" -f "$work/few.txt" --effort quick -t 1 -o "$work/few.json" &&
+    json 'half a text' "$work/few.json" 'o["settings"]["pieces"] == 2 and 1000 <= o["settings"]["length"] < 3000'
 tau=$(sed -n 's/^threshold that keeps 50 %: tau=//p' "$work/out")
 good 'what is in it' profile show "$made" && grep -q '^layers, ' "$work/out" || fail "no table of layers: $(cat "$work/out")"
 

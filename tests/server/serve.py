@@ -6,6 +6,7 @@ What must be right of policies, reuse, sequences that end, cells that die and th
 """
 import json
 import os
+import pathlib
 import re
 import sys
 import tempfile
@@ -19,8 +20,8 @@ CLOSE = 0.02  # the same tokens, in other batches
 ROW = 1024    # bytes of a token's keys and values: 4 layers, 2 heads of 32, f16
 
 
-def serve(*options, slots=4, model=model):
-    return Server([winnow, "serve", "-m", model, "--port", "0", "--slots", str(slots), *options, "--", "-t", "1"], {"WINNOW_VERBOSE": "1"})
+def serve(*options, slots=4, model=model, **variables):
+    return Server([winnow, "serve", "-m", model, "--port", "0", "--slots", str(slots), *options, "--", "-t", "1"], {"WINNOW_VERBOSE": "1", **variables})
 
 
 def kv(s):
@@ -140,18 +141,29 @@ with serve("--policy", "knorm", "--kv-bytes", str(4000 * ROW), slots=1) as s:
     long = s.ask("/completion", {**body, "winnow": {"policy": "auto"}})
     check("does not fit with them", long.status == 400 and "2500 tokens" in long.json["error"]["message"], long.text)
 
-# With profiles of shares and gates these decide, by each prompt's length and the size that it asks for.
-with serve("--context", "2560", slots=1, model=f"{TINY}/../smollm2-135m.gguf") as s:
-    rows = [(359, "kvzap:recent=0+shares"), (2048, "kvzap:recent=32,room=0.3+shares"), (None, "kvgate+shares")]
-    check("profiles are looked for", all(f"auto: prompts{f' of up to {upto} tokens' if upto else ''} by {recipe}: " in s.log() for upto, recipe in rows), s.log()[:1200])
-    chat(s, user(words(60, 1)), tokens=2)
-    check("and used", n_compressed(s) == 1 and "in place of" not in s.log() and slot(s, 0)["taken"] in rows[0] + rows[1], s.log()[-800:])
-    for n, more, recipe in [(359, {}, rows[0][1]), (360, {}, rows[1][1]), (2049, {}, rows[2][1]), (400, {"ratio": 0.75}, rows[0][1]), (400, {"budget": 200}, rows[1][1]),
-                            (400, {"budget": 5}, rows[0][1]), (300, {"ratio": 0.99}, "kvgate")]:
-        s.complete(ids(n, n), 3, cache_prompt=False, winnow=more)
-        check(f"{n} tokens, {more}", slot(s, 0)["taken"] == recipe and "in place of" not in s.log(), slot(s, 0), s.log()[-400:])
-    more = s.complete(ids(300, 300) + ids(30, 301), 3, winnow={"ratio": 0.99})
-    check("a prompt goes on with what the same choice kept", more["timings"]["prompt_n"] == 30, more["timings"])
+# With profiles of shares and gates these decide, by each prompt's length and the size that it asks for. These gates say that they are from pieces of 300 tokens.
+with tempfile.TemporaryDirectory() as folder:
+    gates = json.loads((pathlib.Path(__file__).parents[2] / "share/profiles/smollm2-135m/inputgate.json").read_text())
+    gates["settings"]["length"] = 300
+    with open(f"{folder}/gates.json", "w") as f:
+        json.dump(gates, f)
+    with serve("--context", "1024", "--save", folder, slots=1, model=f"{TINY}/../smollm2-135m.gguf", WINNOW_PROFILE=f"{folder}/gates.json") as s:
+        rows = [(359, "kvzap:recent=0+shares"), (600, "kvzap:recent=32,room=0.3+shares"), (None, "kvgate+shares")]
+        check("profiles are looked for", all(f"auto: prompts{f' of up to {upto} tokens' if upto else ''} by {recipe}: " in s.log() for upto, recipe in rows), s.log()[:1200])
+        chat(s, user(words(60, 1)), tokens=2)
+        check("and used", n_compressed(s) == 1 and "in place of" not in s.log() and slot(s, 0)["taken"] in rows[0] + rows[1], s.log()[-800:])
+        for n, more, recipe in [(359, {}, rows[0][1]), (360, {}, rows[1][1]), (601, {}, rows[2][1]), (400, {"ratio": 0.75}, rows[0][1]), (400, {"budget": 200}, rows[1][1]),
+                                (400, {"budget": 5}, rows[0][1]), (300, {"ratio": 0.99}, "kvgate")]:
+            s.complete(ids(n, n), 3, cache_prompt=False, winnow=more)
+            check(f"{n} tokens, {more}", slot(s, 0)["taken"] == recipe and "in place of" not in s.log(), slot(s, 0), s.log()[-400:])
+        more = s.complete(ids(300, 300) + ids(30, 301), 3, winnow={"ratio": 0.99})
+        check("a prompt goes on with what the same choice kept", more["timings"]["prompt_n"] == 30, more["timings"])
+        # Of what comes from a file gates on hidden states have said nothing: what is cached is judged.
+        s.complete(ids(500, 500), 3, cache_prompt=False)
+        check("saved", s.ask("/winnow/slots/0?action=save", {"filename": "slot"}).status == 200 and s.ask("/winnow/slots/0?action=erase", {}).status == 200)
+        check("restored", s.ask("/winnow/slots/0?action=restore", {"filename": "slot"}).status == 200)
+        more = s.complete(ids(500, 500) + ids(300, 501), 3)
+        check("and goes on", more["timings"]["prompt_n"] == 300 and slot(s, 0)["taken"] == rows[2][1] and "in place of" not in s.log(), more["timings"], slot(s, 0), s.log()[-600:])
 
 # Layers that it does not go with are asked once; models with recurrent layers, whose slots are not told apart, not at all.
 with serve("--context", "1024", slots=1, model=f"{TINY}/foreign/gemma4.gguf") as s:
