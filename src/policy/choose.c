@@ -117,11 +117,13 @@ static const struct row {
      "decoding too",
      "a gate that predicts a second reading while the prompt is read, in heads that keep as much as it would "
      "leave them, and the last 32 tokens; costs next to nothing",
-     "a half and a quarter left, question later: 85.0 and 81.7 of 86.2 points, kvzip, which reads twice, "
-     "85.0 and 83.1, kvgate+shares 85.5 and 76.5 (266 questions of five kinds); texts that nobody generated: "
-     "0.008 and 0.020 nats from the full cache, kvzip 0.007 and 0.019, kvgate+shares 0.008 and 0.024 (43 "
-     "pieces): "
-     "docs/results.md, KVzip as the target; a half left, entries go after every 16 tokens, copies of UUIDs "
+     "a half and a quarter left, question later: 85.6 and 81.4 of 87.7 points, kvzip, which reads twice, "
+     "87.8 and 82.0, kvcompose, which does too, 85.7 and 74.2, kvgate+shares 85.9 and 75.4 (266 questions of "
+     "five kinds); with 4096 tokens and a half, a quarter and an eighth left 70.3, 64.7 and 62.0 of 68.0, "
+     "kvgate+shares 68.3, 56.3 and 44.7 (75): docs/results.md, Gates from longer pieces; texts that nobody "
+     "generated: 0.008 and 0.020 nats from the full cache (50 pieces), kvzip 0.007 and 0.019, kvgate+shares "
+     "0.008 and 0.024 (43 of them): docs/results.md, KVzip as the target; a half left, entries go after "
+     "every 16 tokens, copies of UUIDs "
      "and 64 digits, with KVzip+ as the target: 77.5 of 85.0 points, without the last 32 tokens 41.2, "
      "kvgate+shares 52.5, keydiff-shares 50.0 (80 questions: docs/results.md, Gates that are asked while "
      "reading); "
@@ -129,8 +131,9 @@ static const struct row {
     {input_gate_in_shares, "kvzap:recent=0+shares", "the same, and less stays",
      "a gate that predicts a second reading while the prompt is read, in heads that keep as much as it would "
      "leave them; costs next to nothing",
-     "an eighth left, question later: 65.0 of 86.2 points, kvzip, which reads twice, 68.5, kvgate+shares "
-     "64.0 (266 questions of five kinds, SmolLM2-135M): docs/results.md, KVzip as the target; with KVzip+ as "
+     "an eighth left, question later: 68.6 of 87.7 points, kvzip, which reads twice, 66.2, kvcompose 43.0, "
+     "kvgate+shares 64.7 (266 questions of five kinds, SmolLM2-135M): docs/results.md, Gates from longer "
+     "pieces; with KVzip+ as "
      "the target 77.5 of 100, kvgate+shares 60.5 (50, Qwen2.5-Coder-0.5B): docs/results.md, Gates that are "
      "asked while reading; by layer, in chunks and while decoding none"},
     {gate_in_shares, "kvgate+shares",
@@ -147,9 +150,9 @@ static const struct row {
      "docs/results.md, The second model); a half left on Gemma-3-270m: 67.8 of 100, kvzip 33.7 (29: "
      "docs/results.md, The third model); LongBench's documents, Qwen2.5-Coder-0.5B, a half left: 0.019 nats "
      "from the full cache, replay 0.009, keydiff-shares 0.055 (23: docs/results.md, Real documents); "
-     "with 4096 tokens and a half, a quarter and an eighth left 60.8, 57.8 and 48.0 of 60.8, "
-     "kvzap:recent=32,room=0.3+shares 57.4, 51.5 and 31.4 (51, SmolLM2-135M: docs/results.md, Longer "
-     "prompts); "
+     "above twice the length of the pieces that gates on hidden states were learned from: with 4096 tokens "
+     "and a half, a quarter and an eighth left 60.8, 57.8 and 48.0 of 60.8, those from pieces of 700 57.4, "
+     "51.5 and 31.4 (51, SmolLM2-135M: docs/results.md, Longer prompts); "
      "in chunks and while decoding none"},
     {has_shares, "keydiff-shares", "there is a profile of shares that was measured down to the size",
      "keys that stand out, in heads that keep as much as a second reading would leave them; costs next to "
