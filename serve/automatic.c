@@ -38,8 +38,9 @@ int serve_automatic_each(const struct serve_want *want, int (*what)(const wnw_po
                          void *user)
 {
     wnw_policy_choice row, next;
+    const int32_t most = want->n_most > 0 ? want->n_most : INT32_MAX;
     int rc = serve_automatic_choose(&row, want, 1, false);
-    while (rc == WNW_OK && row.until_tokens < INT32_MAX) {
+    while (rc == WNW_OK && row.until_tokens < most) {
         rc = serve_automatic_choose(&next, want, row.until_tokens + 1, false);
         if (rc == WNW_OK && next.recipe != row.recipe)
             rc = what(&row, user);

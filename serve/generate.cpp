@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "serve/generate.hpp"
 
+#include "serve/automatic.h"
 #include "serve/bodies.h"
 #include "serve/documents.h"
 #include "serve/replies.hpp"
@@ -102,6 +103,14 @@ bool take_chat(serve_request &r, serve_form form)
     return chat && serve_request_set_chat(&r, chat.get());
 }
 
+// Has "auto" observe no more than a prompt of that length can need: tokens are no more than bytes, but for a few that no text stands for.
+void settle(serve_ask &ask)
+{
+    constexpr size_t spare = 64;
+    ask.want.n_most = static_cast<int32_t>(std::min<size_t>(ask.key_len + spare, INT32_MAX));
+    serve_automatic_settle(&ask.want);
+}
+
 // What a look at a request finds: that it can be claimed for, that the server will say what is wrong with it, or that its document has no
 // place.
 enum class found { good, faulty, no_place };
@@ -126,6 +135,7 @@ found look_at(const server_http_req &req, serve_request &r, serve_form form)
     r.ask.n_prompt = r.ask.n_prompt < 0 ? 0 : r.ask.n_prompt;
     r.ask.key = r.key;
     r.ask.key_len = std::strlen(r.key);
+    settle(r.ask);
     r.ask.gone = has_left;
     r.ask.user = const_cast<server_http_req *>(&req);
     return found::good;

@@ -177,8 +177,11 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
                  ? wnw_bridge_set_policy(w->cache, serve_keeps_all(want) ? NULL : serve_policy_of_all(false),
                                          &want->size, true)
                  : wnw_bridge_tell_rows(w->cache, serve_decode_rows, w);
+    /* What "auto" needs more of for longer prompts is observed once one comes. */
+    struct serve_want least = *want;
+    least.n_most = 1;
     if (rc == WNW_OK && !w->blind)
-        rc = serve_watched_observe(w, want);
+        rc = serve_watched_observe(w, &least);
     if (rc != WNW_OK)
         serve_refuse(wnw_last_error());
 }

@@ -284,6 +284,14 @@ static void test_automatic(void **state)
         assert_int_equal(!!(want.needs & WNW_NEED_INPUT_GATE), strstr(text, "kvzap") != NULL);
         assert_int_equal(!!(want.needs & WNW_NEED_QUERY_STATS), strstr(text, "kvgate") != NULL);
         assert_false(serve_looks_at_question(&want));
+        want.n_most = 64; /* a short prompt is not observed for what long ones need */
+        assert_int_equal(serve_automatic_settle(&want), WNW_OK);
+        assert_int_equal(!!(want.needs & WNW_NEED_INPUT_GATE), strstr(text, "kvzap") != NULL);
+        assert_false(want.needs & WNW_NEED_QUERY_STATS);
+        want.n_most = 2001;
+        assert_int_equal(serve_automatic_settle(&want), WNW_OK);
+        assert_int_equal(!!(want.needs & WNW_NEED_QUERY_STATS), strstr(text, "kvgate") != NULL);
+        want.n_most = 0;
         int n = 0;
         assert_int_equal(serve_automatic_each(&want, refuse_row, &n), WNW_E_NOMEM);
         assert_int_equal(n, 1);
