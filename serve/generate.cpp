@@ -103,11 +103,13 @@ bool take_chat(serve_request &r, serve_form form)
     return chat && serve_request_set_chat(&r, chat.get());
 }
 
-// Has "auto" observe no more than a prompt of that length can need: tokens are no more than bytes, but for a few that no text stands for.
+// Has "auto" observe no more than a prompt of that length can need: where tokens were not counted they are no more than bytes, but for a
+// few that no text stands for.
 void settle(serve_ask &ask)
 {
-    constexpr size_t spare = 64;
-    ask.want.n_most = static_cast<int32_t>(std::min<size_t>(ask.key_len + spare, INT32_MAX));
+    constexpr int64_t spare = 64;
+    const int64_t most = ask.n_prompt > 0 ? ask.n_prompt : static_cast<int64_t>(ask.key_len);
+    ask.want.n_most = static_cast<int32_t>(std::min<int64_t>(most + spare, INT32_MAX));
     serve_automatic_settle(&ask.want);
 }
 

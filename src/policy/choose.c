@@ -120,13 +120,13 @@ static const struct row {
      "a half and a quarter left, question later: 85.6 and 81.4 of 87.7 points, kvzip, which reads twice, "
      "87.8 and 82.0, kvcompose, which does too, 85.7 and 74.2, kvgate+shares 85.9 and 75.4 (266 questions of "
      "five kinds); with 4096 tokens and a half, a quarter and an eighth left 70.3, 64.7 and 62.0 of 68.0, "
-     "kvgate+shares 68.3, 56.3 and 44.7 (75): docs/results.md, Gates from longer pieces; texts that nobody "
+     "kvzip 68.0, 65.3 and 54.7, kvgate+shares 68.3, 56.3 and 44.7 (75): docs/results.md, Gates from longer "
+     "pieces; texts that nobody "
      "generated: 0.008 and 0.020 nats from the full cache (50 pieces), kvzip 0.007 and 0.019, kvgate+shares "
      "0.008 and 0.024 (43 of them): docs/results.md, KVzip as the target; a half left, entries go after "
-     "every 16 tokens, copies of UUIDs "
-     "and 64 digits, with KVzip+ as the target: 77.5 of 85.0 points, without the last 32 tokens 41.2, "
-     "kvgate+shares 52.5, keydiff-shares 50.0 (80 questions: docs/results.md, Gates that are asked while "
-     "reading); "
+     "every 16 tokens, copies of UUIDs and 64 digits: 83.8 of 93.8 points, kvgate+shares 61.2, "
+     "keydiff-shares 62.5 (80: docs/results.md, Gates from longer pieces), without the last 32 tokens, with "
+     "KVzip+ as the target, 41.2 of 85.0 (80: docs/results.md, Gates that are asked while reading); "
      "SmolLM2-135M; by layer and in chunks none"},
     {input_gate_in_shares, "kvzap:recent=0+shares", "the same, and less stays",
      "a gate that predicts a second reading while the prompt is read, in heads that keep as much as it would "
