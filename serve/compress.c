@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* New tokens of a prompt that make a slot be compressed; entries that stay besides a header, however small the size. */
-enum { LEAST_NEW = 128, LEAST_KEPT = 32 };
+/* Entries that stay besides a header, however small the size. */
+enum { LEAST_KEPT = 32 };
 
 /* The size of what comes after the header, which no policy sees. A budget is of both, but not of a document. */
 static wnw_size size_of_rest(const struct serve_want *want, int32_t n_header, int32_t n_shared)
@@ -83,7 +83,7 @@ static int compress_last(struct serve_watched *w, int32_t seq, const struct part
     const struct serve_held *s = &w->held[seq];
     struct part old = *rest, last = *rest;
     const int32_t n = rest->to - rest->from, at = s->at_prompt > rest->from ? s->at_prompt : rest->from;
-    old.to = last.from = rest->to - at < LEAST_NEW ? rest->to : at;
+    old.to = last.from = rest->to - at < SERVE_LEAST_NEW ? rest->to : at;
     if (rest->size.kind == WNW_SIZE_BUDGET) {
         const int64_t share = rest->size.budget * (old.to - old.from) / n;
         old.size.budget = share > 0 ? share : 1;
@@ -133,7 +133,7 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
     const struct serve_want *want = &w->rule[seq].want;
     const int32_t n_shared = serve_document_cells_shared(w, seq);
     const int32_t n_header = want->n_protected > n_shared ? want->n_protected : n_shared;
-    if (s->n_unknown > 0 || serve_keeps_all(want) || s->n_new < LEAST_NEW || q->n <= n_header)
+    if (s->n_unknown > 0 || serve_keeps_all(want) || s->n_new < SERVE_LEAST_NEW || q->n <= n_header)
         return true;
     const struct part rest = {.n_prefix = n_shared > 0 ? 0 : n_header,
                               .from = n_header,

@@ -42,6 +42,13 @@ static void begin(struct serve_watched *w, int32_t seq, const struct serve_want 
     rule->asks = serve_looks_with_queries(want) && strcmp(want->recipe, w->cannot) != 0;
 }
 
+/* Whether rows are of no request and of a prompt that ends before it could be compressed, as those by which the server warms up:
+ * for these nothing need be observed. */
+static bool is_passing(const struct serve_watched *w, int32_t seq, const struct serve_rows *r)
+{
+    return !serve_slots_is_claimed(seq) && r->ends && w->sequences.of[seq].n + r->n < SERVE_LEAST_NEW;
+}
+
 /* Whether the cap asks for room that a slot without a request can make: the server then clears one. It is asked as often as
  * there are such slots, and no more until one has been cleared. */
 static bool needs_room(struct serve_watched *w, const struct serve_batch *b)
@@ -61,7 +68,7 @@ bool serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
     struct serve_want want;
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
         const struct serve_rows r = serve_batch_rows_of(b, seq);
-        if (r.n > 0 && serve_slots_want(seq, &want))
+        if (r.n > 0 && !is_passing(w, seq, &r) && serve_slots_want(seq, &want))
             begin(w, seq, &want);
         w->rule[seq].notes = w->rule[seq].asks && reads_prompt(w, seq, &r);
     }
