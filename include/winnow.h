@@ -882,7 +882,8 @@ typedef struct wnw_policy_facts {
     int32_t n_ctx_train; /* positions that the model was trained for; 0 = not known */
     bool
         was_read; /* entries are there that were read for another policy or none, so that nothing was noted of them */
-    int32_t gate_piece; /* tokens of the pieces that gates on hidden states were learned from; 0 = not known */
+    int32_t
+        gate_piece; /* tokens of the pieces that gates on hidden states were learned from; 0 = not known */
 } wnw_policy_facts;
 
 WNW_DEFAULT(wnw_policy_facts, wnw_policy_facts_default)
