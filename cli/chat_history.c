@@ -4,13 +4,13 @@
 
 #include "app/console.h"
 #include "app/output.h"
+#include "base/system.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* The file is cut to the newest lines when it has twice as many. */
@@ -54,12 +54,9 @@ static int64_t read_lines(FILE *f, int64_t skip, FILE *copy, void (*each)(const 
 /* Only a file has earlier lines; who wants none may have made /dev/null of it, and a pipe would be waited for. */
 static FILE *open_lines(const char *path)
 {
-    struct stat st;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    FILE *f = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? fdopen(fd, "r") : NULL;
-    if (fd >= 0 && !f)
-        close(fd);
-    return f;
+    FILE *f;
+    int64_t size;
+    return wnw__open_stream(&f, &size, "history", path) == WNW_OK ? f : NULL;
 }
 
 /* Gives out the newest lines, and cuts the file to them where it has become long. */

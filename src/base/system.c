@@ -43,6 +43,18 @@ int wnw__open_file(int *fd, int64_t *size, const char *what, const char *path)
     return wnw__fail(WNW_E_FORMAT, "the %s '%.200s' is not a regular file", what, path);
 }
 
+int wnw__open_stream(FILE **f, int64_t *size, const char *what, const char *path)
+{
+    int fd;
+    *f = NULL;
+    WNW_TRY(wnw__open_file(&fd, size, what, path));
+    *f = fdopen(fd, "rb");
+    if (*f)
+        return WNW_OK;
+    close(fd);
+    return wnw__fail(WNW_E_NOMEM, "no memory to read the %s '%.200s'", what, path);
+}
+
 struct visit {
     int (*call)(void *);
     void *arg;

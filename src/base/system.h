@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 
+#include <stdio.h>
 #include <time.h>
 
 #ifdef __cplusplus
@@ -15,6 +16,8 @@ extern "C" {
  * from it. `what` names it in messages ("model"). E_IO: the file cannot be opened; E_FORMAT: it is no
  * regular file; E_NOMEM. *fd is -1 after a failure; otherwise the caller closes it, and *size is in bytes. */
 int wnw__open_file(int *fd, int64_t *size, const char *what, const char *path);
+/* The same as a stream, which the caller closes; *f is NULL after a failure. */
+int wnw__open_stream(FILE **f, int64_t *size, const char *what, const char *path);
 
 /* Milliseconds of a clock that never goes back. */
 static inline double wnw__now_ms(void)

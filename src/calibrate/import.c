@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static json_t *model_of(const wnw_profile *p)
 {
@@ -93,14 +92,9 @@ static int hash_of(char out[17], const char *path)
     uint64_t hash = WNW_HASH_START;
     char block[16384];
     size_t n;
-    int fd;
+    FILE *f;
     int64_t size;
-    WNW_TRY(wnw__open_file(&fd, &size, "profile", path));
-    FILE *f = fdopen(fd, "rb");
-    if (!f) {
-        close(fd);
-        return wnw__fail(WNW_E_NOMEM, "no memory to read '%.200s' again", path);
-    }
+    WNW_TRY(wnw__open_stream(&f, &size, "profile", path));
     while ((n = fread(block, 1, sizeof block, f)) > 0)
         hash = wnw__hash(hash, block, n);
     const bool good = !ferror(f);

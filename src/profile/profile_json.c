@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- Messages ---- */
 
@@ -97,14 +96,9 @@ int wnw__profile_open(struct wnw__profile_file *f, const char *path, const struc
     size_t len = 0;
     json_error_t error;
     *f = (struct wnw__profile_file){.path = path};
-    int fd;
+    FILE *file;
     int64_t size;
-    WNW_TRY(wnw__open_file(&fd, &size, "profile", path));
-    FILE *file = fdopen(fd, "rb");
-    if (!file) {
-        close(fd);
-        return wnw__fail(WNW_E_NOMEM, "no memory for the profile '%.200s'", path);
-    }
+    WNW_TRY(wnw__open_stream(&file, &size, "profile", path));
     struct wnw__profile_count count;
     int rc = check_size(&count, f, file, size, limit);
     if (rc == WNW_OK)

@@ -9,7 +9,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Headers of models with thousands of tensors have some hundred thousand bytes. */
 enum { MOST_HEADER = 1 << 24, MOST_DIMENSIONS = 8, BLOCK = 4096 };
@@ -62,15 +61,9 @@ static int read_header(struct wnw__tensors *t, int64_t size)
 
 int wnw__tensors_open(struct wnw__tensors *t, const char *path)
 {
-    int fd;
     int64_t size;
     t->path = path;
-    WNW_TRY(wnw__open_file(&fd, &size, "file of tensors", path));
-    t->file = fdopen(fd, "rb");
-    if (!t->file) {
-        close(fd);
-        return wnw__fail(WNW_E_NOMEM, "no memory for the file '%.200s'", path);
-    }
+    WNW_TRY(wnw__open_stream(&t->file, &size, "file of tensors", path));
     return read_header(t, size);
 }
 
