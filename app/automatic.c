@@ -2,6 +2,7 @@
 #include "app/automatic.h"
 
 #include "app/console.h"
+#include "winnow_method.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,11 +76,40 @@ static double kept_by(const char *scorer, double quality, const wnw_profile *pro
     return stays;
 }
 
-const char *app_keep_scorer(double quality, const wnw_profile *profile)
+/* Whether gates on hidden states can be asked and speak of prompts of this length: where the choice would have them. */
+static bool asks_input_gates(const wnw_policy_facts *facts)
 {
-    const bool gate = wnw_profile_kinds(profile) >> WNW_PROFILE_GATE & 1u;
-    return gate && kept_by("kvgate", quality, profile) < kept_by("replay", quality, profile) ? "kvgate"
-                                                                                             : "replay";
+    wnw_policy_facts f = *facts;
+    wnw_policy_choice choice = wnw_policy_choice_default();
+    wnw_policy *policy = NULL;
+    f.profiles |= 1u << WNW_PROFILE_SHARES; /* which a quality needs none of */
+    f.shares_least = 0;
+    const bool asks = wnw_policy_choose(&choice, &f) == WNW_OK &&
+                      wnw_policy_parse(&policy, choice.recipe, NULL) == WNW_OK &&
+                      wnw_policy_needs(policy).profiles >> WNW_PROFILE_INPUTGATE & 1u;
+    wnw_policy_free(policy);
+    return asks;
+}
+
+const char *app_keep_scorer(double quality, const wnw_profile *profile, const wnw_policy_facts *facts)
+{
+    static const struct {
+        const char *name, *recipe;
+        wnw_profile_kind kind; /* that it needs */
+    } all[] = {{"replay", "replay", WNW_PROFILE_QUALITY},
+               {"kvgate", "kvgate", WNW_PROFILE_GATE},
+               {"inputgate", "kvzap:recent=32", WNW_PROFILE_INPUTGATE}};
+    const char *best = all[0].recipe;
+    double least = 2;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (!(wnw_profile_kinds(profile) >> all[i].kind & 1u) ||
+            (all[i].kind == WNW_PROFILE_INPUTGATE && !asks_input_gates(facts)))
+            continue;
+        const double kept = kept_by(all[i].name, quality, profile);
+        best = kept < least ? all[i].recipe : best;
+        least = kept < least ? kept : least;
+    }
+    return best;
 }
 
 void app_auto_tell(const wnw_policy_choice *choice)

@@ -427,7 +427,9 @@ static int load_profile(struct app_job *job)
     if (job->automatic && !(job->no_profiles && !asks_quality(job->args))) { /* what is found decides */
         needs.flags |= WNW_NEED_PROFILE;
         needs.profiles = asks_quality(job->args) ? 1u << WNW_PROFILE_QUALITY : 0;
-        needs.profiles_optional = asks_quality(job->args) ? 1u << WNW_PROFILE_GATE : APP_AUTO_PROFILES;
+        needs.profiles_optional = asks_quality(job->args)
+                                      ? 1u << WNW_PROFILE_GATE | 1u << WNW_PROFILE_INPUTGATE
+                                      : APP_AUTO_PROFILES;
     }
     const bool wants = needs.flags & WNW_NEED_PROFILE;
     const uint32_t for_masks = wnw_heads_profiles(job->args->mask_heads);
@@ -493,10 +495,10 @@ static int mask_heads(struct app_job *job)
 }
 
 /* Chooses the scorer with which less stays for the quality that is asked for. */
-static int choose_keeping(struct app_job *job)
+static int choose_keeping(struct app_job *job, const wnw_policy_facts *facts)
 {
     const double q = job->args->keep_quality;
-    const int rc = app_keep_recipe(&job->keep_recipe, app_keep_scorer(q, job->profile), q);
+    const int rc = app_keep_recipe(&job->keep_recipe, app_keep_scorer(q, job->profile, facts), q);
     if (rc != APP_OK)
         return rc;
     job->choice = (wnw_policy_choice){
@@ -527,8 +529,8 @@ static int choose_policy(struct app_job *job)
     facts.kept = share_kept(job);
     facts.n_tokens = app_job_n_compressed(job);
     facts.was_read = job->was_read;
-    const int rc =
-        asks_quality(job->args) ? choose_keeping(job) : app_auto_choose(&job->policy, &job->choice, &facts);
+    const int rc = asks_quality(job->args) ? choose_keeping(job, &facts)
+                                           : app_auto_choose(&job->policy, &job->choice, &facts);
     return rc == APP_OK ? app_job_allowed(job->policy, &job->run, job->args->evict) : rc;
 }
 

@@ -140,15 +140,16 @@ const struct app_command calibrate_commands[] = {
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_inputgate},
     {.name = "calibrate quality",
-     .about = "Measures what is lost when entries go, by the scores that replay and kvgate give them, for "
+     .about = "Measures what is lost when entries go, by the scores that replay and gates give them, for "
               "--keep-quality.",
      .usage = "[-m MODEL] [-f TEXT] [-o FILE] [--profile PATH] [--effort quick|normal|paper] [options]",
      .notes =
          "Without -f it reads prose, dialogue, code and records that come with winnow; every third piece is "
          "held\n"
-         "out, and the report says in how many of these the bounds hold. kvgate is measured where a profile "
-         "of\n"
-         "kind gate is found. A run that was stopped goes on where it was. Settings: pieces, length, next.",
+         "out, and the report says in how many of these the bounds hold. kvgate and inputgate are measured "
+         "where\n"
+         "profiles of kind gate and inputgate are found. A run that was stopped goes on where it was. "
+         "Settings: pieces, length, next.",
      .groups = quality_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_quality},

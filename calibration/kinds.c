@@ -115,7 +115,8 @@ int calibrate_run_quality(const struct app_args *app)
     wnw_profile *profile = NULL;
     int rc = calibrate_job_open(&job);
     if (rc == APP_OK)
-        rc = load(&profile, &job, 0, 1u << WNW_PROFILE_GATE, "calibrate quality");
+        rc = load(&profile, &job, 0, 1u << WNW_PROFILE_GATE | 1u << WNW_PROFILE_INPUTGATE,
+                  "calibrate quality");
     if (rc == APP_OK) {
         job.params.profile = profile;
         rc = calibrate_job_run(&job);

@@ -59,7 +59,9 @@ static const char inputgate_text[] = HEAD(
     "inputgate") "\"settings\":{\"form\":\"linear\",\"n_embd\":3},\"results\":{\"layers\":[\"" INPUT_LAYER
                  "\",\"\"]}}";
 static const char quality_text[] =
-    HEAD("quality") "\"results\":{\"dropped\":[0.1,0.4],\"replay\":[0.02,0.3],\"replay_kept\":[0.6,0.25]}}";
+    HEAD("quality") "\"settings\":{\"gate\":\"00000000000000ff\"},\"results\":{\"dropped\":[0.1,0.4],"
+                    "\"replay\":[0.02,0.3],\"replay_kept\":[0.6,0.25],"
+                    "\"kvgate\":[0.01,0.1],\"kvgate_kept\":[0.5,0.2]}}";
 
 static const char *const texts[] = {srh_text,    layers_text, compiler_text, heads_text,     stats_text,
                                     curves_text, shares_text, gate_text,     inputgate_text, quality_text};
@@ -157,7 +159,16 @@ static void every_kind(void **state)
     assert_cmp(p->quality_dropped[1], ==, 0.4);
     assert_cmp(p->quality_loss[WNW_QUALITY_REPLAY][1], ==, 0.3);
     assert_cmp(p->quality_kept[WNW_QUALITY_REPLAY][0], ==, 0.6);
-    assert_null(p->quality_loss[WNW_QUALITY_KVGATE]);
+    assert_cmp(p->quality_loss[WNW_QUALITY_KVGATE][1], ==, 0.1);
+    assert_true(p->quality_of[WNW_QUALITY_KVGATE] == 0xff);
+    assert_null(p->quality_loss[WNW_QUALITY_INPUTGATE]);
+    /* What was measured with other gates than the profile's own is not shown. */
+    double two[2];
+    assert_ok(wnw_profile_get_values(two, 2, p, "replay"));
+    assert_error(wnw_profile_get_values(two, 2, p, "kvgate"), WNW_E_ARG);
+    p->quality_of[WNW_QUALITY_KVGATE] = wnw__profile_hash(p, 1u << WNW_PROFILE_GATE);
+    assert_ok(wnw_profile_get_values(two, 2, p, "kvgate"));
+    assert_cmp(two[0], ==, 0.01);
     /* The same kind again replaces the old. */
     add_ok(p, "p.json", HEAD("srh") "\"results\":{\"srh\":[[0,1,2,3],[0,1,2,3]]}}");
     assert_int_equal(p->srh_rank[0], 0);
@@ -286,7 +297,14 @@ static const struct change {
      "weight[0][0] has 8 elements"},
     {"an absurd weight", gate_text, "[1,2,", "[1e9,2,", WNW_E_FORMAT, "weight[0][0][0] is"},
     {"no biases", gate_text, "\"bias\"", "\"offset\"", WNW_E_FORMAT, "results.bias is missing"},
-    {"no losses", quality_text, "\"replay\"", "\"other\"", WNW_E_FORMAT, "neither replay nor kvgate"},
+    {"no losses", quality_text, "\"results\"", "\"other\"", WNW_E_FORMAT, "results"},
+    {"gates that are no hash", quality_text, "00000000000000ff", "0x000000000000ff", WNW_E_FORMAT,
+     "settings.gate is not 16 hexadecimal digits"},
+    {"gates of a short hash", quality_text, "00000000000000ff", "ff", WNW_E_FORMAT, "settings.gate"},
+    {"gates of a hash that is a number", quality_text, "\"00000000000000ff\"", "255", WNW_E_FORMAT,
+     "settings.gate"},
+    {"losses of one scorer without what stays", quality_text, "\"kvgate_kept\"", "\"kvgate_kep\"",
+     WNW_E_FORMAT, "kvgate_kept is missing"},
     {"losses that fall", quality_text, "0.02,0.3", "0.3,0.02", WNW_E_FORMAT, "replay[1] is below"},
     {"losses beyond 1", quality_text, "0.02,0.3", "0.02,1.3", WNW_E_FORMAT, "replay[1]"},
     {"losses of another number of shares", quality_text, "0.02,0.3", "0.02", WNW_E_FORMAT, "replay"},

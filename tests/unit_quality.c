@@ -63,6 +63,11 @@ static void by_hand(void **state)
         logs[i] = logf(plain[i]);
     assert_ok(allocate(&x, "kvgate+quality:dropped=0.15", logs, NULL));
     assert_ints(x.n_keep, 2, 2);
+    assert_ok(allocate(&x, "inputgate+quality:dropped=0.15", logs, NULL));
+    assert_ints(x.n_keep, 2, 2);
+    const wnw_profile fast = {.inputs.form = WNW_INPUT_ATTENTION}; /* whose scores are no logarithms */
+    assert_ok(allocate(&x, "inputgate+quality:dropped=0.15", plain, &fast));
+    assert_ints(x.n_keep, 2, 2);
     /* A size is a ceiling, .9 and .4; what is protected stays and does not count. */
     x.p.budget = 1;
     assert_ok(allocate(&x, "replay+quality:dropped=0.06", plain, NULL));
@@ -96,7 +101,38 @@ static void by_profile(void **state)
     assert_contains(x.warning, "all entries stay");
     assert_error(allocate(&x, "kvgate+quality:q=0.9", plain, &p), WNW_E_MISMATCH);
     assert_says("scores of kvgate");
+    assert_says("profile of kind gate at hand");
+    assert_error(allocate(&x, "inputgate+quality:q=0.9", plain, &p), WNW_E_MISMATCH);
+    assert_says("profile of kind inputgate at hand");
     assert_error(allocate(&x, "replay+quality:q=0.9", plain, NULL), WNW_E_MISMATCH);
+}
+
+/* Losses that were measured with other gates say nothing of these. */
+static void other_gates(void **state)
+{
+    (void)state;
+    double dropped[] = {0.06, 0.15}, loss[] = {0.05, 0.3};
+    float logs[8], weight[2 * WNW_GATE_SCALARS] = {1}, bias[2] = {0.5f, 0.25f};
+    wnw_profile p = {.model = {.n_layer = 1, .n_head = 2, .n_head_kv = 2, .d = 4},
+                     .kinds = 1u << WNW_PROFILE_GATE | 1u << WNW_PROFILE_QUALITY,
+                     .n_gate_feature = WNW_GATE_SCALARS,
+                     .gate_weight = weight,
+                     .gate_bias = bias,
+                     .n_quality = 2,
+                     .quality_dropped = dropped,
+                     .quality_loss = {[WNW_QUALITY_KVGATE] = loss, [WNW_QUALITY_REPLAY] = loss}};
+    struct problem x = {0};
+    for (int i = 0; i < 8; i++)
+        logs[i] = logf(plain[i]);
+    assert_ok(allocate(&x, "kvgate+quality:q=0.9", logs, &p)); /* nothing says which gates they were */
+    p.quality_of[WNW_QUALITY_KVGATE] = wnw__profile_hash(&p, 1u << WNW_PROFILE_GATE);
+    assert_ok(allocate(&x, "kvgate+quality:q=0.9", logs, &p));
+    assert_ints(x.n_keep, 3, 2);
+    bias[1] = 0.75f;
+    assert_error(allocate(&x, "kvgate+quality:q=0.9", logs, &p), WNW_E_MISMATCH);
+    assert_says("another profile of kind gate");
+    assert_ok(allocate(&x, "kvgate+quality:dropped=0.06", logs, &p));
+    assert_ok(allocate(&x, "replay+quality:q=0.9", plain, &p));
 }
 
 static void refused(void **state)
@@ -104,9 +140,12 @@ static void refused(void **state)
     (void)state;
     static const struct {
         const char *recipe, *says;
-    } cases[] = {{"replay+quality:q=0", "q is 0"},     {"replay+quality:q=1", "q is 1"},
-                 {"replay+quality:q=1.5", "1.5"},      {"replay+quality:q=-0.1", "-0.1"},
-                 {"snapkv+quality", "second reading"}, {"keydiff+quality:dropped=0.1", "second reading"},
+    } cases[] = {{"replay+quality:q=0", "q is 0"},
+                 {"replay+quality:q=1", "q is 1"},
+                 {"replay+quality:q=1.5", "1.5"},
+                 {"replay+quality:q=-0.1", "-0.1"},
+                 {"snapkv+quality", "replay, kvgate and inputgate"},
+                 {"keydiff+quality:dropped=0.1", "second reading"},
                  {"replay+pyramid+quality", "pyramid"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         wnw_policy *p;
@@ -173,10 +212,8 @@ static void plans(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_hand),
-        cmocka_unit_test(by_profile),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(plans),
+        cmocka_unit_test(by_hand), cmocka_unit_test(by_profile), cmocka_unit_test(other_gates),
+        cmocka_unit_test(refused), cmocka_unit_test(plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

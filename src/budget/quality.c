@@ -2,8 +2,8 @@
 /*
  * A bound on what is lost in place of a size: the smallest number of entries of which calibration says that next tokens
  * stay what they are. From no paper that we know. Scores s of replay or a gate say what a second reading would look for,
- * and compare across heads; m(s) = s for scores that are attention, exp(s) for those that are its logarithm. Of the
- * entries that are not protected, in all heads together, the lowest scores go for as long as
+ * and compare across heads; m(s) = s for scores that are attention, exp(s) for those that are its logarithm (gates, but
+ * for Fast KVzip's). Of the entries that are not protected, in all heads together, the lowest scores go for as long as
  *
  *     sum of m(s) over those that go <= dropped x sum of m(s) over all
  *
@@ -45,6 +45,7 @@ static int share_that_goes(const struct opts *o, const wnw_layer_problem *p, int
                            char *warning)
 {
     const wnw_profile *of = p->profile;
+    const int32_t kind = scorer < 0 ? -1 : wnw__quality_scorers[scorer].kind;
     *share = o->dropped;
     if (o->dropped > 0)
         return WNW_OK;
@@ -52,15 +53,27 @@ static int share_that_goes(const struct opts *o, const wnw_layer_problem *p, int
         return wnw__fail(
             WNW_E_MISMATCH,
             "quality: no profile says what is lost with the scores of %s; calibrate it with `winnow "
-            "calibrate quality`, %s",
-            p->scorer,
-            scorer == WNW_QUALITY_KVGATE ? "with a profile of kind gate at hand" : "or name a profile");
+            "calibrate quality`, %s%s%s",
+            p->scorer, kind < 0 ? "or name a profile" : "with a profile of kind ",
+            kind < 0 ? "" : wnw_profile_kind_name(kind), kind < 0 ? "" : " at hand");
+    if (wnw__quality_is_foreign(of, scorer))
+        return wnw__fail(WNW_E_MISMATCH,
+                         "quality: what is lost with the scores of %s was measured with another profile of "
+                         "kind %s than the one at hand; calibrate again with `winnow calibrate quality`",
+                         p->scorer, wnw_profile_kind_name(kind));
     for (int32_t k = 0; k < of->n_quality && of->quality_loss[scorer][k] <= 1 - o->q; k++)
         *share = of->quality_dropped[k];
     if (*share <= 0)
         wnw_part_warn(warning,
                       "quality: every share of the scores that was measured loses more: all entries stay");
     return WNW_OK;
+}
+
+/* Whether scores are logarithms, as those that forms are fitted to are; Fast KVzip's gates give them as they are. */
+static bool is_log(int32_t scorer, const wnw_profile *p)
+{
+    return scorer == WNW_QUALITY_KVGATE ||
+           (scorer == WNW_QUALITY_INPUTGATE && !(p && p->inputs.form == WNW_INPUT_ATTENTION));
 }
 
 static double worth(bool is_log, float score)
@@ -120,7 +133,7 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
     WNW_TRY(share_that_goes(opts, p, scorer, &share, warning));
     const int64_t total = wnw__count_together(p, p->n_entry, n_row),
                   n_free = gather(p, n_row, 0, n_keep, scratch);
-    const int64_t n_stay = n_free - may_go(scratch, n_free, scorer == WNW_QUALITY_KVGATE, share);
+    const int64_t n_stay = n_free - may_go(scratch, n_free, is_log(scorer, p->profile), share);
     /* Heads that would lose everything keep one more, for which a size must have room. */
     const bool tight =
         sum_of(n_keep, n_row) + n_stay + n_row > total && sum_of(n_keep, n_row) + n_free > total;
@@ -156,22 +169,24 @@ const wnw_head_budget wnw__head_budget_quality = {
     .part = {WNW_HEAD_BUDGET_INIT, .name = "quality",
              .about = "As few entries as keep a share q of the probabilities of next tokens, by calibration.",
              .paper = "",
-             .details = "The lowest scores of all layers and heads go, for as long as together they are at "
-                        "most a share of all "
-                        "scores; scores of `kvgate` are logarithms and count as `exp(s)`. The share is the "
-                        "largest one of a profile "
-                        "of kind `quality` whose loss is at most `1 - q`. A loss is `1 - sum min(p, p')` "
-                        "over the next token's "
-                        "probabilities with the full and the compressed cache; the profile has, for each "
-                        "share, what all but a "
-                        "twentieth of the texts of its calibration stay below. `--keep-quality q` of the "
-                        "command is this "
-                        "budget.\n\n"
-                        "It needs no size. Given one, no more than that stays. It goes with the scorers "
-                        "`replay` and `kvgate`. What "
-                        "holds for the texts of the calibration need not hold for others. From no paper that "
-                        "we know.\n\n"
-                        "Cost: O(N log N) for the N entries of the model.",
+             .details =
+                 "The lowest scores of all layers and heads go, for as long as together they are at "
+                 "most a share of all "
+                 "scores; scores of gates are logarithms and count as `exp(s)`. The share is the "
+                 "largest one of a profile "
+                 "of kind `quality` whose loss is at most `1 - q`. A loss is `1 - sum min(p, p')` "
+                 "over the next token's "
+                 "probabilities with the full and the compressed cache; the profile has, for each "
+                 "share, what all but a "
+                 "twentieth of the texts of its calibration stay below. `--keep-quality q` of the "
+                 "command is this "
+                 "budget.\n\n"
+                 "It needs no size. Given one, no more than that stays. It goes with the scorers "
+                 "`replay`, `kvgate` and `inputgate` (`kvzap`), which calibration measures with the last 32 "
+                 "tokens kept. What "
+                 "holds for the texts of the calibration need not hold for others. From no paper that "
+                 "we know.\n\n"
+                 "Cost: O(N log N) for the N entries of the model.",
              .options = options, .options_size = sizeof(struct opts),
              .flags = WNW_FLAG_RAGGED | WNW_FLAG_OWN_SIZE | WNW_FLAG_PROMPT_ONLY | WNW_FLAG_SECOND_LOOK,
              .check = check, .needs = needs},

@@ -308,15 +308,16 @@ static int add_scorer(const struct work *w, int32_t s, json_t *results, struct w
         return wnw__fail(WNW_E_NOMEM, "no memory for the losses of %d pieces", (int)w->n);
     make_curve(w, s, curve, kept, worst);
     free(worst);
-    wnw__calibrate_print(out, "%s\n", wnw__quality_scorers[s]);
+    wnw__calibrate_print(out, "%s\n", wnw__quality_scorers[s].name);
     for (int32_t k = 0; k < N_SHARE; k++)
         wnw__calibrate_print(
             out, "  %5.1f %% of the scores go: %5.1f %% of the entries stay, the loss is below %.4f\n",
             100 * shares[k], 100 * kept[k], curve[k]);
-    bool good = json_object_set_new(results, wnw__quality_scorers[s], wnw__json_f64s(curve, N_SHARE)) == 0;
-    snprintf(key, sizeof key, "%s_kept", wnw__quality_scorers[s]);
+    bool good =
+        json_object_set_new(results, wnw__quality_scorers[s].name, wnw__json_f64s(curve, N_SHARE)) == 0;
+    snprintf(key, sizeof key, "%s_kept", wnw__quality_scorers[s].name);
     good = good && json_object_set_new(results, key, wnw__json_f64s(kept, N_SHARE)) == 0;
-    snprintf(key, sizeof key, "%s_held_out", wnw__quality_scorers[s]);
+    snprintf(key, sizeof key, "%s_held_out", wnw__quality_scorers[s].name);
     good = good && json_object_set_new(results, key, check(w, s, curve, out)) == 0;
     return good ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the results");
 }
@@ -344,18 +345,37 @@ static int finish(struct work *w)
 
 /* ---- The run ---- */
 
-/* One policy for each scorer and share. */
+/* One policy for each share and each scorer whose gates are at hand. */
 static int parse_policies(struct work *w)
 {
+    /* No gate on hidden states speaks of what follows on the last tokens. */
+    static const char *const options[WNW_N_QUALITY] = {[WNW_QUALITY_INPUTGATE] = ":recent=32"};
     char recipe[64];
-    w->used[WNW_QUALITY_REPLAY] = true;
-    w->used[WNW_QUALITY_KVGATE] = wnw_profile_kinds(w->c->params.profile) >> WNW_PROFILE_GATE & 1u;
-    for (int32_t s = 0; s < WNW_N_QUALITY; s++)
+    for (int32_t s = 0; s < WNW_N_QUALITY; s++) {
+        const struct wnw__quality_scorer *of = &wnw__quality_scorers[s];
+        w->used[s] = of->kind < 0 || wnw_profile_kinds(w->c->params.profile) >> of->kind & 1u;
         for (int32_t k = 0; w->used[s] && k < N_SHARE; k++) {
-            snprintf(recipe, sizeof recipe, "%s+quality:dropped=%g", wnw__quality_scorers[s], shares[k]);
+            snprintf(recipe, sizeof recipe, "%s%s+quality:dropped=%g", of->name, options[s] ? options[s] : "",
+                     shares[k]);
             WNW_TRY(wnw_policy_parse(&w->policies[w->n_policy], recipe, NULL));
             w->n_policy++;
         }
+    }
+    return WNW_OK;
+}
+
+/* Says in the settings which gates were measured. */
+static int name_gates(const struct work *w)
+{
+    for (int32_t s = 0; s < WNW_N_QUALITY; s++) {
+        const int32_t kind = wnw__quality_scorers[s].kind;
+        char hash[17];
+        if (kind < 0 || !w->used[s])
+            continue;
+        snprintf(hash, sizeof hash, "%016llx",
+                 (unsigned long long)wnw__profile_hash(w->c->params.profile, 1u << kind));
+        WNW_TRY(wnw__calibrate_set(w->c, wnw_profile_kind_name(kind), json_string(hash)));
+    }
     return WNW_OK;
 }
 
@@ -388,11 +408,7 @@ static int prepare(struct work *w)
     WNW_TRY(wnw__calibrate_set(w->c, "pieces", json_integer(n)));
     WNW_TRY(wnw__calibrate_set(w->c, "length", json_integer(w->length)));
     WNW_TRY(wnw__calibrate_set(w->c, "next", json_integer(w->next)));
-    char gate[17];
-    snprintf(gate, sizeof gate, "%016llx",
-             (unsigned long long)wnw__profile_hash(w->c->params.profile, 1u << WNW_PROFILE_GATE));
-    if (w->used[WNW_QUALITY_KVGATE])
-        WNW_TRY(wnw__calibrate_set(w->c, "gate", json_string(gate)));
+    WNW_TRY(name_gates(w));
     return wnw__calibrate_begin(w->c, (int64_t)n_piece * w->length);
 }
 

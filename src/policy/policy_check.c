@@ -99,7 +99,7 @@ int wnw__policy_check_parts(const wnw_policy *p)
         return wnw__fail(
             WNW_E_ARG,
             "%s cannot be combined with %s: its scores do not say what a second reading would look for, as "
-            "those of replay and kvgate do",
+            "those of replay, kvgate and inputgate do",
             wnw__policy_name(p), wnw__head_budget_of(p)->part.name);
     return check_selector(p);
 }

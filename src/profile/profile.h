@@ -37,9 +37,14 @@ static inline int32_t wnw__gate_all(int32_t n_embd_head)
     return 2 * n_embd_head + WNW_GATE_SCALARS;
 }
 
-/* Scorers whose scores say what is lost when entries go; -1: the name is none of them. */
-enum { WNW_QUALITY_REPLAY, WNW_QUALITY_KVGATE, WNW_N_QUALITY };
-extern const char *const wnw__quality_scorers[]; /* their names, ended by NULL */
+/* Scorers whose scores say what is lost when entries go. */
+enum { WNW_QUALITY_REPLAY, WNW_QUALITY_KVGATE, WNW_QUALITY_INPUTGATE, WNW_N_QUALITY };
+struct wnw__quality_scorer {
+    const char *name;
+    int32_t kind; /* the wnw_profile_kind that its scores are made from; -1: none */
+};
+extern const struct wnw__quality_scorer wnw__quality_scorers[WNW_N_QUALITY];
+/* The scorer of this name; -1: none of them. */
 int32_t wnw__quality_scorer(const char *name);
 
 /* CompilerKV's tables and the settings they were made under. */
@@ -111,8 +116,9 @@ struct wnw_profile {
      * is lost; one array [n_quality] for each scorer, not falling, NULL = it was not measured. */
     int32_t n_quality;
     double *quality_dropped, *quality_loss[WNW_N_QUALITY];
-    double
-        *quality_kept[WNW_N_QUALITY]; /* [n_quality] mean shares of the entries that stay; with the losses */
+    /* [n_quality] mean shares of the entries that stay; with the losses */
+    double *quality_kept[WNW_N_QUALITY];
+    uint64_t quality_of[WNW_N_QUALITY]; /* wnw__profile_hash of the gates that were measured; 0 = unstated */
 };
 
 /* An empty profile for a model of these shapes. */
@@ -122,6 +128,8 @@ struct wnw__profile_shape {
 };
 /* Tells results of the kinds apart from others; p may be NULL. */
 uint64_t wnw__profile_hash(const wnw_profile *p, uint32_t kinds);
+/* Whether the losses of a scorer were measured with other gates than those that p has. */
+bool wnw__quality_is_foreign(const wnw_profile *p, int32_t scorer);
 int wnw__profile_new(wnw_profile **out, const struct wnw__profile_shape *shape);
 /* Adds the results of a file of another program to an empty profile; `as` says what it is, in the words of
  * wnw_profile_import. E_ARG: another word. */

@@ -71,3 +71,10 @@ uint64_t wnw__profile_hash(const wnw_profile *p, uint32_t kinds)
     }
     return h;
 }
+
+bool wnw__quality_is_foreign(const wnw_profile *p, int32_t scorer)
+{
+    const int32_t kind = wnw__quality_scorers[scorer].kind;
+    return kind >= 0 && p->quality_of[scorer] != 0 && p->kinds >> kind & 1u &&
+           p->quality_of[scorer] != wnw__profile_hash(p, 1u << kind);
+}

@@ -419,14 +419,33 @@ static int read_gate(const struct wnw__profile_file *f, const json_t *settings, 
     return required(&p->gate_bias, f, "bias", spec);
 }
 
-const char *const wnw__quality_scorers[] = {"replay", "kvgate", NULL};
+const struct wnw__quality_scorer wnw__quality_scorers[WNW_N_QUALITY] = {
+    [WNW_QUALITY_REPLAY] = {"replay", -1},
+    [WNW_QUALITY_KVGATE] = {"kvgate", WNW_PROFILE_GATE},
+    [WNW_QUALITY_INPUTGATE] = {"inputgate", WNW_PROFILE_INPUTGATE}};
 
 int32_t wnw__quality_scorer(const char *name)
 {
     for (int32_t i = 0; i < WNW_N_QUALITY; i++)
-        if (strcmp(name, wnw__quality_scorers[i]) == 0)
+        if (strcmp(name, wnw__quality_scorers[i].name) == 0)
             return i;
     return -1;
+}
+
+/* Reads which gates a scorer was measured with: a hash under the name of their kind, which may be missing. */
+static int read_quality_of(const struct wnw__profile_file *f, const json_t *settings, int32_t scorer,
+                           uint64_t *out)
+{
+    const int32_t kind = wnw__quality_scorers[scorer].kind;
+    const char *name = kind < 0 ? NULL : wnw_profile_kind_name(kind);
+    const json_t *hash = name ? json_object_get(settings, name) : NULL;
+    if (!hash)
+        return WNW_OK;
+    const char *text = json_is_string(hash) ? json_string_value(hash) : "";
+    if (strspn(text, "0123456789abcdef") != 16 || text[16])
+        return wnw__profile_bad(f, "settings.%s is not 16 hexadecimal digits", name);
+    *out = strtoull(text, NULL, 16);
+    return WNW_OK;
 }
 
 /* Reads results.dropped, and of each scorer that was measured what is lost, under its name. */
@@ -434,10 +453,9 @@ static int read_quality(const struct wnw__profile_file *f, const json_t *setting
 {
     const json_t *results = json_object_get(f->root, "results");
     int32_t n_measured = 0;
-    (void)settings;
     WNW_TRY(read_steps(f, "dropped", true, &p->quality_dropped, &p->n_quality));
     for (int32_t i = 0; i < WNW_N_QUALITY; i++) {
-        const char *name = wnw__quality_scorers[i];
+        const char *name = wnw__quality_scorers[i].name;
         double **loss = &p->quality_loss[i];
         if (!json_object_get(results, name))
             continue;
@@ -447,13 +465,14 @@ static int read_quality(const struct wnw__profile_file *f, const json_t *setting
         snprintf(kept, sizeof kept, "%s_kept", name);
         WNW_TRY(required(loss, f, name, spec));
         WNW_TRY(required(&p->quality_kept[i], f, kept, spec));
+        WNW_TRY(read_quality_of(f, settings, i, &p->quality_of[i]));
         for (int32_t k = 1; k < p->n_quality; k++)
             if ((*loss)[k] < (*loss)[k - 1])
                 return wnw__profile_bad(f, "%s[%d] is below the one before it", name, (int)k);
         n_measured++;
     }
     if (n_measured == 0)
-        return wnw__profile_bad(f, "it has losses of neither replay nor kvgate");
+        return wnw__profile_bad(f, "it has losses of none of replay, kvgate and inputgate");
     return WNW_OK;
 }
 

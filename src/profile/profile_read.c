@@ -122,6 +122,7 @@ static void take_quality(wnw_profile *p, wnw_profile *fresh, bool merge)
     for (int i = 0; i < WNW_N_QUALITY; i++) {
         move(&p->quality_loss[i], &fresh->quality_loss[i], false);
         move(&p->quality_kept[i], &fresh->quality_kept[i], false);
+        p->quality_of[i] = fresh->quality_of[i];
     }
 }
 

@@ -19,6 +19,12 @@ struct row {
 
 enum { MAX_ROWS = 32 };
 
+/* What is lost with a scorer's scores, unless it was measured with other gates than the profile's own. */
+static const double *loss_of(const wnw_profile *p, int32_t scorer)
+{
+    return wnw__quality_is_foreign(p, scorer) ? NULL : p->quality_loss[scorer];
+}
+
 /* Lists every table that a profile can have; returns how many. */
 static int list(const wnw_profile *p, struct row *rows)
 {
@@ -47,10 +53,17 @@ static int list(const wnw_profile *p, struct row *rows)
         {"weight", WNW_PROFILE_GATE, F32, p->gate_weight, 3, {L, G, p->n_gate_feature}},
         {"bias", WNW_PROFILE_GATE, F32, p->gate_bias, 2, {L, G}},
         {"dropped", WNW_PROFILE_QUALITY, F64, p->quality_dropped, 1, {p->n_quality}},
-        {"replay", WNW_PROFILE_QUALITY, F64, p->quality_loss[WNW_QUALITY_REPLAY], 1, {p->n_quality}},
-        {"kvgate", WNW_PROFILE_QUALITY, F64, p->quality_loss[WNW_QUALITY_KVGATE], 1, {p->n_quality}},
+        {"replay", WNW_PROFILE_QUALITY, F64, loss_of(p, WNW_QUALITY_REPLAY), 1, {p->n_quality}},
+        {"kvgate", WNW_PROFILE_QUALITY, F64, loss_of(p, WNW_QUALITY_KVGATE), 1, {p->n_quality}},
+        {"inputgate", WNW_PROFILE_QUALITY, F64, loss_of(p, WNW_QUALITY_INPUTGATE), 1, {p->n_quality}},
         {"replay_kept", WNW_PROFILE_QUALITY, F64, p->quality_kept[WNW_QUALITY_REPLAY], 1, {p->n_quality}},
         {"kvgate_kept", WNW_PROFILE_QUALITY, F64, p->quality_kept[WNW_QUALITY_KVGATE], 1, {p->n_quality}},
+        {"inputgate_kept",
+         WNW_PROFILE_QUALITY,
+         F64,
+         p->quality_kept[WNW_QUALITY_INPUTGATE],
+         1,
+         {p->n_quality}},
         {"layers", WNW_PROFILE_INPUTGATE, F32, p->inputs.number, 3, {L, 1, n_input}},
     };
     _Static_assert(sizeof all / sizeof *all <= MAX_ROWS, "room for every table");

@@ -105,7 +105,7 @@ const wnw_scorer wnw__scorer_inputgate = {
              "tenth of a "
              "head, so that a short prompt leaves a choice.\n\nCost: O(n_embd) per token and KV head while "
              "reading.",
-         .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_SHRINKS, .needs = needs,
+         .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_SHRINKS | WNW_FLAG_SECOND_LOOK, .needs = needs,
          .keep = keep},
     .score = score,
 };

@@ -49,6 +49,31 @@ good 'both scorers' calibrate quality -m "$model" -f "$work/text.txt" --set $sma
 good 'kvgate by name' plan "${on_doc[@]}" --policy kvgate --keep-quality "$low" --profile "$work/both.json" -o "$work/plan.json" &&
     json 'kvgate by name' "$work/plan.json" 'o["policy"].startswith("kvgate+")'
 
+# Gates on hidden states, too; and gates that are not those that were measured.
+good 'gates on hidden states' calibrate inputgate -m "$model" -f "$work/text.txt" --set pieces=3,length=80 -t 1
+good 'three scorers' calibrate quality -m "$model" -f "$work/text.txt" --set $small -t 1 -o "$work/three.json" &&
+    json 'three scorers' "$work/three.json" 'len(o["results"]["inputgate"]) == 10 and len(o["settings"]["inputgate"]) == 16
+        and o["results"]["kvgate"] == json.load(open(sys.argv[1].replace("three", "both")))["results"]["kvgate"]'
+good 'kvzap by name' plan "${on_doc[@]}" --policy kvzap:recent=32 --keep-quality "$low" --profile "$work/three.json" -o "$work/plan.json" &&
+    json 'kvzap by name' "$work/plan.json" 'o["policy"].startswith("inputgate:sinks=4,recent=32") and "quality:q=" in o["policy"]'
+head -c 150 "$text" >"$work/short.txt" # within twice the pieces of the gates
+for scorer in replay kvgate inputgate; do # the one with which least stays is taken
+    python3 - "$work/three.json" $scorer >"$work/$scorer.json" <<'PY'
+import json, sys
+o = json.load(open(sys.argv[1]))
+for name in ("replay", "kvgate", "inputgate"):
+    o["results"][name + "_kept"] = [0.1 if name == sys.argv[2] else 0.9] * 10
+    o["results"][name] = [0.01] * 10
+print(json.dumps(o))
+PY
+    good "takes $scorer" run -m "$model" -f "$work/short.txt" -t 1 --raw -n 1 --json --keep-quality 0.9 --profile "$work/$scorer.json" &&
+        json "takes $scorer" "$work/out" "o['choice']['policy'].startswith('kvzap:recent=32+' if '$scorer' == 'inputgate' else '$scorer+')"
+done
+good 'other gates' calibrate inputgate -m "$model" -f "$work/text.txt" --set pieces=2,length=90 -t 1
+bad 'a bound of other gates' 'another profile of kind inputgate' run "${on_doc[@]}" -n 1 --policy kvzap:recent=32 --keep-quality 0.9 --profile "$work/inputgate.json"
+good 'a bound of other gates is not chosen by' run "${on_doc[@]}" -n 1 --json --keep-quality 0.9 --profile "$work/inputgate.json" &&
+    json 'a bound of other gates is not chosen by' "$work/out" 'not o["choice"]["policy"].startswith("kvzap")'
+
 # Bad input.
 for q in 0 1 -0.5 1.5 nan 1e-9; do
     bad "quality $q" '--keep-quality|not a number|no number' run "${on_doc[@]}" -n 1 --keep-quality "$q"
