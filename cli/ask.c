@@ -123,7 +123,7 @@ static int take_tokens(struct ask_question *q, const int32_t *tokens, int32_t n)
     return APP_OK;
 }
 
-/* Lays out a question behind the document and takes the tokens after it. */
+/* Lays out a question after the document and takes the tokens after it. */
 static int lay_out(struct ask *ask, struct ask_question *q, wnw_chat *chat, const char *document)
 {
     wnw_prompt prompt = wnw_prompt_default();
@@ -137,7 +137,7 @@ static int lay_out(struct ask *ask, struct ask_question *q, wnw_chat *chat, cons
     return rc;
 }
 
-/* The same behind the turns of a conversation, of whose tokens the session has read n_read. */
+/* The same after the turns of a conversation, of whose tokens the session has read n_read. */
 static int lay_out_turn(struct ask_question *q, const struct cli_talk *talk, int32_t n_read, bool first)
 {
     wnw_prompt prompt = wnw_prompt_default();

@@ -9,7 +9,7 @@
 
 struct ask_question {
     char *text;      /* owned */
-    int32_t *tokens; /* [n_tokens] behind those of the document, owned */
+    int32_t *tokens; /* [n_tokens] after those of the document, owned */
     int32_t n_tokens;
     wnw_session *session; /* owned; NULL = not begun, or answered */
     double start_ms, prefill_ms;

@@ -104,7 +104,7 @@ static int begin(struct cli_chat *c)
 
 /* ---- Turns ---- */
 
-/* The text that comes with the turn: of a first one the document, and behind it what /file has read. *text is owned by the
+/* The text that comes with the turn: of a first one the document, and after it what /file has read. *text is owned by the
  * caller. */
 static int document_of(char **text, const struct cli_chat *c)
 {

@@ -117,7 +117,7 @@ struct cli_chat_command {
 extern const struct cli_chat_command cli_chat_commands[];
 
 /* Reads a line that begins with '/': which command it is, and its argument ("" = none), a part of the line, which is cut off
- * behind it. */
+ * after it. */
 int cli_chat_parse(enum cli_chat_word *word, const char **argument, char *line);
 
 /* Does what a command says (chat_do.c). *ends: the conversation is over. */

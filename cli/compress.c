@@ -175,7 +175,7 @@ static int take_rules(struct app_job *job, const struct addition *a)
     return APP_OK;
 }
 
-/* The tokens of what is added, behind those that were read: those that the template gives both documents together where
+/* The tokens of what is added, after those that were read: those that the template gives both documents together where
  * they begin alike, else those of the added text alone. */
 static int make_tokens(struct app_job *job, struct addition *a)
 {

@@ -33,7 +33,7 @@ int cli_server_parse(struct cli_server *s, const char *url)
                       (!*prefix || *prefix == '/') && n_prefix < sizeof s->prefix &&
                       strcspn(prefix, " \t\r\n?#") == strlen(prefix);
     if (!good)
-        return app_fail(APP_BAD_INPUT, "--url '%s': it is http://HOST:PORT, with a path behind it at most",
+        return app_fail(APP_BAD_INPUT, "--url '%s': it is http://HOST:PORT, with a path after it at most",
                         url);
     memcpy(s->host, host, n_host);
     if (n_port > 0)

@@ -201,7 +201,7 @@ static int32_t count_units(const struct perturb_numbers *p, enum perturb_level l
     return n;
 }
 
-/* Writes the changes of the units that count, of which there are n: [n_texts][n] under a policy, and behind them their means [n] over the
+/* Writes the changes of the units that count, of which there are n: [n_texts][n] under a policy, and after them their means [n] over the
  * texts. */
 static void gather(double *out, int32_t n, const struct perturb_numbers *p, enum perturb_level level,
                    int32_t size, int32_t policy)
@@ -247,7 +247,7 @@ bool perturb_beside(struct perturb_beside_base *out, const struct perturb_number
 
 /* Counts heads by how much of the token's attention is in a first stage. */
 struct held {
-    int64_t n, n_later, n_holds, n_holds_later; /* later: behind layer 0; holds: more than half */
+    int64_t n, n_later, n_holds, n_holds_later; /* later: after layer 0; holds: more than half */
 };
 
 /* Counts a head; returns whether the stage holds more than half. */

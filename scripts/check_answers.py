@@ -156,7 +156,7 @@ class Kvpress:
 # ---- Comparing ----
 
 def gap_at_difference(kvpress, ids, gaps, theirs):
-    """Gap of the first token behind which our text is no longer the beginning of `theirs`; None where there is no such token."""
+    """Gap of the first token after which our text is no longer the beginning of `theirs`; None where there is no such token."""
     for i in range(len(ids)):
         if not theirs.startswith(kvpress.text(ids[:i + 1])):
             return i, gaps[i]

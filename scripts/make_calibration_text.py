@@ -36,7 +36,7 @@ FILES = {
 def read_austen(folder, name):
     """Lines of a novel: a vector of strings in R's XDR serialisation, in a lazy-load database."""
     index = gzip.decompress((folder / (AUSTEN + ".rdx")).read_bytes())
-    # Values of the index are pairs of integers, in the order of the names behind them.
+    # Values of the index are pairs of integers, in the order of the names after them.
     pairs = [struct.unpack(">ii", index[m.end():m.end() + 8])
              for m in re.finditer(rb"\x00\x00\x00\x0d\x00\x00\x00\x02(?=.{8})", index, flags=re.S)]
     names = [n.decode() for n in re.findall(rb"\x00\x04\x00\x09\x00\x00\x00.([a-z]{4,})", index, flags=re.S)]
@@ -92,7 +92,7 @@ def part(lines, first, size, seen):
             total += len(text.encode()) + 2
         if total >= size:
             return out
-    sys.exit(f"only {total} bytes behind '{first}'")
+    sys.exit(f"only {total} bytes after '{first}'")
 
 
 def in_turns(parts):

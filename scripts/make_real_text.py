@@ -10,7 +10,7 @@ postgresql-doc-15, python3.11-doc, libpython3.11-stdlib. The texts are under the
 prose.txt   chapters of a handbook, in English, as paragraphs
 docs.txt    manuals of a kernel, a database and a language, as they are marked up, in turns
 code.txt    modules of Python's library
-real.txt    all of them, one behind the other
+real.txt    all of them, one after the other
 
 Each of the first three has BYTES bytes, 85000 unless said otherwise.
 

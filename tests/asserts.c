@@ -64,11 +64,11 @@ static int64_t first_difference(const void *got, const void *want, int64_t n, si
     return i;
 }
 
-#define SAME_ARRAY(type)                                                                                   \
-    const type *a = got, *b = want;                                                                        \
-    const int64_t n = (int64_t)(bytes / sizeof *a), i = first_difference(a, b, n, sizeof *a);              \
-    test_int_equal((intmax_t)(bytes % sizeof *a), 0, "bytes behind the last element", "none", file, line); \
-    if (i < n)                                                                                             \
+#define SAME_ARRAY(type)                                                                                  \
+    const type *a = got, *b = want;                                                                       \
+    const int64_t n = (int64_t)(bytes / sizeof *a), i = first_difference(a, b, n, sizeof *a);             \
+    test_int_equal((intmax_t)(bytes % sizeof *a), 0, "bytes after the last element", "none", file, line); \
+    if (i < n)                                                                                            \
     element_failed(what, i, n, (double)a[i], (double)b[i], file, line)
 
 void test_same_floats(const void *got, const void *want, size_t bytes, const char *what, const char *file,

@@ -12,7 +12,7 @@ struct chat_row {
     const char *template; /* its file in tests/chat without ".jinja", NULL = the text alone */
     wnw_prompt_params params;
     wnw_chat_message turns[CHAT_MAX_TURNS]; /* of params */
-    const char *first, *second;             /* the rendered text, cut behind the document */
+    const char *first, *second;             /* the rendered text, cut after the document */
     int32_t n_context;                      /* tokens of the first piece, BOS included */
     int32_t *ids;                           /* [n_ids], in the whole vocabulary of the model */
     int32_t n_ids;

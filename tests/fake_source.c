@@ -636,7 +636,7 @@ int64_t fake_check_plan(const wnw_plan *plan, const struct fake *f)
             for (int32_t i = 0; i < n; i++) {
                 while (j < f->n_entry[il][ih] && have[j] != pos[i])
                     j++;
-                assert_true(j++ < f->n_entry[il][ih]); /* in the head, behind the one before */
+                assert_true(j++ < f->n_entry[il][ih]); /* in the head, after the one before */
             }
             if (!wnw__layer_takes_part(&f->src.shape, il))
                 assert_int_equal(n, f->n_entry[il][ih]);

@@ -987,7 +987,7 @@ static void sizes_are_checked_on_the_way_in(void **state)
     assert_error(wnw_prompt_build(&prompt, fx->model, &(wnw_prompt_params){.raw = true, .document = "ab"}),
                  WNW_E_ARG);
     assert_null(prompt.tokens);
-    /* Garbage behind the size does not matter. */
+    /* Garbage after the size does not matter. */
     wnw_session_params params = {WNW_INIT(wnw_session_params), .n_ctx = 8, .n_ubatch = -1};
     params.struct_size = (uint32_t)offsetof(wnw_session_params, kv_type);
     assert_error(wnw_session_new(&s, fx->model, &params), WNW_E_RANGE);
@@ -998,7 +998,7 @@ static void sizes_are_checked_on_the_way_in(void **state)
     wnw_session_free(s);
 }
 
-/* What the library fills: not a byte behind the size is written. */
+/* What the library fills: not a byte after the size is written. */
 static void sizes_are_kept_on_the_way_out(void **state)
 {
     const struct fixture *fx = *state;

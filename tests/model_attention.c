@@ -133,7 +133,7 @@ void __wrap_wnw__attend_run(const struct wnw__attend_op *op, const float *q, con
 
 struct run {
     int32_t n_vocab;
-    float *logits; /* [N_DECODE + 1][n_vocab] behind the prompt and every decoded token */
+    float *logits; /* [N_DECODE + 1][n_vocab] after the prompt and every decoded token */
 };
 
 static const float *row(const struct run *r, int32_t i)

@@ -109,7 +109,7 @@ static int64_t drop_some(struct test_llama *t)
 
 enum way { FULL, DROPPED, HIDDEN };
 
-/* Logits [N_AFTER][n_vocab] of tokens behind a prompt. */
+/* Logits [N_AFTER][n_vocab] of tokens after a prompt. */
 static float *logits_of(const char *path, enum way way, const struct test_llama_params *p, int32_t *n_vocab)
 {
     struct test_llama t;

@@ -162,7 +162,7 @@ static void set_tokens(int32_t *tokens)
         tokens[i] = 1 + (i * 7919 + i * i) % 120;
 }
 
-/* Logits of libllama alone: behind the prompt, and behind each token that is decoded after it. [N_AFTER + 1][n_vocab] */
+/* Logits of libllama alone: after the prompt, and after each token that is decoded after it. [N_AFTER + 1][n_vocab] */
 static float *plain_logits(const char *path, const int32_t *tokens, bool flash)
 {
     struct test_llama t;

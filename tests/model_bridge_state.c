@@ -268,7 +268,7 @@ static void test_state_of_dropped(void **state)
     test_llama_close(&t);
 }
 
-/* Another sequence behind one with dropped entries is as it is alone, and so is one in their cells. */
+/* Another sequence after one with dropped entries is as it is alone, and so is one in their cells. */
 static void test_others_of_dropped(void **state)
 {
     const struct kind *kind = *state;

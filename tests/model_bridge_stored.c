@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Stored sessions in libllama's cache: wnw_stored_sequence gives the backend every head's entries, at the cells of their tokens, and
- * what is read behind them is computed as in a session of the file. How near that is, is measured by the same tokens
- * behind a prompt that both have read and kept whole.
+ * what is read after them is computed as in a session of the file. How near that is, is measured by the same tokens
+ * after a prompt that both have read and kept whole.
  */
 #include "files.h"
 #include "helpers.h"
@@ -89,7 +89,7 @@ static void open_llama(struct test_llama *t, const struct row *row)
     test_llama_open(t, path, &p);
 }
 
-/* Logits [N_MORE][n_vocab] of the tokens behind the prompt, read one after the other: as the kernels of one row. */
+/* Logits [N_MORE][n_vocab] of the tokens after the prompt, read one after the other: as the kernels of one row. */
 static void go_on_in_llama(struct test_llama *t, float *logits)
 {
     for (int32_t i = 0; i < N_MORE; i++) {
@@ -112,7 +112,7 @@ static void go_on_in_session(const wnw_stored *st, const wnw_model *m, int32_t n
     wnw_engine_free(e);
 }
 
-/* The cells that a head has behind those of the other sequence are those of the stored positions. */
+/* The cells that a head has after those of the other sequence are those of the stored positions. */
 static void check_head(const wnw_bridge *cache, int32_t i, int32_t ih, const wnw_stored *st, int32_t il)
 {
     const int32_t *pos, n = wnw_stored_head(st, il, ih, &pos);

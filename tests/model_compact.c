@@ -83,7 +83,7 @@ static bool keep_logits(int32_t i, const float *logits, void *user)
     return true;
 }
 
-/* Decodes n tokens one by one; returns where the logits behind theirs go. */
+/* Decodes n tokens one by one; returns where the logits after theirs go. */
 static float *decode(wnw_session *s, const int32_t *tokens, int n, size_t n_vocab, float *logits)
 {
     for (int i = 0; i < n; i++, logits += n_vocab) {

@@ -35,7 +35,7 @@ static struct ids joined(struct ids a, struct ids b)
     return out;
 }
 
-/* The beginning of the sample text up to the end of a sentence at about `len`, and the bytes behind it. */
+/* The beginning of the sample text up to the end of a sentence at about `len`, and the bytes after it. */
 static size_t sentence_end(const char *text, size_t len)
 {
     while (len > 0 && !(text[len - 1] == '.' && text[len] == ' '))

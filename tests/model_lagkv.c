@@ -350,7 +350,7 @@ static void second_compress_keeps_what_is_settled(void **state)
     for (int i = 0; i < 2; i++) {
         const wnw_size size = {.kind = i ? WNW_SIZE_BUDGET : WNW_SIZE_RATIO, .ratio = 0.5, .budget = 50};
         assert_ok(wnw_session_compress(s, p, &size, &r));
-        assert_int_equal(wnw_cache_n(s, 1, 0), n); /* 40 behind what is settled: no second block */
+        assert_int_equal(wnw_cache_n(s, 1, 0), n); /* 40 after what is settled: no second block */
         assert_int_equal(s->cache.layers[1].n_settled, n_settled);
         assert_contains(r.warning, "nothing can be thinned");
     }

@@ -33,7 +33,7 @@ static float *look_ahead(const struct test_model *fx, wnw_session *s, int32_t n,
     return q;
 }
 
-/* The most likely tokens behind the prompt with SnapKV's cache, decoded on a session of their own, whose queries are kept. */
+/* The most likely tokens after the prompt with SnapKV's cache, decoded on a session of their own, whose queries are kept. */
 static void queries_of_tokens(void **state)
 {
     const struct test_model *fx = *state;

@@ -67,7 +67,7 @@ static void cut_query(const struct test_gguf *f, const wnw_model_info *info, wnw
         memset((float *)b->data + first, 0, d * sizeof(float));
 }
 
-/* Sets the weights behind the heads, or those in front of their queries, to 0 in a copy of the model's file. */
+/* Sets the weights after the heads, or those in front of their queries, to 0 in a copy of the model's file. */
 static void cut_heads(const char *from, const char *to, const struct row *row, const wnw_model_info *info,
                       const wnw_head *heads, int32_t n)
 {
@@ -177,7 +177,7 @@ static void forms_change(void **state)
     wnw_session_free(copy);
 }
 
-/* Masks while decoding are masks that are set behind the prompt. */
+/* Masks while decoding are masks that are set after the prompt. */
 static void while_decoding_only(void **state)
 {
     const struct fixture *f = *state;

@@ -43,7 +43,7 @@ struct fixture {
     const char *names[N_KINDS][MAX_VALUES];
     int n_values[N_FACTORS];
     bool own[MAX_VALUES][MAX_VALUES]; /* the scorer takes the aggregation by itself */
-    int n_decode;                     /* tokens behind each compression */
+    int n_decode;                     /* tokens after each compression */
     int n_refused;
     double worst_excess; /* of entries over the size asked for */
     char worst[MAX_RECIPE];
@@ -418,7 +418,7 @@ static void every_recipe(void **state)
     if (!getenv("WNW_WHOLE_MATRIX"))
         skip();
     open_fixture(&fx, "llama", 5);
-    fx.n_decode = 2; /* one that reads what was kept, and one behind a token that was added to it */
+    fx.n_decode = 2; /* one that reads what was kept, and one after a token that was added to it */
     struct reading *all = list_readings(&fx, &n_all, &n);
     check_list(&fx);
     for (int i = 0; i < n; i++) {

@@ -193,7 +193,7 @@ static void threads_that_cannot_start(void **state)
             assert_int_equal(done[i], 1);
         wnw__team_free(team);
     }
-    assert_int_equal(n_small, 5); /* each of the five others once, and those behind it */
+    assert_int_equal(n_small, 5); /* each of the five others once, and those after it */
 }
 
 /* ---- Models, text, profiles ---- */

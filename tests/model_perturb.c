@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * CriticalKV's bounds on a real model: attention of the token that is read after the prompt, its values
- * behind the output projection, and what SnapKV evicts with and without CriticalKV. The bounds must hold in
+ * after the output projection, and what SnapKV evicts with and without CriticalKV. The bounds must hold in
  * every head. How far the output moves is printed only: the paper finds it lower in about nine heads of ten
  * on its models, but nothing guarantees it.
  */

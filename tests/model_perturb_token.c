@@ -53,7 +53,7 @@ static void close_row(struct fixture *fx)
     test_close(&fx->t);
 }
 
-/* The outputs [n_head][d] of the heads of layer il for the token, read behind the plan's entries (NULL = all). */
+/* The outputs [n_head][d] of the heads of layer il for the token, read after the plan's entries (NULL = all). */
 static wnw_session *read_behind(const struct fixture *fx, const wnw_plan *plan)
 {
     wnw_session *s;
@@ -138,7 +138,7 @@ static void as_if_entries_were_gone(void **state)
     close_row(&fx);
 }
 
-/* States behind layers, recorded in one pass, against passes through one layer each; and how far they move. */
+/* States after layers, recorded in one pass, against passes through one layer each; and how far they move. */
 static void states_move(void **state)
 {
     struct fixture fx;

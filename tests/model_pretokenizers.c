@@ -113,7 +113,7 @@ static const char *const names[] = {
 };
 enum { N_NAMES = sizeof names / sizeof *names };
 
-/* What a run consists of, and what stands behind it. */
+/* What a run consists of, and what stands after it. */
 struct run {
     const char *unit, *end;
 };

@@ -82,7 +82,7 @@ static void line_breaks_over_the_border(void **state)
 }
 
 /* A token over the border belongs to the text: the head of `[INST] ` ends with a blank that goes to the word
- * behind it. */
+ * after it. */
 static void token_over_the_border(void **state)
 {
     (void)state;

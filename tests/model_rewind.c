@@ -244,7 +244,7 @@ static void refuses_tails(void **state)
     test_open_tiny(&fx, "llama", 512, 11);
     const struct test_session how = {.n_ctx = 512, .kv_type = WNW_KV_Q8_0, .kv_tail = 32};
     wnw_session *straight = test_session_new(fx.m, &how), *s = test_session_new(fx.m, &how);
-    test_prefill(s, fx.tokens, 180); /* 64 sinks and a tail of 32 + 20 behind a block of 64 */
+    test_prefill(s, fx.tokens, 180); /* 64 sinks and a tail of 32 + 20 after a block of 64 */
     assert_refused(s, 159, "quantised since");
     test_prefill(straight, fx.tokens, 180);
     assert_ok(wnw_session_rewind(s, 160));

@@ -98,7 +98,7 @@ struct setup {
     bool compact;        /* on a ragged cache */
 };
 
-/* What is fed behind the context in one go. */
+/* What is fed after the context in one go. */
 struct fed {
     int32_t *tokens, n;
     int32_t skip;               /* of which the first ones are fed and not counted */
@@ -315,7 +315,7 @@ static void test_context(void **state)
     check_context(&(struct setup){"qwen3", WNW_ATTN_OWN, WNW_KV_Q8_0, 97, 32, false});
 }
 
-/* A context that does not fit behind itself goes in pieces that do not see each other. */
+/* A context that does not fit after itself goes in pieces that do not see each other. */
 static void test_context_in_pieces(void **state)
 {
     (void)state;
@@ -411,8 +411,8 @@ static int32_t *behind_context(const int32_t *tokens, int32_t n, const int32_t *
     return both;
 }
 
-/* The context once more, and each task behind that copy of it; a task that the context ends with is in it.
- * n_ctx_train > 0: too little for that, so that the tasks come behind the last of two pieces. */
+/* The context once more, and each task after that copy of it; a task that the context ends with is in it.
+ * n_ctx_train > 0: too little for that, so that the tasks come after the last of two pieces. */
 static void check_both(const struct setup *c, int32_t n_ctx_train, int32_t piece)
 {
     enum { A = 60, B = 3, END = 20 };
@@ -452,7 +452,7 @@ static void test_context_and_tasks(void **state)
     check_both(&(struct setup){"llama", WNW_ATTN_OWN, WNW_KV_F32, 300, 100, false}, 300 + 270 + 60, 270);
 }
 
-/* KVzip: chunks of 2048 tokens behind the header, the last 8 ids of the chunk before, what ends the turn. The
+/* KVzip: chunks of 2048 tokens after the header, the last 8 ids of the chunk before, what ends the turn. The
  * softmax sees the header, or 4 sinks where there is none or kvpress' form is asked for. */
 static void check_repeat(const struct setup *c, int32_t n_prefix, wnw_second_pass kind)
 {

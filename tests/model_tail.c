@@ -24,7 +24,7 @@ static void begin(wnw_session *s, const wnw_policy *p, wnw_size size, wnw_phase 
     assert_ok(wnw_session_begin(s, &run));
 }
 
-/* Where the tail holds everything and nothing is rotated, the cache is an f16 cache, also behind a compression and while decoding. */
+/* Where the tail holds everything and nothing is rotated, the cache is an f16 cache, also after a compression and while decoding. */
 static void long_tail_is_f16(void **state)
 {
     (void)state;

@@ -165,7 +165,7 @@ static void data_stays_text(void **state)
         int32_t n = 0;
         user(c, evil, evil, all, &n);
         assert_int_equal(count(all, n, IM_END),
-                         2 + 2 * special); /* behind the system message and the user's */
+                         2 + 2 * special); /* after the system message and the user's */
         assert_ok(wnw_chat_answer_text(c, evil));
         user(c, evil, evil, all, &n);
         assert_int_equal(count(all, n, IM_END), 4 + 5 * special);
@@ -341,7 +341,7 @@ static void moved_system(void **state)
     wnw_model_free(m);
 }
 
-/* Gemma's pattern trims messages, but not verbatim ones; a beginning of the answer is text behind the template. */
+/* Gemma's pattern trims messages, but not verbatim ones; a beginning of the answer is text after the template. */
 static void verbatim(void **state)
 {
     (void)state;

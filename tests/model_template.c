@@ -106,7 +106,7 @@ static void system_message_left_out(void **state)
     wnw_prompt_clear(&p);
 }
 
-/* The head ends where the first turn's text begins, the tail is behind the last one's. */
+/* The head ends where the first turn's text begins, the tail is after the last one's. */
 static void earlier_turns(void **state)
 {
     (void)state;
@@ -303,7 +303,7 @@ static void hostile(void **state)
     }
 }
 
-/* The same behind output that is good, so that what a template made before is dropped and nothing leaks. */
+/* The same after output that is good, so that what a template made before is dropped and nothing leaks. */
 static void hostile_but_harmless(void **state)
 {
     (void)state;

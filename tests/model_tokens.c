@@ -249,7 +249,7 @@ static void whole_texts_as_libllama(void **state)
 static void parted(struct test_gguf_copy *f)
 {
     prefix_on(f);
-    test_gguf_copy_token(f, 300, "e\xe2\x96\x81", NORMAL); /* a blank behind a letter */
+    test_gguf_copy_token(f, 300, "e\xe2\x96\x81", NORMAL); /* a blank after a letter */
     test_gguf_copy_token(f, 301, "\xe2\x96\x81\xe2\x96\x81", NORMAL);
     test_gguf_copy_token(f, 302, "\n\n", NORMAL);
 }
@@ -259,7 +259,7 @@ static void long_texts_in_chunks(void **state)
     (void)state;
     enum { LONG = 30000 };
     static const struct vocabulary all[] = {
-        {"gemma3", spm, NULL}, {"prefix", spm, prefix_on}, {"blanks behind letters", spm, parted}};
+        {"gemma3", spm, NULL}, {"prefix", spm, prefix_on}, {"blanks after letters", spm, parted}};
     char *text = malloc(LONG + 8);
     assert_non_null(text);
     for (size_t v = 0; v < sizeof all / sizeof *all; v++) {

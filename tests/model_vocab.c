@@ -211,7 +211,7 @@ static void shorten(struct test_gguf_copy *f, const char *key, enum gguf_type ty
     gguf_set_arr_data(f->file.g, key, type, numbers, n);
 }
 
-/* All logits behind a few tokens, which the caller releases; *n: how many. */
+/* All logits after a few tokens, which the caller releases; *n: how many. */
 static float *logits_of(const char *path, int32_t *n)
 {
     static const int32_t tokens[] = {7, 100, 250, 31};
@@ -232,7 +232,7 @@ static float *logits_of(const char *path, int32_t *n)
     return copy;
 }
 
-/* Rows of embeddings behind the last token fill up a matrix. They are no tokens: nothing generates them, and all others have the same
+/* Rows of embeddings after the last token fill up a matrix. They are no tokens: nothing generates them, and all others have the same
  * logits. */
 static void padded_rows(void **state)
 {

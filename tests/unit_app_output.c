@@ -136,7 +136,7 @@ static void test_no_json_no_file(void **state)
     assert_int_equal(app_out_json(&out, NULL), APP_FAILED);
     assert_null(out.f);
     assert_content(p, "old");
-    /* A loop cannot be written; json_dumpf says so behind the first bytes, as it does without memory. */
+    /* A loop cannot be written; json_dumpf says so after the first bytes, as it does without memory. */
     json_t *loop = json_array();
     json_t *inner = json_array();
     json_array_append(loop, inner);

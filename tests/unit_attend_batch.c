@@ -40,7 +40,7 @@ struct fixture {
 };
 
 /* Entries of every head and layer, random, at positions spread over 0 .. n_past-1 as an evicted cache has them;
- * what lies behind them is not a number, so that reading a row too many shows. */
+ * what lies after them is not a number, so that reading a row too many shows. */
 static void fill_cache(struct wnw__cache *c, const struct sequence *seq, int32_t d, int32_t growth,
                        uint32_t seed)
 {

@@ -155,7 +155,7 @@ static void products_by_hand(void **state)
     }
 }
 
-/* Half of value 0, all of value 1 and a quarter of value 2, behind an output of 8 that counts a quarter. */
+/* Half of value 0, all of value 1 and a quarter of value 2, after an output of 8 that counts a quarter. */
 static void values_by_hand(void **state)
 {
     (void)state;

@@ -178,7 +178,7 @@ static void test_keep_ragged(void **state)
         assert_entry(&c, 1, 0, i, a[i]);
     assert_entry(&c, 1, 1, 0, 4);
     assert_entry(&c, 0, 1, 9, 9); /* the other layer is untouched */
-    append(&c, 1, 10, 5);         /* appending continues behind the last entry of each head */
+    append(&c, 1, 10, 5);         /* appending continues after the last entry of each head */
     assert_entry(&c, 1, 0, 9, 14);
     assert_entry(&c, 1, 1, 5, 14);
     assert_int_equal(wnw__cache_check(&c), WNW_OK);
@@ -335,7 +335,7 @@ static void test_place_between(void **state)
     for (int32_t ih = 0; ih < 2; ih++)
         for (int32_t i = 0; i < 3; i++)
             mark_bytes(&c, ih, (const int32_t[]){3, 9, 20}[i]);
-    /* Before, between, at and behind entries that are there; head 1 alone. */
+    /* Before, between, at and after entries that are there; head 1 alone. */
     assert_ok(wnw__cache_place(&c, 0, 1, 2, (const int32_t[]){0, 1, 4, 9, 21}, 5));
     for (int32_t i = 0; i < 4; i++)
         mark_bytes(&c, 1, (const int32_t[]){0, 1, 4, 21}[i]);

@@ -438,7 +438,7 @@ static void restricted_softmax_agrees(void **state)
     }
 }
 
-/* Two sequences in one batch, each with a recorder of its own behind the attention of both. */
+/* Two sequences in one batch, each with a recorder of its own after the attention of both. */
 static void slices_of_a_batch(void **state)
 {
     (void)state;

@@ -92,8 +92,8 @@ static void merge_by_hand(void **state)
 
 /* Attention sums of two query heads, mean A = 4 2 1 8 0 . Entries 1, 2, 4 stay.
  *     0: next two that stay are 1 and 2, mean 1.5: p = 1; weight 1/2
- *     3: only 4 is behind it, mean 0: p = 1; weight 1
- * With entries 1 and 3 kept: 0 -> {1, 3}, mean 5, p = 4/5; 2 -> {3}, p = 1/8; 4 has nothing behind it. */
+ *     3: only 4 is after it, mean 0: p = 1; weight 1
+ * With entries 1 and 3 kept: 0 -> {1, 3}, mean 5, p = 4/5; 2 -> {3}, p = 1/8; 4 has nothing after it. */
 static void cam_by_hand(void **state)
 {
     (void)state;

@@ -94,7 +94,7 @@ static void sure_entries(void **state)
     p.prot = (wnw_protected){2, 2};
     p.n_safe = 0;
     SELECTS(":sinks=0", p, nu8, 0, 1, 4, 6, 7);
-    /* The guard: sinks count as sure, as far as there is room behind what is promised. */
+    /* The guard: sinks count as sure, as far as there is room after what is promised. */
     p = (wnw_select_problem){.score = nu8, .n = 8, .n_keep = 4};
     SELECTS("", p, nu8, 0, 1, 2, 3);
     SELECTS(":sinks=2", p, nu8, 0, 1, 5, 7);

@@ -28,7 +28,7 @@ static void make_items(struct eval_item items[ITEMS])
     }
 }
 
-/* How often each sample was visited; behind them, each probe. */
+/* How often each sample was visited; after them, each probe. */
 struct visits {
     int at[ITEMS][PLANNED + 2], n;
 };

@@ -59,7 +59,7 @@ static int toy_decode(const struct eval_tokenizer *t, const int32_t *ids, int32_
     return APP_OK;
 }
 
-/* Plain text: context and question are two pieces; what goes on behind an answer is one. */
+/* Plain text: context and question are two pieces; what goes on after an answer is one. */
 static void toy_ask_one(const struct eval_tokenizer *t, const struct eval_before *b,
                         const struct eval_asked *a, struct eval_prompt *p)
 {
@@ -693,7 +693,7 @@ static void test_depths(void **state)
     }
 }
 
-/* Depth and length of the grid, joined behind a full stop. */
+/* Depth and length of the grid, joined after a full stop. */
 static void test_grid(void **state)
 {
     struct eval_fit fit;

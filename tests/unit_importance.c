@@ -22,7 +22,7 @@ static const struct span_row spans[] = {
     /* The five largest are 0, 5, 2, 3 and the first 0.05, entry 1: of equal ones the earlier. */
     {"equal ones", {1, 5}, (0.05 + 0.2 + 0.1 + 0.25) / 5},
     {"all", {0, N}, 1.0 / N},
-    {"a span that ends behind the row", {6, 3}, 0},
+    {"a span that ends after the row", {6, 3}, 0},
 };
 
 static void importance(void **state)

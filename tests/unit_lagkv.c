@@ -467,7 +467,7 @@ static void later_sizes_keep_what_is_settled(void **state)
     assert_int_equal(t.len[0][0], 328);
     assert_int_equal(t.n_settled[0], 240);
     assert_memory_equal(t.pos[0][0], before, 328 * sizeof *before);
-    toy_append(&t, 104); /* 192 = 3 x 64 behind: two blocks have no room, and keep one entry each */
+    toy_append(&t, 104); /* 192 = 3 x 64 after: two blocks have no room, and keep one entry each */
     toy_compress(&t, p, &small);
     assert_int_equal(t.len[0][0], 240 + 2 + 64);
     assert_int_equal(t.n_settled[0], 242);
@@ -614,7 +614,7 @@ static void assert_blocks(const struct toy *t, int32_t n, int32_t n_keep, int32_
     }
     const int32_t room = (n_keep - whole) / (nb - 1), k = more ? 1 : room < lag ? room : lag;
     if (k < 1 || (more && whole + nb - 1 <= n_keep) || t->len[0][0] != whole + k * (nb - 1))
-        fail_msg("%s: %d of %d, %d asked for, blocks of %d behind %d: k = %d", recipe, t->len[0][0], n,
+        fail_msg("%s: %d of %d, %d asked for, blocks of %d after %d: k = %d", recipe, t->len[0][0], n,
                  n_keep, lag, sink, k);
     for (int32_t b = 0; b < nb - 1; b++)
         for (int32_t i = 0; i < k; i++, at_entry++)

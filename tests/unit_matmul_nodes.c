@@ -121,7 +121,7 @@ static void apart_equals_together(void **state)
     free(x);
 }
 
-/* Five tokens in one node of three weights: each row of the result has the products one behind the other. */
+/* Five tokens in one node of three weights: each row of the result has the products one after the other. */
 static void tokens_together(void **state)
 {
     (void)state;

@@ -243,7 +243,7 @@ static void assert_phases(const char *recipe, uint32_t want)
 }
 
 /* The next token has one position, so that all heads must keep as many entries; and what a policy leaves
- * behind it must be able to read. */
+ * after it must be able to read. */
 static void new_positions(void **state)
 {
     (void)state;

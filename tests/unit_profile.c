@@ -624,7 +624,7 @@ static void too_many_values(void **state)
     assert_too_large(add_many(p, "{\"avg_score\":[[]", ",[]", 65584, "]}"));
     assert_too_large(add_many(p, "[", "[", 65584, ""));
     assert_too_large(add_many(p, "{\"a\":1", ",\"a\":1", 163864, "}"));
-    /* What stands in a string is no value, quotes behind a backslash do not end it. */
+    /* What stands in a string is no value, quotes after a backslash do not end it. */
     assert_int_equal(add_many(p, "{\"format\":\"\\\\\",\"x\":\"\\\"", "[,", 400000, "\"}"), WNW_E_FORMAT);
     assert_says("winnow-profile-1 is expected");
     /* 64 bytes for every value. */

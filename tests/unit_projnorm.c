@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Norms of values behind the output projection: hand-computed numbers, the definition in double precision,
+/* Norms of values after the output projection: hand-computed numbers, the definition in double precision,
  * and what must not change the result. */
 #include "helpers.h"
 #include "peek_session.h"

@@ -108,7 +108,7 @@ static bool is_same(const char *recipe, const char *canon)
     return same;
 }
 
-/* Without text[from .. to - 1], and without a ":" that would have nothing behind it. */
+/* Without text[from .. to - 1], and without a ":" that would have nothing after it. */
 static void without(const char *text, size_t from, size_t to, char *out)
 {
     memcpy(out, text, from);

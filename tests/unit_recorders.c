@@ -84,7 +84,7 @@ static void window_is_a_ring(void **state)
         read_tokens(&r, 17, 1, true, 1);
         check_window(w, 5, generated ? 18 : 17);
         check_window(wnw__recorders_find(&copy, &wnw__window_recorder), 5, 17);
-        read_tokens(&r, 18, 2, false, 1); /* behind a token that was left out, or not */
+        read_tokens(&r, 18, 2, false, 1); /* after a token that was left out, or not */
         check_window(w, generated ? 5 : 2, 20);
         wnw__recorders_tell(&r, 0, N_LAYER, WNW_EVENT_DROPPED);
         check_window(w, generated ? 5 : 2, 20);

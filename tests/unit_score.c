@@ -65,7 +65,7 @@ static void snapkv_pools_before_the_group_mean(void **state)
 }
 
 /* Head A attends to 10, B to 14; 7 neighbours. Pooled first, 11 to 13 have both and beat what the heads look
- * at; pooled behind the mean, nothing beats 10 and 14 in their own surroundings. */
+ * at; pooled after the mean, nothing beats 10 and 14 in their own surroundings. */
 static void snapkv_pools_after_the_group_mean(void **state)
 {
     (void)state;

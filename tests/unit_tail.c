@@ -50,7 +50,7 @@ static void clear(struct fixture *f)
     free(f->x);
 }
 
-/* What the attention does: f16 rows behind the entries, and quantised ones of those that the last of n tokens finds
+/* What the attention does: f16 rows after the entries, and quantised ones of those that the last of n tokens finds
  * quantised. */
 static void append(struct fixture *f, int32_t il, int32_t first, int32_t n)
 {

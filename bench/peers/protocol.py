@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """How compare.py and the engines talk: one JSON object per line. An engine says what it is once its model is loaded,
 {"about": ...}, then answers each request {"tokens": [...], "decode": N, "keep": K} with the time to the first token, that of
-the N tokens behind it, their ids and the most memory it has used. K is the number of entries to keep per layer and KV head,
+the N tokens after it, their ids and the most memory it has used. K is the number of entries to keep per layer and KV head,
 null to keep all."""
 import json
 import sys

@@ -119,7 +119,7 @@ static double mean_of_tasks(const struct eval_pairs *p, const double *mean, stru
     return sum / (double)n;
 }
 
-/* Moves the k-th smallest of x[begin .. end) to x[k], what is not above it before it and what is not below it behind it (Hoare). Two
+/* Moves the k-th smallest of x[begin .. end) to x[k], what is not above it before it and what is not below it after it (Hoare). Two
  * places of the rounds are wanted, and sorting all of them took a third of a report's time. */
 static double settle_at(double *x, size_t begin, size_t end, size_t k)
 {

@@ -20,7 +20,7 @@ struct eval_interval {
 struct eval_pairs {
     const double *d; /* [n]: compressed minus full, or one method minus another, sample by sample */
     size_t n;
-    /* [number + 1], ascending, the last one behind the last of what they are of: first difference of each cluster (NULL = none); first
+    /* [number + 1], ascending, the last one after the last of what they are of: first difference of each cluster (NULL = none); first
      * cluster of each stratum, which has at least one (NULL = one stratum); first stratum of each task, as a task at several lengths is
      * one task (NULL = every stratum is a task). */
     const size_t *cluster, *stratum, *task;

@@ -122,7 +122,7 @@ static bool is_no_break(uint32_t c)
     return c != '\n';
 }
 
-/* The next line of c, without white space at its ends; *from is moved behind it. */
+/* The next line of c, without white space at its ends; *from is moved after it. */
 static struct eval_chars next_line(const struct eval_chars *c, size_t *from)
 {
     struct eval_chars line = eval_next_run(c, from, is_no_break);

@@ -35,7 +35,7 @@ int eval_text_width(const char *s)
     return n;
 }
 
-/* "[-1.5, +0.3]", behind a number if there is one; the number alone where there is no interval. */
+/* "[-1.5, +0.3]", after a number if there is one; the number alone where there is no interval. */
 static const char *show_interval(char out[EVAL_MAX_SHOWN], const char *number, double lo, double hi,
                                  const struct eval_column *c)
 {

@@ -21,8 +21,8 @@ enum eval_show {
     EVAL_SHOW_NUMBER,
     EVAL_SHOW_SIGNED,
     EVAL_SHOW_TEXT,
-    EVAL_SHOW_VERDICT, /* the object's verdict, with = behind it where it says equivalent */
-    EVAL_SHOW_SCORE,   /* a number with that behind it */
+    EVAL_SHOW_VERDICT, /* the object's verdict, with = after it where it says equivalent */
+    EVAL_SHOW_SCORE,   /* a number with that after it */
     EVAL_SHOW_DELTA, /* the interval of the object's difference: "[-33.3, -13.9]", "n<6", "[-24.2, 24.2] (no variation)" */
     EVAL_SHOW_SHARE,    /* the interval from KEY_lo to KEY_hi, "[0.70, 0.89]" */
     EVAL_SHOW_ESTIMATE, /* a list of a number and its interval, "12.41 [11.90, 12.98]" */
@@ -38,7 +38,7 @@ struct eval_column {
     double times;                    /* what numbers are multiplied by; 0 = 1 */
     double (*of)(const json_t *row); /* a number that is worked out, in place of a member; NULL = none */
     const char *missing;             /* in place of an estimate that is not there; NULL = "-" */
-    const char *mark;                /* behind every score; NULL = none */
+    const char *mark;                /* after every score; NULL = none */
 };
 
 struct eval_sheet {

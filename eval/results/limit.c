@@ -50,7 +50,7 @@ static int unknown_measure(const char *name, const char *text)
                      text, name);
 }
 
-/* What may stand behind the '@': names of a variant, and two numbers. */
+/* What may stand after the '@': names of a variant, and two numbers. */
 enum { REMOVED = EVAL_N_NAMES, LENGTH };
 static const struct {
     const char *key;
@@ -59,7 +59,7 @@ static const struct {
     {"r", REMOVED}, {"policy", EVAL_V_POLICY}, {"mode", EVAL_V_MODE}, {"kv", EVAL_V_KV_TYPE}, {"N", LENGTH}};
 enum { N_FILTERS = sizeof filters / sizeof *filters };
 
-/* The filter whose key `text` begins with, with a '=' behind it; N_FILTERS if there is none. */
+/* The filter whose key `text` begins with, with a '=' after it; N_FILTERS if there is none. */
 static int find_filter(const char *text)
 {
     const size_t len = strcspn(text, "=");
@@ -189,7 +189,7 @@ static int visit(const struct eval_limit *l, const struct eval_tables *tables, i
             }
     return any ? APP_OK
                : app_fail(APP_BAD_INPUT,
-                          "--fail-if: no result is meant by what stands behind '@'; the summary lists "
+                          "--fail-if: no result is meant by what stands after '@'; the summary lists "
                           "policies and sizes");
 }
 

@@ -11,7 +11,7 @@ struct eval_pair {
     size_t next; /* the line after the sample's; before the first sample the stratum's first */
 };
 /* Goes on to the next sample of a stratum that both have, or that a has where b is -1; of a group with a bucket only those of the
- * bucket. Returns false behind the last. */
+ * bucket. Returns false after the last. */
 bool eval_pair_next(struct eval_pair *p, const struct eval_compared *c, const struct eval_stratum *s);
 
 /* Variant a on a stratum, or on its lines of a group, next to b; interval: false leaves the interval of the difference out, which

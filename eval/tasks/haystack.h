@@ -55,7 +55,7 @@ struct eval_lines {
     const bool *evidence; /* [n]; NULL: all are */
 };
 /* Add copies of the noise block, or the sentences of text[len], to the context with lines between them: line i goes before block
- * or sentence places[i], ascending in i, and behind the last where there is none. Line breaks separate blocks, blanks separate
+ * or sentence places[i], ascending in i, and after the last where there is none. Line breaks separate blocks, blanks separate
  * sentences. */
 void eval_put_in_noise(struct eval_sample *s, size_t n_blocks, const struct eval_lines *lines,
                        const size_t *places);

@@ -60,7 +60,7 @@ struct eval_task {
     int64_t least_units; /* of a sample */
 };
 
-/* Task number i, those of files behind the others; NULL after the last. */
+/* Task number i, those of files after the others; NULL after the last. */
 const struct eval_task *eval_task_get(int32_t i);
 const struct eval_task *eval_task_find(const char *name);
 bool eval_task_is_of(const struct eval_task *task, const char *group);

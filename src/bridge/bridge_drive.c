@@ -62,7 +62,7 @@ int wnw__drive_check(const struct wnw__drive *d)
                              (int)d->layers[il].il);
         if (n[WNW_POINT_STATE] > 0)
             return wnw__fail(WNW_E_UNSUPPORTED,
-                             "hidden states behind layers are not observed in libllama's graphs");
+                             "hidden states after layers are not observed in libllama's graphs");
     }
     return WNW_OK;
 }

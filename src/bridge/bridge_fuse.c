@@ -11,7 +11,7 @@
 
 enum note_kind { NO_NOTE, NORM, NORMED, GATED };
 
-/* Lies in the last words of op_params of a RMS_NORM, of the MUL behind it, or of a GLU. */
+/* Lies in the last words of op_params of a RMS_NORM, of the MUL after it, or of a GLU. */
 struct note {
     int32_t is_ours; /* IS_OURS */
     int32_t kind;

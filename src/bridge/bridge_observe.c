@@ -301,7 +301,7 @@ static int projection(void *owner, int32_t il, struct wnw__proj_weight *out)
     const struct ggml_tensor *w = l->v_in_keys ? NULL : l->facts.wo;
     if (!w || l->d_v != l->d_k || w->ne[0] != (int64_t)s->shape.n_head * l->d_v)
         return wnw__fail(WNW_E_UNSUPPORTED,
-                         "norms behind the output projection cannot be had of layer %d: its weight does not "
+                         "norms after the output projection cannot be had of layer %d: its weight does not "
                          "follow the attention as the file has it",
                          (int)il);
     *out = (struct wnw__proj_weight){.type = w->type,

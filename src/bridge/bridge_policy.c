@@ -125,7 +125,7 @@ static const struct variable variables[] = {
     {"WINNOW_BUDGET", WNW_SIZE_BUDGET, 1.0, 2147483647.0, "from 1 to 2147483647, and whole"},
     {"WINNOW_RATIO", WNW_SIZE_RATIO, 0.0, 0.9999999999999999, "of at least 0 and less than 1"},
     {"WINNOW_KV_BYTES", WNW_SIZE_BYTES, 1.0, 1e15,
-     "from 1 to 1e15, and whole; K, M or G behind it are powers of 1024"},
+     "from 1 to 1e15, and whole; K, M or G after it are powers of 1024"},
 };
 
 /* The power of two that the end of a text multiplies with, -1 where it is none. */

@@ -47,7 +47,7 @@ static int32_t count_settled(const struct wnw__bridge_sequence *s, int32_t il, i
     return n;
 }
 
-/* Makes room for the list of a layer: its entries, and scratch of list_head behind them. */
+/* Makes room for the list of a layer: its entries, and scratch of list_head after them. */
 static int need_list(struct wnw__bridge_sequence *s, int32_t il)
 {
     const int32_t n_head = s->shape.n_head_kv;

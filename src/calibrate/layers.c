@@ -13,7 +13,7 @@
  *     e_l of a sample = mean over its steps    agg=mean; its sum as in the authors' program: agg=sum
  *     e_l of a set    = sum over its samples,  n_l = e_l / sum_l e_l                     (equation 10)
  *     avg_score_l     = mean over sets of n_l, over the sum                              (equations 11 and 12)
- * A set is a text, how its samples end and how long they are: each is read as it stands, and as a document with a question behind
+ * A set is a text, how its samples end and how long they are: each is read as it stands, and as a document with a question after
  * it (ends), at every length; a shorter sample is the end of a longer one, so that lengths differ in what lies before alone.
  * A step with a value that is not a number is dropped and counted. Layers with a sliding window have share 0.
  */
@@ -42,7 +42,7 @@ struct opts {
 /* What the samples of a set have in common. */
 struct set {
     int32_t i_text, length;
-    bool asks;     /* a question stands behind each */
+    bool asks;     /* a question stands after each */
     double *share; /* [n_layer] part of work.shares */
     bool any;      /* an error was measured */
 };
@@ -94,7 +94,7 @@ static int read_plain(struct work *w)
     return wnw_session_prefill(w->s, sample_tokens(w), w->of->length, NULL, NULL);
 }
 
-/* Reads the sample as a document with a question behind it; each has another question. */
+/* Reads the sample as a document with a question after it; each has another question. */
 static int read_asked(struct work *w)
 {
     wnw_prompt prompt = wnw_prompt_default();

@@ -62,7 +62,7 @@ struct work {
 
 /* ---- Losses ---- */
 
-/* Tokens that are read on, and what the full cache says behind each. */
+/* Tokens that are read on, and what the full cache says after each. */
 struct follow {
     const int32_t *tokens; /* [n] */
     int32_t n, n_vocab;
@@ -386,7 +386,7 @@ static int prepare(struct work *w)
                   n = wnw__effort_value(w->c, o->pieces, (struct wnw__by_effort){60, 45, 150});
     WNW_TRY(parse_policies(w));
     w->next = o->next > 0 ? o->next : 32;
-    /* Replay needs positions behind the piece, as many as it has, and the template's. */
+    /* Replay needs positions after the piece, as many as it has, and the template's. */
     WNW_TRY(wnw__sample_length(&w->length, w->c, o->length, (struct wnw__by_effort){512, 384, 1024},
                                (w->c->info.n_ctx_train + w->next) / 2 + 16));
     if (w->next > w->length)
@@ -444,7 +444,7 @@ static const wnw_option options[] = {
      .offset = offsetof(struct opts, length),
      .max = 1000000},
     {.name = "next",
-     .help = "tokens that are read on, behind the piece and once more from it; 0 = 32",
+     .help = "tokens that are read on, after the piece and once more from it; 0 = 32",
      .type = WNW_OPT_INT,
      .offset = offsetof(struct opts, next),
      .max = 1000000},

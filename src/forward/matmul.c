@@ -132,7 +132,7 @@ static int n_sources(enum wnw__operand_kind kind)
 /* Where the results of a node's products lie. */
 enum results {
     TOGETHER, /* one after the other in each row of the node */
-    APART,    /* each in a tensor of its own, which stands behind its weight among the sources */
+    APART,    /* each in a tensor of its own, which stands after its weight among the sources */
 };
 
 /* A thread begins with its own share of each product, whose rows lie one after the other as its prefetching expects, and then

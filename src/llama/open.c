@@ -31,7 +31,7 @@ static int open_foreign(struct wnw_model *m, const char *path, const wnw_model_p
     return wnw__foreign_open(m, path, params->repack);
 }
 
-/* Rows of embeddings behind those of the vocabulary's tokens only fill up the matrix: they are no tokens that could be generated, and
+/* Rows of embeddings after those of the vocabulary's tokens only fill up the matrix: they are no tokens that could be generated, and
  * the matrix of outputs ends where the vocabulary does. Without a vocabulary every row is a token. */
 static void leave_out_padding(struct wnw_model *m)
 {

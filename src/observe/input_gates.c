@@ -89,7 +89,7 @@ static int stages(const void *rec, enum wnw__point point, int32_t il, const stru
     return point == WNW_POINT_INPUT && g && g->there[il] && wnw__layer_takes_part(&k->shape->model, il);
 }
 
-/* Keeps the scores of n tokens of the batch with their entries, which are behind those of the cache. */
+/* Keeps the scores of n tokens of the batch with their entries, which are after those of the cache. */
 static void keep(void *user, int64_t first, int32_t n, const float *scores)
 {
     const struct wnw__record_rows *r = user;

@@ -59,7 +59,7 @@ struct wnw__plan_source {
     /* Feeds the tokens of a second pass (`kind` is a wnw_second_pass), once and before any layer is observed;
      * it may write a sentence to warning[256]. NULL = observe knows the results without this call. */
     int (*second_pass)(const struct wnw__plan_source *src, int32_t kind, char *warning);
-    /* Generates up to n tokens behind those read, with a copy of the cache that keeps `budget` entries per KV head on
+    /* Generates up to n tokens after those read, with a copy of the cache that keeps `budget` entries per KV head on
      * average, before any layer is observed, and gives their number and their queries[n_layer][n][n_head][d]. NULL = the
      * source cannot. */
     int (*look_ahead)(const struct wnw__plan_source *src, int32_t n, double budget, float *queries,

@@ -19,7 +19,7 @@ import re, sys
 BOUND, LEAST_FAMILIES = 1e-8, 120
 text = re.sub(r"\x1b\[[0-9;]*m", "", open(sys.argv[1]).read())
 faults, rows = [], []
-# A row begins before the model is opened, and ends behind what our device says about its cache.
+# A row begins before the model is opened, and ends after what our device says about its cache.
 row = re.compile(r"\|\s*([\w.-]+)\|winnow[^|]*\|\s*(\w+)\|(.*?)\n?\s*(OK|FAIL|SKIP)[^|\n]*?(?:\((\S+)\))?\|\s*(OK|FAIL|SKIP)\|", re.S)
 kinds = re.compile(r"ragged cache: (\d+), left as they are: (\d+)")
 for family, config, said, status, error, trip in row.findall(text):

@@ -31,7 +31,7 @@ PROGRESS = re.compile(r"(prefill|generate): [^\n]*? left")
 
 
 class Terminal:
-    """The command behind a terminal of this kind."""
+    """The command on a terminal of this kind."""
 
     def __init__(self, *options, term="xterm", state="state", model=model):
         env = dict(os.environ, TERM=term, XDG_STATE_HOME=f"{folder}/{state}", LC_ALL="C.UTF-8")
@@ -131,7 +131,7 @@ t.type("/quit\n")
 check("/quit ends", t.end() == 0, t.text)
 check("no history was kept", not os.path.exists(f"{folder}/none"))
 
-# Ctrl-D that is typed while an answer comes ends the program behind it.
+# Ctrl-D that is typed while an answer comes ends the program after it.
 t = Terminal("-n", "40", "--no-history", model="smollm2-135m")
 t.until("> ")
 t.type("Tell me a long story.\n")

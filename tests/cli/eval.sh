@@ -316,5 +316,5 @@ bad 'no file of questions' 'name it with --jsonl' eval --dump-samples -m "$smoll
 bad 'a file that is not there' 'cannot open' eval --dump-samples -m "$smollm2" --jsonl "$work/none.jsonl"
 echo '{"context": "c", "question": "q"}' >>"$work/own.jsonl"
 bad 'own questions: a bad line' "own.jsonl' line 27: no text \"answer\"" eval --dump-samples -m "$smollm2" --jsonl "$work/own.jsonl"
-bad 'own questions: a bad line behind the samples' 'line 27' eval -m "$smollm2" --jsonl "$work/own.jsonl" --samples 1 --out "$work/made/x"
+bad 'own questions: a bad line after the samples' 'line 27' eval -m "$smollm2" --jsonl "$work/own.jsonl" --samples 1 --out "$work/made/x"
 finish

@@ -31,7 +31,7 @@ whole passkey64 1
 whole scb_kv_syn 5
 whole scb_kv_syn 5 --own-history
 whole scb_kv_syn 5 --turns=multi_request
-whole scb_mf_syn 6 # answers of 5 tokens: the room behind the last question is less than what comparisons feed elsewhere
+whole scb_mf_syn 6 # answers of 5 tokens: the room after the last question is less than what comparisons feed elsewhere
 py "$work/scb_mf_syn/results.jsonl" <<'PY' || fail 'scb_mf_syn: comparisons'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]

@@ -259,7 +259,7 @@ assert abs(agree - 100 * mean([r["agree"] for r in want])) < 0.06 and abs(first 
 assert abs(dnll - mean([r["dnll"] for r in want])) < 6e-4, line
 PY
 
-# A text of which the second half is read behind the compressed first half costs what winnow ppl says.
+# A text of which the second half is read after the compressed first half costs what winnow ppl says.
 seq -f 'Sentence number %g says that all is well.' 1 40 >"$work/text.txt"
 run 'text' --tasks ppl --text "$work/text.txt" --lengths 700 --samples 1 --policies snapkv --out "$work/text"
 for policy in full snapkv; do
@@ -369,7 +369,7 @@ import json, sys
 probes = [r for r in map(json.loads, open(sys.argv[1])) if r["index"] >= 900000]
 assert {r["index"] // 3 % 5 for r in probes[:5]} == set(range(5)) and len({r["index"] for r in probes}) == len(probes) == 16, [r["index"] for r in probes]
 depths = sorted(r["depth"] for r in probes)
-assert depths[-1] - depths[0] > 0.2, depths  # a needle goes behind the last full stop, which is rare in 400 tokens
+assert depths[-1] - depths[0] > 0.2, depths  # a needle goes after the last full stop, which is rare in 400 tokens
 PY
 brief 'a grid' --tasks niah_grid --lengths 400 --depths lin5 --trials 2 --policies snapkv --no-gate --shard 1/2 --out "$work/grid"
 py "$work/grid" <<'PY' || fail 'a grid: its first half has not seen every depth once'
@@ -474,7 +474,7 @@ PY
 bad 'LongBench, longer answers' '"tasks" differs' "${cut[@]}" --lb-extra-tokens 20
 bad 'LongBench, in the chat template' '"lb_chat" differs' "${cut[@]}" --lb-chat all
 
-# The beginning of an answer stands in the user's turn where the whole prompt is compressed, else behind the template.
+# The beginning of an answer stands in the user's turn where the whole prompt is compressed, else after the template.
 lb() { good "LongBench, $1" eval -m "$llama" -t 1 --tasks qasper --longbench "$work/lb" --lb-max-prompt 600 --chat chatml --policies snapkv \
     --modes agnostic,aware_full --out "$work/lb-$1" "${@:2}"; }
 lb auto

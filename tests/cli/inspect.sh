@@ -121,7 +121,7 @@ nonsense 'no tokens' '1 to 2147483647' 'o["n_tokens"] = 0'
 nonsense 'more tokens than there are' '1 to 2147483647' 'o["n_tokens"] = (1 << 32) + 1'
 damaged 'very many tokens' '1 to 1048576' 'o["n_tokens"] = 1 << 30; del o["tokens"]'
 damaged 'new positions by its own word' 'have new positions' 'o["n_past"] = 1; o["layers"][0]["heads"][0] = [5]'
-bad 'a position behind the next one' 'not one of its text' inspect "$work/bad.json" -o "$made/page.html"
+bad 'a position after the next one' 'not one of its text' inspect "$work/bad.json" -o "$made/page.html"
 damaged 'no next position' 'is damaged' 'o["n_past"] = -7'
 nonsense 'other tokens' 'its tokens are not' 'o["tokens"].pop()'
 nonsense 'tokens that are none' 'its tokens are not' 'o["tokens"][0] = -1'

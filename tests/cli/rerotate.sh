@@ -34,8 +34,8 @@ bad 'long prompt, original positions' 'context is 8192' run -m "$m" --tokens "$w
 bad 'long prompt, all kept' 'context is 8192' run -m "$m" --tokens "$work/long" --policy full+rerotate --evict chunk
 bad 'long prompt of which too much stays' 'keep less or read smaller chunks' \
     run -m "$m" --tokens "$work/long" --policy streaming_llm+rerotate --budget 8000 --evict chunk:256
-good 'ppl behind a long prefix' ppl -m "$m" --tokens "$work/long" -n 9000 --prefix 8900 --policy streaming_llm+rerotate --budget 128 --evict chunk:256 --json &&
-    json 'ppl behind a long prefix: scored' "$work/out" 'o["prefix_tokens"] == 8900 and o["scored_tokens"] == 100'
+good 'ppl after a long prefix' ppl -m "$m" --tokens "$work/long" -n 9000 --prefix 8900 --policy streaming_llm+rerotate --budget 128 --evict chunk:256 --json &&
+    json 'ppl after a long prefix: scored' "$work/out" 'o["prefix_tokens"] == 8900 and o["scored_tokens"] == 100'
 bad 'ppl of a long text' 'more than the model' ppl -m "$m" --tokens "$work/long" -n 9000 --policy streaming_llm --budget 128 --evict chunk:256
 
 # What cannot have new positions, and why.

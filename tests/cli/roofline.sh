@@ -21,7 +21,7 @@ good 'as JSON' bench roofline -m "$tiny/tiny-llama.gguf" "${small[@]}" --json &&
     json 'floors follow from work and peaks' "$work/out" \
         'all(abs(q["floor_ms"] - 1e3 * max(q["bytes"] / o["peaks"][0]["rate"], q["ops"] / o["peaks"][2 if "bf16" in o["machine"] and (p["phase"], q["part"]) == ("prefill", "attention") else 1]["rate"])) <= 1e-6 * q["floor_ms"] for l in o["lengths"] for p in l["phases"] for q in p["parts"])'
     json 'half is kept' "$work/out" 'all(l["kept_tokens_mean"] == l["n"] / 2 for l in o["lengths"])'
-    # 5 tokens, 4 layers with 4 query heads of 32 elements; decoding begins one token behind the prompt.
+    # 5 tokens, 4 layers with 4 query heads of 32 elements; decoding begins one token after the prompt.
     json 'attention of decoding, by hand' "$work/out" \
         'all(l["phases"][1]["parts"][1]["ops"] == 4 * 4 * 4 * 32 * sum(l["n"] + 2 + i for i in range(5)) for l in o["lengths"])'
     json 'with half the entries' "$work/out" \

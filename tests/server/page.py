@@ -118,7 +118,7 @@ def check_conversations(b, s):
     b.js("const d = document.querySelector('#document'); d.value = 'novel'; d.dispatchEvent(new Event('input'))")
     ask(b, "who is it")
     check("the server's document is behind a slot", any(x.get("document") == "novel" for x in kv(s)["slots"]), kv(s))
-    check("and the page says so", until(lambda: "behind novel" in shown(b, "#slots")), shown(b, "#slots"))
+    check("and the page says so", until(lambda: "after novel" in shown(b, "#slots")), shown(b, "#slots"))
     # A refusal says why, and the question is there again.
     b.click("#new")
     b.type("#policy", "snapvk")
