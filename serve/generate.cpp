@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "serve/generate.hpp"
 
-#include "serve/automatic.h"
 #include "serve/bodies.h"
 #include "serve/documents.h"
 #include "serve/replies.hpp"
@@ -103,19 +102,9 @@ bool take_chat(serve_request &r, serve_form form)
     return chat && serve_request_set_chat(&r, chat.get());
 }
 
-// Has "auto" observe no more than a prompt of that length can need: where tokens were not counted they are no more than bytes, but for a
-// few that no text stands for.
-void settle(serve_ask &ask)
-{
-    constexpr int64_t spare = 64;
-    const int64_t most = ask.n_prompt > 0 ? ask.n_prompt : static_cast<int64_t>(ask.key_len);
-    ask.want.n_most = static_cast<int32_t>(std::min<int64_t>(most + spare, INT32_MAX));
-    serve_automatic_settle(&ask.want);
-}
-
-// What a look at a request finds: that it can be claimed for, that the server will say what is wrong with it, or that its document has no
-// place.
-enum class found { good, faulty, no_place };
+// What a look at a request finds: that it can be claimed for, that the server will say what is wrong with it, that its document has no
+// place, that it cannot be counted where memory is bounded, or that there is no memory to look.
+enum class found { good, faulty, no_place, uncounted, failed };
 
 // Completes what the request asks for: its prompt as text, its header and its length.
 found look_at(const server_http_req &req, serve_request &r, serve_form form)
@@ -132,12 +121,15 @@ found look_at(const server_http_req &req, serve_request &r, serve_form form)
         r.key = rendered(req, c_text(serve_request_passed(&r, nullptr))).release();
     if (!r.key)
         return found::faulty;
+    if (serve_settings()->cap > 0 && serve_request_has_media(&r))
+        return found::uncounted;
     if (r.ask.n_prompt < 0 && serve_settings()->cap > 0 && r.ask.behind == 0)
         r.ask.n_prompt = tokens_of(req, r.key).n;
     r.ask.n_prompt = r.ask.n_prompt < 0 ? 0 : r.ask.n_prompt;
     r.ask.key = r.key;
     r.ask.key_len = std::strlen(r.key);
-    settle(r.ask);
+    if (serve_request_bound(&r) != WNW_OK)
+        return found::failed;
     r.ask.gone = has_left;
     r.ask.user = const_cast<server_http_req *>(&req);
     return found::good;
@@ -202,6 +194,14 @@ server_http_res_ptr generate(const handler &route, serve_form form, const server
     const found what = p.r.body ? look_at(req, p.r, form) : found::faulty;
     if (what == found::no_place)
         return refuse(400, "winnow.document: no message is there that it could stand in", "winnow.document");
+    if (what == found::uncounted)
+        return refuse(400,
+                      "messages: where memory is bounded (--kv-bytes) they are text alone: how many tokens "
+                      "images and sounds take is "
+                      "not known before they are read",
+                      "messages");
+    if (what == found::failed)
+        return refuse(500, wnw_last_error(), nullptr);
     if (what == found::faulty)
         return pass(route, req, req.body, nullptr);
     if (p.r.ask.behind > 0 && !stands_behind(req, p.r))

@@ -22,12 +22,16 @@ struct held_tokens {
 
 /* ---- Looking ---- */
 
-/* Adds the text of a token. Returns a wnw_status. */
+/* Adds the text of a token, or a square for a piece of an image or a sound, which the server notes as no token: libllama ends the process
+ * where it is asked for the text of one that the vocabulary does not have. Returns a wnw_status. */
 static int add_piece(struct app_text *t, int32_t i, void *user)
 {
+    static const char square[] = "\xe2\x96\xa6";
     const struct held_tokens *x = user;
     enum { MOST = 512 }; /* bytes of a token */
     char text[MOST];
+    if (x->ids[i] < 0 || x->ids[i] >= llama_vocab_n_tokens(x->vocab))
+        return app_text_add(t, square, sizeof square - 1) ? WNW_OK : WNW_E_NOMEM;
     const int32_t n = llama_token_to_piece(x->vocab, x->ids[i], text, MOST, 0, true);
     return app_text_add(t, text, n > 0 ? (size_t)n : 0) ? WNW_OK : WNW_E_NOMEM;
 }

@@ -250,6 +250,15 @@ bool serve_request_set_chat(struct serve_request *r, const char *body)
     return json_is_array(json_object_get(r->chat, "messages"));
 }
 
+/* Tokens are no more than bytes of text, but for a few that no text stands for. */
+int serve_request_bound(struct serve_request *r)
+{
+    enum { SPARE = 64 };
+    const int64_t most = (r->ask.n_prompt > 0 ? r->ask.n_prompt : (int64_t)r->ask.key_len) + SPARE;
+    r->ask.want.n_most = most > INT32_MAX || serve_request_has_media(r) ? 0 : (int32_t)most;
+    return serve_automatic_settle(&r->ask.want);
+}
+
 void serve_request_free(struct serve_request *r)
 {
     leave(r);

@@ -27,12 +27,18 @@ int serve_request_read(struct serve_request *r, enum serve_form form, const char
                        const char **param);
 /* Takes the same request as an ordinary chat request. False: it is none. */
 bool serve_request_set_chat(struct serve_request *r, const char *body);
+/* Once its prompt is known (key, and n_prompt where tokens were counted): has "auto" observe no more than a prompt of that length can need.
+ * Returns a wnw_status. */
+int serve_request_bound(struct serve_request *r);
 void serve_request_free(struct serve_request *r);
 /* The body as it is, and as it is passed on (claim = NULL: to be rendered), to be freed; NULL: no memory. */
 char *serve_request_body(const struct serve_request *r);
 char *serve_request_passed(const struct serve_request *r, const struct serve_claim *claim);
 
 /* ---- Its messages (request_messages.c) ---- */
+
+/* Whether a message has a part that is no text, as an image: nobody knows how many tokens it takes before they are computed. */
+bool serve_request_has_media(const struct serve_request *r);
 
 /* Puts the document that it names where its tokens have it: in front of the system message, or of the first message of a user. False: the
  * body is not as the form has it. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is done to a request's messages: a document is put in front of them, and its header is cut off. */
+/* What is done to a request's messages: their parts are looked at, a document is put in front of them, and its header is cut off. */
 #include "serve/documents.h"
 #include "serve/request.h"
 
@@ -16,6 +16,25 @@ static bool is_role(const json_t *message, const char *role)
 static bool is_system(const json_t *message)
 {
     return is_role(message, "system") || is_role(message, "developer");
+}
+
+/* ---- Parts ---- */
+
+bool serve_request_has_media(const struct serve_request *r)
+{
+    const json_t *messages = json_object_get(r->chat, "messages"), *message, *part;
+    size_t i, k;
+    json_array_foreach((json_t *)(uintptr_t)messages, i, message)
+    {
+        const json_t *content = json_object_get(message, "content");
+        json_array_foreach((json_t *)(uintptr_t)content, k, part)
+        {
+            const char *type = json_string_value(json_object_get(part, "type"));
+            if (!type || strcmp(type, "text") != 0)
+                return true;
+        }
+    }
+    return false;
 }
 
 /* ---- Documents ---- */

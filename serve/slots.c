@@ -90,7 +90,9 @@ bool serve_slots_want(int32_t slot, struct serve_want *want)
     struct serve_slots *all = serve_slots_lock();
     struct serve_slot *s = &all->slot[slot];
     const struct serve_want *own = &serve_settings()->want;
-    if (!s->claimed && (!serve_same_want(&s->want, own) || s->want.n_protected != own->n_protected)) {
+    /* Needs are more where nobody knows how long the prompt is. */
+    if (!s->claimed && (!serve_same_want(&s->want, own) || s->want.n_protected != own->n_protected ||
+                        s->want.needs != own->needs)) {
         s->want = *own;
         s->fresh = true;
     }

@@ -322,6 +322,68 @@ static void test_automatic(void **state)
     config = (struct serve_config){0};
 }
 
+/* The want of a request whose rendered prompt has n bytes. */
+static struct serve_want bound(enum serve_form form, const char *body, const char *chat, size_t n)
+{
+    char why[SERVE_TEXT];
+    const char *param;
+    struct serve_request r;
+    assert_int_equal(serve_request_read(&r, form, body, strlen(body), why, &param), 0);
+    if (chat)
+        assert_true(serve_request_set_chat(&r, chat));
+    r.ask.key_len = n;
+    assert_int_equal(serve_request_bound(&r), WNW_OK);
+    const struct serve_want want = r.ask.want;
+    serve_request_free(&r);
+    return want;
+}
+
+#define PARTS(what)                                                                                   \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"user\",\"content\":[{\"type\":" \
+    "\"text\",\"text\":\"x\"}" what "]}]}"
+#define IMAGE ",{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,AA\"}}"
+
+/* A prompt's bytes bound its tokens, but not those of images, which stand in it as one short word; and of a prompt that no request has
+ * claimed nothing is known. */
+static void test_bounds(void **state)
+{
+    struct serve_want want;
+    (void)state;
+    open_slots(1, 0);
+    config.facts = (wnw_policy_facts){WNW_INIT(wnw_policy_facts),
+                                      .profiles = 1u << WNW_PROFILE_SHARES | 1u << WNW_PROFILE_GATE |
+                                                  1u << WNW_PROFILE_INPUTGATE,
+                                      .shares_least = 0.03};
+    config.want = (struct serve_want){.size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5}};
+    set_recipe(&config.want, "auto");
+    assert_int_equal(serve_automatic_settle(&config.want), WNW_OK);
+    assert_true(config.want.needs & WNW_NEED_QUERY_STATS);
+    want = bound(SERVE_FORM_CHAT, "{\"prompt\":\"x\"}", NULL, 100);
+    assert_int_equal(want.n_most, 164);
+    assert_false(want.needs & WNW_NEED_QUERY_STATS);
+    want = bound(SERVE_FORM_CHAT, PARTS(""), NULL, 100);
+    assert_false(want.needs & WNW_NEED_QUERY_STATS);
+    want = bound(SERVE_FORM_CHAT, PARTS(""), NULL, 2000);
+    assert_true(want.needs & WNW_NEED_QUERY_STATS);
+    want = bound(SERVE_FORM_CHAT, PARTS(IMAGE), NULL, 100);
+    assert_int_equal(want.n_most, 0);
+    assert_int_equal(want.needs, config.want.needs);
+    /* Of other vendors' bodies the chat that they become is looked at. */
+    want = bound(SERVE_FORM_MESSAGES, "{\"messages\":[]}", PARTS(IMAGE), 100);
+    assert_int_equal(want.n_most, 0);
+    /* A short prompt, and then one that nobody has claimed: the rule is the same, but more is to be observed. */
+    struct serve_ask a = ask_of("short");
+    a.want = bound(SERVE_FORM_CHAT, "{\"prompt\":\"x\"}", NULL, 100);
+    const struct serve_claim x = claimed(&a);
+    assert_true(serve_slots_want(0, &want));
+    assert_false(want.needs & WNW_NEED_QUERY_STATS);
+    serve_slots_release(&x);
+    assert_true(serve_slots_want(0, &want));
+    assert_int_equal(want.needs, config.want.needs);
+    assert_false(serve_slots_want(0, &want));
+    config = (struct serve_config){0};
+}
+
 /* Reports a slot as compressed by what holds for it. */
 static void compressed(int32_t slot, int32_t n_tokens, int64_t entries)
 {
@@ -813,6 +875,7 @@ int main(void)
         cmocka_unit_test(test_rows_of_batches),
         cmocka_unit_test(test_wants),
         cmocka_unit_test(test_automatic),
+        cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_a_slot_that_begins_alike_is_chosen),
         cmocka_unit_test(test_slots_of_one_request),
         cmocka_unit_test(test_reuse),

@@ -139,6 +139,8 @@ with serve("--policy", "knorm", "--kv-bytes", str(4000 * ROW), slots=1) as s:
     body = {"prompt": ids(2500, 5), "n_predict": 10}
     check("a prompt that fits without queries", s.ask("/completion", body).status == 200)
     long = s.ask("/completion", {**body, "winnow": {"policy": "auto"}})
+    image = s.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}]})
+    check("a model without images says so itself", image.status == 500 and "image input is not supported" in image.json["error"]["message"], image.text)
     check("does not fit with them", long.status == 400 and "2500 tokens" in long.json["error"]["message"], long.text)
 
 # With profiles of shares and gates these decide, by each prompt's length and the size that it asks for. These gates say that they are from pieces of 300 tokens.
@@ -152,6 +154,10 @@ with tempfile.TemporaryDirectory() as folder:
         check("profiles are looked for", all(f"auto: prompts{f' of up to {upto} tokens' if upto else ''} by {recipe}: " in s.log() for upto, recipe in rows), s.log()[:1200])
         chat(s, user(words(60, 1)), tokens=2)
         check("and used", n_compressed(s) == 1 and "in place of" not in s.log() and slot(s, 0)["taken"] in rows[0] + rows[1], s.log()[-800:])
+        # After a short prompt one that no request has claimed, of whose length nothing was known.
+        s.complete(ids(20, 2), 2, cache_prompt=False)
+        s.ask("/completion", {"prompt": [*ids(700, 3), "w"], "n_predict": 3})
+        check("what a prompt that is left to the server needs was observed", slot(s, 0)["taken"] == "kvgate+shares" and "in place of" not in s.log(), slot(s, 0), s.log()[-400:])
         for n, more, recipe in [(359, {}, rows[0][1]), (360, {}, rows[1][1]), (601, {}, rows[2][1]), (400, {"ratio": 0.75}, rows[0][1]), (400, {"budget": 200}, rows[1][1]),
                                 (400, {"budget": 5}, rows[0][1]), (300, {"ratio": 0.99}, "kvgate")]:
             s.complete(ids(n, n), 3, cache_prompt=False, winnow=more)
