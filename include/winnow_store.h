@@ -55,9 +55,10 @@ WNW_API bool wnw_stored_is(const char *path);
 /* A stored session. It may be shared by threads once it is open. */
 typedef struct wnw_stored wnw_stored;
 
-/* Opens a file and checks all of it: its checksums, and that sizes and numbers fit each other. The file is mapped; it is
- * never written to, and may be replaced or removed while it is open, but not shortened. Release it with wnw_stored_free
- * after every session of it. Errors: E_IO (no such file, or it cannot be read), E_FORMAT (no regular file, truncated, damaged, or of a
+/* Opens a file and checks all of it: its checksums, and that sizes and numbers fit each other. Everything but keys and values is copied; the file is
+ * never written to, and may be replaced or removed while it is open: what winnow writes replaces files whole. What another program
+ * writes into it in place, as `cp` over it does, is noticed by the next session of it. Release it with wnw_stored_free after
+ * every session of it. Errors: E_IO (no such file, or it cannot be read), E_FORMAT (no regular file, truncated, damaged, or of a
  * machine with another byte order), E_UNSUPPORTED (a newer version), E_NOMEM. */
 WNW_API int wnw_stored_open(wnw_stored **out, const char *path);
 WNW_API void wnw_stored_free(wnw_stored *st);
@@ -111,7 +112,7 @@ typedef struct wnw_stored_session_params {
      * needs to be copied when they come. 0 = 512, or what the context holds. */
     int32_t room;
     /* Keys and values are copied and no room is made, so that the cache takes the memory that it takes where a session has read the
-     * tokens: for programs that measure. */
+     * tokens: for programs that measure, and where somebody may shorten the file. */
     bool copied;
 } wnw_stored_session_params;
 
@@ -119,7 +120,9 @@ WNW_DEFAULT(wnw_stored_session_params, wnw_stored_session_default_params)
 
 /* Makes a session that goes on where the stored one was, under its rules, without logits until a token is read. Its keys
  * and values are pages of the file where they fill some: they are read when they are used, processes share them, and the
- * system copies one before it is changed. st and the engine must outlive the session. params NULL = defaults. Errors:
+ * system copies one before it is changed. So a program that shortens the file while such a session lives, in place and not by a
+ * rename, ends the process (SIGBUS) where a row is read that is gone; sessions that are `copied` know nothing of it. st and the
+ * engine must outlive the session. params NULL = defaults. Errors:
  * E_MISMATCH (another model), E_FULL (a context shorter than what was read), E_UNSUPPORTED (a tail with the ggml
  * attention), E_RANGE, E_NOMEM; E_FORMAT where the file's numbers do not fit the model, or somebody has written
  * to it since it was opened. */

@@ -569,6 +569,43 @@ static void what_was_written_since_is_refused(void **state)
     test_close(&f);
 }
 
+/* What was read from the file stays where somebody cuts it off: all that it says, and sessions whose rows were copied. */
+static void a_file_that_is_cut_off_ends_nothing(void **state)
+{
+    (void)state;
+    struct test_model f;
+    wnw_stored *st;
+    wnw_session *s;
+    wnw_prompt_params text = wnw_prompt_default_params();
+    wnw_stored_info info = wnw_stored_info_default();
+    const wnw_stored_session_params copied = {WNW_INIT(wnw_stored_session_params), .copied = true};
+    int32_t n, sum = 0;
+    size_t n_file;
+    test_open_tiny(&f, "llama", 40, 31);
+    free(small_file(&f, &n_file));
+    wnw_engine *e;
+    assert_ok(wnw_engine_new(&e, f.m, NULL));
+    assert_ok(wnw_stored_open(&st, path));
+    assert_ok(wnw_stored_session(&s, st, e, &copied));
+    const int32_t first = wnw_stored_tokens(st, &n)[0];
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(wnw_stored_tokens(st, &n)[0], first);
+    assert_ok(wnw_stored_get_info(st, &info));
+    for (int32_t il = 0; il < info.n_layer; il++) {
+        const int32_t *pos, n_here = wnw_stored_head(st, il, 0, &pos);
+        for (int32_t i = 0; i < n_here; i++)
+            sum += pos[i];
+    }
+    assert_true(sum > 0);
+    (void)wnw_stored_get_text(st, &text);
+    assert_non_null(info.fingerprint);
+    assert_ok(wnw_session_prefill(s, &first, 1, NULL, NULL));
+    wnw_session_free(s);
+    wnw_stored_free(st);
+    wnw_engine_free(e);
+    test_close(&f);
+}
+
 /* Sets the checksum of the head, so that it is not the reason. */
 static void seal_head(uint8_t *bytes)
 {
@@ -826,6 +863,7 @@ int main(void)
         cmocka_unit_test(text_comes_back),
         cmocka_unit_test(every_change_is_noticed),
         cmocka_unit_test(what_was_written_since_is_refused),
+        cmocka_unit_test(a_file_that_is_cut_off_ends_nothing),
         cmocka_unit_test(blocks_that_do_not_belong_are_refused),
         cmocka_unit_test(descriptions_that_were_edited_are_refused),
         cmocka_unit_test(others_are_refused),

@@ -55,6 +55,25 @@ int wnw__open_stream(FILE **f, int64_t *size, const char *what, const char *path
     return wnw__fail(WNW_E_NOMEM, "no memory to read the %s '%.200s'", what, path);
 }
 
+int wnw__read_at(int fd, void *to, size_t n, uint64_t at)
+{
+    for (uint8_t *next = to; n > 0;) {
+        const ssize_t got = pread(fd, next, n, (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return wnw__fail(WNW_E_IO, "it cannot be read: %s", strerror(errno));
+        if (got == 0)
+            return wnw__fail(WNW_E_FORMAT,
+                             "it ends at byte %llu: somebody has cut it off since it was opened",
+                             (unsigned long long)at);
+        next += got;
+        at += (uint64_t)got;
+        n -= (size_t)got;
+    }
+    return WNW_OK;
+}
+
 struct visit {
     int (*call)(void *);
     void *arg;

@@ -18,6 +18,8 @@ extern "C" {
 int wnw__open_file(int *fd, int64_t *size, const char *what, const char *path);
 /* The same as a stream, which the caller closes; *f is NULL after a failure. */
 int wnw__open_stream(FILE **f, int64_t *size, const char *what, const char *path);
+/* Reads n bytes of an open file from byte `at` on. E_IO: they cannot be read; E_FORMAT: it ends before. */
+int wnw__read_at(int fd, void *to, size_t n, uint64_t at);
 
 /* Milliseconds of a clock that never goes back. */
 static inline double wnw__now_ms(void)

@@ -2,6 +2,7 @@
 /* Layers as blocks of bytes, and layers whose rows are pages of a file. See cache_stored.h. */
 #include "cache/cache_stored.h"
 
+#include "base/system.h"
 #include "cache/cache_impl.h"
 
 #include <stdlib.h>
@@ -218,33 +219,34 @@ struct taking {
     uint64_t at;
 };
 
-static void take(struct taking *t, void *to, size_t n)
+static int take(struct taking *t, void *to, size_t n)
 {
-    if (n > 0)
-        memcpy(to, t->block->bytes + t->at, n);
+    const uint64_t from = t->block->at + t->at;
     t->at += n;
+    return n > 0 ? wnw__read_at(t->block->fd, to, n, from) : WNW_OK;
 }
 
-static void take_front(struct taking *t, const struct wnw__cache *c, struct wnw__kv_layer *l,
-                       const struct wnw__stored_counts *n)
+static int take_front(struct taking *t, const struct wnw__cache *c, struct wnw__kv_layer *l,
+                      const struct wnw__stored_counts *n)
 {
     for (int32_t ih = 0; ih < c->n_head_kv; ih++)
         if (n->len[ih] > 0)
-            take(t, l->pos + l->off[ih], (size_t)n->len[ih] * sizeof *l->pos);
+            WNW_TRY(take(t, l->pos + l->off[ih], (size_t)n->len[ih] * sizeof *l->pos));
     for (int kind = 0; kind < WNW_N_AUX; kind++)
         for (int32_t p = 0; p < c->aux_planes[kind]; p++)
             for (int32_t ih = 0; ih < c->n_head_kv; ih++)
-                take(t, wnw__cache_aux(l, (enum wnw__aux)kind, p) + l->off[ih],
-                     (size_t)n->len[ih] * sizeof(float));
+                WNW_TRY(take(t, wnw__cache_aux(l, (enum wnw__aux)kind, p) + l->off[ih],
+                             (size_t)n->len[ih] * sizeof(float)));
     for (int32_t ih = 0; c->n_tail > 0 && ih < c->n_head_kv; ih++) {
         const size_t from = (size_t)l->tail.off[ih] * c->tail_row_bytes,
                      bytes = (size_t)n_tail_rows_of(n, ih) * c->tail_row_bytes;
         if (bytes == 0)
             continue;
-        take(t, l->tail.k + from, bytes);
-        take(t, l->tail.v + from, bytes);
+        WNW_TRY(take(t, l->tail.k + from, bytes));
+        WNW_TRY(take(t, l->tail.v + from, bytes));
     }
     t->at = round_to_page(t->at);
+    return WNW_OK;
 }
 
 /* Puts the next n bytes of the block at `to`, of which whole pages may be replaced. */
@@ -253,14 +255,14 @@ static int take_rows(struct taking *t, uint8_t *to, size_t n, bool map)
     const struct wnw__stored_block *b = t->block;
     if (n > 0 && map) {
         const size_t bytes = wnw__cache_page_round(n);
-        const int64_t from = b->at + (int64_t)t->at;
+        const uint64_t from = b->at + t->at;
         if (mmap(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, b->fd,
                  (off_t)from) == MAP_FAILED)
             return wnw__fail(WNW_E_NOMEM, "a part of %zu bytes of the stored cache cannot be mapped", bytes);
         t->at = round_to_page(t->at + n);
         return WNW_OK;
     }
-    take(t, to, n);
+    WNW_TRY(take(t, to, n));
     t->at = round_to_page(t->at);
     return WNW_OK;
 }
@@ -306,7 +308,7 @@ static bool choose_caps(const struct wnw__cache *c, const struct wnw__kv_caps *c
     const int32_t unit = rows_of_pages(c->row_bytes) > c->growth ? rows_of_pages(c->row_bytes) : c->growth;
     const int64_t tight = set_caps(c, caps, n, room, c->growth);
     const bool in_pages = WNW_STORED_PAGE % sysconf(_SC_PAGESIZE) == 0 && c->row_bytes == c->v_row_bytes;
-    if (block->fd < 0 || !in_pages)
+    if (block->copied || !in_pages)
         return false;
     if (set_caps(c, caps, n, room, unit) * 4 <= tight * 5)
         return true;
@@ -318,7 +320,7 @@ static int fill(const struct wnw__cache *c, struct wnw__kv_layer *l, const struc
                 const struct wnw__stored_block *block, bool map)
 {
     struct taking t = {.block = block};
-    take_front(&t, c, l, n);
+    WNW_TRY(take_front(&t, c, l, n));
     for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
         const int64_t row = c->n_tail > 0 ? l->tail.quantised_off[ih] : l->off[ih];
         const size_t rows = (size_t)n_rows_of(n, ih);

@@ -52,14 +52,14 @@ int wnw__cache_store_layer(const struct wnw__cache *c, int32_t il, wnw__put_fn p
 
 /* A block to load. */
 struct wnw__stored_block {
-    const uint8_t *bytes; /* all of it */
-    int fd;               /* the file that it lies in from byte `at` on; -1 = none: all rows are copied */
-    int64_t at;
+    int fd; /* the file that it lies in from byte `at` on */
+    uint64_t at;
+    bool copied; /* all rows are copied */
 };
 /* Replaces the entries of layer il by those of a block whose size, counts and positions were checked, with room for `room` more, of
  * which at most n_at_once are written before they are counted. Rows that fill pages are mapped and not read, where that
- * takes at most a quarter more addresses than copies would. E_NOMEM. The layer is unchanged after a
- * failure. The file must not be shortened as long as the layer lives; that it is replaced or removed does no harm. */
+ * takes at most a quarter more addresses than copies would. E_NOMEM; E_IO or E_FORMAT where the file cannot be read. The layer is unchanged after a
+ * failure. A file whose rows are mapped must not be shortened as long as the layer lives; that it is replaced or removed does no harm. */
 int wnw__cache_load_layer(struct wnw__cache *c, int32_t il, const struct wnw__stored_counts *counts,
                           const struct wnw__stored_block *block, int32_t room, int32_t n_at_once);
 

@@ -62,8 +62,8 @@ int32_t wnw_stored_head(const wnw_stored *st, int32_t il, int32_t ih, const int3
     if (!st || !positions || il < 0 || il >= st->meta.n_layer || ih < 0 || ih >= st->meta.n_head_kv)
         return 0;
     const struct wnw__stored_counts n = wnw__wkv_counts(st, il);
-    const uint64_t at = wnw__wkv_find(st, WNW_WKV_LAYER, (uint32_t)il)->at;
-    *positions = (const int32_t *)(const void *)(st->bytes + at);
+    *positions =
+        (const int32_t *)(const void *)wnw__wkv_bytes(st, wnw__wkv_find(st, WNW_WKV_LAYER, (uint32_t)il));
     for (int32_t i = 0; i < ih; i++)
         *positions += n.len[i];
     return n.len[ih];
@@ -145,8 +145,7 @@ static int load_layers(wnw_session *s, const struct wnw_stored *st, int32_t room
     for (int32_t il = 0; il < c->n_layer; il++) {
         const struct wnw__stored_counts n = wnw__wkv_counts(st, il);
         const uint64_t at = wnw__wkv_find(st, WNW_WKV_LAYER, (uint32_t)il)->at;
-        const struct wnw__stored_block block = {
-            .bytes = st->bytes + at, .fd = copied ? -1 : st->fd, .at = (int64_t)at};
+        const struct wnw__stored_block block = {.fd = st->fd, .at = at, .copied = copied};
         WNW_TRY(wnw__cache_load_layer(c, il, &n, &block, room, s->params.n_ubatch));
     }
     return WNW_OK;
@@ -183,7 +182,8 @@ int wnw_stored_session(wnw_session **out, const wnw_stored *st, wnw_engine *e,
                                     .kv_unrotated = st->meta.k_block == 0};
     wnw_session *s;
     WNW_TRY(wnw_session_new_on(&s, e, &how));
-    const int rc = fill_session(s, st, own.room > 0 ? own.room : ROOM, own.copied);
+    int rc = fill_session(s, st, own.room > 0 ? own.room : ROOM, own.copied);
+    rc = rc == WNW_OK ? wnw__wkv_unchanged(st) : rc; /* nor while it was read */
     if (rc != WNW_OK) {
         wnw_session_free(s);
         return rc;

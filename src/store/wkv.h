@@ -78,8 +78,10 @@ void wnw__wkv_meta_clear(struct wnw__wkv_meta *meta);
 /* A file that was opened and checked. */
 struct wnw_stored {
     int fd;
-    const uint8_t *bytes; /* [n_bytes] the file, mapped */
-    size_t n_bytes;
+    size_t n_bytes; /* of the file */
+    uint8_t *front; /* head and table, owned */
+    /* [head->n_block] what was read of each, owned: all of it, of layers the positions, NULL of kinds that are not known */
+    uint8_t **block;
     struct timespec written; /* when somebody wrote to it last, as it was opened */
     const struct wnw__wkv_head *head;
     const struct wnw__wkv_block *table; /* [head->n_block] */
@@ -95,6 +97,8 @@ struct wnw_stored {
 /* E_FORMAT where somebody has written to the file since it was opened: what was checked is not what would be used, or not there any
  * more. */
 int wnw__wkv_unchanged(const struct wnw_stored *st);
+/* What was read of a block of the table. */
+const uint8_t *wnw__wkv_bytes(const struct wnw_stored *st, const struct wnw__wkv_block *b);
 /* The block of this kind and number, or NULL. */
 const struct wnw__wkv_block *wnw__wkv_find(const struct wnw_stored *st, enum wnw__wkv_kind kind,
                                            uint32_t number);

@@ -5,23 +5,30 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 /* ---- Head and table ---- */
 
+/* Bytes of head and table. */
+static uint64_t front_of(const struct wnw__wkv_head *h)
+{
+    return wnw__wkv_round(sizeof *h + (uint64_t)h->n_block * sizeof(struct wnw__wkv_block));
+}
+
 static uint32_t turned(uint32_t x)
 {
     return x >> 24 | (x >> 8 & 0xff00u) | (x << 8 & 0xff0000u) | x << 24;
 }
 
+/* Reads and checks the head, and reads the table behind it. */
 static int check_head(struct wnw_stored *st)
 {
-    const struct wnw__wkv_head *h = st->head = (const struct wnw__wkv_head *)(const void *)st->bytes;
+    struct wnw__wkv_head head, *h = &head;
     if (st->n_bytes < sizeof *h)
         return wnw__fail(WNW_E_FORMAT, "it has %zu bytes: it is cut off, or no stored cache", st->n_bytes);
+    WNW_TRY(wnw__read_at(st->fd, h, sizeof *h, 0));
     if (memcmp(h->magic, WNW_WKV_MAGIC, sizeof h->magic) != 0)
         return wnw__fail(WNW_E_FORMAT, "it is no stored cache");
     if (h->byte_order == turned(WNW_WKV_BYTE_ORDER))
@@ -44,7 +51,17 @@ static int check_head(struct wnw_stored *st)
     if (h->page != WNW_STORED_PAGE || h->n_block < 1 || h->n_block > WNW_WKV_MOST_BLOCKS)
         return wnw__fail(WNW_E_FORMAT, "its head is damaged (%u blocks in pages of %u)", (unsigned)h->n_block,
                          (unsigned)h->page);
-    return WNW_OK;
+    const uint64_t front = front_of(h);
+    if (front > st->n_bytes)
+        return wnw__fail(WNW_E_FORMAT, "its table of blocks is damaged");
+    st->front = malloc((size_t)front);
+    st->block = calloc(h->n_block, sizeof *st->block);
+    if (!st->front || !st->block)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %u blocks", (unsigned)h->n_block);
+    memcpy(st->front, h, sizeof *h);
+    st->head = (const struct wnw__wkv_head *)(const void *)st->front;
+    st->table = (const struct wnw__wkv_block *)(const void *)(st->front + sizeof *h);
+    return wnw__read_at(st->fd, st->front + sizeof *h, (size_t)front - sizeof *h, sizeof *h);
 }
 
 static const char *kind_name(uint32_t kind)
@@ -54,27 +71,66 @@ static const char *kind_name(uint32_t kind)
     return names[kind < WNW_WKV_N_KINDS ? kind : 0];
 }
 
+/* Reads n bytes from `at` on and gives their checksum. All of them are put to `to`; NULL: they are of no use but for it. */
+static int sum_of(uint64_t *sum, const struct wnw_stored *st, uint64_t at, uint64_t n, uint8_t *to)
+{
+    enum { PIECE = 256 << 10 };
+    XXH3_state_t *state = XXH3_createState();
+    uint8_t *piece = malloc(PIECE);
+    int rc = state && piece ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to check a stored cache");
+    if (state)
+        XXH3_64bits_reset(state);
+    for (uint64_t done = 0; rc == WNW_OK && done < n; done += PIECE) {
+        const size_t m = n - done < PIECE ? (size_t)(n - done) : (size_t)PIECE;
+        uint8_t *into = to ? to + done : piece;
+        rc = wnw__read_at(st->fd, into, m, at + done);
+        if (rc == WNW_OK)
+            XXH3_64bits_update(state, into, m);
+    }
+    *sum = rc == WNW_OK ? XXH3_64bits_digest(state) : 0;
+    XXH3_freeState(state);
+    free(piece);
+    return rc;
+}
+
+/* Reads a block that takes n bytes in the file and checks its checksum. */
+static int check_block(struct wnw_stored *st, uint32_t i, uint64_t n)
+{
+    const struct wnw__wkv_block *b = &st->table[i];
+    const bool stays = b->kind > 0 && b->kind < WNW_WKV_N_KINDS && b->kind != WNW_WKV_LAYER;
+    uint64_t sum;
+    if (stays && !(st->block[i] = malloc((size_t)n + 1)))
+        return wnw__fail(WNW_E_NOMEM, "no memory for block %u (%s) of %llu bytes", (unsigned)i,
+                         kind_name(b->kind), (unsigned long long)n);
+    WNW_TRY(sum_of(&sum, st, b->at, n, st->block[i]));
+    return b->sum == sum ? WNW_OK
+                         : wnw__fail(WNW_E_FORMAT, "it is damaged: the checksum of block %u (%s %u) is wrong",
+                                     (unsigned)i, kind_name(b->kind), (unsigned)b->number);
+}
+
 /* Blocks follow each other up to the file's end, and are what their checksums say. */
 static int check_table(struct wnw_stored *st)
 {
     const struct wnw__wkv_head *h = st->head;
-    const uint64_t front = wnw__wkv_round(sizeof *h + (uint64_t)h->n_block * sizeof *st->table);
+    const uint64_t front = front_of(h);
     uint64_t at = front;
-    if (front > st->n_bytes || h->table_sum != XXH3_64bits(st->bytes + sizeof *h, (size_t)front - sizeof *h))
+    if (h->table_sum != XXH3_64bits(st->front + sizeof *h, (size_t)front - sizeof *h))
         return wnw__fail(WNW_E_FORMAT, "its table of blocks is damaged");
-    st->table = (const struct wnw__wkv_block *)(const void *)(st->bytes + sizeof *h);
     for (uint32_t i = 0; i < h->n_block; i++) {
         const struct wnw__wkv_block *b = &st->table[i];
         if (b->at != at || b->bytes > st->n_bytes - at || wnw__wkv_round(b->bytes) > st->n_bytes - at)
             return wnw__fail(WNW_E_FORMAT, "its block %u does not fit the file", (unsigned)i);
         at += wnw__wkv_round(b->bytes);
-        if (b->sum != XXH3_64bits(st->bytes + b->at, (size_t)(at - b->at)))
-            return wnw__fail(WNW_E_FORMAT, "it is damaged: the checksum of block %u (%s %u) is wrong",
-                             (unsigned)i, kind_name(b->kind), (unsigned)b->number);
+        WNW_TRY(check_block(st, i, at - b->at));
     }
     return at == st->n_bytes
                ? WNW_OK
                : wnw__fail(WNW_E_FORMAT, "bytes follow its last block, at %llu", (unsigned long long)at);
+}
+
+const uint8_t *wnw__wkv_bytes(const struct wnw_stored *st, const struct wnw__wkv_block *b)
+{
+    return st->block[b - st->table];
 }
 
 const struct wnw__wkv_block *wnw__wkv_find(const struct wnw_stored *st, enum wnw__wkv_kind kind,
@@ -95,7 +151,7 @@ static const int32_t *numbers_of(const struct wnw_stored *st, enum wnw__wkv_kind
     *n = b ? (int64_t)(b->bytes / sizeof(int32_t)) : 0;
     if (!b)
         return NULL;
-    return (const int32_t *)(const void *)(st->bytes + b->at);
+    return (const int32_t *)(const void *)wnw__wkv_bytes(st, b);
 }
 
 /* Blocks that a reader would have to choose between, or that belong to no layer, are nothing that was written here. Kinds that this
@@ -125,7 +181,7 @@ static int read_meta(struct wnw_stored *st)
     const struct wnw__wkv_block *b = wnw__wkv_find(st, WNW_WKV_META, 0);
     if (!b)
         return wnw__fail(WNW_E_FORMAT, "it has no description");
-    WNW_TRY(wnw__wkv_meta_parse(&st->meta, (const char *)st->bytes + b->at, (size_t)b->bytes));
+    WNW_TRY(wnw__wkv_meta_parse(&st->meta, (const char *)wnw__wkv_bytes(st, b), (size_t)b->bytes));
     if (!st->meta.policy)
         return WNW_OK;
     char why[300];
@@ -154,7 +210,7 @@ static int read_tokens(struct wnw_stored *st)
     if (s->held && n_held != (int64_t)st->meta.n_layer * st->meta.n_head_kv)
         return wnw__fail(WNW_E_FORMAT, "it has counts of %lld heads", (long long)n_held);
     const struct wnw__wkv_block *r = wnw__wkv_find(st, WNW_WKV_RECURRENT, 0);
-    s->recurrent = r ? st->bytes + r->at : NULL;
+    s->recurrent = r ? wnw__wkv_bytes(st, r) : NULL;
     s->n_recurrent = r ? (size_t)r->bytes : 0;
     return WNW_OK;
 }
@@ -164,7 +220,7 @@ static int read_document(struct wnw_stored *st)
     const struct wnw__wkv_block *b = wnw__wkv_find(st, WNW_WKV_DOCUMENT, 0);
     if (!b || !st->meta.has_text)
         return WNW_OK;
-    const char *text = (const char *)st->bytes + b->at;
+    const char *text = (const char *)wnw__wkv_bytes(st, b);
     if (memchr(text, '\0', (size_t)b->bytes))
         return wnw__fail(WNW_E_FORMAT, "its document has a zero byte");
     st->document = strndup(text, (size_t)b->bytes);
@@ -221,7 +277,21 @@ static int make_form(struct wnw_stored *st)
     return rc;
 }
 
-static int check_layer(const struct wnw_stored *st, int32_t il)
+/* Reads the positions of a layer's entries, with which its block begins. */
+static int read_positions(struct wnw_stored *st, const struct wnw__wkv_block *b,
+                          const struct wnw__stored_counts *n)
+{
+    uint64_t entries = 0;
+    for (int32_t ih = 0; ih < st->meta.n_head_kv; ih++)
+        entries += (uint64_t)n->len[ih];
+    uint8_t *to = malloc((size_t)entries * sizeof(int32_t) + 1);
+    st->block[b - st->table] = to;
+    return to ? wnw__read_at(st->fd, to, (size_t)entries * sizeof(int32_t), b->at)
+              : wnw__fail(WNW_E_NOMEM, "no memory for the positions of %llu entries",
+                          (unsigned long long)entries);
+}
+
+static int check_layer(struct wnw_stored *st, int32_t il)
 {
     const struct wnw__wkv_block *b = wnw__wkv_find(st, WNW_WKV_LAYER, (uint32_t)il);
     const struct wnw__stored_counts n = wnw__wkv_counts(st, il);
@@ -233,7 +303,8 @@ static int check_layer(const struct wnw_stored *st, int32_t il)
         return wnw__fail(WNW_E_FORMAT, "layer %d has %llu bytes for entries that take %llu", (int)il,
                          (unsigned long long)b->bytes,
                          (unsigned long long)wnw__cache_stored_bytes(&st->form, &n));
-    const int32_t *pos = (const int32_t *)(const void *)(st->bytes + b->at);
+    WNW_TRY(read_positions(st, b, &n));
+    const int32_t *pos = (const int32_t *)(const void *)wnw__wkv_bytes(st, b);
     return wnw__cache_stored_check_positions(&st->form, il, &n, pos, n_past);
 }
 
@@ -266,7 +337,7 @@ int wnw__wkv_unchanged(const struct wnw_stored *st)
                      "file in its place by a rename");
 }
 
-static int map_file(struct wnw_stored *st, const char *path)
+static int open_file(struct wnw_stored *st, const char *path)
 {
     struct stat now;
     int64_t size;
@@ -275,10 +346,6 @@ static int map_file(struct wnw_stored *st, const char *path)
         st->written = now.st_mtim;
     if (size == 0)
         return wnw__fail(WNW_E_FORMAT, "it is empty");
-    void *p = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, st->fd, 0);
-    if (p == MAP_FAILED)
-        return wnw__fail(WNW_E_NOMEM, "it cannot be mapped");
-    st->bytes = p;
     st->n_bytes = (size_t)size;
     return WNW_OK;
 }
@@ -306,7 +373,7 @@ int wnw_stored_open(wnw_stored **out, const char *path)
     if (!st)
         return wnw__fail(WNW_E_NOMEM, "no memory for a stored cache");
     st->fd = -1;
-    int rc = map_file(st, path);
+    int rc = open_file(st, path);
     const bool opened = st->fd >= 0;
     rc = rc == WNW_OK ? check_all(st) : rc;
     if (rc == WNW_OK) {
@@ -329,8 +396,10 @@ void wnw_stored_free(wnw_stored *st)
     wnw_policy_free(st->policy);
     wnw__wkv_meta_clear(&st->meta);
     free(st->document);
-    if (st->bytes)
-        munmap((void *)(uintptr_t)st->bytes, st->n_bytes);
+    for (uint32_t i = 0; st->head && i < st->head->n_block; i++)
+        free(st->block[i]);
+    free(st->block);
+    free(st->front);
     if (st->fd >= 0)
         close(st->fd);
     free(st);

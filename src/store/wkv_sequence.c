@@ -8,6 +8,7 @@
  *     of each layer: type of keys, bytes of a token, its keys of all heads, token after token
  *     of each layer: the same of values
  */
+#include "base/system.h"
 #include "store/wkv.h"
 
 #include <ggml.h>
@@ -91,24 +92,29 @@ static int32_t ggml_type_of(wnw_kv_type type)
 }
 
 /* Writes the keys or values of a layer, those of a token after those of the one before. */
-static void put_rows(uint8_t **at, const struct wnw_stored *st, int32_t il, enum wnw__stored what)
+static int put_rows(uint8_t **at, const struct wnw_stored *st, int32_t il, enum wnw__stored what)
 {
     const struct wnw__stored_counts counts = wnw__wkv_counts(st, il);
     const int32_t n_head = st->meta.n_head_kv;
     const size_t each = what == WNW_KEYS ? st->form.row_bytes : st->form.v_row_bytes;
     const uint64_t row_bytes = (uint64_t)n_head * each;
-    const uint8_t *block = st->bytes + wnw__wkv_find(st, WNW_WKV_LAYER, (uint32_t)il)->at;
+    const uint64_t block = wnw__wkv_find(st, WNW_WKV_LAYER, (uint32_t)il)->at;
+    uint8_t *rows = malloc((size_t)st->n_tokens * each); /* of one head */
+    int rc = rows ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for %d rows", (int)st->n_tokens);
     const int32_t type = ggml_type_of(st->meta.kv_type);
     put(at, &type, sizeof type);
     put(at, &row_bytes, sizeof row_bytes);
     memset(*at, 0xff, (size_t)st->n_tokens * row_bytes);
-    for (int32_t ih = 0; ih < n_head; ih++) {
+    for (int32_t ih = 0; rc == WNW_OK && ih < n_head; ih++) {
         const int32_t *pos, n = wnw_stored_head(st, il, ih, &pos);
-        const uint8_t *from = block + wnw__cache_stored_rows(&st->form, &counts, what, ih);
-        for (int32_t i = 0; i < n; i++)
-            memcpy(*at + (size_t)pos[i] * row_bytes + (size_t)ih * each, from + (size_t)i * each, each);
+        rc = wnw__read_at(st->fd, rows, (size_t)n * each,
+                          block + wnw__cache_stored_rows(&st->form, &counts, what, ih));
+        for (int32_t i = 0; rc == WNW_OK && i < n; i++)
+            memcpy(*at + (size_t)pos[i] * row_bytes + (size_t)ih * each, rows + (size_t)i * each, each);
     }
+    free(rows);
     *at += (size_t)st->n_tokens * row_bytes;
+    return rc;
 }
 
 /* Number of layers that have a sliding window, or have none. */
@@ -127,7 +133,7 @@ static size_t cache_bytes(const struct wnw_stored *st, uint32_t n_layer)
     return 4 * sizeof(uint32_t) + n * 3 * sizeof(uint32_t) + n_layer * (2 * of_rows + rows);
 }
 
-static void put_cache(uint8_t **at, const struct wnw_stored *st, bool slides)
+static int put_cache(uint8_t **at, const struct wnw_stored *st, bool slides)
 {
     put_u32(at, 1);
     put_u32(at, (uint32_t)st->n_tokens);
@@ -141,7 +147,8 @@ static void put_cache(uint8_t **at, const struct wnw_stored *st, bool slides)
     for (int what = WNW_KEYS; what <= WNW_VALUES; what++)
         for (int32_t il = 0; il < st->meta.n_layer; il++)
             if ((st->form.layers[il].n_swa > 0) == slides)
-                put_rows(at, st, il, (enum wnw__stored)what);
+                WNW_TRY(put_rows(at, st, il, (enum wnw__stored)what));
+    return WNW_OK;
 }
 
 int wnw_stored_sequence(const wnw_stored *st, uint8_t **bytes, size_t *n)
@@ -164,8 +171,13 @@ int wnw_stored_sequence(const wnw_stored *st, uint8_t **bytes, size_t *n)
         return wnw__fail(WNW_E_NOMEM, "no memory for a sequence of %zu bytes", size);
     put_u32(&at, SEQUENCE_MARK);
     put_u32(&at, 0);
-    put_cache(&at, st, false);
-    if (n_slides > 0)
-        put_cache(&at, st, true);
-    return WNW_OK;
+    int rc = put_cache(&at, st, false);
+    if (rc == WNW_OK && n_slides > 0)
+        rc = put_cache(&at, st, true);
+    rc = rc == WNW_OK ? wnw__wkv_unchanged(st) : rc; /* nor while it was read */
+    if (rc != WNW_OK) {
+        free(*bytes);
+        *bytes = NULL;
+    }
+    return rc;
 }
