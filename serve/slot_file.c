@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/slot_file.h"
 
+#include "app/console.h"
+#include "app/files.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -141,29 +143,13 @@ bool serve_slot_file_fits(const struct serve_slot_file *file, const uint64_t mod
 
 /* ---- Reading ---- */
 
-/* NULL: errno says why, 0 that it is no regular file. A pipe in the folder would stop the thread that decodes for all. */
-static FILE *open_slot(const char *path)
-{
-    struct stat st;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return NULL;
-    errno = 0;
-    const bool is_file = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
-    FILE *f = is_file ? fdopen(fd, "rb") : NULL;
-    const int err = errno;
-    if (!f)
-        close(fd);
-    errno = err;
-    return f;
-}
-
 bool serve_slot_file_look(const char *path, struct serve_slot_file *file, uint64_t row_bytes)
 {
     char begins[sizeof magic];
-    FILE *f = open_slot(path);
-    if (!f)
-        return complain(path, errno ? strerror(errno) : "it is not a regular file") != 0;
+    FILE *f;
+    /* A pipe in the folder would stop the thread that decodes for all. */
+    if (app_open_regular(&f, path) != APP_OK)
+        return false;
     bool ok = fread(begins, sizeof begins, 1, f) == 1 && memcmp(begins, magic, MAGIC_NAME) == 0;
     if (ok && memcmp(begins, magic, sizeof magic) != 0) {
         fclose(f);
@@ -205,8 +191,9 @@ size_t serve_slot_file_read(const char *path, const struct serve_slot_file *file
     XXH3_state_t *sum = new_sum();
     if (!sum)
         return complain(path, strerror(errno));
-    FILE *f = open_slot(path);
-    const bool ok = f && fseek(f, (long)(sizeof magic + sizeof *file), SEEK_SET) == 0 &&
+    FILE *f = NULL;
+    const bool ok = app_open_regular(&f, path) == APP_OK &&
+                    fseek(f, (long)(sizeof magic + sizeof *file), SEEK_SET) == 0 &&
                     read_summed(f, sum, tokens, file->n_tokens * sizeof *tokens) &&
                     read_parts(f, sum, state, file->state_bytes) && sum_of(sum, file) == file->sum;
     if (f)
