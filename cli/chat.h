@@ -21,8 +21,8 @@ struct cli_chat {
     wnw_stored *st; /* of -c; NULL = none */
     bool of_file;   /* the document is in it, as it was read and compressed */
     json_t *note;   /* the conversation in it, whose strings `talk` borrows; NULL = none */
-    wnw_prompt
-        header;    /* what the template wrote in a first turn without a document: n_prefix and the suffix */
+    /* what the template wrote in a first turn without a document: n_prefix and the suffix */
+    wnw_prompt header;
     char *file;    /* text for the next turn (/file), owned; NULL = none */
     bool terminal; /* somebody types: signals end answers, not the program */
     bool endless;  /* kept tokens get new positions, so that the context never ends */
@@ -31,8 +31,8 @@ struct cli_chat {
 
     int32_t *seen; /* [n_read] tokens of the conversation that the session has read, owned */
     int32_t n_read, cap;
-    int32_t
-        n_odd; /* of these, first ones in place of which a stored session has read its own: documents were added to it */
+    /* of these, first ones in place of which a stored session has read its own: documents were added to it */
+    int32_t n_odd;
     int32_t n_since;   /* of these, tokens that came after the last compression */
     bool stale;        /* the session is not where the turns are: they are read again before it is used */
     char warning[260]; /* the last one that was told */

@@ -27,8 +27,8 @@ struct cli_talk {
     struct cli_turn *turns;   /* [n] owned; the answer of the last one may be missing */
     int32_t n, cap;
     wnw_chat *chat; /* NULL = to be laid out again */
-    wnw_prompt
-        header; /* what is known of the template since the first turn was laid out: n_prefix and the suffix */
+    /* what is known of the template since the first turn was laid out: n_prefix and the suffix */
+    wnw_prompt header;
     int32_t n_laid; /* turns that are laid out in it with their answers */
 };
 

@@ -872,18 +872,18 @@ typedef struct wnw_policy_facts {
     wnw_phase phase;     /* when the prompt is compressed: END, LAYER or CHUNK */
     bool decodes;        /* entries go while decoding too */
     bool question_known; /* what is compressed ends with the question; false: it comes later */
-    bool
-        rope_unknown; /* how the model turns keys with positions is not known, as it may be through libllama */
+    /* how the model turns keys with positions is not known, as it may be through libllama */
+    bool rope_unknown;
     uint32_t profiles; /* bit set of the wnw_profile_kind that are at hand */
-    double
-        shares_least; /* smallest size, a share of the entries, that a profile of shares was measured at; 0 = not known */
+    /* smallest size, a share of the entries, that a profile of shares was measured at; 0 = not known */
+    double shares_least;
     double kept;         /* share of the entries that is to stay; 0 = not known */
     int32_t n_tokens;    /* of the prompt; 0 = not known */
     int32_t n_ctx_train; /* positions that the model was trained for; 0 = not known */
-    bool
-        was_read; /* entries are there that were read for another policy or none, so that nothing was noted of them */
-    int32_t
-        gate_piece; /* tokens of the pieces that gates on hidden states were learned from; 0 = not known */
+    /* entries are there that were read for another policy or none, so that nothing was noted of them */
+    bool was_read;
+    /* tokens of the pieces that gates on hidden states were learned from; 0 = not known */
+    int32_t gate_piece;
 } wnw_policy_facts;
 
 WNW_DEFAULT(wnw_policy_facts, wnw_policy_facts_default)
@@ -894,10 +894,10 @@ typedef struct wnw_policy_choice {
     const char *recipe; /* for wnw_policy_parse */
     const char *when;   /* where the row holds, unless one before it does */
     const char *why;    /* one sentence */
-    const char
-        *evidence; /* what was measured, and where it is written down; begins with "none" where nothing was */
-    int32_t
-        until_tokens; /* longer prompts take the same row up to this length, INT32_MAX: all do; 0: no prompt was asked for */
+    /* what was measured, and where it is written down; begins with "none" where nothing was */
+    const char *evidence;
+    /* longer prompts take the same row up to this length, INT32_MAX: all do; 0: no prompt was asked for */
+    int32_t until_tokens;
 } wnw_policy_choice;
 
 WNW_DEFAULT(wnw_policy_choice, wnw_policy_choice_default)

@@ -128,8 +128,8 @@ WNW_API int wnw_bridge_observe(wnw_bridge *cache, const char *recipe);
 typedef struct wnw_bridge_cells_of {
     uint32_t struct_size;
     int32_t n_cells;
-    const int32_t
-        *cells; /* [n_cells] of the sequence, in the order of its tokens; those left out stay as they are */
+    /* [n_cells] of the sequence, in the order of its tokens; those left out stay as they are */
+    const int32_t *cells;
     const wnw_policy *policy;
     const wnw_size *size; /* NULL: the policy's own */
     /* The first of cells[n_cells] that a chat template wrote: they stay, and a budget or ratio is of the others. Every head must

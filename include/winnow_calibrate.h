@@ -130,8 +130,8 @@ typedef struct wnw_risk wnw_risk;
 
 typedef struct wnw_risk_params {
     uint32_t struct_size;
-    const wnw_profile
-        *profile;   /* of kind compiler, borrowed for as long as the wnw_risk lives; NULL = no table */
+    /* of kind compiler, borrowed for as long as the wnw_risk lives; NULL = no table */
+    const wnw_profile *profile;
     int32_t window; /* last tokens that are looked at; 0 = those of the table, or 64 */
     double floor;   /* part of the room besides the window that every layer keeps at least, 0 to 1 */
     wnw_kv_type kv_type;
@@ -148,9 +148,9 @@ WNW_DEFAULT_WITH(wnw_risk_params, wnw_risk_default_params, p.floor = 0.25)
 typedef struct wnw_risk_cell {
     uint32_t struct_size;
     int32_t n_tokens, window;
-    double
-        entropy; /* nats, of the window's attention averaged over the model (eq. 12); divided by ln n_tokens where
-                          the table's is */
+    /* nats, of the window's attention averaged over the model (eq. 12); divided by ln n_tokens where
+     * the table's is */
+    double entropy;
     double perplexity; /* of the window's tokens (eq. 13) */
     /* Bins from 0 on, and how many there are; all 0 without a table. */
     int32_t entropy_bin, n_entropy, ppl_bin, n_ppl;
@@ -164,8 +164,8 @@ typedef struct wnw_risk_size {
     int32_t budget;  /* entries per layer and KV head */
     int32_t room;    /* what it leaves besides the window */
     int32_t n_layer; /* layers that can be compressed */
-    int32_t
-        n_bound;  /* layers that keep another number of entries than the budget because of their threshold */
+    /* layers that keep another number of entries than the budget because of their threshold */
+    int32_t n_bound;
     double clear; /* entries that clear their layer's threshold, the mean over layers */
     double kept;  /* entries per KV head that stay, the mean over layers */
 } wnw_risk_size;

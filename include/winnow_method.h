@@ -312,10 +312,10 @@ typedef struct wnw_part {
     const char *name;  /* [a-z0-9_-]+, at most 64 */
     const char *about; /* one sentence; NULL = "" */
     const char *paper; /* title or arXiv id; NULL = "" */
-    const char
-        *details; /* for documentation, in Markdown: the formulas in short with the paper's letters, what
-                            differs from the paper and from released code, the cost. Paragraphs are separated
-                            by "\n\n". NULL = "" */
+    /* for documentation, in Markdown: the formulas in short with the paper's letters, what
+     * differs from the paper and from released code, the cost. Paragraphs are separated
+     * by "\n\n". NULL = "" */
+    const char *details;
     const wnw_option *options;              /* NULL, or a table that ends with name == NULL */
     size_t options_size;                    /* of the struct it fills */
     uint32_t flags;                         /* WNW_FLAG_ */

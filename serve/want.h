@@ -21,9 +21,9 @@ struct serve_want {
     int32_t n_protected; /* tokens of the header */
     int32_t n_most;      /* tokens that the prompt has at most; 0 = not known */
     /* What serve_want_set notes of the recipe. */
-    char
-        form[SERVE_FORM]; /* with every default written out, so that one policy has one form; "": not known */
-    uint32_t needs;       /* WNW_NEED_ flags; all of them where it cannot be told */
+    /* with every default written out, so that one policy has one form; "": not known */
+    char form[SERVE_FORM];
+    uint32_t needs; /* WNW_NEED_ flags; all of them where it cannot be told */
 };
 
 /* Parses a recipe of less than SERVE_RECIPE bytes and takes it into *want. *policy is the caller's, NULL for "full" and for "auto", which

@@ -100,8 +100,8 @@ struct wnw__attend_kept {
     float *tile;  /* one tile after the other, see wnw__attend_kept_tile */
     int32_t n;    /* of them so far */
     int32_t rows; /* queries that a tile has room for */
-    float *
-        keys; /* the run's far keys in bytes, for all of its stretches: attend_far.c; NULL: each converts them again */
+    /* the run's far keys in bytes, for all of its stretches: attend_far.c; NULL: each converts them again */
+    float *keys;
 };
 
 /* A kept tile is its probabilities [rows][WNW_TILE], the rows' maxima and, in the rest, its entries: the first, how

@@ -11,8 +11,8 @@
 struct wnw__score_form {
     float cap;      /* scores are cap tanh(x / cap) */
     float max_bias; /* ALiBi: heads add a slope, which follows from it, times minus the distance in tokens */
-    const float
-        *sinks; /* [n_head] a score in each query's softmax that has no entry; NULL = none. Borrowed */
+    /* [n_head] a score in each query's softmax that has no entry; NULL = none. Borrowed */
+    const float *sinks;
 };
 
 struct wnw__shape {

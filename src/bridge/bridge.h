@@ -50,8 +50,8 @@ struct wnw__bridge_facts {
     int32_t n_head; /* query heads */
     float scale;    /* of q . k */
     struct wnw__score_form form;
-    bool
-        turns; /* queries turn by plain RoPE, with the parameters that follow, and then are multiplied with q_scale */
+    /* queries turn by plain RoPE, with the parameters that follow, and then are multiplied with q_scale */
+    bool turns;
     bool neox;
     int32_t n_rot, n_ctx_train;
     float base, freq_scale, q_scale;
@@ -111,8 +111,8 @@ struct wnw__bridge_cache {
     int32_t n_layer, cap_layer;    /* 0 once libllama has freed the buffer */
     struct wnw__bridge_note *note; /* [n_stream * n_cell], or NULL while no policy wants them */
     int32_t n_cell, n_written;
-    bool
-        missed; /* rows were written since the last clear of which there is no note, because memory ran out */
+    /* rows were written since the last clear of which there is no note, because memory ran out */
+    bool missed;
     int64_t made;      /* when, to compare */
     atomic_int owners; /* the buffer, and every backend that has seen it in a graph */
 };
@@ -252,8 +252,8 @@ struct wnw__drive; /* bridge_drive.h */
 
 struct wnw__bridge_backend {
     ggml_backend_t cpu;
-    struct wnw__drive
-        *drive; /* borrowed: an engine of ours that owns keys and values; NULL: the store here does */
+    /* borrowed: an engine of ours that owns keys and values; NULL: the store here does */
+    struct wnw__drive *drive;
     int32_t n_threads;
     struct wnw__bridge_cache **caches; /* that its graphs had, in that order */
     int32_t n_cache, cap_cache;

@@ -76,8 +76,8 @@ static inline void wnw__act_chunk(const float *x, int32_t n_block, struct wnw__a
     float by[8];
     _mm256_storeu_ps(by, _mm256_and_ps(some, _mm256_div_ps(most, t)));
     _mm256_storeu_ps(a->scale, scale);
-    __m256i
-        sums[8]; /* of eight bytes each; of unsigned ones, so 128 is added to each byte and taken off below */
+    /* of eight bytes each; of unsigned ones, so 128 is added to each byte and taken off below */
+    __m256i sums[8];
     for (int32_t b = 0; b < 8; b++) {
         const __m256i q = b < n_block && by[b] > 0.0f ? wnw__act_bytes(x + 32 * b, _mm256_set1_ps(by[b]))
                                                       : _mm256_setzero_si256();

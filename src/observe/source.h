@@ -37,8 +37,8 @@ struct wnw__source_of {
     struct wnw__proj **proj; /* [2] of KV heads, of query heads; the source makes, the sequence frees them */
     /* The following are NULL where a graph of somebody else read the tokens; RoPE is then not known. */
     const struct wnw_model *m;
-    struct wnw__cache
-        *cache; /* keeps numbers with its entries, projected norms too once a policy asks for them */
+    /* keeps numbers with its entries, projected norms too once a policy asks for them */
+    struct wnw__cache *cache;
     /* There, the output projection of a layer. NULL = projected norms are not offered. */
     int (*projection)(void *owner, int32_t il, struct wnw__proj_weight *out);
     /* Adds to *obs what the owner of the entries observes. NULL = nothing. */

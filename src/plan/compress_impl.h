@@ -89,8 +89,8 @@ struct wnw__draft {
     struct wnw__draft_cache cache;
     struct wnw__draft_size size;
     double perplexity;
-    float *
-        lookahead; /* [n_layer][needs.lookahead][n_head][d] queries of tokens to come; NULL = none are needed */
+    /* [n_layer][needs.lookahead][n_head][d] queries of tokens to come; NULL = none are needed */
+    float *lookahead;
     int32_t n_lookahead;
     double *gathered[WNW_N_PART_KINDS]; /* what a part gathered over the layers; NULL = it gathers nothing */
 

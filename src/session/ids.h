@@ -9,8 +9,8 @@
 struct wnw__ids {
     int32_t *tokens; /* [cap] ids of all tokens read, by position; -1 below n_ambiguous */
     int32_t cap;     /* allocated elements of tokens */
-    int32_t
-        n_ambiguous; /* below this position, heads hold different tokens at the same position (renumber.c) */
+    /* below this position, heads hold different tokens at the same position (renumber.c) */
+    int32_t n_ambiguous;
     /* A task-aware second pass feeds n_tasks tasks; task_tokens holds their task_n[i] tokens one after
      * another. */
     int32_t *task_tokens, *task_n, n_tasks;

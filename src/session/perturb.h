@@ -18,8 +18,8 @@ struct wnw__perturbation {
     bool guaranteed;    /* sigma_first > 1/2 (assumption 3.4): more A nu in stage 2 means a lower theta_hat */
     double theta;       /* the bound itself (theorem 3.3) */
     double theta_hat;   /* the bound that a stage 2 by A nu minimises (theorem 3.5); >= theta */
-    double
-        theta_relax; /* the bound that a stage 2 by A minimises (theorem C.1); >= theta_hat if guaranteed */
+    /* the bound that a stage 2 by A minimises (theorem C.1); >= theta_hat if guaranteed */
+    double theta_relax;
 };
 
 /* Computes the bounds from attn, nu, kept and first, all [n]; first marks stage 1, NULL = all kept entries.

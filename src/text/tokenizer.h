@@ -34,8 +34,8 @@ struct wnw__tokenizer {
     int32_t n_special;
     bool merges_words;               /* byte pairs within words; else SentencePiece, over whole texts */
     bool parts_blank, parts_newline; /* SentencePiece: no token has one after another character */
-    bool
-        spelled[256]; /* SentencePiece: characters that begin with this byte may have no token of their own */
+    /* SentencePiece: characters that begin with this byte may have no token of their own */
+    bool spelled[256];
     struct wnw__text_bound bound;
     int32_t first[257]; /* special[first[c] .. first[c + 1]) begin with byte c */
 };
