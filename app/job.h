@@ -9,7 +9,7 @@
 #include "app/kv.h"
 #include "app/output.h"
 #include "app/text.h"
-#include "winnow.h"
+#include "winnow_study.h"
 
 struct app_job {
     const struct app_args *args;

@@ -5,6 +5,7 @@
 
 #include "bench/bench.h"
 #include "bench/peak.h"
+#include "winnow_study.h"
 
 enum roof_phase { ROOF_PREFILL, ROOF_FULL, ROOF_KEPT, N_ROOF_PHASES };
 enum roof_part {

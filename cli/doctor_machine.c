@@ -4,6 +4,7 @@
 #include "cli/chat_line.h"
 #include "cli/doctor.h"
 #include "winnow_bridge.h"
+#include "winnow_study.h"
 
 #include <ggml-backend.h>
 #include <ggml.h>

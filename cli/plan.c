@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "cli/args.h"
 #include "cli/commands.h"
-#include "winnow.h"
+#include "winnow_method.h"
 
 #include <jansson.h>
 #include <string.h>

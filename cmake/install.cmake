@@ -59,7 +59,7 @@ if(wnw_server)
   install(TARGETS winnow_server RUNTIME DESTINATION ${wnw_peer_dir} OPTIONAL)
 endif()
 install(FILES include/winnow.h include/winnow_method.h include/winnow_calibrate.h include/winnow_bridge.h
-              include/winnow_store.h
+              include/winnow_store.h include/winnow_study.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/winnow)
 # What the command reads besides the user's files; app/share.c finds it from the place of the program.

@@ -592,22 +592,6 @@ WNW_API int32_t wnw_usable_cores(void);
 /* Name of the attention kernels in use: "avx512-bf16", "avx512", "avx2", "neon", "scalar". Static. */
 WNW_API const char *wnw_kernel_name(void);
 
-/* A kernel, and whether it is in use on this CPU. Strings are static. */
-typedef struct wnw_kernel_info {
-    uint32_t struct_size;
-    const char *work;  /* "attention", "attention of prompts", "far scores", "weights" */
-    const char *name;  /* "avx512-bf16" */
-    const char *lacks; /* what it wants and this CPU lacks, as /proc/cpuinfo calls it; NULL: nothing */
-    bool built;        /* this build has it */
-    bool used;         /* it is the best of its work that is built and lacks nothing */
-} wnw_kernel_info;
-WNW_DEFAULT(wnw_kernel_info, wnw_kernel_info_default)
-
-/* Number of the kernels that are known on this architecture, those of one work in a row and the best one first. */
-WNW_API int32_t wnw_n_kernels(void);
-/* Fills *out for kernel i, 0 .. wnw_n_kernels() - 1; thread-safe. E_ARG: another i. */
-WNW_API int wnw_kernel_get(int32_t i, wnw_kernel_info *out);
-
 /* ======== More of sessions ======== */
 
 /* Finds the type of a name: "f16" -> WNW_KV_F16 and so on. E_ARG: not a name; the message lists them. */
@@ -638,34 +622,6 @@ WNW_API int wnw_session_reset(wnw_session *s);
 WNW_API int wnw_session_rewind(wnw_session *s, int32_t n_past);
 /* How many of tokens[n] are the first ones that the session has read; 0 after entries got new positions. */
 WNW_API int32_t wnw_session_common_prefix(const wnw_session *s, const int32_t *tokens, int32_t n);
-
-/* Query head h of layer il. */
-typedef struct wnw_head {
-    int32_t il, h;
-} wnw_head;
-
-/* Which tokens are read with masked heads. */
-typedef enum wnw_mask_phase {
-    WNW_MASK_ALL,    /* all */
-    WNW_MASK_DECODE, /* those of wnw_session_decode and wnw_decode_batch, not those of prompts */
-} wnw_mask_phase;
-
-/* What a masked head gives in front of the output projection. */
-typedef enum wnw_mask_form {
-    WNW_MASK_ZERO, /* 0 */
-    WNW_MASK_MEAN, /* the output of a query of 0, as in CompressKV's program: the mean of the values that it sees */
-} wnw_mask_form;
-
-/* Switches query heads off, to see what they are for: the output of the n heads is that of the form (wnw_session_mask_form,
- * 0 by default) for all tokens of the phase that are read from now on. Replaces earlier masks; n = 0 ends masking. Keys and values
- * are cached as before, and policies observe attention in front of masks of the form zero, and the even one of the form
- * mean; wnw_session_begin changes nothing of it. After a failure
- * the earlier masks hold. E_ARG: no such phase. E_RANGE: no such head, n < 0. E_NOMEM. */
-WNW_API int wnw_session_mask_heads(wnw_session *s, const wnw_head *heads, int32_t n, wnw_mask_phase phase);
-/* Sets what masked heads give from now on; present masks and later ones have the form. Source of MEAN: CompressKV (arXiv
- * 2508.02401), whose program sets queries to 0, so that the attention is the same on all entries that the token sees; attention sinks,
- * ALiBi and biases of entries still count. E_ARG: no such form. */
-WNW_API int wnw_session_mask_form(wnw_session *s, wnw_mask_form form);
 
 /* Appends n prompt tokens and compresses nothing. on_logits NULL: only the last token's logits are computed
  * (wnw_session_logits); else it receives the logits [n_vocab] of the i-th token of the call, and returns false to
@@ -738,36 +694,6 @@ WNW_API int wnw_session_new_on(wnw_session **out, wnw_engine *e, const wnw_sessi
  * not be followed. */
 WNW_API int wnw_decode_batch(wnw_engine *e, wnw_session *const *sessions, const int32_t *tokens, int32_t n);
 
-/* ---- Where the time of an engine goes ---- */
-
-/* Time and work of one part of the passes through the model. */
-typedef struct wnw_work {
-    double ms;
-    double ops;   /* operations of products; a multiplication and an addition count one each */
-    double bytes; /* bytes of weights, keys and values that must be moved at least: each once per pass */
-} wnw_work;
-
-/* What the passes of an engine did while it measured. The times of all parts add up to that of the passes; the rest of
- * a call is text, plans and compression. */
-typedef struct wnw_engine_times {
-    uint32_t struct_size;
-    int64_t n_pass;       /* passes through all or some layers: ubatches and decode steps */
-    int64_t n_token;      /* rows of these passes */
-    wnw_work weights;     /* products with weights, biases included, but for the last one */
-    wnw_work attention;   /* storing keys and values, attention over the cache */
-    wnw_work observation; /* what policies have noted of the passes; its bytes are not counted */
-    wnw_work logits;      /* the product with the output matrix */
-    wnw_work other;       /* embeddings, norms, RoPE, activations, building graphs; its work is not counted */
-} wnw_engine_times;
-
-WNW_DEFAULT(wnw_engine_times, wnw_engine_times_default)
-
-/* Begins to measure, with all numbers at 0, or ends it; the numbers stay until the next beginning. Results do not
- * change. Measured passes take about a microsecond more for each of twelve places per layer. E_ARG: e is NULL. */
-WNW_API int wnw_engine_measure(wnw_engine *e, bool on);
-/* Fills *out. E_ARG: a pointer is NULL (zeros where it is the engine), or struct_size is not set. */
-WNW_API int wnw_engine_get_times(const wnw_engine *e, wnw_engine_times *out);
-
 /* ======== Plans: looking before dropping, and several policies on one reading ======== */
 
 typedef struct wnw_plan wnw_plan;
@@ -811,31 +737,6 @@ WNW_API int32_t wnw_plan_n_tokens(const wnw_plan *p);
  * plan. */
 WNW_API int32_t wnw_plan_head(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **positions);
 
-/* A change of values of kept entries (value merging): the value of the entry at position `from`, which goes, is added
- * `weight` times to n_to consecutive kept entries of the same head, the first of which is at position `to`. */
-typedef struct wnw_merge {
-    int32_t from, to, n_to;
-    float weight;
-} wnw_merge;
-
-/* Sets *merges to the merges of layer il, KV head ih, in ascending order of `from`, and returns their number, which is
- * 0 in most plans. Borrowed from the plan. */
-WNW_API int32_t wnw_plan_merges(const wnw_plan *p, int32_t il, int32_t ih, const wnw_merge **merges);
-/* Whether every value to which others were added is then divided by 1 + the sum of their weights. */
-WNW_API bool wnw_plan_averages(const wnw_plan *p);
-/* Sets *channels to the key channels of layer il, KV head ih, ascending, that become 0 in all kept entries but the last
- * *n_spared, and returns their number, which is 0 in most plans. This saves no memory. Borrowed from the plan. */
-WNW_API int32_t wnw_plan_channels(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **channels,
-                                  int32_t *n_spared);
-/* What takes the place of numbers of the n kept entries of a head, borrowed from the plan. */
-typedef struct wnw_fitted {
-    int32_t n, n_embd_head;
-    const float *bias;   /* [n] what attention adds to their logits from then on; NULL = what it adds now */
-    const float *values; /* [n][n_embd_head]; NULL = those they have */
-} wnw_fitted;
-
-/* That of layer il, KV head ih: zeros in most plans. */
-WNW_API wnw_fitted wnw_plan_fitted(const wnw_plan *p, int32_t il, int32_t ih);
 /* Makes a plan from data, e.g. read from a file. positions[il * n_head_kv + ih] points to n[il * n_head_kv + ih]
  * ascending positions; copied. E_ARG if they are not ascending or not in 0..n_tokens-1. *out is released with
  * wnw_plan_free. */
@@ -984,21 +885,6 @@ WNW_API int wnw_policy_facts_of(wnw_policy_facts *out, const wnw_model *m, const
 /* Adds what p (NULL = nothing) holds to the facts: its kinds, the smallest size of its shares, and what gates on hidden states were
  * learned from. */
 WNW_API void wnw_policy_facts_add(wnw_policy_facts *facts, const wnw_profile *p);
-
-/* Reads a list of query heads of m:
- *   3-1,7-4,...    by layer and head, both from 0
- *   srh:topN       the N heads of all layers with the largest mean semantic retrieval score in p, best first;
- *                  equal scores in the order of layers, then heads
- *   trad:topN      the same by traditional retrieval score
- *   random:N:SEED  N different heads, every choice as likely as any other, ascending
- *   random:N:SEED:M  the same without the M heads that srh:topM names
- * p may be NULL where it is not needed. *heads, [*n], is owned by the caller, who releases it with wnw_free.
- * E_ARG: not a list, a head twice, or the profile has no such scores. E_RANGE: no such head, or not as many.
- * E_MISMATCH: the profile is of another model. */
-WNW_API int wnw_heads_parse(wnw_head **heads, int32_t *n, const char *text, const wnw_model *m,
-                            const wnw_profile *p);
-/* Bit set of the wnw_profile_kind that wnw_heads_parse needs for the list. */
-WNW_API uint32_t wnw_heads_profiles(const char *text);
 
 #ifdef __cplusplus
 }

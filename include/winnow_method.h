@@ -505,6 +505,13 @@ typedef struct wnw_positions {
 } wnw_positions;
 #define WNW_POSITIONS_INIT WNW_INIT(wnw_positions), .kind = WNW_PART_POSITIONS
 
+/* A change of values of kept entries (value merging): the value of the entry at position `from`, which goes, is added
+ * `weight` times to n_to consecutive kept entries of the same head, the first of which is at position `to`. */
+typedef struct wnw_merge {
+    int32_t from, to, n_to;
+    float weight;
+} wnw_merge;
+
 /* One head's entries that stay. Arrays are borrowed. */
 typedef struct wnw_contents_problem {
     const wnw_observation *obs; /* the observations that `needs` asks for */
@@ -536,6 +543,28 @@ enum { WNW_FIT_BIAS = 1, WNW_FIT_VALUES = 2 };
 
 /* Appends a sentence to warning[256], which is "" or holds earlier sentences; what does not fit is cut off. */
 WNW_API void wnw_part_warn(char *warning, const char *sentence);
+
+/* ---- What content rules have put into a plan ---- */
+
+/* Sets *merges to the merges of layer il, KV head ih, in ascending order of `from`, and returns their number, which is
+ * 0 in most plans. Borrowed from the plan. */
+WNW_API int32_t wnw_plan_merges(const wnw_plan *p, int32_t il, int32_t ih, const wnw_merge **merges);
+/* Whether every value to which others were added is then divided by 1 + the sum of their weights. */
+WNW_API bool wnw_plan_averages(const wnw_plan *p);
+/* Sets *channels to the key channels of layer il, KV head ih, ascending, that become 0 in all kept entries but the last
+ * *n_spared, and returns their number, which is 0 in most plans. This saves no memory. Borrowed from the plan. */
+WNW_API int32_t wnw_plan_channels(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **channels,
+                                  int32_t *n_spared);
+
+/* What takes the place of numbers of the n kept entries of a head, borrowed from the plan. */
+typedef struct wnw_fitted {
+    int32_t n, n_embd_head;
+    const float *bias;   /* [n] what attention adds to their logits from then on; NULL = what it adds now */
+    const float *values; /* [n][n_embd_head]; NULL = those they have */
+} wnw_fitted;
+
+/* That of layer il, KV head ih: zeros in most plans. */
+WNW_API wnw_fitted wnw_plan_fitted(const wnw_plan *p, int32_t il, int32_t ih);
 
 /* ---- Registry: parts from outside the library ---- */
 

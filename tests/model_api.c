@@ -9,6 +9,7 @@
 #include "helpers.h"
 #include "winnow_method.h"
 #include "winnow_store.h"
+#include "winnow_study.h"
 
 #include "peek_session.h"
 

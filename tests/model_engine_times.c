@@ -2,6 +2,7 @@
 /* What an engine says of its passes: the parts add up to the whole, by a clock that work moves; the work is that of a model
  * counted by hand, and measuring changes no bit of a result. */
 #include "helpers.h"
+#include "winnow_study.h"
 
 #include <stdlib.h>
 

@@ -4,6 +4,7 @@
 #include "files.h"
 #include "gguf_edit.h"
 #include "helpers.h"
+#include "winnow_study.h"
 #include "peek_session.h"
 
 #include <stdio.h>

@@ -5,6 +5,7 @@
  * decoded together and compressed again as others are.
  */
 #include "helpers.h"
+#include "winnow_method.h"
 
 #include "peek_session.h"
 

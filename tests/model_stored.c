@@ -7,6 +7,7 @@
 #include "helpers.h"
 #include "winnow_bridge.h"
 #include "winnow_store.h"
+#include "winnow_study.h"
 
 #include "peek_session.h"
 #include "peek_store.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "plans.h"
+#include "winnow_method.h"
 
 #include <stdio.h>
 #include <stdlib.h>

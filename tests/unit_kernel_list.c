@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The list of kernels says of each work what is in use there. */
 #include "asserts.h"
+#include "winnow_study.h"
 
 #include "peek_arrays.h"
 

@@ -8,7 +8,7 @@
 #include "eval/args.h"
 #include "eval/base/contrast.h"
 #include "eval/run/suite.h"
-#include "winnow.h"
+#include "winnow_study.h"
 
 #include <jansson.h>
 

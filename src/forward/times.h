@@ -8,7 +8,7 @@
 #define WNW_FORWARD_TIMES_H
 
 #include "forward/batch.h"
-#include "winnow.h"
+#include "winnow_study.h"
 
 #include <ggml.h>
 

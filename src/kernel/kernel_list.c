@@ -6,6 +6,7 @@
 #include "kernel/kernel_impl.h"
 #include "kernel/matmul.h"
 #include "kernel/score8.h"
+#include "winnow_study.h"
 
 enum { MOST_KERNELS = 16 };
 

@@ -4,6 +4,7 @@
 #define WNW_PLAN_H
 
 #include "base/err.h"
+#include "winnow_method.h"
 
 /* What is written into the kept entries of one head. Merges name entries by position, as a plan does
  * throughout. */

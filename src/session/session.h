@@ -9,6 +9,7 @@
 #include "plan/compress.h"
 #include "session/ids.h"
 #include "session/rules/rules.h"
+#include "winnow_study.h"
 
 /* Query heads that are switched off. The struct starts as {0}, which masks nothing, and is freed by wnw__masks_free. */
 struct wnw__masks {
