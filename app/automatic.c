@@ -114,7 +114,7 @@ const char *app_keep_scorer(double quality, const wnw_profile *profile, const wn
 
 void app_auto_tell(const wnw_policy_choice *choice)
 {
-    app_note("policy %s, because %s: %s", choice->recipe, choice->when, choice->why);
+    app_note("policy %s, because %s", choice->recipe, choice->reason);
 }
 
 json_t *app_auto_json(const wnw_policy_choice *choice)

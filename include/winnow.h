@@ -799,6 +799,8 @@ typedef struct wnw_policy_choice {
     const char *evidence;
     /* longer prompts take the same row up to this length, INT32_MAX: all do; 0: no prompt was asked for */
     int32_t until_tokens;
+    /* the fact that decides, in a few words that go on a sentence: "policy X, because ..." */
+    const char *reason;
 } wnw_policy_choice;
 
 WNW_DEFAULT(wnw_policy_choice, wnw_policy_choice_default)

@@ -118,7 +118,7 @@ static int tell_row(const wnw_policy_choice *row, void *user)
     (void)user;
     if (row->until_tokens < INT32_MAX)
         snprintf(upto, sizeof upto, " of up to %d tokens", (int)row->until_tokens);
-    fprintf(stderr, "winnow: auto: prompts%s by %s: %s\n", upto, row->recipe, row->why);
+    fprintf(stderr, "winnow: auto: prompts%s by %s: %s\n", upto, row->recipe, row->reason);
     return WNW_OK;
 }
 

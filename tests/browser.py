@@ -12,7 +12,7 @@ import urllib.request
 
 
 class Browser:
-    """One window. chromedriver picks a free port and says which."""
+    """One window, closed where its `with` ends. chromedriver picks a free port and says which."""
 
     def __init__(self):
         self.session = None
@@ -74,11 +74,19 @@ class Browser:
         """What the console said since the last call."""
         return self.call("POST", "/se/log", {"type": "browser"})
 
+    def check_silent(self):
+        """Fails where the page has said something since the last call, which our pages do in errors alone."""
+        said = self.said()
+        assert not said, said
+
     def keys(self, text):
         actions = [{"type": k, "value": c} for c in text for k in ("keyDown", "keyUp")]
         self.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
 
-    def close(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
         if self.session:
             self.call("DELETE", "")
         self.driver.terminate()

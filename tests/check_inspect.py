@@ -120,8 +120,7 @@ def check_looks(b):
     assert base64.b64decode(b.command("Page.printToPDF")["data"]).startswith(b"%PDF")
 
 
-browser = Browser()
-try:
+with Browser() as browser:
     for path, *files in groups(sys.argv[1:]):
         print(path)
         page = "file://" + os.path.abspath(path)
@@ -137,7 +136,4 @@ try:
         check_search(browser)
         check_answer(browser)
         check_looks(browser)
-        said = browser.said()
-        assert not said, said
-finally:
-    browser.close()
+        browser.check_silent()

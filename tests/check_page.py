@@ -247,8 +247,7 @@ def check_paper(browser):
         assert browser.js(OPEN) == was, "printing leaves sections open"
 
 
-browser = Browser()
-try:
+with Browser() as browser:
     for path, numbers, *words in groups(sys.argv[1:]):
         page = os.path.abspath(path)
         with open(numbers, encoding="utf-8") as f:
@@ -257,7 +256,4 @@ try:
         check_page(browser)
         check_phone(browser)
         check_paper(browser)
-        said = browser.said()
-        assert not said, said
-finally:
-    browser.close()
+        browser.check_silent()

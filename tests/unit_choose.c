@@ -198,6 +198,8 @@ static void every_row_has_its_evidence(void **state)
     (void)state;
     wnw_policy_choice rule = wnw_policy_choice_default();
     for (int32_t i = 0; wnw_policy_rule(i, &rule); i++) {
+        assert_cmp(strlen(rule.reason), >, 20); /* said on a line that has the recipe, too */
+        assert_cmp(strlen(rule.reason), <, 100);
         assert_cmp(strlen(rule.when), >, 5);
         assert_cmp(strlen(rule.why), >, 20);
         if (strncmp(rule.evidence, "none", 4) != 0 && !strstr(rule.evidence, "docs/results"))

@@ -288,7 +288,7 @@ static int choose_recipes(struct lists *l, const struct eval_suite *suite)
             WNW_TRY(choose_recipe(&choice, &facts, longest, m, &l->sizes[i]));
             eval_size_text(size, sizeof size, &l->sizes[i]);
             app_text_put(&l->c->notes, "%sauto is %s in mode %s with %s, because %s",
-                         l->c->notes.len > 0 ? "\n" : "", choice.recipe, mode_names[m], size, choice.when);
+                         l->c->notes.len > 0 ? "\n" : "", choice.recipe, mode_names[m], size, choice.reason);
             WNW_TRY(find_recipe(l->c, choice.recipe, &l->chosen[m][i]));
         }
     return APP_OK;

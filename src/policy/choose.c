@@ -103,13 +103,15 @@ static bool always(const wnw_policy_facts *f)
 
 static const struct row {
     bool (*holds)(const wnw_policy_facts *f);
-    const char *recipe, *when, *why, *evidence;
+    const char *recipe, *reason, *when, *why, *evidence;
 } rows[] = {
     {beyond_context, "streaming_llm-rerotated",
+     "the prompt is longer than the model was trained for and is read by chunks",
      "the prompt is longer than the trained context, and is read by chunks",
      "it alone gives kept tokens positions inside the context without comparing heads",
      "none: it is what can be done, and was not compared"},
     {input_gate_and_recent, "kvzap:recent=32,room=0.3+shares",
+     "the model has gates that judge tokens while they are read",
      "there are profiles of shares, measured down to the size, and of gates on hidden states, the prompt is "
      "still to be read, has at most twice the tokens of the pieces that these gates were learned from (2000, "
      "where that is not known) if kvgate+shares could be taken, and heads keep 180 entries or more on "
@@ -128,7 +130,9 @@ static const struct row {
      "keydiff-shares 62.5 (80: docs/results.md, Gates from longer pieces), without the last 32 tokens, with "
      "KVzip+ as the target, 41.2 of 85.0 (80: docs/results.md, Gates that are asked while reading); "
      "SmolLM2-135M; by layer and in chunks none"},
-    {input_gate_in_shares, "kvzap:recent=0+shares", "the same, and less stays",
+    {input_gate_in_shares, "kvzap:recent=0+shares",
+     "the model has gates that judge tokens while they are read, and few tokens stay",
+     "the same, and less stays",
      "a gate that predicts a second reading while the prompt is read, in heads that keep as much as it would "
      "leave them; costs next to nothing",
      "an eighth left, question later: 68.6 of 87.7 points, kvzip, which reads twice, 66.2, kvcompose 43.0, "
@@ -136,7 +140,7 @@ static const struct row {
      "pieces; with KVzip+ as "
      "the target 77.5 of 100, kvgate+shares 60.5 (50, Qwen2.5-Coder-0.5B): docs/results.md, Gates that are "
      "asked while reading; by layer, in chunks and while decoding none"},
-    {gate_in_shares, "kvgate+shares",
+    {gate_in_shares, "kvgate+shares", "the model has gates that judge what is cached",
      "there are profiles of shares, measured down to the size, and of gate; not layer by layer",
      "a gate that predicts a second reading, in heads that keep as much as it would leave them",
      "a half, a quarter and an eighth left, question later: 87.7, 78.8 and 63.2 of 87.3 points, kvzip, which "
@@ -154,7 +158,9 @@ static const struct row {
      "and a half, a quarter and an eighth left 60.8, 57.8 and 48.0 of 60.8, those from pieces of 700 57.4, "
      "51.5 and 31.4 (51, SmolLM2-135M: docs/results.md, Longer prompts); "
      "in chunks and while decoding none"},
-    {has_shares, "keydiff-shares", "there is a profile of shares that was measured down to the size",
+    {has_shares, "keydiff-shares",
+     "it is known how much each head of the model keeps, and there are no gates for this prompt",
+     "there is a profile of shares that was measured down to the size",
      "keys that stand out, in heads that keep as much as a second reading would leave them; costs next to "
      "nothing",
      "a half, a quarter and an eighth left, question later: 88.9, 78.5 and 59.5 of 91.1 points, replay 87.1, "
@@ -165,19 +171,21 @@ static const struct row {
      "known); texts that nobody generated, a half left: 0.024 nats from the full cache, replay 0.009, "
      "keydiff 0.053 (41 pieces: docs/results.md, Texts that nobody generated); SmolLM2-135M; in chunks and "
      "while decoding none"},
-    {later_gate, "kvgate", "the question comes later, and there is a profile of gate; not layer by layer",
+    {later_gate, "kvgate", "the question comes later, and the model has gates that judge what is cached",
+     "the question comes later, and there is a profile of gate; not layer by layer",
      "a gate predicts what a second reading would score",
      "87.5, 85.0 and 75.6 of 86.9 points with a half, a quarter and an eighth left (SmolLM2-135M, 40 "
      "questions): "
      "docs/results/older.md, What gates give; in chunks and while decoding none"},
-    {has_replay, "replay", "compressed at the end, within the trained context",
+    {has_replay, "replay", "the whole prompt's queries are there, and no profile helps at this size",
+     "compressed at the end, within the trained context",
      "what repeating the prompt would attend to, from the queries and keys of the first reading",
      "a half, a quarter and an eighth left, question later: 87.1, 82.8 and 62.2 of 91.1 points, lagkv 38.3, "
      "14.0 "
      "and 7.0, keydiff 21.6, 3.3 and 0.8 (119 questions of five kinds: docs/results.md, The proof); question "
      "known: 86.1, 83.3 and 57.2 of 90.0, snapkv:kernel=31 57.2, 42.7 and 30.3 (46: docs/results.md, The "
      "question known); SmolLM2-135M"},
-    {known, "snapkv:kernel=31", "the question is compressed too",
+    {known, "snapkv:kernel=31", "the question is compressed too", "the question is compressed too",
      "what the question attends to, with enough behind it for an answer of a few tokens",
      "74, 72 and 63 of 88.5 points with a quarter, a half and three quarters gone (Qwen2.5-Coder-0.5B), 69, "
      "67 and 54 of 81.1 (SmolLM2-135M), the most of those then that read once: docs/results/older.md, Which "
@@ -185,11 +193,11 @@ static const struct row {
      "of "
      "UUIDs and keys 6, 0 and 0 of 89 (46 questions, SmolLM2-135M: docs/results.md, The question known); by "
      "layer, in chunks and while decoding none"},
-    {decodes_stats, "triattention",
+    {decodes_stats, "triattention", "entries go while decoding, and the model has statistics of its queries",
      "the question comes later, entries go while decoding, and there is a profile of stats",
      "calibrated queries say what coming tokens will give a key by its distance",
      "none of ours; its paper has it above SnapKV and R-KV while generating"},
-    {always, "keydiff", "nothing of that",
+    {always, "keydiff", "nothing that another policy needs is there", "nothing of that",
      "keys that stand out; asks for no profile, no question and no phase",
      "21.6, 3.3 and 0.8 of 91.1 points with a half, a quarter and an eighth left (121 questions of five "
      "kinds, "
@@ -201,9 +209,9 @@ enum { N_ROW = sizeof rows / sizeof *rows };
 
 static void give(wnw_policy_choice *out, const struct row *row, int32_t until)
 {
-    const wnw_policy_choice own = {WNW_INIT(wnw_policy_choice), .recipe = row->recipe,
-                                   .when = row->when,           .why = row->why,
-                                   .evidence = row->evidence,   .until_tokens = until};
+    const wnw_policy_choice own = {
+        WNW_INIT(wnw_policy_choice), .recipe = row->recipe, .when = row->when,    .why = row->why,
+        .evidence = row->evidence,   .until_tokens = until, .reason = row->reason};
     wnw__sized_give(out, &own);
 }
 

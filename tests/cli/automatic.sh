@@ -18,6 +18,7 @@ chooses() {
     good "$name" run -f "$work/doc.txt" -p "$question" -n 1 -t 1 --json "$@" && {
         json "$name: the choice" "$work/out" "o['choice']['policy'] == '$policy' and set(o['choice']) == {'policy', 'when', 'why', 'evidence'}"
         [ "$(grep -c "policy $policy, because " "$work/err")" -eq 1 ] || fail "$name: not said once: $(cat "$work/err")"
+        [ "$(grep "policy $policy, because " "$work/err" | wc -c)" -le 150 ] || fail "$name: not said in one short line: $(cat "$work/err")"
     }
 }
 

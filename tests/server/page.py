@@ -205,8 +205,7 @@ def check_key_and_stop(b, s):
     quiet(b, "401 (Unauthorized)")
 
 
-browser = Browser()
-try:
+with Browser() as browser:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as novel:
         novel.write(words(500, 77))
         novel.flush()
@@ -234,6 +233,4 @@ try:
                                       capture_output=True, text=True)
                 check(f"ctl page with the key {key}", done.returncode == code and says in done.stderr, done.stderr)
         check_key_and_stop(browser, server)
-finally:
-    browser.close()
 finish()
