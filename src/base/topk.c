@@ -11,28 +11,37 @@ uint32_t wnw__score_key(float x)
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
+void wnw__cut_count(struct wnw__cut_search *s, const float *score, int64_t n)
+{
+    const uint32_t known = s->key, mask = s->mask;
+    const int shift = s->shift;
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t key = wnw__score_key(score[i]);
+        s->count[(key >> shift) & 0xffu] += (key & mask) == known;
+    }
+}
+
+bool wnw__cut_next(struct wnw__cut_search *s)
+{
+    uint32_t byte = 255;
+    while (byte > 0 && s->left > s->count[byte])
+        s->left -= s->count[byte--];
+    s->key |= byte << s->shift;
+    s->mask |= 0xffu << s->shift;
+    s->shift -= 8;
+    memset(s->count, 0, sizeof s->count);
+    return s->shift >= 0;
+}
+
 struct wnw__cut wnw__topk_cut(const float *score, int64_t n, int64_t k)
 {
+    struct wnw__cut_search s = {.shift = 24, .left = k};
     if (k <= 0)
         return (struct wnw__cut){.key = UINT32_MAX, .n_tie = 0};
-
-    /* Byte by byte from the top, this finds the value that the k-th best has among keys with the same
-     * prefix. */
-    uint32_t prefix = 0, mask = 0;
-    int64_t left = k;
-    for (int shift = 24; shift >= 0; shift -= 8) {
-        int64_t count[256] = {0};
-        for (int64_t i = 0; i < n; i++) {
-            const uint32_t key = wnw__score_key(score[i]);
-            count[(key >> shift) & 0xffu] += (key & mask) == prefix;
-        }
-        uint32_t byte = 255;
-        while (byte > 0 && left > count[byte])
-            left -= count[byte--];
-        prefix |= byte << shift;
-        mask |= 0xffu << shift;
-    }
-    return (struct wnw__cut){.key = prefix, .n_tie = left};
+    do
+        wnw__cut_count(&s, score, n);
+    while (wnw__cut_next(&s));
+    return (struct wnw__cut){.key = s.key, .n_tie = s.left};
 }
 
 int32_t wnw__topk(const float *score, int32_t n, int32_t k, int32_t first, int32_t *out)

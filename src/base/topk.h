@@ -23,6 +23,18 @@ uint32_t wnw__score_key(float x);
 /* The cut of the k best of score[n], 0 <= k <= n. With k = 0 nothing passes it. */
 struct wnw__cut wnw__topk_cut(const float *score, int64_t n, int64_t k);
 
+/* The same of scores that lie in several arrays: {.shift = 24, .left = k}, k > 0; then all of them are counted as often
+ * as there is a next byte of the key, from the top; then key and left are the cut's. */
+struct wnw__cut_search {
+    uint32_t key, mask; /* what is known of the key, and which of its bits are */
+    int shift;          /* of the byte that is looked for */
+    int64_t left;       /* of the k best, how many have the known part of the key */
+    int64_t count[256]; /* of scores with the known part, by the next byte */
+};
+void wnw__cut_count(struct wnw__cut_search *s, const float *score, int64_t n);
+/* Ends a round. False: the cut is found. */
+bool wnw__cut_next(struct wnw__cut_search *s);
+
 /* Whether the next score, scanned in ascending position, is among the k best. Counts n_tie down. */
 static inline bool wnw__cut_take(struct wnw__cut *cut, float score)
 {

@@ -41,26 +41,16 @@ static const float *candidates(const wnw_layer_problem *p, int32_t l, int32_t h,
 /* The cut after the k best candidates of the layers 0 .. m - 1: wnw__topk_cut over several arrays. */
 static struct wnw__cut joint_cut(const wnw_layer_problem *p, int32_t m, int64_t k)
 {
-    uint32_t prefix = 0, mask = 0;
-    int64_t left = k;
-    for (int shift = 24; shift >= 0; shift -= 8) {
-        int64_t count[256] = {0};
+    struct wnw__cut_search s = {.shift = 24, .left = k};
+    do
         for (int32_t l = 0; l < m; l++)
             for (int32_t h = 0; h < p->n_head_kv; h++) {
                 int32_t n;
                 const float *score = candidates(p, l, h, &n);
-                for (int32_t i = 0; i < n; i++) {
-                    const uint32_t key = wnw__score_key(score[i]);
-                    count[key >> shift & 0xffu] += (key & mask) == prefix;
-                }
+                wnw__cut_count(&s, score, n);
             }
-        uint32_t byte = 255;
-        while (byte > 0 && left > count[byte])
-            left -= count[byte--];
-        prefix |= byte << shift;
-        mask |= 0xffu << shift;
-    }
-    return (struct wnw__cut){.key = prefix, .n_tie = left};
+    while (wnw__cut_next(&s));
+    return (struct wnw__cut){.key = s.key, .n_tie = s.left};
 }
 
 /* number[m] = candidates of each layer among the k best; returns k, at most the number of all candidates. */
