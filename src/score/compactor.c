@@ -113,52 +113,18 @@ static const wnw_option options[] = {{.name = "beta",
                                       .def = 4,
                                       .min = 0,
                                       .max = 65536},
-                                     {.name = "sketch",
-                                      .help = "columns of the random projection",
-                                      .type = WNW_OPT_INT,
-                                      .offset = offsetof(struct opts, leverage.sketch),
-                                      .def = 48,
-                                      .min = 1,
-                                      .max = WNW_MAX_SKETCH},
-                                     {.name = "seed",
-                                      .help = "another seed, another projection",
-                                      .type = WNW_OPT_INT,
-                                      .offset = offsetof(struct opts, leverage.seed),
-                                      .def = 0,
-                                      .min = 0,
-                                      .max = 2147483647},
-                                     {.name = "chunk",
-                                      .help = "tokens that attend to each other",
-                                      .type = WNW_OPT_INT,
-                                      .offset = offsetof(struct opts, noncausal.chunk),
-                                      .def = 256,
-                                      .min = 1,
-                                      .max = 4096},
-                                     {.name = "pool",
-                                      .help = "width of the pooling along the positions, odd",
-                                      .type = WNW_OPT_INT,
-                                      .offset = offsetof(struct opts, noncausal.pool),
-                                      .def = 3,
-                                      .min = 1,
-                                      .max = 1023},
-                                     {.name = "scaled",
-                                      .help = "logits as the model scales them; 0: bare products (kvpress)",
-                                      .type = WNW_OPT_BOOL,
-                                      .offset = offsetof(struct opts, noncausal.scaled),
-                                      .def = 1},
-                                     {.name = "padded",
-                                      .help = "the last chunk's zeros take part (kvpress)",
-                                      .type = WNW_OPT_BOOL,
-                                      .offset = offsetof(struct opts, noncausal.padded)},
+                                     WNW_OPTION_SKETCH(struct opts, leverage.sketch),
+                                     WNW_OPTION_PROJECTION_SEED(struct opts, leverage.seed),
+                                     WNW_OPTION_CHUNK(struct opts, noncausal.chunk),
+                                     WNW_OPTION_CHUNK_POOL(struct opts, noncausal.pool),
+                                     WNW_OPTION_SCALED(struct opts, noncausal.scaled),
+                                     WNW_OPTION_PADDED(struct opts, noncausal.padded),
                                      {0}};
 
 static int check(const void *opts)
 {
     const struct opts *o = opts;
-    return o->noncausal.pool % 2
-               ? WNW_OK
-               : wnw__fail(WNW_E_ARG, "compactor: option pool is %d; the pooling kernel must be odd",
-                           o->noncausal.pool);
+    return wnw__noncausal_check("compactor", &o->noncausal);
 }
 
 const wnw_scorer wnw__scorer_compactor = {

@@ -138,20 +138,8 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     return wnw__leverage(opts, obs, (struct wnw__ends){0, 0}, score, scratch);
 }
 
-static const wnw_option options[] = {{.name = "sketch",
-                                      .help = "columns of the random projection",
-                                      .type = WNW_OPT_INT,
-                                      .offset = offsetof(struct wnw__leverage_opts, sketch),
-                                      .def = 48,
-                                      .min = 1,
-                                      .max = WNW_MAX_SKETCH},
-                                     {.name = "seed",
-                                      .help = "another seed, another projection",
-                                      .type = WNW_OPT_INT,
-                                      .offset = offsetof(struct wnw__leverage_opts, seed),
-                                      .def = 0,
-                                      .min = 0,
-                                      .max = 2147483647},
+static const wnw_option options[] = {WNW_OPTION_SKETCH(struct wnw__leverage_opts, sketch),
+                                     WNW_OPTION_PROJECTION_SEED(struct wnw__leverage_opts, seed),
                                      {0}};
 
 const wnw_scorer wnw__scorer_leverage = {

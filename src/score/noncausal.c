@@ -24,12 +24,16 @@ static void needs(const void *opts, wnw_needs *out)
     out->flags = WNW_NEED_QUERIES | WNW_NEED_KEYS | WNW_NEED_VALUES;
 }
 
+int wnw__noncausal_check(const char *owner, const struct wnw__noncausal_opts *o)
+{
+    return o->pool % 2 ? WNW_OK
+                       : wnw__fail(WNW_E_ARG, "%s: option pool is %d; the pooling kernel must be odd", owner,
+                                   o->pool);
+}
+
 static int check(const void *opts)
 {
-    const struct wnw__noncausal_opts *o = opts;
-    return o->pool % 2 ? WNW_OK
-                       : wnw__fail(WNW_E_ARG, "noncausal: option pool is %d; the pooling kernel must be odd",
-                                   o->pool);
+    return wnw__noncausal_check("noncausal", opts);
 }
 
 /* Scratch holds queries [m][d], probabilities [m][m] and u[n]. */
@@ -126,31 +130,11 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     return wnw__noncausal(opts, obs, (struct wnw__ends){0, 0}, score, scratch);
 }
 
-static const wnw_option options[] = {
-    {.name = "chunk",
-     .help = "tokens that attend to each other",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct wnw__noncausal_opts, chunk),
-     .def = 256,
-     .min = 1,
-     .max = 4096},
-    {.name = "pool",
-     .help = "width of the pooling along the positions, odd",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct wnw__noncausal_opts, pool),
-     .def = 3,
-     .min = 1,
-     .max = 1023},
-    {.name = "scaled",
-     .help = "logits as the model scales them; 0: bare products (kvpress)",
-     .type = WNW_OPT_BOOL,
-     .offset = offsetof(struct wnw__noncausal_opts, scaled),
-     .def = 1},
-    {.name = "padded",
-     .help = "fill the last chunk up with zero keys and queries that take part (kvpress)",
-     .type = WNW_OPT_BOOL,
-     .offset = offsetof(struct wnw__noncausal_opts, padded)},
-    {0}};
+static const wnw_option options[] = {WNW_OPTION_CHUNK(struct wnw__noncausal_opts, chunk),
+                                     WNW_OPTION_CHUNK_POOL(struct wnw__noncausal_opts, pool),
+                                     WNW_OPTION_SCALED(struct wnw__noncausal_opts, scaled),
+                                     WNW_OPTION_PADDED(struct wnw__noncausal_opts, padded),
+                                     {0}};
 
 const wnw_scorer wnw__scorer_noncausal = {
     .part = {WNW_SCORER_INIT, .name = "noncausal",

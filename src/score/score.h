@@ -52,6 +52,17 @@ struct wnw__leverage_opts {
     int32_t seed;
 };
 enum { WNW_MAX_SKETCH = 64 };
+/* Rows of an option table; `at` is where the options struct `opts` has them: a member's name. */
+#define WNW_OPTION_SKETCH(opts, at)                                                        \
+    {                                                                                      \
+        .name = "sketch", .help = "columns of the random projection", .type = WNW_OPT_INT, \
+        .offset = offsetof(opts, at), .def = 48, .min = 1, .max = WNW_MAX_SKETCH           \
+    }
+#define WNW_OPTION_PROJECTION_SEED(opts, at)                                             \
+    {                                                                                    \
+        .name = "seed", .help = "another seed, another projection", .type = WNW_OPT_INT, \
+        .offset = offsetof(opts, at), .def = 0, .min = 0, .max = 2147483647              \
+    }
 size_t wnw__leverage_scratch(const struct wnw__leverage_opts *o, const wnw_observation *obs);
 int wnw__leverage(const struct wnw__leverage_opts *o, const wnw_observation *obs, struct wnw__ends ends,
                   float *score, float *scratch);
@@ -63,6 +74,29 @@ struct wnw__noncausal_opts {
     int32_t scaled;
     int32_t padded;
 };
+#define WNW_OPTION_CHUNK(opts, at)                                                        \
+    {                                                                                     \
+        .name = "chunk", .help = "tokens that attend to each other", .type = WNW_OPT_INT, \
+        .offset = offsetof(opts, at), .def = 256, .min = 1, .max = 4096                   \
+    }
+#define WNW_OPTION_CHUNK_POOL(opts, at)                                                               \
+    {                                                                                                 \
+        .name = "pool", .help = "width of the pooling along the positions, odd", .type = WNW_OPT_INT, \
+        .offset = offsetof(opts, at), .def = 3, .min = 1, .max = 1023                                 \
+    }
+#define WNW_OPTION_SCALED(opts, at)                                                              \
+    {                                                                                            \
+        .name = "scaled", .help = "logits as the model scales them; 0: bare products (kvpress)", \
+        .type = WNW_OPT_BOOL, .offset = offsetof(opts, at), .def = 1                             \
+    }
+#define WNW_OPTION_PADDED(opts, at)                                                           \
+    {                                                                                         \
+        .name = "padded",                                                                     \
+        .help = "fill the last chunk up with zero keys and queries that take part (kvpress)", \
+        .type = WNW_OPT_BOOL, .offset = offsetof(opts, at)                                    \
+    }
+/* E_ARG: the pooling's width is even. The sentence begins with the owner. */
+int wnw__noncausal_check(const char *owner, const struct wnw__noncausal_opts *o);
 size_t wnw__noncausal_scratch(const struct wnw__noncausal_opts *o, const wnw_observation *obs);
 int wnw__noncausal(const struct wnw__noncausal_opts *o, const wnw_observation *obs, struct wnw__ends ends,
                    float *score, float *scratch);
