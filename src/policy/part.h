@@ -46,7 +46,12 @@ struct wnw__layer_opts {
         .choices = wnw__rounding_choices                                                                    \
     }
 extern const char *const wnw__rounding_choices[];
-/* Names of wnw_proj_norm, for an option table. */
+/* The row of an option table for the member `norm`, a wnw_proj_norm. */
+#define WNW_OPTION_PROJ_NORM(opts)                                                                      \
+    {                                                                                                   \
+        .name = "norm", .help = "norm of the values after the output projection", .type = WNW_OPT_ENUM, \
+        .offset = offsetof(opts, norm), .def = WNW_PROJ_L2, .choices = wnw__proj_norm_choices           \
+    }
 extern const char *const wnw__proj_norm_choices[];
 
 /* Calls work(i, user) for every i of 0 .. n - 1, on the session's threads where the observation has some. */
