@@ -167,18 +167,13 @@ static int run(wnw_calibration *c, const void *opts)
     return rc;
 }
 
-#define INT(name, def, min, max, help)                                                \
-    {                                                                                 \
-#name, help, WNW_OPT_INT, offsetof(struct options, name), def, min, max, NULL \
-    }
 static const wnw_option table[] = {
     WNW_PROBE_GRID_OPTIONS,
     WNW_PROBE_ANSWER_OPTIONS,
-    INT(sink, 128, 1, 1 << 24, "alpha: first entries that streaming heads keep"),
-    INT(recent, 256, 1, 1 << 24, "alpha: recent entries that streaming heads keep"),
+    WNW_KIND_INT(struct options, sink, 128, 1, 1 << 24, "alpha: first entries that streaming heads keep"),
+    WNW_KIND_INT(struct options, recent, 256, 1, 1 << 24, "alpha: recent entries that streaming heads keep"),
     {0},
 };
-#undef INT
 
 const struct wnw__calibrate_type wnw__calibrate_heads = {
     .name = "heads",

@@ -21,33 +21,21 @@ struct options {
     int32_t stop, multiplicity, top, distinct, k;
 };
 
-#define INT(name, def, min, max, help)                                                \
-    {                                                                                 \
-#name, help, WNW_OPT_INT, offsetof(struct options, name), def, min, max, NULL \
-    }
-#define BOOL(name, help)                                                         \
-    {                                                                            \
-#name, help, WNW_OPT_BOOL, offsetof(struct options, name), 0, 0, 1, NULL \
-    }
-#define ENUM(name, list, help)                                                   \
-    {                                                                            \
-#name, help, WNW_OPT_ENUM, offsetof(struct options, name), 0, 0, 0, list \
-    }
 static const wnw_option table[] = {
     WNW_PROBE_GRID_OPTIONS,
-    ENUM(stop, stop_names,
-         "line: an answer ends with the line; never: all steps are generated, as the paper's code does"),
+    WNW_KIND_ENUM(
+        struct options, stop, stop_names,
+        "line: an answer ends with the line; never: all steps are generated, as the paper's code does"),
     WNW_PROBE_ANSWER_OPTIONS,
-    BOOL(multiplicity,
-         "semantic: a token that is k times in the answer counts k times, as in the paper's code"),
-    INT(top, 1, 1, 64, "traditional: how many of the largest attentions may be the hit"),
-    BOOL(distinct, "traditional: a token of the answer counts once"),
-    INT(k, 0, 0, 1 << 16, "heads per layer that CompressKV is to use; 0 = an eighth"),
+    WNW_KIND_BOOL(struct options, multiplicity,
+                  "semantic: a token that is k times in the answer counts k times, as in the paper's code"),
+    WNW_KIND_INT(struct options, top, 1, 1, 64,
+                 "traditional: how many of the largest attentions may be the hit"),
+    WNW_KIND_BOOL(struct options, distinct, "traditional: a token of the answer counts once"),
+    WNW_KIND_INT(struct options, k, 0, 0, 1 << 16,
+                 "heads per layer that CompressKV is to use; 0 = an eighth"),
     {0},
 };
-#undef INT
-#undef BOOL
-#undef ENUM
 
 struct srh {
     struct wnw__probe_round round;
