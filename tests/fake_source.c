@@ -578,47 +578,31 @@ void fake_leave_alone(struct fake *f, uint32_t layers)
 
 void fake_free(struct fake *f)
 {
-    struct wnw_profile *p = &f->profile;
+    wnw_profile *p = malloc(sizeof *p); /* the library releases what a profile holds, and itself */
+    assert_non_null(p);
     free(f->pos);
     for (size_t i = 0; i < sizeof f->buffers / sizeof *f->buffers; i++)
         free(f->buffers[i]);
     for (size_t i = 0; i < sizeof f->made / sizeof **f->made; i++)
         free(f->made[i / FAKE_MAX_LAYER][i % FAKE_MAX_LAYER].values);
-    free(p->srh_rank);
-    free(p->trad_rank);
-    free(p->srh_mean);
-    free(p->trad_mean);
-    free(p->layer_share);
-    free(p->head_score);
-    free(p->head_alpha);
-    free(p->query_mean);
-    free(p->query_cov);
-    free(p->query_filter);
-    free(p->curve_ratio);
-    free(p->curve_keep);
-    free(p->best_size);
-    free(p->best_share);
-    free(p->quality_dropped);
-    for (int i = 0; i < WNW_N_QUALITY; i++)
-        free(p->quality_loss[i]);
-    for (int i = 0; i < WNW_N_QUALITY; i++)
-        free(p->quality_kept[i]);
-    free(p->gate_weight);
-    free(p->gate_bias);
-    free(p->compiler.entropy_edge);
-    free(p->compiler.ppl_edge);
-    free(p->compiler.weight);
-    free(p->compiler.tau);
+    *p = f->profile;
+    wnw_profile_free(p);
 }
 
 int fake_plan(wnw_plan **plan, struct fake *f, const char *recipe, const wnw_size *size, wnw_report *report)
 {
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
+    wnw_policy *p = test_policy(recipe);
     const int rc = wnw__plan_make(plan, p, size, &f->src, report);
     wnw_policy_free(p);
     return rc;
+}
+
+wnw_plan *fake_planned(struct fake *f, const char *recipe, const wnw_size *size, wnw_report *report)
+{
+    wnw_plan *plan = NULL;
+    if (fake_plan(&plan, f, recipe, size, report) != WNW_OK)
+        fail_msg("%s: %s", recipe, wnw_last_error());
+    return plan;
 }
 
 int64_t fake_check_plan(const wnw_plan *plan, const struct fake *f)

@@ -48,6 +48,8 @@ void fake_leave_alone(struct fake *f, uint32_t layers);
 
 /* Parses (the test fails if it cannot) and plans. */
 int fake_plan(wnw_plan **plan, struct fake *f, const char *recipe, const wnw_size *size, wnw_report *report);
+/* The plan, released with wnw_plan_free: the test fails with the library's sentence where there is none. */
+wnw_plan *fake_planned(struct fake *f, const char *recipe, const wnw_size *size, wnw_report *report);
 /* Every head: positions ascend and are among those the head holds; layers that policies leave alone are
  * whole. Returns kept entries over the other layers. */
 int64_t fake_check_plan(const wnw_plan *plan, const struct fake *f);

@@ -448,7 +448,7 @@ static void presets_beside_sliding_windows(void **state)
         wnw_policy *policy;
         if (!strstr(info.kind, "preset"))
             continue;
-        assert_ok(wnw_policy_parse(&policy, info.name, NULL));
+        policy = test_policy(info.name);
         check_recipe(&fx, info.name, policy, (wnw_kv_type)(i % N_KV_TYPES));
         wnw_policy_free(policy);
     }

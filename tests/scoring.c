@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "peek_plan.h"
+#include "plans.h"
 #include "scoring.h"
 
 const float *row_keys(const wnw_observation *obs, int32_t ih)
@@ -20,9 +21,7 @@ const float *row_values(const wnw_observation *obs, int32_t ih)
 
 int try_scorer(const char *recipe, const wnw_observation *obs, float *score)
 {
-    wnw_policy *p;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
+    wnw_policy *p = test_policy(recipe);
     const void *opts = p->opts[WNW_PART_SCORER];
     float *room = malloc((wnw__score_room(p, opts, obs) + 1) * sizeof *room);
     assert_non_null(room);
@@ -34,8 +33,7 @@ int try_scorer(const char *recipe, const wnw_observation *obs, float *score)
 
 int try_scores(const char *recipe, const wnw_observation *obs, float *score)
 {
-    wnw_policy *policy;
-    assert_ok(wnw_policy_parse(&policy, recipe, NULL));
+    wnw_policy *policy = test_policy(recipe);
     const wnw_scorer *s = &policy->part[WNW_PART_SCORER].scorer;
     const void *opts = policy->opts[WNW_PART_SCORER];
     const size_t n = s->scratch(opts, obs);

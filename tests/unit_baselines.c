@@ -149,7 +149,7 @@ static void h2o_keeps(void **state)
     wnw_report report = {WNW_INIT(wnw_report)};
     fake_init(&f, 2, 2, 2, 60, false);
     const wnw_size size = size_budget(20);
-    assert_int_equal(fake_plan(&plan, &f, "h2o", &size, &report), WNW_OK);
+    plan = fake_planned(&f, "h2o", &size, &report);
     assert_string_equal(report.warning, "");
     assert_int_equal(fake_check_plan(plan, &f), 2 * 2 * 20);
     for (int32_t il = 0; il < 2; il++)
@@ -157,7 +157,7 @@ static void h2o_keeps(void **state)
             for (int32_t p = 50; p < 60; p++)
                 assert_true(fake_holds(plan, il, ih, p));
     wnw_plan_free(plan);
-    assert_int_equal(fake_plan(&plan, &f, "observed_attention", &size, NULL), WNW_OK);
+    plan = fake_planned(&f, "observed_attention", &size, NULL);
     int32_t n_recent = 0;
     for (int32_t p = 50; p < 60; p++)
         n_recent += fake_holds(plan, 0, 0, p);
@@ -579,7 +579,7 @@ static void duo_plans(void **state)
     wnw_report report = {WNW_INIT(wnw_report)};
     fake_init(&f, 4, 2, 2, 120, false);
     const wnw_size size = size_budget(60);
-    assert_int_equal(fake_plan(&plan, &f, "duoattention:sinks=4", &size, &report), WNW_OK);
+    plan = fake_planned(&f, "duoattention:sinks=4", &size, &report);
     assert_int_equal(fake_check_plan(plan, &f), 8 * 60);
     int32_t n_whole = 0;
     for (int32_t i = 0; i < 8; i++) {
@@ -645,7 +645,7 @@ static void duo_from_the_prompt(void **state)
     fake_init(&f, 3, 2, 2, 400, false);
     f.src.profile = NULL;
     const wnw_size half = size_budget(200);
-    assert_int_equal(fake_plan(&plan, &f, "duoattention-prompt:sinks=4,last=30", &half, NULL), WNW_OK);
+    plan = fake_planned(&f, "duoattention-prompt:sinks=4,last=30", &half, NULL);
     assert_int_equal(fake_check_plan(plan, &f), 6 * 200);
     int32_t n_whole = 0; /* 1200 of 2400 have to go, 366 each */
     for (int32_t i = 0; i < 6; i++)
@@ -683,11 +683,11 @@ static void streaming_variants(void **state)
     wnw_plan *plan;
     fake_init(&f, 1, 1, 1, 100, false);
     const wnw_size size = size_budget(40);
-    assert_int_equal(fake_plan(&plan, &f, "streaming_llm", &size, NULL), WNW_OK);
+    plan = fake_planned(&f, "streaming_llm", &size, NULL);
     for (int32_t p = 0; p < 100; p++)
         assert_cmp(fake_holds(plan, 0, 0, p), ==, (p < 4 || p >= 64));
     wnw_plan_free(plan);
-    assert_int_equal(fake_plan(&plan, &f, "paper-compilerkv-streaming_llm", &size, NULL), WNW_OK);
+    plan = fake_planned(&f, "paper-compilerkv-streaming_llm", &size, NULL);
     for (int32_t p = 0; p < 100; p++)
         assert_cmp(fake_holds(plan, 0, 0, p), ==, (p < 8 || p >= 68));
     wnw_plan_free(plan);

@@ -537,10 +537,8 @@ static int32_t sum_of(const wnw_plan *plan, const struct fake *f)
 
 static wnw_plan *plan_of(struct fake *f, const char *recipe, int32_t budget, wnw_report *r)
 {
-    wnw_plan *plan;
     const wnw_size size = size_budget(budget);
-    if (fake_plan(&plan, f, recipe, &size, r) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
+    wnw_plan *plan = fake_planned(f, recipe, &size, r);
     return plan;
 }
 
@@ -731,8 +729,7 @@ static void the_size_of_the_history(void **state)
     wnw_plan_free(plan);
     /* A ratio: (300 - 20) x 0.25 + 20. */
     wnw_size size = size_ratio(0.75);
-    assert_int_equal(fake_plan(&plan, &f, "compilerkv-strict:window=16,n_sink=4,count=history", &size, &r),
-                     WNW_OK);
+    plan = fake_planned(&f, "compilerkv-strict:window=16,n_sink=4,count=history", &size, &r);
     assert_int_equal(sum_of(plan, &f), 2 * 90);
     wnw_plan_free(plan);
     /* All of it fits: nothing to compress. */
@@ -741,8 +738,7 @@ static void the_size_of_the_history(void **state)
     wnw_plan_free(plan);
     /* Bytes are bytes: never more than that. */
     size = size_bytes((uint64_t)f.src.entry_bytes.each * 2 * 2 * 100);
-    assert_int_equal(fake_plan(&plan, &f, "compilerkv-strict:window=16,n_sink=4,count=history", &size, &r),
-                     WNW_OK);
+    plan = fake_planned(&f, "compilerkv-strict:window=16,n_sink=4,count=history", &size, &r);
     assert_int_equal(sum_of(plan, &f), 2 * 100);
     wnw_plan_free(plan);
     fake_free(&f);
@@ -829,9 +825,9 @@ static void tables_are_bound_to_options(void **state)
         t->utility = rows[i].t.utility;
         assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16", &size, &r), WNW_E_MISMATCH);
         assert_says(rows[i].says);
-        assert_int_equal(fake_plan(&plan, &f, rows[i].recipe, &size, &r), WNW_OK);
+        plan = fake_planned(&f, rows[i].recipe, &size, &r);
         wnw_plan_free(plan);
-        assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,force=1", &size, &r), WNW_OK);
+        plan = fake_planned(&f, "compilerkv:window=16,force=1", &size, &r);
         wnw_plan_free(plan);
     }
     t->utility = WNW_UTILITY_FULL;
@@ -841,7 +837,7 @@ static void tables_are_bound_to_options(void **state)
     assert_says("kernel=5, not 7");
     /* What it does not say is not compared; a window that a small size shrank is no other setting. */
     t->pool = t->utility = t->n_sink = -1;
-    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,pool=max,n_sink=2", &size, &r), WNW_OK);
+    plan = fake_planned(&f, "compilerkv:window=16,pool=max,n_sink=2", &size, &r);
     wnw_plan_free(plan);
     t->n_sink = 4;
     t->budget = 0;
@@ -891,11 +887,10 @@ static void found_tables_are_left_out(void **state)
             assert_says(rows[i].says);
         wnw_plan_free(with);
         wnw_profile_set_found(&f.profile, 1u << WNW_PROFILE_COMPILER);
-        if (fake_plan(&with, &f, rows[i].recipe, &size, &r) != WNW_OK)
-            fail_msg("%s: %s", rows[i].recipe, wnw_last_error());
+        with = fake_planned(&f, rows[i].recipe, &size, &r);
         assert_contains(r.warning, rows[i].says);
         f.src.profile = NULL;
-        assert_int_equal(fake_plan(&without, &f, rows[i].recipe, &size, &plain), WNW_OK);
+        without = fake_planned(&f, rows[i].recipe, &size, &plain);
         f.src.profile = &f.profile;
         if (rows[i].serves) {
             assert_null(strstr(r.warning, "left out"));
@@ -937,14 +932,14 @@ static void tables_are_bound_to_their_run(void **state)
         if (rows[i].rc == WNW_OK)
             assert_int_equal(r.warning[0] != '\0', rows[i].warns);
         wnw_plan_free(plan);
-        assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,table=none,tau=1", &size, &r), WNW_OK);
+        plan = fake_planned(&f, "compilerkv:window=16,table=none,tau=1", &size, &r);
         assert_string_equal(r.warning, "");
         wnw_plan_free(plan);
     }
     t->budget = 0;
     t->score_norm = WNW_NORM_MAX;
     assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16", &size, &r), WNW_E_MISMATCH);
-    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,score_norm=max", &size, &r), WNW_OK);
+    plan = fake_planned(&f, "compilerkv:window=16,score_norm=max", &size, &r);
     wnw_plan_free(plan);
     t->score_norm = WNW_NORM_MEAN;
     assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,entropy_norm=1", &size, &r), WNW_E_MISMATCH);
@@ -952,20 +947,20 @@ static void tables_are_bound_to_their_run(void **state)
                      WNW_E_MISMATCH);
     assert_says("alpha_scope");
     /* Thresholds for another mode: a warning. */
-    assert_int_equal(fake_plan(&plan, &f, "compilerkv-pooled:window=16", &size, &r), WNW_OK);
+    plan = fake_planned(&f, "compilerkv-pooled:window=16", &size, &r);
     assert_contains(r.warning, "mode=elastic");
     wnw_plan_free(plan);
     t->foreign = true;
     assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16", &size, &r), WNW_E_MISMATCH);
     assert_says("force=1");
-    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,force=1", &size, &r), WNW_OK);
+    plan = fake_planned(&f, "compilerkv:window=16,force=1", &size, &r);
     wnw_plan_free(plan);
     /* No profile at all: it works, and says so once. */
     f.src.profile = NULL;
-    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16", &size, &r), WNW_OK);
+    plan = fake_planned(&f, "compilerkv:window=16", &size, &r);
     assert_contains(r.warning, "kind compiler");
     wnw_plan_free(plan);
-    assert_int_equal(fake_plan(&plan, &f, "compilerkv:window=16,table=none,tau=1", &size, &r), WNW_OK);
+    plan = fake_planned(&f, "compilerkv:window=16,table=none,tau=1", &size, &r);
     assert_string_equal(r.warning, "");
     wnw_plan_free(plan);
     fake_free(&f);

@@ -120,11 +120,11 @@ static void profile_is_needed_where_it_is_used(void **state)
     assert_int_equal(fake_plan(&plan, &f, "compresskv", &size, NULL), WNW_E_MISMATCH);
     assert_says("srh");
     assert_int_equal(f.n_observed, 0);
-    assert_int_equal(fake_plan(&plan, &f, "compresskv:heads=all+uniform", &size, NULL), WNW_OK);
+    plan = fake_planned(&f, "compresskv:heads=all+uniform", &size, NULL);
     wnw_plan_free(plan);
     f.src.profile = &f.profile;
     f.profile.kinds = 1u << WNW_PROFILE_SRH;
-    assert_int_equal(fake_plan(&plan, &f, "compresskv+uniform", &size, NULL), WNW_OK);
+    plan = fake_planned(&f, "compresskv+uniform", &size, NULL);
     wnw_plan_free(plan);
     assert_int_equal(fake_plan(&plan, &f, "compresskv", &size, NULL), WNW_E_MISMATCH);
     assert_says("layers");
@@ -183,7 +183,7 @@ static void one_list_per_layer(void **state)
     wnw_report r = {WNW_INIT(wnw_report)};
     fake_init(&f, 4, 3, 2, 300, false);
     const wnw_size size = size_budget(60);
-    assert_int_equal(fake_plan(&plan, &f, "compresskv", &size, &r), WNW_OK);
+    plan = fake_planned(&f, "compresskv", &size, &r);
     assert_int_equal(fake_check_plan(plan, &f), 4 * 3 * 60);
     assert_string_equal(r.warning, "");
     for (int32_t il = 0; il < 4; il++) {
@@ -202,7 +202,7 @@ static void one_list_per_layer(void **state)
     fake_free(&f);
     fake_init(&f, 2, 3, 2, 200, true);
     const wnw_size half = size_ratio(0.5);
-    assert_int_equal(fake_plan(&plan, &f, "compresskv", &half, &r), WNW_OK);
+    plan = fake_planned(&f, "compresskv", &half, &r);
     fake_check_plan(plan, &f);
     wnw_plan_free(plan);
     fake_free(&f);
@@ -417,7 +417,7 @@ static void error_aware_within_the_cache(void **state)
     fake_init(&f, 4, 2, 2, 200, false);
     memcpy(f.profile.layer_share, e, sizeof e);
     const wnw_size size = size_ratio(0.1);
-    assert_int_equal(fake_plan(&plan, &f, "compresskv", &size, NULL), WNW_OK);
+    plan = fake_planned(&f, "compresskv", &size, NULL);
     assert_int_equal(fake_check_plan(plan, &f), 4 * 2 * 180);
     wnw_plan_free(plan);
     fake_free(&f);
@@ -517,7 +517,7 @@ static void error_aware_skips_sliding_layers(void **state)
     for (int il = 0; il < 6; il++)
         f.profile.layer_share[il] = il == 1 ? 0.03 : il == 4 ? 0.01 : 0.24;
     const wnw_size size = size_budget(64);
-    assert_int_equal(fake_plan(&plan, &f, "compresskv", &size, NULL), WNW_OK);
+    plan = fake_planned(&f, "compresskv", &size, NULL);
     assert_int_equal(fake_check_plan(plan, &f), 2 * 2 * 64);
     assert_int_equal(fake_kept(plan, 1, 0), 32 + 48);
     assert_int_equal(fake_kept(plan, 4, 0), 32 + 16);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "peek_session.h"
+#include "plans.h"
 
 /* ---- What the parts write ---- */
 
@@ -35,8 +36,7 @@ static const wnw_observation obs = {.n_layer = 1,
 
 static int32_t run_merge(const char *recipe, const int32_t *keep, int32_t n_keep, wnw_merge *out)
 {
-    wnw_policy *policy;
-    assert_int_equal(wnw_policy_parse(&policy, recipe, NULL), WNW_OK);
+    wnw_policy *policy = test_policy(recipe);
     const wnw_contents *c = &policy->part[WNW_PART_CONTENTS].contents;
     const void *opts = policy->opts[WNW_PART_CONTENTS];
     const wnw_contents_problem p = {.obs = &obs, .ih = 0, .keep = keep, .n_keep = n_keep, .n = N};
@@ -151,7 +151,7 @@ static void think_by_hand(void **state)
         wnw_policy *policy;
         int32_t out[2], n_spared;
         float scratch[2];
-        assert_int_equal(wnw_policy_parse(&policy, rows[r].recipe, NULL), WNW_OK);
+        policy = test_policy(rows[r].recipe);
         const wnw_contents_problem p = {.obs = &obs, .keep = rows[r].keep, .n_keep = 2, .n = N};
         assert_int_equal(policy->part[WNW_PART_CONTENTS].contents.prune(policy->opts[WNW_PART_CONTENTS], &p,
                                                                         out, &n_spared, scratch),
@@ -170,26 +170,26 @@ static void recipes(void **state)
     (void)state;
     wnw_policy *p;
     const char *reason;
-    assert_int_equal(wnw_policy_parse(&p, "snapkv+plain", NULL), WNW_OK);
+    p = test_policy("snapkv+plain");
     assert_lacks(wnw_policy_string(p), "plain"); /* recipes without merging are what they were */
     wnw_policy_free(p);
-    assert_int_equal(wnw_policy_parse(&p, "snapkv+merge:fraction=0.75", NULL), WNW_OK);
+    p = test_policy("snapkv+merge:fraction=0.75");
     assert_contains(wnw_policy_string(p),
                     "+original+merge:similarity=0,fraction=0.75,weight=norm,gate=fixed");
     assert_int_equal(wnw_policy_needs(p).flags, WNW_NEED_WINDOW_ATTN | WNW_NEED_KEYS | WNW_NEED_VALUES);
     for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_DECODE; phase++)
         assert_true(wnw_policy_allows(p, (wnw_phase)phase, &reason));
     wnw_policy_free(p);
-    assert_int_equal(wnw_policy_parse(&p, "snapkv+think", NULL), WNW_OK);
+    p = test_policy("snapkv+think");
     assert_true(wnw_policy_allows(p, WNW_PHASE_LAYER, &reason));
     assert_false(wnw_policy_allows(p, WNW_PHASE_CHUNK, &reason));
     assert_false(wnw_policy_allows(p, WNW_PHASE_DECODE, &reason));
     wnw_policy_free(p);
-    assert_int_equal(wnw_policy_parse(&p, "full+think", NULL), WNW_OK);
+    p = test_policy("full+think");
     assert_false(wnw_policy_is_full(p)); /* it has work to do */
     assert_true(wnw_policy_has_own_size(p));
     wnw_policy_free(p);
-    assert_int_equal(wnw_policy_parse(&p, "full+merge", NULL), WNW_OK);
+    p = test_policy("full+merge");
     assert_true(wnw_policy_is_full(p)); /* nothing goes */
     wnw_policy_free(p);
     assert_int_equal(wnw_policy_parse(&p, "snapkv+merge+think", NULL), WNW_E_ARG);

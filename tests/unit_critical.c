@@ -284,9 +284,7 @@ static void plans(void **state)
         fake_init(&f, 3, 2, 2, 96, ragged);
         for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
             const wnw_size size = size_budget(20);
-            wnw_plan *plan;
-            if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
-                fail_msg("%s: %s", recipes[i], wnw_last_error());
+            wnw_plan *plan = fake_planned(&f, recipes[i], &size, NULL);
             const int64_t n = fake_check_plan(plan, &f);
             /* Where heads differ in length, one may hold less than its layer's share. */
             if (n > 3 * 2 * 20 || n < 3 * 2 * (ragged ? 19 : 20))
@@ -309,10 +307,10 @@ static void alpha_one_is_the_base(void **state)
         const wnw_size size = size_ratio(0.6);
         wnw_plan *a, *b, *c;
         snprintf(recipe, sizeof recipe, "%s+critical:alpha=1,sinks=0", base[i]);
-        assert_int_equal(fake_plan(&a, &f, base[i], &size, NULL), WNW_OK);
-        assert_int_equal(fake_plan(&b, &f, recipe, &size, NULL), WNW_OK);
+        a = fake_planned(&f, base[i], &size, NULL);
+        b = fake_planned(&f, recipe, &size, NULL);
         snprintf(recipe, sizeof recipe, "%s+critical:alpha=0,sinks=0", base[i]);
-        assert_int_equal(fake_plan(&c, &f, recipe, &size, NULL), WNW_OK);
+        c = fake_planned(&f, recipe, &size, NULL);
         assert_same_plan(a, b);
         assert_other_plan(a, c);
         wnw_plan_free(a);
@@ -393,8 +391,8 @@ static void joint_plans(void **state)
         wnw_plan *a, *b, *c;
         fake_init(&f, 3, 2, 3, 200, false);
         const wnw_size size = size_ratio(0.6);
-        assert_int_equal(fake_plan(&a, &f, recipes[i][0], &size, NULL), WNW_OK);
-        assert_int_equal(fake_plan(&b, &f, recipes[i][1], &size, NULL), WNW_OK);
+        a = fake_planned(&f, recipes[i][0], &size, NULL);
+        b = fake_planned(&f, recipes[i][1], &size, NULL);
         assert_int_equal(fake_check_plan(a, &f), fake_check_plan(b, &f));
         for (int32_t k = 0; k < 6; k++) /* norms change which, never how many */
             assert_int_equal(fake_kept(a, k / 2, k % 2), fake_kept(b, k / 2, k % 2));
@@ -402,7 +400,7 @@ static void joint_plans(void **state)
         /* A last step on every row is the same as pooling every row. */
         char recipe[128];
         snprintf(recipe, sizeof recipe, "%s,alpha=0", recipes[i][1]);
-        assert_int_equal(fake_plan(&c, &f, recipe, &size, NULL), WNW_OK);
+        c = fake_planned(&f, recipe, &size, NULL);
         assert_other_plan(b, c);
         wnw_plan_free(a);
         wnw_plan_free(b);
@@ -433,7 +431,7 @@ static void nothing_left_for_stage_one(void **state)
         wnw_report r = {WNW_INIT(wnw_report)};
         fake_init(&f, 2, 2, 2, 200, false);
         const wnw_size size = size_budget(rows[i].budget);
-        assert_int_equal(fake_plan(&plan, &f, rows[i].recipe, &size, &r), WNW_OK);
+        plan = fake_planned(&f, rows[i].recipe, &size, &r);
         if ((strstr(r.warning, "attention alone") != NULL) != rows[i].warns)
             fail_msg("%s, %d entries: warning '%s'", rows[i].recipe, (int)rows[i].budget, r.warning);
         wnw_plan_free(plan);

@@ -263,10 +263,8 @@ static void plans(void **state)
         for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
             for (int32_t b = 2; b < 28; b += 5) {
                 const wnw_size size = size_ratio(1 - b / 96.0);
-                wnw_plan *plan;
                 wnw_report report = {WNW_INIT(wnw_report)};
-                if (fake_plan(&plan, &f, recipes[i], &size, &report) != WNW_OK)
-                    fail_msg("%s: %s", recipes[i], wnw_last_error());
+                wnw_plan *plan = fake_planned(&f, recipes[i], &size, &report);
                 const int64_t n = fake_check_plan(plan, &f);
                 const int32_t of_layer =
                     i == 2 ? (int32_t)(2 * 96 * (1 - size.ratio)) : 2 * b; /* truncated */
@@ -289,8 +287,7 @@ static void code_counts_layers(void **state)
     struct fake f;
     fake_init(&f, 2, 4, 2, 50, false);
     const wnw_size size = size_ratio(0.75);
-    wnw_plan *plan;
-    assert_int_equal(fake_plan(&plan, &f, "paper-defensivekv:window=4", &size, NULL), WNW_OK);
+    wnw_plan *plan = fake_planned(&f, "paper-defensivekv:window=4", &size, NULL);
     assert_int_equal(fake_check_plan(plan, &f), 2 * 50);
     wnw_plan_free(plan);
     fake_free(&f);

@@ -258,7 +258,7 @@ static void statistics_of_a_profile(void **state)
     assert_int_equal(needs.flags, WNW_NEED_PROFILE | WNW_NEED_KEYS | WNW_NEED_ROPE);
     assert_int_equal(needs.profiles, 1u << WNW_PROFILE_STATS);
     wnw_policy_free(p);
-    assert_int_equal(wnw_policy_parse(&p, "expected_attention:n_sink=7", NULL), WNW_OK);
+    p = test_policy("expected_attention:n_sink=7");
     assert_int_equal(wnw_policy_needs(p).skip, 7);
     assert_int_equal(wnw_policy_needs(p).flags,
                      WNW_NEED_QUERY_STATS | WNW_NEED_KEYS | WNW_NEED_VALUES | WNW_NEED_ROPE);
@@ -276,9 +276,7 @@ static void plans(void **state)
         fake_init(&f, 3, 2, 2, 96, ragged);
         for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
             const wnw_size size = size_budget(20);
-            wnw_plan *plan;
-            if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
-                fail_msg("%s: %s", recipes[i], wnw_last_error());
+            wnw_plan *plan = fake_planned(&f, recipes[i], &size, NULL);
             const int64_t n = fake_check_plan(plan, &f);
             if (n > 3 * 2 * 20 || n < 3 * 2 * 18)
                 fail_msg("%s: %d entries", recipes[i], (int)n);

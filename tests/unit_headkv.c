@@ -48,8 +48,7 @@ static int run(const char *recipe, struct problem *q, int32_t *n_keep)
 {
     wnw_policy *policy = NULL;
     float scratch[1024];
-    if (wnw_policy_parse(&policy, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
+    policy = test_policy(recipe);
     const wnw_head_budget *b = &policy->part[WNW_PART_HEAD_BUDGET].heads;
     const int rc = b->allocate_model(policy->opts[WNW_PART_HEAD_BUDGET], &q->p, n_keep, scratch, q->warning);
     wnw_policy_free(policy);
@@ -172,9 +171,7 @@ static void plans(void **state)
         for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
             for (int32_t b = 9; b < 60; b += 17) {
                 const wnw_size size = size_budget(b);
-                wnw_plan *plan;
-                if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
-                    fail_msg("%s: %s", recipes[i], wnw_last_error());
+                wnw_plan *plan = fake_planned(&f, recipes[i], &size, NULL);
                 const int64_t n = fake_check_plan(plan, &f);
                 if (n > 3 * 2 * b || (!ragged && n != 3 * 2 * b))
                     fail_msg("%s: %d entries of %d", recipes[i], (int)n, 3 * 2 * b);

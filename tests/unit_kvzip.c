@@ -79,9 +79,7 @@ static const int32_t all_pos[] = {ROW, ROW, ROW, ROW};
 static int plan_of(wnw_plan **plan, const struct source *s, const char *recipe, const wnw_size *size,
                    wnw_report *report)
 {
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
+    wnw_policy *p = test_policy(recipe);
     const int rc = wnw__plan_make(plan, p, size, &s->src, report);
     wnw_policy_free(p);
     return rc;
@@ -224,8 +222,7 @@ static void every_budget(void **state)
             const wnw_size size = size_budget(20);
             fake_init(&f, 4, 3, 2, 61, ragged);
             f.src.n_prefix = 12;
-            if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
-                fail_msg("%s: %s", recipes[i], wnw_last_error());
+            plan = fake_planned(&f, recipes[i], &size, NULL);
             const int64_t kept = fake_check_plan(plan, &f);
             if (!ragged)
                 assert_int_equal(kept, 20 * 4 * 3);
@@ -253,8 +250,7 @@ static void passes(void **state)
                {"kvzip:prefix=score", WNW_PASS_REPEAT_ALL},
                {"kvpress-kvzip", WNW_PASS_REPEAT_SINKS}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        wnw_policy *p = NULL;
-        assert_int_equal(wnw_policy_parse(&p, row[i].recipe, NULL), WNW_OK);
+        wnw_policy *p = test_policy(row[i].recipe);
         assert_int_equal(wnw_policy_needs(p).second_pass, row[i].pass);
         wnw_policy_free(p);
     }

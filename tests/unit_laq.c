@@ -78,7 +78,7 @@ static void plans(void **state)
     const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = 40};
     wnw_plan *plan = NULL;
     fake_init(&f, 2, 2, 2, 200, false);
-    assert_ok(fake_plan(&plan, &f, "laq", &size, NULL));
+    plan = fake_planned(&f, "laq", &size, NULL);
     assert_cmp(fake_check_plan(plan, &f), ==, 2 * 2 * 40);
     for (int32_t i = 192; i < 200; i++)
         assert_true(fake_holds(plan, 0, 0, i)); /* the window of 8 */
@@ -94,7 +94,7 @@ static void phases(void **state)
     (void)state;
     wnw_policy *p;
     const char *reason;
-    assert_ok(wnw_policy_parse(&p, "laq", NULL));
+    p = test_policy("laq");
     assert_true(wnw_policy_allows(p, WNW_PHASE_END, NULL));
     for (int phase = WNW_PHASE_LAYER; phase <= WNW_PHASE_DECODE; phase++)
         assert_false(wnw_policy_allows(p, (wnw_phase)phase, &reason));

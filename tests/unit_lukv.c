@@ -168,7 +168,7 @@ static int run(const char *recipe, struct problem *q, int32_t *n_keep)
 {
     wnw_policy *policy;
     float scratch[MAX_ROW * 64];
-    assert_ok(wnw_policy_parse(&policy, recipe, NULL));
+    policy = test_policy(recipe);
     const int rc = policy->part[WNW_PART_HEAD_BUDGET].heads.allocate_model(
         policy->opts[WNW_PART_HEAD_BUDGET], &q->p, n_keep, scratch, q->warning);
     wnw_policy_free(policy);
@@ -236,7 +236,7 @@ static void plans_are_exact(void **state)
         wnw_plan *plan;
         const wnw_size size = size_budget(budget);
         fake_init(&f, 3, 2, 2, 61, false);
-        assert_ok(fake_plan(&plan, &f, "knorm+lukv", &size, NULL));
+        plan = fake_planned(&f, "knorm+lukv", &size, NULL);
         assert_int_equal(fake_check_plan(plan, &f), budget * 6);
         for (int32_t il = 0; il < 3; il++)
             for (int32_t ih = 0; ih < 2; ih++)

@@ -9,9 +9,7 @@
 /* Plans, checks and frees; returns the count per head if it is one, or -1. */
 static int32_t equal_count(struct fake *f, const char *recipe, wnw_size size, wnw_report *report)
 {
-    wnw_plan *plan = NULL;
-    if (fake_plan(&plan, f, recipe, &size, report) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
+    wnw_plan *plan = fake_planned(f, recipe, &size, report);
     fake_check_plan(plan, f);
     int32_t n = -2;
     for (int32_t il = 0; il < f->src.shape.n_layer; il++)
@@ -130,7 +128,7 @@ static void sizes_of_what_is_allocated(void **state)
         const wnw_size size = size_bytes(96 * 200);
         f.src.entry_bytes.n_f16 = i == 3 ? 100 : 0;
         f.src.entry_bytes.f16 = 40;
-        assert_int_equal(fake_plan(&plan, &f, recipes[i], &size, &r), WNW_OK);
+        plan = fake_planned(&f, recipes[i], &size, &r);
         assert_cmp(allocated_in(plan, &f.src), <=, size.bytes);
         /* a block less in every head, or a per cent */
         assert_cmp(allocated_in(plan, &f.src), >=, size.bytes - 96 * 32);
@@ -194,7 +192,7 @@ static void empty_layers_are_named(void **state)
         wnw_report r = {WNW_INIT(wnw_report)};
         const wnw_size size = size_budget(budget);
         const int32_t *pos;
-        assert_int_equal(fake_plan(&plan, &f, "knorm+pyramid", &size, &r), WNW_OK);
+        plan = fake_planned(&f, "knorm+pyramid", &size, &r);
         assert_int_equal(wnw_plan_head(plan, 3, 0, &pos), budget / 20);
         if (budget < 20)
             assert_string_equal(r.warning,
@@ -236,7 +234,7 @@ static void edge_shapes(void **state)
             wnw_plan *plan;
             fake_init(&f, 2, 1, 7, n, false);
             const wnw_size half = size_ratio(0.5);
-            assert_int_equal(fake_plan(&plan, &f, recipes[i], &half, &r), WNW_OK);
+            plan = fake_planned(&f, recipes[i], &half, &r);
             const int64_t sum = fake_check_plan(plan, &f);
             assert_cmp(sum, >=, n > 0);
             if (!strstr(r.warning, "even with blocks")) /* lagkv's warning that blocks keep more */
@@ -254,8 +252,7 @@ static void skipped_layers_stay(void **state)
     fake_init(&f, 6, 2, 2, 200, false);
     fake_leave_alone(&f, 0x2d); /* layers 1 and 4 take part */
     const wnw_size size = size_budget(50);
-    wnw_plan *plan;
-    assert_int_equal(fake_plan(&plan, &f, "pyramidkv", &size, &r), WNW_OK);
+    wnw_plan *plan = fake_planned(&f, "pyramidkv", &size, &r);
     assert_int_equal(fake_check_plan(plan, &f), 2 * 2 * 50);
     assert_float_equal(r.kept_mean, 50, 0);
     assert_int_equal(f.n_observed, 2);
@@ -263,7 +260,7 @@ static void skipped_layers_stay(void **state)
     wnw_plan_free(plan);
     assert_int_equal(equal_count(&f, "snapkv", size_bytes(16 * 4 * 50), &r), 50);
     fake_leave_alone(&f, 0x3f);
-    assert_int_equal(fake_plan(&plan, &f, "snapkv", &size, &r), WNW_OK);
+    plan = fake_planned(&f, "snapkv", &size, &r);
     assert_int_equal(fake_check_plan(plan, &f), 0);
     wnw_plan_free(plan);
     fake_free(&f);
@@ -345,7 +342,7 @@ static void totals_are_exact(void **state)
                 if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
                     fail_msg("%s n %d budget %d: %s", recipes[i], n, b, wnw_last_error());
                 assert_int_equal(fake_check_plan(plan, &f), (int64_t)b * n_layer * n_head);
-                assert_int_equal(fake_plan(&again, &f, recipes[i], &size, NULL), WNW_OK);
+                again = fake_planned(&f, recipes[i], &size, NULL);
                 for (int32_t il = 0; il < n_layer; il++)
                     for (int32_t ih = 0; ih < n_head; ih++) {
                         const int32_t *p, *q;
@@ -383,9 +380,7 @@ static void ragged_caches(void **state)
                 have += f.n_entry[k / 3][k % 3];
             for (int32_t t = 0; t < 9; t++) {
                 const wnw_size size = size_ratio(0.1 * t);
-                wnw_plan *plan;
-                if (fake_plan(&plan, &f, recipes[i], &size, NULL) != WNW_OK)
-                    fail_msg("%s: %s", recipes[i], wnw_last_error());
+                wnw_plan *plan = fake_planned(&f, recipes[i], &size, NULL);
                 const int64_t sum = fake_check_plan(plan, &f);
                 if (t == 0)
                     assert_int_equal(sum, have);
@@ -418,8 +413,7 @@ static void ratio_of_uneven_heads(void **state)
                 for (int32_t e = n_entry[k / 2][k % 2]; e < f.n; e++)
                     f.pos[k * f.n + e] = -1;
             }
-            if (fake_plan(&plan, &f, recipes[i], &half, NULL) != WNW_OK)
-                fail_msg("%s: %s", recipes[i], wnw_last_error());
+            plan = fake_planned(&f, recipes[i], &half, NULL);
             const int64_t sum = fake_check_plan(plan, &f);
             /* One layer: 2 x 250, or 400 + 100. Two of 700: 4 x 175, or 200 + 100 + 200 + 200. */
             if (sum != (n_layer == 1 ? 500 : 700))
@@ -437,7 +431,7 @@ static void tova_keeps_the_same_tokens(void **state)
     wnw_plan *plan;
     fake_init(&f, 2, 3, 2, 90, false);
     const wnw_size size = size_budget(30);
-    assert_int_equal(fake_plan(&plan, &f, "tova", &size, NULL), WNW_OK);
+    plan = fake_planned(&f, "tova", &size, NULL);
     for (int32_t il = 0; il < 2; il++) {
         const int32_t *first, *pos;
         wnw_plan_head(plan, il, 0, &first);

@@ -5,15 +5,13 @@
 #include <string.h>
 
 #include "peek_plan.h"
+#include "plans.h"
 
 static void assert_canonical(const char *recipe, const char *want)
 {
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
+    wnw_policy *p = test_policy(recipe);
     assert_string_equal(wnw_policy_string(p), want);
-    wnw_policy *again = NULL;
-    assert_int_equal(wnw_policy_parse(&again, wnw_policy_string(p), NULL), WNW_OK);
+    wnw_policy *again = test_policy(wnw_policy_string(p));
     assert_string_equal(wnw_policy_string(again), want);
     wnw_policy_free(again);
     wnw_policy_free(p);
@@ -223,10 +221,9 @@ static void bad_combinations(void **state)
     assert_refused("snapkv+group_max+layer_mean", "both a head aggregation");
     assert_refused("rerotate", "snapkv+rerotate");
     assert_refused("snapkv+rerotate+original", "both a position rule");
-    wnw_policy *p;
-    assert_int_equal(wnw_policy_parse(&p, "lagkv+adakv+topk", NULL), WNW_OK);
+    wnw_policy *p = test_policy("lagkv+adakv+topk");
     wnw_policy_free(p);
-    assert_int_equal(wnw_policy_parse(&p, "streaming_llm+adakv", NULL), WNW_OK);
+    p = test_policy("streaming_llm+adakv");
     wnw_policy_free(p);
 }
 
@@ -234,7 +231,7 @@ static void assert_phases(const char *recipe, uint32_t want)
 {
     wnw_policy *p;
     uint32_t phases = 0;
-    assert_int_equal(wnw_policy_parse(&p, recipe, NULL), WNW_OK);
+    p = test_policy(recipe);
     for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_DECODE; phase++)
         phases |= (uint32_t)wnw_policy_allows(p, (wnw_phase)phase, NULL) << phase;
     if (phases != want)
@@ -255,10 +252,10 @@ static void new_positions(void **state)
     assert_refused("snapkv+pyramid+rerotate", "pyramid");
     assert_refused("kvzip+rerotate", "global");
     assert_refused("l2norm+partition+rerotate", "skip=0");
-    assert_int_equal(wnw_policy_parse(&p, "l2norm:skip=0+partition+rerotate", NULL), WNW_OK);
+    p = test_policy("l2norm:skip=0+partition+rerotate");
     assert_true(wnw_policy_rerotates(p));
     wnw_policy_free(p);
-    assert_int_equal(wnw_policy_parse(&p, "streaming_llm", NULL), WNW_OK);
+    p = test_policy("streaming_llm");
     assert_false(wnw_policy_rerotates(p));
     wnw_policy_free(p);
     assert_phases("streaming_llm+rerotate", always);
@@ -277,22 +274,21 @@ static void new_positions(void **state)
 static void needs_and_kinds(void **state)
 {
     (void)state;
-    wnw_policy *p;
-    assert_int_equal(wnw_policy_parse(&p, "snapkv:window=16", NULL), WNW_OK);
+    wnw_policy *p = test_policy("snapkv:window=16");
     assert_int_equal(wnw_policy_needs(p).flags, WNW_NEED_WINDOW_ATTN);
     assert_int_equal(wnw_policy_needs(p).window, 16);
     assert_false(wnw_policy_is_full(p));
     assert_false(wnw_policy_has_own_size(p));
     wnw_policy_free(p);
-    assert_int_equal(wnw_policy_parse(&p, "full", NULL), WNW_OK);
+    p = test_policy("full");
     assert_int_equal(wnw_policy_needs(p).flags, 0);
     assert_true(wnw_policy_is_full(p));
     wnw_policy_free(p);
-    assert_int_equal(wnw_policy_parse(&p, "lagkv:wv=0", NULL), WNW_OK);
+    p = test_policy("lagkv:wv=0");
     assert_int_equal(wnw_policy_needs(p).flags, WNW_NEED_KEYS);
     assert_true(wnw_policy_has_own_size(p));
     wnw_policy_free(p);
-    assert_int_equal(wnw_policy_parse(&p, "kvpress-lagkv", NULL), WNW_OK);
+    p = test_policy("kvpress-lagkv");
     assert_int_equal(wnw_policy_needs(p).flags, WNW_NEED_KEYS | WNW_NEED_VALUES);
     assert_false(wnw_policy_has_own_size(p));
     wnw_policy_free(p);
@@ -407,8 +403,7 @@ static void settings_of_tables(void **state)
         {"paper-criticalkv", {"window=32", "rounding=trunc"}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        wnw_policy *p = NULL;
-        assert_int_equal(wnw_policy_parse(&p, rows[i].preset, NULL), WNW_OK);
+        wnw_policy *p = test_policy(rows[i].preset);
         for (int k = 0; k < 2; k++)
             if (!strstr(wnw_policy_string(p), rows[i].has[k]))
                 fail_msg("%s lacks %s", rows[i].preset, rows[i].has[k]);

@@ -7,15 +7,14 @@
 #include <string.h>
 
 #include "peek_plan.h"
+#include "plans.h"
 #include "winnow_method.h"
 
 /* ---- Slots ---- */
 
 static char *canonical(const char *recipe)
 {
-    wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, recipe, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
+    wnw_policy *p = test_policy(recipe);
     char *text = strdup(wnw_policy_string(p));
     assert_non_null(text);
     wnw_policy_free(p);
@@ -93,7 +92,7 @@ static char *shortest(const char *recipe)
 {
     wnw_policy *p = NULL;
     char *text = NULL;
-    assert_ok(wnw_policy_parse(&p, recipe, NULL));
+    p = test_policy(recipe);
     assert_ok(wnw_policy_short(p, &text));
     wnw_policy_free(p);
     return text;

@@ -331,8 +331,7 @@ static void phases(void **state)
                 {"replay+adakv", true, true, false},
                 {"replay+shares", true, true, false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        wnw_policy *p;
-        assert_ok(wnw_policy_parse(&p, rows[i].recipe, NULL));
+        wnw_policy *p = test_policy(rows[i].recipe);
         assert_int_equal(wnw_policy_allows(p, WNW_PHASE_LAYER, NULL), rows[i].layer);
         assert_int_equal(wnw_policy_allows(p, WNW_PHASE_CHUNK, NULL), rows[i].chunk);
         assert_int_equal(wnw_policy_allows(p, WNW_PHASE_DECODE, NULL), rows[i].decode);

@@ -110,7 +110,7 @@ static int run(struct problem *q, int32_t *n_keep)
 {
     wnw_policy *policy;
     float scratch[ROW];
-    assert_ok(wnw_policy_parse(&policy, "random+shares", NULL));
+    policy = test_policy("random+shares");
     const int rc = policy->part[WNW_PART_HEAD_BUDGET].heads.allocate_model(
         policy->opts[WNW_PART_HEAD_BUDGET], &q->p, n_keep, scratch, q->warning);
     wnw_policy_free(policy);
@@ -229,7 +229,7 @@ static void plans_are_exact(void **state)
         wnw_plan *plan;
         const wnw_size size = size_budget(budget);
         fake_init(&f, 3, 2, 2, 61, false);
-        assert_ok(fake_plan(&plan, &f, "knorm+shares", &size, NULL));
+        plan = fake_planned(&f, "knorm+shares", &size, NULL);
         assert_int_equal(fake_check_plan(plan, &f), budget * 6);
         for (int32_t il = 0; il < 3; il++)
             for (int32_t ih = 0; ih < 2; ih++) {
@@ -251,7 +251,7 @@ static void the_header_stays(void **state)
     const wnw_size size = size_budget(20);
     fake_init(&f, 2, 2, 2, 61, false);
     f.src.n_prefix = 9;
-    assert_ok(fake_plan(&plan, &f, "knorm+shares", &size, NULL));
+    plan = fake_planned(&f, "knorm+shares", &size, NULL);
     for (int32_t il = 0; il < 2; il++)
         for (int32_t ih = 0; ih < 2; ih++)
             for (int32_t pos = 0; pos < 9; pos++)
@@ -274,14 +274,14 @@ static void counts_come_first(void **state)
         const wnw_size size = size_budget(30);
         const char *reason;
         fake_init(&f, 3, 2, 2, 61, false);
-        assert_ok(fake_plan(&plan, &f, recipes[i], &size, NULL));
+        plan = fake_planned(&f, recipes[i], &size, NULL);
         int whole = 0;
         for (int32_t il = 0; il < 3; il++) {
             const int32_t *pos;
             whole += wnw_plan_head(plan, il, 0, &pos) == 61 && wnw_plan_head(plan, il, 1, &pos) == 61;
         }
         assert_int_equal(f.n_observed, 3 - whole);
-        assert_ok(wnw_policy_parse(&policy, recipes[i], NULL));
+        policy = test_policy(recipes[i]);
         assert_true(wnw_policy_allows(policy, WNW_PHASE_LAYER, &reason));
         wnw_policy_free(policy);
         wnw_plan_free(plan);

@@ -50,8 +50,7 @@ static void other_sizes_are_refused(void **state)
 static void only_what_the_size_covers_is_written(void **state)
 {
     (void)state;
-    wnw_policy *p;
-    assert_ok(wnw_policy_parse(&p, "snapkv:window=24", NULL));
+    wnw_policy *p = test_policy("snapkv:window=24");
     const wnw_needs all = wnw_policy_needs(p);
     assert_int_equal(all.window, 24);
     assert_int_equal(all.struct_size, sizeof all);

@@ -23,7 +23,7 @@ static void counts(void **state)
     wnw_policy *policy;
     int32_t got[2], safe[2] = {0};
     float scratch[10];
-    assert_int_equal(wnw_policy_parse(&policy, "knorm+threshold:tau=0.5", NULL), WNW_OK);
+    policy = test_policy("knorm+threshold:tau=0.5");
     const wnw_head_budget *h = &policy->part[WNW_PART_HEAD_BUDGET].heads;
     h->allocate(policy->opts[WNW_PART_HEAD_BUDGET], &p, got, safe, scratch);
     assert_int_equal(got[0], 4);
@@ -60,11 +60,10 @@ static void check_against_scores(struct fake *f, const char *recipe, const char 
     wnw_policy *policy;
     static float score[FAKE_MAX_HEAD * 512];
     int64_t kept = 0;
-    assert_int_equal(wnw_policy_parse(&policy, scorer, NULL), WNW_OK);
+    policy = test_policy(scorer);
     const wnw_needs needs = wnw_policy_needs(policy);
     wnw_policy_free(policy);
-    if (fake_plan(&plan, f, recipe, &none, NULL) != WNW_OK)
-        fail_msg("%s: %s", recipe, wnw_last_error());
+    plan = fake_planned(f, recipe, &none, NULL);
     for (int32_t il = 0; il < f->src.shape.n_layer; il++) {
         wnw_observation obs;
         assert_int_equal(f->src.observe(&f->src, il, &needs, NULL, &obs), WNW_OK);
@@ -105,12 +104,11 @@ static void no_layer_budget(void **state)
     struct fake f;
     wnw_plan *want, *got;
     fake_init(&f, 4, 2, 2, 150, false);
-    assert_int_equal(fake_plan(&want, &f, "keydiff+threshold:window=5", &none, NULL), WNW_OK);
+    want = fake_planned(&f, "keydiff+threshold:window=5", &none, NULL);
     for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
         char recipe[96];
         snprintf(recipe, sizeof recipe, "keydiff+threshold:window=5%s", budgets[i]);
-        if (fake_plan(&got, &f, recipe, &none, NULL) != WNW_OK)
-            fail_msg("%s: %s", recipe, wnw_last_error());
+        got = fake_planned(&f, recipe, &none, NULL);
         assert_same_plan(got, want);
         wnw_plan_free(got);
     }
@@ -128,14 +126,14 @@ static void a_size_is_a_ceiling(void **state)
     fake_init(&f, 3, 3, 2, 150, false);
     for (int64_t n = 1; n < 150; n += 37) {
         const wnw_size size = size_budget(n);
-        assert_int_equal(fake_plan(&a, &f, "keydiff+threshold:tau=-1e30,window=0", &size, NULL), WNW_OK);
-        assert_int_equal(fake_plan(&b, &f, "keydiff+adakv:alpha_safeguard=0", &size, NULL), WNW_OK);
+        a = fake_planned(&f, "keydiff+threshold:tau=-1e30,window=0", &size, NULL);
+        b = fake_planned(&f, "keydiff+adakv:alpha_safeguard=0", &size, NULL);
         assert_same_plan(a, b);
         wnw_plan_free(a);
         wnw_plan_free(b);
     }
-    assert_int_equal(fake_plan(&own, &f, "keydiff+threshold:window=0", &none, NULL), WNW_OK);
-    assert_int_equal(fake_plan(&a, &f, "keydiff+threshold:window=0", &ample, NULL), WNW_OK);
+    own = fake_planned(&f, "keydiff+threshold:window=0", &none, NULL);
+    a = fake_planned(&f, "keydiff+threshold:window=0", &ample, NULL);
     assert_same_plan(a, own);
     assert_cmp(fake_check_plan(own, &f), <, 3 * 3 * 140);
     wnw_plan_free(a);
@@ -154,18 +152,18 @@ static void corners(void **state)
     fake_init(&f, 2, 2, 1, 20, false);
     /* A text that fits the window stays whole; a threshold that nothing reaches leaves the window, or
      * nothing. */
-    assert_int_equal(fake_plan(&plan, &f, "keydiff+threshold:tau=2", &none, NULL), WNW_OK);
+    plan = fake_planned(&f, "keydiff+threshold:tau=2", &none, NULL);
     assert_int_equal(fake_check_plan(plan, &f), fake_entries(&f));
     wnw_plan_free(plan);
-    assert_int_equal(fake_plan(&plan, &f, "keydiff+threshold:tau=2,window=3", &none, NULL), WNW_OK);
+    plan = fake_planned(&f, "keydiff+threshold:tau=2,window=3", &none, NULL);
     assert_int_equal(fake_check_plan(plan, &f), 2 * 2 * 3);
     wnw_plan_free(plan);
-    assert_int_equal(fake_plan(&plan, &f, "keydiff+threshold:tau=2,window=0", &none, NULL), WNW_OK);
+    plan = fake_planned(&f, "keydiff+threshold:tau=2,window=0", &none, NULL);
     assert_int_equal(fake_check_plan(plan, &f), 0);
     wnw_plan_free(plan);
     fake_free(&f);
 
-    assert_int_equal(wnw_policy_parse(&p, "dms", NULL), WNW_OK);
+    p = test_policy("dms");
     assert_true(wnw_policy_has_own_size(p));
     assert_string_equal(wnw__policy_layout(p), "ragged");
     for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_DECODE; phase++)
