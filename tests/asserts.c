@@ -123,6 +123,25 @@ void test_has_one_thread(void)
 #endif
 }
 
+/* The fixture of the rows that run. Its state is not the group's, which cmocka would give to the tests in place of their
+ * rows. */
+static struct {
+    CMFixtureFunction set_up, tear_down;
+    void *state;
+} of_rows;
+
+static int set_up_rows(void **state)
+{
+    (void)state;
+    return of_rows.set_up ? of_rows.set_up(&of_rows.state) : 0;
+}
+
+static int tear_down_rows(void **state)
+{
+    (void)state;
+    return of_rows.tear_down ? of_rows.tear_down(&of_rows.state) : 0;
+}
+
 int test_run_rows(const char *group, CMUnitTestFunction test, const void *rows, size_t n, size_t size,
                   CMFixtureFunction set_up, CMFixtureFunction tear_down)
 {
@@ -135,7 +154,10 @@ int test_run_rows(const char *group, CMUnitTestFunction test, const void *rows, 
         tests[i].test_func = test;
         tests[i].initial_state = (void *)(uintptr_t)row;
     }
-    const int n_failed = _cmocka_run_group_tests(group, tests, n, set_up, tear_down);
+    of_rows.set_up = set_up;
+    of_rows.tear_down = tear_down;
+    of_rows.state = NULL;
+    const int n_failed = _cmocka_run_group_tests(group, tests, n, set_up_rows, tear_down_rows);
     free(tests);
     return n_failed;
 }

@@ -98,7 +98,8 @@ void test_int_equal(intmax_t a, intmax_t b, const char *of_a, const char *of_b, 
 void test_has_one_thread(void);
 
 /* Runs test(&row) for every row of an array whose elements begin with `const char *name`, as a group of cmocka
- * tests of these names. Returns how many failed, as cmocka_run_group_tests. set_up and tear_down may be NULL. */
+ * tests of these names. Returns how many failed, as cmocka_run_group_tests. set_up and tear_down may be NULL; *state is
+ * between them alone. */
 #define run_rows(test, rows) \
     test_run_rows(#test, test, rows, sizeof(rows) / sizeof *(rows), sizeof *(rows), NULL, NULL)
 #define run_rows_with(test, rows, set_up, tear_down) \

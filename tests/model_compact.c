@@ -335,10 +335,8 @@ static void random_ragged_plan(void **state)
 static void smollm2_real_text(void **state)
 {
     (void)state;
-    char path[4096];
     int32_t n = 0;
-    test_golden_path(path, sizeof path, "tokens.txt");
-    int32_t *tokens = test_read_tokens(path, &n);
+    int32_t *tokens = test_golden_tokens(&n);
     assert_cmp(n, >=, 400 + N_AFTER);
     wnw_model *m = test_model_open("smollm2-135m.gguf");
     struct trial t = {

@@ -184,7 +184,7 @@ static void by_the_definition(void **state)
 
 /* ---- What changes nothing, and what is refused ---- */
 
-static wnw_model *model;
+static struct test_model llama;
 
 /* Threads and an interruption change no byte, and the result is a profile that the preset reads. */
 static void same_bytes(void **state)
@@ -194,13 +194,13 @@ static void same_bytes(void **state)
     const wnw_calibrate_params p =
         test_calibrate_params(&of, "knorm", "length=60,samples=3,questions=2,generate=3");
     char path[] = "/tmp/winnow-curves-XXXXXX";
-    char *once = test_calibrated_alike(model, "curves", &p, path, 60 + 6 + 1);
+    char *once = test_calibrated_alike(llama.m, "curves", &p, path, 60 + 6 + 1);
     wnw_profile *profile;
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
     fputs(once, f);
     fclose(f);
-    assert_ok(wnw_profile_new(&profile, model));
+    assert_ok(wnw_profile_new(&profile, llama.m));
     assert_ok(wnw_profile_add_file(profile, path));
     assert_int_equal(profile->n_curve, N_RATIO);
     assert_string_equal(profile->curve_scorer, "knorm");
@@ -225,7 +225,7 @@ static void refuses(void **state)
     const struct bad_row *row = *state;
     const wnw_calibration_text of = {"words", text, strlen(text)};
     const wnw_calibrate_params p = test_calibrate_params(&of, row->recipe, row->options);
-    test_calibrate_refused(model, "curves", &p, row->status, row->says);
+    test_calibrate_refused(llama.m, "curves", &p, row->status, row->says);
 }
 
 static void questions_differ(void **state)
@@ -236,18 +236,9 @@ static void questions_differ(void **state)
             assert_string_not_equal(wnw__question(i), wnw__question(k));
 }
 
-static int open_model(void **state)
+static int set_up(void **state)
 {
-    (void)state;
-    model = test_tiny_open("llama");
-    return 0;
-}
-
-static int close_model(void **state)
-{
-    (void)state;
-    wnw_model_free(model);
-    return 0;
+    return test_set_up_tiny(state, &llama, "llama", 1, 1);
 }
 
 int main(void)
@@ -255,8 +246,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(same_bytes), cmocka_unit_test(questions_differ)};
     text = test_random_words(3000, 8);
     const int failed = run_rows(by_the_definition, rows) +
-                       cmocka_run_group_tests(tests, open_model, close_model) +
-                       run_rows_with(refuses, bad_rows, open_model, close_model);
+                       cmocka_run_group_tests(tests, set_up, test_tear_down) +
+                       run_rows_with(refuses, bad_rows, set_up, test_tear_down);
     free(text);
     return failed;
 }

@@ -126,15 +126,7 @@ static void rules_can_always_end(void **state)
 static int set_up(void **state)
 {
     static struct test_model f;
-    test_open_tiny(&f, "llama", 400, 5);
-    *state = &f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    test_close(*state);
-    return 0;
+    return test_set_up_tiny(state, &f, "llama", 400, 5);
 }
 
 int main(void)
@@ -143,5 +135,5 @@ int main(void)
         cmocka_unit_test(rules_change_as_a_whole),
         cmocka_unit_test(rules_can_always_end),
     };
-    return cmocka_run_group_tests_name("changing rules", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("changing rules", tests, set_up, test_tear_down);
 }

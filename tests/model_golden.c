@@ -183,13 +183,11 @@ static void cache_is_untouched(void **state)
 static int set_up(void **state)
 {
     struct fixture *fx = &fixture;
-    char path[4096];
     (void)state;
     fx->model = test_model_open(MODEL);
     fx->info = wnw_model_info_default();
     assert_ok(wnw_model_get_info(fx->model, &fx->info));
-    test_golden_path(path, sizeof path, "tokens.txt");
-    int32_t *tokens = test_read_tokens(path, &fx->n_tokens);
+    int32_t *tokens = test_golden_tokens(&fx->n_tokens);
     fx->session = test_session_new(
         fx->model, &(struct test_session){.kv_type = WNW_KV_F32, .attn = WNW_ATTN_OWN, .n_ctx = 1024});
     for (size_t i = 0; i < N_CASES; i++) {

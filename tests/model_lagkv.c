@@ -418,10 +418,8 @@ static void quantised_caches_choose_alike(void **state)
 {
     (void)state;
     struct test_model f;
-    char path[4096];
     int32_t n = 0;
-    test_golden_path(path, sizeof path, "tokens.txt");
-    f.tokens = test_read_tokens(path, &n);
+    f.tokens = test_golden_tokens(&n);
     f.m = test_model_open("smollm2-135m.gguf");
     f.info = wnw_model_info_default();
     assert_ok(wnw_model_get_info(f.m, &f.info));
@@ -449,15 +447,7 @@ static void quantised_caches_choose_alike(void **state)
 static int set_up(void **state)
 {
     static struct test_model f;
-    test_open_tiny(&f, "llama", N_CTX, 31);
-    *state = &f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    test_close(*state);
-    return 0;
+    return test_set_up_tiny(state, &f, "llama", N_CTX, 31);
 }
 
 int main(void)
@@ -475,5 +465,5 @@ int main(void)
         cmocka_unit_test(sliding_layers_are_left_alone),
         cmocka_unit_test(quantised_caches_choose_alike),
     };
-    return cmocka_run_group_tests_name("LagKV in sessions", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("LagKV in sessions", tests, set_up, test_tear_down);
 }

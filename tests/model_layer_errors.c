@@ -121,7 +121,7 @@ static void as_if_entries_were_gone(void **state)
 
 /* ---- What changes nothing, and what is refused ---- */
 
-static wnw_model *model;
+static struct test_model llama;
 
 static void same_bytes(void **state)
 {
@@ -130,11 +130,11 @@ static void same_bytes(void **state)
     wnw_calibrate_params p = test_calibrate_params(&of, RECIPE, OPTIONS);
     char journal[] = "/tmp/winnow-layers-XXXXXX";
     /* cancelled in the second sample */
-    char *once = test_calibrated_alike(model, "layers", &p, journal, LENGTH + N_STEP + 1);
+    char *once = test_calibrated_alike(llama.m, "layers", &p, journal, LENGTH + N_STEP + 1);
     wnw_calibration *c;
     p.journal = journal;
     p.recipe = "keydiff";
-    assert_error(wnw_calibrate(&c, model, "layers", &p), WNW_E_MISMATCH);
+    assert_error(wnw_calibrate(&c, llama.m, "layers", &p), WNW_E_MISMATCH);
     assert_says("policy");
     unlink(journal);
     free(once);
@@ -150,14 +150,14 @@ static void is_read(void **state)
     char path[] = "/tmp/winnow-layers-XXXXXX";
     wnw_profile *profile;
     p.n_texts = 2;
-    char *json = test_calibrated(model, "layers", &p);
+    char *json = test_calibrated(llama.m, "layers", &p);
     test_file_of(path, json, strlen(json));
     assert_contains(json, "\"more words, 90 tokens\":[");
     assert_contains(json,
                     "\"words, 45 tokens\":["); /* half of it, because that is more than twice what is kept */
     assert_null(strstr(json, ", question\":[")); /* what the text goes on with answers no question */
     assert_contains(json, "\"samples of 45 tokens\":{");
-    assert_ok(wnw_profile_new(&profile, model));
+    assert_ok(wnw_profile_new(&profile, llama.m));
     assert_ok(wnw_profile_add_file(profile, path));
     assert_int_equal(wnw_profile_kinds(profile), 1u << WNW_PROFILE_LAYERS);
     double sum = 0;
@@ -178,7 +178,7 @@ static void mean_over_sets(void **state)
     const wnw_calibration_text of = {"words", text, strlen(text)};
     const wnw_calibrate_params p =
         test_calibrate_params(&of, RECIPE, "keep=20,length=90,lengths=2,samples=2,generate=4");
-    char *json = test_calibrated(model, "layers", &p);
+    char *json = test_calibrated(llama.m, "layers", &p);
     json_t *o = json_loads(json, 0, NULL);
     const json_t *results = json_object_get(o, "results"), *sets = json_object_get(results, "per_set"),
                  *mean = json_object_get(results, "avg_score");
@@ -231,21 +231,12 @@ static void refuses(void **state)
     const struct bad_row *row = *state;
     const wnw_calibration_text of = {"words", text, row->len ? row->len : strlen(text)};
     const wnw_calibrate_params p = test_calibrate_params(&of, row->recipe, row->options);
-    test_calibrate_refused(model, "layers", &p, row->status, row->says);
+    test_calibrate_refused(llama.m, "layers", &p, row->status, row->says);
 }
 
-static int open_model(void **state)
+static int set_up(void **state)
 {
-    (void)state;
-    model = test_tiny_open("llama");
-    return 0;
-}
-
-static int close_model(void **state)
-{
-    (void)state;
-    wnw_model_free(model);
-    return 0;
+    return test_set_up_tiny(state, &llama, "llama", 1, 1);
 }
 
 int main(void)
@@ -254,8 +245,8 @@ int main(void)
                                        cmocka_unit_test(mean_over_sets)};
     text = test_random_words(6000, 8);
     const int failed = run_rows(as_if_entries_were_gone, rows) +
-                       cmocka_run_group_tests(tests, open_model, close_model) +
-                       run_rows_with(refuses, bad_rows, open_model, close_model);
+                       cmocka_run_group_tests(tests, set_up, test_tear_down) +
+                       run_rows_with(refuses, bad_rows, set_up, test_tear_down);
     free(text);
     return failed;
 }

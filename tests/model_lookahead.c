@@ -123,15 +123,7 @@ static void plans(void **state)
 static int set_up(void **state)
 {
     static struct test_model fx;
-    test_open_tiny(&fx, "llama", N, 23);
-    *state = &fx;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    test_close(*state);
-    return 0;
+    return test_set_up_tiny(state, &fx, "llama", N, 23);
 }
 
 int main(void)
@@ -141,5 +133,5 @@ int main(void)
         cmocka_unit_test(ends),
         cmocka_unit_test(plans),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, test_tear_down);
 }

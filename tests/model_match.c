@@ -455,16 +455,7 @@ static void systems(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
-    test_open_tiny(&llama, "llama", N_CTX, 21);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    test_close(&llama);
-    return 0;
+    return test_set_up_tiny(state, &llama, "llama", N_CTX, 21);
 }
 
 int main(void)
@@ -474,6 +465,6 @@ int main(void)
         cmocka_unit_test(same_bits),        cmocka_unit_test(batches),
         cmocka_unit_test(both_attentions),  cmocka_unit_test(columns_add_up),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down) +
-           run_rows_with(systems, system_rows, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, test_tear_down) +
+           run_rows_with(systems, system_rows, set_up, test_tear_down);
 }

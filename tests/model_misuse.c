@@ -288,15 +288,7 @@ static void prompts_shorter_than_the_window(void **state)
 static int set_up(void **state)
 {
     static struct test_model fx;
-    test_open_tiny(&fx, "llama", 128, 10);
-    *state = &fx;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    test_close(*state);
-    return 0;
+    return test_set_up_tiny(state, &fx, "llama", 128, 10);
 }
 
 int main(void)
@@ -312,5 +304,5 @@ int main(void)
         cmocka_unit_test(sizes_out_of_range),
         cmocka_unit_test(prompts_shorter_than_the_window),
     };
-    return cmocka_run_group_tests_name("misuse of a session", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("misuse of a session", tests, set_up, test_tear_down);
 }

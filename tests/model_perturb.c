@@ -204,14 +204,12 @@ static void bounds_are_in_order(void **state)
 static int set_up(void **state)
 {
     static struct fixture fx;
-    char path[4096];
     fx.model = test_model_open(MODEL);
     fx.info = wnw_model_info_default();
     assert_ok(wnw_model_get_info(fx.model, &fx.info));
     fx.base = test_policy("snapkv");
     fx.critical = test_policy("criticalkv:norm=l1");
-    test_golden_path(path, sizeof path, "tokens.txt");
-    int32_t *tokens = test_read_tokens(path, &fx.n);
+    int32_t *tokens = test_golden_tokens(&fx.n);
     fx.session = test_session_new(
         fx.model, &(struct test_session){.kv_type = WNW_KV_F32, .attn = WNW_ATTN_OWN, .n_ctx = 1024});
     const wnw_policy *const policies[] = {fx.base, fx.critical};

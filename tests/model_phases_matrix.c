@@ -250,15 +250,7 @@ static void gates(void **state)
 static int set_up(void **state)
 {
     static struct test_model f;
-    test_open_tiny(&f, "llama", N_CTX, 21);
-    *state = &f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    test_close(*state);
-    return 0;
+    return test_set_up_tiny(state, &f, "llama", N_CTX, 21);
 }
 
 int main(void)
@@ -268,5 +260,5 @@ int main(void)
         cmocka_unit_test(turns), cmocka_unit_test(chunks_and_decoding),
         cmocka_unit_test(gates),
     };
-    return cmocka_run_group_tests_name("phases of every preset", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("phases of every preset", tests, set_up, test_tear_down);
 }

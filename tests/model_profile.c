@@ -99,10 +99,8 @@ static int set_up(void **state)
     for (int i = 0; i < 3; i++)
         t.policies[i] = test_policy(recipes[i]);
     use_profile(&t, NULL);
-    char path[4096];
     int32_t n;
-    test_golden_path(path, sizeof path, "tokens.txt");
-    int32_t *tokens = test_read_tokens(path, &n);
+    int32_t *tokens = test_golden_tokens(&n);
     assert_cmp(n, >=, N);
     test_prefill(t.s, tokens, N);
     free(tokens);

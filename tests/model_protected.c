@@ -2,14 +2,8 @@
 /* Reports of plans and of reading under rules say how many first and last entries of every head stay whatever their score. */
 #include "helpers.h"
 
-#include <stdlib.h>
 
 enum { N_READ = 32 };
-
-struct fixture {
-    wnw_model *model;
-    int32_t *tokens; /* [N_READ] */
-};
 
 static const struct expected {
     const char *policy;
@@ -37,9 +31,9 @@ static void check_ends(const int32_t *pos, int32_t n, int32_t first, int32_t las
         assert_int_equal(pos[n - i], N_READ - i);
 }
 
-static void check(const struct fixture *fx, const struct expected *x)
+static void check(const struct test_model *fx, const struct expected *x)
 {
-    wnw_session *s = test_session_new(fx->model, &(struct test_session){.n_ctx = 64, .n_threads = 1});
+    wnw_session *s = test_session_new(fx->m, &(struct test_session){.n_ctx = 64, .n_threads = 1});
     wnw_policy *p = test_policy(x->policy);
     const wnw_policy *one[1] = {p};
     const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = x->ratio};
@@ -94,15 +88,15 @@ static const struct read_case {
     {"full", WNW_PHASE_END, 0, 0.5, N_READ, 0},
 };
 
-static void read_under(const struct fixture *fx, const struct read_case *x)
+static void read_under(const struct test_model *fx, const struct read_case *x)
 {
-    wnw_session *s = test_session_new(fx->model, &(struct test_session){.n_ctx = 64, .n_threads = 1});
+    wnw_session *s = test_session_new(fx->m, &(struct test_session){.n_ctx = 64, .n_threads = 1});
     wnw_policy *p = test_policy(x->policy);
     const wnw_run run = {WNW_INIT(wnw_run), .policy = p, .phase = x->phase, .chunk = x->chunk,
                          .size = {.kind = WNW_SIZE_RATIO, .ratio = x->ratio}};
     wnw_report report = wnw_report_default();
     wnw_model_info info = wnw_model_info_default();
-    assert_ok(wnw_model_get_info(fx->model, &info));
+    assert_ok(wnw_model_get_info(fx->m, &info));
     assert_ok(wnw_session_begin(s, &run));
     assert_ok(wnw_session_read(s, fx->tokens, N_READ, &report));
     if (report.protected_first != x->first || report.protected_last != x->last)
@@ -126,26 +120,13 @@ static void so_do_reports_of_reading(void **state)
 
 static int set_up(void **state)
 {
-    static struct fixture fx;
-    wnw_model_info info = wnw_model_info_default();
-    fx.model = test_model_open("tiny/tiny-llama.gguf");
-    assert_ok(wnw_model_get_info(fx.model, &info));
-    fx.tokens = test_random_tokens(N_READ, info.n_vocab, 5);
-    *state = &fx;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct fixture *fx = *state;
-    wnw_model_free(fx->model);
-    free(fx->tokens);
-    return 0;
+    static struct test_model fx;
+    return test_set_up(state, &fx, "tiny/tiny-llama.gguf", N_READ, 5);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(reports_say_what_is_protected),
                                        cmocka_unit_test(so_do_reports_of_reading)};
-    return cmocka_run_group_tests_name("protected entries", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("protected entries", tests, set_up, test_tear_down);
 }

@@ -263,16 +263,7 @@ static void who_rotates(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
-    test_open(&llama, "tiny/tiny-llama.gguf", N_CTX, 3);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    test_close(&llama);
-    return 0;
+    return test_set_up(state, &llama, "tiny/tiny-llama.gguf", N_CTX, 3);
 }
 
 int main(void)
@@ -283,5 +274,5 @@ int main(void)
         cmocka_unit_test(copies_and_going_back), cmocka_unit_test(batches),
         cmocka_unit_test(who_rotates),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, test_tear_down);
 }

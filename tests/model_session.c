@@ -185,10 +185,8 @@ static void threads_tiny(void **state)
 static void threads_smollm2(void **state)
 {
     (void)state;
-    char path[4096];
     int32_t n = 0;
-    test_golden_path(path, sizeof path, "tokens.txt");
-    int32_t *tokens = test_read_tokens(path, &n);
+    int32_t *tokens = test_golden_tokens(&n);
     threads_change_nothing("smollm2-135m.gguf", tokens, n, "snapkv+adakv");
     free(tokens);
 }

@@ -61,7 +61,7 @@ static wnw_plan *plan_of(const struct test_model *t, const wnw_prompt *prompt, i
     wnw_policy *own;
     wnw_session *s = test_session_new(t->m, &want);
     wnw_plan *plan;
-    assert_ok(wnw_policy_parse(&own, "kvzip", NULL));
+    own = test_policy("kvzip");
     policy = own;
     const wnw_prompt header = {WNW_INIT(wnw_prompt), .n_prefix = prompt->n_prefix, .suffix = prompt->suffix,
                                .n_suffix = prompt->n_suffix};
@@ -117,7 +117,7 @@ static void as_plans_of_kvzip(void **state)
 
 /* ---- What changes nothing, and what is refused ---- */
 
-static wnw_model *model;
+static struct test_model llama;
 
 /* Threads and an interruption change no byte, and the result is a profile that is read. */
 static void same_bytes(void **state)
@@ -127,13 +127,13 @@ static void same_bytes(void **state)
     const wnw_calibrate_params p =
         test_calibrate_params(&of, NULL, "target=kvcompose,pieces=3,shortest=40,longest=80,extra=120");
     char path[] = "/tmp/winnow-shares-XXXXXX";
-    char *once = test_calibrated_alike(model, "shares", &p, path, 40 + 60 + 1);
+    char *once = test_calibrated_alike(llama.m, "shares", &p, path, 40 + 60 + 1);
     wnw_profile *profile;
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
     fputs(once, f);
     fclose(f);
-    assert_ok(wnw_profile_new(&profile, model));
+    assert_ok(wnw_profile_new(&profile, llama.m));
     assert_ok(wnw_profile_add_file(profile, path));
     assert_int_equal(profile->n_best, N_SIZE);
     for (int i = 0; i < N_SIZE; i++)
@@ -159,21 +159,12 @@ static void refuses(void **state)
     const struct bad_row *row = *state;
     const wnw_calibration_text of = {"words", text, strlen(text)};
     const wnw_calibrate_params p = test_calibrate_params(&of, NULL, row->options);
-    test_calibrate_refused(model, "shares", &p, row->status, row->says);
+    test_calibrate_refused(llama.m, "shares", &p, row->status, row->says);
 }
 
-static int open_model(void **state)
+static int set_up(void **state)
 {
-    (void)state;
-    model = test_tiny_open("llama");
-    return 0;
-}
-
-static int close_model(void **state)
-{
-    (void)state;
-    wnw_model_free(model);
-    return 0;
+    return test_set_up_tiny(state, &llama, "llama", 1, 1);
 }
 
 int main(void)
@@ -181,8 +172,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(same_bytes)};
     text = test_random_words(3000, 8);
     const int failed = run_rows(as_plans_of_kvzip, rows) +
-                       cmocka_run_group_tests(tests, open_model, close_model) +
-                       run_rows_with(refuses, bad_rows, open_model, close_model);
+                       cmocka_run_group_tests(tests, set_up, test_tear_down) +
+                       run_rows_with(refuses, bad_rows, set_up, test_tear_down);
     free(text);
     return failed;
 }

@@ -83,19 +83,10 @@ static void adds_up(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
-    test_open_tiny(&model, "llama", N, 3);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    test_close(&model);
-    return 0;
+    return test_set_up_tiny(state, &model, "llama", N, 3);
 }
 
 int main(void)
 {
-    return run_rows_with(adds_up, rows, set_up, tear_down);
+    return run_rows_with(adds_up, rows, set_up, test_tear_down);
 }

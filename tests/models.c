@@ -186,6 +186,26 @@ void test_close(struct test_model *t)
     *t = (struct test_model){0};
 }
 
+int test_set_up(void **state, struct test_model *t, const char *name, int32_t n_tokens, uint64_t seed)
+{
+    test_open(t, name, n_tokens, seed);
+    *state = t;
+    return 0;
+}
+
+int test_set_up_tiny(void **state, struct test_model *t, const char *arch, int32_t n_tokens, uint64_t seed)
+{
+    test_open_tiny(t, arch, n_tokens, seed);
+    *state = t;
+    return 0;
+}
+
+int test_tear_down(void **state)
+{
+    test_close(*state);
+    return 0;
+}
+
 void test_golden_path(char *out, size_t cap, const char *name)
 {
     const int n = snprintf(out, cap, "%s/%s", WNW_TEST_GOLDEN_DIR, name);
@@ -193,8 +213,10 @@ void test_golden_path(char *out, size_t cap, const char *name)
     assert_cmp((size_t)n, <, cap);
 }
 
-int32_t *test_read_tokens(const char *path, int32_t *n)
+int32_t *test_golden_tokens(int32_t *n)
 {
+    char path[4096];
+    test_golden_path(path, sizeof path, "tokens.txt");
     FILE *f = fopen(path, "r");
     if (!f)
         fail_msg("cannot open %s: run the tests from the top folder of the source tree", path);

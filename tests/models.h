@@ -38,10 +38,14 @@ void test_open(struct test_model *t, const char *name, int32_t n_tokens, uint64_
 /* The one test_tiny_model_of finds. */
 void test_open_tiny(struct test_model *t, const char *arch, int32_t n_tokens, uint64_t seed);
 void test_close(struct test_model *t);
+/* Functions of a group of tests whose fixture is a model, or begins with one: *state becomes t. */
+int test_set_up(void **state, struct test_model *t, const char *name, int32_t n_tokens, uint64_t seed);
+int test_set_up_tiny(void **state, struct test_model *t, const char *arch, int32_t n_tokens, uint64_t seed);
+int test_tear_down(void **state);
 
 /* tests/golden/<name>. */
 void test_golden_path(char *out, size_t cap, const char *name);
-/* Whitespace separated token ids; *n is how many. Released with free. */
-int32_t *test_read_tokens(const char *path, int32_t *n);
+/* The token ids of tests/golden/tokens.txt; *n is how many. Released with free. */
+int32_t *test_golden_tokens(int32_t *n);
 
 #endif
