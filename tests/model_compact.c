@@ -53,13 +53,9 @@ struct trial {
 
 static wnw_session *read_prompt(const struct trial *t, wnw_attn attn, const wnw_policy *observe)
 {
-    wnw_session *s = test_session_new(
-        t->model,
-        &(struct test_session){.kv_type = t->kv_type, .attn = attn, .n_ctx = t->n_prompt + N_AFTER});
-    if (observe)
-        assert_ok(test_observe(s, &observe, 1));
-    test_prefill(s, t->tokens, t->n_prompt);
-    return s;
+    return test_session_read(
+        t->model, &(struct test_session){.kv_type = t->kv_type, .attn = attn, .n_ctx = t->n_prompt + N_AFTER},
+        observe, t->tokens, t->n_prompt);
 }
 
 static wnw_session *copy_of(const wnw_session *s)

@@ -35,9 +35,7 @@ static wnw_session *copy_of(const wnw_session *s)
 static void check_goes_on_alike(const struct test_model *fx, const struct test_session *how)
 {
     wnw_policy *policy = test_policy("snapkv:window=8+adakv");
-    wnw_session *s = test_session_new(fx->m, how);
-    assert_ok(test_observe(s, (const wnw_policy *const[]){policy}, 1));
-    test_prefill(s, fx->tokens, N_PROMPT);
+    wnw_session *s = test_session_read(fx->m, how, policy, fx->tokens, N_PROMPT);
     wnw_session *copy = copy_of(s);
     assert_same_logits(s, copy);
     assert_same_state(s, copy);

@@ -30,9 +30,8 @@ static void memory_returns_to_the_system(void **state)
     assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(N, info.n_vocab, 7);
     wnw_policy *policy = test_policy("streaming_llm");
-    wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = N + 16});
-    assert_ok(test_observe(s, (const wnw_policy *const *)&policy, 1));
-    test_prefill(s, tokens, N);
+    wnw_session *s = test_session_read(m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = N + 16},
+                                       policy, tokens, N);
     const int64_t before = rss_anon();
     wnw_report report = {WNW_INIT(wnw_report)};
     const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = 0.9};

@@ -47,12 +47,10 @@ static void counts_follow_the_profile(void **state)
     remove(path);
 
     wnw_policy *p = test_policy("criticalkv-headkv:window=8");
-    wnw_session *s = test_session_new(
-        m, &(struct test_session){.kv_type = WNW_KV_F32, .attn = WNW_ATTN_OWN, .n_ctx = 2 * N});
     int32_t *tokens = test_random_tokens(N, info.n_vocab, 3);
     const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = 30};
-    assert_ok(test_observe(s, (const wnw_policy *const[]){p}, 1));
-    test_prefill(s, tokens, N);
+    wnw_session *s = test_session_read(
+        m, &(struct test_session){.kv_type = WNW_KV_F32, .attn = WNW_ATTN_OWN, .n_ctx = 2 * N}, p, tokens, N);
     assert_error(wnw_session_compress(s, p, &size, NULL), WNW_E_MISMATCH); /* no profile yet */
     assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .profile = profile,
                                               .policies = (const wnw_policy *const[]){p}, .n_policies = 1}));

@@ -14,11 +14,9 @@ enum { N = 60, AHEAD = 5, BUDGET = 20, N_CTX = 128 };
 static wnw_session *read_prompt(const struct test_model *fx, const char *recipe, int32_t n_ctx,
                                 int32_t n_threads)
 {
-    wnw_session *s = test_session_new(fx->m, &(struct test_session){.n_ctx = n_ctx, .n_threads = n_threads});
-    wnw_policy *policy;
-    assert_ok(wnw_policy_parse(&policy, recipe, NULL));
-    assert_ok(test_observe(s, (const wnw_policy *const *)&policy, 1));
-    test_prefill(s, fx->tokens, N);
+    wnw_policy *policy = test_policy(recipe);
+    wnw_session *s = test_session_read(fx->m, &(struct test_session){.n_ctx = n_ctx, .n_threads = n_threads},
+                                       policy, fx->tokens, N);
     wnw_policy_free(policy);
     return s;
 }
@@ -53,7 +51,7 @@ static void queries_of_tokens(void **state)
     assert_ok(wnw_session_decode(before, 1));
     assert_same_logits(s, before);
     /* The same by hand. */
-    assert_ok(wnw_policy_parse(&policy, "snapkv:window=32", NULL));
+    policy = test_policy("snapkv:window=32");
     assert_ok(wnw_session_compress(t, policy, &size, NULL));
     wnw_policy_free(policy);
     const struct wnw__record_needs needs = {
@@ -97,8 +95,7 @@ static void plans(void **state)
     const struct test_model *fx = *state;
     const wnw_size sizes[] = {{.kind = WNW_SIZE_BUDGET, .budget = 16},
                               {.kind = WNW_SIZE_RATIO, .ratio = 0.5}};
-    wnw_policy *policy;
-    assert_ok(wnw_policy_parse(&policy, "laq", NULL));
+    wnw_policy *policy = test_policy("laq");
     const wnw_policy *two[] = {policy, policy};
     wnw_session *s = read_prompt(fx, "laq", N_CTX, 1), *t = read_prompt(fx, "laq", N_CTX, 2);
     wnw_plan *many[2], *one;

@@ -21,10 +21,7 @@ static struct test_model llama;
 
 static wnw_session *read_prompt(const wnw_policy *p, const struct test_session *how)
 {
-    wnw_session *s = test_session_new(llama.m, how);
-    assert_ok(test_observe(s, &p, 1));
-    test_prefill(s, llama.tokens, N_PROMPT);
-    return s;
+    return test_session_read(llama.m, how, p, llama.tokens, N_PROMPT);
 }
 
 /* ---- The formulas ---- */

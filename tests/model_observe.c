@@ -110,13 +110,12 @@ static void test_window_of_some_heads(void **state)
 {
     (void)state;
     wnw_model *m = test_model_open("tiny/tiny-llama.gguf");
-    wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F16, .n_ctx = 512});
     wnw_policy *p = test_policy("snapkv:window=8");
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(m, &info));
     int32_t *tokens = test_random_tokens(300, info.n_vocab, 7);
-    assert_ok(test_observe(s, (const wnw_policy *const[]){p}, 1));
-    test_prefill(s, tokens, 300);
+    wnw_session *s =
+        test_session_read(m, &(struct test_session){.kv_type = WNW_KV_F16, .n_ctx = 512}, p, tokens, 300);
     struct wnw__plan_source src[2];
     wnw_observation all, some;
     assert_ok(wnw__session_source(&src[0], s));

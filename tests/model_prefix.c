@@ -4,23 +4,16 @@
 #include "helpers.h"
 #include "peek_session.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { N = 96, N_PREFIX = 7 };
 
 static const int32_t suffix[] = {5, 9, 5};
 
-static wnw_session *read_prompt(const wnw_model *m, const wnw_policy *p)
+static wnw_session *read_prompt(const struct test_model *t, const wnw_policy *p)
 {
-    wnw_model_info info = {WNW_INIT(wnw_model_info)};
-    assert_ok(wnw_model_get_info(m, &info));
-    wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 256});
-    int32_t *tokens = test_random_tokens(N, info.n_vocab, 7);
-    assert_ok(test_observe(s, &p, 1));
-    test_prefill(s, tokens, N);
-    free(tokens);
-    return s;
+    return test_session_read(t->m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 256}, p, t->tokens,
+                             N);
 }
 
 /* Says what of the prompt is the template's; p goes on being observed. */
@@ -48,9 +41,10 @@ static void assert_template(wnw_session *s, int32_t n_prefix, int32_t n_seen, in
 static void template_of_a_session(void **state)
 {
     (void)state;
-    wnw_model *m = test_model_open("tiny/tiny-llama.gguf");
+    struct test_model t;
+    test_open(&t, "tiny/tiny-llama.gguf", N, 7);
     wnw_policy *p = test_policy("streaming_llm:sinks=4");
-    wnw_session *s = read_prompt(m, p), *copy = NULL;
+    wnw_session *s = read_prompt(&t, p), *copy = NULL;
     assert_template(s, 0, 0, 0);
     assert_ok(tell(s, p, N_PREFIX, suffix, 3));
     assert_template(s, N_PREFIX, N_PREFIX, 3);
@@ -77,7 +71,7 @@ static void template_of_a_session(void **state)
     wnw_session_free(copy);
     wnw_session_free(s);
     wnw_policy_free(p);
-    wnw_model_free(m);
+    test_close(&t);
 }
 
 /* ---- KVzip ---- */
@@ -110,9 +104,10 @@ static int32_t kept_below(const wnw_plan *plan, int32_t n_prefix)
 static void header_of_kvzip(void **state)
 {
     (void)state;
-    wnw_model *m = test_model_open("tiny/tiny-llama.gguf");
+    struct test_model t;
+    test_open(&t, "tiny/tiny-llama.gguf", N, 7);
     wnw_policy *p = test_policy("kvzip");
-    wnw_session *s = read_prompt(m, p), *copy = NULL;
+    wnw_session *s = read_prompt(&t, p), *copy = NULL;
     wnw_plan *unknown = plan_of(s, "kvzip", 30), *scored = plan_of(s, "kvzip:prefix=score", 30);
     assert_same_plan(unknown, scored);
     assert_ok(tell(s, p, N_PREFIX, suffix, 3));
@@ -144,7 +139,7 @@ static void header_of_kvzip(void **state)
     wnw_session_free(copy);
     wnw_session_free(s);
     wnw_policy_free(p);
-    wnw_model_free(m);
+    test_close(&t);
 }
 
 int main(void)

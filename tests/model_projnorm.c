@@ -79,10 +79,7 @@ static void check_query_heads(const wnw_model *m, const struct wnw__plan_source 
 static wnw_session *session_with(const wnw_model *m, wnw_kv_type kv_type, const wnw_policy *p,
                                  const int32_t *tokens)
 {
-    wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = kv_type});
-    assert_ok(test_observe(s, &p, 1));
-    test_prefill(s, tokens, N_TOK);
-    return s;
+    return test_session_read(m, &(struct test_session){.kv_type = kv_type}, p, tokens, N_TOK);
 }
 
 static void every_family(void **state)

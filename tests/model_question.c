@@ -5,21 +5,14 @@
 #include "fake_source.h"
 #include "peek_session.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { N = 96 };
 
-static wnw_session *read_prompt(const wnw_model *m, const wnw_policy *p)
+static wnw_session *read_prompt(const struct test_model *t, const wnw_policy *p)
 {
-    wnw_model_info info = {WNW_INIT(wnw_model_info)};
-    assert_ok(wnw_model_get_info(m, &info));
-    wnw_session *s = test_session_new(m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 256});
-    int32_t *tokens = test_random_tokens(N, info.n_vocab, 7);
-    assert_ok(test_observe(s, &p, 1));
-    test_prefill(s, tokens, N);
-    free(tokens);
-    return s;
+    return test_session_read(t->m, &(struct test_session){.kv_type = WNW_KV_F32, .n_ctx = 256}, p, t->tokens,
+                             N);
 }
 
 /* The last n tokens of the prompt are the question. */
@@ -44,9 +37,10 @@ static wnw_plan *plan_of(wnw_session *s, const char *recipe)
 static void border_of_the_question(void **state)
 {
     (void)state;
-    wnw_model *m = test_model_open("tiny/tiny-llama.gguf");
+    struct test_model t;
+    test_open(&t, "tiny/tiny-llama.gguf", N, 7);
     wnw_policy *p = test_policy("finch");
-    wnw_session *s = read_prompt(m, p), *copy = NULL;
+    wnw_session *s = read_prompt(&t, p), *copy = NULL;
     wnw_plan *eight = plan_of(s, "finch:question=8"), *twenty = plan_of(s, "finch:question=20");
     wnw_plan *unknown = plan_of(s, "finch"), *last = plan_of(s, "finch:question=32");
     assert_same_plan(unknown, last);
@@ -67,7 +61,7 @@ static void border_of_the_question(void **state)
     wnw_session_free(copy);
     wnw_session_free(s);
     wnw_policy_free(p);
-    wnw_model_free(m);
+    test_close(&t);
 }
 
 int main(void)

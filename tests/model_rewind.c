@@ -169,9 +169,8 @@ static void refuses_sums(void **state)
     test_open_tiny(&fx, "llama", ALL, 8);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         wnw_policy *policy = test_policy(rows[i].recipe);
-        wnw_session *s = test_session_new(fx.m, &(struct test_session){.n_ctx = 256});
-        assert_ok(test_observe(s, (const wnw_policy *const[]){policy}, 1));
-        test_prefill(s, fx.tokens, FIRST);
+        wnw_session *s =
+            test_session_read(fx.m, &(struct test_session){.n_ctx = 256}, policy, fx.tokens, FIRST);
         assert_refused(s, FIRST - 5, rows[i].why);
         assert_ok(test_observe(s, NULL, 0));
         assert_ok(wnw_session_rewind(s, FIRST - 5));
@@ -191,9 +190,7 @@ static void keeps_what_it_noted(void **state)
     const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = 70};
     wnw_session *s[2];
     for (int i = 0; i < 2; i++) {
-        s[i] = test_session_new(fx.m, &(struct test_session){.n_ctx = 256});
-        assert_ok(test_observe(s[i], (const wnw_policy *const[]){policy}, 1));
-        test_prefill(s[i], fx.tokens, 30);
+        s[i] = test_session_read(fx.m, &(struct test_session){.n_ctx = 256}, policy, fx.tokens, 30);
         if (i == 0) {
             test_prefill(s[i], fx.tokens + 40, 20);
             assert_ok(wnw_session_rewind(s[i], 30));

@@ -54,9 +54,7 @@ static void ratio_0_changes_nothing(void **state)
     for (int i = 0; i < N_RECIPES; i++) {
         wnw_policy *policy = test_policy(recipes[i]);
         const wnw_size size = {.kind = wnw_policy_is_full(policy) ? WNW_SIZE_NONE : WNW_SIZE_RATIO};
-        s = test_session_new(m, &how);
-        assert_ok(test_observe(s, (const wnw_policy *const *)&policy, 1));
-        test_prefill(s, tokens, 150);
+        s = test_session_read(m, &how, policy, tokens, 150);
         wnw_report report = {WNW_INIT(wnw_report)};
         assert_ok(wnw_session_compress(s, policy, &size, &report));
         assert_int_equal(report.entries_after, report.entries_before);
@@ -137,10 +135,9 @@ static void threads_change_nothing(const char *name, const int32_t *tokens, int3
     const size_t bytes = (size_t)info.n_vocab * sizeof(float);
     for (int i = 0; i < 2; i++) {
         wnw_policy *policy = test_policy(recipe);
-        wnw_session *s = test_session_new(
-            m, &(struct test_session){.attn = WNW_ATTN_OWN, .n_ctx = n + N_GREEDY, .n_threads = 1 + i});
-        assert_ok(test_observe(s, (const wnw_policy *const *)&policy, 1));
-        test_prefill(s, tokens ? tokens : random, n);
+        wnw_session *s = test_session_read(
+            m, &(struct test_session){.attn = WNW_ATTN_OWN, .n_ctx = n + N_GREEDY, .n_threads = 1 + i},
+            policy, tokens ? tokens : random, n);
         first[i] = malloc(bytes);
         last[i] = malloc(bytes);
         assert_non_null(first[i]);

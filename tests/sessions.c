@@ -35,6 +35,16 @@ void test_prefill(wnw_session *s, const int32_t *tokens, int32_t n)
     assert_non_null(wnw_session_logits(s));
 }
 
+wnw_session *test_session_read(const wnw_model *m, const struct test_session *want, const wnw_policy *p,
+                               const int32_t *tokens, int32_t n)
+{
+    wnw_session *s = test_session_new(m, want);
+    if (p)
+        assert_ok(test_observe(s, &p, 1));
+    test_prefill(s, tokens, n);
+    return s;
+}
+
 void test_decode(wnw_session *s, const int32_t *tokens, int32_t n)
 {
     for (int32_t i = 0; i < n; i++)

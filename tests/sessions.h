@@ -20,6 +20,9 @@ wnw_session *test_session_new(const wnw_model *m, const struct test_session *wan
 int test_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n);
 /* Tokens without any callback. */
 void test_prefill(wnw_session *s, const int32_t *tokens, int32_t n);
+/* A session that observes what plans of the policy need, if there is one, and has read n tokens. */
+wnw_session *test_session_read(const wnw_model *m, const struct test_session *want, const wnw_policy *p,
+                               const int32_t *tokens, int32_t n);
 /* Decodes them one after the other. */
 void test_decode(wnw_session *s, const int32_t *tokens, int32_t n);
 /* Decodes n_step tokens in n sessions of an engine together, session i from tokens[i] on, and in copies of them alone. The NMSE
