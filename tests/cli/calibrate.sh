@@ -2,22 +2,15 @@
 # winnow calibrate: profiles where methods find them, runs that are killed and go on, bad input. Tiny models answer no
 # question, so their answers are fed.
 . "$(dirname "$0")/lib.sh"
-
-model=$tiny/tiny-llama.gguf
-need_file "$model"
-export WINNOW_CACHE=$work/cache
-mkdir "$work/cache"
-python3 - >"$work/text.txt" <<'PY'
-print(" ".join(f"Number {i * 7919 % 1000} is {'odd' if i % 3 else 'old'}." for i in range(80)))
-PY
+calibrates srh
+numbered >"$work/text.txt"
 small=facts=3,lengths=2,depths=3,shortest=560,longest=600,steps=12,forced=always
 srh=(calibrate srh -m "$model" -f "$work/text.txt" --set "$small")
 
 # ---- The default place, outputs, and the preset that reads the profile ----
 good srh "${srh[@]}" --dump "$work/dump.csv" --export-probes "$work/probes.jsonl" --map "$work/map.svg"
-profile=$work/cache/profiles/tiny-llama/srh.json
 grep -q 'scores are of 18 probes' "$work/out" || fail "report: $(cat "$work/out")"
-json 'the profile' "$profile" 'o["kind"] == "srh" and o["settings"]["facts"] == 3 and o["settings"]["k"] == 1 and
+json 'the profile' "$made" 'o["kind"] == "srh" and o["settings"]["facts"] == 3 and o["settings"]["k"] == 1 and
     o["results"]["forced"] and o["results"]["counted"] == 18 and o["data"]["texts"][0]["name"] == "text.txt"'
 [ -e "$work/cache/profiles/tiny-llama/srh.journal" ] && fail 'the journal is left'
 [ "$(wc -l <"$work/dump.csv")" -eq $((1 + 18 * 16)) ] || fail "dump: $(wc -l <"$work/dump.csv") lines"
@@ -29,7 +22,7 @@ done
 
 # ---- Stopped and taken up again ----
 good 'in one go' "${srh[@]}" -o "$work/whole.json" -t 1 --dump "$work/whole.csv"
-same 'the same file twice' "$work/whole.json" "$profile"
+same 'the same file twice' "$work/whole.json" "$made"
 
 # started SIGNAL LINES: a run that gets the signal as soon as its journal has so many lines.
 started() {

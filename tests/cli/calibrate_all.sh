@@ -64,7 +64,7 @@ for kind in stats curves shares gate inputgate; do
 done
 
 # Every preset finds what it reads now.
-seq 300 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
+ids 300 >"$work/ids"
 for policy in compresskv compresskv-traditional compilerkv headkv duoattention:sinks=16 lukv keydiff-shares kvgate kvzap triattention qfilters expected_attention-stats; do
     good "$policy" plan -m "$model" --tokens "$work/ids" --policy "$policy" --budget 260 --profile "$folder" -o "$work/plan.json"
 done

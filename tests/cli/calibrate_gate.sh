@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: MIT
 # winnow calibrate gate: from texts to a scorer that predicts KVzip's scores, and what is refused.
 . "$(dirname "$0")/lib.sh"
-calibrates
+calibrates gate
 small=pieces=3,length=80
-seq 200 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
-plan() { good "$1" plan -m "$model" --tokens "$work/ids" -o "$work/plan.json" "${@:2}"; }
-counts='[len(h) for l in o["layers"] for h in l["heads"]]'
-made=$work/cache/profiles/tiny-llama/gate.json
+ids 200 >"$work/ids"
 
 bad 'no gates yet' 'kind gate .*winnow calibrate gate' plan -m "$model" --tokens "$work/ids" --policy kvgate --ratio 0.5 -o "$work/made/p.json"
-mkdir "$work/texts"
-cp "$text" "$work/texts/words.txt"
-seq -s ', ' 3000 >"$work/texts/numbers.txt"
+two_texts
 good 'into the cache folder' calibrate gate -m "$model" -f "$work/texts" --set $small -t 1 &&
     json 'profile' "$made" 'o["kind"] == "gate" and o["settings"]["target"] == "kvzip" and
         o["settings"]["features"] == ["key", "value", "lk", "keydiff", "ea", "lev"] and len(o["results"]["thresholds"]) == 4 and
@@ -50,10 +45,7 @@ good 'two threads' calibrate gate -m "$model" -f "$work/texts" --set $small -t 2
 same 'two threads' "$made" "$work/two.json"
 good 'nothing held out' calibrate gate -m "$model" -f "$text" --set pieces=1,length=80 -o "$work/one.json" &&
     grep -q 'nothing was held out' "$work/out" || fail "nothing held out: $(cat "$work/out")"
-for after in 2 6; do
-    ended_by KILL "$work/cut.json.journal" $after calibrate gate -m "$model" -f "$work/texts" --set $small -o "$work/cut.json"
-    [ "$code" -eq 137 ] || printf 'too fast to be killed\n' >&2
-done
+killed "$work/cut.json.journal" '2 6' calibrate gate -m "$model" -f "$work/texts" --set $small -o "$work/cut.json"
 good 'killed and taken up' calibrate gate -m "$model" -f "$work/texts" --set $small -t 1 -o "$work/cut.json"
 same 'killed and taken up' "$made" "$work/cut.json"
 

@@ -2,25 +2,19 @@
 # winnow calibrate heads and all: profiles of importance and gates from probes, and only what is missing is made. Tiny
 # models answer no question, so their answers are fed.
 . "$(dirname "$0")/lib.sh"
-model=$tiny/tiny-llama.gguf
-need_file "$model"
-export WINNOW_CACHE=$work/cache
-mkdir "$work/cache"
-python3 - >"$work/text.txt" <<'PY'
-print(" ".join(f"Number {i * 7919 % 1000} is {'odd' if i % 3 else 'old'}." for i in range(80)))
-PY
+calibrates heads
+numbered >"$work/text.txt"
 small=facts=2,lengths=1,depths=2,longest=600,steps=6,sink=16,recent=32
 heads=(calibrate heads -m "$model" -f "$work/text.txt")
 
 good heads "${heads[@]}" --set "$small,forced=always" --dump "$work/dump.csv" -t 1
-profile=$work/cache/profiles/tiny-llama/heads.json
 grep -q 'numbers are of 4 probes' "$work/out" || fail "report: $(cat "$work/out")"
-json 'the profile' "$profile" 'o["kind"] == "heads" and o["settings"]["sink"] == 16 and o["settings"]["recent"] == 32 and
+json 'the profile' "$made" 'o["kind"] == "heads" and o["settings"]["sink"] == 16 and o["settings"]["recent"] == 32 and
     o["results"]["forced"] and o["results"]["counted"] == 4'
-json 'ranges' "$profile" 'all(x >= 0 for l in o["results"]["score"] for x in l) and any(x > 0 for l in o["results"]["score"] for x in l)
+json 'ranges' "$made" 'all(x >= 0 for l in o["results"]["score"] for x in l) and any(x > 0 for l in o["results"]["score"] for x in l)
     and all(0 <= x <= 1 for l in o["results"]["alpha"] for x in l)'
 # The profile is the mean of the dump: score of query heads, far shares of groups.
-py "$profile" "$work/dump.csv" <<'PY' || fail 'the dump does not give the profile'
+py "$made" "$work/dump.csv" <<'PY' || fail 'the dump does not give the profile'
 import csv, json, sys
 o = json.load(open(sys.argv[1]))
 m, r = o["model"], o["results"]
@@ -35,8 +29,8 @@ for x in rows:
 for got, want in ((r["score"], score), (r["alpha"], alpha)):
     assert all(abs(a - b) < 1e-7 for p, q in zip(got, want) for a, b in zip(p, q))
 PY
-good 'two threads' "${heads[@]}" --set "$small,forced=always" -t 2 -o "$work/two.json" && same 'any number of threads' "$profile" "$work/two.json"
-seq 300 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
+good 'two threads' "${heads[@]}" --set "$small,forced=always" -t 2 -o "$work/two.json" && same 'any number of threads' "$made" "$work/two.json"
+ids 300 >"$work/ids"
 for policy in headkv duoattention:sinks=16 criticalkv-headkv; do
     good "$policy" plan -m "$model" --tokens "$work/ids" --policy "$policy" --budget 100 -o "$work/plan.json"
 done

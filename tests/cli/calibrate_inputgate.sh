@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: MIT
 # winnow calibrate inputgate and published gates: from texts or files to a scorer that is asked while tokens are read.
 . "$(dirname "$0")/lib.sh"
-calibrates
+calibrates inputgate
 small=pieces=3,length=80
-seq 200 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
-plan() { good "$1" plan -m "$model" --tokens "$work/ids" -o "$work/plan.json" "${@:2}"; }
-counts='[len(h) for l in o["layers"] for h in l["heads"]]'
-made=$work/cache/profiles/tiny-llama/inputgate.json
+ids 200 >"$work/ids"
 
 bad 'no gates yet' 'kind inputgate .*winnow calibrate inputgate' plan -m "$model" --tokens "$work/ids" --policy kvzap --ratio 0.5 -o "$work/made/p.json"
-mkdir "$work/texts"
-cp "$text" "$work/texts/words.txt"
-seq -s ', ' 3000 >"$work/texts/numbers.txt"
+two_texts
 good 'into the cache folder' calibrate inputgate -m "$model" -f "$work/texts" --set $small -t 1 &&
     json 'profile' "$made" 'o["kind"] == "inputgate" and o["settings"]["target"] == "kvzip" and o["settings"]["form"] == "linear" and
         len(o["results"]["thresholds"]) == 4 and o["results"]["thresholds"] == sorted(o["results"]["thresholds"]) and
@@ -43,10 +38,7 @@ good 'KVzip+ as target' calibrate inputgate -m "$model" -f "$text" --set $small,
     json 'KVzip+ as target' "$work/plus.json" 'o["settings"]["target"] == "kvzip_plus"'
 good 'two threads' calibrate inputgate -m "$model" -f "$work/texts" --set $small -t 2 -o "$work/two.json"
 same 'two threads' "$made" "$work/two.json"
-for after in 2 6; do
-    ended_by KILL "$work/cut.json.journal" $after calibrate inputgate -m "$model" -f "$work/texts" --set $small -o "$work/cut.json"
-    [ "$code" -eq 137 ] || printf 'too fast to be killed\n' >&2
-done
+killed "$work/cut.json.journal" '2 6' calibrate inputgate -m "$model" -f "$work/texts" --set $small -o "$work/cut.json"
 good 'killed and taken up' calibrate inputgate -m "$model" -f "$work/texts" --set $small -t 1 -o "$work/cut.json"
 same 'killed and taken up' "$made" "$work/cut.json"
 # An evaluation reads once for policies with and without a profile, and goes on from one mode's piece to the next one's.

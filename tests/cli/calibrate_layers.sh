@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 calibrates
 small=keep=16,length=80,samples=3,generate=5
-seq 200 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
+ids 200 >"$work/ids"
 layers() { printf '%s\n' calibrate layers -m "$model" "$@"; }
 run_good() {
     local name=$1
@@ -33,10 +33,7 @@ run_good 'one thread' -f "$text" --policy snapkv:window=8 --set $several -t 1 -o
 run_good 'two threads' -f "$text" --policy snapkv:window=8 --set $several -t 2 -o "$work/two.json" --dump "$work/two.csv"
 same 'threads' "$work/one.json" "$work/two.json"
 mapfile -t args < <(layers -f "$text" --policy snapkv:window=8 --set $several -o "$work/cut.json" --dump "$work/cut.csv")
-for after in 2 3; do
-    ended_by KILL "$work/cut.json.journal" $after "${args[@]}"
-    [ "$code" -eq 137 ] || printf 'too fast to be killed\n' >&2
-done
+killed "$work/cut.json.journal" '2 3' "${args[@]}"
 good 'killed and taken up' "${args[@]}"
 same 'killed and taken up' "$work/two.json" "$work/cut.json"
 same 'killed and taken up: measurements' "$work/two.csv" "$work/cut.csv"

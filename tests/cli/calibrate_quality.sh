@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 # winnow calibrate quality and --keep-quality: from texts to a bound on what is lost, and bad input.
 . "$(dirname "$0")/lib.sh"
-calibrates
-made=$work/cache/profiles/tiny-llama/quality.json
+calibrates quality
 small='length=40,next=8,pieces=36'
 head -c 40000 "$text" >"$work/text.txt"
 head -c 900 "$text" >"$work/doc.txt"

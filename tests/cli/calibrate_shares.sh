@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: MIT
 # winnow calibrate shares: from texts to head budgets that any scorer takes, and what is refused.
 . "$(dirname "$0")/lib.sh"
-calibrates
+calibrates shares
 small=pieces=2,shortest=60,longest=100,extra=140
-seq 200 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
-plan() { good "$1" plan -m "$model" --tokens "$work/ids" -o "$work/plan.json" "${@:2}"; }
-counts='[len(h) for l in o["layers"] for h in l["heads"]]'
-made=$work/cache/profiles/tiny-llama/shares.json
+ids 200 >"$work/ids"
 
 bad 'no shares yet' 'kind shares .*winnow calibrate shares' plan -m "$model" --tokens "$work/ids" --policy keydiff+shares -o "$work/made/p.json"
-mkdir "$work/texts"
-cp "$text" "$work/texts/words.txt"
-seq -s ', ' 3000 >"$work/texts/numbers.txt"
+two_texts
 good 'into the cache folder' calibrate shares -m "$model" -f "$work/texts" --set $small -t 1 --dump "$work/one.csv" &&
     json 'profile' "$made" 'o["kind"] == "shares" and o["settings"]["target"] == "kvzip" and len(o["results"]["size"]) == 6 and
         all(abs(sum(map(sum, k)) / 8 - f) < 1e-6 for f, k in zip(o["results"]["size"], o["results"]["share"])) and

@@ -40,7 +40,7 @@ same 'killed and taken up' "$made" "$work/killed.json"
 [ -e "$work/killed.json.journal" ] && fail 'the journal remains'
 
 # Methods find it; another model's is refused.
-seq 300 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
+ids 300 >"$work/ids"
 for policy in qfilters:recent=8 expected_attention-stats kvpress-qfilters; do
     good "$policy" plan -m "$model" --tokens "$work/ids" --policy "$policy" --budget 64 -o "$work/plan.json"
 done

@@ -43,15 +43,37 @@ need_file() {
     fi
 }
 
-# calibrates: a tiny model ($model) and the text that comes with the command ($text), apart from the user's own
-# profiles.
+# ids N [MORE]: N token ids that tiny models have, all above MORE.
+ids() { seq "$1" | awk -v more="${2:-0}" '{ print 1 + more + ($1 * 37) % 200 }'; }
+
+# calibrates [KIND]: a tiny model ($model) and the text that comes with the command ($text), apart from the user's own
+# profiles. $made is where the kind's profile goes.
 calibrates() {
     model=$tiny/tiny-llama.gguf
     text=$(dirname "$0")/../../share/text/calibration.txt
     need_file "$model"
     need_file "$text"
     export WINNOW_CACHE=$work/cache
+    made=$work/cache/profiles/tiny-llama/${1-}.json
 }
+
+# two_texts: makes the folder $work/texts, of words and of numbers.
+two_texts() {
+    mkdir "$work/texts"
+    cp "$text" "$work/texts/words.txt"
+    seq -s ', ' 3000 >"$work/texts/numbers.txt"
+}
+
+# numbered: a text of sentences that differ, for probes to hide theirs in.
+numbered() {
+    python3 - <<'PY'
+print(" ".join(f"Number {i * 7919 % 1000} is {'odd' if i % 3 else 'old'}." for i in range(80)))
+PY
+}
+
+# plan NAME ARGS...: plans for the tokens of $work/ids, into $work/plan.json; $counts is what each head keeps, for `json`.
+plan() { good "$1" plan -m "$model" --tokens "$work/ids" -o "$work/plan.json" "${@:2}"; }
+counts='[len(h) for l in o["layers"] for h in l["heads"]]'
 
 # Whether llama-cpp-python is in the cache folder. Where it is, a test that uses it fails if it cannot be imported.
 has_llama_cpp() { compgen -G "$cache/python/lib/python3*/site-packages/llama_cpp/__init__.py" >/dev/null; }
@@ -105,6 +127,15 @@ ended_by() {
     kill "-$signal" $pid 2>/dev/null
     wait $pid 2>/dev/null
     code=$?
+}
+
+# killed FILE 'LINES...' ARGS...: runs the command once for each number of lines, and kills it when the file has that many.
+killed() {
+    local file=$1 lines
+    for lines in $2; do
+        ended_by KILL "$file" "$lines" "${@:3}"
+        [ "$code" -eq 137 ] || printf 'too fast to be killed\n' >&2
+    done
 }
 
 # same NAME FILE FILE

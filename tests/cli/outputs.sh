@@ -6,7 +6,7 @@ model=$tiny/tiny-llama.gguf
 need_file "$model"
 need_file "$tiny/tiny-qwen3.gguf"
 cd "$work" || exit 1
-seq 60 | awk '{ print 1 + ($1 * 37) % 200 }' >ids
+ids 60 >ids
 printf 'A short text about nothing at all, for a model that knows nothing.' >doc.txt
 cp "$model" own.gguf
 ln -s own.gguf link.gguf

@@ -5,7 +5,7 @@ need_file "$models/smollm2-135m.gguf"
 need_file "$tiny/tiny-llama.gguf"
 need_file "$tiny/tiny-gemma3.gguf"
 
-seq 300 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
+ids 300 >"$work/ids"
 shape='o["format"] == "winnow-plan-1" and o["n_tokens"] == 300 and type(o["model"]) is str and
        len(o["layers"]) == 4 and all(len(l["heads"]) == 2 for l in o["layers"])'
 order='all(h == sorted(set(h)) and h[0] >= 0 and h[-1] < 300 for l in o["layers"] for h in l["heads"])'
@@ -57,7 +57,7 @@ good 'replace' plan -m "$tiny/tiny-llama.gguf" --tokens "$work/ids" --policy kno
     json 'replaced' "$work/old.json" "$total == 10 * 8"
 
 # Layers with a sliding window list what they hold; the others keep the budget.
-seq 60 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
+ids 60 >"$work/ids"
 good 'sliding window' plan -m "$tiny/tiny-gemma3.gguf" --tokens "$work/ids" --policy knorm --budget 10 -o "$work/swa.json" && {
     json 'every layer lists something' "$work/swa.json" 'all(len(h) > 0 for l in o["layers"] for h in l["heads"])'
     json 'some keep 10, some more' "$work/swa.json" \

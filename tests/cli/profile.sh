@@ -4,7 +4,7 @@
 model=$tiny/tiny-llama.gguf
 need_file "$model"
 shape='2 4 2 32' # asked of the model below
-seq 300 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
+ids 300 >"$work/ids"
 tests=$(dirname "$0")/..
 export WINNOW_CACHE=$work/cache # nobody's own profiles
 plan() { printf '%s\n' plan -m "$model" --tokens "$work/ids" -o "$work/made/plan.json" "$@"; }

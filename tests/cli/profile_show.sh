@@ -59,7 +59,7 @@ L, H, G = m["n_layer"], m["n_head"], m["n_head_kv"]
 json.dump({f"{l}-{h}": [l + h, l] for l in range(L) for h in range(H)}, open(f"{work}/scores.json", "w"))
 open(f"{work}/gates.tsv", "w").write("".join("\t".join(str((l + g) % 3 / 2) for g in range(G)) + "\n" for l in range(L)))
 PY
-seq 600 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
+ids 600 >"$work/ids"
 plan() { good "$1" plan -m "$model" --tokens "$work/ids" --policy "$2" --budget 100 --profile "$work/made.json" -o "$work/plan.json"; }
 good 'as heads' profile import --kind heads -m "$model" "$work/scores.json" -o "$work/made.json" &&
     json 'as heads' "$work/made.json" 'o["kind"] == "heads" and o["results"]["score"][0][1] == 0.5 and o["data"]["file"] == "scores.json"' &&

@@ -3,8 +3,8 @@
 . "$(dirname "$0")/lib.sh"
 need_file "$tiny/tiny-llama.gguf"
 m=$tiny/tiny-llama.gguf
-seq 300 | awk '{ print 10 + ($1 * 37) % 200 }' >"$work/ids"
-seq 8300 | awk '{ print 10 + ($1 * 37) % 200 }' >"$work/long"
+ids 300 9 >"$work/ids"
+ids 8300 9 >"$work/long"
 
 good 'preset' plan -m "$m" --tokens "$work/ids" --policy replay --ratio 0.5 -t 1 -o "$work/one.json" &&
     json 'the size is exact' "$work/one.json" 'sum(len(h) for l in o["layers"] for h in l["heads"]) == 150 * 8'

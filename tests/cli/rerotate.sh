@@ -5,8 +5,8 @@ need_file "$tiny/tiny-llama.gguf"
 need_file "$tiny/tiny-gemma3.gguf"
 
 m=$tiny/tiny-llama.gguf
-seq 300 | awk '{ print 10 + ($1 * 37) % 200 }' >"$work/short"
-seq 9000 | awk '{ print 10 + ($1 * 37) % 200 }' >"$work/long"
+ids 300 9 >"$work/short"
+ids 9000 9 >"$work/long"
 
 # A short prompt, in every phase; the plan itself speaks of positions in the text.
 for when in end layer chunk:64; do

@@ -95,7 +95,7 @@ good 'full in chunks' run "${tiny_llama[@]}" -f "$work/doc.txt" -p "$question" -
 bad 'target below the window' 'target' run "${tiny_llama[@]}" -p x --policy snapkv --budget 64 --evict-every 4:8
 
 # Every policy, KV type and the other attention. LagKV's last block alone is larger than a small budget.
-seq 200 | awk '{ print 1 + ($1 * 37) % 200 }' >"$work/ids"
+ids 200 >"$work/ids"
 for policy in full streaming_llm snapkv tova knorm adakv pyramidkv snapkv:window=8+adakv lagkv:lag=32; do
     good "policy $policy" run "${tiny_llama[@]}" --tokens "$work/ids" --policy "$policy" --budget 96 -n 2 --json
 done
