@@ -171,8 +171,7 @@ enum { N_PIECES = sizeof pieces / sizeof *pieces };
 
 static uint32_t next(uint32_t *seed)
 {
-    *seed = *seed * 1664525u + 1013904223u;
-    return *seed >> 16;
+    return test_lcg(seed) >> 8;
 }
 
 /* The text of some special token. */

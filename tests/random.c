@@ -34,6 +34,11 @@ float test_uniform(uint32_t *state)
     return (float)test_lcg(state) / (float)(1u << 24);
 }
 
+float test_signed(uint32_t *state)
+{
+    return (float)test_lcg(state) / 8388608.0f - 1.0f;
+}
+
 /* In (0, 1): its logarithm exists. */
 static double open_uniform(uint32_t *state)
 {
@@ -51,6 +56,6 @@ float *test_random_floats(size_t n, uint32_t seed, float scale)
     float *x = malloc((n + 1) * sizeof *x);
     assert_non_null(x);
     for (size_t i = 0; i < n; i++)
-        x[i] = scale * ((float)test_lcg(&seed) / 8388608.0f - 1.0f);
+        x[i] = scale * test_signed(&seed);
     return x;
 }

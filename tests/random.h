@@ -15,6 +15,8 @@ int32_t *test_random_tokens(int32_t n, int32_t n_vocab, uint64_t seed);
 uint32_t test_lcg(uint32_t *state);
 /* In [0, 1). */
 float test_uniform(uint32_t *state);
+/* In [-1, 1). */
+float test_signed(uint32_t *state);
 /* Standard normal. */
 double test_normal(uint32_t *state);
 /* n numbers in [-scale, scale), by test_lcg. Released with free; never NULL. */

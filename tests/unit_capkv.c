@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "peek_arrays.h"
+#include "random.h"
 #include "scoring.h"
 
 enum { D = 6, MAX_N = 300, N_HEAD = 4, N_KV = 2, GROUP = N_HEAD / N_KV, N_PAST = 310 };
@@ -21,13 +22,6 @@ struct arrays {
     wnw_observation obs;
 };
 
-/* In -1 .. 1. */
-static float random_float(uint32_t *seed)
-{
-    *seed = *seed * 1664525u + 1013904223u;
-    return (float)(*seed >> 8) / (float)(1u << 23) - 1.0f;
-}
-
 static void make_arrays(struct arrays *a, uint32_t seed, bool neox)
 {
     memset(a, 0, sizeof *a);
@@ -37,14 +31,14 @@ static void make_arrays(struct arrays *a, uint32_t seed, bool neox)
         for (int i = 0; i < MAX_N; i++) {
             a->pos[j][i] = i < a->n_entry[j] ? i : -1;
             for (int c = 0; c < D; c++) {
-                a->keys[j][i][c] = i < a->n_entry[j] ? 2 * random_float(&seed) : 1e9f;
-                a->values[j][i][c] = i < a->n_entry[j] ? random_float(&seed) : 1e9f;
+                a->keys[j][i][c] = i < a->n_entry[j] ? 2 * test_signed(&seed) : 1e9f;
+                a->values[j][i][c] = i < a->n_entry[j] ? test_signed(&seed) : 1e9f;
             }
         }
     }
     for (int h = 0; h < N_HEAD; h++)
         for (int c = 0; c < D; c++)
-            a->mean[h][c] = random_float(&seed);
+            a->mean[h][c] = test_signed(&seed);
     for (int i = 0; i < D / 2; i++)
         a->theta[i] = 0.01f / (float)(1 + i);
     a->obs = (wnw_observation){.n_layer = 1,

@@ -6,6 +6,7 @@
 
 #include "fake_source.h"
 #include "peek_plan.h"
+#include "random.h"
 #include "scoring.h"
 
 static const float *proj_norm(const wnw_observation *obs, wnw_proj_norm kind)
@@ -99,12 +100,6 @@ static void scores_by_hand(void **state)
 
 enum { H = 3, G = 2, MAX_N = 14, W = 4 };
 
-static uint32_t next(uint32_t *seed)
-{
-    *seed = *seed * 1664525u + 1013904223u;
-    return *seed >> 8;
-}
-
 struct random_layer {
     float attn[H * G * W * MAX_N], nu[H * MAX_N];
     int32_t pos[H * MAX_N], n_entry[H];
@@ -116,17 +111,17 @@ static void make_layer(struct random_layer *l, uint32_t seed, bool ragged)
     for (int j = 0; j < H; j++) {
         int32_t n = 0;
         for (int p = 0; p < MAX_N; p++)
-            if (!ragged || p >= MAX_N - W || next(&seed) % 3 > 0)
+            if (!ragged || p >= MAX_N - W || test_lcg(&seed) % 3 > 0)
                 l->pos[j * MAX_N + n++] = p;
         l->n_entry[j] = n;
         for (int i = 0; i < MAX_N; i++) {
-            l->nu[j * MAX_N + i] = i < n ? 0.1f + (float)(next(&seed) % 1000) / 500.0f : 1e9f;
+            l->nu[j * MAX_N + i] = i < n ? 0.1f + (float)(test_lcg(&seed) % 1000) / 500.0f : 1e9f;
             l->pos[j * MAX_N + i] = i < n ? l->pos[j * MAX_N + i] : -1;
         }
         for (int r = 0; r < G * W; r++) {
             float *row = l->attn + (j * G * W + r) * MAX_N, sum = 0;
             for (int i = 0; i < MAX_N; i++) {
-                const float x = (float)(1 + next(&seed) % 1000) / 1000.0f;
+                const float x = (float)(1 + test_lcg(&seed) % 1000) / 1000.0f;
                 row[i] = i >= n ? 1e9f : l->pos[j * MAX_N + i] > MAX_N - W + r % W ? 0 : x * x * x * x;
                 sum += i < n ? row[i] : 0;
             }

@@ -2,6 +2,7 @@
 /* KVCompose and KVzip: scores, composite tokens, budgets over the whole model; numbers worked out by hand. */
 #include "fake_source.h"
 #include "plans.h"
+#include "random.h"
 #include "scoring.h"
 
 #include <math.h>
@@ -221,10 +222,8 @@ static void pool_init(struct pool *p, int32_t n_layer, int32_t n_head_kv, int32_
     p->n_keep = array(n_row, sizeof *p->n_keep);
     p->prot = array(n_row, sizeof *p->prot);
     uint32_t seed = (uint32_t)(n_layer + 31 * n_head_kv + 977 * n);
-    for (int64_t i = 0; i < n_row * n; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        p->score[i] = level ? 1 : (float)(seed >> 20) / 4096; /* few values: ties */
-    }
+    for (int64_t i = 0; i < n_row * n; i++)
+        p->score[i] = level ? 1 : (float)(test_lcg(&seed) >> 12) / 4096; /* few values: ties */
     for (int32_t i = 0; i < n_layer; i++) {
         p->layer[i] = p->score + (int64_t)i * n_head_kv * n;
         p->row[i] = n;

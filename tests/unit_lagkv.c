@@ -11,6 +11,7 @@
 
 #include "peek_plan.h"
 #include "plans.h"
+#include "random.h"
 
 /* ---- Rows of a made-up model ---- */
 
@@ -139,10 +140,8 @@ static void toy_init(struct toy *t, int32_t n_layer, int32_t n_head_kv, int32_t 
     assert_non_null(t->rows);
     assert_non_null(t->flat);
     for (size_t i = 0; i < n; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        t->k[i] = (float)(seed >> 8) / (float)(1u << 24) - 0.5f;
-        seed = seed * 1664525u + 1013904223u;
-        t->v[i] = (float)(seed >> 8) / (float)(1u << 24) - 0.5f;
+        t->k[i] = test_uniform(&seed) - 0.5f;
+        t->v[i] = test_uniform(&seed) - 0.5f;
     }
     for (int32_t il = 0; il < n_layer; il++)
         for (int32_t ih = 0; ih < n_head_kv; ih++) {
@@ -614,8 +613,8 @@ static void assert_blocks(const struct toy *t, int32_t n, int32_t n_keep, int32_
     }
     const int32_t room = (n_keep - whole) / (nb - 1), k = more ? 1 : room < lag ? room : lag;
     if (k < 1 || (more && whole + nb - 1 <= n_keep) || t->len[0][0] != whole + k * (nb - 1))
-        fail_msg("%s: %d of %d, %d asked for, blocks of %d after %d: k = %d", recipe, t->len[0][0], n,
-                 n_keep, lag, sink, k);
+        fail_msg("%s: %d of %d, %d asked for, blocks of %d after %d: k = %d", recipe, t->len[0][0], n, n_keep,
+                 lag, sink, k);
     for (int32_t b = 0; b < nb - 1; b++)
         for (int32_t i = 0; i < k; i++, at_entry++)
             assert_in_range(t->pos[0][0][at_entry], sink + b * lag, sink + (b + 1) * lag - 1);

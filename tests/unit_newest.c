@@ -17,12 +17,6 @@ struct fixture {
     float q[N_HEAD * D];
 };
 
-static float next_float(uint32_t *seed)
-{
-    *seed = *seed * 1664525u + 1013904223u;
-    return (float)(*seed >> 8) / 8388608.0f - 1.0f;
-}
-
 /* Positions 0, 2, 4, ...; the second layer slides. */
 static void fill_layer(struct fixture *f, int32_t il)
 {
@@ -43,7 +37,7 @@ static void fill_layer(struct fixture *f, int32_t il)
     assert_non_null(k);
     assert_non_null(l->pos);
     for (int64_t i = 0; i < l->n_rows * D; i++)
-        k[i] = 2 * next_float(&seed);
+        k[i] = 2 * test_signed(&seed);
     for (int32_t ih = 0; ih < N_HEAD_KV; ih++)
         for (int32_t i = 0; i < l->len[ih]; i++)
             l->pos[l->off[ih] + i] = 2 * i;
@@ -64,7 +58,7 @@ static void fixture_init(struct fixture *f)
     for (int32_t il = 0; il < N_LAYER; il++)
         fill_layer(f, il);
     for (int32_t i = 0; i < N_HEAD * D; i++)
-        f->q[i] = 2 * next_float(&seed);
+        f->q[i] = 2 * test_signed(&seed);
 }
 
 static void fixture_free(struct fixture *f)

@@ -6,6 +6,7 @@
 
 #include "fake_source.h"
 #include "peek_plan.h"
+#include "random.h"
 #include "scoring.h"
 
 enum { D = 6, N = 80, W = 5, H = 2, G = 2 };
@@ -53,10 +54,8 @@ static void make_arrays(struct arrays *a, uint32_t seed)
     float *const all[] = {a->keys[0][0], a->values[0][0], a->queries[0][0]};
     const int32_t count[] = {H * N * D, H * N * D, H * G * W * D};
     for (int k = 0; k < 3; k++)
-        for (int32_t i = 0; i < count[k]; i++) {
-            seed = seed * 1664525u + 1013904223u;
-            all[k][i] = (float)(seed >> 8) / 8388608.0f - 1;
-        }
+        for (int32_t i = 0; i < count[k]; i++)
+            all[k][i] = test_signed(&seed);
     a->obs = (wnw_observation){.n_layer = 1,
                                .n_head = H * G,
                                .n_head_kv = H,

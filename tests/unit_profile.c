@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "peek_plan.h"
+#include "random.h"
 
 /* Shapes of every profile here: 2 layers, 4 query heads, 2 KV heads of 2. */
 #define MODEL                                                                                     \
@@ -574,8 +575,7 @@ static void damaged_files(void **state)
         for (int round = 0; round < 400; round++) {
             memcpy(text, texts[t], len + 1);
             for (int k = 0; k <= round % 3; k++) {
-                seed = seed * 1664525u + 1013904223u;
-                const size_t at = (seed >> 8) % len;
+                const size_t at = test_lcg(&seed) % len;
                 static const char digits[] = "0123456789-.,[]{}\"e";
                 const unsigned flipped = (unsigned char)text[at] ^ 1u << (seed >> 4) % 8;
                 text[at] = round % 2 ? digits[seed % (sizeof digits - 1)] : (char)(flipped & 0xffu);
