@@ -5,6 +5,32 @@
 
 #include <pthread.h>
 
+struct thread {
+    pthread_t id;
+    void (*work)(void *user, int ith, int nth);
+    void *user;
+    int ith, nth;
+};
+
+static void *run(void *of)
+{
+    const struct thread *t = of;
+    t->work(t->user, t->ith, t->nth);
+    return NULL;
+}
+
+void test_on_threads(int nth, void (*work)(void *user, int ith, int nth), void *user)
+{
+    struct thread t[16];
+    assert_in_range(nth, 1, 16);
+    for (int i = 0; i < nth; i++) {
+        t[i] = (struct thread){.work = work, .user = user, .ith = i, .nth = nth};
+        assert_int_equal(pthread_create(&t[i].id, NULL, run, &t[i]), 0);
+    }
+    for (int i = 0; i < nth; i++)
+        assert_int_equal(pthread_join(t[i].id, NULL), 0);
+}
+
 static void *work(void *pool)
 {
     wnw__parallel_work(pool);

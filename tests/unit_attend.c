@@ -4,11 +4,11 @@
 
 #include "peek_arrays.h"
 #include "random.h"
+#include "threads.h"
 
 #include <float.h>
 #include <ggml-cpu.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,30 +142,20 @@ static void fixture_free(struct fixture *f)
     free(f->ref);
 }
 
-struct thread {
-    pthread_t id;
+struct run {
     struct fixture *f;
     float *out;
-    int ith, nth;
 };
 
-static void *run_thread(void *arg)
+static void run_thread(void *user, int ith, int nth)
 {
-    struct thread *t = arg;
-    wnw__attend_run(&t->f->op, t->f->q, NULL, NULL, t->out, t->ith, t->nth);
-    return NULL;
+    const struct run *r = user;
+    wnw__attend_run(&r->f->op, r->f->q, NULL, NULL, r->out, ith, nth);
 }
 
 static void run_threads(struct fixture *f, float *out, int nth)
 {
-    struct thread t[8];
-    assert_in_range(nth, 1, 8);
-    for (int i = 0; i < nth; i++) {
-        t[i] = (struct thread){.f = f, .out = out, .ith = i, .nth = nth};
-        assert_int_equal(pthread_create(&t[i].id, NULL, run_thread, &t[i]), 0);
-    }
-    for (int i = 0; i < nth; i++)
-        assert_int_equal(pthread_join(t[i].id, NULL), 0);
+    test_on_threads(nth, run_thread, &(struct run){f, out});
 }
 
 static double tolerance_of(const struct shape *s)

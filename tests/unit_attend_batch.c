@@ -3,11 +3,11 @@
 #include "asserts.h"
 #include "peek_arrays.h"
 #include "random.h"
+#include "threads.h"
 
 #include <ggml-alloc.h>
 #include <ggml-cpu.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,37 +114,27 @@ static void fixture_free(struct fixture *f)
     free(f->expect);
 }
 
-struct thread {
-    pthread_t id;
-    const struct fixture *f;
-    bool storing;
-    int ith, nth;
-};
-
-static void *run_thread(void *arg)
+static void run_thread(void *user, int ith, int nth)
 {
-    const struct thread *t = arg;
-    const struct fixture *f = t->f;
-    wnw__attend_run(&f->op, f->q, t->storing ? f->k : NULL, t->storing ? f->v : NULL, f->out, t->ith, t->nth);
-    return NULL;
+    const struct fixture *f = user;
+    wnw__attend_run(&f->op, f->q, NULL, NULL, f->out, ith, nth);
+}
+
+static void store_and_run(void *user, int ith, int nth)
+{
+    const struct fixture *f = user;
+    wnw__attend_run(&f->op, f->q, f->k, f->v, f->out, ith, nth);
 }
 
 /* The whole batch in one layer. storing: new rows are stored by whoever takes the piece they fall into. */
 static void run(struct fixture *f, int32_t il, bool storing, int nth)
 {
-    struct thread t[8];
-    assert_in_range(nth, 1, 8);
     f->op.il = il;
     memset(f->out, 0xff, f->n_q * sizeof *f->out);
     assert_int_equal(wnw__attend_shared_reserve(f->shared, &f->batch, il, il + 1), WNW_OK);
     for (int i = 0; !storing && i < nth; i++)
         wnw__attend_store(&f->op, f->k, f->v, i, nth);
-    for (int i = 0; i < nth; i++) {
-        t[i] = (struct thread){.f = f, .storing = storing, .ith = i, .nth = nth};
-        assert_int_equal(pthread_create(&t[i].id, NULL, run_thread, &t[i]), 0);
-    }
-    for (int i = 0; i < nth; i++)
-        assert_int_equal(pthread_join(t[i].id, NULL), 0);
+    test_on_threads(nth, storing ? store_and_run : run_thread, f);
 }
 
 static bool may_store(const struct fixture *f)

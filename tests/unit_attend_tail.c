@@ -8,9 +8,9 @@
 
 #include "peek_session.h"
 #include "random.h"
+#include "threads.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,23 +97,19 @@ static void clear(struct fixture *f)
     free(f->ref);
 }
 
-struct thread {
-    pthread_t id;
+struct run {
     struct fixture *f;
     int32_t first;
     bool stores;
-    int ith, nth;
 };
 
-static void *run_thread(void *arg)
+static void run_thread(void *user, int ith, int nth)
 {
-    struct thread *t = arg;
-    struct fixture *f = t->f;
-    wnw__attend_run(&f->op, f->q + (size_t)t->first * f->n_q,
-                    t->stores ? f->k + (size_t)t->first * f->n_k : NULL,
-                    t->stores ? f->v + (size_t)t->first * f->n_k : NULL, f->out + (size_t)t->first * f->n_q,
-                    t->ith, t->nth);
-    return NULL;
+    const struct run *r = user;
+    const struct fixture *f = r->f;
+    const size_t at_q = (size_t)r->first * f->n_q, at_k = (size_t)r->first * f->n_k;
+    wnw__attend_run(&f->op, f->q + at_q, r->stores ? f->k + at_k : NULL, r->stores ? f->v + at_k : NULL,
+                    f->out + at_q, ith, nth);
 }
 
 /* The columns of the batch that has just run. */
@@ -148,7 +144,6 @@ struct how {
 /* Reads the next tokens as one batch. */
 static void read_batch(struct fixture *f, int32_t first, int32_t n, const struct how *how)
 {
-    struct thread t[4];
     assert_ok(wnw__cache_reserve_layer(&f->c, f->il, n, true));
     f->slice = (struct wnw__attend_slice){
         .cache = &f->c,
@@ -159,12 +154,7 @@ static void read_batch(struct fixture *f, int32_t first, int32_t n, const struct
     assert_ok(wnw__attend_shared_reserve(f->shared, &f->batch, f->il, f->il + 1));
     for (int i = 0; !how->stores && i < how->nth; i++)
         wnw__attend_store(&f->op, f->k + (size_t)first * f->n_k, f->v + (size_t)first * f->n_k, i, how->nth);
-    for (int i = 0; i < how->nth; i++) {
-        t[i] = (struct thread){.f = f, .first = first, .stores = how->stores, .ith = i, .nth = how->nth};
-        assert_int_equal(pthread_create(&t[i].id, NULL, run_thread, &t[i]), 0);
-    }
-    for (int i = 0; i < how->nth; i++)
-        assert_int_equal(pthread_join(t[i].id, NULL), 0);
+    test_on_threads(how->nth, run_thread, &(struct run){f, first, how->stores});
     if (how->ref)
         wnw__attend_ref(&f->op, f->q + (size_t)first * f->n_q, f->ref + (size_t)first * f->n_q);
     if (f->il == 0)

@@ -4,9 +4,9 @@
 
 #include "peek_session.h"
 #include "random.h"
+#include "threads.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -218,10 +218,9 @@ static void reference(struct fixture *f)
     free(p);
 }
 
-struct thread {
-    pthread_t id;
+struct run {
     const struct fixture *f;
-    int step, ith, nth;
+    int step;
 };
 
 /* Thread ith of nth in a stage of the recorder; false where it has no such stage. */
@@ -252,33 +251,25 @@ static bool take(const struct fixture *f, int stage, int ith, int nth)
     return true;
 }
 
-static void *run_thread(void *arg)
+static void run_thread(void *user, int ith, int nth)
 {
-    const struct thread *t = arg;
-    const struct fixture *f = t->f;
-    if (t->step == 0)
-        wnw__attend_run(&f->attend, f->q, NULL, NULL, f->out, t->ith, t->nth);
+    const struct run *r = user;
+    const struct fixture *f = r->f;
+    if (r->step == 0)
+        wnw__attend_run(&f->attend, f->q, NULL, NULL, f->out, ith, nth);
     else
-        take(f, t->step - 1, t->ith, t->nth);
-    return NULL;
+        take(f, r->step - 1, ith, nth);
 }
 
 /* The steps one after the other, as a graph runs them. */
 static void run(struct fixture *f, int nth)
 {
-    struct thread t[8];
     f->slice.columns = f->wanted;
     assert_int_equal(wnw__attend_shared_reserve(f->shared, &f->batch, 0, 1), WNW_OK);
     for (int i = 0; i < 2; i++)
         memcpy(f->layer.aux[i], f->start[i], f->n_aux * sizeof(float));
-    for (int step = f->softmax_known ? 0 : 1; step == 0 || take(f, step - 1, 0, 0); step++) {
-        for (int i = 0; i < nth; i++) {
-            t[i] = (struct thread){.f = f, .step = step, .ith = i, .nth = nth};
-            assert_int_equal(pthread_create(&t[i].id, NULL, run_thread, &t[i]), 0);
-        }
-        for (int i = 0; i < nth; i++)
-            assert_int_equal(pthread_join(t[i].id, NULL), 0);
-    }
+    for (int step = f->softmax_known ? 0 : 1; step == 0 || take(f, step - 1, 0, 0); step++)
+        test_on_threads(nth, run_thread, &(struct run){f, step});
 }
 
 static void compare(const struct fixture *f)
