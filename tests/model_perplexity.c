@@ -35,13 +35,7 @@ static const wnw_scorer scorer = {
 
 static wnw_policy *policy(void)
 {
-    wnw_registry *r;
-    wnw_policy *p;
-    assert_ok(wnw_registry_new(&r));
-    assert_ok(wnw_registry_add(r, &scorer.part));
-    assert_ok(wnw_policy_parse(&p, "perplexed", r));
-    wnw_registry_free(r);
-    return p;
+    return test_policy_with(&scorer.part, NULL);
 }
 
 struct all {

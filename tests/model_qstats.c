@@ -44,13 +44,7 @@ static const wnw_scorer stats_scorer = {
 
 static wnw_policy *stats_policy(const char *recipe)
 {
-    wnw_registry *r;
-    wnw_policy *p;
-    assert_ok(wnw_registry_new(&r));
-    assert_ok(wnw_registry_add(r, &stats_scorer.part));
-    assert_ok(wnw_policy_parse(&p, recipe, r));
-    wnw_registry_free(r);
-    return p;
+    return test_policy_with(&stats_scorer.part, recipe);
 }
 
 struct run {

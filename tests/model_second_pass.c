@@ -81,13 +81,7 @@ static wnw_policy *watcher(int which)
         {.part = {WNW_SCORER_INIT, .name = "watch_queries", .needs = needs_queries}, .score = score_pass},
         {.part = {WNW_SCORER_INIT, .name = "watch_both", .needs = needs_both}, .score = score_pass},
     };
-    wnw_registry *r;
-    wnw_policy *p;
-    assert_ok(wnw_registry_new(&r));
-    assert_ok(wnw_registry_add(r, &scorers[which].part));
-    assert_ok(wnw_policy_parse(&p, scorers[which].part.name, r));
-    wnw_registry_free(r);
-    return p;
+    return test_policy_with(&scorers[which].part, NULL);
 }
 
 struct setup {

@@ -40,13 +40,7 @@ static wnw_policy *watcher(void (*needs)(const void *, wnw_needs *))
     static wnw_scorer columns = {.part = {WNW_SCORER_INIT, .name = "watch_columns", .needs = needs_columns}};
     wnw_scorer *scorer = needs == needs_all ? &all : &columns;
     scorer->score = score_nothing;
-    wnw_registry *r;
-    wnw_policy *p;
-    assert_ok(wnw_registry_new(&r));
-    assert_ok(wnw_registry_add(r, &scorer->part));
-    assert_ok(wnw_policy_parse(&p, scorer->part.name, r));
-    wnw_registry_free(r);
-    return p;
+    return test_policy_with(&scorer->part, NULL);
 }
 
 struct setup {

@@ -15,6 +15,17 @@ wnw_policy *test_policy(const char *recipe)
     return p;
 }
 
+wnw_policy *test_policy_with(const wnw_part *part, const char *recipe)
+{
+    wnw_registry *r;
+    wnw_policy *p = NULL;
+    assert_ok(wnw_registry_new(&r));
+    assert_ok(wnw_registry_add(r, part));
+    assert_ok(wnw_policy_parse(&p, recipe ? recipe : part->name, r));
+    wnw_registry_free(r);
+    return p;
+}
+
 wnw_size size_budget(int64_t n)
 {
     return (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = n};

@@ -280,12 +280,8 @@ static void scorer_from_outside(void **state)
                                    .score = score_header_low};
     const struct source s = source_of(scores[0][0], all_pos, N, HEADER);
     const wnw_size four = size_budget(4);
-    wnw_registry *r;
-    wnw_policy *p = NULL;
+    wnw_policy *p = test_policy_with(&low.part, NULL);
     wnw_plan *plan = NULL;
-    assert_int_equal(wnw_registry_new(&r), WNW_OK);
-    assert_int_equal(wnw_registry_add(r, &low.part), WNW_OK);
-    assert_int_equal(wnw_policy_parse(&p, "low", r), WNW_OK);
     assert_int_equal(wnw__plan_make(&plan, p, &four, &s.src, NULL), WNW_OK);
     for (int i = 0; i < N_LAYER * N_HEAD; i++) {
         const int32_t *pos;
@@ -294,7 +290,6 @@ static void scorer_from_outside(void **state)
     }
     wnw_plan_free(plan);
     wnw_policy_free(p);
-    wnw_registry_free(r);
 }
 
 int main(void)
