@@ -145,6 +145,16 @@ void test_llama_decode(struct test_llama *t, int32_t seq, int32_t pos, const int
     assert_int_equal(test_llama_try(t, seq, pos, tokens, n, logits), 0);
 }
 
+float *test_llama_logits(struct test_llama *t, const int32_t *tokens, int32_t n_prompt, int32_t n)
+{
+    float *logits = malloc((size_t)n * (size_t)t->n_vocab * sizeof *logits);
+    assert_non_null(logits);
+    test_llama_decode(t, 0, 0, tokens, n_prompt, logits);
+    for (int32_t i = n_prompt; i < n; i++)
+        test_llama_decode(t, 0, i, tokens + i, 1, logits + (int64_t)i * t->n_vocab);
+    return logits;
+}
+
 double test_nmse(const float *a, const float *b, int64_t n)
 {
     double err = 0.0, ref = 0.0;

@@ -47,6 +47,9 @@ int test_llama_try(struct test_llama *t, int32_t seq, int32_t pos, const int32_t
 void test_llama_decode(struct test_llama *t, int32_t seq, int32_t pos, const int32_t *tokens, int32_t n,
                        float *logits);
 
+/* Logits [n][n_vocab] of a prompt in one batch and of the tokens after it one by one, all of sequence 0. Released with free. */
+float *test_llama_logits(struct test_llama *t, const int32_t *tokens, int32_t n_prompt, int32_t n);
+
 /* Layers that our device said it has taken over, and has left as they are, since the last reset. Every context looks at
  * each of its layers once. */
 int test_llama_ragged(void);

@@ -20,11 +20,7 @@ static float *logits_of(const char *path, const struct test_llama_params *params
 {
     struct test_llama t;
     test_llama_open(&t, path, params);
-    float *logits = malloc((size_t)N * (size_t)t.n_vocab * sizeof *logits);
-    assert_non_null(logits);
-    test_llama_decode(&t, 0, 0, tokens, N_PROMPT, logits);
-    for (int32_t i = N_PROMPT; i < N; i++)
-        test_llama_decode(&t, 0, i, tokens + i, 1, logits + (int64_t)i * t.n_vocab);
+    float *logits = test_llama_logits(&t, tokens, N_PROMPT, N);
     *n_vocab = t.n_vocab;
     test_llama_close(&t);
     return logits;

@@ -113,17 +113,6 @@ static void test_bert(void **state)
     set_environment(NULL, NULL);
 }
 
-/* Logits of a text and of tokens one by one after it. */
-static float *logits_of(struct test_llama *t)
-{
-    float *out = malloc((size_t)(2 * N) * (size_t)t->n_vocab * sizeof *out);
-    assert_non_null(out);
-    test_llama_decode(t, 0, 0, tokens_of_text(), N, out);
-    for (int32_t i = N; i < 2 * N; i++)
-        test_llama_decode(t, 0, i, tokens_of_text() + i, 1, out + (size_t)i * (size_t)t->n_vocab);
-    return out;
-}
-
 static void check_nothing(const char *name, bool plain, const char *says)
 {
     char path[4096];
@@ -136,7 +125,7 @@ static void check_nothing(const char *name, bool plain, const char *says)
             setenv("WINNOW_PLAIN", "1", 1);
         test_llama_open(&t, path, &(struct test_llama_params){.ours = ours, .n_ctx = 128});
         listen();
-        out[ours] = logits_of(&t);
+        out[ours] = test_llama_logits(&t, tokens_of_text(), N, 2 * N);
         assert_int_equal(n_said, ours);
         if (ours) {
             assert_non_null(strstr(said, says));
