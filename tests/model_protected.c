@@ -2,7 +2,6 @@
 /* Reports of plans and of reading under rules say how many first and last entries of every head stay whatever their score. */
 #include "helpers.h"
 
-
 enum { N_READ = 32 };
 
 static const struct expected {

@@ -2,6 +2,7 @@
 /* The own attention against the double-precision reference, over layers built by hand. */
 #include "asserts.h"
 
+#include "layers.h"
 #include "peek_arrays.h"
 #include "random.h"
 #include "threads.h"
@@ -51,13 +52,11 @@ static void fill_head(struct fixture *f, int32_t ih)
     const struct shape *s = &f->s;
     struct wnw__kv_layer *layer = &f->layer;
     const size_t n = (size_t)s->len[ih] * (size_t)s->d;
-    const size_t at = (size_t)layer->off[ih] * wnw__row_bytes(s->type, s->d);
     float *k = test_random_floats(n + 1, 11u + (uint32_t)ih, 1),
           *v = test_random_floats(n + 1, 23u + (uint32_t)ih, 1);
     for (size_t i = 0; i < n; i++)
         k[i] *= 2.0f;
-    wnw__rows_from_f32(s->type, k, s->len[ih], s->d, layer->k + at);
-    wnw__rows_from_f32(s->type, v, s->len[ih], s->d, layer->v + at);
+    test_layer_store(&f->cache, ih, k, v);
     free(k);
     free(v);
     /* positions spread over 0 .. n_past-1 as an evicted cache has them */
@@ -70,30 +69,9 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
     memset(f, 0, sizeof *f);
     f->s = *s;
     struct wnw__kv_layer *layer = &f->layer;
-    const size_t n_kv = (size_t)s->n_head_kv;
-    layer->off = calloc(n_kv, sizeof *layer->off);
-    layer->cap = calloc(n_kv, sizeof *layer->cap);
-    layer->len = calloc(n_kv, sizeof *layer->len);
-    assert_non_null(layer->off);
-    assert_non_null(layer->cap);
-    assert_non_null(layer->len);
-    for (int32_t ih = 0; ih < s->n_head_kv; ih++) {
-        layer->off[ih] = layer->n_rows;
-        layer->len[ih] = s->len[ih];
-        layer->cap[ih] = s->len[ih] + s->n_tok + 3;
-        layer->n_rows += layer->cap[ih];
-    }
+    test_layer_init(&f->cache, layer, s->type, s->n_head_kv, s->d, s->len, s->n_tok);
     layer->n_swa = s->n_swa;
-    f->arena_bytes = (size_t)layer->n_rows * wnw__row_bytes(s->type, s->d);
-    layer->k = malloc(f->arena_bytes);
-    layer->v = malloc(f->arena_bytes);
-    layer->pos = malloc((size_t)layer->n_rows * sizeof *layer->pos);
-    assert_non_null(layer->k);
-    assert_non_null(layer->v);
-    assert_non_null(layer->pos);
-    /* 0xff: NaN in f16 and f32, so that reading a row too many shows */
-    memset(layer->k, 0xff, f->arena_bytes);
-    memset(layer->v, 0xff, f->arena_bytes);
+    f->arena_bytes = (size_t)layer->n_rows * f->cache.row_bytes;
     memset(layer->pos, 0x7f, (size_t)layer->n_rows * sizeof *layer->pos);
     for (int32_t ih = 0; ih < s->n_head_kv; ih++)
         fill_head(f, ih);
@@ -101,8 +79,8 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
     const size_t row = (size_t)s->n_tok * (size_t)s->d;
     f->n_q = row * (size_t)s->n_head;
     f->q = test_random_floats(f->n_q, 1, 1);
-    f->k = test_random_floats(row * n_kv, 2, 1);
-    f->v = test_random_floats(row * n_kv, 3, 1);
+    f->k = test_random_floats(row * (size_t)s->n_head_kv, 2, 1);
+    f->v = test_random_floats(row * (size_t)s->n_head_kv, 3, 1);
     f->out = calloc(f->n_q, sizeof *f->out);
     f->ref = calloc(f->n_q, sizeof *f->ref);
     assert_non_null(f->out);
@@ -111,13 +89,6 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
         .model = {.n_head = s->n_head, .n_head_kv = s->n_head_kv, .d = s->d},
         .n_threads = n_threads,
         .n_ubatch = s->n_tok};
-    f->cache = (struct wnw__cache){.n_layer = 1,
-                                   .n_head_kv = s->n_head_kv,
-                                   .d = s->d,
-                                   .type = s->type,
-                                   .row_bytes = wnw__row_bytes(s->type, s->d),
-                                   .v_row_bytes = wnw__row_bytes(s->type, s->d),
-                                   .layers = layer};
     f->slice = (struct wnw__attend_slice){.cache = &f->cache, .n_row = s->n_tok, .n_past = s->n_past};
     f->batch = (struct wnw__attend_batch){.slice = &f->slice, .n_slice = 1, .n_row = s->n_tok};
     assert_int_equal(wnw__attend_shared_new(&f->shared, &dims), WNW_OK);
@@ -129,12 +100,7 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
 static void fixture_free(struct fixture *f)
 {
     wnw__attend_shared_free(f->shared);
-    free(f->layer.k);
-    free(f->layer.v);
-    free(f->layer.pos);
-    free(f->layer.off);
-    free(f->layer.cap);
-    free(f->layer.len);
+    test_layer_free(&f->layer);
     free(f->q);
     free(f->k);
     free(f->v);
@@ -430,9 +396,7 @@ static void bf16_is_exact_where_it_can_be(void **state)
                 rows[i * D + i] = 127; /* entry i is about element i */
                 values[i * D] = values[i * D + 32] = values[i * D + 64] = 127; /* the scale of q8_0 is 1 */
             }
-            const size_t at = (size_t)f.layer.off[ih] * wnw__row_bytes(s.type, D);
-            wnw__rows_from_f32(s.type, rows, s.len[ih], D, f.layer.k + at);
-            wnw__rows_from_f32(s.type, values, s.len[ih], D, f.layer.v + at);
+            test_layer_store(&f.cache, ih, rows, values);
         }
         memset(f.k, 0, (size_t)TOK * 2 * D * sizeof *f.k);
         memset(f.q, 0, f.n_q * sizeof *f.q);

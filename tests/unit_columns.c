@@ -2,6 +2,7 @@
 /* Column statistics of attention against a slow double-precision version, over layers built by hand. */
 #include "asserts.h"
 
+#include "layers.h"
 #include "peek_session.h"
 #include "random.h"
 #include "threads.h"
@@ -48,32 +49,10 @@ struct fixture {
 static void fill_layer(struct fixture *f)
 {
     const struct shape *s = &f->s;
-    struct wnw__kv_layer *l = &f->layer;
-    const size_t n_kv = (size_t)s->n_head_kv, row_bytes = wnw__row_bytes(s->type, s->d);
-    l->off = calloc(n_kv, sizeof *l->off);
-    l->cap = calloc(n_kv, sizeof *l->cap);
-    l->len = calloc(n_kv, sizeof *l->len);
-    assert_non_null(l->off);
-    assert_non_null(l->cap);
-    assert_non_null(l->len);
-    for (int32_t ih = 0; ih < s->n_head_kv; ih++) {
-        l->off[ih] = l->n_rows;
-        l->len[ih] = s->len[ih];
-        l->cap[ih] = s->len[ih] + s->n_tok + 3;
-        l->n_rows += l->cap[ih];
-    }
-    l->k = malloc((size_t)l->n_rows * row_bytes);
-    l->v = malloc((size_t)l->n_rows * row_bytes);
-    l->pos = calloc((size_t)l->n_rows, sizeof *l->pos);
-    assert_non_null(l->k);
-    assert_non_null(l->v);
-    assert_non_null(l->pos);
-    memset(l->k, 0xff, (size_t)l->n_rows * row_bytes); /* NaN: a row too many shows */
-    memset(l->v, 0xff, (size_t)l->n_rows * row_bytes);
+    test_layer_init(&f->cache, &f->layer, s->type, s->n_head_kv, s->d, s->len, s->n_tok);
     for (int32_t ih = 0; ih < s->n_head_kv; ih++) {
         float *x = test_random_floats((size_t)s->len[ih] * (size_t)s->d, 11u + (uint32_t)ih, 2.0f);
-        wnw__rows_from_f32(s->type, x, s->len[ih], s->d, l->k + (size_t)l->off[ih] * row_bytes);
-        wnw__rows_from_f32(s->type, x, s->len[ih], s->d, l->v + (size_t)l->off[ih] * row_bytes);
+        test_layer_store(&f->cache, ih, x, x);
         free(x);
     }
 }
@@ -95,13 +74,6 @@ static void fixture_init(struct fixture *f, const struct shape *s, int32_t n_thr
         .n_threads = n_threads,
         .n_ubatch = s->n_tok,
         .float32 = true};
-    f->cache = (struct wnw__cache){.n_layer = 1,
-                                   .n_head_kv = s->n_head_kv,
-                                   .d = s->d,
-                                   .type = s->type,
-                                   .row_bytes = wnw__row_bytes(s->type, s->d),
-                                   .v_row_bytes = wnw__row_bytes(s->type, s->d),
-                                   .layers = &f->layer};
     f->slice = (struct wnw__attend_slice){.cache = &f->cache, .n_row = s->n_tok, .n_past = 1000};
     f->batch = (struct wnw__attend_batch){.slice = &f->slice, .n_slice = 1, .n_row = s->n_tok};
     assert_int_equal(wnw__attend_shared_new(&f->shared, &dims), WNW_OK);
@@ -146,12 +118,7 @@ static void set_way(struct fixture *f, int way)
 static void fixture_free(struct fixture *f)
 {
     wnw__attend_shared_free(f->shared);
-    free(f->layer.k);
-    free(f->layer.v);
-    free(f->layer.pos);
-    free(f->layer.off);
-    free(f->layer.cap);
-    free(f->layer.len);
+    test_layer_free(&f->layer);
     wnw__columns_free(f->columns[0]);
     wnw__columns_free(f->columns[1]);
     for (int i = 0; i < 2; i++) {
