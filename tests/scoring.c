@@ -52,3 +52,22 @@ void run_scorer(const char *recipe, const wnw_observation *obs, float *score)
     if (try_scorer(recipe, obs, score) != WNW_OK)
         fail_msg("%s: %s", recipe, wnw_last_error());
 }
+
+int64_t run_layer_budget(const char *recipe, const wnw_layer_problem *problem, int32_t *n_keep)
+{
+    int32_t in_order[64];
+    wnw_policy *p = test_policy(recipe);
+    char warning[256] = "";
+    wnw_layer_problem with = *problem;
+    assert_cmp(problem->n_layer, <=, 64);
+    for (int32_t i = 0; i < 64; i++)
+        in_order[i] = i;
+    with.il = with.il ? with.il : in_order;
+    assert_ok(p->part[WNW_PART_LAYER_BUDGET].layer.allocate(p->opts[WNW_PART_LAYER_BUDGET], &with, n_keep,
+                                                            warning));
+    wnw_policy_free(p);
+    int64_t sum = 0;
+    for (int32_t l = 0; l < problem->n_layer; l++)
+        sum += n_keep[l];
+    return sum;
+}

@@ -22,4 +22,8 @@ int try_scores(const char *recipe, const wnw_observation *obs, float *score);
 /* try_scorer, and fails the test unless it works. */
 void run_scorer(const char *recipe, const wnw_observation *obs, float *score);
 
+/* Sets n_keep[n_layer] to the counts of the recipe's layer budget and returns their sum; fails the test unless it works. The
+ * layers are the model's first ones where the problem does not say. */
+int64_t run_layer_budget(const char *recipe, const wnw_layer_problem *problem, int32_t *n_keep);
+
 #endif

@@ -29,37 +29,6 @@ static double stat_of(const char *recipe, const wnw_observation *obs)
     return stat;
 }
 
-static int64_t layers(const char *recipe, const wnw_layer_problem *problem, int32_t *n_keep)
-{
-    wnw_policy *p = test_policy(recipe);
-    char warning[256] = "";
-    static const int32_t in_order[] = {0, 1, 2, 3, 4, 5, 6, 7};
-    wnw_layer_problem with = *problem;
-    with.il = with.il ? with.il : in_order;
-    assert_int_equal(
-        p->part[WNW_PART_LAYER_BUDGET].layer.allocate(p->opts[WNW_PART_LAYER_BUDGET], &with, n_keep, warning),
-        WNW_OK);
-    wnw_policy_free(p);
-    int64_t sum = 0;
-    for (int32_t l = 0; l < problem->n_layer; l++)
-        sum += n_keep[l];
-    return sum;
-}
-
-static void assert_scores(const float *got, const float *want, int32_t n)
-{
-    for (int32_t i = 0; i < n; i++)
-        if (fabs((double)got[i] - (double)want[i]) > 1e-5)
-            fail_msg("score %d is %g, not %g", (int)i, (double)got[i], (double)want[i]);
-}
-
-#define assert_counts(got, ...)                                      \
-    do {                                                             \
-        const int32_t want_[] = {__VA_ARGS__};                       \
-        for (size_t i_ = 0; i_ < sizeof want_ / sizeof *want_; i_++) \
-            assert_int_equal((got)[i_], want_[i_]);                  \
-    } while (0)
-
 /* ---- Shared arithmetic ---- */
 
 static void sharing_out(void **state)
@@ -67,21 +36,21 @@ static void sharing_out(void **state)
     (void)state;
     int32_t got[4];
     wnw__share_out((const double[]){1, 2, 3, 4}, 4, 100, 1000, got);
-    assert_counts(got, 10, 20, 30, 40);
+    assert_ints(got, 10, 20, 30, 40);
     wnw__share_out((const double[]){1, 1, 1}, 3, 100, 1000, got); /* 33.3 each: the lower index first */
-    assert_counts(got, 34, 33, 33);
+    assert_ints(got, 34, 33, 33);
     wnw__share_out((const double[]){1, 2, 2}, 3, 9, 1000, got); /* 1.8, 3.6, 3.6: .8 first, then a .6 */
-    assert_counts(got, 2, 4, 3);
+    assert_ints(got, 2, 4, 3);
     wnw__share_out((const double[]){97, 1, 1, 1}, 4, 100, 40, got); /* 60 left for three */
-    assert_counts(got, 40, 20, 20, 20);
+    assert_ints(got, 40, 20, 20, 20);
     wnw__share_out((const double[]){0, 0, 0}, 3, 7, 100, got);
-    assert_counts(got, 3, 2, 2);
+    assert_ints(got, 3, 2, 2);
     wnw__share_out((const double[]){5, 0, 0}, 3, 12, 6, got); /* only parts without a weight are left */
-    assert_counts(got, 6, 3, 3);
+    assert_ints(got, 6, 3, 3);
     wnw__share_out((const double[]){1, 2}, 2, 100, 10, got);
-    assert_counts(got, 10, 10);
+    assert_ints(got, 10, 10);
     wnw__share_out((const double[]){1, 2}, 2, 0, 10, got);
-    assert_counts(got, 0, 0);
+    assert_ints(got, 0, 0);
 }
 
 /* ---- H2O, observed attention, VATP ---- */
@@ -98,9 +67,9 @@ static void h2o_scores(void **state)
         .n_head = 2, .n_head_kv = 1, .n = 3, .n_past = 3, .n_entry = n_entry, .pos = pos, .attn_sum = sum};
     float got[3];
     run_scorer("h2o", &obs, got);
-    assert_scores(got, (const float[]){2.1f, 0.55f, 0.35f}, 3);
+    assert_values(got, 1e-5, 2.1, 0.55, 0.35);
     run_scorer("observed_attention", &obs, got); /* / 3, / 2, / 1 */
-    assert_scores(got, (const float[]){0.7f, 0.275f, 0.35f}, 3);
+    assert_values(got, 1e-5, 0.7, 0.275, 0.35);
 }
 
 /* After an earlier eviction the positions count, not the indices; heads differ in length. */
@@ -113,8 +82,8 @@ static void h2o_ragged(void **state)
         .n_head = 2, .n_head_kv = 2, .n = 3, .n_past = 10, .n_entry = n_entry, .pos = pos, .attn_sum = sum};
     float got[6];
     run_scorer("observed_attention", &obs, got); /* seen by 8, 1 queries; 10, 5, 1 */
-    assert_scores(got, (const float[]){0.5f, 2}, 2);
-    assert_scores(got + 3, (const float[]){0.1f, 0.6f, 5}, 3);
+    assert_values(got, 1e-5, 0.5, 2);
+    assert_values(got + 3, 1e-5, 0.1, 0.6, 5);
 }
 
 static void last_entries_are_protected(void **state)
@@ -189,11 +158,11 @@ static void vatp_scores(void **state)
                                  .source = &(struct score_rows){.v = v}};
     float got[3];
     run_scorer("vatp", &obs, got); /* 2.1 x 3, .55 x .5, .35 x 4 */
-    assert_scores(got, (const float[]){6.3f, 0.275f, 1.4f}, 3);
+    assert_values(got, 1e-5, 6.3, 0.275, 1.4);
     run_scorer("vatp-window", &obs, got); /* means over 2 queries and 2 heads: .55 .275 .175 */
-    assert_scores(got, (const float[]){1.65f, 0.1375f, 0.7f}, 3);
+    assert_values(got, 1e-5, 1.65, 0.1375, 0.7);
     run_scorer("vatp-window:window=1", &obs, got); /* .4 .25 .35 */
-    assert_scores(got, (const float[]){1.2f, 0.125f, 1.4f}, 3);
+    assert_values(got, 1e-5, 1.2, 0.125, 1.4);
 }
 
 /* ---- CAKE ---- */
@@ -220,10 +189,10 @@ static void cake_scores(void **state)
      * head 1: I = .5 0 0 0 0.  avgpool5: head 0 (.6 .7 .9 .4 .3) / 5, head 1 (.5 .5 .5 0 0) / 5 */
     float got[7];
     run_scorer("cake:window=2,gamma=10", &cake_obs, got);
-    assert_scores(got, (const float[]){0.11f, 0.12f, 0.14f, 0.04f, 0.03f}, 5);
+    assert_values(got, 1e-5, 0.11, 0.12, 0.14, 0.04, 0.03);
     run_scorer("cake:window=2,gamma=0", &cake_obs, got);
     /* head 0 (.4 .45 .65 .35 .25), head 1 as before */
-    assert_scores(got, (const float[]){0.09f, 0.095f, 0.115f, 0.035f, 0.025f}, 5);
+    assert_values(got, 1e-5, 0.09, 0.095, 0.115, 0.035, 0.025);
 }
 
 static void cake_preference(void **state)
@@ -252,8 +221,8 @@ static void cake_adjusts(void **state)
     const wnw_layer_problem p = {
         .n_layer = 3, .n = 48, .n_protected = 8, .budget = 41, .gathered = pref, .work = work};
     int32_t got[3];
-    assert_int_equal(layers("cake-oneshot", &p, got), 3 * 41);
-    assert_counts(got, 48, 8 + 35, 8 + 24);
+    assert_int_equal(run_layer_budget("cake-oneshot", &p, got), 3 * 41);
+    assert_ints(got, 48, 8 + 35, 8 + 24);
 }
 
 /* The same layers one after the other. m = 1: layer 0 alone has 99, cut to 40. m = 2: 60.7 : 25.2 of 99 =
@@ -266,29 +235,29 @@ static void cake_cascades(void **state)
     wnw_layer_problem p = {
         .n_layer = 3, .n = 48, .n_protected = 8, .budget = 41, .gathered = pref, .work = work};
     int32_t got[3];
-    assert_int_equal(layers("cake", &p, got), 3 * 41);
-    assert_counts(got, 48, 43, 32);
+    assert_int_equal(run_layer_budget("cake", &p, got), 3 * 41);
+    assert_ints(got, 48, 43, 32);
     /* A wide cap and a last layer that wants nearly everything. */
     p.n = 400;
     p.gathered = rising;
-    assert_int_equal(layers("cake", &p, got), 3 * 41);
-    assert_counts(got, 9, 9, 105); /* .99 .99 97.02; 2 are missing */
+    assert_int_equal(run_layer_budget("cake", &p, got), 3 * 41);
+    assert_ints(got, 9, 9, 105); /* .99 .99 97.02; 2 are missing */
     /* A last layer without any preference. */
     const double falling[] = {1, 9, 0};
     p.gathered = falling;
     p.n = 400;
-    layers("cake", &p, got);
-    assert_counts(got, 8 + 10, 8 + 89, 8 + 0);
+    run_layer_budget("cake", &p, got);
+    assert_ints(got, 8 + 10, 8 + 89, 8 + 0);
     /* Without any preference: equal parts. */
     const double none[] = {0, 0, 0};
     p.gathered = none;
-    layers("cake-oneshot", &p, got);
-    assert_counts(got, 41, 41, 41);
+    run_layer_budget("cake-oneshot", &p, got);
+    assert_ints(got, 41, 41, 41);
     /* Prompts of up to B + w tokens stay whole in the authors' code. */
     p.n = 49;
-    assert_int_equal(layers("paper-compresskv-cake", &p, got), 3 * 49);
+    assert_int_equal(run_layer_budget("paper-compresskv-cake", &p, got), 3 * 49);
     p.n = 50;
-    assert_int_equal(layers("paper-compresskv-cake", &p, got), 3 * 41);
+    assert_int_equal(run_layer_budget("paper-compresskv-cake", &p, got), 3 * 41);
 }
 
 /* What a layer gave up early it does not get back. 80 entries, at most 37 each. m = 3: 1 : 9 : 9 is 4, 37,
@@ -301,10 +270,10 @@ static void cake_never_gives_back(void **state)
     double work[4];
     const wnw_layer_problem p = {.n_layer = 4, .n = 37, .budget = 20, .gathered = pref, .work = work};
     int32_t got[4];
-    assert_int_equal(layers("cake-oneshot", &p, got), 80);
-    assert_counts(got, 9, 18, 16, 37);
-    layers("cake", &p, got);
-    assert_counts(got, 6, 18, 16, 37);
+    assert_int_equal(run_layer_budget("cake-oneshot", &p, got), 80);
+    assert_ints(got, 9, 18, 16, 37);
+    run_layer_budget("cake", &p, got);
+    assert_ints(got, 6, 18, 16, 37);
 }
 
 /* ---- ZigZagKV ---- */
@@ -330,22 +299,22 @@ static void zigzagkv_layers(void **state)
                            .prot = prot,
                            .work = work};
     int32_t got[3];
-    assert_int_equal(layers("zigzagkv", &p, got), 3 * 8);
-    assert_counts(got, 1 + 6, 1 + 11, 1 + 4);
+    assert_int_equal(run_layer_budget("zigzagkv", &p, got), 3 * 8);
+    assert_ints(got, 1 + 6, 1 + 11, 1 + 4);
     /* mass 0.5: 1, 2, 1 entries. U = 1/4, 1/2, 1/4: 1.4 + 16.8 U = 5.6, 9.8, 5.6 -> 9.8 is served first */
-    layers("zigzagkv:mass=0.5", &p, got);
-    assert_counts(got, 1 + 6, 1 + 10, 1 + 5);
-    layers("zigzagkv:min_share=1", &p, got);
-    assert_counts(got, 8, 8, 8);
+    run_layer_budget("zigzagkv:mass=0.5", &p, got);
+    assert_ints(got, 1 + 6, 1 + 10, 1 + 5);
+    run_layer_budget("zigzagkv:min_share=1", &p, got);
+    assert_ints(got, 8, 8, 8);
     /* No layer is left with nothing to choose. */
     p.budget = 2;
-    assert_int_equal(layers("zigzagkv:min_share=0", &p, got), 3 * 2);
-    assert_counts(got, 2, 2, 2);
+    assert_int_equal(run_layer_budget("zigzagkv:min_share=0", &p, got), 3 * 2);
+    assert_ints(got, 2, 2, 2);
     /* At most the 9 that are there: 24 x 2/7, 4/7, 1/7 = 7, 14, 3 -> 10, 9, 5 -> 9, 9, 6 */
     p.n = 10;
     p.budget = 9;
-    assert_int_equal(layers("zigzagkv:min_share=0", &p, got), 3 * 9);
-    assert_counts(got, 10, 10, 7);
+    assert_int_equal(run_layer_budget("zigzagkv:min_share=0", &p, got), 3 * 9);
+    assert_ints(got, 10, 10, 7);
 }
 
 /* The mean over heads counts; scores below 0 are shifted. -3 -2 -1 0 -> 0 1 2 3: 3 of them hold 0.9 of 6. */
@@ -368,8 +337,9 @@ static void zigzagkv_heads(void **state)
                                  .prot = prot,
                                  .work = work};
     int32_t got[2];
-    assert_int_equal(layers("knorm+zigzagkv:min_share=0", &p, got), 180); /* 180 x 3.5 / 4.5, 180 / 4.5 */
-    assert_counts(got, 140, 40);
+    assert_int_equal(run_layer_budget("knorm+zigzagkv:min_share=0", &p, got),
+                     180); /* 180 x 3.5 / 4.5, 180 / 4.5 */
+    assert_ints(got, 140, 40);
 }
 
 /* ---- DynamicKV ---- */
@@ -419,19 +389,19 @@ static void dynamickv_layers(void **state)
     int32_t got[4];
     /* exact: 12 x 8/24, 8/24, 6/24, 2/24 = 4 4 3 1, at most 4 */
     dynamic_init(&d, (const int32_t[]){8, 8, 6, 2});
-    assert_int_equal(layers("dynamickv", &d.p, got), 4 * 4);
-    assert_counts(got, 5, 5, 4, 2);
+    assert_int_equal(run_layer_budget("dynamickv", &d.p, got), 4 * 4);
+    assert_ints(got, 5, 5, 4, 2);
     /* r_max 1: at most 3, nothing left to compete for */
-    assert_int_equal(layers("dynamickv:r_max=1", &d.p, got), 4 * 4);
-    assert_counts(got, 4, 4, 4, 4);
+    assert_int_equal(run_layer_budget("dynamickv:r_max=1", &d.p, got), 4 * 4);
+    assert_ints(got, 4, 4, 4, 4);
     /* cascade, one step at the end: c = floor(8 8 6 2 / 4) = 2 2 1 0, the last one + 24/4 - 5 = 1; n0 = 4: b
      * = trunc(4 x 2 2 1 1 / 6) = 1 1 0 0; r = 2/12; b = 6 6 0 0, the last one + 0: 4 4 0 0 */
-    layers("paper-compilerkv-dynamickv", &d.p, got);
-    assert_counts(got, 5, 5, 1, 1);
+    run_layer_budget("paper-compilerkv-dynamickv", &d.p, got);
+    assert_ints(got, 5, 5, 1, 1);
     /* Equal scores: the lower layer first, so layer 3 has none of the 24. */
     dynamic_init(&d, (const int32_t[]){8, 8, 8, 8});
-    assert_int_equal(layers("dynamickv", &d.p, got), 4 * 4);
-    assert_counts(got, 5, 5, 5, 1);
+    assert_int_equal(run_layer_budget("dynamickv", &d.p, got), 4 * 4);
+    assert_ints(got, 5, 5, 5, 1);
 }
 
 /* 40 candidates a head, one head, C = 4: n0 = 40. every=2: after layers 0, 1 (both all high: 8 of 8 best are
@@ -462,14 +432,14 @@ static void dynamickv_never_gives_back(void **state)
                                  .work = work};
     /* step 2 (8 best): 6 2 -> c = 3 1 -> b = 30 10 -> r = 40/16 -> 12 4 step 4 (16 best): 6 2 4 4 -> c = 1 0
      * 1 1, the last + 4 - 3 = 2 -> b = 10 0 10 20 -> r = 2.5 -> 4 0 4 8 */
-    layers("dynamickv:form=cascade,every=2", &p, got);
-    assert_counts(got, 4, 0, 4, 8);
-    assert_int_equal(layers("dynamickv", &p, got), 16); /* 16 x 6 2 4 4 / 16 */
-    assert_counts(got, 6, 2, 4, 4);
+    run_layer_budget("dynamickv:form=cascade,every=2", &p, got);
+    assert_ints(got, 4, 0, 4, 8);
+    assert_int_equal(run_layer_budget("dynamickv", &p, got), 16); /* 16 x 6 2 4 4 / 16 */
+    assert_ints(got, 6, 2, 4, 4);
     /* every=3: steps at 3 and, because 4 is no multiple, at the last layer step 3 (12 best): 6 2 4 -> c = 2 0
      * 1 -> b = 26 0 13 -> r = 39/16 -> 10 0 5 + 1 */
-    layers("dynamickv:form=cascade,every=3", &p, got);
-    assert_counts(got, 4, 0, 4, 8);
+    run_layer_budget("dynamickv:form=cascade,every=3", &p, got);
+    assert_ints(got, 4, 0, 4, 8);
 }
 
 /* ---- SimLayerKV ---- */
@@ -502,20 +472,21 @@ static void simlayerkv_layers(void **state)
         .n_layer = 4, .n = 100, .budget = 70, .n_head_kv = 1, .gathered = mass, .n_entry = n_entry};
     int32_t got[4];
     /* 120 entries have to go. A lazy layer keeps 4 + 15: 81 go, so two; 42 entries are left over: 21 each. */
-    assert_int_equal(layers("simlayerkv:last=16", &p, got), 280);
-    assert_counts(got, 100, 40, 40, 100);
+    assert_int_equal(run_layer_budget("simlayerkv:last=16", &p, got), 280);
+    assert_ints(got, 100, 40, 40, 100);
     p.budget = 75; /* 100 go, two layers, 62 left over */
-    assert_int_equal(layers("simlayerkv:last=16", &p, got), 300);
-    assert_counts(got, 100, 50, 50, 100);
+    assert_int_equal(run_layer_budget("simlayerkv:last=16", &p, got), 300);
+    assert_ints(got, 100, 50, 50, 100);
     p.budget = 10; /* less than a lazy layer keeps */
-    assert_int_equal(layers("simlayerkv:last=16", &p, got), 40);
-    assert_counts(got, 10, 10, 10, 10);
-    layers("kvpress-simlayerkv:last=16", &p, got); /* > 0.9 alone */
-    assert_counts(got, 100, 19, 100, 100);
-    layers("kvpress-simlayerkv:last=16,threshold=0.6", &p, got);
-    assert_counts(got, 100, 19, 19, 19);
-    layers("kvpress-simlayerkv:last=95", &p, got); /* 4 + 95 + 1 are there and no more: stays whole */
-    assert_counts(got, 100, 100, 100, 100);
+    assert_int_equal(run_layer_budget("simlayerkv:last=16", &p, got), 40);
+    assert_ints(got, 10, 10, 10, 10);
+    run_layer_budget("kvpress-simlayerkv:last=16", &p, got); /* > 0.9 alone */
+    assert_ints(got, 100, 19, 100, 100);
+    run_layer_budget("kvpress-simlayerkv:last=16,threshold=0.6", &p, got);
+    assert_ints(got, 100, 19, 19, 19);
+    run_layer_budget("kvpress-simlayerkv:last=95", &p,
+                     got); /* 4 + 95 + 1 are there and no more: stays whole */
+    assert_ints(got, 100, 100, 100, 100);
 }
 
 /* ---- DuoAttention ---- */
@@ -550,21 +521,21 @@ static void duo_heads(void **state)
     char warning[256] = "";
     /* 120 entries have to go, a streaming head keeps 20: two of them, .1 and .3; 40 are left over. */
     assert_int_equal(duo("duoattention", &p, got, warning), WNW_OK);
-    assert_counts(got, 100, 40, 40, 100);
+    assert_ints(got, 100, 40, 40, 100);
     assert_string_equal(warning, "");
     p.budget = 12;
     assert_int_equal(duo("duoattention", &p, got, warning), WNW_OK);
-    assert_counts(got, 12, 12, 12, 12);
+    assert_ints(got, 12, 12, 12, 12);
     /* kvpress: round(4 x 0.625) = round(2.5) = 2 heads; 0.875: round(3.5) = 4 */
     p.mean = 37.5;
     assert_int_equal(duo("kvpress-duoattention", &p, got, warning), WNW_OK);
-    assert_counts(got, 100, 20, 20, 100);
+    assert_ints(got, 100, 20, 20, 100);
     p.mean = 12.5;
     assert_int_equal(duo("kvpress-duoattention", &p, got, warning), WNW_OK);
-    assert_counts(got, 20, 20, 20, 20);
+    assert_ints(got, 20, 20, 20, 20);
     /* Options win over the profile; other sinks in the scorer are said. */
     assert_int_equal(duo("kvpress-duoattention:sinks=8,last=30", &p, got, warning), WNW_OK);
-    assert_counts(got, 38, 38, 38, 38);
+    assert_ints(got, 38, 38, 38, 38);
     assert_contains(warning, "sinks=8");
     profile.head_alpha = NULL;
     assert_int_equal(duo("duoattention", &p, got, warning), WNW_E_MISMATCH);
@@ -662,18 +633,18 @@ static void pyramid_factory(void **state)
     (void)state;
     wnw_layer_problem p = {.n_layer = 32, .n = 100000, .n_protected = 8, .budget = 128, .mean = 128};
     int32_t got[32];
-    assert_int_equal(layers("paper-compilerkv-pyramidkv", &p, got), 4272); /* as the paper's form */
+    assert_int_equal(run_layer_budget("paper-compilerkv-pyramidkv", &p, got), 4272); /* as the paper's form */
     assert_int_equal(got[0], 242);
     assert_int_equal(got[31], 25);
     p.n = 240; /* S = 2 C: mx = 232, mn = 8 */
-    layers("paper-compilerkv-pyramidkv", &p, got);
+    run_layer_budget("paper-compilerkv-pyramidkv", &p, got);
     assert_int_equal(got[0], 240);
     p.n = 239;
-    assert_int_equal(layers("paper-compilerkv-pyramidkv", &p, got), 32 * 128);
+    assert_int_equal(run_layer_budget("paper-compilerkv-pyramidkv", &p, got), 32 * 128);
     assert_int_equal(got[0], 128);
     p.n_layer = 1;
     p.n = 1000;
-    assert_int_equal(layers("paper-compilerkv-pyramidkv", &p, got), 128);
+    assert_int_equal(run_layer_budget("paper-compilerkv-pyramidkv", &p, got), 128);
 }
 
 static void streaming_variants(void **state)

@@ -5,20 +5,7 @@
 
 #include "peek_plan.h"
 #include "plans.h"
-
-static int64_t layers(const char *recipe, const wnw_layer_problem *problem, int32_t *n_keep)
-{
-    wnw_policy *p = test_policy(recipe);
-    char warning[256] = "";
-    assert_int_equal(p->part[WNW_PART_LAYER_BUDGET].layer.allocate(p->opts[WNW_PART_LAYER_BUDGET], problem,
-                                                                   n_keep, warning),
-                     WNW_OK);
-    wnw_policy_free(p);
-    int64_t sum = 0;
-    for (int32_t l = 0; l < problem->n_layer; l++)
-        sum += n_keep[l];
-    return sum;
-}
+#include "scoring.h"
 
 static void heads(const char *recipe, const wnw_head_problem *problem, int32_t *n_keep)
 {
@@ -76,7 +63,7 @@ static void pyramid_exact(void **state)
     const wnw_layer_problem problem = {
         .n_layer = 32, .n = 100000, .n_protected = 8, .budget = 128, .mean = 128};
     int32_t got[32];
-    assert_int_equal(layers("pyramidkv", &problem, got), 4096);
+    assert_int_equal(run_layer_budget("pyramidkv", &problem, got), 4096);
     for (int l = 0; l < 32; l++)
         assert_int_equal(got[l], want[l] + 8);
 }
@@ -91,7 +78,7 @@ static void pyramid_paper(void **state)
     for (int i = 0; i < 5; i++) {
         const wnw_layer_problem problem = {
             .n_layer = 32, .n = 100000, .n_protected = 8, .budget = budget[i], .mean = budget[i]};
-        assert_int_equal(layers("paper-compresskv-pyramidkv", &problem, got), total[i]);
+        assert_int_equal(run_layer_budget("paper-compresskv-pyramidkv", &problem, got), total[i]);
         assert_int_equal(got[0], first[i]);
         assert_int_equal(got[31], last[i]);
     }
@@ -106,12 +93,12 @@ static void pyramid_kvpress(void **state)
     wnw_layer_problem problem = {
         .n_layer = 30, .n = 600, .n_protected = 32, .budget = 300, .mean = 600 * (1 - 0.5)};
     int32_t got[30];
-    layers("kvpress-pyramidkv", &problem, got);
+    run_layer_budget("kvpress-pyramidkv", &problem, got);
     assert_memory_equal(got, want, sizeof want);
     /* The last layer would have less than the window: uniform, rounded, not truncated. */
     problem.budget = 59;
     problem.mean = 600 * (1 - 0.9);
-    assert_int_equal(layers("kvpress-pyramidkv", &problem, got), 30 * 60);
+    assert_int_equal(run_layer_budget("kvpress-pyramidkv", &problem, got), 30 * 60);
     assert_int_equal(got[0], 60);
     assert_int_equal(got[29], 60);
 }
@@ -129,7 +116,7 @@ static void pyramid_totals(void **state)
                                                    .n_protected = budget < 8 ? 0 : 8,
                                                    .budget = budget,
                                                    .mean = budget};
-                assert_int_equal(layers("pyramidkv", &problem, got), (int64_t)n_layer * budget);
+                assert_int_equal(run_layer_budget("pyramidkv", &problem, got), (int64_t)n_layer * budget);
                 for (int32_t l = 0; l < n_layer; l++) {
                     assert_in_range(got[l], problem.n_protected, n);
                     if (l > 0)

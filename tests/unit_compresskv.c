@@ -309,28 +309,15 @@ static void only_heads_that_choose_are_observed(void **state)
 static int64_t layers_of(const double *share, int32_t n_layer, int32_t n, int32_t budget, int32_t n_protected,
                          const char *recipe, int32_t *n_keep)
 {
-    int32_t il[64];
-    char warning[256] = "";
-    wnw_policy *p = test_policy(recipe);
     const wnw_profile profile = {.model = {.n_layer = n_layer}, .layer_share = (double *)(uintptr_t)share};
-    for (int32_t i = 0; i < n_layer; i++)
-        il[i] = i;
     const wnw_layer_problem problem = {.n_layer = n_layer,
                                        .n = n,
                                        .n_protected = n_protected,
                                        .budget = budget,
                                        .mean = budget,
-                                       .il = il,
                                        .n_layer_model = n_layer,
                                        .profile = &profile};
-    assert_int_equal(p->part[WNW_PART_LAYER_BUDGET].layer.allocate(p->opts[WNW_PART_LAYER_BUDGET], &problem,
-                                                                   n_keep, warning),
-                     WNW_OK);
-    wnw_policy_free(p);
-    int64_t sum = 0;
-    for (int32_t i = 0; i < n_layer; i++)
-        sum += n_keep[i];
-    return sum;
+    return run_layer_budget(recipe, &problem, n_keep);
 }
 
 static int64_t layers_with(const double *share, int32_t n_layer, int32_t budget, int32_t n_protected,

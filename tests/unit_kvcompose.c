@@ -265,16 +265,7 @@ static wnw_layer_problem problem_of(const struct pool *p, double ratio, wnw_roun
 static int64_t compose(const char *recipe, struct pool *p, double ratio, wnw_rounding rounding)
 {
     const wnw_layer_problem problem = problem_of(p, ratio, rounding);
-    wnw_policy *pol = test_policy(recipe);
-    char warning[256] = "";
-    assert_int_equal(pol->part[WNW_PART_LAYER_BUDGET].layer.allocate(pol->opts[WNW_PART_LAYER_BUDGET],
-                                                                     &problem, p->n_keep, warning),
-                     WNW_OK);
-    wnw_policy_free(pol);
-    int64_t sum = 0;
-    for (int32_t i = 0; i < p->n_layer; i++)
-        sum += p->n_keep[i];
-    return sum;
+    return run_layer_budget(recipe, &problem, p->n_keep);
 }
 
 /* Counts per layer and head; returns their sum. */
