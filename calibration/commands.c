@@ -135,7 +135,7 @@ const struct app_command calibrate_commands[] = {
          "Without -f it reads prose, dialogue, code and records that come with winnow; the last piece of "
          "every\n"
          "text is held out, and the report says how predicted and true scores agree on it. A run that is\n"
-         "interrupted begins again. Settings: target, pieces, length.",
+         "interrupted begins again. Settings: target, pieces, length, reach.",
      .groups = plain_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_inputgate},

@@ -783,8 +783,8 @@ typedef struct wnw_policy_facts {
     int32_t n_ctx_train; /* positions that the model was trained for; 0 = not known */
     /* entries are there that were read for another policy or none, so that nothing was noted of them */
     bool was_read;
-    /* tokens of the pieces that gates on hidden states were learned from; 0 = not known */
-    int32_t gate_piece;
+    /* tokens of the longest prompts that gates on hidden states are for, as their profile says; 0 = not known */
+    int32_t gate_reach;
 } wnw_policy_facts;
 
 WNW_DEFAULT(wnw_policy_facts, wnw_policy_facts_default)

@@ -30,9 +30,9 @@ static const struct {
     {{.profiles = SHARES | GATE | INPUTS, .kept = 0.125, .n_tokens = 2001}, "kvgate+shares"},
     {{.profiles = SHARES | GATE | INPUTS, .kept = 0.125, .n_tokens = 2000},
      "kvzap:recent=32,room=0.3+shares"},
-    {{.profiles = SHARES | GATE | INPUTS, .kept = 0.125, .n_tokens = 6000, .gate_piece = 3000},
+    {{.profiles = SHARES | GATE | INPUTS, .kept = 0.125, .n_tokens = 6000, .gate_reach = 6000},
      "kvzap:recent=32,room=0.3+shares"},
-    {{.profiles = SHARES | GATE | INPUTS, .kept = 0.125, .n_tokens = 6001, .gate_piece = 3000},
+    {{.profiles = SHARES | GATE | INPUTS, .kept = 0.125, .n_tokens = 6001, .gate_reach = 6000},
      "kvgate+shares"},
     {{.profiles = SHARES | GATE | INPUTS, .n_tokens = 4000, .decodes = true},
      "kvzap:recent=32,room=0.3+shares"},
@@ -100,11 +100,11 @@ static void rows_by_length(void **state)
           {INT32_MAX, "kvgate+shares"}}},
         {{.profiles = SHARES | GATE | INPUTS, .kept = 0.01}, /* 2000 comes before 18000 entries */
          {{2000, "kvzap:recent=0+shares"}, {INT32_MAX, "kvgate+shares"}}},
-        {{.profiles = SHARES | GATE | INPUTS, .kept = 0.25, .gate_piece = 1500},
+        {{.profiles = SHARES | GATE | INPUTS, .kept = 0.25, .gate_reach = 3000},
          {{719, "kvzap:recent=0+shares"},
           {3000, "kvzap:recent=32,room=0.3+shares"},
           {INT32_MAX, "kvgate+shares"}}},
-        {{.profiles = SHARES | GATE | INPUTS, .kept = 1, .gate_piece = INT32_MAX},
+        {{.profiles = SHARES | GATE | INPUTS, .kept = 1, .gate_reach = INT32_MAX},
          {{179, "kvzap:recent=0+shares"}, {INT32_MAX, "kvzap:recent=32,room=0.3+shares"}}},
         {{.profiles = SHARES | INPUTS}, /* a half is taken to stay */
          {{359, "kvzap:recent=0+shares"}, {INT32_MAX, "kvzap:recent=32,room=0.3+shares"}}},
@@ -230,7 +230,7 @@ static void refused(void **state)
     f.shares_least = -0.1;
     assert_error(wnw_policy_choose(&choice, &f), WNW_E_RANGE);
     f = good;
-    f.gate_piece = -1;
+    f.gate_reach = -1;
     assert_error(wnw_policy_choose(&choice, &f), WNW_E_RANGE);
     f = good;
     f.struct_size = 0;

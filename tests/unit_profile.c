@@ -321,6 +321,8 @@ static const struct change {
      "layers[0] is not the base64 of 10 numbers"},
     {"gates of an absurd size", inputgate_text, "\"n_embd\":3", "\"n_embd\":900000", WNW_E_FORMAT,
      "n_embd is 900000"},
+    {"gates for prompts of no length", inputgate_text, "\"n_embd\":3", "\"n_embd\":3,\"reach\":0",
+     WNW_E_FORMAT, "reach is 0"},
     {"gates from pieces of no length", inputgate_text, "\"n_embd\":3", "\"n_embd\":3,\"length\":0",
      WNW_E_FORMAT, "length is 0"},
     {"gates from pieces of a length that is a text", inputgate_text, "\"n_embd\":3",
@@ -666,7 +668,7 @@ static void facts_for_a_choice(void **state)
     wnw_policy_facts f = wnw_policy_facts_default();
     wnw_profile *p = empty();
     wnw_policy_facts_add(&f, p);
-    assert_true(f.profiles == 0 && f.gate_piece == 0 && !(f.shares_least > 0));
+    assert_true(f.profiles == 0 && f.gate_reach == 0 && !(f.shares_least > 0));
     add_ok(p, "shares", shares_text); /* of sizes 0.5 and 0.25 */
     wnw_policy_facts_add(&f, p);
     assert_int_equal(f.profiles, 1 << WNW_PROFILE_SHARES);
@@ -674,12 +676,17 @@ static void facts_for_a_choice(void **state)
     add_ok(p, "gates", inputgate_text); /* does not say what they were learned from */
     wnw_policy_facts_add(&f, p);
     assert_int_equal(f.profiles, 1 << WNW_PROFILE_SHARES | 1 << WNW_PROFILE_INPUTGATE);
-    assert_int_equal(f.gate_piece, 0);
+    assert_int_equal(f.gate_reach, 0);
     add_ok(p, "gates",
            HEAD("inputgate") "\"settings\":{\"form\":\"linear\",\"n_embd\":3,\"length\":3000},\"results\":{"
                              "\"layers\":[\"" INPUT_LAYER "\",\"\"]}}");
     wnw_policy_facts_add(&f, p);
-    assert_int_equal(f.gate_piece, 3000);
+    assert_int_equal(f.gate_reach, 6000); /* twice that */
+    add_ok(p, "gates",
+           HEAD("inputgate") "\"settings\":{\"form\":\"linear\",\"n_embd\":3,\"length\":3000,\"reach\":2500},"
+                             "\"results\":{\"layers\":[\"" INPUT_LAYER "\",\"\"]}}");
+    wnw_policy_facts_add(&f, p);
+    assert_int_equal(f.gate_reach, 2500);
     assert_float_equal(f.shares_least, 0.25, 0);
     wnw_profile_free(p);
 }

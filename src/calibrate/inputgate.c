@@ -18,7 +18,7 @@ static const char *const targets[] = {"kvzip", "kvzip_plus", NULL};
 
 struct opts {
     struct wnw__gates_opts gates;
-    int32_t target;
+    int32_t target, reach;
 };
 
 static int see_layer(struct wnw__gates *g, struct wnw__looked *l, int32_t i_layer)
@@ -77,10 +77,12 @@ static int finish(struct wnw__gates *g, struct wnw__input_gate *gate)
 
 /* ---- The run ---- */
 
-static int work(struct wnw__gates *g, struct wnw__input_gate *gate)
+static int work(struct wnw__gates *g, struct wnw__input_gate *gate, int32_t reach)
 {
     WNW_TRY(wnw__gates_prepare(g));
     WNW_TRY(wnw__gates_note_fit(g));
+    if (reach > 0)
+        WNW_TRY(wnw__calibrate_set(g->c, "reach", json_integer(reach)));
     if (!wnw__profile_input_settings(gate, g->c->settings))
         return wnw__fail(WNW_E_NOMEM, "no memory for the settings of gates");
     WNW_TRY(wnw__input_gate_new(gate, &g->c->shape));
@@ -102,7 +104,7 @@ static int run(wnw_calibration *c, const void *opts)
                            .n_feature = c->info.n_embd,
                            .n_target = c->info.n_head_kv,
                            .n_ranked = 1};
-    const int rc = work(&g, &gate);
+    const int rc = work(&g, &gate, o->reach);
     wnw__gates_free(&g);
     wnw__input_gate_free(&gate);
     return rc;
@@ -114,6 +116,12 @@ static const wnw_option options[] = {{.name = "target",
                                       .offset = offsetof(struct opts, target),
                                       .choices = targets},
                                      WNW_OPTIONS_GATES("2, 4, 16", "3000"),
+                                     {.name = "reach",
+                                      .help = "tokens of the longest prompts that auto asks them for; 0 = "
+                                              "twice length",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct opts, reach),
+                                      .max = 1000000000},
                                      {0}};
 
 const struct wnw__calibrate_type wnw__calibrate_inputgate = {

@@ -16,9 +16,9 @@
 #define ROOM_ENTRIES 180
 #define ROOM_KEPT    0.25
 /* Gates on hidden states see a token and not what else there is: how much of it a long prompt needs must have been learned from long
- * texts. They are asked up to REACH times the length of those; USUAL_PIECE is what that is taken for where it is not known. */
-#define REACH       2
-#define USUAL_PIECE 1000
+ * texts. They are asked up to what their profile says, else up to PIECES times the length of those texts, else up to USUAL_REACH. */
+#define PIECES      2
+#define USUAL_REACH 2000
 
 static bool has(const wnw_policy_facts *f, uint32_t kinds)
 {
@@ -49,8 +49,7 @@ static bool beyond_context(const wnw_policy_facts *f)
 
 static int32_t reach_of(const wnw_policy_facts *f)
 {
-    const int64_t reach = REACH * (int64_t)(f->gate_piece > 0 ? f->gate_piece : USUAL_PIECE);
-    return reach < INT32_MAX ? (int32_t)reach : INT32_MAX;
+    return f->gate_reach > 0 ? f->gate_reach : USUAL_REACH;
 }
 
 static bool gate_in_shares(const wnw_policy_facts *f)
@@ -113,8 +112,9 @@ static const struct row {
     {input_gate_and_recent, "kvzap:recent=32,room=0.3+shares",
      "the model has gates that judge tokens while they are read",
      "there are profiles of shares, measured down to the size, and of gates on hidden states, the prompt is "
-     "still to be read, has at most twice the tokens of the pieces that these gates were learned from (2000, "
-     "where that is not known) if kvgate+shares could be taken, and heads keep 180 entries or more on "
+     "still to be read, has at most twice the tokens of the pieces that these gates were learned from (or "
+     "what their "
+     "profile says, or 2000) if kvgate+shares could be taken, and heads keep 180 entries or more on "
      "average (a quarter, where no length is known); or the same at any length where entries go while "
      "decoding too",
      "a gate that predicts a second reading while the prompt is read, in heads that keep as much as it would "
@@ -129,7 +129,8 @@ static const struct row {
      "every 16 tokens, copies of UUIDs and 64 digits: 83.8 of 93.8 points, kvgate+shares 61.2, "
      "keydiff-shares 62.5 (80: docs/results.md, Gates from longer pieces), without the last 32 tokens, with "
      "KVzip+ as the target, 41.2 of 85.0 (80: docs/results.md, Gates that are asked while reading); "
-     "SmolLM2-135M; by layer and in chunks none"},
+     "SmolLM2-135M; Qwen2.5-Coder-0.5B, a quarter left: 93.3 of 99.7, kvzip 94.8, kvgate+shares 97.7 (150: "
+     "docs/results.md, Gates from longer pieces); by layer and in chunks none"},
     {input_gate_in_shares, "kvzap:recent=0+shares",
      "the model has gates that judge tokens while they are read, and few tokens stay",
      "the same, and less stays",
@@ -138,8 +139,9 @@ static const struct row {
      "an eighth left, question later: 68.6 of 87.7 points, kvzip, which reads twice, 66.2, kvcompose 43.0, "
      "kvgate+shares 64.7 (266 questions of five kinds, SmolLM2-135M): docs/results.md, Gates from longer "
      "pieces; with KVzip+ as "
-     "the target 77.5 of 100, kvgate+shares 60.5 (50, Qwen2.5-Coder-0.5B): docs/results.md, Gates that are "
-     "asked while reading; by layer, in chunks and while decoding none"},
+     "the target 88.2 of 99.7, kvgate+shares 70.3, kvzip 50.2 (150, Qwen2.5-Coder-0.5B): docs/results.md, "
+     "Gates from "
+     "longer pieces; by layer, in chunks and while decoding none"},
     {gate_in_shares, "kvgate+shares", "the model has gates that judge what is cached",
      "there are profiles of shares, measured down to the size, and of gate; not layer by layer",
      "a gate that predicts a second reading, in heads that keep as much as it would leave them",
@@ -245,9 +247,9 @@ static int check(const wnw_policy_facts *f)
     if ((int)f->phase < WNW_PHASE_END || f->phase > WNW_PHASE_CHUNK)
         return wnw__fail(WNW_E_RANGE, "phase %d; a prompt is compressed at the end, by layer or by chunk",
                          (int)f->phase);
-    if (f->n_tokens < 0 || f->n_ctx_train < 0 || f->gate_piece < 0)
-        return wnw__fail(WNW_E_RANGE, "a prompt of %d tokens, a context of %d, pieces of %d; give at least 0",
-                         (int)f->n_tokens, (int)f->n_ctx_train, (int)f->gate_piece);
+    if (f->n_tokens < 0 || f->n_ctx_train < 0 || f->gate_reach < 0)
+        return wnw__fail(WNW_E_RANGE, "a prompt of %d tokens, a context of %d, gates for %d; give at least 0",
+                         (int)f->n_tokens, (int)f->n_ctx_train, (int)f->gate_reach);
     if (!(f->kept >= 0 && f->kept <= 1) || !(f->shares_least >= 0 && f->shares_least <= 1))
         return wnw__fail(WNW_E_RANGE, "shares of %g and %g of the entries; give 0 to 1", f->kept,
                          f->shares_least);
@@ -274,8 +276,10 @@ void wnw_policy_facts_add(wnw_policy_facts *facts, const wnw_profile *p)
     facts->profiles |= wnw_profile_kinds(p);
     if (p->n_best > 0)
         facts->shares_least = p->best_size[p->n_best - 1];
-    if (p->inputs.n_piece > 0)
-        facts->gate_piece = p->inputs.n_piece;
+    if (p->inputs.n_reach > 0)
+        facts->gate_reach = p->inputs.n_reach;
+    else if (p->inputs.n_piece > 0)
+        facts->gate_reach = p->inputs.n_piece < INT32_MAX / PIECES ? PIECES * p->inputs.n_piece : INT32_MAX;
 }
 
 bool wnw_policy_rule(int32_t i, wnw_policy_choice *out)

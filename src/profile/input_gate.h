@@ -23,6 +23,7 @@ struct wnw__input_gate {
     enum wnw__input_form form;
     int32_t n_embd, n_hidden, n_dim, n_sink;
     int32_t n_piece; /* tokens of the pieces of text that it was learned from; 0 = not known */
+    int32_t n_reach; /* tokens of the longest prompts that it is for; 0 = not stated */
     float *number;   /* [n_layer][n_number], each layer's as wnw__input_tables lists them; NULL = no gates */
     bool *there;     /* [n_layer] */
 };
