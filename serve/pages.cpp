@@ -8,7 +8,6 @@
 #include "serve/slots.h"
 
 #include <cstdio>
-#include <cstdlib>
 
 // page.c, written by embed.cmake from share/pages/serve.html
 extern "C" {
@@ -47,16 +46,14 @@ int32_t idle_slot()
 bool find_shown(const server_http_req &req, int32_t *slot, int32_t *document, char *why)
 {
     const std::string of_slot = req.get_param("slot"), of_document = req.get_param("document");
-    char *end = nullptr;
-    const long n = std::strtol(of_slot.c_str(), &end, 10);
-    const bool is_slot = !*end && n >= 0 && n < serve_slots_n();
+    const int32_t n = serve_slots_named(of_slot.c_str());
     *document = of_document.empty() ? -1 : serve_documents_find(of_document.c_str());
-    *slot = of_slot.empty() ? idle_slot() : is_slot ? static_cast<int32_t>(n) : -1;
+    *slot = of_slot.empty() ? idle_slot() : n;
     if (of_slot.empty() == of_document.empty())
         std::snprintf(why, SERVE_TEXT, "name a slot or a document: /winnow/page?slot=0, or ?document=NAME");
     else if (!of_document.empty() && *document < 0)
         std::snprintf(why, SERVE_TEXT, "there is no document '%.64s'", of_document.c_str());
-    else if (!of_slot.empty() && !is_slot)
+    else if (!of_slot.empty() && n < 0)
         std::snprintf(why, SERVE_TEXT, "there is no slot '%.20s'", of_slot.c_str());
     else
         return true;

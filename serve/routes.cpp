@@ -8,6 +8,7 @@
 #include "serve/inspect.h"
 #include "serve/pages.hpp"
 #include "serve/replies.hpp"
+#include "serve/slots.h"
 
 #include "server-http.h"
 
@@ -41,6 +42,8 @@ bool names_own(const std::string &body)
 server_http_res_ptr act(const handler &route, const server_http_req &req)
 {
     const std::string action = req.get_param("action");
+    if (serve_slots_named(req.get_param("id_slot").c_str()) < 0) // the server would take another one
+        return serve::refuse(400, "id_slot: there is no slot of that number", "id_slot");
     if (action != "erase" && !serve_settings()->saves)
         return serve::refuse(
             400,

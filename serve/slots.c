@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 /* One for the process. */
@@ -67,6 +68,13 @@ int32_t serve_slots_n(void)
     const int32_t n = all->n_slots;
     serve_slots_unlock();
     return n;
+}
+
+int32_t serve_slots_named(const char *text)
+{
+    const size_t n_digits = strspn(text, "0123456789");
+    const long n = n_digits > 0 && n_digits < 10 && !text[n_digits] ? strtol(text, NULL, 10) : -1;
+    return n < serve_slots_n() ? (int32_t)n : -1;
 }
 
 uint64_t serve_slots_row_bytes(void)

@@ -21,6 +21,8 @@ void serve_slots_open(int32_t n_slots, uint64_t row_bytes, int32_t row_entries, 
 /* Whether requests may bring policies of their own. */
 bool serve_slots_by_request(void);
 int32_t serve_slots_n(void);
+/* The slot whose number a text is; -1: it is no number, or there is no such slot. */
+int32_t serve_slots_named(const char *text);
 uint64_t serve_slots_row_bytes(void);
 /* The recipe of requests that do not say; where they cannot have rules of their own, one that compresses by itself, without a fallback. */
 const char *serve_policy_of_all(bool by_request);

@@ -166,6 +166,10 @@ with tempfile.TemporaryDirectory() as folder:
         check("a prompt goes on with what the same choice kept", more["timings"]["prompt_n"] == 30, more["timings"])
         # Of what comes from a file gates on hidden states have said nothing: what is cached is judged.
         s.complete(ids(500, 500), 3, cache_prompt=False)
+        for action in ("save", "restore", "erase"):  # the server would take another slot
+            for name in ("99", "-1", "x", "0x0", ""):
+                r = s.ask(f"/winnow/slots/{name}?action={action}", {"filename": "other"})
+                check(f"{action} of slot '{name}'", r.status in (400, 404) and not os.path.exists(os.path.join(folder, "other")), r.text)
         check("saved", s.ask("/winnow/slots/0?action=save", {"filename": "slot"}).status == 200 and s.ask("/winnow/slots/0?action=erase", {}).status == 200)
         check("restored", s.ask("/winnow/slots/0?action=restore", {"filename": "slot"}).status == 200)
         more = s.complete(ids(500, 500) + ids(300, 501), 3)
