@@ -62,8 +62,8 @@ struct wnw__compiler_table {
     int32_t default_ppl_bin;
     float *weight; /* [n_layer][n_head]; NULL = not in the file */
     float *tau;    /* [n_layer][n_entropy][n_ppl]; NULL = not in the file */
-    double
-        tau_constant; /* one threshold that keeps as much as tau on average over prompts; 0 = not in the file */
+    /* one threshold that keeps as much as tau on average over prompts; 0 = not in the file */
+    double tau_constant;
 };
 
 struct wnw_profile {
