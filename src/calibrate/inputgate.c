@@ -77,12 +77,10 @@ static int finish(struct wnw__gates *g, struct wnw__input_gate *gate)
 
 /* ---- The run ---- */
 
-static int work(struct wnw__gates *g, struct wnw__input_gate *gate, int32_t reach)
+static int work(struct wnw__gates *g, struct wnw__input_gate *gate)
 {
     WNW_TRY(wnw__gates_prepare(g));
     WNW_TRY(wnw__gates_note_fit(g));
-    if (reach > 0)
-        WNW_TRY(wnw__calibrate_set(g->c, "reach", json_integer(reach)));
     if (!wnw__profile_input_settings(gate, g->c->settings))
         return wnw__fail(WNW_E_NOMEM, "no memory for the settings of gates");
     WNW_TRY(wnw__input_gate_new(gate, &g->c->shape));
@@ -104,7 +102,7 @@ static int run(wnw_calibration *c, const void *opts)
                            .n_feature = c->info.n_embd,
                            .n_target = c->info.n_head_kv,
                            .n_ranked = 1};
-    const int rc = work(&g, &gate, o->reach);
+    const int rc = work(&g, &gate);
     wnw__gates_free(&g);
     wnw__input_gate_free(&gate);
     return rc;

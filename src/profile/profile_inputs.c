@@ -100,7 +100,7 @@ int wnw__profile_read_inputs(const struct wnw__profile_file *f, const json_t *se
     g->form = (enum wnw__input_form)form;
     WNW_TRY(read_sizes(f, settings, g));
     WNW_TRY(wnw__profile_int(f, settings, "length", 0, 1, INT32_MAX, &g->n_piece));
-    WNW_TRY(wnw__profile_int(f, settings, "reach", 0, 1, INT32_MAX, &g->n_reach));
+    WNW_TRY(wnw__profile_int(f, settings, "reach", 0, 0, INT32_MAX, &g->n_reach));
     if (!json_is_array(layers) || json_array_size(layers) != (size_t)p->model.n_layer)
         return wnw__profile_bad(f, "results.layers is not an array of %d texts", (int)p->model.n_layer);
     const int64_t n = wnw__input_numbers(g, &p->model);
