@@ -66,8 +66,8 @@ static double kept_by(const char *scorer, double quality, const wnw_profile *pro
     char name[32];
     int32_t n = 0;
     snprintf(name, sizeof name, "%s_kept", scorer);
-    for (int32_t i = 0; wnw_profile_get_table(profile, i, &t); i++)
-        n = t.kind == WNW_PROFILE_QUALITY && strcmp(t.name, scorer) == 0 ? t.shape[0] : n;
+    for (int32_t i = 0; n < 1 && wnw_profile_get_table(profile, i, &t); i++)
+        n = t.kind == WNW_PROFILE_QUALITY && strcmp(t.name, scorer) == 0 ? t.shape[0] : 0;
     if (n < 1 || n > MOST || wnw_profile_get_values(loss, n, profile, scorer) != WNW_OK ||
         wnw_profile_get_values(kept, n, profile, name) != WNW_OK)
         return 2;

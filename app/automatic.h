@@ -12,6 +12,8 @@
 #define APP_AUTO_PROFILES                                                              \
     (1u << WNW_PROFILE_SHARES | 1u << WNW_PROFILE_GATE | 1u << WNW_PROFILE_INPUTGATE | \
      1u << WNW_PROFILE_STATS)
+/* Those whose scores a quality can be kept by, beside `replay`, which needs none. */
+#define APP_KEEP_PROFILES (1u << WNW_PROFILE_GATE | 1u << WNW_PROFILE_INPUTGATE)
 
 /* Whether a recipe asks for the choice. */
 bool app_is_auto(const char *recipe);

@@ -427,9 +427,7 @@ static int load_profile(struct app_job *job)
     if (job->automatic && !(job->no_profiles && !asks_quality(job->args))) { /* what is found decides */
         needs.flags |= WNW_NEED_PROFILE;
         needs.profiles = asks_quality(job->args) ? 1u << WNW_PROFILE_QUALITY : 0;
-        needs.profiles_optional = asks_quality(job->args)
-                                      ? 1u << WNW_PROFILE_GATE | 1u << WNW_PROFILE_INPUTGATE
-                                      : APP_AUTO_PROFILES;
+        needs.profiles_optional = asks_quality(job->args) ? APP_KEEP_PROFILES : APP_AUTO_PROFILES;
     }
     const bool wants = needs.flags & WNW_NEED_PROFILE;
     const uint32_t for_masks = wnw_heads_profiles(job->args->mask_heads);

@@ -2,6 +2,7 @@
 /* The kinds of `winnow calibrate` that have no options of their own. */
 #include "calibration/commands.h"
 
+#include "app/automatic.h"
 #include "app/console.h"
 #include "app/profiles.h"
 #include "calibration/job.h"
@@ -115,8 +116,7 @@ int calibrate_run_quality(const struct app_args *app)
     wnw_profile *profile = NULL;
     int rc = calibrate_job_open(&job);
     if (rc == APP_OK)
-        rc = load(&profile, &job, 0, 1u << WNW_PROFILE_GATE | 1u << WNW_PROFILE_INPUTGATE,
-                  "calibrate quality");
+        rc = load(&profile, &job, 0, APP_KEEP_PROFILES, "calibrate quality");
     if (rc == APP_OK) {
         job.params.profile = profile;
         rc = calibrate_job_run(&job);
