@@ -19,12 +19,6 @@ struct row {
 
 enum { MAX_ROWS = 32 };
 
-/* What is lost with a scorer's scores, unless it was measured with other gates than the profile's own. */
-static const double *loss_of(const wnw_profile *p, int32_t scorer)
-{
-    return wnw__quality_is_foreign(p, scorer) ? NULL : p->quality_loss[scorer];
-}
-
 /* Lists every table that a profile can have; returns how many. */
 static int list(const wnw_profile *p, struct row *rows)
 {
@@ -53,9 +47,9 @@ static int list(const wnw_profile *p, struct row *rows)
         {"weight", WNW_PROFILE_GATE, F32, p->gate_weight, 3, {L, G, p->n_gate_feature}},
         {"bias", WNW_PROFILE_GATE, F32, p->gate_bias, 2, {L, G}},
         {"dropped", WNW_PROFILE_QUALITY, F64, p->quality_dropped, 1, {p->n_quality}},
-        {"replay", WNW_PROFILE_QUALITY, F64, loss_of(p, WNW_QUALITY_REPLAY), 1, {p->n_quality}},
-        {"kvgate", WNW_PROFILE_QUALITY, F64, loss_of(p, WNW_QUALITY_KVGATE), 1, {p->n_quality}},
-        {"inputgate", WNW_PROFILE_QUALITY, F64, loss_of(p, WNW_QUALITY_INPUTGATE), 1, {p->n_quality}},
+        {"replay", WNW_PROFILE_QUALITY, F64, p->quality_loss[WNW_QUALITY_REPLAY], 1, {p->n_quality}},
+        {"kvgate", WNW_PROFILE_QUALITY, F64, p->quality_loss[WNW_QUALITY_KVGATE], 1, {p->n_quality}},
+        {"inputgate", WNW_PROFILE_QUALITY, F64, p->quality_loss[WNW_QUALITY_INPUTGATE], 1, {p->n_quality}},
         {"replay_kept", WNW_PROFILE_QUALITY, F64, p->quality_kept[WNW_QUALITY_REPLAY], 1, {p->n_quality}},
         {"kvgate_kept", WNW_PROFILE_QUALITY, F64, p->quality_kept[WNW_QUALITY_KVGATE], 1, {p->n_quality}},
         {"inputgate_kept",
@@ -71,6 +65,14 @@ static int list(const wnw_profile *p, struct row *rows)
     return (int)(sizeof all / sizeof *all);
 }
 
+/* Whether the profile has the table. What is lost with a scorer's scores does not count where it was measured with other gates than
+ * the profile's own; that is asked for no other table, because these gates are hashed for it. */
+static bool is_there(const wnw_profile *p, const struct row *r)
+{
+    const int32_t scorer = r->kind == WNW_PROFILE_QUALITY ? wnw__quality_scorer(r->name) : -1;
+    return r->x && (scorer < 0 || !wnw__quality_is_foreign(p, scorer));
+}
+
 bool wnw_profile_get_table(const wnw_profile *p, int32_t i, wnw_profile_table *out)
 {
     struct row rows[MAX_ROWS];
@@ -78,7 +80,7 @@ bool wnw_profile_get_table(const wnw_profile *p, int32_t i, wnw_profile_table *o
         return false;
     const int n = list(p, rows);
     for (int k = 0; k < n; k++) {
-        if (!rows[k].x || i-- > 0)
+        if (!is_there(p, &rows[k]) || i-- > 0)
             continue;
         wnw_profile_table t = {WNW_INIT(wnw_profile_table), .name = rows[k].name, .kind = rows[k].kind,
                                .n_dim = rows[k].n_dim, .is_whole = rows[k].type == I32};
@@ -118,7 +120,7 @@ int wnw_profile_get_values(double *out, int64_t n, const wnw_profile *p, const c
     const int n_row = list(p, rows);
     for (int k = 0; k < n_row; k++) {
         const struct row *r = &rows[k];
-        if (!r->x || strcmp(r->name, name) != 0)
+        if (strcmp(r->name, name) != 0 || !is_there(p, r))
             continue;
         if (n != size_of(r))
             return wnw__fail(WNW_E_ARG, "table %s has %lld values, not %lld", name, (long long)size_of(r),
