@@ -96,9 +96,10 @@ const char *app_keep_scorer(double quality, const wnw_profile *profile, const wn
     static const struct {
         const char *name, *recipe;
         wnw_profile_kind kind; /* that it needs */
-    } all[] = {{"replay", "replay", WNW_PROFILE_QUALITY},
-               {"kvgate", "kvgate", WNW_PROFILE_GATE},
-               {"inputgate", "kvzap:recent=32", WNW_PROFILE_INPUTGATE}};
+    } all[] = {
+        {"replay", "replay", WNW_PROFILE_QUALITY},
+        {"kvgate", "kvgate", WNW_PROFILE_GATE},
+        {"inputgate", "kvzap:recent=32", WNW_PROFILE_INPUTGATE}}; /* as calibrate/quality.c measures them */
     const char *best = all[0].recipe;
     double least = 2;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

@@ -348,7 +348,7 @@ static int finish(struct work *w)
 /* One policy for each share and each scorer whose gates are at hand. */
 static int parse_policies(struct work *w)
 {
-    /* No gate on hidden states speaks of what follows on the last tokens. */
+    /* No gate on hidden states speaks of what follows on the last tokens. The command asks for the same (app/automatic.c). */
     static const char *const options[WNW_N_QUALITY] = {[WNW_QUALITY_INPUTGATE] = ":recent=32"};
     char recipe[64];
     for (int32_t s = 0; s < WNW_N_QUALITY; s++) {
