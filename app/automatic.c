@@ -57,62 +57,6 @@ int app_keep_recipe(char **out, const char *recipe, double quality)
     return app_fail(APP_FAILED, "out of memory");
 }
 
-/* The mean share of the entries that stays for the quality with a scorer; 2 where the profile does not know it. */
-static double kept_by(const char *scorer, double quality, const wnw_profile *profile)
-{
-    enum { MOST = 64 };
-    wnw_profile_table t = wnw_profile_table_default();
-    double loss[MOST], kept[MOST], stays = 1;
-    char name[32];
-    int32_t n = 0;
-    snprintf(name, sizeof name, "%s_kept", scorer);
-    for (int32_t i = 0; n < 1 && wnw_profile_get_table(profile, i, &t); i++)
-        n = t.kind == WNW_PROFILE_QUALITY && strcmp(t.name, scorer) == 0 ? t.shape[0] : 0;
-    if (n < 1 || n > MOST || wnw_profile_get_values(loss, n, profile, scorer) != WNW_OK ||
-        wnw_profile_get_values(kept, n, profile, name) != WNW_OK)
-        return 2;
-    for (int32_t k = 0; k < n && loss[k] <= 1 - quality; k++)
-        stays = kept[k];
-    return stays;
-}
-
-/* Whether gates on hidden states can be asked and speak of prompts of this length: where the choice would have them. */
-static bool asks_input_gates(const wnw_policy_facts *facts)
-{
-    wnw_policy_facts f = *facts;
-    wnw_policy_choice choice = wnw_policy_choice_default();
-    wnw_policy *policy = NULL;
-    f.profiles |= 1u << WNW_PROFILE_SHARES; /* which a quality needs none of */
-    f.shares_least = 0;
-    const bool asks = wnw_policy_choose(&choice, &f) == WNW_OK &&
-                      wnw_policy_parse(&policy, choice.recipe, NULL) == WNW_OK &&
-                      wnw_policy_needs(policy).profiles >> WNW_PROFILE_INPUTGATE & 1u;
-    wnw_policy_free(policy);
-    return asks;
-}
-
-const char *app_keep_scorer(double quality, const wnw_profile *profile, const wnw_policy_facts *facts)
-{
-    static const struct {
-        const char *name, *recipe;
-        wnw_profile_kind kind; /* that it needs */
-    } all[] = {
-        {"replay", "replay", WNW_PROFILE_QUALITY},
-        {"kvgate", "kvgate", WNW_PROFILE_GATE},
-        {"inputgate", "kvzap:recent=32", WNW_PROFILE_INPUTGATE}}; /* as calibrate/quality.c measures them */
-    const char *best = all[0].recipe;
-    double least = 2;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (!(wnw_profile_kinds(profile) >> all[i].kind & 1u) ||
-            (all[i].kind == WNW_PROFILE_INPUTGATE && !asks_input_gates(facts)))
-            continue;
-        const double kept = kept_by(all[i].name, quality, profile);
-        best = kept < least ? all[i].recipe : best;
-        least = kept < least ? kept : least;
-    }
-    return best;
-}
-
 void app_auto_tell(const wnw_policy_choice *choice)
 {
     app_note("policy %s, because %s", choice->recipe, choice->reason);

@@ -22,9 +22,6 @@ int app_auto_choose(wnw_policy **policy, wnw_policy_choice *choice, const wnw_po
 /* The recipe for a quality to keep: `recipe` with the head budget that looks for it. *out is released with free. Returns an
  * exit code. */
 int app_keep_recipe(char **out, const char *recipe, double quality);
-/* Of the scorers whose losses the profile has, and that can work by the facts, the recipe of the one with which least stays
- * for the quality. Static. */
-const char *app_keep_scorer(double quality, const wnw_profile *profile, const wnw_policy_facts *facts);
 /* Adds what a file of profiles has to the facts; nothing where it cannot be read. */
 void app_auto_add_profile(wnw_policy_facts *facts, const char *path);
 /* Adds the profiles that would be found for a model to the facts. Returns an exit code. */

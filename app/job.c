@@ -496,17 +496,14 @@ static int mask_heads(struct app_job *job)
 static int choose_keeping(struct app_job *job, const wnw_policy_facts *facts)
 {
     const double q = job->args->keep_quality;
-    const int rc = app_keep_recipe(&job->keep_recipe, app_keep_scorer(q, job->profile, facts), q);
+    job->choice = wnw_policy_choice_default();
+    int status = wnw_policy_choose_quality(&job->choice, facts, job->profile, q);
+    const int rc = status == WNW_OK ? app_keep_recipe(&job->keep_recipe, job->choice.recipe, q)
+                                    : app_fail_status(status);
     if (rc != APP_OK)
         return rc;
-    job->choice =
-        (wnw_policy_choice){WNW_INIT(wnw_policy_choice),
-                            .recipe = job->keep_recipe,
-                            .when = "a quality is to be kept",
-                            .why = "as few entries as calibration says, of the scorer with which fewer stay",
-                            .evidence = "the texts that the profile's calibration held out",
-                            .reason = "by calibration it keeps that quality with the fewest entries"};
-    const int status = wnw_policy_parse(&job->policy, job->keep_recipe, NULL);
+    job->choice.recipe = job->keep_recipe;
+    status = wnw_policy_parse(&job->policy, job->keep_recipe, NULL);
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 

@@ -330,6 +330,9 @@ static void null_models(void **state)
     assert_null_refused(wnw_policy_choose(NULL, &facts));
     assert_null_refused(wnw_policy_choose(&choice, NULL));
     assert_ok(wnw_policy_choose(&choice, &facts));
+    assert_null_refused(wnw_policy_choose_quality(NULL, &facts, NULL, 0.9));
+    assert_null_refused(wnw_policy_choose_quality(&choice, NULL, NULL, 0.9));
+    assert_ok(wnw_policy_choose_quality(&choice, &facts, NULL, 0.9));
     wnw_policy_facts_add(NULL, NULL);
     wnw_policy_facts_add(&facts, NULL);
     assert_int_equal(facts.profiles, 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The choice of a policy: every row of its table by hand, and every combination of facts against what recipes can do. */
 #include "asserts.h"
+#include "peek_plan.h"
 #include "winnow_method.h"
 
 #include <math.h>
@@ -192,6 +193,69 @@ static void every_combination(void **state)
         assert_true(reached[i]);
 }
 
+/* A quality in place of a size: of the scorers that can work by the facts, the one with which fewest entries stay. */
+static void quality_by_hand(void **state)
+{
+    (void)state;
+    double dropped[] = {0.01, 0.1}, loss[] = {0.04, 0.1}, all[] = {0.9, 0.6}, some[] = {0.8, 0.5},
+           few[] = {0.7, 0.4};
+    const wnw_profile every = {
+        .n_quality = 2,
+        .quality_dropped = dropped,
+        .quality_loss = {loss, loss, loss},
+        .quality_kept = {
+            [WNW_QUALITY_REPLAY] = all, [WNW_QUALITY_KVGATE] = some, [WNW_QUALITY_INPUTGATE] = few}};
+    wnw_profile one = every, none = {0};
+    one.quality_loss[WNW_QUALITY_REPLAY] = one.quality_loss[WNW_QUALITY_INPUTGATE] = NULL;
+    const struct {
+        wnw_policy_facts facts;
+        const wnw_profile *profile;
+        double quality;
+        const char *recipe;
+    } cases[] = {
+        {{.profiles = GATE | INPUTS}, &every, 0.9, "kvzap:recent=32"},
+        {{.profiles = GATE | INPUTS, .n_tokens = 2000}, &every, 0.95, "kvzap:recent=32"},
+        {{.profiles = GATE | INPUTS, .n_tokens = 2001}, &every, 0.9, "kvgate"},
+        {{.profiles = GATE | INPUTS, .n_tokens = 2001, .gate_reach = 2500}, &every, 0.9, "kvzap:recent=32"},
+        {{.profiles = INPUTS, .n_tokens = 9000}, &every, 0.9, "kvzap:recent=32"},
+        {{.profiles = GATE | INPUTS, .was_read = true}, &every, 0.9, "kvgate"},
+        {{.profiles = GATE | INPUTS, .was_read = true, .rope_unknown = true}, &every, 0.9, "replay"},
+        {{.profiles = INPUTS, .rope_unknown = true}, &every, 0.9, "kvzap:recent=32"},
+        {{.profiles = GATE}, &every, 0.9, "kvgate"},
+        {{.profiles = 0}, &every, 0.9, "replay"},
+        {{.profiles = GATE, .phase = WNW_PHASE_LAYER}, &every, 0.9, "replay"}, /* refused as such */
+        {{.profiles = GATE | INPUTS}, &every, 0.99, "replay"}, /* where all stays, the one without gates */
+        {{.profiles = GATE | INPUTS}, &one, 0.9, "kvgate"},
+        {{.profiles = INPUTS}, &one, 0.9, "replay"},
+        {{.profiles = GATE | INPUTS}, &none, 0.9, "replay"},
+        {{.profiles = GATE | INPUTS}, NULL, 0.9, "replay"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wnw_policy_facts facts = cases[i].facts;
+        wnw_policy_choice choice = wnw_policy_choice_default();
+        facts.struct_size = sizeof facts;
+        assert_ok(wnw_policy_choose_quality(&choice, &facts, cases[i].profile, cases[i].quality));
+        if (strcmp(choice.recipe, cases[i].recipe) != 0)
+            fail_msg("case %zu: %s, not %s", i, choice.recipe, cases[i].recipe);
+        assert_cmp(strlen(choice.reason), >, 20);
+        assert_cmp(strlen(choice.evidence), >, 20);
+    }
+}
+
+static void quality_refused(void **state)
+{
+    (void)state;
+    static const double bad[] = {0, 1, -0.5, 1.5, (double)NAN};
+    const wnw_policy_facts facts = wnw_policy_facts_default();
+    wnw_policy_choice choice = wnw_policy_choice_default();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_error(wnw_policy_choose_quality(&choice, &facts, NULL, bad[i]), WNW_E_RANGE);
+    assert_error(wnw_policy_choose_quality(NULL, &facts, NULL, 0.9), WNW_E_ARG);
+    assert_error(wnw_policy_choose_quality(&choice, NULL, NULL, 0.9), WNW_E_ARG);
+    choice.struct_size = 0;
+    assert_error(wnw_policy_choose_quality(&choice, &facts, NULL, 0.9), WNW_E_ARG);
+}
+
 /* Every row says when, why, and what was measured, or that nothing was. */
 static void every_row_has_its_evidence(void **state)
 {
@@ -249,6 +313,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_hand),           cmocka_unit_test(rows_by_length),
         cmocka_unit_test(every_combination), cmocka_unit_test(every_row_has_its_evidence),
+        cmocka_unit_test(quality_by_hand),   cmocka_unit_test(quality_refused),
         cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

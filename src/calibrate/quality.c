@@ -348,15 +348,12 @@ static int finish(struct work *w)
 /* One policy for each share and each scorer whose gates are at hand. */
 static int parse_policies(struct work *w)
 {
-    /* No gate on hidden states speaks of what follows on the last tokens. The command asks for the same (app/automatic.c). */
-    static const char *const options[WNW_N_QUALITY] = {[WNW_QUALITY_INPUTGATE] = ":recent=32"};
     char recipe[64];
     for (int32_t s = 0; s < WNW_N_QUALITY; s++) {
         const struct wnw__quality_scorer *of = &wnw__quality_scorers[s];
         w->used[s] = of->kind < 0 || wnw_profile_kinds(w->c->params.profile) >> of->kind & 1u;
         for (int32_t k = 0; w->used[s] && k < N_SHARE; k++) {
-            snprintf(recipe, sizeof recipe, "%s%s+quality:dropped=%g", of->name, options[s] ? options[s] : "",
-                     shares[k]);
+            snprintf(recipe, sizeof recipe, "%s+quality:dropped=%g", wnw__quality_recipe(s), shares[k]);
             WNW_TRY(wnw_policy_parse(&w->policies[w->n_policy], recipe, NULL));
             w->n_policy++;
         }

@@ -57,11 +57,16 @@ static bool gate_in_shares(const wnw_policy_facts *f)
     return has_shares(f) && has_gate(f);
 }
 
-/* Gates on hidden states are asked while tokens are read. */
+/* Gates on hidden states are asked while tokens are read; `otherwise`: there is another gate for prompts beyond their reach. */
+static bool has_input_gate(const wnw_policy_facts *f, bool otherwise)
+{
+    const bool better_later = f->n_tokens > reach_of(f) && !f->decodes && otherwise;
+    return has(f, 1u << WNW_PROFILE_INPUTGATE) && !f->was_read && !better_later;
+}
+
 static bool input_gate_in_shares(const wnw_policy_facts *f)
 {
-    const bool better_later = f->n_tokens > reach_of(f) && !f->decodes && gate_in_shares(f);
-    return has_shares(f) && has(f, 1u << WNW_PROFILE_INPUTGATE) && !f->was_read && !better_later;
+    return has_shares(f) && has_input_gate(f, gate_in_shares(f));
 }
 
 /* Where heads have room for them the last tokens stay, on which what follows leans and of which no gate speaks. */
@@ -209,6 +214,17 @@ static const struct row {
 };
 enum { N_ROW = sizeof rows / sizeof *rows };
 
+/* The policies that a quality can be kept by, by the scorer whose losses are measured. No gate on hidden states speaks of what
+ * follows on the last tokens, so that these stay. */
+static const char *const keepers[WNW_N_QUALITY] = {[WNW_QUALITY_REPLAY] = "replay",
+                                                   [WNW_QUALITY_KVGATE] = "kvgate",
+                                                   [WNW_QUALITY_INPUTGATE] = "kvzap:recent=32"};
+
+const char *wnw__quality_recipe(int32_t scorer)
+{
+    return keepers[scorer];
+}
+
 static void give(wnw_policy_choice *out, const struct row *row, int32_t until)
 {
     const wnw_policy_choice own = {
@@ -256,16 +272,63 @@ static int check(const wnw_policy_facts *f)
     return WNW_OK;
 }
 
-int wnw_policy_choose(wnw_policy_choice *out, const wnw_policy_facts *facts)
+/* Copies facts to *f, and refuses what cannot be chosen from or given to. */
+static int take(wnw_policy_facts *f, const wnw_policy_facts *facts, const wnw_policy_choice *out)
 {
-    wnw_policy_facts f = wnw_policy_facts_default();
+    *f = wnw_policy_facts_default();
     WNW_REQUIRE(out);
     WNW_TRY(WNW_SIZED_CHECK(wnw_policy_choice, out));
     WNW_REQUIRE(facts);
-    WNW_TRY(WNW_SIZED_TAKE(wnw_policy_facts, &f, facts));
-    WNW_TRY(check(&f));
+    WNW_TRY(WNW_SIZED_TAKE(wnw_policy_facts, f, facts));
+    return check(f);
+}
+
+int wnw_policy_choose(wnw_policy_choice *out, const wnw_policy_facts *facts)
+{
+    wnw_policy_facts f;
+    WNW_TRY(take(&f, facts, out));
     const struct row *row = find(&f);
     give(out, row, f.n_tokens > 0 ? until(&f, row) : 0);
+    return WNW_OK;
+}
+
+/* The mean share of the entries that stays for the quality with a scorer; above 1 where that cannot be told. */
+static double share_that_stays(const wnw_profile *p, int32_t scorer, double quality)
+{
+    double stays = 1;
+    if (!p || !p->quality_loss[scorer] || wnw__quality_is_foreign(p, scorer))
+        return 2;
+    for (int32_t k = 0; k < p->n_quality && p->quality_loss[scorer][k] <= 1 - quality; k++)
+        stays = p->quality_kept[scorer][k];
+    return stays;
+}
+
+int wnw_policy_choose_quality(wnw_policy_choice *out, const wnw_policy_facts *facts, const wnw_profile *p,
+                              double quality)
+{
+    static const struct row row = {NULL,
+                                   NULL,
+                                   "by calibration it keeps that quality with the fewest entries",
+                                   "a quality is to be kept",
+                                   "as few entries as calibration says, of the scorer with which fewer stay",
+                                   "the texts that the profile's calibration held out"};
+    wnw_policy_facts f;
+    WNW_TRY(take(&f, facts, out));
+    if (!(quality > 0 && quality < 1))
+        return wnw__fail(WNW_E_RANGE, "a quality of %g is to be kept; give one above 0 and below 1", quality);
+    const bool works[WNW_N_QUALITY] = {[WNW_QUALITY_REPLAY] = has_replay(&f),
+                                       [WNW_QUALITY_KVGATE] = has_gate(&f),
+                                       [WNW_QUALITY_INPUTGATE] = has_input_gate(&f, has_gate(&f))};
+    int32_t best = WNW_QUALITY_REPLAY; /* whose refusal says what is missing where none works */
+    double least = 2;
+    for (int32_t i = 0; i < WNW_N_QUALITY; i++) {
+        const double stays = works[i] ? share_that_stays(p, i, quality) : 2;
+        best = stays < least ? i : best;
+        least = stays < least ? stays : least;
+    }
+    struct row chosen = row;
+    chosen.recipe = keepers[best];
+    give(out, &chosen, 0);
     return WNW_OK;
 }
 
