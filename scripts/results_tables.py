@@ -281,6 +281,31 @@ def tables_without_records():
     return found
 
 
+def tasks_from_files(run):
+    """Tasks whose questions and references are a benchmark's, which are not ours to ship."""
+    return {task["task"] for task in run.get("tasks", []) if isinstance(task, dict) and task.get("file")}
+
+
+def without_texts(lines, tasks):
+    """The answers without what they were asked and what is right, where that is of these tasks."""
+    if not tasks:
+        return lines
+    rows = map(json.loads, lines.splitlines())
+    return b"".join(
+        json.dumps(row | ({"question": "", "refs": []} if row["task"] in tasks else {}), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        for row in rows)
+
+
+def check_texts(faults):
+    for path in sorted(RESULTS.glob("*/run.json")):
+        tasks = tasks_from_files(json.loads(path.read_text()))
+        if not tasks:
+            continue
+        with gzip.open(path.parent / "results.jsonl.gz", "rt") as f:
+            if any(row["task"] in tasks and (row["question"] or row["refs"]) for row in map(json.loads, f)):
+                faults.append(f"{path.parent.relative_to(ROOT)}: has questions or references of a benchmark; --add packs a run without them")
+
+
 def check_records(faults):
     for path in sorted(RESULTS.glob("*/results.jsonl.gz")):
         with gzip.open(path) as f:
@@ -302,6 +327,7 @@ def check(reports):
     faults += [f"{entry}: a table without records that docs/results/without-records.txt does not list" for entry in found if entry not in listed]
     faults += [f"docs/results/without-records.txt: '{entry}' has records now, or is gone; remove the line" for entry in listed if entry not in found]
     check_records(faults)
+    check_texts(faults)
     return faults
 
 
@@ -353,7 +379,7 @@ def pack(name, run, lines):
     to.mkdir(parents=True, exist_ok=True)
     (to / "run.json").write_text(json.dumps(run, indent=1) + "\n")
     with gzip.GzipFile(to / "results.jsonl.gz", "wb", 9, mtime=0) as out:
-        out.write(lines)
+        out.write(without_texts(lines, tasks_from_files(run)))
     faults = []
     check_records(faults)
     return faults

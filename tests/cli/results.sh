@@ -102,6 +102,34 @@ sed -i 's/"seed": [0-9]*/"seed": 7/' "$work/s2/run.json"
 tables --add "$work/s1" "$work/s2" shards && fail 'folders of two runs were packed as one'
 grep -q "'seed' differs" "$work/err" || fail "folders of two runs: $(cat "$work/err")"
 
+# ---- Texts that are a benchmark's are not packed ----
+python3 - "$work/whole" "$work/theirs" <<'PY'
+import json, pathlib, shutil, sys
+
+whole, theirs = map(pathlib.Path, sys.argv[1:])
+shutil.copytree(whole, theirs)
+told = json.loads((theirs / "run.json").read_text())
+task = json.loads(open(theirs / "results.jsonl").readline())["task"]
+told["tasks"] = [{"task": task, "file": "0123456789abcdef"}]
+(theirs / "run.json").write_text(json.dumps(told))
+PY
+tables --add "$work/theirs" theirs || fail "a run on a benchmark's file cannot be packed: $(cat "$work/err")"
+python3 - "$work/theirs" "$tree/docs/results/theirs" <<'PY' || fail "a benchmark's questions were packed, or ours were not, or another member has changed"
+import gzip, json, pathlib, sys
+
+theirs, packed = map(pathlib.Path, sys.argv[1:])
+task = json.loads((theirs / "run.json").read_text())["tasks"][0]["task"]
+before = list(map(json.loads, open(theirs / "results.jsonl")))
+after = list(map(json.loads, gzip.open(packed / "results.jsonl.gz", "rt")))
+assert any(r["task"] == task and r["refs"] for r in before) and any(r["task"] != task and r["refs"] for r in before)
+assert after == [r | {"question": "", "refs": []} if r["task"] == task else r for r in before]
+PY
+tables --check || fail "a run without a benchmark's texts: $(cat "$work/err")"
+gzip -nc "$work/theirs/results.jsonl" >"$tree/docs/results/theirs/results.jsonl.gz"
+tables --check && fail "a record with a benchmark's questions was taken"
+grep -q 'results/theirs: has questions or references' "$work/err" || fail "a benchmark's questions: $(cat "$work/err")"
+rm -r "$tree/docs/results/theirs"
+
 # ---- Runs of other policies on the same samples ----
 python3 - "$work/whole" "$work" <<'PY'
 import json, pathlib, sys
