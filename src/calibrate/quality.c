@@ -28,11 +28,12 @@
 #include <string.h>
 
 enum {
-    N_SHARE = 10,
+    N_SHARE = 12,
     HELD_OUT = 3 /* every third piece */,
     LEAST = 29 /* of which 19 or more are learned from */
 };
-static const double shares[N_SHARE] = {0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.12, 0.2, 0.3, 0.5};
+static const double shares[N_SHARE] = {0.0005, 0.001, 0.002, 0.005, 0.01, 0.02,
+                                       0.04,   0.08,  0.12,  0.2,   0.3,  0.5};
 #define QUANTILE 0.95
 /* Bounds for which the report says how held-out pieces fare. */
 static const double bounds[] = {0.7, 0.8, 0.9, 0.95, 0.98};

@@ -10,7 +10,7 @@ on_doc=(-m "$model" -f "$work/doc.txt" -t 1 --raw)
 bad 'no profile yet' 'for --keep-quality needs a calibration profile of kind quality .*winnow calibrate quality' run "${on_doc[@]}" -n 1 --keep-quality 0.9
 good 'into the cache folder' calibrate quality -m "$model" -f "$work/text.txt" --set $small -t 1 && {
     json 'profile' "$made" 'o["kind"] == "quality" and o["settings"]["quantile"] == 0.95 and o["settings"]["measured_pieces"] == 36'
-    json 'losses' "$made" 'len(o["results"]["dropped"]) == 10 == len(o["results"]["replay"]) and o["results"]["replay"] == sorted(o["results"]["replay"])
+    json 'losses' "$made" 'len(o["results"]["dropped"]) == 12 == len(o["results"]["replay"]) and o["results"]["replay"] == sorted(o["results"]["replay"])
         and all(0 <= x <= 1 for x in o["results"]["replay"])'
     json 'what stays' "$made" 'o["results"]["replay_kept"] == sorted(o["results"]["replay_kept"], reverse=True)'
     json 'held out' "$made" 'len(o["results"]["replay_held_out"]) == 5 and all(row[3] == 12 for row in o["results"]["replay_held_out"])'
@@ -44,14 +44,14 @@ good 'ppl' ppl -m "$model" -f "$work/doc.txt" -t 1 --keep-quality "$low" --json 
 # With a gate both are measured, and the one with which less stays is taken.
 good 'a gate' calibrate gate -m "$model" -f "$work/text.txt" --set pieces=3,length=80 -t 1
 good 'both scorers' calibrate quality -m "$model" -f "$work/text.txt" --set $small -t 1 -o "$work/both.json" &&
-    json 'both scorers' "$work/both.json" 'len(o["results"]["kvgate"]) == 10 and len(o["results"]["kvgate_held_out"]) == 5'
+    json 'both scorers' "$work/both.json" 'len(o["results"]["kvgate"]) == 12 and len(o["results"]["kvgate_held_out"]) == 5'
 good 'kvgate by name' plan "${on_doc[@]}" --policy kvgate --keep-quality "$low" --profile "$work/both.json" -o "$work/plan.json" &&
     json 'kvgate by name' "$work/plan.json" 'o["policy"].startswith("kvgate+")'
 
 # Gates on hidden states, too; and gates that are not those that were measured.
 good 'gates on hidden states' calibrate inputgate -m "$model" -f "$work/text.txt" --set pieces=3,length=80 -t 1
 good 'three scorers' calibrate quality -m "$model" -f "$work/text.txt" --set $small -t 1 -o "$work/three.json" &&
-    json 'three scorers' "$work/three.json" 'len(o["results"]["inputgate"]) == 10 and len(o["settings"]["inputgate"]) == 16
+    json 'three scorers' "$work/three.json" 'len(o["results"]["inputgate"]) == 12 and len(o["settings"]["inputgate"]) == 16
         and o["results"]["kvgate"] == json.load(open(sys.argv[1].replace("three", "both")))["results"]["kvgate"]'
 good 'kvzap by name' plan "${on_doc[@]}" --policy kvzap:recent=32 --keep-quality "$low" --profile "$work/three.json" -o "$work/plan.json" &&
     json 'kvzap by name' "$work/plan.json" 'o["policy"].startswith("inputgate:sinks=4,recent=32") and "quality:q=" in o["policy"]'
@@ -61,8 +61,8 @@ for scorer in replay kvgate inputgate; do # the one with which least stays is ta
 import json, sys
 o = json.load(open(sys.argv[1]))
 for name in ("replay", "kvgate", "inputgate"):
-    o["results"][name + "_kept"] = [0.1 if name == sys.argv[2] else 0.9] * 10
-    o["results"][name] = [0.01] * 10
+    o["results"][name + "_kept"] = [0.1 if name == sys.argv[2] else 0.9] * 12
+    o["results"][name] = [0.01] * 12
 print(json.dumps(o))
 PY
     good "takes $scorer" run -m "$model" -f "$work/short.txt" -t 1 --raw -n 1 --json --keep-quality 0.9 --profile "$work/$scorer.json" &&
@@ -85,7 +85,7 @@ bad 'by layer' 'evict layer' run "${on_doc[@]}" -n 1 --keep-quality 0.9 --evict 
 bad 'a scorer that was not measured' 'scores of kvgate' run "${on_doc[@]}" -n 1 --keep-quality 0.9 --policy kvgate
 sed 's/"fingerprint":"[0-9a-f]*"/"fingerprint":"0123456789abcdef"/' "$made" >"$work/other.json"
 bad 'the profile of another model' 'another model|belongs to|fingerprint' run "${on_doc[@]}" -n 1 --keep-quality 0.9 --profile "$work/other.json"
-for fault in 's/"replay":\[/"replay":[0.99999,/' 's/"replay":/"other":/' 's/"dropped":\[0.002/"dropped":[0.6/'; do
+for fault in 's/"replay":\[/"replay":[0.99999,/' 's/"replay":/"other":/' 's/"dropped":\[0.0005/"dropped":[0.6/'; do
     sed "$fault" "$made" >"$work/bad.json"
     bad "damaged, $fault" 'bad.json' run "${on_doc[@]}" -n 1 --keep-quality 0.9 --profile "$work/bad.json"
 done
