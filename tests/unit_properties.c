@@ -124,7 +124,8 @@ static void check_total(const struct trial *t, const wnw_plan *plan, const wnw_r
     asked(t, &mean, &budget);
     if (sum > all)
         complain(t, "more than there is");
-    if (t->f->n > 0 && budget >= t->f->n && t->size.kind != WNW_SIZE_NONE && sum != all)
+    const bool own = wnw__policy_has(t->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_OWN_SIZE);
+    if (t->f->n > 0 && budget >= t->f->n && t->size.kind != WNW_SIZE_NONE && sum != all && !own)
         complain(t, "a size that holds everything does not keep everything");
     if (t->size.kind == WNW_SIZE_NONE && wnw_policy_has_own_size(t->policy))
         return;

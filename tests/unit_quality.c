@@ -209,11 +209,30 @@ static void plans(void **state)
     fake_free(&f);
 }
 
+/* A size that all entries fit into takes nothing from what goes without one. */
+static void a_size_is_a_ceiling(void **state)
+{
+    (void)state;
+    static struct fake f;
+    const wnw_size none = {.kind = WNW_SIZE_NONE},
+                   ample[] = {size_budget(149), size_budget(150), size_budget(5000), size_ratio(0)};
+    fake_init(&f, 3, 2, 2, 150, false);
+    wnw_plan *want = fake_planned(&f, "replay+quality:dropped=0.3", &none, NULL);
+    assert_cmp(fake_check_plan(want, &f), <, fake_entries(&f));
+    for (size_t i = 0; i < sizeof ample / sizeof *ample; i++) {
+        wnw_plan *got = fake_planned(&f, "replay+quality:dropped=0.3", &ample[i], NULL);
+        assert_same_plan(got, want);
+        wnw_plan_free(got);
+    }
+    wnw_plan_free(want);
+    fake_free(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_hand), cmocka_unit_test(by_profile), cmocka_unit_test(other_gates),
-        cmocka_unit_test(refused), cmocka_unit_test(plans),
+        cmocka_unit_test(refused), cmocka_unit_test(plans),      cmocka_unit_test(a_size_is_a_ceiling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,7 +122,9 @@ static void a_size_is_a_ceiling(void **state)
     (void)state;
     struct fake f;
     wnw_plan *a, *b, *own;
-    const wnw_size none = {.kind = WNW_SIZE_NONE}, ample = size_budget(140);
+    const wnw_size none = {.kind = WNW_SIZE_NONE};
+    const wnw_size ample[] = {size_budget(140), size_budget(149), size_budget(150), size_budget(5000),
+                              size_ratio(0)};
     fake_init(&f, 3, 3, 2, 150, false);
     for (int64_t n = 1; n < 150; n += 37) {
         const wnw_size size = size_budget(n);
@@ -133,10 +135,13 @@ static void a_size_is_a_ceiling(void **state)
         wnw_plan_free(b);
     }
     own = fake_planned(&f, "keydiff+threshold:window=0", &none, NULL);
-    a = fake_planned(&f, "keydiff+threshold:window=0", &ample, NULL);
-    assert_same_plan(a, own);
+    for (size_t i = 0; i < sizeof ample / sizeof *ample;
+         i++) { /* one that all entries fit into is no other */
+        a = fake_planned(&f, "keydiff+threshold:window=0", &ample[i], NULL);
+        assert_same_plan(a, own);
+        wnw_plan_free(a);
+    }
     assert_cmp(fake_check_plan(own, &f), <, 3 * 3 * 140);
-    wnw_plan_free(a);
     wnw_plan_free(own);
     fake_free(&f);
 }

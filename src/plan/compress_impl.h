@@ -35,8 +35,8 @@ struct wnw__draft_cache {
 enum wnw__size_rule {
     WNW_SIZE_RULE_ALL,      /* everything stays */
     WNW_SIZE_RULE_SELECTOR, /* no size was given: a recursive selector has its own */
-    WNW_SIZE_RULE_HEADS,    /* no size was given: a head budget has its own */
-    WNW_SIZE_RULE_MEAN,     /* `budget` entries stay on average */
+    WNW_SIZE_RULE_HEADS, /* no size was given, or one that all entries fit into: a head budget has its own */
+    WNW_SIZE_RULE_MEAN,  /* `budget` entries stay on average */
 };
 struct wnw__draft_size {
     enum wnw__size_rule rule;

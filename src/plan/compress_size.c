@@ -101,12 +101,17 @@ static int size_of_bytes(struct wnw__draft *draft, uint64_t bytes)
     return WNW_OK;
 }
 
+/* Who decides how much stays where no size does. */
+static enum wnw__size_rule rule_of_none(const struct wnw__draft *draft)
+{
+    return draft->selector->recursive                                                ? WNW_SIZE_RULE_SELECTOR
+           : wnw__policy_has(draft->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_OWN_SIZE) ? WNW_SIZE_RULE_HEADS
+                                                                                     : WNW_SIZE_RULE_MEAN;
+}
+
 static int size_of_none(struct wnw__draft *draft)
 {
-    draft->size.rule = draft->selector->recursive ? WNW_SIZE_RULE_SELECTOR
-                       : wnw__policy_has(draft->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_OWN_SIZE)
-                           ? WNW_SIZE_RULE_HEADS
-                           : WNW_SIZE_RULE_MEAN;
+    draft->size.rule = rule_of_none(draft);
     return draft->size.rule == WNW_SIZE_RULE_MEAN ? size_of_ratio(draft, 0.5) : WNW_OK;
 }
 
@@ -139,9 +144,14 @@ static void find_whole(struct wnw__draft *draft, const wnw_size *size)
     }
     if (n_max == 0)
         draft->report->warning[0] = '\0';
-    if (n_max == 0 || draft->cache.n_part == 0 ||
-        (draft->size.rule == WNW_SIZE_RULE_MEAN && draft->size.budget >= n_max))
+    if (n_max == 0 || draft->cache.n_part == 0)
         draft->size.rule = WNW_SIZE_RULE_ALL;
+    if (draft->size.rule == WNW_SIZE_RULE_MEAN && draft->size.budget >= n_max) {
+        /* A ceiling that nothing reaches is none: who has a size of its own still takes that. */
+        draft->size.rule =
+            rule_of_none(draft) == WNW_SIZE_RULE_HEADS ? WNW_SIZE_RULE_HEADS : WNW_SIZE_RULE_ALL;
+        draft->size.may_shrink = draft->size.may_shrink || draft->size.rule == WNW_SIZE_RULE_HEADS;
+    }
 }
 
 int wnw__draft_resolve_size(struct wnw__draft *draft, const wnw_size *size)

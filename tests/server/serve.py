@@ -129,6 +129,11 @@ for size, old, new in [(("--ratio", "0.5"), 350, 401 / 2), (("--budget", "300"),
             s.complete(document, 3, id_slot=1, cache_prompt=False, winnow={"policy": "replay:sinks=400", "budget": 300})
         check("what a policy refuses another one does", n_compressed(s) == 6 and not kv(s)["compressions_failed"] and slot(s, 1)["entries"] == 302, kv(s))
         check("and that is counted", kv(s)["compressions_by_fallback"] == 2 and "winnow:compressions_by_fallback_total 2\n" in s.ask("/metrics").text, kv(s))
+        own = []
+        for dropped, budget in ((0.02, 5000), (0.3, 5000), (0.02, 200)):
+            s.complete(document, 3, id_slot=1, cache_prompt=False, winnow={"policy": f"replay+quality:dropped={dropped}", "budget": budget})
+            own.append(slot(s, 1)["entries"])
+        check("a quality takes what it needs, and no more than a size that is given", 702 > own[0] > own[1] > 3 and abs(own[2] - min(own[0], 202)) <= 1, own)
         check("and said once", s.log().count("keydiff is taken in place of replay:sinks=400 where that cannot be had: ") == 1, s.log()[-1500:])
 
 # Of a named one the server says nothing, and a request has the choice all the same. Where memory is bounded, queries count.
