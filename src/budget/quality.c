@@ -61,9 +61,10 @@ static int share_that_goes(const struct opts *o, const wnw_layer_problem *p, int
                          "quality: what is lost with the scores of %s was measured with another profile of "
                          "kind %s than the one at hand; calibrate again with `winnow calibrate quality`",
                          p->scorer, wnw_profile_kind_name(kind));
-    for (int32_t k = 0; k < of->n_quality && of->quality_loss[scorer][k] <= 1 - o->q; k++)
+    const int32_t k = wnw__quality_share(of->quality_loss[scorer], of->n_quality, o->q);
+    if (k >= 0)
         *share = of->quality_dropped[k];
-    if (*share <= 0)
+    else
         wnw_part_warn(warning,
                       "quality: every share of the scores that was measured loses more: all entries stay");
     return WNW_OK;

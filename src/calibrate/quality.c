@@ -265,22 +265,13 @@ static void make_curve(const struct work *w, int32_t s, double *curve, double *k
     }
 }
 
-/* The index of the largest share whose curve allows the quality; -1: none does. */
-static int32_t allowed(const double *curve, double q)
-{
-    int32_t k = -1;
-    while (k + 1 < N_SHARE && curve[k + 1] <= 1 - q)
-        k++;
-    return k;
-}
-
 /* Adds to the report how the pieces that were not learned from fare, and returns it: rows of bound, share dropped, share
  * that stays, pieces, and how many of them keep the bound. */
 static json_t *check(const struct work *w, int32_t s, const double *curve, struct wnw__calibrate_text *out)
 {
     double rows[N_BOUND * 5];
     for (int32_t b = 0; b < N_BOUND; b++) {
-        const int32_t k = allowed(curve, bounds[b]);
+        const int32_t k = wnw__quality_share(curve, N_SHARE, bounds[b]);
         int32_t n = 0, within = 0;
         double kept = 0;
         for (int32_t i = 0; i < w->n; i++) {

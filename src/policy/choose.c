@@ -297,23 +297,15 @@ int wnw_policy_choose(wnw_policy_choice *out, const wnw_policy_facts *facts)
 /* The mean share of the entries that stays for the quality with a scorer; above 1 where that cannot be told. */
 static double share_that_stays(const wnw_profile *p, int32_t scorer, double quality)
 {
-    double stays = 1;
     if (!p || !p->quality_loss[scorer] || wnw__quality_is_foreign(p, scorer))
         return 2;
-    for (int32_t k = 0; k < p->n_quality && p->quality_loss[scorer][k] <= 1 - quality; k++)
-        stays = p->quality_kept[scorer][k];
-    return stays;
+    const int32_t k = wnw__quality_share(p->quality_loss[scorer], p->n_quality, quality);
+    return k < 0 ? 1 : p->quality_kept[scorer][k];
 }
 
 int wnw_policy_choose_quality(wnw_policy_choice *out, const wnw_policy_facts *facts, const wnw_profile *p,
                               double quality)
 {
-    static const struct row row = {NULL,
-                                   NULL,
-                                   "by calibration it keeps that quality with the fewest entries",
-                                   "a quality is to be kept",
-                                   "as few entries as calibration says, of the scorer with which fewer stay",
-                                   "the texts that the profile's calibration held out"};
     wnw_policy_facts f;
     WNW_TRY(take(&f, facts, out));
     if (!(quality > 0 && quality < 1))
@@ -328,9 +320,13 @@ int wnw_policy_choose_quality(wnw_policy_choice *out, const wnw_policy_facts *fa
         best = stays < least ? i : best;
         least = stays < least ? stays : least;
     }
-    struct row chosen = row;
-    chosen.recipe = keepers[best];
-    give(out, &chosen, 0);
+    const struct row row = {NULL,
+                            keepers[best],
+                            "by calibration it keeps that quality with the fewest entries",
+                            "a quality is to be kept",
+                            "as few entries as calibration says, of the scorer with which fewer stay",
+                            "the texts that the profile's calibration held out"};
+    give(out, &row, 0);
     return WNW_OK;
 }
 

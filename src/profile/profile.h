@@ -46,6 +46,8 @@ struct wnw__quality_scorer {
 extern const struct wnw__quality_scorer wnw__quality_scorers[WNW_N_QUALITY];
 /* The scorer of this name; -1: none of them. */
 int32_t wnw__quality_scorer(const char *name);
+/* Of shares whose losses loss[n] do not fall, the index of the largest one that keeps the quality; -1: none does. */
+int32_t wnw__quality_share(const double *loss, int32_t n, double quality);
 
 /* CompilerKV's tables and the settings they were made under. */
 struct wnw__compiler_table {

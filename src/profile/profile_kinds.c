@@ -433,6 +433,14 @@ int32_t wnw__quality_scorer(const char *name)
 }
 
 /* Reads which gates a scorer was measured with: a hash under the name of their kind, which may be missing. */
+int32_t wnw__quality_share(const double *loss, int32_t n, double quality)
+{
+    int32_t k = -1;
+    while (k + 1 < n && loss[k + 1] <= 1 - quality)
+        k++;
+    return k;
+}
+
 static int read_quality_of(const struct wnw__profile_file *f, const json_t *settings, int32_t scorer,
                            uint64_t *out)
 {
