@@ -166,6 +166,10 @@ static const struct app_option serve_options[] = {
      AT(app.budget), 1, 2147483647, "1 to 2147483647"},
     {"ratio", 0, APP_REAL, "R", NULL, "0.5", "size: fraction removed, 0 <= R < 1", AT(app.ratio), 0,
      0.9999999999999999, "at least 0 and less than 1"},
+    {"keep-quality", 0, APP_REAL, "Q", NULL, "none",
+     "as few entries as keep a share Q of next tokens' probabilities, by calibration; with --budget or "
+     "--ratio no more than that",
+     AT(app.keep_quality), 1e-6, 1 - 1e-6, "above 0 and below 1"},
     {"kv-bytes", 0, APP_BYTES, "SIZE", NULL, "no cap",
      "most bytes of keys and values of all slots, suffix K, M or G; what does not fit is refused",
      AT(app.kv_bytes), 1, 4611686018427387904.0, "1 byte to 4294967296G"},

@@ -120,11 +120,25 @@ static int check_rest(const struct app_args *args, bool *has_key)
     return APP_OK;
 }
 
+static bool asks_quality(const struct cli_args *args)
+{
+    return !isnan(args->app.keep_quality);
+}
+
+/* The recipe that requests have which do not say. *out is released with free. */
+static int find_recipe(char **out, const struct cli_args *args)
+{
+    if (asks_quality(args))
+        return app_keep_recipe(out, args->app.policy, args->app.keep_quality);
+    *out = strdup(args->app.policy);
+    return *out ? APP_OK : app_fail(APP_FAILED, "out of memory");
+}
+
 /* That its profile is there is seen by the server, which reads it. */
-static int check_policy(const char *recipe)
+static int check_policy(const struct cli_args *args, const char *recipe)
 {
     wnw_policy *policy = NULL;
-    if (strcmp(recipe, "full") == 0 || app_is_auto(recipe))
+    if (strcmp(recipe, "full") == 0 || app_is_auto(args->app.policy))
         return APP_OK;
     int rc = wnw_policy_parse(&policy, recipe, NULL);
     rc = rc == WNW_OK ? wnw_bridge_check_policy(policy, NULL) : rc;
@@ -265,7 +279,8 @@ static void drop_unwatched(void)
 }
 
 /* What the server's constructor reads (serve/config.c). */
-static int set_environment(const struct cli_args *args, const char *profiles, const char *fingerprint)
+static int set_environment(const struct cli_args *args, const char *recipe, const char *profiles,
+                           const char *fingerprint)
 {
     struct app_text documents = {0};
     char budget[32] = "", ratio[32] = "", bytes[32] = "";
@@ -275,14 +290,11 @@ static int set_environment(const struct cli_args *args, const char *profiles, co
         snprintf(ratio, sizeof ratio, "%.17g", args->app.ratio);
     if (args->app.kv_bytes != APP_UNSET)
         snprintf(bytes, sizeof bytes, "%lld", (long long)args->app.kv_bytes);
-    const char *const pairs[][2] = {{"WINNOW_SERVE_POLICY", args->app.policy},
-                                    {"WINNOW_SERVE_BUDGET", budget},
-                                    {"WINNOW_SERVE_RATIO", ratio},
-                                    {"WINNOW_SERVE_KV_BYTES", bytes},
-                                    {"WINNOW_SERVE_SAVES", args->save},
-                                    {"LLAMA_API_KEY", key_of(args)},
-                                    {"WINNOW_PROFILE", profiles},
-                                    {"WINNOW_SERVE_FINGERPRINT", fingerprint}};
+    const char *const pairs[][2] = {
+        {"WINNOW_SERVE_POLICY", recipe},    {"WINNOW_SERVE_BUDGET", budget},
+        {"WINNOW_SERVE_RATIO", ratio},      {"WINNOW_SERVE_KV_BYTES", bytes},
+        {"WINNOW_SERVE_SAVES", args->save}, {"LLAMA_API_KEY", key_of(args)},
+        {"WINNOW_PROFILE", profiles},       {"WINNOW_SERVE_FINGERPRINT", fingerprint}};
     int rc = list_documents(&documents, &args->app.documents);
     drop_unwatched();
     unsetenv("GGML_BACKEND_PATH"); /* the backend is in the server */
@@ -343,11 +355,12 @@ static int start(const struct cli_args *args, const char *server, const char *mo
 }
 
 /* What "auto" chooses is said by the server, which chooses. */
-static void say_policy(const struct cli_args *args)
+static void say_policy(const struct cli_args *args, const char *recipe)
 {
-    const char *recipe = args->app.policy;
     if (strcmp(recipe, "full") == 0)
         app_note("every request keeps its whole cache, unless it says otherwise (docs/serving.md)");
+    else if (asks_quality(args) && args->app.budget == APP_UNSET && isnan(args->app.ratio))
+        app_note("policy %s, as few entries as keep that, unless a request says otherwise", recipe);
     else if (args->app.budget != APP_UNSET)
         app_note("policy %s, %lld entries a head, unless a request says otherwise", recipe,
                  (long long)args->app.budget);
@@ -356,7 +369,7 @@ static void say_policy(const struct cli_args *args)
                  recipe, isnan(args->app.ratio) ? 0.5 : args->app.ratio);
 }
 
-static int check(const struct cli_args *args)
+static int check(const struct cli_args *args, const char *recipe)
 {
     const struct app_args *app = &args->app;
     bool has_key = key_of(args) && *key_of(args);
@@ -366,7 +379,7 @@ static int check(const struct cli_args *args)
         return app_fail(APP_BAD_INPUT, "--save %s: %s", args->save, strerror(errno));
     int rc = check_rest(app, &has_key);
     rc = rc == APP_OK ? check_set(app) : rc;
-    rc = rc == APP_OK ? check_policy(app->policy) : rc;
+    rc = rc == APP_OK ? check_policy(args, recipe) : rc;
     rc = rc == APP_OK ? cli_serve_documents_check(&app->documents) : rc;
     return rc == APP_OK ? check_address(args, has_key) : rc;
 }
@@ -375,21 +388,23 @@ int cli_serve(const struct app_args *app)
 {
     const struct cli_args *args = (const struct cli_args *)app;
     struct app_text profiles = {0};
-    char server[4096], fingerprint[17] = "", *model = NULL;
+    char server[4096], fingerprint[17] = "", *model = NULL, *recipe = NULL;
     int rc = find_server(server, sizeof server);
-    rc = rc == APP_OK ? check(args) : rc;
+    rc = rc == APP_OK ? find_recipe(&recipe, args) : rc;
+    rc = rc == APP_OK ? check(args, recipe) : rc;
     rc = rc == APP_OK ? app_model_path(&model, app->model) : rc;
     if (rc == APP_OK && access(model, R_OK) != 0)
         rc = app_fail(APP_BAD_INPUT, "cannot read %s: %s", model, strerror(errno));
     rc = rc == APP_OK ? cli_serve_documents_fit(fingerprint, &app->documents, model, args->save != NULL) : rc;
     rc = rc == APP_OK ? find_profiles(&profiles, model) : rc;
     rc = rc == APP_OK ? add_own_profiles(&profiles) : rc;
-    rc = rc == APP_OK ? set_environment(args, profiles.s, fingerprint) : rc;
+    rc = rc == APP_OK ? set_environment(args, recipe, profiles.s, fingerprint) : rc;
     if (rc == APP_OK) {
-        say_policy(args);
+        say_policy(args, recipe);
         rc = start(args, server, model);
     }
     free(profiles.s);
+    free(recipe);
     free(model);
     return rc;
 }

@@ -888,8 +888,8 @@ WNW_API int wnw_policy_facts_of(wnw_policy_facts *out, const wnw_model *m, const
  * learned from. */
 WNW_API void wnw_policy_facts_add(wnw_policy_facts *facts, const wnw_profile *p);
 /* As wnw_policy_choose, for a quality above 0 and below 1 that is to be kept in place of a size: of the scorers whose losses p
- * has (NULL: none, and `replay` is chosen), and that can work by the facts, the recipe of the one with which fewest entries stay.
- * The caller adds the head budget, "+quality:q=Q". E_RANGE: the quality is none. */
+ * has (NULL: none, and `replay` is chosen), and that can work by the facts, the recipe of the one with which fewest entries stay,
+ * up to which length too. The caller adds the head budget, "+quality:q=Q". E_RANGE: the quality is none. */
 WNW_API int wnw_policy_choose_quality(wnw_policy_choice *out, const wnw_policy_facts *facts,
                                       const wnw_profile *p, double quality);
 

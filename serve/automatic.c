@@ -3,11 +3,39 @@
 
 #include "serve/config.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define AUTO        "auto"
+#define AND_QUALITY "+quality:q="
+
+/* What stands behind "auto", NULL where the recipe is another one. */
+static const char *behind_auto(const struct serve_want *want)
+{
+    return strncmp(want->recipe, AUTO, strlen(AUTO)) == 0 ? want->recipe + strlen(AUTO) : NULL;
+}
+
+/* The quality that is asked for; 0 = none. */
+static double quality_of(const struct serve_want *want)
+{
+    const char *text = behind_auto(want);
+    if (!text || strncmp(text, AND_QUALITY, strlen(AND_QUALITY)) != 0)
+        return 0;
+    char *end;
+    const double q = strtod(text + strlen(AND_QUALITY), &end);
+    return *end == '\0' && q > 0 && q < 1 ? q : 0;
+}
+
+bool serve_asks_quality(const struct serve_want *want)
+{
+    return quality_of(want) > 0;
+}
 
 bool serve_is_automatic(const struct serve_want *want)
 {
-    return strcmp(want->recipe, "auto") == 0;
+    const char *text = behind_auto(want);
+    return text && (*text == '\0' || serve_asks_quality(want));
 }
 
 /* The share of a prompt that is to stay. */
@@ -23,36 +51,63 @@ static double kept_of(const struct serve_want *want, int32_t n_tokens, double le
     return kept > 1 ? 1 : kept > least ? kept : least;
 }
 
-int serve_automatic_choose(wnw_policy_choice *out, const struct serve_want *want, int32_t n_tokens,
-                           bool was_read)
+static int choose(wnw_policy_choice *out, const struct serve_want *want, int32_t n_tokens, bool was_read)
 {
+    const double q = quality_of(want);
     wnw_policy_facts facts = serve_settings()->facts;
     facts.was_read = was_read;
     facts.n_tokens = n_tokens;
-    facts.kept = kept_of(want, n_tokens, facts.shares_least);
     *out = wnw_policy_choice_default();
+    if (q > 0)
+        return wnw_policy_choose_quality(out, &facts, serve_settings()->profile, q);
+    facts.kept = kept_of(want, n_tokens, facts.shares_least);
     return wnw_policy_choose(out, &facts);
 }
 
-int serve_automatic_each(const struct serve_want *want, int (*what)(const wnw_policy_choice *row, void *user),
-                         void *user)
+static void write_recipe(char recipe[SERVE_RECIPE], const struct serve_want *want,
+                         const wnw_policy_choice *row)
 {
-    wnw_policy_choice row, next;
-    const int32_t most = want->n_most > 0 ? want->n_most : INT32_MAX;
-    int rc = serve_automatic_choose(&row, want, 1, false);
-    while (rc == WNW_OK && row.until_tokens < most) {
-        rc = serve_automatic_choose(&next, want, row.until_tokens + 1, false);
-        if (rc == WNW_OK && next.recipe != row.recipe)
-            rc = what(&row, user);
-        row = next;
-    }
-    return rc == WNW_OK ? what(&row, user) : rc;
+    snprintf(recipe, SERVE_RECIPE, "%s%s", row->recipe, behind_auto(want));
 }
 
-static int add_needs(const wnw_policy_choice *row, void *user)
+int serve_automatic_choose(char recipe[SERVE_RECIPE], const struct serve_want *want, int32_t n_tokens,
+                           bool was_read)
+{
+    wnw_policy_choice row;
+    const int rc = choose(&row, want, n_tokens, was_read);
+    if (rc == WNW_OK)
+        write_recipe(recipe, want, &row);
+    return rc;
+}
+
+int serve_automatic_each(const struct serve_want *want, serve_automatic_what *what, void *user)
+{
+    char recipe[SERVE_RECIPE];
+    wnw_policy_choice row, next;
+    const int32_t most = want->n_most > 0 ? want->n_most : INT32_MAX;
+    int rc = choose(&row, want, 1, false);
+    while (rc == WNW_OK && row.until_tokens < most) {
+        write_recipe(recipe, want, &row);
+        rc = choose(&next, want, row.until_tokens + 1, false);
+        if (rc == WNW_OK && next.recipe != row.recipe)
+            rc = what(recipe, &row, user);
+        row = next;
+    }
+    if (rc != WNW_OK)
+        return rc;
+    write_recipe(recipe, want, &row);
+    return what(recipe, &row, user);
+}
+
+static int add_needs(const char *recipe, const wnw_policy_choice *row, void *user)
 {
     struct serve_want one = {0}, *want = user;
-    const int rc = serve_want_set(&one, row->recipe, NULL);
+    wnw_policy *policy = NULL;
+    (void)row;
+    int rc = serve_want_set(&one, recipe, &policy);
+    if (rc == WNW_OK && serve_asks_quality(want)) /* sizes are chosen for by what there is */
+        rc = serve_check_policy(policy);
+    wnw_policy_free(policy);
     want->needs |= one.needs;
     return rc;
 }

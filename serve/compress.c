@@ -46,7 +46,14 @@ struct part {
     wnw_size size; /* of what follows the header */
 };
 
-/* By the rule, or where that refuses by the fallback, as with rule = NULL: a slot that stays whole would be the worse surprise. */
+/* Whether a rule says by itself how much stays, and nobody has given a size besides. */
+static bool sizes_itself(const struct serve_rule *rule, const struct part *part)
+{
+    return part->size.kind == WNW_SIZE_NONE && wnw_policy_has_own_size(rule->policy);
+}
+
+/* By the rule, or where that refuses by the fallback, as with rule = NULL: where a size was given, a slot that stays whole would be the
+ * worse surprise. Where the rule has its own, as a quality that is to be kept, no other one may drop anything. */
 static int compress_part(struct serve_watched *w, int32_t seq, const struct part *part,
                          const struct serve_rule *rule)
 {
@@ -64,7 +71,8 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
                               .size = &part->size,
                               .n_prefix = part->n_prefix};
     int rc = wnw_bridge_compress_cells(w->cache, &of);
-    if (rc != WNW_OK && rc != WNW_E_NOMEM && rule && strcmp(rule->want.recipe, SERVE_FALLBACK) != 0) {
+    if (rc != WNW_OK && rc != WNW_E_NOMEM && rule && !sizes_itself(rule, part) &&
+        strcmp(rule->want.recipe, SERVE_FALLBACK) != 0) {
         tell_fallback(w, rule->want.recipe, rc);
         serve_slots_count_fallback();
         of.policy = w->fallback;
@@ -72,6 +80,24 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
     }
     free(cells);
     return rc;
+}
+
+/* Where of rest that begins which came since the last time. */
+static int32_t done_of(const struct serve_watched *w, int32_t seq, const struct part *rest)
+{
+    const int32_t n = w->held[seq].n_done;
+    return n < rest->from ? rest->from : n < rest->to ? n : rest->to;
+}
+
+/* Whether what is there from before stays as it is. A rule that keeps a quality judges what has come since: what it would leave of
+ * what it has left already is less than it promised. Only a size that not all fits into takes more. */
+static bool leaves_old(const struct serve_watched *w, int32_t seq, const struct part *rest,
+                       const struct serve_rule *rule)
+{
+    const int64_t held = (w->held[seq].entries + w->row_entries - 1) / w->row_entries;
+    return rule->want.keeps_quality &&
+           (rest->size.kind == WNW_SIZE_NONE ||
+            (rest->size.kind == WNW_SIZE_BUDGET && held <= rule->want.size.budget));
 }
 
 /* A policy that looks with every query has those of the last prompt alone, which would leave little of what earlier turns have
@@ -82,14 +108,17 @@ static int compress_last(struct serve_watched *w, int32_t seq, const struct part
 {
     const struct serve_held *s = &w->held[seq];
     struct part old = *rest, last = *rest;
+    const bool leaves = leaves_old(w, seq, rest, rule);
     const int32_t n = rest->to - rest->from, at = s->at_prompt > rest->from ? s->at_prompt : rest->from;
     old.to = last.from = rest->to - at < SERVE_LEAST_NEW ? rest->to : at;
-    if (rest->size.kind == WNW_SIZE_BUDGET) {
+    if (leaves) {
+        old.from = old.to;
+    } else if (rest->size.kind == WNW_SIZE_BUDGET) {
         const int64_t share = rest->size.budget * (old.to - old.from) / n;
         old.size.budget = share > 0 ? share : 1;
         last.size.budget = rest->size.budget - share > 0 ? rest->size.budget - share : 1;
-    } else if (old.from < s->n_done) {
-        old.from = s->n_done < old.to ? s->n_done : old.to;
+    } else {
+        old.from = done_of(w, seq, &old);
     }
     int rc = old.from < old.to ? compress_part(w, seq, &old, NULL) : WNW_OK;
     if (rc == WNW_OK && last.from < last.to)
@@ -101,21 +130,32 @@ static int compress_last(struct serve_watched *w, int32_t seq, const struct part
 static int choose_rule(struct serve_rule *out, const struct serve_want *want, const struct serve_held *s,
                        int32_t n)
 {
-    wnw_policy_choice row;
+    char recipe[SERVE_RECIPE];
     *out = (struct serve_rule){.want = *want};
-    const int rc = serve_automatic_choose(&row, want, n, s->restored);
-    return rc == WNW_OK ? serve_want_set(&out->want, row.recipe, &out->policy) : rc;
+    const int rc = serve_automatic_choose(recipe, want, n, s->restored);
+    return rc == WNW_OK ? serve_want_set(&out->want, recipe, &out->policy) : rc;
+}
+
+static int compress_new(struct serve_watched *w, int32_t seq, const struct part *rest,
+                        const struct serve_rule *rule)
+{
+    struct part new = *rest;
+    if (w->held[seq].compressed && leaves_old(w, seq, rest, rule))
+        new.from = done_of(w, seq, rest);
+    return new.from < new.to ? compress_part(w, seq, &new, rule) : WNW_OK;
 }
 
 /* Compresses by the rule, or by the fallback where it is known that the rule cannot be had. */
 static int compress_by(struct serve_watched *w, int32_t seq, const struct part *rest,
                        const struct serve_rule *rule)
 {
-    const bool cannot = strcmp(rule->want.recipe, w->cannot) == 0;
-    if (cannot)
+    if (!sizes_itself(rule, rest) && strcmp(rule->want.recipe, w->cannot) == 0) {
         serve_slots_count_fallback();
-    return !cannot && serve_looks_with_all(&rule->want) ? compress_last(w, seq, rest, rule)
-                                                        : compress_part(w, seq, rest, cannot ? NULL : rule);
+        return compress_part(w, seq, rest, NULL);
+    }
+    if (serve_looks_with_all(&rule->want))
+        return compress_last(w, seq, rest, rule);
+    return compress_new(w, seq, rest, rule);
 }
 
 /* Notes by what a slot was compressed. */

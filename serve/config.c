@@ -13,9 +13,8 @@
 
 #define MOST_CAP (INT64_C(1) << 62) /* bytes, as --kv-bytes allows */
 
-/* One of each for the process, written before main. */
+/* One for the process, written before main. */
 static struct serve_config config;
-static wnw_profile *profile; /* what the files of config.profiles hold; NULL: nothing */
 
 const struct serve_config *serve_settings(void)
 {
@@ -99,7 +98,8 @@ static int read_profiles(const char *list)
     char *path;
     int rc = wnw_profile_next(&path, &list);
     while (rc == WNW_OK && path) {
-        rc = profile ? wnw_profile_add_file(profile, path) : wnw_profile_open(&profile, path);
+        rc = config.profile ? wnw_profile_add_file(config.profile, path)
+                            : wnw_profile_open(&config.profile, path);
         wnw_free(path);
         rc = rc == WNW_OK ? wnw_profile_next(&path, &list) : rc;
     }
@@ -108,17 +108,17 @@ static int read_profiles(const char *list)
 
 int serve_check_policy(const wnw_policy *policy)
 {
-    return wnw_bridge_check_policy(policy, profile);
+    return wnw_bridge_check_policy(policy, config.profile);
 }
 
-/* Says one of the rows that "auto" has for the server's own size. */
-static int tell_row(const wnw_policy_choice *row, void *user)
+/* Says one of the recipes that "auto" has for the server's own size or quality. */
+static int tell_row(const char *recipe, const wnw_policy_choice *row, void *user)
 {
     char upto[48] = "";
     (void)user;
     if (row->until_tokens < INT32_MAX)
         snprintf(upto, sizeof upto, " of up to %d tokens", (int)row->until_tokens);
-    fprintf(stderr, "winnow: auto: prompts%s by %s: %s\n", upto, row->recipe, row->reason);
+    fprintf(stderr, "winnow: auto: prompts%s by %s: %s\n", upto, recipe, row->reason);
     return WNW_OK;
 }
 
@@ -169,7 +169,7 @@ static void read_environment(void)
     if (status != WNW_OK)
         refuse_status(status);
     config.facts = wnw_policy_facts_default();
-    wnw_policy_facts_add(&config.facts, profile);
+    wnw_policy_facts_add(&config.facts, config.profile);
     take_recipe(recipe);
     if (!WNW_SERVE_ROUTES && ((documents && *documents) || config.cap > 0))
         serve_refuse("this winnow-llama-server was built without what sees requests, because llama.cpp's "

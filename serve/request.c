@@ -30,6 +30,9 @@ static int read_policy(struct serve_want *want, const json_t *v, char *why, cons
         return fail(why, param, "winnow.policy",
                     "it is the text of a recipe, as \"keydiff\", or \"auto\" or \"full\"");
     int rc = serve_want_set(want, recipe, &policy);
+    if (rc != WNW_OK && strncmp(recipe, "auto", 4) == 0)
+        return fail(why, param, "winnow.policy",
+                    "after \"auto\" nothing follows, or \"+quality:q=Q\" with a Q above 0 and below 1");
     rc = rc == WNW_OK && policy ? serve_check_policy(policy) : rc;
     wnw_policy_free(policy);
     return rc == WNW_OK ? 0 : fail(why, param, "winnow.policy", wnw_last_error());

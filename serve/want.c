@@ -20,6 +20,7 @@ int serve_want_set(struct serve_want *want, const char *recipe, wnw_policy **pol
         want->needs = rc == WNW_OK ? wnw_policy_needs(parsed).flags : UINT32_MAX;
     }
     const char *form = parsed ? wnw_policy_string(parsed) : "";
+    want->keeps_quality = strstr(form, "+quality") != NULL;
     if (strlen(form) < sizeof want->form)
         strcpy(want->form, form);
     if (policy)

@@ -15,7 +15,7 @@ extern "C" {
 enum { SERVE_RECIPE = 512, SERVE_FORM = 1024 };
 
 struct serve_want {
-    char recipe[SERVE_RECIPE]; /* as it was written; "full": everything; "auto": serve/automatic.h */
+    char recipe[SERVE_RECIPE]; /* as it was written; "full": everything; "auto...": serve/automatic.h */
     char taken[SERVE_RECIPE];  /* what "auto" came to where something was compressed; else "" */
     wnw_size size;
     int32_t n_protected; /* tokens of the header */
@@ -23,10 +23,11 @@ struct serve_want {
     /* What serve_want_set notes of the recipe. */
     /* with every default written out, so that one policy has one form; "": not known */
     char form[SERVE_FORM];
-    uint32_t needs; /* WNW_NEED_ flags; all of them where it cannot be told */
+    uint32_t needs;     /* WNW_NEED_ flags; all of them where it cannot be told */
+    bool keeps_quality; /* it drops a share of the scores, of whatever it judges */
 };
 
-/* Parses a recipe of less than SERVE_RECIPE bytes and takes it into *want. *policy is the caller's, NULL for "full" and for "auto", which
+/* Parses a recipe of less than SERVE_RECIPE bytes and takes it into *want. *policy is the caller's, NULL for "full" and for what begins with "auto", which
  * serve_automatic_settle completes; policy may be NULL.
  * After an error, which is one of wnw_policy_parse, the recipe stands there all the same, as one that may need everything. */
 int serve_want_set(struct serve_want *want, const char *recipe, wnw_policy **policy);

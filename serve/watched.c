@@ -147,9 +147,10 @@ static int set_profiles(const struct serve_watched *w)
     return rc;
 }
 
-static int observe_row(const wnw_policy_choice *row, void *user)
+static int observe_row(const char *recipe, const wnw_policy_choice *row, void *user)
 {
-    return wnw_bridge_observe(user, row->recipe);
+    (void)row;
+    return wnw_bridge_observe(user, recipe);
 }
 
 int serve_watched_observe(const struct serve_watched *w, const struct serve_want *want)
@@ -170,6 +171,9 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
         serve_refuse("no memory for the sequences of the slots");
     if (set_profiles(w) != WNW_OK || wnw_policy_parse(&w->fallback, SERVE_FALLBACK, NULL) != WNW_OK)
         serve_refuse(wnw_last_error());
+    if (w->blind && serve_asks_quality(want))
+        serve_refuse_input(
+            "no quality can be kept of a model with recurrent layers: give a size in its place");
     if (w->blind && strcmp(serve_policy_of_all(false), want->recipe) != 0)
         fprintf(stderr, "winnow: %s is taken in place of %s, because the model has recurrent layers\n",
                 serve_policy_of_all(false), want->recipe);

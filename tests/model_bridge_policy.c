@@ -17,7 +17,7 @@ static void test_refuses_what_it_cannot(void **state)
     } bad[] = {{"kvzip", "a second time only in sessions", WNW_E_UNSUPPORTED},
                {"kvcompose", "a second time only in sessions", WNW_E_UNSUPPORTED},
                {"compilerkv", "logits of few tokens", WNW_E_UNSUPPORTED},
-               {"headkv", "a profile of kind heads: name its file in WINNOW_PROFILE", WNW_E_MISMATCH},
+               {"headkv", "a profile of kind heads: make it with `winnow calibrate heads`, and name its file in WINNOW_PROFILE", WNW_E_MISMATCH},
                {"streaming_llm+rerotate", "positions", WNW_E_UNSUPPORTED},
                {"snapvk", "snapkv", WNW_E_ARG}};
     (void)state;

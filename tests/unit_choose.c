@@ -212,23 +212,32 @@ static void quality_by_hand(void **state)
         const wnw_profile *profile;
         double quality;
         const char *recipe;
+        int32_t until; /* 0: no prompt is asked for */
     } cases[] = {
-        {{.profiles = GATE | INPUTS}, &every, 0.9, "kvzap:recent=32"},
-        {{.profiles = GATE | INPUTS, .n_tokens = 2000}, &every, 0.95, "kvzap:recent=32"},
-        {{.profiles = GATE | INPUTS, .n_tokens = 2001}, &every, 0.9, "kvgate"},
-        {{.profiles = GATE | INPUTS, .n_tokens = 2001, .gate_reach = 2500}, &every, 0.9, "kvzap:recent=32"},
-        {{.profiles = INPUTS, .n_tokens = 9000}, &every, 0.9, "kvzap:recent=32"},
-        {{.profiles = GATE | INPUTS, .was_read = true}, &every, 0.9, "kvgate"},
-        {{.profiles = GATE | INPUTS, .was_read = true, .rope_unknown = true}, &every, 0.9, "replay"},
-        {{.profiles = INPUTS, .rope_unknown = true}, &every, 0.9, "kvzap:recent=32"},
-        {{.profiles = GATE}, &every, 0.9, "kvgate"},
-        {{.profiles = 0}, &every, 0.9, "replay"},
-        {{.profiles = GATE, .phase = WNW_PHASE_LAYER}, &every, 0.9, "replay"}, /* refused as such */
-        {{.profiles = GATE | INPUTS}, &every, 0.99, "replay"}, /* where all stays, the one without gates */
-        {{.profiles = GATE | INPUTS}, &one, 0.9, "kvgate"},
-        {{.profiles = INPUTS}, &one, 0.9, "replay"},
-        {{.profiles = GATE | INPUTS}, &none, 0.9, "replay"},
-        {{.profiles = GATE | INPUTS}, NULL, 0.9, "replay"},
+        {{.profiles = GATE | INPUTS}, &every, 0.9, "kvzap:recent=32", 0},
+        {{.profiles = GATE | INPUTS, .n_tokens = 1}, &every, 0.9, "kvzap:recent=32", 2000},
+        {{.profiles = GATE | INPUTS, .n_tokens = 2000}, &every, 0.95, "kvzap:recent=32", 2000},
+        {{.profiles = GATE | INPUTS, .n_tokens = 2001}, &every, 0.9, "kvgate", INT32_MAX},
+        {{.profiles = GATE | INPUTS, .n_tokens = 2001, .gate_reach = 2500},
+         &every,
+         0.9,
+         "kvzap:recent=32",
+         2500},
+        {{.profiles = INPUTS, .n_tokens = 9000}, &every, 0.9, "kvzap:recent=32", INT32_MAX},
+        /* Beyond the trained context `replay` is what refuses in place of all. */
+        {{.profiles = 0, .n_tokens = 100, .n_ctx_train = 512}, &every, 0.9, "replay", INT32_MAX},
+        {{.profiles = GATE | INPUTS, .n_tokens = 100, .n_ctx_train = 512}, &one, 0.9, "kvgate", INT32_MAX},
+        {{.profiles = GATE | INPUTS, .was_read = true}, &every, 0.9, "kvgate", 0},
+        {{.profiles = GATE | INPUTS, .was_read = true, .rope_unknown = true}, &every, 0.9, "replay", 0},
+        {{.profiles = INPUTS, .rope_unknown = true}, &every, 0.9, "kvzap:recent=32", 0},
+        {{.profiles = GATE}, &every, 0.9, "kvgate", 0},
+        {{.profiles = 0}, &every, 0.9, "replay", 0},
+        {{.profiles = GATE, .phase = WNW_PHASE_LAYER}, &every, 0.9, "replay", 0}, /* refused as such */
+        {{.profiles = GATE | INPUTS}, &every, 0.99, "replay", 0}, /* where all stays, the one without gates */
+        {{.profiles = GATE | INPUTS}, &one, 0.9, "kvgate", 0},
+        {{.profiles = INPUTS}, &one, 0.9, "replay", 0},
+        {{.profiles = GATE | INPUTS}, &none, 0.9, "replay", 0},
+        {{.profiles = GATE | INPUTS}, NULL, 0.9, "replay", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         wnw_policy_facts facts = cases[i].facts;
@@ -237,6 +246,7 @@ static void quality_by_hand(void **state)
         assert_ok(wnw_policy_choose_quality(&choice, &facts, cases[i].profile, cases[i].quality));
         if (strcmp(choice.recipe, cases[i].recipe) != 0)
             fail_msg("case %zu: %s, not %s", i, choice.recipe, cases[i].recipe);
+        assert_int_equal(choice.until_tokens, cases[i].until);
         assert_cmp(strlen(choice.reason), >, 20);
         assert_cmp(strlen(choice.evidence), >, 20);
     }

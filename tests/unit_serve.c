@@ -24,9 +24,11 @@ const struct serve_config *serve_settings(void)
     return &config;
 }
 
+static bool refuse_policies;
+
 int serve_check_policy(const wnw_policy *policy)
 {
-    return policy ? WNW_OK : WNW_E_ARG;
+    return !policy ? WNW_E_ARG : refuse_policies ? WNW_E_MISMATCH : WNW_OK;
 }
 
 /* Takes a recipe that is one. */
@@ -229,17 +231,17 @@ static void test_slots_of_one_request(void **state)
 }
 
 /* Adds "recipe until;" */
-static int write_row(const wnw_policy_choice *row, void *user)
+static int write_row(const char *recipe, const wnw_policy_choice *row, void *user)
 {
     char *text = user;
     const size_t n = strlen(text);
-    snprintf(text + n, 256 - n, "%s %d;", row->recipe, (int)row->until_tokens);
+    snprintf(text + n, 256 - n, "%s %d;", recipe, (int)row->until_tokens);
     return WNW_OK;
 }
 
-static int refuse_row(const wnw_policy_choice *row, void *user)
+static int refuse_row(const char *recipe, const wnw_policy_choice *row, void *user)
 {
-    *(int *)user += strlen(row->recipe) > 0;
+    *(int *)user += strlen(recipe) > 0 && row->recipe;
     return WNW_E_NOMEM;
 }
 
@@ -319,6 +321,61 @@ static void test_automatic(void **state)
         serve_request_free(&r);
     }
     assert_false(serve_looks_with_all(&config.want));
+    config = (struct serve_config){0};
+}
+
+/* By the losses that the profiles say; a quality that nobody has measured cannot be asked for. */
+static void test_quality(void **state)
+{
+    static const char *const files[] = {"quality", "gate", "inputgate"};
+    char path[256], text[256] = "", why[SERVE_TEXT];
+    (void)state;
+    open_slots(1, 0);
+    config.facts = wnw_policy_facts_default();
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, WNW_TEST_SOURCE_DIR "/share/profiles/smollm2-135m/%s.json", files[i]);
+        assert_int_equal(config.profile ? wnw_profile_add_file(config.profile, path)
+                                        : wnw_profile_open(&config.profile, path),
+                         WNW_OK);
+    }
+    wnw_policy_facts_add(&config.facts, config.profile);
+    struct serve_want want = {.n_most = 0};
+    set_recipe(&want, "auto+quality:q=0.9");
+    assert_true(serve_is_automatic(&want) && serve_asks_quality(&want) && !serve_keeps_all(&want));
+    assert_int_equal(serve_automatic_each(&want, write_row, text), WNW_OK);
+    assert_string_equal(text, "kvzap:recent=32+quality:q=0.9 6000;kvgate+quality:q=0.9 2147483647;");
+    assert_int_equal(serve_automatic_settle(&want), WNW_OK);
+    assert_int_equal(want.needs & (WNW_NEED_INPUT_GATE | WNW_NEED_QUERY_STATS),
+                     WNW_NEED_INPUT_GATE | WNW_NEED_QUERY_STATS);
+    struct serve_want taken = {0};
+    char recipe[SERVE_RECIPE];
+    assert_int_equal(serve_automatic_choose(recipe, &want, 100, true), WNW_OK); /* of a slot from a file */
+    assert_string_equal(recipe, "kvgate+quality:q=0.9");
+    set_recipe(&taken, recipe);
+    assert_true(taken.keeps_quality && !serve_is_automatic(&taken) && !serve_asks_quality(&taken));
+    set_recipe(&taken, "keydiff");
+    assert_false(taken.keeps_quality);
+    refuse_policies = true; /* as without losses */
+    assert_int_equal(serve_automatic_settle(&want), WNW_E_MISMATCH);
+    set_recipe(&want, "auto");
+    assert_false(serve_asks_quality(&want));
+    assert_int_equal(serve_automatic_settle(&want), WNW_OK);
+    refuse_policies = false;
+    static const char *const bad[] = {"auto+quality",         "auto+quality:q=1",     "auto+quality:q=0",
+                                      "auto+quality:q=",      "auto+quality:q=0.9,",  "auto+quality:q=nan",
+                                      "auto+quality:q=0.9 x", "auto+shares",          "automatic",
+                                      "auto+quality:q=-0.5",  "auto+quality:q=0.9+x", "auto "};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char body[128];
+        const char *param;
+        struct serve_request r;
+        snprintf(body, sizeof body, "{\"prompt\":\"x\",\"winnow\":{\"policy\":\"%s\"}}", bad[i]);
+        assert_int_equal(serve_request_read(&r, SERVE_FORM_CHAT, body, strlen(body), why, &param), 400);
+        assert_string_equal(param, "winnow.policy");
+        assert_non_null(strstr(why, "+quality:q=Q"));
+        serve_request_free(&r);
+    }
+    wnw_profile_free(config.profile);
     config = (struct serve_config){0};
 }
 
@@ -875,6 +932,7 @@ int main(void)
         cmocka_unit_test(test_rows_of_batches),
         cmocka_unit_test(test_wants),
         cmocka_unit_test(test_automatic),
+        cmocka_unit_test(test_quality),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_a_slot_that_begins_alike_is_chosen),
         cmocka_unit_test(test_slots_of_one_request),

@@ -43,10 +43,11 @@ static int check_profile(const wnw_profile *profile, const wnw_policy *p, const 
         needs->flags & WNW_NEED_PROFILE ? needs->profiles & ~wnw_profile_kinds(profile) : 0;
     if (missing == 0)
         return WNW_OK;
+    const char *kind = wnw_profile_kind_name(__builtin_ctz(missing));
     return wnw__fail(WNW_E_MISMATCH,
-                     "%s needs a profile of kind %s: name its file in WINNOW_PROFILE, or with "
-                     "wnw_bridge_set_profile",
-                     wnw__policy_name(p), wnw_profile_kind_name(__builtin_ctz(missing)));
+                     "%s needs a profile of kind %s: make it with `winnow calibrate %s`, and name its file in "
+                     "WINNOW_PROFILE, or with wnw_bridge_set_profile",
+                     wnw__policy_name(p), kind, kind);
 }
 
 int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile)

@@ -243,18 +243,28 @@ static const struct row *find(const wnw_policy_facts *f)
     return row;
 }
 
-/* The longest prompt up to which row holds with whatever else f says: rows change where one of these lengths is reached. */
-static int32_t until(const wnw_policy_facts *f, const struct row *row)
+/* What is chosen by, besides the facts. */
+struct wish {
+    const wnw_profile *p;
+    double quality; /* 0: a size is wanted */
+};
+
+/* Which row, or which scorer. */
+static const void *taken_for(const wnw_policy_facts *f, const struct wish *wish);
+
+/* The longest prompt up to which the same is chosen with whatever else f says: choices change where one of these lengths is reached. */
+static int32_t until(const wnw_policy_facts *f, const struct wish *wish)
 {
     const double room = ROOM_ENTRIES / kept_of(f);
     const int32_t last[] = {reach_of(f), f->n_ctx_train, room < INT32_MAX ? (int32_t)ceil(room) - 1 : 0};
+    const void *taken = taken_for(f, wish);
     int32_t least = INT32_MAX;
     for (size_t i = 0; i < sizeof last / sizeof *last; i++) {
         wnw_policy_facts longer = *f;
         if (last[i] < f->n_tokens || last[i] >= least)
             continue;
         longer.n_tokens = last[i] + 1;
-        if (find(&longer) != row)
+        if (taken_for(&longer, wish) != taken)
             least = last[i];
     }
     return least;
@@ -289,8 +299,7 @@ int wnw_policy_choose(wnw_policy_choice *out, const wnw_policy_facts *facts)
 {
     wnw_policy_facts f;
     WNW_TRY(take(&f, facts, out));
-    const struct row *row = find(&f);
-    give(out, row, f.n_tokens > 0 ? until(&f, row) : 0);
+    give(out, find(&f), f.n_tokens > 0 ? until(&f, &(struct wish){0}) : 0);
     return WNW_OK;
 }
 
@@ -303,30 +312,44 @@ static double share_that_stays(const wnw_profile *p, int32_t scorer, double qual
     return k < 0 ? 1 : p->quality_kept[scorer][k];
 }
 
+/* The scorer with which the fewest entries keep the quality; `replay`, whose refusal says what is missing, where none works. */
+static int32_t keeper(const wnw_policy_facts *f, const struct wish *wish)
+{
+    const bool works[WNW_N_QUALITY] = {[WNW_QUALITY_REPLAY] = has_replay(f),
+                                       [WNW_QUALITY_KVGATE] = has_gate(f),
+                                       [WNW_QUALITY_INPUTGATE] = has_input_gate(f, has_gate(f))};
+    int32_t best = WNW_QUALITY_REPLAY;
+    double least = 2;
+    for (int32_t i = 0; i < WNW_N_QUALITY; i++) {
+        const double stays = works[i] ? share_that_stays(wish->p, i, wish->quality) : 2;
+        best = stays < least ? i : best;
+        least = stays < least ? stays : least;
+    }
+    return best;
+}
+
+static const void *taken_for(const wnw_policy_facts *f, const struct wish *wish)
+{
+    if (wish->quality > 0)
+        return &keepers[keeper(f, wish)];
+    return find(f);
+}
+
 int wnw_policy_choose_quality(wnw_policy_choice *out, const wnw_policy_facts *facts, const wnw_profile *p,
                               double quality)
 {
     wnw_policy_facts f;
+    const struct wish wish = {p, quality};
     WNW_TRY(take(&f, facts, out));
     if (!(quality > 0 && quality < 1))
         return wnw__fail(WNW_E_RANGE, "a quality of %g is to be kept; give one above 0 and below 1", quality);
-    const bool works[WNW_N_QUALITY] = {[WNW_QUALITY_REPLAY] = has_replay(&f),
-                                       [WNW_QUALITY_KVGATE] = has_gate(&f),
-                                       [WNW_QUALITY_INPUTGATE] = has_input_gate(&f, has_gate(&f))};
-    int32_t best = WNW_QUALITY_REPLAY; /* whose refusal says what is missing where none works */
-    double least = 2;
-    for (int32_t i = 0; i < WNW_N_QUALITY; i++) {
-        const double stays = works[i] ? share_that_stays(p, i, quality) : 2;
-        best = stays < least ? i : best;
-        least = stays < least ? stays : least;
-    }
     const struct row row = {NULL,
-                            keepers[best],
+                            keepers[keeper(&f, &wish)],
                             "by calibration it keeps that quality with the fewest entries",
                             "a quality is to be kept",
                             "as few entries as calibration says, of the scorer with which fewer stay",
                             "the texts that the profile's calibration held out"};
-    give(out, &row, 0);
+    give(out, &row, f.n_tokens > 0 ? until(&f, &wish) : 0);
     return WNW_OK;
 }
 

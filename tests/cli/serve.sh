@@ -43,6 +43,16 @@ done
 tr '\n' ' ' <"$work/out" | grep -q -e '-t 3 --temp 0' || fail 'options of the server are lost'
 grep -v '^[WL]' "$work/out" | grep -qx K && fail 'the key is seen by others, among the arguments'
 
+good 'a quality' serve -m "$model" --port 0 --keep-quality 0.9
+grep -qx WINNOW_SERVE_POLICY=auto+quality:q=0.9 "$work/out" || fail "another quality: $(cat "$work/out")"
+grep -q 'policy auto+quality:q=0.9, as few entries as keep that' "$work/err" || fail "the quality is not said: $(cat "$work/err")"
+good 'a quality, a policy and a size' serve -m "$model" --port 0 --keep-quality 0.75 --policy replay --budget 300
+grep -qx WINNOW_SERVE_POLICY=replay+quality:q=0.75 "$work/out" || fail "another policy: $(cat "$work/out")"
+grep -q '300 entries a head' "$work/err" || fail "the size is not said: $(cat "$work/err")"
+bad 'a quality of nothing' 'above 0 and below 1' serve -m "$model" --port 0 --keep-quality 1
+bad 'a quality that scores do not say' 'cannot be combined with quality' serve -m "$model" --port 0 --keep-quality 0.9 --policy keydiff
+bad 'a quality of everything' 'full cannot be combined with quality' serve -m "$model" --port 0 --keep-quality 0.9 --policy full
+
 # Documents, and profiles of the model.
 echo text >"$work/a.txt"
 good 'documents' serve -m "$model" --port 0 --document "a=$work/a.txt" --document "b=$work/a.txt"

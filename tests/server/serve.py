@@ -180,12 +180,54 @@ with tempfile.TemporaryDirectory() as folder:
         more = s.complete(ids(500, 500) + ids(300, 501), 3)
         check("and goes on", more["timings"]["prompt_n"] == 300 and slot(s, 0)["taken"] == rows[2][1] and "in place of" not in s.log(), more["timings"], slot(s, 0), s.log()[-600:])
 
+# A quality in place of a size: the scorer with which fewest entries stay, as long as it can be asked. A later turn is judged by itself.
+with serve("--keep-quality", "0.9", slots=1, model=f"{TINY}/../smollm2-135m.gguf") as s:
+    rows = ["prompts of up to 6000 tokens by kvzap:recent=32+quality:q=0.9: ", "prompts by kvgate+quality:q=0.9: "]
+    check("what may be chosen is said", all(row in s.log() for row in rows) and kv(s)["policy"] == "auto+quality:q=0.9", s.log()[:800])
+    first = s.complete(document, 12)
+    once = kept(s, 0)
+    check("it has no size", slot(s, 0)["taken"] == "kvzap:recent=32+quality:q=0.9" and not {"budget", "ratio"} & slot(s, 0).keys(), slot(s, 0))
+    check("a part stays", 30 < mean(once, 0, 700) < 690 and mean(once, 700, 711) == 11, mean(once, 0, 700))
+    second = s.complete(document + first["tokens"] + other[:400], 4)
+    twice = kept(s, 0)
+    check("the second turn is compressed", second["timings"]["prompt_n"] == 401 and n_compressed(s) == 2 and mean(twice, 711, 1112) < 400, second["timings"], mean(twice, 711, 1112))
+    check("and the first one has lost nothing", [h[:700] for h in twice] == [h[:700] for h in once])
+    own = [slot(s, 0)["entries"]]
+    for q, more in ((0.9, {}), (0.7, {}), (0.7, {"budget": 40})):
+        s.complete(document, 3, cache_prompt=False, winnow={"policy": f"auto+quality:q={q}", **more})
+        own.append(slot(s, 0)["entries"])
+    check("less quality takes less, and a budget is the most", own[1] > own[2] > own[3] == 42, own)
+    third = s.complete(document + [1] + other[:400], 4, winnow={"policy": "auto+quality:q=0.7", "budget": 40})
+    check("of which every turn has a part", third["timings"]["prompt_n"] <= 402 and slot(s, 0)["entries"] == 43, slot(s, 0))
+    for policy in ("auto+quality:q=1.5", "auto+quality", "keydiff+quality:q=0.9"):
+        r = s.ask("/completion", {"prompt": ids(20, 2), "winnow": {"policy": policy}})
+        check(f"{policy} is refused", r.status == 400 and r.json["error"]["param"] == "winnow.policy", r.text)
+    check("and a size alone is another rule", s.complete(document, 3, winnow={"policy": "auto", "ratio": 0.5}) and "quality" not in slot(s, 0)["taken"], slot(s, 0))
+# What was read without being observed cannot be judged: of a size something else takes care, a quality is kept.
+for policy, done in (("kvzap:recent=32", 1), ("auto+quality:q=0.9", 0)):
+    with serve("--policy", "full", slots=1, model=f"{TINY}/../smollm2-135m.gguf") as s:
+        s.complete(ids(300, 9), 2)
+        s.complete(ids(300, 9) + ids(200, 8), 3, winnow={"policy": policy, "reuse": "any"})
+        check(f"{policy} of what was not observed", kv(s)["compressions_by_fallback"] == done and kv(s)["compressions_failed"] == 1 - done and
+              (slot(s, 0)["entries"] == 502) == (not done), kv(s), s.log()[-600:])
+with serve("--policy", "replay", slots=1) as s:
+    asked = {"policy": "replay+quality:dropped=0.2"}
+    first = s.complete(document, 12, winnow=asked)
+    once = kept(s, 0)
+    s.complete(document + first["tokens"] + other[:400], 4, winnow=asked)
+    twice = kept(s, 0)
+    check("by queries too a turn is judged by itself", [h[:711] for h in twice] == [h[:711] for h in once] and mean(twice, 711, 1112) < 401 and
+          not kv(s)["compressions_by_fallback"], mean(twice, 711, 1112))
+
 # Layers that it does not go with are asked once; models with recurrent layers, whose slots are not told apart, not at all.
 with serve("--context", "1024", slots=1, model=f"{TINY}/foreign/gemma4.gguf") as s:
     for seed in range(2):
         s.complete(ids(300, seed, n_kind=80), 3, cache_prompt=False)
     check("another policy goes with every model", n_compressed(s) == kv(s)["compressions_by_fallback"] == 2 and s.log().count("keydiff is taken in place of replay") == 1,
           kv(s), s.log()[-800:])
+    s.complete(ids(300, 2, n_kind=80), 3, cache_prompt=False, winnow={"policy": "replay+quality:dropped=0.3"})
+    check("where a quality is to be kept nothing else drops anything", slot(s, 0)["entries"] == 302 and not slot(s, 0)["compressed"] and kv(s)["compressions_failed"] == 1 and
+          n_compressed(s) == kv(s)["compressions_by_fallback"] == 2, kv(s), s.log()[-800:])
 with serve("--context", "1024", slots=1, model=f"{TINY}/foreign/lfm2.gguf") as s:
     s.complete(ids(300, 1, n_kind=80), 3)
     check("recurrent layers", kv(s)["policy"] == "keydiff" and "keydiff is taken in place of auto, because" in s.log() and
