@@ -122,7 +122,8 @@ const struct app_command calibrate_commands[] = {
          "Without -f it reads prose, dialogue, code and records that come with winnow; the last piece of "
          "every\n"
          "text is held out, and the report says how predicted and true scores agree on it. A run that was\n"
-         "stopped goes on where it was. Settings: features, pieces, length.",
+         "interrupted reads finished pieces once more, without the second reading. Settings: features,\n"
+         "pieces, length.",
      .groups = plain_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_gate},
@@ -134,8 +135,9 @@ const struct app_command calibrate_commands[] = {
      .notes =
          "Without -f it reads prose, dialogue, code and records that come with winnow; the last piece of "
          "every\n"
-         "text is held out, and the report says how predicted and true scores agree on it. A run that is\n"
-         "interrupted begins again. Settings: target, pieces, length, reach.",
+         "text is held out, and the report says how predicted and true scores agree on it. A run that was\n"
+         "interrupted reads finished pieces once more, without the second reading. Settings: target,\n"
+         "pieces, length, reach.",
      .groups = plain_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_inputgate},

@@ -26,12 +26,16 @@ const struct app_command *cli_command(int i)
     return NULL;
 }
 
+bool cli_is_of(const struct app_command *c, const char *first)
+{
+    const size_t len = strlen(first);
+    return len > 0 && strncmp(c->name, first, len) == 0 && c->name[len] == ' ';
+}
+
 /* Whether `second` (may be NULL) is the second word of the command's name. */
 static bool is_two_words(const struct app_command *cmd, const char *first, const char *second)
 {
-    const size_t len = strlen(first);
-    return second && strncmp(cmd->name, first, len) == 0 && cmd->name[len] == ' ' &&
-           strcmp(cmd->name + len + 1, second) == 0;
+    return second && cli_is_of(cmd, first) && strcmp(cmd->name + strlen(first) + 1, second) == 0;
 }
 
 /* Says which second words go with the first word of commands of two. Returns false if there are none. */
@@ -41,7 +45,7 @@ static bool wants_second_word(const char *name)
     char list[200] = "";
     const struct app_command *c;
     for (int i = 0; (c = cli_command(i)); i++)
-        if (strncmp(c->name, name, len) == 0 && c->name[len] == ' ')
+        if (cli_is_of(c, name))
             snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "",
                      c->name + len + 1);
     if (*list)

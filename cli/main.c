@@ -13,18 +13,49 @@
 #include <string.h>
 #include <unistd.h>
 
-static void print_overview(FILE *f)
+/* Lists commands, or those whose first word is `family`. Returns how many. */
+static int print_commands(FILE *f, const char *family)
 {
-    fputs("winnow: language models with a compressed KV cache\n\nusage: winnow COMMAND "
-          "[options]\n\nCommands:\n",
-          f);
+    int n = 0, width = 0;
     const struct app_command *c;
     for (int i = 0; (c = cli_command(i)); i++)
-        fprintf(f, "  %-14s %s\n", c->name, c->about);
-    fputs("  help CMD       The options of a command; so does `winnow CMD --help`.\n"
-          "\n  --version      Print the version.\n\n"
+        if ((!family || cli_is_of(c, family)) && (int)strlen(c->name) > width)
+            width = (int)strlen(c->name);
+    for (int i = 0; (c = cli_command(i)); i++)
+        if (!family || cli_is_of(c, family)) {
+            fprintf(f, "%s  %-*s %s\n", n == 0 ? "Commands:\n" : "", width, c->name, c->about);
+            n++;
+        }
+    if (!family)
+        fprintf(f, "  %-*s The options of a command; so does `winnow CMD --help`.\n", width, "help CMD");
+    return n;
+}
+
+static void print_overview(FILE *f)
+{
+    fputs("winnow: language models with a compressed KV cache\n\nusage: winnow COMMAND [options]\n\n", f);
+    print_commands(f, NULL);
+    fputs("\n  --version      Print the version.\n\n"
           "Example: winnow run -f doc.txt -p \"What is it about?\" --policy snapkv --budget 512\n",
           f);
+}
+
+/* The commands of two words that begin with one. false: there are none, or it is a command itself. */
+static bool print_family(const char *family)
+{
+    const struct app_command *c;
+    bool found = false;
+    for (int i = 0; (c = cli_command(i)); i++) {
+        if (strcmp(c->name, family) == 0)
+            return false;
+        found = found || cli_is_of(c, family);
+    }
+    if (!found)
+        return false;
+    printf("usage: winnow %s WHAT [options]\n\n", family);
+    print_commands(stdout, family);
+    printf("\n`winnow help %s WHAT` has the options.\n", family);
+    return true;
 }
 
 static int help(int n, char **words)
@@ -34,6 +65,8 @@ static int help(int n, char **words)
         print_overview(stdout);
         return app_finish_stdout();
     }
+    if (n == 1 && print_family(words[0]))
+        return app_finish_stdout();
     const struct app_command *cmd = cli_find_command(words[0], n > 1 ? words[1] : NULL, &n_words);
     if (!cmd)
         return APP_BAD_INPUT;
@@ -41,6 +74,11 @@ static int help(int n, char **words)
         return app_fail(APP_BAD_INPUT, "`winnow help` takes one command");
     app_print_help(stdout, cmd);
     return app_finish_stdout();
+}
+
+static bool asks_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
 /* A closed standard descriptor would be given to the next file that is opened, a model or an output, and
@@ -85,10 +123,12 @@ int main(int argc, char **argv)
         printf("winnow %s\n", wnw_version());
         return app_finish_stdout();
     }
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+    if (asks_help(name))
         return help(0, NULL);
     if (strcmp(name, "help") == 0)
         return help(argc - 2, argv + 2);
+    if (argc == 3 && asks_help(argv[2]) && print_family(name))
+        return app_finish_stdout();
     int n_words;
     const struct app_command *cmd = cli_find_command(name, argc > 2 ? argv[2] : NULL, &n_words);
     if (!cmd)

@@ -14,6 +14,14 @@ for command in run plan tokens methods models ppl bench; do
     grep -E '^  (-|    --)' "$work/out" | grep -vq '\]$' && fail "$command --help: an option without default"
     grep -q -- '--help' "$work/out" || fail "$command --help does not name --help"
 done
+for family in calibrate store profile ctl; do
+    good "$family --help" "$family" --help && cp "$work/out" "$work/help"
+    good "help $family" help "$family" && same "help $family" "$work/help" "$work/out"
+    grep -Eq "^  $family [a-z]+ +[A-Z]" "$work/out" || fail "$family --help lists nothing: $(cat "$work/out")"
+    grep -E '^  [a-z]' "$work/out" | grep -qv "^  $family " && fail "$family --help lists other commands"
+done
+good 'help bench' help bench && grep -q '^usage: winnow bench \[' "$work/out" || fail 'a command is no family'
+bad 'a family with a word that is none' 'needs one of' calibrate nothing --help
 good 'help run' help run
 for option in --model --file --tokens --prompt --policy --budget --ratio --kv-bytes --kv-type --kv-tail --kv-rotate --context-only --evict \
     --evict-every --profile --attn --seed --temp --threads --raw --chat --system --json; do
