@@ -227,6 +227,7 @@ typedef struct wnw_keep_problem {
     bool sized;       /* a size was asked for */
     int32_t n_prefix; /* first tokens read that the chat template wrote; 0 = none, or not known */
     int32_t n_here;   /* number of those tokens that the head still holds, as its first entries */
+    int32_t n_left;   /* first entries of the head that the last compression has left; 0 = there was none */
 } wnw_keep_problem;
 
 /* Entries that are kept regardless of their score. */

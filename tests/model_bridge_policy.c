@@ -17,7 +17,10 @@ static void test_refuses_what_it_cannot(void **state)
     } bad[] = {{"kvzip", "a second time only in sessions", WNW_E_UNSUPPORTED},
                {"kvcompose", "a second time only in sessions", WNW_E_UNSUPPORTED},
                {"compilerkv", "logits of few tokens", WNW_E_UNSUPPORTED},
-               {"headkv", "a profile of kind heads: make it with `winnow calibrate heads`, and name its file in WINNOW_PROFILE", WNW_E_MISMATCH},
+               {"headkv",
+                "a profile of kind heads: make it with `winnow calibrate heads`, and name its file in "
+                "WINNOW_PROFILE",
+                WNW_E_MISMATCH},
                {"streaming_llm+rerotate", "positions", WNW_E_UNSUPPORTED},
                {"snapvk", "snapkv", WNW_E_ARG}};
     (void)state;
@@ -355,6 +358,46 @@ static void test_not_twice(void **state)
     }
 }
 
+/* Entries per head in cells before `end`, which hold the first tokens of the only sequence. */
+static double entries_before(wnw_bridge *cache, int32_t end)
+{
+    double found = 0, n_rows = 0;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+        wnw_bridge_layer l = wnw_bridge_layer_default();
+        assert_ok(wnw_bridge_get_layer(cache, i, &l));
+        for (int32_t ih = 0; ih < l.n_heads; ih++, n_rows++) {
+            int32_t cells[2 * N_TURN], n;
+            assert_ok(wnw_bridge_cells(cache, i, 0, ih, cells, 2 * N_TURN, &n));
+            for (int32_t k = 0; k < n; k++)
+                found += cells[k] < end;
+        }
+    }
+    return found / n_rows;
+}
+
+/* A share of the scores goes once, not of what is left each time. */
+static void test_share_once(void **state)
+{
+    static const char recipe[] = "replay+quality:dropped=0.2";
+    char path[4096];
+    struct test_llama t;
+    wnw_bridge *cache;
+    (void)state;
+    test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
+    test_llama_open(&t, path, &(struct test_llama_params){.ours = true});
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
+    assert_ok(wnw_bridge_set_policy(cache, recipe, NULL, false));
+    read_part(&t, 0, 0, N_TURN, 110);
+    assert_ok(wnw_bridge_compress(cache));
+    const double once = entries(&t);
+    assert_cmp(once, <, N_TURN);
+    read(&t, 0, N_TURN, 60);
+    assert_ok(wnw_bridge_compress(cache));
+    assert_near(entries_before(cache, N_TURN), once, 0.0);
+    assert_cmp(entries(&t), <, once + 60);
+    test_llama_close(&t);
+}
+
 /* Layers with heads of their own number are planned apart: each keeps its size in every head. Sessions refuse them. */
 static void test_other_heads(void **state)
 {
@@ -471,6 +514,7 @@ int main(void)
                                        cmocka_unit_test(test_turns),
                                        cmocka_unit_test(test_as_if_fresh),
                                        cmocka_unit_test(test_not_twice),
+                                       cmocka_unit_test(test_share_once),
                                        cmocka_unit_test(test_other_heads),
                                        cmocka_unit_test(test_no_room),
                                        cmocka_unit_test(test_bad_environment)};

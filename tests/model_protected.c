@@ -62,6 +62,56 @@ static void reports_say_what_is_protected(void **state)
         check(*state, &cases[i]);
 }
 
+/* ---- Twice ---- */
+
+/* Entries of tokens before `end` in a plan. */
+static int32_t count_before(const wnw_plan *plan, int32_t end)
+{
+    int32_t found = 0;
+    for (int32_t il = 0; il < wnw_plan_n_layer(plan); il++)
+        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++) {
+            const int32_t *pos;
+            const int32_t n = wnw_plan_head(plan, il, ih, &pos);
+            for (int32_t i = 0; i < n; i++)
+                found += pos[i] < end;
+        }
+    return found;
+}
+
+/* A quality drops its share of what has come since the last compression, by whichever policy that was; a size takes from all. */
+static void a_quality_judges_once(void **state)
+{
+    enum { HALF = N_READ / 2 };
+    static const char quality[] = "replay:sinks=2+quality:dropped=0.3";
+    const struct test_model *fx = *state;
+    const wnw_size none = {.kind = WNW_SIZE_NONE}, small = size_budget(8);
+    wnw_policy *p = test_policy(quality), *other = test_policy("knorm");
+    const wnw_policy *both[] = {p, other};
+    for (int k = 0; k < 2; k++) {
+        wnw_session *s = test_session_new(fx->m, &(struct test_session){.n_ctx = 64, .n_threads = 1});
+        wnw_report report = wnw_report_default();
+        wnw_plan *plan;
+        assert_ok(test_observe(s, both, 2));
+        assert_ok(wnw_session_prefill(s, fx->tokens, HALF, NULL, NULL));
+        assert_ok(wnw_session_plan(s, k ? other : p, k ? &small : &none, &plan, &report));
+        const int32_t once = count_before(plan, HALF);
+        wnw_plan_free(plan);
+        assert_ok(wnw_session_compress(s, k ? other : p, k ? &small : &none, NULL));
+        assert_ok(wnw_session_prefill(s, fx->tokens + HALF, N_READ - HALF, NULL, NULL));
+        assert_ok(wnw_session_plan(s, p, &none, &plan, &report));
+        assert_int_equal(count_before(plan, HALF), once);
+        assert_cmp(report.kept_mean, <,
+                   (double)once / (fx->info.n_layer * fx->info.n_head_kv) + N_READ - HALF);
+        wnw_plan_free(plan);
+        assert_ok(wnw_session_plan(s, p, &small, &plan, &report));
+        assert_cmp(report.kept_mean, <=, 8);
+        wnw_plan_free(plan);
+        wnw_session_free(s);
+    }
+    wnw_policy_free(other);
+    wnw_policy_free(p);
+}
+
 /* ---- Under rules ---- */
 
 static const struct read_case {
@@ -126,6 +176,7 @@ static int set_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(reports_say_what_is_protected),
+                                       cmocka_unit_test(a_quality_judges_once),
                                        cmocka_unit_test(so_do_reports_of_reading)};
     return cmocka_run_group_tests_name("protected entries", tests, set_up, test_tear_down);
 }

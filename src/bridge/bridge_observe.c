@@ -353,11 +353,22 @@ struct wnw__pool *wnw__bridge_pool(struct wnw__bridge_backend *b)
     return w->team ? &w->team->pool : NULL;
 }
 
+/* The number of first tokens, a header of the template included, on which a policy has decided before. */
+static int32_t count_fixed(const struct wnw__bridge_live *live)
+{
+    const struct wnw__bridge_cache *c = live->cache;
+    int32_t n = live->n_prefix;
+    while (c->note && n < live->n && c->note[(int64_t)live->stream * c->n_cell + live->cell[n]].seen)
+        n++;
+    return n > live->n_prefix ? n : 0;
+}
+
 int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence *s)
 {
     *src = (struct wnw__plan_source){.shape = s->shape,
                                      .n_past = s->live->n,
                                      .n_prefix = s->live->n_prefix,
+                                     .n_fixed = count_fixed(s->live),
                                      .ratio_base = s->live->n,
                                      .n_apart = s->live->n_prefix,
                                      .entry_bytes = {.each = s->entry_bytes},

@@ -9,7 +9,7 @@
  *
  * where `dropped` is the largest share of the profile whose loss is at most 1 - q. The loss of a share is a quantile
  * over texts of 1 - sum over tokens v of min(p(v), p'(v)), p with the full and p' with the compressed cache
- * (calibrate/quality.c). Where the profile has no such share everything stays. A head keeps an entry or more. With a size
+ * (calibrate/quality.c). Protected is also what an earlier compression has left. Where the profile has no such share everything stays. A head keeps an entry or more. With a size
  * too, no more than that stays. Equal scores are ordered by lower layer, head, position. Cost O(N log N) for N entries.
  */
 #include "base/topk.h"
@@ -38,6 +38,15 @@ static void needs(const void *opts, wnw_needs *out)
         return;
     out->flags = WNW_NEED_PROFILE;
     out->profiles = 1u << WNW_PROFILE_QUALITY;
+}
+
+/* What an earlier compression has left stays: a share of the scores that are left, dropped again and again, would come to
+ * more than one share of them. A size takes from it all the same. */
+static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
+{
+    (void)opts;
+    if (!p->sized && p->n_left > out->n_first)
+        out->n_first = p->n_left;
 }
 
 /* Finds the share of the scores that may go. */
@@ -182,6 +191,9 @@ const wnw_head_budget wnw__head_budget_quality = {
                  "twentieth of the texts of its calibration stay below. `--keep-quality q` of the "
                  "command is this "
                  "budget.\n\n"
+                 "What an earlier compression has left stays, so that every turn of a conversation loses its "
+                 "share "
+                 "once. "
                  "It needs no size. Given one, no more than that stays. It goes with the scorers "
                  "`replay`, `kvgate` and `inputgate` (`kvzap`), which calibration measures with the last 32 "
                  "tokens kept. What "
@@ -190,6 +202,6 @@ const wnw_head_budget wnw__head_budget_quality = {
                  "Cost: O(N log N) for the N entries of the model.",
              .options = options, .options_size = sizeof(struct opts),
              .flags = WNW_FLAG_RAGGED | WNW_FLAG_OWN_SIZE | WNW_FLAG_PROMPT_ONLY | WNW_FLAG_SECOND_LOOK,
-             .check = check, .needs = needs},
+             .check = check, .needs = needs, .keep = keep},
     .allocate_model = allocate_model,
 };

@@ -3,26 +3,33 @@
 #include "plan/compress_impl.h"
 #include "policy/count.h"
 
-/* The protected entries of a head of n entries, whose first n_here the chat template wrote. */
-static wnw_protected protected_of(const struct wnw__draft *draft, int32_t n, int32_t n_here)
+/* What is known of the first entries of a head. */
+struct first {
+    int32_t n_here; /* the chat template wrote */
+    int32_t n_left; /* the last compression has left */
+};
+
+/* The protected entries of a head of n entries. */
+static wnw_protected protected_of(const struct wnw__draft *draft, int32_t n, struct first first)
 {
     const wnw_keep_problem problem = {.n = n,
                                       .budget = draft->size.budget,
                                       .sized = draft->size.rule == WNW_SIZE_RULE_MEAN,
                                       .n_prefix = draft->src->n_prefix,
-                                      .n_here = n_here};
+                                      .n_here = first.n_here,
+                                      .n_left = first.n_left};
     const wnw_protected p = wnw__policy_keep_with(draft->policy, draft->scorer_opts, &problem);
     return wnw__protected_clamp(draft->size.room > 0 ? wnw__protected_make_room(p, draft->size.room) : p, n);
 }
 
-/* Number of first entries of the head that the chat template wrote: those before position n_prefix. */
-static int32_t header_of(const struct wnw__draft *draft, int32_t il, int32_t ih)
+/* Number of entries of the head before position `end`. */
+static int32_t count_before(const struct wnw__draft *draft, int32_t il, int32_t ih, int32_t end)
 {
     const int32_t *pos = wnw__draft_positions(draft, il, ih);
-    int32_t lo = 0, hi = draft->src->n_prefix > 0 ? wnw__draft_entries(draft, il)[ih] : 0;
+    int32_t lo = 0, hi = end > 0 ? wnw__draft_entries(draft, il)[ih] : 0;
     while (lo < hi) {
         const int32_t mid = lo + (hi - lo) / 2;
-        if (pos[mid] < draft->src->n_prefix)
+        if (pos[mid] < end)
             lo = mid + 1;
         else
             hi = mid;
@@ -30,20 +37,27 @@ static int32_t header_of(const struct wnw__draft *draft, int32_t il, int32_t ih)
     return lo;
 }
 
+static struct first first_of(const struct wnw__draft *draft, int32_t il, int32_t ih)
+{
+    return (struct first){.n_here = count_before(draft, il, ih, draft->src->n_prefix),
+                          .n_left = count_before(draft, il, ih, draft->src->n_fixed)};
+}
+
 wnw_protected wnw__draft_protected(const struct wnw__draft *draft, int32_t n)
 {
-    int32_t most = 0;
+    struct first most = {0};
     for (int32_t i = 0; i < draft->cache.n_part; i++)
         for (int32_t ih = 0; ih < draft->src->shape.n_head_kv; ih++) {
-            const int32_t n_here = header_of(draft, draft->cache.il[i], ih);
-            most = n_here > most ? n_here : most;
+            const struct first f = first_of(draft, draft->cache.il[i], ih);
+            most.n_here = f.n_here > most.n_here ? f.n_here : most.n_here;
+            most.n_left = f.n_left > most.n_left ? f.n_left : most.n_left;
         }
     return protected_of(draft, n, most);
 }
 
 wnw_protected wnw__draft_protected_head(const struct wnw__draft *draft, int32_t il, int32_t ih)
 {
-    return protected_of(draft, wnw__draft_entries(draft, il)[ih], header_of(draft, il, ih));
+    return protected_of(draft, wnw__draft_entries(draft, il)[ih], first_of(draft, il, ih));
 }
 
 /* Where an earlier compression settled blocks, entries that the size cannot hold are kept, with a warning.
