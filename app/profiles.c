@@ -275,6 +275,23 @@ static int load_kinds(wnw_profile *p, struct app_text *notes, const struct place
     return lacking ? missing(places, lacking, want) : APP_OK;
 }
 
+int app_profile_list(struct app_text *list, const char *model_path)
+{
+    const struct app_profile_want want = {.model_path = model_path};
+    for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++) {
+        char *path = NULL;
+        const int rc = kind == WNW_PROFILE_COMPILER ? APP_OK : app_profile_find(&path, &want, kind);
+        if (rc != APP_OK)
+            return rc;
+        const bool listed = path && !strchr(path, ':');
+        const bool good = !listed || app_text_put(list, "%s%s", list->len > 0 ? ":" : "", path);
+        free(path);
+        if (!good)
+            return app_fail(APP_FAILED, "out of memory");
+    }
+    return APP_OK;
+}
+
 int app_profile_load(wnw_profile **out, struct app_text *notes, const wnw_model *m,
                      const struct app_profile_want *want)
 {

@@ -22,6 +22,9 @@ struct app_profile_want {
 /* Finds the file that would be read for a kind; *path is NULL if there is none, else the caller frees it. Of
  * `want` only given (a folder), model_path and budget are looked at. Returns an exit code. */
 int app_profile_find(char **path, const struct app_profile_want *want, int32_t kind);
+/* Adds a model's profiles to a list with ':' between them, as WINNOW_PROFILE is one, but for CompilerKV's tables, which belong to a
+ * budget. Returns an exit code. */
+int app_profile_list(struct app_text *list, const char *model_path);
 /* Finds and reads the profiles that are wanted and prints its own message about those that are missing. The
  * caller frees *out, which is NULL if none is wanted. Remarks on what was read are added to notes, one per
  * line. */

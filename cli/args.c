@@ -139,6 +139,9 @@ static const struct app_option backend_options[] = {
      NULL},
     {"check", 0, APP_TEXT, "LLAMA_LIB", NULL, "none", "say whether the library fits a program's libllama.so",
      AT(check), 0, 0, NULL},
+    {"model", 'm', APP_TEXT, "MODEL", NULL, "none",
+     "with --env: name the model's profiles too, by which WINNOW_POLICY=auto chooses", AT(app.model), 0, 0,
+     NULL},
 };
 APP_GROUP(cli_group_backend, "Options", backend_options);
 

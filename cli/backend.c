@@ -2,6 +2,9 @@
 /* winnow backend: the library that other llama.cpp programs load, and whether it fits theirs. */
 #include "app/args.h"
 #include "app/console.h"
+#include "app/models.h"
+#include "app/profiles.h"
+#include "app/text.h"
 #include "cli/args.h"
 #include "cli/backend_library.h"
 #include "cli/commands.h"
@@ -9,6 +12,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Prints text as one word of a shell. */
@@ -58,12 +62,36 @@ static int check(const char *path)
     return app_finish_stdout();
 }
 
+static void print_export(const char *name, const char *value)
+{
+    printf("export %s=", name);
+    print_quoted(value);
+    putchar('\n');
+}
+
+/* The profiles by which a model's policies are chosen. */
+static int print_profiles(const char *name)
+{
+    struct app_text list = {0};
+    char *model;
+    int rc = app_model_path(&model, name);
+    rc = rc == APP_OK ? app_profile_list(&list, model) : rc;
+    if (rc == APP_OK)
+        print_export("WINNOW_PROFILE", list.s ? list.s : "");
+    free(list.s);
+    free(model);
+    return rc;
+}
+
 int cli_backend(const struct app_args *app)
 {
     const struct cli_args *args = (const struct cli_args *)app;
     char path[4096];
+    int rc = APP_OK;
     if (args->path + args->env + (args->check != NULL) != 1)
         return app_fail(APP_BAD_INPUT, "`winnow backend` needs one of --path, --env and --check LLAMA_LIB");
+    if (app->model && !args->env)
+        return app_fail(APP_BAD_INPUT, "--model goes with --env: it adds the model's profiles");
     if (args->check)
         return check(args->check);
     const char *why = cli_backend_find(path, sizeof path);
@@ -72,9 +100,9 @@ int cli_backend(const struct app_args *app)
     if (args->path) {
         puts(path);
     } else {
-        fputs("export GGML_BACKEND_PATH=", stdout);
-        print_quoted(path);
-        putchar('\n');
+        rc = app->model ? print_profiles(app->model) : APP_OK;
+        if (rc == APP_OK)
+            print_export("GGML_BACKEND_PATH", path);
     }
-    return app_finish_stdout();
+    return rc == APP_OK ? app_finish_stdout() : rc;
 }

@@ -189,7 +189,7 @@ const struct app_command cli_commands[] = {
      .run = cli_completion},
     {.name = "backend",
      .about = "Where the library is that brings the compressed cache to other llama.cpp programs.",
-     .usage = "--path | --env | --check LLAMA_LIB",
+     .usage = "--path | --env [-m MODEL] | --check LLAMA_LIB",
      .notes = "Example: GGML_BACKEND_PATH=$(winnow backend --path) llama-server -m MODEL.gguf -dev WINNOW "
               "-ngl 99\n"
               "docs/backend.md tells more.",

@@ -148,25 +148,6 @@ static int check_policy(const struct cli_args *args, const char *recipe)
                                                 : app_fail_status(rc);
 }
 
-/* Finds the model's profiles, as a list with ':' between them for the server. */
-static int find_profiles(struct app_text *list, const char *model)
-{
-    static const uint32_t left_out = 1u << WNW_PROFILE_COMPILER; /* its tables belong to a budget */
-    const struct app_profile_want want = {.model_path = model};
-    for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++) {
-        char *path = NULL;
-        const int rc = left_out >> kind & 1u ? APP_OK : app_profile_find(&path, &want, kind);
-        if (rc != APP_OK)
-            return rc;
-        const bool listed = path && !strchr(path, ':');
-        const bool good = !listed || app_text_put(list, "%s%s", list->len > 0 ? ":" : "", path);
-        free(path);
-        if (!good)
-            return app_fail(APP_FAILED, "out of memory");
-    }
-    return APP_OK;
-}
-
 /* Adds what the user names, which counts in place of what was found. */
 static int add_own_profiles(struct app_text *list)
 {
@@ -396,7 +377,7 @@ int cli_serve(const struct app_args *app)
     if (rc == APP_OK && access(model, R_OK) != 0)
         rc = app_fail(APP_BAD_INPUT, "cannot read %s: %s", model, strerror(errno));
     rc = rc == APP_OK ? cli_serve_documents_fit(fingerprint, &app->documents, model, args->save != NULL) : rc;
-    rc = rc == APP_OK ? find_profiles(&profiles, model) : rc;
+    rc = rc == APP_OK ? app_profile_list(&profiles, model) : rc;
     rc = rc == APP_OK ? add_own_profiles(&profiles) : rc;
     rc = rc == APP_OK ? set_environment(args, recipe, profiles.s, fingerprint) : rc;
     if (rc == APP_OK) {

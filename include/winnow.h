@@ -807,10 +807,8 @@ WNW_DEFAULT(wnw_policy_choice, wnw_policy_choice_default)
 
 /* Fills *out with the first row of the table that holds for the facts; one always does, and its recipe works in their
  * phases with their profiles. The type of the cache is not asked, because no number says that it matters. A program that
- * learns a prompt's length only once it was read finds all rows that may come by asking for n_tokens = 1, then for one more than
- * until_tokens, and so on. E_ARG: a
- * pointer is NULL, a struct_size is not set. E_RANGE: a phase that is none, or a number that is negative, not a number,
- * or a share above 1. */
+ * learns a prompt's length only once it was read asks wnw_automatic_each. E_ARG: a pointer is NULL, a struct_size is not set.
+ * E_RANGE: a phase that is none, or a number that is negative, not a number, or a share above 1. */
 WNW_API int wnw_policy_choose(wnw_policy_choice *out, const wnw_policy_facts *facts);
 /* Fills *out with row i of the table. false past the end, and where out is NULL or its struct_size is not set. */
 WNW_API bool wnw_policy_rule(int32_t i, wnw_policy_choice *out);
@@ -892,6 +890,29 @@ WNW_API void wnw_policy_facts_add(wnw_policy_facts *facts, const wnw_profile *p)
  * up to which length too. The caller adds the head budget, "+quality:q=Q". E_RANGE: the quality is none. */
 WNW_API int wnw_policy_choose_quality(wnw_policy_choice *out, const wnw_policy_facts *facts,
                                       const wnw_profile *p, double quality);
+
+/* "auto" for programs that learn a prompt's length only once it was read, as servers do. */
+typedef struct wnw_automatic {
+    uint32_t struct_size;
+    const char *recipe; /* "auto", or "auto+quality:q=Q" for a quality in place of a size */
+    const wnw_policy_facts
+        *facts; /* of all prompts, but for was_read, n_tokens and kept; NULL = nothing is known */
+    const wnw_profile *profile; /* what a quality is chosen by; NULL = none */
+    wnw_size size;
+    int32_t n_most; /* tokens that a prompt has at most; 0 = not known */
+} wnw_automatic;
+WNW_DEFAULT(wnw_automatic, wnw_automatic_default)
+
+/* Whether a recipe (NULL: no) is one that is chosen so, with a quality above 0 and below 1; *quality (may be NULL) becomes that, else 0. */
+WNW_API bool wnw_automatic_is(const char *recipe, double *quality);
+/* Writes the recipe for a prompt of n_tokens, 1 or more, to *recipe, which is released with wnw_free. was_read: what was observed while it
+ * was read is not there. Errors: those of wnw_policy_choose and wnw_policy_choose_quality; E_ARG also where a->recipe is another one. */
+WNW_API int wnw_automatic_choose(char **recipe, const wnw_automatic *a, int32_t n_tokens, bool was_read);
+/* A recipe that may be chosen, and its row, which says nothing of the quality; both only within the call. Returns WNW_OK, or what ends it. */
+typedef int wnw_automatic_what(const char *recipe, const wnw_policy_choice *row, void *user);
+/* Calls what for the recipes of prompts of 1 to a->n_most tokens, shortest first: what they need is to be observed while a prompt is read.
+ * Errors: as above, and what `what` returned. */
+WNW_API int wnw_automatic_each(const wnw_automatic *a, wnw_automatic_what *what, void *user);
 
 #ifdef __cplusplus
 }

@@ -76,7 +76,8 @@ WNW_API int wnw_bridge_cells(const wnw_bridge *cache, int32_t i, int32_t stream,
 WNW_API int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, const int32_t *cells,
                             int32_t n);
 
-/* Sets what is kept of sequences: a recipe, as for wnw_policy_parse, and a size (NULL = the recipe's own). To be called
+/* Sets what is kept of sequences: a recipe, as for wnw_policy_parse or wnw_automatic_is, and a size (NULL = the recipe's own).
+ * One of the latter is chosen for each sequence when it is compressed, by its length and the profiles that were set. To be called
  * before the prompt is read, since queries are noted from then on. by_itself: a sequence is compressed when its prompt has
  * ended, that is before the second of two tokens, one after the other, that came without others of the sequence, if it has
  * brought 128 tokens or more since the last time. recipe = NULL takes the policy away. The environment (docs/backend.md) sets

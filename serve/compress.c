@@ -130,10 +130,13 @@ static int compress_last(struct serve_watched *w, int32_t seq, const struct part
 static int choose_rule(struct serve_rule *out, const struct serve_want *want, const struct serve_held *s,
                        int32_t n)
 {
-    char recipe[SERVE_RECIPE];
+    const wnw_automatic of = serve_automatic_of(want);
+    char *recipe;
     *out = (struct serve_rule){.want = *want};
-    const int rc = serve_automatic_choose(recipe, want, n, s->restored);
-    return rc == WNW_OK ? serve_want_set(&out->want, recipe, &out->policy) : rc;
+    int rc = wnw_automatic_choose(&recipe, &of, n, s->restored);
+    rc = rc == WNW_OK ? serve_want_set(&out->want, recipe, &out->policy) : rc;
+    wnw_free(recipe);
+    return rc;
 }
 
 static int compress_new(struct serve_watched *w, int32_t seq, const struct part *rest,

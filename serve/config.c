@@ -132,8 +132,9 @@ static void take_recipe(const char *recipe)
     if (rc != WNW_OK)
         refuse_status(rc);
     wnw_policy_free(policy);
+    const wnw_automatic of = serve_automatic_of(&config.want);
     if (serve_is_automatic(&config.want))
-        (void)serve_automatic_each(&config.want, tell_row, NULL);
+        (void)wnw_automatic_each(&of, tell_row, NULL);
 }
 
 static void read_documents(const char *lines)

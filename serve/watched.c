@@ -157,7 +157,8 @@ int serve_watched_observe(const struct serve_watched *w, const struct serve_want
 {
     if (serve_keeps_all(want))
         return WNW_OK;
-    return serve_is_automatic(want) ? serve_automatic_each(want, observe_row, w->cache)
+    const wnw_automatic of = serve_automatic_of(want);
+    return serve_is_automatic(want) ? wnw_automatic_each(&of, observe_row, w->cache)
                                     : wnw_bridge_observe(w->cache, want->recipe);
 }
 

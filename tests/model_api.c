@@ -298,6 +298,13 @@ static void kept_documents(void **state)
     assert_int_equal(system(path), 0);
 }
 
+static int end_at_once(const char *recipe, const wnw_policy_choice *row, void *user)
+{
+    (void)user;
+    assert_string_equal(recipe, row->recipe);
+    return WNW_E_FULL;
+}
+
 static void null_models(void **state)
 {
     const struct fixture *fx = *state;
@@ -333,6 +340,25 @@ static void null_models(void **state)
     assert_null_refused(wnw_policy_choose_quality(NULL, &facts, NULL, 0.9));
     assert_null_refused(wnw_policy_choose_quality(&choice, NULL, NULL, 0.9));
     assert_ok(wnw_policy_choose_quality(&choice, &facts, NULL, 0.9));
+    double q = 1;
+    char *recipe;
+    const wnw_automatic none = {WNW_INIT(wnw_automatic)}, of = {WNW_INIT(wnw_automatic), .recipe = "auto"},
+                        unsized = {.recipe = "auto"};
+    assert_false(wnw_automatic_is(NULL, &q));
+    assert_near(q, 0, 0.0);
+    assert_true(wnw_automatic_is("auto", NULL));
+    assert_null_refused(wnw_automatic_choose(NULL, &of, 1, false));
+    assert_null_refused(wnw_automatic_choose(&recipe, NULL, 1, false));
+    assert_null(recipe);
+    assert_error(wnw_automatic_choose(&recipe, &none, 1, false), WNW_E_ARG);
+    assert_error(wnw_automatic_choose(&recipe, &unsized, 1, false), WNW_E_ARG);
+    assert_null_refused(wnw_automatic_each(NULL, end_at_once, NULL));
+    assert_null_refused(wnw_automatic_each(&of, NULL, NULL));
+    assert_error(wnw_automatic_each(&none, end_at_once, NULL), WNW_E_ARG);
+    assert_error(wnw_automatic_each(&of, end_at_once, NULL), WNW_E_FULL);
+    assert_ok(wnw_automatic_choose(&recipe, &of, 1, false));
+    assert_string_equal(recipe, "replay");
+    wnw_free(recipe);
     wnw_policy_facts_add(NULL, NULL);
     wnw_policy_facts_add(&facts, NULL);
     assert_int_equal(facts.profiles, 0);

@@ -331,6 +331,63 @@ static void test_as_if_fresh(void **state)
     }
 }
 
+/* ---- Chosen ---- */
+
+/* Entries per head in cells before `end`, which hold the first tokens of the only sequence. */
+static double entries_before(wnw_bridge *cache, int32_t end)
+{
+    double found = 0, n_rows = 0;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+        wnw_bridge_layer l = wnw_bridge_layer_default();
+        assert_ok(wnw_bridge_get_layer(cache, i, &l));
+        for (int32_t ih = 0; ih < l.n_heads; ih++, n_rows++) {
+            int32_t cells[2 * N_TURN], n;
+            assert_ok(wnw_bridge_cells(cache, i, 0, ih, cells, 2 * N_TURN, &n));
+            for (int32_t k = 0; k < n; k++)
+                found += cells[k] < end;
+        }
+    }
+    return found / n_rows;
+}
+
+/* "auto" under a program of libllama: chosen when a sequence is compressed. */
+static void test_automatic(void **state)
+{
+    static const char *const bad[] = {"auto+quality:q=1", "auto+quality", "automatic", "auto+shares"};
+    const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5}, few = size_budget(60);
+    struct test_llama t;
+    wnw_bridge *cache;
+    (void)state;
+    opened_like(&t, "auto", 1);
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
+    read(&t, 0, 0, N_TURN);
+    assert_ok(wnw_bridge_compress(cache));
+    assert_near(entries(&t), 60, 0.5);
+    test_llama_close(&t);
+
+    double kept[2];
+    for (int k = 0; k < 2; k++) { /* without profiles it is replay */
+        opened_like(&t, "snapkv", 1);
+        assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
+        assert_ok(wnw_bridge_set_policy(cache, k ? "auto" : "replay", &half, false));
+        read(&t, 0, 0, N_TURN);
+        assert_ok(wnw_bridge_compress(cache));
+        kept[k] = entries_before(cache, N_TURN / 3);
+        assert_near(entries(&t), N_TURN / 2, 0.5);
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+            assert_error(wnw_bridge_set_policy(cache, bad[i], &few, false), WNW_E_ARG);
+        assert_error(wnw_bridge_set_policy(cache, "auto+quality:q=0.9", NULL, false), WNW_E_MISMATCH);
+        assert_says("winnow calibrate quality");
+        read(&t, 0, N_TURN, 150); /* what was refused has changed nothing */
+        assert_ok(wnw_bridge_compress(cache));
+        assert_near(entries(&t), (N_TURN + 150) / 2, 0.5);
+        assert_ok(wnw_bridge_set_policy(cache, NULL, NULL, false));
+        assert_error(wnw_bridge_compress(cache), WNW_E_ARG);
+        test_llama_close(&t);
+    }
+    assert_near(kept[0], kept[1], 0.0);
+}
+
 /* ---- Twice ---- */
 
 /* A sequence that has its size already loses nothing when it is compressed again, by a recursive policy either. */
@@ -356,23 +413,6 @@ static void test_not_twice(void **state)
         assert_near(entries(&t), once + 2, 0.0);
         test_llama_close(&t);
     }
-}
-
-/* Entries per head in cells before `end`, which hold the first tokens of the only sequence. */
-static double entries_before(wnw_bridge *cache, int32_t end)
-{
-    double found = 0, n_rows = 0;
-    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
-        wnw_bridge_layer l = wnw_bridge_layer_default();
-        assert_ok(wnw_bridge_get_layer(cache, i, &l));
-        for (int32_t ih = 0; ih < l.n_heads; ih++, n_rows++) {
-            int32_t cells[2 * N_TURN], n;
-            assert_ok(wnw_bridge_cells(cache, i, 0, ih, cells, 2 * N_TURN, &n));
-            for (int32_t k = 0; k < n; k++)
-                found += cells[k] < end;
-        }
-    }
-    return found / n_rows;
 }
 
 /* A share of the scores goes once, not of what is left each time. */
@@ -513,6 +553,7 @@ int main(void)
                                        cmocka_unit_test(test_two_sequences),
                                        cmocka_unit_test(test_turns),
                                        cmocka_unit_test(test_as_if_fresh),
+                                       cmocka_unit_test(test_automatic),
                                        cmocka_unit_test(test_not_twice),
                                        cmocka_unit_test(test_share_once),
                                        cmocka_unit_test(test_other_heads),

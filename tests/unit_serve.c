@@ -245,6 +245,12 @@ static int refuse_row(const char *recipe, const wnw_policy_choice *row, void *us
     return WNW_E_NOMEM;
 }
 
+static int each(const struct serve_want *want, wnw_automatic_what *what, void *user)
+{
+    const wnw_automatic of = serve_automatic_of(want);
+    return wnw_automatic_each(&of, what, user);
+}
+
 /* By each prompt's length and size; all that may come is observed. */
 static void test_automatic(void **state)
 {
@@ -279,7 +285,7 @@ static void test_automatic(void **state)
                                           .shares_least = 0.03};
         set_recipe(&want, "auto");
         assert_true(serve_is_automatic(&want) && !serve_keeps_all(&want));
-        assert_int_equal(serve_automatic_each(&want, write_row, text), WNW_OK);
+        assert_int_equal(each(&want, write_row, text), WNW_OK);
         assert_string_equal(text, cases[i].rows);
         assert_int_equal(serve_automatic_settle(&want), WNW_OK);
         assert_int_equal(serve_looks_with_all(&want), strstr(text, "replay") != NULL);
@@ -295,7 +301,7 @@ static void test_automatic(void **state)
         assert_int_equal(!!(want.needs & WNW_NEED_QUERY_STATS), strstr(text, "kvgate") != NULL);
         want.n_most = 0;
         int n = 0;
-        assert_int_equal(serve_automatic_each(&want, refuse_row, &n), WNW_E_NOMEM);
+        assert_int_equal(each(&want, refuse_row, &n), WNW_E_NOMEM);
         assert_int_equal(n, 1);
     }
     /* A request's size counts, wherever it stands, and what was kept by the same rule is the same whatever it came to. */
@@ -342,16 +348,18 @@ static void test_quality(void **state)
     struct serve_want want = {.n_most = 0};
     set_recipe(&want, "auto+quality:q=0.9");
     assert_true(serve_is_automatic(&want) && serve_asks_quality(&want) && !serve_keeps_all(&want));
-    assert_int_equal(serve_automatic_each(&want, write_row, text), WNW_OK);
+    assert_int_equal(each(&want, write_row, text), WNW_OK);
     assert_string_equal(text, "kvzap:recent=32+quality:q=0.9 6000;kvgate+quality:q=0.9 2147483647;");
     assert_int_equal(serve_automatic_settle(&want), WNW_OK);
     assert_int_equal(want.needs & (WNW_NEED_INPUT_GATE | WNW_NEED_QUERY_STATS),
                      WNW_NEED_INPUT_GATE | WNW_NEED_QUERY_STATS);
     struct serve_want taken = {0};
-    char recipe[SERVE_RECIPE];
-    assert_int_equal(serve_automatic_choose(recipe, &want, 100, true), WNW_OK); /* of a slot from a file */
+    const wnw_automatic of = serve_automatic_of(&want);
+    char *recipe;
+    assert_int_equal(wnw_automatic_choose(&recipe, &of, 100, true), WNW_OK); /* of a slot from a file */
     assert_string_equal(recipe, "kvgate+quality:q=0.9");
     set_recipe(&taken, recipe);
+    wnw_free(recipe);
     assert_true(taken.keeps_quality && !serve_is_automatic(&taken) && !serve_asks_quality(&taken));
     set_recipe(&taken, "keydiff");
     assert_false(taken.keeps_quality);

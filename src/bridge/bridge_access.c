@@ -167,5 +167,5 @@ int wnw_bridge_compress(wnw_bridge *cache)
         return wnw__fail(b->watch.told_rc, "%s", b->watch.told);
     if (nothing)
         return wnw__fail(WNW_E_ARG, "there is nothing to compress: no policy was set before the last batch");
-    return wnw__bridge_compress(b, &b->watch.last);
+    return wnw__bridge_compress_last(b);
 }

@@ -19,6 +19,8 @@ int wnw__bridge_watch_profile(struct wnw__bridge_watch *w, const char *path);
 /* The same from WINNOW_PROFILE, WINNOW_POLICY, WINNOW_BUDGET, WINNOW_RATIO and WINNOW_KV_BYTES; without the second it does
  * nothing. */
 int wnw__bridge_watch_set_from_environment(struct wnw__bridge_watch *w);
+/* Adds what a policy needs to what is observed. E_UNSUPPORTED: the two do not go together. */
+int wnw__bridge_add_needs(wnw_needs *to, const wnw_needs *more);
 /* Takes the policy away, with what was noted for it. */
 void wnw__bridge_watch_clear(struct wnw__bridge_watch *w);
 void wnw__bridge_watch_free(struct wnw__bridge_watch *w);
@@ -99,6 +101,8 @@ bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wn
 /* Drops what the policy does not keep of a sequence (bridge_plan.c). On failure nothing is dropped, unless memory runs out
  * while entries are. */
 int wnw__bridge_compress(struct wnw__bridge_backend *b, const struct wnw__bridge_live *live);
+/* The same of the sequence of the last row, by the policy that was set, chosen now where it is "auto". */
+int wnw__bridge_compress_last(struct wnw__bridge_backend *b);
 /* The threads of the context, for loops over layers and entries; NULL where there is one, or where they cannot be started
  * (bridge_observe.c). */
 struct wnw__pool *wnw__bridge_pool(struct wnw__bridge_backend *b);

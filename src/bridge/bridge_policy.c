@@ -44,10 +44,11 @@ static int check_profile(const wnw_profile *profile, const wnw_policy *p, const 
     if (missing == 0)
         return WNW_OK;
     const char *kind = wnw_profile_kind_name(__builtin_ctz(missing));
-    return wnw__fail(WNW_E_MISMATCH,
-                     "%s needs a profile of kind %s: make it with `winnow calibrate %s`, and name its file in "
-                     "WINNOW_PROFILE, or with wnw_bridge_set_profile",
-                     wnw__policy_name(p), kind, kind);
+    return wnw__fail(
+        WNW_E_MISMATCH,
+        "%s needs a profile of kind %s: make it with `winnow calibrate %s`, and name its file in "
+        "WINNOW_PROFILE, or with wnw_bridge_set_profile",
+        wnw__policy_name(p), kind, kind);
 }
 
 int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile)
@@ -58,35 +59,141 @@ int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile
     return check_profile(profile, policy, &needs);
 }
 
+/* One recorder serves all sequences. */
+int wnw__bridge_add_needs(wnw_needs *to, const wnw_needs *more)
+{
+    if ((to->flags & more->flags & WNW_NEED_QUERY_STATS) && to->skip != more->skip)
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "statistics of queries leave out %d tokens for another policy here, and %d for this one",
+            (int)to->skip, (int)more->skip);
+    if (more->flags & WNW_NEED_QUERY_STATS)
+        to->skip = more->skip;
+    to->flags |= more->flags;
+    to->window = more->window > to->window ? more->window : to->window;
+    return WNW_OK;
+}
+
 /* ---- Setting ---- */
 
 void wnw__bridge_watch_clear(struct wnw__bridge_watch *w)
 {
     wnw_policy_free(w->policy);
+    free(w->automatic);
     wnw__bridge_tracks_free(w->tracks);
     w->policy = NULL;
+    w->automatic = NULL;
     w->tracks = NULL;
     w->needs = (wnw_needs){0};
     w->n_place = 0;
     w->told[0] = '\0';
 }
 
+/* A policy that can be had here. */
+static int parse(wnw_policy **out, const char *recipe, const wnw_profile *profile)
+{
+    WNW_TRY(wnw_policy_parse(out, recipe, NULL));
+    const int rc = wnw_bridge_check_policy(*out, profile);
+    if (rc != WNW_OK) {
+        wnw_policy_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+/* What "auto" may come to: the policy for the shortest prompts, and what they all need. */
+struct rows {
+    const wnw_profile *profile;
+    wnw_policy *first;
+    wnw_needs needs;
+};
+
+static int add_row(const char *recipe, const wnw_policy_choice *row, void *user)
+{
+    struct rows *rows = user;
+    wnw_policy *policy;
+    (void)row;
+    WNW_TRY(parse(&policy, recipe, rows->profile));
+    const wnw_needs needs = wnw_policy_needs(policy);
+    const int rc = rows->first ? wnw__bridge_add_needs(&rows->needs, &needs) : WNW_OK;
+    if (rows->first) {
+        wnw_policy_free(policy);
+    } else {
+        rows->first = policy;
+        rows->needs = needs;
+    }
+    return rc;
+}
+
+/* What is chosen by; facts are the caller's. */
+static wnw_automatic automatic_of(const char *recipe, wnw_policy_facts *facts, const wnw_profile *profile,
+                                  const wnw_size *size)
+{
+    *facts = wnw_policy_facts_default();
+    wnw_policy_facts_add(facts, profile);
+    return (wnw_automatic){WNW_INIT(wnw_automatic), .recipe = recipe, .facts = facts, .profile = profile,
+                           .size = *size};
+}
+
 int wnw__bridge_watch_set(struct wnw__bridge_watch *w, const char *recipe, const wnw_size *size,
                           bool by_itself)
 {
-    wnw_policy *policy = NULL;
-    WNW_TRY(wnw_policy_parse(&policy, recipe, NULL));
-    const int rc = wnw_bridge_check_policy(policy, w->profile);
+    const wnw_size none = {.kind = WNW_SIZE_NONE}, of = size ? *size : none;
+    const bool chooses = wnw_automatic_is(recipe, NULL);
+    wnw_policy_facts facts;
+    const wnw_automatic automatic = automatic_of(recipe, &facts, w->profile, &of);
+    struct rows rows = {.profile = w->profile};
+    char *text = chooses ? strdup(recipe) : NULL;
+    int rc = chooses ? wnw_automatic_each(&automatic, add_row, &rows) : add_row(recipe, NULL, &rows);
+    if (rc == WNW_OK && chooses && !text)
+        rc = wnw__fail(WNW_E_NOMEM, "out of memory for a recipe");
     if (rc != WNW_OK) {
-        wnw_policy_free(policy);
+        free(text);
+        wnw_policy_free(rows.first);
         return rc;
     }
     wnw__bridge_watch_clear(w);
-    w->policy = policy;
-    w->needs = wnw_policy_needs(policy);
-    w->size = size ? *size : (wnw_size){.kind = WNW_SIZE_NONE};
+    w->policy = rows.first;
+    w->automatic = text;
+    w->needs = rows.needs;
+    w->size = of;
     w->by_itself = by_itself;
     return WNW_OK;
+}
+
+/* Whether cells of the sequence come from a state, so that nothing was noted of them. */
+static bool was_read(const struct wnw__bridge_live *live)
+{
+    const struct wnw__bridge_cache *c = live->cache;
+    for (int32_t i = 0; c->note && i < live->n; i++)
+        if (c->note[(int64_t)live->stream * c->n_cell + live->cell[i]].order == 0)
+            return true;
+    return false;
+}
+
+/* Chooses the policy for a sequence. */
+static int choose(struct wnw__bridge_watch *w, const struct wnw__bridge_live *live)
+{
+    wnw_policy_facts facts;
+    const wnw_automatic automatic = automatic_of(w->automatic, &facts, w->profile, &w->size);
+    wnw_policy *policy;
+    char *recipe;
+    WNW_TRY(wnw_automatic_choose(&recipe, &automatic, live->n, was_read(live)));
+    const int rc = parse(&policy, recipe, w->profile);
+    if (rc == WNW_OK) {
+        wnw__log(WNW_LOG_INFO, "winnow: %d tokens by %s", (int)live->n, recipe);
+        wnw_policy_free(w->policy);
+        w->policy = policy;
+    }
+    wnw_free(recipe);
+    return rc;
+}
+
+int wnw__bridge_compress_last(struct wnw__bridge_backend *b)
+{
+    if (b->watch.automatic)
+        WNW_TRY(choose(&b->watch, &b->watch.last));
+    return wnw__bridge_compress(b, &b->watch.last);
 }
 
 int wnw__bridge_watch_profile(struct wnw__bridge_watch *w, const char *path)
@@ -192,7 +299,7 @@ int wnw__bridge_watch_set_from_environment(struct wnw__bridge_watch *w)
         return wnw__fail(WNW_E_ARG, "WINNOW_BUDGET, WINNOW_RATIO and WINNOW_KV_BYTES exclude each other");
     if ((!recipe || !*recipe) && n > 0)
         return wnw__fail(WNW_E_ARG, "a size is set without WINNOW_POLICY, so that nothing is compressed: set "
-                                    "WINNOW_POLICY too, for instance to keydiff");
+                                    "WINNOW_POLICY too, for instance to auto");
     if (!recipe || !*recipe)
         return WNW_OK;
     WNW_TRY(take_profiles(w, profiles ? profiles : ""));

@@ -91,21 +91,6 @@ int wnw_bridge_skip_query(wnw_bridge *cache, int32_t row)
 
 /* ---- Policies of sequences ---- */
 
-/* One recorder serves all sequences. */
-static int add_needs(wnw_needs *to, const wnw_needs *more)
-{
-    if ((to->flags & more->flags & WNW_NEED_QUERY_STATS) && to->skip != more->skip)
-        return wnw__fail(
-            WNW_E_UNSUPPORTED,
-            "statistics of queries leave out %d tokens for another policy here, and %d for this one",
-            (int)to->skip, (int)more->skip);
-    if (more->flags & WNW_NEED_QUERY_STATS)
-        to->skip = more->skip;
-    to->flags |= more->flags;
-    to->window = more->window > to->window ? more->window : to->window;
-    return WNW_OK;
-}
-
 int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
 {
     WNW_REQUIRE(cache);
@@ -117,7 +102,7 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
     WNW_TRY(wnw_policy_parse(&policy, recipe, NULL));
     const wnw_needs needs = wnw_policy_needs(policy);
     int rc = wnw_bridge_check_policy(policy, w->profile);
-    rc = rc == WNW_OK ? add_needs(&w->needs, &needs) : rc;
+    rc = rc == WNW_OK ? wnw__bridge_add_needs(&w->needs, &needs) : rc;
     wnw_policy_free(policy);
     return rc;
 }

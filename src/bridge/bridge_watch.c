@@ -173,7 +173,7 @@ static int look_at(struct wnw__bridge_backend *b, const struct batch *batch)
             const bool alone = is_alone(batch, s, row);
             if (alone && w->by_itself) {
                 WNW_TRY(list_live(batch, s, row, &w->last));
-                const int rc = is_due(batch, s, &w->last) ? wnw__bridge_compress(b, &w->last) : WNW_OK;
+                const int rc = is_due(batch, s, &w->last) ? wnw__bridge_compress_last(b) : WNW_OK;
                 if (rc != WNW_OK)
                     tell(w, rc);
             }
@@ -318,7 +318,7 @@ static void tell_nothing(struct wnw__bridge_backend *b)
         : n_sliding > 0
             ? "%s has nothing to act on: every layer of this model has a sliding window; take the policy away"
             : "%s has nothing to act on: this model has no cache of keys and values; take the policy away",
-        wnw__policy_name(b->watch.policy));
+        b->watch.automatic ? b->watch.automatic : wnw__policy_name(b->watch.policy));
     tell(&b->watch, rc);
 }
 

@@ -17,6 +17,22 @@ readelf -d "$library" | grep -q 'NEEDED.*libllama' && fail "the library needs li
 good 'what a shell needs' backend --env
 eval "$(cat "$work/out")"
 [ "$GGML_BACKEND_PATH" = "$library" ] || fail "GGML_BACKEND_PATH is $GGML_BACKEND_PATH"
+# With a model its profiles too; what is there is read by the policies that need it.
+need_file "$tiny/tiny-llama.gguf"
+good 'a model without profiles' backend --env -m "$tiny/tiny-llama.gguf"
+eval "$(cat "$work/out")"
+[ "${WINNOW_PROFILE-unset}" = "" ] || fail "WINNOW_PROFILE is ${WINNOW_PROFILE-unset}"
+cp "$tiny/tiny-llama.gguf" "$work/smollm2-135m.gguf" # the name is what profiles are found by
+good 'a model with profiles' backend --env -m "$work/smollm2-135m.gguf"
+eval "$(cat "$work/out")"
+for kind in shares gate inputgate quality; do
+    found=$(tr : '\n' <<<"$WINNOW_PROFILE" | grep "/$kind.json\$")
+    [ -f "$found" ] || fail "no profile of $kind in $WINNOW_PROFILE"
+done
+grep -q 'compiler' <<<"$WINNOW_PROFILE" && fail 'tables of one budget are named'
+unset WINNOW_PROFILE GGML_BACKEND_PATH
+bad 'a model that is not there' 'there is no file' backend --env -m none
+bad 'a model for nothing' '--env' backend --path -m "$tiny/tiny-llama.gguf"
 
 llama=$(ldd "$WINNOW" | sed -n 's/.*libllama\.so[.0-9]* => \(\/[^ ]*\).*/\1/p')
 good 'the libllama of this program' backend --check "$llama"

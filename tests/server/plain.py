@@ -5,6 +5,7 @@
 The environment sets a policy, and nothing else of the server knows of it. Compared are a server without the backend and one
 that keeps everything.
 """
+import pathlib
 import re
 import sys
 
@@ -105,6 +106,27 @@ with Server(OURS, env("snapkv", 150)) as s:
     check("the slot is free once more", until(lambda: s.log().count("stop processing") > stopped), s.log()[-1000:])
     after = s.complete(first, 12, id_slot=0)
     check("after an answer that was left", nearly_same(alone, after, CLOSE), alone, after)
+
+# "auto" is chosen when a prompt was read, by its length and the profiles that are named; and a quality in place of a size.
+chosen = lambda s: re.findall(r"winnow: (\d+) tokens by (\S+)", s.log())
+profiles = pathlib.Path(__file__).parents[2] / "share/profiles/smollm2-135m"
+by_gates = {"GGML_BACKEND_PATH": library, "WINNOW_VERBOSE": "1", "WINNOW_PROFILE": ":".join(str(profiles / f"{kind}.json") for kind in ("shares", "gate", "inputgate", "quality"))}
+small = [f"{TINY}/../smollm2-135m.gguf" if x == model else x for x in OURS]
+with Server(OURS, env("auto", 150)) as s:
+    s.complete(first, 12, id_slot=0)
+    check("without profiles by replay", once(s, 700) and [recipe for _, recipe in chosen(s)] == ["replay"], chosen(s), compressions(s))
+with Server(small, {**by_gates, "WINNOW_POLICY": "auto", "WINNOW_BUDGET": "200"}) as s:
+    s.complete(ids(300, 1), 3, id_slot=0)
+    check("with profiles by gates", [recipe for _, recipe in chosen(s)] == ["kvzap:recent=32,room=0.3+shares"], chosen(s), s.log()[-800:])
+    s.complete(ids(300, 2), 3, id_slot=1, cache_prompt=False)
+    check("each prompt", len(chosen(s)) == len(compressions(s)) == 2 and all(abs(k - 200) <= 1 for _, k in compressions(s)), chosen(s), compressions(s))
+with Server(small, {**by_gates, "WINNOW_POLICY": "auto+quality:q=0.8"}) as s:
+    a = s.complete(ids(400, 3), 6, id_slot=0)
+    s.complete(ids(400, 3) + a["tokens"] + ids(300, 4), 6, id_slot=0)
+    check("a quality", [recipe for _, recipe in chosen(s)] == ["kvzap:recent=32+quality:q=0.8"] * 2 and 30 < compressions(s)[0][1] < 390, chosen(s), compressions(s))
+    check("of which the first turn keeps its part", compressions(s)[1][1] > compressions(s)[0][1], compressions(s))
+with Server(OURS, {"GGML_BACKEND_PATH": library, "WINNOW_POLICY": "auto+quality:q=0.8"}) as s:
+    check("a quality that nobody has measured is said", re.search(r"winnow: nothing is compressed: .*calibrate quality", s.log()), s.log()[-1000:])
 
 # What a user gets wrong is said, and the server goes on as it can.
 with Server(OURS, env("snapvk", 150)) as s:
