@@ -7,6 +7,7 @@ head -c 40000 "$text" >"$work/text.txt"
 head -c 900 "$text" >"$work/doc.txt"
 on_doc=(-m "$model" -f "$work/doc.txt" -t 1 --raw)
 
+bad 'as servers have it' 'the option for that is --keep-quality 0.9' run "${on_doc[@]}" -n 1 --policy auto+quality:q=0.9
 bad 'no profile yet' 'for --keep-quality needs a calibration profile of kind quality .*winnow calibrate quality' run "${on_doc[@]}" -n 1 --keep-quality 0.9
 good 'into the cache folder' calibrate quality -m "$model" -f "$work/text.txt" --set $small -t 1 && {
     json 'profile' "$made" 'o["kind"] == "quality" and o["settings"]["quantile"] == 0.95 and o["settings"]["measured_pieces"] == 36'
