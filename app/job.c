@@ -639,12 +639,23 @@ int32_t app_job_n_compressed(const struct app_job *job)
     return job->args->context_only ? job->n_context : job->n_tokens;
 }
 
+/* Whether a policy was chosen among those that do without the profile that helps most (docs/results.md, A fourth model). */
+static bool lacks_shares(const struct app_job *job)
+{
+    return job->automatic && job->choice.recipe && !asks_quality(job->args) && !job->no_profiles &&
+           !(wnw_profile_kinds(job->profile) & 1u << WNW_PROFILE_SHARES);
+}
+
 void app_job_notes(const struct app_job *job)
 {
     if (job->size_assumed)
         app_note("no size given, removing half of the entries (--ratio 0.5)");
     if (job->automatic && job->choice.recipe)
         app_auto_tell(&job->choice);
+    if (lacks_shares(job))
+        app_note("this model has no profile of shares, without which more answers are lost: "
+                 "`winnow calibrate shares -m %.120s` makes one, in minutes for small models",
+                 job->args->model);
     if (job->kv.automatic)
         app_kv_tell(&job->kv, (uint64_t)job->args->kv_bytes, app_job_n_compressed(job), &job->info);
     if (job->size_ignored)

@@ -133,8 +133,13 @@ static void take_recipe(const char *recipe)
         refuse_status(rc);
     wnw_policy_free(policy);
     const wnw_automatic of = serve_automatic_of(&config.want);
-    if (serve_is_automatic(&config.want))
-        (void)wnw_automatic_each(&of, tell_row, NULL);
+    if (!serve_is_automatic(&config.want))
+        return;
+    (void)wnw_automatic_each(&of, tell_row, NULL);
+    if (!serve_asks_quality(&config.want) && !(config.facts.profiles & 1u << WNW_PROFILE_SHARES))
+        fputs("winnow: auto: this model has no profile of shares, without which more answers are lost: "
+              "`winnow calibrate shares` makes one, in minutes for small models\n",
+              stderr);
 }
 
 static void read_documents(const char *lines)

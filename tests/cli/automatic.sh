@@ -19,6 +19,9 @@ chooses() {
         json "$name: the choice" "$work/out" "o['choice']['policy'] == '$policy' and set(o['choice']) == {'policy', 'when', 'why', 'evidence'}"
         [ "$(grep -c "policy $policy, because " "$work/err")" -eq 1 ] || fail "$name: not said once: $(cat "$work/err")"
         [ "$(grep "policy $policy, because " "$work/err" | wc -c)" -le 150 ] || fail "$name: not said in one short line: $(cat "$work/err")"
+        # Without the profile that helps most it is said how to make it.
+        [[ "$*" == *"$small"* ]]
+        [ "$(grep -c 'no profile of shares.*winnow calibrate shares -m' "$work/err")" -eq $((1 - $?)) ] || fail "$name: what is missing: $(cat "$work/err")"
     }
 }
 
