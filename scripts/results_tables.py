@@ -23,6 +23,8 @@ a run's folder. A document has a table between two lines, and a number between t
     ...
     <!-- end of table -->
     SnapKV has <!-- number NAME agnostic/all/snapkv/ratio=0.5/macro.mean 1 -->30.0<!-- / --> points.
+    Halves have <!-- profile MODEL/shares overlap/halves/0 3 -->0.984<!-- / --> in common.
+    <!-- common FILE FILE srh_mean layer:1 -->79 %<!-- / --> of the best heads are the same.
 
 A table takes mode= (all without it), N= (all lengths without it) and policies= (all without it; names separated by blanks); `contrasts` is the table of
 those that were listed before the run, `predictions` that of texts without questions, `perturbation` that of a perturbation study, and `<!-- contrast NAME 0 -->..<!-- / -->` the first of them in a sentence: difference, interval, n, corrected
@@ -31,10 +33,15 @@ probability. A number's path is protocol, length, policy (its shortest recipe), 
 keeps) or `unprotected`, and `n`, `score` or another of their scores; of a perturbation study `pair`, policy, size and a member that is
 a share or a change, or `bound`, size and such a member, all in per cent.
 
+Numbers of calibration are those of profiles: `profile` has a file under share/profiles, without its .json, the way to a number in its results, and decimals, with a `%` for
+per cent; `common` two profiles under docs/results or share/profiles, a table [layer][head] that both have, and what is compared: `layer:K`, which share of the K best heads of each
+layer they have in common, over the layers in which the first has any, or `model:K`, how many of the K best of all.
+
 Headings whose tables have no records yet, and CSV files without them, are listed in docs/results/without-records.txt; a line
 there that has records, or no table any more, is a fault, so that the list only shrinks.
 """
 import argparse
+import functools
 import gzip
 import itertools
 import json
@@ -53,6 +60,8 @@ MOST_BYTES_OF_NUMBER = 3  # of one of a perturbation study's, packed
 TABLE = re.compile(r"(<!-- table (\S+)([^>\n]*?) -->\n)(.*?)(<!-- end of table -->)", re.S)
 CONTRAST = re.compile(r"(<!-- contrast (\S+) (\d+) -->)(.*?)(<!-- / -->)", re.S)
 NUMBER = re.compile(r"(<!-- number (\S+) (\S+) (\d) -->)(.*?)(<!-- / -->)", re.S)
+PROFILE = re.compile(r"(<!-- profile (\S+) ([^>\n]+?) (\d%?) -->)(.*?)(<!-- / -->)", re.S)
+COMMON = re.compile(r"(<!-- common (\S+) (\S+) (\S+) (layer|model):(\d+) -->)(.*?)(<!-- / -->)", re.S)
 
 
 def documents():
@@ -250,6 +259,38 @@ def contrast(run, i):
     return fixed(c["delta"], 1) + interval(c, "lo", "hi") + f", n = {c['n']}, p " + (p if p.startswith("<") else "= " + p)
 
 
+@functools.cache
+def results_of(name):
+    """What a profile has measured."""
+    for folder in (ROOT / "share" / "profiles", RESULTS):
+        if (folder / f"{name}.json").exists():
+            return json.loads((folder / f"{name}.json").read_text())["results"]
+    raise SystemExit(f"there is no profile {name}.json in share/profiles or docs/results")
+
+
+def profile_number(name, path, digits):
+    value = results_of(name)
+    for key in path.split("/"):
+        try:
+            value = value[int(key)] if isinstance(value, list) else value[key]
+        except (KeyError, IndexError, ValueError, TypeError):
+            raise SystemExit(f"profile {name} {path}: there is no {key}") from None
+    return fixed(100 * value, int(digits[0])) + " %" if digits.endswith("%") else fixed(value, int(digits))
+
+
+def best(scores, k):
+    return set(sorted(range(len(scores)), key=lambda i: (-scores[i], i))[:k])
+
+
+def common(first, second, member, of, k):
+    """What the best heads of two profiles have in common."""
+    a, b = results_of(first)[member], results_of(second)[member]
+    if of == "model":
+        return str(len(best(sum(a, []), k) & best(sum(b, []), k)))
+    shares = [len(best(x, k) & best(y, k)) / k for x, y in zip(a, b, strict=True) if max(x) > 0]
+    return fixed(100 * sum(shares) / len(shares), 0) + " %"
+
+
 def options_of(text):
     return {item.partition("=")[0]: item.partition("=")[2] for item in text.strip().split(",") if item}
 
@@ -258,6 +299,8 @@ def written(text, reports):
     """A document with its tables and numbers as the records have them."""
     text = TABLE.sub(lambda m: m[1] + table(reports.get(m[2])[0], options_of(m[3])) + m[5], text)
     text = CONTRAST.sub(lambda m: m[1] + contrast(reports.get(m[2])[0], int(m[3])) + m[5], text)
+    text = PROFILE.sub(lambda m: m[1] + profile_number(m[2], m[3], m[4]) + m[6], text)
+    text = COMMON.sub(lambda m: m[1] + common(m[2], m[3], m[4], m[5], int(m[6])) + m[8], text)
     return NUMBER.sub(lambda m: m[1] + number_of(reports, m[2], m[3], int(m[4])) + m[6], text)
 
 
