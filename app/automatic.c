@@ -10,7 +10,8 @@
 
 bool app_is_auto(const char *recipe)
 {
-    return recipe && strcmp(recipe, "auto") == 0;
+    double quality;
+    return wnw_automatic_is(recipe, &quality) && !(quality > 0);
 }
 
 int app_auto_choose(wnw_policy **policy, wnw_policy_choice *choice, const wnw_policy_facts *facts)

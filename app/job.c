@@ -163,11 +163,10 @@ static int check_policy(struct app_job *job)
     if (rc != APP_OK)
         return rc;
     double quality;
-    if (wnw_automatic_is(recipe, &quality) &&
-        quality > 0) /* as requests and the environment of other programs have it */
+    job->automatic = wnw_automatic_is(recipe, &quality);
+    if (quality > 0) /* as requests and the environment of other programs have it */
         return app_fail(APP_BAD_INPUT, "--policy %.60s: the option for that is --keep-quality %.15g", recipe,
                         quality);
-    job->automatic = app_is_auto(recipe);
     if (job->automatic) { /* every policy of the table needs a size, and works in every phase in which it is chosen */
         if (!asks_quality(job->args))
             assume_size(job);

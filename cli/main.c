@@ -13,22 +13,20 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Lists commands, or those whose first word is `family`. Returns how many. */
-static int print_commands(FILE *f, const char *family)
+/* Lists commands, or those whose first word is `family`. */
+static void print_commands(FILE *f, const char *family)
 {
-    int n = 0, width = 0;
+    int width = 0;
     const struct app_command *c;
     for (int i = 0; (c = cli_command(i)); i++)
         if ((!family || cli_is_of(c, family)) && (int)strlen(c->name) > width)
             width = (int)strlen(c->name);
+    fputs("Commands:\n", f);
     for (int i = 0; (c = cli_command(i)); i++)
-        if (!family || cli_is_of(c, family)) {
-            fprintf(f, "%s  %-*s %s\n", n == 0 ? "Commands:\n" : "", width, c->name, c->about);
-            n++;
-        }
+        if (!family || cli_is_of(c, family))
+            fprintf(f, "  %-*s %s\n", width, c->name, c->about);
     if (!family)
         fprintf(f, "  %-*s The options of a command; so does `winnow CMD --help`.\n", width, "help CMD");
-    return n;
 }
 
 static void print_overview(FILE *f)

@@ -895,8 +895,8 @@ WNW_API int wnw_policy_choose_quality(wnw_policy_choice *out, const wnw_policy_f
 typedef struct wnw_automatic {
     uint32_t struct_size;
     const char *recipe; /* "auto", or "auto+quality:q=Q" for a quality in place of a size */
-    const wnw_policy_facts
-        *facts; /* of all prompts, but for was_read, n_tokens and kept; NULL = nothing is known */
+    /* of all prompts, but for was_read, n_tokens and kept; NULL = nothing is known */
+    const wnw_policy_facts *facts;
     const wnw_profile *profile; /* what a quality is chosen by; NULL = none */
     wnw_size size;
     int32_t n_most; /* tokens that a prompt has at most; 0 = not known */

@@ -202,12 +202,12 @@ def table(run, options):
     return "\n".join(lines) + "\n"
 
 
-def member_of(value, path):
-    for key in path.split("."):
+def member_of(value, path, border="."):
+    for key in path.split(border):
         try:
             value = value[int(key)] if key.isdigit() else value[key]
         except (KeyError, IndexError, TypeError):
-            raise SystemExit(f"number {path}: the row has no {key}") from None
+            raise SystemExit(f"number {path}: there is no {key}") from None
     return value
 
 
@@ -269,12 +269,7 @@ def results_of(name):
 
 
 def profile_number(name, path, digits):
-    value = results_of(name)
-    for key in path.split("/"):
-        try:
-            value = value[int(key)] if isinstance(value, list) else value[key]
-        except (KeyError, IndexError, ValueError, TypeError):
-            raise SystemExit(f"profile {name} {path}: there is no {key}") from None
+    value = member_of(results_of(name), path, "/")
     return fixed(100 * value, int(digits[0])) + " %" if digits.endswith("%") else fixed(value, int(digits))
 
 

@@ -27,8 +27,8 @@ struct serve_want {
     bool keeps_quality; /* it drops a share of the scores, of whatever it judges */
 };
 
-/* Parses a recipe of less than SERVE_RECIPE bytes and takes it into *want. *policy is the caller's, NULL for "full" and for what begins with "auto", which
- * serve_automatic_settle completes; policy may be NULL.
+/* Parses a recipe of less than SERVE_RECIPE bytes and takes it into *want. *policy is the caller's, NULL for "full" and for
+ * what begins with "auto", which serve_automatic_settle completes; policy may be NULL.
  * After an error, which is one of wnw_policy_parse, the recipe stands there all the same, as one that may need everything. */
 int serve_want_set(struct serve_want *want, const char *recipe, wnw_policy **policy);
 

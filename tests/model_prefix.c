@@ -86,20 +86,6 @@ static wnw_plan *plan_of(wnw_session *s, const char *recipe, int64_t budget)
     return plan;
 }
 
-/* Positions below n_prefix that all heads together keep. */
-static int32_t kept_below(const wnw_plan *plan, int32_t n_prefix)
-{
-    int32_t sum = 0;
-    for (int32_t il = 0; il < wnw_plan_n_layer(plan); il++)
-        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++) {
-            const int32_t *pos;
-            const int32_t n = wnw_plan_head(plan, il, ih, &pos);
-            for (int32_t i = 0; i < n && pos[i] < n_prefix; i++)
-                sum++;
-        }
-    return sum;
-}
-
 /* The header stays in every head; kvpress keeps 4 of it and drops the others first; the same from a copy. */
 static void header_of_kvzip(void **state)
 {
@@ -116,17 +102,17 @@ static void header_of_kvzip(void **state)
     wnw_plan *copied = plan_of(copy, "kvzip", 30), *kvpress = plan_of(s, "kvpress-kvzip", 30);
     wnw_plan *whole = plan_of(s, "kvzip:prefix=score", 30);
     const int32_t n_head = wnw_plan_n_layer(keep) * wnw_plan_n_head_kv(keep);
-    assert_int_equal(kept_below(keep, N_PREFIX), n_head * N_PREFIX);
-    assert_int_equal(kept_below(uniform, N_PREFIX), n_head * N_PREFIX);
-    assert_int_equal(kept_below(kvpress, N_PREFIX), n_head * 4);
-    assert_int_equal(kept_below(kvpress, 4), n_head * 4);
+    assert_int_equal(test_plan_below(keep, N_PREFIX), n_head * N_PREFIX);
+    assert_int_equal(test_plan_below(uniform, N_PREFIX), n_head * N_PREFIX);
+    assert_int_equal(test_plan_below(kvpress, N_PREFIX), n_head * 4);
+    assert_int_equal(test_plan_below(kvpress, 4), n_head * 4);
     assert_same_plan(keep, copied);
     assert_other_plan(whole, keep);
     assert_other_plan(whole, unknown); /* the turn ends otherwise */
     /* The second look finds what the first one left. */
     assert_ok(wnw_session_apply(s, keep, NULL));
     wnw_plan *again = plan_of(s, "kvzip", 12);
-    assert_int_equal(kept_below(again, N_PREFIX), n_head * N_PREFIX);
+    assert_int_equal(test_plan_below(again, N_PREFIX), n_head * N_PREFIX);
     /* A header that the size cannot hold. */
     wnw_plan *none = NULL;
     assert_error(

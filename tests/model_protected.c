@@ -64,20 +64,6 @@ static void reports_say_what_is_protected(void **state)
 
 /* ---- Twice ---- */
 
-/* Entries of tokens before `end` in a plan. */
-static int32_t count_before(const wnw_plan *plan, int32_t end)
-{
-    int32_t found = 0;
-    for (int32_t il = 0; il < wnw_plan_n_layer(plan); il++)
-        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++) {
-            const int32_t *pos;
-            const int32_t n = wnw_plan_head(plan, il, ih, &pos);
-            for (int32_t i = 0; i < n; i++)
-                found += pos[i] < end;
-        }
-    return found;
-}
-
 /* A quality drops its share of what has come since the last compression, by whichever policy that was; a size takes from all. */
 static void a_quality_judges_once(void **state)
 {
@@ -94,12 +80,12 @@ static void a_quality_judges_once(void **state)
         assert_ok(test_observe(s, both, 2));
         assert_ok(wnw_session_prefill(s, fx->tokens, HALF, NULL, NULL));
         assert_ok(wnw_session_plan(s, k ? other : p, k ? &small : &none, &plan, &report));
-        const int32_t once = count_before(plan, HALF);
+        const int32_t once = test_plan_below(plan, HALF);
         wnw_plan_free(plan);
         assert_ok(wnw_session_compress(s, k ? other : p, k ? &small : &none, NULL));
         assert_ok(wnw_session_prefill(s, fx->tokens + HALF, N_READ - HALF, NULL, NULL));
         assert_ok(wnw_session_plan(s, p, &none, &plan, &report));
-        assert_int_equal(count_before(plan, HALF), once);
+        assert_int_equal(test_plan_below(plan, HALF), once);
         assert_cmp(report.kept_mean, <,
                    (double)once / (fx->info.n_layer * fx->info.n_head_kv) + N_READ - HALF);
         wnw_plan_free(plan);

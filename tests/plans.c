@@ -96,6 +96,19 @@ static bool plans_differ(const wnw_plan *a, const wnw_plan *b, char *out, size_t
     return false;
 }
 
+int32_t test_plan_below(const wnw_plan *plan, int32_t end)
+{
+    int32_t sum = 0;
+    for (int32_t il = 0; il < wnw_plan_n_layer(plan); il++)
+        for (int32_t ih = 0; ih < wnw_plan_n_head_kv(plan); ih++) {
+            const int32_t *pos;
+            const int32_t n = wnw_plan_head(plan, il, ih, &pos);
+            for (int32_t i = 0; i < n && pos[i] < end; i++)
+                sum++;
+        }
+    return sum;
+}
+
 bool test_same_plan(const wnw_plan *a, const wnw_plan *b)
 {
     char what[256];

@@ -18,6 +18,9 @@ wnw_size size_bytes(uint64_t n);
 /* A plan like `of` in layer il that keeps everything in the other layers of s. */
 wnw_plan *test_plan_of_layer(const wnw_session *s, const wnw_plan *of, int32_t il);
 
+/* Entries at positions below `end` that a plan keeps, in all heads together. */
+int32_t test_plan_below(const wnw_plan *plan, int32_t end);
+
 /* Kept positions, merges and channels of every layer and head. */
 bool test_same_plan(const wnw_plan *a, const wnw_plan *b);
 /* The first difference is shown with its layer and head. */

@@ -228,16 +228,15 @@ static void a_size_is_a_ceiling(void **state)
     fake_free(&f);
 }
 
-/* Entries before a position that stay in a plan, and how many there are. */
-static int32_t staying(const wnw_plan *plan, const struct fake *f, int32_t end, int32_t *n_all)
+/* Entries at positions below `end` that there are. */
+static int32_t there(const struct fake *f, int32_t end)
 {
     int32_t n = 0;
-    *n_all = 0;
     for (int32_t il = 0; il < 3; il++) {
         const struct wnw__plan_layer l = f->src.layer(&f->src, il);
         for (int32_t ih = 0; ih < 2; ih++)
-            for (int32_t i = 0; i < l.n_entry[ih] && l.pos[l.off[ih] + i] < end; i++, ++*n_all)
-                n += fake_holds(plan, il, ih, l.pos[l.off[ih] + i]);
+            for (int32_t i = 0; i < l.n_entry[ih] && l.pos[l.off[ih] + i] < end; i++)
+                n++;
     }
     return n;
 }
@@ -250,18 +249,15 @@ static void once(void **state)
     static const char recipe[] = "replay+quality:dropped=0.3";
     static struct fake f;
     const wnw_size none = {.kind = WNW_SIZE_NONE}, ample = size_budget(150), small = size_budget(60);
-    int32_t n_all, n_first;
     fake_init(&f, 3, 2, 2, 150, false);
     wnw_plan *plan = fake_planned(&f, recipe, &none, NULL);
-    n_first = staying(plan, &f, 100, &n_all);
-    assert_cmp(n_first, <, n_all);
+    assert_cmp(test_plan_below(plan, 100), <, there(&f, 100));
     wnw_plan_free(plan);
     for (int k = 0; k < 2; k++) {
         f.src.n_fixed = 100;
         plan = fake_planned(&f, recipe, k ? &ample : &none, NULL);
         assert_cmp(fake_check_plan(plan, &f), <, fake_entries(&f));
-        n_first = staying(plan, &f, 100, &n_all);
-        assert_int_equal(n_first, n_all);
+        assert_int_equal(test_plan_below(plan, 100), there(&f, 100));
         wnw_plan_free(plan);
         f.src.n_fixed = f.src.n_past; /* nothing has come since */
         plan = fake_planned(&f, recipe, k ? &ample : &none, NULL);

@@ -98,6 +98,12 @@ bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wn
 
 /* ---- From what a policy sees of a sequence to fewer entries ---- */
 
+/* What is noted of token i of a sequence; NULL where nothing is, because the cache is gone. */
+static inline struct wnw__bridge_note *wnw__bridge_note_of(const struct wnw__bridge_live *live, int32_t i)
+{
+    const struct wnw__bridge_cache *c = live->cache;
+    return c->note ? &c->note[(int64_t)live->stream * c->n_cell + live->cell[i]] : NULL;
+}
 /* Drops what the policy does not keep of a sequence (bridge_plan.c). On failure nothing is dropped, unless memory runs out
  * while entries are. */
 int wnw__bridge_compress(struct wnw__bridge_backend *b, const struct wnw__bridge_live *live);

@@ -129,12 +129,8 @@ static int check_readers(const struct wnw__bridge_sequence *s, int32_t il, const
 static int check_lost(const struct wnw__bridge_sequence *s, int32_t il, int32_t n)
 {
     const struct wnw__bridge_live *live = s->live;
-    const struct wnw__bridge_cache *c = live->cache;
-    if (n == live->n || !c->note)
-        return WNW_OK;
-    const struct wnw__bridge_note *note =
-        &c->note[(int64_t)live->stream * c->n_cell + live->cell[live->n - n - 1]];
-    return note->order == 0 || note->seen || note->unasked
+    const struct wnw__bridge_note *note = n < live->n ? wnw__bridge_note_of(live, live->n - n - 1) : NULL;
+    return !note || note->order == 0 || note->seen || note->unasked
                ? WNW_OK
                : wnw__fail(
                      WNW_E_NOT_OBSERVED,
@@ -356,10 +352,10 @@ struct wnw__pool *wnw__bridge_pool(struct wnw__bridge_backend *b)
 /* The number of first tokens, a header of the template included, on which a policy has decided before. */
 static int32_t count_fixed(const struct wnw__bridge_live *live)
 {
-    const struct wnw__bridge_cache *c = live->cache;
     int32_t n = live->n_prefix;
-    while (c->note && n < live->n && c->note[(int64_t)live->stream * c->n_cell + live->cell[n]].seen)
-        n++;
+    for (const struct wnw__bridge_note *note; n < live->n && (note = wnw__bridge_note_of(live, n)); n++)
+        if (!note->seen)
+            break;
     return n > live->n_prefix ? n : 0;
 }
 

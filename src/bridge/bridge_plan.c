@@ -105,7 +105,7 @@ static int check_seen(const struct wnw__bridge_live *live)
     if (!c->note)
         return wnw__fail(WNW_E_ARG, "the cache is gone");
     for (int32_t i = 0; i < live->n; i++)
-        missed = missed || c->note[(int64_t)live->stream * c->n_cell + live->cell[i]].missed;
+        missed = missed || wnw__bridge_note_of(live, i)->missed;
     return missed
                ? wnw__fail(WNW_E_NOT_OBSERVED,
                            "tokens of the sequence were not observed, because memory ran out while they were "
@@ -118,7 +118,7 @@ static void mark_seen(const struct wnw__bridge_live *live)
 {
     const struct wnw__bridge_cache *c = live->cache;
     for (int32_t i = 0; c->note && i < live->n; i++)
-        c->note[(int64_t)live->stream * c->n_cell + live->cell[i]].seen = true;
+        wnw__bridge_note_of(live, i)->seen = true;
     for (int32_t i = 0; i < c->n_layer; i++)
         wnw__bridge_record_seen(c->layers[i], live->stream, live->cell, live->n);
 }

@@ -164,10 +164,11 @@ int wnw__bridge_watch_set(struct wnw__bridge_watch *w, const char *recipe, const
 /* Whether cells of the sequence come from a state, so that nothing was noted of them. */
 static bool was_read(const struct wnw__bridge_live *live)
 {
-    const struct wnw__bridge_cache *c = live->cache;
-    for (int32_t i = 0; c->note && i < live->n; i++)
-        if (c->note[(int64_t)live->stream * c->n_cell + live->cell[i]].order == 0)
+    for (int32_t i = 0; i < live->n; i++) {
+        const struct wnw__bridge_note *note = wnw__bridge_note_of(live, i);
+        if (note && note->order == 0)
             return true;
+    }
     return false;
 }
 

@@ -9,8 +9,9 @@
  *
  * where `dropped` is the largest share of the profile whose loss is at most 1 - q. The loss of a share is a quantile
  * over texts of 1 - sum over tokens v of min(p(v), p'(v)), p with the full and p' with the compressed cache
- * (calibrate/quality.c). Protected is also what an earlier compression has left. Where the profile has no such share everything stays. A head keeps an entry or more. With a size
- * too, no more than that stays. Equal scores are ordered by lower layer, head, position. Cost O(N log N) for N entries.
+ * (calibrate/quality.c). Protected is also what an earlier compression has left. Where the profile has no such share
+ * everything stays. A head keeps an entry or more. With a size too, no more than that stays. Equal scores are ordered by
+ * lower layer, head, position. Cost O(N log N) for N entries.
  */
 #include "base/topk.h"
 #include "policy/count.h"
@@ -191,9 +192,8 @@ const wnw_head_budget wnw__head_budget_quality = {
                  "twentieth of the texts of its calibration stay below. `--keep-quality q` of the "
                  "command is this "
                  "budget.\n\n"
-                 "What an earlier compression has left stays, so that every turn of a conversation loses its "
-                 "share "
-                 "once. "
+                 "What an earlier compression has left stays, so that every turn of a conversation "
+                 "loses its share once. "
                  "It needs no size. Given one, no more than that stays. It goes with the scorers "
                  "`replay`, `kvgate` and `inputgate` (`kvzap`), which calibration measures with the last 32 "
                  "tokens kept. What "

@@ -432,7 +432,6 @@ int32_t wnw__quality_scorer(const char *name)
     return -1;
 }
 
-/* Reads which gates a scorer was measured with: a hash under the name of their kind, which may be missing. */
 int32_t wnw__quality_share(const double *loss, int32_t n, double quality)
 {
     int32_t k = -1;
@@ -441,6 +440,7 @@ int32_t wnw__quality_share(const double *loss, int32_t n, double quality)
     return k;
 }
 
+/* Reads which gates a scorer was measured with: a hash under the name of their kind, which may be missing. */
 static int read_quality_of(const struct wnw__profile_file *f, const json_t *settings, int32_t scorer,
                            uint64_t *out)
 {
