@@ -82,6 +82,9 @@ typedef enum wnw_second_pass {
     /* CONTEXT, and after that second copy each of the tasks, except a task with which the tokens read
      * already end (KVCompose, task-aware). */
     WNW_PASS_BOTH,
+    /* A REPEAT of `second_tokens` tokens from the middle of what was read since the last compression, or of all if these are fewer.
+     * The softmax is over everything. */
+    WNW_PASS_SAMPLE,
     /* Added to a REPEAT: the attention of each query is divided by the length of what its layer's attention reads of the
      * token, the hidden state after the norm in front of it (KVzip+). */
     WNW_PASS_BY_INPUT = 1 << 4,
@@ -105,6 +108,8 @@ typedef struct wnw_needs {
     uint32_t profiles_optional; /* PROFILE: bit set of kinds that improve the part; where one is missing
                                    it works with neutral values and the report has a warning */
     int32_t lookahead;          /* LOOKAHEAD: tokens to generate */
+    int32_t
+        second_tokens; /* SECOND_PASS by SAMPLE: tokens to repeat; policies that are planned at once must agree */
 } wnw_needs;
 
 WNW_DEFAULT(wnw_needs, wnw_needs_default)
@@ -151,6 +156,8 @@ struct wnw_observation {
     /* [n_head][n]: sum and maximum over the n_pass2 queries of the second pass. Rows are not renormalised. */
     const float *pass2_sum, *pass2_max;
     int32_t n_pass2;
+    /* Positions pass2_from .. pass2_to - 1 are those that the pass was to look for; entries at others have 0. */
+    int32_t pass2_from, pass2_to;
 
     /* Norms of the values after the output projection, [n_head_kv][n]; NULL where memory runs out, with the
      * error set. They are stored with the entries, so that each is computed once. They leave out a bias of

@@ -69,6 +69,15 @@ static int score_pass(const void *opts, const wnw_observation *obs, float *score
     return WNW_OK;
 }
 
+enum { N_SAMPLE = 40 }; /* tokens that a sample repeats */
+
+static int run_pass(struct wnw__second_pass **out, wnw_session *s, wnw_second_pass kind, char *warning)
+{
+    const wnw_needs needs = {
+        .flags = WNW_NEED_SECOND_PASS, .second_pass = (int32_t)kind, .second_tokens = N_SAMPLE};
+    return wnw__second_pass_run(out, s, &needs, warning);
+}
+
 enum { EVERYTHING = WNW_PASS_REPEAT + 1, QUERIES, N_WATCHERS = WNW_PASS_BOTH + 1 };
 
 static wnw_policy *watcher(int which)
@@ -97,6 +106,7 @@ struct fed {
     int32_t *tokens, n;
     int32_t skip;               /* of which the first ones are fed and not counted */
     int32_t sinks, first, last; /* KVzip: positions that the softmax sees; last 0 = everything */
+    bool all_seen;              /* of a sample it sees everything, and these are those whose columns count */
     const float
         *per_length; /* [n] KVzip+: 1 / length of what the layer's attention reads of a token; NULL = none */
 };
@@ -141,7 +151,7 @@ static void reference_head(const wnw_observation *o, const struct fed *f, int32_
         double top = -INFINITY, total = 0.0;
         for (int32_t i = 0; i < o->n_entry[ih]; i++) {
             const bool in_chunk =
-                f->last == 0 || pos[i] < f->sinks || (pos[i] >= f->first && pos[i] < f->last);
+                f->last == 0 || f->all_seen || pos[i] < f->sinks || (pos[i] >= f->first && pos[i] < f->last);
             const bool sees = pos[i] < n_context ? in_chunk : pos[i] <= n_context + t;
             p[i] = sees ? test_dot(q, keys + (size_t)i * (size_t)d, d) * (double)o->attn_scale : -INFINITY;
             top = fmax(top, p[i]);
@@ -241,7 +251,7 @@ static void check_pass(const wnw_model *m, const struct setup *c, const int32_t 
     char warning[256] = "";
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(m, &info));
-    assert_ok(wnw__second_pass_run(&p, s, kind, warning));
+    assert_ok(run_pass(&p, s, kind, warning));
     struct want *want = calloc((size_t)info.n_layer, sizeof *want);
     assert_non_null(want);
     int32_t n_queries = 0;
@@ -455,14 +465,20 @@ static void check_repeat(const struct setup *c, int32_t n_prefix, wnw_second_pas
     int32_t *tokens = tokens_of(m, c->n, 7);
     wnw_session *s = read_context(m, c, tokens, 0, WNW_PASS_REPEAT);
     static const int32_t tail[] = {11, 7, 11};
-    const int32_t start = pass == WNW_PASS_REPEAT_ALL ? 0 : n_prefix;
+    const bool sample = pass == WNW_PASS_SAMPLE;
+    const int32_t n_taken = sample && c->n - n_prefix > N_SAMPLE ? N_SAMPLE : c->n - n_prefix;
+    const int32_t start = pass == WNW_PASS_REPEAT_ALL ? 0
+                          : sample                    ? n_prefix + (c->n - n_prefix - n_taken) / 2
+                                                      : n_prefix;
+    const int32_t end = sample ? start + n_taken : c->n;
     struct fed fed[2] = {{0}};
     int32_t n_fed = 0;
     const wnw_prompt told = template_of(n_prefix, tail, n_prefix > 0 ? 3 : 0);
     assert_ok(tell(s, WNW_PASS_REPEAT, (wnw_run){.prompt = &told}));
-    for (int32_t at = start; at < c->n; at += 2048, n_fed++) {
-        const char *text = at == start ? "\n\nRepeat the previous context exactly."
-                                       : "\n\nRepeat the part of the previous context exactly, starting with";
+    for (int32_t at = start; at < end; at += 2048, n_fed++) {
+        const bool inside = at > start || (sample && at >= n_prefix + 8);
+        const char *text = !inside ? "\n\nRepeat the previous context exactly."
+                                   : "\n\nRepeat the part of the previous context exactly, starting with";
         int32_t *prompt, *suffix, n_prompt, n_suffix;
         assert_ok(wnw_tokenize(m, text, strlen(text), false, false, &prompt, &n_prompt));
         assert_ok(wnw_tokenize(m, "\n", 1, false, false, &suffix, &n_suffix));
@@ -474,9 +490,9 @@ static void check_repeat(const struct setup *c, int32_t n_prefix, wnw_second_pas
             memcpy(suffix, tail, sizeof tail);
         }
         struct fed *f = &fed[n_fed];
-        *f = (struct fed){.first = at, .last = at + 2048 < c->n ? at + 2048 : c->n};
+        *f = (struct fed){.first = at, .last = at + 2048 < end ? at + 2048 : end, .all_seen = sample};
         f->sinks = pass == WNW_PASS_REPEAT && n_prefix > 0 ? n_prefix : at < 4 ? at : 4;
-        const int32_t hint = at > start ? 8 : 0;
+        const int32_t hint = inside ? 8 : 0;
         f->tokens = malloc((size_t)(n_prompt + hint + n_suffix + f->last - at) * sizeof *f->tokens);
         assert_non_null(f->tokens);
         for (int32_t i = 0; i < n_prompt; i++)
@@ -525,6 +541,20 @@ static void test_repeat_with_header(void **state)
     }
 }
 
+/* A sample: one chunk from the middle of the text, or all of a short one, and everything is seen. */
+static void test_sample(void **state)
+{
+    (void)state;
+    static const struct setup rows[] = {{"llama", WNW_ATTN_OWN, WNW_KV_F32, 130, 512, false},
+                                        {"gemma3", WNW_ATTN_GGML, WNW_KV_F16, 130, 64, true},
+                                        {"qwen2", WNW_ATTN_OWN, WNW_KV_F16, 30, 40, false},
+                                        {"llama", WNW_ATTN_OWN, WNW_KV_F16, 2180, 512, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        check_repeat(&rows[i], 0, WNW_PASS_SAMPLE);
+        check_repeat(&rows[i], 11, WNW_PASS_SAMPLE);
+    }
+}
+
 /* KVzip+: the same attention, of each query divided by the length of what the layer read of its token. */
 static void test_repeat_by_input(void **state)
 {
@@ -549,7 +579,7 @@ static void test_header_alone(void **state)
     char warning[256] = "";
     const wnw_prompt told = template_of(50, NULL, 0);
     assert_ok(tell(s, WNW_PASS_REPEAT, (wnw_run){.prompt = &told}));
-    assert_ok(wnw__second_pass_run(&p, s, WNW_PASS_REPEAT, warning));
+    assert_ok(run_pass(&p, s, WNW_PASS_REPEAT, warning));
     assert_int_equal(p->n_queries, 0);
     for (int32_t i = 0; i < c.n; i++) {
         assert_cmp(p->max[0][i], ==, 0.0f);
@@ -754,7 +784,7 @@ static void test_ubatches_do_not_matter(void **state)
         char warning[256] = "";
         assert_ok(wnw_session_new(&s, m, &params));
         test_prefill(s, tokens, 200);
-        assert_ok(wnw__second_pass_run(&p[i], s, WNW_PASS_REPEAT, warning));
+        assert_ok(run_pass(&p[i], s, WNW_PASS_REPEAT, warning));
         wnw_session_free(s);
     }
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
@@ -806,6 +836,7 @@ int main(void)
         cmocka_unit_test(test_repeat),
         cmocka_unit_test(test_repeat_with_header),
         cmocka_unit_test(test_repeat_by_input),
+        cmocka_unit_test(test_sample),
         cmocka_unit_test(test_header_alone),
         cmocka_unit_test(test_instruction_of_smollm2),
         cmocka_unit_test(test_nothing_stays_behind),

@@ -13,5 +13,6 @@
 #include "policy/part.h"
 #include "policy/policy.h"
 #include "profile/profile.h"
+#include "score/score.h"
 
 #endif

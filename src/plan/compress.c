@@ -194,25 +194,26 @@ static int walk_layer(const struct walk *w, const struct step *step, int32_t il)
 /* Feeds the second pass, if any draft needs one; its time counts for each draft that does. */
 static int feed_second_pass(const struct walk *w)
 {
-    int32_t kind = 0, n_wanted = 0;
+    wnw_needs wanted = {0};
+    int32_t n_wanted = 0;
     for (int32_t k = 0; k < w->n; k++) {
         const wnw_needs needs = wnw_policy_needs(w->drafts[k]->policy);
         w->drafts[k]->observes =
             w->drafts[k]->size.rule != WNW_SIZE_RULE_ALL && needs.flags & WNW_NEED_SECOND_PASS;
         if (!w->drafts[k]->observes)
             continue;
-        if (n_wanted++ > 0 && needs.second_pass != kind)
+        if (n_wanted++ > 0 && !wnw__passes_agree(&needs, &wanted))
             return wnw__fail(WNW_E_ARG,
                              "%s feeds other tokens in its second pass than the policies before "
                              "it: plan them one by one",
                              wnw__policy_name(w->drafts[k]->policy));
-        kind = needs.second_pass;
+        wanted = needs;
     }
     if (n_wanted == 0 || w->again || !w->src->second_pass)
         return WNW_OK;
     char warning[WNW_WARNING_SIZE] = "";
     const double start = wnw__now_ms();
-    WNW_TRY(w->src->second_pass(w->src, kind, warning));
+    WNW_TRY(w->src->second_pass(w->src, &wanted, warning));
     add_observe_ms(w, wnw__now_ms() - start);
     for (int32_t k = 0; k < w->n && warning[0]; k++)
         if (w->drafts[k]->observes)

@@ -57,9 +57,9 @@ struct wnw__plan_source {
                    const bool *heads, struct wnw_observation *obs);
     /* Gives the perplexity of the last `window` tokens. NULL = the source does not know it. */
     int (*perplexity)(const struct wnw__plan_source *src, int32_t window, double *out);
-    /* Feeds the tokens of a second pass (`kind` is a wnw_second_pass), once and before any layer is observed;
+    /* Feeds the tokens of the second pass that is needed, once and before any layer is observed;
      * it may write a sentence to warning[256]. NULL = observe knows the results without this call. */
-    int (*second_pass)(const struct wnw__plan_source *src, int32_t kind, char *warning);
+    int (*second_pass)(const struct wnw__plan_source *src, const struct wnw_needs *needs, char *warning);
     /* Generates up to n tokens after those read, with a copy of the cache that keeps `budget` entries per KV head on
      * average, before any layer is observed, and gives their number and their queries[n_layer][n][n_head][d]. NULL = the
      * source cannot. */

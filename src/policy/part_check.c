@@ -10,7 +10,7 @@ static bool is_second_pass(int32_t pass)
 {
     const int32_t kind = pass & ~(int32_t)WNW_PASS_BY_INPUT;
     const bool repeats = kind >= WNW_PASS_REPEAT && kind <= WNW_PASS_REPEAT_ALL;
-    return kind >= WNW_PASS_CONTEXT && kind <= WNW_PASS_BOTH && (kind == pass || repeats);
+    return kind >= WNW_PASS_CONTEXT && kind <= WNW_PASS_SAMPLE && (kind == pass || repeats);
 }
 
 static int check_needs(const wnw_part *part, const wnw_needs *needs)
@@ -32,6 +32,10 @@ static int check_needs(const wnw_part *part, const wnw_needs *needs)
     if (needs->flags & WNW_NEED_SECOND_PASS && !is_second_pass(needs->second_pass))
         return wnw__fail(WNW_E_ARG, "%s %s asks for second pass %d; wnw_second_pass lists them", kind,
                          part->name, needs->second_pass);
+    if (needs->flags & WNW_NEED_SECOND_PASS && needs->second_pass == WNW_PASS_SAMPLE &&
+        needs->second_tokens < 1)
+        return wnw__fail(WNW_E_ARG, "%s %s has %d tokens repeated, which must be 1 or more", kind, part->name,
+                         needs->second_tokens);
     if (needs->flags & WNW_NEED_LOOKAHEAD && (needs->lookahead < 1 || needs->lookahead > MAX_LOOKAHEAD))
         return wnw__fail(WNW_E_ARG, "%s %s asks for %d tokens to come, which must be 1 to %d", kind,
                          part->name, needs->lookahead, MAX_LOOKAHEAD);

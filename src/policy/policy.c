@@ -166,6 +166,11 @@ int wnw__observations_agree(const wnw_policy *const *policies, int32_t n)
     return WNW_OK;
 }
 
+bool wnw__passes_agree(const wnw_needs *a, const wnw_needs *b)
+{
+    return a->second_pass == b->second_pass && a->second_tokens == b->second_tokens;
+}
+
 int wnw__needs_agree(const wnw_policy *const *policies, int32_t n)
 {
     int32_t pass = -1; /* first policy that asks for a second pass */
@@ -175,7 +180,8 @@ int wnw__needs_agree(const wnw_policy *const *policies, int32_t n)
         if (!(needs.flags & WNW_NEED_SECOND_PASS))
             continue;
         pass = pass < 0 ? i : pass;
-        if (wnw_policy_needs(policies[pass]).second_pass != needs.second_pass)
+        const wnw_needs before = wnw_policy_needs(policies[pass]);
+        if (!wnw__passes_agree(&before, &needs))
             return wnw__fail(WNW_E_ARG,
                              "%s and %s feed different tokens in their second pass: plan them one by one",
                              wnw__policy_name(policies[pass]), wnw__policy_name(policies[i]));
@@ -243,8 +249,10 @@ void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more)
         needs->lookahead = more->lookahead;
     if (more->flags & WNW_NEED_QUERY_STATS)
         needs->skip = more->skip;
-    if (more->flags & WNW_NEED_SECOND_PASS)
+    if (more->flags & WNW_NEED_SECOND_PASS) {
         needs->second_pass = more->second_pass;
+        needs->second_tokens = more->second_tokens;
+    }
 }
 
 bool wnw__policy_keeps_all(const wnw_policy *p)

@@ -33,8 +33,9 @@ struct pass {
     struct wnw__columns_want *wants; /* [n_layer] */
     struct wnw__range *columns;      /* [n_layer][n_head_kv] entries whose statistics are taken */
     struct wnw__range (*seen)[WNW_COLUMN_RANGES]; /* [n_layer][n_head_kv] entries that the softmax sees */
-    int32_t first, sinks; /* REPEAT: first position that is repeated; positions that every chunk sees */
-    bool by_input;
+    /* REPEAT: positions that are repeated; positions that every chunk sees, or with all_seen everything */
+    int32_t first, last, sinks;
+    bool by_input, all_seen;
 };
 
 void wnw__second_pass_free(struct wnw__second_pass *p)
@@ -111,6 +112,7 @@ static int begin(struct pass *p, wnw_session *s)
     s->recorders = (struct wnw__recorders){0};
     WNW_TRY(save_cache(p));
     WNW_TRY(new_result(&p->out, s));
+    p->out->to = s->n_past;
     p->wants = calloc((size_t)c->n_layer, sizeof *p->wants);
     p->columns = calloc(n, sizeof *p->columns);
     p->seen = calloc(n, sizeof *p->seen);
@@ -271,12 +273,21 @@ static int32_t entries_before(const struct wnw__kv_layer *l, int32_t ih, int32_t
     return lo;
 }
 
-/* Decides what is repeated and seen of the chat header, whose length the session may not know. */
-static void set_header(struct pass *p, wnw_second_pass kind)
+/* Decides what is repeated, and what is seen of the chat header, whose length the session may not know. */
+static void set_range(struct pass *p, wnw_second_pass kind, int32_t n_sample)
 {
     const int32_t n = p->s->n_prefix < p->n_past ? p->s->n_prefix : p->n_past;
     p->first = kind == WNW_PASS_REPEAT_ALL ? 0 : n;
+    p->last = p->n_past;
     p->sinks = kind == WNW_PASS_REPEAT && n > 0 ? n : REPEAT_SINKS;
+    p->all_seen = kind == WNW_PASS_SAMPLE;
+    if (!p->all_seen)
+        return;
+    /* Of what was compressed before, heads have too little left to learn from. */
+    const int32_t fixed = p->s->n_fixed < p->n_past ? p->s->n_fixed : 0, from = fixed > n ? fixed : n;
+    const int32_t n_new = p->n_past - from, n_taken = n_sample < n_new ? n_sample : n_new;
+    p->first = from + (n_new - n_taken) / 2;
+    p->last = p->first + n_taken;
 }
 
 /* Lets the softmax see the sinks, positions first .. last - 1 (the chunk) and the repeat input, and takes
@@ -292,8 +303,9 @@ static void restrict_to(struct pass *p, int32_t first, int32_t last)
             const struct wnw__range chunk = {.from = entries_before(l, ih, len, first),
                                              .to = entries_before(l, ih, len, last)};
             const int32_t sinks = first < p->sinks ? first : p->sinks;
-            p->seen[at + (size_t)ih][0] = (struct wnw__range){.to = entries_before(l, ih, len, sinks)};
-            p->seen[at + (size_t)ih][1] = chunk;
+            p->seen[at + (size_t)ih][0] =
+                (struct wnw__range){.to = p->all_seen ? len : entries_before(l, ih, len, sinks)};
+            p->seen[at + (size_t)ih][1] = p->all_seen ? (struct wnw__range){.from = len, .to = len} : chunk;
             p->columns[at + (size_t)ih] = chunk;
         }
         p->wants[il].seen = (const struct wnw__range(*)[WNW_COLUMN_RANGES])(p->seen + at);
@@ -306,11 +318,18 @@ struct ids {
     int32_t *ids, n;
 };
 
+/* Whether a chunk does not begin where the text does, so that the instruction must say where. */
+static bool begins_inside(const struct pass *p, int32_t first)
+{
+    return first > p->first || (p->all_seen && first >= p->s->n_prefix + REPEAT_HINT);
+}
+
 static int repeat_chunk(struct pass *p, const struct ids *prompt, const struct ids *suffix, int32_t first,
                         int32_t last, char *warning)
 {
     const int32_t *tokens = p->s->ids.tokens;
-    const int32_t hint = first > p->first ? REPEAT_HINT : 0, n = prompt->n + hint + suffix->n + last - first;
+    const int32_t hint = begins_inside(p, first) ? REPEAT_HINT : 0,
+                  n = prompt->n + hint + suffix->n + last - first;
     int32_t *ids = malloc((size_t)n * sizeof *ids), *to = ids;
     if (!ids)
         return wnw__fail(WNW_E_NOMEM, "no memory for %d token ids", (int)n);
@@ -357,19 +376,22 @@ static int feed_repeats(struct pass *p, char *warning)
         rc = tokenize(p->s, &next, repeat_next, last_read);
     if (rc == WNW_OK)
         rc = end_turn(p->s, &suffix);
-    for (int32_t at = p->first; rc == WNW_OK && at < p->n_past; at += REPEAT_CHUNK) {
-        const int32_t last = p->n_past - at < REPEAT_CHUNK ? p->n_past : at + REPEAT_CHUNK;
-        rc = repeat_chunk(p, at > p->first ? &next : &first, &suffix, at, last, warning);
+    for (int32_t at = p->first; rc == WNW_OK && at < p->last; at += REPEAT_CHUNK) {
+        const int32_t last = p->last - at < REPEAT_CHUNK ? p->last : at + REPEAT_CHUNK;
+        rc = repeat_chunk(p, begins_inside(p, at) ? &next : &first, &suffix, at, last, warning);
     }
+    p->out->from = p->first;
+    p->out->to = p->last;
     wnw_free(first.ids);
     wnw_free(next.ids);
     wnw_free(suffix.ids);
     return rc;
 }
 
-int wnw__second_pass_run(struct wnw__second_pass **out, wnw_session *s, wnw_second_pass kind, char *warning)
+int wnw__second_pass_run(struct wnw__second_pass **out, wnw_session *s, const wnw_needs *needs, char *warning)
 {
     struct pass p;
+    const wnw_second_pass kind = (wnw_second_pass)(needs->second_pass & ~(int32_t)WNW_PASS_BY_INPUT);
     *out = NULL;
     if (kind != WNW_PASS_TASK && s->ids.n_ambiguous > 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
@@ -377,9 +399,8 @@ int wnw__second_pass_run(struct wnw__second_pass **out, wnw_session *s, wnw_seco
                          "positions the first %d are other tokens in every head",
                          (int)s->ids.n_ambiguous);
     int rc = begin(&p, s);
-    p.by_input = (kind & WNW_PASS_BY_INPUT) != 0;
-    kind &= ~(wnw_second_pass)WNW_PASS_BY_INPUT;
-    set_header(&p, kind);
+    p.by_input = (needs->second_pass & WNW_PASS_BY_INPUT) != 0;
+    set_range(&p, kind, needs->second_tokens);
     if (rc == WNW_OK)
         rc = kind == WNW_PASS_CONTEXT                         ? feed_context(&p, 0, warning)
              : kind == WNW_PASS_TASK || kind == WNW_PASS_BOTH ? feed_tasks(&p, kind == WNW_PASS_BOTH, warning)

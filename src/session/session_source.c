@@ -17,11 +17,11 @@ static void free_owner(void *user)
     free(o);
 }
 
-static int second_pass(const struct wnw__plan_source *src, int32_t kind, char *warning)
+static int second_pass(const struct wnw__plan_source *src, const wnw_needs *needs, char *warning)
 {
     struct owner *o = wnw__source_owner(src);
     wnw__second_pass_free(o->pass);
-    return wnw__second_pass_run(&o->pass, o->s, (wnw_second_pass)kind, warning);
+    return wnw__second_pass_run(&o->pass, o->s, needs, warning);
 }
 
 static int look_ahead(const struct wnw__plan_source *src, int32_t n, double budget, float *queries,
@@ -47,6 +47,8 @@ static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, 
         obs->pass2_sum = o->pass->sum[obs->il];
         obs->pass2_max = o->pass->max[obs->il];
         obs->n_pass2 = o->pass->n_queries;
+        obs->pass2_from = o->pass->from;
+        obs->pass2_to = o->pass->to;
     }
     return WNW_OK;
 }
