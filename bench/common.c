@@ -53,6 +53,7 @@ int bench_policy(wnw_policy **out, const struct bench_args *args, const char *re
         const int status = wnw_policy_parse(out, recipe, NULL);
         return status == WNW_OK ? APP_OK : app_fail_status(status);
     }
+    facts.feeds_again = true;
     facts.kept = isnan(args->app.ratio) ? 0 : 1 - args->app.ratio;
     int rc = !model_path
                  ? APP_OK

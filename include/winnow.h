@@ -785,6 +785,8 @@ typedef struct wnw_policy_facts {
     bool was_read;
     /* tokens of the longest prompts that gates on hidden states are for, as their profile says; 0 = not known */
     int32_t gate_reach;
+    /* tokens can be fed a second time, as in sessions of winnow's own and not through libllama's graphs */
+    bool feeds_again;
 } wnw_policy_facts;
 
 WNW_DEFAULT(wnw_policy_facts, wnw_policy_facts_default)

@@ -231,6 +231,7 @@ static int find_facts(wnw_policy_facts *facts, const struct lists *l, const stru
     *facts = wnw_policy_facts_default();
     facts->phase = l->rules.phase;
     facts->decodes = l->rules.every > 0;
+    facts->feeds_again = true;
     WNW_TRY(find_lengths(&facts->n_tokens, longest, l->args, suite));
     WNW_TRY(app_model_path(&path, l->args->app.model));
     const int rc = app_auto_find_profiles(facts, &(struct app_profile_want){.given = l->args->app.profile,

@@ -19,6 +19,8 @@
  * texts. They are asked up to what their profile says, else up to PIECES times the length of those texts, else up to USUAL_REACH. */
 #define PIECES      2
 #define USUAL_REACH 2000
+/* Positions that a sample of a prompt and the instruction to repeat it take at most, but for templates with very long tails. */
+#define SAMPLE_ROOM 128
 
 static bool has(const wnw_policy_facts *f, uint32_t kinds)
 {
@@ -87,6 +89,13 @@ static bool has_replay(const wnw_policy_facts *f)
 {
     return !f->rope_unknown && f->phase == WNW_PHASE_END && !f->decodes &&
            !(f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train);
+}
+
+/* The tokens that are repeated in truth, with their instruction, come after the prompt. */
+static bool has_sampled_replay(const wnw_policy_facts *f)
+{
+    return has_replay(f) && f->feeds_again &&
+           !(f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train - SAMPLE_ROOM);
 }
 
 static bool known(const wnw_policy_facts *f)
@@ -186,6 +195,13 @@ static const struct row {
      "87.5, 85.0 and 75.6 of 86.9 points with a half, a quarter and an eighth left (SmolLM2-135M, 40 "
      "questions): "
      "docs/results/older.md, What gates give; in chunks and while decoding none"},
+    {has_sampled_replay, "replay-sampled",
+     "the whole prompt's queries are there, and no profile helps at this size",
+     "compressed at the end, within the trained context, and tokens can be fed a second time",
+     "what repeating the prompt would attend to, from the queries and keys of the first reading, and what "
+     "that means in each head, "
+     "from 32 tokens that are repeated in truth",
+     "TODO"},
     {has_replay, "replay", "the whole prompt's queries are there, and no profile helps at this size",
      "compressed at the end, within the trained context",
      "what repeating the prompt would attend to, from the queries and keys of the first reading",
@@ -257,7 +273,8 @@ static const void *taken_for(const wnw_policy_facts *f, const struct wish *wish)
 static int32_t until(const wnw_policy_facts *f, const struct wish *wish)
 {
     const double room = ROOM_ENTRIES / kept_of(f);
-    const int32_t last[] = {reach_of(f), f->n_ctx_train, room < INT32_MAX ? (int32_t)ceil(room) - 1 : 0};
+    const int32_t last[] = {reach_of(f), f->n_ctx_train, f->n_ctx_train - SAMPLE_ROOM,
+                            room < INT32_MAX ? (int32_t)ceil(room) - 1 : 0};
     const void *taken = taken_for(f, wish);
     int32_t least = INT32_MAX;
     for (size_t i = 0; i < sizeof last / sizeof *last; i++) {

@@ -140,9 +140,9 @@ static const struct wnw__preset presets[] = {
      .recipe = "replay:form=sparse,shift=-1,gap=13,band=2,m=64,m_keys=64,sinks=4,sample=0+group_max:cross_head=0" UNIFORM_EXACT
                "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
     {.name = "replay-sampled",
-     .about = "Replay whose heads learn what their scores mean from 64 tokens that are repeated in truth.",
+     .about = "Replay whose heads learn what their scores mean from 32 tokens that are repeated in truth.",
      .paper = "after KVzip, arXiv 2505.23416",
-     .recipe = "replay:form=sparse,shift=-1,gap=13,band=2,m=64,m_keys=64,sinks=4,sample=64+group_max:cross_head=0" UNIFORM_EXACT
+     .recipe = "replay:form=sparse,shift=-1,gap=13,band=2,m=64,m_keys=64,sinks=4,sample=32+group_max:cross_head=0" UNIFORM_EXACT
                "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
     {.name = "kvgate",
      .about = "KVzip's scores, predicted from the cache by calibrated linear forms; all heads share one budget.",

@@ -22,7 +22,8 @@ int wnw_policy_facts_of(wnw_policy_facts *out, const wnw_model *m, const wnw_run
                                 !r.question_later && prompt.n_tokens - prompt.n_context > prompt.n_suffix,
                             .rope_unknown = m->hp.rope_unknown,
                             .n_tokens = r.question_later ? prompt.n_context : prompt.n_tokens,
-                            .n_ctx_train = m->hp.n_ctx_train};
+                            .n_ctx_train = m->hp.n_ctx_train,
+                            .feeds_again = true};
     wnw_policy_facts_add(&own, r.profile);
     wnw__sized_give(out, &own);
     return WNW_OK;

@@ -290,8 +290,8 @@ static void set_range(struct pass *p, wnw_second_pass kind, int32_t n_sample)
     p->last = p->first + n_taken;
 }
 
-/* Lets the softmax see the sinks, positions first .. last - 1 (the chunk) and the repeat input, and takes
- * statistics of the chunk's columns only. */
+/* Lets the softmax see the sinks, positions first .. last - 1 (the chunk) and the repeat input, or all that the attention sees,
+ * whose softmax is there already; and takes statistics of the chunk's columns only. */
 static void restrict_to(struct pass *p, int32_t first, int32_t last)
 {
     const struct wnw__cache *c = &p->s->cache;
@@ -303,12 +303,12 @@ static void restrict_to(struct pass *p, int32_t first, int32_t last)
             const struct wnw__range chunk = {.from = entries_before(l, ih, len, first),
                                              .to = entries_before(l, ih, len, last)};
             const int32_t sinks = first < p->sinks ? first : p->sinks;
-            p->seen[at + (size_t)ih][0] =
-                (struct wnw__range){.to = p->all_seen ? len : entries_before(l, ih, len, sinks)};
-            p->seen[at + (size_t)ih][1] = p->all_seen ? (struct wnw__range){.from = len, .to = len} : chunk;
+            p->seen[at + (size_t)ih][0] = (struct wnw__range){.to = entries_before(l, ih, len, sinks)};
+            p->seen[at + (size_t)ih][1] = chunk;
             p->columns[at + (size_t)ih] = chunk;
         }
-        p->wants[il].seen = (const struct wnw__range(*)[WNW_COLUMN_RANGES])(p->seen + at);
+        p->wants[il].seen =
+            p->all_seen ? NULL : (const struct wnw__range(*)[WNW_COLUMN_RANGES])(p->seen + at);
         p->wants[il].own = p->len + at;
         p->wants[il].by_input = p->by_input;
     }
