@@ -54,6 +54,15 @@ static const struct {
     {{.profiles = SHARES | GATE, .shares_least = 0.03, .kept = 0.01}, "kvgate"},
     {{.profiles = GATE, .kept = 0.5}, "kvgate"},
     {{.n_tokens = 8192, .n_ctx_train = 8192}, "replay"},
+    {{.feeds_again = true}, "replay-sampled"},
+    {{.feeds_again = true, .question_known = true, .n_tokens = 100, .n_ctx_train = 8192}, "replay-sampled"},
+    {{.feeds_again = true, .n_tokens = 8064, .n_ctx_train = 8192}, "replay-sampled"},
+    {{.feeds_again = true, .n_tokens = 8065, .n_ctx_train = 8192}, "replay"},
+    {{.feeds_again = true, .rope_unknown = true}, "keydiff"},
+    {{.feeds_again = true, .decodes = true}, "keydiff"},
+    {{.feeds_again = true, .phase = WNW_PHASE_LAYER}, "keydiff"},
+    {{.feeds_again = true, .profiles = SHARES, .shares_least = 0.03, .kept = 0.02}, "replay-sampled"},
+    {{.feeds_again = true, .profiles = SHARES, .shares_least = 0.03, .kept = 0.03}, "keydiff-shares"},
     {{.profiles = SHARES, .shares_least = 0.03, .kept = 0.02}, "replay"},
     {{.profiles = GATE, .rope_unknown = true}, "keydiff"},
     {{.question_known = true, .profiles = GATE | STATS, .phase = WNW_PHASE_LAYER}, "snapkv:kernel=31"},
@@ -110,6 +119,8 @@ static void rows_by_length(void **state)
         {{.profiles = SHARES | INPUTS}, /* a half is taken to stay */
          {{359, "kvzap:recent=0+shares"}, {INT32_MAX, "kvzap:recent=32,room=0.3+shares"}}},
         {{.n_ctx_train = 512}, {{512, "replay"}, {INT32_MAX, "keydiff"}}},
+        {{.n_ctx_train = 512, .feeds_again = true},
+         {{384, "replay-sampled"}, {512, "replay"}, {INT32_MAX, "keydiff"}}},
         {{.n_ctx_train = 512, .phase = WNW_PHASE_CHUNK},
          {{512, "keydiff"}, {INT32_MAX, "streaming_llm-rerotated"}}},
         {{.profiles = SHARES, .n_ctx_train = INT32_MAX, .kept = 1e-12}, {{INT32_MAX, "keydiff-shares"}}},
@@ -151,7 +162,8 @@ static void check(const wnw_policy_facts *f, const wnw_policy_choice *choice)
         assert_true((f->kept > 0 ? f->kept : 0.5) >= f->shares_least);
     if (needs.flags & WNW_NEED_EVERY_QUERY)
         assert_false(f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train);
-    assert_false(needs.flags & (WNW_NEED_SECOND_PASS | WNW_NEED_PERPLEXITY));
+    assert_false(needs.flags & WNW_NEED_PERPLEXITY);
+    assert_false(!f->feeds_again && needs.flags & WNW_NEED_SECOND_PASS);
     assert_false(f->was_read && needs.flags & WNW_NEED_INPUT_GATE);
     assert_false(wnw_policy_is_full(p) || wnw_policy_has_own_size(p));
     wnw_policy_free(p);
@@ -168,7 +180,7 @@ static void every_combination(void **state)
     while (wnw_policy_rule(n_rule, &rule))
         n_rule++;
     assert_in_range(n_rule, 5, 63);
-    for (uint32_t bits = 0; bits < 256; bits++)
+    for (uint32_t bits = 0; bits < 512; bits++)
         for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_CHUNK; phase++)
             for (size_t k = 0; k < 6 * 3; k++) {
                 const wnw_policy_facts f = {WNW_INIT(wnw_policy_facts),
@@ -179,6 +191,7 @@ static void every_combination(void **state)
                                             .profiles = (bits & 8 ? SHARES : 0u) | (bits & 16 ? GATE : 0u) |
                                                         (bits & 32 ? STATS : 0u) | (bits & 64 ? INPUTS : 0u),
                                             .was_read = bits & 128,
+                                            .feeds_again = bits & 256,
                                             .shares_least = 0.03125,
                                             .kept = kept[k / 3],
                                             .n_tokens = lengths[k % 3],
