@@ -6,11 +6,10 @@ from math import floor
 
 import numpy as np
 
-from .methods import (REPEAT, accumulated, as_many_as_needed, average, behind, case, choose, critical,
-                      defensive_scores, expected_scores, headkv_counts, heads_first, keydiff_scores,
-                      kvzip_scores, layers, lookback,
-                      over_layer, partitions, pool, ranked, share_out, snapkv_heads, snapkv_scores, spread, streaming,
-                      uniform, whole)
+from .methods import (REPEAT, REPEAT_FROM, accumulated, as_many_as_needed, average, behind, case, choose,
+                      critical, defensive_scores, expected_scores, headkv_counts, heads_first, keydiff_scores,
+                      kvzip_scores, layers, lookback, over_layer, partitions, pool, ranked, replay_scores,
+                      share_out, snapkv_heads, snapkv_scores, spread, streaming, uniform, whole)
 
 
 # ---- a made-up profile ----
@@ -347,6 +346,25 @@ def over_model(p, scores, r):
 @case("kvzip")
 def kvzip(p, r):
     return over_model(p, kvzip_scores(p), r)
+
+
+@case("replay-sampled")
+@case("replay:sample=64,form=exact+global", sample=64, exact=True)
+def replay_sampled(p, r, sample=32, exact=False):
+    """Replay's scores, and what a sample that is repeated in truth says of them: a line for each KV head, of logarithms."""
+    m = min(sample, p.n)
+    at = (p.n - m) // 2
+    fed = REPEAT_FROM + p.tokens[at - 8:at].tolist() + [REPEAT[-1]] + p.tokens[at:at + m].tolist()
+    keep = []
+    for s, found in zip(replay_scores(p, exact=exact), p.second_pass(f"sample of {m}", fed)):
+        x = np.log(s + 1e-6)
+        y = np.log(found.reshape(p.K, p.G, -1).max(1).astype(np.float64) + 1e-6)[:, at:at + m]
+        for k in range(p.K):
+            of = x[k, at:at + m]
+            b = np.cov(of, y[k], bias=True)[0, 1] / (of.var() + 0.1)
+            x[k] = y[k].mean() + min(max(b, 0.01), 1.5) * (x[k] - of.mean())
+        keep.append(np.minimum(1, np.exp(x)))
+    return over_model(p, keep, r)
 
 
 @case("kvzip_plus")
