@@ -13,6 +13,5 @@
 #include "policy/part.h"
 #include "policy/policy.h"
 #include "profile/profile.h"
-#include "score/score.h"
 
 #endif

@@ -307,70 +307,6 @@ static void heads_and_sinks(void **state)
             assert_cmp(some[h * 30 + c], ==, c < 3 ? 1.0f : used[h] ? all[h * 30 + c] : 0.0f);
 }
 
-/* What a head's scores mean, learned from a sample: half of its entries have score e^-1 and received e^-2, the other half e^-3 and
- * e^-4. Means -2 and -3, variance and covariance 1, b = 1 / 1.1. Logarithms are those of scores and 1e-6. */
-static void learns_from_a_sample(void **state)
-{
-    (void)state;
-    enum { N = 12, FROM = 2, TO = 10 };
-    static const bool used[2] = {true, false};
-    int32_t pos[N], n_entry[1] = {N};
-    float score[2 * N], found[2 * N], before[2 * N];
-    wnw_observation obs = {.n_layer = 1,
-                           .n_head = 2,
-                           .n_head_kv = 1,
-                           .n = N,
-                           .n_past = N,
-                           .n_entry = n_entry,
-                           .pos = pos,
-                           .pass2_max = found,
-                           .pass2_from = FROM,
-                           .pass2_to = TO};
-    for (int32_t c = 0; c < N; c++) {
-        pos[c] = c;
-        /* the larger of the two heads counts, of both numbers */
-        score[c] = c % 2 ? expf(-1) : 0.001f;
-        score[N + c] = c % 2 ? 0.01f : expf(-3);
-        found[c] = c % 2 ? 0.001f : expf(-4);
-        found[N + c] = c % 2 ? expf(-2) : 0.001f;
-    }
-    score[10] = score[11] = 1;
-    memcpy(before, score, sizeof score);
-    wnw__replay_by_sample(&obs, 1, score);
-    assert_near(score[0], 0.001, 1e-9); /* a sink */
-    assert_near(score[1], 0.123574, 1e-4);
-    assert_near(score[N + 2], 0.020059, 1e-4);
-    assert_near(score[10], 0.306738, 1e-3);
-    assert_near(score[11], 0.306738, 1e-3);
-
-    memcpy(score, before, sizeof score); /* of one head alone, the other's scores stay */
-    obs.query_head_used = used;
-    wnw__replay_by_sample(&obs, 1, score);
-    assert_memory_equal(score + N, before + N, N * sizeof *score);
-    assert_cmp(score[10], !=, before[10]);
-    obs.query_head_used = NULL;
-
-    memcpy(score, before, sizeof score); /* too small a sample */
-    obs.pass2_to = TO - 1;
-    wnw__replay_by_sample(&obs, 1, score);
-    assert_memory_equal(score, before, sizeof score);
-
-    obs.pass2_to =
-        TO; /* a sample that found the same everywhere: all scores are nearly that, in their old order */
-    for (int32_t c = 0; c < 2 * N; c++)
-        found[c] = 0.25f;
-    wnw__replay_by_sample(&obs, 1, score);
-    for (int32_t c = 1; c < N; c++)
-        assert_near(score[c], 0.25, 0.02);
-    assert_cmp(score[1], >, score[N + 2]);
-    assert_cmp(score[11], >, score[1]);
-    for (int32_t c = 0; c < 2 * N; c++)
-        found[c] = 1;
-    wnw__replay_by_sample(&obs, 1, score);
-    for (int32_t c = 1; c < N; c++)
-        assert_cmp(score[c], <=, 1.0f);
-}
-
 static void refuses(void **state)
 {
     (void)state;
@@ -393,8 +329,7 @@ static void phases(void **state)
     } rows[] = {{"replay", false, true, false},
                 {"replay+equal", true, true, false},
                 {"replay+adakv", true, true, false},
-                {"replay+shares", true, true, false},
-                {"replay-sampled", false, false, false}};
+                {"replay+shares", true, true, false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         wnw_policy *p = test_policy(rows[i].recipe);
         assert_int_equal(wnw_policy_allows(p, WNW_PHASE_LAYER, NULL), rows[i].layer);
@@ -407,9 +342,8 @@ static void phases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_by_hand), cmocka_unit_test(column_maxima),
-        cmocka_unit_test(heads_and_sinks), cmocka_unit_test(refuses),
-        cmocka_unit_test(phases),          cmocka_unit_test(learns_from_a_sample),
+        cmocka_unit_test(numbers_by_hand), cmocka_unit_test(column_maxima), cmocka_unit_test(heads_and_sinks),
+        cmocka_unit_test(refuses),         cmocka_unit_test(phases),
     };
     return run_rows(as_plain, case_rows) + cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -348,23 +348,32 @@ def kvzip(p, r):
     return over_model(p, kvzip_scores(p), r)
 
 
-@case("replay-sampled")
-@case("replay:sample=64,form=exact+global", sample=64, exact=True)
-def replay_sampled(p, r, sample=32, exact=False):
-    """Replay's scores, and what a sample that is repeated in truth says of them: a line for each KV head, of logarithms."""
-    m = min(sample, p.n)
+@case("replay-sampled", scores=replay_scores)
+@case("keydiff-sampled", scores=keydiff_scores)
+def sampled(p, r, scores, m=64):
+    """Counts by what some tokens in the middle, which are repeated in truth, look for; which entries, by any scores."""
+    m = min(m, p.n)
     at = (p.n - m) // 2
     fed = REPEAT_FROM + p.tokens[at - 8:at].tolist() + [REPEAT[-1]] + p.tokens[at:at + m].tolist()
-    keep = []
-    for s, found in zip(replay_scores(p, exact=exact), p.second_pass(f"sample of {m}", fed)):
-        x = np.log(s + 1e-6)
-        y = np.log(found.reshape(p.K, p.G, -1).max(1).astype(np.float64) + 1e-6)[:, at:at + m]
-        for k in range(p.K):
-            of = x[k, at:at + m]
-            b = np.cov(of, y[k], bias=True)[0, 1] / (of.var() + 0.1)
-            x[k] = y[k].mean() + min(max(b, 0.01), 1.5) * (x[k] - of.mean())
-        keep.append(np.minimum(1, np.exp(x)))
-    return over_model(p, keep, r)
+    found = np.concatenate([a.reshape(p.K, p.G, -1).max(1)[:, at:at + m] for a in p.second_pass(f"sample of {m}", fed)])
+    y = np.sort(np.log(found.astype(np.float64) + 1e-6))
+    below = (np.arange(m) + 0.5) / m  # the share of a head's entries below y
+
+    def counts(t):
+        ends = [np.interp(t, [*row[:1] - 1, *row, *row[-1:] + 1], [0, *below, 1]) for row in y]
+        return np.array([5 + (1 - x) * (p.n - 5) for x in ends])  # 4 sinks and the last one stay
+
+    low, high = -20.0, 2.0
+    total = whole((1 - r) * p.L * p.K * p.n)
+    for _ in range(100):
+        t = (low + high) / 2
+        low, high = (t, high) if counts(t).sum() > total else (low, t)
+    c = counts(high)
+    n = np.floor(c + 1e-6).astype(int)
+    for i in np.argsort(-(c - n), kind="stable")[:total - n.sum()]:
+        n[i] += 1
+    keep = [choose(s, k, first=4, last=1) for s, k in zip(np.concatenate(scores(p)), n)]
+    return [keep[l * p.K:(l + 1) * p.K] for l in range(p.L)]
 
 
 @case("kvzip_plus")

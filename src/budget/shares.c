@@ -68,17 +68,6 @@ static double count_of(const void *user, int32_t r, double removed)
     return c > p->n_entry[r] ? p->n_entry[r] : c;
 }
 
-/* The size of all heads together. Short heads do not lower it: others keep more in their place. */
-static int32_t total_of(const wnw_layer_problem *p, int32_t n_row, int64_t n_all)
-{
-    bool whole = true;
-    for (int32_t r = 0; r < n_row; r++)
-        whole = whole && p->n_entry[r] == p->n;
-    const int32_t total =
-        whole ? wnw__count_together(p, p->n_entry, n_row) : wnw__round_count(n_row * p->mean, p->rounding);
-    return total < n_all ? total : (int32_t)n_all;
-}
-
 /* Refuses a size below the smallest that was measured, if it is that of a prompt of which nothing is gone. */
 static int check_size(const wnw_layer_problem *p, int64_t n_all, int64_t total)
 {
@@ -108,7 +97,7 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
         return wnw__fail(WNW_E_MISMATCH, "shares needs a calibration profile of kind shares for this model");
     for (int32_t r = 0; r < n_row; r++)
         n_all += p->n_entry[r];
-    const int32_t total = total_of(p, n_row, n_all);
+    const int32_t total = wnw__count_model(p);
     WNW_TRY(check_size(p, n_all, total));
     wnw__count_rule_round(&rule, wnw__count_rule_find(&rule, total), 0, n_row, total, scratch, n_keep);
     return WNW_OK;

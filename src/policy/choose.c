@@ -19,7 +19,7 @@
  * texts. They are asked up to what their profile says, else up to PIECES times the length of those texts, else up to USUAL_REACH. */
 #define PIECES      2
 #define USUAL_REACH 2000
-/* Positions that a sample of a prompt and the instruction to repeat it take at most, but for templates with very long tails. */
+/* Positions that the sample of a prompt and the instruction to repeat it take at most, but for templates with very long tails. */
 #define SAMPLE_ROOM 128
 
 static bool has(const wnw_policy_facts *f, uint32_t kinds)
@@ -198,9 +198,9 @@ static const struct row {
     {has_sampled_replay, "replay-sampled",
      "the whole prompt's queries are there, and no profile helps at this size",
      "compressed at the end, within the trained context, and tokens can be fed a second time",
-     "what repeating the prompt would attend to, from the queries and keys of the first reading, and what "
-     "that means in each head, "
-     "from 32 tokens that are repeated in truth",
+     "what repeating the prompt would attend to, from the queries and keys of the first reading, in heads "
+     "that keep as much as "
+     "64 tokens say that are repeated in truth",
      "TODO"},
     {has_replay, "replay", "the whole prompt's queries are there, and no profile helps at this size",
      "compressed at the end, within the trained context",

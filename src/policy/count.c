@@ -195,3 +195,17 @@ int32_t wnw__row_protected(const wnw_layer_problem *p, int32_t r)
     const wnw_protected prot = wnw__protected_shrink(p->prot[r], p->budget);
     return prot.n_first + prot.n_last;
 }
+
+int32_t wnw__count_model(const wnw_layer_problem *p)
+{
+    const int32_t n_row = p->n_layer * p->n_head_kv;
+    bool whole = true;
+    int64_t n_all = 0;
+    for (int32_t r = 0; r < n_row; r++) {
+        whole = whole && p->n_entry[r] == p->n;
+        n_all += p->n_entry[r];
+    }
+    const int32_t total =
+        whole ? wnw__count_together(p, p->n_entry, n_row) : wnw__round_count(n_row * p->mean, p->rounding);
+    return total < n_all ? total : (int32_t)n_all;
+}

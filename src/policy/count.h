@@ -79,5 +79,7 @@ static inline int64_t wnw__row_of_model(const wnw_layer_problem *p, int32_t r)
  * rounded once, so that it is exact where n_row times a rounded count is not. For parts that count over the
  * whole model. */
 int32_t wnw__count_together(const wnw_layer_problem *p, const int32_t *n_entry, int32_t n_row);
+/* Entries that the size leaves of all heads of the model together. Short heads do not lower it: others keep more in their place. */
+int32_t wnw__count_model(const wnw_layer_problem *p);
 
 #endif

@@ -48,8 +48,7 @@ const char *wnw_policy_string(const wnw_policy *p)
     return p ? p->text : "";
 }
 
-/* What the part of kind k asks for, both while it works and while it gathers. */
-static wnw_needs needs_of(const wnw_policy *p, int32_t k)
+wnw_needs wnw__policy_part_needs(const wnw_policy *p, int32_t k)
 {
     const wnw_part *part = &p->part[k].head;
     wnw_needs needs = {0}, more = {0};
@@ -69,7 +68,7 @@ int wnw_policy_get_needs(const wnw_policy *p, wnw_needs *out)
     wnw__sized_give(out, &needs);
     WNW_REQUIRE(p);
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
-        const wnw_needs more = needs_of(p, k);
+        const wnw_needs more = wnw__policy_part_needs(p, k);
         wnw__needs_merge(&needs, &more);
     }
     wnw__sized_give(out, &needs);
@@ -80,7 +79,7 @@ int32_t wnw__policy_perplexity_window(const wnw_policy *p)
 {
     int32_t window = 0;
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
-        const wnw_needs more = needs_of(p, k);
+        const wnw_needs more = wnw__policy_part_needs(p, k);
         if (more.flags & WNW_NEED_PERPLEXITY && more.window > window)
             window = more.window;
     }

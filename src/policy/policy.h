@@ -95,6 +95,8 @@ void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more);
 
 int wnw__policy_copy(wnw_policy **out, const wnw_policy *p);
 
+/* What the part of kind k asks for, both while it works and while it gathers. */
+wnw_needs wnw__policy_part_needs(const wnw_policy *p, int32_t k);
 /* The window, in tokens, of the part that asks for the prompt's perplexity; windows of other parts do not
  * matter. */
 int32_t wnw__policy_perplexity_window(const wnw_policy *p);

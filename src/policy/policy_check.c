@@ -83,6 +83,24 @@ static int check_selector(const wnw_policy *p)
     return WNW_OK;
 }
 
+/* A policy has one second pass, which all of its parts must mean. */
+static int check_passes(const wnw_policy *p)
+{
+    int32_t first = -1;
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
+        const wnw_needs needs = wnw__policy_part_needs(p, k);
+        if (!(needs.flags & WNW_NEED_SECOND_PASS))
+            continue;
+        first = first < 0 ? k : first;
+        const wnw_needs before = wnw__policy_part_needs(p, first);
+        if (!wnw__passes_agree(&before, &needs))
+            return wnw__fail(WNW_E_ARG,
+                             "%s cannot be combined with %s: each has other tokens read a second time",
+                             p->part[first].head.name, p->part[k].head.name);
+    }
+    return WNW_OK;
+}
+
 int wnw__policy_check_parts(const wnw_policy *p)
 {
     const char *layer = wnw__layer_budget_of(p)->part.name;
@@ -90,6 +108,7 @@ int wnw__policy_check_parts(const wnw_policy *p)
         WNW_TRY(wnw__part_check(&p->part[k].head, p->opts[k]));
     WNW_TRY(check_aggregation(p));
     WNW_TRY(check_positions(p));
+    WNW_TRY(check_passes(p));
     if (wnw__head_budget_of(p)->allocate_model && strcmp(layer, "uniform") != 0)
         return wnw__fail(WNW_E_ARG,
                          "%s cannot be combined with %s: it shares one budget out over all layers and heads",

@@ -137,13 +137,13 @@ static const struct wnw__preset presets[] = {
     {.name = "replay",
      .about = "What repeating the context would attend to, without repeating it; all heads share one budget.",
      .paper = "after KVzip, arXiv 2505.23416",
-     .recipe = "replay:form=sparse,shift=-1,gap=13,band=2,m=64,m_keys=64,sinks=4,sample=0+group_max:cross_head=0" UNIFORM_EXACT
+     .recipe = "replay:form=sparse,shift=-1,gap=13,band=2,m=64,m_keys=64,sinks=4+group_max:cross_head=0" UNIFORM_EXACT
                "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
     {.name = "replay-sampled",
-     .about = "Replay whose heads learn what their scores mean from 32 tokens that are repeated in truth.",
+     .about = "Replay whose heads keep as many entries as KVzip would leave them, by 64 tokens that are repeated.",
      .paper = "after KVzip, arXiv 2505.23416",
-     .recipe = "replay:form=sparse,shift=-1,gap=13,band=2,m=64,m_keys=64,sinks=4,sample=32+group_max:cross_head=0" UNIFORM_EXACT
-               "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
+     .recipe = "replay:form=sparse,shift=-1,gap=13,band=2,m=64,m_keys=64,sinks=4+group_max:cross_head=0" UNIFORM_EXACT
+               "+sampled:sample=64,header=1,sinks=4,last=1+topk:ties=early+original"},
     {.name = "kvgate",
      .about = "KVzip's scores, predicted from the cache by calibrated linear forms; all heads share one budget.",
      .paper = "after KVzap, arXiv 2601.07891, and KVzip, arXiv 2505.23416",
@@ -348,6 +348,10 @@ static const struct wnw__preset presets[] = {
      .about = "KeyDiff whose heads keep as many entries as KVzip would leave them; needs a profile of kind shares.",
      .paper = "KeyDiff, arXiv 2504.15364; heads after KVzip, arXiv 2505.23416",
      .recipe = "keydiff+direct" UNIFORM_EXACT "+shares:header=1,sinks=4,last=1+topk:ties=early+original"},
+    {.name = "keydiff-sampled",
+     .about = "KeyDiff whose heads keep as many entries as KVzip would leave them, by 64 tokens that are repeated.",
+     .paper = "KeyDiff, arXiv 2504.15364",
+     .recipe = "keydiff+direct" UNIFORM_EXACT "+sampled:sample=64,header=1,sinks=4,last=1+topk:ties=early+original"},
     {.name = "keydiff",
      .about = "Keys that point elsewhere than the average key; sees no attention.",
      .paper = "KeyDiff, arXiv 2504.15364",

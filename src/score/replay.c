@@ -19,14 +19,12 @@
  * Where entries are gone, those left are the text; where only the newest queries are known (chunks), they alone look.
  * Queries and keys are multiplied in whole numbers of 15 bits and a sign (decision 091), and the estimate is left out where it
  * cannot raise a score.
- * With sample > 0 that many tokens are repeated in truth, and from them each KV head learns what its scores mean (replay_sample.c).
- * Observes all queries and keys, and with sample a second pass. Range 0..1. Cost per query head: sparse at most 1.5 d (n m + T m_keys), exact 1.5 d n T.
+ * Observes all queries and keys. Range 0..1. Cost per query head: sparse at most 1.5 d (n m + T m_keys), exact 1.5 d n T.
  */
 #include "kernel/kernel.h"
 #include "policy/mean_rope.h"
 #include "policy/part.h"
 #include "policy/window.h"
-#include "score/score.h"
 
 #include <float.h>
 #include <math.h>
@@ -35,24 +33,13 @@
 enum form { FORM_SPARSE, FORM_EXACT };
 
 struct opts {
-    int32_t form, shift, gap, band, m, m_keys, sinks, sample;
+    int32_t form, shift, gap, band, m, m_keys, sinks;
 };
-
-/* What a second reading says of some tokens, a sample says of all: no losses of a quality were measured for it. */
-static uint32_t flags_of(const void *opts)
-{
-    return ((const struct opts *)opts)->sample > 0 ? 0 : WNW_FLAG_SECOND_LOOK;
-}
 
 static void needs(const void *opts, wnw_needs *out)
 {
-    const struct opts *o = opts;
+    (void)opts;
     out->flags = WNW_NEED_QUERIES_F16 | WNW_NEED_KEYS | WNW_NEED_ROPE;
-    if (o->sample > 0) {
-        out->flags |= WNW_NEED_SECOND_PASS;
-        out->second_pass = WNW_PASS_SAMPLE;
-        out->second_tokens = o->sample;
-    }
 }
 
 static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
@@ -655,8 +642,6 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     l.n_query = obs->n_past - l.first;
     prepare(&l);
     wnw__observation_each(obs, obs->n_head, score_head, &l);
-    if (l.o->sample > 0)
-        wnw__replay_by_sample(obs, l.o->sinks, score);
     return WNW_OK;
 }
 
@@ -712,13 +697,6 @@ static const wnw_option options[] = {
      .def = 4,
      .min = 0,
      .max = 65536},
-    {.name = "sample",
-     .help = "tokens that are repeated in truth, from which each head learns what its scores mean; 0 = none",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct opts, sample),
-     .def = 0,
-     .min = 0,
-     .max = 4096},
     {0}};
 
 const wnw_scorer wnw__scorer_replay = {
@@ -743,20 +721,11 @@ const wnw_scorer wnw__scorer_replay = {
              "only the newest chunk's queries are known, and they alone judge older entries. From no paper "
              "that "
              "we know; docs/results.md has what it does to answers.\n\n"
-             "`sample=N` has N tokens from the middle of the text repeated in truth, as KVzip does, and so "
-             "is not had where "
-             "nothing can be read again. `y = log(Z + 1e-6)` of their entries, `Z` what the repetition gave "
-             "them, is predicted from "
-             "`x = log(score + 1e-6)` by a line for each KV head, `b = cov(x, y) / (var(x) + 0.1)` within "
-             "0.01 and 1.5, and all "
-             "scores of the head become `min(1, exp(mean(y) + b (x - mean(x))))`. A head with fewer than 8 "
-             "of these entries stays "
-             "as it is.\n\n"
              "Cost: at most `1.5 d (n m + T m_keys)` multiplications per query head, `1.5 d n T` with "
              "`form=exact`. "
              "Elements are rounded to 1/32000 of their row's length.",
          .options = options, .options_size = sizeof(struct opts),
-         .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION, .flags_of = flags_of, .needs = needs,
+         .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION | WNW_FLAG_SECOND_LOOK, .needs = needs,
          .keep = keep},
     .aggregation = "group_max",
     .scratch = scratch_size,

@@ -27,12 +27,6 @@ int wnw__expected_attention(const struct wnw__expected_opts *o, const wnw_observ
 /* Fills s[n] with the scores of the keys k[n][d] of a head. mu[d] is scratch memory. */
 void wnw__keydiff(const float *k, int32_t n, int32_t d, float *s, float *mu);
 
-/* ---- Replay, whose scores a sample of a second reading can explain (replay_sample.c) ---- */
-
-/* Makes predictions of what a second pass of kind SAMPLE would find of replay's score[n_head][n]. Entries that stay whatever their
- * score, the header's or where none is known the first n_sink, keep theirs. */
-void wnw__replay_by_sample(const wnw_observation *obs, int32_t n_sink, float *score);
-
 /* ---- Compactor, whose two halves are scorers too ---- */
 
 /* Entries of every head that are left out at both ends, as if they were not there; their score is 0. */
