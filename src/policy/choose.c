@@ -201,7 +201,7 @@ static const struct row {
      "what repeating the prompt would attend to, from the queries and keys of the first reading, in heads "
      "that keep as much as "
      "64 tokens say that are repeated in truth",
-     "TODO"},
+     "none yet"},
     {has_replay, "replay", "the whole prompt's queries are there, and no profile helps at this size",
      "compressed at the end, within the trained context",
      "what repeating the prompt would attend to, from the queries and keys of the first reading",
