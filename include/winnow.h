@@ -787,6 +787,8 @@ typedef struct wnw_policy_facts {
     int32_t gate_reach;
     /* tokens can be fed a second time, as in sessions of winnow's own and not through libllama's graphs */
     bool feeds_again;
+    /* the queries of all tokens cannot be had, as where several layers read one cache */
+    bool queries_unknown;
 } wnw_policy_facts;
 
 WNW_DEFAULT(wnw_policy_facts, wnw_policy_facts_default)

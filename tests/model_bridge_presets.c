@@ -294,6 +294,39 @@ static void test_generated(void **state)
     test_generated_remove(&g);
 }
 
+static int64_t entries_of(const wnw_bridge *cache)
+{
+    int64_t n = 0;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+        wnw_bridge_layer l = wnw_bridge_layer_default();
+        assert_ok(wnw_bridge_get_layer(cache, i, &l));
+        n += l.n_entries;
+    }
+    return n;
+}
+
+/* Where layers share a cache no policy is chosen that looks with the queries of all tokens. */
+static void check_automatic(const char *path, bool shares)
+{
+    const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+    struct fixture f = {.n_prompt = 110, .n_first = 50};
+    wnw_bridge *cache;
+    f.tokens = test_random_tokens(f.n_prompt + 1, 120, 5);
+    test_llama_open(&f.llama, path, &(struct test_llama_params){.ours = true, .f32 = true, .n_ctx = 256});
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, f.llama.ctx));
+    assert_ok(wnw_bridge_set_policy(cache, "auto", &half, false));
+    read_prompt(&f, &f.llama);
+    const int64_t before = entries_of(cache);
+    assert_ok(wnw_bridge_compress(cache));
+    assert_cmp(entries_of(cache), <, before);
+    assert_ok(wnw_bridge_set_policy(cache, "replay", &half, false));
+    test_llama_decode(&f.llama, 0, f.n_prompt, f.tokens, 60, NULL);
+    if (shares)
+        assert_error(wnw_bridge_compress(cache), WNW_E_UNSUPPORTED);
+    test_llama_close(&f.llama);
+    free(f.tokens);
+}
+
 /* Layers that read another layer's cache, and layers that have other heads where they slide. */
 static void test_shared(void **state)
 {
@@ -304,6 +337,7 @@ static void test_shared(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         test_model_path(path, sizeof path, names[i]);
         check_foreign(path, names[i]);
+        check_automatic(path, i < 2);
     }
 }
 

@@ -172,6 +172,15 @@ static bool was_read(const struct wnw__bridge_live *live)
     return false;
 }
 
+/* Whether several layers read one cache: queries are noted of one of them alone. */
+static bool shares_caches(const struct wnw__bridge_live *live)
+{
+    for (int32_t i = 0; live->cache && i < live->cache->n_layer; i++)
+        if (live->cache->layers[i]->facts.n_reader > 1)
+            return true;
+    return false;
+}
+
 /* Chooses the policy for a sequence. */
 static int choose(struct wnw__bridge_watch *w, const struct wnw__bridge_live *live)
 {
@@ -179,6 +188,7 @@ static int choose(struct wnw__bridge_watch *w, const struct wnw__bridge_live *li
     const wnw_automatic automatic = automatic_of(w->automatic, &facts, w->profile, &w->size);
     wnw_policy *policy;
     char *recipe;
+    facts.queries_unknown = shares_caches(live);
     WNW_TRY(wnw_automatic_choose(&recipe, &automatic, live->n, was_read(live)));
     const int rc = parse(&policy, recipe, w->profile);
     if (rc == WNW_OK) {

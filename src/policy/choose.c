@@ -87,15 +87,20 @@ static bool later_gate(const wnw_policy_facts *f)
 /* Replay needs the queries of the whole prompt, and positions behind it. */
 static bool has_replay(const wnw_policy_facts *f)
 {
-    return !f->rope_unknown && f->phase == WNW_PHASE_END && !f->decodes &&
+    return !f->rope_unknown && !f->queries_unknown && f->phase == WNW_PHASE_END && !f->decodes &&
            !(f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train);
 }
 
 /* The tokens that are repeated in truth, with their instruction, come after the prompt. */
+static bool has_sample(const wnw_policy_facts *f)
+{
+    return f->feeds_again && f->phase == WNW_PHASE_END && !f->decodes &&
+           !(f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train - SAMPLE_ROOM);
+}
+
 static bool has_sampled_replay(const wnw_policy_facts *f)
 {
-    return has_replay(f) && f->feeds_again &&
-           !(f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train - SAMPLE_ROOM);
+    return has_replay(f) && has_sample(f);
 }
 
 static bool known(const wnw_policy_facts *f)
@@ -211,6 +216,10 @@ static const struct row {
      "known: 86.1, 83.3 and 57.2 of 90.0, snapkv:kernel=31 57.2, 42.7 and 30.3 (46: docs/results.md, The "
      "question known); SmolLM2-135M. On Qwen2.5-Coder-1.5B 96.6, 57.9 and 0.0 of 100, where a profile of "
      "shares alone, by keydiff-shares, has 98.1, 91.2 and 64.6 (69: docs/results.md, A fourth model)"},
+    {has_sample, "keydiff-sampled", "tokens can be read again, and the prompt's queries cannot be had",
+     "compressed at the end, within the trained context, and tokens can be fed a second time",
+     "keys that stand out, in heads that keep as much as 64 tokens say that are repeated in truth",
+     "none yet"},
     {known, "snapkv:kernel=31", "the question is compressed too", "the question is compressed too",
      "what the question attends to, with enough behind it for an answer of a few tokens",
      "74, 72 and 63 of 88.5 points with a quarter, a half and three quarters gone (Qwen2.5-Coder-0.5B), 69, "

@@ -4,6 +4,16 @@
 #include "policy/policy.h"
 #include "profile/profile.h"
 
+/* Whether several layers read one cache: queries are recorded of one of them alone. */
+static bool shares_caches(const wnw_model *m)
+{
+    const struct wnw__shape shape = wnw__model_shape(m);
+    for (int32_t il = 0; il < shape.n_layer; il++)
+        if (wnw__shape_readers(&shape, il) > 1 && wnw__layer_takes_part(&shape, il))
+            return true;
+    return false;
+}
+
 int wnw_policy_facts_of(wnw_policy_facts *out, const wnw_model *m, const wnw_run *run)
 {
     wnw_run r = wnw_run_default();
@@ -23,7 +33,8 @@ int wnw_policy_facts_of(wnw_policy_facts *out, const wnw_model *m, const wnw_run
                             .rope_unknown = m->hp.rope_unknown,
                             .n_tokens = r.question_later ? prompt.n_context : prompt.n_tokens,
                             .n_ctx_train = m->hp.n_ctx_train,
-                            .feeds_again = true};
+                            .feeds_again = true,
+                            .queries_unknown = shares_caches(m)};
     wnw_policy_facts_add(&own, r.profile);
     wnw__sized_give(out, &own);
     return WNW_OK;
