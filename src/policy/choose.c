@@ -21,6 +21,8 @@
 #define USUAL_REACH 2000
 /* Positions that the sample of a prompt and the instruction to repeat it take at most, but for templates with very long tails. */
 #define SAMPLE_ROOM 128
+/* The share from which on heads keep as much by replay's own scores. */
+#define SAMPLE_KEPT 0.5
 
 static bool has(const wnw_policy_facts *f, uint32_t kinds)
 {
@@ -98,9 +100,10 @@ static bool has_sample(const wnw_policy_facts *f)
            !(f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train - SAMPLE_ROOM);
 }
 
+/* With more left replay's own scores say as well how much heads keep. */
 static bool has_sampled_replay(const wnw_policy_facts *f)
 {
-    return has_replay(f) && has_sample(f);
+    return has_replay(f) && has_sample(f) && kept_of(f) < SAMPLE_KEPT;
 }
 
 static bool known(const wnw_policy_facts *f)
@@ -201,8 +204,9 @@ static const struct row {
      "questions): "
      "docs/results/older.md, What gates give; in chunks and while decoding none"},
     {has_sampled_replay, "replay-sampled",
-     "the whole prompt's queries are there, and no profile helps at this size",
-     "compressed at the end, within the trained context, and tokens can be fed a second time",
+     "less than half stays, the whole prompt's queries are there, and no profile helps",
+     "compressed at the end, within the trained context, less than half stays, and tokens can be fed a "
+     "second time",
      "what repeating the prompt would attend to, from the queries and keys of the first reading, in heads "
      "that keep as much as "
      "64 tokens say that are repeated in truth",
