@@ -13,12 +13,11 @@
  * largest fraction, lower layer and head first. Heads with fewer than 8 entries in the sample keep what all keep on average. No
  * score is read, so that any scorer, which orders the entries of one head, goes with it. Cost O(R m) besides the pass.
  */
+#include "base/topk.h"
 #include "policy/count.h"
 #include "policy/part.h"
-#include "policy/window.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { N_ENOUGH = 8 };
 /* Logarithms are those of numbers between this and 1. */
@@ -127,12 +126,6 @@ static double count_of(const void *user, int32_t r, double removed)
     return c > p->n_entry[r] ? p->n_entry[r] : c;
 }
 
-static int falling(const void *a, const void *b)
-{
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x < y) - (x > y);
-}
-
 static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, float *scratch,
                           char *warning)
 {
@@ -150,7 +143,7 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
         float *y = x.sorted + (int64_t)r * x.stride;
         for (int32_t i = 0; i < n_sampled(&x, r); i++)
             y[i] = (float)sample[i];
-        qsort(y, (size_t)n_sampled(&x, r), sizeof *y, falling);
+        wnw__sort_descending(y, n_sampled(&x, r));
     }
     const int32_t total = wnw__count_model(p);
     wnw__count_rule_round(&rule, wnw__count_rule_find(&rule, total), 0, n_row, total, fraction, n_keep);
