@@ -214,7 +214,8 @@ static const struct row {
      "which reads twice, 93.8 and "
      "50.8 (58 questions of five kinds, Qwen2.5-Coder-0.5B), 78.8 and 40.0, replay 52.5 and 0.0, kvzip 91.2 "
      "and 23.8 (21, "
-     "Qwen2.5-Coder-1.5B); a half left 100 and 97.5, replay 100 and 90.0, which are not told apart: "
+     "Qwen2.5-Coder-1.5B); 89.5 and 45.1 of 93.7, replay 84.0 and 58.4, kvzip 87.4 and 75.5 (52, "
+     "SmolLM2-135M); a half left 100, 97.5 and 89.5, replay 100, 90.0 and 84.7, which are not told apart: "
      "docs/results.md, Budgets of heads "
      "without a profile; question known none"},
     {has_replay, "replay", "the whole prompt's queries are there, and no profile helps at this size",
