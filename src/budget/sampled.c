@@ -3,14 +3,13 @@
  * Head budgets from a sample of a second look: some tokens of the text are repeated in truth, as KVzip (arXiv 2505.23416)
  * repeats all, and a head keeps the share of its entries that it has above a threshold in the sample. Shares (budget/shares.c)
  * are the same, measured once per model over many texts; these are measured on the prompt at hand and need no profile. How the
- * best entries spread over the heads shows in few tokens: 64 have 91 to 97 % of their budgets in common with all. From no paper
- * that we know. Of head r, with the largest attention Z that the repetition gave to each of the m sampled entries,
+ * best entries spread over the heads shows in few tokens (decision 114). From no paper that we know. Of head r, with the largest attention Z that the repetition gave to each of the m sampled entries,
  *
  *     s_r(t) = the share of log(Z + 1e-6) above t: (i - 1/2) / m at the i-th largest, linear between, 0 and 1 one further out
  *     c_r    = clamp(p_r + s_r(t) (N - p_r), p_r, n_r)
  *
  * for the t at which all counts add up to the size; N tokens read, p_r protected, n_r entries at hand. Whole numbers are by
- * largest fraction, lower layer and head first. Heads with fewer than 8 entries in the sample keep what all keep on average. No
+ * largest fraction, lower layer and head first. Of heads with fewer than 8 entries in the sample the share falls evenly as t rises. No
  * score is read, so that any scorer, which orders the entries of one head, goes with it. Cost O(R m) besides the pass.
  */
 #include "base/topk.h"
@@ -24,16 +23,9 @@ enum { N_ENOUGH = 8 };
 #define LEAST 1e-6
 
 struct opts {
-    int32_t sample, header, sinks, last;
+    struct wnw__look_opts stays;
+    int32_t sample;
 };
-
-static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
-{
-    const struct opts *o = opts;
-    const int32_t first = o->header && p->n_prefix > 0 ? p->n_here : o->sinks;
-    out->n_first = first > out->n_first ? first : out->n_first;
-    out->n_last = o->last > out->n_last ? o->last : out->n_last;
-}
 
 /* ---- The sample: for each head of the model its number of entries, and their logarithms ---- */
 
@@ -66,9 +58,7 @@ static int gather_layer(const void *opts, const wnw_observation *obs, double *nu
             if (pos[c] < obs->pass2_from || pos[c] >= obs->pass2_to)
                 continue;
             for (int32_t h = ih * group; h < (ih + 1) * group; h++)
-                most = obs->pass2_max[(int64_t)h * obs->n + c] > most
-                           ? obs->pass2_max[(int64_t)h * obs->n + c]
-                           : most;
+                most = fmaxf(most, obs->pass2_max[(int64_t)h * obs->n + c]);
             row[1 + (int32_t)*row] = log((double)most + LEAST);
             ++*row;
         }
@@ -119,11 +109,7 @@ static double share_of(const struct problem *x, int32_t r, double removed)
 static double count_of(const void *user, int32_t r, double removed)
 {
     const struct problem *x = user;
-    const wnw_layer_problem *p = x->p;
-    const int32_t n_prot = wnw__row_protected(p, r),
-                  n_all = p->n_past > p->n_entry[r] ? p->n_past : p->n_entry[r];
-    const double c = n_prot + share_of(x, r, removed) * (n_all - n_prot);
-    return c > p->n_entry[r] ? p->n_entry[r] : c;
+    return wnw__look_count(x->p, r, share_of(x, r, removed));
 }
 
 static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, float *scratch,
@@ -150,59 +136,42 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
     return WNW_OK;
 }
 
-static const wnw_option options[] = {
-    {.name = "sample",
-     .help = "tokens that are repeated in truth",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct opts, sample),
-     .def = 64,
-     .min = 8,
-     .max = 4096},
-    {.name = "header",
-     .help = "the chat header stays whole, as in KVzip",
-     .type = WNW_OPT_BOOL,
-     .offset = offsetof(struct opts, header),
-     .def = 1},
-    {.name = "sinks",
-     .help = "first entries that stay where no chat header is known, or with header=0",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct opts, sinks),
-     .def = 4,
-     .min = 0,
-     .max = 65536},
-    {.name = "last",
-     .help = "last entries that stay, besides the scorer's own",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct opts, last),
-     .def = 1,
-     .min = 0,
-     .max = 65536},
-    {0}};
+static const wnw_option options[] = {{.name = "sample",
+                                      .help = "tokens that are repeated in truth",
+                                      .type = WNW_OPT_INT,
+                                      .offset = offsetof(struct opts, sample),
+                                      .def = 64,
+                                      .min = 8,
+                                      .max = 4096},
+                                     WNW_OPTION_LOOK_HEADER,
+                                     WNW_OPTION_LOOK_SINKS,
+                                     WNW_OPTION_LOOK_LAST,
+                                     {0}};
 
 const wnw_head_budget wnw__head_budget_sampled = {
     .part = {WNW_HEAD_BUDGET_INIT, .name = "sampled",
              .about =
                  "Heads keep as many entries as KVzip would leave them, by a few tokens that are repeated.",
              .paper = "after KVzip, arXiv 2505.23416",
-             .details = "`sample` tokens from the middle of what was read since the last compression are "
-                        "repeated in truth, as KVzip repeats "
-                        "all, with the attention's own softmax over everything. With `Z` the largest "
-                        "attention that the repetition gives an "
-                        "entry, `s_r(t)` is the share of head r's sampled entries with `log(Z + 1e-6) > t`: "
-                        "`(i - 1/2) / m` at the i-th largest "
-                        "of m, linear between, 0 and 1 one further out. Of `N` tokens read, of which `p_r` "
-                        "are protected, head r keeps `p_r + "
-                        "s_r(t) (N - p_r)`, with the `t` at which all heads together come to the size. The "
-                        "scorer orders the entries of one "
-                        "head and has no part in this, so any does. Heads with fewer than 8 entries in the "
-                        "sample keep what the size leaves "
-                        "on average.\n\n"
-                        "What `shares` has measured once for a model, this measures on the prompt at hand. "
-                        "It is not had where nothing can "
-                        "be read again.\n\n"
-                        "From no paper that we know; docs/results.md has what it does to answers.\n\n"
-                        "Cost: the sample and some 30 tokens of instruction are read once more.",
+             .details =
+                 "`sample` tokens from the middle of what was read since the last compression are "
+                 "repeated in truth, as KVzip repeats "
+                 "all, with the attention's own softmax over everything. With `Z` the largest "
+                 "attention that the repetition gives an "
+                 "entry, `s_r(t)` is the share of head r's sampled entries with `log(Z + 1e-6) > t`: "
+                 "`(i - 1/2) / m` at the i-th largest "
+                 "of m, linear between, 0 and 1 one further out. Of `N` tokens read, of which `p_r` "
+                 "are protected, head r keeps `p_r + "
+                 "s_r(t) (N - p_r)`, with the `t` at which all heads together come to the size. The "
+                 "scorer orders the entries of one "
+                 "head and has no part in this, so any does. Of heads with fewer than 8 entries in the "
+                 "sample the share falls evenly as `t` rises.\n\n"
+                 "What `shares` has measured once for a model, this measures on the prompt at hand. "
+                 "It is not had where nothing can "
+                 "be read again.\n\n"
+                 "From no paper that we know; docs/results.md has what it does to answers.\n\n"
+                 "Cost: the sample and some 30 tokens of instruction are read once more.",
              .options = options, .options_size = sizeof(struct opts),
-             .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES, .keep = keep, .gather = &gather},
+             .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES, .keep = wnw__look_keep, .gather = &gather},
     .allocate_model = allocate_model,
 };

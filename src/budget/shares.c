@@ -23,23 +23,11 @@
 
 #include <math.h>
 
-struct opts {
-    int32_t header, sinks, last;
-};
-
 static void needs(const void *opts, wnw_needs *out)
 {
     (void)opts;
     out->flags = WNW_NEED_PROFILE;
     out->profiles = 1u << WNW_PROFILE_SHARES;
-}
-
-static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
-{
-    const struct opts *o = opts;
-    const int32_t first = o->header && p->n_prefix > 0 ? p->n_here : o->sinks;
-    out->n_first = first > out->n_first ? first : out->n_first;
-    out->n_last = o->last > out->n_last ? o->last : out->n_last;
 }
 
 /* s_r(f). */
@@ -62,10 +50,7 @@ static double share_of(const wnw_layer_problem *p, int32_t r, double f)
 static double count_of(const void *user, int32_t r, double removed)
 {
     const wnw_layer_problem *p = user;
-    const int32_t n_prot = wnw__row_protected(p, r),
-                  n_all = p->n_past > p->n_entry[r] ? p->n_past : p->n_entry[r];
-    const double c = n_prot + share_of(p, r, 1 - removed) * (n_all - n_prot);
-    return c > p->n_entry[r] ? p->n_entry[r] : c;
+    return wnw__look_count(p, r, share_of(p, r, 1 - removed));
 }
 
 /* Refuses a size below the smallest that was measured, if it is that of a prompt of which nothing is gone. */
@@ -104,26 +89,7 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
 }
 
 static const wnw_option options[] = {
-    {.name = "header",
-     .help = "the chat header stays whole, as in KVzip",
-     .type = WNW_OPT_BOOL,
-     .offset = offsetof(struct opts, header),
-     .def = 1},
-    {.name = "sinks",
-     .help = "first entries that stay where no chat header is known, or with header=0",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct opts, sinks),
-     .def = 4,
-     .min = 0,
-     .max = 65536},
-    {.name = "last",
-     .help = "last entries that stay, besides the scorer's own",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct opts, last),
-     .def = 1,
-     .min = 0,
-     .max = 65536},
-    {0}};
+    WNW_OPTION_LOOK_HEADER, WNW_OPTION_LOOK_SINKS, WNW_OPTION_LOOK_LAST, {0}};
 
 const wnw_head_budget wnw__head_budget_shares = {
     .part =
@@ -144,7 +110,8 @@ const wnw_head_budget wnw__head_budget_shares = {
              "refused; a cache that comes there while it decodes keeps the proportions of the smallest.\n\n"
              "From no paper that we know; docs/results.md has what it does to answers.\n\n"
              "Cost: O(R) for R heads, for any n.",
-         .options = options, .options_size = sizeof(struct opts),
-         .flags = WNW_FLAG_RAGGED | WNW_FLAG_BLIND | WNW_FLAG_COMPETES, .needs = needs, .keep = keep},
+         .options = options, .options_size = sizeof(struct wnw__look_opts),
+         .flags = WNW_FLAG_RAGGED | WNW_FLAG_BLIND | WNW_FLAG_COMPETES, .needs = needs,
+         .keep = wnw__look_keep},
     .allocate_model = allocate_model,
 };

@@ -67,14 +67,22 @@ int wnw__recorders_copy(struct wnw__recorders *to, const struct wnw__recorders *
     return WNW_OK;
 }
 
+int32_t wnw__shared_layer(const struct wnw__shape *shape)
+{
+    int32_t il = 0;
+    while (il < shape->n_layer && !(wnw__shape_readers(shape, il) > 1 && wnw__layer_takes_part(shape, il)))
+        il++;
+    return il < shape->n_layer ? il : -1;
+}
+
 int wnw__record_one_reader(const struct wnw__record_shape *shape, const char *what)
 {
-    for (int32_t il = 0; il < shape->model.n_layer; il++)
-        if (wnw__shape_readers(&shape->model, il) > 1 && wnw__layer_takes_part(&shape->model, il))
-            return wnw__fail(WNW_E_UNSUPPORTED,
-                             "the policy needs %s of all layers that read a cache, and %d read that of layer "
-                             "%d of this model: only the attention that entries receive is noted of all",
-                             what, (int)wnw__shape_readers(&shape->model, il), (int)il);
+    const int32_t il = wnw__shared_layer(&shape->model);
+    if (il >= 0)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "the policy needs %s of all layers that read a cache, and %d read that of layer "
+                         "%d of this model: only the attention that entries receive is noted of all",
+                         what, (int)wnw__shape_readers(&shape->model, il), (int)il);
     return WNW_OK;
 }
 

@@ -172,6 +172,9 @@ int wnw__recorders_copy(struct wnw__recorders *to, const struct wnw__recorders *
 /* The object of the first recorder of a type, or NULL. Borrowed. */
 void *wnw__recorders_find(const struct wnw__recorders *r, const struct wnw__recorder_type *type);
 
+/* The first layer that policies act on whose cache other layers read too, -1 if there is none: queries are recorded of one of
+ * its readers alone. */
+int32_t wnw__shared_layer(const struct wnw__shape *shape);
 /* E_UNSUPPORTED where attentions of other layers read a layer's entries, for recorders of `what` that policies would then
  * see of too few. */
 int wnw__record_one_reader(const struct wnw__record_shape *shape, const char *what);

@@ -209,3 +209,19 @@ int32_t wnw__count_model(const wnw_layer_problem *p)
         whole ? wnw__count_together(p, p->n_entry, n_row) : wnw__round_count(n_row * p->mean, p->rounding);
     return total < n_all ? total : (int32_t)n_all;
 }
+
+void wnw__look_keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
+{
+    const struct wnw__look_opts *o = opts;
+    const int32_t first = o->header && p->n_prefix > 0 ? p->n_here : o->sinks;
+    out->n_first = first > out->n_first ? first : out->n_first;
+    out->n_last = o->last > out->n_last ? o->last : out->n_last;
+}
+
+double wnw__look_count(const wnw_layer_problem *p, int32_t r, double share)
+{
+    const int32_t n_prot = wnw__row_protected(p, r),
+                  n_all = p->n_past > p->n_entry[r] ? p->n_past : p->n_entry[r];
+    const double c = n_prot + share * (n_all - n_prot);
+    return c > p->n_entry[r] ? p->n_entry[r] : c;
+}

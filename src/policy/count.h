@@ -26,6 +26,32 @@ struct wnw__recent_opts {
         .type = WNW_OPT_REAL, .offset = offsetof(struct wnw__recent_opts, share), .def = 0.5, .min = 0, \
         .max = 1                                                                                        \
     }
+/* What heads keep whose budgets are shares of a second look: the chat header, or where none is known first entries, and last ones.
+ * The options of such budgets begin with this struct, and their tables have the rows below. */
+struct wnw__look_opts {
+    int32_t header, sinks, last;
+};
+#define WNW_OPTION_LOOK_HEADER                                                                      \
+    {                                                                                               \
+        .name = "header", .help = "the chat header stays whole, as in KVzip", .type = WNW_OPT_BOOL, \
+        .offset = offsetof(struct wnw__look_opts, header), .def = 1                                 \
+    }
+#define WNW_OPTION_LOOK_SINKS                                                                               \
+    {                                                                                                       \
+        .name = "sinks", .help = "first entries that stay where no chat header is known, or with header=0", \
+        .type = WNW_OPT_INT, .offset = offsetof(struct wnw__look_opts, sinks), .def = 4, .min = 0,          \
+        .max = 65536                                                                                        \
+    }
+#define WNW_OPTION_LOOK_LAST                                                                             \
+    {                                                                                                    \
+        .name = "last", .help = "last entries that stay, besides the scorer's own", .type = WNW_OPT_INT, \
+        .offset = offsetof(struct wnw__look_opts, last), .def = 1, .min = 0, .max = 65536                \
+    }
+/* `keep` of such a part; opts is a struct that begins with wnw__look_opts. */
+void wnw__look_keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out);
+/* The count of row r that keeps a share of what is not protected of the text, at most what it has. */
+double wnw__look_count(const wnw_layer_problem *p, int32_t r, double share);
+
 /* How many last entries stay of a budget of which n_first entries are taken: the share gives way where the budget
  * is too small. */
 int32_t wnw__recent_count(const struct wnw__recent_opts *o, int32_t budget, int32_t n_first);

@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What is known of a run where its policy is still to be chosen (policy/choose.c). */
+#include "forward/recorder.h"
 #include "model/model.h"
 #include "policy/policy.h"
 #include "profile/profile.h"
-
-/* Whether several layers read one cache: queries are recorded of one of them alone. */
-static bool shares_caches(const wnw_model *m)
-{
-    const struct wnw__shape shape = wnw__model_shape(m);
-    for (int32_t il = 0; il < shape.n_layer; il++)
-        if (wnw__shape_readers(&shape, il) > 1 && wnw__layer_takes_part(&shape, il))
-            return true;
-    return false;
-}
 
 int wnw_policy_facts_of(wnw_policy_facts *out, const wnw_model *m, const wnw_run *run)
 {
@@ -25,6 +16,7 @@ int wnw_policy_facts_of(wnw_policy_facts *out, const wnw_model *m, const wnw_run
     WNW_REQUIRE(run);
     WNW_TRY(WNW_SIZED_TAKE(wnw_run, &r, run));
     WNW_TRY(WNW_SIZED_TAKE(wnw_prompt, &prompt, r.prompt));
+    const struct wnw__shape shape = wnw__model_shape(m);
     wnw_policy_facts own = {WNW_INIT(wnw_policy_facts),
                             .phase = r.phase,
                             .decodes = r.every > 0,
@@ -34,7 +26,7 @@ int wnw_policy_facts_of(wnw_policy_facts *out, const wnw_model *m, const wnw_run
                             .n_tokens = r.question_later ? prompt.n_context : prompt.n_tokens,
                             .n_ctx_train = m->hp.n_ctx_train,
                             .feeds_again = true,
-                            .queries_unknown = shares_caches(m)};
+                            .queries_unknown = wnw__shared_layer(&shape) >= 0};
     wnw_policy_facts_add(&own, r.profile);
     wnw__sized_give(out, &own);
     return WNW_OK;
