@@ -155,6 +155,19 @@ float *test_llama_logits(struct test_llama *t, const int32_t *tokens, int32_t n_
     return logits;
 }
 
+int64_t test_llama_entries(struct test_llama *t)
+{
+    wnw_bridge *cache;
+    int64_t n = 0;
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t->ctx));
+    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+        wnw_bridge_layer l = wnw_bridge_layer_default();
+        assert_ok(wnw_bridge_get_layer(cache, i, &l));
+        n += l.n_entries;
+    }
+    return n;
+}
+
 double test_nmse(const float *a, const float *b, int64_t n)
 {
     double err = 0.0, ref = 0.0;

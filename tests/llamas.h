@@ -59,6 +59,9 @@ void test_llama_kinds_reset(void);
 const char *test_llama_log(void);
 void test_llama_log_reset(void);
 
+/* Entries that all heads and layers of a context's cache hold together. */
+int64_t test_llama_entries(struct test_llama *t);
+
 /* sum (a - b)^2 / sum b^2; 0 / 0 = 0; infinite where something is not a number. */
 double test_nmse(const float *a, const float *b, int64_t n);
 

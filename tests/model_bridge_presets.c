@@ -294,17 +294,6 @@ static void test_generated(void **state)
     test_generated_remove(&g);
 }
 
-static int64_t entries_of(const wnw_bridge *cache)
-{
-    int64_t n = 0;
-    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
-        wnw_bridge_layer l = wnw_bridge_layer_default();
-        assert_ok(wnw_bridge_get_layer(cache, i, &l));
-        n += l.n_entries;
-    }
-    return n;
-}
-
 /* Where layers share a cache no policy is chosen that looks with the queries of all tokens. */
 static void check_automatic(const char *path, bool shares)
 {
@@ -316,9 +305,9 @@ static void check_automatic(const char *path, bool shares)
     assert_ok(wnw_bridge_find(&cache, llama_synchronize, f.llama.ctx));
     assert_ok(wnw_bridge_set_policy(cache, "auto", &half, false));
     read_prompt(&f, &f.llama);
-    const int64_t before = entries_of(cache);
+    const int64_t before = test_llama_entries(&f.llama);
     assert_ok(wnw_bridge_compress(cache));
-    assert_cmp(entries_of(cache), <, before);
+    assert_cmp(test_llama_entries(&f.llama), <, before);
     assert_ok(wnw_bridge_set_policy(cache, "replay", &half, false));
     test_llama_decode(&f.llama, 0, f.n_prompt, f.tokens, 60, NULL);
     if (shares)

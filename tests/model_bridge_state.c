@@ -211,19 +211,6 @@ static void drop_some(struct test_llama *t)
     }
 }
 
-static int64_t entries(struct test_llama *t)
-{
-    wnw_bridge *cache;
-    int64_t n = 0;
-    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t->ctx));
-    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
-        wnw_bridge_layer l = wnw_bridge_layer_default();
-        assert_ok(wnw_bridge_get_layer(cache, i, &l));
-        n += l.n_entries;
-    }
-    return n;
-}
-
 /* A state of a sequence with dropped entries restores exactly that, in the same context and in another one. */
 static void test_state_of_dropped(void **state)
 {
@@ -240,9 +227,9 @@ static void test_state_of_dropped(void **state)
     assert_non_null(want);
     assert_non_null(got);
     decode(&t, 0, 0, N_PROMPT, NULL);
-    const int64_t full = entries(&t);
+    const int64_t full = test_llama_entries(&t);
     drop_some(&t);
-    const int64_t n = entries(&t);
+    const int64_t n = test_llama_entries(&t);
     assert_cmp(n, <, full * 3 / 4);
     const size_t size = llama_state_seq_get_size(t.ctx, 0), whole = llama_state_get_size(t.ctx);
     uint8_t *seq = malloc(size), *all = malloc(whole);
@@ -253,11 +240,11 @@ static void test_state_of_dropped(void **state)
     decode(&t, 0, N_PROMPT, N_MORE, want);
     llama_memory_clear(llama_get_memory(t.ctx), true);
     assert_int_equal(llama_state_seq_set_data(t.ctx, seq, size, 0), size);
-    assert_int_equal(entries(&t), n);
+    assert_int_equal(test_llama_entries(&t), n);
     decode(&t, 0, N_PROMPT, N_MORE, got);
     assert_memory_equal(got, want, bytes);
     assert_cmp(llama_state_set_data(other.ctx, all, whole), >, 0);
-    assert_int_equal(entries(&other), n);
+    assert_int_equal(test_llama_entries(&other), n);
     decode(&other, 0, N_PROMPT, N_MORE, got);
     assert_memory_equal(got, want, bytes);
     free(seq);
@@ -336,10 +323,10 @@ static void test_shift_of_dropped(void **state)
             assert_true(llama_memory_seq_rm(memory, 0, 50, 60));
         assert_true(llama_memory_seq_rm(memory, 0, 4, 30));
         llama_memory_seq_add(memory, 0, 30, -1, -26);
-        const int64_t before = ours ? entries(&t) : 0;
+        const int64_t before = ours ? test_llama_entries(&t) : 0;
         decode(&t, 0, N_PROMPT - 26, 1, logits[ours]);
         if (ours) /* the new token took a cell that was removed, or another */
-            assert_cmp(entries(&t), <=, before + before / (N_PROMPT - 10));
+            assert_cmp(test_llama_entries(&t), <=, before + before / (N_PROMPT - 10));
         decode(&t, 0, N_PROMPT - 25, N_MORE - 1, logits[ours] + n_vocab);
         test_llama_close(&t);
     }
