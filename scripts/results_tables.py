@@ -22,12 +22,15 @@ a run's folder. A document has a table between two lines, and a number between t
     <!-- table NAME perturbation -->
     ...
     <!-- end of table -->
+    <!-- overview -->
+    ...
+    <!-- end of table -->
     SnapKV has <!-- number NAME agnostic/all/snapkv/ratio=0.5/macro.mean 1 -->30.0<!-- / --> points.
     Halves have <!-- profile MODEL/shares overlap/halves/0 3 -->0.984<!-- / --> in common.
     <!-- common FILE FILE srh_mean layer:1 -->79 %<!-- / --> of the best heads are the same.
 
 A table takes mode= (all without it), N= (all lengths without it) and policies= (all without it; names separated by blanks); `contrasts` is the table of
-those that were listed before the run, `predictions` that of texts without questions, `perturbation` that of a perturbation study, and `<!-- contrast NAME 0 -->..<!-- / -->` the first of them in a sentence: difference, interval, n, corrected
+those that were listed before the run, `predictions` that of texts without questions, `perturbation` that of a perturbation study, `overview` has a row for each run, protocol and size that docs/results/overview.txt names, and `<!-- contrast NAME 0 -->..<!-- / -->` the first of them in a sentence: difference, interval, n, corrected
 probability. A number's path is protocol, length, policy (its shortest recipe), size, and a member of the row in the report's JSON; of a contrast it is
 `contrast`, its number from 0 on, and a member; of answers themselves `answers`, protocol, policy, size, `all`, `protected` (their evidence lies in what a policy always
 keeps) or `unprotected`, and `n`, `score` or another of their scores; of a perturbation study `pair`, policy, size and a member that is
@@ -57,6 +60,8 @@ RESULTS = ROOT / "docs" / "results"
 LIST = RESULTS / "without-records.txt"
 MOST_BYTES = 1024  # of a packed answer, on average
 MOST_BYTES_OF_NUMBER = 3  # of one of a perturbation study's, packed
+OVERVIEW = re.compile(r"(<!-- overview -->\n)(.*?)(<!-- end of table -->)", re.S)
+OVERVIEW_LIST = RESULTS / "overview.txt"
 TABLE = re.compile(r"(<!-- table (\S+)([^>\n]*?) -->\n)(.*?)(<!-- end of table -->)", re.S)
 CONTRAST = re.compile(r"(<!-- contrast (\S+) (\d+) -->)(.*?)(<!-- / -->)", re.S)
 NUMBER = re.compile(r"(<!-- number (\S+) (\S+) (\d) -->)(.*?)(<!-- / -->)", re.S)
@@ -72,23 +77,34 @@ class Reports:
     """Reports of records, each made once."""
 
     def __init__(self, winnow):
-        self.winnow, self.made, self.answered = winnow, {}, {}
+        self.winnow, self.made, self.answered, self.compared = winnow, {}, {}, {}
+
+    def report(self, name, *options):
+        """What `winnow report` says of a record, and its CSV."""
+        folder = RESULTS / name
+        if not (folder / "results.jsonl.gz").exists():
+            raise SystemExit(f"docs/results/{name} has no records; scripts/results_tables.py --add DIR {name} packs those of a run")
+        with tempfile.TemporaryDirectory() as work:
+            for file in ("run.json", "results.jsonl.gz"):
+                shutil.copy(folder / file, work)
+            out = subprocess.run([self.winnow, "report", work, "--json", *options], capture_output=True, text=True)
+            if out.returncode:
+                raise SystemExit(f"{name}: {out.stderr}")
+            csv = pathlib.Path(work) / "summary.csv"
+            return json.loads(out.stdout), csv.read_text() if csv.exists() else None
 
     def get(self, name):
         """The report's JSON and its CSV."""
         if name not in self.made:
-            folder = RESULTS / name
-            if not (folder / "results.jsonl.gz").exists():
-                raise SystemExit(f"docs/results/{name} has no records; scripts/results_tables.py --add DIR {name} packs those of a run")
-            with tempfile.TemporaryDirectory() as work:
-                for file in ("run.json", "results.jsonl.gz"):
-                    shutil.copy(folder / file, work)
-                out = subprocess.run([self.winnow, "report", work, "--json"], capture_output=True, text=True)
-                if out.returncode:
-                    raise SystemExit(f"{name}: {out.stderr}")
-                made, csv = json.loads(out.stdout), pathlib.Path(work) / "summary.csv"
-                self.made[name] = (made["runs"][0], csv.read_text()) if "runs" in made else (made, None)
+            made, csv = self.report(name)
+            self.made[name] = (made["runs"][0], csv) if "runs" in made else (made, None)
         return self.made[name]
+
+    def compare(self, name, a, b):
+        """Two policies of a record on the same samples, for each protocol, length and size."""
+        if (name, a, b) not in self.compared:
+            self.compared[name, a, b] = self.report(name, "--compare", f"{a},{b}")[0]["runs"][0]["compare"]
+        return self.compared[name, a, b]
 
     def answers(self, name):
         """The records themselves, without their texts."""
@@ -202,6 +218,46 @@ def table(run, options):
     return "\n".join(lines) + "\n"
 
 
+def compared_at(reports, name, mode, size, a, b):
+    """The first policy less the second on the same samples; None in a record that has not both."""
+    return next((cell for cell in reports.compare(name, a, b) if (cell["mode"], cell["size"]) == (mode, size)), None)
+
+
+def overview_row(reports, model, length, question, name, mode, size, policy):
+    """A row of the table of all models and sizes, the policy that `auto` takes beside all others of a run; and that policy less the best of these."""
+    block = next(block for block in reports.get(name)[0]["blocks"] if block["mode"] == mode and block["N"] == "all")
+    rows = {row["policy"]: row for row in block["rows"] if row["size"] in (size, "full") and row["macro"]["n"]}
+    if policy not in rows:
+        raise SystemExit(f"docs/results/overview.txt: docs/results/{name} has no {policy} at {size}")
+    others = [row for row in rows.values() if not row["full"] and row["policy"] != policy]
+    best, own = max(others, key=lambda row: row["macro"]["mean"]), rows[policy]["macro"]
+    full, = (row["macro"] for row in rows.values() if row["full"])
+    less_best, readers = compared_at(reports, name, mode, size, policy, best["policy"]), ("kvzip", "kvcompose")
+    return "| " + " | ".join([
+        model, length, question, f"{1 - float(size.removeprefix('ratio=')):g}", str(own["n"]), fixed(full["mean"], 1), f"`{policy}`", fixed(own["mean"], 1), fixed(own.get("kl"), 3),
+        *(difference(compared_at(reports, name, mode, size, policy, reader)) if reader in rows else "-" for reader in readers),
+        f"`{best['policy']}` " + fixed(best["macro"]["mean"], 1), difference(less_best), f"`{name}`"]) + " |", less_best
+
+
+def overview_counts(of, cells):
+    """How often the policy that `auto` takes is no 5 points below the best other one, and how often it is decidedly below."""
+    above, below = [c for c in cells if c["lo"] > -5], [c for c in cells if c["hi"] < 0]
+    most = f", by {fixed(-min(c['delta'] for c in below), 1)} points at most" if below else ""
+    return f"{of}: in {len(above)} of {len(cells)} rows the whole interval to the best of the others is above -5 points; in {len(below)} it is below 0{most}."
+
+
+def overview(reports):
+    lines = ["| model | tokens | question | kept | n | full cache | `auto` takes | score | KL, nats | less KVzip | less KVCompose | best of the others in the run | less it | record |",
+             "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"]
+    cells = {"With the profiles that ship": [], "Without a profile": []}
+    for line in OVERVIEW_LIST.read_text().splitlines():
+        if line and not line.startswith("#"):
+            row, cell = overview_row(reports, *(field.strip() for field in line.split("|")))
+            lines.append(row)
+            cells["Without a profile" if "no profile" in line else "With the profiles that ship"].append(cell)
+    return "\n".join([*lines, "", *(overview_counts(of, some) for of, some in cells.items() if some)]) + "\n"
+
+
 def member_of(value, path, border="."):
     for key in path.split(border):
         try:
@@ -293,6 +349,7 @@ def options_of(text):
 def written(text, reports):
     """A document with its tables and numbers as the records have them."""
     text = TABLE.sub(lambda m: m[1] + table(reports.get(m[2])[0], options_of(m[3])) + m[5], text)
+    text = OVERVIEW.sub(lambda m: m[1] + overview(reports) + m[3], text)
     text = CONTRAST.sub(lambda m: m[1] + contrast(reports.get(m[2])[0], int(m[3])) + m[5], text)
     text = PROFILE.sub(lambda m: m[1] + profile_number(m[2], m[3], m[4]) + m[6], text)
     text = COMMON.sub(lambda m: m[1] + common(m[2], m[3], m[4], m[5], int(m[6])) + m[8], text)
@@ -308,7 +365,7 @@ def tables_without_records():
     """FILE: HEADING of what has a table outside of marks, in the documents of results, and the CSV files without records."""
     found = []
     for path in [ROOT / "docs" / "results.md", *sorted(RESULTS.glob("*.md"))]:
-        heading, lines = "", TABLE.sub("", path.read_text()).splitlines()
+        heading, lines = "", OVERVIEW.sub("", TABLE.sub("", path.read_text())).splitlines()
         for i, line in enumerate(lines):
             heading = line.lstrip("# ") if line.startswith("#") else heading
             entry = f"{path.relative_to(ROOT)}: {heading}"

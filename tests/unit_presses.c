@@ -65,6 +65,54 @@ static void keydiff(void **state)
     assert_values(got, 2e-6, 0, 0, 0);
 }
 
+/* Both numbers of an entry are standardised over the head: z(a) = (a - mean) / deviation, divisor n. */
+static void keydiff_with_values(void **state)
+{
+    (void)state;
+    /* Cosines as above: mean -0.802773, deviation 0.141164. Norms 1, 10 and 100, whose logarithms have z = -1.224745, 0 and 1.224745. */
+    const float k[] = {1, 0, 0, 2, 3, 4}, v[] = {0, -1, 6, 8, 100, 0};
+    const struct score_rows rows = {.k = k, .v = v};
+    const int32_t n = 3;
+    const wnw_observation obs = observation(&rows, &n, 2);
+    float got[3];
+    run_scorer("keydiff:values=2", &obs, got);
+    assert_values(got, 2e-5, 0.980480 - 2.449490, 0.392198, -1.372678 + 2.449490);
+    run_scorer("keydiff:values=0.5", &obs, got);
+    assert_values(got, 2e-5, 0.980480 - 0.612372, 0.392198, -1.372678 + 0.612372);
+    run_scorer("keydiff:values=0", &obs, got);
+    assert_values(got, 2e-6, -0.664364, -0.747409, -0.996546);
+    /* A size of values changes no score, nor one of keys. */
+    const float k10[] = {10, 0, 0, 20, 30, 40}, v10[] = {0, -10, 60, 80, 1000, 0};
+    const struct score_rows larger = {.k = k10, .v = v10};
+    const wnw_observation obs2 = observation(&larger, &n, 2);
+    run_scorer("keydiff:values=2", &obs2, got);
+    assert_values(got, 2e-5, 0.980480 - 2.449490, 0.392198, -1.372678 + 2.449490);
+}
+
+/* What does not tell entries apart adds nothing, and a value without length has a logarithm. */
+static void keydiff_with_equal_values(void **state)
+{
+    (void)state;
+    const float k[] = {1, 0, 0, 2, 3, 4}, same[] = {3, 4, 5, 0, -4, 3}, none[] = {0, 0, 0, 0, 0, 0};
+    const float one_none[] = {0, 0, 1e-6f, 0, 1e-6f, 0};
+    const int32_t n = 3, one = 1;
+    float got[3];
+    const struct score_rows equal = {.k = k, .v = same}, all_zero = {.k = k, .v = none};
+    const struct score_rows keys_alike = {.k = same, .v = none}, least = {.k = k, .v = one_none};
+    wnw_observation obs = observation(&equal, &n, 2);
+    run_scorer("keydiff:values=2", &obs, got);
+    assert_values(got, 2e-5, 0.980480, 0.392198, -1.372678);
+    obs = observation(&all_zero, &n, 2);
+    run_scorer("keydiff:values=2", &obs, got);
+    assert_values(got, 2e-5, 0.980480, 0.392198, -1.372678);
+    obs = observation(&least, &n, 2); /* 1e-6 is the least length */
+    run_scorer("keydiff:values=2", &obs, got);
+    assert_values(got, 2e-5, 0.980480, 0.392198, -1.372678);
+    obs = observation(&keys_alike, &one, 2); /* of one entry nothing stands out */
+    run_scorer("keydiff:values=2", &obs, got);
+    assert_values(got, 0, 0);
+}
+
 static void cur(void **state)
 {
     (void)state;
@@ -466,11 +514,18 @@ static void chunk_by_chunk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keydiff),        cmocka_unit_test(cur),
-        cmocka_unit_test(noncausal),      cmocka_unit_test(leverage),
-        cmocka_unit_test(compactor),      cmocka_unit_test(finch),
-        cmocka_unit_test(bad_pooling),    cmocka_unit_test(chance),
-        cmocka_unit_test(chunkkv_rounds), cmocka_unit_test(chunkkv_ragged),
+        cmocka_unit_test(keydiff),
+        cmocka_unit_test(keydiff_with_values),
+        cmocka_unit_test(keydiff_with_equal_values),
+        cmocka_unit_test(cur),
+        cmocka_unit_test(noncausal),
+        cmocka_unit_test(leverage),
+        cmocka_unit_test(compactor),
+        cmocka_unit_test(finch),
+        cmocka_unit_test(bad_pooling),
+        cmocka_unit_test(chance),
+        cmocka_unit_test(chunkkv_rounds),
+        cmocka_unit_test(chunkkv_ragged),
         cmocka_unit_test(chunk_by_chunk),
     };
     return cmocka_run_group_tests_name("presses", tests, NULL, NULL) + run_rows(chunkkv, chunks);

@@ -258,8 +258,22 @@ def lukv(p, r, nearest=False, first=4, last=1):
     return [[choose(scores[l][j], counts[l][j], first, last) for j in range(p.K)] for l in range(p.L)]
 
 
-@case("keydiff-shares")
-def keydiff_shares(p, r, first=4, last=1):
+def keydiff_values_scores(p, weight=2):
+    """Keys that stand out and the norms of values, each over the head with mean 0 and variance 1."""
+    def standard(x):
+        return (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
+    norms = [np.linalg.norm(heads_first(v).astype(np.float64), axis=2) for v in p.v]
+    return [standard(s) + weight * standard(np.log(norm)) for s, norm in zip(keydiff_scores(p), norms)]
+
+
+@case("keydiff:values=0.5")
+def keydiff_values(p, r):
+    return uniform(p, keydiff_values_scores(p, 0.5), r)
+
+
+@case("keydiff-values-shares", scores=keydiff_values_scores)
+@case("keydiff-shares", scores=keydiff_scores)
+def heads_by_shares(p, r, scores, first=4, last=1):
     """Counts p + s(f) (n - p) with s linear in log f, for the f at which they come to the size."""
     shares = p.profile["shares"]
     size = np.log([1, *shares["size"]])
@@ -276,7 +290,7 @@ def keydiff_shares(p, r, first=4, last=1):
     for _ in range(100):
         low, high = (low, (low + high) / 2) if parts((low + high) / 2).sum() > total else ((low + high) / 2, high)
     counts = np.array(share_out(parts(low), total, p.n)).reshape(p.L, p.K)
-    scores = keydiff_scores(p)
+    scores = scores(p)
     return [[choose(scores[l][j], counts[l][j], first, last) for j in range(p.K)] for l in range(p.L)]
 
 
@@ -349,6 +363,7 @@ def kvzip(p, r):
 
 
 @case("replay-sampled", scores=replay_scores)
+@case("keydiff-values-sampled", scores=keydiff_values_scores)
 @case("keydiff-sampled", scores=keydiff_scores)
 def sampled(p, r, scores, m=64):
     """Counts by what some tokens in the middle, which are repeated in truth, look for; which entries, by any scores."""
