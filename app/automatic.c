@@ -14,6 +14,16 @@ bool app_is_auto(const char *recipe)
     return wnw_automatic_is(recipe, &quality) && !(quality > 0);
 }
 
+int app_auto_check(const char *recipe)
+{
+    double quality;
+    (void)wnw_automatic_is(recipe, &quality);
+    if (!(quality > 0))
+        return APP_OK;
+    return app_fail(APP_BAD_INPUT, "--policy %.60s: the option for that is --keep-quality %.15g", recipe,
+                    quality);
+}
+
 int app_auto_choose(wnw_policy **policy, wnw_policy_choice *choice, const wnw_policy_facts *facts)
 {
     *choice = wnw_policy_choice_default();

@@ -17,6 +17,8 @@
 
 /* Whether a recipe asks for the choice. */
 bool app_is_auto(const char *recipe);
+/* Refuses the recipe that requests and the environment of other programs have for a quality: commands have an option. Returns an exit code. */
+int app_auto_check(const char *recipe);
 /* Chooses by the facts and parses the recipe. Returns an exit code. */
 int app_auto_choose(wnw_policy **policy, wnw_policy_choice *choice, const wnw_policy_facts *facts);
 /* The recipe for a quality to keep: `recipe` with the head budget that looks for it. *out is released with free. Returns an

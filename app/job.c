@@ -159,14 +159,11 @@ static int check_policy(struct app_job *job)
 {
     const bool sized = job->size.kind != WNW_SIZE_NONE;
     const char *recipe;
-    const int rc = find_recipe(job, &recipe);
+    int rc = find_recipe(job, &recipe);
+    rc = rc == APP_OK ? app_auto_check(recipe) : rc;
     if (rc != APP_OK)
         return rc;
-    double quality;
-    job->automatic = wnw_automatic_is(recipe, &quality);
-    if (quality > 0) /* as requests and the environment of other programs have it */
-        return app_fail(APP_BAD_INPUT, "--policy %.60s: the option for that is --keep-quality %.15g", recipe,
-                        quality);
+    job->automatic = app_is_auto(recipe);
     if (job->automatic) { /* every policy of the table needs a size, and works in every phase in which it is chosen */
         if (!asks_quality(job->args))
             assume_size(job);

@@ -138,9 +138,10 @@ static int find_recipe(char **out, const struct cli_args *args)
 static int check_policy(const struct cli_args *args, const char *recipe)
 {
     wnw_policy *policy = NULL;
-    if (strcmp(recipe, "full") == 0 || app_is_auto(args->app.policy))
-        return APP_OK;
-    int rc = wnw_policy_parse(&policy, recipe, NULL);
+    int rc = app_auto_check(args->app.policy);
+    if (rc != APP_OK || strcmp(recipe, "full") == 0 || app_is_auto(args->app.policy))
+        return rc;
+    rc = wnw_policy_parse(&policy, recipe, NULL);
     rc = rc == WNW_OK ? wnw_bridge_check_policy(policy, NULL) : rc;
     wnw_policy_free(policy);
     return rc == WNW_OK || rc == WNW_E_MISMATCH ? APP_OK

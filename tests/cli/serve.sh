@@ -49,6 +49,8 @@ grep -q 'policy auto+quality:q=0.9, as few entries as keep that' "$work/err" || 
 good 'a quality, a policy and a size' serve -m "$model" --port 0 --keep-quality 0.75 --policy replay --budget 300
 grep -qx WINNOW_SERVE_POLICY=replay+quality:q=0.75 "$work/out" || fail "another policy: $(cat "$work/out")"
 grep -q '300 entries a head' "$work/err" || fail "the size is not said: $(cat "$work/err")"
+bad 'a quality as requests have it' 'the option for that is --keep-quality 0.9' serve -m "$model" --port 0 --policy auto+quality:q=0.9
+bad 'a quality as requests have it, and one as an option' 'the option for that is --keep-quality 0.9' serve -m "$model" --port 0 --policy auto+quality:q=0.9 --keep-quality 0.8
 bad 'a quality of nothing' 'above 0 and below 1' serve -m "$model" --port 0 --keep-quality 1
 bad 'a quality that scores do not say' 'cannot be combined with quality' serve -m "$model" --port 0 --keep-quality 0.9 --policy keydiff
 bad 'a quality of everything' 'full cannot be combined with quality' serve -m "$model" --port 0 --keep-quality 0.9 --policy full
