@@ -31,7 +31,7 @@ a run's folder. A document has a table between two lines, and a number between t
 
 A table takes mode= (all without it), N= (all lengths without it) and policies= (all without it; names separated by blanks); `contrasts` is the table of
 those that were listed before the run, `predictions` that of texts without questions, `perturbation` that of a perturbation study, `overview` has a row for each run, protocol and size that docs/results/overview.txt names, and `<!-- contrast NAME 0 -->..<!-- / -->` the first of them in a sentence: difference, interval, n, corrected
-probability. A number's path is protocol, length, policy (its shortest recipe), size, and a member of the row in the report's JSON; of a contrast it is
+probability. A number's path is protocol, length, policy (its shortest recipe; where several rows have it, with what else a row says, ~ in place of blanks), size, and a member of the row in the report's JSON; of a contrast it is
 `contrast`, its number from 0 on, and a member; of answers themselves `answers`, protocol, policy, size, `all`, `protected` (their evidence lies in what a policy always
 keeps) or `unprotected`, and `n`, `score` or another of their scores; of a perturbation study `pair`, policy, size and a member that is
 a share or a change, or `bound`, size and such a member, all in per cent.
@@ -284,7 +284,8 @@ def number(run, path, decimals):
     mode, length, policy, size, member = path.split("/")
     for block in run["blocks"]:
         for row in block["rows"]:
-            if (block["mode"], str(block["N"]), row["policy"], row["size"]) == (mode, length, policy, size):
+            named = "~".join([row["policy"], *row["more"].split()] if "~" in policy else [row["policy"]])
+            if (block["mode"], str(block["N"]), named, row["size"]) == (mode, length, policy, size):
                 return fixed(member_of(row, member), decimals)
     raise SystemExit(f"number {path}: the report has no such row")
 
