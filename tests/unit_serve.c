@@ -251,6 +251,23 @@ static int each(const struct serve_want *want, wnw_automatic_what *what, void *u
     return wnw_automatic_each(&of, what, user);
 }
 
+/* A prompt of any length gets what was told of it in `rows`, "RECIPE UNTIL;" each. */
+static void check_each_length(const struct serve_want *want, const char *rows)
+{
+    const wnw_automatic of = serve_automatic_of(want);
+    const char *row = rows;
+    for (int32_t n = 1; n <= 3000; n++) {
+        char *recipe, told[SERVE_RECIPE];
+        int until = 0;
+        while (sscanf(row, "%255s %d", told, &until) == 2 && n > until)
+            row = strchr(row, ';') + 1;
+        assert_int_equal(wnw_automatic_choose(&recipe, &of, n, false), WNW_OK);
+        if (strcmp(recipe, told) != 0)
+            fail_msg("%d tokens: %s, not %s of '%s'", (int)n, recipe, told, rows);
+        wnw_free(recipe);
+    }
+}
+
 /* By each prompt's length and size; all that may come is observed. */
 static void test_automatic(void **state)
 {
@@ -275,7 +292,14 @@ static void test_automatic(void **state)
                  {SHARES | GATE | INPUTS,
                   {.kind = WNW_SIZE_BUDGET, .budget = 100},
                   "kvzap:recent=0+shares 2000;kvgate+shares 2147483647;"},
-                 {SHARES, {.kind = WNW_SIZE_BUDGET, .budget = 1}, "keydiff-shares 2147483647;"}};
+                 {SHARES, {.kind = WNW_SIZE_RATIO, .ratio = 0.76}, "keydiff-values-shares 2147483647;"},
+                 {SHARES,
+                  {.kind = WNW_SIZE_BUDGET, .budget = 300},
+                  "keydiff-shares 1200;keydiff-values-shares 2147483647;"},
+                 {SHARES, {.kind = WNW_SIZE_BUDGET, .budget = INT32_MAX}, "keydiff-shares 2147483647;"},
+                 {SHARES,
+                  {.kind = WNW_SIZE_BUDGET, .budget = 1},
+                  "keydiff-shares 4;keydiff-values-shares 2147483647;"}};
     (void)state;
     open_slots(1, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -287,6 +311,7 @@ static void test_automatic(void **state)
         assert_true(serve_is_automatic(&want) && !serve_keeps_all(&want));
         assert_int_equal(each(&want, write_row, text), WNW_OK);
         assert_string_equal(text, cases[i].rows);
+        check_each_length(&want, text);
         assert_int_equal(serve_automatic_settle(&want), WNW_OK);
         assert_int_equal(serve_looks_with_all(&want), strstr(text, "replay") != NULL);
         assert_int_equal(!!(want.needs & WNW_NEED_INPUT_GATE), strstr(text, "kvzap") != NULL);

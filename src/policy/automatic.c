@@ -5,6 +5,7 @@
 #include "base/strings.h"
 #include "policy/policy.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,15 @@ static double kept_of(const wnw_size *size, int32_t n_tokens, double least)
     return kept > 1 ? 1 : kept > least ? kept : least;
 }
 
+/* Of a budget a longer prompt keeps a smaller share, by which something else may be chosen, so that what was chosen holds no further. */
+static void end_with_share(wnw_policy_choice *out, const wnw_size *size, double kept)
+{
+    const double share = wnw__choice_share_below(kept);
+    const double last = share > 0 ? floor((double)size->budget / share) : INT32_MAX;
+    if (size->kind == WNW_SIZE_BUDGET && last < out->until_tokens)
+        out->until_tokens = (int32_t)last;
+}
+
 static int choose(wnw_policy_choice *out, const wnw_automatic *a, int32_t n_tokens, bool was_read)
 {
     double q;
@@ -63,7 +73,11 @@ static int choose(wnw_policy_choice *out, const wnw_automatic *a, int32_t n_toke
     facts.n_tokens = n_tokens;
     facts.kept = q > 0 ? facts.kept : kept_of(&a->size, n_tokens, facts.shares_least);
     *out = wnw_policy_choice_default();
-    return q > 0 ? wnw_policy_choose_quality(out, &facts, a->profile, q) : wnw_policy_choose(out, &facts);
+    if (q > 0)
+        return wnw_policy_choose_quality(out, &facts, a->profile, q);
+    WNW_TRY(wnw_policy_choose(out, &facts));
+    end_with_share(out, &a->size, facts.kept);
+    return WNW_OK;
 }
 
 static void write_recipe(char recipe[RECIPE], const wnw_automatic *a, const wnw_policy_choice *row)

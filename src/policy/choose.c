@@ -23,6 +23,8 @@
 #define SAMPLE_ROOM 128
 /* The share from which on heads keep as much by replay's own scores. */
 #define SAMPLE_KEPT 0.5
+/* The share below which norms of values tell more than they cost. */
+#define VALUES_KEPT 0.25
 
 static bool has(const wnw_policy_facts *f, uint32_t kinds)
 {
@@ -38,6 +40,17 @@ static double kept_of(const wnw_policy_facts *f)
 static bool has_shares(const wnw_policy_facts *f)
 {
     return has(f, 1u << WNW_PROFILE_SHARES) && kept_of(f) >= f->shares_least;
+}
+
+/* So little stays that values tell. */
+static bool few(const wnw_policy_facts *f)
+{
+    return kept_of(f) < VALUES_KEPT;
+}
+
+static bool few_of_shares(const wnw_policy_facts *f)
+{
+    return has_shares(f) && few(f);
 }
 
 /* Whether a gate can be asked: it needs its profile and keys before RoPE, and works once all layers are read. */
@@ -100,6 +113,11 @@ static bool has_sample(const wnw_policy_facts *f)
            !(f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train - SAMPLE_ROOM);
 }
 
+static bool few_of_sample(const wnw_policy_facts *f)
+{
+    return has_sample(f) && few(f);
+}
+
 /* With more left replay's own scores say as well how much heads keep. */
 static bool has_sampled_replay(const wnw_policy_facts *f)
 {
@@ -121,6 +139,8 @@ static bool always(const wnw_policy_facts *f)
     (void)f;
     return true;
 }
+
+#define VALUES_WHY "keys that stand out and values of large norm, in heads that keep as much"
 
 static const struct row {
     bool (*holds)(const wnw_policy_facts *f);
@@ -184,6 +204,10 @@ static const struct row {
      "and a half, a quarter and an eighth left 60.8, 57.8 and 48.0 of 60.8, those from pieces of 700 57.4, "
      "51.5 and 31.4 (51, SmolLM2-135M: docs/results.md, Longer prompts); "
      "in chunks and while decoding none"},
+    {few_of_shares, "keydiff-values-shares",
+     "little stays, and it is known how much each head of the model keeps",
+     "there is a profile of shares that was measured down to the size, and less than a quarter stays",
+     VALUES_WHY " as a second reading would leave them; costs next to nothing", "EVIDENCE1"},
     {has_shares, "keydiff-shares",
      "it is known how much each head of the model keeps, and there are no gates for this prompt",
      "there is a profile of shares that was measured down to the size",
@@ -203,6 +227,11 @@ static const struct row {
      "87.5, 85.0 and 75.6 of 86.9 points with a half, a quarter and an eighth left (SmolLM2-135M, 40 "
      "questions): "
      "docs/results/older.md, What gates give; in chunks and while decoding none"},
+    {few_of_sample, "keydiff-values-sampled",
+     "less than a quarter stays, tokens can be read again, and no profile helps",
+     "compressed at the end, within the trained context, less than a quarter stays, and tokens can be fed a "
+     "second time",
+     VALUES_WHY " as 64 tokens say that are repeated in truth", "EVIDENCE2"},
     {has_sampled_replay, "replay-sampled",
      "less than half stays, the whole prompt's queries are there, and no profile helps",
      "compressed at the end, within the trained context, less than half stays, and tokens can be fed a "
@@ -266,6 +295,11 @@ static const char *const keepers[WNW_N_QUALITY] = {[WNW_QUALITY_REPLAY] = "repla
 const char *wnw__quality_recipe(int32_t scorer)
 {
     return keepers[scorer];
+}
+
+double wnw__choice_share_below(double kept)
+{
+    return kept >= SAMPLE_KEPT ? SAMPLE_KEPT : kept >= VALUES_KEPT ? VALUES_KEPT : 0;
 }
 
 static void give(wnw_policy_choice *out, const struct row *row, int32_t until)

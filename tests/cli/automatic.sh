@@ -43,8 +43,9 @@ printf '%s\n' "$question" '/size 40' "$question" >"$work/turns"
 "$WINNOW" chat -m "$model" -c "$work/both.wkv" -t 1 -n 2 --ratio 0.2 --policy auto <"$work/turns" >"$work/out" 2>"$work/err" || fail "a conversation: $(cat "$work/err")"
 grep -q 'policy kvgate+shares, because' "$work/err" || fail "a conversation about a stored document asks for gates that it has not: $(cat "$work/err")"
 # Without.
-chooses 'no profile' 'replay-sampled' -m "$small" --budget 64 --context-only
-chooses 'no profile, question known' 'replay-sampled' -m "$small" --budget 64
+chooses 'no profile' 'replay-sampled' -m "$small" --ratio 0.6 --context-only
+chooses 'no profile, question known' 'replay-sampled' -m "$small" --ratio 0.6
+chooses 'no profile, little stays' 'keydiff-values-sampled' -m "$small" --ratio 0.8 --context-only
 chooses 'no profile, half stays' 'replay' -m "$small" --ratio 0.5
 chooses 'no profile, question known, by layer' 'snapkv:kernel=31' -m "$small" --budget 64 --evict layer
 chooses 'no profile, by layer' 'keydiff' -m "$small" --kv-bytes 64K --context-only --evict layer

@@ -14,7 +14,7 @@ done
 for file in {smollm2-135m,qwen2.5-coder-0.5b}/{srh,layers,heads,stats,compiler-b512,curves,shares}; do
     [ -f "share/profiles/$file.json" ] || fail "there is no profile $file"
 done
-for file in {smollm2-135m,qwen2.5-coder-0.5b}/{gate,inputgate} smollm2-135m/quality {gemma-3-270m,qwen2.5-coder-1.5b}/{shares,gate}; do
+for file in {smollm2-135m,qwen2.5-coder-0.5b}/{gate,inputgate} {smollm2-135m,qwen2.5-coder-0.5b,gemma-3-270m}/quality {gemma-3-270m,qwen2.5-coder-1.5b}/{shares,gate}; do
     [ -f "share/profiles/$file.json" ] || fail "there is no profile $file"
 done
 for policy in qfilters expected_attention-stats headkv criticalkv-headkv duoattention compresskv compresskv-traditional compilerkv lukv keydiff-shares kvgate kvzap triattention; do
