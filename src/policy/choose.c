@@ -207,7 +207,12 @@ static const struct row {
     {few_of_shares, "keydiff-values-shares",
      "little stays, and it is known how much each head of the model keeps",
      "there is a profile of shares that was measured down to the size, and less than a quarter stays",
-     VALUES_WHY " as a second reading would leave them; costs next to nothing", "EVIDENCE1"},
+     VALUES_WHY " as a second reading would leave them; costs next to nothing",
+     "an eighth left, question later: 83.0 of 100 points, keydiff-shares 51.2, kvgate+shares 59.6, kvzip, "
+     "which reads twice, 44.5 (38 questions of five kinds, Qwen2.5-Coder-0.5B), 81.0, 67.0, 70.0 and 20.0 "
+     "(24, Qwen2.5-Coder-1.5B), 54.2 of 90.0, 54.2, 62.5 and 75.0 (31, SmolLM2-135M); a quarter left 95.3, "
+     "91.0 and 68.3, keydiff-shares 99.4, 86.0 and 78.3: docs/results.md, Keys and values; question known, "
+     "by layer, in chunks and while decoding none"},
     {has_shares, "keydiff-shares",
      "it is known how much each head of the model keeps, and there are no gates for this prompt",
      "there is a profile of shares that was measured down to the size",
@@ -231,7 +236,12 @@ static const struct row {
      "less than a quarter stays, tokens can be read again, and no profile helps",
      "compressed at the end, within the trained context, less than a quarter stays, and tokens can be fed a "
      "second time",
-     VALUES_WHY " as 64 tokens say that are repeated in truth", "EVIDENCE2"},
+     VALUES_WHY " as 64 tokens say that are repeated in truth",
+     "an eighth left, question later: 69.9 of 100 points, replay-sampled 73.3, replay 3.8, kvzip, which "
+     "reads twice, 44.5 (39 questions of five kinds, Qwen2.5-Coder-0.5B), 76.0, 47.0, 0.0 and 20.0 (24, "
+     "Qwen2.5-Coder-1.5B), 60.5 of 90.0, 45.5, 66.7 and 75.0 (31, SmolLM2-135M); a quarter left 98.1, 91.0 "
+     "and 70.8, replay-sampled 95.6, 88.0 and 85.8: docs/results.md, Keys and values; question known, and "
+     "where several layers read one cache, none"},
     {has_sampled_replay, "replay-sampled",
      "less than half stays, the whole prompt's queries are there, and no profile helps",
      "compressed at the end, within the trained context, less than half stays, and tokens can be fed a "
