@@ -789,6 +789,9 @@ typedef struct wnw_policy_facts {
     bool feeds_again;
     /* the queries of all tokens cannot be had, as where several layers read one cache */
     bool queries_unknown;
+    /* smallest size, a share of the entries, that gates on what is cached are better for than a profile of shares alone, as their
+     * own profile says; 0 = any */
+    double gate_least;
 } wnw_policy_facts;
 
 WNW_DEFAULT(wnw_policy_facts, wnw_policy_facts_default)

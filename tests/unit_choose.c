@@ -30,6 +30,13 @@ static const struct {
     {{.question_known = true, .profiles = GATE, .n_tokens = 9000, .n_ctx_train = 8192}, "snapkv:kernel=31"},
     {{.profiles = SHARES | GATE, .shares_least = 0.03, .kept = 0.125}, "kvgate+shares"},
     {{.profiles = SHARES | GATE, .shares_least = 0.03, .kept = 0.25}, "kvgate+shares"},
+    {{.profiles = SHARES | GATE, .gate_least = 0.75, .kept = 0.75}, "kvgate+shares"},
+    {{.profiles = SHARES | GATE, .gate_least = 0.75, .kept = 0.7}, "keydiff-shares"},
+    {{.profiles = SHARES | GATE, .gate_least = 0.75}, "keydiff-shares"},
+    {{.profiles = SHARES | GATE, .gate_least = 0.25, .kept = 0.2}, "keydiff-values-shares"},
+    {{.profiles = GATE, .gate_least = 0.75, .kept = 0.5}, "kvgate"},
+    {{.profiles = SHARES | GATE | INPUTS, .gate_least = 0.75, .kept = 0.125, .n_tokens = 2001},
+     "kvzap:recent=32,room=0.3+shares"}, /* nothing is better later */
     {{.profiles = SHARES | GATE, .rope_unknown = true}, "keydiff-shares"},
     {{.profiles = SHARES | GATE | INPUTS, .shares_least = 0.03, .kept = 0.125}, "kvzap:recent=0+shares"},
     {{.profiles = SHARES | GATE | INPUTS, .kept = 0.125, .n_tokens = 2001}, "kvgate+shares"},
@@ -332,6 +339,11 @@ static void refused(void **state)
     assert_error(wnw_policy_choose(&choice, &f), WNW_E_RANGE);
     f = good;
     f.shares_least = -0.1;
+    assert_error(wnw_policy_choose(&choice, &f), WNW_E_RANGE);
+    f = good;
+    f.gate_least = 1.5;
+    assert_error(wnw_policy_choose(&choice, &f), WNW_E_RANGE);
+    f.gate_least = (double)NAN;
     assert_error(wnw_policy_choose(&choice, &f), WNW_E_RANGE);
     f = good;
     f.gate_reach = -1;

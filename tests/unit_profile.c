@@ -297,6 +297,10 @@ static const struct change {
     {"weights of all features, the names of four", gate_text, "[1,2,3,4]", "[1,2,3,4,5,6,7,8]", WNW_E_FORMAT,
      "weight[0][0] has 8 elements"},
     {"an absurd weight", gate_text, "[1,2,", "[1e9,2,", WNW_E_FORMAT, "weight[0][0][0] is"},
+    {"gates for more than all", gate_text, "\"settings\":{", "\"settings\":{\"least\":1.5,", WNW_E_FORMAT,
+     "settings.least is not a number from 0 to 1"},
+    {"gates for a word", gate_text, "\"settings\":{", "\"settings\":{\"least\":\"half\",", WNW_E_FORMAT,
+     "settings.least is not a number from 0 to 1"},
     {"no biases", gate_text, "\"bias\"", "\"offset\"", WNW_E_FORMAT, "results.bias is missing"},
     {"no losses", quality_text, "\"results\"", "\"other\"", WNW_E_FORMAT, "results"},
     {"gates that are no hash", quality_text, "00000000000000ff", "0x000000000000ff", WNW_E_FORMAT,
@@ -673,6 +677,21 @@ static void facts_for_a_choice(void **state)
     wnw_policy_facts_add(&f, p);
     assert_int_equal(f.profiles, 1 << WNW_PROFILE_SHARES);
     assert_float_equal(f.shares_least, 0.25, 0);
+    char gate[1024];
+    const char *after = strstr(gate_text, "\"settings\":{");
+    add_ok(p, "gate", gate_text);
+    wnw_policy_facts_add(&f, p);
+    assert_float_equal(f.gate_least, 0, 0);
+    snprintf(gate, sizeof gate, "%.*s\"settings\":{\"least\":0.75,%s", (int)(after - gate_text), gate_text,
+             after + strlen("\"settings\":{"));
+    add_ok(p, "gate", gate);
+    wnw_policy_facts_add(&f, p);
+    assert_float_equal(f.gate_least, 0.75, 0);
+    wnw_profile_free(p);
+    p = empty();
+    f = wnw_policy_facts_default();
+    add_ok(p, "shares", shares_text);
+    wnw_policy_facts_add(&f, p);
     add_ok(p, "gates", inputgate_text); /* does not say what they were learned from */
     wnw_policy_facts_add(&f, p);
     assert_int_equal(f.profiles, 1 << WNW_PROFILE_SHARES | 1 << WNW_PROFILE_INPUTGATE);

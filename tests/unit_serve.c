@@ -329,6 +329,16 @@ static void test_automatic(void **state)
         assert_int_equal(each(&want, refuse_row, &n), WNW_E_NOMEM);
         assert_int_equal(n, 1);
     }
+    /* Gates that are for much alone: a budget is less of longer prompts. */
+    char text[256] = "";
+    struct serve_want much = {.size = {.kind = WNW_SIZE_BUDGET, .budget = 300}};
+    config.facts.profiles = SHARES | GATE;
+    config.facts.gate_least = 0.75;
+    set_recipe(&much, "auto");
+    assert_int_equal(each(&much, write_row, text), WNW_OK);
+    assert_string_equal(text, "kvgate+shares 400;keydiff-shares 1200;keydiff-values-shares 2147483647;");
+    check_each_length(&much, text);
+    config.facts.gate_least = 0;
     /* A request's size counts, wherever it stands, and what was kept by the same rule is the same whatever it came to. */
     config.want = (struct serve_want){.size = {.kind = WNW_SIZE_RATIO, .ratio = 0.75}};
     set_recipe(&config.want, "auto");

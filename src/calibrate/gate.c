@@ -20,6 +20,7 @@ _Static_assert((int)N_RANKED <= (int)WNW_GATES_RANKED, "a gate is ranked beside 
 struct opts {
     struct wnw__gates_opts gates;
     int32_t features;
+    double least;
 };
 
 static int see_layer(struct wnw__gates *g, struct wnw__looked *l, int32_t i_layer)
@@ -157,6 +158,12 @@ static const wnw_option options[] = {
      .def = FEATURES_ALL,
      .choices = feature_sets},
     WNW_OPTIONS_GATES("4, 7, 13", "1000"),
+    {.name = "least",
+     .help =
+         "smallest share of the entries that auto asks them for where there is a profile of shares; 0 = any",
+     .type = WNW_OPT_REAL,
+     .offset = offsetof(struct opts, least),
+     .max = 1},
     {0}};
 
 const struct wnw__calibrate_type wnw__calibrate_gate = {

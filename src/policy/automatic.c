@@ -50,9 +50,9 @@ static double kept_of(const wnw_size *size, int32_t n_tokens, double least)
 }
 
 /* Of a budget a longer prompt keeps a smaller share, by which something else may be chosen, so that what was chosen holds no further. */
-static void end_with_share(wnw_policy_choice *out, const wnw_size *size, double kept)
+static void end_with_share(wnw_policy_choice *out, const wnw_size *size, const wnw_policy_facts *f)
 {
-    const double share = wnw__choice_share_below(kept);
+    const double share = wnw__choice_share_below(f);
     const double last = share > 0 ? floor((double)size->budget / share) : INT32_MAX;
     if (size->kind == WNW_SIZE_BUDGET && last < out->until_tokens)
         out->until_tokens = (int32_t)last;
@@ -76,7 +76,7 @@ static int choose(wnw_policy_choice *out, const wnw_automatic *a, int32_t n_toke
     if (q > 0)
         return wnw_policy_choose_quality(out, &facts, a->profile, q);
     WNW_TRY(wnw_policy_choose(out, &facts));
-    end_with_share(out, &a->size, facts.kept);
+    end_with_share(out, &a->size, &facts);
     return WNW_OK;
 }
 

@@ -111,6 +111,7 @@ struct wnw_profile {
      * wnw__gate_all of the elements of a head. */
     int32_t n_gate_feature;
     float *gate_weight, *gate_bias;
+    double gate_least; /* the smallest share of the entries that they are for; 0 = not stated */
 
     struct wnw__input_gate inputs; /* INPUTGATE */
 

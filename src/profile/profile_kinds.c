@@ -406,9 +406,20 @@ static int read_features(const struct wnw__profile_file *f, const json_t *settin
     return WNW_OK;
 }
 
+/* Reads the smallest share of the entries that gates are for, which may be missing. */
+static int read_least(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
+{
+    const json_t *least = json_object_get(settings, "least");
+    p->gate_least = least ? json_number_value(least) : 0;
+    if (least && (!json_is_number(least) || !(p->gate_least >= 0 && p->gate_least <= 1)))
+        return wnw__profile_bad(f, "settings.least is not a number from 0 to 1");
+    return WNW_OK;
+}
+
 static int read_gate(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
 {
     WNW_TRY(read_features(f, settings, p));
+    WNW_TRY(read_least(f, settings, p));
     struct wnw__array_spec spec = {.element = WNW_ELEMENT_F32,
                                    .rank = 3,
                                    .shape = {p->model.n_layer, p->model.n_head_kv, p->n_gate_feature},

@@ -104,6 +104,7 @@ static void take_gates(wnw_profile *p, wnw_profile *fresh, bool merge)
     move(&p->gate_weight, &fresh->gate_weight, false);
     move(&p->gate_bias, &fresh->gate_bias, false);
     p->n_gate_feature = fresh->n_gate_feature;
+    p->gate_least = fresh->gate_least;
 }
 
 static void take_input_gates(wnw_profile *p, wnw_profile *fresh, bool merge)
