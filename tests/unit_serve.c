@@ -338,7 +338,19 @@ static void test_automatic(void **state)
     assert_int_equal(each(&much, write_row, text), WNW_OK);
     assert_string_equal(text, "kvgate+shares 400;keydiff-shares 1200;keydiff-values-shares 2147483647;");
     check_each_length(&much, text);
+    /* What is never left, since shares were not measured so far down, is no end of a row. */
+    config.facts.shares_least = 0.25;
+    text[0] = '\0';
+    assert_int_equal(each(&much, write_row, text), WNW_OK);
+    assert_string_equal(text, "kvgate+shares 400;keydiff-shares 2147483647;");
+    check_each_length(&much, text);
+    config.facts.gate_least = 0.2;
+    text[0] = '\0';
+    assert_int_equal(each(&much, write_row, text), WNW_OK);
+    assert_string_equal(text, "kvgate+shares 2147483647;");
+    check_each_length(&much, text);
     config.facts.gate_least = 0;
+    config.facts.shares_least = 0.03;
     /* A request's size counts, wherever it stands, and what was kept by the same rule is the same whatever it came to. */
     config.want = (struct serve_want){.size = {.kind = WNW_SIZE_RATIO, .ratio = 0.75}};
     set_recipe(&config.want, "auto");

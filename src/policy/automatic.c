@@ -49,12 +49,16 @@ static double kept_of(const wnw_size *size, int32_t n_tokens, double least)
     return kept > 1 ? 1 : kept > least ? kept : least;
 }
 
-/* Of a budget a longer prompt keeps a smaller share, by which something else may be chosen, so that what was chosen holds no further. */
+/* Of a budget a longer prompt keeps a smaller share, by which something else may be chosen, so that what was chosen holds no further;
+ * but what kept_of gives is never below f->shares_least. */
 static void end_with_share(wnw_policy_choice *out, const wnw_size *size, const wnw_policy_facts *f)
 {
     const double share = wnw__choice_share_below(f);
-    const double last = share > 0 ? floor((double)size->budget / share) : INT32_MAX;
-    if (size->kind == WNW_SIZE_BUDGET && last < out->until_tokens)
+    if (size->kind != WNW_SIZE_BUDGET || share <= f->shares_least)
+        return;
+    /* Rounding must not end the row before the length that it was chosen for. */
+    const double last = fmax(floor((double)size->budget / share), f->n_tokens);
+    if (last < out->until_tokens)
         out->until_tokens = (int32_t)last;
 }
 
