@@ -27,6 +27,9 @@
 #define EXPECTED_STATS(vnorm, eps, stats)                                                                    \
     "expected_attention:n_sink=4,n_future=512,covariance=1,vnorm=" vnorm ",epsilon=" eps ",stats=" stats MEAN
 #define EXPECTED(vnorm, eps) EXPECTED_STATS(vnorm, eps, "prompt")
+#define KEYDIFF(values) "keydiff:values=" values "+direct"
+#define SHARES          "+shares:header=1,sinks=4,last=1"
+#define SAMPLED         "+sampled:sample=64,header=1,sinks=4,last=1"
 #define MERGE "+merge:similarity=0,fraction=1,weight=norm,gate=fixed"
 #define CAPKV "capkv:tau=5,align=cosine,n_sink=4,n_future=512,epsilon=1e-06" MEAN
 #define ADAKV "+adakv:alpha_safeguard=0.2,mode=safeguard"
@@ -143,7 +146,7 @@ static const struct wnw__preset presets[] = {
      .about = "Replay whose heads keep as many entries as KVzip would leave them, by 64 tokens that are repeated.",
      .paper = "after KVzip, arXiv 2505.23416",
      .recipe = "replay:form=sparse,shift=-1,gap=13,band=2,m=64,m_keys=64,sinks=4+group_max:cross_head=0" UNIFORM_EXACT
-               "+sampled:sample=64,header=1,sinks=4,last=1+topk:ties=early+original"},
+               SAMPLED "+topk:ties=early+original"},
     {.name = "kvgate",
      .about = "KVzip's scores, predicted from the cache by calibrated linear forms; all heads share one budget.",
      .paper = "after KVzap, arXiv 2601.07891, and KVzip, arXiv 2505.23416",
@@ -260,7 +263,7 @@ static const struct wnw__preset presets[] = {
      .paper = "DMS, arXiv 2506.05345",
      .details = "DMS' rule with KeyDiff's score in place of its trained predictor: `tau=-0.75` keeps keys whose "
                 "cosine with the mean key is at most 0.75.",
-     .recipe = "keydiff:values=0+direct" UNIFORM_EXACT "+threshold:tau=-0.75,window=128+topk:ties=early+original"},
+     .recipe = KEYDIFF("0") UNIFORM_EXACT "+threshold:tau=-0.75,window=128+topk:ties=early+original"},
     {.name = "kvzip-threshold",
      .about = "KVzip that keeps what was ever given 2 % of a query's attention, however much that is.",
      .paper = "DMS, arXiv 2506.05345",
@@ -347,24 +350,23 @@ static const struct wnw__preset presets[] = {
     {.name = "keydiff-shares",
      .about = "KeyDiff whose heads keep as many entries as KVzip would leave them; needs a profile of kind shares.",
      .paper = "KeyDiff, arXiv 2504.15364; heads after KVzip, arXiv 2505.23416",
-     .recipe = "keydiff:values=0+direct" UNIFORM_EXACT "+shares:header=1,sinks=4,last=1+topk:ties=early+original"},
+     .recipe = KEYDIFF("0") UNIFORM_EXACT SHARES "+topk:ties=early+original"},
     {.name = "keydiff-sampled",
      .about = "KeyDiff whose heads keep as many entries as KVzip would leave them, by 64 tokens that are repeated.",
      .paper = "KeyDiff, arXiv 2504.15364",
-     .recipe = "keydiff:values=0+direct" UNIFORM_EXACT "+sampled:sample=64,header=1,sinks=4,last=1+topk:ties=early+original"},
+     .recipe = KEYDIFF("0") UNIFORM_EXACT SAMPLED "+topk:ties=early+original"},
     {.name = "keydiff-values-shares",
      .about = "Keys that stand out and values of large norm, in heads that keep as much as KVzip would leave them; needs a profile of kind shares.",
      .paper = "after KeyDiff, arXiv 2504.15364; heads after KVzip, arXiv 2505.23416",
-     .recipe = "keydiff:values=2+direct" UNIFORM_EXACT "+shares:header=1,sinks=4,last=1+topk:ties=early+original"},
+     .recipe = KEYDIFF("2") UNIFORM_EXACT SHARES "+topk:ties=early+original"},
     {.name = "keydiff-values-sampled",
      .about = "Keys that stand out and values of large norm, in heads that keep as much as 64 tokens say that are repeated.",
      .paper = "after KeyDiff, arXiv 2504.15364",
-     .recipe = "keydiff:values=2+direct" UNIFORM_EXACT
-               "+sampled:sample=64,header=1,sinks=4,last=1+topk:ties=early+original"},
+     .recipe = KEYDIFF("2") UNIFORM_EXACT SAMPLED "+topk:ties=early+original"},
     {.name = "keydiff",
      .about = "Keys that point elsewhere than the average key; sees no attention.",
      .paper = "KeyDiff, arXiv 2504.15364",
-     .recipe = "keydiff:values=0+direct" UNIFORM_EXACT "+equal+topk:ties=early+original"},
+     .recipe = KEYDIFF("0") UNIFORM_EXACT "+equal+topk:ties=early+original"},
     {.name = "cur",
      .about = "Keys and values of large norm among their neighbours; sees no attention.",
      .paper = "CurDKV, arXiv 2509.15038",
@@ -659,7 +661,7 @@ static const struct wnw__preset presets[] = {
     {.name = "kvpress-dms_keydiff",
      .about = "kvpress DMSPress over KeyDiffPress with threshold -0.75: the size follows from the text.",
      .paper = "DMS, arXiv 2506.05345",
-     .recipe = "keydiff:values=0+direct" UNIFORM_TRUNC "+threshold:tau=-0.75,window=128+topk:ties=early+original",
+     .recipe = KEYDIFF("0") UNIFORM_TRUNC "+threshold:tau=-0.75,window=128+topk:ties=early+original",
      .parity = true},
 
     /* ---- parity: Contents of entries ---- */
@@ -703,7 +705,7 @@ static const struct wnw__preset presets[] = {
     {.name = "kvpress-keydiff",
      .about = "kvpress KeyDiffPress.",
      .paper = "KeyDiff, arXiv 2504.15364",
-     .recipe = "keydiff:values=0+direct" UNIFORM_TRUNC "+equal+topk:ties=early+original",
+     .recipe = KEYDIFF("0") UNIFORM_TRUNC "+equal+topk:ties=early+original",
      .parity = true},
     {.name = "kvpress-cur",
      .about = "kvpress CURPress: products of norms inside blocks of 16.",
