@@ -187,8 +187,8 @@ static const struct row {
      "Gates from "
      "longer pieces; by layer, in chunks and while decoding none"},
     {gate_in_shares, "kvgate+shares", "the model has gates that judge what is cached",
-     "there are profiles of shares, measured down to the size, and of gate, which says nothing of so small a "
-     "size; not layer by layer",
+     "there are profiles of shares, measured down to the size, and of gate, which says that it is for that "
+     "size, or nothing; not layer by layer",
      "a gate that predicts a second reading, in heads that keep as much as it would leave them",
      "a half, a quarter and an eighth left, question later: 87.7, 78.8 and 63.2 of 87.3 points, kvzip, which "
      "reads twice, 84.8, 81.6 and 69.3, keydiff-shares 86.1, 81.2 and 56.3 (266 questions of five kinds, "
