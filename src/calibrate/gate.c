@@ -14,6 +14,7 @@
 
 enum { FEATURES_ALL, FEATURES_SCALARS };
 static const char *const feature_sets[] = {"all", "scalars", NULL};
+enum { FIRST_SCALAR = 2 /* of wnw__gate_features, behind key and value */ };
 enum { N_RANKED = 1 + WNW_GATE_SCALARS /* the gate, and each scalar by itself */ };
 _Static_assert((int)N_RANKED <= (int)WNW_GATES_RANKED, "a gate is ranked beside all of its scalars");
 
@@ -99,12 +100,14 @@ static int finish(struct wnw__gates *g)
     WNW_TRY(wnw__calibrate_output(g->c, "report", &out));
     wnw__calibrate_print(out, "gates from kvzip: %lld entries of each of %d heads, %d numbers an entry\n",
                          (long long)entries, (int)g->n_row, (int)g->n_feature);
-    snprintf(columns, sizeof columns, "%-35s  %7s  %7s  %7s  %7s  %7s", "", "gate", "lk", "keydiff", "ea",
-             "lev");
+    int at = snprintf(columns, sizeof columns, "%-35s", "");
+    for (int k = 0; k < N_RANKED; k++)
+        at += snprintf(columns + at, sizeof columns - (size_t)at, "  %7s", g->ranked_by[k]);
     wnw__gates_tell(g, out, columns, tell_rows);
     json_t *more = json_pack("{s:I}", "entries", (json_int_t)entries);
-    json_t *results = json_pack("{s:o, s:o, s:o}", "weight", all_layers(g, g->weight, g->n_feature), "bias",
-                                all_layers(g, g->bias, 0), "thresholds", thresholds(g));
+    json_t *results =
+        json_pack("{s:o, s:o, s:o, s:o}", "weight", all_layers(g, g->weight, g->n_feature), "bias",
+                  all_layers(g, g->bias, 0), "thresholds", thresholds(g), "held_out", wnw__gates_held_out(g));
     return wnw__calibrate_profile(g->c, "gate.json", "gate", more, results);
 }
 
@@ -113,7 +116,7 @@ static int finish(struct wnw__gates *g)
 static json_t *feature_names(const struct opts *o)
 {
     json_t *a = json_array();
-    for (int i = o->features == FEATURES_ALL ? 0 : 2; a && wnw__gate_features[i]; i++)
+    for (int i = o->features == FEATURES_ALL ? 0 : FIRST_SCALAR; a && wnw__gate_features[i]; i++)
         if (json_array_append_new(a, json_string(wnw__gate_features[i])) != 0) {
             json_decref(a);
             return NULL;
@@ -144,7 +147,10 @@ static int run(wnw_calibration *c, const void *opts)
                            .n_feature = o->features == FEATURES_ALL ? wnw__gate_all(c->info.n_embd_head)
                                                                     : WNW_GATE_SCALARS,
                            .n_target = 1,
+                           .ranked_by = {"gate"},
                            .n_ranked = N_RANKED};
+    for (int k = 1; k < N_RANKED; k++)
+        g.ranked_by[k] = wnw__gate_features[FIRST_SCALAR + k - 1];
     const int rc = work(&g, o);
     wnw__gates_free(&g);
     return rc;

@@ -340,6 +340,35 @@ void wnw__gates_free(struct wnw__gates *g)
     free(g->scores);
 }
 
+static json_t *by_name(const struct wnw__gates *g, const double *rho)
+{
+    json_t *o = json_object();
+    bool good = o != NULL;
+    for (int32_t k = 0; k < g->n_ranked; k++)
+        good = good && json_object_set_new(o, g->ranked_by[k], json_real(rho[k])) == 0;
+    if (good)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+json_t *wnw__gates_held_out(const struct wnw__gates *g)
+{
+    json_t *a = json_array();
+    bool good = a != NULL;
+    for (int32_t i = 0; i < g->samples.n_text; i++) {
+        const struct wnw__held_out *h = &g->held_out[i];
+        if (g->samples.n_piece[i] > 1)
+            good = good && json_array_append_new(
+                               a, json_pack("{s:s, s:o, s:o}", "text", g->c->params.texts[i].name, "within",
+                                            by_name(g, h->within), "over_all", by_name(g, h->over_all))) == 0;
+    }
+    if (good)
+        return a;
+    json_decref(a);
+    return NULL;
+}
+
 int64_t wnw__gates_entries(const struct wnw__gates *g)
 {
     return g->fit.n[0];

@@ -61,7 +61,9 @@ struct wnw__gates {
     int (*see)(struct wnw__gates *g, struct wnw__looked *l, int32_t i_layer);
     int32_t n_feature;
     int32_t n_target; /* heads that one list of features is for: 1, or all KV heads of a layer */
-    int32_t n_ranked; /* 1: the prediction; and the last n_ranked - 1 features by themselves */
+    /* What held-out scores are ranked by: "gate", the prediction, and the last n_ranked - 1 features by themselves. */
+    const char *ranked_by[WNW_GATES_RANKED];
+    int32_t n_ranked;
 
     wnw_policy *policies[2]; /* target, reader */
     struct wnw__samples samples;
@@ -88,6 +90,10 @@ void wnw__gates_free(struct wnw__gates *g);
 
 /* Takes the i-th list of a layer's features f[l->n][n_feature], which it changes. */
 int wnw__gates_take(struct wnw__gates *g, const struct wnw__looked *l, int32_t i_layer, int32_t i, float *f);
+
+/* What held-out pieces came to, for the profile: [{text, within: {ranked_by: ..}, over_all: {..}}], texts of one piece left out. The caller
+ * owns it; NULL without memory. */
+json_t *wnw__gates_held_out(const struct wnw__gates *g);
 
 /* The entries of every head that were learned from. */
 int64_t wnw__gates_entries(const struct wnw__gates *g);

@@ -70,8 +70,9 @@ static int finish(struct wnw__gates *g, struct wnw__input_gate *gate)
     wnw__gates_tell(g, out, columns, tell_row);
     set_gates(g, gate);
     json_t *more = json_pack("{s:I}", "entries", (json_int_t)entries);
-    json_t *results = json_pack("{s:o, s:o}", "layers", wnw__profile_input_layers(gate, &g->c->shape),
-                                "thresholds", wnw__json_f64s(g->tau, WNW_GATES_TAU));
+    json_t *results =
+        json_pack("{s:o, s:o, s:o}", "layers", wnw__profile_input_layers(gate, &g->c->shape), "thresholds",
+                  wnw__json_f64s(g->tau, WNW_GATES_TAU), "held_out", wnw__gates_held_out(g));
     return wnw__calibrate_profile(g->c, "inputgate.json", "inputgate", more, results);
 }
 
@@ -101,6 +102,7 @@ static int run(wnw_calibration *c, const void *opts)
                            .see = see_layer,
                            .n_feature = c->info.n_embd,
                            .n_target = c->info.n_head_kv,
+                           .ranked_by = {"gate"},
                            .n_ranked = 1};
     const int rc = work(&g, &gate);
     wnw__gates_free(&g);
