@@ -62,6 +62,7 @@ MOST_BYTES = 1024  # of a packed answer, on average
 MOST_BYTES_OF_NUMBER = 3  # of one of a perturbation study's, packed
 OVERVIEW = re.compile(r"(<!-- overview -->\n)(.*?)(<!-- end of table -->)", re.S)
 OVERVIEW_LIST = RESULTS / "overview.txt"
+NO_PROFILE = "no profile"  # in the name of a model of that list: policies that read one are no others to compare with
 TABLE = re.compile(r"(<!-- table (\S+)([^>\n]*?) -->\n)(.*?)(<!-- end of table -->)", re.S)
 CONTRAST = re.compile(r"(<!-- contrast (\S+) (\d+) -->)(.*?)(<!-- / -->)", re.S)
 NUMBER = re.compile(r"(<!-- number (\S+) (\S+) (\d) -->)(.*?)(<!-- / -->)", re.S)
@@ -105,6 +106,14 @@ class Reports:
         if (name, a, b) not in self.compared:
             self.compared[name, a, b] = self.report(name, "--compare", f"{a},{b}")[0]["runs"][0]["compare"]
         return self.compared[name, a, b]
+
+    @functools.cache
+    def has_profile(self, policy):
+        """Whether a policy reads a profile, as `winnow methods` tells."""
+        out = subprocess.run([self.winnow, "methods", policy], capture_output=True, text=True)
+        if out.returncode:
+            raise SystemExit(f"{policy}: {out.stderr}")
+        return re.search(r"^  profiles ", out.stdout, re.M) is not None
 
     def answers(self, name):
         """The records themselves, without their texts."""
@@ -224,12 +233,12 @@ def compared_at(reports, name, mode, size, a, b):
 
 
 def overview_row(reports, model, length, question, name, mode, size, policy):
-    """A row of the table of all models and sizes, the policy that `auto` takes beside all others of a run; and that policy less the best of these."""
+    """A row of the table of all models and sizes, the policy that `auto` takes beside all others of a run that could be had there; and that policy less the best of these."""
     block = next(block for block in reports.get(name)[0]["blocks"] if block["mode"] == mode and block["N"] == "all")
     rows = {row["policy"]: row for row in block["rows"] if row["size"] in (size, "full") and row["macro"]["n"]}
     if policy not in rows:
         raise SystemExit(f"docs/results/overview.txt: docs/results/{name} has no {policy} at {size}")
-    others = [row for row in rows.values() if not row["full"] and row["policy"] != policy]
+    others = [row for row in rows.values() if not row["full"] and row["policy"] != policy and not (NO_PROFILE in model and reports.has_profile(row["policy"]))]
     best, own = max(others, key=lambda row: row["macro"]["mean"]), rows[policy]["macro"]
     full, = (row["macro"] for row in rows.values() if row["full"])
     less_best, readers = compared_at(reports, name, mode, size, policy, best["policy"]), ("kvzip", "kvcompose")
@@ -254,7 +263,7 @@ def overview(reports):
         if line and not line.startswith("#"):
             row, cell = overview_row(reports, *(field.strip() for field in line.split("|")))
             lines.append(row)
-            cells["Without a profile" if "no profile" in line else "With the profiles that ship"].append(cell)
+            cells["Without a profile" if NO_PROFILE in line else "With the profiles that ship"].append(cell)
     return "\n".join([*lines, "", *(overview_counts(of, some) for of, some in cells.items() if some)]) + "\n"
 
 
