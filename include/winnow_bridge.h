@@ -92,7 +92,8 @@ WNW_API int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const w
 WNW_API int wnw_bridge_set_profile(wnw_bridge *cache, const char *path);
 
 /* Whether a policy can be had here, with these profiles (NULL = none): WNW_OK, E_UNSUPPORTED or E_MISMATCH as above. Asks no cache: a
- * model's layers may still not go with it. Any thread. */
+ * model's layers may still not go with it. One with +sampled can be had by programs that feed a sample; wnw_bridge_set_policy refuses
+ * it. Any thread. */
 WNW_API int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile);
 
 /* Compresses, at once, the sequence that the last row of the last batch belongs to. Sequences are told apart by what their
@@ -125,6 +126,37 @@ WNW_API int wnw_bridge_skip_query(wnw_bridge *cache, int32_t row);
  * wnw_bridge_compress_cells will compress by that recipe. Errors are those of wnw_bridge_set_policy. */
 WNW_API int wnw_bridge_observe(wnw_bridge *cache, const char *recipe);
 
+/* ---- A sample that is read a second time, for policies with +sampled ---- */
+
+/*
+ * Such a policy asks what attention some tokens of a prompt get while the model repeats them (wnw_needs.second_tokens of them, from the
+ * middle of what was not compressed before). The program feeds them: before the last batch of a prompt it has libllama decode, behind
+ * what the sequence has, wnw_bridge_repeat_words(), the 8 tokens before the sample, what ends the user's turn and opens the model's, and
+ * the sample; takes the sample with wnw_bridge_sample_new; removes what it has fed (llama_memory_seq_rm, wnw_bridge_forget); and gives
+ * the sample to wnw_bridge_compress_cells once the prompt was read. Queries of what is fed must not be skipped (wnw_bridge_skip_query).
+ * Of models whose layers have sliding windows libllama overwrites what the next tokens will look at: they cannot be fed so.
+ */
+typedef struct wnw_bridge_sample wnw_bridge_sample;
+
+/* What asks the model to repeat a part of a text, and ends where its first tokens are named. Static. */
+WNW_API const char *wnw_bridge_repeat_words(void);
+
+typedef struct wnw_bridge_sample_of {
+    uint32_t struct_size;
+    int32_t n_cells;
+    /* [n_cells] of the sequence in the order of its tokens, then of the last n_fed, which were fed again */
+    const int32_t *cells;
+    int32_t n_fed;
+    int32_t first, n; /* cells[first .. first + n - 1] have the tokens that were repeated */
+} wnw_bridge_sample_of;
+WNW_DEFAULT(wnw_bridge_sample_of, wnw_bridge_sample_of_default)
+
+/* Takes the sample: *out is the caller's, NULL after an error, and does not outlive the cache. A policy with +sampled must be observed
+ * before the prompt is read (wnw_bridge_observe). E_ARG, E_RANGE: cells that are none, or no sample; E_NOT_OBSERVED: queries of what was
+ * fed were not kept; E_NOMEM. */
+WNW_API int wnw_bridge_sample_new(wnw_bridge_sample **out, wnw_bridge *cache, const wnw_bridge_sample_of *of);
+WNW_API void wnw_bridge_sample_free(wnw_bridge_sample *sample);
+
 /* A sequence and what to keep of it. */
 typedef struct wnw_bridge_cells_of {
     uint32_t struct_size;
@@ -136,6 +168,7 @@ typedef struct wnw_bridge_cells_of {
     /* The first of cells[n_cells] that a chat template wrote: they stay, and a budget or ratio is of the others. Every head must
      * have them all. A policy that keeps headers sees them, from others they are hidden. Bytes are of what the policy sees. */
     int32_t n_prefix;
+    const wnw_bridge_sample *sample; /* for policies with +sampled; NULL: none was fed */
 } wnw_bridge_cells_of;
 WNW_DEFAULT(wnw_bridge_cells_of, wnw_bridge_cells_of_default)
 

@@ -24,7 +24,7 @@ void serve_batches_forget(struct serve_batches *all, const void *of)
         }
 }
 
-void serve_batch_add(struct serve_batch *b, int32_t i, int32_t seq)
+void serve_batch_add(struct serve_batch *b, int32_t i, int32_t seq, int32_t token)
 {
     if (!b || i != b->n || seq < 0 || seq >= 64)
         return;
@@ -36,7 +36,7 @@ void serve_batch_add(struct serve_batch *b, int32_t i, int32_t seq)
         b->row = row;
         b->room = room;
     }
-    b->row[b->n++] = (struct serve_row){.seqs = UINT64_C(1) << seq};
+    b->row[b->n++] = (struct serve_row){.seqs = UINT64_C(1) << seq, .token = token};
 }
 
 struct serve_row *serve_batch_row(struct serve_batch *b, int32_t i)

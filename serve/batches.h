@@ -8,6 +8,7 @@
 
 struct serve_row {
     uint64_t seqs; /* a bit for each */
+    int32_t token; /* -1: what is no text has none */
     int32_t pos;
     bool output;
 };
@@ -25,8 +26,8 @@ struct serve_batches {
 /* What is known of a batch; NULL: there are too many. */
 struct serve_batch *serve_batches_find(struct serve_batches *all, const void *of);
 void serve_batches_forget(struct serve_batches *all, const void *of);
-/* Adds row i, which is the next one or is passed over, of a sequence from 0 to 63. */
-void serve_batch_add(struct serve_batch *b, int32_t i, int32_t seq);
+/* Adds row i, which is the next one or is passed over, of a sequence from 0 to 63, with its token or -1. */
+void serve_batch_add(struct serve_batch *b, int32_t i, int32_t seq, int32_t token);
 /* A row; NULL: there is none, or no batch. */
 struct serve_row *serve_batch_row(struct serve_batch *b, int32_t i);
 

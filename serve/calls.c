@@ -59,14 +59,14 @@ void llama_batch_ext_free(struct llama_batch_ext *batch)
 int32_t llama_batch_ext_add_token(struct llama_batch_ext *batch, llama_seq_id seq_id, llama_token id)
 {
     const int32_t i = REAL(llama_batch_ext_add_token)(batch, seq_id, id);
-    serve_batch_add(serve_batches_find(&w.batches, batch), i, seq_id);
+    serve_batch_add(serve_batches_find(&w.batches, batch), i, seq_id, id);
     return i;
 }
 
 int32_t llama_batch_ext_add_embd(struct llama_batch_ext *batch, llama_seq_id seq_id, struct llama_embd embd)
 {
     const int32_t i = REAL(llama_batch_ext_add_embd)(batch, seq_id, embd);
-    serve_batch_add(serve_batches_find(&w.batches, batch), i, seq_id);
+    serve_batch_add(serve_batches_find(&w.batches, batch), i, seq_id, -1);
     return i;
 }
 

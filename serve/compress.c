@@ -69,7 +69,8 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
                               .cells = cells,
                               .policy = rule ? rule->policy : w->fallback,
                               .size = &part->size,
-                              .n_prefix = part->n_prefix};
+                              .n_prefix = part->n_prefix,
+                              .sample = w->sample[seq]};
     int rc = wnw_bridge_compress_cells(w->cache, &of);
     if (rc != WNW_OK && rc != WNW_E_NOMEM && rule && !sizes_itself(rule, part) &&
         strcmp(rule->want.recipe, SERVE_FALLBACK) != 0) {
@@ -127,13 +128,13 @@ static int compress_last(struct serve_watched *w, int32_t seq, const struct part
 }
 
 /* The rule for a slot whose recipe is chosen, of n tokens that are not a document's. Returns a wnw_status; out->policy is the caller's. */
-static int choose_rule(struct serve_rule *out, const struct serve_want *want, const struct serve_held *s,
-                       int32_t n)
+static int choose_rule(struct serve_rule *out, const struct serve_watched *w, int32_t seq, int32_t n)
 {
-    const wnw_automatic of = serve_automatic_of(want);
+    const struct serve_want *want = &w->rule[seq].want;
+    const wnw_automatic of = serve_automatic_of(want, w->sample[seq] != NULL);
     char *recipe;
     *out = (struct serve_rule){.want = *want};
-    int rc = wnw_automatic_choose(&recipe, &of, n, s->restored);
+    int rc = wnw_automatic_choose(&recipe, &of, n, w->held[seq].restored);
     rc = rc == WNW_OK ? serve_want_set(&out->want, recipe, &out->policy) : rc;
     wnw_free(recipe);
     return rc;
@@ -183,7 +184,7 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
                               .to = q->n,
                               .size = size_of_rest(want, n_header, n_shared)};
     struct serve_rule chosen = {0};
-    int rc = serve_is_automatic(want) ? choose_rule(&chosen, want, s, q->n - n_shared) : WNW_OK;
+    int rc = serve_is_automatic(want) ? choose_rule(&chosen, w, seq, q->n - n_shared) : WNW_OK;
     const struct serve_rule *rule = chosen.policy ? &chosen : &w->rule[seq];
     rc = rc == WNW_OK ? compress_by(w, seq, &rest, rule) : rc;
     s->n_new = 0;

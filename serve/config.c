@@ -5,6 +5,7 @@
 #include "serve/automatic.h"
 #include "serve/documents.h"
 #include "winnow_bridge.h"
+#include "winnow_method.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,6 +123,30 @@ static int tell_row(const char *recipe, const wnw_policy_choice *row, void *user
     return WNW_OK;
 }
 
+/* The same of prompts of which a sample is fed again, where that is what is looked at. */
+static int tell_fed_row(const char *recipe, const wnw_policy_choice *row, void *user)
+{
+    wnw_policy *policy;
+    char upto[48] = "";
+    (void)user;
+    if (wnw_policy_parse(&policy, recipe, NULL) != WNW_OK)
+        return WNW_OK;
+    if (row->until_tokens < INT32_MAX)
+        snprintf(upto, sizeof upto, ", of up to %d tokens,", (int)row->until_tokens);
+    if (wnw_policy_needs(policy).flags & WNW_NEED_SECOND_PASS)
+        fprintf(stderr, "winnow: auto: prompts that come in several batches%s by %s: %s\n", upto, recipe,
+                row->reason);
+    wnw_policy_free(policy);
+    return WNW_OK;
+}
+
+void serve_tell_fed(void)
+{
+    const wnw_automatic of = serve_automatic_of(&config.want, true);
+    if (serve_is_automatic(&config.want))
+        (void)wnw_automatic_each(&of, tell_fed_row, NULL);
+}
+
 /* Takes the recipe of requests that do not say. */
 static void take_recipe(const char *recipe)
 {
@@ -132,7 +157,7 @@ static void take_recipe(const char *recipe)
     if (rc != WNW_OK)
         refuse_status(rc);
     wnw_policy_free(policy);
-    const wnw_automatic of = serve_automatic_of(&config.want);
+    const wnw_automatic of = serve_automatic_of(&config.want, false);
     if (!serve_is_automatic(&config.want))
         return;
     (void)wnw_automatic_each(&of, tell_row, NULL);
@@ -176,6 +201,8 @@ static void read_environment(void)
         refuse_status(status);
     config.facts = wnw_policy_facts_default();
     wnw_policy_facts_add(&config.facts, config.profile);
+    config.facts_fed = config.facts;
+    config.facts_fed.feeds_again = true;
     take_recipe(recipe);
     if (!WNW_SERVE_ROUTES && ((documents && *documents) || config.cap > 0))
         serve_refuse("this winnow-llama-server was built without what sees requests, because llama.cpp's "

@@ -12,17 +12,20 @@ extern "C" {
 enum { SERVE_MAX_SLOTS = 64, SERVE_TEXT = 512 /* bytes of a sentence */ };
 
 struct serve_config {
-    struct serve_want want;  /* of requests that do not say */
-    wnw_policy_facts facts;  /* what is known of all prompts, for "auto" */
-    wnw_profile *profile;    /* what the files of profiles hold; NULL: nothing */
-    uint64_t cap;            /* bytes of keys and values over all slots, 0 = none */
-    bool saves;              /* slots may be saved and restored */
-    const char *profiles;    /* files, with ':' between them; "" = none */
-    const char *fingerprint; /* of the model, for what was stored; "" where nobody has said it */
+    struct serve_want want;     /* of requests that do not say */
+    wnw_policy_facts facts;     /* what is known of all prompts, for "auto" */
+    wnw_policy_facts facts_fed; /* the same of those of which a sample was fed again */
+    wnw_profile *profile;       /* what the files of profiles hold; NULL: nothing */
+    uint64_t cap;               /* bytes of keys and values over all slots, 0 = none */
+    bool saves;                 /* slots may be saved and restored */
+    const char *profiles;       /* files, with ':' between them; "" = none */
+    const char *fingerprint;    /* of the model, for what was stored; "" where nobody has said it */
 };
 const struct serve_config *serve_settings(void);
 /* Whether a policy can be had here, with the profiles that there are: WNW_OK, or wnw_last_error() says why not. Any thread. */
 int serve_check_policy(const wnw_policy *policy);
+/* Says what "auto" has for prompts of which a sample is fed again. */
+void serve_tell_fed(void);
 /* Says one line and ends the process at once: for what must not start. Its exit code is 1; that of serve_refuse_input, for options and
  * documents that cannot be had, is 2. */
 void serve_refuse(const char *what) __attribute__((noreturn));

@@ -4,6 +4,7 @@
 #include "serve/automatic.h"
 #include "serve/compress.h"
 #include "serve/document_cells.h"
+#include "serve/sample.h"
 
 #include <llama.h>
 
@@ -74,6 +75,7 @@ bool serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
     }
     if (needs_room(w, b))
         return false;
+    serve_sample_feed(w, b);
     for (int32_t seq = 0; seq < w->n_slots; seq++)
         w->n_before[seq] = w->sequences.of[seq].n;
     w->running = b;
@@ -97,7 +99,7 @@ static void learn(struct serve_watched *w, int32_t seq, int32_t row, int32_t own
                 cells[k++] = cells[i];
         if (k == pos && (k == 0 || cells[k - 1] - cells[0] == k - 1)) {
             for (int32_t i = 0; i < k; i++)
-                serve_sequences_add(&w->sequences, seq, i, cells[i]);
+                serve_sequences_add(&w->sequences, seq, i, cells[i], -1);
             s->n_unknown = 0;
         }
     }
@@ -110,12 +112,12 @@ void serve_decode_rows(const int32_t *cells, int32_t n, int32_t n_cells, void *u
     (void)n_cells;
     for (int32_t i = 0; w->running && i < n && w->at < w->running->n; i++, w->at++) {
         const struct serve_row *row = &w->running->row[w->at];
-        bool noted = false;
+        bool noted = w->feeding;
         for (int32_t seq = 0; seq < w->n_slots; seq++)
             if (row->seqs >> seq & 1) {
                 if (w->held[seq].n_unknown > 0 && w->sequences.of[seq].n == 0)
                     learn(w, seq, i, cells[i], row->pos);
-                serve_sequences_add(&w->sequences, seq, row->pos, cells[i]);
+                serve_sequences_add(&w->sequences, seq, row->pos, cells[i], row->token);
                 noted = noted || w->rule[seq].notes;
             }
         if (!noted)
@@ -133,6 +135,7 @@ static void finish_prompt(struct serve_watched *w, int32_t seq)
     char line[SERVE_TEXT];
     llama_synchronize(w->ctx);
     const bool good = serve_compress(w, seq);
+    serve_sample_drop(w, seq);
     if (w->rule[seq].asks) /* what was too short keeps none either */
         wnw_bridge_forget_queries(w->cache, w->sequences.of[seq].cell, w->sequences.of[seq].n);
     if (stores > 0 && !good) {

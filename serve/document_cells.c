@@ -172,7 +172,7 @@ static const char *fill_document(struct serve_watched *w, int32_t d)
         return "its entries are not where they were put: the backend and libllama disagree";
     (void)wnw_stored_tokens(st, &n);
     for (int32_t i = 0; i < n; i++)
-        if (!serve_sequences_add(&w->sequences, to, i, first + i))
+        if (!serve_sequences_add(&w->sequences, to, i, first + i, -1))
             return "out of memory";
     const struct serve_want by = serve_document_stored_by(d);
     w->held[to] = (struct serve_held){.compressed = !serve_keeps_all(&by), .by = by};

@@ -21,6 +21,7 @@ void serve_sequences_free(struct serve_sequences *s)
     for (int32_t i = 0; s->of && i < s->n; i++) {
         free(s->of[i].pos);
         free(s->of[i].cell);
+        free(s->of[i].token);
     }
     free(s->of);
     free(s->owners);
@@ -37,19 +38,23 @@ static bool need_room(struct serve_sequence *q, int32_t n)
     if (pos)
         q->pos = pos;
     int32_t *cell = pos ? realloc(q->cell, (size_t)room * sizeof *cell) : NULL;
-    if (!cell)
+    if (cell)
+        q->cell = cell;
+    int32_t *token = cell ? realloc(q->token, (size_t)room * sizeof *token) : NULL;
+    if (!token)
         return false;
-    q->cell = cell;
+    q->token = token;
     q->room = room;
     return true;
 }
 
-bool serve_sequences_add(struct serve_sequences *s, int32_t seq, int32_t pos, int32_t cell)
+bool serve_sequences_add(struct serve_sequences *s, int32_t seq, int32_t pos, int32_t cell, int32_t token)
 {
     struct serve_sequence *q = &s->of[seq];
     if (cell < 0 || cell >= s->n_cells || !need_room(q, q->n + 1))
         return false;
     q->pos[q->n] = pos;
+    q->token[q->n] = token;
     q->cell[q->n++] = cell;
     s->n_live += s->owners[cell]++ == 0;
     return true;
@@ -79,6 +84,7 @@ void serve_sequences_rm(struct serve_sequences *s, int32_t seq, int32_t from, in
                 continue;
             }
             q->pos[n] = q->pos[k];
+            q->token[n] = q->token[k];
             q->cell[n++] = q->cell[k];
         }
         q->n = n;
@@ -96,7 +102,8 @@ bool serve_sequences_cp(struct serve_sequences *s, int32_t seq, int32_t other, i
 {
     const struct serve_sequence *q = &s->of[seq];
     for (int32_t k = 0; k < q->n; k++)
-        if (is_within(q->pos[k], from, to) && !serve_sequences_add(s, other, q->pos[k], q->cell[k]))
+        if (is_within(q->pos[k], from, to) &&
+            !serve_sequences_add(s, other, q->pos[k], q->cell[k], q->token[k]))
             return false;
     return true;
 }

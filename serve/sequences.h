@@ -11,6 +11,7 @@
 
 struct serve_sequence {
     int32_t *pos, *cell; /* [n] positions and cells, ascending by position as they were written */
+    int32_t *token;      /* [n] -1: not known, or none of a text */
     int32_t n, room;
 };
 
@@ -26,8 +27,8 @@ struct serve_sequences {
 /* False: no memory. */
 bool serve_sequences_init(struct serve_sequences *s, int32_t n, int32_t n_cells);
 void serve_sequences_free(struct serve_sequences *s);
-/* Gives a cell to a sequence. False: no memory, or no such cell. */
-bool serve_sequences_add(struct serve_sequences *s, int32_t seq, int32_t pos, int32_t cell);
+/* Gives a cell to a sequence, and says which token it has, or -1. False: no memory, or no such cell. */
+bool serve_sequences_add(struct serve_sequences *s, int32_t seq, int32_t pos, int32_t cell, int32_t token);
 /* As llama_memory_seq_rm, _cp, _add: seq < 0 = all, negative bounds are open. cp returns false without memory. */
 void serve_sequences_rm(struct serve_sequences *s, int32_t seq, int32_t from, int32_t to);
 bool serve_sequences_cp(struct serve_sequences *s, int32_t seq, int32_t other, int32_t from, int32_t to);

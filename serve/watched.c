@@ -3,6 +3,7 @@
 
 #include "serve/automatic.h"
 #include "serve/decode.h"
+#include "serve/sample.h"
 
 #include <llama.h>
 
@@ -129,6 +130,7 @@ static bool open_sequences(struct serve_watched *w)
             "-ngl 99, and a model without any is served by llama.cpp's own llama-server");
     w->blind =
         llama_model_is_hybrid(llama_get_model(w->ctx)) || llama_model_is_recurrent(llama_get_model(w->ctx));
+    w->feeds = serve_sample_can(w);
     w->marked = calloc((size_t)n_cells, sizeof *w->marked);
     serve_slots_open(w->n_slots, row_bytes, w->row_entries, !w->blind);
     return w->marked && serve_sequences_init(&w->sequences, serve_watched_n(w), n_cells);
@@ -157,9 +159,14 @@ int serve_watched_observe(const struct serve_watched *w, const struct serve_want
 {
     if (serve_keeps_all(want))
         return WNW_OK;
-    const wnw_automatic of = serve_automatic_of(want);
-    return serve_is_automatic(want) ? wnw_automatic_each(&of, observe_row, w->cache)
-                                    : wnw_bridge_observe(w->cache, want->recipe);
+    if (!serve_is_automatic(want))
+        return wnw_bridge_observe(w->cache, want->recipe);
+    int rc = WNW_OK;
+    for (int fed = 0; rc == WNW_OK && fed <= w->feeds; fed++) {
+        const wnw_automatic of = serve_automatic_of(want, fed);
+        rc = wnw_automatic_each(&of, observe_row, w->cache);
+    }
+    return rc;
 }
 
 void serve_watch(struct serve_watched *w, struct llama_context *ctx)
@@ -187,6 +194,8 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
     least.n_most = 1;
     if (rc == WNW_OK && !w->blind)
         rc = serve_watched_observe(w, &least);
+    if (w->feeds)
+        serve_tell_fed();
     if (rc != WNW_OK)
         serve_refuse(wnw_last_error());
 }
@@ -197,8 +206,10 @@ void serve_unwatch(struct serve_watched *w)
     w->cache = NULL;
     serve_sequences_free(&w->sequences);
     memset(w->held, 0, sizeof w->held);
-    for (int32_t i = 0; i < SERVE_MAX_SLOTS; i++)
+    for (int32_t i = 0; i < SERVE_MAX_SLOTS; i++) {
+        serve_sample_drop(w, i);
         wnw_policy_free(w->rule[i].policy);
+    }
     memset(w->rule, 0, sizeof w->rule);
     wnw_policy_free(w->fallback);
     w->fallback = NULL;

@@ -40,6 +40,7 @@ struct serve_rule {
 struct serve_watched {
     struct llama_context *ctx; /* NULL: none yet */
     wnw_bridge *cache;
+    bool feeds; /* samples of prompts can be fed again (serve/sample.h) */
     bool blind; /* rows and sequences are not matched: the backend decides by itself */
     int32_t n_slots, row_entries;
     struct serve_sequences sequences;
@@ -47,13 +48,15 @@ struct serve_watched {
     struct serve_rule rule[SERVE_MAX_SLOTS];
     wnw_policy *fallback; /* SERVE_FALLBACK */
     struct serve_batches batches;
-    const struct serve_batch *running; /* while the graph of a batch runs */
-    int32_t at;                        /* its next row */
-    int32_t n_before[SERVE_MAX_SLOTS]; /* tokens of the slots before it */
-    int32_t n_purges;                  /* times that room was asked for, since some was made */
-    bool *marked;                      /* [n_cells] scratch */
-    char told[SERVE_TEXT];             /* why the fallback was taken last */
-    char cannot[SERVE_RECIPE];         /* a recipe that this model's layers do not go with; "" = none yet */
+    const struct serve_batch *running;          /* while the graph of a batch runs */
+    int32_t at;                                 /* its next row */
+    bool feeding;                               /* and it is a sample */
+    int32_t n_before[SERVE_MAX_SLOTS];          /* tokens of the slots before it */
+    wnw_bridge_sample *sample[SERVE_MAX_SLOTS]; /* of the prompt that is being read; NULL: none was fed */
+    int32_t n_purges;                           /* times that room was asked for, since some was made */
+    bool *marked;                               /* [n_cells] scratch */
+    char told[SERVE_TEXT];                      /* why the fallback was taken last */
+    char cannot[SERVE_RECIPE]; /* a recipe that this model's layers do not go with; "" = none yet */
 };
 
 /* Begins to watch a context that has just been made, and ends it. What cannot be watched ends the process. */

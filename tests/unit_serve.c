@@ -45,16 +45,19 @@ static void test_cells_die_with_their_last_owner(void **state)
     struct serve_sequences s;
     assert_true(serve_sequences_init(&s, 2, 8));
     for (int32_t i = 0; i < 4; i++)
-        assert_true(serve_sequences_add(&s, 0, i, 7 - i)); /* positions 0 1 2 3 in cells 7 6 5 4 */
-    assert_false(serve_sequences_add(&s, 0, 4, 8));
+        assert_true(serve_sequences_add(&s, 0, i, 7 - i, 10 + i)); /* positions 0 1 2 3 in cells 7 6 5 4 */
+    assert_false(serve_sequences_add(&s, 0, 4, 8, 14));
     assert_true(serve_sequences_cp(&s, 0, 1, 1, 3)); /* 1 2 */
     assert_int_equal(s.of[1].n, 2);
+    assert_int_equal(s.of[1].token[0], 11);
+    assert_int_equal(s.of[1].token[1], 12);
     assert_int_equal(s.n_live, 4);
     serve_sequences_rm(&s, 0, 2, -1); /* 2 lives on, 3 dies */
     assert_int_equal(s.n_dead, 1);
     assert_int_equal(s.dead[0], 4);
     serve_sequences_shift(&s, 1, 2, -1, -2); /* 1 2 -> 1 0 */
     serve_sequences_rm(&s, 1, 0, 1);
+    assert_int_equal(s.of[1].token[0], 11);
     assert_int_equal(s.n_dead, 2);
     assert_int_equal(s.dead[1], 5);
     serve_sequences_rm(&s, -1, -1, -1);
@@ -70,7 +73,7 @@ static void test_what_failed_is_taken_back(void **state)
     struct serve_sequences s;
     assert_true(serve_sequences_init(&s, 1, 2000));
     for (int32_t i = 0; i < 1000; i++)
-        assert_true(serve_sequences_add(&s, 0, i, i));
+        assert_true(serve_sequences_add(&s, 0, i, i, -1));
     serve_sequences_cut(&s, 0, 10);
     assert_int_equal(s.of[0].n, 10);
     assert_int_equal(s.n_dead, 990);
@@ -87,11 +90,12 @@ static void test_rows_of_batches(void **state)
     static const int of[SERVE_MAX_BATCHES + 1];
     struct serve_batch *b = serve_batches_find(&all, &of[0]);
     for (int32_t i = 0; i < ROWS; i++)
-        serve_batch_add(b, i, i < 1000 ? 0 : 63);
-    serve_batch_add(b, ROWS + 1, 0); /* libllama has refused one before it */
-    serve_batch_add(b, -1, 0);
-    serve_batch_add(b, ROWS, 64);
+        serve_batch_add(b, i, i < 1000 ? 0 : 63, i + 5);
+    serve_batch_add(b, ROWS + 1, 0, 1); /* libllama has refused one before it */
+    serve_batch_add(b, -1, 0, 1);
+    serve_batch_add(b, ROWS, 64, 1);
     assert_int_equal(b->n, ROWS);
+    assert_int_equal(serve_batch_row(b, 7)->token, 12);
     serve_batch_row(b, 7)->seqs |= 2;
     serve_batch_row(b, 999)->output = true;
     struct serve_rows r = serve_batch_rows_of(b, 0);
@@ -245,16 +249,23 @@ static int refuse_row(const char *recipe, const wnw_policy_choice *row, void *us
     return WNW_E_NOMEM;
 }
 
-static int each(const struct serve_want *want, wnw_automatic_what *what, void *user)
+/* Facts are those of prompts of which nothing is fed again, and the same with that. */
+static void set_facts(const wnw_policy_facts *facts)
 {
-    const wnw_automatic of = serve_automatic_of(want);
+    config.facts = config.facts_fed = *facts;
+    config.facts_fed.feeds_again = 1;
+}
+
+static int each(const struct serve_want *want, bool fed, wnw_automatic_what *what, void *user)
+{
+    const wnw_automatic of = serve_automatic_of(want, fed);
     return wnw_automatic_each(&of, what, user);
 }
 
 /* A prompt of any length gets what was told of it in `rows`, "RECIPE UNTIL;" each. */
-static void check_each_length(const struct serve_want *want, const char *rows)
+static void check_each_length(const struct serve_want *want, bool fed, const char *rows)
 {
-    const wnw_automatic of = serve_automatic_of(want);
+    const wnw_automatic of = serve_automatic_of(want, fed);
     const char *row = rows;
     for (int32_t n = 1; n <= 3000; n++) {
         char *recipe, told[SERVE_RECIPE];
@@ -305,13 +316,13 @@ static void test_automatic(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[256] = "";
         struct serve_want want = {.size = cases[i].size};
-        config.facts = (wnw_policy_facts){WNW_INIT(wnw_policy_facts), .profiles = cases[i].profiles,
-                                          .shares_least = 0.03};
+        set_facts(&(wnw_policy_facts){WNW_INIT(wnw_policy_facts), .profiles = cases[i].profiles,
+                                      .shares_least = 0.03});
         set_recipe(&want, "auto");
         assert_true(serve_is_automatic(&want) && !serve_keeps_all(&want));
-        assert_int_equal(each(&want, write_row, text), WNW_OK);
+        assert_int_equal(each(&want, false, write_row, text), WNW_OK);
         assert_string_equal(text, cases[i].rows);
-        check_each_length(&want, text);
+        check_each_length(&want, false, text);
         assert_int_equal(serve_automatic_settle(&want), WNW_OK);
         assert_int_equal(serve_looks_with_all(&want), strstr(text, "replay") != NULL);
         assert_int_equal(!!(want.needs & WNW_NEED_INPUT_GATE), strstr(text, "kvzap") != NULL);
@@ -326,7 +337,7 @@ static void test_automatic(void **state)
         assert_int_equal(!!(want.needs & WNW_NEED_QUERY_STATS), strstr(text, "kvgate") != NULL);
         want.n_most = 0;
         int n = 0;
-        assert_int_equal(each(&want, refuse_row, &n), WNW_E_NOMEM);
+        assert_int_equal(each(&want, false, refuse_row, &n), WNW_E_NOMEM);
         assert_int_equal(n, 1);
     }
     /* Gates that are for much alone: a budget is less of longer prompts. */
@@ -335,26 +346,26 @@ static void test_automatic(void **state)
     config.facts.profiles = SHARES | GATE;
     config.facts.gate_least = 0.75;
     set_recipe(&much, "auto");
-    assert_int_equal(each(&much, write_row, text), WNW_OK);
+    assert_int_equal(each(&much, false, write_row, text), WNW_OK);
     assert_string_equal(text, "kvgate+shares 400;keydiff-shares 1200;keydiff-values-shares 2147483647;");
-    check_each_length(&much, text);
+    check_each_length(&much, false, text);
     /* What is never left, since shares were not measured so far down, is no end of a row. */
     config.facts.shares_least = 0.25;
     text[0] = '\0';
-    assert_int_equal(each(&much, write_row, text), WNW_OK);
+    assert_int_equal(each(&much, false, write_row, text), WNW_OK);
     assert_string_equal(text, "kvgate+shares 400;keydiff-shares 2147483647;");
-    check_each_length(&much, text);
+    check_each_length(&much, false, text);
     config.facts.gate_least = 0.2;
     text[0] = '\0';
-    assert_int_equal(each(&much, write_row, text), WNW_OK);
+    assert_int_equal(each(&much, false, write_row, text), WNW_OK);
     assert_string_equal(text, "kvgate+shares 2147483647;");
-    check_each_length(&much, text);
+    check_each_length(&much, false, text);
     config.facts.gate_least = 0;
     config.facts.shares_least = 0.03;
     /* A request's size counts, wherever it stands, and what was kept by the same rule is the same whatever it came to. */
     config.want = (struct serve_want){.size = {.kind = WNW_SIZE_RATIO, .ratio = 0.75}};
     set_recipe(&config.want, "auto");
-    config.facts.profiles = SHARES;
+    config.facts.profiles = config.facts_fed.profiles = SHARES;
     assert_int_equal(serve_automatic_settle(&config.want), WNW_OK);
     for (int first = 0; first < 3; first++) {
         static const char *const bodies[] = {
@@ -377,6 +388,51 @@ static void test_automatic(void **state)
     config = (struct serve_config){0};
 }
 
+/* Prompts of which a sample was fed again may get what looks at one, and the others may not; both are observed. */
+static void test_automatic_of_samples(void **state)
+{
+    static const struct {
+        uint32_t profiles;
+        wnw_size size;
+        const char *rows, *fed_rows;
+    } cases[] = {
+        {0, {.kind = WNW_SIZE_RATIO, .ratio = 0.75}, "replay 2147483647;", "replay-sampled 2147483647;"},
+        {0,
+         {.kind = WNW_SIZE_RATIO, .ratio = 0.9},
+         "replay 2147483647;",
+         "keydiff-values-sampled 2147483647;"},
+        {0,
+         {.kind = WNW_SIZE_BUDGET, .budget = 300},
+         "replay 2147483647;",
+         "replay 600;replay-sampled 1200;keydiff-values-sampled 2147483647;"},
+        {1u << WNW_PROFILE_SHARES,
+         {.kind = WNW_SIZE_RATIO, .ratio = 0.99},
+         "replay 2147483647;",
+         "keydiff-values-sampled 2147483647;"},
+        {1u << WNW_PROFILE_SHARES,
+         {.kind = WNW_SIZE_RATIO, .ratio = 0.75},
+         "keydiff-shares 2147483647;",
+         "keydiff-shares 2147483647;"}};
+    (void)state;
+    open_slots(1, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256] = "", fed_text[256] = "";
+        struct serve_want want = {.size = cases[i].size};
+        set_facts(&(wnw_policy_facts){WNW_INIT(wnw_policy_facts), .profiles = cases[i].profiles,
+                                      .shares_least = 0.03});
+        set_recipe(&want, "auto");
+        assert_int_equal(each(&want, false, write_row, text), WNW_OK);
+        assert_int_equal(each(&want, true, write_row, fed_text), WNW_OK);
+        assert_string_equal(text, cases[i].rows);
+        assert_string_equal(fed_text, cases[i].fed_rows);
+        check_each_length(&want, true, fed_text);
+        assert_int_equal(serve_automatic_settle(&want), WNW_OK);
+        assert_int_equal(!!(want.needs & WNW_NEED_SECOND_PASS), strstr(fed_text, "sampled") != NULL);
+        assert_int_equal(serve_looks_with_all(&want), strstr(text, "replay") != NULL);
+    }
+    config = (struct serve_config){0};
+}
+
 /* By the losses that the profiles say; a quality that nobody has measured cannot be asked for. */
 static void test_quality(void **state)
 {
@@ -392,16 +448,17 @@ static void test_quality(void **state)
                          WNW_OK);
     }
     wnw_policy_facts_add(&config.facts, config.profile);
+    config.facts_fed = config.facts;
     struct serve_want want = {.n_most = 0};
     set_recipe(&want, "auto+quality:q=0.9");
     assert_true(serve_is_automatic(&want) && serve_asks_quality(&want) && !serve_keeps_all(&want));
-    assert_int_equal(each(&want, write_row, text), WNW_OK);
+    assert_int_equal(each(&want, false, write_row, text), WNW_OK);
     assert_string_equal(text, "kvzap:recent=32+quality:q=0.9 6000;kvgate+quality:q=0.9 2147483647;");
     assert_int_equal(serve_automatic_settle(&want), WNW_OK);
     assert_int_equal(want.needs & (WNW_NEED_INPUT_GATE | WNW_NEED_QUERY_STATS),
                      WNW_NEED_INPUT_GATE | WNW_NEED_QUERY_STATS);
     struct serve_want taken = {0};
-    const wnw_automatic of = serve_automatic_of(&want);
+    const wnw_automatic of = serve_automatic_of(&want, false);
     char *recipe;
     assert_int_equal(wnw_automatic_choose(&recipe, &of, 100, true), WNW_OK); /* of a slot from a file */
     assert_string_equal(recipe, "kvgate+quality:q=0.9");
@@ -462,10 +519,10 @@ static void test_bounds(void **state)
     struct serve_want want;
     (void)state;
     open_slots(1, 0);
-    config.facts = (wnw_policy_facts){WNW_INIT(wnw_policy_facts),
-                                      .profiles = 1u << WNW_PROFILE_SHARES | 1u << WNW_PROFILE_GATE |
-                                                  1u << WNW_PROFILE_INPUTGATE,
-                                      .shares_least = 0.03};
+    set_facts(&(wnw_policy_facts){WNW_INIT(wnw_policy_facts),
+                                  .profiles = 1u << WNW_PROFILE_SHARES | 1u << WNW_PROFILE_GATE |
+                                              1u << WNW_PROFILE_INPUTGATE,
+                                  .shares_least = 0.03});
     config.want = (struct serve_want){.size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5}};
     set_recipe(&config.want, "auto");
     assert_int_equal(serve_automatic_settle(&config.want), WNW_OK);
@@ -987,6 +1044,7 @@ int main(void)
         cmocka_unit_test(test_rows_of_batches),
         cmocka_unit_test(test_wants),
         cmocka_unit_test(test_automatic),
+        cmocka_unit_test(test_automatic_of_samples),
         cmocka_unit_test(test_quality),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_a_slot_that_begins_alike_is_chosen),

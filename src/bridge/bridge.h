@@ -235,7 +235,9 @@ struct wnw__bridge_watch {
         int32_t stream, n, room;
         int32_t *cell;    /* [n] of the sequence, in the order in which they were written */
         int32_t n_prefix; /* the first of them, which a policy sees, protects and does not count; mostly 0 */
-    } last;               /* the sequence of the last row of the last batch, with that row */
+        const struct wnw_bridge_sample
+            *sample;                  /* of what was fed again (bridge_sample.c); NULL: nothing was */
+    } last;                           /* the sequence of the last row of the last batch, with that row */
     struct wnw__bridge_place *places; /* [n_place] of the graph at hand, in its order */
     int32_t n_place, cap_place;
     struct wnw__bridge_tracks *tracks; /* statistics of queries; NULL while none are wanted */

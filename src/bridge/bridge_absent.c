@@ -113,6 +113,25 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
     return absent();
 }
 
+const char *wnw_bridge_repeat_words(void)
+{
+    return "";
+}
+
+int wnw_bridge_sample_new(wnw_bridge_sample **out, wnw_bridge *cache, const wnw_bridge_sample_of *of)
+{
+    (void)cache;
+    (void)of;
+    if (out)
+        *out = NULL;
+    return absent();
+}
+
+void wnw_bridge_sample_free(wnw_bridge_sample *sample)
+{
+    (void)sample;
+}
+
 int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *of)
 {
     (void)cache;

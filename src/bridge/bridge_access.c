@@ -147,7 +147,7 @@ int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size 
     WNW_REQUIRE(cache);
     struct wnw__bridge_backend *b = backend_of(cache);
     if (recipe)
-        return wnw__bridge_watch_set(&b->watch, recipe, size, by_itself);
+        return wnw__bridge_watch_set_alone(&b->watch, recipe, size, by_itself);
     wnw__bridge_watch_clear(&b->watch);
     return WNW_OK;
 }

@@ -14,6 +14,9 @@
 /* Sets the policy. E_UNSUPPORTED: it needs what cannot be had here; E_MISMATCH: it needs a profile. The message says what. */
 int wnw__bridge_watch_set(struct wnw__bridge_watch *w, const char *recipe, const wnw_size *size,
                           bool by_itself);
+/* The same where no program feeds a sample of a prompt again: E_UNSUPPORTED for a policy that looks at one. */
+int wnw__bridge_watch_set_alone(struct wnw__bridge_watch *w, const char *recipe, const wnw_size *size,
+                                bool by_itself);
 /* Adds the results of a file to the profile; NULL takes the profile away. E_IO, E_FORMAT, E_MISMATCH. */
 int wnw__bridge_watch_profile(struct wnw__bridge_watch *w, const char *path);
 /* The same from WINNOW_PROFILE, WINNOW_POLICY, WINNOW_BUDGET, WINNOW_RATIO and WINNOW_KV_BYTES; without the second it does
@@ -95,6 +98,19 @@ const struct ggml_tensor *wnw__bridge_first_store(const struct wnw__bridge_backe
 void wnw__bridge_watch_fail(struct wnw__bridge_backend *b);
 /* Whether a layer has a sliding window, as far as it can be told: policies leave it alone. */
 bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
+
+/* ---- A sample of a sequence that was fed a second time (winnow_bridge.h, bridge_sample.c) ---- */
+
+struct wnw__source;
+struct wnw_bridge_sample_of;
+/* Takes it of a sequence and what was fed behind, both in *live. E_ARG, E_NOT_OBSERVED, E_NOMEM; *out = NULL then. */
+int wnw__bridge_sample_new(struct wnw_bridge_sample **out, struct wnw__bridge_backend *b,
+                           const struct wnw__bridge_live *live, const struct wnw_bridge_sample_of *of);
+/* Takes it in the layer of *obs, whose entries are there. */
+int wnw__bridge_sample_take(struct wnw__bridge_sequence *s, struct wnw__source *source,
+                            struct wnw_observation *obs);
+/* Shows what the sequence has of it. E_NOT_OBSERVED: it has none, or one of other tokens. */
+int wnw__bridge_sample_show(struct wnw__bridge_sequence *s, struct wnw_observation *obs);
 
 /* ---- From what a policy sees of a sequence to fewer entries ---- */
 

@@ -16,9 +16,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { MEAN, COV, QUERIES, SUM, MAX, THETA, ATTN, GATE };
-
-static float *need(struct wnw__bridge_sequence *s, int which, size_t n)
+float *wnw__bridge_room(struct wnw__bridge_sequence *s, enum wnw__bridge_room which, size_t n)
 {
     struct wnw__buffer *b = &s->room[which];
     return wnw__buffer_need(b, n, sizeof(float), "observations") == WNW_OK ? b->p : NULL;
@@ -98,7 +96,7 @@ static int add_window(struct wnw__bridge_sequence *s, struct wnw__source *source
     if (n < needs->window && n < s->live->n)
         return wnw__fail(WNW_E_NOT_OBSERVED, "queries of the last %d tokens are wanted, and %d were kept",
                          (int)needs->window, (int)n);
-    float *mean = n_reader > 1 ? need(s, ATTN, size) : NULL;
+    float *mean = n_reader > 1 ? wnw__bridge_room(s, WNW_ROOM_ATTN, size) : NULL;
     if (n_reader > 1 && !mean)
         return WNW_E_NOMEM;
     for (int32_t i = n_reader - 1; i >= 0; i--) {
@@ -171,7 +169,11 @@ static int add_queries(struct wnw__bridge_sequence *s, const wnw_needs *needs, w
     if (n == 0)
         return none_kept(obs->il);
     WNW_TRY(check_lost(s, obs->il, n));
-    struct taken t = {.s = s, .il = obs->il, .n = n, .row = row, .to = need(s, QUERIES, (size_t)n * row)};
+    struct taken t = {.s = s,
+                      .il = obs->il,
+                      .n = n,
+                      .row = row,
+                      .to = wnw__bridge_room(s, WNW_ROOM_QUERIES, (size_t)n * row)};
     if (!t.to)
         return WNW_E_NOMEM;
     wnw__parallel(wnw__bridge_pool(s->b), (n + BLOCK - 1) / BLOCK, take_block, &t);
@@ -214,7 +216,8 @@ static int add_stats(struct wnw__bridge_sequence *s, wnw_observation *obs)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "statistics of queries are gathered of layers with one shape; layer %d has another",
                          (int)obs->il);
-    float *mean = need(s, MEAN, n), *cov = need(s, COV, n * (size_t)obs->n_embd_head);
+    float *mean = wnw__bridge_room(s, WNW_ROOM_MEAN, n),
+          *cov = wnw__bridge_room(s, WNW_ROOM_COV, n * (size_t)obs->n_embd_head);
     if (!mean || !cov)
         return WNW_E_NOMEM;
     obs->n_query_stats = wnw__qstats_get(stats, obs->il, mean, cov);
@@ -230,7 +233,7 @@ static int add_rope(struct wnw__bridge_sequence *s, const wnw_needs *needs, wnw_
         WNW_TRY(check_turns(s, obs->il, "rotation by position"));
     if (!f->turns)
         return WNW_OK;
-    float *theta = need(s, THETA, (size_t)f->n_rot / 2);
+    float *theta = wnw__bridge_room(s, WNW_ROOM_THETA, (size_t)f->n_rot / 2);
     if (!theta)
         return WNW_E_NOMEM;
     wnw__bridge_theta(f, theta);
@@ -254,7 +257,8 @@ static int add_numbers(struct wnw__bridge_sequence *s, const wnw_observation *ob
             WNW_E_NOT_OBSERVED,
             "no sums of attention were gathered in layer %d: set the policy before the prompt is read",
             (int)obs->il);
-    float *to = need(s, kind == WNW_AUX_ATTN_SUM ? SUM : MAX, (size_t)obs->n_head * (size_t)obs->n);
+    float *to = wnw__bridge_room(s, kind == WNW_AUX_ATTN_SUM ? WNW_ROOM_SUM : WNW_ROOM_MAX,
+                                 (size_t)obs->n_head * (size_t)obs->n);
     if (!to)
         return WNW_E_NOMEM;
     *out = to;
@@ -274,7 +278,7 @@ static int add_gates(struct wnw__bridge_sequence *s, wnw_observation *obs)
     const struct wnw__kv_layer *kv = &l->rows.layers[0];
     if (l->rows.aux_planes[WNW_AUX_GATE] == 0)
         return wnw__bridge_gates_missing(s->b, l);
-    float *to = need(s, GATE, (size_t)obs->n_head_kv * (size_t)obs->n);
+    float *to = wnw__bridge_room(s, WNW_ROOM_GATE, (size_t)obs->n_head_kv * (size_t)obs->n);
     if (!to)
         return WNW_E_NOMEM;
     obs->input_score = to;
@@ -316,6 +320,8 @@ static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, 
 {
     struct wnw__bridge_sequence *s = owner;
     obs->attn_scale = s->layer[obs->il]->facts.scale;
+    if (s->taking)
+        return wnw__bridge_sample_take(s, source, obs);
     WNW_TRY(add_rope(s, needs, obs));
     if (needs->flags & WNW_NEED_PROJ_NORM) {
         struct wnw__proj_weight weight;
@@ -333,6 +339,8 @@ static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, 
         WNW_TRY(add_numbers(s, obs, WNW_AUX_ATTN_MAX, &obs->attn_max));
     if (needs->flags & WNW_NEED_INPUT_GATE)
         WNW_TRY(add_gates(s, obs));
+    if (needs->flags & WNW_NEED_SECOND_PASS)
+        WNW_TRY(wnw__bridge_sample_show(s, obs));
     return WNW_OK;
 }
 

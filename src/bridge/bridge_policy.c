@@ -14,13 +14,20 @@
 
 /* ---- What cannot be had ---- */
 
+/* Whether what is read a second time is a sample alone, which a program can feed. */
+static bool repeats_sample(const wnw_needs *needs)
+{
+    return needs->flags & WNW_NEED_SECOND_PASS && needs->second_pass == WNW_PASS_SAMPLE;
+}
+
 static int check_needs(const wnw_policy *p, const wnw_needs *needs)
 {
-    static const struct {
+    const struct {
         uint32_t need;
         const char *why;
     } missing[] = {
-        {WNW_NEED_SECOND_PASS, "winnow reads a prompt a second time only in sessions of its own"},
+        {repeats_sample(needs) ? 0 : WNW_NEED_SECOND_PASS,
+         "winnow reads a prompt a second time only in sessions of its own"},
         {WNW_NEED_LOOKAHEAD, "tokens to come are generated with a copy of a cache, which only sessions have"},
         {WNW_NEED_PERPLEXITY, "libllama computes logits of few tokens, and after the backend has run"},
     };
@@ -59,6 +66,9 @@ int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile
     return check_profile(profile, policy, &needs);
 }
 
+/* What is fed again looks with queries of its own. */
+#define FED_NEEDS WNW_NEED_QUERIES_F16
+
 /* One recorder serves all sequences. */
 int wnw__bridge_add_needs(wnw_needs *to, const wnw_needs *more)
 {
@@ -69,7 +79,7 @@ int wnw__bridge_add_needs(wnw_needs *to, const wnw_needs *more)
             (int)to->skip, (int)more->skip);
     if (more->flags & WNW_NEED_QUERY_STATS)
         to->skip = more->skip;
-    to->flags |= more->flags;
+    to->flags |= more->flags | (repeats_sample(more) ? FED_NEEDS : 0);
     to->window = more->window > to->window ? more->window : to->window;
     return WNW_OK;
 }
@@ -121,6 +131,7 @@ static int add_row(const char *recipe, const wnw_policy_choice *row, void *user)
     } else {
         rows->first = policy;
         rows->needs = needs;
+        rows->needs.flags |= repeats_sample(&needs) ? FED_NEEDS : 0;
     }
     return rc;
 }
@@ -159,6 +170,25 @@ int wnw__bridge_watch_set(struct wnw__bridge_watch *w, const char *recipe, const
     w->size = of;
     w->by_itself = by_itself;
     return WNW_OK;
+}
+
+int wnw__bridge_watch_set_alone(struct wnw__bridge_watch *w, const char *recipe, const wnw_size *size,
+                                bool by_itself)
+{
+    wnw_policy *policy = NULL;
+    if (!wnw_automatic_is(recipe, NULL) && wnw_policy_parse(&policy, recipe, NULL) == WNW_OK) {
+        const wnw_needs needs = wnw_policy_needs(policy);
+        const int rc =
+            repeats_sample(&needs)
+                ? wnw__fail(WNW_E_UNSUPPORTED,
+                            "%s repeats a sample of the prompt, which only a program can feed that "
+                            "knows its sequences, as `winnow serve` does",
+                            wnw__policy_name(policy))
+                : WNW_OK;
+        wnw_policy_free(policy);
+        WNW_TRY(rc);
+    }
+    return wnw__bridge_watch_set(w, recipe, size, by_itself);
 }
 
 /* Whether cells of the sequence come from a state, so that nothing was noted of them. */
@@ -314,5 +344,5 @@ int wnw__bridge_watch_set_from_environment(struct wnw__bridge_watch *w)
     if (!recipe || !*recipe)
         return WNW_OK;
     WNW_TRY(take_profiles(w, profiles ? profiles : ""));
-    return wnw__bridge_watch_set(w, recipe, &size, true);
+    return wnw__bridge_watch_set_alone(w, recipe, &size, true);
 }

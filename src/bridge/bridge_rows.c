@@ -177,7 +177,7 @@ int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *cell
         return wnw__fail(WNW_E_ARG,
                          "%d cells are named, %d of them of a header: there is nothing to compress",
                          (int)of.n_cells, (int)of.n_prefix);
-    struct wnw__bridge_live live = {.cache = l->cache};
+    struct wnw__bridge_live live = {.cache = l->cache, .sample = of.sample};
     wnw_policy *const policy = w->policy;
     const wnw_size size = w->size;
     wnw_size own;
@@ -189,6 +189,24 @@ int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *cell
     w->size = size;
     free(live.cell);
     return rc;
+}
+
+int wnw_bridge_sample_new(wnw_bridge_sample **out, wnw_bridge *cache, const wnw_bridge_sample_of *sample_of)
+{
+    wnw_bridge_sample_of of = wnw_bridge_sample_of_default();
+    WNW_REQUIRE(out);
+    *out = NULL;
+    WNW_REQUIRE(cache);
+    WNW_REQUIRE(sample_of);
+    WNW_TRY(WNW_SIZED_TAKE(wnw_bridge_sample_of, &of, sample_of));
+    WNW_REQUIRE(of.cells);
+    struct wnw__bridge_backend *b = backend_of(cache);
+    const struct wnw__bridge_layer *l = check_cells(b, of.cells, of.n_cells);
+    if (!l)
+        return WNW_E_RANGE;
+    const struct wnw__bridge_live live = {
+        .cache = l->cache, .n = of.n_cells, .cell = (int32_t *)(uintptr_t)of.cells}; /* read only */
+    return wnw__bridge_sample_new(out, b, &live, &of);
 }
 
 /* ---- Freeing ---- */

@@ -7,6 +7,27 @@
 #include "bridge/bridge.h"
 #include "plan/compress.h"
 
+/* What the observation of a layer borrows (bridge_observe.c, bridge_sample.c). */
+enum wnw__bridge_room {
+    WNW_ROOM_MEAN,
+    WNW_ROOM_COV,
+    WNW_ROOM_QUERIES,
+    WNW_ROOM_SUM,
+    WNW_ROOM_MAX,
+    WNW_ROOM_THETA,
+    WNW_ROOM_ATTN,
+    WNW_ROOM_GATE,
+    WNW_ROOM_PASS_SUM,
+    WNW_ROOM_PASS_MAX,
+    WNW_N_ROOM
+};
+
+/* A sample that is being taken: of the tokens from `first` on among those of the sequence. */
+struct wnw__bridge_sample_taking {
+    const struct wnw_bridge_sample *to;
+    int32_t first;
+};
+
 struct wnw__bridge_sequence {
     struct wnw__bridge_backend *b;
     const struct wnw__bridge_live *live;
@@ -25,7 +46,8 @@ struct wnw__bridge_sequence {
     } * list;               /* [n_layer] */
     int32_t *rank;          /* [n_rank] place of a cell's token, -1 = of another sequence */
     int32_t n_rank;
-    struct wnw__buffer room[8]; /* what the observation of a layer borrows (bridge_observe.c) */
+    struct wnw__buffer room[WNW_N_ROOM];
+    const struct wnw__bridge_sample_taking *taking; /* NULL: a policy looks */
 };
 
 /* The number of a layer among the layers that have a cache, which is its number in a session and in profiles; the model
@@ -50,6 +72,9 @@ static inline int32_t wnw__bridge_head_of_all(const struct wnw__bridge_sequence 
 {
     return s->live->stream * s->shape.n_head_kv + ih;
 }
+
+/* Room for n numbers, until it is asked for again; NULL: no memory. */
+float *wnw__bridge_room(struct wnw__bridge_sequence *s, enum wnw__bridge_room which, size_t n);
 
 /* Converts the key or value of the entry in a row of the store to x[d] of the shape, as it was before libllama turned its
  * blocks, with zeros after it; and back. */

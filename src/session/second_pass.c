@@ -4,6 +4,7 @@
 
 #include "observe/columns.h"
 #include "observe/recorders.h"
+#include "policy/repeat.h"
 #include "session/feed.h"
 #include "session/session.h"
 
@@ -12,11 +13,8 @@
 #include <string.h>
 
 /* Constants of the KVzip reference programs. REPEAT_CHUNK: tokens per chunk (kvpress; the authors' program
- * takes 2000). REPEAT_HINT: last ids of the preceding chunk, with which an instruction ends. REPEAT_SINKS:
- * sinks that every chunk's softmax sees where it does not see the chat header. */
-enum { REPEAT_CHUNK = 2048, REPEAT_HINT = 8, REPEAT_SINKS = 4 };
-static const char repeat_first[] = "\n\nRepeat the previous context exactly.";
-static const char repeat_next[] = "\n\nRepeat the part of the previous context exactly, starting with";
+ * takes 2000). REPEAT_SINKS: sinks that every chunk's softmax sees where it does not see the chat header. */
+enum { REPEAT_CHUNK = 2048, REPEAT_SINKS = 4 };
 static const char repeat_suffix[] = "\n"; /* stands for the template's tail without a chat template */
 /* The fewest tokens per piece where the tokens read do not fit a second time after themselves. */
 enum { PIECE_MIN = 256 };
@@ -321,14 +319,14 @@ struct ids {
 /* Whether a chunk does not begin where the text does, so that the instruction must say where. */
 static bool begins_inside(const struct pass *p, int32_t first)
 {
-    return first > p->first || (p->all_seen && first >= p->s->n_prefix + REPEAT_HINT);
+    return first > p->first || (p->all_seen && first >= p->s->n_prefix + WNW_REPEAT_HINT);
 }
 
 static int repeat_chunk(struct pass *p, const struct ids *prompt, const struct ids *suffix, int32_t first,
                         int32_t last, char *warning)
 {
     const int32_t *tokens = p->s->ids.tokens;
-    const int32_t hint = begins_inside(p, first) ? REPEAT_HINT : 0,
+    const int32_t hint = begins_inside(p, first) ? WNW_REPEAT_HINT : 0,
                   n = prompt->n + hint + suffix->n + last - first;
     int32_t *ids = malloc((size_t)n * sizeof *ids), *to = ids;
     if (!ids)
@@ -371,9 +369,9 @@ static int feed_repeats(struct pass *p, char *warning)
 {
     struct ids first = {0}, next = {0}, suffix = {0};
     const int32_t last_read = p->n_past > 0 ? p->s->ids.tokens[p->n_past - 1] : -1;
-    int rc = tokenize(p->s, &first, repeat_first, last_read);
+    int rc = tokenize(p->s, &first, wnw__repeat_words(false), last_read);
     if (rc == WNW_OK)
-        rc = tokenize(p->s, &next, repeat_next, last_read);
+        rc = tokenize(p->s, &next, wnw__repeat_words(true), last_read);
     if (rc == WNW_OK)
         rc = end_turn(p->s, &suffix);
     for (int32_t at = p->first; rc == WNW_OK && at < p->last; at += REPEAT_CHUNK) {

@@ -104,13 +104,14 @@ def mean(heads, first, end):
 
 
 # Where nobody names a policy, the table of what was measured chooses one; without profiles it looks with every query of a prompt. A
-# second turn has the queries of its own prompt alone: a ratio leaves what the first one has kept, a budget is shared by tokens.
-for size, old, new in [(("--ratio", "0.5"), 350, 401 / 2), (("--budget", "300"), 300 * 711 // 1112, 300 - 300 * 711 // 1112)]:
+# second turn has the queries of its own prompt alone: a ratio leaves what the first one has kept, a budget is shared by tokens. A prompt
+# in several batches, of which less than half stays, gets budgets of heads from a sample.
+for size, taken, old, new in [(("--ratio", "0.5"), "replay", 350, 401 / 2), (("--budget", "300"), "replay-sampled", 300 * 711 // 1112, 300 - 300 * 711 // 1112)]:
     with serve(*size, slots=2) as s:
         check("what is chosen is said", s.log().count("auto: prompts by replay: ") == 1 and kv(s)["policy"] == "auto", s.log()[:400], kv(s)["policy"])
         first = s.complete(document, 12, id_slot=0)
         once = kept(s, 0)
-        check("and shown", slot(s, 0)["policy"] == "auto" and slot(s, 0)["taken"] == "replay", slot(s, 0))
+        check("and shown", slot(s, 0)["policy"] == "auto" and slot(s, 0)["taken"] == taken, slot(s, 0))
         check("the first turn has its size", abs(mean(once, 0, 700) - (350 if size[0] == "--ratio" else 300)) < 1 and mean(once, 700, 711) == 11, slot(s, 0))
         second = s.complete(document + first["tokens"] + other[:400], 4, id_slot=0)
         twice = kept(s, 0)
@@ -124,7 +125,7 @@ for size, old, new in [(("--ratio", "0.5"), 350, 401 / 2), (("--budget", "300"),
         s.complete(document, 3, id_slot=1, winnow={"policy": "knorm"})
         check("a request names another", slot(s, 1)["policy"] == "knorm" and "taken" not in slot(s, 1), slot(s, 1))
         s.complete(document, 3, id_slot=1, winnow={"policy": "auto"})
-        check("or the same by its name", slot(s, 1)["taken"] == "replay" and n_compressed(s) == 4, slot(s, 1))
+        check("or the same by its name", slot(s, 1)["taken"] == taken and n_compressed(s) == 4, slot(s, 1))
         for _ in range(2):
             s.complete(document, 3, id_slot=1, cache_prompt=False, winnow={"policy": "replay:sinks=400", "budget": 300})
         check("what a policy refuses another one does", n_compressed(s) == 6 and not kv(s)["compressions_failed"] and slot(s, 1)["entries"] == 302, kv(s))
@@ -135,6 +136,39 @@ for size, old, new in [(("--ratio", "0.5"), 350, 401 / 2), (("--budget", "300"),
             own.append(slot(s, 1)["entries"])
         check("a quality takes what it needs, and no more than a size that is given", 702 > own[0] > own[1] > 3 and abs(own[2] - min(own[0], 202)) <= 1, own)
         check("and said once", s.log().count("keydiff is taken in place of replay:sinks=400 where that cannot be had: ") == 1, s.log()[-1500:])
+
+# Before the last batch of a prompt a sample of it is fed again, which says how much each head keeps; the prompt and its answer are as without.
+with serve("--ratio", "0.9", slots=3) as s:
+    check("what prompts in several batches get is said", s.log().count("auto: prompts by replay: ") == 1 and
+          s.log().count("auto: prompts that come in several batches by keydiff-values-sampled: ") == 1, s.log()[:800])
+    plain = s.complete(document, 12, id_slot=2, winnow={"policy": "full"})
+    first = s.complete(document, 12, id_slot=0)
+    counts = [sum(h[:700]) for h in kept(s, 0)]
+    check("budgets from a sample", slot(s, 0)["taken"] == "keydiff-values-sampled" and len(set(counts)) > 1 and abs(sum(counts) / len(counts) - 70) < 1, slot(s, 0), counts)
+    check("nothing of what was fed stays", slot(s, 0)["tokens"] == 711 and kv(s)["bytes"] < (711 + 82 + 3) * 2 * ROW and not kv(s)["compressions_by_fallback"], kv(s))
+    check("the first token is the whole prompt's", first["tokens"][0] == plain["tokens"][0], first["tokens"], plain["tokens"])
+    s.complete(ids(512, 3), 3, id_slot=1)
+    check("a prompt in one batch has none", slot(s, 1)["taken"] == "replay" and not kv(s)["compressions_by_fallback"], slot(s, 1))
+    both = at_once(lambda: s.complete(document, 12, id_slot=0, cache_prompt=False), lambda: s.complete(other, 12, id_slot=1, cache_prompt=False))
+    check("two at once have one each", [slot(s, i)["taken"] for i in range(2)] == ["keydiff-values-sampled"] * 2 and
+          [sum(h[:700]) for h in kept(s, 0)] == counts and nearly_same(first, both[0], CLOSE), first, both[0], kv(s))
+    named = {"policy": "replay-sampled", "ratio": 0.5}
+    s.complete(ids(400, 3), 3, id_slot=1, cache_prompt=False, winnow=named)
+    check("a policy that is named, and has none", kv(s)["compressions_by_fallback"] == 1 and "no sample of this prompt was fed" in s.log(), kv(s), s.log()[-600:])
+    long = s.complete(ids(1600, 4), 12, id_slot=1, cache_prompt=False, winnow=named)
+    check("and has one", kv(s)["compressions_by_fallback"] == 1 and abs(slot(s, 1)["entries"] - 811) < 1, kv(s))
+    s.complete(ids(1600, 4) + long["tokens"] + ids(900, 5), 4, id_slot=1, winnow=named)
+    check("as a later turn of itself", kv(s)["compressions_by_fallback"] == 1 and abs(slot(s, 1)["entries"] - (811 - 5.5 + 450 + 4)) < 3, kv(s))
+    fed = s.ask("/v1/chat/completions", {"messages": user(words(300, 8)), "max_tokens": 4})
+    check("behind the header of a chat", slot(s, int(fed.headers["X-Winnow-Slot"]))["taken"] == "keydiff-values-sampled", fed.text, kv(s))
+# Of what the next tokens look at in a sliding window libllama would overwrite a part: nothing is fed.
+with serve("--ratio", "0.9", slots=1, model=f"{TINY}/tiny-gemma3.gguf") as s:
+    s.complete(document, 3)
+    check("a sliding window", "several batches" not in s.log() and slot(s, 0)["taken"] == "replay" and not kv(s)["compressions_by_fallback"], slot(s, 0), s.log()[-600:])
+# Where a cap leaves no room for it, none is fed.
+with serve("--ratio", "0.9", "--kv-bytes", str(780 * ROW + 700 * 4 * 4 * 32 * 2), slots=1) as s:
+    s.complete(document, 3)
+    check("a cap without room", kv(s)["bytes"] < 780 * ROW and n_compressed(s) == 1, slot(s, 0), kv(s))
 
 # Of a named one the server says nothing, and a request has the choice all the same. Where memory is bounded, queries count.
 with serve("--policy", "knorm", "--kv-bytes", str(4000 * ROW), slots=1) as s:

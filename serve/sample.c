@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+#include "serve/sample.h"
+
+#include "serve/automatic.h"
+#include "serve/compress.h"
+#include "serve/document_cells.h"
+#include "serve/real.h"
+#include "winnow_method.h"
+
+#include <llama.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HINT = 8 /* tokens before the sample, which the words end with */, MOST_WORDS = 64 };
+
+bool serve_sample_can(const struct serve_watched *w)
+{
+    return !w->blind && llama_model_n_swa(llama_get_model(w->ctx)) == 0;
+}
+
+void serve_sample_drop(struct serve_watched *w, int32_t seq)
+{
+    wnw_bridge_sample_free(w->sample[seq]);
+    w->sample[seq] = NULL;
+}
+
+/* ---- What is fed ---- */
+
+/* Tokens that the rule of a slot wants repeated, once its prompt has n tokens; 0: none. */
+static int32_t wanted(const struct serve_watched *w, int32_t seq, int32_t n)
+{
+    const struct serve_want *want = &w->rule[seq].want;
+    const wnw_policy *policy = w->rule[seq].policy;
+    struct serve_want chosen = {0};
+    wnw_policy *own = NULL;
+    if (serve_is_automatic(want)) {
+        const wnw_automatic of = serve_automatic_of(want, true);
+        char *recipe;
+        if (wnw_automatic_choose(&recipe, &of, n - serve_document_cells_shared(w, seq),
+                                 w->held[seq].restored) == WNW_OK)
+            (void)serve_want_set(&chosen, recipe, &own);
+        wnw_free(recipe);
+        policy = own;
+    }
+    const wnw_needs needs = policy ? wnw_policy_needs(policy) : (wnw_needs){0};
+    wnw_policy_free(own);
+    return needs.flags & WNW_NEED_SECOND_PASS ? needs.second_tokens : 0;
+}
+
+/* The first token from which on all of a slot are text that no compression has judged. */
+static int32_t first_new(const struct serve_watched *w, int32_t seq)
+{
+    const struct serve_held *s = &w->held[seq];
+    const struct serve_sequence *q = &w->sequences.of[seq];
+    const int32_t n_shared = serve_document_cells_shared(w, seq), n_protected = w->rule[seq].want.n_protected;
+    int32_t from = n_protected > n_shared ? n_protected : n_shared;
+    from = s->compressed && s->n_done > from ? s->n_done : from;
+    from = s->at_prompt > from ? s->at_prompt : from;
+    for (int32_t i = from; i < q->n; i++)
+        from = q->token[i] < 0 ? i + 1 : from;
+    return from;
+}
+
+/* Token i from the end of a prompt, whose last rows are still in the batch; -1: it is none of a text. */
+static int32_t from_end(const struct serve_watched *w, int32_t seq, const struct serve_batch *b, int32_t i)
+{
+    const struct serve_sequence *q = &w->sequences.of[seq];
+    for (int32_t k = b->n - 1; k >= 0; k--)
+        if (b->row[k].seqs >> seq & 1 && i-- == 0)
+            return b->row[k].token;
+    return i < q->n ? q->token[q->n - 1 - i] : -1;
+}
+
+/* Writes the tokens of a text behind the n that there are; returns how many there are then, 0: they do not fit. */
+static int32_t add_text(const struct llama_vocab *vocab, const char *text, int32_t *id, int32_t n)
+{
+    const int32_t more = llama_tokenize(vocab, text, (int32_t)strlen(text), id + n, MOST_WORDS, false, false);
+    return more > 0 ? n + more : 0;
+}
+
+/* Tokens that are fed, and where the sample is among the slot's. */
+struct fed {
+    int32_t *id, n, first, n_sample;
+};
+
+/* What is asked, and ends the user's turn and opens the model's as the prompt's own template does. */
+static int32_t ask(const struct serve_watched *w, int32_t seq, const struct serve_batch *b,
+                   const struct fed *f)
+{
+    const struct llama_vocab *vocab = llama_model_get_vocab(llama_get_model(w->ctx));
+    const int32_t n_tail = w->rule[seq].want.n_tail;
+    int32_t n = add_text(vocab, wnw_bridge_repeat_words(), f->id, 0);
+    if (n == 0)
+        return 0;
+    memcpy(f->id + n, w->sequences.of[seq].token + f->first - HINT, HINT * sizeof *f->id);
+    n += HINT;
+    bool known = n_tail > 0 && n_tail <= MOST_WORDS;
+    for (int32_t i = 0; known && i < n_tail; i++) {
+        f->id[n + i] = from_end(w, seq, b, n_tail - 1 - i);
+        known = f->id[n + i] >= 0;
+    }
+    return known ? n + n_tail : add_text(vocab, "\n", f->id, n);
+}
+
+/* False: there is nothing to repeat, or no memory. f->id is the caller's. */
+static bool make(struct fed *f, const struct serve_watched *w, int32_t seq, const struct serve_batch *b,
+                 int32_t n_wanted)
+{
+    const struct serve_sequence *q = &w->sequences.of[seq];
+    const int32_t from = first_new(w, seq), n_new = q->n - from, most = n_new - 2 * HINT;
+    *f = (struct fed){.n_sample = n_wanted < most ? n_wanted : most};
+    if (n_new < SERVE_LEAST_NEW)
+        return false;
+    f->first = from + (n_new - f->n_sample) / 2;
+    f->id = malloc(((size_t)f->n_sample + HINT + 3 * MOST_WORDS) * sizeof *f->id);
+    f->n = f->id ? ask(w, seq, b, f) : 0;
+    if (f->n == 0)
+        return false;
+    memcpy(f->id + f->n, q->token + f->first, (size_t)f->n_sample * sizeof *f->id);
+    f->n += f->n_sample;
+    return true;
+}
+
+/* ---- Feeding it ---- */
+
+static struct llama_batch_ext *batch_of(const struct serve_watched *w, int32_t seq, const struct fed *f,
+                                        struct serve_batch *rows)
+{
+    const struct serve_sequence *q = &w->sequences.of[seq];
+    struct llama_batch_ext *batch = llama_batch_ext_init(w->ctx);
+    bool good = batch != NULL;
+    for (int32_t i = 0; good && i < f->n; i++) {
+        const llama_pos pos = q->pos[q->n - 1] + 1 + i;
+        good = REAL(llama_batch_ext_add_token)(batch, seq, f->id[i]) == i &&
+               REAL(llama_batch_ext_set_pos)(batch, i, &pos);
+        serve_batch_add(rows, i, seq, f->id[i]);
+        good = good && rows->n == i + 1;
+        if (good)
+            rows->row[i].pos = pos;
+    }
+    if (!good && batch)
+        REAL(llama_batch_ext_free)(batch);
+    return good ? batch : NULL;
+}
+
+/* Whether the fed tokens have room, in the cap, the cache and the context that the model was trained for. */
+static bool fits(const struct serve_watched *w, int32_t seq, int32_t n)
+{
+    const struct serve_sequence *q = &w->sequences.of[seq];
+    const uint64_t cap = serve_settings()->cap;
+    return n <= (int32_t)llama_n_batch(w->ctx) && n <= w->sequences.n_cells - w->sequences.n_live &&
+           q->pos[q->n - 1] + n < llama_model_n_ctx_train(llama_get_model(w->ctx)) &&
+           (cap == 0 || serve_watched_bytes(w) + (uint64_t)n * serve_slots_row_bytes() <= cap);
+}
+
+/* Has the tokens behind those of the slot looked at, and takes them away again. */
+static void feed(struct serve_watched *w, int32_t seq, const struct fed *f)
+{
+    struct serve_sequence *q = &w->sequences.of[seq];
+    const int32_t n = q->n, end = q->pos[q->n - 1] + 1;
+    struct serve_batch rows = {0};
+    struct llama_batch_ext *batch = batch_of(w, seq, f, &rows);
+    w->running = &rows;
+    w->at = 0;
+    w->feeding = true;
+    const bool fed = batch && REAL(llama_process)(w->ctx, LLAMA_PROCESS_TYPE_DECODE, batch) == 0;
+    w->feeding = false;
+    w->running = NULL;
+    if (fed && q->n == n + f->n) {
+        llama_synchronize(w->ctx);
+        const wnw_bridge_sample_of of = {WNW_INIT(wnw_bridge_sample_of),
+                                         .n_cells = q->n,
+                                         .cells = q->cell,
+                                         .n_fed = f->n,
+                                         .first = f->first,
+                                         .n = f->n_sample};
+        if (wnw_bridge_sample_new(&w->sample[seq], w->cache, &of) != WNW_OK)
+            fprintf(stderr, "winnow: slot %d: %s\n", (int)seq, wnw_last_error());
+    }
+    REAL(llama_memory_seq_rm)(llama_get_memory(w->ctx), seq, end, -1);
+    serve_sequences_cut(&w->sequences, seq, n);
+    serve_watched_bury(w);
+    if (batch)
+        REAL(llama_batch_ext_free)(batch);
+    free(rows.row);
+}
+
+void serve_sample_feed(struct serve_watched *w, const struct serve_batch *b)
+{
+    for (int32_t seq = 0; w->feeds && seq < w->n_slots; seq++) {
+        const struct serve_rows r = serve_batch_rows_of(b, seq);
+        const struct serve_held *s = &w->held[seq];
+        const struct serve_sequence *q = &w->sequences.of[seq];
+        struct fed f = {0};
+        if (!r.ends || !s->reading || s->n_unknown > 0 || q->n == 0 || serve_keeps_all(&w->rule[seq].want))
+            continue;
+        serve_sample_drop(w, seq);
+        const int32_t n = wanted(w, seq, q->n + r.n);
+        if (n > 0 && make(&f, w, seq, b, n) && fits(w, seq, f.n))
+            feed(w, seq, &f);
+        free(f.id);
+    }
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A sample of a sequence that its program has fed a second time behind it: the attention that the entries of the sampled tokens got,
+ * as a session's second pass takes it of WNW_PASS_SAMPLE (session/second_pass.h). The program feeds before the last tokens of a prompt,
+ * whose logits it wants, and takes the fed tokens away again; what they looked at is kept for the compression to come.
+ */
+#include "base/err.h"
+#include "bridge/bridge_impl.h"
+#include "observe/queries.h"
+#include "observe/source.h"
+#include "observe/window.h"
+#include "policy/repeat.h"
+#include "winnow_bridge.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Queries whose attention over a layer is there at once: a prompt may be long, and so a row of it. */
+enum { TOGETHER = 32 };
+
+struct wnw_bridge_sample {
+    const struct wnw__bridge_cache *cache; /* compared, never followed */
+    int32_t n, n_fed, n_layer;
+    int32_t *cell, *order; /* [n] of the sampled tokens; when each was written, which tells whose it is */
+    float **sum, **max;    /* [n_layer], each [n_head][n]; NULL in layers that policies leave alone */
+};
+
+const char *wnw_bridge_repeat_words(void)
+{
+    return wnw__repeat_words(true);
+}
+
+/* ---- Taking it ---- */
+
+/* Fed queries of one of the attentions that read a layer, some of them at once. */
+struct fed {
+    const struct wnw__bridge_sequence *s;
+    int32_t reader;
+    size_t row; /* numbers of one token */
+    float *one; /* [row] */
+    bool *lost; /* one was not kept, or has a number beyond the range of its type */
+};
+
+static const float *fed_at(const void *of, int32_t il, int32_t pos)
+{
+    const struct fed *f = of;
+    const struct wnw__bridge_layer *l = f->s->layer[il];
+    const void *kept = wnw__bridge_query(l, f->s->live->cell[pos], f->reader);
+    bool good = kept != NULL;
+    if (good && l->queries.type == WNW_KV_F32)
+        return kept;
+    good = good && wnw__queries_widen(kept, 1, (int32_t)f->row, f->one);
+    if (!good)
+        memset(f->one, 0, f->row * sizeof *f->one);
+    *f->lost = *f->lost || !good;
+    return f->one;
+}
+
+/* Adds what rows of attention give the sampled entries. */
+static void add_rows(const struct wnw_bridge_sample *to, const wnw_observation *obs, int32_t first)
+{
+    const int32_t group = obs->n_head / obs->n_head_kv;
+    for (int32_t h = 0; h < obs->n_head; h++) {
+        const int32_t ih = h / group, *pos = obs->pos + (int64_t)ih * obs->n;
+        float *sum = to->sum[obs->il] + (int64_t)h * to->n, *max = to->max[obs->il] + (int64_t)h * to->n;
+        for (int32_t e = 0; e < obs->n_entry[ih]; e++) {
+            const int32_t i = pos[e] - first;
+            for (int32_t r = 0; i >= 0 && i < to->n && r < obs->n_window; r++) {
+                const float x = obs->window_attn[((int64_t)h * obs->n_window + r) * obs->n + e];
+                sum[i] += x;
+                max[i] = fmaxf(max[i], x);
+            }
+        }
+    }
+}
+
+int wnw__bridge_sample_take(struct wnw__bridge_sequence *s, struct wnw__source *source, wnw_observation *obs)
+{
+    const struct wnw__bridge_sample_taking *t = s->taking;
+    const struct wnw_bridge_sample *to = t->to;
+    const int32_t n = s->live->n;
+    const size_t row = (size_t)obs->n_head * (size_t)obs->n_embd_head;
+    bool lost = false;
+    int rc = WNW_OK;
+    float *one = malloc((row + 1) * sizeof *one);
+    if (!one)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a query");
+    for (int32_t reader = 0; reader < s->layer[obs->il]->facts.n_reader; reader++)
+        for (int32_t at = n - to->n_fed; rc == WNW_OK && at < n; at += TOGETHER) {
+            const int32_t some = n - at < TOGETHER ? n - at : TOGETHER;
+            const struct fed of = {.s = s, .reader = reader, .row = row, .one = one, .lost = &lost};
+            const struct wnw__window_queries queries = {.of = &of, .at = fed_at, .n = some, .end = at + some};
+            rc = wnw__window_attend(source, &queries, NULL, obs);
+            if (rc == WNW_OK)
+                add_rows(to, obs, t->first);
+        }
+    free(one);
+    if (rc == WNW_OK && lost)
+        rc = wnw__fail(WNW_E_NOT_OBSERVED,
+                       "queries of layer %d were not kept of tokens that were fed again, or are beyond the "
+                       "range of f16",
+                       (int)obs->il);
+    return rc;
+}
+
+/* ---- Showing it ---- */
+
+int wnw__bridge_sample_show(struct wnw__bridge_sequence *s, wnw_observation *obs)
+{
+    const struct wnw__bridge_live *live = s->live;
+    const struct wnw_bridge_sample *from = live->sample;
+    int32_t first = 0;
+    if (!from || from->cache != live->cache || obs->il >= from->n_layer || !from->max[obs->il])
+        return wnw__fail(WNW_E_NOT_OBSERVED,
+                         "no sample of this prompt was fed a second time: that is before the last of several "
+                         "batches in which it is read");
+    while (first < live->n && live->cell[first] != from->cell[0])
+        first++;
+    for (int32_t i = 0; i < from->n; i++) {
+        const struct wnw__bridge_note *note =
+            first + i < live->n ? wnw__bridge_note_of(live, first + i) : NULL;
+        if (!note || live->cell[first + i] != from->cell[i] || note->order != from->order[i])
+            return wnw__fail(WNW_E_NOT_OBSERVED, "the sample that was fed again is of other tokens");
+    }
+    float *sum = wnw__bridge_room(s, WNW_ROOM_PASS_SUM, (size_t)obs->n_head * (size_t)obs->n),
+          *max = wnw__bridge_room(s, WNW_ROOM_PASS_MAX, (size_t)obs->n_head * (size_t)obs->n);
+    if (!sum || !max)
+        return WNW_E_NOMEM;
+    const int32_t group = obs->n_head / obs->n_head_kv;
+    for (int32_t h = 0; h < obs->n_head; h++)
+        for (int32_t e = 0; e < obs->n; e++) {
+            const int32_t i =
+                e < obs->n_entry[h / group] ? obs->pos[(int64_t)(h / group) * obs->n + e] - first : -1;
+            const bool sampled = i >= 0 && i < from->n;
+            sum[(int64_t)h * obs->n + e] = sampled ? from->sum[obs->il][(int64_t)h * from->n + i] : 0.0f;
+            max[(int64_t)h * obs->n + e] = sampled ? from->max[obs->il][(int64_t)h * from->n + i] : 0.0f;
+        }
+    obs->pass2_sum = sum;
+    obs->pass2_max = max;
+    obs->n_pass2 = from->n_fed;
+    obs->pass2_from = first;
+    obs->pass2_to = first + from->n;
+    return WNW_OK;
+}
+
+/* ---- Making it ---- */
+
+void wnw_bridge_sample_free(wnw_bridge_sample *s)
+{
+    if (!s)
+        return;
+    for (int32_t il = 0; il < s->n_layer; il++) {
+        free(s->sum ? s->sum[il] : NULL);
+        free(s->max ? s->max[il] : NULL);
+    }
+    free(s->sum);
+    free(s->max);
+    free(s->cell);
+    free(s->order);
+    free(s);
+}
+
+static int new_sample(struct wnw_bridge_sample **out, const struct wnw__bridge_backend *b,
+                      const struct wnw__bridge_live *live, const wnw_bridge_sample_of *of)
+{
+    struct wnw_bridge_sample *s = *out = calloc(1, sizeof *s);
+    if (!s)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a sample");
+    s->cache = live->cache;
+    s->n = of->n;
+    s->n_fed = of->n_fed;
+    s->n_layer = wnw__bridge_n_numbers(b);
+    s->cell = malloc((size_t)s->n * sizeof *s->cell);
+    s->order = malloc((size_t)s->n * sizeof *s->order);
+    s->sum = calloc((size_t)s->n_layer + 1, sizeof *s->sum);
+    s->max = calloc((size_t)s->n_layer + 1, sizeof *s->max);
+    if (!s->cell || !s->order || !s->sum || !s->max)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a sample of %d tokens", (int)s->n);
+    for (int32_t i = 0; i < s->n; i++) {
+        const struct wnw__bridge_note *note = wnw__bridge_note_of(live, of->first + i);
+        if (!note || note->missed)
+            return wnw__fail(WNW_E_NOT_OBSERVED,
+                             "token %d was not observed: its policy was set after it was read, or memory ran "
+                             "out",
+                             (int)(of->first + i));
+        s->cell[i] = live->cell[of->first + i];
+        s->order[i] = note->order;
+    }
+    return WNW_OK;
+}
+
+/* Takes the attention in a layer; the observation is made for that alone. */
+static int take_layer(struct wnw_bridge_sample *s, struct wnw__plan_source *src, int32_t il)
+{
+    const size_t n = (size_t)src->shape.n_head * (size_t)s->n + 1;
+    const wnw_needs none = {0};
+    wnw_observation obs;
+    s->sum[il] = calloc(n, sizeof **s->sum);
+    s->max[il] = calloc(n, sizeof **s->max);
+    if (!s->sum[il] || !s->max[il])
+        return wnw__fail(WNW_E_NOMEM, "no memory for a sample of %d tokens", (int)s->n);
+    return src->observe(src, il, &none, NULL, &obs);
+}
+
+/* Takes it in all layers that have the shape of one. */
+static int take_like(struct wnw_bridge_sample *s, struct wnw__bridge_backend *b,
+                     const struct wnw__bridge_live *live, int32_t first, const struct wnw__bridge_layer *like)
+{
+    struct wnw__bridge_sequence seq;
+    struct wnw__plan_source src = {0};
+    const struct wnw__bridge_sample_taking taking = {.to = s, .first = first};
+    int rc = wnw__bridge_sequence_list(&seq, b, live, like);
+    seq.taking = &taking;
+    if (rc == WNW_OK)
+        rc = wnw__bridge_source(&src, &seq);
+    for (int32_t il = 0; rc == WNW_OK && il < seq.shape.n_layer; il++)
+        if (wnw__layer_takes_part(&seq.shape, il))
+            rc = take_layer(s, &src, il);
+    wnw__source_close(&src);
+    wnw__bridge_sequence_release(&seq);
+    return rc;
+}
+
+static int check(const wnw_bridge_sample_of *of)
+{
+    if (of->n < 1 || of->n_fed < 1 || of->first < 0 || of->n_cells < 1 || of->n_fed >= of->n_cells ||
+        of->first > of->n_cells - of->n_fed - of->n)
+        return wnw__fail(
+            WNW_E_ARG, "%d tokens from token %d on, of %d with %d that were fed behind: these are no sample",
+            (int)of->n, (int)of->first, (int)of->n_cells, (int)of->n_fed);
+    return WNW_OK;
+}
+
+int wnw__bridge_sample_new(struct wnw_bridge_sample **out, struct wnw__bridge_backend *b,
+                           const struct wnw__bridge_live *live, const wnw_bridge_sample_of *of)
+{
+    struct wnw_bridge_sample *s = NULL;
+    int rc = check(of);
+    if (rc == WNW_OK)
+        rc = new_sample(&s, b, live, of);
+    for (int32_t i = 0; rc == WNW_OK && i < live->cache->n_layer; i++) {
+        const struct wnw__bridge_layer *l = live->cache->layers[i];
+        if (wnw__bridge_acts_on(b, l) && !s->max[wnw__bridge_number(b, l)])
+            rc = take_like(s, b, live, of->first, l);
+    }
+    if (rc != WNW_OK) {
+        wnw_bridge_sample_free(s);
+        s = NULL;
+    }
+    *out = s;
+    return rc;
+}

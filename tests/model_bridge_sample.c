@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/* Policies that look at a sample which is fed again: of what a program feeds under libllama they keep what they keep in a session, whose
+ * second pass feeds the same. */
+#include "helpers.h"
+#include "llamas.h"
+#include "peek_text.h"
+#include "winnow_bridge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 300, HEADER = 20, KEPT = 100, SAMPLE = 64, HINT = 8, MOST = 256, N_CTX = 1024 };
+/* The middle of what follows the header. */
+enum { FIRST = HEADER + (N - HEADER - SAMPLE) / 2 };
+
+/* What a session's second pass feeds: the words, the tokens before the sample, the end of a turn without a template, the sample. */
+static int32_t fed_tokens(const int32_t *tokens, int32_t out[MOST])
+{
+    wnw_model *model = test_model_open("tiny/tiny-llama.gguf");
+    const int32_t some = -1, last = tokens[N - 1];
+    int32_t *words, *turn, n_words, n_turn, n = 0;
+    assert_ok(wnw__tokenize_plain(model, wnw_bridge_repeat_words(), strlen(wnw_bridge_repeat_words()), &last,
+                                  &words, &n_words));
+    assert_ok(wnw__tokenize_plain(model, "\n", 1, &some, &turn, &n_turn));
+    assert_cmp(n_words + HINT + n_turn + SAMPLE, <=, MOST);
+    memcpy(out, words, (size_t)n_words * sizeof *out);
+    n += n_words;
+    memcpy(out + n, tokens + FIRST - HINT, HINT * sizeof *out);
+    n += HINT;
+    memcpy(out + n, turn, (size_t)n_turn * sizeof *out);
+    n += n_turn;
+    memcpy(out + n, tokens + FIRST, SAMPLE * sizeof *out);
+    wnw_free(words);
+    wnw_free(turn);
+    wnw_model_free(model);
+    return n + SAMPLE;
+}
+
+static wnw_plan *in_session(const char *recipe, const int32_t *tokens)
+{
+    wnw_model *model = test_model_open("tiny/tiny-llama.gguf");
+    wnw_policy *policy = test_policy(recipe);
+    const wnw_size size = size_budget(HEADER + KEPT);
+    const wnw_prompt prompt = {WNW_INIT(wnw_prompt), .n_prefix = HEADER};
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy, .prompt = &prompt};
+    wnw_session *s = test_session_new(
+        model, &(struct test_session){.kv_type = WNW_KV_F16, .n_ctx = N_CTX, .n_threads = 1});
+    wnw_plan *plan = NULL;
+    assert_ok(wnw_session_begin(s, &run));
+    assert_ok(wnw_session_prefill(s, tokens, N, NULL, NULL));
+    assert_ok(wnw_session_plan(s, policy, &size, &plan, NULL));
+    wnw_session_free(s);
+    wnw_policy_free(policy);
+    wnw_model_free(model);
+    return plan;
+}
+
+/* What is told of the rows of each batch. */
+struct told {
+    wnw_bridge *cache;
+    int32_t cell[N_CTX], n;
+    bool skip;
+};
+
+static void keep(const int32_t *cells, int32_t n, int32_t n_cells, void *user)
+{
+    struct told *t = user;
+    (void)n_cells;
+    assert_in_range(t->n + n, 1, N_CTX);
+    memcpy(t->cell + t->n, cells, (size_t)n * sizeof *cells);
+    t->n += n;
+    for (int32_t i = 0; t->skip && i < n; i++)
+        assert_ok(wnw_bridge_skip_query(t->cache, i));
+}
+
+static void opened(struct test_llama *t, struct told *told, const char *recipe)
+{
+    char path[4096];
+    test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
+    test_llama_open(t, path, &(struct test_llama_params){.ours = true, .n_ctx = N_CTX, .n_seq = 2});
+    *told = (struct told){.skip = false};
+    assert_ok(wnw_bridge_find(&told->cache, llama_synchronize, t->ctx));
+    assert_ok(wnw_bridge_tell_rows(told->cache, keep, told));
+    assert_ok(wnw_bridge_observe(told->cache, recipe));
+}
+
+/* Feeds the sample behind the prompt, takes it, and removes what was fed. */
+static wnw_bridge_sample *sampled(struct test_llama *t, struct told *told, const int32_t *tokens)
+{
+    int32_t fed[MOST];
+    const int32_t n = fed_tokens(tokens, fed);
+    wnw_bridge_sample *sample;
+    test_llama_decode(t, 0, N, fed, n, NULL);
+    const wnw_bridge_sample_of of = {WNW_INIT(wnw_bridge_sample_of),
+                                     .n_cells = N + n,
+                                     .cells = told->cell,
+                                     .n_fed = n,
+                                     .first = FIRST,
+                                     .n = SAMPLE};
+    assert_ok(wnw_bridge_sample_new(&sample, told->cache, &of));
+    assert_true(llama_memory_seq_rm(llama_get_memory(t->ctx), 0, N, -1));
+    assert_ok(wnw_bridge_forget(told->cache, told->cell + N, n));
+    told->n = N;
+    return sample;
+}
+
+static bool is_among(int32_t cell, const int32_t *cells, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (cells[i] == cell)
+            return true;
+    return false;
+}
+
+/* Entries of all heads, and those that the plan has, too, where cell i holds position i; the largest difference of a head's count. */
+struct same {
+    int64_t n, same;
+    int32_t most;
+};
+
+static struct same compared(const wnw_bridge *cache, const wnw_plan *plan)
+{
+    struct same c = {0};
+    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+        wnw_bridge_layer l = wnw_bridge_layer_default();
+        assert_ok(wnw_bridge_get_layer(cache, i, &l));
+        for (int32_t ih = 0; ih < l.n_heads; ih++) {
+            const int32_t *want;
+            int32_t has[N_CTX], n_has;
+            const int32_t n_want = wnw_plan_head(plan, l.layer, ih, &want);
+            assert_ok(wnw_bridge_cells(cache, i, 0, ih, has, N_CTX, &n_has));
+            c.most = abs(n_has - n_want) > c.most ? abs(n_has - n_want) : c.most;
+            c.n += n_has;
+            for (int32_t k = 0; k < n_has; k++)
+                c.same += is_among(has[k], want, n_want);
+        }
+    }
+    return c;
+}
+
+static const struct recipe_row {
+    const char *name;
+} recipe_rows[] = {{"keydiff-values-sampled"}, {"replay-sampled"}, {"keydiff-sampled"}};
+
+static void as_in_a_session(void **state)
+{
+    const char *recipe = ((const struct recipe_row *)*state)->name;
+    struct test_llama t;
+    struct told told;
+    int32_t *tokens = test_random_tokens(N, 250, 8);
+    const wnw_size size = size_budget(KEPT);
+    wnw_policy *policy = test_policy(recipe);
+    wnw_plan *plan = in_session(recipe, tokens);
+    opened(&t, &told, recipe);
+    test_llama_decode(&t, 0, 0, tokens, N, NULL);
+    wnw_bridge_sample *sample = sampled(&t, &told, tokens);
+    const wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of),
+                                    .n_cells = N,
+                                    .cells = told.cell,
+                                    .policy = policy,
+                                    .size = &size,
+                                    .n_prefix = HEADER,
+                                    .sample = sample};
+    assert_ok(wnw_bridge_compress_cells(told.cache, &of));
+    const struct same c = compared(told.cache, plan);
+    print_message("%s: %lld entries, %lld as in a session; counts differ by %d at most\n", recipe,
+                  (long long)c.n, (long long)c.same, (int)c.most);
+    assert_int_equal(c.n, 4 * 2 * (HEADER + KEPT));
+    assert_cmp((double)c.same, >=, 0.98 * (double)c.n); /* keys and queries are rounded by other sums */
+    assert_cmp(c.most, <=, 3);
+    wnw_bridge_sample_free(sample);
+    wnw_plan_free(plan);
+    wnw_policy_free(policy);
+    free(tokens);
+    test_llama_close(&t);
+}
+
+/* What is fed and taken away changes nothing of what follows. */
+static void test_the_prompt_goes_on_as_without(void **state)
+{
+    (void)state;
+    enum { MORE = 20 };
+    struct test_llama t;
+    struct told told;
+    int32_t *tokens = test_random_tokens(N + MORE, 250, 8);
+    float *logits[2];
+    for (int k = 0; k < 2; k++) {
+        opened(&t, &told, "keydiff-sampled");
+        test_llama_decode(&t, 0, 0, tokens, N, NULL);
+        wnw_bridge_sample_free(k ? sampled(&t, &told, tokens) : NULL);
+        logits[k] = malloc((size_t)t.n_vocab * MORE * sizeof **logits);
+        assert_non_null(logits[k]);
+        test_llama_decode(&t, 0, N, tokens + N, MORE, logits[k]);
+        if (k)
+            assert_memory_equal(logits[0], logits[1], (size_t)t.n_vocab * MORE * sizeof **logits);
+        test_llama_close(&t);
+    }
+    free(logits[0]);
+    free(logits[1]);
+    free(tokens);
+}
+
+static void test_refuses(void **state)
+{
+    (void)state;
+    struct test_llama t;
+    struct told told;
+    int32_t *tokens = test_random_tokens(N, 250, 8);
+    const wnw_size size = size_budget(KEPT);
+    wnw_policy *policy = test_policy("keydiff-sampled");
+    wnw_bridge_sample *sample = NULL, *other;
+    opened(&t, &told, "keydiff-sampled");
+    assert_error(wnw_bridge_set_policy(told.cache, "keydiff-sampled", NULL, true), WNW_E_UNSUPPORTED);
+    assert_says("repeats a sample of the prompt");
+    told.skip = true;
+    test_llama_decode(&t, 0, 0, tokens, N, NULL);
+    wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of), .n_cells = N, .cells = told.cell,
+                              .policy = policy, .size = &size};
+    assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_NOT_OBSERVED);
+    assert_says("no sample of this prompt was fed");
+    /* Queries that were skipped, and numbers that are none. */
+    static const struct {
+        int32_t n_cells, n_fed, first, n;
+        int status;
+    } bad[] = {{N, 50, 10, 20, WNW_E_NOT_OBSERVED},
+               {N, 0, 10, 20, WNW_E_ARG},
+               {N, 50, -1, 20, WNW_E_ARG},
+               {N, 50, 10, 0, WNW_E_ARG},
+               {N, 50, 231, 20, WNW_E_ARG},
+               {N, N, 0, 1, WNW_E_ARG},
+               {0, 1, 0, 1, WNW_E_ARG},
+               {N, 50, 10, 241, WNW_E_ARG}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const wnw_bridge_sample_of from = {
+            WNW_INIT(wnw_bridge_sample_of), .n_cells = bad[i].n_cells, .cells = told.cell,
+            .n_fed = bad[i].n_fed,          .first = bad[i].first,     .n = bad[i].n};
+        assert_error(wnw_bridge_sample_new(&sample, told.cache, &from), bad[i].status);
+        assert_null(sample);
+    }
+    const int32_t beyond[] = {0, 1, N_CTX};
+    wnw_bridge_sample_of from = {WNW_INIT(wnw_bridge_sample_of), .n_cells = 3, .cells = beyond, .n_fed = 1,
+                                 .n = 1};
+    assert_error(wnw_bridge_sample_new(&sample, told.cache, &from), WNW_E_RANGE);
+    from.cells = NULL;
+    assert_error(wnw_bridge_sample_new(&sample, told.cache, &from), WNW_E_ARG);
+    assert_error(wnw_bridge_sample_new(NULL, told.cache, &from), WNW_E_ARG);
+    wnw_bridge_sample_free(NULL);
+    /* A sample of tokens that are gone: others were written where they were. */
+    told.skip = false;
+    other = sampled(&t, &told, tokens);
+    assert_true(llama_memory_seq_rm(llama_get_memory(t.ctx), 0, -1, -1));
+    assert_ok(wnw_bridge_forget(told.cache, told.cell, N));
+    told.n = 0;
+    test_llama_decode(&t, 0, 0, tokens, N, NULL);
+    of.sample = other;
+    assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_NOT_OBSERVED);
+    assert_says("of other tokens");
+    wnw_bridge_sample_free(other);
+    wnw_policy_free(policy);
+    free(tokens);
+    test_llama_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_prompt_goes_on_as_without),
+                                       cmocka_unit_test(test_refuses)};
+    return cmocka_run_group_tests(tests, NULL, NULL) + run_rows(as_in_a_session, recipe_rows);
+}
