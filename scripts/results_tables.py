@@ -27,6 +27,7 @@ a run's folder. A document has a table between two lines, and a number between t
     <!-- end of table -->
     SnapKV has <!-- number NAME agnostic/all/snapkv/ratio=0.5/macro.mean 1 -->30.0<!-- / --> points.
     Halves have <!-- profile MODEL/shares overlap/halves/0 3 -->0.984<!-- / --> in common.
+    <!-- count MODEL/shares share/2 above:0.95 -->6<!-- / --> heads keep nearly all.
     <!-- common FILE FILE srh_mean layer:1 -->79 %<!-- / --> of the best heads are the same.
 
 A table takes mode= (all without it), N= (all lengths without it) and policies= (all without it; names separated by blanks); `contrasts` is the table of
@@ -36,8 +37,8 @@ probability. A number's path is protocol, length, policy (its shortest recipe; w
 keeps) or `unprotected`, and `n`, `score` or another of their scores; of a perturbation study `pair`, policy, size and a member that is
 a share or a change, or `bound`, size and such a member, all in per cent.
 
-Numbers of calibration are those of profiles: `profile` has a file under share/profiles, without its .json, the way to a number in its results, and decimals, with a `%` for
-per cent; `common` two profiles under docs/results or share/profiles, a table [layer][head] that both have, and what is compared: `layer:K`, which share of the K best heads of each
+Numbers of calibration are those of profiles: `profile` has a file under share/profiles or docs/results, without its .json, the way to a number in its results (or in what a command printed with --json), and decimals, with a `%` for
+per cent; `count` the way to a list, or a list of lists, and which of its numbers count; `common` two profiles under docs/results or share/profiles, a table [layer][head] that both have, and what is compared: `layer:K`, which share of the K best heads of each
 layer they have in common, over the layers in which the first has any, or `model:K`, how many of the K best of all.
 
 Headings whose tables have no records yet, and CSV files without them, are listed in docs/results/without-records.txt; a line
@@ -67,6 +68,7 @@ TABLE = re.compile(r"(<!-- table (\S+)([^>\n]*?) -->\n)(.*?)(<!-- end of table -
 CONTRAST = re.compile(r"(<!-- contrast (\S+) (\d+) -->)(.*?)(<!-- / -->)", re.S)
 NUMBER = re.compile(r"(<!-- number (\S+) (\S+) (\d) -->)(.*?)(<!-- / -->)", re.S)
 PROFILE = re.compile(r"(<!-- profile (\S+) ([^>\n]+?) (\d%?) -->)(.*?)(<!-- / -->)", re.S)
+COUNT = re.compile(r"(<!-- count (\S+) (\S+) (above|below):(\S+) -->)(.*?)(<!-- / -->)", re.S)
 COMMON = re.compile(r"(<!-- common (\S+) (\S+) (\S+) (layer|model):(\d+) -->)(.*?)(<!-- / -->)", re.S)
 
 
@@ -327,16 +329,28 @@ def contrast(run, i):
 
 @functools.cache
 def results_of(name):
-    """What a profile has measured."""
+    """What a profile has measured, or a command has printed."""
     for folder in (ROOT / "share" / "profiles", RESULTS):
         if (folder / f"{name}.json").exists():
-            return json.loads((folder / f"{name}.json").read_text())["results"]
+            found = json.loads((folder / f"{name}.json").read_text())
+            return found.get("results", found)
     raise SystemExit(f"there is no profile {name}.json in share/profiles or docs/results")
 
 
 def profile_number(name, path, digits):
     value = member_of(results_of(name), path, "/")
     return fixed(100 * value, int(digits[0])) + " %" if digits.endswith("%") else fixed(value, int(digits))
+
+
+def numbers_of(value):
+    """All numbers of nested lists."""
+    return [x for item in value for x in numbers_of(item)] if isinstance(value, list) else [value]
+
+
+def count(name, path, which, bound):
+    """How many numbers of a profile are above a bound, or below it."""
+    found = numbers_of(member_of(results_of(name), path, "/"))
+    return str(sum(x > float(bound) if which == "above" else x < float(bound) for x in found))
 
 
 def best(scores, k):
@@ -362,6 +376,7 @@ def written(text, reports):
     text = OVERVIEW.sub(lambda m: m[1] + overview(reports) + m[3], text)
     text = CONTRAST.sub(lambda m: m[1] + contrast(reports.get(m[2])[0], int(m[3])) + m[5], text)
     text = PROFILE.sub(lambda m: m[1] + profile_number(m[2], m[3], m[4]) + m[6], text)
+    text = COUNT.sub(lambda m: m[1] + count(m[2], m[3], m[4], m[5]) + m[6], text)
     text = COMMON.sub(lambda m: m[1] + common(m[2], m[3], m[4], m[5], int(m[6])) + m[8], text)
     return NUMBER.sub(lambda m: m[1] + number_of(reports, m[2], m[3], int(m[4])) + m[6], text)
 

@@ -10,10 +10,10 @@
 //     request_messages.c  its document, its header      sequences.c       which cells a sequence has
 //     convert.cpp   bodies of other vendors' routes     decode.c          a batch: rows meet cells, prompts end
 //     pages.cpp     what is shown                       compress.c        what stays of a prompt
-//     ask.cpp       the server's own routes, asked      document_cells.c  documents in the cache
-//     bodies.c      with these bodies                   saved.c           a slot in a file (slot_file.c) and back
-//     replies.cpp   replies and errors of ours          look.c            what a slot holds, token by token
-//     reader.cpp    reads documents at start
+//     ask.cpp       the server's own routes, asked      sample.c          some tokens of a prompt, fed again before its last batch
+//     bodies.c      with these bodies                   document_cells.c  documents in the cache
+//     replies.cpp   replies and errors of ours          saved.c           a slot in a file (slot_file.c) and back
+//     reader.cpp    reads documents at start            look.c            what a slot holds, token by token
 //
 //     for both: config.c (what `winnow serve` set), want.c (a recipe and a size), slots*.c (who has which slot, and what is in it),
 //     documents.c and document_file.c (the server's own documents), inspect.c (from who wants to see a slot to who can, and back)
