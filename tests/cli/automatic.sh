@@ -35,7 +35,7 @@ chooses 'by chunk' 'kvzap:recent=32,room=0.3+shares' -m "$model" --ratio 0.2 --c
 chooses 'while decoding' 'kvzap:recent=32,room=0.3+shares' -m "$model" --ratio 0.5 --evict-every 8
 chooses 'less than shares were measured at' 'kvgate' -m "$model" --raw --budget 8 --context-only
 # A folder of readings finds them by recipe, and profiles are no part of it.
-chooses 'a folder of readings' 'replay' -m "$model" --ratio 0.5 --context-only --store "$work/readings"
+chooses 'a folder of readings' 'keydiff-sampled' -m "$model" --ratio 0.5 --context-only --store "$work/readings"
 # What gates said is stored with a document, and more can be added to it. A conversation about it has read no gates of its own.
 good 'stored' compress -m "$model" -f "$work/doc.txt" --budget 60 -t 1 -o "$work/doc.wkv" && grep -q 'policy kvzap:recent=0+shares, because' "$work/err" || fail "another choice: $(cat "$work/err")"
 good 'added' compress -c "$work/doc.wkv" -m "$model" -f "$work/doc.txt" -t 1 -o "$work/both.wkv"
@@ -46,7 +46,9 @@ grep -q 'policy kvgate+shares, because' "$work/err" || fail "a conversation abou
 chooses 'no profile' 'replay-sampled' -m "$small" --ratio 0.6 --context-only
 chooses 'no profile, question known' 'replay-sampled' -m "$small" --ratio 0.6
 chooses 'no profile, little stays' 'keydiff-values-sampled' -m "$small" --ratio 0.8 --context-only
-chooses 'no profile, half stays' 'replay' -m "$small" --ratio 0.5
+chooses 'no profile, half stays' 'keydiff-sampled' -m "$small" --ratio 0.5 --context-only
+chooses 'no profile, half stays, question known' 'replay' -m "$small" --ratio 0.5
+chooses 'no profile, three quarters stay' 'replay' -m "$small" --ratio 0.25 --context-only
 chooses 'no profile, question known, by layer' 'snapkv:kernel=31' -m "$small" --budget 64 --evict layer
 chooses 'no profile, by layer' 'keydiff' -m "$small" --kv-bytes 64K --context-only --evict layer
 chooses 'no profile, by chunk' 'keydiff' -m "$small" --ratio 0.5 --context-only --evict chunk:64
@@ -67,19 +69,19 @@ bad 'beyond the context at the end' 'context is' run -m "$small" -f "$work/long.
 
 # Other commands.
 good 'plan' plan -m "$small" -f "$work/doc.txt" --ratio 0.5 --context-only -t 1 -o "$work/plan.json" && {
-    json 'plan: the choice' "$work/plan.json" 'o["choice"]["policy"] == "replay" and o["policy"].startswith("replay:")'
-    grep -q 'policy replay, because ' "$work/err" || fail "plan does not say it: $(cat "$work/err")"
+    json 'plan: the choice' "$work/plan.json" 'o["choice"]["policy"] == "keydiff-sampled" and o["policy"].startswith("keydiff:")'
+    grep -q 'policy keydiff-sampled, because ' "$work/err" || fail "plan does not say it: $(cat "$work/err")"
 }
 good 'ppl' ppl -m "$small" -f "$work/doc.txt" --ratio 0.5 -t 1 --json &&
-    json 'ppl: the choice' "$work/out" 'o["choice"]["policy"] == "replay" and o["policy"].startswith("replay:")'
+    json 'ppl: the choice' "$work/out" 'o["choice"]["policy"] == "keydiff-sampled" and o["policy"].startswith("keydiff:")'
 good 'eval' eval -m "$small" --tasks niah_single_2 --lengths 512 --samples 1 --no-gate --quiet -t 1 --policies auto,snapkv --ratios 0.5 \
     --modes agnostic,aware --out "$work/run" && {
-    grep -q 'auto is replay in mode agnostic with ratio=0.5, because' "$work/err" || fail "eval does not say it: $(cat "$work/err")"
+    grep -q 'auto is keydiff-sampled in mode agnostic with ratio=0.5, because' "$work/err" || fail "eval does not say it: $(cat "$work/err")"
     py "$work/run" <<'PY' || fail 'eval: other policies than those that auto stands for'
 import json, pathlib, sys
 run = json.loads((pathlib.Path(sys.argv[1]) / "run.json").read_text())
 got = {(c["mode"], c["recipe"]) for c in run["configs"] if c["size"] != "full"}
-want = {(mode, policy) for mode in ("agnostic", "aware") for policy in ("replay", "snapkv")}
+want = {("agnostic", "keydiff-sampled"), ("aware", "replay"), ("agnostic", "snapkv"), ("aware", "snapkv")}
 sys.exit(0 if got == want else f"{got} {want}")
 PY
 }
@@ -88,7 +90,7 @@ bad 'lengths of two choices' 'auto is kvzap.* for 512 tokens and kvgate.shares f
 good 'bench' bench -m "$small" --lengths 64 --reps 1 --decode-tokens 4 --policy auto --budget 40 -t 1 --json &&
     grep -q 'policy replay, because ' "$work/err" || fail "bench does not say it: $(cat "$work/err")"
 good 'bench methods' bench methods -m "$small" --lengths 64 --reps 1 --policies auto,snapkv -t 1 --json &&
-    grep -q 'policy replay, because ' "$work/err" || fail "bench methods does not say it: $(cat "$work/err")"
+    grep -q 'policy keydiff-sampled, because ' "$work/err" || fail "bench methods does not say it: $(cat "$work/err")"
 bad 'auto among parts' "auto" run -m "$small" -p x --policy auto+adakv
 
 # The type that is chosen for a size in bytes. An entry in all 90 KV heads takes 23040 bytes in f16, 12240 in q8_0.
