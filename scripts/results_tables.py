@@ -376,7 +376,7 @@ def written(text, reports):
     text = OVERVIEW.sub(lambda m: m[1] + overview(reports) + m[3], text)
     text = CONTRAST.sub(lambda m: m[1] + contrast(reports.get(m[2])[0], int(m[3])) + m[5], text)
     text = PROFILE.sub(lambda m: m[1] + profile_number(m[2], m[3], m[4]) + m[6], text)
-    text = COUNT.sub(lambda m: m[1] + count(m[2], m[3], m[4], m[5]) + m[6], text)
+    text = COUNT.sub(lambda m: m[1] + count(m[2], m[3], m[4], m[5]) + m[7], text)
     text = COMMON.sub(lambda m: m[1] + common(m[2], m[3], m[4], m[5], int(m[6])) + m[8], text)
     return NUMBER.sub(lambda m: m[1] + number_of(reports, m[2], m[3], int(m[4])) + m[6], text)
 
