@@ -128,6 +128,8 @@ int wnw__bridge_compress_last(struct wnw__bridge_backend *b);
 /* The threads of the context, for loops over layers and entries; NULL where there is one, or where they cannot be started
  * (bridge_observe.c). */
 struct wnw__pool *wnw__bridge_pool(struct wnw__bridge_backend *b);
+/* Room for n numbers, until it is asked for again; NULL: no memory (bridge_observe.c). */
+float *wnw__bridge_room(struct wnw__bridge_sequence *s, enum wnw__bridge_room which, size_t n);
 /* Makes a source of observations of the sequence, which is borrowed; the caller closes it (bridge_observe.c). E_NOMEM. */
 int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence *s);
 /* Checks that a plan can be applied (dry), or applies it, on all threads (bridge_apply.c). E_MISMATCH, E_UNSUPPORTED; where memory

@@ -73,9 +73,6 @@ static inline int32_t wnw__bridge_head_of_all(const struct wnw__bridge_sequence 
     return s->live->stream * s->shape.n_head_kv + ih;
 }
 
-/* Room for n numbers, until it is asked for again; NULL: no memory. */
-float *wnw__bridge_room(struct wnw__bridge_sequence *s, enum wnw__bridge_room which, size_t n);
-
 /* Converts the key or value of the entry in a row of the store to x[d] of the shape, as it was before libllama turned its
  * blocks, with zeros after it; and back. */
 void wnw__bridge_row_read(const struct wnw__bridge_sequence *s, int32_t il, enum wnw__stored what, int32_t ih,
