@@ -181,8 +181,8 @@ int wnw__bridge_watch_set_alone(struct wnw__bridge_watch *w, const char *recipe,
         const int rc =
             repeats_sample(&needs)
                 ? wnw__fail(WNW_E_UNSUPPORTED,
-                            "%s repeats a sample of the prompt, which only a program can feed that "
-                            "knows its sequences, as `winnow serve` does",
+                            "%s has a sample of the prompt read a second time, which only a program can "
+                            "feed that knows its sequences, as `winnow serve` does",
                             wnw__policy_name(policy))
                 : WNW_OK;
         wnw_policy_free(policy);
