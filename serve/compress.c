@@ -127,11 +127,10 @@ static int compress_last(struct serve_watched *w, int32_t seq, const struct part
     return rc;
 }
 
-/* The rule for a slot whose recipe is chosen, of n tokens that are not a document's. Returns a wnw_status; out->policy is the caller's. */
-static int choose_rule(struct serve_rule *out, const struct serve_watched *w, int32_t seq, int32_t n)
+int serve_choose_rule(struct serve_rule *out, const struct serve_watched *w, int32_t seq, int32_t n, bool fed)
 {
     const struct serve_want *want = &w->rule[seq].want;
-    const wnw_automatic of = serve_automatic_of(want, w->sample[seq] != NULL);
+    const wnw_automatic of = serve_automatic_of(want, fed);
     char *recipe;
     *out = (struct serve_rule){.want = *want};
     int rc = wnw_automatic_choose(&recipe, &of, n, w->held[seq].restored);
@@ -184,7 +183,9 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
                               .to = q->n,
                               .size = size_of_rest(want, n_header, n_shared)};
     struct serve_rule chosen = {0};
-    int rc = serve_is_automatic(want) ? choose_rule(&chosen, w, seq, q->n - n_shared) : WNW_OK;
+    int rc = serve_is_automatic(want)
+                 ? serve_choose_rule(&chosen, w, seq, q->n - n_shared, w->sample[seq] != NULL)
+                 : WNW_OK;
     const struct serve_rule *rule = chosen.policy ? &chosen : &w->rule[seq];
     rc = rc == WNW_OK ? compress_by(w, seq, &rest, rule) : rc;
     s->n_new = 0;

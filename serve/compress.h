@@ -8,6 +8,10 @@
 /* New tokens of a prompt that make a slot be compressed. */
 enum { SERVE_LEAST_NEW = 128 };
 
+/* The rule for a slot whose recipe is chosen, of n tokens that are not a document's, of which a sample was fed again or none. Returns a
+ * wnw_status; out->policy is the caller's. */
+int serve_choose_rule(struct serve_rule *out, const struct serve_watched *w, int32_t seq, int32_t n,
+                      bool fed);
 /* Compresses a slot whose prompt has ended, if it is time. False: it could not be; the reason was said. */
 bool serve_compress(struct serve_watched *w, int32_t seq);
 

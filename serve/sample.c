@@ -31,21 +31,14 @@ void serve_sample_drop(struct serve_watched *w, int32_t seq)
 /* Tokens that the rule of a slot wants repeated, once its prompt has n tokens; 0: none. */
 static int32_t wanted(const struct serve_watched *w, int32_t seq, int32_t n)
 {
-    const struct serve_want *want = &w->rule[seq].want;
-    const wnw_policy *policy = w->rule[seq].policy;
-    struct serve_want chosen = {0};
-    wnw_policy *own = NULL;
-    if (serve_is_automatic(want)) {
-        const wnw_automatic of = serve_automatic_of(want, true);
-        char *recipe;
-        if (wnw_automatic_choose(&recipe, &of, n - serve_document_cells_shared(w, seq),
-                                 w->held[seq].restored) == WNW_OK)
-            (void)serve_want_set(&chosen, recipe, &own);
-        wnw_free(recipe);
-        policy = own;
+    const struct serve_rule *rule = &w->rule[seq];
+    struct serve_rule chosen = {0};
+    if (serve_is_automatic(&rule->want)) {
+        (void)serve_choose_rule(&chosen, w, seq, n - serve_document_cells_shared(w, seq), true);
+        rule = &chosen;
     }
-    const wnw_needs needs = policy ? wnw_policy_needs(policy) : (wnw_needs){0};
-    wnw_policy_free(own);
+    const wnw_needs needs = rule->policy ? wnw_policy_needs(rule->policy) : (wnw_needs){0};
+    wnw_policy_free(chosen.policy);
     return needs.flags & WNW_NEED_SECOND_PASS ? needs.second_tokens : 0;
 }
 

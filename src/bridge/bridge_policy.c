@@ -66,9 +66,6 @@ int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile
     return check_profile(profile, policy, &needs);
 }
 
-/* What is fed again looks with queries of its own. */
-#define FED_NEEDS WNW_NEED_QUERIES_F16
-
 /* One recorder serves all sequences. */
 int wnw__bridge_add_needs(wnw_needs *to, const wnw_needs *more)
 {
@@ -79,7 +76,8 @@ int wnw__bridge_add_needs(wnw_needs *to, const wnw_needs *more)
             (int)to->skip, (int)more->skip);
     if (more->flags & WNW_NEED_QUERY_STATS)
         to->skip = more->skip;
-    to->flags |= more->flags | (repeats_sample(more) ? FED_NEEDS : 0);
+    /* What is fed again looks with queries of its own. */
+    to->flags |= more->flags | (repeats_sample(more) ? WNW_NEED_QUERIES_F16 : 0);
     to->window = more->window > to->window ? more->window : to->window;
     return WNW_OK;
 }
@@ -125,14 +123,11 @@ static int add_row(const char *recipe, const wnw_policy_choice *row, void *user)
     (void)row;
     WNW_TRY(parse(&policy, recipe, rows->profile));
     const wnw_needs needs = wnw_policy_needs(policy);
-    const int rc = rows->first ? wnw__bridge_add_needs(&rows->needs, &needs) : WNW_OK;
-    if (rows->first) {
+    const int rc = wnw__bridge_add_needs(&rows->needs, &needs);
+    if (rows->first)
         wnw_policy_free(policy);
-    } else {
+    else
         rows->first = policy;
-        rows->needs = needs;
-        rows->needs.flags |= repeats_sample(&needs) ? FED_NEEDS : 0;
-    }
     return rc;
 }
 
