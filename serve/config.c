@@ -112,14 +112,20 @@ int serve_check_policy(const wnw_policy *policy)
     return wnw_bridge_check_policy(policy, config.profile);
 }
 
-/* Says one of the recipes that "auto" has for the server's own size or quality. */
-static int tell_row(const char *recipe, const wnw_policy_choice *row, void *user)
+/* Says one of the recipes that "auto" has for the server's own size or quality, of prompts as they are called; comma: what stands around
+ * their length. */
+static void tell(const char *prompts, const char *comma, const char *recipe, const wnw_policy_choice *row)
 {
     char upto[48] = "";
-    (void)user;
     if (row->until_tokens < INT32_MAX)
-        snprintf(upto, sizeof upto, " of up to %d tokens", (int)row->until_tokens);
-    fprintf(stderr, "winnow: auto: prompts%s by %s: %s\n", upto, recipe, row->reason);
+        snprintf(upto, sizeof upto, "%s of up to %d tokens%s", comma, (int)row->until_tokens, comma);
+    fprintf(stderr, "winnow: auto: %s%s by %s: %s\n", prompts, upto, recipe, row->reason);
+}
+
+static int tell_row(const char *recipe, const wnw_policy_choice *row, void *user)
+{
+    (void)user;
+    tell("prompts", "", recipe, row);
     return WNW_OK;
 }
 
@@ -127,15 +133,11 @@ static int tell_row(const char *recipe, const wnw_policy_choice *row, void *user
 static int tell_fed_row(const char *recipe, const wnw_policy_choice *row, void *user)
 {
     wnw_policy *policy;
-    char upto[48] = "";
     (void)user;
     if (wnw_policy_parse(&policy, recipe, NULL) != WNW_OK)
         return WNW_OK;
-    if (row->until_tokens < INT32_MAX)
-        snprintf(upto, sizeof upto, ", of up to %d tokens,", (int)row->until_tokens);
     if (wnw_policy_needs(policy).flags & WNW_NEED_SECOND_PASS)
-        fprintf(stderr, "winnow: auto: prompts that come in several batches%s by %s: %s\n", upto, recipe,
-                row->reason);
+        tell("prompts that come in several batches", ",", recipe, row);
     wnw_policy_free(policy);
     return WNW_OK;
 }
