@@ -56,7 +56,7 @@ static bool needs_room(struct serve_watched *w, const struct serve_batch *b)
 {
     const uint64_t cap = serve_settings()->cap;
     int32_t n_idle = 0;
-    if (cap == 0 || serve_watched_bytes(w) + (uint64_t)b->n * serve_slots_row_bytes() <= cap)
+    if (cap == 0 || serve_watched_bytes_with(w, b->n) <= cap)
         return false;
     for (int32_t seq = 0; seq < w->n_slots; seq++)
         n_idle +=

@@ -17,7 +17,7 @@ enum { HINT = 8 /* tokens before the sample, which the words end with */, MOST_W
 
 bool serve_sample_can(const struct serve_watched *w)
 {
-    return !w->blind && llama_model_n_swa(llama_get_model(w->ctx)) == 0;
+    return !w->blind;
 }
 
 void serve_sample_drop(struct serve_watched *w, int32_t seq)
@@ -138,14 +138,17 @@ static struct llama_batch_ext *batch_of(const struct serve_watched *w, int32_t s
     return good ? batch : NULL;
 }
 
-/* Whether the fed tokens have room, in the cap, the cache and the context that the model was trained for. */
+/* Whether the fed tokens have room, in the cap, the cache and the context that the model was trained for. Where layers slide, libllama
+ * writes over what the token behind the last one does not see any more, as of before a computation; so that all must be in one. */
 static bool fits(const struct serve_watched *w, int32_t seq, int32_t n)
 {
     const struct serve_sequence *q = &w->sequences.of[seq];
     const uint64_t cap = serve_settings()->cap;
-    return n <= (int32_t)llama_n_batch(w->ctx) && n <= w->sequences.n_cells - w->sequences.n_live &&
+    const bool slides = llama_model_n_swa(llama_get_model(w->ctx)) > 0;
+    return n <= (int32_t)(slides ? llama_n_ubatch(w->ctx) : llama_n_batch(w->ctx)) &&
+           n <= w->sequences.n_cells - w->sequences.n_live &&
            q->pos[q->n - 1] + n < llama_model_n_ctx_train(llama_get_model(w->ctx)) &&
-           (cap == 0 || serve_watched_bytes(w) + (uint64_t)n * serve_slots_row_bytes() <= cap);
+           (cap == 0 || serve_watched_bytes_with(w, n) <= cap);
 }
 
 /* Has the tokens behind those of the slot looked at, and takes them away again. */

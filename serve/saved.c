@@ -91,7 +91,7 @@ size_t serve_saved_read(struct serve_watched *w, const char *path, int32_t seq, 
 {
     struct serve_slot_file file;
     uint64_t model[2];
-    if (!serve_slot_file_look(path, &file, serve_slots_row_bytes()))
+    if (!serve_slot_file_look(path, &file, serve_slots_row_bytes(), serve_slots_window_bytes()))
         return 0;
     set_model(w, model);
     if (!serve_slot_file_fits(&file, model, serve_settings()->fingerprint)) {

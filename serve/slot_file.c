@@ -143,7 +143,8 @@ bool serve_slot_file_fits(const struct serve_slot_file *file, const uint64_t mod
 
 /* ---- Reading ---- */
 
-bool serve_slot_file_look(const char *path, struct serve_slot_file *file, uint64_t row_bytes)
+bool serve_slot_file_look(const char *path, struct serve_slot_file *file, uint64_t row_bytes,
+                          uint64_t window_bytes)
 {
     char begins[sizeof magic];
     FILE *f;
@@ -163,7 +164,7 @@ bool serve_slot_file_look(const char *path, struct serve_slot_file *file, uint64
     /* Only dropped entries are left out, so the state cannot be larger than this. */
     ok = ok && size > 0 && file->n_tokens <= (uint64_t)size / sizeof(int32_t) &&
          file->packed_bytes <= (uint64_t)size && bytes_of(file) == (size_t)size &&
-         file->state_bytes <= file->packed_bytes + file->n_tokens * row_bytes + 1024 &&
+         file->state_bytes <= file->packed_bytes + file->n_tokens * row_bytes + window_bytes + 1024 &&
          memchr(file->by.recipe, '\0', sizeof file->by.recipe) &&
          memchr(file->fingerprint, '\0', sizeof file->fingerprint) && file->by.n_protected >= 0 &&
          file->n_sequence >= 0 && (uint64_t)file->n_sequence <= file->n_tokens;

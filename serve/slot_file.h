@@ -37,8 +37,10 @@ size_t serve_slot_file_write(const char *path, struct serve_slot_file *file, con
 /* Whether it is of that model, as far as both sides know: at least one of the two ways to tell must be known to both. */
 bool serve_slot_file_fits(const struct serve_slot_file *file, const uint64_t model[2],
                           const char *fingerprint);
-/* Reads what comes first, and checks it against the file's size and the bytes that a token has in all heads. */
-bool serve_slot_file_look(const char *path, struct serve_slot_file *file, uint64_t row_bytes);
+/* Reads what comes first, and checks it against the file's size, the bytes that a token has in all heads, and what layers that slide have at
+ * most. */
+bool serve_slot_file_look(const char *path, struct serve_slot_file *file, uint64_t row_bytes,
+                          uint64_t window_bytes);
 /* Reads tokens[n_tokens] and state[state_bytes]; returns the file's bytes, 0 on failure, also where they are not what was written. */
 size_t serve_slot_file_read(const char *path, const struct serve_slot_file *file, int32_t *tokens,
                             uint8_t *state);

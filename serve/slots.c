@@ -40,12 +40,13 @@ void serve_slots_wait(void)
 
 /* ---- Opening ---- */
 
-void serve_slots_open(int32_t n_slots, uint64_t row_bytes, int32_t row_entries, bool by_request)
+void serve_slots_open(int32_t n_slots, const struct serve_room *room, bool by_request)
 {
     struct serve_slots *all = serve_slots_lock();
     all->n_slots = n_slots < SERVE_MAX_SLOTS ? n_slots : SERVE_MAX_SLOTS;
-    all->row_bytes = row_bytes;
-    all->row_entries = row_entries;
+    all->row_bytes = room->row_bytes;
+    all->row_entries = room->row_entries;
+    all->window_bytes = room->window_bytes;
     all->by_request = by_request;
     for (int32_t i = 0; i < SERVE_MAX_SLOTS; i++) {
         free(all->slot[i].key);
@@ -81,6 +82,14 @@ uint64_t serve_slots_row_bytes(void)
 {
     const struct serve_slots *all = serve_slots_lock();
     const uint64_t bytes = all->row_bytes;
+    serve_slots_unlock();
+    return bytes;
+}
+
+uint64_t serve_slots_window_bytes(void)
+{
+    const struct serve_slots *all = serve_slots_lock();
+    const uint64_t bytes = all->window_bytes;
     serve_slots_unlock();
     return bytes;
 }
@@ -149,13 +158,14 @@ bool serve_slots_is_reading(int32_t slot)
     return reading;
 }
 
-void serve_slots_count(bool compressed_one, bool failed_one, uint64_t bytes, int64_t n_tokens)
+void serve_slots_count(bool compressed_one, bool failed_one, const struct serve_cached *now)
 {
     struct serve_slots *all = serve_slots_lock();
     all->n_compressed += compressed_one;
     all->n_failed += failed_one;
-    all->bytes = bytes;
-    all->n_tokens = n_tokens;
+    all->bytes = now->bytes;
+    all->window_held = now->window_bytes;
+    all->n_tokens = now->n_tokens;
     serve_slots_unlock();
 }
 

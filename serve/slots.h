@@ -15,15 +15,20 @@ extern "C" {
 
 /* ---- Opening ---- */
 
-/* Number of slots, bytes of one token's keys and values in all heads, entries that it has in them; what the decoding thread says when it
- * starts. */
-void serve_slots_open(int32_t n_slots, uint64_t row_bytes, int32_t row_entries, bool by_request);
+/* What the decoding thread says of the cache when it starts. */
+struct serve_room {
+    uint64_t row_bytes;    /* keys and values of one token, in all heads of layers that see the whole text */
+    uint64_t window_bytes; /* what layers that slide hold at most, of all slots */
+    int32_t row_entries;   /* entries that a token has in the former */
+};
+void serve_slots_open(int32_t n_slots, const struct serve_room *room, bool by_request);
 /* Whether requests may bring policies of their own. */
 bool serve_slots_by_request(void);
 int32_t serve_slots_n(void);
 /* The slot whose number a text is; -1: it is no number, or there is no such slot. */
 int32_t serve_slots_named(const char *text);
 uint64_t serve_slots_row_bytes(void);
+uint64_t serve_slots_window_bytes(void);
 /* The recipe of requests that do not say; where they cannot have rules of their own, one that compresses by itself, without a fallback. */
 const char *serve_policy_of_all(bool by_request);
 
@@ -79,8 +84,13 @@ struct serve_content {
 void serve_slots_report(int32_t slot, const struct serve_content *held);
 /* For any thread: whether a slot holds a part of a prompt. */
 bool serve_slots_is_reading(int32_t slot);
-/* Adds to the counts, and sets the bytes that are held and the tokens that they are of. */
-void serve_slots_count(bool compressed_one, bool failed_one, uint64_t bytes, int64_t n_tokens);
+/* What the cache holds now. */
+struct serve_cached {
+    uint64_t bytes, window_bytes; /* of all layers, and of those that slide */
+    int64_t n_tokens;
+};
+/* Adds to the counts, and sets what is held. */
+void serve_slots_count(bool compressed_one, bool failed_one, const struct serve_cached *now);
 /* Counts a compression that the fallback does in place of the rule that was wanted. */
 void serve_slots_count_fallback(void);
 /* Sets the bytes of the queries of one token, which a prompt takes besides while it is read by a rule that looks with all. */

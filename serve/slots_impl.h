@@ -26,6 +26,7 @@ struct serve_slots {
     struct serve_slot slot[SERVE_MAX_SLOTS];
     int32_t n_slots, row_entries;
     uint64_t row_bytes, query_bytes, clock, next_ticket, turn;
+    uint64_t window_bytes, window_held; /* of layers that slide: at most, and now */
     bool by_request;
     uint64_t bytes, n_compressed, n_failed, n_fallback, n_refused;
     int64_t n_tokens;

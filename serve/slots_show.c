@@ -57,7 +57,7 @@ static void print_document(FILE *f, const struct serve_slots *all, int32_t d)
 /* Tokens that several slots share count once, as they do in memory. */
 static double uncompressed(const struct serve_slots *all)
 {
-    return (double)all->n_tokens * (double)all->row_bytes;
+    return (double)all->n_tokens * (double)all->row_bytes + (double)all->window_held;
 }
 
 /* Closes what was written to memory. Returns the text, NULL if memory ran out. */

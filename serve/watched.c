@@ -13,12 +13,45 @@
 
 /* ---- What is in the cache ---- */
 
+/* Layers that slide have cells for their windows, of all slots, and for one computation: fewer than the others, unless the context is short
+ * or --swa-full says otherwise. */
+static bool slides(const struct serve_watched *w, const wnw_bridge_layer *l)
+{
+    return l->ragged && l->n_cells < w->sequences.n_cells;
+}
+
+static uint64_t row_of(const wnw_bridge_layer *l)
+{
+    return (uint64_t)l->n_heads * (uint64_t)l->entry_bytes;
+}
+
+static void add_cached(const struct serve_watched *w, struct serve_cached *to)
+{
+    for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
+        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
+        if (wnw_bridge_get_layer(w->cache, i, &l) != WNW_OK)
+            continue;
+        to->bytes += l.bytes;
+        to->window_bytes += slides(w, &l) ? l.bytes : 0;
+    }
+}
+
 uint64_t serve_watched_bytes(const struct serve_watched *w)
+{
+    struct serve_cached now = {0};
+    add_cached(w, &now);
+    return now.bytes;
+}
+
+uint64_t serve_watched_bytes_with(const struct serve_watched *w, int32_t n)
 {
     uint64_t bytes = 0;
     for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
         wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
-        bytes += wnw_bridge_get_layer(w->cache, i, &l) == WNW_OK ? l.bytes : 0;
+        if (wnw_bridge_get_layer(w->cache, i, &l) != WNW_OK || !l.ragged)
+            continue;
+        const int64_t most = l.n_cells - l.n_entries / l.n_heads;
+        bytes += l.bytes + row_of(&l) * (uint64_t)(slides(w, &l) && most < n ? most : n);
     }
     return bytes;
 }
@@ -62,7 +95,7 @@ void serve_watched_count(struct serve_watched *w, int32_t seq)
         w->marked[q->cell[k]] = true;
     for (int32_t i = 0; q->n > 0 && i < wnw_bridge_n_layers(w->cache); i++) {
         wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
-        if (wnw_bridge_get_layer(w->cache, i, &l) == WNW_OK && l.ragged && l.n_cells == w->sequences.n_cells)
+        if (wnw_bridge_get_layer(w->cache, i, &l) == WNW_OK && l.ragged && !slides(w, &l))
             for (int32_t ih = 0; ih < l.n_heads; ih++)
                 w->held[seq].entries += count_marked(w, i, ih);
     }
@@ -75,7 +108,9 @@ void serve_watched_tell(struct serve_watched *w, bool compressed_one, bool faile
     int64_t n = w->sequences.n_live;
     for (int32_t i = 0; i < w->n_slots; i++)
         n += w->held[i].n_unknown > 0 && w->sequences.of[i].n == 0 ? w->held[i].n_unknown : 0;
-    serve_slots_count(compressed_one, failed_one, serve_watched_bytes(w), n);
+    struct serve_cached now = {.n_tokens = n};
+    add_cached(w, &now);
+    serve_slots_count(compressed_one, failed_one, &now);
     serve_slots_set_query_bytes(query_bytes(w));
 }
 
@@ -104,19 +139,35 @@ void serve_watched_bury(struct serve_watched *w)
 
 /* ---- Contexts ---- */
 
-static bool open_sequences(struct serve_watched *w)
+static int32_t most_cells(const struct serve_watched *w)
 {
-    uint64_t row_bytes = 0;
-    int32_t n_cells = 0;
-    w->row_entries = 0;
+    int32_t most = 0;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
+        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
+        if (wnw_bridge_get_layer(w->cache, i, &l) == WNW_OK && l.n_cells > most)
+            most = l.n_cells;
+    }
+    return most;
+}
+
+static struct serve_room room_of(const struct serve_watched *w)
+{
+    struct serve_room room = {0};
     for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
         wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
         if (wnw_bridge_get_layer(w->cache, i, &l) != WNW_OK || !l.ragged)
             continue;
-        n_cells = l.n_cells > n_cells ? l.n_cells : n_cells;
-        w->row_entries += l.n_heads;
-        row_bytes += (uint64_t)l.n_heads * (uint64_t)l.entry_bytes;
+        const bool window = slides(w, &l);
+        room.window_bytes += window ? row_of(&l) * (uint64_t)l.n_cells : 0;
+        room.row_bytes += window ? 0 : row_of(&l);
+        room.row_entries += window ? 0 : l.n_heads;
     }
+    return room;
+}
+
+static bool open_sequences(struct serve_watched *w)
+{
+    const int32_t n_cells = most_cells(w);
     w->n_slots = (int32_t)llama_n_seq_max(w->ctx) - serve_documents_n();
     if (w->n_slots > SERVE_MAX_SLOTS)
         serve_refuse("a server of winnow has 64 slots at most");
@@ -132,8 +183,12 @@ static bool open_sequences(struct serve_watched *w)
         llama_model_is_hybrid(llama_get_model(w->ctx)) || llama_model_is_recurrent(llama_get_model(w->ctx));
     w->feeds = serve_sample_can(w);
     w->marked = calloc((size_t)n_cells, sizeof *w->marked);
-    serve_slots_open(w->n_slots, row_bytes, w->row_entries, !w->blind);
-    return w->marked && serve_sequences_init(&w->sequences, serve_watched_n(w), n_cells);
+    if (!w->marked || !serve_sequences_init(&w->sequences, serve_watched_n(w), n_cells))
+        return false;
+    const struct serve_room room = room_of(w);
+    w->row_entries = room.row_entries;
+    serve_slots_open(w->n_slots, &room, !w->blind);
+    return true;
 }
 
 static int set_profiles(const struct serve_watched *w)

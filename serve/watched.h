@@ -68,8 +68,9 @@ int serve_watched_observe(const struct serve_watched *w, const struct serve_want
 
 /* The number of sequences, those of documents included. */
 int32_t serve_watched_n(const struct serve_watched *w);
-/* Bytes of keys and values that are held. */
+/* Bytes of keys and values that are held, and that n more tokens would make of them at most. */
 uint64_t serve_watched_bytes(const struct serve_watched *w);
+uint64_t serve_watched_bytes_with(const struct serve_watched *w, int32_t n);
 /* Counts the entries of a sequence. */
 void serve_watched_count(struct serve_watched *w, int32_t seq);
 /* Tells what a slot or a document holds, and how much there is of all. */

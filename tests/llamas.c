@@ -58,6 +58,7 @@ static struct llama_context *new_context(struct llama_model *model, const struct
 {
     struct llama_context_params c = llama_context_default_params();
     c.n_ctx = (uint32_t)(p->n_ctx > 0 ? p->n_ctx : 512);
+    c.swa_full = !p->windows;
     c.n_batch = c.n_ubatch = (uint32_t)(p->n_batch > 0 ? p->n_batch : 512);
     c.n_seq_max = (uint32_t)(p->n_seq > 0 ? p->n_seq : 1);
     c.kv_unified = !p->streams;

@@ -19,6 +19,8 @@ struct test_llama_params {
     bool ours; /* on device WINNOW, all layers of it */
     bool flash;
     bool streams; /* a part of the cache for each sequence */
+    bool
+        windows; /* layers that slide have cells for their window and a computation, as llama-server has it */
     int32_t n_ctx, n_batch, n_seq, n_threads;
     enum ggml_type type_k, type_v;         /* 0 = f32 is taken for f16 */
     bool f32;                              /* keys and values */

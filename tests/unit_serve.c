@@ -189,7 +189,7 @@ static void open_slots(int32_t n, uint64_t cap)
 {
     config = (struct serve_config){.cap = cap};
     set_recipe(&config.want, "keydiff");
-    serve_slots_open(n, 100, 10, true);
+    serve_slots_open(n, &(struct serve_room){.row_bytes = 100, .row_entries = 10}, true);
 }
 
 static void test_a_slot_that_begins_alike_is_chosen(void **state)
@@ -644,6 +644,32 @@ static void test_the_cap(void **state)
     free(metrics);
 }
 
+/* What layers that slide hold at most is kept for them, and is no part of what a token takes. */
+static void test_the_cap_with_windows(void **state)
+{
+    (void)state;
+    char why[SERVE_TEXT] = "";
+    struct serve_claim x;
+    open_slots(1, 5000);
+    serve_slots_open(1, &(struct serve_room){.row_bytes = 100, .row_entries = 10, .window_bytes = 2000},
+                     true);
+    struct serve_ask a = ask_of("x");
+    a.n_prompt = 31;
+    assert_int_equal(serve_slots_claim(&a, &x, why), SERVE_TOO_LONG);
+    assert_non_null(strstr(why, "takes 3100 bytes"));
+    assert_non_null(strstr(why, "documents take 0 and sliding windows 2000"));
+    a.n_prompt = 30;
+    x = claimed(&a);
+    compressed(x.slot, 30, 100);
+    serve_slots_count(true, false,
+                      &(struct serve_cached){.bytes = 1500, .window_bytes = 500, .n_tokens = 30});
+    char *json = serve_slots_json();
+    assert_non_null(strstr(json, "\"bytes\": 1500, \"bytes_uncompressed\": 3500,"));
+    assert_non_null(strstr(json, "\"entries\": 10.0, \"bytes\": 1000"));
+    free(json);
+    serve_slots_release(&x);
+}
+
 /* Two answers of one prompt have room for both once it was compressed. */
 static void test_the_cap_of_several_answers(void **state)
 {
@@ -957,7 +983,7 @@ static void test_pipes(void **state)
     snprintf(part, sizeof part, "%s.part", path);
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(mkfifo(part, 0600), 0);
-    assert_false(serve_slot_file_look(path, &file, 4000));
+    assert_false(serve_slot_file_look(path, &file, 4000, 0));
     assert_int_equal(serve_slot_file_write(path, &file, &token, x), 0);
     snprintf(line, sizeof line, "a=%s", path);
     assert_false(serve_documents_load(line, why));
@@ -986,33 +1012,34 @@ static void test_files(void **state)
     strcpy(file.by.recipe, "knorm");
     const size_t n = serve_slot_file_write(path, &file, tokens, x);
     assert_in_range(n, 8000, 9500); /* a third was left out */
-    assert_true(serve_slot_file_look(path, &read, 4000));
+    assert_true(serve_slot_file_look(path, &read, 4000, 0));
     assert_int_equal(read.state_bytes, BYTES);
     assert_string_equal(read.by.recipe, "knorm");
     assert_int_equal(serve_slot_file_read(path, &read, back, y), n);
     assert_memory_equal(x, y, BYTES);
     assert_memory_equal(tokens, back, sizeof back);
     /* Tokens that are smaller than that cannot have such a state. */
-    assert_false(serve_slot_file_look(path, &read, 10));
+    assert_false(serve_slot_file_look(path, &read, 10, 0));
     assert_int_equal(truncate(path, (off_t)n - 1), 0);
-    assert_false(serve_slot_file_look(path, &read, 4000));
+    assert_false(serve_slot_file_look(path, &read, 4000, 0));
     /* A part that says it is longer than the state. */
     assert_true(serve_slot_file_write(path, &file, tokens, x) == n);
-    assert_true(serve_slot_file_look(path, &read, 4000));
+    assert_true(serve_slot_file_look(path, &read, 4000, 0));
     read.state_bytes = 500;
     assert_int_equal(serve_slot_file_read(path, &read, back, y), 0);
     /* Any byte that is another one, which its size and its parts do not tell. */
     for (size_t at = 16; at < n; at += at < 1100 ? 8 : 211) {
         turn_byte(path, (long)at);
-        assert_false(serve_slot_file_look(path, &read, 4000) &&
+        assert_false(serve_slot_file_look(path, &read, 4000, 0) &&
                      serve_slot_file_read(path, &read, back, y) > 0);
         turn_byte(path, (long)at);
     }
-    assert_true(serve_slot_file_look(path, &read, 4000) && serve_slot_file_read(path, &read, back, y) == n);
+    assert_true(serve_slot_file_look(path, &read, 4000, 0) &&
+                serve_slot_file_read(path, &read, back, y) == n);
     turn_byte(path, 12); /* its version */
-    assert_false(serve_slot_file_look(path, &read, 4000));
+    assert_false(serve_slot_file_look(path, &read, 4000, 0));
     unlink(path);
-    assert_false(serve_slot_file_look(path, &read, 4000));
+    assert_false(serve_slot_file_look(path, &read, 4000, 0));
 }
 
 static void test_files_of_models(void **state)
@@ -1053,6 +1080,7 @@ int main(void)
         cmocka_unit_test(test_reuse),
         cmocka_unit_test(test_the_cap),
         cmocka_unit_test(test_the_cap_of_several_answers),
+        cmocka_unit_test(test_the_cap_with_windows),
         cmocka_unit_test(test_a_recipe_is_parsed_once),
         cmocka_unit_test(test_policies_of_requests_that_nobody_claimed),
         cmocka_unit_test(test_documents_that_are_none),

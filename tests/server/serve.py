@@ -20,8 +20,8 @@ CLOSE = 0.02  # the same tokens, in other batches
 ROW = 1024    # bytes of a token's keys and values: 4 layers, 2 heads of 32, f16
 
 
-def serve(*options, slots=4, model=model, **variables):
-    return Server([winnow, "serve", "-m", model, "--port", "0", "--slots", str(slots), *options, "--", "-t", "1"], {"WINNOW_VERBOSE": "1", **variables})
+def serve(*options, slots=4, model=model, rest=(), **variables):
+    return Server([winnow, "serve", "-m", model, "--port", "0", "--slots", str(slots), *options, "--", "-t", "1", *rest], {"WINNOW_VERBOSE": "1", **variables})
 
 
 def kv(s):
@@ -161,10 +161,27 @@ with serve("--ratio", "0.9", slots=3) as s:
     check("as a later turn of itself", kv(s)["compressions_by_fallback"] == 1 and abs(slot(s, 1)["entries"] - (811 - 5.5 + 450 + 4)) < 3, kv(s))
     fed = s.ask("/v1/chat/completions", {"messages": user(words(300, 8)), "max_tokens": 4})
     check("behind the header of a chat", slot(s, int(fed.headers["X-Winnow-Slot"]))["taken"] == "keydiff-values-sampled", fed.text, kv(s))
-# Of what the next tokens look at in a sliding window libllama would overwrite a part: nothing is fed.
-with serve("--ratio", "0.9", slots=1, model=f"{TINY}/tiny-gemma3.gguf") as s:
+# Where layers slide libllama writes over what is out of their window alone, if all that is fed is one computation. What such layers hold
+# does not grow with a prompt, and is no part of a token's bytes or entries.
+with serve("--ratio", "0.9", slots=2, model=f"{TINY}/tiny-gemma3.gguf") as s:
+    check("a sliding window", s.log().count("auto: prompts that come in several batches by keydiff-values-sampled: ") == 1, s.log()[:800])
+    for n in (700, 1600, 2300):
+        long = ids(n, n)
+        plain = s.complete(long, 12, id_slot=1, cache_prompt=False, winnow={"policy": "full"})
+        first = s.complete(long, 12, id_slot=0, cache_prompt=False)
+        check(f"budgets from a sample of {n} tokens", slot(s, 0)["taken"] == "keydiff-values-sampled" and not kv(s)["compressions_by_fallback"] and
+              abs(slot(s, 0)["entries"] - (n / 10 + 11)) < 1, slot(s, 0), kv(s))
+        check(f"the first token is the whole prompt's, {n}", first["tokens"][0] == plain["tokens"][0], first["tokens"], plain["tokens"])
+    again = s.complete(long + first["tokens"] + ids(900, 5), 4, id_slot=0)
+    check("a second turn reads itself", again["timings"]["prompt_n"] == 901 and slot(s, 0)["taken"] == "keydiff-values-sampled", again["timings"], slot(s, 0))
+    row = kv(s)["bytes_of_a_token"]
+    check("a token's bytes are those of the one layer that sees all", row == 2 * 64 * 2 * 2 and slot(s, 1)["entries"] == 2311 and slot(s, 1)["bytes"] == 2311 * row, kv(s))
+    check("windows are in what is held", 6 * 16 * row < kv(s)["bytes"] - slot(s, 0)["bytes"] - slot(s, 1)["bytes"] < 6 * 1024 * row + 64 * 4096, kv(s))
+    windows = kv(s)["bytes_uncompressed"] - (2311 + slot(s, 0)["tokens"]) * row
+    check("and in what would be held", 6 * 16 * row < windows <= 6 * 1024 * row + 64 * 4096, kv(s))
+with serve("--ratio", "0.9", slots=1, model=f"{TINY}/tiny-gemma3.gguf", rest=("-ub", "64")) as s:
     s.complete(document, 3)
-    check("a sliding window", "several batches" not in s.log() and slot(s, 0)["taken"] == "replay" and not kv(s)["compressions_by_fallback"], slot(s, 0), s.log()[-600:])
+    check("a window, and computations too small for what would be fed", n_compressed(s) == 1 and slot(s, 0)["taken"] == "replay", slot(s, 0), s.log()[-600:])
 # Where a cap leaves no room for it, none is fed.
 with serve("--ratio", "0.9", "--kv-bytes", str(780 * ROW + 700 * 4 * 4 * 32 * 2), slots=1) as s:
     s.complete(document, 3)
@@ -255,13 +272,16 @@ with serve("--policy", "replay", slots=1) as s:
 
 # Layers that it does not go with are asked once; models with recurrent layers, whose slots are not told apart, not at all.
 with serve("--context", "1024", slots=1, model=f"{TINY}/foreign/gemma4.gguf") as s:
+    s.complete(ids(300, 0, n_kind=80), 3, cache_prompt=False)
+    check("what needs no queries of a prompt goes with layers that share caches", slot(s, 0)["taken"] == "keydiff-sampled" and n_compressed(s) == 1 and
+          not kv(s)["compressions_by_fallback"], kv(s), s.log()[-800:])
     for seed in range(2):
-        s.complete(ids(300, seed, n_kind=80), 3, cache_prompt=False)
-    check("another policy goes with every model", n_compressed(s) == kv(s)["compressions_by_fallback"] == 2 and s.log().count("keydiff is taken in place of replay") == 1,
+        s.complete(ids(300, seed, n_kind=80), 3, cache_prompt=False, winnow={"policy": "replay"})
+    check("another policy goes with every model", n_compressed(s) == 3 and kv(s)["compressions_by_fallback"] == 2 and s.log().count("keydiff is taken in place of replay") == 1,
           kv(s), s.log()[-800:])
     s.complete(ids(300, 2, n_kind=80), 3, cache_prompt=False, winnow={"policy": "replay+quality:dropped=0.3"})
     check("where a quality is to be kept nothing else drops anything", slot(s, 0)["entries"] == 302 and not slot(s, 0)["compressed"] and kv(s)["compressions_failed"] == 1 and
-          n_compressed(s) == kv(s)["compressions_by_fallback"] == 2, kv(s), s.log()[-800:])
+          n_compressed(s) == 3 and kv(s)["compressions_by_fallback"] == 2, kv(s), s.log()[-800:])
 with serve("--context", "1024", slots=1, model=f"{TINY}/foreign/lfm2.gguf") as s:
     s.complete(ids(300, 1, n_kind=80), 3)
     check("recurrent layers", kv(s)["policy"] == "keydiff" and "keydiff is taken in place of auto, because" in s.log() and
