@@ -138,11 +138,11 @@ bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, 
     const bool removed = REAL(llama_memory_seq_rm)(mem, seq_id, p0, p1);
     if (removed && is_watched(mem) && seq_id < w.n_slots) {
         const int32_t n = seq_id >= 0 ? w.sequences.of[seq_id].n : -1;
-        for (int32_t i = seq_id < 0 ? 0 : seq_id; i < (seq_id < 0 ? w.n_slots : seq_id + 1); i++)
-            if (w.held[i].n_unknown > 0 && p1 < 0)
-                w.held[i].n_unknown = p0 <= 0 ? 0 : w.held[i].n_unknown < p0 ? w.held[i].n_unknown : p0;
+        bool lost = false;
+        for (int32_t i = seq_id < 0 ? 0 : seq_id; i < (seq_id < 0 ? w.n_slots : seq_id + 1) && p1 < 0; i++)
+            lost = serve_watched_lose(&w, i, p0 > 0 ? p0 : 0) || lost;
         serve_sequences_rm(&w.sequences, seq_id, p0, p1);
-        if (n < 0 || w.sequences.of[seq_id].n < n)
+        if (n < 0 || w.sequences.of[seq_id].n < n || lost)
             bury(seq_id);
     }
     return removed;

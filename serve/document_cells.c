@@ -201,6 +201,7 @@ static bool put(struct serve_watched *w, int32_t seq, int32_t d)
     const int32_t from = w->n_slots + d;
     if (w->sequences.of[from].n == 0 || !REAL(llama_memory_seq_rm)(mem, seq, -1, -1))
         return false;
+    serve_watched_lose(w, seq, 0);
     serve_sequences_rm(&w->sequences, seq, -1, -1);
     REAL(llama_memory_seq_cp)(mem, from, seq, -1, -1);
     if (!serve_sequences_cp(&w->sequences, from, seq, -1, -1)) {

@@ -74,6 +74,7 @@ static size_t put(struct serve_watched *w, const char *path, const struct serve_
     uint8_t *state = notes ? malloc(file->state_bytes + 1) : NULL;
     size_t bytes = state ? serve_slot_file_read(path, file, notes, state) : 0;
     serve_sequences_rm(&w->sequences, seq, -1, -1); /* libllama replaces the sequence */
+    serve_watched_lose(w, seq, 0);
     serve_watched_bury(w);
     w->held[seq] = (struct serve_held){0};
     if (bytes > 0 && llama_state_seq_set_data(w->ctx, state, file->state_bytes, seq) == 0)

@@ -129,8 +129,54 @@ void serve_watched_report(struct serve_watched *w, int32_t seq)
                                                     .compressed_by = s->compressed ? &s->by : NULL});
 }
 
+bool serve_watched_lose(struct serve_watched *w, int32_t seq, int32_t n)
+{
+    struct serve_held *s = &w->held[seq];
+    const bool had_more = s->n_unknown > n;
+    s->n_unknown = had_more ? n : s->n_unknown;
+    w->stray = w->stray || had_more;
+    return had_more;
+}
+
+/* Marks the cells of a head that no sequence has. */
+static void mark_strays(struct serve_watched *w, int32_t layer, int32_t head, int32_t *cells)
+{
+    int32_t n = 0;
+    if (wnw_bridge_cells(w->cache, layer, 0, head, cells, w->sequences.n_cells, &n) == WNW_OK)
+        for (int32_t k = 0; k < n; k++)
+            w->marked[cells[k]] = w->marked[cells[k]] || w->sequences.owners[cells[k]] == 0;
+}
+
+/* Once no cells but those of the dead are unknown, they are those that no sequence has. */
+static void bury_strays(struct serve_watched *w)
+{
+    int32_t *cells, n = 0;
+    for (int32_t seq = 0; seq < w->n_slots; seq++)
+        if (w->held[seq].n_unknown > 0)
+            return;
+    if (!(cells = malloc((size_t)w->sequences.n_cells * sizeof *cells)))
+        return;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
+        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
+        if (wnw_bridge_get_layer(w->cache, i, &l) == WNW_OK && l.ragged && !slides(w, &l))
+            for (int32_t ih = 0; ih < l.n_heads; ih++)
+                mark_strays(w, i, ih, cells);
+    }
+    for (int32_t i = 0; i < w->sequences.n_cells; i++) {
+        cells[n] = i;
+        n += w->marked[i];
+        w->marked[i] = false;
+    }
+    if (wnw_bridge_forget(w->cache, cells, n) != WNW_OK)
+        fprintf(stderr, "winnow: %s\n", wnw_last_error());
+    w->stray = false;
+    free(cells);
+}
+
 void serve_watched_bury(struct serve_watched *w)
 {
+    if (w->stray)
+        bury_strays(w);
     if (w->sequences.n_dead > 0 &&
         wnw_bridge_forget(w->cache, w->sequences.dead, w->sequences.n_dead) != WNW_OK)
         fprintf(stderr, "winnow: %s\n", wnw_last_error());

@@ -53,9 +53,10 @@ struct serve_watched {
     bool feeding;                               /* and it is a sample */
     int32_t n_before[SERVE_MAX_SLOTS];          /* tokens of the slots before it */
     wnw_bridge_sample *sample[SERVE_MAX_SLOTS]; /* of the prompt that is being read; NULL: none was fed */
-    int32_t n_purges;                           /* times that room was asked for, since some was made */
-    bool *marked;                               /* [n_cells] scratch */
-    char told[SERVE_TEXT];                      /* why the fallback was taken last */
+    bool stray;                /* cells of a state from a file are dead, and nobody has learnt which */
+    int32_t n_purges;          /* times that room was asked for, since some was made */
+    bool *marked;              /* [n_cells] scratch */
+    char told[SERVE_TEXT];     /* why the fallback was taken last */
     char cannot[SERVE_RECIPE]; /* a recipe that this model's layers do not go with; "" = none yet */
 };
 
@@ -76,6 +77,8 @@ void serve_watched_count(struct serve_watched *w, int32_t seq);
 /* Tells what a slot or a document holds, and how much there is of all. */
 void serve_watched_report(struct serve_watched *w, int32_t seq);
 void serve_watched_tell(struct serve_watched *w, bool compressed_one, bool failed_one);
+/* The sequence holds n tokens at most of those that came from a file and whose cells are not known. Whether it had more. */
+bool serve_watched_lose(struct serve_watched *w, int32_t seq, int32_t n);
 /* Frees the cells that no sequence has any more. */
 void serve_watched_bury(struct serve_watched *w);
 

@@ -437,6 +437,28 @@ with tempfile.TemporaryDirectory() as folder:
         for i in range(2):
             s.ask(f"/slots/{i}?action=erase", "{}")
         check("and nothing is left of both", kv(s)["bytes"] == 0, kv(s))
+    # What was restored and is never asked is gone with its slot, its memory too, even if libllama alone knows where it was.
+    with serve("--ratio", "0.9", "--save", folder, slots=3) as s:
+        def restored(i):
+            check(f"restored into slot {i}", s.ask(f"/winnow/slots/{i}?action=restore", {"filename": "slot"}).status == 200)
+        restored(0)
+        restored(1)
+        held = kv(s)["bytes"]
+        s.ask("/slots/0?action=erase", "{}")
+        check("an erased one has no tokens", slot(s, 0)["tokens"] == 0 and slot(s, 0)["entries"] == 0 and not slot(s, 0)["compressed"], kv(s))
+        s.ask("/slots/1?action=erase", "{}")
+        check("and once both are no memory", held > 0 and kv(s)["bytes"] == 0, held, kv(s))
+        restored(0)
+        restored(0)
+        restored(1)
+        fresh = s.complete(other, 12, id_slot=0, cache_prompt=False)
+        check("another prompt in its place is read as anew", slot(s, 0)["taken"] == "keydiff-values-sampled" and abs(slot(s, 0)["entries"] - (len(other) / 10 + 11)) < 1, slot(s, 0))
+        again = s.complete(document + questions[0], 12, id_slot=1, winnow={"reuse": "any"})
+        check("beside which the other one goes on", again["timings"]["prompt_n"] == 30 and nearly_same(more, again, CLOSE), again)
+        check("as if nothing had been there", fresh["tokens"] == s.complete(other, 12, id_slot=2, cache_prompt=False)["tokens"], fresh)
+        for i in range(3):
+            s.ask(f"/slots/{i}?action=erase", "{}")
+        check("nothing is left of these either", kv(s)["bytes"] == 0, kv(s))
     with open(f"{folder}/slot", "r+b") as f:
         good = f.read()
     with serve("--save", folder, slots=1) as s:
