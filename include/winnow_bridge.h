@@ -131,15 +131,12 @@ WNW_API int wnw_bridge_observe(wnw_bridge *cache, const char *recipe);
 /*
  * Such a policy asks what attention some tokens of a prompt get while the model repeats them (wnw_needs.second_tokens of them, from the
  * middle of what was not compressed before). The program feeds them: before the last batch of a prompt it has libllama decode, behind
- * what the sequence has, wnw_bridge_repeat_words(), the 8 tokens before the sample, what ends the user's turn and opens the model's, and
- * the sample; takes the sample with wnw_bridge_sample_new; removes what it has fed (llama_memory_seq_rm, wnw_bridge_forget); and gives
- * the sample to wnw_bridge_compress_cells once the prompt was read. Queries of what is fed must not be skipped (wnw_bridge_skip_query).
- * Of models whose layers have sliding windows libllama overwrites what the next tokens will look at: they cannot be fed so.
+ * what the sequence has, the WNW_SAMPLE_HINT (winnow_method.h) tokens before the sample and the sample; takes the sample with
+ * wnw_bridge_sample_new; removes what it has fed (llama_memory_seq_rm, wnw_bridge_forget); and gives the sample to
+ * wnw_bridge_compress_cells once the prompt was read. Queries of what is fed must not be skipped (wnw_bridge_skip_query). Of models whose
+ * layers have sliding windows all must be in one ubatch: libllama would write the rest over what the next tokens will look at.
  */
 typedef struct wnw_bridge_sample wnw_bridge_sample;
-
-/* What asks the model to repeat a part of a text, and ends where its first tokens are named. Static. */
-WNW_API const char *wnw_bridge_repeat_words(void);
 
 typedef struct wnw_bridge_sample_of {
     uint32_t struct_size;

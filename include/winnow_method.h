@@ -82,13 +82,16 @@ typedef enum wnw_second_pass {
     /* CONTEXT, and after that second copy each of the tasks, except a task with which the tokens read
      * already end (KVCompose, task-aware). */
     WNW_PASS_BOTH,
-    /* A REPEAT of `second_tokens` tokens from the middle of what was read since the last compression, or of all if these are fewer.
-     * The softmax is over everything. */
+    /* WNW_SAMPLE_HINT tokens, then the `second_tokens` that follow them in the text, from the middle of what was read since the last
+     * compression, or all if these are fewer. The softmax is over everything. */
     WNW_PASS_SAMPLE,
     /* Added to a REPEAT: the attention of each query is divided by the length of what its layer's attention reads of the
      * token, the hidden state after the norm in front of it (KVzip+). */
     WNW_PASS_BY_INPUT = 1 << 4,
 } wnw_second_pass;
+
+/* Tokens before a SAMPLE, which lead to it. */
+#define WNW_SAMPLE_HINT 8
 
 /* Norms of a value v after the output projection W_O of query head h, averaged over the group. */
 typedef enum wnw_proj_norm {

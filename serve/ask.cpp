@@ -62,14 +62,6 @@ int32_t common_prefix(const tokens &a, const tokens &b)
     return n;
 }
 
-int32_t common_suffix(const tokens &a, const tokens &b)
-{
-    int32_t n = 0;
-    while (n < a.n && n < b.n && a.id.get()[a.n - 1 - n] == b.id.get()[b.n - 1 - n])
-        n++;
-    return n;
-}
-
 bool act_on_slot(const server_http_req &req, int32_t slot, const char *action, c_text body)
 {
     const std::string number = std::to_string(slot);

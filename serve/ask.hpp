@@ -54,7 +54,6 @@ std::string ask(const server_http_context::handler_t &route, const server_http_r
 c_text rendered(const server_http_req &req, c_text body);
 tokens tokens_of(const server_http_req &req, const char *text);
 int32_t common_prefix(const tokens &a, const tokens &b);
-int32_t common_suffix(const tokens &a, const tokens &b);
 // Restores or erases a slot. False: the server refuses.
 bool act_on_slot(const server_http_req &req, int32_t slot, const char *action, c_text body);
 

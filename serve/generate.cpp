@@ -69,17 +69,12 @@ struct passed_reply : server_http_res {
     }
 };
 
-// Counts the tokens with which every conversation begins that has the same system message, and those with which it ends: what two messages
-// have in common.
-void measure_template(const server_http_req &req, serve_request &r)
+// Tokens with which every conversation begins that has the same system message: those that two messages have in common.
+int32_t header_of(const server_http_req &req, const serve_request &r)
 {
-    const c_text x = rendered(req, c_text(serve_request_header(&r, "1")));
-    const c_text y = rendered(req, c_text(serve_request_header(&r, "x")));
-    if (!x || !y)
-        return;
-    const tokens a = tokens_of(req, x.get()), b = tokens_of(req, y.get());
-    r.ask.want.n_protected = common_prefix(a, b);
-    r.ask.want.n_tail = common_suffix(a, b);
+    const c_text a = rendered(req, c_text(serve_request_header(&r, "1")));
+    const c_text b = rendered(req, c_text(serve_request_header(&r, "x")));
+    return a && b ? common_prefix(tokens_of(req, a.get()), tokens_of(req, b.get())) : 0;
 }
 
 bool has_left(void *user)
@@ -117,7 +112,7 @@ found look_at(const server_http_req &req, serve_request &r, serve_form form)
     if (!take_chat(r, form))
         return found::faulty;
     if (r.chat)
-        measure_template(req, r);
+        r.ask.want.n_protected = header_of(req, r);
     if (r.ask.behind > 0 && !serve_request_put_document(&r, form))
         return found::no_place;
     if (r.ask.behind > 0 && !take_chat(r, form))

@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HINT = 8 /* tokens before the sample, which the words end with */, MOST_WORDS = 64 };
-
 bool serve_sample_can(const struct serve_watched *w)
 {
     return !w->blind;
@@ -56,64 +54,20 @@ static int32_t first_new(const struct serve_watched *w, int32_t seq)
     return from;
 }
 
-/* Token i from the end of a prompt, whose last rows are still in the batch; -1: it is none of a text. */
-static int32_t from_end(const struct serve_watched *w, int32_t seq, const struct serve_batch *b, int32_t i)
-{
-    const struct serve_sequence *q = &w->sequences.of[seq];
-    for (int32_t k = b->n - 1; k >= 0; k--)
-        if (b->row[k].seqs >> seq & 1 && i-- == 0)
-            return b->row[k].token;
-    return i < q->n ? q->token[q->n - 1 - i] : -1;
-}
-
-/* Writes the tokens of a text behind the n that there are; returns how many there are then, 0: they do not fit. */
-static int32_t add_text(const struct llama_vocab *vocab, const char *text, int32_t *id, int32_t n)
-{
-    const int32_t more = llama_tokenize(vocab, text, (int32_t)strlen(text), id + n, MOST_WORDS, false, false);
-    return more > 0 ? n + more : 0;
-}
-
-/* Tokens that are fed, and where the sample is among the slot's. */
+/* Tokens of a slot that are fed again: `hint`, which lead to the sample, and the sample. */
 struct fed {
-    int32_t *id, n, first, n_sample;
+    int32_t from, hint, n;
 };
 
-/* What is asked, and ends the user's turn and opens the model's as the prompt's own template does. */
-static int32_t ask(const struct serve_watched *w, int32_t seq, const struct serve_batch *b,
-                   const struct fed *f)
+/* False: there is too little to repeat. */
+static bool find(struct fed *f, const struct serve_watched *w, int32_t seq, int32_t n_wanted)
 {
-    const struct llama_vocab *vocab = llama_model_get_vocab(llama_get_model(w->ctx));
-    const int32_t n_tail = w->rule[seq].want.n_tail;
-    int32_t n = add_text(vocab, wnw_bridge_repeat_words(), f->id, 0);
-    if (n == 0)
-        return 0;
-    memcpy(f->id + n, w->sequences.of[seq].token + f->first - HINT, HINT * sizeof *f->id);
-    n += HINT;
-    bool known = n_tail > 0 && n_tail <= MOST_WORDS;
-    for (int32_t i = 0; known && i < n_tail; i++) {
-        f->id[n + i] = from_end(w, seq, b, n_tail - 1 - i);
-        known = f->id[n + i] >= 0;
-    }
-    return known ? n + n_tail : add_text(vocab, "\n", f->id, n);
-}
-
-/* False: there is nothing to repeat, or no memory. f->id is the caller's. */
-static bool make(struct fed *f, const struct serve_watched *w, int32_t seq, const struct serve_batch *b,
-                 int32_t n_wanted)
-{
-    const struct serve_sequence *q = &w->sequences.of[seq];
-    const int32_t from = first_new(w, seq), n_new = q->n - from, most = n_new - 2 * HINT;
-    *f = (struct fed){.n_sample = n_wanted < most ? n_wanted : most};
-    if (n_new < SERVE_LEAST_NEW)
-        return false;
-    f->first = from + (n_new - f->n_sample) / 2;
-    f->id = malloc(((size_t)f->n_sample + HINT + 3 * MOST_WORDS) * sizeof *f->id);
-    f->n = f->id ? ask(w, seq, b, f) : 0;
-    if (f->n == 0)
-        return false;
-    memcpy(f->id + f->n, q->token + f->first, (size_t)f->n_sample * sizeof *f->id);
-    f->n += f->n_sample;
-    return true;
+    const int32_t from = first_new(w, seq), n_new = w->sequences.of[seq].n - from,
+                  most = n_new - 2 * WNW_SAMPLE_HINT, n_sample = n_wanted < most ? n_wanted : most;
+    const int32_t first = from + (n_new - n_sample) / 2;
+    *f = (struct fed){
+        .from = first - WNW_SAMPLE_HINT, .hint = WNW_SAMPLE_HINT, .n = WNW_SAMPLE_HINT + n_sample};
+    return n_new >= SERVE_LEAST_NEW;
 }
 
 /* ---- Feeding it ---- */
@@ -126,9 +80,9 @@ static struct llama_batch_ext *batch_of(const struct serve_watched *w, int32_t s
     bool good = batch != NULL;
     for (int32_t i = 0; good && i < f->n; i++) {
         const llama_pos pos = q->pos[q->n - 1] + 1 + i;
-        good = REAL(llama_batch_ext_add_token)(batch, seq, f->id[i]) == i &&
+        good = REAL(llama_batch_ext_add_token)(batch, seq, q->token[f->from + i]) == i &&
                REAL(llama_batch_ext_set_pos)(batch, i, &pos);
-        serve_batch_add(rows, i, seq, f->id[i]);
+        serve_batch_add(rows, i, seq, q->token[f->from + i]);
         good = good && rows->n == i + 1;
         if (good)
             rows->row[i].pos = pos;
@@ -166,12 +120,9 @@ static void feed(struct serve_watched *w, int32_t seq, const struct fed *f)
     w->running = NULL;
     if (fed && q->n == n + f->n) {
         llama_synchronize(w->ctx);
-        const wnw_bridge_sample_of of = {WNW_INIT(wnw_bridge_sample_of),
-                                         .n_cells = q->n,
-                                         .cells = q->cell,
-                                         .n_fed = f->n,
-                                         .first = f->first,
-                                         .n = f->n_sample};
+        const wnw_bridge_sample_of of = {
+            WNW_INIT(wnw_bridge_sample_of), .n_cells = q->n,    .cells = q->cell, .n_fed = f->n,
+            .first = f->from + f->hint,     .n = f->n - f->hint};
         if (wnw_bridge_sample_new(&w->sample[seq], w->cache, &of) != WNW_OK)
             fprintf(stderr, "winnow: slot %d: %s\n", (int)seq, wnw_last_error());
     }
@@ -189,13 +140,12 @@ void serve_sample_feed(struct serve_watched *w, const struct serve_batch *b)
         const struct serve_rows r = serve_batch_rows_of(b, seq);
         const struct serve_held *s = &w->held[seq];
         const struct serve_sequence *q = &w->sequences.of[seq];
-        struct fed f = {0};
+        struct fed f;
         if (!r.ends || !s->reading || s->n_unknown > 0 || q->n == 0 || serve_keeps_all(&w->rule[seq].want))
             continue;
         serve_sample_drop(w, seq);
         const int32_t n = wanted(w, seq, q->n + r.n);
-        if (n > 0 && make(&f, w, seq, b, n) && fits(w, seq, f.n))
+        if (n > 0 && find(&f, w, seq, n) && fits(w, seq, f.n))
             feed(w, seq, &f);
-        free(f.id);
     }
 }

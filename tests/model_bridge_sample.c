@@ -3,39 +3,19 @@
  * second pass feeds the same. */
 #include "helpers.h"
 #include "llamas.h"
-#include "peek_text.h"
 #include "winnow_bridge.h"
+#include "winnow_method.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { N = 300, HEADER = 20, KEPT = 100, SAMPLE = 64, HINT = 8, MOST = 256, N_CTX = 2048 };
+enum { N = 300, HEADER = 20, KEPT = 100, SAMPLE = 32, N_CTX = 2048 };
 static const char LLAMA[] = "tiny/tiny-llama.gguf", GEMMA[] = "tiny/tiny-gemma3.gguf";
 /* The middle of what follows the header. */
 enum { FIRST = HEADER + (N - HEADER - SAMPLE) / 2 };
 
-/* What a session's second pass feeds: the words, the tokens before the sample, the end of a turn without a template, the sample. */
-static int32_t fed_tokens(const char *path, const int32_t *tokens, int32_t out[MOST])
-{
-    wnw_model *model = test_model_open(path);
-    const int32_t some = -1, last = tokens[N - 1];
-    int32_t *words, *turn, n_words, n_turn, n = 0;
-    assert_ok(wnw__tokenize_plain(model, wnw_bridge_repeat_words(), strlen(wnw_bridge_repeat_words()), &last,
-                                  &words, &n_words));
-    assert_ok(wnw__tokenize_plain(model, "\n", 1, &some, &turn, &n_turn));
-    assert_cmp(n_words + HINT + n_turn + SAMPLE, <=, MOST);
-    memcpy(out, words, (size_t)n_words * sizeof *out);
-    n += n_words;
-    memcpy(out + n, tokens + FIRST - HINT, HINT * sizeof *out);
-    n += HINT;
-    memcpy(out + n, turn, (size_t)n_turn * sizeof *out);
-    n += n_turn;
-    memcpy(out + n, tokens + FIRST, SAMPLE * sizeof *out);
-    wnw_free(words);
-    wnw_free(turn);
-    wnw_model_free(model);
-    return n + SAMPLE;
-}
+/* What a session's second pass feeds. */
+enum { HINT = WNW_SAMPLE_HINT, FED = HINT + SAMPLE };
 
 static wnw_plan *in_session(const char *path, const char *recipe, const int32_t *tokens)
 {
@@ -87,22 +67,19 @@ static void opened(struct test_llama *t, struct told *told, const char *name, co
 }
 
 /* Feeds the sample behind the prompt, takes it, and removes what was fed. */
-static wnw_bridge_sample *sampled(struct test_llama *t, struct told *told, const char *path,
-                                  const int32_t *tokens)
+static wnw_bridge_sample *sampled(struct test_llama *t, struct told *told, const int32_t *tokens)
 {
-    int32_t fed[MOST];
-    const int32_t n = fed_tokens(path, tokens, fed);
     wnw_bridge_sample *sample;
-    test_llama_decode(t, 0, N, fed, n, NULL);
+    test_llama_decode(t, 0, N, tokens + FIRST - HINT, FED, NULL);
     const wnw_bridge_sample_of of = {WNW_INIT(wnw_bridge_sample_of),
-                                     .n_cells = N + n,
+                                     .n_cells = N + FED,
                                      .cells = told->cell,
-                                     .n_fed = n,
+                                     .n_fed = FED,
                                      .first = FIRST,
                                      .n = SAMPLE};
     assert_ok(wnw_bridge_sample_new(&sample, told->cache, &of));
     assert_true(llama_memory_seq_rm(llama_get_memory(t->ctx), 0, N, -1));
-    assert_ok(wnw_bridge_forget(told->cache, told->cell + N, n));
+    assert_ok(wnw_bridge_forget(told->cache, told->cell + N, FED));
     told->n = N;
     return sample;
 }
@@ -162,7 +139,7 @@ static void as_in_a_session(void **state)
     wnw_plan *plan = in_session(row->path, recipe, tokens);
     opened(&t, &told, row->path, recipe);
     test_llama_decode(&t, 0, 0, tokens, N, NULL);
-    wnw_bridge_sample *sample = sampled(&t, &told, row->path, tokens);
+    wnw_bridge_sample *sample = sampled(&t, &told, tokens);
     const wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of),
                                     .n_cells = N,
                                     .cells = told.cell,
@@ -204,23 +181,23 @@ static void read_in_batches(struct test_llama *t, const int32_t *tokens, int32_t
 
 static void goes_on_as_without(void **state)
 {
-    enum { FED = 150, MORE = 40 };
+    enum { AGAIN = 150, MORE = 40 };
     const struct goes_on_row *row = *state;
     struct test_llama t;
     struct told told;
-    int32_t *tokens = test_random_tokens(row->n + FED + MORE, 250, 8);
+    int32_t *tokens = test_random_tokens(row->n + AGAIN + MORE, 250, 8);
     float *logits[2];
     for (int k = 0; k < 2; k++) {
         opened(&t, &told, row->path, "keydiff-sampled");
         read_in_batches(&t, tokens, row->n);
         if (k) {
-            test_llama_decode(&t, 0, row->n, tokens + row->n, FED, NULL);
+            test_llama_decode(&t, 0, row->n, tokens + row->n, AGAIN, NULL);
             assert_true(llama_memory_seq_rm(llama_get_memory(t.ctx), 0, row->n, -1));
-            assert_ok(wnw_bridge_forget(told.cache, told.cell + row->n, FED));
+            assert_ok(wnw_bridge_forget(told.cache, told.cell + row->n, AGAIN));
         }
         logits[k] = malloc((size_t)t.n_vocab * MORE * sizeof **logits);
         assert_non_null(logits[k]);
-        test_llama_decode(&t, 0, row->n, tokens + row->n + FED, MORE, logits[k]);
+        test_llama_decode(&t, 0, row->n, tokens + row->n + AGAIN, MORE, logits[k]);
         test_llama_close(&t);
     }
     const double far = test_nmse(logits[1], logits[0], (int64_t)t.n_vocab * MORE);
@@ -279,7 +256,7 @@ static void test_refuses(void **state)
     wnw_bridge_sample_free(NULL);
     /* A sample of tokens that are gone: others were written where they were. */
     told.skip = false;
-    other = sampled(&t, &told, LLAMA, tokens);
+    other = sampled(&t, &told, tokens);
     assert_true(llama_memory_seq_rm(llama_get_memory(t.ctx), 0, -1, -1));
     assert_ok(wnw_bridge_forget(told.cache, told.cell, N));
     told.n = 0;

@@ -476,7 +476,7 @@ static void check_repeat(const struct setup *c, int32_t n_prefix, wnw_second_pas
     const wnw_prompt told = template_of(n_prefix, tail, n_prefix > 0 ? 3 : 0);
     assert_ok(tell(s, WNW_PASS_REPEAT, (wnw_run){.prompt = &told}));
     for (int32_t at = start; at < end; at += 2048, n_fed++) {
-        const bool inside = at > start || (sample && at >= n_prefix + 8);
+        const bool inside = at > start;
         const char *text = !inside ? "\n\nRepeat the previous context exactly."
                                    : "\n\nRepeat the part of the previous context exactly, starting with";
         int32_t *prompt, *suffix, n_prompt, n_suffix;
@@ -492,7 +492,9 @@ static void check_repeat(const struct setup *c, int32_t n_prefix, wnw_second_pas
         struct fed *f = &fed[n_fed];
         *f = (struct fed){.first = at, .last = at + 2048 < end ? at + 2048 : end, .all_seen = sample};
         f->sinks = pass == WNW_PASS_REPEAT && n_prefix > 0 ? n_prefix : at < 4 ? at : 4;
-        const int32_t hint = inside ? 8 : 0;
+        const int32_t hint = inside ? 8 : !sample ? 0 : at - n_prefix < 8 ? at - n_prefix : 8;
+        if (sample)
+            n_prompt = n_suffix = 0; /* what comes before leads to it */
         f->tokens = malloc((size_t)(n_prompt + hint + n_suffix + f->last - at) * sizeof *f->tokens);
         assert_non_null(f->tokens);
         for (int32_t i = 0; i < n_prompt; i++)

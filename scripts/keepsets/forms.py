@@ -6,7 +6,7 @@ from math import floor
 
 import numpy as np
 
-from .methods import (REPEAT, REPEAT_FROM, accumulated, as_many_as_needed, average, behind, case, choose,
+from .methods import (REPEAT, accumulated, as_many_as_needed, average, behind, case, choose,
                       critical, defensive_scores, expected_scores, headkv_counts, heads_first, keydiff_scores,
                       kvzip_scores, layers, lookback, over_layer, partitions, pool, ranked, replay_scores,
                       share_out, snapkv_heads, snapkv_scores, spread, streaming, uniform, whole)
@@ -365,11 +365,11 @@ def kvzip(p, r):
 @case("replay-sampled", scores=replay_scores)
 @case("keydiff-values-sampled", scores=keydiff_values_scores)
 @case("keydiff-sampled", scores=keydiff_scores)
-def sampled(p, r, scores, m=64):
+def sampled(p, r, scores, m=32):
     """Counts by what some tokens in the middle, which are repeated in truth, look for; which entries, by any scores."""
     m = min(m, p.n)
     at = (p.n - m) // 2
-    fed = REPEAT_FROM + p.tokens[at - 8:at].tolist() + [REPEAT[-1]] + p.tokens[at:at + m].tolist()
+    fed = p.tokens[at - 8:at + m].tolist()  # what comes before leads to it
     found = np.concatenate([a.reshape(p.K, p.G, -1).max(1)[:, at:at + m] for a in p.second_pass(f"sample of {m}", fed)])
     y = np.sort(np.log(found.astype(np.float64) + 1e-6))
     below = (np.arange(m) + 0.5) / m  # the share of a head's entries below y

@@ -861,7 +861,6 @@ def kvcompose_unstructured(p, r):
 
 
 REPEAT = [198, 198, 48010, 260, 2672, 2468, 3869, 30, 198]  # "\n\nRepeat the previous context exactly." and "\n"
-REPEAT_FROM = [198, 198, 48010, 260, 599, 282, 260, 2672, 2468, 3869, 28, 4335, 351]  # "\n\nRepeat the part of the previous context exactly, starting with"
 
 
 def kvzip_scores(p):

@@ -113,11 +113,6 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
     return absent();
 }
 
-const char *wnw_bridge_repeat_words(void)
-{
-    return "";
-}
-
 int wnw_bridge_sample_new(wnw_bridge_sample **out, wnw_bridge *cache, const wnw_bridge_sample_of *of)
 {
     (void)cache;

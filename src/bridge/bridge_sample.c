@@ -9,7 +9,6 @@
 #include "observe/queries.h"
 #include "observe/source.h"
 #include "observe/window.h"
-#include "policy/repeat.h"
 #include "winnow_bridge.h"
 
 #include <math.h>
@@ -25,11 +24,6 @@ struct wnw_bridge_sample {
     int32_t *cell, *order; /* [n] of the sampled tokens; when each was written, which tells whose it is */
     float **sum, **max;    /* [n_layer], each [n_head][n]; NULL in layers that policies leave alone */
 };
-
-const char *wnw_bridge_repeat_words(void)
-{
-    return wnw__repeat_words(true);
-}
 
 /* ---- Taking it ---- */
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Head budgets from a sample of a second look: some tokens of the text are repeated in truth, as KVzip (arXiv 2505.23416)
- * repeats all, and a head keeps the share of its entries that it has above a threshold in the sample. Shares (budget/shares.c)
- * are the same, measured once per model over many texts; these are measured on the prompt at hand and need no profile. How the
- * best entries spread over the heads shows in few tokens (decision 114). From no paper that we know. Of head r, with the largest attention Z that the repetition gave to each of the m sampled entries,
+ * Head budgets from a sample of a second look: some tokens of the text are repeated in truth, as KVzip (arXiv 2505.23416) repeats
+ * all, behind those that precede them in the text; nobody asks for it in words. A head keeps the share of its entries that it has
+ * above a threshold in the sample. Shares (budget/shares.c) are the same, measured once per model over many texts; these are measured
+ * on the prompt at hand and need no profile. How the best entries spread over the heads shows in few tokens (decisions 114, 124). From
+ * no paper that we know. Of head r, with the largest attention Z that the repetition gave to each of the m sampled entries,
  *
  *     s_r(t) = the share of log(Z + 1e-6) above t: (i - 1/2) / m at the i-th largest, linear between, 0 and 1 one further out
  *     c_r    = clamp(p_r + s_r(t) (N - p_r), p_r, n_r)
@@ -140,7 +141,7 @@ static const wnw_option options[] = {{.name = "sample",
                                       .help = "tokens that are repeated in truth",
                                       .type = WNW_OPT_INT,
                                       .offset = offsetof(struct opts, sample),
-                                      .def = 64,
+                                      .def = 32,
                                       .min = 8,
                                       .max = 4096},
                                      WNW_OPTION_LOOK_HEADER,
@@ -170,7 +171,7 @@ const wnw_head_budget wnw__head_budget_sampled = {
                  "It is not had where nothing can "
                  "be read again.\n\n"
                  "From no paper that we know; docs/results.md has what it does to answers.\n\n"
-                 "Cost: the sample and some 30 tokens of instruction are read once more.",
+                 "Cost: the sample and the 8 tokens before it are read once more.",
              .options = options, .options_size = sizeof(struct opts),
              .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES, .keep = wnw__look_keep, .gather = &gather},
     .allocate_model = allocate_model,

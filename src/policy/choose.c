@@ -19,8 +19,8 @@
  * texts. They are asked up to what their profile says, else up to PIECES times the length of those texts, else up to USUAL_REACH. */
 #define PIECES      2
 #define USUAL_REACH 2000
-/* Positions that the sample of a prompt and the instruction to repeat it take at most, but for templates with very long tails. */
-#define SAMPLE_ROOM 128
+/* Positions that the sample of a prompt and what leads to it take. */
+#define SAMPLE_ROOM 40
 /* The share from which on heads keep as much by replay's own scores. */
 #define SAMPLE_KEPT 0.5
 /* The share below which keys that stand out, in heads of such a sample, answer as replay does, or more. */
@@ -108,7 +108,7 @@ static bool has_replay(const wnw_policy_facts *f)
            !(f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train);
 }
 
-/* The tokens that are repeated in truth, with their instruction, come after the prompt. */
+/* The tokens that are repeated in truth come after the prompt. */
 static bool has_sample(const wnw_policy_facts *f)
 {
     return f->feeds_again && f->phase == WNW_PHASE_END && !f->decodes &&
@@ -148,7 +148,7 @@ static bool always(const wnw_policy_facts *f)
     return true;
 }
 
-#define KEYS_WHY   "keys that stand out, in heads that keep as much as 64 tokens say that are repeated in truth"
+#define KEYS_WHY   "keys that stand out, in heads that keep as much as 32 tokens say that are repeated in truth"
 #define VALUES_WHY "keys that stand out and values of large norm, in heads that keep as much"
 
 static const struct row {
@@ -250,7 +250,7 @@ static const struct row {
      "less than a quarter stays, tokens can be read again, and no profile helps",
      "compressed at the end, within the trained context, less than a quarter stays, and tokens can be fed a "
      "second time",
-     VALUES_WHY " as 64 tokens say that are repeated in truth",
+     VALUES_WHY " as 32 tokens say that are repeated in truth",
      "an eighth left, question later: 69.9 of 100 points, replay-sampled 73.3, replay 3.8, kvzip, which "
      "reads twice, 44.5 (39 questions of five kinds, Qwen2.5-Coder-0.5B), 76.0, 47.0, 0.0 and 20.0 (24, "
      "Qwen2.5-Coder-1.5B), 60.5 of 90.0, 45.5, 66.7 and 75.0 (31, SmolLM2-135M); a quarter left 98.1, 91.0 "
@@ -262,7 +262,7 @@ static const struct row {
      "second time",
      "what repeating the prompt would attend to, from the queries and keys of the first reading, in heads "
      "that keep as much as "
-     "64 tokens say that are repeated in truth",
+     "32 tokens say that are repeated in truth",
      "a quarter and an eighth left, question later: 93.4 and 71.9 of 100 points, replay 86.8 and 0.8, kvzip, "
      "which reads twice, 93.8 and "
      "50.8 (58 questions of five kinds, Qwen2.5-Coder-0.5B), 78.8 and 40.0, replay 52.5 and 0.0, kvzip 91.2 "

@@ -4,7 +4,6 @@
 
 #include "observe/columns.h"
 #include "observe/recorders.h"
-#include "policy/repeat.h"
 #include "session/feed.h"
 #include "session/session.h"
 
@@ -12,9 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Constants of the KVzip reference programs. REPEAT_CHUNK: tokens per chunk (kvpress; the authors' program
- * takes 2000). REPEAT_SINKS: sinks that every chunk's softmax sees where it does not see the chat header. */
-enum { REPEAT_CHUNK = 2048, REPEAT_SINKS = 4 };
+/* What KVzip's programs ask for. REPEAT_CHUNK: tokens per chunk (kvpress; the authors' program takes 2000). REPEAT_HINT: last tokens of
+ * what precedes a chunk, which the words end with. REPEAT_SINKS: sinks that every chunk's softmax sees where it does not see the
+ * chat header. */
+enum { REPEAT_CHUNK = 2048, REPEAT_HINT = 8, REPEAT_SINKS = 4 };
+static const char repeat_all[] = "\n\nRepeat the previous context exactly.";
+static const char repeat_part[] = "\n\nRepeat the part of the previous context exactly, starting with";
 static const char repeat_suffix[] = "\n"; /* stands for the template's tail without a chat template */
 /* The fewest tokens per piece where the tokens read do not fit a second time after themselves. */
 enum { PIECE_MIN = 256 };
@@ -316,18 +318,12 @@ struct ids {
     int32_t *ids, n;
 };
 
-/* Whether a chunk does not begin where the text does, so that the instruction must say where. */
-static bool begins_inside(const struct pass *p, int32_t first)
-{
-    return first > p->first || (p->all_seen && first >= p->s->n_prefix + WNW_REPEAT_HINT);
-}
-
-static int repeat_chunk(struct pass *p, const struct ids *prompt, const struct ids *suffix, int32_t first,
-                        int32_t last, char *warning)
+/* Feeds the words, `hint` tokens that precede the chunk, what ends the turn, and the chunk. */
+static int repeat_chunk(struct pass *p, const struct ids *prompt, int32_t hint, const struct ids *suffix,
+                        int32_t first, int32_t last, char *warning)
 {
     const int32_t *tokens = p->s->ids.tokens;
-    const int32_t hint = begins_inside(p, first) ? WNW_REPEAT_HINT : 0,
-                  n = prompt->n + hint + suffix->n + last - first;
+    const int32_t n = prompt->n + hint + suffix->n + last - first;
     int32_t *ids = malloc((size_t)n * sizeof *ids), *to = ids;
     if (!ids)
         return wnw__fail(WNW_E_NOMEM, "no memory for %d token ids", (int)n);
@@ -369,21 +365,41 @@ static int feed_repeats(struct pass *p, char *warning)
 {
     struct ids first = {0}, next = {0}, suffix = {0};
     const int32_t last_read = p->n_past > 0 ? p->s->ids.tokens[p->n_past - 1] : -1;
-    int rc = tokenize(p->s, &first, wnw__repeat_words(false), last_read);
+    int rc = tokenize(p->s, &first, repeat_all, last_read);
     if (rc == WNW_OK)
-        rc = tokenize(p->s, &next, wnw__repeat_words(true), last_read);
+        rc = tokenize(p->s, &next, repeat_part, last_read);
     if (rc == WNW_OK)
         rc = end_turn(p->s, &suffix);
     for (int32_t at = p->first; rc == WNW_OK && at < p->last; at += REPEAT_CHUNK) {
         const int32_t last = p->last - at < REPEAT_CHUNK ? p->last : at + REPEAT_CHUNK;
-        rc = repeat_chunk(p, begins_inside(p, at) ? &next : &first, &suffix, at, last, warning);
+        rc = at > p->first ? repeat_chunk(p, &next, REPEAT_HINT, &suffix, at, last, warning)
+                           : repeat_chunk(p, &first, 0, &suffix, at, last, warning);
     }
-    p->out->from = p->first;
-    p->out->to = p->last;
     wnw_free(first.ids);
     wnw_free(next.ids);
     wnw_free(suffix.ids);
     return rc;
+}
+
+/* What came before a sample leads to it: nobody need ask for more, and each token would cost. */
+static int feed_sample(struct pass *p, char *warning)
+{
+    const struct ids none = {0};
+    const int32_t before = p->first - p->s->n_prefix,
+                  hint = before < WNW_SAMPLE_HINT ? before : WNW_SAMPLE_HINT;
+    return repeat_chunk(p, &none, hint > 0 ? hint : 0, &none, p->first, p->last, warning);
+}
+
+static int feed_kind(struct pass *p, wnw_second_pass kind, int32_t n_sample, char *warning)
+{
+    if (kind == WNW_PASS_CONTEXT)
+        return feed_context(p, 0, warning);
+    if (kind == WNW_PASS_TASK || kind == WNW_PASS_BOTH)
+        return feed_tasks(p, kind == WNW_PASS_BOTH, warning);
+    set_range(p, kind, n_sample);
+    p->out->from = p->first;
+    p->out->to = p->last;
+    return kind == WNW_PASS_SAMPLE ? feed_sample(p, warning) : feed_repeats(p, warning);
 }
 
 int wnw__second_pass_run(struct wnw__second_pass **out, wnw_session *s, const wnw_needs *needs, char *warning)
@@ -398,11 +414,8 @@ int wnw__second_pass_run(struct wnw__second_pass **out, wnw_session *s, const wn
                          (int)s->ids.n_ambiguous);
     int rc = begin(&p, s);
     p.by_input = (needs->second_pass & WNW_PASS_BY_INPUT) != 0;
-    set_range(&p, kind, needs->second_tokens);
     if (rc == WNW_OK)
-        rc = kind == WNW_PASS_CONTEXT                         ? feed_context(&p, 0, warning)
-             : kind == WNW_PASS_TASK || kind == WNW_PASS_BOTH ? feed_tasks(&p, kind == WNW_PASS_BOTH, warning)
-                                                              : feed_repeats(&p, warning);
+        rc = feed_kind(&p, kind, needs->second_tokens, warning);
     const int rc_end = end(&p);
     rc = rc != WNW_OK ? rc : rc_end;
     if (rc == WNW_OK)

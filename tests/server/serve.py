@@ -182,6 +182,11 @@ with serve("--ratio", "0.9", slots=2, model=f"{TINY}/tiny-gemma3.gguf") as s:
 with serve("--ratio", "0.9", slots=1, model=f"{TINY}/tiny-gemma3.gguf", rest=("-ub", "64")) as s:
     s.complete(document, 3)
     check("a window, and computations too small for what would be fed", n_compressed(s) == 1 and slot(s, 0)["taken"] == "replay", slot(s, 0), s.log()[-600:])
+with serve("--ratio", "0.5", "--kv-bytes", str(6 * 768 * 512 + 1300 * 512), slots=1, model=f"{TINY}/tiny-gemma3.gguf") as s:
+    s.complete(ids(1200, 6), 12)
+    check("a cap counts windows once", n_compressed(s) == 1 and kv(s)["bytes"] < kv(s)["cap"], kv(s))
+    long = s.ask("/completion", {"prompt": ids(1300, 6), "n_predict": 12})
+    check("and says so", long.status == 400 and "sliding windows 2359296" in long.text, long.text)
 # Where a cap leaves no room for it, none is fed.
 with serve("--ratio", "0.9", "--kv-bytes", str(780 * ROW + 700 * 4 * 4 * 32 * 2), slots=1) as s:
     s.complete(document, 3)
