@@ -179,7 +179,7 @@ with serve("--ratio", "0.9", slots=2, model=f"{TINY}/tiny-gemma3.gguf") as s:
     check("windows are in what is held", 6 * 16 * row < kv(s)["bytes"] - slot(s, 0)["bytes"] - slot(s, 1)["bytes"] < 6 * 1024 * row + 64 * 4096, kv(s))
     windows = kv(s)["bytes_uncompressed"] - (2311 + slot(s, 0)["tokens"]) * row
     check("and in what would be held", 6 * 16 * row < windows <= 6 * 1024 * row + 64 * 4096, kv(s))
-with serve("--ratio", "0.9", slots=1, model=f"{TINY}/tiny-gemma3.gguf", rest=("-ub", "64")) as s:
+with serve("--ratio", "0.9", slots=1, model=f"{TINY}/tiny-gemma3.gguf", rest=("-ub", "32")) as s:
     s.complete(document, 3)
     check("a window, and computations too small for what would be fed", n_compressed(s) == 1 and slot(s, 0)["taken"] == "replay", slot(s, 0), s.log()[-600:])
 with serve("--ratio", "0.5", "--kv-bytes", str(6 * 768 * 512 + 1300 * 512), slots=1, model=f"{TINY}/tiny-gemma3.gguf") as s:
