@@ -13,11 +13,18 @@
 
 /* ---- What is in the cache ---- */
 
+/* Layer i of the cache; false: it is as libllama has it. */
+static bool get_layer(const struct serve_watched *w, int32_t i, wnw_bridge_layer *l)
+{
+    *l = wnw_bridge_layer_default();
+    return wnw_bridge_get_layer(w->cache, i, l) == WNW_OK && l->ragged;
+}
+
 /* Layers that slide have cells for their windows, of all slots, and for one computation: fewer than the others, unless the context is short
  * or --swa-full says otherwise. */
 static bool slides(const struct serve_watched *w, const wnw_bridge_layer *l)
 {
-    return l->ragged && l->n_cells < w->sequences.n_cells;
+    return l->n_cells < w->sequences.n_cells;
 }
 
 static uint64_t row_of(const wnw_bridge_layer *l)
@@ -28,8 +35,8 @@ static uint64_t row_of(const wnw_bridge_layer *l)
 static void add_cached(const struct serve_watched *w, struct serve_cached *to)
 {
     for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
-        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
-        if (wnw_bridge_get_layer(w->cache, i, &l) != WNW_OK)
+        wnw_bridge_layer l;
+        if (!get_layer(w, i, &l))
             continue;
         to->bytes += l.bytes;
         to->window_bytes += slides(w, &l) ? l.bytes : 0;
@@ -47,8 +54,8 @@ uint64_t serve_watched_bytes_with(const struct serve_watched *w, int32_t n)
 {
     uint64_t bytes = 0;
     for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
-        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
-        if (wnw_bridge_get_layer(w->cache, i, &l) != WNW_OK || !l.ragged)
+        wnw_bridge_layer l;
+        if (!get_layer(w, i, &l))
             continue;
         const int64_t most = l.n_cells - l.n_entries / l.n_heads;
         bytes += l.bytes + row_of(&l) * (uint64_t)(slides(w, &l) && most < n ? most : n);
@@ -61,8 +68,8 @@ static uint64_t query_bytes(const struct serve_watched *w)
 {
     uint64_t bytes = 0;
     for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
-        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
-        bytes += wnw_bridge_get_layer(w->cache, i, &l) == WNW_OK ? (uint64_t)l.query_bytes : 0;
+        wnw_bridge_layer l;
+        bytes += get_layer(w, i, &l) ? (uint64_t)l.query_bytes : 0;
     }
     return bytes;
 }
@@ -94,8 +101,8 @@ void serve_watched_count(struct serve_watched *w, int32_t seq)
     for (int32_t k = 0; k < q->n; k++)
         w->marked[q->cell[k]] = true;
     for (int32_t i = 0; q->n > 0 && i < wnw_bridge_n_layers(w->cache); i++) {
-        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
-        if (wnw_bridge_get_layer(w->cache, i, &l) == WNW_OK && l.ragged && !slides(w, &l))
+        wnw_bridge_layer l;
+        if (get_layer(w, i, &l) && !slides(w, &l))
             for (int32_t ih = 0; ih < l.n_heads; ih++)
                 w->held[seq].entries += count_marked(w, i, ih);
     }
@@ -157,8 +164,8 @@ static void bury_strays(struct serve_watched *w)
     if (!(cells = malloc((size_t)w->sequences.n_cells * sizeof *cells)))
         return;
     for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
-        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
-        if (wnw_bridge_get_layer(w->cache, i, &l) == WNW_OK && l.ragged && !slides(w, &l))
+        wnw_bridge_layer l;
+        if (get_layer(w, i, &l) && !slides(w, &l))
             for (int32_t ih = 0; ih < l.n_heads; ih++)
                 mark_strays(w, i, ih, cells);
     }
@@ -189,8 +196,8 @@ static int32_t most_cells(const struct serve_watched *w)
 {
     int32_t most = 0;
     for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
-        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
-        if (wnw_bridge_get_layer(w->cache, i, &l) == WNW_OK && l.n_cells > most)
+        wnw_bridge_layer l;
+        if (get_layer(w, i, &l) && l.n_cells > most)
             most = l.n_cells;
     }
     return most;
@@ -200,8 +207,8 @@ static struct serve_room room_of(const struct serve_watched *w)
 {
     struct serve_room room = {0};
     for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
-        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
-        if (wnw_bridge_get_layer(w->cache, i, &l) != WNW_OK || !l.ragged)
+        wnw_bridge_layer l;
+        if (!get_layer(w, i, &l))
             continue;
         const bool window = slides(w, &l);
         room.window_bytes += window ? row_of(&l) * (uint64_t)l.n_cells : 0;
