@@ -396,7 +396,7 @@ static void test_automatic_of_samples(void **state)
         wnw_size size;
         const char *rows, *fed_rows;
     } cases[] = {
-        {0, {.kind = WNW_SIZE_RATIO, .ratio = 0.75}, "replay 2147483647;", "replay-sampled 2147483647;"},
+        {0, {.kind = WNW_SIZE_RATIO, .ratio = 0.75}, "replay 2147483647;", "keydiff-sampled 2147483647;"},
         {0,
          {.kind = WNW_SIZE_RATIO, .ratio = 0.9},
          "replay 2147483647;",
@@ -404,7 +404,7 @@ static void test_automatic_of_samples(void **state)
         {0,
          {.kind = WNW_SIZE_BUDGET, .budget = 300},
          "replay 2147483647;",
-         "replay 400;keydiff-sampled 600;replay-sampled 1200;keydiff-values-sampled 2147483647;"},
+         "replay 400;keydiff-sampled 1200;keydiff-values-sampled 2147483647;"},
         {0, {.kind = WNW_SIZE_NONE}, "replay 2147483647;", "keydiff-sampled 2147483647;"},
         {1u << WNW_PROFILE_SHARES,
          {.kind = WNW_SIZE_RATIO, .ratio = 0.99},

@@ -21,8 +21,6 @@
 #define USUAL_REACH 2000
 /* Positions that the sample of a prompt and what leads to it take. */
 #define SAMPLE_ROOM 40
-/* The share from which on heads keep as much by replay's own scores. */
-#define SAMPLE_KEPT 0.5
 /* The share below which keys that stand out, in heads of such a sample, answer as replay does, or more. */
 #define KEYS_KEPT 0.75
 /* The share below which norms of values tell more than they cost. */
@@ -120,16 +118,9 @@ static bool few_of_sample(const wnw_policy_facts *f)
     return has_sample(f) && few(f);
 }
 
-/* Of a question that is known nothing was measured. */
-static bool half_of_sample(const wnw_policy_facts *f)
+static bool some_of_sample(const wnw_policy_facts *f)
 {
-    return has_sample(f) && !f->question_known && kept_of(f) < KEYS_KEPT;
-}
-
-/* With more left replay's own scores say as well how much heads keep. */
-static bool has_sampled_replay(const wnw_policy_facts *f)
-{
-    return has_replay(f) && has_sample(f) && kept_of(f) < SAMPLE_KEPT;
+    return has_sample(f) && kept_of(f) < KEYS_KEPT;
 }
 
 static bool known(const wnw_policy_facts *f)
@@ -251,36 +242,31 @@ static const struct row {
      "compressed at the end, within the trained context, less than a quarter stays, and tokens can be fed a "
      "second time",
      VALUES_WHY " as 32 tokens say that are repeated in truth",
-     "an eighth left, question later: 69.9 of 100 points, replay-sampled 73.3, replay 3.8, kvzip, which "
-     "reads twice, 44.5 (39 questions of five kinds, Qwen2.5-Coder-0.5B), 76.0, 47.0, 0.0 and 20.0 (24, "
-     "Qwen2.5-Coder-1.5B), 60.5 of 90.0, 45.5, 66.7 and 75.0 (31, SmolLM2-135M); a quarter left 98.1, 91.0 "
-     "and 70.8, replay-sampled 95.6, 88.0 and 85.8: docs/results.md, Keys and values; question known, and "
-     "where several layers read one cache, none"},
-    {has_sampled_replay, "replay-sampled",
-     "less than half stays, the whole prompt's queries are there, and no profile helps",
-     "compressed at the end, within the trained context, less than half stays, and tokens can be fed a "
-     "second time",
-     "what repeating the prompt would attend to, from the queries and keys of the first reading, in heads "
-     "that keep as much as "
-     "32 tokens say that are repeated in truth",
-     "a quarter and an eighth left, question later: 93.4 and 71.9 of 100 points, replay 86.8 and 0.8, kvzip, "
-     "which reads twice, 93.8 and "
-     "50.8 (58 questions of five kinds, Qwen2.5-Coder-0.5B), 78.8 and 40.0, replay 52.5 and 0.0, kvzip 91.2 "
-     "and 23.8 (21, "
-     "Qwen2.5-Coder-1.5B); 89.5 and 45.1 of 93.7, replay 84.0 and 58.4, kvzip 87.4 and 75.5 (52, "
-     "SmolLM2-135M); a half left 100, 97.5 and 89.5, replay 100, 90.0 and 84.7, which are not told apart: "
-     "docs/results.md, Budgets of heads "
-     "without a profile; question known none"},
-    {half_of_sample, "keydiff-sampled",
+     "an eighth left, question later: 81.0 of 98.3 points, replay-sampled 73.3, replay 0.0 (29 questions of "
+     "five kinds, Qwen2.5-Coder-0.5B), 58.8 of 87.3, 55.0, 69.2, kvzip, which reads twice, 72.0 (54, "
+     "SmolLM2-135M); question known: 45.8 of 98.3, 50.3 and 0.0 (29), 63.9 of 89.1, 67.8, 63.2, kvzip 63.8 "
+     "(53): "
+     "docs/results.md, Budgets of heads from 32 tokens; with 64 tokens, question later, 76.0, 47.0, 0.0 and "
+     "20.0 of 100 (24, Qwen2.5-Coder-1.5B): docs/results.md, Keys and values; where several layers read one "
+     "cache none"},
+    {some_of_sample, "keydiff-sampled",
      "less than three quarters stay, tokens can be read again, and no profile helps",
-     "the question comes later, compressed at the end, within the trained context, less than three quarters "
-     "stay, and tokens can be fed a second time",
+     "compressed at the end, within the trained context, less than three quarters stay, and tokens can be "
+     "fed "
+     "a second time",
      KEYS_WHY,
-     "a half left, question later: 53.7 of 79.8 points, replay 30.5, kvzip, which reads twice, 32.6 (49 "
-     "questions of five kinds, Gemma-3-270m), 80.5 of 82.1, 76.5 and 78.4 (100, SmolLM2-135M): "
-     "docs/results.md, Half kept without a profile; 99.4 of 100, replay 100 (38, Qwen2.5-Coder-0.5B), 97.0 "
-     "and 100 "
-     "(24, Qwen2.5-Coder-1.5B): docs/results.md, Keys and values; between a half and three quarters none"},
+     "a half and a quarter left, question later: 85.9 and 71.9 of 87.3 points, replay 85.3 and 75.9, "
+     "replay-sampled 85.9 and 79.4, kvzip, which reads twice, 84.6 and 84.4 (54 questions of five kinds, "
+     "SmolLM2-135M), 100 and 93.3 of 98.3, replay 100 and 86.0, replay-sampled 100 and 97.5 (30, "
+     "Qwen2.5-Coder-0.5B); question known: 85.3 and 80.1 of 89.1, replay 82.6 and 74.6, replay-sampled 87.7 "
+     "and "
+     "83.7 (53), 100 and 93.3 of 98.3, replay 100 and 94.3, replay-sampled 100 and 96.7 (29), which are not "
+     "told "
+     "apart: docs/results.md, Budgets of heads from 32 tokens; with 64 tokens, question later: 53.7 of 79.8, "
+     "replay 30.5 (49, Gemma-3-270m, a half left): docs/results.md, Half kept without a profile; 100 and "
+     "92.5 "
+     "of 100, replay 90.0 and 52.5, replay-sampled 97.5 and 78.8 (21, Qwen2.5-Coder-1.5B): docs/results.md, "
+     "Budgets of heads without a profile; between a half and three quarters none"},
     {has_replay, "replay", "the whole prompt's queries are there, and no profile helps at this size",
      "compressed at the end, within the trained context",
      "what repeating the prompt would attend to, from the queries and keys of the first reading",
@@ -332,7 +318,7 @@ const char *wnw__quality_recipe(int32_t scorer)
 
 double wnw__choice_share_below(const wnw_policy_facts *f)
 {
-    const double shares[] = {KEYS_KEPT, SAMPLE_KEPT, VALUES_KEPT, f->gate_least};
+    const double shares[] = {KEYS_KEPT, VALUES_KEPT, f->gate_least};
     double most = 0;
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
         if (shares[i] <= kept_of(f) && shares[i] > most)

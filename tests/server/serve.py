@@ -106,7 +106,7 @@ def mean(heads, first, end):
 # Where nobody names a policy, the table of what was measured chooses one; without profiles it looks with every query of a prompt. A
 # second turn has the queries of its own prompt alone: a ratio leaves what the first one has kept, a budget is shared by tokens. A prompt
 # in several batches gets budgets of heads from a sample.
-for size, taken, old, new in [(("--ratio", "0.5"), "keydiff-sampled", 350, 401 / 2), (("--budget", "300"), "replay-sampled", 300 * 711 // 1112, 300 - 300 * 711 // 1112)]:
+for size, taken, old, new in [(("--ratio", "0.5"), "keydiff-sampled", 350, 401 / 2), (("--budget", "300"), "keydiff-sampled", 300 * 711 // 1112, 300 - 300 * 711 // 1112)]:
     with serve(*size, slots=2) as s:
         check("what is chosen is said", s.log().count("auto: prompts by replay: ") == 1 and kv(s)["policy"] == "auto", s.log()[:400], kv(s)["policy"])
         first = s.complete(document, 12, id_slot=0)
