@@ -384,10 +384,12 @@ static int feed_repeats(struct pass *p, char *warning)
 /* What came before a sample leads to it: nobody need ask for more, and each token would cost. */
 static int feed_sample(struct pass *p, char *warning)
 {
-    const struct ids none = {0};
-    const int32_t before = p->first - p->s->n_prefix,
-                  hint = before < WNW_SAMPLE_HINT ? before : WNW_SAMPLE_HINT;
-    return repeat_chunk(p, &none, hint > 0 ? hint : 0, &none, p->first, p->last, warning);
+    const int32_t before = p->first > p->s->n_prefix ? p->first - p->s->n_prefix : 0,
+                  hint = before < WNW_SAMPLE_HINT ? before : WNW_SAMPLE_HINT, n = p->last - p->first + hint;
+    warn_beyond(p, n, warning);
+    restrict_to(p, p->first, p->last);
+    const int rc = feed(p, p->s->ids.tokens + p->first - hint, n), rc_drop = drop(p);
+    return rc != WNW_OK ? rc : rc_drop;
 }
 
 static int feed_kind(struct pass *p, wnw_second_pass kind, int32_t n_sample, char *warning)
