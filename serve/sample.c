@@ -54,9 +54,9 @@ static int32_t first_new(const struct serve_watched *w, int32_t seq)
     return from;
 }
 
-/* Tokens of a slot that are fed again: `hint`, which lead to the sample, and the sample. */
+/* Tokens of a slot that are fed again: WNW_SAMPLE_HINT, which lead to the sample, and the sample. */
 struct fed {
-    int32_t from, hint, n;
+    int32_t from, n;
 };
 
 /* False: there is too little to repeat. */
@@ -65,8 +65,7 @@ static bool find(struct fed *f, const struct serve_watched *w, int32_t seq, int3
     const int32_t from = first_new(w, seq), n_new = w->sequences.of[seq].n - from,
                   most = n_new - 2 * WNW_SAMPLE_HINT, n_sample = n_wanted < most ? n_wanted : most;
     const int32_t first = from + (n_new - n_sample) / 2;
-    *f = (struct fed){
-        .from = first - WNW_SAMPLE_HINT, .hint = WNW_SAMPLE_HINT, .n = WNW_SAMPLE_HINT + n_sample};
+    *f = (struct fed){.from = first - WNW_SAMPLE_HINT, .n = WNW_SAMPLE_HINT + n_sample};
     return n_new >= SERVE_LEAST_NEW;
 }
 
@@ -120,9 +119,12 @@ static void feed(struct serve_watched *w, int32_t seq, const struct fed *f)
     w->running = NULL;
     if (fed && q->n == n + f->n) {
         llama_synchronize(w->ctx);
-        const wnw_bridge_sample_of of = {
-            WNW_INIT(wnw_bridge_sample_of), .n_cells = q->n,    .cells = q->cell, .n_fed = f->n,
-            .first = f->from + f->hint,     .n = f->n - f->hint};
+        const wnw_bridge_sample_of of = {WNW_INIT(wnw_bridge_sample_of),
+                                         .n_cells = q->n,
+                                         .cells = q->cell,
+                                         .n_fed = f->n,
+                                         .first = f->from + WNW_SAMPLE_HINT,
+                                         .n = f->n - WNW_SAMPLE_HINT};
         if (wnw_bridge_sample_new(&w->sample[seq], w->cache, &of) != WNW_OK)
             fprintf(stderr, "winnow: slot %d: %s\n", (int)seq, wnw_last_error());
     }
