@@ -103,8 +103,8 @@ static int32_t first_cell(const struct serve_watched *w, const wnw_stored *st, i
     int32_t first = -1, n;
     bool good = true;
     for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
-        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
-        if (wnw_bridge_get_layer(w->cache, i, &l) != WNW_OK || !l.ragged || l.n_cells != w->sequences.n_cells)
+        wnw_bridge_layer l;
+        if (!serve_watched_whole_layer(w, i, &l))
             continue;
         for (int32_t ih = 0; good && ih < l.n_heads; ih++) {
             const int32_t *pos, n_pos = wnw_stored_head(st, l.layer, ih, &pos);

@@ -12,7 +12,7 @@
 
 /* Something that is held: cells [n] in the order of its tokens. Pointers are borrowed. */
 struct held_tokens {
-    const wnw_bridge *cache;
+    const struct serve_watched *w;
     const struct llama_vocab *vocab;
     const int32_t *cells, *ids; /* [n]; ids NULL: which tokens they are is not known */
     int32_t n, n_cells;         /* of the cache */
@@ -47,7 +47,7 @@ struct scratch {
 static json_t *digits_of(const struct held_tokens *x, int32_t i, int32_t ih, const struct scratch *s)
 {
     int32_t n = 0;
-    if (wnw_bridge_cells(x->cache, i, 0, ih, s->cells, x->n_cells, &n) != WNW_OK)
+    if (wnw_bridge_cells(x->w->cache, i, 0, ih, s->cells, x->n_cells, &n) != WNW_OK)
         return NULL;
     memset(s->kept, 0, (size_t)x->n);
     for (int32_t k = 0; k < n; k++)
@@ -61,9 +61,9 @@ static json_t *layers_of(const struct held_tokens *x, const struct scratch *s)
 {
     json_t *layers = json_array();
     int32_t n_heads = 0;
-    for (int32_t i = 0; layers && i < wnw_bridge_n_layers(x->cache); i++) {
-        wnw_bridge_layer l = {WNW_INIT(wnw_bridge_layer)};
-        if (wnw_bridge_get_layer(x->cache, i, &l) != WNW_OK || !l.ragged || l.n_cells != x->n_cells)
+    for (int32_t i = 0; layers && i < wnw_bridge_n_layers(x->w->cache); i++) {
+        wnw_bridge_layer l;
+        if (!serve_watched_whole_layer(x->w, i, &l))
             continue;
         json_t *heads = n_heads == 0 || n_heads == l.n_heads ? json_array() : NULL;
         for (int32_t ih = 0; heads && ih < l.n_heads; ih++)
@@ -145,7 +145,7 @@ json_t *serve_look(const struct serve_watched *w, int32_t document, int32_t slot
     const struct llama_model *model = llama_get_model(w->ctx);
     int32_t n;
     const int32_t *ids = document >= 0 ? serve_document_tokens(document, &n) : ids_in(notes, n_notes, &n);
-    struct held_tokens x = {.cache = w->cache,
+    struct held_tokens x = {.w = w,
                             .vocab = llama_model_get_vocab(model),
                             .cells = q->cell,
                             .ids = n >= q->n ? ids : NULL,

@@ -27,6 +27,11 @@ static bool slides(const struct serve_watched *w, const wnw_bridge_layer *l)
     return l->n_cells < w->sequences.n_cells;
 }
 
+bool serve_watched_whole_layer(const struct serve_watched *w, int32_t i, wnw_bridge_layer *l)
+{
+    return get_layer(w, i, l) && !slides(w, l);
+}
+
 static uint64_t row_of(const wnw_bridge_layer *l)
 {
     return (uint64_t)l->n_heads * (uint64_t)l->entry_bytes;
@@ -102,7 +107,7 @@ void serve_watched_count(struct serve_watched *w, int32_t seq)
         w->marked[q->cell[k]] = true;
     for (int32_t i = 0; q->n > 0 && i < wnw_bridge_n_layers(w->cache); i++) {
         wnw_bridge_layer l;
-        if (get_layer(w, i, &l) && !slides(w, &l))
+        if (serve_watched_whole_layer(w, i, &l))
             for (int32_t ih = 0; ih < l.n_heads; ih++)
                 w->held[seq].entries += count_marked(w, i, ih);
     }
@@ -165,7 +170,7 @@ static void bury_strays(struct serve_watched *w)
         return;
     for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
         wnw_bridge_layer l;
-        if (get_layer(w, i, &l) && !slides(w, &l))
+        if (serve_watched_whole_layer(w, i, &l))
             for (int32_t ih = 0; ih < l.n_heads; ih++)
                 mark_strays(w, i, ih, cells);
     }
