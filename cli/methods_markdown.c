@@ -263,7 +263,10 @@ static void print_choice(void)
     for (int32_t i = 0; wnw_policy_rule(i, &row); i++) {
         fputs("| ", stdout);
         print_cell(row.when);
-        printf(" | `%s` | ", row.recipe);
+        printf(" | `%s`", row.recipe);
+        if (strcmp(row.recipe, row.recipe_known) != 0)
+            printf("; the question known: `%s`", row.recipe_known);
+        fputs(" | ", stdout);
         print_cell(row.why);
         fputs(" | ", stdout);
         print_cell(row.evidence);

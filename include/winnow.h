@@ -792,6 +792,8 @@ typedef struct wnw_policy_facts {
     /* smallest size, a share of the entries, that gates on what is cached are better for than a profile of shares alone, as their
      * own profile says; 0 = any */
     double gate_least;
+    /* other questions come after the known one, as in a chat: nothing is chosen that serves one question alone */
+    bool more_questions;
 } wnw_policy_facts;
 
 WNW_DEFAULT(wnw_policy_facts, wnw_policy_facts_default)
@@ -808,6 +810,7 @@ typedef struct wnw_policy_choice {
     int32_t until_tokens;
     /* the fact that decides, in a few words that go on a sentence: "policy X, because ..." */
     const char *reason;
+    const char *recipe_known; /* what `recipe` is where the question is known; may be the same */
 } wnw_policy_choice;
 
 WNW_DEFAULT(wnw_policy_choice, wnw_policy_choice_default)

@@ -202,6 +202,7 @@ static void read_environment(void)
     if (status != WNW_OK)
         refuse_status(status);
     config.facts = wnw_policy_facts_default();
+    config.facts.question_known = config.facts.more_questions = true;
     wnw_policy_facts_add(&config.facts, config.profile);
     config.facts_fed = config.facts;
     config.facts_fed.feeds_again = true;

@@ -14,18 +14,21 @@ enum {
     STATS = 1 << WNW_PROFILE_STATS
 };
 
+/* What stays where the question is known. */
+#define LAST ":last=32,room=0.3"
+
 static const struct {
     wnw_policy_facts facts;
     const char *recipe;
 } rows[] = {
     {{.phase = WNW_PHASE_CHUNK, .n_tokens = 9000, .n_ctx_train = 8192}, "streaming_llm-rerotated"},
     {{.question_known = true, .profiles = SHARES, .shares_least = 0.03, .kept = 0.03},
-     "keydiff-values-shares"},
+     "keydiff-values-shares" LAST},
     {{.question_known = true, .profiles = SHARES, .shares_least = 0.03, .kept = 0.249},
-     "keydiff-values-shares"},
-    {{.question_known = true, .profiles = SHARES, .shares_least = 0.03, .kept = 0.25}, "keydiff-shares"},
+     "keydiff-values-shares" LAST},
+    {{.question_known = true, .profiles = SHARES, .shares_least = 0.03, .kept = 0.25}, "keydiff-shares" LAST},
     {{.question_known = true, .profiles = SHARES | GATE, .shares_least = 0.03, .kept = 0.05},
-     "kvgate+shares"},
+     "kvgate+shares" LAST},
     {{.question_known = true, .n_tokens = 100, .n_ctx_train = 8192}, "replay"},
     {{.question_known = true, .profiles = GATE, .n_tokens = 9000, .n_ctx_train = 8192}, "snapkv:kernel=31"},
     {{.profiles = SHARES | GATE, .shares_least = 0.03, .kept = 0.125}, "kvgate+shares"},
@@ -69,7 +72,7 @@ static const struct {
     {{.feeds_again = true, .kept = 0.5}, "keydiff-sampled"},
     {{.feeds_again = true, .kept = 0.74}, "keydiff-sampled"},
     {{.feeds_again = true, .kept = 0.75}, "replay"},
-    {{.feeds_again = true, .kept = 0.5, .question_known = true}, "keydiff-sampled"},
+    {{.feeds_again = true, .kept = 0.5, .question_known = true}, "keydiff-sampled" LAST},
     {{.feeds_again = true, .kept = 0.8, .question_known = true}, "replay"},
     {{.feeds_again = true, .kept = 0.5, .n_tokens = 8152, .n_ctx_train = 8192}, "keydiff-sampled"},
     {{.feeds_again = true, .kept = 0.5, .n_tokens = 8153, .n_ctx_train = 8192}, "replay"},
@@ -79,14 +82,14 @@ static const struct {
     {{.feeds_again = true, .kept = 0.25}, "keydiff-sampled"},
     {{.feeds_again = true, .kept = 0.249}, "keydiff-values-sampled"},
     {{.feeds_again = true, .question_known = true, .kept = 0.3, .n_tokens = 100, .n_ctx_train = 8192},
-     "keydiff-sampled"},
+     "keydiff-sampled" LAST},
     {{.feeds_again = true, .kept = 0.3, .n_tokens = 8152, .n_ctx_train = 8192}, "keydiff-sampled"},
     {{.feeds_again = true, .kept = 0.3, .n_tokens = 8153, .n_ctx_train = 8192}, "replay"},
     {{.feeds_again = true, .kept = 0.2, .n_tokens = 8152, .n_ctx_train = 8192}, "keydiff-values-sampled"},
     {{.feeds_again = true, .kept = 0.2, .n_tokens = 8153, .n_ctx_train = 8192}, "replay"},
     {{.feeds_again = true, .kept = 0.2, .queries_unknown = true}, "keydiff-values-sampled"},
     {{.feeds_again = true, .rope_unknown = true}, "keydiff-sampled"},
-    {{.feeds_again = true, .queries_unknown = true, .question_known = true}, "keydiff-sampled"},
+    {{.feeds_again = true, .queries_unknown = true, .question_known = true}, "keydiff-sampled" LAST},
     {{.queries_unknown = true}, "keydiff"},
     {{.queries_unknown = true, .profiles = SHARES}, "keydiff-shares"},
     {{.feeds_again = true, .decodes = true}, "keydiff"},
@@ -104,6 +107,14 @@ static const struct {
       .phase = WNW_PHASE_CHUNK},
      "snapkv:kernel=31"},
     {{.question_known = true, .profiles = STATS, .decodes = true}, "snapkv:kernel=31"},
+    {{.question_known = true, .more_questions = true, .phase = WNW_PHASE_LAYER}, "keydiff"},
+    {{.question_known = true, .more_questions = true, .profiles = STATS, .decodes = true}, "triattention"},
+    {{.question_known = true, .more_questions = true, .profiles = GATE}, "kvgate"},
+    {{.question_known = true, .more_questions = true, .profiles = SHARES}, "keydiff-shares" LAST},
+    {{.question_known = true, .more_questions = true, .feeds_again = true, .kept = 0.1},
+     "keydiff-values-sampled" LAST},
+    {{.question_known = true, .profiles = SHARES | GATE, .decodes = true}, "kvgate+shares" LAST},
+    {{.more_questions = true, .phase = WNW_PHASE_LAYER}, "keydiff"}, /* none is known */
     {{.profiles = STATS, .decodes = true}, "triattention"},
     {{.profiles = STATS, .decodes = true, .rope_unknown = true}, "keydiff"},
     {{.phase = WNW_PHASE_CHUNK}, "keydiff"},
@@ -212,7 +223,7 @@ static void every_combination(void **state)
     while (wnw_policy_rule(n_rule, &rule))
         n_rule++;
     assert_in_range(n_rule, 5, 63);
-    for (uint32_t bits = 0; bits < 512; bits++)
+    for (uint32_t bits = 0; bits < 1024; bits++)
         for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_CHUNK; phase++)
             for (size_t k = 0; k < 6 * 3; k++) {
                 const wnw_policy_facts f = {WNW_INIT(wnw_policy_facts),
@@ -224,6 +235,7 @@ static void every_combination(void **state)
                                                         (bits & 32 ? STATS : 0u) | (bits & 64 ? INPUTS : 0u),
                                             .was_read = bits & 128,
                                             .feeds_again = bits & 256,
+                                            .more_questions = bits & 512,
                                             .shares_least = 0.03125,
                                             .kept = kept[k / 3],
                                             .n_tokens = lengths[k % 3],

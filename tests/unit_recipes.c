@@ -192,6 +192,9 @@ static void texts_that_people_read(void **state)
         {"knorm+pyramid:beta=20", "knorm+pyramid"},
         {"knorm+pyramid:beta=10", "knorm+pyramid:beta=10"},
         {"keydiff+shares", "keydiff-shares"},
+        {"keydiff+shares:last=32,room=0.3", "keydiff-shares:last=32,room=0.3"},
+        {"kvgate+shares:last=32", "kvgate+shares:last=32"},
+        {"compresskv+retrieval_heads:k=4,heads=all", "compresskv:k=4,heads=all"},
         {"snapkv:pool=avg", "snapkv:pool=avg"},
         {"full", "full"},
     };

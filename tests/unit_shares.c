@@ -260,6 +260,40 @@ static void the_header_stays(void **state)
     fake_free(&f);
 }
 
+/* As many last entries stay as fit with the first ones into their share of a size; the newest in any case. */
+static void the_last_stay_where_there_is_room(void **state)
+{
+    (void)state;
+    static const struct {
+        struct wnw__look_opts opts;
+        int32_t n_prefix, n_last;
+        bool unsized;
+    } rows[] = {
+        {{.header = 1, .sinks = 4, .last = 7, .room = 1}, 0, 7, false},
+        {{.header = 1, .sinks = 4, .last = 7, .room = 0.5}, 0, 6, false}, /* 10 of 20, less 4 */
+        {{.header = 1, .sinks = 4, .last = 5, .room = 0.5}, 0, 5, false},
+        {{.header = 1, .sinks = 4, .last = 7, .room = 0.5}, 8, 2, false},
+        {{.header = 0, .sinks = 4, .last = 7, .room = 0.5}, 8, 6, false},
+        {{.header = 1, .sinks = 4, .last = 7, .room = 0.5}, 12, 1, false},
+        {{.header = 1, .sinks = 4, .last = 7, .room = 0}, 0, 1, false},
+        {{.header = 1, .sinks = 4, .last = 0, .room = 0}, 0, 0, false},
+        {{.header = 1, .sinks = 4, .last = 7, .room = 0.5}, 0, 7, true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const wnw_keep_problem p = {.n = 61,
+                                    .budget = 20,
+                                    .sized = !rows[i].unsized,
+                                    .n_prefix = rows[i].n_prefix,
+                                    .n_here = rows[i].n_prefix};
+        wnw_protected by_others = {.n_last = 3}, alone = {0};
+        wnw__look_keep(&rows[i].opts, &p, &alone);
+        wnw__look_keep(&rows[i].opts, &p, &by_others);
+        assert_int_equal(alone.n_last, rows[i].n_last);
+        assert_int_equal(alone.n_first, rows[i].n_prefix && rows[i].opts.header ? rows[i].n_prefix : 4);
+        assert_int_equal(by_others.n_last, rows[i].n_last > 3 ? rows[i].n_last : 3);
+    }
+}
+
 /* Head budgets that look at no scores have their counts before any layer is observed, and observe no layer of which
  * everything stays. */
 static void counts_come_first(void **state)
@@ -292,10 +326,15 @@ static void counts_come_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_by_hand),    cmocka_unit_test(counts_by_rank),
-        cmocka_unit_test(overlaps_by_hand),  cmocka_unit_test(uniform_shares_are_equal),
-        cmocka_unit_test(compressing_again), cmocka_unit_test(refuses),
-        cmocka_unit_test(plans_are_exact),   cmocka_unit_test(the_header_stays),
+        cmocka_unit_test(counts_by_hand),
+        cmocka_unit_test(counts_by_rank),
+        cmocka_unit_test(overlaps_by_hand),
+        cmocka_unit_test(uniform_shares_are_equal),
+        cmocka_unit_test(compressing_again),
+        cmocka_unit_test(refuses),
+        cmocka_unit_test(plans_are_exact),
+        cmocka_unit_test(the_header_stays),
+        cmocka_unit_test(the_last_stay_where_there_is_room),
         cmocka_unit_test(counts_come_first),
     };
     return run_rows(budget_by_hand, budget_rows) + cmocka_run_group_tests(tests, NULL, NULL);

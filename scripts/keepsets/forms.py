@@ -271,10 +271,17 @@ def keydiff_values(p, r):
     return uniform(p, keydiff_values_scores(p, 0.5), r)
 
 
+def in_room(p, r, first, last, room):
+    """Last entries give way where they and the first would be more than a share of what heads keep; one stays."""
+    return last if room >= 1 else max(1, min(last, floor(room * floor(p.n * (1 - r) + 1e-6)) - first))
+
+
 @case("keydiff-values-shares", scores=keydiff_values_scores)
 @case("keydiff-shares", scores=keydiff_scores)
-def heads_by_shares(p, r, scores, first=4, last=1):
+@case("keydiff-shares:last=32,room=0.3", scores=keydiff_scores, last=32, room=0.3)
+def heads_by_shares(p, r, scores, first=4, last=1, room=1):
     """Counts p + s(f) (n - p) with s linear in log f, for the f at which they come to the size."""
+    last = in_room(p, r, first, last, room)
     shares = p.profile["shares"]
     size = np.log([1, *shares["size"]])
     table = np.concatenate([np.ones((1, p.L * p.K)), np.array(shares["share"]).reshape(-1, p.L * p.K)])
@@ -365,9 +372,11 @@ def kvzip(p, r):
 @case("replay-sampled", scores=replay_scores)
 @case("keydiff-values-sampled", scores=keydiff_values_scores)
 @case("keydiff-sampled", scores=keydiff_scores)
-def sampled(p, r, scores, m=32):
+@case("keydiff-sampled:last=32,room=0.3", scores=keydiff_scores, last=32, room=0.3)
+def sampled(p, r, scores, m=32, first=4, last=1, room=1):
     """Counts by what some tokens in the middle, which are repeated in truth, look for; which entries, by any scores."""
     m = min(m, p.n)
+    last = in_room(p, r, first, last, room)
     at = (p.n - m) // 2
     fed = p.tokens[at - 8:at + m].tolist()  # what comes before leads to it
     found = np.concatenate([a.reshape(p.K, p.G, -1).max(1)[:, at:at + m] for a in p.second_pass(f"sample of {m}", fed)])
@@ -376,7 +385,7 @@ def sampled(p, r, scores, m=32):
 
     def counts(t):
         ends = [np.interp(t, [*row[:1] - 1, *row, *row[-1:] + 1], [0, *below, 1]) for row in y]
-        return np.array([5 + (1 - x) * (p.n - 5) for x in ends])  # 4 sinks and the last one stay
+        return np.array([first + last + (1 - x) * (p.n - first - last) for x in ends])
 
     low, high = -20.0, 2.0
     total = whole((1 - r) * p.L * p.K * p.n)
@@ -387,7 +396,7 @@ def sampled(p, r, scores, m=32):
     n = np.floor(c + 1e-6).astype(int)
     for i in np.argsort(-(c - n), kind="stable")[:total - n.sum()]:
         n[i] += 1
-    keep = [choose(s, k, first=4, last=1) for s, k in zip(np.concatenate(scores(p)), n)]
+    keep = [choose(s, k, first, last) for s, k in zip(np.concatenate(scores(p)), n)]
     return [keep[l * p.K:(l + 1) * p.K] for l in range(p.L)]
 
 

@@ -147,32 +147,36 @@ static const wnw_option options[] = {{.name = "sample",
                                      WNW_OPTION_LOOK_HEADER,
                                      WNW_OPTION_LOOK_SINKS,
                                      WNW_OPTION_LOOK_LAST,
+                                     WNW_OPTION_LOOK_ROOM,
                                      {0}};
 
 const wnw_head_budget wnw__head_budget_sampled = {
-    .part = {WNW_HEAD_BUDGET_INIT, .name = "sampled",
-             .about =
-                 "Heads keep as many entries as KVzip would leave them, by a few tokens that are repeated.",
-             .paper = "after KVzip, arXiv 2505.23416",
-             .details =
-                 "`sample` tokens from the middle of what was read since the last compression are "
-                 "repeated in truth, as KVzip repeats "
-                 "all, with the attention's own softmax over everything. With `Z` the largest "
-                 "attention that the repetition gives an "
-                 "entry, `s_r(t)` is the share of head r's sampled entries with `log(Z + 1e-6) > t`: "
-                 "`(i - 1/2) / m` at the i-th largest "
-                 "of m, linear between, 0 and 1 one further out. Of `N` tokens read, of which `p_r` "
-                 "are protected, head r keeps `p_r + "
-                 "s_r(t) (N - p_r)`, with the `t` at which all heads together come to the size. The "
-                 "scorer orders the entries of one "
-                 "head and has no part in this, so any does. Of heads with fewer than 8 entries in the "
-                 "sample the share falls evenly as `t` rises.\n\n"
-                 "What `shares` has measured once for a model, this measures on the prompt at hand. "
-                 "It is not had where nothing can "
-                 "be read again.\n\n"
-                 "From no paper that we know; docs/results.md has what it does to answers.\n\n"
-                 "Cost: the sample and the 8 tokens before it are read once more.",
-             .options = options, .options_size = sizeof(struct opts),
-             .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES, .keep = wnw__look_keep, .gather = &gather},
+    .part =
+        {WNW_HEAD_BUDGET_INIT, .name = "sampled",
+         .about = "Heads keep as many entries as KVzip would leave them, by a few tokens that are repeated.",
+         .paper = "after KVzip, arXiv 2505.23416",
+         .details =
+             "`sample` tokens from the middle of what was read since the last compression are "
+             "repeated in truth, as KVzip repeats "
+             "all, with the attention's own softmax over everything. With `Z` the largest "
+             "attention that the repetition gives an "
+             "entry, `s_r(t)` is the share of head r's sampled entries with `log(Z + 1e-6) > t`: "
+             "`(i - 1/2) / m` at the i-th largest "
+             "of m, linear between, 0 and 1 one further out. Of `N` tokens read, of which `p_r` "
+             "are protected, head r keeps `p_r + "
+             "s_r(t) (N - p_r)`, with the `t` at which all heads together come to the size. The "
+             "scorer orders the entries of one "
+             "head and has no part in this, so any does. Of heads with fewer than 8 entries in the "
+             "sample the share falls evenly as `t` rises.\n\n"
+             "With `last=32,room=0.3` what was asked at the end of a prompt stays, as far as it fits: "
+             "neither keys nor a sample from the middle speak of it. `auto` does so where the question is "
+             "known.\n\n"
+             "What `shares` has measured once for a model, this measures on the prompt at hand. "
+             "It is not had where nothing can "
+             "be read again.\n\n"
+             "From no paper that we know; docs/results.md has what it does to answers.\n\n"
+             "Cost: the sample and the 8 tokens before it are read once more.",
+         .options = options, .options_size = sizeof(struct opts),
+         .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES, .keep = wnw__look_keep, .gather = &gather},
     .allocate_model = allocate_model,
 };

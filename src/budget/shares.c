@@ -89,7 +89,7 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
 }
 
 static const wnw_option options[] = {
-    WNW_OPTION_LOOK_HEADER, WNW_OPTION_LOOK_SINKS, WNW_OPTION_LOOK_LAST, {0}};
+    WNW_OPTION_LOOK_HEADER, WNW_OPTION_LOOK_SINKS, WNW_OPTION_LOOK_LAST, WNW_OPTION_LOOK_ROOM, {0}};
 
 const wnw_head_budget wnw__head_budget_shares = {
     .part =
@@ -106,6 +106,9 @@ const wnw_head_budget wnw__head_budget_shares = {
              "p_r)`, with the `f` at which all heads together come to the size. The scorer orders the "
              "entries "
              "of one head and has no part in this, so any does.\n\n"
+             "With `last=32,room=0.3` what was asked at the end of a prompt stays, as far as it fits; `auto` "
+             "does so "
+             "where the question is known.\n\n"
              "The chat header stays in every head, as in KVzip. Sizes below the smallest measured one are "
              "refused; a cache that comes there while it decodes keeps the proportions of the smallest.\n\n"
              "From no paper that we know; docs/results.md has what it does to answers.\n\n"

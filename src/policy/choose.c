@@ -94,9 +94,15 @@ static bool input_gate_and_recent(const wnw_policy_facts *f)
     return input_gate_in_shares(f) && (f->decodes || room);
 }
 
+/* What is asked is known, and nothing else will be. */
+static bool known_alone(const wnw_policy_facts *f)
+{
+    return f->question_known && !f->more_questions;
+}
+
 static bool later_gate(const wnw_policy_facts *f)
 {
-    return !f->question_known && has_gate(f);
+    return !known_alone(f) && has_gate(f);
 }
 
 /* Replay needs the queries of the whole prompt, and positions behind it. */
@@ -123,11 +129,6 @@ static bool some_of_sample(const wnw_policy_facts *f)
     return has_sample(f) && kept_of(f) < KEYS_KEPT;
 }
 
-static bool known(const wnw_policy_facts *f)
-{
-    return f->question_known;
-}
-
 static bool decodes_stats(const wnw_policy_facts *f)
 {
     return f->decodes && !f->rope_unknown && has(f, 1u << WNW_PROFILE_STATS);
@@ -142,15 +143,19 @@ static bool always(const wnw_policy_facts *f)
 #define KEYS_WHY   "keys that stand out, in heads that keep as much as 32 tokens say that are repeated in truth"
 #define VALUES_WHY "keys that stand out and values of large norm, in heads that keep as much"
 
+/* Gates, keys and samples from the middle of a text say nothing of what was asked at its end, and an answer needs it. */
+#define LAST_STAY ":last=32,room=0.3"
+
 static const struct row {
     bool (*holds)(const wnw_policy_facts *f);
     const char *recipe, *reason, *when, *why, *evidence;
+    const char *recipe_known; /* where the question is; NULL: the same */
 } rows[] = {
     {beyond_context, "streaming_llm-rerotated",
      "the prompt is longer than the model was trained for and is read by chunks",
      "the prompt is longer than the trained context, and is read by chunks",
      "it alone gives kept tokens positions inside the context without comparing heads",
-     "none: it is what can be done, and was not compared"},
+     "none: it is what can be done, and was not compared", NULL},
     {input_gate_and_recent, "kvzap:recent=32,room=0.3+shares",
      "the model has gates that judge tokens while they are read",
      "there are profiles of shares, measured down to the size, and of gates on hidden states, the prompt is "
@@ -174,7 +179,8 @@ static const struct row {
      "SmolLM2-135M; Qwen2.5-Coder-0.5B, a quarter left: 93.3 of 99.7, kvzip 94.8, kvgate+shares 97.7 (150: "
      "docs/results.md, Gates from longer pieces); LongBench's documents, the same model, a half and a "
      "quarter left: 0.015 and 0.097 nats from the full cache, kvzip 0.015 and 0.129, kvgate+shares 0.020 and "
-     "0.134, replay 0.010 and 0.083 (126: docs/results.md, Real documents); by layer and in chunks none"},
+     "0.134, replay 0.010 and 0.083 (126: docs/results.md, Real documents); by layer and in chunks none",
+     NULL},
     {input_gate_in_shares, "kvzap:recent=0+shares",
      "the model has gates that judge tokens while they are read, and few tokens stay",
      "the same, and less stays",
@@ -185,7 +191,8 @@ static const struct row {
      "pieces; with KVzip+ as "
      "the target 88.2 of 99.7, kvgate+shares 70.3, kvzip 50.2 (150, Qwen2.5-Coder-0.5B): docs/results.md, "
      "Gates from "
-     "longer pieces; by layer, in chunks and while decoding none"},
+     "longer pieces; by layer, in chunks and while decoding none",
+     NULL},
     {gate_in_shares, "kvgate+shares", "the model has gates that judge what is cached",
      "there are profiles of shares, measured down to the size, and of gate, which says that it is for that "
      "size, or nothing; not layer by layer",
@@ -208,7 +215,10 @@ static const struct row {
      "above twice the length of the pieces that gates on hidden states were learned from: with 4096 tokens "
      "and a half, a quarter and an eighth left 60.8, 57.8 and 48.0 of 60.8, those from pieces of 700 57.4, "
      "51.5 and 31.4 (51, SmolLM2-135M: docs/results.md, Longer prompts); "
-     "in chunks and while decoding none"},
+     "in chunks and while decoding none; the whole prompt compressed, a half, a quarter and an eighth left: "
+     "85.7, 83.0 and 53.2 of 85.5 points with the last 32 tokens, 84.8, 74.5 and 46.5 without (150, "
+     "SmolLM2-135M: docs/results.md, The question stays)",
+     "kvgate+shares" LAST_STAY},
     {few_of_shares, "keydiff-values-shares",
      "little stays, and it is known how much each head of the model keeps",
      "there is a profile of shares that was measured down to the size, and less than a quarter stays",
@@ -217,7 +227,8 @@ static const struct row {
      "which reads twice, 44.5 (38 questions of five kinds, Qwen2.5-Coder-0.5B), 81.0, 67.0, 70.0 and 20.0 "
      "(24, Qwen2.5-Coder-1.5B), 54.2 of 90.0, 54.2, 62.5 and 75.0 (31, SmolLM2-135M); a quarter left 95.3, "
      "91.0 and 68.3, keydiff-shares 99.4, 86.0 and 78.3: docs/results.md, Keys and values; question known, "
-     "by layer, in chunks and while decoding none"},
+     "by layer, in chunks and while decoding none",
+     "keydiff-values-shares" LAST_STAY},
     {has_shares, "keydiff-shares",
      "it is known how much each head of the model keeps, and there are no gates for this prompt",
      "there is a profile of shares that was measured down to the size",
@@ -230,13 +241,15 @@ static const struct row {
      "reads twice, 90.0, 79.4 and 45.8, laq:kernel=31 56.7, 46.3 and 36.2 (46: docs/results.md, The question "
      "known); texts that nobody generated, a half left: 0.024 nats from the full cache, replay 0.009, "
      "keydiff 0.053 (41 pieces: docs/results.md, Texts that nobody generated); SmolLM2-135M; in chunks and "
-     "while decoding none"},
+     "while decoding none",
+     "keydiff-shares" LAST_STAY},
     {later_gate, "kvgate", "the question comes later, and the model has gates that judge what is cached",
      "the question comes later, and there is a profile of gate; not layer by layer",
      "a gate predicts what a second reading would score",
      "87.5, 85.0 and 75.6 of 86.9 points with a half, a quarter and an eighth left (SmolLM2-135M, 40 "
      "questions): "
-     "docs/results/older.md, What gates give; in chunks and while decoding none"},
+     "docs/results/older.md, What gates give; in chunks and while decoding none",
+     NULL},
     {few_of_sample, "keydiff-values-sampled",
      "less than a quarter stays, tokens can be read again, and no profile helps",
      "compressed at the end, within the trained context, less than a quarter stays, and tokens can be fed a "
@@ -248,7 +261,8 @@ static const struct row {
      "(53): "
      "docs/results.md, Budgets of heads from 32 tokens; with 64 tokens, question later, 76.0, 47.0, 0.0 and "
      "20.0 of 100 (24, Qwen2.5-Coder-1.5B): docs/results.md, Keys and values; where several layers read one "
-     "cache none"},
+     "cache none",
+     "keydiff-values-sampled" LAST_STAY},
     {some_of_sample, "keydiff-sampled",
      "less than three quarters stay, tokens can be read again, and no profile helps",
      "compressed at the end, within the trained context, less than three quarters stay, and tokens can be "
@@ -266,7 +280,10 @@ static const struct row {
      "replay 30.5 (49, Gemma-3-270m, a half left): docs/results.md, Half kept without a profile; 100 and "
      "92.5 "
      "of 100, replay 90.0 and 52.5, replay-sampled 97.5 and 78.8 (21, Qwen2.5-Coder-1.5B): docs/results.md, "
-     "Budgets of heads without a profile; between a half and three quarters none"},
+     "Budgets of heads without a profile; between a half and three quarters none; the whole prompt "
+     "compressed: 87.3 and 81.8 of 85.5 with the last 32 tokens, 88.0 and 70.5 without (150, SmolLM2-135M), "
+     "100 and 89.2 of 100, 100 and 91.8 (58, Qwen2.5-Coder-0.5B): docs/results.md, The question stays",
+     "keydiff-sampled" LAST_STAY},
     {has_replay, "replay", "the whole prompt's queries are there, and no profile helps at this size",
      "compressed at the end, within the trained context",
      "what repeating the prompt would attend to, from the queries and keys of the first reading",
@@ -275,33 +292,37 @@ static const struct row {
      "question "
      "known: 86.1, 83.3 and 57.2 of 90.0, snapkv:kernel=31 57.2, 42.7 and 30.3 (46: docs/results.md, The "
      "question known); SmolLM2-135M. On Qwen2.5-Coder-1.5B 96.6, 57.9 and 0.0 of 100, where a profile of "
-     "shares alone, by keydiff-shares, has 98.1, 91.2 and 64.6 (69: docs/results.md, A fourth model)"},
+     "shares alone, by keydiff-shares, has 98.1, 91.2 and 64.6 (69: docs/results.md, A fourth model)",
+     NULL},
     {has_sample, "keydiff-sampled", "tokens can be read again, and the prompt's queries cannot be had",
      "compressed at the end, within the trained context, and tokens can be fed a second time", KEYS_WHY,
      "a half, a quarter and an eighth left, question later: 100, 94.7 and 44.4 of 100 points (58 questions "
      "of five kinds, Qwen2.5-Coder-0.5B), 100, 92.5 and 50.0 (21, "
      "Qwen2.5-Coder-1.5B): docs/results.md, Budgets of heads without a profile; keydiff, on SmolLM2-135M, "
      "21.6, 3.3 and 0.8 of 91.1: "
-     "docs/results.md, The proof; where several layers read one cache none"},
-    {known, "snapkv:kernel=31", "the question is compressed too", "the question is compressed too",
+     "docs/results.md, The proof; where several layers read one cache none",
+     "keydiff-sampled" LAST_STAY},
+    {known_alone, "snapkv:kernel=31", "the question is compressed too", "the question is compressed too",
      "what the question attends to, with enough behind it for an answer of a few tokens",
      "74, 72 and 63 of 88.5 points with a quarter, a half and three quarters gone (Qwen2.5-Coder-0.5B), 69, "
      "67 and 54 of 81.1 (SmolLM2-135M), the most of those then that read once: docs/results/older.md, Which "
      "method, at which size; numbers 92, 71 and 51 of 91 with a half, a quarter and an eighth left, copies "
      "of "
      "UUIDs and keys 6, 0 and 0 of 89 (46 questions, SmolLM2-135M: docs/results.md, The question known); by "
-     "layer, in chunks and while decoding none"},
+     "layer, in chunks and while decoding none",
+     NULL},
     {decodes_stats, "triattention", "entries go while decoding, and the model has statistics of its queries",
      "the question comes later, entries go while decoding, and there is a profile of stats",
      "calibrated queries say what coming tokens will give a key by its distance",
-     "none of ours; its paper has it above SnapKV and R-KV while generating"},
+     "none of ours; its paper has it above SnapKV and R-KV while generating", NULL},
     {always, "keydiff", "nothing that another policy needs is there", "nothing of that",
      "keys that stand out; asks for no profile, no question and no phase",
      "21.6, 3.3 and 0.8 of 91.1 points with a half, a quarter and an eighth left (121 questions of five "
      "kinds, "
      "SmolLM2-135M: docs/results.md, The proof); lagkv, which refuses sizes that leave its blocks nothing, "
      "38.3, "
-     "14.0 and 7.0; by layer, in chunks and while decoding none"},
+     "14.0 and 7.0; by layer, in chunks and while decoding none",
+     NULL},
 };
 enum { N_ROW = sizeof rows / sizeof *rows };
 
@@ -326,11 +347,17 @@ double wnw__choice_share_below(const wnw_policy_facts *f)
     return most;
 }
 
-static void give(wnw_policy_choice *out, const struct row *row, int32_t until)
+static void give(wnw_policy_choice *out, const struct row *row, bool question_known, int32_t until)
 {
-    const wnw_policy_choice own = {
-        WNW_INIT(wnw_policy_choice), .recipe = row->recipe, .when = row->when,    .why = row->why,
-        .evidence = row->evidence,   .until_tokens = until, .reason = row->reason};
+    const char *const recipe_known = row->recipe_known ? row->recipe_known : row->recipe;
+    const wnw_policy_choice own = {WNW_INIT(wnw_policy_choice),
+                                   .recipe = question_known ? recipe_known : row->recipe,
+                                   .recipe_known = recipe_known,
+                                   .when = row->when,
+                                   .why = row->why,
+                                   .evidence = row->evidence,
+                                   .until_tokens = until,
+                                   .reason = row->reason};
     wnw__sized_give(out, &own);
 }
 
@@ -401,7 +428,7 @@ int wnw_policy_choose(wnw_policy_choice *out, const wnw_policy_facts *facts)
 {
     wnw_policy_facts f;
     WNW_TRY(take(&f, facts, out));
-    give(out, find(&f), f.n_tokens > 0 ? until(&f, &(struct wish){0}) : 0);
+    give(out, find(&f), f.question_known, f.n_tokens > 0 ? until(&f, &(struct wish){0}) : 0);
     return WNW_OK;
 }
 
@@ -450,8 +477,9 @@ int wnw_policy_choose_quality(wnw_policy_choice *out, const wnw_policy_facts *fa
                             "by calibration it keeps that quality with the fewest entries",
                             "a quality is to be kept",
                             "as few entries as calibration says, of the scorer with which fewer stay",
-                            "the texts that the profile's calibration held out"};
-    give(out, &row, f.n_tokens > 0 ? until(&f, &wish) : 0);
+                            "the texts that the profile's calibration held out",
+                            NULL};
+    give(out, &row, f.question_known, f.n_tokens > 0 ? until(&f, &wish) : 0);
     return WNW_OK;
 }
 
@@ -474,6 +502,6 @@ bool wnw_policy_rule(int32_t i, wnw_policy_choice *out)
 {
     if (!out || WNW_SIZED_CHECK(wnw_policy_choice, out) != WNW_OK || i < 0 || i >= N_ROW)
         return false;
-    give(out, &rows[i], 0);
+    give(out, &rows[i], false, 0);
     return true;
 }

@@ -210,12 +210,23 @@ int32_t wnw__count_model(const wnw_layer_problem *p)
     return total < n_all ? total : (int32_t)n_all;
 }
 
+int32_t wnw__last_in_room(const wnw_keep_problem *p, double room, int32_t n_first, int32_t n_last)
+{
+    const int32_t most = (int32_t)(room * p->budget);
+    if (!p->sized || room >= 1 || n_last <= most - n_first)
+        return n_last;
+    return most > n_first ? most - n_first : 0;
+}
+
 void wnw__look_keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct wnw__look_opts *o = opts;
     const int32_t first = o->header && p->n_prefix > 0 ? p->n_here : o->sinks;
     out->n_first = first > out->n_first ? first : out->n_first;
-    out->n_last = o->last > out->n_last ? o->last : out->n_last;
+    /* The newest entry stays in any case: it may be all that is left of what was asked. */
+    const int32_t fit = wnw__last_in_room(p, o->room, out->n_first, o->last),
+                  last = fit == 0 && o->last > 0 ? 1 : fit;
+    out->n_last = last > out->n_last ? last : out->n_last;
 }
 
 double wnw__look_count(const wnw_layer_problem *p, int32_t r, double share)

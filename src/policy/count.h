@@ -26,10 +26,21 @@ struct wnw__recent_opts {
         .type = WNW_OPT_REAL, .offset = offsetof(struct wnw__recent_opts, share), .def = 0.5, .min = 0, \
         .max = 1                                                                                        \
     }
+/* Last entries give way where they and the first ones would be more than `room` of what heads keep on average. How many of n_last
+ * stay behind n_first; the options of parts that do so have the row below. */
+int32_t wnw__last_in_room(const wnw_keep_problem *p, double room, int32_t n_first, int32_t n_last);
+#define WNW_OPTION_ROOM(opts)                                                                                \
+    {                                                                                                        \
+        .name = "room",                                                                                      \
+        .help = "the most of a size's entries per head that first and last ones may be; the last give way, " \
+                "and 1 leaves them whole",                                                                   \
+        .type = WNW_OPT_REAL, .offset = offsetof(opts, room), .def = 1, .min = 0, .max = 1                   \
+    }
 /* What heads keep whose budgets are shares of a second look: the chat header, or where none is known first entries, and last ones.
  * The options of such budgets begin with this struct, and their tables have the rows below. */
 struct wnw__look_opts {
     int32_t header, sinks, last;
+    double room;
 };
 #define WNW_OPTION_LOOK_HEADER                                                                      \
     {                                                                                               \
@@ -47,6 +58,7 @@ struct wnw__look_opts {
         .name = "last", .help = "last entries that stay, besides the scorer's own", .type = WNW_OPT_INT, \
         .offset = offsetof(struct wnw__look_opts, last), .def = 1, .min = 0, .max = 65536                \
     }
+#define WNW_OPTION_LOOK_ROOM WNW_OPTION_ROOM(struct wnw__look_opts)
 /* `keep` of such a part; opts is a struct that begins with wnw__look_opts. */
 void wnw__look_keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out);
 /* The count of row r that keeps a share of what is not protected of the text, at most what it has. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the shortest recipe of a policy: the one that names fewest parts, of those the one of fewest letters. So a
- * preset that is the policy goes before another one with a part exchanged. Every preset, and the bare scorer, is tried
+ * Finds the shortest recipe of a policy: the one with which fewest parts differ from the first name's, of those the one that names
+ * fewest, then the one of fewest letters. So a preset that is the policy goes before another one with a part exchanged. Every preset, and the bare scorer, is tried
  * as the first name: all parts and options of the policy are added, then each is left out if it can be. A recipe counts
- * only if it parses to the policy, so this file need not know the parser's rules.
+ * only if it parses to the policy, so this file need not know the parser's rules. Options of a part that is not named otherwise go to
+ * the first name: keydiff-sampled:last=32 rather than another preset with +sampled:last=32.
  */
 #include "base/opt.h"
 #include "policy/policy.h"
@@ -14,14 +15,15 @@
 #define MAX_RECIPE 4096
 enum { MAX_PIECES = 128 };
 
-/* A recipe in pieces, which can be left out one by one. A piece is the first name or a part ("name", `part`
- * true) or an option of the part before it ("key=value"). */
+/* A recipe in pieces, which can be left out one by one. A piece is the first name or a part ("name") or an option ("key=value") of
+ * piece number `of`, of itself where it is a name. */
 struct pieces {
     struct {
         char text[192];
-        bool part, out;
+        int32_t of;
+        bool out;
     } piece[MAX_PIECES];
-    int32_t n;
+    int32_t n, n_gathered; /* parts whose options follow the first name */
 };
 
 struct search {
@@ -29,36 +31,43 @@ struct search {
     wnw_registry outside; /* the policy's parts that a program registered */
     const wnw_part *parts[WNW_N_PART_KINDS];
     char best[MAX_RECIPE]; /* "" = none yet */
-    int32_t n_best;        /* parts that it names */
+    int32_t n_best;        /* its cost */
 };
 
-static void add(struct pieces *ps, bool part, const char *name, const char *value)
+static bool is_name(const struct pieces *ps, int32_t i)
+{
+    return ps->piece[i].of == i;
+}
+
+/* Adds a name, or with a value an option of piece `of`. Returns the piece's number. */
+static int32_t add(struct pieces *ps, int32_t of, const char *name, const char *value)
 {
     if (ps->n == MAX_PIECES)
-        return;
+        return ps->n;
     snprintf(ps->piece[ps->n].text, sizeof ps->piece[ps->n].text, "%s%s%s", name, value ? "=" : "",
              value ? value : "");
-    ps->piece[ps->n].part = part;
-    ps->piece[ps->n++].out = false;
+    ps->piece[ps->n].of = value ? of : ps->n;
+    ps->piece[ps->n].out = false;
+    return ps->n++;
 }
 
 /* Writes the recipe. A part that is left out takes its options along. */
 static void write_pieces(const struct pieces *ps, char *out, size_t size)
 {
     size_t n = 0;
-    bool out_of_part = false, has_option = false;
     out[0] = '\0';
-    for (int32_t i = 0; i < ps->n && n < size; i++) {
-        const bool part = ps->piece[i].part;
-        if (part) {
-            out_of_part = ps->piece[i].out;
-            has_option = false;
-        }
-        if (out_of_part || ps->piece[i].out)
+    for (int32_t i = 0; i < ps->n; i++) {
+        const char *sep = ":";
+        if (!is_name(ps, i) || ps->piece[i].out)
             continue;
-        const char *sep = part ? i > 0 ? "+" : "" : has_option ? "," : ":";
-        n += (size_t)snprintf(out + n, size - n, "%s%s", sep, ps->piece[i].text);
-        has_option = has_option || !part;
+        if (n < size)
+            n += (size_t)snprintf(out + n, size - n, "%s%s", i > 0 ? "+" : "", ps->piece[i].text);
+        for (int32_t k = 0; k < ps->n; k++) {
+            if (is_name(ps, k) || ps->piece[k].of != i || ps->piece[k].out || n >= size)
+                continue;
+            n += (size_t)snprintf(out + n, size - n, "%s%s", sep, ps->piece[k].text);
+            sep = ",";
+        }
     }
 }
 
@@ -74,14 +83,14 @@ static bool is_policy(const struct search *se, const char *recipe)
 /* Makes the pieces: the first name, then every part and option of the policy. */
 static void spell_out(const wnw_policy *p, const char *first, struct pieces *ps)
 {
-    ps->n = 0;
+    ps->n = ps->n_gathered = 0;
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
         char value[128];
         const wnw_part *part = &p->part[k].head;
-        add(ps, true, k == WNW_PART_SCORER ? first : part->name, NULL);
+        const int32_t of = add(ps, 0, k == WNW_PART_SCORER ? first : part->name, NULL);
         for (const wnw_option *o = part->options; o && o->name; o++) {
             wnw__opt_format(o, p->opts[k], value, sizeof value);
-            add(ps, false, o->name, value);
+            add(ps, of, o->name, value);
         }
     }
 }
@@ -94,7 +103,7 @@ static void shorten(const struct search *se, struct pieces *ps)
         more = false;
         for (int pass = 0; pass < 2; pass++)
             for (int32_t i = ps->n - 1; i > 0; i--) {
-                if (ps->piece[i].out || ps->piece[i].part != (pass == 0))
+                if (ps->piece[i].out || is_name(ps, i) != (pass == 0))
                     continue;
                 ps->piece[i].out = true;
                 write_pieces(ps, text, sizeof text);
@@ -104,27 +113,46 @@ static void shorten(const struct search *se, struct pieces *ps)
     }
 }
 
-static int32_t count_parts(const struct pieces *ps)
+/* Leaves out parts that are named for their options alone, which then follow the first name. */
+static void gather_options(const struct search *se, struct pieces *ps)
 {
-    int32_t n = 0;
+    char text[MAX_RECIPE];
+    for (int32_t i = 1; i < ps->n; i++) {
+        const struct pieces before = *ps;
+        if (!is_name(ps, i) || ps->piece[i].out)
+            continue;
+        ps->piece[i].out = true;
+        for (int32_t k = i + 1; k < ps->n; k++)
+            ps->piece[k].of = ps->piece[k].of == i ? 0 : ps->piece[k].of;
+        write_pieces(ps, text, sizeof text);
+        ps->n_gathered++;
+        if (!is_policy(se, text))
+            *ps = before;
+    }
+}
+
+static int32_t cost_of(const struct pieces *ps)
+{
+    int32_t n_named = 0;
     for (int32_t i = 0; i < ps->n; i++)
-        n += ps->piece[i].part && !ps->piece[i].out;
-    return n;
+        n_named += is_name(ps, i) && !ps->piece[i].out;
+    return (n_named + ps->n_gathered) * MAX_PIECES + n_named;
 }
 
 static void try_first(struct search *se, const char *first)
 {
     struct pieces ps;
     char text[MAX_RECIPE];
-    if (se->n_best == 1 && strlen(first) >= strlen(se->best))
+    if (se->n_best == MAX_PIECES + 1 && strlen(first) >= strlen(se->best))
         return;
     spell_out(se->policy, first, &ps);
     write_pieces(&ps, text, sizeof text);
     if (!is_policy(se, text))
         return;
     shorten(se, &ps);
+    gather_options(se, &ps);
     write_pieces(&ps, text, sizeof text);
-    const int32_t n = count_parts(&ps);
+    const int32_t n = cost_of(&ps);
     if (*se->best && (n > se->n_best || (n == se->n_best && strlen(text) >= strlen(se->best))))
         return;
     memcpy(se->best, text, strlen(text) + 1);

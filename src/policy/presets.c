@@ -28,8 +28,8 @@
     "expected_attention:n_sink=4,n_future=512,covariance=1,vnorm=" vnorm ",epsilon=" eps ",stats=" stats MEAN
 #define EXPECTED(vnorm, eps) EXPECTED_STATS(vnorm, eps, "prompt")
 #define KEYDIFF(values) "keydiff:values=" values "+direct"
-#define SHARES          "+shares:header=1,sinks=4,last=1"
-#define SAMPLED         "+sampled:sample=32,header=1,sinks=4,last=1"
+#define SHARES          "+shares:header=1,sinks=4,last=1,room=1"
+#define SAMPLED         "+sampled:sample=32,header=1,sinks=4,last=1,room=1"
 #define MERGE "+merge:similarity=0,fraction=1,weight=norm,gate=fixed"
 #define CAPKV "capkv:tau=5,align=cosine,n_sink=4,n_future=512,epsilon=1e-06" MEAN
 #define ADAKV "+adakv:alpha_safeguard=0.2,mode=safeguard"

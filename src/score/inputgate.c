@@ -17,6 +17,7 @@
  * they and the first would be more than `room` of what a head keeps.
  * Observes the answers of gates. Cost O(n_embd) per token and KV head while reading (linear), nothing here.
  */
+#include "policy/count.h"
 #include "policy/part.h"
 
 #include <string.h>
@@ -36,11 +37,9 @@ static void needs(const void *opts, wnw_needs *out)
 static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out)
 {
     const struct opts *o = opts;
-    const int32_t most = (int32_t)(o->share * p->n), room = (int32_t)(o->room * p->budget);
+    const int32_t most = (int32_t)(o->share * p->n);
     out->n_first = p->n_prefix > 0 ? p->n_here : o->sinks;
-    out->n_last = o->recent < most ? o->recent : most;
-    if (p->sized && o->room < 1 && out->n_last > room - out->n_first)
-        out->n_last = room > out->n_first ? room - out->n_first : 0;
+    out->n_last = wnw__last_in_room(p, o->room, out->n_first, o->recent < most ? o->recent : most);
 }
 
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
@@ -72,15 +71,7 @@ static const wnw_option options[] = {{.name = "sinks",
                                       .def = 0.1,
                                       .min = 0,
                                       .max = 1},
-                                     {.name = "room",
-                                      .help =
-                                          "the most of a size's entries per head that first and last ones "
-                                          "may be; the last give way, and 1 leaves them whole",
-                                      .type = WNW_OPT_REAL,
-                                      .offset = offsetof(struct opts, room),
-                                      .def = 1,
-                                      .min = 0,
-                                      .max = 1},
+                                     WNW_OPTION_ROOM(struct opts),
                                      {0}};
 
 const wnw_scorer wnw__scorer_inputgate = {
@@ -105,7 +96,7 @@ const wnw_scorer wnw__scorer_inputgate = {
              "tenth of a "
              "head, so that a short prompt leaves a choice.\n\nCost: O(n_embd) per token and KV head while "
              "reading.",
-         .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_SHRINKS | WNW_FLAG_SECOND_LOOK, .needs = needs,
-         .keep = keep},
+         .options = options, .options_size = sizeof(struct opts),
+         .flags = WNW_FLAG_SHRINKS | WNW_FLAG_SECOND_LOOK, .needs = needs, .keep = keep},
     .score = score,
 };
