@@ -528,8 +528,6 @@ static int choose_policy(struct app_job *job)
     facts.kept = share_kept(job);
     facts.n_tokens = app_job_n_compressed(job);
     facts.was_read = job->was_read;
-    if (job->talks) /* each turn ends with its question, and others follow */
-        facts.question_known = facts.more_questions = true;
     const int rc = asks_quality(job->args) ? choose_keeping(job, &facts)
                                            : app_auto_choose(&job->policy, &job->choice, &facts);
     return rc == APP_OK ? app_job_allowed(job->policy, &job->run, job->args->evict) : rc;

@@ -282,7 +282,7 @@ static const struct row {
      "of 100, replay 90.0 and 52.5, replay-sampled 97.5 and 78.8 (21, Qwen2.5-Coder-1.5B): docs/results.md, "
      "Budgets of heads without a profile; between a half and three quarters none; the whole prompt "
      "compressed: 87.3 and 81.8 of 85.5 with the last 32 tokens, 88.0 and 70.5 without (150, SmolLM2-135M), "
-     "100 and 89.2 of 100, 100 and 91.8 (58, Qwen2.5-Coder-0.5B): docs/results.md, The question stays",
+     "100 and 89.4 of 100, 100 and 92.1 (58, Qwen2.5-Coder-0.5B): docs/results.md, The question stays",
      "keydiff-sampled" LAST_STAY},
     {has_replay, "replay", "the whole prompt's queries are there, and no profile helps at this size",
      "compressed at the end, within the trained context",

@@ -44,16 +44,16 @@ printf '%s\n' "$question" '/size 40' "$question" >"$work/turns"
 grep -q 'policy kvgate+shares, because' "$work/err" || fail "a conversation about a stored document asks for gates that it has not: $(cat "$work/err")"
 # Without.
 chooses 'no profile' 'keydiff-sampled' -m "$small" --ratio 0.6 --context-only
-chooses 'no profile, question known' 'keydiff-sampled' -m "$small" --ratio 0.6
+chooses 'no profile, question known' 'keydiff-sampled:last=32,room=0.3' -m "$small" --ratio 0.6
 chooses 'no profile, little stays' 'keydiff-values-sampled' -m "$small" --ratio 0.8 --context-only
 chooses 'no profile, half stays' 'keydiff-sampled' -m "$small" --ratio 0.5 --context-only
-chooses 'no profile, half stays, question known' 'keydiff-sampled' -m "$small" --ratio 0.5
+chooses 'no profile, half stays, question known' 'keydiff-sampled:last=32,room=0.3' -m "$small" --ratio 0.5
 chooses 'no profile, three quarters stay' 'replay' -m "$small" --ratio 0.25 --context-only
 chooses 'no profile, question known, by layer' 'snapkv:kernel=31' -m "$small" --budget 64 --evict layer
 chooses 'no profile, by layer' 'keydiff' -m "$small" --kv-bytes 64K --context-only --evict layer
 chooses 'no profile, by chunk' 'keydiff' -m "$small" --ratio 0.5 --context-only --evict chunk:64
 chooses 'no profile, while decoding' 'keydiff' -m "$small" --ratio 0.5 --context-only --evict-every 8
-chooses 'no size' 'keydiff-sampled' -m "$small" --policy auto
+chooses 'no size' 'keydiff-sampled:last=32,room=0.3' -m "$small" --policy auto
 grep -q 'ratio 0.5' "$work/err" || fail 'the assumed ratio is not said'
 
 # Whoever names a policy, or no size either, is told nothing.
@@ -81,7 +81,7 @@ good 'eval' eval -m "$small" --tasks niah_single_2 --lengths 512 --samples 1 --n
 import json, pathlib, sys
 run = json.loads((pathlib.Path(sys.argv[1]) / "run.json").read_text())
 got = {(c["mode"], c["recipe"]) for c in run["configs"] if c["size"] != "full"}
-want = {("agnostic", "keydiff-sampled"), ("aware", "keydiff-sampled"), ("agnostic", "snapkv"), ("aware", "snapkv")}
+want = {("agnostic", "keydiff-sampled"), ("aware", "keydiff-sampled:last=32,room=0.3"), ("agnostic", "snapkv"), ("aware", "snapkv")}
 sys.exit(0 if got == want else f"{got} {want}")
 PY
 }

@@ -82,7 +82,7 @@ with tempfile.TemporaryDirectory() as folder:
     with serve() as s:
         said = s.ask("/v1/chat/completions", question)
         check("an image is read", said.status == 200 and said.json["usage"]["prompt_tokens"] > SIDE * SIDE, said.text)
-        check("what its length needs was observed", taken(s) == ("kvgate+shares", 1, 0), taken(s), s.log()[-800:])
+        check("what its length needs was observed", taken(s) == ("kvgate+shares:last=32,room=0.3", 1, 0), taken(s), s.log()[-800:])
         page = s.ask("/winnow/page?slot=0")
         check("a slot with an image is shown", page.status == 200 and page.text.count("\\u25a6") + page.text.count("\u25a6") >= SIDE * SIDE, page.status, page.text[:300])
         check("it is saved", s.ask("/winnow/slots/0?action=save", {"filename": "slot"}).status == 200, s.log()[-800:])
@@ -94,7 +94,7 @@ with tempfile.TemporaryDirectory() as folder:
     with serve() as s:
         s.ask("/completion", {"prompt": "What?", "n_predict": 2})
         said = s.ask("/completion", {"prompt": {"prompt_string": "<image> What?", "multimodal_data": [image]}, "n_predict": 2})
-        check("a prompt with its data is read", said.status == 200 and taken(s)[0] == "kvgate+shares" and taken(s)[2] == 0, said.text, taken(s), s.log()[-800:])
+        check("a prompt with its data is read", said.status == 200 and taken(s)[0] == "kvgate+shares:last=32,room=0.3" and taken(s)[2] == 0, said.text, taken(s), s.log()[-800:])
     with serve("--kv-bytes", "64M") as s:
         said = s.ask("/v1/chat/completions", question)
         check("what cannot be counted is refused where memory is bounded", said.status == 400 and said.json["error"]["param"] == "messages", said.text)

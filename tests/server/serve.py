@@ -99,6 +99,11 @@ def kept(s, i):
     return [[int(bits[t // 4], 16) >> t % 4 & 1 for t in range(data["n"])] for layer in data["plans"][0]["layers"] for bits in layer]
 
 
+# The end of a prompt, with what is asked, stays as far as it fits.
+LAST = ":last=32,room=0.3"
+SAMPLED = "keydiff-values-sampled" + LAST
+
+
 def mean(heads, first, end):
     return sum(sum(h[first:end]) for h in heads) / len(heads)
 
@@ -106,7 +111,7 @@ def mean(heads, first, end):
 # Where nobody names a policy, the table of what was measured chooses one; without profiles it looks with every query of a prompt. A
 # second turn has the queries of its own prompt alone: a ratio leaves what the first one has kept, a budget is shared by tokens. A prompt
 # in several batches gets budgets of heads from a sample.
-for size, taken, old, new in [(("--ratio", "0.5"), "keydiff-sampled", 350, 401 / 2), (("--budget", "300"), "keydiff-sampled", 300 * 711 // 1112, 300 - 300 * 711 // 1112)]:
+for size, taken, old, new in [(("--ratio", "0.5"), "keydiff-sampled" + LAST, 350, 401 / 2), (("--budget", "300"), "keydiff-sampled" + LAST, 300 * 711 // 1112, 300 - 300 * 711 // 1112)]:
     with serve(*size, slots=2) as s:
         check("what is chosen is said", s.log().count("auto: prompts by replay: ") == 1 and kv(s)["policy"] == "auto", s.log()[:400], kv(s)["policy"])
         first = s.complete(document, 12, id_slot=0)
@@ -140,17 +145,18 @@ for size, taken, old, new in [(("--ratio", "0.5"), "keydiff-sampled", 350, 401 /
 # Before the last batch of a prompt a sample of it is fed again, which says how much each head keeps; the prompt and its answer are as without.
 with serve("--ratio", "0.9", slots=3) as s:
     check("what prompts in several batches get is said", s.log().count("auto: prompts by replay: ") == 1 and
-          s.log().count("auto: prompts that come in several batches by keydiff-values-sampled: ") == 1, s.log()[:800])
+          s.log().count(f"auto: prompts that come in several batches by {SAMPLED}: ") == 1, s.log()[:800])
     plain = s.complete(document, 12, id_slot=2, winnow={"policy": "full"})
     first = s.complete(document, 12, id_slot=0)
     counts = [sum(h[:700]) for h in kept(s, 0)]
-    check("budgets from a sample", slot(s, 0)["taken"] == "keydiff-values-sampled" and len(set(counts)) > 1 and abs(sum(counts) / len(counts) - 70) < 1, slot(s, 0), counts)
+    check("budgets from a sample", slot(s, 0)["taken"] == SAMPLED and len(set(counts)) > 1 and abs(sum(counts) / len(counts) - 70) < 1, slot(s, 0), counts)
+    check("the end of the prompt stays as far as it fits", all(all(h[684:700]) for h in kept(s, 0)) and not all(all(h[668:700]) for h in kept(s, 0)), kept(s, 0))
     check("nothing of what was fed stays", slot(s, 0)["tokens"] == 711 and kv(s)["bytes"] < (711 + 82 + 3) * 2 * ROW and not kv(s)["compressions_by_fallback"], kv(s))
     check("the first token is the whole prompt's", first["tokens"][0] == plain["tokens"][0], first["tokens"], plain["tokens"])
     s.complete(ids(512, 3), 3, id_slot=1)
     check("a prompt in one batch has none", slot(s, 1)["taken"] == "replay" and not kv(s)["compressions_by_fallback"], slot(s, 1))
     both = at_once(lambda: s.complete(document, 12, id_slot=0, cache_prompt=False), lambda: s.complete(other, 12, id_slot=1, cache_prompt=False))
-    check("two at once have one each", [slot(s, i)["taken"] for i in range(2)] == ["keydiff-values-sampled"] * 2 and
+    check("two at once have one each", [slot(s, i)["taken"] for i in range(2)] == [SAMPLED] * 2 and
           [sum(h[:700]) for h in kept(s, 0)] == counts and nearly_same(first, both[0], CLOSE), first, both[0], kv(s))
     named = {"policy": "replay-sampled", "ratio": 0.5}
     s.complete(ids(400, 3), 3, id_slot=1, cache_prompt=False, winnow=named)
@@ -160,20 +166,20 @@ with serve("--ratio", "0.9", slots=3) as s:
     s.complete(ids(1600, 4) + long["tokens"] + ids(900, 5), 4, id_slot=1, winnow=named)
     check("as a later turn of itself", kv(s)["compressions_by_fallback"] == 1 and abs(slot(s, 1)["entries"] - (811 - 5.5 + 450 + 4)) < 3, kv(s))
     fed = s.ask("/v1/chat/completions", {"messages": user(words(300, 8)), "max_tokens": 4})
-    check("behind the header of a chat", slot(s, int(fed.headers["X-Winnow-Slot"]))["taken"] == "keydiff-values-sampled", fed.text, kv(s))
+    check("behind the header of a chat", slot(s, int(fed.headers["X-Winnow-Slot"]))["taken"] == SAMPLED, fed.text, kv(s))
 # Where layers slide libllama writes over what is out of their window alone, if all that is fed is one computation. What such layers hold
 # does not grow with a prompt, and is no part of a token's bytes or entries.
 with serve("--ratio", "0.9", slots=2, model=f"{TINY}/tiny-gemma3.gguf") as s:
-    check("a sliding window", s.log().count("auto: prompts that come in several batches by keydiff-values-sampled: ") == 1, s.log()[:800])
+    check("a sliding window", s.log().count(f"auto: prompts that come in several batches by {SAMPLED}: ") == 1, s.log()[:800])
     for n in (700, 1600, 2300):
         long = ids(n, n)
         plain = s.complete(long, 12, id_slot=1, cache_prompt=False, winnow={"policy": "full"})
         first = s.complete(long, 12, id_slot=0, cache_prompt=False)
-        check(f"budgets from a sample of {n} tokens", slot(s, 0)["taken"] == "keydiff-values-sampled" and not kv(s)["compressions_by_fallback"] and
+        check(f"budgets from a sample of {n} tokens", slot(s, 0)["taken"] == SAMPLED and not kv(s)["compressions_by_fallback"] and
               abs(slot(s, 0)["entries"] - (n / 10 + 11)) < 1, slot(s, 0), kv(s))
         check(f"the first token is the whole prompt's, {n}", first["tokens"][0] == plain["tokens"][0], first["tokens"], plain["tokens"])
     again = s.complete(long + first["tokens"] + ids(900, 5), 4, id_slot=0)
-    check("a second turn reads itself", again["timings"]["prompt_n"] == 901 and slot(s, 0)["taken"] == "keydiff-values-sampled", again["timings"], slot(s, 0))
+    check("a second turn reads itself", again["timings"]["prompt_n"] == 901 and slot(s, 0)["taken"] == SAMPLED, again["timings"], slot(s, 0))
     row = kv(s)["bytes_of_a_token"]
     check("a token's bytes are those of the one layer that sees all", row == 2 * 64 * 2 * 2 and slot(s, 1)["entries"] == 2311 and slot(s, 1)["bytes"] == 2311 * row, kv(s))
     check("windows are in what is held", 6 * 16 * row < kv(s)["bytes"] - slot(s, 0)["bytes"] - slot(s, 1)["bytes"] < 6 * 1024 * row + 64 * 4096, kv(s))
@@ -211,14 +217,14 @@ with tempfile.TemporaryDirectory() as folder:
     with open(f"{folder}/gates.json", "w") as f:
         json.dump(gates, f)
     with serve("--context", "1024", "--save", folder, slots=1, model=f"{TINY}/../smollm2-135m.gguf", WINNOW_PROFILE=f"{folder}/gates.json") as s:
-        rows = [(359, "kvzap:recent=0+shares"), (600, "kvzap:recent=32,room=0.3+shares"), (None, "kvgate+shares")]
+        rows = [(359, "kvzap:recent=0+shares"), (600, "kvzap:recent=32,room=0.3+shares"), (None, "kvgate+shares" + LAST)]
         check("profiles are looked for", all(f"auto: prompts{f' of up to {upto} tokens' if upto else ''} by {recipe}: " in s.log() for upto, recipe in rows), s.log()[:1200])
         chat(s, user(words(60, 1)), tokens=2)
         check("and used", n_compressed(s) == 1 and "in place of" not in s.log() and slot(s, 0)["taken"] in rows[0] + rows[1], s.log()[-800:])
         # After a short prompt one that no request has claimed, of whose length nothing was known.
         s.complete(ids(20, 2), 2, cache_prompt=False)
         s.ask("/completion", {"prompt": [*ids(700, 3), "w"], "n_predict": 3})
-        check("what a prompt that is left to the server needs was observed", slot(s, 0)["taken"] == "kvgate+shares" and "in place of" not in s.log(), slot(s, 0), s.log()[-400:])
+        check("what a prompt that is left to the server needs was observed", slot(s, 0)["taken"] == "kvgate+shares" + LAST and "in place of" not in s.log(), slot(s, 0), s.log()[-400:])
         for n, more, recipe in [(359, {}, rows[0][1]), (360, {}, rows[1][1]), (601, {}, rows[2][1]), (400, {"ratio": 0.75}, rows[0][1]), (400, {"budget": 200}, rows[1][1]),
                                 (400, {"budget": 5}, rows[0][1]), (300, {"ratio": 0.99}, "kvgate")]:
             s.complete(ids(n, n), 3, cache_prompt=False, winnow=more)
@@ -278,7 +284,7 @@ with serve("--policy", "replay", slots=1) as s:
 # Layers that it does not go with are asked once; models with recurrent layers, whose slots are not told apart, not at all.
 with serve("--context", "1024", slots=1, model=f"{TINY}/foreign/gemma4.gguf") as s:
     s.complete(ids(300, 0, n_kind=80), 3, cache_prompt=False)
-    check("what needs no queries of a prompt goes with layers that share caches", slot(s, 0)["taken"] == "keydiff-sampled" and n_compressed(s) == 1 and
+    check("what needs no queries of a prompt goes with layers that share caches", slot(s, 0)["taken"] == "keydiff-sampled" + LAST and n_compressed(s) == 1 and
           not kv(s)["compressions_by_fallback"], kv(s), s.log()[-800:])
     for seed in range(2):
         s.complete(ids(300, seed, n_kind=80), 3, cache_prompt=False, winnow={"policy": "replay"})
@@ -457,7 +463,7 @@ with tempfile.TemporaryDirectory() as folder:
         restored(0)
         restored(1)
         fresh = s.complete(other, 12, id_slot=0, cache_prompt=False)
-        check("another prompt in its place is read as anew", slot(s, 0)["taken"] == "keydiff-values-sampled" and abs(slot(s, 0)["entries"] - (len(other) / 10 + 11)) < 1, slot(s, 0))
+        check("another prompt in its place is read as anew", slot(s, 0)["taken"] == SAMPLED and abs(slot(s, 0)["entries"] - (len(other) / 10 + 11)) < 1, slot(s, 0))
         again = s.complete(document + questions[0], 12, id_slot=1, winnow={"reuse": "any"})
         check("beside which the other one goes on", again["timings"]["prompt_n"] == 30 and nearly_same(more, again, CLOSE), again)
         check("as if nothing had been there", fresh["tokens"] == s.complete(other, 12, id_slot=2, cache_prompt=False)["tokens"], fresh)
