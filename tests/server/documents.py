@@ -149,6 +149,14 @@ with serve("--policy", "full", "--slots", "2", "--document", f"long={long}") as 
         further = chat(s, user(q) + turn, winnow=named)
         check("and a further turn", same(further, chat(s, [{"role": "system", "content": text}] + user(q) + turn, cache_prompt=False)) and read(further) < 120)
 
+# What is asked about a document comes later: no more of its end stays than of the rest. A question behind it is known.
+with serve("--ratio", "0.8", "--slots", "1", "--document", f"long={long}") as s:
+    until(lambda: document(s, 0)["ready"])
+    d = document(s, 0)
+    check("a document's end is like the rest", d["policy"] == "keydiff-values-sampled", d)
+    chat(s, user(words(300, 8)), winnow=named)
+    check("a question's stays", kv(s)["slots"][0]["taken"] == "keydiff-values-sampled:last=32,room=0.3", kv(s)["slots"][0])
+
 # The cap counts documents, and what does not fit is said at start.
 with serve("--policy", "keydiff", "--budget", "200", "--slots", "2", "--kv-bytes", str(3300 * ROW), "--document", f"long={long}") as s:
     r = chat(s, user("who"), winnow=named)
