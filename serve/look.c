@@ -15,7 +15,7 @@ struct held_tokens {
     const struct serve_watched *w;
     const struct llama_vocab *vocab;
     const int32_t *cells, *ids; /* [n]; ids NULL: which tokens they are is not known */
-    int32_t n, n_cells;         /* of the cache */
+    int32_t n;
     char name[80], model[128];
     const char *policy;
 };
@@ -47,7 +47,7 @@ struct scratch {
 static json_t *digits_of(const struct held_tokens *x, int32_t i, int32_t ih, const struct scratch *s)
 {
     int32_t n = 0;
-    if (wnw_bridge_cells(x->w->cache, i, 0, ih, s->cells, x->n_cells, &n) != WNW_OK)
+    if (wnw_bridge_cells(x->w->cache, i, 0, ih, s->cells, x->w->sequences.n_cells, &n) != WNW_OK)
         return NULL;
     memset(s->kept, 0, (size_t)x->n);
     for (int32_t k = 0; k < n; k++)
@@ -81,7 +81,7 @@ static json_t *layers_of(const struct held_tokens *x, const struct scratch *s)
 static json_t *plans_of(const struct held_tokens *x, const struct scratch *s)
 {
     json_t *plans = json_array();
-    for (int32_t i = 0; i < x->n_cells; i++)
+    for (int32_t i = 0; i < x->w->sequences.n_cells; i++)
         s->place[i] = -1;
     for (int32_t i = 0; i < x->n; i++)
         s->place[x->cells[i]] = i;
@@ -94,7 +94,7 @@ static json_t *plans_of(const struct held_tokens *x, const struct scratch *s)
 
 static json_t *see(struct held_tokens *x)
 {
-    const size_t n_cells = (size_t)x->n_cells;
+    const size_t n_cells = (size_t)x->w->sequences.n_cells;
     struct scratch s = {.place = malloc(2 * n_cells * sizeof *s.place), .kept = malloc((size_t)x->n)};
     struct app_inspect_data data = {.n = x->n};
     json_t *seen = NULL;
@@ -150,7 +150,6 @@ json_t *serve_look(const struct serve_watched *w, int32_t document, int32_t slot
                             .cells = q->cell,
                             .ids = n >= q->n ? ids : NULL,
                             .n = q->n,
-                            .n_cells = w->sequences.n_cells,
                             .policy = policy_of(w, &w->held[seq])};
     (void)llama_model_meta_val_str(model, "general.name", x.model, sizeof x.model);
     if (document >= 0)

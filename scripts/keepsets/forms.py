@@ -272,8 +272,8 @@ def keydiff_values(p, r):
 
 
 def in_room(p, r, first, last, room):
-    """Last entries give way where they and the first would be more than a share of what heads keep; one stays."""
-    return last if room >= 1 else max(1, min(last, floor(room * floor(p.n * (1 - r) + 1e-6)) - first))
+    """Last entries give way where they and the first would be more than a share of what heads keep."""
+    return last if room >= 1 else max(0, min(last, floor(room * floor(p.n * (1 - r) + 1e-6)) - first))
 
 
 @case("keydiff-values-shares", scores=keydiff_values_scores)
@@ -281,7 +281,7 @@ def in_room(p, r, first, last, room):
 @case("keydiff-shares:last=32,room=0.3", scores=keydiff_scores, last=32, room=0.3)
 def heads_by_shares(p, r, scores, first=4, last=1, room=1):
     """Counts p + s(f) (n - p) with s linear in log f, for the f at which they come to the size."""
-    last = in_room(p, r, first, last, room)
+    last = max(1, in_room(p, r, first, last, room))  # the newest stays
     shares = p.profile["shares"]
     size = np.log([1, *shares["size"]])
     table = np.concatenate([np.ones((1, p.L * p.K)), np.array(shares["share"]).reshape(-1, p.L * p.K)])
@@ -376,7 +376,7 @@ def kvzip(p, r):
 def sampled(p, r, scores, m=32, first=4, last=1, room=1):
     """Counts by what some tokens in the middle, which are repeated in truth, look for; which entries, by any scores."""
     m = min(m, p.n)
-    last = in_room(p, r, first, last, room)
+    last = max(1, in_room(p, r, first, last, room))  # the newest stays
     at = (p.n - m) // 2
     fed = p.tokens[at - 8:at + m].tolist()  # what comes before leads to it
     found = np.concatenate([a.reshape(p.K, p.G, -1).max(1)[:, at:at + m] for a in p.second_pass(f"sample of {m}", fed)])
@@ -453,10 +453,7 @@ def input_scores(p):
 @case("inputgate:recent=100,share=0.05+equal", share=0.05)
 @case("inputgate:recent=100,share=0.5,room=0.6+equal", share=0.5, room=0.6)
 def inputgate_equal(p, r, share, room=1):
-    last = min(100, floor(p.n * share))
-    if room < 1:
-        last = max(0, min(last, floor(room * floor(p.n * (1 - r) + 1e-6)) - 4))
-    return uniform(p, input_scores(p), r, first=4, last=last)
+    return uniform(p, input_scores(p), r, first=4, last=in_room(p, r, 4, min(100, floor(p.n * share)), room))
 
 
 @case("kvzap:recent=0")

@@ -118,9 +118,9 @@ static void gather_options(const struct search *se, struct pieces *ps)
 {
     char text[MAX_RECIPE];
     for (int32_t i = 1; i < ps->n; i++) {
-        const struct pieces before = *ps;
         if (!is_name(ps, i) || ps->piece[i].out)
             continue;
+        const struct pieces before = *ps;
         ps->piece[i].out = true;
         for (int32_t k = i + 1; k < ps->n; k++)
             ps->piece[k].of = ps->piece[k].of == i ? 0 : ps->piece[k].of;
