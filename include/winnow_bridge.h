@@ -129,14 +129,15 @@ WNW_API int wnw_bridge_observe(wnw_bridge *cache, const char *recipe);
 /* ---- A sample that is read a second time, for policies with +sampled ---- */
 
 /*
- * Such a policy asks what attention some tokens of a prompt get while the model repeats them (wnw_needs.second_tokens of them, from the
- * middle of what was not compressed before). The program feeds them: before the last batch of a prompt it has libllama decode, behind
- * what the sequence has, the WNW_SAMPLE_HINT (winnow_method.h) tokens before the sample and the sample; takes the sample with
+ * Such a policy asks what attention some tokens of a prompt get while the model repeats them: those of wnw_sample_places
+ * (winnow_method.h), by wnw_needs.sample, of what was not compressed before. The program feeds them: before the last batch of a prompt it
+ * has libllama decode, behind what the sequence has, all places one behind the other, each with what leads to it; takes the sample with
  * wnw_bridge_sample_new; removes what it has fed (llama_memory_seq_rm, wnw_bridge_forget); and gives the sample to
  * wnw_bridge_compress_cells once the prompt was read. Queries of what is fed must not be skipped (wnw_bridge_skip_query). Of models whose
  * layers have sliding windows all must be in one ubatch: libllama would write the rest over what the next tokens will look at.
  */
 typedef struct wnw_bridge_sample wnw_bridge_sample;
+struct wnw_sample_place;
 
 typedef struct wnw_bridge_sample_of {
     uint32_t struct_size;
@@ -144,7 +145,9 @@ typedef struct wnw_bridge_sample_of {
     /* [n_cells] of the sequence in the order of its tokens, then of the last n_fed, which were fed again */
     const int32_t *cells;
     int32_t n_fed;
-    int32_t first, n; /* cells[first .. first + n - 1] have the tokens that were repeated */
+    const struct wnw_sample_place
+        *places; /* [n_places] of cells[], in ascending order, where the tokens are that were repeated */
+    int32_t n_places;
 } wnw_bridge_sample_of;
 WNW_DEFAULT(wnw_bridge_sample_of, wnw_bridge_sample_of_default)
 

@@ -82,16 +82,35 @@ typedef enum wnw_second_pass {
     /* CONTEXT, and after that second copy each of the tasks, except a task with which the tokens read
      * already end (KVCompose, task-aware). */
     WNW_PASS_BOTH,
-    /* WNW_SAMPLE_HINT tokens, then the `second_tokens` that follow them in the text, from the middle of what was read since the last
-     * compression, or all if these are fewer. The softmax is over everything. */
+    /* Some of what was read since the last compression, as wnw_sample_places says of `sample`, all places one behind the other. The
+     * softmax is over everything. */
     WNW_PASS_SAMPLE,
     /* Added to a REPEAT: the attention of each query is divided by the length of what its layer's attention reads of the
      * token, the hidden state after the norm in front of it (KVzip+). */
     WNW_PASS_BY_INPUT = 1 << 4,
 } wnw_second_pass;
 
-/* Tokens before a SAMPLE, which lead to it. */
-#define WNW_SAMPLE_HINT 8
+/* How much a SAMPLE repeats: one of `every` tokens (0: none), but no more than `most`, and then at least `least`; in runs of
+ * `place` tokens or some more. */
+typedef struct wnw_sample_size {
+    int32_t least, most, every, place;
+} wnw_sample_size;
+
+/* Tokens before each place of a sample, which lead to it; places of a sample at most. */
+#define WNW_SAMPLE_HINT   8
+#define WNW_SAMPLE_PLACES 16
+
+/* Tokens lead .. to - 1 of a text, of which those before `from` lead to the others, which are the sample. */
+typedef struct wnw_sample_place {
+    int32_t lead, from, to;
+} wnw_sample_place;
+
+/* Where a sample of tokens from .. to - 1 is: in the middle of each of as many slices of them as it has places, fewer where slices would
+ * be too short for what leads to a place. Returns their number, 0 where there are no tokens, and place[] in ascending order. */
+WNW_API int32_t wnw_sample_places(const wnw_sample_size *size, int32_t from, int32_t to,
+                                  wnw_sample_place place[WNW_SAMPLE_PLACES]);
+/* How many tokens are fed of n: all places with what leads to them. */
+WNW_API int32_t wnw_sample_fed(const wnw_sample_size *size, int32_t n);
 
 /* Norms of a value v after the output projection W_O of query head h, averaged over the group. */
 typedef enum wnw_proj_norm {
@@ -111,11 +130,13 @@ typedef struct wnw_needs {
     uint32_t profiles_optional; /* PROFILE: bit set of kinds that improve the part; where one is missing
                                    it works with neutral values and the report has a warning */
     int32_t lookahead;          /* LOOKAHEAD: tokens to generate */
-    int32_t
-        second_tokens; /* SECOND_PASS by SAMPLE: tokens to repeat; policies that are planned at once must agree */
+    wnw_sample_size sample;     /* SECOND_PASS by SAMPLE; policies that are planned at once must agree */
 } wnw_needs;
 
 WNW_DEFAULT(wnw_needs, wnw_needs_default)
+
+/* Whether one second pass serves both, where both ask for one. */
+WNW_API bool wnw_second_passes_agree(const wnw_needs *a, const wnw_needs *b);
 
 /* The observations of one layer. Arrays are float32 and borrowed until the part's function returns. Entries are cache
  * entries in ascending position; with a cache that was never compressed entry i is position i. Rows are rectangular:
@@ -159,8 +180,9 @@ struct wnw_observation {
     /* [n_head][n]: sum and maximum over the n_pass2 queries of the second pass. Rows are not renormalised. */
     const float *pass2_sum, *pass2_max;
     int32_t n_pass2;
-    /* Positions pass2_from .. pass2_to - 1 are those that the pass was to look for; entries at others have 0. */
-    int32_t pass2_from, pass2_to;
+    /* [n_pass2_places] the positions that the pass was to look for; what entries at others have says nothing. */
+    const wnw_sample_place *pass2_places;
+    int32_t n_pass2_places;
 
     /* Norms of the values after the output projection, [n_head_kv][n]; NULL where memory runs out, with the
      * error set. They are stored with the entries, so that each is computed once. They leave out a bias of

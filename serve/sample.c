@@ -26,8 +26,8 @@ void serve_sample_drop(struct serve_watched *w, int32_t seq)
 
 /* ---- What is fed ---- */
 
-/* Tokens that the rule of a slot wants repeated, once its prompt has n tokens; 0: none. */
-static int32_t wanted(const struct serve_watched *w, int32_t seq, int32_t n)
+/* Whether the rule of a slot wants some of its tokens repeated, once its prompt has n, and how many. */
+static bool wants(wnw_sample_size *size, const struct serve_watched *w, int32_t seq, int32_t n)
 {
     const struct serve_rule *rule = &w->rule[seq];
     struct serve_rule chosen = {0};
@@ -37,7 +37,8 @@ static int32_t wanted(const struct serve_watched *w, int32_t seq, int32_t n)
     }
     const wnw_needs needs = rule->policy ? wnw_policy_needs(rule->policy) : (wnw_needs){0};
     wnw_policy_free(chosen.policy);
-    return needs.flags & WNW_NEED_SECOND_PASS ? needs.second_tokens : 0;
+    *size = needs.sample;
+    return needs.flags & WNW_NEED_SECOND_PASS;
 }
 
 /* The first token from which on all of a slot are text that no compression has judged. */
@@ -54,19 +55,21 @@ static int32_t first_new(const struct serve_watched *w, int32_t seq)
     return from;
 }
 
-/* Tokens of a slot that are fed again: WNW_SAMPLE_HINT, which lead to the sample, and the sample. */
+/* Tokens of a slot that are fed again. */
 struct fed {
-    int32_t from, n;
+    wnw_sample_place place[WNW_SAMPLE_PLACES];
+    int32_t n_places, n;
 };
 
 /* False: there is too little to repeat. */
-static bool find(struct fed *f, const struct serve_watched *w, int32_t seq, int32_t n_wanted)
+static bool find(struct fed *f, const struct serve_watched *w, int32_t seq, const wnw_sample_size *size)
 {
-    const int32_t from = first_new(w, seq), n_new = w->sequences.of[seq].n - from,
-                  most = n_new - 2 * WNW_SAMPLE_HINT, n_sample = n_wanted < most ? n_wanted : most;
-    const int32_t first = from + (n_new - n_sample) / 2;
-    *f = (struct fed){.from = first - WNW_SAMPLE_HINT, .n = WNW_SAMPLE_HINT + n_sample};
-    return n_new >= SERVE_LEAST_NEW;
+    const int32_t from = first_new(w, seq), to = w->sequences.of[seq].n;
+    *f = (struct fed){0};
+    f->n_places = wnw_sample_places(size, from, to, f->place);
+    for (int32_t k = 0; k < f->n_places; k++)
+        f->n += f->place[k].to - f->place[k].lead;
+    return to - from >= SERVE_LEAST_NEW;
 }
 
 /* ---- Feeding it ---- */
@@ -77,15 +80,17 @@ static struct llama_batch_ext *batch_of(const struct serve_watched *w, int32_t s
     const struct serve_sequence *q = &w->sequences.of[seq];
     struct llama_batch_ext *batch = llama_batch_ext_init(w->ctx);
     bool good = batch != NULL;
-    for (int32_t i = 0; good && i < f->n; i++) {
-        const llama_pos pos = q->pos[q->n - 1] + 1 + i;
-        good = REAL(llama_batch_ext_add_token)(batch, seq, q->token[f->from + i]) == i &&
-               REAL(llama_batch_ext_set_pos)(batch, i, &pos);
-        serve_batch_add(rows, i, seq, q->token[f->from + i]);
-        good = good && rows->n == i + 1;
-        if (good)
-            rows->row[i].pos = pos;
-    }
+    int32_t i = 0;
+    for (int32_t k = 0; k < f->n_places; k++)
+        for (int32_t t = f->place[k].lead; good && t < f->place[k].to; t++, i++) {
+            const llama_pos pos = q->pos[q->n - 1] + 1 + i;
+            good = REAL(llama_batch_ext_add_token)(batch, seq, q->token[t]) == i &&
+                   REAL(llama_batch_ext_set_pos)(batch, i, &pos);
+            serve_batch_add(rows, i, seq, q->token[t]);
+            good = good && rows->n == i + 1;
+            if (good)
+                rows->row[i].pos = pos;
+        }
     if (!good && batch)
         REAL(llama_batch_ext_free)(batch);
     return good ? batch : NULL;
@@ -123,8 +128,8 @@ static void feed(struct serve_watched *w, int32_t seq, const struct fed *f)
                                          .n_cells = q->n,
                                          .cells = q->cell,
                                          .n_fed = f->n,
-                                         .first = f->from + WNW_SAMPLE_HINT,
-                                         .n = f->n - WNW_SAMPLE_HINT};
+                                         .places = f->place,
+                                         .n_places = f->n_places};
         if (wnw_bridge_sample_new(&w->sample[seq], w->cache, &of) != WNW_OK)
             fprintf(stderr, "winnow: slot %d: %s\n", (int)seq, wnw_last_error());
     }
@@ -142,12 +147,12 @@ void serve_sample_feed(struct serve_watched *w, const struct serve_batch *b)
         const struct serve_rows r = serve_batch_rows_of(b, seq);
         const struct serve_held *s = &w->held[seq];
         const struct serve_sequence *q = &w->sequences.of[seq];
+        wnw_sample_size size;
         struct fed f;
         if (!r.ends || !s->reading || s->n_unknown > 0 || q->n == 0 || serve_keeps_all(&w->rule[seq].want))
             continue;
         serve_sample_drop(w, seq);
-        const int32_t n = wanted(w, seq, q->n + r.n);
-        if (n > 0 && find(&f, w, seq, n) && fits(w, seq, f.n))
+        if (wants(&size, w, seq, q->n + r.n) && find(&f, w, seq, &size) && fits(w, seq, f.n))
             feed(w, seq, &f);
     }
 }

@@ -9,13 +9,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N = 300, HEADER = 20, KEPT = 100, SAMPLE = 32, N_CTX = 2048 };
+enum { N = 300, HEADER = 20, KEPT = 100, N_CTX = 2048 };
 static const char LLAMA[] = "tiny/tiny-llama.gguf", GEMMA[] = "tiny/tiny-gemma3.gguf";
-/* The middle of what follows the header. */
-enum { FIRST = HEADER + (N - HEADER - SAMPLE) / 2 };
 
-/* What a session's second pass feeds. */
-enum { HINT = WNW_SAMPLE_HINT, FED = HINT + SAMPLE };
+/* What a session's second pass feeds of what follows the header. */
+struct fed {
+    int32_t token[N], n, n_places;
+    wnw_sample_place place[WNW_SAMPLE_PLACES];
+};
+
+static struct fed fed_of(const char *recipe, const int32_t *tokens)
+{
+    struct fed f = {.n = 0};
+    wnw_policy *policy = test_policy(recipe);
+    const wnw_needs needs = wnw_policy_needs(policy);
+    f.n_places = wnw_sample_places(&needs.sample, HEADER, N, f.place);
+    for (int32_t k = 0; k < f.n_places; k++)
+        for (int32_t t = f.place[k].lead; t < f.place[k].to; t++)
+            f.token[f.n++] = tokens[t];
+    wnw_policy_free(policy);
+    return f;
+}
 
 static wnw_plan *in_session(const char *path, const char *recipe, const int32_t *tokens)
 {
@@ -67,19 +81,16 @@ static void opened(struct test_llama *t, struct told *told, const char *name, co
 }
 
 /* Feeds the sample behind the prompt, takes it, and removes what was fed. */
-static wnw_bridge_sample *sampled(struct test_llama *t, struct told *told, const int32_t *tokens)
+static wnw_bridge_sample *sampled(struct test_llama *t, struct told *told, const struct fed *fed)
 {
     wnw_bridge_sample *sample;
-    test_llama_decode(t, 0, N, tokens + FIRST - HINT, FED, NULL);
-    const wnw_bridge_sample_of of = {WNW_INIT(wnw_bridge_sample_of),
-                                     .n_cells = N + FED,
-                                     .cells = told->cell,
-                                     .n_fed = FED,
-                                     .first = FIRST,
-                                     .n = SAMPLE};
+    test_llama_decode(t, 0, N, fed->token, fed->n, NULL);
+    const wnw_bridge_sample_of of = {
+        WNW_INIT(wnw_bridge_sample_of), .n_cells = N + fed->n,    .cells = told->cell, .n_fed = fed->n,
+        .places = fed->place,           .n_places = fed->n_places};
     assert_ok(wnw_bridge_sample_new(&sample, told->cache, &of));
     assert_true(llama_memory_seq_rm(llama_get_memory(t->ctx), 0, N, -1));
-    assert_ok(wnw_bridge_forget(told->cache, told->cell + N, FED));
+    assert_ok(wnw_bridge_forget(told->cache, told->cell + N, fed->n));
     told->n = N;
     return sample;
 }
@@ -122,10 +133,13 @@ static struct same compared(const wnw_bridge *cache, const wnw_plan *plan)
 
 static const struct session_row {
     const char *name, *recipe, *path;
-} session_rows[] = {{"keydiff-values-sampled", "keydiff-values-sampled", LLAMA},
-                    {"replay-sampled", "replay-sampled", LLAMA},
-                    {"keydiff-sampled", "keydiff-sampled", LLAMA},
-                    {"layers that slide", "keydiff-sampled", GEMMA}};
+    int32_t n_places;
+} session_rows[] = {{"keydiff-values-sampled", "keydiff-values-sampled", LLAMA, 1},
+                    {"replay-sampled", "replay-sampled", LLAMA, 1},
+                    {"keydiff-sampled", "keydiff-sampled", LLAMA, 1},
+                    {"several places", "keydiff-sampled:sample=50,place=16", LLAMA, 3},
+                    {"layers that slide", "keydiff-sampled", GEMMA, 1},
+                    {"several places where layers slide", "keydiff-sampled:sample=50,place=16", GEMMA, 3}};
 
 static void as_in_a_session(void **state)
 {
@@ -139,7 +153,9 @@ static void as_in_a_session(void **state)
     wnw_plan *plan = in_session(row->path, recipe, tokens);
     opened(&t, &told, row->path, recipe);
     test_llama_decode(&t, 0, 0, tokens, N, NULL);
-    wnw_bridge_sample *sample = sampled(&t, &told, tokens);
+    const struct fed fed = fed_of(recipe, tokens);
+    assert_int_equal(fed.n_places, row->n_places);
+    wnw_bridge_sample *sample = sampled(&t, &told, &fed);
     const wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of),
                                     .n_cells = N,
                                     .cells = told.cell,
@@ -229,34 +245,50 @@ static void test_refuses(void **state)
     assert_says("no sample of this prompt was fed");
     /* Queries that were skipped, and numbers that are none. */
     static const struct {
-        int32_t n_cells, n_fed, first, n;
+        int32_t n_cells, n_fed, n_places;
+        wnw_sample_place place[2];
         int status;
-    } bad[] = {{N, 50, 10, 20, WNW_E_NOT_OBSERVED},
-               {N, 0, 10, 20, WNW_E_ARG},
-               {N, 50, -1, 20, WNW_E_ARG},
-               {N, 50, 10, 0, WNW_E_ARG},
-               {N, 50, 231, 20, WNW_E_ARG},
-               {N, N, 0, 1, WNW_E_ARG},
-               {0, 1, 0, 1, WNW_E_ARG},
-               {N, 50, 10, 241, WNW_E_ARG}};
+    } bad[] = {{N, 50, 1, {{2, 10, 30}}, WNW_E_NOT_OBSERVED},
+               {N, 50, 2, {{2, 10, 30}, {30, 38, 60}}, WNW_E_NOT_OBSERVED},
+               {N, 0, 1, {{2, 10, 30}}, WNW_E_ARG},
+               {N, 50, 1, {{-1, -1, 19}}, WNW_E_ARG},
+               {N, 50, 1, {{2, 10, 10}}, WNW_E_ARG},
+               {N, 50, 1, {{223, 231, 251}}, WNW_E_ARG},
+               {N, N, 1, {{0, 0, 1}}, WNW_E_ARG},
+               {0, 1, 1, {{0, 0, 1}}, WNW_E_ARG},
+               {N, 50, 2, {{2, 10, 30}, {12, 20, 40}}, WNW_E_ARG},
+               {N, 50, 2, {{12, 20, 40}, {2, 10, 15}}, WNW_E_ARG},
+               {N, 50, 0, {{2, 10, 30}}, WNW_E_ARG},
+               {N, 50, WNW_SAMPLE_PLACES + 1, {{2, 10, 30}}, WNW_E_ARG},
+               {N, 50, 1, {{2, 10, 251}}, WNW_E_ARG}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const wnw_bridge_sample_of from = {
             WNW_INIT(wnw_bridge_sample_of), .n_cells = bad[i].n_cells, .cells = told.cell,
-            .n_fed = bad[i].n_fed,          .first = bad[i].first,     .n = bad[i].n};
+            .n_fed = bad[i].n_fed,          .places = bad[i].place,    .n_places = bad[i].n_places};
         assert_error(wnw_bridge_sample_new(&sample, told.cache, &from), bad[i].status);
         assert_null(sample);
     }
     const int32_t beyond[] = {0, 1, N_CTX};
-    wnw_bridge_sample_of from = {WNW_INIT(wnw_bridge_sample_of), .n_cells = 3, .cells = beyond, .n_fed = 1,
-                                 .n = 1};
+    const wnw_sample_place place = {.to = 1};
+    wnw_bridge_sample_of from = {WNW_INIT(wnw_bridge_sample_of),
+                                 .n_cells = 3,
+                                 .cells = beyond,
+                                 .n_fed = 1,
+                                 .places = &place,
+                                 .n_places = 1};
     assert_error(wnw_bridge_sample_new(&sample, told.cache, &from), WNW_E_RANGE);
+    from.places = NULL;
+    from.cells = told.cell;
+    assert_error(wnw_bridge_sample_new(&sample, told.cache, &from), WNW_E_ARG);
+    from.places = &place;
     from.cells = NULL;
     assert_error(wnw_bridge_sample_new(&sample, told.cache, &from), WNW_E_ARG);
     assert_error(wnw_bridge_sample_new(NULL, told.cache, &from), WNW_E_ARG);
     wnw_bridge_sample_free(NULL);
     /* A sample of tokens that are gone: others were written where they were. */
     told.skip = false;
-    other = sampled(&t, &told, tokens);
+    const struct fed fed = fed_of("keydiff-sampled", tokens);
+    other = sampled(&t, &told, &fed);
     assert_true(llama_memory_seq_rm(llama_get_memory(t.ctx), 0, -1, -1));
     assert_ok(wnw_bridge_forget(told.cache, told.cell, N));
     told.n = 0;

@@ -69,12 +69,13 @@ static int score_pass(const void *opts, const wnw_observation *obs, float *score
     return WNW_OK;
 }
 
-enum { N_SAMPLE = 40 }; /* tokens that a sample repeats */
+/* What a sample repeats. */
+static const wnw_sample_size sample_size = {.least = 40, .most = 256, .every = 20, .place = 30};
 
 static int run_pass(struct wnw__second_pass **out, wnw_session *s, wnw_second_pass kind, char *warning)
 {
     const wnw_needs needs = {
-        .flags = WNW_NEED_SECOND_PASS, .second_pass = (int32_t)kind, .second_tokens = N_SAMPLE};
+        .flags = WNW_NEED_SECOND_PASS, .second_pass = (int32_t)kind, .sample = sample_size};
     return wnw__second_pass_run(out, s, &needs, warning);
 }
 
@@ -465,12 +466,7 @@ static void check_repeat(const struct setup *c, int32_t n_prefix, wnw_second_pas
     int32_t *tokens = tokens_of(m, c->n, 7);
     wnw_session *s = read_context(m, c, tokens, 0, WNW_PASS_REPEAT);
     static const int32_t tail[] = {11, 7, 11};
-    const bool sample = pass == WNW_PASS_SAMPLE;
-    const int32_t n_taken = sample && c->n - n_prefix > N_SAMPLE ? N_SAMPLE : c->n - n_prefix;
-    const int32_t start = pass == WNW_PASS_REPEAT_ALL ? 0
-                          : sample                    ? n_prefix + (c->n - n_prefix - n_taken) / 2
-                                                      : n_prefix;
-    const int32_t end = sample ? start + n_taken : c->n;
+    const int32_t start = pass == WNW_PASS_REPEAT_ALL ? 0 : n_prefix, end = c->n;
     struct fed fed[2] = {{0}};
     int32_t n_fed = 0;
     const wnw_prompt told = template_of(n_prefix, tail, n_prefix > 0 ? 3 : 0);
@@ -490,11 +486,12 @@ static void check_repeat(const struct setup *c, int32_t n_prefix, wnw_second_pas
             memcpy(suffix, tail, sizeof tail);
         }
         struct fed *f = &fed[n_fed];
-        *f = (struct fed){.first = at, .last = at + 2048 < end ? at + 2048 : end, .all_seen = sample};
+        *f = (struct fed){
+            .first = at,
+            .last = at + 2048 < end ? at + 2048 : end,
+        };
         f->sinks = pass == WNW_PASS_REPEAT && n_prefix > 0 ? n_prefix : at < 4 ? at : 4;
-        const int32_t hint = inside ? 8 : !sample ? 0 : at - n_prefix < 8 ? at - n_prefix : 8;
-        if (sample)
-            n_prompt = n_suffix = 0; /* what comes before leads to it */
+        const int32_t hint = inside ? 8 : 0;
         f->tokens = malloc((size_t)(n_prompt + hint + n_suffix + f->last - at) * sizeof *f->tokens);
         assert_non_null(f->tokens);
         for (int32_t i = 0; i < n_prompt; i++)
@@ -543,17 +540,45 @@ static void test_repeat_with_header(void **state)
     }
 }
 
-/* A sample: one chunk from the middle of the text, or all of a short one, and everything is seen. */
+/* A sample: places of the text behind what leads to them, and everything is seen. */
+static void check_sample(const struct setup *c, int32_t n_prefix, int32_t n_places)
+{
+    wnw_model *m = open_model(c->arch);
+    int32_t *tokens = tokens_of(m, c->n, 7);
+    wnw_session *s = read_context(m, c, tokens, 0, WNW_PASS_REPEAT);
+    const wnw_prompt told = template_of(n_prefix, NULL, 0);
+    wnw_sample_place place[WNW_SAMPLE_PLACES];
+    assert_ok(tell(s, WNW_PASS_REPEAT, (wnw_run){.prompt = &told}));
+    assert_int_equal(wnw_sample_places(&sample_size, n_prefix, c->n, place), n_places);
+    struct fed fed = {.tokens = malloc((size_t)c->n * sizeof *fed.tokens),
+                      .first = place[0].from,
+                      .last = place[n_places - 1].to,
+                      .all_seen = true};
+    assert_non_null(fed.tokens);
+    for (int32_t k = 0; k < n_places; k++)
+        for (int32_t t = place[k].lead; t < place[k].to; t++)
+            fed.tokens[fed.n++] = tokens[t];
+    check_pass(m, c, tokens, s, WNW_PASS_SAMPLE, &fed, 1);
+    free(fed.tokens);
+    wnw_session_free(s);
+    wnw_model_free(m);
+    free(tokens);
+}
+
 static void test_sample(void **state)
 {
     (void)state;
-    static const struct setup rows[] = {{"llama", WNW_ATTN_OWN, WNW_KV_F32, 130, 512, false},
-                                        {"gemma3", WNW_ATTN_GGML, WNW_KV_F16, 130, 64, true},
-                                        {"qwen2", WNW_ATTN_OWN, WNW_KV_F16, 30, 40, false},
-                                        {"llama", WNW_ATTN_OWN, WNW_KV_F16, 2180, 512, false}};
+    static const struct {
+        struct setup setup;
+        int32_t n_places;
+    } rows[] = {{{"llama", WNW_ATTN_OWN, WNW_KV_F32, 130, 512, false}, 1},
+                {{"gemma3", WNW_ATTN_GGML, WNW_KV_F16, 130, 64, true}, 1},
+                {{"qwen2", WNW_ATTN_OWN, WNW_KV_F16, 30, 40, false}, 1},
+                {{"llama", WNW_ATTN_OWN, WNW_KV_F16, 1390, 64, false}, 2},
+                {{"llama", WNW_ATTN_OWN, WNW_KV_F16, 2180, 512, false}, 3}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        check_repeat(&rows[i], 0, WNW_PASS_SAMPLE);
-        check_repeat(&rows[i], 11, WNW_PASS_SAMPLE);
+        check_sample(&rows[i].setup, 0, rows[i].n_places);
+        check_sample(&rows[i].setup, 11, rows[i].n_places);
     }
 }
 

@@ -74,8 +74,8 @@ static const struct {
     {{.feeds_again = true, .kept = 0.75}, "replay"},
     {{.feeds_again = true, .kept = 0.5, .question_known = true}, "keydiff-sampled" LAST},
     {{.feeds_again = true, .kept = 0.8, .question_known = true}, "replay"},
-    {{.feeds_again = true, .kept = 0.5, .n_tokens = 8152, .n_ctx_train = 8192}, "keydiff-sampled"},
-    {{.feeds_again = true, .kept = 0.5, .n_tokens = 8153, .n_ctx_train = 8192}, "replay"},
+    {{.feeds_again = true, .kept = 0.5, .n_tokens = 7890, .n_ctx_train = 8192}, "keydiff-sampled"},
+    {{.feeds_again = true, .kept = 0.5, .n_tokens = 7891, .n_ctx_train = 8192}, "replay"},
     {{.feeds_again = true, .kept = 0.5, .profiles = SHARES}, "keydiff-shares"},
     {{.feeds_again = true, .kept = 0.5, .profiles = GATE}, "kvgate"},
     {{.feeds_again = true, .kept = 0.49}, "keydiff-sampled"},
@@ -83,10 +83,10 @@ static const struct {
     {{.feeds_again = true, .kept = 0.249}, "keydiff-values-sampled"},
     {{.feeds_again = true, .question_known = true, .kept = 0.3, .n_tokens = 100, .n_ctx_train = 8192},
      "keydiff-sampled" LAST},
-    {{.feeds_again = true, .kept = 0.3, .n_tokens = 8152, .n_ctx_train = 8192}, "keydiff-sampled"},
-    {{.feeds_again = true, .kept = 0.3, .n_tokens = 8153, .n_ctx_train = 8192}, "replay"},
-    {{.feeds_again = true, .kept = 0.2, .n_tokens = 8152, .n_ctx_train = 8192}, "keydiff-values-sampled"},
-    {{.feeds_again = true, .kept = 0.2, .n_tokens = 8153, .n_ctx_train = 8192}, "replay"},
+    {{.feeds_again = true, .kept = 0.3, .n_tokens = 7890, .n_ctx_train = 8192}, "keydiff-sampled"},
+    {{.feeds_again = true, .kept = 0.3, .n_tokens = 7891, .n_ctx_train = 8192}, "replay"},
+    {{.feeds_again = true, .kept = 0.2, .n_tokens = 7890, .n_ctx_train = 8192}, "keydiff-values-sampled"},
+    {{.feeds_again = true, .kept = 0.2, .n_tokens = 7891, .n_ctx_train = 8192}, "replay"},
     {{.feeds_again = true, .kept = 0.2, .queries_unknown = true}, "keydiff-values-sampled"},
     {{.feeds_again = true, .rope_unknown = true}, "keydiff-sampled"},
     {{.feeds_again = true, .queries_unknown = true, .question_known = true}, "keydiff-sampled" LAST},
@@ -163,6 +163,8 @@ static void rows_by_length(void **state)
         {{.n_ctx_train = 512}, {{512, "replay"}, {INT32_MAX, "keydiff"}}},
         {{.n_ctx_train = 512, .feeds_again = true, .kept = 0.3},
          {{472, "keydiff-sampled"}, {512, "replay"}, {INT32_MAX, "keydiff"}}},
+        {{.n_ctx_train = 2600, .feeds_again = true, .kept = 0.3},
+         {{2506, "keydiff-sampled"}, {2600, "replay"}, {INT32_MAX, "keydiff"}}},
         {{.n_ctx_train = 512, .phase = WNW_PHASE_CHUNK},
          {{512, "keydiff"}, {INT32_MAX, "streaming_llm-rerotated"}}},
         {{.profiles = SHARES, .n_ctx_train = INT32_MAX, .kept = 1e-12},
@@ -207,6 +209,13 @@ static void check(const wnw_policy_facts *f, const wnw_policy_choice *choice)
         assert_false(f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train);
     assert_false(needs.flags & WNW_NEED_PERPLEXITY);
     assert_false(!f->feeds_again && needs.flags & WNW_NEED_SECOND_PASS);
+    if (needs.flags & WNW_NEED_SECOND_PASS && f->n_ctx_train > 0) {
+        const int32_t n = f->n_tokens, ctx = f->n_ctx_train;
+        assert_cmp(n + wnw_sample_fed(&needs.sample, n), <=,
+                   ctx); /* the longest of what is chosen for, too */
+        if (choice->until_tokens < ctx)
+            assert_cmp(choice->until_tokens + wnw_sample_fed(&needs.sample, choice->until_tokens), <=, ctx);
+    }
     assert_false(f->was_read && needs.flags & WNW_NEED_INPUT_GATE);
     assert_false(wnw_policy_is_full(p) || wnw_policy_has_own_size(p));
     wnw_policy_free(p);

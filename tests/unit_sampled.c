@@ -47,7 +47,7 @@ static void make(struct problem *q, int32_t n, int32_t budget, const double top[
 
 static void run(struct problem *q, int32_t *n_keep)
 {
-    wnw_policy *policy = test_policy("random+sampled:sample=8");
+    wnw_policy *policy = test_policy("random+sampled:sample=8,most=8");
     assert_ok(policy->part[WNW_PART_HEAD_BUDGET].heads.allocate_model(policy->opts[WNW_PART_HEAD_BUDGET],
                                                                       &q->p, n_keep, q->scratch, q->warning));
     wnw_policy_free(policy);
@@ -122,8 +122,11 @@ static void any_size(void **state)
 static void gathers(void **state)
 {
     (void)state;
-    enum { N = 14, FROM = 3, TO = 12 };
-    int32_t pos[2 * N], n_entry[2] = {N, N - 4};
+    enum { N = 20 };
+    static const wnw_sample_place places[] = {{.lead = 0, .from = 3, .to = 7},
+                                              {.lead = 10, .from = 13, .to = 18}};
+    static const int32_t taken[M] = {3, 4, 5, 6, 13, 14, 15, 16};
+    int32_t pos[2 * N], n_entry[2] = {N, N - 8};
     float found[4 * N];
     double numbers[2 * 2 * SIZE] = {0};
     const wnw_observation obs = {.il = 1,
@@ -134,15 +137,15 @@ static void gathers(void **state)
                                  .n_entry = n_entry,
                                  .pos = pos,
                                  .pass2_max = found,
-                                 .pass2_from = FROM,
-                                 .pass2_to = TO};
+                                 .pass2_places = places,
+                                 .n_pass2_places = 2};
     for (int32_t c = 0; c < N; c++) {
         pos[c] = c;
-        pos[N + c] = c < N - 4 ? 2 * c : -1; /* 4, 6, 8 and 10 are in the sample */
+        pos[N + c] = c < N - 8 ? 2 * c : -1; /* 4, 6, 14 and 16 are in the sample */
         for (int32_t h = 0; h < 4; h++)
             found[h * N + c] = (float)(c + 1) / (h % 2 ? 100.0f : 200.0f);
     }
-    wnw_policy *policy = test_policy("random+sampled:sample=8");
+    wnw_policy *policy = test_policy("random+sampled:sample=8,most=8");
     const wnw_gather *gather = policy->part[WNW_PART_HEAD_BUDGET].head.gather;
     const wnw_shape shape = {.n_layer = 2, .n_head = 4, .n_head_kv = 2};
     assert_int_equal(gather->size(policy->opts[WNW_PART_HEAD_BUDGET], &shape), 2 * 2 * SIZE);
@@ -152,10 +155,11 @@ static void gathers(void **state)
         assert_near(numbers[i], 0, 0);
     assert_near(numbers[2 * SIZE], M, 0); /* nine are there, as many count as were asked for */
     for (int32_t i = 0; i < M; i++)
-        assert_near(numbers[2 * SIZE + 1 + i], log((FROM + i + 1) / 100.0), 1e-4);
+        assert_near(numbers[2 * SIZE + 1 + i], log((taken[i] + 1) / 100.0), 1e-4);
     assert_near(numbers[3 * SIZE], 4, 0);
+    static const int32_t of_second[] = {2, 3, 7, 8};
     for (int32_t i = 0; i < 4; i++)
-        assert_near(numbers[3 * SIZE + 1 + i], log((i + 3) / 100.0), 1e-4);
+        assert_near(numbers[3 * SIZE + 1 + i], log((of_second[i] + 1) / 100.0), 1e-4);
 }
 
 static void recipes(void **state)
@@ -167,6 +171,9 @@ static void recipes(void **state)
         {"kvzip+sampled", "kvzip cannot be combined with sampled: each has other tokens read a second time"},
         {"kvcompose+sampled+uniform", "each has other tokens"},
         {"random+sampled:sample=7", "8 to 4096"},
+        {"random+sampled:place=7", "8 to 4096"},
+        {"random+sampled:most=7", "8 to 4096"},
+        {"random+sampled:every=-1", "0 to 65536"},
         {"snapkv+sampled+pyramid", "pyramid"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {

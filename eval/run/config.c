@@ -351,8 +351,7 @@ static bool agree(const wnw_policy *a, const wnw_policy *b)
     const uint32_t both = x.flags & y.flags;
     if ((x.flags ^ y.flags) & WNW_NEED_QUERIES && !wnw_policy_is_full(a) && !wnw_policy_is_full(b))
         return false; /* a session that holds every query is expensive to copy */
-    return !((both & WNW_NEED_SECOND_PASS) &&
-             (x.second_pass != y.second_pass || x.second_tokens != y.second_tokens)) &&
+    return !((both & WNW_NEED_SECOND_PASS) && !wnw_second_passes_agree(&x, &y)) &&
            !((both & WNW_NEED_QUERY_STATS) && x.skip != y.skip);
 }
 

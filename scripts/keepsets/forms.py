@@ -373,19 +373,24 @@ def kvzip(p, r):
 @case("keydiff-values-sampled", scores=keydiff_values_scores)
 @case("keydiff-sampled", scores=keydiff_scores)
 @case("keydiff-sampled:last=32,room=0.3", scores=keydiff_scores, last=32, room=0.3)
-def sampled(p, r, scores, m=32, first=4, last=1, room=1):
-    """Counts by what some tokens in the middle, which are repeated in truth, look for; which entries, by any scores."""
-    m = min(m, p.n)
+@case("keydiff-sampled:sample=50,place=16", scores=keydiff_scores, m=50, place=16)
+def sampled(p, r, scores, m=32, place=32, first=4, last=1, room=1):
+    """Counts by what some tokens, which are repeated in truth, look for; which entries, by any scores. Where there are several places each
+    is in the middle of its slice of the text."""
+    k = m // place
+    ends = [p.n * i // k for i in range(k + 1)]
+    sizes = [m // k + (i < m % k) for i in range(k)]
+    starts = [a + (b - a - s) // 2 for a, b, s in zip(ends, ends[1:], sizes)]
+    at = np.concatenate([np.arange(a, a + s) for a, s in zip(starts, sizes)])
     last = max(1, in_room(p, r, first, last, room))  # the newest stays
-    at = (p.n - m) // 2
-    fed = p.tokens[at - 8:at + m].tolist()  # what comes before leads to it
-    found = np.concatenate([a.reshape(p.K, p.G, -1).max(1)[:, at:at + m] for a in p.second_pass(f"sample of {m}", fed)])
+    fed = np.concatenate([p.tokens[a - 8:a + s] for a, s in zip(starts, sizes)]).tolist()  # what comes before leads to it
+    found = np.concatenate([a.reshape(p.K, p.G, -1).max(1)[:, at] for a in p.second_pass(f"sample of {m} by {place}", fed)])
     y = np.sort(np.log(found.astype(np.float64) + 1e-6))
     below = (np.arange(m) + 0.5) / m  # the share of a head's entries below y
 
     def counts(t):
-        ends = [np.interp(t, [*row[:1] - 1, *row, *row[-1:] + 1], [0, *below, 1]) for row in y]
-        return np.array([first + last + (1 - x) * (p.n - first - last) for x in ends])
+        shares = [np.interp(t, [*row[:1] - 1, *row, *row[-1:] + 1], [0, *below, 1]) for row in y]
+        return np.array([first + last + (1 - x) * (p.n - first - last) for x in shares])
 
     low, high = -20.0, 2.0
     total = whole((1 - r) * p.L * p.K * p.n)

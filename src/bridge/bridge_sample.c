@@ -21,9 +21,25 @@ enum { TOGETHER = 32 };
 struct wnw_bridge_sample {
     const struct wnw__bridge_cache *cache; /* compared, never followed */
     int32_t n, n_fed, n_layer;
+    wnw_sample_place place[WNW_SAMPLE_PLACES]; /* [n_places] among the tokens of the sequence */
+    int32_t n_places;
     int32_t *cell, *order; /* [n] of the sampled tokens; when each was written, which tells whose it is */
     float **sum, **max;    /* [n_layer], each [n_head][n]; NULL in layers that policies leave alone */
 };
+
+/* ---- Its tokens ---- */
+
+/* Which of the sampled tokens one is of the sequence; -1: none. */
+static int32_t number_of(const struct wnw_bridge_sample *s, int32_t token)
+{
+    int32_t before = 0;
+    for (int32_t k = 0; k < s->n_places; k++) {
+        if (token >= s->place[k].from && token < s->place[k].to)
+            return before + token - s->place[k].from;
+        before += s->place[k].to - s->place[k].from;
+    }
+    return -1;
+}
 
 /* ---- Taking it ---- */
 
@@ -52,15 +68,15 @@ static const float *fed_at(const void *of, int32_t il, int32_t pos)
 }
 
 /* Adds what rows of attention give the sampled entries. */
-static void add_rows(const struct wnw_bridge_sample *to, const wnw_observation *obs, int32_t first)
+static void add_rows(const struct wnw_bridge_sample *to, const wnw_observation *obs)
 {
     const int32_t group = obs->n_head / obs->n_head_kv;
     for (int32_t h = 0; h < obs->n_head; h++) {
         const int32_t ih = h / group, *pos = obs->pos + (int64_t)ih * obs->n;
         float *sum = to->sum[obs->il] + (int64_t)h * to->n, *max = to->max[obs->il] + (int64_t)h * to->n;
         for (int32_t e = 0; e < obs->n_entry[ih]; e++) {
-            const int32_t i = pos[e] - first;
-            for (int32_t r = 0; i >= 0 && i < to->n && r < obs->n_window; r++) {
+            const int32_t i = number_of(to, pos[e]);
+            for (int32_t r = 0; i >= 0 && r < obs->n_window; r++) {
                 const float x = obs->window_attn[((int64_t)h * obs->n_window + r) * obs->n + e];
                 sum[i] += x;
                 max[i] = fmaxf(max[i], x);
@@ -71,8 +87,7 @@ static void add_rows(const struct wnw_bridge_sample *to, const wnw_observation *
 
 int wnw__bridge_sample_take(struct wnw__bridge_sequence *s, struct wnw__source *source, wnw_observation *obs)
 {
-    const struct wnw__bridge_sample_taking *t = s->taking;
-    const struct wnw_bridge_sample *to = t->to;
+    const struct wnw_bridge_sample *to = s->taking;
     const int32_t n = s->live->n;
     const size_t row = (size_t)obs->n_head * (size_t)obs->n_embd_head;
     bool lost = false;
@@ -87,7 +102,7 @@ int wnw__bridge_sample_take(struct wnw__bridge_sequence *s, struct wnw__source *
             const struct wnw__window_queries queries = {.of = &of, .at = fed_at, .n = some, .end = at + some};
             rc = wnw__window_attend(source, &queries, NULL, obs);
             if (rc == WNW_OK)
-                add_rows(to, obs, t->first);
+                add_rows(to, obs);
         }
     free(one);
     if (rc == WNW_OK && lost)
@@ -100,41 +115,60 @@ int wnw__bridge_sample_take(struct wnw__bridge_sequence *s, struct wnw__source *
 
 /* ---- Showing it ---- */
 
+/* How much further on tokens were when the sample was taken: then a header was there that a policy may not see now. */
+static int32_t shift_of(const struct wnw_bridge_sample *from, const struct wnw__bridge_live *live)
+{
+    int32_t first = 0;
+    while (first < live->n && live->cell[first] != from->cell[0])
+        first++;
+    return from->place[0].from - first;
+}
+
+/* Whether the tokens that the sample has are those of the sequence. */
+static bool is_of(const struct wnw_bridge_sample *from, const struct wnw__bridge_live *live, int32_t shift)
+{
+    int32_t i = 0;
+    for (int32_t k = 0; k < from->n_places; k++)
+        for (int32_t t = from->place[k].from - shift; t < from->place[k].to - shift; t++, i++) {
+            const struct wnw__bridge_note *note = t < live->n ? wnw__bridge_note_of(live, t) : NULL;
+            if (!note || live->cell[t] != from->cell[i] || note->order != from->order[i])
+                return false;
+        }
+    return true;
+}
+
 int wnw__bridge_sample_show(struct wnw__bridge_sequence *s, wnw_observation *obs)
 {
     const struct wnw__bridge_live *live = s->live;
     const struct wnw_bridge_sample *from = live->sample;
-    int32_t first = 0;
     if (!from || from->cache != live->cache || obs->il >= from->n_layer || !from->max[obs->il])
         return wnw__fail(WNW_E_NOT_OBSERVED,
                          "no sample of this prompt was fed a second time: that is before the last of several "
                          "batches in which it is read");
-    while (first < live->n && live->cell[first] != from->cell[0])
-        first++;
-    for (int32_t i = 0; i < from->n; i++) {
-        const struct wnw__bridge_note *note =
-            first + i < live->n ? wnw__bridge_note_of(live, first + i) : NULL;
-        if (!note || live->cell[first + i] != from->cell[i] || note->order != from->order[i])
-            return wnw__fail(WNW_E_NOT_OBSERVED, "the sample that was fed again is of other tokens");
-    }
+    const int32_t shift = shift_of(from, live), group = obs->n_head / obs->n_head_kv;
+    if (!is_of(from, live, shift))
+        return wnw__fail(WNW_E_NOT_OBSERVED, "the sample that was fed again is of other tokens");
     float *sum = wnw__bridge_room(s, WNW_ROOM_PASS_SUM, (size_t)obs->n_head * (size_t)obs->n),
           *max = wnw__bridge_room(s, WNW_ROOM_PASS_MAX, (size_t)obs->n_head * (size_t)obs->n);
     if (!sum || !max)
         return WNW_E_NOMEM;
-    const int32_t group = obs->n_head / obs->n_head_kv;
     for (int32_t h = 0; h < obs->n_head; h++)
         for (int32_t e = 0; e < obs->n; e++) {
-            const int32_t i =
-                e < obs->n_entry[h / group] ? obs->pos[(int64_t)(h / group) * obs->n + e] - first : -1;
-            const bool sampled = i >= 0 && i < from->n;
-            sum[(int64_t)h * obs->n + e] = sampled ? from->sum[obs->il][(int64_t)h * from->n + i] : 0.0f;
-            max[(int64_t)h * obs->n + e] = sampled ? from->max[obs->il][(int64_t)h * from->n + i] : 0.0f;
+            const int32_t *pos = obs->pos + (int64_t)(h / group) * obs->n;
+            const int32_t i = e < obs->n_entry[h / group] ? number_of(from, pos[e] + shift) : -1;
+            sum[(int64_t)h * obs->n + e] = i >= 0 ? from->sum[obs->il][(int64_t)h * from->n + i] : 0.0f;
+            max[(int64_t)h * obs->n + e] = i >= 0 ? from->max[obs->il][(int64_t)h * from->n + i] : 0.0f;
         }
+    for (int32_t k = 0; k < from->n_places; k++) {
+        const wnw_sample_place p = from->place[k];
+        s->sampled[k] =
+            (wnw_sample_place){.lead = p.lead - shift, .from = p.from - shift, .to = p.to - shift};
+    }
     obs->pass2_sum = sum;
     obs->pass2_max = max;
     obs->n_pass2 = from->n_fed;
-    obs->pass2_from = first;
-    obs->pass2_to = first + from->n;
+    obs->pass2_places = s->sampled;
+    obs->n_pass2_places = from->n_places;
     return WNW_OK;
 }
 
@@ -162,8 +196,12 @@ static int new_sample(struct wnw_bridge_sample **out, const struct wnw__bridge_b
     if (!s)
         return wnw__fail(WNW_E_NOMEM, "no memory for a sample");
     s->cache = live->cache;
-    s->n = of->n;
     s->n_fed = of->n_fed;
+    s->n_places = of->n_places;
+    for (int32_t k = 0; k < of->n_places; k++) {
+        s->place[k] = of->places[k];
+        s->n += of->places[k].to - of->places[k].from;
+    }
     s->n_layer = wnw__bridge_n_numbers(b);
     s->cell = malloc((size_t)s->n * sizeof *s->cell);
     s->order = malloc((size_t)s->n * sizeof *s->order);
@@ -171,14 +209,17 @@ static int new_sample(struct wnw_bridge_sample **out, const struct wnw__bridge_b
     s->max = calloc((size_t)s->n_layer + 1, sizeof *s->max);
     if (!s->cell || !s->order || !s->sum || !s->max)
         return wnw__fail(WNW_E_NOMEM, "no memory for a sample of %d tokens", (int)s->n);
-    for (int32_t i = 0; i < s->n; i++) {
-        const struct wnw__bridge_note *note = wnw__bridge_note_of(live, of->first + i);
+    for (int32_t t = s->place[0].from; t < s->place[s->n_places - 1].to; t++) {
+        const struct wnw__bridge_note *note = wnw__bridge_note_of(live, t);
+        const int32_t i = number_of(s, t);
+        if (i < 0)
+            continue;
         if (!note || note->missed)
             return wnw__fail(WNW_E_NOT_OBSERVED,
                              "token %d was not observed: its policy was set after it was read, or memory ran "
                              "out",
-                             (int)(of->first + i));
-        s->cell[i] = live->cell[of->first + i];
+                             (int)t);
+        s->cell[i] = live->cell[t];
         s->order[i] = note->order;
     }
     return WNW_OK;
@@ -199,13 +240,12 @@ static int take_layer(struct wnw_bridge_sample *s, struct wnw__plan_source *src,
 
 /* Takes it in all layers that have the shape of one. */
 static int take_like(struct wnw_bridge_sample *s, struct wnw__bridge_backend *b,
-                     const struct wnw__bridge_live *live, int32_t first, const struct wnw__bridge_layer *like)
+                     const struct wnw__bridge_live *live, const struct wnw__bridge_layer *like)
 {
     struct wnw__bridge_sequence seq;
     struct wnw__plan_source src = {0};
-    const struct wnw__bridge_sample_taking taking = {.to = s, .first = first};
     int rc = wnw__bridge_sequence_list(&seq, b, live, like);
-    seq.taking = &taking;
+    seq.taking = s;
     if (rc == WNW_OK)
         rc = wnw__bridge_source(&src, &seq);
     for (int32_t il = 0; rc == WNW_OK && il < seq.shape.n_layer; il++)
@@ -216,13 +256,21 @@ static int take_like(struct wnw_bridge_sample *s, struct wnw__bridge_backend *b,
     return rc;
 }
 
+/* Of places that are in order and hold something each. */
 static int check(const wnw_bridge_sample_of *of)
 {
-    if (of->n < 1 || of->n_fed < 1 || of->first < 0 || of->n_cells < 1 || of->n_fed >= of->n_cells ||
-        of->first > of->n_cells - of->n_fed - of->n)
+    bool good = of->n_fed >= 1 && of->n_fed < of->n_cells && of->places && of->n_places >= 1 &&
+                of->n_places <= WNW_SAMPLE_PLACES;
+    int32_t at = 0;
+    for (int32_t k = 0; good && k < of->n_places; at = of->places[k++].to)
+        good = of->places[k].from >= at && of->places[k].to > of->places[k].from &&
+               of->places[k].to <= of->n_cells - of->n_fed;
+    if (!good)
         return wnw__fail(
-            WNW_E_ARG, "%d tokens from token %d on, of %d with %d that were fed behind: these are no sample",
-            (int)of->n, (int)of->first, (int)of->n_cells, (int)of->n_fed);
+            WNW_E_ARG,
+            "%d places of %d tokens, with %d that were fed behind, are no sample: 1 to %d are, in "
+            "order, none of them empty, before what was fed",
+            (int)of->n_places, (int)of->n_cells, (int)of->n_fed, WNW_SAMPLE_PLACES);
     return WNW_OK;
 }
 
@@ -236,7 +284,7 @@ int wnw__bridge_sample_new(struct wnw_bridge_sample **out, struct wnw__bridge_ba
     for (int32_t i = 0; rc == WNW_OK && i < live->cache->n_layer; i++) {
         const struct wnw__bridge_layer *l = live->cache->layers[i];
         if (wnw__bridge_acts_on(b, l) && !s->max[wnw__bridge_number(b, l)])
-            rc = take_like(s, b, live, of->first, l);
+            rc = take_like(s, b, live, l);
     }
     if (rc != WNW_OK) {
         wnw_bridge_sample_free(s);

@@ -22,12 +22,6 @@ enum wnw__bridge_room {
     WNW_N_ROOM
 };
 
-/* A sample that is being taken: of the tokens from `first` on among those of the sequence. */
-struct wnw__bridge_sample_taking {
-    const struct wnw_bridge_sample *to;
-    int32_t first;
-};
-
 struct wnw__bridge_sequence {
     struct wnw__bridge_backend *b;
     const struct wnw__bridge_live *live;
@@ -47,7 +41,8 @@ struct wnw__bridge_sequence {
     int32_t *rank;          /* [n_rank] place of a cell's token, -1 = of another sequence */
     int32_t n_rank;
     struct wnw__buffer room[WNW_N_ROOM];
-    const struct wnw__bridge_sample_taking *taking; /* NULL: a policy looks */
+    const struct wnw_bridge_sample *taking; /* a sample that is being taken of it; NULL: a policy looks */
+    wnw_sample_place sampled[WNW_SAMPLE_PLACES]; /* what an observation lends */
 };
 
 /* The number of a layer among the layers that have a cache, which is its number in a session and in profiles; the model

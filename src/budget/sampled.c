@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Head budgets from a sample of a second look: some tokens of the text are repeated in truth, as KVzip (arXiv 2505.23416) repeats
- * all, behind those that precede them in the text; nobody asks for it in words. A head keeps the share of its entries that it has
- * above a threshold in the sample. Shares (budget/shares.c) are the same, measured once per model over many texts; these are measured
- * on the prompt at hand and need no profile. How the best entries spread over the heads shows in few tokens (decisions 114, 124). From
- * no paper that we know. Of head r, with the largest attention Z that the repetition gave to each of the m sampled entries,
+ * Head budgets from a sample of a second look: some tokens of the text, of a long one at several places, are repeated in truth, as
+ * KVzip (arXiv 2505.23416) repeats all, behind those that precede them in the text; nobody asks for it in words. A head keeps the share
+ * of its entries that it has above a threshold in the sample. Shares (budget/shares.c) are the same, measured once per model over many
+ * texts; these are measured on the prompt at hand and need no profile. How the best entries spread over the heads shows in few tokens
+ * (decisions 114, 124, 127). From no paper that we know. Of head r, with the largest attention Z that the repetition gave to each of the m sampled entries,
  *
  *     s_r(t) = the share of log(Z + 1e-6) above t: (i - 1/2) / m at the i-th largest, linear between, 0 and 1 one further out
  *     c_r    = clamp(p_r + s_r(t) (N - p_r), p_r, n_r)
@@ -25,14 +25,19 @@ enum { N_ENOUGH = 8 };
 
 struct opts {
     struct wnw__look_opts stays;
-    int32_t sample;
+    wnw_sample_size sample;
 };
 
 /* ---- The sample: for each head of the model its number of entries, and their logarithms ---- */
 
+static int32_t most_of(const struct opts *o)
+{
+    return o->sample.most > o->sample.least ? o->sample.most : o->sample.least;
+}
+
 static size_t row_size(const struct opts *o)
 {
-    return 1 + (size_t)o->sample;
+    return 1 + (size_t)most_of(o);
 }
 
 static size_t gather_size(const void *opts, const wnw_shape *shape)
@@ -44,7 +49,15 @@ static void gather_needs(const void *opts, wnw_needs *out)
 {
     out->flags = WNW_NEED_SECOND_PASS;
     out->second_pass = WNW_PASS_SAMPLE;
-    out->second_tokens = ((const struct opts *)opts)->sample;
+    out->sample = ((const struct opts *)opts)->sample;
+}
+
+static bool is_sampled(const wnw_observation *obs, int32_t pos)
+{
+    for (int32_t i = 0; i < obs->n_pass2_places; i++)
+        if (pos >= obs->pass2_places[i].from && pos < obs->pass2_places[i].to)
+            return true;
+    return false;
 }
 
 static int gather_layer(const void *opts, const wnw_observation *obs, double *numbers)
@@ -54,9 +67,9 @@ static int gather_layer(const void *opts, const wnw_observation *obs, double *nu
     for (int32_t ih = 0; ih < obs->n_head_kv; ih++) {
         const int32_t *pos = obs->pos + (int64_t)ih * obs->n;
         double *row = numbers + ((size_t)obs->il * (size_t)obs->n_head_kv + (size_t)ih) * row_size(o);
-        for (int32_t c = 0; c < obs->n_entry[ih] && *row < o->sample; c++) {
+        for (int32_t c = 0; c < obs->n_entry[ih] && *row < most_of(o); c++) {
             float most = 0;
-            if (pos[c] < obs->pass2_from || pos[c] >= obs->pass2_to)
+            if (!is_sampled(obs, pos[c]))
                 continue;
             for (int32_t h = ih * group; h < (ih + 1) * group; h++)
                 most = fmaxf(most, obs->pass2_max[(int64_t)h * obs->n + c]);
@@ -118,7 +131,7 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
 {
     const struct opts *o = opts;
     const int32_t n_row = p->n_layer * p->n_head_kv;
-    struct problem x = {.p = p, .o = o, .stride = o->sample < p->n - 1 ? o->sample : p->n - 1};
+    struct problem x = {.p = p, .o = o, .stride = most_of(o) < p->n - 1 ? most_of(o) : p->n - 1};
     const struct wnw__count_rule rule = {
         .count = count_of, .user = &x, .n_entry = p->n_entry, .n_row = n_row};
     float *fraction =
@@ -137,18 +150,40 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
     return WNW_OK;
 }
 
-static const wnw_option options[] = {{.name = "sample",
-                                      .help = "tokens that are repeated in truth",
-                                      .type = WNW_OPT_INT,
-                                      .offset = offsetof(struct opts, sample),
-                                      .def = 32,
-                                      .min = 8,
-                                      .max = 4096},
-                                     WNW_OPTION_LOOK_HEADER,
-                                     WNW_OPTION_LOOK_SINKS,
-                                     WNW_OPTION_LOOK_LAST,
-                                     WNW_OPTION_LOOK_ROOM,
-                                     {0}};
+static const wnw_option options[] = {
+    {.name = "sample",
+     .help = "tokens that are repeated in truth, or more",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, sample.least),
+     .def = 32,
+     .min = 8,
+     .max = 4096},
+    {.name = "every",
+     .help = "one of so many tokens is repeated, where that is more; 0 = as many as sample",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, sample.every),
+     .def = 32,
+     .min = 0,
+     .max = 65536},
+    {.name = "most",
+     .help = "but no more than so many, or sample",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, sample.most),
+     .def = 256,
+     .min = 8,
+     .max = 4096},
+    {.name = "place",
+     .help = "tokens that are repeated together; more are in several places, which lie evenly in the text",
+     .type = WNW_OPT_INT,
+     .offset = offsetof(struct opts, sample.place),
+     .def = 32,
+     .min = 8,
+     .max = 4096},
+    WNW_OPTION_LOOK_HEADER,
+    WNW_OPTION_LOOK_SINKS,
+    WNW_OPTION_LOOK_LAST,
+    WNW_OPTION_LOOK_ROOM,
+    {0}};
 
 const wnw_head_budget wnw__head_budget_sampled = {
     .part =
@@ -156,9 +191,11 @@ const wnw_head_budget wnw__head_budget_sampled = {
          .about = "Heads keep as many entries as KVzip would leave them, by a few tokens that are repeated.",
          .paper = "after KVzip, arXiv 2505.23416",
          .details =
-             "`sample` tokens from the middle of what was read since the last compression are "
-             "repeated in truth, as KVzip repeats "
-             "all, with the attention's own softmax over everything. With `Z` the largest "
+             "One of `every` tokens of what was read since the last compression, at most `most` and then at "
+             "least `sample`, is repeated in truth, as KVzip repeats "
+             "all, with the attention's own softmax over everything. Of more than `place` tokens there are "
+             "several places, one in the middle of each of as many slices of the text, which are fed one "
+             "behind the other, each with the 8 tokens before it. With `Z` the largest "
              "attention that the repetition gives an "
              "entry, `s_r(t)` is the share of head r's sampled entries with `log(Z + 1e-6) > t`: "
              "`(i - 1/2) / m` at the i-th largest "
@@ -175,7 +212,7 @@ const wnw_head_budget wnw__head_budget_sampled = {
              "It is not had where nothing can "
              "be read again.\n\n"
              "From no paper that we know; docs/results.md has what it does to answers.\n\n"
-             "Cost: the sample and the 8 tokens before it are read once more.",
+             "Cost: the sample and the 8 tokens before each of its places are read once more.",
          .options = options, .options_size = sizeof(struct opts),
          .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES, .keep = wnw__look_keep, .gather = &gather},
     .allocate_model = allocate_model,

@@ -202,7 +202,7 @@ static int feed_second_pass(const struct walk *w)
             w->drafts[k]->size.rule != WNW_SIZE_RULE_ALL && needs.flags & WNW_NEED_SECOND_PASS;
         if (!w->drafts[k]->observes)
             continue;
-        if (n_wanted++ > 0 && !wnw__passes_agree(&needs, &wanted))
+        if (n_wanted++ > 0 && !wnw_second_passes_agree(&needs, &wanted))
             return wnw__fail(WNW_E_ARG,
                              "%s feeds other tokens in its second pass than the policies before "
                              "it: plan them one by one",

@@ -19,8 +19,8 @@
  * texts. They are asked up to what their profile says, else up to PIECES times the length of those texts, else up to USUAL_REACH. */
 #define PIECES      2
 #define USUAL_REACH 2000
-/* Positions that the sample of a prompt and what leads to it take. */
-#define SAMPLE_ROOM 40
+/* What is repeated of a prompt where a policy below says nothing else (a test compares it with theirs). */
+static const wnw_sample_size usual_sample = {.least = 32, .most = 256, .every = 32, .place = 32};
 /* The share below which keys that stand out, in heads of such a sample, answer as replay does, or more. */
 #define KEYS_KEPT 0.75
 /* The share below which norms of values tell more than they cost. */
@@ -116,7 +116,7 @@ static bool has_replay(const wnw_policy_facts *f)
 static bool has_sample(const wnw_policy_facts *f)
 {
     return f->feeds_again && f->phase == WNW_PHASE_END && !f->decodes &&
-           !(f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train - SAMPLE_ROOM);
+           !(f->n_ctx_train > 0 && f->n_tokens > f->n_ctx_train - wnw_sample_fed(&usual_sample, f->n_tokens));
 }
 
 static bool few_of_sample(const wnw_policy_facts *f)
@@ -140,7 +140,8 @@ static bool always(const wnw_policy_facts *f)
     return true;
 }
 
-#define KEYS_WHY   "keys that stand out, in heads that keep as much as 32 tokens say that are repeated in truth"
+#define KEYS_WHY \
+    "keys that stand out, in heads that keep as much as 32 tokens or more say that are repeated in truth"
 #define VALUES_WHY "keys that stand out and values of large norm, in heads that keep as much"
 
 /* Gates, keys and samples from the middle of a text say nothing of what was asked at its end, and an answer needs it. */
@@ -254,7 +255,7 @@ static const struct row {
      "less than a quarter stays, tokens can be read again, and no profile helps",
      "compressed at the end, within the trained context, less than a quarter stays, and tokens can be fed a "
      "second time",
-     VALUES_WHY " as 32 tokens say that are repeated in truth",
+     VALUES_WHY " as 32 tokens or more say that are repeated in truth",
      "an eighth left, question later: 81.0 of 98.3 points, replay-sampled 73.3, replay 0.0 (29 questions of "
      "five kinds, Qwen2.5-Coder-0.5B), 58.8 of 87.3, 55.0, 69.2, kvzip, which reads twice, 72.0 (54, "
      "SmolLM2-135M); question known: 45.8 of 98.3, 50.3 and 0.0 (29), 63.9 of 89.1, 67.8, 63.2, kvzip 63.8 "
@@ -378,11 +379,20 @@ struct wish {
 /* Which row, or which scorer. */
 static const void *taken_for(const wnw_policy_facts *f, const struct wish *wish);
 
+/* The longest prompt that fits into a context with its sample behind. */
+static int32_t longest_sampled(int32_t n_ctx)
+{
+    int32_t n = n_ctx;
+    while (n > 0 && n + wnw_sample_fed(&usual_sample, n) > n_ctx)
+        n--;
+    return n;
+}
+
 /* The longest prompt up to which the same is chosen with whatever else f says: choices change where one of these lengths is reached. */
 static int32_t until(const wnw_policy_facts *f, const struct wish *wish)
 {
     const double room = ROOM_ENTRIES / kept_of(f);
-    const int32_t last[] = {reach_of(f), f->n_ctx_train, f->n_ctx_train - SAMPLE_ROOM,
+    const int32_t last[] = {reach_of(f), f->n_ctx_train, longest_sampled(f->n_ctx_train),
                             room < INT32_MAX ? (int32_t)ceil(room) - 1 : 0};
     const void *taken = taken_for(f, wish);
     int32_t least = INT32_MAX;

@@ -165,9 +165,11 @@ int wnw__observations_agree(const wnw_policy *const *policies, int32_t n)
     return WNW_OK;
 }
 
-bool wnw__passes_agree(const wnw_needs *a, const wnw_needs *b)
+bool wnw_second_passes_agree(const wnw_needs *a, const wnw_needs *b)
 {
-    return a->second_pass == b->second_pass && a->second_tokens == b->second_tokens;
+    const wnw_sample_size x = a->sample, y = b->sample;
+    return a->second_pass == b->second_pass && x.least == y.least && x.most == y.most && x.every == y.every &&
+           x.place == y.place;
 }
 
 int wnw__needs_agree(const wnw_policy *const *policies, int32_t n)
@@ -180,7 +182,7 @@ int wnw__needs_agree(const wnw_policy *const *policies, int32_t n)
             continue;
         pass = pass < 0 ? i : pass;
         const wnw_needs before = wnw_policy_needs(policies[pass]);
-        if (!wnw__passes_agree(&before, &needs))
+        if (!wnw_second_passes_agree(&before, &needs))
             return wnw__fail(WNW_E_ARG,
                              "%s and %s feed different tokens in their second pass: plan them one by one",
                              wnw__policy_name(policies[pass]), wnw__policy_name(policies[i]));
@@ -250,7 +252,7 @@ void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more)
         needs->skip = more->skip;
     if (more->flags & WNW_NEED_SECOND_PASS) {
         needs->second_pass = more->second_pass;
-        needs->second_tokens = more->second_tokens;
+        needs->sample = more->sample;
     }
 }
 

@@ -83,14 +83,12 @@ int wnw__policies_check(const wnw_policy *const *policies, int32_t n);
 /* E_ARG where one session cannot record what n policies want, because they disagree about the tokens that
  * query statistics leave out. */
 int wnw__observations_agree(const wnw_policy *const *policies, int32_t n);
-/* Whether one second pass serves both, where both ask for one. */
-bool wnw__passes_agree(const wnw_needs *a, const wnw_needs *b);
 /* E_ARG where n policies cannot be planned at once: as above, or they disagree about what a second pass
  * feeds. */
 int wnw__needs_agree(const wnw_policy *const *policies, int32_t n);
 
 /* Adds to `needs` what `more` asks for: all flags and profiles, the larger window. skip, second_pass and
- * second_tokens are taken from `more` where it asks for them. */
+ * sample are taken from `more` where it asks for them. */
 void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more);
 
 int wnw__policy_copy(wnw_policy **out, const wnw_policy *p);

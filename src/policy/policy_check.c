@@ -93,7 +93,7 @@ static int check_passes(const wnw_policy *p)
             continue;
         first = first < 0 ? k : first;
         const wnw_needs before = wnw__policy_part_needs(p, first);
-        if (!wnw__passes_agree(&before, &needs))
+        if (!wnw_second_passes_agree(&before, &needs))
             return wnw__fail(WNW_E_ARG,
                              "%s cannot be combined with %s: each has other tokens read a second time",
                              p->part[first].head.name, p->part[k].head.name);

@@ -33,7 +33,7 @@ struct pass {
     struct wnw__columns_want *wants; /* [n_layer] */
     struct wnw__range *columns;      /* [n_layer][n_head_kv] entries whose statistics are taken */
     struct wnw__range (*seen)[WNW_COLUMN_RANGES]; /* [n_layer][n_head_kv] entries that the softmax sees */
-    /* REPEAT: positions that are repeated; positions that every chunk sees, or with all_seen everything */
+    /* REPEAT: positions that are repeated; positions that every chunk sees; of a SAMPLE all_seen */
     int32_t first, last, sinks;
     bool by_input, all_seen;
 };
@@ -112,7 +112,8 @@ static int begin(struct pass *p, wnw_session *s)
     s->recorders = (struct wnw__recorders){0};
     WNW_TRY(save_cache(p));
     WNW_TRY(new_result(&p->out, s));
-    p->out->to = s->n_past;
+    p->out->n_places = 1;
+    p->out->place[0].to = s->n_past;
     p->wants = calloc((size_t)c->n_layer, sizeof *p->wants);
     p->columns = calloc(n, sizeof *p->columns);
     p->seen = calloc(n, sizeof *p->seen);
@@ -273,21 +274,15 @@ static int32_t entries_before(const struct wnw__kv_layer *l, int32_t ih, int32_t
     return lo;
 }
 
-/* Decides what is repeated, and what is seen of the chat header, whose length the session may not know. */
-static void set_range(struct pass *p, wnw_second_pass kind, int32_t n_sample)
+/* Decides what is repeated chunk by chunk, and what is seen of the chat header, whose length the session may not know. */
+static void set_range(struct pass *p, wnw_second_pass kind)
 {
     const int32_t n = p->s->n_prefix < p->n_past ? p->s->n_prefix : p->n_past;
     p->first = kind == WNW_PASS_REPEAT_ALL ? 0 : n;
     p->last = p->n_past;
     p->sinks = kind == WNW_PASS_REPEAT && n > 0 ? n : REPEAT_SINKS;
-    p->all_seen = kind == WNW_PASS_SAMPLE;
-    if (!p->all_seen)
-        return;
-    /* Of what was compressed before, heads have too little left to learn from. */
-    const int32_t fixed = p->s->n_fixed < p->n_past ? p->s->n_fixed : 0, from = fixed > n ? fixed : n;
-    const int32_t n_new = p->n_past - from, n_taken = n_sample < n_new ? n_sample : n_new;
-    p->first = from + (n_new - n_taken) / 2;
-    p->last = p->first + n_taken;
+    p->out->n_places = 1;
+    p->out->place[0] = (wnw_sample_place){.lead = p->first, .from = p->first, .to = p->last};
 }
 
 /* Lets the softmax see the sinks, positions first .. last - 1 (the chunk) and the repeat input, or all that the attention sees,
@@ -381,27 +376,42 @@ static int feed_repeats(struct pass *p, char *warning)
     return rc;
 }
 
-/* What came before a sample leads to it: nobody need ask for more, and each token would cost. */
-static int feed_sample(struct pass *p, char *warning)
+/* What came before a place leads to it: nobody need ask for more, and each token would cost. Of what was compressed before, heads have
+ * too little left to learn from. */
+static int feed_sample(struct pass *p, const wnw_sample_size *size, char *warning)
 {
-    const int32_t before = p->first > p->s->n_prefix ? p->first - p->s->n_prefix : 0,
-                  hint = before < WNW_SAMPLE_HINT ? before : WNW_SAMPLE_HINT, n = p->last - p->first + hint;
-    warn_beyond(p, n, warning);
-    restrict_to(p, p->first, p->last);
-    const int rc = feed(p, p->s->ids.tokens + p->first - hint, n), rc_drop = drop(p);
+    const wnw_session *s = p->s;
+    const int32_t n = p->n_past, prefix = s->n_prefix < n ? s->n_prefix : n,
+                  fixed = s->n_fixed < n ? s->n_fixed : 0;
+    wnw_sample_place *place = p->out->place;
+    const int32_t k = p->out->n_places = wnw_sample_places(size, fixed > prefix ? fixed : prefix, n, place);
+    int32_t n_fed = 0, at = 0;
+    for (int32_t i = 0; i < k; i++)
+        n_fed += place[i].to - place[i].lead;
+    int32_t *ids = malloc(((size_t)n_fed + 1) * sizeof *ids);
+    if (!ids)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a sample of %d tokens", (int)n_fed);
+    for (int32_t i = 0; i < k; i++)
+        for (int32_t t = place[i].lead; t < place[i].to; t++)
+            ids[at++] = s->ids.tokens[t];
+    p->all_seen = true;
+    warn_beyond(p, n_fed, warning);
+    restrict_to(p, k > 0 ? place[0].from : n, k > 0 ? place[k - 1].to : n);
+    const int rc = feed(p, ids, n_fed), rc_drop = drop(p);
+    free(ids);
     return rc != WNW_OK ? rc : rc_drop;
 }
 
-static int feed_kind(struct pass *p, wnw_second_pass kind, int32_t n_sample, char *warning)
+static int feed_kind(struct pass *p, wnw_second_pass kind, const wnw_sample_size *sample, char *warning)
 {
     if (kind == WNW_PASS_CONTEXT)
         return feed_context(p, 0, warning);
     if (kind == WNW_PASS_TASK || kind == WNW_PASS_BOTH)
         return feed_tasks(p, kind == WNW_PASS_BOTH, warning);
-    set_range(p, kind, n_sample);
-    p->out->from = p->first;
-    p->out->to = p->last;
-    return kind == WNW_PASS_SAMPLE ? feed_sample(p, warning) : feed_repeats(p, warning);
+    if (kind == WNW_PASS_SAMPLE)
+        return feed_sample(p, sample, warning);
+    set_range(p, kind);
+    return feed_repeats(p, warning);
 }
 
 int wnw__second_pass_run(struct wnw__second_pass **out, wnw_session *s, const wnw_needs *needs, char *warning)
@@ -417,7 +427,7 @@ int wnw__second_pass_run(struct wnw__second_pass **out, wnw_session *s, const wn
     int rc = begin(&p, s);
     p.by_input = (needs->second_pass & WNW_PASS_BY_INPUT) != 0;
     if (rc == WNW_OK)
-        rc = feed_kind(&p, kind, needs->second_tokens, warning);
+        rc = feed_kind(&p, kind, &needs->sample, warning);
     const int rc_end = end(&p);
     rc = rc != WNW_OK ? rc : rc_end;
     if (rc == WNW_OK)

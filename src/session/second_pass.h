@@ -13,7 +13,7 @@
  *                   the repeat input
  *     REPEAT_SINKS  as REPEAT, but the softmax sees 4 sinks of the header (kvpress)
  *     REPEAT_ALL    as REPEAT_SINKS, and the header is part of the first chunk
- *     SAMPLE        as REPEAT, but one chunk alone, from the middle of what no compression has judged, and the softmax sees everything
+ *     SAMPLE        some of what no compression has judged, at several places (wnw_sample_places), in one go; the softmax sees everything
  */
 #ifndef WNW_SECOND_PASS_H
 #define WNW_SECOND_PASS_H
@@ -24,11 +24,12 @@
 /* Column statistics of a second pass; columns.h defines sum and max. */
 struct wnw__second_pass {
     int32_t n_layer;
-    int32_t n_queries; /* tokens fed, each one query per query head */
-    int32_t from, to;  /* positions whose columns were taken */
-    int32_t *n;        /* [n_layer] entries of the longest head */
-    float **sum;       /* [n_layer], each [n_head][n]; NULL for sliding-window layers */
-    float **max;       /* the same; with BY_INPUT divided by lengths, like sum */
+    int32_t n_queries;                         /* tokens fed, each one query per query head */
+    wnw_sample_place place[WNW_SAMPLE_PLACES]; /* [n_places] positions whose columns were taken */
+    int32_t n_places;
+    int32_t *n;  /* [n_layer] entries of the longest head */
+    float **sum; /* [n_layer], each [n_head][n]; NULL for sliding-window layers */
+    float **max; /* the same; with BY_INPUT divided by lengths, like sum */
 };
 
 /* Runs the pass that is needed and gives its statistics to *out, which the caller frees; *out = NULL on failure. The

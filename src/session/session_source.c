@@ -47,8 +47,8 @@ static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, 
         obs->pass2_sum = o->pass->sum[obs->il];
         obs->pass2_max = o->pass->max[obs->il];
         obs->n_pass2 = o->pass->n_queries;
-        obs->pass2_from = o->pass->from;
-        obs->pass2_to = o->pass->to;
+        obs->pass2_places = o->pass->place;
+        obs->n_pass2_places = o->pass->n_places;
     }
     return WNW_OK;
 }
