@@ -106,7 +106,7 @@ typedef struct wnw_sample_place {
 } wnw_sample_place;
 
 /* Where a sample of tokens from .. to - 1 is: in the middle of each of as many slices of them as it has places, fewer where slices would
- * be too short for what leads to a place. Returns their number, 0 where there are no tokens, and place[] in ascending order. */
+ * be too short for what leads to a place. Returns their number, 0 where there are no tokens or for NULL, and place[] in ascending order. */
 WNW_API int32_t wnw_sample_places(const wnw_sample_size *size, int32_t from, int32_t to,
                                   wnw_sample_place place[WNW_SAMPLE_PLACES]);
 /* How many tokens are fed of n: all places with what leads to them. */
@@ -135,7 +135,7 @@ typedef struct wnw_needs {
 
 WNW_DEFAULT(wnw_needs, wnw_needs_default)
 
-/* Whether one second pass serves both, where both ask for one. */
+/* Whether one second pass serves both, where both ask for one. NULL: false. */
 WNW_API bool wnw_second_passes_agree(const wnw_needs *a, const wnw_needs *b);
 
 /* The observations of one layer. Arrays are float32 and borrowed until the part's function returns. Entries are cache

@@ -40,6 +40,14 @@ static const struct row {
     {"slices too short", {.least = 66, .most = 66, .every = 0, .place = 33}, 0, 90, 1, {{4, 12, 78}}},
     {"what leads takes half", {.least = 32, .most = 256, .every = 32, .place = 32}, 5, 25, 1, {{5, 10, 20}}},
     {"one token", {.least = 32, .most = 256, .every = 32, .place = 32}, 7, 8, 1, {{7, 7, 8}}},
+    {"nothing is asked for", {.least = 0, .most = 256, .every = 0, .place = 32}, 0, 100, 0, {{0}}},
+    {"all there can be",
+     {.least = INT32_MAX, .most = INT32_MAX, .every = 1, .place = INT32_MAX},
+     0,
+     INT32_MAX,
+     1,
+     {{0, 8, INT32_MAX - 8}}},
+    {"before the text", {.least = 32, .most = 256, .every = 32, .place = 32}, -1, 100, 0, {{0}}},
     {"none", {.least = 32, .most = 256, .every = 32, .place = 32}, 7, 7, 0, {{0}}},
 };
 

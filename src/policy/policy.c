@@ -167,6 +167,8 @@ int wnw__observations_agree(const wnw_policy *const *policies, int32_t n)
 
 bool wnw_second_passes_agree(const wnw_needs *a, const wnw_needs *b)
 {
+    if (!a || !b)
+        return false;
     const wnw_sample_size x = a->sample, y = b->sample;
     return a->second_pass == b->second_pass && x.least == y.least && x.most == y.most && x.every == y.every &&
            x.place == y.place;

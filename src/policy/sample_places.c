@@ -17,7 +17,7 @@ static int32_t fitting(const wnw_sample_size *size, int32_t n, int32_t m)
 {
     int32_t k = size->place > 0 ? m / size->place : 1;
     k = k < WNW_SAMPLE_PLACES ? k : WNW_SAMPLE_PLACES;
-    while (k > 1 && n / k < (m + k - 1) / k + 2 * WNW_SAMPLE_HINT)
+    while (k > 1 && n / k < m / k + (m % k > 0) + 2 * WNW_SAMPLE_HINT)
         k--;
     return k > 1 ? k : 1;
 }
@@ -25,10 +25,9 @@ static int32_t fitting(const wnw_sample_size *size, int32_t n, int32_t m)
 int32_t wnw_sample_places(const wnw_sample_size *size, int32_t from, int32_t to,
                           wnw_sample_place place[WNW_SAMPLE_PLACES])
 {
-    const int32_t n = to - from;
-    if (n < 1)
+    if (!size || !place || from < 0 || to <= from)
         return 0;
-    const int32_t m = sampled(size, n), k = fitting(size, n, m);
+    const int32_t n = to - from, m = sampled(size, n), k = m > 0 ? fitting(size, n, m) : 0;
     for (int32_t i = 0; i < k; i++) {
         const int32_t first = (int32_t)((int64_t)i * n / k), last = (int32_t)((int64_t)(i + 1) * n / k),
                       has = m / k + (i < m % k), at = first + (last - first - has) / 2,
