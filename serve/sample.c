@@ -61,15 +61,35 @@ struct fed {
     int32_t n_places, n;
 };
 
-/* False: there is too little to repeat. */
-static bool find(struct fed *f, const struct serve_watched *w, int32_t seq, const wnw_sample_size *size)
+/* Whether the fed tokens have room, in the cap, the cache and the context that the model was trained for. Where layers slide, libllama
+ * writes over what the token behind the last one does not see any more, as of before a computation; so that all must be in one. */
+static bool fits(const struct serve_watched *w, int32_t seq, int32_t n)
+{
+    const struct serve_sequence *q = &w->sequences.of[seq];
+    const uint64_t cap = serve_settings()->cap;
+    const bool slides = llama_model_n_swa(llama_get_model(w->ctx)) > 0;
+    return n <= (int32_t)(slides ? llama_n_ubatch(w->ctx) : llama_n_batch(w->ctx)) &&
+           n <= w->sequences.n_cells - w->sequences.n_live &&
+           q->pos[q->n - 1] + n < llama_model_n_ctx_train(llama_get_model(w->ctx)) &&
+           (cap == 0 || serve_watched_bytes_with(w, n) <= cap);
+}
+
+/* As much as is wanted, or as there is room for. False: there is none, or too little to repeat. */
+static bool find(struct fed *f, const struct serve_watched *w, int32_t seq, wnw_sample_size size)
 {
     const int32_t from = first_new(w, seq), to = w->sequences.of[seq].n;
-    *f = (struct fed){0};
-    f->n_places = wnw_sample_places(size, from, to, f->place);
-    for (int32_t k = 0; k < f->n_places; k++)
-        f->n += f->place[k].to - f->place[k].lead;
-    return to - from >= SERVE_LEAST_NEW;
+    bool room = false;
+    while (!room && to - from >= SERVE_LEAST_NEW) {
+        *f = (struct fed){0};
+        f->n_places = wnw_sample_places(&size, from, to, f->place);
+        for (int32_t k = 0; k < f->n_places; k++)
+            f->n += f->place[k].to - f->place[k].lead;
+        room = fits(w, seq, f->n);
+        if (size.most <= size.least)
+            break;
+        size.most /= 2;
+    }
+    return room;
 }
 
 /* ---- Feeding it ---- */
@@ -94,19 +114,6 @@ static struct llama_batch_ext *batch_of(const struct serve_watched *w, int32_t s
     if (!good && batch)
         REAL(llama_batch_ext_free)(batch);
     return good ? batch : NULL;
-}
-
-/* Whether the fed tokens have room, in the cap, the cache and the context that the model was trained for. Where layers slide, libllama
- * writes over what the token behind the last one does not see any more, as of before a computation; so that all must be in one. */
-static bool fits(const struct serve_watched *w, int32_t seq, int32_t n)
-{
-    const struct serve_sequence *q = &w->sequences.of[seq];
-    const uint64_t cap = serve_settings()->cap;
-    const bool slides = llama_model_n_swa(llama_get_model(w->ctx)) > 0;
-    return n <= (int32_t)(slides ? llama_n_ubatch(w->ctx) : llama_n_batch(w->ctx)) &&
-           n <= w->sequences.n_cells - w->sequences.n_live &&
-           q->pos[q->n - 1] + n < llama_model_n_ctx_train(llama_get_model(w->ctx)) &&
-           (cap == 0 || serve_watched_bytes_with(w, n) <= cap);
 }
 
 /* Has the tokens behind those of the slot looked at, and takes them away again. */
@@ -152,7 +159,7 @@ void serve_sample_feed(struct serve_watched *w, const struct serve_batch *b)
         if (!r.ends || !s->reading || s->n_unknown > 0 || q->n == 0 || serve_keeps_all(&w->rule[seq].want))
             continue;
         serve_sample_drop(w, seq);
-        if (wants(&size, w, seq, q->n + r.n) && find(&f, w, seq, &size) && fits(w, seq, f.n))
+        if (wants(&size, w, seq, q->n + r.n) && find(&f, w, seq, size))
             feed(w, seq, &f);
     }
 }

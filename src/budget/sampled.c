@@ -4,7 +4,8 @@
  * KVzip (arXiv 2505.23416) repeats all, behind those that precede them in the text; nobody asks for it in words. A head keeps the share
  * of its entries that it has above a threshold in the sample. Shares (budget/shares.c) are the same, measured once per model over many
  * texts; these are measured on the prompt at hand and need no profile. How the best entries spread over the heads shows in few tokens
- * (decisions 114, 124, 127). From no paper that we know. Of head r, with the largest attention Z that the repetition gave to each of the m sampled entries,
+ * (decisions 114, 124, 127). From no paper that we know. Of head r, with the largest attention Z that the repetition gave to each of
+ * the m sampled entries,
  *
  *     s_r(t) = the share of log(Z + 1e-6) above t: (i - 1/2) / m at the i-th largest, linear between, 0 and 1 one further out
  *     c_r    = clamp(p_r + s_r(t) (N - p_r), p_r, n_r)
