@@ -33,7 +33,7 @@ struct opts {
 
 static int32_t most_of(const struct opts *o)
 {
-    return o->sample.most > o->sample.least ? o->sample.most : o->sample.least;
+    return o->sample.every > 0 && o->sample.most > o->sample.least ? o->sample.most : o->sample.least;
 }
 
 static size_t row_size(const struct opts *o)
@@ -163,7 +163,7 @@ static const wnw_option options[] = {
      .help = "one of so many tokens is repeated, where that is more; 0 = as many as sample",
      .type = WNW_OPT_INT,
      .offset = offsetof(struct opts, sample.every),
-     .def = 32,
+     .def = 0,
      .min = 0,
      .max = 65536},
     {.name = "most",
@@ -192,8 +192,9 @@ const wnw_head_budget wnw__head_budget_sampled = {
          .about = "Heads keep as many entries as KVzip would leave them, by a few tokens that are repeated.",
          .paper = "after KVzip, arXiv 2505.23416",
          .details =
-             "One of `every` tokens of what was read since the last compression, at most `most` and then at "
-             "least `sample`, is repeated in truth, as KVzip repeats "
+             "`sample` tokens of what was read since the last compression are repeated in truth, with "
+             "`every` one of "
+             "so many where that is more, up to `most`, as KVzip repeats "
              "all, with the attention's own softmax over everything. Of more than `place` tokens there are "
              "several places, one in the middle of each of as many slices of the text, which are fed one "
              "behind the other, each with the 8 tokens before it. With `Z` the largest "

@@ -29,7 +29,7 @@
 #define EXPECTED(vnorm, eps) EXPECTED_STATS(vnorm, eps, "prompt")
 #define KEYDIFF(values) "keydiff:values=" values "+direct"
 #define SHARES          "+shares:header=1,sinks=4,last=1,room=1"
-#define SAMPLED         "+sampled:sample=32,every=32,most=256,place=32,header=1,sinks=4,last=1,room=1"
+#define SAMPLED         "+sampled:sample=32,every=0,most=256,place=32,header=1,sinks=4,last=1,room=1"
 #define MERGE "+merge:similarity=0,fraction=1,weight=norm,gate=fixed"
 #define CAPKV "capkv:tau=5,align=cosine,n_sink=4,n_future=512,epsilon=1e-06" MEAN
 #define ADAKV "+adakv:alpha_safeguard=0.2,mode=safeguard"
@@ -143,7 +143,7 @@ static const struct wnw__preset presets[] = {
      .recipe = "replay:form=sparse,shift=-1,gap=13,band=2,m=64,m_keys=64,sinks=4+group_max:cross_head=0" UNIFORM_EXACT
                "+global:min_tokens=1,count=kept,pool=model+topk:ties=early+original"},
     {.name = "replay-sampled",
-     .about = "Replay whose heads keep as many entries as KVzip would leave them, by 32 tokens or more that are repeated.",
+     .about = "Replay whose heads keep as many entries as KVzip would leave them, by 32 tokens that are repeated.",
      .paper = "after KVzip, arXiv 2505.23416",
      .recipe = "replay:form=sparse,shift=-1,gap=13,band=2,m=64,m_keys=64,sinks=4+group_max:cross_head=0" UNIFORM_EXACT
                SAMPLED "+topk:ties=early+original"},
@@ -352,7 +352,7 @@ static const struct wnw__preset presets[] = {
      .paper = "KeyDiff, arXiv 2504.15364; heads after KVzip, arXiv 2505.23416",
      .recipe = KEYDIFF("0") UNIFORM_EXACT SHARES "+topk:ties=early+original"},
     {.name = "keydiff-sampled",
-     .about = "KeyDiff whose heads keep as many entries as KVzip would leave them, by 32 tokens or more that are repeated.",
+     .about = "KeyDiff whose heads keep as many entries as KVzip would leave them, by 32 tokens that are repeated.",
      .paper = "KeyDiff, arXiv 2504.15364",
      .recipe = KEYDIFF("0") UNIFORM_EXACT SAMPLED "+topk:ties=early+original"},
     {.name = "keydiff-values-shares",
@@ -360,7 +360,7 @@ static const struct wnw__preset presets[] = {
      .paper = "after KeyDiff, arXiv 2504.15364; heads after KVzip, arXiv 2505.23416",
      .recipe = KEYDIFF("2") UNIFORM_EXACT SHARES "+topk:ties=early+original"},
     {.name = "keydiff-values-sampled",
-     .about = "Keys that stand out and values of large norm, in heads that keep as much as 32 tokens or more say that are repeated.",
+     .about = "Keys that stand out and values of large norm, in heads that keep as much as 32 tokens say that are repeated.",
      .paper = "after KeyDiff, arXiv 2504.15364",
      .recipe = KEYDIFF("2") UNIFORM_EXACT SAMPLED "+topk:ties=early+original"},
     {.name = "keydiff",
