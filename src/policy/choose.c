@@ -259,7 +259,10 @@ static const struct row {
      "five kinds, Qwen2.5-Coder-0.5B), 58.8 of 87.3, 55.0, 69.2, kvzip, which reads twice, 72.0 (54, "
      "SmolLM2-135M); question known: 45.8 of 98.3, 50.3 and 0.0 (29), 63.9 of 89.1, 67.8, 63.2, kvzip 63.8 "
      "(53): "
-     "docs/results.md, Budgets of heads from 32 tokens; with 64 tokens, question later, 76.0, 47.0, 0.0 and "
+     "docs/results.md, Budgets of heads from 32 tokens; the whole prompt compressed, with the last 32 "
+     "tokens, 36.5 of 85.8, replay-sampled 37.5, replay 36.9, kvzip 53.3 (93, SmolLM2-135M): "
+     "docs/results.md, The question known, without a profile; with 64 tokens, question later, 76.0, 47.0, "
+     "0.0 and "
      "20.0 of 100 (24, Qwen2.5-Coder-1.5B): docs/results.md, Keys and values; where several layers read one "
      "cache none",
      "keydiff-values-sampled" LAST_STAY},
@@ -282,7 +285,9 @@ static const struct row {
      "of 100, replay 90.0 and 52.5, replay-sampled 97.5 and 78.8 (21, Qwen2.5-Coder-1.5B): docs/results.md, "
      "Budgets of heads without a profile; between a half and three quarters none; the whole prompt "
      "compressed: 87.3 and 81.8 of 85.5 with the last 32 tokens, 88.0 and 70.5 without (150, SmolLM2-135M), "
-     "100 and 89.4 of 100, 100 and 92.1 (58, Qwen2.5-Coder-0.5B): docs/results.md, The question stays",
+     "100 and 89.4 of 100, 100 and 92.1 (58, Qwen2.5-Coder-0.5B): docs/results.md, The question stays; 87.1 "
+     "and 78.6 of 85.8, replay-sampled 84.6 and 75.1, replay 83.3 and 67.8, snapkv:kernel=31 55.5 and 36.3, "
+     "kvzip 83.7 and 78.6 (93, SmolLM2-135M): docs/results.md, The question known, without a profile",
      "keydiff-sampled" LAST_STAY},
     {has_replay, "replay", "the whole prompt's queries are there, and no profile helps at this size",
      "compressed at the end, within the trained context",
