@@ -27,7 +27,7 @@ chooses() {
 
 # With shipped profiles of shares, both kinds of gates and stats.
 chooses 'question known' 'kvzap:recent=32,room=0.3+shares' -m "$model" --ratio 0.2
-chooses 'question known, few entries stay' 'kvzap:recent=0+shares' -m "$model" --ratio 0.5
+chooses 'question known, few entries stay' 'kvzap:recent=32,room=0.3+shares' -m "$model" --ratio 0.5
 chooses 'question later' 'kvzap:recent=32,room=0.3+shares' -m "$model" --ratio 0.2 --context-only --policy auto
 chooses 'question later, little stays' 'kvzap:recent=0+shares' -m "$model" --ratio 0.9 --context-only
 chooses 'layer by layer' 'kvzap:recent=0+shares' -m "$model" --ratio 0.9 --context-only --evict layer
