@@ -80,12 +80,10 @@ static bool find(struct fed *f, const struct serve_watched *w, int32_t seq, wnw_
     const int32_t from = first_new(w, seq), to = w->sequences.of[seq].n;
     bool room = false;
     while (!room && to - from >= SERVE_LEAST_NEW) {
-        *f = (struct fed){0};
         f->n_places = wnw_sample_places(&size, from, to, f->place);
-        for (int32_t k = 0; k < f->n_places; k++)
-            f->n += f->place[k].to - f->place[k].lead;
+        f->n = wnw_sample_fed(&size, to - from);
         room = fits(w, seq, f->n);
-        if (size.most <= size.least)
+        if (size.every == 0 || size.most <= size.least) /* it is as little as can be */
             break;
         size.most /= 2;
     }

@@ -382,12 +382,11 @@ static int feed_sample(struct pass *p, const wnw_sample_size *size, char *warnin
 {
     const wnw_session *s = p->s;
     const int32_t n = p->n_past, prefix = s->n_prefix < n ? s->n_prefix : n,
-                  fixed = s->n_fixed < n ? s->n_fixed : 0;
+                  fixed = s->n_fixed < n ? s->n_fixed : 0, from = fixed > prefix ? fixed : prefix;
     wnw_sample_place *place = p->out->place;
-    const int32_t k = p->out->n_places = wnw_sample_places(size, fixed > prefix ? fixed : prefix, n, place);
-    int32_t n_fed = 0, at = 0;
-    for (int32_t i = 0; i < k; i++)
-        n_fed += place[i].to - place[i].lead;
+    const int32_t k = p->out->n_places = wnw_sample_places(size, from, n, place);
+    const int32_t n_fed = wnw_sample_fed(size, n - from);
+    int32_t at = 0;
     int32_t *ids = malloc(((size_t)n_fed + 1) * sizeof *ids);
     if (!ids)
         return wnw__fail(WNW_E_NOMEM, "no memory for a sample of %d tokens", (int)n_fed);
