@@ -14,12 +14,26 @@ bool serve_asks_quality(const struct serve_want *want)
     return wnw_automatic_is(want->recipe, &q) && q > 0;
 }
 
-wnw_automatic serve_automatic_of(const struct serve_want *want, bool fed)
+wnw_automatic serve_automatic_of(wnw_policy_facts *facts, const struct serve_want *want, bool fed)
 {
     const struct serve_config *c = serve_settings();
-    return (wnw_automatic){
-        WNW_INIT(wnw_automatic), .recipe = want->recipe, .facts = fed ? &c->facts_fed : &c->facts,
-        .profile = c->profile,   .size = want->size,     .n_most = want->n_most};
+    *facts = c->facts;
+    facts->feeds_again = fed;
+    return (wnw_automatic){WNW_INIT(wnw_automatic), .recipe = want->recipe, .facts = facts,
+                           .profile = c->profile,   .size = want->size,     .n_most = want->n_most};
+}
+
+int serve_automatic_each(const struct serve_want *want, bool feeds, wnw_automatic_what *row, void *user)
+{
+    int rc = WNW_OK;
+    for (int fed = 0; fed <= feeds; fed++)
+        for (int shared = 0; rc == WNW_OK && shared < 2; shared++) {
+            wnw_policy_facts facts;
+            const wnw_automatic of = serve_automatic_of(&facts, want, fed);
+            facts.queries_unknown = shared;
+            rc = wnw_automatic_each(&of, row, user);
+        }
+    return rc;
 }
 
 static int add_needs(const char *recipe, const wnw_policy_choice *row, void *user)
@@ -40,11 +54,5 @@ int serve_automatic_settle(struct serve_want *want)
     if (!serve_is_automatic(want))
         return WNW_OK;
     want->needs = 0;
-    for (int fed = 0; fed < 2; fed++) {
-        const wnw_automatic of = serve_automatic_of(want, fed);
-        const int rc = wnw_automatic_each(&of, add_needs, want);
-        if (rc != WNW_OK)
-            return rc;
-    }
-    return WNW_OK;
+    return serve_automatic_each(want, true, add_needs, want);
 }

@@ -130,13 +130,13 @@ static int compress_last(struct serve_watched *w, int32_t seq, const struct part
 int serve_choose_rule(struct serve_rule *out, const struct serve_watched *w, int32_t seq, int32_t n, bool fed)
 {
     const struct serve_want *want = &w->rule[seq].want;
-    wnw_automatic of = serve_automatic_of(want, fed);
-    wnw_policy_facts facts = *of.facts;
+    wnw_policy_facts facts;
+    const wnw_automatic of = serve_automatic_of(&facts, want, fed);
     char *recipe;
     *out = (struct serve_rule){.want = *want};
     /* What is asked about a document comes later. The rows are the same, and what they need: one keeps less of the end. */
     facts.question_known = serve_slots_stores(seq) == 0;
-    of.facts = &facts;
+    facts.queries_unknown = serve_watched_shares_caches(w);
     int rc = wnw_automatic_choose(&recipe, &of, n, w->held[seq].restored);
     rc = rc == WNW_OK ? serve_want_set(&out->want, recipe, &out->policy) : rc;
     wnw_free(recipe);

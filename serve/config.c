@@ -144,7 +144,8 @@ static int tell_fed_row(const char *recipe, const wnw_policy_choice *row, void *
 
 void serve_tell_fed(void)
 {
-    const wnw_automatic of = serve_automatic_of(&config.want, true);
+    wnw_policy_facts facts;
+    const wnw_automatic of = serve_automatic_of(&facts, &config.want, true);
     if (serve_is_automatic(&config.want))
         (void)wnw_automatic_each(&of, tell_fed_row, NULL);
 }
@@ -159,7 +160,8 @@ static void take_recipe(const char *recipe)
     if (rc != WNW_OK)
         refuse_status(rc);
     wnw_policy_free(policy);
-    const wnw_automatic of = serve_automatic_of(&config.want, false);
+    wnw_policy_facts facts;
+    const wnw_automatic of = serve_automatic_of(&facts, &config.want, false);
     if (!serve_is_automatic(&config.want))
         return;
     (void)wnw_automatic_each(&of, tell_row, NULL);
@@ -204,8 +206,6 @@ static void read_environment(void)
     config.facts = wnw_policy_facts_default();
     config.facts.question_known = config.facts.more_questions = true;
     wnw_policy_facts_add(&config.facts, config.profile);
-    config.facts_fed = config.facts;
-    config.facts_fed.feeds_again = true;
     take_recipe(recipe);
     if (!WNW_SERVE_ROUTES && ((documents && *documents) || config.cap > 0))
         serve_refuse("this winnow-llama-server was built without what sees requests, because llama.cpp's "

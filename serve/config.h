@@ -14,7 +14,6 @@ enum { SERVE_MAX_SLOTS = 64, SERVE_TEXT = 512 /* bytes of a sentence */ };
 struct serve_config {
     struct serve_want want;     /* of requests that do not say */
     wnw_policy_facts facts;     /* what is known of all prompts, for "auto" */
-    wnw_policy_facts facts_fed; /* the same of those of which a sample was fed again */
     wnw_profile *profile;       /* what the files of profiles hold; NULL: nothing */
     uint64_t cap;               /* bytes of keys and values over all slots, 0 = none */
     bool saves;                 /* slots may be saved and restored */

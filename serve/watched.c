@@ -32,6 +32,15 @@ bool serve_watched_whole_layer(const struct serve_watched *w, int32_t i, wnw_bri
     return get_layer(w, i, l) && !slides(w, l);
 }
 
+bool serve_watched_shares_caches(const struct serve_watched *w)
+{
+    wnw_bridge_layer l;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++)
+        if (get_layer(w, i, &l) && l.n_readers > 1)
+            return true;
+    return false;
+}
+
 static uint64_t row_of(const wnw_bridge_layer *l)
 {
     return (uint64_t)l->n_heads * (uint64_t)l->entry_bytes;
@@ -274,12 +283,7 @@ int serve_watched_observe(const struct serve_watched *w, const struct serve_want
         return WNW_OK;
     if (!serve_is_automatic(want))
         return wnw_bridge_observe(w->cache, want->recipe);
-    int rc = WNW_OK;
-    for (int fed = 0; rc == WNW_OK && fed <= w->feeds; fed++) {
-        const wnw_automatic of = serve_automatic_of(want, fed);
-        rc = wnw_automatic_each(&of, observe_row, w->cache);
-    }
-    return rc;
+    return serve_automatic_each(want, w->feeds, observe_row, w->cache);
 }
 
 void serve_watch(struct serve_watched *w, struct llama_context *ctx)

@@ -74,6 +74,8 @@ uint64_t serve_watched_bytes(const struct serve_watched *w);
 uint64_t serve_watched_bytes_with(const struct serve_watched *w, int32_t n);
 /* A layer's numbers. False: its entries are not of the backend, or it has cells for a window alone. */
 bool serve_watched_whole_layer(const struct serve_watched *w, int32_t i, wnw_bridge_layer *l);
+/* Whether several layers read one cache, as far as a graph has shown it. */
+bool serve_watched_shares_caches(const struct serve_watched *w);
 /* Counts the entries of a sequence. */
 void serve_watched_count(struct serve_watched *w, int32_t seq);
 /* Tells what a slot or a document holds, and how much there is of all. */

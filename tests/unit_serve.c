@@ -249,23 +249,18 @@ static int refuse_row(const char *recipe, const wnw_policy_choice *row, void *us
     return WNW_E_NOMEM;
 }
 
-/* Facts are those of prompts of which nothing is fed again, and the same with that. */
-static void set_facts(const wnw_policy_facts *facts)
-{
-    config.facts = config.facts_fed = *facts;
-    config.facts_fed.feeds_again = 1;
-}
-
 static int each(const struct serve_want *want, bool fed, wnw_automatic_what *what, void *user)
 {
-    const wnw_automatic of = serve_automatic_of(want, fed);
+    wnw_policy_facts facts;
+    const wnw_automatic of = serve_automatic_of(&facts, want, fed);
     return wnw_automatic_each(&of, what, user);
 }
 
 /* A prompt of any length gets what was told of it in `rows`, "RECIPE UNTIL;" each. */
 static void check_each_length(const struct serve_want *want, bool fed, const char *rows)
 {
-    const wnw_automatic of = serve_automatic_of(want, fed);
+    wnw_policy_facts facts;
+    const wnw_automatic of = serve_automatic_of(&facts, want, fed);
     const char *row = rows;
     for (int32_t n = 1; n <= 3000; n++) {
         char *recipe, told[SERVE_RECIPE];
@@ -316,8 +311,8 @@ static void test_automatic(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[256] = "";
         struct serve_want want = {.size = cases[i].size};
-        set_facts(&(wnw_policy_facts){WNW_INIT(wnw_policy_facts), .profiles = cases[i].profiles,
-                                      .shares_least = 0.03});
+        config.facts = (wnw_policy_facts){WNW_INIT(wnw_policy_facts), .profiles = cases[i].profiles,
+                                          .shares_least = 0.03};
         set_recipe(&want, "auto");
         assert_true(serve_is_automatic(&want) && !serve_keeps_all(&want));
         assert_int_equal(each(&want, false, write_row, text), WNW_OK);
@@ -365,7 +360,7 @@ static void test_automatic(void **state)
     /* A request's size counts, wherever it stands, and what was kept by the same rule is the same whatever it came to. */
     config.want = (struct serve_want){.size = {.kind = WNW_SIZE_RATIO, .ratio = 0.75}};
     set_recipe(&config.want, "auto");
-    config.facts.profiles = config.facts_fed.profiles = SHARES;
+    config.facts.profiles = SHARES;
     assert_int_equal(serve_automatic_settle(&config.want), WNW_OK);
     for (int first = 0; first < 3; first++) {
         static const char *const bodies[] = {
@@ -419,8 +414,8 @@ static void test_automatic_of_samples(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[256] = "", fed_text[256] = "";
         struct serve_want want = {.size = cases[i].size};
-        set_facts(&(wnw_policy_facts){WNW_INIT(wnw_policy_facts), .profiles = cases[i].profiles,
-                                      .shares_least = 0.03});
+        config.facts = (wnw_policy_facts){WNW_INIT(wnw_policy_facts), .profiles = cases[i].profiles,
+                                          .shares_least = 0.03};
         set_recipe(&want, "auto");
         assert_int_equal(each(&want, false, write_row, text), WNW_OK);
         assert_int_equal(each(&want, true, write_row, fed_text), WNW_OK);
@@ -449,7 +444,6 @@ static void test_quality(void **state)
                          WNW_OK);
     }
     wnw_policy_facts_add(&config.facts, config.profile);
-    config.facts_fed = config.facts;
     struct serve_want want = {.n_most = 0};
     set_recipe(&want, "auto+quality:q=0.9");
     assert_true(serve_is_automatic(&want) && serve_asks_quality(&want) && !serve_keeps_all(&want));
@@ -459,7 +453,8 @@ static void test_quality(void **state)
     assert_int_equal(want.needs & (WNW_NEED_INPUT_GATE | WNW_NEED_QUERY_STATS),
                      WNW_NEED_INPUT_GATE | WNW_NEED_QUERY_STATS);
     struct serve_want taken = {0};
-    const wnw_automatic of = serve_automatic_of(&want, false);
+    wnw_policy_facts facts;
+    const wnw_automatic of = serve_automatic_of(&facts, &want, false);
     char *recipe;
     assert_int_equal(wnw_automatic_choose(&recipe, &of, 100, true), WNW_OK); /* of a slot from a file */
     assert_string_equal(recipe, "kvgate+quality:q=0.9");
@@ -520,10 +515,10 @@ static void test_bounds(void **state)
     struct serve_want want;
     (void)state;
     open_slots(1, 0);
-    set_facts(&(wnw_policy_facts){WNW_INIT(wnw_policy_facts),
-                                  .profiles = 1u << WNW_PROFILE_SHARES | 1u << WNW_PROFILE_GATE |
-                                              1u << WNW_PROFILE_INPUTGATE,
-                                  .shares_least = 0.03});
+    config.facts = (wnw_policy_facts){WNW_INIT(wnw_policy_facts),
+                                      .profiles = 1u << WNW_PROFILE_SHARES | 1u << WNW_PROFILE_GATE |
+                                                  1u << WNW_PROFILE_INPUTGATE,
+                                      .shares_least = 0.03};
     config.want = (struct serve_want){.size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5}};
     set_recipe(&config.want, "auto");
     assert_int_equal(serve_automatic_settle(&config.want), WNW_OK);

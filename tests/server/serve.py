@@ -289,13 +289,15 @@ with serve("--context", "1024", slots=1, model=f"{TINY}/foreign/gemma4.gguf") as
     s.complete(ids(300, 0, n_kind=80), 3, cache_prompt=False)
     check("what needs no queries of a prompt goes with layers that share caches", slot(s, 0)["taken"] == "keydiff-sampled" + LAST and n_compressed(s) == 1 and
           not kv(s)["compressions_by_fallback"], kv(s), s.log()[-800:])
+    s.complete(ids(600, 0, n_kind=80), 3, cache_prompt=False, winnow={"policy": "auto", "ratio": 0.1})
+    check("also where nearly all stays", slot(s, 0)["taken"] == "keydiff-sampled" + LAST and n_compressed(s) == 2 and not kv(s)["compressions_by_fallback"], slot(s, 0), s.log()[-800:])
     for seed in range(2):
         s.complete(ids(300, seed, n_kind=80), 3, cache_prompt=False, winnow={"policy": "replay"})
-    check("another policy goes with every model", n_compressed(s) == 3 and kv(s)["compressions_by_fallback"] == 2 and s.log().count("keydiff is taken in place of replay") == 1,
+    check("another policy goes with every model", n_compressed(s) == 4 and kv(s)["compressions_by_fallback"] == 2 and s.log().count("keydiff is taken in place of replay") == 1,
           kv(s), s.log()[-800:])
     s.complete(ids(300, 2, n_kind=80), 3, cache_prompt=False, winnow={"policy": "replay+quality:dropped=0.3"})
     check("where a quality is to be kept nothing else drops anything", slot(s, 0)["entries"] == 302 and not slot(s, 0)["compressed"] and kv(s)["compressions_failed"] == 1 and
-          n_compressed(s) == 3 and kv(s)["compressions_by_fallback"] == 2, kv(s), s.log()[-800:])
+          n_compressed(s) == 4 and kv(s)["compressions_by_fallback"] == 2, kv(s), s.log()[-800:])
 with serve("--context", "1024", slots=1, model=f"{TINY}/foreign/lfm2.gguf") as s:
     s.complete(ids(300, 1, n_kind=80), 3)
     check("recurrent layers", kv(s)["policy"] == "keydiff" and "keydiff is taken in place of auto, because" in s.log() and
