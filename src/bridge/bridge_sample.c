@@ -9,6 +9,7 @@
 #include "observe/queries.h"
 #include "observe/source.h"
 #include "observe/window.h"
+#include "policy/sample_places.h"
 #include "winnow_bridge.h"
 
 #include <math.h>
@@ -27,18 +28,10 @@ struct wnw_bridge_sample {
     float **sum, **max;    /* [n_layer], each [n_head][n]; NULL in layers that policies leave alone */
 };
 
-/* ---- Its tokens ---- */
-
 /* Which of the sampled tokens one is of the sequence; -1: none. */
 static int32_t number_of(const struct wnw_bridge_sample *s, int32_t token)
 {
-    int32_t before = 0;
-    for (int32_t k = 0; k < s->n_places; k++) {
-        if (token >= s->place[k].from && token < s->place[k].to)
-            return before + token - s->place[k].from;
-        before += s->place[k].to - s->place[k].from;
-    }
-    return -1;
+    return wnw__sample_number(s->place, s->n_places, token);
 }
 
 /* ---- Taking it ---- */

@@ -17,6 +17,7 @@
 #include "base/topk.h"
 #include "policy/count.h"
 #include "policy/part.h"
+#include "policy/sample_places.h"
 
 #include <math.h>
 
@@ -53,14 +54,6 @@ static void gather_needs(const void *opts, wnw_needs *out)
     out->sample = ((const struct opts *)opts)->sample;
 }
 
-static bool is_sampled(const wnw_observation *obs, int32_t pos)
-{
-    for (int32_t i = 0; i < obs->n_pass2_places; i++)
-        if (pos >= obs->pass2_places[i].from && pos < obs->pass2_places[i].to)
-            return true;
-    return false;
-}
-
 static int gather_layer(const void *opts, const wnw_observation *obs, double *numbers)
 {
     const struct opts *o = opts;
@@ -70,7 +63,7 @@ static int gather_layer(const void *opts, const wnw_observation *obs, double *nu
         double *row = numbers + ((size_t)obs->il * (size_t)obs->n_head_kv + (size_t)ih) * row_size(o);
         for (int32_t c = 0; c < obs->n_entry[ih] && *row < most_of(o); c++) {
             float most = 0;
-            if (!is_sampled(obs, pos[c]))
+            if (wnw__sample_number(obs->pass2_places, obs->n_pass2_places, pos[c]) < 0)
                 continue;
             for (int32_t h = ih * group; h < (ih + 1) * group; h++)
                 most = fmaxf(most, obs->pass2_max[(int64_t)h * obs->n + c]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which tokens a sample of a text repeats (WNW_PASS_SAMPLE). */
-#include "winnow_method.h"
+#include "policy/sample_places.h"
 
 /* Tokens of the sample of n. What leads to the only place of a short text takes no more than half of it. */
 static int32_t sampled(const wnw_sample_size *size, int32_t n)
@@ -46,4 +46,15 @@ int32_t wnw_sample_fed(const wnw_sample_size *size, int32_t n)
     for (int32_t i = 0; i < k; i++)
         fed += place[i].to - place[i].lead;
     return fed;
+}
+
+int32_t wnw__sample_number(const wnw_sample_place *places, int32_t n_places, int32_t token)
+{
+    int32_t before = 0;
+    for (int32_t k = 0; k < n_places; k++) {
+        if (token >= places[k].from && token < places[k].to)
+            return before + token - places[k].from;
+        before += places[k].to - places[k].from;
+    }
+    return -1;
 }
