@@ -173,13 +173,18 @@ static void note(struct serve_held *s, const struct serve_want *want, const char
         snprintf(s->by.taken, sizeof s->by.taken, "%s", taken);
 }
 
+int32_t serve_compress_header(const struct serve_watched *w, int32_t seq)
+{
+    const int32_t n_shared = serve_document_cells_shared(w, seq), n = w->rule[seq].want.n_protected;
+    return n > n_shared ? n : n_shared;
+}
+
 bool serve_compress(struct serve_watched *w, int32_t seq)
 {
     struct serve_held *s = &w->held[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
     const struct serve_want *want = &w->rule[seq].want;
-    const int32_t n_shared = serve_document_cells_shared(w, seq);
-    const int32_t n_header = want->n_protected > n_shared ? want->n_protected : n_shared;
+    const int32_t n_shared = serve_document_cells_shared(w, seq), n_header = serve_compress_header(w, seq);
     if (s->n_unknown > 0 || serve_keeps_all(want) || s->n_new < SERVE_LEAST_NEW || q->n <= n_header)
         return true;
     const struct part rest = {.n_prefix = n_shared > 0 ? 0 : n_header,

@@ -12,6 +12,8 @@ enum { SERVE_LEAST_NEW = 128 };
  * wnw_status; out->policy is the caller's. */
 int serve_choose_rule(struct serve_rule *out, const struct serve_watched *w, int32_t seq, int32_t n,
                       bool fed);
+/* First tokens of a slot that stay whole: what its rule protects, and its document. */
+int32_t serve_compress_header(const struct serve_watched *w, int32_t seq);
 /* Compresses a slot whose prompt has ended, if it is time. False: it could not be; the reason was said. */
 bool serve_compress(struct serve_watched *w, int32_t seq);
 

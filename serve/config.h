@@ -12,13 +12,13 @@ extern "C" {
 enum { SERVE_MAX_SLOTS = 64, SERVE_TEXT = 512 /* bytes of a sentence */ };
 
 struct serve_config {
-    struct serve_want want;     /* of requests that do not say */
-    wnw_policy_facts facts;     /* what is known of all prompts, for "auto" */
-    wnw_profile *profile;       /* what the files of profiles hold; NULL: nothing */
-    uint64_t cap;               /* bytes of keys and values over all slots, 0 = none */
-    bool saves;                 /* slots may be saved and restored */
-    const char *profiles;       /* files, with ':' between them; "" = none */
-    const char *fingerprint;    /* of the model, for what was stored; "" where nobody has said it */
+    struct serve_want want;  /* of requests that do not say */
+    wnw_policy_facts facts;  /* what is known of all prompts, for "auto" */
+    wnw_profile *profile;    /* what the files of profiles hold; NULL: nothing */
+    uint64_t cap;            /* bytes of keys and values over all slots, 0 = none */
+    bool saves;              /* slots may be saved and restored */
+    const char *profiles;    /* files, with ':' between them; "" = none */
+    const char *fingerprint; /* of the model, for what was stored; "" where nobody has said it */
 };
 const struct serve_config *serve_settings(void);
 /* Whether a policy can be had here, with the profiles that there are: WNW_OK, or wnw_last_error() says why not. Any thread. */

@@ -46,8 +46,7 @@ static int32_t first_new(const struct serve_watched *w, int32_t seq)
 {
     const struct serve_held *s = &w->held[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
-    const int32_t n_shared = serve_document_cells_shared(w, seq), n_protected = w->rule[seq].want.n_protected;
-    int32_t from = n_protected > n_shared ? n_protected : n_shared;
+    int32_t from = serve_compress_header(w, seq);
     from = s->compressed && s->n_done > from ? s->n_done : from;
     from = s->at_prompt > from ? s->at_prompt : from;
     for (int32_t i = from; i < q->n; i++)

@@ -19,7 +19,7 @@ struct serve_want {
     char taken[SERVE_RECIPE];  /* what "auto" came to where something was compressed; else "" */
     wnw_size size;
     int32_t n_protected; /* tokens of the header */
-    int32_t n_most; /* tokens that the prompt has at most; 0 = not known */
+    int32_t n_most;      /* tokens that the prompt has at most; 0 = not known */
     /* What serve_want_set notes of the recipe. */
     /* with every default written out, so that one policy has one form; "": not known */
     char form[SERVE_FORM];
