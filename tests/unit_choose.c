@@ -15,7 +15,8 @@ enum {
 };
 
 /* What stays where the question is known. */
-#define LAST ":last=32,room=0.3"
+#define LAST        ":last=32,room=0.3"
+#define LAST_OF_FEW ":last=32,room=0.5"
 
 static const struct {
     wnw_policy_facts facts;
@@ -23,9 +24,9 @@ static const struct {
 } rows[] = {
     {{.phase = WNW_PHASE_CHUNK, .n_tokens = 9000, .n_ctx_train = 8192}, "streaming_llm-rerotated"},
     {{.question_known = true, .profiles = SHARES, .shares_least = 0.03, .kept = 0.03},
-     "keydiff-values-shares" LAST},
+     "keydiff-values-shares" LAST_OF_FEW},
     {{.question_known = true, .profiles = SHARES, .shares_least = 0.03, .kept = 0.249},
-     "keydiff-values-shares" LAST},
+     "keydiff-values-shares" LAST_OF_FEW},
     {{.question_known = true, .profiles = SHARES, .shares_least = 0.03, .kept = 0.25}, "keydiff-shares" LAST},
     {{.question_known = true, .profiles = SHARES | GATE, .shares_least = 0.03, .kept = 0.05},
      "kvgate+shares" LAST},
@@ -121,7 +122,7 @@ static const struct {
     {{.question_known = true, .more_questions = true, .profiles = GATE}, "kvgate"},
     {{.question_known = true, .more_questions = true, .profiles = SHARES}, "keydiff-shares" LAST},
     {{.question_known = true, .more_questions = true, .feeds_again = true, .kept = 0.1},
-     "keydiff-values-sampled" LAST},
+     "keydiff-values-sampled" LAST_OF_FEW},
     {{.question_known = true, .profiles = SHARES | GATE, .decodes = true}, "kvgate+shares" LAST},
     {{.more_questions = true, .phase = WNW_PHASE_LAYER}, "keydiff"}, /* none is known */
     {{.profiles = STATS, .decodes = true}, "triattention"},

@@ -202,7 +202,7 @@ const wnw_head_budget wnw__head_budget_sampled = {
              "sample the share falls evenly as `t` rises.\n\n"
              "With `last=32,room=0.3` what was asked at the end of a prompt stays, as far as it fits: "
              "neither keys nor a sample from the middle speak of it. `auto` does so where the question is "
-             "known.\n\n"
+             "known, with `room=0.5` where less than a quarter stays.\n\n"
              "What `shares` has measured once for a model, this measures on the prompt at hand. "
              "It is not had where nothing can "
              "be read again.\n\n"

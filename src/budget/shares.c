@@ -108,7 +108,7 @@ const wnw_head_budget wnw__head_budget_shares = {
              "of one head and has no part in this, so any does.\n\n"
              "With `last=32,room=0.3` what was asked at the end of a prompt stays, as far as it fits; `auto` "
              "does so "
-             "where the question is known.\n\n"
+             "where the question is known, with `room=0.5` where less than a quarter stays.\n\n"
              "The chat header stays in every head, as in KVzip. Sizes below the smallest measured one are "
              "refused; a cache that comes there while it decodes keeps the proportions of the smallest.\n\n"
              "From no paper that we know; docs/results.md has what it does to answers.\n\n"

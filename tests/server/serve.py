@@ -101,7 +101,7 @@ def kept(s, i):
 
 # The end of a prompt, with what is asked, stays as far as it fits.
 LAST = ":last=32,room=0.3"
-SAMPLED = "keydiff-values-sampled" + LAST
+SAMPLED = "keydiff-values-sampled:last=32,room=0.5"
 
 
 def mean(heads, first, end):
