@@ -324,10 +324,11 @@ static int count_of(const char *text, const char *part)
     return n;
 }
 
-/* References whose text is not simply there: numbers that are worked out. */
+/* References whose text is not simply there: numbers that are worked out, and several lines. */
 static bool is_worked_out(const struct eval_task *t)
 {
-    return strcmp(t->metric, "number") == 0 || strcmp(t->metric, "repeat_lines") == 0;
+    return strcmp(t->metric, "number") == 0 || strcmp(t->metric, "repeat_lines") == 0 ||
+           strcmp(t->metric, "leading_lines") == 0;
 }
 
 static void check_sample(const struct eval_task *t, const struct eval_sample *s, int32_t n)
@@ -615,6 +616,115 @@ static void test_chains(void **state)
             check_chain(&s, &s.turns[i], value);
         }
         eval_sample_clear(&s);
+    }
+}
+
+/* Each line is one of the list, and begins where the one before it ended; the first, with which the answer begins, where it is said. */
+static void test_steps(void **state)
+{
+    struct eval_sample s = make("steps_syn", 4096, 1);
+    char from[64], to[64], line[160], last[64];
+    int32_t n = 0, asked;
+    (void)state;
+    assert_int_equal(
+        sscanf(s.turns[0].question.s, "\nStart at %63s and follow the list for %d", from, &asked), 2);
+    assert_int_equal(sscanf(s.turns[0].prefix.s, "\n%63s leads to %63[^.].", last, to), 2);
+    assert_string_equal(last, from);
+    for (const char *at = s.turns[0].refs[0]; *at; at = strchr(at, '\n') + 1, n++) {
+        assert_int_equal(sscanf(at, "%63s leads to %63[^.].", from, last), 2);
+        assert_string_equal(from, to);
+        snprintf(line, sizeof line, "\n%s leads to %s.\n", from, last);
+        assert_non_null(strstr(s.context.s, line));
+        memcpy(to, last, sizeof to);
+    }
+    assert_int_equal(n + 1, asked);
+    assert_cmp(n, >, 100);
+    assert_cmp(s.max_new, >, 10 * n);
+    eval_sample_clear(&s);
+}
+
+/* Who is where by sentences of a text, and what; NULL: nobody has said it. */
+struct told {
+    char name[16][16], room[16][16], before[16][16], holds[16][16];
+    int n;
+};
+
+static int person_of(struct told *t, const char *name)
+{
+    int i = 0;
+    while (i < t->n && strcmp(t->name[i], name) != 0)
+        i++;
+    if (i == t->n)
+        snprintf(t->name[t->n++], sizeof t->name[0], "%s", name);
+    return i;
+}
+
+static void bring(struct told *t, const char *what, const char *room)
+{
+    const int i = person_of(t, what);
+    if (strcmp(t->room[i], room) != 0) {
+        memcpy(t->before[i], t->room[i], sizeof t->room[i]);
+        snprintf(t->room[i], sizeof t->room[i], "%s", room);
+    }
+}
+
+/* Follows one sentence, if it is one of those; things are people who do not go by themselves. */
+static void follow(struct told *t, const char *sentence)
+{
+    static const char *const people = "Anna Boris Clara David Elena Felix Greta Hugo Irene Jonas";
+    char who[16], how[16], what[16];
+    int end = 0;
+    if (sscanf(sentence, "%15s", who) != 1 || !strstr(people, who))
+        return;
+    if (sscanf(sentence, "%15s %15s to the %15[a-z].%n", who, how, what, &end) == 3 && end > 0) {
+        bring(t, who, what);
+        for (int i = 0; i < t->n; i++)
+            if (strcmp(t->holds[i], who) == 0)
+                bring(t, t->name[i], what);
+    } else if (sscanf(sentence, "%15s picked up the %15s there.%n", who, what, &end) == 2 && end > 0) {
+        const int i = person_of(t, what);
+        bring(t, what, t->room[person_of(t, who)]);
+        snprintf(t->holds[i], sizeof t->holds[i], "%s", who);
+    } else if (sscanf(sentence, "%15s put down the %15s there.%n", who, what, &end) == 2 && end > 0) {
+        t->holds[person_of(t, what)][0] = '\0';
+    }
+}
+
+/* What is asked for, by what was told. */
+static const char *answer_of(struct told *t, const struct eval_sample *s)
+{
+    char what[16];
+    if (sscanf(s->turns[0].question.s, "\nWhere is the %15s now?", what) == 1 ||
+        sscanf(s->turns[0].question.s, "\nWhere is %15s now?", what) == 1)
+        return t->room[person_of(t, what)];
+    assert_int_equal(sscanf(s->turns[0].question.s, "\nWhere was the %15s before", what), 1);
+    return t->before[person_of(t, what)];
+}
+
+/* The whole text answers, and so does the evidence alone; without its last sentence it does not always. */
+static void test_stories(void **state)
+{
+    static const char *const tasks[] = {"babi_syn_1", "babi_syn_2", "babi_syn_3"};
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        int n_same = 0;
+        for (int32_t index = 0; index < 20; index++) {
+            struct eval_sample s = make(tasks[k], 1024, index);
+            struct told all = {0}, evidence = {0}, less = {0};
+            for (const char *at = s.context.s; *at; at += strcspn(at, ".?\n"), at += strspn(at, ".?\n "))
+                follow(&all, at);
+            assert_string_equal(answer_of(&all, &s), s.turns[0].refs[0]);
+            assert_in_range(s.n_spans, k + 1, k + 2);
+            for (int32_t i = 0; i < s.n_spans; i++) {
+                follow(&evidence, s.context.s + s.spans[i].from);
+                if (i + 1 < s.n_spans)
+                    follow(&less, s.context.s + s.spans[i].from);
+            }
+            assert_string_equal(answer_of(&evidence, &s), s.turns[0].refs[0]);
+            n_same += strcmp(answer_of(&less, &s), s.turns[0].refs[0]) == 0;
+            eval_sample_clear(&s);
+        }
+        assert_cmp(n_same, <, 10);
     }
 }
 
@@ -1013,6 +1123,8 @@ int main(void)
         cmocka_unit_test(test_common_words),
         cmocka_unit_test(test_frequent_words),
         cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_stories),
         cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_two_hops),
         cmocka_unit_test(test_depths),

@@ -57,7 +57,11 @@ static const struct eval_metric metrics[] = {
      EVAL_BEST, false, eval_score_contains, EVAL_LOWER_CASE},
     {"repeat_lines", NULL,
      "share of the reference's lines that the prediction has, white space at their ends aside", EVAL_BEST,
-     false, eval_score_lines, 0},
+     false, eval_score_lines, EVAL_ANYWHERE},
+    {"leading_lines", NULL,
+     "share of the reference's lines before the first that the prediction does not have in its place, white "
+     "space at their ends and empty lines aside",
+     EVAL_BEST, false, eval_score_lines, EVAL_IN_PLACE},
 };
 enum { N_METRICS = sizeof metrics / sizeof *metrics };
 

@@ -55,6 +55,7 @@ eval_change eval_metric_normal;
 
 /* metric_match.c */
 enum { EVAL_AS_IT_IS, EVAL_LOWER_CASE, EVAL_PLAIN_WORDS, EVAL_NORMAL_FORM };
+enum { EVAL_ANYWHERE, EVAL_IN_PLACE };
 eval_scorer eval_score_contains, eval_score_partial, eval_score_number, eval_score_lines;
 /* metric_longbench.c */
 eval_scorer eval_score_classes, eval_score_retrieval, eval_score_count, eval_score_code;

@@ -143,14 +143,31 @@ static bool has_line(const struct eval_chars *c, const struct eval_chars *line)
     return false;
 }
 
+/* The next line that is not empty; without characters: there is none. */
+static struct eval_chars next_full_line(const struct eval_chars *c, size_t *from)
+{
+    struct eval_chars line = {0};
+    while (line.n == 0 && *from < c->n)
+        line = next_line(c, from);
+    return line;
+}
+
 bool eval_score_lines(double *out, const struct eval_case *c, const struct eval_chars *ref, int variant)
 {
     int32_t n = 0, n_same = 0;
-    (void)variant;
-    for (size_t next = 0; next < ref->n;) {
-        const struct eval_chars line = next_line(ref, &next);
-        n += line.n > 0;
-        n_same += line.n > 0 && has_line(&c->pred, &line);
+    bool leads = true;
+    for (size_t next = 0, at = 0; next < ref->n;) {
+        const struct eval_chars line = next_full_line(ref, &next);
+        if (line.n == 0)
+            break;
+        if (variant == EVAL_IN_PLACE) {
+            const struct eval_chars other = next_full_line(&c->pred, &at);
+            leads = leads && eval_chars_equal(&other, &line);
+        } else {
+            leads = has_line(&c->pred, &line);
+        }
+        n++;
+        n_same += leads;
     }
     *out = n > 0 ? (double)n_same / n : 0.0;
     return true;

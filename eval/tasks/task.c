@@ -64,6 +64,13 @@ bool eval_task_is_of(const struct eval_task *task, const char *group)
 
 /* ---- Lengths ---- */
 
+int32_t eval_task_max_new(const struct eval_task *task, int32_t n_target)
+{
+    const int32_t room = (int32_t)((int64_t)n_target * 5 / 8);
+    const bool made = !(task->flags & (EVAL_IS_SET | EVAL_IS_TEXT));
+    return made && room < task->max_new ? room : task->max_new;
+}
+
 /* Counts the tokens of all of a sample's questions with their answers, whichever may stay in the cache: the model's or the
  * references. n_first: tokens of the first prompt. */
 static int count_conversation(int32_t *n, const struct eval_source *w, const struct eval_sample *s,
@@ -120,7 +127,7 @@ static int make_sample(struct eval_sample *s, struct length *len, struct eval_dr
                               .n_target = n_target,
                               .index = index,
                               .seed = w->seed,
-                              .max_new = task->max_new,
+                              .max_new = eval_task_max_new(task, n_target),
                               .too_few = d->units < task->least_units};
     eval_sample_key(key, s);
     d->r = eval_random_key(key);

@@ -42,7 +42,7 @@ struct eval_draft {
 struct eval_task {
     const char *name, *group, *about;
     const char *metric;
-    int32_t max_new; /* tokens of the answer, a part of the length; a line of a file may have others */
+    int32_t max_new; /* most tokens of the answer, a part of the length; a line of a file may have others */
     uint32_t flags;  /* eval_task_flags */
     /* Fills in context, turns and meta of a sample, of which the caller has set everything else. Returns an exit code; it may find
      * that there are too few units, and need not say itself that memory ran out for the sample. */
@@ -66,6 +66,10 @@ const struct eval_task *eval_task_find(const char *name);
 bool eval_task_is_of(const struct eval_task *task, const char *group);
 /* What is measured on a text of the user; it is none of the above, because it has no samples. */
 extern const struct eval_task eval_task_text;
+
+/* Most tokens of an answer of samples that are made for a length: those of the task, of which a short length has room for fewer. A
+ * set's, and a text's, do not depend on a length. */
+int32_t eval_task_max_new(const struct eval_task *task, int32_t n_target);
 
 /* The number of units that was found for a length. */
 struct eval_fit {
