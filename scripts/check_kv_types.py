@@ -21,8 +21,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests" / "server"))
 from llama_server import Server  # noqa: E402
 
-# What is measured of winnow's own computation and not of an answer.
-OURS = ("agree", "prefix", "kl", "dnll", "fgt")
+# What is measured of winnow's own computation and cache, and not of an answer.
+OURS = ("agree", "prefix", "kl", "dnll", "fgt", "kv_bytes", "meta_bytes", "peak_bytes")
 
 
 def say(text):
