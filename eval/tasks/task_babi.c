@@ -190,9 +190,11 @@ static void put(struct eval_sample *s, struct story *t, const struct question *q
     char *lines[MAX_FACTS];
     for (int i = 0; i < t->n; i++)
         lines[i] = t->line[i];
-    s->too_few = n_places < (size_t)t->n;
-    if (s->too_few || !eval_draw_ascending(s, places, &d->r, n_places, (size_t)t->n))
+    s->too_few = n_places == 0;
+    if (s->too_few || !eval_draw_ascending(s, places, &d->r, n_places + (size_t)t->n - 1, (size_t)t->n))
         return;
+    for (size_t i = 0; i < (size_t)t->n; i++) /* several may go before one sentence */
+        places[i] -= i;
     eval_put_in_text(s, hay->now.text.s, len,
                      &(struct eval_lines){.at = lines, .n = (size_t)t->n, .evidence = q->evidence}, places);
 }
