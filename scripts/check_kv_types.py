@@ -19,6 +19,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests" / "server"))
+from check_answers import token_ids  # noqa: E402
 from llama_server import Server  # noqa: E402
 
 # What is measured of winnow's own computation and cache, and not of an answer.
@@ -43,20 +44,14 @@ def winnow_answers(args, folder):
     return lines_of(folder / "results.jsonl")
 
 
-def token_ids(args, text):
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="") as f:
-        f.write(text)
-        f.flush()
-        done = subprocess.run([args.winnow, "tokens", "-m", args.model, "--raw", "-f", f.name], check=True, stdout=subprocess.PIPE)
-    return list(map(int, done.stdout.split()))
-
-
 def samples_of(args):
     """{(task, index): (sample, ids of its context, ids of what comes after)}"""
     done = subprocess.run([args.winnow, "eval", *eval_options(args), "--dump-samples"], check=True, stdout=subprocess.PIPE, text=True)
     found = {}
-    for sample in map(json.loads, done.stdout.splitlines()):
-        found[sample["task"], sample["index"]] = (sample, token_ids(args, sample["context"]), token_ids(args, sample["question"] + sample["answer_prefix"]))
+    with tempfile.TemporaryDirectory() as folder:
+        for sample in map(json.loads, done.stdout.splitlines()):
+            ids = [token_ids(args, folder, text) for text in (sample["context"], sample["question"] + sample["answer_prefix"])]
+            found[sample["task"], sample["index"]] = (sample, *ids)
     return found
 
 

@@ -643,7 +643,7 @@ static void test_steps(void **state)
     eval_sample_clear(&s);
 }
 
-/* Who is where by sentences of a text, and what; NULL: nobody has said it. */
+/* Who is where by sentences of a text, and what; "": nobody has said it. */
 struct told {
     char name[16][16], room[16][16], before[16][16], holds[16][16];
     int n;
