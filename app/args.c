@@ -29,24 +29,24 @@ static const struct app_option model_options[] = {
 APP_GROUP(app_group_model, "Model", model_options);
 
 static const struct app_option input_options[] = {
-    {"file", 'f', APP_TEXTS, "DOC", NULL, "none",
+    {"file", 'f', APP_TEXTS, "DOC", NULL, NULL,
      "document, UTF-8 text; - is standard input; several -f are joined in this order, with blank lines "
      "between",
      AT(documents), 0, 0, NULL},
-    {"tokens", 0, APP_TEXT, "FILE", NULL, "none",
+    {"tokens", 0, APP_TEXT, "FILE", NULL, NULL,
      "token ids, whitespace separated, fed exactly as given (instead of -f and -p)", AT(tokens), 0, 0, NULL},
-    {"prompt", 'p', APP_TEXT, "QUESTION", NULL, "none", "question, put after the document", AT(question), 0,
-     0, NULL},
+    {"prompt", 'p', APP_TEXT, "QUESTION", NULL, NULL, "question, put after the document", AT(question), 0, 0,
+     NULL},
     {"system", 0, APP_TEXT, "TEXT", NULL, "the template's own", "system message", AT(system), 0, 0, NULL},
-    {"raw", 0, APP_FLAG, NULL, NULL, "off",
+    {"raw", 0, APP_FLAG, NULL, NULL, NULL,
      "no chat template: BOS where the vocabulary adds one, then the text", AT(raw), 0, 0, NULL},
-    {"special", 0, APP_FLAG, NULL, NULL, "off",
+    {"special", 0, APP_FLAG, NULL, NULL, NULL,
      "parse control tokens such as <|im_end|> in documents, question and system message (default: they are "
      "plain text there)",
      AT(special), 0, 0, NULL},
     {"chat", 0, APP_TEXT, "NAME", NULL, "the model's", "one of libllama's chat templates, e.g. chatml",
      AT(chat), 0, 0, NULL},
-    {"context-only", 0, APP_FLAG, NULL, NULL, "off",
+    {"context-only", 0, APP_FLAG, NULL, NULL, NULL,
      "compress the document before the question is read (default: compress both)", AT(context_only), 0, 0,
      NULL},
 };
@@ -56,13 +56,13 @@ static const struct app_option policy_options[] = {
     {"policy", 0, APP_TEXT, "RECIPE", NULL, "full, or auto where a size is given",
      "what to keep, e.g. snapkv:window=32+adakv, or auto: by what is known; `winnow methods` lists the parts",
      AT(policy), 0, 0, NULL},
-    {"budget", 0, APP_INT, "N", NULL, "none", "size: average entries kept per layer and KV head", AT(budget),
-     1, 2147483647, "1 to 2147483647"},
+    {"budget", 0, APP_INT, "N", NULL, NULL, "size: average entries kept per layer and KV head", AT(budget), 1,
+     2147483647, "1 to 2147483647"},
     {"ratio", 0, APP_REAL, "R", NULL, "0.5 if the policy needs a size", "size: fraction removed, 0 <= R < 1",
      AT(ratio), 0, 0.9999999999999999, "at least 0 and less than 1"},
-    {"kv-bytes", 0, APP_BYTES, "SIZE", NULL, "none", "size: bytes of kept keys and values, suffix K, M or G",
+    {"kv-bytes", 0, APP_BYTES, "SIZE", NULL, NULL, "size: bytes of kept keys and values, suffix K, M or G",
      AT(kv_bytes), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
-    {"keep-quality", 0, APP_REAL, "Q", NULL, "none",
+    {"keep-quality", 0, APP_REAL, "Q", NULL, NULL,
      "in place of a size: as few entries as keep a share Q of next tokens' probabilities, by calibration",
      AT(keep_quality), 1e-6, 1 - 1e-6, "above 0 and below 1"},
     {"evict", 0, APP_TEXT, "WHEN", "end", NULL,
@@ -80,7 +80,7 @@ static const struct app_option policy_options[] = {
 APP_GROUP(app_group_policy, "What to keep (at most one size)", policy_options);
 
 static const struct app_option mask_options[] = {
-    {"mask-heads", 0, APP_TEXT, "LIST", NULL, "none",
+    {"mask-heads", 0, APP_TEXT, "LIST", NULL, NULL,
      "query heads that are switched off: LAYER-HEAD,... or srh:topN, trad:topN (of a profile), "
      "random:N:SEED, random:N:SEED:M (without the M best by srh)",
      AT(mask_heads), 0, 0, NULL},
@@ -92,6 +92,7 @@ static const struct app_option mask_options[] = {
 APP_GROUP(app_group_mask, "Heads that are switched off", mask_options);
 
 static const struct app_option common_options[] = {
-    {"help", 'h', APP_FLAG, NULL, NULL, "off", "print this help", AT(help), 0, 0, NULL},
+    {"help", 'h', APP_FLAG, NULL, NULL, NULL, "print the help", AT(help), 0, 0, NULL},
+    {"help-all", 0, APP_FLAG, NULL, NULL, NULL, "print the help with every option", AT(help_all), 0, 0, NULL},
 };
 APP_GROUP(app_group_common, "Other", common_options);

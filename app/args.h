@@ -18,7 +18,7 @@ struct app_args {
     int64_t budget, kv_bytes, kv_tail;
     int64_t n, seed, threads;
     double ratio, keep_quality;
-    bool context_only, raw, special, json, help;
+    bool context_only, raw, special, json, help, help_all;
     char **rest; /* what is left after the options, NULL-terminated, owned */
     int n_rest;
 };

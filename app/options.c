@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "app/text.h"
 #include "app/values.h"
+#include "app/wrap.h"
 #include "base/strings.h"
 
 #include <math.h>
@@ -211,7 +212,7 @@ int app_parse(struct app_args *args, const struct app_command *cmd, int argc, co
     }
     if (rc == APP_OK && val < -1)
         rc = popt_failed(con, val, cmd, list, n);
-    if (rc == APP_OK && !args->help)
+    if (rc == APP_OK && !args->help && !args->help_all)
         rc = take_rest(args, cmd, poptGetArgs(con));
     poptFreeContext(con);
     return rc;
@@ -262,22 +263,62 @@ void app_args_clear(struct app_args *args, const struct app_command *cmd)
 
 /* ---- Help ---- */
 
-void app_print_help(FILE *f, const struct app_command *cmd)
+enum { HELP_COLUMN = 29 }; /* where descriptions begin */
+
+/* Whether the option is in the short help: the command names it in `first`, or names none. */
+static bool is_first(const struct app_command *cmd, const struct app_option *o)
 {
-    fprintf(f, "usage: winnow %s %s\n%s\n", cmd->name, cmd->usage, cmd->about);
-    for (int g = 0; cmd->groups[g]; g++) {
-        fprintf(f, "\n%s:\n", cmd->groups[g]->title);
-        for (int i = 0; i < cmd->groups[g]->n; i++) {
-            const struct app_option *o = &cmd->groups[g]->options[i];
-            char left[64];
-            const int len = o->letter ? snprintf(left, sizeof left, "-%c%s%s", o->letter,
-                                                 o->name ? ", --" : "", o->name ? o->name : "")
-                                      : snprintf(left, sizeof left, "    --%s", o->name);
-            if (o->arg)
-                snprintf(left + len, sizeof left - (size_t)len, " %s", o->arg);
-            fprintf(f, "  %-26s %s [%s]\n", left, o->help, o->shown ? o->shown : o->def);
-        }
+    char word[64];
+    snprintf(word, sizeof word, " %s ", o->name ? o->name : (char[]){o->letter, '\0'});
+    char list[256];
+    snprintf(list, sizeof list, " %s ", cmd->first ? cmd->first : "");
+    return !cmd->first || strstr(list, word) != NULL;
+}
+
+static void print_option(FILE *f, const struct app_option *o, int width)
+{
+    char left[64], text[1024];
+    int len = o->letter ? snprintf(left, sizeof left, "-%c%s%s", o->letter, o->name ? ", --" : "",
+                                   o->name ? o->name : "")
+                        : snprintf(left, sizeof left, "    --%s", o->name);
+    if (o->arg)
+        len += snprintf(left + len, sizeof left - (size_t)len, " %s", o->arg);
+    const char *def = o->shown ? o->shown : o->def;
+    snprintf(text, sizeof text, "%s%s%s%s", o->help, def ? " [" : "", def ? def : "", def ? "]" : "");
+    fprintf(f, "  %-*s ", HELP_COLUMN - 3, left);
+    if (len > HELP_COLUMN - 3)
+        fprintf(f, "\n%*s", HELP_COLUMN, "");
+    app_wrap(f, text, HELP_COLUMN, HELP_COLUMN, width);
+}
+
+/* Prints the options of a group that the help has; returns how many it leaves out. */
+static int print_group(FILE *f, const struct app_command *cmd, const struct app_group *group, bool all,
+                       int width)
+{
+    int n_printed = 0;
+    for (int i = 0; i < group->n; i++) {
+        if (!all && !is_first(cmd, &group->options[i]))
+            continue;
+        if (n_printed++ == 0)
+            fprintf(f, "\n%s:\n", group->title);
+        print_option(f, &group->options[i], width);
     }
-    if (*cmd->notes)
-        fprintf(f, "\n%s\n", cmd->notes);
+    return group->n - n_printed;
+}
+
+void app_print_help(FILE *f, const struct app_command *cmd, bool all)
+{
+    const int width = app_wrap_columns(f);
+    int n_left = 0;
+    const int at = fprintf(f, "usage: winnow %s ", cmd->name);
+    app_wrap(f, cmd->usage, at, 4, width);
+    app_wrap(f, cmd->about, 0, 0, width);
+    for (int g = 0; cmd->groups[g]; g++)
+        n_left += print_group(f, cmd, cmd->groups[g], all, width);
+    if (*cmd->notes) {
+        putc('\n', f);
+        app_wrap(f, cmd->notes, 0, 0, width);
+    }
+    if (n_left > 0)
+        fprintf(f, "\n`winnow %s --help-all` has %d more options.\n", cmd->name, n_left);
 }

@@ -32,9 +32,10 @@ struct app_option {
     const char *name; /* long name, NULL if the option has only a letter */
     char letter;      /* 0 if the option has only a name */
     enum app_type type;
-    const char *arg;   /* name of the argument in the help, NULL for flags */
-    const char *def;   /* default, parsed like an argument; NULL = none */
-    const char *shown; /* how the help names the default where def does not say it; NULL = def */
+    const char *arg; /* name of the argument in the help, NULL for flags */
+    const char *def; /* default, parsed like an argument; NULL = none */
+    const char *
+        shown; /* how the help names the default where def does not say it; NULL = def, or nothing where there is none */
     const char *help;
     size_t offset; /* of the target in the command's struct of arguments, in bytes */
     double min, max;
@@ -50,10 +51,11 @@ struct app_group {
 
 /* A sub-command. */
 struct app_command {
-    const char *name;                      /* one word or two, such as "bench observe" */
-    const char *about;                     /* one sentence */
-    const char *usage;                     /* what follows the name */
-    const char *notes;                     /* closing paragraph of its help, "" if none */
+    const char *name;  /* one word or two, such as "bench observe" */
+    const char *about; /* one sentence */
+    const char *usage; /* what follows the name */
+    const char *notes; /* closing paragraph of its help, "" if none */
+    const char *first; /* names of the options of the short help, with blanks between; NULL = all */
     const struct app_group *const *groups; /* NULL-terminated */
     int max_rest;                          /* positional arguments it takes */
     size_t args_size;                      /* of its arguments, a struct that begins with struct app_args */
@@ -70,6 +72,7 @@ int app_parse(struct app_args *args, const struct app_command *cmd, int argc, co
 /* Whether the option was left out, or was given with the value that it has anyway. */
 bool app_option_is_default(const struct app_args *args, const struct app_option *o);
 void app_args_clear(struct app_args *args, const struct app_command *cmd);
-void app_print_help(FILE *f, const struct app_command *cmd);
+/* Prints the help of a command, wrapped at the width of the terminal. all: every option, not only those of cmd->first. */
+void app_print_help(FILE *f, const struct app_command *cmd, bool all);
 
 #endif

@@ -35,14 +35,14 @@
         "ratio", 0, APP_REAL, "R", def, NULL, help, AT(app.ratio), 0, 0.9999999999999999, \
             "at least 0 and less than 1"                                                  \
     }
-#define CSV                                                                                            \
-    {                                                                                                  \
-        "csv", 0, APP_TEXT, "FILE", NULL, "none", "write every number as a table", AT(csv), 0, 0, NULL \
+#define CSV                                                                                          \
+    {                                                                                                \
+        "csv", 0, APP_TEXT, "FILE", NULL, NULL, "write every number as a table", AT(csv), 0, 0, NULL \
     }
-#define JSON                                                                                                \
-    {                                                                                                       \
-        "json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object instead of the table", AT(app.json), \
-            0, 0, NULL                                                                                      \
+#define JSON                                                                                               \
+    {                                                                                                      \
+        "json", 0, APP_FLAG, NULL, NULL, NULL, "print one JSON object instead of the table", AT(app.json), \
+            0, 0, NULL                                                                                     \
     }
 
 static const struct app_option speed_options[] = {
@@ -62,7 +62,7 @@ static const struct app_option speed_options[] = {
     {"kv-tail", 0, APP_INT, "N", "0", NULL,
      "with q8_0 or q4_0: keep the last N entries of each head, and the first 64, in f16", AT(app.kv_tail), 0,
      1048576, "0, or 32 to 1048576"},
-    {"bridge", 0, APP_FLAG, NULL, NULL, "off",
+    {"bridge", 0, APP_FLAG, NULL, NULL, NULL,
      "also measure the libllama of this build over our backend, with both caches", AT(bridge), 0, 0, NULL},
     CSV,
     JSON,
@@ -84,7 +84,7 @@ static const struct app_option batch_options[] = {
 APP_GROUP(bench_group_batch, "Options", batch_options);
 
 static const struct app_option peer_options[] = {
-    {"cpu-time", 0, APP_FLAG, NULL, NULL, "off",
+    {"cpu-time", 0, APP_FLAG, NULL, NULL, NULL,
      "count CPU time, not the clock's: for a machine that is busy with other work; needs -t 1", AT(cpu_time),
      0, 0, NULL},
     {"peer", 0, APP_TEXT, "PROGRAM", NULL, "that of `make peers`, else own",
@@ -111,7 +111,7 @@ static const struct app_option methods_options[] = {
      "recipes; key=value goes on with the one before", AT(policies), 0, 0, NULL},
     {"profile", 0, APP_TEXT, "PATH", NULL, "those of the model", "calibration results, a file or a folder",
      AT(app.profile), 0, 0, NULL},
-    {"markdown", 0, APP_FLAG, NULL, NULL, "off", "print a Markdown table", AT(markdown), 0, 0, NULL},
+    {"markdown", 0, APP_FLAG, NULL, NULL, NULL, "print a Markdown table", AT(markdown), 0, 0, NULL},
 };
 APP_GROUP(bench_group_methods, "Methods", methods_options);
 

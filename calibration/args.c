@@ -40,22 +40,22 @@ static const struct app_option profile_options[] = {PROFILE("kvgate")};
 APP_GROUP(calibrate_group_profile, "Profile", profile_options);
 
 static const struct app_option set_options[] = {
-    {"set", 0, APP_TEXT, "LIST", NULL, "none", "settings of this kind: key=value,...", AT(set), 0, 0, NULL},
+    {"set", 0, APP_TEXT, "LIST", NULL, NULL, "settings of this kind: key=value,...", AT(set), 0, 0, NULL},
 };
 APP_GROUP(calibrate_group_set, "Settings", set_options);
 
 static const struct app_option set_all_options[] = {
-    {"set", 0, APP_TEXT, "LIST", NULL, "none", "settings of the kinds: kind.key=value,...", AT(set), 0, 0,
+    {"set", 0, APP_TEXT, "LIST", NULL, NULL, "settings of the kinds: kind.key=value,...", AT(set), 0, 0,
      NULL},
 };
 APP_GROUP(calibrate_group_set_all, "Settings", set_all_options);
 
 static const struct app_option dump_options[] = {
-    {"dump", 0, APP_TEXT, "FILE", NULL, "none", "write the single measurements, CSV", AT(dump), 0, 0, NULL},
+    {"dump", 0, APP_TEXT, "FILE", NULL, NULL, "write the single measurements, CSV", AT(dump), 0, 0, NULL},
 };
 APP_GROUP(calibrate_group_dump, "Measurements", dump_options);
 
 static const struct app_option map_options[] = {
-    {"map", 0, APP_TEXT, "FILE", NULL, "none", "draw the results, layers x heads, SVG", AT(map), 0, 0, NULL},
+    {"map", 0, APP_TEXT, "FILE", NULL, NULL, "draw the results, layers x heads, SVG", AT(map), 0, 0, NULL},
 };
 APP_GROUP(calibrate_group_map, "Picture", map_options);

@@ -43,6 +43,7 @@ static const struct app_group *const all_groups[] = {&calibrate_group_work, &cal
 
 const struct app_command calibrate_commands[] = {
     {.name = "calibrate srh",
+     .first = "model file output effort threads map help",
      .about = "Finds semantic and traditional retrieval heads, for compresskv and compresskv-traditional.",
      .usage = "[-m MODEL] [-f TEXT] [-o FILE] [--effort quick|normal|paper] [options]",
      .notes = RESUMES,
@@ -50,6 +51,7 @@ const struct app_command calibrate_commands[] = {
      .args_size = sizeof(struct srh_args),
      .run = calibrate_run_srh},
     {.name = "calibrate layers",
+     .first = "model file output effort policy threads help",
      .about =
          "Measures how much every layer's output suffers when few entries are left, for CompressKV's layer "
          "budgets.",
@@ -61,6 +63,7 @@ const struct app_command calibrate_commands[] = {
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_layers},
     {.name = "calibrate compiler",
+     .first = "model file output effort budget threads help",
      .about = "Learns CompilerKV's head weights and risk thresholds for a budget, for compilerkv.",
      .usage = "[-m MODEL] [-f TEXT] (--budget N[,N...] [-o FILE] | --verify FILE | --cell FILE) [options]",
      .notes =
@@ -94,6 +97,7 @@ const struct app_command calibrate_commands[] = {
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_all},
     {.name = "calibrate curves",
+     .first = "model file output effort policy threads help",
      .about = "Measures what every KV head should keep for any size, by what a scorer's choice is worth "
               "later, for LU-KV.",
      .usage = "[-m MODEL] [-f TEXT] [--policy RECIPE] [-o FILE] [--effort quick|normal|paper] [options]",

@@ -3,6 +3,7 @@
 #include "app/args.h"
 #include "app/console.h"
 #include "app/options.h"
+#include "app/wrap.h"
 #include "cli/abort.h"
 #include "cli/find.h"
 #include "winnow.h"
@@ -12,6 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+static void print_command(FILE *f, const char *name, const char *about, int width)
+{
+    fprintf(f, "  %-*s ", width, name);
+    app_wrap(f, about, width + 3, width + 3, app_wrap_columns(f));
+}
 
 /* Lists commands, or those whose first word is `family`. */
 static void print_commands(FILE *f, const char *family)
@@ -24,9 +31,9 @@ static void print_commands(FILE *f, const char *family)
     fputs("Commands:\n", f);
     for (int i = 0; (c = cli_command(i)); i++)
         if (!family || cli_is_of(c, family))
-            fprintf(f, "  %-*s %s\n", width, c->name, c->about);
+            print_command(f, c->name, c->about, width);
     if (!family)
-        fprintf(f, "  %-*s The options of a command; so does `winnow CMD --help`.\n", width, "help CMD");
+        print_command(f, "help CMD", "Prints the options of a command, as `winnow CMD --help` does.", width);
 }
 
 static void print_overview(FILE *f)
@@ -34,7 +41,21 @@ static void print_overview(FILE *f)
     fputs("winnow: language models with a compressed KV cache\n\nusage: winnow COMMAND [options]\n\n", f);
     print_commands(f, NULL);
     fputs("\n  --version      Print the version.\n\n"
-          "Example: winnow run -f doc.txt -p \"What is it about?\" --policy snapkv --budget 512\n",
+          "Example: winnow run -f doc.txt -p \"Who signs for repairs?\" --budget 512\n",
+          f);
+}
+
+/* What `winnow` prints without a command: what a first day needs. */
+static void print_first(FILE *f)
+{
+    fputs("winnow: language models with a compressed KV cache\n\n"
+          "  winnow run -f doc.txt -p \"question\" --budget 1024    reads, compresses and answers\n"
+          "  winnow compress -f doc.txt --budget 1024 -o doc.wkv  stores the compressed document\n"
+          "  winnow ask -c doc.wkv -p \"question\"                 answers without reading it again\n"
+          "  winnow chat -f doc.txt                               talks about it\n"
+          "  winnow serve                                         serves a model over HTTP\n"
+          "  winnow doctor                                        says what works on this machine\n\n"
+          "-m FILE.gguf names your own model. `winnow --help` lists all commands.\n",
           f);
 }
 
@@ -70,13 +91,13 @@ static int help(int n, char **words)
         return APP_BAD_INPUT;
     if (n > n_words)
         return app_fail(APP_BAD_INPUT, "`winnow help` takes one command");
-    app_print_help(stdout, cmd);
+    app_print_help(stdout, cmd, false);
     return app_finish_stdout();
 }
 
 static bool asks_help(const char *word)
 {
-    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "--help-all") == 0;
 }
 
 /* A closed standard descriptor would be given to the next file that is opened, a model or an output, and
@@ -96,8 +117,8 @@ static int run(const struct app_command *cmd, int argc, const char **argv)
     if (!args)
         return app_fail(APP_FAILED, "out of memory");
     int rc = app_parse(args, cmd, argc, argv);
-    if (rc == APP_OK && args->help) {
-        app_print_help(stdout, cmd);
+    if (rc == APP_OK && (args->help || args->help_all)) {
+        app_print_help(stdout, cmd, args->help_all);
         rc = app_finish_stdout();
     } else if (rc == APP_OK) {
         rc = cmd->run(args);
@@ -114,8 +135,10 @@ int main(int argc, char **argv)
     /* With SIGXFSZ ignored, a write beyond a limit on file sizes fails, which is reported and cleaned up. */
     signal(SIGXFSZ, SIG_IGN);
     cli_catch_aborts();
-    if (argc < 2)
-        return app_fail(APP_BAD_INPUT, "no command; `winnow --help` lists them");
+    if (argc < 2) {
+        print_first(stdout);
+        return app_finish_stdout();
+    }
     const char *name = argv[1];
     if (strcmp(name, "--version") == 0) {
         printf("winnow %s\n", wnw_version());

@@ -14,14 +14,14 @@
     {                                                                      \
         name, 0, APP_TEXT, meta, value, NULL, about, AT(field), 0, 0, NULL \
     }
-#define FLAG(name, field, about)                                           \
-    {                                                                      \
-        name, 0, APP_FLAG, NULL, NULL, "off", about, AT(field), 0, 0, NULL \
+#define FLAG(name, field, about)                                          \
+    {                                                                     \
+        name, 0, APP_FLAG, NULL, NULL, NULL, about, AT(field), 0, 0, NULL \
     }
 
 static const struct app_option score_options[] = {
-    TEXT("metric", "NAME", "none, must be given", metric, "metric; a wrong name lists them"),
-    {"input", 'i', APP_TEXT, "FILE", NULL, "none, must be given",
+    TEXT("metric", "NAME", "must be given", metric, "metric; a wrong name lists them"),
+    {"input", 'i', APP_TEXT, "FILE", NULL, "must be given",
      "JSONL with \"pred\", \"refs\" and, for classification, \"classes\"", AT(input), 0, 0, NULL},
     FLAG("json", app.json, "print one JSON object"),
 };
@@ -29,8 +29,8 @@ APP_GROUP(eval_group_score, "Options", score_options);
 
 static const struct app_option report_options[] = {
     {"out", 'o', APP_TEXT, "FILE", NULL, "report.html in DIR", "the HTML report", AT(app.out), 0, 0, NULL},
-    TEXT("compare", "A,B", "none", compare, "two policies against each other, on the same samples"),
-    TEXT("fail-if", "EXPR", "none", fail_if,
+    TEXT("compare", "A,B", NULL, compare, "two policies against each other, on the same samples"),
+    TEXT("fail-if", "EXPR", NULL, fail_if,
          "a limit, e.g. 'macro_delta<-5@r=.5': exit code 4 if the whole interval lies beyond it; measures: "
          "macro_delta, macro, retention, fgt, agree, kl, dnll; after @: r, policy, mode, kv, N"),
     TEXT("niah-score", "NAME", "score; the usual ones in the HTML report", niah_score,
@@ -51,12 +51,12 @@ APP_GROUP(eval_group_action, "What to do", action_options);
 static const struct app_option tasks_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL,
      "GGUF file, or a name from `winnow models`: its tokenizer", AT(app.model), 0, 0, NULL},
-    TEXT("suite", "NAME", "none", suite,
+    TEXT("suite", "NAME", NULL, suite,
          "tasks, lengths and samples that belong together: tiny-ci, smoke, small or full"),
-    TEXT("study", "NAME", "none", study,
+    TEXT("study", "NAME", NULL, study,
          "the experiment of one paper: compresskv, kvcompose and others, see --list; other options replace "
          "its lists"),
-    TEXT("tasks", "LIST", "none", tasks, "names or groups of tasks"),
+    TEXT("tasks", "LIST", NULL, tasks, "names or groups of tasks"),
     TEXT("lengths", "LIST", "2048; of texts the context, where it is shorter", lengths,
          "lengths in tokens, prompt and answer together; s = 512,1024,2048, c32 = 2000 to 32000, c128 = 8000 "
          "to 128000"),
@@ -73,15 +73,15 @@ static const struct app_option tasks_options[] = {
          "compresskv: niah_grid's prompts begin with the text '<|im_start|> ', as in that paper's code"),
     WORD("haystack", "TEXT", "prose", haystack,
          "what needles are hidden in: prose (generated), noise, a text or a folder of *.txt"),
-    TEXT("squad", "FILE", "none", squad, "documents and questions of qa_1, JSONL"),
-    TEXT("hotpot", "FILE", "none", hotpot, "documents and questions of qa_2, JSONL"),
-    TEXT("longbench", "DIR", "none", longbench, "folder with NAME.jsonl of LongBench's sets"),
-    TEXT("scbench", "DIR", "none", scbench,
+    TEXT("squad", "FILE", NULL, squad, "documents and questions of qa_1, JSONL"),
+    TEXT("hotpot", "FILE", NULL, hotpot, "documents and questions of qa_2, JSONL"),
+    TEXT("longbench", "DIR", NULL, longbench, "folder with NAME.jsonl of LongBench's sets"),
+    TEXT("scbench", "DIR", NULL, scbench,
          "folder with scbench_kv.jsonl, scbench_mf.jsonl, scbench_qa_eng.jsonl"),
-    TEXT("jsonl", "FILE", "none", jsonl,
+    TEXT("jsonl", "FILE", NULL, jsonl,
          "your own questions (task user), JSONL: \"context\", \"question\", \"answers\"; the whole file "
          "without --samples"),
-    TEXT("text", "FILE", "none", text,
+    TEXT("text", "FILE", NULL, text,
          "text of task ppl: the second half of each piece is compared after the compressed first half"),
     {"lb-max-prompt", 0, APP_INT, "N", NULL,
      "31500 or 127500 for 32K or 128K models, else what the context leaves; none for --jsonl",
@@ -103,9 +103,9 @@ static const struct app_option config_options[] = {
     TEXT("ratios", "LIST", "0.5, or the suite's", ratios,
          "sizes: fractions removed, 0 <= R < 1; auc9 = 0 to 0.9, lag = 0.25 to 0.875, crit = 0.2 to 0.8; own "
          "= what the policy says"),
-    TEXT("budgets", "LIST", "none", budgets,
+    TEXT("budgets", "LIST", NULL, budgets,
          "sizes: average entries kept per layer and KV head; abs = 2048 to 128"),
-    TEXT("kv-bytes", "LIST", "none", kv_bytes,
+    TEXT("kv-bytes", "LIST", NULL, kv_bytes,
          "sizes: bytes of kept keys and values, suffix K, M or G; with --kv-types eviction and quantisation "
          "on one scale"),
     TEXT("kv-types", "LIST", "f16, or the study's", kv_types,
@@ -117,7 +117,7 @@ static const struct app_option config_options[] = {
          "aware (context and question), aware_full (the whole prompt)"),
     TEXT("evict", "WHEN", "end, or the study's", app.evict,
          "when to compress: end (of what is compressed), layer, or chunk[:C]"),
-    TEXT("evict-every", "I[:T]", "off", app.evict_every,
+    TEXT("evict-every", "I[:T]", NULL, app.evict_every,
          "while answering: after every I tokens shrink to T entries per layer and head"),
     TEXT("mask-heads", "LISTS", "none, or the study's", app.mask_heads,
          "heads that are switched off, lists separated by /, each tried by itself: none, LAYER-HEAD,..., "
@@ -161,24 +161,24 @@ static const struct app_option run_options[] = {
      "tokens that answers to LongBench may have beyond the benchmark's number; kvpress adds 20", AT(lb_extra),
      0, 4096, "0 to 4096"},
     FLAG("closed-book", closed_book, "ask the full cache without the context: what can be known or guessed"),
-    TEXT("time-budget", "TIME", "none", time_budget,
+    TEXT("time-budget", "TIME", NULL, time_budget,
          "lower the numbers of samples until the run, or this shard, is expected to take this long: 90s, 10m "
          "or 2h; says what it leaves out"),
-    TEXT("store", "DIR", "none", store,
+    TEXT("store", "DIR", NULL, store,
          "folder that keeps what was read, the whole cache of each sample, for further runs; for policies "
          "that "
          "observe nothing while they read"),
-    {"store-limit", 0, APP_BYTES, "SIZE", NULL, "none",
+    {"store-limit", 0, APP_BYTES, "SIZE", NULL, NULL,
      "bytes above which those that were not used for longest are removed, suffix K, M or G", AT(store_limit),
      1, 4611686018427387904.0, "1 byte to 4294967296G"},
     TEXT("shard", "I/N", "1/1", shard, "every N-th sample, from the I-th on"),
     FLAG("quiet", quiet, "no progress"),
-    TEXT("compare", "A,B", "none", compare, "two policies against each other, in the summary"),
+    TEXT("compare", "A,B", NULL, compare, "two policies against each other, in the summary"),
     TEXT(
         "contrasts", "FILE", "none, or the study's", contrasts,
         "what the run is to decide, a line each: A vs B mode=MODE size=ratio=R; with kv=TYPE, N=LENGTH where "
         "needed. Reports correct them for their number"),
-    TEXT("fail-if", "EXPR", "none", fail_if,
+    TEXT("fail-if", "EXPR", NULL, fail_if,
          "exit code 4 if a whole interval is beyond the limit, e.g. macro_delta<-5@r=.5; see winnow report "
          "--help"),
     TEXT("niah-score", "NAME", "score; the usual ones in the HTML report", niah_score,

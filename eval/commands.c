@@ -13,6 +13,7 @@ static const struct app_group *const report_groups[] = {&eval_group_report, &app
 
 const struct app_command eval_commands[] = {
     {.name = "eval",
+     .first = "model out suite tasks list jsonl policies ratios budgets samples help",
      .about = "Asks a model what its compressed cache still knows, and writes every answer with its scores.",
      .usage = "--out DIR [-m MODEL] (--suite NAME | --study NAME | --tasks LIST) [--policies LIST] [--ratios "
               "LIST] [options] | "

@@ -2,7 +2,6 @@
 # What is wrong in the arguments themselves is refused before any model is opened.
 . "$(dirname "$0")/lib.sh"
 
-bad 'no command' 'no command'
 bad 'unknown command' 'did you mean .winnow run' rnu
 bad 'a command that nothing is like' 'unknown command .juggle.*lists the commands' juggle -m x
 bad 'calibrate what' 'needs one of' calibrate -m x

@@ -62,7 +62,7 @@ for name in commands:
         continue
     lines = [line for line in fish.splitlines() if line.startswith(
         'complete -c winnow -n "' + "; and ".join("__fish_seen_subcommand_from " + word for word in name.split()) + '"')]
-    for letter, long in re.findall(r"^  (?:(-\w)(?:, )?|    )(--[a-z0-9-]+)?", output(*name.split(), "--help"), flags=re.M):
+    for letter, long in re.findall(r"^  (?:(-\w)(?:, )?|    )(--[a-z0-9-]+)?", output(*name.split(), "--help-all"), flags=re.M):
         n += 1
         for option in filter(None, (letter, long)):
             if option not in lists[name].split():

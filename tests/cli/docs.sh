@@ -70,7 +70,7 @@ def check_commands(path, text):
                            or (family and re.fullmatch("[a-z]+", w))]
         if family and sub == [command]:
             continue  # the family itself
-        known = output(*sub, "--help")
+        known = output(*sub, "--help-all")
         if known is None:
             faults.append(f"{path}: winnow {' '.join(sub)} is no command")
             continue
@@ -81,7 +81,7 @@ def check_commands(path, text):
 
 def check_bare_options(path, text):
     """`--option ...` without a command: some command has it."""
-    known = " ".join(output(*c.split(), "--help") for c in ("run", "compress", "ask", "inspect", "plan", "tokens", "ppl", "methods", "bench", "bench observe", "bench batch", "bench roofline", "eval", "score"))
+    known = " ".join(output(*c.split(), "--help-all") for c in ("run", "compress", "ask", "inspect", "plan", "tokens", "ppl", "methods", "bench", "bench observe", "bench batch", "bench roofline", "eval", "score"))
     for line in re.findall(r"`(--[^`\n]+)`", text) if path == "README.md" else []:
         for option in re.findall(r"(?<!\S)(--[a-z][a-z-]*)\b", line):
             if not re.search(rf"(?<![\w-]){option}\b", known):

@@ -10,9 +10,16 @@ done
 for command in run plan tokens methods models ppl bench; do
     good "help $command" help "$command" && cp "$work/out" "$work/help"
     good "$command --help" "$command" --help && same "help $command" "$work/help" "$work/out"
-    # Every option line ends with its default.
-    grep -E '^  (-|    --)' "$work/out" | grep -vq '\]$' && fail "$command --help: an option without default"
     grep -q -- '--help' "$work/out" || fail "$command --help does not name --help"
+    good "$command --help-all" "$command" --help-all
+    grep -Eq '\[(none|off)\]' "$work/out" && fail "$command --help-all shows a default that says nothing"
+    [ "$(awk 'length > n {n = length} END {print n}' "$work/out")" -le 80 ] || fail "$command --help-all: a line of more than 80 columns"
+    # What --help leaves out it counts, and it names no option that --help-all lacks.
+    short=$(grep -Ec '^  (-|    --)' "$work/help") all=$(grep -Ec '^  (-|    --)' "$work/out")
+    if [ "$short" -lt "$all" ]; then
+        grep -q "has $((all - short)) more options" "$work/help" || fail "$command --help: $short of $all options, and another number is said"
+    fi
+    [ "$short" -le 12 ] || fail "$command --help has $short options"
 done
 for family in calibrate store profile ctl; do
     good "$family --help" "$family" --help && cp "$work/out" "$work/help"
@@ -21,8 +28,10 @@ for family in calibrate store profile ctl; do
     grep -E '^  [a-z]' "$work/out" | grep -qv "^  $family " && fail "$family --help lists other commands"
 done
 good 'help bench' help bench && grep -q '^usage: winnow bench \[' "$work/out" || fail 'a command is no family'
+good 'no command'
+[ "$(wc -l <"$work/out")" -eq 10 ] || fail "winnow alone prints $(wc -l <"$work/out") lines"
 bad 'a family with a word that is none' 'needs one of' calibrate nothing --help
-good 'help run' help run
+good 'all options of run' run --help-all
 for option in --model --file --tokens --prompt --policy --budget --ratio --kv-bytes --kv-type --kv-tail --kv-rotate --context-only --evict \
     --evict-every --profile --attn --seed --temp --threads --raw --chat --system --json; do
     grep -q -- "$option" "$work/out" || fail "run --help does not name $option"
