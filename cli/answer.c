@@ -7,6 +7,7 @@
 #include "app/process.h"
 #include "app/stop.h"
 #include "base/json.h"
+#include "cli/loop.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@ int cli_answer_begin(struct cli_answer *a, const struct cli_args *args)
     params.top_k = (int32_t)args->top_k;
     params.top_p = (float)args->top_p;
     params.seed = (uint32_t)args->app.seed;
+    params.repeat_penalty = (float)args->repeat_penalty;
     const int status = wnw_sampler_new(&a->sampler, &params);
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
@@ -32,6 +34,8 @@ struct listener {
     double first; /* when the first token came */
     int32_t most;
     bool stoppable;
+    struct cli_loop *loop; /* of what was generated; NULL = loops go on */
+    bool looped;
     int rc;
 };
 
@@ -46,12 +50,17 @@ static bool hear(const char *text, size_t n_bytes, int32_t n_tokens, void *user)
         l->rc = app_stdout_failed();
     else
         app_progress_step(n_tokens, l->most, &l->progress);
-    return l->rc == APP_OK && !(l->stoppable && app_stop_asked());
+    l->looped = l->loop && cli_loop_add(l->loop, text, n_bytes);
+    return l->rc == APP_OK && !l->looped && !(l->stoppable && app_stop_asked());
 }
 
 int cli_answer_generate(struct cli_answer *a, struct app_job *job)
 {
-    struct listener l = {.echo = job->args->json ? NULL : stdout, .most = a->most, .stoppable = a->stoppable};
+    struct cli_loop loop = {.n = 0};
+    struct listener l = {.echo = job->args->json ? NULL : stdout,
+                         .most = a->most,
+                         .stoppable = a->stoppable,
+                         .loop = a->ends_loops ? &loop : NULL};
     const wnw_generate_params params = {WNW_INIT(wnw_generate_params), .n_max = a->most, .on_text = hear,
                                         .user = &l};
     a->ttft_ms = app_now_ms() - job->start_ms;
@@ -66,6 +75,7 @@ int cli_answer_generate(struct cli_answer *a, struct app_job *job)
     a->ttft_ms = l.first - job->start_ms;
     a->decode_ms = end - l.first;
     app_progress_end(&l.progress);
+    a->looped = l.looped;
     if (status != WNW_OK)
         return app_fail_status(status);
     if (a->said.end == WNW_END_FULL)

@@ -11,8 +11,10 @@
 struct cli_answer {
     wnw_sampler *sampler;
     wnw_generated said;
-    int32_t most;   /* tokens to generate */
-    bool stoppable; /* a signal that app_stop_* watches ends the answer */
+    int32_t most;    /* tokens to generate */
+    bool ends_loops; /* an answer that repeats itself ends */
+    bool looped;     /* it did */
+    bool stoppable;  /* a signal that app_stop_* watches ends the answer */
     double ttft_ms, decode_ms;
     int32_t n_prefill; /* tokens that were read in the job's prefill_ms */
 };

@@ -29,6 +29,17 @@
          0,                                                                                         \
          1,                                                                                         \
          "0 to 1"},                                                                                 \
+        {"repeat-penalty",                                                                          \
+         0,                                                                                         \
+         APP_REAL,                                                                                  \
+         "P",                                                                                       \
+         "1",                                                                                       \
+         NULL,                                                                                      \
+         "divide the logits of the last 64 generated tokens, 1 = off; 1.1 avoids loops",            \
+         AT(repeat_penalty),                                                                        \
+         1,                                                                                         \
+         100,                                                                                       \
+         "1 to 100"},                                                                               \
     {                                                                                               \
         "seed", 0, APP_INT, "S", "42", NULL, "seed of the sampler", AT(app.seed), 0, 4294967295.0,  \
             "0 to 4294967295"                                                                       \
@@ -38,8 +49,8 @@ static const struct app_option generate_options[] = {
     {NULL, 'n', APP_INT, "N", "256", NULL, "most tokens to generate", AT(app.n), 0, 2147483647,
      "0 to 2147483647"},
     PICK_OPTIONS,
-    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object instead of the answer", AT(app.json), 0,
-     0, NULL},
+    {"json", 0, APP_FLAG, NULL, NULL, NULL, "print one JSON object instead of the answer", AT(app.json), 0, 0,
+     NULL},
 };
 APP_GROUP(cli_group_generate, "Answer", generate_options);
 
@@ -51,81 +62,81 @@ static const struct app_option chat_answer_options[] = {
 APP_GROUP(cli_group_chat_answer, "Answers", chat_answer_options);
 
 static const struct app_option chat_options[] = {
-    {"file", 'f', APP_TEXTS, "DOC", NULL, "none",
+    {"file", 'f', APP_TEXTS, "DOC", NULL, NULL,
      "document, UTF-8 text; several -f are joined in this order, with blank lines between", AT(app.documents),
      0, 0, NULL},
-    {"cache", 'c', APP_TEXT, "DOC.wkv", NULL, "none",
+    {"cache", 'c', APP_TEXT, "DOC.wkv", NULL, NULL,
      "a document that `compress` has stored, or a conversation that /save has, to go on with", AT(cache), 0,
      0, NULL},
     {"context", 0, APP_TEXT, "N", NULL, "what the model was trained for",
      "most tokens of the conversation; endless: what is kept counts anew, so that there is no end",
      AT(chat_context), 0, 0, NULL},
     {"system", 0, APP_TEXT, "TEXT", NULL, "the template's own", "system message", AT(app.system), 0, 0, NULL},
-    {"raw", 0, APP_FLAG, NULL, NULL, "off",
+    {"raw", 0, APP_FLAG, NULL, NULL, NULL,
      "no chat template: BOS where the vocabulary adds one, then the text", AT(app.raw), 0, 0, NULL},
-    {"special", 0, APP_FLAG, NULL, NULL, "off",
+    {"special", 0, APP_FLAG, NULL, NULL, NULL,
      "parse control tokens in what is typed and read (default: they are plain text there)", AT(app.special),
      0, 0, NULL},
     {"chat", 0, APP_TEXT, "NAME", NULL, "the model's", "one of libllama's chat templates, e.g. chatml",
      AT(app.chat), 0, 0, NULL},
-    {"no-history", 0, APP_FLAG, NULL, NULL, "off",
-     "remember no lines, and read none of earlier conversations", AT(no_history), 0, 0, NULL},
+    {"no-history", 0, APP_FLAG, NULL, NULL, NULL, "remember no lines, and read none of earlier conversations",
+     AT(no_history), 0, 0, NULL},
 };
 APP_GROUP(cli_group_chat, "Conversation", chat_options);
 
 static const struct app_option plan_options[] = {
-    {"output", 'o', APP_TEXT, "FILE", NULL, "none, must be given", "where to write the keep-plan",
-     AT(app.out), 0, 0, NULL},
+    {"output", 'o', APP_TEXT, "FILE", NULL, "must be given", "where to write the keep-plan", AT(app.out), 0,
+     0, NULL},
 };
 APP_GROUP(cli_group_plan, "Output", plan_options);
 
 static const struct app_option tokens_options[] = {
-    {"pieces", 0, APP_FLAG, NULL, NULL, "off",
+    {"pieces", 0, APP_FLAG, NULL, NULL, NULL,
      "one token a line with its text; line breaks, tabs, backslashes and stray bytes as in C", AT(pieces), 0,
      0, NULL},
 };
 APP_GROUP(cli_group_tokens, "Output", tokens_options);
 
 static const struct app_option ppl_options[] = {
-    {"file", 'f', APP_TEXTS, "TEXT", NULL, "none",
+    {"file", 'f', APP_TEXTS, "TEXT", NULL, NULL,
      "text to score, BOS is added where the vocabulary does; - is standard input; several -f are joined with "
      "blank lines between",
      AT(app.documents), 0, 0, NULL},
-    {"special", 0, APP_FLAG, NULL, NULL, "off",
+    {"special", 0, APP_FLAG, NULL, NULL, NULL,
      "parse control tokens in the text (default: they are plain text)", AT(app.special), 0, 0, NULL},
-    {"tokens", 0, APP_TEXT, "FILE", NULL, "none", "token ids to score (instead of -f)", AT(app.tokens), 0, 0,
+    {"tokens", 0, APP_TEXT, "FILE", NULL, NULL, "token ids to score (instead of -f)", AT(app.tokens), 0, 0,
      NULL},
     {NULL, 'n', APP_INT, "N", NULL, "all that fit", "tokens of the text to read at most", AT(app.n), 2,
      2147483647, "2 to 2147483647"},
     {"prefix", 0, APP_INT, "N", NULL, "0, or half where a policy compresses",
      "tokens that are read (and compressed) first and not scored", AT(prefix), 0, 2147483647,
      "0 to 2147483647"},
-    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object", AT(app.json), 0, 0, NULL},
+    {"json", 0, APP_FLAG, NULL, NULL, NULL, "print one JSON object", AT(app.json), 0, 0, NULL},
 };
 APP_GROUP(cli_group_ppl, "Text", ppl_options);
 
 static const struct app_option methods_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "model whose profiles are looked for",
      AT(app.model), 0, 0, NULL},
-    {"markdown", 0, APP_FLAG, NULL, NULL, "off", "print docs/methods.md", AT(markdown), 0, 0, NULL},
-    {"costs", 0, APP_TEXT, "FILE", NULL, "none",
-     "with --markdown: what `winnow bench methods --csv` measured", AT(costs), 0, 0, NULL},
+    {"markdown", 0, APP_FLAG, NULL, NULL, NULL, "print docs/methods.md", AT(markdown), 0, 0, NULL},
+    {"costs", 0, APP_TEXT, "FILE", NULL, NULL, "with --markdown: what `winnow bench methods --csv` measured",
+     AT(costs), 0, 0, NULL},
 };
 APP_GROUP(cli_group_methods, "Options", methods_options);
 
 static const struct app_option profile_show_options[] = {
-    {"map", 0, APP_TEXT, "FILE", NULL, "none", "draw the tables, layers x heads, SVG", AT(map), 0, 0, NULL},
+    {"map", 0, APP_TEXT, "FILE", NULL, NULL, "draw the tables, layers x heads, SVG", AT(map), 0, 0, NULL},
 };
 APP_GROUP(cli_group_profile_show, "Picture", profile_show_options);
 
 static const struct app_option profile_import_options[] = {
-    {"kind", 0, APP_TEXT, "KIND", NULL, "none, must be given",
+    {"kind", 0, APP_TEXT, "KIND", NULL, "must be given",
      "what the file is: srh, trad (CompressKV's heads), heads (HeadKV's), duo, layers, kvzap, fastkvzip",
      AT(kind), 0, 0, NULL},
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "the model it belongs to: GGUF file, or a name",
      AT(app.model), 0, 0, NULL},
-    {"output", 'o', APP_TEXT, "PROFILE", NULL, "none, must be given", "where to write the profile",
-     AT(app.out), 0, 0, NULL},
+    {"output", 'o', APP_TEXT, "PROFILE", NULL, "must be given", "where to write the profile", AT(app.out), 0,
+     0, NULL},
     {"sink", 0, APP_INT, "N", NULL, "not stated", "duo: first entries that streaming heads keep", AT(sink), 1,
      16777216, "1 to 16777216"},
     {"recent", 0, APP_INT, "N", NULL, "not stated", "duo: recent entries that streaming heads keep",
@@ -134,12 +145,12 @@ static const struct app_option profile_import_options[] = {
 APP_GROUP(cli_group_profile_import, "Import", profile_import_options);
 
 static const struct app_option backend_options[] = {
-    {"path", 0, APP_FLAG, NULL, NULL, "off", "print the library's path", AT(path), 0, 0, NULL},
-    {"env", 0, APP_FLAG, NULL, NULL, "off", "print what a shell needs, to be read with eval", AT(env), 0, 0,
+    {"path", 0, APP_FLAG, NULL, NULL, NULL, "print the library's path", AT(path), 0, 0, NULL},
+    {"env", 0, APP_FLAG, NULL, NULL, NULL, "print what a shell needs, to be read with eval", AT(env), 0, 0,
      NULL},
-    {"check", 0, APP_TEXT, "LLAMA_LIB", NULL, "none", "say whether the library fits a program's libllama.so",
+    {"check", 0, APP_TEXT, "LLAMA_LIB", NULL, NULL, "say whether the library fits a program's libllama.so",
      AT(check), 0, 0, NULL},
-    {"model", 'm', APP_TEXT, "MODEL", NULL, "none",
+    {"model", 'm', APP_TEXT, "MODEL", NULL, NULL,
      "with --env: name the model's profiles too, by which WINNOW_POLICY=auto chooses", AT(app.model), 0, 0,
      NULL},
 };
@@ -148,7 +159,7 @@ APP_GROUP(cli_group_backend, "Options", backend_options);
 static const struct app_option doctor_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", NULL, "those of `winnow models`",
      "a model to look at besides those that have a name", AT(app.model), 0, 0, NULL},
-    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object", AT(app.json), 0, 0, NULL},
+    {"json", 0, APP_FLAG, NULL, NULL, NULL, "print one JSON object", AT(app.json), 0, 0, NULL},
 };
 APP_GROUP(cli_group_doctor, "Options", doctor_options);
 
@@ -165,11 +176,11 @@ static const struct app_option serve_options[] = {
      "what is kept of a prompt once it was read; auto: chosen by what was measured, for the model's "
      "profiles; full: everything",
      AT(app.policy), 0, 0, NULL},
-    {"budget", 0, APP_INT, "N", NULL, "none", "size: average entries kept per layer and KV head",
+    {"budget", 0, APP_INT, "N", NULL, NULL, "size: average entries kept per layer and KV head",
      AT(app.budget), 1, 2147483647, "1 to 2147483647"},
     {"ratio", 0, APP_REAL, "R", NULL, "0.5", "size: fraction removed, 0 <= R < 1", AT(app.ratio), 0,
      0.9999999999999999, "at least 0 and less than 1"},
-    {"keep-quality", 0, APP_REAL, "Q", NULL, "none",
+    {"keep-quality", 0, APP_REAL, "Q", NULL, NULL,
      "as few entries as keep a share Q of next tokens' probabilities, by calibration; with --budget or "
      "--ratio no more than that",
      AT(app.keep_quality), 1e-6, 1 - 1e-6, "above 0 and below 1"},
@@ -180,32 +191,32 @@ static const struct app_option serve_options[] = {
     {"context", 0, APP_INT, "N", "8192", NULL,
      "tokens of context for each slot; they take no memory until they come", AT(context), 16, 16777216,
      "16 to 16777216"},
-    {"document", 0, APP_TEXTS, "NAME=FILE", NULL, "none",
+    {"document", 0, APP_TEXTS, "NAME=FILE", NULL, NULL,
      "what requests name: a text, which is read and compressed at start, or what `winnow compress` has "
      "stored; "
      "may be repeated",
      AT(app.documents), 0, 0, NULL},
-    {"save", 0, APP_TEXT, "DIR", NULL, "none", "folder in which requests may save slots, compressed",
-     AT(save), 0, 0, NULL},
+    {"save", 0, APP_TEXT, "DIR", NULL, NULL, "folder in which requests may save slots, compressed", AT(save),
+     0, 0, NULL},
     {"host", 0, APP_TEXT, "ADDRESS", "127.0.0.1", NULL, "address to listen on", AT(host), 0, 0, NULL},
     {"port", 0, APP_INT, "PORT", "8080", NULL, "port to listen on, 0 = any", AT(port), 0, 65535,
      "0 to 65535"},
     {"api-key", 0, APP_TEXT, "KEY", NULL, "$LLAMA_API_KEY", "key that requests must bring", AT(api_key), 0, 0,
      NULL},
-    {"no-auth", 0, APP_FLAG, NULL, NULL, "off", "listen on a public address without a key", AT(no_auth), 0, 0,
+    {"no-auth", 0, APP_FLAG, NULL, NULL, NULL, "listen on a public address without a key", AT(no_auth), 0, 0,
      NULL},
 };
 APP_GROUP(cli_group_serve, "Server", serve_options);
 
 static const struct app_option document_options[] = {
-    {"file", 'f', APP_TEXTS, "DOC", NULL, "none",
+    {"file", 'f', APP_TEXTS, "DOC", NULL, NULL,
      "document, UTF-8 text; - is standard input; several -f are joined in this order, with blank lines "
      "between",
      AT(app.documents), 0, 0, NULL},
     {"system", 0, APP_TEXT, "TEXT", NULL, "the template's own", "system message", AT(app.system), 0, 0, NULL},
-    {"raw", 0, APP_FLAG, NULL, NULL, "off",
+    {"raw", 0, APP_FLAG, NULL, NULL, NULL,
      "no chat template: BOS where the vocabulary adds one, then the text", AT(app.raw), 0, 0, NULL},
-    {"special", 0, APP_FLAG, NULL, NULL, "off",
+    {"special", 0, APP_FLAG, NULL, NULL, NULL,
      "parse control tokens in document, question and system message (default: they are plain text there)",
      AT(app.special), 0, 0, NULL},
     {"chat", 0, APP_TEXT, "NAME", NULL, "the model's", "one of libllama's chat templates, e.g. chatml",
@@ -214,20 +225,19 @@ static const struct app_option document_options[] = {
 APP_GROUP(cli_group_document, "Document", document_options);
 
 static const struct app_option stored_options[] = {
-    {"cache", 'c', APP_TEXT, "DOC.wkv", NULL, "none",
+    {"cache", 'c', APP_TEXT, "DOC.wkv", NULL, NULL,
      "a stored document to which -f is added, under its own recipe and size", AT(cache), 0, 0, NULL},
-    {"output", 'o', APP_TEXT, "DOC.wkv", NULL, "none, must be given", "where to store it", AT(app.out), 0, 0,
+    {"output", 'o', APP_TEXT, "DOC.wkv", NULL, "must be given", "where to store it", AT(app.out), 0, 0, NULL},
+    {"json", 0, APP_FLAG, NULL, NULL, NULL, "print one JSON object about what was stored", AT(app.json), 0, 0,
      NULL},
-    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object about what was stored", AT(app.json), 0,
-     0, NULL},
 };
 APP_GROUP(cli_group_stored, "What is stored", stored_options);
 
 static const struct app_option ask_options[] = {
-    {"cache", 'c', APP_TEXT, "DOC.wkv", NULL, "none", "the stored document; or name a folder with --store",
+    {"cache", 'c', APP_TEXT, "DOC.wkv", NULL, NULL, "the stored document; or name a folder with --store",
      AT(cache), 0, 0, NULL},
-    {"prompt", 'p', APP_TEXT, "QUESTION", NULL, "none", "question", AT(app.question), 0, 0, NULL},
-    {"questions", 0, APP_TEXT, "FILE", NULL, "none",
+    {"prompt", 'p', APP_TEXT, "QUESTION", NULL, NULL, "question", AT(app.question), 0, 0, NULL},
+    {"questions", 0, APP_TEXT, "FILE", NULL, NULL,
      "questions, one a line; - is standard input. Each answer is a line of JSON", AT(questions), 0, 0, NULL},
     {"batch", 0, APP_INT, "N", "8", NULL,
      "questions that are answered together, which is faster; 1: one after the other, with the very numbers "
@@ -238,17 +248,17 @@ static const struct app_option ask_options[] = {
 APP_GROUP(cli_group_ask, "Question", ask_options);
 
 static const struct app_option inspect_options[] = {
-    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object, with positions and tokens", AT(app.json),
+    {"json", 0, APP_FLAG, NULL, NULL, NULL, "print one JSON object, with positions and tokens", AT(app.json),
      0, 0, NULL},
-    {"output", 'o', APP_TEXT, "PAGE", NULL, "none", "write a page, HTML, that shows what was kept where",
+    {"output", 'o', APP_TEXT, "PAGE", NULL, NULL, "write a page, HTML, that shows what was kept where",
      AT(app.out), 0, 0, NULL},
-    {"compare", 0, APP_TEXT, "OTHER", NULL, "none",
+    {"compare", 0, APP_TEXT, "OTHER", NULL, NULL,
      "with -o: another stored document or keep-plan of the same text, beside the first", AT(compare), 0, 0,
      NULL},
     {"model", 'm', APP_TEXT, "MODEL", NULL, "none, positions alone",
      "with -o: the model, GGUF file or a name, whose vocabulary has the texts of tokens", AT(app.model), 0, 0,
      NULL},
-    {"answer", 0, APP_TEXT, "QUESTION", NULL, "none",
+    {"answer", 0, APP_TEXT, "QUESTION", NULL, NULL,
      "with -o and -m: the page also has the answer to this question, and what each of its tokens attended to",
      AT(answer), 0, 0, NULL},
     {NULL, 'n', APP_INT, "N", "64", NULL, "with --answer: most tokens of it", AT(app.n), 1, 4096,
@@ -257,8 +267,7 @@ static const struct app_option inspect_options[] = {
 APP_GROUP(cli_group_inspect, "Output", inspect_options);
 
 static const struct app_option export_options[] = {
-    {"slot", 0, APP_TEXT, "FILE", NULL, "none, must be given", "where to write the slot", AT(slot), 0, 0,
-     NULL},
+    {"slot", 0, APP_TEXT, "FILE", NULL, "must be given", "where to write the slot", AT(slot), 0, 0, NULL},
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "the model that read the document", AT(app.model),
      0, 0, NULL},
 };
@@ -268,21 +277,21 @@ static const struct app_option ctl_page_options[] = {
     {"url", 0, APP_TEXT, "URL", "http://127.0.0.1:8080", NULL, "where the server is", AT(url), 0, 0, NULL},
     {"slot", 0, APP_INT, "N", NULL, "0, where no document is named", "slot of the server", AT(of_slot), 0, 63,
      "0 to 63"},
-    {"document", 0, APP_TEXT, "NAME", NULL, "none", "document of the server, in place of a slot",
-     AT(document), 0, 0, NULL},
+    {"document", 0, APP_TEXT, "NAME", NULL, NULL, "document of the server, in place of a slot", AT(document),
+     0, 0, NULL},
     {"api-key", 0, APP_TEXT, "KEY", NULL, "$LLAMA_API_KEY", "key of the server", AT(api_key), 0, 0, NULL},
-    {"output", 'o', APP_TEXT, "PAGE", NULL, "none, must be given", "where to write the page, HTML",
-     AT(app.out), 0, 0, NULL},
+    {"output", 'o', APP_TEXT, "PAGE", NULL, "must be given", "where to write the page, HTML", AT(app.out), 0,
+     0, NULL},
 };
 APP_GROUP(cli_group_ctl_page, "Page", ctl_page_options);
 
 static const struct app_option store_options[] = {
-    {"store", 0, APP_TEXT, "DIR", NULL, "none",
+    {"store", 0, APP_TEXT, "DIR", NULL, NULL,
      "folder of documents that were read before, which the one of -f is looked for in and added to; `run` "
      "needs "
      "--context-only with it",
      AT(store), 0, 0, NULL},
-    {"store-limit", 0, APP_BYTES, "SIZE", NULL, "none",
+    {"store-limit", 0, APP_BYTES, "SIZE", NULL, NULL,
      "bytes above which the documents of the folder that were not used for longest are removed, suffix K, M "
      "or "
      "G",
@@ -291,6 +300,6 @@ static const struct app_option store_options[] = {
 APP_GROUP(cli_group_store, "Documents that are kept", store_options);
 
 static const struct app_option store_list_options[] = {
-    {"json", 0, APP_FLAG, NULL, NULL, "off", "print one JSON object a line", AT(app.json), 0, 0, NULL},
+    {"json", 0, APP_FLAG, NULL, NULL, NULL, "print one JSON object a line", AT(app.json), 0, 0, NULL},
 };
 APP_GROUP(cli_group_store_list, "Output", store_list_options);

@@ -11,7 +11,7 @@ struct cli_args {
     char *map, *kind;
     int64_t sink, recent;
     int64_t prefix, top_k;
-    double temp, top_p;
+    double temp, top_p, repeat_penalty;
     bool markdown, pieces;
     bool path, env;
     char *check;

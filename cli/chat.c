@@ -211,6 +211,8 @@ int cli_chat(const struct app_args *args)
     if (rc == APP_OK)
         app_job_notes(&c.job);
     if (rc == APP_OK && c.terminal)
+        cli_chat_print_start(&c);
+    if (rc == APP_OK && c.terminal)
         app_stop_watch_each();
     if (rc == APP_OK)
         rc = cli_line_open(&lines, c.terminal, !c.args.no_history);

@@ -89,6 +89,8 @@ int cli_chat_load(struct cli_chat *c);
 
 /* ---- What is printed, on stderr (chat_print.c) ---- */
 
+/* Two lines before the first turn: model, document, what is kept; how to get help. */
+void cli_chat_print_start(struct cli_chat *c);
 void cli_chat_print_stats(struct cli_chat *c);
 void cli_chat_print_help(void);
 

@@ -5,6 +5,7 @@
 #include "app/names.h"
 
 #include <stdio.h>
+#include <string.h>
 
 void cli_chat_print_help(void)
 {
@@ -16,6 +17,29 @@ void cli_chat_print_help(void)
         fprintf(stderr, "%-14s %s\n", left, c->help);
     }
     fputs("\\ at its end continues a line.\n// begins a text with a slash.\n", stderr);
+}
+
+/* The last part of a path. */
+static const char *file_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+void cli_chat_print_start(struct cli_chat *c)
+{
+    const struct app_list *documents = &c->args.app.documents;
+    const char *document = c->args.cache ? c->args.cache : documents->n > 0 ? documents->s[0] : NULL;
+    app_job_measure(&c->job);
+    fputs(file_of(c->job.model_path), stderr);
+    if (document)
+        fprintf(stderr, ", %s%s: %.0f of %d entries kept", file_of(document),
+                documents->n > 1 ? " and more" : "", c->job.kept_mean, c->n_read);
+    else
+        fprintf(stderr, ", %s",
+                wnw_policy_is_full(c->job.policy) && !c->job.automatic ? "all entries kept"
+                                                                       : "turns are compressed");
+    fputs("\n/help lists commands, Ctrl-D ends.\n", stderr);
 }
 
 static double per_second(int32_t n, double ms)

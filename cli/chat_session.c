@@ -372,6 +372,8 @@ void cli_chat_restart(struct cli_chat *c)
 /* Tells why the answer ends where the model did not end it. */
 static void tell_end(const struct cli_chat *c, const struct cli_answer *a)
 {
+    if (a->looped)
+        app_note("the answer ends here because it repeats itself; --repeat-penalty 1.1 avoids that");
     if (a->said.end != WNW_END_LIMIT)
         return;
     if (a->said.n_tokens < c->args.app.n)
@@ -392,6 +394,7 @@ static int generate(struct cli_chat *c)
     const int64_t room = c->endless ? INT32_MAX : room_after(c, -1);
     a.most = a.most < room ? a.most : (int32_t)room;
     a.stoppable = c->terminal;
+    a.ends_loops = true;
     c->job.start_ms = app_now_ms();
     rc = cli_answer_generate(&a, &c->job);
     c->answer_ms = a.decode_ms;

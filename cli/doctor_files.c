@@ -83,6 +83,16 @@ static void backend(struct cli_doctor *d)
                                  wnw_bridge_built_for()));
 }
 
+static void server(struct cli_doctor *d)
+{
+    char path[4096];
+    const bool there = app_program_part(path, sizeof path, "winnow-llama-server", true);
+    if (!there)
+        cli_doctor_find(d, false, "run `make server` in winnow's sources, if you want `winnow serve`",
+                        "there is no winnow-llama-server next to this program, nor in lib/winnow");
+    cli_doctor_section(d, "server", json_pack("{s:o}", "path", there ? app_json_text(path) : json_null()));
+}
+
 /* Number of the profiles in a folder of a model. */
 static int count_profiles(const char *folder, const char *model)
 {
@@ -151,5 +161,6 @@ void cli_doctor_files(struct cli_doctor *d, const char *given)
 {
     models(d, given);
     backend(d);
+    server(d);
     come_along(d);
 }

@@ -102,6 +102,22 @@ static void kernels(struct cli_doctor *d)
     cli_doctor_section(d, "kernels", list);
 }
 
+/* The devices that ggml knows, with their free memory. */
+static void devices(struct cli_doctor *d)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < ggml_backend_dev_count() && list; i++) {
+        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
+        size_t left = 0, total = 0;
+        ggml_backend_dev_memory(dev, &left, &total);
+        app_json_append(&list,
+                        json_pack("{s:o, s:o, s:I, s:I}", "name", app_json_text(ggml_backend_dev_name(dev)),
+                                  "about", app_json_text(ggml_backend_dev_description(dev)), "total",
+                                  (json_int_t)total, "left", (json_int_t)left));
+    }
+    cli_doctor_section(d, "devices", list);
+}
+
 /* What lines of a chat are edited with. */
 static void chat(struct cli_doctor *d)
 {
@@ -144,6 +160,7 @@ void cli_doctor_machine(struct cli_doctor *d)
     versions(d);
     cpu(d);
     kernels(d);
+    devices(d);
     chat(d);
     memory(d);
 }

@@ -102,6 +102,19 @@ static void print_profiles(const json_t *profiles)
                (int)json_integer_value(json_object_get(p, "files")), text_of(p, "folder"));
 }
 
+static void print_devices(const json_t *devices)
+{
+    size_t i;
+    json_t *dev;
+    json_array_foreach(devices, i, dev)
+    {
+        printf("%s%-8s ", i ? "          " : "devices   ", text_of(dev, "name"));
+        app_print_line(text_of(dev, "about"));
+        print_size(",", dev, "total");
+        putchar('\n');
+    }
+}
+
 void cli_doctor_print(const json_t *report)
 {
     const json_t *v = json_object_get(report, "versions"), *backend = json_object_get(report, "backend");
@@ -112,11 +125,14 @@ void cli_doctor_print(const json_t *report)
     print_cpu(json_object_get(report, "cpu"));
     print_kernels(json_object_get(report, "kernels"));
     print_memory(json_object_get(report, "memory"));
+    print_devices(json_object_get(report, "devices"));
     print_models(json_object_get(report, "models"));
     if (json_is_string(json_object_get(backend, "path")))
         printf("backend   %s, for ggml %s\n", text_of(backend, "path"), text_of(backend, "built_for"));
     else
         puts("backend   none");
+    const char *server = text_of(json_object_get(report, "server"), "path");
+    printf("server    %s\n", *server ? server : "not built: make server");
     print_profiles(json_object_get(report, "profiles"));
     const char *edited = text_of(json_object_get(report, "chat"), "edited_with");
     printf("chat      lines %s%s\n", *edited ? "are edited with " : "are taken as they come", edited);

@@ -6,8 +6,14 @@
 #include "cli/find.h"
 #include "winnow.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { NO_PROGRAM = 127 }; /* what a shell returns for a program that is not there */
 
 /* Text of roff on lines of its own: nothing in it is a request, and hyphens are those of a keyboard. */
 static void put_text(FILE *f, const char *text)
@@ -93,9 +99,13 @@ static void put_option(FILE *f, const struct app_option *o)
     }
     putc('\n', f);
     put_text(f, o->help);
-    fputs(" [", f);
-    put_text(f, o->shown ? o->shown : o->def);
-    fputs("]\n", f);
+    const char *def = o->shown ? o->shown : o->def;
+    if (def) {
+        fputs(" [", f);
+        put_text(f, def);
+        fputs("]", f);
+    }
+    putc('\n', f);
 }
 
 static void put_page(FILE *f, const struct app_command *command)
@@ -172,6 +182,52 @@ static int write_pages(const char *folder)
     return rc;
 }
 
+/* Shows a page with the program `man`. false: there is none, and nothing was shown. */
+static bool show_page(const struct app_command *command)
+{
+    int ends[2], status;
+    if (pipe(ends) != 0)
+        return false;
+    fflush(stdout);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        dup2(ends[0], STDIN_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        execlp("man", "man", "-l", "-", (char *)NULL);
+        _exit(NO_PROGRAM);
+    }
+    close(ends[0]);
+    FILE *f = pid > 0 ? fdopen(ends[1], "w") : NULL;
+    if (!f) {
+        close(ends[1]);
+        return false;
+    }
+    signal(SIGPIPE, SIG_IGN); /* the reader may be gone before the page is written */
+    if (command)
+        put_page(f, command);
+    else
+        put_overview(f);
+    fclose(f);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* Prints a page: for a reader on a terminal where the system has `man`, else as roff into a pipe or file, or as the help. */
+static int print_page(const struct app_command *command)
+{
+    if (isatty(STDOUT_FILENO) && show_page(command))
+        return APP_OK;
+    if (isatty(STDOUT_FILENO) && command)
+        app_print_help(stdout, command, true);
+    else if (command)
+        put_page(stdout, command);
+    else
+        put_overview(stdout);
+    return app_finish_stdout();
+}
+
 int cli_man(const struct app_args *args)
 {
     int n_words;
@@ -179,15 +235,12 @@ int cli_man(const struct app_args *args)
         return app_fail(APP_BAD_INPUT, "-o writes the pages of all commands; leave '%s' out", args->rest[0]);
     if (args->out)
         return write_pages(args->out);
-    if (args->n_rest == 0) {
-        put_overview(stdout);
-        return app_finish_stdout();
-    }
+    if (args->n_rest == 0)
+        return print_page(NULL);
     const struct app_command *c = cli_find_command(args->rest[0], args->rest[1], &n_words);
     if (!c)
         return APP_BAD_INPUT;
     if (args->n_rest > n_words)
         return app_fail(APP_BAD_INPUT, "`winnow man` takes one command");
-    put_page(stdout, c);
-    return app_finish_stdout();
+    return print_page(c);
 }

@@ -466,9 +466,10 @@ typedef struct wnw_sampler_params {
     int32_t top_k; /* 0 = off; default 40 */
     float top_p;   /* 1 = off; default 0.95 */
     uint32_t seed; /* default 42 */
+    float repeat_penalty; /* divides the logits of the last 64 picked tokens, as in llama.cpp; 0 or 1 = off; default 1 */
 } wnw_sampler_params;
 
-WNW_DEFAULT_WITH(wnw_sampler_params, wnw_sampler_default_params, (p.top_k = 40, p.top_p = 0.95f, p.seed = 42))
+WNW_DEFAULT_WITH(wnw_sampler_params, wnw_sampler_default_params, (p.top_k = 40, p.top_p = 0.95f, p.seed = 42, p.repeat_penalty = 1.0f))
 
 /* Makes a sampler; release it with wnw_sampler_free. params NULL = defaults. E_RANGE: a number of params is out of
  * range. A sampler belongs to one thread at a time. */

@@ -2,6 +2,7 @@
 /* wnw_generate: the tokens of a loop by hand, and every end. */
 #include "helpers.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -227,9 +228,43 @@ static void refused(void **state)
     close_fixture(&f);
 }
 
+/* Picks from logits {2, 1.5, -1} with a penalty of 2: token 0; then 2 / 2 = 1 < 1.5: token 1; then 1 > 0.75 > -1: token 0 again. */
+static void penalty(void **state)
+{
+    const float logits[] = {2.0f, 1.5f, -1.0f}, negative[] = {-1.0f, -1.5f, -9.0f};
+    const float wrong[] = {0.5f, -1.0f, NAN, INFINITY};
+    wnw_sampler_params params = wnw_sampler_default_params();
+    wnw_sampler *sp;
+    (void)state;
+    params.repeat_penalty = 2.0f;
+    assert_ok(wnw_sampler_new(&sp, &params));
+    assert_int_equal(wnw_sampler_pick(sp, logits, 3), 0);
+    assert_int_equal(wnw_sampler_pick(sp, logits, 3), 1);
+    assert_int_equal(wnw_sampler_pick(sp, logits, 3), 0);
+    wnw_sampler_free(sp);
+    /* A negative logit is multiplied: -2 < -1.5. */
+    assert_ok(wnw_sampler_new(&sp, &params));
+    assert_int_equal(wnw_sampler_pick(sp, negative, 3), 0);
+    assert_int_equal(wnw_sampler_pick(sp, negative, 3), 1);
+    wnw_sampler_free(sp);
+    for (int i = 0; i < 2; i++) { /* off */
+        params.repeat_penalty = (float)i;
+        assert_ok(wnw_sampler_new(&sp, &params));
+        assert_int_equal(wnw_sampler_pick(sp, logits, 3), 0);
+        assert_int_equal(wnw_sampler_pick(sp, logits, 3), 0);
+        wnw_sampler_free(sp);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        params.repeat_penalty = wrong[i];
+        assert_int_equal(wnw_sampler_new(&sp, &params), WNW_E_RANGE);
+        assert_null(sp);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(ends), cmocka_unit_test(stop_string),
-                                       cmocka_unit_test(end_of_turn), cmocka_unit_test(refused)};
+                                       cmocka_unit_test(end_of_turn), cmocka_unit_test(refused),
+                                       cmocka_unit_test(penalty)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "cli/chat.h"
 #include "cli/chat_line.h"
+#include "cli/loop.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,12 +116,59 @@ static void a_history_that_is_no_file(void **state)
     rmdir(folder);
 }
 
+/* Adds `piece` `times` times, n bytes a call; returns after how many bytes a loop was found, 0 = never. */
+static size_t bytes_until_loop(const char *before, const char *piece, int times)
+{
+    struct cli_loop l = {.n = 0};
+    size_t n = 0;
+    assert_false(cli_loop_add(&l, before, strlen(before)));
+    for (int i = 0; i < times; i++)
+        for (const char *p = piece; *p; p++, n++)
+            if (cli_loop_add(&l, p, 1))
+                return n + 1;
+    return 0;
+}
+
+static void answers_that_repeat_themselves(void **state)
+{
+    char wide[1100];
+    (void)state;
+    /* 19 bytes: found where the repeated pieces have CLI_LOOP_LEAST bytes. */
+    assert_int_equal(bytes_until_loop("It has", "the spare lantern, ", 40), CLI_LOOP_LEAST);
+    assert_int_equal(bytes_until_loop("", "a", 400), CLI_LOOP_LEAST);
+    assert_int_equal(bytes_until_loop("Gr\xc3\xb6\xc3\x9f", "\xc3\xa4\n", 300), CLI_LOOP_LEAST);
+    /* 800 bytes: found after CLI_LOOP_TIMES of them. */
+    for (size_t n = 0, i = 100; n < 800; i++)
+        n += (size_t)snprintf(wide + n, sizeof wide - n, "%zu,", i);
+    wide[800] = '\0';
+    assert_int_equal(bytes_until_loop("", wide, 5), 800 * CLI_LOOP_TIMES);
+    /* A ruler, a list of like lines that differ in a number, three verses with one refrain. */
+    assert_int_equal(bytes_until_loop("", "-", 200), 0);
+    struct cli_loop l = {.n = 0};
+    for (int i = 0; i < 500; i++) {
+        char line[40];
+        snprintf(line, sizeof line, "| row %d | 0.0 | 0.0 |\n", i);
+        assert_false(cli_loop_add(&l, line, strlen(line)));
+    }
+    wide[300] = '\0';
+    assert_int_equal(bytes_until_loop("", wide, 3), 0);
+    /* One call with more than is kept. */
+    char *long_text = malloc(3 * CLI_LOOP_BYTES);
+    assert_non_null(long_text);
+    memset(long_text, 'x', 3 * CLI_LOOP_BYTES);
+    l = (struct cli_loop){.n = 0};
+    assert_true(cli_loop_add(&l, long_text, 3 * CLI_LOOP_BYTES));
+    assert_false(cli_loop_add(&(struct cli_loop){.n = 0}, "", 0));
+    free(long_text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(commands_and_their_arguments),
         cmocka_unit_test(sizes_as_options_have_them),
         cmocka_unit_test(a_history_that_is_no_file),
+        cmocka_unit_test(answers_that_repeat_themselves),
     };
     return cmocka_run_group_tests_name("lines of a conversation", tests, NULL, NULL);
 }

@@ -7,8 +7,13 @@
 #include <math.h>
 #include <stdlib.h>
 
+enum { PENALTY_TOKENS = 64 }; /* llama.cpp's own default */
+
 struct wnw_sampler {
     struct llama_sampler *chain;
+    struct llama_sampler
+        *penalties;         /* made by the first pick, which knows n_vocab; NULL = off or not made yet */
+    float repeat_penalty;   /* 0 or 1 = off */
     llama_token_data *data; /* [cap] */
     int32_t cap;
 };
@@ -21,6 +26,10 @@ int wnw_sampler_new(wnw_sampler **out, const wnw_sampler_params *params)
     WNW_TRY(WNW_SIZED_TAKE(wnw_sampler_params, &p, params));
     if (!(p.temp >= 0.0f) || !isfinite(p.temp) || p.top_k < 0 || !(p.top_p > 0.0f && p.top_p <= 1.0f))
         return wnw__fail(WNW_E_RANGE, "sampling needs temp >= 0, top_k >= 0 and 0 < top_p <= 1");
+    if (p.repeat_penalty != 0.0f && (!(p.repeat_penalty >= 1.0f) || !isfinite(p.repeat_penalty)))
+        return wnw__fail(WNW_E_RANGE,
+                         "sampling needs a finite repeat_penalty >= 1, or 0 for off, and it is %g",
+                         (double)p.repeat_penalty);
     struct wnw_sampler *sp = calloc(1, sizeof *sp);
     if (sp)
         sp->chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
@@ -28,6 +37,7 @@ int wnw_sampler_new(wnw_sampler **out, const wnw_sampler_params *params)
         wnw_sampler_free(sp);
         return wnw__fail(WNW_E_NOMEM, "no memory for a sampler");
     }
+    sp->repeat_penalty = p.repeat_penalty;
     if (p.temp > 0.0f) {
         if (p.top_k > 0)
             llama_sampler_chain_add(sp->chain, llama_sampler_init_top_k(p.top_k));
@@ -48,6 +58,8 @@ void wnw_sampler_free(wnw_sampler *sp)
         return;
     if (sp->chain)
         llama_sampler_free(sp->chain);
+    if (sp->penalties)
+        llama_sampler_free(sp->penalties);
     free(sp->data);
     free(sp);
 }
@@ -66,8 +78,14 @@ int32_t wnw_sampler_pick(wnw_sampler *sp, const float *logits, int32_t n_vocab)
     for (int32_t i = 0; i < n_vocab; i++)
         sp->data[i] = (llama_token_data){.id = i, .logit = logits[i], .p = 0.0f};
     llama_token_data_array all = {.data = sp->data, .size = (size_t)n_vocab, .selected = -1, .sorted = false};
+    if (sp->repeat_penalty > 1.0f && !sp->penalties)
+        sp->penalties = llama_sampler_init_penalties(n_vocab, PENALTY_TOKENS, sp->repeat_penalty, 0.0f, 0.0f);
+    if (sp->penalties)
+        llama_sampler_apply(sp->penalties, &all);
     llama_sampler_apply(sp->chain, &all);
     const int32_t token = all.selected >= 0 ? all.data[all.selected].id : wnw__argmax(logits, n_vocab);
     llama_sampler_accept(sp->chain, token);
+    if (sp->penalties)
+        llama_sampler_accept(sp->penalties, token);
     return token;
 }

@@ -81,7 +81,9 @@ STORY = r"story\.\n(?!T)[^>]*[A-Za-z]{3}"
 
 for term in ("xterm", "dumb"):
     t = Terminal("-n", "5", "--policy", "full", term=term)
-    t.until("> ")
+    start = t.until("> ").split("\n")
+    check(f"{term}: it begins with model, what is kept and how to get help",
+          re.fullmatch(r"\S+\.gguf, all entries kept", start[0]) and start[1] == "/help lists commands, Ctrl-D ends.", start)
     t.type("/help\n")
     text = t.until("begins a text with a slash")
     lines = text.split("\n")

@@ -46,7 +46,8 @@ for name in commands:
         if re.sub(r"\\(-|e|&|f[BRI]|\((ga|aq|ha|ti|dq))", "", line).count("\\"):
             faults.append(f"{name}: a lone backslash: {line}")
     page = plain(raw).splitlines()
-    help_text = output(*name.split(), "--help")
+    # Descriptions are wrapped; a wrapped line goes on at column 29.
+    help_text = re.sub(r"\n {29}", " ", output(*name.split(), "--help-all"))
     # What follows the options on a line of the help stands below them in the page, after the words themselves.
     for line in help_text.splitlines():
         found = re.match(r"  (?:(-\w)|    )?(?:, )?(--[a-z0-9-]+)?(?: (\S+))?  +(.*)$", line) or re.match(
