@@ -70,7 +70,8 @@ int app_keep_recipe(char **out, const char *recipe, double quality)
 
 void app_auto_tell(const wnw_policy_choice *choice)
 {
-    app_note("policy %s, because %s", choice->recipe, choice->reason);
+    app_note("policy: %.*s (%s; --policy overrides)", (int)strcspn(choice->recipe, ":+"), choice->recipe,
+             choice->reason);
 }
 
 json_t *app_auto_json(const wnw_policy_choice *choice)

@@ -9,9 +9,7 @@
 #include <jansson.h>
 
 /* The kinds of profiles that the choice looks at. */
-#define APP_AUTO_PROFILES                                                              \
-    (1u << WNW_PROFILE_SHARES | 1u << WNW_PROFILE_GATE | 1u << WNW_PROFILE_INPUTGATE | \
-     1u << WNW_PROFILE_STATS)
+#define APP_AUTO_PROFILES (1u << WNW_PROFILE_SHARES | 1u << WNW_PROFILE_GATE | 1u << WNW_PROFILE_INPUTGATE)
 /* Those whose scores a quality can be kept by, beside `replay`, which needs none. */
 #define APP_KEEP_PROFILES (1u << WNW_PROFILE_GATE | 1u << WNW_PROFILE_INPUTGATE)
 
@@ -28,7 +26,7 @@ int app_keep_recipe(char **out, const char *recipe, double quality);
 void app_auto_add_profile(wnw_policy_facts *facts, const char *path);
 /* Adds the profiles that would be found for a model to the facts. Returns an exit code. */
 int app_auto_find_profiles(wnw_policy_facts *facts, const struct app_profile_want *want);
-/* Says on one line of stderr what was chosen and why. */
+/* Prints one line on stderr: the first name of the recipe, and the reason. --json has the whole recipe. */
 void app_auto_tell(const wnw_policy_choice *choice);
 /* {"policy", "when", "why", "evidence"}; NULL without memory. */
 json_t *app_auto_json(const wnw_policy_choice *choice);

@@ -250,6 +250,21 @@ static void print_parity(void)
     }
 }
 
+/* Links from the root of the tree, with blanks between, as numbered links from a page in docs/; "none" as it is. */
+static void print_links(const char *links)
+{
+    static const char docs[] = "docs/";
+    int n = 0;
+    while (strncmp(links, docs, strlen(docs)) == 0) {
+        const char *link = links + strlen(docs);
+        const size_t len = strcspn(link, " ");
+        printf("%s[%d](%.*s)", n > 0 ? ", " : "", n + 1, (int)len, link);
+        links = link + len + strspn(link + len, " ");
+        n++;
+    }
+    fputs(links, stdout);
+}
+
 /* The table that --policy auto is chosen from. */
 static void print_choice(void)
 {
@@ -258,7 +273,7 @@ static void print_choice(void)
          "holds "
          "([decision 079](decisions/079-a-policy-that-is-chosen.md)). The type of\nthe cache is not asked: "
          "no number "
-         "says that another policy is better with one.\n\n| where | policy | why | evidence "
+         "says that another policy is better with one.\n\n| where | policy | why | measured "
          "|\n|---|---|---|---|");
     for (int32_t i = 0; wnw_policy_rule(i, &row); i++) {
         fputs("| ", stdout);
@@ -269,7 +284,7 @@ static void print_choice(void)
         fputs(" | ", stdout);
         print_cell(row.why);
         fputs(" | ", stdout);
-        print_cell(row.evidence);
+        print_links(row.evidence);
         puts(" |");
     }
 }

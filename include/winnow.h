@@ -804,12 +804,12 @@ typedef struct wnw_policy_choice {
     uint32_t struct_size;
     const char *recipe; /* for wnw_policy_parse */
     const char *when;   /* where the row holds, unless one before it does */
-    const char *why;    /* one sentence */
-    /* what was measured, and where it is written down; begins with "none" where nothing was */
+    const char *why;    /* one sentence of at most 20 words */
+    /* links to what was measured, with blanks between; "none" where nothing was */
     const char *evidence;
     /* longer prompts take the same row up to this length, INT32_MAX: all do; 0: no prompt was asked for */
     int32_t until_tokens;
-    /* the fact that decides, in a few words that go on a sentence: "policy X, because ..." */
+    /* the fact that decides, in a few words: "policy: X (the fact)" */
     const char *reason;
     const char *recipe_known; /* what `recipe` is where the question is known; may be the same */
 } wnw_policy_choice;

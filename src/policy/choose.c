@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which policy, where nobody names one: a table whose first row that holds decides. A row says what was measured for it
- * and where that is written down. Rows are ordered by how well answers survive in those runs; of two that cannot be told
- * apart there, the cheaper one comes first. `winnow methods --markdown` prints the table.
+ * Which policy is used where nobody names one: the first row of a table whose condition holds. Rows are ordered by how
+ * well answers survived in the runs that their links describe; of two that cannot be told apart, the cheaper one comes
+ * first. Numbers are in the records and not here, so that a new run changes no code.
  */
 #include "policy/policy.h"
 #include "profile/profile.h"
@@ -129,216 +129,81 @@ static bool some_of_sample(const wnw_policy_facts *f)
     return has_sample(f) && kept_of(f) < KEYS_KEPT;
 }
 
-static bool decodes_stats(const wnw_policy_facts *f)
-{
-    return f->decodes && !f->rope_unknown && has(f, 1u << WNW_PROFILE_STATS);
-}
-
 static bool always(const wnw_policy_facts *f)
 {
     (void)f;
     return true;
 }
 
-#define KEYS_WHY   "keys that stand out, in heads that keep as much as 32 tokens say that are repeated in truth"
-#define VALUES_WHY "keys that stand out and values of large norm, in heads that keep as much"
-
 /* Gates, keys and samples from the middle of a text say nothing of what was asked at its end, and an answer needs it. */
 #define LAST_STAY ":last=32,room=0.3"
 /* Of few entries 0.3 are less than a chat header and a question have. */
 #define LAST_OF_FEW_STAY ":last=32,room=0.5"
 
+/* Where records of a row are described. */
+#define RESULTS(heading) "docs/results.md#" heading
+#define OLDER(heading)   "docs/results/older.md#" heading
+
 static const struct row {
     bool (*holds)(const wnw_policy_facts *f);
-    const char *recipe, *reason, *when, *why, *evidence;
-    const char *recipe_known; /* where the question is; NULL: the same */
+    const char *recipe;
+    const char *recipe_known; /* where the question is known; NULL: the same */
+    const char *when, *why, *reason;
+    const char *evidence; /* links, with blanks between */
 } rows[] = {
-    {beyond_context, "streaming_llm-rerotated",
-     "the prompt is longer than the model was trained for and is read by chunks",
-     "the prompt is longer than the trained context, and is read by chunks",
-     "it alone gives kept tokens positions inside the context without comparing heads",
-     "none: it is what can be done, and was not compared", NULL},
-    {input_gate_and_recent, "kvzap:recent=32,room=0.3+shares",
-     "the model has gates that judge tokens while they are read",
-     "there are profiles of shares, measured down to the size, and of gates on hidden states, the prompt is "
-     "still to be read, has at most twice the tokens of the pieces that these gates were learned from (or "
-     "what their "
-     "profile says, or 2000) if kvgate+shares could be taken, and heads keep 180 entries or more on "
-     "average (a quarter, where no length is known); or the same at any length where entries go while "
-     "decoding too",
-     "a gate that predicts a second reading while the prompt is read, in heads that keep as much as it would "
-     "leave them, and the last 32 tokens; costs next to nothing",
-     "a half and a quarter left, question later: 85.6 and 81.4 of 87.7 points, kvzip, which reads twice, "
-     "87.8 and 82.0, kvcompose, which does too, 85.7 and 74.2, kvgate+shares 85.9 and 75.4 (266 questions of "
-     "five kinds); with 4096 tokens and a half, a quarter and an eighth left 70.3, 64.7 and 62.0 of 68.0, "
-     "kvzip 68.0, 65.3 and 54.7, kvgate+shares 68.3, 56.3 and 44.7 (75): docs/results.md, Gates from longer "
-     "pieces; texts that nobody "
-     "generated: 0.008 and 0.020 nats from the full cache (50 pieces), kvzip 0.007 and 0.019, kvgate+shares "
-     "0.008 and 0.024 (43 of them): docs/results.md, KVzip as the target; a half left, entries go after "
-     "every 16 tokens, copies of UUIDs and 64 digits: 83.8 of 93.8 points, kvgate+shares 61.2, "
-     "keydiff-shares 62.5 (80: docs/results.md, Gates from longer pieces), without the last 32 tokens, with "
-     "KVzip+ as the target, 41.2 of 85.0 (80: docs/results.md, Gates that are asked while reading); "
-     "SmolLM2-135M; Qwen2.5-Coder-0.5B, a quarter left: 93.3 of 99.7, kvzip 94.8, kvgate+shares 97.7 (150: "
-     "docs/results.md, Gates from longer pieces); LongBench's documents, the same model, a half and a "
-     "quarter left: 0.015 and 0.097 nats from the full cache, kvzip 0.015 and 0.129, kvgate+shares 0.020 and "
-     "0.134, replay 0.010 and 0.083 (126: docs/results.md, Real documents); by layer and in chunks none",
-     NULL},
-    {input_gate_in_shares, "kvzap:recent=0+shares",
-     "the model has gates that judge tokens while they are read, and few tokens stay",
-     "the same, and less stays",
-     "a gate that predicts a second reading while the prompt is read, in heads that keep as much as it would "
-     "leave them; costs next to nothing",
-     "an eighth left, question later: 68.6 of 87.7 points, kvzip, which reads twice, 66.2, kvcompose 43.0, "
-     "kvgate+shares 64.7 (266 questions of five kinds, SmolLM2-135M): docs/results.md, Gates from longer "
-     "pieces; with KVzip+ as "
-     "the target 88.2 of 99.7, kvgate+shares 70.3, kvzip 50.2 (150, Qwen2.5-Coder-0.5B): docs/results.md, "
-     "Gates from "
-     "longer pieces; question known, with the last 32 tokens as far as they are 0.3 of the size: 50.2 of "
-     "86.9 "
-     "points, without 48.0, kvgate+shares with them 55.8 (128, SmolLM2-135M): docs/results.md, Gates and the "
-     "question; 54.0 of 91.1, kvgate+shares 51.8 (103, SmolLM2-135M), 82.3 and 66.7 of 99.5 (94, "
-     "Qwen2.5-Coder-0.5B): docs/results.md, Room for the question; by layer, in chunks and while decoding "
-     "none",
-     "kvzap:recent=32,room=0.3+shares"},
-    {gate_in_shares, "kvgate+shares", "the model has gates that judge what is cached",
-     "there are profiles of shares, measured down to the size, and of gate, which says that it is for that "
-     "size, or nothing; not layer by layer",
-     "a gate that predicts a second reading, in heads that keep as much as it would leave them",
-     "a half, a quarter and an eighth left, question later: 87.7, 78.8 and 63.2 of 87.3 points, kvzip, which "
-     "reads twice, 84.8, 81.6 and 69.3, keydiff-shares 86.1, 81.2 and 56.3 (266 questions of five kinds, "
-     "asked after the choice was made: docs/results.md, The gate once more; the 123 before it: A gate within "
-     "shares); question known: 91.1, 80.6 and 70.0 of 90.0, keydiff-shares "
-     "92.2, 83.3 and 58.9, at half the divergence (46: docs/results.md, The question known); texts that "
-     "nobody generated, a half left: 0.008 nats from the full cache, kvzip 0.007, keydiff-shares 0.024 (41 "
-     "pieces); "
-     "SmolLM2-135M; a quarter left on Qwen2.5-Coder-0.5B: 96.9 of 100, keydiff-shares 93.8 (31: "
-     "docs/results.md, The second model); a half left on Gemma-3-270m: 67.8 of 100, kvzip 33.7 (29: "
-     "docs/results.md, The third model), on other samples 56.2 of 88.1, keydiff-shares 77.1 (38: "
-     "docs/results.md, Keys and values), so that its gates are for three quarters and more; those of "
-     "Qwen2.5-Coder-1.5B are for a quarter and more, since with an eighth left keydiff-values-shares has "
-     "89.8 and these 77.0 of 100 (22: docs/results.md, Gates, or keys and values); LongBench's documents, "
-     "Qwen2.5-Coder-0.5B, a half left: 0.019 nats "
-     "from the full cache, replay 0.009, keydiff-shares 0.055 (23: docs/results.md, Real documents); "
-     "above twice the length of the pieces that gates on hidden states were learned from: with 4096 tokens "
-     "and a half, a quarter and an eighth left 60.8, 57.8 and 48.0 of 60.8, those from pieces of 700 57.4, "
-     "51.5 and 31.4 (51, SmolLM2-135M: docs/results.md, Longer prompts); "
-     "in chunks and while decoding none; the whole prompt compressed, a half, a quarter and an eighth left: "
-     "85.7, 83.0 and 53.2 of 85.5 points with the last 32 tokens, 84.8, 74.5 and 46.5 without (150, "
-     "SmolLM2-135M: docs/results.md, The question stays)",
-     "kvgate+shares" LAST_STAY},
-    {few_of_shares, "keydiff-values-shares",
-     "little stays, and it is known how much each head of the model keeps",
-     "there is a profile of shares that was measured down to the size, and less than a quarter stays",
-     VALUES_WHY " as a second reading would leave them; costs next to nothing",
-     "an eighth left, question later: 83.0 of 100 points, keydiff-shares 51.2, kvgate+shares 59.6, kvzip, "
-     "which reads twice, 44.5 (38 questions of five kinds, Qwen2.5-Coder-0.5B), 81.0, 67.0, 70.0 and 20.0 "
-     "(24, Qwen2.5-Coder-1.5B), 54.2 of 90.0, 54.2, 62.5 and 75.0 (31, SmolLM2-135M); a quarter left 95.3, "
-     "91.0 and 68.3, keydiff-shares 99.4, 86.0 and 78.3: docs/results.md, Keys and values; the "
-     "whole prompt compressed, an eighth left: 80.5 of 99.5 with the last 32 tokens, as far as they are 0.3 "
-     "of the size 71.6 (94, Qwen2.5-Coder-0.5B), 46.6 and 41.2 of 91.1 (103, SmolLM2-135M): "
-     "docs/results.md, Room for the question; by layer, in chunks and while decoding none",
-     "keydiff-values-shares" LAST_OF_FEW_STAY},
-    {has_shares, "keydiff-shares",
-     "it is known how much each head of the model keeps, and there are no gates for this prompt",
-     "there is a profile of shares that was measured down to the size",
-     "keys that stand out, in heads that keep as much as a second reading would leave them; costs next to "
-     "nothing",
-     "a half, a quarter and an eighth left, question later: 88.9, 78.5 and 59.5 of 91.1 points, replay 87.1, "
-     "82.8 and 62.2, keydiff 21.6, 3.3 and 0.8; kvzip, which reads twice, 91.0, 87.8 and 74.1 (121 questions "
-     "of "
-     "five kinds: docs/results.md, The proof); question known: 92.2, 83.3 and 58.9 of 90.0, kvcompose, which "
-     "reads twice, 90.0, 79.4 and 45.8, laq:kernel=31 56.7, 46.3 and 36.2 (46: docs/results.md, The question "
-     "known); texts that nobody generated, a half left: 0.024 nats from the full cache, replay 0.009, "
-     "keydiff 0.053 (41 pieces: docs/results.md, Texts that nobody generated); SmolLM2-135M; in chunks and "
-     "while decoding none",
-     "keydiff-shares" LAST_STAY},
-    {later_gate, "kvgate", "the question comes later, and the model has gates that judge what is cached",
-     "the question comes later, and there is a profile of gate; not layer by layer",
-     "a gate predicts what a second reading would score",
-     "87.5, 85.0 and 75.6 of 86.9 points with a half, a quarter and an eighth left (SmolLM2-135M, 40 "
-     "questions): "
-     "docs/results/older.md, What gates give; in chunks and while decoding none",
-     NULL},
-    {few_of_sample, "keydiff-values-sampled",
-     "less than a quarter stays, tokens can be read again, and no profile helps",
-     "compressed at the end, within the trained context, less than a quarter stays, and tokens can be fed a "
-     "second time",
-     VALUES_WHY " as 32 tokens say that are repeated in truth",
-     "an eighth left, question later: 81.0 of 98.3 points, replay-sampled 73.3, replay 0.0 (29 questions of "
-     "five kinds, Qwen2.5-Coder-0.5B), 58.8 of 87.3, 55.0, 69.2, kvzip, which reads twice, 72.0 (54, "
-     "SmolLM2-135M); question known: 45.8 of 98.3, 50.3 and 0.0 (29), 63.9 of 89.1, 67.8, 63.2, kvzip 63.8 "
-     "(53): "
-     "docs/results.md, Budgets of heads from 32 tokens; the whole prompt compressed, with the last 32 "
-     "tokens, 55.8 of 91.1, as far as they are 0.3 of the size 49.9, kvzip 54.0 (103, SmolLM2-135M), 69.3 "
-     "and 65.5 of 99.5 (94, Qwen2.5-Coder-0.5B): docs/results.md, Room for the question; as far as 0.3 "
-     "36.5 of 85.8, replay-sampled 37.5, replay 36.9, kvzip 53.3 (93, SmolLM2-135M): "
-     "docs/results.md, The question known, without a profile; with 64 tokens, question later, 76.0, 47.0, "
-     "0.0 and "
-     "20.0 of 100 (24, Qwen2.5-Coder-1.5B): docs/results.md, Keys and values; where several layers read one "
-     "cache none",
-     "keydiff-values-sampled" LAST_OF_FEW_STAY},
-    {some_of_sample, "keydiff-sampled",
-     "less than three quarters stay, tokens can be read again, and no profile helps",
-     "compressed at the end, within the trained context, less than three quarters stay, and tokens can be "
-     "fed "
-     "a second time",
-     KEYS_WHY,
-     "a half and a quarter left, question later: 85.9 and 71.9 of 87.3 points, replay 85.3 and 75.9, "
-     "replay-sampled 85.9 and 79.4, kvzip, which reads twice, 84.6 and 84.4 (54 questions of five kinds, "
-     "SmolLM2-135M), 100 and 93.3 of 98.3, replay 100 and 86.0, replay-sampled 100 and 97.5 (30, "
-     "Qwen2.5-Coder-0.5B); question known: 85.3 and 80.1 of 89.1, replay 82.6 and 74.6, replay-sampled 87.7 "
-     "and "
-     "83.7 (53), 100 and 93.3 of 98.3, replay 100 and 94.3, replay-sampled 100 and 96.7 (29), which are not "
-     "told "
-     "apart: docs/results.md, Budgets of heads from 32 tokens; with 64 tokens, question later: 53.7 of 79.8, "
-     "replay 30.5 (49, Gemma-3-270m, a half left): docs/results.md, Half kept without a profile; 100 and "
-     "92.5 "
-     "of 100, replay 90.0 and 52.5, replay-sampled 97.5 and 78.8 (21, Qwen2.5-Coder-1.5B): docs/results.md, "
-     "Budgets of heads without a profile; between a half and three quarters none; the whole prompt "
-     "compressed: 87.3 and 81.8 of 85.5 with the last 32 tokens, 88.0 and 70.5 without (150, SmolLM2-135M), "
-     "100 and 89.4 of 100, 100 and 92.1 (58, Qwen2.5-Coder-0.5B): docs/results.md, The question stays; 87.1 "
-     "and 78.6 of 85.8, replay-sampled 84.6 and 75.1, replay 83.3 and 67.8, snapkv:kernel=31 55.5 and 36.3, "
-     "kvzip 83.7 and 78.6 (93, SmolLM2-135M): docs/results.md, The question known, without a profile",
-     "keydiff-sampled" LAST_STAY},
-    {has_replay, "replay", "the whole prompt's queries are there, and no profile helps at this size",
-     "compressed at the end, within the trained context",
-     "what repeating the prompt would attend to, from the queries and keys of the first reading",
-     "a half, a quarter and an eighth left, question later: 87.1, 82.8 and 62.2 of 91.1 points, lagkv 38.3, "
-     "14.0 and 7.0, keydiff 21.6, 3.3 and 0.8 (119 questions of five kinds: docs/results.md, The proof); "
-     "question "
-     "known: 86.1, 83.3 and 57.2 of 90.0, snapkv:kernel=31 57.2, 42.7 and 30.3 (46: docs/results.md, The "
-     "question known); SmolLM2-135M. On Qwen2.5-Coder-1.5B 96.6, 57.9 and 0.0 of 100, where a profile of "
-     "shares alone, by keydiff-shares, has 98.1, 91.2 and 64.6 (69: docs/results.md, A fourth model)",
-     NULL},
-    {has_sample, "keydiff-sampled", "tokens can be read again, and the prompt's queries cannot be had",
-     "compressed at the end, within the trained context, and tokens can be fed a second time", KEYS_WHY,
-     "a half, a quarter and an eighth left, question later: 100, 94.7 and 44.4 of 100 points (58 questions "
-     "of five kinds, Qwen2.5-Coder-0.5B), 100, 92.5 and 50.0 (21, "
-     "Qwen2.5-Coder-1.5B): docs/results.md, Budgets of heads without a profile; keydiff, on SmolLM2-135M, "
-     "21.6, 3.3 and 0.8 of 91.1: "
-     "docs/results.md, The proof; where several layers read one cache none",
-     "keydiff-sampled" LAST_STAY},
-    {known_alone, "snapkv:kernel=31", "the question is compressed too", "the question is compressed too",
-     "what the question attends to, with enough behind it for an answer of a few tokens",
-     "74, 72 and 63 of 88.5 points with a quarter, a half and three quarters gone (Qwen2.5-Coder-0.5B), 69, "
-     "67 and 54 of 81.1 (SmolLM2-135M), the most of those then that read once: docs/results/older.md, Which "
-     "method, at which size; numbers 92, 71 and 51 of 91 with a half, a quarter and an eighth left, copies "
-     "of "
-     "UUIDs and keys 6, 0 and 0 of 89 (46 questions, SmolLM2-135M: docs/results.md, The question known); by "
-     "layer, in chunks and while decoding none",
-     NULL},
-    {decodes_stats, "triattention", "entries go while decoding, and the model has statistics of its queries",
-     "the question comes later, entries go while decoding, and there is a profile of stats",
-     "calibrated queries say what coming tokens will give a key by its distance",
-     "none of ours; its paper has it above SnapKV and R-KV while generating", NULL},
-    {always, "keydiff", "nothing that another policy needs is there", "nothing of that",
-     "keys that stand out; asks for no profile, no question and no phase",
-     "21.6, 3.3 and 0.8 of 91.1 points with a half, a quarter and an eighth left (121 questions of five "
-     "kinds, "
-     "SmolLM2-135M: docs/results.md, The proof); lagkv, which refuses sizes that leave its blocks nothing, "
-     "38.3, "
-     "14.0 and 7.0; by layer, in chunks and while decoding none",
-     NULL},
+    {beyond_context, "streaming_llm-rerotated", NULL,
+     "a prompt longer than the trained context, read by chunks",
+     "It keeps positions inside the trained context.", "the prompt is longer than the trained context",
+     "none"},
+    {input_gate_and_recent, "kvzap:recent=32,room=0.3+shares", NULL,
+     "profiles of shares and of gates on hidden states, for this size and length",
+     "A scorer trained for this model judges tokens while they are read, and the last 32 tokens stay.",
+     "a scorer trained for this model",
+     RESULTS("gates-from-longer-pieces") " " RESULTS("kvzip-as-the-target") " " RESULTS("real-documents")},
+    {input_gate_in_shares, "kvzap:recent=0+shares", "kvzap:recent=32,room=0.3+shares",
+     "the same profiles, and heads keep fewer than 180 entries",
+     "The last 32 tokens would take too much of what is kept.", "a scorer trained for this model",
+     RESULTS("gates-from-longer-pieces") " " RESULTS("gates-and-the-question") " " RESULTS(
+         "room-for-the-question")},
+    {gate_in_shares, "kvgate+shares", "kvgate+shares" LAST_STAY,
+     "profiles of shares and of gates on cached keys and values, for this size",
+     "A scorer trained for this model judges what is cached.", "a scorer trained for this model",
+     RESULTS("the-gate-once-more-on-samples-that-nobody-had-seen") " " RESULTS("longer-prompts") " " RESULTS(
+         "the-question-stays")},
+    {few_of_shares, "keydiff-values-shares", "keydiff-values-shares" LAST_OF_FEW_STAY,
+     "a profile of shares for this size, and less than a quarter is kept",
+     "Distinct keys and large values are kept, in head budgets measured for this model.",
+     "head budgets measured for this model", RESULTS("keys-and-values") " " RESULTS("room-for-the-question")},
+    {has_shares, "keydiff-shares", "keydiff-shares" LAST_STAY, "a profile of shares for this size",
+     "Distinct keys are kept, in head budgets measured for this model.",
+     "head budgets measured for this model",
+     RESULTS("the-proof-a-size-without-a-policy") " " RESULTS("the-question-known") " " RESULTS(
+         "texts-that-nobody-generated")},
+    {later_gate, "kvgate", NULL, "the question comes later, and a profile of gates on cached keys and values",
+     "A scorer trained for this model judges what is cached.", "a scorer trained for this model",
+     OLDER("what-gates-give")},
+    {few_of_sample, "keydiff-values-sampled", "keydiff-values-sampled" LAST_OF_FEW_STAY,
+     "tokens can be read again, and less than a quarter is kept",
+     "Distinct keys and large values are kept, in head budgets that 32 repeated tokens measure.",
+     "head budgets measured on this prompt",
+     RESULTS("budgets-of-heads-from-32-tokens") " " RESULTS("the-question-known-without-a-profile")},
+    {some_of_sample, "keydiff-sampled", "keydiff-sampled" LAST_STAY,
+     "tokens can be read again, and less than three quarters are kept",
+     "Distinct keys are kept, in head budgets that 32 repeated tokens measure.",
+     "head budgets measured on this prompt",
+     RESULTS("budgets-of-heads-from-32-tokens") " " RESULTS("the-question-stays")},
+    {has_replay, "replay", NULL, "the queries of the whole prompt are recorded",
+     "It predicts what a repetition of the prompt would attend to.", "the prompt's own queries are recorded",
+     RESULTS("the-proof-a-size-without-a-policy") " " RESULTS("the-question-known") " " RESULTS(
+         "a-fourth-model")},
+    {has_sample, "keydiff-sampled", "keydiff-sampled" LAST_STAY, "tokens can be read again",
+     "Distinct keys are kept, in head budgets that 32 repeated tokens measure.",
+     "head budgets measured on this prompt", RESULTS("budgets-of-heads-without-a-profile")},
+    {known_alone, "snapkv:kernel=31", NULL, "the question is known, and no other follows",
+     "It keeps what the question attends to.", "what the question attends to is kept",
+     OLDER("which-method-at-which-size") " " RESULTS("the-question-known")},
+    {always, "keydiff", NULL, "everything else", "Distinct keys are kept; it needs nothing but keys.",
+     "distinct keys are kept", RESULTS("the-proof-a-size-without-a-policy")},
 };
 enum { N_ROW = sizeof rows / sizeof *rows };
 
@@ -497,13 +362,11 @@ int wnw_policy_choose_quality(wnw_policy_choice *out, const wnw_policy_facts *fa
     WNW_TRY(take(&f, facts, out));
     if (!(quality > 0 && quality < 1))
         return wnw__fail(WNW_E_RANGE, "a quality of %g is to be kept; give one above 0 and below 1", quality);
-    const struct row row = {NULL,
-                            keepers[keeper(&f, &wish)],
-                            "by calibration it keeps that quality with the fewest entries",
-                            "a quality is to be kept",
-                            "as few entries as calibration says, of the scorer with which fewer stay",
-                            "the texts that the profile's calibration held out",
-                            NULL};
+    const struct row row = {.recipe = keepers[keeper(&f, &wish)],
+                            .when = "a quality is to be kept",
+                            .why = "By calibration this scorer keeps that quality with the fewest entries.",
+                            .reason = "by calibration it keeps that quality with the fewest entries",
+                            .evidence = "the texts that the profile's calibration held out"};
     give(out, &row, f.question_known, f.n_tokens > 0 ? until(&f, &wish) : 0);
     return WNW_OK;
 }

@@ -17,8 +17,8 @@ chooses() {
     shift 2
     good "$name" run -f "$work/doc.txt" -p "$question" -n 1 -t 1 --json "$@" && {
         json "$name: the choice" "$work/out" "o['choice']['policy'] == '$policy' and set(o['choice']) == {'policy', 'when', 'why', 'evidence'}"
-        [ "$(grep -c "policy $policy, because " "$work/err")" -eq 1 ] || fail "$name: not said once: $(cat "$work/err")"
-        [ "$(grep "policy $policy, because " "$work/err" | wc -c)" -le 150 ] || fail "$name: not said in one short line: $(cat "$work/err")"
+        [ "$(grep -c "policy: ${policy%%[:+]*} (.*; --policy overrides)$" "$work/err")" -eq 1 ] || fail "$name: not said once: $(cat "$work/err")"
+        [ "$(grep "policy: ${policy%%[:+]*} (" "$work/err" | wc -c)" -le 150 ] || fail "$name: not said in one short line: $(cat "$work/err")"
         # Without the profile that helps most it is said how to make it.
         [[ "$*" == *"$small"* ]]
         [ "$(grep -c 'no profile of shares.*winnow calibrate shares -m' "$work/err")" -eq $((1 - $?)) ] || fail "$name: what is missing: $(cat "$work/err")"
@@ -37,11 +37,11 @@ chooses 'less than shares were measured at' 'kvgate' -m "$model" --raw --budget 
 # A folder of readings finds them by recipe, and profiles are no part of it.
 chooses 'a folder of readings' 'keydiff-sampled' -m "$model" --ratio 0.5 --context-only --store "$work/readings"
 # What gates said is stored with a document, and more can be added to it. A conversation about it has read no gates of its own.
-good 'stored' compress -m "$model" -f "$work/doc.txt" --budget 60 -t 1 -o "$work/doc.wkv" && grep -q 'policy kvzap:recent=0+shares, because' "$work/err" || fail "another choice: $(cat "$work/err")"
+good 'stored' compress -m "$model" -f "$work/doc.txt" --budget 60 -t 1 -o "$work/doc.wkv" && grep -q 'policy: kvzap (' "$work/err" || fail "another choice: $(cat "$work/err")"
 good 'added' compress -c "$work/doc.wkv" -m "$model" -f "$work/doc.txt" -t 1 -o "$work/both.wkv"
 printf '%s\n' "$question" '/size 40' "$question" >"$work/turns"
 "$WINNOW" chat -m "$model" -c "$work/both.wkv" -t 1 -n 2 --ratio 0.2 --policy auto <"$work/turns" >"$work/out" 2>"$work/err" || fail "a conversation: $(cat "$work/err")"
-grep -q 'policy kvgate+shares, because' "$work/err" || fail "a conversation about a stored document asks for gates that it has not: $(cat "$work/err")"
+grep -q 'policy: kvgate (' "$work/err" || fail "a conversation about a stored document asks for gates that it has not: $(cat "$work/err")"
 # Without.
 chooses 'no profile' 'keydiff-sampled' -m "$small" --ratio 0.6 --context-only
 chooses 'no profile, question known' 'keydiff-sampled:last=32,room=0.3' -m "$small" --ratio 0.6
@@ -70,7 +70,7 @@ bad 'beyond the context at the end' 'context is' run -m "$small" -f "$work/long.
 # Other commands.
 good 'plan' plan -m "$small" -f "$work/doc.txt" --ratio 0.5 --context-only -t 1 -o "$work/plan.json" && {
     json 'plan: the choice' "$work/plan.json" 'o["choice"]["policy"] == "keydiff-sampled" and o["policy"].startswith("keydiff:")'
-    grep -q 'policy keydiff-sampled, because ' "$work/err" || fail "plan does not say it: $(cat "$work/err")"
+    grep -q 'policy: keydiff-sampled (' "$work/err" || fail "plan does not say it: $(cat "$work/err")"
 }
 good 'ppl' ppl -m "$small" -f "$work/doc.txt" --ratio 0.5 -t 1 --json &&
     json 'ppl: the choice' "$work/out" 'o["choice"]["policy"] == "keydiff-sampled" and o["policy"].startswith("keydiff:")'
@@ -88,9 +88,9 @@ PY
 bad 'lengths of two choices' 'auto is kvzap.* for 512 tokens and kvgate.shares for 6001: give one' eval -m "$model" --tasks niah_single_2 --lengths 512,6001 --samples 1 \
     --no-gate --quiet -t 1 --policies auto --ratios 0.5 --out "$work/two"
 good 'bench' bench -m "$small" --lengths 64 --reps 1 --decode-tokens 4 --policy auto --budget 40 -t 1 --json &&
-    grep -q 'policy replay, because ' "$work/err" || fail "bench does not say it: $(cat "$work/err")"
+    grep -q 'policy: replay (' "$work/err" || fail "bench does not say it: $(cat "$work/err")"
 good 'bench methods' bench methods -m "$small" --lengths 64 --reps 1 --policies auto,snapkv -t 1 --json &&
-    grep -q 'policy keydiff-sampled, because ' "$work/err" || fail "bench methods does not say it: $(cat "$work/err")"
+    grep -q 'policy: keydiff-sampled (' "$work/err" || fail "bench methods does not say it: $(cat "$work/err")"
 bad 'auto among parts' "auto" run -m "$small" -p x --policy auto+adakv
 
 # The type that is chosen for a size in bytes. An entry in all 90 KV heads takes 23040 bytes in f16, 12240 in q8_0.
@@ -123,7 +123,7 @@ good 'asked' ask -m "$small" -c "$work/doc.wkv" -p "$question" -n 1 -t 1 --json 
 good 'a store' run -m "$small" -f "$work/doc.txt" -p "$question" --context-only --policy knorm --kv-type auto --kv-bytes 20K --store "$work/store" -n 1 -t 1 --json &&
     json 'a store' "$work/out" 'o["kv_rotated"] is True'
 good 'the policy too' run -m "$small" -f "$work/doc.txt" -p "$question" --kv-type auto --kv-bytes 20K -n 1 -t 1 --json &&
-    [ "$(grep -c ', because ' "$work/err")" -eq 2 ] || fail "not both are said: $(cat "$work/err")"
+    [ "$(grep -Ec ', because |policy: ' "$work/err")" -eq 2 ] || fail "not both are said: $(cat "$work/err")"
 bad 'no bytes' 'give a size with --kv-bytes' run -m "$small" -p x --kv-type auto --ratio 0.5
 bad 'a tail' 'leave it out' run -m "$small" -p x --kv-type auto --kv-bytes 20K --kv-tail 64
 bad 'in a bench' 'or a type' bench -m "$small" --kv-type auto

@@ -43,7 +43,7 @@ good 'compress' compress "${small[@]}" -f "$doc" -o "$work/doc.wkv" --json &&
 long=$work/$(printf '%0251d' 0).wkv
 good 'the longest name' compress "${small[@]}" -f "$doc" -o "$long" && [ "$(stat -c %s "$long")" -eq "$(stat -c %s "$work/doc.wkv")" ] || fail 'the longest name: no whole file'
 rm -f "$long"
-good 'the default policy' compress -m "$model" -f "$doc" -o "$work/default.wkv" && grep -q 'policy .* because' "$work/err" || fail 'the default policy is not said'
+good 'the default policy' compress -m "$model" -f "$doc" -o "$work/default.wkv" && grep -q 'policy: .* overrides' "$work/err" || fail 'the default policy is not said'
 cp "$work/doc.wkv" "$work/before"
 printf 'Who keeps tower 3?\r\n\nHow many lamps has tower 5?\nWho?\n' >"$work/questions"
 good 'a file of questions' ask -m "$model" -c "$work/doc.wkv" --questions "$work/questions" -n 9 && cp "$work/out" "$work/together" && {
