@@ -24,7 +24,7 @@ static uint32_t kinds_of_presets(void)
     uint32_t kinds = 0;
     for (int32_t i = 0; wnw_method_get(i, &info); i++) {
         wnw_policy *policy;
-        if (!*info.recipe || wnw_policy_parse(&policy, info.recipe, NULL) != WNW_OK)
+        if (!*info.recipe || wnw_policy_parse(&policy, info.name, NULL) != WNW_OK)
             continue;
         const wnw_needs needs = wnw_policy_needs(policy);
         kinds |= needs.profiles | needs.profiles_optional;

@@ -152,24 +152,18 @@ static int print_profiles(const wnw_policy *policy, const char *model)
     return APP_OK;
 }
 
-static int print_profiles_of(const char *recipe, const char *model)
-{
-    wnw_policy *policy;
-    if (!*recipe || wnw_policy_parse(&policy, recipe, NULL) != WNW_OK)
-        return APP_OK;
-    const int rc = print_profiles(policy, model);
-    wnw_policy_free(policy);
-    return rc;
-}
-
 static int print_details(const wnw_method_info *info, const char *model)
 {
     char needs[256], phases[64];
+    wnw_policy *policy = NULL; /* of a preset */
+    const int status = *info->recipe ? wnw_policy_parse(&policy, info->name, NULL) : WNW_OK;
+    if (status != WNW_OK)
+        return app_fail_status(status);
     const bool scores = *info->layout || strcmp(info->kind, "scorer") == 0;
     printf("%s (%s)\n  %s\n", info->name, info->kind, info->about);
     const char *const rows[][2] = {
         {"paper", info->paper},
-        {"recipe", info->recipe},
+        {"recipe", policy ? wnw_policy_string(policy) : ""},
         {"layout", info->layout},
         {"observes", scores ? app_needs_text(info->needs, needs, sizeof needs) : ""},
         {"phases", app_phases_text(info->phases, phases, sizeof phases)}};
@@ -177,13 +171,14 @@ static int print_details(const wnw_method_info *info, const char *model)
         if (rows[i][1] && *rows[i][1])
             printf("  %-10s %s\n", rows[i][0], rows[i][1]);
     }
-    const int rc = print_profiles_of(info->recipe, model);
+    const int rc = policy ? print_profiles(policy, model) : APP_OK;
     if (*info->details)
         printf("\n%s\n\n", info->details);
-    if (*info->recipe)
-        print_recipe_parts(info->recipe);
+    if (policy)
+        print_recipe_parts(wnw_policy_string(policy));
     else
         print_part_options(info->options);
+    wnw_policy_free(policy);
     return rc;
 }
 

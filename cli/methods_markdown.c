@@ -148,6 +148,15 @@ static bool next_of_kind(int32_t *i, const char *kind, wnw_method_info *info)
     return false;
 }
 
+/* The recipe of a preset with all its options. */
+static void print_recipe(const char *before, const char *name)
+{
+    wnw_policy *p = NULL;
+    if (wnw_policy_parse(&p, name, NULL) == WNW_OK)
+        printf("%s%s", before, wnw_policy_string(p));
+    wnw_policy_free(p);
+}
+
 static void print_presets(void)
 {
     char text[256];
@@ -161,8 +170,8 @@ static void print_presets(void)
     }
     for (int32_t i = 0; next_of_kind(&i, "preset", &info);) {
         printf("\n### Preset %s\n\n%s\n\n", info.name, info.about);
-        printf("- recipe: `%s`\n- observes: %s\n", info.recipe,
-               app_needs_text(info.needs, text, sizeof text));
+        print_recipe("- recipe: `", info.name);
+        printf("`\n- observes: %s\n", app_needs_text(info.needs, text, sizeof text));
         printf("- plan: %s; phases: %s", info.layout, app_phases_text(info.phases, text, sizeof text));
         puts(info.phases >> WNW_PHASE_LAYER & 1u
                  ? ""
@@ -244,7 +253,8 @@ static void print_parity(void)
     for (int32_t i = 0; next_of_kind(&i, "parity preset", &info);) {
         printf("| `%s` | ", info.name);
         print_cell(info.about);
-        printf(" | `%s` | ", info.recipe);
+        print_recipe(" | `", info.name);
+        fputs("` | ", stdout);
         print_paper(info.paper);
         puts(" |");
     }

@@ -645,7 +645,7 @@ typedef struct wnw_method_info {
                            budget", "selector", "position rule", "content rule" */
     const char *about;  /* one sentence */
     const char *paper;  /* "" if none */
-    const char *recipe; /* presets: the canonical form of their parts; else "" */
+    const char *recipe; /* presets: their parts, with options that differ from the defaults; else "" */
     const char *layout; /* "uniform", "layer", "composite" or "ragged": shape of the plans; "" for parts */
     const wnw_option *options; /* NULL or a table that ends with name == NULL; presets: of their scorer */
     const char *details;       /* Markdown: formulas, deviations, cost; "" if none */

@@ -33,12 +33,12 @@ const char *wnw_phase_name(wnw_phase phase)
     return (size_t)phase < sizeof names / sizeof *names ? names[phase] : "?";
 }
 
-/* Fills the fields that only a parsed policy knows, from a recipe of the library. The texts are static, and
+/* Fills the fields that only a parsed policy knows, from the name of a preset or scorer of the library. The texts are static, and
  * empty when memory is short. */
-static void describe(const char *recipe, wnw_method_info *out)
+static void describe(const char *name, bool preset, wnw_method_info *out)
 {
     wnw_policy *p = NULL;
-    if (wnw__policy_parse_parts(&p, recipe) != WNW_OK)
+    if ((preset ? wnw_policy_parse(&p, name, NULL) : wnw__policy_parse_parts(&p, name)) != WNW_OK)
         return;
     out->needs = wnw_policy_needs(p).flags;
     for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_DECODE; phase++)
@@ -66,7 +66,7 @@ static bool get(int32_t i, wnw_method_info *out)
         out->recipe = row->recipe;
         const wnw_part *scorer = wnw__part_find(row->recipe, strcspn(row->recipe, ":+"));
         out->options = scorer ? scorer->options : NULL;
-        describe(row->recipe, out);
+        describe(row->name, true, out);
         return true;
     }
     const wnw_part *part = wnw__part_get(i - n_preset);
@@ -79,7 +79,7 @@ static bool get(int32_t i, wnw_method_info *out)
     out->details = part->details ? part->details : "";
     out->options = part->options;
     if (part->kind == WNW_PART_SCORER) {
-        describe(part->name, out);
+        describe(part->name, false, out);
         out->layout = "";
     }
     return true;

@@ -124,15 +124,19 @@ wnw_blocks wnw__policy_blocks_with(const wnw_policy *p, const void *scorer_opts,
 /* E_MISMATCH if the policy cannot work without a kind of results that the profile (may be NULL) lacks. */
 int wnw__policy_check_profile(const wnw_policy *p, const wnw_profile *profile);
 
-/* ---- Presets: named recipes, as rows of data ---- */
+/* ---- Presets: named recipes, as rows of data (presets.txt) ---- */
 
 struct wnw__preset {
     const char *name, *about, *paper;
     const char *details; /* facts that the parts' own texts do not state; NULL = none */
-    const char *recipe;  /* canonical; its first name is a scorer */
+    /* A scorer and parts, with the options that differ from their defaults. Unlike in a user's recipe, an option reaches the part
+     * that it follows and no other one. */
+    const char *recipe;
     bool parity;         /* reproduces another program's or paper's setting */
 };
 
+extern const struct wnw__preset wnw__presets[]; /* [wnw__n_presets] */
+extern const int32_t wnw__n_presets;
 /* Preset i; NULL past the end. */
 const struct wnw__preset *wnw__preset_get(int32_t i);
 const struct wnw__preset *wnw__preset_find(const char *name, size_t len);

@@ -272,20 +272,6 @@ static int set_default_parts(struct parser *ps)
     return WNW_OK;
 }
 
-static int set_preset(struct parser *ps, const struct wnw__preset *row)
-{
-    const char *at = row->recipe;
-    while (*at) {
-        const struct item it = next_item(&at);
-        const wnw_part *part = wnw__part_find(it.name, it.name_len);
-        if (!part)
-            return wnw__fail(WNW_E_ARG, "preset %s names an unknown part", row->name);
-        WNW_TRY(set_part(ps, part));
-        WNW_TRY(set_options(ps, &it, (int32_t)part->kind, false));
-    }
-    return WNW_OK;
-}
-
 /* Sets the head aggregation that the scorer asks for. */
 static int set_aggregation(struct parser *ps)
 {
@@ -297,6 +283,22 @@ static int set_aggregation(struct parser *ps)
         return wnw__fail(WNW_E_ARG, "%s asks for the head aggregation \"%s\", which is not known",
                          scorer->part.name, name);
     return set_part(ps, part);
+}
+
+static int set_preset(struct parser *ps, const struct wnw__preset *row)
+{
+    const char *at = row->recipe;
+    while (*at) {
+        const struct item it = next_item(&at);
+        const wnw_part *part = wnw__part_find(it.name, it.name_len);
+        if (!part)
+            return wnw__fail(WNW_E_ARG, "preset %s names an unknown part", row->name);
+        WNW_TRY(set_part(ps, part));
+        WNW_TRY(set_options(ps, &it, (int32_t)part->kind, false));
+        if (part->kind == WNW_PART_SCORER)
+            WNW_TRY(set_aggregation(ps));
+    }
+    return WNW_OK;
 }
 
 static int set_first(struct parser *ps, const struct item *it, bool presets)
