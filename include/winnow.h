@@ -61,7 +61,8 @@
  *         return rc == WNW_OK ? 0 : 1;
  *     }
  *
- * What the example uses comes first. Authors of methods include winnow_method.h.
+ * For one document and questions about it three calls are enough: wnw_open, wnw_ask, wnw_close. What the example uses comes next.
+ * Authors of methods include winnow_method.h.
  *
  * Conventions
  *   - Fallible functions return WNW_OK (0) or a negative wnw_status, and wnw_last_error() explains the failure to a person.
@@ -187,6 +188,33 @@ WNW_DEFAULT_WITH(wnw_model_params, wnw_model_default_params, p.repack = true)
  * shared by threads; release it with wnw_model_free after every session and engine on it. */
 WNW_API int wnw_model_open(wnw_model **out, const char *path, const wnw_model_params *params);
 WNW_API void wnw_model_free(wnw_model *m);
+
+/* ======== Three calls for a document and questions ======== */
+
+/* A model and the document that it has read last. It belongs to one thread at a time. examples/ask.c is a whole program. */
+typedef struct wnw_reader wnw_reader;
+
+/* Receives what an answer adds to its text: whole UTF-8 characters, n_bytes of them, after n_tokens tokens. Returns false to end the
+ * answer. */
+typedef bool (*wnw_text_fn)(const char *text, size_t n_bytes, int32_t n_tokens, void *user);
+
+/* Opens the GGUF file at `path` with the defaults of wnw_model_open, whose errors these are. Release it with wnw_close. */
+WNW_API int wnw_open(wnw_reader **out, const char *path);
+
+/* Answers a question, greedily and with at most 512 tokens, and gives the text to on_text (may be NULL) as it comes.
+ *   policy: a recipe for wnw_policy_parse; NULL or "auto" = the one that wnw_policy_choose takes without profiles
+ *   ratio: fraction of the document's entries that are removed, 0 <= ratio < 1; 0 = all stay
+ *   document: UTF-8, read and compressed before the question; NULL = the one that was read last, whose policy and ratio are kept
+ * The same document, policy and ratio as in the last call are not read again. Without any document the question stands alone.
+ * Errors: E_ARG (no question; a recipe that cannot be parsed), E_RANGE (ratio), E_FULL (longer than the context), those of
+ * wnw_prompt_build, wnw_session_read and wnw_generate. An answer that on_text ends is no error. */
+WNW_API int wnw_ask(wnw_reader *r, const char *policy, double ratio, const char *document, const char *question,
+                    wnw_text_fn on_text, void *user);
+
+/* The session that has read the document, for wnw_cache_get_stats and the like; NULL before. Borrowed until the next call. */
+WNW_API const struct wnw_session *wnw_reader_session(const wnw_reader *r);
+
+WNW_API void wnw_close(wnw_reader *r);
 
 /* ---- Prompt ---- */
 

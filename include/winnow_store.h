@@ -143,6 +143,13 @@ WNW_API int wnw_stored_resume(wnw_session *s, const wnw_stored *st, const wnw_ru
  * message says which. E_NOMEM. */
 WNW_API int wnw_stored_sequence(const wnw_stored *st, uint8_t **bytes, size_t *n);
 
+/* Stores what the reader of wnw_ask has read, as wnw_session_store does. E_ARG: it has read no document. */
+WNW_API int wnw_reader_store(const wnw_reader *r, const char *path);
+/* Takes a stored document in place of the one that was read last. The file must stay as it is until wnw_close or the next document.
+ * Nothing changes on failure. Errors: E_MISMATCH (another model, or a template that writes the document otherwise), E_ARG (the file
+ * has no text), those of wnw_stored_open and wnw_stored_session. */
+WNW_API int wnw_reader_load(wnw_reader *r, const char *path);
+
 /* ======== A folder of stored sessions ======== */
 
 /* A folder of documents that were read and compressed, with an index (SQLite) that several processes may use at once. It

@@ -36,6 +36,7 @@ MAY = {
     "bridge": "base kernel model cache attend forward observe profile policy plan",
     "llama": "base model text forward bridge",
     "store": "base kernel model cache session policy",
+    "reader": "base",
     "calibrate": "base kernel model text cache attend forward observe profile policy plan session score",
 }
 # Programs: the public headers and these folders besides their own; "base" is src/base/, the one folder of src/ that

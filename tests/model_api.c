@@ -575,6 +575,15 @@ static void null_plans_and_numbers(void **state)
     assert_int_equal(wnw_sampler_pick(sp, NULL, 1), -1);
     wnw_sampler_free(sp);
     wnw_sampler_free(NULL);
+    wnw_reader *reader = (wnw_reader *)(void *)&reader;
+    assert_null_refused(wnw_open(NULL, "x"));
+    assert_null_refused(wnw_open(&reader, NULL));
+    assert_null(reader);
+    assert_null_refused(wnw_ask(NULL, NULL, 0, NULL, "q", NULL, NULL));
+    assert_null(wnw_reader_session(NULL));
+    assert_null_refused(wnw_reader_store(NULL, "x"));
+    assert_null_refused(wnw_reader_load(NULL, "x"));
+    wnw_close(NULL);
     assert_null_refused(wnw_kv_type_parse(NULL, "f16"));
     assert_null_refused(wnw_kv_type_parse(&type, NULL));
 }

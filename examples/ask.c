@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* Reads a document, keeps a quarter of its cache, stores that, and asks the stored document two questions:
+ *
+ *     ask MODEL.gguf DOCUMENT.txt DOCUMENT.wkv QUESTION QUESTION
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <winnow_store.h>
+
+static bool print(const char *text, size_t n_bytes, int32_t n_tokens, void *user)
+{
+    (void)user;
+    fwrite(text, 1, n_bytes, stdout);
+    return n_tokens < 40; /* false ends the answer */
+}
+
+int main(int argc, char **argv)
+{
+    char *text = calloc(1, 1 << 20);
+    wnw_reader *reader = NULL;
+    FILE *f = argc == 6 && text ? fopen(argv[2], "rb") : NULL;
+    if (!f || fread(text, 1, (1 << 20) - 1, f) == 0) {
+        fprintf(stderr, "usage: ask MODEL.gguf DOCUMENT.txt DOCUMENT.wkv QUESTION QUESTION\n");
+        return 2;
+    }
+    fclose(f);
+    int rc = wnw_open(&reader, argv[1]);
+    if (rc == WNW_OK) /* reads the document and removes three quarters of its entries */
+        rc = wnw_ask(reader, "auto", 0.75, text, argv[4], print, NULL);
+    if (rc == WNW_OK)
+        rc = wnw_reader_store(reader, argv[3]);
+    wnw_close(reader);
+    reader = NULL;
+    puts("\n--");
+    if (rc == WNW_OK) /* the next program that asks opens the file and reads nothing again */
+        rc = wnw_open(&reader, argv[1]);
+    if (rc == WNW_OK)
+        rc = wnw_reader_load(reader, argv[3]);
+    for (int i = 4; rc == WNW_OK && i < 6; i++, puts("\n--"))
+        rc = wnw_ask(reader, NULL, 0, NULL, argv[i], print, NULL);
+    if (rc != WNW_OK)
+        fprintf(stderr, "%s\n", wnw_last_error());
+    wnw_close(reader);
+    free(text);
+    return rc == WNW_OK ? 0 : 1;
+}
