@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Records that ship: packed results are reported as unpacked ones are, and every table and number of the documents is what
-# scripts/results_tables.py makes of the records.
+# Records that ship: packed results are reported as unpacked ones are, and every number of the pages is what scripts/records.py
+# computes from the records.
 . "$(dirname "$0")/lib.sh"
 cd "$(dirname "$0")/../.." || exit 1
 export PYTHONDONTWRITEBYTECODE=1
 
-python3 scripts/results_tables.py --check --winnow "$WINNOW" || fail 'documents and records differ'
+python3 scripts/records.py --check --winnow "$WINNOW" || fail 'pages, numbers and records differ'
 
 # ---- Packed results ----
 python3 tests/make_results.py --small "$work/run" || fail 'made-up results'
@@ -25,56 +25,18 @@ cp "$work/plain.jsonl" "$work/run/results.jsonl.gz"
 bad 'a packed run that is not packed' 'is not what gzip writes' report "$work/run"
 cp "$work/packed" "$work/run/results.jsonl.gz"
 
-# ---- The script, in a copy of the documents with records of a run ----
+# ---- The script, in a copy of the tree with records of a run ----
 tree=$work/tree
-mkdir -p "$tree/docs/results"
+mkdir -p "$tree/docs/src" "$tree/records" "$tree/share/profiles/model"
 cp -r scripts "$tree"
-printf '# Words\n' >"$tree/README.md"
-cat >"$tree/docs/results.md" <<'MD'
-# Results
-
-## New
-<!-- table made mode=agnostic -->
-<!-- end of table -->
-The full cache has <!-- number made agnostic/all/full/full/macro.mean 1 -->0<!-- / --> points.
-
-## Old
-| a | b |
-|---|---|
-| 1 | 2 |
-MD
-printf 'docs/results.md: Old\n' >"$tree/docs/results/without-records.txt"
 gunzip -k "$work/run/results.jsonl.gz"
-tables() { python3 "$tree/scripts/results_tables.py" --winnow "$WINNOW" "$@" >"$work/out" 2>"$work/err"; }
-tables --check && fail 'a table without its records was taken'
-tables --add "$work/run" made || fail "records cannot be packed: $(cat "$work/err")"
-grep -q "$work" "$tree/docs/results/made/run.json" && fail 'run.json names a folder of this machine'
-tables --check && fail 'an empty table is what the records give'
-grep -q 'a table or number is not what its records give' "$work/err" || fail "an empty table: $(cat "$work/err")"
-tables || fail "tables cannot be written: $(cat "$work/err")"
-tables --check || fail "what was written differs: $(cat "$work/err")"
-python3 - "$work/plain.json" "$tree/docs/results.md" <<'PY' || fail 'the table has other numbers than the report'
-import json, re, sys
+python3 - "$work/run" "$work" "$tree" <<'PY'
+import json, pathlib, sys
 
-run = json.load(open(sys.argv[1]))["runs"][0]
-text = open(sys.argv[2]).read()
-block = next(b for b in run["blocks"] if b["N"] == "all" and b["mode"] == "agnostic")
-assert text.count("\n| agnostic |") == len(block["rows"])
-for row in block["rows"]:
-    c = row["macro"]
-    size = row["kv_type"] if row["full"] else row["size"] + ("" if row["kv_type"] == "f16" else ", " + row["kv_type"])
-    assert f"| agnostic | `{row['policy']}`" in text and f"| {size} | {c['n']} | {c['mean']:.1f} |" in text, row["label"]
-full = next(r for r in block["rows"] if r["full"] and r["kv_type"] == "f16")
-assert re.search(r"-->%.1f<!-- / --> points" % full["macro"]["mean"], text), text
-PY
-
-# ---- Shards, and what was to be decided ----
-python3 - "$work/run" "$work" <<'PY'
-import json, pathlib, shutil, sys
-
-run, work = map(pathlib.Path, sys.argv[1:])
+run, work, tree = map(pathlib.Path, sys.argv[1:])
 told = json.loads((run / "run.json").read_text())
-a, b = sorted({r["policy"] for r in map(json.loads, open(run / "results.jsonl")) if r["size"] == "ratio=0.5"})[:2]
+rows = list(map(json.loads, open(run / "results.jsonl")))
+a, b = sorted({r["policy"] for r in rows if r["size"] == "ratio=0.5"})[:2]
 told["contrasts"] = [f"{a} vs {b} mode=agnostic size=ratio=0.5", f"{b} vs {a} mode=agnostic size=ratio=0.9"]
 lines = (run / "results.jsonl").read_text().splitlines(True)
 for name, part, command in (("whole", lines, []), ("s1", lines[::2], ["--shard", "1/2"]), ("s2", lines[1::2], ["--shard", "2/2"])):
@@ -82,24 +44,64 @@ for name, part, command in (("whole", lines, []), ("s1", lines[::2], ["--shard",
     told["command"] = ["winnow", "eval", *command, "--out", str(work / name)]
     (work / name / "run.json").write_text(json.dumps(told))
     (work / name / "results.jsonl").write_text("".join(part))
+(tree / "share/profiles/model/kind.json").write_text(json.dumps({"results": {"list": [1, 2.5, 4], "a b": 0.25, "t": [[3, 2, 1]]}}))
+(tree / "docs/src/page.md").write_text(
+    f"# Page\n\nFull {{{{whole:agnostic/all/full/full/score}}}} of {{{{whole:agnostic/all/full/full/score n}}}}; {{{{whole:contrast/0 whole}}}}; "
+    f"{{{{whole:agnostic/all/{a}/ratio=0.5/less_full ci}}}}; {{{{profile:model/kind/list/1 2}}}} {{{{profile:model/kind/a~b 2}}}} "
+    "{{count:model/kind/list/above:2 0}} {{common:model/kind,model/kind/t/layer:2 0}}\n")
 PY
 printf '{"v": 1, "key": "torn' >>"$work/s1/results.jsonl"
+records() { python3 "$tree/scripts/records.py" --winnow "$WINNOW" "$@" >"$work/out" 2>"$work/err"; }
+records --render && fail 'a page with unknown numbers was rendered'
+grep -q 'docs/src/page.md: records/numbers.csv has no whole:agnostic/all/full/full/score' "$work/err" || fail "an unknown number: $(cat "$work/err")"
+records --add "$work/s1" "$work/s2" whole || fail "shards cannot be taken in: $(cat "$work/err")"
+grep -q -- '--shard' "$tree/records/runs/whole/run.json" && fail 'shards are still called shards'
+grep -q "$work" "$tree/records/runs/whole/run.json" "$tree/records/RUNS.csv" && fail 'a record names a folder of this machine'
+records --numbers --render || fail "numbers cannot be written: $(cat "$work/err")"
+records --check || fail "what was written differs: $(cat "$work/err")"
 good 'the whole' report "$work/whole" --json
 cp "$work/out" "$work/plain.json"
-tables --add "$work/s1" "$work/s2" shards || fail "shards cannot be packed: $(cat "$work/err")"
-grep -q -- '--shard' "$tree/docs/results/shards/run.json" && fail 'packed shards are still called shards'
-printf '\n<!-- table shards contrasts -->\n<!-- end of table -->\nThey differ by <!-- number shards contrast/0/delta 2 -->?<!-- / -->, in short <!-- contrast shards 0 -->?<!-- / -->.\n' >>"$tree/docs/results.md"
-tables || fail "a table of contrasts cannot be written: $(cat "$work/err")"
-python3 - "$work/plain.json" "$tree/docs/results.md" <<'PY' || fail 'the contrasts have other numbers than the report'
+python3 - "$work/out" "$tree/docs/research/page.md" <<'PY' || fail 'the page has other numbers than the report'
 import json, sys
 
-c, text = json.load(open(sys.argv[1]))["runs"][0]["contrasts"], open(sys.argv[2]).read()
-assert f"| `{c[0]['a']}` | `{c[0]['b']}` | {c[0]['n']} | {c[0]['mean_a']:.1f} | {c[0]['mean_b']:.1f} |" in text, text
-assert "| 0 | - | - | - | - | - | not measured |" in text and not c[1]["measured"]
-assert "-->%.2f<!-- / -->, in short " % c[0]["delta"] in text and f"-->{c[0]['delta']:.1f} ({c[0]['lo']:.1f} .. {c[0]['hi']:.1f}), n = {c[0]['n']}, p " in text, c[0]
+run, text = json.load(open(sys.argv[1]))["runs"][0], open(sys.argv[2]).read()
+block = next(b for b in run["blocks"] if b["N"] == "all" and b["mode"] == "agnostic")
+full = next(r for r in block["rows"] if r["full"])["macro"]
+c = run["contrasts"][0]
+row = next(r for r in block["rows"] if r["policy"] == c["a"] and r["size"] == "ratio=0.5")["macro"]
+want = f"Full {full['mean']:.1f} of {full['n']}; {c['delta']:.1f} ({c['lo']:.1f} .. {c['hi']:.1f}), n = {c['n']}, p "
+assert text.startswith("<!-- Rendered from docs/src/page.md"), text
+assert want in text, (want, text)
+assert f"; {row['delta']:.1f} ({row['lo']:.1f} .. {row['hi']:.1f}); 2.50 0.25 2 100" in text, text
 PY
+# A page, a number, the list of runs and an answer that somebody has changed.
+changed() { # FILE SED-SCRIPT WHAT-IS-SAID
+    cp "$tree/$1" "$work/saved"
+    sed -i "$2" "$tree/$1"
+    cmp -s "$tree/$1" "$work/saved" && fail "$1: nothing was changed"
+    records --check && fail "$1 was changed, and nobody noticed"
+    grep -q "$3" "$work/err" || fail "$1: $(cat "$work/err")"
+    cp "$work/saved" "$tree/$1"
+}
+changed docs/research/page.md 's/Full/full/' 'not what its source'
+changed records/numbers.csv '2s/,\([0-9]\)/,9\1/' 'the records give'
+rm -f "$tree/docs/research/page.md"
+records --check && fail 'a page that is gone was not missed'
+records --render
+
+# ---- Releases ----
+records --pack 1.0.0 || fail "an archive cannot be made: $(cat "$work/err")"
+[ -e "$tree/records/runs" ] && fail 'packed runs lie there still'
+records --check || fail "numbers of an archive: $(cat "$work/err")"
+records --unpack "$work/unpacked" && good 'a run of the archive' report "$work/unpacked/whole" --json
+cp "$tree/records/winnow-records-1.0.0.tar.xz" "$work/archive"
+records --pack 1.0.0 && same 'an archive of the same runs' "$work/archive" "$tree/records/winnow-records-1.0.0.tar.xz"
+changed records/RUNS.csv 's/^whole,/other,/' 'RUNS.csv: not what the records are: other, whole'
+mv "$tree/records/winnow-records-1.0.0.tar.xz" "$work/away"
+records --check || fail "without the archive pages are compared with the numbers alone: $(cat "$work/err")"
+mv "$work/away" "$tree/records/winnow-records-1.0.0.tar.xz"
 sed -i 's/"seed": [0-9]*/"seed": 7/' "$work/s2/run.json"
-tables --add "$work/s1" "$work/s2" shards && fail 'folders of two runs were packed as one'
+records --add "$work/s1" "$work/s2" shards && fail 'folders of two runs were taken in as one'
 grep -q "'seed' differs" "$work/err" || fail "folders of two runs: $(cat "$work/err")"
 
 # ---- Texts that are a benchmark's are not packed ----
@@ -113,8 +115,8 @@ task = json.loads(open(theirs / "results.jsonl").readline())["task"]
 told["tasks"] = [{"task": task, "file": "0123456789abcdef"}]
 (theirs / "run.json").write_text(json.dumps(told))
 PY
-tables --add "$work/theirs" theirs || fail "a run on a benchmark's file cannot be packed: $(cat "$work/err")"
-python3 - "$work/theirs" "$tree/docs/results/theirs" <<'PY' || fail "a benchmark's questions were packed, or ours were not, or another member has changed"
+records --add "$work/theirs" theirs || fail "a run on a benchmark's file cannot be packed: $(cat "$work/err")"
+python3 - "$work/theirs" "$tree/records/runs/theirs" <<'PY' || fail "a benchmark's questions were packed, or ours were not, or another member has changed"
 import gzip, json, pathlib, sys
 
 theirs, packed = map(pathlib.Path, sys.argv[1:])
@@ -124,11 +126,11 @@ after = list(map(json.loads, gzip.open(packed / "results.jsonl.gz", "rt")))
 assert any(r["task"] == task and r["refs"] for r in before) and any(r["task"] != task and r["refs"] for r in before)
 assert after == [r | {"question": "", "refs": []} if r["task"] == task else r for r in before]
 PY
-tables --check || fail "a run without a benchmark's texts: $(cat "$work/err")"
-gzip -nc "$work/theirs/results.jsonl" >"$tree/docs/results/theirs/results.jsonl.gz"
-tables --check && fail "a record with a benchmark's questions was taken"
-grep -q 'results/theirs: has questions or references' "$work/err" || fail "a benchmark's questions: $(cat "$work/err")"
-rm -r "$tree/docs/results/theirs"
+records --check || fail "a run without a benchmark's texts: $(cat "$work/err")"
+gzip -nc "$work/theirs/results.jsonl" >"$tree/records/runs/theirs/results.jsonl.gz"
+records --check && fail "a record with a benchmark's questions was taken"
+grep -q 'theirs: has questions or references' "$work/err" || fail "a benchmark's questions: $(cat "$work/err")"
+rm -r "$tree/records/runs/theirs"
 
 # ---- Runs of other policies on the same samples ----
 python3 - "$work/whole" "$work" <<'PY'
@@ -146,8 +148,8 @@ for name, policies in (("first", kinds - {b}), ("second", full | {b})):
     # Times of the two differ, and nothing else.
     (work / name / "results.jsonl").write_text("".join(json.dumps({**r, "ms": {}} if name == "second" else r) + "\n" for r in rows if r["policy"] in policies))
 PY
-tables --join "$work/first" "$work/second" joined || fail "runs cannot be joined: $(cat "$work/err")"
-good 'joined runs' report "$tree/docs/results/joined" --json
+records --join "$work/first" "$work/second" joined || fail "runs cannot be joined: $(cat "$work/err")"
+good 'joined runs' report "$tree/records/runs/joined" --json
 python3 - "$work/plain.json" "$work/out" <<'PY' || fail 'joined runs have other numbers than the whole'
 import json, sys
 
@@ -159,13 +161,9 @@ assert {p for p, _ in rows[1]} == {p for p, _ in rows[0] if p in (a, b) or p.sta
 assert all(rows[0][k] == v for k, v in rows[1].items()), rows
 PY
 sed -i '1s/"pred": "/"pred": "not /' "$work/second/results.jsonl"
-tables --join "$work/first" "$work/second" joined && fail 'runs that answered differently were joined'
+records --join "$work/first" "$work/second" joined && fail 'runs that answered differently were joined'
 grep -q 'was answered in two ways' "$work/err" || fail "runs that answered differently: $(cat "$work/err")"
 sed -i '/"size": "full"/d' "$work/second/results.jsonl"
-tables --join "$work/first" "$work/second" joined && fail 'runs without a common answer were joined'
+records --join "$work/first" "$work/second" joined && fail 'runs without a common answer were joined'
 grep -q 'no answer in common' "$work/err" || fail "runs without a common answer: $(cat "$work/err")"
-sed -i 's/^## Old/## Older/' "$tree/docs/results.md"
-tables --check && fail 'a table without records that nobody listed was taken'
-grep -q "docs/results.md: Older: a table without records" "$work/err" && grep -q "'docs/results.md: Old' has records now, or is gone" "$work/err" ||
-    fail "a heading that changed: $(cat "$work/err")"
 finish
