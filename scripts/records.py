@@ -3,8 +3,9 @@
 """Records of runs, the numbers that pages take from them, and the pages.
 
     scripts/records.py --check [--winnow PROGRAM]   compares pages, numbers.csv, RUNS.csv and the archive; exit code 1 where they differ
-    scripts/records.py --render                     writes the pages from docs/src and records/numbers.csv
-    scripts/records.py --numbers [--winnow PROGRAM] writes records/numbers.csv from the records
+    scripts/records.py --render                     writes the pages from docs/src, and charts, with records/numbers.csv
+    scripts/records.py --numbers [--winnow PROGRAM] computes the numbers that pages use and records/numbers.csv lacks
+    scripts/records.py --numbers --all              computes every number of records/numbers.csv again
     scripts/records.py --unpack DIR                 unpacks the archive; `winnow report DIR/NAME` reads a run of it
     scripts/records.py --add DIR... NAME            takes in the records of a run, or of all its shards, as records/runs/NAME
     scripts/records.py --join DIR... NAME           takes in runs that asked other policies about the same samples, as one
@@ -25,7 +26,8 @@ records/numbers.csv has a row for each number: key, value, low, high, n, p, run.
     common:FILE,FILE/MEMBER/layer:K      share of the K best heads of each layer that two profiles have in common; model:K, how many of all
 
 A page in docs/src takes them in double braces: {{KEY}} with one decimal, {{KEY 2}} with two, {{KEY ci}} with the interval, {{KEY whole}} with
-interval, n and p, {{KEY n}} the number of answers. --numbers keeps the keys that are there, adds those that pages use, and drops none.
+interval, n and p, {{KEY n}} the number of answers. {{KEY verdict}} is one rule for every claim "A is above B": yes where the interval is above 0
+and p below 0.05, no where it is below 0 and p below 0.05, equal where it includes 0 and lies within 5 points of it, else not told.
 """
 import argparse
 import csv
@@ -41,6 +43,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+
+import charts
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "records"
@@ -274,10 +278,10 @@ def keys_of_pages():
     return {m[1] for source in sources() for m in MARK.finditer(source.read_text())}
 
 
-def update_numbers(records, keys=()):
+def update_numbers(records, every):
     numbers = read_numbers()
-    for key in sorted({*numbers, *keys_of_pages(), *keys}):
-        c = computed(records, key)
+    for key in sorted({*numbers, *keys_of_pages(), *charts.keys()}):
+        c = computed(records, key) if every or key not in numbers else None
         if c is not None:
             numbers[key] = row_of(key, c)
         elif key not in numbers:
@@ -295,12 +299,24 @@ def page_of(source):
     return ROOT / PAGES[str(source.parent.relative_to(ROOT))] / source.name
 
 
+def verdict(number):
+    """One rule for every claim, the same both ways."""
+    low, high, p = number["low"], number["high"], number["p"]
+    if low is None or high is None or p is None:
+        return "not told"
+    if (low > 0 or high < 0) and p < 0.05:
+        return "**yes**" if low > 0 else "**no**"
+    return "equal" if low <= 0 <= high and low > -5 and high < 5 else "not told"
+
+
 def shown(row, how):
     number = {k: float(row[k]) if row[k] else None for k in ("value", "low", "high", "n", "p")}
     if how == "n":
         return fixed(number["n"], 0)
     if how == "p":
         return probability(number["p"])
+    if how == "verdict":
+        return verdict(number)
     digits = int(how) if how and how.isdigit() else 1
     text = fixed(number["value"], digits)
     if how in ("ci", "whole") and number["low"] is not None:
@@ -325,6 +341,8 @@ def render():
     for source in sources():
         page_of(source).parent.mkdir(parents=True, exist_ok=True)
         page_of(source).write_text(rendered(source, numbers))
+    for name, text in charts.drawn(numbers).items():
+        (ROOT / "docs" / "images" / name).write_text(text)
 
 
 # ---- Taking in records ----
@@ -479,6 +497,10 @@ def check_pages(faults, numbers):
         page = page_of(source)
         if not page.exists() or page.read_text() != rendered(source, numbers):
             faults.append(f"{page.relative_to(ROOT)}: not what its source and records/numbers.csv give; scripts/records.py --render writes it")
+    for name, text in charts.drawn(numbers).items():
+        chart = ROOT / "docs" / "images" / name
+        if not chart.exists() or chart.read_text() != text:
+            faults.append(f"{chart.relative_to(ROOT)}: not what records/numbers.csv gives; scripts/records.py --render draws it")
 
 
 def check_numbers(faults, numbers, records):
@@ -525,6 +547,7 @@ def main():
     p.add_argument("--check", action="store_true", help="compare and change nothing")
     p.add_argument("--render", action="store_true", help="write the pages")
     p.add_argument("--numbers", action="store_true", help="write records/numbers.csv from the records")
+    p.add_argument("--all", action="store_true", help="with --numbers: those that are there, too")
     p.add_argument("--unpack", metavar="DIR", help="unpack the archive")
     p.add_argument("--pack", metavar="VERSION", help="make the archive of a release")
     p.add_argument("--add", nargs="+", metavar="DIR... NAME", help="take in the records of a run")
@@ -545,7 +568,7 @@ def main():
     if a.unpack:
         unpack(archive(), pathlib.Path(a.unpack))
     if a.numbers:
-        update_numbers(records)
+        update_numbers(records, a.all)
     if a.render:
         render()
     if a.check:

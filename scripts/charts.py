@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT
+"""The charts of docs/research/results.md, as SVG, from records/numbers.csv (scripts/records.py --render)."""
+import html
+
+WIDTH, LEFT, RIGHT, ROW = 860, 330, 40, 26
+COLOURS = ["#1b6ca8", "#c2572b", "#2e8b57", "#7a4fa3", "#8a7a00", "#777777"]
+STYLE = (
+    "<style>text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-size:15px;font-weight:600}.s{fill:#57606a;font-size:12px}"
+    ".g{stroke:#d0d7de}.z{stroke:#57606a}.b{fill:#ffffff}"
+    "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.s{fill:#9da7b1}.g{stroke:#30363d}.z{stroke:#9da7b1}.b{fill:#0d1117}}</style>")
+
+SIZES = [("0.5", "1/2"), ("0.75", "1/4"), ("0.875", "1/8")]
+
+
+def row(run, policy, size, mode="agnostic"):
+    return f"{run}:{mode}/all/{policy}/ratio={size}/score"
+
+
+# A chart of lines: title, subtitle, the run's full cache, (label, key of each size).
+LINES = {
+    "budgets.svg": (
+        "The same scores, with a budget for each head",
+        "Answers of 100, SmolLM2-135M, 1024 tokens, the question comes after compression",
+        "proof-smollm2-135m:agnostic/all/full/full/score",
+        [(label, [row("proof-smollm2-135m", policy, size) for size, _ in SIZES]) for label, policy in (
+            ("KVzip (reads twice)", "kvzip"), ("KeyDiff, head budgets", "keydiff-shares"), ("replay", "replay"), ("LagKV", "lagkv"), ("KeyDiff", "keydiff"))]),
+    "auto.svg": (
+        "What winnow takes by itself, beside KVzip, which reads twice",
+        "Answers of 100, 1024 tokens, the question comes after compression; KVzip dashed",
+        None,
+        [(f"{model}, {label}", [row(run, policy, size) for policy, (size, _) in zip(policies, SIZES)])
+         for model, run in (("SmolLM2-135M", "long-pieces-smollm2-135m"), ("Qwen2.5-Coder-0.5B", "long-pieces-qwen2.5-coder-0.5b"))
+         for label, policies in (("auto", ("kvzap:recent=32,room=0.3+shares",) * 2 + ("kvzap:recent=0+shares",)), ("KVzip", ("kvzip",) * 3))]),
+}
+
+# A chart of differences: title, subtitle, (label, key of a contrast).
+DIFFERENCES = {
+    "claims.svg": (
+        "The papers' claims: A less B, in points",
+        "95 % intervals; samples that chose nothing, the largest model with that contrast",
+        [("CompressKV - SnapKV, windows matched", "compresskv-qwen2.5-coder-0.5b:contrast/1"),
+         ("CompressKV - SnapKV as published", "compresskv-qwen2.5-coder-0.5b:contrast/0"),
+         ("CompressKV - StreamingLLM", "compresskv-qwen2.5-coder-0.5b:contrast/2"),
+         ("CompressKV: semantic - random heads", "compresskv-qwen2.5-coder-0.5b:contrast/3"),
+         ("CompressKV: layer budgets by error - uniform", "compresskv-qwen2.5-coder-0.5b:contrast/4"),
+         ("KVCompose: budget over layers - uniform", "kvcompose-qwen2.5-coder-0.5b:contrast/1"),
+         ("KVCompose - TOVA", "kvcompose-qwen2.5-coder-0.5b:contrast/3"),
+         ("KVCompose: composite - one list a layer", "kvcompose-qwen2.5-coder-0.5b:contrast/4"),
+         ("LagKV - SnapKV, keys of 64 digits", "lagkv-qwen2.5-coder-0.5b:contrast/0"),
+         ("LagKV - StreamingLLM, the same", "lagkv-qwen2.5-coder-0.5b:contrast/1"),
+         ("LagKV - H2O, the same", "lagkv-qwen2.5-coder-0.5b:contrast/2"),
+         ("CriticalKV - SnapKV, an eighth kept", "criticalkv-more-smollm2-135m:contrast/3"),
+         ("CriticalKV - AdaKV, an eighth kept", "criticalkv-more-smollm2-135m:contrast/4"),
+         ("CriticalKV - HeadKV, an eighth kept", "criticalkv-more-smollm2-135m:contrast/5"),
+         ("CompilerKV - SnapKV", "compilerkv-qwen2.5-coder-0.5b:contrast/0"),
+         ("CompilerKV - H2O", "compilerkv-qwen2.5-coder-0.5b:contrast/1"),
+         ("CompilerKV: learned - constant tables", "compilerkv-qwen2.5-coder-0.5b:contrast/2")]),
+    "five.svg": (
+        "Head budgets from KVzip under each paper's scores, less the paper's own",
+        "Points, 95 % intervals, SmolLM2-135M, 1024 tokens",
+        [("CompressKV, half kept", "five-smollm2-135m:contrast/0"), ("CompilerKV, half kept", "five-smollm2-135m:contrast/2"),
+         ("LagKV, half kept", "five-smollm2-135m:contrast/3"), ("CriticalKV, half kept", "five-smollm2-135m:contrast/4"),
+         ("KVCompose, a quarter kept", "five-smollm2-135m:contrast/6")]),
+}
+
+
+def keys():
+    """Every key that a chart needs."""
+    found = [key for _, _, full, lines in LINES.values() for key in [full, *(k for _, keys_ in lines for k in keys_)] if key]
+    return found + [key for _, _, rows in DIFFERENCES.values() for _, key in rows]
+
+
+def number(numbers, key, member="value"):
+    return float(numbers[key][member])
+
+
+def svg(height, title, subtitle, body):
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{html.escape(title)}">{STYLE}'
+            f'<rect class="b" width="{WIDTH}" height="{height}"/><text class="t" x="16" y="26">{html.escape(title)}</text>'
+            f'<text class="s" x="16" y="45">{html.escape(subtitle)}</text>\n' + "\n".join(body) + "\n</svg>\n")
+
+
+def signed(x):
+    return f"{x:+d}" if x else "0"
+
+
+def differences(numbers, title, subtitle, rows):
+    low, high = -60, 80
+    at = lambda x: LEFT + (min(max(x, low), high) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
+    bottom = 70 + ROW * len(rows)
+    body = [f'<line class="{"z" if x == 0 else "g"}" x1="{at(x):.1f}" y1="60" x2="{at(x):.1f}" y2="{bottom}"/><text class="s" x="{at(x):.1f}" y="{bottom + 18}" '
+            f'text-anchor="middle">{signed(x)}</text>' for x in range(low, high + 1, 20)]
+    for i, (label, key) in enumerate(rows):
+        y, lo, mid, hi = 76 + ROW * i, *(number(numbers, key, m) for m in ("low", "value", "high"))
+        colour = COLOURS[2] if lo > 0 else COLOURS[1] if hi < 0 else COLOURS[5]
+        body.append(f'<text x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{html.escape(label)}</text><line x1="{at(lo):.1f}" y1="{y}" x2="{at(hi):.1f}" y2="{y}" '
+                    f'stroke="{colour}" stroke-width="3"/><circle cx="{at(mid):.1f}" cy="{y}" r="5" fill="{colour}"/>')
+    return svg(bottom + 34, title, subtitle, body)
+
+
+def lines(numbers, title, subtitle, full, rows):
+    top, bottom, left, right = 66, 330, 60, 590
+    x = lambda i: left + 40 + i * (right - left - 60) / (len(SIZES) - 1)
+    y = lambda v: bottom - v / 100 * (bottom - top)
+    body = [f'<line class="g" x1="{left}" y1="{y(v):.1f}" x2="{right}" y2="{y(v):.1f}"/><text class="s" x="{left - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v}</text>'
+            for v in range(0, 101, 20)]
+    body += [f'<text class="s" x="{x(i):.1f}" y="{bottom + 20}" text-anchor="middle">{name}</text>' for i, (_, name) in enumerate(SIZES)]
+    body.append(f'<text class="s" x="{(left + right) / 2}" y="{bottom + 40}" text-anchor="middle">share of the entries that is kept</text>')
+    if full:
+        v = number(numbers, full)
+        body.append(f'<line class="z" stroke-dasharray="2 4" x1="{left}" y1="{y(v):.1f}" x2="{right}" y2="{y(v):.1f}"/><text class="s" x="{right + 12}" y="{y(v) - 6:.1f}">full cache</text>')
+    ends = sorted((number(numbers, keys_[-1]), i) for i, (_, keys_) in enumerate(rows))
+    places, last = {}, None
+    for v, i in ends:  # labels that do not cover each other, from below
+        places[i] = y(v) if last is None or y(v) < last - 17 else last - 17
+        last = places[i]
+    for i, (label, keys_) in enumerate(rows):
+        points = [(x(k), y(number(numbers, key))) for k, key in enumerate(keys_)]
+        colour, dash = COLOURS[i if full else i // 2], ' stroke-dasharray="6 4"' if not full and i % 2 else ""
+        body.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2.5"{dash} points="' + " ".join(f"{a:.1f},{b:.1f}" for a, b in points) + '"/>'
+                    + "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4" fill="{colour}"/>' for a, b in points)
+                    + f'<text x="{right + 12}" y="{places[i] + 4:.1f}" style="fill:{colour}">{html.escape(label)}</text>')
+    return svg(bottom + 56, title, subtitle, body)
+
+
+def drawn(numbers):
+    """The charts whose numbers are all there, by the names of their files."""
+    known = {name: (lines, chart, [key for key in [chart[2], *(k for _, keys_ in chart[3] for k in keys_)] if key]) for name, chart in LINES.items()}
+    known |= {name: (differences, chart, [key for _, key in chart[2]]) for name, chart in DIFFERENCES.items()}
+    return {name: draw(numbers, *chart) for name, (draw, chart, wanted) in known.items() if all(key in numbers for key in wanted)}
