@@ -25,12 +25,16 @@ a run's folder. A document has a table between two lines, and a number between t
     <!-- overview -->
     ...
     <!-- end of table -->
+    <!-- BEGIN sizes (scripts/results_tables.py) -->
+    ...
+    <!-- END -->
     SnapKV has <!-- number NAME agnostic/all/snapkv/ratio=0.5/macro.mean 1 -->30.0<!-- / --> points.
     Halves have <!-- profile MODEL/shares overlap/halves/0 3 -->0.984<!-- / --> in common.
     <!-- count MODEL/shares share/2 above:0.95 -->6<!-- / --> heads keep nearly all.
     <!-- common FILE FILE srh_mean layer:1 -->79 %<!-- / --> of the best heads are the same.
 
-A table takes mode= (all without it), N= (all lengths without it) and policies= (all without it; names separated by blanks); `contrasts` is the table of
+A table takes mode= (all without it), N= (all lengths without it) and policies= (all without it; names separated by blanks); a block between BEGIN and END is a table for
+pages of users, which have no other marks; `contrasts` is the table of
 those that were listed before the run, `predictions` that of texts without questions, `perturbation` that of a perturbation study, `overview` has a row for each run, protocol and size that docs/results/overview.txt names, and `<!-- contrast NAME 0 -->..<!-- / -->` the first of them in a sentence: difference, interval, n, corrected
 probability. A number's path is protocol, length, policy (its shortest recipe; where several rows have it, with what else a row says, ~ in place of blanks), size, and a member of the row in the report's JSON; of a contrast it is
 `contrast`, its number from 0 on, and a member; of answers themselves `answers`, protocol, policy, size, `all`, `protected` (their evidence lies in what a policy always
@@ -58,12 +62,14 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
+PAGES = ROOT / "docs" / "research"  # results.md, and the folder results
 LIST = RESULTS / "without-records.txt"
 MOST_BYTES = 1024  # of a packed answer, on average
 MOST_BYTES_OF_NUMBER = 3  # of one of a perturbation study's, packed
 OVERVIEW = re.compile(r"(<!-- overview -->\n)(.*?)(<!-- end of table -->)", re.S)
 OVERVIEW_LIST = RESULTS / "overview.txt"
 NO_PROFILE = "no profile"  # in the name of a model of that list: policies that read one are no others to compare with
+BLOCK = re.compile(r"(<!-- BEGIN (\S+) \(scripts/results_tables\.py\) -->\n)(.*?)(<!-- END -->)", re.S)
 TABLE = re.compile(r"(<!-- table (\S+)([^>\n]*?) -->\n)(.*?)(<!-- end of table -->)", re.S)
 CONTRAST = re.compile(r"(<!-- contrast (\S+) (\d+) -->)(.*?)(<!-- / -->)", re.S)
 NUMBER = re.compile(r"(<!-- number (\S+) (\S+) (\d) -->)(.*?)(<!-- / -->)", re.S)
@@ -73,7 +79,7 @@ COMMON = re.compile(r"(<!-- common (\S+) (\S+) (\S+) (layer|model):(\d+) -->)(.*
 
 
 def documents():
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(RESULTS.glob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 class Reports:
@@ -366,6 +372,21 @@ def common(first, second, member, of, k):
     return fixed(100 * sum(shares) / len(shares), 0) + " %"
 
 
+def block(name, reports):
+    """A table for a page that people read as source too: the page has no marks inside of it."""
+    if name != "sizes":
+        raise SystemExit(f"there is no block {name}")
+    smollm, qwen = "long-pieces-smollm2-135m", "long-pieces-qwen2.5-coder-0.5b"
+    columns = [(smollm, "answers.0.mean"), (smollm, "answers.1.mean"), (qwen, "macro.mean")]
+    near, far = "kvzap:recent=32,room=0.3+shares", "kvzap:recent=0+shares"
+    rows = [("everything", "full", "full"), ("half", near, "ratio=0.5"), ("a quarter", near, "ratio=0.75"), ("an eighth", far, "ratio=0.875")]
+    lines = ["| kept | SmolLM2-135M, facts | SmolLM2-135M, long copies | Qwen2.5-Coder-0.5B, both |", "|---|---:|---:|---:|"]
+    for kept, policy, size in rows:
+        cells = [number_of(reports, run, f"agnostic/all/{policy}/{size}/{member}", 0) for run, member in columns]
+        lines.append(f"| {kept} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def options_of(text):
     return {item.partition("=")[0]: item.partition("=")[2] for item in text.strip().split(",") if item}
 
@@ -374,6 +395,7 @@ def written(text, reports):
     """A document with its tables and numbers as the records have them."""
     text = TABLE.sub(lambda m: m[1] + table(reports.get(m[2])[0], options_of(m[3])) + m[5], text)
     text = OVERVIEW.sub(lambda m: m[1] + overview(reports) + m[3], text)
+    text = BLOCK.sub(lambda m: m[1] + block(m[2], reports) + m[4], text)
     text = CONTRAST.sub(lambda m: m[1] + contrast(reports.get(m[2])[0], int(m[3])) + m[5], text)
     text = PROFILE.sub(lambda m: m[1] + profile_number(m[2], m[3], m[4]) + m[6], text)
     text = COUNT.sub(lambda m: m[1] + count(m[2], m[3], m[4], m[5]) + m[7], text)
@@ -389,7 +411,7 @@ def from_records(rows):
 def tables_without_records():
     """FILE: HEADING of what has a table outside of marks, in the documents of results, and the CSV files without records."""
     found = []
-    for path in [ROOT / "docs" / "results.md", *sorted(RESULTS.glob("*.md"))]:
+    for path in [PAGES / "results.md", *sorted((PAGES / "results").glob("*.md"))]:
         heading, lines = "", OVERVIEW.sub("", TABLE.sub("", path.read_text())).splitlines()
         for i, line in enumerate(lines):
             heading = line.lstrip("# ") if line.startswith("#") else heading

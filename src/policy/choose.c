@@ -141,8 +141,8 @@ static bool always(const wnw_policy_facts *f)
 #define LAST_OF_FEW_STAY ":last=32,room=0.5"
 
 /* Where records of a row are described. */
-#define RESULTS(heading) "docs/results.md#" heading
-#define OLDER(heading)   "docs/results/older.md#" heading
+#define RESULTS(heading) "docs/research/results.md#" heading
+#define OLDER(heading)   "docs/research/results/older.md#" heading
 
 static const struct row {
     bool (*holds)(const wnw_policy_facts *f);

@@ -27,10 +27,10 @@ cp "$work/packed" "$work/run/results.jsonl.gz"
 
 # ---- The script, in a copy of the documents with records of a run ----
 tree=$work/tree
-mkdir -p "$tree/docs/results"
+mkdir -p "$tree/docs/results" "$tree/docs/research"
 cp -r scripts "$tree"
 printf '# Words\n' >"$tree/README.md"
-cat >"$tree/docs/results.md" <<'MD'
+cat >"$tree/docs/research/results.md" <<'MD'
 # Results
 
 ## New
@@ -43,7 +43,7 @@ The full cache has <!-- number made agnostic/all/full/full/macro.mean 1 -->0<!--
 |---|---|
 | 1 | 2 |
 MD
-printf 'docs/results.md: Old\n' >"$tree/docs/results/without-records.txt"
+printf 'docs/research/results.md: Old\n' >"$tree/docs/results/without-records.txt"
 gunzip -k "$work/run/results.jsonl.gz"
 tables() { python3 "$tree/scripts/results_tables.py" --winnow "$WINNOW" "$@" >"$work/out" 2>"$work/err"; }
 tables --check && fail 'a table without its records was taken'
@@ -53,7 +53,7 @@ tables --check && fail 'an empty table is what the records give'
 grep -q 'a table or number is not what its records give' "$work/err" || fail "an empty table: $(cat "$work/err")"
 tables || fail "tables cannot be written: $(cat "$work/err")"
 tables --check || fail "what was written differs: $(cat "$work/err")"
-python3 - "$work/plain.json" "$tree/docs/results.md" <<'PY' || fail 'the table has other numbers than the report'
+python3 - "$work/plain.json" "$tree/docs/research/results.md" <<'PY' || fail 'the table has other numbers than the report'
 import json, re, sys
 
 run = json.load(open(sys.argv[1]))["runs"][0]
@@ -88,9 +88,9 @@ good 'the whole' report "$work/whole" --json
 cp "$work/out" "$work/plain.json"
 tables --add "$work/s1" "$work/s2" shards || fail "shards cannot be packed: $(cat "$work/err")"
 grep -q -- '--shard' "$tree/docs/results/shards/run.json" && fail 'packed shards are still called shards'
-printf '\n<!-- table shards contrasts -->\n<!-- end of table -->\nThey differ by <!-- number shards contrast/0/delta 2 -->?<!-- / -->, in short <!-- contrast shards 0 -->?<!-- / -->.\n' >>"$tree/docs/results.md"
+printf '\n<!-- table shards contrasts -->\n<!-- end of table -->\nThey differ by <!-- number shards contrast/0/delta 2 -->?<!-- / -->, in short <!-- contrast shards 0 -->?<!-- / -->.\n' >>"$tree/docs/research/results.md"
 tables || fail "a table of contrasts cannot be written: $(cat "$work/err")"
-python3 - "$work/plain.json" "$tree/docs/results.md" <<'PY' || fail 'the contrasts have other numbers than the report'
+python3 - "$work/plain.json" "$tree/docs/research/results.md" <<'PY' || fail 'the contrasts have other numbers than the report'
 import json, sys
 
 c, text = json.load(open(sys.argv[1]))["runs"][0]["contrasts"], open(sys.argv[2]).read()
@@ -164,8 +164,8 @@ grep -q 'was answered in two ways' "$work/err" || fail "runs that answered diffe
 sed -i '/"size": "full"/d' "$work/second/results.jsonl"
 tables --join "$work/first" "$work/second" joined && fail 'runs without a common answer were joined'
 grep -q 'no answer in common' "$work/err" || fail "runs without a common answer: $(cat "$work/err")"
-sed -i 's/^## Old/## Older/' "$tree/docs/results.md"
+sed -i 's/^## Old/## Older/' "$tree/docs/research/results.md"
 tables --check && fail 'a table without records that nobody listed was taken'
-grep -q "docs/results.md: Older: a table without records" "$work/err" && grep -q "'docs/results.md: Old' has records now, or is gone" "$work/err" ||
+grep -q "docs/research/results.md: Older: a table without records" "$work/err" && grep -q "'docs/research/results.md: Old' has records now, or is gone" "$work/err" ||
     fail "a heading that changed: $(cat "$work/err")"
 finish
