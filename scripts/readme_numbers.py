@@ -75,7 +75,7 @@ def title_of(record):
 
 def made_of(record):
     return (f"One run on {record['date']}: {record['cpu']}, {record['threads']} threads, {record['winnow']}, llama.cpp {record['peer']} built for this CPU, "
-            f"{len(record['document_tokens'])} documents, f16 caches.")
+            f"{record['asked']} questions about {len(record['document_tokens'])} text(s), f16 caches.")
 
 
 # ---- Texts with facts ----
