@@ -81,11 +81,11 @@ deb: ## make Debian packages in build/deb: winnow, libwinnow0, libwinnow-dev
 uninstall: ## remove what the last install from here put there
 	DESTDIR="$(DESTDIR)" scripts/uninstall.sh "$(BUILD)/install_manifest.txt"
 
-# Costs are measured apart, half an hour a round: build/winnow bench methods --lengths 8192 --csv docs/methods-cost.csv
-docs: all ## write docs/methods.md anew from the descriptors
-	"$(BUILD)/winnow" methods --markdown $(if $(wildcard docs/methods-cost.csv),--costs docs/methods-cost.csv) \
-	    >docs/methods.md.new
-	mv docs/methods.md.new docs/methods.md
+# Costs are measured apart, half an hour a round: build/winnow bench methods --lengths 8192 --csv docs/reference/methods-cost.csv
+docs: all ## write docs/reference/methods.md anew from the descriptors
+	"$(BUILD)/winnow" methods --markdown $(if $(wildcard docs/reference/methods-cost.csv),--costs docs/reference/methods-cost.csv) \
+	    >docs/reference/methods.md.new
+	mv docs/reference/methods.md.new docs/reference/methods.md
 
 clean: ## remove the build folders (the cache folder stays)
 	rm -rf build build-*

@@ -635,7 +635,7 @@ int32_t app_job_n_compressed(const struct app_job *job)
     return job->args->context_only ? job->n_context : job->n_tokens;
 }
 
-/* Whether a policy was chosen among those that do without the profile that helps most (docs/results.md, A fourth model). */
+/* Whether a policy was chosen among those that do without the profile that helps most (docs/research/auto.md). */
 static bool lacks_shares(const struct app_job *job)
 {
     return job->automatic && job->choice.recipe && !asks_quality(job->args) && !job->no_profiles &&

@@ -79,7 +79,7 @@ static uint64_t bytes_of(wnw_kv_type type, int64_t n, const wnw_model_info *info
 }
 
 /* Where everything fits, nothing is rounded. Where something must go, q8_0 holds 1.9 entries in the place of one, and loses
- * less than they are worth; q4_0 loses more (docs/results/older.md, Equal bytes). */
+ * less than they are worth; q4_0 loses more. */
 void app_kv_choose(struct app_kv *kv, uint64_t bytes, int64_t n, const wnw_model_info *info)
 {
     const bool fits = bytes_of(WNW_KV_F16, n, info) <= bytes,

@@ -118,7 +118,7 @@ APP_GROUP(cli_group_ppl, "Text", ppl_options);
 static const struct app_option methods_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "model whose profiles are looked for",
      AT(app.model), 0, 0, NULL},
-    {"markdown", 0, APP_FLAG, NULL, NULL, NULL, "print docs/methods.md", AT(markdown), 0, 0, NULL},
+    {"markdown", 0, APP_FLAG, NULL, NULL, NULL, "print docs/reference/methods.md", AT(markdown), 0, 0, NULL},
     {"costs", 0, APP_TEXT, "FILE", NULL, NULL, "with --markdown: what `winnow bench methods --csv` measured",
      AT(costs), 0, 0, NULL},
 };

@@ -56,7 +56,8 @@ const struct app_command cli_commands[] = {
          "A line is a turn; one that ends with a backslash goes on. /help lists commands such as /undo, "
          "/save "
          "and\n/stats. Ctrl-C stops an answer, Ctrl-D ends. Without a terminal, turns are lines of standard "
-         "input, answers\ngo to standard output and everything else to standard error. docs/chat.md tells "
+         "input, answers\ngo to standard output and everything else to standard error. docs/use/chat.md "
+         "tells "
          "more.",
      .groups = chat_groups,
      .args_size = sizeof(struct cli_args),
@@ -67,7 +68,7 @@ const struct app_command cli_commands[] = {
      .usage = "[-m MODEL] -f DOC [-f DOC2 ..] [-c DOC.wkv] [--policy RECIPE] [SIZE] -o DOC.wkv",
      .notes =
          "The file appears only when it is complete. With -c, the documents are added to a stored one, and "
-         "all of it is\nstored under the new name. docs/wkv.md describes the file.",
+         "all of it is\nstored under the new name. docs/reference/wkv.md describes the file.",
      .groups = compress_groups,
      .args_size = sizeof(struct cli_args),
      .run = cli_compress},
@@ -101,7 +102,7 @@ const struct app_command cli_commands[] = {
      .usage = "DOC.wkv --slot FILE [-m MODEL]",
      .notes = "The file belongs into the folder of `winnow serve --save`; POST "
               "/winnow/slots/0?action=restore with "
-              "{\"filename\": FILE}\nputs it into a slot. docs/serving.md tells more.",
+              "{\"filename\": FILE}\nputs it into a slot. docs/use/server.md tells more.",
      .groups = export_groups,
      .max_rest = 1,
      .args_size = sizeof(struct cli_args),
@@ -198,7 +199,7 @@ const struct app_command cli_commands[] = {
      .usage = "--path | --env [-m MODEL] | --check LLAMA_LIB",
      .notes = "Example: GGML_BACKEND_PATH=$(winnow backend --path) llama-server -m MODEL.gguf -dev WINNOW "
               "-ngl 99\n"
-              "docs/backend.md tells more.",
+              "docs/use/llama-cpp.md tells more.",
      .groups = backend_groups,
      .args_size = sizeof(struct cli_args),
      .run = cli_backend},
@@ -209,7 +210,7 @@ const struct app_command cli_commands[] = {
          "[-m MODEL] [--policy RECIPE] [SIZE] [--slots N] [--port P] [options] [-- OPTIONS OF LLAMA-SERVER]",
      .notes = "Requests choose for themselves with \"winnow\": {\"policy\": RECIPE, \"budget\": N}; GET "
               "/winnow/kv shows the slots.\n"
-              "docs/serving.md tells more.",
+              "docs/use/server.md tells more.",
      .groups = serve_groups,
      .max_rest = 256,
      .args_size = sizeof(struct cli_args),
@@ -241,9 +242,9 @@ const struct app_command cli_commands[] = {
     {.name = "profile import",
      .about = "Makes a profile of a file that another program calibrated.",
      .usage = "--kind KIND [-m MODEL] FILE -o PROFILE",
-     .notes =
-         "docs/profiles.md shows the formats. The profile names the model, so that it is told apart from\n"
-         "others from then on.",
+     .notes = "docs/reference/profiles.md shows the formats. The profile names the model, so that it is told "
+              "apart from\n"
+              "others from then on.",
      .groups = profile_import_groups,
      .max_rest = 1,
      .args_size = sizeof(struct cli_args),

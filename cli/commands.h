@@ -34,7 +34,7 @@ int cli_ctl_page(const struct app_args *args);
 int cli_profile_show(const struct app_args *args);
 int cli_profile_import(const struct app_args *args);
 
-/* methods_markdown.c: prints docs/methods.md; costs: table of `winnow bench methods`, or NULL. */
+/* methods_markdown.c: prints docs/reference/methods.md; costs: table of `winnow bench methods`, or NULL. */
 int cli_methods_markdown(const char *costs);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* winnow methods --markdown: docs/methods.md, from the library's descriptors and a table of measured
+/* winnow methods --markdown: docs/reference/methods.md, from the library's descriptors and a table of measured
  * costs. */
 #include "app/console.h"
 #include "app/files.h"
@@ -260,7 +260,7 @@ static void print_parity(void)
     }
 }
 
-/* Links from the root of the tree, with blanks between, as numbered links from a page in docs/; "none" as it is. */
+/* Links from the root of the tree, with blanks between, as numbered links from a page in docs/reference/; "none" as it is. */
 static void print_links(const char *links)
 {
     static const char docs[] = "docs/";
@@ -268,7 +268,7 @@ static void print_links(const char *links)
     while (strncmp(links, docs, strlen(docs)) == 0) {
         const char *link = links + strlen(docs);
         const size_t len = strcspn(link, " ");
-        printf("%s[%d](%.*s)", n > 0 ? ", " : "", n + 1, (int)len, link);
+        printf("%s[%d](../%.*s)", n > 0 ? ", " : "", n + 1, (int)len, link);
         links = link + len + strspn(link + len, " ");
         n++;
     }
@@ -281,7 +281,8 @@ static void print_choice(void)
     wnw_policy_choice row = wnw_policy_choice_default();
     puts("\n## Chosen by itself\n\n`--policy auto`, and a size without a policy, take the first row that "
          "holds "
-         "([decision 079](decisions/079-a-policy-that-is-chosen.md)). The type of\nthe cache is not asked: "
+         "([why a table](../internals/design/choosing.md#table-of-choices)). The type of\nthe cache is not "
+         "asked: "
          "no number "
          "says that another policy is better with one.\n\n| where | policy | why | measured "
          "|\n|---|---|---|---|");
@@ -307,7 +308,8 @@ int cli_methods_markdown(const char *costs)
         return rc;
     puts(
         "# Methods\n\n"
-        "Printed by `winnow methods --markdown --costs docs/methods-cost.csv` from the descriptors in the "
+        "Printed by `winnow methods --markdown --costs docs/reference/methods-cost.csv` from the descriptors "
+        "in the "
         "source: "
         "change the\ntexts there, then run `make docs`.\n\n"
         "A policy is a scorer, a head aggregation, a layer budget, a head budget, a selector and what "
@@ -324,8 +326,8 @@ int cli_methods_markdown(const char *costs)
         "Phases: *end* compresses once\nafter the prompt, *layer* each layer before the next one is read, "
         "*chunk* "
         "after every chunk, *decode* while generating.");
-    print_choice();
     print_presets();
+    print_parity();
     print_costs(&c);
     print_parts("scorer", "Scorers", "Scorer");
     print_parts("head aggregation", "Head aggregations", "Head aggregation");
@@ -334,7 +336,7 @@ int cli_methods_markdown(const char *costs)
     print_parts("selector", "Selectors", "Selector");
     print_parts("position rule", "Position rules", "Position rule");
     print_parts("content rule", "Content rules", "Content rule");
-    print_parity();
+    print_choice();
     free(c.data);
     return app_finish_stdout();
 }

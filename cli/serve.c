@@ -340,7 +340,7 @@ static int start(const struct cli_args *args, const char *server, const char *mo
 static void say_policy(const struct cli_args *args, const char *recipe)
 {
     if (strcmp(recipe, "full") == 0)
-        app_note("every request keeps its whole cache, unless it says otherwise (docs/serving.md)");
+        app_note("every request keeps its whole cache, unless it says otherwise (docs/use/server.md)");
     else if (asks_quality(args) && args->app.budget == APP_UNSET && isnan(args->app.ratio))
         app_note("policy %s, as few entries as keep that, unless a request says otherwise", recipe);
     else if (args->app.budget != APP_UNSET)

@@ -21,7 +21,8 @@ const struct app_command eval_commands[] = {
      .notes =
          "The same seed gives the same samples on every machine; each can be made alone. A sample is read "
          "once for all policies and sizes.\n"
-         "The folder gets run.json and results.jsonl, one line per answer; docs/evaluation.md describes "
+         "The folder gets run.json and results.jsonl, one line per answer; docs/reference/evaluation.md "
+         "describes "
          "them. "
          "The same command goes on with a run that was interrupted.",
      .groups = eval_groups,

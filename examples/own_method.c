@@ -7,7 +7,7 @@
  * The scorer below keeps what stands out: an entry whose value vector is long compared with the average of
  * its head, and a little more so the later it comes. It is here to show the steps, not to win. They are:
  * describe the options, fill a wnw_scorer, register it, and use its name in a recipe; budgets and selectors
- * of the library then combine with it ("stand_out+adakv"). docs/adding-a-method.md walks through this file.
+ * of the library then combine with it ("stand_out+adakv"). docs/research/new-method.md walks through this file.
  *
  * The program reads one prompt and lets policies of the library and this one answer from copies of the same
  * cache. Without a text it makes one up in which a number is hidden, and says who still finds it.

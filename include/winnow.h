@@ -877,7 +877,7 @@ WNW_API void wnw_model_fingerprint(const wnw_model *m, char out[17]);
  * files are added the profile does not change and may be shared by threads. */
 WNW_API int wnw_profile_new(wnw_profile **out, const wnw_model *m);
 WNW_API void wnw_profile_free(wnw_profile *p);
-/* Adds the results of one JSON file (docs/profiles.md); kinds already present are replaced. E_IO: cannot be read.
+/* Adds the results of one JSON file (docs/reference/profiles.md); kinds already present are replaced. E_IO: cannot be read.
  * E_FORMAT: not a regular file or not a profile, damaged, values out of range, too large for a profile of m.
  * E_MISMATCH: the file is of another model. CompilerKV's tables of another model with the same number of heads are
  * added, but policies without force=1 refuse them. The profile is unchanged after an error. */

@@ -10,7 +10,7 @@
  *     params.devices = devices;
  *     params.n_gpu_layers = -1;
  *
- * docs/backend.md says what becomes of a model's cache, and what the environment can set.
+ * docs/use/llama-cpp.md says what becomes of a model's cache, and what the environment can set.
  */
 #ifndef WINNOW_BRIDGE_H
 #define WINNOW_BRIDGE_H
@@ -73,7 +73,7 @@ WNW_API int wnw_bridge_cells(const wnw_bridge *cache, int32_t i, int32_t stream,
 /* Drops a head's entries of these cells, which ascend; cells that it holds no entry of are passed over. No later token
  * sees them in this head, and their memory goes back once a layer needs an eighth less. libllama does not know: its cells
  * stay taken, and come back when it writes them again. What a state holds of dropped entries is described in
- * docs/backend.md. Must not be called while ctx computes. On failure nothing is dropped. */
+ * docs/use/llama-cpp.md. Must not be called while ctx computes. On failure nothing is dropped. */
 WNW_API int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, const int32_t *cells,
                             int32_t n);
 
@@ -81,13 +81,13 @@ WNW_API int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_
  * One of the latter is chosen for each sequence when it is compressed, by its length and the profiles that were set. To be called
  * before the prompt is read, since queries are noted from then on. by_itself: a sequence is compressed when its prompt has
  * ended, that is before the second of two tokens, one after the other, that came without others of the sequence, if it has
- * brought 128 tokens or more since the last time. recipe = NULL takes the policy away. The environment (docs/backend.md) sets
+ * brought 128 tokens or more since the last time. recipe = NULL takes the policy away. The environment (docs/use/llama-cpp.md) sets
  * a policy that works by itself for every new context. E_UNSUPPORTED: the policy needs an observation that is not made
  * here. E_MISMATCH: it needs a profile of a kind that was not set. */
 WNW_API int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size *size,
                                   bool by_itself);
 
-/* Adds the results of a profile's file (docs/profiles.md) for policies that are set from then on; kinds that are there are
+/* Adds the results of a profile's file (docs/reference/profiles.md) for policies that are set from then on; kinds that are there are
  * replaced. path = NULL takes all away. The backend sees no model file, so that a profile's sizes are compared with the
  * model's, and its fingerprint is not. Errors are those of wnw_profile_open. */
 WNW_API int wnw_bridge_set_profile(wnw_bridge *cache, const char *path);

@@ -109,7 +109,7 @@ typedef struct wnw_import_params {
     /* "srh", "trad": ranked heads or scores of heads, semantic or traditional (CompressKV). "heads":
      * importance of query heads (HeadKV). "duo": gates of KV heads, a table of text (DuoAttention). "layers":
      * shares of layers (CompressKV). "kvzap", "fastkvzip": gates on hidden states, files of tensors (KVzap, Fast KVzip).
-     * docs/profiles.md shows the formats. */
+     * docs/reference/profiles.md shows the formats. */
     const char *as;
     int32_t sink, recent; /* "duo": entries that streaming heads keep; 0 = not stated */
 } wnw_import_params;

@@ -8,7 +8,7 @@
  *   - the catalogue of all presets and parts, for help and documentation,
  *   - what evicting entries does to the output of one head, for comparing selections.
  *
- * docs/adding-a-method.md and examples/own_method.c show how to write a part. The conventions are those of
+ * docs/research/new-method.md and examples/own_method.c show how to write a part. The conventions are those of
  * winnow.h.
  */
 #ifndef WINNOW_METHOD_H

@@ -8,7 +8,7 @@
  *     wnw_stored_session(&s, stored, engine, NULL);       as many as are wanted
  *     wnw_session_prefill(s, question, n, NULL, NULL);    and so on
  *
- * The file (docs/wkv.md) has the cache, the tokens, the recipe and, where the program gives it, the text, so that questions
+ * The file (docs/reference/wkv.md) has the cache, the tokens, the recipe and, where the program gives it, the text, so that questions
  * get the template that the document got. A session of it goes on bit for bit as the one that was stored. Conventions are
  * those of winnow.h.
  */

@@ -6,7 +6,7 @@ check_kv_types.py --out DIR [--winnow build/winnow] [--server build/plain_llama_
                   [--tasks LIST] [--questions N] [--length N] [--seed S] [--threads N]
 
 `winnow eval` answers in DIR/winnow, with rotated caches, which are its default. llama.cpp's server, without winnow, then gets the same token ids and generates greedily up to as many tokens; it
-rotates too. Its answers lie in DIR/llama.cpp as a record of the same form, so that `winnow report` and scripts/results_tables.py read both. A score is the share of what was asked for that an answer
+rotates too. Its answers lie in DIR/llama.cpp as a record of the same form, so that `winnow report` and scripts/records.py read both. A score is the share of what was asked for that an answer
 contains. A run that was interrupted goes on where it was.
 """
 import argparse

@@ -27,7 +27,7 @@ peer_from() {
     {
         echo "$llama_version"
         ${CC:-cc} --version | head -n 1
-        cat "$here"/../bench/llama/* "$here"/../app/process.[ch]
+        cat "$here"/../bench/llama/* "$here"/../app/process.[ch] "$here"/../src/base/system.h
         this_cpu
     } | sha256sum | cut -d' ' -f1
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The files of SQuAD and HotpotQA as `winnow eval` takes them (docs/evaluation.md): qa_records.py squad|hotpot FILE.json >FILE.jsonl
+"""The files of SQuAD and HotpotQA as `winnow eval` takes them (docs/reference/evaluation.md): qa_records.py squad|hotpot FILE.json >FILE.jsonl
 
 squad: a file such as dev-v2.0.json, for --squad and the task qa_1. A paragraph with its article's title is a document; the answer is in one, and the
 article's other paragraphs belong to the question, too. Questions without an answer are left out.

@@ -25,7 +25,7 @@ records/numbers.csv has a row for each number: key, value, low, high, n, p, run.
     count:MODEL/KIND/PATH/above:X        how many numbers of a profile are above X (or below:X)
     common:FILE,FILE/MEMBER/layer:K      share of the K best heads of each layer that two profiles have in common; model:K, how many of all
 
-A page in docs/src takes them in double braces: {{KEY}} with one decimal, {{KEY 2}} with two, {{KEY ci}} with the interval, {{KEY whole}} with
+A page in docs/src takes them in double braces: {{KEY}} with one decimal, {{KEY 2}} with two, {{KEY 0%}} in per cent, {{KEY ci}} with the interval, {{KEY whole}} with
 interval, n and p, {{KEY n}} the number of answers. {{KEY verdict}} is one rule for every claim "A is above B": yes where the interval is above 0
 and p below 0.05, no where it is below 0 and p below 0.05, equal where it includes 0 and lies within 5 points of it, else not told.
 """
@@ -51,11 +51,11 @@ RECORDS = ROOT / "records"
 NEW = RECORDS / "runs"  # records since the last release
 NUMBERS = RECORDS / "numbers.csv"
 RUNS = RECORDS / "RUNS.csv"
-PAGES = {"docs/src": "docs/research"}  # sources and where they are rendered to
+SOURCES = ROOT / "docs" / "src"  # docs/src/FOLDER/PAGE.md is rendered to docs/FOLDER/PAGE.md
 FIELDS = ["key", "value", "low", "high", "n", "p", "run"]
 RUN_FIELDS = ["name", "model", "answers", "sha256", "command"]
-MARK = re.compile(r"\{\{([^{} ]+)(?: (\d|ci|whole|n|p|verdict))?\}\}")
-NOTE = "<!-- Rendered from {} by scripts/records.py --render: edit that file. -->\n"
+MARK = re.compile(r"\{\{([^{} ]+)(?: (\d%?|ci|whole|n|p|verdict))?\}\}")
+NOTE = "<!-- Rendered from {} by scripts/records.py --render: edit that file. -->\n\n"
 
 
 # ---- Records ----
@@ -251,7 +251,7 @@ def computed(records, key):
 
 
 def as_text(x):
-    return "" if x is None else f"{x:.6g}"
+    return "" if x is None else f"{x:.9g}"
 
 
 def row_of(key, c):
@@ -292,11 +292,11 @@ def update_numbers(records, every):
 # ---- Pages ----
 
 def sources():
-    return [path for folder in PAGES for path in sorted((ROOT / folder).glob("*.md"))]
+    return sorted(SOURCES.rglob("*.md"))
 
 
 def page_of(source):
-    return ROOT / PAGES[str(source.parent.relative_to(ROOT))] / source.name
+    return ROOT / "docs" / source.relative_to(SOURCES)
 
 
 def verdict(number):
@@ -317,6 +317,8 @@ def shown(row, how):
         return probability(number["p"])
     if how == "verdict":
         return verdict(number)
+    if how and how.endswith("%"):
+        return fixed(100 * number["value"], int(how[0])) + " %"
     digits = int(how) if how and how.isdigit() else 1
     text = fixed(number["value"], digits)
     if how in ("ci", "whole") and number["low"] is not None:
@@ -511,7 +513,7 @@ def check_numbers(faults, numbers, records):
             continue
         for k, text in row_of(key, c).items():
             old = row[k]
-            if text != old and not (text and old and k in ("value", "low", "high", "p") and abs(float(text) - float(old)) <= 1e-5 * max(1, abs(float(old)))):
+            if text != old and not (text and old and k in ("value", "low", "high", "p") and abs(float(text) - float(old)) <= 1e-7 * max(1, abs(float(old)))):
                 faults.append(f"records/numbers.csv: {key}: {k} is {old or 'empty'}, the records give {text or 'nothing'}")
 
 

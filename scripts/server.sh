@@ -48,7 +48,7 @@ take_over_server() {
 step_server() {
     local from site log=$cache/log/server.log work=$server_folder.new started=$SECONDS
     [ -z "$(system_ggml)" ] ||
-        die "server: it goes with the private copy of libllama; with the system's, use a llama-server of its version (docs/serving.md)"
+        die "server: it goes with the private copy of libllama; with the system's, use a llama-server of its version (docs/use/server.md)"
     need_venv
     site=$(site_packages)
     [ -z "$(misfit "$site")" ] || die "server: libllama is not there yet: scripts/setup.sh llama"

@@ -186,7 +186,7 @@ static void test_other_heads(void **state)
 
 /* ---- Families ---- */
 
-/* Families of the kinds that docs/families.md tells apart, but for ALiBi's. */
+/* Families of the kinds that docs/reference/families.md tells apart, but for ALiBi's. */
 static const char *const families[] = {
     "llama4-moe",          "mistral3-dense",   "qwen3moe-moe",    "qwen3next-moe",    "qwen35-dense",
     "gemma2-dense",        "gemma3n-dense",    "gpt-oss-moe",     "phi3-dense",       "granite-dense",

@@ -373,7 +373,7 @@ static void check_rows(const wnw_session *s, const wnw_observation *obs, int32_t
     }
 }
 
-/* Says which methods a model refuses, as docs/families.md has it. */
+/* Says which methods a model refuses, as docs/reference/families.md has it. */
 static const char *refusals(const wnw_model *m)
 {
     bool slides = false, all = true, shared = false;
@@ -647,7 +647,7 @@ static void test_chunks(void **state)
     test_llama_close(&t);
 }
 
-/* WNW_FAMILIES=FOLDER: writes a table of all models there, as docs/families.md has it. */
+/* WNW_FAMILIES=FOLDER: writes a table of all models there, as docs/reference/families.md has it. */
 static void test_table(void **state)
 {
     (void)state;

@@ -274,7 +274,7 @@ static void test_gemma3(void **state)
     check_family("tiny/tiny-gemma3-f32.gguf");
 }
 
-/* Of the kinds that docs/families.md tells apart. phi3 is none of them: libllama turns its keys by other factors in the
+/* Of the kinds that docs/reference/families.md tells apart. phi3 is none of them: libllama turns its keys by other factors in the
  * longer context that it gives the backend. */
 static const char *const generated[] = {
     "qwen3moe-moe",  "internlm2-dense",  "granite-dense",      "smollm3-dense", "olmo2-dense",

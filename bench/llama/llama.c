@@ -158,3 +158,13 @@ const float *bench_llama_logits(const struct bench_llama *b, int32_t i)
 {
     return llama_get_logits_ith(b->ctx, b->stepped ? i : -1);
 }
+
+int32_t bench_llama_pick(const struct bench_llama *b)
+{
+    const struct llama_vocab *vocab = llama_model_get_vocab(b->model);
+    const float *logits = bench_llama_logits(b, 0);
+    int32_t best = 0;
+    for (int32_t i = 1; i < llama_vocab_n_tokens(vocab); i++)
+        best = logits[i] > logits[best] ? i : best;
+    return llama_vocab_is_eog(vocab, best) ? -1 : best;
+}

@@ -38,5 +38,7 @@ void bench_llama_synchronize(struct llama_context *ctx);
 /* Logits [n_vocab] of sequence i after a step, or of i = 0 after feeding. They are valid until the next
  * call. */
 const float *bench_llama_logits(const struct bench_llama *b, int32_t i);
+/* The likeliest token after what was fed last, the lowest of equal ones; -1 if it ends generation. */
+int32_t bench_llama_pick(const struct bench_llama *b);
 
 #endif

@@ -179,6 +179,42 @@ static void steps(struct server *s, const char *text)
         fprintf(s->out, "ok %.6f\n", ms);
 }
 
+/* Generates the likeliest tokens after what was read, until N or the end of generation, and prints them. */
+static void generate(struct server *s, int32_t seq, int32_t n)
+{
+    double ms = 0;
+    int32_t n_ids = 0;
+    int32_t *ids = malloc((size_t)n * sizeof *ids);
+    if (!ids)
+        fail(s, "no memory for the answer");
+    while (!s->failed && n_ids < n && (ids[n_ids] = bench_llama_pick(s->llama)) >= 0) {
+        const int32_t id = ids[n_ids++];
+        const double start = now_ms(s);
+        if (n_ids < n && !bench_llama_feed(s->llama, seq, &id, 1, true))
+            fail(s, "llama_decode failed");
+        ms += now_ms(s) - start;
+        if (!s->failed)
+            still_working(s, n_ids);
+    }
+    if (!s->failed) {
+        fprintf(s->out, "ok %.6f", ms);
+        for (int32_t i = 0; i < n_ids; i++)
+            fprintf(s->out, " %d", (int)ids[i]);
+        fputc('\n', s->out);
+    }
+    free(ids);
+}
+
+static void answer_question(struct server *s, const char *text)
+{
+    const int32_t seq = take_sequence(s, &text), n = take_number(s, &text, 1);
+    take_tokens(s, text);
+    if (!s->failed && !bench_llama_feed(s->llama, seq, s->tokens, s->n_tokens, true))
+        fail(s, "llama_decode failed");
+    if (!s->failed)
+        generate(s, seq, n);
+}
+
 /* Answers with what a function of the device has returned. */
 static bool answer_device(struct server *s, const char *wrong)
 {
@@ -231,10 +267,17 @@ static const struct request {
     bool needs_model;
     void (*answer)(struct server *s, const char *text);
 } requests[] = {
-    {"about", false, about},      {"open", false, open_model}, {"reset", true, reset},
-    {"feed", true, feed},         {"copy", true, copy},        {"steps", true, steps},
-    {"memory", false, memory},    {"clock", false, use_clock}, {"policy", true, set_policy},
+    {"about", false, about},
+    {"open", false, open_model},
+    {"reset", true, reset},
+    {"feed", true, feed},
+    {"copy", true, copy},
+    {"steps", true, steps},
+    {"memory", false, memory},
+    {"clock", false, use_clock},
+    {"policy", true, set_policy},
     {"compress", true, compress},
+    {"answer", true, answer_question},
 };
 
 static void answer(struct server *s, const char *line)

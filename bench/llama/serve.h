@@ -10,6 +10,8 @@
  *   feed SEQ TOKEN...                               ok MS               as bench_llama_feed
  *   copy FROM TO                                    ok                  as bench_llama_copy
  *   steps N_SEQ TOKEN...                            ok MS               bench_llama_step, until all are read
+ *   answer SEQ N TOKEN...                           ok MS ID...         reads TOKEN..., then generates up to N tokens, the
+ *                                                                       likeliest each time; MS is the time after the first
  *   policy BUDGET RECIPE                            ok                  what a cache that compresses keeps
  *   compress                                        ok MS               has it compress what was read last
  *   clock wall|cpu                                  ok                  what MS is from now on; wall at first

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The fields of a record, a line of results.jsonl. A run writes them and a report reads them by what is said here;
- * docs/evaluation.md describes them. */
+ * docs/reference/evaluation.md describes them. */
 #ifndef WNW_EVAL_RECORD_H
 #define WNW_EVAL_RECORD_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The record of one answer. Its fields are described in docs/evaluation.md. */
+/* The record of one answer. Its fields are described in docs/reference/evaluation.md. */
 #include "eval/run/record.h"
 
 #include "app/console.h"

@@ -3,7 +3,7 @@
 
 A method is a function of a prompt (model.Prompt) and a ratio that returns keep[layer][head] = positions. @case names
 the policies it stands for, and the options that differ between them; asked=True where the policy knows a question that
-is not read yet. Letters as in docs/methods.md.
+is not read yet. Letters as in docs/reference/methods.md.
 """
 from fractions import Fraction
 from math import ceil, floor

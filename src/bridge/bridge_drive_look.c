@@ -45,7 +45,7 @@ static int refuse(const struct wnw__bridge_layer *l, const char *why)
 {
     return wnw__fail(WNW_E_UNSUPPORTED,
                      "layer %d of this model has %s: sessions cannot compute that yet; programs of "
-                     "llama.cpp can run it on winnow's backend (docs/backend.md)",
+                     "llama.cpp can run it on winnow's backend (docs/use/llama-cpp.md)",
                      (int)l->il, why);
 }
 

@@ -206,7 +206,7 @@ const wnw_head_budget wnw__head_budget_sampled = {
              "What `shares` has measured once for a model, this measures on the prompt at hand. "
              "It is not had where nothing can "
              "be read again.\n\n"
-             "From no paper that we know; docs/results.md has what it does to answers.\n\n"
+             "From no paper that we know; docs/research/auto.md has what it does to answers.\n\n"
              "Cost: the sample and the 8 tokens before each of its places are read once more.",
          .options = options, .options_size = sizeof(struct opts),
          .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES, .keep = wnw__look_keep, .gather = &gather},

@@ -111,7 +111,7 @@ const wnw_head_budget wnw__head_budget_shares = {
              "where the question is known, with `room=0.5` where less than a quarter stays.\n\n"
              "The chat header stays in every head, as in KVzip. Sizes below the smallest measured one are "
              "refused; a cache that comes there while it decodes keeps the proportions of the smallest.\n\n"
-             "From no paper that we know; docs/results.md has what it does to answers.\n\n"
+             "From no paper that we know; docs/research/auto.md has what it does to answers.\n\n"
              "Cost: O(R) for R heads, for any n.",
          .options = options, .options_size = sizeof(struct wnw__look_opts),
          .flags = WNW_FLAG_RAGGED | WNW_FLAG_BLIND | WNW_FLAG_COMPETES, .needs = needs,

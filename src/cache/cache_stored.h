@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A layer of a cache as one block of bytes, for files (docs/wkv.md). In this order, without gaps but where a page begins:
+ * A layer of a cache as one block of bytes, for files (docs/reference/wkv.md). In this order, without gaps but where a page begins:
  *
  *     positions       [head][len] int32
  *     numbers         [kind][plane][head][len] float, of the kinds that the cache keeps, in the order of enum wnw__aux

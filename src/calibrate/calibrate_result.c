@@ -24,7 +24,7 @@ static struct wnw__calibrate_text *add(struct wnw__calibrate_text **list, int32_
 
 /* ---- Profiles ---- */
 
-/* What docs/profiles.md describes. Takes settings and results over. */
+/* What docs/reference/profiles.md describes. Takes settings and results over. */
 static json_t *document(const wnw_calibration *c, const char *kind, json_t *settings, json_t *results)
 {
     return json_pack("{s:s, s:s, s:o, s:o, s:O, s:o}", "format", "winnow-profile-1", "kind", kind, "model",

@@ -3,7 +3,7 @@
  * CompilerKV's offline compiler: head weights and risk thresholds from logged experience. Paper: "CompilerKV:
  * Risk-Adaptive KV Compression via Offline Experience Compilation" (arXiv 2602.08686, eq. 2 to 4 and 14). The
  * authors have published tables drawn from curves and no compiler; what their text leaves open is decided
- * here (docs/decisions/031-compilerkv-tables.md).
+ * here (decision 031).
  *
  *   1. Every prompt is read once: entropy and perplexity of its last tokens, and how likely its continuation
  *      is with the full cache. The features' quantiles are the bins; crowded bins lose prompts.
@@ -15,10 +15,10 @@
  *   4. Thresholds: each trial draws one for every layer; a layer pays `penalty` x |entries above - free
  *      entries| / free entries besides. One table cell per layer and pair of bins; cells with few rewards
  *      lean on larger parts of the table, and those with fewer prompts than `cell_prompts` take the choice of
- *      their layer, or of all (docs/decisions/098-thin-cells-and-controls.md).
+ *      their layer, or of all (decision 098).
  *   5. Held-out prompts compare the thresholds with 1, with one threshold that keeps as much on average, and
  *      with no threshold at as many entries on each prompt. If they do not beat the one threshold by a standard
- *      error, it is written into all cells (docs/decisions/107-one-threshold-where-risk-gains-nothing.md).
+ *      error, it is written into all cells (decision 107).
  */
 #include "base/vectors.h"
 #include "calibrate/compiler_impl.h"

@@ -41,7 +41,7 @@ static int check_layers(const struct wnw__drive_layer *layers, int32_t n)
             return wnw__fail(
                 WNW_E_UNSUPPORTED,
                 "layers %d and %d of this model have other heads or factors: sessions take layers that are "
-                "alike; programs of llama.cpp can run it on winnow's backend (docs/backend.md)",
+                "alike; programs of llama.cpp can run it on winnow's backend (docs/use/llama-cpp.md)",
                 (int)first->il, (int)l->il);
     return WNW_OK;
 }

@@ -140,9 +140,14 @@ static bool always(const wnw_policy_facts *f)
 /* Of few entries 0.3 are less than a chat header and a question have. */
 #define LAST_OF_FEW_STAY ":last=32,room=0.5"
 
-/* Where records of a row are described. */
-#define RESULTS(heading) "docs/results.md#" heading
-#define OLDER(heading)   "docs/results/older.md#" heading
+/* Where the records of a row are shown. */
+#define SHOWN(heading)  "docs/research/auto.md#" heading
+#define TRAINED         SHOWN("with-trained-scorers-and-head-budgets-like-kvzip-at-half-the-readings")
+#define QUESTION_STAYS  SHOWN("where-the-question-is-known-its-last-32-tokens-stay")
+#define HEAD_BUDGETS    SHOWN("head-budgets-alone-distinct-keys")
+#define KEYS_AND_VALUES SHOWN("distinct-keys-and-large-values-where-little-is-kept")
+#define NO_PROFILE      SHOWN("without-a-profile-32-repeated-tokens-set-the-budgets")
+#define QUESTION_KNOWN  SHOWN("the-question-known-and-no-other-one-what-it-attends-to")
 
 static const struct row {
     bool (*holds)(const wnw_policy_facts *f);
@@ -158,52 +163,41 @@ static const struct row {
     {input_gate_and_recent, "kvzap:recent=32,room=0.3+shares", NULL,
      "profiles of shares and of gates on hidden states, for this size and length",
      "A scorer trained for this model judges tokens while they are read, and the last 32 tokens stay.",
-     "a scorer trained for this model",
-     RESULTS("gates-from-longer-pieces") " " RESULTS("kvzip-as-the-target") " " RESULTS("real-documents")},
+     "a scorer trained for this model", TRAINED},
     {input_gate_in_shares, "kvzap:recent=0+shares", "kvzap:recent=32,room=0.3+shares",
      "the same profiles, and heads keep fewer than 180 entries",
-     "The last 32 tokens would take too much of what is kept.", "a scorer trained for this model",
-     RESULTS("gates-from-longer-pieces") " " RESULTS("gates-and-the-question") " " RESULTS(
-         "room-for-the-question")},
+     "The last 32 tokens would take too much of what is kept.", "a scorer trained for this model", TRAINED},
     {gate_in_shares, "kvgate+shares", "kvgate+shares" LAST_STAY,
      "profiles of shares and of gates on cached keys and values, for this size",
      "A scorer trained for this model judges what is cached.", "a scorer trained for this model",
-     RESULTS("the-gate-once-more-on-samples-that-nobody-had-seen") " " RESULTS("longer-prompts") " " RESULTS(
-         "the-question-stays")},
+     TRAINED " " QUESTION_STAYS},
     {few_of_shares, "keydiff-values-shares", "keydiff-values-shares" LAST_OF_FEW_STAY,
      "a profile of shares for this size, and less than a quarter is kept",
      "Distinct keys and large values are kept, in head budgets measured for this model.",
-     "head budgets measured for this model", RESULTS("keys-and-values") " " RESULTS("room-for-the-question")},
+     "head budgets measured for this model", KEYS_AND_VALUES},
     {has_shares, "keydiff-shares", "keydiff-shares" LAST_STAY, "a profile of shares for this size",
      "Distinct keys are kept, in head budgets measured for this model.",
-     "head budgets measured for this model",
-     RESULTS("the-proof-a-size-without-a-policy") " " RESULTS("the-question-known") " " RESULTS(
-         "texts-that-nobody-generated")},
+     "head budgets measured for this model", HEAD_BUDGETS},
     {later_gate, "kvgate", NULL, "the question comes later, and a profile of gates on cached keys and values",
-     "A scorer trained for this model judges what is cached.", "a scorer trained for this model",
-     OLDER("what-gates-give")},
+     "A scorer trained for this model judges what is cached.", "a scorer trained for this model", "none"},
     {few_of_sample, "keydiff-values-sampled", "keydiff-values-sampled" LAST_OF_FEW_STAY,
      "tokens can be read again, and less than a quarter is kept",
      "Distinct keys and large values are kept, in head budgets that 32 repeated tokens measure.",
-     "head budgets measured on this prompt",
-     RESULTS("budgets-of-heads-from-32-tokens") " " RESULTS("the-question-known-without-a-profile")},
+     "head budgets measured on this prompt", NO_PROFILE},
     {some_of_sample, "keydiff-sampled", "keydiff-sampled" LAST_STAY,
      "tokens can be read again, and less than three quarters are kept",
      "Distinct keys are kept, in head budgets that 32 repeated tokens measure.",
-     "head budgets measured on this prompt",
-     RESULTS("budgets-of-heads-from-32-tokens") " " RESULTS("the-question-stays")},
+     "head budgets measured on this prompt", NO_PROFILE " " QUESTION_STAYS},
     {has_replay, "replay", NULL, "the queries of the whole prompt are recorded",
      "It predicts what a repetition of the prompt would attend to.", "the prompt's own queries are recorded",
-     RESULTS("the-proof-a-size-without-a-policy") " " RESULTS("the-question-known") " " RESULTS(
-         "a-fourth-model")},
+     HEAD_BUDGETS},
     {has_sample, "keydiff-sampled", "keydiff-sampled" LAST_STAY, "tokens can be read again",
      "Distinct keys are kept, in head budgets that 32 repeated tokens measure.",
-     "head budgets measured on this prompt", RESULTS("budgets-of-heads-without-a-profile")},
+     "head budgets measured on this prompt", NO_PROFILE},
     {known_alone, "snapkv:kernel=31", NULL, "the question is known, and no other follows",
-     "It keeps what the question attends to.", "what the question attends to is kept",
-     OLDER("which-method-at-which-size") " " RESULTS("the-question-known")},
+     "It keeps what the question attends to.", "what the question attends to is kept", QUESTION_KNOWN},
     {always, "keydiff", NULL, "everything else", "Distinct keys are kept; it needs nothing but keys.",
-     "distinct keys are kept", RESULTS("the-proof-a-size-without-a-policy")},
+     "distinct keys are kept", HEAD_BUDGETS},
 };
 enum { N_ROW = sizeof rows / sizeof *rows };
 

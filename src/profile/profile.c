@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Profiles: calibration results of one model, and the names in them. docs/profiles.md has the format. */
+/* Profiles: calibration results of one model, and the names in them. docs/reference/profiles.md has the format. */
 #include "profile/profile_impl.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The library's own format: {"format", "kind", "model", "settings", "data", "results"}; docs/profiles.md
+/* The library's own format: {"format", "kind", "model", "settings", "data", "results"}; docs/reference/profiles.md
  * lists the fields. */
 #include "profile/profile_impl.h"
 

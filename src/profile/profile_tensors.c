@@ -7,7 +7,7 @@
  *                                    older code says module_list in place of layers
  *   Fast KVzip (arXiv 2601.17668)    I.q_proj.weight [H e][n_embd], I.q_proj.bias, I.k_proj.weight [G e][n_embd],
  *                                    I.q_norm.weight [e], I.k_norm.weight [e], I.k_base [G][1][S][e], I.b [G][1][H / G]; their
- *                                    files are pickled, docs/profiles.md has what turns them into tensors
+ *                                    files are pickled, docs/reference/profiles.md has what turns them into tensors
  *
  * They do not name their model: only shapes can be checked. Layers that a file leaves out have no gate.
  */

@@ -131,7 +131,7 @@ const wnw_scorer wnw__scorer_keydiff = {
                  "logarithm of "
                  "the value's norm, both standardised over the head: a key that stands out is worth as much "
                  "as its "
-                 "value moves the output (docs/results.md, Keys and values).\n\n`O(n d)`.",
+                 "value moves the output (docs/research/auto.md).\n\n`O(n d)`.",
              .options = options, .options_size = sizeof(struct opts), .needs = needs},
     .scratch = scratch_size,
     .score = score,

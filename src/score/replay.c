@@ -720,7 +720,7 @@ const wnw_scorer wnw__scorer_replay = {
              "chunks "
              "only the newest chunk's queries are known, and they alone judge older entries. From no paper "
              "that "
-             "we know; docs/results.md has what it does to answers.\n\n"
+             "we know; docs/research/auto.md has what it does to answers.\n\n"
              "Cost: at most `1.5 d (n m + T m_keys)` multiplications per query head, `1.5 d n T` with "
              "`form=exact`. "
              "Elements are rounded to 1/32000 of their row's length.",

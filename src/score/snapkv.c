@@ -117,13 +117,12 @@ const wnw_scorer wnw__scorer_snapkv = {
              "\n\nWiden `kernel` where what is asked for is longer than half of it: the window looks at the "
              "beginning of an answer, and what is kept after it is half a kernel. Where a vocabulary has a "
              "token "
-             "for each digit, `kernel=31` answers needle questions of which the default answers a few "
-             "([older runs](results/older.md#why-kernels-of-31))."
+             "for each digit, `kernel=31` answers needle questions of which the default answers a few."
              "\n\nShorten `window` to what the question has where it is compressed too, and take 64 where "
              "the context "
              "alone is: on a small model 8 and 16 answered 17 to 22 points more in one case, 64 9 points "
              "more in the "
-             "other ([older runs](results/older.md#defaults-against-their-alternatives))."
+             "other."
              "\n\nCost: O(H_q w n).",
          .options = options, .options_size = sizeof(struct opts),
          .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION | WNW_FLAG_WINDOW_BY_HEAD, .check = check,

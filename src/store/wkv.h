@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stored sessions, *.wkv. docs/wkv.md describes the file byte by byte: a head with a table of blocks, then the blocks, each of
+ * Stored sessions, *.wkv. docs/reference/wkv.md describes the file byte by byte: a head with a table of blocks, then the blocks, each of
  * which begins a page and has a checksum of all its pages.
  */
 #ifndef WNW_WKV_H

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 # What README and docs name is there: linked files and headings, files in backquotes, commands, their options, methods,
-# tests. docs/methods.md is printed by the command (methods_doc.sh) and only its links are looked at here.
+# tests. docs/reference/methods.md is printed by the command (methods_doc.sh) and only its links are looked at here.
+# Every page can be reached from README, pages that users open are short, no comment hides in a sentence, and every decision that code
+# cites by its number is in the table of docs/internals/design.
 . "$(dirname "$0")/lib.sh"
 
 cat >"$work/check.py" <<'PY'
@@ -38,7 +40,7 @@ def check_links(path, text):
 
 def check_files(path, text):
     """`dir/name`, `name.c` and the like; a * or <...> stands for any."""
-    folders = [".", "src", "share", "app", "bench", "calibration", "eval", "perturb", "cli", "tests", "docs", "scripts", "examples", "include", "scripts/keepsets", "bench/peers"] + glob.glob("eval/*/") + glob.glob("src/*/") + glob.glob("src/*/*/")
+    folders = [".", "src", "share", "app", "bench", "calibration", "eval", "perturb", "cli", "tests", "docs", "docs/research", "docs/reference", "docs/internals", "scripts", "examples", "include", "scripts/keepsets", "bench/peers"] + glob.glob("eval/*/") + glob.glob("src/*/") + glob.glob("src/*/*/")
     for name in re.findall(r"`([\w./*-]+\.(?:c|h|md|sh|py|def|txt|csv)|(?:src|app|bench|calibration|eval|perturb|cli|tests|docs|scripts|examples)/[\w./*-]*)`", text):
         if re.search(r"(^|[/_])(x|NAME|PART)\.(c|sh)$", name) and os.path.isdir(os.path.dirname(name) or "."):
             continue  # what the reader is adding
@@ -47,7 +49,7 @@ def check_files(path, text):
 
 
 def check_tests(path, text):
-    for name in re.findall(r"`((?:unit|model)_[a-z_0-9]+)`", text) if path == "CONTRIBUTING.md" else []:
+    for name in re.findall(r"`((?:unit|model)_[a-z_0-9]+)`", text) if path in ("CONTRIBUTING.md", "docs/internals/which-test.md") else []:
         if not glob.glob(f"tests/{name}.c"):
             faults.append(f"{path}: there is no test {name}")
 
@@ -100,12 +102,69 @@ def check_recipes(path, text):
                 faults.append(f"{path}: no method {part}")
 
 
+GENERATED = re.compile(r"<!-- (?:BEGIN .*|END(?: \w+)?|Rendered from docs/src/\S+ by scripts/records.py --render: edit that file\.) -->")
+MOST_LINES = {"README.md": 150, "docs/README.md": 60, "docs/internals/architecture.md": 100}
+
+
+def check_size(path, text):
+    """Pages that a user opens, and design notes but for their table, are read in one go."""
+    most = MOST_LINES.get(path, 120 if re.match(r"docs/(?:use|internals/design)/(?!README)", path) else None)
+    n = text.count("\n")
+    if most and n > most:
+        faults.append(f"{path}: {n} lines, and {most} are the most")
+
+
+def check_comments(path, text):
+    """A comment is a line of its own that begins or ends a generated block."""
+    for line in text.splitlines():
+        if "<!--" in line and not GENERATED.fullmatch(line.strip()):
+            faults.append(f"{path}: a comment where a reader of the source stumbles over it: {line[:80]}")
+
+
+def check_reachable(pages):
+    """Every page of docs is linked from README, or from a page that is."""
+    seen, to_read = set(), ["README.md"]
+    while to_read:
+        path = to_read.pop()
+        if path in seen or not path.endswith(".md") or not os.path.isfile(path):
+            continue
+        seen.add(path)
+        with open(path, encoding="utf-8") as f:
+            links = re.findall(r"\]\(([^)\s#]+)", f.read())
+        to_read += [os.path.normpath(os.path.join(os.path.dirname(path), link)) for link in links if not re.match(r"[a-z]+:", link)]
+    faults.extend(f"{path}: no page that README leads to has a link to it" for path in pages if path not in seen)
+
+
+def check_decisions():
+    """Numbers of decisions in the tree are rows of the table, and rows are there once."""
+    with open("docs/internals/design/README.md", encoding="utf-8") as f:
+        rows = re.findall(r"^\| (\d{3}) \| \[", f.read(), flags=re.M)
+    faults.extend(f"decision {n} has {rows.count(n)} rows in docs/internals/design/README.md" for n in sorted(set(rows)) if rows.count(n) > 1)
+    folders = ["app", "bench", "calibration", "cli", "cmake", "eval", "include", "perturb", "scripts", "serve", "src", "tests"]
+    files = [p for d in folders for p in glob.glob(f"{d}/**/*", recursive=True) if re.search(r"\.(?:c|cpp|h|def|sh|py|cmake|txt)$", p)]
+    cited = 0
+    for path in ["CMakeLists.txt", "README.md", "CONTRIBUTING.md", *glob.glob("docs/**/*.md", recursive=True), *files]:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            for numbers in re.findall(r"[Dd]ecisions? \[?(\d{3}(?:(?:, | and |, and )\d{3})*)", f.read()):
+                for n in re.findall(r"\d{3}", numbers):
+                    cited += 1
+                    if n not in rows:
+                        faults.append(f"{path}: decision {n} is not in the table of docs/internals/design/README.md")
+    if cited < 50:
+        faults.append(f"only {cited} decisions are cited: the pattern of this test is worn out")
+
+
 checked = 0
-for path in ["README.md", "CONTRIBUTING.md", *sorted(glob.glob("docs/**/*.md", recursive=True)), "tests/golden/README.md"]:
+pages = sorted(glob.glob("docs/**/*.md", recursive=True))
+check_reachable(pages)
+check_decisions()
+for path in ["README.md", "CONTRIBUTING.md", *(p for p in ["CHANGELOG.md"] if os.path.exists(p)), *pages, "tests/golden/README.md"]:
     with open(path, encoding="utf-8") as f:
         text = f.read()
     check_links(path, text)
-    if path == "docs/methods.md":
+    check_size(path, text)
+    check_comments(path, text)
+    if path == "docs/reference/methods.md":
         continue
     check_files(path, text)
     check_tests(path, text)

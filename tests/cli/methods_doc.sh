@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-# docs/methods.md is what the command prints, and the command prints what there is.
+# docs/reference/methods.md is what the command prints, and the command prints what there is.
 . "$(dirname "$0")/lib.sh"
 
 costs=()
-[ -f docs/methods-cost.csv ] && costs=(--costs docs/methods-cost.csv)
+[ -f docs/reference/methods-cost.csv ] && costs=(--costs docs/reference/methods-cost.csv)
 good 'markdown' methods --markdown "${costs[@]}" && {
-    cmp -s "$work/out" docs/methods.md ||
-        fail "docs/methods.md is out of date, run make docs: $(diff docs/methods.md "$work/out" | head -5)"
+    cmp -s "$work/out" docs/reference/methods.md ||
+        fail "docs/reference/methods.md is out of date, run make docs: $(diff docs/reference/methods.md "$work/out" | head -5)"
     cp "$work/out" "$work/page"
 }
 # Every preset and part has its section, every part says what it computes.

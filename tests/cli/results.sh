@@ -27,7 +27,7 @@ cp "$work/packed" "$work/run/results.jsonl.gz"
 
 # ---- The script, in a copy of the tree with records of a run ----
 tree=$work/tree
-mkdir -p "$tree/docs/src" "$tree/records" "$tree/share/profiles/model"
+mkdir -p "$tree/docs/src/research" "$tree/records" "$tree/share/profiles/model"
 cp -r scripts "$tree"
 gunzip -k "$work/run/results.jsonl.gz"
 python3 - "$work/run" "$work" "$tree" <<'PY'
@@ -45,7 +45,7 @@ for name, part, command in (("whole", lines, []), ("s1", lines[::2], ["--shard",
     (work / name / "run.json").write_text(json.dumps(told))
     (work / name / "results.jsonl").write_text("".join(part))
 (tree / "share/profiles/model/kind.json").write_text(json.dumps({"results": {"list": [1, 2.5, 4], "a b": 0.25, "t": [[3, 2, 1]]}}))
-(tree / "docs/src/page.md").write_text(
+(tree / "docs/src/research/page.md").write_text(
     f"# Page\n\nFull {{{{whole:agnostic/all/full/full/score}}}} of {{{{whole:agnostic/all/full/full/score n}}}}; {{{{whole:contrast/0 whole}}}}; "
     f"{{{{whole:agnostic/all/{a}/ratio=0.5/less_full ci}}}}; {{{{profile:model/kind/list/1 2}}}} {{{{profile:model/kind/a~b 2}}}} "
     "{{count:model/kind/list/above:2 0}} {{common:model/kind,model/kind/t/layer:2 0}}\n")
@@ -53,7 +53,7 @@ PY
 printf '{"v": 1, "key": "torn' >>"$work/s1/results.jsonl"
 records() { python3 "$tree/scripts/records.py" --winnow "$WINNOW" "$@" >"$work/out" 2>"$work/err"; }
 records --render && fail 'a page with unknown numbers was rendered'
-grep -q 'docs/src/page.md: records/numbers.csv has no whole:agnostic/all/full/full/score' "$work/err" || fail "an unknown number: $(cat "$work/err")"
+grep -q 'docs/src/research/page.md: records/numbers.csv has no whole:agnostic/all/full/full/score' "$work/err" || fail "an unknown number: $(cat "$work/err")"
 records --add "$work/s1" "$work/s2" whole || fail "shards cannot be taken in: $(cat "$work/err")"
 grep -q -- '--shard' "$tree/records/runs/whole/run.json" && fail 'shards are still called shards'
 grep -q "$work" "$tree/records/runs/whole/run.json" "$tree/records/RUNS.csv" && fail 'a record names a folder of this machine'
@@ -70,7 +70,7 @@ full = next(r for r in block["rows"] if r["full"])["macro"]
 c = run["contrasts"][0]
 row = next(r for r in block["rows"] if r["policy"] == c["a"] and r["size"] == "ratio=0.5")["macro"]
 want = f"Full {full['mean']:.1f} of {full['n']}; {c['delta']:.1f} ({c['lo']:.1f} .. {c['hi']:.1f}), n = {c['n']}, p "
-assert text.startswith("<!-- Rendered from docs/src/page.md"), text
+assert text.startswith("<!-- Rendered from docs/src/research/page.md"), text
 assert want in text, (want, text)
 assert f"; {row['delta']:.1f} ({row['lo']:.1f} .. {row['hi']:.1f}); 2.50 0.25 2 100" in text, text
 PY

@@ -35,7 +35,7 @@ def compressions(s):
 
 def once(s, *lengths):
     """Whether prompts of these lengths were compressed to 150, each once: with the first token of the answer, unless the prompt's
-    last token came alone (docs/decisions/050)."""
+    last token came alone (decision 050)."""
     found = sorted(compressions(s))
     return len(found) == len(lengths) and all(n in (m, m + 1) and k == 150 for (n, k), m in zip(found, sorted(lengths)))
 
@@ -84,7 +84,7 @@ with Server(OURS, env("snapkv", 150)) as s:
     check("what a later turn adds is compressed", len(compressions(s)) == n + 1, compressions(s))
 
 # Two answers of one prompt: in one cache for all slots they share what is kept. With a stream for each, the copy has rows of its own, and no queries of
-# them were noted: it stays whole (docs/backend.md).
+# them were noted: it stays whole (docs/use/llama-cpp.md).
 with Server(OURS, env("snapkv", 150)) as s:
     two = s.complete(first, 12, n_cmpl=2)
     check("n = 2 in one cache", len(two) == 2 and len(compressions(s)) == 1 and all(nearly_same(alone, x, CLOSE) for x in two), two, compressions(s))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """`winnow serve` as its clients see it: serve.py WINNOW
 
-What must be right of policies, reuse, sequences that end, cells that die and the cap on memory; docs/serving.md says what is meant.
+What must be right of policies, reuse, sequences that end, cells that die and the cap on memory; docs/use/server.md says what is meant.
 """
 import json
 import os

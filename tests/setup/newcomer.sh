@@ -87,8 +87,8 @@ walk() {
         "$work/build/tests/$target" >"$work/out" 2>&1 || fail "$patch: $target: $(head -8 "$work/out")"
     done
     "$work/build/winnow" methods | grep -q "^  $part " || fail "$patch: winnow methods does not list $part"
-    "$work/build/winnow" methods --markdown --costs docs/methods-cost.csv | cmp -s - docs/methods.md ||
-        fail "$patch: docs/methods.md is not what the command prints"
+    "$work/build/winnow" methods --markdown --costs docs/reference/methods-cost.csv | cmp -s - docs/reference/methods.md ||
+        fail "$patch: docs/reference/methods.md is not what the command prints"
     ./scripts/check_layers.sh 2>"$work/err" || fail "$patch: $(cat "$work/err")"
 }
 
