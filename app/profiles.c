@@ -275,21 +275,85 @@ static int load_kinds(wnw_profile *p, struct app_text *notes, const struct place
     return lacking ? missing(places, lacking, want) : APP_OK;
 }
 
+/* ---- Lists, for programs that see no model's file ---- */
+
+/* A model's file and its fingerprint, which is "" until a profile is compared with it. */
+struct listed_model {
+    const char *path;
+    char fingerprint[WNW_FINGERPRINT_SIZE];
+};
+
+/* Refuses a profile of another model. */
+static int check_listed(const wnw_profile *p, const char *path, struct listed_model *m, struct reason *why)
+{
+    const int status = *m->fingerprint ? WNW_OK : app_file_fingerprint(m->fingerprint, m->path);
+    if (status != WNW_OK)
+        return because(why, app_exit_code(status), "%s", wnw_last_error());
+    if (strcmp(wnw_profile_fingerprint(p), m->fingerprint) == 0 ||
+        wnw_profile_kinds(p) == 1u << WNW_PROFILE_COMPILER)
+        return APP_OK;
+    return because(why, APP_BAD_INPUT,
+                   "profile '%.200s' was made for another model: fingerprint %s, and this model has %s; "
+                   "calibrate it with "
+                   "`winnow calibrate`",
+                   path, wnw_profile_fingerprint(p), m->fingerprint);
+}
+
+static int open_listed(const char *path, struct listed_model *m, struct reason *why)
+{
+    wnw_profile *p = NULL;
+    const int status = wnw_profile_open(&p, path);
+    const int rc = status == WNW_OK ? check_listed(p, path, m, why)
+                                    : because(why, app_exit_code(status), "%s", wnw_last_error());
+    wnw_profile_free(p);
+    return rc;
+}
+
+/* Adds the first file of the kind that belongs to the model. */
+static int list_kind(struct app_text *list, const struct places *places, struct listed_model *m, int32_t kind)
+{
+    int at = 0, rc = APP_BAD_INPUT;
+    for (char *path; rc == APP_BAD_INPUT && (path = find_kind(places, kind, 0, &at)) != NULL; free(path)) {
+        struct reason why;
+        if (strchr(path, ':'))
+            continue;
+        rc = open_listed(path, m, &why);
+        if (rc == APP_OK && !app_text_put(list, "%s%s", list->len > 0 ? ":" : "", path))
+            rc = app_fail(APP_FAILED, "out of memory");
+        else if (rc == APP_FAILED)
+            rc = app_fail(rc, "%s", why.text);
+        else if (rc != APP_OK)
+            app_note("warning: %s; the file is passed over", why.text);
+    }
+    return rc == APP_BAD_INPUT ? APP_OK : rc;
+}
+
 int app_profile_list(struct app_text *list, const char *model_path)
 {
     const struct app_profile_want want = {.model_path = model_path};
-    for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++) {
-        char *path = NULL;
-        const int rc = kind == WNW_PROFILE_COMPILER ? APP_OK : app_profile_find(&path, &want, kind);
-        if (rc != APP_OK)
-            return rc;
-        const bool listed = path && !strchr(path, ':');
-        const bool good = !listed || app_text_put(list, "%s%s", list->len > 0 ? ":" : "", path);
-        free(path);
-        if (!good)
-            return app_fail(APP_FAILED, "out of memory");
+    struct listed_model m = {.path = model_path};
+    struct places places = {0};
+    int rc = find_places(&places, &want, false) ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    for (int32_t kind = 0; rc == APP_OK && kind < WNW_N_PROFILE_KINDS; kind++)
+        rc = kind == WNW_PROFILE_COMPILER ? APP_OK : list_kind(list, &places, &m, kind);
+    free_places(&places);
+    return rc;
+}
+
+int app_profile_list_check(const char *list, const char *model_path)
+{
+    struct listed_model m = {.path = model_path};
+    char *path;
+    int status, rc = APP_OK;
+    while (rc == APP_OK && (status = wnw_profile_next(&path, &list)) == WNW_OK && path) {
+        wnw_profile *p = NULL;
+        struct reason why;
+        if (wnw_profile_open(&p, path) == WNW_OK && (rc = check_listed(p, path, &m, &why)) != APP_OK)
+            rc = app_fail(rc, "%s", why.text);
+        wnw_profile_free(p);
+        wnw_free(path);
     }
-    return APP_OK;
+    return rc == APP_OK && status != WNW_OK ? app_fail_status(status) : rc;
 }
 
 int app_profile_load(wnw_profile **out, struct app_text *notes, const wnw_model *m,

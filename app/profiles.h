@@ -23,8 +23,11 @@ struct app_profile_want {
  * `want` only given (a folder), model_path and budget are looked at. Returns an exit code. */
 int app_profile_find(char **path, const struct app_profile_want *want, int32_t kind);
 /* Adds a model's profiles to a list with ':' between them, as WINNOW_PROFILE is one, but for CompilerKV's tables, which belong to a
- * budget. Returns an exit code. */
+ * budget. A file of another model is passed over, with a warning. Returns an exit code. */
 int app_profile_list(struct app_text *list, const char *model_path);
+/* Refuses a list in which a file belongs to another model. What cannot be read is refused where it is used. CompilerKV's tables
+ * may be of any model. Returns an exit code. */
+int app_profile_list_check(const char *list, const char *model_path);
 /* Finds and reads the profiles that are wanted and prints its own message about those that are missing. The
  * caller frees *out, which is NULL if none is wanted. Remarks on what was read are added to notes, one per
  * line. */

@@ -310,7 +310,7 @@ static void null_models(void **state)
     const struct fixture *fx = *state;
     wnw_model *m = fx->model;
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
-    char print[17] = "x", *text;
+    char print[WNW_FINGERPRINT_SIZE] = "x", *text;
     int32_t *tokens = (int32_t *)&info, n = 7;
     wnw_prompt prompt = {WNW_INIT(wnw_prompt)};
     const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = "a"};

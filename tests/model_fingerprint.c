@@ -25,7 +25,7 @@ static long tensor_offset(const char *path, int32_t il, const char *suffix)
 static void stable_and_different(void **state)
 {
     (void)state;
-    char names[32][TEST_NAME_MAX], prints[32][17], again[17];
+    char names[32][TEST_NAME_MAX], prints[32][WNW_FINGERPRINT_SIZE], again[WNW_FINGERPRINT_SIZE];
     const int n = test_tiny_models(names, 32);
     assert_cmp(n, >=, 2);
     for (int i = 0; i < n; i++) {
@@ -45,7 +45,7 @@ static void stable_and_different(void **state)
 static void repacking_does_not_matter(void **state)
 {
     (void)state;
-    char names[32][TEST_NAME_MAX], path[4096], with[17], without[17];
+    char names[32][TEST_NAME_MAX], path[4096], with[WNW_FINGERPRINT_SIZE], without[WNW_FINGERPRINT_SIZE];
     const int n = test_tiny_models(names, 32);
     uint64_t repacked = 0;
     for (int i = 0; i < n; i++) {
@@ -70,7 +70,8 @@ static void repacking_does_not_matter(void **state)
 static void weights_matter(void **state)
 {
     (void)state;
-    char name[TEST_NAME_MAX], path[4096], copy[] = "/tmp/winnow-fingerprint-XXXXXX", before[17], after[17];
+    char name[TEST_NAME_MAX], path[4096], copy[] = "/tmp/winnow-fingerprint-XXXXXX",
+                                          before[WNW_FINGERPRINT_SIZE], after[WNW_FINGERPRINT_SIZE];
     test_tiny_model_of(name, "llama");
     test_model_path(path, sizeof path, name);
     FILE *in = fopen(path, "rb");

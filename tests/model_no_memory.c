@@ -453,7 +453,7 @@ static void write_results(FILE *f, int32_t kind, const wnw_model_info *info)
 
 static void write_profile(const struct fixture *fx, int32_t kind)
 {
-    char fingerprint[17];
+    char fingerprint[WNW_FINGERPRINT_SIZE];
     wnw_model_fingerprint(fx->model, fingerprint);
     FILE *f = fopen(fx->profile_path[kind], "w");
     assert_non_null(f);
