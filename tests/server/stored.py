@@ -184,7 +184,7 @@ refuses("a folder", "folder.wkv", f"{work.name}/folder.wkv")
 mqa = f"{TINY}/tiny-llama-mqa.gguf"
 shape = compress("shape", words(40, 5), "--policy", "full", of=mqa)
 with open(shape, "rb") as f:
-    own = re.search(rb'"fingerprint": *"([0-9a-f]{16})"', f.read())[1].decode()
+    own = re.search(rb'"fingerprint": *"([0-9a-f]{32})"', f.read())[1].decode()
 server = os.path.join(os.path.dirname(winnow), "winnow-llama-server")
 swapped = {"WINNOW_SERVE_DOCUMENTS": f"x={shape}\n", "WINNOW_SERVE_FINGERPRINT": own, "WINNOW_SERVE_POLICY": "keydiff"}
 done = subprocess.run([server, "-m", model, "-dev", "WINNOW", "-ngl", "99", "--fit", "off", "-kvu", "-np", "1", "-c", "2048", "-b", "512", "--cache-ram", "0", "--host",
