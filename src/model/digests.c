@@ -128,7 +128,7 @@ static size_t read_entry(char text[LINE_MAX_BYTES], const char *path)
 bool wnw__digest_find(uint64_t digest[2], const char *folder, const struct wnw__file_state *state)
 {
     char line[LINE_MAX_BYTES], found[LINE_MAX_BYTES];
-    if (!folder || !state->tells)
+    if (!folder || !*folder || !state->tells)
         return false;
     const int n = write_state(line, state);
     char *path = entry_path(folder, line, n);
@@ -157,7 +157,7 @@ void wnw__digest_keep(const char *folder, const char *path, const struct wnw__fi
 {
     char line[LINE_MAX_BYTES];
     struct wnw__whole_file f = {.fd = -1};
-    if (!folder || !state->tells || !is_settled(path, state))
+    if (!folder || !*folder || !state->tells || !is_settled(path, state))
         return;
     const int n = write_state(line, state);
     char *entry = entry_path(folder, line, n);
