@@ -275,22 +275,16 @@ static int load_kinds(wnw_profile *p, struct app_text *notes, const struct place
     return lacking ? missing(places, lacking, want) : APP_OK;
 }
 
-/* ---- Lists, for programs that see no model's file ---- */
-
-/* A model's file and its fingerprint, which is "" until a profile is compared with it. */
-struct listed_model {
-    const char *path;
-    char fingerprint[WNW_FINGERPRINT_SIZE];
-};
+/* ---- Files of one model ---- */
 
 /* Refuses a profile of another model. */
-static int check_listed(const wnw_profile *p, const char *path, struct listed_model *m, struct reason *why)
+static int check_model(const wnw_profile *p, const char *path, struct app_profile_model *m,
+                       struct reason *why)
 {
     const int status = *m->fingerprint ? WNW_OK : app_file_fingerprint(m->fingerprint, m->path);
     if (status != WNW_OK)
         return because(why, app_exit_code(status), "%s", wnw_last_error());
-    if (strcmp(wnw_profile_fingerprint(p), m->fingerprint) == 0 ||
-        wnw_profile_kinds(p) == 1u << WNW_PROFILE_COMPILER)
+    if (strcmp(wnw_profile_fingerprint(p), m->fingerprint) == 0)
         return APP_OK;
     return because(why, APP_BAD_INPUT,
                    "profile '%.200s' was made for another model: fingerprint %s, and this model has %s; "
@@ -299,61 +293,92 @@ static int check_listed(const wnw_profile *p, const char *path, struct listed_mo
                    path, wnw_profile_fingerprint(p), m->fingerprint);
 }
 
-static int open_listed(const char *path, struct listed_model *m, struct reason *why)
+static int check_file(const char *path, struct app_profile_model *m, struct reason *why)
 {
     wnw_profile *p = NULL;
     const int status = wnw_profile_open(&p, path);
-    const int rc = status == WNW_OK ? check_listed(p, path, m, why)
+    const int rc = status == WNW_OK ? check_model(p, path, m, why)
                                     : because(why, app_exit_code(status), "%s", wnw_last_error());
     wnw_profile_free(p);
     return rc;
 }
 
-/* Adds the first file of the kind that belongs to the model. */
-static int list_kind(struct app_text *list, const struct places *places, struct listed_model *m, int32_t kind)
+/* The first file of the kind that belongs to the model. */
+static int find_own(char **path, const struct places *places, struct app_profile_model *m, int32_t kind)
 {
-    int at = 0, rc = APP_BAD_INPUT;
-    for (char *path; rc == APP_BAD_INPUT && (path = find_kind(places, kind, 0, &at)) != NULL; free(path)) {
+    int at = 0;
+    while ((*path = find_kind(places, kind, 0, &at)) != NULL) {
         struct reason why;
-        if (strchr(path, ':'))
-            continue;
-        rc = open_listed(path, m, &why);
-        if (rc == APP_OK && !app_text_put(list, "%s%s", list->len > 0 ? ":" : "", path))
-            rc = app_fail(APP_FAILED, "out of memory");
-        else if (rc == APP_FAILED)
-            rc = app_fail(rc, "%s", why.text);
-        else if (rc != APP_OK)
-            app_note("warning: %s; the file is passed over", why.text);
+        const int rc = check_file(*path, m, &why);
+        if (rc == APP_OK)
+            return rc;
+        free(*path);
+        *path = NULL;
+        if (rc == APP_FAILED)
+            return app_fail(rc, "%s", why.text);
+        app_note("warning: %s; the file is passed over", why.text);
     }
-    return rc == APP_BAD_INPUT ? APP_OK : rc;
+    return APP_OK;
 }
 
-int app_profile_list(struct app_text *list, const char *model_path)
+int app_profile_find_own(char **path, const char *given, struct app_profile_model *m, int32_t kind)
 {
-    const struct app_profile_want want = {.model_path = model_path};
-    struct listed_model m = {.path = model_path};
+    const struct app_profile_want want = {.given = given, .model_path = m->path};
     struct places places = {0};
-    int rc = find_places(&places, &want, false) ? APP_OK : app_fail(APP_FAILED, "out of memory");
-    for (int32_t kind = 0; rc == APP_OK && kind < WNW_N_PROFILE_KINDS; kind++)
-        rc = kind == WNW_PROFILE_COMPILER ? APP_OK : list_kind(list, &places, &m, kind);
+    const bool good = find_places(&places, &want, given != NULL);
+    *path = NULL;
+    const int rc = good ? find_own(path, &places, m, kind) : app_fail(APP_FAILED, "out of memory");
     free_places(&places);
     return rc;
 }
 
+int app_profile_list(struct app_text *list, const char *model_path)
+{
+    struct app_profile_model m = {.path = model_path};
+    for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++) {
+        char *path = NULL;
+        const int rc = kind == WNW_PROFILE_COMPILER ? APP_OK : app_profile_find_own(&path, NULL, &m, kind);
+        if (rc != APP_OK)
+            return rc;
+        const bool listed = path && !strchr(path, ':');
+        const bool good = !listed || app_text_put(list, "%s%s", list->len > 0 ? ":" : "", path);
+        free(path);
+        if (!good)
+            return app_fail(APP_FAILED, "out of memory");
+    }
+    return APP_OK;
+}
+
 int app_profile_list_check(const char *list, const char *model_path)
 {
-    struct listed_model m = {.path = model_path};
+    struct app_profile_model m = {.path = model_path};
     char *path;
     int status, rc = APP_OK;
     while (rc == APP_OK && (status = wnw_profile_next(&path, &list)) == WNW_OK && path) {
         wnw_profile *p = NULL;
         struct reason why;
-        if (wnw_profile_open(&p, path) == WNW_OK && (rc = check_listed(p, path, &m, &why)) != APP_OK)
+        const bool own =
+            wnw_profile_open(&p, path) == WNW_OK && wnw_profile_kinds(p) != 1u << WNW_PROFILE_COMPILER;
+        if (own && (rc = check_model(p, path, &m, &why)) != APP_OK)
             rc = app_fail(rc, "%s", why.text);
         wnw_profile_free(p);
         wnw_free(path);
     }
     return rc == APP_OK && status != WNW_OK ? app_fail_status(status) : rc;
+}
+
+/* Whether there is a file of a kind that is wanted. */
+static bool any_file(const struct places *places, const struct app_profile_want *want)
+{
+    char *path = NULL;
+    for (int32_t kind = 0; !path && kind < WNW_N_PROFILE_KINDS; kind++) {
+        int at = 0;
+        if ((want->required | want->optional) >> kind & 1u)
+            path = find_kind(places, kind, want->budget, &at);
+    }
+    const bool any = path != NULL;
+    free(path);
+    return any;
 }
 
 int app_profile_load(wnw_profile **out, struct app_text *notes, const wnw_model *m,
@@ -367,10 +392,14 @@ int app_profile_load(wnw_profile **out, struct app_text *notes, const wnw_model 
     if (want->given && stat(want->given, &st) != 0)
         return app_fail(APP_BAD_INPUT, "--profile: cannot read '%s': %s", want->given, strerror(errno));
     const bool folder = want->given && S_ISDIR(st.st_mode);
-    const int status = wnw_profile_new(out, m);
-    int rc = status == WNW_OK ? APP_OK : app_fail_status(status);
-    if (rc == APP_OK && !find_places(&places, want, folder))
-        rc = app_fail(APP_FAILED, "out of memory");
+    int rc = find_places(&places, want, folder) ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    /* A profile has the model's fingerprint, for which all weights are read. */
+    if (rc == APP_OK && !want->given && !want->required && !any_file(&places, want)) {
+        free_places(&places);
+        return APP_OK;
+    }
+    const int status = rc == APP_OK ? wnw_profile_new(out, m) : WNW_OK;
+    rc = status == WNW_OK ? rc : app_fail_status(status);
     struct reason why;
     if (rc == APP_OK && want->given && !folder &&
         (rc = add_file(*out, notes, want->inputs, want->given, &why)) != APP_OK)
