@@ -366,6 +366,11 @@ static void null_models(void **state)
     assert_false(wnw_policy_rule(INT32_MAX, &choice));
     assert_true(wnw_policy_rule(0, &choice));
     wnw_model_fingerprint(fx->model, NULL);
+    assert_null_refused(wnw_file_fingerprint("x", NULL, NULL));
+    assert_null_refused(wnw_file_fingerprint(NULL, NULL, print));
+    assert_string_equal(print, "");
+    assert_string_equal(wnw_profile_fingerprint(NULL), "");
+    strcpy(print, "x");
     wnw_model_fingerprint(NULL, print);
     assert_string_equal(print, "");
     assert_null_refused(wnw_tokenize(NULL, "a", 1, false, false, &tokens, &n));

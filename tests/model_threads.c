@@ -157,7 +157,7 @@ static void *open_and_parse(void *arg)
             continue;
         }
         wnw_model_fingerprint(m, print);
-        *failed += strlen(print) != 16;
+        *failed += strlen(print) != WNW_FINGERPRINT_SIZE - 1;
         *failed += wnw_tokenize(m, "in the thin air", 15, false, false, &tokens, &n) != WNW_OK;
         wnw_free(tokens);
         wnw_model_free(m);
