@@ -144,13 +144,31 @@ static int check_rest(const struct app_args *args, bool *has_key)
     return APP_OK;
 }
 
+/* Whether llama.cpp's server takes it for this option: it reads '_' in long options as '-'. */
+static bool is_option(const char *option, const char *name)
+{
+    while (*name && (*option == *name || (*option == '_' && *name == '-'))) {
+        option++;
+        name++;
+    }
+    return *option == *name;
+}
+
+static bool is_change(const char *option)
+{
+    int i = 0;
+    while (changes_model[i] && !is_option(option, changes_model[i]))
+        i++;
+    return changes_model[i] != NULL;
+}
+
 /* Refuses what changes the model where its caches are stored or were. */
 static int check_model_kept(const struct cli_args *args, bool stored)
 {
     const struct app_args *app = &args->app;
     const char *option = NULL;
     for (int i = 0; !option && i < app->n_rest; i++)
-        option = is_listed(changes_model, app->rest[i]) ? app->rest[i] : NULL;
+        option = is_change(app->rest[i]) ? app->rest[i] : NULL;
     for (int i = 0; !option && changes_model_set[i]; i++)
         option = getenv(changes_model_set[i]) ? changes_model_set[i] : NULL;
     if (!option || (!stored && !args->save))

@@ -18,6 +18,8 @@ enum { LEAST_RUN = 32 };
 
 static const char magic[16] = "winnow slot 4\n";
 enum { MAGIC_NAME = 12 }; /* of its bytes, in front of the version */
+_Static_assert(sizeof((struct serve_slot_file){0}.fingerprint) >= WNW_FINGERPRINT_SIZE,
+               "it has room for a fingerprint");
 
 /* A part of the state: so many bytes as they are, then so many with all bits set. */
 struct part {

@@ -110,7 +110,7 @@ grep -q "it is not a profile.*passed over" "$work/err" || fail "no profile: $(ca
 # What changes the model does not go with what is stored for it.
 good 'a document is stored' compress -m "$model" --policy keydiff --ratio 0.5 -f "$work/a.txt" -o "$work/a.wkv"
 mkdir "$work/slots"
-for option in --lora --lora-scaled --control-vector --override-kv --rope-scaling --rope-freq-base --yarn-orig-ctx; do
+for option in --lora --lora-scaled --control-vector --override-kv --rope-scaling --rope_freq-base --yarn_orig_ctx; do
     bad "$option and a stored document" 'changes the model, and stored documents' serve -m "$model" --port 0 --document "a=$work/a.wkv" -- $option x
     bad "$option and --save" 'changes the model, and slots' serve -m "$model" --port 0 --save "$work/slots" -- $option x
     good "$option alone" serve -m "$model" --port 0 --document "a=$work/a.txt" -- $option x
