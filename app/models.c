@@ -110,13 +110,34 @@ char *app_model_short(const char *path)
     return strndup(name, len > 5 && strcmp(name + len - 5, ".gguf") == 0 ? len - 5 : len);
 }
 
+/* Where digests of models are kept; NULL without a cache folder. The caller frees it. */
+static char *digests_folder(void)
+{
+    char *path = NULL;
+    return app_cache_known() && app_cache_path(&path, "digests") == APP_OK ? path : NULL;
+}
+
+int app_file_fingerprint(char out[WNW_FINGERPRINT_SIZE], const char *path)
+{
+    wnw_model_params params = wnw_model_default_params();
+    char *digests = digests_folder();
+    params.digests = digests;
+    const int status = wnw_file_fingerprint(path, &params, out);
+    free(digests);
+    return status;
+}
+
 int app_model_open(wnw_model **m, const char *path, const wnw_model_params *params, struct app_text *notes)
 {
-    struct app_text own = {0};
-    wnw_set_log(app_note_warning, notes ? notes : &own);
-    const int status = wnw_model_open(m, path, params);
+    struct app_text lines = {0};
+    wnw_model_params own = params ? *params : wnw_model_default_params();
+    char *digests = digests_folder();
+    own.digests = digests;
+    wnw_set_log(app_note_warning, notes ? notes : &lines);
+    const int status = wnw_model_open(m, path, &own);
     wnw_set_log(NULL, NULL);
-    app_note_lines("warning: ", own.s);
-    free(own.s);
+    app_note_lines("warning: ", lines.s);
+    free(lines.s);
+    free(digests);
     return status;
 }

@@ -18,7 +18,9 @@ int app_model_place(char **path, int64_t *bytes, int i);
 int app_model_path(char **path, const char *name);
 /* What a model is called: the name of its file without folders and .gguf. The caller frees it; NULL = out of memory. */
 char *app_model_short(const char *path);
-/* wnw_model_open, whose warnings are added to notes, or printed where notes is NULL. Returns a wnw_status. */
+/* wnw_file_fingerprint with the digests of the cache folder. Returns a wnw_status. */
+int app_file_fingerprint(char out[WNW_FINGERPRINT_SIZE], const char *path);
+/* wnw_model_open with the digests of the cache folder, whose warnings are added to notes, or printed where notes is NULL. Returns a wnw_status. */
 int app_model_open(wnw_model **m, const char *path, const wnw_model_params *params, struct app_text *notes);
 
 extern const char *const app_model_names[]; /* NULL-terminated, the default first */

@@ -275,12 +275,69 @@ static int load_kinds(wnw_profile *p, struct app_text *notes, const struct place
     return lacking ? missing(places, lacking, want) : APP_OK;
 }
 
+/* ---- Files of one model ---- */
+
+/* Refuses a profile of another model. */
+static int check_model(const wnw_profile *p, const char *path, struct app_profile_model *m,
+                       struct reason *why)
+{
+    const int status = *m->fingerprint ? WNW_OK : app_file_fingerprint(m->fingerprint, m->path);
+    if (status != WNW_OK)
+        return because(why, app_exit_code(status), "%s", wnw_last_error());
+    if (strcmp(wnw_profile_fingerprint(p), m->fingerprint) == 0)
+        return APP_OK;
+    return because(why, APP_BAD_INPUT,
+                   "profile '%.200s' was made for another model: fingerprint %s, and this model has %s; "
+                   "calibrate it with "
+                   "`winnow calibrate`",
+                   path, wnw_profile_fingerprint(p), m->fingerprint);
+}
+
+static int check_file(const char *path, struct app_profile_model *m, struct reason *why)
+{
+    wnw_profile *p = NULL;
+    const int status = wnw_profile_open(&p, path);
+    const int rc = status == WNW_OK ? check_model(p, path, m, why)
+                                    : because(why, app_exit_code(status), "%s", wnw_last_error());
+    wnw_profile_free(p);
+    return rc;
+}
+
+/* The first file of the kind that belongs to the model. */
+static int find_own(char **path, const struct places *places, struct app_profile_model *m, int32_t kind)
+{
+    int at = 0;
+    while ((*path = find_kind(places, kind, 0, &at)) != NULL) {
+        struct reason why;
+        const int rc = check_file(*path, m, &why);
+        if (rc == APP_OK)
+            return rc;
+        free(*path);
+        *path = NULL;
+        if (rc == APP_FAILED)
+            return app_fail(rc, "%s", why.text);
+        app_note("warning: %s; the file is passed over", why.text);
+    }
+    return APP_OK;
+}
+
+int app_profile_find_own(char **path, const char *given, struct app_profile_model *m, int32_t kind)
+{
+    const struct app_profile_want want = {.given = given, .model_path = m->path};
+    struct places places = {0};
+    const bool good = find_places(&places, &want, given != NULL);
+    *path = NULL;
+    const int rc = good ? find_own(path, &places, m, kind) : app_fail(APP_FAILED, "out of memory");
+    free_places(&places);
+    return rc;
+}
+
 int app_profile_list(struct app_text *list, const char *model_path)
 {
-    const struct app_profile_want want = {.model_path = model_path};
+    struct app_profile_model m = {.path = model_path};
     for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++) {
         char *path = NULL;
-        const int rc = kind == WNW_PROFILE_COMPILER ? APP_OK : app_profile_find(&path, &want, kind);
+        const int rc = kind == WNW_PROFILE_COMPILER ? APP_OK : app_profile_find_own(&path, NULL, &m, kind);
         if (rc != APP_OK)
             return rc;
         const bool listed = path && !strchr(path, ':');
@@ -290,6 +347,38 @@ int app_profile_list(struct app_text *list, const char *model_path)
             return app_fail(APP_FAILED, "out of memory");
     }
     return APP_OK;
+}
+
+int app_profile_list_check(const char *list, const char *model_path)
+{
+    struct app_profile_model m = {.path = model_path};
+    char *path;
+    int status, rc = APP_OK;
+    while (rc == APP_OK && (status = wnw_profile_next(&path, &list)) == WNW_OK && path) {
+        wnw_profile *p = NULL;
+        struct reason why;
+        const bool own =
+            wnw_profile_open(&p, path) == WNW_OK && wnw_profile_kinds(p) != 1u << WNW_PROFILE_COMPILER;
+        if (own && (rc = check_model(p, path, &m, &why)) != APP_OK)
+            rc = app_fail(rc, "%s", why.text);
+        wnw_profile_free(p);
+        wnw_free(path);
+    }
+    return rc == APP_OK && status != WNW_OK ? app_fail_status(status) : rc;
+}
+
+/* Whether there is a file of a kind that is wanted. */
+static bool any_file(const struct places *places, const struct app_profile_want *want)
+{
+    char *path = NULL;
+    for (int32_t kind = 0; !path && kind < WNW_N_PROFILE_KINDS; kind++) {
+        int at = 0;
+        if ((want->required | want->optional) >> kind & 1u)
+            path = find_kind(places, kind, want->budget, &at);
+    }
+    const bool any = path != NULL;
+    free(path);
+    return any;
 }
 
 int app_profile_load(wnw_profile **out, struct app_text *notes, const wnw_model *m,
@@ -303,10 +392,14 @@ int app_profile_load(wnw_profile **out, struct app_text *notes, const wnw_model 
     if (want->given && stat(want->given, &st) != 0)
         return app_fail(APP_BAD_INPUT, "--profile: cannot read '%s': %s", want->given, strerror(errno));
     const bool folder = want->given && S_ISDIR(st.st_mode);
-    const int status = wnw_profile_new(out, m);
-    int rc = status == WNW_OK ? APP_OK : app_fail_status(status);
-    if (rc == APP_OK && !find_places(&places, want, folder))
-        rc = app_fail(APP_FAILED, "out of memory");
+    int rc = find_places(&places, want, folder) ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    /* A profile has the model's fingerprint, for which all weights are read. */
+    if (rc == APP_OK && !want->given && !want->required && !any_file(&places, want)) {
+        free_places(&places);
+        return APP_OK;
+    }
+    const int status = rc == APP_OK ? wnw_profile_new(out, m) : WNW_OK;
+    rc = status == WNW_OK ? rc : app_fail_status(status);
     struct reason why;
     if (rc == APP_OK && want->given && !folder &&
         (rc = add_file(*out, notes, want->inputs, want->given, &why)) != APP_OK)

@@ -132,29 +132,29 @@ int calibrate_run_all(const struct app_args *app)
     int worst = check_settings(args->set);
     if (worst != APP_OK)
         return worst;
-    worst = app_model_path(&model_path, app->model);
-    free(model_path);
-    if (worst != APP_OK) /* one sentence, not one for each kind */
-        return worst;
     struct stat st;
     if (app->out && (stat(app->out, &st) != 0 || !S_ISDIR(st.st_mode)))
         return app_fail(APP_BAD_INPUT, "-o %s is not a folder; all profiles go to one", app->out);
+    worst = app_model_path(&model_path, app->model);
+    if (worst != APP_OK) /* one sentence, not one for each kind */
+        return worst;
+    struct app_profile_model model = {.path = model_path};
     for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++) {
         const char *name = wnw_profile_kind_name(kind);
         const struct app_command *cmd = command_of(name);
-        const struct app_profile_want want = {.given = app->out, .model_path = app->model};
         char *path;
         if (!(kinds >> kind & 1u) || !cmd)
             continue;
-        int rc = app_profile_find(&path, &want, kind);
+        int rc = app_profile_find_own(&path, app->out, &model, kind);
         if (rc == APP_OK && path)
             app_note("%s is there: %s", name, path);
         else if (rc == APP_OK)
             rc = run(cmd, args);
         free(path);
+        worst = worst == APP_OK || rc == APP_INTERRUPTED ? rc : worst;
         if (rc == APP_INTERRUPTED)
-            return rc;
-        worst = worst == APP_OK ? rc : worst;
+            break;
     }
+    free(model_path);
     return worst;
 }

@@ -90,7 +90,7 @@ static const char *of_model(const struct shown *s, const char *key, const char *
 static int open_vocabulary(wnw_model **m, const char *name, const struct shown *s)
 {
     const char *want = of_model(s, "fingerprint", "fingerprint");
-    char *path, fingerprint[17];
+    char *path, fingerprint[WNW_FINGERPRINT_SIZE];
     int rc = app_model_path(&path, name);
     if (rc != APP_OK)
         return rc;
@@ -101,6 +101,12 @@ static int open_vocabulary(wnw_model **m, const char *name, const struct shown *
     wnw_model_fingerprint(*m, fingerprint);
     if (want && strcmp(want, fingerprint) == 0)
         return APP_OK;
+    if (want && strlen(want) < strlen(fingerprint))
+        return app_fail(
+            APP_BAD_INPUT,
+            "'%s' was written by an older winnow, whose fingerprint %s covers a part of the model alone: "
+            "make it again, or leave -m out",
+            s->path, want);
     return app_fail(APP_BAD_INPUT, "'%s' belongs to model %s, and this one is %s", s->path,
                     want ? want : "(it does not say which)", fingerprint);
 }

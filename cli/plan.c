@@ -137,7 +137,7 @@ static json_t *layer_json(const wnw_plan *plan, int32_t il)
 static json_t *plan_json(const struct app_job *job, const wnw_plan *plan)
 {
     const int32_t n_tokens = wnw_plan_n_tokens(plan);
-    char fingerprint[17];
+    char fingerprint[WNW_FINGERPRINT_SIZE];
     json_t *layers = json_array();
     wnw_model_fingerprint(job->model, fingerprint);
     for (int32_t il = 0; il < wnw_plan_n_layer(plan); il++)

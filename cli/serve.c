@@ -27,6 +27,30 @@ static const char *const no_documents[] = {"--context-shift", "--cache-reuse", "
 /* What says the same in the environment. */
 static const char *const no_documents_set[] = {"LLAMA_ARG_CONTEXT_SHIFT", "LLAMA_ARG_CACHE_REUSE", NULL};
 
+/* Options of the server by which it computes another model than its file says. What is stored names the file's model alone. */
+static const char *const changes_model[] = {"--lora",
+                                            "--lora-scaled",
+                                            "--lora-init-without-apply",
+                                            "--control-vector",
+                                            "--control-vector-scaled",
+                                            "--control-vector-layer-range",
+                                            "--override-kv",
+                                            "--rope-scaling",
+                                            "--rope-scale",
+                                            "--rope-freq-base",
+                                            "--rope-freq-scale",
+                                            "--yarn-orig-ctx",
+                                            "--yarn-ext-factor",
+                                            "--yarn-attn-factor",
+                                            "--yarn-beta-slow",
+                                            "--yarn-beta-fast",
+                                            NULL};
+static const char *const changes_model_set[] = {"LLAMA_ARG_ROPE_SCALING_TYPE", "LLAMA_ARG_ROPE_SCALE",
+                                                "LLAMA_ARG_ROPE_FREQ_BASE",    "LLAMA_ARG_ROPE_FREQ_SCALE",
+                                                "LLAMA_ARG_YARN_ORIG_CTX",     "LLAMA_ARG_YARN_EXT_FACTOR",
+                                                "LLAMA_ARG_YARN_ATTN_FACTOR",  "LLAMA_ARG_YARN_BETA_SLOW",
+                                                "LLAMA_ARG_YARN_BETA_FAST",    NULL};
+
 /* Options of the server that are ours to give, in all their names. */
 static const char *const taken[] = {"-m",
                                     "--model",
@@ -120,6 +144,40 @@ static int check_rest(const struct app_args *args, bool *has_key)
     return APP_OK;
 }
 
+/* Whether llama.cpp's server takes it for this option: it reads '_' in long options as '-'. */
+static bool is_option(const char *option, const char *name)
+{
+    while (*name && (*option == *name || (*option == '_' && *name == '-'))) {
+        option++;
+        name++;
+    }
+    return *option == *name;
+}
+
+static bool is_change(const char *option)
+{
+    int i = 0;
+    while (changes_model[i] && !is_option(option, changes_model[i]))
+        i++;
+    return changes_model[i] != NULL;
+}
+
+/* Refuses what changes the model where its caches are stored or were. */
+static int check_model_kept(const struct cli_args *args, bool stored)
+{
+    const struct app_args *app = &args->app;
+    const char *option = NULL;
+    for (int i = 0; !option && i < app->n_rest; i++)
+        option = is_change(app->rest[i]) ? app->rest[i] : NULL;
+    for (int i = 0; !option && changes_model_set[i]; i++)
+        option = getenv(changes_model_set[i]) ? changes_model_set[i] : NULL;
+    if (!option || (!stored && !args->save))
+        return APP_OK;
+    return app_fail(APP_BAD_INPUT,
+                    "%s changes the model, and %s are of the model as its file has it: leave one of them out",
+                    option, stored ? "stored documents" : "slots in files (--save)");
+}
+
 static bool asks_quality(const struct cli_args *args)
 {
     return !isnan(args->app.keep_quality);
@@ -150,12 +208,12 @@ static int check_policy(const struct cli_args *args, const char *recipe)
 }
 
 /* Adds what the user names, which counts in place of what was found. */
-static int add_own_profiles(struct app_text *list)
+static int add_own_profiles(struct app_text *list, const char *model)
 {
     const char *own = getenv("WINNOW_PROFILE");
     if (own && *own && !app_text_put(list, "%s%s", list->len > 0 ? ":" : "", own))
         return app_fail(APP_FAILED, "out of memory");
-    return APP_OK;
+    return own ? app_profile_list_check(own, model) : APP_OK;
 }
 
 /* The addresses of a host; bad input if there are none. */
@@ -370,16 +428,20 @@ int cli_serve(const struct app_args *app)
 {
     const struct cli_args *args = (const struct cli_args *)app;
     struct app_text profiles = {0};
-    char server[4096], fingerprint[17] = "", *model = NULL, *recipe = NULL;
+    char server[4096], fingerprint[WNW_FINGERPRINT_SIZE] = "", *model = NULL, *recipe = NULL;
+    bool stored = false;
     int rc = find_server(server, sizeof server);
     rc = rc == APP_OK ? find_recipe(&recipe, args) : rc;
     rc = rc == APP_OK ? check(args, recipe) : rc;
     rc = rc == APP_OK ? app_model_path(&model, app->model) : rc;
     if (rc == APP_OK && access(model, R_OK) != 0)
         rc = app_fail(APP_BAD_INPUT, "cannot read %s: %s", model, strerror(errno));
-    rc = rc == APP_OK ? cli_serve_documents_fit(fingerprint, &app->documents, model, args->save != NULL) : rc;
+    rc = rc == APP_OK
+             ? cli_serve_documents_fit(fingerprint, &app->documents, model, args->save != NULL, &stored)
+             : rc;
+    rc = rc == APP_OK ? check_model_kept(args, stored) : rc;
     rc = rc == APP_OK ? app_profile_list(&profiles, model) : rc;
-    rc = rc == APP_OK ? add_own_profiles(&profiles) : rc;
+    rc = rc == APP_OK ? add_own_profiles(&profiles, model) : rc;
     rc = rc == APP_OK ? set_environment(args, recipe, profiles.s, fingerprint) : rc;
     if (rc == APP_OK) {
         say_policy(args, recipe);

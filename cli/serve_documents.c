@@ -27,14 +27,11 @@ int cli_serve_documents_check(const struct app_list *documents)
     return APP_OK;
 }
 
-/* Opens a model for its fingerprint. Returns a wnw_status. */
-static int open_model(wnw_model **m, char fingerprint[17], const char *path)
+static int open_model(wnw_model **m, const char *path)
 {
     const wnw_model_params params = {WNW_INIT(wnw_model_params), .repack = false};
     const int status = app_model_open(m, path, &params, NULL);
-    if (status == WNW_OK)
-        wnw_model_fingerprint(*m, fingerprint);
-    return status;
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
 static int check_one(const char *path, const wnw_model *m)
@@ -48,23 +45,27 @@ static int check_one(const char *path, const wnw_model *m)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-int cli_serve_documents_fit(char fingerprint[17], const struct app_list *documents, const char *model,
-                            bool wanted)
+int cli_serve_documents_fit(char fingerprint[WNW_FINGERPRINT_SIZE], const struct app_list *documents,
+                            const char *model, bool wanted, bool *stored)
 {
     wnw_model *m = NULL;
     int rc = APP_OK;
-    /* A model that the library does not open can still be served. */
-    if (wanted)
-        (void)open_model(&m, fingerprint, model);
+    *stored = false;
     for (int i = 0; rc == APP_OK && i < documents->n; i++) {
         const char *path = path_of(documents->s[i]);
-        bool stored = false;
-        rc = cli_stored_is(&stored, path);
-        const int status = rc == APP_OK && stored && !m ? open_model(&m, fingerprint, model) : WNW_OK;
-        rc = status == WNW_OK ? rc : app_fail_status(status);
-        if (rc == APP_OK && stored)
+        bool is_stored = false;
+        rc = cli_stored_is(&is_stored, path);
+        if (rc == APP_OK && is_stored && !m)
+            rc = open_model(&m, model);
+        if (rc == APP_OK && is_stored)
             rc = check_one(path, m);
+        *stored = *stored || is_stored;
     }
     wnw_model_free(m);
+    /* Of the file and not of the open model, because a model that the library does not open can be served, too. */
+    if (rc == APP_OK && (wanted || *stored)) {
+        const int status = app_file_fingerprint(fingerprint, model);
+        rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+    }
     return rc;
 }

@@ -4,12 +4,14 @@
 #define WNW_CLI_SERVE_DOCUMENTS_H
 
 #include "app/options.h"
+#include "winnow.h"
 
 /* Refuses what is not NAME=FILE, with a file that can be read. Returns an exit code. */
 int cli_serve_documents_check(const struct app_list *documents);
 /* Refuses stored documents that are damaged or of another model, and says the model's fingerprint, to which the server holds
- * them and slots in files; it stays as it is where no document is stored and `wanted` is false. Returns an exit code. */
-int cli_serve_documents_fit(char fingerprint[17], const struct app_list *documents, const char *model,
-                            bool wanted);
+ * them and slots in files; it stays as it is where no document is stored and `wanted` is false. *stored: whether a document is.
+ * Returns an exit code. */
+int cli_serve_documents_fit(char fingerprint[WNW_FINGERPRINT_SIZE], const struct app_list *documents,
+                            const char *model, bool wanted, bool *stored);
 
 #endif

@@ -176,6 +176,9 @@ typedef struct wnw_model_params {
     uint32_t struct_size;
     bool repack; /* copy weights into CPU-friendly layouts where ggml has them: faster prefill, more memory.
                     Default on */
+    const char *
+        digests; /* folder in which digests of large files are kept, so that wnw_model_fingerprint reads all bytes of
+                            a file once and not in every process; made where it is missing. NULL = none. Copied */
 } wnw_model_params;
 
 WNW_DEFAULT_WITH(wnw_model_params, wnw_model_default_params, p.repack = true)
@@ -869,9 +872,19 @@ typedef enum wnw_profile_kind {
 } wnw_profile_kind;
 #define WNW_N_PROFILE_KINDS 10
 
-/* Writes 16 hexadecimal digits and a NUL: 64 bits that identify a model's weights, from tensor names, shapes and types,
- * and from the data of the first and the last layer's attention keys and values. */
-WNW_API void wnw_model_fingerprint(const wnw_model *m, char out[17]);
+#define WNW_FINGERPRINT_SIZE 33 /* bytes of a fingerprint's text, with the NUL */
+
+/* Writes 32 hexadecimal digits and a NUL: 128 bits that identify what decides the model's numbers and tokens. They are made of all keys of
+ * the GGUF file but remarks such as general.description, and of the name, type, shape and all bytes of every tensor. A
+ * model has the same fingerprint whole and split, and with its keys and tensors in any order. The first call for a model
+ * reads all its weights, unless wnw_model_params.digests has them. "" where m is NULL. Thread-safe. */
+WNW_API void wnw_model_fingerprint(const wnw_model *m, char out[WNW_FINGERPRINT_SIZE]);
+
+/* The fingerprint that the model at `path` would have, also where wnw_model_open refuses what it computes. params as
+ * for wnw_model_open. Errors: E_IO and E_FORMAT as there, E_UNSUPPORTED (a file that is no model), E_NOMEM; out is ""
+ * then. */
+WNW_API int wnw_file_fingerprint(const char *path, const wnw_model_params *params,
+                                 char out[WNW_FINGERPRINT_SIZE]);
 
 /* Makes an empty profile for m, whose shapes and fingerprint every file must match. m may be freed afterwards. Once all
  * files are added the profile does not change and may be shared by threads. */
@@ -886,6 +899,8 @@ WNW_API int wnw_profile_add_file(wnw_profile *p, const char *path);
  * and everything else is checked as above. For looking at a profile. *out is released with wnw_profile_free. Errors are
  * those of wnw_profile_add_file. */
 WNW_API int wnw_profile_open(wnw_profile **out, const char *path);
+/* The fingerprint of the model that the profile belongs to; "" for NULL. Borrowed, as long as the profile is there. */
+WNW_API const char *wnw_profile_fingerprint(const wnw_profile *p);
 /* Takes the first file off a list of profiles with ':' between them, as the environment's WINNOW_PROFILE is one: *path is its name,
  * to be released with wnw_free, and *list what comes after it. Empty names are passed over. *path = NULL: there is no more.
  * E_NOMEM: *list is as it was. */

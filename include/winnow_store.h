@@ -188,11 +188,11 @@ WNW_API int wnw_store_add(wnw_store *store, const wnw_store_key *key, const wnw_
 typedef struct wnw_store_entry {
     uint32_t struct_size;
     int32_t n_tokens;
-    uint64_t bytes;       /* of the file */
-    int64_t made, used;   /* seconds since 1970 */
-    char name[40];        /* of the file in the folder */
-    char fingerprint[17]; /* of the model */
-    char policy[300];     /* its recipe, cut off where it is longer */
+    uint64_t bytes;                         /* of the file */
+    int64_t made, used;                     /* seconds since 1970 */
+    char name[40];                          /* of the file in the folder */
+    char fingerprint[WNW_FINGERPRINT_SIZE]; /* of the model */
+    char policy[300];                       /* its recipe, cut off where it is longer */
 } wnw_store_entry;
 
 WNW_DEFAULT(wnw_store_entry, wnw_store_entry_default)

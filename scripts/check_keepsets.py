@@ -84,16 +84,16 @@ def made_up_profile(args, folder, model, tokens_file):
     """Writes a folder of profiles. The refusal of a profile of another model tells this one's fingerprint."""
     folder = os.path.join(folder, "profile")
     os.makedirs(folder, exist_ok=True)
-    results, fingerprint = made_up_results(model, random.Random(7)), "0" * 16
+    results, fingerprint = made_up_results(model, random.Random(7)), "0" * 32
     for _ in range(2):
         for kind, (settings, numbers) in results.items():
             with open(os.path.join(folder, "compiler-b128.json" if kind == "compiler" else kind + ".json"), "w") as f:
                 shape = {"n_layer": model.L, "n_head": model.H, "n_head_kv": model.K, "n_embd_head": model.d}
                 json.dump({"format": "winnow-profile-1", "kind": kind, "model": {"fingerprint": fingerprint, **shape},
                            "settings": settings, "data": {"text": "made up"}, "results": numbers}, f)
-        if fingerprint == "0" * 16:
+        if fingerprint == "0" * 32:
             answer = plan(args, folder, tokens_file, ["--tokens", tokens_file], "headkv", 0.5, folder)
-            prints = re.findall(r"\b[0-9a-f]{16}\b", answer) if isinstance(answer, str) else []
+            prints = re.findall(r"\b[0-9a-f]{32}\b", answer) if isinstance(answer, str) else []
             fingerprint = next((x for x in prints if x != fingerprint), None)
             if not fingerprint:
                 sys.exit(f"no fingerprint in: {answer}")

@@ -16,8 +16,10 @@
 /* Bytes of a run that is worth leaving out. */
 enum { LEAST_RUN = 32 };
 
-static const char magic[16] = "winnow slot 3\n";
+static const char magic[16] = "winnow slot 4\n";
 enum { MAGIC_NAME = 12 }; /* of its bytes, in front of the version */
+_Static_assert(sizeof((struct serve_slot_file){0}.fingerprint) >= WNW_FINGERPRINT_SIZE,
+               "it has room for a fingerprint");
 
 /* A part of the state: so many bytes as they are, then so many with all bits set. */
 struct part {
@@ -135,10 +137,10 @@ size_t serve_slot_file_write(const char *path, struct serve_slot_file *file, con
 bool serve_slot_file_fits(const struct serve_slot_file *file, const uint64_t model[2],
                           const char *fingerprint)
 {
-    const bool by_numbers = file->model[0] > 0 || file->model[1] > 0,
-               by_print = *file->fingerprint && *fingerprint;
-    return (by_numbers || by_print) && (!by_numbers || memcmp(file->model, model, sizeof file->model) == 0) &&
-           (!by_print || strcmp(file->fingerprint, fingerprint) == 0);
+    const bool by_numbers = file->model[0] > 0 || file->model[1] > 0;
+    return (by_numbers || *file->fingerprint) &&
+           (!by_numbers || memcmp(file->model, model, sizeof file->model) == 0) &&
+           strcmp(file->fingerprint, fingerprint) == 0;
 }
 
 /* ---- Reading ---- */

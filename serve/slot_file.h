@@ -20,7 +20,7 @@ struct serve_slot_by {
 
 struct serve_slot_file {
     uint64_t model[2];    /* numbers that tell models apart; 0: who wrote it had the file alone */
-    char fingerprint[24]; /* of the model; "": who wrote it did not know it */
+    char fingerprint[40]; /* of the model; "": who wrote it did not know it */
     uint64_t n_tokens, state_bytes, packed_bytes;
     int64_t entries;    /* in all heads */
     int32_t n_sequence; /* tokens whose keys and values are there; n_tokens counts the server's notes, too */
@@ -34,7 +34,8 @@ bool serve_slot_file_put(FILE *f, struct serve_slot_file *file, const int32_t *t
 /* Writes the file, complete or not at all; returns its bytes, 0 on failure with a line on standard error. */
 size_t serve_slot_file_write(const char *path, struct serve_slot_file *file, const int32_t *tokens,
                              const uint8_t *state);
-/* Whether it is of that model, as far as both sides know: at least one of the two ways to tell must be known to both. */
+/* Whether it is of that model. Numbers alone tell models apart that differ in shape, so that a fingerprint which one side alone knows is
+ * another model. */
 bool serve_slot_file_fits(const struct serve_slot_file *file, const uint64_t model[2],
                           const char *fingerprint);
 /* Reads what comes first, and checks it against the file's size, the bytes that a token has in all heads, and what layers that slide have at

@@ -454,7 +454,7 @@ static void make_profile(struct fake *f)
                   n_head_kv = f->src.shape.n_head_kv;
     struct wnw_profile *p = &f->profile;
     *p = (struct wnw_profile){.model = f->src.shape,
-                              .fingerprint = "0123456789abcdef",
+                              .fingerprint = "0123456789abcdef0123456789abcdef",
                               .kinds = (1u << WNW_N_PROFILE_KINDS) - 1,
                               .head_sink = 4,
                               .head_recent = 12};

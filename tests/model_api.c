@@ -310,7 +310,7 @@ static void null_models(void **state)
     const struct fixture *fx = *state;
     wnw_model *m = fx->model;
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
-    char print[17] = "x", *text;
+    char print[WNW_FINGERPRINT_SIZE] = "x", *text;
     int32_t *tokens = (int32_t *)&info, n = 7;
     wnw_prompt prompt = {WNW_INIT(wnw_prompt)};
     const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = "a"};
@@ -366,6 +366,11 @@ static void null_models(void **state)
     assert_false(wnw_policy_rule(INT32_MAX, &choice));
     assert_true(wnw_policy_rule(0, &choice));
     wnw_model_fingerprint(fx->model, NULL);
+    assert_null_refused(wnw_file_fingerprint("x", NULL, NULL));
+    assert_null_refused(wnw_file_fingerprint(NULL, NULL, print));
+    assert_string_equal(print, "");
+    assert_string_equal(wnw_profile_fingerprint(NULL), "");
+    strcpy(print, "x");
     wnw_model_fingerprint(NULL, print);
     assert_string_equal(print, "");
     assert_null_refused(wnw_tokenize(NULL, "a", 1, false, false, &tokens, &n));

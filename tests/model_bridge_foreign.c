@@ -68,7 +68,7 @@ static void test_same_sizes(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         struct two t;
-        char a[17], b[17];
+        char a[WNW_FINGERPRINT_SIZE], b[WNW_FINGERPRINT_SIZE];
         open_two(&t, own[i], &exact);
         const struct wnw__hparams *x = &t.m[0]->hp, *y = &t.m[1]->hp;
         assert_int_equal(y->n_layer, x->n_layer);

@@ -11,7 +11,7 @@ enum { N = 96 };
 /* Query head h of layer il has score 1 + h of all heads before it. */
 static void write_profile(const char *path, const wnw_model *m, const wnw_model_info *info)
 {
-    char fingerprint[17];
+    char fingerprint[WNW_FINGERPRINT_SIZE];
     wnw_model_fingerprint(m, fingerprint);
     FILE *f = fopen(path, "w");
     assert_non_null(f);

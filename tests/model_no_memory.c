@@ -208,6 +208,16 @@ static int open_model(struct fixture *fx, void *state)
     return rc;
 }
 
+static int fingerprint_of_file(struct fixture *fx, void *state)
+{
+    char out[WNW_FINGERPRINT_SIZE] = "x";
+    const wnw_model_params params = {WNW_INIT(wnw_model_params), .digests = "/nonexistent/digests"};
+    (void)fx;
+    const int rc = wnw_file_fingerprint(state, &params, out);
+    assert_int_equal(strlen(out), rc == WNW_OK ? WNW_FINGERPRINT_SIZE - 1 : 0);
+    return rc;
+}
+
 static void models_are_opened(void **state)
 {
     static const char *const names[] = {"tiny/tiny-llama.gguf", "tiny/tiny-llama-q4_0.gguf",
@@ -216,6 +226,7 @@ static void models_are_opened(void **state)
         char path[4096];
         test_model_path(path, sizeof path, names[i]);
         run_all(*state, &(struct action){.name = names[i], .act = open_model, .state = path});
+        run_all(*state, &(struct action){.name = names[i], .act = fingerprint_of_file, .state = path});
     }
 }
 
@@ -453,7 +464,7 @@ static void write_results(FILE *f, int32_t kind, const wnw_model_info *info)
 
 static void write_profile(const struct fixture *fx, int32_t kind)
 {
-    char fingerprint[17];
+    char fingerprint[WNW_FINGERPRINT_SIZE];
     wnw_model_fingerprint(fx->model, fingerprint);
     FILE *f = fopen(fx->profile_path[kind], "w");
     assert_non_null(f);

@@ -72,7 +72,7 @@ static void write_profile(struct setup *t, const char *kind, const char *fingerp
 
 static wnw_profile *profile_of(struct setup *t, uint32_t kinds)
 {
-    char fingerprint[17];
+    char fingerprint[WNW_FINGERPRINT_SIZE];
     wnw_profile *p = NULL;
     wnw_model_fingerprint(t->m, fingerprint);
     assert_ok(wnw_profile_new(&p, t->m));

@@ -63,7 +63,7 @@ static void same_model(const char *whole, const char *parts)
     wnw_model *m[2] = {NULL, NULL};
     wnw_session *s[2];
     wnw_model_info info[2] = {{WNW_INIT(wnw_model_info)}, {WNW_INIT(wnw_model_info)}};
-    char print[2][17];
+    char print[2][WNW_FINGERPRINT_SIZE];
     for (int i = 0; i < 2; i++) {
         int32_t *tokens = NULL, n = 0;
         assert_ok(wnw_model_open(&m[i], i ? parts : whole, NULL));

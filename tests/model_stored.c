@@ -729,6 +729,38 @@ static void descriptions_that_were_edited_are_refused(void **state)
     test_close(&f);
 }
 
+/* Its fingerprint covered a part of the model. The file can be looked at, and is of no model. */
+static void files_of_older_winnow(void **state)
+{
+    (void)state;
+    struct test_model f;
+    wnw_engine *e;
+    wnw_session *s;
+    wnw_stored *st;
+    wnw_stored_info info = wnw_stored_info_default();
+    char now[WNW_FINGERPRINT_SIZE + 1], old[WNW_FINGERPRINT_SIZE + 1];
+    size_t n;
+    test_open_tiny(&f, "llama", 40, 31);
+    wnw_model_fingerprint(f.m, now);
+    snprintf(old, sizeof old, "%.16s\"%16s", now, "");
+    strcat(now, "\"");
+    uint8_t *bytes = small_file(&f, &n);
+    put_into_description(bytes, now, old);
+    write_file(other_path, bytes, n);
+    assert_ok(wnw_stored_open(&st, other_path));
+    assert_ok(wnw_stored_get_info(st, &info));
+    assert_int_equal(strlen(info.fingerprint), 16);
+    assert_error(wnw_stored_check_model(st, f.m), WNW_E_MISMATCH);
+    assert_says("older winnow");
+    assert_says("winnow compress");
+    assert_ok(wnw_engine_new(&e, f.m, &(wnw_engine_params){WNW_INIT(wnw_engine_params), .n_threads = 1}));
+    assert_error(wnw_stored_session(&s, st, e, NULL), WNW_E_MISMATCH);
+    wnw_engine_free(e);
+    wnw_stored_free(st);
+    free(bytes);
+    test_close(&f);
+}
+
 static void others_are_refused(void **state)
 {
     (void)state;
@@ -867,6 +899,7 @@ int main(void)
         cmocka_unit_test(a_file_that_is_cut_off_ends_nothing),
         cmocka_unit_test(blocks_that_do_not_belong_are_refused),
         cmocka_unit_test(descriptions_that_were_edited_are_refused),
+        cmocka_unit_test(files_of_older_winnow),
         cmocka_unit_test(others_are_refused),
         cmocka_unit_test(a_failed_write_leaves_the_old_file),
         cmocka_unit_test(what_cannot_be_stored_is_refused),

@@ -145,7 +145,7 @@ static void same_as_alone(void **state)
 static void *open_and_parse(void *arg)
 {
     int *failed = arg;
-    char path[4096], print[17];
+    char path[4096], print[WNW_FINGERPRINT_SIZE];
     wnw_method_info info = {WNW_INIT(wnw_method_info)};
     test_model_path(path, sizeof path, "tiny/tiny-qwen3.gguf");
     for (int i = 0; i < 3; i++) {
@@ -157,7 +157,7 @@ static void *open_and_parse(void *arg)
             continue;
         }
         wnw_model_fingerprint(m, print);
-        *failed += strlen(print) != 16;
+        *failed += strlen(print) != WNW_FINGERPRINT_SIZE - 1;
         *failed += wnw_tokenize(m, "in the thin air", 15, false, false, &tokens, &n) != WNW_OK;
         wnw_free(tokens);
         wnw_model_free(m);

@@ -60,7 +60,7 @@ static void assert_no_profile(const char *path, int status, const char *part)
     assert_int_equal(
         wnw__profile_new(
             &p, &(struct wnw__profile_shape){.model = {.n_layer = 2, .n_head = 4, .n_head_kv = 2, .d = 2},
-                                             .fingerprint = "0123456789abcdef"}),
+                                             .fingerprint = "0123456789abcdef0123456789abcdef"}),
         WNW_OK);
     alarm(20);
     assert_int_equal(wnw_profile_add_file(p, path), status);

@@ -121,7 +121,8 @@ static int add_layers(wnw_profile *p, const char *first, const char *second)
     assert_non_null(f);
     fprintf(f,
             "{\"format\": \"winnow-profile-1\", \"kind\": \"layers\", \"model\": {\"fingerprint\": "
-            "\"0123456789abcdef\", \"n_layer\": 2, \"n_head\": 4, \"n_head_kv\": 2, \"n_embd_head\": 2}, "
+            "\"0123456789abcdef0123456789abcdef\", \"n_layer\": 2, \"n_head\": 4, \"n_head_kv\": 2, "
+            "\"n_embd_head\": 2}, "
             "\"settings\": {}, \"results\": {\"avg_score\": [%s, %s]}}",
             first, second);
     assert_int_equal(fclose(f), 0);
@@ -139,7 +140,7 @@ static void test_profiles(void **state)
     assert_int_equal(
         wnw__profile_new(
             &p, &(struct wnw__profile_shape){.model = {.n_layer = 2, .n_head = 4, .n_head_kv = 2, .d = 2},
-                                             .fingerprint = "0123456789abcdef"}),
+                                             .fingerprint = "0123456789abcdef0123456789abcdef"}),
         WNW_OK);
     assert_int_equal(add_layers(p, "0.25", "7.5e-1"), WNW_OK);
     assert_cmp(p->layer_share[0], ==, 0.25);

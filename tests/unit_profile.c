@@ -11,9 +11,10 @@
 #include "peek_plan.h"
 #include "random.h"
 
+#define PRINT "0123456789abcdef0123456789abcdef"
 /* Shapes of every profile here: 2 layers, 4 query heads, 2 KV heads of 2. */
-#define MODEL                                                                                     \
-    "\"model\":{\"fingerprint\":\"0123456789abcdef\",\"n_layer\":2,\"n_head\":4,\"n_head_kv\":2," \
+#define MODEL                                                                              \
+    "\"model\":{\"fingerprint\":\"" PRINT "\",\"n_layer\":2,\"n_head\":4,\"n_head_kv\":2," \
     "\"n_embd_head\":2}"
 #define HEAD(kind) \
     "{\"format\":\"winnow-profile-1\",\"kind\":\"" kind "\"," MODEL ",\"data\":{\"text\":\"x\"},"
@@ -86,7 +87,7 @@ static wnw_profile *empty(void)
     assert_int_equal(
         wnw__profile_new(
             &p, &(struct wnw__profile_shape){.model = {.n_layer = 2, .n_head = 4, .n_head_kv = 2, .d = 2},
-                                             .fingerprint = "0123456789abcdef"}),
+                                             .fingerprint = PRINT}),
         WNW_OK);
     return p;
 }
@@ -237,9 +238,12 @@ static const struct change {
      "winnow-profile-1 is expected"},
     {"a number for the format", srh_text, "\"winnow-profile-1\"", "1", WNW_E_FORMAT, "no string"},
     {"an unknown kind", srh_text, "\"kind\":\"srh\"", "\"kind\":\"hrs\"", WNW_E_FORMAT, "its kind is not"},
-    {"a short fingerprint", srh_text, "0123456789abcdef", "0123456789abcde", WNW_E_FORMAT,
-     "16 hexadecimal digits"},
-    {"another fingerprint", srh_text, "0123456789abcdef", "0123456789abcdee", WNW_E_MISMATCH,
+    {"a short fingerprint", srh_text, PRINT, "0123456789abcde", WNW_E_FORMAT, "32 hexadecimal digits"},
+    {"a long fingerprint", srh_text, PRINT, PRINT "0", WNW_E_FORMAT, "32 hexadecimal digits"},
+    {"no digits", srh_text, PRINT, "0123456789ABCDEF0123456789abcdef", WNW_E_FORMAT, "32 hexadecimal digits"},
+    {"an old fingerprint", srh_text, PRINT, "0123456789abcdef", WNW_E_MISMATCH,
+     "make it again with `winnow calibrate srh`"},
+    {"another fingerprint", srh_text, PRINT, "0123456789abcdef0123456789abcdee", WNW_E_MISMATCH,
      "another model"},
     {"another depth", srh_text, "\"n_layer\":2", "\"n_layer\":3", WNW_E_MISMATCH, "another model"},
     {"a negative depth", srh_text, "\"n_layer\":2", "\"n_layer\":-3", WNW_E_FORMAT, "n_layer is -3"},
@@ -415,7 +419,7 @@ static void foreign_compiler_tables(void **state)
 {
     (void)state;
     wnw_profile *p = empty();
-    char *text = changed(compiler_text, "0123456789abcdef", "00000000000000ff");
+    char *text = changed(compiler_text, PRINT, "000000000000000000000000000000ff");
     add_ok(p, "p.json", text);
     assert_true(p->compiler.foreign);
     free(text);

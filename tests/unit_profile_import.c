@@ -28,7 +28,7 @@ static int read_as(wnw_profile **p, const char *text, const char *as)
 {
     assert_ok(wnw__profile_new(
         p, &(struct wnw__profile_shape){.model = {.n_layer = 2, .n_head = 4, .n_head_kv = 2, .d = 2},
-                                        .fingerprint = "0123456789abcdef"}));
+                                        .fingerprint = "0123456789abcdef0123456789abcdef"}));
     const char *path = file_of(text, strlen(text));
     const int rc = wnw__profile_read_as(*p, path, as);
     unlink(path);
@@ -133,7 +133,7 @@ static void a_nul(void **state)
     wnw_profile *p;
     assert_ok(wnw__profile_new(
         &p, &(struct wnw__profile_shape){.model = {.n_layer = 2, .n_head = 4, .n_head_kv = 2, .d = 2},
-                                         .fingerprint = "0123456789abcdef"}));
+                                         .fingerprint = "0123456789abcdef0123456789abcdef"}));
     assert_error(wnw__profile_read_as(p, file_of(text, sizeof text - 1), "duo"), WNW_E_FORMAT);
     assert_says("NUL");
     wnw_profile_free(p);
@@ -142,7 +142,8 @@ static void a_nul(void **state)
 /* ---- Looking at a profile without its model ---- */
 
 #define HEADS_PROFILE                                                                                       \
-    "{\"format\":\"winnow-profile-1\",\"kind\":\"heads\",\"model\":{\"fingerprint\":\"0123456789abcdef\","  \
+    "{\"format\":\"winnow-profile-1\",\"kind\":\"heads\",\"model\":{\"fingerprint\":"                       \
+    "\"0123456789abcdef0123456789abcdef\","                                                                 \
     "\"n_layer\":2,\"n_head\":4,\"n_head_kv\":2,\"n_embd_head\":2},\"results\":{\"score\":[[1,2,3,4],[5,6," \
     "7,8]],"                                                                                                \
     "\"alpha\":[[0,1],[0.5,0.25]]}}"
@@ -204,7 +205,7 @@ static int read_tensors(wnw_profile **p, const char *tensors, const void *data, 
         memcpy(text + 8 + n, data, size);
     assert_ok(wnw__profile_new(
         p, &(struct wnw__profile_shape){.model = {.n_layer = 2, .n_head = 4, .n_head_kv = 2, .d = 2},
-                                        .fingerprint = "0123456789abcdef"}));
+                                        .fingerprint = "0123456789abcdef0123456789abcdef"}));
     const char *path = file_of(text, 8 + n + size);
     const int rc = wnw__profile_read_as(*p, path, as);
     unlink(path);
@@ -348,7 +349,7 @@ static void bad_tensors(void **state)
     for (int i = 0; i < 4; i++) {
         assert_ok(wnw__profile_new(
             &p, &(struct wnw__profile_shape){.model = {.n_layer = 2, .n_head = 4, .n_head_kv = 2, .d = 2},
-                                             .fingerprint = "0123456789abcdef"}));
+                                             .fingerprint = "0123456789abcdef0123456789abcdef"}));
         assert_error(wnw__profile_read_as(p, file_of(short_files[i], lengths[i]), "kvzap"), WNW_E_FORMAT);
         assert_says("safetensors");
         wnw_profile_free(p);

@@ -1045,10 +1045,10 @@ static void test_files_of_models(void **state)
         const char *fingerprint, *own;
         bool fits;
     } cases[] = {
-        {{7, 8}, "", "", true},        {{7, 8}, "", "abc", true},     {{7, 9}, "abc", "abc", false},
+        {{7, 8}, "", "", true},        {{7, 8}, "", "abc", false},    {{7, 9}, "abc", "abc", false},
         {{0, 8}, "abc", "abc", false}, {{7, 8}, "abc", "abc", true},  {{7, 8}, "abd", "abc", false},
         {{0, 0}, "abc", "abc", true},  {{0, 0}, "abd", "abc", false}, {{0, 0}, "abc", "", false},
-        {{0, 0}, "", "abc", false},    {{7, 8}, "abc", "", true},
+        {{0, 0}, "", "abc", false},    {{7, 8}, "abc", "", false},
     };
     const uint64_t model[2] = {7, 8};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

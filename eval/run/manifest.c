@@ -7,6 +7,7 @@
 #include "app/files.h"
 #include "app/json.h"
 #include "app/output.h"
+#include "base/fingerprint_form.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "base/system.h"
@@ -47,7 +48,7 @@ static json_t *tokenizer_of(const wnw_model *m, int32_t n_vocab)
 /* The model's file name without its folder. */
 static json_t *model_of(const struct eval_setup *s, const wnw_model_info *info)
 {
-    char fingerprint[17];
+    char fingerprint[WNW_FINGERPRINT_SIZE];
     const char *slash = strrchr(s->model_path, '/');
     wnw_model_fingerprint(s->model, fingerprint);
     return json_pack("{s:o, s:o, s:s, s:I, s:s, s:i, s:i, s:i, s:i, s:i, s:i}", "file",
@@ -286,6 +287,14 @@ bool eval_manifest_samples(struct eval_setup *s, const char *dir)
     return found;
 }
 
+/* Whether the model of a run is named by a fingerprint of a part of it, which another model may have, too. */
+static bool is_older(const json_t *run)
+{
+    const json_t *model = json_object_get(run, "model");
+    return wnw__fingerprint_form(json_string_value(json_object_get(model, "fingerprint"))) ==
+           WNW_FINGERPRINT_OLD;
+}
+
 static int compare(const char *path, const json_t *run)
 {
     char *text = NULL;
@@ -300,7 +309,13 @@ static int compare(const char *path, const json_t *run)
     else if (rc == APP_OK && !now)
         rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
     const char *field = rc == APP_OK ? eval_info_difference(old, now, false) : NULL;
-    if (field)
+    if (field && is_older(old))
+        rc = app_fail(
+            APP_BAD_INPUT,
+            "'%s' was begun by an older winnow, whose fingerprint covers a part of the model alone: begin it "
+            "again with another --out",
+            path);
+    else if (field)
         rc = app_fail(
             APP_BAD_INPUT,
             "'%s' describes another run: \"%s\" differs; go on with what it began with, or use another --out",

@@ -41,7 +41,7 @@ static int describe_data(wnw_calibration *c)
 
 json_t *wnw__calibrate_model(const wnw_calibration *c)
 {
-    char fingerprint[17];
+    char fingerprint[WNW_FINGERPRINT_SIZE];
     wnw_model_fingerprint(c->m, fingerprint);
     return json_pack("{s:s, s:i, s:i, s:i, s:i}", "fingerprint", fingerprint, "n_layer", c->info.n_layer,
                      "n_head", c->info.n_head, "n_head_kv", c->info.n_head_kv, "n_embd_head",

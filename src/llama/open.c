@@ -47,7 +47,7 @@ static void leave_out_padding(struct wnw_model *m)
 
 static int open_model(struct wnw_model *m, const char *path, const wnw_model_params *params, bool foreign)
 {
-    WNW_TRY(wnw__model_map(m, path));
+    WNW_TRY(wnw__model_map(m, path, params->digests));
     bool by_libllama = foreign || !m->arch;
     if (!by_libllama)
         WNW_TRY(wnw__hparams_by_libllama(m, &by_libllama));

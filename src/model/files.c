@@ -48,6 +48,7 @@ static int map_file(struct wnw__model_file *f, const char *what)
         rc = check_magic(f->path, head);
     if (rc == WNW_OK) {
         f->map_size = (size_t)size;
+        f->state = wnw__file_state_of(fd);
         f->map = mmap(NULL, f->map_size, PROT_READ, MAP_SHARED, fd, 0);
         if (f->map == MAP_FAILED) {
             f->map = NULL;
@@ -310,6 +311,14 @@ static int place_file(struct wnw_model *m, struct wnw__model_file *f, ggml_backe
         if (ggml_backend_tensor_alloc(f->buffer, t, at) != GGML_STATUS_SUCCESS)
             return wnw__fail(WNW_E_BACKEND, "ggml cannot place tensor %.64s", t->name);
     }
+    return WNW_OK;
+}
+
+int wnw__files_check(struct wnw_model *m)
+{
+    size_t largest = 0;
+    for (int32_t i = 0; i < m->n_file; i++)
+        WNW_TRY(check_places(m, &m->files[i], &largest));
     return WNW_OK;
 }
 

@@ -4,6 +4,7 @@
 #ifndef WNW_FILES_H
 #define WNW_FILES_H
 
+#include "model/digests.h"
 #include "model/model.h"
 
 struct wnw__model_file {
@@ -12,6 +13,7 @@ struct wnw__model_file {
     struct ggml_context *meta; /* its tensors; their data lie in the mapping */
     void *map;
     size_t map_size;
+    struct wnw__file_state state; /* when it was mapped */
     ggml_backend_buffer_t buffer; /* the mapping as ggml sees it */
 };
 
@@ -19,6 +21,8 @@ struct wnw__model_file {
  * model. Sets m's files and gguf. Files that are no models are refused with what they are. Errors: E_FORMAT, E_IO,
  * E_NOMEM, E_UNSUPPORTED. The caller calls wnw__files_close also after a failure. */
 int wnw__files_open(struct wnw_model *m, const char *path);
+/* Checks that all tensors lie in the mappings. E_FORMAT. */
+int wnw__files_check(struct wnw_model *m);
 /* Gives every tensor its place in the mappings, after checking that the place exists, and counts m->weight_bytes. */
 int wnw__files_place(struct wnw_model *m);
 void wnw__files_close(struct wnw_model *m);

@@ -1,63 +1,303 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The model fingerprint: FNV-1a (64 bits) over names, shapes and types of all tensors in the file's order (of all files; a model has the same one split and whole),
- * and over the bytes of the key and value weights of the first and the last layer. It reads a few megabytes,
- * not the whole file; two trainings of one architecture still have different fingerprints. Everything is
- * hashed as it lies in the file, so that neither the machine nor repacking changes the result.
+ * The model fingerprint: a hash of what decides a model's numbers and its tokens, which is every key that is not listed here as a
+ * remark, and the header and all bytes of every tensor. All bytes and no sample of them: a row of one matrix that was trained
+ * further is another model, and reading the weights once costs about what computing one token does. Digests of large files are
+ * kept in a folder (digests.h), so that this is done once and not in every process.
+ *
+ * Keys and tensors are added up by their own hashes, which hold their names: their order does not count, nor does how
+ * they are spread over files and where these have gaps. Neither does the machine, nor repacking.
  */
-#include "model/files.h"
+#include "model/fingerprint.h"
 
-#include "base/random.h"
+#include "model/files.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <xxhash.h>
 
-/* Adds the low n bytes of x to the hash, least significant first. */
-static uint64_t add_number(uint64_t h, uint64_t x, int n)
+/* 128 bits. XXH3 tells contents apart that nobody has forged. */
+struct digest {
+    uint64_t w[2];
+};
+
+/* A file with fewer bytes of weights is hashed sooner than its digest is found. */
+#define LEAST_KEPT ((uint64_t)32 << 20)
+
+enum {
+    PIECE = 4 << 20, /* bytes that are hashed at a time */
+    AHEAD = 4        /* pieces that the system is asked to read before they are hashed */
+};
+
+/* Takes in data[n] after what d has taken in before; the border between the two counts. */
+static void join(struct digest *d, const void *data, size_t n)
 {
-    for (int i = 0; i < n; i++, x >>= 8) {
-        const uint8_t byte = (uint8_t)(x & 0xff);
-        h = wnw__hash(h, &byte, 1);
+    const XXH128_hash_t h = XXH3_128bits(data, n);
+    const uint64_t all[5] = {d->w[0], d->w[1], h.high64, h.low64, n};
+    const XXH128_hash_t joined = XXH3_128bits(all, sizeof all);
+    *d = (struct digest){{joined.high64, joined.low64}};
+}
+
+static void join_text(struct digest *d, const char *text)
+{
+    join(d, text, strlen(text));
+}
+
+static void join_numbers(struct digest *d, const uint64_t *x, size_t n)
+{
+    join(d, x, n * sizeof *x);
+}
+
+/* Of a sum the order does not count. What is added twice does not cancel out, as it would with exclusive or. */
+static void add(struct digest *sum, const struct digest *d)
+{
+    sum->w[0] += d->w[0];
+    sum->w[1] += d->w[1];
+}
+
+/* ---- Keys ---- */
+
+/* Keys that change no number and no token. A name that ends with '.' is that of all keys which begin like it. */
+static const char *const remarks[] = {
+    /* Who made the file, from what and when, and how it is called: read for display. general.name is in add_name as well. */
+    "general.name", "general.basename", "general.finetune", "general.size_label", "general.version",
+    "general.organization", "general.author", "general.description", "general.quantized_by",
+    "general.license", "general.license.", "general.url", "general.doi", "general.uuid", "general.repo_url",
+    "general.tags", "general.languages", "general.datasets", "general.source.", "general.base_model.",
+    "general.dataset.",
+    /* A word for the mixture of types; every tensor says its own. */
+    "general.file_type",
+    /* Where tensors lie in the file, and which file they are in. */
+    "general.alignment", "split.",
+    /* What the quantiser chose by. The weights that it chose are there. */
+    "quantize.imatrix."};
+
+static bool is_remark(const char *key)
+{
+    for (size_t i = 0; i < sizeof remarks / sizeof *remarks; i++) {
+        const size_t n = strlen(remarks[i]);
+        if (remarks[i][n - 1] == '.' ? strncmp(key, remarks[i], n) == 0 : strcmp(key, remarks[i]) == 0)
+            return true;
     }
-    return h;
+    return false;
 }
 
-static uint64_t add_header(uint64_t h, const struct ggml_tensor *t)
+static size_t size_of(enum gguf_type type)
 {
-    h = wnw__hash(h, t->name, strlen(t->name) + 1);
-    for (int i = 0; i < GGML_MAX_DIMS; i++)
-        h = add_number(h, (uint64_t)t->ne[i], 8);
-    return add_number(h, (uint64_t)t->type, 4);
+    switch (type) {
+    case GGUF_TYPE_UINT8:
+    case GGUF_TYPE_INT8:
+    case GGUF_TYPE_BOOL:
+        return 1;
+    case GGUF_TYPE_UINT16:
+    case GGUF_TYPE_INT16:
+        return 2;
+    case GGUF_TYPE_UINT32:
+    case GGUF_TYPE_INT32:
+    case GGUF_TYPE_FLOAT32:
+        return 4;
+    case GGUF_TYPE_UINT64:
+    case GGUF_TYPE_INT64:
+    case GGUF_TYPE_FLOAT64:
+        return 8;
+    case GGUF_TYPE_STRING:
+    case GGUF_TYPE_ARRAY:
+    case GGUF_TYPE_COUNT:
+        break;
+    }
+    return 0;
 }
 
-/* Adds the bytes of w as they lie in the file. w may be the repacked copy, which has the name of the
- * original. */
-static uint64_t add_data(uint64_t h, const struct wnw_model *m, const struct ggml_tensor *w)
+static void join_list(struct digest *d, const struct gguf_context *g, int64_t id)
 {
-    const struct ggml_tensor *t = wnw__model_original(m, w);
-    return wnw__hash(h, t->data, ggml_nbytes(t));
+    const enum gguf_type type = gguf_get_arr_type(g, id);
+    const uint64_t n = gguf_get_arr_n(g, id);
+    join_numbers(d, (const uint64_t[]){type, n}, 2);
+    if (type == GGUF_TYPE_STRING)
+        for (uint64_t i = 0; i < n; i++)
+            join_text(d, gguf_get_arr_str(g, id, i));
+    else if (n > 0)
+        join(d, gguf_get_arr_data(g, id), n * size_of(type));
 }
 
-void wnw_model_fingerprint(const wnw_model *m, char out[17])
+static void add_key(struct digest *sum, const struct gguf_context *g, int64_t id)
 {
-    uint64_t h = WNW_HASH_START;
+    struct digest d = {{0}};
+    const enum gguf_type type = gguf_get_kv_type(g, id);
+    join_text(&d, gguf_get_key(g, id));
+    join_numbers(&d, (const uint64_t[]){type}, 1);
+    if (type == GGUF_TYPE_ARRAY)
+        join_list(&d, g, id);
+    else if (type == GGUF_TYPE_STRING)
+        join_text(&d, gguf_get_val_str(g, id));
+    else
+        join(&d, gguf_get_val_data(g, id), size_of(type));
+    add(sum, &d);
+}
+
+/* libllama reads the blanks after control tokens otherwise in models that are called like these. */
+static void add_name(struct digest *sum, const struct gguf_context *g)
+{
+    static const char *const named[] = {"phi-3", "phi3", "modern-bert"};
+    struct digest d = {{0}};
+    const char *name = wnw__key_str(g, "general.name");
+    for (size_t i = 0; name && i < sizeof named / sizeof *named; i++)
+        if (strcasestr(name, named[i])) {
+            join_text(&d, named[i]);
+            add(sum, &d);
+        }
+}
+
+/* The first file has all keys; what others have is about the split. */
+static struct digest digest_keys(const struct wnw_model *m)
+{
+    struct digest sum = {{0}};
+    for (int64_t id = 0; id < gguf_get_n_kv(m->gguf); id++)
+        if (!is_remark(gguf_get_key(m->gguf, id)))
+            add_key(&sum, m->gguf, id);
+    add_name(&sum, m->gguf);
+    return sum;
+}
+
+/* ---- Tensors ---- */
+
+static struct digest digest_headers(const struct wnw_model *m)
+{
+    struct digest sum = {{0}};
+    for (int32_t i = 0; i < m->n_file; i++) {
+        const struct wnw__model_file *f = &m->files[i];
+        for (int64_t k = 0; k < gguf_get_n_tensors(f->gguf); k++) {
+            struct digest d = {{0}};
+            const struct ggml_tensor *t = ggml_get_tensor(f->meta, gguf_get_tensor_name(f->gguf, k));
+            uint64_t header[1 + GGML_MAX_DIMS] = {t->type};
+            for (int j = 0; j < GGML_MAX_DIMS; j++)
+                header[1 + j] = (uint64_t)t->ne[j];
+            join_text(&d, t->name);
+            join_numbers(&d, header, 1 + GGML_MAX_DIMS);
+            add(&sum, &d);
+        }
+    }
+    return sum;
+}
+
+/* Has the system read what comes next, because pages of a mapping are otherwise read when they are missed. *asked: what lies in
+ * front of it was asked for. */
+static void read_ahead(const struct wnw__model_file *f, size_t at, size_t *asked)
+{
+    const size_t n = (size_t)AHEAD * PIECE, from = at / PIECE * PIECE;
+    if (from + n / 2 < *asked || from >= f->map_size)
+        return;
+    const size_t begin = from > *asked ? from : *asked, end = from + n < f->map_size ? from + n : f->map_size;
+    if (begin < end)
+        (void)madvise((char *)f->map + begin, end - begin, MADV_WILLNEED);
+    *asked = end;
+}
+
+/* Of the bytes of all tensors of a file. */
+static struct digest digest_data(const struct wnw__model_file *f)
+{
+    struct digest sum = {{0}};
+    size_t asked = 0;
+    for (int64_t k = 0; k < gguf_get_n_tensors(f->gguf); k++) {
+        struct digest d = {{0}};
+        const size_t at = gguf_get_data_offset(f->gguf) + gguf_get_tensor_offset(f->gguf, k),
+                     n = gguf_get_tensor_size(f->gguf, k);
+        join_text(&d, gguf_get_tensor_name(f->gguf, k));
+        for (size_t i = 0; i < n; i += PIECE) {
+            read_ahead(f, at + i, &asked);
+            join(&d, (const char *)f->map + at + i, n - i < PIECE ? n - i : PIECE);
+        }
+        add(&sum, &d);
+    }
+    return sum;
+}
+
+static struct digest digest_file(const struct wnw_model *m, const struct wnw__model_file *f)
+{
+    struct digest d;
+    const bool kept = f->map_size >= LEAST_KEPT;
+    if (kept && wnw__digest_find(d.w, m->print->digests, &f->state))
+        return d;
+    d = digest_data(f);
+    if (kept)
+        wnw__digest_keep(m->print->digests, f->path, &f->state, d.w);
+    return d;
+}
+
+/* ---- The fingerprint ---- */
+
+static void make_text(const struct wnw_model *m, char out[WNW_FINGERPRINT_SIZE])
+{
+    const struct digest keys = digest_keys(m);
+    struct digest data = {{0}}, all = {{0}};
+    for (int32_t i = 0; i < m->n_file; i++) {
+        const struct digest d = digest_file(m, &m->files[i]);
+        add(&data, &d);
+    }
+    join_numbers(&all, keys.w, 2);
+    join_numbers(&all, m->print->headers, 2);
+    join_numbers(&all, data.w, 2);
+    snprintf(out, WNW_FINGERPRINT_SIZE, "%016" PRIx64 "%016" PRIx64, all.w[0], all.w[1]);
+}
+
+int wnw__fingerprint_new(struct wnw_model *m, const char *digests)
+{
+    const struct digest headers = digest_headers(m);
+    m->print = calloc(1, sizeof *m->print);
+    if (!m->print || (digests && !(m->print->digests = strdup(digests))))
+        return wnw__fail(WNW_E_NOMEM, "no memory for a model");
+    memcpy(m->print->headers, headers.w, sizeof headers.w);
+    return WNW_OK;
+}
+
+void wnw__fingerprint_free(struct wnw_model *m)
+{
+    if (m->print)
+        free(m->print->digests);
+    free(m->print);
+    m->print = NULL;
+}
+
+/* Threads that ask at once compute it each; one of them keeps it. */
+void wnw_model_fingerprint(const wnw_model *m, char out[WNW_FINGERPRINT_SIZE])
+{
     if (!out)
         return;
     out[0] = '\0';
     if (!m)
         return;
-    for (int32_t i_file = 0; i_file < m->n_file; i_file++) {
-        const struct wnw__model_file *file = &m->files[i_file];
-        for (int64_t i = 0; i < gguf_get_n_tensors(file->gguf); i++)
-            h = add_header(h, ggml_get_tensor(file->meta, gguf_get_tensor_name(file->gguf, i)));
+    struct wnw__fingerprint *print = m->print;
+    if (atomic_load_explicit(&print->state, memory_order_acquire) == 2) {
+        memcpy(out, print->text, sizeof print->text);
+        return;
     }
-    const struct wnw__layer_weights *ends[2] = {&m->layers[0], &m->layers[m->hp.n_layer - 1]};
-    for (int i = 0; i < 2; i++) {
-        if (ends[i]->wk && ends[i]->wv) { /* some families have them in one tensor */
-            h = add_data(h, m, ends[i]->wk);
-            h = add_data(h, m, ends[i]->wv);
-        }
+    make_text(m, out);
+    int empty = 0;
+    if (atomic_compare_exchange_strong(&print->state, &empty, 1)) {
+        memcpy(print->text, out, sizeof print->text);
+        atomic_store_explicit(&print->state, 2, memory_order_release);
     }
-    snprintf(out, 17, "%016" PRIx64, h);
+}
+
+int wnw_file_fingerprint(const char *path, const wnw_model_params *params, char out[WNW_FINGERPRINT_SIZE])
+{
+    struct wnw_model m = {0};
+    wnw_model_params own = wnw_model_default_params();
+    WNW_REQUIRE(out);
+    out[0] = '\0';
+    WNW_REQUIRE(path);
+    WNW_TRY(WNW_SIZED_TAKE(wnw_model_params, &own, params));
+    int rc = wnw__files_open(&m, path);
+    if (rc == WNW_OK)
+        rc = wnw__files_check(&m);
+    if (rc == WNW_OK)
+        rc = wnw__fingerprint_new(&m, own.digests);
+    if (rc == WNW_OK)
+        make_text(&m, out);
+    wnw__fingerprint_free(&m);
+    wnw__files_close(&m);
+    return rc;
 }

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "model/files.h"
+#include "model/fingerprint.h"
 #include "model/model_impl.h"
 
 #include <stdlib.h>
@@ -16,9 +17,10 @@ static int set_name(struct wnw_model *m, const char *path)
     return m->name ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the model's name");
 }
 
-int wnw__model_map(struct wnw_model *m, const char *path)
+int wnw__model_map(struct wnw_model *m, const char *path, const char *digests)
 {
     WNW_TRY(wnw__files_open(m, path));
+    WNW_TRY(wnw__fingerprint_new(m, digests));
     const char *arch = wnw__key_str(m->gguf, "general.architecture");
     if (!arch)
         return wnw__fail(WNW_E_FORMAT, "%s does not name its architecture", path);
@@ -39,6 +41,7 @@ void wnw__model_clear(struct wnw_model *m)
         ggml_backend_buffer_free(m->repacked_buffer);
     ggml_free(m->repacked);
     free(m->repacked_arena);
+    wnw__fingerprint_free(m);
     wnw__files_close(m);
     free(m->layers);
     free(m->forms);

@@ -15,6 +15,7 @@
 struct llama_model; /* only src/text looks inside these two */
 struct wnw__tokenizer;
 struct wnw__executor; /* forward/executor.h */
+struct wnw__fingerprint;
 
 struct wnw_model {
     char *name;
@@ -27,7 +28,8 @@ struct wnw_model {
     int32_t *n_reader;                 /* the same */
     struct wnw__layer_weights *layers; /* [hp.n_layer]; with an executor only wk, wv and wo, or NULL */
 
-    struct wnw__model_file *files; /* [n_file] the files, in their order (files.h) */
+    struct wnw__model_file *files;  /* [n_file] the files, in their order (files.h) */
+    struct wnw__fingerprint *print; /* fingerprint.h */
     int32_t n_file;
     const struct gguf_context *gguf; /* of the first file, which holds all keys */
     struct ggml_context *repacked;   /* second copies in CPU_REPACK layout, or NULL */
@@ -40,8 +42,8 @@ struct wnw_model {
 };
 
 /* Opens the file and, of a split model, all other files in an empty *m, and finds the model's name and family: m->arch
- * is NULL where arch/ does not have it. The caller clears *m also after a failure. */
-int wnw__model_map(struct wnw_model *m, const char *path);
+ * is NULL where arch/ does not have it. digests: as in wnw_model_params. The caller clears *m also after a failure. */
+int wnw__model_map(struct wnw_model *m, const char *path, const char *digests);
 /* Reads what a family of arch/ computes with, except the vocabulary, which libllama reads (llama/open.c). */
 int wnw__model_read(struct wnw_model *m);
 /* Releases what these and wnw__repack made. The vocabulary must have been freed before. */

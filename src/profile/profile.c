@@ -26,6 +26,11 @@ void wnw_profile_set_found(wnw_profile *p, uint32_t kinds)
         p->found = kinds;
 }
 
+const char *wnw_profile_fingerprint(const wnw_profile *p)
+{
+    return p ? p->fingerprint : "";
+}
+
 uint32_t wnw_profile_kinds(const wnw_profile *p)
 {
     return p ? p->kinds : 0;

@@ -70,7 +70,7 @@ struct wnw__compiler_table {
 
 struct wnw_profile {
     struct wnw__shape model;
-    char fingerprint[17];
+    char fingerprint[WNW_FINGERPRINT_SIZE];
     uint32_t kinds; /* bit set of wnw_profile_kind */
     uint32_t found; /* those of them that were found, not asked for (wnw_profile_set_found) */
 
@@ -127,7 +127,7 @@ struct wnw_profile {
 /* An empty profile for a model of these shapes. */
 struct wnw__profile_shape {
     struct wnw__shape model;
-    char fingerprint[17];
+    char fingerprint[WNW_FINGERPRINT_SIZE];
 };
 /* Tells results of the kinds apart from others; p may be NULL. */
 uint64_t wnw__profile_hash(const wnw_profile *p, uint32_t kinds);

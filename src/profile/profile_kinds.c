@@ -3,6 +3,8 @@
  * lists the fields. */
 #include "profile/profile_impl.h"
 
+#include "base/fingerprint_form.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +27,17 @@ int wnw__profile_shape_of(const struct wnw__profile_file *f, struct wnw__profile
 {
     const json_t *model = json_object_get(f->root, "model");
     const char *fingerprint = json_string_value(json_object_get(model, "fingerprint"));
-    if (!fingerprint || strlen(fingerprint) != 16 || strspn(fingerprint, "0123456789abcdef") != 16)
-        return wnw__profile_bad(f, "model.fingerprint is not 16 hexadecimal digits");
+    const char *kind = json_string_value(json_object_get(f->root, "kind"));
+    const enum wnw__fingerprint_form form = wnw__fingerprint_form(fingerprint);
+    if (form == WNW_FINGERPRINT_OLD)
+        return wnw__fail(
+            WNW_E_MISMATCH,
+            "profile '%.200s' was made by an older winnow, whose fingerprint %s covers a part of the model "
+            "alone: make it again with `winnow calibrate %.20s`, or import it again",
+            f->path, fingerprint, kind ? kind : "KIND");
+    if (form != WNW_FINGERPRINT_NOW)
+        return wnw__profile_bad(f, "model.fingerprint is not %d hexadecimal digits",
+                                WNW_FINGERPRINT_SIZE - 1);
     memcpy(shape->fingerprint, fingerprint, sizeof shape->fingerprint);
     WNW_TRY(model_int(f, model, "n_layer", &shape->model.n_layer));
     WNW_TRY(model_int(f, model, "n_head", &shape->model.n_head));

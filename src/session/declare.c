@@ -53,9 +53,11 @@ int wnw__session_record(wnw_session *s, const char *name, bool record)
 
 static int check_profile(const wnw_session *s, const wnw_profile *p)
 {
-    char fingerprint[17];
+    char fingerprint[WNW_FINGERPRINT_SIZE];
+    if (!p) /* the first fingerprint reads all weights */
+        return WNW_OK;
     wnw_model_fingerprint(s->m, fingerprint);
-    if (p && strcmp(p->fingerprint, fingerprint) != 0)
+    if (strcmp(p->fingerprint, fingerprint) != 0)
         return wnw__fail(WNW_E_MISMATCH, "the profile belongs to model %s, the session's model is %s",
                          p->fingerprint, fingerprint);
     return WNW_OK;

@@ -177,7 +177,7 @@ void wnw_store_close(wnw_store *store)
 /* What the index has of a key. */
 struct row {
     char *form; /* everything but the tokens; owned */
-    char fingerprint[17], name[40];
+    char fingerprint[WNW_FINGERPRINT_SIZE], name[40];
     const char *policy;
     int64_t hash;
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What an open file says, and sessions of it. */
+#include "base/fingerprint_form.h"
 #include "policy/policy.h"
 #include "store/wkv.h"
 
@@ -84,9 +85,15 @@ const char *wnw_stored_note(const wnw_stored *st)
 
 int wnw_stored_check_model(const wnw_stored *st, const wnw_model *m)
 {
-    char print[17];
+    char print[WNW_FINGERPRINT_SIZE];
     WNW_REQUIRE(st);
     WNW_REQUIRE(m);
+    if (wnw__fingerprint_form(st->meta.fingerprint) == WNW_FINGERPRINT_OLD)
+        return wnw__fail(WNW_E_MISMATCH,
+                         "the stored cache was written by an older winnow, whose fingerprint %s covers a "
+                         "part of the model "
+                         "(%.100s) alone: store its text again with `winnow compress`",
+                         st->meta.fingerprint, st->meta.model);
     wnw_model_fingerprint(m, print);
     if (strcmp(print, st->meta.fingerprint) != 0)
         return wnw__fail(WNW_E_MISMATCH,

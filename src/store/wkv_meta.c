@@ -2,6 +2,7 @@
 /* The block of a stored session that is JSON: model, form of the cache, numbers of the session, rules, template. */
 #include "store/wkv.h"
 
+#include "base/fingerprint_form.h"
 #include "base/json.h"
 
 #include <limits.h>
@@ -186,7 +187,7 @@ static void read_model(struct wnw__wkv_meta *m, struct fields *all)
     m->model = string(&f, "name");
     m->arch = string(&f, "arch");
     m->fingerprint = string(&f, "fingerprint");
-    is_there(&f, "fingerprint", strlen(m->fingerprint) == 16);
+    is_there(&f, "fingerprint", wnw__fingerprint_form(m->fingerprint) != WNW_FINGERPRINT_BAD);
     m->n_layer = (int32_t)whole(&f, "n_layer", 1, MOST_LAYERS);
     m->n_head_kv = (int32_t)whole(&f, "n_head_kv", 1, MOST_HEADS);
     m->n_embd_head = (int32_t)whole(&f, "n_embd_head", 1, MOST_HEAD_SIZE);

@@ -87,7 +87,7 @@ static int make_meta(struct writing *w, const wnw_store_params *p, const struct 
     const wnw_session *s = w->s;
     const struct wnw__cache *c = &s->cache;
     wnw_model_info info = wnw_model_info_default();
-    char print[17];
+    char print[WNW_FINGERPRINT_SIZE];
     size_t len = 0;
     struct wnw__wkv_meta m = {.n_layer = c->n_layer,
                               .n_head_kv = c->n_head_kv,

@@ -84,7 +84,7 @@ bad 'everything' 'second reading' run "${on_doc[@]}" -n 1 --keep-quality 0.9 --p
 bad 'by chunk' 'end of a prompt' run "${on_doc[@]}" -n 1 --keep-quality 0.9 --policy replay --evict chunk
 bad 'by layer' 'evict layer' run "${on_doc[@]}" -n 1 --keep-quality 0.9 --evict layer
 bad 'a scorer that was not measured' 'scores of kvgate' run "${on_doc[@]}" -n 1 --keep-quality 0.9 --policy kvgate
-sed 's/"fingerprint":"[0-9a-f]*"/"fingerprint":"0123456789abcdef"/' "$made" >"$work/other.json"
+sed 's/"fingerprint":"[0-9a-f]*"/"fingerprint":"0123456789abcdef0123456789abcdef"/' "$made" >"$work/other.json"
 bad 'the profile of another model' 'another model|belongs to|fingerprint' run "${on_doc[@]}" -n 1 --keep-quality 0.9 --profile "$work/other.json"
 for fault in 's/"replay":\[/"replay":[0.99999,/' 's/"replay":/"other":/' 's/"dropped":\[0.0005/"dropped":[0.6/'; do
     sed "$fault" "$made" >"$work/bad.json"

@@ -90,6 +90,12 @@ open(to, "wb").write(data.replace(key + struct.pack("<I", 8192), key + struct.pa
 PY
 }
 
+# fingerprint MODEL: what stored files call it.
+fingerprint() {
+    "$WINNOW" plan -m "$1" --tokens <(ids 40) --policy knorm --budget 20 -o "$work/fingerprint.json" >/dev/null 2>&1
+    sed -n 's/.*"fingerprint": *"\([0-9a-f]*\)".*/\1/p' "$work/fingerprint.json"
+}
+
 # good NAME ARGS...: runs the command, which must succeed; its output is in $work/out and $work/err.
 good() {
     local name=$1 code

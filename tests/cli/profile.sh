@@ -28,9 +28,9 @@ checked() { # good|bad ARGS for them, then those of plan
 }
 
 # A profile of another model is refused; the message tells fingerprint and shape of this one.
-make "$work/foreign/srh.json" srh 00000000000000ff
+make "$work/foreign/srh.json" srh 000000000000000000000000000000ff
 checked bad 'foreign profile' 'made for another model' --policy compresskv --budget 64 --profile "$work/foreign"
-print=$(sed -n 's/.*this model has \([0-9a-f]\{16\}\).*/\1/p' "$work/err")
+print=$(sed -n 's/.*this model has \([0-9a-f]\{32\}\).*/\1/p' "$work/err")
 numbers=$(sed -n 's/.*this model has [0-9a-f]*, \([0-9]*\), \([0-9]*\) and \([0-9]*\);.*/\1 \2 \3/p' "$work/err")
 [ -n "$print" ] && [ -n "$numbers" ] || fail "no fingerprint in: $(cat "$work/err")"
 for d in 8 16 32 64 128; do
@@ -90,7 +90,7 @@ checked good 'exact' 'kept' --policy compilerkv:window=16 --budget 100 --profile
 checked good 'by ratio' 'made for a budget of 100, not 90' --policy compilerkv:window=16 --ratio 0.7 --profile "$work/tables"
 checked bad 'far off' 'made for a budget of 40' --policy compilerkv:window=16 --budget 19 --profile "$work/tables"
 checked bad 'another window' 'window=16' --policy compilerkv --budget 100 --profile "$work/tables"
-make "$work/other/compiler-b100.json" compiler 00000000000000ff window=16 budget=100
+make "$work/other/compiler-b100.json" compiler 000000000000000000000000000000ff window=16 budget=100
 checked bad 'tables of another model' 'force=1' --policy compilerkv:window=16 --budget 100 --profile "$work/other"
 checked good 'tables of another model, wanted' 'kept' --policy compilerkv:window=16,force=1 --budget 100 --profile "$work/other"
 

@@ -6,12 +6,12 @@ need_file "$model"
 tests=$(dirname "$0")/..
 export WINNOW_CACHE=$work/cache # nobody's own profiles
 for kind in srh layers compiler; do
-    python3 "$tests/make_profile.py" "$kind" 0123456789abcdef 3 4 2 32 >"$work/$kind.json"
+    python3 "$tests/make_profile.py" "$kind" 0123456789abcdef0123456789abcdef 3 4 2 32 >"$work/$kind.json"
 done
 
 good 'srh' profile show "$work/srh.json" && {
     grep -q '^profile of kind srh$' "$work/out" || fail 'srh: kind'
-    grep -q '^model 0123456789abcdef: 3 layers, 4 query heads, 2 KV heads of 32 elements$' "$work/out" || fail 'srh: model'
+    grep -q '^model 0123456789abcdef0123456789abcdef: 3 layers, 4 query heads, 2 KV heads of 32 elements$' "$work/out" || fail 'srh: model'
     grep -Eq '^  text +"none, made for tests"$' "$work/out" || fail 'srh: data'
     grep -Eq '^  srh_mean +\[3\]\[4\] +[0-9.]+ to [0-9.]+, mean' "$work/out" || fail 'srh: range'
     grep -q '@' "$work/out" || fail 'srh: no map'
@@ -37,7 +37,7 @@ bad 'a foreign file' 'winnow profile import' profile show "$work/foreign.json"
 # A small file that says that it has gigabytes.
 py "$work" <<'PY'
 import json, sys
-model = {"fingerprint": "0123456789abcdef", "n_layer": 4096, "n_head": 4, "n_head_kv": 2, "n_embd_head": 32}
+model = {"fingerprint": "0123456789abcdef0123456789abcdef", "n_layer": 4096, "n_head": 4, "n_head_kv": 2, "n_embd_head": 32}
 json.dump({"format": "winnow-profile-1", "kind": "inputgate", "model": model, "settings": {"form": "mlp", "n_embd": 16384, "hidden": 15},
            "results": {"layers": [""] * 4096}}, open(sys.argv[1] + "/nothing.json", "w"))
 settings = {"form": "linear", "n_embd": 32768}

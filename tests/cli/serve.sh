@@ -84,13 +84,40 @@ has() {
     WINNOW_CACHE=$work/cache good "profiles $1" serve -m "$model" --port 0
     [ "$(grep '^WINNOW_PROFILE=' "$work/out")" = "WINNOW_PROFILE=$want" ] || fail "not $want but $(grep PROFILE "$work/out")"
 }
-cp "$shipped/shares.json" "$profiles"
+# The backend sees no model's file, so that the command compares: of_model FINGERPRINT KIND TO.
+print=$(WINNOW_CACHE=$work/none fingerprint "$model")
+of_model() { sed "s/\"fingerprint\": *\"[0-9a-f]*\"/\"fingerprint\":\"$1\"/" "$shipped/$2.json" >"$3/$2.json"; }
+mkdir "$work/own"
+of_model "$print" shares "$profiles"
 has shares.json
-cp "$shipped"/{gate,inputgate}.json "$profiles"
+of_model "$print" gate "$profiles"
+of_model "$print" inputgate "$profiles"
+of_model "$print" stats "$work/own"
 has shares.json:gate.json:inputgate.json
-WINNOW_PROFILE=$shipped/stats.json has "shares.json:gate.json:inputgate.json:$shipped/stats.json" # what the user names, too
-echo '{}' >"$profiles/shares.json" # the server will say what is wrong with it
-has shares.json:gate.json:inputgate.json
+WINNOW_PROFILE=$work/own/stats.json has "shares.json:gate.json:inputgate.json:$work/own/stats.json" # what the user names, too
+WINNOW_PROFILE=$work/own/none.json has "shares.json:gate.json:inputgate.json:$work/own/none.json" # the server will say what is wrong with it
+WINNOW_PROFILE=$work/own/stats.json:$shipped/heads.json WINNOW_CACHE=$work/cache bad 'a profile of another model' 'heads.json. was made for another model' serve -m "$model" --port 0
+WINNOW_PROFILE=$shipped/compiler-b512.json has "shares.json:gate.json:inputgate.json:$shipped/compiler-b512.json" # tables may be of any model
+cp "$shipped/gate.json" "$profiles"
+has shares.json:inputgate.json
+grep -q "gate.json. was made for another model: .*passed over" "$work/err" || fail "a profile of another model that was found: $(cat "$work/err")"
+of_model 0123456789abcdef gate "$profiles"
+has shares.json:inputgate.json
+grep -q 'made by an older winnow.*calibrate gate.*passed over' "$work/err" || fail "an old profile that was found: $(cat "$work/err")"
+echo '{}' >"$profiles/shares.json"
+has inputgate.json
+grep -q "it is not a profile.*passed over" "$work/err" || fail "no profile: $(cat "$work/err")"
+# What changes the model does not go with what is stored for it.
+good 'a document is stored' compress -m "$model" --policy keydiff --ratio 0.5 -f "$work/a.txt" -o "$work/a.wkv"
+mkdir "$work/slots"
+for option in --lora --lora-scaled --control-vector --override-kv --rope-scaling --rope_freq-base --yarn_orig_ctx; do
+    bad "$option and a stored document" 'changes the model, and stored documents' serve -m "$model" --port 0 --document "a=$work/a.wkv" -- $option x
+    bad "$option and --save" 'changes the model, and slots' serve -m "$model" --port 0 --save "$work/slots" -- $option x
+    good "$option alone" serve -m "$model" --port 0 --document "a=$work/a.txt" -- $option x
+done
+LLAMA_ARG_ROPE_FREQ_BASE=5 bad 'RoPE by the environment' 'LLAMA_ARG_ROPE_FREQ_BASE changes the model' serve -m "$model" --port 0 --save "$work/slots"
+good 'with slots in files' serve -m "$model" --port 0 --save "$work/slots"
+grep -qx "WINNOW_SERVE_FINGERPRINT=$print" "$work/out" || fail "another fingerprint than $print: $(grep FINGERPRINT "$work/out")"
 WINNOW_CACHE=$work/cache good 'with a profile and a policy' serve -m "$model" --port 0 --policy keydiff
 grep -qx 'WINNOW_SERVE_POLICY=keydiff' "$work/out" || fail 'another policy than that which was asked for'
 

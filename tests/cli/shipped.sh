@@ -11,6 +11,12 @@ for file in share/profiles/*/*.json; do
     json "$file: made by the command" "$file" '"effort" in o["settings"] and o["data"]["texts"][0]["name"] == "calibration.txt"'
     checked=$((checked + 1))
 done
+py share/profiles/* <<'PY' || fail 'profiles of one folder are of several models'
+import json, pathlib, sys
+for folder in map(pathlib.Path, sys.argv[1:]):
+    prints = {json.load(open(f))["model"]["fingerprint"] for f in folder.glob("*.json")}
+    assert len(prints) == 1 and len(prints.pop()) == 32, (folder, prints)
+PY
 for file in {smollm2-135m,qwen2.5-coder-0.5b}/{srh,layers,heads,stats,compiler-b512,curves,shares}; do
     [ -f "share/profiles/$file.json" ] || fail "there is no profile $file"
 done

@@ -39,7 +39,7 @@ asked 'a longer document again' -f "$longer" --policy full
 
 good 'list' store list "$store" && [ "$(wc -l <"$work/out")" -eq 11 ] || fail "list: $(cat "$work/out")"
 good 'list as JSON' store list "$store" --json && head -1 "$work/out" >"$work/first" &&
-    json 'a document' "$work/first" "o['policy'].startswith('full') and o['n_tokens'] > 100 and o['bytes'] > 4096 and o['used'] >= o['made'] and len(o['fingerprint']) == 16"
+    json 'a document' "$work/first" "o['policy'].startswith('full') and o['n_tokens'] > 100 and o['bytes'] > 4096 and o['used'] >= o['made'] and len(o['fingerprint']) == 32"
 name=$(python3 -c 'import json, sys; print(json.loads(open(sys.argv[1]).readline())["name"])' "$work/first")
 good 'du' store du "$store" && grep -q '^11 documents' "$work/out" || fail "du: $(cat "$work/out")"
 good 'asked from its file' ask -m "$model" -c "$store/$name" -p 'Who keeps tower 3?' -n 12 --json &&

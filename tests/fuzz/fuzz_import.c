@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const char *const words[] = {"srh", "trad", "heads", "duo", "layers", "kvzap", "fastkvzip"};
     static const struct wnw__profile_shape shape = {
         .model = {.n_layer = N_LAYER, .n_head = N_HEAD, .n_head_kv = N_HEAD_KV, .d = N_EMBD_HEAD},
-        .fingerprint = "0123456789abcdef"};
+        .fingerprint = "0123456789abcdef0123456789abcdef"};
     struct fuzz_input in = {data, size};
     const char *as = words[fuzz_u8(&in) % (sizeof words / sizeof *words)];
     wnw_profile *p = NULL;

@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct wnw__profile_shape shape = {
         .model = {.n_layer = N_LAYER, .n_head = N_HEAD, .n_head_kv = N_HEAD_KV, .d = N_EMBD_HEAD},
-        .fingerprint = "0123456789abcdef"};
+        .fingerprint = "0123456789abcdef0123456789abcdef"};
     wnw_profile *p = NULL;
     fuzz_require(wnw__profile_new(&p, &shape) == WNW_OK, "no profile");
     const uint8_t *nul = size > 0 ? memchr(data, 0, size) : NULL;

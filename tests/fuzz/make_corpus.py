@@ -186,7 +186,7 @@ VOCAB = {
 
 # ---- Profiles of 2 layers, 4 query and 2 KV heads of 8 ----
 
-MODEL = {"fingerprint": "0123456789abcdef", "n_layer": 2, "n_head": 4, "n_head_kv": 2, "n_embd_head": 8}
+MODEL = {"fingerprint": "0123456789abcdef0123456789abcdef", "n_layer": 2, "n_head": 4, "n_head_kv": 2, "n_embd_head": 8}
 
 
 def profile(kind, settings, results):

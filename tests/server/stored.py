@@ -8,6 +8,7 @@ it. What does not fit the server is refused at start, in one line.
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -172,6 +173,26 @@ with open(f"{work.name}/cut.wkv", "wb") as f:
     f.write(whole[:9000])
 small = words(40, 5)
 refuses("another model", "belongs to model", f"{work.name}/other.wkv")
+# Of the same shape, with another base of RoPE: its documents, and slots that were saved with it.
+with open(model, "rb") as f:
+    whole = f.read()
+key = b"llama.rope.freq_base" + struct.pack("<I", 6)
+at = whole.index(key) + len(key)
+turned = f"{work.name}/turned.gguf"
+with open(turned, "wb") as f:
+    f.write(whole[:at] + struct.pack("<f", 500000.0) + whole[at + 4:])
+refuses("another base of RoPE", "belongs to model", compress("based", small, "--policy", "full", of=turned))
+done = run("export", f"{work.name}/based.wkv", "--slot", f"{work.name}/based", "-m", turned)
+check("exported of another base", done.returncode == 0, done.stderr)
+with Server([winnow, "serve", "-m", turned, "--port", "0", "--slots", "1", "--save", work.name, "--", "-t", "1"]) as s:
+    chat(s, user("who"), id_slot=0)
+    check("saved by another base", s.ask("/winnow/slots/0?action=save", {"filename": "saved"}).status == 200)
+    check("restored by the same", all(s.ask("/winnow/slots/0?action=restore", {"filename": name}).status == 200 for name in ("saved", "based")), s.log()[-500:])
+with Server(command("--slots", "1", "--save", work.name)) as s:
+    for name in ("saved", "based"):
+        r = s.ask("/winnow/slots/0?action=restore", {"filename": name})
+        check(f"the slot {name} of another base", r.status == 400 and "another model" in s.log(), r.text, s.log()[-500:])
+    check("nothing was put there", s.ask("/winnow/kv").json["slots"][0]["tokens"] == 0, s.ask("/winnow/kv").json["slots"])
 refuses("a file that is cut off", "cut off", f"{work.name}/cut.wkv")
 refuses("no stored cache", "no stored cache", path("text.wkv", "x"))
 refuses("a cache without flash attention", "another form", first, rest=("-fa", "off"))
@@ -184,7 +205,7 @@ refuses("a folder", "folder.wkv", f"{work.name}/folder.wkv")
 mqa = f"{TINY}/tiny-llama-mqa.gguf"
 shape = compress("shape", words(40, 5), "--policy", "full", of=mqa)
 with open(shape, "rb") as f:
-    own = re.search(rb'"fingerprint": *"([0-9a-f]{16})"', f.read())[1].decode()
+    own = re.search(rb'"fingerprint": *"([0-9a-f]{32})"', f.read())[1].decode()
 server = os.path.join(os.path.dirname(winnow), "winnow-llama-server")
 swapped = {"WINNOW_SERVE_DOCUMENTS": f"x={shape}\n", "WINNOW_SERVE_FINGERPRINT": own, "WINNOW_SERVE_POLICY": "keydiff"}
 done = subprocess.run([server, "-m", model, "-dev", "WINNOW", "-ngl", "99", "--fit", "off", "-kvu", "-np", "1", "-c", "2048", "-b", "512", "--cache-ram", "0", "--host",

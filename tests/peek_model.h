@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT */
+/* The private headers of models' files. See peek_arrays.h. */
+#ifndef WNW_TESTS_PEEK_MODEL_H
+#define WNW_TESTS_PEEK_MODEL_H
+
+#include "model/digests.h"
+
+#endif
