@@ -18,9 +18,9 @@ static int check_tail(const wnw_session_params *p, wnw_attn attn)
 {
     if (p->kv_tail == 0)
         return WNW_OK;
-    if (p->kv_tail < WNW_CACHE_TAIL_MIN)
-        return wnw__fail(WNW_E_RANGE, "a KV tail of %d entries: use 0 (none), or %d and more",
-                         (int)p->kv_tail, WNW_CACHE_TAIL_MIN);
+    if (p->kv_tail < WNW_CACHE_TAIL_MIN || p->kv_tail > WNW_CACHE_TAIL_MAX)
+        return wnw__fail(WNW_E_RANGE, "a KV tail of %d entries: use 0 (none), or %d to %d", (int)p->kv_tail,
+                         WNW_CACHE_TAIL_MIN, WNW_CACHE_TAIL_MAX);
     if (!is_quantised(p->kv_type))
         return wnw__fail(
             WNW_E_ARG,
