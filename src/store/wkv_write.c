@@ -129,6 +129,25 @@ static int make_meta(struct writing *w, const wnw_store_params *p, const char *f
     return WNW_OK;
 }
 
+/* What a reader will refuse, or what no rows can be taken from. */
+static int cannot_read(void)
+{
+    char why[400];
+    snprintf(why, sizeof why, "%s", wnw_last_error());
+    return wnw__fail(WNW_E_IO, "what is written could not be read, and is not stored: %s", why);
+}
+
+/* Whether the cache is as readers will ask of it, before its rows are written. */
+static int check_cache(const wnw_session *s)
+{
+    int rc = wnw__cache_check(&s->cache);
+    for (int32_t il = 0; rc == WNW_OK && il < s->cache.n_layer; il++) {
+        const struct wnw__stored_counts counts = wnw__cache_stored_counts(&s->cache, il);
+        rc = wnw__cache_stored_check(&s->cache, il, &counts, s->n_past);
+    }
+    return rc == WNW_OK ? WNW_OK : cannot_read();
+}
+
 static int make_parts(struct writing *w, const wnw_store_params *p, const char *form)
 {
     const struct wnw__cache *c = &w->s->cache;
@@ -136,6 +155,7 @@ static int make_parts(struct writing *w, const wnw_store_params *p, const char *
     struct wnw__session_state state;
     WNW_TRY(wnw__session_get_state(&state, w->s));
     WNW_TRY(check_tokens(&state, p, w->s->m->hp.n_vocab));
+    WNW_TRY(check_cache(w->s));
     w->parts = calloc(n_block, sizeof *w->parts);
     w->table = calloc(n_block, sizeof *w->table);
     w->counts = calloc((size_t)c->n_layer * (3 + 3 * n_head), sizeof *w->counts);
@@ -233,15 +253,11 @@ static int write_file(struct writing *w)
 static int verify(const struct writing *w)
 {
     struct wnw_stored *st;
-    char why[400];
     int rc = wnw__wkv_open(&st, w->file->fd);
     if (rc == WNW_OK)
         rc = wnw__wkv_check_session(st, w->s);
     wnw_stored_free(st);
-    if (rc == WNW_OK || rc == WNW_E_NOMEM)
-        return rc;
-    snprintf(why, sizeof why, "%s", wnw_last_error());
-    return wnw__fail(WNW_E_IO, "what was written cannot be read, so that it is not stored: %s", why);
+    return rc == WNW_OK || rc == WNW_E_NOMEM ? rc : cannot_read();
 }
 
 int wnw__wkv_write(struct wnw__whole_file *file, const wnw_session *s, const char *path,
