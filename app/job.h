@@ -57,6 +57,7 @@ struct app_job {
     /* The cache right after compression: */
     double kept_mean; /* entries per layer and KV head, sliding-window layers left out */
     uint64_t kv_bytes, kv_bytes_full;
+    uint64_t kv_bytes_swa; /* of kv_bytes, those of layers with a sliding window */
     struct {
         bool used;        /* a folder of documents was named */
         bool exact;       /* only a document with all tokens was looked for */

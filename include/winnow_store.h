@@ -162,7 +162,7 @@ WNW_API bool wnw_store_is(const char *folder);
 /* Opens the folder, or makes it, without a lock that other processes wait for. Where it has documents and no index, one is made from
  * them. limit: bytes of files above which the least recently used ones are removed when one is
  * added; 0 = none. A folder that cannot be written to can still be searched. Release it with wnw_store_close. Errors: E_IO,
- * E_FORMAT (its index is another program's database, or damaged: wnw_store_repair), E_UNSUPPORTED (a newer index), E_NOMEM. */
+ * E_FORMAT (its index is damaged: wnw_store_repair), E_MISMATCH (it is another program's database), E_UNSUPPORTED (a newer index), E_NOMEM. */
 WNW_API int wnw_store_open(wnw_store **out, const char *folder, uint64_t limit);
 WNW_API void wnw_store_close(wnw_store *store);
 
@@ -230,7 +230,8 @@ WNW_DEFAULT(wnw_store_report, wnw_store_report_default)
 WNW_API int wnw_store_check(wnw_store *store, wnw_store_report *report,
                             void (*note)(const char *name, const char *what, void *user), void *user);
 /* Moves an index that is damaged to the folder `unreadable`, and makes one from the documents. Nothing is done where the index can be
- * read. No store of the folder should be open. Errors: E_FORMAT (the database is another program's), E_IO, E_NOMEM. */
+ * read. No store of the folder should be open. Errors: E_MISMATCH (the database is another program's), E_UNSUPPORTED (a newer one's),
+ * E_IO, E_NOMEM. */
 WNW_API int wnw_store_repair(const char *folder);
 
 #ifdef __cplusplus

@@ -258,7 +258,8 @@ static inline const float *wnw__cache_bias(const struct wnw__kv_layer *l, int32_
 /* If layer il has a sliding window, drops the entries that no token at position >= next can see. */
 int wnw__cache_drop_unseen(struct wnw__cache *c, int32_t il, int32_t next);
 
-uint64_t wnw__cache_bytes(const struct wnw__cache *c); /* bytes mapped for keys and values */
+uint64_t wnw__cache_bytes(const struct wnw__cache *c);     /* bytes mapped for keys and values */
+uint64_t wnw__cache_bytes_swa(const struct wnw__cache *c); /* those of layers with a sliding window */
 uint64_t
 wnw__cache_meta_bytes(const struct wnw__cache *c);      /* of positions and of numbers kept with entries */
 int64_t wnw__cache_entries(const struct wnw__cache *c); /* entries in all layers and heads */

@@ -236,6 +236,7 @@ int wnw_cache_get_stats(const wnw_session *s, wnw_cache_stats *out)
         .bytes_entries = wnw__cache_entry_bytes(&s->cache),
         .bytes_full = wnw__cache_bytes_for(&s->cache, n_read < INT32_MAX ? (int32_t)n_read : INT32_MAX),
         .bytes_meta = wnw__cache_meta_bytes(&s->cache),
+        .bytes_swa = wnw__cache_bytes_swa(&s->cache),
         .growth = s->cache.growth,
     };
     wnw__sized_give(out, &stats);

@@ -50,7 +50,7 @@ int wnw__document_of_file(struct wnw__document *d, const wnw_stored *st, const c
 
 /* ---- The index (store_index.c) ---- */
 
-/* Opens the index of store->folder, or makes one: *made. E_FORMAT: it is damaged, or another program's. */
+/* Opens the index of store->folder, or makes one: *made. E_FORMAT: it is damaged; E_MISMATCH: it is another program's. */
 int wnw__index_open(wnw_store *store, bool *made);
 /* E_FORMAT unless SQLite finds the index whole. */
 int wnw__index_check(wnw_store *store);

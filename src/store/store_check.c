@@ -346,16 +346,13 @@ int wnw_store_check(wnw_store *store, wnw_store_report *report,
 
 /* ---- A damaged index ---- */
 
-/* Whether the index can be opened and read. E_FORMAT, and *damaged, where SQLite cannot read it; E_FORMAT alone where it is another
- * program's. */
-static int look_at_index(wnw_store *store, bool *damaged)
+/* E_FORMAT where SQLite cannot read the index. */
+static int look_at_index(wnw_store *store)
 {
     bool made;
     int rc = wnw__index_open(store, &made);
     if (rc == WNW_OK)
         rc = wnw__index_check(store);
-    const int code = store->db ? sqlite3_errcode(store->db) : SQLITE_OK;
-    *damaged = rc == WNW_E_FORMAT && (code == SQLITE_NOTADB || code == SQLITE_CORRUPT);
     sqlite3_close(store->db);
     store->db = NULL;
     return rc;
@@ -363,12 +360,12 @@ static int look_at_index(wnw_store *store, bool *damaged)
 
 int wnw_store_repair(const char *folder)
 {
-    bool damaged;
     WNW_REQUIRE(folder);
     wnw_store own = {.folder = strdup(folder)}, *store;
     if (!own.folder)
         return wnw__fail(WNW_E_NOMEM, "no memory for a store");
-    int rc = look_at_index(&own, &damaged);
+    int rc = look_at_index(&own);
+    const bool damaged = rc == WNW_E_FORMAT;
     if (damaged) {
         /* The journal first: it would be played back into the new index. */
         rc = is_file(&own, "index.sqlite-journal") ? set_aside(folder, "index.sqlite-journal") : WNW_OK;

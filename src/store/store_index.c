@@ -20,7 +20,7 @@ static int failed(const wnw_store *store, int code)
     const bool damaged = code == SQLITE_NOTADB || code == SQLITE_CORRUPT;
     const int rc = code == SQLITE_NOMEM ? WNW_E_NOMEM : damaged ? WNW_E_FORMAT : WNW_E_IO;
     return wnw__fail(rc, "the index of the store '%.200s': %s%s", store->folder,
-                     store->db ? sqlite3_errmsg(store->db) : sqlite3_errstr(code),
+                     store->db && !damaged ? sqlite3_errmsg(store->db) : sqlite3_errstr(code),
                      damaged ? "; `winnow store check` sets it aside and makes one from the documents" : "");
 }
 
@@ -91,7 +91,7 @@ int wnw__index_end(wnw_store *store, int rc)
 
 static int no_index(const wnw_store *store)
 {
-    return wnw__fail(WNW_E_FORMAT,
+    return wnw__fail(WNW_E_MISMATCH,
                      "'%.200s/index.sqlite' is the database of another program; name another folder",
                      store->folder);
 }
