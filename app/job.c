@@ -539,6 +539,23 @@ static bool needs_numbers(const wnw_policy *policy)
     return policy && wnw_policy_needs(policy).flags & WNW_NEED_NUMBERS;
 }
 
+/* Refuses a size that an entry of every head does not fit into, before anything is read. */
+static int check_least(const struct app_job *job)
+{
+    const wnw_model_info *info = &job->info;
+    const int32_t n_layer = info->n_layer - info->n_layer_swa;
+    if (job->size.kind != WNW_SIZE_BYTES || !job->policy || wnw_policy_is_full(job->policy) || n_layer < 1)
+        return APP_OK;
+    const uint64_t least = wnw_kv_bytes(job->kv.type, info->n_embd_head, info->n_head_kv, n_layer, 1);
+    return job->size.bytes >= least
+               ? APP_OK
+               : app_fail(APP_BAD_INPUT,
+                          "--kv-bytes %llu is too small: a block of entries in each of %d layers takes %llu "
+                          "bytes; allow "
+                          "at least that",
+                          (unsigned long long)job->size.bytes, n_layer, (unsigned long long)least);
+}
+
 int app_job_prepare(struct app_job *job)
 {
     if (job->is_prepared)
@@ -552,6 +569,7 @@ int app_job_prepare(struct app_job *job)
     job->run.question_later = job->args->context_only;
     if (rc == APP_OK && job->automatic)
         rc = choose_policy(job);
+    rc = rc == APP_OK ? check_least(job) : rc;
     job->run.policy = job->policy;
     job->run.once = !job->talks && !(job->stores && needs_numbers(job->policy));
     job->is_prepared = rc == APP_OK;
@@ -604,7 +622,23 @@ void app_job_measure(struct app_job *job)
     (void)wnw_cache_get_stats(job->session, &stats); /* this call does not fail for an open session */
     job->kept_mean = heads > 0 ? (double)entries / (double)heads : 0.0;
     job->kv_bytes = stats.bytes;
+    job->kv_bytes_swa = stats.bytes_swa;
     job->kv_bytes_full = stats.bytes_full;
+}
+
+/* Refuses what takes more bytes than were asked for. Heads grow in blocks and memory in pages, and a policy may always keep some
+ * entries, so that there is a least size. Layers with a sliding window are not counted: no policy acts on them. */
+static int check_bytes(const struct app_job *job)
+{
+    const uint64_t has = job->kv_bytes - job->kv_bytes_swa;
+    if (job->size.kind != WNW_SIZE_BYTES || has <= job->size.bytes || !job->policy ||
+        wnw_policy_is_full(job->policy))
+        return APP_OK;
+    return app_fail(APP_BAD_INPUT,
+                    "--kv-bytes %llu is too small: what the policy leaves of %d tokens takes %llu "
+                    "bytes, in blocks of "
+                    "entries and in pages; allow at least that, or name another policy",
+                    (unsigned long long)job->size.bytes, app_job_n_compressed(job), (unsigned long long)has);
 }
 
 int app_job_read_on(struct app_job *job, int32_t from, int32_t to)
@@ -622,7 +656,7 @@ int app_job_read_on(struct app_job *job, int32_t from, int32_t to)
             app_note("warning: %s", report.warning);
     }
     app_job_measure(job);
-    return APP_OK;
+    return to > from ? check_bytes(job) : APP_OK;
 }
 
 int app_job_read_first(struct app_job *job, int32_t n)

@@ -57,6 +57,12 @@ struct app_job {
     /* The cache right after compression: */
     double kept_mean; /* entries per layer and KV head, sliding-window layers left out */
     uint64_t kv_bytes, kv_bytes_full;
+    uint64_t kv_bytes_swa; /* of kv_bytes, those of layers with a sliding window */
+    struct {
+        bool used;        /* a folder of documents was named */
+        bool exact;       /* only a document with all tokens was looked for */
+        int32_t n_tokens; /* that came from there; 0 = none was found */
+    } store;
 };
 
 /* Reads the arguments of --evict and --evict-every (NULL = not given) into the rules. Returns an exit code. */

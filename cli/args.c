@@ -291,6 +291,15 @@ static const struct app_option store_options[] = {
      "needs "
      "--context-only with it",
      AT(store), 0, 0, NULL},
+    {"store-exact", 0, APP_FLAG, NULL, NULL, "on where the policy drops entries",
+     "take a document from the folder only where it is all of -f, so that an answer does not depend on what "
+     "else is there",
+     AT(store_exact), 0, 0, NULL},
+    {"store-any", 0, APP_FLAG, NULL, NULL, "on where the policy keeps everything",
+     "go on from the longest beginning of -f that the folder has: less is read. A policy that drops entries "
+     "has judged the beginning "
+     "without the rest, so that the answer depends on what else is there",
+     AT(store_any), 0, 0, NULL},
     {"store-limit", 0, APP_BYTES, "SIZE", NULL, NULL,
      "bytes above which the documents of the folder that were not used for longest are removed, suffix K, M "
      "or "

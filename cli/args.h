@@ -19,6 +19,7 @@ struct cli_args {
     char *host, *api_key, *save;
     bool no_auth;
     char *cache, *questions, *store, *compare, *slot;
+    bool store_exact, store_any;
     char *url, *document, *answer;
     int64_t of_slot;
     char *chat_context;

@@ -87,7 +87,7 @@ static int check_document(struct ask *ask, const struct cli_args *args)
         return app_fail(APP_BAD_INPUT,
                         "about which document? Name a stored one with -c, or a folder with --store");
     if (!args->store)
-        return args->store_limit != APP_UNSET ? cli_kept_check(args) : app_job_attention(&ask->job);
+        return cli_kept_given(args) ? cli_kept_check(args) : app_job_attention(&ask->job);
     if (args->app.documents.n == 0)
         return app_fail(APP_BAD_INPUT, "which document of the folder? Give its text with -f");
     ask->reading = *args;

@@ -6,6 +6,7 @@
 #include "app/stop.h"
 #include "cli/chat_line.h"
 #include "cli/commands.h"
+#include "cli/kept.h"
 #include "cli/stored.h"
 
 #include <signal.h>
@@ -57,7 +58,7 @@ static int check(struct cli_chat *c)
         rc = app_job_check_talk(&c->job, a);
     c->job.args = a;
     for_store.app.evict_every = cli_chat_wants_endless(c) ? NULL : a->evict_every;
-    if (rc == APP_OK && (c->args.store || c->args.store_limit != APP_UNSET))
+    if (rc == APP_OK && cli_kept_given(&c->args))
         rc = cli_kept_check(&for_store);
     if (rc == APP_OK && c->args.store && a->documents.n == 0)
         rc = app_fail(APP_BAD_INPUT, "--store keeps documents; give one with -f");

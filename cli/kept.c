@@ -6,11 +6,21 @@
 #include "cli/stored.h"
 #include "winnow_method.h"
 
+bool cli_kept_given(const struct cli_args *args)
+{
+    return args->store || args->store_limit != APP_UNSET || args->store_exact || args->store_any;
+}
+
 int cli_kept_check(const struct cli_args *args)
 {
     const struct app_args *a = &args->app;
     if (args->store_limit != APP_UNSET && !args->store)
         return app_fail(APP_BAD_INPUT, "--store-limit bounds a folder; name it with --store");
+    if ((args->store_exact || args->store_any) && !args->store)
+        return app_fail(APP_BAD_INPUT, "%s says how a folder is used; name it with --store",
+                        args->store_exact ? "--store-exact" : "--store-any");
+    if (args->store_exact && args->store_any)
+        return app_fail(APP_BAD_INPUT, "--store-exact and --store-any exclude each other; give one of them");
     if (!args->store)
         return APP_OK;
     if (!a->context_only || a->tokens)
@@ -68,10 +78,14 @@ int cli_kept_begin(struct cli_kept *kept, struct app_job *job, const struct cli_
     int status = wnw_store_open(&kept->store, args->store, limit);
     if (status != WNW_OK)
         return app_fail(app_folder_code(args->store, "index.sqlite", status), "%s", wnw_last_error());
-    status = wnw_store_find(&kept->st, kept->store, &key, false);
+    kept->exact = args->store_exact || (!args->store_any && !wnw_store_continues(&job->run));
+    status = wnw_store_find(&kept->st, kept->store, &key, kept->exact);
     if (status != WNW_OK)
         return app_fail_status(status);
     (void)wnw_stored_tokens(kept->st, &kept->n_have);
+    job->store.used = true;
+    job->store.exact = kept->exact;
+    job->store.n_tokens = kept->n_have;
     return kept->st ? take_found(kept, job) : app_job_session(job);
 }
 
@@ -103,7 +117,10 @@ int cli_kept_read(struct cli_kept *kept, struct app_job *job)
     if (rc != APP_OK)
         return rc;
     if (kept->st)
-        app_note("%d of %d tokens of the document come from the store", kept->n_have, job->n_context);
+        app_note("%d of %d tokens of the document come from the store%s", kept->n_have, job->n_context,
+                 kept->n_have < job->n_context && !wnw_store_continues(&job->run)
+                     ? "; what is kept of them was chosen without the others"
+                     : "");
     return kept->n_have < job->n_context ? add(kept, job) : APP_OK;
 }
 

@@ -13,9 +13,12 @@ struct cli_kept {
     wnw_store *store;
     wnw_stored *st; /* the file that was found; NULL = none */
     int32_t n_have; /* tokens of the document that it has read */
+    bool exact;     /* only a file with all tokens of the document was looked for */
     bool required;  /* without the document in the folder there is nothing to do */
 };
 
+/* Whether an option of a store was given. */
+bool cli_kept_given(const struct cli_args *args);
 /* Refuses options that do not go together with a store. Returns an exit code, like the others. */
 int cli_kept_check(const struct cli_args *args);
 /* Opens the folder, and makes the job's session: of the document that was found, or a new one. */

@@ -9,22 +9,31 @@
 
 #include <jansson.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <time.h>
 
-/* Opens the folder that the first argument names; one that is not there is not made. */
-static int open_store(wnw_store **store, const struct app_args *args)
+static int cannot_open(const char *folder, int status)
 {
-    struct stat st;
-    *store = NULL;
+    return app_fail(app_folder_code(folder, "index.sqlite", status), "%s", wnw_last_error());
+}
+
+/* The folder that the first argument names, which is not made where it is not there. */
+static int check_folder(const struct app_args *args)
+{
     if (args->n_rest < 1)
         return app_fail(APP_BAD_INPUT, "which folder? Name one that `winnow run --store` keeps documents in");
-    char index[4096];
-    if (snprintf(index, sizeof index, "%s/index.sqlite", args->rest[0]) >= (int)sizeof index ||
-        stat(index, &st) != 0)
-        return app_fail(APP_BAD_INPUT, "'%s' is no folder that documents are kept in", args->rest[0]);
+    return wnw_store_is(args->rest[0])
+               ? APP_OK
+               : app_fail(APP_BAD_INPUT, "'%s' is no folder that documents are kept in", args->rest[0]);
+}
+
+static int open_store(wnw_store **store, const struct app_args *args)
+{
+    *store = NULL;
+    const int rc = check_folder(args);
+    if (rc != APP_OK)
+        return rc;
     const int status = wnw_store_open(store, args->rest[0], 0);
-    return status == WNW_OK ? APP_OK : app_fail(app_write_code(index, status), "%s", wnw_last_error());
+    return status == WNW_OK ? APP_OK : cannot_open(args->rest[0], status);
 }
 
 static int finish(wnw_store *store, int status)
@@ -91,24 +100,57 @@ int cli_store_rm(const struct app_args *args)
     return finish(store, status);
 }
 
-static void note_fault(const char *name, const char *why, void *user)
+static void note_found(const char *name, const char *what, void *user)
 {
-    ++*(int *)user;
-    app_note("removed '%s': %s", name, why);
+    (void)user;
+    app_note("'%s': %s", name, what);
+}
+
+/* Opens and checks the folder. An index that is found to be damaged at that is made again, and what it should name is checked then. */
+static int check(wnw_store **store, wnw_store_report *report, const char *folder)
+{
+    int status = wnw_store_open(store, folder, 0);
+    if (status == WNW_OK)
+        status = wnw_store_check(*store, report, note_found, NULL);
+    if (status != WNW_E_FORMAT)
+        return status;
+    wnw_store_close(*store);
+    *store = NULL;
+    status = wnw_store_repair(folder);
+    if (status == WNW_OK) {
+        app_note(
+            "'index.sqlite': it is damaged, was moved to 'unreadable', and made again from the documents");
+        status = wnw_store_open(store, folder, 0);
+    }
+    return status == WNW_OK ? wnw_store_check(*store, report, note_found, NULL) : status;
+}
+
+static void print_report(const wnw_store_report *r)
+{
+    printf("%lld documents are whole, %lld were moved to 'unreadable', %lld were added to the index, %lld "
+           "are gone",
+           (long long)r->n_whole, (long long)r->n_aside, (long long)r->n_added, (long long)r->n_gone);
+    if (r->n_other > 0)
+        printf(", %lld need another program", (long long)r->n_other);
+    putchar('\n');
 }
 
 int cli_store_check(const struct app_args *args)
 {
-    wnw_store *store;
-    int64_t n;
-    int n_bad = 0, rc = open_store(&store, args);
+    wnw_store *store = NULL;
+    wnw_store_report report = wnw_store_report_default();
+    int rc = check_folder(args);
     if (rc != APP_OK)
         return rc;
-    const int status = wnw_store_check(store, &n, note_fault, &n_bad);
-    if (status == WNW_OK)
-        printf("%lld documents are whole, %d were removed\n", (long long)n, n_bad);
-    rc = finish(store, status);
-    return rc == APP_OK && n_bad > 0 ? APP_FAILED : rc;
+    const int status = check(&store, &report, args->rest[0]);
+    if (status == WNW_OK) {
+        print_report(&report);
+        rc = app_finish_stdout();
+    } else {
+        rc = cannot_open(args->rest[0], status);
+    }
+    wnw_store_close(store);
+    return rc == APP_OK && report.n_aside + report.n_gone > 0 ? APP_FAILED : rc;
 }
 
 struct sum {

@@ -676,6 +676,8 @@ typedef struct wnw_cache_stats {
     uint64_t bytes_entries; /* of the entries' keys and values, without room for more */
     uint64_t bytes_full;    /* bytes that an uncompressed cache of all tokens read would allocate */
     uint64_t bytes_meta; /* allocated besides keys and values: positions, and what is recorded of entries */
+    uint64_t
+        bytes_swa; /* the part of `bytes` that is of layers with a sliding window, which policies leave alone */
 } wnw_cache_stats;
 
 WNW_DEFAULT(wnw_cache_stats, wnw_cache_stats_default)

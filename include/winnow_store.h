@@ -156,9 +156,13 @@ WNW_API int wnw_reader_load(wnw_reader *r, const char *path);
  * belongs to one thread at a time. */
 typedef struct wnw_store wnw_store;
 
-/* Opens the folder, or makes it. limit: bytes of files above which the least recently used ones are removed when one is
+/* Whether there is a folder of documents: one with an index, or with a file of a name that a store gives. */
+WNW_API bool wnw_store_is(const char *folder);
+
+/* Opens the folder, or makes it, without a lock that other processes wait for. Where it has documents and no index, one is made from
+ * them. limit: bytes of files above which the least recently used ones are removed when one is
  * added; 0 = none. A folder that cannot be written to can still be searched. Release it with wnw_store_close. Errors: E_IO,
- * E_FORMAT (its index is no index of a store, or damaged), E_UNSUPPORTED (a newer index), E_NOMEM. */
+ * E_FORMAT (its index is damaged: wnw_store_repair), E_MISMATCH (it is another program's database), E_UNSUPPORTED (a newer index), E_NOMEM. */
 WNW_API int wnw_store_open(wnw_store **out, const char *folder, uint64_t limit);
 WNW_API void wnw_store_close(wnw_store *store);
 
@@ -175,7 +179,8 @@ typedef struct wnw_store_key {
 WNW_DEFAULT(wnw_store_key, wnw_store_key_default)
 
 /* Opens the stored document with the longest beginning of the key's tokens; `exact`: with all of them. *out is NULL where
- * there is none. A file that is damaged or gone counts as none. Errors: E_ARG, E_UNSUPPORTED (a run with a profile, whose
+ * there is none. A file that is damaged or gone counts as none. What is read on from a beginning is what reading all tokens gives where
+ * wnw_store_continues says so; otherwise it depends on what else the folder has. Errors: E_ARG, E_UNSUPPORTED (a run with a profile, whose
  * numbers are not in the key, or with `every`), E_IO, E_NOMEM. */
 WNW_API int wnw_store_find(wnw_stored **out, wnw_store *store, const wnw_store_key *key, bool exact);
 /* Stores a session that has read the key's tokens under the key's run, in place of one that was there, and then removes
@@ -183,6 +188,10 @@ WNW_API int wnw_store_find(wnw_stored **out, wnw_store *store, const wnw_store_k
  * tokens are the key's. Errors: those of wnw_session_store; E_FULL: the file alone is larger than the limit. */
 WNW_API int wnw_store_add(wnw_store *store, const wnw_store_key *key, const wnw_session *s,
                           const wnw_store_params *params);
+
+/* Whether a session that was stored after the first n tokens of a text and reads the others is, up to rounding, the one that has read the text
+ * at once. It is if nothing is dropped, changed or noted when a piece ends: the policy keeps everything. */
+WNW_API bool wnw_store_continues(const wnw_run *run);
 
 /* A row of the index. */
 typedef struct wnw_store_entry {
@@ -202,12 +211,28 @@ WNW_API int wnw_store_list(wnw_store *store, bool (*visit)(const wnw_store_entry
                            void *user);
 /* Removes the document of that name. E_ARG: there is none. */
 WNW_API int wnw_store_remove(wnw_store *store, const char *name);
-/* Opens every document, and calls `fault` for each that is damaged or gone, with the reason; these are removed. So are
- * files without a row, of the names that a store gives, which a process has left that ended while it stored; files of other names stay.
- * Documents that need a newer program stay too, and are not counted. *n (may be NULL) is how many are whole. Errors: E_IO (also: a
- * document is there and cannot be read), E_NOMEM. */
-WNW_API int wnw_store_check(wnw_store *store, int64_t *n,
-                            void (*fault)(const char *name, const char *why, void *user), void *user);
+/* What a check has found, in numbers of documents. */
+typedef struct wnw_store_report {
+    uint32_t struct_size;
+    int64_t n_whole; /* that can be used */
+    int64_t n_added; /* of these, those that no row of the index named; now one does */
+    int64_t n_aside; /* that are damaged, or have the name of another one: moved to the folder `unreadable` in the folder */
+    int64_t n_gone;  /* rows whose file is gone; they are removed */
+    int64_t n_other; /* that need another program, as a newer one; they stay where they are */
+} wnw_store_report;
+
+WNW_DEFAULT(wnw_store_report, wnw_store_report_default)
+
+/* Opens every document that the index or the folder has, and brings the two together; no document is deleted. `note` (may be NULL) is
+ * called for each that is added, moved or gone, with what was done and why. What a process has left that ended while it stored is removed; files of
+ * names that a store does not give stay. No lock is held meanwhile but for what is changed. report may be NULL. Errors: E_IO (also: a document is
+ * there and cannot be read), E_FORMAT (the index is damaged: wnw_store_repair), E_NOMEM. */
+WNW_API int wnw_store_check(wnw_store *store, wnw_store_report *report,
+                            void (*note)(const char *name, const char *what, void *user), void *user);
+/* Moves an index that is damaged to the folder `unreadable`, and makes one from the documents. Nothing is done where the index can be
+ * read. No store of the folder should be open. Errors: E_MISMATCH (the database is another program's), E_UNSUPPORTED (a newer one's),
+ * E_IO, E_NOMEM. */
+WNW_API int wnw_store_repair(const char *folder);
 
 #ifdef __cplusplus
 }

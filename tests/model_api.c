@@ -239,7 +239,6 @@ static void kept_documents(void **state)
     wnw_policy *policy = test_policy("full");
     const wnw_run run = {WNW_INIT(wnw_run), .policy = policy, .once = true};
     wnw_store_key key = wnw_store_key_default();
-    int64_t n = 7;
     int n_entry = 0;
     assert_non_null(mkdtemp(folder));
     assert_null_refused(wnw_store_open(NULL, folder, 0));
@@ -283,10 +282,16 @@ static void kept_documents(void **state)
     assert_null_refused(wnw_store_list(store, NULL, NULL));
     assert_ok(wnw_store_list(store, count_entry, &n_entry));
     assert_int_equal(n_entry, 1);
-    assert_null_refused(wnw_store_check(NULL, &n, NULL, NULL));
-    assert_int_equal(n, 0);
-    assert_ok(wnw_store_check(store, &n, NULL, NULL));
-    assert_int_equal(n, 1);
+    wnw_store_report report = wnw_store_report_default();
+    assert_null_refused(wnw_store_check(NULL, &report, NULL, NULL));
+    assert_int_equal(report.n_whole, 0);
+    assert_ok(wnw_store_check(store, &report, NULL, NULL));
+    assert_int_equal(report.n_whole, 1);
+    report.struct_size = 0;
+    assert_error(wnw_store_check(store, &report, NULL, NULL), WNW_E_ARG);
+    assert_null_refused(wnw_store_repair(NULL));
+    assert_false(wnw_store_is(NULL));
+    assert_false(wnw_store_continues(NULL));
     assert_ok(wnw_store_check(store, NULL, NULL, NULL));
     assert_null_refused(wnw_store_remove(NULL, "x"));
     assert_null_refused(wnw_store_remove(store, NULL));

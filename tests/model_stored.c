@@ -403,6 +403,67 @@ static void rows_are_pages_of_the_file(void **state)
     test_close(&f);
 }
 
+/* ---- Tails in which heads keep no quantised entry ---- */
+
+/* Stores, opens and goes on: in a tail of any length, whichever entries a policy keeps. */
+static void assert_stored_goes_on(const struct test_model *f, wnw_session *s, wnw_engine *e)
+{
+    wnw_stored *st;
+    assert_ok(wnw_session_store(s, path, NULL));
+    assert_ok(wnw_stored_open(&st, path));
+    wnw_session *loaded = session_of(st, e, 0);
+    assert_same_cache(s, loaded);
+    for (int32_t i = N_PROMPT; i < N_PROMPT + 40; i++) {
+        assert_ok(wnw_session_decode(s, f->tokens[i]));
+        assert_ok(wnw_session_decode(loaded, f->tokens[i]));
+    }
+    assert_same_logits(s, loaded);
+    assert_same_cache(s, loaded);
+    wnw_session_free(loaded);
+    /* What was decoded since may be stored too. */
+    wnw_stored_free(st);
+    assert_ok(wnw_session_store(s, path, NULL));
+    assert_ok(wnw_stored_open(&st, path));
+    wnw_stored_free(st);
+}
+
+static void tails_of_every_kind_are_stored(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {
+        "streaming_llm", "keydiff", "knorm", "snapkv:window=4+adakv", "snapkv:window=4+pyramid", "h2o"};
+    static const int32_t tails[] = {32, 33, 64, 100, 400}, budgets[] = {4, 20, 65, 120};
+    int32_t n_none = 0; /* heads that keep no quantised entry, and fewer of the first ones */
+    for (int arch = 0; arch < 2; arch++) {
+        struct test_model f;
+        test_open_tiny(&f, arch ? "gemma3" : "llama", N_ALL, 23);
+        for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
+            for (size_t k = 0; k < 10; k++) {
+                const struct test_session how = {
+                    .n_ctx = N_CTX, .kv_type = k < 5 ? WNW_KV_Q4_0 : WNW_KV_Q8_0, .kv_tail = tails[k % 5]};
+                wnw_policy *p = test_policy(recipes[i]);
+                wnw_session *s = test_session_new(f.m, &how);
+                wnw_engine *e = engine_for(&f, &how);
+                const wnw_run run = {WNW_INIT(wnw_run), .policy = p,
+                                     .size = size_budget(budgets[(i + k) % 4])};
+                assert_ok(wnw_session_begin(s, &run));
+                assert_ok(wnw_session_read(s, f.tokens, N_PROMPT, NULL));
+                for (int32_t il = 0; il < s->cache.n_layer; il++)
+                    for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++) {
+                        const struct wnw__kv_tail *t = &s->cache.layers[il].tail;
+                        n_none += s->cache.layers[il].n_swa == 0 && t->n_quantised[ih] == 0 &&
+                                  t->n_first[ih] < WNW_CACHE_FIRST;
+                    }
+                assert_stored_goes_on(&f, s, e);
+                wnw_session_free(s);
+                wnw_engine_free(e);
+                wnw_policy_free(p);
+            }
+        test_close(&f);
+    }
+    assert_true(n_none > 0);
+}
+
 /* ---- Reading on ---- */
 
 static void reads_on_under_the_same_rules(void **state)
@@ -857,6 +918,246 @@ static void a_failed_write_leaves_the_old_file(void **state)
     test_close(&f);
 }
 
+/* A cache that contradicts itself is not said to be stored, and the file that was there stays. */
+static void what_readers_refuse_is_not_stored(void **state)
+{
+    (void)state;
+    struct test_model f;
+    size_t n, n_after;
+    test_open_tiny(&f, "llama", N_ALL, 31);
+    uint8_t *bytes = small_file(&f, &n);
+    const int files = n_files();
+    const struct test_session how = {.n_ctx = N_CTX, .kv_type = WNW_KV_Q8_0, .kv_tail = 32};
+    for (int i = 0; i < 7; i++) {
+        wnw_session *s = test_session_new(f.m, &how);
+        test_prefill(s, f.tokens, N_PROMPT);
+        struct wnw__kv_layer *l = &s->cache.layers[1];
+        int32_t *const changed[] = {&l->tail.n_first[0], &l->tail.n_first[0], &l->tail.n_quantised[0],
+                                    &l->n_settled,       &l->n_ambiguous,     &l->pos[l->off[0] + 7],
+                                    &s->n_prefix};
+        const int32_t before = *changed[i], to[] = {WNW_CACHE_FIRST + 1, -1, before - 64, 301, -1, 6, 301};
+        *changed[i] = to[i];
+        assert_error(wnw_session_store(s, path, NULL), WNW_E_IO);
+        assert_says("not stored");
+        *changed[i] = before;
+        assert_ok(wnw_session_store(s, other_path, NULL));
+        unlink(other_path);
+        wnw_session_free(s);
+    }
+    assert_int_equal(n_files(), files);
+    uint8_t *after = read_file(path, &n_after);
+    assert_int_equal(n, n_after);
+    assert_memory_equal(bytes, after, n);
+    free(bytes);
+    free(after);
+    test_close(&f);
+}
+
+/* Tokens of the vocabulary, and those that the session has read. */
+static void tokens_that_were_not_read_are_refused(void **state)
+{
+    (void)state;
+    static const int32_t no_tokens[] = {-1, INT32_MIN, INT32_MAX, 320, 1 << 20};
+    struct test_model f;
+    wnw_stored *st;
+    test_open_tiny(&f, "llama", N_ALL, 31);
+    int32_t tokens[N_PROMPT];
+    wnw_store_params params = {WNW_INIT(wnw_store_params), .tokens = tokens, .n_tokens = N_PROMPT};
+    for (int shifted = 0; shifted < 2; shifted++) {
+        wnw_policy *p = test_policy(shifted ? "streaming_llm+rerotate" : "streaming_llm");
+        wnw_session *s = test_session_new(f.m, &rows[0].how);
+        const wnw_run run = {WNW_INIT(wnw_run), .policy = p, .size = size_budget(40)};
+        assert_ok(wnw_session_begin(s, &run));
+        assert_ok(wnw_session_read(s, f.tokens, N_PROMPT, NULL));
+        for (int32_t at = 0; at < N_PROMPT; at += 23)
+            for (size_t i = 0; i < sizeof no_tokens / sizeof *no_tokens; i++) {
+                memcpy(tokens, f.tokens, sizeof tokens);
+                tokens[at] = no_tokens[i];
+                assert_error(wnw_session_store(s, path, &params), WNW_E_ARG);
+                assert_says("the vocabulary has");
+            }
+        /* One of the first and one of the last entries, which are there still. */
+        for (int32_t at = 0; at < N_PROMPT; at += N_PROMPT - 1) {
+            memcpy(tokens, f.tokens, sizeof tokens);
+            tokens[at] = tokens[at] == 5 ? 6 : 5;
+            const bool other = at > 0 || tokens[0] != f.tokens[1]; /* a later one may be taken for it */
+            if (other)
+                assert_error(wnw_session_store(s, path, &params), WNW_E_ARG);
+        }
+        if (!shifted) { /* all are known */
+            memcpy(tokens, f.tokens, sizeof tokens);
+            tokens[150] = tokens[150] == 5 ? 6 : 5;
+            assert_error(wnw_session_store(s, path, &params), WNW_E_ARG);
+            assert_says("not those that were read");
+        }
+        memcpy(tokens, f.tokens, sizeof tokens);
+        assert_ok(wnw_session_store(s, path, &params));
+        assert_ok(wnw_stored_open(&st, path));
+        wnw_stored_free(st);
+        wnw_session_free(s);
+        wnw_policy_free(p);
+    }
+    test_close(&f);
+}
+
+/* The same in files, with checksums that are right. */
+static void tokens_that_no_model_has_are_refused(void **state)
+{
+    (void)state;
+    static const int32_t no_tokens[] = {-1, INT32_MIN, INT32_MAX, 320};
+    struct test_model f;
+    size_t n;
+    test_open_tiny(&f, "llama", 40, 31);
+    uint8_t *bytes = small_file(&f, &n), *copy = malloc(n);
+    assert_non_null(copy);
+    for (size_t i = 0; i < sizeof no_tokens / sizeof *no_tokens; i++) {
+        memcpy(copy, bytes, n);
+        const struct wnw__wkv_block *b = block_of(copy, WNW_WKV_TOKENS, 0);
+        memcpy(copy + b->at + b->bytes - sizeof *no_tokens, &no_tokens[i], sizeof *no_tokens);
+        seal(copy);
+        assert_refused(copy, n, WNW_E_FORMAT, "the vocabulary has");
+    }
+    free(bytes);
+    free(copy);
+    test_close(&f);
+}
+
+/* Any counts, with checksums that are right: they are refused, or a session of them goes on. */
+static void counts_of_all_kinds_are_survived(void **state)
+{
+    (void)state;
+    static const int32_t values[] = {INT32_MIN, INT32_MIN + 1, -64,           -1,       0, 1, 4, 12, 63, 64,
+                                     65,        1 << 30,       INT32_MAX - 1, INT32_MAX};
+    struct test_model f;
+    size_t n;
+    test_open_tiny(&f, "llama", 40, 31);
+    uint8_t *bytes = small_file(&f, &n), *copy = malloc(n);
+    assert_non_null(copy);
+    wnw_engine *e = engine_for(&f, &rows[0].how);
+    const size_t n_count = block_of(bytes, WNW_WKV_COUNTS, 0)->bytes / sizeof *values;
+    for (size_t i = 0; i < n_count; i++)
+        for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+            wnw_stored *st;
+            wnw_session *s = NULL;
+            memcpy(copy, bytes, n);
+            memcpy(copy + block_of(copy, WNW_WKV_COUNTS, 0)->at + i * sizeof *values, &values[k],
+                   sizeof *values);
+            seal(copy);
+            write_file(other_path, copy, n);
+            const int rc = wnw_stored_open(&st, other_path);
+            if (rc != WNW_OK && rc != WNW_E_FORMAT)
+                fail_msg("count %zu is %d: status %d", i, (int)values[k], rc);
+            if (rc == WNW_OK && wnw_stored_session(&s, st, e, NULL) == WNW_OK) {
+                assert_ok(wnw__cache_check(&s->cache));
+                assert_ok(wnw_session_decode(s, f.tokens[20]));
+            }
+            wnw_session_free(s);
+            wnw_stored_free(st);
+        }
+    wnw_engine_free(e);
+    free(bytes);
+    free(copy);
+    test_close(&f);
+}
+
+/* ---- Sizes ---- */
+
+struct shape {
+    int64_t n_layer, n_head, d, n_token;
+    const char *type;
+    uint64_t bytes; /* of the sequence that libllama takes; 0: more than there can be */
+};
+
+/* Writes a file of a shape, without an entry: what is large in it is a hole. */
+static void write_empty(const struct shape *x)
+{
+    char meta[1000];
+    const int n_meta = snprintf(
+        meta, sizeof meta,
+        "{\"writer\":\"x\",\"model\":{\"name\":\"x\",\"arch\":\"x\",\"fingerprint\":\"0123456789abcdef\",\"n_"
+        "layer\":%lld,"
+        "\"n_head_kv\":%lld,\"n_embd_head\":%lld,\"n_vocab\":1},\"cache\":{\"type\":\"%s\",\"tail\":0,\"k_"
+        "block\":0,"
+        "\"v_block\":0,\"numbers\":{}},\"session\":{\"n_past\":%lld,\"n_prefix\":0,\"n_renumbered\":0,\"n_"
+        "fixed\":0,"
+        "\"n_question\":0,\"n_ambiguous\":0,\"pos_shift\":0},\"rules\":null,\"text\":null,\"pieces\":false}",
+        (long long)x->n_layer, (long long)x->n_head, (long long)x->d, x->type, (long long)x->n_token);
+    const uint64_t n_tokens = 4 * (uint64_t)x->n_token,
+                   n_counts = 4 * (uint64_t)x->n_layer * (uint64_t)(3 + x->n_head);
+    const struct wnw__wkv_block blocks[] = {{.kind = WNW_WKV_META, .bytes = (uint64_t)n_meta},
+                                            {.kind = WNW_WKV_TOKENS, .bytes = n_tokens},
+                                            {.kind = WNW_WKV_COUNTS, .bytes = n_counts}};
+    const uint32_t n_block = 3 + (uint32_t)x->n_layer;
+    const uint64_t front = wnw__wkv_round(sizeof(struct wnw__wkv_head) + n_block * sizeof *blocks);
+    const uint64_t most = wnw__wkv_round(n_tokens > n_counts ? n_tokens : n_counts);
+    uint8_t *begin = calloc(1, (size_t)front + WNW_STORED_PAGE), *zeros = calloc(1, (size_t)most);
+    struct wnw__wkv_head *h = (struct wnw__wkv_head *)(void *)begin;
+    struct wnw__wkv_block *table = (struct wnw__wkv_block *)(void *)(begin + sizeof *h);
+    uint64_t at = front;
+    assert_true(begin && zeros);
+    memcpy(begin + front, meta, (size_t)n_meta);
+    for (uint32_t i = 0; i < n_block; i++) {
+        table[i] = i < 3 ? blocks[i] : (struct wnw__wkv_block){.kind = WNW_WKV_LAYER, .number = i - 3};
+        table[i].at = at;
+        table[i].sum = XXH3_64bits(i == 0 ? begin + front : zeros, (size_t)wnw__wkv_round(table[i].bytes));
+        at += wnw__wkv_round(table[i].bytes);
+    }
+    *h = (struct wnw__wkv_head){.magic = WNW_WKV_MAGIC,
+                                .byte_order = WNW_WKV_BYTE_ORDER,
+                                .version = WNW_STORED_VERSION,
+                                .file_bytes = at,
+                                .page = WNW_STORED_PAGE,
+                                .n_block = n_block};
+    h->table_sum = XXH3_64bits(begin + sizeof *h, (size_t)front - sizeof *h);
+    seal_head(begin);
+    write_file(other_path, begin, (size_t)front + WNW_STORED_PAGE);
+    assert_int_equal(truncate(other_path, (off_t)at), 0);
+    free(begin);
+    free(zeros);
+}
+
+/* What a sequence of libllama takes is a product of numbers that the file says, before anybody has compared it with a model. */
+static void sizes_that_overflow_are_refused(void **state)
+{
+    (void)state;
+    static const struct shape shapes[] = {
+        {1, 1, 32, 1, "f32", 8 + 28 + 24 + 2 * 32 * 4},
+        {3, 2, 32, 5, "f16", 8 + 16 + 60 + 3 * (24 + 5 * 2 * 2 * 32 * 2)},
+        {2048, 4096, 65536, 1 << 22, "f32", 0}, /* 2^64 and 50 MB */
+        {2048, 4096, 65536, 1 << 20, "f32",
+         UINT64_C(8) + 16 + (UINT64_C(12) << 20) + 2048 * UINT64_C(24) + (UINT64_C(1) << 62)},
+        {2048, 4096, 65536, 1 << 21, "f32", 0}, /* 2^63: no pointers reach that far */
+        {2048, 4096, 65536, (1 << 22) + 4096, "f32", 0},
+        {2047, 4095, 65535, 1 << 22, "f32", 0},
+        {2048, 4096, 65536, 1 << 23, "f16", 0},
+        {2048, 4096, 65536, 1 << 23, "q8_0", 0},
+        {2048, 4096, 65536, 1 << 24, "q4_0", 0},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        wnw_stored *st;
+        size_t n = 1;
+        uint8_t *bytes = (uint8_t *)&n;
+        write_empty(&shapes[i]);
+        assert_ok(wnw_stored_open(&st, other_path));
+        const int rc = wnw_stored_sequence(st, NULL, &n);
+        if (rc != (shapes[i].bytes ? WNW_OK : WNW_E_UNSUPPORTED) || n != shapes[i].bytes)
+            fail_msg("shape %zu: status %d, %zu bytes, not %llu", i, rc, n,
+                     (unsigned long long)shapes[i].bytes);
+        if (!shapes[i].bytes) {
+            assert_error(wnw_stored_sequence(st, &bytes, &n), WNW_E_UNSUPPORTED);
+            assert_null(bytes);
+        }
+        /* Every head is found, however many there are, before anybody loses patience. */
+        for (int32_t il = 0; i == 2 && il < 2048; il++)
+            for (int32_t ih = 0; ih < 4096; ih++) {
+                const int32_t *pos = NULL;
+                if (wnw_stored_head(st, il, ih, &pos) != 0 || !pos)
+                    fail_msg("head %d of layer %d", (int)ih, (int)il);
+            }
+        wnw_stored_free(st);
+    }
+}
+
 static void what_cannot_be_stored_is_refused(void **state)
 {
     (void)state;
@@ -892,6 +1193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stored_again_is_the_same),
         cmocka_unit_test(rows_are_pages_of_the_file),
+        cmocka_unit_test(tails_of_every_kind_are_stored),
         cmocka_unit_test(reads_on_under_the_same_rules),
         cmocka_unit_test(text_comes_back),
         cmocka_unit_test(every_change_is_noticed),
@@ -902,6 +1204,11 @@ int main(void)
         cmocka_unit_test(files_of_older_winnow),
         cmocka_unit_test(others_are_refused),
         cmocka_unit_test(a_failed_write_leaves_the_old_file),
+        cmocka_unit_test(what_readers_refuse_is_not_stored),
+        cmocka_unit_test(tokens_that_were_not_read_are_refused),
+        cmocka_unit_test(tokens_that_no_model_has_are_refused),
+        cmocka_unit_test(counts_of_all_kinds_are_survived),
+        cmocka_unit_test(sizes_that_overflow_are_refused),
         cmocka_unit_test(what_cannot_be_stored_is_refused),
     };
     (void)make_folder(NULL);

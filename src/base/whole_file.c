@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -94,6 +95,13 @@ static int make_file(struct wnw__whole_file *f)
     return named ? name_it(f, create) : err;
 }
 
+/* Whoever finds the file under a name of its own sees by the lock that its process is alive. Where files cannot be locked, nothing can
+ * be done about it. */
+static void hold(const struct wnw__whole_file *f)
+{
+    (void)flock(f->fd, LOCK_EX | LOCK_NB);
+}
+
 int wnw__whole_file_open(struct wnw__whole_file *f, const char *path)
 {
     struct stat st;
@@ -109,10 +117,21 @@ int wnw__whole_file_open(struct wnw__whole_file *f, const char *path)
     int err = make_file(f);
     if (!err && present && fchmod(f->fd, st.st_mode & 0777) != 0)
         err = errno;
-    if (!err)
+    if (!err) {
+        hold(f);
         return WNW_OK;
+    }
     wnw__whole_file_abort(f);
     return cannot(path, err);
+}
+
+bool wnw__whole_file_is_abandoned(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    const bool is = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (fd >= 0)
+        close(fd);
+    return is;
 }
 
 /* Writes all of it, at a place or (at < 0) at the end. */
@@ -152,6 +171,11 @@ static void sync_folder(const char *path)
         close(fd);
     }
     free(folder);
+}
+
+int wnw__whole_file_sync(struct wnw__whole_file *f)
+{
+    return fsync(f->fd) == 0 ? WNW_OK : cannot(f->path, errno);
 }
 
 int wnw__whole_file_commit(struct wnw__whole_file *f)

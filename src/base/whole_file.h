@@ -25,8 +25,12 @@ int wnw__whole_file_open(struct wnw__whole_file *f, const char *path);
 int wnw__whole_file_write(struct wnw__whole_file *f, const void *bytes, size_t n);
 /* Writes at byte `at`, which was written before. E_IO. */
 int wnw__whole_file_rewrite(struct wnw__whole_file *f, const void *bytes, size_t n, off_t at);
+/* Puts what was written on the disk: what takes long of wnw__whole_file_commit, for callers that hold a lock while they commit. E_IO. */
+int wnw__whole_file_sync(struct wnw__whole_file *f);
 /* Puts the file on the disk and gives it its name; it is closed in any case, and gone after a failure. E_IO, E_NOMEM. */
 int wnw__whole_file_commit(struct wnw__whole_file *f);
+/* Whether a file NAME.PROCESS-NUMBER.tmp is left of a process that has ended, and not one that is being written. */
+bool wnw__whole_file_is_abandoned(const char *path);
 /* Closes it and takes it away. Does nothing where none is open. */
 void wnw__whole_file_abort(struct wnw__whole_file *f);
 

@@ -364,12 +364,24 @@ void wnw__cache_write(struct wnw__cache *c, int32_t il, enum wnw__stored what, i
     }
 }
 
+static uint64_t mapped_bytes(const struct wnw__kv_layer *l)
+{
+    return (uint64_t)l->mapped_bytes + l->v_mapped_bytes + 2 * (uint64_t)l->tail.mapped_bytes;
+}
+
 uint64_t wnw__cache_bytes(const struct wnw__cache *c)
 {
     uint64_t bytes = 0;
     for (int32_t il = 0; il < c->n_layer; il++)
-        bytes += (uint64_t)c->layers[il].mapped_bytes + c->layers[il].v_mapped_bytes +
-                 2 * (uint64_t)c->layers[il].tail.mapped_bytes;
+        bytes += mapped_bytes(&c->layers[il]);
+    return bytes;
+}
+
+uint64_t wnw__cache_bytes_swa(const struct wnw__cache *c)
+{
+    uint64_t bytes = 0;
+    for (int32_t il = 0; il < c->n_layer; il++)
+        bytes += c->layers[il].n_swa > 0 ? mapped_bytes(&c->layers[il]) : 0;
     return bytes;
 }
 

@@ -44,6 +44,8 @@
 #define WNW_CACHE_FIRST 64
 /* The shortest tail. Rows of one decode step never leave the tail in that step. */
 #define WNW_CACHE_TAIL_MIN 32
+/* The longest one, so that numbers of entries stay far from the end of int32_t. */
+#define WNW_CACHE_TAIL_MAX (1 << 24)
 
 /* How many kinds of wnw_proj_norm there are. */
 enum { WNW_AUX_PROJ_KINDS = 3 };
@@ -256,13 +258,19 @@ static inline const float *wnw__cache_bias(const struct wnw__kv_layer *l, int32_
 /* If layer il has a sliding window, drops the entries that no token at position >= next can see. */
 int wnw__cache_drop_unseen(struct wnw__cache *c, int32_t il, int32_t next);
 
-uint64_t wnw__cache_bytes(const struct wnw__cache *c); /* bytes mapped for keys and values */
+uint64_t wnw__cache_bytes(const struct wnw__cache *c);     /* bytes mapped for keys and values */
+uint64_t wnw__cache_bytes_swa(const struct wnw__cache *c); /* those of layers with a sliding window */
 uint64_t
 wnw__cache_meta_bytes(const struct wnw__cache *c);      /* of positions and of numbers kept with entries */
 int64_t wnw__cache_entries(const struct wnw__cache *c); /* entries in all layers and heads */
 uint64_t wnw__cache_entry_bytes(const struct wnw__cache *c); /* of their keys and values, without room */
 /* The most entries of one head that can be f16 rows of a tail; 0 without a tail. */
 int32_t wnw__cache_most_f16(const struct wnw__cache *c);
+/* What holds of every head in a cache with a tail, in memory and in files: of len entries, the first n_first and the last ones
+ * are f16 rows, and n_quantised between them are not; the last ones are fewer than n_tail + WNW_CACHE_BLOCK. A head without a
+ * quantised entry may have any n_first that its layer allows. n_swa: the layer's. */
+bool wnw__cache_tail_fits(const struct wnw__cache *c, int32_t n_swa, int32_t len, int32_t n_first,
+                          int32_t n_quantised);
 /* The most that any head of a layer without a sliding window has after n more tokens. */
 int32_t wnw__cache_f16_after(const struct wnw__cache *c, int32_t n);
 /* Bytes that an uncompressed cache of n tokens would map. */

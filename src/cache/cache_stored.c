@@ -2,6 +2,7 @@
 /* Layers as blocks of bytes, and layers whose rows are pages of a file. See cache_stored.h. */
 #include "cache/cache_stored.h"
 
+#include "base/sizes.h"
 #include "base/system.h"
 #include "cache/cache_impl.h"
 
@@ -35,7 +36,7 @@ static int32_t n_tail_rows_of(const struct wnw__stored_counts *n, int32_t ih)
 
 static uint64_t round_to_page(uint64_t bytes)
 {
-    return (bytes + WNW_STORED_PAGE - 1) / WNW_STORED_PAGE * WNW_STORED_PAGE;
+    return wnw__size_round_up(bytes, WNW_STORED_PAGE);
 }
 
 static uint64_t entries_of(const struct wnw__cache *c, const struct wnw__stored_counts *n)
@@ -49,50 +50,44 @@ static uint64_t entries_of(const struct wnw__cache *c, const struct wnw__stored_
 /* Bytes before the rows that begin pages, the gap not counted. */
 static uint64_t front_bytes(const struct wnw__cache *c, const struct wnw__stored_counts *n)
 {
-    uint64_t per_entry = sizeof(int32_t), of_tails = 0;
+    uint64_t per_entry = sizeof(int32_t), tail_rows = 0;
     for (int kind = 0; kind < WNW_N_AUX; kind++)
         per_entry += (uint64_t)c->aux_planes[kind] * sizeof(float);
     for (int32_t ih = 0; ih < c->n_head_kv; ih++)
-        of_tails += 2 * (uint64_t)n_tail_rows_of(n, ih) * c->tail_row_bytes;
-    return entries_of(c, n) * per_entry + of_tails;
+        tail_rows += (uint64_t)n_tail_rows_of(n, ih);
+    return wnw__size_add(wnw__size_mul(entries_of(c, n), per_entry),
+                         wnw__size_mul(2 * tail_rows, c->tail_row_bytes));
 }
 
-/* Bytes of the block before the rows of head n_head. */
-static uint64_t bytes_before(const struct wnw__cache *c, const struct wnw__stored_counts *counts,
-                             int32_t n_head)
+uint64_t wnw__cache_stored_front(const struct wnw__cache *c, const struct wnw__stored_counts *counts)
 {
-    uint64_t bytes = round_to_page(front_bytes(c, counts));
-    for (int32_t ih = 0; ih < n_head; ih++) {
-        const uint64_t n = (uint64_t)n_rows_of(counts, ih);
-        bytes += round_to_page(n * c->row_bytes) + round_to_page(n * c->v_row_bytes);
-    }
-    return bytes;
-}
-
-uint64_t wnw__cache_stored_bytes(const struct wnw__cache *c, const struct wnw__stored_counts *counts)
-{
-    return bytes_before(c, counts, c->n_head_kv);
+    return round_to_page(front_bytes(c, counts));
 }
 
 uint64_t wnw__cache_stored_rows(const struct wnw__cache *c, const struct wnw__stored_counts *counts,
                                 enum wnw__stored what, int32_t ih)
 {
-    const uint64_t keys = (uint64_t)n_rows_of(counts, ih) * c->row_bytes;
-    return bytes_before(c, counts, ih) + (what == WNW_VALUES ? round_to_page(keys) : 0);
+    return round_to_page(
+        wnw__size_mul((uint64_t)n_rows_of(counts, ih), what == WNW_KEYS ? c->row_bytes : c->v_row_bytes));
+}
+
+uint64_t wnw__cache_stored_bytes(const struct wnw__cache *c, const struct wnw__stored_counts *counts)
+{
+    uint64_t bytes = wnw__cache_stored_front(c, counts);
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+        for (int what = WNW_KEYS; what <= WNW_VALUES; what++)
+            bytes = wnw__size_add(bytes, wnw__cache_stored_rows(c, counts, (enum wnw__stored)what, ih));
+    return bytes;
 }
 
 static int check_tail(const struct wnw__cache *c, int32_t il, int32_t ih, const struct wnw__stored_counts *n)
 {
-    const int32_t n_first = n->n_first[ih], n_quantised = n->n_quantised[ih],
-                  empty = c->layers[il].n_swa > 0 ? 0 : WNW_CACHE_FIRST;
-    const int32_t in_tail = n->len[ih] - n_quantised;
-    const bool fits = n_quantised == 0
-                          ? n_first == empty
-                          : n_quantised > 0 && n_first >= 0 && n_first <= empty && in_tail >= n_first;
-    if (fits && in_tail >= 0 && in_tail <= wnw__cache_most_f16(c))
+    if (wnw__cache_tail_fits(c, c->layers[il].n_swa, n->len[ih], n->n_first[ih], n->n_quantised[ih]))
         return WNW_OK;
-    return wnw__fail(WNW_E_FORMAT, "layer %d, head %d: %d of %d entries are quantised, the first %d are not",
-                     (int)il, (int)ih, (int)n_quantised, (int)n->len[ih], (int)n_first);
+    return wnw__fail(
+        WNW_E_FORMAT,
+        "layer %d, head %d: %d of %d entries cannot be quantised, the first %d not, with a tail of %d",
+        (int)il, (int)ih, (int)n->n_quantised[ih], (int)n->len[ih], (int)n->n_first[ih], (int)c->n_tail);
 }
 
 int wnw__cache_stored_check(const struct wnw__cache *c, int32_t il, const struct wnw__stored_counts *counts,

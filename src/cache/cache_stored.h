@@ -38,10 +38,12 @@ int wnw__cache_stored_check(const struct wnw__cache *c, int32_t il, const struct
 int wnw__cache_stored_check_positions(const struct wnw__cache *c, int32_t il,
                                       const struct wnw__stored_counts *counts, const int32_t *pos,
                                       int32_t n_past);
-/* Bytes of the block of a layer with these counts. */
+/* Bytes of the block of a layer with these counts, which were checked; WNW_SIZE_TOO_LARGE (base/sizes.h) where they have more than 64
+ * bits. */
 uint64_t wnw__cache_stored_bytes(const struct wnw__cache *c, const struct wnw__stored_counts *counts);
-
-/* Where the keys or values of head ih begin in the block of a layer with these counts, those of its tail not counted. */
+/* Bytes of that block before the rows of its first head that are not in a tail, and bytes that the keys, or the values, of head ih
+ * take there. Those of a head follow those of the one before, keys first. */
+uint64_t wnw__cache_stored_front(const struct wnw__cache *c, const struct wnw__stored_counts *counts);
 uint64_t wnw__cache_stored_rows(const struct wnw__cache *c, const struct wnw__stored_counts *counts,
                                 enum wnw__stored what, int32_t ih);
 

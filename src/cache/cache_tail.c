@@ -274,6 +274,17 @@ void wnw__cache_tail_push(const struct wnw__cache *c, struct wnw__kv_layer *l, i
     }
 }
 
+bool wnw__cache_tail_fits(const struct wnw__cache *c, int32_t n_swa, int32_t len, int32_t n_first,
+                          int32_t n_quantised)
+{
+    if (n_first < 0 || n_first > n_first_of(n_swa) || n_quantised < 0 || n_quantised > len)
+        return false;
+    const int32_t in_tail = len - n_quantised;
+    const int64_t last = (int64_t)in_tail - n_first;
+    /* Eviction may leave a head without a quantised entry, and with fewer entries than its first ones were. */
+    return last < (int64_t)c->n_tail + WNW_CACHE_BLOCK && (n_quantised == 0 || last >= 0);
+}
+
 int wnw__cache_tail_check(const struct wnw__cache *c, int32_t il)
 {
     const struct wnw__kv_layer *l = &c->layers[il];
@@ -281,9 +292,8 @@ int wnw__cache_tail_check(const struct wnw__cache *c, int32_t il)
     int64_t row = 0, quantised_row = 0;
     for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
         const int32_t in_tail = l->len[ih] - t->n_quantised[ih];
-        if (t->n_quantised[ih] < 0 || t->n_quantised[ih] > t->quantised_cap[ih] || in_tail < 0 ||
-            in_tail > t->cap[ih] || (t->n_quantised[ih] > 0 && in_tail < t->n_first[ih]) ||
-            in_tail > wnw__cache_most_f16(c))
+        if (!wnw__cache_tail_fits(c, l->n_swa, l->len[ih], t->n_first[ih], t->n_quantised[ih]) ||
+            t->n_quantised[ih] > t->quantised_cap[ih] || in_tail > t->cap[ih])
             return wnw__fail(WNW_E_RANGE,
                              "cache layer %d head %d: %d of %d entries are quantised, the first %d are not",
                              (int)il, (int)ih, (int)t->n_quantised[ih], (int)l->len[ih], (int)t->n_first[ih]);

@@ -18,9 +18,9 @@ static int check_tail(const wnw_session_params *p, wnw_attn attn)
 {
     if (p->kv_tail == 0)
         return WNW_OK;
-    if (p->kv_tail < WNW_CACHE_TAIL_MIN)
-        return wnw__fail(WNW_E_RANGE, "a KV tail of %d entries: use 0 (none), or %d and more",
-                         (int)p->kv_tail, WNW_CACHE_TAIL_MIN);
+    if (p->kv_tail < WNW_CACHE_TAIL_MIN || p->kv_tail > WNW_CACHE_TAIL_MAX)
+        return wnw__fail(WNW_E_RANGE, "a KV tail of %d entries: use 0 (none), or %d to %d", (int)p->kv_tail,
+                         WNW_CACHE_TAIL_MIN, WNW_CACHE_TAIL_MAX);
     if (!is_quantised(p->kv_type))
         return wnw__fail(
             WNW_E_ARG,
@@ -236,6 +236,7 @@ int wnw_cache_get_stats(const wnw_session *s, wnw_cache_stats *out)
         .bytes_entries = wnw__cache_entry_bytes(&s->cache),
         .bytes_full = wnw__cache_bytes_for(&s->cache, n_read < INT32_MAX ? (int32_t)n_read : INT32_MAX),
         .bytes_meta = wnw__cache_meta_bytes(&s->cache),
+        .bytes_swa = wnw__cache_bytes_swa(&s->cache),
         .growth = s->cache.growth,
     };
     wnw__sized_give(out, &stats);

@@ -40,13 +40,49 @@ static bool within(int64_t x, int64_t least, int64_t most)
     return x >= least && x <= most;
 }
 
-static int check_ids(const struct wnw__session_state *state, const wnw_session *s)
+static int check_ids(const struct wnw__session_state *state, int32_t n_vocab)
 {
     for (int32_t i = 0; i < state->n_past; i++)
-        if (!within(state->ids[i], i < state->n_ambiguous ? -1 : 0, s->m->hp.n_vocab - 1))
+        if (!within(state->ids[i], i < state->n_ambiguous ? -1 : 0, n_vocab - 1))
             return wnw__fail(WNW_E_FORMAT, "token %d is %d, the vocabulary has 0 to %d", (int)i,
-                             (int)state->ids[i], (int)s->m->hp.n_vocab - 1);
+                             (int)state->ids[i], (int)n_vocab - 1);
     return WNW_OK;
+}
+
+static int other_token(const struct wnw__session_state *state, int32_t i)
+{
+    return wnw__fail(WNW_E_FORMAT, "the tokens are not those that were read: position %d has token %d",
+                     (int)i, (int)state->ids[i]);
+}
+
+/* Tokens that got new positions are some of those that were read before, in their order. All that came later are there. */
+static int check_same(const struct wnw__session_state *state, const int32_t *tokens)
+{
+    const int32_t n_moved = state->pos_shift > 0 ? state->n_renumbered : 0;
+    int64_t at = 0;
+    for (int32_t i = 0; i < state->n_past; i++) {
+        const int64_t last = i + state->pos_shift;
+        if (i >= n_moved && tokens[last] != state->ids[i])
+            return other_token(state, i);
+        if (i >= n_moved || state->ids[i] < 0)
+            continue;
+        while (at <= last && tokens[at] != state->ids[i])
+            at++;
+        if (at++ > last)
+            return other_token(state, i);
+    }
+    return WNW_OK;
+}
+
+int wnw__session_check_read(const struct wnw__session_state *state, const int32_t *tokens, int32_t n,
+                            int32_t n_vocab)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (!within(tokens[i], 0, n_vocab - 1))
+            return wnw__fail(WNW_E_FORMAT, "token %d is %d, the vocabulary has 0 to %d", (int)i,
+                             (int)tokens[i], (int)n_vocab - 1);
+    WNW_TRY(check_ids(state, n_vocab));
+    return check_same(state, tokens);
 }
 
 int wnw__session_check_state(const struct wnw__session_state *state, const wnw_session *s)
@@ -71,7 +107,7 @@ int wnw__session_check_state(const struct wnw__session_state *state, const wnw_s
     if ((state->recurrent != NULL) != (s->recurrent != NULL))
         return wnw__fail(WNW_E_FORMAT, "the state of recurrent layers is %s",
                          s->recurrent ? "missing" : "there, and the model has none");
-    return check_ids(state, s);
+    return check_ids(state, s->m->hp.n_vocab);
 }
 
 void wnw__session_resume_rules(wnw_session *s, const struct wnw__session_state *state)

@@ -26,6 +26,10 @@ struct wnw__session_state {
 int wnw__session_get_state(struct wnw__session_state *out, const wnw_session *s);
 /* E_FORMAT with a sentence unless a session of this shape can be in the state. */
 int wnw__session_check_state(const struct wnw__session_state *state, const wnw_session *s);
+/* E_FORMAT with a sentence unless the tokens [n], n_past + pos_shift of them, can be all that a session of a model with n_vocab tokens has
+ * read when its ids by position are those of the state. */
+int wnw__session_check_read(const struct wnw__session_state *state, const int32_t *tokens, int32_t n,
+                            int32_t n_vocab);
 /* Brings a session that has read nothing, and whose cache has the entries, into a state that was checked. There are no
  * logits. The policy stays borrowed. After a failure the session can only be freed. */
 int wnw__session_set_state(wnw_session *s, const struct wnw__session_state *state);

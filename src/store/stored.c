@@ -62,12 +62,9 @@ int32_t wnw_stored_head(const wnw_stored *st, int32_t il, int32_t ih, const int3
         *positions = NULL;
     if (!st || !positions || il < 0 || il >= st->meta.n_layer || ih < 0 || ih >= st->meta.n_head_kv)
         return 0;
-    const struct wnw__stored_counts n = wnw__wkv_counts(st, il);
-    *positions =
-        (const int32_t *)(const void *)wnw__wkv_bytes(st, wnw__wkv_find(st, WNW_WKV_LAYER, (uint32_t)il));
-    for (int32_t i = 0; i < ih; i++)
-        *positions += n.len[i];
-    return n.len[ih];
+    *positions = (const int32_t *)(const void *)wnw__wkv_bytes(st, st->layer[il]) +
+                 st->before[(int64_t)il * st->meta.n_head_kv + ih];
+    return wnw__wkv_counts(st, il).len[ih];
 }
 
 bool wnw_stored_get_text(const wnw_stored *st, wnw_prompt_params *out)
@@ -113,37 +110,6 @@ int wnw_stored_check_model(const wnw_stored *st, const wnw_model *m)
 
 /* ---- Sessions ---- */
 
-/* Whether the numbers that are kept with entries are those that a session of the model keeps, if it keeps any. */
-static int check_numbers(const struct wnw_stored *st, const wnw_session *s)
-{
-    const int32_t group = s->m->hp.n_head / s->m->hp.n_head_kv;
-    for (int kind = 0; kind < WNW_N_AUX; kind++) {
-        const bool of_heads =
-            kind == WNW_AUX_ATTN_SUM || kind == WNW_AUX_ATTN_MAX || kind >= WNW_AUX_HEAD_PROJ;
-        const int32_t n = st->meta.aux_planes[kind];
-        if (n != 0 && n != (of_heads ? group : 1))
-            return wnw__fail(WNW_E_FORMAT, "the stored cache has %d numbers of kind %d with every entry",
-                             (int)n, kind);
-    }
-    return WNW_OK;
-}
-
-static int check_form(const struct wnw_stored *st, const wnw_session *s)
-{
-    const struct wnw__cache *c = &s->cache;
-    const struct wnw__wkv_meta *m = &st->meta;
-    bool same = m->n_layer == c->n_layer && m->n_head_kv == c->n_head_kv && m->n_embd_head == c->d &&
-                m->k_block == c->k_block && m->v_block == c->v_block;
-    for (int32_t il = 0; same && il < c->n_layer; il++)
-        same = st->form.layers[il].n_swa == c->layers[il].n_swa;
-    if (!same)
-        return wnw__fail(WNW_E_FORMAT,
-                         "the stored cache has %d layers of %d heads of %d elements in another form than "
-                         "sessions of this model",
-                         (int)m->n_layer, (int)m->n_head_kv, (int)m->n_embd_head);
-    return check_numbers(st, s);
-}
-
 static int load_layers(wnw_session *s, const struct wnw_stored *st, int32_t room, bool copied)
 {
     struct wnw__cache *c = &s->cache;
@@ -151,7 +117,7 @@ static int load_layers(wnw_session *s, const struct wnw_stored *st, int32_t room
         WNW_TRY(wnw__cache_set_aux(c, (enum wnw__aux)kind, st->meta.aux_planes[kind]));
     for (int32_t il = 0; il < c->n_layer; il++) {
         const struct wnw__stored_counts n = wnw__wkv_counts(st, il);
-        const uint64_t at = wnw__wkv_find(st, WNW_WKV_LAYER, (uint32_t)il)->at;
+        const uint64_t at = st->layer[il]->at;
         const struct wnw__stored_block block = {.fd = st->fd, .at = at, .copied = copied};
         WNW_TRY(wnw__cache_load_layer(c, il, &n, &block, room, s->params.n_ubatch));
     }
@@ -164,8 +130,7 @@ static int fill_session(wnw_session *s, const struct wnw_stored *st, int32_t roo
     if (n_past > n_ctx)
         return wnw__fail(WNW_E_FULL, "the stored cache has read %d tokens, the context has %d", (int)n_past,
                          (int)n_ctx);
-    WNW_TRY(check_form(st, s));
-    WNW_TRY(wnw__session_check_state(&st->meta.state, s));
+    WNW_TRY(wnw__wkv_check_session(st, s));
     WNW_TRY(load_layers(s, st, copied ? 0 : room < n_ctx - n_past ? room : n_ctx - n_past, copied));
     return wnw__session_set_state(s, &st->meta.state);
 }

@@ -6,6 +6,7 @@
 #ifndef WNW_WKV_H
 #define WNW_WKV_H
 
+#include "base/whole_file.h"
 #include "cache/cache_stored.h"
 #include "session/state.h"
 #include "winnow_store.h"
@@ -67,6 +68,8 @@ struct wnw__wkv_meta {
     bool has_text, pieces;
     wnw_prompt_params text; /* without the document */
     const char *note;       /* of the program; NULL = none */
+    const char
+        *form; /* what a folder of documents finds it by, with its tokens; NULL = it was not made for one */
 };
 
 /* The JSON of what is to be stored. E_NOMEM, E_UNSUPPORTED. *text is released with free. */
@@ -89,14 +92,28 @@ struct wnw_stored {
     wnw_policy *policy; /* of the rules, owned; NULL = none */
     const int32_t *tokens;
     int32_t n_tokens;
-    const int32_t *ids;     /* [n_past] */
-    char *document;         /* owned, NUL-terminated; NULL = none */
-    struct wnw__cache form; /* an empty cache of the same form, for sizes */
+    const int32_t *ids;    /* [n_past] */
+    const int32_t *counts; /* the block of counts */
+    /* [n_layer][n_head_kv] entries that the heads before it have in its layer; owned. Asking for one head after the other would add
+     * them up again each time. */
+    int64_t *before;
+    const struct wnw__wkv_block **layer; /* [n_layer] owned, the blocks are not */
+    char *document;                      /* owned, NUL-terminated; NULL = none */
+    struct wnw__cache form;              /* an empty cache of the same form, for sizes */
 };
 
 /* E_FORMAT where somebody has written to the file since it was opened: what was checked is not what would be used, or not there any
  * more. */
 int wnw__wkv_unchanged(const struct wnw_stored *st);
+/* Opens and checks the file that fd is, which the caller closes: what wnw_stored_open does without a name. Errors are its own, without
+ * the name in their sentences. */
+int wnw__wkv_open(struct wnw_stored **out, int fd);
+/* E_MISMATCH, E_FORMAT with a sentence unless a session of this model and form can be made of the file. */
+int wnw__wkv_check_session(const struct wnw_stored *st, const wnw_session *s);
+/* wnw_session_store in two steps: wnw__wkv_write writes the file, and opens it to check it, before it has its name, which
+ * wnw__whole_file_commit gives it. form: as in struct wnw__wkv_meta. The caller ends *file with wnw__whole_file_abort in any case. */
+int wnw__wkv_write(struct wnw__whole_file *file, const wnw_session *s, const char *path,
+                   const wnw_store_params *params, const char *form);
 /* What was read of a block of the table. */
 const uint8_t *wnw__wkv_bytes(const struct wnw_stored *st, const struct wnw__wkv_block *b);
 /* The block of this kind and number, or NULL. */

@@ -113,9 +113,10 @@ int wnw__wkv_meta_text(char **text, size_t *len, const struct wnw__wkv_meta *m)
     json_t *cache =
         json_pack("{s:s, s:i, s:i, s:i, s:o}", "type", wnw_kv_type_name(m->kv_type), "tail", (int)m->kv_tail,
                   "k_block", (int)m->k_block, "v_block", (int)m->v_block, "numbers", aux_of(m));
-    json_t *o = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:s*}", "writer", WNW_VERSION_STRING, "model",
-                          model, "cache", cache, "session", session_of(&m->state), "rules", rules_of(m),
-                          "text", layout_of(m), "pieces", (int)m->pieces, "note", m->note);
+    json_t *o =
+        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:s*, s:s*}", "writer", WNW_VERSION_STRING, "model",
+                  model, "cache", cache, "session", session_of(&m->state), "rules", rules_of(m), "text",
+                  layout_of(m), "pieces", (int)m->pieces, "note", m->note, "form", m->form);
     const int rc = wnw__json_text(text, len, o, true);
     json_decref(o);
     return rc;
@@ -178,7 +179,7 @@ static void join(struct fields *f, const struct fields *inner)
     f->bad = f->bad ? f->bad : inner->bad;
 }
 
-/* Bounds that no model comes near, so that sizes do not overflow. */
+/* Bounds that no model comes near. */
 enum { MOST_LAYERS = 2048, MOST_HEADS = 4096, MOST_HEAD_SIZE = 65536, MOST_PLANES = 4096 };
 
 static void read_model(struct wnw__wkv_meta *m, struct fields *all)
@@ -202,7 +203,7 @@ static void read_cache(struct wnw__wkv_meta *m, struct fields *all)
     size_t n_known = 0;
     char name[32];
     is_there(&f, "type", wnw_kv_type_parse(&m->kv_type, type) == WNW_OK);
-    m->kv_tail = count(&f, "tail", INT32_MAX);
+    m->kv_tail = count(&f, "tail", WNW_CACHE_TAIL_MAX);
     is_there(&f, "tail", m->kv_tail == 0 || m->kv_tail >= WNW_CACHE_TAIL_MIN);
     m->k_block = count(&f, "k_block", MOST_HEAD_SIZE);
     m->v_block = count(&f, "v_block", MOST_HEAD_SIZE);
@@ -310,6 +311,8 @@ int wnw__wkv_meta_parse(struct wnw__wkv_meta *m, const char *text, size_t len)
     m->pieces = flag(&f, "pieces");
     if (json_object_get(f.o, "note"))
         m->note = string(&f, "note");
+    if (json_object_get(f.o, "form"))
+        m->form = string(&f, "form");
     if (f.bad)
         return wnw__fail(WNW_E_FORMAT, "its description has no '%s', or one that is out of range", f.bad);
     return WNW_OK;

@@ -3,6 +3,8 @@
 #include "base/system.h"
 #include "store/wkv.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -154,22 +156,32 @@ static const int32_t *numbers_of(const struct wnw_stored *st, enum wnw__wkv_kind
     return (const int32_t *)(const void *)wnw__wkv_bytes(st, b);
 }
 
+static bool of_numbers(uint32_t kind)
+{
+    return kind == WNW_WKV_TOKENS || kind == WNW_WKV_IDS || kind == WNW_WKV_COUNTS || kind == WNW_WKV_HELD;
+}
+
 /* Blocks that a reader would have to choose between, or that belong to no layer, are nothing that was written here. Kinds that this
  * reader does not know are skipped. */
-static int check_blocks(const struct wnw_stored *st)
+static int check_blocks(struct wnw_stored *st)
 {
+    const struct wnw__wkv_block *first[WNW_WKV_N_KINDS] = {NULL};
+    st->layer = calloc((size_t)st->meta.n_layer, sizeof *st->layer);
+    if (!st->layer)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d layers", (int)st->meta.n_layer);
     for (uint32_t i = 0; i < st->head->n_block; i++) {
         const struct wnw__wkv_block *b = &st->table[i];
-        const bool known = b->kind > 0 && b->kind < WNW_WKV_N_KINDS;
         const uint32_t n = b->kind == WNW_WKV_LAYER ? (uint32_t)st->meta.n_layer : 1;
-        const bool of_numbers = b->kind == WNW_WKV_TOKENS || b->kind == WNW_WKV_IDS ||
-                                b->kind == WNW_WKV_COUNTS || b->kind == WNW_WKV_HELD;
-        if (known && b->number >= n)
+        if (b->kind == 0 || b->kind >= WNW_WKV_N_KINDS)
+            continue;
+        if (b->number >= n)
             return wnw__fail(WNW_E_FORMAT, "its block %u is %s %u, and there %s %u", (unsigned)i,
                              kind_name(b->kind), (unsigned)b->number, n == 1 ? "is" : "are", (unsigned)n);
-        if (known && wnw__wkv_find(st, (enum wnw__wkv_kind)b->kind, b->number) != b)
+        const struct wnw__wkv_block **of = b->kind == WNW_WKV_LAYER ? &st->layer[b->number] : &first[b->kind];
+        if (*of)
             return wnw__fail(WNW_E_FORMAT, "it has %s %u twice", kind_name(b->kind), (unsigned)b->number);
-        if (of_numbers && b->bytes % sizeof(int32_t) != 0)
+        *of = b;
+        if (of_numbers(b->kind) && b->bytes % sizeof(int32_t) != 0)
             return wnw__fail(WNW_E_FORMAT, "its %s are %llu bytes, which are no whole numbers",
                              kind_name(b->kind), (unsigned long long)b->bytes);
     }
@@ -206,6 +218,7 @@ static int read_tokens(struct wnw_stored *st)
     st->n_tokens = (int32_t)n;
     st->ids = st->ids ? st->ids : st->tokens;
     s->ids = st->ids;
+    WNW_TRY(wnw__session_check_read(s, st->tokens, st->n_tokens, st->meta.n_vocab));
     s->n_held = (int32_t)n_held;
     if (s->held && n_held != (int64_t)st->meta.n_layer * st->meta.n_head_kv)
         return wnw__fail(WNW_E_FORMAT, "it has counts of %lld heads", (long long)n_held);
@@ -237,8 +250,7 @@ static size_t counts_per_layer(const struct wnw__wkv_meta *m)
 
 static const int32_t *counts_at(const struct wnw_stored *st, int32_t il)
 {
-    int64_t n;
-    return numbers_of(st, WNW_WKV_COUNTS, &n) + (size_t)il * counts_per_layer(&st->meta);
+    return st->counts + (size_t)il * counts_per_layer(&st->meta);
 }
 
 struct wnw__stored_counts wnw__wkv_counts(const struct wnw_stored *st, int32_t il)
@@ -257,7 +269,8 @@ static int make_form(struct wnw_stored *st)
 {
     const struct wnw__wkv_meta *m = &st->meta;
     int64_t n;
-    if (!numbers_of(st, WNW_WKV_COUNTS, &n) || (size_t)n != (size_t)m->n_layer * counts_per_layer(m))
+    st->counts = numbers_of(st, WNW_WKV_COUNTS, &n);
+    if (!st->counts || (size_t)n != (size_t)m->n_layer * counts_per_layer(m))
         return wnw__fail(WNW_E_FORMAT, "its counts of entries do not fit %d layers of %d heads",
                          (int)m->n_layer, (int)m->n_head_kv);
     int32_t *n_swa = malloc((size_t)m->n_layer * sizeof *n_swa);
@@ -274,16 +287,22 @@ static int make_form(struct wnw_stored *st)
     if (rc == WNW_OK && m->kv_tail > 0)
         rc = wnw__cache_set_tail(&st->form, m->kv_tail);
     memcpy(st->form.aux_planes, m->aux_planes, sizeof st->form.aux_planes);
-    return rc;
+    st->before = calloc((size_t)m->n_layer * (size_t)m->n_head_kv, sizeof *st->before);
+    return rc == WNW_OK && !st->before
+               ? wnw__fail(WNW_E_NOMEM, "no memory for %d heads", (int)(m->n_layer * m->n_head_kv))
+               : rc;
 }
 
 /* Reads the positions of a layer's entries, with which its block begins. */
 static int read_positions(struct wnw_stored *st, const struct wnw__wkv_block *b,
                           const struct wnw__stored_counts *n)
 {
+    int64_t *before = st->before + (int64_t)b->number * st->meta.n_head_kv;
     uint64_t entries = 0;
-    for (int32_t ih = 0; ih < st->meta.n_head_kv; ih++)
+    for (int32_t ih = 0; ih < st->meta.n_head_kv; ih++) {
+        before[ih] = (int64_t)entries;
         entries += (uint64_t)n->len[ih];
+    }
     uint8_t *to = malloc((size_t)entries * sizeof(int32_t) + 1);
     st->block[b - st->table] = to;
     return to ? wnw__read_at(st->fd, to, (size_t)entries * sizeof(int32_t), b->at)
@@ -293,7 +312,7 @@ static int read_positions(struct wnw_stored *st, const struct wnw__wkv_block *b,
 
 static int check_layer(struct wnw_stored *st, int32_t il)
 {
-    const struct wnw__wkv_block *b = wnw__wkv_find(st, WNW_WKV_LAYER, (uint32_t)il);
+    const struct wnw__wkv_block *b = st->layer[il];
     const struct wnw__stored_counts n = wnw__wkv_counts(st, il);
     const int32_t n_past = st->meta.state.n_past;
     if (!b)
@@ -337,21 +356,15 @@ int wnw__wkv_unchanged(const struct wnw_stored *st)
                      "file in its place by a rename");
 }
 
-static int open_file(struct wnw_stored *st, const char *path)
-{
-    struct stat now;
-    int64_t size;
-    WNW_TRY(wnw__open_file(&st->fd, &size, "stored cache", path));
-    if (fstat(st->fd, &now) == 0)
-        st->written = now.st_mtim;
-    if (size == 0)
-        return wnw__fail(WNW_E_FORMAT, "it is empty");
-    st->n_bytes = (size_t)size;
-    return WNW_OK;
-}
-
 static int check_all(struct wnw_stored *st)
 {
+    struct stat now;
+    if (fstat(st->fd, &now) != 0)
+        return wnw__fail(WNW_E_IO, "its size is not known: %s", strerror(errno));
+    if (now.st_size == 0)
+        return wnw__fail(WNW_E_FORMAT, "it is empty");
+    st->written = now.st_mtim;
+    st->n_bytes = (size_t)now.st_size;
     WNW_TRY(check_head(st));
     WNW_TRY(check_table(st));
     WNW_TRY(read_meta(st));
@@ -364,26 +377,44 @@ static int check_all(struct wnw_stored *st)
     return WNW_OK;
 }
 
+/* Takes the descriptor over. */
+static int open_checked(struct wnw_stored **out, int fd)
+{
+    struct wnw_stored *st = calloc(1, sizeof *st);
+    *out = NULL;
+    if (!st) {
+        close(fd);
+        return wnw__fail(WNW_E_NOMEM, "no memory for a stored cache");
+    }
+    st->fd = fd;
+    const int rc = check_all(st);
+    if (rc == WNW_OK)
+        *out = st;
+    else
+        wnw_stored_free(st);
+    return rc;
+}
+
+int wnw__wkv_open(struct wnw_stored **out, int fd)
+{
+    const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    *out = NULL;
+    return own >= 0 ? open_checked(out, own)
+                    : wnw__fail(WNW_E_IO, "it cannot be opened once more: %s", strerror(errno));
+}
+
 int wnw_stored_open(wnw_stored **out, const char *path)
 {
+    int fd;
+    int64_t size;
+    char why[400];
     WNW_REQUIRE(out);
     *out = NULL;
     WNW_REQUIRE(path);
-    struct wnw_stored *st = calloc(1, sizeof *st);
-    if (!st)
-        return wnw__fail(WNW_E_NOMEM, "no memory for a stored cache");
-    st->fd = -1;
-    int rc = open_file(st, path);
-    const bool opened = st->fd >= 0;
-    rc = rc == WNW_OK ? check_all(st) : rc;
-    if (rc == WNW_OK) {
-        *out = st;
+    WNW_TRY(wnw__open_file(&fd, &size, "stored cache", path));
+    const int rc = open_checked(out, fd);
+    if (rc == WNW_OK)
         return WNW_OK;
-    }
-    wnw_stored_free(st);
-    if (!opened)
-        return rc; /* the sentence names the file */
-    char why[400];
     snprintf(why, sizeof why, "%s", wnw_last_error());
     return wnw__fail(rc, "the stored cache '%.200s' cannot be used: %s", path, why);
 }
@@ -396,6 +427,8 @@ void wnw_stored_free(wnw_stored *st)
     wnw_policy_free(st->policy);
     wnw__wkv_meta_clear(&st->meta);
     free(st->document);
+    free(st->before);
+    free(st->layer);
     for (uint32_t i = 0; st->head && i < st->head->n_block; i++)
         free(st->block[i]);
     free(st->block);

@@ -8,6 +8,7 @@
  *     of each layer: type of keys, bytes of a token, its keys of all heads, token after token
  *     of each layer: the same of values
  */
+#include "base/sizes.h"
 #include "base/system.h"
 #include "store/wkv.h"
 
@@ -98,7 +99,7 @@ static int put_rows(uint8_t **at, const struct wnw_stored *st, int32_t il, enum 
     const int32_t n_head = st->meta.n_head_kv;
     const size_t each = what == WNW_KEYS ? st->form.row_bytes : st->form.v_row_bytes;
     const uint64_t row_bytes = (uint64_t)n_head * each;
-    const uint64_t block = wnw__wkv_find(st, WNW_WKV_LAYER, (uint32_t)il)->at;
+    uint64_t from = st->layer[il]->at + wnw__cache_stored_front(&st->form, &counts);
     uint8_t *rows = malloc((size_t)st->n_tokens * each); /* of one head */
     int rc = rows ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for %d rows", (int)st->n_tokens);
     const int32_t type = ggml_type_of(st->meta.kv_type);
@@ -107,8 +108,9 @@ static int put_rows(uint8_t **at, const struct wnw_stored *st, int32_t il, enum 
     memset(*at, 0xff, (size_t)st->n_tokens * row_bytes);
     for (int32_t ih = 0; rc == WNW_OK && ih < n_head; ih++) {
         const int32_t *pos, n = wnw_stored_head(st, il, ih, &pos);
-        rc = wnw__read_at(st->fd, rows, (size_t)n * each,
-                          block + wnw__cache_stored_rows(&st->form, &counts, what, ih));
+        const uint64_t keys = wnw__cache_stored_rows(&st->form, &counts, WNW_KEYS, ih);
+        rc = wnw__read_at(st->fd, rows, (size_t)n * each, what == WNW_KEYS ? from : from + keys);
+        from += keys + wnw__cache_stored_rows(&st->form, &counts, WNW_VALUES, ih);
         for (int32_t i = 0; rc == WNW_OK && i < n; i++)
             memcpy(*at + (size_t)pos[i] * row_bytes + (size_t)ih * each, rows + (size_t)i * each, each);
     }
@@ -126,11 +128,30 @@ static uint32_t count_layers(const struct wnw_stored *st, bool slides)
     return n;
 }
 
-static size_t cache_bytes(const struct wnw_stored *st, uint32_t n_layer)
+/* Bytes of one of the caches, n_layer layers; WNW_SIZE_TOO_LARGE where they have more than 64 bits. */
+static uint64_t cache_bytes(const struct wnw_stored *st, uint32_t n_layer)
 {
-    const size_t n = (size_t)st->n_tokens, n_head = (size_t)st->meta.n_head_kv, of_rows = sizeof(int32_t) + 8;
-    const size_t rows = n * n_head * (st->form.row_bytes + st->form.v_row_bytes);
-    return 4 * sizeof(uint32_t) + n * 3 * sizeof(uint32_t) + n_layer * (2 * of_rows + rows);
+    const uint64_t n = (uint64_t)st->n_tokens, of_rows = sizeof(int32_t) + sizeof(uint64_t);
+    const uint64_t each =
+        wnw__size_mul((uint64_t)st->meta.n_head_kv, st->form.row_bytes + st->form.v_row_bytes);
+    const uint64_t of_layer = wnw__size_add(2 * of_rows, wnw__size_mul(n, each));
+    return wnw__size_add((4 + 3 * n) * sizeof(uint32_t), wnw__size_mul(n_layer, of_layer));
+}
+
+/* Bytes of the sequence. What is dropped takes as much of it as what is kept, so that a small file can ask for any size. */
+static int sequence_bytes(size_t *bytes, const struct wnw_stored *st)
+{
+    const uint32_t n_slides = count_layers(st, true);
+    uint64_t sum = wnw__size_add(2 * sizeof(uint32_t), cache_bytes(st, count_layers(st, false)));
+    if (n_slides > 0)
+        sum = wnw__size_add(sum, cache_bytes(st, n_slides));
+    if (sum > PTRDIFF_MAX)
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "%d tokens in %d layers of %d heads of %d elements are more bytes than memory can have",
+            (int)st->n_tokens, (int)st->meta.n_layer, (int)st->meta.n_head_kv, (int)st->meta.n_embd_head);
+    *bytes = (size_t)sum;
+    return WNW_OK;
 }
 
 static int put_cache(uint8_t **at, const struct wnw_stored *st, bool slides)
@@ -160,9 +181,8 @@ int wnw_stored_sequence(const wnw_stored *st, uint8_t **bytes, size_t *n)
     WNW_REQUIRE(st);
     WNW_TRY(wnw__wkv_unchanged(st));
     WNW_TRY(check_fit(st));
-    const uint32_t n_slides = count_layers(st, true), n_stays = count_layers(st, false);
-    const size_t size =
-        2 * sizeof(uint32_t) + cache_bytes(st, n_stays) + (n_slides > 0 ? cache_bytes(st, n_slides) : 0);
+    size_t size = 0;
+    WNW_TRY(sequence_bytes(&size, st));
     *n = size;
     if (!bytes)
         return WNW_OK;
@@ -172,7 +192,7 @@ int wnw_stored_sequence(const wnw_stored *st, uint8_t **bytes, size_t *n)
     put_u32(&at, SEQUENCE_MARK);
     put_u32(&at, 0);
     int rc = put_cache(&at, st, false);
-    if (rc == WNW_OK && n_slides > 0)
+    if (rc == WNW_OK && count_layers(st, true) > 0)
         rc = put_cache(&at, st, true);
     rc = rc == WNW_OK ? wnw__wkv_unchanged(st) : rc; /* nor while it was read */
     if (rc != WNW_OK) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Writing a session to a file. */
-#include "base/whole_file.h"
 #include "policy/policy.h"
 #include "store/wkv.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -18,7 +18,7 @@ struct part {
 
 struct writing {
     const wnw_session *s;
-    struct wnw__whole_file file;
+    struct wnw__whole_file *file;
     struct part *parts; /* [n_part] */
     struct wnw__wkv_block *table;
     int32_t n_part;
@@ -66,6 +66,18 @@ static int check_policy(const wnw_policy *p)
                      wnw_policy_string(p));
 }
 
+/* The tokens are as many as were read, and can be those. */
+static int check_tokens(const struct wnw__session_state *state, const wnw_store_params *p, int32_t n_vocab)
+{
+    char why[300];
+    const int rc = wnw__session_check_read(state, p->tokens ? p->tokens : state->ids,
+                                           p->tokens ? p->n_tokens : state->n_past, n_vocab);
+    if (rc != WNW_E_FORMAT)
+        return rc;
+    snprintf(why, sizeof why, "%s", wnw_last_error());
+    return wnw__fail(WNW_E_ARG, "%s", why);
+}
+
 static int check_params(const wnw_session *s, const wnw_store_params *p)
 {
     if (p->text && p->text->n_messages > 0)
@@ -82,7 +94,8 @@ static int check_params(const wnw_session *s, const wnw_store_params *p)
     return check_policy(s->rules.ev.policy);
 }
 
-static int make_meta(struct writing *w, const wnw_store_params *p, const struct wnw__session_state *state)
+static int make_meta(struct writing *w, const wnw_store_params *p, const char *form,
+                     const struct wnw__session_state *state)
 {
     const wnw_session *s = w->s;
     const struct wnw__cache *c = &s->cache;
@@ -100,7 +113,8 @@ static int make_meta(struct writing *w, const wnw_store_params *p, const struct 
                               .state = *state,
                               .has_text = p->text != NULL,
                               .pieces = p->pieces,
-                              .note = p->note};
+                              .note = p->note,
+                              .form = form};
     WNW_TRY(wnw_model_get_info(s->m, &info));
     wnw_model_fingerprint(s->m, print);
     m.model = info.name;
@@ -115,19 +129,40 @@ static int make_meta(struct writing *w, const wnw_store_params *p, const struct 
     return WNW_OK;
 }
 
-static int make_parts(struct writing *w, const wnw_store_params *p)
+/* What a reader will refuse, or what no rows can be taken from. */
+static int cannot_read(void)
+{
+    char why[400];
+    snprintf(why, sizeof why, "%s", wnw_last_error());
+    return wnw__fail(WNW_E_IO, "what is written could not be read, and is not stored: %s", why);
+}
+
+/* Whether the cache is as readers will ask of it, before its rows are written. */
+static int check_cache(const wnw_session *s)
+{
+    int rc = wnw__cache_check(&s->cache);
+    for (int32_t il = 0; rc == WNW_OK && il < s->cache.n_layer; il++) {
+        const struct wnw__stored_counts counts = wnw__cache_stored_counts(&s->cache, il);
+        rc = wnw__cache_stored_check(&s->cache, il, &counts, s->n_past);
+    }
+    return rc == WNW_OK ? WNW_OK : cannot_read();
+}
+
+static int make_parts(struct writing *w, const wnw_store_params *p, const char *form)
 {
     const struct wnw__cache *c = &w->s->cache;
     const size_t n_block = (size_t)c->n_layer + WNW_WKV_N_KINDS, n_head = (size_t)c->n_head_kv;
     struct wnw__session_state state;
     WNW_TRY(wnw__session_get_state(&state, w->s));
+    WNW_TRY(check_tokens(&state, p, w->s->m->hp.n_vocab));
+    WNW_TRY(check_cache(w->s));
     w->parts = calloc(n_block, sizeof *w->parts);
     w->table = calloc(n_block, sizeof *w->table);
     w->counts = calloc((size_t)c->n_layer * (3 + 3 * n_head), sizeof *w->counts);
     w->hash = XXH3_createState();
     if (!w->parts || !w->table || !w->counts || !w->hash)
         return wnw__fail(WNW_E_NOMEM, "no memory to store a session");
-    WNW_TRY(make_meta(w, p, &state));
+    WNW_TRY(make_meta(w, p, form, &state));
     const size_t each = sizeof *state.ids, n_tokens = (size_t)(p->tokens ? p->n_tokens : state.n_past);
     add_part(w, WNW_WKV_TOKENS, p->tokens ? p->tokens : state.ids, n_tokens * each);
     if (state.pos_shift > 0 || state.n_ambiguous > 0)
@@ -153,7 +188,7 @@ static int put(void *to, const void *bytes, size_t n)
 {
     struct writing *w = to;
     XXH3_64bits_update(w->hash, bytes, n);
-    return wnw__whole_file_write(&w->file, bytes, n);
+    return wnw__whole_file_write(w->file, bytes, n);
 }
 
 static int put_zeros(struct writing *w, uint64_t n)
@@ -195,7 +230,7 @@ static int write_head(struct writing *w, uint64_t front, uint64_t file_bytes)
     head.table_sum = XXH3_64bits(page + sizeof head, (size_t)front - sizeof head);
     head.sum = XXH3_64bits(&head, offsetof(struct wnw__wkv_head, sum));
     memcpy(page, &head, sizeof head);
-    const int rc = wnw__whole_file_rewrite(&w->file, page, (size_t)front, 0);
+    const int rc = wnw__whole_file_rewrite(w->file, page, (size_t)front, 0);
     free(page);
     return rc;
 }
@@ -214,29 +249,51 @@ static int write_file(struct writing *w)
     return write_head(w, front, at);
 }
 
-int wnw_session_store(const wnw_session *s, const char *path, const wnw_store_params *params)
+/* Opens what was written as every reader will: a file that cannot be opened is never said to be stored. */
+static int verify(const struct writing *w)
+{
+    struct wnw_stored *st;
+    int rc = wnw__wkv_open(&st, w->file->fd);
+    if (rc == WNW_OK)
+        rc = wnw__wkv_check_session(st, w->s);
+    wnw_stored_free(st);
+    return rc == WNW_OK || rc == WNW_E_NOMEM ? rc : cannot_read();
+}
+
+int wnw__wkv_write(struct wnw__whole_file *file, const wnw_session *s, const char *path,
+                   const wnw_store_params *params, const char *form)
 {
     wnw_store_params own = wnw_store_default_params();
     wnw_prompt_params text = wnw_prompt_default_params();
-    WNW_REQUIRE(s);
-    WNW_REQUIRE(path);
+    *file = (struct wnw__whole_file){.fd = -1};
     WNW_TRY(WNW_SIZED_TAKE(wnw_store_params, &own, params));
     WNW_TRY(WNW_SIZED_TAKE(wnw_prompt_params, &text, own.text));
     own.text = own.text ? &text : NULL;
     WNW_TRY(check_params(s, &own));
-    struct writing w = {.s = s, .file = {.fd = -1}};
-    int rc = make_parts(&w, &own);
+    struct writing w = {.s = s, .file = file};
+    int rc = make_parts(&w, &own, form);
     if (rc == WNW_OK)
-        rc = wnw__whole_file_open(&w.file, path);
+        rc = wnw__whole_file_open(file, path);
     if (rc == WNW_OK)
         rc = write_file(&w);
     if (rc == WNW_OK)
-        rc = wnw__whole_file_commit(&w.file);
-    wnw__whole_file_abort(&w.file);
+        rc = verify(&w);
     XXH3_freeState(w.hash);
     free(w.counts);
     free(w.meta);
     free(w.table);
     free(w.parts);
+    return rc;
+}
+
+int wnw_session_store(const wnw_session *s, const char *path, const wnw_store_params *params)
+{
+    struct wnw__whole_file file;
+    WNW_REQUIRE(s);
+    WNW_REQUIRE(path);
+    int rc = wnw__wkv_write(&file, s, path, params, NULL);
+    if (rc == WNW_OK)
+        rc = wnw__whole_file_commit(&file);
+    wnw__whole_file_abort(&file);
     return rc;
 }

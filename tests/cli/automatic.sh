@@ -116,14 +116,28 @@ good 'not rotated' run -m "$model" "${ids[@]}" --policy knorm --kv-type auto --k
     json 'not rotated' "$work/out" 'o["kept_tokens_mean"] == 64 and o["kv_rotated"] is False'
 good 'plan by bytes' plan -m "$model" "${ids[@]}" --policy knorm --kv-type auto --kv-bytes $((60 * 4 * 4096)) -t 1 -o "$work/plan.json" &&
     json 'plan by bytes' "$work/plan.json" 'all(len(h) == 64 for l in o["layers"] for h in l["heads"])'
-good 'a stored document' compress -m "$small" -f "$work/doc.txt" --kv-type auto --kv-bytes 20K --policy knorm -t 1 -o "$work/doc.wkv" &&
+good 'a stored document' compress -m "$small" -f "$work/doc.txt" --kv-type auto --kv-bytes 36K --policy knorm -t 1 -o "$work/doc.wkv" &&
     grep -q 'cache q8_0, because' "$work/err" || fail "compress does not say it: $(cat "$work/err")"
 good 'its type' inspect "$work/doc.wkv" --json && json 'its type' "$work/out" 'o["kv_type"] == "q8_0"'
 good 'asked' ask -m "$small" -c "$work/doc.wkv" -p "$question" -n 1 -t 1 --json && json 'asked' "$work/out" 'o["kv_rotated"] is True'
-good 'a store' run -m "$small" -f "$work/doc.txt" -p "$question" --context-only --policy knorm --kv-type auto --kv-bytes 20K --store "$work/store" -n 1 -t 1 --json &&
+good 'a store' run -m "$small" -f "$work/doc.txt" -p "$question" --context-only --policy knorm --kv-type auto --kv-bytes 36K --store "$work/store" -n 1 -t 1 --json &&
     json 'a store' "$work/out" 'o["kv_rotated"] is True'
-good 'the policy too' run -m "$small" -f "$work/doc.txt" -p "$question" --kv-type auto --kv-bytes 20K -n 1 -t 1 --json &&
+good 'the policy too' run -m "$small" -f "$work/doc.txt" -p "$question" --kv-type auto --kv-bytes 36K -n 1 -t 1 --json &&
     [ "$(grep -Ec ', because |policy: ' "$work/err")" -eq 2 ] || fail "not both are said: $(cat "$work/err")"
+# What does not fit is refused: before anything is read, or where the policy leaves more.
+bad 'less than a block' 'a block of entries in each of 4 layers takes 32768 bytes' run -m "$small" -f "$work/doc.txt" -p "$question" --kv-bytes 20K --policy knorm -n 1
+bad 'less than a block, stored' 'is too small' compress -m "$small" -f "$work/doc.txt" --kv-bytes 32767 --policy keydiff -o "$work/made/x.wkv"
+for bytes in 32768 40K 50001 64K; do
+    for policy in knorm keydiff snapkv:window=8 h2o pyramidkv:window=8 snapkv:window=8+adakv laq streaming_llm; do
+        "$WINNOW" run -m "$small" -f "$work/doc.txt" -p "$question" --kv-bytes $bytes --policy $policy -n 1 -t 1 --json >"$work/out" 2>"$work/err" </dev/null
+        case $? in
+        0) json "$policy in $bytes" "$work/out" "o['kv_bytes'] <= $(numfmt --from=iec $bytes)" ;;
+        2) grep -qE 'too small|too few|always keeps' "$work/err" || fail "$policy in $bytes: $(cat "$work/err")" ;;
+        *) fail "$policy in $bytes: $(cat "$work/err")" ;;
+        esac
+    done
+done
+good 'sliding windows do not count' run -m "$tiny/tiny-gemma3.gguf" -f "$work/doc.txt" -p "$question" --kv-bytes 16K --policy knorm -n 1 -t 1 --json
 bad 'no bytes' 'give a size with --kv-bytes' run -m "$small" -p x --kv-type auto --ratio 0.5
 bad 'a tail' 'leave it out' run -m "$small" -p x --kv-type auto --kv-bytes 20K --kv-tail 64
 bad 'in a bench' 'or a type' bench -m "$small" --kv-type auto

@@ -37,6 +37,26 @@ asked 'a longer document' -f "$longer" --policy full
 asked 'a longer document again' -f "$longer" --policy full
 [ "${said%% *}" = "$(echo "$said" | cut -d' ' -f3)" ] || fail "the longer document was not added: $said"
 
+# Where a policy drops entries, a beginning is not read on from unless that is asked for.
+beginnings() { # NAME WANTED ARGS...: how many documents begin the longer text that is answered about
+    local name=$1 wanted=$2
+    shift 2
+    rm -rf "$work/begun"
+    good "$name: the beginning" run -m "$model" --context-only -f "$doc" -p 'Who?' -n 2 --store "$work/begun" "$@"
+    good "$name" run -m "$model" --context-only -f "$longer" -p 'Who?' -n 2 --json --store "$work/begun" "$@" || return
+    json "$name: what came from the folder" "$work/out" "(o['store']['tokens'] > 0) == $wanted and o['store']['tokens'] < o['prompt_tokens']"
+}
+beginnings 'full' True --policy full
+json 'full, exact' "$work/out" "o['store']['exact'] is False"
+beginnings 'full, exact' False --policy full --store-exact
+beginnings 'knorm' False --policy knorm --ratio 0.5
+json 'knorm, exact' "$work/out" "o['store']['exact'] is True"
+beginnings 'knorm, any' True --policy knorm --ratio 0.5 --store-any
+grep -q 'chosen without the others' "$work/err" || fail "knorm, any: $(cat "$work/err")"
+bad 'exact and any' 'exclude each other' run -m "$model" --context-only -f "$doc" -p 'Who?' --store "$store" --store-any --store-exact
+bad 'exact without a folder' 'name it with --store' run -m "$model" --context-only -f "$doc" -p 'Who?' --store-exact
+bad 'ask: any without a folder' 'name it with --store' ask -m "$model" -c "$work/none.wkv" -p 'Who?' --store-any
+
 good 'list' store list "$store" && [ "$(wc -l <"$work/out")" -eq 11 ] || fail "list: $(cat "$work/out")"
 good 'list as JSON' store list "$store" --json && head -1 "$work/out" >"$work/first" &&
     json 'a document' "$work/first" "o['policy'].startswith('full') and o['n_tokens'] > 100 and o['bytes'] > 4096 and o['used'] >= o['made'] and len(o['fingerprint']) == 32"
@@ -77,7 +97,7 @@ for i in 1 2 3; do "$WINNOW" ask -m "$model" --store "$kept" -f "$other" --polic
 wait
 for i in 2 3; do same 'asked at once' "$work/answer1" "$work/answer$i"; done
 
-# A damaged document is read again; check removes it, and what nobody owns.
+# A damaged document is read again; check moves it aside, and removes what was never whole.
 damaged=$(ls "$store"/*.wkv | head -1)
 printf '\377\377' | dd of="$damaged" bs=1 seek=9000 conv=notrunc 2>/dev/null
 echo stray >"$store/00000000000000000000000000000000.wkv"
@@ -85,7 +105,8 @@ echo stray >"$store/00000000000000000000000000000000.wkv.1-0.tmp"
 # What somebody has put there is left alone.
 for own in mine.wkv notes.wkv.old.tmp 00000000000000000000000000000000.wkv.bak; do echo mine >"$store/$own"; done
 "$WINNOW" store check "$store" >"$work/out" 2>"$work/err"
-[ $? -eq 1 ] && grep -q checksum "$work/err" && grep -q '^9 documents are whole, 1' "$work/out" || fail "check: $(cat "$work/out" "$work/err")"
+[ $? -eq 1 ] && grep -q checksum "$work/err" && grep -q "^9 documents are whole, 2 were moved to 'unreadable', 0 were added" "$work/out" || fail "check: $(cat "$work/out" "$work/err")"
+[ -e "$store/unreadable/$(basename "$damaged")" ] && grep -q stray "$store/unreadable/00000000000000000000000000000000.wkv" || fail 'check lost what is damaged'
 [ ! -e "$damaged" ] && [ ! -e "$store/00000000000000000000000000000000.wkv" ] && [ ! -e "$store/00000000000000000000000000000000.wkv.1-0.tmp" ] ||
     fail 'check left what is damaged'
 for own in mine.wkv notes.wkv.old.tmp 00000000000000000000000000000000.wkv.bak; do
@@ -143,6 +164,102 @@ for i in $(seq 1 "${WNW_KILLS:-10}"); do
     [ "$code" -ne 0 ] || { asked "acknowledged $i" -f "$work/killed" --policy full; [ -n "$said" ] || fail "an acknowledged document is gone ($i)"; }
 done
 
+# An index that is lost, empty, damaged or another program's. The documents are what counts.
+rm -rf "$store"
+for i in 1 2 3; do
+    sed "s/keeper/keeper$i/" "$doc" >"$work/kept$i"
+    good "document $i" run -m "$model" --context-only -f "$work/kept$i" -p 'Who?' -n 2 --policy knorm --ratio 0.5 --store "$store"
+done
+whole() { # NAME CODE PATTERN: what `store check` says, with all three documents there
+    "$WINNOW" store check "$store" >"$work/out" 2>"$work/err" </dev/null
+    [ $? -eq "$2" ] && grep -qE "$3" "$work/out" || fail "$1: $(cat "$work/out" "$work/err")"
+    [ "$(ls "$store"/*.wkv | wc -l)" -eq 3 ] || fail "$1: the folder has $(ls "$store")"
+    [ "$("$WINNOW" store list "$store" | wc -l)" -eq 3 ] || fail "$1: the list has $("$WINNOW" store list "$store")"
+}
+found() {
+    asked "$1" -f "$work/kept$2" --policy knorm --ratio 0.5
+    [ -n "$said" ] || fail "$1: it was read again"
+}
+rm "$store/index.sqlite"
+found 'a lost index' 1
+whole 'a lost index' 0 '^3 documents are whole, 0'
+rm "$store/index.sqlite"
+good 'a lost index is made by list' store list "$store" && [ "$(wc -l <"$work/out")" -eq 3 ] || fail "list of a lost index: $(cat "$work/out")"
+: >"$store/index.sqlite"
+found 'an empty index' 2
+whole 'an empty index' 0 '^3 documents are whole, 0'
+sql() { python3 -c 'import sqlite3, sys
+db = sqlite3.connect(sys.argv[1]); db.executescript(sys.argv[2]); db.commit(); db.close()' "$@"; }
+sql "$store/index.sqlite" "DELETE FROM document WHERE rowid = (SELECT MAX(rowid) FROM document)"
+whole 'a row is missing' 0 '^3 documents are whole, 0 .*, 1 were added'
+sql "$store/index.sqlite" "DELETE FROM document"
+found 'no rows' 3
+whole 'no rows' 0 '^3 documents are whole, 0 .*, 2 were added'
+sql "$store/index.sqlite" "INSERT INTO document SELECT '0123456789abcdef0123456789abcdef.wkv', form, n_tokens, hash, fingerprint, policy, bytes, made, used FROM document LIMIT 1;
+    INSERT INTO document SELECT '../../etc/passwd', form, n_tokens, hash, fingerprint, policy, bytes, made, used FROM document LIMIT 1"
+whole 'rows without a file' 1 '^3 documents are whole, 0 .* 2 are gone'
+for damage in 'printf xxxxxxxxxxxxxxxxxxxxxxxx | dd of="$store/index.sqlite" conv=notrunc bs=1' 'printf "%4000s" x | dd of="$store/index.sqlite" conv=notrunc bs=1 seek=4200' 'truncate -s 5000 "$store/index.sqlite"' 'echo text >"$store/index.sqlite"; cp "$store/index.sqlite" "$store/index.sqlite-journal"'; do
+    rm -rf "$store/unreadable"
+    eval "$damage" 2>/dev/null
+    cp "$store/index.sqlite" "$work/damaged"
+    whole "damaged: $damage" 0 '^3 documents are whole, 0'
+    cmp -s "$work/damaged" "$store/unreadable/index.sqlite" || fail "the damaged index is lost: $damage"
+    found "after it: $damage" 1
+done
+mkdir "$work/foreign" && sql "$work/foreign/index.sqlite" 'CREATE TABLE bookmarks (x)' && cp "$work/foreign/index.sqlite" "$work/bookmarks"
+bad 'the database of another program' 'another program' run -m "$model" --context-only -f "$doc" -p 'Who?' --store "$work/foreign"
+bad 'checking it' 'another program' store check "$work/foreign"
+same 'the database of another program stays' "$work/bookmarks" "$work/foreign/index.sqlite"
+sql "$work/foreign/index.sqlite" 'PRAGMA user_version = 1'
+bad 'another program with our version' 'another program' store check "$work/foreign"
+
+# A document under the name of another, and one that nothing was found by, are no documents of the folder. Nothing is lost.
+good 'of no folder' compress -m "$model" -f "$doc" --policy knorm --ratio 0.5 -o "$store/fedcba9876543210fedcba9876543210.wkv"
+name=$(ls "$store" | grep -v fedcba | grep 'wkv$' | head -1)
+cp "$store/$name" "$store/11111111111111111111111111111111.wkv"
+whole_files=$(cat "$store"/*.wkv | sha256sum)
+"$WINNOW" store check "$store" >"$work/out" 2>"$work/err"
+[ $? -eq 1 ] && grep -q "^3 documents are whole, 2 were moved" "$work/out" || fail "foreign files: $(cat "$work/out" "$work/err")"
+good 'what was moved can be asked' ask -m "$model" -c "$store/unreadable/fedcba9876543210fedcba9876543210.wkv" -p 'Who?' -n 2
+# The same name again: what was moved before stays.
+cp "$store/$name" "$store/11111111111111111111111111111111.wkv"
+"$WINNOW" store check "$store" >/dev/null 2>&1
+[ -e "$store/unreadable/11111111111111111111111111111111.wkv.1" ] || fail "it was replaced: $(ls "$store/unreadable")"
+
+# Another process holds the index's write lock: who looks does not wait, and who adds says so in the end.
+lock() { # SECONDS
+    rm -f "$work/locked"
+    python3 -c 'import os, sqlite3, sys, time
+db = sqlite3.connect(sys.argv[1], isolation_level=None); db.execute("BEGIN IMMEDIATE"); open(sys.argv[2], "w").close()
+deadline = time.time() + 120
+while not os.path.exists(sys.argv[3]) and time.time() < deadline: time.sleep(0.05)' "$store/index.sqlite" "$work/locked" "$work/unlock" &
+    while [ ! -e "$work/locked" ]; do sleep 0.05; done
+}
+rm -f "$work/unlock"
+lock
+good 'list while another writes' store list "$store" && [ "$(wc -l <"$work/out")" -eq 3 ] || fail 'list while another writes'
+found 'found while another writes' 1
+good 'whole while another writes' store check "$store" && grep -q '^3 documents are whole, 0' "$work/out" || fail "check while another writes: $(cat "$work/out" "$work/err")"
+good 'not stored while another writes' run -m "$model" --context-only -f "$other" -p 'Who?' -n 2 --policy knorm --ratio 0.5 --store "$store"
+grep -q 'not stored.*locked' "$work/err" || fail "added while another writes: $(cat "$work/err")"
+[ "$(ls "$store" | grep -c 'tmp$')" -eq 0 ] || fail "left behind: $(ls "$store")"
+: >"$work/unlock"
+wait
+good 'stored after it' run -m "$model" --context-only -f "$other" -p 'Who?' -n 2 --policy knorm --ratio 0.5 --store "$store"
+[ "$(ls "$store"/*.wkv | wc -l)" -eq 4 ] || fail "after the lock the folder has $(ls "$store")"
+
+# A file that is being written is not taken away from its process.
+echo x >"$store/22222222222222222222222222222222.wkv.1-0.tmp"
+python3 -c 'import fcntl, os, sys, time
+f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); open(sys.argv[2], "w").close()
+deadline = time.time() + 120
+while not os.path.exists(sys.argv[3]) and time.time() < deadline: time.sleep(0.05)' "$store/22222222222222222222222222222222.wkv.1-0.tmp" "$work/held" "$work/release" &
+while [ ! -e "$work/held" ]; do sleep 0.05; done
+good 'a file that is written' store check "$store" && [ -e "$store/22222222222222222222222222222222.wkv.1-0.tmp" ] || fail 'check removed a file that is being written'
+: >"$work/release"
+wait
+good 'a file that was left' store check "$store" && [ ! -e "$store/22222222222222222222222222222222.wkv.1-0.tmp" ] || fail 'check left an unfinished file'
+
 # What an index says that somebody has edited is no command to the terminal, and bytes that are no text are replaced.
 py "$store/index.sqlite" <<'PY'
 import sqlite3, sys
@@ -172,6 +289,9 @@ if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=4k none "$work/disk" 2>/dev/nu
     mount -o remount,size=4m "$work/disk"
     good 'once there is room' ask -m "$model" --store "$work/disk/s" -f "$doc" --policy full -p 'Who?' -n 2
     mount -o remount,ro "$work/disk"
+    good 'a document of a folder that cannot be written to' ask -m "$model" --store "$work/disk/s" -f "$doc" --policy full -p 'Who?' -n 2
+    good 'its list' store list "$work/disk/s" && [ "$(wc -l <"$work/out")" -eq 1 ] || fail "a folder that cannot be written to: $(cat "$work/out")"
+    bad 'checking it' 'cannot be written to' store check "$work/disk/s"
     bad 'a folder that cannot be made' 'cannot make the folder' ask -m "$model" --store "$work/disk/t" -f "$doc" --policy full -p 'Who?'
     umount "$work/disk"
 fi
@@ -185,4 +305,5 @@ bad 'no folder' 'which folder' store list
 bad 'nothing to remove' 'which document' store rm "$store"
 mkdir "$work/odd" && echo 'not an index' >"$work/odd/index.sqlite"
 bad 'an index that is none' 'not a database' store list "$work/odd"
+good 'it is set aside' store check "$work/odd" && grep -q 'not an index' "$work/odd/unreadable/index.sqlite" || fail 'an index that is none was lost'
 finish

@@ -8,9 +8,23 @@
 
 #include "peek_store.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
+
+/* Makes the file one of the target's model: which fingerprint that has is not what is tried here. */
+static void set_fingerprint(uint8_t *bytes, size_t size, const wnw_model *m)
+{
+    static const char key[] = "\"fingerprint\":\"";
+    const size_t n = sizeof key - 1;
+    char print[17];
+    uint8_t *at = size > n ? memmem(bytes, size, key, n) : NULL;
+    wnw_model_fingerprint(m, print);
+    if (at && size - (size_t)(at - bytes) > n + 16)
+        memcpy(at + n, print, 16);
+}
 
 /* Sets all checksums that can be found. */
 static void seal(uint8_t *bytes, size_t size)
@@ -36,17 +50,23 @@ static void seal(uint8_t *bytes, size_t size)
     memcpy(bytes, &head, sizeof head);
 }
 
-static wnw_engine *the_engine(void)
+static wnw_model *the_model(void)
 {
     static wnw_model *m;
-    static wnw_engine *e;
     char path[4096];
-    if (e)
-        return e;
+    if (m)
+        return m;
     fuzz_seed_path(path, "gguf/llama");
+    fuzz_require(wnw_model_open(&m, path, NULL) == WNW_OK, "the target's model cannot be opened");
+    return m;
+}
+
+static wnw_engine *the_engine(void)
+{
+    static wnw_engine *e;
     const wnw_engine_params params = {WNW_INIT(wnw_engine_params), .n_threads = 1};
-    fuzz_require(wnw_model_open(&m, path, NULL) == WNW_OK && wnw_engine_new(&e, m, &params) == WNW_OK,
-                 "the target's model cannot be opened");
+    if (!e)
+        fuzz_require(wnw_engine_new(&e, the_model(), &params) == WNW_OK, "the target has no engine");
     return e;
 }
 
@@ -71,6 +91,36 @@ static void look(const wnw_stored *st)
         fuzz_require(strlen(text.document) < info.bytes_file, "a document longer than its file");
 }
 
+/* What is stored can be opened, and is what was stored. */
+static void store_again(const wnw_session *s)
+{
+    static char path[64];
+    wnw_stored *st = NULL;
+    wnw_stored_info info = wnw_stored_info_default();
+    if (!*path)
+        snprintf(path, sizeof path, "/tmp/fuzz-wkv-%d", (int)getpid());
+    const int32_t n_past = wnw_session_n_past(s);
+    if (!fuzz_status(wnw_session_store(s, path, NULL)))
+        return;
+    fuzz_require(wnw_stored_open(&st, path) == WNW_OK, "what was stored cannot be opened");
+    fuzz_require(wnw_stored_get_info(st, &info) == WNW_OK && info.n_past == n_past,
+                 "something else was stored");
+    wnw_stored_free(st);
+    unlink(path);
+}
+
+/* The state for libllama, where it is of a size that the target has memory for. */
+static void make_sequence(const wnw_stored *st)
+{
+    uint8_t *bytes = NULL;
+    size_t n = 0, n_made = 0;
+    if (!fuzz_status(wnw_stored_sequence(st, NULL, &n)) || n > 1 << 24)
+        return;
+    if (fuzz_status(wnw_stored_sequence(st, &bytes, &n_made)))
+        fuzz_require(bytes && n_made == n, "a sequence of another size");
+    wnw_free(bytes);
+}
+
 static void use(const wnw_stored *st)
 {
     wnw_session *s = NULL;
@@ -85,6 +135,7 @@ static void use(const wnw_stored *st)
         fuzz_status(wnw_session_compress(s, p, &half, NULL)))
         (void)fuzz_status(wnw_session_decode(s, 9));
     fuzz_require(wnw__cache_check(&s->cache) == WNW_OK, "a cache that contradicts itself after use");
+    store_again(s);
     wnw_session_free(s);
     wnw_policy_free(p);
 }
@@ -97,12 +148,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t *bytes = malloc(size);
     fuzz_require(bytes != NULL, "no memory for an input");
     memcpy(bytes, data + 1, size - 1);
-    if (data[0] & 1)
+    if (data[0] & 1) {
+        set_fingerprint(bytes, size - 1, the_model());
         seal(bytes, size - 1);
+    }
     const bool opened = fuzz_status(wnw_stored_open(&st, fuzz_file(bytes, size - 1)));
     fuzz_require(opened == (st != NULL), "an error and a file at once, or neither");
     if (opened) {
         look(st);
+        make_sequence(st);
         use(st);
     }
     wnw_stored_free(st);
