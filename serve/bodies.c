@@ -109,6 +109,7 @@ char *serve_error(int status, const char *why, const char *param)
 {
     const char *type = status == 503   ? "unavailable_error"
                        : status == 500 ? "server_error"
+                       : status == 403 ? "permission_error"
                                        : "invalid_request_error";
     /* A sentence may show a piece of a request, cut off within a character. */
     json_t *o = json_pack("{s:{s:i, s:o, s:s, s:s?}}", "error", "code", status, "message", app_json_text(why),

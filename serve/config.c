@@ -184,6 +184,12 @@ static void read_documents(const char *lines)
                            "documents need another one, as keydiff");
 }
 
+static const char *text_of(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text ? text : "";
+}
+
 static void read_environment(void)
 {
     const char *recipe = getenv("WINNOW_SERVE_POLICY");
@@ -196,10 +202,11 @@ static void read_environment(void)
     config.cap = (uint64_t)whole_of("WINNOW_SERVE_KV_BYTES", app_parse_bytes, MOST_CAP,
                                     "a whole number of bytes from 1 to 4294967296G; K, M or G behind it are "
                                     "powers of 1024");
-    const char *profiles = getenv("WINNOW_PROFILE"), *documents = getenv("WINNOW_SERVE_DOCUMENTS"),
-               *fingerprint = getenv("WINNOW_SERVE_FINGERPRINT");
-    config.profiles = profiles ? profiles : "";
-    config.fingerprint = fingerprint ? fingerprint : "";
+    const char *documents = text_of("WINNOW_SERVE_DOCUMENTS");
+    config.profiles = text_of("WINNOW_PROFILE");
+    config.fingerprint = text_of("WINNOW_SERVE_FINGERPRINT");
+    config.names = text_of("WINNOW_SERVE_HOST_NAMES");
+    config.origins = text_of("WINNOW_SERVE_ORIGINS");
     const int status = read_profiles(config.profiles);
     if (status != WNW_OK)
         refuse_status(status);
@@ -207,11 +214,11 @@ static void read_environment(void)
     config.facts.question_known = config.facts.more_questions = true;
     wnw_policy_facts_add(&config.facts, config.profile);
     take_recipe(recipe);
-    if (!WNW_SERVE_ROUTES && ((documents && *documents) || config.cap > 0))
+    if (!WNW_SERVE_ROUTES && (*documents || config.cap > 0))
         serve_refuse("this winnow-llama-server was built without what sees requests, because llama.cpp's "
                      "server does not call what it should: it "
                      "has no documents and no cap (--document, --kv-bytes)");
-    read_documents(documents ? documents : "");
+    read_documents(documents);
 }
 
 __attribute__((constructor)) static void begin(void)

@@ -24,41 +24,15 @@ void clear_part(const server_http_req &req, int32_t slot)
                     c_text(strdup("{}")));
 }
 
-// A slot that is given back in any case.
-struct held {
-    serve_claim claim;
-    explicit held(const serve_claim &c) : claim(c)
-    {
-    }
-    held(const held &) = delete;
-    held &operator=(const held &) = delete;
-    ~held()
-    {
-        serve_slots_release(&claim);
-    }
-};
-
-// A reply of the server's, and what must live as long.
-struct passed_reply : server_http_res {
-    std::unique_ptr<held> slot; // given back last; null: it has none
-    std::unique_ptr<request> req;
-    server_http_res_ptr inner;
+// A reply of the server's from a slot that is given back last; null: it has none.
+struct passed_reply : kept_reply {
+    std::unique_ptr<held> slot;
 
     passed_reply(std::unique_ptr<held> s, std::unique_ptr<request> q, server_http_res_ptr r)
-        : slot(std::move(s)), req(std::move(q)), inner(std::move(r))
+        : kept_reply(std::move(q), std::move(r)), slot(std::move(s))
     {
-        content_type = inner->content_type;
-        status = inner->status;
-        data = std::move(inner->data);
-        headers = inner->headers;
         if (slot)
             headers["X-Winnow-Slot"] = std::to_string(slot->claim.slot);
-        if (inner->is_stream())
-            next = [this](std::string &out) { return inner->next(out); };
-    }
-    void on_complete() override
-    {
-        inner->on_complete();
     }
     ~passed_reply() override
     {
@@ -75,11 +49,6 @@ int32_t header_of(const server_http_req &req, const serve_request &r)
     const c_text a = rendered(req, c_text(serve_request_header(&r, "1")));
     const c_text b = rendered(req, c_text(serve_request_header(&r, "x")));
     return a && b ? common_prefix(tokens_of(req, a.get()), tokens_of(req, b.get())) : 0;
-}
-
-bool has_left(void *user)
-{
-    return is_ending() || static_cast<const server_http_req *>(user)->should_stop();
 }
 
 struct parsed {
@@ -150,14 +119,11 @@ bool stands_behind(const server_http_req &req, serve_request &r)
     return same + SERVE_SEAM >= document.n;
 }
 
-// Passes a request on. Who waits when the server ends is told so.
 server_http_res_ptr pass(const handler &route, const server_http_req &req, std::string body,
                          std::unique_ptr<held> slot)
 {
     auto inner = std::make_unique<request>(req, std::move(body));
     auto res = route(inner->of);
-    if (is_ending() && !res->is_stream() && res->data.empty())
-        return refuse(503, "the server is ending", nullptr);
     return std::make_unique<passed_reply>(std::move(slot), std::move(inner), std::move(res));
 }
 

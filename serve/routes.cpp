@@ -3,7 +3,9 @@
 // (--wrap, server.cmake), which are few lines of one header; the server's files are not changed.
 #include "serve/bodies.h"
 #include "serve/config.h"
+#include "serve/connections.hpp"
 #include "serve/documents.h"
+#include "serve/front.hpp"
 #include "serve/generate.hpp"
 #include "serve/inspect.h"
 #include "serve/pages.hpp"
@@ -12,7 +14,9 @@
 
 #include "server-http.h"
 
+#include <cstring>
 #include <string>
+#include <strings.h>
 
 namespace
 {
@@ -38,11 +42,14 @@ bool names_own(const std::string &body)
            (serve_document_of_file(file.get()) >= 0 || serve_inspect_of_file(file.get(), &ticket, &document));
 }
 
-// Actions on slots: those with files only where the server was started with a folder for them.
+// Actions on slots: those with files only where the server was started with a folder for them. Several of one slot wait here, each until the
+// slot is its own: the server would put them off and come back to the first alone.
 server_http_res_ptr act(const handler &route, const server_http_req &req)
 {
     const std::string action = req.get_param("action");
-    if (serve_slots_named(req.get_param("id_slot").c_str()) < 0) // the server would take another one
+    const int32_t slot = serve_slots_named(req.get_param("id_slot").c_str());
+    serve_claim claim{};
+    if (slot < 0) // the server would take another one
         return serve::refuse(400, "id_slot: there is no slot of that number", "id_slot");
     if (action != "erase" && !serve_settings()->saves)
         return serve::refuse(
@@ -52,6 +59,10 @@ server_http_res_ptr act(const handler &route, const server_http_req &req)
     if (action != "erase" && names_own(req.body))
         return serve::refuse(400, "filename: the server uses this name for itself; take another one",
                              "filename");
+    if (serve_slots_hold(slot, serve::has_left, const_cast<server_http_req *>(&req), &claim) !=
+        SERVE_CLAIMED)
+        return serve::refuse(503, "the client has left", nullptr);
+    const serve::held one(claim);
     return route(req);
 }
 
@@ -64,13 +75,49 @@ server_http_res_ptr closing(server_http_res_ptr res)
     return res;
 }
 
+// Under this header the server goes on answering a client that has left, so that another connection may ask for the rest. Here a client
+// that has left gives its slot back.
+void drop_conversation(std::map<std::string, std::string> &headers)
+{
+    for (auto at = headers.begin(); at != headers.end();)
+        at = strcasecmp(at->first.c_str(), "X-Conversation-Id") == 0 ? headers.erase(at) : std::next(at);
+}
+
+// Takes over what came from a client; what the server asks of itself (/predict) it still has.
+std::unique_ptr<serve::request> take(const server_http_req &req)
+{
+    auto own = serve::has_connection()
+                   ? std::make_unique<serve::request>(std::move(const_cast<server_http_req &>(req)))
+                   : std::make_unique<serve::request>(req, req.body);
+    drop_conversation(own->of.headers);
+    return own;
+}
+
+server_http_res_ptr answer(const handler &h, bool always, const server_http_req &req)
+{
+    if (!serve::begins_answer(always))
+        return serve::refuse(503, "the server answers as many requests as it can; ask again later", nullptr);
+    auto own = take(req);
+    auto res = h(own->of);
+    if (serve::is_ending() && res->status == 200 && !res->is_stream() && res->data.empty())
+        return serve::refuse(503, "the server is ending", nullptr);
+    return closing(std::make_unique<serve::kept_reply>(std::move(own), std::move(res)));
+}
+
+// Every route: whatever waits in it looks whether its client has left, and whether the server ends.
+handler answered(const std::string &path, const handler &h)
+{
+    const bool always = path == "/health" || path == "/v1/health";
+    return [h, always](const server_http_req &req) { return answer(h, always, req); };
+}
+
 // What answers a POST request to a path in place of the server's handler, or that handler.
 handler route_of(const std::string &path, const handler &h)
 {
     for (const auto &g : generating)
         if (path == g.path)
             return [h, form = g.form](const server_http_req &req) { return serve::generate(h, form, req); };
-    if (path == "/slots/:id_slot")
+    if (path == "/slots/:id_slot" || path == "/winnow/slots/:id_slot")
         return [h](const server_http_req &req) { return act(h, req); };
     if (path == "/infill")
         return [h](const server_http_req &req) { return serve::without_field(h, req); };
@@ -85,6 +132,8 @@ handler route_of(const std::string &path, const handler &h)
     _ZNK19server_http_context4postERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt8functionIFSt10unique_ptrI15server_http_resSt14default_deleteISA_EERK15server_http_reqEE
 #define GET \
     _ZNK19server_http_context3getERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt8functionIFSt10unique_ptrI15server_http_resSt14default_deleteISA_EERK15server_http_reqEE
+#define DEL \
+    _ZNK19server_http_context3delERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt8functionIFSt10unique_ptrI15server_http_resSt14default_deleteISA_EERK15server_http_reqEE
 #define START      _ZN19server_http_context5startEv
 #define JOIN(a, b) a##b
 #define WRAP(name) JOIN(__wrap_, name)
@@ -108,6 +157,8 @@ void REAL(POST)(const server_http_context *self, const std::string &path, const 
 void WRAP(POST)(const server_http_context *self, const std::string &path, const handler &h);
 void REAL(GET)(const server_http_context *self, const std::string &path, const handler &h);
 void WRAP(GET)(const server_http_context *self, const std::string &path, const handler &h);
+void REAL(DEL)(const server_http_context *self, const std::string &path, const handler &h);
+void WRAP(DEL)(const server_http_context *self, const std::string &path, const handler &h);
 bool REAL(START)(server_http_context *self);
 bool WRAP(START)(server_http_context *self);
 
@@ -121,25 +172,28 @@ void WRAP(POST)(const server_http_context *self, const std::string &path, const 
         own().completion = h;
     if (path == "/slots/:id_slot")
         own().slot_action = h;
-    const handler ours = route_of(path, h);
-    REAL(POST)(self, path, [ours](const server_http_req &req) { return closing(ours(req)); });
+    REAL(POST)(self, path, answered(path, route_of(path, h)));
 }
 
 void WRAP(GET)(const server_http_context *self, const std::string &path, const handler &h)
 {
-    if (path == "/metrics")
-        REAL(GET)(self, path, [h](const server_http_req &req) { return serve::with_metrics(h, req); });
-    else
-        REAL(GET)(self, path, h);
+    const bool ours = path == "/metrics";
+    const handler metrics = [h](const server_http_req &req) { return serve::with_metrics(h, req); };
+    REAL(GET)(self, path, answered(path, ours ? metrics : h));
+}
+
+void WRAP(DEL)(const server_http_context *self, const std::string &path, const handler &h)
+{
+    REAL(DEL)(self, path, answered(path, h));
 }
 
 bool WRAP(START)(server_http_context *self)
 {
-    REAL(GET)(self, "/", serve::page);
-    REAL(GET)(self, "/winnow/kv", serve::show);
-    REAL(GET)(self, "/winnow/page", serve::inspect);
-    REAL(POST)
-    (self, "/winnow/slots/:id_slot", [](const server_http_req &req) { return act(own().slot_action, req); });
+    serve::open_front(self->path_prefix, self->is_ssl);
+    WRAP(GET)(self, "/", serve::page);
+    WRAP(GET)(self, "/winnow/kv", serve::show);
+    WRAP(GET)(self, "/winnow/page", serve::inspect);
+    WRAP(POST)(self, "/winnow/slots/:id_slot", own().slot_action);
     return REAL(START)(self);
 }
 }

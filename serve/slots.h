@@ -2,7 +2,7 @@
 /*
  * Who has which slot, and what is in it, for any thread. A request claims its slots before the server sees it, so that the policy of
  * each slot is known when its prompt is read, and so that a cap on memory is kept before anything is read. Requests that come in while all
- * slots are taken wait in the order in which they came.
+ * slots are taken wait in the order in which they came; who waits for a slot by its number holds up only those that want the same one.
  */
 #ifndef WNW_SERVE_SLOTS_H
 #define WNW_SERVE_SLOTS_H
@@ -49,6 +49,7 @@ struct serve_ask {
     int32_t slot;                /* -1: any */
     int32_t n_slots;             /* answers that are wanted at once */
     int64_t n_prompt, n_predict; /* tokens that it adds; counted only where there is a cap */
+    bool visits;                 /* it looks at the slot or saves it: nothing is read, and what is in it stays */
     int32_t behind, stores;      /* 1 + the document that it stands behind, that it reads; 0 = none */
     bool (*gone)(void *user);    /* whether the client has left */
     void *user;
@@ -62,8 +63,11 @@ struct serve_claim {
 };
 
 enum serve_answer { SERVE_CLAIMED, SERVE_GONE, SERVE_BUSY, SERVE_TOO_LONG };
-/* Claims slots for a request; waits for its turn while all are taken. SERVE_BUSY: the cap leaves no room now. why[SERVE_TEXT]. */
+/* Claims slots for a request; waits while they are taken, until its client has left. SERVE_BUSY: the cap leaves no room now. why[SERVE_TEXT]. */
 enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_claim *claim, char *why);
+/* Claims a slot, or with slot = -1 any, for somebody who visits it. SERVE_CLAIMED or SERVE_GONE. */
+enum serve_answer serve_slots_hold(int32_t slot, bool (*gone)(void *user), void *user,
+                                   struct serve_claim *claim);
 void serve_slots_release(const struct serve_claim *claim);
 bool serve_slots_is_claimed(int32_t slot);
 

@@ -39,7 +39,7 @@ enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct se
 {
     const uint64_t cap = serve_settings()->cap, peak = serve_slots_peak(all, ask), taken = all_reserved(all);
     const uint64_t always = always_taken(all);
-    if (cap == 0)
+    if (cap == 0 || ask->visits)
         return SERVE_CLAIMED;
     if (peak > cap - (always < cap ? always : cap)) {
         const int n = snprintf(why, SERVE_TEXT,

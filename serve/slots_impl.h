@@ -22,10 +22,17 @@ struct serve_slot {
     struct serve_want compressed_by;
 };
 
+/* A request that waits, in the line of all; it lies on the stack of its thread. */
+struct serve_waiter {
+    const struct serve_ask *ask;
+    struct serve_waiter *next;
+};
+
 struct serve_slots {
     struct serve_slot slot[SERVE_MAX_SLOTS];
     int32_t n_slots, row_entries;
-    uint64_t row_bytes, query_bytes, clock, next_ticket, turn;
+    struct serve_waiter *waiting; /* in the order in which they came */
+    uint64_t row_bytes, query_bytes, clock;
     uint64_t window_bytes, window_held; /* of layers that slide: at most, and now */
     bool by_request;
     uint64_t bytes, n_compressed, n_failed, n_fallback, n_refused;
@@ -35,7 +42,7 @@ struct serve_slots {
 /* The slots of the process: for one thread at a time, from serve_slots_lock to serve_slots_unlock. */
 struct serve_slots *serve_slots_lock(void);
 void serve_slots_unlock(void);
-/* For who has them: wakes those that wait, or lets others have them for a moment, or until somebody wakes. */
+/* For who has them: wakes those that wait; or lets others have them until somebody wakes, a tenth of a second at most. */
 void serve_slots_wake(void);
 void serve_slots_wait(void);
 

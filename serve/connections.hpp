@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// Connections of clients, each on a thread of its own, in bounded number. cpp-httplib reads and writes them; what a client that sends half
+// of a request can hold up is bounded here.
+#ifndef WNW_SERVE_CONNECTIONS_HPP
+#define WNW_SERVE_CONNECTIONS_HPP
+
+#include <cstdint>
+
+namespace serve
+{
+
+// Whether the thread that calls has a connection, of which all this is.
+bool has_connection();
+// The request's body is still to come, with so many bytes; -1: nobody knows how many.
+void expects_body(int64_t bytes);
+// The request has come whole. False: too many are being answered, and this one must be refused. May be called again.
+bool begins_answer(bool always);
+
+} // namespace serve
+
+#endif
