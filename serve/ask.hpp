@@ -50,13 +50,8 @@ struct request {
     // The same of a request that came from a client, whose parts it takes over.
     explicit request(server_http_req &&req)
         : stop([&left = req.should_stop] { return is_ending() || left(); }),
-          of{std::move(req.params),
-             std::move(req.headers),
-             req.path,
-             std::move(req.query_string),
-             std::move(req.body),
-             std::move(req.files),
-             stop}
+          of{std::move(req.params), std::move(req.headers), req.path, std::move(req.query_string),
+             std::move(req.body),   std::move(req.files),   stop}
     {
     }
     request(const request &) = delete;

@@ -4,6 +4,7 @@
 #include "app/values.h"
 #include "serve/automatic.h"
 #include "serve/documents.h"
+#include "serve/origins.h"
 #include "winnow_bridge.h"
 #include "winnow_method.h"
 
@@ -190,6 +191,23 @@ static const char *text_of(const char *variable)
     return text ? text : "";
 }
 
+/* Names of this host, each one that a request can call it by. */
+static const char *names_of(const char *variable)
+{
+    const char *list = text_of(variable);
+    for (const char *at = list; *at; at += strspn(at, ",")) {
+        char name[256], line[SERVE_TEXT];
+        const size_t n = strcspn(at, ",");
+        snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), at);
+        snprintf(line, sizeof line,
+                 "--host-name '%.60s': a name has letters, digits and '.', '-' and '_', and no port", name);
+        if (n >= sizeof name || !serve_is_host_name(name))
+            serve_refuse_input(line);
+        at += n;
+    }
+    return list;
+}
+
 static void read_environment(void)
 {
     const char *recipe = getenv("WINNOW_SERVE_POLICY");
@@ -205,7 +223,7 @@ static void read_environment(void)
     const char *documents = text_of("WINNOW_SERVE_DOCUMENTS");
     config.profiles = text_of("WINNOW_PROFILE");
     config.fingerprint = text_of("WINNOW_SERVE_FINGERPRINT");
-    config.names = text_of("WINNOW_SERVE_HOST_NAMES");
+    config.names = names_of("WINNOW_SERVE_HOST_NAMES");
     config.origins = text_of("WINNOW_SERVE_ORIGINS");
     const int status = read_profiles(config.profiles);
     if (status != WNW_OK)

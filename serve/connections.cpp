@@ -30,10 +30,10 @@ namespace
 using timer = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr int MOST = 1024;                 // connections
-constexpr int LEAST = 16;                  // of them, where few files may be open
-constexpr rlim_t OTHER_FILES = 128;        // that the process has open
-constexpr int64_t RATE = 16 << 10;         // bytes of a body that come in a second, beyond the time of any request
+constexpr int MOST = 1024;          // connections
+constexpr int LEAST = 16;           // of them, where few files may be open
+constexpr rlim_t OTHER_FILES = 128; // that the process has open
+constexpr int64_t RATE = 16 << 10;  // bytes of a body that come in a second, beyond the time of any request
 constexpr int64_t UNKNOWN_BODY = 64 << 20; // bytes of one that does not say how many it has
 
 // Between requests; while one comes; while it is answered.
@@ -283,8 +283,9 @@ void *wrap_read_for(void *server, time_t seconds, time_t microseconds)
 #define CONNECTION     "_ZN7httplib6Server24process_and_close_socketEi"
 #define TLS_CONNECTION "_ZN7httplib9SSLServer24process_and_close_socketEi"
 #define CLOSE          "_ZN7httplib6detail22drain_and_close_socketEi"
-#define REQUEST \
-    "_ZN7httplib6Server15process_requestERNS_6StreamERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEiSA_ibRbRKSt8functionIFvRNS_7RequestEEEPb"
+#define REQUEST                                                                              \
+    "_ZN7httplib6Server15process_requestERNS_6StreamERKNSt7__cxx1112basic_stringIcSt11char_" \
+    "traitsIcESaIcEEEiSA_ibRbRKSt8functionIFvRNS_7RequestEEEPb"
 
 // Of process_request, what is passed on as it is.
 struct serve_setup;
@@ -292,7 +293,8 @@ bool serve_connection(void *server, int socket) __asm__(CONNECTION);
 bool serve_tls_connection(void *server, int socket) __asm__(TLS_CONNECTION);
 void close_connection(int socket) noexcept __asm__(CLOSE);
 bool serve_request(void *server, void *stream, const std::string &from, int from_port, const std::string &to,
-                   int to_port, bool last, bool &closed, const serve_setup &prepare, bool *upgraded) __asm__(REQUEST);
+                   int to_port, bool last, bool &closed, const serve_setup &prepare,
+                   bool *upgraded) __asm__(REQUEST);
 
 namespace
 {

@@ -4,10 +4,10 @@
 //
 // cpp-httplib's header is not installed with libllama-common. Of its classes this file knows the members that come first, and functions that
 // the library shows.
+#include "serve/front.hpp"
 #include "serve/bodies.h"
 #include "serve/config.h"
 #include "serve/connections.hpp"
-#include "serve/front.hpp"
 #include "serve/origins.h"
 #include "serve/replies.hpp"
 
@@ -92,8 +92,8 @@ bool has_room(const Request &req)
 {
     const bool always = req.path == "/health" || req.path == "/v1/health";
     const std::string length = header(req, "Content-Length");
-    const bool comes = req.get_header_value_count("Transfer-Encoding") > 0 ||
-                       (!length.empty() && length != "0");
+    const bool comes =
+        req.get_header_value_count("Transfer-Encoding") > 0 || (!length.empty() && length != "0");
     if (!comes)
         return serve::begins_answer(always);
     serve::expects_body(length.empty() ? -1 : std::strtoll(length.c_str(), nullptr, 10));
@@ -118,8 +118,9 @@ void serve::open_front(const std::string &prefix, bool tls)
     doors = {serve_settings()->names, serve_settings()->origins, own_page.c_str(), tls};
 }
 
-#define SET \
-    "_ZN7httplib6Server23set_pre_routing_handlerESt8functionIFNS0_15HandlerResponseERKNS_7RequestERNS_8ResponseEEE"
+#define SET                                                                                             \
+    "_ZN7httplib6Server23set_pre_routing_handlerESt8functionIFNS0_15HandlerResponseERKNS_7RequestERNS_" \
+    "8ResponseEEE"
 
 void *real_set(void *server, question then) __asm__("__real_" SET);
 void *wrap_set(void *server, question then) __asm__("__wrap_" SET);

@@ -182,8 +182,8 @@ bool serve_refuses(const struct serve_doors *doors, const struct serve_asker *as
         snprintf(why, SERVE_REASON, "the request's path begins with '/': this server is no proxy");
         return true;
     }
-    const bool own = asker->n_origins == 1 && (is_own_origin(doors, &host, asker->origin) ||
-                                               is_allowed(doors, asker->origin));
+    const bool own = asker->n_origins == 1 &&
+                     (is_own_origin(doors, &host, asker->origin) || is_allowed(doors, asker->origin));
     if (asker->n_origins > 0 && !own) {
         snprintf(why, SERVE_REASON,
                  "Origin: pages of '%s' may not ask this server: winnow serve ... -- --cors-origins ORIGIN "

@@ -24,10 +24,11 @@ struct serve_asker {
 
 /* What the server allows. */
 struct serve_doors {
-    const char *names;   /* own names, with ',' between them; "": none */
-    const char *origins; /* of pages that may ask, with ',' between them; "*": any, "localhost": any of this machine; "": none */
-    const char *page;    /* path of the server's own page, to which others may lead */
-    bool tls;            /* the server speaks HTTPS */
+    const char *names; /* own names, with ',' between them; "": none */
+    const char *
+        origins; /* of pages that may ask, with ',' between them; "*": any, "localhost": any of this machine; "": none */
+    const char *page; /* path of the server's own page, to which others may lead */
+    bool tls;         /* the server speaks HTTPS */
 };
 
 enum { SERVE_REASON = 320 /* bytes */ };

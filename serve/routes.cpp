@@ -59,8 +59,7 @@ server_http_res_ptr act(const handler &route, const server_http_req &req)
     if (action != "erase" && names_own(req.body))
         return serve::refuse(400, "filename: the server uses this name for itself; take another one",
                              "filename");
-    if (serve_slots_hold(slot, serve::has_left, const_cast<server_http_req *>(&req), &claim) !=
-        SERVE_CLAIMED)
+    if (serve_slots_hold(slot, serve::has_left, const_cast<server_http_req *>(&req), &claim) != SERVE_CLAIMED)
         return serve::refuse(503, "the client has left", nullptr);
     const serve::held one(claim);
     return route(req);

@@ -49,9 +49,9 @@ struct serve_ask {
     int32_t slot;                /* -1: any */
     int32_t n_slots;             /* answers that are wanted at once */
     int64_t n_prompt, n_predict; /* tokens that it adds; counted only where there is a cap */
-    bool visits;                 /* it looks at the slot or saves it: nothing is read, and what is in it stays */
-    int32_t behind, stores;      /* 1 + the document that it stands behind, that it reads; 0 = none */
-    bool (*gone)(void *user);    /* whether the client has left */
+    bool visits;              /* it looks at the slot or saves it: nothing is read, and what is in it stays */
+    int32_t behind, stores;   /* 1 + the document that it stands behind, that it reads; 0 = none */
+    bool (*gone)(void *user); /* whether the client has left */
     void *user;
 };
 

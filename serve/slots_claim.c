@@ -154,8 +154,7 @@ static enum serve_answer stand(struct serve_slots *all, const struct serve_ask *
     enum serve_answer answer = try_claim(all, &self, claim, &claimed, why);
     while (answer == SERVE_CLAIMED && !claimed) {
         serve_slots_wait();
-        answer = ask->gone && ask->gone(ask->user) ? SERVE_GONE
-                                                   : try_claim(all, &self, claim, &claimed, why);
+        answer = ask->gone && ask->gone(ask->user) ? SERVE_GONE : try_claim(all, &self, claim, &claimed, why);
     }
     *place_of(all, &self) = self.next;
     serve_slots_wake();
