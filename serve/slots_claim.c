@@ -15,11 +15,28 @@ static size_t common_prefix(const char *a, size_t n_a, const char *b, size_t n_b
     return n;
 }
 
-/* The slots that a request waits for, a bit for each: one alone where it names one that is taken. */
-static uint64_t waits_for(const struct serve_slots *all, const struct serve_ask *ask)
+/* Whoever wants several slots may be overtaken so often; then it comes first, or it would never find them free at once. */
+enum { MOST_OVERTAKEN = 256 };
+
+static int32_t n_bits(uint64_t bits)
 {
-    return ask->slot >= 0 && (ask->n_slots <= 1 || all->slot[ask->slot].claimed) ? UINT64_C(1) << ask->slot
-                                                                                 : ~UINT64_C(0);
+    int32_t n = 0;
+    for (; bits; bits &= bits - 1)
+        n++;
+    return n;
+}
+
+/* Of the free slots those that a request keeps from others which came later, a bit for each. One that names a slot keeps that one. One
+ * that wants several, of which some are taken, does not hold up those that want fewer. */
+static uint64_t kept_by(const struct serve_waiter *w, uint64_t free_slots)
+{
+    const struct serve_ask *ask = w->ask;
+    const uint64_t named = ask->slot >= 0 ? UINT64_C(1) << ask->slot : 0;
+    if (ask->n_slots <= 1)
+        return named ? named : ~UINT64_C(0);
+    if (named && !(named & free_slots))
+        return named;
+    return n_bits(free_slots) >= ask->n_slots || w->n_overtaken >= MOST_OVERTAKEN ? ~UINT64_C(0) : named;
 }
 
 /* The slots that a request may have: free ones that none before it waits for. */
@@ -29,7 +46,7 @@ static uint64_t free_for(const struct serve_slots *all, const struct serve_waite
     for (int32_t i = 0; i < all->n_slots; i++)
         bits |= all->slot[i].claimed ? 0 : UINT64_C(1) << i;
     for (const struct serve_waiter *w = all->waiting; w != self; w = w->next)
-        bits &= ~waits_for(all, w->ask);
+        bits &= ~kept_by(w, bits);
     return bits;
 }
 
@@ -132,6 +149,8 @@ static enum serve_answer try_claim(struct serve_slots *all, const struct serve_w
     for (int32_t i = 0; i < all->n_slots; i++)
         if (claim->slots >> i & 1)
             take(all, i, ask, i == claim->slot ? serve_slots_peak(all, ask) : 0);
+    for (struct serve_waiter *w = all->waiting; w != self; w = w->next)
+        w->n_overtaken++;
     return SERVE_CLAIMED;
 }
 

@@ -26,6 +26,7 @@ struct serve_slot {
 struct serve_waiter {
     const struct serve_ask *ask;
     struct serve_waiter *next;
+    int32_t n_overtaken; /* requests that came later and had their slots earlier */
 };
 
 struct serve_slots {

@@ -11,6 +11,8 @@
 #include "serve/slot_file.h"
 #include "winnow_method.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,6 +213,137 @@ static void test_a_slot_that_begins_alike_is_chosen(void **state)
     assert_int_not_equal(v.slot, y.slot);
     serve_slots_release(&z);
     serve_slots_release(&v);
+}
+
+/* A request that waits on a thread of its own. */
+struct waiting {
+    struct serve_ask ask;
+    struct serve_claim claim;
+    enum serve_answer answer;
+    pthread_t thread;
+    atomic_bool asked, done;
+};
+
+/* Called while it waits, with the slots locked. */
+static bool has_begun(void *user)
+{
+    atomic_store(&((struct waiting *)user)->asked, true);
+    return false;
+}
+
+static void *wait_for_slots(void *user)
+{
+    struct waiting *w = user;
+    char why[SERVE_TEXT];
+    w->answer = serve_slots_claim(&w->ask, &w->claim, why);
+    atomic_store(&w->done, true);
+    return NULL;
+}
+
+/* Starts one, which waits when this returns. */
+static void begin_waiting(struct waiting *w, int32_t slot, int32_t n_slots)
+{
+    *w = (struct waiting){.ask = ask_of("x")};
+    w->ask.slot = slot;
+    w->ask.n_slots = n_slots;
+    w->ask.gone = has_begun;
+    w->ask.user = w;
+    assert_int_equal(pthread_create(&w->thread, NULL, wait_for_slots, w), 0);
+    while (!atomic_load(&w->asked))
+        usleep(1000);
+    assert_false(atomic_load(&w->done));
+}
+
+static void end_waiting(struct waiting *w, uint64_t slots)
+{
+    assert_int_equal(pthread_join(w->thread, NULL), 0);
+    assert_int_equal(w->answer, SERVE_CLAIMED);
+    assert_int_equal(w->claim.slots, slots);
+    serve_slots_release(&w->claim);
+}
+
+static struct serve_claim claimed_slot(int32_t slot)
+{
+    struct serve_ask ask = ask_of("x");
+    ask.slot = slot;
+    return claimed(&ask);
+}
+
+static void test_who_waits_for_whom(void **state)
+{
+    (void)state;
+    struct waiting named, again, any, several;
+    struct serve_ask a = ask_of("x");
+    open_slots(2, 0);
+    struct serve_claim zero = claimed_slot(0), one;
+    begin_waiting(&named, 0, 1);
+    begin_waiting(&again, 0, 2);
+    for (int i = 0; i < 3; i++) { /* the other slot is for all others */
+        one = claimed(&a);
+        assert_int_equal(one.slot, 1);
+        serve_slots_release(&one);
+        one = claimed_slot(1);
+        serve_slots_release(&one);
+    }
+    serve_slots_release(&zero);
+    end_waiting(&named, 1);
+    end_waiting(&again, 3);
+    /* One that wants several slots is overtaken by those that want one, so often and no more. */
+    zero = claimed_slot(0);
+    begin_waiting(&several, -1, 2);
+    for (int i = 0; i < 256; i++) {
+        one = claimed(&a);
+        assert_int_equal(one.slot, 1);
+        serve_slots_release(&one);
+    }
+    begin_waiting(&any, -1, 1);
+    serve_slots_release(&zero);
+    end_waiting(&several, 3);
+    assert_int_equal(pthread_join(any.thread, NULL), 0);
+    serve_slots_release(&any.claim);
+    /* Who came first has what becomes free, if it takes it. */
+    zero = claimed_slot(0);
+    one = claimed_slot(1);
+    begin_waiting(&named, 0, 1);
+    begin_waiting(&any, -1, 1);
+    begin_waiting(&again, 1, 1);
+    serve_slots_release(&one);
+    end_waiting(&any, 2);
+    end_waiting(&again, 2);
+    assert_false(atomic_load(&named.done));
+    serve_slots_release(&zero);
+    end_waiting(&named, 1);
+}
+
+static void test_a_visit_leaves_what_is_there(void **state)
+{
+    (void)state;
+    open_slots(2, 1000);
+    struct serve_ask a = ask_of("the first document and a question");
+    a.n_prompt = 5;
+    struct serve_claim x = claimed(&a), visit;
+    struct waiting waits;
+    begin_waiting(&waits, x.slot, 1);
+    assert_int_equal(serve_slots_hold(-1, has_left, &a, &visit), SERVE_CLAIMED);
+    assert_int_not_equal(visit.slot, x.slot);
+    assert_true(serve_slots_is_claimed(visit.slot));
+    struct serve_claim none;
+    assert_int_equal(serve_slots_hold(visit.slot, has_left, NULL, &none), SERVE_GONE);
+    serve_slots_release(&visit);
+    serve_slots_release(&x);
+    end_waiting(&waits, UINT64_C(1) << x.slot);
+    x = claimed(&a);
+    serve_slots_release(&x);
+    struct serve_want want;
+    (void)serve_slots_want(x.slot, &want);
+    assert_int_equal(serve_slots_hold(x.slot, has_left, &a, &visit), SERVE_CLAIMED);
+    assert_int_equal(visit.slot, x.slot);
+    assert_false(serve_slots_want(x.slot, &want));
+    serve_slots_release(&visit);
+    struct serve_claim y = claimed(&a); /* the same slot, which begins alike */
+    assert_int_equal(y.slot, x.slot);
+    assert_false(y.no_reuse);
+    serve_slots_release(&y);
 }
 
 static void test_slots_of_one_request(void **state)
@@ -1072,6 +1205,8 @@ int main(void)
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_a_slot_that_begins_alike_is_chosen),
         cmocka_unit_test(test_slots_of_one_request),
+        cmocka_unit_test(test_who_waits_for_whom),
+        cmocka_unit_test(test_a_visit_leaves_what_is_there),
         cmocka_unit_test(test_reuse),
         cmocka_unit_test(test_the_cap),
         cmocka_unit_test(test_the_cap_of_several_answers),

@@ -99,6 +99,16 @@ with serve("--policy", "keydiff", "--budget", "100") as s:
         c.close()
     check("afterwards it goes on", until(lambda: s.ask("/winnow/kv").status == 200 and not any(busy(s))) and s.complete(ids(50, 5), 3)["tokens_predicted"] == 3)
 
+# Where few files may be open the server takes fewer connections, and goes on.
+for n_files in 160, 300:
+    with Server(["bash", "-c", f'ulimit -n {n_files}; exec "$@"', "serve", winnow, "serve", "-m", model, "--port", "0", "--", "-t", "1"]) as s:
+        halves = [send(s, list(HALVES.values())[i % len(HALVES)]) for i in range(600)]
+        check(f"/health with {n_files} open files", all(s.ask("/health", timeout=60).status == 200 for _ in range(20)))
+        check(f"a completion with {n_files} open files", s.complete(ids(50, 3), 3)["tokens_predicted"] == 3)
+        for c in halves:
+            c.close()
+        check(f"SIGTERM with {n_files} open files", s.stop() == 0, s.log()[-500:])
+
 # What comes too slowly is cut off, even if some of it comes again and again; and so is who does not read.
 with serve("--policy", "keydiff", "--budget", "100", "--timeout", "1") as s:
     for name, data in HALVES.items():

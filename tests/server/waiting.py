@@ -118,6 +118,14 @@ with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("w", s
         check("slot 0 is waited for", results.empty() and busy(s)[0])
         streams[0].leave()
         check("until it is free", collect(results, 1) == [("zero", 200)])
+        # One that wants several slots, of which one is busy, does not hold up those that want one; it has them once they are free.
+        stream = Stream(s, 0)
+        results = started(("two answers", lambda: ask(s, "/completion", {"prompt": ids(20, 8), "n_predict": 2, "n": 2})))
+        threading.Event().wait(0.3)
+        others = [ask(s, "/completion", {"prompt": ids(20, i), "n_predict": 2, **({"id_slot": 1} if i % 2 else {})}, 60) for i in range(6)]
+        check("who wants one slot goes on beside one that wants two", others == [200] * 6 and results.empty(), others)
+        stream.leave()
+        check("who wants two has them", collect(results, 1) == [("two answers", 200)])
         # Who has left holds up nobody, wherever it stood.
         streams = [Stream(s, i) for i in range(2)]
         gone = [s.connect() for _ in range(9)]
