@@ -202,7 +202,7 @@ static const struct app_option serve_options[] = {
     {"port", 0, APP_INT, "PORT", "8080", NULL, "port to listen on, 0 = any", AT(port), 0, 65535,
      "0 to 65535"},
     {"host-name", 0, APP_TEXTS, "NAME", NULL, "none",
-     "name by which requests may call this host, besides its addresses and localhost; may be repeated",
+     "a name of this host that requests may use; addresses and localhost need none; may be repeated",
      AT(host_names), 0, 0, NULL},
     {"timeout", 0, APP_INT, "SECONDS", "30", NULL,
      "how long a client may send or take nothing in the middle of a request or an answer", AT(timeout), 1,

@@ -84,7 +84,7 @@ void cut(connection &c)
     shutdown(c.socket, SHUT_RD);
 }
 
-// Cuts the connection that has asked for nothing for the longest, or the one of which half a request has come for the longest.
+// Cuts the connection that has been idle for longest, else the one whose request has been coming for longest.
 void cut_one(table &t)
 {
     connection *oldest = nullptr;
@@ -176,7 +176,7 @@ bool ends_within(table &t, std::unique_lock<std::mutex> &hold, milliseconds time
     return t.changed.wait_for(hold, time, [&t] { return t.n_threads == 0; });
 }
 
-// Waits for the threads. Who neither reads nor writes is cut off: the server ends whatever its clients do.
+// Waits for the threads. Clients that neither read nor write are cut off, so that the server ends in any case.
 void end_all()
 {
     table &t = connections();

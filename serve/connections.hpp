@@ -9,11 +9,11 @@
 namespace serve
 {
 
-// Whether the thread that calls has a connection, of which all this is.
+// Whether the calling thread serves a connection; the functions below act on that one.
 bool has_connection();
-// The request's body is still to come, with so many bytes; -1: nobody knows how many.
+// The request's body is still to come, with so many bytes; -1: the request does not say how many.
 void expects_body(int64_t bytes);
-// The request has come whole. False: too many are being answered, and this one must be refused. May be called again.
+// The whole request has come. False: too many are being answered, and this one must be refused, unless `always`. May be called again.
 bool begins_answer(bool always);
 
 } // namespace serve

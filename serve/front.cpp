@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What is asked of every request before a route sees it, of those too that are none of ours and of paths that no route has: who asks
-// (origins.c), and whether there is room to answer (connections.cpp). The linker sends llama.cpp's handler of such questions here (--wrap, server.cmake).
+// Every request is checked here before a route sees it, also on llama.cpp's own routes and on paths without a route: who asks (origins.c),
+// and whether there is room to answer (connections.cpp). The linker sends the server's call that sets its own check here (--wrap, server.cmake).
 //
-// cpp-httplib's header is not installed with libllama-common. Of its classes this file knows the members that come first, and functions that
-// the library shows.
+// cpp-httplib's header is not installed with libllama-common. So its classes are declared here with their first members alone, and with
+// functions that the library exports.
 #include "serve/front.hpp"
 #include "serve/bodies.h"
 #include "serve/config.h"

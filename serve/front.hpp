@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is asked of every request before a route sees it.
+// The check of every request before a route sees it.
 #ifndef WNW_SERVE_FRONT_HPP
 #define WNW_SERVE_FRONT_HPP
 
@@ -8,7 +8,7 @@
 namespace serve
 {
 
-// Before the server listens: what stands in front of all its paths, and whether it speaks HTTPS.
+// Called before the server listens: the prefix of all its paths, and whether it speaks HTTPS.
 void open_front(const std::string &prefix, bool tls);
 
 } // namespace serve

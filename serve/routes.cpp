@@ -103,7 +103,7 @@ server_http_res_ptr answer(const handler &h, bool always, const server_http_req 
     return closing(std::make_unique<serve::kept_reply>(std::move(own), std::move(res)));
 }
 
-// Every route: whatever waits in it looks whether its client has left, and whether the server ends.
+// Every route: what waits in it looks whether its client has left, and whether the server ends.
 handler answered(const std::string &path, const handler &h)
 {
     const bool always = path == "/health" || path == "/v1/health";

@@ -2,7 +2,7 @@
 /*
  * Who has which slot, and what is in it, for any thread. A request claims its slots before the server sees it, so that the policy of
  * each slot is known when its prompt is read, and so that a cap on memory is kept before anything is read. Requests that come in while all
- * slots are taken wait in the order in which they came; who waits for a slot by its number holds up only those that want the same one.
+ * slots are taken wait in the order in which they came; a request that names a slot holds up only those that want the same one.
  */
 #ifndef WNW_SERVE_SLOTS_H
 #define WNW_SERVE_SLOTS_H

@@ -15,7 +15,7 @@ static size_t common_prefix(const char *a, size_t n_a, const char *b, size_t n_b
     return n;
 }
 
-/* Whoever wants several slots may be overtaken so often; then it comes first, or it would never find them free at once. */
+/* A request that wants several slots is overtaken so often at most. Then it comes first, since it might never find them free together. */
 enum { MOST_OVERTAKEN = 256 };
 
 static int32_t n_bits(uint64_t bits)
@@ -26,8 +26,8 @@ static int32_t n_bits(uint64_t bits)
     return n;
 }
 
-/* Of the free slots those that a request keeps from others which came later, a bit for each. One that names a slot keeps that one. One
- * that wants several, of which some are taken, does not hold up those that want fewer. */
+/* The slots that a waiting request keeps from later ones, a bit for each. A request that names a slot keeps that slot. A request that
+ * wants several, while some are taken, does not hold up those that want fewer. */
 static uint64_t kept_by(const struct serve_waiter *w, uint64_t free_slots)
 {
     const struct serve_ask *ask = w->ask;
@@ -163,9 +163,9 @@ static struct serve_waiter **place_of(struct serve_slots *all, const struct serv
     return at;
 }
 
-/* Stands in line until it has its slots, its client has left, or there is no room. */
-static enum serve_answer stand(struct serve_slots *all, const struct serve_ask *ask,
-                               struct serve_claim *claim, char *why)
+/* Waits in line until the request has its slots, its client has left, or there is no room. */
+static enum serve_answer wait_in_line(struct serve_slots *all, const struct serve_ask *ask,
+                                      struct serve_claim *claim, char *why)
 {
     struct serve_waiter self = {.ask = ask};
     bool claimed = false;
@@ -185,7 +185,7 @@ enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_cl
     struct serve_slots *all = serve_slots_lock();
     enum serve_answer answer = serve_slots_check_cap(all, ask, why);
     if (answer == SERVE_CLAIMED)
-        answer = stand(all, ask, claim, why);
+        answer = wait_in_line(all, ask, claim, why);
     serve_slots_unlock();
     return answer;
 }

@@ -43,7 +43,7 @@ struct serve_slots {
 /* The slots of the process: for one thread at a time, from serve_slots_lock to serve_slots_unlock. */
 struct serve_slots *serve_slots_lock(void);
 void serve_slots_unlock(void);
-/* For who has them: wakes those that wait; or lets others have them until somebody wakes, a tenth of a second at most. */
+/* For the thread that has them: wakes those that wait; or lets others have them until one wakes it, a tenth of a second at most. */
 void serve_slots_wake(void);
 void serve_slots_wait(void);
 

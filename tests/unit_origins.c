@@ -254,7 +254,7 @@ static void test_pages_without_an_origin(void **state)
     assert_false(passes(&doors, asker));
 }
 
-/* A reason shows what was sent where that can be shown, and fits whatever was sent. */
+/* A reason shows what was sent where that can be shown, and always fits. */
 static void test_reasons(void **state)
 {
     (void)state;

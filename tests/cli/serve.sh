@@ -31,7 +31,7 @@ fi
 
 good 'as it is' serve -m "$model" --port 0
 grep -qx -e "$model" "$work/out" || fail 'another model'
-for words in '-dev WINNOW' '-np 4' '-c 32768' '--host 127.0.0.1' '--cache-ram 0' '--cors-origins localhost' '-b 512' '--fit off' -kvu --metrics; do
+for words in '-dev WINNOW' '-np 4' '-c 32768' '--host 127.0.0.1' '--cache-ram 0' '--cors-origins localhost' '--timeout 30' '-b 512' '--fit off' -kvu --metrics; do
     tr '\n' ' ' <"$work/out" | grep -qF -e " $words " || fail "without $words: $(cat "$work/out")"
 done
 grep -qx WINNOW_SERVE_POLICY=auto "$work/out" || fail 'without a policy'
@@ -93,6 +93,22 @@ echo '{}' >"$profiles/shares.json" # the server will say what is wrong with it
 has shares.json:gate.json:inputgate.json
 WINNOW_CACHE=$work/cache good 'with a profile and a policy' serve -m "$model" --port 0 --policy keydiff
 grep -qx 'WINNOW_SERVE_POLICY=keydiff' "$work/out" || fail 'another policy than that which was asked for'
+
+# Who may ask: names of this host, and the origins that the server's own option allows.
+# has_set VARIABLE VALUE: what the server was given.
+has_set() { grep -qxF "$1=$2" "$work/out" || fail "not $1=$2 but $(grep "^$1" "$work/out")"; }
+good 'no names' serve -m "$model" --port 0
+has_set WINNOW_SERVE_HOST_NAMES ''
+has_set WINNOW_SERVE_ORIGINS ''
+good 'names' serve -m "$model" --port 0 --host localhost --host-name box.lan --host-name chat -- --cors-origins https://a.example --cors_origins https://b.example
+has_set WINNOW_SERVE_HOST_NAMES box.lan,chat,localhost
+has_set WINNOW_SERVE_ORIGINS https://b.example
+WINNOW_SERVE_HOST_NAMES=evil WINNOW_SERVE_ORIGINS=evil good 'variables of that name' serve -m "$model" --port 0 --host 127.0.0.2 --timeout 7
+has_set WINNOW_SERVE_HOST_NAMES ''
+has_set WINNOW_SERVE_ORIGINS ''
+tr '\n' ' ' <"$work/out" | grep -qF -e ' --timeout 7 ' || fail 'another timeout'
+bad 'two names in one' '--host-name' serve -m "$model" --port 0 --host-name a,b
+bad 'no timeout' '1 to 86400' serve -m "$model" --port 0 --timeout 0
 
 bad 'unknown policy' 'snapkv' serve -m "$model" --port 0 --policy snapvk
 bad 'a policy that cannot be had' 'second' serve -m "$model" --port 0 --policy kvzip

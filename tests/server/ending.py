@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Slow and silent clients of `winnow serve`, and its end: ending.py WINNOW
 
-Half requests in any number stop neither /health nor other requests, and are cut off after a while; there is room for /health whatever else is asked; and
-SIGTERM ends the server whatever its clients do.
+Half requests in any number stop neither /health nor other requests, and are cut off after a while. There is always room for /health. SIGTERM ends the
+server in every state of its clients.
 """
 import contextlib
 import resource
@@ -67,8 +67,8 @@ with serve("--policy", "keydiff", "--budget", "100") as s:
         halves = [send(s, list(HALVES.values())[i % len(HALVES)]) for i in range(at_once)]
         for path in "/health", "/v1/health", "/winnow/kv", "/metrics", "/slots", "/":
             for _ in range(3):
-                check(f"{path} beside {at_once} half requests", s.ask(path, timeout=60).status == 200)
-        check(f"a completion beside {at_once} half requests", s.complete(ids(50, 2), 3)["tokens_predicted"] == 3)
+                check(f"{path} with {at_once} half requests", s.ask(path, timeout=60).status == 200)
+        check(f"a completion with {at_once} half requests", s.complete(ids(50, 2), 3)["tokens_predicted"] == 3)
         for c in halves:
             c.close()
     with s.connect() as c:
@@ -81,15 +81,15 @@ with serve("--policy", "keydiff", "--budget", "100") as s:
     # As many as the server takes, and more: the oldest give way.
     many = min(1400, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200)
     halves = [send(s, list(HALVES.values())[i % len(HALVES)]) for i in range(many)]
-    check(f"/health beside {many} half requests", all(s.ask("/health", timeout=60).status == 200 for _ in range(20)))
-    check(f"a completion beside {many} half requests", s.complete(ids(50, 3), 3)["tokens_predicted"] == 3)
+    check(f"/health with {many} half requests", all(s.ask("/health", timeout=60).status == 200 for _ in range(20)))
+    check(f"a completion with {many} half requests", s.complete(ids(50, 3), 3)["tokens_predicted"] == 3)
     for c in halves:
         c.close()
     # More whole requests than can be answered: /health is, and the others are told to come again.
     holders = [send(s, post(LONG)) for _ in range(2)]
     check("all slots are taken", until(lambda: all(busy(s))))
     waiting = [send(s, post({"prompt": ids(20, 4), "n_predict": 2})) for _ in range(min(900, many))]
-    check("/health beside as many requests as are answered", all(s.ask("/health", timeout=60).status == 200 for _ in range(20)))
+    check("/health with as many requests as are answered", all(s.ask("/health", timeout=60).status == 200 for _ in range(20)))
     if many > 900:
         # Threads of requests that came have all begun once one is refused.
         refused = []
@@ -130,7 +130,7 @@ with serve("--policy", "keydiff", "--budget", "100", "--timeout", "1") as s:
         check("who does not read has a slot", until(lambda: any(busy(s))))
         check("and loses it", until(lambda: not any(busy(s)), 60), kv(s))
 
-# SIGTERM ends it whatever its clients do. The bound is for one that hangs; it takes a second or two.
+# SIGTERM ends it in every state of its clients. The bound is for one that hangs; it takes a second or two.
 def deaf(s):
     c = s.connect()
     c.setsockopt(1, 8, 4096)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Who may ask `winnow serve`: origins.py WINNOW
 
-Pages of others, and hosts that are none of the server's, get 403 on every route, llama.cpp's included, and nothing of what they ask is done; programs,
+Pages of others, and names of hosts that the server does not have, get 403 on every route, llama.cpp's included, and nothing of what they ask is done; programs,
 `winnow ctl` and the server's own page go on. All forms of hosts and origins: tests/unit_origins.c.
 """
 import itertools

@@ -75,7 +75,7 @@ def collect(results, n, seconds=60):
 with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("w", suffix=".txt") as notes:
     notes.write("w1 w2 w3 " * 30)
     notes.flush()
-    # One slot is busy. Whatever waits for it holds up nothing else, and all of it is done once it is free.
+    # One slot is busy. What waits for it holds up nothing else, and all of it is done once the slot is free.
     with serve("--policy", "keydiff", "--budget", "100", "--save", folder, "--document", f"notes={notes.name}", slots=4) as s:
         check("the document is read", until(lambda: kv(s)["documents"][0]["ready"]))
         s.complete(ids(200, 9), 2, id_slot=0)
