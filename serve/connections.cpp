@@ -13,10 +13,14 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <linux/tcp.h>
 #include <list>
 #include <mutex>
+#include <netinet/in.h>
 #include <string>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -33,8 +37,7 @@ using std::chrono::milliseconds;
 constexpr int MOST = 1024;          // connections
 constexpr int LEAST = 16;           // of them, where few files may be open
 constexpr rlim_t OTHER_FILES = 128; // that the process has open
-constexpr int64_t RATE = 16 << 10;  // bytes of a body that come in a second, beyond the time of any request
-constexpr int64_t UNKNOWN_BODY = 64 << 20; // bytes of one that does not say how many it has
+constexpr uint64_t RATE = 1 << 10;  // bytes that come in a second at least, beyond the time of any request
 
 // Between requests; while one comes; while it is answered.
 enum class phase { idle, reading, answering };
@@ -42,7 +45,8 @@ enum class phase { idle, reading, answering };
 struct connection {
     int socket;
     phase now = phase::idle;
-    timer::time_point since = timer::now(), until = timer::time_point::max();
+    timer::time_point since = timer::now();
+    uint64_t had = 0; // bytes that had come then
     bool cut = false, listed = true;
     explicit connection(int s) : socket(s)
     {
@@ -67,14 +71,35 @@ table &connections()
 
 thread_local connection *mine;
 
-// ---- Phases: who calls has the lock ----
+// ---- Phases: the caller has the lock ----
+
+// Bytes that have come since the connection began; 0 where the system does not say, as of sockets that are files.
+uint64_t received(int socket)
+{
+    tcp_info info{};
+    socklen_t n = sizeof info;
+    if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &n) != 0)
+        return 0;
+    return n >= offsetof(tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received
+               ? info.tcpi_bytes_received
+               : 0;
+}
 
 void set_phase(table &t, connection &c, phase to)
 {
     t.n_answering += (to == phase::answering) - (c.now == phase::answering);
     c.now = to;
     c.since = timer::now();
-    c.until = to == phase::reading ? c.since + t.time : timer::time_point::max();
+    c.had = to == phase::reading ? received(c.socket) : 0;
+}
+
+// Whether a request has been coming for too long: each has the same time, and more as long as enough of it comes.
+bool is_late(const table &t, const connection &c)
+{
+    if (c.now != phase::reading || timer::now() < c.since + t.time)
+        return false;
+    const uint64_t bytes = received(c.socket);
+    return timer::now() > c.since + t.time + std::chrono::seconds(bytes > c.had ? (bytes - c.had) / RATE : 0);
 }
 
 // Nothing comes any more: who reads sees the end.
@@ -98,9 +123,8 @@ void cut_one(table &t)
 
 void cut_late(table &t)
 {
-    const auto now = timer::now();
     for (connection *c : t.all)
-        if (c->now != phase::answering && !c->cut && (c->until < now || serve::is_ending()))
+        if (c->now != phase::answering && !c->cut && (serve::is_ending() || is_late(t, *c)))
             cut(*c);
 }
 
@@ -200,16 +224,6 @@ namespace serve
 bool has_connection()
 {
     return mine != nullptr;
-}
-
-void expects_body(int64_t bytes)
-{
-    table &t = connections();
-    const std::lock_guard<std::mutex> hold(t.lock);
-    if (!mine || mine->now != phase::reading)
-        return;
-    const int64_t most = bytes < 0 ? UNKNOWN_BODY : std::min(bytes, UNKNOWN_BODY);
-    mine->until = timer::now() + t.time + std::chrono::seconds(most / RATE);
 }
 
 bool begins_answer(bool always)

@@ -4,15 +4,11 @@
 #ifndef WNW_SERVE_CONNECTIONS_HPP
 #define WNW_SERVE_CONNECTIONS_HPP
 
-#include <cstdint>
-
 namespace serve
 {
 
 // Whether the calling thread serves a connection; the functions below act on that one.
 bool has_connection();
-// The request's body is still to come, with so many bytes; -1: the request does not say how many.
-void expects_body(int64_t bytes);
 // The whole request has come. False: too many are being answered, and this one must be refused, unless `always`. May be called again.
 bool begins_answer(bool always);
 

@@ -11,7 +11,6 @@
 #include "serve/origins.h"
 #include "serve/replies.hpp"
 
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 
@@ -87,17 +86,14 @@ bool is_refused(const Request &req, char *why)
     return has_nul(origin) || serve_refuses(&doors, &asker, why);
 }
 
-// Notes what is to come. False: there is no room for an answer.
+// Whether there is room for an answer. A request with a body is asked again once that has come (routes.cpp).
 bool has_room(const Request &req)
 {
     const bool always = req.path == "/health" || req.path == "/v1/health";
     const std::string length = header(req, "Content-Length");
     const bool comes =
         req.get_header_value_count("Transfer-Encoding") > 0 || (!length.empty() && length != "0");
-    if (!comes)
-        return serve::begins_answer(always);
-    serve::expects_body(length.empty() ? -1 : std::strtoll(length.c_str(), nullptr, 10));
-    return true;
+    return comes || serve::begins_answer(always);
 }
 
 answer ask(const question &then, const Request &req, Response &res)

@@ -17,7 +17,7 @@ from llama_server import TINY, Server, check, finish, ids, post, rest_of, until
 
 winnow = sys.argv[1]
 model = f"{TINY}/tiny-llama.gguf"
-LONG = {"prompt": ids(50, 1), "n_predict": 8000, "ignore_eos": True, "stream": True, "n_probs": 5}
+LONG = {"prompt": ids(50, 1), "n_predict": 8000, "temperature": 0, "ignore_eos": True, "stream": True, "n_probs": 5}
 HEAD = b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
@@ -114,16 +114,26 @@ with serve("--policy", "keydiff", "--budget", "100", "--timeout", "1") as s:
     for name, data in HALVES.items():
         with send(s, data) as c:
             check(f"{name} is cut off", is_closed(c))
+    def drip(c, first, drop):
+        with contextlib.suppress(OSError):
+            c.sendall(first)
+            while True:
+                c.sendall(drop)
+                time.sleep(0.1)
+    for name, first, drop in [("a head", HEAD, b"X-Drop: 1\r\n"), ("a name", HEAD, b"X"), ("a body", HEAD + b"Content-Length: 60000000\r\n\r\n", b" "),
+                              ("chunks", HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"), ("a second request", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" + HEAD, b"X")]:
+        with s.connect() as c:
+            thread = threading.Thread(target=drip, args=(c, first, drop), daemon=True)
+            thread.start()
+            check(f"{name} that comes in drops without an end is cut off", is_closed(c))
+            thread.join(60)
     with s.connect() as c:
-        def drip():
-            with contextlib.suppress(OSError):
-                c.sendall(HEAD)
-                while True:
-                    c.sendall(b"X-Drop: 1\r\n")
-                    time.sleep(0.1)
-        thread = threading.Thread(target=drip, daemon=True)
-        thread.start()
-        check("a head that comes in drops without an end is cut off", is_closed(c))
+        body = post(b"{\"prompt\": \"w1\", \"n_predict\": 1" + b" " * 400000 + b"}")
+        for i in range(0, len(body), 10000):
+            c.sendall(body[i:i + 10000])
+            time.sleep(0.05)
+        reply = c.recv(65536)
+        check("a body that takes longer, of which enough comes, is read", reply.startswith(b"HTTP/1.1 200 OK"), reply)
     with s.connect() as c:
         c.setsockopt(1, 8, 4096)  # SOL_SOCKET, SO_RCVBUF
         c.sendall(post({**LONG, "n_predict": 20000}))

@@ -15,7 +15,7 @@ from llama_server import TINY, Server, at_once, check, finish, ids, post, rest_o
 
 winnow = sys.argv[1]
 model = f"{TINY}/tiny-llama.gguf"
-LONG = {"prompt": ids(50, 1), "n_predict": 8000, "ignore_eos": True, "stream": True}
+LONG = {"prompt": ids(50, 1), "n_predict": 8000, "temperature": 0, "ignore_eos": True, "stream": True}
 
 
 def serve(*options, slots=2):
