@@ -65,7 +65,8 @@ class Client(threading.Thread):
     def chat(self):
         body = self.body()
         words = " ".join(f"w{x}" for x in body.pop("prompt"))
-        return {**body, "messages": [{"role": "user", "content": words}], "max_tokens": body.pop("n_predict"), "input": words}
+        most = body.pop("n_predict")
+        return {**body, "messages": [{"role": "user", "content": words}], "max_tokens": most}
 
     def whole(self, method, path, body=None, headers=()):
         c = http.client.HTTPConnection(*self.s.address(), timeout=300)

@@ -16,6 +16,11 @@ from llama_server import TINY, Server, at_once, check, finish, ids, post, rest_o
 winnow = sys.argv[1]
 model = f"{TINY}/tiny-llama.gguf"
 LONG = {"prompt": ids(50, 1), "n_predict": 8000, "temperature": 0, "ignore_eos": True, "stream": True}
+# The same in the form of each route.
+LONG_OF = {"/completion": LONG, "/v1/completions": {"prompt": ids(50, 1), "max_tokens": 8000, "temperature": 0, "ignore_eos": True, "stream": True},
+           "/v1/chat/completions": {"messages": [{"role": "user", "content": "w1"}], "max_tokens": 8000, "temperature": 0, "ignore_eos": True, "stream": True},
+           "/v1/messages": {"messages": [{"role": "user", "content": "w1"}], "max_tokens": 8000, "temperature": 0, "stream": True},
+           "/v1/responses": {"input": "w1", "max_output_tokens": 8000, "temperature": 0, "stream": True}}
 
 
 def serve(*options, slots=2):
@@ -41,9 +46,9 @@ def ask(s, path, body=None, timeout=120):
 class Stream:
     """A client that reads a long answer on a slot until it leaves."""
 
-    def __init__(self, s, slot, path="/completion", headers=(), **more):
+    def __init__(self, s, slot, path="/completion", headers=()):
         self.c = s.connect()
-        self.c.sendall(post({**LONG, "id_slot": slot, **more}, path, headers=headers))
+        self.c.sendall(post({**LONG_OF[path], "id_slot": slot}, path, headers=headers))
         check(f"slot {slot} is taken", until(lambda: busy(s)[slot]), kv(s))
         self.reader = threading.Thread(target=rest_of, args=(self.c,))
         self.reader.start()
@@ -142,13 +147,8 @@ with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("w", s
 
         # A client that leaves gives its slot back, under llama.cpp's header for streams that go on too.
         for header in "X-Conversation-Id: c", "x-conversation-id: c", "X-CONVERSATION-ID: c::model":
-            for path in "/completion", "/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses":
-                more = {"messages": [{"role": "user", "content": "w1"}], "input": "w1", "max_tokens": 7000, "max_output_tokens": 7000}
-                if path != "/v1/responses":
-                    del more["input"]
-                if path in ("/completion", "/v1/completions"):
-                    del more["messages"]
-                stream = Stream(s, 0, path, (header,), **more)
+            for path in LONG_OF:
+                stream = Stream(s, 0, path, (header,))
                 stream.leave()
                 check(f"{path}, {header}: its slot is free", until(lambda: not busy(s)[0]), kv(s))
             waiting = s.connect()
