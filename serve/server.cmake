@@ -50,8 +50,8 @@ endforeach()
 foreach(name IN LISTS wnw_wrapped)
   string(FIND "${wnw_names}" "U ${name}\n" wnw_at)
   if(wnw_at EQUAL -1)
-    message(WARNING "llama.cpp's server does not call ${name}: winnow-llama-server is built without policies of requests "
-                    "and without /winnow/kv")
+    message(WARNING "llama.cpp's server does not call ${name}: winnow-llama-server is built without policies of requests, "
+                    "without /winnow/kv, and without a check of who asks")
     set(wnw_routes "")
   endif()
 endforeach()
