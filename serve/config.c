@@ -4,6 +4,7 @@
 #include "app/values.h"
 #include "serve/automatic.h"
 #include "serve/documents.h"
+#include "serve/memory.h"
 #include "winnow_bridge.h"
 #include "winnow_method.h"
 
@@ -216,6 +217,7 @@ static void read_environment(void)
 
 __attribute__((constructor)) static void begin(void)
 {
+    serve_memory_begin();
     wnw_set_log(say, NULL);
     const int status = wnw_bridge_register();
     if (status != WNW_OK)

@@ -2,6 +2,7 @@
 // Which routes are ours and which pass through us. The linker sends calls of server_http_context::post, get and start here
 // (--wrap, server.cmake), which are few lines of one header; the server's files are not changed.
 #include "serve/bodies.h"
+#include "serve/call.hpp"
 #include "serve/config.h"
 #include "serve/documents.h"
 #include "serve/generate.hpp"
@@ -24,10 +25,14 @@ using serve::own;
 const struct {
     const char *path;
     serve_form form;
-} generating[] = {{"/completion", SERVE_FORM_CHAT},          {"/completions", SERVE_FORM_CHAT},
-                  {"/v1/completions", SERVE_FORM_CHAT},      {"/chat/completions", SERVE_FORM_CHAT},
+} generating[] = {{"/completion", SERVE_FORM_PROMPT},        {"/completions", SERVE_FORM_PROMPT},
+                  {"/v1/completions", SERVE_FORM_PROMPT},    {"/chat/completions", SERVE_FORM_CHAT},
                   {"/v1/chat/completions", SERVE_FORM_CHAT}, {"/v1/messages", SERVE_FORM_MESSAGES},
                   {"/v1/responses", SERVE_FORM_RESPONSES},   {"/responses", SERVE_FORM_RESPONSES}};
+
+// Routes that take slots, whichever are free, as far as the server was started with what they are for.
+const char *const uncounted[] = {"/v1/audio/transcriptions", "/audio/transcriptions", "/embedding", "/embeddings",
+                                 "/v1/embeddings", "/rerank", "/reranking", "/v1/rerank", "/v1/reranking"};
 
 // Whether a body names a file by which the server itself puts a document into a slot, or looks at one.
 bool names_own(const std::string &body)
@@ -52,7 +57,7 @@ server_http_res_ptr act(const handler &route, const server_http_req &req)
     if (action != "erase" && names_own(req.body))
         return serve::refuse(400, "filename: the server uses this name for itself; take another one",
                              "filename");
-    return route(req);
+    return serve::checked(route, req);
 }
 
 // The server ends a connection after what it streamed and does not say so. A client that keeps connections would send its next
@@ -74,9 +79,12 @@ handler route_of(const std::string &path, const handler &h)
         return [h](const server_http_req &req) { return act(h, req); };
     if (path == "/infill")
         return [h](const server_http_req &req) { return serve::without_field(h, req); };
-    if (path == "/v1/audio/transcriptions" || path == "/audio/transcriptions" || path == "/predict")
-        return [h](const server_http_req &req) { return serve::uncounted(h, req); };
-    return h;
+    for (const char *p : uncounted)
+        if (path == p)
+            return [h](const server_http_req &req) { return serve::uncounted(h, req); };
+    if (path == "/cors-proxy" || path == "/predict") // what passes there is not for us, or comes back by another route
+        return h;
+    return [h](const server_http_req &req) { return serve::checked(h, req); };
 }
 
 } // namespace
@@ -122,7 +130,10 @@ void WRAP(POST)(const server_http_context *self, const std::string &path, const 
     if (path == "/slots/:id_slot")
         own().slot_action = h;
     const handler ours = route_of(path, h);
-    REAL(POST)(self, path, [ours](const server_http_req &req) { return closing(ours(req)); });
+    REAL(POST)(self, path, [ours](const server_http_req &req) {
+        const serve::answered one(req);
+        return closing(ours(req));
+    });
 }
 
 void WRAP(GET)(const server_http_context *self, const std::string &path, const handler &h)

@@ -46,6 +46,8 @@ void serve_slots_open(int32_t n_slots, const struct serve_room *room, bool by_re
     all->n_slots = n_slots < SERVE_MAX_SLOTS ? n_slots : SERVE_MAX_SLOTS;
     all->row_bytes = room->row_bytes;
     all->row_entries = room->row_entries;
+    all->n_cells = room->n_cells;
+    all->most_text = room->most_text;
     all->window_bytes = room->window_bytes;
     all->by_request = by_request;
     for (int32_t i = 0; i < SERVE_MAX_SLOTS; i++) {
@@ -90,6 +92,22 @@ uint64_t serve_slots_window_bytes(void)
 {
     const struct serve_slots *all = serve_slots_lock();
     const uint64_t bytes = all->window_bytes;
+    serve_slots_unlock();
+    return bytes;
+}
+
+int32_t serve_slots_n_cells(void)
+{
+    const struct serve_slots *all = serve_slots_lock();
+    const int32_t n = all->n_cells;
+    serve_slots_unlock();
+    return n;
+}
+
+uint64_t serve_slots_most_text(void)
+{
+    const struct serve_slots *all = serve_slots_lock();
+    const uint64_t bytes = all->most_text;
     serve_slots_unlock();
     return bytes;
 }

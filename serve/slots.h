@@ -20,6 +20,8 @@ struct serve_room {
     uint64_t row_bytes;    /* keys and values of one token, in all heads of layers that see the whole text */
     uint64_t window_bytes; /* what layers that slide hold at most, of all slots */
     int32_t row_entries;   /* entries that a token has in the former */
+    int32_t n_cells;       /* tokens that have room in the cache, of all sequences */
+    uint64_t most_text;    /* bytes of a text that may have room in it; UINT64_MAX: not known */
 };
 void serve_slots_open(int32_t n_slots, const struct serve_room *room, bool by_request);
 /* Whether requests may bring policies of their own. */
@@ -29,6 +31,8 @@ int32_t serve_slots_n(void);
 int32_t serve_slots_named(const char *text);
 uint64_t serve_slots_row_bytes(void);
 uint64_t serve_slots_window_bytes(void);
+int32_t serve_slots_n_cells(void);
+uint64_t serve_slots_most_text(void);
 /* The recipe of requests that do not say; where they cannot have rules of their own, one that compresses by itself, without a fallback. */
 const char *serve_policy_of_all(bool by_request);
 

@@ -232,6 +232,22 @@ static struct serve_room room_of(const struct serve_watched *w)
     return room;
 }
 
+/* Bytes of a text that may have room in n cells. A token of these vocabularies is a piece of its text; of others one token may be a word that
+ * is not known, of any length. */
+static uint64_t most_text(const struct llama_vocab *vocab, int32_t n)
+{
+    const enum llama_vocab_type type = llama_vocab_type(vocab);
+    size_t longest = 16;
+    if (type != LLAMA_VOCAB_TYPE_BPE && type != LLAMA_VOCAB_TYPE_SPM)
+        return UINT64_MAX;
+    for (int32_t i = 0; i < llama_vocab_n_tokens(vocab); i++) {
+        const char *text = llama_vocab_get_text(vocab, i);
+        const size_t bytes = text ? strlen(text) : 0;
+        longest = bytes > longest ? bytes : longest;
+    }
+    return (uint64_t)n * longest;
+}
+
 static bool open_sequences(struct serve_watched *w)
 {
     const int32_t n_cells = most_cells(w);
@@ -252,7 +268,9 @@ static bool open_sequences(struct serve_watched *w)
     w->marked = calloc((size_t)n_cells, sizeof *w->marked);
     if (!w->marked || !serve_sequences_init(&w->sequences, serve_watched_n(w), n_cells))
         return false;
-    const struct serve_room room = room_of(w);
+    struct serve_room room = room_of(w);
+    room.n_cells = n_cells;
+    room.most_text = most_text(llama_model_get_vocab(llama_get_model(w->ctx)), n_cells);
     w->row_entries = room.row_entries;
     serve_slots_open(w->n_slots, &room, !w->blind);
     return true;

@@ -189,7 +189,10 @@ static void open_slots(int32_t n, uint64_t cap)
 {
     config = (struct serve_config){.cap = cap};
     set_recipe(&config.want, "keydiff");
-    serve_slots_open(n, &(struct serve_room){.row_bytes = 100, .row_entries = 10}, true);
+    serve_slots_open(n,
+                     &(struct serve_room){
+                         .row_bytes = 100, .row_entries = 10, .n_cells = 4096, .most_text = 100000},
+                     true);
 }
 
 static void test_a_slot_that_begins_alike_is_chosen(void **state)
@@ -371,7 +374,7 @@ static void test_automatic(void **state)
         const char *param;
         struct serve_request r;
         assert_int_equal(
-            serve_request_read(&r, SERVE_FORM_CHAT, bodies[first], strlen(bodies[first]), why, &param), 0);
+            serve_request_read(&r, SERVE_FORM_PROMPT, bodies[first], strlen(bodies[first]), why, &param), 0);
         assert_true(serve_looks_with_all(&r.ask.want));
         struct serve_want by = r.ask.want;
         strcpy(by.taken, "replay");
@@ -731,7 +734,7 @@ static void test_a_recipe_is_parsed_once(void **state)
         struct serve_request r;
         char why[SERVE_TEXT] = "";
         const char *param = NULL;
-        assert_int_equal(serve_request_read(&r, SERVE_FORM_CHAT, body, strlen(body), why, &param), 0);
+        assert_int_equal(serve_request_read(&r, SERVE_FORM_PROMPT, body, strlen(body), why, &param), 0);
         assert_int_equal(n_parsed, i);
         r.ask.key = r.key;
         r.ask.key_len = strlen(r.key);
@@ -877,7 +880,7 @@ static void passes(enum serve_form form, const char *body, const char *want)
     assert_int_equal(serve_request_read(&r, form, body, strlen(body), why, &param), 0);
     assert_non_null(r.body);
     if (r.ask.behind > 0)
-        assert_true(serve_request_put_document(&r, form));
+        assert_true(serve_request_put_document(&r));
     char *passed = serve_request_passed(&r, &claim);
     assert_string_equal(passed, want);
     free(passed);
