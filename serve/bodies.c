@@ -136,25 +136,30 @@ static bool drop_marks(char *text)
 }
 
 /* The field that a sentence begins with, "Field 'NAME': ", cut out of it; NULL: none. */
-static char *take_field(char **text)
+static const char *take_field(char *copy, const char **text)
 {
     static const char begin[] = "Field '";
-    char *name = *text + sizeof begin - 1, *end = strstr(*text, "': ");
-    if (strncmp(*text, begin, sizeof begin - 1) != 0 || !end || end < name)
+    char *end = strstr(copy, "': ");
+    if (strncmp(copy, begin, sizeof begin - 1) != 0 || !end || end < copy + sizeof begin - 1)
         return NULL;
     *end = '\0';
     *text = end + 3;
-    return name;
+    return copy + sizeof begin - 1;
 }
 
 char *serve_error_in_words(const char *reply, size_t n, bool posted, int *status)
 {
     json_t *o = json_loadb(reply, n, JSON_ALLOW_NUL, NULL);
     const char *said = json_string_value(json_object_get(json_object_get(o, "error"), "message"));
-    char *copy = said ? strdup(said) : NULL, line[SERVE_TEXT], *text = copy, *result = NULL;
+    char *copy = said ? strdup(said) : NULL, line[SERVE_TEXT], *result = NULL;
+    const char *text = copy;
     const bool is_mistake = *status == 500 && !posted && copy && !strstr(copy, "bad_alloc");
     if (copy && (drop_marks(copy) || is_mistake)) {
-        const char *field = take_field(&text);
+        const char *field = take_field(copy, &text);
+        /* What a parser and a vector of C++ say is no sentence for people. */
+        text = strncmp(text, "parse error", 11) == 0    ? "the body is no JSON"
+               : strstr(text, "_M_range_check") != NULL ? "a number in it is out of range"
+                                                        : text;
         snprintf(line, sizeof line, "%.80s: %.400s", field ? field : "the request cannot be read", text);
         *status = is_mistake ? 400 : *status;
         result = serve_error(*status, line, field);

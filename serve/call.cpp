@@ -65,7 +65,7 @@ void drop_body(const server_http_req &req)
     std::string().swap(const_cast<server_http_req &>(req).body);
 }
 
-server_http_res_ptr checked(const server_http_context::handler_t &route, const server_http_req &req)
+server_http_res_ptr checked(const server_http_context::handler_t &route, int form, const server_http_req &req)
 {
     char why[SERVE_TEXT] = "";
     const char *param = nullptr;
@@ -74,7 +74,7 @@ server_http_res_ptr checked(const server_http_context::handler_t &route, const s
         return pass_on(route, req, "");
     int status = serve_parse(&read, req.body.data(), req.body.size(), why);
     std::unique_ptr<json_t, json_freed> body(read);
-    status = status ? status : serve_request_check_other(read, why, &param);
+    status = status ? status : serve_request_check_other(read, form, why, &param);
     if (status)
         return refuse(status, why, param);
     drop_body(req);

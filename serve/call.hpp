@@ -12,8 +12,9 @@ namespace serve
 // the sentence has no words of a JSON library.
 server_http_res_ptr call(const server_http_context::handler_t &route, const server_http_req &req);
 
-// On its way to a route that takes no slot: its body is read once, here, and bounded, and has no field `winnow`.
-server_http_res_ptr checked(const server_http_context::handler_t &route, const server_http_req &req);
+// On its way to a route that takes no slot: its body is read once, here, and bounded, and has no field `winnow`. form: of its fields, -1 = none.
+server_http_res_ptr checked(const server_http_context::handler_t &route, int form,
+                            const server_http_req &req);
 
 // While a request is answered; what its body took goes back afterwards.
 struct answered {

@@ -16,7 +16,10 @@ enum kind {
     TEXT,
     LIST,
     OBJECT,
-    TEXTS, /* a text, or a list of texts */
+    TEXTS,   /* a text, or a list of texts */
+    OBJECTS, /* a list of objects */
+    PAIRS,   /* an object, or a list of lists */
+    MIXED,   /* a text or a list */
     ANY,
     OWN,   /* the server writes it for itself, and a client must not: it is read without a check */
     NOBODY /* no route follows it, and an answer would be another one than was asked for */
@@ -42,13 +45,13 @@ static const struct field {
 } fields[] = {
     {"prompt", ANY, P | I, 0, 0},
     {"messages", LIST, C | M, 0, 0},
-    {"input", ANY, R, 0, 0},
-    {"system", ANY, M, 0, 0},
+    {"input", MIXED, R, 0, 0},
+    {"system", MIXED, M, 0, 0},
     {"instructions", TEXT, R, 0, 0},
     {"input_prefix", TEXT, I, 0, 0},
     {"input_suffix", TEXT, I, 0, 0},
     {"input_extra", LIST, I, 0, 0},
-    {"tools", LIST, C | M | R, 0, 0},
+    {"tools", OBJECTS, C | M | R, 0, 0},
     {"tool_choice", ANY, C | M | R, 0, 0},
     {"parallel_tool_calls", BOOL, CR, 0, 0},
     {"response_format", OBJECT, CR, 0, 0},
@@ -77,7 +80,7 @@ static const struct field {
     {"n_discard", WHOLE, ALL_BUT_M, 0, INT32_MAX},
     {"n_cache_reuse", WHOLE, ALL_BUT_M, 0, INT32_MAX},
     {"t_max_predict_ms", WHOLE, ALL_BUT_M, -1, INT64_MAX},
-    {"response_fields", LIST, ALL_BUT_M, 0, 0},
+    {"response_fields", TEXTS, ALL_BUT_M, 0, 0},
     {"top_k", WHOLE, ALL, INT32_MIN, INT32_MAX},
     {"top_p", NUMBER, ALL, 0, 0},
     {"min_p", NUMBER, ALL_BUT_M, 0, 0},
@@ -109,7 +112,7 @@ static const struct field {
     {"post_sampling_probs", BOOL, ALL_BUT_M, 0, 0},
     {"ignore_eos", BOOL, ALL_BUT_M, 0, 0},
     {"echo", BOOL, ALL_BUT_M, 0, 0},
-    {"lora", LIST, ALL_BUT_M, 0, 0},
+    {"lora", OBJECTS, ALL_BUT_M, 0, 0},
     {"json_schema", OBJECT, ALL_BUT_M, 0, 0},
     {"grammar", TEXT, ALL_BUT_M, 0, 0},
     {"reasoning_format", TEXT, ALL_BUT_M, 0, 0},
@@ -120,6 +123,10 @@ static const struct field {
     {"reasoning_budget_end_tags", LIST, ALL_BUT_M, 0, 0},
     {"reasoning_budget_message", TEXT, ALL_BUT_M, 0, 0},
     {"stop", TEXTS, ALL_BUT_M, 0, 0},
+    {"logit_bias", PAIRS, ALL_BUT_M, 0, 0},
+    {"samplers", TEXTS, ALL_BUT_M, 0, 0},
+    {"thinking", OBJECT, M, 0, 0},
+    {"reasoning", OBJECT, R, 0, 0},
     {"stop_sequences", LIST, M, 0, 0},
     {"chat_format", OWN, ALL, 0, 0},
     {"chat_parser", OWN, ALL, 0, 0},
@@ -166,22 +173,24 @@ static bool make_whole(json_t *body, const char *name, json_t **v)
     return json_object_set_new(body, name, *v) == 0;
 }
 
-static bool are_texts(const json_t *v)
+/* Whether all members of a list have a type; true for what is no list. */
+static bool are_all(const json_t *v, json_type type)
 {
     size_t i;
     json_t *one;
     json_array_foreach((json_t *)(uintptr_t)v, i, one)
     {
-        if (!json_is_string(one))
+        if (json_typeof(one) != type)
             return false;
     }
-    return json_is_array(v) || json_is_string(v);
+    return true;
 }
 
 static int check_whole(json_t *body, const struct field *f, json_t *v, char *why, const char **param)
 {
     char what[120];
-    if (make_whole(body, f->name, &v) && json_integer_value(v) >= f->least && json_integer_value(v) <= f->most)
+    if (make_whole(body, f->name, &v) && json_integer_value(v) >= f->least &&
+        json_integer_value(v) <= f->most)
         return 0;
     snprintf(what, sizeof what, "it is a whole number from %lld to %lld", (long long)f->least,
              (long long)f->most);
@@ -204,7 +213,20 @@ static int check_type(json_t *body, const struct field *f, json_t *v, char *why,
     case OBJECT:
         return json_is_object(v) ? 0 : fail(why, param, f->name, "it is an object");
     case TEXTS:
-        return are_texts(v) ? 0 : fail(why, param, f->name, "it is a text or a list of texts");
+        return (json_is_array(v) || json_is_string(v)) && are_all(v, JSON_STRING)
+                   ? 0
+                   : fail(why, param, f->name, "it is a text or a list of texts");
+    case OBJECTS:
+        return json_is_array(v) && are_all(v, JSON_OBJECT)
+                   ? 0
+                   : fail(why, param, f->name, "it is a list of objects");
+    case PAIRS:
+        return json_is_object(v) || (json_is_array(v) && are_all(v, JSON_ARRAY))
+                   ? 0
+                   : fail(why, param, f->name, "it is an object, or a list of pairs");
+    case MIXED:
+        return json_is_array(v) || json_is_string(v) ? 0
+                                                     : fail(why, param, f->name, "it is a text or a list");
     case OWN:
         return fail(why, param, f->name, "the server sets it by itself, and takes it from nobody");
     case NOBODY:
@@ -286,11 +308,13 @@ static int check_one_grammar(const json_t *body, char *why, const char **param)
 /* Fields whose type depends on the form. */
 static int check_of_form(json_t *body, enum serve_form form, char *why, const char **param)
 {
-    const json_t *choice = json_object_get(body, "tool_choice"), *logprobs = json_object_get(body, "logprobs"),
+    const json_t *choice = json_object_get(body, "tool_choice"),
+                 *logprobs = json_object_get(body, "logprobs"),
                  *format = json_object_get(json_object_get(body, "text"), "format");
     if (choice && form != SERVE_FORM_MESSAGES && !json_is_string(choice))
-        return fail(why, param, "tool_choice",
-                    "it is \"auto\", \"none\" or \"required\"; for one tool alone send that tool and \"required\"");
+        return fail(
+            why, param, "tool_choice",
+            "it is \"auto\", \"none\" or \"required\"; for one tool alone send that tool and \"required\"");
     if (choice && form == SERVE_FORM_MESSAGES && !json_is_object(choice))
         return fail(why, param, "tool_choice", "it is an object");
     if (logprobs && (form == SERVE_FORM_CHAT || form == SERVE_FORM_RESPONSES) && !json_is_boolean(logprobs))
@@ -302,14 +326,16 @@ static int check_of_form(json_t *body, enum serve_form form, char *why, const ch
     if (json_is_true(json_object_get(body, "echo")) && form == SERVE_FORM_PROMPT)
         return fail(why, param, "echo", "this route shows no prompt");
     if (form == SERVE_FORM_RESPONSES && format && strcmp(text_in(format, "type"), "text") != 0)
-        return fail(why, param, "text", "this route follows no format but text; response_format is one that it follows");
+        return fail(why, param, "text",
+                    "this route follows no format but text; response_format is one that it follows");
     return 0;
 }
 
 /* Has the sampler keep as many tokens as there can be, and no more: it takes room for all of them at once. */
 static bool cut_lists(json_t *body, int32_t n_cells)
 {
-    static const char *const lists[] = {"repeat_last_n", "dry_penalty_last_n", "dry_allowed_length", "min_keep"};
+    static const char *const lists[] = {"repeat_last_n", "dry_penalty_last_n", "dry_allowed_length",
+                                        "min_keep"};
     bool good = true;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         if (json_integer_value(json_object_get(body, lists[i])) > n_cells)
@@ -382,7 +408,8 @@ int serve_fields_check_grammars(const json_t *body, char *why, const char **para
             return status;
     }
     int status = check_schema(json_object_get(body, "json_schema"), "json_schema", &work, why, param);
-    status = status ? status : check_schema(json_object_get(format, "schema"), "response_format", &work, why, param);
+    status = status ? status
+                    : check_schema(json_object_get(format, "schema"), "response_format", &work, why, param);
     status = status ? status
                     : check_schema(json_object_get(json_object_get(format, "json_schema"), "schema"),
                                    "response_format", &work, why, param);

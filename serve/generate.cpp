@@ -109,7 +109,8 @@ server_http_res_ptr take_chat(serve_request &r)
     if (chat && serve_request_set_chat(&r, chat.get()))
         return nullptr;
     auto res = refuse(500, raw ? why : "out of memory", nullptr);
-    c_text said(raw ? serve_error_in_words(res->data.data(), res->data.size(), false, &res->status) : nullptr);
+    c_text said(raw ? serve_error_in_words(res->data.data(), res->data.size(), false, &res->status)
+                    : nullptr);
     if (said)
         res->data = said.get();
     return res;
@@ -138,7 +139,8 @@ server_http_res_ptr count(const server_http_req &req, serve_request &r)
     const request inner(req, body.get());
     auto res = call(own().tokenize, inner.of);
     int32_t n = 0;
-    const c_tokens ids(res->status == 200 ? serve_reply_tokens(res->data.data(), res->data.size(), &n) : nullptr);
+    const c_tokens ids(res->status == 200 ? serve_reply_tokens(res->data.data(), res->data.size(), &n)
+                                          : nullptr);
     r.ask.n_prompt = n;
     if (ids)
         return nullptr;
@@ -224,15 +226,14 @@ server_http_res_ptr pass_behind(const handler &route, const server_http_req &req
 
 server_http_res_ptr stands_elsewhere(const serve_request &r)
 {
-    return refuse(
-        400,
-        serve_document_is_stored(r.ask.behind - 1)
-            ? "winnow.document: for this request the model's chat template writes something else "
-              "before the document than when it was stored, such as tools, or another system "
-              "message"
-            : "winnow.document: for this request the model's chat template writes something "
-              "before the document, such as tools",
-        "winnow.document");
+    return refuse(400,
+                  serve_document_is_stored(r.ask.behind - 1)
+                      ? "winnow.document: for this request the model's chat template writes something else "
+                        "before the document than when it was stored, such as tools, or another system "
+                        "message"
+                      : "winnow.document: for this request the model's chat template writes something "
+                        "before the document, such as tools",
+                  "winnow.document");
 }
 
 } // namespace
@@ -277,7 +278,7 @@ server_http_res_ptr uncounted(const handler &route, const server_http_req &req)
     if (serve_settings()->cap > 0)
         return refuse(400, "this route's memory is not counted, and the server's is bounded (--kv-bytes)",
                       nullptr);
-    return checked(route, req);
+    return checked(route, -1, req);
 }
 
 server_http_res_ptr without_field(const handler &route, const server_http_req &req)

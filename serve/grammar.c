@@ -440,7 +440,8 @@ bool serve_grammar_check(const char *text, char *why)
     why[0] = '\0';
     bool good = g.names != NULL || complain(&g, "out of memory");
     if (good && strlen(text) > SERVE_GRAMMAR_BYTES) {
-        snprintf(why, SERVE_TEXT, "it has %zu bytes, and %d is the most", strlen(text), (int)SERVE_GRAMMAR_BYTES);
+        snprintf(why, SERVE_TEXT, "it has %zu bytes, and %d is the most", strlen(text),
+                 (int)SERVE_GRAMMAR_BYTES);
         good = false;
     }
     good = good && read_rules(&g) && check_choices(&g);

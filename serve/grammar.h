@@ -15,10 +15,10 @@ extern "C" {
 
 enum {
     SERVE_GRAMMAR_BYTES = 1 << 20,
-    SERVE_GRAMMAR_DEPTH = 128,       /* groups in each other */
-    SERVE_GRAMMAR_REPEATS = 2000,    /* of one item, the most that llama.cpp counts */
-    SERVE_GRAMMAR_RULES = 20000,     /* and groups */
-    SERVE_GRAMMAR_MADE = 50000,      /* rules that llama.cpp makes of repetitions */
+    SERVE_GRAMMAR_DEPTH = 128,        /* groups in each other */
+    SERVE_GRAMMAR_REPEATS = 2000,     /* of one item, the most that llama.cpp counts */
+    SERVE_GRAMMAR_RULES = 20000,      /* and groups */
+    SERVE_GRAMMAR_MADE = 50000,       /* rules that llama.cpp makes of repetitions */
     SERVE_GRAMMAR_ELEMENTS = 2000000, /* with what is repeated */
     SERVE_GRAMMAR_CHOICES = 4096      /* ways to go on from one place */
 };

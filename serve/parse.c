@@ -2,6 +2,7 @@
 #include "serve/parse.h"
 
 #include "serve/config.h"
+#include "serve/slots.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -13,23 +14,26 @@
  * less. */
 enum { OF_OBJECT = 256, OF_ARRAY = 160, OF_VALUE = 56, OF_TEXT = 64, OF_KEY = 104 };
 
-/* The byte behind the text that begins at body[i]. */
-static size_t behind_text(const char *body, size_t n, size_t i)
+/* The end of the text that begins at body[i]: its last quote, or n. */
+static size_t end_of_text(const char *body, size_t n, size_t i)
 {
     for (i++; i < n && body[i] != '"'; i++)
         i += body[i] == '\\';
-    return i + 1;
+    return i < n ? i : n;
 }
 
 struct serve_extent serve_parse_extent(const char *body, size_t n)
 {
     struct serve_extent e = {0};
     int32_t depth = 0;
+    size_t end;
     for (size_t i = 0; i < n; i++)
         switch (body[i]) {
         case '"':
             e.bytes += OF_TEXT;
-            i = behind_text(body, n, i) - 1;
+            end = end_of_text(body, n, i);
+            e.longest = end - i > e.longest ? end - i : e.longest;
+            i = end;
             break;
         case '{':
         case '[':
@@ -61,10 +65,16 @@ static int check_extent(const char *body, size_t n, char *why)
         snprintf(why, SERVE_TEXT, "the body has arrays and objects in each other, %d deep; %d is the most",
                  (int)e.depth, (int)SERVE_DEPTH);
     else if (e.bytes > most)
+        snprintf(
+            why, SERVE_TEXT,
+            "the body has too many values for its %zu bytes: they would take %.0f MiB of memory, and %.0f "
+            "is the most",
+            n, (double)e.bytes / 0x1p20, (double)most / 0x1p20);
+    else if (!serve_settings()->media && e.longest / 6 > serve_slots_most_text()) /* \u0041 is one byte */
         snprintf(why, SERVE_TEXT,
-                 "the body has too many values for its %zu bytes: they would take %.0f MiB of memory, and %.0f "
-                 "is the most",
-                 n, (double)e.bytes / 0x1p20, (double)most / 0x1p20);
+                 "the body has a text of %zu bytes, which is longer than the context, whatever its "
+                 "tokens are",
+                 e.longest);
     else
         return 0;
     return 400;

@@ -17,14 +17,15 @@ extern "C" {
 struct json_t;
 
 enum {
-    SERVE_DEPTH = 100,        /* arrays and objects in each other, at most */
+    SERVE_DEPTH = 100,         /* arrays and objects in each other, at most */
     SERVE_LEAST_TREE = 8 << 20 /* bytes that the values of a small body may take, besides its texts */
 };
 
-/* Bytes that the values of a body take as a tree, besides its texts, and how deep it is. For what is no JSON both are those up to its
- * fault. */
+/* Bytes that the values of a body take as a tree, besides its texts, its longest text, and how deep it is. For what is no JSON these are no
+ * less than up to its fault. */
 struct serve_extent {
     uint64_t bytes;
+    size_t longest;
     int32_t depth;
 };
 struct serve_extent serve_parse_extent(const char *body, size_t n);

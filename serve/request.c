@@ -200,7 +200,8 @@ static int check_document(const struct serve_request *r, char *why, const char *
         return 0;
     if (r->form == SERVE_FORM_PROMPT)
         return fail(why, param, "winnow.document",
-                    "documents stand in front of messages, which this route does not read; /v1/chat/completions does");
+                    "documents stand in front of messages, which this route does not read; "
+                    "/v1/chat/completions does");
     if (json_is_false(json_object_get(r->body, "cache_prompt")))
         return fail(why, param, "cache_prompt", "a request behind a document begins with what is kept of it");
     return 0;
@@ -226,9 +227,10 @@ static int read_object(struct serve_request *r, char *why, const char **param)
 int serve_request_read(struct serve_request *r, enum serve_form form, const char *body, size_t n, char *why,
                        const char **param)
 {
-    *r = (struct serve_request){.form = form,
-                                .n_prompts = 1,
-                                .ask = {.want = serve_settings()->want, .slot = -1, .n_slots = 1, .n_prompt = -1}};
+    *r = (struct serve_request){
+        .form = form,
+        .n_prompts = 1,
+        .ask = {.want = serve_settings()->want, .slot = -1, .n_slots = 1, .n_prompt = -1}};
     const int status = serve_parse(&r->body, body, n, why);
     if (status)
         return status;
@@ -239,13 +241,35 @@ int serve_request_read(struct serve_request *r, enum serve_form form, const char
     return read_object(r, why, param);
 }
 
-int serve_request_check_other(const json_t *body, char *why, const char **param)
+/* A list of tokens; what is not in the vocabulary the server says. */
+static bool are_tokens(const json_t *list)
 {
+    size_t i;
+    const json_t *one;
+    json_array_foreach((json_t *)(uintptr_t)list, i, one)
+    {
+        if (!json_is_integer(one) || json_integer_value(one) < 0 || json_integer_value(one) > INT32_MAX)
+            return false;
+    }
+    return json_is_array(list);
+}
+
+int serve_request_check_other(json_t *body, int form, char *why, const char **param)
+{
+    const json_t *tokens = json_object_get(body, "tokens");
+    if (!json_is_object(body) && !json_is_array(body)) {
+        snprintf(why, SERVE_TEXT, "the body is no object in JSON");
+        return 400;
+    }
     if (json_object_get(body, "winnow"))
         return fail(why, param, "winnow",
-                    "this route would not follow it: it is for routes that answer a prompt, but for /infill");
+                    "this route would not follow it; /v1/chat/completions and /v1/completions would");
     if (serve_request_is_long(body, param))
         return fail(why, param, *param, "it is longer than the context, whatever its tokens are");
+    if (form >= 0)
+        return serve_fields_check(body, (enum serve_form)form, serve_slots_n_cells(), why, param);
+    if (tokens && !are_tokens(tokens))
+        return fail(why, param, "tokens", "it is a list of tokens, whole numbers from 0");
     return serve_fields_check_grammars(body, why, param);
 }
 

@@ -26,8 +26,9 @@ struct serve_request {
  * Messages and responses need serve_request_set_chat. */
 int serve_request_read(struct serve_request *r, enum serve_form form, const char *body, size_t n, char *why,
                        const char **param);
-/* Checks a body of a route that takes no slot: it has no field `winnow`, and its grammars and texts are within the same bounds. 0 or a status. */
-int serve_request_check_other(const struct json_t *body, char *why, const char **param);
+/* Checks a body of a route that takes no slot: it has no field `winnow`, and its grammars and texts are within the same bounds; form: that of the
+ * fields which it has in common with a route that takes one, -1 = none. 0 or a status. */
+int serve_request_check_other(struct json_t *body, int form, char *why, const char **param);
 /* Takes the same request as an ordinary chat request. False: it is none. */
 bool serve_request_set_chat(struct serve_request *r, const char *body);
 /* Once its prompt is known (key, and n_prompt where tokens were counted): has "auto" observe no more than a prompt of that length can need.

@@ -37,8 +37,9 @@ static enum shape shape_of(const json_t **p)
 
 static int fail(char *why, const char **param)
 {
-    snprintf(why, SERVE_TEXT,
-             "prompt: it is a text, a list of tokens (whole numbers from 0) and texts, or a list of such prompts");
+    snprintf(
+        why, SERVE_TEXT,
+        "prompt: it is a text, a list of tokens (whole numbers from 0) and texts, or a list of such prompts");
     *param = "prompt";
     return 400;
 }
@@ -89,7 +90,8 @@ int serve_request_set_prompt(struct serve_request *r, char *why, const char **pa
     else if (json_array_size(p) < 2)
         return fail(why, param);
     else if (serve_settings()->cap > 0) {
-        snprintf(why, SERVE_TEXT, "prompt: where memory is bounded (--kv-bytes) a request has one, not a list of them");
+        snprintf(why, SERVE_TEXT,
+                 "prompt: where memory is bounded (--kv-bytes) a request has one, not a list of them");
         *param = "prompt";
         return 400;
     } else
@@ -129,8 +131,8 @@ static uint64_t bytes_of(const json_t *v)
 
 bool serve_request_is_long(const json_t *body, const char **param)
 {
-    static const char *const keys[] = {"prompt", "messages", "input", "content", "system", "instructions",
-                                       "input_prefix", "input_suffix", "input_extra"};
+    static const char *const keys[] = {"prompt",       "messages",     "input",        "content",    "system",
+                                       "instructions", "input_prefix", "input_suffix", "input_extra"};
     const uint64_t most = serve_slots_most_text();
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (bytes_of(json_object_get(body, keys[i])) > most) {

@@ -30,9 +30,27 @@ const struct {
                   {"/v1/chat/completions", SERVE_FORM_CHAT}, {"/v1/messages", SERVE_FORM_MESSAGES},
                   {"/v1/responses", SERVE_FORM_RESPONSES},   {"/responses", SERVE_FORM_RESPONSES}};
 
+// Routes that write or count a prompt, and read nothing into a slot.
+const struct {
+    const char *path;
+    serve_form form;
+} counting[] = {{"/apply-template", SERVE_FORM_CHAT},
+                {"/chat/completions/input_tokens", SERVE_FORM_CHAT},
+                {"/v1/chat/completions/input_tokens", SERVE_FORM_CHAT},
+                {"/responses/input_tokens", SERVE_FORM_RESPONSES},
+                {"/v1/responses/input_tokens", SERVE_FORM_RESPONSES},
+                {"/v1/messages/count_tokens", SERVE_FORM_MESSAGES}};
+
 // Routes that take slots, whichever are free, as far as the server was started with what they are for.
-const char *const uncounted[] = {"/v1/audio/transcriptions", "/audio/transcriptions", "/embedding", "/embeddings",
-                                 "/v1/embeddings", "/rerank", "/reranking", "/v1/rerank", "/v1/reranking"};
+const char *const uncounted[] = {"/v1/audio/transcriptions",
+                                 "/audio/transcriptions",
+                                 "/embedding",
+                                 "/embeddings",
+                                 "/v1/embeddings",
+                                 "/rerank",
+                                 "/reranking",
+                                 "/v1/rerank",
+                                 "/v1/reranking"};
 
 // Whether a body names a file by which the server itself puts a document into a slot, or looks at one.
 bool names_own(const std::string &body)
@@ -57,7 +75,7 @@ server_http_res_ptr act(const handler &route, const server_http_req &req)
     if (action != "erase" && names_own(req.body))
         return serve::refuse(400, "filename: the server uses this name for itself; take another one",
                              "filename");
-    return serve::checked(route, req);
+    return serve::checked(route, -1, req);
 }
 
 // The server ends a connection after what it streamed and does not say so. A client that keeps connections would send its next
@@ -82,9 +100,13 @@ handler route_of(const std::string &path, const handler &h)
     for (const char *p : uncounted)
         if (path == p)
             return [h](const server_http_req &req) { return serve::uncounted(h, req); };
-    if (path == "/cors-proxy" || path == "/predict") // what passes there is not for us, or comes back by another route
+    if (path == "/cors-proxy" ||
+        path == "/predict") // what passes there is not for us, or comes back by another route
         return h;
-    return [h](const server_http_req &req) { return serve::checked(h, req); };
+    for (const auto &c : counting)
+        if (path == c.path)
+            return [h, form = c.form](const server_http_req &req) { return serve::checked(h, form, req); };
+    return [h](const server_http_req &req) { return serve::checked(h, -1, req); };
 }
 
 } // namespace
@@ -130,7 +152,8 @@ void WRAP(POST)(const server_http_context *self, const std::string &path, const 
     if (path == "/slots/:id_slot")
         own().slot_action = h;
     const handler ours = route_of(path, h);
-    REAL(POST)(self, path, [ours](const server_http_req &req) {
+    REAL(POST)
+    (self, path, [ours](const server_http_req &req) {
         const serve::answered one(req);
         return closing(ours(req));
     });

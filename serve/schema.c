@@ -53,7 +53,8 @@ static bool check_member(struct check *c, const char *key, const json_t *v)
                  (int)SERVE_SCHEMA_TIMES);
         return false;
     }
-    if ((strcmp(key, "$ref") == 0 || strcmp(key, "pattern") == 0) && json_string_length(v) > SERVE_SCHEMA_NAME)
+    if ((strcmp(key, "$ref") == 0 || strcmp(key, "pattern") == 0) &&
+        json_string_length(v) > SERVE_SCHEMA_NAME)
         return complain(c, "a reference or a pattern has more than 1000 bytes");
     if (strcmp(key, "properties") == 0 && json_is_object(v)) {
         const double n = (double)json_object_size(v);
@@ -170,7 +171,8 @@ static bool build(struct check *c, const json_t *schema, int64_t times, int32_t 
         return complain(c, "it has schemas in each other, more than 32 deep");
     c->n_built += times;
     if (c->n_built > SERVE_SCHEMA_NODES)
-        return complain(c, "more than 20000 schemas would be built of it: one with several types is built for each");
+        return complain(
+            c, "more than 20000 schemas would be built of it: one with several types is built for each");
     if (!json_is_object(schema))
         return true;
     if (!follow(c, schema, NULL, 0))
@@ -199,8 +201,8 @@ bool serve_schema_check(const json_t *schema, double *work, char *why)
 {
     struct check c = {.root = schema, .seen = json_object(), .work = work, .why = why};
     why[0] = '\0';
-    const bool good =
-        (c.seen != NULL || complain(&c, "out of memory")) && check_values(&c, schema) && build(&c, schema, 1, 0);
+    const bool good = (c.seen != NULL || complain(&c, "out of memory")) && check_values(&c, schema) &&
+                      build(&c, schema, 1, 0);
     json_decref(c.seen);
     return good;
 }

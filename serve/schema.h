@@ -15,11 +15,11 @@ extern "C" {
 struct json_t;
 
 enum {
-    SERVE_SCHEMA_DEPTH = 32,    /* schemas in each other, through references too */
-    SERVE_SCHEMA_NODES = 20000, /* values of a schema, and schemas that are built of it */
-    SERVE_SCHEMA_TIMES = 2000,  /* repetitions: lengths of texts and arrays */
+    SERVE_SCHEMA_DEPTH = 32,     /* schemas in each other, through references too */
+    SERVE_SCHEMA_NODES = 20000,  /* values of a schema, and schemas that are built of it */
+    SERVE_SCHEMA_TIMES = 2000,   /* repetitions: lengths of texts and arrays */
     SERVE_SCHEMA_CHOICES = 1000, /* values of an enumeration, alternatives, properties of an object */
-    SERVE_SCHEMA_NAME = 1000    /* bytes of a key, a reference, or a pattern */
+    SERVE_SCHEMA_NAME = 1000     /* bytes of a key, a reference, or a pattern */
 };
 
 /* Whether a schema is within the bounds. False: why[SERVE_TEXT] says which one it breaks. What is no schema is left to llama.cpp. *work is 0

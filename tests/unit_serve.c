@@ -481,7 +481,7 @@ static void test_quality(void **state)
         const char *param;
         struct serve_request r;
         snprintf(body, sizeof body, "{\"prompt\":\"x\",\"winnow\":{\"policy\":\"%s\"}}", bad[i]);
-        assert_int_equal(serve_request_read(&r, SERVE_FORM_CHAT, body, strlen(body), why, &param), 400);
+        assert_int_equal(serve_request_read(&r, SERVE_FORM_PROMPT, body, strlen(body), why, &param), 400);
         assert_string_equal(param, "winnow.policy");
         assert_non_null(strstr(why, "+quality:q=Q"));
         serve_request_free(&r);
@@ -526,7 +526,7 @@ static void test_bounds(void **state)
     set_recipe(&config.want, "auto");
     assert_int_equal(serve_automatic_settle(&config.want), WNW_OK);
     assert_true(config.want.needs & WNW_NEED_QUERY_STATS);
-    want = bound(SERVE_FORM_CHAT, "{\"prompt\":\"x\"}", NULL, 100);
+    want = bound(SERVE_FORM_PROMPT, "{\"prompt\":\"x\"}", NULL, 100);
     assert_int_equal(want.n_most, 164);
     assert_false(want.needs & WNW_NEED_QUERY_STATS);
     want = bound(SERVE_FORM_CHAT, PARTS(""), NULL, 100);
@@ -541,7 +541,7 @@ static void test_bounds(void **state)
     assert_int_equal(want.n_most, 0);
     /* A short prompt, and then one that nobody has claimed: the rule is the same, but more is to be observed. */
     struct serve_ask a = ask_of("short");
-    a.want = bound(SERVE_FORM_CHAT, "{\"prompt\":\"x\"}", NULL, 100);
+    a.want = bound(SERVE_FORM_PROMPT, "{\"prompt\":\"x\"}", NULL, 100);
     const struct serve_claim x = claimed(&a);
     assert_true(serve_slots_want(0, &want));
     assert_false(want.needs & WNW_NEED_QUERY_STATS);
@@ -912,11 +912,11 @@ static void test_bodies(void **state)
     /* Where there is a cap, who does not say how much gets as much as was counted. */
     config.cap = 1000;
     passes(SERVE_FORM_CHAT, "{\"max_completion_tokens\":-1,\"messages\":[]}",
-           "{\"messages\":[],\"id_slot\":2,\"max_tokens\":1024}");
+           "{\"messages\":[],\"id_slot\":2,\"n_predict\":1024}");
     passes(SERVE_FORM_CHAT, "{\"max_tokens\":7,\"messages\":[]}",
            "{\"max_tokens\":7,\"messages\":[],\"id_slot\":2}");
-    passes(SERVE_FORM_CHAT, "{\"n_predict\":7,\"max_tokens\":9,\"max_completion_tokens\":-1,\"messages\":[]}",
-           "{\"messages\":[],\"id_slot\":2,\"max_tokens\":7}");
+    passes(SERVE_FORM_MESSAGES, "{\"max_tokens\":-1,\"messages\":[]}",
+           "{\"messages\":[],\"id_slot\":2,\"max_tokens\":1024}");
     serve_documents_free();
 }
 
