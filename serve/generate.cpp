@@ -147,6 +147,15 @@ server_http_res_ptr count(const server_http_req &req, serve_request &r)
     return res->status == 200 ? out_of_memory() : std::move(res);
 }
 
+server_http_res_ptr refuse_media(const char *field)
+{
+    const std::string why =
+        std::string(field) +
+        ": where memory is bounded (--kv-bytes) it is text alone: how many tokens images and "
+        "sounds take is not known before they are read";
+    return refuse(400, why.c_str(), field);
+}
+
 // Completes what the request asks for: its prompt as text, its header and its length. What is wrong with it, or null.
 server_http_res_ptr look_at(const server_http_req &req, serve_request &r)
 {
@@ -162,11 +171,7 @@ server_http_res_ptr look_at(const server_http_req &req, serve_request &r)
     if (refused)
         return refused;
     if (serve_settings()->cap > 0 && (r.has_media || serve_request_has_media(&r)))
-        return refuse(400,
-                      "messages: where memory is bounded (--kv-bytes) they are text alone: how many tokens "
-                      "images and sounds take is "
-                      "not known before they are read",
-                      "messages");
+        return refuse_media(r.has_media ? "prompt" : "messages");
     if (r.ask.n_prompt < 0 && serve_settings()->cap > 0 && r.ask.behind == 0)
         refused = count(req, r);
     r.ask.n_prompt = r.ask.n_prompt < 0 ? 0 : r.ask.n_prompt;

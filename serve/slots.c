@@ -156,6 +156,7 @@ void serve_slots_report(int32_t slot, const struct serve_content *held)
     s->entries = held->entries;
     s->behind = held->behind;
     s->reading = held->reading;
+    s->unnoted = held->unnoted;
     s->compressed = held->compressed_by != NULL;
     if (held->compressed_by)
         s->compressed_by = *held->compressed_by;
@@ -194,9 +195,9 @@ void serve_slots_count_fallback(void)
     serve_slots_unlock();
 }
 
-void serve_slots_set_query_bytes(uint64_t bytes)
+void serve_slots_set_query_numbers(uint64_t n)
 {
     struct serve_slots *all = serve_slots_lock();
-    all->query_bytes = bytes;
+    all->query_numbers = n;
     serve_slots_unlock();
 }

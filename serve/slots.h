@@ -80,9 +80,10 @@ int32_t serve_slots_stores(int32_t slot);
 /* What is in a slot now. */
 struct serve_content {
     int32_t n_tokens;
-    int64_t entries;                        /* in all heads */
-    int32_t behind;                         /* 1 + the document that it begins with, 0 = none */
-    bool reading;                           /* a part of a prompt */
+    int64_t entries; /* in all heads */
+    int32_t behind;  /* 1 + the document that it begins with, 0 = none */
+    bool reading;    /* a part of a prompt */
+    bool unnoted;    /* what some rules look back at was not noted, or has been dropped */
     const struct serve_want *compressed_by; /* NULL: nothing was dropped */
 };
 void serve_slots_report(int32_t slot, const struct serve_content *held);
@@ -97,8 +98,8 @@ struct serve_cached {
 void serve_slots_count(bool compressed_one, bool failed_one, const struct serve_cached *now);
 /* Counts a compression that the fallback does in place of the rule that was wanted. */
 void serve_slots_count_fallback(void);
-/* Sets the bytes of the queries of one token, which a prompt takes besides while it is read by a rule that looks with all. */
-void serve_slots_set_query_bytes(uint64_t bytes);
+/* Sets how many numbers the queries of one token are, which a prompt takes besides while it is read by a rule that looks with all. */
+void serve_slots_set_query_numbers(uint64_t n);
 
 /* ---- What is shown (slots_show.c) ---- */
 

@@ -6,10 +6,37 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* What is observed while a request is read: for the server's own rule, for requests that have slots, and for itself. */
+static uint32_t needs_beside(const struct serve_slots *all)
+{
+    uint32_t needs = serve_settings()->want.needs;
+    for (int32_t i = 0; i < all->n_slots; i++)
+        needs |= all->slot[i].claimed ? all->slot[i].want.needs : 0;
+    return needs;
+}
+
+/* Bytes of a token's queries that are kept for rules that look with all. */
+static uint64_t query_bytes(const struct serve_slots *all, uint32_t needs)
+{
+    return all->query_numbers * (serve_rounds_queries(needs) ? 2 : 4);
+}
+
+/* What a request makes the queries of others take besides, whose prompts may be half read: they are rounded no more. */
+static uint64_t peak_of_others(const struct serve_slots *all, uint32_t before, uint32_t after)
+{
+    uint64_t n = 0;
+    for (int32_t i = 0; i < all->n_slots; i++) {
+        const struct serve_slot *s = &all->slot[i];
+        n += s->claimed && serve_looks_with_all(&s->want) ? (uint64_t)s->n_prompt : 0;
+    }
+    return n * (query_bytes(all, after) - query_bytes(all, before));
+}
+
 uint64_t serve_slots_peak(const struct serve_slots *all, const struct serve_ask *ask)
 {
-    const uint64_t queries = serve_looks_with_all(&ask->want) ? all->query_bytes : 0;
-    return (uint64_t)ask->n_prompt * queries +
+    const uint32_t before = needs_beside(all), after = before | ask->want.needs;
+    const uint64_t queries = serve_looks_with_all(&ask->want) ? query_bytes(all, after) : 0;
+    return (uint64_t)ask->n_prompt * queries + peak_of_others(all, before, after) +
            (uint64_t)(ask->n_prompt + ask->n_predict * ask->n_slots) * all->row_bytes;
 }
 

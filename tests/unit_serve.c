@@ -622,7 +622,7 @@ static void test_the_cap(void **state)
     serve_slots_release(&x);
     serve_slots_release(&y);
     /* Queries of 50 bytes a token count for rules that look with all of them, of prompts alone. */
-    serve_slots_set_query_bytes(50);
+    serve_slots_set_query_numbers(25);
     a.n_prompt = 30;
     a.n_predict = 5;
     set_recipe(&a.want, "replay");
@@ -634,7 +634,7 @@ static void test_the_cap(void **state)
     set_recipe(&a.want, "keydiff");
     x = claimed(&a);
     serve_slots_release(&x);
-    serve_slots_set_query_bytes(0);
+    serve_slots_set_query_numbers(0);
     char *json = serve_slots_json(), *metrics = serve_slots_metrics();
     assert_non_null(strstr(json, "\"entries\": 10.0"));
     assert_non_null(strstr(metrics, "winnow:kv_bytes_cap 5000\n"));
@@ -728,7 +728,7 @@ static void test_a_recipe_is_parsed_once(void **state)
     (void)state;
     struct serve_want want;
     open_slots(2, 5000);
-    serve_slots_set_query_bytes(1);
+    serve_slots_set_query_numbers(1);
     n_parsed = 0;
     for (int i = 1; i <= 3; i++) {
         struct serve_request r;

@@ -79,6 +79,7 @@ int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *o
         info.entry_bytes = (int32_t)(l->rows.row_bytes + l->rows.v_row_bytes);
         info.query_bytes = (int32_t)wnw__bridge_query_bytes(l);
         info.n_readers = l->facts.n_reader;
+        info.query_numbers = l->facts.n_reader * l->facts.n_head * l->d_k;
     }
     wnw__sized_give(out, &info);
     return WNW_OK;
