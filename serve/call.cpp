@@ -2,9 +2,11 @@
 #include "serve/call.hpp"
 
 #include "serve/bodies.h"
+#include "serve/documents.h"
 #include "serve/generate.hpp"
 #include "serve/memory.h"
 #include "serve/parse.h"
+#include "serve/plain.h"
 #include "serve/replies.hpp"
 #include "serve/request.h"
 
@@ -58,6 +60,17 @@ server_http_res_ptr call(const server_http_context::handler_t &route, const serv
 answered::~answered()
 {
     serve_memory_end(n_body);
+}
+
+plain_document::plain_document(int32_t d)
+{
+    if (d >= 0)
+        serve_plain_begin(serve_document_text(d), serve_document_at(d));
+}
+
+plain_document::~plain_document()
+{
+    serve_plain_end();
 }
 
 void drop_body(const server_http_req &req)

@@ -27,6 +27,14 @@ struct answered {
     ~answered();
 };
 
+// While this thread has a prompt tokenised that begins with a document, -1 = none: its text is plain.
+struct plain_document {
+    explicit plain_document(int32_t d);
+    plain_document(const plain_document &) = delete;
+    plain_document &operator=(const plain_document &) = delete;
+    ~plain_document();
+};
+
 // A body that nobody needs any more, once it was read: its memory goes back before the next copy of it is made. The request is the server's or
 // ours, and no constant.
 void drop_body(const server_http_req &req);

@@ -11,6 +11,7 @@
 #include "serve/grammar.h"
 #include "serve/inspect.h"
 #include "serve/look.h"
+#include "serve/plain.h"
 #include "serve/real.h"
 #include "serve/saved.h"
 #include "serve/watched.h"
@@ -109,6 +110,15 @@ int32_t llama_process(struct llama_context *ctx, enum llama_process_type type, s
     const int32_t rc = REAL(llama_process)(ctx, type, batch);
     serve_decode_end(&w, b, rc == 0);
     return rc;
+}
+
+/* ---- Tokens: for any thread ---- */
+
+int32_t llama_tokenize(const struct llama_vocab *vocab, const char *text, int32_t text_len,
+                       llama_token *tokens, int32_t n_tokens_max, bool add_special, bool parse_special)
+{
+    return serve_plain_tokenize(REAL(llama_tokenize), vocab, text, text_len, tokens, n_tokens_max,
+                                add_special, parse_special);
 }
 
 /* ---- Grammars ---- */

@@ -191,6 +191,7 @@ bool stands_behind(const server_http_req &req, serve_request &r)
     tokens document;
     const int32_t *ids = serve_document_tokens(d, &document.n);
     document.id.reset(const_cast<int32_t *>(ids));
+    const plain_document one(d);
     const tokens prompt = tokens_of(req, r.key);
     const int32_t same = common_prefix(prompt, document);
     document.id.release();
@@ -223,6 +224,7 @@ server_http_res_ptr pass_behind(const handler &route, const server_http_req &req
         if (!act_on_slot(req, slot->claim.slot, "restore", c_text(serve_body_file(file))))
             return refuse(503, "the document cannot be put into a slot now", "winnow.document");
     }
+    const plain_document one(r.ask.behind - 1);
     serve_request_free(&r); // the server makes a tree of its own
     std::string text(body.get());
     body.reset();

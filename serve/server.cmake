@@ -55,7 +55,7 @@ foreach(name IN LISTS wnw_wrapped)
   endif()
 endforeach()
 wnw_server_program(winnow_server serve/calls.c serve/compress.c serve/config.c serve/decode.c serve/document_cells.c serve/inspect.c
-  serve/look.c serve/real.c serve/sample.c serve/saved.c serve/watched.c ${wnw_pages} ${wnw_routes})
+  serve/look.c serve/plain.c serve/real.c serve/sample.c serve/saved.c serve/watched.c ${wnw_pages} ${wnw_routes})
 set_target_properties(winnow_server PROPERTIES OUTPUT_NAME winnow-llama-server)
 target_include_directories(winnow_server PRIVATE ${PROJECT_SOURCE_DIR})
 target_include_directories(winnow_server SYSTEM PRIVATE ${wnw_cache}/llama-server ${LLAMA_INCLUDE_DIR})
