@@ -58,6 +58,7 @@ typedef struct wnw_bridge_layer {
     int32_t query_bytes;   /* of one token's queries, where a policy looks with those of all tokens; else 0 */
     int32_t n_readers;     /* layers that read it, itself and later ones; 0 before a graph was computed */
     int32_t query_numbers; /* in one token's queries; 0 before a graph was computed with a policy */
+    int32_t sliding;       /* 1: it is of the cache whose layers have windows */
 } wnw_bridge_layer;
 WNW_DEFAULT(wnw_bridge_layer, wnw_bridge_layer_default)
 

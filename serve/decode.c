@@ -57,8 +57,8 @@ static bool needs_room(struct serve_watched *w, const struct serve_batch *b)
     if (cap == 0 || serve_watched_bytes_with(w, b->n) <= cap)
         return false;
     for (int32_t seq = 0; seq < w->n_slots; seq++)
-        n_idle +=
-            w->sequences.of[seq].n > 0 && serve_batch_rows_of(b, seq).n == 0 && !serve_slots_is_claimed(seq);
+        n_idle += w->sequences.of[seq].n + w->held[seq].n_unknown > 0 && serve_batch_rows_of(b, seq).n == 0 &&
+                  !serve_slots_is_claimed(seq);
     return w->n_purges++ < n_idle;
 }
 

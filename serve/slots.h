@@ -69,6 +69,10 @@ enum serve_answer { SERVE_CLAIMED, SERVE_GONE, SERVE_BUSY, SERVE_TOO_LONG };
 /* Claims slots for a request; waits for its turn while all are taken. SERVE_BUSY: the cap leaves no room now. why[SERVE_TEXT]. */
 enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_claim *claim, char *why);
 void serve_slots_release(const struct serve_claim *claim);
+/* Makes room in the cap for n tokens that a file brings to a slot, in place of what that holds (slots_cap.c), until serve_slots_came_in.
+ * SERVE_CLAIMED; SERVE_BUSY, where slots without a request hold what would have to go, or requests may need it; SERVE_TOO_LONG. */
+enum serve_answer serve_slots_comes_in(int32_t slot, int64_t n, char *why);
+void serve_slots_came_in(int32_t slot);
 bool serve_slots_is_claimed(int32_t slot);
 
 /* ---- The decoding thread ---- */

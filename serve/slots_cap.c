@@ -58,7 +58,7 @@ static uint64_t all_reserved(const struct serve_slots *all)
 {
     uint64_t bytes = always_taken(all);
     for (int32_t i = 0; i < all->n_slots; i++)
-        bytes += all->slot[i].claimed ? all->slot[i].reserved : 0;
+        bytes += all->slot[i].incoming + (all->slot[i].claimed ? all->slot[i].reserved : 0);
     return bytes;
 }
 
@@ -87,4 +87,67 @@ enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct se
         return SERVE_BUSY;
     }
     return SERVE_CLAIMED;
+}
+
+/* What a slot holds that is no document's. */
+static uint64_t held_by(const struct serve_slots *all, const struct serve_slot *s)
+{
+    int32_t n_tokens;
+    int64_t entries = 0;
+    struct serve_want by;
+    if (s->behind > 0)
+        (void)serve_document_look(s->behind - 1, &n_tokens, &entries, &by);
+    return all->row_entries > 0 && s->entries > entries
+               ? (uint64_t)(s->entries - entries) * all->row_bytes / (uint64_t)all->row_entries
+               : 0;
+}
+
+/* What other slots hold, or may come to hold. */
+static uint64_t others_take(const struct serve_slots *all, int32_t slot)
+{
+    uint64_t bytes = always_taken(all);
+    for (int32_t i = 0; i < all->n_slots; i++) {
+        const struct serve_slot *s = &all->slot[i];
+        const uint64_t held = held_by(all, s), reserved = s->claimed ? s->reserved : 0,
+                       most = held > reserved ? held : reserved;
+        if (i != slot)
+            bytes += most > s->incoming ? most : s->incoming;
+    }
+    return bytes;
+}
+
+enum serve_answer serve_slots_comes_in(int32_t slot, int64_t n, char *why)
+{
+    const uint64_t cap = serve_settings()->cap;
+    struct serve_slots *all = serve_slots_lock();
+    const uint64_t bytes = (uint64_t)n * all->row_bytes, always = always_taken(all),
+                   others = others_take(all, slot);
+    enum serve_answer answer = SERVE_CLAIMED;
+    if (cap > 0 && (always > cap || bytes > cap - always)) {
+        snprintf(why, SERVE_TEXT,
+                 "the file's %" PRId64 " tokens take %" PRIu64
+                 " bytes while they are read, and this server may hold %" PRIu64,
+                 n, bytes, cap);
+        answer = SERVE_TOO_LONG;
+    } else if (cap > 0 && (others > cap || bytes > cap - others)) {
+        snprintf(why, SERVE_TEXT,
+                 "the file's %" PRId64 " tokens take %" PRIu64
+                 " bytes while they are read, and other slots leave %" PRIu64 " of %" PRIu64
+                 ": erase one of them first",
+                 n, bytes, others < cap ? cap - others : 0, cap);
+        all->n_refused++;
+        answer = SERVE_BUSY;
+    } else {
+        all->slot[slot].incoming = bytes;
+    }
+    serve_slots_unlock();
+    return answer;
+}
+
+void serve_slots_came_in(int32_t slot)
+{
+    struct serve_slots *all = serve_slots_lock();
+    all->slot[slot].incoming = 0;
+    serve_slots_wake();
+    serve_slots_unlock();
 }

@@ -9,6 +9,7 @@ struct serve_slot {
     bool claimed, fresh; /* fresh: the decoding thread has not seen what is wanted */
     uint64_t used;       /* when it was claimed last, to compare */
     uint64_t reserved;   /* bytes at most, while it is claimed */
+    uint64_t incoming;   /* bytes at most that a file brings, while it is restored */
     int64_t n_prompt;    /* tokens that its request reads */
     int64_t n_answer;    /* tokens of all answers of its request, at most */
     int32_t stores;      /* 1 + the document that its request reads */

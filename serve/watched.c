@@ -116,9 +116,11 @@ void serve_watched_count(struct serve_watched *w, int32_t seq)
         w->marked[q->cell[k]] = true;
     for (int32_t i = 0; q->n > 0 && i < wnw_bridge_n_layers(w->cache); i++) {
         wnw_bridge_layer l;
-        if (serve_watched_whole_layer(w, i, &l))
-            for (int32_t ih = 0; ih < l.n_heads; ih++)
-                w->held[seq].entries += count_marked(w, i, ih);
+        if (!serve_watched_whole_layer(w, i, &l))
+            continue;
+        /* Layers with windows keep each token (--swa-full), in cells of their own. */
+        for (int32_t ih = 0; ih < l.n_heads; ih++)
+            w->held[seq].entries += l.sliding ? q->n : count_marked(w, i, ih);
     }
     for (int32_t k = 0; k < q->n; k++)
         w->marked[q->cell[k]] = false;
