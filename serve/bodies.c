@@ -157,7 +157,7 @@ char *serve_error_in_words(const char *reply, size_t n, bool posted, int *status
     if (copy && (drop_marks(copy) || is_mistake)) {
         const char *field = take_field(copy, &text);
         /* What a parser and a vector of C++ say is no sentence for people. */
-        text = strncmp(text, "parse error", 11) == 0    ? "the body is no JSON"
+        text = strstr(text, "parse error") != NULL      ? "the body is no JSON"
                : strstr(text, "_M_range_check") != NULL ? "a number in it is out of range"
                                                         : text;
         snprintf(line, sizeof line, "%.80s: %.400s", field ? field : "the request cannot be read", text);
