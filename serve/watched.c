@@ -83,7 +83,7 @@ static uint64_t query_numbers(const struct serve_watched *w)
     uint64_t n = 0;
     for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
         wnw_bridge_layer l;
-        n += get_layer(w, i, &l) ? (uint64_t)l.query_numbers : 0;
+        n += get_layer(w, i, &l) && !l.sliding ? (uint64_t)l.query_numbers : 0;
     }
     return n;
 }
