@@ -23,6 +23,7 @@ struct freed {
     }
 };
 using c_text = std::unique_ptr<char, freed>;
+using c_tokens = std::unique_ptr<int32_t, freed>;
 struct tokens {
     std::unique_ptr<int32_t, freed> id;
     int32_t n = 0;

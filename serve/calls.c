@@ -8,13 +8,17 @@
  */
 #include "serve/decode.h"
 #include "serve/document_cells.h"
+#include "serve/grammar.h"
 #include "serve/inspect.h"
 #include "serve/look.h"
+#include "serve/plain.h"
 #include "serve/real.h"
 #include "serve/saved.h"
 #include "serve/watched.h"
 
 #include <llama.h>
+
+#include <stdio.h>
 
 /* One for the process: libllama's functions have no other place for it. */
 static struct serve_watched w;
@@ -106,6 +110,47 @@ int32_t llama_process(struct llama_context *ctx, enum llama_process_type type, s
     const int32_t rc = REAL(llama_process)(ctx, type, batch);
     serve_decode_end(&w, b, rc == 0);
     return rc;
+}
+
+/* ---- Tokens: for any thread ---- */
+
+int32_t llama_tokenize(const struct llama_vocab *vocab, const char *text, int32_t text_len,
+                       llama_token *tokens, int32_t n_tokens_max, bool add_special, bool parse_special)
+{
+    return serve_plain_tokenize(REAL(llama_tokenize), vocab, text, text_len, tokens, n_tokens_max,
+                                add_special, parse_special);
+}
+
+/* ---- Grammars ---- */
+
+/* Whether libllama can read a grammar without an end to it: here come those that are made of schemas and tools, too. */
+static bool is_bounded(const char *grammar)
+{
+    char why[SERVE_TEXT];
+    const bool bounded = !grammar || serve_grammar_check(grammar, why);
+    if (!bounded)
+        fprintf(stderr, "winnow: a request's grammar is refused: %s\n", why);
+    return bounded;
+}
+
+struct llama_sampler *llama_sampler_init_grammar(const struct llama_vocab *vocab, const char *grammar_str,
+                                                 const char *grammar_root)
+{
+    return is_bounded(grammar_str) ? REAL(llama_sampler_init_grammar)(vocab, grammar_str, grammar_root)
+                                   : NULL;
+}
+
+struct llama_sampler *
+llama_sampler_init_grammar_lazy_patterns(const struct llama_vocab *vocab, const char *grammar_str,
+                                         const char *grammar_root, const char **trigger_patterns,
+                                         size_t num_trigger_patterns, const llama_token *trigger_tokens,
+                                         size_t num_trigger_tokens)
+{
+    return is_bounded(grammar_str)
+               ? REAL(llama_sampler_init_grammar_lazy_patterns)(vocab, grammar_str, grammar_root,
+                                                                trigger_patterns, num_trigger_patterns,
+                                                                trigger_tokens, num_trigger_tokens)
+               : NULL;
 }
 
 /* ---- Memory ---- */

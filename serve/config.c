@@ -4,6 +4,7 @@
 #include "app/values.h"
 #include "serve/automatic.h"
 #include "serve/documents.h"
+#include "serve/memory.h"
 #include "serve/origins.h"
 #include "winnow_bridge.h"
 #include "winnow_method.h"
@@ -239,11 +240,23 @@ static void read_environment(void)
     read_documents(documents);
 }
 
-__attribute__((constructor)) static void begin(void)
+/* Whether an option or a variable of llama.cpp gives the model a projector. */
+static bool has_projector(int argc, char **argv)
 {
+    for (int i = 1; i < argc; i++)
+        if (strncmp(argv[i], "--mmproj", 8) == 0 || strncmp(argv[i], "-mm", 3) == 0)
+            return true;
+    return getenv("LLAMA_ARG_MMPROJ") || getenv("LLAMA_ARG_MMPROJ_URL");
+}
+
+/* The C library gives the arguments of main to what runs before it, too. */
+__attribute__((constructor)) static void begin(int argc, char **argv)
+{
+    serve_memory_begin();
     wnw_set_log(say, NULL);
     const int status = wnw_bridge_register();
     if (status != WNW_OK)
         refuse_status(status);
+    config.media = has_projector(argc, argv);
     read_environment();
 }

@@ -17,6 +17,7 @@ struct serve_config {
     wnw_profile *profile;    /* what the files of profiles hold; NULL: nothing */
     uint64_t cap;            /* bytes of keys and values over all slots, 0 = none */
     bool saves;              /* slots may be saved and restored */
+    bool media;              /* images or sounds may come, in texts of any length */
     const char *profiles;    /* files, with ':' between them; "" = none */
     const char *fingerprint; /* of the model, for what was stored; "" where nobody has said it */
     const char *names;       /* of this host, by which requests may call it, with ',' between them; "" = none */

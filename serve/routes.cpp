@@ -2,6 +2,7 @@
 // Which routes are ours and which pass through us. The linker sends calls of server_http_context::post, get and start here
 // (--wrap, server.cmake), which are few lines of one header; the server's files are not changed.
 #include "serve/bodies.h"
+#include "serve/call.hpp"
 #include "serve/config.h"
 #include "serve/connections.hpp"
 #include "serve/documents.h"
@@ -28,10 +29,32 @@ using serve::own;
 const struct {
     const char *path;
     serve_form form;
-} generating[] = {{"/completion", SERVE_FORM_CHAT},          {"/completions", SERVE_FORM_CHAT},
-                  {"/v1/completions", SERVE_FORM_CHAT},      {"/chat/completions", SERVE_FORM_CHAT},
+} generating[] = {{"/completion", SERVE_FORM_PROMPT},        {"/completions", SERVE_FORM_PROMPT},
+                  {"/v1/completions", SERVE_FORM_PROMPT},    {"/chat/completions", SERVE_FORM_CHAT},
                   {"/v1/chat/completions", SERVE_FORM_CHAT}, {"/v1/messages", SERVE_FORM_MESSAGES},
                   {"/v1/responses", SERVE_FORM_RESPONSES},   {"/responses", SERVE_FORM_RESPONSES}};
+
+// Routes that write or count a prompt, and read nothing into a slot.
+const struct {
+    const char *path;
+    serve_form form;
+} counting[] = {{"/apply-template", SERVE_FORM_CHAT},
+                {"/chat/completions/input_tokens", SERVE_FORM_CHAT},
+                {"/v1/chat/completions/input_tokens", SERVE_FORM_CHAT},
+                {"/responses/input_tokens", SERVE_FORM_RESPONSES},
+                {"/v1/responses/input_tokens", SERVE_FORM_RESPONSES},
+                {"/v1/messages/count_tokens", SERVE_FORM_MESSAGES}};
+
+// Routes that take slots, whichever are free, as far as the server was started with what they are for.
+const char *const uncounted[] = {"/v1/audio/transcriptions",
+                                 "/audio/transcriptions",
+                                 "/embedding",
+                                 "/embeddings",
+                                 "/v1/embeddings",
+                                 "/rerank",
+                                 "/reranking",
+                                 "/v1/rerank",
+                                 "/v1/reranking"};
 
 // Whether a body names a file by which the server itself puts a document into a slot, or looks at one.
 bool names_own(const std::string &body)
@@ -62,7 +85,7 @@ server_http_res_ptr act(const handler &route, const server_http_req &req)
     if (serve_slots_hold(slot, serve::has_left, const_cast<server_http_req *>(&req), &claim) != SERVE_CLAIMED)
         return serve::refuse(503, "the client has left", nullptr);
     const serve::held one(claim);
-    return route(req);
+    return serve::checked(route, -1, req);
 }
 
 // The server ends a connection after what it streamed and does not say so. A client that keeps connections would send its next
@@ -96,6 +119,7 @@ server_http_res_ptr answer(const handler &h, bool always, const server_http_req 
 {
     if (!serve::begins_answer(always))
         return serve::refuse(503, "the server answers as many requests as it can; ask again later", nullptr);
+    const serve::answered one(req);
     auto own = take(req);
     auto res = h(own->of);
     if (serve::is_ending() && res->status == 200 && !res->is_stream() && res->data.empty())
@@ -104,7 +128,7 @@ server_http_res_ptr answer(const handler &h, bool always, const server_http_req 
 }
 
 // Every route: what waits in it looks whether its client has left, and whether the server ends.
-handler answered(const std::string &path, const handler &h)
+handler guarded(const std::string &path, const handler &h)
 {
     const bool always = path == "/health" || path == "/v1/health";
     return [h, always](const server_http_req &req) { return answer(h, always, req); };
@@ -120,9 +144,16 @@ handler route_of(const std::string &path, const handler &h)
         return [h](const server_http_req &req) { return act(h, req); };
     if (path == "/infill")
         return [h](const server_http_req &req) { return serve::without_field(h, req); };
-    if (path == "/v1/audio/transcriptions" || path == "/audio/transcriptions" || path == "/predict")
-        return [h](const server_http_req &req) { return serve::uncounted(h, req); };
-    return h;
+    for (const char *p : uncounted)
+        if (path == p)
+            return [h](const server_http_req &req) { return serve::uncounted(h, req); };
+    if (path == "/cors-proxy" ||
+        path == "/predict") // what passes there is not for us, or comes back by another route
+        return h;
+    for (const auto &c : counting)
+        if (path == c.path)
+            return [h, form = c.form](const server_http_req &req) { return serve::checked(h, form, req); };
+    return [h](const server_http_req &req) { return serve::checked(h, -1, req); };
 }
 
 } // namespace
@@ -171,19 +202,19 @@ void WRAP(POST)(const server_http_context *self, const std::string &path, const 
         own().completion = h;
     if (path == "/slots/:id_slot")
         own().slot_action = h;
-    REAL(POST)(self, path, answered(path, route_of(path, h)));
+    REAL(POST)(self, path, guarded(path, route_of(path, h)));
 }
 
 void WRAP(GET)(const server_http_context *self, const std::string &path, const handler &h)
 {
     const bool ours = path == "/metrics";
     const handler metrics = [h](const server_http_req &req) { return serve::with_metrics(h, req); };
-    REAL(GET)(self, path, answered(path, ours ? metrics : h));
+    REAL(GET)(self, path, guarded(path, ours ? metrics : h));
 }
 
 void WRAP(DEL)(const server_http_context *self, const std::string &path, const handler &h)
 {
-    REAL(DEL)(self, path, answered(path, h));
+    REAL(DEL)(self, path, guarded(path, h));
 }
 
 bool WRAP(START)(server_http_context *self)

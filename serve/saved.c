@@ -92,6 +92,7 @@ size_t serve_saved_read(struct serve_watched *w, const char *path, int32_t seq, 
 {
     struct serve_slot_file file;
     uint64_t model[2];
+    char why[SERVE_TEXT];
     if (!serve_slot_file_look(path, &file, serve_slots_row_bytes(), serve_slots_window_bytes()))
         return 0;
     set_model(w, model);
@@ -102,5 +103,12 @@ size_t serve_saved_read(struct serve_watched *w, const char *path, int32_t seq, 
     *n_notes = file.n_tokens;
     if (!notes) /* the server asks for their number first */
         return sizeof file;
-    return put(w, path, &file, seq, file.n_tokens <= room ? notes : NULL);
+    /* Restored slots count as requests do: a file may bring more than the others leave. */
+    if (serve_slots_comes_in(seq, file.n_sequence, why) != SERVE_CLAIMED) {
+        fprintf(stderr, "winnow: %s: %s\n", path, why);
+        return 0;
+    }
+    const size_t bytes = put(w, path, &file, seq, file.n_tokens <= room ? notes : NULL);
+    serve_slots_came_in(seq);
+    return bytes;
 }

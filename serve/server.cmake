@@ -3,7 +3,8 @@
 # tests the same server without them. Both are linked from the archive that `make server` compiles; nothing of libllama
 # is compiled again. Under sanitizers there is none: the archive has no marks of theirs.
 # What needs no server, and is tested by itself.
-add_library(winnow_serve STATIC serve/automatic.c serve/batches.c serve/bodies.c serve/document_file.c serve/documents.c serve/origins.c serve/request.c serve/request_messages.c
+add_library(winnow_serve STATIC serve/automatic.c serve/batches.c serve/bodies.c serve/document_file.c serve/documents.c serve/fields.c serve/grammar.c serve/memory.c serve/origins.c serve/parse.c serve/request.c serve/request_messages.c
+  serve/request_prompt.c serve/schema.c
   serve/sequences.c serve/slot_file.c serve/slots.c serve/slots_cap.c serve/slots_claim.c serve/slots_show.c serve/want.c)
 target_include_directories(winnow_serve PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(winnow_serve PUBLIC winnow_lib PkgConfig::JANSSON PRIVATE wnw_flags PkgConfig::XXHASH)
@@ -34,9 +35,10 @@ set(wnw_wrapped _ZNK19server_http_context4postE${wnw_handler} _ZNK19server_http_
   _ZNK19server_http_context3delE${wnw_handler} _ZN12server_queue17pop_deferred_taskEi _ZN7httplib10ThreadPool7enqueueESt8functionIFvvEE
   _ZN7httplib10ThreadPool8shutdownEv _ZN7httplib6Server16set_read_timeoutEll
   _ZN7httplib6Server23set_pre_routing_handlerESt8functionIFNS0_15HandlerResponseERKNS_7RequestERNS_8ResponseEEE _ZN19server_http_context5startEv
+  _ZN22server_response_reader9post_taskEO11server_taskb _ZN22server_response_reader10post_tasksEOSt6vectorI11server_taskSaIS1_EEb
   _ZN14server_context10start_loopEv _ZN7httplib6Server17listen_after_bindEv _Z36server_chat_convert_anthropic_to_oaiRK11common_json)
 execute_process(COMMAND ${CMAKE_NM} --undefined-only ${wnw_server_archive} OUTPUT_VARIABLE wnw_names ERROR_QUIET)
-set(wnw_routes serve/ask.cpp serve/connections.cpp serve/convert.cpp serve/deferred.cpp serve/front.cpp serve/generate.cpp serve/pages.cpp serve/reader.cpp serve/replies.cpp serve/routes.cpp)
+set(wnw_routes serve/ask.cpp serve/call.cpp serve/connections.cpp serve/convert.cpp serve/deferred.cpp serve/front.cpp serve/generate.cpp serve/pages.cpp serve/reader.cpp serve/replies.cpp serve/routes.cpp)
 set(wnw_pages "")
 foreach(page "serve;serve_page" "inspect;serve_inspect_html")
   list(GET page 0 from)
@@ -65,7 +67,7 @@ foreach(name _ZN7httplib6Server24process_and_close_socketEi _ZN7httplib6detail22
   endif()
 endforeach()
 wnw_server_program(winnow_server serve/calls.c serve/compress.c serve/config.c serve/decode.c serve/document_cells.c serve/inspect.c
-  serve/look.c serve/real.c serve/sample.c serve/saved.c serve/watched.c ${wnw_pages} ${wnw_routes})
+  serve/look.c serve/plain.c serve/real.c serve/sample.c serve/saved.c serve/watched.c ${wnw_pages} ${wnw_routes})
 set_target_properties(winnow_server PROPERTIES OUTPUT_NAME winnow-llama-server)
 target_include_directories(winnow_server PRIVATE ${PROJECT_SOURCE_DIR})
 target_include_directories(winnow_server SYSTEM PRIVATE ${wnw_cache}/llama-server ${LLAMA_INCLUDE_DIR})

@@ -20,6 +20,8 @@ struct serve_room {
     uint64_t row_bytes;    /* keys and values of one token, in all heads of layers that see the whole text */
     uint64_t window_bytes; /* what layers that slide hold at most, of all slots */
     int32_t row_entries;   /* entries that a token has in the former */
+    int32_t n_cells;       /* tokens that have room in the cache, of all sequences */
+    uint64_t most_text;    /* bytes of a text that may have room in it; UINT64_MAX: not known */
 };
 void serve_slots_open(int32_t n_slots, const struct serve_room *room, bool by_request);
 /* Whether requests may bring policies of their own. */
@@ -29,6 +31,8 @@ int32_t serve_slots_n(void);
 int32_t serve_slots_named(const char *text);
 uint64_t serve_slots_row_bytes(void);
 uint64_t serve_slots_window_bytes(void);
+int32_t serve_slots_n_cells(void);
+uint64_t serve_slots_most_text(void);
 /* The recipe of requests that do not say; where they cannot have rules of their own, one that compresses by itself, without a fallback. */
 const char *serve_policy_of_all(bool by_request);
 
@@ -69,6 +73,10 @@ enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_cl
 enum serve_answer serve_slots_hold(int32_t slot, bool (*gone)(void *user), void *user,
                                    struct serve_claim *claim);
 void serve_slots_release(const struct serve_claim *claim);
+/* Makes room in the cap for n tokens that a file brings to a slot, in place of what that holds (slots_cap.c), until serve_slots_came_in.
+ * SERVE_CLAIMED; SERVE_BUSY, where slots without a request hold what would have to go, or requests may need it; SERVE_TOO_LONG. */
+enum serve_answer serve_slots_comes_in(int32_t slot, int64_t n, char *why);
+void serve_slots_came_in(int32_t slot);
 bool serve_slots_is_claimed(int32_t slot);
 
 /* ---- The decoding thread ---- */
@@ -80,9 +88,10 @@ int32_t serve_slots_stores(int32_t slot);
 /* What is in a slot now. */
 struct serve_content {
     int32_t n_tokens;
-    int64_t entries;                        /* in all heads */
-    int32_t behind;                         /* 1 + the document that it begins with, 0 = none */
-    bool reading;                           /* a part of a prompt */
+    int64_t entries; /* in all heads */
+    int32_t behind;  /* 1 + the document that it begins with, 0 = none */
+    bool reading;    /* a part of a prompt */
+    bool unnoted;    /* what some rules look back at was not noted, or has been dropped */
     const struct serve_want *compressed_by; /* NULL: nothing was dropped */
 };
 void serve_slots_report(int32_t slot, const struct serve_content *held);
@@ -97,8 +106,8 @@ struct serve_cached {
 void serve_slots_count(bool compressed_one, bool failed_one, const struct serve_cached *now);
 /* Counts a compression that the fallback does in place of the rule that was wanted. */
 void serve_slots_count_fallback(void);
-/* Sets the bytes of the queries of one token, which a prompt takes besides while it is read by a rule that looks with all. */
-void serve_slots_set_query_bytes(uint64_t bytes);
+/* Sets how many numbers the queries of one token are, which a prompt takes besides while it is read by a rule that looks with all. */
+void serve_slots_set_query_numbers(uint64_t n);
 
 /* ---- What is shown (slots_show.c) ---- */
 

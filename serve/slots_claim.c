@@ -98,7 +98,7 @@ static bool may_reuse(const struct serve_slot *s, const struct serve_ask *ask)
         return ask->reuse == SERVE_REUSE_ANY;
     if (s->behind != ask->behind)
         return false;
-    if (!serve_same_recipe(&s->want, &ask->want) && serve_looks_back(&ask->want))
+    if ((s->unnoted || !serve_same_recipe(&s->want, &ask->want)) && serve_looks_back(&ask->want))
         return false;
     if (!s->compressed)
         return true;
@@ -117,6 +117,7 @@ static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask
     s->claimed = true;
     s->reserved = reserved;
     s->stores = ask->stores;
+    s->n_prompt = ask->n_prompt;
     s->n_answer = ask->n_predict * ask->n_slots;
     if (ask->visits)
         return;

@@ -9,6 +9,8 @@ struct serve_slot {
     bool claimed, fresh; /* fresh: the decoding thread has not seen what is wanted */
     uint64_t used;       /* when it was claimed last, to compare */
     uint64_t reserved;   /* bytes at most, while it is claimed */
+    uint64_t incoming;   /* bytes at most that a file brings, while it is restored */
+    int64_t n_prompt;    /* tokens that its request reads */
     int64_t n_answer;    /* tokens of all answers of its request, at most */
     int32_t stores;      /* 1 + the document that its request reads */
     char *key;           /* of the prompt that it had last */
@@ -18,7 +20,7 @@ struct serve_slot {
     int32_t n_tokens;
     int64_t entries;
     int32_t behind;
-    bool reading, compressed;
+    bool reading, compressed, unnoted;
     struct serve_want compressed_by;
 };
 
@@ -31,10 +33,11 @@ struct serve_waiter {
 
 struct serve_slots {
     struct serve_slot slot[SERVE_MAX_SLOTS];
-    int32_t n_slots, row_entries;
+    int32_t n_slots, row_entries, n_cells;
     struct serve_waiter *waiting; /* in the order in which they came */
-    uint64_t row_bytes, query_bytes, clock;
+    uint64_t row_bytes, query_numbers, clock;
     uint64_t window_bytes, window_held; /* of layers that slide: at most, and now */
+    uint64_t most_text;
     bool by_request;
     uint64_t bytes, n_compressed, n_failed, n_fallback, n_refused;
     int64_t n_tokens;

@@ -191,7 +191,10 @@ static void open_slots(int32_t n, uint64_t cap)
 {
     config = (struct serve_config){.cap = cap};
     set_recipe(&config.want, "keydiff");
-    serve_slots_open(n, &(struct serve_room){.row_bytes = 100, .row_entries = 10}, true);
+    serve_slots_open(n,
+                     &(struct serve_room){
+                         .row_bytes = 100, .row_entries = 10, .n_cells = 4096, .most_text = 100000},
+                     true);
 }
 
 static void test_a_slot_that_begins_alike_is_chosen(void **state)
@@ -504,7 +507,7 @@ static void test_automatic(void **state)
         const char *param;
         struct serve_request r;
         assert_int_equal(
-            serve_request_read(&r, SERVE_FORM_CHAT, bodies[first], strlen(bodies[first]), why, &param), 0);
+            serve_request_read(&r, SERVE_FORM_PROMPT, bodies[first], strlen(bodies[first]), why, &param), 0);
         assert_true(serve_looks_with_all(&r.ask.want));
         struct serve_want by = r.ask.want;
         strcpy(by.taken, "replay");
@@ -611,7 +614,7 @@ static void test_quality(void **state)
         const char *param;
         struct serve_request r;
         snprintf(body, sizeof body, "{\"prompt\":\"x\",\"winnow\":{\"policy\":\"%s\"}}", bad[i]);
-        assert_int_equal(serve_request_read(&r, SERVE_FORM_CHAT, body, strlen(body), why, &param), 400);
+        assert_int_equal(serve_request_read(&r, SERVE_FORM_PROMPT, body, strlen(body), why, &param), 400);
         assert_string_equal(param, "winnow.policy");
         assert_non_null(strstr(why, "+quality:q=Q"));
         serve_request_free(&r);
@@ -656,7 +659,7 @@ static void test_bounds(void **state)
     set_recipe(&config.want, "auto");
     assert_int_equal(serve_automatic_settle(&config.want), WNW_OK);
     assert_true(config.want.needs & WNW_NEED_QUERY_STATS);
-    want = bound(SERVE_FORM_CHAT, "{\"prompt\":\"x\"}", NULL, 100);
+    want = bound(SERVE_FORM_PROMPT, "{\"prompt\":\"x\"}", NULL, 100);
     assert_int_equal(want.n_most, 164);
     assert_false(want.needs & WNW_NEED_QUERY_STATS);
     want = bound(SERVE_FORM_CHAT, PARTS(""), NULL, 100);
@@ -671,7 +674,7 @@ static void test_bounds(void **state)
     assert_int_equal(want.n_most, 0);
     /* A short prompt, and then one that nobody has claimed: the rule is the same, but more is to be observed. */
     struct serve_ask a = ask_of("short");
-    a.want = bound(SERVE_FORM_CHAT, "{\"prompt\":\"x\"}", NULL, 100);
+    a.want = bound(SERVE_FORM_PROMPT, "{\"prompt\":\"x\"}", NULL, 100);
     const struct serve_claim x = claimed(&a);
     assert_true(serve_slots_want(0, &want));
     assert_false(want.needs & WNW_NEED_QUERY_STATS);
@@ -752,7 +755,7 @@ static void test_the_cap(void **state)
     serve_slots_release(&x);
     serve_slots_release(&y);
     /* Queries of 50 bytes a token count for rules that look with all of them, of prompts alone. */
-    serve_slots_set_query_bytes(50);
+    serve_slots_set_query_numbers(25);
     a.n_prompt = 30;
     a.n_predict = 5;
     set_recipe(&a.want, "replay");
@@ -764,7 +767,7 @@ static void test_the_cap(void **state)
     set_recipe(&a.want, "keydiff");
     x = claimed(&a);
     serve_slots_release(&x);
-    serve_slots_set_query_bytes(0);
+    serve_slots_set_query_numbers(0);
     char *json = serve_slots_json(), *metrics = serve_slots_metrics();
     assert_non_null(strstr(json, "\"entries\": 10.0"));
     assert_non_null(strstr(metrics, "winnow:kv_bytes_cap 5000\n"));
@@ -858,13 +861,13 @@ static void test_a_recipe_is_parsed_once(void **state)
     (void)state;
     struct serve_want want;
     open_slots(2, 5000);
-    serve_slots_set_query_bytes(1);
+    serve_slots_set_query_numbers(1);
     n_parsed = 0;
     for (int i = 1; i <= 3; i++) {
         struct serve_request r;
         char why[SERVE_TEXT] = "";
         const char *param = NULL;
-        assert_int_equal(serve_request_read(&r, SERVE_FORM_CHAT, body, strlen(body), why, &param), 0);
+        assert_int_equal(serve_request_read(&r, SERVE_FORM_PROMPT, body, strlen(body), why, &param), 0);
         assert_int_equal(n_parsed, i);
         r.ask.key = r.key;
         r.ask.key_len = strlen(r.key);
@@ -1010,7 +1013,7 @@ static void passes(enum serve_form form, const char *body, const char *want)
     assert_int_equal(serve_request_read(&r, form, body, strlen(body), why, &param), 0);
     assert_non_null(r.body);
     if (r.ask.behind > 0)
-        assert_true(serve_request_put_document(&r, form));
+        assert_true(serve_request_put_document(&r));
     char *passed = serve_request_passed(&r, &claim);
     assert_string_equal(passed, want);
     free(passed);
@@ -1042,11 +1045,11 @@ static void test_bodies(void **state)
     /* Where there is a cap, who does not say how much gets as much as was counted. */
     config.cap = 1000;
     passes(SERVE_FORM_CHAT, "{\"max_completion_tokens\":-1,\"messages\":[]}",
-           "{\"messages\":[],\"id_slot\":2,\"max_tokens\":1024}");
+           "{\"messages\":[],\"id_slot\":2,\"n_predict\":1024}");
     passes(SERVE_FORM_CHAT, "{\"max_tokens\":7,\"messages\":[]}",
            "{\"max_tokens\":7,\"messages\":[],\"id_slot\":2}");
-    passes(SERVE_FORM_CHAT, "{\"n_predict\":7,\"max_tokens\":9,\"max_completion_tokens\":-1,\"messages\":[]}",
-           "{\"messages\":[],\"id_slot\":2,\"max_tokens\":7}");
+    passes(SERVE_FORM_MESSAGES, "{\"max_tokens\":-1,\"messages\":[]}",
+           "{\"messages\":[],\"id_slot\":2,\"max_tokens\":1024}");
     serve_documents_free();
 }
 

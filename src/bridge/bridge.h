@@ -110,6 +110,9 @@ struct wnw__bridge_cache {
     struct wnw__bridge_layer **layers;
     int32_t n_layer, cap_layer;    /* 0 once libllama has freed the buffer */
     struct wnw__bridge_note *note; /* [n_stream * n_cell], or NULL while no policy wants them */
+    /* [n_stream * n_cell] of layers with windows, for programs that know their sequences: the cell of the other layers that was written for the
+     * same token, -1 = not known; NULL: no cell is known */
+    int32_t *twin;
     int32_t n_cell, n_written;
     /* rows were written since the last clear of which there is no note, because memory ran out */
     bool missed;

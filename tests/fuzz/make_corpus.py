@@ -325,6 +325,27 @@ def journals():
     }
 
 
+# Bodies of requests to the server: the number of a form (fuzz_body.c), and what is sent.
+BODIES = {
+    "text": (0, {"prompt": "w1", "n_predict": 3, "winnow": {"policy": "keydiff", "budget": 9, "reuse": "any"}}),
+    "tokens": (0, {"prompt": [1, 2, 3], "n": 2, "max_tokens": 4.0, "id_slot": 1}),
+    "mixed": (0, {"prompt": [[1, "a"]], "n_cmpl": None, "stop": ["a"], "logprobs": 1}),
+    "several": (0, {"prompt": ["a", [1], {"prompt_string": "b"}], "temperature": 0.5, "seed": -1}),
+    "image": (0, {"prompt": {"prompt_string": "a", "multimodal_data": ["AA"]}}),
+    "grammar": (0, {"prompt": "a", "grammar": 'root ::= ("a" | [b-c]){2,3} x? "\\n"\nx ::= <[5]> # c'}),
+    "schema": (0, {"prompt": "a", "json_schema": {"$ref": "#/$defs/a", "$defs": {"a": {"type": ["object", "null"], "properties": {"b": {"enum": [1]}}, "items": {"maxLength": 3}}}}}),
+    "chat": (1, {"messages": [{"role": "system", "content": "a"}, {"role": "user", "content": [{"type": "text", "text": "b"}]}], "response_format": {"type": "json_object"}}),
+    "tools": (1, {"messages": [], "tools": [{"type": "function", "function": {"name": "f", "parameters": {"allOf": [{"pattern": "^a$"}]}}}], "tool_choice": "auto"}),
+    "anthropic": (2, {"messages": [{"role": "user", "content": "a"}], "system": "b", "max_tokens": 3, "tools": [{"name": "f", "input_schema": {}}], "thinking": {}}),
+    "responses": (3, {"input": "a", "instructions": "b", "max_output_tokens": 3, "max_tokens": 3}),
+    "infill": (4, {"input_prefix": "a", "input_suffix": "b", "input_extra": []}),
+    "two-lengths": (0, {"prompt": "a", "n_predict": 3, "max_tokens": 4}),
+    "other-route": (0, {"prompt": "a", "messages": []}),
+    "error": (0, {"error": {"message": "Field 'a': [json.exception.type_error.302] type", "code": 500}}),
+}
+BROKEN = {"twice": b'\x00{"prompt":"a","prompt":"b"}', "cut": b'\x01{"messages":[{"role"', "deep": b"\x00" + b"[" * 150, "nul": b'\x00{"prompt":"a\\u0000b","grammar":"a\\u0000"}', "number": b"\x007"}
+
+
 def main():
     (target,) = sys.argv[1:]
     folder = os.path.join(target, "corpus")
@@ -344,6 +365,10 @@ def main():
         put(folder, "results", name, data.encode())
     for name, data in journals().items():
         put(folder, "journal", name, data.encode())
+    for name, (form, body) in BODIES.items():
+        put(folder, "body", name, bytes([form]) + json.dumps(body).encode())
+    for name, data in BROKEN.items():
+        put(folder, "body", name, data)
     for i, recipe in enumerate(RECIPES):
         put(folder, "policy", f"{i:02}", recipe.encode())
 

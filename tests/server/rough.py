@@ -53,8 +53,9 @@ with serve("--policy", "keydiff", "--budget", "100") as s:
         check("a reader that does not read holds up nobody else", replies == [200] * 6, replies)
     check("and leaves its slot", until(lambda: free(s), 60), kv(s))
     # After a stream the connection ends, and the reply says so: a client that keeps connections opens another. After a whole answer it stays open.
-    for path in ("/completion", "/v1/chat/completions", "/v1/messages", "/v1/responses"):
-        asked = {"model": "any", "prompt": ids(20, 3), "input": "w1 w2", "messages": [{"role": "user", "content": "w1 w2"}], "n_predict": 3, "max_tokens": 3, "max_output_tokens": 3}
+    messages = [{"role": "user", "content": "w1 w2"}]
+    for path, asked in (("/completion", {"prompt": ids(20, 3), "n_predict": 3}), ("/v1/chat/completions", {"messages": messages, "max_tokens": 3}),
+                        ("/v1/messages", {"messages": messages, "max_tokens": 3}), ("/v1/responses", {"input": "w1 w2", "max_output_tokens": 3})):
         for stream in (False, True):
             c = http.client.HTTPConnection(*s.address(), timeout=60)
             c.request("POST", path, json.dumps({**asked, "stream": stream}), {"Content-Type": "application/json"})
