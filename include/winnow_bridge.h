@@ -57,6 +57,7 @@ typedef struct wnw_bridge_layer {
     int32_t entry_bytes;                 /* of the key and value of one entry */
     int32_t query_bytes; /* of one token's queries, where a policy looks with those of all tokens; else 0 */
     int32_t n_readers;   /* layers that read it, itself and later ones; 0 before a graph was computed */
+    int32_t key_bytes;   /* of the key of one entry; entry_bytes has those of its value, too */
 } wnw_bridge_layer;
 WNW_DEFAULT(wnw_bridge_layer, wnw_bridge_layer_default)
 

@@ -62,8 +62,9 @@ char *serve_body_file(const char *file)
 char *serve_body_get_file(const char *body, size_t n)
 {
     json_t *o = json_loadb(body, n, JSON_ALLOW_NUL, NULL);
-    const char *file = json_string_value(json_object_get(o, "filename"));
-    char *copy = file ? strdup(file) : NULL;
+    const json_t *name = json_object_get(o, "filename");
+    const char *file = json_string_value(name);
+    char *copy = file && strlen(file) == json_string_length(name) ? strdup(file) : NULL;
     json_decref(o);
     return copy;
 }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Which routes are ours and which pass through us. The linker sends calls of server_http_context::post, get and start here
 // (--wrap, server.cmake), which are few lines of one header; the server's files are not changed.
-#include "serve/bodies.h"
 #include "serve/config.h"
-#include "serve/documents.h"
 #include "serve/generate.hpp"
-#include "serve/inspect.h"
+#include "serve/moves.hpp"
 #include "serve/pages.hpp"
 #include "serve/replies.hpp"
 #include "serve/slots.h"
@@ -29,29 +27,20 @@ const struct {
                   {"/v1/chat/completions", SERVE_FORM_CHAT}, {"/v1/messages", SERVE_FORM_MESSAGES},
                   {"/v1/responses", SERVE_FORM_RESPONSES},   {"/responses", SERVE_FORM_RESPONSES}};
 
-// Whether a body names a file by which the server itself puts a document into a slot, or looks at one.
-bool names_own(const std::string &body)
-{
-    int32_t ticket, document;
-    const serve::c_text file(serve_body_get_file(body.data(), body.size()));
-    return file &&
-           (serve_document_of_file(file.get()) >= 0 || serve_inspect_of_file(file.get(), &ticket, &document));
-}
-
 // Actions on slots: those with files only where the server was started with a folder for them.
 server_http_res_ptr act(const handler &route, const server_http_req &req)
 {
     const std::string action = req.get_param("action");
-    if (serve_slots_named(req.get_param("id_slot").c_str()) < 0) // the server would take another one
+    const int32_t slot = serve_slots_named(req.get_param("id_slot").c_str());
+    if (slot < 0) // the server would take another one
         return serve::refuse(400, "id_slot: there is no slot of that number", "id_slot");
     if (action != "erase" && !serve_settings()->saves)
         return serve::refuse(
             400,
             "slots are saved and restored where the server has a folder for them: winnow serve --save DIR",
             "action");
-    if (action != "erase" && names_own(req.body))
-        return serve::refuse(400, "filename: the server uses this name for itself; take another one",
-                             "filename");
+    if (action == "save" || action == "restore")
+        return serve::move_slot(route, req, slot, action);
     return route(req);
 }
 

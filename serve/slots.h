@@ -20,6 +20,7 @@ struct serve_room {
     uint64_t row_bytes;    /* keys and values of one token, in all heads of layers that see the whole text */
     uint64_t window_bytes; /* what layers that slide hold at most, of all slots */
     int32_t row_entries;   /* entries that a token has in the former */
+    int32_t n_cells;       /* tokens that have room in the cache, of all sequences */
 };
 void serve_slots_open(int32_t n_slots, const struct serve_room *room, bool by_request);
 /* Whether requests may bring policies of their own. */
@@ -29,6 +30,8 @@ int32_t serve_slots_n(void);
 int32_t serve_slots_named(const char *text);
 uint64_t serve_slots_row_bytes(void);
 uint64_t serve_slots_window_bytes(void);
+/* Whether the cache has room for n tokens in place of those that a slot holds, as far as the decoding thread has said it. */
+bool serve_slots_has_room(int32_t slot, int32_t n);
 /* The recipe of requests that do not say; where they cannot have rules of their own, one that compresses by itself, without a fallback. */
 const char *serve_policy_of_all(bool by_request);
 

@@ -24,7 +24,7 @@ struct serve_slot {
 
 struct serve_slots {
     struct serve_slot slot[SERVE_MAX_SLOTS];
-    int32_t n_slots, row_entries;
+    int32_t n_slots, row_entries, n_cells;
     uint64_t row_bytes, query_bytes, clock, next_ticket, turn;
     uint64_t window_bytes, window_held; /* of layers that slide: at most, and now */
     bool by_request;

@@ -252,7 +252,8 @@ static bool open_sequences(struct serve_watched *w)
     w->marked = calloc((size_t)n_cells, sizeof *w->marked);
     if (!w->marked || !serve_sequences_init(&w->sequences, serve_watched_n(w), n_cells))
         return false;
-    const struct serve_room room = room_of(w);
+    struct serve_room room = room_of(w);
+    room.n_cells = n_cells;
     w->row_entries = room.row_entries;
     serve_slots_open(w->n_slots, &room, !w->blind);
     return true;
@@ -332,4 +333,5 @@ void serve_unwatch(struct serve_watched *w)
     w->fallback = NULL;
     free(w->marked);
     w->marked = NULL;
+    serve_slot_read_clear(&w->reading);
 }
