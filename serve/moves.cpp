@@ -33,16 +33,14 @@ server_http_res_ptr move_slot(const server_http_context::handler_t &route, const
     char why[SERVE_TEXT];
     const c_text file(serve_body_get_file(req.body.data(), req.body.size()));
     if (!file)
-        return refuse(400, "filename: give the name of a file in the server's folder, as a text",
-                      "filename");
+        return refuse(400, "filename: give the name of a file in the server's folder, as a text", "filename");
     if (serve_is_own_name(file.get()))
         return refuse(400, "filename: the server uses this name for itself; take another one", "filename");
     const c_text body(serve_body_file(file.get()));
     if (!body)
         return refuse(500, "out of memory", nullptr);
     serve_restore *read = nullptr;
-    if (action == "restore" && is_in_folder(file.get()) &&
-        !serve_restore_begin(&read, slot, file.get(), why))
+    if (action == "restore" && is_in_folder(file.get()) && !serve_restore_begin(&read, slot, file.get(), why))
         return refuse(400, why, "filename");
     const std::unique_ptr<serve_restore, ended> held(read);
     const request inner(req, body.get());

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/restores.h"
 
+#include "app/console.h"
 #include "app/files.h"
 #include "serve/slots.h"
 
@@ -61,6 +62,7 @@ static void drop(struct serve_restore *r)
 static bool refuse(char *why, const char *name, const char *what)
 {
     snprintf(why, SERVE_TEXT, "cannot restore '%.80s': %.380s", name, what);
+    app_note("%s", why);
     return false;
 }
 
@@ -71,7 +73,8 @@ static bool read_into(struct serve_restore *r, char *why)
     const int rc = path ? serve_slot_file_read(&r->read, path, &form) : WNW_E_NOMEM;
     free(path);
     if (rc != WNW_OK)
-        return refuse(why, r->name, rc == WNW_E_IO ? "there is no such file, or it cannot be read" : wnw_last_error());
+        return refuse(why, r->name,
+                      rc == WNW_E_IO ? "there is no such file, or it cannot be read" : wnw_last_error());
     r->n_tokens = r->read.file.n_sequence;
     return serve_slots_has_room(r->slot, r->n_tokens) ||
            refuse(why, r->name, "the cache has no room for it now; erase another slot first");

@@ -106,7 +106,8 @@ static int get_state(uint8_t **state, uint64_t *n, const struct serve_watched *w
     if (!*state)
         return wnw__fail(WNW_E_NOMEM, "no memory for a state of %zu bytes", room);
     *n = llama_state_seq_get_data(w->ctx, *state, room, seq);
-    return *n > 0 ? serve_restore_sort(*state, *n) : wnw__fail(WNW_E_BACKEND, "libllama gives no state of it");
+    return *n > 0 ? serve_restore_sort(*state, *n)
+                  : wnw__fail(WNW_E_BACKEND, "libllama gives no state of it");
 }
 
 size_t serve_saved_write(const struct serve_watched *w, const char *path, int32_t seq, const int32_t *notes,

@@ -212,8 +212,8 @@ static int check_header(const struct serve_slot_file *file, uint64_t size, const
         return wnw__fail(WNW_E_FORMAT, "it has %d tokens, and the server's cache %d cells",
                          (int)file->n_sequence, (int)form->n_cells);
     /* Only dropped entries are left out, so the state cannot be larger than this. */
-    if (file->state_bytes > file->packed_bytes + (uint64_t)file->n_sequence * form->row_bytes +
-                                form->window_bytes + 1024)
+    if (file->state_bytes >
+        file->packed_bytes + (uint64_t)file->n_sequence * form->row_bytes + form->window_bytes + 1024)
         return wnw__fail(WNW_E_FORMAT, "its state has %llu bytes, more than %d tokens of this model have",
                          (unsigned long long)file->state_bytes, (int)file->n_sequence);
     return WNW_OK;

@@ -58,11 +58,11 @@ struct cache {
     const uint8_t *cells;
     size_t cell_bytes;
     uint32_t n, n_layers;
-    bool turned;             /* its values are transposed */
-    const uint32_t *order;   /* [n] cells in the order that they get; NULL: they stay */
-    uint8_t *scratch;        /* for order: room for the largest array of the cache */
-    const uint8_t *state;    /* for order: what is walked over, from its start, */
-    uint8_t *bytes;          /* and the same memory, which may be written to */
+    bool turned;           /* its values are transposed */
+    const uint32_t *order; /* [n] cells in the order that they get; NULL: they stay */
+    uint8_t *scratch;      /* for order: room for the largest array of the cache */
+    const uint8_t *state;  /* for order: what is walked over, from its start, */
+    uint8_t *bytes;        /* and the same memory, which may be written to */
 };
 
 static int32_t position(const struct cache *c, uint32_t i)
@@ -163,8 +163,7 @@ static bool has_more(const struct reader *r, const struct serve_slot_form *form,
 {
     if (n_caches == 0)
         return true;
-    return r->left > 0 && n_caches < MAX_CACHES &&
-           !(form->recurrent && n_layers >= (uint32_t)form->n_layers);
+    return r->left > 0 && n_caches < MAX_CACHES && !(form->recurrent && n_layers >= (uint32_t)form->n_layers);
 }
 
 /* ---- Checking ---- */

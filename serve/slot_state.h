@@ -26,15 +26,15 @@ struct serve_slot_form {
     uint64_t model[2];    /* numbers that tell models apart */
     char fingerprint[24]; /* of the model; "": not known */
     int32_t n_vocab;
-    int32_t n_most;           /* tokens of a slot */
-    int32_t n_cells;          /* of the cache */
-    int32_t n_window_cells;   /* of the layers with a sliding window; 0: they have n_cells */
-    int32_t n_layers;         /* of all caches of keys and values */
-    int32_t n_heads;          /* of all these layers together */
-    int32_t type_k, type_v;   /* ggml's, -1 = not known */
-    uint64_t row_bytes;       /* keys and values of one token in layers that see the whole text */
-    uint64_t window_bytes;    /* keys and values that layers with a sliding window have at most */
-    int32_t n_rows;           /* kinds of layers; 0: not known, or too many */
+    int32_t n_most;         /* tokens of a slot */
+    int32_t n_cells;        /* of the cache */
+    int32_t n_window_cells; /* of the layers with a sliding window; 0: they have n_cells */
+    int32_t n_layers;       /* of all caches of keys and values */
+    int32_t n_heads;        /* of all these layers together */
+    int32_t type_k, type_v; /* ggml's, -1 = not known */
+    uint64_t row_bytes;     /* keys and values of one token in layers that see the whole text */
+    uint64_t window_bytes;  /* keys and values that layers with a sliding window have at most */
+    int32_t n_rows;         /* kinds of layers; 0: not known, or too many */
     struct serve_slot_rows {
         uint64_t k, v; /* bytes of a token's keys and values in a layer */
     } rows[SERVE_MAX_ROW_KINDS];
