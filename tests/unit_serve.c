@@ -769,11 +769,10 @@ static void test_documents_that_are_none(void **state)
         const char *name, *bytes, *why;
         size_t n;
     } rows[] = {{"a", " \n", "empty", 2},
-                {"a", "x\0y", "UTF-8", 3},
-                {"a", "\xc0\xaf", "UTF-8", 2},
-                {"a", "\xed\xa0\x80", "UTF-8", 3},
-                {"a", "\xf4\x90\x80\x80", "UTF-8", 4},
-                {"a", "x\xe2\x82", "UTF-8", 3},
+                {"a", "x\0y", "NUL byte (at byte 1)", 3},
+                {"a", "\xff\xfex\0", "UTF-16", 4},
+                {"a", "\xfe\xff\0x", "UTF-16", 4},
+                {"a", "\xef\xbb\xbf \n", "empty", 5},
                 {"a b", "x", "letters, digits", 1},
                 {"", "x", "letters, digits", 1}};
     (void)state;
@@ -792,6 +791,31 @@ static void test_documents_that_are_none(void **state)
     assert_false(serve_documents_load("a=x.wkv", why));
     assert_non_null(strstr(why, "stored"));
     serve_documents_free();
+}
+
+/* They are cleaned as texts of all commands are. */
+static void test_documents_are_cleaned(void **state)
+{
+    static const struct {
+        const char *bytes, *text, *says;
+    } rows[] = {
+        {"\xef\xbb\xbfhello there\n", "hello there", NULL},
+        {"caf\xe9 th\xea", "caf\xef\xbf\xbd th\xef\xbf\xbd",
+         "2 sequences that are not UTF-8, the first at byte 3"},
+        {"\xc0\xaf\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd", "not UTF-8"},
+        {"x\xe2\x82", "x\xef\xbf\xbd", "1 sequence that is not UTF-8, the first at byte 1"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct test_stderr err;
+        char why[SERVE_TEXT], said[1000];
+        test_stderr_begin(&err);
+        const bool good = load("a", rows[i].bytes, strlen(rows[i].bytes), why);
+        const size_t n = test_stderr_end(&err, said, sizeof said);
+        assert_true(good);
+        assert_string_equal(serve_document_text(0), rows[i].text);
+        assert_true(rows[i].says ? strstr(said, rows[i].says) && strstr(said, "warning: '/tmp/") : n == 0);
+        serve_documents_free();
+    }
 }
 
 static void test_documents(void **state)
@@ -988,6 +1012,7 @@ int main(void)
         cmocka_unit_test(test_a_recipe_is_parsed_once),
         cmocka_unit_test(test_policies_of_requests_that_nobody_claimed),
         cmocka_unit_test(test_documents_that_are_none),
+        cmocka_unit_test(test_documents_are_cleaned),
         cmocka_unit_test(test_documents),
         cmocka_unit_test(test_slots_behind_documents),
         cmocka_unit_test(test_errors_are_json),

@@ -69,6 +69,12 @@ bad 'token outside the integers' '99999999999999' run -m "$model" --tokens "$wor
 bad 'tokens from a device' 'number 1. is not a token id' run -m "$model" --tokens /dev/zero
 yes 0 | tr -d '\n' | timeout 20 "$WINNOW" run -m "$model" --tokens /dev/stdin 2>"$work/err"
 [ "${PIPESTATUS[2]}" -eq 2 ] && grep -q 'number 1. is not a token id' "$work/err" || fail "zeros without an end: $(cat "$work/err")"
+printf '\xef\xbb1 2' >"$work/part.tokens"
+bad 'a part of a byte order mark' 'does not begin with a token id' run -m "$model" --tokens "$work/part.tokens"
+printf '\xbf1 2' >"$work/other.tokens"
+bad 'another byte' '.number 1. is not a token id' run -m "$model" --tokens "$work/other.tokens"
+printf '\xef\xbb\xbf1 2 3' >"$work/marked.tokens"
+"$WINNOW" ppl -m "$model" --tokens "$work/marked.tokens" --policy full >"$work/out" 2>"$work/err" || fail "a byte order mark before token ids: $(cat "$work/err")"
 bad 'no tokens' 'is empty; it has no token ids' run -m "$model" --tokens "$work/blank.tokens"
 bad 'empty token file' 'is empty' run -m "$model" --tokens "$work/empty.txt"
 bad 'no token file' 'cannot open' run -m "$model" --tokens "$work/none.tokens"
