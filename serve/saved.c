@@ -53,7 +53,7 @@ static uint32_t ext_bytes(const struct llama_model *m)
     return rope == LLAMA_ROPE_TYPE_MROPE || rope == LLAMA_ROPE_TYPE_IMROPE ? 3 * sizeof(int32_t) : 0;
 }
 
-void serve_saved_open(const struct serve_watched *w, int32_t type_k, int32_t type_v)
+void serve_saved_open(const struct serve_watched *w)
 {
     const struct llama_model *m = llama_get_model(w->ctx);
     const int32_t n_seq = (int32_t)llama_n_ctx_seq(w->ctx), n_train = llama_model_n_ctx_train(m);
@@ -61,8 +61,8 @@ void serve_saved_open(const struct serve_watched *w, int32_t type_k, int32_t typ
                                    .n_most = n_seq < n_train ? n_seq : n_train,
                                    .n_cells = w->sequences.n_cells,
                                    .n_layers = wnw_bridge_n_layers(w->cache),
-                                   .type_k = type_k,
-                                   .type_v = type_v,
+                                   .type_k = w->type_k,
+                                   .type_v = w->type_v,
                                    .row_bytes = serve_slots_row_bytes(),
                                    .window_bytes = serve_slots_window_bytes(),
                                    .ext_bytes = ext_bytes(m),

@@ -5,8 +5,8 @@
 
 #include "serve/watched.h"
 
-/* Says what the context takes of files: once, when it is watched. type_k, type_v: ggml's types of its keys and values. */
-void serve_saved_open(const struct serve_watched *w, int32_t type_k, int32_t type_v);
+/* Says what the context takes of files: once, when it is watched. */
+void serve_saved_open(const struct serve_watched *w);
 /* Writes a slot with the server's notes of its tokens. Returns the file's bytes, 0 on failure with a line on standard error. */
 size_t serve_saved_write(const struct serve_watched *w, const char *path, int32_t seq, const int32_t *notes,
                          size_t n_notes);

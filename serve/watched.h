@@ -44,6 +44,7 @@ struct serve_watched {
     bool feeds; /* samples of prompts can be fed again (serve/sample.h) */
     bool blind; /* rows and sequences are not matched: the backend decides by itself */
     int32_t n_slots, row_entries;
+    int32_t type_k, type_v; /* ggml's types of keys and values, as the context was asked for */
     struct serve_sequences sequences;
     struct serve_held held[SERVE_MAX_SLOTS + SERVE_MAX_DOCUMENTS];
     struct serve_rule rule[SERVE_MAX_SLOTS];

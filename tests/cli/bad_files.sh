@@ -51,6 +51,19 @@ WINNOW_CACHE=$work/cache bad 'named model that was not fetched' 'scripts/fetch_m
 bad 'no such document' "cannot open '$work/none.txt'" run -m "$model" -f "$work/none.txt"
 bad 'document is a folder' 'directory' run -m "$model" -f "$work"
 bad 'empty document' 'is empty' run -m "$model" -f "$work/empty.txt"
+# Why ggml cannot read a header is said in its words.
+python3 - "$model" "$work" <<'PY'
+import sys
+model, work = sys.argv[1:]
+data = open(model, "rb").read()
+at = data.find(b"general.architecture") + len(b"general.architecture")
+for name, place, value in (("version", 4, b"\x63"), ("type", at, b"\x4d"), ("tensors", 8, b"\xff" * 8)):
+    with open(f"{work}/{name}.gguf", "wb") as f:
+        f.write(data[:place] + value + data[place + len(value):])
+PY
+bad 'a header of another version' 'cannot be read: .*version 99' run -m "$work/version.gguf" -p x
+bad 'a header with an odd type' "cannot be read: .*'general.architecture' has invalid GGUF type 77" run -m "$work/type.gguf" -p x
+bad 'a header with too many tensors' 'cannot be read: .*number of tensors' run -m "$work/tensors.gguf" -p x
 bad 'NUL byte' 'NUL' run -m "$model" -f "$work/nul.txt"
 bad 'unknown chat template' 'nochat' run -m "$model" -f "$work/doc.txt" --chat nochat
 
