@@ -58,8 +58,7 @@ static bool hear(const char *text, size_t n_bytes, int32_t n_tokens, void *user)
 int cli_answer_generate(struct cli_answer *a, struct app_job *job)
 {
     struct cli_loop loop = {.n = 0};
-    struct listener l = {
-        .most = a->most, .stoppable = a->stoppable, .loop = a->ends_loops ? &loop : NULL};
+    struct listener l = {.most = a->most, .stoppable = a->stoppable, .loop = a->ends_loops ? &loop : NULL};
     const wnw_generate_params params = {WNW_INIT(wnw_generate_params), .n_max = a->most, .on_text = hear,
                                         .user = &l};
     a->ttft_ms = app_now_ms() - job->start_ms;
