@@ -87,13 +87,27 @@ static bool is_listed(const char *const *list, const char *option)
     return *list != NULL;
 }
 
-/* Options of the server that name a model of its makers, "--fim-qwen-1.5b-default". */
+static bool has_end(const char *option, const char *end)
+{
+    const size_t n = strlen(option), n_end = strlen(end);
+    return n > n_end && strcmp(option + n - n_end, end) == 0;
+}
+
+/* Options of the server that name a model of its makers, "--fim-qwen-1.5b-default" and "--fim-qwen-7b-spec". */
 static bool names_model(const char *option)
 {
-    static const char end[] = "-default";
-    const size_t n = strlen(option);
-    return n > sizeof end + 1 && strncmp(option, "--", 2) == 0 && strcmp(option, "--spec-default") != 0 &&
-           strcmp(option + n - (sizeof end - 1), end) == 0;
+    return (strncmp(option, "--", 2) == 0 && has_end(option, "-default") &&
+            strcmp(option, "--spec-default") != 0) ||
+           (strncmp(option, "--fim-", 6) == 0 && has_end(option, "-spec"));
+}
+
+/* An option as llama.cpp's server compares it, which takes "--gpu_layers" for "--gpu-layers". The caller frees it. */
+static char *compared(const char *option)
+{
+    char *copy = strdup(option);
+    for (char *c = copy; c && strncmp(option, "--", 2) == 0 && *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    return copy;
 }
 
 static int check_set(const struct app_args *args)
@@ -108,16 +122,22 @@ static int check_set(const struct app_args *args)
 
 static int check_rest(const struct app_args *args, bool *has_key)
 {
-    for (int i = 0; i < args->n_rest; i++) {
-        if (is_listed(taken, args->rest[i]) || names_model(args->rest[i]))
-            return app_fail(APP_BAD_INPUT, "%s is set by `winnow serve` itself: see `winnow serve --help`",
-                            args->rest[i]);
-        if (args->documents.n > 0 && is_listed(no_documents, args->rest[i]))
-            return app_fail(APP_BAD_INPUT, "%s does not go with --document: slots share its cells",
-                            args->rest[i]);
-        *has_key = *has_key || strcmp(args->rest[i], "--api-key-file") == 0;
+    int rc = APP_OK;
+    for (int i = 0; rc == APP_OK && i < args->n_rest; i++) {
+        char *option = compared(args->rest[i]);
+        if (!option)
+            rc = app_fail(APP_FAILED, "out of memory");
+        else if (is_listed(taken, option) || names_model(option))
+            rc = app_fail(APP_BAD_INPUT, "%s is set by `winnow serve` itself: see `winnow serve --help`",
+                          args->rest[i]);
+        else if (args->documents.n > 0 && is_listed(no_documents, option))
+            rc = app_fail(APP_BAD_INPUT, "%s does not go with --document: slots share its cells",
+                          args->rest[i]);
+        else
+            *has_key = *has_key || strcmp(option, "--api-key-file") == 0;
+        free(option);
     }
-    return APP_OK;
+    return rc;
 }
 
 static bool asks_quality(const struct cli_args *args)

@@ -59,6 +59,7 @@ typedef struct wnw_bridge_layer {
     int32_t n_readers;     /* layers that read it, itself and later ones; 0 before a graph was computed */
     int32_t query_numbers; /* in one token's queries; 0 before a graph was computed with a policy */
     int32_t sliding;       /* 1: it is of the cache whose layers have windows */
+    int32_t key_bytes;     /* of the key of one entry; entry_bytes has those of its value, too */
 } wnw_bridge_layer;
 WNW_DEFAULT(wnw_bridge_layer, wnw_bridge_layer_default)
 

@@ -66,8 +66,9 @@ char *serve_body_get_file(const char *body, size_t n)
     char why[SERVE_TEXT];
     json_t *o;
     (void)serve_parse(&o, body, n, why);
-    const char *file = json_string_value(json_object_get(o, "filename"));
-    char *copy = file ? strdup(file) : NULL;
+    const json_t *name = json_object_get(o, "filename");
+    const char *file = json_string_value(name);
+    char *copy = file && strlen(file) == json_string_length(name) ? strdup(file) : NULL;
     json_decref(o);
     return copy;
 }

@@ -23,7 +23,7 @@ char *serve_body_user(const char *system, const char *text, const char *more);
 char *serve_body_read_tokens(const int32_t *tokens, int32_t n, int32_t slot);
 /* Has a slot saved to a file, or restored from it. */
 char *serve_body_file(const char *file);
-/* The file that such a body names; NULL: none, or no memory. */
+/* The file that such a body names; NULL: none, no text, one with a NUL, or no memory. */
 char *serve_body_get_file(const char *body, size_t n);
 
 /* The prompt that a reply has, and its tokens. */

@@ -31,7 +31,10 @@ struct llama_context *llama_init_from_model(struct llama_model *model, struct ll
         serve_document_cells_room(model, &params);
     struct llama_context *ctx = REAL(llama_init_from_model)(model, params);
     if (ctx && !w.ctx) {
+        w.type_k = params.type_k;
+        w.type_v = params.type_v;
         serve_watch(&w, ctx);
+        serve_saved_open(&w);
         serve_document_cells_try(&w);
     }
     return ctx;
@@ -232,7 +235,7 @@ void llama_memory_clear(llama_memory_t mem, bool data)
 /* Whether it is a slot of the watched context. */
 static bool is_slot(const struct llama_context *ctx, llama_seq_id seq)
 {
-    return ctx == w.ctx && !w.blind && seq >= 0 && seq < w.n_slots;
+    return ctx == w.ctx && seq >= 0 && seq < w.n_slots;
 }
 
 size_t llama_state_seq_save_file(struct llama_context *ctx, const char *filepath, llama_seq_id seq_id,
@@ -244,8 +247,12 @@ size_t llama_state_seq_save_file(struct llama_context *ctx, const char *filepath
         return REAL(llama_state_seq_save_file)(ctx, filepath, seq_id, tokens, n_token_count);
     if (!serve_inspect_of_file(filepath, &ticket, &document))
         return serve_saved_write(&w, filepath, seq_id, tokens, n_token_count);
-    json_t *seen =
-        serve_look(&w, document < serve_documents_n() ? document : -1, seq_id, tokens, n_token_count, &why);
+    json_t *seen = NULL;
+    if (w.blind)
+        why = "the slots of models with recurrent layers are not told apart";
+    else
+        seen = serve_look(&w, document < serve_documents_n() ? document : -1, seq_id, tokens, n_token_count,
+                          &why);
     serve_inspect_give(ticket, seen, why);
     return 1;
 }
@@ -257,7 +264,7 @@ size_t llama_state_seq_load_file(struct llama_context *ctx, const char *filepath
     if (!is_slot(ctx, dest_seq_id))
         return REAL(llama_state_seq_load_file)(ctx, filepath, dest_seq_id, tokens_out, n_token_capacity,
                                                n_token_count_out);
-    if (document >= 0)
+    if (document >= 0 && !w.blind)
         return serve_document_cells_restore(&w, dest_seq_id, document, tokens_out, n_token_capacity,
                                             n_token_count_out);
     return serve_saved_read(&w, filepath, dest_seq_id, tokens_out, n_token_capacity, n_token_count_out);

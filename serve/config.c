@@ -217,7 +217,7 @@ static void read_environment(void)
     if (strlen(recipe) >= SERVE_RECIPE)
         serve_refuse_input("the policy's recipe is too long");
     read_size(&config.want.size);
-    config.saves = getenv("WINNOW_SERVE_SAVES") != NULL;
+    config.saves = getenv("WINNOW_SERVE_SAVES");
     config.cap = (uint64_t)whole_of("WINNOW_SERVE_KV_BYTES", app_parse_bytes, MOST_CAP,
                                     "a whole number of bytes from 1 to 4294967296G; K, M or G behind it are "
                                     "powers of 1024");

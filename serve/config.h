@@ -16,7 +16,7 @@ struct serve_config {
     wnw_policy_facts facts;  /* what is known of all prompts, for "auto" */
     wnw_profile *profile;    /* what the files of profiles hold; NULL: nothing */
     uint64_t cap;            /* bytes of keys and values over all slots, 0 = none */
-    bool saves;              /* slots may be saved and restored */
+    const char *saves;       /* the folder of saved slots; NULL: they are not saved */
     bool media;              /* images or sounds may come, in texts of any length */
     const char *profiles;    /* files, with ':' between them; "" = none */
     const char *fingerprint; /* of the model, for what was stored; "" where nobody has said it */

@@ -2,6 +2,7 @@
 #include "serve/documents.h"
 
 #include "serve/document_file.h"
+#include "serve/own_names.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-static const char file_prefix[] = "winnow-document.";
+static const char file_prefix[] = SERVE_FILE_DOCUMENT;
 
 struct document {
     char name[SERVE_DOCUMENT_NAME + 1];

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Which routes are ours and which pass through us. The linker sends calls of server_http_context::post, get and start here
 // (--wrap, server.cmake), which are few lines of one header; the server's files are not changed.
-#include "serve/bodies.h"
 #include "serve/call.hpp"
 #include "serve/config.h"
 #include "serve/connections.hpp"
-#include "serve/documents.h"
 #include "serve/front.hpp"
 #include "serve/generate.hpp"
-#include "serve/inspect.h"
+#include "serve/moves.hpp"
 #include "serve/pages.hpp"
 #include "serve/replies.hpp"
 #include "serve/slots.h"
@@ -56,15 +54,6 @@ const char *const uncounted[] = {"/v1/audio/transcriptions",
                                  "/v1/rerank",
                                  "/v1/reranking"};
 
-// Whether a body names a file by which the server itself puts a document into a slot, or looks at one.
-bool names_own(const std::string &body)
-{
-    int32_t ticket, document;
-    const serve::c_text file(serve_body_get_file(body.data(), body.size()));
-    return file &&
-           (serve_document_of_file(file.get()) >= 0 || serve_inspect_of_file(file.get(), &ticket, &document));
-}
-
 // Actions on slots: those with files only where the server was started with a folder for them. Several of one slot wait here, each until the
 // slot is its own: the server would put them off and come back to the first alone.
 server_http_res_ptr act(const handler &route, const server_http_req &req)
@@ -79,12 +68,11 @@ server_http_res_ptr act(const handler &route, const server_http_req &req)
             400,
             "slots are saved and restored where the server has a folder for them: winnow serve --save DIR",
             "action");
-    if (action != "erase" && names_own(req.body))
-        return serve::refuse(400, "filename: the server uses this name for itself; take another one",
-                             "filename");
     if (serve_slots_hold(slot, serve::has_left, const_cast<server_http_req *>(&req), &claim) != SERVE_CLAIMED)
         return serve::refuse(503, "the client has left", nullptr);
     const serve::held one(claim);
+    if (action == "save" || action == "restore")
+        return serve::move_slot(route, req, slot, action);
     return serve::checked(route, -1, req);
 }
 

@@ -5,8 +5,8 @@
 # What needs no server, and is tested by itself.
 add_library(winnow_serve STATIC serve/automatic.c serve/batches.c serve/bodies.c serve/document_file.c serve/documents.c serve/fields.c serve/grammar.c serve/memory.c serve/origins.c serve/parse.c serve/request.c serve/request_messages.c
   serve/request_prompt.c serve/schema.c
-  serve/sequences.c serve/slot_file.c serve/slots.c serve/slots_cap.c serve/slots_claim.c serve/slots_show.c serve/want.c)
-target_include_directories(winnow_serve PUBLIC ${PROJECT_SOURCE_DIR})
+  serve/restores.c serve/sequences.c serve/slot_file.c serve/slot_state.c serve/slots.c serve/slots_cap.c serve/slots_claim.c serve/slots_show.c serve/want.c)
+target_include_directories(winnow_serve PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(winnow_serve PUBLIC winnow_lib PkgConfig::JANSSON PRIVATE wnw_flags PkgConfig::XXHASH)
 set(wnw_server_archive ${wnw_cache}/llama-server/libllama-server.a)
 set(wnw_server OFF)
@@ -38,7 +38,7 @@ set(wnw_wrapped _ZNK19server_http_context4postE${wnw_handler} _ZNK19server_http_
   _ZN22server_response_reader9post_taskEO11server_taskb _ZN22server_response_reader10post_tasksEOSt6vectorI11server_taskSaIS1_EEb
   _ZN14server_context10start_loopEv _ZN7httplib6Server17listen_after_bindEv _Z36server_chat_convert_anthropic_to_oaiRK11common_json)
 execute_process(COMMAND ${CMAKE_NM} --undefined-only ${wnw_server_archive} OUTPUT_VARIABLE wnw_names ERROR_QUIET)
-set(wnw_routes serve/ask.cpp serve/call.cpp serve/connections.cpp serve/convert.cpp serve/deferred.cpp serve/front.cpp serve/generate.cpp serve/pages.cpp serve/reader.cpp serve/replies.cpp serve/routes.cpp)
+set(wnw_routes serve/ask.cpp serve/call.cpp serve/connections.cpp serve/convert.cpp serve/deferred.cpp serve/front.cpp serve/generate.cpp serve/moves.cpp serve/pages.cpp serve/reader.cpp serve/replies.cpp serve/routes.cpp)
 set(wnw_pages "")
 foreach(page "serve;serve_page" "inspect;serve_inspect_html")
   list(GET page 0 from)
@@ -69,7 +69,7 @@ endforeach()
 wnw_server_program(winnow_server serve/calls.c serve/compress.c serve/config.c serve/decode.c serve/document_cells.c serve/inspect.c
   serve/look.c serve/plain.c serve/real.c serve/sample.c serve/saved.c serve/watched.c ${wnw_pages} ${wnw_routes})
 set_target_properties(winnow_server PROPERTIES OUTPUT_NAME winnow-llama-server)
-target_include_directories(winnow_server PRIVATE ${PROJECT_SOURCE_DIR})
+target_include_directories(winnow_server PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
 target_include_directories(winnow_server SYSTEM PRIVATE ${wnw_cache}/llama-server ${LLAMA_INCLUDE_DIR})
 # Of what programs share, the few files that are used: as an archive, whose own libraries are not linked with it.
 add_dependencies(winnow_server winnow_app)

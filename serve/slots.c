@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/automatic.h"
+#include "serve/documents.h"
 #include "serve/slots_impl.h"
 
 #include <pthread.h>
@@ -110,6 +111,25 @@ uint64_t serve_slots_most_text(void)
     const uint64_t bytes = all->most_text;
     serve_slots_unlock();
     return bytes;
+}
+
+/* Tokens of a slot that it shares with no document. */
+static int32_t own_tokens(const struct serve_slot *s)
+{
+    int32_t n_document = 0;
+    int64_t entries;
+    struct serve_want by;
+    if (s->behind > 0)
+        (void)serve_document_look(s->behind - 1, &n_document, &entries, &by);
+    return s->n_tokens > n_document ? s->n_tokens - n_document : 0;
+}
+
+bool serve_slots_has_room(int32_t slot, int32_t n)
+{
+    const struct serve_slots *all = serve_slots_lock();
+    const bool has = all->n_tokens - own_tokens(&all->slot[slot]) + n <= all->n_cells;
+    serve_slots_unlock();
+    return has;
 }
 
 const char *serve_policy_of_all(bool by_request)

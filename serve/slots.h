@@ -33,6 +33,8 @@ uint64_t serve_slots_row_bytes(void);
 uint64_t serve_slots_window_bytes(void);
 int32_t serve_slots_n_cells(void);
 uint64_t serve_slots_most_text(void);
+/* Whether the cache has room for n tokens in place of those that a slot holds, as far as the decoding thread has said it. */
+bool serve_slots_has_room(int32_t slot, int32_t n);
 /* The recipe of requests that do not say; where they cannot have rules of their own, one that compresses by itself, without a fallback. */
 const char *serve_policy_of_all(bool by_request);
 

@@ -251,6 +251,19 @@ static uint64_t most_text(const struct llama_vocab *vocab, int32_t n)
     return (uint64_t)n * longest;
 }
 
+/* The cache is on the device, and the backend leaves it to libllama. */
+static void refuse_plain(const struct serve_watched *w) __attribute__((noreturn));
+static void refuse_plain(const struct serve_watched *w)
+{
+    if (w->type_k == GGML_TYPE_F32 || w->type_v == GGML_TYPE_F32)
+        serve_refuse_input(
+            "keys and values of f32 stay as libllama has them, which makes f16 of them for flash "
+            "attention: take another type (-ctk f16 -ctv f16), or no flash attention (-fa off)");
+    serve_refuse(
+        "the keys and values of this model stay as libllama has them, because something reads them that "
+        "is not known: WINNOW_VERBOSE=1 says what, and llama.cpp's own llama-server serves the model");
+}
+
 static bool open_sequences(struct serve_watched *w)
 {
     const int32_t n_cells = most_cells(w);
@@ -261,6 +274,8 @@ static bool open_sequences(struct serve_watched *w)
         serve_refuse(
             "the model has no cache of keys and values, of which a part could be kept: llama.cpp's own "
             "llama-server serves it");
+    if (n_cells == 0 && wnw_bridge_n_layers(w->cache) > 0)
+        refuse_plain(w);
     if (n_cells == 0)
         serve_refuse(
             "none of the model's keys and values is on the device WINNOW: `winnow serve` sets -dev WINNOW "
@@ -409,4 +424,5 @@ void serve_unwatch(struct serve_watched *w)
     w->fallback = NULL;
     free(w->marked);
     w->marked = NULL;
+    serve_slot_read_clear(&w->reading);
 }

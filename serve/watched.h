@@ -12,6 +12,7 @@
 #include "serve/batches.h"
 #include "serve/documents.h"
 #include "serve/sequences.h"
+#include "serve/slot_file.h"
 #include "serve/slots.h"
 #include "winnow_bridge.h"
 
@@ -44,6 +45,7 @@ struct serve_watched {
     bool feeds; /* samples of prompts can be fed again (serve/sample.h) */
     bool blind; /* rows and sequences are not matched: the backend decides by itself */
     int32_t n_slots, row_entries;
+    int32_t type_k, type_v; /* ggml's types of keys and values, as the context was asked for */
     struct serve_sequences sequences;
     struct serve_held held[SERVE_MAX_SLOTS + SERVE_MAX_DOCUMENTS];
     struct serve_rule rule[SERVE_MAX_SLOTS];
@@ -56,6 +58,7 @@ struct serve_watched {
     bool feeding;                               /* and it is a sample */
     int32_t n_before[SERVE_MAX_SLOTS];          /* tokens of the slots before it */
     wnw_bridge_sample *sample[SERVE_MAX_SLOTS]; /* of the prompt that is being read; NULL: none was fed */
+    struct serve_slot_read reading;             /* from a file, between the server's two calls for it */
     bool stray;                /* cells of a state from a file are dead, and nobody has learnt which */
     int32_t n_purges;          /* times that room was asked for, since some was made */
     bool *marked;              /* [n_cells] scratch */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the server keeps of slots and sequences (serve/): claims, the cap, reuse, cells that die, slots in files. */
+/* What the server keeps of slots and sequences (serve/): claims, the cap, reuse, cells that die. */
 #include "files.h"
 #include "helpers.h"
 #include "serve/automatic.h"
@@ -8,7 +8,6 @@
 #include "serve/documents.h"
 #include "serve/request.h"
 #include "serve/sequences.h"
-#include "serve/slot_file.h"
 #include "winnow_method.h"
 
 #include <pthread.h>
@@ -906,11 +905,10 @@ static void test_documents_that_are_none(void **state)
         const char *name, *bytes, *why;
         size_t n;
     } rows[] = {{"a", " \n", "empty", 2},
-                {"a", "x\0y", "UTF-8", 3},
-                {"a", "\xc0\xaf", "UTF-8", 2},
-                {"a", "\xed\xa0\x80", "UTF-8", 3},
-                {"a", "\xf4\x90\x80\x80", "UTF-8", 4},
-                {"a", "x\xe2\x82", "UTF-8", 3},
+                {"a", "x\0y", "NUL byte (at byte 1)", 3},
+                {"a", "\xff\xfex\0", "UTF-16", 4},
+                {"a", "\xfe\xff\0x", "UTF-16", 4},
+                {"a", "\xef\xbb\xbf \n", "empty", 5},
                 {"a b", "x", "letters, digits", 1},
                 {"", "x", "letters, digits", 1}};
     (void)state;
@@ -929,6 +927,31 @@ static void test_documents_that_are_none(void **state)
     assert_false(serve_documents_load("a=x.wkv", why));
     assert_non_null(strstr(why, "stored"));
     serve_documents_free();
+}
+
+/* They are cleaned as texts of all commands are. */
+static void test_documents_are_cleaned(void **state)
+{
+    static const struct {
+        const char *bytes, *text, *says;
+    } rows[] = {
+        {"\xef\xbb\xbfhello there\n", "hello there", NULL},
+        {"caf\xe9 th\xea", "caf\xef\xbf\xbd th\xef\xbf\xbd",
+         "2 sequences that are not UTF-8, the first at byte 3"},
+        {"\xc0\xaf\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd", "not UTF-8"},
+        {"x\xe2\x82", "x\xef\xbf\xbd", "1 sequence that is not UTF-8, the first at byte 1"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct test_stderr err;
+        char why[SERVE_TEXT], said[1000];
+        test_stderr_begin(&err);
+        const bool good = load("a", rows[i].bytes, strlen(rows[i].bytes), why);
+        const size_t n = test_stderr_end(&err, said, sizeof said);
+        assert_true(good);
+        assert_string_equal(serve_document_text(0), rows[i].text);
+        assert_true(rows[i].says ? strstr(said, rows[i].says) && strstr(said, "warning: '/tmp/") : n == 0);
+        serve_documents_free();
+    }
 }
 
 static void test_documents(void **state)
@@ -1089,110 +1112,20 @@ static void test_errors_are_json(void **state)
 
 /* ---- Files ---- */
 
-/* Turns the lowest bit of a byte of a file. */
-static void turn_byte(const char *path, long at)
-{
-    FILE *f = fopen(path, "r+b");
-    assert_non_null(f);
-    assert_int_equal(fseek(f, at, SEEK_SET), 0);
-    const int byte = fgetc(f) ^ 1;
-    assert_int_equal(fseek(f, at, SEEK_SET), 0);
-    assert_int_equal(fputc(byte, f), byte);
-    assert_int_equal(fclose(f), 0);
-}
-
-/* The thread that decodes does not wait for a pipe in the folder of the slots, nor does the start for one in place of a document. */
+/* The start does not wait for a pipe in place of a document. */
 static void test_pipes(void **state)
 {
     (void)state;
-    char folder[] = "/tmp/winnow-pipes-XXXXXX", path[64], part[80], line[96], why[SERVE_TEXT];
-    struct serve_slot_file file = {.n_tokens = 1, .state_bytes = 4};
-    const uint8_t x[4] = {0};
-    const int32_t token = 1;
+    char folder[] = "/tmp/winnow-pipes-XXXXXX", path[64], line[96], why[SERVE_TEXT];
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/slot", folder);
-    snprintf(part, sizeof part, "%s.part", path);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(mkfifo(part, 0600), 0);
-    assert_false(serve_slot_file_look(path, &file, 4000, 0));
-    assert_int_equal(serve_slot_file_write(path, &file, &token, x), 0);
     snprintf(line, sizeof line, "a=%s", path);
     assert_false(serve_documents_load(line, why));
     assert_non_null(strstr(why, "cannot read"));
     serve_documents_free();
-    unlink(part);
     unlink(path);
     assert_int_equal(rmdir(folder), 0);
-}
-
-static void test_files(void **state)
-{
-    (void)state;
-    enum { N = 3, BYTES = 3 * 4000 };
-    char path[] = "/tmp/winnow-slot-XXXXXX";
-    static uint8_t x[BYTES], y[BYTES];
-    const int32_t tokens[N] = {1, 2, 3};
-    int32_t back[N];
-    test_file_new(path);
-    for (int i = 0; i < BYTES; i++)
-        x[i] = i / 1000 % 3 == 1 || i > BYTES - 50 ? 0xff : (uint8_t)(i * 7);
-    struct serve_slot_file file, read;
-    memset(&file, 0, sizeof file);
-    file.n_tokens = N;
-    file.state_bytes = BYTES;
-    strcpy(file.by.recipe, "knorm");
-    const size_t n = serve_slot_file_write(path, &file, tokens, x);
-    assert_in_range(n, 8000, 9500); /* a third was left out */
-    assert_true(serve_slot_file_look(path, &read, 4000, 0));
-    assert_int_equal(read.state_bytes, BYTES);
-    assert_string_equal(read.by.recipe, "knorm");
-    assert_int_equal(serve_slot_file_read(path, &read, back, y), n);
-    assert_memory_equal(x, y, BYTES);
-    assert_memory_equal(tokens, back, sizeof back);
-    /* Tokens that are smaller than that cannot have such a state. */
-    assert_false(serve_slot_file_look(path, &read, 10, 0));
-    assert_int_equal(truncate(path, (off_t)n - 1), 0);
-    assert_false(serve_slot_file_look(path, &read, 4000, 0));
-    /* A part that says it is longer than the state. */
-    assert_true(serve_slot_file_write(path, &file, tokens, x) == n);
-    assert_true(serve_slot_file_look(path, &read, 4000, 0));
-    read.state_bytes = 500;
-    assert_int_equal(serve_slot_file_read(path, &read, back, y), 0);
-    /* Any byte that is another one, which its size and its parts do not tell. */
-    for (size_t at = 16; at < n; at += at < 1100 ? 8 : 211) {
-        turn_byte(path, (long)at);
-        assert_false(serve_slot_file_look(path, &read, 4000, 0) &&
-                     serve_slot_file_read(path, &read, back, y) > 0);
-        turn_byte(path, (long)at);
-    }
-    assert_true(serve_slot_file_look(path, &read, 4000, 0) &&
-                serve_slot_file_read(path, &read, back, y) == n);
-    turn_byte(path, 12); /* its version */
-    assert_false(serve_slot_file_look(path, &read, 4000, 0));
-    unlink(path);
-    assert_false(serve_slot_file_look(path, &read, 4000, 0));
-}
-
-static void test_files_of_models(void **state)
-{
-    (void)state;
-    static const struct {
-        uint64_t numbers[2];
-        const char *fingerprint, *own;
-        bool fits;
-    } cases[] = {
-        {{7, 8}, "", "", true},        {{7, 8}, "", "abc", true},     {{7, 9}, "abc", "abc", false},
-        {{0, 8}, "abc", "abc", false}, {{7, 8}, "abc", "abc", true},  {{7, 8}, "abd", "abc", false},
-        {{0, 0}, "abc", "abc", true},  {{0, 0}, "abd", "abc", false}, {{0, 0}, "abc", "", false},
-        {{0, 0}, "", "abc", false},    {{7, 8}, "abc", "", true},
-    };
-    const uint64_t model[2] = {7, 8};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct serve_slot_file file = {.model = {cases[i].numbers[0], cases[i].numbers[1]}};
-        strcpy(file.fingerprint, cases[i].fingerprint);
-        if (serve_slot_file_fits(&file, model, cases[i].own) != cases[i].fits)
-            fail_msg("case %d", (int)i);
-    }
 }
 
 int main(void)
@@ -1217,13 +1150,12 @@ int main(void)
         cmocka_unit_test(test_a_recipe_is_parsed_once),
         cmocka_unit_test(test_policies_of_requests_that_nobody_claimed),
         cmocka_unit_test(test_documents_that_are_none),
+        cmocka_unit_test(test_documents_are_cleaned),
         cmocka_unit_test(test_documents),
         cmocka_unit_test(test_slots_behind_documents),
         cmocka_unit_test(test_errors_are_json),
         cmocka_unit_test(test_bodies),
-        cmocka_unit_test(test_files),
         cmocka_unit_test(test_pipes),
-        cmocka_unit_test(test_files_of_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -263,7 +263,14 @@ struct wnw__bridge_backend {
     int32_t n_threads;
     struct wnw__bridge_cache **caches; /* that its graphs had, in that order */
     int32_t n_cache, cap_cache;
-    bool plain;         /* takes nothing over: WINNOW_PLAIN */
+    bool plain; /* takes nothing over: WINNOW_PLAIN */
+    /* The operation for which layers stay as libllama has them, ggml's name of it; NULL = none. */
+    const char *stranger;
+    /* Of graphs without a cache that is here. */
+    struct wnw__bridge_seen {
+        bool caches;               /* a cache is in other memory */
+        char first[GGML_MAX_NAME]; /* the first node of the first graph, "" = none came */
+    } seen;
     bool ggml_products; /* leaves products to ggml: WINNOW_GGML_PRODUCTS */
     struct wnw__cells_shared *cells;
     struct wnw__bridge_products products;

@@ -77,6 +77,7 @@ int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *o
         info.n_heads = l->n_head;
         info.n_entries = wnw__cache_entries(&l->rows);
         info.bytes = wnw__cache_bytes(&l->rows);
+        info.key_bytes = (int32_t)l->rows.row_bytes;
         info.entry_bytes = (int32_t)(l->rows.row_bytes + l->rows.v_row_bytes);
         info.query_bytes = (int32_t)wnw__bridge_query_bytes(l);
         info.n_readers = l->facts.n_reader;

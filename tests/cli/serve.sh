@@ -61,7 +61,7 @@ good 'documents' serve -m "$model" --port 0 --document "a=$work/a.txt" --documen
 printf 'a=%s\nb=%s\n' "$work/a.txt" "$work/a.txt" | cmp -s - "$work/documents" || fail "other documents: $(cat "$work/documents")"
 bad 'a document without a name' 'NAME=FILE' serve -m "$model" --port 0 --document "$work/a.txt"
 bad 'a document that is not there' 'none.txt: No such file' serve -m "$model" --port 0 --document "a=$work/none.txt"
-for option in --context-shift --cache-reuse --sleep-idle-seconds; do
+for option in --context-shift --cache-reuse --sleep-idle-seconds --context_shift --cache_reuse --sleep_idle-seconds; do
     bad "$option with documents" 'does not go with --document' serve -m "$model" --port 0 --document "a=$work/a.txt" -- $option 1
 done
 LLAMA_ARG_CACHE_REUSE=1 bad 'reuse by the environment, with documents' 'LLAMA_ARG_CACHE_REUSE.* does not go with --document' \
@@ -120,9 +120,13 @@ bad 'a public address' 'api-key' serve -m "$model" --port 0 --host 0.0.0.0
 good 'a public address with a key' serve -m "$model" --port 0 --host 0.0.0.0 --api-key K
 good 'a public address for all' serve -m "$model" --port 0 --host 0.0.0.0 --no-auth
 bad 'no address' '--host' serve -m "$model" --port 0 --host no.such.host.invalid
-for option in --host --parallel -no-kvu --cache-ram --slot-save-path -hf --model-url --fim-qwen-1.5b-default; do
+for option in --host --parallel -no-kvu --cache-ram --slot-save-path -hf --model-url --fim-qwen-1.5b-default --slot_save_path --model_url --gpu_layers --kv_unified \
+    --no_kv-offload --fim_qwen_1.5b-default --fim-qwen-7b-spec; do
     bad "an option that is ours: $option" 'is set by' serve -m "$model" --port 0 -- $option x
 done
+
+good 'a key in a file, written as llama.cpp takes it too' serve -m "$model" --port 0 --host 0.0.0.0 -- --api_key_file "$work/a.txt"
+good 'options that are like ours and are not' serve -m "$model" --port 0 -- -t_x 1 --temp 0 --spec_default
 
 # Files and folders that may not be read or written. Root may do all, unless it gives that up.
 as_others() { "$@"; }

@@ -119,6 +119,9 @@ for name, options, says in [("no device", [], "device WINNOW"), ("no layer on it
     done = subprocess.run([server, "-m", model, "-c", "512", "--port", "0", "--host", "127.0.0.1", *options], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=120, env={**os.environ, "WINNOW_SERVE_POLICY": "keydiff"})
     check(f"without the backend: {name}", done.returncode == 1 and says in done.stderr, done.returncode, done.stderr[-800:])
+for types in (("f32", "f32"), ("f32", "f16"), ("f16", "f32")):
+    done = subprocess.run([winnow, "serve", "-m", model, "--port", "0", "--", "-ctk", types[0], "-ctv", types[1]], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    check(f"keys and values that are converted first: {types}", done.returncode == 2 and "keys and values of f32 stay as libllama has them" in done.stderr, done.returncode, done.stderr[-800:])
 for name in ("bert", "mamba"):
     done = subprocess.run([winnow, "serve", "-m", f"{TINY}/foreign/{name}.gguf", "--port", "0"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
     lines = [line for line in done.stderr.splitlines() if line.startswith("winnow: ") and "unless a request" not in line and not line.startswith("winnow: auto: ")]
