@@ -73,7 +73,7 @@ static void test_extent(void **state)
         if (e.depth != cases[i].depth || e.longest != cases[i].longest)
             fail_msg("'%s': depth %d, longest %zu", cases[i].body, (int)e.depth, e.longest);
     }
-    /* Every value costs something, whatever it is. */
+    /* Every value costs something. */
     static const char *const values[] = {"{},",   "[],",        "1,",    "null,",
                                          "\"\",", "{\"a\":1},", "[[]],", "-1e5,"};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
@@ -122,7 +122,7 @@ static void test_bodies_without_end(void **state)
     /* A text that no context holds, but for images. */
     text = times("{\"prompt\":\"", "a", 6 * MOST_TEXT + 6, "\"}");
     assert_int_equal(parsed(text, strlen(text), why), 400);
-    assert_non_null(strstr(why, "longer than the context"));
+    assert_non_null(strstr(why, "longer than any prompt"));
     config.media = true;
     assert_int_equal(parsed(text, strlen(text), why), 0);
     free(text);
