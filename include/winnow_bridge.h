@@ -132,7 +132,7 @@ WNW_API int wnw_bridge_observe(wnw_bridge *cache, const char *recipe);
 /* Ends what is observed: from now on it is what wnw_bridge_observe names afterwards. To be called between prompts, before the calls that name
  * what is wanted still. What was noted for others of tokens that are in the cache is lost with the next graph, so that policies
  * which need it refuse for these tokens (E_NOT_OBSERVED). */
-WNW_API int wnw_bridge_observe_anew(wnw_bridge *cache);
+WNW_API int wnw_bridge_unobserve(wnw_bridge *cache);
 
 /* ---- A sample that is read a second time, for policies with +sampled ---- */
 

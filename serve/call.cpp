@@ -78,25 +78,31 @@ void drop_body(const server_http_req &req)
     std::string().swap(const_cast<server_http_req &>(req).body);
 }
 
-server_http_res_ptr checked(const server_http_context::handler_t &route, int form, const server_http_req &req)
+server_http_res_ptr wrong_body(int form, const server_http_req &req, std::string *passed)
 {
     char why[SERVE_TEXT] = "";
     const char *param = nullptr;
     json_t *read = nullptr;
-    if (req.body.empty())
-        return pass_on(route, req, "");
     int status = serve_parse(&read, req.body.data(), req.body.size(), why);
     std::unique_ptr<json_t, json_freed> body(read);
     status = status ? status : serve_request_check_other(read, form, why, &param);
     if (status)
         return refuse(status, why, param);
-    drop_body(req);
-    c_text text(json_dumps(read, JSON_COMPACT | JSON_ENCODE_ANY));
+    const c_text text(json_dumps(read, JSON_COMPACT | JSON_ENCODE_ANY));
     if (!text)
         return refuse(500, "out of memory", nullptr);
     body.reset();
-    std::string passed(text.get());
-    text.reset();
+    passed->assign(text.get());
+    return nullptr;
+}
+
+server_http_res_ptr checked(const server_http_context::handler_t &route, int form, const server_http_req &req)
+{
+    std::string passed;
+    if (!req.body.empty())
+        if (auto wrong = wrong_body(form, req, &passed))
+            return wrong;
+    drop_body(req);
     return pass_on(route, req, std::move(passed));
 }
 

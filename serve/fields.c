@@ -197,6 +197,13 @@ static int check_whole(json_t *body, const struct field *f, json_t *v, char *why
     return fail(why, param, f->name, what);
 }
 
+/* What a client sends that always sends a field: the one best of 1, an empty suffix, no functions. */
+static bool says_nothing(const json_t *v)
+{
+    return json_integer_value(v) == 1 || json_is_false(v) ||
+           (json_is_string(v) && json_string_length(v) == 0) || (json_is_array(v) && json_array_size(v) == 0);
+}
+
 static int check_type(json_t *body, const struct field *f, json_t *v, char *why, const char **param)
 {
     switch (f->kind) {
@@ -230,7 +237,7 @@ static int check_type(json_t *body, const struct field *f, json_t *v, char *why,
     case OWN:
         return fail(why, param, f->name, "the server sets it by itself, and takes it from nobody");
     case NOBODY:
-        return fail(why, param, f->name, "no route of this server follows it");
+        return says_nothing(v) ? 0 : fail(why, param, f->name, "no route of this server follows it");
     case ANY:
         break;
     }
@@ -305,18 +312,57 @@ static int check_one_grammar(const json_t *body, char *why, const char **param)
     return 0;
 }
 
+static const char *name_of_tool(const json_t *tool)
+{
+    const char *name = text_in(json_object_get(tool, "function"), "name");
+    return *name ? name : text_in(tool, "name");
+}
+
+/* One tool that is named: the server knows "required" alone, so that it gets that tool and no other one. */
+static int follow_name(json_t *body, enum serve_form form, const char *name, char *why, const char **param)
+{
+    json_t *tool;
+    size_t i;
+    json_array_foreach(json_object_get(body, "tools"), i, tool)
+    {
+        if (strcmp(name_of_tool(tool), name) != 0)
+            continue;
+        json_t *one = json_pack("[O]", tool);
+        bool good = one && json_object_set_new(body, "tools", one) == 0;
+        if (form != SERVE_FORM_MESSAGES)
+            good = good && json_object_set_new(body, "tool_choice", json_string("required")) == 0;
+        if (!good)
+            snprintf(why, SERVE_TEXT, "out of memory");
+        return good ? 0 : 500;
+    }
+    return fail(why, param, "tool_choice", "tools has none of that name");
+}
+
+static int follow_choice(json_t *body, enum serve_form form, const json_t *choice, char *why,
+                         const char **param)
+{
+    const char *type = text_in(choice, "type");
+    if (form == SERVE_FORM_MESSAGES && json_is_object(choice) && strcmp(type, "tool") != 0)
+        return 0;
+    if (form != SERVE_FORM_MESSAGES && json_is_string(choice))
+        return 0;
+    if (json_is_object(choice) && *name_of_tool(choice))
+        return follow_name(body, form, name_of_tool(choice), why, param);
+    return fail(why, param, "tool_choice",
+                form == SERVE_FORM_MESSAGES
+                    ? "it is an object with a type"
+                    : "it is \"auto\", \"none\", \"required\", or an object with the name of a function");
+}
+
 /* Fields whose type depends on the form. */
 static int check_of_form(json_t *body, enum serve_form form, char *why, const char **param)
 {
     const json_t *choice = json_object_get(body, "tool_choice"),
                  *logprobs = json_object_get(body, "logprobs"),
                  *format = json_object_get(json_object_get(body, "text"), "format");
-    if (choice && form != SERVE_FORM_MESSAGES && !json_is_string(choice))
-        return fail(
-            why, param, "tool_choice",
-            "it is \"auto\", \"none\" or \"required\"; for one tool alone send that tool and \"required\"");
-    if (choice && form == SERVE_FORM_MESSAGES && !json_is_object(choice))
-        return fail(why, param, "tool_choice", "it is an object");
+    const int status = choice ? follow_choice(body, form, choice, why, param) : 0;
+    if (status)
+        return status;
     if (logprobs && (form == SERVE_FORM_CHAT || form == SERVE_FORM_RESPONSES) && !json_is_boolean(logprobs))
         return fail(why, param, "logprobs", "it is true or false; top_logprobs says how many");
     if (logprobs && (form == SERVE_FORM_PROMPT || form == SERVE_FORM_INFILL)) {

@@ -261,13 +261,13 @@ server_http_res_ptr without_field(const handler &route, const server_http_req &r
     parsed p;
     const int status =
         serve_request_read(&p.r, SERVE_FORM_INFILL, req.body.data(), req.body.size(), why, &param);
-    if (status)
-        return refuse(status, why, param);
     if (p.r.has_field)
         return refuse(400,
                       "winnow: this route has the server's own policy; /v1/chat/completions and "
                       "/v1/completions take one",
                       "winnow");
+    if (status)
+        return refuse(status, why, param);
     return uncounted(route, req);
 }
 

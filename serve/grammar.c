@@ -132,7 +132,7 @@ static void skip_space(struct grammar *g, bool lines)
             return;
 }
 
-/* Passes what stands in quotes or brackets, with escapes. Returns how many bytes there are in it at most; false where it does not end. */
+/* Passes what is in quotes or brackets, with escapes; *n becomes how many bytes there are in it at most. False where it does not end. */
 static bool pass_to(struct grammar *g, char end, uint32_t *n)
 {
     *n = 0;

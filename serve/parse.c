@@ -72,8 +72,8 @@ static int check_extent(const char *body, size_t n, char *why)
             n, (double)e.bytes / 0x1p20, (double)most / 0x1p20);
     else if (!serve_settings()->media && e.longest / 6 > serve_slots_most_text()) /* \u0041 is one byte */
         snprintf(why, SERVE_TEXT,
-                 "the body has a text of %zu bytes, which is longer than the context, whatever its "
-                 "tokens are",
+                 "the body has a text of %zu bytes, which is longer than any prompt that the "
+                 "context holds",
                  e.longest);
     else
         return 0;

@@ -18,10 +18,10 @@ struct json_t;
 
 enum {
     SERVE_DEPTH = 100,         /* arrays and objects in each other, at most */
-    SERVE_LEAST_TREE = 8 << 20 /* bytes that the values of a small body may take, besides its texts */
+    SERVE_LEAST_TREE = 8 << 20 /* bytes that the values of a small body may take, without its texts */
 };
 
-/* Bytes that the values of a body take as a tree, besides its texts, its longest text, and how deep it is. For what is no JSON these are no
+/* Bytes that the values of a body take as a tree without its texts, its longest text, and how deep it is. For what is no JSON these are no
  * less than up to its fault. */
 struct serve_extent {
     uint64_t bytes;

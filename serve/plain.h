@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A document's text is plain: what looks like a control token in it is text, as everywhere in winnow. The server tokenises a prompt as one
- * text, with the control tokens that the chat template wrote; so a thread says where the document stands in the text that it will have
+ * text, with the control tokens that the chat template wrote; so a thread says where the document is in the text that it will have
  * tokenised, and libllama's function is called for the parts of that text.
  */
 #ifndef WNW_SERVE_PLAIN_H

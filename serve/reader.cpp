@@ -42,11 +42,11 @@ bool misfit(int32_t d, const char *what)
     return fail(d, what, serve_refuse_input);
 }
 
-// Finds where the text of a document stands in a prompt, by another text that is written in its place, of characters that no template
+// Finds where the text of a document is in a prompt, by another text that is written in its place, of characters that no template
 // changes.
 bool find_place(const server_http_req &req, int32_t d)
 {
-    static const char mark[] = "winnow-a-document-stands-here";
+    static const char mark[] = "winnow-has-a-document-here";
     const c_text prompt = rendered(req, c_text(serve_document_is_stored(d)
                                                    ? serve_body_user(serve_document_system(d), mark, "x")
                                                    : serve_body_document(mark, "x")));

@@ -217,7 +217,7 @@ static int read_object(struct serve_request *r, char *why, const char **param)
         status = read_field(r, field, why, param);
     json_decref(field);
     if (!status && serve_request_is_long(r->body, param))
-        status = fail(why, param, *param, "it is longer than the context, whatever its tokens are");
+        status = fail(why, param, *param, "it is longer than any prompt that the context holds");
     read_answer(r);
     status = status ? status : read_slots(r, why, param);
     status = status ? status : read_content(r, why, param);
@@ -265,7 +265,7 @@ int serve_request_check_other(json_t *body, int form, char *why, const char **pa
         return fail(why, param, "winnow",
                     "this route would not follow it; /v1/chat/completions and /v1/completions would");
     if (serve_request_is_long(body, param))
-        return fail(why, param, *param, "it is longer than the context, whatever its tokens are");
+        return fail(why, param, *param, "it is longer than any prompt that the context holds");
     if (form >= 0)
         return serve_fields_check(body, (enum serve_form)form, serve_slots_n_cells(), why, param);
     if (tokens && !are_tokens(tokens))

@@ -25,7 +25,7 @@ static enum shape shape_of_list(const json_t *list)
     return n_texts > 0 ? MIXED : TOKENS;
 }
 
-/* One prompt; *p becomes what an object holds that has nothing besides. */
+/* One prompt; *p becomes what an object holds that has nothing else. */
 static enum shape shape_of(const json_t **p)
 {
     if (json_is_object(*p) && json_object_get(*p, "multimodal_data"))

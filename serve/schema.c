@@ -41,7 +41,7 @@ static bool counts(const char *key)
     return false;
 }
 
-/* What a member may be where it stands in a schema. Below "properties" the same words are names, whose values are objects, so that they
+/* What a member may be in a schema. Below "properties" the same words are names, whose values are objects, so that they
  * pass. */
 static bool check_member(struct check *c, const char *key, const json_t *v)
 {

@@ -108,7 +108,7 @@ struct serve_cached {
 void serve_slots_count(bool compressed_one, bool failed_one, const struct serve_cached *now);
 /* Counts a compression that the fallback does in place of the rule that was wanted. */
 void serve_slots_count_fallback(void);
-/* Sets how many numbers the queries of one token are, which a prompt takes besides while it is read by a rule that looks with all. */
+/* Sets how many numbers the queries of one token are, which a prompt takes too while it is read by a rule that looks with all. */
 void serve_slots_set_query_numbers(uint64_t n);
 
 /* ---- What is shown (slots_show.c) ---- */

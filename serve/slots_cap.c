@@ -21,7 +21,7 @@ static uint64_t query_bytes(const struct serve_slots *all, uint32_t needs)
     return all->query_numbers * (serve_rounds_queries(needs) ? 2 : 4);
 }
 
-/* What a request makes the queries of others take besides, whose prompts may be half read: they are rounded no more. */
+/* What a request makes the queries of others take more, whose prompts may be half read: they are rounded no more. */
 static uint64_t peak_of_others(const struct serve_slots *all, uint32_t before, uint32_t after)
 {
     uint64_t n = 0;

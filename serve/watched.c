@@ -330,7 +330,7 @@ static bool holds(const struct serve_watched *w, int32_t seq)
 }
 
 /* Whether what a slot's rule needs is wanted now. What a slot without a request holds by the server's own rule may be gone on with; what
- * it holds by another one would be read anew. */
+ * it holds by another one would be read again. */
 static bool asks(const struct serve_watched *w, int32_t seq)
 {
     return serve_slots_is_claimed(seq) ||
@@ -361,7 +361,7 @@ void serve_watched_observe(struct serve_watched *w)
         return;
     if (!reading) {
         give_up(w);
-        (void)wnw_bridge_observe_anew(w->cache);
+        (void)wnw_bridge_unobserve(w->cache);
     }
     w->observed = needs;
     int rc = observe(w, &w->least);

@@ -365,8 +365,8 @@ static void test_rounded_queries_are_for_who_takes_them(void **state)
     free(tokens);
 }
 
-/* What is observed anew is all: what only others had noted takes no memory, and they say that it is gone. */
-static void test_observed_anew(void **state)
+/* What is observed from then on is all: what only others had noted takes no memory, and they say that it is gone. */
+static void test_what_is_observed_no_more(void **state)
 {
     static const char *const others[] = {"replay", "h2o", "expected_attention", "snapkv:window=16"};
     (void)state;
@@ -380,7 +380,7 @@ static void test_observed_anew(void **state)
         assert_ok(wnw_bridge_observe(told.cache, "keydiff"));
         assert_ok(wnw_bridge_observe(told.cache, others[i]));
         test_llama_decode(&t, 0, 0, tokens, N_LONG, NULL);
-        assert_ok(wnw_bridge_observe_anew(told.cache));
+        assert_ok(wnw_bridge_unobserve(told.cache));
         assert_ok(wnw_bridge_observe(told.cache, "keydiff"));
         test_llama_decode(&t, 0, N_LONG, tokens, 1, NULL);
         wnw_bridge_layer l = wnw_bridge_layer_default();
@@ -506,7 +506,7 @@ static void test_refuses(void **state)
     of.policy = NULL;
     assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_ARG);
     assert_error(wnw_bridge_observe(NULL, "keydiff"), WNW_E_ARG);
-    assert_error(wnw_bridge_observe_anew(NULL), WNW_E_ARG);
+    assert_error(wnw_bridge_unobserve(NULL), WNW_E_ARG);
     assert_error(wnw_bridge_observe(told.cache, "kvzip"), WNW_E_UNSUPPORTED);
     assert_error(wnw_bridge_observe(told.cache, "snapvk"), WNW_E_ARG);
     assert_error(wnw_bridge_observe(told.cache, NULL), WNW_E_ARG);
@@ -525,7 +525,7 @@ int main(void)
         cmocka_unit_test(test_header),
         cmocka_unit_test(test_queries_go),
         cmocka_unit_test(test_rounded_queries_are_for_who_takes_them),
-        cmocka_unit_test(test_observed_anew),
+        cmocka_unit_test(test_what_is_observed_no_more),
         cmocka_unit_test(test_windows_are_freed),
         cmocka_unit_test(test_refuses),
     };

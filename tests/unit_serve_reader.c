@@ -73,7 +73,7 @@ static void test_extent(void **state)
         if (e.depth != cases[i].depth || e.longest != cases[i].longest)
             fail_msg("'%s': depth %d, longest %zu", cases[i].body, (int)e.depth, e.longest);
     }
-    /* Every value costs something, whatever it is. */
+    /* Every value costs something. */
     static const char *const values[] = {"{},",   "[],",        "1,",    "null,",
                                          "\"\",", "{\"a\":1},", "[[]],", "-1e5,"};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
@@ -122,7 +122,7 @@ static void test_bodies_without_end(void **state)
     /* A text that no context holds, but for images. */
     text = times("{\"prompt\":\"", "a", 6 * MOST_TEXT + 6, "\"}");
     assert_int_equal(parsed(text, strlen(text), why), 400);
-    assert_non_null(strstr(why, "longer than the context"));
+    assert_non_null(strstr(why, "longer than any prompt"));
     config.media = true;
     assert_int_equal(parsed(text, strlen(text), why), 0);
     free(text);
@@ -252,6 +252,23 @@ static void test_types_of_fields(void **state)
             refuses(SERVE_FORM_PROMPT, body, cases[i].field);
         }
     refuses(SERVE_FORM_CHAT, CHAT(",\"tool_choice\":{\"type\":\"function\"}"), "tool_choice");
+#define TOOLS "\"tools\":[{\"function\":{\"name\":\"f\"}},{\"function\":{\"name\":\"g\"}}]"
+    refuses(SERVE_FORM_CHAT, CHAT("," TOOLS ",\"tool_choice\":{\"function\":{\"name\":\"h\"}}"),
+            "tool_choice");
+    refuses(SERVE_FORM_MESSAGES, CHAT(",\"tool_choice\":\"auto\""), "tool_choice");
+    passes(SERVE_FORM_CHAT, "{\"messages\":[]," TOOLS ",\"tool_choice\":{\"function\":{\"name\":\"g\"}}}",
+           "{\"messages\":[],\"tools\":[{\"function\":{\"name\":\"g\"}}],\"tool_choice\":\"required\",\"id_"
+           "slot\":2}");
+    passes(SERVE_FORM_CHAT, "{\"messages\":[]," TOOLS ",\"tool_choice\":\"none\"}",
+           "{\"messages\":[]," TOOLS ",\"tool_choice\":\"none\",\"id_slot\":2}");
+    passes(SERVE_FORM_MESSAGES,
+           "{\"messages\":[],\"tools\":[{\"name\":\"f\"},{\"name\":\"g\"}],\"tool_choice\":{\"type\":"
+           "\"tool\",\"name\":\"f\"}}",
+           "{\"messages\":[],\"tools\":[{\"name\":\"f\"}],\"tool_choice\":{\"type\":\"tool\",\"name\":\"f\"},"
+           "\"id_slot\":2}");
+    passes(SERVE_FORM_PROMPT, "{\"prompt\":\"x\",\"suffix\":\"\",\"best_of\":1}",
+           "{\"prompt\":\"x\",\"suffix\":\"\",\"best_of\":1,\"id_slot\":2}");
+#undef TOOLS
     refuses(SERVE_FORM_CHAT, CHAT(",\"logprobs\":3"), "logprobs");
     refuses(SERVE_FORM_PROMPT, "{\"prompt\":\"x\",\"logprobs\":true}", "logprobs");
     refuses(SERVE_FORM_RESPONSES, "{\"input\":\"x\",\"text\":{\"format\":{\"type\":\"json_schema\"}}}",

@@ -139,7 +139,7 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
     return rc;
 }
 
-int wnw_bridge_observe_anew(wnw_bridge *cache)
+int wnw_bridge_unobserve(wnw_bridge *cache)
 {
     WNW_REQUIRE(cache);
     backend_of(cache)->watch.needs = (wnw_needs){0};

@@ -120,7 +120,7 @@ with serve() as s:
     for name, grammar in grammars.items():
         for path, body in (("/completion", {"prompt": "w1", "n_predict": 1}), ("/v1/chat/completions", {"messages": messages, "max_tokens": 1})):
             said_well(f"{path}: a grammar: {name}", s.ask(path, {**body, "grammar": grammar}))
-    # And those that are none of these are followed.
+    # Others are followed.
     r = s.ask("/completion", {"prompt": "w1", "n_predict": 400, "json_schema": {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 9}, "b": {"enum": ["x", "y"]}}, "required": ["a", "b"], "additionalProperties": False}})
     check("a schema is followed", r.status == 200 and set(json.loads(r.json["content"])) == {"a", "b"}, r.text[:300])
     r = s.ask("/completion", {"prompt": "w1", "n_predict": 20, "grammar": 'root ::= ("ab" | "c"){2,3} "d"'})

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The cap of `winnow serve` (--kv-bytes) whatever is asked, and what comes back when nobody asks for it: cap.py WINNOW"""
+"""The cap of `winnow serve` (--kv-bytes) under all requests, and what comes back when nobody asks for it: cap.py WINNOW"""
 import random
 import sys
 import tempfile
@@ -60,7 +60,7 @@ with serve("--policy", "full", "--kv-bytes", "2M", slots=8) as s:
     for more in ({"messages": [{"role": "user", "content": "w1"}]}, {"messages": []}, {"input": "w1"}):
         r = s.ask("/completion", {"prompt": ids(5000, 1), "n_predict": 4, **more})
         check(f"a prompt and {more}", r.status == 400, r.text[:300])
-    # A prompt counts in whatever form it comes.
+    # A prompt counts in every form.
     for prompt in (ids(5000, 1), [ids(5000, 1)], words(3000, 1), [words(3000, 1)], [5, words(3000, 1)], {"prompt_string": words(3000, 1)}, [{"prompt_string": [5, words(3000, 1)]}]):
         r = s.ask("/v1/completions", {"prompt": prompt, "max_tokens": 2})
         check(f"a long prompt: {str(prompt)[:30]}", r.status == 400 and "takes" in r.text, r.text[:300])
@@ -134,5 +134,5 @@ with serve("--policy", "keydiff", "--budget", "100", slots=2) as s:
     s.complete(ids(300, 3), 2, id_slot=1)
     after = s.complete(first + ids(200, 2) + ids(200, 4), 2, id_slot=0, winnow=h2o)
     said = kv(s)
-    check("after another rule it is read anew, by its own rule", after["timings"]["cache_n"] == 0 and said["compressions_by_fallback"] == 0, after["timings"], said)
+    check("after another rule it is read again, by its own rule", after["timings"]["cache_n"] == 0 and said["compressions_by_fallback"] == 0, after["timings"], said)
 finish()

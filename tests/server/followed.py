@@ -43,7 +43,7 @@ def refused(s, path, body, field):
 
 with serve("--policy", "keydiff", "--budget", "100", "--document", "d=" + document("d", words(300, 5))) as s:
     check("the document is ready", until(lambda: all(d["ready"] for d in kv(s)["documents"])))
-    # The policy of a request holds for its prompt, in whatever form that comes.
+    # The policy of a request holds for its prompt, in every form.
     prompts = {"a text": words(300, 2), "a list of one text": [words(300, 2)], "tokens": ids(300, 2), "a list of tokens": [ids(300, 2)], "tokens and a text": [1, 2, words(300, 2)], "a text and tokens": [words(150, 2), *ids(200, 3)],
                "a list of both": [[1, words(300, 2)]], "an object": {"prompt_string": words(300, 2)}, "a list of an object": [{"prompt_string": [1, words(300, 2)]}]}
     for path, key in (("/completion", "n_predict"), ("/v1/completions", "max_tokens")):
