@@ -47,6 +47,9 @@ server_http_res_ptr move_slot(const server_http_context::handler_t &route, const
                               int32_t slot, const std::string &action)
 {
     char why[SERVE_TEXT];
+    std::string passed;
+    if (auto wrong = wrong_body(-1, req, &passed))
+        return wrong;
     const c_text file(serve_body_get_file(req.body.data(), req.body.size()));
     if (!file)
         return refuse(400, "filename: give the name of a file in the server's folder, as a text", "filename");

@@ -41,7 +41,7 @@ def refused(s, path, body, field):
     check(f"{path}: {field} is refused", r.status == 400 and r.json["error"].get("param") == field and field.split(".")[0] in r.json["error"]["message"], str(body)[:150], r.text[:300])
 
 
-with serve("--policy", "keydiff", "--budget", "100", "--document", "d=" + document("d", words(300, 5))) as s:
+with serve("--policy", "keydiff", "--budget", "100", "--save", folder.name, "--document", "d=" + document("d", words(300, 5))) as s:
     check("the document is ready", until(lambda: all(d["ready"] for d in kv(s)["documents"])))
     # The policy of a request holds for its prompt, in every form.
     prompts = {"a text": words(300, 2), "a list of one text": [words(300, 2)], "tokens": ids(300, 2), "a list of tokens": [ids(300, 2)], "tokens and a text": [1, 2, words(300, 2)], "a text and tokens": [words(150, 2), *ids(200, 3)],
@@ -84,7 +84,7 @@ with serve("--policy", "keydiff", "--budget", "100", "--document", "d=" + docume
     refused(s, "/v1/responses", {"input": "w1", "text": {"format": {"type": "json_schema", "schema": {}}}}, "text")
     # A field `winnow`, where it is followed and where not.
     for path, body in (("/tokenize", {"content": "w1"}), ("/detokenize", {"tokens": [1]}), ("/apply-template", {"messages": user("w1")}), ("/v1/messages/count_tokens", {"messages": user("w1")}), ("/v1/chat/completions/input_tokens", {"messages": user("w1")}),
-                       ("/infill", {"input_prefix": "w1", "input_suffix": "w2"}), ("/embeddings", {"input": "w1"}), ("/rerank", {"query": "w1", "documents": ["w2"]}), ("/slots/0?action=erase", {})):
+                       ("/infill", {"input_prefix": "w1", "input_suffix": "w2"}), ("/embeddings", {"input": "w1"}), ("/rerank", {"query": "w1", "documents": ["w2"]}), ("/slots/0?action=erase", {}), ("/winnow/slots/0?action=save", {"filename": "x"}), ("/winnow/slots/0?action=restore", {"filename": "x"})):
         refused(s, path, {**body, "winnow": {"policy": "full"}}, "winnow")
     for field, param in (({"polciy": "full"}, "winnow"), ({"policy": None}, "winnow.policy"), ({"budget": "100"}, "winnow.budget"), ({"budget": 1, "ratio": 0.5}, "winnow.ratio"), ({"reuse": True}, "winnow.reuse"), ({"document": 5}, "winnow.document"), ([], "winnow"), ("full", "winnow")):
         for path, body in (("/completion", {"prompt": "w1", "n_predict": 1}), ("/v1/chat/completions", {"messages": user("w1")}), ("/v1/messages", {"messages": user("w1"), "max_tokens": 1}), ("/v1/responses", {"input": "w1"})):
