@@ -12,6 +12,8 @@ enum { APP_MAX_DOCUMENTS = 1000 };
  * refused; sequences that are not UTF-8 become U+FFFD, with one remark that counts them and says where the first is.
  * Returns an exit code. */
 int app_text_clean(struct app_text *t, const char *name, struct app_text *remarks);
+/* The same without a message: *fault is NULL, or says what is wrong, and is the caller's to free (NULL with APP_FAILED: out of memory). */
+int app_text_mend(struct app_text *t, const char *name, struct app_text *remarks, char **fault);
 
 /* Reads documents, of which "-" is standard input, and joins them by blank lines: each begins in the paragraph after the one
  * before. *text is NULL without any; the caller frees it. Returns an exit code. */

@@ -243,6 +243,16 @@ static int add_id(int32_t **ids, int32_t n, int32_t *cap, int32_t id)
     return APP_OK;
 }
 
+/* Passes a byte order mark at the start of a file. False: it begins with a part of one, which is no id. */
+static bool pass_mark(FILE *f)
+{
+    const int c = getc(f);
+    if (c == 0xef)
+        return getc(f) == 0xbb && getc(f) == 0xbf;
+    ungetc(c, f);
+    return true;
+}
+
 int app_read_tokens(int32_t **ids, int32_t *n, const char *path)
 {
     FILE *f;
@@ -254,6 +264,8 @@ int app_read_tokens(int32_t **ids, int32_t *n, const char *path)
     int rc = app_open_input(&f, path);
     if (rc != APP_OK)
         return rc;
+    if (!pass_mark(f))
+        rc = app_fail(APP_BAD_INPUT, "'%s' does not begin with a token id", path);
     while (rc == APP_OK && next_word(word, &id, f)) {
         if (id < 0)
             rc = app_fail(APP_BAD_INPUT, "'%s': '%s' (number %d) is not a token id", path, word, *n + 1);

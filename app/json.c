@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 bool app_json_append(json_t **list, json_t *item)
 {
@@ -43,12 +44,32 @@ json_t *app_json_number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+void app_put_json(const char *text)
+{
+    if (isatty(STDOUT_FILENO) != 1) {
+        fputs(text, stdout);
+        return;
+    }
+    while (*text) {
+        const size_t n = *text != '\n' ? app_control_bytes(text) : 0;
+        if (n > 0)
+            printf("\\u%04x", app_control_code(text, n));
+        else
+            putchar(*text);
+        text += n > 0 ? n : 1;
+    }
+}
+
 int app_print_json(json_t *o)
 {
     if (!o)
         return app_fail(APP_FAILED, "out of memory for the JSON object");
     errno = 0;
-    const bool whole = json_dumpf(o, stdout, JSON_REAL_PRECISION(10)) == 0;
+    char *text = json_dumps(o, JSON_REAL_PRECISION(10));
+    const bool whole = text != NULL;
+    if (text)
+        app_put_json(text);
+    free(text);
     json_decref(o);
     putchar('\n');
     const int rc = app_finish_stdout();

@@ -16,6 +16,8 @@ json_t *app_json_number(double value);
 bool app_json_append(json_t **list, json_t *item);
 /* Sets member `key` of an object to `value`, under the same rules: an object is complete or it does not exist. */
 bool app_json_set(json_t **o, const char *key, json_t *value);
+/* Writes JSON to standard output; on a terminal with \uXXXX for the control characters that JSON need not escape. */
+void app_put_json(const char *text);
 /* Prints one JSON object and a newline to standard output and releases the object. NULL means that memory ran
  * out while the object was made. Returns an exit code. */
 int app_print_json(json_t *o);

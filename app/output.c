@@ -8,6 +8,7 @@
 
 #include "app/console.h"
 #include "app/values.h"
+#include "base/whole_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -64,42 +65,6 @@ static int open_descriptor(const struct stat *st)
 }
 
 /* ---- Where the file goes ---- */
-
-/* The target of a symbolic link as a path from the working folder, which the caller frees; NULL with errno
- * set. */
-static char *link_target(const char *path)
-{
-    char text[PATH_MAX], *out = NULL;
-    const ssize_t n = readlink(path, text, sizeof text - 1);
-    if (n < 0)
-        return NULL;
-    text[n] = '\0';
-    const char *slash = strrchr(path, '/');
-    const int folder = text[0] == '/' || !slash ? 0 : (int)(slash - path) + 1;
-    return asprintf(&out, "%.*s%s", folder, path, text) < 0 ? NULL : out;
-}
-
-/* The path that symbolic links lead to, whether a file exists there or not. The caller frees it; NULL with
- * errno set. */
-static char *follow_links(const char *path)
-{
-    char *at = realpath(path, NULL);
-    if (at || errno != ENOENT)
-        return at;
-    at = strdup(path);
-    for (int depth = 0; at; depth++) {
-        char *next = depth < 40 ? link_target(at) : NULL;
-        const int err = depth < 40 ? errno : ELOOP;
-        /* The path is no link, or nothing exists there: this is the name that the file will have. */
-        if (!next && (err == EINVAL || err == ENOENT))
-            return at;
-        free(at);
-        at = next;
-        if (!next)
-            errno = err;
-    }
-    return NULL;
-}
 
 static int cannot_write(const char *path, int err)
 {
@@ -163,13 +128,17 @@ static int find_target(char **target, mode_t *mode, const char *path, const stru
     *mode = 0;
     if (*path == '\0')
         return app_fail(APP_BAD_INPUT, "the name of the output file is empty");
+    if (strcmp(path, "-") == 0) /* which the user did not mean to be a name */
+        return app_fail(APP_BAD_INPUT,
+                        "'-' is no file: results are not written to standard output; name a file, ./- "
+                        "if it shall be called so");
     const bool present = stat(path, &st) == 0;
     if (!present && errno != ENOENT)
         return cannot_write(path, errno);
     int rc = present ? check_present(path, &st, inputs) : APP_OK;
     if (rc != APP_OK)
         return rc;
-    *target = follow_links(path);
+    *target = wnw__behind_links(path);
     if (!*target)
         return cannot_write(path, errno);
     rc = check_folder(path, *target);
@@ -196,7 +165,7 @@ int app_out_check(const char *path, const struct app_inputs *inputs)
 /* The path of a file in its folder's real place, which the caller frees; NULL where there is no such folder. */
 static char *place_of(const char *path)
 {
-    char *target = follow_links(path), *folder = target ? folder_of(target) : NULL,
+    char *target = wnw__behind_links(path), *folder = target ? folder_of(target) : NULL,
          *real = folder ? realpath(folder, NULL) : NULL, *place = NULL;
     const char *slash = target ? strrchr(target, '/') : NULL;
     if (real && asprintf(&place, "%s/%s", real, slash ? slash + 1 : target) < 0)

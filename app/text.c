@@ -72,9 +72,7 @@ static bool second_byte_fits(unsigned char first, unsigned char c)
     return c >= lo && c <= hi;
 }
 
-/* Bytes of the longest well-formed beginning of a sequence at s; *whole says whether the sequence is
- * complete. */
-static size_t scan_sequence(const char *s, size_t len, bool *whole)
+size_t app_text_sequence(const char *s, size_t len, bool *whole)
 {
     const unsigned char *u = (const unsigned char *)s;
     const size_t want = sequence_length(u[0]);
@@ -91,7 +89,7 @@ static bool add_counted(struct app_text *t, const char *s, size_t len, size_t *n
     *n_bad = *first = 0;
     for (size_t i = 0; i < len;) {
         bool whole;
-        const size_t n = scan_sequence(s + i, len - i, &whole);
+        const size_t n = app_text_sequence(s + i, len - i, &whole);
         if (!whole && (*n_bad)++ == 0)
             *first = i;
         if (!(whole ? app_text_add(t, s + i, n) : app_text_add(t, "\xef\xbf\xbd", 3)))
@@ -114,7 +112,7 @@ bool app_text_repair_counted(struct app_text *t, size_t *n_bad, size_t *first)
     bool whole = true;
     *n_bad = *first = 0;
     while (good < t->len) {
-        const size_t n = scan_sequence(t->s + good, t->len - good, &whole);
+        const size_t n = app_text_sequence(t->s + good, t->len - good, &whole);
         if (!whole)
             break;
         good += n;
@@ -154,7 +152,20 @@ size_t app_control_bytes(const char *s)
     const unsigned char *u = (const unsigned char *)s;
     if (u[0] < 0x20 || u[0] == 0x7f)
         return u[0] != '\0';
-    return u[0] == 0xc2 && u[1] >= 0x80 && u[1] < 0xa0 ? 2 : 0;
+    if (u[0] == 0xc2)
+        return u[1] >= 0x80 && u[1] < 0xa0 ? 2 : 0;
+    return u[0] == 0xe2 && ((u[1] == 0x80 && u[2] >= 0xaa && u[2] <= 0xae) ||
+                            (u[1] == 0x81 && u[2] >= 0xa6 && u[2] <= 0xa9))
+               ? 3
+               : 0;
+}
+
+unsigned app_control_code(const char *s, size_t n)
+{
+    const unsigned char *u = (const unsigned char *)s;
+    return n == 1   ? u[0]
+           : n == 2 ? (u[0] & 0x1fu) << 6 | (u[1] & 0x3fu)
+                    : (u[0] & 0x0fu) << 12 | (u[1] & 0x3fu) << 6 | (u[2] & 0x3fu);
 }
 
 void app_hide_controls(char *s, bool lines)

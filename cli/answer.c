@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "app/json.h"
 #include "app/process.h"
+#include "app/shown.h"
 #include "app/stop.h"
 #include "base/json.h"
 #include "cli/loop.h"
@@ -29,7 +30,7 @@ int cli_answer_begin(struct cli_answer *a, const struct cli_args *args)
 
 /* What is done with the answer while it is generated. */
 struct listener {
-    FILE *echo; /* new text is written here at once; NULL = nowhere */
+    struct app_shown echo; /* new text is written here at once; f = NULL: nowhere */
     struct app_progress progress;
     double first; /* when the first token came */
     int32_t most;
@@ -46,7 +47,7 @@ static bool hear(const char *text, size_t n_bytes, int32_t n_tokens, void *user)
         l->first = app_now_ms();
     errno = 0;
     /* The error is reported at once, because generating the rest of an unreadable answer would be in vain. */
-    if (l->echo && n_bytes > 0 && (fwrite(text, 1, n_bytes, l->echo) != n_bytes || fflush(l->echo) != 0))
+    if (l->echo.f && n_bytes > 0 && (!app_shown_write(&l->echo, text, n_bytes) || fflush(l->echo.f) != 0))
         l->rc = app_stdout_failed();
     else
         app_progress_step(n_tokens, l->most, &l->progress);
@@ -57,15 +58,14 @@ static bool hear(const char *text, size_t n_bytes, int32_t n_tokens, void *user)
 int cli_answer_generate(struct cli_answer *a, struct app_job *job)
 {
     struct cli_loop loop = {.n = 0};
-    struct listener l = {.echo = job->args->json ? NULL : stdout,
-                         .most = a->most,
-                         .stoppable = a->stoppable,
-                         .loop = a->ends_loops ? &loop : NULL};
+    struct listener l = {.most = a->most, .stoppable = a->stoppable, .loop = a->ends_loops ? &loop : NULL};
     const wnw_generate_params params = {WNW_INIT(wnw_generate_params), .n_max = a->most, .on_text = hear,
                                         .user = &l};
     a->ttft_ms = app_now_ms() - job->start_ms;
     if (params.n_max == 0)
         return APP_OK;
+    if (!job->args->json)
+        app_shown_begin(&l.echo, stdout);
     app_progress_start(&l.progress, "generate", "tokens");
     /* An answer that is printed on a terminal shows the progress itself. */
     l.progress.terminal = l.progress.terminal && !isatty(STDOUT_FILENO);
@@ -76,6 +76,8 @@ int cli_answer_generate(struct cli_answer *a, struct app_job *job)
     a->decode_ms = end - l.first;
     app_progress_end(&l.progress);
     a->looped = l.looped;
+    if (l.echo.f && l.rc == APP_OK && (!app_shown_end(&l.echo) || fflush(l.echo.f) != 0))
+        l.rc = app_stdout_failed();
     if (status != WNW_OK)
         return app_fail_status(status);
     if (a->said.end == WNW_END_FULL)

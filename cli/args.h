@@ -15,8 +15,9 @@ struct cli_args {
     bool markdown, pieces;
     bool path, env;
     char *check;
-    int64_t slots, context, port;
+    int64_t slots, context, port, timeout;
     char *host, *api_key, *save;
+    struct app_list host_names;
     bool no_auth;
     char *cache, *questions, *store, *compare, *slot;
     bool store_exact, store_any;

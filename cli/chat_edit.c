@@ -25,6 +25,8 @@ struct cli_edit {
     HistEvent event;
     char prompt[8];
     bool begun; /* a character of this line was read */
+    bool kept;  /* a byte was read that begins the next character */
+    char next;  /* that byte */
 };
 
 static struct cli_edit *edit_of(EditLine *el)
@@ -43,17 +45,29 @@ static bool was_typed_ahead(struct cli_edit *e)
     return first && poll(&in, 1, 0) > 0;
 }
 
+/* Reads a byte, or takes the one that was kept. As read. */
+static ssize_t next_byte(struct cli_edit *e, char *byte)
+{
+    if (e->kept) {
+        e->kept = false;
+        *byte = e->next;
+        return 1;
+    }
+    return cli_line_wait() ? read(STDIN_FILENO, byte, 1) : -1;
+}
+
 /* Bytes become characters here, and a signal ends the line; libedit by itself would go on reading. A terminal that lines are not edited on,
  * as while an answer comes and until libedit has written its prompt, takes Ctrl-D for the end of its input, and hands it on as a
- * zero once lines are edited again. */
+ * zero once lines are edited again. A byte that does not continue a character, as the Enter behind a letter of Latin-1, begins the next one. */
 static int next_character(EditLine *el, wchar_t *out)
 {
     enum { CTRL_D = 4 };
-    const bool ahead = was_typed_ahead(edit_of(el));
+    struct cli_edit *e = edit_of(el);
+    const bool ahead = was_typed_ahead(e);
     char bytes[8];
     size_t n = 0, len;
     for (;;) {
-        const ssize_t got = cli_line_wait() ? read(STDIN_FILENO, bytes + n, 1) : -1;
+        const ssize_t got = next_byte(e, bytes + n);
         if (got < 0 && errno == EINTR && !app_stop_asked())
             continue; /* another signal, as that of a window's size */
         if (got <= 0)
@@ -61,6 +75,8 @@ static int next_character(EditLine *el, wchar_t *out)
         const enum wnw__utf8 is = wnw__utf8_scan(bytes, ++n, &len);
         if (is == WNW_UTF8_OPEN && n < sizeof bytes - 1)
             continue;
+        e->kept = is != WNW_UTF8_WHOLE && n > 1;
+        e->next = bytes[n - 1];
         bytes[n] = '\0';
         *out = L'?';
         if (ahead && n == 1 && bytes[0] == '\0')

@@ -89,8 +89,17 @@ static void print_models(const json_t *models)
         printf("%s%-20s %-14s", i ? "          " : "models    ", text_of(m, "name"), state);
         if (is(m, "present"))
             printf("%8.1f MiB  ", (double)json_integer_value(json_object_get(m, "bytes")) / 1048576.0);
-        printf("%s\n", is(m, "present") ? text_of(m, "path") : "");
+        app_print_line(is(m, "present") ? text_of(m, "path") : "");
+        putchar('\n');
     }
+}
+
+/* A name from a folder or the environment, and room up to a column. */
+static void put_name(const char *name, size_t width)
+{
+    app_print_line(name);
+    for (size_t n = strlen(name); n < width; n++)
+        putchar(' ');
 }
 
 static void print_profiles(const json_t *profiles)
@@ -98,8 +107,13 @@ static void print_profiles(const json_t *profiles)
     size_t i;
     json_t *p;
     json_array_foreach(profiles, i, p)
-        printf("%s%-20s %d files in %s\n", i ? "          " : "profiles  ", text_of(p, "model"),
-               (int)json_integer_value(json_object_get(p, "files")), text_of(p, "folder"));
+    {
+        fputs(i ? "          " : "profiles  ", stdout);
+        put_name(text_of(p, "model"), 20);
+        printf(" %d files in ", (int)json_integer_value(json_object_get(p, "files")));
+        put_name(text_of(p, "folder"), 0);
+        putchar('\n');
+    }
 }
 
 static void print_devices(const json_t *devices)
@@ -127,9 +141,11 @@ void cli_doctor_print(const json_t *report)
     print_memory(json_object_get(report, "memory"));
     print_devices(json_object_get(report, "devices"));
     print_models(json_object_get(report, "models"));
-    if (json_is_string(json_object_get(backend, "path")))
-        printf("backend   %s, for ggml %s\n", text_of(backend, "path"), text_of(backend, "built_for"));
-    else
+    if (json_is_string(json_object_get(backend, "path"))) {
+        fputs("backend   ", stdout);
+        app_print_line(text_of(backend, "path"));
+        printf(", for ggml %s\n", text_of(backend, "built_for"));
+    } else
         puts("backend   none");
     const char *server = text_of(json_object_get(report, "server"), "path");
     printf("server    %s\n", *server ? server : "not built: make server");

@@ -9,7 +9,6 @@
 #include "cli/stored.h"
 #include "serve/slot_file.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,20 +62,19 @@ static int make_slot(struct export *x)
 
 static int write_slot(struct export *x, const char *path)
 {
-    struct app_out out = {0};
     struct app_inputs inputs = {0};
+    const struct serve_slot_form any = {.type_k = -1, .type_v = -1};
     int32_t n;
+    size_t bytes;
     app_inputs_add(&inputs, x->path);
     app_inputs_add(&inputs, x->model_path);
-    int rc = app_out_open(&out, path, &inputs);
+    const int rc = app_out_check(path, &inputs);
     if (rc != APP_OK)
         return rc;
-    if (!serve_slot_file_put(out.f, &x->slot, wnw_stored_tokens(x->st, &n), x->state))
-        rc = app_fail(APP_FAILED, "cannot write '%s': %s", path, strerror(errno));
-    if (rc == APP_OK)
-        return app_out_commit(&out);
-    app_out_abort(&out);
-    return rc;
+    const int32_t *tokens = wnw_stored_tokens(x->st, &n);
+    int status = serve_slot_file_check(&x->slot, tokens, x->state, &any);
+    status = status == WNW_OK ? serve_slot_file_write(&bytes, path, &x->slot, tokens, x->state) : status;
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
 int cli_export(const struct app_args *app)

@@ -29,8 +29,9 @@ int cli_models(const struct app_args *args)
         const bool present = bytes >= 0;
         if (present)
             snprintf(size, sizeof size, "%.1f MiB", (double)bytes / 1048576.0);
-        printf("%-20s %-8s %9s  %s%s\n", app_model_names[i], present ? "yes" : "no", size, path,
-               i == 0 ? "  (default)" : "");
+        printf("%-20s %-8s %9s  ", app_model_names[i], present ? "yes" : "no", size);
+        app_print_line(path);
+        puts(i == 0 ? "  (default)" : "");
         free(path);
     }
     return app_finish_stdout();

@@ -111,13 +111,27 @@ static bool is_listed(const char *const *list, const char *option)
     return *list != NULL;
 }
 
-/* Options of the server that name a model of its makers, "--fim-qwen-1.5b-default". */
+static bool has_end(const char *option, const char *end)
+{
+    const size_t n = strlen(option), n_end = strlen(end);
+    return n > n_end && strcmp(option + n - n_end, end) == 0;
+}
+
+/* Options of the server that name a model of its makers, "--fim-qwen-1.5b-default" and "--fim-qwen-7b-spec". */
 static bool names_model(const char *option)
 {
-    static const char end[] = "-default";
-    const size_t n = strlen(option);
-    return n > sizeof end + 1 && strncmp(option, "--", 2) == 0 && strcmp(option, "--spec-default") != 0 &&
-           strcmp(option + n - (sizeof end - 1), end) == 0;
+    return (strncmp(option, "--", 2) == 0 && has_end(option, "-default") &&
+            strcmp(option, "--spec-default") != 0) ||
+           (strncmp(option, "--fim-", 6) == 0 && has_end(option, "-spec"));
+}
+
+/* An option as llama.cpp's server compares it, which takes "--gpu_layers" for "--gpu-layers". The caller frees it. */
+static char *compared(const char *option)
+{
+    char *copy = strdup(option);
+    for (char *c = copy; c && strncmp(option, "--", 2) == 0 && *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    return copy;
 }
 
 static int check_set(const struct app_args *args)
@@ -132,16 +146,22 @@ static int check_set(const struct app_args *args)
 
 static int check_rest(const struct app_args *args, bool *has_key)
 {
-    for (int i = 0; i < args->n_rest; i++) {
-        if (is_listed(taken, args->rest[i]) || names_model(args->rest[i]))
-            return app_fail(APP_BAD_INPUT, "%s is set by `winnow serve` itself: see `winnow serve --help`",
-                            args->rest[i]);
-        if (args->documents.n > 0 && is_listed(no_documents, args->rest[i]))
-            return app_fail(APP_BAD_INPUT, "%s does not go with --document: slots share its cells",
-                            args->rest[i]);
-        *has_key = *has_key || strcmp(args->rest[i], "--api-key-file") == 0;
+    int rc = APP_OK;
+    for (int i = 0; rc == APP_OK && i < args->n_rest; i++) {
+        char *option = compared(args->rest[i]);
+        if (!option)
+            rc = app_fail(APP_FAILED, "out of memory");
+        else if (is_listed(taken, option) || names_model(option))
+            rc = app_fail(APP_BAD_INPUT, "%s is set by `winnow serve` itself: see `winnow serve --help`",
+                          args->rest[i]);
+        else if (args->documents.n > 0 && is_listed(no_documents, option))
+            rc = app_fail(APP_BAD_INPUT, "%s does not go with --document: slots share its cells",
+                          args->rest[i]);
+        else
+            *has_key = *has_key || strcmp(option, "--api-key-file") == 0;
+        free(option);
     }
-    return APP_OK;
+    return rc;
 }
 
 /* Whether llama.cpp's server takes it for this option: it reads '_' in long options as '-'. */
@@ -297,13 +317,40 @@ static const char *key_of(const struct cli_args *args)
     return args->api_key ? args->api_key : getenv("LLAMA_API_KEY");
 }
 
-/* The documents as lines. */
-static int list_documents(struct app_text *lines, const struct app_list *documents)
+/* A list as one text, `end` behind each element. */
+static int join(struct app_text *text, const struct app_list *list, char end)
 {
-    bool good = true;
-    for (int i = 0; good && i < documents->n; i++)
-        good = app_text_put(lines, "%s\n", documents->s[i]);
+    bool good = app_text_add(text, "", 0);
+    for (int i = 0; good && i < list->n; i++)
+        good = app_text_put(text, "%s%c", list->s[i], end);
     return good ? APP_OK : app_fail(APP_FAILED, "out of memory");
+}
+
+/* The names of this host: those that the user gives, and where it listens, if that is a name. */
+static int join_names(struct app_text *text, const struct cli_args *args)
+{
+    unsigned char address[sizeof(struct in6_addr)];
+    const bool named =
+        inet_pton(AF_INET, args->host, address) != 1 && inet_pton(AF_INET6, args->host, address) != 1;
+    for (int i = 0; i < args->host_names.n; i++)
+        if (strchr(args->host_names.s[i], ','))
+            return app_fail(APP_BAD_INPUT,
+                            "--host-name '%s': give one name, and the option again for another",
+                            args->host_names.s[i]);
+    const int rc = join(text, &args->host_names, ',');
+    if (rc != APP_OK || !named || app_text_put(text, "%s", args->host))
+        return rc;
+    return app_fail(APP_FAILED, "out of memory");
+}
+
+/* The origins of pages that the server's own option allows, as it compares the names of options; "": none. */
+static const char *origins_of(const struct app_args *args)
+{
+    const char *origins = "";
+    for (int i = 0; i + 1 < args->n_rest; i++)
+        if (strcmp(args->rest[i], "--cors-origins") == 0 || strcmp(args->rest[i], "--cors_origins") == 0)
+            origins = args->rest[i + 1];
+    return origins;
 }
 
 static void drop_unwatched(void)
@@ -322,7 +369,7 @@ static void drop_unwatched(void)
 static int set_environment(const struct cli_args *args, const char *recipe, const char *profiles,
                            const char *fingerprint)
 {
-    struct app_text documents = {0};
+    struct app_text documents = {0}, names = {0};
     char budget[32] = "", ratio[32] = "", bytes[32] = "";
     if (args->app.budget != APP_UNSET)
         snprintf(budget, sizeof budget, "%lld", (long long)args->app.budget);
@@ -330,12 +377,17 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
         snprintf(ratio, sizeof ratio, "%.17g", args->app.ratio);
     if (args->app.kv_bytes != APP_UNSET)
         snprintf(bytes, sizeof bytes, "%lld", (long long)args->app.kv_bytes);
-    const char *const pairs[][2] = {
-        {"WINNOW_SERVE_POLICY", recipe},    {"WINNOW_SERVE_BUDGET", budget},
-        {"WINNOW_SERVE_RATIO", ratio},      {"WINNOW_SERVE_KV_BYTES", bytes},
-        {"WINNOW_SERVE_SAVES", args->save}, {"LLAMA_API_KEY", key_of(args)},
-        {"WINNOW_PROFILE", profiles},       {"WINNOW_SERVE_FINGERPRINT", fingerprint}};
-    int rc = list_documents(&documents, &args->app.documents);
+    const char *const pairs[][2] = {{"WINNOW_SERVE_POLICY", recipe},
+                                    {"WINNOW_SERVE_BUDGET", budget},
+                                    {"WINNOW_SERVE_RATIO", ratio},
+                                    {"WINNOW_SERVE_KV_BYTES", bytes},
+                                    {"WINNOW_SERVE_SAVES", args->save},
+                                    {"LLAMA_API_KEY", key_of(args)},
+                                    {"WINNOW_PROFILE", profiles},
+                                    {"WINNOW_SERVE_FINGERPRINT", fingerprint},
+                                    {"WINNOW_SERVE_ORIGINS", origins_of(&args->app)}};
+    int rc = join(&documents, &args->app.documents, '\n');
+    rc = rc == APP_OK ? join_names(&names, args) : rc;
     drop_unwatched();
     unsetenv("GGML_BACKEND_PATH"); /* the backend is in the server */
     unsetenv("WINNOW_SERVE_SAVES");
@@ -343,18 +395,21 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
         unsetenv(taken_set[i]);
     for (size_t i = 0; rc == APP_OK && i < sizeof pairs / sizeof *pairs; i++)
         rc = pairs[i][1] ? set(pairs[i][0], pairs[i][1]) : APP_OK;
-    rc = rc == APP_OK ? set("WINNOW_SERVE_DOCUMENTS", documents.s ? documents.s : "") : rc;
+    rc = rc == APP_OK ? set("WINNOW_SERVE_DOCUMENTS", documents.s) : rc;
+    rc = rc == APP_OK ? set("WINNOW_SERVE_HOST_NAMES", names.s) : rc;
     free(documents.s);
+    free(names.s);
     return rc;
 }
 
 /* Replaces this process by the server. */
 static int start(const struct cli_args *args, const char *server, const char *model)
 {
-    char slots[16], context[24], port[16];
+    char slots[16], context[24], port[16], timeout[16];
     snprintf(slots, sizeof slots, "%d", (int)args->slots);
     snprintf(context, sizeof context, "%lld", (long long)(args->slots * args->context));
     snprintf(port, sizeof port, "%d", (int)args->port);
+    snprintf(timeout, sizeof timeout, "%d", (int)args->timeout);
     const char *const own[] = {server,
                                "-m",
                                model,
@@ -380,6 +435,8 @@ static int start(const struct cli_args *args, const char *server, const char *mo
                                port,
                                "--cors-origins",
                                "localhost",
+                               "--timeout",
+                               timeout,
                                "--slot-save-path",
                                args->save ? args->save : "/proc"}; /* there nothing can be written */
     const int n_own = (int)(sizeof own / sizeof *own), n = args->app.n_rest;

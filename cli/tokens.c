@@ -12,11 +12,14 @@
 #include <string.h>
 
 /* Prints a piece on one line: line breaks, tabs and backslashes are written as in C, bytes that are not text
- * as \xNN. */
+ * and control characters as \xNN. */
 static void print_piece(const char *piece)
 {
+    size_t n_control = 0; /* bytes of a character that is still to be written so */
     for (const char *c = piece; *c; c++) {
         const unsigned char byte = (unsigned char)*c;
+        n_control -= n_control > 0;
+        n_control = n_control > 0 ? n_control : app_control_bytes(c);
         if (byte == '\n')
             fputs("\\n", stdout);
         else if (byte == '\t')
@@ -25,7 +28,7 @@ static void print_piece(const char *piece)
             fputs("\\r", stdout);
         else if (byte == '\\')
             fputs("\\\\", stdout);
-        else if (byte < 0x20 || byte == 0x7f)
+        else if (n_control > 0)
             printf("\\x%02x", byte);
         else
             putchar(byte);

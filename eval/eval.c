@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow eval: the list of tasks, and their samples. */
 #include "app/console.h"
+#include "app/json.h"
 #include "app/models.h"
 #include "eval/args.h"
 #include "eval/base/grow.h"
@@ -77,7 +78,11 @@ static int print_sample(const struct eval_sample *s)
     json_t *o = eval_sample_json(s);
     char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     int rc = text ? APP_OK : eval_no_memory("a sample");
-    if (text && (puts(text) == EOF || ferror(stdout)))
+    if (text) {
+        app_put_json(text);
+        putchar('\n');
+    }
+    if (text && ferror(stdout))
         rc = app_stdout_failed();
     free(text);
     json_decref(o);

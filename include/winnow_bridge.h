@@ -55,8 +55,11 @@ typedef struct wnw_bridge_layer {
     int64_t n_entries;                   /* of all heads and streams */
     uint64_t bytes;                      /* mapped for their keys and values */
     int32_t entry_bytes;                 /* of the key and value of one entry */
-    int32_t query_bytes; /* of one token's queries, where a policy looks with those of all tokens; else 0 */
-    int32_t n_readers;   /* layers that read it, itself and later ones; 0 before a graph was computed */
+    int32_t query_bytes;   /* of one token's queries, where a policy looks with those of all tokens; else 0 */
+    int32_t n_readers;     /* layers that read it, itself and later ones; 0 before a graph was computed */
+    int32_t query_numbers; /* in one token's queries; 0 before a graph was computed with a policy */
+    int32_t sliding;       /* 1: it is of the cache whose layers have windows */
+    int32_t key_bytes;     /* of the key of one entry; entry_bytes has those of its value, too */
 } wnw_bridge_layer;
 WNW_DEFAULT(wnw_bridge_layer, wnw_bridge_layer_default)
 
@@ -126,6 +129,10 @@ WNW_API int wnw_bridge_skip_query(wnw_bridge *cache, int32_t row);
 /* Observes from now on what the recipe needs, besides what is observed already. To be called before a prompt is read that
  * wnw_bridge_compress_cells will compress by that recipe. Errors are those of wnw_bridge_set_policy. */
 WNW_API int wnw_bridge_observe(wnw_bridge *cache, const char *recipe);
+/* Ends what is observed: from now on it is what wnw_bridge_observe names afterwards. To be called between prompts, before the calls that name
+ * what is wanted still. What was noted for others of tokens that are in the cache is lost with the next graph, so that policies
+ * which need it refuse for these tokens (E_NOT_OBSERVED). */
+WNW_API int wnw_bridge_unobserve(wnw_bridge *cache);
 
 /* ---- A sample that is read a second time, for policies with +sampled ---- */
 

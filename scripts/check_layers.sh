@@ -50,7 +50,7 @@ PROGRAMS = {
     "eval": "base app perturb",
     "examples": "",
     "perturb": "base app eval",
-    "serve": "app",
+    "serve": "base app",
 }
 SHARED = ["eval/base/random.h", "eval/base/stats.h"]
 # Rooms of a program, like the folders of src/: the rooms that each may include, with the same marks. What lies in the

@@ -31,6 +31,11 @@ void set_ending()
     ending = true;
 }
 
+bool has_left(void *req)
+{
+    return is_ending() || static_cast<const server_http_req *>(req)->should_stop();
+}
+
 std::string ask(const server_http_context::handler_t &route, const server_http_req &req, c_text body)
 {
     if (!route || !body)

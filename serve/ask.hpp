@@ -3,6 +3,8 @@
 #ifndef WNW_SERVE_ASK_HPP
 #define WNW_SERVE_ASK_HPP
 
+#include "serve/slots.h"
+
 #include "server-http.h"
 
 #include <cstdint>
@@ -21,6 +23,7 @@ struct freed {
     }
 };
 using c_text = std::unique_ptr<char, freed>;
+using c_tokens = std::unique_ptr<int32_t, freed>;
 struct tokens {
     std::unique_ptr<int32_t, freed> id;
     int32_t n = 0;
@@ -45,16 +48,40 @@ struct request {
           of{req.params, req.headers, req.path, req.query_string, std::move(body), req.files, stop}
     {
     }
+    // The same of a request that came from a client, whose parts it takes over.
+    explicit request(server_http_req &&req)
+        : stop([&left = req.should_stop] { return is_ending() || left(); }),
+          of{std::move(req.params), std::move(req.headers), req.path, std::move(req.query_string),
+             std::move(req.body),   std::move(req.files),   stop}
+    {
+    }
     request(const request &) = delete;
     request &operator=(const request &) = delete;
 };
+// For serve_ask.gone, of a server_http_req: whether its client has left, or the server ends.
+bool has_left(void *req);
+
+// Slots that are given back in any case.
+struct held {
+    serve_claim claim;
+    explicit held(const serve_claim &c) : claim(c)
+    {
+    }
+    held(const held &) = delete;
+    held &operator=(const held &) = delete;
+    ~held()
+    {
+        serve_slots_release(&claim);
+    }
+};
+
 // What one of the server's own routes says to a body; empty if it refuses.
 std::string ask(const server_http_context::handler_t &route, const server_http_req &req, c_text body);
 // A chat as the template writes it; null if the server refuses it.
 c_text rendered(const server_http_req &req, c_text body);
 tokens tokens_of(const server_http_req &req, const char *text);
 int32_t common_prefix(const tokens &a, const tokens &b);
-// Restores or erases a slot. False: the server refuses.
+// Saves, restores or erases a slot that the caller holds. False: the server refuses.
 bool act_on_slot(const server_http_req &req, int32_t slot, const char *action, c_text body);
 
 } // namespace serve

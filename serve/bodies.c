@@ -2,9 +2,11 @@
 #include "serve/bodies.h"
 
 #include "app/json.h"
+#include "serve/config.h"
+#include "serve/parse.h"
 
 #include <jansson.h>
-#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,9 +63,12 @@ char *serve_body_file(const char *file)
 
 char *serve_body_get_file(const char *body, size_t n)
 {
-    json_t *o = json_loadb(body, n, JSON_ALLOW_NUL, NULL);
-    const char *file = json_string_value(json_object_get(o, "filename"));
-    char *copy = file ? strdup(file) : NULL;
+    char why[SERVE_TEXT];
+    json_t *o;
+    (void)serve_parse(&o, body, n, why);
+    const json_t *name = json_object_get(o, "filename");
+    const char *file = json_string_value(name);
+    char *copy = file && strlen(file) == json_string_length(name) ? strdup(file) : NULL;
     json_decref(o);
     return copy;
 }
@@ -109,9 +114,59 @@ char *serve_error(int status, const char *why, const char *param)
 {
     const char *type = status == 503   ? "unavailable_error"
                        : status == 500 ? "server_error"
+                       : status == 403 ? "permission_error"
                                        : "invalid_request_error";
     /* A sentence may show a piece of a request, cut off within a character. */
     json_t *o = json_pack("{s:{s:i, s:o, s:s, s:s?}}", "error", "code", status, "message", app_json_text(why),
                           "type", type, "param", param);
     return dumped(o);
+}
+
+/* Takes the marks of the JSON library, "[json.exception.type_error.302] ", out of a sentence. Whether there was one. */
+static bool drop_marks(char *text)
+{
+    static const char mark[] = "[json.exception.";
+    bool any = false;
+    for (char *at = strstr(text, mark); at; at = strstr(at, mark)) {
+        const size_t n = strcspn(at, "]");
+        const char *rest = at + n + (at[n] != '\0');
+        rest += strspn(rest, " ");
+        memmove(at, rest, strlen(rest) + 1);
+        any = true;
+    }
+    return any;
+}
+
+/* The field that a sentence begins with, "Field 'NAME': ", cut out of it; NULL: none. */
+static const char *take_field(char *copy, const char **text)
+{
+    static const char begin[] = "Field '";
+    char *end = strstr(copy, "': ");
+    if (strncmp(copy, begin, sizeof begin - 1) != 0 || !end || end < copy + sizeof begin - 1)
+        return NULL;
+    *end = '\0';
+    *text = end + 3;
+    return copy + sizeof begin - 1;
+}
+
+char *serve_error_in_words(const char *reply, size_t n, bool posted, int *status)
+{
+    json_t *o = json_loadb(reply, n, JSON_ALLOW_NUL, NULL);
+    const char *said = json_string_value(json_object_get(json_object_get(o, "error"), "message"));
+    char *copy = said ? strdup(said) : NULL, line[SERVE_TEXT], *result = NULL;
+    const char *text = copy;
+    const bool is_mistake = *status == 500 && !posted && copy && !strstr(copy, "bad_alloc");
+    if (copy && (drop_marks(copy) || is_mistake)) {
+        const char *field = take_field(copy, &text);
+        /* What a parser and a vector of C++ say is no sentence for people. */
+        text = strstr(text, "parse error") != NULL      ? "the body is no JSON"
+               : strstr(text, "_M_range_check") != NULL ? "a number in it is out of range"
+                                                        : text;
+        snprintf(line, sizeof line, "%.80s: %.400s", field ? field : "the request cannot be read", text);
+        *status = is_mistake ? 400 : *status;
+        result = serve_error(*status, line, field);
+    }
+    free(copy);
+    json_decref(o);
+    return result;
 }

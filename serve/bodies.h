@@ -4,6 +4,7 @@
 #ifndef WNW_SERVE_BODIES_H
 #define WNW_SERVE_BODIES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,7 +23,7 @@ char *serve_body_user(const char *system, const char *text, const char *more);
 char *serve_body_read_tokens(const int32_t *tokens, int32_t n, int32_t slot);
 /* Has a slot saved to a file, or restored from it. */
 char *serve_body_file(const char *file);
-/* The file that such a body names; NULL: none, or no memory. */
+/* The file that such a body names; NULL: none, no text, one with a NUL, or no memory. */
 char *serve_body_get_file(const char *body, size_t n);
 
 /* The prompt that a reply has, and its tokens. */
@@ -33,6 +34,9 @@ char *serve_text_of(const struct json_t *string);
 
 /* An error as OpenAI's clients read it. */
 char *serve_error(int status, const char *why, const char *param);
+/* An error of the server's in our words: a sentence of its JSON library without that library's marks, with the field's name; and 400 in place
+ * of 500 where nothing was `posted` to the decoding thread, since what fails then is the reading of a body. NULL: it stays as it is. */
+char *serve_error_in_words(const char *reply, size_t n, bool posted, int *status);
 
 #ifdef __cplusplus
 }

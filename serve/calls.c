@@ -8,13 +8,17 @@
  */
 #include "serve/decode.h"
 #include "serve/document_cells.h"
+#include "serve/grammar.h"
 #include "serve/inspect.h"
 #include "serve/look.h"
+#include "serve/plain.h"
 #include "serve/real.h"
 #include "serve/saved.h"
 #include "serve/watched.h"
 
 #include <llama.h>
+
+#include <stdio.h>
 
 /* One for the process: libllama's functions have no other place for it. */
 static struct serve_watched w;
@@ -27,7 +31,10 @@ struct llama_context *llama_init_from_model(struct llama_model *model, struct ll
         serve_document_cells_room(model, &params);
     struct llama_context *ctx = REAL(llama_init_from_model)(model, params);
     if (ctx && !w.ctx) {
+        w.type_k = params.type_k;
+        w.type_v = params.type_v;
         serve_watch(&w, ctx);
+        serve_saved_open(&w);
         serve_document_cells_try(&w);
     }
     return ctx;
@@ -106,6 +113,47 @@ int32_t llama_process(struct llama_context *ctx, enum llama_process_type type, s
     const int32_t rc = REAL(llama_process)(ctx, type, batch);
     serve_decode_end(&w, b, rc == 0);
     return rc;
+}
+
+/* ---- Tokens: for any thread ---- */
+
+int32_t llama_tokenize(const struct llama_vocab *vocab, const char *text, int32_t text_len,
+                       llama_token *tokens, int32_t n_tokens_max, bool add_special, bool parse_special)
+{
+    return serve_plain_tokenize(REAL(llama_tokenize), vocab, text, text_len, tokens, n_tokens_max,
+                                add_special, parse_special);
+}
+
+/* ---- Grammars ---- */
+
+/* Whether libllama can read a grammar without an end to it: here come those that are made of schemas and tools, too. */
+static bool is_bounded(const char *grammar)
+{
+    char why[SERVE_TEXT];
+    const bool bounded = !grammar || serve_grammar_check(grammar, why);
+    if (!bounded)
+        fprintf(stderr, "winnow: a request's grammar is refused: %s\n", why);
+    return bounded;
+}
+
+struct llama_sampler *llama_sampler_init_grammar(const struct llama_vocab *vocab, const char *grammar_str,
+                                                 const char *grammar_root)
+{
+    return is_bounded(grammar_str) ? REAL(llama_sampler_init_grammar)(vocab, grammar_str, grammar_root)
+                                   : NULL;
+}
+
+struct llama_sampler *
+llama_sampler_init_grammar_lazy_patterns(const struct llama_vocab *vocab, const char *grammar_str,
+                                         const char *grammar_root, const char **trigger_patterns,
+                                         size_t num_trigger_patterns, const llama_token *trigger_tokens,
+                                         size_t num_trigger_tokens)
+{
+    return is_bounded(grammar_str)
+               ? REAL(llama_sampler_init_grammar_lazy_patterns)(vocab, grammar_str, grammar_root,
+                                                                trigger_patterns, num_trigger_patterns,
+                                                                trigger_tokens, num_trigger_tokens)
+               : NULL;
 }
 
 /* ---- Memory ---- */
@@ -187,7 +235,7 @@ void llama_memory_clear(llama_memory_t mem, bool data)
 /* Whether it is a slot of the watched context. */
 static bool is_slot(const struct llama_context *ctx, llama_seq_id seq)
 {
-    return ctx == w.ctx && !w.blind && seq >= 0 && seq < w.n_slots;
+    return ctx == w.ctx && seq >= 0 && seq < w.n_slots;
 }
 
 size_t llama_state_seq_save_file(struct llama_context *ctx, const char *filepath, llama_seq_id seq_id,
@@ -199,8 +247,12 @@ size_t llama_state_seq_save_file(struct llama_context *ctx, const char *filepath
         return REAL(llama_state_seq_save_file)(ctx, filepath, seq_id, tokens, n_token_count);
     if (!serve_inspect_of_file(filepath, &ticket, &document))
         return serve_saved_write(&w, filepath, seq_id, tokens, n_token_count);
-    json_t *seen =
-        serve_look(&w, document < serve_documents_n() ? document : -1, seq_id, tokens, n_token_count, &why);
+    json_t *seen = NULL;
+    if (w.blind)
+        why = "the slots of models with recurrent layers are not told apart";
+    else
+        seen = serve_look(&w, document < serve_documents_n() ? document : -1, seq_id, tokens, n_token_count,
+                          &why);
     serve_inspect_give(ticket, seen, why);
     return 1;
 }
@@ -212,7 +264,7 @@ size_t llama_state_seq_load_file(struct llama_context *ctx, const char *filepath
     if (!is_slot(ctx, dest_seq_id))
         return REAL(llama_state_seq_load_file)(ctx, filepath, dest_seq_id, tokens_out, n_token_capacity,
                                                n_token_count_out);
-    if (document >= 0)
+    if (document >= 0 && !w.blind)
         return serve_document_cells_restore(&w, dest_seq_id, document, tokens_out, n_token_capacity,
                                             n_token_count_out);
     return serve_saved_read(&w, filepath, dest_seq_id, tokens_out, n_token_capacity, n_token_count_out);

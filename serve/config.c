@@ -4,6 +4,8 @@
 #include "app/values.h"
 #include "serve/automatic.h"
 #include "serve/documents.h"
+#include "serve/memory.h"
+#include "serve/origins.h"
 #include "winnow_bridge.h"
 #include "winnow_method.h"
 
@@ -184,6 +186,29 @@ static void read_documents(const char *lines)
                            "documents need another one, as keydiff");
 }
 
+static const char *text_of(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text ? text : "";
+}
+
+/* Names of this host, each one that a request can call it by. */
+static const char *names_of(const char *variable)
+{
+    const char *list = text_of(variable);
+    for (const char *at = list; *at; at += strspn(at, ",")) {
+        char name[256], line[SERVE_TEXT];
+        const size_t n = strcspn(at, ",");
+        snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), at);
+        snprintf(line, sizeof line,
+                 "--host-name '%.60s': a name has letters, digits and '.', '-' and '_', and no port", name);
+        if (n >= sizeof name || !serve_is_host_name(name))
+            serve_refuse_input(line);
+        at += n;
+    }
+    return list;
+}
+
 static void read_environment(void)
 {
     const char *recipe = getenv("WINNOW_SERVE_POLICY");
@@ -192,14 +217,15 @@ static void read_environment(void)
     if (strlen(recipe) >= SERVE_RECIPE)
         serve_refuse_input("the policy's recipe is too long");
     read_size(&config.want.size);
-    config.saves = getenv("WINNOW_SERVE_SAVES") != NULL;
+    config.saves = getenv("WINNOW_SERVE_SAVES");
     config.cap = (uint64_t)whole_of("WINNOW_SERVE_KV_BYTES", app_parse_bytes, MOST_CAP,
                                     "a whole number of bytes from 1 to 4294967296G; K, M or G behind it are "
                                     "powers of 1024");
-    const char *profiles = getenv("WINNOW_PROFILE"), *documents = getenv("WINNOW_SERVE_DOCUMENTS"),
-               *fingerprint = getenv("WINNOW_SERVE_FINGERPRINT");
-    config.profiles = profiles ? profiles : "";
-    config.fingerprint = fingerprint ? fingerprint : "";
+    const char *documents = text_of("WINNOW_SERVE_DOCUMENTS");
+    config.profiles = text_of("WINNOW_PROFILE");
+    config.fingerprint = text_of("WINNOW_SERVE_FINGERPRINT");
+    config.names = names_of("WINNOW_SERVE_HOST_NAMES");
+    config.origins = text_of("WINNOW_SERVE_ORIGINS");
     const int status = read_profiles(config.profiles);
     if (status != WNW_OK)
         refuse_status(status);
@@ -207,18 +233,30 @@ static void read_environment(void)
     config.facts.question_known = config.facts.more_questions = true;
     wnw_policy_facts_add(&config.facts, config.profile);
     take_recipe(recipe);
-    if (!WNW_SERVE_ROUTES && ((documents && *documents) || config.cap > 0))
+    if (!WNW_SERVE_ROUTES && (*documents || config.cap > 0))
         serve_refuse("this winnow-llama-server was built without what sees requests, because llama.cpp's "
                      "server does not call what it should: it "
                      "has no documents and no cap (--document, --kv-bytes)");
-    read_documents(documents ? documents : "");
+    read_documents(documents);
 }
 
-__attribute__((constructor)) static void begin(void)
+/* Whether an option or a variable of llama.cpp gives the model a projector. */
+static bool has_projector(int argc, char **argv)
 {
+    for (int i = 1; i < argc; i++)
+        if (strncmp(argv[i], "--mmproj", 8) == 0 || strncmp(argv[i], "-mm", 3) == 0)
+            return true;
+    return getenv("LLAMA_ARG_MMPROJ") || getenv("LLAMA_ARG_MMPROJ_URL");
+}
+
+/* The C library gives the arguments of main to what runs before it, too. */
+__attribute__((constructor)) static void begin(int argc, char **argv)
+{
+    serve_memory_begin();
     wnw_set_log(say, NULL);
     const int status = wnw_bridge_register();
     if (status != WNW_OK)
         refuse_status(status);
+    config.media = has_projector(argc, argv);
     read_environment();
 }

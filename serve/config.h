@@ -16,9 +16,12 @@ struct serve_config {
     wnw_policy_facts facts;  /* what is known of all prompts, for "auto" */
     wnw_profile *profile;    /* what the files of profiles hold; NULL: nothing */
     uint64_t cap;            /* bytes of keys and values over all slots, 0 = none */
-    bool saves;              /* slots may be saved and restored */
+    const char *saves;       /* the folder of saved slots; NULL: they are not saved */
+    bool media;              /* images or sounds may come, in texts of any length */
     const char *profiles;    /* files, with ':' between them; "" = none */
     const char *fingerprint; /* of the model, for what was stored; "" where nobody has said it */
+    const char *names;       /* of this host, by which requests may call it, with ',' between them; "" = none */
+    const char *origins;     /* of pages of others that may ask, with ',' between them; "" = none */
 };
 const struct serve_config *serve_settings(void);
 /* Whether a policy can be had here, with the profiles that there are: WNW_OK, or wnw_last_error() says why not. Any thread. */

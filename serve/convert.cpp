@@ -5,6 +5,7 @@
 
 #include "json.h"
 
+#include <cstdio>
 #include <cstring>
 #include <exception>
 
@@ -24,13 +25,14 @@ common_json wrap_messages(const common_json &body)
     return chat;
 }
 
-char *serve_convert(serve_form form, const char *body)
+char *serve_convert(serve_form form, const char *body, char *why)
 {
     try {
         const common_json asked = common_json::parse(body);
         return strdup(
             (form == SERVE_FORM_MESSAGES ? real_messages(asked) : real_responses(asked)).dump_safe().c_str());
-    } catch (const std::exception &) {
+    } catch (const std::exception &e) {
+        std::snprintf(why, SERVE_TEXT, "%s", e.what());
         return nullptr;
     }
 }

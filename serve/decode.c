@@ -20,16 +20,14 @@ static bool reads_prompt(const struct serve_watched *w, int32_t seq, const struc
     return r->n > 0 && (w->held[seq].reading || r->n_silent > 0);
 }
 
-/* Has a slot follow another recipe, and what that needs observed. */
+/* Has a slot follow another recipe. */
 static void follow(struct serve_watched *w, int32_t seq, const struct serve_want *want)
 {
     struct serve_rule *rule = &w->rule[seq];
     wnw_policy_free(rule->policy);
     rule->policy = NULL;
-    if (serve_keeps_all(want))
-        return;
-    if ((!serve_is_automatic(want) && wnw_policy_parse(&rule->policy, want->recipe, NULL) != WNW_OK) ||
-        serve_watched_observe(w, want) != WNW_OK)
+    if (!serve_keeps_all(want) && !serve_is_automatic(want) &&
+        wnw_policy_parse(&rule->policy, want->recipe, NULL) != WNW_OK)
         fprintf(stderr, "winnow: slot %d: %s\n", (int)seq, wnw_last_error());
 }
 
@@ -37,7 +35,7 @@ static void follow(struct serve_watched *w, int32_t seq, const struct serve_want
 static void begin(struct serve_watched *w, int32_t seq, const struct serve_want *want)
 {
     struct serve_rule *rule = &w->rule[seq];
-    if (!serve_same_recipe(&rule->want, want) || rule->want.needs != want->needs)
+    if (!serve_same_recipe(&rule->want, want))
         follow(w, seq, want);
     rule->want = *want;
     rule->asks = serve_looks_with_queries(want) && strcmp(want->recipe, w->cannot) != 0;
@@ -59,8 +57,8 @@ static bool needs_room(struct serve_watched *w, const struct serve_batch *b)
     if (cap == 0 || serve_watched_bytes_with(w, b->n) <= cap)
         return false;
     for (int32_t seq = 0; seq < w->n_slots; seq++)
-        n_idle +=
-            w->sequences.of[seq].n > 0 && serve_batch_rows_of(b, seq).n == 0 && !serve_slots_is_claimed(seq);
+        n_idle += w->sequences.of[seq].n + w->held[seq].n_unknown > 0 && serve_batch_rows_of(b, seq).n == 0 &&
+                  !serve_slots_is_claimed(seq);
     return w->n_purges++ < n_idle;
 }
 
@@ -72,7 +70,9 @@ bool serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
         if (r.n > 0 && !is_passing(w, seq, &r) && serve_slots_want(seq, &want))
             begin(w, seq, &want);
         w->rule[seq].notes = w->rule[seq].asks && reads_prompt(w, seq, &r);
+        w->held[seq].unnoted = w->held[seq].unnoted && w->sequences.of[seq].n > 0;
     }
+    serve_watched_observe(w);
     if (needs_room(w, b))
         return false;
     serve_sample_feed(w, b);

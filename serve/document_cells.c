@@ -19,7 +19,7 @@ static int32_t count_tokens(const struct llama_model *model, int32_t d)
     int32_t n;
     if (!serve_document_stored(d))
         return -llama_tokenize(llama_model_get_vocab(model), text, (int32_t)strlen(text), NULL, 0, false,
-                               true);
+                               false);
     (void)wnw_stored_tokens(serve_document_stored(d), &n);
     return n;
 }

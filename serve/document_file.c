@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/document_file.h"
 
+#include "app/console.h"
+#include "app/document.h"
 #include "serve/config.h"
-
-#include <jansson.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -84,25 +84,35 @@ static void trim(char *text)
     memmove(text, text + from, n - from + 1);
 }
 
-/* Whether it can stand in a message, which is a string of JSON. */
-static bool is_utf8(const char *text)
+/* Cleans a text as every text of winnow's is, so that it can stand in a message, which is a string of JSON. */
+static bool clean(struct app_text *text, const char *path, char *what)
 {
-    json_t *string = json_string(text);
-    json_decref(string);
-    return string != NULL;
+    struct app_text remarks = {0};
+    char name[300], *fault;
+    snprintf(name, sizeof name, "'%.290s'", path);
+    const int rc = app_text_mend(text, name, &remarks, &fault);
+    if (rc == APP_OK)
+        app_note_lines("warning: ", remarks.s);
+    const bool good = rc == APP_OK || complain(what, fault ? fault : "out of memory");
+    free(remarks.s);
+    free(fault);
+    return good;
 }
 
 static bool load_text(struct serve_document_file *d, const char *path, char *what)
 {
-    size_t n;
-    d->text = read_file(path, &n);
-    if (!d->text) {
+    struct app_text text = {0};
+    text.s = read_file(path, &text.len);
+    text.cap = text.len + 1;
+    if (!text.s) {
         char line[SERVE_TEXT];
         snprintf(line, sizeof line, "cannot read %.200s: %s", path, strerror(errno));
         return complain(what, line);
     }
-    if (strlen(d->text) != n || !is_utf8(d->text))
-        return complain(what, "it is no text in UTF-8");
+    const bool good = clean(&text, path, what);
+    d->text = text.s;
+    if (!good)
+        return false;
     trim(d->text);
     return *d->text || complain(what, "it is empty");
 }

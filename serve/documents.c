@@ -2,6 +2,7 @@
 #include "serve/documents.h"
 
 #include "serve/document_file.h"
+#include "serve/own_names.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -9,12 +10,13 @@
 #include <string.h>
 #include <time.h>
 
-static const char file_prefix[] = "winnow-document.";
+static const char file_prefix[] = SERVE_FILE_DOCUMENT;
 
 struct document {
     char name[SERVE_DOCUMENT_NAME + 1];
     struct serve_document_file file; /* what was stored is closed once it is loaded */
     int32_t *tokens, n_tokens, n_header;
+    size_t at; /* its first byte in a prompt */
     int64_t entries;
     struct serve_want by;
     bool is_stored, is_read;
@@ -165,6 +167,21 @@ int32_t serve_document_n_header(int32_t d)
     const int32_t n = all.of[d].n_header;
     pthread_mutex_unlock(&all.lock);
     return n;
+}
+
+void serve_document_set_at(int32_t d, size_t at)
+{
+    pthread_mutex_lock(&all.lock);
+    all.of[d].at = at;
+    pthread_mutex_unlock(&all.lock);
+}
+
+size_t serve_document_at(int32_t d)
+{
+    pthread_mutex_lock(&all.lock);
+    const size_t at = all.of[d].at;
+    pthread_mutex_unlock(&all.lock);
+    return at;
 }
 
 void serve_document_kept(int32_t d, int64_t entries, const struct serve_want *by)

@@ -45,6 +45,9 @@ bool serve_document_set_tokens(int32_t d, const int32_t *tokens, int32_t n, int3
 /* Valid from then on; NULL before. */
 const int32_t *serve_document_tokens(int32_t d, int32_t *n);
 int32_t serve_document_n_header(int32_t d);
+/* The byte of every prompt at which its text begins. Set before its tokens. */
+void serve_document_set_at(int32_t d, size_t at);
+size_t serve_document_at(int32_t d);
 
 /* It has been read: what is kept of it, entries of all heads. */
 void serve_document_kept(int32_t d, int64_t entries, const struct serve_want *by);

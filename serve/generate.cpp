@@ -2,6 +2,7 @@
 #include "serve/generate.hpp"
 
 #include "serve/bodies.h"
+#include "serve/call.hpp"
 #include "serve/documents.h"
 #include "serve/replies.hpp"
 
@@ -24,41 +25,15 @@ void clear_part(const server_http_req &req, int32_t slot)
                     c_text(strdup("{}")));
 }
 
-// A slot that is given back in any case.
-struct held {
-    serve_claim claim;
-    explicit held(const serve_claim &c) : claim(c)
-    {
-    }
-    held(const held &) = delete;
-    held &operator=(const held &) = delete;
-    ~held()
-    {
-        serve_slots_release(&claim);
-    }
-};
-
-// A reply of the server's, and what must live as long.
-struct passed_reply : server_http_res {
-    std::unique_ptr<held> slot; // given back last; null: it has none
-    std::unique_ptr<request> req;
-    server_http_res_ptr inner;
+// A reply of the server's from a slot that is given back last; null: it has none.
+struct passed_reply : kept_reply {
+    std::unique_ptr<held> slot;
 
     passed_reply(std::unique_ptr<held> s, std::unique_ptr<request> q, server_http_res_ptr r)
-        : slot(std::move(s)), req(std::move(q)), inner(std::move(r))
+        : kept_reply(std::move(q), std::move(r)), slot(std::move(s))
     {
-        content_type = inner->content_type;
-        status = inner->status;
-        data = std::move(inner->data);
-        headers = inner->headers;
         if (slot)
             headers["X-Winnow-Slot"] = std::to_string(slot->claim.slot);
-        if (inner->is_stream())
-            next = [this](std::string &out) { return inner->next(out); };
-    }
-    void on_complete() override
-    {
-        inner->on_complete();
     }
     ~passed_reply() override
     {
@@ -77,11 +52,6 @@ int32_t header_of(const server_http_req &req, const serve_request &r)
     return a && b ? common_prefix(tokens_of(req, a.get()), tokens_of(req, b.get())) : 0;
 }
 
-bool has_left(void *user)
-{
-    return is_ending() || static_cast<const server_http_req *>(user)->should_stop();
-}
-
 struct parsed {
     serve_request r{};
     parsed() = default;
@@ -93,46 +63,94 @@ struct parsed {
     }
 };
 
-// The request as an ordinary chat request, where its route has another form. False: the server will say what is wrong with it.
-bool take_chat(serve_request &r, serve_form form)
+server_http_res_ptr out_of_memory()
 {
-    if (form == SERVE_FORM_CHAT)
-        return true;
-    const c_text raw(serve_request_body(&r)), chat(raw ? serve_convert(form, raw.get()) : nullptr);
-    return chat && serve_request_set_chat(&r, chat.get());
+    return refuse(500, "out of memory", nullptr);
 }
 
-// What a look at a request finds: that it can be claimed for, that the server will say what is wrong with it, that its document has no
-// place, that it cannot be counted where memory is bounded, or that there is no memory to look.
-enum class found { good, faulty, no_place, uncounted, failed };
-
-// Completes what the request asks for: its prompt as text, its header and its length.
-found look_at(const server_http_req &req, serve_request &r, serve_form form)
+// The request as an ordinary chat request, where its route has another form. What is wrong with it, or null.
+server_http_res_ptr take_chat(serve_request &r)
 {
-    if (!take_chat(r, form))
-        return found::faulty;
-    if (r.chat)
+    char why[SERVE_TEXT] = "";
+    if (r.form == SERVE_FORM_CHAT || r.form == SERVE_FORM_PROMPT)
+        return nullptr;
+    const c_text raw(serve_request_body(&r)), chat(raw ? serve_convert(r.form, raw.get(), why) : nullptr);
+    if (chat && serve_request_set_chat(&r, chat.get()))
+        return nullptr;
+    auto res = refuse(500, raw ? why : "out of memory", nullptr);
+    c_text said(raw ? serve_error_in_words(res->data.data(), res->data.size(), false, &res->status)
+                    : nullptr);
+    if (said)
+        res->data = said.get();
+    return res;
+}
+
+// Writes the prompt of a chat into the request. What the server says is wrong with it, or null.
+server_http_res_ptr render(const server_http_req &req, serve_request &r)
+{
+    const c_text body(serve_request_passed(&r, nullptr));
+    if (!body)
+        return out_of_memory();
+    const request inner(req, body.get());
+    auto res = call(own().apply_template, inner.of);
+    r.key = res->status == 200 ? serve_reply_prompt(res->data.data(), res->data.size()) : nullptr;
+    if (r.key)
+        return nullptr;
+    return res->status == 200 ? out_of_memory() : std::move(res);
+}
+
+// Counts the prompt's tokens. What the server says is wrong with them, or null.
+server_http_res_ptr count(const server_http_req &req, serve_request &r)
+{
+    const c_text body(serve_request_tokenize(&r));
+    if (!body)
+        return out_of_memory();
+    const request inner(req, body.get());
+    auto res = call(own().tokenize, inner.of);
+    int32_t n = 0;
+    const c_tokens ids(res->status == 200 ? serve_reply_tokens(res->data.data(), res->data.size(), &n)
+                                          : nullptr);
+    r.ask.n_prompt = n;
+    if (ids)
+        return nullptr;
+    return res->status == 200 ? out_of_memory() : std::move(res);
+}
+
+server_http_res_ptr refuse_media(const char *field)
+{
+    const std::string why =
+        std::string(field) +
+        ": where memory is bounded (--kv-bytes) it is text alone: how many tokens images and "
+        "sounds take is not known before they are read";
+    return refuse(400, why.c_str(), field);
+}
+
+// Completes what the request asks for: its prompt as text, its header and its length. What is wrong with it, or null.
+server_http_res_ptr look_at(const server_http_req &req, serve_request &r)
+{
+    auto refused = take_chat(r);
+    if (!refused && r.chat)
         r.ask.want.n_protected = header_of(req, r);
-    if (r.ask.behind > 0 && !serve_request_put_document(&r, form))
-        return found::no_place;
-    if (r.ask.behind > 0 && !take_chat(r, form))
-        return found::faulty;
-    if (r.chat)
-        r.key = rendered(req, c_text(serve_request_passed(&r, nullptr))).release();
-    if (!r.key)
-        return found::faulty;
-    if (serve_settings()->cap > 0 && serve_request_has_media(&r))
-        return found::uncounted;
+    if (!refused && r.ask.behind > 0 && !serve_request_put_document(&r))
+        return refuse(400, "winnow.document: no message is there that it could stand in", "winnow.document");
+    if (!refused && r.ask.behind > 0)
+        refused = take_chat(r);
+    if (!refused && r.chat)
+        refused = render(req, r);
+    if (refused)
+        return refused;
+    if (serve_settings()->cap > 0 && (r.has_media || serve_request_has_media(&r)))
+        return refuse_media(r.has_media ? "prompt" : "messages");
     if (r.ask.n_prompt < 0 && serve_settings()->cap > 0 && r.ask.behind == 0)
-        r.ask.n_prompt = tokens_of(req, r.key).n;
+        refused = count(req, r);
     r.ask.n_prompt = r.ask.n_prompt < 0 ? 0 : r.ask.n_prompt;
     r.ask.key = r.key;
     r.ask.key_len = std::strlen(r.key);
-    if (serve_request_bound(&r) != WNW_OK)
-        return found::failed;
+    if (!refused && serve_request_bound(&r) != WNW_OK)
+        return refuse(500, wnw_last_error(), nullptr);
     r.ask.gone = has_left;
     r.ask.user = const_cast<server_http_req *>(&req);
-    return found::good;
+    return refused;
 }
 
 // Whether the prompt begins with the tokens of its document; what is protected and counted lies behind them.
@@ -142,6 +160,7 @@ bool stands_behind(const server_http_req &req, serve_request &r)
     tokens document;
     const int32_t *ids = serve_document_tokens(d, &document.n);
     document.id.reset(const_cast<int32_t *>(ids));
+    const plain_document one(d);
     const tokens prompt = tokens_of(req, r.key);
     const int32_t same = common_prefix(prompt, document);
     document.id.release();
@@ -150,34 +169,52 @@ bool stands_behind(const server_http_req &req, serve_request &r)
     return same + SERVE_SEAM >= document.n;
 }
 
-// Passes a request on. Who waits when the server ends is told so.
 server_http_res_ptr pass(const handler &route, const server_http_req &req, std::string body,
                          std::unique_ptr<held> slot)
 {
     auto inner = std::make_unique<request>(req, std::move(body));
-    auto res = route(inner->of);
-    if (is_ending() && !res->is_stream() && res->data.empty())
-        return refuse(503, "the server is ending", nullptr);
+    auto res = call(route, inner->of);
     return std::make_unique<passed_reply>(std::move(slot), std::move(inner), std::move(res));
 }
 
 // Puts the document into the slot, if it is not there, and passes the request on.
-server_http_res_ptr pass_behind(const handler &route, const server_http_req &req, const serve_request &r,
+server_http_res_ptr pass_behind(const handler &route, const server_http_req &req, serve_request &r,
                                 std::unique_ptr<held> slot)
 {
     char file[32];
-    const c_text body(serve_request_passed(&r, &slot->claim));
+    c_text body(serve_request_passed(&r, &slot->claim));
     if (!body)
-        return refuse(500, "out of memory", nullptr);
+        return out_of_memory();
     if (slot->claim.puts) {
         serve_document_file(r.ask.behind - 1, file);
         if (!act_on_slot(req, slot->claim.slot, "restore", c_text(serve_body_file(file))))
             return refuse(503, "the document cannot be put into a slot now", "winnow.document");
     }
-    return pass(route, req, body.get(), std::move(slot));
+    const plain_document one(r.ask.behind - 1);
+    serve_request_free(&r); // the server makes a tree of its own
+    std::string text(body.get());
+    body.reset();
+    return pass(route, req, std::move(text), std::move(slot));
+}
+
+server_http_res_ptr stands_elsewhere(const serve_request &r)
+{
+    return refuse(400,
+                  serve_document_is_stored(r.ask.behind - 1)
+                      ? "winnow.document: for this request the model's chat template writes something else "
+                        "before the document than when it was stored, such as tools, or another system "
+                        "message"
+                      : "winnow.document: for this request the model's chat template writes something "
+                        "before the document, such as tools",
+                  "winnow.document");
 }
 
 } // namespace
+
+server_http_res_ptr pass_on(const handler &route, const server_http_req &req, std::string body)
+{
+    return pass(route, req, std::move(body), nullptr);
+}
 
 server_http_res_ptr generate(const handler &route, serve_form form, const server_http_req &req)
 {
@@ -188,39 +225,22 @@ server_http_res_ptr generate(const handler &route, serve_form form, const server
     const int status = serve_request_read(&p.r, form, req.body.data(), req.body.size(), why, &param);
     if (status)
         return refuse(status, why, param);
+    drop_body(req);
     if (p.r.ask.behind > 0 &&
         !serve_document_wait(p.r.ask.behind - 1, has_left, const_cast<server_http_req *>(&req)))
         return refuse(503, "the client has left", nullptr);
-    const found what = p.r.body ? look_at(req, p.r, form) : found::faulty;
-    if (what == found::no_place)
-        return refuse(400, "winnow.document: no message is there that it could stand in", "winnow.document");
-    if (what == found::uncounted)
-        return refuse(400,
-                      "messages: where memory is bounded (--kv-bytes) they are text alone: how many tokens "
-                      "images and sounds take is "
-                      "not known before they are read",
-                      "messages");
-    if (what == found::failed)
-        return refuse(500, wnw_last_error(), nullptr);
-    if (what == found::faulty)
-        return pass(route, req, req.body, nullptr);
+    auto refused = look_at(req, p.r);
+    if (refused)
+        return refused;
     if (p.r.ask.behind > 0 && !stands_behind(req, p.r))
-        return refuse(
-            400,
-            serve_document_is_stored(p.r.ask.behind - 1)
-                ? "winnow.document: for this request the model's chat template writes something else "
-                  "before the document than when it was stored, such as tools, or another system "
-                  "message"
-                : "winnow.document: for this request the model's chat template writes something "
-                  "before the document, such as tools",
-            "winnow.document");
+        return stands_elsewhere(p.r);
     switch (serve_slots_claim(&p.r.ask, &claim, why)) {
     case SERVE_GONE:
         return refuse(503, "the client has left", nullptr);
     case SERVE_BUSY:
         return refuse(503, why, nullptr);
     case SERVE_TOO_LONG:
-        return refuse(400, why, "messages");
+        return refuse(400, why, form == SERVE_FORM_PROMPT ? "prompt" : "messages");
     default:
         return pass_behind(route, req, p.r, std::make_unique<held>(claim));
     }
@@ -231,7 +251,7 @@ server_http_res_ptr uncounted(const handler &route, const server_http_req &req)
     if (serve_settings()->cap > 0)
         return refuse(400, "this route's memory is not counted, and the server's is bounded (--kv-bytes)",
                       nullptr);
-    return pass(route, req, req.body, nullptr);
+    return checked(route, -1, req);
 }
 
 server_http_res_ptr without_field(const handler &route, const server_http_req &req)
@@ -240,14 +260,15 @@ server_http_res_ptr without_field(const handler &route, const server_http_req &r
     const char *param = nullptr;
     parsed p;
     const int status =
-        serve_request_read(&p.r, SERVE_FORM_CHAT, req.body.data(), req.body.size(), why, &param);
-    if (status == 0 && !p.r.has_field)
-        return uncounted(route, req);
-    return refuse(400,
-                  status ? why
-                         : "winnow: this route has the server's own policy; /v1/chat/completions and "
-                           "/v1/completions take one",
-                  "winnow");
+        serve_request_read(&p.r, SERVE_FORM_INFILL, req.body.data(), req.body.size(), why, &param);
+    if (p.r.has_field)
+        return refuse(400,
+                      "winnow: this route has the server's own policy; /v1/chat/completions and "
+                      "/v1/completions take one",
+                      "winnow");
+    if (status)
+        return refuse(status, why, param);
+    return uncounted(route, req);
 }
 
 } // namespace serve

@@ -12,6 +12,9 @@ namespace serve
 // On its way to the server's own route, whose bodies have that form.
 server_http_res_ptr generate(const server_http_context::handler_t &route, serve_form form,
                              const server_http_req &req);
+// Passes a request on with this body, without a slot.
+server_http_res_ptr pass_on(const server_http_context::handler_t &route, const server_http_req &req,
+                            std::string body);
 // On its way to a route of which no slots are claimed: refused where memory is bounded.
 server_http_res_ptr uncounted(const server_http_context::handler_t &route, const server_http_req &req);
 // The same where the field `winnow` has no meaning, and a slot cannot be named.

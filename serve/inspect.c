@@ -2,6 +2,7 @@
 #include "serve/inspect.h"
 
 #include "app/page.h"
+#include "serve/own_names.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 
 /* ---- Tickets ---- */
 
-static const char file_prefix[] = "winnow-look.";
+static const char file_prefix[] = SERVE_FILE_LOOK;
 
 /* Requests that wait. */
 struct wait {

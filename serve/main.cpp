@@ -4,6 +4,8 @@
 // that answer HTTP, and the one that decodes.
 //
 //     HTTP's threads                                    the thread that decodes
+//     connections.cpp  clients' connections, in bounded number
+//     front.cpp     who may ask (origins.c)
 //     routes.cpp    which routes are ours               calls.c           libllama's functions, in front of libllama's own
 //     generate.cpp  a request that generates            watched.c         the context, and what its sequences hold
 //     request.c     its field `winnow` and its body     batches.c         the rows of the server's batches
@@ -12,10 +14,13 @@
 //     pages.cpp     what is shown                       compress.c        what stays of a prompt
 //     ask.cpp       the server's own routes, asked      sample.c          some tokens of a prompt, fed again before its last batch
 //     bodies.c      with these bodies                   document_cells.c  documents in the cache
-//     replies.cpp   replies and errors of ours          saved.c           a slot in a file (slot_file.c) and back
-//     reader.cpp    reads documents at start            look.c            what a slot holds, token by token
+//     deferred.cpp  tasks that the server has put off
+//     replies.cpp   replies and errors of ours          saved.c           a slot to its file (slot_file.c, slot_state.c), and into a slot
+//     moves.cpp     files of slots, read and checked    look.c            what a slot holds, token by token
+//     reader.cpp    reads documents at start
 //
 //     for both: config.c (what `winnow serve` set), want.c (a recipe and a size), slots*.c (who has which slot, and what is in it),
+//     restores.c (what was read of a slot's file, from who has read it to who puts it there),
 //     documents.c and document_file.c (the server's own documents), inspect.c (from who wants to see a slot to who can, and back)
 #include <csignal>
 #include <pthread.h>

@@ -33,22 +33,14 @@ server_http_res_ptr html(const char *text, size_t n)
     return res;
 }
 
-// A slot to be saved so that the decoding thread looks at a document: one without a request, if there is any.
-int32_t idle_slot()
-{
-    for (int32_t i = 0; i < serve_slots_n(); i++)
-        if (!serve_slots_is_claimed(i))
-            return i;
-    return 0;
-}
-
-// What a request for the page of a slot or a document names: sets *slot and *document (-1: none); false with the reason.
+// What a request for the page of a slot or a document names: sets *slot (-1: any, by which the decoding thread looks at a document) and
+// *document (-1: none); false with the reason.
 bool find_shown(const server_http_req &req, int32_t *slot, int32_t *document, char *why)
 {
     const std::string of_slot = req.get_param("slot"), of_document = req.get_param("document");
     const int32_t n = serve_slots_named(of_slot.c_str());
     *document = of_document.empty() ? -1 : serve_documents_find(of_document.c_str());
-    *slot = of_slot.empty() ? idle_slot() : n;
+    *slot = of_slot.empty() ? -1 : n;
     if (of_slot.empty() == of_document.empty())
         std::snprintf(why, SERVE_TEXT, "name a slot or a document: /winnow/page?slot=0, or ?document=NAME");
     else if (!of_document.empty() && *document < 0)
@@ -74,9 +66,13 @@ server_http_res_ptr inspect(const server_http_req &req)
     size_t n = 0;
     if (!find_shown(req, &slot, &document, why))
         return refuse(400, why, nullptr);
+    serve_claim claim{};
+    if (serve_slots_hold(slot, has_left, const_cast<server_http_req *>(&req), &claim) != SERVE_CLAIMED)
+        return refuse(503, "the client has left", nullptr);
+    const held one(claim);
     const int32_t ticket = serve_inspect_begin();
     serve_inspect_file(ticket, document, file);
-    act_on_slot(req, slot, "save", c_text(serve_body_file(file)));
+    act_on_slot(req, claim.slot, "save", c_text(serve_body_file(file)));
     json_t *seen = serve_inspect_end(ticket, why);
     const c_text text(seen ? serve_inspect_page(seen, &n) : nullptr);
     json_decref(seen);

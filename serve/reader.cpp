@@ -4,6 +4,7 @@
 // ends before it is cleaned up.
 #include "serve/ask.hpp"
 #include "serve/bodies.h"
+#include "serve/call.hpp"
 #include "serve/documents.h"
 #include "serve/slots.h"
 
@@ -41,18 +42,40 @@ bool misfit(int32_t d, const char *what)
     return fail(d, what, serve_refuse_input);
 }
 
+// Finds where the text of a document is in a prompt, by another text that is written in its place, of characters that no template
+// changes.
+bool find_place(const server_http_req &req, int32_t d)
+{
+    static const char mark[] = "winnow-has-a-document-here";
+    const c_text prompt = rendered(req, c_text(serve_document_is_stored(d)
+                                                   ? serve_body_user(serve_document_system(d), mark, "x")
+                                                   : serve_body_document(mark, "x")));
+    const char *at = prompt ? std::strstr(prompt.get(), mark) : nullptr;
+    if (at)
+        serve_document_set_at(d, static_cast<size_t>(at - prompt.get()));
+    return at != nullptr;
+}
+
+// The tokens of a prompt that has a document.
+tokens tokens_behind(const server_http_req &req, int32_t d, const char *prompt)
+{
+    const plain_document one(d);
+    return tokens_of(req, prompt);
+}
+
 // Finds the tokens that every conversation behind the document begins with, by what three of them have in common.
 bool find_tokens(const server_http_req &req, int32_t d)
 {
     const char *text = serve_document_text(d);
     const char *const more[] = {"", "1", "x"};
     tokens t[3], header[2];
+    const bool found = find_place(req, d);
     for (int i = 0; i < 3; i++) {
         const c_text prompt = rendered(req, c_text(serve_body_document(text, more[i])));
-        if (!prompt || !std::strstr(prompt.get(), text))
+        if (!found || !prompt || !std::strstr(prompt.get(), text))
             return misfit(d, "the model's chat template does not write system messages as they are, in which "
                              "documents stand");
-        t[i] = tokens_of(req, prompt.get());
+        t[i] = tokens_behind(req, d, prompt.get());
     }
     for (int i = 0; i < 2; i++) {
         const c_text prompt = rendered(req, c_text(serve_body_document("", more[i + 1])));
@@ -75,11 +98,11 @@ bool find_stored_tokens(const server_http_req &req, int32_t d)
     tokens stored, header[2];
     const int32_t *ids = wnw_stored_tokens(serve_document_stored(d), &stored.n);
     stored.id.reset(const_cast<int32_t *>(ids));
-    int32_t same = stored.n;
+    int32_t same = find_place(req, d) ? stored.n : 0;
     for (int i = 0; i < 2; i++) {
         const c_text prompt = rendered(req, c_text(serve_body_user(system, text, more[i])));
         const c_text alone = rendered(req, c_text(serve_body_user(system, "", more[i])));
-        same = prompt ? std::min(same, common_prefix(tokens_of(req, prompt.get()), stored)) : 0;
+        same = prompt ? std::min(same, common_prefix(tokens_behind(req, d, prompt.get()), stored)) : 0;
         header[i] = alone ? tokens_of(req, alone.get()) : tokens();
     }
     const int32_t n_header = std::min(common_prefix(header[0], header[1]), common_prefix(header[0], stored));
@@ -87,7 +110,7 @@ bool find_stored_tokens(const server_http_req &req, int32_t d)
     if (same == 0 || same + SERVE_SEAM < stored.n)
         return misfit(
             d, "the model's chat template does not write it as it was stored: with another template, for "
-               "another day, or with control tokens in its text");
+               "another day");
     return serve_document_set_tokens(d, ids, stored.n, n_header) || fail(d, "out of memory");
 }
 

@@ -4,6 +4,7 @@
 #include "serve/automatic.h"
 #include "serve/bodies.h"
 #include "serve/documents.h"
+#include "serve/parse.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@ enum { ANSWER = 1024 };
 
 static int fail(char *why, const char **param, const char *name, const char *what)
 {
-    snprintf(why, SERVE_TEXT, "%s: %s", name, what);
+    snprintf(why, SERVE_TEXT, "%.80s: %.420s", name, what);
     *param = name;
     return 400;
 }
@@ -139,56 +140,25 @@ static int read_field(struct serve_request *r, const json_t *field, char *why, c
 
 /* ---- A request ---- */
 
-/* A number that a body has; one with a fraction is cut, as the server does. */
-static int64_t number_of(const json_t *body, const char *key, int64_t missing)
-{
-    const json_t *v = json_object_get(body, key);
-    if (json_is_integer(v))
-        return json_integer_value(v);
-    const double x = json_is_real(v) ? json_real_value(v) : (double)missing;
-    return x > -1e15 && x < 1e15 ? (int64_t)x : x > 0 ? INT64_MAX : INT64_MIN;
-}
-
 static const char *const answer_keys[] = {"n_predict", "max_tokens", "max_completion_tokens",
                                           "max_output_tokens"};
 enum { N_ANSWER_KEYS = sizeof answer_keys / sizeof *answer_keys };
 
-/* How many tokens it may answer with; -1 and what is missing mean as many as there is room for. */
+/* A whole number that a body has; its type was checked. */
+static int64_t number_of(const json_t *body, const char *key, int64_t missing)
+{
+    const json_t *v = json_object_get(body, key);
+    return v ? json_integer_value(v) : missing;
+}
+
+/* How many tokens it may answer with; -1 and what is missing mean as many as there is room for. Of several names one is left. */
 static void read_answer(struct serve_request *r)
 {
     int64_t n = -1;
-    int32_t n_said = 0;
-    for (size_t i = 0; i < N_ANSWER_KEYS; i++) {
-        n_said += json_object_get(r->body, answer_keys[i]) != NULL;
-        n = n < 0 ? number_of(r->body, answer_keys[i], -1) : n;
-    }
-    r->is_open = n < 0 || n_said > 1; /* of several the route might take another one */
-    r->ask.n_predict = n < 0 ? ANSWER : n > INT32_MAX ? INT32_MAX : n;
-}
-
-/* The prompt of a request that is no chat: its text, or its array as text, whose length in tokens is known then. */
-static bool read_prompt(struct serve_request *r)
-{
-    const json_t *prompt = json_object_get(r->body, "prompt");
-    if (json_is_string(prompt)) {
-        r->key = serve_text_of(prompt);
-    } else if (json_is_array(prompt)) {
-        r->key = json_dumps(prompt, JSON_COMPACT);
-        r->ask.n_prompt = (int64_t)json_array_size(prompt);
-        for (size_t i = 0; i < json_array_size(prompt);
-             i++) /* several prompts are several tasks: the server's */
-            if (!json_is_integer(json_array_get(prompt, i)))
-                return false;
-    }
-    return r->key != NULL;
-}
-
-/* Drops a body that the server is to judge. */
-static void leave(struct serve_request *r)
-{
-    json_decref(r->body);
-    json_decref(r->chat);
-    r->body = r->chat = NULL;
+    for (size_t i = 0; i < N_ANSWER_KEYS; i++)
+        n = number_of(r->body, answer_keys[i], n);
+    r->is_open = n < 0;
+    r->ask.n_predict = n < 0 ? ANSWER : n;
 }
 
 /* How many slots it takes, and which. */
@@ -196,54 +166,111 @@ static int read_slots(struct serve_request *r, char *why, const char **param)
 {
     const char *key = json_object_get(r->body, "n") ? "n" : "n_cmpl";
     const int64_t n = number_of(r->body, key, 1), slot = number_of(r->body, "id_slot", -1);
-    if (n < 1 || n > serve_slots_n())
+    if (n > serve_slots_n())
         return fail(why, param, key, "a request has one answer to as many as there are slots");
     if (slot >= serve_slots_n()) /* the server would take another one */
         return fail(why, param, "id_slot", "there is no slot of that number");
     r->ask.n_slots = (int32_t)n;
-    r->ask.slot = slot < 0 ? -1 : (int32_t)slot;
+    r->ask.slot = (int32_t)slot;
     return 0;
+}
+
+/* What each form makes its prompt of. */
+static int read_content(struct serve_request *r, char *why, const char **param)
+{
+    static const char *const keys[] = {[SERVE_FORM_PROMPT] = "prompt",
+                                       [SERVE_FORM_CHAT] = "messages",
+                                       [SERVE_FORM_MESSAGES] = "messages",
+                                       [SERVE_FORM_RESPONSES] = "input"};
+    if (r->form == SERVE_FORM_INFILL)
+        return 0;
+    if (!json_object_get(r->body, keys[r->form]))
+        return fail(why, param, keys[r->form], "it is missing");
+    if (r->form == SERVE_FORM_PROMPT)
+        return serve_request_set_prompt(r, why, param);
+    if (r->form == SERVE_FORM_CHAT)
+        r->chat = json_incref(r->body);
+    return 0;
+}
+
+/* What does not go with a document. */
+static int check_document(const struct serve_request *r, char *why, const char **param)
+{
+    if (r->ask.behind == 0)
+        return 0;
+    if (r->form == SERVE_FORM_PROMPT)
+        return fail(why, param, "winnow.document",
+                    "documents stand in front of messages, which this route does not read; "
+                    "/v1/chat/completions does");
+    if (json_is_false(json_object_get(r->body, "cache_prompt")))
+        return fail(why, param, "cache_prompt", "a request behind a document begins with what is kept of it");
+    return 0;
+}
+
+static int read_object(struct serve_request *r, char *why, const char **param)
+{
+    json_t *field = json_incref(json_object_get(r->body, "winnow"));
+    r->has_field = field != NULL;
+    json_object_del(r->body, "winnow");
+    int status = serve_fields_check(r->body, r->form, serve_slots_n_cells(), why, param);
+    if (!status && field)
+        status = read_field(r, field, why, param);
+    json_decref(field);
+    if (!status && serve_request_is_long(r->body, param))
+        status = fail(why, param, *param, "it is longer than any prompt that the context holds");
+    read_answer(r);
+    status = status ? status : read_slots(r, why, param);
+    status = status ? status : read_content(r, why, param);
+    return status ? status : check_document(r, why, param);
 }
 
 int serve_request_read(struct serve_request *r, enum serve_form form, const char *body, size_t n, char *why,
                        const char **param)
 {
     *r = (struct serve_request){
+        .form = form,
+        .n_prompts = 1,
         .ask = {.want = serve_settings()->want, .slot = -1, .n_slots = 1, .n_prompt = -1}};
-    json_error_t error;
-    r->body = json_loadb(body, n, JSON_ALLOW_NUL, &error);
-    if (!r->body) {
-        /* What we cannot read must not go by: the server's parser takes more than ours. */
-        snprintf(why, SERVE_TEXT, "the body is no JSON that this server takes: %.200s", error.text);
-        return 400;
-    }
-    if (!json_is_object(r->body)) {
-        leave(r);
-        return 0;
-    }
-    const json_t *field = json_object_get(r->body, "winnow");
-    r->has_field = field != NULL;
-    if (field) {
-        const int status = read_field(r, field, why, param);
-        if (status)
-            return status;
-        json_object_del(r->body, "winnow");
-    }
-    if (form == SERVE_FORM_CHAT && json_is_array(json_object_get(r->body, "messages")))
-        r->chat = json_incref(r->body);
-    if (r->ask.behind > 0 && form == SERVE_FORM_CHAT && !r->chat)
-        return fail(why, param, "winnow.document", "documents stand in front of messages, and here are none");
-    read_answer(r);
-    const int status = read_slots(r, why, param);
+    const int status = serve_parse(&r->body, body, n, why);
     if (status)
         return status;
-    const bool has_prompt = form != SERVE_FORM_CHAT || r->chat || read_prompt(r);
-    if (!has_prompt && json_object_get(r->body, "prompt") && serve_settings()->cap > 0)
-        return fail(why, param, "prompt",
-                    "where memory is bounded a request has one, a text or an array of tokens");
-    if (!has_prompt)
-        leave(r);
-    return 0;
+    if (!json_is_object(r->body)) {
+        snprintf(why, SERVE_TEXT, "the body is no object in JSON");
+        return 400;
+    }
+    return read_object(r, why, param);
+}
+
+/* A list of tokens; what is not in the vocabulary the server says. */
+static bool are_tokens(const json_t *list)
+{
+    size_t i;
+    const json_t *one;
+    json_array_foreach((json_t *)(uintptr_t)list, i, one)
+    {
+        if (!json_is_integer(one) || json_integer_value(one) < 0 || json_integer_value(one) > INT32_MAX)
+            return false;
+    }
+    return json_is_array(list);
+}
+
+int serve_request_check_other(json_t *body, int form, char *why, const char **param)
+{
+    const json_t *tokens = json_object_get(body, "tokens");
+    if (!json_is_object(body) && !json_is_array(body)) {
+        snprintf(why, SERVE_TEXT, "the body is no object in JSON");
+        return 400;
+    }
+    if (json_object_get(body, "winnow"))
+        return fail(why, param, "winnow",
+                    "this route would not follow it; /v1/chat/completions and /v1/completions would");
+    if (serve_request_is_long(body, param))
+        return fail(why, param, *param, "it is longer than any prompt that the context holds");
+    if (form >= 0)
+        return serve_fields_check(body, (enum serve_form)form, serve_slots_n_cells(), why, param);
+    if (tokens && !are_tokens(tokens))
+        return fail(why, param, "tokens", "it is a list of tokens, whole numbers from 0");
+    return serve_fields_check_grammars(body, why, param);
 }
 
 bool serve_request_set_chat(struct serve_request *r, const char *body)
@@ -258,13 +285,14 @@ int serve_request_bound(struct serve_request *r)
 {
     enum { SPARE = 64 };
     const int64_t most = (r->ask.n_prompt > 0 ? r->ask.n_prompt : (int64_t)r->ask.key_len) + SPARE;
-    r->ask.want.n_most = most > INT32_MAX || serve_request_has_media(r) ? 0 : (int32_t)most;
+    r->ask.want.n_most = most > INT32_MAX || r->has_media || serve_request_has_media(r) ? 0 : (int32_t)most;
     return serve_automatic_settle(&r->ask.want);
 }
 
 void serve_request_free(struct serve_request *r)
 {
-    leave(r);
+    json_decref(r->body);
+    json_decref(r->chat);
     free(r->key);
     *r = (struct serve_request){0};
 }
@@ -276,7 +304,7 @@ static bool bound_answer(const struct serve_request *r, json_t *body)
         return true;
     for (size_t i = 0; i < N_ANSWER_KEYS; i++)
         json_object_del(body, answer_keys[i]);
-    return json_object_set_new(body, "max_tokens", json_integer(r->ask.n_predict)) == 0;
+    return json_object_set_new(body, serve_fields_answer(r->form), json_integer(r->ask.n_predict)) == 0;
 }
 
 char *serve_request_body(const struct serve_request *r)

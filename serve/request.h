@@ -3,6 +3,7 @@
 #ifndef WNW_SERVE_REQUEST_H
 #define WNW_SERVE_REQUEST_H
 
+#include "serve/fields.h"
 #include "serve/slots.h"
 
 #ifdef __cplusplus
@@ -16,24 +17,37 @@ struct serve_request {
     struct json_t *body; /* as it is passed on */
     struct json_t *chat; /* the same as an ordinary chat request; NULL: it has no messages */
     char *key;           /* owned; set by the caller */
-    bool has_field,
-        is_open; /* is_open: it does not say how long the answer may be, or says it more than once */
+    enum serve_form form;
+    bool has_field, is_open; /* is_open: it does not say how long the answer may be */
+    bool has_media;          /* its prompt is no chat and has images or sounds */
+    int32_t n_prompts;       /* one after the other in one slot */
 };
-/* The routes that generate and take a slot by its number, by the form of their bodies. */
-enum serve_form { SERVE_FORM_CHAT, SERVE_FORM_MESSAGES, SERVE_FORM_RESPONSES };
-/* Reads a body; 0, or the HTTP status with why[SERVE_TEXT] and the field's name in param. A body that is no object, or lacks what a
- * prompt is made of, is left to the server: *r has no body then. Forms but the first need serve_request_set_chat. */
+/* Reads a body; 0, or the HTTP status with why[SERVE_TEXT] and the field's name in param. What comes back in *r is to be freed in any case.
+ * Messages and responses need serve_request_set_chat. */
 int serve_request_read(struct serve_request *r, enum serve_form form, const char *body, size_t n, char *why,
                        const char **param);
+/* Checks a body of a route that takes no slot: it has no field `winnow`, and its grammars and texts are within the same bounds; form: that of the
+ * fields which it has in common with a route that takes one, -1 = none. 0 or a status. */
+int serve_request_check_other(struct json_t *body, int form, char *why, const char **param);
 /* Takes the same request as an ordinary chat request. False: it is none. */
 bool serve_request_set_chat(struct serve_request *r, const char *body);
 /* Once its prompt is known (key, and n_prompt where tokens were counted): has "auto" observe no more than a prompt of that length can need.
  * Returns a wnw_status. */
 int serve_request_bound(struct serve_request *r);
 void serve_request_free(struct serve_request *r);
-/* The body as it is, and as it is passed on (claim = NULL: to be rendered), to be freed; NULL: no memory. */
+/* The body as it is, and as it is passed on (claim = NULL: to be rendered), to be freed; NULL: no memory. What is passed on is what was read
+ * here: a field has one name, and what was null is not there. */
 char *serve_request_body(const struct serve_request *r);
 char *serve_request_passed(const struct serve_request *r, const struct serve_claim *claim);
+
+/* ---- Its prompt, where it is no chat (request_prompt.c) ---- */
+
+/* Takes the prompt: a text, a list of tokens and texts, or a list of such prompts. 0, or a status, as serve_request_read. */
+int serve_request_set_prompt(struct serve_request *r, char *why, const char **param);
+/* What is to be tokenised to know how long the prompt is, as a body to be freed; NULL: no memory. */
+char *serve_request_tokenize(const struct serve_request *r);
+/* Whether a text of the body has more bytes than any prompt can have, which need not be tokenised to know; *param is its field. */
+bool serve_request_is_long(const struct json_t *body, const char **param);
 
 /* ---- Its messages (request_messages.c) ---- */
 
@@ -42,14 +56,14 @@ bool serve_request_has_media(const struct serve_request *r);
 
 /* Puts the document that it names where its tokens have it: in front of the system message, or of the first message of a user. False: the
  * body is not as the form has it. */
-bool serve_request_put_document(struct serve_request *r, enum serve_form form);
+bool serve_request_put_document(struct serve_request *r);
 /* The same prompt up to its first message of a user, which says `text`; as a body to be freed. NULL: no memory, or no messages. */
 char *serve_request_header(const struct serve_request *r, const char *text);
 
 /* ---- Bodies of other vendors' forms (convert.cpp) ---- */
 
-/* Such a body as an ordinary chat request, to be freed; NULL: the server will say what is wrong with it. */
-char *serve_convert(enum serve_form form, const char *body);
+/* Such a body as an ordinary chat request, to be freed; NULL: why[SERVE_TEXT] says what is wrong with it. */
+char *serve_convert(enum serve_form form, const char *body, char *why);
 
 #ifdef __cplusplus
 }

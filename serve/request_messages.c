@@ -123,8 +123,9 @@ static bool put_stored(json_t *body, enum serve_form form, int32_t d)
     return put_before_user(json_object_get(body, "messages"), text, "text");
 }
 
-bool serve_request_put_document(struct serve_request *r, enum serve_form form)
+bool serve_request_put_document(struct serve_request *r)
 {
+    const enum serve_form form = r->form;
     const char *text = serve_document_text(r->ask.behind - 1);
     if (serve_document_is_stored(r->ask.behind - 1))
         return put_stored(r->body, form, r->ask.behind - 1);

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT
 // Which routes are ours and which pass through us. The linker sends calls of server_http_context::post, get and start here
 // (--wrap, server.cmake), which are few lines of one header; the server's files are not changed.
-#include "serve/bodies.h"
+#include "serve/call.hpp"
 #include "serve/config.h"
-#include "serve/documents.h"
+#include "serve/connections.hpp"
+#include "serve/front.hpp"
 #include "serve/generate.hpp"
-#include "serve/inspect.h"
+#include "serve/moves.hpp"
 #include "serve/pages.hpp"
 #include "serve/replies.hpp"
 #include "serve/slots.h"
 
 #include "server-http.h"
 
+#include <cstring>
 #include <string>
+#include <strings.h>
 
 namespace
 {
@@ -24,35 +27,53 @@ using serve::own;
 const struct {
     const char *path;
     serve_form form;
-} generating[] = {{"/completion", SERVE_FORM_CHAT},          {"/completions", SERVE_FORM_CHAT},
-                  {"/v1/completions", SERVE_FORM_CHAT},      {"/chat/completions", SERVE_FORM_CHAT},
+} generating[] = {{"/completion", SERVE_FORM_PROMPT},        {"/completions", SERVE_FORM_PROMPT},
+                  {"/v1/completions", SERVE_FORM_PROMPT},    {"/chat/completions", SERVE_FORM_CHAT},
                   {"/v1/chat/completions", SERVE_FORM_CHAT}, {"/v1/messages", SERVE_FORM_MESSAGES},
                   {"/v1/responses", SERVE_FORM_RESPONSES},   {"/responses", SERVE_FORM_RESPONSES}};
 
-// Whether a body names a file by which the server itself puts a document into a slot, or looks at one.
-bool names_own(const std::string &body)
-{
-    int32_t ticket, document;
-    const serve::c_text file(serve_body_get_file(body.data(), body.size()));
-    return file &&
-           (serve_document_of_file(file.get()) >= 0 || serve_inspect_of_file(file.get(), &ticket, &document));
-}
+// Routes that write or count a prompt, and read nothing into a slot.
+const struct {
+    const char *path;
+    serve_form form;
+} counting[] = {{"/apply-template", SERVE_FORM_CHAT},
+                {"/chat/completions/input_tokens", SERVE_FORM_CHAT},
+                {"/v1/chat/completions/input_tokens", SERVE_FORM_CHAT},
+                {"/responses/input_tokens", SERVE_FORM_RESPONSES},
+                {"/v1/responses/input_tokens", SERVE_FORM_RESPONSES},
+                {"/v1/messages/count_tokens", SERVE_FORM_MESSAGES}};
 
-// Actions on slots: those with files only where the server was started with a folder for them.
+// Routes that take slots, whichever are free, as far as the server was started with what they are for.
+const char *const uncounted[] = {"/v1/audio/transcriptions",
+                                 "/audio/transcriptions",
+                                 "/embedding",
+                                 "/embeddings",
+                                 "/v1/embeddings",
+                                 "/rerank",
+                                 "/reranking",
+                                 "/v1/rerank",
+                                 "/v1/reranking"};
+
+// Actions on slots: those with files only where the server was started with a folder for them. Several of one slot wait here, each until the
+// slot is its own: the server would put them off and come back to the first alone.
 server_http_res_ptr act(const handler &route, const server_http_req &req)
 {
     const std::string action = req.get_param("action");
-    if (serve_slots_named(req.get_param("id_slot").c_str()) < 0) // the server would take another one
+    const int32_t slot = serve_slots_named(req.get_param("id_slot").c_str());
+    serve_claim claim{};
+    if (slot < 0) // the server would take another one
         return serve::refuse(400, "id_slot: there is no slot of that number", "id_slot");
     if (action != "erase" && !serve_settings()->saves)
         return serve::refuse(
             400,
             "slots are saved and restored where the server has a folder for them: winnow serve --save DIR",
             "action");
-    if (action != "erase" && names_own(req.body))
-        return serve::refuse(400, "filename: the server uses this name for itself; take another one",
-                             "filename");
-    return route(req);
+    if (serve_slots_hold(slot, serve::has_left, const_cast<server_http_req *>(&req), &claim) != SERVE_CLAIMED)
+        return serve::refuse(503, "the client has left", nullptr);
+    const serve::held one(claim);
+    if (action == "save" || action == "restore")
+        return serve::move_slot(route, req, slot, action);
+    return serve::checked(route, -1, req);
 }
 
 // The server ends a connection after what it streamed and does not say so. A client that keeps connections would send its next
@@ -64,19 +85,63 @@ server_http_res_ptr closing(server_http_res_ptr res)
     return res;
 }
 
+// Under this header the server goes on answering a client that has left, so that another connection may ask for the rest. Here a client
+// that has left gives its slot back.
+void drop_conversation(std::map<std::string, std::string> &headers)
+{
+    for (auto at = headers.begin(); at != headers.end();)
+        at = strcasecmp(at->first.c_str(), "X-Conversation-Id") == 0 ? headers.erase(at) : std::next(at);
+}
+
+// Takes over what came from a client; what the server asks of itself (/predict) it still has.
+std::unique_ptr<serve::request> take(const server_http_req &req)
+{
+    auto own = serve::has_connection()
+                   ? std::make_unique<serve::request>(std::move(const_cast<server_http_req &>(req)))
+                   : std::make_unique<serve::request>(req, req.body);
+    drop_conversation(own->of.headers);
+    return own;
+}
+
+server_http_res_ptr answer(const handler &h, bool always, const server_http_req &req)
+{
+    if (!serve::begins_answer(always))
+        return serve::refuse(503, "the server answers as many requests as it can; ask again later", nullptr);
+    const serve::answered one(req);
+    auto own = take(req);
+    auto res = h(own->of);
+    if (serve::is_ending() && res->status == 200 && !res->is_stream() && res->data.empty())
+        return serve::refuse(503, "the server is ending", nullptr);
+    return closing(std::make_unique<serve::kept_reply>(std::move(own), std::move(res)));
+}
+
+// Every route: what waits in it looks whether its client has left, and whether the server ends.
+handler guarded(const std::string &path, const handler &h)
+{
+    const bool always = path == "/health" || path == "/v1/health";
+    return [h, always](const server_http_req &req) { return answer(h, always, req); };
+}
+
 // What answers a POST request to a path in place of the server's handler, or that handler.
 handler route_of(const std::string &path, const handler &h)
 {
     for (const auto &g : generating)
         if (path == g.path)
             return [h, form = g.form](const server_http_req &req) { return serve::generate(h, form, req); };
-    if (path == "/slots/:id_slot")
+    if (path == "/slots/:id_slot" || path == "/winnow/slots/:id_slot")
         return [h](const server_http_req &req) { return act(h, req); };
     if (path == "/infill")
         return [h](const server_http_req &req) { return serve::without_field(h, req); };
-    if (path == "/v1/audio/transcriptions" || path == "/audio/transcriptions" || path == "/predict")
-        return [h](const server_http_req &req) { return serve::uncounted(h, req); };
-    return h;
+    for (const char *p : uncounted)
+        if (path == p)
+            return [h](const server_http_req &req) { return serve::uncounted(h, req); };
+    if (path == "/cors-proxy" ||
+        path == "/predict") // what passes there is not for us, or comes back by another route
+        return h;
+    for (const auto &c : counting)
+        if (path == c.path)
+            return [h, form = c.form](const server_http_req &req) { return serve::checked(h, form, req); };
+    return [h](const server_http_req &req) { return serve::checked(h, -1, req); };
 }
 
 } // namespace
@@ -85,6 +150,8 @@ handler route_of(const std::string &path, const handler &h)
     _ZNK19server_http_context4postERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt8functionIFSt10unique_ptrI15server_http_resSt14default_deleteISA_EERK15server_http_reqEE
 #define GET \
     _ZNK19server_http_context3getERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt8functionIFSt10unique_ptrI15server_http_resSt14default_deleteISA_EERK15server_http_reqEE
+#define DEL \
+    _ZNK19server_http_context3delERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt8functionIFSt10unique_ptrI15server_http_resSt14default_deleteISA_EERK15server_http_reqEE
 #define START      _ZN19server_http_context5startEv
 #define JOIN(a, b) a##b
 #define WRAP(name) JOIN(__wrap_, name)
@@ -108,6 +175,8 @@ void REAL(POST)(const server_http_context *self, const std::string &path, const 
 void WRAP(POST)(const server_http_context *self, const std::string &path, const handler &h);
 void REAL(GET)(const server_http_context *self, const std::string &path, const handler &h);
 void WRAP(GET)(const server_http_context *self, const std::string &path, const handler &h);
+void REAL(DEL)(const server_http_context *self, const std::string &path, const handler &h);
+void WRAP(DEL)(const server_http_context *self, const std::string &path, const handler &h);
 bool REAL(START)(server_http_context *self);
 bool WRAP(START)(server_http_context *self);
 
@@ -121,25 +190,28 @@ void WRAP(POST)(const server_http_context *self, const std::string &path, const 
         own().completion = h;
     if (path == "/slots/:id_slot")
         own().slot_action = h;
-    const handler ours = route_of(path, h);
-    REAL(POST)(self, path, [ours](const server_http_req &req) { return closing(ours(req)); });
+    REAL(POST)(self, path, guarded(path, route_of(path, h)));
 }
 
 void WRAP(GET)(const server_http_context *self, const std::string &path, const handler &h)
 {
-    if (path == "/metrics")
-        REAL(GET)(self, path, [h](const server_http_req &req) { return serve::with_metrics(h, req); });
-    else
-        REAL(GET)(self, path, h);
+    const bool ours = path == "/metrics";
+    const handler metrics = [h](const server_http_req &req) { return serve::with_metrics(h, req); };
+    REAL(GET)(self, path, guarded(path, ours ? metrics : h));
+}
+
+void WRAP(DEL)(const server_http_context *self, const std::string &path, const handler &h)
+{
+    REAL(DEL)(self, path, guarded(path, h));
 }
 
 bool WRAP(START)(server_http_context *self)
 {
-    REAL(GET)(self, "/", serve::page);
-    REAL(GET)(self, "/winnow/kv", serve::show);
-    REAL(GET)(self, "/winnow/page", serve::inspect);
-    REAL(POST)
-    (self, "/winnow/slots/:id_slot", [](const server_http_req &req) { return act(own().slot_action, req); });
+    serve::open_front(self->path_prefix, self->is_ssl);
+    WRAP(GET)(self, "/", serve::page);
+    WRAP(GET)(self, "/winnow/kv", serve::show);
+    WRAP(GET)(self, "/winnow/page", serve::inspect);
+    WRAP(POST)(self, "/winnow/slots/:id_slot", own().slot_action);
     return REAL(START)(self);
 }
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/saved.h"
 
-#include "serve/slot_file.h"
+#include "base/err.h"
+#include "serve/real.h"
+#include "serve/restores.h"
 
 #include <llama.h>
 
@@ -9,12 +11,71 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void set_model(const struct serve_watched *w, uint64_t model[2])
+/* ---- What the context takes ---- */
+
+static void set_model(const struct llama_context *ctx, uint64_t model[2])
 {
-    const struct llama_model *m = llama_get_model(w->ctx);
+    const struct llama_model *m = llama_get_model(ctx);
     model[0] = llama_model_n_params(m);
     model[1] = llama_model_size(m);
 }
+
+/* Adds the rows of a layer to those that are known; too many kinds, and none counts as known. */
+static void add_rows(struct serve_slot_form *form, uint64_t k, uint64_t v)
+{
+    for (int32_t i = 0; i < form->n_rows; i++)
+        if (form->rows[i].k == k && form->rows[i].v == v)
+            return;
+    if (form->n_rows >= 0 && form->n_rows < SERVE_MAX_ROW_KINDS)
+        form->rows[form->n_rows++] = (struct serve_slot_rows){k, v};
+    else
+        form->n_rows = -1;
+}
+
+static void add_layer(struct serve_slot_form *form, const struct serve_watched *w, int32_t i)
+{
+    wnw_bridge_layer l = wnw_bridge_layer_default();
+    if (wnw_bridge_get_layer(w->cache, i, &l) != WNW_OK || !l.ragged) {
+        form->n_rows = -1;
+        return;
+    }
+    const uint64_t heads = (uint64_t)l.n_heads, k = heads * (uint64_t)l.key_bytes;
+    add_rows(form, k, heads * (uint64_t)l.entry_bytes - k);
+    form->n_heads += l.n_heads;
+    if (l.n_cells < w->sequences.n_cells)
+        form->n_window_cells = l.n_cells;
+}
+
+/* Bytes that libllama keeps of a cell besides its position: two more positions and the token, of models whose positions have several parts. */
+static uint32_t ext_bytes(const struct llama_model *m)
+{
+    const enum llama_rope_type rope = llama_model_rope_type(m);
+    return rope == LLAMA_ROPE_TYPE_MROPE || rope == LLAMA_ROPE_TYPE_IMROPE ? 3 * sizeof(int32_t) : 0;
+}
+
+void serve_saved_open(const struct serve_watched *w)
+{
+    const struct llama_model *m = llama_get_model(w->ctx);
+    const int32_t n_seq = (int32_t)llama_n_ctx_seq(w->ctx), n_train = llama_model_n_ctx_train(m);
+    struct serve_slot_form form = {.n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(m)),
+                                   .n_most = n_seq < n_train ? n_seq : n_train,
+                                   .n_cells = w->sequences.n_cells,
+                                   .n_layers = wnw_bridge_n_layers(w->cache),
+                                   .type_k = w->type_k,
+                                   .type_v = w->type_v,
+                                   .row_bytes = serve_slots_row_bytes(),
+                                   .window_bytes = serve_slots_window_bytes(),
+                                   .ext_bytes = ext_bytes(m),
+                                   .recurrent = llama_model_is_hybrid(m) || llama_model_is_recurrent(m)};
+    set_model(w->ctx, form.model);
+    snprintf(form.fingerprint, sizeof form.fingerprint, "%s", serve_settings()->fingerprint);
+    for (int32_t i = 0; i < form.n_layers; i++)
+        add_layer(&form, w, i);
+    form.n_rows = form.n_rows > 0 ? form.n_rows : 0;
+    serve_restores_open(&form);
+}
+
+/* ---- Writing ---- */
 
 /* By what a slot's entries were compressed: its own, or those of the document before them; NULL: they are all there. */
 static const struct serve_want *by_of(const struct serve_watched *w, int32_t seq)
@@ -23,32 +84,59 @@ static const struct serve_want *by_of(const struct serve_watched *w, int32_t seq
     return s->compressed ? &s->by : s->behind > 0 ? &w->held[w->n_slots + s->behind - 1].by : NULL;
 }
 
-size_t serve_saved_write(const struct serve_watched *w, const char *path, int32_t seq, const int32_t *notes,
-                         size_t n_notes)
+static void describe(struct serve_slot_file *file, const struct serve_watched *w, int32_t seq)
 {
     const struct serve_held *s = &w->held[seq];
     const struct serve_want *by = by_of(w, seq);
+    file->entries = s->entries;
+    file->n_sequence = w->sequences.of[seq].n + s->n_unknown;
+    file->compressed = by != NULL;
+    if (by) {
+        strcpy(file->by.recipe, by->recipe);
+        file->by.size = by->size;
+        file->by.n_protected = by->n_protected;
+    }
+}
+
+/* What libllama has of a sequence, in the order of its positions, which the caller frees. */
+static int get_state(uint8_t **state, uint64_t *n, const struct serve_watched *w, int32_t seq)
+{
+    const size_t room = llama_state_seq_get_size(w->ctx, seq);
+    *state = malloc(room + 1);
+    if (!*state)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a state of %zu bytes", room);
+    *n = llama_state_seq_get_data(w->ctx, *state, room, seq);
+    return *n > 0 ? serve_restore_sort(*state, *n)
+                  : wnw__fail(WNW_E_BACKEND, "libllama gives no state of it");
+}
+
+size_t serve_saved_write(const struct serve_watched *w, const char *path, int32_t seq, const int32_t *notes,
+                         size_t n_notes)
+{
     struct serve_slot_file file;
+    uint8_t *state = NULL;
+    size_t bytes = 0;
+    int32_t n_tokens = 0;
+    int rc = serve_restore_count(&n_tokens, notes, n_notes);
     memset(&file, 0, sizeof file); /* with what lies between its members, since it is written */
     file.n_tokens = n_notes;
-    file.entries = s->entries;
-    file.n_sequence = w->sequences.of[seq].n + s->n_unknown;
-    file.compressed = by != NULL;
-    if (by) {
-        strcpy(file.by.recipe, by->recipe);
-        file.by.size = by->size;
-        file.by.n_protected = by->n_protected;
-    }
-    set_model(w, file.model);
+    if (w->blind)
+        file.n_sequence = n_tokens;
+    else
+        describe(&file, w, seq);
+    set_model(w->ctx, file.model);
     snprintf(file.fingerprint, sizeof file.fingerprint, "%s", serve_settings()->fingerprint);
-    const size_t room = llama_state_seq_get_size(w->ctx, seq);
-    uint8_t *state = malloc(room + 1);
-    size_t bytes = 0;
-    if (state && (file.state_bytes = llama_state_seq_get_data(w->ctx, state, room, seq)) > 0)
-        bytes = serve_slot_file_write(path, &file, notes, state);
+    if (rc == WNW_OK && n_tokens > 0)
+        rc = get_state(&state, &file.state_bytes, w, seq);
+    rc = rc == WNW_OK ? serve_restore_check(&file, notes, state) : rc;
+    rc = rc == WNW_OK ? serve_slot_file_write(&bytes, path, &file, notes, state) : rc;
+    if (rc != WNW_OK)
+        fprintf(stderr, "winnow: slot %d cannot be saved: %s\n", (int)seq, wnw_last_error());
     free(state);
     return bytes;
 }
+
+/* ---- Reading ---- */
 
 /* What a slot holds that was read from a file: its cells are not known until it is asked. */
 static struct serve_held held_of(const struct serve_slot_file *file)
@@ -67,40 +155,50 @@ static struct serve_held held_of(const struct serve_slot_file *file)
     return held;
 }
 
-/* Puts the state that a file has into a slot. Returns the file's bytes, 0 on failure. */
-static size_t put(struct serve_watched *w, const char *path, const struct serve_slot_file *file, int32_t seq,
-                  int32_t *notes)
+static bool set_state(const struct serve_watched *w, const struct serve_slot_read *x, int32_t seq)
 {
-    uint8_t *state = notes ? malloc(file->state_bytes + 1) : NULL;
-    size_t bytes = state ? serve_slot_file_read(path, file, notes, state) : 0;
-    serve_sequences_rm(&w->sequences, seq, -1, -1); /* libllama replaces the sequence */
-    serve_watched_lose(w, seq, 0);
-    serve_watched_bury(w);
-    w->held[seq] = (struct serve_held){0};
-    if (bytes > 0 && llama_state_seq_set_data(w->ctx, state, file->state_bytes, seq) == 0)
-        bytes = 0;
-    if (bytes > 0)
-        w->held[seq] = held_of(file);
-    serve_watched_report(w, seq);
-    serve_watched_tell(w, false, false);
-    free(state);
-    return bytes;
+    if (x->file.n_sequence == 0) /* nothing is there, and libllama has no state of nothing */
+        return REAL(llama_memory_seq_rm)(llama_get_memory(w->ctx), seq, -1, -1);
+    return llama_state_seq_set_data(w->ctx, x->state, x->file.state_bytes, seq) > 0;
+}
+
+/* Puts what was read into a slot. Returns the file's bytes, 0 on failure. */
+static size_t put(struct serve_watched *w, const struct serve_slot_read *x, int32_t seq, int32_t *notes)
+{
+    if (!w->blind) {
+        serve_sequences_rm(&w->sequences, seq, -1, -1); /* libllama replaces the sequence */
+        serve_watched_lose(w, seq, 0);
+        serve_watched_bury(w);
+        w->held[seq] = (struct serve_held){0};
+    }
+    const bool good = set_state(w, x, seq);
+    if (good)
+        memcpy(notes, x->notes, (size_t)x->file.n_tokens * sizeof *notes);
+    if (!w->blind) {
+        w->held[seq] = good ? held_of(&x->file) : (struct serve_held){0};
+        serve_watched_report(w, seq);
+        serve_watched_tell(w, false, false);
+    }
+    return good ? x->bytes : 0;
 }
 
 size_t serve_saved_read(struct serve_watched *w, const char *path, int32_t seq, int32_t *notes, size_t room,
                         size_t *n_notes)
 {
-    struct serve_slot_file file;
-    uint64_t model[2];
-    if (!serve_slot_file_look(path, &file, serve_slots_row_bytes(), serve_slots_window_bytes()))
-        return 0;
-    set_model(w, model);
-    if (!serve_slot_file_fits(&file, model, serve_settings()->fingerprint)) {
-        fprintf(stderr, "winnow: %s: it is of another model\n", path);
-        return 0;
+    struct serve_slot_read *x = &w->reading;
+    size_t bytes = 0;
+    if (!notes) { /* the server asks for their number first */
+        serve_slot_read_clear(x);
+        if (!serve_restore_take(x, seq, path) && serve_restore_read(x, path) != WNW_OK) {
+            fprintf(stderr, "winnow: slot %d cannot be restored: %s\n", (int)seq, wnw_last_error());
+            return 0;
+        }
+        *n_notes = (size_t)x->file.n_tokens;
+        return x->bytes;
     }
-    *n_notes = file.n_tokens;
-    if (!notes) /* the server asks for their number first */
-        return sizeof file;
-    return put(w, path, &file, seq, file.n_tokens <= room ? notes : NULL);
+    if (x->notes && x->file.n_tokens <= room)
+        bytes = put(w, x, seq, notes);
+    *n_notes = (size_t)x->file.n_tokens;
+    serve_slot_read_clear(x);
+    return bytes;
 }

@@ -5,10 +5,13 @@
 
 #include "serve/watched.h"
 
+/* Says what the context takes of files: once, when it is watched. */
+void serve_saved_open(const struct serve_watched *w);
 /* Writes a slot with the server's notes of its tokens. Returns the file's bytes, 0 on failure with a line on standard error. */
 size_t serve_saved_write(const struct serve_watched *w, const char *path, int32_t seq, const int32_t *notes,
                          size_t n_notes);
-/* Reads one into a slot. notes [room], or NULL: only *n_notes is wanted. Returns bytes of the file, 0 on failure likewise. */
+/* Reads one into a slot, in two calls: with notes = NULL for *n_notes, then with notes [room], which puts it there. Returns bytes of the file, 0 on
+ * failure likewise. */
 size_t serve_saved_read(struct serve_watched *w, const char *path, int32_t seq, int32_t *notes, size_t room,
                         size_t *n_notes);
 

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/slot_file.h"
 
-#include "app/console.h"
-#include "app/files.h"
+#include "base/system.h"
+#include "base/whole_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <math.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -44,12 +42,6 @@ static struct part next_part(const uint8_t *x, uint64_t n)
     return p;
 }
 
-static size_t complain(const char *path, const char *what)
-{
-    fprintf(stderr, "winnow: %s: %s\n", path, what);
-    return 0;
-}
-
 /* ---- The checksum ---- */
 
 /* Of a header whose bytes were read or will be written as they are. `rest` has taken in what follows it. */
@@ -63,49 +55,13 @@ static uint64_t sum_of(XXH3_state_t *rest, const struct serve_slot_file *file)
     return XXH3_64bits_digest(rest);
 }
 
-static XXH3_state_t *new_sum(void)
+static int new_sum(XXH3_state_t **sum)
 {
-    XXH3_state_t *sum = XXH3_createState();
-    if (sum)
-        XXH3_64bits_reset(sum);
-    else
-        errno = ENOMEM;
-    return sum;
-}
-
-static bool write_summed(FILE *f, XXH3_state_t *sum, const void *bytes, uint64_t n)
-{
-    XXH3_64bits_update(sum, bytes, n);
-    return fwrite(bytes, 1, n, f) == n;
-}
-
-static bool read_summed(FILE *f, XXH3_state_t *sum, void *bytes, uint64_t n)
-{
-    const bool ok = fread(bytes, 1, n, f) == n;
-    if (ok)
-        XXH3_64bits_update(sum, bytes, n);
-    return ok;
-}
-
-/* ---- Writing ---- */
-
-bool serve_slot_file_put(FILE *f, struct serve_slot_file *file, const int32_t *tokens, const uint8_t *state)
-{
-    XXH3_state_t *sum = new_sum();
-    bool ok = sum && fwrite(magic, sizeof magic, 1, f) == 1 && fwrite(file, sizeof *file, 1, f) == 1 &&
-              write_summed(f, sum, tokens, file->n_tokens * sizeof *tokens);
-    file->packed_bytes = 0;
-    for (uint64_t at = 0; ok && at < file->state_bytes;) {
-        const struct part p = next_part(state + at, file->state_bytes - at);
-        ok = write_summed(f, sum, &p, sizeof p) && write_summed(f, sum, state + at, p.n_plain);
-        at += p.n_plain + p.n_ones;
-        file->packed_bytes += sizeof p + p.n_plain;
-    }
-    /* Now that it is known what was written. */
-    if (ok)
-        file->sum = sum_of(sum, file);
-    XXH3_freeState(sum);
-    return ok && fseek(f, (long)sizeof magic, SEEK_SET) == 0 && fwrite(file, sizeof *file, 1, f) == 1;
+    *sum = XXH3_createState();
+    if (!*sum)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a checksum");
+    XXH3_64bits_reset(*sum);
+    return WNW_OK;
 }
 
 static size_t bytes_of(const struct serve_slot_file *file)
@@ -113,26 +69,88 @@ static size_t bytes_of(const struct serve_slot_file *file)
     return sizeof magic + sizeof *file + file->n_tokens * sizeof(int32_t) + file->packed_bytes;
 }
 
-size_t serve_slot_file_write(const char *path, struct serve_slot_file *file, const int32_t *tokens,
-                             const uint8_t *state)
+/* ---- Writing ---- */
+
+/* Parts are small: what they have is gathered before it is written. */
+struct writer {
+    struct wnw__whole_file f;
+    XXH3_state_t *sum;
+    size_t n;
+    uint8_t gathered[1 << 16];
+};
+
+static int flush(struct writer *w)
 {
-    char *part = NULL;
-    if (asprintf(&part, "%s.part", path) < 0)
-        return complain(path, "out of memory");
-    const int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
-    FILE *f = fd >= 0 ? fdopen(fd, "wb") : NULL;
-    if (fd >= 0 && !f)
-        close(fd);
-    bool ok = f && serve_slot_file_put(f, file, tokens, state);
-    ok = f && fclose(f) == 0 && ok;
-    ok = ok && rename(part, path) == 0;
-    if (!ok) {
-        complain(path, strerror(errno));
-        remove(part);
-    }
-    free(part);
-    return ok ? bytes_of(file) : 0;
+    const size_t n = w->n;
+    w->n = 0;
+    return n > 0 ? wnw__whole_file_write(&w->f, w->gathered, n) : WNW_OK;
 }
+
+static int gather(struct writer *w, const void *bytes, uint64_t n)
+{
+    if (n > sizeof w->gathered - w->n)
+        WNW_TRY(flush(w));
+    if (n > sizeof w->gathered)
+        return wnw__whole_file_write(&w->f, bytes, n);
+    if (n > 0)
+        memcpy(w->gathered + w->n, bytes, n);
+    w->n += n;
+    return WNW_OK;
+}
+
+static int gather_summed(struct writer *w, const void *bytes, uint64_t n)
+{
+    if (n > 0)
+        XXH3_64bits_update(w->sum, bytes, n);
+    return gather(w, bytes, n);
+}
+
+static int write_state(struct writer *w, struct serve_slot_file *file, const uint8_t *state)
+{
+    file->packed_bytes = 0;
+    for (uint64_t at = 0; at < file->state_bytes;) {
+        const struct part p = next_part(state + at, file->state_bytes - at);
+        WNW_TRY(gather_summed(w, &p, sizeof p));
+        WNW_TRY(gather_summed(w, state + at, p.n_plain));
+        at += p.n_plain + p.n_ones;
+        file->packed_bytes += sizeof p + p.n_plain;
+    }
+    return WNW_OK;
+}
+
+static int write_all(struct writer *w, struct serve_slot_file *file, const int32_t *notes,
+                     const uint8_t *state)
+{
+    WNW_TRY(gather(w, magic, sizeof magic));
+    WNW_TRY(gather(w, file, sizeof *file));
+    WNW_TRY(gather_summed(w, notes, file->n_tokens * sizeof *notes));
+    WNW_TRY(write_state(w, file, state));
+    WNW_TRY(flush(w));
+    /* Now that it is known what was written. */
+    file->sum = sum_of(w->sum, file);
+    return wnw__whole_file_rewrite(&w->f, file, sizeof *file, sizeof magic);
+}
+
+int serve_slot_file_write(size_t *bytes, const char *path, struct serve_slot_file *file, const int32_t *notes,
+                          const uint8_t *state)
+{
+    struct writer *w = calloc(1, sizeof *w);
+    *bytes = 0;
+    if (!w)
+        return wnw__fail(WNW_E_NOMEM, "no memory to write '%.200s'", path);
+    w->f.fd = -1;
+    int rc = new_sum(&w->sum);
+    rc = rc == WNW_OK ? wnw__whole_file_open(&w->f, path) : rc;
+    rc = rc == WNW_OK ? write_all(w, file, notes, state) : rc;
+    rc = rc == WNW_OK ? wnw__whole_file_commit(&w->f) : rc;
+    wnw__whole_file_abort(&w->f);
+    XXH3_freeState(w->sum);
+    free(w);
+    *bytes = rc == WNW_OK ? bytes_of(file) : 0;
+    return rc;
+}
+
+/* ---- Checking ---- */
 
 bool serve_slot_file_fits(const struct serve_slot_file *file, const uint64_t model[2],
                           const char *fingerprint)
@@ -143,64 +161,160 @@ bool serve_slot_file_fits(const struct serve_slot_file *file, const uint64_t mod
            strcmp(file->fingerprint, fingerprint) == 0;
 }
 
+/* A text of ASCII's visible characters and spaces that ends within its room: it is shown, in JSON too. */
+static bool is_plain(const char *s, size_t room)
+{
+    const char *end = memchr(s, '\0', room);
+    for (; end && s < end; s++)
+        if (*s < ' ' || *s > '~' || *s == '"' || *s == '\\')
+            return false;
+    return end != NULL;
+}
+
+static bool is_size(const wnw_size *size)
+{
+    switch (size->kind) {
+    case WNW_SIZE_NONE:
+    case WNW_SIZE_BYTES:
+        return true;
+    case WNW_SIZE_BUDGET:
+        return size->budget >= 1;
+    case WNW_SIZE_RATIO:
+        return isfinite(size->ratio) && size->ratio >= 0.0 && size->ratio < 1.0;
+    }
+    return false;
+}
+
+static bool is_by(const struct serve_slot_file *file)
+{
+    return is_plain(file->by.recipe, sizeof file->by.recipe) && is_size(&file->by.size) &&
+           file->by.n_protected >= 0 && file->by.n_protected <= file->n_sequence;
+}
+
+static const char damaged[] = "it is damaged; read its text again, or take another copy";
+
+/* What a header says, against the file's size and the server's context. */
+static int check_header(const struct serve_slot_file *file, uint64_t size, const struct serve_slot_form *form)
+{
+    const uint64_t most_entries = (uint64_t)(file->n_sequence > 0 ? file->n_sequence : 0) *
+                                  (uint64_t)(form->n_heads > 0 ? form->n_heads : INT32_MAX);
+    if (file->n_tokens > size / sizeof(int32_t) || file->packed_bytes > size || bytes_of(file) != size ||
+        file->n_sequence < 0 || (uint64_t)file->n_sequence > file->n_tokens)
+        return wnw__fail(WNW_E_FORMAT, "%s", damaged);
+    if (!is_plain(file->fingerprint, sizeof file->fingerprint) || (file->compressed & ~1) != 0 ||
+        (file->compressed && !is_by(file)) || file->entries < 0 || (uint64_t)file->entries > most_entries)
+        return wnw__fail(WNW_E_FORMAT,
+                         "it says of itself what no slot has: %lld entries of %d tokens, by '%.*s'",
+                         (long long)file->entries, (int)file->n_sequence,
+                         is_plain(file->by.recipe, sizeof file->by.recipe) ? 80 : 0, file->by.recipe);
+    if (!serve_slot_file_fits(file, form->model, form->fingerprint))
+        return wnw__fail(WNW_E_FORMAT, "it is of another model");
+    /* Before memory is taken for it. */
+    if (form->n_cells > 0 && file->n_sequence > form->n_cells)
+        return wnw__fail(WNW_E_FORMAT, "it has %d tokens, and the server's cache %d cells",
+                         (int)file->n_sequence, (int)form->n_cells);
+    /* Only dropped entries are left out, so the state cannot be larger than this. */
+    if (file->state_bytes >
+        file->packed_bytes + (uint64_t)file->n_sequence * form->row_bytes + form->window_bytes + 1024)
+        return wnw__fail(WNW_E_FORMAT, "its state has %llu bytes, more than %d tokens of this model have",
+                         (unsigned long long)file->state_bytes, (int)file->n_sequence);
+    return WNW_OK;
+}
+
+int serve_slot_file_check(const struct serve_slot_file *file, const int32_t *notes, const uint8_t *state,
+                          const struct serve_slot_form *form)
+{
+    int32_t n_tokens;
+    bool several;
+    WNW_TRY(serve_slot_notes_check(&n_tokens, &several, notes, file->n_tokens, form));
+    if (n_tokens != file->n_sequence)
+        return wnw__fail(WNW_E_FORMAT, "%d tokens are noted, and the keys and values of %d are there",
+                         (int)n_tokens, (int)file->n_sequence);
+    return serve_slot_state_check(state, file->state_bytes, n_tokens, several, form);
+}
+
 /* ---- Reading ---- */
 
-bool serve_slot_file_look(const char *path, struct serve_slot_file *file, uint64_t row_bytes,
-                          uint64_t window_bytes)
+static int cut_off(FILE *f)
 {
-    char begins[sizeof magic];
-    FILE *f;
-    /* A pipe in the folder would stop the thread that decodes for all. */
-    if (app_open_regular(&f, path) != APP_OK)
-        return false;
-    bool ok = fread(begins, sizeof begins, 1, f) == 1 && memcmp(begins, magic, MAGIC_NAME) == 0;
-    if (ok && memcmp(begins, magic, sizeof magic) != 0) {
-        fclose(f);
-        return complain(path,
-                        "another version of winnow wrote it; read its text again and save the slot here") !=
-               0;
-    }
-    ok = ok && fread(file, sizeof *file, 1, f) == 1 && fseek(f, 0, SEEK_END) == 0;
-    const long size = ok ? ftell(f) : -1;
-    fclose(f);
-    /* Only dropped entries are left out, so the state cannot be larger than this. */
-    ok = ok && size > 0 && file->n_tokens <= (uint64_t)size / sizeof(int32_t) &&
-         file->packed_bytes <= (uint64_t)size && bytes_of(file) == (size_t)size &&
-         file->state_bytes <= file->packed_bytes + file->n_tokens * row_bytes + window_bytes + 1024 &&
-         memchr(file->by.recipe, '\0', sizeof file->by.recipe) &&
-         memchr(file->fingerprint, '\0', sizeof file->fingerprint) && file->by.n_protected >= 0 &&
-         file->n_sequence >= 0 && (uint64_t)file->n_sequence <= file->n_tokens;
-    return ok || complain(path, "it is no slot of winnow's, or damaged") != 0;
+    return ferror(f) ? wnw__fail(WNW_E_IO, "it cannot be read") : wnw__fail(WNW_E_FORMAT, "%s", damaged);
+}
+
+static int read_summed(FILE *f, XXH3_state_t *sum, void *bytes, uint64_t n)
+{
+    if (n == 0)
+        return WNW_OK;
+    if (fread(bytes, 1, n, f) != n)
+        return cut_off(f);
+    XXH3_64bits_update(sum, bytes, n);
+    return WNW_OK;
 }
 
 /* Reads the state in its parts. */
-static bool read_parts(FILE *f, XXH3_state_t *sum, uint8_t *state, uint64_t n)
+static int read_parts(FILE *f, XXH3_state_t *sum, uint8_t *state, uint64_t n)
 {
-    bool ok = true;
-    for (uint64_t at = 0; ok && at < n;) {
+    for (uint64_t at = 0; at < n;) {
         struct part p;
-        ok = read_summed(f, sum, &p, sizeof p) && p.n_plain <= n - at && p.n_ones <= n - at - p.n_plain &&
-             p.n_plain + p.n_ones > 0 && read_summed(f, sum, state + at, p.n_plain);
-        if (ok)
-            memset(state + at + p.n_plain, 0xff, p.n_ones);
-        at += ok ? p.n_plain + p.n_ones : 0;
+        WNW_TRY(read_summed(f, sum, &p, sizeof p));
+        if (p.n_plain > n - at || p.n_ones > n - at - p.n_plain || p.n_plain + p.n_ones == 0)
+            return wnw__fail(WNW_E_FORMAT, "%s", damaged);
+        WNW_TRY(read_summed(f, sum, state + at, p.n_plain));
+        memset(state + at + p.n_plain, 0xff, p.n_ones);
+        at += p.n_plain + p.n_ones;
     }
-    return ok;
+    return WNW_OK;
 }
 
-size_t serve_slot_file_read(const char *path, const struct serve_slot_file *file, int32_t *tokens,
-                            uint8_t *state)
+static int read_header(struct serve_slot_file *file, FILE *f)
 {
-    XXH3_state_t *sum = new_sum();
-    if (!sum)
-        return complain(path, strerror(errno));
-    FILE *f = NULL;
-    const bool ok = app_open_regular(&f, path) == APP_OK &&
-                    fseek(f, (long)(sizeof magic + sizeof *file), SEEK_SET) == 0 &&
-                    read_summed(f, sum, tokens, file->n_tokens * sizeof *tokens) &&
-                    read_parts(f, sum, state, file->state_bytes) && sum_of(sum, file) == file->sum;
-    if (f)
-        fclose(f);
+    char begins[sizeof magic];
+    if (fread(begins, sizeof begins, 1, f) != 1 || memcmp(begins, magic, MAGIC_NAME) != 0)
+        return ferror(f) ? cut_off(f) : wnw__fail(WNW_E_FORMAT, "it is no slot of winnow's");
+    if (memcmp(begins, magic, sizeof magic) != 0)
+        return wnw__fail(WNW_E_FORMAT,
+                         "another version of winnow wrote it; read its text again and save the slot here");
+    return fread(file, sizeof *file, 1, f) == 1 ? WNW_OK : cut_off(f);
+}
+
+/* Reads what follows the header, and compares the checksum. */
+static int read_rest(struct serve_slot_read *x, FILE *f)
+{
+    XXH3_state_t *sum = NULL;
+    x->notes = malloc((size_t)x->file.n_tokens * sizeof *x->notes + 1);
+    x->state = malloc((size_t)x->file.state_bytes + 1);
+    int rc = x->notes && x->state ? WNW_OK
+                                  : wnw__fail(WNW_E_NOMEM, "no memory for a state of %llu bytes",
+                                              (unsigned long long)x->file.state_bytes);
+    rc = rc == WNW_OK ? new_sum(&sum) : rc;
+    rc = rc == WNW_OK ? read_summed(f, sum, x->notes, x->file.n_tokens * sizeof *x->notes) : rc;
+    rc = rc == WNW_OK ? read_parts(f, sum, x->state, x->file.state_bytes) : rc;
+    if (rc == WNW_OK && sum_of(sum, &x->file) != x->file.sum)
+        rc = wnw__fail(WNW_E_FORMAT, "%s", damaged);
     XXH3_freeState(sum);
-    return ok ? bytes_of(file) : complain(path, "it is damaged; read its text again, or take another copy");
+    return rc;
+}
+
+int serve_slot_file_read(struct serve_slot_read *out, const char *path, const struct serve_slot_form *form)
+{
+    FILE *f;
+    int64_t size;
+    *out = (struct serve_slot_read){0};
+    /* A pipe in the folder would be waited for. */
+    WNW_TRY(wnw__open_stream(&f, &size, "slot", path));
+    int rc = read_header(&out->file, f);
+    rc = rc == WNW_OK ? check_header(&out->file, (uint64_t)size, form) : rc;
+    rc = rc == WNW_OK ? read_rest(out, f) : rc;
+    rc = rc == WNW_OK ? serve_slot_file_check(&out->file, out->notes, out->state, form) : rc;
+    fclose(f);
+    out->bytes = (size_t)size;
+    if (rc != WNW_OK)
+        serve_slot_read_clear(out);
+    return rc;
+}
+
+void serve_slot_read_clear(struct serve_slot_read *x)
+{
+    free(x->notes);
+    free(x->state);
+    *x = (struct serve_slot_read){0};
 }

@@ -3,13 +3,19 @@
  * A slot in a file. libllama's state of a sequence has a row of full size for every token, with all bits set where a head has
  * dropped the entry. In the file such runs are left out, so that it has the size of what was kept. It is for the same model
  * and program; numbers are as this machine has them.
+ *
+ * All that a file says is checked before a slot changes: its header against the file's size and the server's context, its checksum, then the
+ * notes and the state (serve/slot_state.h).
  */
 #ifndef WNW_SERVE_SLOT_FILE_H
 #define WNW_SERVE_SLOT_FILE_H
 
+#include "serve/slot_state.h"
 #include "serve/want.h"
 
-#include <stdio.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* By what it was compressed. */
 struct serve_slot_by {
@@ -29,21 +35,33 @@ struct serve_slot_file {
     uint64_t sum; /* XXH3 of all that follows, and of this with a sum of 0 (decision 111); set on writing */
 };
 
-/* Writes all of it to an empty file that can be read and written. False: errno says why. */
-bool serve_slot_file_put(FILE *f, struct serve_slot_file *file, const int32_t *tokens, const uint8_t *state);
-/* Writes the file, complete or not at all; returns its bytes, 0 on failure with a line on standard error. */
-size_t serve_slot_file_write(const char *path, struct serve_slot_file *file, const int32_t *tokens,
-                             const uint8_t *state);
+/* Writes the file, complete or not at all, also where another process writes it at the same time. *bytes is its size. WNW_E_IO,
+ * WNW_E_ARG (something else has that name) and WNW_E_NOMEM with a sentence. */
+int serve_slot_file_write(size_t *bytes, const char *path, struct serve_slot_file *file, const int32_t *notes,
+                          const uint8_t *state);
+
+/* Whether notes and state fit each other, the header and a context; also before they are written. WNW_E_FORMAT with a sentence. */
+int serve_slot_file_check(const struct serve_slot_file *file, const int32_t *notes, const uint8_t *state,
+                          const struct serve_slot_form *form);
+
+/* A slot that was read from a file and checked. */
+struct serve_slot_read {
+    struct serve_slot_file file;
+    int32_t *notes; /* [file.n_tokens], owned */
+    uint8_t *state; /* [file.state_bytes], owned */
+    size_t bytes;   /* of the file */
+};
+/* Reads a file that a server with this context takes. WNW_E_IO, WNW_E_FORMAT and WNW_E_NOMEM with a sentence; then *out is empty. */
+int serve_slot_file_read(struct serve_slot_read *out, const char *path, const struct serve_slot_form *form);
+void serve_slot_read_clear(struct serve_slot_read *x);
+
 /* Whether it is of that model. Numbers alone tell models apart that differ in shape, so that a fingerprint which one side alone knows is
  * another model. */
 bool serve_slot_file_fits(const struct serve_slot_file *file, const uint64_t model[2],
                           const char *fingerprint);
-/* Reads what comes first, and checks it against the file's size, the bytes that a token has in all heads, and what layers that slide have at
- * most. */
-bool serve_slot_file_look(const char *path, struct serve_slot_file *file, uint64_t row_bytes,
-                          uint64_t window_bytes);
-/* Reads tokens[n_tokens] and state[state_bytes]; returns the file's bytes, 0 on failure, also where they are not what was written. */
-size_t serve_slot_file_read(const char *path, const struct serve_slot_file *file, int32_t *tokens,
-                            uint8_t *state);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

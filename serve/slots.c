@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/automatic.h"
+#include "serve/documents.h"
 #include "serve/slots_impl.h"
 
 #include <pthread.h>
@@ -46,6 +47,8 @@ void serve_slots_open(int32_t n_slots, const struct serve_room *room, bool by_re
     all->n_slots = n_slots < SERVE_MAX_SLOTS ? n_slots : SERVE_MAX_SLOTS;
     all->row_bytes = room->row_bytes;
     all->row_entries = room->row_entries;
+    all->n_cells = room->n_cells;
+    all->most_text = room->most_text;
     all->window_bytes = room->window_bytes;
     all->by_request = by_request;
     for (int32_t i = 0; i < SERVE_MAX_SLOTS; i++) {
@@ -94,6 +97,41 @@ uint64_t serve_slots_window_bytes(void)
     return bytes;
 }
 
+int32_t serve_slots_n_cells(void)
+{
+    const struct serve_slots *all = serve_slots_lock();
+    const int32_t n = all->n_cells;
+    serve_slots_unlock();
+    return n;
+}
+
+uint64_t serve_slots_most_text(void)
+{
+    const struct serve_slots *all = serve_slots_lock();
+    const uint64_t bytes = all->most_text;
+    serve_slots_unlock();
+    return bytes;
+}
+
+/* Tokens of a slot that it shares with no document. */
+static int32_t own_tokens(const struct serve_slot *s)
+{
+    int32_t n_document = 0;
+    int64_t entries;
+    struct serve_want by;
+    if (s->behind > 0)
+        (void)serve_document_look(s->behind - 1, &n_document, &entries, &by);
+    return s->n_tokens > n_document ? s->n_tokens - n_document : 0;
+}
+
+bool serve_slots_has_room(int32_t slot, int32_t n)
+{
+    const struct serve_slots *all = serve_slots_lock();
+    const bool has = all->n_tokens - own_tokens(&all->slot[slot]) + n <= all->n_cells;
+    serve_slots_unlock();
+    return has;
+}
+
 const char *serve_policy_of_all(bool by_request)
 {
     const struct serve_config *c = serve_settings();
@@ -138,6 +176,7 @@ void serve_slots_report(int32_t slot, const struct serve_content *held)
     s->entries = held->entries;
     s->behind = held->behind;
     s->reading = held->reading;
+    s->unnoted = held->unnoted;
     s->compressed = held->compressed_by != NULL;
     if (held->compressed_by)
         s->compressed_by = *held->compressed_by;
@@ -176,9 +215,9 @@ void serve_slots_count_fallback(void)
     serve_slots_unlock();
 }
 
-void serve_slots_set_query_bytes(uint64_t bytes)
+void serve_slots_set_query_numbers(uint64_t n)
 {
     struct serve_slots *all = serve_slots_lock();
-    all->query_bytes = bytes;
+    all->query_numbers = n;
     serve_slots_unlock();
 }

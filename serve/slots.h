@@ -2,7 +2,7 @@
 /*
  * Who has which slot, and what is in it, for any thread. A request claims its slots before the server sees it, so that the policy of
  * each slot is known when its prompt is read, and so that a cap on memory is kept before anything is read. Requests that come in while all
- * slots are taken wait in the order in which they came.
+ * slots are taken wait in the order in which they came; a request that names a slot holds up only those that want the same one.
  */
 #ifndef WNW_SERVE_SLOTS_H
 #define WNW_SERVE_SLOTS_H
@@ -20,6 +20,8 @@ struct serve_room {
     uint64_t row_bytes;    /* keys and values of one token, in all heads of layers that see the whole text */
     uint64_t window_bytes; /* what layers that slide hold at most, of all slots */
     int32_t row_entries;   /* entries that a token has in the former */
+    int32_t n_cells;       /* tokens that have room in the cache, of all sequences */
+    uint64_t most_text;    /* bytes of a text that may have room in it; UINT64_MAX: not known */
 };
 void serve_slots_open(int32_t n_slots, const struct serve_room *room, bool by_request);
 /* Whether requests may bring policies of their own. */
@@ -29,6 +31,10 @@ int32_t serve_slots_n(void);
 int32_t serve_slots_named(const char *text);
 uint64_t serve_slots_row_bytes(void);
 uint64_t serve_slots_window_bytes(void);
+int32_t serve_slots_n_cells(void);
+uint64_t serve_slots_most_text(void);
+/* Whether the cache has room for n tokens in place of those that a slot holds, as far as the decoding thread has said it. */
+bool serve_slots_has_room(int32_t slot, int32_t n);
 /* The recipe of requests that do not say; where they cannot have rules of their own, one that compresses by itself, without a fallback. */
 const char *serve_policy_of_all(bool by_request);
 
@@ -49,8 +55,9 @@ struct serve_ask {
     int32_t slot;                /* -1: any */
     int32_t n_slots;             /* answers that are wanted at once */
     int64_t n_prompt, n_predict; /* tokens that it adds; counted only where there is a cap */
-    int32_t behind, stores;      /* 1 + the document that it stands behind, that it reads; 0 = none */
-    bool (*gone)(void *user);    /* whether the client has left */
+    bool visits;              /* it looks at the slot or saves it: nothing is read, and what is in it stays */
+    int32_t behind, stores;   /* 1 + the document that it stands behind, that it reads; 0 = none */
+    bool (*gone)(void *user); /* whether the client has left */
     void *user;
 };
 
@@ -62,9 +69,16 @@ struct serve_claim {
 };
 
 enum serve_answer { SERVE_CLAIMED, SERVE_GONE, SERVE_BUSY, SERVE_TOO_LONG };
-/* Claims slots for a request; waits for its turn while all are taken. SERVE_BUSY: the cap leaves no room now. why[SERVE_TEXT]. */
+/* Claims slots for a request; waits while they are taken, until its client has left. SERVE_BUSY: the cap leaves no room now. why[SERVE_TEXT]. */
 enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_claim *claim, char *why);
+/* Claims a slot, or with slot = -1 any, for somebody who visits it. SERVE_CLAIMED or SERVE_GONE. */
+enum serve_answer serve_slots_hold(int32_t slot, bool (*gone)(void *user), void *user,
+                                   struct serve_claim *claim);
 void serve_slots_release(const struct serve_claim *claim);
+/* Makes room in the cap for n tokens that a file brings to a slot, in place of what that holds (slots_cap.c), until serve_slots_came_in.
+ * SERVE_CLAIMED; SERVE_BUSY, where slots without a request hold what would have to go, or requests may need it; SERVE_TOO_LONG. */
+enum serve_answer serve_slots_comes_in(int32_t slot, int64_t n, char *why);
+void serve_slots_came_in(int32_t slot);
 bool serve_slots_is_claimed(int32_t slot);
 
 /* ---- The decoding thread ---- */
@@ -76,9 +90,10 @@ int32_t serve_slots_stores(int32_t slot);
 /* What is in a slot now. */
 struct serve_content {
     int32_t n_tokens;
-    int64_t entries;                        /* in all heads */
-    int32_t behind;                         /* 1 + the document that it begins with, 0 = none */
-    bool reading;                           /* a part of a prompt */
+    int64_t entries; /* in all heads */
+    int32_t behind;  /* 1 + the document that it begins with, 0 = none */
+    bool reading;    /* a part of a prompt */
+    bool unnoted;    /* what some rules look back at was not noted, or has been dropped */
     const struct serve_want *compressed_by; /* NULL: nothing was dropped */
 };
 void serve_slots_report(int32_t slot, const struct serve_content *held);
@@ -93,8 +108,8 @@ struct serve_cached {
 void serve_slots_count(bool compressed_one, bool failed_one, const struct serve_cached *now);
 /* Counts a compression that the fallback does in place of the rule that was wanted. */
 void serve_slots_count_fallback(void);
-/* Sets the bytes of the queries of one token, which a prompt takes besides while it is read by a rule that looks with all. */
-void serve_slots_set_query_bytes(uint64_t bytes);
+/* Sets how many numbers the queries of one token are, which a prompt takes too while it is read by a rule that looks with all. */
+void serve_slots_set_query_numbers(uint64_t n);
 
 /* ---- What is shown (slots_show.c) ---- */
 

@@ -6,10 +6,37 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* What is observed while a request is read: for the server's own rule, for requests that have slots, and for itself. */
+static uint32_t needs_beside(const struct serve_slots *all)
+{
+    uint32_t needs = serve_settings()->want.needs;
+    for (int32_t i = 0; i < all->n_slots; i++)
+        needs |= all->slot[i].claimed ? all->slot[i].want.needs : 0;
+    return needs;
+}
+
+/* Bytes of a token's queries that are kept for rules that look with all. */
+static uint64_t query_bytes(const struct serve_slots *all, uint32_t needs)
+{
+    return all->query_numbers * (serve_rounds_queries(needs) ? 2 : 4);
+}
+
+/* What a request makes the queries of others take more, whose prompts may be half read: they are rounded no more. */
+static uint64_t peak_of_others(const struct serve_slots *all, uint32_t before, uint32_t after)
+{
+    uint64_t n = 0;
+    for (int32_t i = 0; i < all->n_slots; i++) {
+        const struct serve_slot *s = &all->slot[i];
+        n += s->claimed && serve_looks_with_all(&s->want) ? (uint64_t)s->n_prompt : 0;
+    }
+    return n * (query_bytes(all, after) - query_bytes(all, before));
+}
+
 uint64_t serve_slots_peak(const struct serve_slots *all, const struct serve_ask *ask)
 {
-    const uint64_t queries = serve_looks_with_all(&ask->want) ? all->query_bytes : 0;
-    return (uint64_t)ask->n_prompt * queries +
+    const uint32_t before = needs_beside(all), after = before | ask->want.needs;
+    const uint64_t queries = serve_looks_with_all(&ask->want) ? query_bytes(all, after) : 0;
+    return (uint64_t)ask->n_prompt * queries + peak_of_others(all, before, after) +
            (uint64_t)(ask->n_prompt + ask->n_predict * ask->n_slots) * all->row_bytes;
 }
 
@@ -31,7 +58,7 @@ static uint64_t all_reserved(const struct serve_slots *all)
 {
     uint64_t bytes = always_taken(all);
     for (int32_t i = 0; i < all->n_slots; i++)
-        bytes += all->slot[i].claimed ? all->slot[i].reserved : 0;
+        bytes += all->slot[i].incoming + (all->slot[i].claimed ? all->slot[i].reserved : 0);
     return bytes;
 }
 
@@ -39,7 +66,7 @@ enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct se
 {
     const uint64_t cap = serve_settings()->cap, peak = serve_slots_peak(all, ask), taken = all_reserved(all);
     const uint64_t always = always_taken(all);
-    if (cap == 0)
+    if (cap == 0 || ask->visits)
         return SERVE_CLAIMED;
     if (peak > cap - (always < cap ? always : cap)) {
         const int n = snprintf(why, SERVE_TEXT,
@@ -60,4 +87,67 @@ enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct se
         return SERVE_BUSY;
     }
     return SERVE_CLAIMED;
+}
+
+/* What a slot holds that is no document's. */
+static uint64_t held_by(const struct serve_slots *all, const struct serve_slot *s)
+{
+    int32_t n_tokens;
+    int64_t entries = 0;
+    struct serve_want by;
+    if (s->behind > 0)
+        (void)serve_document_look(s->behind - 1, &n_tokens, &entries, &by);
+    return all->row_entries > 0 && s->entries > entries
+               ? (uint64_t)(s->entries - entries) * all->row_bytes / (uint64_t)all->row_entries
+               : 0;
+}
+
+/* What other slots hold, or may come to hold. */
+static uint64_t others_take(const struct serve_slots *all, int32_t slot)
+{
+    uint64_t bytes = always_taken(all);
+    for (int32_t i = 0; i < all->n_slots; i++) {
+        const struct serve_slot *s = &all->slot[i];
+        const uint64_t held = held_by(all, s), reserved = s->claimed ? s->reserved : 0,
+                       most = held > reserved ? held : reserved;
+        if (i != slot)
+            bytes += most > s->incoming ? most : s->incoming;
+    }
+    return bytes;
+}
+
+enum serve_answer serve_slots_comes_in(int32_t slot, int64_t n, char *why)
+{
+    const uint64_t cap = serve_settings()->cap;
+    struct serve_slots *all = serve_slots_lock();
+    const uint64_t bytes = (uint64_t)n * all->row_bytes, always = always_taken(all),
+                   others = others_take(all, slot);
+    enum serve_answer answer = SERVE_CLAIMED;
+    if (cap > 0 && (always > cap || bytes > cap - always)) {
+        snprintf(why, SERVE_TEXT,
+                 "the file's %" PRId64 " tokens take %" PRIu64
+                 " bytes while they are read, and this server may hold %" PRIu64,
+                 n, bytes, cap);
+        answer = SERVE_TOO_LONG;
+    } else if (cap > 0 && (others > cap || bytes > cap - others)) {
+        snprintf(why, SERVE_TEXT,
+                 "the file's %" PRId64 " tokens take %" PRIu64
+                 " bytes while they are read, and other slots leave %" PRIu64 " of %" PRIu64
+                 ": erase one of them first",
+                 n, bytes, others < cap ? cap - others : 0, cap);
+        all->n_refused++;
+        answer = SERVE_BUSY;
+    } else {
+        all->slot[slot].incoming = bytes;
+    }
+    serve_slots_unlock();
+    return answer;
+}
+
+void serve_slots_came_in(int32_t slot)
+{
+    struct serve_slots *all = serve_slots_lock();
+    all->slot[slot].incoming = 0;
+    serve_slots_wake();
+    serve_slots_unlock();
 }

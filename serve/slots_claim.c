@@ -15,17 +15,52 @@ static size_t common_prefix(const char *a, size_t n_a, const char *b, size_t n_b
     return n;
 }
 
-/* The free slot whose last prompt begins most alike, if that is a tenth of this one; else the one that was unused for longest. -1: none
- * is free. */
-static int32_t choose(const struct serve_slots *all, const struct serve_ask *ask)
+/* A request that wants several slots is overtaken so often at most. Then it comes first, since it might never find them free together. */
+enum { MOST_OVERTAKEN = 256 };
+
+static int32_t n_bits(uint64_t bits)
+{
+    int32_t n = 0;
+    for (; bits; bits &= bits - 1)
+        n++;
+    return n;
+}
+
+/* The slots that a waiting request keeps from later ones, a bit for each. A request that names a slot keeps that slot. A request that
+ * wants several, while some are taken, does not hold up those that want fewer. */
+static uint64_t kept_by(const struct serve_waiter *w, uint64_t free_slots)
+{
+    const struct serve_ask *ask = w->ask;
+    const uint64_t named = ask->slot >= 0 ? UINT64_C(1) << ask->slot : 0;
+    if (ask->n_slots <= 1)
+        return named ? named : ~UINT64_C(0);
+    if (named && !(named & free_slots))
+        return named;
+    return n_bits(free_slots) >= ask->n_slots || w->n_overtaken >= MOST_OVERTAKEN ? ~UINT64_C(0) : named;
+}
+
+/* The slots that a request may have: free ones that none before it waits for. */
+static uint64_t free_for(const struct serve_slots *all, const struct serve_waiter *self)
+{
+    uint64_t bits = 0;
+    for (int32_t i = 0; i < all->n_slots; i++)
+        bits |= all->slot[i].claimed ? 0 : UINT64_C(1) << i;
+    for (const struct serve_waiter *w = all->waiting; w != self; w = w->next)
+        bits &= ~kept_by(w, bits);
+    return bits;
+}
+
+/* Of these slots the one whose last prompt begins most alike, if that is a tenth of this one; else the one that was unused for longest.
+ * -1: there is none. */
+static int32_t choose(const struct serve_slots *all, const struct serve_ask *ask, uint64_t from)
 {
     int32_t best = -1, oldest = -1;
     size_t most = ask->key_len / 10;
     if (ask->slot >= 0)
-        return all->slot[ask->slot].claimed ? -1 : ask->slot;
+        return from >> ask->slot & 1 ? ask->slot : -1;
     for (int32_t i = 0; i < all->n_slots; i++) {
         const struct serve_slot *s = &all->slot[i];
-        if (s->claimed)
+        if (!(from >> i & 1))
             continue;
         const size_t n = s->key ? common_prefix(ask->key, ask->key_len, s->key, s->key_len) : 0;
         if (n > most) {
@@ -39,20 +74,21 @@ static int32_t choose(const struct serve_slots *all, const struct serve_ask *ask
 }
 
 /* Sets *slots to the chosen slot and the first free others, which are those that the server takes for further answers. */
-static bool choose_all(const struct serve_slots *all, const struct serve_ask *ask, int32_t *slot,
+static bool choose_all(const struct serve_slots *all, const struct serve_waiter *self, int32_t *slot,
                        uint64_t *slots)
 {
-    *slot = choose(all, ask);
+    const uint64_t from = free_for(all, self);
+    *slot = choose(all, self->ask, from);
     if (*slot < 0)
         return false;
     *slots = UINT64_C(1) << *slot;
     int32_t n = 1;
-    for (int32_t i = 0; i < all->n_slots && n < ask->n_slots; i++)
-        if (i != *slot && !all->slot[i].claimed) {
+    for (int32_t i = 0; i < all->n_slots && n < self->ask->n_slots; i++)
+        if (i != *slot && from >> i & 1) {
             *slots |= UINT64_C(1) << i;
             n++;
         }
-    return n >= ask->n_slots;
+    return n >= self->ask->n_slots;
 }
 
 /* Whether a prompt may begin with what a slot has kept of its last one. */
@@ -62,7 +98,7 @@ static bool may_reuse(const struct serve_slot *s, const struct serve_ask *ask)
         return ask->reuse == SERVE_REUSE_ANY;
     if (s->behind != ask->behind)
         return false;
-    if (!serve_same_recipe(&s->want, &ask->want) && serve_looks_back(&ask->want))
+    if ((s->unnoted || !serve_same_recipe(&s->want, &ask->want)) && serve_looks_back(&ask->want))
         return false;
     if (!s->compressed)
         return true;
@@ -78,61 +114,90 @@ static bool may_reuse(const struct serve_slot *s, const struct serve_ask *ask)
 static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask, uint64_t reserved)
 {
     struct serve_slot *s = &all->slot[i];
+    s->claimed = true;
+    s->reserved = reserved;
+    s->stores = ask->stores;
+    s->n_prompt = ask->n_prompt;
+    s->n_answer = ask->n_predict * ask->n_slots;
+    if (ask->visits)
+        return;
     char *key = malloc(ask->key_len + 1);
     free(s->key);
     s->key = key;
     s->key_len = key ? ask->key_len : 0;
     if (key && ask->key_len > 0)
         memcpy(key, ask->key, ask->key_len);
-    s->claimed = s->fresh = true;
+    s->fresh = true;
     s->used = ++all->clock;
-    s->reserved = reserved;
-    s->n_answer = ask->n_predict * ask->n_slots;
-    s->stores = ask->stores;
     s->want = ask->want;
 }
 
-static enum serve_answer try_claim(struct serve_slots *all, const struct serve_ask *ask,
+/* Claims what a request waits for, if it is free and there is room; *claimed says whether. */
+static enum serve_answer try_claim(struct serve_slots *all, const struct serve_waiter *self,
                                    struct serve_claim *claim, bool *claimed, char *why)
 {
+    const struct serve_ask *ask = self->ask;
+    if (!choose_all(all, self, &claim->slot, &claim->slots))
+        return SERVE_CLAIMED;
     const enum serve_answer answer = serve_slots_check_cap(all, ask, why);
-    *claimed = answer == SERVE_CLAIMED && choose_all(all, ask, &claim->slot, &claim->slots);
+    *claimed = answer == SERVE_CLAIMED;
     if (!*claimed)
         return answer;
     const struct serve_slot *s = &all->slot[claim->slot];
-    const bool reuses = may_reuse(s, ask);
+    const bool reuses = ask->visits || may_reuse(s, ask);
     claim->no_reuse = ask->behind == 0 && !reuses;
     claim->puts = ask->behind > 0 && (s->behind != ask->behind || !reuses);
     for (int32_t i = 0; i < all->n_slots; i++)
         if (claim->slots >> i & 1)
             take(all, i, ask, i == claim->slot ? serve_slots_peak(all, ask) : 0);
+    for (struct serve_waiter *w = all->waiting; w != self; w = w->next)
+        w->n_overtaken++;
     return SERVE_CLAIMED;
+}
+
+/* The place of a waiter in the line, or with NULL its end. */
+static struct serve_waiter **place_of(struct serve_slots *all, const struct serve_waiter *self)
+{
+    struct serve_waiter **at = &all->waiting;
+    while (*at != self)
+        at = &(*at)->next;
+    return at;
+}
+
+/* Waits in line until the request has its slots, its client has left, or there is no room. */
+static enum serve_answer wait_in_line(struct serve_slots *all, const struct serve_ask *ask,
+                                      struct serve_claim *claim, char *why)
+{
+    struct serve_waiter self = {.ask = ask};
+    bool claimed = false;
+    *place_of(all, NULL) = &self;
+    enum serve_answer answer = try_claim(all, &self, claim, &claimed, why);
+    while (answer == SERVE_CLAIMED && !claimed) {
+        serve_slots_wait();
+        answer = ask->gone && ask->gone(ask->user) ? SERVE_GONE : try_claim(all, &self, claim, &claimed, why);
+    }
+    *place_of(all, &self) = self.next;
+    serve_slots_wake();
+    return answer;
 }
 
 enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_claim *claim, char *why)
 {
-    bool claimed = false;
     struct serve_slots *all = serve_slots_lock();
     enum serve_answer answer = serve_slots_check_cap(all, ask, why);
-    const bool waits = answer == SERVE_CLAIMED;
-    const uint64_t ticket = all->next_ticket;
-    all->next_ticket += waits;
-    while (answer == SERVE_CLAIMED && !claimed) {
-        if (all->turn == ticket)
-            answer = try_claim(all, ask, claim, &claimed, why);
-        if (claimed || answer != SERVE_CLAIMED)
-            break;
-        serve_slots_wait();
-        /* A client that leaves lets go of its turn when that has come. */
-        if (all->turn == ticket && ask->gone && ask->gone(ask->user))
-            answer = SERVE_GONE;
-    }
-    if (waits) { /* it was its turn, or it would wait still */
-        all->turn++;
-        serve_slots_wake();
-    }
+    if (answer == SERVE_CLAIMED)
+        answer = wait_in_line(all, ask, claim, why);
     serve_slots_unlock();
     return answer;
+}
+
+enum serve_answer serve_slots_hold(int32_t slot, bool (*gone)(void *user), void *user,
+                                   struct serve_claim *claim)
+{
+    char why[SERVE_TEXT];
+    const struct serve_ask ask = {
+        .key = "", .slot = slot, .n_slots = 1, .visits = true, .gone = gone, .user = user};
+    return serve_slots_claim(&ask, claim, why);
 }
 
 void serve_slots_release(const struct serve_claim *claim)

@@ -9,6 +9,8 @@ struct serve_slot {
     bool claimed, fresh; /* fresh: the decoding thread has not seen what is wanted */
     uint64_t used;       /* when it was claimed last, to compare */
     uint64_t reserved;   /* bytes at most, while it is claimed */
+    uint64_t incoming;   /* bytes at most that a file brings, while it is restored */
+    int64_t n_prompt;    /* tokens that its request reads */
     int64_t n_answer;    /* tokens of all answers of its request, at most */
     int32_t stores;      /* 1 + the document that its request reads */
     char *key;           /* of the prompt that it had last */
@@ -18,15 +20,24 @@ struct serve_slot {
     int32_t n_tokens;
     int64_t entries;
     int32_t behind;
-    bool reading, compressed;
+    bool reading, compressed, unnoted;
     struct serve_want compressed_by;
+};
+
+/* A request that waits, in the line of all; it lies on the stack of its thread. */
+struct serve_waiter {
+    const struct serve_ask *ask;
+    struct serve_waiter *next;
+    int32_t n_overtaken; /* requests that came later and had their slots earlier */
 };
 
 struct serve_slots {
     struct serve_slot slot[SERVE_MAX_SLOTS];
-    int32_t n_slots, row_entries;
-    uint64_t row_bytes, query_bytes, clock, next_ticket, turn;
+    int32_t n_slots, row_entries, n_cells;
+    struct serve_waiter *waiting; /* in the order in which they came */
+    uint64_t row_bytes, query_numbers, clock;
     uint64_t window_bytes, window_held; /* of layers that slide: at most, and now */
+    uint64_t most_text;
     bool by_request;
     uint64_t bytes, n_compressed, n_failed, n_fallback, n_refused;
     int64_t n_tokens;
@@ -35,7 +46,7 @@ struct serve_slots {
 /* The slots of the process: for one thread at a time, from serve_slots_lock to serve_slots_unlock. */
 struct serve_slots *serve_slots_lock(void);
 void serve_slots_unlock(void);
-/* For who has them: wakes those that wait, or lets others have them for a moment, or until somebody wakes. */
+/* For the thread that has them: wakes those that wait; or lets others have them until one wakes it, a tenth of a second at most. */
 void serve_slots_wake(void);
 void serve_slots_wait(void);
 

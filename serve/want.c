@@ -67,6 +67,11 @@ bool serve_looks_with_queries(const struct serve_want *want)
     return want->needs & (WNW_NEED_EVERY_QUERY | WNW_NEED_WINDOW_ATTN);
 }
 
+bool serve_rounds_queries(uint32_t needs)
+{
+    return (needs & (WNW_NEED_QUERIES | WNW_NEED_WINDOW_ATTN)) == 0;
+}
+
 bool serve_looks_back(const struct serve_want *want)
 {
     return want->needs & (WNW_NEED_NUMBERS | WNW_NEED_QUERY_STATS | WNW_NEED_EVERY_QUERY);

@@ -44,6 +44,8 @@ bool serve_looks_at_question(const struct serve_want *want);
 /* Whether it looks with the queries of the whole prompt, or with any. */
 bool serve_looks_with_all(const struct serve_want *want);
 bool serve_looks_with_queries(const struct serve_want *want);
+/* Whether queries that are kept for these needs together are rounded to f16. */
+bool serve_rounds_queries(uint32_t needs);
 /* Whether it needs what must have been noted while the whole prompt was read. */
 bool serve_looks_back(const struct serve_want *want);
 

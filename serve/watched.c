@@ -77,15 +77,15 @@ uint64_t serve_watched_bytes_with(const struct serve_watched *w, int32_t n)
     return bytes;
 }
 
-/* Bytes of the queries of one token of a prompt, while a policy looks with those of all tokens; 0: none does. */
-static uint64_t query_bytes(const struct serve_watched *w)
+/* Numbers in the queries of one token. Layers with windows keep none. */
+static uint64_t query_numbers(const struct serve_watched *w)
 {
-    uint64_t bytes = 0;
+    uint64_t n = 0;
     for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
         wnw_bridge_layer l;
-        bytes += get_layer(w, i, &l) ? (uint64_t)l.query_bytes : 0;
+        n += get_layer(w, i, &l) && !l.sliding ? (uint64_t)l.query_numbers : 0;
     }
-    return bytes;
+    return n;
 }
 
 /* Entries that a head has of marked cells. */
@@ -116,9 +116,11 @@ void serve_watched_count(struct serve_watched *w, int32_t seq)
         w->marked[q->cell[k]] = true;
     for (int32_t i = 0; q->n > 0 && i < wnw_bridge_n_layers(w->cache); i++) {
         wnw_bridge_layer l;
-        if (serve_watched_whole_layer(w, i, &l))
-            for (int32_t ih = 0; ih < l.n_heads; ih++)
-                w->held[seq].entries += count_marked(w, i, ih);
+        if (!serve_watched_whole_layer(w, i, &l))
+            continue;
+        /* Layers with windows keep each token (--swa-full), in cells of their own. */
+        for (int32_t ih = 0; ih < l.n_heads; ih++)
+            w->held[seq].entries += l.sliding ? q->n : count_marked(w, i, ih);
     }
     for (int32_t k = 0; k < q->n; k++)
         w->marked[q->cell[k]] = false;
@@ -132,7 +134,7 @@ void serve_watched_tell(struct serve_watched *w, bool compressed_one, bool faile
     struct serve_cached now = {.n_tokens = n};
     add_cached(w, &now);
     serve_slots_count(compressed_one, failed_one, &now);
-    serve_slots_set_query_bytes(query_bytes(w));
+    serve_slots_set_query_numbers(query_numbers(w));
 }
 
 void serve_watched_report(struct serve_watched *w, int32_t seq)
@@ -147,6 +149,7 @@ void serve_watched_report(struct serve_watched *w, int32_t seq)
                                                     .entries = s->entries,
                                                     .behind = s->behind,
                                                     .reading = s->reading,
+                                                    .unnoted = s->unnoted,
                                                     .compressed_by = s->compressed ? &s->by : NULL});
 }
 
@@ -232,6 +235,35 @@ static struct serve_room room_of(const struct serve_watched *w)
     return room;
 }
 
+/* Bytes of a text that may have room in n cells. A token of these vocabularies is a piece of its text; of others one token may be a word that
+ * is not known, of any length. */
+static uint64_t most_text(const struct llama_vocab *vocab, int32_t n)
+{
+    const enum llama_vocab_type type = llama_vocab_type(vocab);
+    size_t longest = 16;
+    if (type != LLAMA_VOCAB_TYPE_BPE && type != LLAMA_VOCAB_TYPE_SPM)
+        return UINT64_MAX;
+    for (int32_t i = 0; i < llama_vocab_n_tokens(vocab); i++) {
+        const char *text = llama_vocab_get_text(vocab, i);
+        const size_t bytes = text ? strlen(text) : 0;
+        longest = bytes > longest ? bytes : longest;
+    }
+    return (uint64_t)n * longest;
+}
+
+/* The cache is on the device, and the backend leaves it to libllama. */
+static void refuse_plain(const struct serve_watched *w) __attribute__((noreturn));
+static void refuse_plain(const struct serve_watched *w)
+{
+    if (w->type_k == GGML_TYPE_F32 || w->type_v == GGML_TYPE_F32)
+        serve_refuse_input(
+            "keys and values of f32 stay as libllama has them, which makes f16 of them for flash "
+            "attention: take another type (-ctk f16 -ctv f16), or no flash attention (-fa off)");
+    serve_refuse(
+        "the keys and values of this model stay as libllama has them, because something reads them that "
+        "is not known: WINNOW_VERBOSE=1 says what, and llama.cpp's own llama-server serves the model");
+}
+
 static bool open_sequences(struct serve_watched *w)
 {
     const int32_t n_cells = most_cells(w);
@@ -242,6 +274,8 @@ static bool open_sequences(struct serve_watched *w)
         serve_refuse(
             "the model has no cache of keys and values, of which a part could be kept: llama.cpp's own "
             "llama-server serves it");
+    if (n_cells == 0 && wnw_bridge_n_layers(w->cache) > 0)
+        refuse_plain(w);
     if (n_cells == 0)
         serve_refuse(
             "none of the model's keys and values is on the device WINNOW: `winnow serve` sets -dev WINNOW "
@@ -252,7 +286,9 @@ static bool open_sequences(struct serve_watched *w)
     w->marked = calloc((size_t)n_cells, sizeof *w->marked);
     if (!w->marked || !serve_sequences_init(&w->sequences, serve_watched_n(w), n_cells))
         return false;
-    const struct serve_room room = room_of(w);
+    struct serve_room room = room_of(w);
+    room.n_cells = n_cells;
+    room.most_text = most_text(llama_model_get_vocab(llama_get_model(w->ctx)), n_cells);
     w->row_entries = room.row_entries;
     serve_slots_open(w->n_slots, &room, !w->blind);
     return true;
@@ -271,13 +307,15 @@ static int set_profiles(const struct serve_watched *w)
     return rc;
 }
 
+/* ---- What is observed ---- */
+
 static int observe_row(const char *recipe, const wnw_policy_choice *row, void *user)
 {
     (void)row;
     return wnw_bridge_observe(user, recipe);
 }
 
-int serve_watched_observe(const struct serve_watched *w, const struct serve_want *want)
+static int observe(const struct serve_watched *w, const struct serve_want *want)
 {
     if (serve_keeps_all(want))
         return WNW_OK;
@@ -285,6 +323,57 @@ int serve_watched_observe(const struct serve_watched *w, const struct serve_want
         return wnw_bridge_observe(w->cache, want->recipe);
     return serve_automatic_each(want, w->feeds, observe_row, w->cache);
 }
+
+static bool holds(const struct serve_watched *w, int32_t seq)
+{
+    return w->sequences.of[seq].n + w->held[seq].n_unknown > 0;
+}
+
+/* Whether what a slot's rule needs is wanted now. What a slot without a request holds by the server's own rule may be gone on with; what
+ * it holds by another one would be read again. */
+static bool asks(const struct serve_watched *w, int32_t seq)
+{
+    return serve_slots_is_claimed(seq) ||
+           (holds(w, seq) && !w->held[seq].unnoted && serve_same_recipe(&w->rule[seq].want, &w->least));
+}
+
+/* Notes that nothing goes on behind what slots hold by rules that nobody asks for. */
+static void give_up(struct serve_watched *w)
+{
+    for (int32_t seq = 0; seq < w->n_slots; seq++)
+        if (holds(w, seq) && !asks(w, seq) && !w->held[seq].unnoted) {
+            w->held[seq].unnoted = true;
+            serve_watched_report(w, seq);
+        }
+}
+
+void serve_watched_observe(struct serve_watched *w)
+{
+    uint32_t needs = w->least.needs;
+    bool reading = false;
+    for (int32_t seq = 0; seq < w->n_slots; seq++) {
+        needs |= asks(w, seq) ? w->rule[seq].want.needs : 0;
+        reading = reading || w->held[seq].reading;
+    }
+    if (reading)
+        needs |= w->observed;
+    if (needs == w->observed)
+        return;
+    if (!reading) {
+        give_up(w);
+        (void)wnw_bridge_unobserve(w->cache);
+    }
+    w->observed = needs;
+    int rc = observe(w, &w->least);
+    for (int32_t seq = 0; seq < w->n_slots; seq++) {
+        rc = rc == WNW_OK && asks(w, seq) ? observe(w, &w->rule[seq].want) : rc;
+        if (rc != WNW_OK)
+            fprintf(stderr, "winnow: slot %d: %s\n", (int)seq, wnw_last_error());
+        rc = WNW_OK;
+    }
+}
+
+/* ---- Contexts ---- */
 
 void serve_watch(struct serve_watched *w, struct llama_context *ctx)
 {
@@ -307,10 +396,13 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
                                          &want->size, true)
                  : wnw_bridge_tell_rows(w->cache, serve_decode_rows, w);
     /* What "auto" needs more of for longer prompts is observed once one comes. */
-    struct serve_want least = *want;
-    least.n_most = 1;
+    w->least = *want;
+    w->least.n_most = 1;
     if (rc == WNW_OK && !w->blind)
-        rc = serve_watched_observe(w, &least);
+        rc = serve_automatic_settle(&w->least);
+    w->observed = w->least.needs;
+    if (rc == WNW_OK && !w->blind)
+        rc = observe(w, &w->least);
     if (w->feeds)
         serve_tell_fed();
     if (rc != WNW_OK)
@@ -332,4 +424,5 @@ void serve_unwatch(struct serve_watched *w)
     w->fallback = NULL;
     free(w->marked);
     w->marked = NULL;
+    serve_slot_read_clear(&w->reading);
 }

@@ -12,6 +12,7 @@
 #include "serve/batches.h"
 #include "serve/documents.h"
 #include "serve/sequences.h"
+#include "serve/slot_file.h"
 #include "serve/slots.h"
 #include "winnow_bridge.h"
 
@@ -25,6 +26,7 @@ struct serve_held {
     int32_t n_done;    /* first tokens that it had when it was compressed last */
     int32_t at_prompt; /* the first token of the last prompt that it read */
     bool restored;     /* its first tokens come from a file, without what was noted while they were read */
+    bool unnoted;      /* the same of tokens that it read: nothing asks for what was noted any more */
     int32_t n_unknown; /* first tokens, read from a file, whose cells are not known yet */
     int32_t behind;    /* 1 + the document that it begins with, 0 = none */
 };
@@ -43,16 +45,20 @@ struct serve_watched {
     bool feeds; /* samples of prompts can be fed again (serve/sample.h) */
     bool blind; /* rows and sequences are not matched: the backend decides by itself */
     int32_t n_slots, row_entries;
+    int32_t type_k, type_v; /* ggml's types of keys and values, as the context was asked for */
     struct serve_sequences sequences;
     struct serve_held held[SERVE_MAX_SLOTS + SERVE_MAX_DOCUMENTS];
     struct serve_rule rule[SERVE_MAX_SLOTS];
-    wnw_policy *fallback; /* SERVE_FALLBACK */
+    struct serve_want least; /* the server's own want, of the shortest prompts */
+    uint32_t observed;       /* WNW_NEED_ flags of what is observed */
+    wnw_policy *fallback;    /* SERVE_FALLBACK */
     struct serve_batches batches;
     const struct serve_batch *running;          /* while the graph of a batch runs */
     int32_t at;                                 /* its next row */
     bool feeding;                               /* and it is a sample */
     int32_t n_before[SERVE_MAX_SLOTS];          /* tokens of the slots before it */
     wnw_bridge_sample *sample[SERVE_MAX_SLOTS]; /* of the prompt that is being read; NULL: none was fed */
+    struct serve_slot_read reading;             /* from a file, between the server's two calls for it */
     bool stray;                /* cells of a state from a file are dead, and nobody has learnt which */
     int32_t n_purges;          /* times that room was asked for, since some was made */
     bool *marked;              /* [n_cells] scratch */
@@ -64,8 +70,9 @@ struct serve_watched {
 void serve_watch(struct serve_watched *w, struct llama_context *ctx);
 void serve_unwatch(struct serve_watched *w);
 
-/* Has observed what the rule needs, from now on. Returns a wnw_status. */
-int serve_watched_observe(const struct serve_watched *w, const struct serve_want *want);
+/* Has observed what the server's own rule needs, those of slots with a request, and those of what slots hold by the server's own. What others
+ * needed is given up once no prompt is being read. */
+void serve_watched_observe(struct serve_watched *w);
 
 /* The number of sequences, those of documents included. */
 int32_t serve_watched_n(const struct serve_watched *w);

@@ -66,7 +66,7 @@ static struct llama_context *new_context(struct llama_model *model, const struct
     c.flash_attn_type = p->flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
     c.type_k = p->f32 ? GGML_TYPE_F32 : p->type_k ? p->type_k : GGML_TYPE_F16;
     c.type_v = p->f32 ? GGML_TYPE_F32 : p->type_v ? p->type_v : GGML_TYPE_F16;
-    c.offload_kqv = true;
+    c.offload_kqv = !p->elsewhere;
     c.cb_eval = p->eval;
     c.cb_eval_user_data = p->user;
     return llama_init_from_model(model, c);
@@ -81,7 +81,7 @@ void test_llama_open(struct test_llama *t, const char *path, const struct test_l
     assert_non_null(devices[0]);
     struct llama_model_params m = llama_model_default_params();
     m.devices = params->ours ? devices : none;
-    m.n_gpu_layers = params->ours ? 1000 : 0;
+    m.n_gpu_layers = !params->ours ? 0 : params->n_layers > 0 ? params->n_layers : 1000;
     *t = (struct test_llama){.model = llama_model_load_from_file(path, m)};
     assert_non_null(t->model);
     t->ctx = new_context(t->model, params);

@@ -113,17 +113,21 @@ static void test_bert(void **state)
     set_environment(NULL, NULL);
 }
 
-static void check_nothing(const char *name, bool plain, const char *says)
+static void check_nothing(const char *name, bool plain, const struct test_llama_params *more,
+                          const char *says)
 {
     char path[4096];
     float *out[2];
+    struct test_llama_params params = more ? *more : (struct test_llama_params){0};
     test_model_path(path, sizeof path, name);
     for (int ours = 0; ours < 2; ours++) {
         struct test_llama t;
         set_environment(ours ? "h2o" : NULL, ours ? "20" : NULL);
         if (plain && ours)
             setenv("WINNOW_PLAIN", "1", 1);
-        test_llama_open(&t, path, &(struct test_llama_params){.ours = ours, .n_ctx = 128});
+        params.ours = ours;
+        params.n_ctx = 128;
+        test_llama_open(&t, path, &params);
         listen();
         out[ours] = test_llama_logits(&t, tokens_of_text(), N, 2 * N);
         assert_int_equal(n_said, ours);
@@ -142,13 +146,35 @@ static void check_nothing(const char *name, bool plain, const char *says)
 static void test_mamba(void **state)
 {
     (void)state;
-    check_nothing("tiny/foreign/mamba.gguf", false, "h2o has nothing to act on: this model has no cache");
+    check_nothing("tiny/foreign/mamba.gguf", false, NULL,
+                  "h2o has nothing to act on: this model has no cache");
 }
 
 static void test_plain(void **state)
 {
     (void)state;
-    check_nothing("tiny/tiny-llama.gguf", true, "the caches of this model stay as libllama has them");
+    check_nothing("tiny/tiny-llama.gguf", true, NULL,
+                  "the caches of this model stay as libllama has them, because of WINNOW_PLAIN");
+}
+
+/* What is said is the reason: the cache is elsewhere, with or without its layers, or of a type that libllama converts first. */
+static void test_reasons(void **state)
+{
+    static const char elsewhere[] =
+        "h2o has nothing to act on: the cache of this model is not on the device WINNOW";
+    static const char *const models[] = {"tiny/tiny-llama.gguf", "tiny/foreign/openelm.gguf",
+                                         "tiny/foreign/phi3.gguf"};
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        check_nothing(models[i], false, &(struct test_llama_params){.elsewhere = true}, elsewhere);
+        check_nothing(models[i], false, &(struct test_llama_params){.elsewhere = true, .flash = true},
+                      elsewhere);
+        check_nothing(models[i], false, &(struct test_llama_params){.n_layers = 1}, elsewhere);
+    }
+    check_nothing("tiny/foreign/mamba.gguf", false, &(struct test_llama_params){.n_layers = 1},
+                  "this model has no cache of keys and values");
+    check_nothing("tiny/tiny-llama.gguf", false, &(struct test_llama_params){.f32 = true, .flash = true},
+                  "they are f32, of which it makes f16 for flash attention");
 }
 
 /* ---- Variables ---- */
@@ -263,7 +289,8 @@ static void test_addresses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_addresses), /* first: it forks */
-                                       cmocka_unit_test(test_bert), cmocka_unit_test(test_mamba),
-                                       cmocka_unit_test(test_plain), cmocka_unit_test(test_variables)};
+                                       cmocka_unit_test(test_bert),      cmocka_unit_test(test_mamba),
+                                       cmocka_unit_test(test_plain),     cmocka_unit_test(test_reasons),
+                                       cmocka_unit_test(test_variables)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

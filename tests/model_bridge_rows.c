@@ -365,6 +365,120 @@ static void test_rounded_queries_are_for_who_takes_them(void **state)
     free(tokens);
 }
 
+/* What is observed from then on is all: what only others had noted takes no memory, and they say that it is gone. */
+static void test_what_is_observed_no_more(void **state)
+{
+    static const char *const others[] = {"replay", "h2o", "expected_attention", "snapkv:window=16"};
+    (void)state;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct test_llama t;
+        struct told told;
+        int32_t *tokens = test_random_tokens(N_LONG, 250, 8);
+        wnw_policy *policy = test_policy(others[i]), *keydiff = test_policy("keydiff");
+        const wnw_size size = size_budget(N_KEPT);
+        opened(&t, &told);
+        assert_ok(wnw_bridge_observe(told.cache, "keydiff"));
+        assert_ok(wnw_bridge_observe(told.cache, others[i]));
+        test_llama_decode(&t, 0, 0, tokens, N_LONG, NULL);
+        assert_ok(wnw_bridge_unobserve(told.cache));
+        assert_ok(wnw_bridge_observe(told.cache, "keydiff"));
+        test_llama_decode(&t, 0, N_LONG, tokens, 1, NULL);
+        wnw_bridge_layer l = wnw_bridge_layer_default();
+        assert_ok(wnw_bridge_get_layer(told.cache, 0, &l));
+        assert_int_equal(l.query_bytes, 0);
+        assert_int_equal(l.query_numbers, 4 * 32);
+        assert_int_equal(count_pages(told.cache), 0);
+        wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of), .n_cells = N_LONG, .cells = told.cell,
+                                  .policy = policy, .size = &size};
+        assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_NOT_OBSERVED);
+        of.policy = keydiff;
+        assert_ok(wnw_bridge_compress_cells(told.cache, &of));
+        /* A prompt that is read once it is observed again is judged by it. */
+        assert_ok(wnw_bridge_observe(told.cache, others[i]));
+        assert_true(llama_memory_seq_rm(llama_get_memory(t.ctx), 0, -1, -1));
+        assert_ok(wnw_bridge_forget(told.cache, told.cell, told.n));
+        told.n = 0;
+        test_llama_decode(&t, 1, 0, tokens, N_LONG - 20, NULL);
+        of.policy = policy;
+        of.n_cells = N_LONG - 20;
+        assert_ok(wnw_bridge_compress_cells(told.cache, &of));
+        wnw_policy_free(policy);
+        wnw_policy_free(keydiff);
+        free(tokens);
+        test_llama_close(&t);
+    }
+}
+
+/* Entries of all layers of the cache with windows, or of the other one. */
+static int64_t count_all(const wnw_bridge *cache, bool sliding)
+{
+    int64_t n = 0;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+        wnw_bridge_layer l = wnw_bridge_layer_default();
+        assert_ok(wnw_bridge_get_layer(cache, i, &l));
+        n += (l.sliding != 0) == sliding ? l.n_entries : 0;
+    }
+    return n;
+}
+
+/* Layers with windows give back what they hold of tokens whose cells are freed, wherever it lies; what came from a state goes with the
+ * last token. */
+static void test_windows_are_freed(void **state)
+{
+    (void)state;
+    for (int windows = 0; windows < 2; windows++) {
+        struct test_llama t;
+        struct told told = {.ask = -1};
+        char path[4096];
+        int32_t own[2][N], *tokens = test_random_tokens(N, 250, 5);
+        test_model_path(path, sizeof path, "tiny/tiny-gemma3.gguf");
+        test_llama_open(
+            &t, path,
+            &(struct test_llama_params){.ours = true, .n_ctx = N_CTX, .n_seq = 2, .windows = windows != 0});
+        assert_ok(wnw_bridge_find(&told.cache, llama_synchronize, t.ctx));
+        assert_ok(wnw_bridge_tell_rows(told.cache, keep, &told));
+        llama_memory_t mem = llama_get_memory(t.ctx);
+        read_both(&t, &told, own);
+        const int64_t both = count_all(told.cache, true), each = count_all(told.cache, false) / (N + OTHER);
+        assert_true(both > 0 && each > 0);
+        assert_true(llama_memory_seq_rm(mem, 1, -1, -1));
+        assert_ok(wnw_bridge_forget(told.cache, own[1], OTHER));
+        const int64_t one = count_all(told.cache, true);
+        assert_int_equal(count_all(told.cache, false), each * N);
+        assert_true(one < both);
+        /* The first sequence comes back from a state, after which nobody knows where its tokens are; others are freed without it. */
+        const size_t bytes = llama_state_seq_get_size(t.ctx, 0);
+        uint8_t *saved = malloc(bytes);
+        assert_non_null(saved);
+        assert_int_equal(llama_state_seq_get_data(t.ctx, saved, bytes, 0), bytes);
+        assert_true(llama_memory_seq_rm(mem, 0, -1, -1));
+        assert_ok(wnw_bridge_forget(told.cache, own[0], N));
+        assert_int_equal(count_all(told.cache, true) + count_all(told.cache, false), 0);
+        assert_int_equal(llama_state_seq_set_data(t.ctx, saved, bytes, 0), bytes);
+        const int64_t loaded = count_all(told.cache, true);
+        told.n = 0;
+        test_llama_decode(&t, 1, 0, tokens, 30, NULL);
+        assert_true(count_all(told.cache, true) > loaded);
+        assert_true(llama_memory_seq_rm(mem, 1, -1, -1));
+        assert_ok(wnw_bridge_forget(told.cache, told.cell, 30));
+        assert_int_equal(count_all(told.cache, true), loaded);
+        float *logits = malloc((size_t)t.n_vocab * sizeof *logits);
+        assert_non_null(logits);
+        test_llama_decode(&t, 0, N, tokens, 1, logits);
+        assert_true(logits[0] - logits[0] == 0.0f);
+        assert_true(llama_memory_seq_rm(mem, 0, -1, -1));
+        int32_t all[N_CTX];
+        for (int32_t i = 0; i < N_CTX; i++)
+            all[i] = i;
+        assert_ok(wnw_bridge_forget(told.cache, all, N_CTX));
+        assert_int_equal(count_all(told.cache, true) + count_all(told.cache, false), 0);
+        free(logits);
+        free(saved);
+        free(tokens);
+        test_llama_close(&t);
+    }
+}
+
 static void test_refuses(void **state)
 {
     (void)state;
@@ -392,6 +506,7 @@ static void test_refuses(void **state)
     of.policy = NULL;
     assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_ARG);
     assert_error(wnw_bridge_observe(NULL, "keydiff"), WNW_E_ARG);
+    assert_error(wnw_bridge_unobserve(NULL), WNW_E_ARG);
     assert_error(wnw_bridge_observe(told.cache, "kvzip"), WNW_E_UNSUPPORTED);
     assert_error(wnw_bridge_observe(told.cache, "snapvk"), WNW_E_ARG);
     assert_error(wnw_bridge_observe(told.cache, NULL), WNW_E_ARG);
@@ -410,6 +525,8 @@ int main(void)
         cmocka_unit_test(test_header),
         cmocka_unit_test(test_queries_go),
         cmocka_unit_test(test_rounded_queries_are_for_who_takes_them),
+        cmocka_unit_test(test_what_is_observed_no_more),
+        cmocka_unit_test(test_windows_are_freed),
         cmocka_unit_test(test_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

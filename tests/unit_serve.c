@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the server keeps of slots and sequences (serve/): claims, the cap, reuse, cells that die, slots in files. */
+/* What the server keeps of slots and sequences (serve/): claims, the cap, reuse, cells that die. */
 #include "files.h"
 #include "helpers.h"
 #include "serve/automatic.h"
@@ -8,9 +8,10 @@
 #include "serve/documents.h"
 #include "serve/request.h"
 #include "serve/sequences.h"
-#include "serve/slot_file.h"
 #include "winnow_method.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,7 +190,10 @@ static void open_slots(int32_t n, uint64_t cap)
 {
     config = (struct serve_config){.cap = cap};
     set_recipe(&config.want, "keydiff");
-    serve_slots_open(n, &(struct serve_room){.row_bytes = 100, .row_entries = 10}, true);
+    serve_slots_open(n,
+                     &(struct serve_room){
+                         .row_bytes = 100, .row_entries = 10, .n_cells = 4096, .most_text = 100000},
+                     true);
 }
 
 static void test_a_slot_that_begins_alike_is_chosen(void **state)
@@ -211,6 +215,137 @@ static void test_a_slot_that_begins_alike_is_chosen(void **state)
     assert_int_not_equal(v.slot, y.slot);
     serve_slots_release(&z);
     serve_slots_release(&v);
+}
+
+/* A request that waits on a thread of its own. */
+struct waiting {
+    struct serve_ask ask;
+    struct serve_claim claim;
+    enum serve_answer answer;
+    pthread_t thread;
+    atomic_bool asked, done;
+};
+
+/* Called while it waits, with the slots locked. */
+static bool has_begun(void *user)
+{
+    atomic_store(&((struct waiting *)user)->asked, true);
+    return false;
+}
+
+static void *wait_for_slots(void *user)
+{
+    struct waiting *w = user;
+    char why[SERVE_TEXT];
+    w->answer = serve_slots_claim(&w->ask, &w->claim, why);
+    atomic_store(&w->done, true);
+    return NULL;
+}
+
+/* Starts one, which waits when this returns. */
+static void begin_waiting(struct waiting *w, int32_t slot, int32_t n_slots)
+{
+    *w = (struct waiting){.ask = ask_of("x")};
+    w->ask.slot = slot;
+    w->ask.n_slots = n_slots;
+    w->ask.gone = has_begun;
+    w->ask.user = w;
+    assert_int_equal(pthread_create(&w->thread, NULL, wait_for_slots, w), 0);
+    while (!atomic_load(&w->asked))
+        usleep(1000);
+    assert_false(atomic_load(&w->done));
+}
+
+static void end_waiting(struct waiting *w, uint64_t slots)
+{
+    assert_int_equal(pthread_join(w->thread, NULL), 0);
+    assert_int_equal(w->answer, SERVE_CLAIMED);
+    assert_int_equal(w->claim.slots, slots);
+    serve_slots_release(&w->claim);
+}
+
+static struct serve_claim claimed_slot(int32_t slot)
+{
+    struct serve_ask ask = ask_of("x");
+    ask.slot = slot;
+    return claimed(&ask);
+}
+
+static void test_who_waits_for_whom(void **state)
+{
+    (void)state;
+    struct waiting named, again, any, several;
+    struct serve_ask a = ask_of("x");
+    open_slots(2, 0);
+    struct serve_claim zero = claimed_slot(0), one;
+    begin_waiting(&named, 0, 1);
+    begin_waiting(&again, 0, 2);
+    for (int i = 0; i < 3; i++) { /* the other slot is for all others */
+        one = claimed(&a);
+        assert_int_equal(one.slot, 1);
+        serve_slots_release(&one);
+        one = claimed_slot(1);
+        serve_slots_release(&one);
+    }
+    serve_slots_release(&zero);
+    end_waiting(&named, 1);
+    end_waiting(&again, 3);
+    /* One that wants several slots is overtaken by those that want one, so often and no more. */
+    zero = claimed_slot(0);
+    begin_waiting(&several, -1, 2);
+    for (int i = 0; i < 256; i++) {
+        one = claimed(&a);
+        assert_int_equal(one.slot, 1);
+        serve_slots_release(&one);
+    }
+    begin_waiting(&any, -1, 1);
+    serve_slots_release(&zero);
+    end_waiting(&several, 3);
+    assert_int_equal(pthread_join(any.thread, NULL), 0);
+    serve_slots_release(&any.claim);
+    /* Who came first has what becomes free, if it takes it. */
+    zero = claimed_slot(0);
+    one = claimed_slot(1);
+    begin_waiting(&named, 0, 1);
+    begin_waiting(&any, -1, 1);
+    begin_waiting(&again, 1, 1);
+    serve_slots_release(&one);
+    end_waiting(&any, 2);
+    end_waiting(&again, 2);
+    assert_false(atomic_load(&named.done));
+    serve_slots_release(&zero);
+    end_waiting(&named, 1);
+}
+
+static void test_a_visit_leaves_what_is_there(void **state)
+{
+    (void)state;
+    open_slots(2, 1000);
+    struct serve_ask a = ask_of("the first document and a question");
+    a.n_prompt = 5;
+    struct serve_claim x = claimed(&a), visit;
+    struct waiting waits;
+    begin_waiting(&waits, x.slot, 1);
+    assert_int_equal(serve_slots_hold(-1, has_left, &a, &visit), SERVE_CLAIMED);
+    assert_int_not_equal(visit.slot, x.slot);
+    assert_true(serve_slots_is_claimed(visit.slot));
+    struct serve_claim none;
+    assert_int_equal(serve_slots_hold(visit.slot, has_left, NULL, &none), SERVE_GONE);
+    serve_slots_release(&visit);
+    serve_slots_release(&x);
+    end_waiting(&waits, UINT64_C(1) << x.slot);
+    x = claimed(&a);
+    serve_slots_release(&x);
+    struct serve_want want;
+    (void)serve_slots_want(x.slot, &want);
+    assert_int_equal(serve_slots_hold(x.slot, has_left, &a, &visit), SERVE_CLAIMED);
+    assert_int_equal(visit.slot, x.slot);
+    assert_false(serve_slots_want(x.slot, &want));
+    serve_slots_release(&visit);
+    struct serve_claim y = claimed(&a); /* the same slot, which begins alike */
+    assert_int_equal(y.slot, x.slot);
+    assert_false(y.no_reuse);
+    serve_slots_release(&y);
 }
 
 static void test_slots_of_one_request(void **state)
@@ -371,7 +506,7 @@ static void test_automatic(void **state)
         const char *param;
         struct serve_request r;
         assert_int_equal(
-            serve_request_read(&r, SERVE_FORM_CHAT, bodies[first], strlen(bodies[first]), why, &param), 0);
+            serve_request_read(&r, SERVE_FORM_PROMPT, bodies[first], strlen(bodies[first]), why, &param), 0);
         assert_true(serve_looks_with_all(&r.ask.want));
         struct serve_want by = r.ask.want;
         strcpy(by.taken, "replay");
@@ -478,7 +613,7 @@ static void test_quality(void **state)
         const char *param;
         struct serve_request r;
         snprintf(body, sizeof body, "{\"prompt\":\"x\",\"winnow\":{\"policy\":\"%s\"}}", bad[i]);
-        assert_int_equal(serve_request_read(&r, SERVE_FORM_CHAT, body, strlen(body), why, &param), 400);
+        assert_int_equal(serve_request_read(&r, SERVE_FORM_PROMPT, body, strlen(body), why, &param), 400);
         assert_string_equal(param, "winnow.policy");
         assert_non_null(strstr(why, "+quality:q=Q"));
         serve_request_free(&r);
@@ -523,7 +658,7 @@ static void test_bounds(void **state)
     set_recipe(&config.want, "auto");
     assert_int_equal(serve_automatic_settle(&config.want), WNW_OK);
     assert_true(config.want.needs & WNW_NEED_QUERY_STATS);
-    want = bound(SERVE_FORM_CHAT, "{\"prompt\":\"x\"}", NULL, 100);
+    want = bound(SERVE_FORM_PROMPT, "{\"prompt\":\"x\"}", NULL, 100);
     assert_int_equal(want.n_most, 164);
     assert_false(want.needs & WNW_NEED_QUERY_STATS);
     want = bound(SERVE_FORM_CHAT, PARTS(""), NULL, 100);
@@ -538,7 +673,7 @@ static void test_bounds(void **state)
     assert_int_equal(want.n_most, 0);
     /* A short prompt, and then one that nobody has claimed: the rule is the same, but more is to be observed. */
     struct serve_ask a = ask_of("short");
-    a.want = bound(SERVE_FORM_CHAT, "{\"prompt\":\"x\"}", NULL, 100);
+    a.want = bound(SERVE_FORM_PROMPT, "{\"prompt\":\"x\"}", NULL, 100);
     const struct serve_claim x = claimed(&a);
     assert_true(serve_slots_want(0, &want));
     assert_false(want.needs & WNW_NEED_QUERY_STATS);
@@ -619,7 +754,7 @@ static void test_the_cap(void **state)
     serve_slots_release(&x);
     serve_slots_release(&y);
     /* Queries of 50 bytes a token count for rules that look with all of them, of prompts alone. */
-    serve_slots_set_query_bytes(50);
+    serve_slots_set_query_numbers(25);
     a.n_prompt = 30;
     a.n_predict = 5;
     set_recipe(&a.want, "replay");
@@ -631,7 +766,7 @@ static void test_the_cap(void **state)
     set_recipe(&a.want, "keydiff");
     x = claimed(&a);
     serve_slots_release(&x);
-    serve_slots_set_query_bytes(0);
+    serve_slots_set_query_numbers(0);
     char *json = serve_slots_json(), *metrics = serve_slots_metrics();
     assert_non_null(strstr(json, "\"entries\": 10.0"));
     assert_non_null(strstr(metrics, "winnow:kv_bytes_cap 5000\n"));
@@ -725,13 +860,13 @@ static void test_a_recipe_is_parsed_once(void **state)
     (void)state;
     struct serve_want want;
     open_slots(2, 5000);
-    serve_slots_set_query_bytes(1);
+    serve_slots_set_query_numbers(1);
     n_parsed = 0;
     for (int i = 1; i <= 3; i++) {
         struct serve_request r;
         char why[SERVE_TEXT] = "";
         const char *param = NULL;
-        assert_int_equal(serve_request_read(&r, SERVE_FORM_CHAT, body, strlen(body), why, &param), 0);
+        assert_int_equal(serve_request_read(&r, SERVE_FORM_PROMPT, body, strlen(body), why, &param), 0);
         assert_int_equal(n_parsed, i);
         r.ask.key = r.key;
         r.ask.key_len = strlen(r.key);
@@ -770,11 +905,10 @@ static void test_documents_that_are_none(void **state)
         const char *name, *bytes, *why;
         size_t n;
     } rows[] = {{"a", " \n", "empty", 2},
-                {"a", "x\0y", "UTF-8", 3},
-                {"a", "\xc0\xaf", "UTF-8", 2},
-                {"a", "\xed\xa0\x80", "UTF-8", 3},
-                {"a", "\xf4\x90\x80\x80", "UTF-8", 4},
-                {"a", "x\xe2\x82", "UTF-8", 3},
+                {"a", "x\0y", "NUL byte (at byte 1)", 3},
+                {"a", "\xff\xfex\0", "UTF-16", 4},
+                {"a", "\xfe\xff\0x", "UTF-16", 4},
+                {"a", "\xef\xbb\xbf \n", "empty", 5},
                 {"a b", "x", "letters, digits", 1},
                 {"", "x", "letters, digits", 1}};
     (void)state;
@@ -793,6 +927,31 @@ static void test_documents_that_are_none(void **state)
     assert_false(serve_documents_load("a=x.wkv", why));
     assert_non_null(strstr(why, "stored"));
     serve_documents_free();
+}
+
+/* They are cleaned as texts of all commands are. */
+static void test_documents_are_cleaned(void **state)
+{
+    static const struct {
+        const char *bytes, *text, *says;
+    } rows[] = {
+        {"\xef\xbb\xbfhello there\n", "hello there", NULL},
+        {"caf\xe9 th\xea", "caf\xef\xbf\xbd th\xef\xbf\xbd",
+         "2 sequences that are not UTF-8, the first at byte 3"},
+        {"\xc0\xaf\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd", "not UTF-8"},
+        {"x\xe2\x82", "x\xef\xbf\xbd", "1 sequence that is not UTF-8, the first at byte 1"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct test_stderr err;
+        char why[SERVE_TEXT], said[1000];
+        test_stderr_begin(&err);
+        const bool good = load("a", rows[i].bytes, strlen(rows[i].bytes), why);
+        const size_t n = test_stderr_end(&err, said, sizeof said);
+        assert_true(good);
+        assert_string_equal(serve_document_text(0), rows[i].text);
+        assert_true(rows[i].says ? strstr(said, rows[i].says) && strstr(said, "warning: '/tmp/") : n == 0);
+        serve_documents_free();
+    }
 }
 
 static void test_documents(void **state)
@@ -877,7 +1036,7 @@ static void passes(enum serve_form form, const char *body, const char *want)
     assert_int_equal(serve_request_read(&r, form, body, strlen(body), why, &param), 0);
     assert_non_null(r.body);
     if (r.ask.behind > 0)
-        assert_true(serve_request_put_document(&r, form));
+        assert_true(serve_request_put_document(&r));
     char *passed = serve_request_passed(&r, &claim);
     assert_string_equal(passed, want);
     free(passed);
@@ -909,11 +1068,11 @@ static void test_bodies(void **state)
     /* Where there is a cap, who does not say how much gets as much as was counted. */
     config.cap = 1000;
     passes(SERVE_FORM_CHAT, "{\"max_completion_tokens\":-1,\"messages\":[]}",
-           "{\"messages\":[],\"id_slot\":2,\"max_tokens\":1024}");
+           "{\"messages\":[],\"id_slot\":2,\"n_predict\":1024}");
     passes(SERVE_FORM_CHAT, "{\"max_tokens\":7,\"messages\":[]}",
            "{\"max_tokens\":7,\"messages\":[],\"id_slot\":2}");
-    passes(SERVE_FORM_CHAT, "{\"n_predict\":7,\"max_tokens\":9,\"max_completion_tokens\":-1,\"messages\":[]}",
-           "{\"messages\":[],\"id_slot\":2,\"max_tokens\":7}");
+    passes(SERVE_FORM_MESSAGES, "{\"max_tokens\":-1,\"messages\":[]}",
+           "{\"messages\":[],\"id_slot\":2,\"max_tokens\":1024}");
     serve_documents_free();
 }
 
@@ -953,110 +1112,20 @@ static void test_errors_are_json(void **state)
 
 /* ---- Files ---- */
 
-/* Turns the lowest bit of a byte of a file. */
-static void turn_byte(const char *path, long at)
-{
-    FILE *f = fopen(path, "r+b");
-    assert_non_null(f);
-    assert_int_equal(fseek(f, at, SEEK_SET), 0);
-    const int byte = fgetc(f) ^ 1;
-    assert_int_equal(fseek(f, at, SEEK_SET), 0);
-    assert_int_equal(fputc(byte, f), byte);
-    assert_int_equal(fclose(f), 0);
-}
-
-/* The thread that decodes does not wait for a pipe in the folder of the slots, nor does the start for one in place of a document. */
+/* The start does not wait for a pipe in place of a document. */
 static void test_pipes(void **state)
 {
     (void)state;
-    char folder[] = "/tmp/winnow-pipes-XXXXXX", path[64], part[80], line[96], why[SERVE_TEXT];
-    struct serve_slot_file file = {.n_tokens = 1, .state_bytes = 4};
-    const uint8_t x[4] = {0};
-    const int32_t token = 1;
+    char folder[] = "/tmp/winnow-pipes-XXXXXX", path[64], line[96], why[SERVE_TEXT];
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/slot", folder);
-    snprintf(part, sizeof part, "%s.part", path);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(mkfifo(part, 0600), 0);
-    assert_false(serve_slot_file_look(path, &file, 4000, 0));
-    assert_int_equal(serve_slot_file_write(path, &file, &token, x), 0);
     snprintf(line, sizeof line, "a=%s", path);
     assert_false(serve_documents_load(line, why));
     assert_non_null(strstr(why, "cannot read"));
     serve_documents_free();
-    unlink(part);
     unlink(path);
     assert_int_equal(rmdir(folder), 0);
-}
-
-static void test_files(void **state)
-{
-    (void)state;
-    enum { N = 3, BYTES = 3 * 4000 };
-    char path[] = "/tmp/winnow-slot-XXXXXX";
-    static uint8_t x[BYTES], y[BYTES];
-    const int32_t tokens[N] = {1, 2, 3};
-    int32_t back[N];
-    test_file_new(path);
-    for (int i = 0; i < BYTES; i++)
-        x[i] = i / 1000 % 3 == 1 || i > BYTES - 50 ? 0xff : (uint8_t)(i * 7);
-    struct serve_slot_file file, read;
-    memset(&file, 0, sizeof file);
-    file.n_tokens = N;
-    file.state_bytes = BYTES;
-    strcpy(file.by.recipe, "knorm");
-    const size_t n = serve_slot_file_write(path, &file, tokens, x);
-    assert_in_range(n, 8000, 9500); /* a third was left out */
-    assert_true(serve_slot_file_look(path, &read, 4000, 0));
-    assert_int_equal(read.state_bytes, BYTES);
-    assert_string_equal(read.by.recipe, "knorm");
-    assert_int_equal(serve_slot_file_read(path, &read, back, y), n);
-    assert_memory_equal(x, y, BYTES);
-    assert_memory_equal(tokens, back, sizeof back);
-    /* Tokens that are smaller than that cannot have such a state. */
-    assert_false(serve_slot_file_look(path, &read, 10, 0));
-    assert_int_equal(truncate(path, (off_t)n - 1), 0);
-    assert_false(serve_slot_file_look(path, &read, 4000, 0));
-    /* A part that says it is longer than the state. */
-    assert_true(serve_slot_file_write(path, &file, tokens, x) == n);
-    assert_true(serve_slot_file_look(path, &read, 4000, 0));
-    read.state_bytes = 500;
-    assert_int_equal(serve_slot_file_read(path, &read, back, y), 0);
-    /* Any byte that is another one, which its size and its parts do not tell. */
-    for (size_t at = 16; at < n; at += at < 1100 ? 8 : 211) {
-        turn_byte(path, (long)at);
-        assert_false(serve_slot_file_look(path, &read, 4000, 0) &&
-                     serve_slot_file_read(path, &read, back, y) > 0);
-        turn_byte(path, (long)at);
-    }
-    assert_true(serve_slot_file_look(path, &read, 4000, 0) &&
-                serve_slot_file_read(path, &read, back, y) == n);
-    turn_byte(path, 12); /* its version */
-    assert_false(serve_slot_file_look(path, &read, 4000, 0));
-    unlink(path);
-    assert_false(serve_slot_file_look(path, &read, 4000, 0));
-}
-
-static void test_files_of_models(void **state)
-{
-    (void)state;
-    static const struct {
-        uint64_t numbers[2];
-        const char *fingerprint, *own;
-        bool fits;
-    } cases[] = {
-        {{7, 8}, "", "", true},        {{7, 8}, "", "abc", false},    {{7, 9}, "abc", "abc", false},
-        {{0, 8}, "abc", "abc", false}, {{7, 8}, "abc", "abc", true},  {{7, 8}, "abd", "abc", false},
-        {{0, 0}, "abc", "abc", true},  {{0, 0}, "abd", "abc", false}, {{0, 0}, "abc", "", false},
-        {{0, 0}, "", "abc", false},    {{7, 8}, "abc", "", false},
-    };
-    const uint64_t model[2] = {7, 8};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct serve_slot_file file = {.model = {cases[i].numbers[0], cases[i].numbers[1]}};
-        strcpy(file.fingerprint, cases[i].fingerprint);
-        if (serve_slot_file_fits(&file, model, cases[i].own) != cases[i].fits)
-            fail_msg("case %d", (int)i);
-    }
 }
 
 int main(void)
@@ -1072,6 +1141,8 @@ int main(void)
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_a_slot_that_begins_alike_is_chosen),
         cmocka_unit_test(test_slots_of_one_request),
+        cmocka_unit_test(test_who_waits_for_whom),
+        cmocka_unit_test(test_a_visit_leaves_what_is_there),
         cmocka_unit_test(test_reuse),
         cmocka_unit_test(test_the_cap),
         cmocka_unit_test(test_the_cap_of_several_answers),
@@ -1079,13 +1150,12 @@ int main(void)
         cmocka_unit_test(test_a_recipe_is_parsed_once),
         cmocka_unit_test(test_policies_of_requests_that_nobody_claimed),
         cmocka_unit_test(test_documents_that_are_none),
+        cmocka_unit_test(test_documents_are_cleaned),
         cmocka_unit_test(test_documents),
         cmocka_unit_test(test_slots_behind_documents),
         cmocka_unit_test(test_errors_are_json),
         cmocka_unit_test(test_bodies),
-        cmocka_unit_test(test_files),
         cmocka_unit_test(test_pipes),
-        cmocka_unit_test(test_files_of_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

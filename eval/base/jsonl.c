@@ -3,6 +3,7 @@
 #include "eval/base/jsonl.h"
 
 #include "app/console.h"
+#include "app/document.h"
 #include "app/files.h"
 
 #include <errno.h>
@@ -136,18 +137,46 @@ static bool is_blank(const struct app_text *line)
     return strspn(line->s, " \t\r") == line->len;
 }
 
+/* Cleans a line. What a writer has left unfinished is looked at later, and what it wrote itself is clean. */
+static int clean_line(struct eval_jsonl *j)
+{
+    struct app_text remarks = {0};
+    char name[300];
+    if (j->growing)
+        return app_text_repair(&j->line) ? APP_OK : app_fail(APP_FAILED, "out of memory for '%s'", j->path);
+    snprintf(name, sizeof name, "'%.250s' line %lld", j->path, (long long)j->number);
+    const int rc = app_text_clean(&j->line, name, &remarks);
+    j->n_odd += remarks.len > 0;
+    if (rc == APP_OK && j->n_odd == 1 && !j->quiet)
+        app_note_lines("warning: ", remarks.s);
+    free(remarks.s);
+    return rc;
+}
+
+/* Tells of further lines that were not UTF-8. */
+static void tell_odd(struct eval_jsonl *j)
+{
+    if (j->n_odd > 1 && !j->quiet)
+        app_note("warning: '%s' has %lld more such line%s", j->path, (long long)j->n_odd - 1,
+                 j->n_odd == 2 ? "" : "s");
+    j->quiet = true;
+}
+
 int eval_jsonl_next(struct eval_jsonl *j, json_t **object)
 {
     bool more;
     json_error_t error;
     *object = NULL;
     do {
-        const int rc = read_line(j, &more);
+        int rc = read_line(j, &more);
+        if (rc == APP_OK && !more)
+            tell_odd(j);
         if (rc != APP_OK || !more)
             return rc;
+        rc = clean_line(j);
+        if (rc != APP_OK)
+            return rc;
     } while (is_blank(&j->line));
-    if (!app_text_repair(&j->line))
-        return app_fail(APP_FAILED, "out of memory for '%s'", j->path);
     *object = json_loadb(j->line.s, j->line.len, JSON_ALLOW_NUL, &error);
     if (!*object && json_error_code(&error) == json_error_out_of_memory)
         return app_fail(APP_FAILED, "out of memory for '%s'", j->path);

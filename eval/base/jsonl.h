@@ -20,6 +20,8 @@ struct eval_jsonl {
     /* The file is being appended to: a last line that has no line break, or that is not an object, is what a writer
      * left unfinished. It ends the file, and `torn` says so; `end` then stays after the last whole line. */
     bool growing, torn;
+    bool quiet;    /* bytes that are not UTF-8 were told of before */
+    int64_t n_odd; /* lines with such bytes */
 };
 
 /* Opens a file; one whose name ends with .gz is unpacked into a temporary file, of which lines and bytes are counted then. Returns an
@@ -27,8 +29,8 @@ struct eval_jsonl {
 int eval_jsonl_open(struct eval_jsonl *j, const char *path);
 /* The same of what must be a regular file, because it is found in a folder or read more than once. */
 int eval_jsonl_open_regular(struct eval_jsonl *j, const char *path);
-/* The next object, which the caller releases; NULL at the end. Lines of white space are skipped, bytes that
- * are not UTF-8 become U+FFFD. */
+/* The next object, which the caller releases; NULL at the end. Lines of white space are skipped. A line is cleaned as every text is
+ * (app_text_clean), with one warning for the first that has bytes that are not UTF-8, and one at the end for the others. */
 int eval_jsonl_next(struct eval_jsonl *j, json_t **object);
 void eval_jsonl_close(struct eval_jsonl *j);
 

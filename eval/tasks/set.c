@@ -58,7 +58,9 @@ int eval_set_open(struct eval_set_reader *r, const struct eval_task *set, const 
     *r = (struct eval_set_reader){.set = set, .path = path_of(set, folder)};
     if (!r->path)
         return app_fail(APP_FAILED, "out of memory");
-    return eval_jsonl_open_regular(&r->file, r->path);
+    const int rc = eval_jsonl_open_regular(&r->file, r->path);
+    r->file.quiet = true; /* the check has told of it */
+    return rc;
 }
 
 void eval_set_close(struct eval_set_reader *r)
@@ -192,6 +194,7 @@ int eval_set_check(int32_t *n, uint64_t *hash, const struct eval_task *set, cons
     struct eval_set_reader r;
     bool more = true;
     int rc = eval_set_open(&r, set, folder);
+    r.file.quiet = false;
     *n = 0;
     *hash = WNW_HASH_START;
     while (rc == APP_OK && more) {

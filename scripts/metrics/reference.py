@@ -102,9 +102,20 @@ def share(pred, k):
     return sum(r == k for r in runs) / len(runs) if runs else 0.0
 
 
+def within(p, r, change):
+    """Whether a reference occurs after a change of both; as it is written, as a word of its own, where nothing is left of it."""
+    if change(r):
+        return float(change(r) in change(p))
+    p, r = " ".join(p.split()), " ".join(r.split())
+    if not r:
+        return float(not p)
+    at = [m.start() for m in re.finditer("(?=" + re.escape(r) + ")", p)]
+    return float(any(not (r[0].isalnum() and p[i - 1:i].isalnum()) and not (r[-1].isalnum() and p[i + len(r):i + len(r) + 1].isalnum()) for i in at))
+
+
 METRICS = {
     "string_match_all": lambda p, r: float(r.lower() in p.lower()),
-    "exact": lambda p, r: float(normal(r) in normal(p)),
+    "exact": lambda p, r: within(p, r, normal),
     "partial": lambda p, r: longest(p, r) / len(r) if r else 0.0,
     "kv": lambda p, r: float(r in p),
     "qa_f1": qa_f1,

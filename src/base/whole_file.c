@@ -34,11 +34,38 @@ static char *beside(const char *path, const char *ending)
     return name;
 }
 
-/* The path behind symbolic links of a file that is there, which the caller frees; NULL with errno set. */
-static char *behind_links(const char *path)
+/* The target of a symbolic link as a path from the working folder, which the caller frees; NULL with errno
+ * set. */
+static char *link_target(const char *path)
 {
-    char real[PATH_MAX];
-    return realpath(path, real) ? strdup(real) : NULL;
+    char text[PATH_MAX], *out = NULL;
+    const ssize_t n = readlink(path, text, sizeof text - 1);
+    if (n < 0)
+        return NULL;
+    text[n] = '\0';
+    const char *slash = strrchr(path, '/');
+    const int folder = text[0] == '/' || !slash ? 0 : (int)(slash - path) + 1;
+    return asprintf(&out, "%.*s%s", folder, path, text) < 0 ? NULL : out;
+}
+
+char *wnw__behind_links(const char *path)
+{
+    char *at = realpath(path, NULL);
+    if (at || errno != ENOENT)
+        return at;
+    at = strdup(path);
+    for (int depth = 0; at; depth++) {
+        char *next = depth < 40 ? link_target(at) : NULL;
+        const int err = depth < 40 ? errno : ELOOP;
+        /* The path is no link, or nothing exists there: this is the name that the file will have. */
+        if (!next && (err == EINVAL || err == ENOENT))
+            return at;
+        free(at);
+        at = next;
+        if (!next)
+            errno = err;
+    }
+    return NULL;
 }
 
 /* The folder of a path, which the caller frees; NULL without memory. */
@@ -55,11 +82,17 @@ static int create(struct wnw__whole_file *f)
     return f->fd >= 0 ? 0 : errno;
 }
 
+/* The path by which a file without a name is found. */
+static void self_path(char self[64], const struct wnw__whole_file *f)
+{
+    snprintf(self, 64, "/proc/self/fd/%d", f->fd);
+}
+
 /* Gives a file without a name this one. Returns 0 or errno. */
 static int link_it(struct wnw__whole_file *f)
 {
     char self[64];
-    snprintf(self, sizeof self, "/proc/self/fd/%d", f->fd);
+    self_path(self, f);
     return linkat(AT_FDCWD, self, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
 }
 
@@ -91,7 +124,13 @@ static int make_file(struct wnw__whole_file *f)
     f->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
     const int err = f->fd >= 0 ? 0 : errno;
     free(folder);
-    const bool named = err == EOPNOTSUPP || err == EISDIR || err == EINVAL || err == ENOENT;
+    char self[64];
+    self_path(self, f);
+    /* Without /proc it could not be given a name at the end. */
+    const bool lost = !err && access(self, F_OK) != 0;
+    if (lost)
+        close(f->fd);
+    const bool named = lost || err == EOPNOTSUPP || err == EISDIR || err == EINVAL || err == ENOENT;
     return named ? name_it(f, create) : err;
 }
 
@@ -111,7 +150,7 @@ int wnw__whole_file_open(struct wnw__whole_file *f, const char *path)
         return wnw__fail(WNW_E_ARG, "'%.200s' is not a regular file; name a file to write", path);
     if (present && access(path, W_OK) != 0)
         return cannot(path, errno);
-    f->path = present ? behind_links(path) : strdup(path);
+    f->path = wnw__behind_links(path);
     if (!f->path)
         return cannot(path, errno);
     int err = make_file(f);

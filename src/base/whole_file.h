@@ -18,6 +18,10 @@ struct wnw__whole_file {
     char *temporary; /* the name that it has until then, owned; NULL = none */
 };
 
+/* The path that symbolic links lead to, whether a file is there or not: a file that is written there does not take the place of a link. The caller
+ * frees it; NULL with errno set. */
+char *wnw__behind_links(const char *path);
+
 /* Makes an empty file for `path`, with the permissions of the file that is there. E_ARG: something else than a file is
  * there. E_IO: no file can be made there. E_NOMEM. */
 int wnw__whole_file_open(struct wnw__whole_file *f, const char *path);

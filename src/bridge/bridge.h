@@ -110,6 +110,9 @@ struct wnw__bridge_cache {
     struct wnw__bridge_layer **layers;
     int32_t n_layer, cap_layer;    /* 0 once libllama has freed the buffer */
     struct wnw__bridge_note *note; /* [n_stream * n_cell], or NULL while no policy wants them */
+    /* [n_stream * n_cell] of layers with windows, for programs that know their sequences: the cell of the other layers that was written for the
+     * same token, -1 = not known; NULL: no cell is known */
+    int32_t *twin;
     int32_t n_cell, n_written;
     /* rows were written since the last clear of which there is no note, because memory ran out */
     bool missed;
@@ -260,7 +263,14 @@ struct wnw__bridge_backend {
     int32_t n_threads;
     struct wnw__bridge_cache **caches; /* that its graphs had, in that order */
     int32_t n_cache, cap_cache;
-    bool plain;         /* takes nothing over: WINNOW_PLAIN */
+    bool plain; /* takes nothing over: WINNOW_PLAIN */
+    /* The operation for which layers stay as libllama has them, ggml's name of it; NULL = none. */
+    const char *stranger;
+    /* Of graphs without a cache that is here. */
+    struct wnw__bridge_seen {
+        bool caches;               /* a cache is in other memory */
+        char first[GGML_MAX_NAME]; /* the first node of the first graph, "" = none came */
+    } seen;
     bool ggml_products; /* leaves products to ggml: WINNOW_GGML_PRODUCTS */
     struct wnw__cells_shared *cells;
     struct wnw__bridge_products products;

@@ -141,6 +141,12 @@ int wnw_bridge_forget(wnw_bridge *cache, const int32_t *cells, int32_t n)
     return wnw_bridge_compress_cells(cache, NULL);
 }
 
+int wnw_bridge_unobserve(wnw_bridge *cache)
+{
+    (void)cache;
+    return absent();
+}
+
 int wnw_bridge_forget_queries(wnw_bridge *cache, const int32_t *cells, int32_t n)
 {
     return wnw_bridge_forget(cache, cells, n);

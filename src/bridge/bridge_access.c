@@ -66,6 +66,7 @@ int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *o
     WNW_REQUIRE(out);
     WNW_TRY(WNW_SIZED_CHECK(wnw_bridge_layer, out));
     const struct wnw__bridge_layer *l = layer_at(cache, i);
+    const struct wnw__bridge_backend *b = backend_of(cache);
     if (!l)
         return WNW_E_RANGE;
     wnw_bridge_layer info = {WNW_INIT(wnw_bridge_layer), .layer = l->il,
@@ -76,9 +77,12 @@ int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *o
         info.n_heads = l->n_head;
         info.n_entries = wnw__cache_entries(&l->rows);
         info.bytes = wnw__cache_bytes(&l->rows);
+        info.key_bytes = (int32_t)l->rows.row_bytes;
         info.entry_bytes = (int32_t)(l->rows.row_bytes + l->rows.v_row_bytes);
         info.query_bytes = (int32_t)wnw__bridge_query_bytes(l);
         info.n_readers = l->facts.n_reader;
+        info.sliding = wnw__bridge_is_sliding(b, l);
+        info.query_numbers = l->facts.n_reader * l->facts.n_head * l->d_k;
     }
     wnw__sized_give(out, &info);
     return WNW_OK;

@@ -187,6 +187,8 @@ static void free_buffer(ggml_backend_buffer_t buffer)
     free(c->layers);
     free(c->note);
     c->note = NULL;
+    free(c->twin);
+    c->twin = NULL;
     if (!c->borrowed)
         munmap(c->base, c->size);
     c->layers = NULL;

@@ -349,6 +349,8 @@ static void decide(struct wnw__bridge_backend *b, const struct look *look)
         if (t && wnw__bridge_backend_see(b, t->layer->cache) != WNW_OK)
             wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
     }
+    if (n_plain > 0 && look->stranger)
+        b->stranger = ggml_op_name(look->stranger->op);
     if (n_ragged + n_plain > 0)
         wnw__log(WNW_LOG_INFO, "winnow: layers with a ragged cache: %d, left as they are: %d%s%s",
                  (int)n_ragged, (int)n_plain, look->stranger ? ", because of operation " : "",

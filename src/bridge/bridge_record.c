@@ -21,12 +21,18 @@ static int keep_numbers(struct wnw__bridge_layer *l, enum wnw__aux kind, int32_t
 int wnw__bridge_record_begin(struct wnw__bridge_backend *b)
 {
     const uint32_t flags = b->watch.needs.flags;
+    if (!(flags & WNW_NEED_QUERY_STATS)) {
+        wnw__bridge_tracks_free(b->watch.tracks);
+        b->watch.tracks = NULL;
+    }
     for (int32_t i = 0; i < b->watch.n_place; i++) {
         struct wnw__bridge_layer *l = b->watch.places[i].layer;
         const int32_t group = l->facts.n_head / l->n_head;
         WNW_TRY(keep_numbers(l, WNW_AUX_ATTN_SUM, flags & WNW_NEED_ATTN_SUM ? group : 0));
         WNW_TRY(keep_numbers(l, WNW_AUX_ATTN_MAX, flags & WNW_NEED_ATTN_MAX ? group : 0));
         WNW_TRY(keep_numbers(l, WNW_AUX_GATE, wnw__bridge_gates_suit(b, l)));
+        if (!(flags & (WNW_NEED_WINDOW_ATTN | WNW_NEED_EVERY_QUERY)))
+            wnw__bridge_queries_free(&l->queries);
     }
     return wnw__bridge_gates_reserve(b);
 }

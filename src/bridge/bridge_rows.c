@@ -57,6 +57,36 @@ int wnw_bridge_seen(const wnw_bridge *cache, int32_t row, int32_t *cells, int32_
     return WNW_OK;
 }
 
+/* Notes for cells of layers with windows, which lie elsewhere, with which of the others they were written. */
+static void note_twins(const struct wnw__bridge_tensor *t, const struct ggml_tensor *node,
+                       const int32_t *cell, int64_t n)
+{
+    struct wnw__bridge_cache *c = t->layer->cache;
+    const size_t n_all = (size_t)t->n_cell * (size_t)t->n_stream;
+    if (!c->twin && (c->twin = malloc(n_all * sizeof *c->twin)))
+        for (size_t i = 0; i < n_all; i++)
+            c->twin[i] = -1;
+    for (int64_t i = 0; c->twin && i < n; i++)
+        c->twin[wnw__bridge_store_cell(node, i)] = cell[i];
+}
+
+static void note_all_twins(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph,
+                           const int32_t *cell, int64_t n)
+{
+    const struct wnw__bridge_cache *done = NULL;
+    for (int i = 0; b->n_cache > 1 && i < ggml_graph_n_nodes(graph); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(graph, i);
+        if (wnw__bridge_node_get(node).what != WNW_BRIDGE_STORE)
+            continue;
+        const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
+        if (t->is_v || t->layer->cache == done || wnw__bridge_store_rows(node) != n ||
+            !wnw__bridge_is_sliding(b, t->layer))
+            continue;
+        note_twins(t, node, cell, n);
+        done = t->layer->cache;
+    }
+}
+
 void wnw__bridge_rows_tell(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     const struct ggml_tensor *node = b->rows_told ? wnw__bridge_first_store(b, graph) : NULL;
@@ -67,6 +97,8 @@ void wnw__bridge_rows_tell(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
     int32_t *cell = malloc(((size_t)n + 1) * sizeof *cell);
     for (int64_t i = 0; cell && i < n; i++)
         cell[i] = (int32_t)wnw__bridge_store_cell(node, i);
+    if (cell)
+        note_all_twins(b, graph, cell, n);
     b->rows_mask = mask_of(graph, t->layer);
     b->rows_told(cell, cell ? (int32_t)n : 0, t->n_cell * t->n_stream, b->rows_user);
     b->rows_mask = NULL;
@@ -105,6 +137,13 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
     rc = rc == WNW_OK ? wnw__bridge_add_needs(&w->needs, &needs) : rc;
     wnw_policy_free(policy);
     return rc;
+}
+
+int wnw_bridge_unobserve(wnw_bridge *cache)
+{
+    WNW_REQUIRE(cache);
+    backend_of(cache)->watch.needs = (wnw_needs){0};
+    return WNW_OK;
 }
 
 static const struct wnw__bridge_layer *first_layer(const struct wnw__bridge_backend *b)
@@ -253,6 +292,44 @@ done:
     return rc;
 }
 
+/* Whether the layers that see the whole text have no entry left. */
+static bool is_empty(const struct wnw__bridge_cache *c)
+{
+    for (int32_t i = 0; i < c->n_layer; i++) {
+        const struct wnw__bridge_layer *l = c->layers[i];
+        for (int32_t ih = 0; l->kind == WNW_BRIDGE_RAGGED && ih < l->rows.n_head_kv; ih++)
+            if (l->rows.layers[0].len[ih] > 0)
+                return false;
+    }
+    return true;
+}
+
+/* Frees what layers with windows hold of the tokens whose cells died, or where no token is left all of it: some came from a state. */
+static int forget_twins(struct wnw__bridge_cache *c, const bool *dead, bool all)
+{
+    int rc = WNW_OK;
+    const size_t n = c->n_layer > 0 ? (size_t)c->layers[0]->k.n_cell : 0;
+    bool *here = c->twin ? calloc(n + 1, sizeof *here) : NULL;
+    if (c->twin && !here)
+        return wnw__fail(WNW_E_NOMEM, "no memory to free the cells of windows");
+    for (size_t i = 0; here && i < n; i++)
+        if (c->twin[i] >= 0 && dead[c->twin[i]]) {
+            here[i] = true;
+            c->twin[i] = -1;
+        }
+    for (int32_t i = 0; rc == WNW_OK && i < c->n_layer; i++) {
+        struct wnw__bridge_layer *l = c->layers[i];
+        if (l->kind != WNW_BRIDGE_RAGGED || l->k.n_stream != 1 || l->k.n_cell != (int32_t)n)
+            continue;
+        if (all)
+            wnw__cache_clear(&l->rows);
+        else if (here)
+            rc = forget_in(l, here);
+    }
+    free(here);
+    return rc;
+}
+
 int wnw_bridge_forget(wnw_bridge *cache, const int32_t *cells, int32_t n)
 {
     WNW_REQUIRE(cache);
@@ -271,6 +348,10 @@ int wnw_bridge_forget(wnw_bridge *cache, const int32_t *cells, int32_t n)
         if (l->kind == WNW_BRIDGE_RAGGED && l->k.n_cell == first->k.n_cell && l->k.n_stream == 1)
             rc = forget_in(l, dead);
     }
+    const bool all = rc == WNW_OK && is_empty(first->cache);
+    for (int32_t c = 0; rc == WNW_OK && c < b->n_cache; c++)
+        if (b->caches[c]->n_layer > 0 && wnw__bridge_is_sliding(b, b->caches[c]->layers[0]))
+            rc = forget_twins(b->caches[c], dead, all);
     free(dead);
     return rc == WNW_OK ? wnw_bridge_forget_queries(cache, cells, n) : rc;
 }

@@ -384,8 +384,18 @@ void wnw__bridge_tensor_read(const struct wnw__bridge_tensor *t, size_t at, size
     access_bytes(t, at, n, dst, READ);
 }
 
+/* Cells that a state is written to are of tokens that no graph has shown. */
+static void forget_twins(const struct wnw__bridge_tensor *t, size_t at, size_t n)
+{
+    int32_t *twin = t->layer->cache->twin;
+    const size_t row_bytes = ggml_row_size(t->type, t->n_embd);
+    for (size_t row = at / row_bytes; twin && !t->is_v && n > 0 && row <= (at + n - 1) / row_bytes; row++)
+        twin[row] = -1;
+}
+
 int wnw__bridge_tensor_write(struct wnw__bridge_tensor *t, size_t at, size_t n, const uint8_t *src)
 {
+    forget_twins(t, at, n);
     return access_bytes(t, at, n, (uint8_t *)(uintptr_t)src, WRITE); /* WRITE only reads them */
 }
 

@@ -298,27 +298,88 @@ bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wn
     return false;
 }
 
-/* Says why a policy has nothing to act on, where that is so of the whole model and not of the graph at hand. */
-static void tell_nothing(struct wnw__bridge_backend *b)
+/* The tensor that another one is a view of. */
+static const struct ggml_tensor *root_of(const struct ggml_tensor *t)
 {
-    int32_t n_plain = 0, n_sliding = 0;
+    return t && t->view_src ? t->view_src : t;
+}
+
+static bool is_called(const struct ggml_tensor *t, const char *beginning)
+{
+    return t && strncmp(t->name, beginning, strlen(beginning)) == 0;
+}
+
+/* Notes what a graph shows of a model whose caches the device has not. libllama may have cut a batch into several graphs: true once one has
+ * come again, so that all were seen. */
+static bool look_for(struct wnw__bridge_seen *seen, struct ggml_cgraph *graph)
+{
+    const struct ggml_tensor *first = ggml_graph_n_nodes(graph) > 0 ? ggml_graph_node(graph, 0) : NULL;
+    const bool again = first && *seen->first && strcmp(seen->first, first->name) == 0;
+    if (first && !*seen->first)
+        snprintf(seen->first, sizeof seen->first, "%s", first->name);
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++)
+        for (int s = 0; s < GGML_MAX_SRC; s++) {
+            const struct ggml_tensor *src = root_of(ggml_graph_node(graph, i)->src[s]);
+            seen->caches = seen->caches || is_called(src, "cache_k_l") || is_called(src, "cache_v_l");
+        }
+    return again;
+}
+
+/* Why a model has no layer of a cache here; NULL: it is not known yet. */
+static const char *why_none(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    const bool again = look_for(&b->seen, graph);
+    if (b->seen.caches)
+        return "the cache of this model is not on the device WINNOW; give that all layers (-ngl 99, "
+               "n_gpu_layers=-1) "
+               "and leave the cache with them (no -nkvo, offload_kqv=True)";
+    return again ? "this model has no cache of keys and values; take the policy away" : NULL;
+}
+
+static bool is_f32(const struct wnw__bridge_layer *l)
+{
+    return l->k.type == GGML_TYPE_F32 || l->v.type == GGML_TYPE_F32;
+}
+
+/* Why caches stay as libllama has them; `line` is room for it. */
+static const char *why_plain(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l,
+                             char line[200])
+{
+    if (b->plain)
+        return "the caches of this model stay as libllama has them, because of WINNOW_PLAIN";
+    if (is_f32(l) && b->stranger && strcmp(b->stranger, "CPY") == 0)
+        return "the caches of this model stay as libllama has them: they are f32, of which it makes f16 for "
+               "flash "
+               "attention; take f16 (-ctk f16 -ctv f16), or no flash attention (-fa off)";
+    snprintf(line, 200,
+             "the caches of this model stay as libllama has them, because of the operation %s, which reads "
+             "them and is not known",
+             b->stranger ? b->stranger : "of a kind");
+    return line;
+}
+
+/* Says why a policy has nothing to act on, where that is so of the whole model and not of the graph at hand. */
+static void tell_nothing(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    const struct wnw__bridge_layer *plain = NULL;
+    int32_t n_sliding = 0;
+    char line[200];
     for (int32_t c = 0; c < b->n_cache; c++)
         for (int32_t i = 0; i < b->caches[c]->n_layer; i++) {
             const struct wnw__bridge_layer *l = b->caches[c]->layers[i];
             if (l->kind == WNW_BRIDGE_RAGGED && !wnw__bridge_is_sliding(b, l))
                 return;
-            n_plain += l->kind != WNW_BRIDGE_RAGGED;
+            plain = l->kind != WNW_BRIDGE_RAGGED ? l : plain;
             n_sliding += l->kind == WNW_BRIDGE_RAGGED;
         }
-    const int rc = wnw__fail(
-        WNW_E_UNSUPPORTED,
-        n_plain > 0
-            ? "%s has nothing to act on: the caches of this model stay as libllama has them, because of "
-              "WINNOW_PLAIN or an operation that reads them and is not known; WINNOW_VERBOSE=1 names it"
-        : n_sliding > 0
-            ? "%s has nothing to act on: every layer of this model has a sliding window; take the policy away"
-            : "%s has nothing to act on: this model has no cache of keys and values; take the policy away",
-        b->watch.automatic ? b->watch.automatic : wnw__policy_name(b->watch.policy));
+    const char *why = plain           ? why_plain(b, plain, line)
+                      : n_sliding > 0 ? "every layer of this model has a sliding window; take the policy away"
+                                      : why_none(b, graph);
+    if (!why)
+        return;
+    const int rc =
+        wnw__fail(WNW_E_UNSUPPORTED, "%s has nothing to act on: %s",
+                  b->watch.automatic ? b->watch.automatic : wnw__policy_name(b->watch.policy), why);
     tell(&b->watch, rc);
 }
 
@@ -341,7 +402,7 @@ static int watch(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, const
     WNW_TRY(wnw__bridge_facts_find(b, graph));
     WNW_TRY(wnw__bridge_record_begin(b));
     if (b->watch.n_place == 0)
-        tell_nothing(b);
+        tell_nothing(b, graph);
     return store ? look_at_store(b, graph, store) : WNW_OK;
 }
 

@@ -6,7 +6,7 @@
 #include "llama/foreign.h"
 #include "model/files.h"
 #include "model/model_impl.h"
-#include "text/llama_log.h"
+#include "base/llama_log.h"
 #include "text/text.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/files.h"
 
+#include "base/llama_log.h"
 #include "base/memory.h"
 #include "base/system.h"
 
@@ -73,11 +74,14 @@ static int open_file(struct wnw__model_file *f, const char *what)
 {
     WNW_TRY(map_file(f, what));
     WNW_TRY(wnw__memory_check(metadata_bytes(f), "the metadata of the model"));
+    struct wnw__said said;
+    wnw__said_begin(&said);
     f->gguf = gguf_init_from_file(f->path, (struct gguf_init_params){.no_alloc = true, .ctx = &f->meta});
-    if (!f->gguf || !f->meta)
-        return wnw__fail(WNW_E_FORMAT, "%.200s is a damaged GGUF file: its header or metadata cannot be read",
-                         f->path);
-    return WNW_OK;
+    wnw__said_end(&said);
+    if (f->gguf && f->meta)
+        return WNW_OK;
+    return wnw__fail(WNW_E_FORMAT, "%.200s is a damaged GGUF file: its header or metadata cannot be read%s%s",
+                     f->path, *said.error ? ": " : "", said.error);
 }
 
 static void close_file(struct wnw__model_file *f)
@@ -302,9 +306,13 @@ static int place_file(struct wnw_model *m, struct wnw__model_file *f, ggml_backe
 {
     size_t largest = 0;
     WNW_TRY(check_places(m, f, &largest));
+    struct wnw__said said;
+    wnw__said_begin(&said);
     f->buffer = ggml_backend_dev_buffer_from_host_ptr(cpu, f->map, f->map_size, largest);
+    wnw__said_end(&said);
     if (!f->buffer)
-        return wnw__fail(WNW_E_BACKEND, "ggml cannot use the mapped weights of %s", f->path);
+        return wnw__fail(WNW_E_BACKEND, "ggml cannot use the mapped weights of %s%s%s", f->path,
+                         *said.error ? ": " : "", said.error);
     for (int64_t i = 0; i < gguf_get_n_tensors(f->gguf); i++) {
         struct ggml_tensor *t = ggml_get_tensor(f->meta, gguf_get_tensor_name(f->gguf, i));
         char *at = (char *)f->map + gguf_get_data_offset(f->gguf) + gguf_get_tensor_offset(f->gguf, i);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* libllama's exceptions end here: each call turns them into a status. */
 #include "text/llama_calls.h"
-#include "text/llama_log.h"
+#include "base/llama_log.h"
 
 #include <algorithm>
 #include <cstring>
@@ -115,13 +115,17 @@ extern "C" int wnw__llama_context(struct llama_context **out, struct llama_model
     return rc;
 }
 
-extern "C" int wnw__llama_decode(int32_t *result, struct llama_context *ctx, const struct llama_batch *batch)
+extern "C" int wnw__llama_decode(int32_t *result, char *reason, struct llama_context *ctx,
+                                 const struct llama_batch *batch)
 {
+    static_assert(WNW_LLAMA_REASON == sizeof(wnw__said::error), "a reason has the size of an error");
     *result = -1;
+    *reason = '\0';
     return guarded(WNW_E_BACKEND, "libllama could not read a batch", [&](wnw__said &said) {
         *result = llama_decode(ctx, *batch);
         if (*result != 0) /* warnings tell of the rows that are taken back; the result tells of the failure */
             said.n_warning = 0;
+        std::memcpy(reason, said.error, sizeof said.error);
     });
 }
 

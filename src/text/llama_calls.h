@@ -28,8 +28,10 @@ struct wnw__llama_sizes {
 };
 int wnw__llama_context(struct llama_context **out, struct llama_model *m,
                        const struct wnw__llama_sizes *sizes);
-/* llama_decode; *result is what it returns. */
-int wnw__llama_decode(int32_t *result, struct llama_context *ctx, const struct llama_batch *batch);
+/* llama_decode; *result is what it returns, and reason[WNW_LLAMA_REASON] the first error that was said meanwhile, or "". */
+enum { WNW_LLAMA_REASON = 300 };
+int wnw__llama_decode(int32_t *result, char *reason, struct llama_context *ctx,
+                      const struct llama_batch *batch);
 
 /* Sorts ids, which ascend, as libllama sorts special tokens: longer texts first, and those of one length as
  * std::sort happens to leave them. */

@@ -51,6 +51,19 @@ WINNOW_CACHE=$work/cache bad 'named model that was not fetched' 'scripts/fetch_m
 bad 'no such document' "cannot open '$work/none.txt'" run -m "$model" -f "$work/none.txt"
 bad 'document is a folder' 'directory' run -m "$model" -f "$work"
 bad 'empty document' 'is empty' run -m "$model" -f "$work/empty.txt"
+# Why ggml cannot read a header is said in its words.
+python3 - "$model" "$work" <<'PY'
+import sys
+model, work = sys.argv[1:]
+data = open(model, "rb").read()
+at = data.find(b"general.architecture") + len(b"general.architecture")
+for name, place, value in (("version", 4, b"\x63"), ("type", at, b"\x4d"), ("tensors", 8, b"\xff" * 8)):
+    with open(f"{work}/{name}.gguf", "wb") as f:
+        f.write(data[:place] + value + data[place + len(value):])
+PY
+bad 'a header of another version' 'cannot be read: .*version 99' run -m "$work/version.gguf" -p x
+bad 'a header with an odd type' "cannot be read: .*'general.architecture' has invalid GGUF type 77" run -m "$work/type.gguf" -p x
+bad 'a header with too many tensors' 'cannot be read: .*number of tensors' run -m "$work/tensors.gguf" -p x
 bad 'NUL byte' 'NUL' run -m "$model" -f "$work/nul.txt"
 bad 'unknown chat template' 'nochat' run -m "$model" -f "$work/doc.txt" --chat nochat
 
@@ -69,6 +82,12 @@ bad 'token outside the integers' '99999999999999' run -m "$model" --tokens "$wor
 bad 'tokens from a device' 'number 1. is not a token id' run -m "$model" --tokens /dev/zero
 yes 0 | tr -d '\n' | timeout 20 "$WINNOW" run -m "$model" --tokens /dev/stdin 2>"$work/err"
 [ "${PIPESTATUS[2]}" -eq 2 ] && grep -q 'number 1. is not a token id' "$work/err" || fail "zeros without an end: $(cat "$work/err")"
+printf '\xef\xbb1 2' >"$work/part.tokens"
+bad 'a part of a byte order mark' 'does not begin with a token id' run -m "$model" --tokens "$work/part.tokens"
+printf '\xbf1 2' >"$work/other.tokens"
+bad 'another byte' '.number 1. is not a token id' run -m "$model" --tokens "$work/other.tokens"
+printf '\xef\xbb\xbf1 2 3' >"$work/marked.tokens"
+"$WINNOW" ppl -m "$model" --tokens "$work/marked.tokens" --policy full >"$work/out" 2>"$work/err" || fail "a byte order mark before token ids: $(cat "$work/err")"
 bad 'no tokens' 'is empty; it has no token ids' run -m "$model" --tokens "$work/blank.tokens"
 bad 'empty token file' 'is empty' run -m "$model" --tokens "$work/empty.txt"
 bad 'no token file' 'cannot open' run -m "$model" --tokens "$work/none.tokens"

@@ -98,6 +98,10 @@ for term in ("xterm", "dumb"):
     check(f"{term}: a turn was counted", "turns     1," in text, text)
     t.type("/undo it\n")
     t.until("/undo takes nothing after it")
+    # A letter of Latin-1 is no character here, and the Enter behind it counts, as other letters do.
+    for typed in (b"/undo caf\xe9\n", b"/undo \xe9\xe8\xc3x\n", b"/undo \xe2\x82\n"):
+        os.write(t.fd, typed)
+        t.until("/undo takes nothing after it")
     # Ctrl-C at the prompt clears the line.
     t.type("/quit")
     t.until("/quit")

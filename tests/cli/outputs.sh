@@ -73,6 +73,31 @@ good 'a link to a file' $plan --tokens ids -o dangling
 [ -L dangling ] && [ -L folder/chain ] || fail 'a link to a file: the link was replaced'
 same 'a link to a file' first.json folder/target.json
 ln -s loop loop
+# What the library writes itself goes where links lead, too.
+compress="compress -m own.gguf -f doc.txt --policy full"
+ln -s folder/stored.wkv stored
+good 'a stored document behind a link to nothing' $compress -o stored
+[ -L stored ] && [ -s folder/stored.wkv ] || fail 'a stored document: the link was replaced'
+good 'a stored document behind a link to a file' $compress -o stored
+[ -L stored ] && [ -s folder/stored.wkv ] || fail 'a stored document again: the link was replaced'
+good 'a slot behind a link to nothing' export folder/stored.wkv --slot dangling-slot -m own.gguf
+ln -s folder/slot there
+good 'a slot behind a link' export folder/stored.wkv --slot there -m own.gguf
+[ -L there ] && [ -s folder/slot ] || fail 'a slot: the link was replaced'
+for words in "$plan --tokens ids -o -" "$compress -o -" "export folder/stored.wkv -m own.gguf --slot -" "inspect folder/stored.wkv -m own.gguf -o -"; do
+    bad "no file: $words" "'-' is no file" $words
+done
+[ ! -e - ] || fail "a file that is called '-'"
+good 'a file that is called so' $plan --tokens ids -o ./-
+[ -s ./- ] && rm ./- || fail "no file that is called '-'"
+# Without /proc a file cannot be given its name at the end, and has one from the beginning.
+if unshare -rm sh -c 'mount -t tmpfs none /proc' 2>/dev/null; then
+    unshare -rm sh -c "mount -t tmpfs none /proc && exec '$WINNOW' $compress -o noproc.wkv" 2>err || fail "without /proc: $(cat err)"
+    [ -s noproc.wkv ] && [ -z "$(ls -A | grep tmp)" ] || fail "without /proc: $(ls -A)"
+    rm -f noproc.wkv
+else
+    echo 'skipped: without /proc (mounting is not allowed here)'
+fi
 bad 'a loop of links' 'cannot write .loop' $plan --tokens ids -o loop
 ln -s nowhere/x.json astray
 bad 'a link into no folder' "no folder 'nowhere'" $plan --tokens ids -o astray

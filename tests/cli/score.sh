@@ -25,7 +25,9 @@ refused 'no references' 'line 1: no list "refs"' '{"pred":"a"}\n'
 refused 'empty references' 'line 1: no list "refs"' '{"pred":"a","refs":[]}\n'
 refused 'a number as reference' 'line 1: "refs" has something' '{"pred":"a","refs":["b",1]}\n'
 refused 'no classes' 'line 1: no list "classes"' "$line" classification
-refused 'a NUL byte' 'line 1: not JSON' '{"pred":"a\0000b","refs":["b"]}\n'
+refused 'a NUL byte' 'line 1 has a NUL byte \(at byte 10\)' '{"pred":"a\0000b","refs":["b"]}\n'
+refused 'a NUL byte further on' 'line 2 has a NUL byte' "$line{\"pred\":\"a\",\"refs\":[\"\0000\"]}\n"
+refused 'UTF-16' 'convert it to UTF-8' '\0377\0376{\0\042\0p\0\n\0'
 refused 'half a surrogate' 'line 1: not JSON' '{"pred":"\\ud800","refs":["b"]}\n'
 refused 'nothing' 'is empty' '\n  \n'
 bad 'no such file' 'cannot open' score --metric qa_f1 -i "$work/none"
@@ -43,6 +45,46 @@ for metric in all part contains exact partial kv number qa_f1 rouge1_recall word
     [ "$(wc -l <"$work/out")" -eq 4 ] || fail "$metric of odd texts: $(cat "$work/out")"
 done
 [ "$("$WINNOW" score --metric kv -i "$work/odd.jsonl" | tr '\n' ' ')" = '1 1 1 mean 1 ' ] || fail 'kv of odd texts'
+
+# A byte order mark is no text; bytes that are not UTF-8 are told of once, with the file and the line.
+printf '\xef\xbb\xbf{"pred":"a b","refs":["b"]}\n{"pred":"c","refs":["c"]}\n' >"$work/marked.jsonl"
+[ "$("$WINNOW" score --metric contains -i "$work/marked.jsonl" 2>"$work/err" | tr '\n' ' ')" = '1 1 mean 1 ' ] || fail "a byte order mark: $(cat "$work/err")"
+[ ! -s "$work/err" ] || fail "a byte order mark is told of: $(cat "$work/err")"
+printf '{"pred":"a","refs":["a"]}\n{"pred":"th\xe9","refs":["caf\xe9 th\xea"]}\n{"pred":"\xe9","refs":["b"]}\n{"pred":"b\xe9","refs":["b"]}\n' >"$work/latin.jsonl"
+"$WINNOW" score --metric kv -i "$work/latin.jsonl" >"$work/out" 2>"$work/err" || fail "Latin-1: $(cat "$work/err")"
+[ "$(wc -l <"$work/err")" -eq 2 ] && grep -q "warning: '$work/latin.jsonl' line 2 has 3 sequences that are not UTF-8" "$work/err" &&
+    grep -q 'has 2 more such lines' "$work/err" || fail "Latin-1 is not told of: $(cat "$work/err")"
+
+# A reference of which the normal form leaves nothing is compared as it is written, as a word of its own.
+# literally PRED REF SCORE [METRIC...]
+literally() {
+    local pred=$1 ref=$2 want=$3 metric
+    shift 3
+    for metric in "$@"; do
+        python3 -c 'import json, sys; print(json.dumps({"pred": sys.argv[1], "refs": [sys.argv[2]]}))' "$pred" "$ref" >"$work/one.jsonl"
+        [ "$("$WINNOW" score --metric $metric -i "$work/one.jsonl" | head -1)" = "$want" ] || fail "$metric of '$pred' with '$ref' is not $want"
+    done
+}
+for ref in A An The a the; do
+    literally B "$ref" 0 exact
+    literally "$ref" "$ref" 1 exact
+    literally "It is $ref." "$ref" 1 exact
+    literally "x${ref}x" "$ref" 0 exact
+done
+literally 'Anything at all' A 0 exact
+literally no 'The!' 0 exact
+literally 'Well, The! ' ' The! ' 1 exact
+literally no '?' 0 exact contains
+literally 'no?' '?' 1 exact contains
+literally '!' '?' 0 exact contains
+literally '- - -' '- -' 1 exact contains
+literally 'the' 'a an' 0 exact
+literally B A 0 contains
+literally 'an apple' 'a' 1 contains
+literally anything '' 0 exact contains
+literally anything '' 1 kv part all qa_substring # as the programs of these benchmarks have it
+literally '' '' 1 exact contains kv part all qa_substring
+literally '  ' ' ' 1 exact contains
 
 python="${WINNOW_CACHE:-$HOME/.cache/winnow}/metrics/bin/python"
 if [ -x "$python" ]; then

@@ -31,7 +31,7 @@ fi
 
 good 'as it is' serve -m "$model" --port 0
 grep -qx -e "$model" "$work/out" || fail 'another model'
-for words in '-dev WINNOW' '-np 4' '-c 32768' '--host 127.0.0.1' '--cache-ram 0' '--cors-origins localhost' '-b 512' '--fit off' -kvu --metrics; do
+for words in '-dev WINNOW' '-np 4' '-c 32768' '--host 127.0.0.1' '--cache-ram 0' '--cors-origins localhost' '--timeout 30' '-b 512' '--fit off' -kvu --metrics; do
     tr '\n' ' ' <"$work/out" | grep -qF -e " $words " || fail "without $words: $(cat "$work/out")"
 done
 grep -qx WINNOW_SERVE_POLICY=auto "$work/out" || fail 'without a policy'
@@ -61,7 +61,7 @@ good 'documents' serve -m "$model" --port 0 --document "a=$work/a.txt" --documen
 printf 'a=%s\nb=%s\n' "$work/a.txt" "$work/a.txt" | cmp -s - "$work/documents" || fail "other documents: $(cat "$work/documents")"
 bad 'a document without a name' 'NAME=FILE' serve -m "$model" --port 0 --document "$work/a.txt"
 bad 'a document that is not there' 'none.txt: No such file' serve -m "$model" --port 0 --document "a=$work/none.txt"
-for option in --context-shift --cache-reuse --sleep-idle-seconds; do
+for option in --context-shift --cache-reuse --sleep-idle-seconds --context_shift --cache_reuse --sleep_idle-seconds; do
     bad "$option with documents" 'does not go with --document' serve -m "$model" --port 0 --document "a=$work/a.txt" -- $option 1
 done
 LLAMA_ARG_CACHE_REUSE=1 bad 'reuse by the environment, with documents' 'LLAMA_ARG_CACHE_REUSE.* does not go with --document' \
@@ -121,6 +121,22 @@ grep -qx "WINNOW_SERVE_FINGERPRINT=$print" "$work/out" || fail "another fingerpr
 WINNOW_CACHE=$work/cache good 'with a profile and a policy' serve -m "$model" --port 0 --policy keydiff
 grep -qx 'WINNOW_SERVE_POLICY=keydiff' "$work/out" || fail 'another policy than that which was asked for'
 
+# Who may ask: names of this host, and the origins that the server's own option allows.
+# has_set VARIABLE VALUE: what the server was given.
+has_set() { grep -qxF "$1=$2" "$work/out" || fail "not $1=$2 but $(grep "^$1" "$work/out")"; }
+good 'no names' serve -m "$model" --port 0
+has_set WINNOW_SERVE_HOST_NAMES ''
+has_set WINNOW_SERVE_ORIGINS ''
+good 'names' serve -m "$model" --port 0 --host localhost --host-name box.lan --host-name chat -- --cors-origins https://a.example --cors_origins https://b.example
+has_set WINNOW_SERVE_HOST_NAMES box.lan,chat,localhost
+has_set WINNOW_SERVE_ORIGINS https://b.example
+WINNOW_SERVE_HOST_NAMES=evil WINNOW_SERVE_ORIGINS=evil good 'variables of that name' serve -m "$model" --port 0 --host 127.0.0.2 --timeout 7
+has_set WINNOW_SERVE_HOST_NAMES ''
+has_set WINNOW_SERVE_ORIGINS ''
+tr '\n' ' ' <"$work/out" | grep -qF -e ' --timeout 7 ' || fail 'another timeout'
+bad 'two names in one' '--host-name' serve -m "$model" --port 0 --host-name a,b
+bad 'no timeout' '1 to 86400' serve -m "$model" --port 0 --timeout 0
+
 bad 'unknown policy' 'snapkv' serve -m "$model" --port 0 --policy snapvk
 bad 'a policy that cannot be had' 'second' serve -m "$model" --port 0 --policy kvzip
 bad 'two sizes' 'exclude each other' serve -m "$model" --port 0 --budget 3 --ratio 0.5
@@ -131,9 +147,13 @@ bad 'a public address' 'api-key' serve -m "$model" --port 0 --host 0.0.0.0
 good 'a public address with a key' serve -m "$model" --port 0 --host 0.0.0.0 --api-key K
 good 'a public address for all' serve -m "$model" --port 0 --host 0.0.0.0 --no-auth
 bad 'no address' '--host' serve -m "$model" --port 0 --host no.such.host.invalid
-for option in --host --parallel -no-kvu --cache-ram --slot-save-path -hf --model-url --fim-qwen-1.5b-default; do
+for option in --host --parallel -no-kvu --cache-ram --slot-save-path -hf --model-url --fim-qwen-1.5b-default --slot_save_path --model_url --gpu_layers --kv_unified \
+    --no_kv-offload --fim_qwen_1.5b-default --fim-qwen-7b-spec; do
     bad "an option that is ours: $option" 'is set by' serve -m "$model" --port 0 -- $option x
 done
+
+good 'a key in a file, written as llama.cpp takes it too' serve -m "$model" --port 0 --host 0.0.0.0 -- --api_key_file "$work/a.txt"
+good 'options that are like ours and are not' serve -m "$model" --port 0 -- -t_x 1 --temp 0 --spec_default
 
 # Files and folders that may not be read or written. Root may do all, unless it gives that up.
 as_others() { "$@"; }

@@ -325,6 +325,67 @@ def journals():
     }
 
 
+# Bodies of requests to the server: the number of a form (fuzz_body.c), and what is sent.
+BODIES = {
+    "text": (0, {"prompt": "w1", "n_predict": 3, "winnow": {"policy": "keydiff", "budget": 9, "reuse": "any"}}),
+    "tokens": (0, {"prompt": [1, 2, 3], "n": 2, "max_tokens": 4.0, "id_slot": 1}),
+    "mixed": (0, {"prompt": [[1, "a"]], "n_cmpl": None, "stop": ["a"], "logprobs": 1}),
+    "several": (0, {"prompt": ["a", [1], {"prompt_string": "b"}], "temperature": 0.5, "seed": -1}),
+    "image": (0, {"prompt": {"prompt_string": "a", "multimodal_data": ["AA"]}}),
+    "grammar": (0, {"prompt": "a", "grammar": 'root ::= ("a" | [b-c]){2,3} x? "\\n"\nx ::= <[5]> # c'}),
+    "schema": (0, {"prompt": "a", "json_schema": {"$ref": "#/$defs/a", "$defs": {"a": {"type": ["object", "null"], "properties": {"b": {"enum": [1]}}, "items": {"maxLength": 3}}}}}),
+    "chat": (1, {"messages": [{"role": "system", "content": "a"}, {"role": "user", "content": [{"type": "text", "text": "b"}]}], "response_format": {"type": "json_object"}}),
+    "tools": (1, {"messages": [], "tools": [{"type": "function", "function": {"name": "f", "parameters": {"allOf": [{"pattern": "^a$"}]}}}], "tool_choice": "auto"}),
+    "anthropic": (2, {"messages": [{"role": "user", "content": "a"}], "system": "b", "max_tokens": 3, "tools": [{"name": "f", "input_schema": {}}], "thinking": {}}),
+    "responses": (3, {"input": "a", "instructions": "b", "max_output_tokens": 3, "max_tokens": 3}),
+    "infill": (4, {"input_prefix": "a", "input_suffix": "b", "input_extra": []}),
+    "two-lengths": (0, {"prompt": "a", "n_predict": 3, "max_tokens": 4}),
+    "other-route": (0, {"prompt": "a", "messages": []}),
+    "error": (0, {"error": {"message": "Field 'a': [json.exception.type_error.302] type", "code": 500}}),
+}
+BROKEN = {"twice": b'\x00{"prompt":"a","prompt":"b"}', "cut": b'\x01{"messages":[{"role"', "deep": b"\x00" + b"[" * 150, "nul": b'\x00{"prompt":"a\\u0000b","grammar":"a\\u0000"}', "number": b"\x007"}
+
+
+# ---- Slots of the server ----
+
+
+def cache(n_tokens, n_cells, rows, extra=b"", turned=False):
+    """Keys and values of the newest cells as libllama saves them; rows: bytes of a token's keys and values in each layer."""
+    out = struct.pack("<II", 1, n_cells)
+    for i in range(n_tokens - n_cells, n_tokens):
+        out += struct.pack("<iI", i, 1) + extra + struct.pack("<i", 2)
+    out += struct.pack("<II", turned, len(rows))
+    for k, _ in rows:
+        out += struct.pack("<iQ", 1, k) + (b"\7" * (k // 2) + b"\xff" * (k - k // 2)) * n_cells
+    for _, v in rows:
+        out += struct.pack("<iII", 1, 2, v // 2) if turned else struct.pack("<iQ", 1, v)
+        out += b"\xff" * (v * n_cells)
+    return out
+
+
+def slot(kind, notes, n_tokens, state, recipe=b"keydiff"):
+    head = struct.pack("<QQ24sQQQqii512siiqdQi4x", 7, 8, b"", len(notes), len(state), 16 + len(state), n_tokens, n_tokens, 1, recipe, 1, 0, 5, 0.0, 0, min(1, n_tokens))
+    # The target sets the checksum.
+    return bytes([kind | 1]) + b"winnow slot 3\n\0\0" + head + bytes(8) + struct.pack(f"<{len(notes)}i", *notes) + struct.pack("<QQ", len(state), 0) + state
+
+
+def slots():
+    start = struct.pack("<Ii", 0xAF143CD8, 2)
+    ids = list(range(5, 13))
+    packed = [-1, 1, len(ids), *ids, 0]
+    image = [-1, 1, len(ids), *ids[:3], -1, *ids[4:], 1, 3, 4, 77]
+    rows = [(16, 16), (24, 8)]
+    yield "tokens", slot(0, ids, 8, start + cache(8, 8, rows))
+    yield "notes", slot(0, packed, 8, start + cache(8, 8, rows))
+    yield "image", slot(0, image, 8, start + cache(8, 8, rows))
+    yield "turned", slot(0, packed, 8, start + cache(8, 8, rows, turned=True))
+    yield "window", slot(2, packed, 8, start + cache(8, 8, rows[:1]) + cache(8, 4, rows))
+    yield "recurrent", slot(4, packed, 8, start + cache(8, 8, rows) + struct.pack("<IiI", 1, 7, 0) + b"state")
+    yield "parts", slot(8, packed, 8, start + cache(8, 8, rows, extra=bytes(12)))
+    yield "unknown", slot(16, packed, 8, start + cache(8, 8, [(12, 20)]))
+    yield "empty", slot(0, [-1, 1, 0, 0], 0, b"")
+
+
 def main():
     (target,) = sys.argv[1:]
     folder = os.path.join(target, "corpus")
@@ -344,6 +405,12 @@ def main():
         put(folder, "results", name, data.encode())
     for name, data in journals().items():
         put(folder, "journal", name, data.encode())
+    for name, (form, body) in BODIES.items():
+        put(folder, "body", name, bytes([form]) + json.dumps(body).encode())
+    for name, data in BROKEN.items():
+        put(folder, "body", name, data)
+    for name, data in slots():
+        put(folder, "slot", name, data)
     for i, recipe in enumerate(RECIPES):
         put(folder, "policy", f"{i:02}", recipe.encode())
 

@@ -46,6 +46,24 @@ class Reply:
         return json.loads(self.text)
 
 
+def rest_of(connection):
+    """What still comes; nothing more if the connection is cut."""
+    came = b""
+    try:
+        while part := connection.recv(65536):
+            came += part
+    except OSError:
+        pass
+    return came
+
+
+def post(body, path="/completion", length=None, headers=()):
+    """The bytes of a request; `length` in place of the body's own."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines = ["POST %s HTTP/1.1" % path, "Host: localhost", "Content-Type: application/json", "Content-Length: %d" % (len(data) if length is None else length), *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + data
+
+
 class Server:
     """A server that has said where it listens. `log` reads what it has written."""
 
@@ -74,6 +92,15 @@ class Server:
         connection.close()
         return reply
 
+    def connect(self):
+        return socket.create_connection(self.address(), timeout=60)
+
+    def raw(self, data):
+        """Sends bytes and returns all that comes until the server closes the connection."""
+        with self.connect() as c:
+            c.sendall(data)
+            return rest_of(c)
+
     def complete(self, prompt, n, **more):
         """Greedy tokens after a prompt (text or ids), with the log-probability of each."""
         reply = self.ask("/completion", {"prompt": prompt, "n_predict": n, "temperature": 0, "ignore_eos": True, "n_probs": 1,
@@ -87,7 +114,7 @@ class Server:
         data = json.dumps(body).encode()
         host, port = self.address()
         with socket.create_connection((host, port)) as s:
-            s.sendall(b"POST %s HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+            s.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
                       % (path.encode(), len(data), data))
             came = b""
             s.settimeout(0.02)

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 
-from llama_server import TINY, Server, check, finish, ids, until
+from llama_server import TINY, Server, check, finish, ids, post, rest_of, until
 
 winnow = sys.argv[1]
 model = f"{TINY}/tiny-llama.gguf"
@@ -29,26 +29,6 @@ def kv(s):
     return s.ask("/winnow/kv").json
 
 
-def connect(s):
-    return socket.create_connection(s.address(), timeout=60)
-
-
-def request(body, length=None):
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return b"POST /completion HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(data) if length is None else length, data)
-
-
-def rest_of(c):
-    """What still comes; nothing if the connection is cut."""
-    came = b""
-    try:
-        while part := c.recv(65536):
-            came += part
-    except OSError:
-        pass
-    return came
-
-
 def free(s):
     return not any(x["busy"] for x in kv(s)["slots"])
 
@@ -56,8 +36,8 @@ def free(s):
 with serve("--policy", "keydiff", "--budget", "100") as s:
     body = {"prompt": ids(400, 1), "n_predict": 8, "ignore_eos": True}
     # A body that comes in drops takes no slot until it is whole, and others are served meanwhile.
-    with connect(s) as slow:
-        text = request(body)
+    with s.connect() as slow:
+        text = post(body)
         for i in range(0, len(text) - 1, 1 + len(text) // 8):
             slow.sendall(text[i:i + 1 + len(text) // 8][:len(text) - 1 - i])
             check("others are served meanwhile", s.ask("/completion", {"prompt": ids(50, i), "n_predict": 2}).status == 200)
@@ -65,16 +45,17 @@ with serve("--policy", "keydiff", "--budget", "100") as s:
         slow.sendall(text[-1:])
         check("a slow writer is answered", b"200 OK" in slow.recv(65536))
     # A reader that does not read: the others go on, and when it leaves its slot is free.
-    with connect(s) as deaf:
+    with s.connect() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        deaf.sendall(request({"prompt": ids(300, 2), "n_predict": 20000, "ignore_eos": True, "stream": True, "n_probs": 5}))
+        deaf.sendall(post({"prompt": ids(300, 2), "n_predict": 20000, "ignore_eos": True, "stream": True, "n_probs": 5}))
         check("it has a slot", until(lambda: not free(s)))
         replies = [s.ask("/completion", {"prompt": ids(60, i), "n_predict": 4}).status for i in range(6)]
         check("a reader that does not read holds up nobody else", replies == [200] * 6, replies)
     check("and leaves its slot", until(lambda: free(s), 60), kv(s))
     # After a stream the connection ends, and the reply says so: a client that keeps connections opens another. After a whole answer it stays open.
-    for path in ("/completion", "/v1/chat/completions", "/v1/messages", "/v1/responses"):
-        asked = {"model": "any", "prompt": ids(20, 3), "input": "w1 w2", "messages": [{"role": "user", "content": "w1 w2"}], "n_predict": 3, "max_tokens": 3, "max_output_tokens": 3}
+    messages = [{"role": "user", "content": "w1 w2"}]
+    for path, asked in (("/completion", {"prompt": ids(20, 3), "n_predict": 3}), ("/v1/chat/completions", {"messages": messages, "max_tokens": 3}),
+                        ("/v1/messages", {"messages": messages, "max_tokens": 3}), ("/v1/responses", {"input": "w1 w2", "max_output_tokens": 3})):
         for stream in (False, True):
             c = http.client.HTTPConnection(*s.address(), timeout=60)
             c.request("POST", path, json.dumps({**asked, "stream": stream}), {"Content-Type": "application/json"})
@@ -86,10 +67,10 @@ with serve("--policy", "keydiff", "--budget", "100") as s:
                 check(f"{path}: the connection is used again", c.getresponse().status == 200)
             c.close()
     # Bodies that are none.
-    for name, text in {"cut": request({"prompt": "x"}, 1000), "no JSON": request(b"\xff\xfe{"), "deep": request(b"[" * 100000), "a number": request(b"7"),
-                       "empty": request(b""), "a field that is deep": request(b'{"prompt": "x", "winnow": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001),
-                       "a long policy": request({"prompt": "x", "winnow": {"policy": "k" * 100000}}), "NUL": request(b'{"prompt": "a\\u0000b", "n_predict": 1}')}.items():
-        with connect(s) as c:
+    for name, text in {"cut": post({"prompt": "x"}, 1000), "no JSON": post(b"\xff\xfe{"), "deep": post(b"[" * 100000), "a number": post(b"7"),
+                       "empty": post(b""), "a field that is deep": post(b'{"prompt": "x", "winnow": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001),
+                       "a long policy": post({"prompt": "x", "winnow": {"policy": "k" * 100000}}), "NUL": post(b'{"prompt": "a\\u0000b", "n_predict": 1}')}.items():
+        with s.connect() as c:
             c.sendall(text)
             c.shutdown(socket.SHUT_WR)
             came = rest_of(c)
@@ -102,13 +83,13 @@ with serve("--policy", "keydiff", "--budget", "100") as s:
 
     # Clients that leave while they wait give their turn to the next one.
     stream = {"prompt": ids(200, 3), "n_predict": 20000, "ignore_eos": True, "stream": True}
-    holders = [connect(s) for _ in range(2)]
+    holders = [s.connect() for _ in range(2)]
     for c in holders:
-        c.sendall(request(stream))
+        c.sendall(post(stream))
     check("all slots are taken", until(lambda: all(x["busy"] for x in kv(s)["slots"])))
-    waiting = [connect(s) for _ in range(4)]
+    waiting = [s.connect() for _ in range(4)]
     for c in waiting:
-        c.sendall(request(body))
+        c.sendall(post(body))
     last = []
     thread = threading.Thread(target=lambda: last.append(s.ask("/completion", body).status))
     thread.start()
@@ -138,6 +119,9 @@ for name, options, says in [("no device", [], "device WINNOW"), ("no layer on it
     done = subprocess.run([server, "-m", model, "-c", "512", "--port", "0", "--host", "127.0.0.1", *options], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=120, env={**os.environ, "WINNOW_SERVE_POLICY": "keydiff"})
     check(f"without the backend: {name}", done.returncode == 1 and says in done.stderr, done.returncode, done.stderr[-800:])
+for types in (("f32", "f32"), ("f32", "f16"), ("f16", "f32")):
+    done = subprocess.run([winnow, "serve", "-m", model, "--port", "0", "--", "-ctk", types[0], "-ctv", types[1]], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    check(f"keys and values that are converted first: {types}", done.returncode == 2 and "keys and values of f32 stay as libllama has them" in done.stderr, done.returncode, done.stderr[-800:])
 for name in ("bert", "mamba"):
     done = subprocess.run([winnow, "serve", "-m", f"{TINY}/foreign/{name}.gguf", "--port", "0"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
     lines = [line for line in done.stderr.splitlines() if line.startswith("winnow: ") and "unless a request" not in line and not line.startswith("winnow: auto: ")]

@@ -58,7 +58,7 @@ class Client(threading.Thread):
     def leave(self, body):
         data = json.dumps(body).encode()
         with socket.create_connection(self.s.address()) as c:
-            c.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(data), data))
+            c.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(data), data))
             c.settimeout(300)
             return None if c.recv(100).startswith(b"HTTP/1.1 200") else "a client that would leave was refused"
 

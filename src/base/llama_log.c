@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "text/llama_log.h"
+#include "base/llama_log.h"
 
 #include <ctype.h>
 #include <llama.h>
