@@ -2,11 +2,11 @@
 /* A model is opened here rather than in model/, because libllama reads its vocabulary, or all of it. */
 #include "llama/open.h"
 #include "base/err.h"
+#include "base/llama_log.h"
 #include "base/memory.h"
 #include "llama/foreign.h"
 #include "model/files.h"
 #include "model/model_impl.h"
-#include "base/llama_log.h"
 #include "text/text.h"
 
 #include <stdlib.h>
