@@ -104,9 +104,23 @@ static const char *const unwatched[] = {"WINNOW_POLICY", "WINNOW_BUDGET", "WINNO
 
 /* ---- Checks ---- */
 
+/* Whether llama.cpp's server reads these n bytes of an option as those of a name: it takes '_' in long options for '-'. */
+static bool is_same(const char *option, const char *name, size_t n)
+{
+    size_t i = 0;
+    while (i < n && (option[i] == name[i] || (option[i] == '_' && name[i] == '-')))
+        i++;
+    return i == n;
+}
+
+static bool is_option(const char *option, const char *name)
+{
+    return strlen(option) == strlen(name) && is_same(option, name, strlen(name));
+}
+
 static bool is_listed(const char *const *list, const char *option)
 {
-    while (*list && strcmp(*list, option) != 0)
+    while (*list && !is_option(option, *list))
         list++;
     return *list != NULL;
 }
@@ -114,24 +128,16 @@ static bool is_listed(const char *const *list, const char *option)
 static bool has_end(const char *option, const char *end)
 {
     const size_t n = strlen(option), n_end = strlen(end);
-    return n > n_end && strcmp(option + n - n_end, end) == 0;
+    return n > n_end && is_same(option + n - n_end, end, n_end);
 }
 
 /* Options of the server that name a model of its makers, "--fim-qwen-1.5b-default" and "--fim-qwen-7b-spec". */
 static bool names_model(const char *option)
 {
-    return (strncmp(option, "--", 2) == 0 && has_end(option, "-default") &&
-            strcmp(option, "--spec-default") != 0) ||
-           (strncmp(option, "--fim-", 6) == 0 && has_end(option, "-spec"));
-}
-
-/* An option as llama.cpp's server compares it, which takes "--gpu_layers" for "--gpu-layers". The caller frees it. */
-static char *compared(const char *option)
-{
-    char *copy = strdup(option);
-    for (char *c = copy; c && strncmp(option, "--", 2) == 0 && *c; c++)
-        *c = *c == '_' ? '-' : *c;
-    return copy;
+    const size_t n = strlen(option);
+    return n > 6 && is_same(option, "--", 2) &&
+           ((has_end(option, "-default") && !is_option(option, "--spec-default")) ||
+            (is_same(option, "--fim-", 6) && has_end(option, "-spec")));
 }
 
 static int check_set(const struct app_args *args)
@@ -146,40 +152,16 @@ static int check_set(const struct app_args *args)
 
 static int check_rest(const struct app_args *args, bool *has_key)
 {
-    int rc = APP_OK;
-    for (int i = 0; rc == APP_OK && i < args->n_rest; i++) {
-        char *option = compared(args->rest[i]);
-        if (!option)
-            rc = app_fail(APP_FAILED, "out of memory");
-        else if (is_listed(taken, option) || names_model(option))
-            rc = app_fail(APP_BAD_INPUT, "%s is set by `winnow serve` itself: see `winnow serve --help`",
-                          args->rest[i]);
-        else if (args->documents.n > 0 && is_listed(no_documents, option))
-            rc = app_fail(APP_BAD_INPUT, "%s does not go with --document: slots share its cells",
-                          args->rest[i]);
-        else
-            *has_key = *has_key || strcmp(option, "--api-key-file") == 0;
-        free(option);
+    for (int i = 0; i < args->n_rest; i++) {
+        if (is_listed(taken, args->rest[i]) || names_model(args->rest[i]))
+            return app_fail(APP_BAD_INPUT, "%s is set by `winnow serve` itself: see `winnow serve --help`",
+                            args->rest[i]);
+        if (args->documents.n > 0 && is_listed(no_documents, args->rest[i]))
+            return app_fail(APP_BAD_INPUT, "%s does not go with --document: slots share its cells",
+                            args->rest[i]);
+        *has_key = *has_key || is_option(args->rest[i], "--api-key-file");
     }
-    return rc;
-}
-
-/* Whether llama.cpp's server takes it for this option: it reads '_' in long options as '-'. */
-static bool is_option(const char *option, const char *name)
-{
-    while (*name && (*option == *name || (*option == '_' && *name == '-'))) {
-        option++;
-        name++;
-    }
-    return *option == *name;
-}
-
-static bool is_change(const char *option)
-{
-    int i = 0;
-    while (changes_model[i] && !is_option(option, changes_model[i]))
-        i++;
-    return changes_model[i] != NULL;
+    return APP_OK;
 }
 
 /* Refuses what changes the model where its caches are stored or were. */
@@ -188,7 +170,7 @@ static int check_model_kept(const struct cli_args *args, bool stored)
     const struct app_args *app = &args->app;
     const char *option = NULL;
     for (int i = 0; !option && i < app->n_rest; i++)
-        option = is_change(app->rest[i]) ? app->rest[i] : NULL;
+        option = is_listed(changes_model, app->rest[i]) ? app->rest[i] : NULL;
     for (int i = 0; !option && changes_model_set[i]; i++)
         option = getenv(changes_model_set[i]) ? changes_model_set[i] : NULL;
     if (!option || (!stored && !args->save))
