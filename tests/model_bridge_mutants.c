@@ -33,7 +33,8 @@
 enum { MOST_SECONDS = 20, N_TOKENS = 12, N_CTX = 64, MOST_WORKERS = 8 };
 
 /* How a process ends that tried a file. */
-enum { RAN, REFUSED, STOPPED, FAULT };
+enum { RAN, REFUSED, STOPPED, FAULT, NO_MORE };
+enum mode { RANDOM, SINGLE, PLAIN };
 
 /* ---- One file ---- */
 
@@ -142,9 +143,11 @@ struct worker {
 struct run {
     struct families families;
     uint64_t seed;
-    int32_t n, n_failed, count[FAULT + 1];
+    enum mode mode;
+    int32_t n, n_failed, count[NO_MORE + 1];
     struct worker workers[MOST_WORKERS];
     int n_worker;
+    bool done;
 };
 
 static void add_folder(struct families *f, const char *folder)
@@ -174,9 +177,22 @@ static void child(const struct run *r, const struct test_gguf *base, const struc
     dup2(log, STDOUT_FILENO);
     dup2(log, STDERR_FILENO);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    test_mutate(&f, &state, said);
-    test_mutant_write(&f, path, &state, said);
-    const bool server = test_random(&state) % 2;
+    bool server = test_random(&state) % 2;
+    if (r->mode == SINGLE) {
+        server = w->number % 2;
+        if (!test_mutate_once(&f, w->number / 2, said))
+            _exit(NO_MORE);
+    } else if (r->mode == RANDOM)
+        test_mutate(&f, &state, said);
+    else {
+        said[0] = 0;
+        server = w->number % 2;
+    }
+    if (r->mode == RANDOM)
+        test_mutant_write(&f, path, &state, said);
+    else
+        test_gguf_write(&f, path);
+    setenv("GGML_NO_BACKTRACE", "1", 1);
     printf("%s%s\n", said, server ? " (server)" : "");
     fflush(stdout);
     const int result = server ? try_server(path) : try_session(path);
@@ -190,7 +206,7 @@ static void show_log(const char *path)
     FILE *f = fopen(path, "r");
     int n = 0;
     while (f && fgets(line, sizeof line, f)) {
-        if (n++ < 1 || strstr(line, "ASSERT") || strstr(line, "abort") || strstr(line, "what()") || strstr(line, ".cpp:") || strstr(line, ".c:") || strstr(line, "error"))
+        if (n++ < 1 || strstr(line, "ASSERT") || strstr(line, "abort") || strstr(line, "what()") || strstr(line, ".cpp:") || strstr(line, ".c:") || strstr(line, "error") || strstr(line, "not a valid") || strstr(line, "not supported:"))
             print_message("    %s", line);
     }
     if (f)
@@ -207,8 +223,13 @@ static void finish(struct run *r)
         i++;
     struct worker *w = &r->workers[i];
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : FAULT;
-    const int at = code <= FAULT ? code : FAULT;
+    const int at = code <= NO_MORE ? code : FAULT;
     r->count[at]++;
+    if (r->mode == PLAIN && at != RAN) {
+        print_message("%s %d: %d\n", r->families.path[w->family], w->number, at);
+        show_log(w->log);
+    }
+    r->done = r->done || at == NO_MORE;
     if (at == FAULT) {
         print_message("%s, file %d of seed %llu: %s\n", strrchr(r->families.path[w->family], '/') + 1,
                       (int)w->number, (unsigned long long)r->seed,
@@ -243,6 +264,10 @@ static void start(struct run *r, const struct test_gguf *base, size_t family, in
 int main(int argc, char **argv)
 {
     struct run r = {.n = argc > 1 ? atoi(argv[1]) : 600, .seed = argc > 2 ? (uint64_t)atoll(argv[2]) : 1, .n_worker = 2};
+    if (argc > 1 && strcmp(argv[1], "single") == 0)
+        r.mode = SINGLE;
+    if (argc > 1 && strcmp(argv[1], "plain") == 0)
+        r.mode = PLAIN;
     const char *only = argc > 3 ? argv[3] : NULL;
     const int32_t one = argc > 4 ? atoi(argv[4]) : -1;
     char cache[512];
@@ -250,12 +275,18 @@ int main(int argc, char **argv)
     snprintf(cache, sizeof cache, "%s/.cache/winnow/models/tiny/foreign", getenv("HOME"));
     add_folder(&r.families, cache);
     for (size_t i = 0; i < r.families.n; i++) {
-        const int32_t from = (int32_t)((int64_t)r.n * (int64_t)i / (int64_t)r.families.n), to = (int32_t)((int64_t)r.n * (int64_t)(i + 1) / (int64_t)r.families.n);
+        r.done = false;
+        int32_t from = (int32_t)((int64_t)r.n * (int64_t)i / (int64_t)r.families.n);
+        int32_t to = (int32_t)((int64_t)r.n * (int64_t)(i + 1) / (int64_t)r.families.n);
+        if (r.mode != RANDOM) {
+            from = 0;
+            to = r.mode == PLAIN ? 2 : 1 << 20;
+        }
         if (from == to || (only && !strstr(r.families.path[i], only)))
             continue;
         struct test_gguf base;
         test_gguf_read(&base, r.families.path[i]);
-        for (int32_t k = from; k < to; k++)
+        for (int32_t k = from; k < to && !r.done; k++)
             if (one < 0 || k == one)
                 start(&r, &base, i, k);
         test_gguf_free(&base);

@@ -66,7 +66,7 @@ static const char *const endings[] = {
     ".vocab_size", ".wkv.head_size"};
 /* The same of keys that all families share. */
 static const char *const shared[] = {
-    "general.alignment", "general.file_type", "general.quantization_version", "tokenizer.ggml.model",
+    "general.file_type", "general.quantization_version", "tokenizer.ggml.model",
     "tokenizer.ggml.pre", "tokenizer.ggml.token_type_count", "tokenizer.ggml.bos_token_id",
     "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id",
     "tokenizer.ggml.unknown_token_id", "tokenizer.ggml.seperator_token_id", "tokenizer.ggml.padding_token_id",
@@ -256,12 +256,22 @@ static void change_array(struct gguf_context *g, const char *key, int64_t id, ui
     free(x);
 }
 
+static uint32_t layers_of(const struct test_gguf *f)
+{
+    for (int64_t i = 0; i < gguf_get_n_kv(f->g); i++) {
+        double v;
+        if (strstr(gguf_get_key(f->g, i), ".block_count") && number_of(f->g, i, &v))
+            return v >= 1 && v < 1000 ? (uint32_t)v : 2;
+    }
+    return 2;
+}
+
 static void change_key(struct test_gguf *f, const char *key, uint64_t *state, char said[TEST_MUTANT_TEXT])
 {
     struct gguf_context *g = f->g;
     const int64_t id = gguf_find_key(g, key);
-    const uint32_t n_layer = test_gguf_u32(f, ".block_count", 2) % 1000;
     double v;
+    const uint32_t n_layer = layers_of(f);
     if (id < 0) { /* a key that was not there */
         if (pick(state, 4) == 0)
             set_string(g, key, state, said);
@@ -293,7 +303,7 @@ static void mutate_key(struct test_gguf *f, uint64_t *state, char said[TEST_MUTA
     const size_t how = pick(state, 10);
     if (how < 6) {
         const char *found = "";
-        for (int i = 0; i < 8; i++) {
+        for (int tries = 0; tries < 8; tries++) {
             found = gguf_get_key(f->g, (int64_t)pick(state, (size_t)n));
             if (strncmp(found, arch, strlen(arch)) == 0)
                 break;
@@ -304,7 +314,8 @@ static void mutate_key(struct test_gguf *f, uint64_t *state, char said[TEST_MUTA
     } else {
         snprintf(key, sizeof key, "%s", shared[pick(state, sizeof shared / sizeof *shared)]);
     }
-    change_key(f, key, state, said);
+    if (strcmp(key, "general.alignment") != 0) /* gguf_set_* itself asserts on it */
+        change_key(f, key, state, said);
 }
 
 /* ---- Tensors ---- */
@@ -352,8 +363,12 @@ static void mutate_tensor(struct test_gguf *f, uint64_t *state, char said[TEST_M
         ggml_set_name(f->tensor[k], name);
         return;
     case 2:
+        snprintf(name, sizeof name, "%s", t->name);
+        name[pick(state, strlen(name))] ^= 1;
+        if (test_gguf_find(f, name) >= 0)
+            return;
         say(said, "%s renamed", t->name);
-        t->name[pick(state, strlen(t->name) + 1) % (sizeof t->name - 1)] ^= 1;
+        ggml_set_name(t, name);
         return;
     case 3:
         mutate_shape(t, state, said);
@@ -381,6 +396,59 @@ void test_mutate(struct test_gguf *f, uint64_t *state, char said[TEST_MUTANT_TEX
             mutate_tensor(f, state, said);
         i += strlen(said) > len + 2;
     }
+}
+
+/* Change `how` of one key's number; false where there are fewer. */
+static bool change_once(struct test_gguf *f, const char *key, int64_t id, int32_t how, char said[TEST_MUTANT_TEXT])
+{
+    double v = 0;
+    const enum gguf_type type = gguf_get_kv_type(f->g, id);
+    number_of(f->g, id, &v);
+    const double whole[] = {0, 1, 2, 3, 8, 1 << 20, 4294967295.0, v + 1, v - 1, v * 2, floor(v / 2)},
+                 real[] = {0, -1, NAN, INFINITY, 1e-30, 1e30, 1};
+    const size_t n = type == GGUF_TYPE_FLOAT32 ? sizeof real / sizeof *real : sizeof whole / sizeof *whole;
+    if (how > (int32_t)n)
+        return false;
+    if (how == 0) {
+        say(said, "%s left out", key);
+        gguf_remove_key(f->g, key);
+    } else {
+        set_number(f->g, key, type, type == GGUF_TYPE_FLOAT32 ? real[how - 1] : whole[how - 1], said);
+    }
+    return true;
+}
+
+bool test_mutate_once(struct test_gguf *f, int32_t at, char said[TEST_MUTANT_TEXT])
+{
+    static const enum ggml_type types[] = {GGML_TYPE_F16, GGML_TYPE_I32, GGML_TYPE_Q8_0};
+    enum { PER_KEY = 12, PER_TENSOR = 4 };
+    said[0] = '\0';
+    for (int64_t i = 0; i < gguf_get_n_kv(f->g); i++) {
+        char key[256];
+        double v;
+        snprintf(key, sizeof key, "%s", gguf_get_key(f->g, i));
+        if (strncmp(key, "general.", 8) == 0 || !number_of(f->g, i, &v))
+            continue;
+        if (at < PER_KEY) {
+            if (!change_once(f, key, i, at, said))
+                say(said, "nothing");
+            return true;
+        }
+        at -= PER_KEY;
+    }
+    if (at >= f->n_tensor * PER_TENSOR)
+        return false;
+    const int32_t i = at / PER_TENSOR, how = at % PER_TENSOR;
+    if (how == 0) {
+        say(said, "%s left out", f->tensor[i]->name);
+        test_gguf_remove(f, i);
+    } else if (f->tensor[i]->ne[0] % ggml_blck_size(types[how - 1]) == 0) {
+        say(said, "%s is of %s", f->tensor[i]->name, ggml_type_name(types[how - 1]));
+        test_gguf_replace(f, i, types[how - 1]);
+    } else {
+        say(said, "nothing");
+    }
+    return true;
 }
 
 void test_mutant_write(const struct test_gguf *f, const char *path, uint64_t *state, char said[TEST_MUTANT_TEXT])

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* Types of tensors: those that the operations take which read them. */
+#include "model/admit.h"
+#include "model/files.h"
+#include "model/model_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Tensors that are added, multiplied element by element, or read by an operation of float32 alone. All norms, biases and scales are,
+ * too, and do not need to be in the list. */
+static const char float_ones[] =
+    "rope_freqs rope_factors_long rope_factors_short hrm.z_l_init attn_sinks ffn.act ssm_conv1d ssm_conv1d_q ssm_conv1d_k "
+    "ssm_conv1d_v ssm_a ssm_d attn_res_score ffn_res_score output_res_score exp_probs_b exp_probs_b_vl layer_output_scale "
+    "altup_correct_scale shortconv.conv ple_conv1d indexer_compressor_ape hc_attn_base hc_attn_scale hc_ffn_base "
+    "hc_ffn_scale output_hc_base output_hc_scale time_mix_lerp_x time_mix_lerp_w time_mix_lerp_k time_mix_lerp_v "
+    "time_mix_lerp_r time_mix_lerp_g time_mix_lerp_fused time_mix_decay time_mix_w0 time_mix_a0 time_mix_v0 time_mix_first "
+    "time_mix_k_k time_mix_k_a time_mix_r_k time_mix_ln channel_mix_lerp_k channel_mix_lerp_r nextn.enorm nextn.hnorm "
+    "attn_conv_base ffn_conv_base gamma attn_norm_2";
+/* Tensors of whole numbers. */
+static const char whole_ones[] = "ffn_gate_tid2eid masked_embd_ordering d2t";
+
+bool wnw__admit_listed(const char *list, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = list; n > 0 && (at = strstr(at, word)); at += n)
+        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+            return true;
+    return false;
+}
+
+/* A name without the number of its layer, and what comes after its last dot. */
+static void cut_name(const char *full, char name[GGML_MAX_NAME], const char **ending)
+{
+    const char *at = full;
+    for (const char *next; (next = strchr(at, '.')) && next[1] >= '0' && next[1] <= '9';)
+        at = next + 1 + strspn(next + 1, "0123456789") + 1;
+    if (strncmp(full, "enc.blk.", 8) == 0 || strncmp(full, "dec.blk.", 8) == 0) {
+        at = full + 8;
+        at += strspn(at, "0123456789");
+        at += *at == '.';
+    }
+    snprintf(name, GGML_MAX_NAME, "%s", at);
+    char *dot = strrchr(name, '.');
+    *ending = "";
+    if (dot) {
+        *dot = '\0';
+        *ending = dot + 1;
+    }
+}
+
+static int check_type(const struct ggml_tensor *t)
+{
+    char name[GGML_MAX_NAME];
+    const char *ending;
+    cut_name(t->name, name, &ending);
+    const bool is_float = strcmp(ending, "bias") == 0 || strcmp(ending, "scale") == 0 ||
+                          strcmp(ending, "input_scale") == 0 || strstr(name, "norm") ||
+                          wnw__admit_listed(float_ones, name) || wnw__admit_listed(float_ones, t->name);
+    if (wnw__admit_listed(whole_ones, name))
+        return t->type == GGML_TYPE_I32 || t->type == GGML_TYPE_I64
+                   ? WNW_OK
+                   : wnw__fail(WNW_E_FORMAT, "tensor %s has type %s, expected whole numbers", t->name,
+                               ggml_type_name(t->type));
+    if (is_float && t->type != GGML_TYPE_F32)
+        return wnw__fail(WNW_E_UNSUPPORTED, "tensor %s has type %s, expected f32", t->name, ggml_type_name(t->type));
+    if (!wnw__has_products(t->type))
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "tensor %s has type %s, which ggml's CPU backend has no matrix product for; convert the model "
+                         "to another type",
+                         t->name, ggml_type_name(t->type));
+    return WNW_OK;
+}
+
+int wnw__admit_tensors(const struct wnw_model *m)
+{
+    for (int32_t i = 0; i < m->n_file; i++)
+        for (struct ggml_tensor *t = ggml_get_first_tensor(m->files[i].meta); t;
+             t = ggml_get_next_tensor(m->files[i].meta, t))
+            WNW_TRY(check_type(t));
+    return WNW_OK;
+}
