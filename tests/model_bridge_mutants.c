@@ -269,6 +269,7 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "plain") == 0)
         r.mode = PLAIN;
     const char *only = argc > 3 ? argv[3] : NULL;
+    const int32_t stride = getenv("STRIDE") ? atoi(getenv("STRIDE")) : 1;
     const int32_t one = argc > 4 ? atoi(argv[4]) : -1;
     char cache[512];
     add_folder(&r.families, getenv("WNW_FAMILIES") ? getenv("WNW_FAMILIES") : "/tmp/g/gen");
@@ -286,7 +287,7 @@ int main(int argc, char **argv)
             continue;
         struct test_gguf base;
         test_gguf_read(&base, r.families.path[i]);
-        for (int32_t k = from; k < to && !r.done; k++)
+        for (int32_t k = from; k < to && !r.done; k += stride)
             if (one < 0 || k == one)
                 start(&r, &base, i, k);
         test_gguf_free(&base);

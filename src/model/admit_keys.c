@@ -22,7 +22,8 @@ enum { MOST_SIZE = 1 << 24, MOST_HEADS = 1 << 16, MOST_COUNT = 1 << 20 };
 #define SAME_HEADS                                                                                             \
     "starcoder refact bert modern-bert nomic-bert nomic-bert-moe jina-bert-v3 neo-bert eurobert bloom mpt stablelm " \
     "nanbeige qwen phi2 phi3 gpt2 maple command-r cohere2 muse-glimmer openelm gptneox chatglm glm4 glm4moe "        \
-    "bitnet t5 t5encoder jais nemotron nemotron_h nemotron_h_moe granitehybrid bailingmoe2 afmoe laguna "            \
+    "bitnet t5 t5encoder jais nemotron nemotron_h nemotron_h_moe granitehybrid bailingmoe bailingmoe2 afmoe laguna " \
+    "gemma gemma2 gemma3 gemma3n gemma4 lfm2 lfm2moe deepseek4 "                                                     \
     "minimax-01 minimax-m2 minimax-m3 qwen3next qwen35 qwen35moe qwen4exp eagle3 dflash spark2_5"
 /* Families without RoPE. */
 #define NO_ROPE                                                                                         \
@@ -32,6 +33,20 @@ enum { MOST_SIZE = 1 << 24, MOST_HEADS = 1 << 16, MOST_COUNT = 1 << 20 };
 /* Families with layers of state spaces or of linear attention that has a convolution. */
 #define WITH_SSM   "mamba mamba2 jamba falcon-h1 granitehybrid plamo2 nemotron_h nemotron_h_moe"
 #define WITH_DELTA "qwen3next qwen35 qwen35moe qwen4exp kimi-linear kimi-k3 bailingmoe3 glm5-next"
+
+/* Those of them that have several heads of a state in a layer. */
+#define WITH_STATE_HEADS "mamba2 falcon-h1 granitehybrid plamo2 nemotron_h nemotron_h_moe qwen3next qwen35 qwen35moe qwen4exp"
+#define WITH_STATE_GROUPS "mamba2 falcon-h1 granitehybrid nemotron_h nemotron_h_moe"
+#define WITH_DELTA_HEADS  "qwen3next qwen35 qwen35moe qwen4exp"
+/* Families whose keys and values are in one vector of low rank, and those of them that have an indexer. */
+#define WITH_MLA "deepseek2 deepseek2-ocr mistral4 deepseek32 glm-dsa dots3note hy_v4 kimi-linear kimi-k3 bailingmoe3 glm5-next"
+#define WITH_MLA_INDEXER "deepseek32 glm-dsa dots3note"
+/* Families of experts that have no way of choosing them unless the file says it. */
+#define WITH_GATING                                                                                             \
+    "bailingmoe2 bailingmoe3 deepseek32 deepseek4 dots1 dots3note exaone-moe hy_v4 kimi-k3 kimi-linear lfm2moe " \
+    "minimax-m2 minimax-m3 smallthinker"
+/* Families that divide the size of a layer by the number of its experts, where they have no size of their own. */
+#define DIVIDED_BY_EXPERTS "glm4moe grovemoe hy_v3 llada-moe mellum qwen2moe qwen35moe qwen3moe qwen3next"
 
 /* ---- Numbers ---- */
 
@@ -80,6 +95,36 @@ static const struct limit {
     {".rope.scaling.original_context_length", 0, INT32_MAX, NULL},
     {".ssm.conv_kernel", 0, MOST_COUNT, NULL},
     {".ssm.conv_kernel", 1, MOST_COUNT, WITH_SSM " " WITH_DELTA},
+    {".ssm.time_step_rank", 1, MOST_SIZE, WITH_STATE_HEADS},
+    {".ssm.group_count", 1, MOST_SIZE, WITH_STATE_GROUPS " " WITH_DELTA_HEADS},
+    {".ssm.group_count", 0, 0, "plamo2"},
+    {".ssm.inner_size", 1, MOST_SIZE, WITH_SSM " " WITH_DELTA_HEADS},
+    {".ssm.state_size", 1, MOST_SIZE, WITH_SSM " " WITH_DELTA_HEADS},
+    {".kda.head_dim", 1, MOST_HEADS, "kimi-linear kimi-k3 bailingmoe3 glm5-next"},
+    {".kda.gate_lower_bound", -1e6, -1e-30, "bailingmoe3"},
+    {".kda.safe_gate", 1, 1, "bailingmoe3"},
+    {".attn_res.block_size", 1, MOST_COUNT, "kimi-k3"},
+    {".full_attention_interval", 1, MOST_COUNT, NULL},
+    {".interleave_moe_layer_step", 1, MOST_COUNT, "ernie4_5-moe"},
+    {".experts_per_group", 1, MOST_EXPERTS, "grovemoe"},
+    {".shortconv.l_cache", 2, MOST_COUNT, "lfm2 lfm2moe"},
+    {".num_loops", 1, MOST_LAYERS, "nanbeige"},
+    {".hrm.layers_per_stack", 1, MOST_LAYERS, "hrm_text"},
+    {".hrm.h_cycles", 1, MOST_LAYERS, "hrm_text"},
+    {".hrm.l_cycles", 1, MOST_LAYERS, "hrm_text"},
+    {".hyper_connection.count", 4, 4, "deepseek4 glm5-next"},
+    {".hyper_connection.count", 1, MOST_HEADS, "hy_v4 qwen4exp"},
+    {".attention.output_group_count", 1, MOST_HEADS, "deepseek4"},
+    {".attention.indexer.block_size", 1, MOST_COUNT, "minimax-m3"},
+    {".attention.indexer.kpool", 2, MOST_COUNT, "glm5-next"},
+    {".attention.indexer.head_count", 0, MOST_HEADS, NULL},
+    {".attention.indexer.key_length", 0, MOST_HEADS, NULL},
+    {".attention.indexer.top_k", 0, INT32_MAX, NULL},
+    {".attention.key_length_mla", 1, MOST_HEADS, WITH_MLA_INDEXER " hy_v4"},
+    {".attention.value_length_mla", 1, MOST_HEADS, WITH_MLA_INDEXER " hy_v4"},
+    {".wkv.head_size", 1, MOST_SIZE, "rwkv6 rwkv6qwen2 rwkv7 arwkv7"},
+    {".token_shift_count", 2, 2, "rwkv6 rwkv7"},
+    {".token_shift_count", 1, 1, "rwkv6qwen2 arwkv7"},
     {".ssm.inner_size", 0, MOST_SIZE, NULL},
     {".ssm.state_size", 0, MOST_SIZE, NULL},
     {".ssm.time_step_rank", 0, MOST_SIZE, NULL},
@@ -160,6 +205,8 @@ static int check_limit(const struct wnw_model *m, const struct limit *l)
 enum relation {
     SAME,     /* equal */
     AT_MOST,  /* no more */
+    LESS,     /* less */
+    TWICE,
     MULTIPLE, /* the second, any times; nothing is asked where one of them is 0 */
     EVEN      /* there is no second one */
 };
@@ -181,13 +228,24 @@ static const struct pair {
     {".rope.dimension_count_swa", AT_MOST, ".attention.key_length_swa", NULL, NO_ROPE},
     {".rope.dimension_count", EVEN, NULL, NULL, NO_ROPE},
     {".rope.dimension_count_swa", EVEN, NULL, NULL, NO_ROPE},
+    {".ssm.inner_size", TWICE, ".embedding_length", "jamba granitehybrid", NULL},
+    {".ssm.inner_size", MULTIPLE, ".ssm.time_step_rank", WITH_STATE_HEADS, NULL},
+    {".ssm.inner_size", MULTIPLE, ".ssm.group_count", WITH_STATE_GROUPS, NULL},
+    {".ssm.time_step_rank", MULTIPLE, ".ssm.group_count", WITH_STATE_HEADS, NULL},
+    {".expert_count", MULTIPLE, ".experts_per_group", "grovemoe", NULL},
+    {".attention.head_count", MULTIPLE, ".attention.output_group_count", "deepseek4", NULL},
+    {".attention.indexer.top_k", MULTIPLE, ".attention.indexer.kpool", "glm5-next", NULL},
+    {".attention.head_count_kv", SAME, ".attention.indexer.head_count", "minimax-m3", NULL},
+    {".rope.dimension_count", AT_MOST, ".attention.indexer.key_length", WITH_MLA_INDEXER " deepseek4", NULL},
+    {".embedding_length", MULTIPLE, ".wkv.head_size", "rwkv6 rwkv6qwen2 rwkv7 arwkv7", NULL},
     {".nextn_predict_layers", AT_MOST, ".block_count", NULL, NULL},
     {".expert_used_count", AT_MOST, ".expert_count", NULL, NULL},
 };
 
 static int misfit(const struct wnw_model *m, const struct pair *p, double a, double b)
 {
-    static const char *const words[] = {"the same", "no more than the second", "a multiple of the second", "even"};
+    static const char *const words[] = {"the same", "no more than the second", "less than the second",
+                                        "twice the second", "a multiple of the second", "even"};
     const char *arch = m->foreign.name;
     return p->b ? wnw__fail(WNW_E_FORMAT, "the GGUF says %s%s = %.10g and %s%s = %.10g: the first must be %s", arch,
                             p->a, a, arch, p->b, b, words[p->relation])
@@ -202,6 +260,10 @@ static bool fits(enum relation relation, double a, double b)
         return a == b;
     case AT_MOST:
         return a <= b;
+    case LESS:
+        return a < b;
+    case TWICE:
+        return a == 2 * b;
     case MULTIPLE:
         return a == 0 || b == 0 || fmod(a, b) == 0;
     default:
@@ -234,6 +296,12 @@ static int check_experts(const struct wnw_model *m)
     if ((n > 0) != (n_used > 0))
         return wnw__fail(WNW_E_FORMAT, "the GGUF says expert_count = %g and expert_used_count = %g: they do not fit together",
                          n, n_used);
+    if (n > 0 && is_of(m, WITH_GATING) && number(m, ".expert_gating_func", 0) < 1)
+        return wnw__fail(WNW_E_FORMAT, "the GGUF says %s.expert_gating_func = 0, or lacks it: it must be 1 to 4",
+                         m->foreign.name);
+    for (size_t i = 0; n > 0 && is_of(m, DIVIDED_BY_EXPERTS) && i < count_of(m, ".expert_used_count"); i++)
+        if (number(m, ".expert_used_count", i) < 1)
+            return wnw__fail(WNW_E_FORMAT, "the GGUF says %s.expert_used_count = 0 for layer %d", m->foreign.name, (int)i);
     const bool is_cut = n_group <= 1 || (n_group_used >= 1 && n_group_used < n_group && fmod(n, n_group) == 0);
     if (n_group > 0 && (n_group >= n || !is_cut))
         return wnw__fail(WNW_E_FORMAT,
@@ -243,7 +311,129 @@ static int check_experts(const struct wnw_model *m)
     return WNW_OK;
 }
 
-/* ---- Texts ---- */
+/* ---- What pairs do not say ---- */
+
+static int check_sections(const struct wnw_model *m)
+{
+    static const char always[] = "qwen2vl paddleocr qwen3vl qwen3vlmoe qwen35 qwen35moe qwen4exp qwen3tts";
+    double sum = 0;
+    for (size_t i = 0; i < 4; i++)
+        sum += i < count_of(m, ".rope.dimension_sections") ? number(m, ".rope.dimension_sections", i) : 0;
+    if (sum <= 0 && is_of(m, always))
+        return wnw__fail(WNW_E_FORMAT, "the GGUF's %s.rope.dimension_sections are all 0", m->foreign.name);
+    return WNW_OK;
+}
+
+/* Without a part that turns libllama computes for ever; without a head there is none. */
+static int check_rope(const struct wnw_model *m)
+{
+    if (number(m, ".rope.dimension_count", 0) < 2 && number(m, ".attention.head_count", 0) > 0 && !is_of(m, NO_ROPE))
+        return wnw__fail(WNW_E_FORMAT, "the GGUF says %s.rope.dimension_count = %g: it must be 2 or more",
+                         m->foreign.name, number(m, ".rope.dimension_count", 0));
+    return check_sections(m);
+}
+
+/* Keys and values of low rank, with what RoPE turns after them. */
+static int check_mla(const struct wnw_model *m)
+{
+    const double key = number(m, ".attention.key_length", 0), rank = number(m, ".attention.kv_lora_rank", 0),
+                 n_rot = number(m, ".rope.dimension_count", 0), key_mla = number(m, ".attention.key_length_mla", 0),
+                 value_mla = number(m, ".attention.value_length_mla", 0);
+    const char *arch = m->foreign.name;
+    if (!is_of(m, WITH_MLA))
+        return WNW_OK;
+    if ((key_mla > 0) != (value_mla > 0))
+        return wnw__fail(WNW_E_FORMAT, "the GGUF says %s.attention.key_length_mla = %g and value_length_mla = %g", arch,
+                         key_mla, value_mla);
+    if (key_mla > 0 && (key != rank + n_rot || key_mla <= n_rot))
+        return wnw__fail(WNW_E_FORMAT,
+                         "the GGUF says %s.attention.key_length = %g, kv_lora_rank = %g, key_length_mla = %g and "
+                         "rope.dimension_count = %g: the first must be the second with the last, and the third more "
+                         "than the last",
+                         arch, key, rank, key_mla, n_rot);
+    if (key_mla == 0 && key <= n_rot)
+        return wnw__fail(WNW_E_FORMAT, "the GGUF says %s.attention.key_length = %g and rope.dimension_count = %g", arch,
+                         key, n_rot);
+    return WNW_OK;
+}
+
+/* The window's layers: libllama asserts that there are some where a window is given. */
+static int check_pattern(const struct wnw_model *m)
+{
+    char full[WNW_KEY_MAX];
+    double x;
+    const int64_t id = wnw__key_find(m->gguf, ".attention.sliding_window_pattern", full);
+    const double n_layer = number(m, ".block_count", 0);
+    if (id < 0 || number(m, ".attention.sliding_window", 0) < 1)
+        return WNW_OK;
+    const bool list = gguf_get_kv_type(m->gguf, id) == GGUF_TYPE_ARRAY;
+    bool any = false;
+    for (size_t i = 0; i < wnw__key_count(m->gguf, id) && (double)i < n_layer; i++)
+        any = any || (wnw__key_number(m->gguf, id, i, &x) && (list ? x != 0 : x != 1));
+    return any ? WNW_OK : wnw__fail(WNW_E_FORMAT, "the GGUF's %s has no layer that slides, and there is a window", full);
+}
+
+/* Whether a layer slides, where the file lists it. */
+static bool slides(const struct wnw_model *m, double il)
+{
+    return number(m, ".attention.sliding_window_pattern", (size_t)il) != 0;
+}
+
+/* Layers that share another one's keys and values take those of the last two that have their own: the last but one slides, the last
+ * does not. */
+static int check_shared(const struct wnw_model *m)
+{
+    const double n_layer = number(m, ".block_count", 0), n_shared = number(m, ".attention.shared_kv_layers", 0),
+                 first = n_layer - n_shared;
+    bool good = first >= 2;
+    if (!is_of(m, "gemma4") || n_shared == 0)
+        return WNW_OK;
+    for (double il = first; good && il < n_layer; il++)
+        good = slides(m, il) ? slides(m, first - 2) : !slides(m, first - 1);
+    return good ? WNW_OK
+                : wnw__fail(WNW_E_FORMAT, "the GGUF says gemma4.attention.shared_kv_layers = %g of %g layers: they have no "
+                                          "keys and values to share",
+                            n_shared, n_layer);
+}
+
+/* Counts of layers that families need. */
+static int check_layers(const struct wnw_model *m)
+{
+    const double n = number(m, ".block_count", 0);
+    bool good = true;
+    if (is_of(m, "hrm_text"))
+        good = n == number(m, ".hrm.layers_per_stack", 0) * number(m, ".hrm.h_cycles", 0) *
+                        (number(m, ".hrm.l_cycles", 0) + 1);
+    if (is_of(m, "nanbeige"))
+        good = n * fmax(1, number(m, ".num_loops", 0)) <= MOST_LAYERS;
+    return good ? WNW_OK
+                : wnw__fail(WNW_E_FORMAT, "the GGUF says %s.block_count = %g, which does not fit its other keys",
+                            m->foreign.name, n);
+}
+
+/* A head of the delta rule has keys and values of one size. */
+static int check_delta(const struct wnw_model *m)
+{
+    const double n_head = number(m, ".ssm.time_step_rank", 0), inner = number(m, ".ssm.inner_size", 0),
+                 state = number(m, ".ssm.state_size", 0);
+    if (is_of(m, WITH_DELTA_HEADS) && inner != n_head * state)
+        return wnw__fail(WNW_E_FORMAT,
+                         "the GGUF says %s.ssm.inner_size = %g, time_step_rank = %g and state_size = %g: the first must "
+                         "be the product of the others",
+                         m->foreign.name, inner, n_head, state);
+    return WNW_OK;
+}
+
+/* libllama asserts on it while it computes. */
+static int check_temperature(const struct wnw_model *m)
+{
+    if (is_of(m, "deepseek2 deepseek2-ocr mistral4") && number(m, ".attention.temperature_scale", 0) != 0 &&
+        number(m, ".attention.temperature_length", 0) < 1)
+        return wnw__fail(WNW_E_FORMAT, "the GGUF says %s.attention.temperature_length = 0, and there is a temperature_scale",
+                         m->foreign.name);
+    return WNW_OK;
+}
+
 
 /* libllama asserts that it knows the way of scaling. */
 static int check_scaling(const struct wnw_model *m)
@@ -263,5 +453,12 @@ int wnw__admit_keys(const struct wnw_model *m)
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         WNW_TRY(check_pair(m, &pairs[i]));
     WNW_TRY(check_experts(m));
+    WNW_TRY(check_rope(m));
+    WNW_TRY(check_mla(m));
+    WNW_TRY(check_pattern(m));
+    WNW_TRY(check_shared(m));
+    WNW_TRY(check_layers(m));
+    WNW_TRY(check_delta(m));
+    WNW_TRY(check_temperature(m));
     return check_scaling(m);
 }

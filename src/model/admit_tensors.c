@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Types of tensors: those that the operations take which read them. */
+/* Types of tensors: those that the operations take which read them. Widths of attention: those that the keys say. */
 #include "model/admit.h"
 #include "model/files.h"
 #include "model/model_impl.h"
@@ -72,11 +72,76 @@ static int check_type(const struct ggml_tensor *t)
     return WNW_OK;
 }
 
+/* ---- Widths of attention ---- */
+
+/* A number of layer il. */
+static int64_t number(const struct wnw_model *m, const char *key, int32_t il, int64_t def)
+{
+    char full[WNW_KEY_MAX];
+    double x;
+    const int64_t id = wnw__key_find(m->gguf, key, full);
+    const size_t n = id < 0 ? 0 : wnw__key_count(m->gguf, id), at = (size_t)il < n ? (size_t)il : n - 1;
+    return n > 0 && wnw__key_number(m->gguf, id, at, &x) ? (int64_t)x : def;
+}
+
+struct widths {
+    int64_t n_head, n_head_kv, d_k, d_v, d_k_swa, d_v_swa; /* of a layer */
+};
+
+static struct widths widths_of(const struct wnw_model *m, int32_t il)
+{
+    struct widths w = {.n_head = number(m, ".attention.head_count", il, 0)};
+    const int64_t first = number(m, ".attention.head_count", 0, 0),
+                  d = first > 0 ? number(m, ".embedding_length", 0, 0) / first : 0;
+    w.n_head_kv = number(m, ".attention.head_count_kv", il, w.n_head);
+    w.d_k = number(m, ".attention.key_length", 0, d);
+    w.d_v = number(m, ".attention.value_length", 0, d);
+    w.d_k_swa = number(m, ".attention.key_length_swa", 0, w.d_k);
+    w.d_v_swa = number(m, ".attention.value_length_swa", 0, w.d_v);
+    return w;
+}
+
+/* The width of a layer's tensor along a dimension must be one of two, or `times` of them. */
+static int check_width(const struct wnw_model *m, int32_t il, const char *name, int dim, const int64_t width[2], int64_t times)
+{
+    char full[GGML_MAX_NAME];
+    snprintf(full, sizeof full, "blk.%d.%s.weight", (int)il, name);
+    const struct ggml_tensor *t = wnw__files_tensor(m, full);
+    for (int64_t k = 1; t && k <= times; k++)
+        if (t->ne[dim] == k * width[0] || t->ne[dim] == k * width[1])
+            return WNW_OK;
+    return t ? wnw__fail(WNW_E_FORMAT, "tensor %s is %lld x %lld, and the keys of its heads need %lld", full,
+                         (long long)t->ne[0], (long long)t->ne[1], (long long)width[0])
+             : WNW_OK;
+}
+
+/* Layers whose tensors of these names are no attention, or have heads of other sizes. */
+static const char other_heads[] =
+    "kimi-linear kimi-k3 bailingmoe3 glm5-next dots3note deepseek2 deepseek2-ocr mistral4 deepseek32 glm-dsa hy_v4 deepseek4 "
+    "rwkv6 rwkv6qwen2 rwkv7 arwkv7 wavtokenizer-dec t5 t5encoder mamba mamba2 clip minimax-01 minicpm3 plm";
+
+static int check_widths(const struct wnw_model *m)
+{
+    const int64_t n_layer = number(m, ".block_count", 0, 0);
+    if (wnw__admit_listed(other_heads, m->foreign.name))
+        return WNW_OK;
+    for (int32_t il = 0; il < n_layer; il++) {
+        const struct widths w = widths_of(m, il);
+        if (w.n_head < 1 || w.n_head_kv < 1)
+            continue;
+        WNW_TRY(check_width(m, il, "attn_q", 1, (int64_t[]){w.n_head * w.d_k, w.n_head * w.d_k_swa}, 2));
+        WNW_TRY(check_width(m, il, "attn_k", 1, (int64_t[]){w.n_head_kv * w.d_k, w.n_head_kv * w.d_k_swa}, 1));
+        WNW_TRY(check_width(m, il, "attn_v", 1, (int64_t[]){w.n_head_kv * w.d_v, w.n_head_kv * w.d_v_swa}, 1));
+        WNW_TRY(check_width(m, il, "attn_output", 0, (int64_t[]){w.n_head * w.d_v, w.n_head * w.d_v_swa}, 1));
+    }
+    return WNW_OK;
+}
+
 int wnw__admit_tensors(const struct wnw_model *m)
 {
     for (int32_t i = 0; i < m->n_file; i++)
         for (struct ggml_tensor *t = ggml_get_first_tensor(m->files[i].meta); t;
              t = ggml_get_next_tensor(m->files[i].meta, t))
             WNW_TRY(check_type(t));
-    return WNW_OK;
+    return check_widths(m);
 }
