@@ -293,7 +293,7 @@ int main(int argc, char **argv)
         test_gguf_free(&base);
     }
     for (int i = 0; i < r.n_worker; i++)
-        if (r.workers[i].pid > 0)
+        while (r.workers[i].pid > 0)
             finish(&r);
     printf("ran %d, refused %d, stopped %d, faults %d\n", r.count[RAN], r.count[REFUSED], r.count[STOPPED], r.count[FAULT]);
     return r.n_failed > 0;

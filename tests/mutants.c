@@ -404,8 +404,7 @@ static bool change_once(struct test_gguf *f, const char *key, int64_t id, int32_
     double v = 0;
     const enum gguf_type type = gguf_get_kv_type(f->g, id);
     number_of(f->g, id, &v);
-    const double whole[] = {0, 1, 2, 3, 8, 1 << 20, 4294967295.0, v + 1, v - 1, v * 2, floor(v / 2)},
-                 real[] = {0, -1, NAN, INFINITY, 1e-30, 1e30, 1};
+    const double whole[] = {0, 1, 3, v * 2, floor(v / 2), v + 1, 4294967295.0}, real[] = {0, -1, NAN, INFINITY};
     const size_t n = type == GGUF_TYPE_FLOAT32 ? sizeof real / sizeof *real : sizeof whole / sizeof *whole;
     if (how > (int32_t)n)
         return false;
@@ -421,14 +420,14 @@ static bool change_once(struct test_gguf *f, const char *key, int64_t id, int32_
 bool test_mutate_once(struct test_gguf *f, int32_t at, char said[TEST_MUTANT_TEXT])
 {
     static const enum ggml_type types[] = {GGML_TYPE_F16, GGML_TYPE_I32, GGML_TYPE_Q8_0};
-    enum { PER_KEY = 12, PER_TENSOR = 4 };
+    enum { PER_KEY = 8, PER_TENSOR = 4 };
     said[0] = '\0';
     for (int64_t i = 0; i < gguf_get_n_kv(f->g); i++) {
         char key[256];
         double v;
         snprintf(key, sizeof key, "%s", gguf_get_key(f->g, i));
-        if (strncmp(key, "general.", 8) == 0 || !number_of(f->g, i, &v))
-            continue;
+        if (strncmp(key, "general.", 8) == 0 || !number_of(f->g, i, &v) || v == 0)
+            continue; /* zeros are written for what a family does not have */
         if (at < PER_KEY) {
             if (!change_once(f, key, i, at, said))
                 say(said, "nothing");

@@ -48,6 +48,12 @@ enum { MOST_SIZE = 1 << 24, MOST_HEADS = 1 << 16, MOST_COUNT = 1 << 20 };
 /* Families that divide the size of a layer by the number of its experts, where they have no size of their own. */
 #define DIVIDED_BY_EXPERTS "glm4moe grovemoe hy_v3 llada-moe mellum qwen2moe qwen35moe qwen3moe qwen3next"
 
+/* Families of which layers may have no heads of attention. */
+#define NO_HEADS                                                                                              \
+    "mamba mamba2 rwkv6 rwkv6qwen2 rwkv7 arwkv7 wavtokenizer-dec clip deci jamba granitehybrid nemotron_h "   \
+    "nemotron_h_moe plamo2 lfm2 lfm2moe falcon-h1 kimi-linear kimi-k3 bailingmoe3 glm5-next minimax-01 "      \
+    "qwen3next qwen35 qwen35moe qwen4exp"
+
 /* ---- Numbers ---- */
 
 /* The least and the most that each number of a key may be, where the file has the key. */
@@ -327,10 +333,23 @@ static int check_sections(const struct wnw_model *m)
 /* Without a part that turns libllama computes for ever; without a head there is none. */
 static int check_rope(const struct wnw_model *m)
 {
-    if (number(m, ".rope.dimension_count", 0) < 2 && number(m, ".attention.head_count", 0) > 0 && !is_of(m, NO_ROPE))
-        return wnw__fail(WNW_E_FORMAT, "the GGUF says %s.rope.dimension_count = %g: it must be 2 or more",
-                         m->foreign.name, number(m, ".rope.dimension_count", 0));
+    static const char *const keys[] = {".rope.dimension_count", ".rope.dimension_count_swa"};
+    for (size_t i = 0; i < 2 && number(m, ".attention.head_count", 0) > 0 && !is_of(m, NO_ROPE); i++)
+        if (number(m, keys[i], 0) < 2)
+            return wnw__fail(WNW_E_FORMAT, "the GGUF says %s%s = %g: it must be 2 or more", m->foreign.name, keys[i],
+                             number(m, keys[i], 0));
     return check_sections(m);
+}
+
+static int check_heads(const struct wnw_model *m)
+{
+    static const char *const keys[] = {".attention.head_count", ".attention.head_count_kv"};
+    for (int k = 0; k < 2 && !is_of(m, NO_HEADS) && number(m, ".block_count", 0) > 0; k++)
+        for (size_t i = 0; i < count_of(m, keys[k]); i++)
+            if (number(m, keys[k], i) < 1)
+                return wnw__fail(WNW_E_FORMAT, "the GGUF says %s%s = 0, or lacks it: each layer must have heads",
+                                 m->foreign.name, keys[k]);
+    return WNW_OK;
 }
 
 /* Keys and values of low rank, with what RoPE turns after them. */
@@ -351,6 +370,10 @@ static int check_mla(const struct wnw_model *m)
                          "rope.dimension_count = %g: the first must be the second with the last, and the third more "
                          "than the last",
                          arch, key, rank, key_mla, n_rot);
+    for (size_t i = 0; key_mla > 0 && i < count_of(m, ".attention.head_count_kv"); i++)
+        if (number(m, ".attention.head_count_kv", i) > 1)
+            return wnw__fail(WNW_E_FORMAT, "the GGUF says %s.attention.head_count_kv = %g, or lacks it: its layers have one",
+                             arch, number(m, ".attention.head_count_kv", i));
     if (key_mla == 0 && key <= n_rot)
         return wnw__fail(WNW_E_FORMAT, "the GGUF says %s.attention.key_length = %g and rope.dimension_count = %g", arch,
                          key, n_rot);
@@ -401,6 +424,9 @@ static int check_layers(const struct wnw_model *m)
 {
     const double n = number(m, ".block_count", 0);
     bool good = true;
+    if (is_of(m, "deepseek4") && number(m, ".attention.head_count_kv", 0) != 1)
+        return wnw__fail(WNW_E_FORMAT, "the GGUF says deepseek4.attention.head_count_kv = %g, or lacks it: it must be 1",
+                         number(m, ".attention.head_count_kv", 0));
     if (is_of(m, "hrm_text"))
         good = n == number(m, ".hrm.layers_per_stack", 0) * number(m, ".hrm.h_cycles", 0) *
                         (number(m, ".hrm.l_cycles", 0) + 1);
@@ -453,6 +479,7 @@ int wnw__admit_keys(const struct wnw_model *m)
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         WNW_TRY(check_pair(m, &pairs[i]));
     WNW_TRY(check_experts(m));
+    WNW_TRY(check_heads(m));
     WNW_TRY(check_rope(m));
     WNW_TRY(check_mla(m));
     WNW_TRY(check_pattern(m));
