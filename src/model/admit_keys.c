@@ -302,12 +302,6 @@ static int check_experts(const struct wnw_model *m)
     if ((n > 0) != (n_used > 0))
         return wnw__fail(WNW_E_FORMAT, "the GGUF says expert_count = %g and expert_used_count = %g: they do not fit together",
                          n, n_used);
-    if (n > 0 && is_of(m, WITH_GATING) && number(m, ".expert_gating_func", 0) < 1)
-        return wnw__fail(WNW_E_FORMAT, "the GGUF says %s.expert_gating_func = 0, or lacks it: it must be 1 to 4",
-                         m->foreign.name);
-    for (size_t i = 0; n > 0 && is_of(m, DIVIDED_BY_EXPERTS) && i < count_of(m, ".expert_used_count"); i++)
-        if (number(m, ".expert_used_count", i) < 1)
-            return wnw__fail(WNW_E_FORMAT, "the GGUF says %s.expert_used_count = 0 for layer %d", m->foreign.name, (int)i);
     const bool is_cut = n_group <= 1 || (n_group_used >= 1 && n_group_used < n_group && fmod(n, n_group) == 0);
     if (n_group > 0 && (n_group >= n || !is_cut))
         return wnw__fail(WNW_E_FORMAT,
@@ -330,25 +324,31 @@ static int check_sections(const struct wnw_model *m)
     return WNW_OK;
 }
 
-/* Without a part that turns libllama computes for ever; without a head there is none. */
-static int check_rope(const struct wnw_model *m)
-{
-    static const char *const keys[] = {".rope.dimension_count", ".rope.dimension_count_swa"};
-    for (size_t i = 0; i < 2 && number(m, ".attention.head_count", 0) > 0 && !is_of(m, NO_ROPE); i++)
-        if (number(m, keys[i], 0) < 2)
-            return wnw__fail(WNW_E_FORMAT, "the GGUF says %s%s = %g: it must be 2 or more", m->foreign.name, keys[i],
-                             number(m, keys[i], 0));
-    return check_sections(m);
-}
+/* Numbers that must be there: libllama takes 0 for those that are not, and computes with it. */
+static const struct need {
+    const char *key;
+    double least;
+    const char *where;       /* only where the number of this key is more than 0; NULL = always */
+    const char *archs, *but; /* as of pairs */
+} needs[] = {
+    {".attention.head_count", 1, ".block_count", NULL, NO_HEADS},
+    {".attention.head_count_kv", 1, ".block_count", NULL, NO_HEADS},
+    /* Without a part that turns it computes for ever. */
+    {".rope.dimension_count", 2, ".attention.head_count", NULL, NO_ROPE},
+    {".rope.dimension_count_swa", 2, ".attention.head_count", NULL, NO_ROPE},
+    {".attention.sliding_window", 1, NULL, "afmoe", NULL},
+    {".expert_gating_func", 1, ".expert_count", WITH_GATING, NULL},
+    {".expert_used_count", 1, ".expert_count", DIVIDED_BY_EXPERTS, NULL},
+};
 
-static int check_heads(const struct wnw_model *m)
+static int check_need(const struct wnw_model *m, const struct need *n)
 {
-    static const char *const keys[] = {".attention.head_count", ".attention.head_count_kv"};
-    for (int k = 0; k < 2 && !is_of(m, NO_HEADS) && number(m, ".block_count", 0) > 0; k++)
-        for (size_t i = 0; i < count_of(m, keys[k]); i++)
-            if (number(m, keys[k], i) < 1)
-                return wnw__fail(WNW_E_FORMAT, "the GGUF says %s%s = 0, or lacks it: each layer must have heads",
-                                 m->foreign.name, keys[k]);
+    if ((n->where && number(m, n->where, 0) <= 0) || !is_of(m, n->archs) || (n->but && is_of(m, n->but)))
+        return WNW_OK;
+    for (size_t i = 0; i < count_of(m, n->key); i++)
+        if (number(m, n->key, i) < n->least)
+            return wnw__fail(WNW_E_FORMAT, "the GGUF says %s%s = %.10g, or lacks it: it must be %g or more",
+                             m->foreign.name, n->key, number(m, n->key, i), n->least);
     return WNW_OK;
 }
 
@@ -478,9 +478,10 @@ int wnw__admit_keys(const struct wnw_model *m)
         WNW_TRY(check_limit(m, &limits[i]));
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         WNW_TRY(check_pair(m, &pairs[i]));
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+        WNW_TRY(check_need(m, &needs[i]));
     WNW_TRY(check_experts(m));
-    WNW_TRY(check_heads(m));
-    WNW_TRY(check_rope(m));
+    WNW_TRY(check_sections(m));
     WNW_TRY(check_mla(m));
     WNW_TRY(check_pattern(m));
     WNW_TRY(check_shared(m));
