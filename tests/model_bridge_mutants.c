@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Changed files of families that libllama computes (mutants.h): each is run or refused with a sentence, and none ends the process
- * by a signal, by ggml's abort, or never. Half of them are opened as sessions open models, half as llama.cpp's server opens them
- * after wnw_bridge_check_model.
+ * by a signal, by ggml's abort, or computes for ever. Half of them are opened as sessions open models, half as llama.cpp's server opens
+ * them after wnw_bridge_check_model. Files without a change are not refused.
  *
- *     model_bridge_mutants [N [SEED [FAMILY]]]
+ *     model_bridge_mutants [random|single|plain [N [SEED [FAMILY [NUMBER]]]]]
  *
- * N files in all, of the families that llama.cpp's generator writes and those of scripts/tiny_foreign.py; by default so many as take
- * less than a minute, always the same ones. Each is tried in a process of its own. FAMILY: of the file with this name alone.
+ * random: N files in all, of all families. single: every N-th of the changes of one key or tensor. plain: no change. FAMILY: a part of
+ * the name of the files; NUMBER: one file, as a failure names it. WNW_FAMILIES is a folder of models, in place of those that this
+ * program has llama.cpp's generator write (docs/families.md says how to write all). Each file is tried in a process of its own.
  */
 #include "child.h"
-#include "files.h"
 #include "generated.h"
-#include "helpers.h"
+#include "models.h"
 #include "mutants.h"
 #include "random.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <llama.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,11 +32,12 @@
 
 #include "winnow_bridge.h"
 
-enum { MOST_SECONDS = 20, N_TOKENS = 12, N_CTX = 64, MOST_WORKERS = 8 };
+/* Seconds of the processor, so that a busy machine changes nothing; and of the clock, for a process that only waits. */
+enum { MOST_SECONDS = 30, MOST_WAITED = 600 };
+enum { N_TOKENS = 12, N_CTX = 64, N_WORKER = 2 };
 
 /* How a process ends that tried a file. */
-enum { RAN, REFUSED, STOPPED, FAULT, NO_MORE };
-enum mode { RANDOM, SINGLE, PLAIN };
+enum { RAN, REFUSED, STOPPED, FAULT, NO_MORE, N_RESULT };
 
 /* ---- One file ---- */
 
@@ -57,7 +60,8 @@ static int use_session(const wnw_model *m)
     params.n_threads = 1;
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(m, &info));
-    int rc = wnw_tokenize(m, "The harbor is\nred <x>", strlen("The harbor is\nred <x>"), true, true, &tokens, &n);
+    int rc =
+        wnw_tokenize(m, "The harbor is\nred <x>", strlen("The harbor is\nred <x>"), true, true, &tokens, &n);
     if (rc == WNW_OK)
         rc = wnw_detokenize(m, tokens, n, &text);
     wnw_free(text);
@@ -126,175 +130,254 @@ static int try_server(const char *path)
 
 /* ---- Many files ---- */
 
-/* Files of all families; n_family of them. */
-struct families {
-    struct test_generated generated;
-    char (*path)[512];
+enum mode { RANDOM, SINGLE, PLAIN };
+
+/* What llama.cpp's generator writes for `make test`: every kind of layer. */
+static const char *const generated[] = {
+    "llama4-moe",      "deepseek2-moe",   "gpt-oss-moe",      "gemma2-dense",        "qwen3next-moe",
+    "qwen35-dense",    "jamba-dense",     "falcon-h1-dense",  "granitehybrid-dense", "nemotron_h-dense",
+    "lfm2-dense",      "kimi-linear-moe", "minimax-01-moe",   "mamba2-dense",        "plamo2-dense",
+    "bloom-dense",     "phi3-dense",      "glm4moe-moe",      "minicpm3-dense",      "grovemoe-moe",
+    "afmoe-moe",       "chatglm-dense",   "qwen2vl-dense",    "smallthinker-moe",    "cohere2-dense",
+    "bailingmoe3-moe", "minimax-m3-moe",  "granite_swa-dense"};
+enum { N_GENERATED = sizeof generated / sizeof *generated, PATH_SIZE = 512 };
+
+struct files {
+    struct test_generated made;
+    char (*path)[PATH_SIZE];
     size_t n;
 };
 
+/* A process that tries a file. */
 struct worker {
-    pid_t pid;
-    int32_t number; /* of its file */
-    size_t family;
-    char log[32];
+    pid_t pid; /* 0 = none */
+    int32_t number;
+    char log[40];
 };
 
 struct run {
-    struct families families;
-    uint64_t seed;
     enum mode mode;
-    int32_t n, n_failed, count[NO_MORE + 1];
-    struct worker workers[MOST_WORKERS];
-    int n_worker;
-    bool done;
+    int32_t n, one; /* one: the only number that is tried, -1 = all */
+    uint64_t seed;
+    const char *only; /* a part of the files' names */
+    struct files files;
+
+    const char *path; /* of the file at hand */
+    struct test_gguf base;
+    bool done; /* there are no more changes of it */
+    struct worker workers[N_WORKER];
+    int32_t count[N_RESULT];
 };
 
-static void add_folder(struct families *f, const char *folder)
+static void add_folder(struct files *f, const char *folder)
 {
     struct dirent **entries;
     const int n = scandir(folder, &entries, NULL, alphasort);
     for (int i = 0; i < n; i++) {
-        const size_t len = strlen(entries[i]->d_name);
-        if (len > 5 && strcmp(entries[i]->d_name + len - 5, ".gguf") == 0) {
+        const char *ending = strrchr(entries[i]->d_name, '.');
+        if (ending && strcmp(ending, ".gguf") == 0) {
             f->path = realloc(f->path, (f->n + 1) * sizeof *f->path);
             assert_non_null(f->path);
-            snprintf(f->path[f->n++], sizeof *f->path, "%s/%s", folder, entries[i]->d_name);
+            snprintf(f->path[f->n++], PATH_SIZE, "%s/%s", folder, entries[i]->d_name);
         }
         free(entries[i]);
     }
     free(n >= 0 ? entries : NULL);
 }
 
-/* One file: the first line of the log says what was changed. */
-static void child(const struct run *r, const struct test_gguf *base, const struct worker *w)
+static void find_files(struct files *f)
 {
-    struct test_gguf f = *base;
-    char said[TEST_MUTANT_TEXT], path[40];
-    uint64_t state = r->seed * 1000003 + (uint64_t)w->number;
+    const char *folder = getenv("WNW_FAMILIES");
+    char foreign[PATH_SIZE];
+    if (!folder)
+        test_generate(&f->made, generated, N_GENERATED);
+    add_folder(f, folder ? folder : f->made.folder);
+    test_model_path(foreign, sizeof foreign, "tiny/foreign/olmo2.gguf");
+    *strrchr(foreign, '/') = '\0';
+    add_folder(f, foreign);
+}
+
+/* Changes the copy of the file that the process has; its first line says how. false: there is no such change. */
+static bool change(const struct run *r, struct test_gguf *f, int32_t number, const char *path, bool *server)
+{
+    char said[TEST_MUTANT_TEXT] = "nothing is changed";
+    uint64_t state = r->seed * 1000003 + (uint64_t)number;
+    bool good = true;
     test_random(&state);
+    *server = number % 2;
+    if (r->mode == RANDOM) {
+        test_mutate(f, &state, said);
+        test_mutant_write(f, path, &state, said);
+    } else {
+        good = r->mode == PLAIN ? number < 2 : test_mutate_once(f, number / 2, said);
+        test_gguf_write(f, path);
+    }
+    printf("%s%s\n", said, *server ? " (server)" : "");
+    return good;
+}
+
+static void child(const struct run *r, const struct worker *w)
+{
+    const struct rlimit most = {MOST_SECONDS, MOST_SECONDS};
+    struct test_gguf f = r->base;
+    char path[40];
+    bool server;
     const int log = open(w->log, O_WRONLY | O_CREAT | O_TRUNC, 0600), file = memfd_create("mutant", 0);
+    setrlimit(RLIMIT_CPU, &most);
+    setenv("GGML_NO_BACKTRACE", "1", 1);
     dup2(log, STDOUT_FILENO);
     dup2(log, STDERR_FILENO);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    bool server = test_random(&state) % 2;
-    if (r->mode == SINGLE) {
-        server = w->number % 2;
-        if (!test_mutate_once(&f, w->number / 2, said))
-            _exit(NO_MORE);
-    } else if (r->mode == RANDOM)
-        test_mutate(&f, &state, said);
-    else {
-        said[0] = 0;
-        server = w->number % 2;
-    }
-    if (r->mode == RANDOM)
-        test_mutant_write(&f, path, &state, said);
-    else
-        test_gguf_write(&f, path);
-    setenv("GGML_NO_BACKTRACE", "1", 1);
-    printf("%s%s\n", said, server ? " (server)" : "");
+    if (!change(r, &f, w->number, path, &server))
+        _exit(NO_MORE);
     fflush(stdout);
     const int result = server ? try_server(path) : try_session(path);
     fflush(stdout);
     _exit(result);
 }
 
+/* The first line, which says what was changed, and the last ones. */
 static void show_log(const char *path)
 {
-    char line[4096];
+    enum { N_LAST = 3 };
+    char first[1024], line[N_LAST][1024] = {{0}};
     FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    if (fgets(first, sizeof first, f))
+        print_message("    %s", first);
     int n = 0;
-    while (f && fgets(line, sizeof line, f)) {
-        if (n++ < 1 || strstr(line, "ASSERT") || strstr(line, "abort") || strstr(line, "what()") || strstr(line, ".cpp:") || strstr(line, ".c:") || strstr(line, "error") || strstr(line, "not a valid") || strstr(line, "not supported:"))
-            print_message("    %s", line);
-    }
-    if (f)
-        fclose(f);
+    while (fgets(line[n % N_LAST], sizeof line[0], f))
+        n++;
+    for (int i = n > N_LAST ? n - N_LAST : 0; i < n; i++)
+        print_message("    %s", line[i % N_LAST]);
+    fclose(f);
 }
 
-static void finish(struct run *r)
+static void show(const struct run *r, const struct worker *w, int status)
 {
-    int status = 0;
+    const int sign = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    print_message("%s, file %d of seed %llu: %s\n", strrchr(r->path, '/') + 1, (int)w->number,
+                  (unsigned long long)r->seed,
+                  sign == SIGALRM || sign == SIGXCPU || sign == SIGKILL ? "it took for ever"
+                  : sign                                                ? strsignal(sign)
+                  : r->mode == PLAIN                                    ? "refused"
+                                                                        : "a refusal that is none");
+    show_log(w->log);
+}
+
+/* Files without a change are refused by sessions where they are of a kind that sessions do not have. */
+static bool is_expected(const struct run *r, const struct worker *w, int result)
+{
+    return result != FAULT && (r->mode != PLAIN || w->number % 2 == 0 || result == RAN || result == NO_MORE);
+}
+
+static void finish_one(struct run *r)
+{
+    int status = 0, i = 0;
     const pid_t pid = wait(&status);
-    assert_cmp(pid, >, 0);
-    int i = 0;
-    while (i < r->n_worker && r->workers[i].pid != pid)
+    while (i < N_WORKER && r->workers[i].pid != pid)
         i++;
+    assert_in_range(i, 0, N_WORKER - 1);
     struct worker *w = &r->workers[i];
-    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : FAULT;
-    const int at = code <= NO_MORE ? code : FAULT;
-    r->count[at]++;
-    if (r->mode == PLAIN && at != RAN) {
-        print_message("%s %d: %d\n", r->families.path[w->family], w->number, at);
-        show_log(w->log);
+    int result = WIFEXITED(status) && WEXITSTATUS(status) < N_RESULT ? WEXITSTATUS(status) : FAULT;
+    if (!is_expected(r, w, result)) {
+        result = FAULT;
+        show(r, w, status);
     }
-    r->done = r->done || at == NO_MORE;
-    if (at == FAULT) {
-        print_message("%s, file %d of seed %llu: %s\n", strrchr(r->families.path[w->family], '/') + 1,
-                      (int)w->number, (unsigned long long)r->seed,
-                      WIFSIGNALED(status) ? (WTERMSIG(status) == SIGALRM ? "it took for ever"
-                                                                         : strsignal(WTERMSIG(status)))
-                                          : "ended otherwise");
-        show_log(w->log);
-        r->n_failed++;
-    }
+    r->count[result]++;
+    r->done = r->done || result == NO_MORE;
+    unlink(w->log);
     w->pid = 0;
 }
 
-static void start(struct run *r, const struct test_gguf *base, size_t family, int32_t number)
+static void start(struct run *r, int32_t number)
 {
     int i = 0;
-    while (i < r->n_worker && r->workers[i].pid > 0)
+    while (i < N_WORKER && r->workers[i].pid > 0)
         i++;
-    if (i == r->n_worker) {
-        finish(r);
-        start(r, base, family, number);
+    if (i == N_WORKER) {
+        finish_one(r);
+        start(r, number);
         return;
     }
     struct worker *w = &r->workers[i];
     w->number = number;
-    w->family = family;
-    snprintf(w->log, sizeof w->log, "/tmp/winnow-mutant-%d-%d", (int)getpid() % 100000, i);
-    w->pid = test_child(MOST_SECONDS);
+    snprintf(w->log, sizeof w->log, "/tmp/winnow-mutant-%d-%d", (int)getpid(), i);
+    w->pid = test_child(MOST_WAITED);
     if (w->pid == 0)
-        child(r, base, w);
+        child(r, w);
+}
+
+static void run_file(struct run *r, size_t at)
+{
+    const int64_t n = r->n, n_file = (int64_t)r->files.n;
+    int32_t from = (int32_t)(n * (int64_t)at / n_file), to = (int32_t)(n * (int64_t)(at + 1) / n_file),
+            step = 1;
+    if (r->mode != RANDOM) {
+        from = 0;
+        to = INT32_MAX - r->n;
+        step = r->mode == SINGLE ? r->n : 1;
+    }
+    r->path = r->files.path[at];
+    r->done = false;
+    if (from == to || !strstr(r->path, r->only))
+        return;
+    test_gguf_read(&r->base, r->path);
+    for (int32_t k = from; k < to && !r->done; k += step)
+        if (r->one < 0 || k == r->one)
+            start(r, k);
+    for (int i = 0; i < N_WORKER; i++)
+        while (r->workers[i].pid > 0)
+            finish_one(r);
+    test_gguf_free(&r->base);
+}
+
+static void run_all(struct run *r)
+{
+    for (size_t i = 0; i < r->files.n; i++)
+        run_file(r, i);
+    print_message("%d ran, %d were refused, %d stopped, %d faults\n", (int)r->count[RAN],
+                  (int)r->count[REFUSED], (int)r->count[STOPPED], (int)r->count[FAULT]);
+}
+
+/* What `make test` runs: all files without a change, and always the same changes. */
+static void test_families(void **state)
+{
+    (void)state;
+    struct run r = {.mode = PLAIN, .one = -1, .only = ""};
+    find_files(&r.files);
+    run_all(&r);
+    assert_int_equal(r.count[RAN] + r.count[REFUSED], 2 * r.files.n);
+    r.mode = RANDOM;
+    r.n = 1000;
+    r.seed = 1;
+    run_all(&r);
+    assert_int_equal(r.count[FAULT], 0);
+    assert_cmp(r.count[RAN], >, 0);
+    free(r.files.path);
+    if (!getenv("WNW_FAMILIES"))
+        test_generated_remove(&r.files.made);
+}
+
+static int run_arguments(int argc, char **argv)
+{
+    struct run r = {.mode = strcmp(argv[1], "random") == 0   ? RANDOM
+                            : strcmp(argv[1], "single") == 0 ? SINGLE
+                                                             : PLAIN,
+                    .n = argc > 2 ? atoi(argv[2]) : 1,
+                    .seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 1,
+                    .only = argc > 4 ? argv[4] : "",
+                    .one = argc > 5 ? atoi(argv[5]) : -1};
+    find_files(&r.files);
+    run_all(&r);
+    free(r.files.path);
+    if (!getenv("WNW_FAMILIES"))
+        test_generated_remove(&r.files.made);
+    return r.count[FAULT] > 0;
 }
 
 int main(int argc, char **argv)
 {
-    struct run r = {.n = argc > 1 ? atoi(argv[1]) : 600, .seed = argc > 2 ? (uint64_t)atoll(argv[2]) : 1, .n_worker = 2};
-    if (argc > 1 && strcmp(argv[1], "single") == 0)
-        r.mode = SINGLE;
-    if (argc > 1 && strcmp(argv[1], "plain") == 0)
-        r.mode = PLAIN;
-    const char *only = argc > 3 ? argv[3] : NULL;
-    const int32_t stride = getenv("STRIDE") ? atoi(getenv("STRIDE")) : 1;
-    const int32_t one = argc > 4 ? atoi(argv[4]) : -1;
-    char cache[512];
-    add_folder(&r.families, getenv("WNW_FAMILIES") ? getenv("WNW_FAMILIES") : "/tmp/g/gen");
-    snprintf(cache, sizeof cache, "%s/.cache/winnow/models/tiny/foreign", getenv("HOME"));
-    add_folder(&r.families, cache);
-    for (size_t i = 0; i < r.families.n; i++) {
-        r.done = false;
-        int32_t from = (int32_t)((int64_t)r.n * (int64_t)i / (int64_t)r.families.n);
-        int32_t to = (int32_t)((int64_t)r.n * (int64_t)(i + 1) / (int64_t)r.families.n);
-        if (r.mode != RANDOM) {
-            from = 0;
-            to = r.mode == PLAIN ? 2 : 1 << 20;
-        }
-        if (from == to || (only && !strstr(r.families.path[i], only)))
-            continue;
-        struct test_gguf base;
-        test_gguf_read(&base, r.families.path[i]);
-        for (int32_t k = from; k < to && !r.done; k += stride)
-            if (one < 0 || k == one)
-                start(&r, &base, i, k);
-        test_gguf_free(&base);
-    }
-    for (int i = 0; i < r.n_worker; i++)
-        while (r.workers[i].pid > 0)
-            finish(&r);
-    printf("ran %d, refused %d, stopped %d, faults %d\n", r.count[RAN], r.count[REFUSED], r.count[STOPPED], r.count[FAULT]);
-    return r.n_failed > 0;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families)};
+    return argc > 1 ? run_arguments(argc, argv) : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,62 +27,227 @@ static void say(char said[TEST_MUTANT_TEXT], const char *format, ...)
 /* ---- Keys ---- */
 
 /* Endings of the keys that libllama reads for some family, so that files get keys which their family does not need. */
-static const char *const endings[] = {
-    ".activation.situ_beta", ".activation.situ_linear_beta", ".attention.causal", ".attention.clamp_kqv",
-    ".attention.compress_ratios", ".attention.compress_rope_freq_base", ".attention.decay_lora_rank",
-    ".attention.gate_lora_rank", ".attention.group_norm_epsilon", ".attention.group_norm_groups",
-    ".attention.head_count", ".attention.head_count_kv", ".attention.iclr_lora_rank",
-    ".attention.indexer.block_size", ".attention.indexer.head_count", ".attention.indexer.key_length",
-    ".attention.indexer.kpool", ".attention.indexer.local_blocks", ".attention.indexer.top_k",
-    ".attention.indexer.types", ".attention.key_length", ".attention.key_length_mla",
-    ".attention.key_length_swa", ".attention.kv_lora_rank", ".attention.layer_norm_epsilon",
-    ".attention.layer_norm_rms_epsilon", ".attention.max_alibi_bias", ".attention.output_scale",
-    ".attention.q_lora_rank", ".attention.recurrent_layers", ".attention.relative_buckets_count",
-    ".attention.rope_pattern", ".attention.scale", ".attention.shared_kv_layers", ".attention.sliding_window",
-    ".attention.sliding_window_pattern", ".attention.temperature_length", ".attention.temperature_scale",
-    ".attention.value_length", ".attention.value_length_mla", ".attention.value_length_swa",
-    ".attn_logit_softcapping", ".attn_res.block_size", ".block_count", ".block_size",
-    ".classifier.output_labels", ".context_length", ".conv_group_size", ".conv_kernel_size",
-    ".decoder_block_count", ".decoder_start_token_id", ".deepstack_mapping", ".embedding_length",
-    ".embedding_length_out", ".embedding_length_per_layer_input", ".embedding_scale",
-    ".expert_chunk_feed_forward_length", ".expert_count", ".expert_feed_forward_length", ".expert_gating_func",
-    ".expert_group_count", ".expert_group_scale", ".expert_group_used_count", ".expert_latent_length",
-    ".expert_shared_count", ".expert_shared_feed_forward_length", ".expert_used_count",
-    ".expert_weights_norm", ".expert_weights_scale", ".experts_per_group", ".feed_forward_length",
-    ".final_logit_softcapping", ".full_attention_interval", ".hash_layer_count", ".hidden_activation",
-    ".hyper_connection.count", ".hyper_connection.low_rank", ".hyper_connection.sinkhorn_iterations",
-    ".interleave_moe_layer_step", ".kda.head_dim", ".leading_dense_block_count", ".logit_scale",
-    ".moe_every_n_layers", ".moe_latent_size", ".n_deepstack_layers", ".nextn_predict_layers", ".num_loops",
-    ".ple.conv_kernel", ".ple.heads_per_ngram", ".ple.layers", ".ple.ngram_size", ".pooling_type",
-    ".rescale_every_n_layers", ".residual_scale", ".rope.dimension_count", ".rope.dimension_count_swa",
-    ".rope.dimension_sections", ".rope.freq_base", ".rope.freq_base_swa", ".rope.scale_linear",
-    ".rope.scaling.alpha", ".rope.scaling.attn_factor", ".rope.scaling.factor",
-    ".rope.scaling.original_context_length", ".rope.scaling.type", ".rope.scaling.yarn_attn_factor",
-    ".rope.scaling.yarn_beta_fast", ".rope.scaling.yarn_beta_slow", ".rope.scaling.yarn_ext_factor",
-    ".rope.scaling.yarn_log_multiplier", ".router_logit_softcapping", ".selector_rank", ".selector_top_k",
-    ".shortconv.l_cache", ".ssm.conv_kernel", ".ssm.dt_b_c_rms", ".ssm.group_count", ".ssm.inner_size",
-    ".ssm.state_size", ".ssm.time_step_rank", ".swiglu_clamp_exp", ".swiglu_clamp_shexp", ".swin_norm",
-    ".time_decay_extra_dim", ".time_mix_extra_dim", ".token_shift_count", ".use_parallel_residual",
-    ".vocab_size", ".wkv.head_size"};
+static const char *const endings[] = {".activation.situ_beta",
+                                      ".activation.situ_linear_beta",
+                                      ".attention.causal",
+                                      ".attention.clamp_kqv",
+                                      ".attention.compress_ratios",
+                                      ".attention.compress_rope_freq_base",
+                                      ".attention.decay_lora_rank",
+                                      ".attention.gate_lora_rank",
+                                      ".attention.group_norm_epsilon",
+                                      ".attention.group_norm_groups",
+                                      ".attention.head_count",
+                                      ".attention.head_count_kv",
+                                      ".attention.iclr_lora_rank",
+                                      ".attention.indexer.block_size",
+                                      ".attention.indexer.head_count",
+                                      ".attention.indexer.key_length",
+                                      ".attention.indexer.kpool",
+                                      ".attention.indexer.local_blocks",
+                                      ".attention.indexer.top_k",
+                                      ".attention.indexer.types",
+                                      ".attention.key_length",
+                                      ".attention.key_length_mla",
+                                      ".attention.key_length_swa",
+                                      ".attention.kv_lora_rank",
+                                      ".attention.layer_norm_epsilon",
+                                      ".attention.layer_norm_rms_epsilon",
+                                      ".attention.max_alibi_bias",
+                                      ".attention.output_scale",
+                                      ".attention.q_lora_rank",
+                                      ".attention.recurrent_layers",
+                                      ".attention.relative_buckets_count",
+                                      ".attention.rope_pattern",
+                                      ".attention.scale",
+                                      ".attention.shared_kv_layers",
+                                      ".attention.sliding_window",
+                                      ".attention.sliding_window_pattern",
+                                      ".attention.temperature_length",
+                                      ".attention.temperature_scale",
+                                      ".attention.value_length",
+                                      ".attention.value_length_mla",
+                                      ".attention.value_length_swa",
+                                      ".attn_logit_softcapping",
+                                      ".attn_res.block_size",
+                                      ".block_count",
+                                      ".block_size",
+                                      ".classifier.output_labels",
+                                      ".context_length",
+                                      ".conv_group_size",
+                                      ".conv_kernel_size",
+                                      ".decoder_block_count",
+                                      ".decoder_start_token_id",
+                                      ".deepstack_mapping",
+                                      ".embedding_length",
+                                      ".embedding_length_out",
+                                      ".embedding_length_per_layer_input",
+                                      ".embedding_scale",
+                                      ".expert_chunk_feed_forward_length",
+                                      ".expert_count",
+                                      ".expert_feed_forward_length",
+                                      ".expert_gating_func",
+                                      ".expert_group_count",
+                                      ".expert_group_scale",
+                                      ".expert_group_used_count",
+                                      ".expert_latent_length",
+                                      ".expert_shared_count",
+                                      ".expert_shared_feed_forward_length",
+                                      ".expert_used_count",
+                                      ".expert_weights_norm",
+                                      ".expert_weights_scale",
+                                      ".experts_per_group",
+                                      ".feed_forward_length",
+                                      ".final_logit_softcapping",
+                                      ".full_attention_interval",
+                                      ".hash_layer_count",
+                                      ".hidden_activation",
+                                      ".hyper_connection.count",
+                                      ".hyper_connection.low_rank",
+                                      ".hyper_connection.sinkhorn_iterations",
+                                      ".interleave_moe_layer_step",
+                                      ".kda.head_dim",
+                                      ".leading_dense_block_count",
+                                      ".logit_scale",
+                                      ".moe_every_n_layers",
+                                      ".moe_latent_size",
+                                      ".n_deepstack_layers",
+                                      ".nextn_predict_layers",
+                                      ".num_loops",
+                                      ".ple.conv_kernel",
+                                      ".ple.heads_per_ngram",
+                                      ".ple.layers",
+                                      ".ple.ngram_size",
+                                      ".pooling_type",
+                                      ".rescale_every_n_layers",
+                                      ".residual_scale",
+                                      ".rope.dimension_count",
+                                      ".rope.dimension_count_swa",
+                                      ".rope.dimension_sections",
+                                      ".rope.freq_base",
+                                      ".rope.freq_base_swa",
+                                      ".rope.scale_linear",
+                                      ".rope.scaling.alpha",
+                                      ".rope.scaling.attn_factor",
+                                      ".rope.scaling.factor",
+                                      ".rope.scaling.original_context_length",
+                                      ".rope.scaling.type",
+                                      ".rope.scaling.yarn_attn_factor",
+                                      ".rope.scaling.yarn_beta_fast",
+                                      ".rope.scaling.yarn_beta_slow",
+                                      ".rope.scaling.yarn_ext_factor",
+                                      ".rope.scaling.yarn_log_multiplier",
+                                      ".router_logit_softcapping",
+                                      ".selector_rank",
+                                      ".selector_top_k",
+                                      ".shortconv.l_cache",
+                                      ".ssm.conv_kernel",
+                                      ".ssm.dt_b_c_rms",
+                                      ".ssm.group_count",
+                                      ".ssm.inner_size",
+                                      ".ssm.state_size",
+                                      ".ssm.time_step_rank",
+                                      ".swiglu_clamp_exp",
+                                      ".swiglu_clamp_shexp",
+                                      ".swin_norm",
+                                      ".time_decay_extra_dim",
+                                      ".time_mix_extra_dim",
+                                      ".token_shift_count",
+                                      ".use_parallel_residual",
+                                      ".vocab_size",
+                                      ".wkv.head_size"};
 /* The same of keys that all families share. */
-static const char *const shared[] = {
-    "general.file_type", "general.quantization_version", "tokenizer.ggml.model",
-    "tokenizer.ggml.pre", "tokenizer.ggml.token_type_count", "tokenizer.ggml.bos_token_id",
-    "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id",
-    "tokenizer.ggml.unknown_token_id", "tokenizer.ggml.seperator_token_id", "tokenizer.ggml.padding_token_id",
-    "tokenizer.ggml.mask_token_id", "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token",
-    "tokenizer.ggml.add_sep_token", "tokenizer.ggml.add_space_prefix",
-    "tokenizer.ggml.remove_extra_whitespaces", "tokenizer.ggml.precompiled_charsmap",
-    "tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.suppress_tokens", "tokenizer.ggml.scores",
-    "tokenizer.ggml.token_type", "tokenizer.ggml.merges", "tokenizer.ggml.tokens", "tokenizer.chat_template",
-    "adapter.type", "split.no", "split.count", "split.tensors.count"};
-static const char *const strings[] = {
-    "", "x", "llama", "gpt2", "bert", "t5", "rwkv", "plamo2", "hybriddna", "no_vocab", "none", "linear", "yarn",
-    "longrope", "su", "gelu", "silu", "default", "llama-bpe", "qwen2", "tekken", "llama4", "gemma4", "mamba",
-    "qwen3next", "deepseek2", "gpt-oss", "rwkv7", "lfm2", "t5encoder", "wavtokenizer-dec", "clip", "jamba",
-    "\xff\xfe", "{{ messages }}"};
-static const double numbers[] = {0, 1, 2, 3, 5, 7, 8, 16, 33, 64, 255, 256, 511, 512, 513, 1023, 1024, 1025,
-                                 65535, 65536, 1 << 20, 2147483647.0, 2147483648.0, 4294967295.0, -1, -3,
+static const char *const shared[] = {"general.file_type",
+                                     "general.quantization_version",
+                                     "tokenizer.ggml.model",
+                                     "tokenizer.ggml.pre",
+                                     "tokenizer.ggml.token_type_count",
+                                     "tokenizer.ggml.bos_token_id",
+                                     "tokenizer.ggml.eos_token_id",
+                                     "tokenizer.ggml.eot_token_id",
+                                     "tokenizer.ggml.eom_token_id",
+                                     "tokenizer.ggml.unknown_token_id",
+                                     "tokenizer.ggml.seperator_token_id",
+                                     "tokenizer.ggml.padding_token_id",
+                                     "tokenizer.ggml.mask_token_id",
+                                     "tokenizer.ggml.add_bos_token",
+                                     "tokenizer.ggml.add_eos_token",
+                                     "tokenizer.ggml.add_sep_token",
+                                     "tokenizer.ggml.add_space_prefix",
+                                     "tokenizer.ggml.remove_extra_whitespaces",
+                                     "tokenizer.ggml.precompiled_charsmap",
+                                     "tokenizer.ggml.fim_pre_token_id",
+                                     "tokenizer.ggml.suppress_tokens",
+                                     "tokenizer.ggml.scores",
+                                     "tokenizer.ggml.token_type",
+                                     "tokenizer.ggml.merges",
+                                     "tokenizer.ggml.tokens",
+                                     "tokenizer.chat_template",
+                                     "adapter.type",
+                                     "split.no",
+                                     "split.count",
+                                     "split.tensors.count"};
+static const char *const strings[] = {"",
+                                      "x",
+                                      "llama",
+                                      "gpt2",
+                                      "bert",
+                                      "t5",
+                                      "rwkv",
+                                      "plamo2",
+                                      "hybriddna",
+                                      "no_vocab",
+                                      "none",
+                                      "linear",
+                                      "yarn",
+                                      "longrope",
+                                      "su",
+                                      "gelu",
+                                      "silu",
+                                      "default",
+                                      "llama-bpe",
+                                      "qwen2",
+                                      "tekken",
+                                      "llama4",
+                                      "gemma4",
+                                      "mamba",
+                                      "qwen3next",
+                                      "deepseek2",
+                                      "gpt-oss",
+                                      "rwkv7",
+                                      "lfm2",
+                                      "t5encoder",
+                                      "wavtokenizer-dec",
+                                      "clip",
+                                      "jamba",
+                                      "\xff\xfe",
+                                      "{{ messages }}"};
+static const double numbers[] = {0,
+                                 1,
+                                 2,
+                                 3,
+                                 5,
+                                 7,
+                                 8,
+                                 16,
+                                 33,
+                                 64,
+                                 255,
+                                 256,
+                                 511,
+                                 512,
+                                 513,
+                                 1023,
+                                 1024,
+                                 1025,
+                                 65535,
+                                 65536,
+                                 1 << 20,
+                                 2147483647.0,
+                                 2147483648.0,
+                                 4294967295.0,
+                                 -1,
+                                 -3,
                                  -2147483648.0};
 static const double floats[] = {0, -0.0, 1, -1, 0.5, 1e-45, 1e-30, 1e30, 1e38, -1e30, 16, 10000};
 
@@ -165,9 +330,11 @@ static void set_number(struct gguf_context *g, const char *key, enum gguf_type t
 static void set_array(struct gguf_context *g, const char *key, uint64_t *state, double v, uint32_t n_layer,
                       char said[TEST_MUTANT_TEXT])
 {
-    const size_t sizes[] = {0, 1, 2, 3, 4, 5, n_layer, n_layer, n_layer, n_layer + 1, n_layer - 1, 512, 513, 700};
+    const size_t sizes[] = {0,       1,       2,           3,           4,   5,   n_layer,
+                            n_layer, n_layer, n_layer + 1, n_layer - 1, 512, 513, 700};
     const size_t n = sizes[pick(state, sizeof sizes / sizeof *sizes)], cap = n > 0 ? n : 1;
-    static const enum gguf_type types[] = {GGUF_TYPE_UINT32, GGUF_TYPE_INT32, GGUF_TYPE_FLOAT32, GGUF_TYPE_BOOL};
+    static const enum gguf_type types[] = {GGUF_TYPE_UINT32, GGUF_TYPE_INT32, GGUF_TYPE_FLOAT32,
+                                           GGUF_TYPE_BOOL};
     const enum gguf_type type = types[pick(state, 4)];
     const double one = any_number(state, v);
     const size_t at = pick(state, cap);
@@ -200,8 +367,8 @@ static void set_string(struct gguf_context *g, const char *key, uint64_t *state,
 static void change_number(struct gguf_context *g, const char *key, enum gguf_type type, double v,
                           uint64_t *state, uint32_t n_layer, char said[TEST_MUTANT_TEXT])
 {
-    static const enum gguf_type types[] = {GGUF_TYPE_INT8,   GGUF_TYPE_UINT8,  GGUF_TYPE_UINT16,
-                                           GGUF_TYPE_INT32,  GGUF_TYPE_INT64,  GGUF_TYPE_UINT64,
+    static const enum gguf_type types[] = {GGUF_TYPE_INT8,    GGUF_TYPE_UINT8,   GGUF_TYPE_UINT16,
+                                           GGUF_TYPE_INT32,   GGUF_TYPE_INT64,   GGUF_TYPE_UINT64,
                                            GGUF_TYPE_FLOAT32, GGUF_TYPE_FLOAT64, GGUF_TYPE_BOOL};
     const size_t how = pick(state, 20);
     if (how < 13)
@@ -216,8 +383,8 @@ static void change_number(struct gguf_context *g, const char *key, enum gguf_typ
 }
 
 /* Another length of an array, another element, or a number in its place. */
-static void change_array(struct gguf_context *g, const char *key, int64_t id, uint64_t *state, uint32_t n_layer,
-                         char said[TEST_MUTANT_TEXT])
+static void change_array(struct gguf_context *g, const char *key, int64_t id, uint64_t *state,
+                         uint32_t n_layer, char said[TEST_MUTANT_TEXT])
 {
     const enum gguf_type type = gguf_get_arr_type(g, id);
     const size_t n = gguf_get_arr_n(g, id), how = pick(state, 4);
@@ -348,7 +515,8 @@ static void mutate_tensor(struct test_gguf *f, uint64_t *state, char said[TEST_M
 {
     if (f->n_tensor < 2)
         return;
-    const int32_t i = (int32_t)pick(state, (size_t)f->n_tensor), k = (int32_t)pick(state, (size_t)f->n_tensor);
+    const int32_t i = (int32_t)pick(state, (size_t)f->n_tensor),
+                  k = (int32_t)pick(state, (size_t)f->n_tensor);
     struct ggml_tensor *t = f->tensor[i];
     char name[GGML_MAX_NAME];
     switch (pick(state, 6)) {
@@ -399,12 +567,14 @@ void test_mutate(struct test_gguf *f, uint64_t *state, char said[TEST_MUTANT_TEX
 }
 
 /* Change `how` of one key's number; false where there are fewer. */
-static bool change_once(struct test_gguf *f, const char *key, int64_t id, int32_t how, char said[TEST_MUTANT_TEXT])
+static bool change_once(struct test_gguf *f, const char *key, int64_t id, int32_t how,
+                        char said[TEST_MUTANT_TEXT])
 {
     double v = 0;
     const enum gguf_type type = gguf_get_kv_type(f->g, id);
     number_of(f->g, id, &v);
-    const double whole[] = {0, 1, 3, v * 2, floor(v / 2), v + 1, 4294967295.0}, real[] = {0, -1, NAN, INFINITY};
+    const double whole[] = {0, 1, 3, v * 2, floor(v / 2), v + 1, 4294967295.0},
+                 real[] = {0, -1, NAN, INFINITY};
     const size_t n = type == GGUF_TYPE_FLOAT32 ? sizeof real / sizeof *real : sizeof whole / sizeof *whole;
     if (how > (int32_t)n)
         return false;
@@ -450,7 +620,8 @@ bool test_mutate_once(struct test_gguf *f, int32_t at, char said[TEST_MUTANT_TEX
     return true;
 }
 
-void test_mutant_write(const struct test_gguf *f, const char *path, uint64_t *state, char said[TEST_MUTANT_TEXT])
+void test_mutant_write(const struct test_gguf *f, const char *path, uint64_t *state,
+                       char said[TEST_MUTANT_TEXT])
 {
     test_gguf_write(f, path);
     if (pick(state, 25) > 0)

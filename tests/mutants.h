@@ -13,6 +13,7 @@ void test_mutate(struct test_gguf *f, uint64_t *state, char said[TEST_MUTANT_TEX
  * them; false where there are fewer. */
 bool test_mutate_once(struct test_gguf *f, int32_t at, char said[TEST_MUTANT_TEXT]);
 /* Writes the file, of which a small part of the files gets other bytes in its header, or ends too early; that is said, too. */
-void test_mutant_write(const struct test_gguf *f, const char *path, uint64_t *state, char said[TEST_MUTANT_TEXT]);
+void test_mutant_write(const struct test_gguf *f, const char *path, uint64_t *state,
+                       char said[TEST_MUTANT_TEXT]);
 
 #endif

@@ -2,7 +2,6 @@
 /* Numbers in the keys of a family: alone, and beside each other. */
 #include "model/admit.h"
 
-
 #include <math.h>
 #include <string.h>
 
@@ -12,21 +11,28 @@ enum { MOST_LAYERS = 512, MOST_EXPERTS = 1024 };
 enum { MOST_SIZE = 1 << 24, MOST_HEADS = 1 << 16, MOST_COUNT = 1 << 20 };
 
 /* Families whose graphs assert that keys and values have heads of one size, and that RoPE turns all of it. */
-#define SAME_HEADS_AND_ROPE                                                                                      \
-    "llama llama-embed llama4 maincoder talkie deci baichuan falcon grok mellum qwen2 dream llada llada-moe rnd1 " \
-    "qwen2vl qwen2moe qwen3 qwen3moe qwen3vl qwen3vlmoe qwen3tts pockettts plamo codeshell orion internlm2 "       \
-    "starcoder2 xverse cohere2moe dbrx olmo olmo2 olmoe arctic deepseek jais2 exaone exaone4 exaone-moe granite "  \
-    "granitemoe minicpm graniteswitch granite_swa chameleon seed_oss dots1 arcee ernie4_5 ernie4_5-moe paddleocr " \
-    "hunyuan-moe hunyuan-dense hunyuan_vl hy_v3 smollm3 smallthinker grovemoe apertus cogvlm pangu-embedded "      \
+#define SAME_HEADS_AND_ROPE                                                                                  \
+    "llama llama-embed llama4 maincoder talkie deci baichuan falcon grok mellum qwen2 dream llada "          \
+    "llada-moe rnd1 "                                                                                        \
+    "qwen2vl qwen2moe qwen3 qwen3moe qwen3vl qwen3vlmoe qwen3tts pockettts plamo codeshell orion internlm2 " \
+    "starcoder2 xverse cohere2moe dbrx olmo olmo2 olmoe arctic deepseek jais2 exaone exaone4 exaone-moe "    \
+    "granite "                                                                                               \
+    "granitemoe minicpm graniteswitch granite_swa chameleon seed_oss dots1 arcee ernie4_5 ernie4_5-moe "     \
+    "paddleocr "                                                                                             \
+    "hunyuan-moe hunyuan-dense hunyuan_vl hy_v3 smollm3 smallthinker grovemoe apertus cogvlm "               \
+    "pangu-embedded "                                                                                        \
     "mistral3"
-#define SAME_HEADS                                                                                             \
-    "starcoder refact bert modern-bert nomic-bert nomic-bert-moe jina-bert-v3 neo-bert eurobert bloom mpt stablelm " \
-    "nanbeige qwen phi2 phi3 gpt2 maple command-r cohere2 muse-glimmer openelm gptneox chatglm glm4 glm4moe "        \
-    "bitnet t5 t5encoder jais nemotron nemotron_h nemotron_h_moe granitehybrid bailingmoe bailingmoe2 afmoe laguna " \
-    "gemma gemma2 gemma3 gemma3n gemma4 lfm2 lfm2moe deepseek4 "                                                     \
+#define SAME_HEADS                                                                                          \
+    "starcoder refact bert modern-bert nomic-bert nomic-bert-moe jina-bert-v3 neo-bert eurobert bloom mpt " \
+    "stablelm "                                                                                             \
+    "nanbeige qwen phi2 phi3 gpt2 maple command-r cohere2 muse-glimmer openelm gptneox chatglm glm4 "       \
+    "glm4moe "                                                                                              \
+    "bitnet t5 t5encoder jais nemotron nemotron_h nemotron_h_moe granitehybrid bailingmoe bailingmoe2 "     \
+    "afmoe laguna "                                                                                         \
+    "gemma gemma2 gemma3 gemma3n gemma4 lfm2 lfm2moe deepseek4 "                                            \
     "minimax-01 minimax-m2 minimax-m3 qwen3next qwen35 qwen35moe qwen4exp eagle3 dflash spark2_5"
 /* Families without RoPE. */
-#define NO_ROPE                                                                                         \
+#define NO_ROPE                                                                                            \
     "gpt2 gptj mpt refact bloom mamba mamba2 jamba jina-bert-v2 t5 t5encoder jais rwkv6 rwkv6qwen2 rwkv7 " \
     "arwkv7 wavtokenizer-dec nemotron_h nemotron_h_moe kimi-linear kimi-k3 glm5-next"
 
@@ -35,23 +41,27 @@ enum { MOST_SIZE = 1 << 24, MOST_HEADS = 1 << 16, MOST_COUNT = 1 << 20 };
 #define WITH_DELTA "qwen3next qwen35 qwen35moe qwen4exp kimi-linear kimi-k3 bailingmoe3 glm5-next"
 
 /* Those of them that have several heads of a state in a layer. */
-#define WITH_STATE_HEADS "mamba2 falcon-h1 granitehybrid plamo2 nemotron_h nemotron_h_moe qwen3next qwen35 qwen35moe qwen4exp"
+#define WITH_STATE_HEADS \
+    "mamba2 falcon-h1 granitehybrid plamo2 nemotron_h nemotron_h_moe qwen3next qwen35 qwen35moe qwen4exp"
 #define WITH_STATE_GROUPS "mamba2 falcon-h1 granitehybrid nemotron_h nemotron_h_moe"
 #define WITH_DELTA_HEADS  "qwen3next qwen35 qwen35moe qwen4exp"
 /* Families whose keys and values are in one vector of low rank, and those of them that have an indexer. */
-#define WITH_MLA "deepseek2 deepseek2-ocr mistral4 deepseek32 glm-dsa dots3note hy_v4 kimi-linear kimi-k3 bailingmoe3 glm5-next"
+#define WITH_MLA                                                                                           \
+    "deepseek2 deepseek2-ocr mistral4 deepseek32 glm-dsa dots3note hy_v4 kimi-linear kimi-k3 bailingmoe3 " \
+    "glm5-next"
 #define WITH_MLA_INDEXER "deepseek32 glm-dsa dots3note"
 /* Families of experts that have no way of choosing them unless the file says it. */
-#define WITH_GATING                                                                                             \
-    "bailingmoe2 bailingmoe3 deepseek32 deepseek4 dots1 dots3note exaone-moe hy_v4 kimi-k3 kimi-linear lfm2moe " \
+#define WITH_GATING                                                                                      \
+    "bailingmoe2 bailingmoe3 deepseek32 deepseek4 dots1 dots3note exaone-moe hy_v4 kimi-k3 kimi-linear " \
+    "lfm2moe "                                                                                           \
     "minimax-m2 minimax-m3 smallthinker"
 /* Families that divide the size of a layer by the number of its experts, where they have no size of their own. */
 #define DIVIDED_BY_EXPERTS "glm4moe grovemoe hy_v3 llada-moe mellum qwen2moe qwen35moe qwen3moe qwen3next"
 
 /* Families of which layers may have no heads of attention. */
-#define NO_HEADS                                                                                              \
-    "mamba mamba2 rwkv6 rwkv6qwen2 rwkv7 arwkv7 wavtokenizer-dec clip deci jamba granitehybrid nemotron_h "   \
-    "nemotron_h_moe plamo2 lfm2 lfm2moe falcon-h1 kimi-linear kimi-k3 bailingmoe3 glm5-next minimax-01 "      \
+#define NO_HEADS                                                                                            \
+    "mamba mamba2 rwkv6 rwkv6qwen2 rwkv7 arwkv7 wavtokenizer-dec clip deci jamba granitehybrid nemotron_h " \
+    "nemotron_h_moe plamo2 lfm2 lfm2moe falcon-h1 kimi-linear kimi-k3 bailingmoe3 glm5-next minimax-01 "    \
     "qwen3next qwen35 qwen35moe qwen4exp"
 
 /* ---- Numbers ---- */
@@ -198,10 +208,12 @@ static int check_limit(const struct wnw_model *m, const struct limit *l)
     const int64_t id = is_of(m, l->archs) ? wnw__key_find(m->gguf, l->key, full) : -1;
     for (size_t i = 0; id >= 0 && i < wnw__key_count(m->gguf, id); i++)
         if (wnw__key_number(m->gguf, id, i, &x) && !(x >= l->least && x <= l->most && isfinite(x)))
-            return wnw__fail(WNW_E_FORMAT,
-                             isfinite(l->most) ? "the GGUF says %s = %.10g, which cannot be right: %.10g to %.10g are possible"
-                                               : "the GGUF says %s = %.10g, which cannot be right",
-                             full, x, l->least, l->most);
+            return wnw__fail(
+                WNW_E_FORMAT,
+                isfinite(l->most)
+                    ? "the GGUF says %s = %.10g, which cannot be right: %.10g to %.10g are possible"
+                    : "the GGUF says %s = %.10g, which cannot be right",
+                full, x, l->least, l->most);
     return WNW_OK;
 }
 
@@ -209,9 +221,9 @@ static int check_limit(const struct wnw_model *m, const struct limit *l)
 
 /* What the first number of a pair must be of the second. */
 enum relation {
-    SAME,     /* equal */
-    AT_MOST,  /* no more */
-    LESS,     /* less */
+    SAME,    /* equal */
+    AT_MOST, /* no more */
+    LESS,    /* less */
     TWICE,
     MULTIPLE, /* the second, any times; nothing is asked where one of them is 0 */
     EVEN      /* there is no second one */
@@ -250,11 +262,12 @@ static const struct pair {
 
 static int misfit(const struct wnw_model *m, const struct pair *p, double a, double b)
 {
-    static const char *const words[] = {"the same", "no more than the second", "less than the second",
-                                        "twice the second", "a multiple of the second", "even"};
+    static const char *const words[] = {
+        "the same",         "no more than the second",  "less than the second",
+        "twice the second", "a multiple of the second", "even"};
     const char *arch = m->foreign.name;
-    return p->b ? wnw__fail(WNW_E_FORMAT, "the GGUF says %s%s = %.10g and %s%s = %.10g: the first must be %s", arch,
-                            p->a, a, arch, p->b, b, words[p->relation])
+    return p->b ? wnw__fail(WNW_E_FORMAT, "the GGUF says %s%s = %.10g and %s%s = %.10g: the first must be %s",
+                            arch, p->a, a, arch, p->b, b, words[p->relation])
                 : wnw__fail(WNW_E_FORMAT, "the GGUF says %s%s = %.10g: it must be %s", arch, p->a, a,
                             words[p->relation]);
 }
@@ -300,14 +313,18 @@ static int check_experts(const struct wnw_model *m)
     for (size_t i = 0; i < count_of(m, ".expert_used_count"); i++)
         n_used = fmax(n_used, number(m, ".expert_used_count", i));
     if ((n > 0) != (n_used > 0))
-        return wnw__fail(WNW_E_FORMAT, "the GGUF says expert_count = %g and expert_used_count = %g: they do not fit together",
-                         n, n_used);
-    const bool is_cut = n_group <= 1 || (n_group_used >= 1 && n_group_used < n_group && fmod(n, n_group) == 0);
+        return wnw__fail(
+            WNW_E_FORMAT,
+            "the GGUF says expert_count = %g and expert_used_count = %g: they do not fit together", n,
+            n_used);
+    const bool is_cut =
+        n_group <= 1 || (n_group_used >= 1 && n_group_used < n_group && fmod(n, n_group) == 0);
     if (n_group > 0 && (n_group >= n || !is_cut))
-        return wnw__fail(WNW_E_FORMAT,
-                         "the GGUF says expert_count = %g, expert_group_count = %g and expert_group_used_count = %g: "
-                         "they do not fit together",
-                         n, n_group, n_group_used);
+        return wnw__fail(
+            WNW_E_FORMAT,
+            "the GGUF says expert_count = %g, expert_group_count = %g and expert_group_used_count = %g: "
+            "they do not fit together",
+            n, n_group, n_group_used);
     return WNW_OK;
 }
 
@@ -356,26 +373,32 @@ static int check_need(const struct wnw_model *m, const struct need *n)
 static int check_mla(const struct wnw_model *m)
 {
     const double key = number(m, ".attention.key_length", 0), rank = number(m, ".attention.kv_lora_rank", 0),
-                 n_rot = number(m, ".rope.dimension_count", 0), key_mla = number(m, ".attention.key_length_mla", 0),
+                 n_rot = number(m, ".rope.dimension_count", 0),
+                 key_mla = number(m, ".attention.key_length_mla", 0),
                  value_mla = number(m, ".attention.value_length_mla", 0);
     const char *arch = m->foreign.name;
     if (!is_of(m, WITH_MLA))
         return WNW_OK;
     if ((key_mla > 0) != (value_mla > 0))
-        return wnw__fail(WNW_E_FORMAT, "the GGUF says %s.attention.key_length_mla = %g and value_length_mla = %g", arch,
+        return wnw__fail(WNW_E_FORMAT,
+                         "the GGUF says %s.attention.key_length_mla = %g and value_length_mla = %g", arch,
                          key_mla, value_mla);
     if (key_mla > 0 && (key != rank + n_rot || key_mla <= n_rot))
-        return wnw__fail(WNW_E_FORMAT,
-                         "the GGUF says %s.attention.key_length = %g, kv_lora_rank = %g, key_length_mla = %g and "
-                         "rope.dimension_count = %g: the first must be the second with the last, and the third more "
-                         "than the last",
-                         arch, key, rank, key_mla, n_rot);
+        return wnw__fail(
+            WNW_E_FORMAT,
+            "the GGUF says %s.attention.key_length = %g, kv_lora_rank = %g, key_length_mla = %g and "
+            "rope.dimension_count = %g: the first must be the second with the last, and the third more "
+            "than the last",
+            arch, key, rank, key_mla, n_rot);
     for (size_t i = 0; key_mla > 0 && i < count_of(m, ".attention.head_count_kv"); i++)
         if (number(m, ".attention.head_count_kv", i) > 1)
-            return wnw__fail(WNW_E_FORMAT, "the GGUF says %s.attention.head_count_kv = %g, or lacks it: its layers have one",
-                             arch, number(m, ".attention.head_count_kv", i));
+            return wnw__fail(
+                WNW_E_FORMAT,
+                "the GGUF says %s.attention.head_count_kv = %g, or lacks it: its layers have one", arch,
+                number(m, ".attention.head_count_kv", i));
     if (key_mla == 0 && key <= n_rot)
-        return wnw__fail(WNW_E_FORMAT, "the GGUF says %s.attention.key_length = %g and rope.dimension_count = %g", arch,
+        return wnw__fail(WNW_E_FORMAT,
+                         "the GGUF says %s.attention.key_length = %g and rope.dimension_count = %g", arch,
                          key, n_rot);
     return WNW_OK;
 }
@@ -393,7 +416,9 @@ static int check_pattern(const struct wnw_model *m)
     bool any = false;
     for (size_t i = 0; i < wnw__key_count(m->gguf, id) && (double)i < n_layer; i++)
         any = any || (wnw__key_number(m->gguf, id, i, &x) && (list ? x != 0 : x != 1));
-    return any ? WNW_OK : wnw__fail(WNW_E_FORMAT, "the GGUF's %s has no layer that slides, and there is a window", full);
+    return any ? WNW_OK
+               : wnw__fail(WNW_E_FORMAT, "the GGUF's %s has no layer that slides, and there is a window",
+                           full);
 }
 
 /* Whether a layer slides, where the file lists it. */
@@ -406,16 +431,17 @@ static bool slides(const struct wnw_model *m, double il)
  * does not. */
 static int check_shared(const struct wnw_model *m)
 {
-    const double n_layer = number(m, ".block_count", 0), n_shared = number(m, ".attention.shared_kv_layers", 0),
-                 first = n_layer - n_shared;
+    const double n_layer = number(m, ".block_count", 0),
+                 n_shared = number(m, ".attention.shared_kv_layers", 0), first = n_layer - n_shared;
     bool good = first >= 2;
     if (!is_of(m, "gemma4") || n_shared == 0)
         return WNW_OK;
     for (double il = first; good && il < n_layer; il++)
         good = slides(m, il) ? slides(m, first - 2) : !slides(m, first - 1);
     return good ? WNW_OK
-                : wnw__fail(WNW_E_FORMAT, "the GGUF says gemma4.attention.shared_kv_layers = %g of %g layers: they have no "
-                                          "keys and values to share",
+                : wnw__fail(WNW_E_FORMAT,
+                            "the GGUF says gemma4.attention.shared_kv_layers = %g of %g layers: they have no "
+                            "keys and values to share",
                             n_shared, n_layer);
 }
 
@@ -425,7 +451,8 @@ static int check_layers(const struct wnw_model *m)
     const double n = number(m, ".block_count", 0);
     bool good = true;
     if (is_of(m, "deepseek4") && number(m, ".attention.head_count_kv", 0) != 1)
-        return wnw__fail(WNW_E_FORMAT, "the GGUF says deepseek4.attention.head_count_kv = %g, or lacks it: it must be 1",
+        return wnw__fail(WNW_E_FORMAT,
+                         "the GGUF says deepseek4.attention.head_count_kv = %g, or lacks it: it must be 1",
                          number(m, ".attention.head_count_kv", 0));
     if (is_of(m, "hrm_text"))
         good = n == number(m, ".hrm.layers_per_stack", 0) * number(m, ".hrm.h_cycles", 0) *
@@ -433,7 +460,8 @@ static int check_layers(const struct wnw_model *m)
     if (is_of(m, "nanbeige"))
         good = n * fmax(1, number(m, ".num_loops", 0)) <= MOST_LAYERS;
     return good ? WNW_OK
-                : wnw__fail(WNW_E_FORMAT, "the GGUF says %s.block_count = %g, which does not fit its other keys",
+                : wnw__fail(WNW_E_FORMAT,
+                            "the GGUF says %s.block_count = %g, which does not fit its other keys",
                             m->foreign.name, n);
 }
 
@@ -443,10 +471,11 @@ static int check_delta(const struct wnw_model *m)
     const double n_head = number(m, ".ssm.time_step_rank", 0), inner = number(m, ".ssm.inner_size", 0),
                  state = number(m, ".ssm.state_size", 0);
     if (is_of(m, WITH_DELTA_HEADS) && inner != n_head * state)
-        return wnw__fail(WNW_E_FORMAT,
-                         "the GGUF says %s.ssm.inner_size = %g, time_step_rank = %g and state_size = %g: the first must "
-                         "be the product of the others",
-                         m->foreign.name, inner, n_head, state);
+        return wnw__fail(
+            WNW_E_FORMAT,
+            "the GGUF says %s.ssm.inner_size = %g, time_step_rank = %g and state_size = %g: the first must "
+            "be the product of the others",
+            m->foreign.name, inner, n_head, state);
     return WNW_OK;
 }
 
@@ -455,11 +484,12 @@ static int check_temperature(const struct wnw_model *m)
 {
     if (is_of(m, "deepseek2 deepseek2-ocr mistral4") && number(m, ".attention.temperature_scale", 0) != 0 &&
         number(m, ".attention.temperature_length", 0) < 1)
-        return wnw__fail(WNW_E_FORMAT, "the GGUF says %s.attention.temperature_length = 0, and there is a temperature_scale",
-                         m->foreign.name);
+        return wnw__fail(
+            WNW_E_FORMAT,
+            "the GGUF says %s.attention.temperature_length = 0, and there is a temperature_scale",
+            m->foreign.name);
     return WNW_OK;
 }
-
 
 /* libllama asserts that it knows the way of scaling. */
 static int check_scaling(const struct wnw_model *m)

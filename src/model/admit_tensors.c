@@ -9,14 +9,19 @@
 
 /* Tensors that are added, multiplied element by element, or read by an operation of float32 alone. All norms, biases and scales are,
  * too, and do not need to be in the list. */
-static const char float_ones[] =
-    "rope_freqs rope_factors_long rope_factors_short hrm.z_l_init attn_sinks ffn.act ssm_conv1d ssm_conv1d_q ssm_conv1d_k "
-    "ssm_conv1d_v ssm_a ssm_d attn_res_score ffn_res_score output_res_score exp_probs_b exp_probs_b_vl layer_output_scale "
-    "altup_correct_scale shortconv.conv ple_conv1d indexer_compressor_ape hc_attn_base hc_attn_scale hc_ffn_base "
-    "hc_ffn_scale output_hc_base output_hc_scale time_mix_lerp_x time_mix_lerp_w time_mix_lerp_k time_mix_lerp_v "
-    "time_mix_lerp_r time_mix_lerp_g time_mix_lerp_fused time_mix_decay time_mix_w0 time_mix_a0 time_mix_v0 time_mix_first "
-    "time_mix_k_k time_mix_k_a time_mix_r_k time_mix_ln channel_mix_lerp_k channel_mix_lerp_r nextn.enorm nextn.hnorm "
-    "attn_conv_base ffn_conv_base gamma attn_norm_2";
+static const char float_ones[] = "rope_freqs rope_factors_long rope_factors_short hrm.z_l_init attn_sinks "
+                                 "ffn.act ssm_conv1d ssm_conv1d_q ssm_conv1d_k "
+                                 "ssm_conv1d_v ssm_a ssm_d attn_res_score ffn_res_score output_res_score "
+                                 "exp_probs_b exp_probs_b_vl layer_output_scale "
+                                 "altup_correct_scale shortconv.conv ple_conv1d indexer_compressor_ape "
+                                 "hc_attn_base hc_attn_scale hc_ffn_base "
+                                 "hc_ffn_scale output_hc_base output_hc_scale time_mix_lerp_x "
+                                 "time_mix_lerp_w time_mix_lerp_k time_mix_lerp_v "
+                                 "time_mix_lerp_r time_mix_lerp_g time_mix_lerp_fused time_mix_decay "
+                                 "time_mix_w0 time_mix_a0 time_mix_v0 time_mix_first "
+                                 "time_mix_k_k time_mix_k_a time_mix_r_k time_mix_ln channel_mix_lerp_k "
+                                 "channel_mix_lerp_r nextn.enorm nextn.hnorm "
+                                 "attn_conv_base ffn_conv_base gamma attn_norm_2";
 /* Tensors of whole numbers. */
 static const char whole_ones[] = "ffn_gate_tid2eid masked_embd_ordering d2t";
 
@@ -63,12 +68,14 @@ static int check_type(const struct ggml_tensor *t)
                    : wnw__fail(WNW_E_FORMAT, "tensor %s has type %s, expected whole numbers", t->name,
                                ggml_type_name(t->type));
     if (is_float && t->type != GGML_TYPE_F32)
-        return wnw__fail(WNW_E_UNSUPPORTED, "tensor %s has type %s, expected f32", t->name, ggml_type_name(t->type));
+        return wnw__fail(WNW_E_UNSUPPORTED, "tensor %s has type %s, expected f32", t->name,
+                         ggml_type_name(t->type));
     if (!wnw__has_products(t->type))
-        return wnw__fail(WNW_E_UNSUPPORTED,
-                         "tensor %s has type %s, which ggml's CPU backend has no matrix product for; convert the model "
-                         "to another type",
-                         t->name, ggml_type_name(t->type));
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "tensor %s has type %s, which ggml's CPU backend has no matrix product for; convert the model "
+            "to another type",
+            t->name, ggml_type_name(t->type));
     return WNW_OK;
 }
 
@@ -102,7 +109,8 @@ static struct widths widths_of(const struct wnw_model *m, int32_t il)
 }
 
 /* The width of a layer's tensor along a dimension must be one of two, or `times` of them. */
-static int check_width(const struct wnw_model *m, int32_t il, const char *name, int dim, const int64_t width[2], int64_t times)
+static int check_width(const struct wnw_model *m, int32_t il, const char *name, int dim,
+                       const int64_t width[2], int64_t times)
 {
     char full[GGML_MAX_NAME];
     snprintf(full, sizeof full, "blk.%d.%s.weight", (int)il, name);
@@ -117,7 +125,8 @@ static int check_width(const struct wnw_model *m, int32_t il, const char *name, 
 
 /* Layers whose tensors of these names are no attention, or have heads of other sizes. */
 static const char other_heads[] =
-    "kimi-linear kimi-k3 bailingmoe3 glm5-next dots3note deepseek2 deepseek2-ocr mistral4 deepseek32 glm-dsa hy_v4 deepseek4 "
+    "kimi-linear kimi-k3 bailingmoe3 glm5-next dots3note deepseek2 deepseek2-ocr mistral4 deepseek32 glm-dsa "
+    "hy_v4 deepseek4 "
     "rwkv6 rwkv6qwen2 rwkv7 arwkv7 wavtokenizer-dec t5 t5encoder mamba mamba2 clip minimax-01 minicpm3 plm";
 
 static int check_widths(const struct wnw_model *m)
@@ -130,18 +139,36 @@ static int check_widths(const struct wnw_model *m)
         if (w.n_head < 1 || w.n_head_kv < 1)
             continue;
         WNW_TRY(check_width(m, il, "attn_q", 1, (int64_t[]){w.n_head * w.d_k, w.n_head * w.d_k_swa}, 2));
-        WNW_TRY(check_width(m, il, "attn_k", 1, (int64_t[]){w.n_head_kv * w.d_k, w.n_head_kv * w.d_k_swa}, 1));
-        WNW_TRY(check_width(m, il, "attn_v", 1, (int64_t[]){w.n_head_kv * w.d_v, w.n_head_kv * w.d_v_swa}, 1));
+        WNW_TRY(
+            check_width(m, il, "attn_k", 1, (int64_t[]){w.n_head_kv * w.d_k, w.n_head_kv * w.d_k_swa}, 1));
+        WNW_TRY(
+            check_width(m, il, "attn_v", 1, (int64_t[]){w.n_head_kv * w.d_v, w.n_head_kv * w.d_v_swa}, 1));
         WNW_TRY(check_width(m, il, "attn_output", 0, (int64_t[]){w.n_head * w.d_v, w.n_head * w.d_v_swa}, 1));
     }
     return WNW_OK;
 }
 
+/* ggml asserts that a buffer begins at a multiple of this, and libllama has one begin at any of a file's tensors. */
+static int check_aligned(const struct wnw__model_file *f)
+{
+    enum { ALIGNED = 32 };
+    const size_t data = gguf_get_data_offset(f->gguf);
+    for (int64_t i = 0; i < gguf_get_n_tensors(f->gguf); i++)
+        if ((data + gguf_get_tensor_offset(f->gguf, i)) % ALIGNED != 0)
+            return wnw__fail(WNW_E_UNSUPPORTED,
+                             "%.200s: tensor %.64s does not begin at a multiple of %d bytes; write the file with "
+                             "general.alignment = %d",
+                             f->path, gguf_get_tensor_name(f->gguf, i), ALIGNED, ALIGNED);
+    return WNW_OK;
+}
+
 int wnw__admit_tensors(const struct wnw_model *m)
 {
-    for (int32_t i = 0; i < m->n_file; i++)
-        for (struct ggml_tensor *t = ggml_get_first_tensor(m->files[i].meta); t;
-             t = ggml_get_next_tensor(m->files[i].meta, t))
+    for (int32_t i = 0; i < m->n_file; i++) {
+        const struct wnw__model_file *f = &m->files[i];
+        WNW_TRY(check_aligned(f));
+        for (struct ggml_tensor *t = ggml_get_first_tensor(f->meta); t; t = ggml_get_next_tensor(f->meta, t))
             WNW_TRY(check_type(t));
+    }
     return check_widths(m);
 }

@@ -248,8 +248,9 @@ static bool is_put(const struct gguf_context *g, const char *role, bool by_defau
     char key[64];
     snprintf(key, sizeof key, "tokenizer.ggml.add_%s_token", role);
     const int64_t id = gguf_find_key(g, key);
-    return id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_BOOL ? gguf_get_val_bool(g, id) || (by_default && strcmp(role, "sep") == 0)
-                                                                : by_default;
+    return id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_BOOL
+               ? gguf_get_val_bool(g, id) || (by_default && strcmp(role, "sep") == 0)
+               : by_default;
 }
 
 /* libllama asserts that tokens which it puts around a text are there. `name`: as the key of its id has it. */
@@ -259,11 +260,13 @@ static int check_role(const struct gguf_context *g, const char *role, const char
     char key[64];
     snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", name);
     const int64_t at = gguf_find_key(g, key);
-    const bool given = at >= 0 && gguf_get_kv_type(g, at) == GGUF_TYPE_UINT32 && gguf_get_val_u32(g, at) < n_tokens;
+    const bool given =
+        at >= 0 && gguf_get_kv_type(g, at) == GGUF_TYPE_UINT32 && gguf_get_val_u32(g, at) < n_tokens;
     if (given || (r->id >= 0 && r->id < n_tokens) || !is_put(g, role, r->put))
         return WNW_OK;
-    return wnw__fail(WNW_E_FORMAT, "the GGUF says that texts get a token %s, and its %s names none of its %lld tokens", role,
-                     key, (long long)n_tokens);
+    return wnw__fail(WNW_E_FORMAT,
+                     "the GGUF says that texts get a token %s, and its %s names none of its %lld tokens",
+                     role, key, (long long)n_tokens);
 }
 
 static int check_around(const struct gguf_context *g, const char *model, int64_t n_tokens)
