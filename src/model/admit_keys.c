@@ -221,11 +221,10 @@ static int check_limit(const struct wnw_model *m, const struct limit *l)
 
 /* What the first number of a pair must be of the second. */
 enum relation {
-    SAME,    /* equal */
-    AT_MOST, /* no more */
-    LESS,    /* less */
-    TWICE,
-    MULTIPLE, /* the second, any times; nothing is asked where one of them is 0 */
+    SAME,     /* equal */
+    AT_MOST,  /* no more */
+    TWICE,    /* two times the second */
+    MULTIPLE, /* a number of times the second; nothing is asked where one of them is 0 */
     EVEN      /* there is no second one */
 };
 
@@ -262,14 +261,17 @@ static const struct pair {
 
 static int misfit(const struct wnw_model *m, const struct pair *p, double a, double b)
 {
-    static const char *const words[] = {
-        "the same",         "no more than the second",  "less than the second",
-        "twice the second", "a multiple of the second", "even"};
+    static const char *const must[] = {
+        [SAME] = "both must be the same",
+        [AT_MOST] = "the first must be no more than the second",
+        [TWICE] = "the first must be twice the second",
+        [MULTIPLE] = "the first must be a multiple of the second",
+        [EVEN] = "it must be even",
+    };
     const char *arch = m->foreign.name;
-    return p->b ? wnw__fail(WNW_E_FORMAT, "the GGUF says %s%s = %.10g and %s%s = %.10g: the first must be %s",
-                            arch, p->a, a, arch, p->b, b, words[p->relation])
-                : wnw__fail(WNW_E_FORMAT, "the GGUF says %s%s = %.10g: it must be %s", arch, p->a, a,
-                            words[p->relation]);
+    return p->b ? wnw__fail(WNW_E_FORMAT, "the GGUF says %s%s = %.10g and %s%s = %.10g: %s", arch, p->a, a,
+                            arch, p->b, b, must[p->relation])
+                : wnw__fail(WNW_E_FORMAT, "the GGUF says %s%s = %.10g: %s", arch, p->a, a, must[p->relation]);
 }
 
 static bool fits(enum relation relation, double a, double b)
@@ -279,8 +281,6 @@ static bool fits(enum relation relation, double a, double b)
         return a == b;
     case AT_MOST:
         return a <= b;
-    case LESS:
-        return a < b;
     case TWICE:
         return a == 2 * b;
     case MULTIPLE:
