@@ -159,6 +159,7 @@ struct run {
     enum mode mode;
     int32_t n, one; /* one: the only number that is tried, -1 = all */
     uint64_t seed;
+    bool tells;       /* how far it is */
     const char *only; /* a part of the files' names */
     struct files files;
 
@@ -330,6 +331,10 @@ static void run_file(struct run *r, size_t at)
         while (r->workers[i].pid > 0)
             finish_one(r);
     test_gguf_free(&r->base);
+    if (r->tells)
+        print_message("%s: %d tried so far, %d faults\n", strrchr(r->path, '/') + 1,
+                      (int)(r->count[RAN] + r->count[REFUSED] + r->count[STOPPED] + r->count[FAULT]),
+                      (int)r->count[FAULT]);
 }
 
 static void run_all(struct run *r)
@@ -361,7 +366,8 @@ static void test_families(void **state)
 
 static int run_arguments(int argc, char **argv)
 {
-    struct run r = {.mode = strcmp(argv[1], "random") == 0   ? RANDOM
+    struct run r = {.tells = true,
+                    .mode = strcmp(argv[1], "random") == 0   ? RANDOM
                             : strcmp(argv[1], "single") == 0 ? SINGLE
                                                              : PLAIN,
                     .n = argc > 2 ? atoi(argv[2]) : 1,

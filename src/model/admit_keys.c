@@ -9,28 +9,24 @@
 enum { MOST_LAYERS = 512, MOST_EXPERTS = 1024 };
 /* Sizes above these are taken for damage. No model comes near them, and products of two of them fit 64 bits. */
 enum { MOST_SIZE = 1 << 24, MOST_HEADS = 1 << 16, MOST_COUNT = 1 << 20 };
+/* What a layer computes again and again. */
+enum { MOST_ROUNDS = 1000 };
 
 /* Families whose graphs assert that keys and values have heads of one size, and that RoPE turns all of it. */
-#define SAME_HEADS_AND_ROPE                                                                                  \
-    "llama llama-embed llama4 maincoder talkie deci baichuan falcon grok mellum qwen2 dream llada "          \
-    "llada-moe rnd1 "                                                                                        \
-    "qwen2vl qwen2moe qwen3 qwen3moe qwen3vl qwen3vlmoe qwen3tts pockettts plamo codeshell orion internlm2 " \
-    "starcoder2 xverse cohere2moe dbrx olmo olmo2 olmoe arctic deepseek jais2 exaone exaone4 exaone-moe "    \
-    "granite "                                                                                               \
-    "granitemoe minicpm graniteswitch granite_swa chameleon seed_oss dots1 arcee ernie4_5 ernie4_5-moe "     \
-    "paddleocr "                                                                                             \
-    "hunyuan-moe hunyuan-dense hunyuan_vl hy_v3 smollm3 smallthinker grovemoe apertus cogvlm "               \
-    "pangu-embedded "                                                                                        \
-    "mistral3"
-#define SAME_HEADS                                                                                          \
-    "starcoder refact bert modern-bert nomic-bert nomic-bert-moe jina-bert-v3 neo-bert eurobert bloom mpt " \
-    "stablelm "                                                                                             \
-    "nanbeige qwen phi2 phi3 gpt2 maple command-r cohere2 muse-glimmer openelm gptneox chatglm glm4 "       \
-    "glm4moe "                                                                                              \
-    "bitnet t5 t5encoder jais nemotron nemotron_h nemotron_h_moe granitehybrid bailingmoe bailingmoe2 "     \
-    "afmoe laguna "                                                                                         \
-    "gemma gemma2 gemma3 gemma3n gemma4 lfm2 lfm2moe deepseek4 "                                            \
-    "minimax-01 minimax-m2 minimax-m3 qwen3next qwen35 qwen35moe qwen4exp eagle3 dflash spark2_5"
+#define SAME_HEADS_AND_ROPE                                                                         \
+    "llama llama-embed llama4 maincoder talkie deci baichuan falcon grok mellum qwen2 dream llada " \
+    "llada-moe rnd1 qwen2vl qwen2moe qwen3 qwen3moe qwen3vl qwen3vlmoe qwen3tts pockettts plamo "   \
+    "codeshell orion internlm2 starcoder2 xverse cohere2moe dbrx olmo olmo2 olmoe arctic deepseek " \
+    "jais2 exaone exaone4 exaone-moe granite granitemoe minicpm graniteswitch granite_swa "         \
+    "chameleon seed_oss dots1 arcee ernie4_5 ernie4_5-moe paddleocr hunyuan-moe hunyuan-dense "     \
+    "hunyuan_vl hy_v3 smollm3 smallthinker grovemoe apertus cogvlm pangu-embedded mistral3"
+#define SAME_HEADS                                                                                  \
+    "starcoder refact bert modern-bert nomic-bert nomic-bert-moe jina-bert-v3 neo-bert eurobert "   \
+    "bloom mpt stablelm nanbeige qwen phi2 phi3 gpt2 maple command-r cohere2 muse-glimmer openelm " \
+    "gptneox chatglm glm4 glm4moe bitnet t5 t5encoder jais nemotron nemotron_h nemotron_h_moe "     \
+    "granitehybrid bailingmoe bailingmoe2 afmoe laguna gemma gemma2 gemma3 gemma3n gemma4 lfm2 "    \
+    "lfm2moe deepseek4 minimax-01 minimax-m2 minimax-m3 qwen3next qwen35 qwen35moe qwen4exp "       \
+    "eagle3 dflash spark2_5"
 /* Families without RoPE. */
 #define NO_ROPE                                                                                            \
     "gpt2 gptj mpt refact bloom mamba mamba2 jamba jina-bert-v2 t5 t5encoder jais rwkv6 rwkv6qwen2 rwkv7 " \
@@ -51,10 +47,9 @@ enum { MOST_SIZE = 1 << 24, MOST_HEADS = 1 << 16, MOST_COUNT = 1 << 20 };
     "glm5-next"
 #define WITH_MLA_INDEXER "deepseek32 glm-dsa dots3note"
 /* Families of experts that have no way of choosing them unless the file says it. */
-#define WITH_GATING                                                                                      \
-    "bailingmoe2 bailingmoe3 deepseek32 deepseek4 dots1 dots3note exaone-moe hy_v4 kimi-k3 kimi-linear " \
-    "lfm2moe "                                                                                           \
-    "minimax-m2 minimax-m3 smallthinker"
+#define WITH_GATING                                                                                \
+    "bailingmoe2 bailingmoe3 deepseek32 deepseek4 dots1 dots3note exaone-moe hy_v4 kimi-k3 kimi- " \
+    "linear lfm2moe minimax-m2 minimax-m3 smallthinker"
 /* Families that divide the size of a layer by the number of its experts, where they have no size of their own. */
 #define DIVIDED_BY_EXPERTS "glm4moe grovemoe hy_v3 llada-moe mellum qwen2moe qwen35moe qwen3moe qwen3next"
 
@@ -120,7 +115,7 @@ static const struct limit {
     {".kda.gate_lower_bound", -1e6, -1e-30, "bailingmoe3"},
     {".kda.safe_gate", 1, 1, "bailingmoe3"},
     {".attn_res.block_size", 1, MOST_COUNT, "kimi-k3"},
-    {".full_attention_interval", 1, MOST_COUNT, NULL},
+    {".full_attention_interval", 1, MOST_COUNT, WITH_DELTA_HEADS " minimax-01"},
     {".interleave_moe_layer_step", 1, MOST_COUNT, "ernie4_5-moe"},
     {".experts_per_group", 1, MOST_EXPERTS, "grovemoe"},
     {".shortconv.l_cache", 2, MOST_COUNT, "lfm2 lfm2moe"},
@@ -129,6 +124,7 @@ static const struct limit {
     {".hrm.h_cycles", 1, MOST_LAYERS, "hrm_text"},
     {".hrm.l_cycles", 1, MOST_LAYERS, "hrm_text"},
     {".hyper_connection.count", 4, 4, "deepseek4 glm5-next"},
+    {".hyper_connection.sinkhorn_iterations", 1, MOST_ROUNDS, "deepseek4 glm5-next"},
     {".hyper_connection.count", 1, MOST_HEADS, "hy_v4 qwen4exp"},
     {".attention.output_group_count", 1, MOST_HEADS, "deepseek4"},
     {".attention.indexer.block_size", 1, MOST_COUNT, "minimax-m3"},
@@ -312,6 +308,8 @@ static int check_experts(const struct wnw_model *m)
     double n_used = 0;
     for (size_t i = 0; i < count_of(m, ".expert_used_count"); i++)
         n_used = fmax(n_used, number(m, ".expert_used_count", i));
+    if (n <= 1 && is_of(m, "hunyuan_vl hunyuan-dense"))
+        return WNW_OK; /* one expert is none there */
     if ((n > 0) != (n_used > 0))
         return wnw__fail(
             WNW_E_FORMAT,
@@ -351,8 +349,9 @@ static const struct need {
     {".attention.head_count", 1, ".block_count", NULL, NO_HEADS},
     {".attention.head_count_kv", 1, ".block_count", NULL, NO_HEADS},
     /* Without a part that turns it computes for ever. */
-    {".rope.dimension_count", 2, ".attention.head_count", NULL, NO_ROPE},
-    {".rope.dimension_count_swa", 2, ".attention.head_count", NULL, NO_ROPE},
+    {".rope.dimension_count", 2, ".attention.head_count", NULL, NO_ROPE " granitehybrid"},
+    {".rope.dimension_count_swa", 2, ".attention.head_count", NULL, NO_ROPE " granitehybrid"},
+    {".rope.dimension_count", 2, ".rope.scaling.finetuned", "granitehybrid", NULL},
     {".attention.sliding_window", 1, NULL, "afmoe", NULL},
     {".expert_gating_func", 1, ".expert_count", WITH_GATING, NULL},
     {".expert_used_count", 1, ".expert_count", DIVIDED_BY_EXPERTS, NULL},
@@ -403,14 +402,21 @@ static int check_mla(const struct wnw_model *m)
     return WNW_OK;
 }
 
-/* The window's layers: libllama asserts that there are some where a window is given. */
+/* The window's layers: libllama asserts that there are some where a window is given, by the file or by the family. */
 static int check_pattern(const struct wnw_model *m)
 {
+    static const char with_pattern[] = "afmoe cohere2 cohere2moe dots3note exaone-moe exaone4 "
+                                       "gemma-embedding gemma2 gemma3 gemma3n gemma4 gpt-oss "
+                                       "granite_swa laguna llama4 maple mellum mimo2 modern-bert "
+                                       "muse-glimmer olmo2 plamo3 smallthinker spark2_5 step35";
+    static const char with_window[] = "exaone-moe gemma2 llama4";
     char full[WNW_KEY_MAX];
     double x;
     const int64_t id = wnw__key_find(m->gguf, ".attention.sliding_window_pattern", full);
     const double n_layer = number(m, ".block_count", 0);
-    if (id < 0 || number(m, ".attention.sliding_window", 0) < 1)
+    const bool window = number(m, ".attention.sliding_window", 0) >= 1 ||
+                        (is_of(m, with_window) && !read_number(m, ".attention.sliding_window", 0, &x));
+    if (id < 0 || !window || !is_of(m, with_pattern))
         return WNW_OK;
     const bool list = gguf_get_kv_type(m->gguf, id) == GGUF_TYPE_ARRAY;
     bool any = false;

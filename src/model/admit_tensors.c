@@ -13,7 +13,7 @@ static const char float_ones[] = "rope_freqs rope_factors_long rope_factors_shor
                                  "ffn.act ssm_conv1d ssm_conv1d_q ssm_conv1d_k "
                                  "ssm_conv1d_v ssm_a ssm_d attn_res_score ffn_res_score output_res_score "
                                  "exp_probs_b exp_probs_b_vl layer_output_scale "
-                                 "altup_correct_scale shortconv.conv ple_conv1d indexer_compressor_ape "
+                                 "altup_correct_scale shortconv.conv ple_conv1d "
                                  "hc_attn_base hc_attn_scale hc_ffn_base "
                                  "hc_ffn_scale output_hc_base output_hc_scale time_mix_lerp_x "
                                  "time_mix_lerp_w time_mix_lerp_k time_mix_lerp_v "
@@ -54,14 +54,15 @@ static void cut_name(const char *full, char name[GGML_MAX_NAME], const char **en
     }
 }
 
-static int check_type(const struct ggml_tensor *t)
+static int check_type(const struct ggml_tensor *t, const char *arch)
 {
     char name[GGML_MAX_NAME];
     const char *ending;
     cut_name(t->name, name, &ending);
     const bool is_float = strcmp(ending, "bias") == 0 || strcmp(ending, "scale") == 0 ||
                           strcmp(ending, "input_scale") == 0 || strstr(name, "norm") ||
-                          wnw__admit_listed(float_ones, name) || wnw__admit_listed(float_ones, t->name);
+                          wnw__admit_listed(float_ones, name) || wnw__admit_listed(float_ones, t->name) ||
+                          (strcmp(arch, "glm5-next") == 0 && strcmp(name, "indexer_compressor_ape") == 0);
     if (wnw__admit_listed(whole_ones, name))
         return t->type == GGML_TYPE_I32 || t->type == GGML_TYPE_I64
                    ? WNW_OK
@@ -155,10 +156,11 @@ static int check_aligned(const struct wnw__model_file *f)
     const size_t data = gguf_get_data_offset(f->gguf);
     for (int64_t i = 0; i < gguf_get_n_tensors(f->gguf); i++)
         if ((data + gguf_get_tensor_offset(f->gguf, i)) % ALIGNED != 0)
-            return wnw__fail(WNW_E_UNSUPPORTED,
-                             "%.200s: tensor %.64s does not begin at a multiple of %d bytes; write the file with "
-                             "general.alignment = %d",
-                             f->path, gguf_get_tensor_name(f->gguf, i), ALIGNED, ALIGNED);
+            return wnw__fail(
+                WNW_E_UNSUPPORTED,
+                "%.200s: tensor %.64s does not begin at a multiple of %d bytes; write the file with "
+                "general.alignment = %d",
+                f->path, gguf_get_tensor_name(f->gguf, i), ALIGNED, ALIGNED);
     return WNW_OK;
 }
 
@@ -168,7 +170,7 @@ int wnw__admit_tensors(const struct wnw_model *m)
         const struct wnw__model_file *f = &m->files[i];
         WNW_TRY(check_aligned(f));
         for (struct ggml_tensor *t = ggml_get_first_tensor(f->meta); t; t = ggml_get_next_tensor(f->meta, t))
-            WNW_TRY(check_type(t));
+            WNW_TRY(check_type(t, m->foreign.name));
     }
     return check_widths(m);
 }

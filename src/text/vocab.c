@@ -242,14 +242,14 @@ static const struct around {
     {"t5", {-1, false}, {1, true}, {-1, false}},     {"gemma4", {-1, true}, {-1, false}, {-1, false}},
 };
 
-/* Whether the file, or else the tokenizer, has such a token put. */
+/* Whether the file, or else the tokenizer, has such a token put. A separator is put in any case. */
 static bool is_put(const struct gguf_context *g, const char *role, bool by_default)
 {
     char key[64];
     snprintf(key, sizeof key, "tokenizer.ggml.add_%s_token", role);
     const int64_t id = gguf_find_key(g, key);
     return id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_BOOL
-               ? gguf_get_val_bool(g, id) || (by_default && strcmp(role, "sep") == 0)
+               ? gguf_get_val_bool(g, id) || strcmp(role, "sep") == 0
                : by_default;
 }
 
@@ -271,13 +271,15 @@ static int check_role(const struct gguf_context *g, const char *role, const char
 
 static int check_around(const struct gguf_context *g, const char *model, int64_t n_tokens)
 {
-    static const struct role none = {-1, false};
-    const struct around *a = NULL;
-    for (size_t i = 0; i < sizeof around / sizeof *around; i++)
-        a = strcmp(model, around[i].model) == 0 ? &around[i] : a;
-    WNW_TRY(check_role(g, "bos", "bos", a ? &a->bos : &none, n_tokens));
-    WNW_TRY(check_role(g, "eos", "eos", a ? &a->eos : &none, n_tokens));
-    return check_role(g, "sep", "seperator", a ? &a->sep : &none, n_tokens);
+    for (const struct around *a = around; a < around + sizeof around / sizeof *around; a++) {
+        if (strcmp(model, a->model) != 0)
+            continue;
+        WNW_TRY(check_role(g, "bos", "bos", &a->bos, n_tokens));
+        WNW_TRY(check_role(g, "eos", "eos", &a->eos, n_tokens));
+        if (a->sep.put)
+            WNW_TRY(check_role(g, "sep", "seperator", &a->sep, n_tokens));
+    }
+    return WNW_OK;
 }
 
 int wnw__vocab_admit(const struct gguf_context *g, int32_t n_rows)
@@ -298,8 +300,6 @@ int wnw__vocab_admit(const struct gguf_context *g, int32_t n_rows)
     if (strcmp(model, "gpt2") == 0)
         WNW_TRY(check_pre(g));
     int rc = collect(&texts, g, &tokens);
-    if (rc == WNW_OK && strcmp(model, "llama") == 0)
-        rc = check_bytes(&texts);
     if (rc == WNW_OK && strcmp(model, "rwkv") == 0 && !contains(&texts, "\\n"))
         rc = wnw__fail(WNW_E_FORMAT, "the GGUF's vocabulary is damaged: no token for the end of a line");
     free(texts.slot);
