@@ -427,6 +427,19 @@ static int check_pattern(const struct wnw_model *m)
                            full);
 }
 
+/* Layers without an indexer of their own take the choice of an earlier one. */
+static int check_indexers(const struct wnw_model *m)
+{
+    static const char key[] = ".attention.indexer.types";
+    double x;
+    bool any = !is_of(m, "glm-dsa glm5-next") || !read_number(m, key, 0, &x);
+    for (size_t i = 0; !any && i < count_of(m, key); i++)
+        any = number(m, key, i) != 0;
+    return any ? WNW_OK
+               : wnw__fail(WNW_E_FORMAT, "the GGUF says %s%s = 0: a layer must have an indexer",
+                           m->foreign.name, key);
+}
+
 /* Whether a layer slides, where the file lists it. */
 static bool slides(const struct wnw_model *m, double il)
 {
@@ -520,6 +533,7 @@ int wnw__admit_keys(const struct wnw_model *m)
     WNW_TRY(check_sections(m));
     WNW_TRY(check_mla(m));
     WNW_TRY(check_pattern(m));
+    WNW_TRY(check_indexers(m));
     WNW_TRY(check_shared(m));
     WNW_TRY(check_layers(m));
     WNW_TRY(check_delta(m));
