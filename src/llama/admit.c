@@ -19,7 +19,7 @@ int wnw_bridge_check_model(const char *path)
 {
     WNW_REQUIRE(path);
     struct wnw_model m = {0};
-    int rc = wnw__model_map(&m, path);
+    int rc = wnw__model_map(&m, path, NULL);
     if (rc == WNW_OK)
         rc = wnw__files_place(&m);
     if (rc == WNW_OK)

@@ -20,12 +20,12 @@ enum { MOST_ROUNDS = 1000 };
     "jais2 exaone exaone4 exaone-moe granite granitemoe minicpm graniteswitch granite_swa "         \
     "chameleon seed_oss dots1 arcee ernie4_5 ernie4_5-moe paddleocr hunyuan-moe hunyuan-dense "     \
     "hunyuan_vl hy_v3 smollm3 smallthinker grovemoe apertus cogvlm pangu-embedded mistral3"
-#define SAME_HEADS                                                                                  \
-    "starcoder refact bert modern-bert nomic-bert nomic-bert-moe jina-bert-v3 neo-bert eurobert "   \
-    "bloom mpt stablelm nanbeige qwen phi2 phi3 gpt2 maple command-r cohere2 muse-glimmer openelm " \
-    "gptneox chatglm glm4 glm4moe bitnet t5 t5encoder jais nemotron nemotron_h nemotron_h_moe "     \
-    "granitehybrid bailingmoe bailingmoe2 afmoe laguna gemma gemma2 gemma3 gemma3n gemma4 lfm2 "    \
-    "lfm2moe deepseek4 minimax-01 minimax-m2 minimax-m3 qwen3next qwen35 qwen35moe qwen4exp "       \
+#define SAME_HEADS                                                                                        \
+    "gpt-oss starcoder refact bert modern-bert nomic-bert nomic-bert-moe jina-bert-v3 neo-bert eurobert " \
+    "bloom mpt stablelm nanbeige qwen phi2 phi3 gpt2 maple command-r cohere2 muse-glimmer openelm "       \
+    "gptneox chatglm glm4 glm4moe bitnet t5 t5encoder jais nemotron nemotron_h nemotron_h_moe "           \
+    "granitehybrid bailingmoe bailingmoe2 afmoe laguna gemma gemma2 gemma3 gemma3n gemma4 lfm2 "          \
+    "lfm2moe deepseek4 minimax-01 minimax-m2 minimax-m3 qwen3next qwen35 qwen35moe qwen4exp "             \
     "eagle3 dflash spark2_5"
 /* Families without RoPE. */
 #define NO_ROPE                                                                                            \
