@@ -463,6 +463,13 @@ static int check(const struct cli_args *args, const char *recipe)
     return rc == APP_OK ? check_address(args, has_key) : rc;
 }
 
+/* The server has libllama open the model, which ends the process for some damaged files. */
+static int check_model(const char *model)
+{
+    const int rc = wnw_bridge_check_model(model);
+    return rc == WNW_OK ? APP_OK : app_fail_status(rc);
+}
+
 int cli_serve(const struct app_args *app)
 {
     const struct cli_args *args = (const struct cli_args *)app;
@@ -475,6 +482,7 @@ int cli_serve(const struct app_args *app)
     rc = rc == APP_OK ? app_model_path(&model, app->model) : rc;
     if (rc == APP_OK && access(model, R_OK) != 0)
         rc = app_fail(APP_BAD_INPUT, "cannot read %s: %s", model, strerror(errno));
+    rc = rc == APP_OK ? check_model(model) : rc;
     rc = rc == APP_OK
              ? cli_serve_documents_fit(fingerprint, &app->documents, model, args->save != NULL, &stored)
              : rc;

@@ -30,6 +30,11 @@ WNW_API int wnw_bridge_register(void);
 /* The version of ggml that the backend was built for, "0.25.3 0c1e570" for example; NULL: winnow was built without it. Static. */
 WNW_API const char *wnw_bridge_built_for(void);
 
+/* Checks a model file that a program is about to open with libllama, whose own checks do not cover everything: for some files it
+ * divides by 0, ends the process, or never comes back. E_FORMAT, E_UNSUPPORTED: the sentence names the key or tensor. E_IO, E_NOMEM.
+ * wnw_model_open does the same. Thread-safe. */
+WNW_API int wnw_bridge_check_model(const char *path);
+
 struct llama_context;
 
 /* The cache of one context of libllama, as far as its layers are on our device. */

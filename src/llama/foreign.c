@@ -3,6 +3,7 @@
 #include "llama/foreign.h"
 
 #include "bridge/bridge_drive.h"
+#include "llama/admit.h"
 #include "model/files.h"
 #include "text/llama_calls.h"
 #include "text/text.h"
@@ -208,44 +209,6 @@ static int check_kind(const struct llama_model *model, const char *arch)
     return WNW_OK;
 }
 
-/* The largest number at a key; 0 where it is absent. */
-static double most_at(const struct wnw_model *m, const char *key)
-{
-    char full[WNW_KEY_MAX];
-    const int64_t id = wnw__key_find(m->gguf, key, full);
-    double most = 0, x;
-    for (size_t i = 0; id >= 0 && i < wnw__key_count(m->gguf, id); i++)
-        if (wnw__key_number(m->gguf, id, i, &x) && x > most)
-            most = x;
-    return most;
-}
-
-/* Counts for which libllama does not refuse a file but ends the process. */
-static int check_counts(const struct wnw_model *m)
-{
-    enum { MOST_LAYERS = 512, MOST_EXPERTS = 1024 };
-    const double n_layer = most_at(m, ".block_count"), n_next = most_at(m, ".nextn_predict_layers"),
-                 n_expert = most_at(m, ".expert_count"), n_used = most_at(m, ".expert_used_count"),
-                 n_group = most_at(m, ".expert_group_count"),
-                 n_group_used = most_at(m, ".expert_group_used_count");
-    if (n_layer > MOST_LAYERS || n_next > n_layer)
-        return wnw__fail(WNW_E_FORMAT,
-                         "%s: block_count = %g and nextn_predict_layers = %g: up to %d are possible", m->name,
-                         n_layer, n_next, MOST_LAYERS);
-    if (n_expert > MOST_EXPERTS || n_used > n_expert || (n_expert > 0) != (n_used > 0))
-        return wnw__fail(WNW_E_FORMAT, "%s: expert_count = %g and expert_used_count = %g do not fit together",
-                         m->name, n_expert, n_used);
-    const bool is_cut = n_group <= 1 || (n_group_used >= 1 && n_group_used < n_group &&
-                                         (int64_t)n_expert % (int64_t)n_group == 0);
-    if (n_group > 0 && (n_group >= n_expert || !is_cut))
-        return wnw__fail(
-            WNW_E_FORMAT,
-            "%s: expert_count = %g, expert_group_count = %g and expert_group_used_count = %g do not "
-            "fit together",
-            m->name, n_expert, n_group, n_group_used);
-    return WNW_OK;
-}
-
 /* A model whose tokenizer we do not know reads token ids, as one without a tokenizer does. */
 static int open_vocabulary(struct wnw_model *m, const char *path)
 {
@@ -260,10 +223,9 @@ int wnw__foreign_open(struct wnw_model *m, const char *path, bool repack)
 {
     ggml_backend_reg_t reg;
     struct wnw__hparams *hp = &m->hp;
-    m->foreign.name = wnw__key_str(m->gguf, "general.architecture");
-    m->arch = &m->foreign;
     WNW_TRY(wnw__bridge_check(&reg));
-    WNW_TRY(check_counts(m));
+    WNW_TRY(wnw__admit(m));
+    m->arch = &m->foreign;
     WNW_TRY(wnw__llama_load(&m->vocab, path, &wnw__bridge_device, repack));
     WNW_TRY(check_kind(m->vocab, m->arch->name));
     hp->n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(m->vocab));

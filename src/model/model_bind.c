@@ -29,9 +29,8 @@ struct found {
     int64_t n;
 };
 
-/* Whether ggml's CPU backend can multiply with weights of the type and read single rows of them. Types that
- * are for intermediate results alone have no function for that. */
-static bool has_products(enum ggml_type type)
+/* Types that are for intermediate results alone have no function for that. */
+bool wnw__has_products(enum ggml_type type)
 {
     const struct ggml_type_traits_cpu *cpu = ggml_get_type_traits_cpu(type);
     if (type == GGML_TYPE_F32)
@@ -49,7 +48,7 @@ static int check_tensor(const struct ggml_tensor *t, const struct row *r)
     if (r->kind == VECTOR && t->type != GGML_TYPE_F32)
         return wnw__fail(WNW_E_UNSUPPORTED, "tensor %s has type %s, expected f32", t->name,
                          ggml_type_name(t->type));
-    if (r->kind == MATRIX && !has_products(t->type))
+    if (r->kind == MATRIX && !wnw__has_products(t->type))
         return wnw__fail(
             WNW_E_UNSUPPORTED,
             "tensor %s has type %s, which ggml's CPU backend has no matrix product for; convert the "

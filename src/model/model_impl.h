@@ -18,6 +18,9 @@ int wnw__hparams_by_libllama(const struct wnw_model *m, bool *by_libllama);
  * computed with is refused, because its numbers would be wrong. Errors: E_FORMAT, E_UNSUPPORTED, E_NOMEM. */
 int wnw__bind(struct wnw_model *m);
 
+/* Whether ggml's CPU backend can multiply with weights of the type and read single rows of them. */
+bool wnw__has_products(enum ggml_type type);
+
 /* Copies weights that ggml can hold in a faster CPU layout to that layout and redirects m's pointers to the
  * copies. */
 int wnw__repack(struct wnw_model *m);

@@ -22,6 +22,10 @@ int wnw__detokenize_all(const wnw_model *m, const int32_t *tokens, int32_t n_tok
  * E_NOMEM. */
 int wnw__vocab_check(const struct gguf_context *g, int32_t n_rows);
 
+/* The same for files of any family and any tokenizer of libllama, as far as it ends the process where they are wrong: n_rows of
+ * embeddings at most. Errors: E_FORMAT, E_UNSUPPORTED, E_NOMEM. */
+int wnw__vocab_admit(const struct gguf_context *g, int32_t n_rows);
+
 /* Whether the tokenizer puts a blank before a text, which SentencePiece does unless the file says otherwise.
  * Errors: E_FORMAT. */
 int wnw__vocab_prefix(bool *out, const struct gguf_context *g);

@@ -226,6 +226,86 @@ int wnw__vocab_check(const struct gguf_context *g, int32_t n_rows)
     return rc;
 }
 
+/* ---- Vocabularies of other tokenizers ---- */
+
+/* Tokens that libllama puts around a text, by the tokenizer: their ids where the file gives none, -1 = no token, and whether they are put
+ * there unless the file says otherwise. */
+static const struct around {
+    const char *model;
+    struct role {
+        int64_t id;
+        bool put;
+    } bos, eos, sep;
+} around[] = {
+    {"llama", {1, true}, {2, false}, {-1, false}},   {"bert", {101, true}, {-1, false}, {102, true}},
+    {"gpt2", {11, false}, {11, false}, {-1, false}}, {"hybriddna", {11, false}, {11, false}, {-1, false}},
+    {"t5", {-1, false}, {1, true}, {-1, false}},     {"gemma4", {-1, true}, {-1, false}, {-1, false}},
+};
+
+/* Whether the file, or else the tokenizer, has such a token put. A separator is put in any case. */
+static bool is_put(const struct gguf_context *g, const char *role, bool by_default)
+{
+    char key[64];
+    snprintf(key, sizeof key, "tokenizer.ggml.add_%s_token", role);
+    const int64_t id = gguf_find_key(g, key);
+    return id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_BOOL
+               ? gguf_get_val_bool(g, id) || strcmp(role, "sep") == 0
+               : by_default;
+}
+
+/* libllama asserts that tokens which it puts around a text are there. `name`: as the key of its id has it. */
+static int check_role(const struct gguf_context *g, const char *role, const char *name, const struct role *r,
+                      int64_t n_tokens)
+{
+    char key[64];
+    snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", name);
+    const int64_t at = gguf_find_key(g, key);
+    const bool given =
+        at >= 0 && gguf_get_kv_type(g, at) == GGUF_TYPE_UINT32 && gguf_get_val_u32(g, at) < n_tokens;
+    if (given || (r->id >= 0 && r->id < n_tokens) || !is_put(g, role, r->put))
+        return WNW_OK;
+    return wnw__fail(WNW_E_FORMAT,
+                     "the GGUF says that texts get a token %s, and its %s names none of its %lld tokens",
+                     role, key, (long long)n_tokens);
+}
+
+static int check_around(const struct gguf_context *g, const char *model, int64_t n_tokens)
+{
+    for (const struct around *a = around; a < around + sizeof around / sizeof *around; a++) {
+        if (strcmp(model, a->model) != 0)
+            continue;
+        WNW_TRY(check_role(g, "bos", "bos", &a->bos, n_tokens));
+        WNW_TRY(check_role(g, "eos", "eos", &a->eos, n_tokens));
+        if (a->sep.put)
+            WNW_TRY(check_role(g, "sep", "seperator", &a->sep, n_tokens));
+    }
+    return WNW_OK;
+}
+
+int wnw__vocab_admit(const struct gguf_context *g, int32_t n_rows)
+{
+    struct array tokens;
+    struct texts texts = {0};
+    const char *model = wnw__key_str(g, "tokenizer.ggml.model");
+    if (!model)
+        return wnw__fail(WNW_E_FORMAT, "the GGUF lacks the text tokenizer.ggml.model");
+    if (strcmp(model, "none") == 0 || strcmp(model, "no_vocab") == 0)
+        return check_none(g, n_rows);
+    WNW_TRY(find_array(&tokens, g, "tokenizer.ggml.tokens"));
+    if (tokens.n < 1 || tokens.type != GGUF_TYPE_STRING)
+        return wnw__fail(WNW_E_FORMAT, "the GGUF has no list of texts tokenizer.ggml.tokens");
+    WNW_TRY(check_scores(g, tokens.n));
+    WNW_TRY(check_types(g, &tokens));
+    WNW_TRY(check_around(g, model, tokens.n));
+    if (strcmp(model, "gpt2") == 0)
+        WNW_TRY(check_pre(g));
+    int rc = collect(&texts, g, &tokens);
+    if (rc == WNW_OK && strcmp(model, "rwkv") == 0 && !contains(&texts, "\\n"))
+        rc = wnw__fail(WNW_E_FORMAT, "the GGUF's vocabulary is damaged: no token for the end of a line");
+    free(texts.slot);
+    return rc;
+}
+
 int wnw__vocab_prefix(bool *out, const struct gguf_context *g)
 {
     static const char key[] = "tokenizer.ggml.add_space_prefix";

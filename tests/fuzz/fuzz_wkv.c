@@ -19,11 +19,11 @@ static void set_fingerprint(uint8_t *bytes, size_t size, const wnw_model *m)
 {
     static const char key[] = "\"fingerprint\":\"";
     const size_t n = sizeof key - 1;
-    char print[17];
+    char print[WNW_FINGERPRINT_SIZE];
     uint8_t *at = size > n ? memmem(bytes, size, key, n) : NULL;
     wnw_model_fingerprint(m, print);
-    if (at && size - (size_t)(at - bytes) > n + 16)
-        memcpy(at + n, print, 16);
+    if (at && size - (size_t)(at - bytes) > n + sizeof print - 1)
+        memcpy(at + n, print, sizeof print - 1);
 }
 
 /* Sets all checksums that can be found. */
