@@ -8,7 +8,7 @@
  *
  * random: N files in all, of all families. single: every N-th of the changes of one key or tensor. plain: no change. FAMILY: a part of
  * the name of the files; NUMBER: one file, as a failure names it. WNW_FAMILIES is a folder of models, in place of those that this
- * program has llama.cpp's generator write (docs/families.md says how to write all). Each file is tried in a process of its own.
+ * program has llama.cpp's generator write (docs/reference/families.md says how to write all). Each file is tried in a process of its own.
  */
 #include "child.h"
 #include "generated.h"
