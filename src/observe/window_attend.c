@@ -3,6 +3,7 @@
 #include "attend/attend_impl.h"
 #include "base/parallel.h"
 #include "base/vectors.h"
+#include "kernel/noise.h"
 #include "observe/source_impl.h"
 #include "observe/window.h"
 #include "winnow_method.h"
@@ -142,6 +143,7 @@ static void normalise_head(int32_t h, void *user)
         const float top = f && f->sinks ? row[wnw__argmax(row, n_entry)] : 0.0f;
         j->vec->softmax(row, n_entry);
         wnw__form_share(f, h, top, row, n_entry);
+        wnw__noise("attention of a window", row, n_entry, 1, n_entry);
         memset(row + n_entry, 0, (n - (size_t)n_entry) * sizeof *row);
     }
 }
