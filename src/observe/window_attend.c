@@ -137,13 +137,13 @@ static void normalise_head(int32_t h, void *user)
             memset(row, 0, n * sizeof *row);
             continue;
         }
+        wnw__noise("scores of a window", row, n_entry, 1, n_entry);
         wnw__form_scores(f, slope, query, pos, row, n_entry);
         for (int32_t e = n_entry - 1; e >= 0 && pos[e] > query; e--)
             row[e] = -INFINITY;
         const float top = f && f->sinks ? row[wnw__argmax(row, n_entry)] : 0.0f;
         j->vec->softmax(row, n_entry);
         wnw__form_share(f, h, top, row, n_entry);
-        wnw__noise("attention of a window", row, n_entry, 1, n_entry);
         memset(row + n_entry, 0, (n - (size_t)n_entry) * sizeof *row);
     }
 }
