@@ -145,7 +145,8 @@ static bool same_entries(const wnw_session *a, const wnw_session *b)
         for (int32_t ih = 0; ih < a->cache.n_head_kv; ih++) {
             const int32_t n = wnw_cache_n(a, il, ih);
             if (n != wnw_cache_n(b, il, ih) ||
-                memcmp(wnw_cache_positions(a, il, ih), wnw_cache_positions(b, il, ih), (size_t)n * sizeof(int32_t)))
+                memcmp(wnw_cache_positions(a, il, ih), wnw_cache_positions(b, il, ih),
+                       (size_t)n * sizeof(int32_t)))
                 return false;
         }
     return true;

@@ -62,8 +62,8 @@ static void like_alone(const char *name)
             const float *logits = bench_llama_logits(all, i);
             const double top = (double)logits[next[i]], lead = top - (double)logits[alone[i][k]];
             if (lead > test_rounding(1e-3, 32) * fmax(1, fabs(top)))
-                fail_msg("%s, sequence %d, token %d: %d, alone %d, which is behind by %g", name, i, k, next[i],
-                         alone[i][k], lead);
+                fail_msg("%s, sequence %d, token %d: %d, alone %d, which is behind by %g", name, i, k,
+                         next[i], alone[i][k], lead);
             next[i] = alone[i][k];
         }
     }

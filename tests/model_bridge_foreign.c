@@ -151,14 +151,15 @@ static void test_keeps_the_same(void **state)
             plan[1] = plan_of(t.s[1], policy, profile, tokens);
             test_cuts_stop();
             snprintf(name, sizeof name, "%s, %s", own[i], recipes[r]);
-            test_session_keeps_as(name,
-                                  &(struct test_keep){.m = t.m[0],
-                                                      .want = exact,
-                                                      .run = {WNW_INIT(wnw_run), .policy = policy, .profile = profile},
-                                                      .size = size_budget(N_KEPT),
-                                                      .tokens = tokens,
-                                                      .n = N_PROMPT},
-                                  kept);
+            test_session_keeps_as(
+                name,
+                &(struct test_keep){.m = t.m[0],
+                                    .want = exact,
+                                    .run = {WNW_INIT(wnw_run), .policy = policy, .profile = profile},
+                                    .size = size_budget(N_KEPT),
+                                    .tokens = tokens,
+                                    .n = N_PROMPT},
+                kept);
             test_cuts_free(kept);
             for (int k = 0; k < 2; k++) {
                 assert_ok(wnw_session_apply(t.s[k], plan[0], NULL));

@@ -4,8 +4,8 @@
 #include "files.h"
 #include "gguf_edit.h"
 #include "helpers.h"
-#include "winnow_study.h"
 #include "peek_session.h"
+#include "winnow_study.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -160,7 +160,8 @@ static void logits_stay(void **state)
     test_prefill(plain, tokens, N_TOK);
     test_prefill(observed, tokens, N_TOK);
     for (int32_t i = 0; i < m->hp.n_vocab; i++)
-        assert_float_equal(wnw_session_logits(plain)[i], wnw_session_logits(observed)[i], (float)test_rounding(1e-4, 64));
+        assert_float_equal(wnw_session_logits(plain)[i], wnw_session_logits(observed)[i],
+                           (float)test_rounding(1e-4, 64));
     assert_ok(perplexity(observed, WINDOW, &without));
     assert_ok(wnw_session_reset(observed));
     assert_error(perplexity(observed, WINDOW, &with), WNW_E_NOT_OBSERVED);

@@ -121,12 +121,14 @@ static void as_if_entries_were_gone(void **state)
         const float *a = outputs_of(gone, il), *b = outputs_of(all, il);
         for (int32_t h = 0; h < n_head; h++) {
             const double want = norm_of_change(&fx, il, a, b, h, h + 1);
-            assert_near(heads[il * n_head + h], want, test_rounding(1e-5, 2) + test_rounding(1e-4, 16) * want);
+            assert_near(heads[il * n_head + h], want,
+                        test_rounding(1e-5, 2) + test_rounding(1e-4, 16) * want);
             n_moved += want > 1e-3;
         }
         for (int32_t ih = 0; ih < n_kv; ih++) {
             const double want = norm_of_change(&fx, il, a, b, ih * group, (ih + 1) * group);
-            assert_near(groups[il * n_kv + ih], want, test_rounding(1e-5, 2) + test_rounding(1e-4, 16) * want);
+            assert_near(groups[il * n_kv + ih], want,
+                        test_rounding(1e-5, 2) + test_rounding(1e-4, 16) * want);
         }
         const double want = norm_of_change(&fx, il, a, b, 0, n_head);
         assert_near(layers[il], want, test_rounding(1e-5, 2) + test_rounding(1e-4, 16) * want);

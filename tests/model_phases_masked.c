@@ -89,7 +89,8 @@ static void against_masks(void **state)
             for (int phase = WNW_PHASE_END; phase <= WNW_PHASE_LAYER; phase++) {
                 const wnw_run rules = {WNW_INIT(wnw_run), .size = size, .phase = (wnw_phase)phase,
                                        .every = r == 0 ? 1 : 3};
-                assert_cmp(compare(archs[a], recipes[r], rules, WNW_ATTN_GGML, true), <, test_nmse_most(1e-9));
+                assert_cmp(compare(archs[a], recipes[r], rules, WNW_ATTN_GGML, true), <,
+                           test_nmse_most(1e-9));
             }
 }
 

@@ -131,10 +131,11 @@ struct keeping {
 static void keep(void *user, bool other)
 {
     const struct keeping *k = user;
-    wnw_session *s = test_session_new(llama.m, &(struct test_session){.kv_type = WNW_KV_F32,
-                                                                      .attn = other ? WNW_ATTN_GGML : WNW_ATTN_F32,
-                                                                      .n_ctx = N_CTX,
-                                                                      .n_ubatch = other ? 53 : 0});
+    wnw_session *s =
+        test_session_new(llama.m, &(struct test_session){.kv_type = WNW_KV_F32,
+                                                         .attn = other ? WNW_ATTN_GGML : WNW_ATTN_F32,
+                                                         .n_ctx = N_CTX,
+                                                         .n_ubatch = other ? 53 : 0});
     if (k->rotated)
         wnw__cache_rotate(&s->cache);
     const wnw_run run = {WNW_INIT(wnw_run), .policy = k->p, .size = size_ratio(0.5)};

@@ -819,7 +819,8 @@ static void test_ubatches_do_not_matter(void **state)
     const size_t n = (size_t)info.n_head * 200;
     for (int32_t il = 0; il < info.n_layer; il++) {
         for (size_t i = 0; i < n; i++) {
-            assert_near(p[0]->sum[il][i], p[1]->sum[il][i], test_rounding(1e-3, 16) * fmax(1, (double)p[1]->sum[il][i]));
+            assert_near(p[0]->sum[il][i], p[1]->sum[il][i],
+                        test_rounding(1e-3, 16) * fmax(1, (double)p[1]->sum[il][i]));
             assert_near(p[0]->max[il][i], p[1]->max[il][i], test_rounding(1e-4, 16));
         }
         assert_memory_equal(p[1]->sum[il], p[2]->sum[il], n * sizeof(float));

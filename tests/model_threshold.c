@@ -52,9 +52,11 @@ static double norm_of(const wnw_session *s, int32_t ih, int32_t i, int32_t d)
 
 /* An entry that one keeps and the other drops lies within the error of the threshold. That is measured on entries that both keep: keys
  * that were read in other batches are rounded otherwise. */
-static void check_head(const wnw_session *once, const wnw_session *rules, int32_t ih, const int32_t *want, int32_t n, double tau)
+static void check_head(const wnw_session *once, const wnw_session *rules, int32_t ih, const int32_t *want,
+                       int32_t n, double tau)
 {
-    const int32_t *has = wnw_cache_positions(rules, 0, ih), n_has = wnw_cache_n(rules, 0, ih), d = rules->cache.d;
+    const int32_t *has = wnw_cache_positions(rules, 0, ih), n_has = wnw_cache_n(rules, 0, ih),
+                  d = rules->cache.d;
     double error = 0, farthest = 0;
     for (int32_t pos = 0, i = 0, k = 0; pos < N; pos++) {
         const double norm = norm_of(once, ih, pos, d); /* it holds everything */
@@ -66,7 +68,9 @@ static void check_head(const wnw_session *once, const wnw_session *rules, int32_
         i += in_plan;
         k += in_rules;
     }
-    assert_cmp(farthest, <=, 4 * error + 1e-5 * fabs(tau)); /* the largest of some hundred errors; what float32 itself leaves */
+    assert_cmp(farthest, <=,
+               4 * error +
+                   1e-5 * fabs(tau)); /* the largest of some hundred errors; what float32 itself leaves */
 }
 
 struct threshold {
@@ -74,7 +78,8 @@ struct threshold {
     double tau;
 };
 
-static void run(const wnw_model *m, const int32_t *tokens, const struct threshold *t, wnw_phase phase, wnw_attn attn)
+static void run(const wnw_model *m, const int32_t *tokens, const struct threshold *t, wnw_phase phase,
+                wnw_attn attn)
 {
     const wnw_policy *p = t->p;
     wnw_session *once = new_session(m, attn), *rules = new_session(m, attn);

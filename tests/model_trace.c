@@ -266,7 +266,8 @@ static void check_decode(wnw_attn attn)
         observe(&all, il, COLUMNS);
         observe(&some, il, COLUMNS);
         for (int32_t i = 0; i < all.obs.n_head * all.obs.n; i++) {
-            assert_near(all.obs.attn_sum[i], some.obs.attn_sum[i], test_rounding(1e-4, 8) * fmax(1, (double)some.obs.attn_sum[i]));
+            assert_near(all.obs.attn_sum[i], some.obs.attn_sum[i],
+                        test_rounding(1e-4, 8) * fmax(1, (double)some.obs.attn_sum[i]));
             assert_near(all.obs.attn_max[i], some.obs.attn_max[i], test_rounding(1e-4, 8));
         }
         assert_near(total(&some.obs, 0), 75.0, 75 * test_rounding(1e-3 / 75, 1));

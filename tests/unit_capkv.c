@@ -220,7 +220,8 @@ static void equals_its_definition(void **state)
                     if (i < rows[r].n_sink)
                         assert_cmp(got[j * MAX_N + i], >, 1);
                     else
-                        assert_near((double)got[j * MAX_N + i], want[j][i], 1e-6 + test_rounding(1e-4, 32) * want[j][i]);
+                        assert_near((double)got[j * MAX_N + i], want[j][i],
+                                    1e-6 + test_rounding(1e-4, 32) * want[j][i]);
         }
     }
 }

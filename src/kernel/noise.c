@@ -84,7 +84,8 @@ static void noise_node(struct ggml_tensor *dst, const struct ggml_tensor *node, 
 
 static bool is_computed(const struct ggml_tensor *node)
 {
-    return (node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_MUL_MAT_ID || node->op == GGML_OP_FLASH_ATTN_EXT) &&
+    return (node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_MUL_MAT_ID ||
+            node->op == GGML_OP_FLASH_ATTN_EXT) &&
            node->type == GGML_TYPE_F32 && node->data && node->nb[0] == sizeof(float) && !ggml_is_empty(node);
 }
 
