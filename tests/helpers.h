@@ -8,6 +8,7 @@
 #include "models.h"
 #include "plans.h"
 #include "random.h"
+#include "rounding.h"
 #include "sessions.h"
 
 #endif

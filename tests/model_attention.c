@@ -300,18 +300,27 @@ static bool check(const struct distances *d, int t, enum weights w)
     const double ggml = test_diff_nmse(&d->ggml), explained = test_diff_nmse(&d->explained);
     snprintf(what, sizeof what, "%s cache, %s", wnw_kv_type_name(types[t]), weight_names[w]);
     print_distances(what, d);
-    bool ok = at_most(what, "own - double", test_diff_nmse(&d->own), b->own * ggml + IN_FLOAT32);
+    bool ok =
+        at_most(what, "own - double", test_diff_nmse(&d->own), test_nmse_most(b->own * ggml + IN_FLOAT32));
     ok = at_most(what, "own in bf16 - double", test_diff_nmse(&d->bf16),
-                 fmax(b->own, 2) * ggml + (types[t] == WNW_KV_F32 ? IN_FLOAT32 : IN_BF16)) &&
+                 test_nmse_most(fmax(b->own, 2) * ggml + (types[t] == WNW_KV_F32 ? IN_FLOAT32 : IN_BF16))) &&
          ok;
     if (b->kl_between > 0)
-        ok = at_most(what, "own - ggml, mean KL", test_diff_kl(&d->between), b->kl_between) && ok;
+        ok = at_most(what, "own - ggml, mean KL", test_diff_kl(&d->between), test_nmse_most(b->kl_between)) &&
+             ok;
     /* A ggml that does not round is as good. */
     if (b->explained > 0)
-        ok = at_most(what, "ggml - imitation", fmin(explained, ggml), b->explained * ggml + IN_FLOAT32) && ok;
-    if (types[t] == WNW_KV_F32 && w != IN_BLOCKS && (d->own_other || d->ggml_other)) {
-        print_error("%s: the greedy tokens differ\n", what);
-        ok = false;
+        ok = at_most(what, "ggml - imitation", fmin(explained, ggml),
+                     test_nmse_most(b->explained * ggml + IN_FLOAT32)) &&
+             ok;
+    /* A token may be overtaken where it leads by less than two errors of its logits. */
+    if (types[t] == WNW_KV_F32 && w != IN_BLOCKS) {
+        ok =
+            at_most(what, "the lead of a token that own overtakes", d->own.flip_margin, 2 * d->own.max_abs) &&
+            ok;
+        ok = at_most(what, "the lead of a token that ggml overtakes", d->ggml.flip_margin,
+                     2 * d->ggml.max_abs) &&
+             ok;
     }
     return ok;
 }

@@ -3,6 +3,7 @@
 #include "bench/llama/llama.h"
 #include "helpers.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,14 @@ static int32_t pick(const struct bench_llama *b, int32_t i, int32_t n_vocab)
     const float *logits = bench_llama_logits(b, i);
     assert_non_null(logits);
     return test_argmax(logits, n_vocab);
+}
+
+/* Another token than the one picked alone may be picked where rounding lets it overtake that one. */
+static void check_pick(const struct bench_llama *b, int32_t i, int32_t n_vocab, int32_t alone)
+{
+    const float *logits = bench_llama_logits(b, i);
+    const double top = (double)logits[test_argmax(logits, n_vocab)];
+    assert_cmp(top - (double)logits[alone], <=, test_rounding(1e-3, 32) * fmax(1, fabs(top)));
 }
 
 /* Greedy, one sequence. picked [N_DECODE] */
@@ -56,9 +65,8 @@ static void like_alone(const char *name)
     for (int32_t k = 1; k < N_DECODE; k++) {
         assert_true(bench_llama_step(all, next, N_SEQ));
         for (int32_t i = 0; i < N_SEQ; i++) {
-            next[i] = pick(all, i, info.n_vocab);
-            if (next[i] != alone[i][k])
-                fail_msg("%s, sequence %d, token %d: %d, alone %d", name, i, k, next[i], alone[i][k]);
+            check_pick(all, i, info.n_vocab, alone[i][k]);
+            next[i] = alone[i][k];
         }
     }
     /* A copy goes on as its source does, and a reset forgets. */
@@ -71,7 +79,7 @@ static void like_alone(const char *name)
             next[i] = alone[0][k];
         assert_true(bench_llama_step(all, next, N_SEQ));
         for (int32_t i = 0; i < N_SEQ; i++)
-            assert_int_equal(pick(all, i, info.n_vocab), alone[0][k + 1]);
+            check_pick(all, i, info.n_vocab, alone[0][k + 1]);
     }
     bench_llama_close(one);
     bench_llama_close(all);

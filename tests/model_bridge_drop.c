@@ -142,8 +142,9 @@ static void check_model(const char *path, const char *name, const struct test_ll
     const int64_t n = (int64_t)N_AFTER * n_vocab;
     const double d = test_nmse(dropped, hidden, n), effect = test_nmse(dropped, full, n);
     print_message("%s: dropped to hidden %.2g, to the full cache %.2g\n", name, d, effect);
-    assert_cmp(d, <=, 1e-7);
-    assert_cmp(effect, >, 1e3 * d + 1e-9);
+    assert_cmp(d, <=, test_nmse_most(1e-7));
+    if (test_noise() == 0) /* which hides what some families lose */
+        assert_cmp(effect, >, 1e3 * d + 1e-9);
     free(full);
     free(dropped);
     free(hidden);
@@ -178,7 +179,7 @@ static void test_other_heads(void **state)
         for (int ours = 0; ours < 2; ours++)
             out[ours] =
                 logits_of(path, FULL, &(struct test_llama_params){.ours = ours, .f32 = true}, &n_vocab);
-        assert_cmp(test_nmse(out[1], out[0], (int64_t)N_AFTER * n_vocab), <=, 1e-7);
+        assert_cmp(test_nmse(out[1], out[0], (int64_t)N_AFTER * n_vocab), <=, test_nmse_most(1e-7));
         free(out[0]);
         free(out[1]);
     }

@@ -211,7 +211,7 @@ static struct distance compare_logits(const wnw_model *m, const char *path, cons
     free(other);
     wnw_session_free(s);
     /* ggml's GELU reads a table of f16, so that the last bit of a sum can change an activation by a thousandth. */
-    return (struct distance){.worst = worst, .bound = own / 10 > 1e-8 ? own / 10 : 1e-8};
+    return (struct distance){.worst = worst, .bound = test_nmse_most(own / 10 > 1e-8 ? own / 10 : 1e-8)};
 }
 
 /* Whether policies act on any layer. */
@@ -272,7 +272,7 @@ static void check_recipe(const struct subject *t, const char *recipe)
                   full);
     assert_cmp(apart, <, t->bound);
     if (acts(s))
-        assert_cmp(full, >, 100 * apart);
+        assert_cmp(full, >, (test_noise() > 0 ? 0 : 100) * apart); /* noise hides what little is dropped */
     hidden.s = NULL;
     hidden.plan = NULL;
     wnw_plan_free(plan);
@@ -344,7 +344,8 @@ static void check_head(const wnw_observation *obs, int32_t n_reader, bool sinks,
             assert_cmp(sum, >, 1.0 - 1e-5);
     }
     for (int32_t e = 0; e < obs->n; e++)
-        assert_float_equal(obs->attn_sum[(int64_t)h * obs->n + e], (float)column[e], 1e-3f);
+        assert_float_equal(obs->attn_sum[(int64_t)h * obs->n + e], (float)column[e],
+                           (float)test_rounding(1e-3, 16));
 }
 
 /* The attention of the last queries, row by row against double precision, for layers that one attention reads. */
@@ -369,7 +370,7 @@ static void check_rows(const wnw_session *s, const wnw_observation *obs, int32_t
             sum += exp(score[e]);
         }
         for (int32_t e = 0; e <= query; e++)
-            assert_float_equal(got[e], (float)(exp(score[e]) / sum), 1e-5f);
+            assert_float_equal(got[e], (float)(exp(score[e]) / sum), (float)test_rounding(1e-5, 8));
     }
 }
 
@@ -505,7 +506,8 @@ static void check_renumbered(const struct subject *t)
                 assert_int_equal(wnw_cache_positions(s, 0, ih)[i], i);
                 test_read_row(s, true, 0, ih, i, a);
                 test_read_row(alone, true, 0, ih, i, b);
-                assert_cmp(test_nmse(a, b, t->m->hp.n_embd_head), <, 4 * angle * angle + 1e-10);
+                assert_cmp(test_nmse(a, b, t->m->hp.n_embd_head), <,
+                           4 * angle * angle + test_nmse_most(1e-10));
             }
         for (int32_t i = 0; i < N_AFTER; i++)
             assert_ok(wnw_session_decode(s, t->tokens[N_PROMPT + i]));
@@ -632,11 +634,11 @@ static void test_chunks(void **state)
     assert_true(s->cache.chunked);
     assert_cmp(
         test_nmse(wnw_session_logits(s), rows + (size_t)((LONG - 1) % BATCH) * (size_t)t.n_vocab, t.n_vocab),
-        <, 1e-8);
+        <, test_nmse_most(1e-8));
     for (int32_t i = LONG; i < LONG + MORE; i++) {
         test_llama_decode(&t, 0, i, tokens + i, 1, rows);
         assert_ok(wnw_session_decode(s, tokens[i]));
-        assert_cmp(test_nmse(wnw_session_logits(s), rows, t.n_vocab), <, 1e-8);
+        assert_cmp(test_nmse(wnw_session_logits(s), rows, t.n_vocab), <, test_nmse_most(1e-8));
     }
     for (int32_t il = 0; il < m->hp.n_layer; il++)
         assert_cmp(wnw_cache_n(s, il, 0), <=, il == 3 ? LONG + MORE : LONG + MORE - CHUNK + WNW_CACHE_GROWTH);

@@ -78,7 +78,8 @@ static struct counts check_model(const char *path, const char *name)
         "%s: left out %d nodes of a prompt, %d of a token; fused to unfused %.2g, unfused to libllama %.2g\n",
         name, some.prompt, some.token, d, of_ggml);
     assert_int_equal(none.prompt + none.token, 0);
-    assert_cmp(d, <=, of_ggml);
+    /* Where both only add up in another order, by chance one is the larger. */
+    assert_cmp(d, <=, test_nmse_most(of_ggml));
     free(alone);
     free(unfused);
     free(fused);
@@ -225,7 +226,7 @@ static void test_graph_in_parts(void **state)
     for (int32_t i = 0; i < 4; i++) {
         test_llama_decode(&whole, 0, i, tokens + i, 1, want);
         test_llama_decode(&parts, 0, i, tokens + i, 1, got);
-        assert_cmp(test_nmse(got, want, whole.n_vocab), <, 1e-3);
+        assert_cmp(test_nmse(got, want, whole.n_vocab), <, test_nmse_most(1e-3));
     }
     assert_cmp(stops.n, >, 0);
     assert_int_equal(stops.n_bad, 0);

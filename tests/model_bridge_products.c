@@ -66,7 +66,7 @@ static void test_as_exact_as_ggml(void **state)
                      off = test_nmse(left + from, ggml + from, n);
         print_message("%s: ggml's products %.2g, ours %.2g, between them %.2g, with ggml's under us %.2g\n",
                       part ? "single tokens" : "a prompt", of_ggml, of_ours, between, off);
-        assert_cmp(of_ours, <=, 2.0 * of_ggml);
+        assert_cmp(of_ours, <=, test_nmse_most(2.0 * of_ggml));
         if (has_products())
             assert_cmp(between, >, 0.0); /* else they were not ours */
     }
@@ -90,7 +90,7 @@ static void test_not_repacked(void **state)
     assert_buffer();
     const double d = test_nmse(ours, ggml, (int64_t)N * n_vocab);
     print_message("q4_0: %.2g\n", d);
-    assert_cmp(d, <=, 1e-2); /* activations are bytes in both, rounded otherwise */
+    assert_cmp(d, <=, test_nmse_most(1e-2)); /* activations are bytes in both, rounded otherwise */
     free(ggml);
     free(ours);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Policies that look at a sample which is fed again: of what a program feeds under libllama they keep what they keep in a session, whose
  * second pass feeds the same. */
+#include "cuts.h"
 #include "helpers.h"
 #include "llamas.h"
 #include "winnow_bridge.h"
@@ -31,23 +32,21 @@ static struct fed fed_of(const char *recipe, const int32_t *tokens)
     return f;
 }
 
-static wnw_plan *in_session(const char *path, const char *recipe, const int32_t *tokens)
+/* What was kept is what a session keeps. */
+static void check_session(const char *name, const char *path, const wnw_policy *policy, const int32_t *tokens,
+                          const struct test_cuts *kept)
 {
     wnw_model *model = test_model_open(path);
-    wnw_policy *policy = test_policy(recipe);
-    const wnw_size size = size_budget(HEADER + KEPT);
     const wnw_prompt prompt = {WNW_INIT(wnw_prompt), .n_prefix = HEADER};
-    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy, .prompt = &prompt};
-    wnw_session *s = test_session_new(
-        model, &(struct test_session){.kv_type = WNW_KV_F16, .n_ctx = N_CTX, .n_threads = 1});
-    wnw_plan *plan = NULL;
-    assert_ok(wnw_session_begin(s, &run));
-    assert_ok(wnw_session_prefill(s, tokens, N, NULL, NULL));
-    assert_ok(wnw_session_plan(s, policy, &size, &plan, NULL));
-    wnw_session_free(s);
-    wnw_policy_free(policy);
+    test_session_keeps_as(name,
+                          &(struct test_keep){.m = model,
+                                              .want = {.kv_type = WNW_KV_F16, .n_ctx = N_CTX, .n_threads = 1},
+                                              .run = {WNW_INIT(wnw_run), .policy = policy, .prompt = &prompt},
+                                              .size = size_budget(HEADER + KEPT),
+                                              .tokens = tokens,
+                                              .n = N},
+                          kept);
     wnw_model_free(model);
-    return plan;
 }
 
 /* What is told of the rows of each batch. */
@@ -95,40 +94,31 @@ static wnw_bridge_sample *sampled(struct test_llama *t, struct told *told, const
     return sample;
 }
 
-static bool is_among(int32_t cell, const int32_t *cells, int32_t n)
-{
-    for (int32_t i = 0; i < n; i++)
-        if (cells[i] == cell)
-            return true;
-    return false;
-}
-
-/* Entries of all heads that hold what they keep, and those that the plan has, too, where cell i holds position i; the largest difference of a head's count. */
-struct same {
-    int64_t n, same;
-    int32_t n_heads, most;
+/* Entries of all heads of the layers that are compressed, which are those of the plan: cell i holds position i. */
+struct entries {
+    int64_t n;
+    int32_t n_heads;
 };
 
-static struct same compared(const wnw_bridge *cache, const wnw_plan *plan)
+static struct entries entries_of(const wnw_bridge *cache, const struct test_cuts *kept)
 {
-    struct same c = {0};
+    struct entries e = {0};
+    int32_t k = 0;
     for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
         wnw_bridge_layer l = wnw_bridge_layer_default();
         assert_ok(wnw_bridge_get_layer(cache, i, &l));
         const bool whole = l.ragged && l.n_cells == N_CTX; /* layers that slide have fewer cells */
-        c.n_heads += whole ? l.n_heads : 0;
+        e.n_heads += whole ? l.n_heads : 0;
         for (int32_t ih = 0; whole && ih < l.n_heads; ih++) {
-            const int32_t *want;
-            int32_t has[N_CTX], n_has;
-            const int32_t n_want = wnw_plan_head(plan, l.layer, ih, &want);
+            int32_t has[N_CTX], want[N_CTX], n_has;
             assert_ok(wnw_bridge_cells(cache, i, 0, ih, has, N_CTX, &n_has));
-            c.most = abs(n_has - n_want) > c.most ? abs(n_has - n_want) : c.most;
-            c.n += n_has;
-            for (int32_t k = 0; k < n_has; k++)
-                c.same += is_among(has[k], want, n_want);
+            assert_int_equal(n_has, test_cuts_head(kept, k, ih, want));
+            assert_memory_equal(has, want, (size_t)n_has * sizeof *has);
+            e.n += n_has;
         }
+        k += whole;
     }
-    return c;
+    return e;
 }
 
 static const struct session_row {
@@ -150,7 +140,6 @@ static void as_in_a_session(void **state)
     int32_t *tokens = test_random_tokens(N, 250, 8);
     const wnw_size size = size_budget(KEPT);
     wnw_policy *policy = test_policy(recipe);
-    wnw_plan *plan = in_session(row->path, recipe, tokens);
     opened(&t, &told, row->path, recipe);
     test_llama_decode(&t, 0, 0, tokens, N, NULL);
     const struct fed fed = fed_of(recipe, tokens);
@@ -163,16 +152,15 @@ static void as_in_a_session(void **state)
                                     .size = &size,
                                     .n_prefix = HEADER,
                                     .sample = sample};
+    struct test_cuts *kept = test_cuts_note();
     assert_ok(wnw_bridge_compress_cells(told.cache, &of));
-    const struct same c = compared(told.cache, plan);
-    print_message("%s: %lld entries, %lld as in a session; counts differ by %d at most\n", row->name,
-                  (long long)c.n, (long long)c.same, (int)c.most);
-    assert_cmp(c.n_heads, >=, 2);
-    assert_int_equal(c.n, c.n_heads * (HEADER + KEPT));
-    assert_cmp((double)c.same, >=, 0.98 * (double)c.n); /* keys and queries are rounded by other sums */
-    assert_cmp(c.most, <=, 3);
+    test_cuts_stop();
+    const struct entries e = entries_of(told.cache, kept);
+    assert_cmp(e.n_heads, >=, 2);
+    assert_int_equal(e.n, e.n_heads * (HEADER + KEPT));
+    check_session(row->name, row->path, policy, tokens, kept);
+    test_cuts_free(kept);
     wnw_bridge_sample_free(sample);
-    wnw_plan_free(plan);
     wnw_policy_free(policy);
     free(tokens);
     test_llama_close(&t);
@@ -219,7 +207,7 @@ static void goes_on_as_without(void **state)
     const double far = test_nmse(logits[1], logits[0], (int64_t)t.n_vocab * MORE);
     print_message("%s: logits differ by %g\n", row->name, far);
     /* Cells of a window may be others, whose sums round otherwise. */
-    assert_cmp(far, <=, row->path == GEMMA ? 1e-6 : 0);
+    assert_cmp(far, <=, row->path == GEMMA ? test_nmse_most(1e-6) : 0);
     free(logits[0]);
     free(logits[1]);
     free(tokens);

@@ -47,7 +47,7 @@ static double step_of(wnw_kv_type type, const float *x, int32_t d)
         most = fmax(most, fabs((double)x[i]));
     static const double steps[] = {
         [WNW_KV_F16] = 1.0 / 1024, [WNW_KV_F32] = 2e-6, [WNW_KV_Q8_0] = 1.0 / 120, [WNW_KV_Q4_0] = 1.0 / 6};
-    return most * steps[type] + 1e-7;
+    return most * test_rounding(steps[type], 2) + 1e-7; /* weights come from two products */
 }
 
 /* Fails unless row[d] is `want`, to one step of how it is stored: rotated where the cache is. `exact`: to the bit. Both are

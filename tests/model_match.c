@@ -345,7 +345,7 @@ static void batches(void **state)
         test_prefill(s[i], llama.tokens, N_PROMPT);
         assert_ok(wnw_session_compress(s[i], policy, &size, NULL));
     }
-    test_batches(e, s, 2, llama.tokens, N_DECODE, 1e-6);
+    test_batches(e, s, 2, llama.tokens, N_DECODE, test_nmse_most(1e-6));
     for (int i = 0; i < 2; i++) {
         wnw_session_free(s[i]);
         wnw_policy_free(p[i]);
@@ -372,8 +372,8 @@ static void both_attentions(void **state)
         test_diff_add(&same, wnw_session_logits(s[0]), wnw_session_logits(s[1]), llama.info.n_vocab);
         test_diff_add(&other, wnw_session_logits(s[0]), wnw_session_logits(s[2]), llama.info.n_vocab);
     }
-    assert_cmp(test_diff_nmse(&same), <, 1e-3);
-    assert_cmp(test_diff_nmse(&same), <, 0.1 * test_diff_nmse(&other));
+    assert_cmp(test_diff_nmse(&same), <, test_rounding(1e-3, 8)); /* least squares amplify */
+    assert_cmp(test_diff_nmse(&same), <, (test_noise() > 0 ? 1 : 0.1) * test_diff_nmse(&other));
     for (int i = 0; i < 3; i++)
         wnw_session_free(s[i]);
     wnw_policy_free(p);

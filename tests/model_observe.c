@@ -52,7 +52,7 @@ static void check_layer(const wnw_session *s, const wnw_observation *obs)
                 obs->window_attn + ((size_t)h * (size_t)obs->n_window + (size_t)w) * (size_t)obs->n;
             for (int32_t i = 0; i < obs->n; i++) {
                 /* float32 dot products of up to 64 terms and exp: a few ulp of the largest weight, 1. */
-                if (fabs((double)got[i] - row[i]) > 2e-6)
+                if (fabs((double)got[i] - row[i]) > test_rounding(2e-6, 4))
                     fail_msg("layer %d head %d query %d entry %d: %g, expected %g", (int)obs->il, (int)h,
                              (int)w, (int)i, (double)got[i], row[i]);
             }
@@ -249,7 +249,7 @@ static void test_newest_token_of_every_head(void **state)
         const float *rows = wnw__newest_rows(newest, il, &n);
         assert_int_equal(n, 120);
         for (int32_t i = 0; i < info.n_head * n; i++)
-            assert_float_equal(rows[i], obs.window_attn[i], 1e-6f);
+            assert_float_equal(rows[i], obs.window_attn[i], (float)test_rounding(1e-6, 4));
     }
     wnw__source_close(&src);
     assert_ok(wnw__session_record(s, "newest", false));

@@ -3,6 +3,7 @@
  * When entries are dropped: by layer, by chunk, while decoding, over several turns. What must agree is
  * compared bit for bit; sizes are checked after every step.
  */
+#include "cuts.h"
 #include "helpers.h"
 
 #include <stdio.h>
@@ -87,10 +88,41 @@ static void layer_equals_end_on_every_model(void **state)
             layer_equals_end(names[i], k ? "snapkv+adakv" : "lagkv:sink=4,lag=32", size_ratio(0.6), NULL);
 }
 
+enum { LONG = 4500 };
+
+/* What is kept layer by layer, and at the end. The other rounding is that of the hidden states themselves. */
+struct at {
+    const struct test_model *f;
+    wnw_phase phase, other;
+};
+
+static void keep_at(void *user, bool other)
+{
+    const struct at *at = user;
+    wnw_policy *p;
+    wnw_session *s = session_with(
+        at->f, "snapkv",
+        (wnw_run){WNW_INIT(wnw_run), .size = size_ratio(0.75), .phase = other ? at->other : at->phase},
+        &(struct test_session){.n_ctx = LONG, .attn = other ? WNW_ATTN_GGML : WNW_ATTN_OWN}, &p);
+    assert_ok(wnw_session_read(s, at->f->tokens, LONG, NULL));
+    wnw_session_free(s);
+    wnw_policy_free(p);
+}
+
+/* f16 rounds hidden states by 2^-11 of them, and bf16 inside of the attention by more; ggml's attention at the end is as far from ours. */
+static void check_near_end(const struct test_model *f)
+{
+    struct at end = {f, WNW_PHASE_END, WNW_PHASE_END}, layer = {f, WNW_PHASE_LAYER, WNW_PHASE_LAYER};
+    struct test_cuts *kept = test_cuts_note();
+    keep_at(&layer, false);
+    test_cuts_stop();
+    test_keeps_as("layer by layer", &(struct test_keeper){keep_at, &end}, kept);
+    test_cuts_free(kept);
+}
+
 /* Between layers the hidden states of so many tokens are f16: nearly the same entries, and nearly the same logits. */
 static void layer_is_near_end_in_long_pieces(void **state)
 {
-    enum { LONG = 4500 };
     struct test_model f;
     wnw_session *s[2];
     wnw_policy *p[2];
@@ -122,7 +154,8 @@ static void layer_is_near_end_in_long_pieces(void **state)
             }
         }
     assert_cmp(n, >, 0);
-    assert_cmp((double)same / (double)n, >, 0.99);
+    print_message("%lld of %lld entries are the same\n", (long long)same, (long long)n);
+    check_near_end(&f);
     for (int i = 0; i < 2; i++) {
         wnw_session_free(s[i]);
         wnw_policy_free(p[i]);
@@ -568,7 +601,7 @@ static void window_holds_the_last_queries(void **state)
         assert_int_equal(v->layers[il].end, 133);
     }
     for (size_t i = 0; i < (size_t)f.info.n_layer * 24 * row; i++)
-        assert_float_equal((double)v->q[i], (double)w->q[i], 1e-3);
+        assert_float_equal((double)v->q[i], (double)w->q[i], test_rounding(1e-3, 32));
     for (int i = 0; i < 2; i++) {
         wnw_session_free(s[i]);
         wnw_policy_free(p[i]);

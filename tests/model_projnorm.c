@@ -41,7 +41,7 @@ static void check_layer(const wnw_model *m, const struct wnw__plan_source *src, 
             const double want = i < obs.n_entry[ih]
                                     ? wnw__proj_norm_ref(&w, ih, kind, v + (int64_t)i * obs.n_embd_head)
                                     : 0.0;
-            if (!(fabs(got - want) <= 1e-5 * want))
+            if (!(fabs(got - want) <= test_rounding(1e-5, 2) * want))
                 fail_msg("layer %d, head %d, entry %d, kind %d: %g, expected %g", (int)il, (int)ih, (int)i,
                          (int)kind, got, want);
         }
@@ -69,7 +69,7 @@ static void check_query_heads(const wnw_model *m, const struct wnw__plan_source 
         for (int32_t i = 0; i < obs.n_entry[h / group]; i += 5) {
             const double got = (double)norm[h * obs.n + i];
             const double want = wnw__proj_norm_ref(&w, h, kind, v + (int64_t)i * obs.n_embd_head);
-            if (!(fabs(got - want) <= 1e-5 * want))
+            if (!(fabs(got - want) <= test_rounding(1e-5, 2) * want))
                 fail_msg("layer %d, query head %d, entry %d, kind %d: %g, expected %g", (int)il, (int)h,
                          (int)i, (int)kind, got, want);
         }

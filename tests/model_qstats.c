@@ -117,7 +117,7 @@ static void check_head(const wnw_session *s, const wnw_observation *obs, int32_t
         }
     }
     for (int32_t a = 0; a < d; a++) {
-        assert_near(obs->query_mean[h * d + a], mean[a], 1e-5 * largest);
+        assert_near(obs->query_mean[h * d + a], mean[a], test_rounding(1e-5, 16) * largest);
         for (int32_t b = 0; b < d; b++) {
             double sum = 0.0;
             for (int32_t t = SKIP; t < N_TOK; t++)
@@ -191,7 +191,7 @@ static void any_ubatch(void **state)
         for (size_t k = 0; k < n; k++)
             largest = fabsf(want[k]) > largest ? fabsf(want[k]) : largest;
         for (size_t k = 0; k < n; k++)
-            assert_near(got[k], want[k], 2e-5f * largest);
+            assert_near(got[k], want[k], test_rounding(2e-5, 16) * (double)largest);
         if (got != want)
             free(got);
         finish(&r);

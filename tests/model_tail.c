@@ -72,13 +72,22 @@ static void tail_helps(void **state)
     wnw_session_free(want);
 }
 
-/* Threads, and ubatches that are cut elsewhere, change nothing: not a bit of logits and cache. */
+/* Logits differ by what products of other numbers of rows round otherwise, ggml's among them: a last bit of what is rounded to
+ * bytes can make one of 127 steps there. */
+static void check_near(const wnw_session *s, const wnw_session *want)
+{
+    struct test_diff d = {0};
+    test_diff_add(&d, wnw_session_logits(want), wnw_session_logits(s), llama.info.n_vocab);
+    assert_cmp(test_diff_nmse(&d), <=, test_nmse_most(0x1p-14));
+}
+
+/* Threads change not a bit of logits and cache. Ubatches that are cut elsewhere leave the same entries. */
 static void cuts_do_not_matter(void **state)
 {
     (void)state;
-    static const int32_t n_ubatch[] = {64, 130, 400}, n_threads[] = {2, 1, 2};
-    wnw_session *s[3];
-    for (int i = 0; i < 3; i++) {
+    static const int32_t n_ubatch[] = {64, 64, 130, 400}, n_threads[] = {2, 1, 1, 2};
+    wnw_session *s[4];
+    for (int i = 0; i < 4; i++) {
         s[i] = test_session_new(llama.m, &(struct test_session){.kv_type = WNW_KV_Q8_0,
                                                                 .kv_tail = TAIL,
                                                                 .n_ctx = N_CTX,
@@ -87,11 +96,13 @@ static void cuts_do_not_matter(void **state)
         test_prefill(s[i], llama.tokens, N);
         test_decode(s[i], llama.tokens, N_STEP);
     }
-    for (int i = 1; i < 3; i++) {
-        assert_same_logits(s[i], s[0]);
-        assert_same_cache(s[i], s[0]);
+    assert_same_logits(s[1], s[0]);
+    assert_same_cache(s[1], s[0]);
+    for (int i = 2; i < 4; i++) {
+        check_near(s[i], s[0]);
+        assert_same_entries(s[i], s[0]);
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         wnw_session_free(s[i]);
 }
 
@@ -225,8 +236,8 @@ static void batches_of_mixed_kinds(void **state)
         assert_ok(wnw_decode_batch(e, s, tokens, 4));
         assert_ok(wnw_decode_batch(e, (wnw_session *[]){s[1], again}, (int32_t[]){tokens[3], tokens[0]}, 2));
     }
-    assert_same_logits(s[0], again);
-    assert_same_cache(s[0], again);
+    check_near(s[0], again);
+    assert_same_entries(s[0], again);
     wnw_session_free(again);
     for (int i = 0; i < 4; i++)
         wnw_session_free(s[i]);

@@ -144,7 +144,7 @@ static void rows_agree_with_reference(void **state)
             reference(&f, il, h, 1400, p);
             for (int32_t i = 0; i < n; i++) {
                 const double want = i <= lengths[il][h / GROUP] ? p[i] : 0;
-                if (!(fabs((double)rows[h * n + i] - want) <= 2e-6))
+                if (!(fabs((double)rows[h * n + i] - want) <= test_rounding(2e-6, 4)))
                     fail_msg("layer %d head %d entry %d: %g, expected %g", (int)il, (int)h, (int)i,
                              (double)rows[h * n + i], want);
             }

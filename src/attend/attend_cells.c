@@ -7,6 +7,7 @@
 #include "attend/attend_cells.h"
 #include "attend/attend.h"
 #include "kernel/kernel_impl.h"
+#include "kernel/noise.h"
 
 #include <float.h>
 #include <math.h>
@@ -354,6 +355,7 @@ static void write_out(const struct job *job, int32_t query, const float *o, floa
     }
     for (int32_t c = 0; c < op->d_v; c++)
         out[c] = norm * o[c];
+    wnw__noise_at("attention of cells", out, op->d_v, 1, h * op->d_v, op->d_v);
 }
 
 static float *partial_at(const struct job *job, int32_t piece)
@@ -539,6 +541,8 @@ static void add_columns(const struct job *job, int32_t i, int32_t n)
                 job->sh->vec->column_tile(job->w.s + (int64_t)r * WNW_TILE, 1, maxima_of(job, h) + row,
                                           factors_of(job, h) + row, sum, max);
         }
+        wnw__noise("sums of cells", sum, WNW_TILE, 1, WNW_TILE);
+        wnw__noise("maxima of cells", max, WNW_TILE, 1, WNW_TILE);
         for (int32_t e = 0; e < n && c->aux_planes[WNW_AUX_ATTN_SUM] > 0; e++)
             wnw__cache_aux(l, WNW_AUX_ATTN_SUM, g)[at + e] += sum[e];
         for (int32_t e = 0; e < n && c->aux_planes[WNW_AUX_ATTN_MAX] > 0; e++) {

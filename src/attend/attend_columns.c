@@ -8,6 +8,7 @@
  * not depend on which thread took which run, and no thread waits for another.
  */
 #include "attend/attend_impl.h"
+#include "kernel/noise.h"
 
 #include <string.h>
 
@@ -110,6 +111,8 @@ static void add_kept(const struct wnw__attend_job *job, const struct wnw__attend
             float sum[WNW_TILE] = {0}, max[WNW_TILE] = {0};
             sh->vec->add_columns(wnw__attend_kept_tile(w->kept, i) + (size_t)g * WNW_TILE, r->n, group,
                                  w->corr + g, sum, columns & WNW_COLUMN_MAXIMA ? max : NULL);
+            wnw__noise("sums of attention", sum, WNW_TILE, 1, WNW_TILE);
+            wnw__noise("maxima of attention", max, WNW_TILE, 1, WNW_TILE);
             if (columns & WNW_COLUMN_SUMS)
                 add(wnw__attend_columns_of(job, WNW_COLUMN_SUMS, run, h) + entries[0], sum, entries[1]);
             if (columns & WNW_COLUMN_MAXIMA)

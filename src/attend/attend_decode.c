@@ -5,6 +5,7 @@
  * they fall into.
  */
 #include "attend/attend_impl.h"
+#include "kernel/noise.h"
 
 #include <float.h>
 #include <math.h>
@@ -54,6 +55,7 @@ static void combine(const struct wnw__attend_job *job, int32_t ih, int32_t n_pie
         for (int32_t c = 0; c < d; c++)
             dst[c] /= sum;
         wnw__attend_unrotate(job, dst);
+        wnw__noise_at("attention of few", dst, d, 1, h * d, d);
         if (sh->row_max) {
             sh->row_max[(int64_t)h * job->op->batch->n_row + row] = top;
             sh->row_norm[(int64_t)h * job->op->batch->n_row + row] = 1.0f / sum;

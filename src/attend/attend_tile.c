@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Streaming softmax attention of queries over entries of one KV head (arXiv 1805.02867, 2205.14135). */
 #include "attend/attend_impl.h"
+#include "kernel/noise.h"
 
 #include <float.h>
 #include <math.h>
@@ -374,6 +375,7 @@ static void write_out(const struct wnw__attend_job *job, const struct wnw__atten
         for (int32_t c = 0; c < d; c++)
             dst[c] = norm * o[c];
         wnw__attend_unrotate(job, dst);
+        wnw__noise_at("attention of many", dst, d, 1, h * d, d);
         if (sh->row_max) {
             sh->row_max[(int64_t)h * job->op->batch->n_row + row] = w->m[i];
             sh->row_norm[(int64_t)h * job->op->batch->n_row + row] = norm;

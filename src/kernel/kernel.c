@@ -2,6 +2,7 @@
 #include "kernel/bf16.h"
 #include "kernel/cpu.h"
 #include "kernel/kernel_impl.h"
+#include "kernel/noise.h"
 
 #include <ggml-cpu.h>
 #include <ggml.h>
@@ -61,6 +62,7 @@ void wnw__mul_nt(const float *a, int32_t na, const float *b, int32_t nb, int32_t
                  int64_t ld)
 {
     wnw__vec_at(0)->mul_rows(WNW_KV_F32, a, na, b, (size_t)d * sizeof *b, nb, d, scale, out, ld);
+    wnw__noise("products", out, ld, na, nb);
 }
 
 void wnw__tiles_of(const float *b, int32_t n, int32_t d, float *tiles)
@@ -81,6 +83,7 @@ void wnw__tiles_of(const float *b, int32_t n, int32_t d, float *tiles)
 void wnw__dots(const float *a, int64_t lda, const float *b, int64_t ldb, int32_t n, int32_t d, float *out)
 {
     wnw__vec_at(0)->dots(a, lda, b, ldb, n, d, out);
+    wnw__noise("dots", out, n, 1, n);
 }
 
 void wnw__triangle_of(const float *lower, int32_t d, float *triangle)
@@ -112,11 +115,13 @@ static void multiply_triangle(const float *t, int32_t d, const float *tiles, int
 void wnw__triangle_forms(const float *triangle, int32_t d, const float *tiles, int32_t n, float *out)
 {
     multiply_triangle(triangle, d, tiles, n, false, out);
+    wnw__noise("forms", out, n, 1, n);
 }
 
 void wnw__triangle_lengths(const float *triangle, int32_t d, const float *tiles, int32_t n, float *out)
 {
     multiply_triangle(triangle, d, tiles, n, true, out);
+    wnw__noise("lengths", out, n, 1, n);
 }
 
 void wnw__gram_add(const float *x, int32_t ld, int32_t d, const float *tile, float *gram)
@@ -172,6 +177,7 @@ void wnw__mul_pairs(const uint32_t *panels, const float *panel_unit, int32_t n_p
                     const uint32_t *tile, const float *tile_unit, float *out, int64_t ld)
 {
     wnw__vec_at(0)->mul_pairs(panels, panel_unit, n_panel, (int32_t)WNW_PAIRS(d), tile, tile_unit, out, ld);
+    wnw__noise("pairs", out, ld, n_panel * wnw__pair_rows(), WNW_TILE);
 }
 
 int32_t wnw__pair_rows(void)

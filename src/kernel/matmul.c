@@ -2,6 +2,7 @@
 #include "kernel/matmul.h"
 
 #include "kernel/cpu.h"
+#include "kernel/noise.h"
 
 const struct wnw__matmul_kernel *wnw__matmul_at(int i)
 {
@@ -86,6 +87,7 @@ static void full_strip(const struct wnw__matmul *p, int32_t first, int32_t from,
                              last ? p->ld : WNW_STRIP);
         }
     }
+    wnw__noise_at(p->kernel->name, y, p->ld, n, first, WNW_STRIP);
 }
 
 static void some_rows(const struct wnw__matmul *p, int32_t first, int32_t n, struct wnw__rows *s)
@@ -108,6 +110,7 @@ static void few_rows(const struct wnw__matmul *p, int32_t first, int32_t end, st
                                         p->y + r, p->ld);
     for (; r < end; r += WNW_ROWS)
         some_rows(p, r, end - r < WNW_ROWS ? end - r : WNW_ROWS, s);
+    wnw__noise_at(p->kernel->name, p->y + first, p->ld, p->n_tok, first, end - first);
 }
 
 static int32_t rows_of_piece(const struct wnw__matmul *p)

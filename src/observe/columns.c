@@ -4,6 +4,7 @@
 
 #include "attend/attend_impl.h"
 #include "base/vectors.h"
+#include "kernel/noise.h"
 #include "observe/recorders.h"
 #include "observe/source_impl.h"
 
@@ -327,6 +328,8 @@ static void column_tile(const struct sweep *s, const struct tile *tile, bool few
             hide_from(p, rows, t0, tile);
             vec->column_tile(p, rows, s->row_max + at, s->row_norm + at, sum, max);
         }
+        wnw__noise("sums of columns", sum, WNW_TILE, 1, WNW_TILE);
+        wnw__noise("maxima of columns", max, WNW_TILE, 1, WNW_TILE);
         add_tile(s, tile->ih, g, tile->j, tile->rows.n, sum, max);
     }
 }

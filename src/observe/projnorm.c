@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "kernel/kernel_impl.h"
+#include "kernel/noise.h"
 #include "model/model.h"
 
 #include <math.h>
@@ -243,6 +244,7 @@ static void add_l1(struct job *j, int32_t i, float *scratch)
         const float *panels = j->panels + (size_t)(t->ih * j->group + g) * head_floats;
         memset(sum, 0, sizeof sum);
         j->p->vec->add_abs(panels, j->n_panel, d, kt, sum);
+        wnw__noise("norms", sum, WNW_TILE, 1, WNW_TILE);
         for (int32_t e = 0; e < t->n; e++)
             j->sum[t->first + e] += (double)sum[e];
     }

@@ -3,6 +3,7 @@
 #include "attend/attend_impl.h"
 #include "base/parallel.h"
 #include "base/vectors.h"
+#include "kernel/noise.h"
 #include "observe/source_impl.h"
 #include "observe/window.h"
 #include "winnow_method.h"
@@ -136,6 +137,7 @@ static void normalise_head(int32_t h, void *user)
             memset(row, 0, n * sizeof *row);
             continue;
         }
+        wnw__noise("scores of a window", row, n_entry, 1, n_entry);
         wnw__form_scores(f, slope, query, pos, row, n_entry);
         for (int32_t e = n_entry - 1; e >= 0 && pos[e] > query; e--)
             row[e] = -INFINITY;

@@ -73,6 +73,7 @@ for stage in 'make test-ready SERVER=1 BUILD=SCRATCH/build .*-DWNW_WERROR=ON -DW
     'cmake -S . -B SCRATCH/address -DWNW_WERROR=ON .*-DWNW_SANITIZE=ON' 'cmake --build SCRATCH/address --target unit_tests model_matrix .*winnow ' \
     'ctest --test-dir SCRATCH/address .*\^\(unit_\.\*\|model_matrix\|.*\|cli_calibrate_all\|cli_store\|cli_stored\)\$' \
     'cmake -S . -B SCRATCH/thread -DWNW_WERROR=ON .*-DWNW_SANITIZE=thread' 'cmake --build SCRATCH/thread --target model_threads ' 'ctest --test-dir SCRATCH/thread .*model_threads' \
+    'cmake -S . -B SCRATCH/noise -DWNW_WERROR=ON .*-DWNW_TEST_NOISE=1' 'cmake --build SCRATCH/noise --target kernel_tests' 'ctest --test-dir SCRATCH/noise .*\^kernels\$' \
     'aarch64 ' 'cmake -S . -B SCRATCH/clang -DWNW_WERROR=ON' 'cmake --build SCRATCH/clang -j' \
     'cmake -S . -B SCRATCH/fuzz -DWNW_WERROR=ON .*-DWNW_FUZZ=ON' 'cmake --build SCRATCH/fuzz --target fuzz_targets' 'ctest --test-dir SCRATCH/fuzz .*\^fuzz\$'; do
     called 'all pass' "^$stage"
@@ -99,13 +100,13 @@ ci 'a failing build' 3 'fail make test-ready*'
 not_called 'a failing build' 'test-run|cmake'
 ci 'a failing test' 3 'fail make test-run*'
 not_called 'a failing test' '^ctest'
-for name in address thread clang fuzz; do
+for name in address thread noise clang fuzz; do
     ci "$name fails to compile" 3 "fail cmake --build SCRATCH/$name *"
     grep -q "^error of cmake --build SCRATCH/$name " "$work/out" || fail "$name fails to compile: the error is not shown: $(cat "$work/out")"
     not_called "$name fails to compile" "^ctest --test-dir SCRATCH/$name "
     grep -q 'all passed' "$work/out" && fail "$name fails to compile: and all passed"
 done
-for name in address thread; do
+for name in address thread noise; do
     ci "a test under $name fails" 3 "fail ctest --test-dir SCRATCH/$name *"
 done
 ci 'a fuzz target fails' 1 'fail ctest --test-dir SCRATCH/fuzz *'

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: MIT */
+#include "cuts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "peek_plan.h"
+#include "peek_session.h"
+#include "rounding.h"
+
+/* The largest of some hundred errors of one size is within this of the largest of others. */
+#define FACTOR 4.0
+/* What float32 itself leaves: a thousand units of 2^-24, as in model_parity.c. */
+#define FLOAT32 (1000 * 0x1p-24)
+
+enum { MOST_LAYERS = 128, OTHER_UBATCH = 53 };
+
+struct layer {
+    int32_t il, row, n_head_kv, *n_entry; /* [n_head_kv] */
+    float *score;                         /* [n_head_kv][row] */
+    bool *kept;                           /* [n_head_kv][row]; NULL until the layer is selected */
+    float *head_score;                    /* [n_head][row] or NULL */
+    int32_t n_head;
+};
+
+struct test_cuts {
+    struct layer layer[MOST_LAYERS];
+    int32_t n;
+    double *gathered[WNW_N_PART_KINDS];
+    size_t n_gathered[WNW_N_PART_KINDS];
+};
+
+/* What the wrapped functions do, which the tests' single thread sets. */
+static struct {
+    struct test_cuts *note;
+    const struct test_cuts *here, *other, *towards; /* NULL: nothing is moved */
+} now;
+
+/* ---- Notes ---- */
+
+static void *copy_of(const void *x, size_t bytes)
+{
+    void *copy = malloc(bytes + 1);
+    assert_non_null(copy);
+    memcpy(copy, x, bytes);
+    return copy;
+}
+
+static void empty(struct test_cuts *c)
+{
+    for (int32_t i = 0; i < c->n; i++) {
+        struct layer *l = &c->layer[i];
+        free(l->n_entry);
+        free(l->score);
+        free(l->kept);
+        free(l->head_score);
+    }
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++)
+        free(c->gathered[k]);
+    *c = (struct test_cuts){.n = 0};
+}
+
+struct test_cuts *test_cuts_note(void)
+{
+    assert_null(now.note);
+    now.note = calloc(1, sizeof *now.note);
+    assert_non_null(now.note);
+    return now.note;
+}
+
+void test_cuts_stop(void)
+{
+    now.note = NULL;
+}
+
+void test_cuts_free(struct test_cuts *c)
+{
+    if (!c)
+        return;
+    empty(c);
+    free(c);
+}
+
+static size_t n_gathered(const struct wnw__draft *draft, int32_t k)
+{
+    const wnw_gather *g = draft->policy->part[k].head.gather;
+    const wnw_shape shape = {.n_layer = draft->src->shape.n_layer,
+                             .n_head = draft->src->shape.n_head,
+                             .n_head_kv = draft->src->shape.n_head_kv,
+                             .n_embd_head = draft->src->shape.d,
+                             .n_past = draft->src->n_past};
+    return draft->gathered[k] && g ? g->size(draft->policy->opts[k], &shape) : 0;
+}
+
+static struct layer *layer_of(struct test_cuts *c, int32_t il)
+{
+    for (int32_t i = 0; i < c->n; i++)
+        if (c->layer[i].il == il)
+            return &c->layer[i];
+    return NULL;
+}
+
+static void note_scores(struct test_cuts *c, const struct wnw__draft *draft,
+                        const struct wnw__scored_layer *l)
+{
+    const struct wnw__shape *shape = &draft->src->shape;
+    const size_t n_kv = (size_t)shape->n_head_kv, row = (size_t)l->row;
+    if (layer_of(c, l->il)) /* the layers of another plan */
+        empty(c);
+    assert_cmp(c->n, <, MOST_LAYERS);
+    c->layer[c->n++] = (struct layer){
+        .il = l->il,
+        .row = l->row,
+        .n_head_kv = shape->n_head_kv,
+        .n_entry = copy_of(l->n_entry, n_kv * sizeof *l->n_entry),
+        .score = copy_of(l->score, n_kv * row * sizeof *l->score),
+        .n_head = shape->n_head,
+        .head_score =
+            l->head_score ? copy_of(l->head_score, (size_t)shape->n_head * row * sizeof *l->score) : NULL};
+}
+
+static void note_kept(struct test_cuts *c, const struct wnw__draft *draft, int32_t il)
+{
+    struct layer *l = layer_of(c, il);
+    const size_t row = (size_t)draft->cache.row;
+    assert_non_null(l);
+    l->kept = calloc((size_t)l->n_head_kv * (size_t)l->row + 1, sizeof *l->kept);
+    assert_non_null(l->kept);
+    for (int32_t ih = 0; ih < l->n_head_kv; ih++)
+        for (int32_t i = 0; i < draft->kept.n_keep[ih]; i++)
+            l->kept[(int64_t)ih * l->row + draft->kept.keep[(size_t)ih * row + (size_t)i]] = true;
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
+        free(c->gathered[k]);
+        c->n_gathered[k] = n_gathered(draft, k);
+        c->gathered[k] =
+            c->n_gathered[k] > 0 ? copy_of(draft->gathered[k], c->n_gathered[k] * sizeof(double)) : NULL;
+    }
+}
+
+/* ---- Moving ---- */
+
+/* The number of the layer among those that were scored, which is the same in both programs. */
+static int32_t number_of(const struct test_cuts *c, int32_t il)
+{
+    for (int32_t i = 0; i < c->n; i++)
+        if (c->layer[i].il == il)
+            return i;
+    fail_msg("layer %d was not scored before", il);
+    return 0;
+}
+
+/* Whether entry i of head ih of `here` is kept there. What is hidden there is. */
+static bool is_kept(const struct layer *there, const struct layer *here, int32_t ih, int32_t i)
+{
+    const int32_t at = i - here->n_entry[ih] + there->n_entry[ih];
+    return at < 0 || there->kept[(int64_t)ih * there->row + at];
+}
+
+/* The error of a layer's scores. */
+static float error_of(const float *a, const float *b, const struct layer *l, int32_t n_row)
+{
+    double most = 0, largest = 0;
+    for (int32_t r = 0; r < n_row; r++)
+        for (int32_t i = 0; i < l->n_entry[r / (n_row / l->n_head_kv)]; i++) {
+            const int64_t at = (int64_t)r * l->row + i;
+            if (isfinite(a[at]) && isfinite(b[at])) {
+                most = fmax(most, fabs((double)(a[at] - b[at])));
+                largest = fmax(largest, fabs((double)a[at]));
+            }
+        }
+    return (float)(FACTOR * most + FLOAT32 * largest);
+}
+
+static void move_rows(float *score, const float *a, const float *b, const struct layer *here,
+                      const struct layer *there, int32_t n_row)
+{
+    const float e = error_of(a, b, here, n_row);
+    const int32_t group = n_row / here->n_head_kv;
+    for (int32_t r = 0; r < n_row; r++)
+        for (int32_t i = 0; i < here->n_entry[r / group]; i++)
+            score[(int64_t)r * here->row + i] += is_kept(there, here, r / group, i) ? e : -e;
+}
+
+static void move_scores(struct wnw__scored_layer *l)
+{
+    const int32_t k = number_of(now.here, l->il);
+    const struct layer *here = &now.here->layer[k], *other = &now.other->layer[k],
+                       *there = &now.towards->layer[k];
+    assert_int_equal(l->row, here->row);
+    move_rows(l->score, here->score, other->score, here, there, here->n_head_kv);
+    if (l->head_score)
+        move_rows(l->head_score, here->head_score, other->head_score, here, there, here->n_head);
+}
+
+/* Numbers that were gathered for budgets are the other program's, which test_same_cuts has compared. */
+static void move_gathered(struct wnw__draft *draft)
+{
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++)
+        if (k != WNW_PART_SCORER && draft->gathered[k] && now.towards->n_gathered[k] == n_gathered(draft, k))
+            memcpy(draft->gathered[k], now.towards->gathered[k], n_gathered(draft, k) * sizeof(double));
+}
+
+/* ---- The library's functions ---- */
+
+__typeof__(wnw__draft_score) __real_wnw__draft_score, __wrap_wnw__draft_score;
+int __wrap_wnw__draft_score(struct wnw__draft *draft, const wnw_observation *obs,
+                            struct wnw__scored_layer *out)
+{
+    const int rc = __real_wnw__draft_score(draft, obs, out);
+    if (rc == WNW_OK && now.towards)
+        move_scores(out);
+    if (rc == WNW_OK && now.note)
+        note_scores(now.note, draft, out);
+    return rc;
+}
+
+__typeof__(wnw__draft_count_model) __real_wnw__draft_count_model, __wrap_wnw__draft_count_model;
+int __wrap_wnw__draft_count_model(struct wnw__draft *draft)
+{
+    if (now.towards)
+        move_gathered(draft);
+    return __real_wnw__draft_count_model(draft);
+}
+
+__typeof__(wnw__draft_select_layer) __real_wnw__draft_select_layer, __wrap_wnw__draft_select_layer;
+int __wrap_wnw__draft_select_layer(struct wnw__draft *draft, const struct wnw__scored_layer *l,
+                                   const wnw_observation *obs)
+{
+    if (now.towards)
+        move_gathered(draft);
+    const int rc = __real_wnw__draft_select_layer(draft, l, obs);
+    if (rc == WNW_OK && now.note)
+        note_kept(now.note, draft, l->il);
+    return rc;
+}
+
+/* ---- Comparing ---- */
+
+static struct test_cuts *noted(const struct test_keeper *k, bool other)
+{
+    struct test_cuts *c = test_cuts_note();
+    k->run(k->user, other);
+    test_cuts_stop();
+    return c;
+}
+
+int32_t test_cuts_head(const struct test_cuts *c, int32_t k, int32_t ih, int32_t *entries)
+{
+    assert_in_range(k, 0, c->n - 1);
+    const struct layer *l = &c->layer[k];
+    int32_t n = 0;
+    for (int32_t i = 0; i < l->n_entry[ih]; i++)
+        if (l->kept[(int64_t)ih * l->row + i])
+            entries[n++] = i;
+    return n;
+}
+
+int64_t test_cuts_kept(const struct test_cuts *c)
+{
+    int64_t n = 0;
+    for (int32_t k = 0; k < c->n; k++)
+        for (int64_t i = 0; c->layer[k].kept && i < (int64_t)c->layer[k].n_head_kv * c->layer[k].row; i++)
+            n += c->layer[k].kept[i];
+    return n;
+}
+
+static int64_t common(const struct test_cuts *a, const struct test_cuts *b)
+{
+    int64_t n = 0;
+    for (int32_t k = 0; k < a->n && k < b->n; k++) {
+        const struct layer *of_a = &a->layer[k], *of_b = &b->layer[k];
+        for (int32_t ih = 0; ih < of_a->n_head_kv; ih++)
+            for (int32_t i = 0; i < of_a->n_entry[ih]; i++)
+                n += of_a->kept[(int64_t)ih * of_a->row + i] &&
+                     (i >= of_a->n_entry[ih] - of_b->n_entry[ih]) && is_kept(of_b, of_a, ih, i);
+    }
+    return n;
+}
+
+/* What parts gathered agrees as far as rounding goes. */
+static void check_gathered(const char *name, const struct test_cuts *here, const struct test_cuts *other,
+                           const struct test_cuts *there)
+{
+    for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
+        double error = 0, largest = 0, is = 0;
+        if (here->n_gathered[k] == 0 || here->n_gathered[k] != there->n_gathered[k])
+            continue; /* one of them has more layers, as those without a cache */
+        for (size_t i = 0; i < here->n_gathered[k]; i++) {
+            error = fmax(error, fabs(here->gathered[k][i] - other->gathered[k][i]));
+            largest = fmax(largest, fabs(here->gathered[k][i]));
+            is = fmax(is, fabs(here->gathered[k][i] - there->gathered[k][i]));
+        }
+        if (!(is <= FACTOR * error + test_rounding(FLOAT32, 8) * largest))
+            fail_msg("%s: numbers that the %d. part gathered differ by %g, with another rounding by %g", name,
+                     k, is, error);
+    }
+}
+
+/* Entries of layer k for which the moved scores decide otherwise. */
+static int64_t count_far(const char *name, const struct test_cuts *here, const struct test_cuts *other,
+                         const struct test_cuts *there, const struct test_cuts *moved, int32_t k)
+{
+    const struct layer *l = &moved->layer[k], *to = &there->layer[k], *of = &here->layer[k];
+    int64_t n_far = 0;
+    for (int32_t ih = 0; ih < l->n_head_kv; ih++)
+        for (int32_t i = 0; i < l->n_entry[ih]; i++)
+            if (l->kept[(int64_t)ih * l->row + i] != is_kept(to, l, ih, i) && n_far++ < 2)
+                print_error("%s: entry %d of layer %d, KV head %d is kept by one alone, and its score %g is "
+                            "further from the "
+                            "cut than %g\n",
+                            name, i, l->il, ih, (double)of->score[(int64_t)ih * l->row + i],
+                            2 * (double)error_of(of->score, other->layer[k].score, of, l->n_head_kv));
+    return n_far;
+}
+
+void test_keeps_as(const char *name, const struct test_keeper *k, const struct test_cuts *there)
+{
+    int64_t n_far = 0;
+    struct test_cuts *here = noted(k, false), *other = noted(k, true);
+    assert_int_equal(here->n, there->n);
+    assert_int_equal(here->n, other->n);
+    check_gathered(name, here, other, there);
+    now.here = here;
+    now.other = other;
+    now.towards = there;
+    struct test_cuts *moved = noted(k, false);
+    now.towards = NULL;
+    assert_int_equal(moved->n, here->n);
+    for (int32_t i = 0; i < here->n; i++)
+        n_far += count_far(name, here, other, there, moved, i);
+    print_message(
+        "%s: %lld of %lld kept entries in both, %lld that differ are not within the error of the cut\n", name,
+        (long long)common(here, there), (long long)test_cuts_kept(there), (long long)n_far);
+    test_cuts_free(moved);
+    test_cuts_free(other);
+    test_cuts_free(here);
+    assert_int_equal(n_far, 0);
+}
+
+/* ---- Sessions ---- */
+
+static void run_session(void *user, bool other)
+{
+    const struct test_keep *k = user;
+    struct test_session want = k->want;
+    wnw_plan *plan;
+    if (other) {
+        want.attn =
+            k->m->executor ? WNW_ATTN_F32 : WNW_ATTN_GGML; /* libllama runs with our attention alone */
+        want.n_ubatch = OTHER_UBATCH;
+    }
+    wnw_session *s = test_session_new(k->m, &want);
+    assert_ok(wnw_session_begin(s, &k->run));
+    assert_ok(wnw_session_prefill(s, k->tokens, k->n, NULL, NULL));
+    assert_ok(wnw_session_plan(s, k->run.policy, &k->size, &plan, NULL));
+    wnw_plan_free(plan);
+    wnw_session_free(s);
+}
+
+void test_session_keeps_as(const char *name, const struct test_keep *k, const struct test_cuts *there)
+{
+    struct test_keep copy = *k;
+    test_keeps_as(name, &(struct test_keeper){run_session, &copy}, there);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What rounding leaves in this build. Bounds of tests are those of the arithmetic that CPUs have; a build with the rounding of another
+ * CPU (-DWNW_TEST_NOISE, src/kernel/noise.h) adds its own to them. Every other build adds nothing.
+ */
+#ifndef WNW_TESTS_ROUNDING_H
+#define WNW_TESTS_ROUNDING_H
+
+/* The largest relative error that noise gives to the result of one product or attention; 0 without noise. */
+double test_noise(void);
+/* The bound `arithmetic` on relative errors of results that `steps` products or attentions led to, one after the other. Each
+ * may amplify what it is given: steps are counted twice. */
+double test_rounding(double arithmetic, int steps);
+/* The bound on normalised square errors of logits, or of what else a whole model computes. */
+double test_nmse_most(double arithmetic);
+
+#endif
