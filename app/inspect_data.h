@@ -32,7 +32,7 @@ json_t *app_inspect_plan(const struct app_inspect_plan *plan);
 
 struct app_inspect_data {
     int32_t n;
-    int32_t first, end; /* tokens of the document: first <= i < end; end 0 = not known */
+    int32_t first, end;                   /* tokens of the document: first <= i < end; end 0 = not known */
     json_t *texts, *ids, *plans, *answer; /* borrowed; NULL = none, but for plans */
 };
 /* The whole. NULL if memory runs out. */

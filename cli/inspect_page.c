@@ -164,8 +164,8 @@ static bool template_of(wnw_prompt *prompt, const wnw_model *m, const struct sho
 {
     wnw_prompt_params text = wnw_prompt_default_params();
     wnw_stored *st = NULL;
-    const bool stored = wnw_stored_is(s->path) && wnw_stored_open(&st, s->path) == WNW_OK &&
-                        wnw_stored_get_text(st, &text);
+    const bool stored =
+        wnw_stored_is(s->path) && wnw_stored_open(&st, s->path) == WNW_OK && wnw_stored_get_text(st, &text);
     if (!stored)
         text = wnw_prompt_default_params();
     text.document = "x"; /* the tokens around it are the template's */

@@ -215,6 +215,12 @@ def check_answer(b):
     b.js("document.getElementById('sink').click()")
     assert looks(b) == [shades(answer["mass"], set())], "shades with the sinks"
     b.js("document.getElementById('sink').click()")
+    least = {i: min(row[i] for row in rows) for i in always}
+    beyond = [max(0, sum(row.get(i, 0) for row in rows) / len(rows) - least.get(i, 0)) if i not in sinks else 0 for i in range(n)]
+    place, width = b.js("return [strongest(attention(-1).mass), PLACE]")
+    if place >= 0:
+        sums = [sum(beyond[i:i + width]) for i in range(n)]
+        assert sums[place] >= max(sums) - 1, f"the strongest place is not at {place}"
     for i in (0, len(answer["texts"]) - 1):
         b.click(f"#said [role=button]:nth-child({i + 1})")
         assert looks(b) == [shades([answer["mass"][i]])], f"shades of token {i}"

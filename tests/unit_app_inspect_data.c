@@ -74,9 +74,10 @@ static void test_data(void **state)
         .name = "a\xff.wkv", .model = "m", .policy = json_null(), .layers = layers, .moved = true});
     assert_int_equal(json_array_append_new(plans, plan), 0);
     json_t *o = app_inspect_data(&(struct app_inspect_data){.n = 4, .plans = plans});
-    json_t *want = json_pack("{s:s, s:i, s:n, s:n, s:n, s:[{s:s, s:s, s:n, s:b, s:[[s]]}], s:n}", "winnow",
-                             wnw_version(), "n", 4, "texts", "ids", "document", "plans", "name", "a\xef\xbf\xbd.wkv",
-                             "model", "m", "policy", "moved", 1, "layers", "9", "answer");
+    json_t *want =
+        json_pack("{s:s, s:i, s:n, s:n, s:n, s:[{s:s, s:s, s:n, s:b, s:[[s]]}], s:n}", "winnow",
+                  wnw_version(), "n", 4, "texts", "ids", "document", "plans", "name", "a\xef\xbf\xbd.wkv",
+                  "model", "m", "policy", "moved", 1, "layers", "9", "answer");
     assert_non_null(want);
     assert_true(json_equal(o, want));
     json_decref(want);
