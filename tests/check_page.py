@@ -186,15 +186,29 @@ def check_maps(browser, run, number):
         for m in maps:
             want.setdefault((m["task"], m["score"], mode), []).append(m)
     shown = browser.js(MAPS, number) if want else []
-    assert len(shown) == len(want), (len(shown), len(want))
+    assert len(shown) == len(want) and all(of["label"] for of in shown), (len(shown), len(want))
     for of, maps in zip(shown, want.values()):
         cells = [c for m in maps for c in m["cells"]]
         lengths, depths = sorted({c[0] for c in cells}), sorted({c[1] for c in cells})
-        assert of["head"][-len(depths):] == [f"{fixed(d, 0)} %" for d in depths] and of["painted"], of["head"]
+        at = 1 + (len(lengths) > 1)
+        assert of["head"][at:at + len(depths)] == [f"{fixed(d, 0)} %" for d in depths] and of["painted"], of["head"]
         lines = [[("" if v is None else fixed(v, 0)) for v in ({(c[0], c[1]): c[2] for c in m["cells"]}.get((n, d)) for d in depths)]
                  for m in maps for n in lengths if any(c[0] == n for c in m["cells"])]
-        assert [row[-len(depths):] for row in of["rows"]] == lines, of["label"]
+        assert [row[at:at + len(depths)] for row in of["rows"]] == lines, of["label"]
         assert ("Tokens" in of["head"]) == (len(lengths) > 1), of["head"]
+
+
+def check_papers(browser, run, number):
+    """Every table of the papers; rows that have a number of ours come first, the others are folded."""
+    boxes = browser.js("return [...document.querySelectorAll('[data-section=papers]')[arguments[0]].querySelectorAll('.box')].map(b => [b.querySelector('[role=region]').ariaLabel, "
+                       "[...b.querySelectorAll('tbody tr:not(.ours) th')].map(t => t.textContent)])", number)
+    want = []
+    for t in run["papers"]:
+        name = f"{t['paper']}: {t['table']}"
+        mine = [r["method"] for r in t["rows"] if any(o and o["value"] is not None for o in r["ours"])]
+        others = [r["method"] for r in t["rows"] if not any(o and o["value"] is not None for o in r["ours"])]
+        want += [[name, mine], [f"Other rows of {name}", others]] if t["ours"] and mine and others else [[name, [r["method"] for r in t["rows"]]]]
+    assert sorted(boxes) == sorted(want), (boxes, want)
 
 
 def check_log(browser, section):
@@ -230,8 +244,7 @@ def check_run(browser, run, number):
         assert marks == [n + starts], (marks, n, starts)
     check_maps(browser, run, number)
     check_contrasts(browser, run, number)
-    papers = browser.js("return [...document.querySelectorAll('[data-section=papers]')[arguments[0]].querySelectorAll('.box')].length", number)
-    assert papers == len(run["papers"]), (papers, len(run["papers"]))
+    check_papers(browser, run, number)
 
 
 def check_order(browser):
