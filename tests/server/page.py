@@ -185,6 +185,8 @@ def check_kept(b, s, name, query):
     heads = b.js("return plans[0].heads.flat().map(h => h.n)")
     check(f"all tokens of {name}", spans == held["tokens"], spans, held)
     check(f"and the entries of {name}", abs(sum(heads) / len(heads) - held["entries"]) < 0.1, heads, held)
+    header = b.js("return data.document && [data.texts.slice(0, data.document[0]).join(''), data.texts.slice(data.document[0]).join(''), data.document[1] === data.n]")
+    check(f"without the header of {name}", header and re.fullmatch(r"<\|im_start\|>(system|user)\n", header[0]) and header[1].lstrip().startswith("w") and header[2], header and header[0][:200])
     check(f"with the texts of {name}", all(w in shown(b, ".text") for w in ("w1", "w2")), shown(b, ".text")[:200])
     check("it loads nothing", b.js("return [...document.querySelectorAll('script, img, iframe, object')].filter(e => e.src).length") == 0)
     if folder:
