@@ -88,11 +88,9 @@ const struct app_command cli_commands[] = {
     {.name = "inspect",
      .about = "Shows what is in a stored document or a keep-plan.",
      .usage = "DOC.wkv | plan.json [--json | -o PAGE.html [-m MODEL] [--compare OTHER | --answer QUESTION]]",
-     .notes = "The page is one file that needs nothing else: the text with each token shaded by how many "
-              "layers and heads "
-              "kept\nit, one layer or head of them, what each holds, and where two files differ; with "
-              "--answer what an answer "
-              "attended to.",
+     .notes = "The page is one file that needs nothing else. It opens on a map of what each layer keeps; "
+              "below it the text is\nshaded by how many layers and heads keep each token. --compare shows "
+              "two files or their difference,\n--answer the parts of the text that an answer attended to.",
      .groups = inspect_groups,
      .max_rest = 1,
      .args_size = sizeof(struct cli_args),
