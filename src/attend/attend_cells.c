@@ -27,7 +27,7 @@ enum seen { SEEN_NOT, SEEN_SOME, SEEN_ALL };
 
 struct work {
     float *q, *kf, *kt, *vf, *s, *o, *m, *l, *corr;
-    uint8_t *seen; /* [ROWS] of each row, for the tile at hand */
+    uint8_t *seen; /* [ROWS] of each row, for the current tile */
 };
 
 struct wnw__cells_shared {

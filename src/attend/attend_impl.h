@@ -122,15 +122,15 @@ static inline int32_t *wnw__attend_kept_entries(const struct wnw__attend_kept *k
 
 /* What scores in bytes need: attend_far.c. */
 struct wnw__attend_far {
-    bool on;                        /* the queries at hand are here */
+    bool on;                        /* the current queries are here */
     uint32_t *q;                    /* [rows][d / 4] in panels */
     float *q_scale, *q_square;      /* [rows] */
     int32_t *q_first;               /* [rows] */
     struct wnw__score8_size q_most; /* of all rows */
     float *k_room;                  /* room for a tile of keys in bytes */
-    const uint32_t *k;              /* [d / 4][WNW_TILE] of the tile at hand */
+    const uint32_t *k;              /* [d / 4][WNW_TILE] of the current tile */
     const float *k_scale;           /* [WNW_TILE] */
-    uint8_t *taken;                 /* [rows] whether its scores for the tile at hand are in bytes */
+    uint8_t *taken;                 /* [rows] whether its scores for the current tile are in bytes */
 };
 
 /* One thread's scratch. */

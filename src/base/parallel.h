@@ -28,7 +28,7 @@ struct wnw__pool {
  * alone. */
 void wnw__parallel(struct wnw__pool *pool, int32_t n, void (*fn)(int32_t i, void *user), void *user);
 
-/* For teams: takes work of the loop at hand until none is left. */
+/* For teams: takes work of the current loop until none is left. */
 void wnw__parallel_work(struct wnw__pool *pool);
 
 /* Tries how many threads can be started next to the caller's, at most n, and ends them again: *out is 0 .. n.

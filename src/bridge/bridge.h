@@ -213,7 +213,7 @@ struct wnw__bridge_tracks; /* bridge_track.h */
 struct wnw__proj;          /* observe/projnorm.h */
 struct wnw__team;          /* forward/team.h */
 
-/* An attention of the graph at hand over a layer that policies act on. */
+/* An attention of the current graph over a layer that policies act on. */
 struct wnw__bridge_place {
     struct wnw__bridge_backend *b;
     struct wnw__bridge_layer *layer;
@@ -241,7 +241,7 @@ struct wnw__bridge_watch {
         const struct wnw_bridge_sample
             *sample;                  /* of what was fed again (bridge_sample.c); NULL: nothing was */
     } last;                           /* the sequence of the last row of the last batch, with that row */
-    struct wnw__bridge_place *places; /* [n_place] of the graph at hand, in its order */
+    struct wnw__bridge_place *places; /* [n_place] of the current graph, in its order */
     int32_t n_place, cap_place;
     struct wnw__bridge_tracks *tracks; /* statistics of queries; NULL while none are wanted */
     struct wnw__proj *proj[2];         /* of KV heads, of query heads; NULL: no norms were wanted yet */
@@ -282,7 +282,7 @@ struct wnw__bridge_backend {
                       void *user); /* wnw_bridge_tell_rows */
     void *rows_user;
     const struct ggml_tensor *rows_mask; /* of the graph whose rows are told; NULL: it has none */
-    int32_t *index;                      /* [cap_index] cells of the rows at hand */
+    int32_t *index;                      /* [cap_index] cells of the current rows */
     int32_t cap_index;
     uint8_t *room; /* memory of the graph that runs */
     size_t room_bytes;

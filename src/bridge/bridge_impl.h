@@ -51,7 +51,7 @@ const struct ggml_tensor *wnw__bridge_keys_product(const struct ggml_tensor *sto
 
 /* ---- What is noted of queries and attention while a graph runs (bridge_record.c) ---- */
 
-/* Has the layers of the graph at hand keep with their entries the numbers that the policy wants. E_NOMEM. */
+/* Has the layers of the current graph keep with their entries the numbers that the policy wants. E_NOMEM. */
 int wnw__bridge_record_begin(struct wnw__bridge_backend *b);
 /* Keeps queries of an attention, whose node is about to run. One thread calls it. */
 void wnw__bridge_record_queries(struct wnw__bridge_backend *b, const struct ggml_tensor *node,
@@ -80,7 +80,7 @@ void wnw__bridge_record_after(struct wnw__bridge_backend *b, struct ggml_context
 
 /* Whether the gates of the backend's profile are wanted and have numbers for the layer. */
 bool wnw__bridge_gates_suit(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
-/* Makes scratch for the graph at hand. E_NOMEM. */
+/* Makes scratch for the current graph. E_NOMEM. */
 int wnw__bridge_gates_reserve(struct wnw__bridge_backend *b);
 /* The work of a node whose source is what the attention of the place `user` reads. */
 void wnw__bridge_gates_take(struct ggml_tensor *node, int ith, int nth, void *user);

@@ -358,7 +358,7 @@ static const char *why_plain(const struct wnw__bridge_backend *b, const struct w
     return line;
 }
 
-/* Says why a policy has nothing to act on, where that is so of the whole model and not of the graph at hand. */
+/* Says why a policy has nothing to act on, where that is so of the whole model and not of the current graph. */
 static void tell_nothing(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     const struct wnw__bridge_layer *plain = NULL;

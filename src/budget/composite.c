@@ -7,6 +7,7 @@
  *     S'(l,j,k) = k-th largest score of KV head j of layer l
  *     I(l,k)    = mean over j of S'(l,j,k)                       falls with k
  *     B         = floor((1 - r) L n),  N_l = how many I(l,.) are among the B largest
+ *
  * Each head of layer l then keeps its N_l best, which need not be the same tokens. Equal I are ordered by
  * lower layer, then lower k. The sum of N_l is exactly B.
  * min_tokens is the number of composite tokens that every layer keeps, as far as B allows; the paper has no

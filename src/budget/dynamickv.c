@@ -6,12 +6,14 @@
  *
  * exact     in proportion to that number, at most r_max C and the layer's entries; the total is exact
  *           (default)
+ *
  * cascade   the authors' code: every layer keeps n0 = min(r_max C, S - w) at first. After each `every` layers
  *           (and at the last), with m layers seen and c_i = floor(n_i / m), where n_i entries of layer i are
  *           among the H C m best:
  *               b_i = trunc(n0 c_i / sum c), then floor(b_i / r) with r = sum b / (C L)
  *           The last layer takes the rest of C L, and every layer shrinks to b_i. Counts never grow again: a
  *           layer has the smallest b_i of all its steps, so the total can stay below what was asked for.
+ *
  * The authors' heads are query heads with repeated keys; here they are KV heads. Protected entries take no
  * part. Equal scores are ordered by lower layer, head and position. Cost O(n) per head and step.
  */

@@ -11,6 +11,7 @@
  *     elastic   n_l = min(|I_l|, C), at least min(|P|, ceil(floor C)): the paper; keeps less than asked for
  *     strict    n_l = min(|P|, C): what the released code comes to; the threshold is without effect
  *     pooled    sum of n_l = L C, or all entries within cap if they are fewer; |I_l| is the layer's demand
+ *
  * Entries above a threshold are the best ones, so a count is all that selection needs. floor = 1/4 is ours;
  * the paper has none. pooled is ours too: with lo = min(|P|, C, max(1, floor C)), cap = min(|P|, 4 C), want =
  * |I_l| within lo .. cap, the total is shared out between lo and want where the wants exceed it, else between

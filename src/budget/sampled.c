@@ -3,7 +3,7 @@
  * Head budgets from a sample of a second look: some tokens of the text, of a long one at several places, are repeated in truth, as
  * KVzip (arXiv 2505.23416) repeats all, behind those that precede them in the text; nobody asks for it in words. A head keeps the share
  * of its entries that it has above a threshold in the sample. Shares (budget/shares.c) are the same, measured once per model over many
- * texts; these are measured on the prompt at hand and need no profile. How the best entries spread over the heads shows in few tokens
+ * texts; these are measured on the current prompt and need no profile. How the best entries spread over the heads shows in few tokens
  * (decisions 114, 124, 127). From no paper that we know. Of head r, with the largest attention Z that the repetition gave to each of
  * the m sampled entries,
  *

@@ -7,6 +7,7 @@
  *     MBA[l,h] = smallest n such that the n largest scores of head h hold 0.9 of its sum
  *     LMBA[l]  = mean over h of MBA[l,h]          U_l = LMBA[l] / sum of LMBA
  *     B_l      = Bmin + (Bavg - Bmin) L U_l       Bmin = 0.2 Bavg
+ *
  * Bavg and B_l count the entries besides the protected ones, which take no part in the sums; heads are KV
  * heads. B_l is rounded by largest fraction, so that the total is exact, and is at least 1 and at most the
  * layer's entries. Where a score is below 0 (of scorers that do not estimate attention) all are shifted so
