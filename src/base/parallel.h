@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* A team and its loop at hand. One thread at a time may use it, and functions that a loop calls may not. */
+/* A team and its current loop. One thread at a time may use it. Functions that a loop calls may not use it. */
 struct wnw__pool {
     int32_t n_threads; /* the caller's included, at least 1 */
     /* Has the threads of the team, the caller's included, call wnw__parallel_work once each, and returns when
