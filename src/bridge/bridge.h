@@ -4,12 +4,17 @@
  * layers. On winnow's device these tensors are addresses without memory. Keys and values are in winnow's ragged cache,
  * and winnow's attention reads them there. All other nodes of a graph run on a CPU backend that winnow's backend owns.
  *
- *     bridge.c         registry, device, version gate          bridge_buffer.c   the memory that libllama asks for
- *     bridge_graph.c   which node does what with a cache       bridge_store.c    entries by cell
- *     bridge_nodes.c   what a node that is ours computes       bridge_run.c      a graph runs
- *     bridge_matmul.c  products with weights                   bridge_fuse.c     what they compute on the way
- *     bridge_access.c  what programs see of a cache            bridge_module.c   what ggml looks for in a library
- *     bridge_rows.c    for programs that know sequences
+ *     bridge.c:         registry, device, version gate
+ *     bridge_buffer.c:  the memory that libllama asks for
+ *     bridge_graph.c:   which node does what with a cache
+ *     bridge_store.c:   entries by cell
+ *     bridge_nodes.c:   what a node of winnow's computes
+ *     bridge_run.c:     a graph runs
+ *     bridge_matmul.c:  products with weights
+ *     bridge_fuse.c:    what they compute on the way
+ *     bridge_access.c:  what programs see of a cache
+ *     bridge_module.c:  what ggml looks for in a library
+ *     bridge_rows.c:    for programs that know sequences
  *
  * A layer of a cache is taken over (ragged) if every node of its first graph that reads or writes it is known. Otherwise
  * it stays as libllama has it (plain). If a later graph has an unknown node on a ragged layer, the rows are copied to

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Policies in the backend, step by step: what a graph shows of the layers that they act on, what is noted while it runs, which
- * sequence it belongs to, and a plan for that sequence, from what the policy sees of it to the entries that go.
+ * Policies in the backend, step by step: what a graph shows of the layers that they act on, what is noted while it runs, and
+ * which sequence it belongs to. Then comes the plan for that sequence, from what the policy sees to the entries that are
+ * dropped.
  */
 #ifndef WNW_BRIDGE_IMPL_H
 #define WNW_BRIDGE_IMPL_H
@@ -103,7 +104,8 @@ bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wn
 
 struct wnw__source;
 struct wnw_bridge_sample_of;
-/* Takes it of a sequence and what was fed behind, both in *live. E_ARG, E_NOT_OBSERVED, E_NOMEM; *out = NULL then. */
+/* Takes it of a sequence and what was fed after it, both in *live. E_ARG, E_NOT_OBSERVED, E_NOMEM; *out = NULL
+ * then. */
 int wnw__bridge_sample_new(struct wnw_bridge_sample **out, struct wnw__bridge_backend *b,
                            const struct wnw__bridge_live *live, const struct wnw_bridge_sample_of *of);
 /* Takes it in the layer of *obs, whose entries are there. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A layer of a cache as one block of bytes, for files (docs/reference/wkv.md). In this order, without gaps but where a page begins:
+ * A layer of a cache as one block of bytes, for files (docs/reference/wkv.md). The parts come in this order. Gaps are only before
+ * the start of a page.
  *
- *     positions       [head][len] int32
- *     numbers         [kind][plane][head][len] float, of the kinds that the cache keeps, in the order of enum wnw__aux
- *     rows of tails   [head] keys, then values: len - n_quantised f16 rows each; nothing without a tail
+ *     positions       [head][len] int32;
+ *     numbers         [kind][plane][head][len] float, of the kinds that the cache keeps, in the order of enum wnw__aux;
+ *     rows of tails   [head] keys, then values: len - n_quantised f16 rows each; nothing without a tail;
  *     other rows      [head] keys, then values: n_quantised rows each, or len without a tail; the keys and the values of
  *                     every head begin a page of WNW_STORED_PAGE bytes
  *
