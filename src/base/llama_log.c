@@ -5,7 +5,7 @@
 
 void wnw__quiet_dependencies(void)
 {
-    /* libllama does not tell its own callback apart from ggml's; llama_log_set sets both. */
+    /* libllama does not separate its own callback from ggml's; llama_log_set sets both. */
     ggml_log_callback now, first;
     void *user, *none;
     ggml_log_get(&now, &user);

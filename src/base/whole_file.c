@@ -102,7 +102,8 @@ static int link_it(struct wnw__whole_file *f)
     return linkat(AT_FDCWD, self, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
 }
 
-/* Finds a free name beside the file's place. Names are tried, because neither way replaces a file. Returns 0 or errno. */
+/* Finds a free name in the folder of the final file. Names are tried, because neither way replaces a file. Returns 0 or
+ * errno. */
 static int name_it(struct wnw__whole_file *f, int (*make)(struct wnw__whole_file *f))
 {
     char ending[48];
@@ -121,7 +122,7 @@ static int name_it(struct wnw__whole_file *f, int (*make)(struct wnw__whole_file
     return err;
 }
 
-/* A file without a name, or with one beside its place. Returns 0 or errno. */
+/* A file without a name, or with a temporary name in the same folder. Returns 0 or errno. */
 static int make_file(struct wnw__whole_file *f)
 {
     char *folder = folder_of(f->path);
