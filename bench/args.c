@@ -4,7 +4,7 @@
 
 #define AT(field) offsetof(struct bench_args, field)
 
-/* Rows that stand in several tables. */
+/* Rows that several tables have. */
 #define MODEL                                                                                               \
     {                                                                                                       \
         "model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`", \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * llama.cpp as a process of its own, seen from inside: it answers requests that come line by line. Words are
- * separated by one blank. A request is answered by any number of lines `at N`, which say that work goes on,
- * and then by one line: `ok` with results, or `failed` and a sentence. The requests are
+ * The process that runs llama.cpp. It answers requests, one a line. Words are separated by one blank.
+ * The reply to a request is any number of lines `at N`, which say that work goes on, then one last line:
+ * `ok` with results, or `failed` and a sentence. The requests are
  *
  *   about                                           ok VERSION FLAG...  of ggml, and what it was built with
  *   open N_CTX N_SEQ N_UBATCH N_THREADS PATH        ok                  as bench_llama_open
@@ -17,8 +17,8 @@
  *   clock wall|cpu                                  ok                  what MS is from now on; wall at first
  *   memory                                          ok BYTES            the most that was ever resident
  *
- * Times are measured here, so that pipes are not in them. This folder knows libllama and no library of
- * ours: it is also compiled against another build of llama.cpp (scripts/peers.sh).
+ * Times are measured here, so that they do not include the pipes. This folder uses libllama only and none of
+ * winnow's libraries, because it is also compiled against another build of llama.cpp (scripts/peers.sh).
  */
 #ifndef WNW_BENCH_LLAMA_SERVE_H
 #define WNW_BENCH_LLAMA_SERVE_H
