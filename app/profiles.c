@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finding calibration results. The places, in this order:
+ * Finds calibration results. The places, in this order:
  *
- *   --profile           a file; or a folder that holds KIND.json or MODEL/KIND.json
- *   the cache folder    profiles/MODEL/KIND.json in $WINNOW_CACHE or ~/.cache/winnow
- *   shipped             profiles/MODEL/KIND.json among the files that come with the program (app/share.h)
+ *   --profile           a file; or a folder that holds KIND.json or MODEL/KIND.json;
+ *   the cache folder    profiles/MODEL/KIND.json in $WINNOW_CACHE or ~/.cache/winnow;
+ *   shipped             profiles/MODEL/KIND.json among the files that come with the program (app/share.h).
  *
  * MODEL is the name of the model's file without .gguf. CompilerKV's tables belong to a budget and are called
  * compiler-bBUDGET.json. The first place that has any is used, and there the budget that is nearest in ratio.

@@ -3,13 +3,13 @@
  * A piece of the text is read once with the full cache. Copies of that cache are compressed by several policies,
  * and the text that really follows is read on each. Its likelihood shows what was lost. Both sides of a comparison
  * keep the same number of entries. The last comparison is an exception: its sizes agree only on the prompts that
- * the calibration used.
+ * the calibration used. The comparisons are
  *
- *     heads      every layer keeps the budget; learned head weights against ones
- *     pooled     the layers share the budget; learned tables against ones and one threshold of 1
+ *     heads      every layer keeps the budget; learned head weights against ones;
+ *     pooled     the layers share the budget; learned tables against ones and one threshold of 1;
  *     elastic    the preset `compilerkv`, which keeps what clears its thresholds, against ones that keep in
- *                every layer the mean of what it kept in this piece
- *     constant   the same preset against one threshold for all prompts, the profile's tau_constant
+ *                every layer the mean of what it kept in this piece;
+ *     constant   the same preset against one threshold for all prompts, the profile's tau_constant.
  *
  * Differences are paired by piece; their interval is the bootstrap's of the evaluation.
  */
