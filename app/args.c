@@ -18,13 +18,11 @@ static const struct app_option model_options[] = {
      "choice",
      AT(kv_tail), 0, 1048576, "0, or 32 to 1048576"},
     {"kv-rotate", 0, APP_TEXT, "WHETHER", "on", NULL,
-     "with q8_0 or q4_0: on spreads outliers of keys and values over the elements that are rounded together, "
-     "which "
-     "loses less; off stores them as they are",
+     "with q8_0 or q4_0: on rotates keys and values before rounding, which spreads outliers and loses less; "
+     "off stores them unrotated",
      AT(kv_rotate), 0, 0, NULL},
     {"attn", 0, APP_TEXT, "KIND", "own", NULL,
-     "attention: own (our kernels), f32 (the same without bf16 and bytes) or ggml (standard operations)",
-     AT(attn), 0, 0, NULL},
+     "attention code: own (fastest), f32 (own, full precision) or ggml (reference)", AT(attn), 0, 0, NULL},
 };
 APP_GROUP(app_group_model, "Model", model_options);
 
@@ -54,7 +52,8 @@ APP_GROUP(app_group_input, "Input", input_options);
 
 static const struct app_option policy_options[] = {
     {"policy", 0, APP_TEXT, "RECIPE", NULL, "full, or auto where a size is given",
-     "what to keep, e.g. snapkv:window=32+adakv, or auto: by what is known; `winnow methods` lists the parts",
+     "compression method, e.g. snapkv:window=32+adakv; auto: the best one known for this model; "
+     "`winnow methods` lists them",
      AT(policy), 0, 0, NULL},
     {"budget", 0, APP_INT, "N", NULL, NULL, "size: average entries kept per layer and KV head", AT(budget), 1,
      2147483647, "1 to 2147483647"},
@@ -63,7 +62,7 @@ static const struct app_option policy_options[] = {
     {"kv-bytes", 0, APP_BYTES, "SIZE", NULL, NULL, "size: bytes of kept keys and values, suffix K, M or G",
      AT(kv_bytes), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
     {"keep-quality", 0, APP_REAL, "Q", NULL, NULL,
-     "in place of a size: as few entries as keep a share Q of next tokens' probabilities, by calibration",
+     "instead of a size: keep as few entries as possible while predictions stay at least Q as good (0 to 1)",
      AT(keep_quality), 1e-6, 1 - 1e-6, "above 0 and below 1"},
     {"evict", 0, APP_TEXT, "WHEN", "end", NULL,
      "when to compress: end (of the prompt), layer (one layer after the other), chunk[:C] (every C tokens, "
@@ -71,7 +70,7 @@ static const struct app_option policy_options[] = {
      "or the method's own)",
      AT(evict), 0, 0, NULL},
     {"evict-every", 0, APP_TEXT, "I[:T]", NULL, "off, but for methods with a rule of their own (lagkv)",
-     "while generating: after every I tokens shrink to T entries per layer and head (default: the prompt's "
+     "while generating: compress after every I tokens to T entries per layer and head (default: the prompt's "
      "size)",
      AT(evict_every), 0, 0, NULL},
     {"profile", 0, APP_TEXT, "PATH", NULL, "the cache folder's, then shipped ones",
@@ -81,13 +80,13 @@ APP_GROUP(app_group_policy, "What to keep (at most one size)", policy_options);
 
 static const struct app_option mask_options[] = {
     {"mask-heads", 0, APP_TEXT, "LIST", NULL, NULL,
-     "query heads that are switched off: LAYER-HEAD,... or srh:topN, trad:topN (of a profile), "
+     "query heads to switch off: LAYER-HEAD,... or srh:topN, trad:topN (of a profile), "
      "random:N:SEED, random:N:SEED:M (without the M best by srh)",
      AT(mask_heads), 0, 0, NULL},
     {"mask-phase", 0, APP_TEXT, "WHEN", NULL, "all", "all, or decode: only while tokens are generated",
      AT(mask_phase), 0, 0, NULL},
     {"mask-form", 0, APP_TEXT, "FORM", NULL, "zero",
-     "what masked heads give: zero, or mean: that of all values (a query of 0)", AT(mask_form), 0, 0, NULL},
+     "output of masked heads: zero, or mean (of all values, as for a query of 0)", AT(mask_form), 0, 0, NULL},
 };
 APP_GROUP(app_group_mask, "Heads that are switched off", mask_options);
 

@@ -10,7 +10,7 @@
 
 /* The kinds of profiles that the choice looks at. */
 #define APP_AUTO_PROFILES (1u << WNW_PROFILE_SHARES | 1u << WNW_PROFILE_GATE | 1u << WNW_PROFILE_INPUTGATE)
-/* Those whose scores a quality can be kept by, beside `replay`, which needs none. */
+/* Profiles of the scorers that a quality can be kept with. `replay` can too, and needs no profile. */
 #define APP_KEEP_PROFILES (1u << WNW_PROFILE_GATE | 1u << WNW_PROFILE_INPUTGATE)
 
 /* Whether a recipe asks for the choice. */

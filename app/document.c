@@ -12,7 +12,7 @@ static bool begins(const struct app_text *t, const char *bytes, size_t n)
     return t->len >= n && memcmp(t->s, bytes, n) == 0;
 }
 
-/* What keeps bytes from being a text of ours. NULL: nothing, or no memory, which *good says. */
+/* Why winnow does not take these bytes as text. NULL: they are text, or out of memory; *good distinguishes the two. */
 static char *find_fault(const struct app_text *t, const char *name, bool *good)
 {
     const char *nul = memchr(t->s, 0, t->len);

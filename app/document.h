@@ -15,8 +15,8 @@ int app_text_clean(struct app_text *t, const char *name, struct app_text *remark
 /* The same without a message: *fault is NULL, or says what is wrong, and is the caller's to free (NULL with APP_FAILED: out of memory). */
 int app_text_mend(struct app_text *t, const char *name, struct app_text *remarks, char **fault);
 
-/* Reads documents, of which "-" is standard input, and joins them by blank lines: each begins in the paragraph after the one
- * before. *text is NULL without any; the caller frees it. Returns an exit code. */
+/* Reads documents and joins them with blank lines, so that each begins a new paragraph. The path "-" is standard input.
+ * *text is NULL without documents; the caller frees it. Returns an exit code. */
 int app_documents_read(char **text, size_t *len, const struct app_list *paths, struct app_text *remarks);
 
 /* A copy of an argument, cleaned as above; *copy is NULL where there is none. The caller frees it. Returns an exit code. */

@@ -84,7 +84,7 @@ static void print_number(FILE *f, int x, int y, const char *anchor, double value
     print_text(f, x, y, anchor, text);
 }
 
-/* Labels stand at every n-th row or column, so that they do not overlap. */
+/* Every n-th row or column has a label, so that labels do not overlap. */
 static int32_t label_step(int32_t n)
 {
     return n <= 16 ? 1 : n <= 48 ? 4 : 8;

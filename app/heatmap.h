@@ -14,7 +14,7 @@ struct app_heatmap {
 };
 
 /* Writes an SVG picture of n maps, one below the other. The scale of each goes from 0, or from its lowest
- * value if that is negative, to its highest. Whether writing succeeded is told by ferror. */
+ * value if that is negative, to its highest. ferror(f) says whether writing succeeded. */
 void app_heatmap_svg(FILE *f, const struct app_heatmap *maps, int n);
 /* Prints a map as text, one line per row, on the same scale. */
 void app_heatmap_print(FILE *f, const struct app_heatmap *map);

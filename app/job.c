@@ -41,7 +41,7 @@ static int check_masks(struct app_job *job)
     return app_job_mask_form(&job->mask_form, job->args->mask_form);
 }
 
-/* Reads text[len], all of which must be a whole number from 1 to 2147483647. */
+/* Parses text[len] as a whole number from 1 to 2147483647; nothing may follow the number. */
 static bool parse_count(int64_t *out, const char *text, size_t len)
 {
     char digits[16];
@@ -518,7 +518,7 @@ static double share_kept(const struct app_job *job)
     return kept < 1 ? kept : 1;
 }
 
-/* Chooses the policy, of what job->run says besides it. */
+/* Chooses the policy from the other fields of job->run. */
 static int choose_policy(struct app_job *job)
 {
     wnw_policy_facts facts = wnw_policy_facts_default();
@@ -626,8 +626,8 @@ void app_job_measure(struct app_job *job)
     job->kv_bytes_full = stats.bytes_full;
 }
 
-/* Refuses what takes more bytes than were asked for. Heads grow in blocks and memory in pages, and a policy may always keep some
- * entries, so that there is a least size. Layers with a sliding window are not counted: no policy acts on them. */
+/* Fails if the cache takes more bytes than were asked for. Heads grow in blocks, memory grows in pages, and a policy may
+ * always keep some entries, so there is a smallest size. Layers with a sliding window are not counted: no policy acts on them. */
 static int check_bytes(const struct app_job *job)
 {
     const uint64_t has = job->kv_bytes - job->kv_bytes_swa;

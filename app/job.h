@@ -20,13 +20,13 @@ struct app_job {
     char *question, *system;  /* NULL = none */
     wnw_policy *policy;       /* NULL until app_job_session where it is chosen */
     bool automatic;           /* no policy was named, or auto: it is chosen once the prompt is known */
-    bool stores;              /* the session is stored, and the rules may go on when more is added to it */
+    bool stores;              /* the session will be stored and may be continued later */
     bool no_profiles;         /* auto chooses among policies that read no calibration results */
     bool was_read;            /* the session has entries that were read for another policy or none */
     wnw_policy_choice choice;
     char *keep_recipe; /* owned: for --keep-quality; NULL = none is asked for, or not chosen yet */
     wnw_size size;
-    wnw_run run; /* what the session is told: policy, size, when to compress, prompt */
+    wnw_run run; /* the session's rules: policy, size, when to compress, prompt */
     struct app_kv kv;
     wnw_attn attn;
     wnw_mask_phase mask_phase;
@@ -35,7 +35,7 @@ struct app_job {
     int64_t now;       /* the date for templates that write it, as in wnw_prompt_params; 0 = the present */
     bool talks;        /* a conversation: what follows the document is compressed too, turn after turn */
     bool any_length;   /* the prompt is only tokenized: it may be longer than the context */
-    bool is_prepared;  /* profile and policy are there, and job->run says what a session is told */
+    bool is_prepared;  /* profile and policy are loaded, and job->run is complete */
     bool size_ignored; /* a size was given for the policy that keeps everything */
 
     wnw_model *model;
@@ -69,7 +69,7 @@ struct app_job {
 int app_job_rules(wnw_run *rules, const char *when, const char *every);
 /* Reads the argument of --mask-form (NULL = not given). Returns an exit code. */
 int app_job_mask_form(wnw_mask_form *form, const char *word);
-/* Refuses a policy that cannot work in the phases in which the rules, read from `when`, ask it to compress. */
+/* Fails if the policy cannot compress in a phase that the rules ask for. `when` is the text that the rules were parsed from. */
 int app_job_allowed(const wnw_policy *policy, const wnw_run *rules, const char *when);
 /* Checks everything that can be refused without the model. Returns an exit code, like all functions here. */
 int app_job_check(struct app_job *job, const struct app_args *args);
@@ -94,7 +94,7 @@ int app_job_open(struct app_job *job);
 bool app_job_is_endless(const struct app_job *job);
 /* Turns the prompt into tokens and checks them against the vocabulary. */
 int app_job_prompt(struct app_job *job);
-/* Reads the profile that the policy needs and sets what a session is told, job->run. Once it has, it does nothing. */
+/* Reads the profile that the policy needs and completes job->run, the session's rules. A second call does nothing. */
 int app_job_prepare(struct app_job *job);
 /* Makes a session that observes for the policy. */
 int app_job_session(struct app_job *job);

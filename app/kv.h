@@ -17,7 +17,7 @@ enum { APP_KV_WORD = 32 }; /* bytes of a cache in a list, with the NUL */
 
 /* Reads the options. attn: the attention that will read the cache. Returns an exit code. */
 int app_kv_check(struct app_kv *kv, const struct app_args *args, wnw_attn attn);
-/* Chooses the type of a cache that may take so many bytes and reads n tokens of the model. */
+/* Chooses the element type of a cache that holds n tokens of the model in at most `bytes` bytes. */
 void app_kv_choose(struct app_kv *kv, uint64_t bytes, int64_t n, const wnw_model_info *info);
 /* Says on one line of stderr what was chosen and why. */
 void app_kv_tell(const struct app_kv *kv, uint64_t bytes, int64_t n, const wnw_model_info *info);

@@ -7,7 +7,7 @@
 
 #define APP_NO_LIMIT UINT64_MAX
 
-/* In bytes. APP_NO_LIMIT stands for no limit, and for what the system does not say. */
+/* In bytes. APP_NO_LIMIT means no limit, or that the system does not say. */
 struct app_limits {
     uint64_t total, available;  /* memory of the machine, and what of it can be had */
     uint64_t group, group_room; /* the least of the control group's limits, and what is left below it */
@@ -19,7 +19,7 @@ struct app_limits {
     double cores;               /* that the control group's quota comes to; 0 = no quota */
 };
 
-/* root: what stands before /proc and /sys, "" for the system's own; limits of resources are always the process's. */
+/* root: prefix of /proc and /sys, "" for the system's own. Resource limits are always those of the process. */
 void app_limits_read(struct app_limits *out, const char *root);
 
 #endif

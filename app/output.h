@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-/* The files a command reads, told apart by device and inode: no output may take the place of one. */
+/* The files a command reads, identified by device and inode: no output may replace one of them. */
 enum { APP_MAX_INPUTS = 1024 };
 struct app_inputs {
     struct {

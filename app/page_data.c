@@ -8,8 +8,8 @@
 /* Where the data goes in the page. */
 static const char mark[] = "<script type=\"application/json\" id=\"data\">";
 
-/* What stands for the character at s, whose length is *len; NULL if the character stands for itself. Markup begins with '<';
- * U+2028 and U+2029 end a line of a script in older readers. All of them stand in strings, where the escapes are allowed. */
+/* The escape for the character at s, whose length is *len; NULL if it needs none. Markup begins with '<';
+ * U+2028 and U+2029 end a line of a script in older browsers. All of them occur in strings, where escapes are allowed. */
 static const char *escape_of(const char *s, size_t *len)
 {
     static const struct {
@@ -53,7 +53,7 @@ bool app_page_fill(struct app_text *t, const char *page, size_t n, const json_t 
         return false;
     at += sizeof mark - 1;
     bool good = app_text_add(t, page, (size_t)(at - page)) && app_page_data(t, json);
-    while (at < end && *at != '<') /* what stands there without data */
+    while (at < end && *at != '<') /* skips the placeholder of a page without data */
         at++;
     good = good && app_text_add(t, at, (size_t)(end - at));
     free(json);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finding calibration results. The places, in this order:
+ * Finds calibration results. The places, in this order:
  *
- *   --profile           a file; or a folder that holds KIND.json or MODEL/KIND.json
- *   the cache folder    profiles/MODEL/KIND.json in $WINNOW_CACHE or ~/.cache/winnow
- *   shipped             profiles/MODEL/KIND.json among the files that come with the program (app/share.h)
+ *   --profile           a file; or a folder that holds KIND.json or MODEL/KIND.json;
+ *   the cache folder    profiles/MODEL/KIND.json in $WINNOW_CACHE or ~/.cache/winnow;
+ *   shipped             profiles/MODEL/KIND.json among the files that come with the program (app/share.h).
  *
- * MODEL is the name of the model's file without .gguf. CompilerKV's tables belong to a budget: of the files
- * compiler-bBUDGET.json in the first place that has any, the nearest in ratio is taken. What --profile names
- * must serve. A file that was merely found and cannot be used is passed over with a remark, and the next place
- * counts, so that no file makes a command fail that works without it.
+ * MODEL is the name of the model's file without .gguf. CompilerKV's tables belong to a budget and are called
+ * compiler-bBUDGET.json. The first place that has any is used, and there the budget that is nearest in ratio.
+ *
+ * A file that --profile names must be usable. A file that was only found and cannot be used is skipped with a
+ * remark, and the next place is tried. So no file makes a command fail that works without it.
  */
 #include "app/profiles.h"
 

@@ -8,8 +8,9 @@
 
 /* Writes the folder of the program. False if it is not known. */
 bool app_program_folder(char *path, size_t size);
-/* Sets path to a library or program of ours that users do not start: NAME next to the program, as in a build folder, or in lib/winnow,
- * where it is installed; links are followed. False if there is none that this process may read and, where `runs`, execute. */
+/* Sets path to one of winnow's libraries or programs that users do not start themselves. Looks for NAME next to the program, as in a
+ * build folder, then in lib/winnow, where it is installed. Links are followed. False if no such file is readable and, if `runs`,
+ * executable. */
 bool app_program_part(char *path, size_t size, const char *name, bool runs);
 /* The places of a shipped file, in the order of looking, both owned by the caller. [0]: share/TAIL in the
  * folder of the program, as in a build folder, which has a link to that of the source tree. [1]:

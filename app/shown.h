@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Text from models and files on its way to a terminal. A terminal obeys control characters: a text could set its title, its clipboard and
- * what stands on its lines. There they are written as text, \x1b and \u009b; into a pipe or a file the text goes as it is.
+ * Prints text from models and files. A terminal obeys control characters: a text could set its title, its clipboard and the text on its
+ * lines. So a terminal gets them as text, \x1b and \u009b. A pipe or a file gets the text unchanged.
  */
 #ifndef WNW_APP_SHOWN_H
 #define WNW_APP_SHOWN_H
@@ -13,7 +13,7 @@
 struct app_shown {
     FILE *f;
     bool terminal; /* f is one */
-    bool returned; /* a carriage return came last: with a line break behind it, it is one */
+    bool returned; /* a carriage return came last: a line feed after it belongs to the same line break */
     char begun[4]; /* [n_begun] the beginning of a character that the next piece may complete */
     size_t n_begun;
 };

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Columns that a help text may use: those of the terminal behind f, at least 40 and at most 100; 80 where f is no terminal. */
+/* Columns that a help text may use: the width of the terminal f, clamped to 40 to 100; 80 if f is no terminal. */
 int app_wrap_columns(FILE *f);
 
 /* Writes text and a line break, with line breaks between words so that no line has more than `width` bytes. Further lines begin with

@@ -4,7 +4,7 @@
 
 #define AT(field) offsetof(struct bench_args, field)
 
-/* Rows that stand in several tables. */
+/* Rows that several tables have. */
 #define MODEL                                                                                               \
     {                                                                                                       \
         "model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`", \
@@ -54,16 +54,16 @@ static const struct app_option speed_options[] = {
     POLICY("snapkv", "what the compressed cache keeps"),
     {"budget", 0, APP_INT, "N", NULL, "1/8 of the length", "entries kept per layer and KV head",
      AT(app.budget), 1, 2147483647, "1 to 2147483647"},
-    {"kv-type", 0, APP_TEXT, "TYPE", "f16", NULL, "type of our caches: f16, q8_0, q4_0 or f32",
+    {"kv-type", 0, APP_TEXT, "TYPE", "f16", NULL, "type of winnow's caches: f16, q8_0, q4_0 or f32",
      AT(app.kv_type), 0, 0, NULL},
     {"kv-rotate", 0, APP_TEXT, "WHETHER", "on", NULL,
-     "with q8_0 or q4_0: on spreads outliers of keys and values before they are rounded, off does not",
-     AT(app.kv_rotate), 0, 0, NULL},
+     "with q8_0 or q4_0: on rotates keys and values before rounding, off does not", AT(app.kv_rotate), 0, 0,
+     NULL},
     {"kv-tail", 0, APP_INT, "N", "0", NULL,
      "with q8_0 or q4_0: keep the last N entries of each head, and the first 64, in f16", AT(app.kv_tail), 0,
      1048576, "0, or 32 to 1048576"},
-    {"bridge", 0, APP_FLAG, NULL, NULL, NULL,
-     "also measure the libllama of this build over our backend, with both caches", AT(bridge), 0, 0, NULL},
+    {"bridge", 0, APP_FLAG, NULL, NULL, NULL, "also measure libllama over winnow's backend, with both caches",
+     AT(bridge), 0, 0, NULL},
     CSV,
     JSON,
 };
@@ -85,12 +85,11 @@ APP_GROUP(bench_group_batch, "Options", batch_options);
 
 static const struct app_option peer_options[] = {
     {"cpu-time", 0, APP_FLAG, NULL, NULL, NULL,
-     "count CPU time, not the clock's: for a machine that is busy with other work; needs -t 1", AT(cpu_time),
-     0, 0, NULL},
+     "measure CPU time, for a machine that is busy with other work; needs -t 1", AT(cpu_time), 0, 0, NULL},
     {"peer", 0, APP_TEXT, "PROGRAM", NULL, "that of `make peers`, else own",
-     "the llama.cpp to run next to us; `own` = the libllama of this build", AT(peer), 0, 0, NULL},
+     "the llama.cpp to compare with; `own` = the libllama of this build", AT(peer), 0, 0, NULL},
     {"peer-timeout", 0, APP_INT, "SECONDS", "300", NULL,
-     "seconds without a sign of work after which it counts as hanging", AT(peer_timeout), 1, 86400,
+     "seconds without progress after which that program counts as hung", AT(peer_timeout), 1, 86400,
      "1 to 86400"},
 };
 APP_GROUP(bench_group_peer, "Both programs", peer_options);
@@ -108,7 +107,7 @@ APP_GROUP(bench_group_part, "Options", part_options);
 
 static const struct app_option methods_options[] = {
     {"policies", 0, APP_TEXT, "LIST", NULL, "all presets but parity presets",
-     "recipes; key=value goes on with the one before", AT(policies), 0, 0, NULL},
+     "recipes; key=value continues the one before", AT(policies), 0, 0, NULL},
     {"profile", 0, APP_TEXT, "PATH", NULL, "those of the model", "calibration results, a file or a folder",
      AT(app.profile), 0, 0, NULL},
     {"markdown", 0, APP_FLAG, NULL, NULL, NULL, "print a Markdown table", AT(markdown), 0, 0, NULL},

@@ -6,7 +6,7 @@
 #include "bench/bench.h"
 
 enum { BATCH_MAX_COUNTS = 16, BATCH_MAX_SEQUENCES = 64 };
-/* The engines take turns after so many steps. */
+/* Steps after which the other engine takes its turn. */
 enum { BATCH_CHUNK_STEPS = 8 };
 
 /* The result for n sequences that decode together. */

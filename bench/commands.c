@@ -16,11 +16,11 @@ static const struct app_group *const roofline_groups[] = {&bench_group_roofline,
 const struct app_command bench_commands[] = {
     {.name = "bench",
      .first = "model threads lengths reps policy budget peer csv json help",
-     .about = "Speed next to llama.cpp in one run: full cache and compressed cache.",
+     .about = "Speed compared with llama.cpp in one run: full cache and compressed cache.",
      .usage = "[options]",
      .notes =
          "Rounds alternate between the programs; ratios are formed per round, then medians are taken.\n"
-         "llama.cpp is a process of its own; `make peers` builds one for the CPU at hand.\n"
+         "llama.cpp is a process of its own; `make peers` builds one for this CPU.\n"
          "`winnow bench batch` has several sequences decode together; `winnow bench observe` and\n"
          "`winnow bench methods` measure what policies cost; `winnow bench roofline` compares with what\n"
          "the machine can do.",
@@ -29,7 +29,7 @@ const struct app_command bench_commands[] = {
      .run = bench_run_speed},
     {.name = "bench batch",
      .first = "model threads sequences lengths policy ratio peer json help",
-     .about = "Tokens per second of several sequences that decode together, next to llama.cpp.",
+     .about = "Tokens per second of several sequences that decode together, compared with llama.cpp.",
      .usage = "[options]",
      .notes =
          "All sequences of one prompt length; the compressed ones keep from half to one and a half times "
@@ -49,10 +49,10 @@ const struct app_command bench_commands[] = {
      .args_size = sizeof(struct bench_args),
      .run = bench_run_observe},
     {.name = "bench methods",
-     .about = "What every preset costs: time and memory besides a plain prefill.",
+     .about = "What every preset costs: time and memory in addition to a plain prefill.",
      .usage = "[options]",
      .notes =
-         "Every preset reads the same tokens in a session of its own; plain prefills lie between them. Peak\n"
+         "Every preset reads the same tokens in a session of its own, with plain prefills in between. Peak\n"
          "memory is the process's highest resident size (VmHWM of /proc/self/status, reset before each).",
      .groups = methods_groups,
      .args_size = sizeof(struct bench_args),

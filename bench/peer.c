@@ -200,7 +200,7 @@ static int next_line(struct bench_peer *p, char *line, const char *request)
     return APP_OK;
 }
 
-/* Waits for the answer to a request, of which the name alone is given. */
+/* Waits for the answer to a request. `request` is only its name. */
 static int wait_answer(struct bench_peer *p, const char *request)
 {
     char line[MAX_ANSWER];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * llama.cpp as a process of its own next to the benchmark (decision 036). `make peers` builds one for the CPU
- * at hand, whatever ours is built with; without it the libllama of this build runs there. The two sides take
- * turns and never compute at the same time.
+ * llama.cpp in a process of its own (decision 036). `make peers` builds it for this CPU, also if winnow is built
+ * for another one. Without `make peers` the process runs the libllama of this build. The two sides take turns and
+ * never compute at the same time.
  */
 #ifndef WNW_BENCH_PEER_H
 #define WNW_BENCH_PEER_H

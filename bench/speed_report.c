@@ -95,7 +95,7 @@ static void print_bridge_speeds(const struct bench_length *r, const char *phase)
            median_of(r, phase, BRIDGE, FULL), median_of(r, phase, BRIDGE_COMPRESSED, COMPRESSED));
 }
 
-/* libllama of this build over our backend; beside llama.cpp, and beside our sessions with the same cache. */
+/* libllama of this build over winnow's backend, compared with llama.cpp and with winnow's sessions with the same cache. */
 static void print_bridge(const struct bench_length *r)
 {
     printf("  %-8s %10s %10s %10s   %9s %9s %9s %9s\n", "bridge", "", "full", "compressed", "full/",

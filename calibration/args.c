@@ -31,7 +31,8 @@ APP_GROUP(calibrate_group_work, "Calibration", work_options);
     }
 static const struct app_option policy_options[] = {
     {"policy", 0, APP_TEXT, "RECIPE", NULL, "the kind's own",
-     "whose choice of entries is measured; `winnow methods` lists the parts", AT(app.policy), 0, 0, NULL},
+     "policy whose choice of entries is measured; `winnow methods` lists the parts", AT(app.policy), 0, 0,
+     NULL},
     PROFILE("this policy"),
 };
 APP_GROUP(calibrate_group_policy, "Policy", policy_options);

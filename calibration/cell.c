@@ -156,7 +156,8 @@ struct share {
     int32_t length, n;
     wnw_risk_size size;     /* of one of them */
     double clear, kept;     /* means */
-    double layers, prompts; /* shares in which the thresholds bind: layers, and prompts with any such layer */
+    double layers,
+        prompts; /* share of layers where a threshold binds, and share of prompts with any such layer */
 };
 
 /* Sums prompt p up with those of its length; false if an earlier prompt has begun that. */

@@ -5,9 +5,8 @@
 #include "calibration/args.h"
 
 #define RESUMES                                                                                            \
-    "What is finished is kept in a file next to the profile: a command that was stopped goes on where it " \
-    "was,\n"                                                                                               \
-    "and ends with the same bytes."
+    "Finished parts are kept in a file next to the profile. An interrupted command continues from there\n" \
+    "and writes the same bytes in the end."
 
 static const struct app_group *const srh_groups[] = {&calibrate_group_work,
                                                      &calibrate_group_set,
@@ -92,18 +91,18 @@ const struct app_command calibrate_commands[] = {
      .about = "Makes every profile that methods read and this model does not have.",
      .usage = "[-m MODEL] [-f TEXT] [-o FOLDER] [--effort quick|normal|paper] [options]",
      .notes = "Profiles go to the cache folder, or to FOLDER. Each kind is measured with its own defaults,\n"
-              "but for what --set says, such as srh.facts=2; CompilerKV's tables are those of --budget 512.",
+              "unless --set changes them, e.g. srh.facts=2. CompilerKV's tables are those of --budget 512.",
      .groups = all_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_all},
     {.name = "calibrate curves",
      .first = "model file output effort policy threads help",
-     .about = "Measures what every KV head should keep for any size, by what a scorer's choice is worth "
-              "later, for LU-KV.",
+     .about = "Measures how much every KV head should keep at any size, from the later use of a scorer's "
+              "choice, for LU-KV.",
      .usage = "[-m MODEL] [-f TEXT] [--policy RECIPE] [-o FILE] [--effort quick|normal|paper] [options]",
      .notes =
-         "The curves are for the scorer of the policy: expected_attention:epsilon=0.02, that of the preset\n"
-         "lukv, where none is named. Settings: length, samples, questions, generate, norm=layer|none.",
+         "The curves are for the policy's scorer; without --policy for that of the preset lukv,\n"
+         "expected_attention:epsilon=0.02. Settings: length, samples, questions, generate, norm=layer|none.",
      .groups = policy_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_curves},
@@ -146,7 +145,7 @@ const struct app_command calibrate_commands[] = {
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_inputgate},
     {.name = "calibrate quality",
-     .about = "Measures what is lost when entries go, by the scores that replay and gates give them, for "
+     .about = "Measures what is lost when entries are dropped by the scores of replay and of gates, for "
               "--keep-quality.",
      .usage = "[-m MODEL] [-f TEXT] [-o FILE] [--profile PATH] [--effort quick|normal|paper] [options]",
      .notes =
@@ -154,7 +153,7 @@ const struct app_command calibrate_commands[] = {
          "held\n"
          "out, and the report says in how many of these the bounds hold. kvgate and inputgate are measured "
          "where\n"
-         "profiles of kind gate and inputgate are found. A run that was stopped goes on where it was. "
+         "profiles of kind gate and inputgate are found. An interrupted run continues where it was. "
          "Settings: pieces, length, next.",
      .groups = quality_groups,
      .args_size = sizeof(struct calibrate_args),

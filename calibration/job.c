@@ -131,7 +131,7 @@ static int find_target(struct calibrate_job *job)
     return APP_OK;
 }
 
-/* What is written besides the profile can be written, and to a file of its own. */
+/* Checks that the outputs other than the profile are writable and are different files. */
 static int check_outputs(struct calibrate_job *job)
 {
     const char *paths[CALIBRATE_MAX_OUTPUTS + 2] = {job->file, job->args->map};

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A piece of the text is read once with the full cache. Then copies go on under several policies, and what
- * really follows the piece is read on each: its likelihood tells what was lost. Both sides of a comparison
- * keep the same number of entries, but for the last, whose sizes agree on the calibration's own prompts alone:
+ * A piece of the text is read once with the full cache. Copies of that cache are compressed by several policies,
+ * and the text that really follows is read on each. Its likelihood shows what was lost. Both sides of a comparison
+ * keep the same number of entries. The last comparison is an exception: its sizes agree only on the prompts that
+ * the calibration used. The comparisons are
  *
- *     heads      every layer keeps the budget; learned head weights against ones
- *     pooled     the layers share the budget; learned tables against ones and one threshold of 1
+ *     heads      every layer keeps the budget; learned head weights against ones;
+ *     pooled     the layers share the budget; learned tables against ones and one threshold of 1;
  *     elastic    the preset `compilerkv`, which keeps what clears its thresholds, against ones that keep in
- *                every layer the mean of what it kept in this piece
- *     constant   the same preset against one threshold for all prompts, the profile's tau_constant
+ *                every layer the mean of what it kept in this piece;
+ *     constant   the same preset against one threshold for all prompts, the profile's tau_constant.
  *
  * Differences are paired by piece; their interval is the bootstrap's of the evaluation.
  */
@@ -188,7 +189,7 @@ static bool on_logits(int32_t i, const float *logits, void *user)
     return true;
 }
 
-/* Nats per token of what follows, on a copy of the cache of which the plan (NULL: everything) stays. */
+/* Nats per token of the following text, on a copy of the cache that keeps the plan's entries (NULL: all entries). */
 static int follow(const struct verify *v, const wnw_session *full, const wnw_plan *plan, const int32_t *next,
                   double *nll)
 {

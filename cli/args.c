@@ -66,10 +66,10 @@ static const struct app_option chat_options[] = {
      "document, UTF-8 text; several -f are joined in this order, with blank lines between", AT(app.documents),
      0, 0, NULL},
     {"cache", 'c', APP_TEXT, "DOC.wkv", NULL, NULL,
-     "a document that `compress` has stored, or a conversation that /save has, to go on with", AT(cache), 0,
-     0, NULL},
+     "continue from a document that `compress` stored or a conversation that /save stored", AT(cache), 0, 0,
+     NULL},
     {"context", 0, APP_TEXT, "N", NULL, "what the model was trained for",
-     "most tokens of the conversation; endless: what is kept counts anew, so that there is no end",
+     "maximum conversation length in tokens; endless renumbers kept tokens, so that it never fills up",
      AT(chat_context), 0, 0, NULL},
     {"system", 0, APP_TEXT, "TEXT", NULL, "the template's own", "system message", AT(app.system), 0, 0, NULL},
     {"raw", 0, APP_FLAG, NULL, NULL, NULL,
@@ -79,7 +79,7 @@ static const struct app_option chat_options[] = {
      0, 0, NULL},
     {"chat", 0, APP_TEXT, "NAME", NULL, "the model's", "one of libllama's chat templates, e.g. chatml",
      AT(app.chat), 0, 0, NULL},
-    {"no-history", 0, APP_FLAG, NULL, NULL, NULL, "remember no lines, and read none of earlier conversations",
+    {"no-history", 0, APP_FLAG, NULL, NULL, NULL, "neither read nor write the history of typed lines",
      AT(no_history), 0, 0, NULL},
 };
 APP_GROUP(cli_group_chat, "Conversation", chat_options);
@@ -99,14 +99,14 @@ APP_GROUP(cli_group_tokens, "Output", tokens_options);
 
 static const struct app_option ppl_options[] = {
     {"file", 'f', APP_TEXTS, "TEXT", NULL, NULL,
-     "text to score, BOS is added where the vocabulary does; - is standard input; several -f are joined with "
-     "blank lines between",
+     "text to score; - is standard input; several -f are joined with blank lines between; BOS is added if "
+     "the vocabulary asks for it",
      AT(app.documents), 0, 0, NULL},
     {"special", 0, APP_FLAG, NULL, NULL, NULL,
      "parse control tokens in the text (default: they are plain text)", AT(app.special), 0, 0, NULL},
     {"tokens", 0, APP_TEXT, "FILE", NULL, NULL, "token ids to score (instead of -f)", AT(app.tokens), 0, 0,
      NULL},
-    {NULL, 'n', APP_INT, "N", NULL, "all that fit", "tokens of the text to read at most", AT(app.n), 2,
+    {NULL, 'n', APP_INT, "N", NULL, "all that fit", "most tokens of the text to read", AT(app.n), 2,
      2147483647, "2 to 2147483647"},
     {"prefix", 0, APP_INT, "N", NULL, "0, or half where a policy compresses",
      "tokens that are read (and compressed) first and not scored", AT(prefix), 0, 2147483647,
@@ -146,19 +146,19 @@ APP_GROUP(cli_group_profile_import, "Import", profile_import_options);
 
 static const struct app_option backend_options[] = {
     {"path", 0, APP_FLAG, NULL, NULL, NULL, "print the library's path", AT(path), 0, 0, NULL},
-    {"env", 0, APP_FLAG, NULL, NULL, NULL, "print what a shell needs, to be read with eval", AT(env), 0, 0,
+    {"env", 0, APP_FLAG, NULL, NULL, NULL, "print environment variables for a shell's eval", AT(env), 0, 0,
      NULL},
     {"check", 0, APP_TEXT, "LLAMA_LIB", NULL, NULL, "say whether the library fits a program's libllama.so",
      AT(check), 0, 0, NULL},
     {"model", 'm', APP_TEXT, "MODEL", NULL, NULL,
-     "with --env: name the model's profiles too, by which WINNOW_POLICY=auto chooses", AT(app.model), 0, 0,
-     NULL},
+     "with --env: also name the model's profiles, which WINNOW_POLICY=auto uses to choose", AT(app.model), 0,
+     0, NULL},
 };
 APP_GROUP(cli_group_backend, "Options", backend_options);
 
 static const struct app_option doctor_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", NULL, "those of `winnow models`",
-     "a model to look at besides those that have a name", AT(app.model), 0, 0, NULL},
+     "a model to check in addition to the named ones", AT(app.model), 0, 0, NULL},
     {"json", 0, APP_FLAG, NULL, NULL, NULL, "print one JSON object", AT(app.json), 0, 0, NULL},
 };
 APP_GROUP(cli_group_doctor, "Options", doctor_options);
@@ -173,31 +173,29 @@ static const struct app_option serve_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
      AT(app.model), 0, 0, NULL},
     {"policy", 0, APP_TEXT, "RECIPE", "auto", NULL,
-     "what is kept of a prompt once it was read; auto: chosen by what was measured, for the model's "
-     "profiles; full: everything",
+     "compression method for prompts; auto: the best one known for this model; full: keep everything",
      AT(app.policy), 0, 0, NULL},
     {"budget", 0, APP_INT, "N", NULL, NULL, "size: average entries kept per layer and KV head",
      AT(app.budget), 1, 2147483647, "1 to 2147483647"},
     {"ratio", 0, APP_REAL, "R", NULL, "0.5", "size: fraction removed, 0 <= R < 1", AT(app.ratio), 0,
      0.9999999999999999, "at least 0 and less than 1"},
     {"keep-quality", 0, APP_REAL, "Q", NULL, NULL,
-     "as few entries as keep a share Q of next tokens' probabilities, by calibration; with --budget or "
-     "--ratio no more than that",
+     "keep as few entries as possible while predictions stay at least Q as good (0 to 1); --budget or "
+     "--ratio is then an upper limit",
      AT(app.keep_quality), 1e-6, 1 - 1e-6, "above 0 and below 1"},
     {"kv-bytes", 0, APP_BYTES, "SIZE", NULL, "no cap",
-     "most bytes of keys and values of all slots, suffix K, M or G; what does not fit is refused",
+     "most bytes of keys and values of all slots, suffix K, M or G; requests that do not fit are refused",
      AT(app.kv_bytes), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
-    {"slots", 0, APP_INT, "N", "4", NULL, "requests that are answered at once", AT(slots), 1, 64, "1 to 64"},
+    {"slots", 0, APP_INT, "N", "4", NULL, "requests answered at the same time", AT(slots), 1, 64, "1 to 64"},
     {"context", 0, APP_INT, "N", "8192", NULL,
-     "tokens of context for each slot; they take no memory until they come", AT(context), 16, 16777216,
+     "tokens of context for each slot; memory is taken only when they are used", AT(context), 16, 16777216,
      "16 to 16777216"},
     {"document", 0, APP_TEXTS, "NAME=FILE", NULL, NULL,
-     "what requests name: a text, which is read and compressed at start, or what `winnow compress` has "
-     "stored; "
-     "may be repeated",
+     "a document that requests can name: a text, read and compressed at start, or a file of `winnow "
+     "compress`; may be repeated",
      AT(app.documents), 0, 0, NULL},
-    {"save", 0, APP_TEXT, "DIR", NULL, NULL, "folder in which requests may save slots, compressed", AT(save),
-     0, 0, NULL},
+    {"save", 0, APP_TEXT, "DIR", NULL, NULL, "folder where requests may save compressed slots", AT(save), 0,
+     0, NULL},
     {"host", 0, APP_TEXT, "ADDRESS", "127.0.0.1", NULL, "address to listen on", AT(host), 0, 0, NULL},
     {"port", 0, APP_INT, "PORT", "8080", NULL, "port to listen on, 0 = any", AT(port), 0, 65535,
      "0 to 65535"},
@@ -205,9 +203,8 @@ static const struct app_option serve_options[] = {
      "a name of this host that requests may use; addresses and localhost need none; may be repeated",
      AT(host_names), 0, 0, NULL},
     {"timeout", 0, APP_INT, "SECONDS", "30", NULL,
-     "how long a client may send or take nothing in the middle of a request or an answer", AT(timeout), 1,
-     86400, "1 to 86400"},
-    {"api-key", 0, APP_TEXT, "KEY", NULL, "$LLAMA_API_KEY", "key that requests must bring", AT(api_key), 0, 0,
+     "how long a client may pause within a request or an answer", AT(timeout), 1, 86400, "1 to 86400"},
+    {"api-key", 0, APP_TEXT, "KEY", NULL, "$LLAMA_API_KEY", "key that requests must send", AT(api_key), 0, 0,
      NULL},
     {"no-auth", 0, APP_FLAG, NULL, NULL, NULL, "listen on a public address without a key", AT(no_auth), 0, 0,
      NULL},
@@ -246,9 +243,7 @@ static const struct app_option ask_options[] = {
     {"questions", 0, APP_TEXT, "FILE", NULL, NULL,
      "questions, one a line; - is standard input. Each answer is a line of JSON", AT(questions), 0, 0, NULL},
     {"batch", 0, APP_INT, "N", "8", NULL,
-     "questions that are answered together, which is faster; 1: one after the other, with the very numbers "
-     "of "
-     "`run`",
+     "questions answered in one batch, which is faster; 1: one by one, with exactly the results of `run`",
      AT(batch), 1, 64, "1 to 64"},
 };
 APP_GROUP(cli_group_ask, "Question", ask_options);
@@ -256,18 +251,16 @@ APP_GROUP(cli_group_ask, "Question", ask_options);
 static const struct app_option inspect_options[] = {
     {"json", 0, APP_FLAG, NULL, NULL, NULL, "print one JSON object, with positions and tokens", AT(app.json),
      0, 0, NULL},
-    {"output", 'o', APP_TEXT, "PAGE", NULL, NULL, "write a page, HTML, that shows what was kept where",
+    {"output", 'o', APP_TEXT, "PAGE", NULL, NULL, "write an HTML page that shows which tokens were kept",
      AT(app.out), 0, 0, NULL},
     {"compare", 0, APP_TEXT, "OTHER", NULL, NULL,
-     "with -o: another stored document or keep-plan of the same text, beside the first", AT(compare), 0, 0,
-     NULL},
-    {"model", 'm', APP_TEXT, "MODEL", NULL, "none, positions alone",
-     "with -o: the model, GGUF file or a name, whose vocabulary has the texts of tokens", AT(app.model), 0, 0,
-     NULL},
+     "with -o: compare with another stored document or keep-plan of the same text", AT(compare), 0, 0, NULL},
+    {"model", 'm', APP_TEXT, "MODEL", NULL, "none: positions without texts",
+     "with -o: GGUF file or name of the model, for the texts of tokens", AT(app.model), 0, 0, NULL},
     {"answer", 0, APP_TEXT, "QUESTION", NULL, NULL,
-     "with -o and -m: the page also has the answer to this question, and what each of its tokens attended to",
+     "with -o and -m: also answer this question and show what each token of the answer attended to",
      AT(answer), 0, 0, NULL},
-    {NULL, 'n', APP_INT, "N", "64", NULL, "with --answer: most tokens of it", AT(app.n), 1, 4096,
+    {NULL, 'n', APP_INT, "N", "64", NULL, "with --answer: most tokens of the answer", AT(app.n), 1, 4096,
      "1 to 4096"},
 };
 APP_GROUP(cli_group_inspect, "Output", inspect_options);
@@ -281,9 +274,9 @@ APP_GROUP(cli_group_export, "Output", export_options);
 
 static const struct app_option ctl_page_options[] = {
     {"url", 0, APP_TEXT, "URL", "http://127.0.0.1:8080", NULL, "where the server is", AT(url), 0, 0, NULL},
-    {"slot", 0, APP_INT, "N", NULL, "0, where no document is named", "slot of the server", AT(of_slot), 0, 63,
+    {"slot", 0, APP_INT, "N", NULL, "0, unless a document is named", "slot of the server", AT(of_slot), 0, 63,
      "0 to 63"},
-    {"document", 0, APP_TEXT, "NAME", NULL, NULL, "document of the server, in place of a slot", AT(document),
+    {"document", 0, APP_TEXT, "NAME", NULL, NULL, "document of the server, instead of a slot", AT(document),
      0, 0, NULL},
     {"api-key", 0, APP_TEXT, "KEY", NULL, "$LLAMA_API_KEY", "key of the server", AT(api_key), 0, 0, NULL},
     {"output", 'o', APP_TEXT, "PAGE", NULL, "must be given", "where to write the page, HTML", AT(app.out), 0,
@@ -293,23 +286,19 @@ APP_GROUP(cli_group_ctl_page, "Page", ctl_page_options);
 
 static const struct app_option store_options[] = {
     {"store", 0, APP_TEXT, "DIR", NULL, NULL,
-     "folder of documents that were read before, which the one of -f is looked for in and added to; `run` "
-     "needs "
-     "--context-only with it",
+     "cache folder: reuse the document of -f if it was compressed before, else add it; `run` also needs "
+     "--context-only",
      AT(store), 0, 0, NULL},
     {"store-exact", 0, APP_FLAG, NULL, NULL, "on where the policy drops entries",
-     "take a document from the folder only where it is all of -f, so that an answer does not depend on what "
-     "else is there",
+     "reuse a stored document only if it is all of -f, so that answers do not depend on the folder's other "
+     "documents",
      AT(store_exact), 0, 0, NULL},
     {"store-any", 0, APP_FLAG, NULL, NULL, "on where the policy keeps everything",
-     "go on from the longest beginning of -f that the folder has: less is read. A policy that drops entries "
-     "has judged the beginning "
-     "without the rest, so that the answer depends on what else is there",
+     "continue from the longest beginning of -f in the folder, so that less is read. A policy that drops "
+     "entries judged that beginning without the rest, so answers depend on the folder's other documents",
      AT(store_any), 0, 0, NULL},
     {"store-limit", 0, APP_BYTES, "SIZE", NULL, NULL,
-     "bytes above which the documents of the folder that were not used for longest are removed, suffix K, M "
-     "or "
-     "G",
+     "most bytes of the folder, suffix K, M or G; the least recently used documents are removed",
      AT(store_limit), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
 };
 APP_GROUP(cli_group_store, "Documents that are kept", store_options);

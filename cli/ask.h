@@ -19,7 +19,7 @@ struct ask_question {
 struct ask {
     const char *path;        /* of the stored document, or of the folder that keeps it */
     struct cli_args reading; /* how that is read, where it is not kept yet */
-    /* model, engine and options; its session is the one of the question at hand, borrowed */
+    /* model, engine and options; its session is that of the current question, borrowed */
     struct app_job job;
     wnw_stored *st;
     struct ask_question *questions; /* [n] owned */

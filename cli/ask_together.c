@@ -77,7 +77,7 @@ static int decode_all(struct together *t)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-/* The text of the tokens, each of which is turned into text by itself, as while one answer is generated. */
+/* The text of the tokens. Each token is converted by itself, as it is while a single answer is generated. */
 static int make_text(const struct together *t, struct ask_question *q)
 {
     wnw_generated *g = &q->answer.said;

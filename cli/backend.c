@@ -27,7 +27,7 @@ static void print_quoted(const char *text)
     putchar('\'');
 }
 
-/* A function of a library that was opened apart, which returns a string. */
+/* Calls a function of a separately opened library that returns a string. */
 static const char *ask(void *library, const char *name)
 {
     const char *(*function)(void);
@@ -36,7 +36,7 @@ static const char *ask(void *library, const char *name)
     return p ? function() : NULL;
 }
 
-/* The library and the ggml that it brings are opened apart from those of this program. */
+/* Opens the library and its ggml separately from those of this program. */
 static int check(const char *path)
 {
     char has[256];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * winnow chat. chat.c reads lines, chat_commands.c says what those that begin with '/' mean, chat_do.c does it;
- * chat_session.c brings a session to where the conversation is, chat_keep.c says what is kept and when, chat_save.c writes and
- * reads files, chat_print.c prints. Lines come from chat_line.c (chat_line.h).
+ * winnow chat. chat.c reads lines from chat_line.c (chat_line.h). chat_commands.c parses those that begin with '/', and
+ * chat_do.c executes them. chat_session.c brings the session up to the last turn. chat_keep.c sets what is kept and when.
+ * chat_save.c writes and reads files. chat_print.c prints.
  */
 #ifndef WNW_CLI_CHAT_H
 #define WNW_CLI_CHAT_H
@@ -31,7 +31,7 @@ struct cli_chat {
 
     int32_t *seen; /* [n_read] tokens of the conversation that the session has read, owned */
     int32_t n_read, cap;
-    /* of these, first ones in place of which a stored session has read its own: documents were added to it */
+    /* how many of them, from the first, a stored session has read in another form: documents were added to it */
     int32_t n_odd;
     int32_t n_since;   /* of these, tokens that came after the last compression */
     bool stale;        /* the session is not where the turns are: they are read again before it is used */
@@ -50,7 +50,7 @@ enum { CHAT_STEP = 128 };
 /* Reads "0.5" (a ratio), "512" (a budget) or "64M" (bytes), as the options --ratio, --budget and --kv-bytes take them. */
 bool cli_chat_size(wnw_size *size, const char *text);
 bool cli_chat_wants_endless(const struct cli_chat *c);
-/* The recipe for a context without an end: that of the arguments, with positions that are counted anew. *recipe is released
+/* The recipe for a context without an end: that of the arguments, with kept tokens renumbered. *recipe is released
  * with free. Returns an exit code, as all functions here that return int. */
 int cli_chat_endless_policy(char **recipe, const struct app_args *a);
 /* Sets the arguments to policy, size and phase of the file of -c where they name none. */
@@ -64,7 +64,7 @@ bool cli_chat_looks(const struct cli_chat *c);
 
 /* ---- The session (chat_session.c) ---- */
 
-/* What is known of the template, for rules; NULL once positions were counted anew. */
+/* The prompt's layout by the template, for the session's rules; NULL once kept tokens were renumbered. */
 const wnw_prompt *cli_chat_prompt(const struct cli_chat *c);
 /* Makes the session, which then has read the document. */
 int cli_chat_open(struct cli_chat *c);

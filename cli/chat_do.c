@@ -35,7 +35,7 @@ static int add_file(struct cli_chat *c, const char *path)
     return rc;
 }
 
-/* Begins anew under another system message, where the template takes it. */
+/* Starts over with another system message, if the template supports one. */
 static int set_system(struct cli_chat *c, const char *text)
 {
     struct app_text remarks = {0};

@@ -56,9 +56,12 @@ static ssize_t next_byte(struct cli_edit *e, char *byte)
     return cli_line_wait() ? read(STDIN_FILENO, byte, 1) : -1;
 }
 
-/* Bytes become characters here, and a signal ends the line; libedit by itself would go on reading. A terminal that lines are not edited on,
- * as while an answer comes and until libedit has written its prompt, takes Ctrl-D for the end of its input, and hands it on as a
- * zero once lines are edited again. A byte that does not continue a character, as the Enter behind a letter of Latin-1, begins the next one. */
+/* Decodes bytes into characters and ends the line at a signal; libedit by itself would go on reading.
+ *
+ * While no line is edited (an answer is printed, or libedit has not yet written its prompt), the terminal takes Ctrl-D as the end of
+ * input. It delivers that as a zero byte once lines are edited again.
+ *
+ * A byte that does not continue a character begins the next one, such as Enter after a letter of Latin-1. */
 static int next_character(EditLine *el, wchar_t *out)
 {
     enum { CTRL_D = 4 };

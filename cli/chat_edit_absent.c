@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Stands in for chat_edit.c in builds without libedit: lines are read as they come. */
+/* Replaces chat_edit.c in builds without libedit: lines are read without editing. */
 #include "cli/chat_line.h"
 
 #include "app/console.h"

@@ -35,7 +35,7 @@ bool cli_chat_size(wnw_size *size, const char *text)
     return true;
 }
 
-/* The size as options name it; none of them where it is none. */
+/* Sets the option that names the size, and clears all size options if there is no size. */
 static void set_size(struct app_args *a, const wnw_size *size)
 {
     a->budget = size->kind == WNW_SIZE_BUDGET ? size->budget : APP_UNSET;
@@ -93,7 +93,7 @@ bool cli_chat_wants_endless(const struct cli_chat *c)
     return c->args.chat_context && strcmp(c->args.chat_context, "endless") == 0;
 }
 
-/* The recipe with positions that are counted anew. *recipe is released with free. */
+/* The recipe with kept tokens renumbered. *recipe is released with free. */
 static int rerotating(char **recipe, const char *policy)
 {
     wnw_policy *p = NULL;

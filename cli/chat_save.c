@@ -70,8 +70,8 @@ int cli_chat_load(struct cli_chat *c)
 
 /* ---- Saving the session ---- */
 
-/* The tokens that the session has read, which it does not know itself once positions were counted anew. *tokens is owned by
- * the caller. */
+/* The tokens that the session has read. The session itself does not know them once kept tokens were renumbered. *tokens is owned
+ * by the caller. */
 static int all_tokens(int32_t **tokens, int32_t *n, const struct cli_chat *c)
 {
     int32_t n_first = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bringing the session to where the conversation is. It has read the tokens `seen`; a turn's tokens begin with them, and the
- * rest is read. Where they do not, because turns were taken back or the template writes earlier ones otherwise, the session
- * goes back to what both have in common, or reads from the document on again.
+ * Brings the session up to the conversation's last turn. The session has read the tokens `seen`. If a turn's tokens begin with
+ * them, the rest is read. They may differ: a turn was undone, or the template writes earlier turns in another form. Then the
+ * session is rewound to the common beginning, or reads again from the document on.
  */
 #include "cli/chat.h"
 
@@ -63,7 +63,7 @@ const wnw_prompt *cli_chat_prompt(const struct cli_chat *c)
     return c->job.session && !was_renumbered(c) ? p : NULL;
 }
 
-/* Sets the rules of the session anew, with what it has counted. follow: false ends observing. Returns a status. */
+/* Sets the session's rules again, and keeps its counts. follow: false ends observing. Returns a status. */
 static int set_rules(struct cli_chat *c, bool follow)
 {
     wnw_run run = wnw_run_default();
@@ -286,7 +286,7 @@ static int follow(struct cli_chat *c, const wnw_prompt *turn)
     struct app_progress progress;
     int32_t n;
     const int32_t *tokens = wnw_chat_tokens(c->talk.chat, &n);
-    const int32_t k = common(c, tokens, n - 1); /* one is read, so that there are logits */
+    const int32_t k = common(c, tokens, n - 1); /* at least one token is read, to get logits */
     t->n_before = INT32_MAX;
     int rc = k < c->n_read ? go_back(c, tokens, k) : APP_OK;
     if (rc != APP_OK)

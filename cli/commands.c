@@ -50,21 +50,19 @@ const struct app_command cli_commands[] = {
      .run = cli_run},
     {.name = "chat",
      .first = "model file cache budget ratio context system n help",
-     .about = "Talks with a model, about a document or not; the cache is compressed turn after turn.",
+     .about = "Chats with a model, with or without a document; the cache is compressed after every turn.",
      .usage = "[-m MODEL] [-f DOC | -c DOC.wkv] [--policy RECIPE] [SIZE] [--context N|endless] [options]",
      .notes =
-         "A line is a turn; one that ends with a backslash goes on. /help lists commands such as /undo, "
-         "/save "
-         "and\n/stats. Ctrl-C stops an answer, Ctrl-D ends. Without a terminal, turns are lines of standard "
-         "input, answers\ngo to standard output and everything else to standard error. docs/use/chat.md "
-         "tells "
-         "more.",
+         "A line is a turn; a backslash at its end continues it on the next line. /help lists commands such "
+         "as\n/undo, /save and /stats. Ctrl-C stops an answer, Ctrl-D quits. Without a terminal, turns are "
+         "lines of\nstandard input, answers go to standard output and everything else to standard error.\n"
+         "See docs/use/chat.md.",
      .groups = chat_groups,
      .args_size = sizeof(struct cli_args),
      .run = cli_chat},
     {.name = "compress",
      .first = "model file output budget ratio kv-bytes kv-type help",
-     .about = "Reads a document, compresses its KV cache and stores it, to be asked any number of times.",
+     .about = "Reads a document, compresses its KV cache and stores it for any number of questions.",
      .usage = "[-m MODEL] -f DOC [-f DOC2 ..] [-c DOC.wkv] [--policy RECIPE] [SIZE] -o DOC.wkv",
      .notes =
          "The file appears only when it is complete. With -c, the documents are added to a stored one, and "
@@ -78,10 +76,10 @@ const struct app_command cli_commands[] = {
      .usage = "[-m MODEL] -c DOC.wkv | --store DIR -f DOC [--policy RECIPE] [SIZE]  -p QUESTION | "
               "--questions FILE",
      .notes =
-         "The answer is that of `winnow run --context-only` with the same options; the document is not read "
-         "again.\nThe file is never changed, and several processes share its pages. With --store, the "
-         "document is read "
-         "where\nthe folder does not keep it under this recipe and size, and kept there.",
+         "The answer is the same as that of `winnow run --context-only` with the same options, but the "
+         "document is\nnot read again. The file is never changed, and several processes share its pages. "
+         "With --store, a\ndocument that the folder does not have under this recipe and size is read and "
+         "added.",
      .groups = ask_groups,
      .args_size = sizeof(struct cli_args),
      .run = cli_ask},
@@ -98,9 +96,8 @@ const struct app_command cli_commands[] = {
     {.name = "export",
      .about = "Writes a stored document as a slot that `winnow serve` restores.",
      .usage = "DOC.wkv --slot FILE [-m MODEL]",
-     .notes = "The file belongs into the folder of `winnow serve --save`; POST "
-              "/winnow/slots/0?action=restore with "
-              "{\"filename\": FILE}\nputs it into a slot. docs/use/server.md tells more.",
+     .notes = "Put the file into the folder of `winnow serve --save`. POST /winnow/slots/0?action=restore "
+              "with\n{\"filename\": FILE} restores it into a slot. See docs/use/server.md.",
      .groups = export_groups,
      .max_rest = 1,
      .args_size = sizeof(struct cli_args),
@@ -124,13 +121,13 @@ const struct app_command cli_commands[] = {
     {.name = "store check",
      .about = "Checks every document of such a folder and removes what is damaged or unfinished.",
      .usage = "DIR",
-     .notes = "The exit code is 1 where something was damaged.",
+     .notes = "The exit code is 1 if something was damaged.",
      .groups = plain_groups,
      .max_rest = 1,
      .args_size = sizeof(struct cli_args),
      .run = cli_store_check},
     {.name = "store du",
-     .about = "Says how many documents such a folder has, and how many bytes they take.",
+     .about = "Prints how many documents such a folder has, and how many bytes they take.",
      .usage = "DIR",
      .notes = "",
      .groups = plain_groups,
@@ -157,7 +154,8 @@ const struct app_command cli_commands[] = {
     {.name = "methods",
      .about = "Lists presets and parts of policies, or describes one of them.",
      .usage = "[NAME | RECIPE] [-m MODEL]",
-     .notes = "Of a method that reads calibration results, the files that it would read for MODEL are named.",
+     .notes =
+         "For a method that reads calibration results, the files that it would read for MODEL are named.",
      .groups = methods_groups,
      .max_rest = 1,
      .args_size = sizeof(struct cli_args),
@@ -170,16 +168,16 @@ const struct app_command cli_commands[] = {
      .args_size = sizeof(struct cli_args),
      .run = cli_models},
     {.name = "doctor",
-     .about = "Says what this machine gives winnow, what does not fit, and what to do about it.",
+     .about = "Checks this machine and the installation, and suggests fixes.",
      .usage = "[-m MODEL] [--json]",
-     .notes = "The exit code is 1 where something would keep winnow from working.",
+     .notes = "The exit code is 1 if something keeps winnow from working.",
      .groups = doctor_groups,
      .args_size = sizeof(struct cli_args),
      .run = cli_doctor},
     {.name = "man",
      .about = "Prints the manual page of a command, or of winnow.",
      .usage = "[COMMAND] | -o DIR",
-     .notes = "On a terminal the page is shown by `man`; into a pipe or file it is written as roff.",
+     .notes = "On a terminal, `man` shows the page; a pipe or file gets roff.",
      .groups = man_groups,
      .max_rest = 2,
      .args_size = sizeof(struct cli_args),
@@ -193,22 +191,21 @@ const struct app_command cli_commands[] = {
      .args_size = sizeof(struct cli_args),
      .run = cli_completion},
     {.name = "backend",
-     .about = "Where the library is that brings the compressed cache to other llama.cpp programs.",
+     .about = "Prints the path of the llama.cpp backend, or checks it against a program's libllama.",
      .usage = "--path | --env [-m MODEL] | --check LLAMA_LIB",
      .notes = "Example: GGML_BACKEND_PATH=$(winnow backend --path) llama-server -m MODEL.gguf -dev WINNOW "
               "-ngl 99\n"
-              "docs/use/llama-cpp.md tells more.",
+              "See docs/use/llama-cpp.md.",
      .groups = backend_groups,
      .args_size = sizeof(struct cli_args),
      .run = cli_backend},
     {.name = "serve",
      .first = "model budget ratio kv-bytes slots context document save port api-key help",
-     .about = "Serves a model over HTTP with llama.cpp's server, each slot's cache compressed.",
+     .about = "Serves a model over HTTP with llama.cpp's server and compresses the cache of each slot.",
      .usage =
          "[-m MODEL] [--policy RECIPE] [SIZE] [--slots N] [--port P] [options] [-- OPTIONS OF LLAMA-SERVER]",
-     .notes = "Requests choose for themselves with \"winnow\": {\"policy\": RECIPE, \"budget\": N}; GET "
-              "/winnow/kv shows the slots.\n"
-              "docs/use/server.md tells more.",
+     .notes = "A request can set its own policy and size with \"winnow\": {\"policy\": RECIPE, \"budget\": "
+              "N}. GET\n/winnow/kv shows the slots. See docs/use/server.md.",
      .groups = serve_groups,
      .max_rest = 256,
      .args_size = sizeof(struct cli_args),
@@ -216,8 +213,8 @@ const struct app_command cli_commands[] = {
     {.name = "ctl page",
      .about = "Writes a page of what a slot or a document of a running server holds, token by token.",
      .usage = "[--url URL] [--slot N | --document NAME] -o PAGE.html",
-     .notes = "It is the page of `winnow inspect`, of the cache as it is now; a slot that answers is shown "
-              "when it has.",
+     .notes = "It is the page of `winnow inspect` for the current cache. A slot that is answering is shown "
+              "once it has finished.",
      .groups = ctl_page_groups,
      .args_size = sizeof(struct cli_args),
      .run = cli_ctl_page},
@@ -230,7 +227,7 @@ const struct app_command cli_commands[] = {
      .args_size = sizeof(struct cli_args),
      .run = cli_ppl},
     {.name = "profile show",
-     .about = "Prints and draws what a profile holds.",
+     .about = "Prints and draws the contents of a profile.",
      .usage = "FILE [--map FILE.svg]",
      .notes = "Tables of more than two dimensions are drawn as the lengths of their vectors.",
      .groups = profile_show_groups,
@@ -238,11 +235,11 @@ const struct app_command cli_commands[] = {
      .args_size = sizeof(struct cli_args),
      .run = cli_profile_show},
     {.name = "profile import",
-     .about = "Makes a profile of a file that another program calibrated.",
+     .about = "Converts a calibration file of another program to a profile.",
      .usage = "--kind KIND [-m MODEL] FILE -o PROFILE",
-     .notes = "docs/reference/profiles.md shows the formats. The profile names the model, so that it is told "
-              "apart from\n"
-              "others from then on.",
+     .notes =
+         "docs/reference/profiles.md shows the formats. The profile contains the model's fingerprint, so "
+         "that no\nother model can use it.",
      .groups = profile_import_groups,
      .max_rest = 1,
      .args_size = sizeof(struct cli_args),

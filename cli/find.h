@@ -7,7 +7,7 @@
 
 /* Sub-command number i of all families, NULL after the last. */
 const struct app_command *cli_command(int i);
-/* Whether the command has two words, of which this is the first. */
+/* Whether the command's name has two words and `first` is the first one. */
 bool cli_is_of(const struct app_command *c, const char *first);
 /* Finds a command by its name, which is the first *n_words of the arguments; second may be NULL. Returns NULL, with
  * one line on stderr, if there is no such command. */

@@ -135,7 +135,7 @@ static int take_body(int *status, struct app_text *body, const struct app_text *
     return app_text_add(body, end + 4, n) ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
-/* Writes a question. An address of IPv6 stands in brackets, as in a URL. False if memory runs out. */
+/* Writes a request. An IPv6 address is put into brackets, as in a URL. False if memory runs out. */
 static bool write_question(struct app_text *out, const struct cli_server *s, const char *path)
 {
     const bool six = strchr(s->host, ':') != NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Questions to a server of ours: plain HTTP, one a connection. */
+/* Requests to a winnow server: plain HTTP, one request per connection. */
 #ifndef WNW_CLI_HTTP_H
 #define WNW_CLI_HTTP_H
 
@@ -11,7 +11,7 @@ struct cli_server {
     char prefix[512]; /* "" or /PREFIX */
     const char *key;  /* of its API; NULL = none. Borrowed */
 };
-/* Takes a URL apart. Returns an exit code, like the other. */
+/* Parses a URL. Returns an exit code, like the other function. */
 int cli_server_parse(struct cli_server *s, const char *url);
 /* GET of a path. *status is that of the reply, and *body its bytes, which the caller frees. */
 int cli_server_get(const struct cli_server *s, const char *path, int *status, struct app_text *body);

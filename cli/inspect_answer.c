@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Entries of which a token's attention is shown at most, and parts of a whole that shares are given in. */
+/* Most entries shown for one token's attention, and the unit of shares (1/WHOLE). */
 enum { MOST_SHOWN = 400, WHOLE = 100000 };
 
 struct answering {
@@ -22,7 +22,7 @@ struct answering {
     wnw_session *session;
     int32_t *tokens, n_tokens;                      /* of the question, owned */
     int32_t n_document;                             /* tokens of the document */
-    double *mass;                                   /* [n_document] of the token at hand */
+    double *mass;                                   /* [n_document] of the current token */
     int32_t *order;                                 /* [n_document] scratch */
     json_t *texts, *ids, *rows, *document, *behind; /* owned */
 };

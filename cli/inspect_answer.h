@@ -7,11 +7,11 @@
 
 #include <jansson.h>
 
-/* Answers a question about the file, greedily, with up to n tokens, and looks at the attention from which each of them came:
- * {question, texts, ids, mass: [[position, share, position, share, ..], ..], document, behind}. mass and the two lists of shares have a row for
- * each token of the answer: shares are means over all layers without a sliding window and their query heads, in 1/100000;
- * document: of all entries of the document, of which mass has the largest; behind: of the question and the answer so far. The caller
- * releases *o after errors, too. Returns an exit code. */
+/* Answers a question about the file, greedily, with up to n tokens, and records the attention that produced each of them:
+ * `{question, texts, ids, mass: [[position, share, position, share, ..], ..], document, behind}`. The last three have a row for each
+ * token of the answer. Shares are means over the query heads of all layers without a sliding window, in 1/100000.
+ * `document` is the share of all entries of the document, `mass` those of its largest entries, and `behind` the share of the question
+ * and the answer so far. The caller releases *o, also after errors. Returns an exit code. */
 struct inspect_question {
     const char *path, *text;
     int32_t n, n_threads; /* n_threads 0 = usable cores */

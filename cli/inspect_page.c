@@ -79,7 +79,7 @@ static int check_pair(const struct shown *a, const struct shown *b)
 
 /* ---- Texts of tokens ---- */
 
-/* A stored document says it in an object, a plan beside the model's name. */
+/* A stored document has it in an object; a plan has it next to the model's name. */
 static const char *of_model(const struct shown *s, const char *key, const char *own)
 {
     const json_t *model = json_object_get(s->o, "model");

@@ -19,7 +19,7 @@ struct score {
     const int32_t *next; /* next[i]: the token that logits i predict */
     int32_t n_next;      /* logits beyond these predict a token that is not known */
     int32_t n_vocab, n_scored;
-    int32_t n_text; /* tokens of the whole text, of which job->n_tokens are read; < 0: not counted */
+    int32_t n_text; /* tokens of the whole text; job->n_tokens of them are read; < 0: not counted */
     double nll;
 };
 

@@ -19,7 +19,7 @@ struct table {
     wnw_profile_table info;
     double *value; /* [n], owned */
     int64_t n;
-    /* What is drawn of it: the value itself, or the length of what stands after two dimensions. */
+    /* What is drawn of it: the value itself, or with more than two dimensions the vector's length. */
     double *cell; /* [n_row][n_column], owned; NULL = nothing, because the values are ranks */
     int32_t n_row, n_column;
     char title[80];

@@ -90,8 +90,8 @@ static const char *const taken[] = {"-m",
                                     "--models-preset",
                                     NULL};
 
-/* Variables that say what an option of ours says, where that is not given to the server: it would take another model, or another place for
- * the cache. */
+/* Environment variables that would override one of winnow's options which is not passed to the server. The server would take another model
+ * or another place for the cache. */
 static const char *const taken_set[] = {"LLAMA_ARG_MODEL_URL",     "LLAMA_ARG_DOCKER_REPO",
                                         "LLAMA_ARG_HF_REPO",       "LLAMA_ARG_HF_FILE",
                                         "LLAMA_ARG_HF_REPO_FILE",  "LLAMA_ARG_MODELS_DIR",
@@ -299,7 +299,7 @@ static const char *key_of(const struct cli_args *args)
     return args->api_key ? args->api_key : getenv("LLAMA_API_KEY");
 }
 
-/* A list as one text, `end` behind each element. */
+/* A list as one text, with `end` after each element. */
 static int join(struct app_text *text, const struct app_list *list, char end)
 {
     bool good = app_text_add(text, "", 0);

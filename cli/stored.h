@@ -17,7 +17,7 @@ const char *cli_stored_option(const struct app_args *args);
 int cli_stored_text(wnw_prompt_params *text, const wnw_stored *st, const char *path);
 /* Refuses a prompt whose first piece is not what the file has read: the model's template is another one now. */
 int cli_stored_check_prompt(const wnw_stored *st, const wnw_prompt *prompt, const char *path);
-/* Makes a session of the file on an engine, which is freed after it, with room for so many more tokens. */
+/* Makes a session of the file with room for `room` more tokens. The engine must outlive the session. */
 int cli_stored_session(wnw_session **s, const wnw_stored *st, wnw_engine *e, int64_t room);
 /* Makes the job's engine, with its threads and attention. */
 int cli_stored_engine(struct app_job *job);

@@ -54,7 +54,7 @@ static int take_header(struct cli_talk *t, const wnw_prompt *first)
 int cli_talk_next(wnw_prompt *out, struct cli_talk *t)
 {
     struct cli_turn *turn = &t->turns[t->n_laid];
-    /* A document of "" parts the question from what stands before it. */
+    /* An empty document separates the question from the text before it. */
     const int status =
         wnw_chat_user(out, t->chat, turn->document ? turn->document : "", turn->question, NULL);
     if (status != WNW_OK)

@@ -5,7 +5,7 @@
 include(GNUInstallDirs)
 
 # A private copy of ggml and libllama, as scripts/setup.sh makes it, lies in a cache folder of one user, which may be
-# emptied any time. So it is installed beside libwinnow, in a folder of its own. Libraries of the system, or of
+# emptied any time. So it is installed next to libwinnow, in a folder of its own. Libraries of the system, or of
 # CMAKE_PREFIX_PATH, stay where they are, and their folder is noted in what links them.
 set(wnw_peer_dir ${CMAKE_INSTALL_LIBDIR}/winnow)
 set(wnw_bundled OFF)
@@ -62,7 +62,7 @@ install(FILES include/winnow.h include/winnow_method.h include/winnow_calibrate.
               include/winnow_store.h include/winnow_study.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/winnow)
-# What the command reads besides the user's files; app/share.c finds it from the place of the program.
+# winnow's own data files. app/share.c finds them relative to the program.
 install(DIRECTORY share/ DESTINATION ${CMAKE_INSTALL_DATADIR}/winnow)
 
 if(TARGET winnow_printed)

@@ -31,12 +31,12 @@ static const struct app_option report_options[] = {
     {"out", 'o', APP_TEXT, "FILE", NULL, "report.html in DIR", "the HTML report", AT(app.out), 0, 0, NULL},
     TEXT("compare", "A,B", NULL, compare, "two policies against each other, on the same samples"),
     TEXT("fail-if", "EXPR", NULL, fail_if,
-         "a limit, e.g. 'macro_delta<-5@r=.5': exit code 4 if the whole interval lies beyond it; measures: "
+         "exit with code 4 if a whole interval is beyond this limit, e.g. 'macro_delta<-5@r=.5'; measures: "
          "macro_delta, macro, retention, fgt, agree, kl, dnll; after @: r, policy, mode, kv, N"),
     TEXT("niah-score", "NAME", "score; the usual ones in the HTML report", niah_score,
          "what maps by depth and length show: " EVAL_MAP_NAMES),
     FLAG("no-gate", no_gate, "count tasks that the full cache cannot solve as well"),
-    FLAG("json", app.json, "print one JSON object in place of the summary"),
+    FLAG("json", app.json, "print one JSON object instead of the summary"),
 };
 APP_GROUP(eval_group_report, "Options", report_options);
 
@@ -44,15 +44,15 @@ static const struct app_option action_options[] = {
     FLAG("list", list, "print the tasks and the metrics"),
     FLAG("dump-samples", dump, "print the samples as JSONL"),
     TEXT("out", "DIR", "eval-MODEL-TIME", app.out,
-         "answer the samples and write the results to this folder; a run that was interrupted goes on there"),
+         "answer the samples and write the results to this folder; an interrupted run continues there"),
 };
 APP_GROUP(eval_group_action, "What to do", action_options);
 
 static const struct app_option tasks_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL,
-     "GGUF file, or a name from `winnow models`: its tokenizer", AT(app.model), 0, 0, NULL},
-    TEXT("suite", "NAME", NULL, suite,
-         "tasks, lengths and samples that belong together: tiny-ci, smoke, small or full"),
+     "GGUF file, or a name from `winnow models`; its tokenizer counts the lengths", AT(app.model), 0, 0,
+     NULL},
+    TEXT("suite", "NAME", NULL, suite, "a set of tasks, lengths and samples: tiny-ci, smoke, small or full"),
     TEXT("study", "NAME", NULL, study,
          "the experiment of one paper: compresskv, kvcompose and others, see --list; other options replace "
          "its lists"),
@@ -63,8 +63,8 @@ static const struct app_option tasks_options[] = {
     {"samples", 0, APP_INT, "K", NULL, "20, or the suite's; of texts all pieces",
      "samples of each task and length", AT(samples), 1, 899999, "1 to 899999"},
     TEXT("depths", "LIST", "lin10, or the suite's", depths,
-         "depths of tasks on a grid in per cent, or lin5, lin10, sigmoid; these tasks have a sample for each "
-         "and each trial"),
+         "depths of tasks on a grid in per cent, or lin5, lin10, sigmoid; such a task has one sample per "
+         "depth and trial"),
     {"trials", 0, APP_INT, "T", NULL, "1, or the suite's", "samples of each depth", AT(trials), 1, 1000,
      "1 to 1000"},
     WORD("needle", "KIND", "rand", needle,
@@ -72,7 +72,7 @@ static const struct app_option tasks_options[] = {
     WORD("niah-compat", "SOURCE", "none", niah_compat,
          "compresskv: niah_grid's prompts begin with the text '<|im_start|> ', as in that paper's code"),
     WORD("haystack", "TEXT", "prose", haystack,
-         "what needles are hidden in: prose (generated), noise, a text or a folder of *.txt"),
+         "text that needles are hidden in: prose (generated), noise, a text file or a folder of *.txt"),
     TEXT("squad", "FILE", NULL, squad, "documents and questions of qa_1, JSONL"),
     TEXT("hotpot", "FILE", NULL, hotpot, "documents and questions of qa_2, JSONL"),
     TEXT("longbench", "DIR", NULL, longbench, "folder with NAME.jsonl of LongBench's sets"),
@@ -92,14 +92,13 @@ static const struct app_option tasks_options[] = {
     {"seed", 0, APP_INT, "S", "42", NULL, "seed of the samples", AT(app.seed), 0, 4294967295.0,
      "0 to 4294967295"},
     WORD("split", "WHICH", "test", split,
-         "dev: samples to choose by, of which none is among those of test (the default), which are to judge "
-         "what was chosen"),
+         "dev: samples for choosing between methods; test: samples for judging the choice. They share none"),
 };
 APP_GROUP(eval_group_tasks, "Samples", tasks_options);
 
 static const struct app_option config_options[] = {
     TEXT("policies", "LIST", "full,snapkv,lagkv, or the suite's", policies,
-         "recipes; key=value goes on with the recipe before it. The full cache always takes part"),
+         "recipes; key=value continues the recipe before it. The full cache is always included"),
     TEXT("ratios", "LIST", "0.5, or the suite's", ratios,
          "sizes: fractions removed, 0 <= R < 1; auc9 = 0 to 0.9, lag = 0.25 to 0.875, crit = 0.2 to 0.8; own "
          "= what the policy says"),
@@ -113,20 +112,20 @@ static const struct app_option config_options[] = {
          "all are compared with f16 or "
          "else the first"),
     TEXT("modes", "LIST", "agnostic, or the suite's", modes,
-         "what is compressed: agnostic (the context), task (the same, the policy is told the question), "
+         "what is compressed: agnostic (the context), task (the context, and the policy knows the question), "
          "aware (context and question), aware_full (the whole prompt)"),
     TEXT("evict", "WHEN", "end, or the study's", app.evict,
          "when to compress: end (of what is compressed), layer, or chunk[:C]"),
     TEXT("evict-every", "I[:T]", NULL, app.evict_every,
-         "while answering: after every I tokens shrink to T entries per layer and head"),
+         "while answering: compress after every I tokens to T entries per layer and head"),
     TEXT("mask-heads", "LISTS", "none, or the study's", app.mask_heads,
-         "heads that are switched off, lists separated by /, each tried by itself: none, LAYER-HEAD,..., "
+         "lists of heads to switch off, separated by /, each tried by itself: none, LAYER-HEAD,..., "
          "srh:topN, trad:topN (of a profile), random:N:SEED, random:N:SEED:M (without the M best by srh). "
-         "The full cache without masks always takes part"),
+         "The full cache without masks is always included"),
     TEXT("mask-phase", "WHEN", "all, or the study's", app.mask_phase,
          "all, or decode: only while answers are generated"),
     TEXT("mask-form", "FORM", "zero, or the study's", app.mask_form,
-         "what masked heads give: zero, or mean: that of all values (a query of 0)"),
+         "output of masked heads: zero, or mean (of all values, as for a query of 0)"),
     TEXT("profile", "PATH", "the cache folder's, then shipped ones", app.profile,
          "calibration results that policies need: a file, or a folder of them"),
 };
@@ -136,54 +135,54 @@ static const struct app_option run_options[] = {
     {"threads", 't', APP_INT, "THREADS", NULL, "usable cores", "threads to compute with", AT(app.threads), 1,
      512, "1 to 512"},
     {"batch", 0, APP_INT, "B", "8", NULL,
-     "answers of one sample that are generated together; 1 = each alone, as `winnow run` does", AT(batch), 1,
-     64, "1 to 64"},
+     "answers of one sample that are generated in one batch; 1 = one by one, as `winnow run` does", AT(batch),
+     1, 64, "1 to 64"},
     {"alone", 0, APP_FLAG, NULL, NULL, "off, or the study's",
-     "each policy reads every sample for itself and answers alone, so that times and peaks are its own",
+     "each policy reads every sample again and answers alone, so that times and memory peaks are its own",
      AT(alone), 0, 0, NULL},
     {"answer-tokens", 0, APP_INT, "N", NULL, "until it ends, or the study's",
-     "answers have just as many tokens, whatever would end them", AT(answer_tokens), 1, 65536, "1 to 65536"},
+     "generate exactly N tokens for every answer, also after an end token", AT(answer_tokens), 1, 65536,
+     "1 to 65536"},
     WORD("turns", "KIND", "multi_turn", turns,
-         "samples with several questions: multi_turn (earlier ones with their references stay) or "
-         "multi_request (each alone on the same compressed context)"),
+         "samples with several questions: multi_turn (earlier ones stay, with their references) or "
+         "multi_request (each alone after the same compressed context)"),
     FLAG("own-history", own_history, "earlier turns show the model's answers, not the references"),
     WORD("recompress", "WHEN", "never", recompress,
          "with several questions: never, or each-turn (before each further one, what was asked and answered "
          "is compressed with the rest)"),
-    FLAG("no-early-stop", no_early_stop, "answers go on when their score cannot change any more"),
+    FLAG("no-early-stop", no_early_stop, "continue an answer even if its score cannot change any more"),
     WORD("lb-prefix", "PLACE", "auto", lb_prefix,
-         "where the beginning of an answer to LongBench stands: assistant (after the template's tail), user "
+         "where LongBench's beginning of an answer is put: assistant (after the template's tail), user "
          "(before it), or auto (user in mode aware_full, assistant in the others)"),
     WORD("lb-chat", "SETS", "official", lb_chat,
-         "which of LongBench's sets stand in the chat template: official (not those with examples, nor code) "
-         "or all, as in kvpress"),
+         "LongBench's sets that use the chat template: official (not those with examples, nor code) or all, "
+         "as in kvpress"),
     {"lb-extra-tokens", 0, APP_INT, "N", "0", NULL,
      "tokens that answers to LongBench may have beyond the benchmark's number; kvpress adds 20", AT(lb_extra),
      0, 4096, "0 to 4096"},
-    FLAG("closed-book", closed_book, "ask the full cache without the context: what can be known or guessed"),
+    FLAG("closed-book", closed_book,
+         "ask without the context, full cache only: shows what the model knows or guesses"),
     TEXT("time-budget", "TIME", NULL, time_budget,
-         "lower the numbers of samples until the run, or this shard, is expected to take this long: 90s, 10m "
-         "or 2h; says what it leaves out"),
+         "use fewer samples, so that the run (or this shard) takes about this long: 90s, 10m or 2h; prints "
+         "what it leaves out"),
     TEXT("store", "DIR", NULL, store,
-         "folder that keeps what was read, the whole cache of each sample, for further runs; for policies "
-         "that "
-         "observe nothing while they read"),
+         "folder that keeps the full cache of each sample for further runs; only for policies that observe "
+         "nothing while they read"),
     {"store-limit", 0, APP_BYTES, "SIZE", NULL, NULL,
-     "bytes above which those that were not used for longest are removed, suffix K, M or G", AT(store_limit),
-     1, 4611686018427387904.0, "1 byte to 4294967296G"},
+     "most bytes of that folder, suffix K, M or G; the least recently used caches are removed",
+     AT(store_limit), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
     TEXT("shard", "I/N", "1/1", shard, "every N-th sample, from the I-th on"),
     FLAG("quiet", quiet, "no progress"),
     TEXT("compare", "A,B", NULL, compare, "two policies against each other, in the summary"),
-    TEXT(
-        "contrasts", "FILE", "none, or the study's", contrasts,
-        "what the run is to decide, a line each: A vs B mode=MODE size=ratio=R; with kv=TYPE, N=LENGTH where "
-        "needed. Reports correct them for their number"),
+    TEXT("contrasts", "FILE", "none, or the study's", contrasts,
+         "planned comparisons, one a line: A vs B mode=MODE size=ratio=R, with kv=TYPE and N=LENGTH if "
+         "needed. Reports correct for their number"),
     TEXT("fail-if", "EXPR", NULL, fail_if,
          "exit code 4 if a whole interval is beyond the limit, e.g. macro_delta<-5@r=.5; see winnow report "
          "--help"),
     TEXT("niah-score", "NAME", "score; the usual ones in the HTML report", niah_score,
          "what maps by depth and length show: " EVAL_MAP_NAMES),
     FLAG("no-gate", no_gate, "ask no probes, and count tasks that the full cache cannot solve as well"),
-    FLAG("json", app.json, "print one JSON object in place of the summary"),
+    FLAG("json", app.json, "print one JSON object instead of the summary"),
 };
 APP_GROUP(eval_group_run, "Running", run_options);

@@ -14,7 +14,7 @@ static const struct app_group *const report_groups[] = {&eval_group_report, &app
 const struct app_command eval_commands[] = {
     {.name = "eval",
      .first = "model out suite tasks list jsonl policies ratios budgets samples help",
-     .about = "Asks a model what its compressed cache still knows, and writes every answer with its scores.",
+     .about = "Asks a model questions with its cache compressed, and writes every answer with its scores.",
      .usage = "--out DIR [-m MODEL] (--suite NAME | --study NAME | --tasks LIST) [--policies LIST] [--ratios "
               "LIST] [options] | "
               "--dump-samples ... | --list",
@@ -22,9 +22,7 @@ const struct app_command eval_commands[] = {
          "The same seed gives the same samples on every machine; each can be made alone. A sample is read "
          "once for all policies and sizes.\n"
          "The folder gets run.json and results.jsonl, one line per answer; docs/reference/evaluation.md "
-         "describes "
-         "them. "
-         "The same command goes on with a run that was interrupted.",
+         "describes\nthem. The same command continues an interrupted run.",
      .groups = eval_groups,
      .args_size = sizeof(struct eval_args),
      .run = eval_run},
@@ -40,14 +38,11 @@ const struct app_command eval_commands[] = {
      .about = "Turns the results of evaluations into tables, intervals, charts and worst cases.",
      .usage = "DIR... [-o FILE.html] [--compare A,B] [--fail-if EXPR] [--json]",
      .notes =
-         "DIR is what `winnow eval --out` wrote. Shards of one run are read as one; other runs stand "
-         "side by side.\n"
-         "The summary goes to standard output. One DIR without -o gets report.html, summary.txt, "
-         "summary.csv and,\n"
-         "if it has maps by depth and length, maps.csv; otherwise the report is FILE.html, or report.html "
-         "in the\n"
-         "current folder.\n"
-         "Exit code 4: the limit of --fail-if is broken.",
+         "DIR is what `winnow eval --out` wrote. Shards of one run are combined; other runs are shown side "
+         "by "
+         "side.\nThe summary goes to standard output. One DIR without -o gets report.html, summary.txt, "
+         "summary.csv and,\nif it has maps by depth and length, maps.csv. Otherwise the report is FILE.html, "
+         "or report.html in the\ncurrent folder. Exit code 4: the limit of --fail-if is exceeded.",
      .groups = report_groups,
      .max_rest = 1024,
      .args_size = sizeof(struct eval_args),

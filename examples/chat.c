@@ -39,7 +39,7 @@ static int read_turn(struct talk *t, const wnw_prompt *turn)
     int32_t n;
     const int32_t *tokens = wnw_chat_tokens(t->chat, &n);
     int rc = WNW_OK;
-    if (!first && turn->n_past < wnw_session_n_past(t->session)) /* the template wrote earlier turns anew */
+    if (!first && turn->n_past < wnw_session_n_past(t->session)) /* the template rewrote earlier turns */
         rc = wnw_session_rewind(t->session, turn->n_past);
     if (rc == WNW_OK && first) /* a ratio counts all turns from here on */
         rc = wnw_session_begin(t->session, &run);

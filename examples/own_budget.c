@@ -13,7 +13,7 @@
  *               no stretch of the text is lost altogether.
  *
  * They are here to show the steps, not to win. Every descriptor begins with a wnw_part: kind, name, options,
- * flags; after it stand the functions of its kind. The program reads a made-up text, compresses copies of
+ * flags. The functions of its kind follow. The program reads a made-up text, compresses copies of
  * the cache and prints what every layer keeps. docs/research/new-method.md walks through this file.
  */
 #include <winnow_method.h>

@@ -4,8 +4,8 @@
  *
  *     own_method MODEL.gguf [TEXTFILE [QUESTION]]
  *
- * The scorer below keeps what stands out: an entry whose value vector is long compared with the average of
- * its head, and a little more so the later it comes. It is here to show the steps, not to win. They are:
+ * The scorer below prefers entries whose value vector is long compared with the average of their head, and
+ * among them later ones a little more. It is here to show the steps, not to win. They are:
  * describe the options, fill a wnw_scorer, register it, and use its name in a recipe; budgets and selectors
  * of the library then combine with it ("stand_out+adakv"). docs/research/new-method.md walks through this file.
  *

@@ -301,7 +301,7 @@ static json_t *means_json(const struct perturb_numbers *p, enum perturb_level le
     return policies;
 }
 
-/* The base's share of kept entries at each size; those of the others stand in the pairs. */
+/* The base policy's share of kept entries at each size; the pairs have those of the others. */
 static json_t *base_kept_json(const struct perturb_study *s)
 {
     json_t *list = json_array();

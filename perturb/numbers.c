@@ -201,8 +201,7 @@ static int32_t count_units(const struct perturb_numbers *p, enum perturb_level l
     return n;
 }
 
-/* Writes the changes of the units that count, of which there are n: [n_texts][n] under a policy, and after them their means [n] over the
- * texts. */
+/* Writes the changes of the n units that count: [n_texts][n] under a policy, then their means [n] over the texts. */
 static void gather(double *out, int32_t n, const struct perturb_numbers *p, enum perturb_level level,
                    int32_t size, int32_t policy)
 {

@@ -31,7 +31,7 @@ struct perturb_numbers {
     int32_t n_layer, n_head, n_head_kv;
     int32_t n_policies, n_sizes, n_texts, cap_texts;
     bool *sliding; /* [n_layer] layers that no policy touches; owned like all below */
-    /* [cap_texts][n_sizes][n_policies][units]: mean absolute or L1 changes of each text, of which n_texts are there. */
+    /* [cap_texts][n_sizes][n_policies][units]: mean absolute or L1 changes of each text; n_texts are filled. */
     double *change[PERTURB_N_LEVELS];
     double *bound[PERTURB_N_BOUNDS]; /* [cap_texts][n_sizes][n_layer x n_head] */
     /* [cap_texts][n_sizes][n_policies][n_layer x n_head]: the token's attention on what the policy's own first stage took; NaN where the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* winnow eval --study perturbation: what policies change of the outputs of heads, in place of answers. After the analyses of "CriticalKV"
- * (arXiv 2502.03805), section 5. It is a room of the evaluation that lies beside it; this is what its sub-commands see. */
+/* winnow eval --study perturbation: measures how policies change the outputs of heads, not answers. After the analyses of "CriticalKV"
+ * (arXiv 2502.03805), section 5. It is part of the evaluation with a folder of its own; the sub-commands of `eval` include this header. */
 #ifndef WNW_PERTURB_STUDY_H
 #define WNW_PERTURB_STUDY_H
 
@@ -11,9 +11,9 @@ int perturb_run(const struct eval_args *args, const struct eval_suite *study);
 
 /* Whether a folder holds a perturbation study: its run.json says so. */
 bool perturb_is_study(const char *folder);
-/* Reads run.json and the results, which may be packed, and writes summary.txt, perturbation.csv and report.html beside them, or with
- * `out` the page alone, there. The summary, or with --json the numbers, go to standard output; the other options are
- * those of runs that ask questions and are refused. Returns an exit code. */
+/* Reads run.json and the results, which may be packed, and writes summary.txt, perturbation.csv and report.html next to them. With
+ * `out` it writes only the page, to that path. Standard output gets the summary, or the numbers with --json. Options of runs
+ * that ask questions are refused. Returns an exit code. */
 int perturb_report(char *folder, const struct eval_args *args, const char *out);
 
 #endif

@@ -17,7 +17,7 @@
 
 enum { TEXTS = 100, LEAST_TOKENS = 64, MAX_KEY_SIZE = 32 };
 
-/* What the study has besides what all runs have. */
+/* The study's own data, in addition to that of all runs. */
 struct study {
     struct perturb_texts texts;
     struct perturb_work work;

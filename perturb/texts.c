@@ -11,9 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MOST_BYTES_PER_TOKEN = 6
-}; /* generated prose is made by so many bytes at first; more follows where needed */
+enum { MOST_BYTES_PER_TOKEN = 6 }; /* bytes of generated prose to begin with; more is made when needed */
 
 /* The first n_tokens of ids[n], with a BOS in front where texts begin with one. `ids` has none. */
 static int add_text(struct perturb_texts *t, const struct eval_tokenizer *tokenizer, const int32_t *ids,

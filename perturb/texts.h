@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Texts of the perturbation study: pieces of a file of the user and generated prose, none of which repeats. */
+/* Texts of the perturbation study: pieces of the user's file, and generated prose that does not repeat. */
 #ifndef WNW_PERTURB_TEXTS_H
 #define WNW_PERTURB_TEXTS_H
 

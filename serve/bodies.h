@@ -29,7 +29,7 @@ char *serve_body_get_file(const char *body, size_t n);
 /* The prompt that a reply has, and its tokens. */
 char *serve_reply_prompt(const char *reply, size_t n);
 int32_t *serve_reply_tokens(const char *reply, size_t n, int32_t *n_tokens);
-/* A copy of a string in which the character NUL is another one that takes as many tokens; NULL too where it is no string. */
+/* A copy of a string, with each character NUL replaced by one that takes as many tokens. NULL if it is no string, or out of memory. */
 char *serve_text_of(const struct json_t *string);
 
 /* An error as OpenAI's clients read it. */

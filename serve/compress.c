@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Entries that stay besides a header, however small the size. */
+/* Entries that stay in addition to a header, however small the size. */
 enum { LEAST_KEPT = 32 };
 
 /* The size of what comes after the header, which no policy sees. A budget is of both, but not of a document. */
@@ -40,20 +40,20 @@ static void tell_fallback(struct serve_watched *w, const char *recipe, int rc)
             recipe, w->told);
 }
 
-/* Tokens of a slot that are compressed together, behind a header that is whole. */
+/* Tokens of a slot that are compressed together. They follow a header, which stays whole. */
 struct part {
     int32_t n_prefix, from, to;
     wnw_size size; /* of what follows the header */
 };
 
-/* Whether a rule says by itself how much stays, and nobody has given a size besides. */
+/* Whether a rule sets its own size, and no size was given. */
 static bool sizes_itself(const struct serve_rule *rule, const struct part *part)
 {
     return part->size.kind == WNW_SIZE_NONE && wnw_policy_has_own_size(rule->policy);
 }
 
-/* By the rule, or where that refuses by the fallback, as with rule = NULL: where a size was given, a slot that stays whole would be the
- * worse surprise. Where the rule has its own, as a quality that is to be kept, no other one may drop anything. */
+/* Compresses a part with `rule`. If the rule cannot run here, or is NULL, the fallback policy is used, because a client that gave a size
+ * expects it to be met. A rule with a size of its own (`quality`) has no fallback. */
 static int compress_part(struct serve_watched *w, int32_t seq, const struct part *part,
                          const struct serve_rule *rule)
 {
@@ -83,15 +83,15 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
     return rc;
 }
 
-/* Where of rest that begins which came since the last time. */
+/* The first token of `rest` that no compression has seen. */
 static int32_t done_of(const struct serve_watched *w, int32_t seq, const struct part *rest)
 {
     const int32_t n = w->held[seq].n_done;
     return n < rest->from ? rest->from : n < rest->to ? n : rest->to;
 }
 
-/* Whether what is there from before stays as it is. A rule that keeps a quality judges what has come since: what it would leave of
- * what it has left already is less than it promised. Only a size that not all fits into takes more. */
+/* Whether earlier turns are left as they are. A quality rule may compress each token once: a second time would fall below the promised
+ * quality. Earlier turns are only compressed again if they do not fit into a given size. */
 static bool leaves_old(const struct serve_watched *w, int32_t seq, const struct part *rest,
                        const struct serve_rule *rule)
 {
@@ -101,9 +101,9 @@ static bool leaves_old(const struct serve_watched *w, int32_t seq, const struct 
             (rest->size.kind == WNW_SIZE_BUDGET && held <= rule->want.size.budget));
 }
 
-/* A policy that looks with every query has those of the last prompt alone, which would leave little of what earlier turns have
- * kept. So it judges that prompt, if it is long enough; a ratio takes nothing more of what was compressed before, and the
- * fallback compresses what lies between; of a budget each part has the share that it has of the tokens. */
+/* A policy that looks with every query has only those of the last prompt. They would drop too much of earlier turns. So the policy
+ * compresses only that prompt, if it is long enough. With a ratio, parts that were compressed before stay as they are, and the fallback
+ * compresses the rest. A budget is divided by numbers of tokens. */
 static int compress_last(struct serve_watched *w, int32_t seq, const struct part *rest,
                          const struct serve_rule *rule)
 {

@@ -8,8 +8,8 @@
 /* New tokens of a prompt that make a slot be compressed. */
 enum { SERVE_LEAST_NEW = 128 };
 
-/* The rule for a slot whose recipe is chosen, of n tokens that are not a document's, of which a sample was fed again or none. Returns a
- * wnw_status; out->policy is the caller's. */
+/* Chooses the rule for a slot whose policy is "auto". n: its tokens without those of a document; fed: whether a sample of them was fed
+ * again. Returns a wnw_status; the caller owns out->policy. */
 int serve_choose_rule(struct serve_rule *out, const struct serve_watched *w, int32_t seq, int32_t n,
                       bool fed);
 /* First tokens of a slot that stay whole: what its rule protects, and its document. */

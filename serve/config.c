@@ -114,8 +114,8 @@ int serve_check_policy(const wnw_policy *policy)
     return wnw_bridge_check_policy(policy, config.profile);
 }
 
-/* Says one of the recipes that "auto" has for the server's own size or quality, of prompts as they are called; comma: what stands around
- * their length. */
+/* Logs one of the recipes that "auto" may choose at the server's own size or quality. prompts: the words for the prompts that it applies
+ * to; comma: the text around their length. */
 static void tell(const char *prompts, const char *comma, const char *recipe, const wnw_policy_choice *row)
 {
     char upto[48] = "";
@@ -131,7 +131,7 @@ static int tell_row(const char *recipe, const wnw_policy_choice *row, void *user
     return WNW_OK;
 }
 
-/* The same of prompts of which a sample is fed again, where that is what is looked at. */
+/* The same for prompts with a sample that is fed again, if the policy needs one. */
 static int tell_fed_row(const char *recipe, const wnw_policy_choice *row, void *user)
 {
     wnw_policy *policy;

@@ -24,12 +24,12 @@ struct serve_config {
     const char *origins;     /* of pages of others that may ask, with ',' between them; "" = none */
 };
 const struct serve_config *serve_settings(void);
-/* Whether a policy can be had here, with the profiles that there are: WNW_OK, or wnw_last_error() says why not. Any thread. */
+/* Whether a policy works in this server with the available profiles: WNW_OK, or wnw_last_error() says why not. Any thread. */
 int serve_check_policy(const wnw_policy *policy);
-/* Says what "auto" has for prompts of which a sample is fed again. */
+/* Logs what "auto" may choose for prompts with a sample that is fed again. */
 void serve_tell_fed(void);
-/* Says one line and ends the process at once: for what must not start. Its exit code is 1; that of serve_refuse_input, for options and
- * documents that cannot be had, is 2. */
+/* Prints one line and exits: for settings that the server must not start with. The exit code is 1. serve_refuse_input, for invalid
+ * options and documents, exits with 2. */
 void serve_refuse(const char *what) __attribute__((noreturn));
 void serve_refuse_input(const char *what) __attribute__((noreturn));
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The linker sends what llama.cpp's server asks of cpp-httplib's threads here (--wrap, server.cmake). Two of cpp-httplib's own functions
-// are defined here too, in front of the library's, as those of libllama are in calls.c: the one that has a connection from its first to its
-// last byte, and the one that has one request of it.
+// The linker redirects the server's calls of cpp-httplib's thread pool to this file (--wrap, server.cmake). Two of cpp-httplib's own
+// functions are defined here too and take precedence, as calls.c does for libllama: the one that handles a connection from its first to
+// its last byte, and the one that handles one request of it.
 //
-// cpp-httplib's pool begins a thread where none waits for work. It counts one that was woken for an earlier connection as waiting; so a
-// connection could stay behind another one's half a request, and /health with it.
+// cpp-httplib's pool starts a thread if none waits for work. It still counts a thread as waiting that was woken for an earlier connection.
+// So a connection, also one that asks for /health, could wait until another client has sent the rest of its request.
 #include "serve/connections.hpp"
 
 #include "serve/ask.hpp"

@@ -14,13 +14,13 @@
 
 /* ---- Before ---- */
 
-/* Whether these rows are a prompt's, which may be alone behind others of it. */
+/* Whether these rows belong to a prompt. A single row may be the prompt's last one, after others of it. */
 static bool reads_prompt(const struct serve_watched *w, int32_t seq, const struct serve_rows *r)
 {
     return r->n > 0 && (w->held[seq].reading || r->n_silent > 0);
 }
 
-/* Has a slot follow another recipe. */
+/* Switches a slot to another recipe. */
 static void follow(struct serve_watched *w, int32_t seq, const struct serve_want *want)
 {
     struct serve_rule *rule = &w->rule[seq];
@@ -85,9 +85,8 @@ bool serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
 
 /* ---- While a batch runs ---- */
 
-/* Learns the cells of a sequence that came from a file, from what its first row sees besides itself. libllama gives a
- * state cells that follow each other; where it found none such, the order of the tokens is not known, and the sequence
- * stays as it is. */
+/* Finds the cells of a sequence that was restored from a file: those that its first row sees, without its own. libllama normally
+ * puts a state into consecutive cells. If it found none, the order of the tokens is unknown, and the sequence is not compressed. */
 static void learn(struct serve_watched *w, int32_t seq, int32_t row, int32_t own, int32_t pos)
 {
     struct serve_held *s = &w->held[seq];

@@ -96,8 +96,8 @@ void serve_document_cells_keep(struct serve_watched *w, int32_t seq, int32_t d)
 
 /* ---- Stored caches ---- */
 
-/* The cell of the first token of what was stored, of which libllama has just been given the state: its entries are those in cells
- * that no sequence has, and their cells follow each other as their positions do. -1: they do not. */
+/* The cell of the first token of a stored document whose state libllama has just loaded. Its entries are in cells that no known sequence
+ * has, and the cells follow each other as the positions do. -1: they do not. */
 static int32_t first_cell(const struct serve_watched *w, const wnw_stored *st, int32_t *cells)
 {
     int32_t first = -1, n;
@@ -193,7 +193,7 @@ static void load_stored(struct serve_watched *w, int32_t d)
     serve_refuse(line);
 }
 
-/* ---- Slots behind documents ---- */
+/* ---- Slots that begin with a document ---- */
 
 static bool put(struct serve_watched *w, int32_t seq, int32_t d)
 {

@@ -19,7 +19,7 @@ void serve_document_cells_keep(struct serve_watched *w, int32_t seq, int32_t d);
  * that was stored is loaded the first time. Returns how many they are, 0 on failure. */
 size_t serve_document_cells_restore(struct serve_watched *w, int32_t seq, int32_t d, int32_t *tokens,
                                     size_t room, size_t *n);
-/* Notes that a slot has lost a part of its document: it stands behind it no more, and holds what was dropped of the rest. */
+/* Records that a slot has lost a part of its document. It no longer begins with the document, and the remaining cells are its own. */
 void serve_document_cells_check(struct serve_watched *w, int32_t seq);
 
 #endif

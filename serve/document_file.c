@@ -84,7 +84,7 @@ static void trim(char *text)
     memmove(text, text + from, n - from + 1);
 }
 
-/* Cleans a text as every text of winnow's is, so that it can stand in a message, which is a string of JSON. */
+/* Cleans a text like every text that winnow reads, so that it can be put into a message, which is a JSON string. */
 static bool clean(struct app_text *text, const char *path, char *what)
 {
     struct app_text remarks = {0};

@@ -25,12 +25,12 @@ bool serve_documents_load(const char *lines, char *why);
 void serve_documents_free(void);
 
 int32_t serve_documents_n(void);
-/* -1: there is none of that name. */
+/* -1: no document has that name. */
 int32_t serve_documents_find(const char *name);
 const char *serve_document_name(int32_t d);
 const char *serve_document_text(int32_t d);
-/* Whether it was stored: then a user's message begins with it, behind the system message that it was stored with (NULL = none). A text
- * stands in front of the system message. */
+/* Whether it comes from a .wkv file. Such a document begins the user's first message, after the system message that it was stored with
+ * (NULL = none). A text document comes before the system message. */
 bool serve_document_is_stored(int32_t d);
 const char *serve_document_system(int32_t d);
 /* What was stored, until the decoding thread has loaded it and closes it; NULL: then, and of a text. */
@@ -39,8 +39,8 @@ void serve_document_close(int32_t d);
 /* By what it was compressed before it was stored. */
 struct serve_want serve_document_stored_by(int32_t d);
 
-/* The tokens with which every conversation begins that stands behind it, n_header of them written by the chat template. Set once;
- * false: no memory. */
+/* Sets the tokens that every conversation about the document begins with. The chat template writes the first n_header of them. Call it
+ * once; false: out of memory. */
 bool serve_document_set_tokens(int32_t d, const int32_t *tokens, int32_t n, int32_t n_header);
 /* Valid from then on; NULL before. */
 const int32_t *serve_document_tokens(int32_t d, int32_t *n);

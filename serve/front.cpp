@@ -64,7 +64,7 @@ answer refuse(Response &res, int status, const char *why)
     return answer::Handled;
 }
 
-// Whether a text has the character NUL, behind which nothing would be compared.
+// Whether a text has the character NUL. Nothing after it would be compared.
 bool has_nul(const std::string &text)
 {
     return std::strlen(text.c_str()) != text.size();

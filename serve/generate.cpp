@@ -38,7 +38,7 @@ struct passed_reply : kept_reply {
     ~passed_reply() override
     {
         const bool left = req->stop();
-        inner.reset(); // the server is told to stop
+        inner.reset(); // the server stops generating
         if (left && slot && !is_ending())
             clear_part(req->of, slot->claim.slot);
     }
@@ -153,7 +153,7 @@ server_http_res_ptr look_at(const server_http_req &req, serve_request &r)
     return refused;
 }
 
-// Whether the prompt begins with the tokens of its document; what is protected and counted lies behind them.
+// Whether the prompt begins with the tokens of its document. Only tokens after them are protected and counted.
 bool stands_behind(const server_http_req &req, serve_request &r)
 {
     const int32_t d = r.ask.behind - 1, n_header = serve_document_n_header(d);

@@ -384,8 +384,8 @@ struct place {
     int32_t rule, alternative, item;
 };
 
-/* Counts the ways into every rule; those of a rule that it begins with come first. Rules may stand in a chain of any length, so that nothing
- * here calls itself. */
+/* Counts the ways into every rule; those of a rule that it begins with come first. A chain of rules may have any length, so this function
+ * does not recurse. */
 static bool count_from(struct grammar *g, int32_t root, struct place *stack)
 {
     int32_t n = 0;

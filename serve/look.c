@@ -123,7 +123,7 @@ static json_t *see(struct held_tokens *x)
 
 /* ---- Which ---- */
 
-/* The ids of a slot's tokens in what the server notes of it: they follow a mark, a version and their number, or stand alone. */
+/* The ids of a slot's tokens in the server's notes. A mark, a version and their number may come before them. */
 static const llama_token *ids_in(const llama_token *notes, size_t n_notes, int32_t *n)
 {
     enum { HEAD = 3 };

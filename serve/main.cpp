@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The program is llama.cpp's server, from the archive that scripts/setup.sh compiles. What is ours lies in the other
-// files of this folder, which winnow-llama-server has and the plain server of the tests has not. Two kinds of threads meet there: those
-// that answer HTTP, and the one that decodes.
+// The program is llama.cpp's server, from the archive that scripts/setup.sh compiles. winnow's code is in the other files of this folder.
+// winnow-llama-server includes them; the plain server of the tests does not. They run in two kinds of threads: those that answer HTTP,
+// and the one that decodes.
 //
 //     HTTP's threads                                    the thread that decodes
 //     connections.cpp  clients' connections, in bounded number
 //     front.cpp     who may ask (origins.c)
-//     routes.cpp    which routes are ours               calls.c           libllama's functions, in front of libllama's own
+//     routes.cpp    winnow's routes                     calls.c           libllama's functions, in front of libllama's own
 //     generate.cpp  a request that generates            watched.c         the context, and what its sequences hold
 //     request.c     its field `winnow` and its body     batches.c         the rows of the server's batches
 //     request_messages.c  its document, its header      sequences.c       which cells a sequence has
@@ -15,7 +15,7 @@
 //     ask.cpp       the server's own routes, asked      sample.c          some tokens of a prompt, fed again before its last batch
 //     bodies.c      with these bodies                   document_cells.c  documents in the cache
 //     deferred.cpp  tasks that the server has put off
-//     replies.cpp   replies and errors of ours          saved.c           a slot to its file (slot_file.c, slot_state.c), and into a slot
+//     replies.cpp   winnow's own replies and errors     saved.c           a slot to its file (slot_file.c, slot_state.c), and into a slot
 //     moves.cpp     files of slots, read and checked    look.c            what a slot holds, token by token
 //     reader.cpp    reads documents at start
 //

@@ -48,7 +48,7 @@ static size_t end_of_last(const char *text, size_t n, const char *word, size_t n
     return 0;
 }
 
-/* Finds the last control token before the document and the first one behind it, as far as they swallow white space around them. */
+/* Finds the last control token before the document and the first one after it, if they swallow white space around them. */
 static void find_parts(struct parts *p, const struct llama_vocab *vocab, size_t at, size_t end)
 {
     int32_t before = -1, behind = -1;
@@ -103,7 +103,7 @@ static bool add(struct list *l, serve_tokenize *real, const struct llama_vocab *
     return false;
 }
 
-/* The special tokens at the beginning and the end of a text stand in the first and the last part. */
+/* The first and the last part get the special tokens for the beginning and the end of a text. */
 static bool add_parts(struct list *l, serve_tokenize *real, const struct llama_vocab *vocab,
                       const struct parts *p, bool add_special)
 {

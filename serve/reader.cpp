@@ -63,7 +63,7 @@ tokens tokens_behind(const server_http_req &req, int32_t d, const char *prompt)
     return tokens_of(req, prompt);
 }
 
-// Finds the tokens that every conversation behind the document begins with, by what three of them have in common.
+// Finds the tokens that every conversation about the document begins with: those that three different conversations have in common.
 bool find_tokens(const server_http_req &req, int32_t d)
 {
     const char *text = serve_document_text(d);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions of libraries, behind those that this program has in front of them (calls.c, connections.cpp). */
+/* The libraries' own functions. This program defines functions of the same names, which call them (calls.c, connections.cpp). */
 #ifndef WNW_SERVE_REAL_H
 #define WNW_SERVE_REAL_H
 

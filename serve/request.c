@@ -69,7 +69,7 @@ static int read_reuse(struct serve_ask *ask, const json_t *v, char *why, const c
     return fail(why, param, "winnow.reuse", "it is \"same\", \"any\" or \"never\"");
 }
 
-/* The documents that there are, for a message. */
+/* The names of the documents, for a message. */
 static void list_documents(char *line, size_t size)
 {
     size_t at = 0;
@@ -280,7 +280,7 @@ bool serve_request_set_chat(struct serve_request *r, const char *body)
     return json_is_array(json_object_get(r->chat, "messages"));
 }
 
-/* Tokens are no more than bytes of text, but for a few that no text stands for. */
+/* A text has at most as many tokens as bytes, plus a few tokens that come from no text. */
 int serve_request_bound(struct serve_request *r)
 {
     enum { SPARE = 64 };
@@ -318,7 +318,7 @@ char *serve_request_passed(const struct serve_request *r, const struct serve_cla
     bool ok = body != NULL;
     if (ok && claim)
         ok = json_object_set_new(body, "id_slot", json_integer(claim->slot)) == 0 && bound_answer(r, body);
-    if (ok && claim && (claim->no_reuse || r->ask.behind > 0)) /* behind a document it must be used */
+    if (ok && claim && (claim->no_reuse || r->ask.behind > 0)) /* with a document, the cached prompt must be used */
         ok = json_object_set_new(body, "cache_prompt", json_boolean(!claim->no_reuse)) == 0;
     char *text = ok ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);

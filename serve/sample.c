@@ -60,8 +60,8 @@ struct fed {
     int32_t n_places, n;
 };
 
-/* Whether the fed tokens have room, in the cap, the cache and the context that the model was trained for. Where layers slide, libllama
- * writes over what the token behind the last one does not see any more, as of before a computation; so that all must be in one. */
+/* Whether the fed tokens fit under the memory limit, into the cache and into the context that the model was trained for. With sliding
+ * windows libllama overwrites cells that the next token will no longer see, so all fed tokens must be in one computation. */
 static bool fits(const struct serve_watched *w, int32_t seq, int32_t n)
 {
     const struct serve_sequence *q = &w->sequences.of[seq];
@@ -113,7 +113,7 @@ static struct llama_batch_ext *batch_of(const struct serve_watched *w, int32_t s
     return good ? batch : NULL;
 }
 
-/* Has the tokens behind those of the slot looked at, and takes them away again. */
+/* Feeds tokens after those of the slot, observes what they attend to, and removes them again. */
 static void feed(struct serve_watched *w, int32_t seq, const struct fed *f)
 {
     struct serve_sequence *q = &w->sequences.of[seq];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Policies with +sampled look at what some tokens of a prompt attend to while the model repeats them. They are fed before the last batch of
- * a prompt, behind what the slot has, and removed again, so that the logits of the prompt are those of its own last batch. Prompts that
- * come in one batch have none.
+ * Policies with +sampled observe what some tokens of a prompt attend to while the model repeats them. The server feeds them after the
+ * slot's tokens, before the last batch of the prompt, and removes them again. So the prompt's logits come from its own last batch.
+ * A prompt that comes in one batch has no sample.
  */
 #ifndef WNW_SERVE_SAMPLE_H
 #define WNW_SERVE_SAMPLE_H

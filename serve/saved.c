@@ -46,7 +46,8 @@ static void add_layer(struct serve_slot_form *form, const struct serve_watched *
         form->n_window_cells = l.n_cells;
 }
 
-/* Bytes that libllama keeps of a cell besides its position: two more positions and the token, of models whose positions have several parts. */
+/* Bytes that libllama stores for a cell in addition to its position. Models with positions of several parts have two more positions and
+ * the token. */
 static uint32_t ext_bytes(const struct llama_model *m)
 {
     const enum llama_rope_type rope = llama_model_rope_type(m);

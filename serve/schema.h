@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bounds on JSON schemas, before llama.cpp turns them into grammars. It calls itself for each schema in a schema, builds a schema that has
- * several types once for each, and a grammar counts repetitions up to a number, beyond which a schema would not be followed.
+ * Limits on JSON schemas, checked before llama.cpp turns them into grammars. llama.cpp recurses for each nested schema and builds a
+ * schema with several types once per type. A grammar counts repetitions only up to a number, and a schema beyond it would not be obeyed.
  */
 #ifndef WNW_SERVE_SCHEMA_H
 #define WNW_SERVE_SCHEMA_H

@@ -21,7 +21,7 @@ if(NOT wnw_server)
   return()
 endif()
 
-# A server, from the archive and the sources of ours that ARGN names.
+# A server, from llama.cpp's archive and winnow's sources that ARGN names.
 function(wnw_server_program name)
   add_executable(${name} serve/main.cpp ${ARGN})
   target_link_libraries(${name} PRIVATE ${wnw_server_archive} ${WNW_LLAMA_COMMON} llama ggml::all Threads::Threads

@@ -19,7 +19,7 @@ enum { MAGIC_NAME = 12 }; /* of its bytes, in front of the version */
 _Static_assert(sizeof((struct serve_slot_file){0}.fingerprint) == sizeof((struct serve_slot_form){0}.fingerprint),
                "both have as many digits of a fingerprint");
 
-/* A part of the state: so many bytes as they are, then so many with all bits set. */
+/* A part of the state: a number of bytes that are stored, then a number of bytes with all bits set. */
 struct part {
     uint64_t n_plain, n_ones;
 };

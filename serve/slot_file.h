@@ -25,7 +25,7 @@ struct serve_slot_by {
 };
 
 struct serve_slot_file {
-    uint64_t model[2];    /* numbers that tell models apart; 0: who wrote it had the file alone */
+    uint64_t model[2];    /* identify the model's shape; 0: the writer had only the model's file */
     char fingerprint[24]; /* the first 23 digits of the model's, 92 bits; "": who wrote it did not know it */
     uint64_t n_tokens, state_bytes, packed_bytes;
     int64_t entries;    /* in all heads */
@@ -55,8 +55,8 @@ struct serve_slot_read {
 int serve_slot_file_read(struct serve_slot_read *out, const char *path, const struct serve_slot_form *form);
 void serve_slot_read_clear(struct serve_slot_read *x);
 
-/* Whether it is of that model. Numbers alone tell models apart that differ in shape, so that a fingerprint which one side alone knows is
- * another model. */
+/* Whether it is of that model. The numbers only distinguish models of different shape. So if only one side knows a fingerprint, they
+ * count as different models. */
 bool serve_slot_file_fits(const struct serve_slot_file *file, const uint64_t model[2],
                           const char *fingerprint);
 

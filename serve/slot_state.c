@@ -126,7 +126,7 @@ static bool pass_turned(struct reader *r, const struct cache *c, const struct se
     return good;
 }
 
-/* Its cells, without what stands in them. */
+/* Reads a cache's cells, without the values in them. */
 static bool pass_head(struct reader *r, struct cache *c, const struct serve_slot_form *form)
 {
     bool good = true;
@@ -202,8 +202,8 @@ static int check_cache(const struct cache *c, int32_t n_tokens, bool several, bo
     return check_cells(c, n_tokens, several, whole);
 }
 
-/* The state of recurrent layers: one cell, behind the last token. What else it has libllama compares with the model before it
- * takes it. */
+/* The state of recurrent layers: one cell, after the last token. libllama itself compares the rest with the model before it uses
+ * the state. */
 static int check_recurrent(struct reader *r, const struct cache *before)
 {
     bool good = true;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a slot's file has of libllama and of its server: the state of a sequence and the server's notes of its tokens. libllama believes what a
- * state says of cells and positions, and ends the process where that is not so. So both are checked here before either sees them.
+ * Checks the parts of a slot's file that libllama and its server read: the state of a sequence, and the server's notes of its tokens.
+ * libllama does not check a state's cells and positions, and ends the process if they are wrong. So both parts are checked here first.
  *
- * A state is a mark and a sequence number, then its caches: one of keys and values, or one of the layers that see the whole text and one of
- * those with a sliding window; behind them, of models with recurrent layers, their state, of one cell. A cache is as
- * src/store/wkv_sequence.c describes it, or has its values transposed: then each layer's values have a type, bytes of an element, elements
- * of a token, and each element of all cells.
+ * A state is a mark and a sequence number, then its caches. There is one cache of keys and values, or one of the layers that see the
+ * whole text and one of those with a sliding window. Models with recurrent layers have their state after that, of one cell.
+ *
+ * src/store/wkv_sequence.c describes a cache. Its values may also be transposed. Then each layer's values are a type, the bytes of an
+ * element, the number of elements of a token, and for each element the values of all cells.
  */
 #ifndef WNW_SERVE_SLOT_STATE_H
 #define WNW_SERVE_SLOT_STATE_H
@@ -23,7 +24,7 @@ enum { SERVE_MAX_ROW_KINDS = 16 };
 
 /* What the server's context has, which a state must fit. Numbers of 0 are not known and not compared. */
 struct serve_slot_form {
-    uint64_t model[2];    /* numbers that tell models apart */
+    uint64_t model[2];    /* identify the model's shape */
     char fingerprint[24]; /* the first digits of the model's, as in the file; "": not known */
     int32_t n_vocab;
     int32_t n_most;         /* tokens of a slot */
@@ -38,12 +39,12 @@ struct serve_slot_form {
     struct serve_slot_rows {
         uint64_t k, v; /* bytes of a token's keys and values in a layer */
     } rows[SERVE_MAX_ROW_KINDS];
-    uint32_t ext_bytes; /* that a cell has besides its position and sequence */
+    uint32_t ext_bytes; /* of a cell, in addition to its position and sequence */
     bool recurrent;     /* the model has recurrent layers */
 };
 
-/* The server's notes: tokens, or an own form of theirs where images stand among them. Sets *n_tokens; several: images are among them, whose tokens may
- * share a position. WNW_E_FORMAT with a sentence: they are not the server's notes. */
+/* Checks the server's notes: tokens, or the server's own format if there are images among them. Sets *n_tokens and *several: there are
+ * images, whose tokens may share a position. WNW_E_FORMAT with a message: these are not the server's notes. */
 int serve_slot_notes_check(int32_t *n_tokens, bool *several, const int32_t *notes, size_t n_notes,
                            const struct serve_slot_form *form);
 /* Whether a state is one of that many tokens: each has a cell, in the order of its positions, which are 0, 1, 2 ... A cache of layers with a

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who has which slot, and what is in it, for any thread. A request claims its slots before the server sees it, so that the policy of
- * each slot is known when its prompt is read, and so that a cap on memory is kept before anything is read. Requests that come in while all
- * slots are taken wait in the order in which they came; a request that names a slot holds up only those that want the same one.
+ * Who has which slot, and what is in it, for any thread. A request claims its slots before the server sees it. So the policy of each slot
+ * is known when its prompt is read, and the memory limit is checked before anything is read. Requests that arrive while all slots are
+ * taken wait in order of arrival. A request that names a slot delays only those that want the same one.
  */
 #ifndef WNW_SERVE_SLOTS_H
 #define WNW_SERVE_SLOTS_H
@@ -56,7 +56,7 @@ struct serve_ask {
     int32_t n_slots;             /* answers that are wanted at once */
     int64_t n_prompt, n_predict; /* tokens that it adds; counted only where there is a cap */
     bool visits;              /* it looks at the slot or saves it: nothing is read, and what is in it stays */
-    int32_t behind, stores;   /* 1 + the document that it stands behind, that it reads; 0 = none */
+    int32_t behind, stores;   /* 1 + the document that it begins with, that it reads; 0 = none */
     bool (*gone)(void *user); /* whether the client has left */
     void *user;
 };

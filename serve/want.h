@@ -24,12 +24,12 @@ struct serve_want {
     /* with every default written out, so that one policy has one form; "": not known */
     char form[SERVE_FORM];
     uint32_t needs;     /* WNW_NEED_ flags; all of them where it cannot be told */
-    bool keeps_quality; /* it drops a share of the scores, of whatever it judges */
+    bool keeps_quality; /* it drops a share of the scores of all entries that it judges */
 };
 
 /* Parses a recipe of less than SERVE_RECIPE bytes and takes it into *want. *policy is the caller's, NULL for "full" and for
  * what begins with "auto", which serve_automatic_settle completes; policy may be NULL.
- * After an error, which is one of wnw_policy_parse, the recipe stands there all the same, as one that may need everything. */
+ * After an error, which is one of wnw_policy_parse, *want has the recipe all the same, as one that may need everything. */
 int serve_want_set(struct serve_want *want, const char *recipe, wnw_policy **policy);
 
 /* The recipe that something was compressed by, for people. */

@@ -337,7 +337,7 @@ static bool asks(const struct serve_watched *w, int32_t seq)
            (holds(w, seq) && !w->held[seq].unnoted && serve_same_recipe(&w->rule[seq].want, &w->least));
 }
 
-/* Notes that nothing goes on behind what slots hold by rules that nobody asks for. */
+/* Records that no request will continue from what slots hold under rules that nobody asks for any more. */
 static void give_up(struct serve_watched *w)
 {
     for (int32_t seq = 0; seq < w->n_slots; seq++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The context that is watched and what is known of its sequences, for the thread that decodes. There is one for the process, in calls.c;
- * a second context, of a draft model, is libllama's.
+ * The context that winnow compresses and the state of its sequences, for the thread that decodes. The process has one, in calls.c.
+ * A second context, of a draft model, is left to libllama.
  *
- * Sequences 0 .. n_slots-1 are the slots'. Behind them each document has one, in which nothing is ever written; a slot that begins with
- * the document shares its cells.
+ * Sequences 0 .. n_slots-1 belong to the slots. Each document has one of the following sequences, and nothing is ever added to it.
+ * A slot that begins with the document shares its cells.
  */
 #ifndef WNW_SERVE_WATCHED_H
 #define WNW_SERVE_WATCHED_H
@@ -16,22 +16,22 @@
 #include "serve/slots.h"
 #include "winnow_bridge.h"
 
-/* What a sequence holds, besides its cells. */
+/* The state of a sequence, in addition to its cells. */
 struct serve_held {
     int32_t n_new; /* tokens of prompts since it was compressed */
-    bool reading;  /* a prompt, of which more will come */
+    bool reading;  /* a prompt, and more of it will come */
     bool compressed;
     struct serve_want by;
     int64_t entries;   /* in all heads */
     int32_t n_done;    /* first tokens that it had when it was compressed last */
     int32_t at_prompt; /* the first token of the last prompt that it read */
-    bool restored;     /* its first tokens come from a file, without what was noted while they were read */
-    bool unnoted;      /* the same of tokens that it read: nothing asks for what was noted any more */
+    bool restored;     /* its first tokens were restored from a file, so nothing was recorded for them */
+    bool unnoted;      /* the records of tokens that it read were dropped, because no rule needs them */
     int32_t n_unknown; /* first tokens, read from a file, whose cells are not known yet */
     int32_t behind;    /* 1 + the document that it begins with, 0 = none */
 };
 
-/* What holds for a slot, taken over when a request has claimed it: no later step parses its recipe. */
+/* The rule of a slot, set when a request claims it: no later step parses its recipe. */
 struct serve_rule {
     struct serve_want want;
     wnw_policy *policy; /* owned; NULL: everything is kept, or it is chosen for each prompt */

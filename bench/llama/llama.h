@@ -31,7 +31,7 @@ void bench_llama_copy(struct bench_llama *b, int32_t from, int32_t to);
  * computes logits for all of them. */
 bool bench_llama_step(struct bench_llama *b, const int32_t *tokens, int32_t n);
 struct llama_context;
-/* The context, for what its device offers besides, and libllama's function that such devices may ask for. */
+/* The context, for further functions of its device, and libllama's function that such devices may ask for. */
 struct llama_context *bench_llama_context(const struct bench_llama *b);
 void bench_llama_synchronize(struct llama_context *ctx);
 

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * llama.cpp as a process of its own, seen from inside: it answers requests that come line by line. Words are
- * separated by one blank. A request is answered by any number of lines `at N`, which say that work goes on,
- * and then by one line: `ok` with results, or `failed` and a sentence. The requests are
+ * The process that runs llama.cpp. It answers requests, one a line. Words are separated by one blank.
+ * The reply to a request is any number of lines `at N`, which say that work goes on, then one last line:
+ * `ok` with results, or `failed` and a sentence. The requests are
  *
- *   about                                           ok VERSION FLAG...  of ggml, and what it was built with
- *   open N_CTX N_SEQ N_UBATCH N_THREADS PATH        ok                  as bench_llama_open
- *   reset                                           ok
- *   feed SEQ TOKEN...                               ok MS               as bench_llama_feed
- *   copy FROM TO                                    ok                  as bench_llama_copy
- *   steps N_SEQ TOKEN...                            ok MS               bench_llama_step, until all are read
+ *   about                                           ok VERSION FLAG...  of ggml, and what it was built with;
+ *   open N_CTX N_SEQ N_UBATCH N_THREADS PATH        ok                  as bench_llama_open;
+ *   reset                                           ok;
+ *   feed SEQ TOKEN...                               ok MS               as bench_llama_feed;
+ *   copy FROM TO                                    ok                  as bench_llama_copy;
+ *   steps N_SEQ TOKEN...                            ok MS               bench_llama_step, until all are read;
  *   answer SEQ N TOKEN...                           ok MS ID...         reads TOKEN..., then generates up to N tokens, the
- *                                                                       likeliest each time; MS is the time after the first
- *   policy BUDGET RECIPE                            ok                  what a cache that compresses keeps
- *   compress                                        ok MS               has it compress what was read last
- *   clock wall|cpu                                  ok                  what MS is from now on; wall at first
- *   memory                                          ok BYTES            the most that was ever resident
+ *                                                                       likeliest each time; MS is the time after the first;
+ *   policy BUDGET RECIPE                            ok                  what a cache that compresses keeps;
+ *   compress                                        ok MS               has it compress what was read last;
+ *   clock wall|cpu                                  ok                  what MS is from now on; wall at first;
+ *   memory                                          ok BYTES            the most that was ever resident;
  *
- * Times are measured here, so that pipes are not in them. This folder knows libllama and no library of
- * ours: it is also compiled against another build of llama.cpp (scripts/peers.sh).
+ * Times are measured here, so that they do not include the pipes. This folder uses libllama only and none of
+ * winnow's libraries, because it is also compiled against another build of llama.cpp (scripts/peers.sh).
  */
 #ifndef WNW_BENCH_LLAMA_SERVE_H
 #define WNW_BENCH_LLAMA_SERVE_H

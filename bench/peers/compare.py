@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""winnow beside other engines, on the same tokens and one after the other: compare.py --text FILE [options]
+"""Compares winnow with other engines on the same tokens, one after the other: compare.py --text FILE [options]
 
     bench/peers/compare.py --text share/text/FILE --length 2048 --decode 32 --reps 3 --csv peers.csv
 
 Every round runs each engine once, in another order each time; ratios are formed within a round, then medians are taken.
 Prints one Markdown table; --csv writes every number. The Python engines get environments of their own in the cache folder,
-made when they are first wanted: OpenVINO GenAI takes 0.3 GB; kvpress 5.6 GB, because PyPI's PyTorch for x86-64 brings CUDA's
-libraries whether they are used or not. llama.cpp is the one of `make peers`. What cannot be had is said and left out."""
+made at first use: OpenVINO GenAI takes 0.3 GB; kvpress 5.6 GB, because PyPI's PyTorch for x86-64 always brings CUDA's
+libraries. llama.cpp is the one of `make peers`. An engine that is not available is named and left out."""
 import argparse
 import csv
 import json

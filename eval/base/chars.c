@@ -132,6 +132,6 @@ bool eval_is_alnum(uint32_t c)
 
 uint32_t eval_lower(uint32_t c)
 {
-    enum { CAPITAL_I_WITH_DOT = 0x130 }; /* its lower case is two code points, of which none alone is right */
+    enum { CAPITAL_I_WITH_DOT = 0x130 }; /* its lower case is two code points, and neither alone is right */
     return c == CAPITAL_I_WITH_DOT ? c : (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
 }

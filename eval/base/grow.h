@@ -37,8 +37,8 @@ static inline int eval_no_memory(const char *what)
 /* Functions that return exit codes use WNW_TRY too. */
 _Static_assert((int)APP_OK == (int)WNW_OK, "one value says that all is well");
 
-/* The exit code of a status of the library, which is said where it is a failure. Logits that are not numbers are none: who asks for
- * them finds that there are none. */
+/* Converts a library status to an exit code, and prints a failure. Logits that are not numbers are not a failure here: the caller
+ * checks for them. */
 static inline int eval_status_code(int status)
 {
     return status == WNW_OK || status == WNW_E_NOT_FINITE ? (int)APP_OK

@@ -13,9 +13,9 @@
 /* Writes a hash as 16 hexadecimal digits. */
 void eval_hash_text(char out[17], uint64_t hash);
 
-/* The first field in which the descriptions differ, NULL if there is none; a text of a or b. Fields that say how and when
- * the work was done may differ: more of them between shards than where a run goes on in its own folder. So may, between
- * shards of a run with a budget of time, the numbers of samples. */
+/* The first field that differs between the descriptions, NULL if none does; a text of a or b. Fields about how and when the work
+ * was done may differ. Shards may differ in more of them than a run that continues in its own folder. Shards of a run with a
+ * time budget may also differ in their numbers of samples. */
 const char *eval_info_difference(const json_t *a, const json_t *b, bool shards);
 
 #endif

@@ -24,8 +24,8 @@ struct eval_jsonl {
     int64_t n_odd; /* lines with such bytes */
 };
 
-/* Opens a file; one whose name ends with .gz is unpacked into a temporary file, of which lines and bytes are counted then. Returns an
- * exit code and prints its own message, like all functions here. */
+/* Opens a file. A file named *.gz is unpacked into a temporary file; lines and bytes are then those of that file. Returns an exit
+ * code and prints its own message, like all functions here. */
 int eval_jsonl_open(struct eval_jsonl *j, const char *path);
 /* The same of what must be a regular file, because it is found in a folder or read more than once. */
 int eval_jsonl_open_regular(struct eval_jsonl *j, const char *path);
@@ -41,7 +41,7 @@ int eval_jsonl_bad(const struct eval_jsonl *j, const char *fmt, ...) __attribute
 int eval_jsonl_no_nul(const struct eval_jsonl *j, const json_t *value);
 /* The string under `key`; bad input where there is none. */
 int eval_jsonl_text(const json_t **out, const struct eval_jsonl *j, const json_t *object, const char *key);
-/* The array of strings under `key`, of which there must be at least n_least. */
+/* The array of strings under `key`. It must have at least n_least of them. */
 int eval_jsonl_texts(const json_t **out, const struct eval_jsonl *j, const json_t *object, const char *key,
                      size_t n_least);
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Where a field stands: a member, or a member of a member. */
+/* The place of a field in a record: a member, or a member of a member. */
 static const struct {
     const char *outer, *name;
     double min, max;    /* of measures */

@@ -29,7 +29,7 @@ enum eval_measure {
     EVAL_M_PEAK,  /* most bytes of keys and values at any time */
     EVAL_M_CONTEXT,
     EVAL_M_GENERATED,
-    EVAL_M_DEPTH,   /* where the evidence stands, 0 to 1 */
+    EVAL_M_DEPTH,   /* place of the evidence in the text, 0 to 1 */
     EVAL_M_PREFILL, /* milliseconds, like the three that follow */
     EVAL_M_COMPRESS,
     EVAL_M_QUESTION,
@@ -67,7 +67,7 @@ enum eval_field {
     EVAL_F_METRIC,
     EVAL_F_BUCKET,
     EVAL_F_ASKED,    /* the policy as it was asked for, where that is another text */
-    EVAL_F_TEXT,     /* the text that the evidence stands in: samples with the same share it */
+    EVAL_F_TEXT,     /* identifies the text that contains the evidence: samples may share it */
     EVAL_F_LEFT_OUT, /* why there is no answer: the policy refused the size */
     EVAL_N_FIELDS
 };
@@ -84,7 +84,7 @@ bool eval_measure_allows(enum eval_measure m, double value, double *min, double 
 
 /* ---- LongBench-E's buckets: contexts sorted by how many words they have ---- */
 
-/* Buckets have the numbers 1 to EVAL_N_BUCKETS, so that 0 can stand for none. */
+/* Buckets have the numbers 1 to EVAL_N_BUCKETS; 0 is none. */
 enum { EVAL_N_BUCKETS = 3 };
 
 /* The number of the bucket of a context, and that of a name; 0 for NULL and for a name that is unknown. */

@@ -57,7 +57,7 @@ void eval_boot_key(char *out, size_t size, const char *task, int64_t n, const ch
 /* "+", "-", or "~" where the interval contains 0 or there is none. */
 const char *eval_verdict(const struct eval_paired *p);
 
-/* Answers that are as good as others': the whole interval lies within so many points. */
+/* Two methods' answers count as equally good if the whole interval is within this many points. */
 enum { EVAL_MARGIN_POINTS = 5 };
 bool eval_equivalent(const struct eval_paired *p);
 
@@ -82,8 +82,8 @@ struct eval_discordant {
 };
 double eval_sign_test(int64_t lost, int64_t gained);
 
-/* A task can tell methods apart if the full cache's mean score on separate samples is high enough, in points of 100. So many samples
- * that a task of 10 points passes, and one of 45 fails, in less than one case of twenty. */
+/* A task can distinguish methods if the full cache's mean score on separate samples is high enough, in points of 100. The number of
+ * probes is chosen for errors below one in twenty: a task of 10 points passes, or one of 45 fails. */
 enum { EVAL_GATE_POINTS = 25, EVAL_GATE_FIRST = 900000, EVAL_GATE_PROBES = 20 };
 /* Whether n probes are decided once n_done of them have the sum of scores (0 to 1): it is enough already, or cannot become enough.
  * What has not been asked then changes neither that nor on which side of EVAL_GATE_POINTS the mean of those asked is. */

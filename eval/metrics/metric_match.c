@@ -35,8 +35,8 @@ void eval_metric_normal(struct eval_chars *c)
 
 /* ---- Scorers ---- */
 
-/* Whether a reference of which a change leaves nothing, "A" or "?", occurs as it is written and as a word of its own: of an empty text every
- * prediction would have one. */
+/* Whether a reference occurs literally and as a word of its own. For references such as "A" or "?", which normalisation makes empty: every
+ * prediction contains the empty text. */
 static bool has_literally(struct eval_chars *p, struct eval_chars *r)
 {
     eval_chars_collapse(p);

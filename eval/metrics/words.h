@@ -10,8 +10,7 @@ struct eval_words {
     size_t n;
 };
 
-/* The next run of code points at or after *from all of which are of a kind, as long as it can be; empty if there is none. *from is moved
- * after it. */
+/* The next longest run, at or after *from, of code points that satisfy `is`; empty if there is none. *from moves to its end. */
 struct eval_chars eval_next_run(const struct eval_chars *c, size_t *from, bool (*is)(uint32_t));
 /* Returns false if memory runs out. */
 bool eval_words_add(struct eval_words *w, struct eval_chars word);

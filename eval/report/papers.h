@@ -8,13 +8,13 @@
 /* The columns of the file. */
 enum eval_paper_field {
     EVAL_P_PAPER,
-    EVAL_P_TABLE,  /* what was measured, on which model; lines of one table stand together */
+    EVAL_P_TABLE,  /* what was measured, on which model; lines of one table are adjacent */
     EVAL_P_NOTE,   /* on the table, in its first line */
-    EVAL_P_METHOD, /* as the paper calls it: a row of the table; its lines stand together */
+    EVAL_P_METHOD, /* as the paper calls it: a row of the table; its lines are adjacent */
     EVAL_P_COLUMN, /* a column of the table */
     EVAL_P_RECIPE, /* our recipes for the method, with blanks between, the best match first; "" = none */
-    EVAL_P_MODE, /* the protocol; "known": the question is known, "task" for methods that are told it, else "aware" */
-    EVAL_P_METRIC, /* "score"; "auc_one", the area with a point (1, 0); "loss=0.1", per cent that can go; "" = none of ours */
+    EVAL_P_MODE, /* the protocol; "known": "task" for methods that can use the question, else "aware" */
+    EVAL_P_METRIC, /* "score"; "auc_one", the area with a point (1, 0); "loss=0.1", per cent that can go; "" = not one of winnow's */
     EVAL_P_TASK, /* "" = the mean over tasks */
     EVAL_P_SIZE, /* "ratio=0.5", "budget=512"; "" for the full cache and for metrics over all sizes */
     EVAL_P_VALUE,
@@ -31,7 +31,7 @@ struct eval_papers {
     int32_t n;
 };
 
-/* Reads and checks a file: its columns, its numbers, and that every recipe, metric, protocol and size named is one of ours.
+/* Reads and checks a file: its columns, its numbers, and that winnow knows every recipe, metric, protocol and size in it.
  * Returns an exit code; the message names the line. The caller clears in any case. */
 int eval_papers_read(struct eval_papers *out, const char *path);
 void eval_papers_clear(struct eval_papers *papers);

@@ -43,7 +43,7 @@ static const char *const keys[] = {"model",  "mode", "N",       "task", "informa
                                    "policy", "size", "kv_type", "more", "config"};
 enum { N_KEYS = sizeof keys / sizeof *keys };
 
-/* A row of the report's object, with what it stands in. */
+/* A row of the report's object, with the objects that contain it. */
 struct place {
     const json_t *run, *block, *row;
 };

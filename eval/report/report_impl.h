@@ -33,24 +33,24 @@ json_t *eval_asked_for(const struct eval_run *run, const struct eval_variant *v)
 /* "N = 1024" or "all lengths"; returns out. */
 const char *eval_words_length(char out[32], int32_t n_target);
 /* What a reader must know before believing the tables of a run, a sentence or two each: what the number of samples
- * can show, tasks that say nothing, stand-ins, bad lines, how many intervals exclude 0 by chance. NULL if memory runs out. */
+ * can show, tasks that show nothing, substitutes, bad lines, how many intervals exclude 0 by chance. NULL if memory runs out. */
 json_t *eval_notes_json(const struct eval_tables *t);
 
 /* ---- Forms ---- */
 
-/* The numbers of a cell: the names of all of them in the order of columns, and an object of those that there are. */
+/* The numbers of a cell: the names of all of them in the order of columns, and an object of those that have a value. */
 enum { EVAL_MAX_CELL_FIELDS = EVAL_N_MEASURES + 26 };
 size_t eval_cell_keys(const char *keys[EVAL_MAX_CELL_FIELDS]);
 json_t *eval_cell_json(const struct eval_cell *c);
-/* What the scores of 0 and 1 of a cell's object say besides their difference: "Wilson [49.0, 94.3], lost 2, gained 1, p = 1.00",
- * and that answers of one context count one by one, if there are such. "" for other scores. Returns out (report_text.c). */
+/* For scores of 0 and 1, the facts about a cell other than the difference: "Wilson [49.0, 94.3], lost 2, gained 1, p = 1.00". Adds
+ * that answers of one context count one by one, if there are any. "" for other scores. Returns out (report_text.c). */
 enum { EVAL_MAX_COUNTS = 200 };
 const char *eval_words_counts(char out[EVAL_MAX_COUNTS], const json_t *cell);
 /* What stood in for data of a task in the list of a run, without the names of tasks; of any task if it is NULL (report_csv.c). NULL if
  * memory runs out. */
 json_t *eval_stand_ins_of(const json_t *list, const char *task);
 
-/* The summaries are printed from the report's object; the maps by depth and length, of which it has some, from the report. */
+/* Prints the summaries from the report's object, and the maps by depth and length from the report. */
 void eval_report_text(struct eval_doc *d, const struct eval_report *r, const json_t *object);
 void eval_report_csv(struct eval_doc *d, const json_t *object);
 /* Nothing where there are no maps. */

@@ -307,7 +307,7 @@ static int set_winners(json_t **o, const struct eval_tables *t, const struct eva
     return rc;
 }
 
-/* Scores by question of the tasks that have several: scores[i] of the first questions, of which there are n. */
+/* Scores by question, for tasks with several questions: scores[i] of the i-th question, for the first ones; n: the number of questions. */
 static json_t *turns_json(const struct eval_tables *t, const struct eval_block *b)
 {
     json_t *list = json_array();

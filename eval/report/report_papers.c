@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tables of the papers with our numbers next to them. A number of ours stands for a paper's if the policy, as it is parsed,
- * the protocol, the size and the metric are the same, with a cache of 16-bit entries and no masked heads. */
+/* Tables of the papers with winnow's numbers next to them. A measured number is comparable with a paper's if the parsed policy, the
+ * protocol, the size and the metric are the same. Its run must have a cache of 16-bit entries and no masked heads. */
 #include "eval/report/papers.h"
 #include "eval/report/report_impl.h"
 
@@ -27,7 +27,7 @@ struct finder {
     struct side side[N_SIDES];
 };
 
-/* A number of ours; NaN where there is none. */
+/* A number that winnow measured; NaN if there is none. */
 struct ours {
     double value;
     double kept; /* share of the full cache's score in per cent; NaN where that is no score */
@@ -118,7 +118,7 @@ static struct ours of_rows(const struct finder *f, const struct side *s, const c
     return o;
 }
 
-/* The number of ours for one of a paper's: the first recipe that was measured, plainly or else by another rule. */
+/* winnow's number for one of a paper's: the first recipe that was measured, by the default eviction rule or else by another one. */
 static struct ours find_ours(bool *no_memory, const struct finder *f, const struct eval_paper_number *p)
 {
     const char *mode = p->field[EVAL_P_MODE], *metric = p->field[EVAL_P_METRIC],
@@ -154,7 +154,7 @@ static bool same_table(const struct eval_paper_number *a, const struct eval_pape
     return same(a, b, EVAL_P_PAPER) && same(a, b, EVAL_P_TABLE);
 }
 
-/* Whether the same number of ours stands for both. */
+/* Whether both are compared with the same measured number. */
 static bool same_counterpart(const struct eval_paper_number *a, const struct eval_paper_number *b)
 {
     return same(a, b, EVAL_P_MODE) && same(a, b, EVAL_P_METRIC) && same(a, b, EVAL_P_TASK) &&
@@ -175,7 +175,7 @@ static json_t *ours_json(const struct finder *f, const struct eval_paper_number 
     return out;
 }
 
-/* A row of a table: p[n] of one method. *any: there is a number of ours for a method. */
+/* A row of a table: p[n] of one method. *any: winnow has a number for a method. */
 static json_t *row_json(bool *any, const struct finder *f, const struct eval_paper_number *p, int32_t n)
 {
     json_t *cells = json_array(), *list = json_array();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What tasks show that have no scores, or none that tell methods apart: how the predictions of the full cache's answer, or of a
+/* For tasks without scores, or with scores that cannot distinguish methods: how the predictions of the full cache's answer, or of a
  * text, change. */
 #include "eval/report/report_impl.h"
 

@@ -52,8 +52,8 @@ static int32_t n_intervals_of(const struct eval_block *b)
     return n;
 }
 
-/* What the number of samples can show. Answers that move together, those of one context and the trials of one cell of a grid,
- * are one sample here, because they tell as little as one if they all change alike. */
+/* What the number of samples can show. The answers of one context count as one sample here, and so do the trials of one cell of a
+ * grid. They may all change together, and then show no more than one answer. */
 static void note_power(json_t **list, const struct eval_tables *t)
 {
     size_t most = 0, of = 0;
@@ -127,7 +127,7 @@ static void note_purpose(json_t **list, const json_t *info)
                    "nothing of other texts.");
 }
 
-/* Names the tasks of a protocol that cannot tell methods apart. */
+/* Names the tasks of a protocol that cannot distinguish methods. */
 static void note_uninformative(json_t **list, const struct eval_tables *t, const struct eval_block *b)
 {
     struct app_text names = {0};
@@ -148,7 +148,7 @@ static void note_uninformative(json_t **list, const struct eval_tables *t, const
     free(names.s);
 }
 
-/* Tasks that cannot tell methods apart, and tasks that nobody tested for it. */
+/* Tasks that cannot distinguish methods, and tasks that were not tested for it. */
 static void note_gate(json_t **list, const struct eval_tables *t)
 {
     for (int32_t i = 0; i < t->n; i++) {
@@ -187,7 +187,7 @@ static void note_stand_ins(json_t **list, const json_t *info)
     free(all.s);
 }
 
-/* Names sets of which the median context lost more than half. */
+/* Names sets whose median context lost more than half. */
 static void note_halved(json_t **list, const struct eval_run *run)
 {
     for (size_t i = 0, end; i < run->n; i = end) {
@@ -214,7 +214,7 @@ static void note_left_out(json_t **list, const struct eval_run *run)
     }
 }
 
-/* What names of the study stand for. */
+/* The meaning of the study's names. */
 static void note_remarks(json_t **list, const json_t *info)
 {
     const json_t *remarks = json_object_get(info, "remarks");

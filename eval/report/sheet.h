@@ -42,7 +42,7 @@ struct eval_column {
 };
 
 struct eval_sheet {
-    const char *title;    /* stands over the labels */
+    const char *title;    /* heading of the labels */
     const json_t *labels; /* [rows]: objects whose member `label` names the rows; NULL: the rows themselves */
     const char *label;
     int width;  /* of the labels, at least */
@@ -63,8 +63,8 @@ const char *eval_column_show(char out[EVAL_MAX_SHOWN], const struct eval_column 
 
 /* ---- CSV ---- */
 
-/* Adds keys, or the members of that name, with a comma after each. A member is of the first object that has it; numbers have all
- * their digits, and nothing stands for null. */
+/* Adds keys, or the members of that name, with a comma after each. A member comes from the first object that has it. Numbers have
+ * all their digits, and null is written as an empty field. */
 void eval_csv_keys(struct eval_doc *d, const char *const *keys, size_t n);
 void eval_csv_members(struct eval_doc *d, const char *const *keys, size_t n, const json_t *const *objects,
                       size_t n_objects);

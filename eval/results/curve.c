@@ -8,7 +8,7 @@
 
 const double eval_losses[EVAL_N_LOSSES] = {0.01, 0.05, 0.1, 0.2};
 
-/* The share that a row stands for: what was asked for, or what was achieved where that differs or was not a ratio. */
+/* The removed share of a row: the one asked for, or the one achieved if that differs or no ratio was asked for. */
 static double removed_by(const struct eval_row *row, const struct eval_run *run)
 {
     const double asked = run->variants[row->variant].removed;

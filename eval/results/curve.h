@@ -19,7 +19,7 @@ struct eval_curve {
     double auc, auc_rel,
         auc_one; /* over what was measured; per cent of the full cache; with a point (1, 0) */
     double tolerance[EVAL_N_LOSSES]; /* share that can be removed at each loss; INFINITY: never reached */
-    bool has_auc;                    /* there are EVAL_LEAST_RATIOS ratios besides the full cache */
+    bool has_auc;                    /* there are EVAL_LEAST_RATIOS ratios in addition to the full cache */
 };
 
 /* Curves of a block in the order of its rows; the caller frees *out. Returns false if memory runs out. */

@@ -50,7 +50,7 @@ static int unknown_measure(const char *name, const char *text)
                      text, name);
 }
 
-/* What may stand after the '@': names of a variant, and two numbers. */
+/* The conditions allowed after the '@': names of a variant, and two numbers. */
 enum { REMOVED = EVAL_N_NAMES, LENGTH };
 static const struct {
     const char *key;

@@ -50,7 +50,7 @@ int eval_map_check(const char *name)
     return app_fail(APP_BAD_INPUT, "--niah-score '%s' is unknown; use " EVAL_MAP_NAMES, name);
 }
 
-/* Depths are told apart by whole per cents. */
+/* Depths are distinguished by whole per cents. */
 static double depth_of(const struct eval_result *r)
 {
     return round(100.0 * r->m[EVAL_M_DEPTH]);

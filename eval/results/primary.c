@@ -12,8 +12,8 @@
 
 static const double level = 0.05;
 
-/* The rule of eviction, and whatever else is beside a recipe, under which contrasts are meant: the one of all compressed methods of a
- * block where they have one, else none. */
+/* The eviction rule, and any other setting outside the recipe, that contrasts apply to. It is the common one of all compressed methods
+ * of a block, else none. */
 static const char *rule_of(const struct eval_run *run, const struct eval_block *b)
 {
     const char *rule = NULL;

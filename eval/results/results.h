@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What runs of the evaluation left behind: DIR/run.json and DIR/results.jsonl. Folders whose run.json differ in
- * nothing but how the run was cut up and where it ran are shards of one run and are read as one.
+ * The results of evaluation runs: DIR/run.json and DIR/results.jsonl. Folders are shards of one run if their
+ * run.json differ only in how the run was divided and where it ran. They are read as one run.
  */
 #ifndef WNW_EVAL_RESULTS_H
 #define WNW_EVAL_RESULTS_H
@@ -26,7 +26,7 @@ struct eval_result {
     int32_t task, variant; /* indices of the run's lists */
     int32_t n_target, index, turn;
     uint32_t flags; /* eval_result_flags */
-    uint64_t text;  /* that its evidence stands in; 0 = none, or not known */
+    uint64_t text;  /* that contains its evidence; 0 = none, or not known */
     int32_t bucket; /* of LongBench's sets: how many words the context has (record.h); 0 = not known */
     int32_t folder; /* where its texts are: index of the run's folders, and the line's first byte */
     int64_t at, line;
@@ -44,7 +44,7 @@ struct eval_variant {
         char *name[EVAL_N_NAMES]; /* the same in the order of the fields from EVAL_F_CONFIG on */
     };
     char *canonical; /* its policy as eval_recipe_canonical has it */
-    char *more;      /* what run.json says besides, "" for nothing: "evict=chunk:512" */
+    char *more;      /* further settings of run.json, "" for none: "evict=chunk:512" */
     double removed;  /* ratio that was asked for; NaN where the size is no ratio */
     bool full;
     int64_t n_left_out; /* samples that it could not have the size for */

@@ -61,7 +61,7 @@ static int read_measure(double *out, const struct eval_jsonl *j, const json_t *o
                                 *out, min, max);
 }
 
-/* The number of a text, which lines have as a hash; those with other names are told apart by these. */
+/* The number of a text. Lines have it as a hash; other names are hashed here. */
 static uint64_t text_of(const char *name)
 {
     return name ? wnw__hash_of(name, strlen(name)) : 0;

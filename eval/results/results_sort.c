@@ -106,8 +106,8 @@ static int compare_results(const void *a, const void *b)
                                   : (x->line > y->line) - (x->line < y->line);
 }
 
-/* The depth that a sample on the grid was made for, of 0 to 1, in place of where its evidence came to stand; NaN if
- * run.json does not say it. */
+/* The depth that a sample on the grid was made for, 0 to 1, not the depth that its evidence really has; NaN if
+ * run.json does not have it. */
 static double grid_depth(const struct eval_run *run, const struct eval_result *r)
 {
     const json_t *depths = json_object_get(run->info, "depths"), *tasks = json_object_get(run->info, "tasks");

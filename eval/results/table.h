@@ -35,7 +35,7 @@ struct eval_stratum {
     enum eval_answer_kind answer;
     size_t begin, end; /* its lines in run->results */
     bool scored;       /* it has scores and not only other numbers */
-    bool informative;  /* it has, and the full cache solves enough of it for methods to be told apart */
+    bool informative;  /* it has, and the full cache solves enough of it to distinguish methods */
     size_t n_probes;   /* 0: there were none, and the task counts as informative */
     double probes;     /* mean of the full cache's scores on the probes, in points */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Cells of a table: a method on the samples of one task at one length, and the means of such cells over all tasks, over those
- * of a domain, and over the samples of a bucket. */
+/* Cells of a table. A cell is a method on the samples of one task at one length. Others are means of such cells: over all tasks, over
+ * those of a domain, and over the samples of a bucket. */
 #include "eval/results/table_impl.h"
 
 #include <math.h>
@@ -176,7 +176,7 @@ void eval_groups_find(struct eval_block *b, const struct eval_run *run)
 
 /* ---- Means ---- */
 
-/* Sums of cells, each of which is the mean of a stratum. */
+/* Sums of cells; each cell is the mean of a stratum. */
 struct sums {
     size_t n_cells;
     double mean, full;
@@ -222,8 +222,8 @@ static bool add_cells(struct sums *sums, struct eval_cell *c, const struct eval_
     return true;
 }
 
-/* Sets Wilson's intervals, which take all lines together, where that gives the mean of the strata's means. Elsewhere an interval
- * would be of another number than the one that it stands next to. */
+/* Sets Wilson's intervals. They pool all lines, so they are set only if the pooled mean equals the mean of the strata's means.
+ * Otherwise the interval would belong to another number than the one printed. */
 static void set_shares(struct eval_cell *c, const struct sums *sums)
 {
     set_wilson(c);

@@ -18,7 +18,7 @@ bool eval_pair_next(struct eval_pair *p, const struct eval_compared *c, const st
  * takes longest. Returns false if memory runs out. */
 bool eval_cell_make(struct eval_cell *c, const struct eval_compared *on, bool interval);
 
-/* Finds the groups of a block, of which its rows will have means. */
+/* Finds the groups of a block. Its rows get means over them. */
 void eval_groups_find(struct eval_block *b, const struct eval_run *run);
 /* Makes a row's means from its cells. Returns false if memory runs out. */
 bool eval_means_make(struct eval_row *row, const struct eval_block *b, const struct eval_run *run);

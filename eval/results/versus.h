@@ -17,7 +17,7 @@ struct eval_versus {
 /* The two recipes of "A,B"; an item key=value goes on with the recipe before it. The caller frees both. Returns an
  * exit code: bad input unless there are two. */
 int eval_versus_names(char *names[2], const char *list);
-/* Refuses a name of which the run has no results. Returns an exit code. */
+/* Fails for a name that the run has no results of. Returns an exit code. */
 int eval_versus_check(const struct eval_run *run, char *const names[2]);
 /* Fills in the numbers of a pair whose block and variants are set. Returns false if memory runs out. */
 bool eval_versus_measure(struct eval_versus *v, const struct eval_tables *t);

@@ -99,7 +99,7 @@ bool eval_contrast_is_compared(const struct eval_configs *c, const struct eval_c
 /* A part of what is compared, as numbers: configs are the product. */
 struct lists {
     const struct eval_args *args;
-    struct eval_configs *c; /* of which the numbers are indices */
+    struct eval_configs *c; /* the other fields are indices into its lists */
     const char *evict;
     wnw_size sizes[EVAL_MAX_SIZES];
     int32_t n_sizes;
@@ -253,7 +253,7 @@ static double share_kept(const wnw_size *size, int32_t n)
     return size->kind == WNW_SIZE_NONE ? 0 : little;
 }
 
-/* Finds what `auto` stands for in a mode and at a size, which must be one recipe for all lengths. */
+/* Finds the recipe that `auto` chooses in a mode and at a size. It must be the same for all lengths. */
 static int choose_recipe(wnw_policy_choice *choice, const wnw_policy_facts *known, int32_t longest, int mode,
                          const wnw_size *size)
 {
@@ -276,7 +276,7 @@ static int choose_recipe(wnw_policy_choice *choice, const wnw_policy_facts *know
     return APP_OK;
 }
 
-/* Finds the recipes that `auto` stands for, and notes them. */
+/* Finds the recipes that `auto` chooses, and records them. */
 static int choose_recipes(struct lists *l, const struct eval_suite *suite)
 {
     wnw_policy_facts facts;
@@ -452,8 +452,8 @@ static bool asks_tasks(const wnw_policy *policy)
            (needs.second_pass == WNW_PASS_TASK || needs.second_pass == WNW_PASS_BOTH);
 }
 
-/* Whether a policy has a place in a mode: one that is told the question is not agnostic, and in mode "task"
- * the others would do the same as in mode "agnostic". */
+/* Whether a policy is run in a mode. One that uses the question is not agnostic. In mode "task" the others would do the same
+ * as in mode "agnostic". */
 static bool fits_mode(struct eval_configs *c, const struct eval_recipe *r, enum eval_mode mode)
 {
     const bool tasks = asks_tasks(r->policy);

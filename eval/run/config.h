@@ -15,7 +15,7 @@
 /* What is read before the cache is compressed; the rest of the prompt is read afterwards and stays whole. */
 enum eval_mode {
     EVAL_AGNOSTIC,   /* chat head and context */
-    EVAL_TASK,       /* the same, and policies with a second pass are told the question */
+    EVAL_TASK,       /* the context, and policies with a second pass know the question */
     EVAL_AWARE,      /* and the question */
     EVAL_AWARE_FULL, /* the whole prompt, the beginning of the answer included */
     EVAL_N_MODES
@@ -33,7 +33,7 @@ struct eval_mask {
 
 struct eval_config {
     char id[17];  /* 16 hexadecimal digits of the hash of `json` */
-    json_t *json; /* what the id stands for, owned */
+    json_t *json; /* the settings that the id names, owned */
     const wnw_policy *policy;
     const char *recipe; /* as people read it */
     const char *asked;  /* as it was asked for */
@@ -58,8 +58,8 @@ struct eval_config {
 enum { EVAL_MAX_TYPES = 8, EVAL_MAX_MASKS = 64 };
 
 struct eval_configs {
-    /* [n], owned. Those that can be read together stand together (eval_configs_share_reading), and the full cache's
-     * comes first among them in each mode. */
+    /* [n], owned. Configs that can share a reading are adjacent (eval_configs_share_reading). The full cache's is the first of
+     * them in each mode. */
     struct eval_config *at;
     int32_t n;
     struct app_kv types[EVAL_MAX_TYPES];

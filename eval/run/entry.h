@@ -19,7 +19,7 @@ struct eval_runtime {
     wnw_engine *engine;      /* owned, as pad and store are */
     wnw_session *pad;        /* the second row of batches that have only one */
     int32_t batch;           /* the most entries that are answered together; 1 = each alone */
-    int32_t answer_tokens;   /* of every answer, whatever would end it; 0 = until it ends */
+    int32_t answer_tokens;   /* exact length of every answer, also after an end token; 0 = until it ends */
     bool early_stop;         /* an answer ends where its score cannot change any more */
     bool own_history;        /* earlier turns show the model's answers and not the references */
     bool multi_request;      /* every question is asked as if it was the first */
@@ -41,7 +41,7 @@ struct eval_reading {
         struct app_text text;
         int32_t *ids, n;
     } * refs;     /* [n_turns]: the references as one text, owned */
-    int32_t *end; /* [n_turns]: tokens that stand before the answer to each turn, owned; NULL for texts */
+    int32_t *end; /* [n_turns]: number of tokens before the answer to each turn, owned; NULL for texts */
     struct eval_evidence evidence;
     int32_t n_need; /* the longest timeline in tokens, answers included */
     bool is_text;   /* no question: the second half of a text is compared */
@@ -49,7 +49,7 @@ struct eval_reading {
 /* Returns an exit code; the caller closes in any case. */
 int eval_reading_open(struct eval_reading *r, const struct eval_runtime *m, const struct eval_chat *chat,
                       const struct eval_sample *s);
-/* The same for a piece of a text, ids[n], whose first half is compressed. bos stands in front of it; -1 = none. */
+/* The same for a piece of a text, ids[n], whose first half is compressed. The token bos precedes it; -1 = none. */
 int eval_reading_text(struct eval_reading *r, const struct eval_chat *raw, const struct eval_sample *s,
                       const int32_t *ids, int32_t n, int32_t bos);
 void eval_reading_close(struct eval_reading *r);
@@ -63,7 +63,7 @@ int32_t eval_reading_forced(const struct eval_reading *r, const struct eval_runt
 struct eval_answer {
     int32_t *ids; /* [n], owned; ends with the token that ends the answer, if that was generated */
     int32_t n;
-    int32_t n_text;       /* of which the prediction consists */
+    int32_t n_text;       /* of them, those of the prediction */
     const char *stop;     /* "eog", "length", "matched", "line", "text"; "bad": logits that are not numbers */
     struct app_text text; /* the prediction, valid UTF-8, owned */
     int32_t n_question;   /* tokens read after the compressed part for this question */

@@ -158,7 +158,7 @@ static int generate(const struct eval_runtime *m, const struct eval_sample *s, i
 
 /* ---- Comparing ---- */
 
-/* Mean NLL of the references after the question, on a copy; of their first tokens, at most so many. */
+/* Mean NLL of the references after the question, on a copy. Only a bounded number of their first tokens counts. */
 static int feed_refs(double *nll, bool *good, const struct eval_runtime *m, const struct eval_refs *refs,
                      int32_t most, const wnw_session *stand)
 {
@@ -172,7 +172,7 @@ static int feed_refs(double *nll, bool *good, const struct eval_runtime *m, cons
     return rc;
 }
 
-/* Stores what predicts the first tokens of the full cache's answer, at most so many. */
+/* Stores the predictions of the first tokens of the full cache's answer, up to a bounded number. */
 static int keep_expected(struct eval_expected *x, const struct eval_runtime *m, const struct eval_refs *refs,
                          int32_t most, struct speaker *sp)
 {
@@ -218,8 +218,8 @@ static int compare(struct speaker *sp, const struct eval_runtime *m, const struc
 
 /* ---- Turns ---- */
 
-/* What stands between the end of the question before and that of this one, with the model's own answer. An answer whose
- * text has more tokens than the model generated is shortened until it takes no more room than was counted for it. */
+/* The tokens from the end of the previous question to the end of this one, with the model's own answer in between. The answer's
+ * text may have more tokens than the model generated. Then it is shortened until it fits into the room counted for it. */
 static int own_ids(struct eval_prompt *own, const struct eval_runtime *m, const struct eval_reading *r,
                    const struct app_text *said, int32_t turn)
 {
@@ -241,7 +241,7 @@ static int own_ids(struct eval_prompt *own, const struct eval_runtime *m, const 
     return rc;
 }
 
-/* Tokens that the entry reads before it answers the turn. After earlier turns they are made anew and the
+/* Tokens that the entry reads before it answers the turn. After the first turn they are newly made, and the
  * caller clears *own. */
 static int turn_ids(const int32_t **ids, int32_t *n, struct eval_prompt *own, const struct eval_runtime *m,
                     const struct eval_reading *r, const struct eval_entry *e, int32_t turn)
@@ -249,7 +249,7 @@ static int turn_ids(const int32_t **ids, int32_t *n, struct eval_prompt *own, co
     const struct eval_prompt *p = &r->first[turn];
     *own = (struct eval_prompt){0};
     if (turn == 0 || m->multi_request) {
-        /* What was compressed is read already; of another question, only what stands before it. */
+        /* Compressed tokens have been read already; of a further question, only the tokens before it. */
         const int32_t from = turn == 0 ? e->n_part : p->n_context;
         *ids = p->ids + from;
         *n = p->n - from;
@@ -263,8 +263,8 @@ static int turn_ids(const int32_t **ids, int32_t *n, struct eval_prompt *own, co
     return rc;
 }
 
-/* Reads ids[n], which stand before a further question, under the rules of the first reading: the size then holds for all that
- * was read so far. */
+/* Reads ids[n], the tokens before a further question, under the rules of the first reading. The size then applies to all tokens
+ * read so far. */
 static int compress_again(struct speaker *sp, const int32_t *ids, int32_t n)
 {
     struct eval_answer *a = sp->a;
@@ -323,7 +323,7 @@ static int ask(struct speaker *sp, const struct eval_runtime *m, const struct ev
     return rc;
 }
 
-/* One question to all entries. The reference, where it is among them, stands first. */
+/* Asks all entries one question. The reference comes first, if it is among them. */
 static int answer_turn(const struct eval_runtime *m, const struct eval_reading *r, struct speaker *sp,
                        int32_t n, int32_t turn, struct eval_reference *reference)
 {

@@ -5,7 +5,7 @@
 
 #include "eval/run/entry.h"
 
-/* The questions of a sample, which policies with a second pass are told. */
+/* The questions of a sample, for policies with a second pass. */
 struct eval_questions {
     const int32_t **ids;
     int32_t *n_ids, n;
@@ -19,7 +19,7 @@ struct eval_shared_reading {
     struct eval_reference *reference;
     wnw_session *base;              /* the full cache, owned */
     struct eval_entry uncompressed; /* its answer, which is the same in all modes; config NULL = not there */
-    int32_t first, n;               /* configs [first, first + n) share the reading at hand */
+    int32_t first, n;               /* configs [first, first + n) share the current reading */
     int32_t group;
     int32_t n_kept;    /* first tokens of the base that a folder had */
     double prefill_ms; /* so far */

@@ -67,7 +67,7 @@ enum eval_role eval_role_of(const struct eval_shared_reading *rd, int32_t i)
     return any ? EVAL_FROM_BASE : EVAL_LEFT_OUT;
 }
 
-/* Whether config i has a role in the group at hand. */
+/* Whether config i has a role in the current group. */
 static bool is_now(const struct eval_shared_reading *rd, int32_t i, enum eval_role role)
 {
     return eval_config_at(rd, i)->group == rd->group && eval_role_of(rd, i) == role;

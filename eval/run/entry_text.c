@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Texts that nobody is asked about: the second half of a piece is read after each entry's compressed first half and
- * its predictions are compared with the full cache's. All entries go through it side by side, a few tokens at a
- * time, because the predictions of a whole piece would take a vocabulary's worth of memory for each token.
+ * Texts without questions. The second half of a piece is read after each entry's compressed first half, and the predictions
+ * are compared with the full cache's. All entries advance together, a few tokens at a time. Otherwise the predictions of a
+ * whole piece would have to be stored, and one prediction has a value for each token of the vocabulary.
  *
- * Where the full cache predicts values that are not numbers, nothing can be compared with it; other entries still have
- * what the text costs them.
+ * If the full cache predicts values that are not numbers, nothing can be compared with it. The other entries still get their
+ * own loss on the text.
  */
 #include "eval/run/entry.h"
 

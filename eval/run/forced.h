@@ -16,8 +16,8 @@ double eval_kl(const float *full, const float *comp, int32_t n_vocab);
 /* Sums over the positions that were compared. */
 struct eval_agreement {
     int32_t n;      /* positions */
-    int32_t n_same; /* of which both have the same most likely token */
-    int32_t n_lead; /* of which those before the first difference */
+    int32_t n_same; /* of these, those where both have the same most likely token */
+    int32_t n_lead; /* of these, those before the first difference */
     double kl;      /* sum */
 };
 void eval_agreement_add(struct eval_agreement *a, const float *full, const float *comp, int32_t n_vocab);

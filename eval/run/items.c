@@ -76,8 +76,8 @@ const char *eval_task_source(const struct eval_args *args, const struct eval_tas
     return given;
 }
 
-/* Whether a task belongs to the group that a word names. A task that stands in for one with files of the user belongs to it if none
- * is given, and a set if its file is there. */
+/* Whether a task belongs to the group that a word names. A task with generated data that replaces one with the user's files belongs to
+ * it if no file is given. A set belongs to it if its file exists. */
 static bool is_in_group(const struct reading *r, const struct eval_task *task, const char *word)
 {
     if (!eval_task_is_of(task, word))

@@ -11,8 +11,8 @@
 
 /* Refuses what does not go with a folder. Returns an exit code, like the others. */
 int eval_kept_check(const struct eval_args *args, const struct eval_configs *c);
-/* Gives the base, which has read nothing, the first n tokens of the sample where the folder keeps them; it is told what it was
- * told before. Does nothing where it does not, or where there is no folder. */
+/* Loads the first n tokens of the sample from the folder into the base, which has read nothing yet, and sets the same rules as before.
+ * Does nothing if the folder does not have them, or if there is no folder. */
 int eval_kept_take(struct eval_shared_reading *rd, int32_t n);
 /* Puts the base, which has read the first n tokens, into the folder; a warning says where that fails. */
 void eval_kept_add(const struct eval_shared_reading *rd, int32_t n);

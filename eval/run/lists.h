@@ -39,7 +39,7 @@ int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, c
 /* Text of a size: "ratio=0.5", "budget=256", "bytes=8388608", "own". */
 void eval_size_text(char *out, size_t n, const wnw_size *size);
 
-/* Refuses words of options that none of them has. Returns an exit code. */
+/* Fails for option values that are not among the allowed words. Returns an exit code. */
 int eval_check_words(const struct eval_args *args);
 
 #endif

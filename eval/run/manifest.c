@@ -209,7 +209,7 @@ static bool add_notes(json_t **list, const struct eval_suite *suite)
     return good;
 }
 
-/* How many heads choose, as the recipe written out says it; k = 0 stands for the profile's number. */
+/* Adds how many heads choose, from the canonical recipe; k = 0 means the profile's number. */
 static bool add_heads(json_t **list, const struct eval_recipe *r, int32_t n_head)
 {
     static const char part[] = "+retrieval_heads:k=", named[] = ",heads=";

@@ -11,9 +11,9 @@
 /* The description of a run; NULL if memory runs out. */
 json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs *c,
                            const struct eval_runtime *m);
-/* Sentences on what names in a report's tables stand for: the notes of a study, as long as no option replaces its policies, sizes or
- * modes, and how many of a layer's n_head query heads choose under policies that listen to retrieval heads. *out is an array; NULL where
- * there is nothing to say. Returns an exit code. */
+/* Sentences that explain names in a report's tables. They are a study's notes, unless an option replaces its policies, sizes or modes.
+ * For policies that follow retrieval heads, one says how many of a layer's n_head query heads choose. *out is an array; NULL if there is
+ * none. Returns an exit code. */
 int eval_manifest_remarks(json_t **out, const struct eval_args *args, const struct eval_suite *suite,
                           const struct eval_configs *c, int32_t n_head);
 /* The run.json of a folder; NULL if it is not there, is damaged, or memory runs out. The caller releases it. */

@@ -89,8 +89,8 @@ static double cost_of_all(const struct eval_pace *p, const struct eval_items *it
     return ms;
 }
 
-/* Each task keeps one sample; what is left out anyway is not counted again. Fewer probes would let tasks pass by chance, so that they
- * all stay while they take no more than half of the time, and all go where they would take more. */
+/* Each task keeps one sample. Samples that are left out anyway are not counted again. Fewer probes would let tasks pass by chance. So all
+ * probes stay if they take at most half of the time, and all are left out if they take more. */
 void eval_pace_cut(const struct eval_pace *p, struct eval_items *items, int32_t n_shards, double ms)
 {
     const double all = cost_of_all(p, items, 1) / n_shards, of_samples = cost_of_all(p, items, 0) / n_shards;

@@ -14,9 +14,9 @@ struct eval_pace {
     int32_t n_ctx;            /* what the model can read; longer items cost nothing */
 };
 
-/* Measures the machine, unless a run goes on that shows nothing, and lowers the numbers of samples to what
- * --time-budget allows a process that has one of n_shards equal parts, which it says on stderr. A run that goes on has the
- * numbers that it began with. Returns an exit code. */
+/* Measures the machine's speed and lowers the numbers of samples to what --time-budget allows. The budget is that of a process with one
+ * of n_shards equal parts. Prints the numbers on stderr. A continued run keeps the numbers that it began with. If it is quiet and
+ * has no time budget, nothing is measured. Returns an exit code. */
 int eval_pace_open(struct eval_pace *p, const struct eval_runtime *m, const struct eval_configs *c,
                    struct eval_setup *s, int32_t n_shards);
 /* Lowers the numbers of samples until one of n_shards equal parts is expected to take `ms` milliseconds, and says so. */

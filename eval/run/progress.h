@@ -9,7 +9,7 @@
 struct eval_progress {
     bool quiet, terminal, shown;
     int32_t n_all, n_done;     /* samples of this process */
-    int32_t n_configs, config; /* of the sample at hand: to be answered, and answered; 0 = not known */
+    int32_t n_configs, config; /* of the current sample: to be answered, and answered; 0 = not known */
     int64_t n_tokens;          /* read and generated so far */
     double start_ms, last_ms;
     double work_all, work_done, work_ran; /* the same in the cost that samples were given */

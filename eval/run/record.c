@@ -75,7 +75,7 @@ static void set_identity(json_t **o, const struct eval_reading *r, const struct 
     }
 }
 
-/* Whether the evidence stays whatever it scores; null where there is none, or where that is not known. */
+/* Whether the evidence is always kept, independent of its scores; null if there is no evidence, or if that is unknown. */
 static json_t *is_protected(const struct eval_reading *r, const struct eval_entry *e)
 {
     if (r->evidence.n == 0 || !e->planned)

@@ -18,14 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a run of tasks has besides what all runs have. */
+/* The state of a run of tasks, in addition to that of all runs. */
 struct tasks {
     const struct eval_run_report *report;
     struct eval_chat raw; /* for sets that no template goes around */
-    bool *wanted, *now;   /* [configs.n] of the sample at hand, and of the reading at hand; owned */
+    bool *wanted, *now;   /* [configs.n] of the current sample, and of the current reading; owned */
     bool *said;           /* [configs.n] that the config is left out; owned */
-    bool too_long;        /* the sample at hand */
-    const struct eval_reading *reading; /* of the sample at hand */
+    bool too_long;        /* the current sample */
+    const struct eval_reading *reading; /* of the current sample */
     int64_t n_too_long, n_unmade;
     int64_t n_answer_tokens;              /* generated, and read for questions */
     struct eval_readings readings, alone; /* done, and what every config by itself would need */
@@ -299,8 +299,8 @@ static bool find_wanted(struct eval_run *run, const struct eval_sample *s)
     return n > 0;
 }
 
-/* Whether the beginning of an answer stands in the user's turn: LongBench has it there, and kvpress, which compresses the context
- * alone, after the template's tail. */
+/* Whether the beginning of an answer is put into the user's turn, as LongBench does. kvpress compresses the context only and puts it
+ * after the template's tail. */
 static bool prefix_in_turn(const struct eval_args *args, const struct eval_task *task, enum eval_mode mode)
 {
     return eval_task_is_of(task, "longbench") &&
@@ -308,7 +308,7 @@ static bool prefix_in_turn(const struct eval_args *args, const struct eval_task 
                                                  : strcmp(args->lb_prefix, "user") == 0);
 }
 
-/* Says where the beginning of answers to LongBench stands, which changes them. */
+/* Prints where the beginning of answers to LongBench is put, because that changes the answers. */
 static void note_prefix(const struct eval_run *run)
 {
     bool place[2] = {false, false};
@@ -361,7 +361,7 @@ static int run_reading(struct eval_run *run, const struct eval_item *item, const
 static int run_sample(struct eval_run *run, const struct eval_item *item, const struct eval_sample *s)
 {
     struct tasks *x = tasks_of(run);
-    /* Its meta may say that no chat stands around it. */
+    /* Its meta may say that it has no chat template. */
     const bool raw = item->task->flags & EVAL_IS_TEXT || json_is_false(json_object_get(s->meta, "chat"));
     struct eval_chat chat = raw ? x->raw : run->setup.chat;
     int rc = APP_OK;
@@ -380,7 +380,7 @@ static int run_sample(struct eval_run *run, const struct eval_item *item, const 
     return rc;
 }
 
-/* Makes a sample, of which the identity is known, and answers it. */
+/* Makes the sample with this identity, and answers it. */
 static int make_and_run(struct eval_run *run, struct eval_item *item, const struct eval_sample *identity)
 {
     struct eval_sample s;

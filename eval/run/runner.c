@@ -67,7 +67,7 @@ static int finish(struct eval_run *run, const struct eval_run_kind *kind, bool i
     if (interrupted)
         app_note("interrupted; the same command goes on");
     if (!run->args->quiet)
-        app_note("%zu %s in %s, of which %lld are new", n, kind->records, run->args->app.out,
+        app_note("%zu %s in %s; %lld are new", n, kind->records, run->args->app.out,
                  (long long)run->n_written);
     return n > 0 ? kind->finish(run) : APP_OK;
 }

@@ -30,7 +30,7 @@ struct eval_run {
 /* What runs differ in. The functions return exit codes. */
 struct eval_run_kind {
     const char *records; /* what it calls them */
-    /* Does what item and index stand for. Sets *ran to false where nothing was to be done. */
+    /* Runs sample `index` of the item. Sets *ran to false if nothing had to be done. */
     int (*visit)(struct eval_run *run, bool *ran, struct eval_item *item, int32_t index);
     /* Says what was left out, once all was visited or the run was interrupted; refuses a run of nothing. NULL = nothing. */
     int (*check)(const struct eval_run *run);

@@ -39,13 +39,13 @@ struct eval_suite {
     struct eval_part *parts; /* [n_parts], owned: every sample is answered under what any of them names */
     int32_t n_items, n_parts;
     struct app_text contrasts; /* lines of eval_contrast_read, owned; empty = none */
-    struct app_text notes;     /* lines on what names stand for, owned; empty = none */
+    struct app_text notes;     /* lines that explain names, owned; empty = none */
     bool study;                /* --study names it */
     bool perturbs;             /* outputs of heads are measured (perturb/) and nothing is asked */
     bool short_answers;        /* answers have as many tokens as the task needs, not those of the benchmark */
     int32_t n_probes;          /* samples of each task that only show whether the full cache can solve it */
     bool alone;                /* every policy reads for itself and answers alone: for times */
-    int32_t answer_tokens;     /* of every answer, whatever would end it; 0 = until it ends */
+    int32_t answer_tokens;     /* exact length of every answer, also after an end token; 0 = until it ends */
 };
 
 struct eval_suites {

@@ -22,7 +22,7 @@ size_t *eval_iota(size_t n);
 bool eval_draw_ascending(struct eval_sample *s, size_t *out, struct eval_random *r, size_t n, size_t k);
 /* Number i of n, times[i] times, all in random order: *n_all numbers, which the caller frees. NULL if memory runs out. */
 size_t *eval_draw_repeated(size_t *n_all, struct eval_random *r, const size_t *times, size_t n);
-/* Whether text i of a list, in each of which a text has `size` bytes, is one of those before it. */
+/* Whether text i of a list equals one of those before it. Each element has `size` bytes. */
 bool eval_is_repeated(const void *list, size_t size, size_t i);
 
 #endif

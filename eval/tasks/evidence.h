@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where the evidence of a sample stands among the tokens of its prompt. */
+/* The positions of a sample's evidence among the tokens of its prompt. */
 #ifndef WNW_EVAL_EVIDENCE_H
 #define WNW_EVAL_EVIDENCE_H
 

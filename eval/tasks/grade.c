@@ -23,7 +23,7 @@ static bool is_growing(const struct eval_sample *s)
     return *m;
 }
 
-/* The last measure that is computed besides the sample's own; they begin with EVAL_M_PARTIAL. */
+/* The last measure that is computed in addition to the sample's own; the first is EVAL_M_PARTIAL. */
 static int last_beside(const struct eval_sample *s)
 {
     return strcmp(s->metric, "contains") == 0 ? EVAL_M_FGT - 1
@@ -137,7 +137,7 @@ bool eval_grade_is_final(const struct eval_sample *s, int32_t turn, const struct
     if (!is_growing(s) || s->turns[turn].n_refs == 0)
         return false;
     bool final = open_case(&c, s, &s->turns[turn], pred) && score_case(&score, s->metric, &c) && score >= 1;
-    /* What stands next to the score must not change either. What compares with a whole sentence always may. */
+    /* The additional measures must not change either. Those that compare with a whole sentence always may. */
     for (int m = EVAL_M_PARTIAL; final && m <= last_beside(s); m++)
         final = !is_of_sentence(m) && score_case(&score, eval_field_name(m), &c) && score >= 1;
     eval_case_clear(&c);

@@ -19,13 +19,13 @@ struct eval_spaced {
 };
 
 struct eval_haystack {
-    struct eval_spaced now;  /* the text of the sample at hand; grows as more is asked for */
+    struct eval_spaced now;  /* the text of the current sample; grows as more is asked for */
     struct eval_prose prose; /* its generated sentences; its people and towns, with any text */
     struct eval_spaced own;  /* the user's text, or one block of noise; empty where sentences are generated */
     size_t next;             /* word of it that comes next */
     bool generated, noise;
-    uint64_t id; /* of the text at hand, which samples with the same number share; 0 = noise */
-    char key[EVAL_MAX_SAMPLE_KEY]; /* of the sample at hand, "" = none */
+    uint64_t id; /* of the current text; samples with the same number share it; 0 = noise */
+    char key[EVAL_MAX_SAMPLE_KEY]; /* of the current sample, "" = none */
     char name[48];                 /* "prose", "noise" or "file:HASH" */
 };
 
@@ -33,9 +33,9 @@ struct eval_haystack {
  * Returns an exit code. */
 int eval_haystack_open(struct eval_haystack *h, const char *source);
 void eval_haystack_close(struct eval_haystack *h);
-/* Begins the text of a sample, of which task, length, index and seed are set. Generated prose is another for every sample. Of the
- * user's text every index has a piece of its own, as long as there are enough; pieces begin with a sentence. Nothing but the
- * sample decides on its text: any sample can be made alone. */
+/* Begins the text of a sample whose task, length, index and seed are set. Generated prose differs for every sample. From the user's
+ * text every index gets its own piece, as long as there are enough. Pieces begin with a sentence. The text depends only on the
+ * sample, so any sample can be made alone. */
 void eval_haystack_begin(struct eval_haystack *h, const struct eval_sample *s);
 /* Makes the text at least n words long: generated prose goes on, other text repeats at its end. Returns an exit code. */
 int eval_haystack_reserve(struct eval_haystack *h, size_t n);

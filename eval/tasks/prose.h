@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Generated text that stands in for essays as a place to hide needles: people, towns and things, without
- * digits. */
+/* Generated text to hide needles in, instead of essays: people, towns and things, without digits. */
 #ifndef WNW_EVAL_PROSE_H
 #define WNW_EVAL_PROSE_H
 

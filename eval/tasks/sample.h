@@ -33,9 +33,9 @@ struct eval_sample {
     struct app_text context; /* all that is read before the question */
     struct eval_turn *turns; /* [n_turns], owned */
     int32_t n_turns;
-    struct eval_span *spans; /* [n_spans] where the evidence stands, owned */
+    struct eval_span *spans; /* [n_spans] places of the evidence, owned */
     int32_t n_spans;
-    uint64_t text; /* that the evidence stands in; samples with the same number share it; 0 = none, noise */
+    uint64_t text; /* that contains the evidence; samples with the same number share it; 0 = none, noise */
     json_t *meta;
     bool no_memory;        /* memory ran out: the sample is incomplete and must not be used */
     bool unmade;           /* it cannot be made as it should be: it is left out and counted */

@@ -70,14 +70,14 @@ void eval_set_close(struct eval_set_reader *r)
     r->path = NULL;
 }
 
-/* What stands next to the context, in tokens. */
+/* The text around the context, in tokens. */
 struct around {
     int32_t first, longest, all; /* a question with the beginning of its answer; all of them together */
     int32_t answers;             /* all answers, each as long as what may stay after its question */
 };
 
-/* Reduces the context to so many tokens. The middle of the whole prompt goes, as in LongBench's program: its two halves are
- * of equal length, and the question belongs to the second one. */
+/* Shortens the context to a number of tokens. It removes the middle of the whole prompt, as LongBench's program does. The two halves
+ * have equal length, and the question belongs to the second one. */
 static int cut_middle(struct eval_sample *s, const struct eval_set_reader *r, const int32_t *ids, int32_t n,
                       int32_t keep, int32_t n_question)
 {
@@ -140,7 +140,7 @@ static int32_t most_context(const struct eval_sample *s, const struct eval_set_r
     return keep;
 }
 
-/* Cuts the context to what max_prompt and n_ctx leave besides the questions. */
+/* Cuts the context to what max_prompt and n_ctx allow after the questions are subtracted. */
 static int fit_prompt(struct eval_sample *s, const struct eval_set_reader *r)
 {
     struct around b = {0};

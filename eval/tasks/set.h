@@ -33,8 +33,8 @@ int eval_set_check(int32_t *n, uint64_t *hash, const struct eval_task *set, cons
 bool eval_set_exists(const struct eval_task *set, const char *folder);
 /* The most tokens of an answer, where a line has no number of its own. */
 int32_t eval_set_max_new(const struct eval_set_reader *r);
-/* The longest prompt in tokens for a model, without the chat around it: what the context leaves besides answers, chat and a
- * reserve, and no more than the papers' values for 32K and 128K models. */
+/* The longest prompt in tokens for a model, without the chat template: the context minus answers, template and a reserve, and no
+ * more than the papers' values for 32K and 128K models. */
 int32_t eval_set_max_prompt(int32_t n_ctx, int32_t max_new, int32_t overhead);
 
 #endif

@@ -66,7 +66,7 @@ static int read_metric(struct eval_sample *s, const struct eval_jsonl *j, const 
     return APP_OK;
 }
 
-/* What a line may say besides context, question and answers. */
+/* Reads the optional fields of a line: all but context, question and answers. */
 static int read_rest(struct eval_sample *s, struct eval_turn *turn, const struct eval_jsonl *j,
                      const json_t *o)
 {

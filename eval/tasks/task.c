@@ -205,7 +205,7 @@ static int note_depth(struct eval_sample *s, const struct eval_source *w)
     return APP_OK;
 }
 
-/* Stores in meta which texts stand in for the benchmark's own, so that every result shows it. */
+/* Stores in meta which texts replace the benchmark's own, so that every result shows it. */
 static void note_sources(struct eval_sample *s, const struct eval_source *w, const struct eval_task *task)
 {
     const bool hides = task->flags & EVAL_HIDES_IN_TEXT;

@@ -9,7 +9,7 @@
 #include "eval/tasks/sample.h"
 #include "eval/tasks/tokens.h"
 
-enum { EVAL_MAX_DEPTHS = 64, EVAL_MAX_TASKS = 64 /* that there are */ };
+enum { EVAL_MAX_DEPTHS = 64, EVAL_MAX_TASKS = 64 /* in the table */ };
 
 /* Questions and documents of the user (qa_1, qa_2): see records.h. */
 struct eval_records;
@@ -29,7 +29,7 @@ struct eval_source {
     const struct eval_records *squad, *hotpot; /* without questions where the user has none */
 };
 
-/* A sample while it is made, of which task: of how many units and from which random numbers, or from which line of a file. */
+/* A sample while it is made: its task, and its number of units and random numbers, or its line of a file. */
 struct eval_draft {
     const struct eval_task *task;
     struct eval_source *w;
@@ -44,11 +44,11 @@ struct eval_task {
     const char *metric;
     int32_t max_new; /* most tokens of the answer, a part of the length; a line of a file may have others */
     uint32_t flags;  /* eval_task_flags */
-    /* Fills in context, turns and meta of a sample, of which the caller has set everything else. Returns an exit code; it may find
-     * that there are too few units, and need not say itself that memory ran out for the sample. */
+    /* Fills in context, turns and meta of a sample; the caller has set all other fields. Returns an exit code. It may fail for too
+     * few units, and it need not print that memory ran out for the sample. */
     int (*make)(struct eval_sample *s, struct eval_draft *d);
     const void *params;     /* for make, NULL = none */
-    const char *instead_of; /* the task of the user's files that it stands in for, NULL = none */
+    const char *instead_of; /* the task of the user's files that it replaces, NULL = none */
     /* Of a set: its file without .jsonl, NULL for EVAL_OWN_FILE; how its prompts are worded. */
     const char *file;
     const struct eval_list *form;
@@ -67,17 +67,17 @@ bool eval_task_is_of(const struct eval_task *task, const char *group);
 /* What is measured on a text of the user; it is none of the above, because it has no samples. */
 extern const struct eval_task eval_task_text;
 
-/* Most tokens of an answer of samples that are made for a length: those of the task, of which a short length has room for fewer. A
- * set's, and a text's, do not depend on a length. */
+/* Most tokens of an answer for samples of a length: the task's number, or less if the length is short. That of a set, or of a text,
+ * does not depend on a length. */
 int32_t eval_task_max_new(const struct eval_task *task, int32_t n_target);
 
 /* The number of units that was found for a length. */
 struct eval_fit {
     int64_t units;
 };
-/* Finds the most units with which sample 0 has at most n_target tokens, including the answer; a sample of several questions
- * has so many up to the end of its longest one, and as a conversation no more than the model's context holds. Returns an
- * exit code: bad input if not even the fewest units fit. */
+/* Finds the most units with which sample 0 has at most n_target tokens, including the answer. A sample of several questions is
+ * counted to the end of its longest one. As a conversation it must fit into the model's context. Returns an exit code: bad
+ * input if not even the fewest units fit. */
 int eval_task_fit(struct eval_fit *fit, struct eval_source *w, const struct eval_task *task,
                   int32_t n_target);
 /* Makes sample `index` with the units of the fit, or with fewer if it is too long; one that cannot be made is marked so.
@@ -92,8 +92,8 @@ int eval_count_overhead(int32_t *n, const struct eval_source *w);
 /* The depth of a sample on the grid, in per cent, which its meta gets with the trial. */
 double eval_grid_depth(const struct eval_source *w, int32_t index);
 void eval_note_grid(struct eval_sample *s, const struct eval_source *w);
-/* The index of the kth of n_depths * n_trials samples in an order that is fair to depths wherever it stops: one trial of every
- * depth before the next, and depths that follow each other are far apart. */
+/* The index of the kth of n_depths * n_trials samples, in an order that covers depths evenly wherever it is cut off. Every depth
+ * has a trial before any has the next one, and successive depths are distant from each other. */
 int32_t eval_grid_index(int32_t n_depths, int32_t n_trials, int32_t k);
 
 #endif

@@ -11,7 +11,7 @@
 
 enum { N_COMMON = 10, LONG = 4096, MAX_WORD = 16, MAX_TRIES = 1000 };
 
-/* Distinct words, of which none is a part of another. */
+/* Distinct words; no word is part of another. */
 struct pool {
     const char **word;      /* [n], owned */
     char (*made)[MAX_WORD]; /* [n_made] those that are made up, owned */

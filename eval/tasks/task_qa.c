@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* RULER's questions about one of many documents: the user's (qa_1, qa_2), and made-up people and companies
- * that stand in for them (qa_syn_1, qa_syn_2). */
+/* RULER's questions about one of many documents: the user's documents (qa_1, qa_2), or made-up people and companies
+ * (qa_syn_1, qa_syn_2). */
 #include "eval/tasks/makers.h"
 
 #include "app/console.h"

@@ -166,8 +166,8 @@ static const char *const stats[N_STATS] = {"largest",         "smallest",      "
 
 enum { N_TOP = 4, N_BOTTOM = 3, BAND = 50 };
 
-/* Draws three different numbers below BAND, four different ones among the last BAND, and all others between,
- * so that every rank that is asked for, and its neighbour, belongs to exactly one number. */
+/* Draws three different numbers below BAND, four different ones among the last BAND, and all others in between.
+ * So every rank that is asked for, and its neighbour, belongs to exactly one number. */
 static bool draw_numbers(struct eval_sample *s, int *numbers, size_t n, struct eval_random *r)
 {
     size_t top[N_TOP], bottom[N_BOTTOM], *order = eval_iota(n);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A list of which name leads to which, in random order, that is followed from one on: an answer of up to 2000 tokens, each line of which is a
- * line of the list, and says which is the next. What goes while it is written cannot be found in what was written. */
+/* A list in random order that says for each name which name is next. The answer follows it from one name on, with up to 2000 tokens. Each
+ * line of the answer is a line of the list and names the next one. An entry evicted while it is written cannot be recovered from the
+ * answer so far. */
 #include "eval/tasks/makers.h"
 
 #include "app/console.h"

@@ -22,7 +22,7 @@ static int decode(const struct eval_tokenizer *t, const int32_t *ids, int32_t n,
 
 /* ---- Chats ---- */
 
-/* Texts stand in the chat to the byte, and on every day the same. */
+/* Texts are put into the chat byte for byte, and the template's date is fixed. */
 static wnw_prompt_params params_of(const char *name)
 {
     const bool raw = strcmp(name, "none") == 0;
@@ -103,7 +103,7 @@ static bool puts_blank(const wnw_model *m)
     return puts;
 }
 
-/* Finds what stands around the user's text. If nothing does, the model has no template. */
+/* Finds the text around the user's text. If there is none, the model has no template. */
 static int take_surroundings(struct eval_chat *c, wnw_prompt *p)
 {
     const wnw_bytes user = p->plain[p->n_plain - 1];
@@ -181,8 +181,8 @@ static int make_asked(struct eval_asked *a, struct app_text *text, const struct 
     return APP_OK;
 }
 
-/* Sets n_question to the end of the question, whose text begins after the context: the first token after which
- * all of its bytes stand. */
+/* Sets n_question to the end of the question, whose text begins after the context: the number of tokens that
+ * contain all of its bytes. */
 static int find_question(struct eval_prompt *p, const struct eval_tokenizer *t, size_t n_bytes)
 {
     int32_t lo = p->n_context, hi = p->n; /* tokens up to lo have fewer bytes, those up to hi have enough */

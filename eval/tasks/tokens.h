@@ -9,10 +9,10 @@
 /* What a chat puts around the user's text, as the library writes it, so that run reads the same tokens. */
 struct eval_chat {
     const char *name;  /* "auto": the model's own template; "none"; or one of libllama's; borrowed */
-    char *head, *tail; /* what stands around the text, owned; empty for plain text */
+    char *head, *tail; /* before and after the text, owned; empty for plain text */
     bool raw;          /* plain text, which begins with a BOS if the vocabulary asks for one */
     bool takes_turns;  /* the template takes earlier turns */
-    bool prefix_first; /* the beginning of the answer stands before the tail, in the user's turn */
+    bool prefix_first; /* the beginning of the answer is put before the tail, into the user's turn */
     int32_t n_prefix;  /* tokens that the template writes before the user's text */
     int32_t *suffix;   /* [n_suffix] the tail's tokens, owned; 0 for plain text */
     int32_t n_suffix;
@@ -35,7 +35,7 @@ struct eval_prompt {
 struct eval_asked {
     const char *question, *begin;
 };
-/* What stands before it. */
+/* The text before it. */
 struct eval_before {
     const char *context;
     const char *answer; /* to an earlier question, which is read too; NULL = the context is read first */
@@ -61,7 +61,7 @@ struct eval_tokenizer eval_tokenizer_of(const wnw_model *m);
 int eval_prompts_first(struct eval_prompt *p, const struct eval_tokenizer *t, const struct eval_chat *c,
                        const struct eval_sample *s);
 /* What follows the beginning of an answer when another turn comes: the rest of the answer, the template's words between
- * turns, and the question of `turn` with what follows it. apart: n_context tokens stand before the question; otherwise
+ * turns, and the question of `turn` with what follows it. `apart`: there are n_context tokens before the question; otherwise
  * n_context is 0. n_question is 0. */
 int eval_prompt_next(struct eval_prompt *p, const struct eval_tokenizer *t, const struct eval_chat *c,
                      const struct eval_sample *s, int32_t turn, const char *answer, bool apart);
@@ -71,7 +71,7 @@ int eval_count_tokens(int32_t *n, const struct eval_tokenizer *t, const char *te
 
 /* ---- How many tokens a conversation about one context takes, where every question stays in the cache ---- */
 
-/* What earlier questions leave behind as their answers; both: whichever of the two is longer. */
+/* Which answers to earlier questions stay in the cache; both: the longer one of the two. */
 enum eval_history {
     EVAL_HISTORY_REFERENCES = 1,
     EVAL_HISTORY_ANSWERS = 2 /* the model's own, each of as many tokens as it may have */
@@ -81,9 +81,9 @@ enum eval_history {
  * code. */
 int eval_history_refs(struct app_text *out, const struct eval_chat *c, const struct eval_turn *turn);
 
-/* Sets end[t] to the tokens that stand before the answer to turn t, where end[0] is known. history: a sum of eval_history.
- * apart: questions are tokenised by themselves, as where the cache is compressed before each of them. Returns an exit code:
- * bad input if the chat template takes no earlier turns. */
+/* Sets end[t] to the number of tokens before the answer to turn t; end[0] is known. history: a sum of eval_history. `apart`: questions
+ * are tokenised by themselves, as when the cache is compressed before each of them. Returns an exit code: bad input if the chat
+ * template takes no earlier turns. */
 int eval_timeline_ends(int32_t *end, const struct eval_tokenizer *t, const struct eval_chat *c,
                        const struct eval_sample *s, uint32_t history, bool apart);
 
