@@ -47,9 +47,9 @@ enum { MOST_ROUNDS = 1000 };
     "glm5-next"
 #define WITH_MLA_INDEXER "deepseek32 glm-dsa dots3note"
 /* Families of experts that have no way of choosing them unless the file says it. */
-#define WITH_GATING                                                                                \
-    "bailingmoe2 bailingmoe3 deepseek32 deepseek4 dots1 dots3note exaone-moe hy_v4 kimi-k3 kimi- " \
-    "linear lfm2moe minimax-m2 minimax-m3 smallthinker"
+#define WITH_GATING                                                                          \
+    "bailingmoe2 bailingmoe3 deepseek32 deepseek4 dots1 dots3note exaone-moe hy_v4 kimi-k3 " \
+    "kimi-linear lfm2moe minimax-m2 minimax-m3 smallthinker"
 /* Families that divide the size of a layer by the number of its experts, where they have no size of their own. */
 #define DIVIDED_BY_EXPERTS "glm4moe grovemoe hy_v3 llada-moe mellum qwen2moe qwen35moe qwen3moe qwen3next"
 
@@ -74,6 +74,7 @@ static const struct limit {
     {".block_count", 1, MOST_LAYERS, NULL},
     {".nextn_predict_layers", 0, MOST_LAYERS, NULL},
     {".vocab_size", 0, MOST_SIZE, NULL},
+    {".pooling_type", 0, 4, NULL},
     {".expert_count", 0, MOST_EXPERTS, NULL},
     {".expert_used_count", 0, MOST_EXPERTS, NULL},
     {".expert_feed_forward_length", 0, MOST_SIZE, NULL},
