@@ -74,7 +74,6 @@ static const struct limit {
     {".block_count", 1, MOST_LAYERS, NULL},
     {".nextn_predict_layers", 0, MOST_LAYERS, NULL},
     {".vocab_size", 0, MOST_SIZE, NULL},
-    {".pooling_type", 0, 4, NULL},
     {".expert_count", 0, MOST_EXPERTS, NULL},
     {".expert_used_count", 0, MOST_EXPERTS, NULL},
     {".expert_feed_forward_length", 0, MOST_SIZE, NULL},
@@ -522,6 +521,17 @@ static int check_scaling(const struct wnw_model *m)
     return WNW_OK;
 }
 
+/* libllama aborts on a pooling that it does not know, once embeddings are asked of it. All ones stand for no choice. */
+static int check_pooling(const struct wnw_model *m)
+{
+    enum { MOST_POOLING = 4 };
+    const double x = number(m, ".pooling_type", 0);
+    return (x >= 0 && x <= MOST_POOLING) || x == -1 || x == UINT32_MAX
+               ? WNW_OK
+               : wnw__fail(WNW_E_FORMAT, "the GGUF says %s.pooling_type = %.10g: 0 to %d are possible",
+                           m->foreign.name, x, MOST_POOLING);
+}
+
 int wnw__admit_keys(const struct wnw_model *m)
 {
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
@@ -539,5 +549,6 @@ int wnw__admit_keys(const struct wnw_model *m)
     WNW_TRY(check_layers(m));
     WNW_TRY(check_delta(m));
     WNW_TRY(check_temperature(m));
+    WNW_TRY(check_pooling(m));
     return check_scaling(m);
 }
