@@ -3,6 +3,8 @@
 #ifndef WNW_TESTS_PEEK_MODEL_H
 #define WNW_TESTS_PEEK_MODEL_H
 
+#include "model/admit.h"
 #include "model/digests.h"
+#include "model/model_impl.h"
 
 #endif

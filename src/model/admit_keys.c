@@ -53,6 +53,9 @@ enum { MOST_ROUNDS = 1000 };
 /* Families that divide the size of a layer by the number of its experts, where they have no size of their own. */
 #define DIVIDED_BY_EXPERTS "glm4moe grovemoe hy_v3 llada-moe mellum qwen2moe qwen35moe qwen3moe qwen3next"
 
+/* Families that assert that they have experts. */
+#define ALWAYS_EXPERTS "bailingmoe2 glm4moe grovemoe llada-moe smallthinker lfm2moe"
+
 /* Families of which layers may have no heads of attention. */
 #define NO_HEADS                                                                                            \
     "mamba mamba2 rwkv6 rwkv6qwen2 rwkv7 arwkv7 wavtokenizer-dec clip deci jamba granitehybrid nemotron_h " \
@@ -120,6 +123,7 @@ static const struct limit {
     {".experts_per_group", 1, MOST_EXPERTS, "grovemoe"},
     {".shortconv.l_cache", 2, MOST_COUNT, "lfm2 lfm2moe"},
     {".num_loops", 1, MOST_LAYERS, "nanbeige"},
+    {".posnet.block_count", 0, 6, "wavtokenizer-dec"},
     {".hrm.layers_per_stack", 1, MOST_LAYERS, "hrm_text"},
     {".hrm.h_cycles", 1, MOST_LAYERS, "hrm_text"},
     {".hrm.l_cycles", 1, MOST_LAYERS, "hrm_text"},
@@ -217,11 +221,12 @@ static int check_limit(const struct wnw_model *m, const struct limit *l)
 
 /* What the first number of a pair must be of the second. */
 enum relation {
-    SAME,     /* equal */
-    AT_MOST,  /* no more */
-    TWICE,    /* two times the second */
-    MULTIPLE, /* a number of times the second; nothing is asked where one of them is 0 */
-    EVEN      /* there is no second one */
+    SAME,         /* equal */
+    NONE_OR_SAME, /* 0, or equal */
+    AT_MOST,      /* no more */
+    TWICE,        /* two times the second */
+    MULTIPLE,     /* a number of times the second; nothing is asked where one of them is 0 */
+    EVEN          /* there is no second one */
 };
 
 static const struct pair {
@@ -252,6 +257,11 @@ static const struct pair {
     {".rope.dimension_count", AT_MOST, ".attention.indexer.key_length", WITH_MLA_INDEXER " deepseek4", NULL},
     {".embedding_length", MULTIPLE, ".wkv.head_size", "rwkv6 rwkv6qwen2 rwkv7 arwkv7", NULL},
     {".nextn_predict_layers", AT_MOST, ".block_count", NULL, NULL},
+    {".posnet.block_count", AT_MOST, ".block_count", "wavtokenizer-dec", NULL},
+    {".convnext.block_count", AT_MOST, ".block_count", "wavtokenizer-dec", NULL},
+    {".posnet.embedding_length", SAME, ".convnext.embedding_length", "wavtokenizer-dec", NULL},
+    {".dense_2_feat_in", NONE_OR_SAME, ".embedding_length", "gemma-embedding", NULL},
+    {".dense_3_feat_out", NONE_OR_SAME, ".embedding_length", "gemma-embedding", NULL},
     {".expert_used_count", AT_MOST, ".expert_count", NULL, NULL},
 };
 
@@ -259,6 +269,7 @@ static int misfit(const struct wnw_model *m, const struct pair *p, double a, dou
 {
     static const char *const must[] = {
         [SAME] = "both must be the same",
+        [NONE_OR_SAME] = "the first must be 0 or the same",
         [AT_MOST] = "the first must be no more than the second",
         [TWICE] = "the first must be twice the second",
         [MULTIPLE] = "the first must be a multiple of the second",
@@ -275,6 +286,8 @@ static bool fits(enum relation relation, double a, double b)
     switch (relation) {
     case SAME:
         return a == b;
+    case NONE_OR_SAME:
+        return a == 0 || a == b;
     case AT_MOST:
         return a <= b;
     case TWICE:
@@ -355,6 +368,10 @@ static const struct need {
     {".attention.sliding_window", 1, NULL, "afmoe", NULL},
     {".expert_gating_func", 1, ".expert_count", WITH_GATING, NULL},
     {".expert_used_count", 1, ".expert_count", DIVIDED_BY_EXPERTS, NULL},
+    {".expert_count", 1, NULL, ALWAYS_EXPERTS, NULL},
+    {".attention.key_length_mla", 1, NULL, "hy_v4", NULL},
+    {".attention.output_group_count", 1, ".hyper_connection.count", "dflash", NULL},
+    {".attention.sliding_window", 1, ".hyper_connection.count", "dflash", NULL},
 };
 
 static int check_need(const struct wnw_model *m, const struct need *n)
@@ -473,9 +490,16 @@ static int check_layers(const struct wnw_model *m)
         return wnw__fail(WNW_E_FORMAT,
                          "the GGUF says deepseek4.attention.head_count_kv = %g, or lacks it: it must be 1",
                          number(m, ".attention.head_count_kv", 0));
+    if (is_of(m, "deepseek4") && count_of(m, ".attention.compress_ratios") > MOST_LAYERS)
+        return wnw__fail(WNW_E_FORMAT,
+                         "the GGUF says %zu deepseek4.attention.compress_ratios: %d are possible",
+                         count_of(m, ".attention.compress_ratios"), MOST_LAYERS);
     if (is_of(m, "hrm_text"))
         good = n == number(m, ".hrm.layers_per_stack", 0) * number(m, ".hrm.h_cycles", 0) *
                         (number(m, ".hrm.l_cycles", 0) + 1);
+    if (is_of(m,
+              "qwen3vl qwen3vlmoe")) /* vectors are added to whole layers, and the last one has fewer rows */
+        good = number(m, ".n_deepstack_layers", 0) < n;
     if (is_of(m, "nanbeige"))
         good = n * fmax(1, number(m, ".num_loops", 0)) <= MOST_LAYERS;
     return good ? WNW_OK

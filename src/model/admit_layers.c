@@ -140,6 +140,34 @@ static int check_groups(const struct wnw_model *m, int32_t il)
                            (int)il, name, ggml_type_name(t->type), (long long)(n_row / n_group));
 }
 
+/* The second dimension of a tensor that libllama takes for one of two kinds by it, and aborts on any other. */
+static int check_two(const struct wnw_model *m, int32_t il, const char *name, int64_t one, int64_t other)
+{
+    const struct ggml_tensor *t = tensor_of(m, il, name, strlen(name));
+    return !t || t->ne[1] == one || t->ne[1] == other
+               ? WNW_OK
+               : wnw__fail(WNW_E_FORMAT,
+                           "tensor blk.%d.%s is %lld x %lld: the GGUF's keys need %lld or %lld of these",
+                           (int)il, name, (long long)t->ne[0], (long long)t->ne[1], (long long)one,
+                           (long long)other);
+}
+
+/* A gate for each head, or for each of its elements, as many as the layer's output reads. */
+static int check_gate(const struct wnw_model *m, int32_t il)
+{
+    static const char name[] = "attn_output.weight";
+    const struct ggml_tensor *out = tensor_of(m, il, name, strlen(name));
+    const int64_t n_head = (int64_t)key_of(m, ".attention.head_count", (size_t)il, 0);
+    return check_two(m, il, "attn_gate.weight", n_head, out ? out->ne[0] : n_head);
+}
+
+/* A product that makes what goes up, or that and its gate. */
+static int check_up(const struct wnw_model *m, int32_t il)
+{
+    const int64_t n_ff = (int64_t)key_of(m, ".feed_forward_length", 0, 0);
+    return check_two(m, il, "ffn_up.weight", n_ff, 2 * n_ff);
+}
+
 /* libllama asserts that a product of this type has a scale or a bias, and not both. */
 static int check_nvfp4(const struct wnw_model *m, int32_t il)
 {
@@ -176,6 +204,10 @@ static int check_layer(const struct wnw_model *m, int32_t il)
         WNW_TRY(check_lerp(m, il));
     if (strcmp(arch, "deepseek4") == 0)
         WNW_TRY(check_groups(m, il));
+    if (strcmp(arch, "laguna") == 0)
+        WNW_TRY(check_gate(m, il));
+    if (strcmp(arch, "jina-bert-v2") == 0)
+        WNW_TRY(check_up(m, il));
     return check_nvfp4(m, il);
 }
 

@@ -124,6 +124,27 @@ static int check_width(const struct wnw_model *m, int32_t il, const char *name, 
              : WNW_OK;
 }
 
+/* The same of queries, or twice as many as gates need, with keys and values in one tensor. Linear attention has one of this name, too,
+ * and a convolution after it. */
+static int check_fused(const struct wnw_model *m, int32_t il, const struct widths *w)
+{
+    static const char gated[] = "qwen3next qwen35 qwen35moe qwen4exp";
+    char full[GGML_MAX_NAME];
+    snprintf(full, sizeof full, "blk.%d.ssm_conv1d.weight", (int)il);
+    if (wnw__files_tensor(m, full))
+        return WNW_OK;
+    const int64_t times = wnw__admit_listed(gated, m->foreign.name) ? 2 : 1;
+    const int64_t kv = w->n_head_kv * (w->d_k + w->d_v), kv_swa = w->n_head_kv * (w->d_k_swa + w->d_v_swa);
+    snprintf(full, sizeof full, "blk.%d.attn_qkv.weight", (int)il);
+    const struct ggml_tensor *t = wnw__files_tensor(m, full);
+    for (int64_t k = 1; t && k <= times; k++)
+        if (t->ne[1] == k * w->n_head * w->d_k + kv || t->ne[1] == k * w->n_head * w->d_k_swa + kv_swa)
+            return WNW_OK;
+    return t ? wnw__fail(WNW_E_FORMAT, "tensor %s is %lld x %lld, and the keys of its heads need %lld", full,
+                         (long long)t->ne[0], (long long)t->ne[1], (long long)(w->n_head * w->d_k + kv))
+             : WNW_OK;
+}
+
 /* Layers whose tensors of these names are no attention, or have heads of other sizes. */
 static const char other_heads[] =
     "kimi-linear kimi-k3 bailingmoe3 glm5-next dots3note deepseek2 deepseek2-ocr mistral4 deepseek32 glm-dsa "
@@ -144,6 +165,7 @@ static int check_widths(const struct wnw_model *m)
             check_width(m, il, "attn_k", 1, (int64_t[]){w.n_head_kv * w.d_k, w.n_head_kv * w.d_k_swa}, 1));
         WNW_TRY(
             check_width(m, il, "attn_v", 1, (int64_t[]){w.n_head_kv * w.d_v, w.n_head_kv * w.d_v_swa}, 1));
+        WNW_TRY(check_fused(m, il, &w));
         WNW_TRY(check_width(m, il, "attn_output", 0, (int64_t[]){w.n_head * w.d_v, w.n_head * w.d_v_swa}, 1));
     }
     return WNW_OK;

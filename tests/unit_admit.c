@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What layers need before libllama may compute with them (model/admit.h). Each family of the table, also those that llama.cpp's
+ * What files must say before libllama may read them (model/admit.h). Layers: each family of the table, also those that llama.cpp's
  * generator writes no models of: a layer with all its tensors is admitted, and so is one that lacks a tensor which libllama asks for
- * before it uses it; one that lacks any other is refused with the tensor's name.
+ * before it uses it; one that lacks any other is refused with the tensor's name. Keys:
+ * those of families that the generator writes no models of, and those that fail two at a time. The others: model_bridge_mutants.
  */
 #include "files.h"
 #include "gguf_edit.h"
-#include "model/admit.h"
-#include "model/model_impl.h"
+#include "peek_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,8 +84,8 @@ static void add(struct test_gguf *f, int32_t il, const char *list, const char *w
     }
 }
 
-/* Writes the file and has its layers checked. */
-static int check(struct test_gguf *f)
+/* Writes the file and has it checked. */
+static int check_by(struct test_gguf *f, int (*admit)(const struct wnw_model *m))
 {
     char path[] = "/tmp/winnow-layers-XXXXXX";
     struct wnw_model m = {0};
@@ -94,10 +94,15 @@ static int check(struct test_gguf *f)
     test_gguf_free(f);
     assert_ok(wnw__model_map(&m, path, NULL));
     m.foreign.name = wnw__key_str(m.gguf, "general.architecture");
-    const int rc = wnw__admit_layers(&m);
+    const int rc = admit(&m);
     wnw__model_clear(&m);
     unlink(path);
     return rc;
+}
+
+static int check(struct test_gguf *f)
+{
+    return check_by(f, wnw__admit_layers);
 }
 
 static int check_without(const struct layer *l, const char *without)
@@ -234,9 +239,127 @@ static void test_shapes(void **state)
     }
 }
 
+/* Widths that decide which of two kinds a tensor is of. */
+static void test_widths(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arch, *name;
+        int64_t n;
+        int code;
+    } cases[] = {
+        {"laguna", "blk.1.attn_gate.weight", 2, WNW_OK},
+        {"laguna", "blk.1.attn_gate.weight", 64, WNW_OK},
+        {"laguna", "blk.1.attn_gate.weight", 1, WNW_E_FORMAT},
+        {"laguna", "blk.1.attn_gate.weight", 32, WNW_E_FORMAT},
+        {"jina-bert-v2", "blk.1.ffn_up.weight", 48, WNW_OK},
+        {"jina-bert-v2", "blk.1.ffn_up.weight", 96, WNW_OK},
+        {"jina-bert-v2", "blk.1.ffn_up.weight", 47, WNW_E_FORMAT},
+    };
+    char key[64];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct test_gguf f;
+        begin(&f, cases[i].arch);
+        snprintf(key, sizeof key, "%s.attention.head_count", cases[i].arch);
+        gguf_set_val_u32(f.g, key, 2);
+        snprintf(key, sizeof key, "%s.feed_forward_length", cases[i].arch);
+        gguf_set_val_u32(f.g, key, 48);
+        test_gguf_add(&f, cases[i].name, N_EMBD, cases[i].n, 0, 1);
+        add(&f, 1, "attn_output.weight", NULL);
+        assert_error(check(&f), cases[i].code);
+    }
+}
+
+/* Up to two keys of a family beside those that all have. */
+static void test_keys(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arch, *key[2];
+        uint32_t value[2];
+        int code;
+    } cases[] = {
+        {"gemma-embedding", {".dense_2_feat_in"}, {N_EMBD}, WNW_OK},
+        {"gemma-embedding", {".dense_2_feat_in", ".dense_3_feat_out"}, {0, 0}, WNW_OK},
+        {"gemma-embedding", {".dense_2_feat_in"}, {2 * N_EMBD}, WNW_E_FORMAT},
+        {"gemma-embedding", {".dense_3_feat_out"}, {1}, WNW_E_FORMAT},
+        {"bert", {".pooling_type"}, {4}, WNW_OK},
+        {"bert", {".pooling_type"}, {UINT32_MAX}, WNW_OK},
+        {"bert", {".pooling_type"}, {5}, WNW_E_FORMAT},
+        {"llama", {".pooling_type"}, {1000}, WNW_E_FORMAT},
+        {"glm4moe", {".expert_count", ".expert_used_count"}, {4, 2}, WNW_OK},
+        {"glm4moe", {".expert_count", ".expert_used_count"}, {0, 0}, WNW_E_FORMAT},
+        {"llada-moe", {0}, {0}, WNW_E_FORMAT},
+        {"smallthinker", {0}, {0}, WNW_E_FORMAT},
+        {"qwen3vl", {".n_deepstack_layers", ".rope.dimension_sections"}, {N_LAYER - 1, 4}, WNW_OK},
+        {"qwen3vl", {".n_deepstack_layers", ".rope.dimension_sections"}, {N_LAYER, 4}, WNW_E_FORMAT},
+        {"kimi-linear", {".expert_count", ".expert_used_count"}, {4, 2}, WNW_E_FORMAT},
+        {"wavtokenizer-dec", {".posnet.block_count"}, {2}, WNW_OK},
+        {"wavtokenizer-dec", {".posnet.block_count"}, {N_LAYER + 1}, WNW_E_FORMAT},
+        {"wavtokenizer-dec", {".convnext.block_count"}, {N_LAYER + 1}, WNW_E_FORMAT},
+        {"wavtokenizer-dec", {".posnet.embedding_length", ".convnext.embedding_length"}, {8, 8}, WNW_OK},
+        {"wavtokenizer-dec",
+         {".posnet.embedding_length", ".convnext.embedding_length"},
+         {8, 9},
+         WNW_E_FORMAT},
+    };
+    char key[64];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct test_gguf f;
+        begin(&f, cases[i].arch);
+        test_gguf_add(&f, "token_embd.weight", N_EMBD, 1, 0, 1);
+        snprintf(key, sizeof key, "%s.attention.head_count", cases[i].arch);
+        gguf_set_val_u32(f.g, key, 2);
+        for (int k = 0; k < 2 && cases[i].key[k]; k++) {
+            snprintf(key, sizeof key, "%s%s", cases[i].arch, cases[i].key[k]);
+            gguf_set_val_u32(f.g, key, cases[i].value[k]);
+        }
+        if (check_by(&f, wnw__admit_keys) != cases[i].code)
+            fail_msg("%s, case %zu: %s", cases[i].arch, i, wnw_last_error());
+    }
+}
+
+/* Queries, keys and values in one tensor, of layers that differ in their heads. */
+static void test_fused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arch, *other; /* a tensor beside it */
+        int64_t n[N_LAYER];
+        uint32_t n_head_kv[N_LAYER];
+        int code;
+    } cases[] = {
+        {"starcoder", "attn_norm.weight", {192, 192}, {2, 2}, WNW_OK},
+        {"starcoder", "attn_norm.weight", {192, 128}, {2, 1}, WNW_OK},
+        {"starcoder", "attn_norm.weight", {192, 192}, {2, 1}, WNW_E_FORMAT},
+        {"phi3", "attn_norm.weight", {192, 191}, {2, 2}, WNW_E_FORMAT},
+        {"qwen35", "attn_norm.weight", {192, 256}, {2, 2}, WNW_OK}, /* with the queries' gates */
+        {"qwen3next", "ssm_conv1d.weight", {192, 999}, {2, 2}, WNW_OK},
+        {"kimi-linear", "attn_norm.weight", {7, 9}, {2, 2}, WNW_OK},
+    };
+    char key[64];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct test_gguf f;
+        begin(&f, cases[i].arch);
+        snprintf(key, sizeof key, "%s.attention.head_count", cases[i].arch);
+        gguf_set_val_u32(f.g, key, 2);
+        snprintf(key, sizeof key, "%s.attention.head_count_kv", cases[i].arch);
+        gguf_set_arr_data(f.g, key, GGUF_TYPE_UINT32, cases[i].n_head_kv, N_LAYER);
+        for (int32_t il = 0; il < N_LAYER; il++) {
+            snprintf(key, sizeof key, "blk.%d.attn_qkv.weight", (int)il);
+            test_gguf_add(&f, key, N_EMBD, cases[i].n[il], 0, 1);
+            add(&f, il, cases[i].other, NULL);
+        }
+        if (check_by(&f, wnw__admit_tensors) != cases[i].code)
+            fail_msg("%s, case %zu: %s", cases[i].arch, i, wnw_last_error());
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_indexer),
-                                       cmocka_unit_test(test_first), cmocka_unit_test(test_shapes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_table),  cmocka_unit_test(test_indexer),
+                                       cmocka_unit_test(test_first),  cmocka_unit_test(test_shapes),
+                                       cmocka_unit_test(test_widths), cmocka_unit_test(test_keys),
+                                       cmocka_unit_test(test_fused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
