@@ -27,6 +27,11 @@ enum { MOST_ROUNDS = 1000 };
     "granitehybrid bailingmoe bailingmoe2 afmoe laguna gemma gemma2 gemma3 gemma3n gemma4 lfm2 "          \
     "lfm2moe deepseek4 minimax-01 minimax-m2 minimax-m3 qwen3next qwen35 qwen35moe qwen4exp "             \
     "eagle3 dflash spark2_5"
+/* Families with windows whose graphs take the size of the first layer's heads for all layers, and whose cache does not. */
+#define WINDOWS_OF_ONE_SIZE                                                                        \
+    "afmoe cohere2 cohere2moe exaone-moe exaone4 gemma-embedding gemma2 gemma3 gemma3n gpt-oss "   \
+    "granite_swa laguna lfm2 lfm2moe llama4 maple mellum mimo2 modern-bert muse-glimmer nanbeige " \
+    "olmo2 phi3 plamo3 smallthinker step35"
 /* Families without RoPE. */
 #define NO_ROPE                                                                                            \
     "gpt2 gptj mpt refact bloom mamba mamba2 jamba jina-bert-v2 t5 t5encoder jais rwkv6 rwkv6qwen2 rwkv7 " \
@@ -240,6 +245,8 @@ static const struct pair {
     {".attention.value_length_swa", SAME, ".attention.key_length_swa", SAME_HEADS_AND_ROPE, NULL},
     {".attention.value_length", SAME, ".attention.key_length", SAME_HEADS, NULL},
     {".attention.value_length_swa", SAME, ".attention.key_length_swa", SAME_HEADS, NULL},
+    {".attention.key_length_swa", SAME, ".attention.key_length", WINDOWS_OF_ONE_SIZE, NULL},
+    {".attention.value_length_swa", SAME, ".attention.value_length", WINDOWS_OF_ONE_SIZE, NULL},
     {".rope.dimension_count", SAME, ".attention.key_length", SAME_HEADS_AND_ROPE, NULL},
     {".rope.dimension_count_swa", SAME, ".attention.key_length_swa", SAME_HEADS_AND_ROPE, NULL},
     {".rope.dimension_count", AT_MOST, ".attention.key_length", NULL, NO_ROPE},
