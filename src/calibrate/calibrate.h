@@ -90,8 +90,8 @@ int wnw__calibrate_damaged(const wnw_calibration *c, const char *unit);
 /* Tells the user how far the current unit is. E_CANCELLED: the user wants to stop. To be called a few times a
  * second; sessions of wnw__calibrate_session do so while they read. */
 int wnw__calibrate_progress(wnw_calibration *c, double share);
-/* What wnw__calibrate_progress is told from now on is a share of what begins at share `from` of the unit and is `size` of
- * it. A unit begins with 0 and 1. */
+/* Later shares given to wnw__calibrate_progress are of a part of the unit: it begins at share `from` and has the size
+ * `size`. A unit begins with 0 and 1. */
 void wnw__calibrate_progress_in(wnw_calibration *c, double from, double size);
 
 /* A session with the calibration's threads and cache type, for n_ctx tokens, that reports progress and stops

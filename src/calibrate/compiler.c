@@ -12,10 +12,10 @@
  *   3. Conservative Q-learning chooses a weight for each head; a choice that does not beat 1 by `guard`
  *      standard errors becomes 1. If two halves of the prompts disagree about all heads, or held-out prompts
  *      gain nothing, all weights are 1.
- *   4. Thresholds: each trial draws one for every layer; a layer pays `penalty` x |entries above - free
- *      entries| / free entries besides. One table cell per layer and pair of bins; cells with few rewards
- *      lean on larger parts of the table, and those with fewer prompts than `cell_prompts` take the choice of
- *      their layer, or of all (decision 098).
+ *   4. Thresholds: each trial draws one for every layer. A layer also pays `penalty` x |entries above - free entries|
+ *      / free entries. There is one table cell per layer and pair of bins. Cells with few rewards borrow from larger
+ *      parts of the table. Cells with fewer prompts than `cell_prompts` take the choice of their layer, or of all
+ *      (decision 098).
  *   5. Held-out prompts compare the thresholds with 1, with one threshold that keeps as much on average, and
  *      with no threshold at as many entries on each prompt. If they do not beat the one threshold by a standard
  *      error, it is written into all cells (decision 107).

@@ -2,14 +2,14 @@
 /*
  * The inside of calibration `compiler`:
  *
- *     compiler.c         options, what the effort makes of them, the order of the work
- *     compiler_text.c    which parts of the texts are prompts
- *     compiler_unit.c    units of work on one prompt, and their costs
- *     compiler_trials.c  reading prompts, trying actions
- *     compiler_learn.c   tables from the rewards
- *     compiler_hold.c    comparing tables on held-out prompts
- *     compiler_check.c   what that says
- *     compiler_result.c  profile, log and report
+ *     compiler.c:        options, what the effort makes of them, the order of the work
+ *     compiler_text.c:   which parts of the texts are prompts
+ *     compiler_unit.c:   units of work on one prompt, and their costs
+ *     compiler_trials.c: reading prompts, trying actions
+ *     compiler_learn.c:  tables from the rewards
+ *     compiler_hold.c:   comparing tables on held-out prompts
+ *     compiler_check.c:  what that says
+ *     compiler_result.c: profile, log and report
  */
 #ifndef WNW_CALIBRATE_COMPILER_IMPL_H
 #define WNW_CALIBRATE_COMPILER_IMPL_H
@@ -54,9 +54,9 @@ struct wnw__compiler_item {
 /* What is compared on held-out prompts: head weights that are all 1, the learned ones, and learned ones in
  * another order within each layer. */
 enum { WNW_HELD_ONES, WNW_HELD_LEARNED, WNW_HELD_SHUFFLED, WNW_HELD_HEADS = WNW_HELD_SHUFFLED + 4 };
-/* Thresholds: learned; all 1; no threshold and as many entries as the learned ones keep in this prompt. Then the entries
- * per head that the three keep, the share of layers that the learned ones bind, and the entries per head that each of
- * wnw__compiler_step keeps as the one threshold of all layers. */
+/* Thresholds: learned; all 1; no threshold and as many entries as the learned ones keep in this prompt. Numbers from
+ * KEPT on: the entries per head that the three keep; the share of layers where the learned ones change the count; the
+ * entries per head that each of wnw__compiler_step keeps as the one threshold of all layers. */
 enum { WNW_HELD_TAU_LEARNED, WNW_HELD_TAU_ONE, WNW_HELD_TAU_NONE, WNW_HELD_TAU_KEPT };
 enum {
     WNW_COMPILER_STEPS = 241,
@@ -102,7 +102,7 @@ struct wnw__compiling {
     double trial_ms; /* time that trials of this run took, and their number */
     int64_t n_trial;
 
-    int32_t budget; /* at hand */
+    int32_t budget; /* the current one */
     struct wnw__bandit head_log, half_log[2], tau_log;
     float *weight;     /* [n_layer][n_head_kv] */
     double *tau;       /* [n_il][entropy bins][perplexity bins] */

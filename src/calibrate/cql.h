@@ -18,7 +18,7 @@ struct wnw__cql_state {
     int32_t n_action;   /* 1 .. WNW_CQL_ACTIONS */
     const int64_t *n;   /* [n_action] how often each action was logged */
     const double *mean; /* [n_action] mean reward of each; not read where n is 0 */
-    /* [n_action] with which probability the log drew each action, > 0; NULL = unknown: n / sum n stands for it. */
+    /* [n_action] with which probability the log drew each action, > 0; NULL = unknown: n / sum n is used. */
     const double *drawn;
 };
 

@@ -3,9 +3,9 @@
  * Budget curves: which share of its entries every KV head should keep when the model keeps a given share. Paper:
  * "Predicting Future Utility: Global Combinatorial Optimization for Task-Agnostic KV Cache Eviction" (LU-KV, arXiv
  * 2602.08585) and its authors' program. The model reads a piece of text, and a policy scores its entries. Then it
- * answers questions about the text with the full cache, and what an entry j was worth to KV head g of layer l is
+ * answers questions about the text with the full cache. The worth of an entry j to KV head g of layer l is
  *
- *     u_j = max over steps t and the query heads h of g of A_htj nu_hj      A attention of the generated token
+ *     u_j = max over steps t and the query heads h of g of A_htj nu_hj      A attention of the generated token;
  *     nu_hj = ||v_j W_O^h||_2, over the sum of those of the layer           norm=layer; norm=none: as it is
  *
  * Entries go in the order of the policy's scores, worst first; curve_solve.h finds who gives up how many for every

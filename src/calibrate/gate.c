@@ -14,7 +14,7 @@
 
 enum { FEATURES_ALL, FEATURES_SCALARS };
 static const char *const feature_sets[] = {"all", "scalars", NULL};
-enum { FIRST_SCALAR = 2 /* of wnw__gate_features, behind key and value */ };
+enum { FIRST_SCALAR = 2 /* of wnw__gate_features, after key and value */ };
 enum { N_RANKED = 1 + WNW_GATE_SCALARS /* the gate, and each scalar by itself */ };
 _Static_assert((int)N_RANKED <= (int)WNW_GATES_RANKED, "a gate is ranked beside all of its scalars");
 

@@ -22,9 +22,10 @@ int wnw__gate_fit_new(struct wnw__gate_fit *fit, int32_t n_row, int32_t p, int32
 void wnw__gate_fit_free(struct wnw__gate_fit *fit);
 /* Adds the n entries of a piece to a row: features f[n][p], targets y[n_target][n]. Changes f and y. */
 void wnw__gate_fit_add(struct wnw__gate_fit *fit, int32_t row, float *f, double *y, int32_t n);
-/* Writes w[n_target][p] and b[n_target] of the row, for each target: with G and r the mean of the sums over the entries and D
- * the square roots of G's diagonal, w = D^-1 (D^-1 G D^-1 + lambda I)^-1 D^-1 r, and b is what makes the means of predictions
- * and targets the same. Features that do not vary get the weight 0. E_NOT_FINITE: sums are not finite. E_NOMEM. */
+/* Writes w[n_target][p] and b[n_target] of the row, for each target. Let G and r be the sums divided by the number of
+ * entries, and D the square roots of G's diagonal. Then w = D^-1 (D^-1 G D^-1 + lambda I)^-1 D^-1 r. b makes the means of
+ * predictions and targets the same. Features that do not vary get the weight 0. E_NOT_FINITE: sums are not finite.
+ * E_NOMEM. */
 int wnw__gate_fit_solve(const struct wnw__gate_fit *fit, int32_t row, double lambda, float *w, float *b);
 
 #endif

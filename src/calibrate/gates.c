@@ -22,7 +22,7 @@ struct wnw__ranked {
 
 /* ---- The pieces and settings ---- */
 
-/* Half of a text's tokens, so that it makes two pieces, one of which is held out; *most where that is more. */
+/* Half of a text's tokens, but at most `most`, so that the text makes two pieces. One of them is held out. */
 static int half_of(int32_t *half, const struct wnw__gates *g, const wnw_calibration_text *t, int32_t most)
 {
     int32_t *tokens, n;

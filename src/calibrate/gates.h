@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What kinds of gates share. A gate is a linear form of numbers that are known of an entry after one reading, its features,
- * that predicts the score of a method that reads twice, the target. The model reads pieces of text, and the target scores
- * their entries. With Z its scores of the entries after the chat header and f their features, y = log(Z + 1e-6), means over
- * the entries of a piece taken off (f', y'), N entries in all:
+ * What kinds of gates share. The features of an entry are numbers that are known after one reading. The target is the score
+ * of a method that reads twice. A gate is a linear form of the features that predicts the target. The model reads pieces of
+ * text, and the target scores their entries. With Z its scores of the entries after the chat header and f their features, y
+ * = log(Z + 1e-6), means over the entries of a piece taken off (f', y'), N entries in all:
  *
  *     G = sum f' f'^T / N,   r = sum f' y' / N,   D = diag(G)^1/2
  *     w = D^-1 (D^-1 G D^-1 + lambda I)^-1 D^-1 r,   b = mean y - w . mean f          lambda = 0.01
@@ -11,8 +11,8 @@
  * There is nothing random, so the same texts give the same bytes. The last piece of every text is not learned from; on these
  * the report compares predicted with true scores.
  *
- * A piece is a unit of work. What is remembered of one that is learned from are the target's scores, which cost the second
- * reading: a run that was interrupted reads such pieces once more for their features (decision 076).
+ * A piece is a unit of work. The target's scores of a piece that is learned from are stored, because they cost the second
+ * reading. After an interruption such pieces are read once more for their features (decision 076).
  */
 #ifndef WNW_CALIBRATE_GATES_H
 #define WNW_CALIBRATE_GATES_H
@@ -76,7 +76,7 @@ struct wnw__gates {
     int64_t n_scores;
     /* The current piece. */
     int32_t i_text, i_piece;
-    double *y;                  /* [n_target][n] targets of the list of features at hand */
+    double *y;                  /* [n_target][n] targets of the current list of features */
     struct wnw__ranked *ranked; /* NULL: it is learned from */
 };
 

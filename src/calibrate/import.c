@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A profile of a file that another program wrote: read as what the user says it is, and written with the
- * model's fingerprint, so that it is told apart from then on. */
+/* Makes a profile of a file that another program wrote. The file is read as the kind that the user names. The profile
+ * has the model's fingerprint, so that it is refused for other models from then on. */
 #include "base/err.h"
 #include "base/json.h"
 #include "base/random.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Gates on hidden states (gates.h): for every KV head a linear form of what its layer's attention reads of a token, the hidden
- * state after the norm in front of it, that predicts the scores of KVzip or KVzip+. As KVzap's linear ones (arXiv 2601.07891),
- * whose target is KVzip+, but fitted in closed form. The heads of a layer have the same features and a target each.
+ * Gates on hidden states (gates.h): for every KV head a linear form of the hidden state after the norm before the layer's
+ * attention. It predicts the scores of KVzip or KVzip+. KVzap's linear gates (arXiv 2601.07891) are of this form and have the
+ * target KVzip+; these here are fitted in closed form. The heads of a layer have the same features and a target each.
  */
 #include "base/json.h"
 #include "calibrate/gates.h"

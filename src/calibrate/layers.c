@@ -2,21 +2,21 @@
 /*
  * Layer errors: how much the output of every layer's attention block suffers when few entries are left. Paper:
  * "CompressKV: Semantic Retrieval Heads Know What Tokens are Not Important Before Generation" (arXiv
- * 2508.02401), section 3.2. A sample of a text is read, and the policy says which `keep` entries per layer and KV
- * head it would keep; nothing is evicted. Then the model goes on with the full cache, and at every step t
+ * 2508.02401), section 3.2. A sample of a text is read, and the policy chooses the `keep` entries per layer and KV head that it
+ * would keep. Nothing is evicted. Then the model goes on with the full cache, and at every step t
  *
  *     e_lt = || O_kept - O_full || / (|| O_full || + 1e-5)           layer_error.h
  *
  * with the kept entries and those of the generated tokens. The first generated token comes from the prompt and
  * has no step. Layers do not influence each other, because the full output is what flows on.
  *
- *     e_l of a sample = mean over its steps    agg=mean; its sum as in the authors' program: agg=sum
- *     e_l of a set    = sum over its samples,  n_l = e_l / sum_l e_l                     (equation 10)
+ *     e_l of a sample = mean over its steps    agg=mean; its sum as in the authors' program: agg=sum;
+ *     e_l of a set    = sum over its samples,  n_l = e_l / sum_l e_l                     (equation 10);
  *     avg_score_l     = mean over sets of n_l, over the sum                              (equations 11 and 12)
  *
- * A set is a text, how its samples end and how long they are: each is read as it stands, and as a document with a question after
- * it (ends), at every length; a shorter sample is the end of a longer one, so that lengths differ in what lies before alone.
- * A step with a value that is not a number is dropped and counted. Layers with a sliding window have share 0.
+ * A set is a text, how its samples end and how long they are. Each sample is read without changes, and as a document with a
+ * question after it (ends), at every length. A shorter sample is the end of a longer one, so that lengths differ only in the
+ * tokens before. A step with a value that is not a number is dropped and counted. Layers with a sliding window have share 0.
  */
 #include "base/json.h"
 #include "base/vectors.h"
@@ -43,7 +43,7 @@ struct opts {
 /* What the samples of a set have in common. */
 struct set {
     int32_t i_text, length;
-    bool asks;     /* a question stands after each */
+    bool asks;     /* a question follows each */
     double *share; /* [n_layer] part of work.shares */
     bool any;      /* an error was measured */
 };
@@ -70,7 +70,7 @@ struct work {
 
 /* ---- One sample ---- */
 
-/* The first token of the sample, of which there are w->of->length. */
+/* The first one of the sample's w->of->length tokens. */
 static const int32_t *sample_tokens(const struct work *w)
 {
     return wnw__samples_piece(&w->samples, w->of->i_text, w->i_piece) + w->samples.length - w->of->length;
@@ -401,7 +401,7 @@ static int check_lengths(struct work *w, int32_t length)
         return WNW_OK;
     return wnw__fail(
         WNW_E_RANGE,
-        "samples of %d tokens, of which %d are kept: give a larger length, a smaller keep or fewer "
+        "samples of %d tokens with %d kept: give a larger length, a smaller keep or fewer "
         "lengths",
         (int)(length >> (w->n_lengths - 1)), (int)o->keep);
 }

@@ -29,7 +29,7 @@ void wnw__moments_reset(struct wnw__moments *m);
  * has. When this was done to every row, the caller adds `more` to m->n. */
 void wnw__moments_merge(struct wnw__moments *m, int32_t i, int64_t more, const double *mean,
                         const double *cov);
-/* Computes mean[d] and cov[triangle] of x[n], vectors `stride` floats apart, n > 0. */
+/* Computes mean[d] and cov[triangle] of x[n], vectors with a stride of `stride` floats, n > 0. */
 void wnw__moments_of(const float *x, size_t stride, int32_t n, int32_t d, double *mean, double *cov);
 
 /* Writes to out[d] the direction, of length 1, along which the squares of a row's vectors are largest on

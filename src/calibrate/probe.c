@@ -217,7 +217,7 @@ static int find_answer(struct wnw__probe *p, const wnw_calibration *c)
                                   p->answer);
 }
 
-/* Tokens of a text are a few more or less when they stand next to others. */
+/* A text has a few tokens more or less when it is next to other text. */
 enum { SLACK = 8 };
 
 /* Tokens of the haystack in a prompt of this length. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Probes: a long text with one sentence that does not belong there, a question about it, and the answer, which
- * is a part of the sentence (needle in a haystack, as in "Retrieval Head", arXiv 2404.15574). The sentence
- * stands after a full stop of the text; text and question are laid out as winnow lays out prompts.
+ * is a part of the sentence (needle in a haystack, as in "Retrieval Head", arXiv 2404.15574). The sentence is
+ * inserted after a full stop of the text. Text and question are laid out as winnow lays out prompts.
  */
 #ifndef WNW_CALIBRATE_PROBE_H
 #define WNW_CALIBRATE_PROBE_H

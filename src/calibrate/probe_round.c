@@ -81,7 +81,7 @@ static int64_t cost_of(const struct wnw__probe_round *r)
     return (int64_t)wnw__probe_grid_n(&r->grid) * (r->grid.shortest + r->grid.longest) / 2;
 }
 
-/* Plays all probes; fails where none of them counts and no other way is left. */
+/* Plays all probes. Fails if no probe counts and no other way is left. */
 static int all_probes(struct wnw__probe_round *r, bool last)
 {
     const int32_t n = wnw__probe_grid_n(&r->grid);

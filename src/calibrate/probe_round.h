@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A round of probes, for the kinds that score attention heads. A unit of work is a probe. Probes that the model
- * answers wrongly do not count. Where too few are left, because the model is small, the answer is fed instead of
- * asked for, and those probes count whose answer the model predicts itself, token after token; this is not in the
+ * answers wrongly do not count. If too few are left, because the model is small, the answer is fed instead of
+ * generated. Then those probes count whose answer the model predicts itself, token after token. This is not in the
  * papers, and the profile then says forced = true.
  */
 #ifndef WNW_CALIBRATE_PROBE_ROUND_H

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is lost when entries go, by the scores that they have: for the head budget quality. A piece of text is read with the
- * full cache. For shares delta_1 < delta_2 < .. of all scores of a scorer, the entries with the lowest scores that
- * together have at most that share are dropped (budget/quality.c), and tokens are read on twice: those that follow the
+ * Measures what is lost when entries with low scores are dropped: for the head budget quality. A piece of text is read with
+ * the full cache. For each share delta_1 < delta_2 < .. of all scores of a scorer, the entries with the lowest scores are
+ * dropped that together have at most that share (budget/quality.c). Then two texts are read on: the tokens that follow the
  * piece, and a passage of the piece once more. With p and p' the probabilities of the next token v with the full and the
  * compressed cache,
  *
- *     loss(i, k) = the larger of the two means over tokens of 1 - sum over v of min(p(v), p'(v))
- *     worst(i, k) = max over k' <= k of loss(i, k')
+ *     loss(i, k) = the larger of the two means over tokens of 1 - sum over v of min(p(v), p'(v));
+ *     worst(i, k) = max over k' <= k of loss(i, k');
  *     curve(k) = the ceil((n + 1) 0.95)-th smallest worst(i, k) of the n pieces i that are learned from
  *
  * If a later text is drawn as these were, its loss at share k is at most curve(k) in at least 95 % of cases (split conformal
- * prediction); so it is at the largest share whose curve is below a bound. Every third piece is not learned from: the report
- * says in how many of these that holds.
+ * prediction). So the loss is below a bound at the largest share whose curve is below it. Every third piece is not learned
+ * from. The report says for how many of them that holds.
  */
 #include "base/json.h"
 #include "base/vectors.h"
@@ -30,7 +30,7 @@
 enum {
     N_SHARE = 12,
     HELD_OUT = 3 /* every third piece */,
-    LEAST = 29 /* of which 19 or more are learned from */
+    LEAST = 29 /* 19 or more are learned from */
 };
 static const double shares[N_SHARE] = {0.0005, 0.001, 0.002, 0.005, 0.01, 0.02,
                                        0.04,   0.08,  0.12,  0.2,   0.3,  0.5};
@@ -337,7 +337,7 @@ static int finish(struct work *w)
 
 /* ---- The run ---- */
 
-/* One policy for each share and each scorer whose gates are at hand. */
+/* One policy for each share and each scorer whose gates are available. */
 static int parse_policies(struct work *w)
 {
     char recipe[64];

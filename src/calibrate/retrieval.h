@@ -39,7 +39,7 @@ struct wnw__retrieval {
 
 /* A step of a probe, as one head sees it. */
 struct wnw__retrieval_step {
-    const float *row; /* [n_row] the head's attention over all entries, the first of which are the prompt's */
+    const float *row; /* [n_row] the head's attention over all entries, the prompt's first */
     int32_t n_row;
     const int32_t *prompt; /* holds the span */
     struct wnw__answer_span span;

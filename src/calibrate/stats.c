@@ -7,10 +7,10 @@
  *   filter                  for Q-Filters (arXiv 2503.02812): the first right singular vector of the queries
  *                           after RoPE, positive along their mean, averaged over the group of a KV head
  *
- * The text is read in pieces of `length` tokens, each a prompt of its own after the BOS, so that queries
- * stand at positions 0 .. length - 1. The first SKIP of a piece do not count, as in the prompt's own
- * statistics: attention sinks have queries unlike all others. Layers with a sliding window have rows of 0.
- * The singular vector comes from the second moment of all queries, where the authors' code takes 3000 of them.
+ * The text is read in pieces of `length` tokens, each a prompt of its own after the BOS, so that queries have
+ * positions 0 .. length - 1. The first SKIP of a piece do not count, as in the prompt's own statistics: attention
+ * sinks have queries unlike all others. Layers with a sliding window have rows of 0. The singular vector comes from
+ * the second moment of all queries, where the authors' code takes 3000 of them.
  */
 #include "base/json.h"
 #include "calibrate/calibrate.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Trials of CompilerKV's tables on one prompt. The prompt is read once, with the full cache. Every trial then
- * makes a plan for other head weights or thresholds from numbers that were noted once, drops entries from a
- * copy of the cache, and reads what really follows the prompt: its likelihood is what the plan costs. A trial
- * takes about as long as reading the continuation. Plans are those of the parts `compilerkv` and `gate` with
- * such a table, the option `floor` and otherwise their default options.
+ * Trials of CompilerKV's tables on one prompt. The prompt is read once, with the full cache. Every trial then makes a
+ * plan for other head weights or thresholds, from numbers that were noted once. It drops entries from a copy of the
+ * cache, and reads the text that really follows the prompt. That text's likelihood is what the plan costs. A trial
+ * takes about as long as reading the continuation. Plans are those of the parts `compilerkv` and `gate` with such a
+ * table, the option `floor` and otherwise their default options.
  */
 #ifndef WNW_CALIBRATE_TRIAL_H
 #define WNW_CALIBRATE_TRIAL_H
@@ -46,7 +46,7 @@ struct wnw__trial_choice {
     const float *weight; /* [n_layer of the model][n_head_kv] largest head weight of each group */
     const double *tau;   /* [n_layer of the model] thresholds; NULL = every layer keeps the budget */
     bool pooled;         /* the layers share what they keep together, instead of keeping less each */
-    double floor;        /* part of the budget besides the last ones that every layer keeps at least */
+    double floor;        /* part of the budget outside the last ones that every layer keeps at least */
 };
 /* Entries that a budget leaves in a layer next to the last ones, which always stay. */
 int32_t wnw__trial_n_free(int32_t n_prompt, int32_t window, int32_t budget);
@@ -57,7 +57,7 @@ int wnw__trial_plan(wnw_plan **out, const struct wnw__trial_prompt *p, const str
                     int32_t *above);
 
 /* Sets *kept to the entries per KV head that such a plan keeps, the mean over the layers. above as before; count[n_il],
- * where not NULL, receives what each layer keeps besides the last ones. */
+ * where not NULL, receives what each layer keeps in addition to the last ones. */
 int wnw__trial_count(double *kept, const struct wnw__trial_prompt *p, const struct wnw__trial_choice *choice,
                      int32_t *above, int32_t *count);
 

@@ -7,8 +7,8 @@
  *     score_c = mean of q_c^2 over queries and group  x  mean of k_c^2
  *     the floor(ratio d) channels of lowest score (of equal ones the first) are set to 0
  * in all entries but the last `recent`. This is the mask of kvpress (ThinKPress): rows keep their size, NO
- * BYTES ARE SAVED. The paper's saving needs rows of another width for each head, with the recent keys apart.
- * recent=32 is the authors' setting, kvpress prunes all (recent=0); keys read later are whole in both.
+ * BYTES ARE SAVED. The paper's saving needs rows of another width for each head, with the recent keys stored
+ * separately. recent=32 is the authors' setting, kvpress prunes all (recent=0); keys read later are whole in both.
  * Observes the window's queries and keys. Cost O(n d).
  */
 #include "base/topk.h"

@@ -26,7 +26,7 @@ int wnw__engine_run(wnw_engine *e, const struct wnw__batch *batch);
 /* Logits [n_vocab] of the i-th row that the last run was asked for. That run must have succeeded and reached
  * the last layer. Borrowed until the next run or release. */
 const float *wnw__engine_logits(const wnw_engine *e, int32_t i);
-/* Frees the activations of the last prompt, the largest piece of memory besides weights and caches. */
+/* Frees the activations of the last prompt, the largest piece of memory after weights and caches. */
 void wnw__engine_release(wnw_engine *e);
 
 #endif

@@ -42,8 +42,7 @@ static struct ggml_tensor *rms_norm(struct ggml_context *ctx, const struct wnw__
     return ggml_mul(ctx, ggml_rms_norm(ctx, x, hp->rms_eps), w);
 }
 
-/* What stands in the graph since the mark before, up to t, is work of this kind. Only for engines that
- * measure. */
+/* The nodes of the graph since the last mark, up to t, are work of this kind. Only for engines that measure. */
 static void mark(struct wnw__graph *g, wnw_engine *e, enum wnw__work_kind kind, struct ggml_tensor *t)
 {
     if (!g->timed)
@@ -132,7 +131,7 @@ static struct ggml_tensor *multiply_one(struct wnw__graph *g, wnw_engine *e, str
     return y;
 }
 
-/* What a matrix may have besides its weights; NULL = none. The order of the two is libllama's. */
+/* The bias or factor that a matrix may have; NULL = none. The order of the two is libllama's. */
 static struct ggml_tensor *add_bias(struct ggml_context *ctx, struct ggml_tensor *y, struct ggml_tensor *bias)
 {
     return bias ? ggml_add(ctx, y, bias) : y;
@@ -422,9 +421,8 @@ static int allocate(struct wnw__graph *g, const struct wnw__team *team)
                               "the allocator of a graph"));
     if (!g->alloc)
         g->alloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
-    /* Memory is planned again for each graph. By itself ggml notices when nodes differ from those of the
-     * graph before, but not when inputs and weights come in another order, as they do when heads share other
-     * masks. */
+    /* Memory is planned again for each graph. ggml notices when nodes differ from those of the graph before. It does
+     * not notice another order of inputs and weights, as when heads share other masks. */
     if (!g->alloc || !ggml_gallocr_reserve(g->alloc, g->gf) || !ggml_gallocr_alloc_graph(g->alloc, g->gf))
         return wnw__fail(WNW_E_NOMEM, "no memory for the activations of a graph");
     g->plan = ggml_graph_plan(g->gf, team->pool.n_threads, team->threads);

@@ -20,7 +20,7 @@ struct wnw__matmul_scratch {
     struct wnw__act *act; /* of all lanes */
     float *row;           /* of all lanes */
     float rms_eps;
-    atomic_int left; /* finished threads, the last of which resets all counters */
+    atomic_int left; /* finished threads; the last one resets all counters */
 };
 
 static void reset(struct wnw__matmul_scratch *p)
@@ -132,7 +132,7 @@ static int n_sources(enum wnw__operand_kind kind)
 /* Where the results of a node's products lie. */
 enum results {
     TOGETHER, /* one after the other in each row of the node */
-    APART,    /* each in a tensor of its own, which stands after its weight among the sources */
+    APART,    /* each in a tensor of its own, which follows its weight among the sources */
 };
 
 /* A thread begins with its own share of each product, whose rows lie one after the other as its prefetching expects, and then

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Recorders note, while tokens are read, what policies need besides keys and values. A sequence has a list of
- * recorders; the forward pass and the session call all of the list at fixed occasions and know no recorder by
- * name. A type of recorder is one file in src/observe/ and one line in recorders.def.
+ * Recorders note, while tokens are read, what policies need in addition to keys and values. A sequence has a list of
+ * recorders; the forward pass and the session call all of the list at fixed occasions and know no recorder by name. A
+ * type of recorder is one file in src/observe/ and one line in recorders.def.
  *
  * Recorders work on plain arrays while a graph runs. At every point below, the graph has one node per stage,
  * one after the other; the recorder of the pass that wants the most stages sets their number. So a graph
@@ -37,8 +37,8 @@ struct wnw__record_shape {
     const wnw_profile *profile; /* of the session; NULL = none */
 };
 
-/* The argument that tells recorders of one type apart. Each type gives the fields its own meaning. Two
- * recorders of one type with the same argument record the same, so one can take the place of the other. */
+/* The argument that distinguishes recorders of one type. Each type gives the fields its own meaning. Two recorders of
+ * one type with the same argument record the same, so one can take the place of the other. */
 struct wnw__record_arg {
     int32_t n;
     bool generated;
@@ -179,8 +179,8 @@ int32_t wnw__shared_layer(const struct wnw__shape *shape);
  * see of too few. */
 int wnw__record_one_reader(const struct wnw__record_shape *shape, const char *what);
 
-/* These do for all recorders of the list what the fields of struct wnw__recorder_type do for one. r may be
- * NULL, which stands for an empty list. */
+/* These do for all recorders of the list what the fields of struct wnw__recorder_type do for one. r may be NULL,
+ * which is an empty list. */
 bool wnw__recorders_read_softmax(const struct wnw__recorders *r);
 bool wnw__recorders_read_output(const struct wnw__recorders *r);
 unsigned wnw__recorders_read_columns(const struct wnw__recorders *r, const struct wnw__record_pass *pass);
@@ -196,7 +196,7 @@ int32_t wnw__recorders_logit_rows(const struct wnw__recorders *r, const struct w
 void wnw__recorders_logits(const struct wnw__recorders *r, const struct wnw__record_logits *logits);
 void wnw__recorders_commit(const struct wnw__recorders *r, const struct wnw__record_pass *pass);
 void wnw__recorders_tell(const struct wnw__recorders *r, int32_t from, int32_t to, enum wnw__event event);
-/* The name of the first type of which can_rewind does not hold; NULL if there is none. */
+/* The name of the first type that cannot rewind; NULL if there is none. */
 const char *wnw__recorders_cannot_rewind(const struct wnw__recorders *r, int32_t n_past);
 void wnw__recorders_rewind(const struct wnw__recorders *r, int32_t n_past, int32_t n_layer);
 

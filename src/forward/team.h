@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The one team of threads of an engine. Its threads are ggml's; they compute graphs and run our own loops,
- * too. A loop is a graph of one operation, so it starts on threads that still wait for work after the last
- * graph, and no second set of threads competes with them (decision 023).
+ * too. A loop is a graph of one operation. So it starts on threads that still wait for work after the last graph. No
+ * second set of threads competes with them (decision 023).
  */
 #ifndef WNW_TEAM_H
 #define WNW_TEAM_H

@@ -10,7 +10,7 @@ static const double LONG_MS = 200; /* a sample of fewer graphs, of a prompt's pi
 static const double CROWDED = 0.1; /* switches per millisecond */
 static const double FASTER = 0.97; /* a trial is kept that takes less than this share of the usual time */
 
-/* Milliseconds until the next trial after trials in vain; never less than so many samples take. */
+/* Milliseconds until the next trial after trials in vain; never less than WAIT_SAMPLES samples take. */
 static const double WAIT = 500, WAIT_MOST = 8000, WAIT_SAMPLES = 10;
 
 struct wnw__thread_count wnw__thread_count_new(int32_t n_max)
@@ -47,7 +47,7 @@ static void keep_trial(struct wnw__thread_count *c, double mean, double now)
     c->usual = mean;
     c->fewer = c->more = fresh;
     c->more.step = first_rise(c);
-    if (fell) /* so many were just seen to be slower */
+    if (fell) /* more threads were just seen to be slower */
         c->more.at = now + WAIT;
 }
 

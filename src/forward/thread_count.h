@@ -41,8 +41,8 @@ static inline int32_t wnw__thread_count_now(const struct wnw__thread_count *c)
     return c->trial ? c->trial : c->n;
 }
 
-/* A graph of so many rows took `ms` on that number of threads until the time `now`, both in milliseconds,
- * during which threads were sent off their cores so many times. */
+/* A graph of `rows` rows took `ms` on the current number of threads until the time `now`, both in milliseconds. The
+ * last argument is how often threads were sent off their cores meanwhile. */
 void wnw__thread_count_note(struct wnw__thread_count *c, int32_t rows, double ms, double now,
                             int64_t switches);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Where the time of passes goes. Graphs of an engine that measures have marks: nodes of one operation each
- * that note the time when all threads have finished what stands before them. Other graphs have none, so that
- * an engine that does not measure pays nothing.
+ * that note the time when all threads have finished the nodes before them. Other graphs have none, so that an engine
+ * that does not measure pays nothing.
  */
 #ifndef WNW_FORWARD_TIMES_H
 #define WNW_FORWARD_TIMES_H

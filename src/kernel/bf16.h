@@ -38,7 +38,7 @@ struct wnw__bf16 {
 const struct wnw__bf16 *wnw__bf16_scalar(void);
 const struct wnw__bf16 *wnw__bf16_avx512(void);
 
-/* The i-th best version that this CPU can run, the last of which is the scalar one, NULL past it. Static. */
+/* The i-th best version that this CPU can run; the last is the scalar one, NULL past it. Static. */
 const struct wnw__bf16 *wnw__bf16_at(int i);
 /* The version for this CPU, NULL if it has none that is faster than float32. Static. */
 const struct wnw__bf16 *wnw__bf16_best(void);

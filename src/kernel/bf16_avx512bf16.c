@@ -10,7 +10,7 @@ enum { VW = 16, ROWS = 12 };
 
 /* ---- Pairs ---- */
 
-/* Words of which the lower half is from a, the upper half from b. */
+/* Words with the lower half from a and the upper half from b. */
 INLINE __m512i interleave(__m512 a, __m512 b)
 {
     static const uint16_t from[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,

@@ -41,7 +41,7 @@ void wnw__hadamard(float *x, int64_t n, int32_t block);
 void wnw__mul_nt(const float *a, int32_t na, const float *b, int32_t nb, int32_t d, float scale, float *out,
                  int64_t ld);
 
-/* out[i] = a[i] . b[i] for n rows of d elements that are lda and ldb apart; ldb = 0: one row of b for all */
+/* out[i] = a[i] . b[i] for n rows of d elements, strides lda and ldb; ldb = 0: one row of b for all */
 void wnw__dots(const float *a, int64_t lda, const float *b, int64_t ldb, int32_t n, int32_t d, float *out);
 
 /* ---- Rows in columns ----
@@ -58,8 +58,7 @@ void wnw__triangle_of(const float *lower, int32_t d, float *triangle);
 void wnw__triangle_forms(const float *triangle, int32_t d, const float *tiles, int32_t n, float *out);
 void wnw__triangle_lengths(const float *triangle, int32_t d, const float *tiles, int32_t n, float *out);
 
-/* Products x^T x, of which the lower triangle is there, in blocks of 32 columns: element (i, j), j <= i, is at
- * wnw__gram_at. */
+/* The lower triangle of products x^T x, in blocks of 32 columns: element (i, j), j <= i, is at wnw__gram_at. */
 #define WNW_GRAM_BLOCK     32
 #define WNW_GRAM_FLOATS(d) ((((size_t)(d) + 31) / 32) * 32 * (size_t)(d))
 static inline size_t wnw__gram_at(int32_t d, int32_t i, int32_t j)
@@ -99,8 +98,8 @@ int32_t wnw__pair_rows(void);
 
 /* ---- Exponentials ---- */
 
-/* Sums of exponentials of 64 columns more of s, whose rows are ld apart: m[rows] is the largest so far and l[rows] the sum of
- * exp(s - m). They begin as -FLT_MAX and 0. */
+/* Sums of exponentials of 64 columns more of s, with stride ld between rows: m[rows] is the largest so far and l[rows] the
+ * sum of exp(s - m). They begin as -FLT_MAX and 0. */
 void wnw__sum_rows(const float *s, int64_t ld, int32_t rows, float *m, float *l);
 /* The same of columns: s[rows][64], m[64], l[64]. */
 void wnw__sum_columns(const float *s, int32_t rows, float *m, float *l);

@@ -36,7 +36,7 @@ static inline __m512 v_load_f16(const uint16_t *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 
-/* Transposes 16 x 16 words in four steps, each of which doubles the side of the squares that are done. */
+/* Transposes 16 x 16 words in four steps. Each step doubles the side of the squares that are done. */
 INLINE void transpose16(__m512i r[16])
 {
     __m512i t[16];

@@ -111,7 +111,7 @@ INLINE VF v_abs(VF x)
 
 /* ---- Products ---- */
 
-/* At most so many query rows go with four vectors of columns in place of two. */
+/* Up to this number of query rows, four vectors of columns are taken in place of two. */
 #define WIDE_ROWS 3
 
 /* Values c .. c+VW-1 of a stored row. `type` is known at compile time, so that only one case is left. */
@@ -253,7 +253,7 @@ INLINE void dot_block(const wnw_kv_type type, const int mr, const float *a, cons
     }
 }
 
-/* Writes scale * sum of nj <= 4 stored rows to `out`, whose rows are ld apart. */
+/* Writes scale * sum of nj <= 4 stored rows to `out`, with stride ld between its rows. */
 INLINE void write_sums(float sum[DOT_ROWS][4], int32_t mr, int32_t nj, float scale, float *out, int64_t ld)
 {
     for (int32_t r = 0; r < mr; r++, out += ld) {
@@ -329,8 +329,8 @@ static void mul_rows(wnw_kv_type type, const float *a, int32_t na, const void *b
 }
 
 /* acc[r][i] = sum_k a[r * rs + k * ks] * (row k of b)[c + i * VW ..] for nv vectors; the heart of both products. Unless
- * `ahead` is 0, what lies so many bytes after each row is asked for, step by step: many requests at once would keep the
- * rows waiting. */
+ * `ahead` is 0, memory `ahead` bytes after each row is prefetched, step by step. Many requests at once would delay the
+ * rows. */
 INLINE void mul_block(const wnw_kv_type type, const int mr, const int nv, const float *a, const int rs,
                       const int ks, int32_t n, const uint8_t *b, size_t stride, int32_t c, const size_t ahead,
                       VF acc[MR][4])

@@ -27,7 +27,7 @@ INLINE void step_inside(float *x, int64_t n, const int side)
     }
 }
 
-/* One step between vectors that are `side` apart. */
+/* One step between vectors at a distance of `side`. */
 INLINE void step_between(float *x, int64_t n, int32_t side)
 {
     for (int64_t i = 0; i < n; i += 2 * side)

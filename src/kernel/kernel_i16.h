@@ -3,15 +3,14 @@
  * mul_rows for rows in blocks of whole numbers, in integers: a part of kernel_body.h for instruction sets that define
  *   VS                        vector of 2 * VW int16
  *   v_whole_i16(type, p, w)   the 32 values of a block without their scale -> w[32 / (2 * VW)]
- *   v_round_i16(x, y)         2 * VW floats -> int16
- *   v_dot_i16(a, b)           a . b in VW float lanes; sums of pairs are exact
+ *   v_round_i16(x, y) 2 * VW floats -> int16; v_dot_i16(a, b) a . b in VW float lanes; sums of pairs are exact.
  * Rows of `a` are rounded to 15 bits and a sign, two hundred times finer than values of a q8_0 block, which have 7 bits.
  */
 
 /* The longest row that goes this way. */
 #define I16_COLUMNS 512
 
-/* Rounds mr rows of a, d apart, to whole numbers: a[r] = unit[r] * rounded[r]. */
+/* Rounds mr rows of a, of stride d, to whole numbers: a[r] = unit[r] * rounded[r]. */
 INLINE void round_rows(const int mr, const float *a, int32_t d, int16_t rounded[DOT_ROWS][I16_COLUMNS],
                        float unit[DOT_ROWS])
 {

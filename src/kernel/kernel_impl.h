@@ -26,7 +26,7 @@ struct wnw__vec {
     void (*hadamard)(float *x, int64_t n, int32_t block);
     /* src[WNW_TILE][d] -> dst[d][WNW_TILE] */
     void (*transpose)(const float *src, int32_t d, float *dst);
-    /* out[i * ld + j] = scale * a[i] . (stored row j of b); a[na][d], rows of b `stride` bytes apart */
+    /* out[i * ld + j] = scale * a[i] . (stored row j of b); a[na][d], rows of b with a stride of `stride` bytes */
     void (*mul_rows)(wnw_kv_type type, const float *a, int32_t na, const void *b, size_t stride, int32_t nb,
                      int32_t d, float scale, float *out, int64_t ld);
     /* s[n_panel * panel_rows][WNW_TILE] = q . kt; q[n_panel][d][panel_rows], kt[d][WNW_TILE] */
@@ -37,8 +37,8 @@ struct wnw__vec {
     /* Streaming softmax over one more tile: s[rows][WNW_TILE] becomes exp(s - m) with the updated maximum
      * m[rows], sum l[rows], and corr[rows] = exp(old m - m). */
     void (*softmax_tile)(float *s, int32_t rows, float *m, float *l, float *corr);
-    /* o[rows][ld] = o * corr[rows] + p . v; p[rows][WNW_TILE], v n stored rows of ld values, `stride` bytes
-     * apart; ld a multiple of WNW_TILE_PAD */
+    /* o[rows][ld] = o * corr[rows] + p . v; p[rows][WNW_TILE], v n stored rows of ld values with a stride of `stride`
+     * bytes; ld a multiple of WNW_TILE_PAD */
     void (*accumulate)(wnw_kv_type type, const float *p, int32_t rows, const float *corr, const void *v,
                        size_t stride, int32_t n, int32_t ld, float *o);
     void (*softmax)(float *x, int32_t n);
@@ -60,7 +60,7 @@ struct wnw__vec {
     void (*mul_pairs)(const uint32_t *panel, const float *panel_unit, int32_t n_panel, int32_t n_pair,
                       const uint32_t *tile, const float *tile_unit, float *out, int64_t ld);
     /* Sum of exponentials of WNW_TILE columns more: m[rows] = the new maximum of a row and l[rows] = the sum of exp(s - m).
-     * Rows of s are ld apart. m begins as -FLT_MAX, l as 0. */
+     * Rows of s have the stride ld. m begins as -FLT_MAX, l as 0. */
     void (*sum_rows)(const float *s, int64_t ld, int32_t rows, float *m, float *l);
     /* The same of columns: `rows` rows more of s[rows][WNW_TILE], m[WNW_TILE] and l[WNW_TILE]. */
     void (*sum_columns)(const float *s, int32_t rows, float *m, float *l);
@@ -68,7 +68,7 @@ struct wnw__vec {
     void (*raise_to)(float *best, const float *s, int64_t ld, int32_t rows, const float *less);
     /* x[i] = exp(x[i]) for x <= 0 but for rounding, n a multiple of 32; exactly 0 below -87 */
     void (*exps)(float *x, int32_t n);
-    /* out[i] = a[i] . b[i] for n rows of d elements, lda and ldb apart */
+    /* out[i] = a[i] . b[i] for n rows of d elements, strides lda and ldb */
     void (*dots)(const float *a, int64_t lda, const float *b, int64_t ldb, int32_t n, int32_t d, float *out);
     /* sum[j] += sum over r < rows of a[r][j] * b[r][j]; rows of WNW_TILE */
     void (*add_products)(const float *a, const float *b, int32_t rows, float *sum);

@@ -3,14 +3,14 @@
  * Products of rows of whole numbers, and sums of exponentials of what comes out: a part of kernel_body.h. Instruction sets
  * define
  *   VA, PAIR_ROWS              VW sums of products of words; rows per register block
- *   v_words(p) v_word(x)       VW words from memory; VW times the word x
+ *   v_words(p) v_word(x)       VW words from memory; VW times the word x;
  *   v_no_products()            sums of nothing
- *   v_add_products(a, w, x)    a + the products of both halves of each word of w and x, signed 16 bits each
+ *   v_add_products(a, w, x)    a + the products of both halves of each word of w and x, signed 16 bits each;
  *   v_sum_products(a)          the sums as VW floats
  */
 
-/* The largest length of a row in units. Sums of products are at most its square, which a signed word holds whatever the
- * elements are, and so is each part of a sum. */
+/* The largest length of a row in units. Sums of products, and each part of a sum, are at most its square. A signed word
+ * holds that for any elements. */
 #define PAIR_LENGTH 32000.0f
 
 /* x[d][WNW_TILE] -> tile[d / 2, rounded up][WNW_TILE] and unit[WNW_TILE]: column j of x is unit[j] times the two halves of the

@@ -29,7 +29,7 @@ enum { STRIP_TOKENS = 12 };
 /* Rows of a piece for fewer tokens. */
 enum { FEW_PIECE = 4 * WNW_FEW };
 
-/* The last strip is cut into so many parts if each has at least so many tokens. */
+/* The last strip is cut into PARTS parts if each has at least PART_TOKENS tokens. */
 enum { PARTS = 4, PART_TOKENS = 32 };
 
 /* Tokens that are multiplied with a strip in turn; a multiple of those that kernels take together, three or four. */

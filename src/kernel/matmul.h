@@ -104,8 +104,8 @@ static inline int32_t wnw__slot_of_row(int32_t r)
     return 4 * (r % 4) + r / 4;
 }
 
-/* Each brings columns from .. from + n_col - 1 (multiples of 32, within one chunk) of n rows, `stride` bytes
- * apart, into its form. The rest of the 64 or 16 rows becomes 0. */
+/* Each brings columns from .. from + n_col - 1 (multiples of 32, within one chunk) of n rows, with a stride of
+ * `stride` bytes, into its form. The rest of the 64 or 16 rows becomes 0. */
 struct wnw__unpack {
     void (*to_strip)(const uint8_t *rows, size_t stride, int32_t n, int32_t from, int32_t n_col,
                      struct wnw__strip *out);
@@ -120,15 +120,15 @@ struct wnw__matmul_kernel {
      * same bits. */
     void (*act_from_f32)(const float *x, int32_t k, int32_t n_tok, struct wnw__act *act);
     struct wnw__unpack unpack[WNW_N_WEIGHT_TYPES];
-    /* y[t] [WNW_STRIP] = before[t] + s . act[t] for n_tok tokens over n_col columns of a chunk. The results
-     * of tokens are ld floats apart; before is [n_tok][WNW_STRIP], may be y, and is 0 if NULL. */
+    /* y[t] [WNW_STRIP] = before[t] + s . act[t] for n_tok tokens over n_col columns of a chunk. The results of tokens
+     * have a stride of ld floats; before is [n_tok][WNW_STRIP], may be y, and is 0 if NULL. */
     void (*strip)(const struct wnw__strip *s, const struct wnw__weight_type *type, int32_t n_col,
                   const struct wnw__act *act, int32_t n_tok, const float *before, float *y, int64_t ld);
     /* y[t] [n_row] += s . act[t], or = if `first`; n_row <= WNW_ROWS. */
     void (*rows)(const struct wnw__rows *s, const struct wnw__weight_type *type, int32_t n_col,
                  const struct wnw__act *act, int32_t n_tok, bool first, int32_t n_row, float *y, int64_t ld);
-    /* y[t] [WNW_FEW] = WNW_FEW rows of the file, `stride` bytes apart, times act[t] over all k columns. NULL:
-     * the kernel has no such product, and `rows` does it. */
+    /* y[t] [WNW_FEW] = WNW_FEW rows of the file, with a stride of `stride` bytes, times act[t] over all k columns.
+     * NULL: the kernel has no such product, and `rows` does it. */
     void (*few[WNW_N_WEIGHT_TYPES])(const uint8_t *rows, size_t stride, int32_t k, const struct wnw__act *act,
                                     int32_t n_tok, float *y, int64_t ld);
 };
@@ -145,7 +145,7 @@ const struct wnw__matmul_kernel *wnw__matmul_at(int i);
 struct wnw__matmul {
     const struct wnw__matmul_kernel *kernel;
     const struct wnw__weight_type *type;
-    const uint8_t *rows; /* [n_row], stride bytes apart */
+    const uint8_t *rows; /* [n_row], with a stride of `stride` bytes */
     size_t stride;
     int32_t n_row, k, n_tok;
     const struct wnw__act *act; /* [wnw__n_chunks(k)][n_tok] */
@@ -154,7 +154,7 @@ struct wnw__matmul {
 };
 
 /* The scratch memory of one thread. Sums over the chunks before the last one have a place of their own: results of
- * the same 64 rows are far apart in y, a page for each token where there are many rows. */
+ * the same 64 rows are far from each other in y, a page for each token where there are many rows. */
 struct wnw__matmul_work {
     union {
         struct wnw__strip strip;

@@ -143,7 +143,7 @@ static void strip(const struct wnw__strip *s, const struct wnw__weight_type *typ
 
 /* ---- Sixteen rows ---- */
 
-/* Adds one block to f, lanes of which are rows 4 v .. 4 v + 3. */
+/* Adds one block to f; its lanes are rows 4 v .. 4 v + 3. */
 INLINE float32x4_t add_block(float32x4_t f, const struct wnw__rows *s, const int block, const bool bytes,
                              int32_t b, int v, const struct wnw__act *act)
 {

@@ -30,8 +30,8 @@ static void act_row(const float *x, int32_t k, int32_t n_tok, struct wnw__act *a
 }
 
 /* Adds one chunk's part of a result to y, the sum over the chunks before it. u is the row's first byte:
- * `columns` of its bytes stand together, and the next ones stand `group` bytes after the first. d and m of
- * its blocks are ld floats apart. */
+ * `columns` of its bytes are together, and the next ones are `group` bytes after the first. d and m of its blocks
+ * have a stride of ld floats. */
 static float add(float y, const struct wnw__weight_type *type, int32_t n_col, const struct wnw__act *act,
                  const uint8_t *u, size_t group, int32_t columns, const float *d, const float *m, int32_t ld)
 {

@@ -12,8 +12,8 @@
 #include "winnow.h"
 
 #ifdef WNW_TEST_NOISE
-/* Both change n elements of each of n_row rows, which are ld apart. `place` names what computed them. x is element `first` of
- * the first row; without it, elements have no index that every number of threads and every batch leaves. Thread-safe. */
+/* Both change n elements of each of n_row rows, with stride ld. `place` names what computed them. x is element `first` of the
+ * first row; without it, elements have no index that every number of threads and every batch leaves. Thread-safe. */
 void wnw__noise_at(const char *place, float *x, int64_t ld, int64_t n_row, int64_t first, int64_t n);
 void wnw__noise(const char *place, float *x, int64_t ld, int64_t n_row, int64_t n);
 #else

@@ -30,9 +30,9 @@ struct wnw__score8 {
     const char *name;
     int32_t panel_rows; /* query rows per panel */
 
-    /* Rows of panels [n_panel][d][panel_rows], d a multiple of 32, become words dst[n_panel][d / 4][panel_rows], and
-     * each row gets its scale, the square of its length before rounding, and first = -128 sum(a). A row that is not
-     * finite has NaN or infinity as its scale, and bytes without meaning. */
+    /* Rows of panels [n_panel][d][panel_rows], d a multiple of 32, become words dst[n_panel][d / 4][panel_rows]. Each
+     * row gets its scale, the square of its length before rounding, and first = -128 sum(a). A row that is not finite
+     * has NaN or infinity as its scale, and bytes without meaning. */
     void (*queries)(const float *panels, int32_t n_panel, int32_t d, uint32_t *dst, float *scale,
                     float *square, int32_t *first);
     /* A whole tile of keys in f16, rows of d elements: words dst[d / 4][WNW_TILE] and scale[WNW_TILE]. */
@@ -47,7 +47,7 @@ struct wnw__score8 {
 const struct wnw__score8 *wnw__score8_scalar(void);
 const struct wnw__score8 *wnw__score8_avx512(void);
 
-/* The i-th best version that this CPU can run, the last of which is the scalar one, NULL past it. Static. */
+/* The i-th best version that this CPU can run; the last is the scalar one, NULL past it. Static. */
 const struct wnw__score8 *wnw__score8_at(int i);
 /* The version for this CPU, NULL if it has none that is faster than other scores. Static. */
 const struct wnw__score8 *wnw__score8_best(void);

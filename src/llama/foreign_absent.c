@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Stands in for libllama's families in builds without the backend. */
+/* Replaces libllama's families in builds without the backend. */
 #include "llama/foreign.h"
 
 #include "winnow_bridge.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A context of libllama is given one batch at a time and forgets it: its cells hold the rows of that batch alone, at their
- * positions, so that all it keeps of a sequence is in the caches of our sessions. Recurrent layers have a state in place
- * of a cache. It stays in the context, in one of its sequences, while that sequence goes on, together with one cell, the
- * last position's, because libllama removes all cells with the state or all but that one. Where another session needs
- * the place, or a copy of the state, it is taken out as libllama saves it.
+ * positions. So what is kept of a sequence is in the caches of winnow's sessions. Recurrent layers have a state in place
+ * of a cache. It stays in the context, in one of its sequences, while that sequence goes on. The cell of the last position
+ * stays, too, because libllama removes all cells with the state or all but that one. If another session needs the place,
+ * or a copy of the state, it is taken out as libllama saves it.
  */
 #include "llama/foreign.h"
 

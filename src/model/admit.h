@@ -2,7 +2,7 @@
 /*
  * What a file must say before libllama may read it. libllama refuses many faults itself, but some numbers it divides by, loops over or
  * asserts on, and that ends the process. The families that winnow has graphs for have stricter checks of their own (model_hparams.c,
- * model_bind.c), and this one besides.
+ * model_bind.c), in addition to this one.
  */
 #ifndef WNW_ADMIT_H
 #define WNW_ADMIT_H

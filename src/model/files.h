@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The files of a model. Most models are one file; large ones are split in files NAME-00001-of-00003.gguf, of which
- * the first holds all keys and each holds some of the tensors. */
+/* The files of a model. Most models are one file. Large ones are split in files NAME-00001-of-00003.gguf. The first
+ * holds all keys, and each holds some of the tensors. */
 #ifndef WNW_FILES_H
 #define WNW_FILES_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The model fingerprint: a hash of what decides a model's numbers and its tokens, which is every key that is not listed here as a
- * remark, and the header and all bytes of every tensor. All bytes and no sample of them: a row of one matrix that was trained
- * further is another model, and reading the weights once costs about what computing one token does. Digests of large files are
- * kept in a folder (digests.h), so that this is done once and not in every process.
+ * The model fingerprint: a hash of what decides a model's numbers and its tokens. That is every key that is not listed here as a
+ * remark, and the header and all bytes of every tensor. A sample of the bytes would not do, because a model with one changed row
+ * is another model. Reading the weights once costs about as much as computing one token. Digests of large files are kept in a
+ * folder (digests.h), so that this is done once and not in every process.
  *
  * Keys and tensors are added up by their own hashes, which hold their names: their order does not count, nor does how
  * they are spread over files and where these have gaps. Neither does the machine, nor repacking.
@@ -19,7 +19,7 @@
 #include <sys/mman.h>
 #include <xxhash.h>
 
-/* 128 bits. XXH3 tells contents apart that nobody has forged. */
+/* 128 bits. XXH3 is enough for contents that nobody has forged. */
 struct digest {
     uint64_t w[2];
 };

@@ -10,8 +10,8 @@
  * E_FORMAT, E_UNSUPPORTED. */
 int wnw__hparams_read(struct wnw_model *m);
 
-/* Whether the file, of a family that winnow has graphs for, holds what only libllama's compute: experts, or YaRN. Keys
- * beside YaRN's that neither computes with are refused here. Errors: E_FORMAT, E_UNSUPPORTED. */
+/* Whether the file, of a family that winnow has graphs for, holds what only libllama's compute: experts, or YaRN.
+ * Other keys than YaRN's that neither computes with are refused here. Errors: E_FORMAT, E_UNSUPPORTED. */
 int wnw__hparams_by_libllama(const struct wnw_model *m, bool *by_libllama);
 
 /* Sets m's w, layers and hp.n_vocab; parts and hyper-parameters are set before. A tensor that nothing of the model is

@@ -25,7 +25,7 @@ struct wnw__columns {
     float *packed;                         /* [n_head][runs][RUN][d] queries as panels */
     float *row_max, *row_norm; /* [n_head][n_ubatch] m and 1 / l, used if the attention does not leave them */
     float *per_length;         /* [n_ubatch] 1 / length of a token's input, where it is wanted */
-    atomic_int next, left;     /* next unit to take; finished threads, the last of which resets both */
+    atomic_int next, left;     /* next unit to take; finished threads; the last one resets both */
 };
 
 /* One stage of one layer. */

@@ -32,9 +32,9 @@ struct wnw__columns_want {
     int64_t n;
     /* [n_head_kv] the entries whose columns are added up; NULL = all entries and the new tokens. */
     const struct wnw__range *columns;
-    /* [n_head_kv][WNW_COLUMN_RANGES] the stored entries that the softmax runs over, besides the entries from
-     * own[ih] up to the query's own. NULL = the attention's softmax, which runs over everything that the
-     * query sees. */
+    /* [n_head_kv][WNW_COLUMN_RANGES] the stored entries that the softmax runs over, in addition to the entries from
+     * own[ih] up to the query's own. NULL = the attention's softmax, which runs over everything that the query
+     * sees. */
     const struct wnw__range (*seen)[WNW_COLUMN_RANGES];
     const int32_t *own; /* [n_head_kv] */
     /* With `seen`: the attention of each query is divided by the length of what the layer's attention reads of its token. */

@@ -22,7 +22,7 @@ struct wnw__input_asked {
     const struct wnw__input_gate *g;
     const struct wnw__shape *shape;
     int32_t il;
-    const float *x; /* [n][stride], of which n_embd are read */
+    const float *x; /* [n][stride]; n_embd of each row are read */
     size_t stride;
     int64_t n;
     float *room;  /* [n_thread][wnw__input_asked_room] */

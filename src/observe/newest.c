@@ -113,7 +113,7 @@ static int stages(const void *rec, enum wnw__point point, int32_t il, const stru
     return point == WNW_POINT_ATTENTION && pass->generated;
 }
 
-/* Turns the products of query head h with n_entry entries, the last of which is its own, into scores. */
+/* Turns the products of query head h with n_entry entries into scores. The last entry is its own. */
 static void form(const struct wnw__newest *w, const struct wnw__record_rows *r, int32_t h, int32_t n_entry,
                  float *x)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The fast version. Entries are taken in tiles of WNW_TILE, transposed as for attention, so that a vector
- * lane is one entry, whose arithmetic is the same wherever it lies in a tile. For L1, output columns are the
- * "queries" whose absolute products with the tile are summed in registers. A block of columns is dequantised
- * once for all tiles and is small enough to stay in the second-level cache.
+ * The fast version. Entries are taken in tiles of WNW_TILE, transposed as for attention, so that a vector lane is one
+ * entry. Its arithmetic is the same wherever it is in a tile. For L1, output columns are the "queries" whose absolute
+ * products with the tile are summed in registers. A block of columns is dequantised once for all tiles and is small
+ * enough to stay in the second-level cache.
  */
 #include "observe/projnorm.h"
 

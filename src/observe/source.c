@@ -18,7 +18,7 @@ int wnw__source_need(struct wnw__source *s, int i, size_t n, float **out)
     return WNW_OK;
 }
 
-/* ---- Entries of a cache of ours ---- */
+/* ---- Entries of a winnow cache ---- */
 
 static struct wnw__plan_layer layer_of_cache(void *of, int32_t il)
 {

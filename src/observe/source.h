@@ -19,11 +19,11 @@ struct wnw__entries {
     void *of;
     /* The entries of layer il. */
     struct wnw__plan_layer (*layer)(void *of, int32_t il);
-    /* Converts entries first .. first+n-1 of KV head ih, all of which are there, to float[n][d]. */
+    /* Converts entries first .. first+n-1 of KV head ih to float[n][d]. All of them must be there. */
     void (*read)(void *of, int32_t il, enum wnw__stored what, int32_t ih, int32_t first, int32_t n,
                  float *dst);
 };
-/* Those of a cache of ours, borrowed. */
+/* Those of a winnow cache, borrowed. */
 struct wnw__entries wnw__source_entries(struct wnw__cache *cache);
 
 /* What a source shows, borrowed. */

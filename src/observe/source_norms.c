@@ -10,8 +10,7 @@
 
 _Static_assert(WNW_AUX_PROJ_KINDS == WNW_N_PROJ_NORMS, "the cache keeps every kind of norm");
 
-/* Which norms are asked for: those of KV heads, or those of query heads, each of which is then its own
- * group. */
+/* Which norms are asked for: those of KV heads, or those of query heads. Then each query head is its own group. */
 struct norms {
     wnw_proj_norm kind;
     enum wnw__aux aux;
@@ -86,7 +85,7 @@ static int compute(const struct wnw__source *s, const wnw_observation *obs, cons
     return WNW_OK;
 }
 
-/* The same where the entries are not in a cache of ours: norms are not kept. */
+/* The same where the entries are not in a winnow cache: norms are not kept. */
 static int compute_from_rows(const struct wnw__source *s, const wnw_observation *obs, const struct norms *a,
                              float *norm)
 {

@@ -52,7 +52,7 @@ static int count_entries(struct wnw__draft *draft)
     return WNW_OK;
 }
 
-/* ---- What the policy needs besides observations ---- */
+/* ---- What the policy needs in addition to observations ---- */
 
 /* Leaves a table out that does not serve this policy and size, if it may be left out. */
 static int fit_table(struct wnw__draft *draft)

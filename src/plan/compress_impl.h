@@ -2,15 +2,15 @@
 /*
  * The inside of the driver. A draft is a keep-plan in the making: one policy at work on one source. Each file has one subject:
  *
- *     compress.c          walks the layers, several drafts in step
- *     compress_bytes.c    plans again until what is allocated is the size in bytes
- *     compress_draft.c      what a draft needs to know and to hold before it observes any layer
- *     compress_size.c     the average number of entries that the given size comes to
- *     compress_protect.c  entries that stay regardless of their score, made to fit into the size
- *     compress_observe.c  what a draft needs of a layer, and the observation as it sees it
- *     compress_score.c    scores of a layer
- *     compress_count.c    how many entries layers and heads keep
- *     compress_select.c   which entries heads keep, and what is written into them
+ *     compress.c:         walks the layers, several drafts in step
+ *     compress_bytes.c:   plans again until what is allocated is the size in bytes
+ *     compress_draft.c:   what a draft needs to know and to hold before it observes any layer
+ *     compress_size.c:    the average number of entries that the given size comes to
+ *     compress_protect.c: entries that stay regardless of their score, made to fit into the size
+ *     compress_observe.c: what a draft needs of a layer, and the observation as it sees it
+ *     compress_score.c:   scores of a layer
+ *     compress_count.c:   how many entries layers and heads keep
+ *     compress_select.c:  which entries heads keep, and what is written into them
  */
 #ifndef WNW_COMPRESS_IMPL_H
 #define WNW_COMPRESS_IMPL_H

@@ -35,7 +35,7 @@ int wnw__plan_begin_contents(wnw_plan *p, bool averages);
 /* Sets what is written into the kept entries of head i = il * n_head_kv + ih; the arrays are copied. */
 int wnw__plan_set_contents(wnw_plan *p, int64_t i, const wnw_merge *merges, int32_t n_merge,
                            const int32_t *channels, int32_t n_channel, int32_t n_spared);
-/* Sets the biases [n] and the values [n][d] of the n kept entries of head i, either of which may be NULL; copied. */
+/* Sets the biases [n] and the values [n][d] of the n kept entries of head i; copied. Either may be NULL. */
 int wnw__plan_set_fitted(wnw_plan *p, int64_t i, int32_t n, int32_t d, const float *bias,
                          const float *values);
 /* The contents [n_head_kv] of layer il, borrowed from the plan, or NULL. */

@@ -61,8 +61,8 @@ struct wnw__plan_source {
      * it may write a sentence to warning[256]. NULL = observe knows the results without this call. */
     int (*second_pass)(const struct wnw__plan_source *src, const struct wnw_needs *needs, char *warning);
     /* Generates up to n tokens after those read, with a copy of the cache that keeps `budget` entries per KV head on
-     * average, before any layer is observed, and gives their number and their queries[n_layer][n][n_head][d]. NULL = the
-     * source cannot. */
+     * average. Called before any layer is observed. Gives the number of tokens and their queries[n_layer][n][n_head][d].
+     * NULL = the source cannot. */
     int (*look_ahead)(const struct wnw__plan_source *src, int32_t n, double budget, float *queries,
                       int32_t *made);
     /* Gets the scores of the n entries of a head, with its protected entries, after a layer was scored.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* "auto" where a prompt's length is known only once it was read: which recipe it is then, and which ones may come, all of which
- * must be observed meanwhile. */
+/* "auto" where a prompt's length is known only once it was read: which recipe it is then, and which ones are possible before.
+ * What the possible ones need must be observed meanwhile. */
 #include "base/err.h"
 #include "base/strings.h"
 #include "policy/policy.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Which policy is used where nobody names one: the first row of a table whose condition holds. Rows are ordered by how
- * well answers survived in the runs that their links describe; of two that cannot be told apart, the cheaper one comes
- * first. Numbers are in the records and not here, so that a new run changes no code.
+ * well answers survived in the runs that their links describe; of two without a significant difference, the cheaper
+ * one comes first. Numbers are in the records and not here, so that a new run changes no code.
  */
 #include "policy/policy.h"
 #include "profile/profile.h"
@@ -11,8 +11,8 @@
 
 /* The share that is taken to stay where no size is known, as wnw_size does. */
 #define USUAL_KEPT 0.5
-/* Entries that heads keep on average from which on the last 32 tokens and a chat header are no more than 0.3 of them, and
- * the share that is taken for it where no length is known. */
+/* If heads keep this number of entries on average, the last 32 tokens and a chat header are at most 0.3 of them. The
+ * share below is used where no length is known. */
 #define ROOM_ENTRIES 180
 #define ROOM_KEPT    0.25
 /* Gates on hidden states see a token and not what else there is: how much of it a long prompt needs must have been learned from long
@@ -21,7 +21,8 @@
 #define USUAL_REACH 2000
 /* What is repeated of a prompt where a policy below says nothing else (a test compares it with theirs). */
 static const wnw_sample_size usual_sample = {.least = 32, .most = 256, .every = 0, .place = 32};
-/* The share below which keys that stand out, in heads of such a sample, answer as replay does, or more. */
+/* Below this share unusual keys (keydiff), with heads by such a sample, answer at least as many questions as
+ * replay. */
 #define KEYS_KEPT 0.75
 /* The share below which norms of values tell more than they cost. */
 #define VALUES_KEPT 0.25
@@ -86,7 +87,8 @@ static bool input_gate_in_shares(const wnw_policy_facts *f)
     return has_shares(f) && has_input_gate(f, gate_in_shares(f));
 }
 
-/* Where heads have room for them the last tokens stay, on which what follows leans and of which no gate speaks. */
+/* If heads have room for them, the last tokens stay: the following text depends on them, and gates do not see
+ * that. */
 static bool input_gate_and_recent(const wnw_policy_facts *f)
 {
     const bool room =
@@ -105,7 +107,7 @@ static bool later_gate(const wnw_policy_facts *f)
     return !known_alone(f) && has_gate(f);
 }
 
-/* Replay needs the queries of the whole prompt, and positions behind it. */
+/* Replay needs the queries of the whole prompt, and positions after it. */
 static bool has_replay(const wnw_policy_facts *f)
 {
     return !f->rope_unknown && !f->queries_unknown && f->phase == WNW_PHASE_END && !f->decodes &&
@@ -244,7 +246,7 @@ static const struct row *find(const wnw_policy_facts *f)
     return row;
 }
 
-/* What is chosen by, besides the facts. */
+/* What the choice depends on in addition to the facts. */
 struct wish {
     const wnw_profile *p;
     double quality; /* 0: a size is wanted */
@@ -253,7 +255,7 @@ struct wish {
 /* Which row, or which scorer. */
 static const void *taken_for(const wnw_policy_facts *f, const struct wish *wish);
 
-/* The longest prompt that fits into a context with its sample behind. */
+/* The longest prompt that fits into a context with its sample after it. */
 static int32_t longest_sampled(int32_t n_ctx)
 {
     int32_t n = n_ctx;
@@ -262,7 +264,8 @@ static int32_t longest_sampled(int32_t n_ctx)
     return n;
 }
 
-/* The longest prompt up to which the same is chosen with whatever else f says: choices change where one of these lengths is reached. */
+/* The longest prompt up to which the choice stays the same, other facts unchanged. Choices change where one of these lengths is
+ * reached. */
 static int32_t until(const wnw_policy_facts *f, const struct wish *wish)
 {
     const double room = ROOM_ENTRIES / kept_of(f);

@@ -40,8 +40,8 @@ void wnw__relative_norms(const wnw_observation *obs, int32_t ih, float *rho);
  * wnw__score_norm. Where their sum is not above 0 every normalised score counts as 1. */
 int32_t wnw__gate_above(const float *u, int32_t n, int32_t norm, double tau);
 
-/* elastic: what stays of n entries of which `above` clear the threshold: at most c, at least the part
- * `floor` of c. */
+/* elastic: what stays of n entries if `above` of them clear the threshold: at most c, at least the part `floor` of
+ * c. */
 int32_t wnw__gate_elastic(int32_t above, int32_t n, int32_t c, double floor);
 
 /* pooled: n_layer layers share n_layer x c entries in proportion to count[n_layer], the entries above their
@@ -62,9 +62,9 @@ struct wnw__table_use {
 /* E_MISMATCH where the profile's table does not serve a part of the policy that reads it. A table that was only
  * found (wnw_profile_set_found) is left out instead: *without becomes a copy of the profile that lacks it, which
  * borrows all arrays and is freed with free(), and `warning` gets the reason. *without is NULL where there is
- * nothing to leave out. A table serves budgets from half to twice its own, and budgets of as much of the prompt as its own
- * was of the prompts that made it, from half to twice: thresholds are parts of the mean score, so that what clears them is
- * a part of the prompt. A budget other than its own is noted in `warning` too. */
+ * nothing to leave out. A table serves budgets from half to twice its own. The same holds for the budget as a share of the
+ * prompt, compared with the prompts that made the table. The reason: thresholds are parts of the mean score, so what
+ * clears them is a share of the prompt. A budget other than its own is noted in `warning` too. */
 int wnw__table_fit(wnw_profile **without, const wnw_policy *p, const wnw_profile *profile,
                    const struct wnw__table_use *use, char *warning);
 

@@ -27,7 +27,7 @@ struct wnw__recent_opts {
         .max = 1                                                                                        \
     }
 /* Last entries give way where they and the first ones would be more than `room` of what heads keep on average. How many of n_last
- * stay behind n_first; the options of parts that do so have the row below. */
+ * stay in addition to n_first; the options of parts that do so have the row below. */
 int32_t wnw__last_in_room(const wnw_keep_problem *p, double room, int32_t n_first, int32_t n_last);
 #define WNW_OPTION_ROOM(opts)                                                                                \
     {                                                                                                        \
@@ -64,7 +64,7 @@ void wnw__look_keep(const void *opts, const wnw_keep_problem *p, wnw_protected *
 /* The count of row r that keeps a share of what is not protected of the text, at most what it has. */
 double wnw__look_count(const wnw_layer_problem *p, int32_t r, double share);
 
-/* How many last entries stay of a budget of which n_first entries are taken: the share gives way where the budget
+/* How many last entries stay of a budget after n_first of its entries are taken: the share gives way where the budget
  * is too small. */
 int32_t wnw__recent_count(const struct wnw__recent_opts *o, int32_t budget, int32_t n_first);
 
@@ -99,8 +99,8 @@ int32_t wnw__candidates(const float *score, int32_t n_entry, wnw_protected prot,
 
 /* Limits protected entries to the n that exist: the last ones are given up before the first ones. */
 wnw_protected wnw__protected_clamp(wnw_protected p, int32_t n);
-/* Shrinks protected entries so that others can be chosen besides them: of n_keep entries the window takes at
- * most min(n_keep - 1, max(8, n_keep / 4)) and the sinks at most the rest. */
+/* Shrinks protected entries so that there is room to choose others: of n_keep entries the window takes at most
+ * min(n_keep - 1, max(8, n_keep / 4)) and the sinks at most the rest. */
 wnw_protected wnw__protected_make_room(wnw_protected p, int32_t n_keep);
 /* Makes protected entries fit into n_keep, with room for chosen ones. Entries that fit already stay as they
  * are. */

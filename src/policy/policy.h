@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A parsed recipe: one part of each kind with its options, immutable after parsing; and what recipes are made of besides the
- * parts of parts.def: presets, and parts that programs register. */
+/* A parsed recipe: one part of each kind with its options, immutable after parsing. Recipes are made of the parts of
+ * parts.def, of presets, and of parts that programs register. */
 #ifndef WNW_POLICY_H
 #define WNW_POLICY_H
 

@@ -144,7 +144,7 @@ static void add_name(char *list, size_t size, const char *name)
     snprintf(list + strlen(list), size - strlen(list), "%s%s", *list ? ", " : "", name);
 }
 
-/* Lists what may stand first in a recipe, presets, or after it, parts. */
+/* Lists what may come first in a recipe, presets, or after it, parts. */
 static void list_known(char *list, size_t size, bool first)
 {
     const struct wnw__preset *row;

@@ -12,7 +12,7 @@ static int32_t sampled(const wnw_sample_size *size, int32_t n)
     return some < room ? some : room;
 }
 
-/* Places for m of n tokens, each with what leads to it, and as much behind it, in its slice. */
+/* Places for m of n tokens, each with what leads to it, and as much after it, in its slice. */
 static int32_t fitting(const wnw_sample_size *size, int32_t n, int32_t m)
 {
     int32_t k = size->place > 0 ? m / size->place : 1;

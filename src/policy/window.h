@@ -67,12 +67,12 @@ void wnw__window_mean(const float *a, int32_t n_window, int32_t n_row, int32_t s
  *     max:  max s[j+u] */
 void wnw__pool_add(enum wnw__pool pool, int32_t kernel, const float *s, int32_t n, float weight, float *out);
 
-/* out[n] = mean of the last `window` rows of query head h, pooled. The window's own columns are pooled apart
- * from the others, so that none takes a value from the other side. s[n] is scratch. */
+/* out[n] = mean of the last `window` rows of query head h, pooled. The window's own columns are pooled separately
+ * from the others, so that no column takes a value from the other side. s[n] is scratch. */
 void wnw__window_score(const wnw_observation *obs, int32_t h, int32_t window, enum wnw__pool pool,
                        int32_t kernel, float *s, float *out);
 
-/* Pools one row of KV head ih in place, the window's own columns apart from the others. s[n] is scratch. */
+/* Pools one row of KV head ih in place, the window's own columns separately from the others. s[n] is scratch. */
 void wnw__window_pool(const wnw_observation *obs, int32_t ih, const struct wnw__window_opts *o, float *row,
                       float *s);
 

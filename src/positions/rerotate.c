@@ -7,10 +7,10 @@
  *     k_j <- R((rank(j) - pos(j)) theta) k_j,   values stay
  * in float32 with angles in double (session/renumber.c). No distance is ever longer than the cache, and a
  * timeline never ends. All heads must keep the same count, or the next token would have several positions:
- * budgets that differ between heads or layers are refused. Heads may keep different tokens; a position then
- * stands for different tokens in different heads, and policies that look for one token in all heads (with a
- * second pass, or sums over heads by position) are refused from then on. Every turn rounds to the cache's
- * type once more. Cost O(H_kv n d) per layer.
+ * budgets that differ between heads or layers are refused. Heads may keep different tokens; a position then means
+ * different tokens in different heads, and policies that look for one token in all heads (with a second pass, or sums
+ * over heads by position) are refused from then on. Every turn rounds to the cache's type once more. Cost O(H_kv n d)
+ * per layer.
  */
 #include "policy/part.h"
 

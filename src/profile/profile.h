@@ -44,7 +44,7 @@ struct wnw__quality_scorer {
     int32_t kind; /* the wnw_profile_kind that its scores are made from; -1: none */
 };
 extern const struct wnw__quality_scorer wnw__quality_scorers[WNW_N_QUALITY];
-/* The scorer of this name; -1: none of them. */
+/* The scorer of this name; -1: no such scorer. */
 int32_t wnw__quality_scorer(const char *name);
 /* Of shares whose losses loss[n] do not fall, the index of the largest one that keeps the quality; -1: none does. */
 int32_t wnw__quality_share(const double *loss, int32_t n, double quality);
@@ -100,8 +100,8 @@ struct wnw_profile {
     float *curve_keep; /* [n_curve][n_layer][n_head_kv], not rising */
     char curve_scorer[65];
 
-    /* SHARES: of sizes best_size[n_best], shares of the model's entries that stay, descending and between 0 and 1,
-     * the share of each KV head's entries that are among the best of the model. */
+    /* SHARES: best_size[n_best] are sizes, shares of the model's entries that stay, descending and between 0 and 1.
+     * For each size there is the share of each KV head's entries that are among the best of the model. */
     int32_t n_best;
     double *best_size;
     float *best_share; /* [n_best][n_layer][n_head_kv], not rising */
@@ -129,7 +129,7 @@ struct wnw__profile_shape {
     struct wnw__shape model;
     char fingerprint[WNW_FINGERPRINT_SIZE];
 };
-/* Tells results of the kinds apart from others; p may be NULL. */
+/* Identifies results of the kinds; p may be NULL. */
 uint64_t wnw__profile_hash(const wnw_profile *p, uint32_t kinds);
 /* Whether the losses of a scorer were measured with other gates than those that p has. */
 bool wnw__quality_is_foreign(const wnw_profile *p, int32_t scorer);

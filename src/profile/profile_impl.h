@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The inside of reading profiles: profile.c owns the arrays, profile_size.c refuses files that are too large,
- * profile_json.c reads checked values, profile_kinds.c knows the library's own format, profile_import.c and
- * profile_tsv.c those of the papers' authors, profile_read.c takes over what one of them has read, and profile_table.c
- * lists what a profile holds. */
+/* The inside of reading profiles: profile.c owns the arrays; profile_size.c refuses files that are too large;
+ * profile_json.c reads checked values; profile_kinds.c knows the library's own format; profile_import.c and
+ * profile_tsv.c know those of the papers' authors; profile_read.c takes over what one of them has read;
+ * profile_table.c lists what a profile holds. */
 #ifndef WNW_PROFILE_IMPL_H
 #define WNW_PROFILE_IMPL_H
 

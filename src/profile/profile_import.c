@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calibration results as the papers' authors publish them, told apart by their shape:
+ * Calibration results as the papers' authors publish them, recognised by their shape:
  *
  *   {"0": [heads, best first], "1": ..}        CompressKV (arXiv 2508.02401), ranked heads of every layer
  *   {"0-0": [score per probe], "0-1": ..}      the same harness, scores of every head
@@ -12,7 +12,7 @@
  * CompilerKV's published tables are drawn from curves, not measured. Head lists do not say which of the two
  * retrieval scores they rank; the file's name decides where it has "srh" or "trad" in it, else ranked lists
  * are taken as semantic and score lists as traditional, which is what was published. HeadKV's files (arXiv
- * 2410.19258) have the shape of score lists: wnw__profile_read_as is told which they are.
+ * 2410.19258) have the shape of score lists: the caller of wnw__profile_read_as says which they are.
  */
 #include "profile/profile_impl.h"
 

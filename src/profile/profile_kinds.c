@@ -318,7 +318,7 @@ static int read_steps(const struct wnw__profile_file *f, const char *key, bool r
 }
 
 /* Reads results[key], shares [n][n_layer][n_head_kv] that do not rise from one of the n to the next; `before` names
- * what there is one of for each. */
+ * the list with one item for each of the n. */
 static int read_falling(const struct wnw__profile_file *f, const char *key, const char *before, int32_t n,
                         const wnw_profile *p, float **out)
 {

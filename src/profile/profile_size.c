@@ -32,7 +32,7 @@ void wnw__profile_count(struct wnw__profile_count *c, const char *text, size_t l
             continue;
         }
         c->in_string = ch == '"';
-        /* One value stands before every comma and colon, and one more in every list that is not empty. */
+        /* One value comes before every comma and colon, and one more is in every list that is not empty. */
         c->n_values += ch == ',' || ch == ':' || ch == '[' || ch == '{';
         c->n_lists += ch == '[' || ch == '{';
     }

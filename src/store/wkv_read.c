@@ -24,7 +24,7 @@ static uint32_t turned(uint32_t x)
     return x >> 24 | (x >> 8 & 0xff00u) | (x << 8 & 0xff0000u) | x << 24;
 }
 
-/* Reads and checks the head, and reads the table behind it. */
+/* Reads and checks the head, and reads the table after it. */
 static int check_head(struct wnw_stored *st)
 {
     struct wnw__wkv_head head, *h = &head;

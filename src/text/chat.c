@@ -26,7 +26,7 @@ struct wnw_chat {
     bool asked;              /* the last message is the user's */
     int32_t *tokens;         /* [n_tokens] handed out and answered, owned */
     int32_t n_tokens, cap_tokens;
-    char *text; /* [n_text] what they stand for, owned */
+    char *text; /* [n_text] their text, owned */
     size_t n_text, cap_text;
     struct wnw__mark *marks; /* [n_mark] ascending: where pieces of tokens began; owned */
     int32_t n_mark, cap_mark;
@@ -67,7 +67,7 @@ static void drop_message(wnw_chat *c)
     free((char *)c->messages[c->n].content);
 }
 
-/* Makes room for so many tokens, bytes and marks in all, so that what follows cannot fail. */
+/* Makes room for these numbers of tokens, bytes and marks in all, so that what follows cannot fail. */
 static int make_room(wnw_chat *c, int32_t n_tokens, size_t n_text, int32_t n_mark)
 {
     if (n_tokens >= c->cap_tokens || !c->tokens) {

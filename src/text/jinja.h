@@ -22,13 +22,13 @@ struct wnw__jinja_input {
     int64_t now; /* seconds since 1970, UTC, which strftime_now writes in UTC; 0 = the present, local time */
 };
 
-/* A text that a template made, where a message's content stands in it, and what came from any message. */
+/* A text that a template made, the place of a message's content in it, and what came from any message. */
 struct wnw__rendered {
     char *text; /* [n], NUL-terminated, owned */
     size_t n;
     size_t first, end; /* the content is within bytes [first, end) */
     bool found;        /* whether the content is there */
-    wnw_bytes *input;  /* [n_input] ascending, apart from each other: bytes of messages; owned */
+    wnw_bytes *input;  /* [n_input] ascending, not adjacent: bytes of messages; owned */
     int32_t n_input;
 };
 

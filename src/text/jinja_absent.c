@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Stands in for jinja.cpp where libllama came without libllama-common or its headers. */
+/* Replaces jinja.cpp where libllama came without libllama-common or its headers. */
 #include "text/jinja.h"
 
 bool wnw__jinja_available(void)

@@ -108,7 +108,7 @@ void meter::made(const value &v)
 }
 
 /* Lists that hold themselves would never be freed, and a long chain of lists would be freed by a recursion as deep as
- * it is long. All are in the list, so that each is emptied while the others still stand. */
+ * it is long. All are in the list, so that each is emptied while the others still exist. */
 void meter::reset()
 {
     for (const value &v : kept_) {
@@ -151,7 +151,7 @@ class level
     meter &m_;
 };
 
-/* A node of ours in the place of one of the engine's, which it holds. */
+/* A node of winnow's that holds and replaces one of the engine's. */
 class watched : public jinja::expression
 {
   public:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Bounds on what a template does (decision 046). Templates are programs from a model's file, and llama.cpp's engine
- * bounds neither depth nor steps nor memory. So each node of the parsed template is put into a node of ours, which
- * counts before it lets the engine go on, looks at the operands of operations whose result can be much larger than
- * they are, and looks after the marks of input that some of the engine's functions lose.
+ * bounds neither depth nor steps nor memory. So each node of the parsed template is wrapped in a node of winnow's. It
+ * counts before it lets the engine go on. It checks the operands of operations whose result can be much larger than
+ * they are. It restores the marks of input that some of the engine's functions lose.
  */
 #ifndef WNW_JINJA_BOUNDS_H
 #define WNW_JINJA_BOUNDS_H
@@ -48,7 +48,7 @@ class meter
     void expect(uint64_t bytes) const;
     /* A value comes from an evaluation. */
     void made(const jinja::value &v);
-    /* Forgets what was counted, and takes apart the values that were made. */
+    /* Forgets what was counted, and empties the values that were made. */
     void reset();
 
     uint64_t names = 0;         /* names that the template sets somewhere: how large a scope can be */

@@ -72,7 +72,7 @@ class walk
         }
         if (v->val_func)
             (*this)(jinja::cast_val<value_func>(v)->arg0, depth + 1);
-        else if (depth == 0 && is_val<value_kwarg>(v)) /* these stand in calls alone */
+        else if (depth == 0 && is_val<value_kwarg>(v)) /* these occur in calls only */
             (*this)(jinja::cast_val<value_kwarg>(v)->val, depth + 1);
     }
 

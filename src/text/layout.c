@@ -128,7 +128,7 @@ static int lay_out(struct wnw__layout *l, const struct wnw__template *t, const s
 
 /* ---- Messages verbatim ---- */
 
-/* Stands for a message while the template is rendered. */
+/* Replaces a message while the template is rendered. */
 enum { STAND_IN = 48 };
 
 static int render_stand_ins(struct wnw__rendered *out, const struct wnw__template *t,
@@ -146,7 +146,7 @@ static int render_stand_ins(struct wnw__rendered *out, const struct wnw__templat
     return rc;
 }
 
-/* Puts the contents in the places of the stand-ins, each of which is there once and in order. */
+/* Puts the contents in the places of their markers. Each marker is there once and in order. */
 static int replace_stand_ins(struct wnw__layout *l, const struct wnw__rendered *r,
                              const struct wnw__talk *talk, char (*names)[STAND_IN])
 {

@@ -5,14 +5,14 @@
 
 #include "text/render.h"
 
-/* The messages of a conversation, the last of which is the user's. */
+/* The messages of a conversation; the last one is the user's. */
 struct wnw__talk {
     const wnw_chat_message *messages; /* [n] */
     int32_t n;
     const char *document,
         *question;     /* of the last message, "" = none; its content is both with a blank line between */
     const char *begin; /* of the answer, after what the template writes; "" = none */
-    bool verbatim;     /* contents stand as they are where the template writes messages */
+    bool verbatim;     /* contents are written as they are where the template writes messages */
 };
 
 struct wnw__layout {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What libllama's pre-tokenizers ask of the machine. They cut a text into words before byte pairs are merged.
- * Some are written out in libllama; the others run on std::regex, which calls itself for every character of
- * a match, and some of those take time that grows with the square of a run of characters. A long run is
- * counted here before libllama sees it (decision 044).
+ * Some are written out in libllama; the others run on std::regex, which calls itself for every character of a match.
+ * For some of those, time grows with the square of a run of characters. A long run is counted here before libllama
+ * sees it (decision 044).
  */
 #ifndef WNW_PRETOKENIZER_H
 #define WNW_PRETOKENIZER_H

@@ -128,7 +128,7 @@ size_t wnw__trimmed_length(const char *s, size_t n)
 /* ---- What came from the messages, in the text of a pattern ---- */
 
 /* A pattern writes each message as it is or trimmed. So the messages are rendered once more with a marker in the place of
- * each content, and the real text must be that one with the contents in the markers' places. The marker is a control
+ * each content. The real text must be that one with the contents in the markers' places. The marker is a control
  * character and the message's number, which no pattern contains. */
 enum { MARKER = 0x1a, MARKER_SIZE = 16 };
 
@@ -153,7 +153,7 @@ static int render_markers(struct wnw__rendered *out, const struct wnw__template 
     int rc = other && marker ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
     for (int32_t i = 0; rc == WNW_OK && i < n; i++) {
         snprintf(marker[i], sizeof marker[i], "%c%d%c", MARKER, (int)i, MARKER);
-        /* A pattern may treat an empty message apart. */
+        /* A pattern may treat an empty message differently. */
         other[i] = (wnw_chat_message){messages[i].role,
                                       trim(messages[i].content).n > 0 ? marker[i] : messages[i].content};
     }

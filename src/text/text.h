@@ -40,7 +40,7 @@ struct wnw__mark {
 
 struct wnw__turn {
     const wnw_model *m;
-    struct wnw__mark kept; /* what stands before it has its tokens already */
+    struct wnw__mark kept; /* the text before it has its tokens already */
     int32_t before;        /* the last of these, -1 = none */
     size_t border;         /* byte that no token reaches over; at most kept.text: there is none */
     bool special;          /* control tokens are parsed in messages too */
@@ -52,7 +52,7 @@ int wnw__turn_tokenize(wnw_prompt *out, const struct wnw__turn *t, struct wnw__l
 /* ---- The text of tokens as they are generated: whole characters, and nothing after a stop string (stream.c) ---- */
 
 struct wnw__stream {
-    const char *const *stop; /* [n_stop], none of them empty, borrowed */
+    const char *const *stop; /* [n_stop], each not empty, borrowed */
     int32_t n_stop;
     char *text; /* [n] valid UTF-8, NUL-terminated, owned; NULL before the first byte */
     size_t n, cap;

@@ -3,10 +3,10 @@
  * Tells from a text's bytes whether it has too many tokens, because the tokenizer would take fifty times the
  * text's memory, and minutes, for a text that is then refused.
  *
- * No token stands for more bytes than the longest one in the vocabulary is spelled with (spelling makes bytes
- * longer, never shorter), so bytes / longest is a lower bound of the tokens. Bytes that may vanish do not
- * count: white space at the ends, which templates trim; bytes for which a byte-pair vocabulary has no token,
- * which libllama drops; all white space where a special token swallows what stands next to it.
+ * No token has more bytes of text than the longest one in the vocabulary is spelled with (spelling makes bytes
+ * longer, never shorter), so bytes / longest is a lower bound of the tokens. Bytes that may vanish do not count:
+ * white space at the ends, which templates trim; bytes for which a byte-pair vocabulary has no token, which libllama
+ * drops; all white space where a special token swallows what is next to it.
  */
 #include "text/text_bound.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tokens of a text can stand for at most, measured once for a vocabulary (text_bound.c). */
+/* How many bytes of text a token can have at most, measured once for a vocabulary (text_bound.c). */
 #ifndef WNW_TEXT_BOUND_H
 #define WNW_TEXT_BOUND_H
 

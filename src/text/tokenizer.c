@@ -83,7 +83,7 @@ static int collect_special(struct wnw__tokenizer *t)
 
 static const char blank[] = "\xe2\x96\x81"; /* how SentencePiece writes one */
 
-/* Whether the mark stands in the text after something else. */
+/* Whether the mark is in the text after something else. */
 static bool stands_behind(const char *text, const char *mark)
 {
     const size_t n = strlen(mark);

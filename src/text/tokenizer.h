@@ -3,9 +3,9 @@
  * What we know of a vocabulary next to libllama: its special tokens, in the order in which libllama looks for
  * them, and whether a blank is put before a text.
  *
- * libllama recognises special tokens in a whole text or in none of it, and puts the blank at the beginning of
- * each call. A prompt needs both in places (tokens_marked.h), so the text is cut at its special tokens here
- * and libllama tokenises what lies between.
+ * libllama recognises special tokens either in a whole text or not at all, and puts the blank at the beginning of
+ * each call. A prompt needs both in places (tokens_marked.h), so the text is cut at its special tokens here and
+ * libllama tokenises what lies between.
  */
 #ifndef WNW_TOKENIZER_H
 #define WNW_TOKENIZER_H
@@ -46,7 +46,7 @@ int wnw__tokenizer_new(struct wnw__tokenizer **out, const struct llama_vocab *vo
                        bool prefix);
 void wnw__tokenizer_free(struct wnw__tokenizer *t);
 
-/* Calls see for every special token whose text stands at text[at .. n), shorter ones first. */
+/* Calls see for every special token whose text is at text[at .. n), shorter ones first. */
 void wnw__special_at(const struct wnw__tokenizer *t, const char *text, size_t n, size_t at,
                      void (*see)(const struct wnw__special *s, size_t at, void *user), void *user);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libllama takes special tokens out of a text one after the other, longest first, each from left to right where
- * no earlier one was found, and tokenises the fragments that remain. The same is done here, over one map of
- * the text's bytes.
+ * libllama takes special tokens out of a text one after the other, longest first, each from left to right where no
+ * earlier one was found. Then it tokenises the fragments that remain. The same is done here, over one map of the
+ * text's bytes.
  */
 #include "text/tokens_marked.h"
 #include "base/memory.h"
@@ -22,7 +22,7 @@ struct found {
     const struct wnw__special *special;
 };
 
-/* Where a special token's text stands; another's may stand there too. */
+/* Where a special token's text is; another's may be there too. */
 struct seen {
     size_t first, last, n;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tokens of a text of which some bytes are input and others were written by a template. */
+/* Tokens of a text with bytes of input and bytes that a template wrote. */
 #ifndef WNW_TOKENS_MARKED_H
 #define WNW_TOKENS_MARKED_H
 
@@ -13,11 +13,11 @@
  * that libllama tokenises whole. User-defined tokens are recognised everywhere, as libllama does. A plain
  * text never makes a control token, not even where merges spell one.
  *
- * A token never reaches over a byte in `cut`. Apart from that the cut changes nothing: no blank is put before
- * the second piece, and white space that a special token swallows is swallowed across the cut. The ids of the
- * pieces together are those of the text without the cut wherever that one has a border between two tokens
- * there: always with a SentencePiece vocabulary, and with byte pairs where the pre-tokenizer, which looks at
- * the whitespace on both sides, splits there.
+ * A token never reaches over a byte in `cut`. Otherwise the cut changes nothing: no blank is put before the second
+ * piece, and white space that a special token swallows is swallowed across the cut. The ids of the pieces together
+ * are those of the text without the cut wherever that one has a border between two tokens there: always with a
+ * SentencePiece vocabulary, and with byte pairs where the pre-tokenizer, which looks at the whitespace on both sides,
+ * splits there.
  */
 struct wnw__marked {
     const char *text;

@@ -9,7 +9,7 @@
 
 static const char pattern[] = ".attention.sliding_window_pattern";
 
-/* Which layers slide: a list of them, or the number of layers of which the last is global (0 = none is). */
+/* Which layers slide: a list of them, or a period n: every n-th layer is global (0 = none is). */
 static int read_pattern(const struct gguf_context *g, struct wnw__hparams *hp)
 {
     char full[WNW_KEY_MAX];
