@@ -19,7 +19,7 @@ for f in a.json b.wkv moved.wkv; do
     good "$f as JSON" inspect "$work/$f" --json && cp "$work/out" "$work/$f.said"
 done
 
-# page NAME ARGS...: a page and its data; one browser looks at all pages, beside the files in $of.
+# page NAME ARGS...: a page and its data; one browser opens all pages, with the files in $of.
 pages=()
 page() {
     local name=$1 file="$work/$1.html"
