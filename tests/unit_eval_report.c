@@ -172,7 +172,7 @@ static void test_row(void **state)
     assert_near(comp->macro.mean, 70.0, 1e-9);
     assert_near(comp->macro.full, 80.0, 1e-9);
     assert_near(comp->cell[0].delta.delta, -10.0, 1e-9);
-    /* 10 differences of which 2 are -100 and 1 is +100; with n = 10 the means are multiples of 10. */
+    /* 10 differences: 2 are -100, 1 is +100, the others 0; with n = 10 the means are multiples of 10. */
     assert_near(comp->cell[0].delta.over.lo, -40.0, 1e-9);
     assert_near(comp->cell[0].delta.over.hi, 20.0, 1e-9);
     assert_string_equal(eval_verdict(&comp->cell[0].delta), "~");
@@ -272,7 +272,7 @@ static void test_counts_in_words(void **state)
     struct forms f = make_forms(&runs, &t, NULL);
     assert_contains(f.text.text.s, "(no variation)");
     assert_contains(f.text.text.s, "  Wilson [49.0, 94.3], lost 0, gained 0, p = 1\n");
-    assert_lacks(f.text.text.s, "lost 2"); /* an interval that tells something stands alone */
+    assert_lacks(f.text.text.s, "lost 2"); /* an interval that is informative is printed alone */
     clear_forms(&f);
     clear(&runs, &t);
 }

@@ -911,7 +911,7 @@ static void test_order_of_grids(void **state)
 
 /* ---- Samples that are made of different texts ---- */
 
-/* Hashes of the sentences of a context, with their lengths: what stands between full stops, question marks and line breaks, without
+/* Hashes of the sentences of a context, with their lengths: the texts between full stops, question marks and line breaks, without
  * numbered headings. */
 struct sentences {
     uint64_t *hash;
@@ -1005,7 +1005,7 @@ static void test_samples_are_made_alone(void **state)
 
 /* ---- Samples that stay ---- */
 
-/* tests/eval/samples.jsonl has sample 0 of every task at 1024 tokens, hashes.txt those of three lengths. Written anew where
+/* tests/eval/samples.jsonl has sample 0 of every task at 1024 tokens, hashes.txt those of three lengths. Written again if
  * WNW_WRITE_SAMPLES is set: to be read before it is committed. Returns NULL if the task does not fit the length. */
 static char *sample_text(const struct eval_task *t, int32_t n, int32_t index)
 {
