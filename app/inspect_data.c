@@ -89,6 +89,8 @@ json_t *app_inspect_plan(const struct app_inspect_plan *plan)
 
 json_t *app_inspect_data(const struct app_inspect_data *data)
 {
-    return json_pack("{s:s, s:i, s:O?, s:O?, s:O, s:O?}", "winnow", wnw_version(), "n", (int)data->n, "texts",
-                     data->texts, "ids", data->ids, "plans", data->plans, "answer", data->answer);
+    json_t *document = data->end > 0 ? json_pack("[i, i]", (int)data->first, (int)data->end) : json_null();
+    return json_pack("{s:s, s:i, s:O?, s:O?, s:o, s:O, s:O?}", "winnow", wnw_version(), "n", (int)data->n,
+                     "texts", data->texts, "ids", data->ids, "document", document, "plans", data->plans,
+                     "answer", data->answer);
 }

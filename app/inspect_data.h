@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The data that share/pages/inspect.html draws, of one text and of one or two ways to keep a part of it:
- * {winnow, n, texts, ids, plans: [{name, model, policy, moved, layers: [[digits, ..], ..]}, ..], answer}
- * texts and ids: [n] each, or null where they are not known. answer: null, or what cli_inspect_answer makes.
+ * {winnow, n, texts, ids, document, plans: [{name, model, policy, moved, layers: [[digits, ..], ..]}, ..], answer}
+ * texts and ids: [n] each, or null where they are not known. document: [first, end], the tokens that the chat template did not write, or
+ * null where the template is not known. answer: null, or what cli_inspect_answer makes.
  */
 #ifndef WNW_APP_INSPECT_DATA_H
 #define WNW_APP_INSPECT_DATA_H
@@ -31,6 +32,7 @@ json_t *app_inspect_plan(const struct app_inspect_plan *plan);
 
 struct app_inspect_data {
     int32_t n;
+    int32_t first, end;                   /* tokens of the document: first <= i < end; end 0 = not known */
     json_t *texts, *ids, *plans, *answer; /* borrowed; NULL = none, but for plans */
 };
 /* The whole. NULL if memory runs out. */

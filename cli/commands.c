@@ -86,9 +86,9 @@ const struct app_command cli_commands[] = {
     {.name = "inspect",
      .about = "Shows what is in a stored document or a keep-plan.",
      .usage = "DOC.wkv | plan.json [--json | -o PAGE.html [-m MODEL] [--compare OTHER | --answer QUESTION]]",
-     .notes = "The page is one file that needs nothing else. It shades each token of the text by how many "
-              "layers and\nheads kept it, and can show a single layer or head. --compare shows where two "
-              "files differ, --answer\nwhat an answer attended to.",
+     .notes = "The page is one file that needs nothing else. It opens on a map of what each layer keeps; "
+              "below it the text is\nshaded by how many layers and heads keep each token. --compare shows "
+              "two files or their difference,\n--answer the parts of the text that an answer attended to.",
      .groups = inspect_groups,
      .max_rest = 1,
      .args_size = sizeof(struct cli_args),

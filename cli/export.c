@@ -48,7 +48,7 @@ static int make_slot(struct export *x)
     if (info.policy && strlen(info.policy) >= sizeof slot->by.recipe)
         return app_fail(APP_BAD_INPUT, "'%s' is no slot of a server: its recipe has more than %zu characters",
                         x->path, sizeof slot->by.recipe - 1);
-    strcpy(slot->fingerprint, info.fingerprint);
+    snprintf(slot->fingerprint, sizeof slot->fingerprint, "%s", info.fingerprint);
     slot->n_tokens = (uint64_t)info.n_tokens;
     slot->n_sequence = info.n_tokens;
     slot->state_bytes = n;

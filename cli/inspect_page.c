@@ -133,9 +133,10 @@ static int add_piece(struct app_text *t, int32_t i, void *user)
     return status;
 }
 
-/* What needs the model: texts of tokens, and an answer. */
+/* What needs the model: texts of tokens, which of them the chat template did not write, and an answer. */
 struct of_model {
     json_t *texts, *answer; /* owned; NULL = none */
+    int32_t first, end;     /* tokens of the document; end 0 = not known */
 };
 
 static int read_texts(json_t **texts, const wnw_model *m, const struct shown *s)
@@ -146,6 +147,51 @@ static int read_texts(json_t **texts, const wnw_model *m, const struct shown *s)
            : status == WNW_E_NOMEM
                ? app_fail(APP_FAILED, "out of memory")
                : app_fail(APP_BAD_INPUT, "'%s' has tokens that the model does not have", s->path);
+}
+
+static bool has_tokens(const json_t *tokens, size_t at, const int32_t *want, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const json_t *token = json_array_get(tokens, at + (size_t)i);
+        if (!token || json_integer_value(token) != want[i])
+            return false;
+    }
+    return true;
+}
+
+/* A stored document says how its text was laid out. A plan does not: the template's own layout is tried. */
+static bool template_of(wnw_prompt *prompt, const wnw_model *m, const struct shown *s)
+{
+    wnw_prompt_params text = wnw_prompt_default_params();
+    wnw_stored *st = NULL;
+    const bool stored =
+        wnw_stored_is(s->path) && wnw_stored_open(&st, s->path) == WNW_OK && wnw_stored_get_text(st, &text);
+    if (!stored)
+        text = wnw_prompt_default_params();
+    text.document = "x"; /* the tokens around it are the template's */
+    text.question = NULL;
+    const int status = wnw_prompt_build(prompt, m, &text);
+    wnw_stored_free(st);
+    return status == WNW_OK;
+}
+
+/* Finds the tokens that the chat template wrote, in front and at the end. Where the template cannot be run, or another one
+ * was used, the document is all there is. */
+static void find_document(struct of_model *of, const wnw_model *m, const struct shown *s)
+{
+    const json_t *tokens = json_object_get(s->o, "tokens");
+    wnw_prompt prompt = wnw_prompt_default();
+    if (template_of(&prompt, m, s)) {
+        const int32_t first = has_tokens(tokens, 0, prompt.tokens, prompt.n_prefix) ? prompt.n_prefix : 0;
+        const int32_t tail = s->n - prompt.n_suffix;
+        const bool ends = prompt.n_suffix > 0 && tail > first &&
+                          has_tokens(tokens, (size_t)tail, prompt.suffix, prompt.n_suffix);
+        of->first = first;
+        of->end = ends ? tail : s->n;
+        if (of->first >= of->end)
+            of->first = of->end = 0;
+    }
+    wnw_prompt_clear(&prompt);
 }
 
 static int read_of_model(struct of_model *of, const struct cli_args *args, const struct shown *s)
@@ -163,6 +209,8 @@ static int read_of_model(struct of_model *of, const struct cli_args *args, const
     int rc = open_vocabulary(&m, args->app.model, s);
     if (rc == APP_OK)
         rc = read_texts(&of->texts, m, s);
+    if (rc == APP_OK)
+        find_document(of, m, s);
     if (rc == APP_OK && args->answer)
         rc = cli_inspect_answer(&of->answer, m, &question);
     wnw_model_free(m);
@@ -247,7 +295,7 @@ static int add_plan(json_t **plans, const struct shown *s)
 
 static int make_data(json_t **data, const struct shown *shown, int n, const struct cli_args *args)
 {
-    struct of_model of = {NULL, NULL};
+    struct of_model of = {.texts = NULL};
     json_t *plans = json_array();
     const struct shown *known = n > 1 && !json_object_get(shown->o, "tokens") ? &shown[1] : shown;
     int rc = n > 1 ? check_pair(&shown[0], &shown[1]) : APP_OK;
@@ -258,6 +306,8 @@ static int make_data(json_t **data, const struct shown *shown, int n, const stru
     if (rc == APP_OK)
         *data = app_inspect_data(
             &(struct app_inspect_data){.n = shown->n,
+                                       .first = of.first,
+                                       .end = of.end,
                                        .texts = of.texts,
                                        .ids = shown->moved ? NULL : json_object_get(known->o, "tokens"),
                                        .plans = plans,

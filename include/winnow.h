@@ -3,9 +3,8 @@
  * winnow: language models with a compressed key-value cache.
  *
  * A *model* is a GGUF file, opened read-only and shareable. A *session* is one timeline of tokens and owns
- * the cache. A *policy* is an immutable recipe that says which cache entries stay. A program that reads a
- * prompt under a policy and answers needs only the calls of this example, which is complete, and built and
- * run by the tests:
+ * the cache. A *policy* is an immutable recipe that says which cache entries stay. A program that reads a prompt under a policy
+ * and answers needs only the calls of this example. It is complete, and the tests build and run it:
  *
  *     #include <stdio.h>
  *     #include <winnow.h>
@@ -61,8 +60,8 @@
  *         return rc == WNW_OK ? 0 : 1;
  *     }
  *
- * For one document and questions about it three calls are enough: wnw_open, wnw_ask, wnw_close. What the example uses comes next.
- * Authors of methods include winnow_method.h.
+ * For one document and questions about it three calls are enough: wnw_open, wnw_ask, wnw_close. The functions of the example
+ * follow them. Authors of methods include winnow_method.h.
  *
  * Conventions
  *   - Fallible functions return WNW_OK (0) or a negative wnw_status, and wnw_last_error() explains the failure to a person.
@@ -73,13 +72,13 @@
  *     functions set it, and a literal begins with WNW_INIT(type): {WNW_INIT(wnw_run), .policy = p}. Fields that an older
  *     program does not know have their defaults, and the library writes no more than struct_size bytes; 0, or more than the
  *     library knows, is E_ARG. Structs without a struct_size, which are passed by value or in arrays, never grow.
- *   - E_NOMEM: where memory runs out in this library, a call fails, nothing leaks, and the session can go on; tokens that
- *     were read stay read (wnw_session_n_past). So is a model file that does not fit into memory reported.
- *   - The library cannot prevent every end of the process. ggml, libllama and jansson end it where an allocation of their own
- *     fails. That there is memory for them is checked before, so that this happens only where another thread takes it in
- *     between, or where the system promises memory that it does not have. OpenMP inside ggml ends the process where threads
- *     cannot be started, and so do failed assertions of ggml and libllama, except those that contents of a model file are
- *     known to cause, which are checked before. ggml_set_abort_callback lets a program act before an abort.
+ *   - E_NOMEM: if memory runs out in this library, the call fails, nothing leaks, and the session can go on. Tokens that were
+ *     read stay read (wnw_session_n_past). A model file that does not fit into memory gives E_NOMEM, too.
+ *   - The library cannot prevent every end of the process. ggml, libllama and jansson end it if an allocation of their own
+ *     fails. Winnow checks first that they can get the memory. So this happens only if another thread takes the memory in
+ *     between, or if the system promises memory that it does not have. OpenMP inside ggml ends the process if threads cannot be
+ *     started. A failed assertion of ggml or libllama ends it, too. Assertions that a model file is
+ *     known to fail are checked first. ggml_set_abort_callback lets a program act before an abort.
  *   - Numbers in text (recipes, profiles, messages) have a decimal point in every locale.
  *   - Threads: models and policies are read-only after creation and may be shared. A session, sampler, plan or registry
  *     belongs to one thread at a time; sessions that share an engine belong to the same thread. The library has no other
@@ -208,9 +207,9 @@ WNW_API int wnw_open(wnw_reader **out, const char *path);
  *   policy: a recipe for wnw_policy_parse; NULL or "auto" = the one that wnw_policy_choose takes without profiles
  *   ratio: fraction of the document's entries that are removed, 0 <= ratio < 1; 0 = all stay
  *   document: UTF-8, read and compressed before the question; NULL = the one that was read last, whose policy and ratio are kept
- * The same document, policy and ratio as in the last call are not read again. Without any document the question stands alone.
- * Errors: E_ARG (no question; a recipe that cannot be parsed), E_RANGE (ratio), E_FULL (longer than the context), those of
- * wnw_prompt_build, wnw_session_read and wnw_generate. An answer that on_text ends is no error. */
+ * The same document, policy and ratio as in the last call are not read again. Without any document the prompt is the question
+ * alone. Errors: E_ARG (no question; a recipe that cannot be parsed), E_RANGE (ratio), E_FULL (longer than the context), those
+ * of wnw_prompt_build, wnw_session_read and wnw_generate. An answer that on_text ends is no error. */
 WNW_API int wnw_ask(wnw_reader *r, const char *policy, double ratio, const char *document, const char *question,
                     wnw_text_fn on_text, void *user);
 
@@ -245,8 +244,8 @@ typedef struct wnw_prompt_params {
     const char *chat;  /* name of one of libllama's chat templates; NULL = the model's own */
     const char *jinja; /* a Jinja template instead of the model's own; NULL = none */
     bool special;      /* messages, which are trusted, are parsed for control tokens too */
-    bool verbatim; /* for measurements: messages stand in the template untrimmed, without a blank line after
-                      the document, and may be empty */
+    bool verbatim; /* for measurements: messages are put into the template untrimmed, without a blank line
+                      after the document, and may be empty */
     int64_t now;   /* the date, seconds since 1970 (then in UTC); 0 = the present, in local time */
 } wnw_prompt_params;
 
@@ -255,8 +254,8 @@ typedef struct wnw_prompt_params {
 
 WNW_DEFAULT(wnw_prompt_params, wnw_prompt_default_params)
 
-/* A user's turn in two pieces, so that every phase reads the same tokens: [what stands before the document, and the
- * document] and [question + template tail + beginning of the answer]. */
+/* A user's turn in two pieces, so that every phase reads the same tokens: [template head + document] and [question +
+ * template tail + beginning of the answer]. */
 typedef struct wnw_prompt {
     uint32_t struct_size;
     int32_t n_tokens;  /* tokens of both pieces */
@@ -354,11 +353,11 @@ typedef struct wnw_session_params {
     uint32_t struct_size;
     int32_t n_ctx;     /* longest timeline in tokens, 0 = what the model was trained for */
     int32_t n_ubatch;  /* prompt tokens per graph, 0 = 512 */
-    int32_t n_threads; /* at most so many, fewer while other programs take the cores; 0 = usable cores */
+    int32_t n_threads; /* upper limit, fewer while other programs use the cores; 0 = usable cores */
     wnw_kv_type kv_type;
-    /* OWN: this library's kernels over heads of different lengths, which multiply prompts in bf16, and their scores
-     * of far entries in 8 bits, where the CPU does that and the cache is not F32; F32: the same, always in float32;
-     * GGML: standard ggml operations, a reference for comparison. */
+    /* OWN: this library's kernels over heads of different lengths. If the CPU can and the cache is not F32, they
+     * multiply prompts in bf16, and compute scores of far entries in 8 bits. F32: the same kernels, always in
+     * float32. GGML: standard ggml operations, a reference for comparison. */
     wnw_attn attn;
     /* Called during prefill after each ubatch with tokens done and to do; return false to cancel
      * (E_CANCELLED). NULL = none. */
@@ -414,8 +413,8 @@ typedef struct wnw_run {
     int64_t target; /* average entries per layer and KV head after each of these compressions;
                                    0 = the count that the last prompt's size came to */
     const wnw_profile *profile; /* calibration results, borrowed until the next begin; NULL = none */
-    /* The prompt that will be read or was, for policies that treat the template apart from the text or judge the document
-     * by the question, which follows the first piece. The session copies what it needs of it; NULL = not known. */
+    /* The prompt that will be read or was read. It serves policies that treat template and text differently, or that
+     * judge the document by the question after it. The session copies what it needs of it; NULL = not known. */
     const wnw_prompt *prompt;
     bool question_later; /* the prompt's first piece alone is compressed; the question is read afterwards */
     /* Expected questions, for policies with a task-aware second pass: task_tokens[i] has n_task_tokens[i]
@@ -460,9 +459,9 @@ typedef struct wnw_report {
     /* Milliseconds for reading tokens (wnw_session_read alone), observing the cache (a second pass included), scores,
      * budgets and selection, and compaction. They add up to the time of the call. */
     double read_ms, observe_ms, score_ms, select_ms, compact_ms;
-    /* Of plans and of wnw_session_read under rules, 0 elsewhere: so many first and last entries of every KV head stay
-     * regardless of their score, after reading by CHUNK those that no chunk's compression could drop. Heads that keep all
-     * they have do not count; where all do, protected_first is the number of tokens read. */
+    /* Set by plans and by wnw_session_read under rules, else 0: the numbers of first and last entries that every KV head
+     * keeps regardless of their score. After reading by CHUNK: those that no chunk's compression could drop. Heads that
+     * keep all their entries do not count. If all heads do, protected_first is the number of tokens read. */
     int32_t protected_first, protected_last;
 } wnw_report;
 
@@ -537,7 +536,7 @@ typedef struct wnw_generated {
     int32_t *tokens; /* [n_tokens], owned */
     int32_t n_tokens;
     int32_t n_read; /* first tokens that the session has read: all, or all but the last */
-    char *text;     /* [n_text] UTF-8, NUL-terminated, owned; U+FFFD stands for bytes that are none */
+    char *text;     /* [n_text] UTF-8, NUL-terminated, owned; U+FFFD replaces invalid bytes */
     size_t n_text;
 } wnw_generated;
 
@@ -573,7 +572,7 @@ WNW_API void wnw_set_log(wnw_log_fn fn, void *user);
 typedef struct wnw_model_info {
     uint32_t struct_size;
     int32_t n_layer;         /* transformer layers */
-    int32_t n_layer_swa;     /* of which use a sliding window; policies leave those alone */
+    int32_t n_layer_swa;     /* layers with a sliding window; policies leave those alone */
     int32_t n_head;          /* query heads */
     int32_t n_head_kv;       /* KV heads */
     int32_t n_embd;          /* hidden size */
@@ -675,7 +674,7 @@ typedef struct wnw_cache_stats {
     uint64_t bytes;         /* bytes allocated for keys and values now */
     uint64_t bytes_entries; /* of the entries' keys and values, without room for more */
     uint64_t bytes_full;    /* bytes that an uncompressed cache of all tokens read would allocate */
-    uint64_t bytes_meta; /* allocated besides keys and values: positions, and what is recorded of entries */
+    uint64_t bytes_meta; /* allocated for positions and for what is recorded of entries */
     uint64_t
         bytes_swa; /* the part of `bytes` that is of layers with a sliding window, which policies leave alone */
 } wnw_cache_stats;
@@ -692,8 +691,8 @@ WNW_API const int32_t *wnw_cache_positions(const wnw_session *s, int32_t il, int
 
 /* ======== Several sessions at once ======== */
 
-/* An engine computes for sessions: it owns graphs, activations, scratch memory and threads, none of which a timeline
- * needs between its calls. Sessions that share an engine can decode together, in one pass over the weights
+/* An engine computes for sessions: it owns graphs, activations, scratch memory and threads. A session needs none
+ * between its calls. Sessions that share an engine can decode together, in one pass over the weights
  * (wnw_decode_batch). An engine and all sessions on it belong to one thread at a time. */
 typedef struct wnw_engine wnw_engine;
 
@@ -701,7 +700,7 @@ typedef struct wnw_engine wnw_engine;
 typedef struct wnw_engine_params {
     uint32_t struct_size;
     int32_t n_ubatch;  /* prompt tokens per graph, and the most sessions that decode together; 0 = 512 */
-    int32_t n_threads; /* at most so many, fewer while other programs take the cores; 0 = usable cores */
+    int32_t n_threads; /* upper limit, fewer while other programs use the cores; 0 = usable cores */
     wnw_attn attn;     /* as in wnw_session_params, for all sessions */
 } wnw_engine_params;
 
@@ -809,7 +808,7 @@ typedef struct wnw_policy_facts {
     bool question_known; /* what is compressed ends with the question; false: it comes later */
     /* how the model turns keys with positions is not known, as it may be through libllama */
     bool rope_unknown;
-    uint32_t profiles; /* bit set of the wnw_profile_kind that are at hand */
+    uint32_t profiles; /* bit set of the wnw_profile_kind that are available */
     /* smallest size, a share of the entries, that a profile of shares was measured at; 0 = not known */
     double shares_least;
     double kept;         /* share of the entries that is to stay; 0 = not known */

@@ -73,8 +73,8 @@ WNW_API int32_t wnw_bridge_n_layers(const wnw_bridge *cache);
 /* Fills *out for layer i of the list, 0 .. n_layers-1. */
 WNW_API int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *out);
 
-/* Writes the cells of which a head of a stream holds an entry to cells[n], ascending, as many as fit; *n_cells is their
- * number. cells may be NULL if n is 0. */
+/* Writes the cells whose entries a head of a stream holds to cells[n], ascending, as many as fit. *n_cells is the
+ * number of all. cells may be NULL if n is 0. */
 WNW_API int wnw_bridge_cells(const wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, int32_t *cells,
                              int32_t n, int32_t *n_cells);
 
@@ -86,12 +86,12 @@ WNW_API int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_
                             int32_t n);
 
 /* Sets what is kept of sequences: a recipe, as for wnw_policy_parse or wnw_automatic_is, and a size (NULL = the recipe's own).
- * One of the latter is chosen for each sequence when it is compressed, by its length and the profiles that were set. To be called
- * before the prompt is read, since queries are noted from then on. by_itself: a sequence is compressed when its prompt has
- * ended, that is before the second of two tokens, one after the other, that came without others of the sequence, if it has
- * brought 128 tokens or more since the last time. recipe = NULL takes the policy away. The environment (docs/use/llama-cpp.md) sets
- * a policy that works by itself for every new context. E_UNSUPPORTED: the policy needs an observation that is not made
- * here. E_MISMATCH: it needs a profile of a kind that was not set. */
+ * With an automatic recipe the policy is chosen for each sequence when it is compressed, by its length and the profiles that were
+ * set. Call this before the prompt is read, because queries are recorded from this call on. by_itself: a sequence is compressed
+ * when its prompt has ended. It has ended if two batches in a row bring one token of the sequence each; the compression comes
+ * before the second one. Sequences with fewer than 128 new tokens since the last compression are left alone. recipe = NULL removes
+ * the policy. The environment (docs/use/llama-cpp.md) sets such a policy for every new context. E_UNSUPPORTED: the policy needs an
+ * observation that is not made here. E_MISMATCH: it needs a profile of a kind that was not set. */
 WNW_API int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size *size,
                                   bool by_itself);
 
@@ -105,17 +105,17 @@ WNW_API int wnw_bridge_set_profile(wnw_bridge *cache, const char *path);
  * it. Any thread. */
 WNW_API int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile);
 
-/* Compresses, at once, the sequence that the last row of the last batch belongs to. Sequences are told apart by what their
- * rows see, so that sequences which share a prefix share what is kept of it. E_NOT_OBSERVED, E_UNSUPPORTED, E_RANGE: as
- * for wnw_session_compress. */
+/* Compresses, at once, the sequence that the last row of the last batch belongs to. Sequences are distinguished by the
+ * cells that their rows see. So sequences that share a prefix share what is kept of it. E_NOT_OBSERVED, E_UNSUPPORTED,
+ * E_RANGE: as for wnw_session_compress. */
 WNW_API int wnw_bridge_compress(wnw_bridge *cache);
 
 /* ---- For programs that know the sequences: one cache for all of them (kv_unified) ---- */
 
 /* Is called before a graph runs: row i of it is written to cell cells[i] of n_cells. Rows come in the order of the program's
- * batch, in as many calls as libllama cuts it into; a model with recurrent layers orders them anew. Layers with a sliding
- * window have cells of their own, which are not told. Called by the thread that decodes, and must not use the context.
- * n = 0: memory ran out. */
+ * batch, in one call for each ubatch. With recurrent layers libllama may reorder them. Layers with a sliding window have
+ * cells of their own, which are not reported. Called by the thread that decodes; must not use the context. n = 0: memory ran
+ * out. */
 typedef void (*wnw_bridge_rows)(const int32_t *cells, int32_t n, int32_t n_cells, void *user);
 /* Sets the function, one for each cache; NULL takes it away. */
 WNW_API int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows told, void *user);
@@ -131,8 +131,8 @@ WNW_API int wnw_bridge_seen(const wnw_bridge *cache, int32_t row, int32_t *cells
  * take more memory than the keys and values of their tokens. */
 WNW_API int wnw_bridge_skip_query(wnw_bridge *cache, int32_t row);
 
-/* Observes from now on what the recipe needs, besides what is observed already. To be called before a prompt is read that
- * wnw_bridge_compress_cells will compress by that recipe. Errors are those of wnw_bridge_set_policy. */
+/* Observes from now on what the recipe needs, in addition to what is observed already. Call it before a prompt is read
+ * that wnw_bridge_compress_cells will compress by that recipe. Errors are those of wnw_bridge_set_policy. */
 WNW_API int wnw_bridge_observe(wnw_bridge *cache, const char *recipe);
 /* Ends what is observed: from now on it is what wnw_bridge_observe names afterwards. To be called between prompts, before the calls that name
  * what is wanted still. What was noted for others of tokens that are in the cache is lost with the next graph, so that policies
@@ -142,12 +142,12 @@ WNW_API int wnw_bridge_unobserve(wnw_bridge *cache);
 /* ---- A sample that is read a second time, for policies with +sampled ---- */
 
 /*
- * Such a policy asks what attention some tokens of a prompt get while the model repeats them: those of wnw_sample_places
- * (winnow_method.h), by wnw_needs.sample, of what was not compressed before. The program feeds them: before the last batch of a prompt it
- * has libllama decode, behind what the sequence has, all places one behind the other, each with what leads to it; takes the sample with
- * wnw_bridge_sample_new; removes what it has fed (llama_memory_seq_rm, wnw_bridge_forget); and gives the sample to
- * wnw_bridge_compress_cells once the prompt was read. Queries of what is fed must not be skipped (wnw_bridge_skip_query). Of models whose
- * layers have sliding windows all must be in one ubatch: libllama would write the rest over what the next tokens will look at.
+ * Such a policy needs the attention that some tokens of a prompt get while the model repeats them. wnw_sample_places (winnow_method.h)
+ * chooses them by wnw_needs.sample, among the tokens that were not compressed before. The program feeds them before the last batch of a
+ * prompt. It has libllama decode all places after the sequence, in order, each with the tokens that lead to it. It takes the sample with
+ * wnw_bridge_sample_new. Then it removes what it has fed (llama_memory_seq_rm, wnw_bridge_forget). Once the prompt was read, it gives the
+ * sample to wnw_bridge_compress_cells. Queries of what is fed must not be skipped (wnw_bridge_skip_query). With sliding-window layers all
+ * fed tokens must be in one ubatch, because libllama would overwrite cells that the next tokens see.
  */
 typedef struct wnw_bridge_sample wnw_bridge_sample;
 struct wnw_sample_place;
@@ -189,8 +189,8 @@ WNW_DEFAULT(wnw_bridge_cells_of, wnw_bridge_cells_of_default)
  * E_RANGE where a cell is not one of the cache. */
 WNW_API int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *of);
 
-/* Gives back the queries of cells[n] that were kept for policies that look with those of all tokens: none of these will see
- * the cells' sequence as it is. Compressing and freeing cells give them back, too. E_RANGE as above. */
+/* Frees the queries of cells[n] that were kept for policies that need those of all tokens. Call it if no such policy will
+ * compress the cells' sequence as it is now. Compressing and freeing cells free them, too. E_RANGE as above. */
 WNW_API int wnw_bridge_forget_queries(wnw_bridge *cache, const int32_t *cells, int32_t n);
 
 /* Frees the entries of cells[n] in every head: no sequence has them any more, since llama_memory_seq_rm removed them. E_RANGE

@@ -62,8 +62,8 @@ typedef struct wnw_calibrate_params {
      * it once it has stored the results. The library removes it where the measurements themselves made the call
      * fail, because a call that goes on from there fails in the same way. NULL = none. */
     const char *journal;
-    /* Called a few times a second: `done` of `total` steps of about equal length are done; `what` says in a few
-     * words what is at hand, and is valid during the call. Return false to stop (E_CANCELLED). NULL = none. */
+    /* Called a few times a second: `done` of `total` steps of about equal length are done; `what` names the current
+     * step in a few words, and is valid during the call. Return false to stop (E_CANCELLED). NULL = none. */
     bool (*progress)(int64_t done, int64_t total, const char *what, void *user);
     void *progress_user;
 } wnw_calibrate_params;
@@ -133,7 +133,7 @@ typedef struct wnw_risk_params {
     /* of kind compiler, borrowed for as long as the wnw_risk lives; NULL = no table */
     const wnw_profile *profile;
     int32_t window; /* last tokens that are looked at; 0 = those of the table, or 64 */
-    double floor;   /* part of the room besides the window that every layer keeps at least, 0 to 1 */
+    double floor;   /* part of the room outside the window that every layer keeps at least, 0 to 1 */
     wnw_kv_type kv_type;
     int32_t n_threads; /* 0 = usable cores */
     /* As in wnw_session_params. */
@@ -162,7 +162,7 @@ WNW_DEFAULT(wnw_risk_cell, wnw_risk_cell_default)
 typedef struct wnw_risk_size {
     uint32_t struct_size;
     int32_t budget;  /* entries per layer and KV head */
-    int32_t room;    /* what it leaves besides the window */
+    int32_t room;    /* entries that it leaves for others than the window */
     int32_t n_layer; /* layers that can be compressed */
     /* layers that keep another number of entries than the budget because of their threshold */
     int32_t n_bound;

@@ -82,8 +82,8 @@ typedef enum wnw_second_pass {
     /* CONTEXT, and after that second copy each of the tasks, except a task with which the tokens read
      * already end (KVCompose, task-aware). */
     WNW_PASS_BOTH,
-    /* Some of what was read since the last compression, as wnw_sample_places says of `sample`, all places one behind the other. The
-     * softmax is over everything. */
+    /* A sample of the tokens read since the last compression (wnw_sample_places, by `sample`), fed as one sequence. The softmax is
+     * over everything. */
     WNW_PASS_SAMPLE,
     /* Added to a REPEAT: the attention of each query is divided by the length of what its layer's attention reads of the
      * token, the hidden state after the norm in front of it (KVzip+). */
@@ -100,7 +100,7 @@ typedef struct wnw_sample_size {
 #define WNW_SAMPLE_HINT   8
 #define WNW_SAMPLE_PLACES 16
 
-/* Tokens lead .. to - 1 of a text, of which those before `from` lead to the others, which are the sample. */
+/* Tokens lead .. to - 1 of a text. Those from `from` on are the sample; those before lead to it. */
 typedef struct wnw_sample_place {
     int32_t lead, from, to;
 } wnw_sample_place;
@@ -278,10 +278,10 @@ enum {
      * different tokens at the same position; such a cache is refused then. */
     WNW_FLAG_MATCHES_HEADS = 1u << 1,
     WNW_FLAG_MATCHES_LAYERS = 1u << 2,
-    /* Scorer: it scores query heads, score[n_head][n], of which the policy's head aggregation makes scores of
-     * KV heads. Row h holds scores of the entries of KV head h / (n_head / n_head_kv). Aggregation: it works
-     * on scores of query heads only. Selector: it reads the scores of query heads too, and so goes only with
-     * scorers that have them and aggregations of whole groups. */
+    /* Scorer: it scores query heads, score[n_head][n], and the policy's head aggregation makes scores of KV heads of
+     * them. Row h holds scores of the entries of KV head h / (n_head / n_head_kv). Aggregation: it works on scores of
+     * query heads only. Selector: it reads the scores of query heads too, and so goes only with scorers that have
+     * them and aggregations of whole groups. */
     WNW_FLAG_QUERY_HEADS = 1u << 3,
     /* Scorer: scores are attention probabilities or estimates of them, not negative. Selector: it uses scores
      * as attention probabilities, and goes only with such scorers. */
@@ -352,7 +352,7 @@ typedef struct wnw_part {
     const wnw_option *options;              /* NULL, or a table that ends with name == NULL */
     size_t options_size;                    /* of the struct it fills */
     uint32_t flags;                         /* WNW_FLAG_ */
-    uint32_t (*flags_of)(const void *opts); /* flags that depend on the options, besides those */
+    uint32_t (*flags_of)(const void *opts); /* more flags, which depend on the options */
     /* Contradictions between options that single ranges cannot express: WNW_OK or E_ARG. */
     int (*check)(const void *opts);
     /* Sets the observations that the part needs of a layer, and of the prompt (perplexity, profile). */
@@ -485,7 +485,7 @@ typedef struct wnw_head_budget {
 } wnw_head_budget;
 #define WNW_HEAD_BUDGET_INIT WNW_INIT(wnw_head_budget), .kind = WNW_PART_HEAD_BUDGET
 
-/* One head's entries, of which some are to be selected. */
+/* One head's entries, from which a selector chooses. */
 typedef struct wnw_select_problem {
     const float *score;     /* [n] of one head */
     int32_t n, n_keep;      /* 0 <= n_keep <= n */
@@ -520,8 +520,8 @@ typedef struct wnw_recursive {
 /* Selector: scores and count of one head -> kept entries. */
 typedef struct wnw_selector {
     wnw_part part;
-    /* Adds a sentence to `warning` where `budget` entries per head, of which prot are protected, leave no
-     * choice to the method. NULL = never. */
+    /* Adds a sentence to `warning` where `budget` entries per head, prot of them protected, leave no choice to the
+     * method. NULL = never. */
     void (*advise)(const void *opts, const wnw_protected *prot, int32_t budget, wnw_rounding rounding,
                    char *warning);
     const wnw_recursive *recursive;                 /* NULL = not a recursive selector */
@@ -538,8 +538,8 @@ typedef struct wnw_positions {
 } wnw_positions;
 #define WNW_POSITIONS_INIT WNW_INIT(wnw_positions), .kind = WNW_PART_POSITIONS
 
-/* A change of values of kept entries (value merging): the value of the entry at position `from`, which goes, is added
- * `weight` times to n_to consecutive kept entries of the same head, the first of which is at position `to`. */
+/* A change of values of kept entries (value merging): the value of the dropped entry at position `from` is added
+ * `weight` times to n_to consecutive kept entries of the same head. The first one is at position `to`. */
 typedef struct wnw_merge {
     int32_t from, to, n_to;
     float weight;
@@ -565,9 +565,9 @@ typedef struct wnw_contents {
      * ascending, and returns their number. NULL = none. */
     int32_t (*prune)(const void *opts, const wnw_contents_problem *p, int32_t *out, int32_t *n_spared,
                      float *scratch);
-    /* Writes what attention adds from now on to the logits of the entries that stay to bias[n_keep], in place of what
-     * it adds now (obs->bias), and the values that take the place of theirs to values[n_keep][d]. Both hold what is
-     * there now before the call. Returns a set of WNW_FIT_, or an error status. NULL = neither. */
+    /* Writes new biases and values of the entries that stay. bias[n_keep]: what attention adds to their logits from
+     * now on, in place of obs->bias. values[n_keep][d]: what replaces their values. Before the call both hold the
+     * present ones. Returns a set of WNW_FIT_, or an error status. NULL = neither. */
     int (*fit)(const void *opts, const wnw_contents_problem *p, float *bias, float *values, float *scratch);
 } wnw_contents;
 /* What `fit` has written. */
@@ -584,8 +584,9 @@ WNW_API void wnw_part_warn(char *warning, const char *sentence);
 WNW_API int32_t wnw_plan_merges(const wnw_plan *p, int32_t il, int32_t ih, const wnw_merge **merges);
 /* Whether every value to which others were added is then divided by 1 + the sum of their weights. */
 WNW_API bool wnw_plan_averages(const wnw_plan *p);
-/* Sets *channels to the key channels of layer il, KV head ih, ascending, that become 0 in all kept entries but the last
- * *n_spared, and returns their number, which is 0 in most plans. This saves no memory. Borrowed from the plan. */
+/* Sets *channels to the key channels of layer il, KV head ih, ascending, that become 0. They stay as they are in the
+ * last *n_spared kept entries. Returns their number, which is 0 in most plans. This saves no memory. Borrowed from the
+ * plan. */
 WNW_API int32_t wnw_plan_channels(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **channels,
                                   int32_t *n_spared);
 

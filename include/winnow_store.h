@@ -24,7 +24,7 @@ extern "C" {
 /* The version of files that the library writes, and the newest that it reads. */
 #define WNW_STORED_VERSION 1
 
-/* What is stored besides the session. Zeros are the defaults; pointers are borrowed for the call. */
+/* What is stored in addition to the session. Zeros are the defaults; pointers are borrowed for the call. */
 typedef struct wnw_store_params {
     uint32_t struct_size;
     /* How the prompt was laid out: document, system message, template. Earlier turns (n_messages) are refused. NULL = the
@@ -108,7 +108,7 @@ WNW_API int wnw_stored_check_model(const wnw_stored *st, const wnw_model *m);
 typedef struct wnw_stored_session_params {
     uint32_t struct_size;
     int32_t n_ctx; /* longest timeline in tokens, 0 = what the model was trained for */
-    /* Tokens that are expected after those of the file. The cache has room for them from the beginning, so that none of it
+    /* Tokens that are expected after those of the file. The cache has room for them from the beginning, so that nothing
      * needs to be copied when they come. 0 = 512, or what the context holds. */
     int32_t room;
     /* Keys and values are copied and no room is made, so that the cache takes the memory that it takes where a session has read the
@@ -129,9 +129,9 @@ WNW_DEFAULT(wnw_stored_session_params, wnw_stored_session_default_params)
 WNW_API int wnw_stored_session(wnw_session **out, const wnw_stored *st, wnw_engine *e,
                                const wnw_stored_session_params *params);
 
-/* wnw_session_begin for reading on under the same rules: where policy, size, phase and chunk of the run are those of the
- * file, the rules go on counting what was read before it was stored, so that a ratio or a budget is that of all tokens
- * together. E_ARG: they are others. Errors are those of wnw_session_begin. */
+/* wnw_session_begin for reading on under the same rules. Policy, size, phase and chunk of the run must be those of the
+ * file. The rules also count what was read before it was stored, so that a ratio or a budget is that of all tokens
+ * together. E_ARG: the run differs from the file. Errors are those of wnw_session_begin. */
 WNW_API int wnw_stored_resume(wnw_session *s, const wnw_stored *st, const wnw_run *run);
 
 /* Makes the state of a sequence of libllama, for llama_state_seq_set_data of the libllama that winnow is built for: the file's
@@ -189,8 +189,8 @@ WNW_API int wnw_store_find(wnw_stored **out, wnw_store *store, const wnw_store_k
 WNW_API int wnw_store_add(wnw_store *store, const wnw_store_key *key, const wnw_session *s,
                           const wnw_store_params *params);
 
-/* Whether a session that was stored after the first n tokens of a text and reads the others is, up to rounding, the one that has read the text
- * at once. It is if nothing is dropped, changed or noted when a piece ends: the policy keeps everything. */
+/* Whether reading a text in two pieces, with storing in between, gives the same session, up to rounding, as reading it at once. It does if
+ * nothing is dropped, changed or noted when a piece ends: the policy keeps everything. */
 WNW_API bool wnw_store_continues(const wnw_run *run);
 
 /* A row of the index. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * For studies of models, methods and this library: query heads that are switched off, where the time of an engine
- * goes, kernels. Programs that only read and answer need none of it. Conventions are those of winnow.h.
+ * goes, kernels. Programs that only read and answer do not need this header. Conventions are those of winnow.h.
  */
 #ifndef WINNOW_STUDY_H
 #define WINNOW_STUDY_H
@@ -43,12 +43,12 @@ WNW_API int wnw_session_mask_heads(wnw_session *s, const wnw_head *heads, int32_
 WNW_API int wnw_session_mask_form(wnw_session *s, wnw_mask_form form);
 
 /* Reads a list of query heads of m:
- *   3-1,7-4,...    by layer and head, both from 0
+ *   3-1,7-4,...    by layer and head, both from 0;
  *   srh:topN       the N heads of all layers with the largest mean semantic retrieval score in p, best first;
- *                  equal scores in the order of layers, then heads
- *   trad:topN      the same by traditional retrieval score
- *   random:N:SEED  N different heads, every choice as likely as any other, ascending
- *   random:N:SEED:M  the same without the M heads that srh:topM names
+ *                  equal scores in the order of layers, then heads;
+ *   trad:topN      the same by traditional retrieval score;
+ *   random:N:SEED  N different heads, every choice as likely as any other, ascending;
+ *   random:N:SEED:M  the same without the M heads that srh:topM names.
  * p may be NULL where it is not needed. *heads, [*n], is owned by the caller, who releases it with wnw_free.
  * E_ARG: not a list, a head twice, or the profile has no such scores. E_RANGE: no such head, or not as many.
  * E_MISMATCH: the profile is of another model. */

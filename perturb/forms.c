@@ -351,7 +351,7 @@ int perturb_page(struct eval_doc *d, const struct perturb_study *s, json_t *numb
     app_json_set(&study, "summary", text->no_memory ? NULL : json_stringn(text->text.s, text->text.len));
     app_json_set(&data, "v", json_integer(1));
     app_json_set(&data, "winnow", json_string(wnw_version()));
-    app_json_set(&data, "command", s->command ? json_incref(s->command) : json_null());
+    app_json_set(&data, "command", s->command ? app_page_without_paths(s->command) : json_null());
     app_json_set(&data, "perturbation", study);
     const int rc =
         data ? app_page_make(&d->text, "pages/report.html", data) : eval_no_memory("the page of the study");

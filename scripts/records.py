@@ -279,12 +279,12 @@ def keys_of_pages():
 
 
 def update_numbers(records, every):
-    numbers = read_numbers()
-    for key in sorted({*numbers, *keys_of_pages(), *charts.keys()}):
+    numbers, needed = read_numbers(), keys_of_pages()
+    for key in sorted({*numbers, *needed, *charts.keys()}):
         c = computed(records, key) if every or key not in numbers else None
         if c is not None:
             numbers[key] = row_of(key, c)
-        elif key not in numbers:
+        elif key not in numbers and key in needed:  # a chart without its numbers is not drawn
             raise SystemExit(f"{key}: neither the records nor the profile are here")
     write_csv(NUMBERS, FIELDS, [numbers[key] for key in sorted(numbers)])
 

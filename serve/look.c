@@ -15,7 +15,7 @@ struct held_tokens {
     const struct serve_watched *w;
     const struct llama_vocab *vocab;
     const int32_t *cells, *ids; /* [n]; ids NULL: which tokens they are is not known */
-    int32_t n;
+    int32_t n, n_header;        /* n_header: first tokens, which the chat template wrote */
     char name[80], model[128];
     const char *policy;
 };
@@ -97,6 +97,10 @@ static json_t *see(struct held_tokens *x)
     const size_t n_cells = (size_t)x->w->sequences.n_cells;
     struct scratch s = {.place = malloc(2 * n_cells * sizeof *s.place), .kept = malloc((size_t)x->n)};
     struct app_inspect_data data = {.n = x->n};
+    if (x->n_header > 0 && x->n_header < x->n) {
+        data.first = x->n_header;
+        data.end = x->n;
+    }
     json_t *seen = NULL;
     s.cells = s.place ? s.place + n_cells : NULL;
     bool good = s.place && s.kept && (data.plans = plans_of(x, &s)) != NULL;
@@ -137,6 +141,13 @@ static const char *policy_of(const struct serve_watched *w, const struct serve_h
     return s->compressed ? serve_want_taken(&s->by) : d && d->compressed ? serve_want_taken(&d->by) : "full";
 }
 
+/* Tokens of the chat template in front; 0: not known. What it wrote between later turns is not told apart. */
+static int32_t header_of(const struct serve_watched *w, int32_t document, int32_t seq)
+{
+    const int32_t d = document >= 0 ? document : w->held[seq].behind - 1;
+    return d >= 0 ? serve_document_n_header(d) : w->rule[seq].want.n_protected;
+}
+
 json_t *serve_look(const struct serve_watched *w, int32_t document, int32_t slot, const int32_t *notes,
                    size_t n_notes, const char **why)
 {
@@ -150,6 +161,7 @@ json_t *serve_look(const struct serve_watched *w, int32_t document, int32_t slot
                             .cells = q->cell,
                             .ids = n >= q->n ? ids : NULL,
                             .n = q->n,
+                            .n_header = header_of(w, document, seq),
                             .policy = policy_of(w, &w->held[seq])};
     (void)llama_model_meta_val_str(model, "general.name", x.model, sizeof x.model);
     if (document >= 0)

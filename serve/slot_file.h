@@ -26,7 +26,7 @@ struct serve_slot_by {
 
 struct serve_slot_file {
     uint64_t model[2];    /* identify the model's shape; 0: the writer had only the model's file */
-    char fingerprint[40]; /* of the model; "": who wrote it did not know it */
+    char fingerprint[24]; /* the first 23 digits of the model's, 92 bits; "": who wrote it did not know it */
     uint64_t n_tokens, state_bytes, packed_bytes;
     int64_t entries;    /* in all heads */
     int32_t n_sequence; /* tokens whose keys and values are there; n_tokens counts the server's notes, too */

@@ -25,7 +25,7 @@ enum { SERVE_MAX_ROW_KINDS = 16 };
 /* What the server's context has, which a state must fit. Numbers of 0 are not known and not compared. */
 struct serve_slot_form {
     uint64_t model[2];    /* identify the model's shape */
-    char fingerprint[24]; /* of the model; "": not known */
+    char fingerprint[24]; /* the first digits of the model's, as in the file; "": not known */
     int32_t n_vocab;
     int32_t n_most;         /* tokens of a slot */
     int32_t n_cells;        /* of the cache */

@@ -4,10 +4,11 @@
 
 Speaks WebDriver with chromedriver. Fails on anything that the browser's console says, on text that became markup, on charts
 without marks, on numbers other than the JSON's, on a policy with two looks. WORDs name what a run must show besides: "few" (numbers that look
-uncertain), "faint" (methods in the background), "hostile", "two" (runs), "options" (charts over them), "perturbation".
+uncertain), "faint" (methods in the background), "hostile", "two" (runs), "options" (charts over them), "contrasts", "perturbation".
 """
 import base64
 import json
+import math
 import os
 import re
 import sys
@@ -152,6 +153,82 @@ def check_options(browser, run, number):
     assert "options" not in words or len(want) == 2 and set(want.values()) == {9}, want
 
 
+def check_contrasts(browser, run, number):
+    """Rows of the contrasts, and only columns in which they differ."""
+    rows = browser.js(TABLE, "contrasts", number, "Primary contrasts") if run["contrasts"] else []
+    assert len(rows) == len(run["contrasts"]) and ("contrasts" not in words or len(rows) > 3), rows
+    if not rows:
+        return
+    head = browser.js("return [...document.querySelectorAll('[data-section=contrasts]')[arguments[0]].querySelectorAll('thead th')].map(c => c.textContent)", number)
+    keys = {"Size": "size", "n": "n", "Protocol": "mode", "Length": "N", "Cache": "kv_type"}
+    varies = [name for name, key in keys.items() if len({c[key] for c in run["contrasts"]}) > 1]
+    assert head == ["First, against second", "Δ", "95 % interval", "p", *varies], head
+    caption = browser.js("return document.querySelectorAll('[data-section=contrasts]')[arguments[0]].querySelector('.caption').textContent", number)
+    assert all(f"{c['mode']}" in caption and f"{c['kv_type']} cache" in caption for c in run["contrasts"]) or "Protocol" in varies, caption
+    for shown, c in zip(rows, run["contrasts"]):
+        want = [f"{c['a']} against {c['b']}", fixed(c["delta"], 1, True)]
+        assert [shown[0], shown[1].replace(" ~", "").replace(" =", "")] == want and shown[2].startswith(interval(c)) and float(shown[3]) == float(f"{c['p_holm']:.2g}"), (shown, c)
+        assert "Size" not in varies or shown[4] == size(c["size"]), (shown, c)
+
+
+MAPS = """
+return [...document.querySelectorAll('[data-section=maps]')[arguments[0]].querySelectorAll('.map')].map(m => ({label: m.querySelector('[role=region]').ariaLabel,
+  head: [...m.querySelectorAll('thead th')].map(c => c.textContent), rows: [...m.querySelectorAll('tbody tr')].map(r => [...r.children].map(c => c.textContent)),
+  painted: [...m.querySelectorAll('td.depth')].every(c => (c.textContent !== '') === (c.style.background !== ''))}));
+"""
+
+
+def check_maps(browser, run, number):
+    """One table for all methods of a task: every cell of every map of the page's data, by depth."""
+    blocks = browser.js("return data.runs[arguments[0]].blocks.map(b => [b.mode, b.maps || [], b.rows.map(r => [r.config, r.name])])", number)
+    want = {}
+    for mode, maps, rows in blocks:
+        for m in maps:
+            want.setdefault((m["task"], m["score"], mode), []).append(m)
+    shown = browser.js(MAPS, number) if want else []
+    assert len(shown) == len(want) and all(of["label"] for of in shown), (len(shown), len(want))
+    for of, maps in zip(shown, want.values()):
+        cells = [c for m in maps for c in m["cells"]]
+        lengths, depths = sorted({c[0] for c in cells}), sorted({c[1] for c in cells})
+        at = 1 + (len(lengths) > 1)
+        assert of["head"][at:at + len(depths)] == [f"{fixed(d, 0)} %" for d in depths] and of["painted"], of["head"]
+        lines = [[("" if v is None else fixed(v, 0)) for v in ({(c[0], c[1]): c[2] for c in m["cells"]}.get((n, d)) for d in depths)]
+                 for m in maps for n in lengths if any(c[0] == n for c in m["cells"])]
+        assert [row[at:at + len(depths)] for row in of["rows"]] == lines, of["label"]
+        assert ("Tokens" in of["head"]) == (len(lengths) > 1), of["head"]
+
+
+def check_papers(browser, run, number):
+    """Every table of the papers; rows that have a number of ours come first, the others are folded."""
+    boxes = browser.js("return [...document.querySelectorAll('[data-section=papers]')[arguments[0]].querySelectorAll('.box')].map(b => [b.querySelector('[role=region]').ariaLabel, "
+                       "[...b.querySelectorAll('tbody tr:not(.ours) th')].map(t => t.textContent)])", number)
+    want = []
+    for t in run["papers"]:
+        name = f"{t['paper']}: {t['table']}"
+        mine = [r["method"] for r in t["rows"] if any(o and o["value"] is not None for o in r["ours"])]
+        others = [r["method"] for r in t["rows"] if not any(o and o["value"] is not None for o in r["ours"])]
+        want += [[name, mine], [f"Other rows of {name}", others]] if t["ours"] and mine and others else [[name, [r["method"] for r in t["rows"]]]]
+    assert sorted(boxes) == sorted(want), (boxes, want)
+
+
+def check_log(browser, section):
+    """Numbers of the axis of divergences lie as their logarithms do."""
+    axes = browser.js("""return [...document.querySelectorAll(`[data-section=${arguments[0]}] figure`)].filter(f => f.querySelector('h5').textContent.startsWith('KL divergence')).map(f =>
+  [...f.querySelectorAll('text[text-anchor=end]')].filter(t => /^[0-9.]+$/.test(t.textContent)).map(t => [Number(t.textContent), Number(t.getAttribute('y'))]))""", section)
+    for ticks in axes:
+        ticks.sort()
+        assert len(ticks) > 1 and ticks[0][0] > 0, ticks
+        steps = [(b[1] - a[1]) / math.log(b[0] / a[0]) for a, b in zip(ticks, ticks[1:])]
+        assert max(steps) - min(steps) < 1e-3 * abs(steps[0]) and steps[0] < 0, ticks
+    return len(axes)
+
+
+def check_widths(browser):
+    """Tables of means need no scrolling on a laptop's screen."""
+    wide = browser.js("return [...document.querySelectorAll('[role=region]')].filter(t => t.ariaLabel.startsWith('Means') && t.scrollWidth > t.clientWidth + 1).map(t => [t.ariaLabel, t.scrollWidth, t.clientWidth])")
+    assert wide == [], f"wider than the page: {wide}"
+
+
 def check_run(browser, run, number):
     check_winners(browser, run, number)
     check_scores(browser, run, number)
@@ -165,16 +242,14 @@ def check_run(browser, run, number):
         marks = browser.js("return [...document.querySelectorAll('[data-section=curves]')[arguments[0]].querySelectorAll('figure')].filter(f => "
                            "f.querySelector('h5').textContent === arguments[1]).map(f => f.querySelectorAll('.mark').length)", number, f"Score over share removed, {b['mode']}")
         assert marks == [n + starts], (marks, n, starts)
-    maps = sum(len(b.get("maps", [])) for b in run["blocks"])
-    cells = browser.js("return [...document.querySelectorAll('[data-section=maps]')].flatMap(s => [...s.querySelectorAll('.map')]).length")
-    assert maps == 0 or cells > 0, "no map is drawn"
-    papers = browser.js("return [...document.querySelectorAll('[data-section=papers]')[arguments[0]].querySelectorAll('.box')].length", number)
-    assert papers == len(run["papers"]), (papers, len(run["papers"]))
+    check_maps(browser, run, number)
+    check_contrasts(browser, run, number)
+    check_papers(browser, run, number)
 
 
 def check_order(browser):
     order = browser.js("return [...document.querySelectorAll('[data-section]')].map(s => s.dataset.section)")
-    want = ["verdict", "notes", "curves", "scores", "predictions", "compared", "turns", "maps", "costs", "papers", "cases", "how"]
+    want = ["verdict", "notes", "contrasts", "curves", "scores", "predictions", "compared", "turns", "maps", "costs", "papers", "cases", "how"]
     assert order[:2] == want[:2] and all(a in want for a in order), order
     places = [want.index(name) for name in order]
     assert sum(a >= b for a, b in zip(places, places[1:])) == len(report["runs"]) - 1, order
@@ -209,6 +284,9 @@ def check_page(browser):
         check_order(browser)
         for number, run in enumerate(report["runs"]):
             check_run(browser, run, number)
+        check_widths(browser)
+        axes = check_log(browser, "curves")
+        assert axes > 0 or all(r["full"] or not r["macro"]["kl"] for run in report["runs"] for b in run["blocks"] for r in b["rows"]), "no chart of divergences"
     check_charts(browser, "curves")
     assert ("few" in words) == (browser.js("return document.querySelectorAll('td.few').length") > 0), "numbers of few samples"
     assert ("faint" in words) == (browser.js("return document.querySelectorAll('g.faint').length") > 0), "methods in the background"

@@ -8,7 +8,8 @@
  * order. Then its plan is made once more, in which the score of every entry
  * that the other program keeps is raised by FACTOR times as much, and every other one is lowered. Counts, budgets over several heads and
  * selectors follow from those scores. What comes out must be what the other program keeps, entry by entry: then each entry that
- * one keeps and the other drops lies within the error of the cut, and the counts follow from those.
+ * one keeps and the other drops lies within the error of the cut, and the counts follow from those. The selectors of CriticalKV choose
+ * by scores first, then by products: there an entry that is missed is raised once more by the same error.
  *
  * A test that uses it is linked with the wrapped functions that tests/CMakeLists.txt names.
  */
@@ -24,6 +25,11 @@ struct test_cuts;
 struct test_cuts *test_cuts_note(void);
 void test_cuts_stop(void);
 void test_cuts_free(struct test_cuts *c);
+
+/* What a program keeps that notes no scores, as the files of golden/: layers and heads of n_entry entries, of which none is kept
+ * until test_cuts_keep says so. */
+struct test_cuts *test_cuts_new(int32_t n_layer, int32_t n_head_kv, int32_t n_entry);
+void test_cuts_keep(struct test_cuts *c, int32_t k, int32_t ih, int32_t i);
 
 /* A computation that makes one plan, from the beginning; `other`: with another rounding. */
 struct test_keeper {

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes a folder as `winnow eval --out` leaves it, with made-up answers: make_results.py DIR [--shard I/N] [--small | --one | --many | --wide | --options] [--hostile]
+"""Writes a folder as `winnow eval --out` leaves it, with made-up answers: make_results.py DIR [--shard I/N] [--small | --one | --many | --wide | --options] [--hostile] [--contrasts]
 
 The answers do not come from a model: a method's chance to answer falls with the share it removes. They are the same on
 every machine. A shard holds the samples whose number is I modulo N.
 --options has one method at one size with three values of each of two options; --wide has passkeys alone, at many lengths and depths; --many has 30 methods with long names at 8 lengths and two sizes; --one has one method at
-one size, with 4 samples. --hostile puts markup wherever a text comes from outside.
+one size, with 4 samples. --hostile puts markup wherever a text comes from outside. --contrasts lists contrasts
+of one protocol, as if before the run.
 """
 import argparse
 import hashlib
@@ -101,6 +102,7 @@ def main():
     parser.add_argument("--one", action="store_true")
     parser.add_argument("--many", action="store_true")
     parser.add_argument("--options", action="store_true")
+    parser.add_argument("--contrasts", action="store_true")
     parser.add_argument("--model", default="smollm2-135m")
     args = parser.parse_args()
     if args.wide:
@@ -142,6 +144,8 @@ def main():
                          "our own lists of words in place of the package wonderwords (niah_single_1, niah_single_2)"],
            "configs": [dict(c, config_id=config_id(c), recipe=c["policy"]) for c in configs(args.small)]}
     run["recipes"] = {c["policy"]: "paper-" + c["policy"] if c["policy"] == "snapkv" else c["policy"] for c in run["configs"]}
+    if args.contrasts:
+        run["contrasts"] = [f"{a} vs {b} mode=agnostic size=ratio={r}" for r in RATIOS[:2] for a, b in (("kvcompose", "snapkv"), ("lagkv", "streaming_llm"))]
     if args.hostile:
         run["model"]["name"] = f"<b>model</b> \"&' {HOSTILE}"
         run["command"] = ["winnow", "eval", HOSTILE]

@@ -146,8 +146,7 @@ static void check_works(struct fixture *f, const char *name, const wnw_policy *p
                   (long long)o.n, d);
     if (o.same == o.n)
         assert_cmp(d, <=, test_nmse_most(1e-7));
-    /* critical reads more than scores. Under noise some scores jump, such as the largest of few numbers. */
-    else if (strncmp(wnw__selector_of(policy)->part.name, "critical", 8) != 0 && test_noise() == 0)
+    else
         test_session_keeps_as(
             name,
             &(struct test_keep){.m = f->model,

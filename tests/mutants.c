@@ -487,28 +487,32 @@ static void mutate_key(struct test_gguf *f, uint64_t *state, char said[TEST_MUTA
 
 /* ---- Tensors ---- */
 
-static void mutate_shape(struct ggml_tensor *t, uint64_t *state, char said[TEST_MUTANT_TEXT])
+enum { N_SHAPE = 10 };
+
+/* Another shape of a tensor, of no more elements than it has. false: its type has no such rows, or it is the same. */
+static bool set_shape(struct ggml_tensor *t, size_t how, char said[TEST_MUTANT_TEXT])
 {
     const int64_t *ne = t->ne;
-    const int64_t shapes[][GGML_MAX_DIMS] = {{ne[1], ne[0], ne[2], ne[3]},
-                                             {ne[0] * ne[1] * ne[2], 1, 1, 1},
-                                             {ne[0], ne[1] > 1 ? ne[1] - 1 : 1, ne[2], ne[3]},
-                                             {ne[0], 1, 1, 1},
-                                             {1, 1, 1, 1},
-                                             {ne[0] > 1 ? ne[0] / 2 : 1, ne[1], ne[2], ne[3]},
-                                             {ne[0], ne[2], ne[1], ne[3]},
-                                             {ne[0], 1, ne[1], ne[2]},
-                                             {1, ne[0], ne[1], ne[2]},
-                                             {ne[0] > 1 ? ne[0] - 1 : 1, ne[1], ne[2], ne[3]}};
-    const int64_t *to = shapes[pick(state, sizeof shapes / sizeof *shapes)], block = ggml_blck_size(t->type);
-    if (to[0] % block != 0)
-        return;
+    const int64_t shapes[N_SHAPE][GGML_MAX_DIMS] = {{ne[1], ne[0], ne[2], ne[3]},
+                                                    {ne[0] * ne[1] * ne[2], 1, 1, 1},
+                                                    {ne[0], ne[1] > 1 ? ne[1] - 1 : 1, ne[2], ne[3]},
+                                                    {ne[0], 1, 1, 1},
+                                                    {1, 1, 1, 1},
+                                                    {ne[0] > 1 ? ne[0] / 2 : 1, ne[1], ne[2], ne[3]},
+                                                    {ne[0], ne[2], ne[1], ne[3]},
+                                                    {ne[0], 1, ne[1], ne[2]},
+                                                    {1, ne[0], ne[1], ne[2]},
+                                                    {ne[0] > 1 ? ne[0] - 1 : 1, ne[1], ne[2], ne[3]}};
+    const int64_t *to = shapes[how];
+    if (to[0] % ggml_blck_size(t->type) != 0 || memcmp(to, t->ne, sizeof t->ne) == 0)
+        return false;
     say(said, "%s is %d x %d x %d", t->name, (int)to[0], (int)to[1], (int)to[2]);
     memcpy(t->ne, to, sizeof t->ne);
     t->nb[0] = ggml_type_size(t->type);
     t->nb[1] = ggml_row_size(t->type, t->ne[0]);
     for (int i = 2; i < GGML_MAX_DIMS; i++)
         t->nb[i] = t->nb[i - 1] * (size_t)t->ne[i - 1];
+    return true;
 }
 
 static void mutate_tensor(struct test_gguf *f, uint64_t *state, char said[TEST_MUTANT_TEXT])
@@ -539,7 +543,7 @@ static void mutate_tensor(struct test_gguf *f, uint64_t *state, char said[TEST_M
         ggml_set_name(t, name);
         return;
     case 3:
-        mutate_shape(t, state, said);
+        set_shape(t, pick(state, N_SHAPE), said);
         return;
     default: {
         const enum ggml_type type = (enum ggml_type)pick(state, GGML_TYPE_COUNT);
@@ -617,6 +621,25 @@ bool test_mutate_once(struct test_gguf *f, int32_t at, char said[TEST_MUTANT_TEX
     } else {
         say(said, "nothing");
     }
+    return true;
+}
+
+bool test_mutate_left_out(struct test_gguf *f, int32_t at, char said[TEST_MUTANT_TEXT])
+{
+    if (at >= f->n_tensor)
+        return false;
+    snprintf(said, TEST_MUTANT_TEXT, "%s left out", f->tensor[at]->name);
+    test_gguf_remove(f, at);
+    return true;
+}
+
+bool test_mutate_shape(struct test_gguf *f, int32_t at, char said[TEST_MUTANT_TEXT])
+{
+    if (at >= f->n_tensor * N_SHAPE)
+        return false;
+    said[0] = '\0';
+    if (!set_shape(f->tensor[at / N_SHAPE], (size_t)(at % N_SHAPE), said))
+        say(said, "nothing");
     return true;
 }
 

@@ -12,6 +12,9 @@ void test_mutate(struct test_gguf *f, uint64_t *state, char said[TEST_MUTANT_TEX
 /* The single changes: each key of a number left out or another number, each tensor left out or of another type. Makes change `at` of
  * them; false where there are fewer. */
 bool test_mutate_once(struct test_gguf *f, int32_t at, char said[TEST_MUTANT_TEXT]);
+/* Change `at` of those that leave out one tensor, or give it another shape; false where there are fewer. */
+bool test_mutate_left_out(struct test_gguf *f, int32_t at, char said[TEST_MUTANT_TEXT]);
+bool test_mutate_shape(struct test_gguf *f, int32_t at, char said[TEST_MUTANT_TEXT]);
 /* Writes the file, of which a small part of the files gets other bytes in its header, or ends too early; that is said, too. */
 void test_mutant_write(const struct test_gguf *f, const char *path, uint64_t *state,
                        char said[TEST_MUTANT_TEXT]);

@@ -74,11 +74,17 @@ static void test_data(void **state)
         .name = "a\xff.wkv", .model = "m", .policy = json_null(), .layers = layers, .moved = true});
     assert_int_equal(json_array_append_new(plans, plan), 0);
     json_t *o = app_inspect_data(&(struct app_inspect_data){.n = 4, .plans = plans});
-    json_t *want = json_pack("{s:s, s:i, s:n, s:n, s:[{s:s, s:s, s:n, s:b, s:[[s]]}], s:n}", "winnow",
-                             wnw_version(), "n", 4, "texts", "ids", "plans", "name", "a\xef\xbf\xbd.wkv",
-                             "model", "m", "policy", "moved", 1, "layers", "9", "answer");
+    json_t *want =
+        json_pack("{s:s, s:i, s:n, s:n, s:n, s:[{s:s, s:s, s:n, s:b, s:[[s]]}], s:n}", "winnow",
+                  wnw_version(), "n", 4, "texts", "ids", "document", "plans", "name", "a\xef\xbf\xbd.wkv",
+                  "model", "m", "policy", "moved", 1, "layers", "9", "answer");
     assert_non_null(want);
     assert_true(json_equal(o, want));
+    json_decref(want);
+    json_decref(o);
+    o = app_inspect_data(&(struct app_inspect_data){.n = 4, .first = 1, .end = 3, .plans = plans});
+    want = json_pack("[i, i]", 1, 3);
+    assert_true(json_equal(json_object_get(o, "document"), want));
     json_decref(want);
     json_decref(o);
     json_decref(plans);
@@ -104,13 +110,58 @@ static void test_pages(void **state)
     free(t.s);
 }
 
+/* Paths of the machine become names; what only looks like one stays. */
+static void test_paths(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *word, *shown;
+    } rows[] = {
+        {"/home/ann/models/a.gguf", "a.gguf"},
+        {"--out=/tmp/x/run 1/", "--out=run 1"},
+        {"/a/b.txt,../c/d.txt,~/e", "b.txt,d.txt,e"},
+        {"./run", "run"},
+        {"runs/five", "runs/five"},
+        {"/no_think", "/no_think"},
+        {"1/2", "1/2"},
+        {"snapkv:window=8", "snapkv:window=8"},
+        {"https://a.example/b/c", "https://a.example/b/c"},
+        {"</think>", "</think>"},
+        {"", ""},
+        {"/", "/"},
+        {"//a//", "a"},
+        {"\xc3\xa4/\xc3\xb6", "\xc3\xa4/\xc3\xb6"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_t *o = json_pack("{s:[s, i], s:b, s:n}", "command", rows[i].word, 7, "good", 1, "none");
+        json_t *want = json_pack("{s:[s, i], s:b, s:n}", "command", rows[i].shown, 7, "good", 1, "none");
+        json_t *got = app_page_without_paths(o);
+        assert_non_null(want);
+        if (!json_equal(got, want))
+            fail_msg("'%s' became '%s'", rows[i].word,
+                     json_string_value(json_array_get(json_object_get(got, "command"), 0)));
+        json_decref(o);
+        json_decref(want);
+        json_decref(got);
+    }
+    json_t *o = json_string("winnow eval -m '/home/ann/a.gguf' --out /tmp/x/y"),
+           *got = app_page_without_paths(o);
+    assert_string_equal(json_string_value(got), "winnow eval -m 'a.gguf' --out y");
+    json_decref(o);
+    json_decref(got);
+    got = app_page_name_of_path("/tmp/x/r\xff/");
+    assert_string_equal(json_string_value(got), "r\xef\xbf\xbd");
+    json_decref(got);
+    got = app_page_name_of_path("runs/five");
+    assert_string_equal(json_string_value(got), "five");
+    json_decref(got);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_digits),
-        cmocka_unit_test(test_data),
-        cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_texts), cmocka_unit_test(test_digits), cmocka_unit_test(test_data),
+        cmocka_unit_test(test_pages), cmocka_unit_test(test_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "app/json.h"
+#include "app/page.h"
 #include "eval/base/grow.h"
 #include "eval/results/map.h"
 #include "eval/results/primary.h"
@@ -515,14 +516,33 @@ static void slim_block(json_t *block)
     }
 }
 
+/* A page is given to others. False without memory. */
+static bool hide_paths(json_t *run)
+{
+    json_t *names = json_array();
+    const json_t *folder;
+    size_t i;
+    json_array_foreach(json_object_get(run, "folders"), i, folder)
+        app_json_append(&names, app_page_name_of_path(json_string_value(folder)));
+    const bool good = json_object_set_new(run, "folders", names) == 0;
+    return json_object_set_new(run, "info", app_page_without_paths(json_object_get(run, "info"))) == 0 &&
+           good;
+}
+
 json_t *eval_report_page_json(const json_t *report)
 {
     json_t *o = json_deep_copy(report);
     const json_t *runs = json_object_get(o, "runs");
+    bool good = o != NULL;
     for (size_t i = 0; i < json_array_size(runs); i++) {
-        const json_t *blocks = json_object_get(json_array_get(runs, i), "blocks");
+        json_t *run = json_array_get(runs, i);
+        const json_t *blocks = json_object_get(run, "blocks");
         for (size_t k = 0; k < json_array_size(blocks); k++)
             slim_block(json_array_get(blocks, k));
+        good = hide_paths(run) && good;
     }
-    return o;
+    if (good)
+        return o;
+    json_decref(o);
+    return NULL;
 }

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Attention of a batch of rows over the caches they belong to. One interface has two implementations:
- *   own  (attend_own.c)   one custom CPU operation over ragged heads. It reads the batch and the caches when
- *                         the graph runs, so a graph depends on the number of rows alone and can be kept.
+ *   own  (attend_own.c)   one custom CPU operation over ragged heads. It reads the batch and the caches when the graph
+ *                         runs. So a graph depends on the number of rows alone and can be kept.
  *   ggml (attend_ggml.c)  standard ggml operations. It is the oracle, and other backends can run it.
  *
  * A row is one new token. The rows of a batch are cut into slices, one per cache: the tokens at positions
- * n_past .. n_past+n_row-1 after what that cache holds. Both implementations take q [d, n_head, n_row], k
- * and v [d, n_head_kv, n_row] (ggml order, f32, after RoPE), write the new rows of k and v after the stored
- * entries of every head (the caller has reserved the room and commits the lengths after the graph has run)
- * and return [d * n_head, n_row] f32. A row sees every entry stored in its slice's cache (within the layer's
- * sliding window, if it has one) and the rows of its slice up to itself; it never sees another slice.
+ * n_past .. n_past+n_row-1 after what that cache holds. Both implementations take q [d, n_head, n_row], k and v [d,
+ * n_head_kv, n_row] (ggml order, f32, after RoPE). They write the new rows of k and v after the stored entries of every
+ * head. The caller has reserved the room, and commits the lengths after the graph has run. They return [d * n_head,
+ * n_row] f32. A row sees every entry stored in its slice's cache (within the layer's sliding window, if it has one) and
+ * the rows of its slice up to itself; it never sees another slice.
  *
- * Where the CPU has products in bf16, the own attention rounds the queries, keys, weights and values of pieces of many
- * rows to it, unless the cache is float32 (decision 039), and where it has products of bytes, scores of far entries are
- * computed in them (decision 042). The result for a slice depends on that slice alone, bit for
- * bit: neither on the other slices of the batch nor on the number of threads (decision 004).
+ * If the CPU has products in bf16, the own attention uses them for pieces of many rows: it rounds queries, keys,
+ * weights and values (decision 039). If the CPU has products of bytes, scores of far entries are computed in bytes
+ * (decision 042). A cache of float32 turns off bf16. The result for a slice depends on that slice alone, bit for bit:
+ * neither on the other slices of the batch nor on the number of threads (decision 004).
  */
 #ifndef WNW_ATTEND_H
 #define WNW_ATTEND_H
@@ -87,8 +87,8 @@ struct wnw__attend_op {
 /* The number of rows at the beginning of slice i that the own attention leaves out. */
 int32_t wnw__attend_skipped(const struct wnw__attend_op *op, int32_t i);
 
-/* The number of (row, entry) pairs of KV head ih in which the row sees the entry, if n_row new rows follow
- * the layer's entries. */
+/* The number of (row, entry) pairs of KV head ih where the row sees the entry, if n_row new rows follow the layer's
+ * entries. */
 double wnw__attend_pairs(const struct wnw__kv_layer *layer, int32_t ih, int32_t n_row);
 
 struct ggml_tensor *wnw__attend_own(struct ggml_context *ctx, struct wnw__attend_op *op,

@@ -17,7 +17,7 @@
 
 enum {
     ROWS = 192,  /* queries of a unit */
-    FEW = 64,    /* up to so many queries of a head, entries are cut into pieces */
+    FEW = 64,    /* up to this number of queries of a head, entries are cut into pieces */
     PANELS = 8,  /* more queries than these take transposed keys */
     PIECE = 256, /* least entries of a piece */
     PIECES = 32  /* most pieces of a head */
@@ -27,7 +27,7 @@ enum seen { SEEN_NOT, SEEN_SOME, SEEN_ALL };
 
 struct work {
     float *q, *kf, *kt, *vf, *s, *o, *m, *l, *corr;
-    uint8_t *seen; /* [ROWS] of each row, for the tile at hand */
+    uint8_t *seen; /* [ROWS] of each row, for the current tile */
 };
 
 struct wnw__cells_shared {
@@ -525,8 +525,8 @@ void wnw__cells_run(struct wnw__cells_shared *sh, const struct wnw__cells_op *op
 
 /* ---- Columns ---- */
 
-/* Adds the probabilities of the tile's rows to the numbers of n entries from i on. Rows of one query head are a group
- * apart. */
+/* Adds the probabilities of the tile's rows to the numbers of n entries from i on. The stride between rows of one
+ * query head is the size of the group. */
 static void add_columns(const struct job *job, int32_t i, int32_t n)
 {
     const struct wnw__cache *c = job->op->cache;

@@ -12,12 +12,13 @@
 
 #include <string.h>
 
-/* Tiles that are kept should stay in the second-level cache: so many floats, unless that leaves fewer rows than
- * make it worth while to convert a tile of keys and values. */
+/* The largest number of floats in kept tiles, so that they stay in the second-level cache. KEPT_ROWS is the fewest
+ * rows for which converting a tile of keys and values pays. */
 enum { KEPT_FLOATS = 1 << 18, KEPT_ROWS = WNW_ROWS_PAD };
 
-/* Tiles that are needed besides one for every WNW_TILE entries. Rows read up to three stretches (struct wnw__attend_stretches), and
- * the last tile of each stretch may be short. What leaves the tail meanwhile is read twice: an entry per row, and a block. */
+/* Tiles that are needed in addition to one for every WNW_TILE entries. Rows read up to three stretches (struct
+ * wnw__attend_stretches), and the last tile of each stretch may be short. Entries that leave the tail meanwhile are read twice: one
+ * per row, and a block. */
 enum { TILES_MORE = 3 + (WNW_ATTEND_ROWS + WNW_CACHE_BLOCK + WNW_TILE - 1) / WNW_TILE };
 
 bool wnw__attend_leaves_columns(const struct wnw__attend_shared *sh, const struct wnw__attend_slice *slice)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Scores of entries that are far from the queries are computed in bytes (decision 042). Most of a row's attention goes
- * to the beginning of the text and to what stands just before it, so the first tile, and those whose entries are near
- * the row, keep the other scores. So does a row whose elements and those of the tile's keys are of such sizes that
- * rounding would show: where a few elements are far larger than the others, as in some heads of Qwen2.
+ * to the beginning of the text and to the tokens just before the row. So the first tile, and tiles with entries near
+ * the row, keep the exact scores. A row also keeps them if rounding would show: if a few elements of it or of the
+ * tile's keys are far larger than the others, as in some heads of Qwen2.
  *
- * Every row decides for itself, from where it and the tile stand among the entries and from their numbers. So results
- * depend neither on where prompts are cut nor on which rows are computed together.
+ * Each row is decided separately, from its position, the tile's position and their numbers. So results depend neither
+ * on where prompts are cut nor on which rows are computed together.
  */
 #include "attend/attend_impl.h"
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inside of the own attention. Query head g of a group and row t of a slice make one query; all queries
- * that share a KV head go through its entries together, so that keys and values are read and converted once
- * per group. attend_tile.c streams entries past a set of queries, attend_far.c computes scores of far entries in bytes,
- * attend_columns.c adds up columns while a prompt is read, attend_decode.c takes pieces of a head's entries for few
- * queries, attend_run.c has threads take the units of all slices, and attend_own.c holds the scratch memory and makes
- * operations of a graph.
+ * The inside of the own attention. Query head g of a group and row t of a slice make one query. All queries that share
+ * a KV head go through its entries together, so that keys and values are read and converted once per group.
+ *
+ * attend_tile.c: streams entries past a set of queries.
+ * attend_far.c: computes scores of far entries in bytes.
+ * attend_columns.c: adds up columns while a prompt is read.
+ * attend_decode.c: takes pieces of a head's entries for few queries.
+ * attend_run.c: has threads take the units of all slices.
+ * attend_own.c: holds the scratch memory and makes operations of a graph.
  */
 #ifndef WNW_ATTEND_IMPL_H
 #define WNW_ATTEND_IMPL_H
@@ -67,7 +70,7 @@ struct wnw__attend_shared {
         *row_norm; /* [n_head][rows of the batch] of the latest operation: m, 1 / l; NULL unless asked for */
 
     atomic_int next; /* next unit to take */
-    atomic_int left; /* threads that have finished, the last of which resets both counters */
+    atomic_int left; /* threads that have finished; the last one resets both counters */
 };
 
 /* One slice in one layer, on which the functions below work. */
@@ -122,15 +125,15 @@ static inline int32_t *wnw__attend_kept_entries(const struct wnw__attend_kept *k
 
 /* What scores in bytes need: attend_far.c. */
 struct wnw__attend_far {
-    bool on;                        /* the queries at hand are here */
+    bool on;                        /* the current queries are here */
     uint32_t *q;                    /* [rows][d / 4] in panels */
     float *q_scale, *q_square;      /* [rows] */
     int32_t *q_first;               /* [rows] */
     struct wnw__score8_size q_most; /* of all rows */
     float *k_room;                  /* room for a tile of keys in bytes */
-    const uint32_t *k;              /* [d / 4][WNW_TILE] of the tile at hand */
+    const uint32_t *k;              /* [d / 4][WNW_TILE] of the current tile */
     const float *k_scale;           /* [WNW_TILE] */
-    uint8_t *taken;                 /* [rows] whether its scores for the tile at hand are in bytes */
+    uint8_t *taken;                 /* [rows] whether its scores for the current tile are in bytes */
 };
 
 /* One thread's scratch. */

@@ -43,7 +43,7 @@ static double formed(const struct wnw__attend_job *job, int32_t h, int32_t ahead
 
 /* Work of one KV head. */
 struct buffers {
-    float *k, *v;  /* [n][d], its entries as the row at hand finds them */
+    float *k, *v;  /* [n][d], its entries as the current row finds them */
     int32_t n;     /* that are there */
     double *score; /* [longest head] */
     double *acc;   /* [d] */

@@ -177,7 +177,7 @@ static void mask_tile(const struct wnw__attend_work *w, int32_t n_query, enum wn
     }
 }
 
-/* Whether so many queries take stored values of this type in several turns, each of which would convert them again.
+/* Whether n_query queries take stored values of this type in several turns, and so would convert them in every turn.
  * Converting a quantised row takes longer than writing and reading it. */
 static bool is_converted_once(const struct wnw__kv_rows *rows, int32_t n_query)
 {
@@ -205,7 +205,7 @@ static void score_tile(const struct wnw__attend_job *job, const struct wnw__kv_r
         wnw__attend_far_scores(job, far, n_query, w);
 }
 
-/* Whether the products of so many queries are bf16. */
+/* Whether the products of n_query queries are bf16. */
 static bool takes_bf16(const struct wnw__attend_job *job, int32_t n_query)
 {
     return n_query > WNW_ATTEND_NT_ROWS && wnw__attend_is_bf16(job);

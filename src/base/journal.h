@@ -35,8 +35,8 @@ bool wnw__journal_was_left(const struct wnw__journal *j);
 /* Reads the next line; *v is NULL where there is no further complete one, else released with json_decref. E_FORMAT:
  * the line is not JSON. */
 int wnw__journal_next(struct wnw__journal *j, json_t **v);
-/* Takes the line that was read last out of the journal: the next one that is added stands in its place. False where
- * anything follows it in the file; then nothing has changed. */
+/* Removes the line that was read last from the journal: the next line that is added replaces it. Returns false and
+ * changes nothing if anything follows that line in the file. */
 bool wnw__journal_take_back(struct wnw__journal *j);
 /* E_FORMAT with the sentence "line N of the journal 'PATH' WHY", of the line that was read last. */
 int wnw__journal_damaged(const struct wnw__journal *j, const char *why);

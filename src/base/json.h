@@ -12,9 +12,9 @@
  * field of the outermost object, and every row of an array of arrays, begins a line. E_NOMEM; v is NULL where
  * memory ran out while it was made. */
 int wnw__json_text(char **text, size_t *len, const json_t *v, bool rows);
-/* Parses text[len], which is one value without a key that stands twice in an object, under any locale; it is
- * released with json_decref. NULL where *error says why; its text is "" if memory for the parser was missing. The
- * caller has checked that there is memory for the values. */
+/* Parses text[len], one JSON value, in any locale. A key may not occur twice in an object. The result is released
+ * with json_decref. After a failure it is NULL and *error has the reason; its text is "" if memory for the parser was
+ * missing. The caller has checked that memory for the values is available. */
 json_t *wnw__json_load(const char *text, size_t len, json_error_t *error);
 /* The same with that check; *v is released with json_decref. E_NOMEM; E_FORMAT without a sentence of its own: the
  * caller knows where the text is from. */

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* A team and its loop at hand. One thread at a time may use it, and functions that a loop calls may not. */
+/* A team and its current loop. One thread at a time may use it. Functions that a loop calls may not use it. */
 struct wnw__pool {
     int32_t n_threads; /* the caller's included, at least 1 */
     /* Has the threads of the team, the caller's included, call wnw__parallel_work once each, and returns when
@@ -28,7 +28,7 @@ struct wnw__pool {
  * alone. */
 void wnw__parallel(struct wnw__pool *pool, int32_t n, void (*fn)(int32_t i, void *user), void *user);
 
-/* For teams: takes work of the loop at hand until none is left. */
+/* For teams: takes work of the current loop until none is left. */
 void wnw__parallel_work(struct wnw__pool *pool);
 
 /* Tries how many threads can be started next to the caller's, at most n, and ends them again: *out is 0 .. n.

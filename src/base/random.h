@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- FNV-1a, 64 bits: tells contents apart that nobody has forged ---- */
+/* ---- FNV-1a, 64 bits: compares contents that nobody has forged ---- */
 
 #define WNW_HASH_START UINT64_C(0xcbf29ce484222325)
 #define WNW_HASH_PRIME UINT64_C(0x100000001b3)

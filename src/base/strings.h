@@ -86,8 +86,8 @@ bool wnw__base64_read(void *to, size_t n, const char *text, size_t len);
 
 /* ---- Names ----
  * The known name that a mistyped word meant is the one at the smallest edit distance (letters that are inserted, left out or
- * replaced), the first of several. It counts as a typing error while at most a third of the longer word, rounded up, is wrong,
- * or two letters of a short one, and some letter of the name is right. */
+ * replaced), the first of several. At most a third of the longer word, rounded up, may be wrong. In a short word two letters
+ * may be wrong. At least one letter of the name must be right. */
 
 /* Starts with .word and .len set, and is then shown every name. */
 struct wnw__guess {

@@ -38,22 +38,28 @@ static char *beside(const char *path, const char *ending)
  * set. */
 static char *link_target(const char *path)
 {
-    char text[PATH_MAX], *out = NULL;
+    char text[PATH_MAX];
     const ssize_t n = readlink(path, text, sizeof text - 1);
     if (n < 0)
         return NULL;
     text[n] = '\0';
     const char *slash = strrchr(path, '/');
     const int folder = text[0] == '/' || !slash ? 0 : (int)(slash - path) + 1;
-    return asprintf(&out, "%.*s%s", folder, path, text) < 0 ? NULL : out;
+    const size_t size = (size_t)folder + (size_t)n + 1;
+    char *out = malloc(size);
+    if (out)
+        snprintf(out, size, "%.*s%s", folder, path, text);
+    return out;
 }
 
 char *wnw__behind_links(const char *path)
 {
-    char *at = realpath(path, NULL);
-    if (at || errno != ENOENT)
-        return at;
-    at = strdup(path);
+    char real[PATH_MAX];
+    if (realpath(path, real))
+        return strdup(real);
+    if (errno != ENOENT)
+        return NULL;
+    char *at = strdup(path);
     for (int depth = 0; at; depth++) {
         char *next = depth < 40 ? link_target(at) : NULL;
         const int err = depth < 40 ? errno : ELOOP;
@@ -96,7 +102,8 @@ static int link_it(struct wnw__whole_file *f)
     return linkat(AT_FDCWD, self, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
 }
 
-/* Finds a free name beside the file's place. Names are tried, because neither way replaces a file. Returns 0 or errno. */
+/* Finds a free name in the folder of the final file. Names are tried, because neither way replaces a file. Returns 0 or
+ * errno. */
 static int name_it(struct wnw__whole_file *f, int (*make)(struct wnw__whole_file *f))
 {
     char ending[48];
@@ -115,7 +122,7 @@ static int name_it(struct wnw__whole_file *f, int (*make)(struct wnw__whole_file
     return err;
 }
 
-/* A file without a name, or with one beside its place. Returns 0 or errno. */
+/* A file without a name, or with a temporary name in the same folder. Returns 0 or errno. */
 static int make_file(struct wnw__whole_file *f)
 {
     char *folder = folder_of(f->path);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A file that appears under its name when all of it is on the disk, and replaces the one that was there. Until then it has
- * no name where the file system can do that, so that nothing is left of it however the process ends; otherwise it is
- * NAME.PROCESS-NUMBER.tmp beside its place.
+ * A file that appears under its name when all of it is on the disk, and then replaces an older one. Until then it has no
+ * name, if the file system can do that. So nothing is left of it however the process ends. On other file systems it is
+ * NAME.PROCESS-NUMBER.tmp in the same folder.
  */
 #ifndef WNW_BASE_WHOLE_FILE_H
 #define WNW_BASE_WHOLE_FILE_H
@@ -14,7 +14,7 @@
 /* Starts as {.fd = -1}. */
 struct wnw__whole_file {
     int fd;          /* to be written to; -1 = not open */
-    char *path;      /* where it will be, behind symbolic links; owned */
+    char *path;      /* where it will be, symbolic links resolved; owned */
     char *temporary; /* the name that it has until then, owned; NULL = none */
 };
 

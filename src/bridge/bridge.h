@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * winnow as a backend of ggml under an unmodified libllama. libllama puts the KV cache of a context on the device of its
- * layers; on ours the tensors are addresses without memory, and keys and values lie in a ragged cache of our own, from
- * which our attention reads. All else of a graph runs on a CPU backend that ours owns.
+ * layers. On winnow's device these tensors are addresses without memory. Keys and values are in winnow's ragged cache,
+ * and winnow's attention reads them there. All other nodes of a graph run on a CPU backend that winnow's backend owns.
  *
- *     bridge.c         registry, device, version gate          bridge_buffer.c   the memory that libllama asks for
- *     bridge_graph.c   which node does what with a cache       bridge_store.c    entries by cell
- *     bridge_nodes.c   what a node that is ours computes       bridge_run.c      a graph runs
- *     bridge_matmul.c  products with weights                   bridge_fuse.c     what they compute on the way
- *     bridge_access.c  what programs see of a cache            bridge_module.c   what ggml looks for in a library
- *     bridge_rows.c    for programs that know sequences
+ *     bridge.c:         registry, device, version gate
+ *     bridge_buffer.c:  the memory that libllama asks for
+ *     bridge_graph.c:   which node does what with a cache
+ *     bridge_store.c:   entries by cell
+ *     bridge_nodes.c:   what a node of winnow's computes
+ *     bridge_run.c:     a graph runs
+ *     bridge_matmul.c:  products with weights
+ *     bridge_fuse.c:    what they compute on the way
+ *     bridge_access.c:  what programs see of a cache
+ *     bridge_module.c:  what ggml looks for in a library
+ *     bridge_rows.c:    for programs that know sequences
  *
- * A layer of a cache is taken over if every node of its first graph that reads or writes it is known (ragged); else it
- * stays as libllama has it (plain). Where a later graph has an unknown node on a ragged layer, the rows are copied to
+ * A layer of a cache is taken over (ragged) if every node of its first graph that reads or writes it is known. Otherwise
+ * it stays as libllama has it (plain). If a later graph has an unknown node on a ragged layer, the rows are copied to
  * the tensor's addresses, the node runs, and they are copied back.
  */
 #ifndef WNW_BRIDGE_H
@@ -29,7 +34,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* ---- The cache of a context: one buffer of ours that has tensors of keys and values ---- */
+/* ---- The cache of a context: one winnow buffer that has tensors of keys and values ---- */
 
 struct wnw__bridge_layer;
 
@@ -114,7 +119,7 @@ struct wnw__bridge_cache {
      * same token, -1 = not known; NULL: no cell is known */
     int32_t *twin;
     int32_t n_cell, n_written;
-    /* rows were written since the last clear of which there is no note, because memory ran out */
+    /* rows without a note were written since the last clear, because memory ran out */
     bool missed;
     int64_t made;      /* when, to compare */
     atomic_int owners; /* the buffer, and every backend that has seen it in a graph */
@@ -151,7 +156,7 @@ void wnw__bridge_layer_write(struct wnw__bridge_layer *l, bool is_v, int32_t str
 /* Converts the key or value of the entry in a row of a head, counted over all streams, to x[d], and back. */
 void wnw__bridge_layer_read(const struct wnw__bridge_layer *l, bool is_v, int32_t ih, int32_t row, float *x);
 void wnw__bridge_layer_set(struct wnw__bridge_layer *l, bool is_v, int32_t ih, int32_t row, const float *x);
-/* Makes the entries of stream `to` a copy of those of stream `from`, the keys of which this copies; or the values. */
+/* Makes the keys (is_v: the values) of the entries of stream `to` a copy of those of stream `from`. */
 int wnw__bridge_layer_copy_stream(struct wnw__bridge_layer *l, bool is_v, int32_t from, int32_t to);
 /* Drops entries of head ih of a stream: those whose cells cell[n] (ascending) names, as far as they are there. Memory goes
  * back when a layer has become smaller by an eighth. */
@@ -200,7 +205,7 @@ bool wnw__bridge_takes_product(const struct ggml_tensor *node);
 int wnw__bridge_products_reserve(struct wnw__bridge_products *p, int32_t n_threads,
                                  const struct ggml_tensor *node);
 void wnw__bridge_products_free(struct wnw__bridge_products *p);
-/* Adds nodes of ours in place of some products to a graph. They take memory for two tensors of ctx at most. */
+/* Adds winnow's nodes in place of some products to a graph. They take memory for two tensors of ctx at most. */
 void wnw__bridge_products_add(struct wnw__bridge_products *p, struct ggml_context *ctx,
                               struct ggml_cgraph *graph, const struct wnw__bridge_step *step);
 
@@ -213,7 +218,7 @@ struct wnw__bridge_tracks; /* bridge_track.h */
 struct wnw__proj;          /* observe/projnorm.h */
 struct wnw__team;          /* forward/team.h */
 
-/* An attention of the graph at hand over a layer that policies act on. */
+/* An attention of the current graph over a layer that policies act on. */
 struct wnw__bridge_place {
     struct wnw__bridge_backend *b;
     struct wnw__bridge_layer *layer;
@@ -241,7 +246,7 @@ struct wnw__bridge_watch {
         const struct wnw_bridge_sample
             *sample;                  /* of what was fed again (bridge_sample.c); NULL: nothing was */
     } last;                           /* the sequence of the last row of the last batch, with that row */
-    struct wnw__bridge_place *places; /* [n_place] of the graph at hand, in its order */
+    struct wnw__bridge_place *places; /* [n_place] of the current graph, in its order */
     int32_t n_place, cap_place;
     struct wnw__bridge_tracks *tracks; /* statistics of queries; NULL while none are wanted */
     struct wnw__proj *proj[2];         /* of KV heads, of query heads; NULL: no norms were wanted yet */
@@ -258,7 +263,7 @@ struct wnw__drive; /* bridge_drive.h */
 
 struct wnw__bridge_backend {
     ggml_backend_t cpu;
-    /* borrowed: an engine of ours that owns keys and values; NULL: the store here does */
+    /* borrowed: a winnow engine that owns keys and values; NULL: the store here does */
     struct wnw__drive *drive;
     int32_t n_threads;
     struct wnw__bridge_cache **caches; /* that its graphs had, in that order */
@@ -281,8 +286,9 @@ struct wnw__bridge_backend {
     void (*rows_told)(const int32_t *cells, int32_t n, int32_t n_cells,
                       void *user); /* wnw_bridge_tell_rows */
     void *rows_user;
-    const struct ggml_tensor *rows_mask; /* of the graph whose rows are told; NULL: it has none */
-    int32_t *index;                      /* [cap_index] cells of the rows at hand */
+    const struct ggml_tensor *rows_mask; /* of the graph whose rows are reported; NULL: it has
+                                            none */
+    int32_t *index;                      /* [cap_index] cells of the current rows */
     int32_t cap_index;
     uint8_t *room; /* memory of the graph that runs */
     size_t room_bytes;
@@ -332,7 +338,7 @@ static inline float wnw__bridge_param(const struct ggml_tensor *node, int i)
     return x;
 }
 
-/* Makes a node an operation of ours (bridge_nodes.c). */
+/* Makes a node an operation of winnow's (bridge_nodes.c). */
 void wnw__bridge_node_set(struct wnw__bridge_backend *b, struct ggml_tensor *node,
                           const struct wnw__bridge_node *what);
 /* .what is WNW_BRIDGE_NOT_OURS where it is none. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Stands in for the backend in builds without the header of ggml's interface for backends. */
+/* Replaces the backend in builds without the header of ggml's interface for backends. */
 #include "base/err.h"
 #include "winnow_bridge.h"
 

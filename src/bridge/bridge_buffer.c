@@ -14,8 +14,8 @@
 
 /* ---- Tensors of keys and values ---- */
 
-/* Takes "cache_k_l3", or with a tag of libllama's "cache_TAGk_l3", apart. Returns 'k' or 'v', 0 if it is another name.
- * tag: the name without that letter. */
+/* Parses "cache_k_l3", or with a tag of libllama's "cache_TAGk_l3". Returns 'k' or 'v', 0 if it is another name. tag:
+ * the name without that letter. */
 static char take_name(const char *name, char *tag, size_t cap, int32_t *il)
 {
     const char *end = strrchr(name, '_');

@@ -112,10 +112,10 @@ static void copy_node(struct ggml_tensor *dst, int ith, int nth, void *user)
     }
 }
 
-/* Of a layer with m times the engine's KV heads, m that follow each other are one head of the engine's, and a row has theirs one
- * after the other. A query has zeros where the row has other heads than its own, so that its product is that with its own
- * keys; of its result it takes what stands where the values of its own head are. dst: the longer or the shorter rows of
- * query heads; user: the place. */
+/* A layer may have m times the engine's KV heads. Then m heads in a row are one head of the engine's, and an engine row has
+ * their keys one after the other. A query is padded with zeros at the places of the other heads, so that only its own keys
+ * count. Of the result it takes the part at its own head's values. dst: the longer or the shorter rows of query heads; user: the
+ * place. */
 static void copy_part(struct ggml_tensor *dst, int ith, int nth, void *user)
 {
     const struct wnw__drive_place *p = user;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A context of libllama that an engine of ours drives: libllama builds the graphs, and keys and values are those of the
+ * A context of libllama that a winnow engine drives: libllama builds the graphs, and keys and values are those of the
  * engine's batch. Nodes that store or attend become the engine's operations, and recorders are called at their points.
- * What libllama keeps in cells, and its masks, are not used; that masks say what our attention does is checked.
+ * libllama's cells and masks are not used. A check makes sure that its masks mean what winnow's attention does.
  */
 #ifndef WNW_BRIDGE_DRIVE_H
 #define WNW_BRIDGE_DRIVE_H

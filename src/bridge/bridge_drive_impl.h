@@ -7,7 +7,7 @@
 #include "bridge/bridge_drive.h"
 #include "forward/engine_impl.h"
 
-/* An attention of the graph at hand, and what was found above it. */
+/* An attention of the current graph, and what was found above it. */
 struct wnw__drive_place {
     struct wnw__drive_layer layer;
     const struct wnw__bridge_layer *of;
@@ -27,9 +27,9 @@ struct wnw__drive {
     int32_t n_layer;
     int32_t n_looked; /* rows of the graphs that were looked at */
     int64_t n_logits; /* columns of logits that were computed for all rows of a graph; 0 = none were */
-    struct wnw__drive_place *places; /* [n_place] of the graph at hand, in its order */
+    struct wnw__drive_place *places; /* [n_place] of the current graph, in its order */
     int32_t n_place, cap_place;
-    float *rows[4]; /* keys, values, queries and results of the attention at hand, [n_row][heads][d] */
+    float *rows[4]; /* keys, values, queries and results of the current attention, [n_row][heads][d] */
     struct wnw__record_op *records;
     int32_t n_record, cap_record;
 };

@@ -15,7 +15,8 @@ static const struct ggml_tensor *behind_views(const struct ggml_tensor *t)
     return t;
 }
 
-/* Follows the queries of an attention up to what is turned: their producer, a factor and RoPE may stand there. */
+/* Follows the queries of an attention up to what RoPE turns. Between are their producer, and maybe a factor and
+ * RoPE. */
 static void look_at_queries(struct wnw__drive_place *p)
 {
     struct wnw__drive_layer *l = &p->layer;

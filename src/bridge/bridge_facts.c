@@ -47,7 +47,7 @@ bool wnw__bridge_is_plain_rope(const struct ggml_tensor *rope)
            (mode == GGML_ROPE_TYPE_NORMAL || mode == GGML_ROPE_TYPE_NEOX);
 }
 
-/* The node that turns the queries of an attention, NULL if there is none; a factor may stand between the two. */
+/* The node that turns the queries of an attention, NULL if there is none. A factor may be between the two. */
 static struct ggml_tensor *rope_of(const struct ggml_tensor *attend, float *q_scale)
 {
     int32_t n_blocks;
@@ -75,7 +75,7 @@ static void learn_rope(struct wnw__bridge_facts *f, const struct ggml_tensor *ro
 
 /* ---- Going down ---- */
 
-/* Whether the bytes of a weight are at hand as the file has them. */
+/* Whether the bytes of a weight can be read as the file has them. */
 static bool is_readable(const struct ggml_tensor *w)
 {
     return w->buffer && ggml_is_contiguous(w) && w->ne[2] == 1 && w->ne[3] == 1 &&
@@ -85,7 +85,7 @@ static bool is_readable(const struct ggml_tensor *w)
 /* The weight of the product that reads what an attention gives. */
 static const struct ggml_tensor *projection_of(struct ggml_cgraph *graph, int i)
 {
-    enum { NEAR = 24 }; /* nodes of other branches may stand between the two */
+    enum { NEAR = 24 }; /* nodes of other branches may be between the two */
     const struct ggml_tensor *attend = ggml_graph_node(graph, i);
     int32_t n_blocks;
     for (int j = i + 1; j < ggml_graph_n_nodes(graph) && j <= i + NEAR; j++) {

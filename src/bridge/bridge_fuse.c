@@ -15,7 +15,7 @@ enum note_kind { NO_NOTE, NORM, NORMED, GATED };
 struct note {
     int32_t is_ours; /* IS_OURS */
     int32_t kind;
-    int32_t n_reader; /* NORM: nodes; else products of ours. STRANGE: there are others, too */
+    int32_t n_reader; /* NORM: nodes; else winnow's products. STRANGE: it has other readers, too */
 };
 enum { IS_OURS = 0x776e7766, STRANGE = -1, NOTE_WORDS = sizeof(struct note) / sizeof(int32_t) };
 enum { NOTE_AT = GGML_MAX_OP_PARAMS / sizeof(int32_t) - NOTE_WORDS };
@@ -247,7 +247,7 @@ static bool is_of_group(const struct wnw__bridge_group *g, int i)
     return false;
 }
 
-/* Whether a node may stand between those of a group: a product of another one may compute what comes later, or read
+/* Whether a node may be between those of a group. A product of another group may compute what comes later, or read
  * what was earlier. */
 static bool is_foreign_product(const struct part *p, const struct wnw__bridge_group *g, int i)
 {

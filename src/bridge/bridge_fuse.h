@@ -4,12 +4,12 @@
  *
  *     RMS_NORM, MUL by a weight      GLU (SwiGLU of two tensors)
  *
- * are read by products of ours alone, those compute them where they convert rows to bytes, and the nodes are left out. Of a
- * single token, products with the same operand are one node: between nodes threads wait for each other.
+ * are read by winnow's products alone, the products compute them while they convert rows to bytes, and the nodes are left out. For
+ * a single token, products with the same operand become one node, because threads wait for each other between nodes.
  *
- * Patterns are looked for once, when libllama has built a graph, where all readers of a tensor can be seen; what is found is noted
- * in words of op_params that ggml does not use for the operation. When a graph runs, which may be in parts, they are used
- * as far as all of a pattern is in the part.
+ * Patterns are looked for once, when libllama has built a graph, because then all readers of a tensor can be seen. What is found
+ * is noted in words of op_params that ggml does not use for the operation. A graph may run in parts. A pattern is used if all of
+ * it is in one part.
  */
 #ifndef WNW_BRIDGE_FUSE_H
 #define WNW_BRIDGE_FUSE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What nodes of a graph do with a cache. Operations are told by their names, because their numbers differ between
- * versions of ggml. Known are
+ * What nodes of a graph do with a cache. Operations are recognised by their names, because their numbers differ
+ * between versions of ggml. Known are
  *
  *     SET_ROWS                     new keys or values to cells
  *     FLASH_ATTN_EXT               attention

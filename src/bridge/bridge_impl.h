@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Policies in the backend, step by step: what a graph shows of the layers that they act on, what is noted while it runs, which
- * sequence it belongs to, and a plan for that sequence, from what the policy sees of it to the entries that go.
+ * Policies in the backend, step by step: what a graph shows of the layers that they act on, what is noted while it runs, and
+ * which sequence it belongs to. Then comes the plan for that sequence, from what the policy sees to the entries that are
+ * dropped.
  */
 #ifndef WNW_BRIDGE_IMPL_H
 #define WNW_BRIDGE_IMPL_H
@@ -51,7 +52,7 @@ const struct ggml_tensor *wnw__bridge_keys_product(const struct ggml_tensor *sto
 
 /* ---- What is noted of queries and attention while a graph runs (bridge_record.c) ---- */
 
-/* Has the layers of the graph at hand keep with their entries the numbers that the policy wants. E_NOMEM. */
+/* Has the layers of the current graph keep with their entries the numbers that the policy wants. E_NOMEM. */
 int wnw__bridge_record_begin(struct wnw__bridge_backend *b);
 /* Keeps queries of an attention, whose node is about to run. One thread calls it. */
 void wnw__bridge_record_queries(struct wnw__bridge_backend *b, const struct ggml_tensor *node,
@@ -80,7 +81,7 @@ void wnw__bridge_record_after(struct wnw__bridge_backend *b, struct ggml_context
 
 /* Whether the gates of the backend's profile are wanted and have numbers for the layer. */
 bool wnw__bridge_gates_suit(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
-/* Makes scratch for the graph at hand. E_NOMEM. */
+/* Makes scratch for the current graph. E_NOMEM. */
 int wnw__bridge_gates_reserve(struct wnw__bridge_backend *b);
 /* The work of a node whose source is what the attention of the place `user` reads. */
 void wnw__bridge_gates_take(struct ggml_tensor *node, int ith, int nth, void *user);
@@ -103,7 +104,8 @@ bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wn
 
 struct wnw__source;
 struct wnw_bridge_sample_of;
-/* Takes it of a sequence and what was fed behind, both in *live. E_ARG, E_NOT_OBSERVED, E_NOMEM; *out = NULL then. */
+/* Takes it of a sequence and what was fed after it, both in *live. E_ARG, E_NOT_OBSERVED, E_NOMEM; *out = NULL
+ * then. */
 int wnw__bridge_sample_new(struct wnw_bridge_sample **out, struct wnw__bridge_backend *b,
                            const struct wnw__bridge_live *live, const struct wnw_bridge_sample_of *of);
 /* Takes it in the layer of *obs, whose entries are there. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Products with quantised weights by our kernels. A graph that runs is a copy of libllama's list of nodes, in which a
- * product of the kind that they are faster at is replaced by nodes of ours with the same memory for the result. Products of
- * one tensor share its activations in bytes, and may compute it (bridge_fuse.h).
+ * Products with quantised weights by winnow's kernels. A graph that runs is a copy of libllama's list of nodes. Products
+ * that the kernels compute faster are replaced by winnow's nodes, with the same memory for the result. Products of one
+ * tensor share its activations in bytes, and may compute it (bridge_fuse.h).
  */
 #include "bridge/bridge.h"
 #include "bridge/bridge_fuse.h"
@@ -21,7 +21,7 @@ bool wnw__bridge_keeps_weight(const struct ggml_tensor *w)
     return w->ne[2] == 1 && w->ne[3] == 1 && wnw__matmul_takes(w, 1, false);
 }
 
-/* Whether the file's bytes of a weight are at hand: ggml's own layouts are neither ours nor "host". */
+/* Whether the file's bytes of a weight can be read. ggml's own layouts are neither in winnow's buffers nor "host". */
 static bool is_weight(const struct ggml_tensor *w)
 {
     return w->buffer && ggml_backend_buffer_get_usage(w->buffer) == GGML_BACKEND_BUFFER_USAGE_WEIGHTS &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Nodes of libllama's graphs as operations of ours. */
+/* Nodes of libllama's graphs as winnow's operations. */
 #include "base/vectors.h"
 #include "bridge/bridge.h"
 #include "bridge/bridge_impl.h"

@@ -39,7 +39,8 @@ int wnw__bridge_record_begin(struct wnw__bridge_backend *b)
 
 /* ---- Queries ---- */
 
-/* Windows that a layer's ring of queries has room for: of several sequences, each batch of which may bring one. */
+/* Windows that a layer's ring of queries has room for. There may be several sequences, and each batch may bring one
+ * window. */
 enum { WINDOWS = 16 };
 
 void wnw__bridge_queries_free(struct wnw__bridge_queries *q)

@@ -174,7 +174,7 @@ static const struct wnw__bridge_layer *check_cells(const struct wnw__bridge_back
     return l;
 }
 
-/* Whether a policy keeps n first entries that a chat template wrote, whatever their scores. */
+/* Whether a policy keeps n first entries that a chat template wrote, regardless of their scores. */
 static bool protects(const wnw_policy *policy, int32_t n_cells, int32_t n)
 {
     const wnw_keep_problem problem = {

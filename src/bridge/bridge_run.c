@@ -25,7 +25,7 @@ static bool is_stranger(const struct ggml_tensor *node)
 
 /* ---- Parts of a graph ---- */
 
-/* Memory for a graph of n nodes, n_product of which are replaced. */
+/* Memory for a graph of n nodes with n_product replaced ones. */
 static bool need_room(struct wnw__bridge_backend *b, int n, int n_product, int n_tensor)
 {
     const size_t bytes = ggml_graph_overhead_custom((size_t)(n + n_product + n_tensor), false) +

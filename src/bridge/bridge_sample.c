@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A sample of a sequence that its program has fed a second time behind it: the attention that the entries of the sampled tokens got,
- * as a session's second pass takes it of WNW_PASS_SAMPLE (session/second_pass.h). The program feeds before the last tokens of a prompt,
- * whose logits it wants, and takes the fed tokens away again; what they looked at is kept for the compression to come.
+ * The attention that the entries of sampled tokens get when the program feeds these tokens a second time, after the sequence. A
+ * session's second pass does the same with WNW_PASS_SAMPLE (session/second_pass.h). The program feeds them before the last tokens of a
+ * prompt, whose logits it wants, and then removes them. The attention is kept for the next compression.
  */
 #include "base/err.h"
 #include "bridge/bridge_impl.h"
@@ -261,8 +261,8 @@ static int check(const wnw_bridge_sample_of *of)
     if (!good)
         return wnw__fail(
             WNW_E_ARG,
-            "%d places of %d tokens, with %d that were fed behind, are no sample: 1 to %d are, in "
-            "order, none of them empty, before what was fed",
+            "%d places of %d tokens, with %d that were fed after them, are no sample: give 1 to %d places, in "
+            "order, each not empty, before what was fed",
             (int)of->n_places, (int)of->n_cells, (int)of->n_fed, WNW_SAMPLE_PLACES);
     return WNW_OK;
 }

@@ -29,7 +29,7 @@ struct wnw__bridge_sequence {
     bool *left_alone;              /* [n_layer] of shape */
     struct wnw__score_form *forms; /* [n_layer] of shape */
     size_t entry_bytes;
-    struct wnw__bridge_layer **layer; /* [n_layer] by number; NULL: it is none of these */
+    struct wnw__bridge_layer **layer; /* [n_layer] by number; NULL: no policy acts on it */
     /* Entries that belong to the sequence, those of each head in the order of their tokens. */
     int32_t *n_entry; /* [n_layer][n_head_kv] */
     int64_t *off;     /* [n_layer][n_head_kv] first entry of each head in its layer's arrays */
@@ -68,8 +68,8 @@ static inline int32_t wnw__bridge_head_of_all(const struct wnw__bridge_sequence 
     return s->live->stream * s->shape.n_head_kv + ih;
 }
 
-/* Converts the key or value of the entry in a row of the store to x[d] of the shape, as it was before libllama turned its
- * blocks, with zeros after it; and back. */
+/* Converts the key or value of the entry in a row of the store to x[d] of the shape, and back. x is as it was before
+ * libllama turned its blocks, and is filled up with zeros. */
 void wnw__bridge_row_read(const struct wnw__bridge_sequence *s, int32_t il, enum wnw__stored what, int32_t ih,
                           int32_t row, float *x);
 void wnw__bridge_row_write(const struct wnw__bridge_sequence *s, int32_t il, enum wnw__stored what,

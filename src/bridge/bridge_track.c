@@ -15,7 +15,7 @@ struct track {
     struct wnw__qstats *stats;
 };
 
-/* Rows of the graph at hand that follow each other in a timeline. */
+/* Rows of the current graph that follow each other in a timeline. */
 struct run {
     struct wnw__qstats *stats;
     int64_t first_row;

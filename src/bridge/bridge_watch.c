@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A row belongs to the sequence of the cells that it sees. It is alone where no other row of the batch belongs to its
- * sequence. A prompt has ended when its sequence has two rows that are alone, one after the other: the last token of a
- * prompt may be alone because a batch was full before it, and the first generated one then follows.
+ * The attention mask separates sequences: a row belongs to the sequence of the cells that it sees. It is alone if no
+ * other row of the batch belongs to its sequence. A prompt has ended when its sequence has two rows in a row that are
+ * alone. One is not enough: the last token of a prompt may be alone because a batch was full before it. The first
+ * generated token then follows.
  *
- * Cells are told apart by the order in which they were written, which takes the place of positions: libllama's are not
- * among what a backend sees, and shifts change them.
+ * Cells are identified by the order in which they were written. Positions would not do: a backend does not see
+ * libllama's, and shifts change them.
  */
 #include "bridge/bridge_impl.h"
 
@@ -221,7 +222,7 @@ static bool need_notes(struct wnw__bridge_cache *c, const struct wnw__bridge_ten
     return c->note && c->n_cell == t->n_cell;
 }
 
-/* Notes rows of which nothing is known but that they were written, because memory ran out. */
+/* Notes that rows were written. Nothing else is known of them, because memory ran out. */
 static void note_missed(const struct ggml_tensor *node)
 {
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
@@ -358,7 +359,7 @@ static const char *why_plain(const struct wnw__bridge_backend *b, const struct w
     return line;
 }
 
-/* Says why a policy has nothing to act on, where that is so of the whole model and not of the graph at hand. */
+/* Says why a policy has nothing to act on, where that is so of the whole model and not of the current graph. */
 static void tell_nothing(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     const struct wnw__bridge_layer *plain = NULL;

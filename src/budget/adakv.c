@@ -5,13 +5,17 @@
  * Cache Eviction by Adaptive Budget Allocation for Efficient LLM Inference" (arXiv 2407.11550).
  *
  * With H heads and an average of B entries, protected ones included:
- * safeguard  every head keeps its floor(alpha B) best, the rest of the H B is taken from the flattened scores
- *            of the layer (kvpress; default)
- * floor      c_j = entries of head j among the H (B - w) best of the flattened scores; head j chooses
- *            (1 - alpha) c_j + alpha (B - w) besides its w protected entries; the largest fractions are
- *            rounded up until the total is exact
- * code       the same with floor(alpha (B - w)), each head rounded to the nearest by itself, halves to even,
- *            so that totals drift by up to an entry per head (the authors' code)
+ *
+ * safeguard: every head keeps its floor(alpha B) best. The rest of the H B is taken from the flattened scores
+ *            of the layer (kvpress; default).
+ *
+ * floor:     c_j = entries of head j among the H (B - w) best of the flattened scores. In addition to its w
+ *            protected entries head j chooses (1 - alpha) c_j + alpha (B - w). The largest fractions are
+ *            rounded up until the total is exact.
+ *
+ * code:      the same with floor(alpha (B - w)), each head rounded to the nearest by itself, halves to even. So
+ *            totals drift by up to an entry per head (the authors' code).
+ *
  * The flattened scores are ordered by score, then lower head, then lower position. Cost O(H n).
  */
 #include "base/topk.h"

@@ -2,17 +2,21 @@
 /*
  * CAKE's layer budgets: layers whose attention is spread out and changes over the window get more. Paper:
  * "CAKE: Cascading and Adaptive KV Cache Eviction with Layer Preferences" (arXiv 2503.12491). With a_h[i][j]
- * the attention of the last w queries on the S - w entries before the window, not renormalised:
+ * the attention of the last w queries on the S - w entries before the window, not renormalised (Var has divisor
+ * w - 1):
  *
- *     H_l = - sum_h sum_i sum_j a ln(a + 1e-10)       V_l = sum_h sum_j Var_i a       (divisor w - 1)
- *     P_l = H_l^(1/tau1) V_l^(1/tau2)                 Tt = (B - w) L, cap = S - w
+ *     H_l = - sum_h sum_i sum_j a ln(a + 1e-10)       V_l = sum_h sum_j Var_i a;
+ *     P_l = H_l^(1/tau1) V_l^(1/tau2)                 Tt = (B - w) L, cap = S - w;
  *     b_l = adjust(trunc(P_l / sum P Tt))             B_l = b_l + w
+ *
  * adjust: entries over cap, then entries missing from Tt, are spread evenly over the layers that have room.
- * cascade   as each layer m is finished, the layers 0 .. m share Tt among them and shrink to that. A layer's
- *           entries are the best of the best, so its count is the smallest b_l of all m >= l (default)
- * oneshot   one allocation over all layers, with an exact total
- * paper     cascade, and prompts of up to B + w tokens stay whole, as in the authors' code
- * Early shares of a cascade can be smaller than the last one: it may keep a little less than asked for, never
+ *
+ * cascade:  as each layer m is finished, the layers 0 .. m share Tt among them and shrink to that. A layer's
+ *           entries are the best of the best, so its count is the smallest b_l of all m >= l (default).
+ * oneshot:  one allocation over all layers, with an exact total.
+ * paper:    cascade, and prompts of up to B + w tokens stay whole, as in the authors' code.
+ *
+ * Early shares of a cascade can be smaller than the last one. So it may keep a little less than asked for, never
  * more. The authors tune tau1, tau2 per model and budget; 1, 1 is neutral. Cost O(H_q w n) logarithms.
  */
 #include "policy/window.h"

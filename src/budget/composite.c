@@ -4,15 +4,16 @@
  * and composite tokens of all layers compete for one budget. Paper: "KVCompose: Efficient Structured KV Cache
  * Compression with Composite Tokens" (arXiv 2509.05165).
  *
- *     S'(l,j,k) = k-th largest score of KV head j of layer l
- *     I(l,k)    = mean over j of S'(l,j,k)                       falls with k
+ *     S'(l,j,k) = k-th largest score of KV head j of layer l;
+ *     I(l,k)    = mean over j of S'(l,j,k), falls with k;
  *     B         = floor((1 - r) L n),  N_l = how many I(l,.) are among the B largest
+ *
  * Each head of layer l then keeps its N_l best, which need not be the same tokens. Equal I are ordered by
  * lower layer, then lower k. The sum of N_l is exactly B.
- * min_tokens is the number of composite tokens that every layer keeps, as far as B allows; the paper has no
- * such floor and a layer may lose everything. layer0_max gives the first layer max over l of I(l,k), as
- * kvpress does because its cache takes its length from there; it is not in the paper.
- * Entries that a scorer protects lead their head's list. Cost O(L H n log n).
+ * min_tokens is the number of composite tokens that every layer keeps, as far as B allows. The paper has no such
+ * floor, so a layer may lose everything. layer0_max gives the first layer max over l of I(l,k). kvpress does so
+ * because its cache takes its length from there. It is not in the paper. Entries that a scorer protects lead their
+ * head's list. Cost O(L H n log n).
  */
 #include "base/topk.h"
 #include "policy/count.h"

@@ -4,14 +4,16 @@
  * Cache Compression for Long Context LLMs" (arXiv 2412.14838). With C = B - w entries to choose per layer and
  * H heads, a layer's part is the number of its entries among the H C L best scores of all layers.
  *
- * exact     in proportion to that number, at most r_max C and the layer's entries; the total is exact
- *           (default)
- * cascade   the authors' code: every layer keeps n0 = min(r_max C, S - w) at first. After each `every` layers
- *           (and at the last), with m layers seen and c_i = floor(n_i / m), where n_i entries of layer i are
- *           among the H C m best:
+ * exact:    in proportion to that number, at most r_max C and the layer's entries. The total is exact
+ *           (default).
+ *
+ * cascade:  the authors' code: every layer keeps n0 = min(r_max C, S - w) at first. Counts change after each
+ *           `every` layers (and at the last). With m layers seen, let n_i entries of layer i be among the H C m
+ *           best, and c_i = floor(n_i / m):
  *               b_i = trunc(n0 c_i / sum c), then floor(b_i / r) with r = sum b / (C L)
  *           The last layer takes the rest of C L, and every layer shrinks to b_i. Counts never grow again: a
  *           layer has the smallest b_i of all its steps, so the total can stay below what was asked for.
+ *
  * The authors' heads are query heads with repeated keys; here they are KV heads. Protected entries take no
  * part. Equal scores are ordered by lower layer, head and position. Cost O(n) per head and step.
  */
@@ -96,7 +98,7 @@ static void shrink(const wnw_layer_problem *p, int32_t m, int32_t c, int32_t n0,
     if (m == p->n_layer)
         b[m - 1] += floor((double)k / m) - sum_of(b, m);
     const double sum = sum_of(b, m);
-    if (!(sum > 0)) { /* too few candidates to tell layers apart: equal parts in the end */
+    if (!(sum > 0)) { /* too few candidates to rank layers: equal parts in the end */
         for (int32_t i = 0; i < m && m == p->n_layer; i++)
             n_keep[i] = n_keep[i] < c ? n_keep[i] : c;
         return;

@@ -5,22 +5,22 @@
  * 11 to 16). With alpha as in compilerkv.c, scores u of layer l over the history P (all but sinks and
  * window), C = budget - protected, W queries:
  *
- *     H = - sum over t of (alpha[t] / W) ln(alpha[t] / W)         PPL = perplexity of the last W tokens
+ *     H = - sum over t of (alpha[t] / W) ln(alpha[t] / W)         PPL = perplexity of the last W tokens;
  *     tau_l = Tau[l][bin(H)][bin(PPL)]                            z = u / mean over P of u
  *     I_l = { t in P: z >= tau_l }
- *     elastic   n_l = min(|I_l|, C), at least min(|P|, ceil(floor C)): the paper; keeps less than asked for
- *     strict    n_l = min(|P|, C): what the released code comes to; the threshold is without effect
+ *     elastic   n_l = min(|I_l|, C), at least min(|P|, ceil(floor C)): the paper; keeps less than asked for;
+ *     strict    n_l = min(|P|, C): what the released code comes to; the threshold is without effect;
  *     pooled    sum of n_l = L C, or all entries within cap if they are fewer; |I_l| is the layer's demand
- * Entries above a threshold are the best ones, so a count is all that selection needs. floor = 1/4 is ours;
- * the paper has none. pooled is ours too: with lo = min(|P|, C, max(1, floor C)), cap = min(|P|, 4 C), want =
- * |I_l| within lo .. cap, the total is shared out between lo and want where the wants exceed it, else between
- * want and cap; the largest remainders are rounded up, ties to the lower layer. score_norm=max divides by the
- * largest score, as the released code does, whose thresholds of 0.8 to 1 then let hardly any entry pass;
- * score_norm=median divides by the median. table=constant is the paper's ablation without risk: one threshold,
- * the one that kept as much as the table on average over the prompts of its calibration. table=mean takes the
- * mean of the table, which keeps another size. Where there is neither table nor tau every layer keeps C, as with strict (decision
- * 013). count=history: the size is C, and window and sinks come on top. Scores of several heads are counted
- * per head and averaged. Cost O(L n), and the window's attention once more.
+ *
+ * Entries above a threshold are the best ones, so a count is all that selection needs. floor = 1/4 is winnow's; the paper has
+ * none. pooled is winnow's too: let lo = min(|P|, C, max(1, floor C)), cap = min(|P|, 4 C), and want = |I_l| within lo .. cap. If
+ * the wants exceed the total, it is shared out between lo and want, else between want and cap. The largest remainders are rounded
+ * up, ties to the lower layer. score_norm=max divides by the largest score, as the released code does. Its thresholds of 0.8 to 1
+ * then let hardly any entry pass. score_norm=median divides by the median. table=constant is the paper's ablation without risk.
+ * It has one threshold, which kept as much as the table on average over the prompts of its calibration. table=mean takes the mean
+ * of the table, which keeps another size. Without table and tau every layer keeps C, as with strict (decision 013).
+ * count=history: the size is C; window and sinks are added to it. Scores of several heads are counted per head and averaged. Cost
+ * O(L n), and the window's attention once more.
  */
 #include "policy/compiler.h"
 #include "policy/count.h"

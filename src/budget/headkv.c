@@ -5,13 +5,13 @@
  * Reasoning" (arXiv 2410.19258). The scores of query heads come from a profile. With B entries per head on
  * average, W of them protected, over R = L H_kv heads:
  *
- *     s = x^temp of the query heads of a KV head (contiguous ones), summed, over the sum of all
- *     b = B - W,  pool = floor(b / beta),  least = b - pool
- *     chosen entries of a head = least + s R pool                        besides its W
- * beta near 1 puts nearly all entries into the pool, a large beta is uniform. The authors' code rounds every
- * head by itself and loses the entries that a short prompt cannot use; here a head that is full leaves the
- * rest to the others in proportion to s, and the largest fractions are rounded up until the total is exact.
- * Cost O(R^2).
+ *     s = x^temp of the query heads of a KV head (contiguous ones), summed, over the sum of all;
+ *     b = B - W,  pool = floor(b / beta),  least = b - pool;
+ *     chosen entries of a head = least + s R pool, in addition to its W
+ *
+ * beta near 1 puts nearly all entries into the pool, a large beta is uniform. The authors' code rounds every head by
+ * itself and loses the entries that a short prompt cannot use. Here a full head leaves the rest to the others in
+ * proportion to s. The largest fractions are rounded up until the total is exact. Cost O(R^2).
  */
 #include "policy/count.h"
 #include "policy/part.h"

@@ -3,7 +3,7 @@
  * PyramidKV: counts that fall linearly from the first layer to the last. Paper: "PyramidKV: Dynamic KV Cache
  * Compression based on Pyramidal Information Funneling" (arXiv 2406.02069).
  *
- * With C = B - w tokens to choose besides the w protected ones, S entries, L layers:
+ * With w protected tokens, C = B - w others to choose, S entries, L layers:
  *     min = floor(C / beta), max = 2 C - min;   max > S - w:  max = S - w, min = 2 C - max
  *     n_l = max - l (max - min) / (L - 1),      B_l = n_l + w
  *

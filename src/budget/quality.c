@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A bound on what is lost in place of a size: the smallest number of entries of which calibration says that next tokens
- * stay what they are. From no paper that we know. Scores s of replay or a gate say what a second reading would look for,
- * and compare across heads; m(s) = s for scores that are attention, exp(s) for those that are its logarithm (gates, but
- * for Fast KVzip's). Of the entries that are not protected, in all heads together, the lowest scores go for as long as
+ * A bound on the loss in place of a size: the smallest number of entries that, by calibration, leaves next tokens as
+ * they are. From no paper that we know. Scores s of replay or a gate estimate what a second reading would attend to, and
+ * can be compared across heads. m(s) = s for scores that are attention, exp(s) for those that are its logarithm (gates,
+ * but for Fast KVzip's). Among the unprotected entries of all heads together, the lowest scores are dropped for as long
+ * as
  *
  *     sum of m(s) over those that go <= dropped x sum of m(s) over all
  *

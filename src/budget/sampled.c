@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Head budgets from a sample of a second look: some tokens of the text, of a long one at several places, are repeated in truth, as
- * KVzip (arXiv 2505.23416) repeats all, behind those that precede them in the text; nobody asks for it in words. A head keeps the share
+ * Head budgets from a sample of a second reading. KVzip (arXiv 2505.23416) feeds all tokens a second time; here only some are fed, at
+ * several places of a long text, each after the tokens that precede it there. There is no instruction to repeat. A head keeps the share
  * of its entries that it has above a threshold in the sample. Shares (budget/shares.c) are the same, measured once per model over many
- * texts; these are measured on the prompt at hand and need no profile. How the best entries spread over the heads shows in few tokens
- * (decisions 114, 124, 127). From no paper that we know. Of head r, with the largest attention Z that the repetition gave to each of
- * the m sampled entries,
+ * texts. These are measured on the current prompt and need no profile. A few tokens are enough to see how the best entries spread over
+ * the heads (decisions 114, 124, 127). From no paper that we know. Let Z be the largest attention that the repetition gave to each of
+ * the m sampled entries of head r:
  *
  *     s_r(t) = the share of log(Z + 1e-6) above t: (i - 1/2) / m at the i-th largest, linear between, 0 and 1 one further out
  *     c_r    = clamp(p_r + s_r(t) (N - p_r), p_r, n_r)
  *
- * for the t at which all counts add up to the size; N tokens read, p_r protected, n_r entries at hand. Whole numbers are by
- * largest fraction, lower layer and head first. Of heads with fewer than 8 entries in the sample the share falls evenly as t rises. No
- * score is read, so that any scorer, which orders the entries of one head, goes with it. Cost O(R m) besides the pass.
+ * for the t where all counts add up to the size; N tokens read, p_r protected, n_r entries in the cache. Counts are rounded by largest
+ * fraction, lower layer and head first. In heads with fewer than 8 entries in the sample the share falls evenly as t rises. No score is
+ * read, so any scorer that orders the entries of one head can be combined with it. Cost: the pass and O(R m).
  */
 #include "base/topk.h"
 #include "policy/count.h"

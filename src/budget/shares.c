@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Head budgets from a second look that calibration took: a head keeps as many entries as it had among the best of
- * the model under KVzip (arXiv 2505.23416), on average over texts. KVzip reads a prompt twice to learn which
- * entries are needed; how they spread over the heads hardly depends on the prompt and is measured once per model
- * (calibrate/shares.c), so that any scorer, which only orders the entries of one head, gets most of what the second
- * reading gives. From no paper that we know.
+ * Head budgets from a second reading during calibration: a head keeps as many entries as it had among the best of the
+ * model under KVzip (arXiv 2505.23416), on average over texts. KVzip reads a prompt twice to learn which entries are
+ * needed. How they spread over the heads hardly depends on the prompt, so it is measured once per model
+ * (calibrate/shares.c). So any scorer that orders the entries of one head gets most of what the second reading gives.
+ * From no paper that we know.
  *
  * The profile has, for sizes f_1 > f_2 > ... of the model's entries, the share s_r(f_i) of head r's entries that are
  * among the best. Between sizes s_r is linear in log f, with s_r(1) = 1; below the smallest it is proportional to f.
@@ -53,7 +53,7 @@ static double count_of(const void *user, int32_t r, double removed)
     return wnw__look_count(p, r, share_of(p, r, 1 - removed));
 }
 
-/* Refuses a size below the smallest that was measured, if it is that of a prompt of which nothing is gone. */
+/* Refuses a size below the smallest that was measured, if nothing of the prompt was dropped yet. */
 static int check_size(const wnw_layer_problem *p, int64_t n_all, int64_t total)
 {
     const double smallest = p->profile->best_size[p->profile->n_best - 1];

@@ -4,13 +4,14 @@
  * "ZigZagKV: Dynamic KV Cache Compression for Long-context Modeling based on Layer Uncertainty" (arXiv
  * 2412.09036), in the form that kvpress' pull request 238 gives it.
  *
- *     MBA[l,h] = smallest n such that the n largest scores of head h hold 0.9 of its sum
- *     LMBA[l]  = mean over h of MBA[l,h]          U_l = LMBA[l] / sum of LMBA
+ *     MBA[l,h] = smallest n such that the n largest scores of head h hold 0.9 of its sum;
+ *     LMBA[l]  = mean over h of MBA[l,h]          U_l = LMBA[l] / sum of LMBA;
  *     B_l      = Bmin + (Bavg - Bmin) L U_l       Bmin = 0.2 Bavg
- * Bavg and B_l count the entries besides the protected ones, which take no part in the sums; heads are KV
- * heads. B_l is rounded by largest fraction, so that the total is exact, and is at least 1 and at most the
- * layer's entries. Where a score is below 0 (of scorers that do not estimate attention) all are shifted so
- * that the lowest is 0. Cost O(n) per head.
+ *
+ * Bavg and B_l count the unprotected entries; protected ones take no part in the sums. Heads are KV heads. B_l is
+ * rounded by largest fraction, so that the total is exact, and is at least 1 and at most the layer's entries. Where a
+ * score is below 0 (of scorers that do not estimate attention) all are shifted so that the lowest is 0. Cost O(n) per
+ * head.
  */
 #include "base/topk.h"
 #include "policy/count.h"
@@ -59,7 +60,7 @@ static int64_t smallest_count(const float *score, int32_t n, double share)
         prefix |= byte << shift;
         mask |= 0xffu << shift;
     }
-    /* `last` equal scores are left, some of which complete the sum. */
+    /* `last` equal scores are left; some of them complete the sum. */
     const double some = last_sum > 0 ? ceil((target - have) / (last_sum / (double)last)) : 0;
     return count + (some < (double)last ? (int64_t)some : last);
 }

@@ -419,7 +419,7 @@ int64_t wnw__cache_entries(const struct wnw__cache *c)
     return n;
 }
 
-/* Keys and values of a layer, in so many rows. */
+/* Bytes of keys and values of a layer with this number of rows. */
 static uint64_t layer_bytes(int64_t rows, size_t row_bytes)
 {
     return 2 * (uint64_t)wnw__cache_page_round((size_t)rows * row_bytes);

@@ -130,8 +130,8 @@ void wnw__cache_free(struct wnw__cache *c);
 /* Drops all entries and releases the memory. */
 void wnw__cache_clear(struct wnw__cache *c);
 
-/* Replaces the entries of dst, a cache of the same shape, type and growth, by a copy of those of src, with
- * the same room to grow and the numbers that belong to them. After a failure dst may only be given to
+/* Replaces the entries of dst by a copy of those of src, with the numbers that belong to them. Both caches have the
+ * same shape, type and growth. dst gets the same room to grow as src. After a failure dst may only be given to
  * wnw__cache_free. */
 int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src);
 
@@ -140,7 +140,7 @@ int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src);
  * an eighth, so that decoding copies rarely. The numbers of the new entries are set to their empty values;
  * the forward pass may fill them before it commits the entries. On failure the entries are unchanged. */
 int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool tight);
-/* Makes room for a prompt of n tokens, of which at most n_at_once are written before they are counted. */
+/* Makes room for a prompt of n tokens. At most n_at_once are written before they are counted. */
 int wnw__cache_expect_layer(struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once);
 
 /* Counts n new rows per head as entries. The attention has written them after len, and has quantised those

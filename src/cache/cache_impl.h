@@ -26,8 +26,7 @@ int wnw__cache_layer_new_bare(const struct wnw__cache *c, struct wnw__kv_layer *
 void wnw__cache_layer_free(struct wnw__kv_layer *l);
 /* Sets the numbers of rows row .. row+n-1 to the values that they have before they are known. */
 void wnw__cache_empty_numbers(const struct wnw__cache *c, struct wnw__kv_layer *l, int64_t row, int32_t n);
-/* Gives every head of layer il these capacities, none of which is below what it holds. On failure nothing
- * changes. */
+/* Gives every head of layer il these capacities; each is at least what the head holds. On failure nothing changes. */
 int wnw__cache_resize_layer(struct wnw__cache *c, int32_t il, const struct wnw__kv_caps *caps);
 /* Bytes of the arenas of keys and values of a layer with these capacities. */
 uint64_t wnw__cache_caps_bytes(const struct wnw__cache *c, const struct wnw__kv_caps *caps);
@@ -49,8 +48,8 @@ void wnw__cache_tail_free(struct wnw__kv_tail *t);
 int wnw__cache_tail_map(const struct wnw__cache *c, struct wnw__kv_tail *t, const int32_t *cap);
 /* Forgets the entries of a layer, whose own arenas are gone, and frees the arenas of its tail. */
 void wnw__cache_tail_clear(const struct wnw__cache *c, struct wnw__kv_layer *l);
-/* Sets the capacities that a head needs for n more entries, at most n_at_once of which are written before
- * they are counted: rows of quantised entries and of the tail. */
+/* Sets the capacities that a head needs for n more entries: rows of quantised entries and of the tail. At most
+ * n_at_once entries are written before they are counted. */
 void wnw__cache_tail_need(const struct wnw__cache *c, const struct wnw__kv_layer *l, int32_t ih, int32_t n,
                           int32_t n_at_once, int32_t *quantised, int32_t *tail);
 /* Moves those blocks out of the tails of a layer that n new entries, which are not counted yet, push out. */

@@ -208,7 +208,7 @@ int wnw__cache_store_layer(const struct wnw__cache *c, int32_t il, wnw__put_fn p
 
 /* ---- Loading ---- */
 
-/* A block that is taken apart from its start. */
+/* A block that is read from its start, part by part. */
 struct taking {
     const struct wnw__stored_block *block;
     uint64_t at;
@@ -244,7 +244,7 @@ static int take_front(struct taking *t, const struct wnw__cache *c, struct wnw__
     return WNW_OK;
 }
 
-/* Puts the next n bytes of the block at `to`, of which whole pages may be replaced. */
+/* Puts the next n bytes of the block at `to`. With `map` whole pages there may be replaced by pages of the file. */
 static int take_rows(struct taking *t, uint8_t *to, size_t n, bool map)
 {
     const struct wnw__stored_block *b = t->block;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A layer of a cache as one block of bytes, for files (docs/reference/wkv.md). In this order, without gaps but where a page begins:
+ * A layer of a cache as one block of bytes, for files (docs/reference/wkv.md). The parts come in this order. Gaps are only before
+ * the start of a page.
  *
- *     positions       [head][len] int32
- *     numbers         [kind][plane][head][len] float, of the kinds that the cache keeps, in the order of enum wnw__aux
- *     rows of tails   [head] keys, then values: len - n_quantised f16 rows each; nothing without a tail
+ *     positions       [head][len] int32;
+ *     numbers         [kind][plane][head][len] float, of the kinds that the cache keeps, in the order of enum wnw__aux;
+ *     rows of tails   [head] keys, then values: len - n_quantised f16 rows each; nothing without a tail;
  *     other rows      [head] keys, then values: n_quantised rows each, or len without a tail; the keys and the values of
  *                     every head begin a page of WNW_STORED_PAGE bytes
  *
- * The block ends where its last page ends; what lies between is 0. Because rows begin pages, a layer can be made whose
- * arenas are the pages of the file: they are read when they are touched, shared by all processes that do so, and copied by
- * the system where an entry is written.
+ * The block ends where its last page ends; what lies between is 0. Because rows begin pages, the arenas of a layer can be the pages
+ * of the file. Pages are read when they are touched. Processes that use the file share them. The system copies a page when an entry
+ * is written.
  */
 #ifndef WNW_CACHE_STORED_H
 #define WNW_CACHE_STORED_H
@@ -58,10 +59,10 @@ struct wnw__stored_block {
     uint64_t at;
     bool copied; /* all rows are copied */
 };
-/* Replaces the entries of layer il by those of a block whose size, counts and positions were checked, with room for `room` more, of
- * which at most n_at_once are written before they are counted. Rows that fill pages are mapped and not read, where that
- * takes at most a quarter more addresses than copies would. E_NOMEM; E_IO or E_FORMAT where the file cannot be read. The layer is unchanged after a
- * failure. A file whose rows are mapped must not be shortened as long as the layer lives; that it is replaced or removed does no harm. */
+/* Replaces the entries of layer il by those of a block whose size, counts and positions were checked. There is room for `room` more; at most
+ * n_at_once of them are written before they are counted. Rows that fill pages are mapped and not read, if that takes at most a quarter more
+ * addresses than copies would. E_NOMEM; E_IO or E_FORMAT if the file cannot be read. The layer is unchanged after a failure. A file whose rows are
+ * mapped must not be shortened as long as the layer lives; it may be replaced or removed. */
 int wnw__cache_load_layer(struct wnw__cache *c, int32_t il, const struct wnw__stored_counts *counts,
                           const struct wnw__stored_block *block, int32_t room, int32_t n_at_once);
 

@@ -51,9 +51,9 @@ struct wnw_calibration {
 
     struct wnw__journal *journal;        /* NULL = none */
     int64_t done, total;                 /* cost of finished units, of all */
-    int64_t cost;                        /* of the unit at hand */
+    int64_t cost;                        /* of the current unit */
     double progress_from, progress_size; /* see wnw__calibrate_progress_in */
-    const char *what;                    /* name of the unit at hand */
+    const char *what;                    /* name of the current unit */
 
     struct wnw__calibrate_text *profiles, *outputs; /* [n], owned */
     int32_t n_profiles, n_outputs;
@@ -87,7 +87,7 @@ int wnw__calibrate_next(struct wnw__journal *j, const char *unit, json_t **resul
 int wnw__calibrate_add(struct wnw__journal *j, const char *unit, const json_t *result);
 /* E_FORMAT with a sentence: the journal's result of this unit has not the shape that it must have. */
 int wnw__calibrate_damaged(const wnw_calibration *c, const char *unit);
-/* Tells the user how far the unit at hand is. E_CANCELLED: the user wants to stop. To be called a few times a
+/* Tells the user how far the current unit is. E_CANCELLED: the user wants to stop. To be called a few times a
  * second; sessions of wnw__calibrate_session do so while they read. */
 int wnw__calibrate_progress(wnw_calibration *c, double share);
 /* What wnw__calibrate_progress is told from now on is a share of what begins at share `from` of the unit and is `size` of

@@ -43,7 +43,7 @@ struct wnw__compiler_item {
     double entropy, ppl, nll_full;
     int32_t entropy_bin, ppl_bin;
     bool kept;             /* tried: chosen among the prompts of its bins */
-    double *head_nll;      /* [head_trials] of the budget at hand; NULL = not tried */
+    double *head_nll;      /* [head_trials] of the current budget; NULL = not tried */
     double *tau_nll;       /* [tau_trials] */
     int32_t *above;        /* [tau_trials][n_il] entries above the thresholds */
     double *head_held;     /* [WNW_HELD_HEADS] of a held-out prompt; NULL = not compared */
@@ -201,7 +201,7 @@ bool wnw__compiler_has_weights(const struct wnw__compiling *w);
 
 /* ---- compiler_result.c ---- */
 
-/* Adds profile, log and report of the budget at hand. */
+/* Adds profile, log and report of the current budget. */
 int wnw__compiler_write(struct wnw__compiling *w);
 
 #endif

@@ -25,10 +25,10 @@ struct sample {
     int32_t *order;  /* [n_row][n] entries that may go, best score first */
     int32_t *n_free; /* [n_row] their number; 0 in layers that policies leave alone */
     float *norm;     /* [n_layer][n_head][n] */
-    float *worth;    /* [n_row][n] of the question at hand */
+    float *worth;    /* [n_row][n] of the current question */
     double *sorted;  /* [n_row][n] worths in the order of `order` */
     int32_t *scratch;
-    int32_t *keep; /* [WNW_CURVE_RATIOS][n_row] of the question at hand */
+    int32_t *keep; /* [WNW_CURVE_RATIOS][n_row] of the current question */
 };
 
 struct scored {
@@ -204,7 +204,7 @@ static void add_lost(const struct sample *s, int32_t row, double *lost)
     }
 }
 
-/* Shares the model's entries out for the question at hand, and adds counts and losses. */
+/* Shares the model's entries out for the current question, and adds counts and losses. */
 static int solve(struct sample *s, int32_t *count, double *lost)
 {
     const int32_t n_row = s->p->n_row, least = (int32_t)nearbyint(0.01 * s->n);

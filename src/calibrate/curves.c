@@ -44,7 +44,7 @@ struct work {
     int32_t n_generate, n_question, n_row, n_sample;
     struct sums all, half[2];
     struct wnw__calibrate_text *dump;
-    int32_t i_text, i_piece; /* the sample at hand */
+    int32_t i_text, i_piece; /* the current sample */
 };
 
 /* ---- The unit of work: a sample with its questions ---- */

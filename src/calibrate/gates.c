@@ -80,7 +80,7 @@ int wnw__gates_note_fit(struct wnw__gates *g)
 
 /* ---- A piece ---- */
 
-/* Reads the piece at hand. */
+/* Reads the current piece. */
 static int look(struct wnw__gates *g, struct wnw__looked *l)
 {
     const wnw_policy *policies[] = {g->policies[0], g->policies[1]};

@@ -74,7 +74,7 @@ struct wnw__gates {
     double tau[WNW_GATES_TAU];      /* zeros where nothing was held out */
     double *scores;                 /* predicted, of all held-out entries */
     int64_t n_scores;
-    /* The piece at hand. */
+    /* The current piece. */
     int32_t i_text, i_piece;
     double *y;                  /* [n_target][n] targets of the list of features at hand */
     struct wnw__ranked *ranked; /* NULL: it is learned from */

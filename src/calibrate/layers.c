@@ -13,6 +13,7 @@
  *     e_l of a sample = mean over its steps    agg=mean; its sum as in the authors' program: agg=sum
  *     e_l of a set    = sum over its samples,  n_l = e_l / sum_l e_l                     (equation 10)
  *     avg_score_l     = mean over sets of n_l, over the sum                              (equations 11 and 12)
+ *
  * A set is a text, how its samples end and how long they are: each is read as it stands, and as a document with a question after
  * it (ends), at every length; a shorter sample is the end of a longer one, so that lengths differ in what lies before alone.
  * A step with a value that is not a number is dropped and counted. Layers with a sliding window have share 0.
@@ -56,10 +57,10 @@ struct work {
     struct set *
         sets; /* [n_sets] in the order of texts, longest first, without questions first; owned as what follows */
     int32_t n_sets, n_lengths;
-    double *shares, *set, *share; /* [n_sets][n_layer]; [n_layer] errors of the set at hand, shares of all */
+    double *shares, *set, *share; /* [n_sets][n_layer]; [n_layer] errors of the current set, shares of all */
     int32_t n_step, n_dropped, n_sample;
     struct wnw__calibrate_text *dump;
-    /* The sample at hand. */
+    /* The current sample. */
     const struct set *of;
     int32_t i_piece;
     wnw_session *s;

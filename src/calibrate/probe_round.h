@@ -87,7 +87,7 @@ struct wnw__probe_round {
     const struct wnw__probe_scoring *scoring;
     void *user;
     struct wnw__probe_grid grid;
-    /* The probe at hand. */
+    /* The current probe. */
     struct wnw__probe_play play; /* tokens[steps] are owned; its user sets stop_at_line */
     double recall;               /* while the result is written: share of the answer that was given, 0..1 */
     bool answered;

@@ -56,7 +56,7 @@ struct work {
     bool used[WNW_N_QUALITY];
     wnw_policy *policies[WNW_N_QUALITY * N_SHARE];
     int32_t n_policy;
-    int32_t i_text, i_piece; /* the piece at hand */
+    int32_t i_text, i_piece; /* the current piece */
     struct measured *all;    /* [n] */
     int32_t n;
 };

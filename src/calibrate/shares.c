@@ -55,7 +55,7 @@ struct work {
     double size[N_SIZE];                /* sums of what the sizes came to */
     int32_t n_group;
     struct wnw__calibrate_text *dump;
-    int32_t i_text, i_piece; /* the piece at hand */
+    int32_t i_text, i_piece; /* the current piece */
 };
 
 /* What a piece came to. */

@@ -46,7 +46,7 @@ struct srh {
     double *sum[2][3];                /* [n_all] each, parts of one block */
     double *fact[2][WNW_PROBE_FACTS]; /* the same of the probes of each fact */
     int32_t n_fact[WNW_PROBE_FACTS];  /* of them */
-    /* The probe at hand. */
+    /* The current probe. */
     const struct wnw__probe *probe;
     double *score[2]; /* [n_all] semantic, traditional */
     bool *copied;     /* [n_all][probe->span.n] owned */

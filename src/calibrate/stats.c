@@ -35,9 +35,9 @@ struct work {
     int32_t *tokens, bos;    /* bos: -1 = none */
     int32_t *piece;          /* [length] */
     int32_t pieces, length;
-    int32_t first, n;                /* of the unit at hand: its first piece, and how many it has */
-    int32_t at;                      /* the piece at hand, counted from the unit's first */
-    struct wnw__moments raw, turned; /* of the unit at hand: before and after RoPE */
+    int32_t first, n;                /* of the current unit: its first piece, and how many it has */
+    int32_t at;                      /* the current piece, counted from the unit's first */
+    struct wnw__moments raw, turned; /* of the current unit: before and after RoPE */
     double *mean, *cov;              /* of one head of one piece */
 };
 

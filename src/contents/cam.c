@@ -7,6 +7,7 @@
  *     p_e = min(1, A_e / mean of A over T(e)),   A = attention received so far, the group's mean
  *     b_e = 1 with probability p_e, else 0        draw=sample (the paper); b_e = p_e with draw=mean
  *     v_t <- v_t + b_e v_e / |T(e)|  for t in T(e),  keys stay
+ *
  * The paper evicts one entry per step of decoding. Here all entries that one compression drops are merged, as
  * kvpress' CAMPress does when an interval passes, where only the best of them take part. A is the sum over
  * all queries since the entry was read (as in H2O); kvpress adds up decoded queries only. Draws depend on

@@ -11,6 +11,7 @@
  *     w_e = max(u_e, 0) ||v_e|| / (||v_e|| + ||v_t|| + 1e-6)     weight=norm (kvpress, default)
  *     w_e = exp(u_e - 1)                                         weight=exp (D2O)
  *     v_t <- (v_t + sum w_e v_e) / (1 + sum w_e),  keys stay
+ *
  * Three things of D2O are left out: it merges keys too; its threshold moves from step to step with a factor
  * of 0.7 (gate=mean is its first step); it has a layer budget by the variance of attention. Keys are compared
  * after RoPE, as they are cached. Observes keys and values. Cost O(n_dropped n_kept d) per KV head.

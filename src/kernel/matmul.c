@@ -40,7 +40,7 @@ static int32_t columns_of(const struct wnw__matmul *p, int32_t c)
     return p->k - c < WNW_CHUNK ? p->k - c : WNW_CHUNK;
 }
 
-/* What is multiplied after the chunk at hand: rows of `bytes` bytes. */
+/* What is multiplied after the current chunk: rows of `bytes` bytes. */
 struct ahead {
     const uint8_t *rows;
     size_t stride, bytes;

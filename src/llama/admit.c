@@ -11,6 +11,7 @@ int wnw__admit(struct wnw_model *m)
     m->foreign.name = wnw__key_str(m->gguf, "general.architecture");
     WNW_TRY(wnw__admit_keys(m));
     WNW_TRY(wnw__admit_tensors(m));
+    WNW_TRY(wnw__admit_layers(m));
     const struct ggml_tensor *embd = wnw__files_tensor(m, "token_embd.weight");
     return wnw__vocab_admit(m->gguf, embd && embd->ne[1] < INT32_MAX ? (int32_t)embd->ne[1] : INT32_MAX);
 }

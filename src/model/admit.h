@@ -13,6 +13,9 @@
  * checked. m->foreign.name is the family. E_FORMAT, E_UNSUPPORTED: the sentence names the key or the tensor. */
 int wnw__admit_keys(const struct wnw_model *m);
 int wnw__admit_tensors(const struct wnw_model *m);
+/* Checks that each layer has the tensors that libllama computes with. After wnw__admit_keys, which bounds the numbers it reads. E_FORMAT,
+ * E_UNSUPPORTED. */
+int wnw__admit_layers(const struct wnw_model *m);
 
 /* Whether a list, which has blanks between its words, has the word. */
 bool wnw__admit_listed(const char *list, const char *word);

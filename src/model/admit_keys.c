@@ -47,9 +47,9 @@ enum { MOST_ROUNDS = 1000 };
     "glm5-next"
 #define WITH_MLA_INDEXER "deepseek32 glm-dsa dots3note"
 /* Families of experts that have no way of choosing them unless the file says it. */
-#define WITH_GATING                                                                                \
-    "bailingmoe2 bailingmoe3 deepseek32 deepseek4 dots1 dots3note exaone-moe hy_v4 kimi-k3 kimi- " \
-    "linear lfm2moe minimax-m2 minimax-m3 smallthinker"
+#define WITH_GATING                                                                          \
+    "bailingmoe2 bailingmoe3 deepseek32 deepseek4 dots1 dots3note exaone-moe hy_v4 kimi-k3 " \
+    "kimi-linear lfm2moe minimax-m2 minimax-m3 smallthinker"
 /* Families that divide the size of a layer by the number of its experts, where they have no size of their own. */
 #define DIVIDED_BY_EXPERTS "glm4moe grovemoe hy_v3 llada-moe mellum qwen2moe qwen35moe qwen3moe qwen3next"
 
@@ -521,6 +521,17 @@ static int check_scaling(const struct wnw_model *m)
     return WNW_OK;
 }
 
+/* libllama aborts on a pooling that it does not know, once embeddings are asked of it. All ones stand for no choice. */
+static int check_pooling(const struct wnw_model *m)
+{
+    enum { MOST_POOLING = 4 };
+    const double x = number(m, ".pooling_type", 0);
+    return (x >= 0 && x <= MOST_POOLING) || x == -1 || x == UINT32_MAX
+               ? WNW_OK
+               : wnw__fail(WNW_E_FORMAT, "the GGUF says %s.pooling_type = %.10g: 0 to %d are possible",
+                           m->foreign.name, x, MOST_POOLING);
+}
+
 int wnw__admit_keys(const struct wnw_model *m)
 {
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
@@ -538,5 +549,6 @@ int wnw__admit_keys(const struct wnw_model *m)
     WNW_TRY(check_layers(m));
     WNW_TRY(check_delta(m));
     WNW_TRY(check_temperature(m));
+    WNW_TRY(check_pooling(m));
     return check_scaling(m);
 }

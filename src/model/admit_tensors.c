@@ -80,22 +80,6 @@ static int check_type(const struct ggml_tensor *t, const char *arch)
     return WNW_OK;
 }
 
-/* libllama takes each tensor of an indexer as one that may be missing, and computes with all. */
-static int check_indexer(const struct wnw_model *m, const struct ggml_tensor *t)
-{
-    static const char *const parts[] = {"proj.weight", "attn_k.weight", "attn_q_b.weight", "k_norm.weight"};
-    const char *at = strstr(t->name, ".indexer.");
-    char full[GGML_MAX_NAME];
-    if (!at || strcmp(m->foreign.name, "glm-dsa") != 0)
-        return WNW_OK;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        snprintf(full, sizeof full, "%.*s.indexer.%s", (int)(at - t->name), t->name, parts[i]);
-        if (!wnw__files_tensor(m, full))
-            return wnw__fail(WNW_E_FORMAT, "the GGUF holds tensor %s and lacks tensor %s", t->name, full);
-    }
-    return WNW_OK;
-}
-
 /* ---- Widths of attention ---- */
 
 /* A number of layer il. */
@@ -185,11 +169,8 @@ int wnw__admit_tensors(const struct wnw_model *m)
     for (int32_t i = 0; i < m->n_file; i++) {
         const struct wnw__model_file *f = &m->files[i];
         WNW_TRY(check_aligned(f));
-        for (struct ggml_tensor *t = ggml_get_first_tensor(f->meta); t;
-             t = ggml_get_next_tensor(f->meta, t)) {
+        for (struct ggml_tensor *t = ggml_get_first_tensor(f->meta); t; t = ggml_get_next_tensor(f->meta, t))
             WNW_TRY(check_type(t, m->foreign.name));
-            WNW_TRY(check_indexer(m, t));
-        }
     }
     return check_widths(m);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/files.h"
 
-#include "base/llama_log.h"
+#include "base/said.h"
 #include "base/memory.h"
 #include "base/system.h"
 

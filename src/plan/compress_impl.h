@@ -62,7 +62,7 @@ struct wnw__floats {
     size_t cap;
 };
 
-/* What stays of the layer at hand. */
+/* What stays of the current layer. */
 struct wnw__draft_kept {
     int32_t *keep;              /* [n_head_kv][cache.row] indices; NULL = everything stays as it is */
     const int32_t **keep_heads; /* [n_head_kv] into keep */
@@ -104,8 +104,8 @@ struct wnw__draft {
     struct wnw__floats fitted;            /* biases and values of the kept entries of one head */
     struct wnw__floats scratch;           /* used by one part after the other */
     bool *heads,
-        *all_heads;      /* [n_head] heads that this draft uses in the layer at hand; scratch of the walk */
-    bool observes;       /* whether the draft observes the layer at hand */
+        *all_heads;      /* [n_head] heads that this draft uses in the current layer; scratch of the walk */
+    bool observes;       /* whether the draft observes the current layer */
     bool empties;        /* whether a layer seen so far loses all its entries */
     bool drops;          /* whether any head seen so far loses entries */
     wnw_protected least; /* the fewest protected entries of those heads */

@@ -5,6 +5,7 @@
  *
  *     I_h[j] = mean_i a_h[i][j] + gamma Var_i a_h[i][j]     i in the last w queries, divisor w - 1
  *     score[j] = mean over the query heads of the KV head of avgpool5(I_h)[j]
+ *
  * Softmax is over everything visible; the window's own columns are left out of the pooling and stay. As in
  * SnapKV they get scores of their own, which matter only where a small size shrinks the window. The authors
  * use w = 32, CompressKV's comparison (arXiv 2508.02401) w = 8. The layers' counts come from the layer budget

@@ -11,6 +11,7 @@
  *     w_i = exp(tau cos(k_i, mu) - max)     align=dot: tau k_i . mu, as in the paper
  *     A   = I + sum_i (w_i + epsilon) v_i v_i^T
  *     score_i = w_i v_i^T A^-1 v_i
+ *
  * The default is the form of kvpress (CapPress): cosines in place of products, the largest weight shifted to
  * 1, the queries' mean turned to future positions, and the value itself for the direction that an entry adds
  * to the output. Observes query statistics (of which only the mean is used), keys and values. Range 0 .. 1.

@@ -70,7 +70,7 @@ void wnw__standardise(const wnw_observation *obs, struct wnw__ends ends, float *
     }
 }
 
-/* Leverage of all heads, then what the half at hand wants. */
+/* Leverage of all heads, then what the current half wants. */
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
 {
     const struct opts *o = opts;

@@ -7,6 +7,7 @@
  *     alpha[t] = 1 / (L H_q) sum over l, h and the W queries of a_lh[j][t]        sum over t = W
  *     rho[t]   = ||v_lg[t]||_2 / (mean over all tokens of ||v_lg||_2 + 1e-8)
  *     score[t] = max over h of Wt[l][h] alpha[t] rho[t]                           the same for every KV head
+ *
  * Wt are head weights of a compiler profile, 1 without one. A weight <= 0 takes its head out; in a layer
  * where all are <= 0 every head has weight 1. alpha_scope takes the mean over the heads of the layer
  * alone, or a head's own attention, the only form in which a single retrieval head can save a token. pool

@@ -6,6 +6,7 @@
  *
  *     l_K(i) = ||k_i||^2 / sum over the block,  l_V(i) likewise
  *     score  = l_K l_V | l_K | l_V | (l_K + l_V) / 2, then divided by its sum over the head
+ *
  * A block whose keys (or values) are all zero is shared out evenly; kvpress divides by zero there. Sinks
  * stay. The paper's random projection before the norms is left out: kvpress has it off. Observes keys and
  * values. Range 0..1. Cost O(n d) per KV head.

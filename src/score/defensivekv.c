@@ -9,6 +9,7 @@
  *     s_i = largest s of the layer for the c best entries by mean attention, which is normalised to 1
  *     c   = number of best entries that together hold less than mass - wb of it, at most b - W
  *     wb  = mean attention on the window,  b = average count per head
+ *
  * The scores of a layer's heads then compete (adakv with alpha_safeguard=0), or those of all layers (global).
  * A token that some heads have lost already counts as if its norm there were the mean of the others.
  * as_code: the released code takes wb from the W entries before the window and bounds c by b (n - W) / n - W;

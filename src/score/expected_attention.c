@@ -9,6 +9,7 @@
  *     z_c = k_c . mu' / sqrt(d) + k_c^T C' k_c / (2 d)                the log of E exp(q . k_c / sqrt(d))
  *     p   = softmax of z over the entries after the n_sink first
  *     score_c = (mean of p_c over the group + epsilon) ||v_c||_2
+ *
  * The first n_sink entries always stay. R has a closed form (mean_rope.c). vnorm=0 leaves the value norm out:
  * for CriticalKV, whose norm knows the output projection. epsilon=0.01 with AdaKV is the paper's
  * AdaExpectedAttention. stats=profile takes mu and C from calibration in place of the prompt. Scaling of

@@ -7,6 +7,7 @@
  *
  *     score[j] = mean over the query heads of the KV head of (1 / R) sum_t m_t a_t[j]
  *     m_t      = entries that were there before t
+ *
  * Scores are not pooled and not renormalised. The question's own entries rank first, the last ones before the
  * others. The length of the question is known for prompts of two pieces (wnw_run); elsewhere
  * the option `question` gives it, or else the last 32 tokens take its place. Of a longer question the last

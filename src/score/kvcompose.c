@@ -7,6 +7,7 @@
  *     S_task(h,c) = max over m of a(h,c,m)                       not renormalised over the context
  *     S_grp(j,c)  = mean of S_task over the query heads of KV head j
  *     S(j,c)      = S_grp(j,c) + mean over all KV heads i of S_grp(i,c)
+ *
  * The maximum comes before the mean. Scores of query heads are this file's, the other two lines are those of
  * group_mean with cross_head=1. value_norm multiplies S_task by ||v||_2 (an option of kvpress, not in the
  * paper, off). kvpress rounds probabilities to the model's type; here they stay float32, so there are hardly

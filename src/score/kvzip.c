@@ -5,16 +5,19 @@
  *
  *     S(h,c) = max over tokens t of the repeat input of p(h,t,c)
  *     S(j,c) = max over the query heads h of KV head j of S(h,c)
+ *
  * The second pass feeds "repeat the previous context" and the text, chunk by chunk; p is softmaxed over the
  * chat header, the chunk being repeated and the repeat input, so that scores of all chunks can be compared.
  * The n_p tokens of the header, which the chat template wrote, are no part of the context:
  *     prefix=keep   all of them stay and count in the size (the authors)
  *     prefix=evict  only the first `sinks` take part in the softmax and stay; the others score 0 (kvpress)
  *     prefix=score  they are scored like any other text, and the first `sinks` tokens stay
+ *
  * Where no header is known, keep and score are the same, and evict protects nothing.
  *     norm=output    S(h,c) = max over t of p(h,t,c) ||W_O^h v_c|| / ||x_t||, x_t: what the attention reads of t, the hidden
  *                    state after the norm. KVzip+ of KVzap (arXiv 2601.07891); W_O^h: the head's part of the output
  *                    projection
+ *
  * Observes a second pass; with norm=output norms of projected values. Range 0..1, with norm=output from 0 on. Cost O(H_q n) besides the pass.
  */
 #include "policy/part.h"

@@ -8,6 +8,7 @@
  *     u[t] = std over c of (Z^p[t, c] - lo_c) / (hi_c - lo_c)        divisor d - 1
  *     s_Z[t] = softmax of u over the tokens of the block
  *     score[t] = s_K[t] + wv s_V[t]                       use=key, use=value: one of the two
+ *
  * A channel with hi_c = lo_c adds a constant (the authors' code divides by zero there). Scores of different
  * blocks cannot be compared, so the partition selector cuts every block by itself. The first n_settled entries
  * were settled by an earlier compression and take the place of the sinks, so that every block is scored once,

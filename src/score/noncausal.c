@@ -6,6 +6,7 @@
  *
  *     a(h,t,c) = softmax over c of q_t . k_c,  u(c) = mean over h of sum over t of a(h,t,c)
  *     score    = standardised over the layer: average over `pool` neighbours of u(c) ||v_c||_2
+ *
  * kvpress' form is scaled=0 and padded=1: logits lack the factor of the model's attention (1 / sqrt(d)), and
  * the last chunk is filled up with zero keys and zero queries, which take part in its softmax and its sums.
  * Pooling divides by `pool` at the ends too. An entry whose query is not known receives attention but gives

@@ -8,6 +8,7 @@
  *     value   A_ip^2 ||v_p||^2
  *     key     (A_ip Z_ip)^2 ||v_p - o_i||^2
  *     joint   value + key + 2 A_ip^2 Z_ip (||v_p||^2 - v_p . o_i)  =  || A_ip (v_p + Z_ip (v_p - o_i)) ||^2
+ *
  * The sums are pooled along the positions like SnapKV's attention and averaged over the query heads of the KV
  * head. The output projection is not seen; a model with soft-capping has its logits from before the capping.
  * The window stays.

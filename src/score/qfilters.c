@@ -7,6 +7,7 @@
  *     u_h     = first right singular vector of the queries of query head h, with the sign of E <q, u_h> > 0
  *     f_j     = mean of u_h over the group
  *     score_i = <k_i, f_j>
+ *
  * The filters f come from a calibration profile (kind stats, results.filter), which gathers queries after
  * RoPE, as the authors' code does; keys are taken after RoPE too. The last `recent` entries stay: the window
  * of the authors' cache; kvpress has none. kvpress stores -f and negates the product. Observes keys. Any

@@ -52,7 +52,7 @@ static int32_t ceil_div(int32_t a, int32_t b)
     return a > 0 ? (a - 1) / b + 1 : 1;
 }
 
-/* ---- The layer at hand ---- */
+/* ---- The current layer ---- */
 
 /* Rows of queries that look at everything together, at most, and rows of a tile. */
 enum { ROWS = 2 * WNW_PAIR_ROWS, TILE = 64 };

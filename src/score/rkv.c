@@ -8,6 +8,7 @@
  *     S_ic  = 0 for the newest c with S_ic > threshold      of every row i
  *     R_c   = softmax over c of (1 / n) sum_i S_ic
  *     score = lambda maxpool_kernel(mean over the window of A)_c - (1 - lambda) R_c
+ *
  * Leaving the newest of row i's neighbours out keeps one of a group of repeats: the newest is penalised least. A key of
  * length 0 has cosine 0. Query heads have scores; the mean over a group is taken after the pooling. The window stays.
  * Observes window attention and keys. Range -1..1. Cost O(n^2 d) per query head.

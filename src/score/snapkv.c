@@ -6,6 +6,7 @@
  *     s_h[j] = mean over the window of a_h[i][j]                 j outside the window
  *     avg:  p_h[j] = (1 / kernel) sum s_h[j+u], |u| <= kernel / 2; missing terms are 0, the divisor stays
  *     max:  p_h[j] = max s_h[j+u]
+ *
  * Every query head has a score; the mean over the query heads of a KV head is taken after the pooling
  * (group_mean.c), or before it with pool_after, as in the released code of AdaKV and CriticalKV where heads
  * share a cache. With avg both orders give the same. Softmax is over everything visible, nothing is

@@ -8,6 +8,7 @@
  *     host=sum       the attention of all queries so far (H2O)
  *     host=window    the attention of the last `window` queries, divided by their number (the form of
  *                    Scissorhands in the paper: 400 queries)
+ *
  * Attention sinks have values near zero: the first 20 entries always stay, and the most recent ones as in H2O
  * (floor(share B) + recent). The authors mask evicted entries and look at every decoding step; this is the
  * same score at the end of a prompt. Observes attention sums or window attention, and values. Range >= 0.

@@ -5,10 +5,13 @@
  * Inference" (arXiv 2502.00299). With chunks of c entries and any scorer's scores S(j,i):
  *
  *     s(i) = sum over KV heads j of S(j,i),  chunk score = mean of s over the chunk (the last may be short)
+ *
  * rest=fill   protected entries stay; after them the best chunks while they fit, and what is left of the
  *             count goes to the best entries of the next chunk, so that the count is exact (default)
+ *
  * rest=drop   max(1, floor(n_chunks (1 - r))) whole chunks of all n entries, as kvpress: the count is only
  *             near the size. Protected entries count as the layer's highest score + 1; n < c: plain top-k
+ *
  * Heads that hold other tokens than this one (after an earlier ragged compression) are left out of the sum.
  * Cost O(H n) per head.
  */

@@ -2,7 +2,7 @@
 /*
  * Layer-major prefill: all tokens of a piece go through layer 0, ubatch by ubatch; then layer 0 is compressed
  * and its memory given back; layer 1 follows, and so on. In the end the last token's hidden state goes to the
- * output head. Only the layer at hand holds every entry, so the peak memory is the compressed cache, one full
+ * output head. Only the current layer holds every entry, so the peak memory is the compressed cache, one full
  * layer and the hidden states [n][n_embd]. Every layer sees the same inputs as in ubatch-major order, so
  * keep-sets and logits are the same to the bit, except for pieces so long that the hidden states are stored in f16.
  */
@@ -27,7 +27,7 @@ struct reader {
     /* The entries of layer `foreseen`, which has yet to read the piece, as in struct wnw__plan_layer. */
     int32_t foreseen, *n_entry, *pos;
     int64_t *off;
-    struct wnw__hidden_rows *x; /* input of the layer at hand, then its output */
+    struct wnw__hidden_rows *x; /* input of the current layer, then its output */
     struct wnw__span span;
 };
 

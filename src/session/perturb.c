@@ -10,6 +10,7 @@
  *           <= theta_hat = C1 - (2 - 1 / sigma1) sum of A_i nu_i in stage 2               (theorem 3.5)
  *     C1    = sum A_i nu_i - (2 - 1 / sigma1) sum of A_i nu_i in stage 1
  *     theta_relax = C1 - min_i nu_i (2 - 1 / sigma1) sum of A_i in stage 2                (theorem C.1)
+ *
  * theta_hat is theta with sigma1, the attention of stage 1, for sigma.
  * The bounds say nothing about L_p of one selection against another: a lower bound does not mean a lower L_p.
  */

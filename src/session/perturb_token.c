@@ -29,7 +29,7 @@ struct wnw__perturb_token {
     bool *kept, *first; /* [n] */
     float *key;         /* [n] what entries are chosen by */
     double *delta;      /* [d] */
-    float *x, *y;       /* [n_head][n_head x d], [n_head][n_out] of the layer at hand */
+    float *x, *y;       /* [n_head][n_head x d], [n_head][n_out] of the current layer */
 };
 
 /* ---- Reading the token ---- */

@@ -24,7 +24,7 @@ struct writing {
     int32_t n_part;
     char *meta;
     int32_t *counts;
-    XXH3_state_t *hash; /* of the block at hand */
+    XXH3_state_t *hash; /* of the current block */
 };
 
 /* ---- What is written ---- */

@@ -68,7 +68,7 @@ struct depth {
     using token = jinja::token;
     int blocks = 0, elifs = 0, nesting = 0, length = 0;
     bool first = false;                /* the next token is a statement's first */
-    bool set = false, assigns = false; /* of the statement at hand: "set", with "=" */
+    bool set = false, assigns = false; /* of the current statement: "set", with "=" */
 
     void begin(bool statement)
     {

@@ -22,8 +22,12 @@ need_file "$tiny/tiny-llama.gguf"
 good 'a model without profiles' backend --env -m "$tiny/tiny-llama.gguf"
 eval "$(cat "$work/out")"
 [ "${WINNOW_PROFILE-unset}" = "" ] || fail "WINNOW_PROFILE is ${WINNOW_PROFILE-unset}"
-cp "$tiny/tiny-llama.gguf" "$work/smollm2-135m.gguf" # the name is what profiles are found by
-good 'a model with profiles' backend --env -m "$work/smollm2-135m.gguf"
+cp "$tiny/tiny-llama.gguf" "$work/smollm2-135m.gguf" # profiles are found by the name, and are of another model
+good 'another model of that name' backend --env -m "$work/smollm2-135m.gguf"
+eval "$(cat "$work/out")"
+[ -z "$WINNOW_PROFILE" ] || fail "profiles of another model are named: $WINNOW_PROFILE"
+need_file "$models/smollm2-135m.gguf"
+good 'a model with profiles' backend --env -m "$models/smollm2-135m.gguf"
 eval "$(cat "$work/out")"
 for kind in shares gate inputgate quality; do
     found=$(tr : '\n' <<<"$WINNOW_PROFILE" | grep "/$kind.json\$")

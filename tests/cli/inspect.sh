@@ -31,11 +31,20 @@ page() {
     pages+=(-- "$file" "${of[@]}")
 }
 of=("$work/a.json.said")
-page 'by position' "$work/a.json" && json 'no texts' "$work/page" "o['texts'] is None and o['n'] == len(o['ids'])"
+page 'by position' "$work/a.json" && json 'no texts' "$work/page" "o['texts'] is None and o['document'] is None and o['n'] == len(o['ids'])"
 grep -q 'name the model with -m' "$work/err" || fail 'where texts come from is not said'
 page 'with texts' "$work/a.json" -m "$model"
 json 'the text' "$work/page" "open('$doc', encoding='utf-8').read().strip() in ''.join(o['texts']) and len(o['texts']) == o['n']"
+# What the chat template wrote is told apart from the text, in front and behind; without the model or the template nothing is.
+json 'the document alone' "$work/page" "''.join(o['texts'][o['document'][0]:o['document'][1]]).strip() == open('$doc', encoding='utf-8').read().strip()"
 json 'the bits' "$work/page" "[[[p for p in range(o['n']) if int(h[p // 4], 16) >> p % 4 & 1] for h in l] for l in o['plans'][0]['layers']] == [l['heads'] for l in json.load(open('$work/a.json'))['layers']]"
+good 'a plan with a question' plan -m "$model" -f "$doc" -p 'Who keeps it?' --policy knorm --ratio 0.4 -o "$work/asked.plan"
+good 'a plan without a template' plan -m "$model" --raw -f "$doc" --policy knorm --ratio 0.4 -o "$work/raw.plan"
+good 'a system message' compress -m "$model" --system 'Say it in one word.' -f "$doc" --policy knorm --ratio 0.4 -o "$work/system.wkv"
+for f in asked.plan raw.plan system.wkv; do
+    good "the page of $f" inspect "$work/$f" -m "$model" -o "$work/page.html" && page_data "$work/page.html" "$work/page"
+    json "the document of $f" "$work/page" "(lambda t, d: ''.join(o['texts'][t[0]:t[1]]).split() == (d + ('\nWho keeps it?' if '$f' == 'asked.plan' else '')).split() and (t[0] > 0) == ('$f' != 'raw.plan') and (t[1] < o['n']) == ('$f' == 'asked.plan'))(o['document'], open('$doc', encoding='utf-8').read().strip())"
+done
 of=("$work/a.json.said" "$work/b.wkv.said")
 page 'a plan and a document' "$work/a.json" --compare "$work/b.wkv" -m "$model"
 json 'the recipes' "$work/page" "[p['policy'] for p in o['plans']] == ['adakv:window=8', 'knorm']"

@@ -365,7 +365,7 @@ def cache(n_tokens, n_cells, rows, extra=b"", turned=False):
 
 def slot(kind, notes, n_tokens, state, recipe=b"keydiff"):
     parts = struct.pack("<QQ", len(state), 0) + state if state else b""
-    head = struct.pack("<QQ40sQQQqii512siiqdQi4x", 7, 8, b"", len(notes), len(state), len(parts), n_tokens, n_tokens, 1, recipe, 1, 0, 5, 0.0, 0, min(1, n_tokens))
+    head = struct.pack("<QQ24sQQQqii512siiqdQi4x", 7, 8, b"", len(notes), len(state), len(parts), n_tokens, n_tokens, 1, recipe, 1, 0, 5, 0.0, 0, min(1, n_tokens))
     # The target sets the checksum.
     return bytes([kind | 1]) + b"winnow slot 4\n\0\0" + head + bytes(8) + struct.pack(f"<{len(notes)}i", *notes) + parts
 

@@ -86,6 +86,40 @@ def quiet(b, *expected):
     check("the console says nothing", said == [], said)
 
 
+def choose(b, policy):
+    b.js("const s = document.querySelector('#choice'); s.value = arguments[0]; s.dispatchEvent(new Event('input', {bubbles: true}))", policy)
+
+
+def check_policies(b, s):
+    """Each policy of the list is what the server is asked for, with a word on it; a recipe that was typed and a size of no use are not sent."""
+    listed = b.js("return [...document.querySelectorAll('#choice option')].map(o => [o.value, o.textContent])")
+    check("the server's, four policies with a word each, and any other", [v for v, _ in listed] == ["", "auto", "full", "keydiff", "snapkv", "other"] and
+          all(text.startswith(f"{v}: ") and len(text) > len(v) + 5 for v, text in listed[1:5]), listed)
+    said = set()
+    for policy, _ in listed:
+        b.click("#new")
+        choose(b, "other")
+        b.type("#policy", "knorm")
+        choose(b, policy)
+        said.add(shown(b, "#policy-said"))
+        b.js("document.querySelector('#kind').value = 'budget'; document.querySelector('#kind').dispatchEvent(new Event('input'))")
+        b.js("document.querySelector('#amount').value = '150'; document.querySelector('#amount').dispatchEvent(new Event('input'))")
+        field = b.js("return fieldOf(shown)")
+        want = {"policy": "knorm" if policy == "other" else policy, "budget": 150}
+        if policy in ("", "full"):
+            del want["policy" if policy == "" else "budget"]
+        check(f"what is asked for with '{policy}'", field == want, field)
+        check(f"fields of '{policy}'", b.js("return ['policy', 'kind', 'amount'].map(id => !!document.getElementById(id).offsetParent)") == [policy == "other", policy != "full", policy != "full"])
+    check("each has a sentence", len(said) == len(listed) and all(said), said)
+    b.click("#new")
+    choose(b, "keydiff")
+    b.js("document.querySelector('#kind').value = 'budget'; document.querySelector('#kind').dispatchEvent(new Event('input'))")
+    b.type("#amount", "150")
+    b.type("#ask", words(400, 21) + "\ue007")
+    check("a policy of the list compresses", until(lambda: any(x["policy"] == "keydiff" and x["compressed"] for x in kv(s)["slots"])), kv(s))
+    check("and answers", until(lambda: idle(b) and answers(b) and answers(b)[-1][0]), answers(b))
+
+
 def check_conversations(b, s):
     open_page(b, s)
     check("the model's name", until(lambda: "tiny-llama" in shown(b, "#model")), shown(b))
@@ -93,13 +127,15 @@ def check_conversations(b, s):
     said, note = ask(b, "hello")
     check("an answer has text and numbers", said and "tokens read" in note and "slot" in note, said, note)
     check("the field is empty again", b.js("return document.getElementById('ask').value") == "")
-    check("a further turn reads what is new", "were there" in ask(b, "and then")[1], answers(b))
+    check("a further turn reads what is new", "reused" in ask(b, "and then")[1], answers(b))
     # A document of the user's: compressed as the conversation says, and read once.
     b.click("#new")
     check("a new conversation is empty", answers(b) == [])
     drop(b, "binary.bin", "a\0b")
-    check("what is no text is refused", until(lambda: "no text" in shown(b, "#file-said")), shown(b, "#file-said"))
+    check("what is no text is refused", until(lambda: "not a text" in shown(b, "#file-said")), shown(b, "#file-said"))
     b.js("document.querySelector('#kind').value = 'budget'; document.querySelector('#kind').dispatchEvent(new Event('input'))")
+    check("a recipe is asked for where one is wanted", b.js("return !document.getElementById('policy').offsetParent"))
+    choose(b, "other")
     b.type("#policy", "knorm")
     b.type("#amount", "150")
     drop(b, HOSTILE, words(600, 3))
@@ -107,9 +143,9 @@ def check_conversations(b, s):
     ask(b, "what is it about")
     slot = next(x for x in kv(s)["slots"] if x["policy"] == "knorm")
     check("the document is compressed as asked", slot["compressed"] and slot["budget"] == 150 and slot["entries"] < 250 < 600 < slot["tokens"], slot)
-    check("a second question reads it no more", "were there" in ask(b, "once more")[1] and kv(s)["slots"][slot["id"]]["tokens"] > slot["tokens"], answers(b))
+    check("a second question reads it no more", "reused" in ask(b, "once more")[1] and kv(s)["slots"][slot["id"]]["tokens"] > slot["tokens"], answers(b))
     text = f"#slots [data-slot='{slot['id']}']"
-    check("the slot says so", until(lambda: "knorm, 150 entries a head" in shown(b, text) and HOSTILE in shown(b, text)), shown(b, text))
+    check("the slot says so", until(lambda: "knorm, 150 entries per head" in shown(b, text) and HOSTILE in shown(b, text)), shown(b, text))
     check("memory is what the server says", until(lambda: shown(b, "#now") in (f"{kv(s)['bytes'] / 1024:.1f} KiB", f"{kv(s)['bytes'] / 2**20:.1f} MiB")), shown(b, "#memory"))
     check("and what it would be", "uncompressed" in shown(b, "#uncompressed"))
     looks(b)
@@ -121,13 +157,15 @@ def check_conversations(b, s):
     check("and the page says so", until(lambda: "after novel" in shown(b, "#slots")), shown(b, "#slots"))
     # A refusal says why, and the question is there again.
     b.click("#new")
+    choose(b, "other")
     b.type("#policy", "snapvk")
     b.type("#ask", "why\ue007")
     check("a refusal is shown", until(lambda: answers(b) and "snapkv" in answers(b)[-1][1]), answers(b))
     check("with the question kept", until(lambda: b.js("return document.getElementById('ask').value") == "why"))
     check("conversations stay apart", b.js("return document.querySelectorAll('#tabs button').length") == 5)
     b.click("#tabs li:nth-child(2) button")
-    check("and come back", len(answers(b)) == 2 and b.js("return document.getElementById('policy').value") == "knorm", answers(b))
+    check("and come back", len(answers(b)) == 2 and b.js("return [document.getElementById('choice').value, document.getElementById('policy').value]") == ["other", "knorm"], answers(b))
+    check_policies(b, s)
     quiet(b, "400 (Bad Request)")
 
 
@@ -147,6 +185,8 @@ def check_kept(b, s, name, query):
     heads = b.js("return plans[0].heads.flat().map(h => h.n)")
     check(f"all tokens of {name}", spans == held["tokens"], spans, held)
     check(f"and the entries of {name}", abs(sum(heads) / len(heads) - held["entries"]) < 0.1, heads, held)
+    header = b.js("return data.document && [data.texts.slice(0, data.document[0]).join(''), data.texts.slice(data.document[0]).join(''), data.document[1] === data.n]")
+    check(f"without the header of {name}", header and re.fullmatch(r"<\|im_start\|>(system|user)\n", header[0]) and header[1].lstrip().startswith("w") and header[2], header and header[0][:200])
     check(f"with the texts of {name}", all(w in shown(b, ".text") for w in ("w1", "w2")), shown(b, ".text")[:200])
     check("it loads nothing", b.js("return [...document.querySelectorAll('script, img, iframe, object')].filter(e => e.src).length") == 0)
     if folder:

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What layers need before libllama may compute with them (model/admit.h). Each family of the table, also those that llama.cpp's
+ * generator writes no models of: a layer with all its tensors is admitted, and so is one that lacks a tensor which libllama asks for
+ * before it uses it; one that lacks any other is refused with the tensor's name.
+ */
+#include "files.h"
+#include "gguf_edit.h"
+#include "model/admit.h"
+#include "model/model_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N_EMBD = 64, N_LAYER = 2, LAST = N_LAYER - 1 };
+
+/* The tensors of a layer, with blanks between the names. Those of `needed` cannot be missing, those of `free` can. */
+static const struct layer {
+    const char *arch, *needed, *free;
+} layers[] = {
+    {"falcon-h1", "ssm_conv1d.bias", "ssm_conv1d.weight ssm_norm.weight attn_output.bias"},
+    {"granitehybrid", "ssm_conv1d.bias", "ssm_conv1d.weight"},
+    {"granitehybrid", "", "attn_norm.weight attn_q.weight ffn_gate_exps.weight"},
+    {"nemotron_h", "ssm_conv1d.bias", "ssm_conv1d.weight"},
+    {"nemotron_h_moe", "ssm_conv1d.bias ffn_latent_up.weight ffn_latent_down.weight", "ssm_conv1d.weight"},
+    {"nemotron_h_moe", "", "ffn_up_exps.weight ffn_gate_inp.weight"},
+    /* Required as the others are: libllama itself sees that it is missing. */
+    {"mamba2", "", "ssm_conv1d.weight ssm_conv1d.bias"},
+    {"qwen35", "attn_qkv.weight attn_gate.weight", "ssm_conv1d.weight"},
+    {"qwen35", "", "attn_q.weight attn_k.weight attn_v.weight"},
+    {"qwen35moe", "attn_qkv.weight attn_gate.weight", "ssm_conv1d.weight"},
+    {"qwen3next", "attn_qkv.weight attn_gate.weight", "ssm_conv1d.weight"},
+    {"qwen3next", "ssm_in.weight", "ssm_conv1d.weight"},
+    {"qwen3next", "", "attn_qkv.weight attn_output.weight"},
+    {"grok", "ffn_down.weight", "ffn_gate.weight ffn_up.weight"},
+    {"mimo2", "ffn_up.weight ffn_down.weight", "attn_norm.weight ffn_gate.weight attn_sinks.weight"},
+    {"mimo2", "ffn_up_exps.weight ffn_down_exps.weight", "ffn_gate_inp.weight ffn_gate_exps.weight"},
+    {"step35", "ffn_up.weight ffn_down.weight", "attn_norm.weight attn_gate.weight attn_q_norm.weight"},
+    {"step35", "ffn_up_exps.weight ffn_down_exps.weight ffn_up_shexp.weight ffn_down_shexp.weight",
+     "ffn_gate_inp.weight ffn_gate_exps.weight ffn_gate_shexp.weight"},
+    {"hy_v3", "ffn_up.weight ffn_down.weight", "attn_norm.weight ffn_gate.weight"},
+    {"hy_v3", "ffn_gate_up_exps.weight ffn_down_exps.weight", "ffn_gate_inp.weight exp_probs_b.bias"},
+    {"kimi-linear", "ffn_up_shexp.weight ffn_down_shexp.weight", "ffn_gate_shexp.weight"},
+    {"kimi-k3", "ffn_up_shexp.weight ffn_down_shexp.weight", "ffn_gate_shexp.weight attn_gate.weight"},
+    {"phi3", "attn_qkv.weight", "attn_norm.weight"},
+    {"phi3", "attn_q.weight attn_k.weight attn_v.weight", "attn_norm.weight"},
+    {"pockettts", "attn_qkv.weight", "attn_norm.weight"},
+    {"rwkv6",
+     "time_mix_lerp_w.weight time_mix_lerp_k.weight time_mix_lerp_v.weight time_mix_lerp_r.weight "
+     "time_mix_lerp_g.weight",
+     "time_mix_lerp_x.weight"},
+    {"rwkv6", "time_mix_lerp_fused.weight", "time_mix_lerp_x.weight"},
+    {"rwkv6qwen2", "time_mix_ln.weight", "time_mix_first.weight"},
+    {"glm-dsa", "indexer.proj.weight indexer.attn_k.weight indexer.attn_q_b.weight indexer.k_norm.weight",
+     "attn_norm.weight indexer.k_norm.bias"},
+};
+
+static const char indexer[] =
+    "attn_norm.weight indexer.proj.weight indexer.attn_k.weight indexer.attn_q_b.weight "
+    "indexer.k_norm.weight";
+
+/* A file of the family; what a test adds to it is the last layer's. */
+static void begin(struct test_gguf *f, const char *arch)
+{
+    char key[64];
+    *f = (struct test_gguf){.g = gguf_init_empty()};
+    gguf_set_val_str(f->g, "general.architecture", arch);
+    snprintf(key, sizeof key, "%s.block_count", arch);
+    gguf_set_val_u32(f->g, key, N_LAYER);
+    snprintf(key, sizeof key, "%s.embedding_length", arch);
+    gguf_set_val_u32(f->g, key, N_EMBD);
+}
+
+static void add(struct test_gguf *f, int32_t il, const char *list, const char *without)
+{
+    char name[GGML_MAX_NAME];
+    for (size_t n; *list; list += n + strspn(list + n, " ")) {
+        n = strcspn(list, " ");
+        snprintf(name, sizeof name, "blk.%d.%.*s", (int)il, (int)n, list);
+        if (list != without)
+            test_gguf_add(f, name, N_EMBD, 1, 0, 1);
+    }
+}
+
+/* Writes the file and has its layers checked. */
+static int check(struct test_gguf *f)
+{
+    char path[] = "/tmp/winnow-layers-XXXXXX";
+    struct wnw_model m = {0};
+    test_file_new(path);
+    test_gguf_write(f, path);
+    test_gguf_free(f);
+    assert_ok(wnw__model_map(&m, path, NULL));
+    m.foreign.name = wnw__key_str(m.gguf, "general.architecture");
+    const int rc = wnw__admit_layers(&m);
+    wnw__model_clear(&m);
+    unlink(path);
+    return rc;
+}
+
+static int check_without(const struct layer *l, const char *without)
+{
+    struct test_gguf f;
+    begin(&f, l->arch);
+    for (int32_t il = 0; il < N_LAYER; il++) {
+        add(&f, il, l->needed, il == LAST ? without : NULL);
+        add(&f, il, l->free, il == LAST ? without : NULL);
+    }
+    if (test_gguf_find(&f, "blk.0.attn_norm.weight") < 0)
+        add(&f, 0, "attn_norm.weight", NULL);
+    return check(&f);
+}
+
+/* Tries the layer without each tensor of a list. */
+static void check_each(const struct layer *l, const char *list, bool needed)
+{
+    char name[GGML_MAX_NAME];
+    for (size_t n; *list; list += n + strspn(list + n, " ")) {
+        n = strcspn(list, " ");
+        const int rc = check_without(l, list);
+        if (!needed && rc != WNW_OK)
+            fail_msg("%s without %.*s: %s", l->arch, (int)n, list, wnw_last_error());
+        if (needed && rc != WNW_E_FORMAT)
+            fail_msg("%s without %.*s is admitted", l->arch, (int)n, list);
+        snprintf(name, sizeof name, "%.*s", (int)n, list);
+        if (needed)
+            assert_says(name);
+    }
+}
+
+static void test_table(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        if (check_without(&layers[i], NULL) != WNW_OK)
+            fail_msg("%s: %s", layers[i].arch, wnw_last_error());
+        check_each(&layers[i], layers[i].needed, true);
+        check_each(&layers[i], layers[i].free, false);
+    }
+}
+
+/* A layer of glm-dsa that takes the choice of an earlier one needs no indexer, and those of more predictions are not computed. */
+static void test_indexer(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key;
+        uint32_t types[N_LAYER];
+        int code;
+    } cases[] = {
+        {"glm-dsa.attention.indexer.types", {1, 0}, WNW_OK},
+        {"glm-dsa.attention.indexer.types", {1, 1}, WNW_E_FORMAT},
+        {"glm-dsa.nextn_predict_layers", {1}, WNW_OK},
+        {"glm-dsa.nextn_predict_layers", {0}, WNW_E_FORMAT},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct test_gguf f;
+        begin(&f, "glm-dsa");
+        add(&f, 0, indexer, NULL);
+        add(&f, LAST, "attn_norm.weight", NULL);
+        if (i < 2)
+            gguf_set_arr_data(f.g, cases[i].key, GGUF_TYPE_UINT32, cases[i].types, N_LAYER);
+        else
+            gguf_set_val_u32(f.g, cases[i].key, cases[i].types[0]);
+        assert_error(check(&f), cases[i].code);
+    }
+}
+
+/* Without it libllama takes the file for one of the layers alone that predict several tokens ahead. */
+static void test_first(void **state)
+{
+    (void)state;
+    static const char *const archs[] = {"deepseek2", "glm4moe", "qwen3next", "step35", "cohere2moe"};
+    struct test_gguf f;
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+        for (int32_t il = 0; il < N_LAYER; il++) {
+            begin(&f, archs[i]);
+            add(&f, il, "attn_norm.weight ffn_up.weight ffn_down.weight", NULL);
+            assert_error(check(&f), il == 0 ? WNW_OK : WNW_E_FORMAT);
+        }
+    for (int with = 0; with < 4; with++) {
+        begin(&f, "t5");
+        test_gguf_add(&f, "token_embd.weight", N_EMBD, 1, 0, 1);
+        if (with % 2)
+            test_gguf_add(&f, "enc.blk.0.attn_rel_b.weight", N_EMBD, 1, 0, 1);
+        if (with / 2)
+            test_gguf_add(&f, "dec.blk.0.attn_rel_b.weight", N_EMBD, 1, 0, 1);
+        assert_error(check(&f), with == 3 ? WNW_OK : WNW_E_FORMAT);
+    }
+}
+
+static void reshape(struct ggml_tensor *t, const int64_t ne[GGML_MAX_DIMS])
+{
+    memcpy(t->ne, ne, sizeof t->ne);
+    for (int i = 1; i < GGML_MAX_DIMS; i++)
+        t->nb[i] = t->nb[i - 1] * (size_t)t->ne[i - 1];
+}
+
+/* What a layer's other tensors say of the shape of one. */
+static void test_shapes(void **state)
+{
+    (void)state;
+    struct test_gguf f;
+    for (int64_t n = 5; n <= 6; n++)
+        for (int gate = 0; gate < 3; gate++) { /* none, half of it, all */
+            begin(&f, "arwkv7");
+            add(&f, 0,
+                gate == 0   ? ""
+                : gate == 1 ? "time_mix_g1.weight"
+                            : "time_mix_g1.weight time_mix_g2.weight",
+                NULL);
+            test_gguf_add(&f, "blk.0.time_mix_lerp_fused.weight", N_EMBD, n, 0, 1);
+            reshape(f.tensor[f.n_tensor - 1], (const int64_t[]){N_EMBD, 1, 1, n});
+            assert_error(check(&f), (gate == 2) == (n == 6) ? WNW_OK : WNW_E_FORMAT);
+        }
+    for (int with = 0; with < 2; with++) {
+        begin(&f, "nemotron_h_moe");
+        add(&f, 0, "attn_norm.weight", NULL);
+        test_gguf_add(&f, "blk.1.ffn_up_exps.weight", N_EMBD / 2, 1, 0, 1);
+        add(&f, 1, with ? "ffn_latent_down.weight ffn_latent_up.weight" : "", NULL);
+        assert_error(check(&f), with ? WNW_OK : WNW_E_FORMAT);
+    }
+    for (uint32_t n_group = 1; n_group <= 4; n_group *= 2) { /* rows of 64, 32, 16 */
+        begin(&f, "deepseek4");
+        add(&f, 0, "attn_norm.weight", NULL);
+        gguf_set_val_u32(f.g, "deepseek4.attention.output_group_count", n_group);
+        gguf_set_val_u32(f.g, "deepseek4.attention.head_count", 2);
+        gguf_set_val_u32(f.g, "deepseek4.attention.key_length", 32);
+        test_gguf_add(&f, "blk.1.attn_output_a.weight", N_EMBD, 1, 0, 1);
+        test_gguf_replace(&f, f.n_tensor - 1, GGML_TYPE_Q8_0);
+        assert_error(check(&f), n_group <= 2 ? WNW_OK : WNW_E_FORMAT);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_indexer),
+                                       cmocka_unit_test(test_first), cmocka_unit_test(test_shapes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
