@@ -36,8 +36,8 @@ static const struct need {
     {"rwkv6qwen2", "time_mix_first.weight", NULL, "time_mix_ln.weight"},
 };
 
-/* Families with layers that predict several tokens ahead. libllama recognises a file with only one of these layers by the lack of this
- * tensor. It then accepts that tensors of the other layers are missing. */
+/* Families with layers that predict several tokens ahead. libllama takes a file without this tensor for one with only these layers.
+ * It then accepts that tensors of the other layers are missing. */
 static const char with_nextn[] =
     "bailingmoe3 cohere2moe deepseek2 mistral4 deepseek32 deepseek4 glm-dsa glm4moe hy_v3 mimo2 nemotron_h "
     "nemotron_h_moe qwen35 qwen35moe qwen3next step35";
