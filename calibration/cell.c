@@ -156,8 +156,7 @@ struct share {
     int32_t length, n;
     wnw_risk_size size;     /* of one of them */
     double clear, kept;     /* means */
-    double layers,
-        prompts; /* share of layers where a threshold binds, and share of prompts with any such layer */
+    double layers, prompts; /* share of layers where a threshold binds; share of prompts with such a layer */
 };
 
 /* Sums prompt p up with those of its length; false if an earlier prompt has begun that. */

@@ -63,7 +63,7 @@ study masks --policies full --mask-phase decode --mask-heads "$(joined / "${mask
 study masks_reading --policies full --mask-phase all --mask-heads srh:top20/trad:top20/random:20:1:100
 
 # CompressKV: which heads choose, how many, and whether layers share the budget by their errors; heads that share by
-# importance beside heads that compete.
+# importance compared with heads that compete.
 heads=(heads=srh heads=traditional heads=all)
 for seed in 1 2 3 4 5; do heads+=("heads=random,seed=$seed"); done
 policies=(paper-compresskv-snapkv)

@@ -6,10 +6,10 @@ check_answers.py [--winnow build/winnow] [--model GGUF] [--methods LIST] [--ques
                  [--ratio R] [--tie GAP] [--from DIR]
 
 Both read the same token ids of the same needle questions: first the context, which is compressed when it has been read,
-then the question and the beginning of the answer, and both generate greedily from there. Weights and cache are float32. An
-answer that differs is a tie if, where the texts part, kvpress' two likeliest tokens are no further apart than --tie in
-logits: two orders of summation may choose differently there. Any other difference is printed with both texts, and the exit
-code is 1 then. --from keeps winnow's results in a folder, or reads what an earlier run left in it.
+then the question and the beginning of the answer, and both generate greedily from there. Weights and cache are float32.
+A different answer is a tie if, at the first difference, kvpress' two likeliest tokens differ by at most --tie in logits.
+Two orders of summation may choose differently there. Any other difference is printed with both texts, and the exit
+code is 1 then. --from keeps winnow's results in a folder, or reads the results of an earlier run from it.
 
 kvpress runs in the environment that bench/peers/compare.py has in the cache folder (5.6 GB); it is made if need be. The
 model is the float32 copy that `scripts/setup.sh test-models` writes, which transformers reads as well.
@@ -125,7 +125,7 @@ class Kvpress:
         }
 
     def answer(self, question, method, n):
-        """Ids of up to n tokens, and for each how far the second likeliest is behind it, in logits."""
+        """Ids of up to n tokens, and for each the difference in logits to the second likeliest."""
         torch, cache, press = self.torch, self.new_cache(), self.presses[method]()
         ids, gaps, n_read = [], [], len(question["context"])
         with torch.inference_mode():

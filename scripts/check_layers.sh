@@ -1,19 +1,22 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Holds the folders of src/ and of programs to what they may know: check_layers.sh [--table]
+# Checks which folders of src/ and of programs include which others: check_layers.sh [--table]
 #
-# Fails on an include that the tables below do not allow, on a circle of folders or of a program's rooms, on a program that
-# reaches into src/, on a test that does so elsewhere than in tests/peek_*.h, on a function that NAME.h (or NAME_impl.h) declares and
-# neither NAME.c nor NAME_*.c beside it defines (FOLDER/FOLDER.h may declare what any file of the folder defines), and on a function
-# of src/ with more than seven parameters outside of the kernels.
-# --table prints who includes whom. Reads the files alone; nothing needs to be built.
+# It fails for
+# - an include that the tables below do not allow;
+# - a cycle of folders, or of the rooms of a program;
+# - a program that includes headers of src/, or a test that does so outside of tests/peek_*.h;
+# - a function that NAME.h (or NAME_impl.h) declares and neither NAME.c nor NAME_*.c of the same folder defines
+#   (FOLDER/FOLDER.h may declare functions of any file of the folder);
+# - a function of src/ with more than seven parameters, except in the kernels.
+# --table prints who includes whom. Only the files are read; nothing needs to be built.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec python3 - "$@" <<'PY'
 import functools, pathlib, re, sys
 
-# Folder: folders that it may include besides itself and include/. A '-' before a name marks an arrow that is still
-# there and is to go; a new one like it fails, and so does a mark that is no longer needed.
+# Folder: the other folders that it may include; itself and include/ are always allowed. A '-' before a name marks an
+# existing include that is to be removed. A new one like it fails, and so does a mark that is no longer needed.
 MAY = {
     "base": "",
     "kernel": "base",
@@ -39,9 +42,9 @@ MAY = {
     "reader": "base",
     "calibrate": "base kernel model text cache attend forward observe profile policy plan session score",
 }
-# Programs: the public headers and these folders besides their own; "base" is src/base/, the one folder of src/ that
-# programs may know. A family of sub-commands shows the command its table, FAMILY/commands.h, and nothing else; the
-# evaluation shows its statistics to other families.
+# Programs: they may include the public headers, their own folder and these. "base" is src/base/, the one folder of src/
+# that programs may include. A family of sub-commands exports only its table, FAMILY/commands.h, to the command. The
+# evaluation also exports its statistics to other families.
 PROGRAMS = {
     "app": "base",
     "bench": "base app",
@@ -53,9 +56,9 @@ PROGRAMS = {
     "serve": "base app",
 }
 SHARED = ["eval/base/random.h", "eval/base/stats.h"]
-# Rooms of a program, like the folders of src/: the rooms that each may include, with the same marks. What lies in the
-# program's folder itself (the sub-commands and their arguments) knows every room; rooms know of it what DOORS names. A room that is a
-# program of its own lies BESIDE it, and shows the sub-commands the header that is called like it.
+# Rooms are the sub-folders of a program: the rooms that each may include, with the same marks. Files in the program's
+# folder itself (the sub-commands and their arguments) may include every room. Rooms may include from it the headers that
+# DOORS names. `BESIDE` lists rooms in a folder outside of the program; they export the header FOLDER/FOLDER.h to the sub-commands.
 ROOMS = {
     "eval": {
         "base": "",
@@ -201,7 +204,7 @@ for path in sorted(pathlib.Path("tests").rglob("*.[ch]")):
         if (src / name).exists() and not path.name.startswith("peek_"):
             faults.append(f"{path} includes {name}: tests see src/ through tests/peek_*.h alone")
 
-# Declared in x.h, defined in x.c or x_*.c beside it; what a folder's x/x.h declares, in any file of the folder.
+# Declared in x.h, defined in x.c or x_*.c of the same folder. Functions of a folder's x/x.h may be defined in any file of it.
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 DECLARED = re.compile(r"^(?!static|typedef|#)[A-Za-z_][\w\s*]*?\b((?:wnw__|app_)\w+)\s*\([^;{]*\)\s*;", re.M)
 

@@ -4,9 +4,9 @@
 
 check_retrieval_heads.py [--winnow build/winnow] [--model GGUF] [--probes N] [--set LIST] [--from DIR]
 
-Has the command ask its probes (or reads what an earlier run left in --from: probes.jsonl and dump.csv), feeds the
-tokens of the first N probes to the forward pass of scripts/keepsets, and computes both scores of every head from its
-attention. It exits with 1 if a score differs by more than 0.001 of the probe's largest (semantic) or of the unit
+The command asks its probes, or --from has the files of an earlier run (probes.jsonl and dump.csv). The tokens of the
+first N probes go to the forward pass of scripts/keepsets, and both scores of every head are computed from its
+attention. The exit code is 1 if a score differs by more than 0.001 of the probe's largest (semantic) or of the unit
 (traditional), or if a generated token is not the likeliest. Weights and cache are float32. The model must be of the
 llama family. Use the Python environment that scripts/setup.sh makes.
 """

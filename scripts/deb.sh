@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Makes the Debian packages winnow, libwinnow0 and libwinnow-dev from this tree, and has lintian look at them: deb.sh [FOLDER]
 #
-# They come to FOLDER (build/deb). The tree is copied first, since dpkg-buildpackage writes beside what it builds. The ggml
+# They are written to FOLDER (build/deb). The tree is copied first, since dpkg-buildpackage writes into its parent folder. The ggml
 # and libllama of scripts/setup.sh go into libwinnow0: they suit every CPU that has what the machine here has of AVX2, FMA,
 # F16C and BMI2 (scripts/setup.sh, step llama).
 set -euo pipefail

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 # Sourced by scripts: records of files that were fetched or made, so that a damaged one is noticed.
 #
-# A record says on its first line what the files were made from, then for each file its SHA-256, its size, the times
-# at which contents and inode changed, and its name beside the record. Who changes or cuts a file changes the times,
-# so that a large file is read again only then.
+# The first line of a record identifies the sources of the files. Then each file has a line: SHA-256, size, the times
+# when contents and inode changed, and the name in the record's folder. A change of a file changes these times,
+# so a large file is read again only then.
 
 sha256_of() { sha256sum <"$1" | cut -d' ' -f1; }
 stat_of() { stat -c '%s %.9Y %.9Z' -- "$1"; }

@@ -4,10 +4,10 @@
 
 make_calibration_text.py FOLDER [OUT]
 
-FOLDER holds the two packages of Debian 12 that have the works, as `apt-get download` leaves them or unpacked:
+FOLDER holds two packages of Debian 12 with the works, as `apt-get download` leaves them or unpacked. They are
 r-cran-janeaustenr (six novels of Jane Austen) and golang-1.19-src (Newton's Opticks, a test file). The works are in
 the public domain. Lines are joined to paragraphs; headings, notes, figures, tables and marks of emphasis are left
-out. A paragraph of which twelve words in a row come twice, in it or before it, is left out too, so nothing repeats,
+out. A paragraph is also left out if twelve words in a row occur twice in it, or occurred before it. So nothing repeats,
 neither inside a file nor between the two.
 """
 import gzip

@@ -3,8 +3,8 @@
 """Writes tests/chat/fixtures.json: prompts as other programs make them. make_chat_fixtures.py [MODELS]
 
 Templates are rendered by jinja2 the way transformers sets it up, and tokenised by the PyPI packages tokenizers (BPE)
-and sentencepiece (SPM), built from the vocabularies in the GGUF files. Nothing of ours and nothing of libllama takes
-part. MODELS is the folder with smollm2-135m, qwen2.5-coder-0.5b and gemma-3-270m (default ~/.cache/winnow/models).
+and sentencepiece (SPM), built from the vocabularies in the GGUF files. No code of winnow or of libllama is used.
+MODELS is the folder with smollm2-135m, qwen2.5-coder-0.5b and gemma-3-270m (default ~/.cache/winnow/models).
 Needs gguf, jinja2, tokenizers, sentencepiece and protobuf in an environment of their own; made with jinja2 3.1.6,
 tokenizers 0.23.3, sentencepiece 0.2.3.
 """

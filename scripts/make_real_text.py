@@ -7,14 +7,14 @@ make_real_text.py FOLDER OUT [BYTES]
 FOLDER holds packages of Debian 12, as `apt-get download` leaves them or unpacked: debian-handbook, linux-doc-6.1,
 postgresql-doc-15, python3.11-doc, libpython3.11-stdlib. The texts are under their packages' licences and are not kept here.
 
-prose.txt   chapters of a handbook, in English, as paragraphs
-docs.txt    manuals of a kernel, a database and a language, as they are marked up, in turns
-code.txt    modules of Python's library
-real.txt    all of them, one after the other
+prose.txt   chapters of a handbook, in English, as paragraphs;
+docs.txt    manuals of a kernel, a database and a language, with their markup, in turns;
+code.txt    modules of Python's library;
+real.txt    all of them, one after the other.
 
 Each of the first three has BYTES bytes, 85000 unless said otherwise.
 
-A file that ends before a piece is full leaves the rest to the next one, so that pieces may hold the end of one document and the beginning of another.
+If a file ends before a piece is full, the next file continues it. So a piece may hold the end of one document and the beginning of another.
 """
 import gzip
 import html.parser
@@ -36,7 +36,7 @@ LIBRARY = "usr/lib/python3.11"
 
 
 class Paragraphs(html.parser.HTMLParser):
-    """The text of a page's paragraphs; what is marked as program text keeps its lines. A handbook's are <div class="para">, the last of each note that stands in one."""
+    """The text of a page's paragraphs; program text keeps its lines. A handbook's paragraphs are <div class="para">; of nested ones, as in notes, the last counts."""
 
     def __init__(self):
         super().__init__()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# Sourced by setup.sh: the step `peers`, a llama.cpp built for the CPU at hand, which `winnow bench` runs beside itself
-# as a process (bench/llama/, decision 036). It is one program, $cache/peers/llama/winnow-peer, and beside it the file
-# `cpu` with the names that the system gives the CPU and its features: elsewhere the program is not used and built again.
+# Sourced by setup.sh: the step `peers`, a llama.cpp built for this CPU. `winnow bench` runs it as a process and compares
+# itself with it (bench/llama/, decision 036). It is one program, $cache/peers/llama/winnow-peer. The file `cpu` next to it
+# has the system's names of the CPU and its features. On another CPU the program is not used and is built again.
 
 peer_folder=$cache/peers/llama
 

@@ -4,8 +4,8 @@
 
     scripts/readme_picture.py WINNOW OUT.svg [--document examples/document.txt] [--budget 1024] [--question TEXT]
 
-The document is read with the full cache, then stored compressed and asked. Drawn are the entries that were kept, one row a layer, over the position in the
-document; beside them memory, the time to the first token, and the answer, as these commands gave them.
+The document is read with the full cache, then stored compressed and asked. The picture shows the kept entries, one row a layer, over the position in the
+document. Next to them it shows memory, the time to the first token, and the answer, as these commands gave them.
 """
 import argparse
 import json

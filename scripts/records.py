@@ -2,32 +2,32 @@
 # SPDX-License-Identifier: MIT
 """Records of runs, the numbers that pages take from them, and the pages.
 
-    scripts/records.py --check [--winnow PROGRAM]   compares pages, numbers.csv, RUNS.csv and the archive; exit code 1 where they differ
-    scripts/records.py --render                     writes the pages from docs/src, and charts, with records/numbers.csv
-    scripts/records.py --numbers [--winnow PROGRAM] computes the numbers that pages use and records/numbers.csv lacks
-    scripts/records.py --numbers --all              computes every number of records/numbers.csv again
-    scripts/records.py --unpack DIR                 unpacks the archive; `winnow report DIR/NAME` reads a run of it
-    scripts/records.py --add DIR... NAME            takes in the records of a run, or of all its shards, as records/runs/NAME
-    scripts/records.py --join DIR... NAME           takes in runs that asked other policies about the same samples, as one
-    scripts/records.py --pack VERSION               moves records/runs into the archive of a release, and writes RUNS.csv
+    scripts/records.py --check [--winnow PROGRAM]   compares pages, numbers.csv, RUNS.csv and the archive; exit code 1 where they differ;
+    scripts/records.py --render                     writes the pages from docs/src, and charts, with records/numbers.csv;
+    scripts/records.py --numbers [--winnow PROGRAM] computes the numbers that pages use and records/numbers.csv lacks;
+    scripts/records.py --numbers --all              computes every number of records/numbers.csv again;
+    scripts/records.py --unpack DIR                 unpacks the archive; `winnow report DIR/NAME` reads a run of it;
+    scripts/records.py --add DIR... NAME            takes in the records of a run, or of all its shards, as records/runs/NAME;
+    scripts/records.py --join DIR... NAME           takes in runs that asked other policies about the same samples, as one;
+    scripts/records.py --pack VERSION               moves records/runs into the archive of a release, and writes RUNS.csv.
 
-A record is NAME/run.json and NAME/results.jsonl, as `winnow eval --out` writes them. Those of releases are in records/winnow-records-VERSION.tar.xz,
-those that came since in records/runs. records/RUNS.csv lists them: name, model, answers, SHA-256 of the answers, command.
-records/contrasts.txt has what was to be decided of each run, as it was written before the run.
+A record is NAME/run.json and NAME/results.jsonl, as `winnow eval --out` writes them. Records of releases are in
+records/winnow-records-VERSION.tar.xz, newer ones in records/runs. records/RUNS.csv lists them: name, model, answers, SHA-256 of the answers, command.
+records/contrasts.txt has the planned comparisons of each run, as they were written before the run.
 
 records/numbers.csv has a row for each number: key, value, low, high, n, p, run. A key is one of
 
-    NAME:contrast/I                      difference of the I-th contrast of a run, 95 % interval, n, Holm's p
-    NAME:MODE/N/POLICY/SIZE/WHAT         a row of a run's table; N is a length or "all"; WHAT is score (n beside it), less_full (difference
-                                         from the full cache, interval), short, long (kinds of answers), kl (nats, interval) or mib
-    NAME:PATH                            any other member of the run's report
-    profile:MODEL/KIND/PATH              a number of a profile that ships, or of one in the archive (profiles/MODEL/KIND.json); ~ for a blank
-    count:MODEL/KIND/PATH/above:X        how many numbers of a profile are above X (or below:X)
-    common:FILE,FILE/MEMBER/layer:K      share of the K best heads of each layer that two profiles have in common; model:K, how many of all
+    NAME:contrast/I                      difference of the I-th contrast of a run, 95 % interval, n, Holm's p;
+    NAME:MODE/N/POLICY/SIZE/WHAT         a row of a run's table; N is a length or "all"; WHAT is score (with n), less_full (difference
+                                         from the full cache, interval), short, long (kinds of answers), kl (nats, interval) or mib;
+    NAME:PATH                            any other member of the run's report;
+    profile:MODEL/KIND/PATH              a number of a profile that ships, or of one in the archive (profiles/MODEL/KIND.json); ~ for a blank;
+    count:MODEL/KIND/PATH/above:X        how many numbers of a profile are above X (or below:X);
+    common:FILE,FILE/MEMBER/layer:K      share of the K best heads of each layer that two profiles have in common; model:K, how many of all.
 
-A page in docs/src takes them in double braces: {{KEY}} with one decimal, {{KEY 2}} with two, {{KEY 0%}} in per cent, {{KEY ci}} with the interval, {{KEY whole}} with
-interval, n and p, {{KEY n}} the number of answers. {{KEY verdict}} is one rule for every claim "A is above B": yes where the interval is above 0
-and p below 0.05, no where it is below 0 and p below 0.05, equal where it includes 0 and lies within 5 points of it, else not told.
+A page in docs/src takes them in double braces. {{KEY}} has one decimal, {{KEY 2}} two, {{KEY 0%}} is in per cent. {{KEY ci}} adds the interval, {{KEY whole}}
+interval, n and p. {{KEY n}} is the number of answers. {{KEY verdict}} is one rule for every claim "A is above B". It is yes if the interval is above 0
+and p below 0.05, and no if the interval is below 0 and p below 0.05. It is equal if the interval includes 0 and is within 5 points of it, else "not told".
 """
 import argparse
 import csv

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""How fast and how large llama.cpp's server is without us, over the backend with everything kept, and with a part kept, in one run, with the server of
-llama-cpp-python beside them:
+"""Measures speed and memory of llama.cpp's server in one run: without winnow, over the backend with everything kept, and with a part kept. The server of
+llama-cpp-python is measured too:
 
     scripts/serve_bench.py -m MODEL.gguf [--lengths 1024,4096] [--clients 1,4,16] [--answer 32] [--keep 0.25] [--rounds 1] [-t 2]
 
-All servers run at once and are asked in turn, so that what else the machine does meets all of them. Every client sends one prompt of its own, of which
-nothing is in a cache. Printed are medians over clients and rounds: seconds to the first token, from the first to the second, to the end of
-the last answer, tokens a second of all clients together once all are decoding, MiB of the process's own memory at the end; and ratios to the plain server.
+All servers run at once and are asked in turn, so that other work of the machine affects all of them. Every client sends its own prompt, and no part of it is
+in a cache. It prints medians over clients and rounds: seconds to the first token, from the first to the second, and to the end of
+the last answer. It also prints tokens a second of all clients together once all are decoding, and MiB of the process's own memory at the end.
+Ratios are to the plain server.
 
-`python` is `llama_cpp.server` of the private environment, over the same libllama; scripts/setup.sh python-server installs what it needs, and without that
-it is left out. It answers one request after the other, so there is no time at which several clients are answered. It is started so that it computes what the others do: no logits
-but the last, flash attention, and no request that ends another.
+`python` is `llama_cpp.server` of the private environment, over the same libllama. scripts/setup.sh python-server installs its packages; without them
+it is left out. It answers one request after the other, never several clients at once. Its options make it compute the same as the others: only the last logits,
+flash attention, and no request that ends another.
 """
 import argparse
 import http.client

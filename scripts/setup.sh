@@ -7,15 +7,15 @@
 #   source       the files of llama.cpp's sources that the backend and its tests are compiled with
 #   python       the private Python environment's packages for scripts/ (gguf, numpy), and what llama-cpp-python imports
 #   model        the default model
-#   test-models  what the tests need besides: a float32 copy of the default model, tiny random models
-#   browser      Debian packages of Chromium and chromedriver, in which the test cli_page opens pages of `winnow report`
+#   test-models  models for the tests: a float32 copy of the default model, tiny random models
+#   browser      Debian packages of Chromium and chromedriver; the test cli_page opens pages of `winnow report` in them
 #   clang        Debian packages of clang with its libFuzzer, which only .ci/run needs
 #   cross        Debian's C compiler for aarch64, which only .ci/run needs
 #   packaging    Debian packages that make Debian packages and look at them (`make deb`)
-#   peers        a llama.cpp for the CPU at hand, which `winnow bench` runs beside itself
+#   peers        a llama.cpp built for this CPU, which `winnow bench` compares itself with
 #   server       llama.cpp's server, compiled, from which winnow-llama-server is linked for `winnow serve`
 #   clients      OpenAI's and Anthropic's clients for Python, with which a test asks that server
-#   python-server  what the server of llama-cpp-python needs, which scripts/serve_bench.py runs beside that server
+#   python-server  packages for the server of llama-cpp-python, which scripts/serve_bench.py also measures
 #
 # Without a step: all of them but the last eight. Every step looks first and does nothing when its work is done, so running
 # twice is cheap; an interrupted step starts over, a damaged model is made again. Everything but Debian packages goes to
@@ -208,7 +208,7 @@ misfit() {
     done
 }
 
-# GGML_NATIVE=OFF: a build for the CPU at hand dies on others. ggml then assumes AVX2, FMA, F16C and BMI2
+# GGML_NATIVE=OFF: a build for this CPU would crash on others. ggml then assumes AVX2, FMA, F16C and BMI2
 # (x86-64-v3); on an older machine they are turned off.
 cmake_args() {
     local args="-DLLAVA_BUILD=OFF -DGGML_NATIVE=OFF -DGGML_RPC=ON" pair
@@ -229,7 +229,7 @@ llama_files() {
     done
 }
 
-# pip does not replace what an interrupted install left behind.
+# pip does not replace the remains of an interrupted install.
 remove_llama() {
     local files
     mapfile -t files < <(llama_files "$1")
@@ -364,7 +364,7 @@ step_model() {
     "$here/fetch_models.sh" $default_model
 }
 
-# What a file made by script $1 depends on, beside its other arguments.
+# A hash of the things that a file made by script $1 depends on: the script, its packages and the other arguments.
 made_from() { printf '%s %s' "$(sha256_of "$1")" "${python_packages[*]} ${*:2}" | sha256sum | cut -d' ' -f1; }
 
 step_float32_model() {

@@ -141,7 +141,7 @@ static const char *policy_of(const struct serve_watched *w, const struct serve_h
     return s->compressed ? serve_want_taken(&s->by) : d && d->compressed ? serve_want_taken(&d->by) : "full";
 }
 
-/* Tokens of the chat template in front; 0: not known. What it wrote between later turns is not told apart. */
+/* Number of the chat template's first tokens; 0: not known. The template's tokens between later turns are not marked. */
 static int32_t header_of(const struct serve_watched *w, int32_t document, int32_t seq)
 {
     const int32_t d = document >= 0 ? document : w->held[seq].behind - 1;

@@ -54,7 +54,7 @@ void test_doubles_near(const float *got, const double *want, int64_t n, double t
             element_failed(what, i, n, (double)got[i], want[i], file, line);
 }
 
-/* First of the n elements of `size` bytes in which the arrays differ; n where they are the same. */
+/* Index of the first of the n elements of `size` bytes that differs between the arrays; n if they are the same. */
 static int64_t first_difference(const void *got, const void *want, int64_t n, size_t size)
 {
     const char *a = got, *b = want;

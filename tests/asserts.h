@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asserts that show the values they compare, beside those of cmocka, which is included here. A table of cases runs
- * as one cmocka test per row, so that the name of the row stands in the output and the other rows still run.
+ * Asserts that show the values they compare, in addition to those of cmocka, which is included here. A table of cases
+ * runs as one cmocka test per row, so that the output has the name of the row and the other rows still run.
  */
 #ifndef WNW_TESTS_ASSERTS_H
 #define WNW_TESTS_ASSERTS_H

@@ -3,7 +3,7 @@
 """Opens a page of `winnow report` in headless Chromium and compares what it shows with the report's JSON: check_page.py PAGE JSON [WORD...] [-- PAGE JSON [WORD...]]...
 
 Speaks WebDriver with chromedriver. Fails on anything that the browser's console says, on text that became markup, on charts
-without marks, on numbers other than the JSON's, on a policy with two looks. WORDs name what a run must show besides: "few" (numbers that look
+without marks, on numbers other than the JSON's, on a policy with two looks. WORDs name further things that a run must show: "few" (numbers that look
 uncertain), "faint" (methods in the background), "hostile", "two" (runs), "options" (charts over them), "contrasts", "perturbation".
 """
 import base64
@@ -199,7 +199,7 @@ def check_maps(browser, run, number):
 
 
 def check_papers(browser, run, number):
-    """Every table of the papers; rows that have a number of ours come first, the others are folded."""
+    """Every table of the papers; rows with a number of winnow come first, the others are folded."""
     boxes = browser.js("return [...document.querySelectorAll('[data-section=papers]')[arguments[0]].querySelectorAll('.box')].map(b => [b.querySelector('[role=region]').ariaLabel, "
                        "[...b.querySelectorAll('tbody tr:not(.ours) th')].map(t => t.textContent)])", number)
     want = []
@@ -313,8 +313,8 @@ OPEN = "return [...document.querySelectorAll('details')].map(d => d.open)"
 
 
 def check_paper(browser):
-    """On paper more sections are open, and afterwards those that were. The page of thirty methods is not printed besides: Chromium would need half a
-    minute to break its tables into 181 pages, by the code of ours that printed the others."""
+    """On paper more sections are open, and afterwards the same as before. The page of thirty methods is not printed, too: Chromium would need half a
+    minute to break its tables into 181 pages, with the same code that printed the others."""
     browser.screen(1280)
     was = browser.js(OPEN)  # as the phone left it: as at first
     shown = browser.js("dispatchEvent(new Event('beforeprint')); const open = (() => { " + OPEN + " })(); dispatchEvent(new Event('afterprint')); return open")

@@ -2,10 +2,10 @@
 /*
  * Whether two computations keep the same entries, as far as their scores say so on this CPU.
  *
- * Scores of two programs that are both right differ by rounding, and an entry whose score is that near to the cut may be kept by one
- * and dropped by the other, in any number. How far rounding sets scores of a layer apart is measured here and now: a
- * session plans twice, the second time with ggml's attention and in batches of other sizes, for which products are added up in another
- * order. Then its plan is made once more, in which the score of every entry
+ * Scores of two correct programs differ by rounding. An entry whose score is that near to the cut may be kept by one
+ * and dropped by the other, in any number. The test measures how far rounding changes the scores of a layer: a
+ * session plans twice, the second time with ggml's attention and in batches of other sizes. Their products are added up in another
+ * order. Then its plan is made once more. The score of every entry
  * that the other program keeps is raised by FACTOR times as much, and every other one is lowered. Counts, budgets over several heads and
  * selectors follow from those scores. What comes out must be what the other program keeps, entry by entry: then each entry that
  * one keeps and the other drops lies within the error of the cut, and the counts follow from those. The selectors of CriticalKV choose

@@ -113,7 +113,7 @@ static float *buffer(struct fake *f, int which, int64_t n)
     return f->buffers[which];
 }
 
-/* What numbers depend on beside their field and layer; last: a size that only some have. */
+/* A number that values depend on, in addition to their field and layer; last: a size that only some have. */
 static uint32_t places(const struct fake *f, int32_t il, int32_t last)
 {
     const int32_t *pos = positions(&f->src, il, 0);

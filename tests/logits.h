@@ -8,8 +8,8 @@
 /* How far logits are from their reference, gathered over any number of positions. */
 struct test_diff {
     int64_t n;          /* positions compared */
-    int64_t top1;       /* of which the most likely token is the same */
-    int64_t identical;  /* of which every bit is the same */
+    int64_t top1;       /* those with the same most likely token */
+    int64_t identical;  /* those where every bit is the same */
     double kl_sum;      /* KL(reference || ours), nats */
     double kl_max;      /* over positions */
     double max_abs;     /* largest difference of one logit */

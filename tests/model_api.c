@@ -37,7 +37,7 @@ static wnw_session *session_of(const struct fixture *fx)
 
 /* ---- Is the header walked over completely? ---- */
 
-/* Whether `name` stands in the text as a whole word, followed by "(". */
+/* Whether the text contains `name` as a whole word, followed by "(". */
 static bool is_called(const char *text, const char *name)
 {
     const size_t n = strlen(name);
@@ -984,7 +984,7 @@ static void any_call_at_any_time(void **state)
 
 /* ---- A cache in which nothing is left ---- */
 
-/* A plan may keep no entry of a layer: observing, scoring, renumbering and reading on must stand it. */
+/* A plan may keep no entry of a layer: observing, scoring, renumbering and further reading must work. */
 static void empty_heads(void **state)
 {
     struct fixture *fx = *state;

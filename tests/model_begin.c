@@ -76,7 +76,7 @@ static void question_later_is_no_question(void **state)
     wnw_session_free(s);
 }
 
-/* What further policies need is observed as if each had been the only one, also beside rules. */
+/* The needs of further policies are observed as if each were the only one, also in addition to rules. */
 static void further_policies(void **state)
 {
     struct fixture *f = *state;
@@ -92,7 +92,7 @@ static void further_policies(void **state)
     assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt, .n_policies = N_POLICY,
                                               .policies = (const wnw_policy *const *)p}));
     assert_ok(wnw_session_read(s, f->tokens, N, NULL));
-    assert_int_equal(wnw_cache_n(s, 0, 0), N); /* none of them is followed */
+    assert_int_equal(wnw_cache_n(s, 0, 0), N); /* no policy is followed */
     assert_ok(wnw_session_plan_many(s, (const wnw_policy *const *)p, size, N_POLICY, plan, NULL));
     for (int32_t i = 0; i < N_POLICY; i++) {
         other = new_session(f);
@@ -356,7 +356,7 @@ static void rules_outlive_the_piece(void **state)
     wnw_policy_free(p);
 }
 
-/* New rules count on, where they are told to, even if there were none in between; else they count what they find. */
+/* New rules continue the counts if asked to, even if there were no rules in between; else they count the existing entries. */
 static void counts_go_on(void **state)
 {
     struct fixture *f = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Prompts in the models' own templates, beside what jinja2 makes of the same messages. The tiny models have
+ * Prompts in the models' own templates, compared with those that jinja2 makes of the same messages. The tiny models have
  * the control tokens and templates of the real ones and a vocabulary of bytes; SmolLM2 is there whole, so for
  * it the token ids are compared with those of another tokenizer as well. model_chat_large does that for the
  * others.

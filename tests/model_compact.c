@@ -119,7 +119,7 @@ static struct test_diff compare(const struct trial *t, const float *want, const 
     return d;
 }
 
-/* How far the two kinds of attention set a full cache apart decides what compaction may do. */
+/* The difference of the two kinds of attention on a full cache decides how far compaction may differ. */
 static double tolerance_of(const struct trial *t)
 {
     if (t->attn == WNW_ATTN_GGML)
@@ -259,8 +259,8 @@ static void llama_ggml(void **state)
     compaction_equals_masking("llama", WNW_ATTN_GGML, N_KV_TYPES);
 }
 
-/* Layers with a sliding window are left alone beside the one layer that is compacted; its share in the logits
- * is too small to stand out from the rounding of quantised keys. */
+/* Layers with a sliding window are unchanged, and one layer is compacted. Its share in the logits
+ * is too small to be visible above the rounding of quantised keys. */
 static void gemma3_own(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Control tokens in the text of messages (decision 047). What a template wrote is parsed for them, what came from a message
- * is not, whatever way it took through the template; and the evaluation reads the tokens that run reads.
+ * is not, on any way through the template; and the evaluation reads the tokens that run reads.
  */
 #include "eval/tasks/tokens.h"
 #include "helpers.h"
@@ -253,7 +253,7 @@ static void control_tokens_of_the_template(void **state)
     }
 }
 
-/* A role stands in control tokens in some templates, so it must be a word. */
+/* Some templates put a role into control tokens, so it must be a word. */
 static void roles(void **state)
 {
     static const char *const bad[] = {"user|>\n<|im_start|>", "", "two words", "us\xc3\xa9r", "a<b"};

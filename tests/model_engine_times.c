@@ -171,7 +171,7 @@ static void prompt_by_hand(void **state)
     test_prefill(f.s, f.t.tokens, 200);
     const wnw_engine_times t = times_of(f.e);
     assert_int_equal(t.n_pass, 2);
-    /* Behind the last layer's attention only the rows go on whose logits are wanted: the last of each ubatch. */
+    /* After the last layer's attention only rows with wanted logits are computed: the last of each ubatch. */
     assert_cmp(
         t.weights.ops, ==,
         2 * (L * n * ATTN_WEIGHTS - (n - 2) * H * D * E + (L - 1) * n * FFN_WEIGHTS + 2.0 * FFN_WEIGHTS));

@@ -45,7 +45,7 @@ static wnw_session *session_under(const struct test_model *f, const wnw_policy *
     return s;
 }
 
-/* A turn and some tokens under whatever rules there are. */
+/* A turn and some tokens under the current rules. */
 static void go_on(const struct test_model *f, wnw_session *s)
 {
     assert_ok(wnw_session_read(s, f->tokens + N, N_MORE, NULL));

@@ -340,7 +340,7 @@ static const struct {
     {set_name, "Phi-3 mini", false},
     {set_name, "my-PHI3", false},
     {set_name, "modern-bert", false},
-    /* Whatever nobody has heard of may decide. */
+    /* Any unknown key may decide. */
     {set_text, "general.names", false},
     {set_text, "general.licenses", false},
     {set_number, "general.sampling.top_k", false},

@@ -40,7 +40,7 @@ static void memory_returns_to_the_system(void **state)
     const int64_t freed = (int64_t)report.kv_bytes_before - (int64_t)report.kv_bytes_after;
     print_message("RssAnon %.1f -> %.1f MiB; the cache says it freed %.1f MiB\n", (double)before / 0x1p20,
                   (double)after / 0x1p20, (double)freed / 0x1p20);
-    /* 2000 entries of 30 layers and 3 heads, 512 bytes each, of which nine tenths go. */
+    /* 2000 entries of 30 layers and 3 heads, 512 bytes each; nine tenths are removed. */
     assert_cmp(freed, >, 70 * 1024 * 1024);
     assert_cmp(before - after, >=, freed / 10 * 8);
     assert_ok(wnw_session_decode(s, tokens[0]));

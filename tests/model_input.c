@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Model files that are not what they claim to be. Whatever the bytes, opening a file ends in a model or in
- * an error with a sentence. Every attempt runs in a process of its own, so that a crash or a hang is seen and
+ * Model files that are not what they claim to be. For any bytes, opening a file ends in a model or in
+ * an error with a message. Every attempt runs in a process of its own, so that a crash or a hang is seen and
  * named. This process itself must never compute: OpenMP's threads do not survive fork().
  */
 #include "child.h"

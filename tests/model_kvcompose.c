@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* KVCompose that knows the task, on the default model: told what will be asked and what the answer is, it
- * keeps the answer. The text says nothing twice, so that no other place can stand in for the needle. */
+/* KVCompose that knows the task, on the default model: with the question and its answer as the task, it
+ * keeps the answer. The text does not repeat itself, so no other place can replace the needle. */
 #include "helpers.h"
 #include "peek_session.h"
 

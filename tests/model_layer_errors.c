@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* `calibrate layers` on tiny models: errors against sessions in which the entries are really gone, and what must
- * not change a byte. */
+/* `calibrate layers` on tiny models: errors compared with sessions whose entries are really removed, and changes that must
+ * not alter a byte. */
 #include "calibrations.h"
 #include "files.h"
 #include "helpers.h"
@@ -192,7 +192,7 @@ static void mean_over_sets(void **state)
             sum += json_number_value(json_array_get(json_object_get(sets, names[i]), il));
         assert_near(json_number_value(json_array_get(mean, il)), sum / 4, 1e-9);
     }
-    /* Each part is beside the others: the lengths in turn, and questions; there is one text. */
+    /* Each part is compared with the others: the lengths in turn, and questions; there is one text. */
     const json_t *moves = json_object_get(results, "moves"),
                  *asked = json_object_get(moves, "samples with a question");
     assert_int_equal(json_object_size(moves), 3);

@@ -442,7 +442,7 @@ static void systems(void **state)
     assert_same_logits(s, copy);
     assert_all_finite(wnw_session_logits(s), llama.info.n_vocab);
     assert_ok(wnw__cache_check(&s->cache));
-    /* A session that begins anew has no biases. */
+    /* A session after a reset has no biases. */
     assert_ok(wnw_session_reset(copy));
     assert_null(wnw__cache_bias(&copy->cache.layers[0], 0));
     wnw_session_free(copy);

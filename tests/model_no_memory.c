@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that runs out at every single allocation of ours, one run each: the call must succeed or return
- * E_NOMEM with a sentence, leak nothing, and leave the session good enough to do the same again. Half of the
+ * Memory that runs out at every single allocation of winnow, one run each: the call must succeed or return
+ * E_NOMEM with a message, leak nothing, and leave the session usable for the same call. Half of the
  * runs have one allocation fail, half that one and all that follow.
  */
 #include "failing_alloc.h"
@@ -250,7 +250,7 @@ static int use_text(struct fixture *fx, void *state)
     return rc;
 }
 
-/* Two turns, of which the second is asked twice; a failure leaves a conversation that goes on. */
+/* Two turns; the second is asked twice. A failure leaves a usable conversation. */
 static int use_chat(struct fixture *fx, void *state)
 {
     static const wnw_prompt_params how[] = {
@@ -645,7 +645,7 @@ static void fresh_session(struct fixture *fx, void *state)
     ((struct work *)state)->s = new_session(fx, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
 }
 
-/* Whatever happened, the session can be emptied, and then lives as if it were new. */
+/* After any failure the session can be reset, and then works like a new one. */
 static void live_again(struct fixture *fx, void *state, int rc)
 {
     struct work *w = state;
@@ -767,7 +767,7 @@ static int use_stored(struct fixture *fx, void *state)
     return rc;
 }
 
-/* Whatever happened, the file is whole. */
+/* After any failure the file is whole. */
 static void file_is_whole(struct fixture *fx, void *state, int rc)
 {
     const struct work *w = state;

@@ -180,7 +180,7 @@ static void test_sliding_layers_are_skipped(void **state)
     check_window("gemma3", 60, 512, 8, false);
 }
 
-/* Keys and values come back as they are stored, whatever the type. */
+/* Keys and values come back as they are stored, for any type. */
 static void test_rows_of_quantised_cache(void **state)
 {
     (void)state;
@@ -218,7 +218,7 @@ static void test_rows_of_quantised_cache(void **state)
     wnw_model_free(m);
 }
 
-/* A recorder that no policy asks for, beside one that a policy asks for: attention of the newest token is that of
+/* A recorder that no policy asks for, together with one that a policy asks for: attention of the newest token is that of
  * a window of one query. Later declarations do not interrupt it. */
 static void test_newest_token_of_every_head(void **state)
 {

@@ -364,7 +364,7 @@ static void tiny_models_100_tokens(void **state)
         fail_msg("%d of %d tiny models differ from libllama", bad, n);
 }
 
-/* The tiny models stand in for families without a small public model: none may be forgotten. */
+/* The tiny models replace families without a small public model: no family may be forgotten. */
 static void every_architecture_has_a_tiny_model(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What plans would change of a token, on tiny models, against sessions in which the entries are really gone. */
+/* The predicted change of a token by a plan, on tiny models, compared with sessions whose entries are really removed. */
 #include "helpers.h"
 #include "peek_session.h"
 

@@ -120,7 +120,7 @@ static void check_near_end(const struct test_model *f)
     test_cuts_free(kept);
 }
 
-/* Between layers the hidden states of so many tokens are f16: nearly the same entries, and nearly the same logits. */
+/* Between layers the hidden states of this many tokens are f16: nearly the same entries, and nearly the same logits. */
 static void layer_is_near_end_in_long_pieces(void **state)
 {
     struct test_model f;
@@ -559,7 +559,7 @@ static void threads_change_nothing(void **state)
     }
 }
 
-/* The ring of window queries against all queries of the prompt, which are kept apart from it; then against
+/* The ring of window queries against all queries of the prompt, which are stored separately; then against
  * the queries of tokens that were decoded instead. */
 static void window_holds_the_last_queries(void **state)
 {
@@ -639,7 +639,7 @@ static void second_turn_counts_all_tokens(void **state)
     assert_same_cache(s, c);
     assert_same_logits(s, c);
     wnw_session_free(c);
-    /* After a reset the rules stand and nothing counts. */
+    /* After a reset the rules remain and the counts are 0. */
     assert_ok(wnw_session_reset(s));
     assert_ok(wnw_session_read(s, f.tokens, 60, &r));
     assert_float_equal(test_mean_entries(s), 30, 0);

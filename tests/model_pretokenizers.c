@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* "" stands for a file that names none. */
+/* "": a file that names none. */
 static const char *const names[] = {
     "",
     "a.x-4.0",
@@ -113,7 +113,7 @@ static const char *const names[] = {
 };
 enum { N_NAMES = sizeof names / sizeof *names };
 
-/* What a run consists of, and what stands after it. */
+/* The parts of a run, and the text after it. */
 struct run {
     const char *unit, *end;
 };
@@ -241,7 +241,7 @@ static void check_run(const wnw_model *m, const struct llama_vocab *reference, c
     free(c.text.s);
 }
 
-/* Runs of so many characters or what else they consist of; with `compare` libllama's own function cuts them, too. */
+/* Runs of a number of characters or other parts; with `compare` libllama's own function cuts them, too. */
 struct round {
     size_t times, first, n_runs;
     bool compare;

@@ -43,7 +43,7 @@ static void own_templates(void **state)
                 "assistant.<|im_end|>\n<|im_start|>user\n"}};
     for (size_t i = 0; wnw_has_jinja() && i < sizeof row / sizeof *row; i++) {
         wnw_model *m = test_model_open(row[i].model);
-        /* "user" stands in the template too, and the document may begin like a part of it. */
+        /* The template contains "user" too, and the document may begin like a part of it. */
         static const char *const documents[] = {"The harbor is red.", "user", " blank first", "", NULL};
         for (size_t k = 0; k < sizeof documents / sizeof *documents; k++) {
             wnw_prompt p = build(m, documents[k], "Which harbor?", NULL, false);
@@ -62,7 +62,7 @@ static void own_templates(void **state)
             assert_null(p.suffix);
             assert_cmp(p.n_prefix, ==, 0);
         }
-        /* A message that is a word of the template is cut where it stands, not at the template's. */
+        /* A message that is a word of the template is cut at its own place, not at the template's. */
         wnw_prompt p = build(m, "user", NULL, NULL, false);
         assert_int_equal(p.n_context, p.n_prefix + 3); /* u, s, er */
         wnw_prompt_clear(&p);

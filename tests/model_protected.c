@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reports of plans and of reading under rules say how many first and last entries of every head stay whatever their score. */
+/* Reports of plans and of reading under rules say how many first and last entries of every head stay for any score. */
 #include "helpers.h"
 
 enum { N_READ = 32 };

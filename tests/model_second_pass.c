@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The second pass against a slow double-precision softmax: the same tokens read by an ordinary session that
- * keeps its queries. And that nothing of it stays behind. */
+ * keeps its queries. The second pass also leaves no trace. */
 #include "peek_session.h"
 
 #include "helpers.h"
@@ -105,7 +105,7 @@ struct setup {
 /* What is fed after the context in one go. */
 struct fed {
     int32_t *tokens, n;
-    int32_t skip;               /* of which the first ones are fed and not counted */
+    int32_t skip;               /* the first ones, which are fed and not counted */
     int32_t sinks, first, last; /* KVzip: positions that the softmax sees; last 0 = everything */
     bool all_seen;              /* of a sample it sees everything, and these are those whose columns count */
     const float
@@ -423,7 +423,7 @@ static void check_both(const struct setup *c, int32_t n_ctx_train, int32_t piece
     enum { A = 60, B = 3, END = 20 };
     wnw_model *m = open_model(c->arch);
     int32_t *tokens = tokens_of(m, c->n, 7), *a = tokens_of(m, A, 8), *b = tokens_of(m, B, 9);
-    const int32_t last = c->n - piece; /* tokens of the piece that the tasks come behind */
+    const int32_t last = c->n - piece; /* tokens of the piece that precedes the tasks */
     if (n_ctx_train > 0)
         m->hp.n_ctx_train = n_ctx_train;
     wnw_session *s = read_context(m, c, tokens, 0, WNW_PASS_BOTH);
@@ -540,7 +540,7 @@ static void test_repeat_with_header(void **state)
     }
 }
 
-/* A sample: places of the text behind what leads to them, and everything is seen. */
+/* A sample: places of the text, each after the tokens that lead to it, and everything is seen. */
 static void check_sample(const struct setup *c, int32_t n_prefix, int32_t n_places)
 {
     wnw_model *m = open_model(c->arch);
@@ -594,7 +594,7 @@ static void test_repeat_by_input(void **state)
             check_repeat(&rows[i], 11, (wnw_second_pass)(pass | WNW_PASS_BY_INPUT));
 }
 
-/* A prompt that is nothing but its header: nothing is repeated, and nothing stays behind. */
+/* A prompt that is nothing but its header: nothing is repeated, and no trace is left. */
 static void test_header_alone(void **state)
 {
     (void)state;
@@ -638,7 +638,7 @@ static void test_instruction_of_smollm2(void **state)
     wnw_model_free(m);
 }
 
-/* ---- Nothing stays behind ---- */
+/* ---- No trace is left ---- */
 
 static void assert_same_storage(const struct wnw__cache *a, const struct wnw__cache *b)
 {
@@ -773,7 +773,7 @@ static void test_nothing_stays_behind(void **state)
                 }
 }
 
-/* A pass that fails leaves nothing behind either. */
+/* A pass that fails leaves no trace either. */
 static void test_nothing_stays_after_failure(void **state)
 {
     (void)state;

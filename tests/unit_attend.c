@@ -25,7 +25,7 @@
 /* Products in bf16 round queries, keys, weights and values by up to 2^-9 of themselves. */
 #define TOLERANCE_BF16 0.02
 
-/* Scores of far entries in bytes, beside float32: they are off by 0.25 at most, as a root mean square. */
+/* Scores of far entries in bytes, compared with float32: the root mean square error is at most 0.25. */
 #define TOLERANCE_BYTES 0.01
 
 struct shape {
@@ -165,7 +165,7 @@ static void check_bf16(struct fixture *f)
     }
 }
 
-/* The version whose panels have so many rows, NULL if there is none. */
+/* The version whose panels have `panel_rows` rows, NULL if there is none. */
 static const struct wnw__score8 *score8_of(int32_t panel_rows)
 {
     const struct wnw__score8 *v = NULL;
@@ -175,7 +175,7 @@ static const struct wnw__score8 *score8_of(int32_t panel_rows)
     return v;
 }
 
-/* Scores in bytes, beside other products in float32 and in bf16. */
+/* Scores in bytes, compared with other products in float32 and in bf16. */
 static void check_score8(struct fixture *f)
 {
     bool far = false;
@@ -485,7 +485,7 @@ static void check_threads(struct fixture *f)
     }
 }
 
-/* With what the CPU at hand takes, and with every instruction set that it has. */
+/* With the default kernels of this CPU, and with every instruction set that it has. */
 static void threads_do_not_matter(void **state)
 {
     (void)state;
@@ -539,7 +539,7 @@ static void partial_rows(void **state)
     fixture_free(&f);
 }
 
-/* Store writes exactly the new rows, in the cache's type, whatever the number of threads. */
+/* Store writes exactly the new rows, in the cache's type, for any number of threads. */
 static void store_writes_new_rows_only(void **state)
 {
     (void)state;
@@ -607,7 +607,7 @@ static void graph_operation(void **state)
 {
     (void)state;
     static const int32_t n_tok[] = {1, 4, 33};
-    test_has_one_thread(); /* of ours; OpenMP's barriers are not seen there */
+    test_has_one_thread(); /* winnow's own; OpenMP's barriers are not visible to it */
     const int n_threads = 2;
     for (size_t t = 0; t < 3; t++) {
         const struct shape s = {.n_head = 6,

@@ -475,7 +475,7 @@ static void check_threads(struct fixture *f)
     free(first[1]);
 }
 
-/* With every instruction set that the CPU at hand has. */
+/* With every instruction set that this CPU has. */
 static void threads_give_the_same_bits(void **state)
 {
     (void)state;

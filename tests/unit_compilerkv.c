@@ -497,7 +497,7 @@ static void median_of_scores(void **state)
     g.score[0][0] = 1e6f;
     assert_counts(NEUTRAL ",floor=0", &g, (const int32_t[]){1});
     assert_counts(NEUTRAL ",score_norm=median,floor=0", &g, (const int32_t[]){4});
-    /* Half of them 0: whatever is above clears. */
+    /* Half of them 0: any positive score clears. */
     memcpy(g.score[0], ((const float[]){0, 0, 0, 2, 1}), 5 * sizeof(float));
     assert_counts(NEUTRAL ",score_norm=median,floor=0", &g, (const int32_t[]){2});
 }
@@ -520,7 +520,7 @@ static void pooled_totals(void **state)
         for (int32_t i = 0; i < n_layer; i++) {
             assert_in_range(got[i] - 4, quarter < c ? quarter : c, cap);
             sum += got[i] - 4;
-            for (int32_t k = 0; k < i; k++) /* who demands more gets no less, rounding apart */
+            for (int32_t k = 0; k < i; k++) /* a larger demand gets no less, except for rounding */
                 if (demand[i] > demand[k])
                     assert_cmp(got[i] + 1, >=, got[k]);
         }
@@ -601,7 +601,7 @@ static void modes(void **state)
     fake_free(&f);
 }
 
-/* Budgets that leave nothing beside the window: the last max(8, B / 4), sinks what is left, and a warning. */
+/* Budgets that leave nothing but the window: the last max(8, B / 4), sinks what is left, and a warning. */
 static void small_budgets(void **state)
 {
     (void)state;
@@ -781,7 +781,7 @@ static int note_window(const struct wnw__plan_source *src, int32_t window, doubl
     return WNW_OK;
 }
 
-/* Perplexity is that of the gate's window, whatever the scorer or anyone else observes. */
+/* Perplexity is that of the gate's window, independent of the observations of the scorer and others. */
 static void perplexity_of_the_gates_window(void **state)
 {
     (void)state;

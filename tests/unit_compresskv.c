@@ -279,7 +279,7 @@ static void assert_watched(const char *one, const char *two, const char *const w
             if (w.used[il][h] != (want[il][h] == 'x'))
                 fail_msg("%s and %s: layer %d head %d is %swanted", one, two ? two : "-", il, h,
                          w.used[il][h] ? "" : "not ");
-    assert_same_plan(plan[0], alone); /* whatever is not observed makes no difference */
+    assert_same_plan(plan[0], alone); /* values that are not observed make no difference */
     for (int32_t i = 0; i < n; i++)
         wnw_plan_free(plan[i]);
     wnw_plan_free(alone);

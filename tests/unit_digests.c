@@ -82,7 +82,7 @@ static void kept_and_found(void **state)
     clear(&p);
 }
 
-/* Whatever of its state is another, it is another file. */
+/* Any difference in its state makes it another file. */
 static void another_state(void **state)
 {
     (void)state;

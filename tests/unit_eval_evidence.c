@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether evidence lies among the entries that stay whatever their score; where it stands among tokens is seen by
- * cli_eval_needles. */
+/* Whether evidence is among the entries that stay for any score. cli_eval_needles tests its place among tokens. */
 #include "asserts.h"
 
 #include "eval/tasks/evidence.h"

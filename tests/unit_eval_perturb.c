@@ -237,7 +237,7 @@ static void records_are_read(void **state)
     json_object_del(bad, "changes");
     assert_false(perturb_record_add(&p, bad));
     assert_int_equal(p.n_texts, 1);
-    assert_near(p.kept[1 * 2 + 1], 0.75, 0); /* what was refused left nothing behind */
+    assert_near(p.kept[1 * 2 + 1], 0.75, 0); /* the refused input left no trace */
     json_decref(good);
     json_decref(bad);
     perturb_numbers_clear(&p);
@@ -283,7 +283,7 @@ static void pieces_come_first(void **state)
         assert_int_equal(t.of_file[i], i < 2);
     for (int32_t i = 0; i < LENGTH; i++)
         assert_int_equal(t.ids[1][i], text[LENGTH + i]);
-    for (int32_t i = 0; i < N; i++) /* no 60 bytes of a generated text stand in another */
+    for (int32_t i = 0; i < N; i++) /* no 60 bytes of a generated text occur in another */
         for (int32_t k = 0; k < N && !t.of_file[i]; k++)
             assert_false(i != k && holds(t.ids[k], LENGTH, t.ids[i] + LENGTH / 2, 60));
     /* Fewer texts are the first of them. */

@@ -172,7 +172,7 @@ static void test_row(void **state)
     assert_near(comp->macro.mean, 70.0, 1e-9);
     assert_near(comp->macro.full, 80.0, 1e-9);
     assert_near(comp->cell[0].delta.delta, -10.0, 1e-9);
-    /* 10 differences of which 2 are -100 and 1 is +100; with n = 10 the means are multiples of 10. */
+    /* 10 differences: 2 are -100, 1 is +100, the others 0; with n = 10 the means are multiples of 10. */
     assert_near(comp->cell[0].delta.over.lo, -40.0, 1e-9);
     assert_near(comp->cell[0].delta.over.hi, 20.0, 1e-9);
     assert_string_equal(eval_verdict(&comp->cell[0].delta), "~");
@@ -188,7 +188,7 @@ static void test_row(void **state)
     clear(&runs, &t);
 }
 
-/* Wilson's interval of first tokens; in a mean it is of all answers together, whatever their task. */
+/* Wilson's interval of first tokens; in a mean it is of all answers together, over all tasks. */
 static void test_first_tokens(void **state)
 {
     struct eval_runs runs;
@@ -217,8 +217,8 @@ static void test_first_tokens(void **state)
     clear(&runs, &t);
 }
 
-/* Where tasks have different numbers of answers, the share of all answers is not the mean of the tasks, and an interval of the
- * one does not stand beside the other. */
+/* If tasks have different numbers of answers, the share of all answers is not the mean of the tasks. Then the interval of the
+ * one is not printed next to the other. */
 static void test_no_interval_of_another_mean(void **state)
 {
     struct eval_runs runs;
@@ -249,7 +249,7 @@ static void assert_counts(const struct eval_cell *c, const char *want)
     json_decref(cell);
 }
 
-/* Where all differences are equal, Wilson's interval and the counts stand in for the one that collapsed. */
+/* If all differences are equal, Wilson's interval and the counts replace the interval that collapsed. */
 static void test_counts_in_words(void **state)
 {
     struct eval_runs runs;
@@ -272,7 +272,7 @@ static void test_counts_in_words(void **state)
     struct forms f = make_forms(&runs, &t, NULL);
     assert_contains(f.text.text.s, "(no variation)");
     assert_contains(f.text.text.s, "  Wilson [49.0, 94.3], lost 0, gained 0, p = 1\n");
-    assert_lacks(f.text.text.s, "lost 2"); /* an interval that tells something stands alone */
+    assert_lacks(f.text.text.s, "lost 2"); /* an interval that is informative is printed alone */
     clear_forms(&f);
     clear(&runs, &t);
 }
@@ -317,7 +317,7 @@ static double score_of(const char *answer)
     return g.score;
 }
 
-/* A model that knows 60 % of the answers, beside one that knows all: of 100 runs with 100 samples at least 93 have 60 in
+/* A model that knows 60 % of the answers, compared with one that knows all: of 100 runs with 100 samples at least 93 have 60 in
  * the interval of the mean, and -40 in that of the difference. */
 static void test_six_of_ten(void **state)
 {
@@ -446,7 +446,7 @@ static void test_domains(void **state)
     clear(&runs, &t);
 }
 
-/* Turns of one context are one cluster: 4 contexts are too few for an interval, whatever their turns. */
+/* Turns of one context are one cluster: 4 contexts are too few for an interval, for any number of turns. */
 static void test_contexts_are_clusters(void **state)
 {
     struct eval_runs runs;
@@ -475,7 +475,7 @@ static void test_contexts_are_clusters(void **state)
     clear(&runs, &t);
 }
 
-/* A table holds 16 questions of a context; that there are more is said, and they count in means. */
+/* A table holds 16 questions of a context. A note says if there are more, and they count in means. */
 static void test_many_turns(void **state)
 {
     struct eval_runs runs;
@@ -853,7 +853,7 @@ static void test_short_and_flat_curves(void **state)
     read_tables(&runs, &t, false);
     assert_true(eval_curves_make(&curves, &n, &t, eval_tables_all(&t, "agnostic")));
     assert_int_equal(n, 2);
-    assert_true(curves[0].has_auc); /* lagkv: a budget stands where it came to lie */
+    assert_true(curves[0].has_auc); /* lagkv: a budget is placed at its achieved ratio */
     assert_near(curves[0].r[3], 0.875, 1e-12);
     assert_near(curves[0].auc, 50.0, 1e-9);
     assert_true(isinf(curves[0].tolerance[0]));
@@ -873,7 +873,7 @@ static void test_two_policies(void **state)
     char *names[2];
     int32_t n = 0;
     (void)state;
-    /* Calibration results of one of them do not stand between the two. */
+    /* Calibration results of one of them do not prevent the comparison. */
     begin("{\"model\":\"x\",\"configs\":[{\"config_id\":\"snapkv "
           "ratio=0.5\",\"profile\":\"61a2c5e3f2d64d51\"}]}");
     for (int i = 0; i < 10; i++) {
@@ -914,7 +914,7 @@ static void test_two_names(void **state)
     assert_int_equal(eval_versus_names(names, "a,b,c"), APP_BAD_INPUT);
 }
 
-/* Two trials of a cell; the nominal depth of run.json counts, not where the evidence came to stand. */
+/* Two trials of a cell; the nominal depth of run.json counts, not the real place of the evidence. */
 static void test_map(void **state)
 {
     struct eval_runs runs;
@@ -1175,7 +1175,7 @@ static bool begins_with_preset(const char *recipe)
     return false;
 }
 
-/* The shipped file can be read, and every recipe in it is one of ours and begins with a preset: a method that has none is a row that
+/* The shipped file can be read, and winnow knows every recipe in it, and each begins with a preset: a method without a preset is a row that
  * nobody can ask for by its name. */
 static void test_shipped_papers(void **state)
 {

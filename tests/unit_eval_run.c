@@ -251,7 +251,7 @@ static void test_names_do_not_depend_on_the_list(void **state)
     eval_configs_close(&y);
 }
 
-/* A recipe is kept as it was asked for, beside its shortest form. Two spellings of one are one method, which has the first. */
+/* A recipe is kept as it was given, together with its shortest form. Two spellings of one are one method, which has the first. */
 static void test_recipes_as_they_were_asked_for(void **state)
 {
     char list[] = "paper-compilerkv-snapkv,snapkv:pool=avg,paper-lagkv-localkv";
@@ -338,7 +338,7 @@ static void check_contrasts(const struct eval_configs *c, const struct eval_args
     assert_false(eval_contrast_is_compared(c, &other));
 }
 
-/* Every study names recipes, sizes and types that there are, and the parts of one name no config twice. */
+/* Every study names existing recipes, sizes and types, and the parts of one name no config twice. */
 static void test_studies(void **state)
 {
     const struct eval_args plain = plain_args();

@@ -146,7 +146,7 @@ static const struct bad_row bad_rows[] = {
 
 /* ---- Files ---- */
 
-/* The hash tells files apart, in every line; blank lines are no part of it. */
+/* The hash distinguishes files by every line, except blank lines. */
 static void test_hash(void **state)
 {
     static const char *const texts[] = {"{" LINE "}\n{" LINE "}\n", "{" LINE "}\n\n{" LINE "}",

@@ -301,7 +301,7 @@ static void test_pieces_of_a_file(void **state)
     assert_string_equal(text[3], text[0]);
     assert_true(eval_haystack_says(&h, 200, text[3] + 1));
     assert_false(eval_haystack_says(&h, 199, text[3]));
-    /* Behind its last word the file begins again. */
+    /* After its last word the file begins again. */
     assert_int_equal(eval_haystack_reserve(&h, 3600), APP_OK);
     assert_int_equal(strncmp(h.now.text.s + h.now.word[3500], text[0], 100), 0);
     for (int i = 0; i < 4; i++)
@@ -426,7 +426,7 @@ static void test_too_short(void **state)
     }
 }
 
-/* The evidence stands once, and holds the answer. */
+/* The evidence occurs once, and contains the answer. */
 static void test_needles_stand_once(void **state)
 {
     const struct eval_task *t;
@@ -473,7 +473,7 @@ static struct eval_sample make(const char *name, int32_t n, int32_t index)
     return sample_of(t, &fit, n, index);
 }
 
-/* Tokens of a sample's conversation, in which the longer of answer and references stays behind each question. */
+/* Tokens of a sample's conversation. After each question the longer one of answer and references stays. */
 static int32_t count_talk(const struct eval_sample *s)
 {
     struct eval_prompt *p = calloc((size_t)s->n_turns, sizeof *p);
@@ -911,7 +911,7 @@ static void test_order_of_grids(void **state)
 
 /* ---- Samples that are made of different texts ---- */
 
-/* Hashes of the sentences of a context, with their lengths: what stands between full stops, question marks and line breaks, without
+/* Hashes of the sentences of a context, with their lengths: the texts between full stops, question marks and line breaks, without
  * numbered headings. */
 struct sentences {
     uint64_t *hash;
@@ -936,7 +936,7 @@ static struct sentences sentences_of(const struct eval_sample *s)
     return out;
 }
 
-/* The share of a's text that stands in sentences of b. */
+/* The share of a's text that occurs in sentences of b. */
 static double shared(const struct sentences *a, const struct sentences *b)
 {
     size_t n = 0;
@@ -981,7 +981,7 @@ static void test_texts_of_their_own(void **state)
     }
 }
 
-/* A sample is the same whatever was made before it. */
+/* A sample does not depend on samples that were made before it. */
 static void test_samples_are_made_alone(void **state)
 {
     const struct eval_task *t;
@@ -1005,7 +1005,7 @@ static void test_samples_are_made_alone(void **state)
 
 /* ---- Samples that stay ---- */
 
-/* tests/eval/samples.jsonl has sample 0 of every task at 1024 tokens, hashes.txt those of three lengths. Written anew where
+/* tests/eval/samples.jsonl has sample 0 of every task at 1024 tokens, hashes.txt those of three lengths. Written again if
  * WNW_WRITE_SAMPLES is set: to be read before it is committed. Returns NULL if the task does not fit the length. */
 static char *sample_text(const struct eval_task *t, int32_t n, int32_t index)
 {

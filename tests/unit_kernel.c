@@ -480,7 +480,7 @@ static void pairs_round(void **state)
     }
 }
 
-/* Sums are exact whatever the words are, up to the largest that two rows of full length give. */
+/* Sums are exact for any words, up to the largest that two rows of full length give. */
 static void pairs_multiply(void **state)
 {
     (void)state;
@@ -658,7 +658,7 @@ static void rms_norm_by_hand(void **state)
     }
 }
 
-/* Rows that are converted where they stand, as long as models have them. */
+/* Rows that are converted in place, as long as those of models. */
 static void rms_norm_equals_double(void **state)
 {
     (void)state;

@@ -17,7 +17,7 @@ static bool is_blocked(wnw_kv_type type)
     return type == WNW_KV_Q8_0 || type == WNW_KV_Q4_0;
 }
 
-/* Stored rows, and what they stand for. */
+/* Stored rows, and their values. */
 struct rows {
     void *packed;
     float *value;

@@ -321,7 +321,7 @@ static void one_head_is_structured_and_not(void **state)
     pool_free(&p);
 }
 
-/* floor((1 - r) L n) and floor((1 - r) L H n), whatever the shape; kvpress' truncation where it is asked for. */
+/* floor((1 - r) L n) and floor((1 - r) L H n), for any shape; kvpress' truncation where it is asked for. */
 static void totals_are_exact(void **state)
 {
     (void)state;

@@ -67,7 +67,7 @@ static struct source source_of(const float *score, const int32_t *pos, int32_t n
                            .off = {0, n}};
 }
 
-/* As the pass leaves them behind a header of 6: nothing there, scores in the context. */
+/* As the pass writes them with a header of 6: no scores there, scores in the context. */
 static const float scores[N_LAYER][N_HEAD][N] = {
     {{0, 0, 0, 0, 0, 0, 0.9f, 0.1f, 0.2f, 0.3f}, {0, 0, 0, 0, 0, 0, 0.05f, 0.06f, 0.07f, 0.5f}},
     {{0, 0, 0, 0, 0, 0, 0.01f, 0.02f, 0.03f, 0.04f}, {0, 0, 0, 0, 0, 0, 0.8f, 0.7f, 0.6f, 0.55f}},
@@ -203,7 +203,7 @@ static void rest_of_a_header(void **state)
     assert_plan(&s, "kvzip", size_budget(3), NULL, (const char *const[]){"0 1 6", "5 9", "9", "0 2 4 6 7 8"});
 }
 
-/* Whatever shares the size out, the header is there and the total is exact. */
+/* With every budget the header stays and the total is exact. */
 static void every_budget(void **state)
 {
     (void)state;

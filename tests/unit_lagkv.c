@@ -25,7 +25,7 @@ struct toy {
     int32_t n_settled[MAX_LAYER];
     int32_t len[MAX_LAYER][MAX_HEAD];
     int32_t *pos[MAX_LAYER][MAX_HEAD]; /* [MAX_N] */
-    int32_t *flat;                     /* [n_head_kv][n] of the layer at hand */
+    int32_t *flat;                     /* [n_head_kv][n] of the current layer */
     int64_t off[MAX_HEAD];             /* of each head in it */
     float *rows;
     int32_t il, first_read; /* layer observed; lowest entry whose rows were asked for */
@@ -459,7 +459,7 @@ static void later_sizes_keep_what_is_settled(void **state)
     wnw_policy *p = test_policy("lagkv:sink=16,lag=64,retain=0.25");
     const wnw_size small = {.kind = WNW_SIZE_BUDGET, .budget = 50};
     toy_init(&t, 1, 1, 4);
-    toy_append(&t, 1000); /* 16 + 15 x 64 + 24: 16 + 14 x 16 = 240 settled, 88 behind */
+    toy_append(&t, 1000); /* 16 + 15 x 64 + 24: 16 + 14 x 16 = 240 settled, 88 after them */
     toy_compress(&t, p, NULL);
     memcpy(before, t.pos[0][0], 328 * sizeof *before);
     toy_compress(&t, p, &small);

@@ -67,7 +67,7 @@ static void shares_by_hand(void **state)
 {
     (void)state;
     const double a[] = {9, 5, 2}, b[] = {6, 2, 1};
-    /* Head 0 has two protected entries besides three that may go, head 1 none, and keeps at least 1. */
+    /* Head 0 has two protected entries and three that may be dropped; head 1 has no protected ones and keeps at least 1. */
     const struct wnw__curve_head heads[] = {{a, 3, 5, 2}, {b, 3, 3, 1}};
     const double ratio[] = {0.1, 0.25, 0.375, 0.5, 0.625, 0.99};
     int32_t keep[12];
@@ -227,7 +227,7 @@ static void warns_and_refuses(void **state)
     assert_says("kind curves");
 }
 
-/* Whatever the curves, a plan is exact, and the last entry stays. */
+/* For any curves, a plan is exact, and the last entry stays. */
 static void plans_are_exact(void **state)
 {
     (void)state;

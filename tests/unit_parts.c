@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Parts from outside the library: every kind can be registered and does what ours do, what is wrong with a
- * descriptor is refused, and what a part does wrong while it works is an error, never memory damage.
+ * Parts from outside the library. Every kind can be registered and works like the library's own. A wrong
+ * descriptor is refused. A fault of a part while it runs is an error, never memory damage.
  */
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static union wnw__part copy_of(const wnw_part *part, const char *name)
     return copy;
 }
 
-/* Plans of a recipe of ours and of the same with a copy from outside. False if ours does not parse. scorer: the
+/* Plans of a recipe of the library and of the same with a copy from outside. False if the first does not parse. scorer: the
  * recipe names a scorer, not the preset of its name. */
 static bool same_plans(struct fake *f, const wnw_registry *r, bool scorer, const char *ours,
                        const char *theirs)

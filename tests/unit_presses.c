@@ -89,7 +89,7 @@ static void keydiff_with_values(void **state)
     assert_values(got, 2e-5, 0.980581 - 2.449490, 0.392232, -1.372813 + 2.449490);
 }
 
-/* What does not tell entries apart adds nothing, and a value without length has a logarithm. */
+/* A part that is equal for all entries adds nothing, and a value of length 0 has a logarithm. */
 static void keydiff_with_equal_values(void **state)
 {
     (void)state;

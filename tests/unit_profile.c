@@ -568,7 +568,7 @@ static void import_refused(void **state)
     wnw_profile_free(p);
 }
 
-/* Whatever happens to a file, reading it ends in a profile or in a sentence. */
+/* For any damage, reading a file ends in a profile or in a message. */
 static void damaged_files(void **state)
 {
     (void)state;
@@ -634,7 +634,7 @@ static void too_many_values(void **state)
     assert_too_large(add_many(p, "{\"avg_score\":[[]", ",[]", 65584, "]}"));
     assert_too_large(add_many(p, "[", "[", 65584, ""));
     assert_too_large(add_many(p, "{\"a\":1", ",\"a\":1", 163864, "}"));
-    /* What stands in a string is no value, quotes after a backslash do not end it. */
+    /* The contents of a string are no values, and quotes after a backslash do not end it. */
     assert_int_equal(add_many(p, "{\"format\":\"\\\\\",\"x\":\"\\\"", "[,", 400000, "\"}"), WNW_E_FORMAT);
     assert_says("winnow-profile-1 is expected");
     /* 64 bytes for every value. */

@@ -40,7 +40,7 @@ static int read_as(wnw_profile **p, const char *text, const char *as)
     "\"1-3\":[8,8]}"
 #define RANKS "{\"0\":[3,2,1,0],\"1\":[0,2,1,3]}"
 
-/* One text has one shape and two meanings. Scores may stand in any order. */
+/* One text has one shape and two meanings. Scores may be in any order. */
 static void scores(void **state)
 {
     (void)state;

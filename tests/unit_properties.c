@@ -425,7 +425,7 @@ static void together(void **state)
     }
 }
 
-/* Without observations every policy that looks at something says so, and leaves no plan behind. */
+/* Without observations every policy that needs some fails with a message, and there is no plan. */
 static void blind(void **state)
 {
     (void)state;

@@ -14,7 +14,7 @@ static const struct row {
     int32_t from, to, n;
     wnw_sample_place place[4];
 } rows[] = {
-    /* 1000 / 32 is less than 32: one place, behind (1000 - 32) / 2 tokens. */
+    /* 1000 / 32 is less than 32: one place, after (1000 - 32) / 2 tokens. */
     {"one place", {.least = 32, .most = 256, .every = 32, .place = 32}, 20, 1020, 1, {{496, 504, 536}}},
     /* 4096 / 32 = 128 in four slices of 1024. */
     {"four places",
@@ -36,7 +36,7 @@ static const struct row {
      100,
      1,
      {{37, 45, 55}}},
-    /* Slices of 50 have no room for 33 and 8 before and behind. */
+    /* Slices of 50 have no room for 33 and 8 before and after. */
     {"slices too short", {.least = 66, .most = 66, .every = 0, .place = 33}, 0, 90, 1, {{4, 12, 78}}},
     {"what leads takes half", {.least = 32, .most = 256, .every = 32, .place = 32}, 5, 25, 1, {{5, 10, 20}}},
     {"one token", {.least = 32, .most = 256, .every = 32, .place = 32}, 7, 8, 1, {{7, 7, 8}}},
@@ -63,7 +63,7 @@ static void by_hand(void **state)
     }
 }
 
-/* Places are in order, lie within the text and behind what leads to them; of any size. */
+/* Places are in order, within the text and after the tokens that lead to them; for any size. */
 static void in_general(void **state)
 {
     (void)state;

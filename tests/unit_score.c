@@ -8,7 +8,7 @@
 #include "plans.h"
 #include "scoring.h"
 
-/* What the scorer of a recipe keeps of n entries whatever their score. */
+/* The entries of n that the scorer of a recipe keeps for any score. */
 static wnw_protected protected_by(const char *recipe, int32_t n)
 {
     wnw_policy *p = test_policy(recipe);
@@ -92,7 +92,7 @@ static void snapkv_pools_after_the_group_mean(void **state)
     run_scorer("snapkv:window=1,pool_after=1", &obs, out);
     assert_values(out + 6, 1e-6, 0, .4, .4, .4, .4, .4, .4, .4, .3, .3, .3, .3, 0);
     assert_values(out + N - 2, 1e-6, 0, 0.1);
-    /* Whatever puts the heads together: the maximum at 10 is .8. Average pooling commutes with the mean. */
+    /* For any aggregation of the heads the maximum at 10 is .8. Average pooling commutes with the mean. */
     run_scorer("snapkv:window=1,pool_after=1+group_max", &obs, out);
     assert_values(out + 6, 1e-6, 0, .8, .8, .8, .8, .8, .8, .8, .6, .6, .6, .6, 0);
     float before[N];

@@ -111,7 +111,7 @@ static void products_by_hand(void **state)
     free(h);
 }
 
-/* A value that is not finite shows in the size of its tile and the scale of its query, whatever follows it. */
+/* A value that is not finite shows in the size of its tile and the scale of its query, for any values after it. */
 static void damage_shows(void **state)
 {
     (void)state;

@@ -492,7 +492,7 @@ static void test_automatic(void **state)
     check_each_length(&much, false, text);
     config.facts.gate_least = 0;
     config.facts.shares_least = 0.03;
-    /* A request's size counts, wherever it stands, and what was kept by the same rule is the same whatever it came to. */
+    /* A request's size counts, in any place. Entries kept by the same rule count as the same, for any achieved size. */
     config.want = (struct serve_want){.size = {.kind = WNW_SIZE_RATIO, .ratio = 0.75}};
     set_recipe(&config.want, "auto");
     config.facts.profiles = SHARES;
@@ -518,7 +518,7 @@ static void test_automatic(void **state)
     config = (struct serve_config){0};
 }
 
-/* Prompts of which a sample was fed again may get what looks at one, and the others may not; both are observed. */
+/* Prompts with a sample may get a policy that needs one, and the others may not; both are observed. */
 static void test_automatic_of_samples(void **state)
 {
     static const struct {
@@ -643,7 +643,7 @@ static struct serve_want bound(enum serve_form form, const char *body, const cha
     "\"text\",\"text\":\"x\"}" what "]}]}"
 #define IMAGE ",{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,AA\"}}"
 
-/* A prompt's bytes bound its tokens, but not those of images, which stand in it as one short word; and of a prompt that no request has
+/* A prompt's bytes bound its tokens, but not those of images, which are one short word in it; and of a prompt that no request has
  * claimed nothing is known. */
 static void test_bounds(void **state)
 {

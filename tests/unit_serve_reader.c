@@ -36,7 +36,7 @@ static void open_slots(uint64_t cap)
         true);
 }
 
-/* A text that is n times one, in front of it and behind it others; to be freed. */
+/* A text of n times `one`, with other texts before and after it; to be freed. */
 static char *times(const char *before, const char *one, size_t n, const char *behind)
 {
     const size_t b = strlen(before), o = strlen(one), e = strlen(behind);
@@ -604,7 +604,7 @@ static void test_schemas_without_end(void **state)
             fail_msg("%zu times '%s': %s", cases[i].n, cases[i].one, why);
         free(text);
     }
-    /* Deep ones, of which each level may be built twice, and ones whose references lead on and on. */
+    /* Deep ones, where each level may be built twice, and ones with long chains of references. */
     json_t *deep = json_object(), *wide = json_object(), *defs = json_object(), *all = json_object();
     double work = 0;
     for (int i = 0; i < 40; i++)

@@ -220,7 +220,7 @@ static void refuses(void **state)
     assert_says("kind shares");
 }
 
-/* Whatever the shares and the lengths, a plan is exact, and the first and last entries stay. */
+/* For any shares and lengths, a plan is exact, and the first and last entries stay. */
 static void plans_are_exact(void **state)
 {
     (void)state;
@@ -294,8 +294,8 @@ static void the_last_stay_where_there_is_room(void **state)
     }
 }
 
-/* Head budgets that look at no scores have their counts before any layer is observed, and observe no layer of which
- * everything stays. */
+/* Head budgets that look at no scores have their counts before any layer is observed, and observe no layer that is
+ * kept whole. */
 static void counts_come_first(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Keep-sets, continued: options and forms besides the presets' own, and methods that follow a calibration profile."""
+"""Keep-sets, continued: options and forms other than the presets' own, and methods that follow a calibration profile."""
 import base64
 from fractions import Fraction
 from math import floor
@@ -259,7 +259,7 @@ def lukv(p, r, nearest=False, first=4, last=1):
 
 
 def keydiff_values_scores(p, weight=2):
-    """Keys that stand out and the norms of values, each over the head with mean 0 and variance 1."""
+    """Keydiff's scores plus weighted log norms of values, each scaled to mean 0 and variance 1 over the head."""
     def standard(x):
         return (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
     norms = [np.linalg.norm(heads_first(v).astype(np.float64), axis=2) for v in p.v]

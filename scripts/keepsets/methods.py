@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Keep-sets of the methods, a second time: written from the papers' formulas, slow and short, without a look at src/.
+"""A second implementation of the methods' keep-sets: written from the papers' formulas, slow and short, independent of src/.
 
 A method is a function of a prompt (model.Prompt) and a ratio that returns keep[layer][head] = positions. @case names
-the policies it stands for, and the options that differ between them; asked=True where the policy knows a question that
+the policies that it computes, and the options that differ between them. asked=True: the policy knows a question that
 is not read yet. Letters as in docs/reference/methods.md.
 """
 from fractions import Fraction
@@ -23,7 +23,7 @@ def case(policy, asked=False, **kwargs):
 # ---- counting and choosing ----
 
 def whole(x):
-    """Counts are floor(x + 1e-6): 0.9 of 1000 is 900, whatever its last bit says."""
+    """Counts are floor(x + 1e-6), so that 0.9 of 1000 is 900 for any rounding of the product."""
     return floor(x + 1e-6)
 
 
@@ -90,7 +90,7 @@ def behind(rows, w):
 
 
 def before_window(p, l, w):
-    """a[H][w][n - w]: the last w queries' attention, the window's own columns cut off behind the softmax."""
+    """a[H][w][n - w]: the last w queries' attention, the window's own columns cut off after the softmax."""
     return p.a[l][:, -w:, :-w].astype(np.float64)
 
 
@@ -149,8 +149,8 @@ def snapkv_defensive(p, r):
 
 @case("laq")
 def laq(p, r, w=8, ahead=8, ends=(0, 2)):
-    """A copy of the cache that SnapKV compressed goes on, most likely tokens first; their queries look at the full cache
-    beside the last ones of the prompt. `ends` are the tokens that end a text of this vocabulary."""
+    """A copy of the cache that SnapKV compressed generates the most likely tokens. Their queries, and the last ones of
+    the prompt, look at the full cache. `ends` are the tokens that end a text of this vocabulary."""
     past, rows = [], [p.a[l][:, -w:].astype(np.float64).sum(1) for l in range(p.L)]
     for l, heads in enumerate(snapkv(p, r)):
         past.append([np.stack([x[l][kept, j] for j, kept in enumerate(heads)], axis=1) for x in (p.k, p.v)])
@@ -476,7 +476,7 @@ def adakv_floor(p, r, as_code, w=32, alpha=0.2):
 
 
 def headkv_counts(p, r, w, beta=1.01):
-    """A pool shared by calibrated scores besides an equal part; what a full head cannot use goes to the others."""
+    """An equal part for each head, and a pool shared by calibrated scores; the surplus of a full head goes to the others."""
     s = np.array(p.profile["heads"]["score"]).reshape(p.L * p.K, p.G).sum(1)
     s, b, cap = s / s.sum(), average(p, r) - w, p.n - w
     shared = floor(b / beta)
@@ -578,7 +578,7 @@ def layer_defensivekv(p, r, w=32):
 # ---- expected attention ----
 
 def expected_scores(p, n_sink=4, n_future=512, epsilon=0.0, vnorm=True, covariance=True):
-    """z = k.R mu / sqrt(d) + k.R C R^T k / 2d with R, RoPE averaged over the next positions; softmax behind sinks."""
+    """z = k.R mu / sqrt(d) + k.R C R^T k / 2d with R, RoPE averaged over the next positions; softmax after the sinks."""
     t = np.arange(p.n, p.n + n_future)[:, None] * p.model.theta
     c, s = np.cos(t).mean(0), np.sin(t).mean(0)
     turn, i = np.zeros((p.d, p.d)), np.arange(0, p.d, 2)
@@ -614,7 +614,7 @@ def critical_expected_attention(p, r):
 @case("capkv", tau=5, cosine=True)
 @case("capkv:align=dot,tau=0.05", tau=0.05, cosine=False)
 def capkv(p, r, tau, cosine, n_sink=4, n_future=512):
-    """w_i v_i A^-1 v_i with A = I + sum w v v, w = exp(tau cos(k, R mean q)), behind the sinks."""
+    """w_i v_i A^-1 v_i with A = I + sum w v v, w = exp(tau cos(k, R mean q)), after the sinks."""
     t = np.arange(p.n, p.n + n_future)[:, None] * p.model.theta
     scores = []
     for l in range(p.L):
@@ -829,7 +829,7 @@ def streaming_llm(p, r):
 # ---- second pass ----
 
 def kvcompose_scores(p, task="context"):
-    """What is fed behind the context: the context, the question, or the one and then the other."""
+    """Feeds the context, the question, or first one and then the other, after the context."""
     fed = {"context": p.tokens, "question": p.question, "both": np.concatenate([p.tokens, p.question])}[task]
     scores = []
     for a in p.second_pass(task, fed):

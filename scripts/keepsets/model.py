@@ -36,8 +36,8 @@ class Model:
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * self.w[name]
 
     def forward(self, tokens, look, past=None, first=None):
-        """Feeds tokens behind `past` (keys and values per layer) and calls look(layer, dict of what it saw). They stand
-        at the positions from `first` on, where entries of the past are gone."""
+        """Feeds tokens after `past` (keys and values per layer) and calls look(layer, dict of its observations). The tokens
+        have the positions from `first` on, if entries of the past were dropped."""
         n = len(tokens)
         start = past[0][0].shape[0] if past else 0
         mask = np.where(np.arange(start + n) > start + np.arange(n)[:, None], -np.inf, 0).astype(np.float32)
@@ -66,7 +66,7 @@ class Model:
         return x
 
     def most_likely(self, x):
-        """The token behind the hidden state x[n_embd]."""
+        """The most likely token after the hidden state x[n_embd]."""
         out = self.w.get("output.weight", self.w["token_embd.weight"])
         return int(np.argmax(self.norm(x, "output_norm.weight") @ out.T))
 
@@ -103,7 +103,7 @@ class Prompt:
         return s.reshape(self.K, self.G, *s.shape[1:]).mean(1)
 
     def second_pass(self, name, tokens, mean=False):
-        """The largest attention, or the mean, that entries receive from tokens fed behind the prompt: [L][H][n]."""
+        """The largest attention, or the mean, that entries receive from tokens fed after the prompt: [L][H][n]."""
         if name not in self.passes:
             rows = []
             self.model.forward(np.asarray(tokens), lambda l, s: rows.append([f(s["a"][:, :, :self.n], axis=1)
@@ -123,7 +123,7 @@ class Prompt:
         return self.passes[name]
 
     def projected(self, l):
-        """Values behind each query head's slice of the output projection: yields KV head, [n][n_embd]."""
+        """Values multiplied with each query head's slice of the output projection: yields KV head, [n][n_embd]."""
         w = self.model.w[f"blk.{l}.attn_output.weight"]
         for h in range(self.H):
             yield h // self.G, self.v[l][:, h // self.G] @ w[:, h * self.d:(h + 1) * self.d].T

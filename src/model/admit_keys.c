@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers in the keys of a family: alone, and beside each other. */
+/* Checks the numbers in the keys of a family: each alone, and in relation to each other. */
 #include "model/admit.h"
 
 #include <math.h>
@@ -61,7 +61,7 @@ enum { MOST_ROUNDS = 1000 };
 /* Families that assert that they have experts. */
 #define ALWAYS_EXPERTS "bailingmoe2 glm4moe grovemoe llada-moe smallthinker lfm2moe"
 
-/* Families of which layers may have no heads of attention. */
+/* Families with layers that may have no attention heads. */
 #define NO_HEADS                                                                                            \
     "mamba mamba2 rwkv6 rwkv6qwen2 rwkv7 arwkv7 wavtokenizer-dec clip deci jamba granitehybrid nemotron_h " \
     "nemotron_h_moe plamo2 lfm2 lfm2moe falcon-h1 kimi-linear kimi-k3 bailingmoe3 glm5-next minimax-01 "    \
@@ -426,7 +426,7 @@ static int check_mla(const struct wnw_model *m)
     return WNW_OK;
 }
 
-/* The window's layers: libllama asserts that there are some where a window is given, by the file or by the family. */
+/* The window's layers: if the file or the family gives a window, libllama asserts that at least one layer has it. */
 static int check_pattern(const struct wnw_model *m)
 {
     static const char with_pattern[] = "afmoe cohere2 cohere2moe dots3note exaone-moe exaone4 "

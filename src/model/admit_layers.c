@@ -36,8 +36,8 @@ static const struct need {
     {"rwkv6qwen2", "time_mix_first.weight", NULL, "time_mix_ln.weight"},
 };
 
-/* Families of which libllama takes a file without this tensor for one of the layers alone that predict several tokens ahead, and all
- * tensors of the other layers as ones that may be missing. */
+/* Families with layers that predict several tokens ahead. libllama takes a file without this tensor for one with only these layers.
+ * It then accepts that tensors of the other layers are missing. */
 static const char with_nextn[] =
     "bailingmoe3 cohere2moe deepseek2 mistral4 deepseek32 deepseek4 glm-dsa glm4moe hy_v3 mimo2 nemotron_h "
     "nemotron_h_moe qwen35 qwen35moe qwen3next step35";
@@ -211,7 +211,7 @@ static int check_layer(const struct wnw_model *m, int32_t il)
     return check_nvfp4(m, il);
 }
 
-/* Tensors of the first layer that stand for those of all others. */
+/* Tensors of the first layer that represent those of all others. */
 static int check_first(const struct wnw_model *m)
 {
     static const struct first {

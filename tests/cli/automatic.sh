@@ -56,7 +56,7 @@ chooses 'no profile, while decoding' 'keydiff' -m "$small" --ratio 0.5 --context
 chooses 'no size' 'keydiff-sampled:last=32,room=0.3' -m "$small" --policy auto
 grep -q 'ratio 0.5' "$work/err" || fail 'the assumed ratio is not said'
 
-# Whoever names a policy, or no size either, is told nothing.
+# With a named policy, or with neither policy nor size, nothing is printed.
 good 'a named policy' run -m "$small" -p "$question" -n 1 -t 1 --json --policy snapkv --ratio 0.5 &&
     json 'no choice' "$work/out" '"choice" not in o'
 good 'no policy and no size' run -m "$small" -p "$question" -n 1 -t 1 --json && json 'the full cache' "$work/out" '"choice" not in o'
@@ -95,7 +95,7 @@ bad 'auto among parts' "auto" run -m "$small" -p x --policy auto+adakv
 
 # The type that is chosen for a size in bytes. An entry in all 90 KV heads takes 23040 bytes in f16, 12240 in q8_0.
 python3 -c 'print(*(500 + (i * 37) % 900 for i in range(100)))' >"$work/ids"
-# stored_as NAME BYTES MEAN ROTATED SAYS COMMAND..: with so many bytes so many entries stay of 100, and so it is said.
+# stored_as NAME BYTES MEAN ROTATED SAYS COMMAND..: with BYTES bytes MEAN of 100 entries stay, and SAYS is printed.
 stored_as() {
     local name=$1 bytes=$2 mean=$3 rotated=$4 says=$5
     shift 5

@@ -81,7 +81,7 @@ assert ggml.ggml_backend_load(sys.argv[1].encode())
 assert ggml.ggml_backend_dev_by_name(b"WINNOW")
 PY
 fi
-# A program that brings another ggml goes on without the device, and is told in one line.
+# A program with another ggml continues without the device, and one line says so.
 python3 - "$library" "$work/other" >"$work/out" 2>"$work/err" <<'PY' || fail "another ggml was not refused: $(cat "$work/err")"
 import ctypes, os, sys
 for name in ("libggml-base.so.0", "libggml-cpu.so.0", "libggml.so.0"):

@@ -49,7 +49,7 @@ bad 'seed' '--seed' run -p x --seed 4294967296
 bad 'temperature' '--temp' run -p x --temp -1
 bad 'top-p' '--top-p' run -p x --top-p 1.5
 
-# Refused before the prompt is read, before the model even: there is none of that name.
+# Refused before the prompt is read, and even before the model is opened: no model has that name.
 bad 'top-p 0' '0 < top_p <= 1' run -m nowhere.gguf -p x --top-p 0
 bad 'top-p that is 0 as a float' '0 < top_p <= 1' run -m nowhere.gguf -p x --top-p 1e-60
 

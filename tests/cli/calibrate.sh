@@ -24,7 +24,7 @@ done
 good 'in one go' "${srh[@]}" -o "$work/whole.json" -t 1 --dump "$work/whole.csv"
 same 'the same file twice' "$work/whole.json" "$made"
 
-# started SIGNAL LINES: a run that gets the signal as soon as its journal has so many lines.
+# started SIGNAL LINES: a run that gets the signal as soon as its journal has LINES lines.
 started() {
     ended_by "$1" "$work/part.json.journal" "$2" "${srh[@]}" -o "$work/part.json" -t 1 --dump "$work/part.csv"
 }

@@ -6,7 +6,7 @@
 calibrates
 folder=$work/profiles
 mkdir "$folder"
-# Few probes find as well as many that there are no answers, and short texts give every kind something to measure.
+# Few probes are enough to find no answers, and short texts give every kind something to measure.
 few=facts=2,lengths=1,depths=2
 short=stats.pieces=2,stats.length=256,curves.length=256,curves.questions=2,shares.shortest=200,shares.longest=300,shares.extra=400
 short+=,gate.pieces=2,gate.length=256,inputgate.pieces=2,inputgate.length=256,layers.length=256,layers.generate=8

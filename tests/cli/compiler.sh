@@ -98,7 +98,7 @@ ids 300 >"$work/ids"
 good 'the preset' plan -m "$model" --tokens "$work/ids" --policy compilerkv:window=16 --budget 48 --profile "$work/p" -o "$work/plan.json" &&
     { grep -Eq 'warning|no calibrat' "$work/err" && fail "the preset does not take the table: $(cat "$work/err")"; }
 
-# A model with sliding windows, thresholds that share a budget, weights that are kept whatever the checks say; two budgets
+# A model with sliding windows, thresholds that share a budget, weights that are kept for any result of the checks; two budgets
 # in a folder.
 if [ -f "$tiny/tiny-gemma3-f32.gguf" ]; then
     mkdir -p "$work/many"
@@ -143,7 +143,7 @@ good 'compared with neutral tables' calibrate compiler -m "$model" -f "$held" --
     json 'what comes out' "$work/out" 'o["pieces"] == 7 and o["length"] == 160 and [r["name"] for r in o["rows"]] == ["heads", "pooled", "elastic", "constant"] and all((r["name"] == "constant" or abs(r["kept"] - r["kept_neutral"]) <= 0.5) and abs(r["gain"] - (r["nll_neutral"] - r["nll"])) < 1e-6 and r["low"] <= r["gain"] <= r["high"] for r in o["rows"]) and o["rows"][0]["kept"] == 48 and o["rows"][3]["kept"] == o["rows"][2]["kept"] and o["rows"][3]["nll"] == o["rows"][2]["nll"]'
 cp "$work/out" "$work/verify.json"
 good 'compared again' calibrate compiler -m "$model" -f "$held" --verify "$work/p/compiler-b48.json" --pieces 7 -t 1 --json && same 'the same numbers' "$work/out" "$work/verify.json"
-# Neutral tables gain nothing, whatever the text: the same entries stay.
+# Neutral tables gain nothing on any text: the same entries stay.
 py "$work/p/compiler-b48.json" "$work/ones.json" <<'PY'
 import json, sys
 o = json.load(open(sys.argv[1]))

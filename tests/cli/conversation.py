@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """winnow chat as somebody types to it: conversation.py WINNOW MODEL FOLDER
 
-A pseudo-terminal of 40 columns stands for the user's. What waits waits for output, never for a time.
+A pseudo-terminal of 40 columns replaces the user's. The test waits for output, never for a time.
 """
 import fcntl
 import os
@@ -42,7 +42,7 @@ class Terminal:
             os.execve(winnow, [winnow, "chat", "-m", model, *options], env)
 
     def until(self, pattern):
-        """Reads until the pattern stands in what came since the last call, which it returns."""
+        """Reads until the pattern occurs in the output since the last call. Returns that output."""
         while not (found := re.search(pattern, self.text)):
             if not self.read():
                 check(f"no /{pattern}/", False, self.text)
@@ -98,7 +98,7 @@ for term in ("xterm", "dumb"):
     check(f"{term}: a turn was counted", "turns     1," in text, text)
     t.type("/undo it\n")
     t.until("/undo takes nothing after it")
-    # A letter of Latin-1 is no character here, and the Enter behind it counts, as other letters do.
+    # A letter of Latin-1 is no character here, and the Enter after it counts, as other letters do.
     for typed in (b"/undo caf\xe9\n", b"/undo \xe9\xe8\xc3x\n", b"/undo \xe2\x82\n"):
         os.write(t.fd, typed)
         t.until("/undo takes nothing after it")

@@ -118,7 +118,7 @@ py "$work" <<'PY' || fail 'no made-up files'
 import json, sys
 def town(i):
     return f"Title {i}", [f"Town {i} lies on river {i * 7919}.", f" River {i * 7919} ends in lake {i * 31}."]
-# Each question has ten paragraphs, of which two are the evidence, one of them by two sentences.
+# Each question has ten paragraphs. Two are the evidence, one of them by two sentences.
 hotpot = [{"_id": str(q), "question": f"In which lake ends the river of town {q}?", "answer": f"lake {q * 31}", "type": "bridge", "level": "hard",
            "supporting_facts": [[f"Title {q}", 0], [f"Title {q + 1}", 0], [f"Title {q}", 1]], "context": [town(q + k) for k in (5, 1, 0, 2, 3, 4, 6, 7, 8, 9)]} for q in range(40)]
 json.dump(hotpot, open(sys.argv[1] + "/hotpot.json", "w"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# winnow eval at lengths as long as the model's context: no sample is left out that fits, whatever is compared after its answer.
+# winnow eval at lengths as long as the model's context: no sample is left out that fits, for any comparison after its answer.
 . "$(dirname "$0")/lib.sh"
 need_file "$tiny/tiny-llama.gguf"
 n=4096 # the model's context

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# winnow eval --mask-heads: the answers of `winnow run --mask-heads`, beside those of the full cache without masks.
+# winnow eval --mask-heads: the answers of `winnow run --mask-heads`, and those of the full cache without masks.
 . "$(dirname "$0")/lib.sh"
 llama=$tiny/tiny-llama.gguf
 need_file "$llama"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # A real model looks for a number in the middle of a text: the full cache finds it, a policy that forgets the middle does
 # not, and one that keeps what the model needs to repeat its context does. (What SnapKV keeps of a number are its first
-# digits: the archive of records, older/older.md.) Records say whether a policy keeps the number whatever it scores.
+# digits: the archive of records, older/older.md.) Records say whether a policy keeps the number for any score.
 . "$(dirname "$0")/lib.sh"
 model=$models/smollm2-135m.gguf
 need_file "$model"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# winnow eval --out on a tiny model: one record for each sample, config and turn; a cache of which nothing is dropped
-# answers as the full one; a run that is killed goes on with the same answers.
+# winnow eval --out on a tiny model: one record for each sample, config and turn; a cache that drops nothing
+# answers as the full one; a run that was killed continues with the same answers.
 . "$(dirname "$0")/lib.sh"
 llama=$tiny/tiny-llama.gguf
 need_file "$llama"
@@ -225,7 +225,7 @@ assert kept["q8_0:64"] == kept["q8_0:64:unrotated"], kept  # rotation takes no b
 assert {r["kv_type"] for r in rows if r["kv_rotated"]} == {"q8_0", "q8_0:64"}
 PY
 
-# Tasks without scores that tell methods apart: the summary has means, and for texts the perplexity and its ratio on the same
+# Tasks without scores that distinguish methods: the summary has means, and for texts the perplexity and its ratio on the same
 # pieces, each with an interval around it.
 brief 'pieces' --tasks ppl,niah_single_1 --text "$(dirname "$0")/../../share/text/held-out.txt" --lengths 600 --samples 8 --policies snapkv --out "$work/pieces"
 page_data "$work/pieces/report.html" "$work/page.json"
@@ -259,7 +259,7 @@ assert abs(agree - 100 * mean([r["agree"] for r in want])) < 0.06 and abs(first 
 assert abs(dnll - mean([r["dnll"] for r in want])) < 6e-4, line
 PY
 
-# A text of which the second half is read after the compressed first half costs what winnow ppl says.
+# A text's second half, read after the compressed first half, has the perplexity that winnow ppl prints.
 seq -f 'Sentence number %g says that all is well.' 1 40 >"$work/text.txt"
 run 'text' --tasks ppl --text "$work/text.txt" --lengths 700 --samples 1 --policies snapkv --out "$work/text"
 for policy in full snapkv; do
@@ -474,7 +474,7 @@ PY
 bad 'LongBench, longer answers' '"tasks" differs' "${cut[@]}" --lb-extra-tokens 20
 bad 'LongBench, in the chat template' '"lb_chat" differs' "${cut[@]}" --lb-chat all
 
-# The beginning of an answer stands in the user's turn where the whole prompt is compressed, else after the template.
+# The beginning of an answer is in the user's turn if the whole prompt is compressed, else after the template.
 lb() { good "LongBench, $1" eval -m "$llama" -t 1 --tasks qasper --longbench "$work/lb" --lb-max-prompt 600 --chat chatml --policies snapkv \
     --modes agnostic,aware_full --out "$work/lb-$1" "${@:2}"; }
 lb auto
@@ -538,7 +538,7 @@ assert sorted((r["policy"], r["turn"]) for r in rows) == sorted((p, t) for p in 
 assert all(r["truncated"] and r["ctx_tokens"] > 200 for r in rows), rows[0]
 PY
 
-# A policy that is told the question has no place in mode agnostic, and the others none in mode task.
+# A policy that uses the question is not run in mode agnostic, and the others are not run in mode task.
 brief 'task' --tasks niah_single_1 --lengths 600 --policies snapkv,kvcompose:task=question --modes agnostic,task --out "$work/task"
 [ "$(grep -c 'is left out of mode' "$work/err")" -eq 2 ] || fail "task: $(cat "$work/err")"
 

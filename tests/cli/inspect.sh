@@ -19,7 +19,7 @@ for f in a.json b.wkv moved.wkv; do
     good "$f as JSON" inspect "$work/$f" --json && cp "$work/out" "$work/$f.said"
 done
 
-# page NAME ARGS...: a page and its data; one browser looks at all pages, beside the files in $of.
+# page NAME ARGS...: a page and its data; one browser opens all pages, with the files in $of.
 pages=()
 page() {
     local name=$1 file="$work/$1.html"
@@ -35,7 +35,7 @@ page 'by position' "$work/a.json" && json 'no texts' "$work/page" "o['texts'] is
 grep -q 'name the model with -m' "$work/err" || fail 'where texts come from is not said'
 page 'with texts' "$work/a.json" -m "$model"
 json 'the text' "$work/page" "open('$doc', encoding='utf-8').read().strip() in ''.join(o['texts']) and len(o['texts']) == o['n']"
-# What the chat template wrote is told apart from the text, in front and behind; without the model or the template nothing is.
+# The chat template's tokens before and after the text are marked; without the model or the template no tokens are.
 json 'the document alone' "$work/page" "''.join(o['texts'][o['document'][0]:o['document'][1]]).strip() == open('$doc', encoding='utf-8').read().strip()"
 json 'the bits' "$work/page" "[[[p for p in range(o['n']) if int(h[p // 4], 16) >> p % 4 & 1] for h in l] for l in o['plans'][0]['layers']] == [l['heads'] for l in json.load(open('$work/a.json'))['layers']]"
 good 'a plan with a question' plan -m "$model" -f "$doc" -p 'Who keeps it?' --policy knorm --ratio 0.4 -o "$work/asked.plan"

@@ -10,7 +10,7 @@ work=$(mktemp -d)
 failures=0
 finished=false
 
-# A test that forgets `finish` would pass whatever it found.
+# A test that forgets `finish` would always pass.
 leave() {
     local code=$?
     rm -rf "$work"
@@ -46,7 +46,7 @@ need_file() {
 # ids N [MORE]: N token ids that tiny models have, all above MORE.
 ids() { seq "$1" | awk -v more="${2:-0}" '{ print 1 + more + ($1 * 37) % 200 }'; }
 
-# calibrates [KIND]: a tiny model ($model) and the text that comes with the command ($text), apart from the user's own
+# calibrates [KIND]: a tiny model ($model) and the text that comes with the command ($text), separate from the user's own
 # profiles. $made is where the kind's profile goes.
 calibrates() {
     model=$tiny/tiny-llama.gguf
@@ -204,7 +204,7 @@ sys.exit(not eval("(" + sys.argv[2] + ")"))
 PY
 }
 
-# page_data PAGE FILE: the JSON that a page of `winnow report` draws, as it stands in the page.
+# page_data PAGE FILE: the JSON that a page of `winnow report` draws, as the page contains it.
 page_data() {
     py "$1" "$2" <<'PY' || fail "no data in $1"
 import json, re, sys

@@ -48,7 +48,7 @@ for name in commands:
     page = plain(raw).splitlines()
     # Descriptions are wrapped; a wrapped line goes on at column 29.
     help_text = re.sub(r"\n {29}", " ", output(*name.split(), "--help-all"))
-    # What follows the options on a line of the help stands below them in the page, after the words themselves.
+    # The page has the text after the options of a help line below them, after the words themselves.
     for line in help_text.splitlines():
         found = re.match(r"  (?:(-\w)|    )?(?:, )?(--[a-z0-9-]+)?(?: (\S+))?  +(.*)$", line) or re.match(
             r"  (?:(-\w)|    )?(?:, )?(--[a-z0-9-]+)?(?: ([A-Z]\S*))? (.*)$", line)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# docs/reference/methods.md is what the command prints, and the command prints what there is.
+# docs/reference/methods.md is the command's output, and the command prints all methods.
 . "$(dirname "$0")/lib.sh"
 
 costs=()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Text that is not UTF-8: every sequence that stands for nothing is read as U+FFFD, in documents and questions, and
-# none of them ends the process.
+# Text that is not UTF-8: every invalid sequence is read as U+FFFD, in documents and questions, and
+# no sequence ends the process.
 . "$(dirname "$0")/lib.sh"
 model=$tiny/tiny-llama.gguf
 chat=$tiny/chat/qwen2.5.gguf # its template takes a system message

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The llama.cpp that winnow bench runs beside itself: what it is called, that it computes, and that a benchmark ends with
+# The llama.cpp that winnow bench compares itself with: its name, that it computes, and that a benchmark ends with
 # a clear message when it dies, hangs or talks nonsense.
 . "$(dirname "$0")/lib.sh"
 need_file "$tiny/tiny-llama.gguf"

@@ -42,7 +42,7 @@ bad 'no such head' 'no query head 30-0: layers are 0 to 29, heads 0 to 8' ppl -f
 bad 'not a list' 'LAYER-HEAD' ppl -f "$work/text.txt" --mask-heads all
 WINNOW_CACHE=$work/cache bad 'no scores of heads' '--mask-heads srh:top3 needs a calibration profile of kind srh .*winnow calibrate srh' \
     run -m "$tiny/tiny-llama.gguf" -p x --mask-heads srh:top3
-# Random weights cannot predict: the perplexity is near the size of the vocabulary, whatever is in the cache.
+# Random weights cannot predict: the perplexity is near the size of the vocabulary, for any content of the cache.
 ids 120 >"$work/ids"
 good 'plain output' ppl -m "$tiny/tiny-llama.gguf" --tokens "$work/ids" -n 100 &&
     { grep -Eq '^ppl [0-9.]+ ' "$work/out" || fail "ppl: $(cat "$work/out")"; }

@@ -18,7 +18,7 @@ plan 'another question' "$work/b.json" --policy kvcompose-aware --context-only -
 json 'the question decides' "$work/a.json" "o['n_tokens'] == json.load(open('$work/b.json'))['n_tokens'] and \
     o['layers'] != json.load(open('$work/b.json'))['layers']"
 
-# The border of the two pieces is known: not the last 32 tokens, which stand in where it is not.
+# The border of the two pieces is known, so it is used and not the last 32 tokens, which replace an unknown question.
 plan 'finch' "$work/a.json" --policy finch -p 'Who wrote this text?'
 plan 'finch, 32 tokens' "$work/b.json" --policy finch:question=32 -p 'Who wrote this text?'
 json 'the border is known' "$work/a.json" "o['layers'] != json.load(open('$work/b.json'))['layers']"

@@ -183,7 +183,7 @@ for block in report["blocks"]:
                     assert (o["lo"], o["hi"]) == (v["lo"], v["hi"]), (o, v)
                 n_winners += 1
 assert n_winners == 3, n_winners
-# A paper's table by task: beside its row at 0.5, our mean over the lengths of each task, and the share of the full cache's.
+# A paper's table by task: its row at 0.5, winnow's mean over the lengths of each task, and the share of the full cache's.
 (table,) = (t for t in report["papers"] if t["table"].startswith("RULER-16K by task, LagKV by share removed, Llama"))
 (row,) = (r for r in table["rows"] if r["method"] == "0.5")
 assert table["ours"] and table["columns"][:4] == ["SK1", "SK2", "SK3", "MK1"] and row["cells"][2] == {"column": "SK3", "value": "88.4"}
@@ -372,7 +372,7 @@ grep -q 'because?\[2J? of' "$work/out" || fail "why it was left out: $(grep beca
 LC_ALL=C grep -qP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' "$work/out" "$work/odd/summary.txt" && fail 'control characters reach the terminal'
 sed -i '1s/"task": *"/&\xc2\x9b31m/' "$work/odd/results.jsonl"
 bad 'a name with a control character' 'line 1: "task" has a control character' report "$work/odd"
-# A program that stands alone has no page to write, and says where it looked.
+# A program without its data files has no page to write, and says where it looked.
 mkdir "$work/empty" "$work/alone"
 cp "$WINNOW" "$work/alone/winnow"
 "$work/alone/winnow" report "$work/whole" -o "$work/none.html" >"$work/out" 2>"$work/err"

@@ -46,7 +46,7 @@ for metric in all part contains exact partial kv number qa_f1 rouge1_recall word
 done
 [ "$("$WINNOW" score --metric kv -i "$work/odd.jsonl" | tr '\n' ' ')" = '1 1 1 mean 1 ' ] || fail 'kv of odd texts'
 
-# A byte order mark is no text; bytes that are not UTF-8 are told of once, with the file and the line.
+# A byte order mark is no text; bytes that are not UTF-8 give one warning, with the file and the line.
 printf '\xef\xbb\xbf{"pred":"a b","refs":["b"]}\n{"pred":"c","refs":["c"]}\n' >"$work/marked.jsonl"
 [ "$("$WINNOW" score --metric contains -i "$work/marked.jsonl" 2>"$work/err" | tr '\n' ' ')" = '1 1 mean 1 ' ] || fail "a byte order mark: $(cat "$work/err")"
 [ ! -s "$work/err" ] || fail "a byte order mark is told of: $(cat "$work/err")"
@@ -55,7 +55,7 @@ printf '{"pred":"a","refs":["a"]}\n{"pred":"th\xe9","refs":["caf\xe9 th\xea"]}\n
 [ "$(wc -l <"$work/err")" -eq 2 ] && grep -q "warning: '$work/latin.jsonl' line 2 has 3 sequences that are not UTF-8" "$work/err" &&
     grep -q 'has 2 more such lines' "$work/err" || fail "Latin-1 is not told of: $(cat "$work/err")"
 
-# A reference of which the normal form leaves nothing is compared as it is written, as a word of its own.
+# A reference with an empty normal form is compared as it is written, as a word of its own.
 # literally PRED REF SCORE [METRIC...]
 literally() {
     local pred=$1 ref=$2 want=$3 metric

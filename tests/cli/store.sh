@@ -143,7 +143,7 @@ asked 'one is still there' -f "$doc" --policy full
 good 'a limit that nothing fits' run -m "$model" --context-only -f "$other" -p 'Who?' -n 2 --policy full --store "$store" --store-limit 4096
 grep -q 'was not stored' "$work/err" || fail "a limit that nothing fits: $(cat "$work/err")"
 
-# Several processes at once, some of which are killed: every document is whole, and one that was acknowledged is there.
+# Several processes at once, and some are killed: every document is whole, and one that was acknowledged is there.
 rm -rf "$store"
 for i in 1 2 3 4; do
     sed "s/keeper/keeper$((i % 2))/" "$doc" >"$work/doc$i"

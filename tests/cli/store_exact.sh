@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# winnow run --store: whatever else the folder has, the answer is the one of an empty folder, for policies of every kind.
+# winnow run --store: with any other documents in the folder, the answer is that of an empty folder, for policies of every kind.
 . "$(dirname "$0")/lib.sh"
 model=$tiny/tiny-llama.gguf
 need_file "$model"

@@ -86,7 +86,7 @@ wait
 same 'asked at once' "$work/answer1" "$work/answer2"
 same 'asked at once' "$work/answer1" "$work/answer3"
 
-# What is refused, with nothing left behind.
+# Refused inputs leave no files.
 made=$work/made
 bad 'no output' 'Name a file with -o' compress "${small[@]}" -f "$doc"
 bad 'no document' 'give one with -f' compress "${small[@]}" -o "$made/x.wkv"

@@ -31,7 +31,7 @@ good 'run on tokens' run -m "$smollm2" --tokens "$work/ids" -n 8 --json &&
         ('prompt_tokens', 'tokens'))"
 good 'tokens of tokens' tokens -m "$smollm2" --tokens "$work/ids" && same 'ids as given' "$work/ids" "$work/out"
 
-# --system stands in the place of the template's own message, in tokens and in run.
+# --system replaces the template's own message, in tokens and in run.
 good 'system' tokens -m "$smollm2" -p hello --system 'Be brief.' --pieces &&
     { [ "$(text "$work/out" | head -n 1)" = '<|im_start|>systemBe brief.<|im_end|>' ] ||
         [ "$(text "$work/out" | sed -n 2p)" = 'Be brief.<|im_end|>' ] || fail "system: $(text "$work/out")"; }

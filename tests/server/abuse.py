@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Rough clients of all kinds at once, for a while: abuse.py WINNOW [SECONDS [CLIENTS [SEED]]]
 
-Clients of `winnow serve` that leave, say half of what they began, do not read, ask for slots that others have, save, restore and erase them, come from other
-origins, or send what is no request. All the while /health answers, and so do ordinary requests; at the end nothing is left of it. 20 seconds unless said
-otherwise; 3600 are for a long run.
+Clients of `winnow serve` leave, send half a request, or do not read. They ask for slots that others have, and save, restore and erase them. They come from other
+origins, or send data that is no request. Meanwhile /health and ordinary requests are answered, and at the end no memory is held. The default is 20 seconds;
+3600 are for a long run.
 """
 import collections
 import contextlib

@@ -99,7 +99,7 @@ def crowd(s, seed, n=10):
     return seen
 
 
-# Whatever comes together; and with every slot erased nothing is left, windows included.
+# Any requests at the same time; and with every slot erased nothing is left, windows included.
 for options, more in ((("--policy", "keydiff", "--budget", "100", "--kv-bytes", "3M"), {}), (("--budget", "100", "--kv-bytes", "4M"), {}),
                       (("--policy", "keydiff", "--budget", "120", "--kv-bytes", "4M"), {"model": f"{TINY}/tiny-gemma3.gguf", "rest": ("--swa-full",)}),
                       (("--policy", "keydiff", "--budget", "120", "--kv-bytes", "6M"), {"model": f"{TINY}/tiny-gemma3.gguf"})):

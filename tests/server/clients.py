@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The clients `openai` and `anthropic` with `winnow serve` beside llama.cpp's server without us: clients.py WINNOW PLAIN_SERVER
+"""The clients `openai` and `anthropic` with `winnow serve`, compared with llama.cpp's server without winnow: clients.py WINNOW PLAIN_SERVER
 
 Streaming, tools, JSON schemas, further turns. What is not compressed must be what the plain server answers; with a policy the form must be. A model with random
 weights calls no tool by itself: what is compared is how tools are written into the prompt and what comes back of an answer that has some.

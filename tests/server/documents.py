@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Documents of `winnow serve` and what was kept of a prefix: documents.py WINNOW
 
-A document is read and compressed at start; requests that name it begin behind it, on any slot and any route, and nothing that they do changes it.
+A document is read and compressed at start; requests that name it begin after it, on any slot and any route, and nothing that they do changes it.
 """
 import os
 import subprocess
@@ -94,7 +94,7 @@ with serve("--policy", "keydiff", "--budget", "200", "--slots", "3", "--document
     check("a system message stands behind it", read(chat(s, system + user("who"), winnow=named)) < 250)
     parts = [{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}]
     check("in parts, too", chat(s, parts + user("who"), winnow=named).status == 200)
-    # A long turn behind it is compressed by itself.
+    # A long turn after it is compressed by itself.
     n = kv(s)["compressions"]
     turn = chat(s, user(words(300, 12)), winnow={**named, "budget": 100}, id_slot=1)
     slot = kv(s)["slots"][1]
@@ -138,7 +138,7 @@ with serve("--policy", "keydiff", "--budget", "200", "--slots", "3", "--document
     refused("no messages", {"prompt": "x", "winnow": named}, "messages", where="/v1/completions")
     check("SIGTERM ends it", s.stop() == 0, s.log()[-500:])
 
-# Where everything is kept, five questions behind a document are answered as if the whole prompt were read anew for each.
+# Where everything is kept, five questions after a document are answered as if the whole prompt were read again for each.
 with serve("--policy", "full", "--slots", "2", "--document", f"long={long}") as s:
     for i in range(5):
         q = f"question {words(3 + i, 50 + i)}"
@@ -149,7 +149,7 @@ with serve("--policy", "full", "--slots", "2", "--document", f"long={long}") as 
         further = chat(s, user(q) + turn, winnow=named)
         check("and a further turn", same(further, chat(s, [{"role": "system", "content": text}] + user(q) + turn, cache_prompt=False)) and read(further) < 120)
 
-# What is asked about a document comes later: no more of its end stays than of the rest. A question behind it is known.
+# What is asked about a document comes later: no more of its end stays than of the rest. A question after it is known.
 with serve("--ratio", "0.8", "--slots", "1", "--document", f"long={long}") as s:
     until(lambda: document(s, 0)["ready"])
     d = document(s, 0)
@@ -167,7 +167,7 @@ with serve("--policy", "keydiff", "--budget", "200", "--slots", "2", "--kv-bytes
     check("an answer without an end stops where its room does", open_end.json["usage"]["completion_tokens"] == 1024 and
           open_end.json["choices"][0]["finish_reason"] == "length", open_end.json["usage"])
 
-# In bytes that three whole documents do not fit into stand sixteen.
+# Sixteen documents fit into bytes that three uncompressed ones do not fit into.
 cap = 1300 * ROW
 many = [("--document", f"d{i}={path(f'd{i}.txt', words(120, 40 + i))}") for i in range(16)]
 with serve("--policy", "keydiff", "--budget", "30", "--slots", "1", "--kv-bytes", str(cap), *[x for pair in many for x in pair]) as s:

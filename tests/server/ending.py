@@ -85,7 +85,7 @@ with serve("--policy", "keydiff", "--budget", "100") as s:
     check(f"a completion with {many} half requests", s.complete(ids(50, 3), 3)["tokens_predicted"] == 3)
     for c in halves:
         c.close()
-    # More whole requests than can be answered: /health is, and the others are told to come again.
+    # More complete requests than can be answered: /health is answered, and the others get 503 with Retry-After.
     holders = [send(s, post(LONG)) for _ in range(2)]
     check("all slots are taken", until(lambda: all(busy(s))))
     waiting = [send(s, post({"prompt": ids(20, 4), "n_predict": 2})) for _ in range(min(900, many))]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tools and JSON schemas of a model that speaks, with `winnow serve` beside llama.cpp's server without us: formats.py WINNOW PLAIN_SERVER [MODEL]
+"""Tools and JSON schemas of a trained model, with `winnow serve` and with llama.cpp's server without winnow: formats.py WINNOW PLAIN_SERVER [MODEL]
 
 The same prompts through the clients `openai` and `anthropic`, whole and in streams. With everything kept the answers are the plain server's, up to the first token for which
 both have two choices that are as good: our attention and products round otherwise than ggml's, which moves log-probabilities. Where an answer differs for that, the test says at
@@ -25,7 +25,7 @@ winnow, plain = sys.argv[1], sys.argv[2]
 model = sys.argv[3] if len(sys.argv) > 3 else os.path.join(TINY, "..", "smollm2-135m.gguf")
 # The default model's own template writes no tools.
 template = ["--chat-template-file", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "chat", "qwen2.5.jinja")]
-# How far log-probabilities may lie apart, those of the same tokens on average: single ones that a grammar forces are improbable, and other CPUs round otherwise. Weights of 4 bits multiply what was rounded to 8, so a last bit of attention can become a step of that rounding.
+# How far log-probabilities of the same tokens may differ on average: single ones that a grammar forces are improbable, and other CPUs round otherwise. Weights of 4 bits multiply what was rounded to 8, so a last bit of attention can become a step of that rounding.
 BOUND = 1.0
 
 ABOUT = ("Anna Berg is thirty-four years old. She lives in Oslo with her two cats and an old dog, in a house by the harbour that her grandmother built. In the mornings she "
@@ -75,7 +75,7 @@ def is_json(text):
 
 
 def is_call(calls):
-    """Whether calls are of tools that there are, with arguments that they take."""
+    """Whether calls name existing tools, with arguments that these take."""
     return bool(calls) and all(name in TOOLS and fits(TOOLS[name][1], arguments) for name, arguments in calls)
 
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Images in prompts of `winnow serve`: images.py WINNOW, with the packages gguf and numpy
 
-An image stands in a prompt as one word and takes hundreds of rows, which no token stands for. The projector is random: nobody looks at
-the answers.
+An image is one word of a prompt and takes hundreds of rows that have no token. The projector is random: the answers are not
+checked.
 """
 import base64
 import json

@@ -168,8 +168,8 @@ def probabilities(answer):
 
 
 def nearly_same(a, b, bound):
-    """Whether two answers agree token by token, as far as their log-probabilities can tell tokens apart: after a token that
-    differs, both chosen with about the same probability, nothing is compared. A rounding may choose the other one."""
+    """Whether two answers agree token by token. If a token differs and both choices have about the same probability, the
+    rest is not compared, because rounding may choose either."""
     for (x, p), (y, q) in zip(probabilities(a), probabilities(b)):
         if abs(p - q) > bound:
             return False

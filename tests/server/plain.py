@@ -64,7 +64,7 @@ with Server(OURS, env()) as s:
     check("nothing was compressed", not compressions(s), compressions(s))
     check("SIGTERM ends it", s.stop() == 0, s.log()[-500:])
 
-# With eviction: once for each prompt, whatever its length and whoever else is in the batch.
+# With eviction: once for each prompt, for any length and any other prompts in the batch.
 with Server(OURS, env("snapkv", 150)) as s:
     alone = s.complete(first, 12, id_slot=0)
     check("a prompt is compressed once", once(s, 700), compressions(s))
@@ -79,7 +79,7 @@ with Server(OURS, env("snapkv", 150)) as s:
     n = len(compressions(s))
     s.complete(first, 12, id_slot=0)
     check("the same prompt again is not compressed again", len(compressions(s)) == n, compressions(s))
-    # A longer prompt behind it: what is new is enough.
+    # A longer prompt after it: its new tokens are enough.
     s.complete(first + second[:400], 12, id_slot=0)
     check("what a later turn adds is compressed", len(compressions(s)) == n + 1, compressions(s))
 

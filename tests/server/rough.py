@@ -100,7 +100,7 @@ with serve("--policy", "keydiff", "--budget", "100") as s:
     check("who stays is served", last == [200], last)
     check("nothing is left", until(lambda: free(s), 60), kv(s))
 
-# SIGTERM in the middle of answers ends it, whatever it does at that moment.
+# SIGTERM in the middle of answers ends it at any moment.
 def stream_in(server, seed):
     with contextlib.suppress(OSError, http.client.HTTPException):
         server.ask("/completion", {"prompt": ids(300, seed), "n_predict": 20000, "ignore_eos": True, "stream": True})

@@ -284,7 +284,7 @@ with serve("--policy", "replay", slots=1) as s:
     check("by queries too a turn is judged by itself", [h[:711] for h in twice] == [h[:711] for h in once] and mean(twice, 711, 1112) < 401 and
           not kv(s)["compressions_by_fallback"], mean(twice, 711, 1112))
 
-# Layers that it does not go with are asked once; models with recurrent layers, whose slots are not told apart, not at all.
+# Layers that the policy does not support are asked once; models with recurrent layers, whose slots are not distinguished, not at all.
 with serve("--context", "1024", slots=1, model=f"{TINY}/foreign/gemma4.gguf") as s:
     s.complete(ids(300, 0, n_kind=80), 3, cache_prompt=False)
     check("what needs no queries of a prompt goes with layers that share caches", slot(s, 0)["taken"] == "keydiff-sampled" + LAST and n_compressed(s) == 1 and
@@ -303,7 +303,7 @@ with serve("--context", "1024", slots=1, model=f"{TINY}/foreign/lfm2.gguf") as s
     check("recurrent layers", kv(s)["policy"] == "keydiff" and "keydiff is taken in place of auto, because" in s.log() and
           re.search(r"of 301 tokens, 150 entries", s.log()), s.log()[-800:])
 
-# A header that documents share is kept whole: the second document begins with it as if it were read anew.
+# A header that documents share is kept whole: the second document begins with it as if it were read again.
 system = {"role": "system", "content": "You answer in one word. " + words(20, 7)}
 with serve("--budget", "200", slots=1) as s:
     first = chat(s, [system] + user("A " + words(300, 8)))

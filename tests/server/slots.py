@@ -36,7 +36,7 @@ def move(s, slot, action, name):
 
 
 class File:
-    """A slot's file, taken apart: header, notes and state, which may be changed and written with a checksum that is right."""
+    """The parts of a slot's file: header, notes and state. They may be changed and written with a correct checksum."""
 
     def __init__(self, path):
         with open(path, "rb") as f:
@@ -181,7 +181,7 @@ with tempfile.TemporaryDirectory() as folder:
         got = s.complete(first + more + last, 8, id_slot=2, winnow={"reuse": "any"})
         check("go on as they were", got["timings"]["prompt_n"] <= 42 and nearly_same(want, got, CLOSE), want, got)
 
-# Models with windows, and with recurrent layers, of which libllama has more than one cache.
+# Models with windows, and with recurrent layers: libllama has more than one cache for them.
 for model, rest in (("foreign/gemma4.gguf", ()), ("foreign/gemma4.gguf", ("--swa-full",)), ("foreign/lfm2.gguf", ()), ("tiny-gemma3.gguf", ())):
     name = f"{model} {' '.join(rest)}"
     with tempfile.TemporaryDirectory() as folder:

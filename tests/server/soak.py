@@ -29,7 +29,7 @@ def words(n, seed):
 
 
 def resident(s):
-    """KiB of the server's own memory: its mappings that no file is behind."""
+    """KiB of the server's own memory: its mappings without a file."""
     with open(f"/proc/{s.process.pid}/status", encoding="ascii") as f:
         return int(next(line for line in f if line.startswith("RssAnon")).split()[1])
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Stored caches as documents of `winnow serve`: stored.py WINNOW
 
-What `winnow compress` has stored is loaded and not read; answers behind it are those of `winnow ask`, on any slot and route, and change nothing of
-it. What does not fit the server is refused at start, in one line.
+A file of `winnow compress` is loaded and not read again. Answers about it are those of `winnow ask`, on any slot and route, and do not change
+it. A file that does not fit the server is refused at start, in one line.
 """
 import json
 import os
@@ -116,7 +116,7 @@ with Server(command("--policy", "keydiff", "--budget", "200", "--slots", "3", "-
     for form in ("who", [{"role": "user", "content": [{"type": "input_text", "text": "who"}]}]):
         response = s.ask("/v1/responses", {"input": form, "max_output_tokens": 4, "winnow": named})
         check("/v1/responses", response.status == 200 and s.ask("/winnow/kv").json["slots"][int(response.headers["X-Winnow-Slot"])].get("document") == "first", response.text)
-    # A text beside it.
+    # A text document in the same server.
     check("a text answers, too", read(chat(s, user("who"), winnow={"document": "text"})) < 120)
     # A slot in a file has what was stored with it.
     chat(s, user(questions[0]), winnow=named, id_slot=2)
@@ -124,7 +124,7 @@ with Server(command("--policy", "keydiff", "--budget", "200", "--slots", "3", "-
     check("saved and restored", saved.status == back.status == 200 and s.ask("/winnow/kv").json["slots"][0]["compressed"], back.text)
     check("SIGTERM ends it", s.stop() == 0, s.log()[-500:])
 
-# As a slot: `winnow export` writes what a server restores, and a request goes on where it would begin anew.
+# As a slot: `winnow export` writes what a server restores, and a request continues there, and otherwise would start over.
 plain = compress("plain", long, "--policy", "keydiff", "--ratio", "0.6")
 for name, stored in (("slot", plain), ("looks", first)):
     done = run("export", stored, "--slot", f"{work.name}/{name}", "-m", model)
@@ -147,7 +147,7 @@ with Server(command("--policy", "keydiff", "--ratio", "0.6", "--slots", "2", "--
     check("unless it says that it may", same(tokens(reply), asked[0]) and read(reply) < 120, reply.text)
     check("of another model", restore(0, "foreign").status == 400 and "another model" in s.log(), s.log()[-500:])
 
-# It stands in a message of a user; where there is none, nothing is answered without it.
+# It is part of a user's message. A request without such a message is not answered.
 with Server(command("--policy", "keydiff", "--slots", "1", "--document", f"first={first}")) as s:
     until(lambda: all(d["ready"] for d in s.ask("/winnow/kv").json["documents"]))
     for messages in ([{"role": "system", "content": "Be brief."}], [{"role": "assistant", "content": "Yes."}], []):
@@ -200,7 +200,7 @@ os.mkfifo(f"{work.name}/pipe.wkv")
 refuses("a pipe", "not a regular file", f"{work.name}/pipe.wkv")
 os.mkdir(f"{work.name}/folder.wkv")
 refuses("a folder", "folder.wkv", f"{work.name}/folder.wkv")
-# Where `winnow serve` has looked at a file, another may stand when the server opens it: here one whose fingerprint is that of the model,
+# Between the check by `winnow serve` and the server's opening, another file may replace it: here one whose fingerprint is that of the model,
 # and whose shape is not.
 mqa = f"{TINY}/tiny-llama-mqa.gguf"
 shape = compress("shape", words(40, 5), "--policy", "full", of=mqa)

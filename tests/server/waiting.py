@@ -123,7 +123,7 @@ with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("w", s
         check("slot 0 is waited for", results.empty() and busy(s)[0])
         streams[0].leave()
         check("until it is free", collect(results, 1) == [("zero", 200)])
-        # One that wants several slots, of which one is busy, does not hold up those that want one; it has them once they are free.
+        # A request for several slots, with one of them busy, does not delay requests for one slot. It gets its slots once they are free.
         stream = Stream(s, 0)
         results = started(("two answers", lambda: ask(s, "/completion", {"prompt": ids(20, 8), "n_predict": 2, "n": 2})))
         threading.Event().wait(0.3)

