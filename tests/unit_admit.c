@@ -270,7 +270,7 @@ static void test_widths(void **state)
     }
 }
 
-/* Up to two keys of a family beside those that all have. */
+/* Up to two keys of a family in addition to those that all have. */
 static void test_keys(void **state)
 {
     (void)state;
@@ -329,7 +329,7 @@ static void test_fused(void **state)
 {
     (void)state;
     static const struct {
-        const char *arch, *other; /* a tensor beside it */
+        const char *arch, *other; /* another tensor of the layer */
         int64_t n[N_LAYER];
         uint32_t n_head_kv[N_LAYER];
         int code;
