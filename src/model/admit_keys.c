@@ -356,6 +356,11 @@ static int check_sections(const struct wnw_model *m)
         sum += i < count_of(m, ".rope.dimension_sections") ? number(m, ".rope.dimension_sections", i) : 0;
     if (sum <= 0 && is_of(m, always))
         return wnw__fail(WNW_E_FORMAT, "the GGUF's %s.rope.dimension_sections are all 0", m->foreign.name);
+    const double d = number(m, ".attention.key_length", 0);
+    if (sum > d && d > 0)
+        return wnw__fail(WNW_E_FORMAT,
+                         "the GGUF's %s.rope.dimension_sections are %g in all, more than key_length = %g",
+                         m->foreign.name, sum, d);
     return WNW_OK;
 }
 
