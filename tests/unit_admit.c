@@ -295,6 +295,7 @@ static void test_keys(void **state)
         {"qwen3vl", {".n_deepstack_layers", ".rope.dimension_sections"}, {N_LAYER, 4}, WNW_E_FORMAT},
         {"qwen35", {".rope.dimension_sections"}, {32}, WNW_OK},
         {"qwen35", {".rope.dimension_sections"}, {33}, WNW_E_FORMAT},
+        {"qwen3tts", {".n_deepstack_layers", ".rope.dimension_sections"}, {N_LAYER, 4}, WNW_E_FORMAT},
         {"plamo3", {".attention.value_length", ".attention.value_length_swa"}, {24, 24}, WNW_OK},
         {"plamo3", {".attention.value_length", ".attention.value_length_swa"}, {24, 32}, WNW_E_FORMAT},
         {"plamo3", {".attention.value_length"}, {24}, WNW_OK},

@@ -509,8 +509,8 @@ static int check_layers(const struct wnw_model *m)
     if (is_of(m, "hrm_text"))
         good = n == number(m, ".hrm.layers_per_stack", 0) * number(m, ".hrm.h_cycles", 0) *
                         (number(m, ".hrm.l_cycles", 0) + 1);
-    if (is_of(m,
-              "qwen3vl qwen3vlmoe")) /* vectors are added to whole layers, and the last one has fewer rows */
+    /* Vectors are added to whole layers, and the last one has fewer rows. */
+    if (is_of(m, "qwen3vl qwen3vlmoe qwen3tts"))
         good = number(m, ".n_deepstack_layers", 0) < n;
     if (is_of(m, "nanbeige"))
         good = n * fmax(1, number(m, ".num_loops", 0)) <= MOST_LAYERS;
