@@ -90,7 +90,7 @@ static int gather_layer(const void *opts, const wnw_observation *obs, double *ga
 
 static const wnw_gather gather = {.size = gather_size, .needs = gather_needs, .visit = gather_layer};
 
-/* Pools x[n], of which the first n_old are history, in place; tmp[n] is scratch. */
+/* Pools x[n], the first n_old of them history, in place; tmp[n] is scratch. */
 static void smooth(const struct opts *o, float *x, int32_t n_old, int32_t n, float *tmp)
 {
     const enum wnw__pool pool = o->pool == WNW_ALPHA_POOL_MAX ? WNW_POOL_MAX : WNW_POOL_AVG;

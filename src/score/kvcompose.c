@@ -13,8 +13,8 @@
  * paper, off). kvpress rounds probabilities to the model's type; here they stay float32, so there are hardly
  * any ties. Nothing is protected: the first token stays because it is attended to.
  * The paper's task-aware setting reads context and question again, as its evaluation code does, where the
- * question is a part of the context: task=both. Observes a second pass. Range 0..2 without value_norm. Cost
- * O(H_q n) besides the pass.
+ * question is a part of the context: task=both. Observes a second pass. Range 0..2 without value_norm. Cost: the pass
+ * and O(H_q n).
  */
 #include "base/vectors.h"
 #include "policy/part.h"
