@@ -4,10 +4,10 @@
  * the place of the mean, and value norms decide between the heads. Paper: "Taming the Fragility of KV Cache
  * Eviction in LLM Inference" (arXiv 2510.13334). For KV head j and an entry i older than the window of W:
  *
- *     m_i = max over group and window of the attention, each row pooled and scaled back to its mass
- *     s_i = max(m_i, mean of m) nhat_i,   nhat_i = nu_i / (sum of nu over the heads that hold the same token)
- *     s_i = largest s of the layer for the c best entries by mean attention, which is normalised to 1
- *     c   = number of best entries that together hold less than mass - wb of it, at most b - W
+ *     m_i = max over group and window of the attention, each row pooled and scaled back to its mass;
+ *     s_i = max(m_i, mean of m) nhat_i,   nhat_i = nu_i / (sum of nu over the heads that hold the same token);
+ *     s_i = largest s of the layer for the c best entries by mean attention, which is normalised to 1;
+ *     c   = number of best entries that together hold less than mass - wb of it, at most b - W;
  *     wb  = mean attention on the window,  b = average count per head
  *
  * The scores of a layer's heads then compete (adakv with alpha_safeguard=0), or those of all layers (global).

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * TriAttention: what queries to come will give a key by its distance alone, from what the queries of a head look like on any
+ * TriAttention: what coming queries will give a key by its distance alone, from the statistics of a head's queries on any
  * text. Paper: "TriAttention" (arXiv 2604.04921), made for long answers (--evict-every). Before RoPE pair f of a query is a
  * complex number q_f with mean m_f and mean length a_f, that of a key k_f; r is the next position, the key's is p, D = {1, 2,
  * 4, .., 65536}:
