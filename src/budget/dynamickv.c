@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * DynamicKV: all layers compete for one budget with their scores. Paper: "DynamicKV: Task-Aware Adaptive KV
- * Cache Compression for Long Context LLMs" (arXiv 2412.14838). With C = B - w entries to choose per layer and
- * H heads, a layer's part is the number of its entries among the H C L best scores of all layers.
+ * Cache Compression for Long Context LLMs" (arXiv 2412.14838). C = B - w entries are to be chosen per layer,
+ * in H heads. A layer's part is the number of its entries among the H C L best scores of all layers.
  *
  * exact:    in proportion to that number, at most r_max C and the layer's entries. The total is exact
  *           (default).
