@@ -245,8 +245,8 @@ typedef struct wnw_prompt_params {
     const char *jinja; /* a Jinja template instead of the model's own; NULL = none */
     bool special;      /* messages, which are trusted, are parsed for control tokens too */
     bool verbatim;     /* for measurements: messages are put into the template untrimmed, without a blank line
-                      after the document, and may be empty */
-    int64_t now;   /* the date, seconds since 1970 (then in UTC); 0 = the present, in local time */
+                          after the document, and may be empty */
+    int64_t now;       /* the date, seconds since 1970 (then in UTC); 0 = the present, in local time */
 } wnw_prompt_params;
 
 /* A `now` for prompts that must have the same tokens every day, as in measurements: 26 July 2024. */
