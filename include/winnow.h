@@ -244,9 +244,9 @@ typedef struct wnw_prompt_params {
     const char *chat;  /* name of one of libllama's chat templates; NULL = the model's own */
     const char *jinja; /* a Jinja template instead of the model's own; NULL = none */
     bool special;      /* messages, which are trusted, are parsed for control tokens too */
-    bool verbatim; /* for measurements: messages are put into the template untrimmed, without a blank line
-                      after the document, and may be empty */
-    int64_t now;   /* the date, seconds since 1970 (then in UTC); 0 = the present, in local time */
+    bool verbatim;     /* for measurements: messages are put into the template untrimmed, without a blank line
+                          after the document, and may be empty */
+    int64_t now;       /* the date, seconds since 1970 (then in UTC); 0 = the present, in local time */
 } wnw_prompt_params;
 
 /* A `now` for prompts that must have the same tokens every day, as in measurements: 26 July 2024. */
@@ -674,7 +674,7 @@ typedef struct wnw_cache_stats {
     uint64_t bytes;         /* bytes allocated for keys and values now */
     uint64_t bytes_entries; /* of the entries' keys and values, without room for more */
     uint64_t bytes_full;    /* bytes that an uncompressed cache of all tokens read would allocate */
-    uint64_t bytes_meta; /* allocated for positions and for what is recorded of entries */
+    uint64_t bytes_meta;    /* allocated for positions and for what is recorded of entries */
     uint64_t
         bytes_swa; /* the part of `bytes` that is of layers with a sliding window, which policies leave alone */
 } wnw_cache_stats;

@@ -261,8 +261,8 @@ static int check(const wnw_bridge_sample_of *of)
     if (!good)
         return wnw__fail(
             WNW_E_ARG,
-            "%d places of %d tokens, with %d that were fed after them, are no sample: give 1 to %d places, in "
-            "order, each not empty, before what was fed",
+            "%d places of %d tokens, with %d that were fed after them, are no sample: give 1 to %d "
+            "places, in order, each not empty, before what was fed",
             (int)of->n_places, (int)of->n_cells, (int)of->n_fed, WNW_SAMPLE_PLACES);
     return WNW_OK;
 }

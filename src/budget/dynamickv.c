@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * DynamicKV: all layers compete for one budget with their scores. Paper: "DynamicKV: Task-Aware Adaptive KV
- * Cache Compression for Long Context LLMs" (arXiv 2412.14838). With C = B - w entries to choose per layer and
- * H heads, a layer's part is the number of its entries among the H C L best scores of all layers.
+ * Cache Compression for Long Context LLMs" (arXiv 2412.14838). C = B - w entries are to be chosen per layer,
+ * in H heads. A layer's part is the number of its entries among the H C L best scores of all layers.
  *
  * exact:    in proportion to that number, at most r_max C and the layer's entries. The total is exact
  *           (default).
  *
  * cascade:  the authors' code: every layer keeps n0 = min(r_max C, S - w) at first. Counts change after each
- *           `every` layers (and at the last). With m layers seen, let n_i entries of layer i be among the H C m
- *           best, and c_i = floor(n_i / m). Then
+ *           `every` layers (and at the last). With m layers seen, n_i entries of layer i are among the H C m
+ *           best, and c_i = floor(n_i / m). Then:
  *               b_i = trunc(n0 c_i / sum c), then floor(b_i / r) with r = sum b / (C L);
  *           The last layer takes the rest of C L. Then every layer shrinks to b_i. Counts never grow again: a
  *           layer has the smallest b_i of all its steps, so the total can stay below what was asked for.

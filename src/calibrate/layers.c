@@ -399,11 +399,10 @@ static int check_lengths(struct work *w, int32_t length)
     w->n_lengths = o->lengths > 0 ? o->lengths : half ? 2 : 1;
     if (length >> (w->n_lengths - 1) > o->keep)
         return WNW_OK;
-    return wnw__fail(
-        WNW_E_RANGE,
-        "samples of %d tokens with %d kept: give a larger length, a smaller keep or fewer "
-        "lengths",
-        (int)(length >> (w->n_lengths - 1)), (int)o->keep);
+    return wnw__fail(WNW_E_RANGE,
+                     "samples of %d tokens with %d kept: give a larger length, a smaller keep or fewer "
+                     "lengths",
+                     (int)(length >> (w->n_lengths - 1)), (int)o->keep);
 }
 
 /* Settles what is read, by which policy, and how much of it. */

@@ -7,7 +7,7 @@
  *
  *     from=replay: q_t turned to position t + D, D = min(n - n_prefix, n_train - n), sees every entry: what comes later
  *     from=prompt: q_t as it was read, sees entries up to itself
- *     beta = 1: biases are fitted;  values = 1: values are, with the biases that there are
+ *     beta = 1: biases are fitted; values = 1: values are, with the present biases
  *
  * Biases that entries have are in the logits, and the new ones take their place, so that a head may be matched again.
  * Where all entries of a head stay nothing is written. Observes queries, keys and values. Cost per KV head with m queries, b

@@ -3,10 +3,10 @@
  * Attention Matching (arXiv 2602.16284): what a few entries need so that queries see of them what they see of all. Per KV
  * head, with logits S[m][n] of m queries with n entries (-infinity: not seen), kept entries I, b of them:
  *
- *     E = exp(S - row maximum), M = E 1
- *     B = argmin ||E_I B - M||^2, e^-3 <= B <= e^3           by accelerated projected gradients from B = 1
- *     beta = log B                                           added to the logits of the kept entries
- *     X = softmax(S_I + beta), Y = softmax(S) V
+ *     E = exp(S - row maximum), M = E 1;
+ *     B = argmin ||E_I B - M||^2, e^-3 <= B <= e^3           by accelerated projected gradients from B = 1;
+ *     beta = log B                                           added to the logits of the kept entries;
+ *     X = softmax(S_I + beta), Y = softmax(S) V;
  *     V' = V_I + argmin ||X D - (Y - X V_I)||^2 + ridge tr(X^T X) / b ||D||^2
  *
  * The paper's ridge pulls V' to 0; this one pulls it to the values that are there, so that nothing changes where nothing is

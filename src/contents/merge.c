@@ -5,11 +5,11 @@
  * Language Models" (arXiv 2406.13035); kvpress' MergingPress, after it and Token Merging (arXiv 2210.09461).
  * For every entry e that goes, over the entries t of the head that stay:
  *
- *     u_e = max over t of cos(k_e, k_t),  t(e) = the t of that maximum (of equal ones the first)
+ *     u_e = max over t of cos(k_e, k_t),  t(e) = the t of that maximum (of equal ones the first);
  *     merged if u_e >= similarity, with gate=mean also u_e >= the mean of u, and if u_e is among the
- *            `fraction` largest
- *     w_e = max(u_e, 0) ||v_e|| / (||v_e|| + ||v_t|| + 1e-6)     weight=norm (kvpress, default)
- *     w_e = exp(u_e - 1)                                         weight=exp (D2O)
+ *            `fraction` largest;
+ *     w_e = max(u_e, 0) ||v_e|| / (||v_e|| + ||v_t|| + 1e-6)     weight=norm (kvpress, default);
+ *     w_e = exp(u_e - 1)                                         weight=exp (D2O);
  *     v_t <- (v_t + sum w_e v_e) / (1 + sum w_e),  keys stay
  *
  * Three things of D2O are left out: it merges keys too; its threshold moves from step to step with a factor

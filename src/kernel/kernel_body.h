@@ -2,15 +2,15 @@
 /*
  * The kernels of kernel_impl.h for one instruction set, written with the compiler's vector types. This file
  * has no include guard: every kernel_<isa>.c includes it once, after defining
- *   VW, VF, VU           lanes, float vector, uint32 vector
- *   MR, DOT_ROWS         query rows per register block in products over a tile, over stored rows
- *   VEC_NAME             name of the table
- *   v_load v_store v_set1 v_fma v_max v_hmax v_hsum
- *   v_hsum4(out, a, b, c, d)   sums of four vectors
- *   v_load_f16 v_load_i8       VW values -> floats
- *   v_load_nibbles(p, shift)   VW bytes -> (float)((byte >> shift & 15) - 8)
- *   f16_to_f32(uint16_t)       one value
- *   transpose_block            TB x TB floats
+ *   VW, VF, VU           lanes, float vector, uint32 vector;
+ *   MR, DOT_ROWS         query rows per register block in products over a tile, over stored rows;
+ *   VEC_NAME             name of the table;
+ *   v_load v_store v_set1 v_fma v_max v_hmax v_hsum;
+ *   v_hsum4(out, a, b, c, d)   sums of four vectors;
+ *   v_load_f16 v_load_i8       VW values -> floats;
+ *   v_load_nibbles(p, shift)   VW bytes -> (float)((byte >> shift & 15) - 8);
+ *   f16_to_f32(uint16_t)       one value;
+ *   transpose_block            TB x TB floats;
  *   what kernel_pairs.h names
  * A register block is MR rows x 2 vectors; WNW_TILE and WNW_TILE_PAD are multiples of 2 * VW,
  * WNW_TILE of 4 * VW.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * mul_rows for rows in blocks of whole numbers, in integers: a part of kernel_body.h for instruction sets that define
- *   VS                        vector of 2 * VW int16
- *   v_whole_i16(type, p, w)   the 32 values of a block without their scale -> w[32 / (2 * VW)]
+ *   VS                        vector of 2 * VW int16;
+ *   v_whole_i16(type, p, w)   the 32 values of a block without their scale -> w[32 / (2 * VW)];
  *   v_round_i16(x, y) 2 * VW floats -> int16; v_dot_i16(a, b) a . b in VW float lanes; sums of pairs are exact.
  * Rows of `a` are rounded to 15 bits and a sign, two hundred times finer than values of a q8_0 block, which have 7 bits.
  */

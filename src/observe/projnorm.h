@@ -3,8 +3,8 @@
  * Norms of cached values after the output projection. The G query heads of the group of KV head j read its
  * value v, and each has a slice W_O^h (d x D) of the projection:
  *
- *     L1       nu = (1/G) sum_h ||v W_O^h||_1
- *     L2       nu = sqrt((1/G) sum_h ||v W_O^h||_2^2) = sqrt(v G_j v^T),  G_j = (1/G) sum_h W_O^h (W_O^h)^T
+ *     L1       nu = (1/G) sum_h ||v W_O^h||_1;
+ *     L2       nu = sqrt((1/G) sum_h ||v W_O^h||_2^2) = sqrt(v G_j v^T),  G_j = (1/G) sum_h W_O^h (W_O^h)^T;
  *     SKETCH   L1 over a fixed random sample of D' of the D columns, times D / D'
  *
  * W_O is the weight that the model computes with, dequantised and times its factor; v is the value as it is cached. A bias of the

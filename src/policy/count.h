@@ -99,7 +99,7 @@ int32_t wnw__candidates(const float *score, int32_t n_entry, wnw_protected prot,
 
 /* Limits protected entries to the n that exist: the last ones are given up before the first ones. */
 wnw_protected wnw__protected_clamp(wnw_protected p, int32_t n);
-/* Shrinks protected entries so that there is room to choose others: of n_keep entries the window takes at most
+/* Shrinks protected entries so that room is left to choose others: of n_keep entries the window takes at most
  * min(n_keep - 1, max(8, n_keep / 4)) and the sinks at most the rest. */
 wnw_protected wnw__protected_make_room(wnw_protected p, int32_t n_keep);
 /* Makes protected entries fit into n_keep, with room for chosen ones. Entries that fit already stay as they

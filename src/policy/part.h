@@ -3,14 +3,14 @@
  * The parts of the library. One part = one file = one const descriptor of winnow_method.h, and one line in
  * parts.def, which parts.h makes declarations of. A program that registers its own part describes it by the same descriptor.
  *
- *   scorer        observation of one layer      -> score[n_head][n] or     src/score/
+ *   scorer:       observation of one layer      -> score[n_head][n] or     src/score/
  *                                                  score[n_head_kv][n]
- *   aggregation   scores of a layer's heads     -> score[n_head_kv][n]     src/aggregate/
- *   layer budget  one count for the whole model -> one count per layer     src/budget/
- *   head budget   count of a layer, its scores  -> one count per KV head   src/budget/
- *   selector      scores and count of one head  -> kept entries            src/select/
- *   positions     kept entries                  -> their positions         src/positions/
- *   contents      kept and dropped entries      -> merges, pruned channels src/contents/
+ *   aggregation:  scores of a layer's heads     -> score[n_head_kv][n]     src/aggregate/
+ *   layer budget: one count for the whole model -> one count per layer     src/budget/
+ *   head budget:  count of a layer, its scores  -> one count per KV head   src/budget/
+ *   selector:     scores and count of one head  -> kept entries            src/select/
+ *   positions:    kept entries                  -> their positions         src/positions/
+ *   contents:     kept and dropped entries      -> merges, pruned channels src/contents/
  *
  * Only the driver (src/plan) knows the order of the steps.
  */

@@ -34,10 +34,9 @@ static int check_needs(const wnw_part *part, const wnw_needs *needs)
                          part->name, needs->second_pass);
     if (needs->flags & WNW_NEED_SECOND_PASS && needs->second_pass == WNW_PASS_SAMPLE &&
         (needs->sample.least < 1 || needs->sample.place < 1))
-        return wnw__fail(
-            WNW_E_ARG,
-            "%s %s has %d tokens or more repeated in places of %d; both must be 1 or more", kind,
-            part->name, needs->sample.least, needs->sample.place);
+        return wnw__fail(WNW_E_ARG,
+                         "%s %s has %d tokens or more repeated in places of %d; both must be 1 or more", kind,
+                         part->name, needs->sample.least, needs->sample.place);
     if (needs->flags & WNW_NEED_LOOKAHEAD && (needs->lookahead < 1 || needs->lookahead > MAX_LOOKAHEAD))
         return wnw__fail(WNW_E_ARG, "%s %s asks for %d tokens to come, which must be 1 to %d", kind,
                          part->name, needs->lookahead, MAX_LOOKAHEAD);

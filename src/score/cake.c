@@ -3,7 +3,7 @@
  * CAKE's indicator: an entry matters if the last queries look at it, or look at it now and then. Paper:
  * "CAKE: Cascading and Adaptive KV Cache Eviction with Layer Preferences" (arXiv 2503.12491).
  *
- *     I_h[j] = mean_i a_h[i][j] + gamma Var_i a_h[i][j]     i in the last w queries, divisor w - 1
+ *     I_h[j] = mean_i a_h[i][j] + gamma Var_i a_h[i][j]     i in the last w queries, divisor w - 1;
  *     score[j] = mean over the query heads of the KV head of avgpool5(I_h)[j]
  *
  * Softmax is over everything visible; the window's own columns are left out of the pooling and stay. As in

@@ -7,15 +7,15 @@
  * entry's statistical leverage is what it adds next to all others. Per query head, over the entries after the
  * n_sink first:
  *
- *     mu  = R mean(q)                       R = mean of the RoPE matrices of positions N .. N + n_future - 1
- *     w_i = exp(tau cos(k_i, mu) - max)     align=dot: tau k_i . mu, as in the paper
- *     A   = I + sum_i (w_i + epsilon) v_i v_i^T
+ *     mu  = R mean(q)                       R = mean of the RoPE matrices of positions N .. N + n_future - 1;
+ *     w_i = exp(tau cos(k_i, mu) - max)     align=dot: tau k_i . mu, as in the paper;
+ *     A   = I + sum_i (w_i + epsilon) v_i v_i^T;
  *     score_i = w_i v_i^T A^-1 v_i
  *
- * The default is the form of kvpress (CapPress): cosines in place of products, the largest weight shifted to
- * 1, the queries' mean turned to future positions, and the value itself for the direction that an entry adds
- * to the output. Observes query statistics (of which only the mean is used), keys and values. Range 0 .. 1.
- * Cost O(H_q n d^2).
+ * The default is the form of kvpress (CapPress): cosines in place of products, and the largest weight shifted to 1.
+ * The queries' mean is turned to future positions. The value itself is the direction that an entry adds to the
+ * output. Observes query statistics (of which only the mean is used), keys and values. Range 0 .. 1. Cost O(H_q n
+ * d^2).
  */
 #include "base/vectors.h"
 #include "kernel/kernel.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Compactor: keys that stand out, and entries that are attended to inside their chunk. Paper: "Compactor:
+ * Compactor: keys unlike the others, and entries that are attended to inside their chunk. Paper: "Compactor:
  * Calibrated Query-Agnostic KV Cache Compression with Approximate Leverage Scores" (arXiv 2507.08143).
  *
  *     score = beta leverage + noncausal,   beta = r, the fraction removed, unless given

@@ -4,8 +4,8 @@
  * a value is in its head. Paper: "CompilerKV: Risk-Adaptive KV Compression via Offline Experience
  * Compilation" (arXiv 2602.08686, eq. 6 to 10). For token t, layer l, query head h with KV head g:
  *
- *     alpha[t] = 1 / (L H_q) sum over l, h and the W queries of a_lh[j][t]        sum over t = W
- *     rho[t]   = ||v_lg[t]||_2 / (mean over all tokens of ||v_lg||_2 + 1e-8)
+ *     alpha[t] = 1 / (L H_q) sum over l, h and the W queries of a_lh[j][t]        sum over t = W;
+ *     rho[t]   = ||v_lg[t]||_2 / (mean over all tokens of ||v_lg||_2 + 1e-8);
  *     score[t] = max over h of Wt[l][h] alpha[t] rho[t]                           the same for every KV head
  *
  * Wt are head weights of a compiler profile, 1 without one. A weight <= 0 takes its head out; in a layer
@@ -90,7 +90,7 @@ static int gather_layer(const void *opts, const wnw_observation *obs, double *ga
 
 static const wnw_gather gather = {.size = gather_size, .needs = gather_needs, .visit = gather_layer};
 
-/* Pools x[n], of which the first n_old are history, in place; tmp[n] is scratch. */
+/* Pools x[n], the first n_old of them history, in place; tmp[n] is scratch. */
 static void smooth(const struct opts *o, float *x, int32_t n_old, int32_t n, float *tmp)
 {
     const enum wnw__pool pool = o->pool == WNW_ALPHA_POOL_MAX ? WNW_POOL_MAX : WNW_POOL_AVG;

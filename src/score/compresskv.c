@@ -7,8 +7,8 @@
  *     s_h[j] = mean over the window of a_h[i][j]                 j outside the window
  *     p_h    = pooled s_h
  * The window stays. The authors sum over the window and round to half precision before that; the mean in
- * float32 ranks the same and ties less. Unlike snapkv, a budget that leaves nothing besides the window shrinks
- * the window. Observes window attention. Range 0..1. Cost O(k w n) for k heads that count.
+ * float32 ranks the same and ties less. Unlike snapkv, a budget that leaves nothing but the window shrinks the
+ * window. Observes window attention. Range 0..1. Cost O(k w n) for k heads that count.
  */
 #include "policy/window.h"
 

@@ -4,10 +4,10 @@
  * the place of the mean, and value norms decide between the heads. Paper: "Taming the Fragility of KV Cache
  * Eviction in LLM Inference" (arXiv 2510.13334). For KV head j and an entry i older than the window of W:
  *
- *     m_i = max over group and window of the attention, each row pooled and scaled back to its mass
- *     s_i = max(m_i, mean of m) nhat_i,   nhat_i = nu_i / (sum of nu over the heads that hold the same token)
- *     s_i = largest s of the layer for the c best entries by mean attention, which is normalised to 1
- *     c   = number of best entries that together hold less than mass - wb of it, at most b - W
+ *     m_i = max over group and window of the attention, each row pooled and scaled back to its mass;
+ *     s_i = max(m_i, mean of m) nhat_i,   nhat_i = nu_i / (sum of nu over the heads that hold the same token);
+ *     s_i = largest s of the layer for the c best entries by mean attention, which is normalised to 1;
+ *     c   = number of best entries that together hold less than mass - wb of it, at most b - W;
  *     wb  = mean attention on the window,  b = average count per head
  *
  * The scores of a layer's heads then compete (adakv with alpha_safeguard=0), or those of all layers (global).
@@ -47,7 +47,7 @@ static size_t scratch_size(const void *opts, const wnw_observation *obs)
     return (size_t)obs->n + 2 * (size_t)obs->n_past;
 }
 
-/* s[n_old] = max(m, mean of m) of KV head ih. The window's own entries are scored apart from the others, for
+/* s[n_old] = max(m, mean of m) of KV head ih. The window's own entries are scored separately from the others, for
  * sizes that shrink the window. */
 static void aggregate(const struct opts *o, const wnw_observation *obs, int32_t ih, int32_t n_old, float *p,
                       float *s)
@@ -133,7 +133,7 @@ static int32_t count_below(const float *a, int32_t n, int32_t limit, double mass
     return lo;
 }
 
-/* The most entries of a head, besides the window, that attention alone may keep. */
+/* The most entries of a head, outside the window, that attention alone may keep. */
 static int32_t first_stage_limit(const struct opts *o, const wnw_observation *obs)
 {
     const int32_t w = wnw__window_rows(obs, o->w.window);

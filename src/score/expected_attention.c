@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Expected attention: what the queries of the next n_future positions will give to an entry, from the mean
- * and the covariance of the queries before RoPE, as if they were normally distributed. Paper: "Expected
- * Attention: KV Cache Compression by Estimating Attention from Future Queries Distribution" (arXiv
- * 2510.00636).
+ * Expected attention: what the queries of the next n_future positions will give to an entry. They are taken to be
+ * normally distributed, with the mean and the covariance of the queries before RoPE. Paper: "Expected Attention: KV
+ * Cache Compression by Estimating Attention from Future Queries Distribution" (arXiv 2510.00636).
  *
- *     mu' = R mu, C' = R C R^T              R = mean of the RoPE matrices of positions N .. N + n_future - 1
- *     z_c = k_c . mu' / sqrt(d) + k_c^T C' k_c / (2 d)                the log of E exp(q . k_c / sqrt(d))
- *     p   = softmax of z over the entries after the n_sink first
+ *     mu' = R mu, C' = R C R^T              R = mean of the RoPE matrices of positions N .. N + n_future - 1;
+ *     z_c = k_c . mu' / sqrt(d) + k_c^T C' k_c / (2 d)                the log of E exp(q . k_c / sqrt(d));
+ *     p   = softmax of z over the entries after the n_sink first;
  *     score_c = (mean of p_c over the group + epsilon) ||v_c||_2
  *
  * The first n_sink entries always stay. R has a closed form (mean_rope.c). vnorm=0 leaves the value norm out:

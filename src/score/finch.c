@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * FINCH: what the question after the document attends to. Paper: "FINCH: Prompt-guided Key-Value Cache
- * Compression for Large Language Models" (arXiv 2408.00167). SnapKV with the question as its window, each
- * query weighed by how much it could see, so that queries that share their attention among more entries do
- * not count less. For the R question tokens t and entries j before them:
+ * Compression for Large Language Models" (arXiv 2408.00167). SnapKV with the question as its window, each query
+ * weighed by how much it could see. So queries that share their attention among more entries do not count less. For
+ * the R question tokens t and entries j before them:
  *
  *     score[j] = mean over the query heads of the KV head of (1 / R) sum_t m_t a_t[j]
  *     m_t      = entries that were there before t

@@ -37,7 +37,7 @@ void wnw__gate_needs(wnw_needs *out)
 }
 
 /* Entries of a piece, at least, and pieces of a head, at most. Pieces are whole tiles, and begin where angles are computed
- * anew. */
+ * again. */
 enum { TILE = 64, PIECE = 256, PIECES = 8, RESET = 128 };
 
 /* The memory of a layer. What is double comes first, because it needs the larger alignment. */
@@ -182,7 +182,7 @@ static void turn_to(const wnw_observation *obs, int32_t pos, double *c, double *
 
 /* Fills the rows of a piece in r.key with keys as they were before RoPE, and their sum. The angles of a position follow from
  * those of the one before it, which costs a product in place of sine and cosine; every RESET entries, and after a gap, they are
- * computed anew. */
+ * computed again. */
 static void turn_back(const struct head *h, int32_t piece)
 {
     const wnw_observation *obs = h->obs;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * H2O: heavy hitters, the entries that received most attention of all queries so far, besides the most recent
- * ones. Paper: "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models" (arXiv
- * 2306.14048).
+ * H2O: heavy hitters, the entries that received most attention of all queries so far, and the most recent ones.
+ * Paper: "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models" (arXiv 2306.14048).
  *
  *     acc_h[j] = sum over the queries i since j was read, its own included, of a_h[i][j]
  *     score_h[j] = acc_h[j]; heads are put together afterwards, by their mean

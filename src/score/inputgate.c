@@ -13,9 +13,9 @@
  * All heads compare, so that `global` shares out a size and `threshold` makes the size follow the text. Gates are asked while
  * tokens are read and the cache keeps their answers, so that they work by chunk and while decoding. The chat header stays, or
  * where none is known the first `sinks` entries, and the last `recent` tokens, but no more than a `share` of all entries.
- * Heads that keep few entries on average have no room for many that stay whatever their score: the last tokens give way where
- * they and the first would be more than `room` of what a head keeps.
- * Observes the answers of gates. Cost O(n_embd) per token and KV head while reading (linear), nothing here.
+ * Heads that keep few entries on average have no room for many that stay regardless of their score: the last tokens give way
+ * where they and the first would be more than `room` of what a head keeps. Observes the answers of gates. Cost O(n_embd) per
+ * token and KV head while reading (linear), nothing here.
  */
 #include "policy/count.h"
 #include "policy/part.h"

@@ -10,11 +10,11 @@
  * after RoPE, as in kvpress. A zero key, or a zero mean, has cosine 0. Nothing is protected. Observes keys.
  * Range -1..1. Cost O(n d) per KV head.
  *
- * A key that stands out is worth as much as its value moves the output. With `values`, from no paper that we know (decision 120), and
+ * An unusual key is worth as much as its value moves the output. With `values`, from no paper that we know (decision 120), and
  * standardised over the head's n entries, so that both have mean 0 and variance 1:
  *
  *     score = z(-cos(k_i, mu)) + values z(log ||v_i||_2)
- * Scores of different heads are then of one scale and say nothing about which head needs more. Observes values besides.
+ * Scores of different heads are then of one scale and say nothing about which head needs more. Also observes values.
  */
 #include "base/vectors.h"
 #include "kernel/kernel.h"

@@ -4,8 +4,8 @@
  * cache. Paper: "KVCompose: Efficient Structured KV Cache Compression with Composite Tokens" (arXiv
  * 2509.05165). With a(l,h,c,m) the probability that query head h gives entry c from task token m:
  *
- *     S_task(h,c) = max over m of a(h,c,m)                       not renormalised over the context
- *     S_grp(j,c)  = mean of S_task over the query heads of KV head j
+ *     S_task(h,c) = max over m of a(h,c,m)                       not renormalised over the context;
+ *     S_grp(j,c)  = mean of S_task over the query heads of KV head j;
  *     S(j,c)      = S_grp(j,c) + mean over all KV heads i of S_grp(i,c)
  *
  * The maximum comes before the mean. Scores of query heads are this file's, the other two lines are those of
@@ -13,8 +13,8 @@
  * paper, off). kvpress rounds probabilities to the model's type; here they stay float32, so there are hardly
  * any ties. Nothing is protected: the first token stays because it is attended to.
  * The paper's task-aware setting reads context and question again, as its evaluation code does, where the
- * question is a part of the context: task=both. Observes a second pass. Range 0..2 without value_norm. Cost
- * O(H_q n) besides the pass.
+ * question is a part of the context: task=both. Observes a second pass. Range 0..2 without value_norm. Cost: the pass
+ * and O(H_q n).
  */
 #include "base/vectors.h"
 #include "policy/part.h"

@@ -18,7 +18,7 @@
  *                    state after the norm. KVzip+ of KVzap (arXiv 2601.07891); W_O^h: the head's part of the output
  *                    projection
  *
- * Observes a second pass; with norm=output norms of projected values. Range 0..1, with norm=output from 0 on. Cost O(H_q n) besides the pass.
+ * Observes a second pass; with norm=output norms of projected values. Range 0..1, with norm=output from 0 on. Cost: the pass and O(H_q n).
  */
 #include "policy/part.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The common part of scorers whose scores belong to consecutive blocks (LagKV and its baselines): S sinks are
- * followed by blocks of L entries, of which the last complete one and the remainder are never touched. */
+ * followed by blocks of L entries. The last complete block and the remainder are never touched. */
 #ifndef WNW_LAG_BLOCKS_H
 #define WNW_LAG_BLOCKS_H
 

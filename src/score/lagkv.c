@@ -4,9 +4,9 @@
  * next one. Paper: "LagKV: Lag-Relative Information of the KV Cache Tells Which Tokens Are Important" (arXiv
  * 2504.04704). For Z = keys or values of one KV head, block p, channel c, token t:
  *
- *     lo_c, hi_c = extrema of Z^{p+1}[., c]               ref=own: of Z^p (the paper's LocalKV, eq. 14, 15)
- *     u[t] = std over c of (Z^p[t, c] - lo_c) / (hi_c - lo_c)        divisor d - 1
- *     s_Z[t] = softmax of u over the tokens of the block
+ *     lo_c, hi_c = extrema of Z^{p+1}[., c]               ref=own: of Z^p (the paper's LocalKV, eq. 14, 15);
+ *     u[t] = std over c of (Z^p[t, c] - lo_c) / (hi_c - lo_c)        divisor d - 1;
+ *     s_Z[t] = softmax of u over the tokens of the block;
  *     score[t] = s_K[t] + wv s_V[t]                       use=key, use=value: one of the two
  *
  * A channel with hi_c = lo_c adds a constant (the authors' code divides by zero there). Scores of different

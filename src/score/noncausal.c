@@ -4,13 +4,13 @@
  * "Compactor: Calibrated Query-Agnostic KV Cache Compression with Approximate Leverage Scores" (arXiv
  * 2507.08143). For the m tokens of a chunk and the query heads h of a KV head:
  *
- *     a(h,t,c) = softmax over c of q_t . k_c,  u(c) = mean over h of sum over t of a(h,t,c)
+ *     a(h,t,c) = softmax over c of q_t . k_c,  u(c) = mean over h of sum over t of a(h,t,c);
  *     score    = standardised over the layer: average over `pool` neighbours of u(c) ||v_c||_2
  *
- * kvpress' form is scaled=0 and padded=1: logits lack the factor of the model's attention (1 / sqrt(d)), and
- * the last chunk is filled up with zero keys and zero queries, which take part in its softmax and its sums.
- * Pooling divides by `pool` at the ends too. An entry whose query is not known receives attention but gives
- * none. Observes all queries, keys and values. Cost O(H_q n m d).
+ * kvpress' form is scaled=0 and padded=1. Its logits lack the factor of the model's attention (1 / sqrt(d)). Its last
+ * chunk is filled up with zero keys and zero queries, which take part in the softmax and the sums. Pooling divides by
+ * `pool` at the ends too. An entry whose query is not known receives attention but gives none. Observes all queries,
+ * keys and values. Cost O(H_q n m d).
  */
 #include "base/vectors.h"
 #include "kernel/kernel.h"

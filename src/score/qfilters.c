@@ -4,8 +4,8 @@
  * it tells how much attention the entry will get on average. Paper: "Q-Filters: Leveraging Query-Key Geometry
  * for Efficient KV Cache Compression" (arXiv 2503.02812). For KV head j of group G and its keys k_i:
  *
- *     u_h     = first right singular vector of the queries of query head h, with the sign of E <q, u_h> > 0
- *     f_j     = mean of u_h over the group
+ *     u_h     = first right singular vector of the queries of query head h, with the sign of E <q, u_h> > 0;
+ *     f_j     = mean of u_h over the group;
  *     score_i = <k_i, f_j>
  *
  * The filters f come from a calibration profile (kind stats, results.filter), which gathers queries after

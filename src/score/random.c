@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random: a floor that any method has to beat. The score is a number in [0, 1) that depends on seed, layer,
- * KV head and position alone, so that the order of calls, threads and chunks does not matter and an entry
- * always has the same score. kvpress draws from a generator in sequence; its choices cannot be reproduced.
- * Observes nothing. Cost O(n).
+ * Random: a floor that any method has to beat. The score is a number in [0, 1) that depends on seed, layer, KV head
+ * and position alone. So the order of calls, threads and chunks does not matter, and an entry always has the same
+ * score. kvpress draws from a generator in sequence; its choices cannot be reproduced. Observes nothing. Cost O(n).
  */
 #include "base/random.h"
 #include "policy/part.h"

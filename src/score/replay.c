@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Replay: what KVzip's repetition of the context (arXiv 2505.23416) would attend to if it had the queries and keys of
- * the first reading, so that nothing is read a second time. From no paper that we know. Token t of the n read, of
- * which the chat template wrote the first n_p, is repeated at position t + D,
+ * the first reading, so that nothing is read a second time. From no paper that we know. n tokens were read, and the chat
+ * template wrote the first n_p. Token t is repeated at position t + D,
  *
- *     D = min(n + S - n_p, n_train - n)              S tokens of instruction stand between; n_train: trained context
- *     far(h,t,c) = q_t . R(-D) k_c / sqrt(d)         c = 0 .. n - 1: the text, seen from the repetition
- *     loc(h,t,c) = q_t . k_c / sqrt(d)               n_p <= c <= t: the repetition's own keys, at their old distances
- *     lse(h,t)   = log( sum e^far + sum e^loc )
- *     exact:   score(h,c) = max over t >= n_p of exp(far(h,t,c) - lse(h,t))
- *     sparse:  every s-th query looks at all keys, s = ceil(T / m) for the T queries; and every query at the keys
- *              |t - c| <= band, with an estimate of lse from these, the header, and every u-th key, each of which
- *              stands for u, u = ceil(T / m_keys); the larger of the two is the score
+ *     D = min(n + S - n_p, n_train - n) S tokens of instruction are between; n_train: trained context far(h,t,c) = q_t . R(-D)
+ *     k_c / sqrt(d) c = 0 .. n - 1: the text, seen from the repetition loc(h,t,c) = q_t . k_c / sqrt(d) n_p <= c <= t: the
+ *     repetition's own keys, at their old distances lse(h,t) = log( sum e^far + sum e^loc ) exact: score(h,c) = max over t >=
+ *     n_p of exp(far(h,t,c) - lse(h,t)) sparse: every s-th query looks at all keys, s = ceil(T / m) for the T queries; and
+ *     every query at the keys
+ *              |t - c| <= band, with an estimate of lse from these, the header, and every u-th key, each with weight u =
+ *              ceil(T / m_keys); the larger of the two is the score
  * group_max takes the maximum over the query heads of a KV head. The header, or where none is known the first `sinks`
  * entries, stay and have score 1. A repeated text looks for its next token, not for itself, so that far scores mostly
  * fall on c = t + 1 and little is seen by chance: queries of the neighbourhood find it though the stride skips them.
@@ -64,7 +63,7 @@ struct list {
     int32_t n;
 };
 
-/* A KV head: entries, of which the first n_head are of the chat header. Keys are there as cached, and far: turned back by D. */
+/* A KV head: entries, the first n_head of them from the chat header. Keys are there as cached, and far: turned back by D. */
 struct group {
     float *keys, *far;               /* [n][d] */
     uint32_t *key_tiles, *far_tiles; /* [tiles][WNW_PAIR_TILE] */
@@ -88,7 +87,7 @@ struct layer {
     int32_t n_query; /* T */
 };
 
-/* n floats of the memory from `room` on, of which `used` are; NULL where only sizes are wanted. */
+/* n floats of the memory from `room` on, after the `used` ones; NULL where only sizes are wanted. */
 static float *take(float *room, size_t *used, size_t n)
 {
     float *at = room ? room + *used : NULL;
@@ -254,7 +253,7 @@ static size_t lay_out_head(struct head *x, const struct opts *o, const wnw_obser
     return used;
 }
 
-/* The query at t; those of other positions are n_head rows apart. */
+/* The query at t; from one position to the next are n_head rows. */
 static const float *query_at(const struct head *x, int32_t t)
 {
     const wnw_observation *obs = x->l->obs;
@@ -279,7 +278,7 @@ static void fill(float *x, int32_t from, int32_t to)
 
 /* ---- Queries that look at everything ---- */
 
-/* n_row queries in panels, at t, t + step, .., and how many entries are not behind each. */
+/* n_row queries in panels, at t, t + step, .., and how many entries are not after each. */
 struct watch {
     const uint32_t *panels;
     const float *unit;
@@ -317,7 +316,7 @@ static void watch_own(const struct head *x, struct watch *w)
     }
 }
 
-/* Lets the queries of w, of which the first is at t, look. */
+/* Lets the queries of w look; the first one is at t. */
 static void watch(const struct head *x, struct watch *w, int32_t t, int32_t step)
 {
     float log_sum[ROWS];
@@ -353,9 +352,9 @@ static void look_at_all(const struct head *x, int32_t step)
 }
 
 /* ---- All queries, at their neighbourhood ----
- * Few neighbourhoods can raise a score. What a query gives to its neighbourhood is at most what it would give if it looked at
- * the neighbourhood and at some keys that take much, the first ones, alone. Where that is no more than the scores there are,
- * the estimate is left out; other queries wait until there are TILE of them. */
+ * Few neighbourhoods can raise a score. Let a query look only at its neighbourhood and at the first keys, which take much.
+ * What it then gives to its neighbourhood is an upper bound. If that is no more than the present scores, the estimate is left
+ * out; other queries wait until there are TILE of them. */
 
 /* Queries at t, one in each column, with sums of exponentials and what is near: entry first + i is in row i of near, and as
  * cached in row most + i. */
@@ -373,8 +372,8 @@ static void forget_sums(struct look *k)
     }
 }
 
-/* Leaves the logits s[TILE] with the sampled entry at pos out where it is near the query, which looks at it itself, and, as
- * cached, where it is behind the query. */
+/* Leaves the logits s[TILE] with the sampled entry at pos out where it is near the query, because the query looks at it
+ * itself. As cached, also where it is after the query. */
 static void leave_out(const struct look *k, int32_t pos, int32_t band, bool own, float *s)
 {
     const int32_t low = own ? INT32_MIN : pos - band, high = pos + band;
@@ -479,7 +478,7 @@ static bool can_raise(const struct head *x, const struct look *k, int32_t j, flo
     return false;
 }
 
-/* Raises scores by the queries that wait. A sampled key stands for u. */
+/* Raises scores by the queries that wait. A sampled key counts u times. */
 static void look_waiting(const struct head *x, struct look *w)
 {
     const struct group *g = &x->g;
@@ -526,7 +525,7 @@ static void wait_for(const struct head *x, const struct look *k, int32_t j, stru
         look_waiting(x, w);
 }
 
-/* Asks for n queries from t on, which were written a while ago and lie apart. */
+/* Asks for n queries from t on, which were written a while ago and are not adjacent. */
 static void fetch_queries(const struct head *x, int32_t t, int32_t n)
 {
     enum { LINE = 64 / sizeof(float) };
@@ -603,8 +602,8 @@ static int shift_of(const struct opts *o, const wnw_observation *obs, int32_t *s
     if (obs->n_ctx_train > 0 && n > obs->n_ctx_train)
         return wnw__fail(
             WNW_E_RANGE,
-            "replay: the prompt has %d tokens and the model was trained for %d, so that there is no "
-            "position to replay it at; shorten it, or read it in chunks of which few entries stay",
+            "replay: the prompt has %d tokens and the model was trained for %d, so no "
+            "position is left to replay it at; shorten it, or read it in chunks and keep few entries",
             (int)n, (int)obs->n_ctx_train);
     const int64_t most = obs->n_ctx_train > 0 ? obs->n_ctx_train - n : INT32_MAX;
     *shift = (int32_t)(usual < most ? usual : most);

@@ -4,9 +4,9 @@
  * Compression for Training-Free Reasoning Models Acceleration" (arXiv 2505.24133), made for long answers
  * (--evict-every). For the n keys of a KV head, and with A the attention of the last w queries:
  *
- *     S_ic  = cos(k_i, k_c),  S_ii = 0
- *     S_ic  = 0 for the newest c with S_ic > threshold      of every row i
- *     R_c   = softmax over c of (1 / n) sum_i S_ic
+ *     S_ic  = cos(k_i, k_c),  S_ii = 0;
+ *     S_ic  = 0 for the newest c with S_ic > threshold      of every row i;
+ *     R_c   = softmax over c of (1 / n) sum_i S_ic;
  *     score = lambda maxpool_kernel(mean over the window of A)_c - (1 - lambda) R_c
  *
  * Leaving the newest of row i's neighbours out keeps one of a group of repeats: the newest is penalised least. A key of

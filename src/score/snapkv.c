@@ -3,18 +3,17 @@
  * SnapKV: what the last w prompt queries attend to, smoothed along the positions. Paper: "SnapKV: LLM Knows
  * What You are Looking for Before Generation" (arXiv 2404.14469).
  *
- *     s_h[j] = mean over the window of a_h[i][j]                 j outside the window
- *     avg:  p_h[j] = (1 / kernel) sum s_h[j+u], |u| <= kernel / 2; missing terms are 0, the divisor stays
+ *     s_h[j] = mean over the window of a_h[i][j]                 j outside the window;
+ *     avg:  p_h[j] = (1 / kernel) sum s_h[j+u], |u| <= kernel / 2; missing terms are 0, the divisor stays;
  *     max:  p_h[j] = max s_h[j+u]
  *
- * Every query head has a score; the mean over the query heads of a KV head is taken after the pooling
- * (group_mean.c), or before it with pool_after, as in the released code of AdaKV and CriticalKV where heads
- * share a cache. With avg both orders give the same. Softmax is over everything visible, nothing is
- * renormalised. The window stays. Its own columns are scored too, pooled apart from the others: these scores
- * only matter where a small size shrinks the window. agg=max takes the highest of the window's rows in place
- * of their mean, each row pooled and scaled back to its mass, as in "Taming the Fragility of KV Cache
- * Eviction in LLM Inference" (arXiv 2510.13334), with +defensive. Observes window attention. Range 0..1. Cost
- * O(H_q w n).
+ * Every query head has a score. The mean over the query heads of a KV head is taken after the pooling (group_mean.c).
+ * With pool_after it is taken before, as in the released code of AdaKV and CriticalKV where heads share a cache. With
+ * avg both orders give the same. Softmax is over everything visible, nothing is renormalised. The window stays. Its
+ * own columns are scored too, pooled separately from the others: these scores only matter where a small size shrinks
+ * the window. agg=max takes the highest of the window's rows in place of their mean, each row pooled and scaled back
+ * to its mass, as in "Taming the Fragility of KV Cache Eviction in LLM Inference" (arXiv 2510.13334), with
+ * +defensive. Observes window attention. Range 0..1. Cost O(H_q w n).
  */
 #include "policy/window.h"
 

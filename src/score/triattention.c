@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * TriAttention: what queries to come will give a key by its distance alone, from what the queries of a head look like on any
+ * TriAttention: what coming queries will give a key by its distance alone, from the statistics of a head's queries on any
  * text. Paper: "TriAttention" (arXiv 2604.04921), made for long answers (--evict-every). Before RoPE pair f of a query is a
  * complex number q_f with mean m_f and mean length a_f, that of a key k_f; r is the next position, the key's is p, D = {1, 2,
  * 4, .., 65536}:
  *
  *     S(k) = mean over delta in D of sum_f |m_f| |k_f| cos(w_f (r - p + delta) + arg(m_f conj k_f))
- *            + sum_f (a_f - |m_f|) |k_f|
- *          = sum_f Re(m_f e^{i w_f r} c_f conj(k_f e^{i w_f p})) + sum_f (a_f - |m_f|) |k_f|,   c_f = mean e^{i w_f delta}
+ *            + sum_f (a_f - |m_f|) |k_f|;
+ *     S(k) = sum_f Re(m_f e^{i w_f r} c_f conj(k_f e^{i w_f p})) + sum_f (a_f - |m_f|) |k_f|,   c_f = mean e^{i w_f delta}
  *
- * so that the cached key, which is turned to p already, meets one vector of a head. Elements that RoPE leaves alone count with
- * plain m . k. The scores of a query head are brought to mean 0 and variance 1 over its entries, and a KV head takes the
- * largest of its group. Factors of RoPE's magnitude (YaRN) are not seen.
+ * In the second form the cached key, which is turned to p already, is multiplied by one vector of a head. Elements that RoPE
+ * leaves alone count with plain m . k. The scores of a query head are brought to mean 0 and variance 1 over its entries, and a
+ * KV head takes the largest of its group. Factors of RoPE's magnitude (YaRN) are not seen.
  *
  * a_f is that of normally distributed queries with the mean and covariance of the profile of kind stats, or of the prompt:
  * E |q| = (pi / 2) mean over phi in 0 .. pi of E |q . u(phi)|, u a unit vector, and a projection of q is normal, whose mean

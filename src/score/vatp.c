@@ -5,7 +5,7 @@
  * Value Also Matters" (arXiv 2406.12335).
  *
  *     score[j] = A[j] ||v[j]||_1          A = mean over the query heads of the KV head of
- *     host=sum       the attention of all queries so far (H2O)
+ *     host=sum       the attention of all queries so far (H2O);
  *     host=window    the attention of the last `window` queries, divided by their number (the form of
  *                    Scissorhands in the paper: 400 queries)
  *

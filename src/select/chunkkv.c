@@ -7,7 +7,7 @@
  *     s(i) = sum over KV heads j of S(j,i),  chunk score = mean of s over the chunk (the last may be short)
  *
  * rest=fill   protected entries stay; after them the best chunks while they fit, and what is left of the
- *             count goes to the best entries of the next chunk, so that the count is exact (default)
+ *             count goes to the best entries of the next chunk, so that the count is exact (default).
  *
  * rest=drop   max(1, floor(n_chunks (1 - r))) whole chunks of all n entries, as kvpress: the count is only
  *             near the size. Protected entries count as the layer's highest score + 1; n < c: plain top-k

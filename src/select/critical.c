@@ -5,11 +5,11 @@
  * (arXiv 2502.03805, algorithm 1). Of b entries of a head, protected ones included:
  *
  *     stage 1   the floor(alpha b) best by attention A_i; protected entries and those that the head budget
- *               promised are the first of them
+ *               promised are the first of them;
  *     stage 2   of the rest the best by (A_i + eps) nu_i,   nu_i = ||v_i W_O|| of the group's query heads
  *
- * gqa=joint keeps the query heads of a group apart until then, (1 / G) sum over g of (A_ig + eps) nu_ig,
- * which is the bound of the paper's theorem for the group; the released code multiplies means.
+ * gqa=joint keeps the query heads of a group separate until then, (1 / G) sum over g of (A_ig + eps) nu_ig, which is
+ * the bound of the paper's theorem for the group; the released code multiplies means.
  *
  * alpha = 1 is plain top-k. eps does not scale with n: 1e-4 is a tenth of the mean attention of 1000 entries
  * and ten times that of 100000; eps_rel = x means eps = x / n. The paper's norm is L1; L2 costs a

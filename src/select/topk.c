@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The best scores of a head, besides its protected first and last entries. Reference programs differ in which
- * of equal scores stays: the earlier position (the default, and the order everywhere else in this project) or
- * the later one (CompilerKV, arXiv 2602.08686). Cost O(n).
+ * The best scores of a head, in addition to its protected first and last entries. Reference programs differ in which
+ * of equal scores stays: the earlier position (the default, and the order everywhere else in this project) or the
+ * later one (CompilerKV, arXiv 2602.08686). Cost O(n).
  */
 #include "base/topk.h"
 #include "policy/part.h"

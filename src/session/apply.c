@@ -110,7 +110,8 @@ struct lists {
     int32_t *n_keep;
 };
 
-/* Makes room for the lists of one layer; lists.n_keep is NULL without memory, and the next function frees what there is. */
+/* Makes room for the lists of one layer; lists.n_keep is NULL without memory, and the next function must be called in any
+ * case. */
 static struct lists lists_new(const wnw_session *s)
 {
     const size_t n_kv = (size_t)s->cache.n_head_kv;

@@ -26,7 +26,7 @@ int wnw__feed_logits(wnw_session *s, const struct wnw__span *span, int32_t first
  * call, which is harmless: attention does not read them. */
 void wnw__feed_trim(wnw_session *s);
 
-/* Reads n checked prompt tokens. The progress callback is told that `done` of `total` tokens were read before
+/* Reads n checked prompt tokens. The progress callback counts from `done` of `total` tokens, which were read before
  * them. */
 int wnw__feed_prompt(wnw_session *s, const int32_t *tokens, int32_t n, int32_t done, int32_t total,
                      wnw_logits_fn on_logits, void *user);

@@ -3,8 +3,8 @@
  * Layer-major prefill: all tokens of a piece go through layer 0, ubatch by ubatch; then layer 0 is compressed
  * and its memory given back; layer 1 follows, and so on. In the end the last token's hidden state goes to the
  * output head. Only the current layer holds every entry, so the peak memory is the compressed cache, one full
- * layer and the hidden states [n][n_embd]. Every layer sees the same inputs as in ubatch-major order, so
- * keep-sets and logits are the same to the bit, except for pieces so long that the hidden states are stored in f16.
+ * layer and the hidden states [n][n_embd]. Every layer sees the same inputs as in ubatch-major order, so keep-sets
+ * and logits are the same to the bit. Pieces so long that the hidden states are stored in f16 are an exception.
  */
 #include "session/layer_major.h"
 #include "base/system.h"

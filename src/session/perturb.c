@@ -4,11 +4,11 @@
  * Paper: "CriticalKV: Optimizing KV Cache Eviction from an Output Perturbation Perspective" (arXiv
  * 2502.03805).
  *
- *     sigma = sum of A_i kept          A'_i = A_i / sigma for kept entries, else 0         (theorem 3.2)
+ *     sigma = sum of A_i kept          A'_i = A_i / sigma for kept entries, else 0         (theorem 3.2);
  *     L_p   = || sum (A_i - A'_i) v_i W_O ||_1
- *           <= theta = sum of A_i nu_i evicted + (1 / sigma - 1) sum of A_i nu_i kept     (theorem 3.3)
- *           <= theta_hat = C1 - (2 - 1 / sigma1) sum of A_i nu_i in stage 2               (theorem 3.5)
- *     C1    = sum A_i nu_i - (2 - 1 / sigma1) sum of A_i nu_i in stage 1
+ *           <= theta = sum of A_i nu_i evicted + (1 / sigma - 1) sum of A_i nu_i kept     (theorem 3.3);
+ *           <= theta_hat = C1 - (2 - 1 / sigma1) sum of A_i nu_i in stage 2               (theorem 3.5);
+ *     C1    = sum A_i nu_i - (2 - 1 / sigma1) sum of A_i nu_i in stage 1;
  *     theta_relax = C1 - min_i nu_i (2 - 1 / sigma1) sum of A_i in stage 2                (theorem C.1)
  *
  * theta_hat is theta with sigma1, the attention of stage 1, for sigma.

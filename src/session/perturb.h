@@ -65,7 +65,7 @@ struct wnw__stage_one {
     const int32_t *kept; /* [n_kept] ascending */
     int32_t n_kept;
     int32_t n_first;    /* entries of the first stage, those that stay in any case included */
-    int32_t sinks;      /* first entries that stay in any case, besides the protected ones */
+    int32_t sinks;      /* first entries that stay in any case, in addition to the protected ones */
     wnw_protected prot; /* protected entries */
 };
 /* Marks the entries of the first stage, mark[n]: those that stay in any case, then the best of the kept ones by score until there

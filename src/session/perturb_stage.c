@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The first stage that a policy with the selector `critical` took: a plan is made once more, its scores are noted, and of what
- * each head kept the best by them are the first stage, because that chooses before the second one does. */
+/* The first stage that a policy with the selector `critical` took: a plan is made once more, and its scores are noted. The
+ * best by them of what each head kept are the first stage, because it chooses before the second one. */
 #include "base/topk.h"
 #include "plan/plan.h"
 #include "policy/count.h"

@@ -25,7 +25,7 @@ struct wnw__perturb_token {
     int32_t token, n;      /* entries of every head of s, the token's own last */
     struct wnw__shape model;
     int32_t n_out;
-    float *values;      /* [n][d] of the KV head at hand */
+    float *values;      /* [n][d] of the current KV head */
     bool *kept, *first; /* [n] */
     float *key;         /* [n] what entries are chosen by */
     double *delta;      /* [d] */

@@ -2,9 +2,9 @@
 /*
  * Reading a piece of a prompt under the rules of the session. They say when entries are dropped:
  *
- *     END     the piece is read, then compressed once
- *     LAYER   each layer is compressed after it has read the piece (layer_major.c)
- *     CHUNK   a chunk is read and compressed, then the next is read, which does not see dropped entries
+ *     END:    the piece is read, then compressed once
+ *     LAYER:  each layer is compressed after it has read the piece (layer_major.c)
+ *     CHUNK:  a chunk is read and compressed, then the next is read, which does not see dropped entries
  *
  * What happens while decoding is in rules/: every.c, blocks.c, slide.c.
  */

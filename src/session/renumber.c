@@ -5,12 +5,11 @@
  * their order and the next token gets n, so that no distance is ever longer than the cache and a timeline
  * never ends. Keys are stored after RoPE, so each key is turned by (new - old) theta; values stay.
  *
- * All heads of all layers must hold the same number of entries. Where they hold different tokens, a new
- * position stands for another token in every head. The positions up to the last such one are marked (n_ambiguous
- * of the layer, n_ambiguous of the ids for the model), and code that looks for one token in all heads refuses
- * them. Turning rounds a key to the cache's type once more: with float32, attention sums and logits show no
- * difference; with quantised keys each turn adds their rounding error. Recorded queries are dropped;
- * attention sums stay.
+ * All heads of all layers must hold the same number of entries. Where they hold different tokens, a new position
+ * means another token in every head. The positions up to the last such one are marked (n_ambiguous of the layer,
+ * n_ambiguous of the ids for the model), and code that looks for one token in all heads refuses them. Turning rounds
+ * a key to the cache's type once more: with float32, attention sums and logits show no difference; with quantised
+ * keys each turn adds their rounding error. Recorded queries are dropped; attention sums stay.
  */
 #include "base/parallel.h"
 #include "model/rope.h"

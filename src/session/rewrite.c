@@ -4,8 +4,8 @@
  * the dropped entries are still there; then the layer is compacted, and then the new values are written. So
  * every failure comes before any change.
  *
- *     v_t <- v_t + sum w v_from           divided by 1 + sum w with `averages`
- *     k[c] <- 0                           for pruned channels, except in the last n_spared entries
+ *     v_t <- v_t + sum w v_from           divided by 1 + sum w with `averages`;
+ *     k[c] <- 0                           for pruned channels, except in the last n_spared entries;
  *     v_t <- value, bias_t <- bias        of every kept entry, where the plan has some
  *
  * Sums run in the order of the plan's merges, so that they are the same for any number of threads. Norms of

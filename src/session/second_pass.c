@@ -17,7 +17,7 @@
 enum { REPEAT_CHUNK = 2048, REPEAT_HINT = 8, REPEAT_SINKS = 4 };
 static const char repeat_all[] = "\n\nRepeat the previous context exactly.";
 static const char repeat_part[] = "\n\nRepeat the part of the previous context exactly, starting with";
-static const char repeat_suffix[] = "\n"; /* stands for the template's tail without a chat template */
+static const char repeat_suffix[] = "\n"; /* replaces the template's tail without a chat template */
 /* The fewest tokens per piece where the tokens read do not fit a second time after themselves. */
 enum { PIECE_MIN = 256 };
 

@@ -4,16 +4,16 @@
  * those that were read, column statistics (observe/columns.h) are taken of the entries that were there
  * before, and the fed tokens are dropped again. Afterwards the session is as it was, to the bit. What is fed:
  *
- *     CONTEXT       the tokens read, once more (KVCompose, arXiv 2509.05165, task-agnostic)
- *     TASK          each task on the bare cache (KVCompose with the questions alone)
- *     BOTH          the tokens read, once more, and each task after them (KVCompose, task-aware)
- *     REPEAT        chunk by chunk: an instruction to repeat, the chat template's tail, which ends the user's
+ *     CONTEXT:      the tokens read, once more (KVCompose, arXiv 2509.05165, task-agnostic)
+ *     TASK:         each task on the bare cache (KVCompose with the questions alone)
+ *     BOTH:         the tokens read, once more, and each task after them (KVCompose, task-aware)
+ *     REPEAT:       chunk by chunk: an instruction to repeat, the chat template's tail, which ends the user's
  *                   turn, and the chunk (KVzip, arXiv 2505.23416). Chunks begin after the chat header. The
  *                   forward pass sees everything; the statistics' softmax sees only the header, the chunk and
  *                   the repeat input
- *     REPEAT_SINKS  as REPEAT, but the softmax sees 4 sinks of the header (kvpress)
- *     REPEAT_ALL    as REPEAT_SINKS, and the header is part of the first chunk
- *     SAMPLE        some of what no compression has judged, at several places (wnw_sample_places), in one go; the softmax sees everything
+ *     REPEAT_SINKS: as REPEAT, but the softmax sees 4 sinks of the header (kvpress)
+ *     REPEAT_ALL:   as REPEAT_SINKS, and the header is part of the first chunk
+ *     SAMPLE:       some of what no compression has judged, at several places (wnw_sample_places), in one go; the softmax sees everything
  */
 #ifndef WNW_SECOND_PASS_H
 #define WNW_SECOND_PASS_H

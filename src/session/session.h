@@ -22,7 +22,7 @@ struct wnw__masks {
  * (copy.c), and stored (state.h) or named there as what is not. */
 struct wnw_session {
     const struct wnw_model *m;
-    wnw_session_params params; /* resolved: no 0 stands for a default any more */
+    wnw_session_params params; /* resolved: 0 no longer means a default */
     wnw_engine *engine;
     bool owns_engine; /* false: the engine is shared with other sessions */
     bool in_batch;    /* set while wnw_decode_batch checks its sessions, to find one that is named twice */
@@ -81,7 +81,7 @@ int wnw__masks_copy(struct wnw__masks *to, const struct wnw__masks *from, size_t
 /* The masks that hold for tokens of a prompt, or for one that is generated. NULL = none. Borrowed. */
 const uint8_t *wnw__masks_for(const struct wnw__masks *m, bool generated);
 
-/* ---- What is recorded: wnw_session_begin is told which policies will plan (declare.c) ---- */
+/* ---- What is recorded: wnw_session_begin gets the policies that will plan (declare.c) ---- */
 
 /* From now on nothing is recorded that policies need; rules, profile and what was said of the prompt stay. */
 void wnw__session_end_observing(wnw_session *s);
@@ -111,12 +111,12 @@ int wnw__renumber_check(const wnw_session *s);
  * need equal counts. */
 int wnw__renumber_check_count(int32_t il, int32_t ih, int32_t n, int32_t n_first);
 
-/* ---- Contents of kept entries: a plan may write into the cache besides dropping entries (rewrite.c) ---- */
+/* ---- Contents of kept entries: a plan may write into the cache, too, not only drop entries (rewrite.c) ---- */
 
-/* Keeps entries of layer il as wnw__cache_keep_layer does, or with room >= 0 as wnw__cache_keep_in_place, and
- * writes the merges, pruned channels, biases and values of kept->contents into them. Values are merged in float32 and stored
- * in the cache's type. The first kept->n_settled entries are settled then. Where every entry stays, storage is left as it
- * is. The layer is unchanged on failure. */
+/* Keeps entries of layer il as wnw__cache_keep_layer does, or with room >= 0 as wnw__cache_keep_in_place. Writes the merges,
+ * pruned channels, biases and values of kept->contents into them. Values are merged in float32 and stored in the cache's
+ * type. The first kept->n_settled entries are settled then. Where every entry stays, storage is left as it is. The layer is
+ * unchanged on failure. */
 int wnw__rewrite_layer(struct wnw__cache *c, int32_t il, const struct wnw__kept_layer *kept, int32_t room);
 
 /* E_MISMATCH unless the cache holds every entry that is merged into another and drops it, the entry merged

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a session is besides its cache, for files: what it has read, and how far it has followed its rules. */
+/* The state of a session without its cache, for files: what it has read, and how far it has followed its rules. */
 #ifndef WNW_STATE_H
 #define WNW_STATE_H
 
@@ -26,8 +26,8 @@ struct wnw__session_state {
 int wnw__session_get_state(struct wnw__session_state *out, const wnw_session *s);
 /* E_FORMAT with a sentence unless a session of this shape can be in the state. */
 int wnw__session_check_state(const struct wnw__session_state *state, const wnw_session *s);
-/* E_FORMAT with a sentence unless the tokens [n], n_past + pos_shift of them, can be all that a session of a model with n_vocab tokens has
- * read when its ids by position are those of the state. */
+/* Checks that the tokens [n] can be all that a session has read whose ids by position are those of the state. n must be n_past +
+ * pos_shift, and tokens must be below n_vocab. Else E_FORMAT with a sentence. */
 int wnw__session_check_read(const struct wnw__session_state *state, const int32_t *tokens, int32_t n,
                             int32_t n_vocab);
 /* Brings a session that has read nothing, and whose cache has the entries, into a state that was checked. There are no

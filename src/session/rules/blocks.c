@@ -5,9 +5,9 @@
  * A recursive policy keeps its blocks and its settled entries; the size decides k, the entries that stay of each block
  * that is not settled yet. For a piece that is read, k is chosen so that all turns together reach the size; a block
  * that decoding completes keeps its share by the ratio. k is at least 1: a block that kept nothing would make another
- * method of it. So a budget that can never hold two blocks is refused when the rules begin, one that cannot hold the
- * first piece before that is read, and later turns and decoded tokens exceed a full one by an entry for each block,
- * with a warning.
+ * method of it. So a budget that can never hold two blocks is refused when the rules begin. A budget that cannot hold
+ * the first piece is refused before the piece is read. Later turns and decoded tokens exceed a full budget by an entry
+ * for each block, with a warning.
  */
 #include "plan/compress.h"
 #include "policy/count.h"

@@ -47,7 +47,7 @@ struct wnw__rule {
     bool chunks_follow_blocks; /* how long the next chunk is follows from what was kept of the last ones */
     /* Is called before a piece of n tokens is read, with the report's warning to fill in. */
     int (*before_piece)(wnw_session *s, int32_t n, char *warning);
-    /* The policy and size for compressing a prompt of which all but the last n_coming tokens were read. */
+    /* The policy and size for compressing a prompt when all but its last n_coming tokens were read. */
     struct wnw__goal (*goal)(const wnw_session *s, int32_t n_coming);
     /* Tokens of the next chunk where the rules name no number. */
     int32_t (*next_chunk)(const wnw_session *s);
