@@ -31,8 +31,8 @@ struct llama_context *llama_init_from_model(struct llama_model *model, struct ll
         serve_document_cells_room(model, &params);
     struct llama_context *ctx = REAL(llama_init_from_model)(model, params);
     if (ctx && !w.ctx) {
-        w.type_k = params.type_k;
-        w.type_v = params.type_v;
+        w.type_k = (int32_t)params.type_k;
+        w.type_v = (int32_t)params.type_v;
         serve_watch(&w, ctx);
         serve_saved_open(&w);
         serve_document_cells_try(&w);

@@ -551,6 +551,8 @@ static bool takes(const char *schema, char *why)
 
 static void test_schemas(void **state)
 {
+    static const char of_two[] = "{\"allOf\":[{\"$ref\":\"#/$defs/a\"},{\"properties\":{\"y\":{}}}],"
+                                 "\"$defs\":{\"a\":{\"properties\":{\"x\":{}}}}}";
     static const char *const good[] = {
         "{}",
         "true",
@@ -561,8 +563,7 @@ static void test_schemas(void **state)
         "{\"properties\":{\"minLength\":{\"type\":\"integer\"},\"properties\":{\"type\":\"object\"}}}",
         "{\"items\":{\"enum\":[1,2,3]},\"minItems\":0,\"maxItems\":5}",
         "{\"$ref\":\"#/nowhere/at/all\"}",
-        "{\"allOf\":[{\"$ref\":\"#/$defs/"
-        "a\"},{\"properties\":{\"y\":{}}}],\"$defs\":{\"a\":{\"properties\":{\"x\":{}}}}}"};
+        of_two};
     static const struct {
         const char *schema, *says;
     } bad[] = {
