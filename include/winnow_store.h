@@ -216,7 +216,7 @@ typedef struct wnw_store_report {
     uint32_t struct_size;
     int64_t n_whole; /* that can be used */
     int64_t n_added; /* of these, those that no row of the index named; now one does */
-    int64_t n_aside; /* that are damaged, or have the name of another one: moved to the folder `unreadable` in the folder */
+    int64_t n_aside; /* damaged, or named as another one; moved to the folder `unreadable` */
     int64_t n_gone;  /* rows whose file is gone; they are removed */
     int64_t n_other; /* that need another program, as a newer one; they stay where they are */
 } wnw_store_report;

@@ -42,7 +42,8 @@ static int add_needs(const char *recipe, const wnw_policy_choice *row, void *use
     wnw_policy *policy = NULL;
     (void)row;
     int rc = serve_want_set(&one, recipe, &policy);
-    if (rc == WNW_OK && serve_asks_quality(want)) /* for a size, "auto" chooses among the available profiles */
+    if (rc == WNW_OK &&
+        serve_asks_quality(want)) /* for a size, "auto" chooses among the available profiles */
         rc = serve_check_policy(policy);
     wnw_policy_free(policy);
     want->needs |= one.needs;

@@ -20,8 +20,8 @@ struct serve_config {
     bool media;              /* images or sounds may come, in texts of any length */
     const char *profiles;    /* files, with ':' between them; "" = none */
     const char *fingerprint; /* of the model, for what was stored; "" where nobody has said it */
-    const char *names;       /* of this host, by which requests may call it, with ',' between them; "" = none */
-    const char *origins;     /* of pages of others that may ask, with ',' between them; "" = none */
+    const char *names;   /* of this host, by which requests may call it, with ',' between them; "" = none */
+    const char *origins; /* of pages of others that may ask, with ',' between them; "" = none */
 };
 const struct serve_config *serve_settings(void);
 /* Whether a policy works in this server with the available profiles: WNW_OK, or wnw_last_error() says why not. Any thread. */

@@ -318,7 +318,8 @@ char *serve_request_passed(const struct serve_request *r, const struct serve_cla
     bool ok = body != NULL;
     if (ok && claim)
         ok = json_object_set_new(body, "id_slot", json_integer(claim->slot)) == 0 && bound_answer(r, body);
-    if (ok && claim && (claim->no_reuse || r->ask.behind > 0)) /* with a document, the cached prompt must be used */
+    if (ok && claim &&
+        (claim->no_reuse || r->ask.behind > 0)) /* with a document, the cached prompt must be used */
         ok = json_object_set_new(body, "cache_prompt", json_boolean(!claim->no_reuse)) == 0;
     char *text = ok ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);

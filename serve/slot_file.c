@@ -16,7 +16,8 @@ enum { LEAST_RUN = 32 };
 
 static const char magic[16] = "winnow slot 4\n";
 enum { MAGIC_NAME = 12 }; /* of its bytes, in front of the version */
-_Static_assert(sizeof((struct serve_slot_file){0}.fingerprint) == sizeof((struct serve_slot_form){0}.fingerprint),
+_Static_assert(sizeof((struct serve_slot_file){0}.fingerprint) ==
+                   sizeof((struct serve_slot_form){0}.fingerprint),
                "both have as many digits of a fingerprint");
 
 /* A part of the state: a number of bytes that are stored, then a number of bytes with all bits set. */

@@ -190,10 +190,9 @@ static void open_slots(int32_t n, uint64_t cap)
 {
     config = (struct serve_config){.cap = cap};
     set_recipe(&config.want, "keydiff");
-    serve_slots_open(n,
-                     &(struct serve_room){
-                         .row_bytes = 100, .row_entries = 10, .n_cells = 4096, .most_text = 100000},
-                     true);
+    serve_slots_open(
+        n, &(struct serve_room){.row_bytes = 100, .row_entries = 10, .n_cells = 4096, .most_text = 100000},
+        true);
 }
 
 static void test_a_slot_that_begins_alike_is_chosen(void **state)

@@ -13,10 +13,10 @@ enum eval_paper_field {
     EVAL_P_METHOD, /* as the paper calls it: a row of the table; its lines are adjacent */
     EVAL_P_COLUMN, /* a column of the table */
     EVAL_P_RECIPE, /* our recipes for the method, with blanks between, the best match first; "" = none */
-    EVAL_P_MODE, /* the protocol; "known": "task" for methods that can use the question, else "aware" */
+    EVAL_P_MODE,   /* the protocol; "known": "task" for methods that can use the question, else "aware" */
     EVAL_P_METRIC, /* "score"; "auc_one", the area with a point (1, 0); "loss=0.1", per cent that can go; "" = not one of winnow's */
-    EVAL_P_TASK, /* "" = the mean over tasks */
-    EVAL_P_SIZE, /* "ratio=0.5", "budget=512"; "" for the full cache and for metrics over all sizes */
+    EVAL_P_TASK,   /* "" = the mean over tasks */
+    EVAL_P_SIZE,   /* "ratio=0.5", "budget=512"; "" for the full cache and for metrics over all sizes */
     EVAL_P_VALUE,
     EVAL_P_FIELDS
 };

@@ -148,7 +148,8 @@ static int32_t probes_of(const struct reading *r, const struct eval_item *item)
 static int32_t max_new_of(const struct reading *r, const struct eval_item *item)
 {
     const int32_t fixed = eval_answer_tokens(r->args, r->suite);
-    const int32_t own = eval_task_max_new(item->task, item->n_target) + eval_extra_tokens(r->args, item->task);
+    const int32_t own =
+        eval_task_max_new(item->task, item->n_target) + eval_extra_tokens(r->args, item->task);
     const int32_t cap = r->suite && r->suite->short_answers && eval_item_is_made(item)
                             ? eval_suite_answer(item->task->name)
                             : 0;

@@ -24,7 +24,7 @@ struct eval_haystack {
     struct eval_spaced own;  /* the user's text, or one block of noise; empty where sentences are generated */
     size_t next;             /* word of it that comes next */
     bool generated, noise;
-    uint64_t id; /* of the current text; samples with the same number share it; 0 = noise */
+    uint64_t id;                   /* of the current text; samples with the same number share it; 0 = noise */
     char key[EVAL_MAX_SAMPLE_KEY]; /* of the current sample, "" = none */
     char name[48];                 /* "prose", "noise" or "file:HASH" */
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/files.h"
 
-#include "base/said.h"
 #include "base/memory.h"
+#include "base/said.h"
 #include "base/system.h"
 
 #include <errno.h>

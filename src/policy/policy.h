@@ -132,7 +132,7 @@ struct wnw__preset {
     /* A scorer and parts, with the options that differ from their defaults. Unlike in a user's recipe, an option reaches the part
      * that it follows and no other one. */
     const char *recipe;
-    bool parity;         /* reproduces another program's or paper's setting */
+    bool parity; /* reproduces another program's or paper's setting */
 };
 
 extern const struct wnw__preset wnw__presets[]; /* [wnw__n_presets] */
