@@ -11,7 +11,9 @@ trap 'rm -rf "$out"' EXIT
 
 for source in src/kernel/*.c src/attend/*.c src/forward/matmul.c; do
     options=()
-    [[ $source != *_neondot.c ]] || options=(-march=armv8.2-a+dotprod) # as in CMakeLists.txt
+    # As in CMakeLists.txt.
+    [[ $source != *_neondot.c ]] || options=(-march=armv8.2-a+dotprod)
+    [[ $source != */noise.c ]] || options=(-DWNW_TEST_NOISE=1)
     aarch64-linux-gnu-gcc -std=c11 -D_GNU_SOURCE -O2 "${options[@]}" -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror \
         -Iinclude -Isrc -isystem "$headers" -c "$source" -o "$out/$(basename "$source" .c).o"
 done
