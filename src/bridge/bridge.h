@@ -8,6 +8,7 @@
  *     bridge_buffer.c:  the memory that libllama asks for
  *     bridge_graph.c:   which node does what with a cache
  *     bridge_store.c:   entries by cell
+ *     bridge_notes.c:   what is noted of nodes
  *     bridge_nodes.c:   what a node of winnow's computes
  *     bridge_run.c:     a graph runs
  *     bridge_matmul.c:  products with weights
@@ -173,6 +174,38 @@ void wnw__bridge_tensor_gather(struct wnw__bridge_tensor *t);
 /* Gives the memory at the tensor's addresses back. */
 void wnw__bridge_tensor_release(const struct wnw__bridge_tensor *t);
 
+/* ---- Notes of nodes (bridge_notes.c) ---- */
+
+enum wnw__bridge_what { WNW_BRIDGE_NOT_OURS, WNW_BRIDGE_STORE, WNW_BRIDGE_ATTEND, WNW_BRIDGE_ATTEND_CHAIN };
+
+/* What a node of winnow's computes. An attention has the sources q, keys, values, mask or NULL, sinks or NULL; those after
+ * them only keep the order. */
+struct wnw__bridge_node {
+    int32_t what;
+    float scale, cap, max_bias;
+};
+
+struct wnw__bridge_node_note {
+    const struct ggml_tensor *node; /* NULL: the slot is free */
+    struct wnw__bridge_node ours;
+    /* of a norm or gate that products may compute (bridge_fuse.c); its readers when the graph was noted, and in the graph
+     * that runs */
+    int32_t kind, n_reader, n_seen;
+};
+
+struct wnw__bridge_node_notes {
+    struct wnw__bridge_node_note *slot; /* [cap] */
+    int32_t n, cap;
+};
+
+/* NULL: nothing was ever noted of the node. */
+struct wnw__bridge_node_note *wnw__bridge_notes_find(const struct wnw__bridge_node_notes *notes,
+                                                     const struct ggml_tensor *node);
+/* The same, made where there is none. It is valid until the next one is made. NULL: no memory. */
+struct wnw__bridge_node_note *wnw__bridge_notes_add(struct wnw__bridge_node_notes *notes,
+                                                    const struct ggml_tensor *node);
+void wnw__bridge_notes_free(struct wnw__bridge_node_notes *notes);
+
 /* ---- Products (bridge_matmul.c) ---- */
 
 struct wnw__bridge_step; /* bridge_fuse.h */
@@ -276,6 +309,7 @@ struct wnw__bridge_backend {
         bool caches;               /* a cache is in other memory */
         char first[GGML_MAX_NAME]; /* the first node of the first graph, "" = none came */
     } seen;
+    struct wnw__bridge_node_notes notes;
     bool ggml_products; /* leaves products to ggml: WINNOW_GGML_PRODUCTS */
     struct wnw__cells_shared *cells;
     struct wnw__bridge_products products;
@@ -307,22 +341,13 @@ ggml_backend_dev_t wnw__bridge_cpu(void);
 
 /* ---- Nodes ---- */
 
-enum wnw__bridge_what { WNW_BRIDGE_NOT_OURS, WNW_BRIDGE_STORE, WNW_BRIDGE_ATTEND, WNW_BRIDGE_ATTEND_CHAIN };
-
-/* Lies in the node's op_params after what ggml keeps there for custom operations. An attention has the sources
- * q, keys, values, mask or NULL, sinks or NULL; those after them only keep the order. */
-struct wnw__bridge_node {
-    int32_t what;
-    float scale, cap, max_bias;
-};
-
 /* Notes that a graph has the cache. */
 int wnw__bridge_backend_see(struct wnw__bridge_backend *b, struct wnw__bridge_cache *c);
 
 /* Decides what is ragged and makes nodes on ragged layers ours (bridge_graph.c). */
 void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* Whether that was done: where memory ran out, the graph would read and write other memory than its cache. */
-bool wnw__bridge_graph_is_taken(struct ggml_cgraph *graph);
+bool wnw__bridge_graph_is_taken(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* Whether a node only gives another shape to its source. */
 bool wnw__bridge_is_view(const struct ggml_tensor *node);
 /* Operations by name: their numbers differ between versions of ggml. */
@@ -338,11 +363,14 @@ static inline float wnw__bridge_param(const struct ggml_tensor *node, int i)
     return x;
 }
 
-/* Makes a node an operation of winnow's (bridge_nodes.c). */
+/* Takes away what was noted of earlier nodes at the addresses of a graph's (bridge_nodes.c). */
+void wnw__bridge_nodes_begin(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+/* Makes a node an operation of winnow's. */
 void wnw__bridge_node_set(struct wnw__bridge_backend *b, struct ggml_tensor *node,
                           const struct wnw__bridge_node *what);
 /* .what is WNW_BRIDGE_NOT_OURS where it is none. */
-struct wnw__bridge_node wnw__bridge_node_get(const struct ggml_tensor *node);
+struct wnw__bridge_node wnw__bridge_node_get(const struct wnw__bridge_backend *b,
+                                             const struct ggml_tensor *node);
 /* Rows that a store writes, and the cell, counted over all streams, of row i. */
 int64_t wnw__bridge_store_rows(const struct ggml_tensor *node);
 int64_t wnw__bridge_store_cell(const struct ggml_tensor *node, int64_t i);

@@ -92,7 +92,7 @@ static int add_place(struct wnw__drive *d, const struct ggml_tensor *node,
     WNW_TRY(need_place(d));
     struct wnw__drive_place *p = &d->places[d->n_place];
     const struct wnw__bridge_layer *l = wnw__bridge_tensor_of(node->src[1])->layer;
-    *p = (struct wnw__drive_place){.node = node, .of = l};
+    *p = (struct wnw__drive_place){.node = node, .of = l, .chain = what->what == WNW_BRIDGE_ATTEND_CHAIN};
     p->layer = (struct wnw__drive_layer){.il = l->il,
                                          .n_head = (int32_t)node->src[0]->ne[2],
                                          .n_head_kv = l->n_head,
@@ -118,7 +118,7 @@ static void find_stores(struct wnw__drive *d, struct ggml_cgraph *graph)
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
         const struct wnw__bridge_tensor *t =
-            wnw__bridge_node_get(node).what == WNW_BRIDGE_STORE ? wnw__bridge_tensor_of(node) : NULL;
+            wnw__bridge_node_get(d->b, node).what == WNW_BRIDGE_STORE ? wnw__bridge_tensor_of(node) : NULL;
         for (int32_t k = 0; t && !t->is_v && k < d->n_place; k++)
             if (d->places[k].of == t->layer)
                 d->places[k].store = node;
@@ -135,7 +135,7 @@ int wnw__drive_find(struct wnw__drive *d, struct ggml_cgraph *graph)
     d->n_place = 0;
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
-        const struct wnw__bridge_node what = wnw__bridge_node_get(node);
+        const struct wnw__bridge_node what = wnw__bridge_node_get(d->b, node);
         if (what.what == WNW_BRIDGE_ATTEND || what.what == WNW_BRIDGE_ATTEND_CHAIN)
             WNW_TRY(add_place(d, node, &what));
     }

@@ -99,9 +99,10 @@ static const struct ggml_tensor *projection_of(struct ggml_cgraph *graph, int i)
 
 /* ---- Layers ---- */
 
-static void learn(struct wnw__bridge_place *p, struct ggml_cgraph *graph, int i)
+static void learn(const struct wnw__bridge_backend *b, struct wnw__bridge_place *p, struct ggml_cgraph *graph,
+                  int i)
 {
-    const struct wnw__bridge_node what = wnw__bridge_node_get(p->node);
+    const struct wnw__bridge_node what = wnw__bridge_node_get(b, p->node);
     struct wnw__bridge_facts *f = &p->layer->facts;
     float q_scale;
     p->rope = rope_of(p->node, &q_scale);
@@ -167,7 +168,7 @@ int wnw__bridge_facts_find(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
     b->watch.n_place = 0;
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         struct wnw__bridge_place p = {.b = b, .node = ggml_graph_node(graph, i)};
-        const int32_t what = wnw__bridge_node_get(p.node).what;
+        const int32_t what = wnw__bridge_node_get(b, p.node).what;
         if (what == WNW_BRIDGE_STORE)
             learn_store(p.node);
         if (what != WNW_BRIDGE_ATTEND && what != WNW_BRIDGE_ATTEND_CHAIN)
@@ -177,11 +178,11 @@ int wnw__bridge_facts_find(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
             continue;
         for (int32_t k = 0; k < b->watch.n_place; k++)
             p.reader += b->watch.places[k].layer == p.layer;
-        learn(&p, graph, i);
+        learn(b, &p, graph, i);
         WNW_TRY(add_place(b, &p));
     }
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++)
-        if (wnw__bridge_node_get(ggml_graph_node(graph, i)).what == WNW_BRIDGE_STORE)
+        if (wnw__bridge_node_get(b, ggml_graph_node(graph, i)).what == WNW_BRIDGE_STORE)
             find_product(b, ggml_graph_node(graph, i));
     return WNW_OK;
 }

@@ -29,6 +29,7 @@ struct attend {
 };
 
 struct look {
+    struct wnw__bridge_backend *b;
     struct ggml_cgraph *graph;
     int n_node;
     struct attend *attend; /* [n_node] */
@@ -261,12 +262,12 @@ static bool suits(const struct ggml_tensor *node, const struct wnw__bridge_tenso
 /* ---- The whole graph ---- */
 
 /* The first cache tensor that a node reads or writes; NULL: none, or it is only a view. */
-static struct wnw__bridge_tensor *touched(const struct ggml_tensor *node)
+static struct wnw__bridge_tensor *touched(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
     struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
     for (int i = 0; i < GGML_MAX_SRC && !t; i++)
         t = node->src[i] ? wnw__bridge_tensor_of(node->src[i]) : NULL;
-    return wnw__bridge_is_view(node) || wnw__bridge_node_get(node).what != WNW_BRIDGE_NOT_OURS ? NULL : t;
+    return wnw__bridge_is_view(node) || wnw__bridge_node_get(b, node).what != WNW_BRIDGE_NOT_OURS ? NULL : t;
 }
 
 static void find_attention(struct look *look)
@@ -274,7 +275,7 @@ static void find_attention(struct look *look)
     for (int i = 0; i < look->n_node; i++) {
         struct ggml_tensor *node = ggml_graph_node(look->graph, i);
         struct attend *a = &look->attend[look->n_attend];
-        if (!touched(node))
+        if (!touched(look->b, node))
             continue;
         if (wnw__bridge_is_op(node, "FLASH_ATTN_EXT")
                 ? is_flash(node, a)
@@ -301,7 +302,7 @@ static void find_unknown(struct look *look)
 {
     for (int i = 0; i < look->n_node; i++) {
         struct ggml_tensor *node = ggml_graph_node(look->graph, i);
-        const struct wnw__bridge_tensor *t = touched(node);
+        const struct wnw__bridge_tensor *t = touched(look->b, node);
         if (!t || is_found(look, node) || is_store(node, t))
             continue;
         look->stranger = look->stranger ? look->stranger : node;
@@ -339,7 +340,7 @@ static void decide(struct wnw__bridge_backend *b, const struct look *look)
             n_ragged += take(l, &look->attend[i].shape);
     }
     for (int i = 0; i < look->n_node; i++) {
-        const struct wnw__bridge_tensor *t = touched(ggml_graph_node(look->graph, i));
+        const struct wnw__bridge_tensor *t = touched(b, ggml_graph_node(look->graph, i));
         if (t && t->layer->kind == WNW_BRIDGE_UNSEEN) {
             t->layer->kind = WNW_BRIDGE_PLAIN;
             n_plain++;
@@ -386,23 +387,23 @@ static void take_attention(struct wnw__bridge_backend *b, struct attend *a)
 }
 
 /* Whether a node is a store that becomes ours. */
-static bool is_ours(const struct ggml_tensor *node)
+static bool is_ours(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
-    const struct wnw__bridge_tensor *t = touched(node);
+    const struct wnw__bridge_tensor *t = touched(b, node);
     return t && t->layer->kind == WNW_BRIDGE_RAGGED && is_store(node, t) && suits(node, t);
 }
 
-bool wnw__bridge_graph_is_taken(struct ggml_cgraph *graph)
+bool wnw__bridge_graph_is_taken(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++)
-        if (is_ours(ggml_graph_node(graph, i)))
+        if (is_ours(b, ggml_graph_node(graph, i)))
             return false;
     return true;
 }
 
 void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
-    struct look look = {.graph = graph, .n_node = ggml_graph_n_nodes(graph)};
+    struct look look = {.b = b, .graph = graph, .n_node = ggml_graph_n_nodes(graph)};
     look.attend = calloc((size_t)look.n_node + 1, sizeof *look.attend);
     if (!look.attend)
         return; /* it is not run, unless no layer in it is ragged yet */
@@ -411,7 +412,7 @@ void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *g
     decide(b, &look);
     for (int i = 0; i < look.n_node; i++) {
         struct ggml_tensor *node = ggml_graph_node(graph, i);
-        if (is_ours(node))
+        if (is_ours(b, node))
             wnw__bridge_node_set(b, node, &(struct wnw__bridge_node){.what = WNW_BRIDGE_STORE});
     }
     for (int32_t i = 0; i < look.n_attend; i++)
