@@ -5,6 +5,7 @@
  * and winnow's attention reads them there. All other nodes of a graph run on a CPU backend that winnow's backend owns.
  *
  *     bridge.c:         registry, device, version gate
+ *     bridge_contacts.c: where ggml keeps what is read of its nodes
  *     bridge_buffer.c:  the memory that libllama asks for
  *     bridge_graph.c:   which node does what with a cache
  *     bridge_store.c:   entries by cell
@@ -355,6 +356,29 @@ static inline bool wnw__bridge_is_op(const struct ggml_tensor *node, const char 
 {
     return strcmp(ggml_op_name(node->op), name) == 0;
 }
+/* Words of op_params by operation (bridge_contacts.c checks them when the backend is loaded). */
+enum wnw__bridge_word {
+    WNW_ROPE_N_ROT = 1,
+    WNW_ROPE_MODE = 2,
+    WNW_ROPE_N_CTX = 4,
+    WNW_ROPE_BASE = 5,
+    WNW_ROPE_FREQ_SCALE = 6,
+    WNW_ROPE_MIX = 7,
+    WNW_ROPE_FACTOR = 8,
+    WNW_FLASH_SCALE = 0,
+    WNW_FLASH_MAX_BIAS = 1,
+    WNW_FLASH_CAP = 2,
+    WNW_SOFT_MAX_SCALE = 0,
+    WNW_SOFT_MAX_MAX_BIAS = 1,
+    WNW_SCALE_FACTOR = 0,
+    WNW_SCALE_ADDEND = 1,
+    WNW_NORM_EPS = 0,
+    WNW_GLU_SWAPPED = 1,
+};
+/* E_BACKEND: this process's ggml keeps something elsewhere; the message says what. */
+int wnw__bridge_contacts_check(void);
+/* Whether a node has no parameter but those that are known of its operation: all other words are 0. */
+bool wnw__bridge_has_known_words(const struct ggml_tensor *node);
 /* Word i of the operation's parameters, as the number that it is. */
 static inline float wnw__bridge_param(const struct ggml_tensor *node, int i)
 {
@@ -365,6 +389,8 @@ static inline float wnw__bridge_param(const struct ggml_tensor *node, int i)
 
 /* Takes away what was noted of earlier nodes at the addresses of a graph's (bridge_nodes.c). */
 void wnw__bridge_nodes_begin(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+/* The function of a custom operation, which ggml keeps first. */
+ggml_custom_op_t wnw__bridge_custom_function(const struct ggml_tensor *node);
 /* Makes a node an operation of winnow's. */
 void wnw__bridge_node_set(struct wnw__bridge_backend *b, struct ggml_tensor *node,
                           const struct wnw__bridge_node *what);

@@ -22,10 +22,10 @@ static void look_at_queries(struct wnw__drive_place *p)
     struct wnw__drive_layer *l = &p->layer;
     const struct ggml_tensor *q = behind_views(p->node->src[0]);
     l->q_scale = 1.0f;
-    if (wnw__bridge_is_op(q, "SCALE") && wnw__bridge_param(q, 1) == 0.0f) {
+    if (wnw__bridge_is_op(q, "SCALE") && wnw__bridge_param(q, WNW_SCALE_ADDEND) == 0.0f) {
         const struct ggml_tensor *before = behind_views(q->src[0]);
         if (wnw__bridge_is_op(before, "ROPE")) {
-            l->q_scale = wnw__bridge_param(q, 0);
+            l->q_scale = wnw__bridge_param(q, WNW_SCALE_FACTOR);
             q = before;
         }
     }
@@ -34,10 +34,10 @@ static void look_at_queries(struct wnw__drive_place *p)
     p->rope = q;
     l->queries = l->rotates = true;
     l->plain = wnw__bridge_is_plain_rope(q);
-    l->n_rot = q->op_params[1];
+    l->n_rot = q->op_params[WNW_ROPE_N_ROT];
     l->mode = wnw__bridge_rope_mode(q);
-    l->base = wnw__bridge_param(q, 5);
-    l->freq_scale = wnw__bridge_param(q, 6);
+    l->base = wnw__bridge_param(q, WNW_ROPE_BASE);
+    l->freq_scale = wnw__bridge_param(q, WNW_ROPE_FREQ_SCALE);
     if (q->src[2])
         memcpy(l->factors, q->src[2]->name, sizeof l->factors);
 }

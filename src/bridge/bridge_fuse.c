@@ -53,7 +53,9 @@ static struct ggml_tensor *norm_of(const struct ggml_tensor *node, struct ggml_t
         struct ggml_tensor *norm = node->src[i];
         *w = node->src[1 - i];
         if (norm->op == GGML_OP_RMS_NORM && (*w)->op == GGML_OP_NONE && is_rows(*w) && (*w)->ne[1] == 1 &&
-            (*w)->ne[0] == node->ne[0] && is_read_by_rows(norm, node) && is_read_by_rows(norm->src[0], node))
+            (*w)->ne[0] == node->ne[0] && is_read_by_rows(norm, node) &&
+            is_read_by_rows(norm->src[0], node) && wnw__bridge_has_known_words(norm) &&
+            wnw__bridge_has_known_words(node))
             return norm;
     }
     return NULL;
@@ -67,9 +69,10 @@ static bool is_normed(const struct ggml_tensor *node)
 
 static bool is_gated(const struct ggml_tensor *node)
 {
-    const bool swapped = node->op == GGML_OP_GLU && node->op_params[1] != 0;
-    return node->op == GGML_OP_GLU && ggml_get_glu_op(node) == GGML_GLU_OP_SWIGLU && !swapped &&
-           is_rows(node) && is_read_by_rows(node->src[0], node) && is_read_by_rows(node->src[1], node);
+    const bool swapped = node->op == GGML_OP_GLU && node->op_params[WNW_GLU_SWAPPED] != 0;
+    return node->op == GGML_OP_GLU && wnw__bridge_has_known_words(node) &&
+           ggml_get_glu_op(node) == GGML_GLU_OP_SWIGLU && !swapped && is_rows(node) &&
+           is_read_by_rows(node->src[0], node) && is_read_by_rows(node->src[1], node);
 }
 
 /* What products take in place of a node with a note. */
@@ -110,7 +113,7 @@ static void count_reads(struct wnw__bridge_backend *b, const struct ggml_tensor 
 static bool has_our_eps(struct wnw__bridge_products *p, const struct ggml_tensor *node)
 {
     struct ggml_tensor *w;
-    const float eps = wnw__bridge_param(norm_of(node, &w), 0);
+    const float eps = wnw__bridge_param(norm_of(node, &w), WNW_NORM_EPS);
     if (!p->has_eps) {
         wnw__matmul_free(p->scratch);
         p->scratch = NULL;
@@ -233,7 +236,7 @@ static bool is_noted(const struct wnw__bridge_backend *b, const struct wnw__brid
         return is_gated(g->x);
     norm = is_normed(g->x) ? norm_of(g->x, &w) : NULL;
     return norm && note_of(b, norm).n_seen == 1 && !(norm->flags & GGML_TENSOR_FLAG_OUTPUT) &&
-           b->products.has_eps && wnw__bridge_param(norm, 0) == b->products.rms_eps;
+           b->products.has_eps && wnw__bridge_param(norm, WNW_NORM_EPS) == b->products.rms_eps;
 }
 
 /* Nodes from .. to-1 of a graph. */

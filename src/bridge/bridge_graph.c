@@ -126,19 +126,20 @@ static bool takes_queries(const struct attend *a)
 
 static bool is_flash(struct ggml_tensor *node, struct attend *a)
 {
-    const float cap = wnw__bridge_param(node, 2);
-    *a = (struct attend){
-        .node = node,
-        .q = node->src[0],
-        .k = node->src[1],
-        .v = node->src[2],
-        .mask = node->src[3],
-        .sinks = node->src[4],
-        .what = {.what = WNW_BRIDGE_ATTEND,
-                 .scale = cap != 0.0f ? wnw__bridge_param(node, 0) / cap : wnw__bridge_param(node, 0),
-                 .cap = cap,
-                 .max_bias = wnw__bridge_param(node, 1)}};
-    return takes_keys(a) && takes_values(a, 1, 0) && takes_queries(a) && node->type == GGML_TYPE_F32;
+    const float cap = wnw__bridge_param(node, WNW_FLASH_CAP);
+    *a = (struct attend){.node = node,
+                         .q = node->src[0],
+                         .k = node->src[1],
+                         .v = node->src[2],
+                         .mask = node->src[3],
+                         .sinks = node->src[4],
+                         .what = {.what = WNW_BRIDGE_ATTEND,
+                                  .scale = cap != 0.0f ? wnw__bridge_param(node, WNW_FLASH_SCALE) / cap
+                                                       : wnw__bridge_param(node, WNW_FLASH_SCALE),
+                                  .cap = cap,
+                                  .max_bias = wnw__bridge_param(node, WNW_FLASH_MAX_BIAS)}};
+    return wnw__bridge_has_known_words(node) && takes_keys(a) && takes_values(a, 1, 0) && takes_queries(a) &&
+           node->type == GGML_TYPE_F32;
 }
 
 static bool reads(const struct ggml_tensor *node, const struct ggml_tensor *src)
@@ -168,7 +169,8 @@ static struct ggml_tensor *only_reader(const struct look *look, const struct ggm
 
 static bool is_scale(const struct ggml_tensor *node)
 {
-    return wnw__bridge_is_op(node, "SCALE") && wnw__bridge_param(node, 1) == 0.0f;
+    return wnw__bridge_is_op(node, "SCALE") && wnw__bridge_param(node, WNW_SCALE_ADDEND) == 0.0f &&
+           wnw__bridge_has_known_words(node);
 }
 
 static bool is_tanh(const struct ggml_tensor *node)
@@ -204,7 +206,7 @@ static bool is_chain(const struct look *look, int i, struct attend *a)
     add_part(a, node);
     next = only_reader(look, node, &i);
     if (next && is_scale(next)) {
-        before = wnw__bridge_param(next, 0);
+        before = wnw__bridge_param(next, WNW_SCALE_FACTOR);
         add_part(a, node = next);
         next = only_reader(look, node, &i);
     }
@@ -213,15 +215,16 @@ static bool is_chain(const struct look *look, int i, struct attend *a)
         a->what.cap = 1.0f;
         next = only_reader(look, node, &i);
         if (next && is_scale(next)) {
-            after = wnw__bridge_param(next, 0);
+            after = wnw__bridge_param(next, WNW_SCALE_FACTOR);
             add_part(a, node = next);
             next = only_reader(look, node, &i);
         }
     }
-    if (!next || !wnw__bridge_is_op(next, "SOFT_MAX") || next->src[0] != node)
+    if (!next || !wnw__bridge_is_op(next, "SOFT_MAX") || next->src[0] != node ||
+        !wnw__bridge_has_known_words(next))
         return false;
-    after *= wnw__bridge_param(next, 0);
-    a->what.max_bias = wnw__bridge_param(next, 1);
+    after *= wnw__bridge_param(next, WNW_SOFT_MAX_SCALE);
+    a->what.max_bias = wnw__bridge_param(next, WNW_SOFT_MAX_MAX_BIAS);
     a->mask = next->src[1];
     a->sinks = next->src[2];
     add_part(a, node = next);

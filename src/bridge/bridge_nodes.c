@@ -39,12 +39,17 @@ struct wnw__bridge_node wnw__bridge_node_get(const struct wnw__bridge_backend *b
     return note ? note->ours : (struct wnw__bridge_node){.what = WNW_BRIDGE_NOT_OURS};
 }
 
-/* Whether a node was made winnow's. ggml keeps the function first; the version gate checks that (bridge.c). */
-static bool is_taken(const struct ggml_tensor *node)
+ggml_custom_op_t wnw__bridge_custom_function(const struct ggml_tensor *node)
 {
     ggml_custom_op_t fun;
     memcpy(&fun, node->op_params, sizeof fun);
-    return wnw__bridge_is_op(node, "CUSTOM") && fun == run_node;
+    return fun;
+}
+
+/* Whether a node was made winnow's. */
+static bool is_taken(const struct ggml_tensor *node)
+{
+    return wnw__bridge_is_op(node, "CUSTOM") && wnw__bridge_custom_function(node) == run_node;
 }
 
 /* A graph may come a second time, with nodes that are winnow's already. */

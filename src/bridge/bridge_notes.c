@@ -48,13 +48,14 @@ static bool grow(struct wnw__bridge_node_notes *notes)
 struct wnw__bridge_node_note *wnw__bridge_notes_add(struct wnw__bridge_node_notes *notes,
                                                     const struct ggml_tensor *node)
 {
+    struct wnw__bridge_node_note *note = wnw__bridge_notes_find(notes, node);
+    if (note)
+        return note;
     if (2 * (notes->n + 1) > notes->cap && !grow(notes))
         return NULL;
-    struct wnw__bridge_node_note *note = slot_of(notes->slot, notes->cap, node);
-    if (!note->node) {
-        note->node = node;
-        notes->n++;
-    }
+    note = slot_of(notes->slot, notes->cap, node);
+    note->node = node;
+    notes->n++;
     return note;
 }
 
