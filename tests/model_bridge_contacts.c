@@ -4,10 +4,15 @@
  * fields at other places. Functions of ggml are replaced by ones that do what a patched copy would do. Each is refused with one
  * sentence when the backend is registered, and a graph with a parameter that is not known leaves its layer to libllama.
  */
+#include "files.h"
 #include "helpers.h"
+#include "llamas.h"
 #include "peek_bridge.h"
 #include "winnow_bridge.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- A patched ggml ---- */
@@ -28,7 +33,8 @@ static enum patch {
     GLU,
     CUSTOM,
     VIEW,
-    MORE_WORDS
+    MORE_WORDS,
+    CACHE_NAMES
 } patch;
 
 static struct ggml_tensor patched; /* a copy of a node, with fields at other places */
@@ -143,6 +149,19 @@ REPLACE(struct ggml_tensor *, ggml_view_1d,
     return t;
 }
 
+/* In front of libggml's: libllama gives its caches their names by it. */
+struct ggml_tensor *ggml_format_name(struct ggml_tensor *t, const char *format, ...)
+{
+    char name[GGML_MAX_NAME + 8];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    if (patch == CACHE_NAMES && strncmp(name, "cache_", 6) == 0)
+        memcpy(name, "store_", 6);
+    return ggml_set_name(t, name);
+}
+
 /* ---- Registering ---- */
 
 static void check_refused(enum patch which, const char *what)
@@ -226,9 +245,71 @@ static void test_notes(void **state)
     assert_null(wnw__bridge_notes_find(&notes, &nodes[0]));
 }
 
+/* ---- Caches with other names ---- */
+
+static char said[1024]; /* the last warning */
+
+static void hear(wnw_log_level level, const char *line, void *user)
+{
+    (void)user;
+    if (level >= WNW_LOG_WARN)
+        snprintf(said, sizeof said, "%s", line);
+}
+
+/* Programs compute what they do without winnow, and a policy says that it has nothing. */
+static void test_renamed_cache(void **state)
+{
+    enum { N = 40 };
+    char path[4096];
+    int32_t tokens[2 * N];
+    float *logits[2];
+    (void)state;
+    test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
+    for (int32_t i = 0; i < 2 * N; i++)
+        tokens[i] = 3 + i * 7 % 200;
+    patch = CACHE_NAMES;
+    for (int ours = 0; ours < 2; ours++) {
+        struct test_llama t;
+        if (ours) {
+            setenv("WINNOW_POLICY", "h2o", 1);
+            setenv("WINNOW_BUDGET", "20", 1);
+        }
+        test_llama_open(&t, path, &(struct test_llama_params){.ours = ours, .n_ctx = 128});
+        wnw_set_log(hear, NULL);
+        logits[ours] = test_llama_logits(&t, tokens, N, 2 * N);
+        if (ours) {
+            assert_non_null(strstr(said, "h2o has nothing to act on"));
+            assert_cmp(test_nmse(logits[1], logits[0], (int64_t)(2 * N) * t.n_vocab), <,
+                       test_nmse_most(1e-8));
+        }
+        test_llama_close(&t);
+    }
+    free(logits[0]);
+    free(logits[1]);
+    unsetenv("WINNOW_POLICY");
+    unsetenv("WINNOW_BUDGET");
+    wnw_set_log(NULL, NULL);
+    patch = AS_IT_IS;
+}
+
+/* Sessions over libllama's graphs keep keys and values themselves: without the cache there is none. */
+static void test_renamed_session(void **state)
+{
+    char path[4096];
+    wnw_model *model;
+    (void)state;
+    test_model_path(path, sizeof path, "tiny/foreign/phi3.gguf");
+    patch = CACHE_NAMES;
+    assert_error(wnw_model_open(&model, path, NULL), WNW_E_UNSUPPORTED);
+    patch = AS_IT_IS;
+    assert_null(model);
+    print_message("%s\n", wnw_last_error());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gate), cmocka_unit_test(test_words),
-                                       cmocka_unit_test(test_notes)};
+                                       cmocka_unit_test(test_notes), cmocka_unit_test(test_renamed_cache),
+                                       cmocka_unit_test(test_renamed_session)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

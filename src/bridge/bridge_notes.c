@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is noted of nodes of graphs: a table of ours by the node's address. Words of ggml's structures that a version does not
+ * What is noted of nodes of graphs: a table by the node's address. Words of ggml's structures that a version does not
  * use may have a meaning in the next one, so nothing is written there. libllama builds a new graph at the addresses of the
  * last one, and so the table stays small. What was noted of an earlier node at an address is taken away before a graph is
  * looked at (bridge_nodes.c).
