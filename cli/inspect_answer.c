@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/json.h"
 #include "cli/stored.h"
+#include "winnow_chat.h"
 #include "winnow_method.h"
 
 #include <math.h>

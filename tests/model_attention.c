@@ -11,6 +11,7 @@
  */
 #include "helpers.h"
 #include "peek_arrays.h"
+#include "winnow_tools.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -14,6 +14,7 @@
  */
 #include "helpers.h"
 #include "hiding.h"
+#include "winnow_tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>

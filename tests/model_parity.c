@@ -29,6 +29,7 @@
 #include <llama.h>
 
 #include "peek_arrays.h"
+#include "winnow_tools.h"
 
 #define N_DECODE 24
 #define FACTOR   2.0

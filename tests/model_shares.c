@@ -66,7 +66,9 @@ static wnw_plan *plan_of(const struct test_model *t, const wnw_prompt *prompt, i
     const wnw_prompt header = {WNW_INIT(wnw_prompt), .n_prefix = prompt->n_prefix, .suffix = prompt->suffix,
                                .n_suffix = prompt->n_suffix};
     assert_ok(wnw_session_begin(
-        s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &header, .policies = &policy, .n_policies = 1}));
+        s,
+        &(wnw_run){WNW_INIT(wnw_run), .prompt = &header,
+                   .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = &policy, .n_policies = 1}}));
     test_prefill(s, prompt->tokens, prompt->n_context);
     assert_ok(wnw_session_plan(s, own, &size, &plan, NULL));
     wnw_session_free(s);

@@ -198,13 +198,13 @@ static void open_model(struct test_model *f, const char *arch)
 static wnw_session *read_document(const struct test_model *f, const struct row *row, const wnw_policy *p)
 {
     wnw_session *s = test_session_new(f->m, &row->how);
-    const wnw_run run = {WNW_INIT(wnw_run),
-                         .policy = p,
-                         .phase = row->phase,
-                         .chunk = row->phase == WNW_PHASE_CHUNK && !strstr(row->recipe, "lagkv") ? 100 : 0,
-                         .size = row->ratio > 0 ? size_ratio(row->ratio) : (wnw_size){0},
-                         .question_later = true,
-                         .once = !row->observes};
+    const wnw_run run = {
+        WNW_INIT(wnw_run),
+        .policy = p,
+        .phase = row->phase,
+        .chunk = row->phase == WNW_PHASE_CHUNK && !strstr(row->recipe, "lagkv") ? 100 : 0,
+        .size = row->ratio > 0 ? size_ratio(row->ratio) : (wnw_size){0},
+        .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .question_later = true, .once = !row->observes}};
     assert_ok(wnw_session_begin(s, &run));
     assert_ok(wnw_session_read(s, f->tokens, N_PROMPT, NULL));
     return s;
@@ -549,7 +549,8 @@ static uint8_t *small_file(struct test_model *f, size_t *n)
     const wnw_prompt_params text = {WNW_INIT(wnw_prompt_params), .document = "A tale."};
     const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text};
     wnw_policy *p = test_policy("knorm");
-    const wnw_run run = {WNW_INIT(wnw_run), .policy = p, .size = size_ratio(0.5), .once = true};
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = p, .size = size_ratio(0.5),
+                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .once = true}};
     assert_ok(wnw_session_begin(s, &run));
     assert_ok(wnw_session_read(s, f->tokens, 12, NULL));
     assert_ok(wnw_session_store(s, path, &params));

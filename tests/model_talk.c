@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Conversations: what is handed out turn by turn is the whole conversation, and data stays text in every turn. */
 #include "helpers.h"
+#include "winnow_chat.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

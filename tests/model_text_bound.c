@@ -2,6 +2,7 @@
 /* The lower bound of a text's tokens: never above what the tokenizer makes, on texts chosen to be as cheap in
  * tokens as can be. */
 #include "helpers.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

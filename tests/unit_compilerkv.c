@@ -8,6 +8,7 @@
 #include "peek_arrays.h"
 #include "peek_plan.h"
 #include "plans.h"
+#include "winnow_calibrate.h"
 
 static float uniform(void)
 {

@@ -17,6 +17,7 @@
 #include "eval/tasks/grade.h"
 #include "eval/tasks/task.h"
 #include "winnow_method.h"
+#include "winnow_tools.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
 #include "asserts.h"
 #include "fake_source.h"
 #include "scoring.h"
+#include "winnow_calibrate.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,6 +8,7 @@
 #include "serve/documents.h"
 #include "serve/request.h"
 #include "serve/sequences.h"
+#include "winnow_calibrate.h"
 #include "winnow_method.h"
 
 #include <pthread.h>

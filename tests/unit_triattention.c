@@ -4,6 +4,7 @@
 #include "asserts.h"
 #include "peek_plan.h"
 #include "scoring.h"
+#include "winnow_calibrate.h"
 
 #include <math.h>
 #include <string.h>

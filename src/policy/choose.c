@@ -6,6 +6,7 @@
  */
 #include "policy/policy.h"
 #include "profile/profile.h"
+#include "winnow_calibrate.h"
 
 #include <math.h>
 

@@ -13,6 +13,7 @@
  */
 #include "profile/profile_impl.h"
 #include "profile/tensors.h"
+#include "winnow_calibrate.h"
 
 #include <stdlib.h>
 

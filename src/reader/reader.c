@@ -4,6 +4,7 @@
  * is answered in a copy of it, so that no question sees another one.
  */
 #include "base/err.h"
+#include "winnow_method.h"
 #include "winnow_store.h"
 
 #include <stdlib.h>
@@ -20,7 +21,6 @@ struct document {
     int32_t n_tokens; /* that the session has read */
     int32_t *tokens;  /* [n_tokens], owned */
     bool pieces;      /* the tokens are not those of the text: documents were added one by one */
-    wnw_policy *policy;
     wnw_stored *stored;
     wnw_engine *engine;
     wnw_session *session;
@@ -36,7 +36,6 @@ static void clear(struct document *d)
     wnw_session_free(d->session);
     wnw_engine_free(d->engine);
     wnw_stored_free(d->stored);
-    wnw_policy_free(d->policy);
     free(d->tokens);
     free(d->recipe);
     free(d->text);
@@ -80,30 +79,17 @@ const wnw_session *wnw_reader_session(const wnw_reader *r)
 
 /* ---- Reading a document ---- */
 
-/* Makes the policy that is asked for, or the one that is chosen for the run. */
-static int make_policy(wnw_policy **out, const wnw_model *m, const wnw_run *run, const char *recipe)
-{
-    wnw_policy_facts facts = wnw_policy_facts_default();
-    wnw_policy_choice choice = wnw_policy_choice_default();
-    if (strcmp(recipe, "auto") != 0)
-        return wnw_policy_parse(out, recipe, NULL);
-    WNW_TRY(wnw_policy_facts_of(&facts, m, run));
-    facts.kept = 1 - run->size.ratio;
-    WNW_TRY(wnw_policy_choose(&choice, &facts));
-    return wnw_policy_parse(out, choice.recipe, NULL);
-}
-
 /* Reads the first piece of the prompt and compresses it; d has its recipe and ratio. */
 static int read_first(struct document *d, const wnw_model *m, const wnw_prompt *prompt)
 {
+    const wnw_run_more more = {WNW_INIT(wnw_run_more), .question_later = true, .once = true};
     wnw_run run = wnw_run_default();
     run.prompt = prompt;
-    run.question_later = run.once = true;
+    run.more = &more;
     run.size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = d->ratio};
     WNW_TRY(wnw_session_new(&d->session, m, NULL));
     if (d->ratio > 0) {
-        WNW_TRY(make_policy(&d->policy, m, &run, d->recipe));
-        run.policy = d->policy;
+        run.recipe = d->recipe;
         WNW_TRY(wnw_session_begin(d->session, &run));
     }
     return wnw_session_read(d->session, prompt->tokens, prompt->n_context, NULL);
