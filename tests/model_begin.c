@@ -37,7 +37,7 @@ static wnw_session *new_session(const struct fixture *f)
 static void equals_compressing_by_hand(void **state)
 {
     struct fixture *f = *state;
-    /* The question counts (Finch), the template (KVzip), the tasks (KVCompose), none of them. */
+    /* The question counts (Finch), the template (KVzip), the tasks (KVCompose), nothing. */
     static const char *const recipes[] = {"finch", "kvzip", "kvcompose-aware", "snapkv+adakv",
                                           "lagkv:sink=4,lag=16"};
     const wnw_prompt prompt = prompt_of(f);

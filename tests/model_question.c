@@ -34,7 +34,7 @@ static wnw_plan *plan_of(wnw_session *s, const char *recipe)
     return plan;
 }
 
-/* What the session is told is what the policy's own option says; it travels with a copy. */
+/* The session's question does what the policy's own option does; it travels with a copy. */
 static void border_of_the_question(void **state)
 {
     (void)state;

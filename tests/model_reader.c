@@ -20,7 +20,7 @@ static const char document[] =
 
 struct heard {
     char s[8192];
-    int32_t most; /* ends the answer after so many tokens; 0 = never */
+    int32_t most; /* ends the answer after this number of tokens; 0 = never */
 };
 
 static bool hear(const char *text, size_t n_bytes, int32_t n_tokens, void *user)

@@ -17,7 +17,7 @@ static char *text;
 
 /* ---- Against plans of the preset, which shares the same number of entries out over the whole model ---- */
 
-/* The first tokens of the text as a prompt whose document has a multiple of 32 tokens after the header, so that every
+/* The first tokens of the text as a prompt whose document has a multiple of 32 tokens after the header. Then every
  * size is a whole number of entries per head. Returns how many tokens of the text it takes. */
 static int32_t make_prompt(const wnw_model *m, wnw_prompt *prompt, int32_t *n_first)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sessions in files: one of a file goes on bit for bit as the one that was stored, whatever the form of its cache and
- * the rules; the file stays as it is; and every file that is cut off, changed, of another model or newer is refused with a
+ * Sessions in files: one of a file goes on bit for bit as the one that was stored, with every form of its cache and every
+ * kind of rules. The file stays as it is. Every file that is cut off, changed, of another model or newer is refused with a
  * reason.
  */
 #include "helpers.h"
@@ -698,7 +698,7 @@ static struct wnw__wkv_block *block_of(uint8_t *bytes, uint32_t kind, uint32_t n
     return b;
 }
 
-/* Blocks that stand there twice or belong to nothing, with checksums that are right: none is chosen by its place. */
+/* Blocks that occur twice or belong to nothing, with checksums that are right: none is chosen by its place. */
 static void blocks_that_do_not_belong_are_refused(void **state)
 {
     (void)state;
@@ -755,7 +755,7 @@ static void put_into_description(uint8_t *bytes, const char *from, const char *t
     seal(bytes);
 }
 
-/* A size is read as it stands or not at all, and the model is the one that the file says in every number. */
+/* A size is read as it is or not at all, and the model is the one that the file says in every number. */
 static void descriptions_that_were_edited_are_refused(void **state)
 {
     (void)state;
@@ -882,7 +882,7 @@ static int n_files(void)
     return n;
 }
 
-/* A file that cannot be written leaves the old one, and nothing beside it. */
+/* A file that cannot be written leaves the old one, and no other file. */
 static void a_failed_write_leaves_the_old_file(void **state)
 {
     (void)state;

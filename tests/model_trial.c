@@ -171,7 +171,7 @@ static void costs_are_those_of_a_session(void **state)
     assert_ok(wnw__trial_plan(&plan, &prompt, &choice, NULL));
     assert_ok(wnw__trial_run(&full, &prompt, NULL));
     assert_ok(wnw__trial_run(&kept, &prompt, plan));
-    assert_ok(wnw__trial_run(&again, &prompt, plan)); /* a trial leaves nothing behind */
+    assert_ok(wnw__trial_run(&again, &prompt, plan)); /* a trial leaves no trace */
     assert_cmp(again, ==, kept);
     assert_cmp(full, !=, kept);
     /* Token by token in a session of its own, where they are multiplied in float32. */

@@ -229,7 +229,7 @@ static void a_size_is_a_ceiling(void **state)
     fake_free(&f);
 }
 
-/* Entries at positions below `end` that there are. */
+/* Number of entries at positions below `end`. */
 static int32_t there(const struct fake *f, int32_t end)
 {
     int32_t n = 0;

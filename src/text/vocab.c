@@ -78,8 +78,8 @@ static int collect(struct texts *t, const struct gguf_context *g, const struct a
                              (long long)i, text);
         if (sscanf(text, "[EMPTY_%lld]%n", &number, &end) == 1 && text[end] == '\0' && end > 0 &&
             number >= 0 && number < tokens->n && *gguf_get_arr_str(g, tokens->id, (size_t)number) == '\0')
-            return wnw__fail(WNW_E_FORMAT,
-                             "the GGUF's vocabulary is damaged: '%.40s' stands for an empty token", text);
+            return wnw__fail(WNW_E_FORMAT, "the GGUF's vocabulary is damaged: '%.40s' is an empty token",
+                             text);
         t->slot[at] = text;
     }
     return WNW_OK;
