@@ -13,6 +13,12 @@ enum { N = 96, N_CONTEXT = 70, N_CTX = 160 };
 
 static const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
 
+#define MORE(...)                           \
+    .more = &(wnw_run_more)                 \
+    {                                       \
+        WNW_INIT(wnw_run_more), __VA_ARGS__ \
+    }
+
 struct fixture {
     wnw_model *model;
     wnw_model_info info;
@@ -202,7 +208,7 @@ static void misuse_changes_nothing(void **state)
     no_suffix.suffix = NULL;
     long_suffix.n_suffix = f->info.n_ctx_train + 1;
     old.struct_size = 0;
-#define RUN(...) #define MORE(...).more = &(wnw_run_more){WNW_INIT(wnw_run_more), __VA_ARGS__ }
+#define RUN(...)                       \
     {                                  \
         WNW_INIT(wnw_run), __VA_ARGS__ \
     }

@@ -126,7 +126,18 @@ static bool is_read(const struct document *d, const char *recipe, double ratio, 
            d->ratio == ratio;
 }
 
-/* Makes the document the one that the reader has read. Nothing changes on failure. */
+/* Makes the document the one that the reader has read. rc: that of reading it; after a failure the reader stays as it is. */
+static int replace(wnw_reader *r, struct document *d, int rc)
+{
+    if (rc == WNW_OK) {
+        clear(&r->doc);
+        r->doc = *d;
+    } else {
+        clear(d);
+    }
+    return rc;
+}
+
 static int take_document(wnw_reader *r, const char *recipe, double ratio, const char *text,
                          const char *question)
 {
@@ -135,14 +146,8 @@ static int take_document(wnw_reader *r, const char *recipe, double ratio, const 
                          .recipe = strdup(recipe),
                          .ratio = ratio};
     d.layout.document = d.text;
-    int rc = d.text && d.recipe ? read_document(&d, r->model, question) : no_memory("a document");
-    if (rc == WNW_OK) {
-        clear(&r->doc);
-        r->doc = d;
-    } else {
-        clear(&d);
-    }
-    return rc;
+    return replace(r, &d,
+                   d.text && d.recipe ? read_document(&d, r->model, question) : no_memory("a document"));
 }
 
 /* ---- Answering ---- */
@@ -250,12 +255,5 @@ int wnw_reader_load(wnw_reader *r, const char *path)
 {
     WNW_REQUIRE(r);
     struct document d = {.layout = wnw_prompt_default_params()};
-    const int rc = load(&d, r->model, path);
-    if (rc == WNW_OK) {
-        clear(&r->doc);
-        r->doc = d;
-    } else {
-        clear(&d);
-    }
-    return rc;
+    return replace(r, &d, load(&d, r->model, path));
 }
