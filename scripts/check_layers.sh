@@ -260,15 +260,8 @@ CIRCLES = {
         "bridge_plan bridge_policy bridge_record bridge_rows bridge_run bridge_sample bridge_sequence bridge_store "
         "bridge_track bridge_watch",
     ],
-    "src/plan": [
-        "compress compress_bytes",
-    ],
     "src/session": [
         "apply lookahead session_source",
-    ],
-    "src/store": [
-        "stored wkv_session",
-        "store store_check store_index",
     ],
 }
 CALLED = re.compile(r"\b(\w+)\s*\(")
