@@ -32,7 +32,7 @@ struct reader {
 };
 
 /* Lists the entries that layer il will hold when it has read the piece. */
-static void foresee(struct reader *r, int32_t il)
+static void list_future_entries(struct reader *r, int32_t il)
 {
     int64_t at = 0;
     for (int32_t ih = 0; ih < r->s->cache.n_head_kv; ih++) {
@@ -56,7 +56,7 @@ static struct wnw__plan_layer layer(const struct wnw__plan_source *src, int32_t 
     if (il < r->n_done)
         return l;
     if (il != r->foreseen)
-        foresee(r, il);
+        list_future_entries(r, il);
     l.n_entry = r->n_entry;
     l.pos = r->pos;
     l.off = r->off;

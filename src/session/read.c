@@ -53,13 +53,13 @@ static int compress(wnw_session *s, int32_t room, wnw_report *report)
 }
 
 /* The first and last entries of what was read that no compression so far could drop. */
-struct untouched {
+struct protected_ends {
     int32_t first, last;
     bool all; /* nothing could go yet */
 };
 
 /* Takes into account what a compression says that came after n_new more tokens. */
-static void narrow(struct untouched *u, int32_t n_past, int32_t n_new, const wnw_report *report)
+static void intersect(struct protected_ends *u, int32_t n_past, int32_t n_new, const wnw_report *report)
 {
     const int32_t first = report->protected_first, last = report->protected_last;
     u->last += n_new;
@@ -72,14 +72,14 @@ static void narrow(struct untouched *u, int32_t n_past, int32_t n_new, const wnw
 
 static int read_chunks(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report)
 {
-    struct untouched u = {.all = true};
+    struct protected_ends u = {.all = true};
     for (int32_t at = 0; at < n;) {
         const int32_t n_now = next_chunk(s, n - at);
         WNW_TRY(wnw__session_check_room(s, n_now)); /* only an endless prompt can fail here */
         WNW_TRY(feed(s, tokens + at, n_now, at, n, report));
         at += n_now;
         WNW_TRY(compress(s, at < n ? next_chunk(s, n - at) : -1, report));
-        narrow(&u, s->n_past, n_now, report);
+        intersect(&u, s->n_past, n_now, report);
     }
     report->protected_first = u.all ? s->n_past : u.first;
     report->protected_last = u.all ? 0 : u.last;
