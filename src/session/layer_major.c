@@ -157,8 +157,8 @@ static int read_layers(struct reader *r, struct wnw__draft *draft, wnw_report *r
     return WNW_OK;
 }
 
-int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, const struct wnw__goal *goal,
-                          wnw_report *report)
+int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n,
+                          const struct wnw__compression *compression, wnw_report *report)
 {
     struct reader r = {.s = s, .tokens = tokens, .n = n, .n_past = s->n_past};
     struct wnw__draft *draft = NULL;
@@ -169,10 +169,10 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
     r.src.layer = layer;
     r.src.n_past = s->n_past + n;
     r.src.entry_bytes.n_f16 = wnw__cache_f16_after(&s->cache, n);
-    r.src.ratio_base = goal->ratio_base;
+    r.src.ratio_base = compression->ratio_base;
     rc = hold_entries(&r);
     if (rc == WNW_OK)
-        rc = wnw__draft_new(&draft, goal->policy, &goal->size, &r.src, &of_draft);
+        rc = wnw__draft_new(&draft, compression->policy, &compression->size, &r.src, &of_draft);
     if (rc != WNW_OK)
         goto done; /* nothing has been read yet */
     rc = wnw__hidden_rows_new(&r.x, n, s->m->hp.n_embd, s->params.n_ubatch, n > FLOAT32_TOKENS);

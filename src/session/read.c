@@ -21,9 +21,9 @@
 
 /* ---- By chunk, by layer, at the end ---- */
 
-static struct wnw__goal goal_of(const wnw_session *s, int32_t n_coming)
+static struct wnw__compression compression_of(const wnw_session *s, int32_t n_coming)
 {
-    return wnw__rule_of(s->rules.ev.policy)->goal(s, n_coming);
+    return wnw__rule_of(s->rules.ev.policy)->compression(s, n_coming);
 }
 
 /* Reads tokens at .. at + n - 1 of a prompt of n_all tokens and adds the time to the report. */
@@ -46,10 +46,10 @@ static int32_t next_chunk(const wnw_session *s, int32_t n_left)
 /* Compresses what was read, and has the report say which entries could not go. */
 static int compress(wnw_session *s, int32_t room, wnw_report *report)
 {
-    const struct wnw__goal goal = goal_of(s, 0);
+    const struct wnw__compression compression = compression_of(s, 0);
     report->protected_first = s->n_past; /* unless something can */
     report->protected_last = 0;
-    return wnw__rules_compress(s, &goal, room, report);
+    return wnw__rules_compress(s, &compression, room, report);
 }
 
 /* The first and last entries of what was read that no compression so far could drop. */
@@ -88,10 +88,10 @@ static int read_chunks(wnw_session *s, const int32_t *tokens, int32_t n, wnw_rep
 
 static int read_layers(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report)
 {
-    const struct wnw__goal goal = goal_of(s, n);
-    WNW_TRY(wnw__read_layer_major(s, tokens, n, &goal, report));
+    const struct wnw__compression compression = compression_of(s, n);
+    WNW_TRY(wnw__read_layer_major(s, tokens, n, &compression, report));
     const double start = wnw__now_ms();
-    const int rc = wnw_policy_rerotates(goal.policy) ? wnw_session_renumber(s) : WNW_OK;
+    const int rc = wnw_policy_rerotates(compression.policy) ? wnw_session_renumber(s) : WNW_OK;
     report->compact_ms += wnw__now_ms() - start;
     if (rc != WNW_OK)
         (void)wnw_session_reset(s); /* as after any failure in phase LAYER */
