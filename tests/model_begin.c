@@ -163,7 +163,7 @@ static void begin_again(void **state)
         s, &(wnw_run){WNW_INIT(wnw_run), .policy = p, .size = half, .every = 4, .prompt = &prompt}));
     assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run)}));
     assert_null(s->rules.ev.policy);
-    assert_int_equal(s->ids.n_suffix, 0);
+    assert_int_equal(s->token_log.n_suffix, 0);
     assert_int_equal(s->n_prefix, 0);
     assert_int_equal(s->n_question, 0);
     assert_ok(wnw_session_read(s, f->tokens, N, NULL));
@@ -181,11 +181,11 @@ static void assert_untouched(const wnw_session *s, const struct fixture *f, cons
     assert_int_equal(s->rules.ev.every, 7);
     assert_int_equal(s->n_question, N - N_CONTEXT);
     assert_int_equal(s->n_prefix, 5);
-    assert_int_equal(s->ids.n_suffix, 3);
-    assert_memory_equal(s->ids.suffix, f->suffix, sizeof f->suffix);
-    assert_int_equal(s->ids.n_tasks, 1);
-    assert_int_equal(s->ids.task_n[0], 2);
-    assert_memory_equal(s->ids.task_tokens, f->tokens, 2 * sizeof(int32_t));
+    assert_int_equal(s->token_log.n_suffix, 3);
+    assert_memory_equal(s->token_log.suffix, f->suffix, sizeof f->suffix);
+    assert_int_equal(s->token_log.n_tasks, 1);
+    assert_int_equal(s->token_log.task_n[0], 2);
+    assert_memory_equal(s->token_log.task_tokens, f->tokens, 2 * sizeof(int32_t));
     assert_null(s->profile);
 }
 

@@ -32,9 +32,9 @@ static void assert_template(wnw_session *s, int32_t n_prefix, int32_t n_seen, in
     assert_ok(wnw__session_source(&src, s));
     assert_int_equal(s->n_prefix, n_prefix);
     assert_int_equal(src.n_prefix, n_seen);
-    assert_int_equal(s->ids.n_suffix, n_suffix);
+    assert_int_equal(s->token_log.n_suffix, n_suffix);
     if (n_suffix > 0)
-        assert_memory_equal(s->ids.suffix, suffix, (size_t)n_suffix * sizeof *suffix);
+        assert_memory_equal(s->token_log.suffix, suffix, (size_t)n_suffix * sizeof *suffix);
     wnw__source_close(&src);
 }
 

@@ -716,7 +716,7 @@ static void assert_same_session(const wnw_session *a, const wnw_session *b)
     assert_int_equal(a->n_past, b->n_past);
     assert_memory_equal(wnw_session_logits(a), wnw_session_logits(b),
                         (size_t)a->m->hp.n_vocab * sizeof(float));
-    assert_memory_equal(a->ids.tokens, b->ids.tokens, (size_t)a->n_past * sizeof(int32_t));
+    assert_memory_equal(a->token_log.tokens, b->token_log.tokens, (size_t)a->n_past * sizeof(int32_t));
     assert_int_equal(a->recorders.n, b->recorders.n);
     for (int32_t i = 0; i < a->recorders.n; i++) {
         const struct wnw__recorder *x = &a->recorders.list[i], *y = &b->recorders.list[i];

@@ -140,8 +140,8 @@ static int compress_layer(struct reader *r, int32_t il, struct wnw__draft *draft
 static int read_layers(struct reader *r, struct wnw__draft *draft, wnw_report *report)
 {
     wnw_session *s = r->s;
-    WNW_TRY(wnw__ids_reserve(&s->ids, r->n_past, r->n));
-    wnw__ids_add(&s->ids, r->n_past, r->tokens, r->n);
+    WNW_TRY(wnw__token_log_reserve(&s->token_log, r->n_past, r->n));
+    wnw__token_log_add(&s->token_log, r->n_past, r->tokens, r->n);
     for (int32_t il = 0; il < s->m->hp.n_layer; il++) {
         const double start = wnw__now_ms();
         WNW_TRY(read_layer(r, il));

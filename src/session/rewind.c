@@ -78,7 +78,7 @@ int32_t wnw_session_common_prefix(const wnw_session *s, const int32_t *tokens, i
     int32_t i = 0;
     if (!s || !tokens || s->pos_shift > 0)
         return 0;
-    while (i < n && i < s->n_past && tokens[i] == s->ids.tokens[i])
+    while (i < n && i < s->n_past && tokens[i] == s->token_log.tokens[i])
         i++;
     return i;
 }

@@ -23,9 +23,9 @@ int wnw__session_get_state(struct wnw__session_state *out, const wnw_session *s)
                                        .n_renumbered = s->n_renumbered,
                                        .n_fixed = s->n_fixed,
                                        .n_question = s->n_question,
-                                       .n_ambiguous = s->ids.n_ambiguous,
+                                       .n_ambiguous = s->token_log.n_ambiguous,
                                        .pos_shift = s->pos_shift,
-                                       .ids = s->ids.tokens,
+                                       .ids = s->token_log.tokens,
                                        .rules = r->ev,
                                        .n_uncounted = r->n_uncounted,
                                        .n_keep = r->n_keep,
@@ -131,9 +131,9 @@ int wnw__session_set_state(wnw_session *s, const struct wnw__session_state *stat
                                    .is_over = state->is_over,
                                    .slide_counts = slide_counts,
                                    .n_slide_counts = slide_counts ? state->n_slide_counts : 0};
-    WNW_TRY(wnw__ids_reserve(&s->ids, 0, state->n_past));
-    wnw__ids_add(&s->ids, 0, state->ids, state->n_past);
-    s->ids.n_ambiguous = state->n_ambiguous;
+    WNW_TRY(wnw__token_log_reserve(&s->token_log, 0, state->n_past));
+    wnw__token_log_add(&s->token_log, 0, state->ids, state->n_past);
+    s->token_log.n_ambiguous = state->n_ambiguous;
     s->n_past = state->n_past;
     s->n_prefix = state->n_prefix;
     s->n_renumbered = state->n_renumbered;
