@@ -299,7 +299,7 @@ int app_job_check(struct app_job *job, const struct app_args *args)
     return args->out ? app_out_check(args->out, &job->inputs) : APP_OK;
 }
 
-int app_job_check_talk(struct app_job *job, const struct app_args *args)
+int app_job_check_conversation(struct app_job *job, const struct app_args *args)
 {
     int rc;
     *job = (struct app_job){

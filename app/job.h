@@ -78,7 +78,7 @@ int app_job_check(struct app_job *job, const struct app_args *args);
 /* The same for commands that only take a model and a prompt. */
 int app_job_check_input(struct app_job *job, const struct app_args *args);
 /* The same for conversations, whose prompts come later: with documents or without. */
-int app_job_check_talk(struct app_job *job, const struct app_args *args);
+int app_job_check_conversation(struct app_job *job, const struct app_args *args);
 /* The part of it that says what is to be kept and when, of job->args: rules, size and policy. */
 int app_job_check_keeping(struct app_job *job);
 /* Refuses a policy that judges what it keeps of a document by the question, where that is not known. NULL = one that is

@@ -46,7 +46,7 @@ static int set_system(struct cli_chat *c, const char *text)
     free(remarks.s);
     if (rc != APP_OK)
         return rc;
-    wnw_prompt_params layout = c->talk.layout;
+    wnw_prompt_params layout = c->conversation.layout;
     layout.system = system;
     layout.document = c->job.document;
     layout.question = c->job.document ? NULL : "?";
@@ -67,10 +67,10 @@ static int set_system(struct cli_chat *c, const char *text)
     }
     free(c->job.system);
     c->job.system = system;
-    c->talk.layout.system = system;
+    c->conversation.layout.system = system;
     c->of_file = false;
     c->stale = true;
-    cli_talk_clear(&c->talk);
+    cli_conversation_clear(&c->conversation);
     app_note("a new conversation begins");
     return APP_OK;
 }
@@ -91,15 +91,15 @@ static int undo(struct cli_chat *c)
 {
     if (!cli_chat_undo(c))
         return app_fail(APP_BAD_INPUT, "there is no turn to take back");
-    app_note("%d turns are left%s", (int)c->talk.n, c->stale ? "; the next one reads all again" : "");
+    app_note("%d turns are left%s", (int)c->conversation.n, c->stale ? "; the next one reads all again" : "");
     return APP_OK;
 }
 
 static int retry(struct cli_chat *c)
 {
-    if (c->talk.n == 0)
+    if (c->conversation.n == 0)
         return app_fail(APP_BAD_INPUT, "there is no turn to answer again");
-    const struct cli_turn *last = &c->talk.turns[c->talk.n - 1];
+    const struct cli_turn *last = &c->conversation.turns[c->conversation.n - 1];
     char *document = last->document ? strdup(last->document) : NULL, *question = strdup(last->question);
     int rc = question && (document || !last->document) ? APP_OK
                                                        : app_fail(APP_FAILED, "out of memory for the turn");
