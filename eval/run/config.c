@@ -103,7 +103,7 @@ struct lists {
     const char *evict;
     wnw_size sizes[EVAL_MAX_SIZES];
     int32_t n_sizes;
-    bool alone; /* each config reads by itself, or compresses again and keeps its rules */
+    bool separate_readings; /* each config reads by itself, or compresses again and keeps its rules */
     bool types[EVAL_MAX_TYPES], masks[EVAL_MAX_MASKS], modes[EVAL_N_MODES];
     int32_t *recipes, n_recipes; /* owned */
     bool automatic;              /* `auto` is among them, and is this recipe in a mode and size: */
@@ -311,7 +311,7 @@ static int read_part(struct lists *l, struct eval_configs *c, const struct eval_
                         .evict = first_of(args->app.evict, part->evict, "end"),
                         .rules = wnw_run_default(),
                         .phase = strcmp(phase, "decode") == 0 ? WNW_MASK_DECODE : WNW_MASK_ALL,
-                        .alone = eval_is_alone(args, suite) || eval_recompresses(args)};
+                        .separate_readings = eval_reads_separately(args, suite) || eval_recompresses(args)};
     WNW_TRY(eval_list_sizes(l->sizes, &l->n_sizes, args, part));
     WNW_TRY(eval_each_word("kv-types", first_of(args->kv_types, part->kv_types, "f16"), ',', add_type, l));
     WNW_TRY(eval_each_word("modes", first_of(args->modes, part->modes, "agnostic"), ',', add_mode, l));
@@ -432,7 +432,8 @@ static int add_config(struct eval_configs *c, const struct lists *l, struct eval
     config.chunk = config.full ? 0 : l->rules.chunk;
     config.every = config.full ? 0 : l->rules.every;
     config.target = config.full ? 0 : l->rules.target;
-    config.own_read = config.phase != WNW_PHASE_END || config.every > 0 || (l->alone && !config.full);
+    config.own_read =
+        config.phase != WNW_PHASE_END || config.every > 0 || (l->separate_readings && !config.full);
     if (config.full) {
         config.size = (wnw_size){.kind = WNW_SIZE_NONE};
         snprintf(config.size_text, sizeof config.size_text, "full");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the readings of a sample share: those that many configs go on from (entry_read.c), and those of one (entry_own.c). */
+/* What the readings of a sample share: those that many configs go on from (entry_read.c), and those of one (entry_separate.c). */
 #ifndef WNW_EVAL_ENTRY_IMPL_H
 #define WNW_EVAL_ENTRY_IMPL_H
 
@@ -40,8 +40,8 @@ enum eval_role {
 };
 enum eval_role eval_role_of(const struct eval_shared_reading *rd, int32_t i);
 
-/* entry_own.c: reads for the configs that need a reading of their own. */
-int eval_read_own(struct eval_shared_reading *rd);
+/* entry_separate.c: reads for the configs that need a reading of their own. */
+int eval_read_separately(struct eval_shared_reading *rd);
 
 /* entry_read.c; those that can fail return exit codes. */
 const struct eval_config *eval_config_at(const struct eval_shared_reading *rd, int32_t i);

@@ -15,7 +15,7 @@
 #include "app/process.h"
 #include "app/stop.h"
 #include "eval/base/grow.h"
-#include "eval/run/kept.h"
+#include "eval/run/reading_store.h"
 #include "winnow_method.h"
 #include "winnow_tools.h"
 
@@ -134,7 +134,7 @@ void eval_entries_close(struct eval_entry *e, int32_t n)
 }
 
 /* Gives an entry to the caller, if its config is wanted. */
-static int hand_over(const struct eval_shared_reading *rd, struct eval_entry *e)
+static int emit(const struct eval_shared_reading *rd, struct eval_entry *e)
 {
     return rd->w->config[e->config - rd->w->configs->at] ? rd->w->done(e, rd->w->user) : APP_OK;
 }
@@ -151,7 +151,7 @@ int eval_hand_over_left_out(const struct eval_shared_reading *rd, struct eval_en
             continue;
         }
         if (rc == APP_OK)
-            rc = hand_over(rd, &e[i]);
+            rc = emit(rd, &e[i]);
         eval_entry_close(&e[i]);
     }
     *n = n_stay;
@@ -183,7 +183,7 @@ static int hand_over_uncompressed(struct eval_shared_reading *rd, enum eval_mode
     e->prefill_ms = rd->prefill_ms;
     e->answer[0].n_question = rd->r->first[0].n - e->n_part;
     eval_entry_measure(e, rd->base);
-    return hand_over(rd, e);
+    return emit(rd, e);
 }
 
 int eval_answer_wave(struct eval_shared_reading *rd, struct eval_entry *e, int32_t n,
@@ -196,7 +196,7 @@ int eval_answer_wave(struct eval_shared_reading *rd, struct eval_entry *e, int32
         rc = rd->r->is_text ? eval_text_entries(rd->m, rd->r, e, n, rd->reference)
                             : eval_answer_entries(rd->m, rd->r, e, n, rd->reference);
     for (int32_t i = 0; rc == APP_OK && i < n; i++)
-        rc = hand_over(rd, &e[i]);
+        rc = emit(rd, &e[i]);
     for (int32_t i = 0; i < n; i++) {
         if (rc == APP_OK && eval_config_is_uncompressed(e[i].config)) {
             rd->uncompressed = e[i];
@@ -330,14 +330,14 @@ static int read_to(struct eval_shared_reading *rd, enum eval_mode mode)
     const bool begins = wnw_session_n_past(rd->base) == 0 && to > 0;
     const double start = app_now_ms();
     if (begins)
-        WNW_TRY(eval_kept_take(rd, to));
+        WNW_TRY(eval_reading_store_take(rd, to));
     const int32_t from = wnw_session_n_past(rd->base);
     if (from > 0) /* the profile of the last plans is not what is asked while more is read */
         WNW_TRY(eval_status_code(wnw_session_begin(rd->base, &rd->told)));
     int rc = to > from ? eval_status_code(wnw_session_prefill(rd->base, p->ids + from, to - from, NULL, NULL))
                        : APP_OK;
     if (rc == APP_OK && begins && from == 0)
-        eval_kept_add(rd, to);
+        eval_reading_store_add(rd, to);
     rd->prefill_ms += app_now_ms() - start;
     rd->prompt.tokens = p->ids;
     rd->prompt.n_tokens = to;
@@ -459,7 +459,7 @@ int eval_read_entries(const struct eval_runtime *m, const struct eval_reading *r
             rd.n++;
         for (rd.group = 0; rd.group < w->configs->n_groups; rd.group++)
             WNW_TRY(run_group(&rd));
-        WNW_TRY(eval_read_own(&rd));
+        WNW_TRY(eval_read_separately(&rd));
     }
     return APP_OK;
 }

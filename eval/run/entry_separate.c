@@ -5,7 +5,8 @@
 #include "app/console.h"
 #include "eval/base/grow.h"
 
-static int begin_own(struct eval_entry *e, const struct eval_shared_reading *rd, const wnw_prompt *prompt)
+static int begin_separate(struct eval_entry *e, const struct eval_shared_reading *rd,
+                          const wnw_prompt *prompt)
 {
     const struct eval_config *c = e->config;
     struct eval_questions questions = {0};
@@ -29,7 +30,7 @@ static int begin_own(struct eval_entry *e, const struct eval_shared_reading *rd,
     return rc;
 }
 
-static int read_own(struct eval_entry *e, const struct eval_shared_reading *rd)
+static int read_separate(struct eval_entry *e, const struct eval_shared_reading *rd)
 {
     const struct eval_chat *chat = rd->r->chat;
     struct eval_prompt *p = &rd->r->first[0];
@@ -41,7 +42,7 @@ static int read_own(struct eval_entry *e, const struct eval_shared_reading *rd)
     if (e->config->mode == EVAL_AWARE)
         prompt.n_tokens = e->n_part;
     WNW_TRY(eval_new_session(&e->session, rd->m, e->config));
-    int rc = begin_own(e, rd, &prompt);
+    int rc = begin_separate(e, rd, &prompt);
     if (rc != APP_OK || e->left_out ||
         eval_entry_leave_out(e, wnw_session_read(e->session, p->ids, e->n_part, &report), &rc) ||
         rc != APP_OK)
@@ -58,7 +59,7 @@ static int read_own(struct eval_entry *e, const struct eval_shared_reading *rd)
     return APP_OK;
 }
 
-int eval_read_own(struct eval_shared_reading *rd)
+int eval_read_separately(struct eval_shared_reading *rd)
 {
     struct eval_entry e[EVAL_MAX_BATCH];
     int32_t n = 0;
@@ -67,7 +68,7 @@ int eval_read_own(struct eval_shared_reading *rd)
         if (eval_role_of(rd, i) == EVAL_OWN_READ) {
             rc = eval_entry_open(&e[n], eval_config_at(rd, i), rd->r->n_turns);
             if (rc == APP_OK)
-                rc = read_own(&e[n], rd);
+                rc = read_separate(&e[n], rd);
             n++;
             if (rc == APP_OK)
                 rc = eval_hand_over_left_out(rd, e, &n);

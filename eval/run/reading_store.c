@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "eval/run/kept.h"
+#include "eval/run/reading_store.h"
 
 #include "app/console.h"
 #include "eval/base/grow.h"
@@ -25,7 +25,7 @@ static const char *noted(const wnw_policy *policy)
     return flags ? wnw_need_name(bit) : NULL;
 }
 
-int eval_kept_check(const struct eval_args *args, const struct eval_configs *c)
+int eval_reading_store_check(const struct eval_args *args, const struct eval_configs *c)
 {
     if (!args->store)
         return args->store_limit == APP_UNSET
@@ -74,7 +74,7 @@ static int make_key(struct key *k, const struct eval_shared_reading *rd, int32_t
     return eval_status_code(status);
 }
 
-int eval_kept_take(struct eval_shared_reading *rd, int32_t n)
+int eval_reading_store_take(struct eval_shared_reading *rd, int32_t n)
 {
     struct key k = {.full = NULL};
     wnw_stored *st = NULL;
@@ -101,7 +101,7 @@ int eval_kept_take(struct eval_shared_reading *rd, int32_t n)
     return rc;
 }
 
-void eval_kept_add(const struct eval_shared_reading *rd, int32_t n)
+void eval_reading_store_add(const struct eval_shared_reading *rd, int32_t n)
 {
     struct key k = {.full = NULL};
     if (!rd->m->store)
