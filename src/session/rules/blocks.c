@@ -57,9 +57,9 @@ static int32_t longest_head(const wnw_session *s, const wnw_policy *p, int32_t *
     return n;
 }
 
-/* Sets r->sized_policy to the recursive policy with the k that the size wants for blocks that are not settled,
- * counting n_coming tokens that are about to be read (0 while decoding). r->sized_policy is NULL where the size
- * holds everything or there is no block to thin. */
+/* Sets r->sized_policy to the recursive policy with the k that the size wants for blocks that are not settled.
+ * n_coming: tokens that are about to be read, which count too (0 while decoding). r->sized_policy is NULL where
+ * the size holds everything or there is no block to thin. */
 static int fix_blocks(wnw_session *s, int32_t n_coming, char *warning)
 {
     struct wnw__rules *r = &s->rules;
