@@ -44,7 +44,7 @@ struct app_job {
     wnw_model_info info;
     int32_t *file_tokens; /* from --tokens, owned */
     int32_t n_file_tokens;
-    wnw_prompt prompt;     /* from text, owned */
+    wnw_prompt *prompt;    /* from text, owned; NULL = none */
     const int32_t *tokens; /* [n_tokens], points into file_tokens or prompt */
     int32_t n_tokens;
     int32_t n_context;       /* tokens of the first piece */

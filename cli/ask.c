@@ -123,17 +123,25 @@ static int take_tokens(struct ask_question *q, const int32_t *tokens, int32_t n)
     return APP_OK;
 }
 
+/* Takes the tokens of the prompt's second piece. */
+static int take_question(struct ask_question *q, const wnw_prompt *prompt)
+{
+    int32_t n;
+    const int32_t *tokens = wnw_prompt_tokens(prompt, &n), first = wnw_prompt_n_context(prompt);
+    return take_tokens(q, tokens + first, n - first);
+}
+
 /* Lays out a question after the document and takes the tokens after it. */
 static int lay_out(struct ask *ask, struct ask_question *q, wnw_chat *chat, const char *document)
 {
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     const int status = wnw_chat_user(&prompt, chat, document, q->text, NULL);
     int rc = status == WNW_OK ? APP_OK : app_fail_status(status);
     if (rc == APP_OK && document)
-        rc = cli_stored_check_prompt(ask->st, &prompt, ask->path);
+        rc = cli_stored_check_prompt(ask->st, prompt, ask->path);
     if (rc == APP_OK)
-        rc = take_tokens(q, prompt.tokens + prompt.n_context, prompt.n_tokens - prompt.n_context);
-    wnw_prompt_clear(&prompt);
+        rc = take_question(q, prompt);
+    wnw_prompt_free(prompt);
     return rc;
 }
 
@@ -141,9 +149,9 @@ static int lay_out(struct ask *ask, struct ask_question *q, wnw_chat *chat, cons
 static int lay_out_turn(struct ask_question *q, const struct cli_conversation *conversation, int32_t n_read,
                         bool first)
 {
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     const int status = wnw_chat_user(&prompt, conversation->chat, first ? "" : NULL, q->text, NULL);
-    wnw_prompt_clear(&prompt);
+    wnw_prompt_free(prompt);
     if (status != WNW_OK)
         return app_fail_status(status);
     int32_t n;
@@ -359,7 +367,7 @@ int cli_ask(const struct app_args *args)
     own.app.context_only = true; /* what was compressed is the document */
     own.app.json = own.app.json || own.questions;
     struct ask ask = {.path = own.store ? own.store : own.cache,
-                      .job = {.args = &own.app, .run = wnw_run_default(), .prompt = wnw_prompt_default()}};
+                      .job = {.args = &own.app, .run = wnw_run_default()}};
     int rc = check_arguments(&ask, &own);
     if (rc == APP_OK)
         rc = make_samplers(&ask, &own);

@@ -22,7 +22,7 @@ struct cli_chat {
     bool of_file;   /* the document is in it, as it was read and compressed */
     json_t *note;   /* the conversation in it, whose strings `conversation` borrows; NULL = none */
     /* what the template wrote in a first turn without a document: n_prefix and the suffix */
-    wnw_prompt header;
+    wnw_prompt *header;
     char *file;    /* text for the next turn (/file), owned; NULL = none */
     bool terminal; /* somebody types: signals end answers, not the program */
     bool endless;  /* kept tokens get new positions, so that the context never ends */

@@ -40,7 +40,7 @@ static int set_system(struct cli_chat *c, const char *text)
 {
     struct app_text remarks = {0};
     char *system = NULL;
-    wnw_prompt trial = wnw_prompt_default();
+    wnw_prompt *trial = NULL;
     int rc = app_argument_clean(&system, text, "the system message", &remarks);
     app_note_lines("warning: ", remarks.s);
     free(remarks.s);
@@ -57,13 +57,12 @@ static int set_system(struct cli_chat *c, const char *text)
     }
     cli_chat_restart(c);
     if (c->job.document) { /* the document's prompt begins with the new header */
-        wnw_prompt_clear(&c->job.prompt);
+        wnw_prompt_free(c->job.prompt);
         c->job.prompt = trial;
-        c->job.tokens = c->job.prompt.tokens;
-        c->job.n_tokens = trial.n_tokens;
-        c->job.n_context = trial.n_context;
+        c->job.tokens = wnw_prompt_tokens(trial, &c->job.n_tokens);
+        c->job.n_context = wnw_prompt_n_context(trial);
     } else {
-        wnw_prompt_clear(&trial);
+        wnw_prompt_free(trial);
     }
     free(c->job.system);
     c->job.system = system;

@@ -38,7 +38,7 @@ static int load_document(struct cli_chat *c)
     if (rc == APP_OK)
         rc = take_text(c, &text, text.document);
     if (rc == APP_OK)
-        rc = cli_stored_check_prompt(c->st, &c->job.prompt, c->args.cache);
+        rc = cli_stored_check_prompt(c->st, c->job.prompt, c->args.cache);
     c->of_file = true;
     return rc;
 }

@@ -57,9 +57,7 @@ static bool was_renumbered(const struct cli_chat *c)
 
 const wnw_prompt *cli_chat_prompt(const struct cli_chat *c)
 {
-    const wnw_prompt *p = c->job.prompt.tokens                     ? &c->job.prompt
-                          : c->conversation.header.struct_size > 0 ? &c->conversation.header
-                                                                   : NULL;
+    const wnw_prompt *p = c->job.prompt ? c->job.prompt : c->conversation.header;
     return c->job.session && !was_renumbered(c) ? p : NULL;
 }
 
@@ -127,7 +125,7 @@ static int open_new(struct cli_chat *c, bool reads)
 /* Makes a session that has read the document, or, where the turns begin otherwise, nothing. */
 static int open_base(struct cli_chat *c, bool with_document)
 {
-    const bool reads = with_document && c->job.prompt.tokens;
+    const bool reads = with_document && c->job.prompt;
     cli_chat_close_session(c);
     c->job.was_read = reads && c->of_file;
     c->job.no_profiles = c->args.store;
@@ -184,11 +182,11 @@ static bool rewind_to(struct cli_chat *c, int32_t n)
 /* Has the session read exactly tokens[k] of the conversation's, or fewer where it must begin again. */
 static int go_back(struct cli_chat *c, const int32_t *tokens, int32_t k)
 {
-    const wnw_prompt *p = &c->job.prompt;
+    const int32_t *document = wnw_prompt_tokens(c->job.prompt, NULL);
     if (rewind_to(c, k))
         return APP_OK;
-    const bool same = p->tokens && c->job.n_context <= k &&
-                      memcmp(p->tokens, tokens, (size_t)c->job.n_context * sizeof *tokens) == 0;
+    const bool same = document && c->job.n_context <= k &&
+                      memcmp(document, tokens, (size_t)c->job.n_context * sizeof *tokens) == 0;
     return open_base(c, same);
 }
 
@@ -295,7 +293,7 @@ static int follow(struct cli_chat *c, const wnw_prompt *turn)
     int rc = k < c->n_read ? go_back(c, tokens, k) : APP_OK;
     if (rc != APP_OK)
         return rc;
-    if (turn->n_past == 0 && !c->job.prompt.tokens) /* the header is known only now */
+    if (wnw_prompt_n_past(turn) == 0 && !c->job.prompt) /* the header is known only now */
         rc = status_code(set_rules(c, true));
     t->n_before = c->n_read;
     t->n_since = c->n_since;
@@ -303,7 +301,7 @@ static int follow(struct cli_chat *c, const wnw_prompt *turn)
     const int32_t before = c->n_read;
     app_progress_start(&progress, "prefill", "tokens");
     if (rc == APP_OK)
-        rc = read_turn(c, tokens, n, turn->n_past + turn->n_context, &progress);
+        rc = read_turn(c, tokens, n, wnw_prompt_n_past(turn) + wnw_prompt_n_context(turn), &progress);
     app_progress_end(&progress);
     c->read_ms = app_now_ms() - start;
     c->n_turn_read = c->n_read - before;
@@ -332,11 +330,11 @@ int cli_chat_catch_up(struct cli_chat *c)
     if (rc == APP_OK)
         rc = cli_conversation_restart(&c->conversation);
     while (rc == APP_OK && c->conversation.n_laid < c->conversation.n) {
-        wnw_prompt turn = wnw_prompt_default();
+        wnw_prompt *turn = NULL;
         rc = cli_conversation_next(&turn, &c->conversation);
         if (rc == APP_OK)
-            rc = follow(c, &turn);
-        wnw_prompt_clear(&turn);
+            rc = follow(c, turn);
+        wnw_prompt_free(turn);
         if (rc == APP_OK)
             rc = repeat_answer(c, &c->conversation.turns[c->conversation.n_laid]);
         if (rc == APP_OK)
@@ -418,15 +416,15 @@ static int generate(struct cli_chat *c)
 
 int cli_chat_answer(struct cli_chat *c, const char *document, const char *question)
 {
-    wnw_prompt turn = wnw_prompt_default();
+    wnw_prompt *turn = NULL;
     int rc = cli_chat_catch_up(c);
     if (rc != APP_OK || c->stale)
         return rc;
     rc = cli_conversation_ask(&turn, &c->conversation, document, question);
     if (rc != APP_OK)
         return rc;
-    rc = follow(c, &turn);
-    wnw_prompt_clear(&turn);
+    rc = follow(c, turn);
+    wnw_prompt_free(turn);
     if (rc == APP_OK && !(c->terminal && app_stop_asked()))
         rc = generate(c);
     else if (rc == APP_OK)

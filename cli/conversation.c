@@ -38,20 +38,15 @@ int cli_conversation_restart(struct cli_conversation *t)
 
 static int take_header(struct cli_conversation *t, const wnw_prompt *first)
 {
-    const size_t bytes = (size_t)first->n_suffix * sizeof *first->suffix;
-    wnw_prompt_clear(&t->header);
-    t->header = wnw_prompt_default();
-    t->header.suffix = malloc(bytes + 1);
-    if (!t->header.suffix)
-        return no_memory();
-    if (bytes > 0)
-        memcpy(t->header.suffix, first->suffix, bytes);
-    t->header.n_suffix = first->n_suffix;
-    t->header.n_prefix = first->n_prefix;
-    return APP_OK;
+    const wnw_prompt_parts of = wnw_prompt_parts_of(first);
+    wnw_prompt_free(t->header);
+    const int status =
+        wnw_prompt_new(&t->header, &(wnw_prompt_parts){WNW_INIT(wnw_prompt_parts), .n_prefix = of.n_prefix,
+                                                       .suffix = of.suffix, .n_suffix = of.n_suffix});
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-int cli_conversation_next(wnw_prompt *out, struct cli_conversation *t)
+int cli_conversation_next(wnw_prompt **out, struct cli_conversation *t)
 {
     struct cli_turn *turn = &t->turns[t->n_laid];
     /* An empty document separates the question from the text before it. */
@@ -59,9 +54,9 @@ int cli_conversation_next(wnw_prompt *out, struct cli_conversation *t)
         wnw_chat_user(out, t->chat, turn->document ? turn->document : "", turn->question, NULL);
     if (status != WNW_OK)
         return app_fail_status(status);
-    turn->n_past = out->n_past;
-    turn->n_context = out->n_context;
-    return t->n_laid == 0 ? take_header(t, out) : APP_OK;
+    turn->n_past = wnw_prompt_n_past(*out);
+    turn->n_context = wnw_prompt_n_context(*out);
+    return t->n_laid == 0 ? take_header(t, *out) : APP_OK;
 }
 
 int cli_conversation_close(struct cli_conversation *t)
@@ -76,9 +71,9 @@ int cli_conversation_lay_out(struct cli_conversation *t)
 {
     int rc = t->chat ? APP_OK : cli_conversation_restart(t);
     while (rc == APP_OK && t->n_laid < t->n) {
-        wnw_prompt prompt = wnw_prompt_default();
+        wnw_prompt *prompt = NULL;
         rc = cli_conversation_next(&prompt, t);
-        wnw_prompt_clear(&prompt);
+        wnw_prompt_free(prompt);
         if (rc == APP_OK)
             rc = cli_conversation_close(t);
     }
@@ -108,7 +103,7 @@ static int add_turn(struct cli_conversation *t, const char *document, const char
     return APP_OK;
 }
 
-int cli_conversation_ask(wnw_prompt *out, struct cli_conversation *t, const char *document,
+int cli_conversation_ask(wnw_prompt **out, struct cli_conversation *t, const char *document,
                          const char *question)
 {
     int rc = cli_conversation_lay_out(t);
@@ -149,7 +144,8 @@ void cli_conversation_clear(struct cli_conversation *t)
     while (t->n > 0)
         cli_conversation_drop(t);
     close_chat(t);
-    wnw_prompt_clear(&t->header);
+    wnw_prompt_free(t->header);
+    t->header = NULL;
     free(t->turns);
     t->turns = NULL;
     t->cap = 0;

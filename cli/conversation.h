@@ -28,14 +28,14 @@ struct cli_conversation {
     int32_t n, cap;
     wnw_chat *chat; /* NULL = to be laid out again */
     /* what is known of the template since the first turn was laid out: n_prefix and the suffix */
-    wnw_prompt header;
+    wnw_prompt *header;
     int32_t n_laid; /* turns that are laid out in it with their answers */
 };
 
 /* All functions return exit codes and print their messages. */
 
-/* Adds a turn, whose texts are copied, and fills *out, which is released with wnw_prompt_clear. Nothing changes on failure. */
-int cli_conversation_ask(wnw_prompt *out, struct cli_conversation *t, const char *document,
+/* Adds a turn, whose texts are copied, and makes *out, which is released with wnw_prompt_free, also after errors. Nothing changes on failure. */
+int cli_conversation_ask(wnw_prompt **out, struct cli_conversation *t, const char *document,
                          const char *question);
 /* Adds the answer to it. */
 int cli_conversation_answer(struct cli_conversation *t, const wnw_generated *said);
@@ -46,7 +46,7 @@ int cli_conversation_lay_out(struct cli_conversation *t);
 
 /* Going through the turns once more: _restart, and for each turn _next, which fills *out, and _close, which adds its answer. */
 int cli_conversation_restart(struct cli_conversation *t);
-int cli_conversation_next(wnw_prompt *out, struct cli_conversation *t);
+int cli_conversation_next(wnw_prompt **out, struct cli_conversation *t);
 int cli_conversation_close(struct cli_conversation *t);
 
 /* The turns as text for a file, with how many of their tokens the session has read; *text is released with free. */

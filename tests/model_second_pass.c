@@ -4,6 +4,7 @@
 #include "peek_session.h"
 
 #include "helpers.h"
+#include "peek_prompt.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -370,8 +371,7 @@ static int tell_tasks(wnw_session *s, int watch, const int32_t *const *tasks, co
 
 static wnw_prompt template_of(int32_t n_prefix, const int32_t *suffix, int32_t n)
 {
-    return (wnw_prompt){WNW_INIT(wnw_prompt), .n_prefix = n_prefix, .suffix = (int32_t *)(uintptr_t)suffix,
-                        .n_suffix = n};
+    return (wnw_prompt){.n_prefix = n_prefix, .suffix = (int32_t *)(uintptr_t)suffix, .n_suffix = n};
 }
 
 static void test_tasks(void **state)

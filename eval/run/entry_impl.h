@@ -26,7 +26,7 @@ struct eval_shared_reading {
     /* What the base was told: the policies of its configs, the questions as tasks, and of the prompt what was read. */
     wnw_run told;
     wnw_run_more told_more;
-    wnw_prompt prompt;
+    wnw_prompt *prompt;
     struct eval_questions questions;
     const wnw_policy **policies; /* [n] */
 };

@@ -321,6 +321,20 @@ static int open_mode(struct eval_shared_reading *rd, enum eval_mode mode, struct
     return eval_hand_over_left_out(rd, e, n);
 }
 
+/* Makes the prompt of rd->told, of n tokens so far. */
+static int tell_prompt(struct eval_shared_reading *rd, const int32_t *tokens, int32_t n, int32_t n_context)
+{
+    const struct eval_chat *chat = rd->r->chat;
+    const wnw_prompt_parts parts = {
+        WNW_INIT(wnw_prompt_parts), .tokens = tokens,           .n_tokens = n,
+        .n_context = n_context,     .n_prefix = chat->n_prefix, .suffix = chat->suffix,
+        .n_suffix = chat->n_suffix};
+    wnw_prompt_free(rd->prompt);
+    const int status = wnw_prompt_new(&rd->prompt, &parts);
+    rd->told.prompt = rd->prompt;
+    return eval_status_code(status);
+}
+
 /* Reads to the end of what a mode compresses, which the next begin tells of the prompt: what follows its first piece is
  * the question. */
 static int read_to(struct eval_shared_reading *rd, enum eval_mode mode)
@@ -339,10 +353,8 @@ static int read_to(struct eval_shared_reading *rd, enum eval_mode mode)
     if (rc == APP_OK && begins && from == 0)
         eval_reading_store_add(rd, to);
     rd->prefill_ms += app_now_ms() - start;
-    rd->prompt.tokens = p->ids;
-    rd->prompt.n_tokens = to;
-    rd->prompt.n_context = p->n_context;
-    return rc;
+    const int told = tell_prompt(rd, p->ids, to, p->n_context);
+    return rc == APP_OK ? told : rc;
 }
 
 /* Plans, compresses and answers for one mode. The base is left as it is, unless it is the last mode. */
@@ -385,7 +397,6 @@ static const wnw_profile *asked_while_reading(const struct eval_shared_reading *
 /* Makes the base and tells it what will be asked of it. */
 static int open_base(struct eval_shared_reading *rd)
 {
-    const struct eval_chat *chat = rd->r->chat;
     int32_t n = 0;
     bool asks = false;
     rd->policies = calloc((size_t)rd->n, sizeof *rd->policies);
@@ -401,13 +412,11 @@ static int open_base(struct eval_shared_reading *rd)
     }
     if (asks)
         WNW_TRY(eval_questions_make(&rd->questions, rd->r));
-    rd->prompt = (wnw_prompt){WNW_INIT(wnw_prompt), .n_prefix = chat->n_prefix, .suffix = chat->suffix,
-                              .n_suffix = chat->n_suffix};
     rd->told_more = (wnw_run_more){
         WNW_INIT(wnw_run_more),     .policies = rd->policies,         .n_policies = n,
         .n_tasks = rd->questions.n, .task_tokens = rd->questions.ids, .n_task_tokens = rd->questions.n_ids};
-    rd->told = (wnw_run){WNW_INIT(wnw_run), .profile = asked_while_reading(rd), .prompt = &rd->prompt,
-                         .more = &rd->told_more};
+    rd->told = (wnw_run){WNW_INIT(wnw_run), .profile = asked_while_reading(rd), .more = &rd->told_more};
+    WNW_TRY(tell_prompt(rd, NULL, 0, 0));
     return eval_status_code(wnw_session_begin(rd->base, &rd->told));
 }
 
@@ -440,8 +449,10 @@ static int run_group(struct eval_shared_reading *rd)
     wnw_session_free(rd->base);
     eval_questions_clear(&rd->questions);
     free(rd->policies);
+    wnw_prompt_free(rd->prompt);
     rd->base = NULL;
     rd->policies = NULL;
+    rd->prompt = NULL;
     rd->prefill_ms = 0;
     rd->n_kept = 0;
     return rc;

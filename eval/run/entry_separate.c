@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "eval/base/grow.h"
+#include "winnow_tools.h"
 
 static int begin_separate(struct eval_entry *e, const struct eval_shared_reading *rd,
                           const wnw_prompt *prompt)
@@ -35,14 +36,17 @@ static int read_separate(struct eval_entry *e, const struct eval_shared_reading 
     const struct eval_chat *chat = rd->r->chat;
     struct eval_prompt *p = &rd->r->first[0];
     wnw_report report = wnw_report_default();
-    wnw_prompt prompt = {WNW_INIT(wnw_prompt),      .tokens = p->ids,           .n_tokens = p->n,
-                         .n_context = p->n_context, .n_prefix = chat->n_prefix, .suffix = chat->suffix,
-                         .n_suffix = chat->n_suffix};
+    wnw_prompt_parts parts = {WNW_INIT(wnw_prompt_parts), .tokens = p->ids,           .n_tokens = p->n,
+                              .n_context = p->n_context,  .n_prefix = chat->n_prefix, .suffix = chat->suffix,
+                              .n_suffix = chat->n_suffix};
+    wnw_prompt *prompt;
     e->n_part = eval_reading_border(rd->r, e->config->mode);
     if (e->config->mode == EVAL_AWARE)
-        prompt.n_tokens = e->n_part;
+        parts.n_tokens = e->n_part;
     WNW_TRY(eval_new_session(&e->session, rd->m, e->config));
-    int rc = begin_separate(e, rd, &prompt);
+    WNW_TRY(eval_status_code(wnw_prompt_new(&prompt, &parts)));
+    int rc = begin_separate(e, rd, prompt);
+    wnw_prompt_free(prompt); /* the session has copied what it needs */
     if (rc != APP_OK || e->left_out ||
         eval_entry_leave_out(e, wnw_session_read(e->session, p->ids, e->n_part, &report), &rc) ||
         rc != APP_OK)

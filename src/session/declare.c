@@ -6,6 +6,7 @@
 #include "policy/policy.h"
 #include "profile/profile.h"
 #include "session/session.h"
+#include "text/prompt.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -169,15 +170,15 @@ int wnw_session_begin(wnw_session *s, const wnw_run *run)
 {
     wnw_run own = wnw_run_default();
     wnw_run_more more = wnw_run_more_default();
-    wnw_prompt prompt = wnw_prompt_default();
+    const wnw_prompt unknown = {0};
     wnw_policy *made = NULL;
     struct wnw__token_log ids = {0};
     WNW_REQUIRE(s);
     WNW_REQUIRE(run);
     WNW_TRY(WNW_SIZED_TAKE(wnw_run, &own, run));
     WNW_TRY(WNW_SIZED_TAKE(wnw_run_more, &more, own.more));
-    WNW_TRY(WNW_SIZED_TAKE(wnw_prompt, &prompt, own.prompt));
-    WNW_TRY(check_prompt(&prompt)); /* before its numbers are computed with */
+    const wnw_prompt *const prompt = own.prompt ? own.prompt : &unknown;
+    WNW_TRY(check_prompt(prompt)); /* before its numbers are computed with */
     if (own.recipe)
         WNW_TRY(wnw__run_policy(&made, s, &own, s->n_past > 0));
     else if (own.policy &&
@@ -191,7 +192,7 @@ int wnw_session_begin(wnw_session *s, const wnw_run *run)
                                         .every = own.every,
                                         .target = own.target,
                                         .once = more.once};
-    int rc = prepare(s, &own, &more, &rules, &prompt, &ids);
+    int rc = prepare(s, &own, &more, &rules, prompt, &ids);
     if (rc == WNW_OK) /* the last step that can fail; nothing was replaced before it */
         rc = declare_all(s, own.policy, &more, wnw__rules_replan(&rules));
     if (rc == WNW_OK) {
@@ -199,8 +200,8 @@ int wnw_session_begin(wnw_session *s, const wnw_run *run)
         wnw__rules_set(s, &rules, made, more.goes_on);
         made = NULL;
         s->profile = s->shape.profile = own.profile;
-        s->n_prefix = prompt.n_prefix;
-        s->n_question = more.question_later ? 0 : prompt.n_tokens - prompt.n_context;
+        s->n_prefix = prompt->n_prefix;
+        s->n_question = more.question_later ? 0 : prompt->n_tokens - prompt->n_context;
     }
     wnw__token_log_free(&ids);
     wnw_policy_free(made);

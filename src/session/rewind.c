@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Taking back tokens that were read, where the session is then the one that it was before it read them. */
 #include "session/session.h"
+#include "winnow_chat.h"
 
 /* The rules count generated tokens from the last compression on. Only of the last ones, which follow each other, is it
  * known that they were generated. */
