@@ -7,8 +7,8 @@
  * session plans twice, the second time with ggml's attention and in batches of other sizes. Their products are added up in another
  * order.
  *
- * Where the scores of the other program are known, each of them must lie within FACTOR times that error, in relation to its size,
- * and the norms that its selector has looked at, too. Then the plan is made once more with these numbers in place of those here. What comes out must be
+ * Where the scores of the other program are known, each of them must lie within FACTOR times that error, in relation to its size.
+ * So must the norms that its selector has looked at. Then the plan is made once more with these numbers in place of those here. What comes out must be
  * what the other program keeps, entry by entry. So counts of layers and heads follow from scores, by any formula. A scorer that
  * jumps is compared by what it looks at, and its scores follow, too.
  *
