@@ -8,6 +8,7 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "winnow.h"
+#include "winnow_calibrate.h"
 
 #include <jansson.h>
 #include <math.h>
