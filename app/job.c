@@ -169,7 +169,7 @@ static int check_policy(struct app_job *job)
             assume_size(job);
         return APP_OK;
     }
-    const int status = wnw_policy_parse(&job->policy, recipe, NULL);
+    const int status = wnw_policy_parse(&job->policy, recipe, job->args->registry);
     if (status != WNW_OK)
         return app_fail_status(status);
     if (wnw_policy_is_full(job->policy)) {

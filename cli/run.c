@@ -22,6 +22,10 @@ static int read_prompt(struct app_job *job, struct cli_store_use *use)
 static int start(struct app_job *job, struct cli_store_use *use, const struct cli_args *args)
 {
     int rc = app_job_check(job, &args->app);
+    if (rc == APP_OK && args->store && args->app.plugins.n > 0)
+        rc =
+            app_fail(APP_BAD_INPUT, "a stored document needs its policy's parts when it is opened again, and "
+                                    "plugins may be gone then; leave out --store or --plugin");
     if (rc == APP_OK)
         rc = cli_store_use_check(args);
     if (rc != APP_OK)

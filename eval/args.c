@@ -98,7 +98,10 @@ APP_GROUP(eval_group_tasks, "Samples", tasks_options);
 
 static const struct app_option config_options[] = {
     TEXT("policies", "LIST", "full,snapkv,lagkv, or the suite's", policies,
-         "recipes; key=value continues the recipe before it. The full cache is always included"),
+         "recipes; key=value continues the recipe before it. plan:DIR applies the keep-plans of a folder, "
+         "one file per sample. "
+         "The full cache is always included"),
+    APP_PLUGIN_OPTION(AT(app.plugins)),
     TEXT("ratios", "LIST", "0.5, or the suite's", ratios,
          "sizes: fractions removed, 0 <= R < 1; auc9 = 0 to 0.9, lag = 0.25 to 0.875, crit = 0.2 to 0.8; own "
          "= what the policy says"),

@@ -1197,7 +1197,8 @@ static void test_shipped_papers(void **state)
                 fail_msg("line %d names '%s', which begins with no preset", i + 2, recipe);
             /* Answers have the shortest recipe: it must be found where the file names a preset. */
             assert_int_equal(wnw_policy_short(policy, &shortest), WNW_OK);
-            char *canonical = eval_recipe_canonical(recipe), *again = eval_recipe_canonical(shortest);
+            char *canonical = eval_recipe_canonical(recipe, NULL),
+                 *again = eval_recipe_canonical(shortest, NULL);
             assert_string_equal(canonical, again);
             free(canonical);
             free(again);

@@ -71,7 +71,7 @@ static bool test(struct eval_planned_contrast *p, const struct eval_tables *t)
 
 static bool measure(struct eval_planned_contrast *p, const struct eval_tables *t)
 {
-    char *a = eval_recipe_canonical(p->contrast.a), *b = eval_recipe_canonical(p->contrast.b);
+    char *a = eval_recipe_canonical(p->contrast.a, NULL), *b = eval_recipe_canonical(p->contrast.b, NULL);
     const struct eval_block *block = find_block(t, &p->contrast);
     bool good = a && b;
     if (good && block) {

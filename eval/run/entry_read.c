@@ -15,6 +15,7 @@
 #include "app/process.h"
 #include "app/stop.h"
 #include "eval/base/grow.h"
+#include "eval/run/plans.h"
 #include "eval/run/reading_store.h"
 #include "winnow_method.h"
 #include "winnow_tools.h"
@@ -314,6 +315,8 @@ static int open_mode(struct eval_shared_reading *rd, enum eval_mode mode, struct
         one->n_part = wnw_session_n_past(rd->base);
         one->kept_mean = one->n_part;
         one->prefill_ms = rd->prefill_ms;
+        if (one->config->plans)
+            WNW_TRY(eval_plans_load(one, rd->r, rd->m->model, &rd->m->info));
     }
     for (int32_t i = 0; i < *n; i++)
         if (!e[i].config->full && !e[i].plan && !e[i].left_out)

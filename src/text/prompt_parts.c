@@ -3,6 +3,7 @@
 #include "text/prompt.h"
 
 #include "base/err.h"
+#include "winnow_chat.h"
 
 #include <stdlib.h>
 #include <string.h>
