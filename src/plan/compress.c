@@ -292,8 +292,8 @@ void wnw__draft_times(const struct wnw__draft *draft, wnw_report *report)
 
 void wnw__draft_protection(const struct wnw__draft *draft, wnw_report *report)
 {
-    report->protected_first = draft->drops ? draft->least.n_first : draft->src->n_past;
-    report->protected_last = draft->drops ? draft->least.n_last : 0;
+    report->protected_first = draft->drops ? draft->min_protected.n_first : draft->src->n_past;
+    report->protected_last = draft->drops ? draft->min_protected.n_last : 0;
 }
 
 void wnw__report_add(wnw_report *sum, const wnw_report *one)

@@ -108,7 +108,7 @@ struct wnw__draft {
     bool observes;       /* whether the draft observes the current layer */
     bool empties;        /* whether a layer seen so far loses all its entries */
     bool drops;          /* whether any head seen so far loses entries */
-    wnw_protected least; /* the fewest protected entries of those heads */
+    wnw_protected min_protected; /* the fewest protected entries of those heads */
     wnw_needs needs;     /* what it needs of that layer */
     struct wnw__draft_kept kept;
 

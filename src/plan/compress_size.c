@@ -132,7 +132,7 @@ static void add_protected(struct wnw__draft *draft, const wnw_size *size)
 }
 
 /* Finds out whether every entry stays after all, and sets or clears the warning accordingly. */
-static void find_whole(struct wnw__draft *draft, const wnw_size *size)
+static void mark_keep_all(struct wnw__draft *draft, const wnw_size *size)
 {
     const int32_t n_max = draft->cache.n_max;
     if (wnw__policy_keeps_all(draft->policy)) {
@@ -179,7 +179,7 @@ int wnw__draft_resolve_size(struct wnw__draft *draft, const wnw_size *size)
         return wnw__fail(WNW_E_ARG, "unknown kind of size %d", (int)size->kind);
     }
     add_protected(draft, size);
-    find_whole(draft, size);
+    mark_keep_all(draft, size);
     return WNW_OK;
 }
 

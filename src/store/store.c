@@ -117,11 +117,11 @@ static int make_form(struct key *k, const wnw_store_key *key)
 {
     wnw_run run = wnw_run_default();
     wnw_session_params how = wnw_session_default_params();
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt_parts prompt = wnw_prompt_parts_default();
     char size[64];
     WNW_TRY(WNW_SIZED_TAKE(wnw_run, &run, key->run));
     WNW_TRY(WNW_SIZED_TAKE(wnw_session_params, &how, key->session));
-    WNW_TRY(WNW_SIZED_TAKE(wnw_prompt, &prompt, run.prompt));
+    WNW_TRY(run.prompt ? wnw_prompt_get_parts(run.prompt, &prompt) : WNW_OK);
     WNW_TRY(check_run(&run));
     wnw_model_fingerprint(key->model, k->fingerprint);
     size_text(size, &run.size);

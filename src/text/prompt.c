@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* A prompt is the first turn of a conversation (chat.c). */
+#include "text/prompt.h"
+
 #include "base/err.h"
 #include "winnow_chat.h"
 
-int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_params *params)
+int wnw_prompt_build(wnw_prompt **out, const wnw_model *m, const wnw_prompt_params *params)
 {
     wnw_chat *c = NULL;
     wnw_prompt_params own = wnw_prompt_default_params();
-    const wnw_prompt nothing = wnw_prompt_default();
     WNW_REQUIRE(out);
-    WNW_TRY(WNW_SIZED_CHECK(wnw_prompt, out));
-    wnw__sized_give(out, &nothing);
+    *out = NULL;
     WNW_REQUIRE(m);
     WNW_REQUIRE(params);
     WNW_TRY(WNW_SIZED_TAKE(wnw_prompt_params, &own, params));
