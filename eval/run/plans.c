@@ -5,6 +5,7 @@
 #include "app/files.h"
 #include "app/plan_file.h"
 #include "eval/base/grow.h"
+#include "winnow_tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>
