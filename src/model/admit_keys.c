@@ -534,6 +534,24 @@ static int check_delta(const struct wnw_model *m)
     return WNW_OK;
 }
 
+/* The rows that are looked up for the last tokens are as long together as a state, where a layer has them. libllama checks neither. */
+static int check_ngrams(const struct wnw_model *m)
+{
+    const double n = number(m, ".ple.ngram_size", 0), n_each = number(m, ".ple.heads_per_ngram", 0),
+                 length = number(m, ".embedding_length_per_layer_input", 0),
+                 embd = number(m, ".embedding_length", 0);
+    char full[WNW_KEY_MAX];
+    if (!is_of(m, "qwen4exp") || wnw__key_find(m->gguf, ".ple.layers", full) < 0 ||
+        count_of(m, ".ple.layers") == 0 || (n - 1) * n_each * length == embd)
+        return WNW_OK;
+    return wnw__fail(
+        WNW_E_FORMAT,
+        "the GGUF says %s.ple.ngram_size = %g, ple.heads_per_ngram = %g and "
+        "embedding_length_per_layer_input = %g: the first less 1, the second and the third must give "
+        "embedding_length = %g as their product",
+        m->foreign.name, n, n_each, length, embd);
+}
+
 /* libllama asserts on it while it computes. */
 static int check_temperature(const struct wnw_model *m)
 {
@@ -584,6 +602,7 @@ int wnw__admit_keys(const struct wnw_model *m)
     WNW_TRY(check_shared(m));
     WNW_TRY(check_layers(m));
     WNW_TRY(check_delta(m));
+    WNW_TRY(check_ngrams(m));
     WNW_TRY(check_temperature(m));
     WNW_TRY(check_pooling(m));
     return check_scaling(m);
