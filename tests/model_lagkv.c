@@ -394,7 +394,7 @@ static void sliding_layers_are_left_alone(void **state)
     wnw_model_free(f.m);
 }
 
-/* A session of which plans are made again and again. */
+/* A session that is planned again and again. */
 struct planned {
     wnw_session *s;
     const wnw_policy *p;
@@ -409,7 +409,7 @@ static void plan(void *user, bool other)
     wnw_plan_free(made);
 }
 
-/* Writes what `from` has stored, as the numbers that it stands for, into the rows of a float32 cache of the same entries. */
+/* Writes what `from` has stored, as numbers, into the rows of a float32 cache of the same entries. */
 static void write_rows(wnw_session *s, const wnw_session *from)
 {
     const struct wnw__cache *c = &s->cache;
