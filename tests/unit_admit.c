@@ -293,6 +293,8 @@ static void test_keys(void **state)
         {"smallthinker", {0}, {0}, WNW_E_FORMAT},
         {"qwen3vl", {".n_deepstack_layers", ".rope.dimension_sections"}, {N_LAYER - 1, 4}, WNW_OK},
         {"qwen3vl", {".n_deepstack_layers", ".rope.dimension_sections"}, {N_LAYER, 4}, WNW_E_FORMAT},
+        {"qwen3vl", {".nextn_predict_layers", ".rope.dimension_sections"}, {N_LAYER, 4}, WNW_E_FORMAT},
+        {"hrm_text", {".hrm.h_cycles", ".hrm.layers_per_stack"}, {1, N_LAYER}, WNW_OK},
         {"qwen35", {".rope.dimension_sections"}, {32}, WNW_OK},
         {"qwen35", {".rope.dimension_sections"}, {33}, WNW_E_FORMAT},
         {"qwen3tts", {".n_deepstack_layers", ".rope.dimension_sections"}, {N_LAYER, 4}, WNW_E_FORMAT},

@@ -493,10 +493,10 @@ static int check_shared(const struct wnw_model *m)
                             n_shared, n_layer);
 }
 
-/* Counts of layers that families need. */
+/* Counts of layers that families need, without those that predict further tokens, which libllama counts apart. */
 static int check_layers(const struct wnw_model *m)
 {
-    const double n = number(m, ".block_count", 0);
+    const double n = number(m, ".block_count", 0) - number(m, ".nextn_predict_layers", 0);
     bool good = true;
     if (is_of(m, "deepseek4") && number(m, ".attention.head_count_kv", 0) != 1)
         return wnw__fail(WNW_E_FORMAT,
@@ -517,7 +517,7 @@ static int check_layers(const struct wnw_model *m)
     return good ? WNW_OK
                 : wnw__fail(WNW_E_FORMAT,
                             "the GGUF says %s.block_count = %g, which does not fit its other keys",
-                            m->foreign.name, n);
+                            m->foreign.name, number(m, ".block_count", 0));
 }
 
 /* A head of the delta rule has keys and values of one size. */
