@@ -493,7 +493,7 @@ static int check_shared(const struct wnw_model *m)
                             n_shared, n_layer);
 }
 
-/* Counts of layers that families need, without those that predict further tokens, which libllama counts apart. */
+/* Counts of layers that families need, without those that predict further tokens. */
 static int check_layers(const struct wnw_model *m)
 {
     const double n = number(m, ".block_count", 0) - number(m, ".nextn_predict_layers", 0);
