@@ -45,13 +45,13 @@ static int32_t largest_average(const struct wnw__draft *draft, double ratio)
 static int size_of_ratio(struct wnw__draft *draft, double ratio)
 {
     struct wnw__draft_size *s = &draft->size;
-    const int32_t n_max = draft->cache.n_max, base = draft->src->ratio_base, apart = draft->src->n_apart;
+    const int32_t n_max = draft->cache.n_max, base = draft->src->ratio_base, excluded = draft->src->n_excluded;
     if (!(ratio >= 0 && ratio < 1))
         return wnw__fail(WNW_E_RANGE, "ratio %g is out of range; it is the fraction removed, 0 <= ratio < 1",
                          ratio);
     if (base > 0 || draft->cache.n_min == n_max) {
-        s->mean = ((base > 0 ? base : n_max) - apart) * (1 - ratio) + apart;
-        s->ratio = apart > 0 ? 0 : ratio; /* what remains of all entries is said by the mean then */
+        s->mean = ((base > 0 ? base : n_max) - excluded) * (1 - ratio) + excluded;
+        s->ratio = excluded > 0 ? 0 : ratio; /* what remains of all entries is said by the mean then */
         s->budget = wnw__round_count(s->mean, draft->policy->rounding);
         if (s->budget > n_max)
             s->mean = s->budget = n_max;
