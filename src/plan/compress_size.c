@@ -45,7 +45,8 @@ static int32_t largest_average(const struct wnw__draft *draft, double ratio)
 static int size_of_ratio(struct wnw__draft *draft, double ratio)
 {
     struct wnw__draft_size *s = &draft->size;
-    const int32_t n_max = draft->cache.n_max, base = draft->src->ratio_base, excluded = draft->src->n_excluded;
+    const int32_t n_max = draft->cache.n_max, base = draft->src->ratio_base,
+                  excluded = draft->src->n_excluded;
     if (!(ratio >= 0 && ratio < 1))
         return wnw__fail(WNW_E_RANGE, "ratio %g is out of range; it is the fraction removed, 0 <= ratio < 1",
                          ratio);
