@@ -2,6 +2,7 @@
 /* Prompts: what of them the chat template wrote. Ids are those of the vocabularies' own control tokens. */
 #include "helpers.h"
 #include "peek_prompt.h"
+#include "winnow_chat.h"
 #include "winnow_tools.h"
 
 #include <stdlib.h>
