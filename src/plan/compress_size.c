@@ -102,7 +102,7 @@ static int size_of_bytes(struct wnw__draft *draft, uint64_t bytes)
     return WNW_OK;
 }
 
-/* Who decides how much stays where no size does. */
+/* The part that sets the size where the caller gave none. */
 static enum wnw__size_rule rule_of_none(const struct wnw__draft *draft)
 {
     return draft->selector->recursive                                                ? WNW_SIZE_RULE_SELECTOR
@@ -148,7 +148,7 @@ static void mark_keep_all(struct wnw__draft *draft, const wnw_size *size)
     if (n_max == 0 || draft->cache.n_part == 0)
         draft->size.rule = WNW_SIZE_RULE_ALL;
     if (draft->size.rule == WNW_SIZE_RULE_MEAN && draft->size.budget >= n_max) {
-        /* A ceiling that nothing reaches is none: who has a size of its own still takes that. */
+        /* A size above that of the cache changes nothing; a head budget with an own size still applies it. */
         draft->size.rule =
             rule_of_none(draft) == WNW_SIZE_RULE_HEADS ? WNW_SIZE_RULE_HEADS : WNW_SIZE_RULE_ALL;
         draft->size.may_shrink = draft->size.may_shrink || draft->size.rule == WNW_SIZE_RULE_HEADS;
