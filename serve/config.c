@@ -8,6 +8,7 @@
 #include "serve/origins.h"
 #include "serve/parks.h"
 #include "winnow_bridge.h"
+#include "winnow_calibrate.h"
 #include "winnow_method.h"
 
 #include <stdio.h>
