@@ -3,7 +3,7 @@
 #ifndef WNW_APP_PLAN_FILE_H
 #define WNW_APP_PLAN_FILE_H
 
-#include "winnow.h"
+#include "winnow_method.h"
 
 #include <jansson.h>
 

@@ -6,6 +6,7 @@
 #include "app/plan_file.h"
 #include "base/random.h"
 #include "eval/base/grow.h"
+#include "winnow_tools.h"
 
 #include <dirent.h>
 #include <errno.h>
