@@ -27,6 +27,12 @@ extern "C" {
  * wnw_bridge_set_policy). Not to be called while another thread uses ggml's registry. */
 WNW_API int wnw_bridge_register(void);
 
+/* Makes devices around other devices of this ggml, and registers them: WINNOW0 around the first of `names`, which commas
+ * separate, WINNOW1 around the next ("CPU", "RPC0[127.0.0.1:50052]"). Weights, keys and values are in their memory, and they compute.
+ * wnw_bridge_register makes those that the environment's WINNOW_DEVICES names. docs/use/devices.md says what they do. E_ARG: there is no
+ * such device, or it is named twice; the sentence lists those that are there. Other errors are those of wnw_bridge_register. */
+WNW_API int wnw_bridge_wrap(const char *names);
+
 /* The version of ggml that the backend was built for, "0.25.3 0c1e570" for example; NULL: winnow was built without it. Static. */
 WNW_API const char *wnw_bridge_built_for(void);
 

@@ -77,7 +77,8 @@ void test_llama_open(struct test_llama *t, const char *path, const struct test_l
     assert_ok(wnw_bridge_register());
     llama_log_set(keep_log, NULL);
     wnw_set_log(count_kinds, NULL);
-    ggml_backend_dev_t devices[] = {ggml_backend_dev_by_name("WINNOW"), NULL}, none[] = {NULL};
+    ggml_backend_dev_t devices[] = {ggml_backend_dev_by_name(params->device ? params->device : "WINNOW"), NULL},
+                       none[] = {NULL};
     assert_non_null(devices[0]);
     struct llama_model_params m = llama_model_default_params();
     m.devices = params->ours ? devices : none;
