@@ -22,6 +22,10 @@ static const char *const models[] = {"tiny/tiny-qwen2-f32.gguf", "tiny/tiny-qwen
 static void test_names(void **state)
 {
     (void)state;
+    assert_int_equal(wnw_bridge_wrap("CPU,Vulkan7"), WNW_E_ARG); /* all of them, or none */
+    assert_null(ggml_backend_dev_by_name("WINNOW0"));
+    assert_int_equal(wnw_bridge_wrap("CPU,CPU"), WNW_E_ARG);
+    assert_null(ggml_backend_dev_by_name("WINNOW0"));
     assert_ok(wnw_bridge_wrap("CPU"));
     assert_non_null(ggml_backend_dev_by_name("WINNOW0"));
     assert_string_equal(ggml_backend_dev_description(ggml_backend_dev_by_name("WINNOW0")),
@@ -32,6 +36,11 @@ static void test_names(void **state)
     assert_non_null(strstr(wnw_last_error(), "no device 'Vulkan7'"));
     assert_non_null(strstr(wnw_last_error(), "CPU"));
     assert_int_equal(wnw_bridge_wrap(""), WNW_E_ARG);
+    assert_int_equal(wnw_bridge_wrap("rpc:nowhere"), WNW_E_ARG);
+    assert_non_null(strstr(wnw_last_error(), "no address"));
+    assert_int_equal(wnw_bridge_wrap("rpc:127.0.0.1:1"), WNW_E_BACKEND);
+    assert_non_null(strstr(wnw_last_error(), "127.0.0.1:1 cannot be reached"));
+    assert_int_equal(wnw_bridge_wrap("rpc:no.such.host.invalid:50052"), WNW_E_BACKEND);
     assert_int_equal(wnw_bridge_wrap("WINNOW"), WNW_E_ARG); /* ours is around others */
     assert_int_equal(wnw_bridge_wrap(NULL), WNW_E_ARG);
     assert_null(ggml_backend_dev_by_name("WINNOW1"));

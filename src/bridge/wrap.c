@@ -88,6 +88,16 @@ static ggml_backend_event_t dev_event_new(ggml_backend_dev_t dev)
     return ggml_backend_event_new(wnw__wrap_of(dev)->x);
 }
 
+unsigned wnw__wrap_frees(void)
+{
+    unsigned n = 0;
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        struct wnw__wrap *w = wnw__wrap_of(ggml_backend_dev_get(i));
+        n += w ? atomic_load_explicit(&w->freed, memory_order_relaxed) : 0;
+    }
+    return n;
+}
+
 /* ---- Registration ---- */
 
 /* The devices that can be wrapped, one after the other: "CPU, Vulkan0". */
@@ -118,7 +128,15 @@ static ggml_backend_dev_t device_of(const char *name)
     return NULL;
 }
 
-/* How many such devices there are; *twice: whether one of them is around x. */
+enum { MOST_DEVICES = 64 };
+
+/* Devices that are not registered yet: all are, or none. */
+struct made {
+    struct wnw__wrap *w[MOST_DEVICES];
+    int32_t n;
+};
+
+/* How many such devices are registered; *twice: whether one of them is around x. */
 static int32_t count_wraps(ggml_backend_dev_t x, bool *twice)
 {
     int32_t n = 0;
@@ -131,16 +149,14 @@ static int32_t count_wraps(ggml_backend_dev_t x, bool *twice)
     return n;
 }
 
-static int add_device(const char *name, ggml_backend_reg_t reg)
+static int make_device(struct made *made, ggml_backend_dev_t x, const char *name, ggml_backend_reg_t reg)
 {
-    char there[512];
     bool twice;
-    ggml_backend_dev_t x = device_of(name);
-    if (!x) {
-        list_devices(there, sizeof there);
-        return wnw__fail(WNW_E_ARG, "there is no device '%s': this ggml has %s", name, there);
-    }
-    const int32_t n = count_wraps(x, &twice);
+    const int32_t n = count_wraps(x, &twice) + made->n;
+    for (int32_t i = 0; i < made->n; i++)
+        twice = twice || made->w[i]->x == x;
+    if (made->n == MOST_DEVICES)
+        return wnw__fail(WNW_E_ARG, "device '%s' is one too many: %d can be named", name, MOST_DEVICES);
     if (twice)
         return wnw__fail(WNW_E_ARG, "device '%s' is named twice: one device is around it", name);
     struct wnw__wrap *w = calloc(1, sizeof *w);
@@ -149,7 +165,7 @@ static int add_device(const char *name, ggml_backend_reg_t reg)
     w->x = x;
     w->xt = ggml_backend_dev_buffer_type(x);
     snprintf(w->name, sizeof w->name, "WINNOW%d", (int)n);
-    snprintf(w->description, sizeof w->description, "winnow around %s", ggml_backend_dev_name(x));
+    snprintf(w->description, sizeof w->description, "winnow around %s", name);
     /* Kernels of GPUs want 256 keys at a time; those of a CPU take any number. RPC hides which one computes. */
     const bool is_cpu = ggml_backend_dev_type(x) == GGML_BACKEND_DEVICE_TYPE_CPU ||
                         strncmp(ggml_backend_dev_name(x), "RPC", 3) == 0;
@@ -178,16 +194,50 @@ static int add_device(const char *name, ggml_backend_reg_t reg)
                   .event_new = dev_event_new},
         .reg = reg,
         .context = w};
-    ggml_backend_device_register(&w->dev);
+    made->w[made->n++] = w;
     return WNW_OK;
+}
+
+/* Those of a server: "rpc:HOST:PORT". */
+static int make_remote(struct made *made, const char *name, ggml_backend_reg_t reg)
+{
+    ggml_backend_reg_t remote;
+    WNW_TRY(wnw__wrap_remote(name + 4, &remote));
+    int rc = WNW_OK;
+    for (size_t i = 0; i < ggml_backend_reg_dev_count(remote) && rc == WNW_OK; i++)
+        rc = make_device(made, ggml_backend_reg_dev_get(remote, i), name, reg);
+    return rc;
+}
+
+static int make_named(struct made *made, const char *name, ggml_backend_reg_t reg)
+{
+    char there[512];
+    ggml_backend_dev_t x = device_of(name);
+    if (x)
+        return make_device(made, x, name, reg);
+    if (strncmp(name, "rpc:", 4) == 0)
+        return make_remote(made, name, reg);
+    list_devices(there, sizeof there);
+    return wnw__fail(WNW_E_ARG,
+                     "there is no device '%s': this ggml has %s, and rpc:HOST:PORT is of another machine",
+                     name, there);
 }
 
 int wnw__wrap_register(const char *names, ggml_backend_reg_t reg)
 {
+    struct made made = {.n = 0};
     char *list = strdup(names), *rest = list, *name;
     int rc = list ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for names of devices");
     while (rc == WNW_OK && (name = strsep(&rest, ",")))
-        rc = add_device(name, reg);
+        rc = make_named(&made, name, reg);
     free(list);
+    for (int32_t i = 0; i < made.n; i++) {
+        if (rc == WNW_OK) {
+            ggml_backend_device_register(&made.w[i]->dev);
+            continue;
+        }
+        pthread_mutex_destroy(&made.w[i]->lock);
+        free(made.w[i]);
+    }
     return rc;
 }

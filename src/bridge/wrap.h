@@ -4,6 +4,7 @@
  * What is said here of a device X is the one inside.
  *
  *     wrap.c:         devices and their registration
+ *     wrap_remote.c:  devices of other machines
  *     wrap_buffer.c:  memory that libllama asks for
  *     wrap_rect.c:    keys and values in libllama's own layout
  *     wrap_rows.c:    keys and values of ragged layers
@@ -57,6 +58,10 @@ struct wnw__wrap *wnw__wrap_of(ggml_backend_dev_t dev);
  * twice; the sentence lists those that are there. */
 int wnw__wrap_register(const char *names, ggml_backend_reg_t reg);
 
+/* Has ggml know the devices of an RPC server at HOST:PORT (wrap_remote.c). E_ARG: it is no such address; E_BACKEND: no server of this
+ * ggml's version answers there, within seconds. */
+int wnw__wrap_remote(const char *name, ggml_backend_reg_t *out);
+
 /* ---- Memory (wrap_buffer.c) ---- */
 
 void wnw__wrap_buffer_type_init(struct wnw__wrap *w);
@@ -108,6 +113,10 @@ void wnw__wrap_layer_clear(struct wnw__bridge_layer *l);
 void wnw__wrap_layer_free(struct wnw__bridge_layer *l);
 /* A new buffer of X, all 0. E_NOMEM: X has no memory for it. */
 int wnw__wrap_buffer_new(ggml_backend_buffer_t *out, struct wnw__wrap *w, size_t bytes);
+/* How often that was on all devices: a server forgets the graphs of all of its own. */
+unsigned wnw__wrap_frees(void);
+/* Notes that buffers of X were freed, or may have been. */
+void wnw__wrap_freed(struct wnw__wrap *w);
 void wnw__wrap_buffer_drop(struct wnw__wrap *w, ggml_backend_buffer_t buffer);
 /* `bytes` rounded up to what X's tensors are aligned to. */
 size_t wnw__wrap_align(const struct wnw__wrap *w, size_t bytes);

@@ -103,6 +103,7 @@ static void free_buffer(ggml_backend_buffer_t buffer)
     struct wnw__bridge_cache *c = buffer->context;
     for (int32_t i = 0; i < c->n_layer; i++)
         wnw__wrap_layer_free(c->layers[i]);
+    wnw__wrap_freed(wrap_of_type(buffer->buft)); /* the context frees others, too */
     wnw__bridge_cache_close(c);
 }
 
@@ -227,6 +228,7 @@ static ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t type, size_
     struct wnw__wrap *w = wrap_of_type(type);
     const bool is_cache = asked_for_cache;
     asked_for_cache = false;
+    wnw__wrap_freed(w); /* libllama frees a smaller one before */
     if (is_cache)
         return new_addresses(type, size);
     ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(w->xt, size);

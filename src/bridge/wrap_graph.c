@@ -94,6 +94,8 @@ static int place_store(struct build *b, const struct wnw__wrap_store *store)
     const int64_t n = store->node->src[0]->ne[1], all = (int64_t)l->k.n_stream * l->k.n_cell;
     struct on_x *on = layer_on_x(b, l);
     int32_t from = l->k.n_stream, to = 0;
+    if (on->host_rows)
+        return wnw__fail(WNW_E_UNSUPPORTED, "a graph writes keys of layer %d twice", (int)l->il);
     WNW_TRY(read_cells(b, store->node->src[1]));
     for (int64_t i = 0; i < n; i++) {
         if (b->cells[i] < 0 || b->cells[i] >= all)

@@ -31,12 +31,17 @@ int wnw__wrap_buffer_new(ggml_backend_buffer_t *out, struct wnw__wrap *w, size_t
     return WNW_OK;
 }
 
+void wnw__wrap_freed(struct wnw__wrap *w)
+{
+    atomic_fetch_add_explicit(&w->freed, 1, memory_order_relaxed);
+}
+
 void wnw__wrap_buffer_drop(struct wnw__wrap *w, ggml_backend_buffer_t buffer)
 {
     if (!buffer)
         return;
     ggml_backend_buffer_free(buffer);
-    atomic_fetch_add_explicit(&w->freed, 1, memory_order_relaxed);
+    wnw__wrap_freed(w);
 }
 
 uint8_t *wnw__wrap_layer_at(const struct wnw__wrap_layer *w, bool is_v)

@@ -178,7 +178,7 @@ static int note_written(struct wnw__wrap_run *r, const struct wnw__wrap_look *lo
  * number does that. */
 static int forget_graph(struct wnw__wrap_run *r)
 {
-    const unsigned freed = atomic_load_explicit(&r->w->freed, memory_order_relaxed);
+    const unsigned freed = wnw__wrap_frees();
     uint8_t memory[2048];
     if (freed == r->freed || !r->w->set_tensor)
         return WNW_OK;
@@ -199,7 +199,7 @@ static int forget_graph(struct wnw__wrap_run *r)
     ggml_graph_add_node(graph, b);
     const enum ggml_status status = ggml_backend_graph_compute(r->x, graph);
     ggml_free(ctx);
-    r->freed = atomic_load_explicit(&r->w->freed, memory_order_relaxed);
+    r->freed = wnw__wrap_frees();
     return status == GGML_STATUS_SUCCESS ? WNW_OK
                                          : wnw__fail(WNW_E_BACKEND, "%s computes nothing", r->w->name);
 }
@@ -245,6 +245,7 @@ static void free_backend(ggml_backend_t backend)
     ggml_backend_synchronize(r->x);
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         wnw__wrap_buffer_drop(r->w, memory[i]->buffer);
+    wnw__wrap_freed(r->w);
     ggml_backend_free(r->x);
     for (int32_t i = 0; i < b->n_cache; i++)
         wnw__bridge_cache_release(b->caches[i]);
@@ -371,10 +372,8 @@ ggml_backend_t wnw__wrap_backend_new(struct wnw__wrap *w)
         free(r);
         return NULL;
     }
-    *r = (struct wnw__wrap_run){.w = w,
-                                .x = x,
-                                .freed = atomic_load_explicit(&w->freed, memory_order_relaxed),
-                                .at_once = wnw__bridge_is_set("WINNOW_RAGGED_AT_ONCE")};
+    *r = (struct wnw__wrap_run){
+        .w = w, .x = x, .freed = wnw__wrap_frees(), .at_once = wnw__bridge_is_set("WINNOW_RAGGED_AT_ONCE")};
     b->wrap = r;
     *backend = (struct ggml_backend){
         .guid = guid(),
