@@ -566,12 +566,14 @@ int app_job_prepare(struct app_job *job)
     job->run.size = job->size;
     job->run.profile = job->profile;
     job->run.prompt = job->prompt.tokens ? &job->prompt : NULL;
-    job->run.question_later = job->args->context_only;
+    job->more = wnw_run_more_default();
+    job->more.question_later = job->args->context_only;
+    job->run.more = &job->more;
     if (rc == APP_OK && job->automatic)
         rc = choose_policy(job);
     rc = rc == APP_OK ? check_least(job) : rc;
     job->run.policy = job->policy;
-    job->run.once = !job->talks && !(job->stores && needs_numbers(job->policy));
+    job->more.once = !job->talks && !(job->stores && needs_numbers(job->policy));
     job->is_prepared = rc == APP_OK;
     return rc;
 }

@@ -9,6 +9,7 @@
 #include "app/kv.h"
 #include "app/output.h"
 #include "app/text.h"
+#include "winnow_method.h"
 #include "winnow_study.h"
 
 struct app_job {
@@ -26,7 +27,8 @@ struct app_job {
     wnw_policy_choice choice;
     char *keep_recipe; /* owned: for --keep-quality; NULL = none is asked for, or not chosen yet */
     wnw_size size;
-    wnw_run run; /* the session's rules: policy, size, when to compress, prompt */
+    wnw_run run;       /* the session's rules: policy, size, when to compress, prompt */
+    wnw_run_more more; /* of `run` */
     struct app_kv kv;
     wnw_attn attn;
     wnw_mask_phase mask_phase;

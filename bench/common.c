@@ -8,6 +8,7 @@
 #include "app/process.h"
 #include "app/values.h"
 #include "base/vectors.h"
+#include "winnow_method.h"
 
 #include <malloc.h>
 #include <math.h>
@@ -197,7 +198,9 @@ void bench_base_close(struct bench_base *b)
 
 int bench_observe(wnw_session *s, const wnw_policy *policy)
 {
-    const wnw_run run = {WNW_INIT(wnw_run), .policies = &policy, .n_policies = policy ? 1 : 0};
+    const wnw_run run = {
+        WNW_INIT(wnw_run),
+        .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = &policy, .n_policies = policy ? 1 : 0}};
     return wnw_session_begin(s, &run);
 }
 

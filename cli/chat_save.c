@@ -92,10 +92,12 @@ static int store(const struct cli_chat *c, const char *path, const wnw_store_par
 {
     wnw_session *copy = NULL;
     wnw_run run = c->job.run;
+    wnw_run_more more = c->job.more;
     if (run.every == 0)
         return wnw_session_store(c->job.session, path, params);
     run.every = 0;
-    run.goes_on = true;
+    more.goes_on = true;
+    run.more = &more;
     run.prompt = cli_chat_prompt(c);
     int status = wnw_session_copy(&copy, c->job.session);
     if (status == WNW_OK)

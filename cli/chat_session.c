@@ -67,9 +67,13 @@ const wnw_prompt *cli_chat_prompt(const struct cli_chat *c)
 static int set_rules(struct cli_chat *c, bool follow)
 {
     wnw_run run = wnw_run_default();
-    if (follow)
+    wnw_run_more more = wnw_run_more_default();
+    if (follow) {
         run = c->job.run;
-    run.goes_on = true;
+        more = c->job.more;
+    }
+    more.goes_on = true;
+    run.more = &more;
     run.prompt = follow ? cli_chat_prompt(c) : NULL;
     return wnw_session_begin(c->job.session, &run);
 }

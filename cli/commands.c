@@ -229,7 +229,8 @@ const struct app_command cli_commands[] = {
     {.name = "profile show",
      .about = "Prints and draws the contents of a profile.",
      .usage = "FILE [--map FILE.svg]",
-     .notes = "Tables of more than two dimensions are drawn as the lengths of their vectors.",
+     .notes = "Tables of more than two dimensions are drawn as the lengths of their vectors. "
+              "CompilerKV's thresholds are drawn by entropy and perplexity.",
      .groups = profile_show_groups,
      .max_rest = 1,
      .args_size = sizeof(struct cli_args),

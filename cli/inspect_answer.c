@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/json.h"
 #include "cli/stored.h"
+#include "winnow_chat.h"
 #include "winnow_method.h"
 
 #include <math.h>
@@ -61,7 +62,7 @@ static double add_layer(struct answering *a, int32_t il)
     const int32_t group = a->info.n_head / a->info.n_head_kv;
     int32_t n;
     const float *rows = wnw_session_attention(a->session, il, &n);
-    double behind = 0;
+    double after = 0;
     for (int32_t h = 0; rows && h < a->info.n_head; h++, rows += n) {
         const int32_t *pos = wnw_cache_positions(a->session, il, h / group);
         const int32_t n_entry = wnw_cache_n(a->session, il, h / group);
@@ -69,9 +70,9 @@ static double add_layer(struct answering *a, int32_t il)
             if (pos[i] < a->n_document)
                 a->mass[pos[i]] += (double)rows[i];
             else
-                behind += (double)rows[i];
+                after += (double)rows[i];
     }
-    return behind;
+    return after;
 }
 
 /* Puts the positions of the largest shares first, which are more than half of a part; returns how many there are. */
@@ -99,11 +100,11 @@ static json_t *share(double x, double of)
 /* Notes what the token that the session has read last attended to. False without memory. */
 static bool look(struct answering *a)
 {
-    double behind = 0, of = 0, sum = 0;
+    double after = 0, of = 0, sum = 0;
     memset(a->mass, 0, (size_t)a->n_document * sizeof *a->mass);
     for (int32_t il = 0; il < a->info.n_layer; il++)
         if (!wnw_model_layer_is_swa(a->m, il)) {
-            behind += add_layer(a, il);
+            after += add_layer(a, il);
             of += a->info.n_head;
         }
     for (int32_t i = 0; i < a->n_document; i++)
@@ -115,7 +116,7 @@ static bool look(struct answering *a)
         good = json_array_append_new(row, json_integer(a->order[i])) == 0 &&
                json_array_append_new(row, share(a->mass[a->order[i]], of)) == 0 && good;
     return app_json_append(&a->rows, row) && app_json_append(&a->document, share(sum, of > 0 ? of : 1)) &&
-           app_json_append(&a->behind, share(behind, of > 0 ? of : 1)) && good;
+           app_json_append(&a->behind, share(after, of > 0 ? of : 1)) && good;
 }
 
 /* ---- Answering ---- */

@@ -3,7 +3,7 @@
  * file has stored. */
 #ifndef WNW_CLI_TALK_H
 #define WNW_CLI_TALK_H
-
+#include "winnow_chat.h"
 #include "winnow_store.h"
 
 #include <jansson.h>

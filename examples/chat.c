@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <winnow.h>
+#include <winnow_chat.h>
 
 enum { MOST_TEXT = 1 << 20, MOST_LINE = 4096 };
 

@@ -13,6 +13,7 @@
  * cache. Without a text it makes one up in which a number is hidden, and says who still finds it.
  */
 #include <winnow_method.h>
+#include <winnow_tools.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -212,8 +213,10 @@ static int compare(const wnw_model *m, const struct prompt *prompt, const wnw_re
     for (int i = 0; rc == WNW_OK && i < N; i++)
         rc = wnw_policy_parse(&policies[i], recipes[i], registry);
     /* One reading collects what all policies observe. */
-    const wnw_run run = {WNW_INIT(wnw_run), .prompt = &prompt->whole, .question_later = true,
-                         .policies = (const wnw_policy *const *)policies, .n_policies = N};
+    const wnw_run run = {WNW_INIT(wnw_run), .prompt = &prompt->whole,
+                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .question_later = true,
+                                                 .policies = (const wnw_policy *const *)policies,
+                                                 .n_policies = N}};
     if (rc == WNW_OK)
         rc = wnw_session_begin(s, &run);
     if (rc == WNW_OK)

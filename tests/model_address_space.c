@@ -6,6 +6,7 @@
  */
 #include "child.h"
 #include "helpers.h"
+#include "winnow_tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>

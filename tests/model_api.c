@@ -12,6 +12,8 @@
 #include "winnow_study.h"
 
 #include "peek_session.h"
+#include "winnow_calibrate.h"
+#include "winnow_chat.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -237,7 +239,8 @@ static void kept_documents(void **state)
     wnw_store *store = (wnw_store *)&path;
     wnw_stored *st = (wnw_stored *)&path;
     wnw_policy *policy = test_policy("full");
-    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy, .once = true};
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy,
+                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .once = true}};
     wnw_store_key key = wnw_store_key_default();
     int n_entry = 0;
     assert_non_null(mkdtemp(folder));
@@ -657,11 +660,15 @@ static void null_sessions(void **state)
     wnw_generated_clear(NULL);
     const wnw_prompt lacks_tokens = {WNW_INIT(wnw_prompt), .n_suffix = 1};
     const wnw_run bad[] = {
-        {WNW_INIT(wnw_run), .n_policies = 1},
-        {WNW_INIT(wnw_run), .policies = hole, .n_policies = 2},
-        {WNW_INIT(wnw_run), .n_tasks = 1, .n_task_tokens = one},
-        {WNW_INIT(wnw_run), .n_tasks = 1, .task_tokens = tasks},
-        {WNW_INIT(wnw_run), .n_tasks = 1, .task_tokens = tasks, .n_task_tokens = one},
+        {WNW_INIT(wnw_run), .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_policies = 1}},
+        {WNW_INIT(wnw_run),
+         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = hole, .n_policies = 2}},
+        {WNW_INIT(wnw_run),
+         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1, .n_task_tokens = one}},
+        {WNW_INIT(wnw_run),
+         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1, .task_tokens = tasks}},
+        {WNW_INIT(wnw_run), .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1,
+                                                    .task_tokens = tasks, .n_task_tokens = one}},
         {WNW_INIT(wnw_run), .prompt = &lacks_tokens},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -838,8 +845,9 @@ static int set_something(struct walk *w, uint64_t what)
                            .chunk = any_number(&w->seed),
                            .every = any_number(&w->seed),
                            .target = any_number(&w->seed),
-                           .once = test_random(&w->seed) % 4 == 0,
-                           .goes_on = test_random(&w->seed) % 4 == 0};
+                           .more =
+                               &(wnw_run_more){WNW_INIT(wnw_run_more), .once = test_random(&w->seed) % 4 == 0,
+                                               .goes_on = test_random(&w->seed) % 4 == 0}};
     const wnw_prompt prompt = {WNW_INIT(wnw_prompt),
                                .tokens = w->fx->tokens,
                                .n_tokens = N_TOKENS,
@@ -847,20 +855,21 @@ static int set_something(struct walk *w, uint64_t what)
                                .n_prefix = any_number(&w->seed),
                                .suffix = w->fx->tokens,
                                .n_suffix = n > N_TOKENS ? N_TOKENS : n};
-    wnw_run more = {WNW_INIT(wnw_run), .policies = two, .n_policies = n > 2 ? 2 : n};
+    wnw_run_more more = {WNW_INIT(wnw_run_more), .policies = two, .n_policies = n > 2 ? 2 : n};
+    wnw_run run = {WNW_INIT(wnw_run), .more = &more};
     switch (what) {
     case 0:
-        return wnw_session_begin(w->s, &more);
+        return wnw_session_begin(w->s, &run);
     case 1:
         return wnw_session_begin(w->s, test_random(&w->seed) % 4 == 0 ? NULL : &rules);
     case 2:
         more.n_tasks = n > 2 ? 2 : n;
         more.task_tokens = tasks;
         more.n_task_tokens = n_tokens;
-        return wnw_session_begin(w->s, &more);
+        return wnw_session_begin(w->s, &run);
     default:
-        more.prompt = &prompt;
-        return wnw_session_begin(w->s, &more);
+        run.prompt = &prompt;
+        return wnw_session_begin(w->s, &run);
     }
 }
 

@@ -3,6 +3,7 @@
 #include "helpers.h"
 #include "llamas.h"
 #include "winnow_bridge.h"
+#include "winnow_calibrate.h"
 
 #include <stdlib.h>
 #include <string.h>

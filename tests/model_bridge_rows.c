@@ -141,7 +141,7 @@ static void test_named_cells_are_compressed_and_freed(void **state)
     test_llama_close(&t);
 }
 
-/* The state of a sequence of which a policy has kept a part, as libllama saves it: what is kept and what it holds. */
+/* The state of a sequence that a policy has compressed, as libllama saves it: what is kept and what it holds. */
 static uint8_t *kept_by(const char *recipe, int32_t n_threads, size_t *bytes)
 {
     enum { LONG = 1300, BATCH = 325, KEPT = 200 };
@@ -273,7 +273,7 @@ static int64_t count_pages(const wnw_bridge *cache)
     return n;
 }
 
-/* Queries that no policy will see any more take no memory, whatever became of their tokens. */
+/* Queries that no policy will see any more take no memory, also where their tokens are gone. */
 static void test_queries_go(void **state)
 {
     (void)state;

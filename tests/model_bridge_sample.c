@@ -49,7 +49,7 @@ static void check_session(const char *name, const char *path, const wnw_policy *
     wnw_model_free(model);
 }
 
-/* What is told of the rows of each batch. */
+/* What the callback gets of the rows of each batch. */
 struct told {
     wnw_bridge *cache;
     int32_t cell[N_CTX], n;
@@ -79,7 +79,7 @@ static void opened(struct test_llama *t, struct told *told, const char *name, co
     assert_ok(wnw_bridge_observe(told->cache, recipe));
 }
 
-/* Feeds the sample behind the prompt, takes it, and removes what was fed. */
+/* Feeds the sample after the prompt, takes it, and removes what was fed. */
 static wnw_bridge_sample *sampled(struct test_llama *t, struct told *told, const struct fed *fed)
 {
     wnw_bridge_sample *sample;

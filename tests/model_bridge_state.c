@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What libllama does with a cache besides reading and writing it - removing, copying and shifting sequences, streams, saving
- * and restoring - on our device as without it, and with entries dropped.
+ * libllama removes, copies and shifts sequences of a cache, has streams, saves and restores. All of that on our device as without
+ * it, and with entries dropped.
  */
 #include "helpers.h"
 #include "llamas.h"

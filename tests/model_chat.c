@@ -6,6 +6,7 @@
  * others.
  */
 #include "chat_rows.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
  * does not fetch (scripts/fetch_models.sh does). Skipped where a model is missing.
  */
 #include "chat_rows.h"
+#include "winnow_tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>

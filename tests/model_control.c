@@ -5,6 +5,7 @@
  */
 #include "eval/tasks/tokens.h"
 #include "helpers.h"
+#include "winnow_tools.h"
 
 #include <llama.h>
 #include <stdlib.h>

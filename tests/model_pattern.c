@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A build without the Jinja engine: this program is linked with jinja_absent.c. */
 #include "helpers.h"
+#include "winnow_tools.h"
 
 #include <string.h>
 

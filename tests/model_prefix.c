@@ -22,7 +22,8 @@ static int tell(wnw_session *s, const wnw_policy *p, int32_t n_prefix, const int
     const wnw_prompt prompt = {WNW_INIT(wnw_prompt), .n_prefix = n_prefix,
                                .suffix = (int32_t *)(uintptr_t)ids, .n_suffix = n};
     return wnw_session_begin(
-        s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt, .policies = &p, .n_policies = 1});
+        s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt,
+                      .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = &p, .n_policies = 1}});
 }
 
 static void assert_template(wnw_session *s, int32_t n_prefix, int32_t n_seen, int32_t n_suffix)

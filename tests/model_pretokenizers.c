@@ -300,7 +300,7 @@ static void check(const struct job *job)
 }
 
 /* Short ones as libllama, of up to 500 characters: a pre-tokenizer that recurses and is said not to would need twice the stack there. Of
- * those that do recurse, or are taken to, long ones, of which a process used to end: with the stack of short ones they would need ten times
+ * those that do recurse, or are taken to, long ones, which used to end a process: with the stack of short ones they would need ten times
  * what they got. Those that take time by the square must be so long that they are refused. */
 static void runs_of_every_kind(void **state)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Prompts: what of them the chat template wrote. Ids are those of the vocabularies' own control tokens. */
 #include "helpers.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 /* The ring of three calls: answers are those of the same steps by hand, a document is read once, and every refusal. */
 #include "files.h"
 #include "models.h"
+#include "winnow_method.h"
 #include "winnow_store.h"
 
 #include <math.h>
@@ -19,7 +20,7 @@ static const char document[] =
 
 struct heard {
     char s[8192];
-    int32_t most; /* ends the answer after so many tokens; 0 = never */
+    int32_t most; /* ends the answer after this number of tokens; 0 = never */
 };
 
 static bool hear(const char *text, size_t n_bytes, int32_t n_tokens, void *user)
@@ -57,8 +58,9 @@ static void by_hand(struct heard *out, const char *recipe, double ratio, const c
     if (recipe) {
         assert_ok(wnw_policy_parse(&policy, recipe, NULL));
         const wnw_run run = {
-            WNW_INIT(wnw_run), .policy = policy,       .size = {.kind = WNW_SIZE_RATIO, .ratio = ratio},
-            .prompt = &prompt, .question_later = true, .once = true};
+            WNW_INIT(wnw_run), .policy = policy, .size = {.kind = WNW_SIZE_RATIO, .ratio = ratio},
+            .prompt = &prompt,
+            .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .question_later = true, .once = true}};
         assert_ok(wnw_session_begin(s, &run));
     }
     if (first > 0)

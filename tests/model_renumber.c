@@ -65,7 +65,7 @@ static double key_error(const wnw_session *a, const wnw_session *b, int32_t il)
 
 static const char *const archs[] = {"llama", "qwen2", "qwen3"};
 
-/* The kept tokens read afresh have the same keys in the first layer, whatever the family's way to turn. */
+/* The kept tokens read afresh have the same keys in the first layer, with every family's way to turn. */
 static void keys_as_if_read_there(void **state)
 {
     (void)state;

@@ -168,9 +168,11 @@ static void tokens_known_and_unknown(void **state)
     wnw_policy *p = test_policy("snapkv:window=4+rerotate");
     wnw_session *s = read_under(&f, p, WNW_KV_F32, 1);
     const int32_t *const task = f.tokens;
-    assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .n_tasks = 1, .task_tokens = &task,
+    assert_ok(wnw_session_begin(
+        s, &(wnw_run){WNW_INIT(wnw_run),
+                      .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1, .task_tokens = &task,
                                               .n_task_tokens = (const int32_t[]){6},
-                                              .policies = (const wnw_policy *const *)&p, .n_policies = 1}));
+                                              .policies = (const wnw_policy *const *)&p, .n_policies = 1}}));
     assert_ok(wnw_session_compress(s, p, &keep_size, NULL));
     /* All heads keep the window: those tokens are known. */
     assert_cmp(s->ids.n_ambiguous, >, 0);

@@ -17,7 +17,7 @@ static char *text;
 
 /* ---- Against plans of the preset, which shares the same number of entries out over the whole model ---- */
 
-/* The first tokens of the text as a prompt whose document has a multiple of 32 tokens after the header, so that every
+/* The first tokens of the text as a prompt whose document has a multiple of 32 tokens after the header. Then every
  * size is a whole number of entries per head. Returns how many tokens of the text it takes. */
 static int32_t make_prompt(const wnw_model *m, wnw_prompt *prompt, int32_t *n_first)
 {
@@ -66,7 +66,9 @@ static wnw_plan *plan_of(const struct test_model *t, const wnw_prompt *prompt, i
     const wnw_prompt header = {WNW_INIT(wnw_prompt), .n_prefix = prompt->n_prefix, .suffix = prompt->suffix,
                                .n_suffix = prompt->n_suffix};
     assert_ok(wnw_session_begin(
-        s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &header, .policies = &policy, .n_policies = 1}));
+        s,
+        &(wnw_run){WNW_INIT(wnw_run), .prompt = &header,
+                   .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = &policy, .n_policies = 1}}));
     test_prefill(s, prompt->tokens, prompt->n_context);
     assert_ok(wnw_session_plan(s, own, &size, &plan, NULL));
     wnw_session_free(s);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Conversations: what is handed out turn by turn is the whole conversation, and data stays text in every turn. */
 #include "helpers.h"
+#include "winnow_chat.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +103,7 @@ static void check_whole(const struct setting *how, bool as_text)
     if (as_text) {
         assert_ok(wnw_chat_answer_text(c, said));
     } else {
-        /* Behind a line break, where vocabularies put no blank. */
+        /* After a line break, where vocabularies put no blank. */
         assert_ok(wnw_tokenize(m, said, strlen(said), false, false, &answer, &n_answer));
         assert_ok(wnw_chat_answer(c, answer, n_answer));
         memcpy(all + n, answer, (size_t)n_answer * sizeof *all);
@@ -304,7 +306,7 @@ static void rewritten_answers(void **state)
     wnw_model_free(m);
 }
 
-/* A template that writes the system message before the last question alone: all but the first words is read anew. */
+/* A template that writes the system message before the last question alone: all but the first words is read again. */
 static void moved_system(void **state)
 {
     (void)state;

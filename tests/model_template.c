@@ -4,6 +4,7 @@
  * the pieces of a prompt can be written down as text.
  */
 #include "helpers.h"
+#include "winnow_tools.h"
 
 #include <dirent.h>
 #include <stdio.h>

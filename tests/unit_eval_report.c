@@ -17,6 +17,7 @@
 #include "eval/tasks/grade.h"
 #include "eval/tasks/task.h"
 #include "winnow_method.h"
+#include "winnow_tools.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -543,7 +544,7 @@ static void test_buckets(void **state)
     clear(&runs, &t);
 }
 
-/* Samples that share a text are one cluster, whatever their indices; without texts each sample is one, and of older lines on a grid
+/* Samples that share a text are one cluster, with any indices; without texts each sample is one, and of older lines on a grid
  * each cell. Eight samples of two texts by hand: differences -100, -100, -100, 0 and 0, 0, 0, -100 have means -75 and -25, squares
  * between 5000 of 1 degree, within 15000 of 6, so that the correlation is (5000 - 2500) / (5000 + 3 * 2500). */
 static void test_texts_are_clusters(void **state)
@@ -1303,7 +1304,7 @@ static void test_numbers(void **state)
     eval_doc_clear(&d);
 }
 
-/* Columns of text show members of objects: numbers, intervals and what stands where there are none; widths are of characters and not of
+/* Columns of text show members of objects: numbers, intervals and what is shown where there are none; widths are of characters and not of
  * bytes, and no blanks are left where the last columns are empty. */
 static void test_sheet(void **state)
 {

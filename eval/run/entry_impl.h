@@ -25,6 +25,7 @@ struct eval_shared_reading {
     double prefill_ms; /* so far */
     /* What the base was told: the policies of its configs, the questions as tasks, and of the prompt what was read. */
     wnw_run told;
+    wnw_run_more told_more;
     wnw_prompt prompt;
     struct eval_questions questions;
     const wnw_policy **policies; /* [n] */

@@ -10,19 +10,19 @@ static int begin_own(struct eval_entry *e, const struct eval_shared_reading *rd,
     const struct eval_config *c = e->config;
     struct eval_questions questions = {0};
     int rc = c->has_tasks ? eval_questions_make(&questions, rd->r) : APP_OK;
-    const wnw_run run = {WNW_INIT(wnw_run),
-                         .phase = c->phase,
-                         .policy = c->policy,
-                         .size = c->size,
-                         .chunk = c->chunk,
-                         .every = c->every,
-                         .target = c->target,
-                         .profile = c->profile,
-                         .prompt = prompt,
-                         .question_later = c->mode == EVAL_AGNOSTIC || c->mode == EVAL_TASK,
-                         .n_tasks = questions.n,
-                         .task_tokens = questions.ids,
-                         .n_task_tokens = questions.n_ids};
+    const wnw_run run = {
+        WNW_INIT(wnw_run),
+        .phase = c->phase,
+        .policy = c->policy,
+        .size = c->size,
+        .chunk = c->chunk,
+        .every = c->every,
+        .target = c->target,
+        .profile = c->profile,
+        .prompt = prompt,
+        .more = &(wnw_run_more){
+            WNW_INIT(wnw_run_more), .question_later = c->mode == EVAL_AGNOSTIC || c->mode == EVAL_TASK,
+            .n_tasks = questions.n, .task_tokens = questions.ids, .n_task_tokens = questions.n_ids}};
     if (rc == APP_OK)
         (void)eval_entry_leave_out(e, wnw_session_begin(e->session, &run), &rc);
     eval_questions_clear(&questions);

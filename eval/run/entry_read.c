@@ -17,6 +17,7 @@
 #include "eval/base/grow.h"
 #include "eval/run/kept.h"
 #include "winnow_method.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -402,14 +403,11 @@ static int open_base(struct eval_shared_reading *rd)
         WNW_TRY(eval_questions_make(&rd->questions, rd->r));
     rd->prompt = (wnw_prompt){WNW_INIT(wnw_prompt), .n_prefix = chat->n_prefix, .suffix = chat->suffix,
                               .n_suffix = chat->n_suffix};
-    rd->told = (wnw_run){WNW_INIT(wnw_run),
-                         .profile = asked_while_reading(rd),
-                         .prompt = &rd->prompt,
-                         .policies = rd->policies,
-                         .n_policies = n,
-                         .n_tasks = rd->questions.n,
-                         .task_tokens = rd->questions.ids,
-                         .n_task_tokens = rd->questions.n_ids};
+    rd->told_more = (wnw_run_more){
+        WNW_INIT(wnw_run_more),     .policies = rd->policies,         .n_policies = n,
+        .n_tasks = rd->questions.n, .task_tokens = rd->questions.ids, .n_task_tokens = rd->questions.n_ids};
+    rd->told = (wnw_run){WNW_INIT(wnw_run), .profile = asked_while_reading(rd), .prompt = &rd->prompt,
+                         .more = &rd->told_more};
     return eval_status_code(wnw_session_begin(rd->base, &rd->told));
 }
 

@@ -14,6 +14,7 @@
 #include "eval/base/grow.h"
 #include "eval/base/info.h"
 #include "eval/tasks/lists.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

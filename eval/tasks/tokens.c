@@ -5,6 +5,7 @@
 #include "app/console.h"
 #include "eval/base/grow.h"
 #include "eval/tasks/grade.h"
+#include "winnow_chat.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "cache/cache_impl.h"
 #include "kernel/kernel.h"
+#include "winnow_tools.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -80,8 +80,9 @@ static const int32_t *sample_tokens(const struct work *w)
 static int new_session(struct work *w, int32_t n, const wnw_prompt *prompt)
 {
     const wnw_policy *policy = w->policy;
-    const wnw_run run = {WNW_INIT(wnw_run), .profile = w->c->params.profile, .policies = &policy,
-                         .n_policies = 1, .prompt = prompt};
+    const wnw_run run = {WNW_INIT(wnw_run), .profile = w->c->params.profile, .prompt = prompt,
+                         .more =
+                             &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = &policy, .n_policies = 1}};
     WNW_TRY(wnw__calibrate_session(&w->s, w->c, n + w->n_generate + 1));
     return wnw_session_begin(w->s, &run);
 }

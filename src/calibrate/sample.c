@@ -129,8 +129,9 @@ int wnw__sample_read(wnw_session **s, wnw_calibration *c, const wnw_policy *cons
     WNW_TRY(wnw__calibrate_session(s, c, n_ctx));
     const wnw_prompt header = {WNW_INIT(wnw_prompt), .n_prefix = prompt->n_prefix, .suffix = prompt->suffix,
                                .n_suffix = prompt->n_suffix};
-    const wnw_run run = {WNW_INIT(wnw_run), .profile = c->params.profile, .prompt = &header,
-                         .policies = policies, .n_policies = n_policy};
+    const wnw_run run = {
+        WNW_INIT(wnw_run), .profile = c->params.profile, .prompt = &header,
+        .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = policies, .n_policies = n_policy}};
     WNW_TRY(wnw_session_begin(*s, &run));
     if (record)
         WNW_TRY(wnw__session_record(*s, record, true));

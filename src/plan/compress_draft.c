@@ -5,6 +5,7 @@
 #include "base/system.h"
 #include "policy/compiler.h"
 #include "policy/count.h"
+#include "winnow_calibrate.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
  * is answered in a copy of it, so that no question sees another one.
  */
 #include "base/err.h"
+#include "winnow_method.h"
 #include "winnow_store.h"
 
 #include <stdlib.h>
@@ -20,7 +21,6 @@ struct document {
     int32_t n_tokens; /* that the session has read */
     int32_t *tokens;  /* [n_tokens], owned */
     bool pieces;      /* the tokens are not those of the text: documents were added one by one */
-    wnw_policy *policy;
     wnw_stored *stored;
     wnw_engine *engine;
     wnw_session *session;
@@ -36,7 +36,6 @@ static void clear(struct document *d)
     wnw_session_free(d->session);
     wnw_engine_free(d->engine);
     wnw_stored_free(d->stored);
-    wnw_policy_free(d->policy);
     free(d->tokens);
     free(d->recipe);
     free(d->text);
@@ -80,30 +79,17 @@ const wnw_session *wnw_reader_session(const wnw_reader *r)
 
 /* ---- Reading a document ---- */
 
-/* Makes the policy that is asked for, or the one that is chosen for the run. */
-static int make_policy(wnw_policy **out, const wnw_model *m, const wnw_run *run, const char *recipe)
-{
-    wnw_policy_facts facts = wnw_policy_facts_default();
-    wnw_policy_choice choice = wnw_policy_choice_default();
-    if (strcmp(recipe, "auto") != 0)
-        return wnw_policy_parse(out, recipe, NULL);
-    WNW_TRY(wnw_policy_facts_of(&facts, m, run));
-    facts.kept = 1 - run->size.ratio;
-    WNW_TRY(wnw_policy_choose(&choice, &facts));
-    return wnw_policy_parse(out, choice.recipe, NULL);
-}
-
 /* Reads the first piece of the prompt and compresses it; d has its recipe and ratio. */
 static int read_first(struct document *d, const wnw_model *m, const wnw_prompt *prompt)
 {
+    const wnw_run_more more = {WNW_INIT(wnw_run_more), .question_later = true, .once = true};
     wnw_run run = wnw_run_default();
     run.prompt = prompt;
-    run.question_later = run.once = true;
+    run.more = &more;
     run.size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = d->ratio};
     WNW_TRY(wnw_session_new(&d->session, m, NULL));
     if (d->ratio > 0) {
-        WNW_TRY(make_policy(&d->policy, m, &run, d->recipe));
-        run.policy = d->policy;
+        run.recipe = d->recipe;
         WNW_TRY(wnw_session_begin(d->session, &run));
     }
     return wnw_session_read(d->session, prompt->tokens, prompt->n_context, NULL);
@@ -140,7 +126,18 @@ static bool is_read(const struct document *d, const char *recipe, double ratio, 
            d->ratio == ratio;
 }
 
-/* Makes the document the one that the reader has read. Nothing changes on failure. */
+/* Makes the document the one that the reader has read. rc: that of reading it; after a failure the reader stays as it is. */
+static int replace(wnw_reader *r, struct document *d, int rc)
+{
+    if (rc == WNW_OK) {
+        clear(&r->doc);
+        r->doc = *d;
+    } else {
+        clear(d);
+    }
+    return rc;
+}
+
 static int take_document(wnw_reader *r, const char *recipe, double ratio, const char *text,
                          const char *question)
 {
@@ -149,14 +146,8 @@ static int take_document(wnw_reader *r, const char *recipe, double ratio, const 
                          .recipe = strdup(recipe),
                          .ratio = ratio};
     d.layout.document = d.text;
-    int rc = d.text && d.recipe ? read_document(&d, r->model, question) : no_memory("a document");
-    if (rc == WNW_OK) {
-        clear(&r->doc);
-        r->doc = d;
-    } else {
-        clear(&d);
-    }
-    return rc;
+    return replace(r, &d,
+                   d.text && d.recipe ? read_document(&d, r->model, question) : no_memory("a document"));
 }
 
 /* ---- Answering ---- */
@@ -264,12 +255,5 @@ int wnw_reader_load(wnw_reader *r, const char *path)
 {
     WNW_REQUIRE(r);
     struct document d = {.layout = wnw_prompt_default_params()};
-    const int rc = load(&d, r->model, path);
-    if (rc == WNW_OK) {
-        clear(&r->doc);
-        r->doc = d;
-    } else {
-        clear(&d);
-    }
-    return rc;
+    return replace(r, &d, load(&d, r->model, path));
 }

@@ -2,6 +2,7 @@
 #include "session/feed.h"
 
 #include "session/session.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "observe/projnorm.h"
 #include "session/feed.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -83,6 +83,10 @@ const uint8_t *wnw__masks_for(const struct wnw__masks *m, bool generated);
 
 /* ---- What is recorded: wnw_session_begin gets the policies that will plan (declare.c) ---- */
 
+/* Parses the recipe of the run, or chooses a policy where it is an automatic one (facts.c). was_read: what was observed while the
+ * session's tokens were read is not there. E_ARG: the run has a policy too, or no such recipe. */
+int wnw__run_policy(wnw_policy **out, const wnw_session *s, const wnw_run *run, bool was_read);
+
 /* From now on nothing is recorded that policies need; rules, profile and what was said of the prompt stay. */
 void wnw__session_end_observing(wnw_session *s);
 /* Starts or stops the recorder type of this name, which must be one that no policy asks for. Starting a type

@@ -3,6 +3,7 @@
 #include "store/store.h"
 
 #include "base/err.h"
+#include "winnow_tools.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -174,9 +175,11 @@ static void size_text(char out[64], const wnw_size *size)
 
 static int check_run(const wnw_run *run)
 {
+    wnw_run_more more = wnw_run_more_default();
+    WNW_TRY(WNW_SIZED_TAKE(wnw_run_more, &more, run->more));
     if (!run->policy)
-        return wnw__fail(WNW_E_ARG, "documents are found by their recipe, and the run has no policy");
-    if (run->profile || run->every > 0 || run->n_tasks > 0)
+        return wnw__fail(WNW_E_ARG, "documents are found by the policy of their run, which is NULL");
+    if (run->profile || run->every > 0 || more.n_tasks > 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "a run with a profile, with `every` or with tasks is not found by "
                          "its recipe alone; it cannot be kept in a store");

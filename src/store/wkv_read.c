@@ -2,6 +2,7 @@
 /* Opening a stored session: everything in the file is checked before any of it is used. */
 #include "base/system.h"
 #include "store/wkv.h"
+#include "winnow_tools.h"
 
 #include <errno.h>
 #include <fcntl.h>

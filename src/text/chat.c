@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "text/layout.h"
 #include "text/text.h"
+#include "winnow_chat.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A prompt is the first turn of a conversation (chat.c). */
 #include "base/err.h"
+#include "winnow_chat.h"
 
 #include <stdlib.h>
 

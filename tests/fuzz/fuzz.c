@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "fuzz.h"
+#include "winnow_method.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +81,9 @@ static void use_session(const wnw_model *m, const int32_t *tokens, int32_t n)
     wnw_session *s = NULL;
     wnw_policy *policy = NULL;
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
-    wnw_run run = {WNW_INIT(wnw_run), .policies = (const wnw_policy *const *)&policy, .n_policies = 1};
+    wnw_run run = {WNW_INIT(wnw_run),
+                   .more = &(wnw_run_more){WNW_INIT(wnw_run_more),
+                                           .policies = (const wnw_policy *const *)&policy, .n_policies = 1}};
     if (fuzz_status(wnw_session_new(&s, m, &params)) &&
         fuzz_status(wnw_policy_parse(&policy, "snapkv:window=4", NULL)) &&
         fuzz_status(wnw_session_begin(s, &run)) &&

@@ -23,6 +23,7 @@ const struct wnw__rule *wnw__rule_of(const wnw_policy *p)
 
 void wnw__rules_free(struct wnw__rules *r)
 {
+    wnw_policy_free(r->own);
     wnw_policy_free(r->fixed);
     free(r->held);
     *r = (struct wnw__rules){0};
@@ -31,13 +32,16 @@ void wnw__rules_free(struct wnw__rules *r)
 void wnw__rules_reset(struct wnw__rules *r)
 {
     const struct wnw__eviction ev = r->ev;
+    wnw_policy *const own = r->own;
+    r->own = NULL;
     wnw__rules_free(r);
     r->ev = ev;
+    r->own = own;
 }
 
 int wnw__rules_copy(struct wnw__rules *to, const struct wnw__rules *from)
 {
-    wnw_policy *fixed = NULL;
+    wnw_policy *fixed = NULL, *own = NULL;
     const size_t bytes = (size_t)from->n_held * sizeof *from->held;
     int32_t *held = from->held ? malloc(bytes) : NULL;
     int rc = from->held && !held
@@ -45,7 +49,10 @@ int wnw__rules_copy(struct wnw__rules *to, const struct wnw__rules *from)
                  : WNW_OK;
     if (rc == WNW_OK && from->fixed)
         rc = wnw__policy_copy(&fixed, from->fixed);
+    if (rc == WNW_OK && from->own)
+        rc = wnw__policy_copy(&own, from->own);
     if (rc != WNW_OK) {
+        wnw_policy_free(fixed);
         free(held);
         return rc;
     }
@@ -54,6 +61,9 @@ int wnw__rules_copy(struct wnw__rules *to, const struct wnw__rules *from)
     wnw__rules_free(to);
     *to = *from;
     to->fixed = fixed;
+    to->own = own;
+    if (own)
+        to->ev.policy = own;
     to->held = held;
     return WNW_OK;
 }
@@ -109,12 +119,14 @@ int wnw__rules_check(const wnw_session *s, const struct wnw__eviction *ev, const
     return wnw_policy_rerotates(ev->policy) ? wnw__renumber_check(s) : WNW_OK;
 }
 
-void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev, bool goes_on)
+void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev, wnw_policy *own, bool goes_on)
 {
     struct wnw__rules *r = &s->rules;
     if (goes_on) {
         wnw_policy_free(r->fixed); /* made again when it is needed */
         r->fixed = NULL;
+        wnw_policy_free(r->own);
+        r->own = own;
         r->is_over = false;
         r->ev = *ev;
         if (ev->policy && r->n_keep > 0) /* of another size */
@@ -123,6 +135,7 @@ void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev, bool goes_on
     }
     wnw__rules_free(r);
     r->ev = *ev;
+    r->own = own;
     r->n_uncounted = ev->policy ? s->n_past - wnw__rules_longest_head(s) : 0;
 }
 

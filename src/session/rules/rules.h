@@ -18,6 +18,7 @@ struct wnw__eviction {
 /* What wnw_session_begin was told, and the state of following it. */
 struct wnw__rules {
     struct wnw__eviction ev;
+    wnw_policy *own;     /* owned: ev.policy where the run named a recipe; or NULL */
     wnw_policy *fixed;   /* owned: a recursive policy with the k that the size wants at present; or NULL */
     int32_t n_uncounted; /* tokens read before the rules began and dropped by then; no ratio counts them */
     int32_t n_keep;      /* entries per layer and head that the size left of the prompt; 0 = no prompt yet */
@@ -67,9 +68,9 @@ int wnw__rules_compress(wnw_session *s, const struct wnw__goal *goal, int32_t ro
 /* Checks whether the session can follow the rules with the profile (NULL = none). Errors as
  * wnw_session_begin. */
 int wnw__rules_check(const wnw_session *s, const struct wnw__eviction *ev, const wnw_profile *profile);
-/* Makes the session follow rules that were checked (wnw__rules_check) and whose policy records what it needs. goes_on: with
- * the counts of the rules before, also over rules without a policy. */
-void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev, bool goes_on);
+/* Makes the session follow rules that were checked (wnw__rules_check) and whose policy records what it needs. own: that policy
+ * where the rules are to own it, else NULL. goes_on: with the counts of the rules before, also over rules without a policy. */
+void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev, wnw_policy *own, bool goes_on);
 /* Whether the rules plan again at fixed intervals while decoding, so that queries of generated tokens
  * count. */
 bool wnw__rules_replan(const struct wnw__eviction *ev);
