@@ -51,7 +51,7 @@ int bench_policy(wnw_policy **out, const struct bench_args *args, const char *re
     wnw_policy_facts facts = wnw_policy_facts_default();
     wnw_policy_choice choice;
     if (!app_is_auto(recipe)) {
-        const int status = wnw_policy_parse(out, recipe, NULL);
+        const int status = wnw_policy_parse(out, recipe, args->app.registry);
         return status == WNW_OK ? APP_OK : app_fail_status(status);
     }
     facts.feeds_again = true;

@@ -689,6 +689,31 @@ WNW_API void wnw_registry_free(wnw_registry *r);
  * */
 WNW_API int wnw_registry_add(wnw_registry *r, const wnw_part *part);
 
+/* ---- Plugins: parts in a shared library ---- */
+
+/* Begins the one function that a plugin exports. Its body adds parts of any kind to the registry `r`, and returns WNW_OK or the
+ * status of wnw_registry_add that failed. A plugin has this once, and examples/plugin.c is a whole one:
+ *
+ *     WNW_PLUGIN(r)
+ *     {
+ *         return wnw_registry_add(r, &mine.part);
+ *     }
+ */
+#define WNW_PLUGIN(r)                             \
+    WNW_API const char *wnw_plugin_version(void); \
+    WNW_API int wnw_plugin_fill(wnw_registry *r); \
+    const char *wnw_plugin_version(void)          \
+    {                                             \
+        return WNW_VERSION_STRING;                \
+    }                                             \
+    int wnw_plugin_fill(wnw_registry *r)
+
+/* Adds the parts of the plugin at `path`, a shared library with WNW_PLUGIN. Its code runs with the rights of this process. It stays loaded
+ * until the process ends, because policies may use it after the registry is gone. Nothing is added after an error. E_IO: the file
+ * cannot be read. E_FORMAT: it is no shared library that can be loaded here. E_ARG: it is no plugin, or it adds no part. E_MISMATCH: it
+ * was compiled with the headers of another version. Other errors are those of wnw_registry_add. */
+WNW_API int wnw_registry_load(wnw_registry *r, const char *path);
+
 /* Fills *out with the observations that sessions must make for this policy. E_ARG: a pointer is NULL (zeros where it is
  * the policy), or struct_size is not set. */
 WNW_API int wnw_policy_get_needs(const wnw_policy *p, wnw_needs *out);

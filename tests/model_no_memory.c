@@ -8,6 +8,7 @@
 #include "gguf_copy.h"
 #include "helpers.h"
 #include "peek_arrays.h"
+#include "peek_prompt.h"
 #include "peek_session.h"
 #include "winnow_calibrate.h"
 #include "winnow_chat.h"
@@ -238,7 +239,7 @@ static int use_text(struct fixture *fx, void *state)
                                       .question = "Where?"};
     int32_t *tokens, n;
     char *text = NULL;
-    wnw_prompt prompt = {WNW_INIT(wnw_prompt)};
+    wnw_prompt *prompt = NULL;
     (void)state;
     int rc = wnw_tokenize(fx->model, "in the thin", 11, false, false, &tokens, &n);
     if (rc == WNW_OK)
@@ -248,7 +249,7 @@ static int use_text(struct fixture *fx, void *state)
     if (rc != WNW_OK)
         return rc;
     rc = wnw_prompt_build(&prompt, fx->model, &params);
-    wnw_prompt_clear(&prompt);
+    wnw_prompt_free(prompt);
     return rc;
 }
 
@@ -260,17 +261,19 @@ static int use_chat(struct fixture *fx, void *state)
         {WNW_INIT(wnw_prompt_params), .chat = "chatml", .system = "Be brief."},
         {WNW_INIT(wnw_prompt_params), .chat = "gemma", .verbatim = true}};
     wnw_chat *c = NULL;
-    wnw_prompt p = wnw_prompt_default();
+    wnw_prompt *p = NULL;
     int32_t n;
     int rc = wnw_chat_open(&c, fx->model, &how[*(const int *)state]);
     if (rc == WNW_OK)
         rc = wnw_chat_user(&p, c, "In the thin air.", "Where?", "In");
     if (rc == WNW_OK)
-        rc = wnw_chat_answer(c, p.tokens, 2);
-    wnw_prompt_clear(&p);
+        rc = wnw_chat_answer(c, p->tokens, 2);
+    wnw_prompt_free(p);
+    p = NULL;
     if (rc == WNW_OK)
         rc = wnw_chat_user(&p, c, NULL, "When?", NULL);
-    wnw_prompt_clear(&p);
+    wnw_prompt_free(p);
+    p = NULL;
     if (rc == WNW_OK) {
         int32_t n_before, n_after;
         (void)wnw_chat_tokens(c, &n_before);
@@ -278,7 +281,7 @@ static int use_chat(struct fixture *fx, void *state)
         (void)wnw_chat_tokens(c, &n_after);
         assert_true(rc == WNW_OK || n_after == n_before);
     }
-    wnw_prompt_clear(&p);
+    wnw_prompt_free(p);
     if (rc == WNW_OK)
         rc = wnw_chat_answer_text(c, "He.");
     if (c && rc == WNW_OK && !wnw_chat_tokens(c, &n))
