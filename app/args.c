@@ -78,6 +78,11 @@ static const struct app_option policy_options[] = {
 };
 APP_GROUP(app_group_policy, "What to keep (at most one size)", policy_options);
 
+static const struct app_option plugin_options[] = {
+    APP_PLUGIN_OPTION(AT(plugins)),
+};
+APP_GROUP(app_group_plugin, "Parts of your own", plugin_options);
+
 static const struct app_option mask_options[] = {
     {"mask-heads", 0, APP_TEXT, "LIST", NULL, NULL,
      "query heads to switch off: LAYER-HEAD,... or srh:topN, trad:topN (of a profile), "

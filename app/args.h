@@ -4,6 +4,7 @@
 #define WNW_APP_ARGS_H
 
 #include "app/options.h"
+#include "winnow_method.h"
 
 #include <stdbool.h>
 
@@ -14,7 +15,8 @@ struct app_args {
     char *policy, *kv_type, *kv_rotate, *evict, *evict_every, *profile, *attn;
     char *mask_heads, *mask_phase, *mask_form;
     char *out;
-    struct app_list documents;
+    struct app_list documents, plugins;
+    wnw_registry *registry; /* the parts of the plugins, owned by who runs the command; NULL = none */
     int64_t budget, kv_bytes, kv_tail;
     int64_t n, seed, threads;
     double ratio, keep_quality;
@@ -23,7 +25,15 @@ struct app_args {
     int n_rest;
 };
 
-extern const struct app_group app_group_model, app_group_input, app_group_policy, app_group_mask,
-    app_group_common;
+/* The option that commands have which parse recipes. */
+#define APP_PLUGIN_OPTION(at)                                                                                \
+    {                                                                                                        \
+        "plugin", 0, APP_TEXTS, "FILE.so", NULL, NULL,                                                       \
+            "shared library with parts of your own, which recipes may then name; may be repeated", at, 0, 0, \
+            NULL                                                                                             \
+    }
+
+extern const struct app_group app_group_model, app_group_input, app_group_policy, app_group_plugin,
+    app_group_mask, app_group_common;
 
 #endif

@@ -5,6 +5,8 @@
 
 #include "app/profiles.h"
 #include "winnow.h"
+#include "winnow_calibrate.h"
+#include "winnow_tools.h"
 
 #include <jansson.h>
 

@@ -3,6 +3,7 @@
 
 #include "app/console.h"
 #include "app/values.h"
+#include "winnow_tools.h"
 
 #include <stdio.h>
 #include <string.h>

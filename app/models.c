@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "base/strings.h"
+#include "winnow_tools.h"
 
 #include <errno.h>
 #include <stdio.h>

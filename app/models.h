@@ -5,6 +5,7 @@
 
 #include "app/text.h"
 #include "winnow.h"
+#include "winnow_tools.h"
 
 /* The path of `tail` in the folder where models lie: $WINNOW_CACHE or ~/.cache/winnow. The caller frees
  * *path. */

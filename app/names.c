@@ -3,6 +3,7 @@
 #include "app/names.h"
 
 #include "winnow_method.h"
+#include "winnow_tools.h"
 
 #include <stdio.h>
 

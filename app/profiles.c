@@ -18,6 +18,7 @@
 #include "app/models.h"
 #include "app/share.h"
 #include "app/values.h"
+#include "winnow_calibrate.h"
 
 #include <dirent.h>
 #include <errno.h>

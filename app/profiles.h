@@ -5,6 +5,7 @@
 
 #include "app/output.h"
 #include "app/text.h"
+#include "winnow_tools.h"
 
 /* The folder of the cache folder in which profiles of a model are looked for, whether it exists or not. The
  * caller frees *folder. Returns an exit code. */

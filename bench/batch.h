@@ -4,6 +4,7 @@
 #define WNW_BENCH_BATCH_H
 
 #include "bench/bench.h"
+#include "winnow_batch.h"
 
 enum { BATCH_MAX_COUNTS = 16, BATCH_MAX_SEQUENCES = 64 };
 /* Steps after which the other engine takes its turn. */

@@ -6,13 +6,14 @@
 #include "bench/args.h"
 
 static const struct app_group *const speed_groups[] = {&bench_group_speed, &bench_group_peer,
-                                                       &app_group_common, NULL};
+                                                       &app_group_plugin, &app_group_common, NULL};
 static const struct app_group *const batch_groups[] = {&bench_group_batch, &bench_group_peer,
-                                                       &app_group_common, NULL};
+                                                       &app_group_plugin, &app_group_common, NULL};
 static const struct app_group *const observe_groups[] = {&bench_group_part, &app_group_common, NULL};
 static const struct app_group *const methods_groups[] = {&bench_group_part, &bench_group_methods,
-                                                         &app_group_common, NULL};
-static const struct app_group *const roofline_groups[] = {&bench_group_roofline, &app_group_common, NULL};
+                                                         &app_group_plugin, &app_group_common, NULL};
+static const struct app_group *const roofline_groups[] = {&bench_group_roofline, &app_group_plugin,
+                                                          &app_group_common, NULL};
 const struct app_command bench_commands[] = {
     {.name = "bench",
      .first = "model threads lengths reps policy budget peer csv json help",

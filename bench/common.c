@@ -8,6 +8,7 @@
 #include "app/process.h"
 #include "app/values.h"
 #include "base/vectors.h"
+#include "winnow_method.h"
 
 #include <malloc.h>
 #include <math.h>
@@ -50,7 +51,7 @@ int bench_policy(wnw_policy **out, const struct bench_args *args, const char *re
     wnw_policy_facts facts = wnw_policy_facts_default();
     wnw_policy_choice choice;
     if (!app_is_auto(recipe)) {
-        const int status = wnw_policy_parse(out, recipe, NULL);
+        const int status = wnw_policy_parse(out, recipe, args->app.registry);
         return status == WNW_OK ? APP_OK : app_fail_status(status);
     }
     facts.feeds_again = true;
@@ -197,7 +198,9 @@ void bench_base_close(struct bench_base *b)
 
 int bench_observe(wnw_session *s, const wnw_policy *policy)
 {
-    const wnw_run run = {WNW_INIT(wnw_run), .policies = &policy, .n_policies = policy ? 1 : 0};
+    const wnw_run run = {
+        WNW_INIT(wnw_run),
+        .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = &policy, .n_policies = policy ? 1 : 0}};
     return wnw_session_begin(s, &run);
 }
 

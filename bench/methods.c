@@ -24,6 +24,8 @@
 #include "app/profiles.h"
 #include "app/text.h"
 #include "app/values.h"
+#include "winnow_calibrate.h"
+#include "winnow_tools.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -255,9 +257,10 @@ static int observe(const struct bench_methods *b, wnw_session *s, int32_t group,
             policies[n_policies++] = b->methods[i].policy;
     if (n_policies == 0)
         return WNW_OK;
-    const wnw_run run = {WNW_INIT(wnw_run),       .profile = b->profile,    .n_tasks = 1,
-                         .task_tokens = &task,    .n_task_tokens = &n_task, .policies = policies,
-                         .n_policies = n_policies};
+    const wnw_run run = {WNW_INIT(wnw_run), .profile = b->profile,
+                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1, .task_tokens = &task,
+                                                 .n_task_tokens = &n_task, .policies = policies,
+                                                 .n_policies = n_policies}};
     return wnw_session_begin(s, &run);
 }
 

@@ -2,6 +2,7 @@
 /* What `winnow bench methods` prints: a table, Markdown, JSON, and a CSV file of every number. */
 #include "bench/methods.h"
 #include "winnow_method.h"
+#include "winnow_tools.h"
 
 #include "app/json.h"
 #include "app/names.h"

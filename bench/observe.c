@@ -205,7 +205,9 @@ static int time_reading(struct bench_observe *b, enum reading reading, int32_t n
     int status = wnw_session_reset(b->session);
     if (status != WNW_OK)
         return app_fail_status(status);
-    const wnw_run run = {WNW_INIT(wnw_run), .policies = policies, .n_policies = n_policies};
+    const wnw_run run = {
+        WNW_INIT(wnw_run),
+        .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = policies, .n_policies = n_policies}};
     if (wnw_session_begin(b->session, &run) != WNW_OK)
         return APP_OK; /* the plans will say why */
     const double start = app_now_ms();

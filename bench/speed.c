@@ -8,6 +8,7 @@
 
 #include "app/models.h"
 #include "app/process.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 

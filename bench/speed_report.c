@@ -4,6 +4,7 @@
 
 #include "app/json.h"
 #include "app/names.h"
+#include "winnow_tools.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
 #include "app/profiles.h"
 #include "app/share.h"
 #include "app/stop.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -21,6 +21,8 @@
 #include "app/stop.h"
 #include "base/random.h"
 #include "eval/base/stats.h"
+#include "winnow_batch.h"
+#include "winnow_method.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -236,8 +238,9 @@ static int compare_piece(struct verify *v, int32_t i)
     if (status != WNW_OK)
         return app_fail_status(status);
     const wnw_run run = {WNW_INIT(wnw_run), .profile = v->profile,
-                         .policies = (const wnw_policy *const *)&v->policy[0][0],
-                         .n_policies = N_ROW * N_SIDE};
+                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more),
+                                                 .policies = (const wnw_policy *const *)&v->policy[0][0],
+                                                 .n_policies = N_ROW * N_SIDE}};
     status = wnw_session_begin(full, &run);
     if (status == WNW_OK)
         status = wnw_session_prefill(full, tokens, v->length, NULL, NULL);

@@ -209,16 +209,20 @@ static void take(struct app_job *job, const struct app_job *next)
     job->size_assumed = next->size_assumed;
     job->size_ignored = next->size_ignored;
     job->run = next->run;
-    job->run.prompt = job->prompt.tokens ? &job->prompt : NULL;
+    job->more = next->more;
+    job->run.more = &job->more;
+    job->run.prompt = job->prompt;
 }
 
 /* Tells the session. Where it is not there, or is not where the turns are, it will be told when it is made. */
 static int tell(struct cli_chat *c, const struct app_job *next)
 {
     wnw_run run = next->run;
+    wnw_run_more more = next->more;
     if (!c->job.session || c->stale)
         return APP_OK;
-    run.goes_on = true;
+    more.goes_on = true;
+    run.more = &more;
     run.prompt = cli_chat_prompt(c);
     const int status = wnw_session_begin(c->job.session, &run);
     return status == WNW_OK ? APP_OK : app_fail_status(status);

@@ -3,14 +3,25 @@
 #include "cli/commands.h"
 
 static const struct app_group *const run_groups[] = {
-    &app_group_model, &app_group_input, &app_group_policy, &cli_group_generate,
-    &cli_group_store, &app_group_mask,  &app_group_common, NULL};
-static const struct app_group *const plan_groups[] = {&app_group_model, &app_group_input,  &app_group_policy,
-                                                      &cli_group_plan,  &app_group_common, NULL};
+    &app_group_model,  &app_group_input,    &app_group_policy,
+    &app_group_plugin, &cli_group_generate, &cli_group_store,
+    &app_group_mask,   &app_group_common,   NULL};
+static const struct app_group *const plan_groups[] = {&app_group_model,
+                                                      &app_group_input,
+                                                      &app_group_policy,
+                                                      &app_group_plugin,
+                                                      &cli_group_plan,
+                                                      &app_group_common,
+                                                      NULL};
 static const struct app_group *const tokens_groups[] = {&app_group_model, &app_group_input, &cli_group_tokens,
                                                         &app_group_common, NULL};
-static const struct app_group *const ppl_groups[] = {&app_group_model, &cli_group_ppl,    &app_group_policy,
-                                                     &app_group_mask,  &app_group_common, NULL};
+static const struct app_group *const ppl_groups[] = {&app_group_model,
+                                                     &cli_group_ppl,
+                                                     &app_group_policy,
+                                                     &app_group_plugin,
+                                                     &app_group_mask,
+                                                     &app_group_common,
+                                                     NULL};
 static const struct app_group *const methods_groups[] = {&cli_group_methods, &app_group_common, NULL};
 static const struct app_group *const profile_show_groups[] = {&cli_group_profile_show, &app_group_common,
                                                               NULL};
@@ -238,7 +249,8 @@ const struct app_command cli_commands[] = {
     {.name = "profile show",
      .about = "Prints and draws the contents of a profile.",
      .usage = "FILE [--map FILE.svg]",
-     .notes = "Tables of more than two dimensions are drawn as the lengths of their vectors.",
+     .notes = "Tables of more than two dimensions are drawn as the lengths of their vectors. "
+              "CompilerKV's thresholds are drawn by entropy and perplexity.",
      .groups = profile_show_groups,
      .max_rest = 1,
      .args_size = sizeof(struct cli_args),

@@ -5,6 +5,7 @@
 #include "cli/doctor.h"
 #include "winnow_bridge.h"
 #include "winnow_study.h"
+#include "winnow_tools.h"
 
 #include <ggml-backend.h>
 #include <ggml.h>

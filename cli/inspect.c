@@ -7,6 +7,7 @@
 #include "app/json.h"
 #include "app/kv.h"
 #include "app/names.h"
+#include "app/plan_file.h"
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/stored.h"
@@ -210,98 +211,10 @@ static int show_stored(const char *path, bool json)
 
 /* ---- A keep-plan ---- */
 
-/* Positions of a head, ascending ones of a text of n tokens. */
-static bool are_positions(const json_t *head, json_int_t n)
-{
-    json_int_t last = -1;
-    size_t i;
-    const json_t *x;
-    json_array_foreach(head, i, x)
-    {
-        if (!json_is_integer(x) || json_integer_value(x) <= last || json_integer_value(x) >= n)
-            return false;
-        last = json_integer_value(x);
-    }
-    return json_is_array(head);
-}
-
-/* Whether there are layers, all with as many heads. */
-static bool are_layers(const json_t *layers)
-{
-    const size_t n_head = json_array_size(json_object_get(json_array_get(layers, 0), "heads"));
-    const json_t *layer;
-    size_t il;
-    json_array_foreach(layers, il, layer)
-    {
-        if (json_array_size(json_object_get(layer, "heads")) != n_head)
-            return false;
-    }
-    return n_head > 0;
-}
-
-/* The ids of n tokens; an older plan has none. */
-static bool are_tokens(const json_t *tokens, json_int_t n)
-{
-    size_t i;
-    const json_t *x;
-    json_array_foreach(tokens, i, x)
-    {
-        if (!json_is_integer(x) || json_integer_value(x) < 0 || json_integer_value(x) > INT32_MAX)
-            return false;
-    }
-    return !tokens || (json_is_array(tokens) && json_array_size(tokens) == (size_t)n);
-}
-
-/* What is wrong with a plan, NULL = nothing. */
-static const char *plan_fault(const json_t *o)
-{
-    static const char positions[] =
-        "is damaged: its \"layers\" have \"heads\", lists of positions of its text, ascending";
-    const json_t *layers = json_object_get(o, "layers"), *layer, *head;
-    const char *format = json_string_value(json_object_get(o, "format"));
-    const json_int_t n = json_integer_value(json_object_get(o, "n_tokens"));
-    size_t il, ih;
-    if (!format || strcmp(format, "winnow-plan-1") != 0)
-        return "is neither a stored document nor a keep-plan";
-    if (n < 1 || n > INT32_MAX || !json_is_string(json_object_get(o, "policy")))
-        return "is damaged: it says a \"policy\", and \"n_tokens\" from 1 to 2147483647";
-    json_array_foreach(layers, il, layer)
-    {
-        const json_t *heads = json_object_get(layer, "heads");
-        json_array_foreach(heads, ih, head) if (!are_positions(head, n)) return positions;
-        if (!json_is_array(heads))
-            return positions;
-    }
-    if (!json_is_array(layers))
-        return positions;
-    if (!are_layers(layers))
-        return "is damaged: it has no layers, or they differ in heads";
-    return are_tokens(json_object_get(o, "tokens"), n)
-               ? NULL
-               : "is damaged: its tokens are not \"n_tokens\" numbers from 0 on";
-}
-
-static int read_plan(json_t **o, const char *path)
-{
-    struct app_text text, remarks = {0};
-    const char *fault;
-    int rc = app_read_text(&text, path, &remarks);
-    if (rc == APP_OK) {
-        const int status = wnw__json_parse(o, text.s, text.len);
-        if (status == WNW_E_NOMEM)
-            rc = app_fail_status(status);
-        else if ((fault = *o ? plan_fault(*o) : "is neither a stored document nor a keep-plan"))
-            rc = app_fail(APP_BAD_INPUT, "'%s' %s", path, fault);
-    }
-    free(text.s);
-    free(remarks.s);
-    return rc;
-}
-
 static int show_plan(const char *path, bool json)
 {
     json_t *o = NULL;
-    const int rc = read_plan(&o, path);
+    const int rc = app_plan_read(&o, path);
     if (rc == APP_OK && json)
         return app_print_json(o);
     if (rc != APP_OK) {
@@ -338,7 +251,7 @@ int cli_inspect_read(json_t **o, const char *path)
     const int rc = cli_stored_is(&stored, path);
     if (rc != APP_OK)
         return rc;
-    return stored ? read_stored(o, path) : read_plan(o, path);
+    return stored ? read_stored(o, path) : app_plan_read(o, path);
 }
 
 int cli_inspect(const struct app_args *args)

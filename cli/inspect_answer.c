@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/json.h"
 #include "cli/stored.h"
+#include "winnow_chat.h"
 #include "winnow_method.h"
 
 #include <math.h>
@@ -32,23 +33,25 @@ struct answering {
 static int lay_out(struct answering *a)
 {
     wnw_prompt_params text;
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     wnw_chat *chat = NULL;
+    int32_t n;
     int rc = cli_stored_text(&text, a->st, a->q->path);
     if (rc != APP_OK)
         return rc;
     int status = wnw_chat_open(&chat, a->m, &text);
     if (status == WNW_OK)
         status = wnw_chat_user(&prompt, chat, text.document, a->q->text, NULL);
-    rc = status == WNW_OK ? cli_stored_check_prompt(a->st, &prompt, a->q->path) : app_fail_status(status);
+    rc = status == WNW_OK ? cli_stored_check_prompt(a->st, prompt, a->q->path) : app_fail_status(status);
+    const int32_t *tokens = wnw_prompt_tokens(prompt, &n), first = wnw_prompt_n_context(prompt);
     if (rc == APP_OK) {
-        a->n_tokens = prompt.n_tokens - prompt.n_context;
+        a->n_tokens = n - first;
         a->tokens = malloc(((size_t)a->n_tokens + 1) * sizeof *a->tokens);
         rc = a->tokens ? APP_OK : app_fail(APP_FAILED, "out of memory");
     }
     if (rc == APP_OK)
-        memcpy(a->tokens, prompt.tokens + prompt.n_context, (size_t)a->n_tokens * sizeof *a->tokens);
-    wnw_prompt_clear(&prompt);
+        memcpy(a->tokens, tokens + first, (size_t)a->n_tokens * sizeof *a->tokens);
+    wnw_prompt_free(prompt);
     wnw_chat_free(chat);
     return rc;
 }
@@ -61,7 +64,7 @@ static double add_layer(struct answering *a, int32_t il)
     const int32_t group = a->info.n_head / a->info.n_head_kv;
     int32_t n;
     const float *rows = wnw_session_attention(a->session, il, &n);
-    double behind = 0;
+    double after = 0;
     for (int32_t h = 0; rows && h < a->info.n_head; h++, rows += n) {
         const int32_t *pos = wnw_cache_positions(a->session, il, h / group);
         const int32_t n_entry = wnw_cache_n(a->session, il, h / group);
@@ -69,9 +72,9 @@ static double add_layer(struct answering *a, int32_t il)
             if (pos[i] < a->n_document)
                 a->mass[pos[i]] += (double)rows[i];
             else
-                behind += (double)rows[i];
+                after += (double)rows[i];
     }
-    return behind;
+    return after;
 }
 
 /* Puts the positions of the largest shares first, which are more than half of a part; returns how many there are. */
@@ -99,11 +102,11 @@ static json_t *share(double x, double of)
 /* Notes what the token that the session has read last attended to. False without memory. */
 static bool look(struct answering *a)
 {
-    double behind = 0, of = 0, sum = 0;
+    double after = 0, of = 0, sum = 0;
     memset(a->mass, 0, (size_t)a->n_document * sizeof *a->mass);
     for (int32_t il = 0; il < a->info.n_layer; il++)
         if (!wnw_model_layer_is_swa(a->m, il)) {
-            behind += add_layer(a, il);
+            after += add_layer(a, il);
             of += a->info.n_head;
         }
     for (int32_t i = 0; i < a->n_document; i++)
@@ -115,7 +118,7 @@ static bool look(struct answering *a)
         good = json_array_append_new(row, json_integer(a->order[i])) == 0 &&
                json_array_append_new(row, share(a->mass[a->order[i]], of)) == 0 && good;
     return app_json_append(&a->rows, row) && app_json_append(&a->document, share(sum, of > 0 ? of : 1)) &&
-           app_json_append(&a->behind, share(behind, of > 0 ? of : 1)) && good;
+           app_json_append(&a->behind, share(after, of > 0 ? of : 1)) && good;
 }
 
 /* ---- Answering ---- */

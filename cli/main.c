@@ -3,6 +3,7 @@
 #include "app/args.h"
 #include "app/console.h"
 #include "app/options.h"
+#include "app/plugins.h"
 #include "app/wrap.h"
 #include "cli/abort.h"
 #include "cli/find.h"
@@ -121,8 +122,10 @@ static int run(const struct app_command *cmd, int argc, const char **argv)
         app_print_help(stdout, cmd, args->help_all);
         rc = app_finish_stdout();
     } else if (rc == APP_OK) {
-        rc = cmd->run(args);
+        rc = app_plugins_open(&args->registry, &args->plugins);
+        rc = rc == APP_OK ? cmd->run(args) : rc;
     }
+    wnw_registry_free(args->registry);
     app_args_clear(args, cmd);
     free(args);
     return rc;

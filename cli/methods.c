@@ -7,7 +7,9 @@
 #include "base/strings.h"
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "winnow_calibrate.h"
 #include "winnow_method.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,6 +6,7 @@
 #include "app/names.h"
 #include "cli/commands.h"
 #include "winnow_method.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

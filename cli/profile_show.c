@@ -8,21 +8,28 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "winnow.h"
+#include "winnow_calibrate.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* What is drawn of a table. */
+struct map {
+    double *cell; /* [n_row][n_column], owned */
+    int32_t n_row, n_column;
+    const char *row, *column; /* what a row and a column is */
+    char title[80];
+};
+
 /* A table of the profile with its values. */
 struct table {
     wnw_profile_table info;
     double *value; /* [n], owned */
     int64_t n;
-    /* What is drawn of it: the value itself, or with more than two dimensions the vector's length. */
-    double *cell; /* [n_row][n_column], owned; NULL = nothing, because the values are ranks */
-    int32_t n_row, n_column;
-    char title[80];
+    struct map map[2];
+    int n_map; /* 0: nothing is drawn, because the values are ranks */
 };
 
 /* Gates of a model of eight billion weights have a third of these numbers. */
@@ -37,28 +44,70 @@ static void free_tables(struct tables *all)
 {
     for (int i = 0; i < all->n; i++) {
         free(all->t[i].value);
-        free(all->t[i].cell);
+        for (int k = 0; k < all->t[i].n_map; k++)
+            free(all->t[i].map[k].cell);
     }
 }
 
 /* ---- Reading ---- */
 
-static bool make_cells(struct table *t)
+/* A map without values yet; NULL without memory. */
+static struct map *add_map(struct table *t, int32_t n_row, int32_t n_column, const char *row,
+                           const char *column)
+{
+    struct map *m = &t->map[t->n_map];
+    *m = (struct map){.n_row = n_row, .n_column = n_column, .row = row, .column = column};
+    m->cell = calloc((size_t)n_row * (size_t)n_column + 1, sizeof *m->cell);
+    if (!m->cell)
+        return NULL;
+    t->n_map++;
+    return m;
+}
+
+/* The value itself, or with more than two dimensions the vector's length. */
+static bool map_by_head(struct table *t)
 {
     const int32_t *shape = t->info.shape;
     const bool line = t->info.n_dim == 1;
-    t->n_row = line ? 1 : shape[0];
-    t->n_column = line ? shape[0] : shape[1];
-    const int64_t n_cell = (int64_t)t->n_row * t->n_column, step = n_cell > 0 ? t->n / n_cell : 0;
-    t->cell = calloc((size_t)n_cell + 1, sizeof *t->cell);
-    for (int64_t i = 0; t->cell && i < n_cell; i++) {
+    struct map *m = line ? add_map(t, 1, shape[0], t->info.name, "layer")
+                         : add_map(t, shape[0], shape[1], "layer", "head");
+    if (!m)
+        return false;
+    const int64_t n_cell = (int64_t)m->n_row * m->n_column, step = n_cell > 0 ? t->n / n_cell : 0;
+    for (int64_t i = 0; i < n_cell; i++) {
         double sum = 0;
         for (int64_t k = 0; k < step; k++)
             sum += t->value[i * step + k] * t->value[i * step + k];
-        t->cell[i] = step == 1 ? t->value[i] : sqrt(sum);
+        m->cell[i] = step == 1 ? t->value[i] : sqrt(sum);
     }
-    snprintf(t->title, sizeof t->title, "%s%s", t->info.name, step > 1 ? ", length of the vectors" : "");
-    return t->cell != NULL;
+    snprintf(m->title, sizeof m->title, "%s%s", t->info.name, step > 1 ? ", length of the vectors" : "");
+    return true;
+}
+
+/* CompilerKV's thresholds [layer][entropy bin][perplexity bin]: their mean over layers as the paper's figure A3 has them, and all. */
+static bool map_thresholds(struct table *t)
+{
+    const int32_t n_layer = t->info.shape[0], n_entropy = t->info.shape[1], n_ppl = t->info.shape[2];
+    const int32_t n_bin = n_entropy * n_ppl;
+    struct map *mean = add_map(t, n_entropy, n_ppl, "entropy bin", "perplexity bin");
+    struct map *whole = mean ? add_map(t, n_layer, n_bin, "layer", "bin") : NULL;
+    if (!whole)
+        return false;
+    snprintf(mean->title, sizeof mean->title, "%s, mean over the layers", t->info.name);
+    snprintf(whole->title, sizeof whole->title, "%s, bin = entropy bin * %d + perplexity bin", t->info.name,
+             (int)n_ppl);
+    for (int32_t il = 0; il < n_layer; il++)
+        for (int32_t k = 0; k < n_bin; k++) {
+            whole->cell[(int64_t)il * n_bin + k] = t->value[(int64_t)il * n_bin + k];
+            mean->cell[k] += t->value[(int64_t)il * n_bin + k] / n_layer;
+        }
+    return true;
+}
+
+static bool make_maps(struct table *t)
+{
+    const bool thresholds = t->info.kind == WNW_PROFILE_COMPILER && t->info.n_dim == 3;
+    return thresholds ? map_thresholds(t) : map_by_head(t);
 }
 
 static int read_table(struct table *t, const wnw_profile *p)
@@ -77,7 +126,7 @@ static int read_table(struct table *t, const wnw_profile *p)
         return app_fail_status(status);
     /* Rankings and edges of bins are lists, not maps. */
     const bool drawn = !t->info.is_whole && !(t->info.n_dim == 1 && t->info.kind == WNW_PROFILE_COMPILER);
-    return !drawn || make_cells(t) ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    return !drawn || make_maps(t) ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
 static int read_tables(struct tables *all, const wnw_profile *p)
@@ -172,17 +221,14 @@ static void print_ranks(const struct table *t)
     }
 }
 
-static struct app_heatmap map_of(const struct table *t)
+static struct app_heatmap heatmap_of(const struct map *m)
 {
-    const bool line = t->info.n_dim == 1;
-    return (struct app_heatmap){.title = t->title,
-                                .row = line ? t->info.name : "layer",
-                                .column = line                               ? "layer"
-                                          : strcmp(t->info.name, "tau") == 0 ? "entropy bin"
-                                                                             : "head",
-                                .value = t->cell,
-                                .n_row = t->n_row,
-                                .n_column = t->n_column};
+    return (struct app_heatmap){.title = m->title,
+                                .row = m->row,
+                                .column = m->column,
+                                .value = m->cell,
+                                .n_row = m->n_row,
+                                .n_column = m->n_column};
 }
 
 static void print_all(const json_t *root, const struct tables *all)
@@ -194,12 +240,16 @@ static void print_all(const json_t *root, const struct tables *all)
     for (int i = 0; i < all->n; i++)
         print_range(&all->t[i]);
     for (int i = 0; i < all->n; i++) {
-        const struct app_heatmap map = map_of(&all->t[i]);
+        const struct table *t = &all->t[i];
         puts("");
-        if (all->t[i].info.is_whole)
-            print_ranks(&all->t[i]);
-        else if (all->t[i].cell)
+        if (t->info.is_whole)
+            print_ranks(t);
+        for (int k = 0; k < t->n_map; k++) {
+            const struct app_heatmap map = heatmap_of(&t->map[k]);
+            if (k > 0)
+                puts("");
             app_heatmap_print(stdout, &map);
+        }
     }
 }
 
@@ -207,12 +257,12 @@ static void print_all(const json_t *root, const struct tables *all)
 
 static int draw(const char *path, const struct tables *all, const struct app_inputs *inputs)
 {
-    struct app_heatmap maps[MAX_TABLES];
+    struct app_heatmap maps[2 * MAX_TABLES];
     struct app_out out;
     int n = 0;
     for (int i = 0; i < all->n; i++)
-        if (all->t[i].cell)
-            maps[n++] = map_of(&all->t[i]);
+        for (int k = 0; k < all->t[i].n_map; k++)
+            maps[n++] = heatmap_of(&all->t[i].map[k]);
     if (n == 0)
         return app_fail(APP_BAD_INPUT, "the profile has rankings alone, which --map does not draw");
     const int rc = app_out_open(&out, path, inputs);

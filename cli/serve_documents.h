@@ -5,6 +5,7 @@
 
 #include "app/options.h"
 #include "winnow.h"
+#include "winnow_tools.h"
 
 /* Refuses what is not NAME=FILE, with a file that can be read. Returns an exit code. */
 int cli_serve_documents_check(const struct app_list *documents);

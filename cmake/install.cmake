@@ -59,7 +59,8 @@ if(wnw_server)
   install(TARGETS winnow_server RUNTIME DESTINATION ${wnw_peer_dir} OPTIONAL)
 endif()
 install(FILES include/winnow.h include/winnow_method.h include/winnow_calibrate.h include/winnow_bridge.h
-              include/winnow_store.h include/winnow_study.h
+              include/winnow_store.h include/winnow_study.h include/winnow_tools.h
+              include/winnow_batch.h include/winnow_chat.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/winnow)
 # winnow's own data files. app/share.c finds them relative to the program.

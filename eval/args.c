@@ -98,7 +98,10 @@ APP_GROUP(eval_group_tasks, "Samples", tasks_options);
 
 static const struct app_option config_options[] = {
     TEXT("policies", "LIST", "full,snapkv,lagkv, or the suite's", policies,
-         "recipes; key=value continues the recipe before it. The full cache is always included"),
+         "recipes; key=value continues the recipe before it. plan:DIR applies the keep-plans of a folder, "
+         "one file per sample. "
+         "The full cache is always included"),
+    APP_PLUGIN_OPTION(AT(app.plugins)),
     TEXT("ratios", "LIST", "0.5, or the suite's", ratios,
          "sizes: fractions removed, 0 <= R < 1; auc9 = 0 to 0.9, lag = 0.25 to 0.875, crit = 0.2 to 0.8; own "
          "= what the policy says"),
@@ -139,7 +142,7 @@ static const struct app_option run_options[] = {
      1, 64, "1 to 64"},
     {"alone", 0, APP_FLAG, NULL, NULL, "off, or the study's",
      "each policy reads every sample again and answers alone, so that times and memory peaks are its own",
-     AT(alone), 0, 0, NULL},
+     AT(separate_readings), 0, 0, NULL},
     {"answer-tokens", 0, APP_INT, "N", NULL, "until it ends, or the study's",
      "generate exactly N tokens for every answer, also after an end token", AT(answer_tokens), 1, 65536,
      "1 to 65536"},

@@ -187,7 +187,10 @@ static int compare(const wnw_model *m, const wnw_registry *registry)
         rc = wnw_session_new(&s, m, NULL);
     for (int i = 0; rc == WNW_OK && i < N; i++)
         rc = wnw_policy_parse(&policies[i], recipes[i], registry);
-    const wnw_run run = {WNW_INIT(wnw_run), .policies = (const wnw_policy *const *)policies, .n_policies = N};
+    const wnw_run run = {WNW_INIT(wnw_run),
+                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more),
+                                                 .policies = (const wnw_policy *const *)policies,
+                                                 .n_policies = N}};
     if (rc == WNW_OK)
         rc = wnw_session_begin(s, &run);
     if (rc == WNW_OK)

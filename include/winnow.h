@@ -12,11 +12,12 @@
  *     int main(int argc, char **argv)
  *     {
  *         wnw_model *model = NULL;
- *         wnw_policy *policy = NULL;
  *         wnw_session *session = NULL;
  *         wnw_sampler *sampler = NULL;
  *         wnw_prompt_params text = wnw_prompt_default_params();
- *         wnw_prompt prompt = wnw_prompt_default();
+ *         wnw_prompt *prompt = NULL;
+ *         const int32_t *tokens;
+ *         int32_t n_tokens;
  *         wnw_run run = wnw_run_default();
  *         wnw_report report = wnw_report_default();
  *         wnw_generate_params how = wnw_generate_default_params();
@@ -29,21 +30,20 @@
  *         if (rc == WNW_OK)
  *             rc = wnw_prompt_build(&prompt, model, &text);
  *         if (rc == WNW_OK)
- *             rc = wnw_policy_parse(&policy, "snapkv+adakv", NULL);
- *         if (rc == WNW_OK)
  *             rc = wnw_session_new(&session, model, NULL);
  *         if (rc == WNW_OK)
  *             rc = wnw_sampler_new(&sampler, NULL);
- *         run.policy = policy;
- *         run.prompt = &prompt;
+ *         run.prompt = prompt;
+ *         run.recipe = "auto";
  *         run.size.kind = WNW_SIZE_RATIO;
  *         run.size.ratio = 0.5;
+ *         tokens = wnw_prompt_tokens(prompt, &n_tokens);
  *         if (rc == WNW_OK)
  *             rc = wnw_session_begin(session, &run);
  *         if (rc == WNW_OK)
- *             rc = wnw_session_read(session, prompt.tokens, prompt.n_tokens, &report);
+ *             rc = wnw_session_read(session, tokens, n_tokens, &report);
  *         if (rc == WNW_OK)
- *             fprintf(stderr, "%d tokens read, %.0f kept per head\n", (int)prompt.n_tokens, report.kept_mean);
+ *             fprintf(stderr, "%d tokens read, %.0f kept per head\n", (int)n_tokens, report.kept_mean);
  *         how.n_max = 64;
  *         if (rc == WNW_OK)
  *             rc = wnw_generate(&answer, session, sampler, &how);
@@ -54,8 +54,7 @@
  *         wnw_generated_clear(&answer);
  *         wnw_sampler_free(sampler);
  *         wnw_session_free(session);
- *         wnw_policy_free(policy);
- *         wnw_prompt_clear(&prompt);
+ *         wnw_prompt_free(prompt);
  *         wnw_model_free(model);
  *         return rc == WNW_OK ? 0 : 1;
  *     }
@@ -74,11 +73,8 @@
  *     library knows, is E_ARG. Structs without a struct_size, which are passed by value or in arrays, never grow.
  *   - E_NOMEM: if memory runs out in this library, the call fails, nothing leaks, and the session can go on. Tokens that were
  *     read stay read (wnw_session_n_past). A model file that does not fit into memory gives E_NOMEM, too.
- *   - The library cannot prevent every end of the process. ggml, libllama and jansson end it if an allocation of their own
- *     fails. Winnow checks first that they can get the memory. So this happens only if another thread takes the memory in
- *     between, or if the system promises memory that it does not have. OpenMP inside ggml ends the process if threads cannot be
- *     started. A failed assertion of ggml or libllama ends it, too. Assertions that a model file is
- *     known to fail are checked first. ggml_set_abort_callback lets a program act before an abort.
+ *   - ggml, libllama and jansson end the process if an allocation of their own fails, or an assertion. Winnow checks first that
+ *     they can get the memory, and refuses model files that are known to fail. ggml_set_abort_callback lets a program act before.
  *   - Numbers in text (recipes, profiles, messages) have a decimal point in every locale.
  *   - Threads: models and policies are read-only after creation and may be shared. A session, sampler, plan or registry
  *     belongs to one thread at a time; sessions that share an engine belong to the same thread. The library has no other
@@ -114,8 +110,8 @@ extern "C" {
 /* First initialiser of a struct that begins with struct_size; fields that are not named become 0. In C++ from C++20 on. */
 #define WNW_INIT(type) .struct_size = (uint32_t)sizeof(type)
 
-/* Defines NAME(void), which returns a `type` with the struct_size that the program was compiled with and zeros, but for
- * what the assignments to `p` say. */
+/* Defines NAME(void), which returns a `type` with the struct_size that the program was compiled with and zeros, but for what
+ * the assignments to `p` say. */
 #define WNW_DEFAULT_WITH(type, name, assignments) \
     static inline type name(void)                 \
     {                                             \
@@ -160,8 +156,8 @@ typedef enum wnw_status {
 /* The sentence for a status code. Static; safe in any thread. */
 WNW_API const char *wnw_strerror(int status);
 
-/* What went wrong in the last failing call of this thread: one sentence, no newline, "" if none. Borrowed until the
- * next failing call of this thread. */
+/* What went wrong in the last failing call of this thread: one sentence, no newline, "" if none. Borrowed until the next
+ * failing call of this thread. */
 WNW_API const char *wnw_last_error(void);
 
 /* Releases memory whose description names wnw_free. NULL is allowed. */
@@ -175,19 +171,19 @@ typedef struct wnw_model_params {
     uint32_t struct_size;
     bool repack; /* copy weights into CPU-friendly layouts where ggml has them: faster prefill, more memory.
                     Default on */
-    const char *
-        digests; /* folder in which digests of large files are kept, so that wnw_model_fingerprint reads all bytes of
-                            a file once and not in every process; made where it is missing. NULL = none. Copied */
+    /* Folder in which digests of large files are kept, so that wnw_model_fingerprint reads all bytes of a file once and not in
+     * every process; made where it is missing. NULL = none. Copied. */
+    const char *digests;
 } wnw_model_params;
 
 WNW_DEFAULT_WITH(wnw_model_params, wnw_model_default_params, p.repack = true)
 
-/* Opens the GGUF file at `path`: hyper-parameters, tokenizer and memory-mapped weights. params NULL = defaults. Of a
- * model split in files, `path` is the first; the others are found next to it by their names (NAME-00001-of-00003.gguf).
- * Errors: E_IO (cannot open a file), E_FORMAT (no regular file, no GGUF, truncated, contradictory, files that do not
- * belong together), E_UNSUPPORTED (the architecture, in which case the message lists the supported ones; a file that is
- * no model; a tensor or key that the library does not compute with, which the message names), E_NOMEM. The model may be
- * shared by threads; release it with wnw_model_free after every session and engine on it. */
+/* Opens the GGUF file at `path`: hyper-parameters, tokenizer and memory-mapped weights. params NULL = defaults. Of a model
+ * split in files, `path` is the first; the others are found next to it by their names (NAME-00001-of-00003.gguf). Errors: E_IO
+ * (cannot open a file), E_FORMAT (no regular file, no GGUF, truncated, contradictory, files that do not belong together),
+ * E_UNSUPPORTED (the architecture, in which case the message lists the supported ones; a file that is no model; a tensor or key
+ * that the library does not compute with, which the message names), E_NOMEM. The model may be shared by threads; release it with
+ * wnw_model_free after every session and engine on it. */
 WNW_API int wnw_model_open(wnw_model **out, const char *path, const wnw_model_params *params);
 WNW_API void wnw_model_free(wnw_model *m);
 
@@ -196,15 +192,15 @@ WNW_API void wnw_model_free(wnw_model *m);
 /* A model and the document that it has read last. It belongs to one thread at a time. examples/ask.c is a whole program. */
 typedef struct wnw_reader wnw_reader;
 
-/* Receives what an answer adds to its text: whole UTF-8 characters, n_bytes of them, after n_tokens tokens. Returns false to end the
- * answer. */
+/* Receives what an answer adds to its text: whole UTF-8 characters, n_bytes of them, after n_tokens tokens. Returns false to
+ * end the answer. */
 typedef bool (*wnw_text_fn)(const char *text, size_t n_bytes, int32_t n_tokens, void *user);
 
 /* Opens the GGUF file at `path` with the defaults of wnw_model_open, whose errors these are. Release it with wnw_close. */
 WNW_API int wnw_open(wnw_reader **out, const char *path);
 
 /* Answers a question, greedily and with at most 512 tokens, and gives the text to on_text (may be NULL) as it comes.
- *   policy: a recipe for wnw_policy_parse; NULL or "auto" = the one that wnw_policy_choose takes without profiles
+ *   policy: a recipe for wnw_policy_parse; NULL or "auto" = the one that fits the model and the document best, as far as is known without profiles
  *   ratio: fraction of the document's entries that are removed, 0 <= ratio < 1; 0 = all stay
  *   document: UTF-8, read and compressed before the question; NULL = the one that was read last, whose policy and ratio are kept
  * The same document, policy and ratio as in the last call are not read again. Without any document the prompt is the question
@@ -220,19 +216,14 @@ WNW_API void wnw_close(wnw_reader *r);
 
 /* ---- Prompt ---- */
 
-/* Bytes [from, to) of a text. */
-typedef struct wnw_bytes {
-    size_t from, to;
-} wnw_bytes;
-
 /* One message of a conversation. */
 typedef struct wnw_chat_message {
     const char *role;    /* "system", "user", "assistant", ...: letters, digits, '_' and '-' */
     const char *content; /* UTF-8 */
 } wnw_chat_message;
 
-/* How prompts are laid out. Pointers are borrowed for the call. What the template wrote is parsed for control tokens, and
- * roles are; messages are not, so that "<|im_end|>" in a document cannot end its turn (decision 047). */
+/* How prompts are laid out. Pointers are borrowed for the call. What the template wrote is parsed for control tokens, and roles
+ * are; messages are not, so that "<|im_end|>" in a document cannot end its turn (decision 047). */
 typedef struct wnw_prompt_params {
     uint32_t struct_size;
     bool raw;                         /* no template: BOS where the vocabulary adds one, then the text */
@@ -254,75 +245,37 @@ typedef struct wnw_prompt_params {
 
 WNW_DEFAULT(wnw_prompt_params, wnw_prompt_default_params)
 
-/* A user's turn in two pieces, so that every phase reads the same tokens: [template head + document] and [question +
- * template tail + beginning of the answer]. */
-typedef struct wnw_prompt {
-    uint32_t struct_size;
-    int32_t n_tokens;  /* tokens of both pieces */
-    int32_t *tokens;   /* [n_tokens], owned; release with wnw_prompt_clear */
-    int32_t n_context; /* tokens of the first piece */
-    /* The tokens that the template wrote. A token that spans template and text counts as text; without a template the BOS
-     * counts as text too. n_prefix: first tokens of the conversation, BOS and system message included. */
-    int32_t n_prefix;
-    int32_t *suffix; /* [n_suffix], owned: the template tail, which ends the user's turn and opens the next */
-    int32_t n_suffix; /* 0 without a template */
-    char *text;       /* [n_text] the conversation so far, NUL-terminated, owned */
-    size_t n_text;
-    wnw_bytes *plain; /* [n_plain], owned: bytes of the text that were not parsed for control tokens */
-    int32_t n_plain;
-    int32_t n_past; /* tokens of the conversation before these, 0 in a first turn */
-} wnw_prompt;
-
-WNW_DEFAULT(wnw_prompt, wnw_prompt_default)
+/* A user's turn in two pieces, so that every phase reads the same tokens: [template head + document] and [question + template
+ * tail + beginning of the answer]. winnow_tools.h has all its parts. */
+typedef struct wnw_prompt wnw_prompt;
 
 /* Renders and tokenises a first turn. The model's Jinja template is run as transformers runs it: messages,
- * add_generation_prompt, bos_token and eos_token are set, tools and documents are none. A BOS that the vocabulary asks
- * for and the template did not write is put in front. A template of libllama by name (`chat`), or the model's in a
- * build without the Jinja engine (wnw_has_jinja), is a fixed pattern without a default system message. Templates are
- * programs from the model's file, and run within bounds (decision 046). Tokens that *out held before the call are not
- * released. Errors: E_ARG (no text; an unknown name in `chat`; a role that is no word; a system message or turns
- * without a template), E_UNSUPPORTED (the template refuses the messages, drops the system message, cannot be run,
- * exceeds a bound, or changes the text so that the border between document and question is lost), E_RANGE, E_NOMEM. */
-WNW_API int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_params *params);
-/* Releases the tokens and empties the struct, which may be used again. */
-WNW_API void wnw_prompt_clear(wnw_prompt *p);
-
-/* A conversation. A turn's tokens begin where those so far end, usually with the token that ends the answer's turn. */
-typedef struct wnw_chat wnw_chat;
-
-/* Begins one with the system message and the earlier turns of params; its document and question are not read. Errors
- * are those of wnw_prompt_build. The model must outlive it; release it with wnw_chat_free. */
-WNW_API int wnw_chat_open(wnw_chat **out, const wnw_model *m, const wnw_prompt_params *params);
-WNW_API void wnw_chat_free(wnw_chat *c);
-
-/* Adds a user's turn and fills *out. `begin` is text with which the answer begins. All may be NULL. Before an answer, a
- * document of NULL asks another question about the same document in place of the last, and *out begins after the
- * document; later, "" parts the question from the header before it, and NULL does not. Where a template writes earlier
- * turns otherwise than before (without the reasoning in answers), n_past is smaller than the number of tokens so far: a
- * session that has read more goes back to it (wnw_session_rewind). Nothing changes on failure. Errors: E_ARG (no text;
- * a document while an answer is missing), those of wnw_prompt_build. */
-WNW_API int wnw_chat_user(wnw_prompt *out, wnw_chat *c, const char *document, const char *question,
-                          const char *begin);
-
-/* Adds the answer: tokens[n] that the model generated, with the one that ended its turn if the session has read that
- * too, or a text, whose tokens the next turn has. E_ARG: no question waits. E_RANGE: an id that is not a token. */
-WNW_API int wnw_chat_answer(wnw_chat *c, const int32_t *tokens, int32_t n);
-WNW_API int wnw_chat_answer_text(wnw_chat *c, const char *text);
-
-/* All tokens so far, [*n]; those from wnw_session_n_past on are what a session lacks. Borrowed until the next call. */
-WNW_API const int32_t *wnw_chat_tokens(const wnw_chat *c, int32_t *n);
+ * add_generation_prompt, bos_token and eos_token are set, tools and documents are none. A BOS that the vocabulary asks for and the
+ * template did not write is put in front. A template of libllama by name (`chat`), or the model's in a build without the Jinja
+ * engine (wnw_has_jinja), is a fixed pattern without a default system message. Templates are programs from the model's file, and
+ * run within bounds (decision 046). *out is released with wnw_prompt_free. Errors: E_ARG (no text; an unknown
+ * name in `chat`; a role that is no word; a system message or turns without a template), E_UNSUPPORTED (the template refuses the
+ * messages, drops the system message, cannot be run, exceeds a bound, or changes the text so that the border between document and
+ * question is lost), E_RANGE, E_NOMEM. */
+WNW_API int wnw_prompt_build(wnw_prompt **out, const wnw_model *m, const wnw_prompt_params *params);
+WNW_API void wnw_prompt_free(wnw_prompt *p);
+/* The tokens of both pieces, [*n], borrowed, and the number of those of the first. */
+WNW_API const int32_t *wnw_prompt_tokens(const wnw_prompt *p, int32_t *n);
+WNW_API int32_t wnw_prompt_n_context(const wnw_prompt *p);
 
 /* ---- Policy ---- */
 
 typedef struct wnw_policy wnw_policy;
 typedef struct wnw_registry wnw_registry; /* parts from outside the library (winnow_method.h) */
 
-/* Parses a recipe, `name[:key=value,...][+name[:...]]...`. A name may say its slot: score=, aggregate=, layer=, head=,
- * select=, positions= or contents=, as in `snapkv+head=adakv`. registry may be NULL. E_ARG: the message names the word
- * that is unknown, the value that is out of range or the parts that cannot be combined, and makes a suggestion. A
- * policy may be shared by threads, and must outlive the sessions that use it; release it with wnw_policy_free. */
+/* Parses a recipe, `name[:key=value,...][+name[:...]]...`. A name may say its slot: score=, aggregate=, layer=, head=, select=,
+ * positions= or contents=, as in `snapkv+head=adakv`. registry may be NULL. E_ARG: the message names the word that is unknown, the
+ * value that is out of range or the parts that cannot be combined, and makes a suggestion. A policy may be shared by threads, and
+ * must outlive the sessions that use it; release it with wnw_policy_free. */
 WNW_API int wnw_policy_parse(wnw_policy **out, const char *recipe, const wnw_registry *registry);
 WNW_API void wnw_policy_free(wnw_policy *p);
+/* Canonical form with every default written out; parses to an equal policy. Borrowed from the policy. */
+WNW_API const char *wnw_policy_string(const wnw_policy *p);
 
 /* How much a policy keeps. */
 typedef enum wnw_size_kind {
@@ -332,8 +285,8 @@ typedef enum wnw_size_kind {
     WNW_SIZE_BYTES, /* bytes that kept keys and values are allocated in, where a plan fits them; else their own */
 } wnw_size_kind;
 
-/* A size, in the field that `kind` names. It counts the compressed part of the prompt, protected entries included,
- * without sliding-window layers. */
+/* A size, in the field that `kind` names. It counts the compressed part of the prompt, protected entries included, without
+ * sliding-window layers. */
 typedef struct wnw_size {
     wnw_size_kind kind;
     int64_t budget;
@@ -355,29 +308,28 @@ typedef struct wnw_session_params {
     int32_t n_ubatch;  /* prompt tokens per graph, 0 = 512 */
     int32_t n_threads; /* upper limit, fewer while other programs use the cores; 0 = usable cores */
     wnw_kv_type kv_type;
-    /* OWN: this library's kernels over heads of different lengths. If the CPU can and the cache is not F32, they
-     * multiply prompts in bf16, and compute scores of far entries in 8 bits. F32: the same kernels, always in
-     * float32. GGML: standard ggml operations, a reference for comparison. */
+    /* OWN: this library's kernels over heads of different lengths. If the CPU can and the cache is not F32, they multiply
+     * prompts in bf16, and compute scores of far entries in 8 bits. F32: the same kernels, always in float32. GGML: standard ggml
+     * operations, a reference for comparison. */
     wnw_attn attn;
-    /* Called during prefill after each ubatch with tokens done and to do; return false to cancel
-     * (E_CANCELLED). NULL = none. */
+    /* Called during prefill after each ubatch with tokens done and to do; return false to cancel (E_CANCELLED). NULL = none. */
     bool (*progress)(int32_t done, int32_t total, void *user);
     void *progress_user;
     /* With kv_type Q8_0 or Q4_0 and the own attention: the last kv_tail entries of every head, and its first 64, stay f16;
-     * those between are quantised in blocks of 64, so that a tail has up to 63 entries more. Entries that compressions keep
-     * stay as they are stored. 0 = every entry is quantised at once; else 32 or more (128 is a good choice). */
+     * those between are quantised in blocks of 64, so that a tail has up to 63 entries more. Entries that compressions keep stay
+     * as they are stored. 0 = every entry is quantised at once; else 32 or more (128 is a good choice). */
     int32_t kv_tail;
-    /* With kv_type Q8_0 or Q4_0: store keys and values as they are. By default every row of such a cache, also of its
-     * tail, is rotated by Hadamard matrices of up to 256 elements (keys) and 64 (values), as llama.cpp does since 2026.
-     * Attention stays what it is, and rounding loses less, because outliers are spread. Other caches are never rotated. */
+    /* With kv_type Q8_0 or Q4_0: store keys and values as they are. By default every row of such a cache, also of its tail, is
+     * rotated by Hadamard matrices of up to 256 elements (keys) and 64 (values), as llama.cpp does since 2026. Attention stays
+     * what it is, and rounding loses less, because outliers are spread. Other caches are never rotated. */
     bool kv_unrotated;
 } wnw_session_params;
 
 WNW_DEFAULT(wnw_session_params, wnw_session_default_params)
 
-/* Makes a new timeline with an engine of its own. The model must outlive it; release it with wnw_session_free. params
- * NULL = defaults. E_UNSUPPORTED: the head size does not fit kv_type, or a tail with the ggml attention. E_ARG: a tail
- * of a cache that is not quantised. E_RANGE: a number of params is out of range. E_NOMEM. */
+/* Makes a new timeline with an engine of its own. The model must outlive it; release it with wnw_session_free. params NULL =
+ * defaults. E_UNSUPPORTED: the head size does not fit kv_type, or a tail with the ggml attention. E_ARG: a tail of a cache that is
+ * not quantised. E_RANGE: a number of params is out of range. E_NOMEM. */
 WNW_API int wnw_session_new(wnw_session **out, const wnw_model *m, const wnw_session_params *params);
 WNW_API void wnw_session_free(wnw_session *s);
 
@@ -391,63 +343,43 @@ typedef enum wnw_phase {
 
 typedef struct wnw_profile wnw_profile;
 
-/* How a session is to read and compress. Zeros are the defaults.
- *
- * A recursive policy (LagKV) has rules of its own. It drops a block's entries whenever the block is complete, also while
- * decoding; `every` and `target` have no effect. A size decides how many entries stay of blocks that are not settled:
- * of a piece that is read, as many as bring all turns together to the size; of a block that decoding completes, the
- * ratio's share, or as many as a budget has room for. Too few tokens for two blocks stay whole. Every block keeps one
- * entry or more: a budget that never has room for that is refused here, one without room for the first piece before
- * that is read; later turns and decoded tokens exceed a full budget by an entry for each block, and the report
- * (while decoding, the log) says so.
- *
- * A policy with streaming heads (DuoAttention) has a rule of its own too: while decoding these heads hold the
- * count that the prompt left them, and the other heads grow. */
+/* How a session is to read and compress. Zeros are the defaults. Some policies have rules of their own: see wnw_recursive and
+ * WNW_FLAG_SLIDES of winnow_method.h. */
 typedef struct wnw_run {
     uint32_t struct_size;
     wnw_phase phase;          /* END, LAYER or CHUNK */
     const wnw_policy *policy; /* borrowed until the next begin; NULL = everything stays */
-    wnw_size size;  /* a ratio counts all tokens since the rules were set, over all turns; see goes_on */
+    wnw_size size;            /* a ratio counts all tokens since the rules were set, over all turns */
     int32_t chunk;  /* CHUNK: tokens per chunk; 0 = 512, or a recursive policy's own */
     int32_t every;  /* decoded tokens between two compressions; 0 = decoding does not compress */
     int64_t target; /* average entries per layer and KV head after each of these compressions;
                                    0 = the count that the last prompt's size came to */
     const wnw_profile *profile; /* calibration results, borrowed until the next begin; NULL = none */
-    /* The prompt that will be read or was read. It serves policies that treat template and text differently, or that
-     * judge the document by the question after it. The session copies what it needs of it; NULL = not known. */
+    /* The prompt that will be read or was read. It serves policies that treat template and text differently, or that judge the
+     * document by the question after it. The session copies what it needs of it; NULL = not known. */
     const wnw_prompt *prompt;
-    bool question_later; /* the prompt's first piece alone is compressed; the question is read afterwards */
-    /* Expected questions, for policies with a task-aware second pass: task_tokens[i] has n_task_tokens[i]
-     * tokens, i < n_tasks; copied. n_tasks 0 = the second piece of the prompt, where it is known. */
-    int32_t n_tasks;
-    const int32_t *const *task_tokens;
-    const int32_t *n_task_tokens;
-    /* Further policies, policies[n_policies], that plans will be made with: what they need is observed too, and no rules
-     * of theirs are followed. The list and the policies in it need not outlive the call. */
-    int32_t n_policies;
-    const wnw_policy *const *policies;
-    /* Only the first piece that is read is compressed. What is read later stays, and nothing is observed any more
-     * but for `every`. A next prompt, also after wnw_session_reset, needs wnw_session_begin again. */
-    bool once;
-    /* A ratio counts the tokens that were read under earlier rules too, and heads that slide hold what they held: for a
-     * change of rules in the middle of a timeline. Otherwise counting begins with this call. */
-    bool goes_on;
+    /* In place of `policy`: a recipe for wnw_policy_parse, or "auto", or "auto+quality:q=Q" with a quality Q above 0 and below
+     * 1 in place of a size. The session chooses by the model, the profile, the size and the prompt's length, and parses it in
+     * wnw_session_begin; wnw_session_policy has what came of it. NULL = `policy` */
+    const char *recipe;
+    const struct wnw_run_more *more; /* what few programs set (winnow_method.h); NULL = the defaults */
 } wnw_run;
 
 WNW_DEFAULT(wnw_run, wnw_run_default)
 
-/* Sets how the session reads and compresses from now on: it observes what the policies need, and follows the run's
- * rules in wnw_session_read and wnw_session_decode. The call is allowed at any time. It replaces everything that an
- * earlier call has set, and an empty run ends rules and observing. Observations that the new policies need too go on;
- * others begin now: for tokens read before, attention sums and maxima count the queries from here on, and their own
- * queries are missing. After a failure everything is as it was before the call. Errors: E_ARG (the policy is not
- * allowed in the phase; other fields of the rules are set without a policy; a task without tokens; n_policies negative
- * or a NULL in its list; two policies whose query statistics leave out different numbers of first tokens), E_MISMATCH
- * (the policy's profile is missing, or of another model), E_RANGE (another negative number; a target or a recursive
- * policy's budget that cannot hold the entries that the policy protects; an id that is not a token), E_FULL (a task or
- * template longer than the model was trained for), E_UNSUPPORTED (a policy that renumbers, where heads hold different
- * numbers of entries or a layer has a sliding window), E_NOMEM. */
+/* Sets how the session reads and compresses from now on: it observes what the policies need, and follows the run's rules in
+ * wnw_session_read and wnw_session_decode. The call is allowed at any time. It replaces everything that an earlier call has set,
+ * and an empty run ends rules and observing. Observations that the new policies need too go on; others begin now: for tokens read
+ * before, attention sums and maxima count the queries from here on, and their own queries are missing. After a failure everything
+ * is as it was before the call. Errors: E_ARG (the policy is not allowed in the phase; other fields of the rules are set without a
+ * policy; a task without tokens; n_policies negative or a NULL in its list; two policies whose query statistics leave out
+ * different numbers of first tokens), E_MISMATCH (the policy's profile is missing, or of another model), E_RANGE (another negative
+ * number; a target or a recursive policy's budget that cannot hold the entries that the policy protects; an id that is not a
+ * token), E_FULL (a task or template longer than the model was trained for), E_UNSUPPORTED (a policy that renumbers, where heads
+ * hold different numbers of entries or a layer has a sliding window), E_NOMEM. */
 WNW_API int wnw_session_begin(wnw_session *s, const wnw_run *run);
+/* The policy of these rules; NULL where there are none. Borrowed until the next begin, if `recipe` named it. */
+WNW_API const wnw_policy *wnw_session_policy(const wnw_session *s);
 
 /* The result of a compression. */
 typedef struct wnw_report {
@@ -456,34 +388,33 @@ typedef struct wnw_report {
     double kept_mean;  /* mean entries per KV head, over the layers that have no sliding window */
     int64_t entries_before, entries_after; /* over all layers and KV heads, sliding-window layers included */
     uint64_t kv_bytes_before, kv_bytes_after; /* bytes allocated for K and V */
-    /* Milliseconds for reading tokens (wnw_session_read alone), observing the cache (a second pass included), scores,
-     * budgets and selection, and compaction. They add up to the time of the call. */
+    /* Milliseconds for reading tokens (wnw_session_read alone), observing the cache (a second pass included), scores, budgets
+     * and selection, and compaction. They add up to the time of the call. */
     double read_ms, observe_ms, score_ms, select_ms, compact_ms;
-    /* Set by plans and by wnw_session_read under rules, else 0: the numbers of first and last entries that every KV head
-     * keeps regardless of their score. After reading by CHUNK: those that no chunk's compression could drop. Heads that
-     * keep all their entries do not count. If all heads do, protected_first is the number of tokens read. */
+    /* Set by plans and by wnw_session_read under rules, else 0: the numbers of first and last entries that every KV head keeps
+     * regardless of their score. After reading by CHUNK: those that no chunk's compression could drop. Heads that keep all their
+     * entries do not count. If all heads do, protected_first is the number of tokens read. */
     int32_t protected_first, protected_last;
 } wnw_report;
 
 WNW_DEFAULT(wnw_report, wnw_report_default)
 
-/* Reads a piece of the prompt, tokens[n], and compresses it under the rules of wnw_session_begin: a first prompt, or
- * the next turn on a compressed cache. Without rules it does the same as wnw_session_prefill. With rules
- * wnw_session_decode compresses too, as they say; tokens read by wnw_session_prefill stay whole until the next
- * compression. With +rerotate and CHUNK a prompt may be longer than the context: E_FULL is returned only where the kept
- * entries and a chunk together do not fit into it. report may be NULL. Its times are sums over all compressions;
- * entries_before counts all entries present or read, as if none had been dropped; kv_bytes_before is the most that was
- * allocated before a compression. When reading by LAYER fails or is cancelled the session is empty, because layers
- * would hold different tokens; after other failures it holds the tokens that were read. Other errors are those of
- * wnw_session_prefill and wnw_session_plan. */
+/* Reads a piece of the prompt, tokens[n], and compresses it under the rules of wnw_session_begin: a first prompt, or the next
+ * turn on a compressed cache. Without rules it does the same as wnw_session_prefill. With rules wnw_session_decode compresses too,
+ * as they say; tokens read by wnw_session_prefill stay whole until the next compression. With +rerotate and CHUNK a prompt may be
+ * longer than the context: E_FULL is returned only where the kept entries and a chunk together do not fit into it. report may be
+ * NULL. Its times are sums over all compressions; entries_before counts all entries present or read, as if none had been dropped;
+ * kv_bytes_before is the most that was allocated before a compression. When reading by LAYER fails or is cancelled the session is
+ * empty, because layers would hold different tokens; after other failures it holds the tokens that were read. Other errors are
+ * those of wnw_session_prefill and wnw_session_plan. */
 WNW_API int wnw_session_read(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report);
 
-/* Appends one token at the next position and computes its logits. Errors as wnw_session_prefill; a failure of the
- * compression that rules ask for comes after the token was read. */
+/* Appends one token at the next position and computes its logits. Errors as wnw_session_prefill; a failure of the compression
+ * that rules ask for comes after the token was read. */
 WNW_API int wnw_session_decode(wnw_session *s, int32_t token);
 
-/* Logits [n_vocab] of the last token read, all of them finite. Borrowed until the next call on the session; NULL before
- * any token was read and after E_NOT_FINITE. */
+/* Logits [n_vocab] of the last token read, all of them finite. Borrowed until the next call on the session; NULL before any
+ * token was read and after E_NOT_FINITE. */
 WNW_API const float *wnw_session_logits(const wnw_session *s);
 
 /* ---- Sampling ---- */
@@ -501,8 +432,8 @@ typedef struct wnw_sampler_params {
 
 WNW_DEFAULT_WITH(wnw_sampler_params, wnw_sampler_default_params, (p.top_k = 40, p.top_p = 0.95f, p.seed = 42, p.repeat_penalty = 1.0f))
 
-/* Makes a sampler; release it with wnw_sampler_free. params NULL = defaults. E_RANGE: a number of params is out of
- * range. A sampler belongs to one thread at a time. */
+/* Makes a sampler; release it with wnw_sampler_free. params NULL = defaults. E_RANGE: a number of params is out of range. A
+ * sampler belongs to one thread at a time. */
 WNW_API int wnw_sampler_new(wnw_sampler **out, const wnw_sampler_params *params);
 WNW_API void wnw_sampler_free(wnw_sampler *sp);
 /* Picks a token from logits[n_vocab]; -1 where logits or the sampler is NULL. */
@@ -522,8 +453,8 @@ typedef struct wnw_generate_params {
     int32_t n_max;           /* tokens at most; 0 = as many as the context holds */
     const char *const *stop; /* [n_stop] texts that end the answer and are no part of it; none is empty */
     int32_t n_stop;
-    /* Called after every token with what it adds to the text, which may be nothing: whole characters, held back while they
-     * may begin a stop string; once more at the end if some were. Returns false to cancel. NULL = none. */
+    /* Called after every token with what it adds to the text, which may be nothing: whole characters, held back while they may
+     * begin a stop string; once more at the end if some were. Returns false to cancel. NULL = none. */
     bool (*on_text)(const char *text, size_t n_bytes, int32_t n_tokens, void *user);
     void *user;
 } wnw_generate_params;
@@ -542,18 +473,17 @@ typedef struct wnw_generated {
 
 WNW_DEFAULT(wnw_generated, wnw_generated_default)
 
-/* Picks tokens from the session's logits and has it decode them until one of the ends above. params NULL = defaults.
- * After a failure *out has what was generated before; release it with wnw_generated_clear in any case. Errors: E_ARG
- * (there are no logits), E_RANGE (a negative number, an empty stop string), those of wnw_session_decode. */
+/* Picks tokens from the session's logits and has it decode them until one of the ends above. params NULL = defaults. After a
+ * failure *out has what was generated before; release it with wnw_generated_clear in any case. Errors: E_ARG (there are no
+ * logits), E_RANGE (a negative number, an empty stop string), those of wnw_session_decode. */
 WNW_API int wnw_generate(wnw_generated *out, wnw_session *s, wnw_sampler *sp,
                          const wnw_generate_params *params);
 WNW_API void wnw_generated_clear(wnw_generated *g);
 
 /* Whether the token ends generation. */
 WNW_API bool wnw_token_is_eog(const wnw_model *m, int32_t token);
-
-/* Text of one token, "<|im_end|>" for a control token, "" for an id without a text. *text is owned by the caller, who
- * releases it with wnw_free. */
+/* Text of one token, "<|im_end|>" for a control token, "" for an id without a text. *text is owned by the caller, who releases
+ * it with wnw_free. */
 WNW_API int wnw_token_piece(const wnw_model *m, int32_t token, char **text);
 
 /* ======== More of models and text ======== */
@@ -564,8 +494,8 @@ WNW_API const char *wnw_version(void);
 typedef enum wnw_log_level { WNW_LOG_DEBUG, WNW_LOG_INFO, WNW_LOG_WARN } wnw_log_level;
 
 /* Log sink for the whole process; text has no trailing newline. NULL (the default) drops everything. Messages of ggml and
- * libllama go the same way, unless the program has set a callback of its own with llama_log_set, which then stays. What
- * libllama warns of while it reads a vocabulary comes as WNW_LOG_WARN. Call this before other threads use the library. */
+ * libllama go the same way, unless the program has set a callback of its own with llama_log_set, which then stays. What libllama
+ * warns of while it reads a vocabulary comes as WNW_LOG_WARN. Call this before other threads use the library. */
 typedef void (*wnw_log_fn)(wnw_log_level level, const char *text, void *user);
 WNW_API void wnw_set_log(wnw_log_fn fn, void *user);
 
@@ -591,80 +521,44 @@ WNW_DEFAULT(wnw_model_info, wnw_model_info_default)
 /* Fills *out. E_ARG: a pointer is NULL (zeros and "" where it is the model), or struct_size is not set. */
 WNW_API int wnw_model_get_info(const wnw_model *m, wnw_model_info *out);
 
-/* Whether layer il uses a sliding window; false where there is no such layer. */
-WNW_API bool wnw_model_layer_is_swa(const wnw_model *m, int32_t il);
-
-/* Names of the supported architectures; NULL past the end. Static. */
-WNW_API const char *wnw_arch_name(int32_t i);
-
-/* Whether this build runs the models' own Jinja templates (it was made with libllama-common). */
-WNW_API bool wnw_has_jinja(void);
-
-/* Token ids of `text` (len bytes). add_special: add BOS/EOS as the vocabulary asks. parse_special: text such as
- * "<|im_start|>" becomes the control token; without it the text never makes one. *tokens, [*n_tokens], is owned by the
- * caller, who releases it with wnw_free. Long words are tokenised on a thread of the library's, because libllama takes
- * stack by the character. Errors: E_RANGE (too long; a run of characters that would take too much stack or time: the
- * sentence has its byte), E_UNSUPPORTED (the model has no tokenizer; libllama cannot take the text), E_NOMEM. */
+/* Token ids of `text` (len bytes). add_special: add BOS/EOS as the vocabulary asks. parse_special: text such as "<|im_start|>"
+ * becomes the control token; without it the text never makes one. *tokens, [*n_tokens], is owned by the caller, who releases it
+ * with wnw_free. Long words are tokenised on a thread of the library's, because libllama takes stack by the character. Errors:
+ * E_RANGE (too long; a run of characters that would take too much stack or time: the sentence has its byte), E_UNSUPPORTED (the
+ * model has no tokenizer; libllama cannot take the text), E_NOMEM. */
 WNW_API int wnw_tokenize(const wnw_model *m, const char *text, size_t len, bool add_special,
                          bool parse_special, int32_t **tokens, int32_t *n_tokens);
 
-/* Whether `text` (len bytes) certainly has more than n_tokens tokens, from the bytes alone, because tokenising takes
- * fifty times the text's memory. False where it may have fewer, or where nothing is known of the vocabulary. *n_bytes
- * (may be NULL) becomes the length of a beginning of the text that has more already; len where the answer is false. */
-WNW_API bool wnw_text_exceeds(const wnw_model *m, const char *text, size_t len, int32_t n_tokens,
-                              size_t *n_bytes);
-
-/* Text of n_tokens tokens, NUL-terminated, without control tokens. *text is owned by the caller, who releases it with
- * wnw_free. */
+/* Text of n_tokens tokens, NUL-terminated, without control tokens. *text is owned by the caller, who releases it with wnw_free. */
 WNW_API int wnw_detokenize(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, char **text);
-
-/* Number of cores that this process may use. */
-WNW_API int32_t wnw_usable_cores(void);
-/* Name of the attention kernels in use: "avx512-bf16", "avx512", "avx2", "neon", "scalar". Static. */
-WNW_API const char *wnw_kernel_name(void);
 
 /* ======== More of sessions ======== */
 
-/* Finds the type of a name: "f16" -> WNW_KV_F16 and so on. E_ARG: not a name; the message lists them. */
-WNW_API int wnw_kv_type_parse(wnw_kv_type *out, const char *name);
-/* The name; "?" for a number that is no type. Static. */
-WNW_API const char *wnw_kv_type_name(wnw_kv_type t);
-/* Bytes of one key plus one value of n_embd_head elements. */
-WNW_API size_t wnw_kv_entry_bytes(wnw_kv_type t, int32_t n_embd_head);
-/* Bytes that the keys and values of n_layer layers are allocated in where every KV head has n entries: heads grow in blocks, layers
- * in pages (not with WNW_ATTN_GGML, whose blocks are larger). 0 for heads that the type cannot hold, and where a number is
- * not positive. Thread-safe. */
-WNW_API uint64_t wnw_kv_bytes(wnw_kv_type t, int32_t n_embd_head, int32_t n_head_kv, int32_t n_layer,
-                              int32_t n);
-
-/* Makes a second timeline that goes on where s is: cache, logits, observations, tasks, template, rules and masked heads
- * are copied, policies and profiles stay borrowed. Later calls on one do not change the other. The model is shared, and
- * so is an engine that s was made on. */
+/* Makes a second timeline that goes on where s is: cache, logits, observations, tasks, template, rules and masked heads are
+ * copied, policies and profiles stay borrowed. Later calls on one do not change the other. The model is shared, and so is an
+ * engine that s was made on. */
 WNW_API int wnw_session_copy(wnw_session **out, const wnw_session *s);
 
-/* Forgets all tokens and frees the cache. Rules, tasks, the profile and masked heads stay; question and template are
- * forgotten. */
+/* Forgets all tokens and frees the cache. Rules, tasks, the profile and masked heads stay; question and template are forgotten. */
 WNW_API int wnw_session_reset(wnw_session *s);
 
-/* Takes back all tokens but the first n_past; read again in the same pieces, they leave the same session. There are no
- * logits until a token is read. n_past 0 empties the session; what was said of the prompt stays. E_UNSUPPORTED, with
- * the reason, and nothing changes: later entries had been read when entries were dropped or renumbered, sliding windows
- * or tails have moved on, or a policy observes sums over tokens. E_RANGE: n_past is not 0 .. wnw_session_n_past. */
+/* Takes back all tokens but the first n_past; read again in the same pieces, they leave the same session. There are no logits
+ * until a token is read. n_past 0 empties the session; what was said of the prompt stays. E_UNSUPPORTED, with the reason, and
+ * nothing changes: later entries had been read when entries were dropped or renumbered, sliding windows or tails have moved on, or
+ * a policy observes sums over tokens. E_RANGE: n_past is not 0 .. wnw_session_n_past. */
 WNW_API int wnw_session_rewind(wnw_session *s, int32_t n_past);
-/* How many of tokens[n] are the first ones that the session has read; 0 after entries got new positions. */
-WNW_API int32_t wnw_session_common_prefix(const wnw_session *s, const int32_t *tokens, int32_t n);
 
 /* Appends n prompt tokens and compresses nothing. on_logits NULL: only the last token's logits are computed
- * (wnw_session_logits); else it receives the logits [n_vocab] of the i-th token of the call, and returns false to
- * cancel. E_FULL: more tokens than n_ctx; nothing is changed then. After E_BACKEND, E_NOMEM or E_CANCELLED the session
- * holds the tokens of the ubatches that were finished. E_NOT_FINITE: logits are infinite or not numbers, because
- * weights are damaged or values are too large for the cache's type; the tokens are read, but there are no logits. */
+ * (wnw_session_logits); else it receives the logits [n_vocab] of the i-th token of the call, and returns false to cancel. E_FULL:
+ * more tokens than n_ctx; nothing is changed then. After E_BACKEND, E_NOMEM or E_CANCELLED the session holds the tokens of the
+ * ubatches that were finished. E_NOT_FINITE: logits are infinite or not numbers, because weights are damaged or values are too
+ * large for the cache's type; the tokens are read, but there are no logits. */
 typedef bool (*wnw_logits_fn)(int32_t i, const float *logits, void *user);
 WNW_API int wnw_session_prefill(wnw_session *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits,
                                 void *user);
 
-/* Position of the next token. It is the number of tokens read so far; after entries got new positions, it is the number
- * of entries per head that were kept then plus the tokens read since. */
+/* Position of the next token. It is the number of tokens read so far; after entries got new positions, it is the number of
+ * entries per head that were kept then plus the tokens read since. */
 WNW_API int32_t wnw_session_n_past(const wnw_session *s);
 
 typedef struct wnw_cache_stats {
@@ -675,299 +569,30 @@ typedef struct wnw_cache_stats {
     uint64_t bytes_entries; /* of the entries' keys and values, without room for more */
     uint64_t bytes_full;    /* bytes that an uncompressed cache of all tokens read would allocate */
     uint64_t bytes_meta;    /* allocated for positions and for what is recorded of entries */
-    uint64_t
-        bytes_swa; /* the part of `bytes` that is of layers with a sliding window, which policies leave alone */
+    uint64_t bytes_swa;     /* the part of `bytes` that is of layers with a sliding window */
 } wnw_cache_stats;
 
 WNW_DEFAULT(wnw_cache_stats, wnw_cache_stats_default)
 
 /* Fills *out. E_ARG: a pointer is NULL (zeros where it is the session), or struct_size is not set. */
 WNW_API int wnw_cache_get_stats(const wnw_session *s, wnw_cache_stats *out);
-/* Entries of layer il, KV head ih; 0 where there is no such head. */
-WNW_API int32_t wnw_cache_n(const wnw_session *s, int32_t il, int32_t ih);
-/* Positions of these wnw_cache_n entries, ascending: the original ones, unless the entries got new ones (+rerotate).
- * Borrowed until the next call on the session. */
-WNW_API const int32_t *wnw_cache_positions(const wnw_session *s, int32_t il, int32_t ih);
 
-/* ======== Several sessions at once ======== */
-
-/* An engine computes for sessions: it owns graphs, activations, scratch memory and threads. A session needs none
- * between its calls. Sessions that share an engine can decode together, in one pass over the weights
- * (wnw_decode_batch). An engine and all sessions on it belong to one thread at a time. */
-typedef struct wnw_engine wnw_engine;
-
-/* Zeros are the defaults. */
-typedef struct wnw_engine_params {
-    uint32_t struct_size;
-    int32_t n_ubatch;  /* prompt tokens per graph, and the most sessions that decode together; 0 = 512 */
-    int32_t n_threads; /* upper limit, fewer while other programs use the cores; 0 = usable cores */
-    wnw_attn attn;     /* as in wnw_session_params, for all sessions */
-} wnw_engine_params;
-
-WNW_DEFAULT(wnw_engine_params, wnw_engine_default_params)
-
-/* Makes an engine. params NULL = defaults. The model must outlive the engine. E_RANGE: n_ubatch or n_threads is out of
- * range. */
-WNW_API int wnw_engine_new(wnw_engine **out, const wnw_model *m, const wnw_engine_params *params);
-/* Frees the engine; all sessions on it must have been freed before. */
-WNW_API void wnw_engine_free(wnw_engine *e);
-
-/* Makes a new timeline on an engine, which must outlive it. n_ubatch, n_threads and attn of params are not read,
- * because the engine has its own. Errors as wnw_session_new. */
-WNW_API int wnw_session_new_on(wnw_session **out, wnw_engine *e, const wnw_session_params *params);
-
-/* wnw_session_decode for n sessions of one engine at once: appends tokens[i] to sessions[i]. Each may have another
- * length, policy, rules and kv_type. The result of a session does not depend on the other sessions of the batch, except
- * for the rounding of matrix products, which is not the same for every n; attention, recorders and rules work exactly
- * as in wnw_session_decode. Checked before anything is read: E_ARG (a session is NULL, is there twice, or uses another
- * engine), E_RANGE (n is not 1 .. n_ubatch; an id that is not a token), E_FULL (a session has no room). After E_NOMEM
- * and E_BACKEND of the computation no session has read its token. Otherwise all sessions have read their tokens and
- * followed their rules, except those that failed: the status is that of the first failure, and the message names the
- * session. E_NOT_FINITE: that session has no logits, and its rules were not followed. Any other status: its rules could
- * not be followed. */
-WNW_API int wnw_decode_batch(wnw_engine *e, wnw_session *const *sessions, const int32_t *tokens, int32_t n);
-
-/* ======== Plans: looking before dropping, and several policies on one reading ======== */
-
-typedef struct wnw_plan wnw_plan;
-
-/* Decides which entries to keep; the cache is not changed, whether or not the call fails. size NULL = WNW_SIZE_NONE.
- * Errors: E_NOT_OBSERVED, E_RANGE (the size cannot hold the protected entries), E_NOT_FINITE (scores that are not
- * numbers), E_NOMEM. report may be NULL. *plan is owned by the caller, who releases it with wnw_plan_free. */
-WNW_API int wnw_session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_plan **plan,
-                             wnw_report *report);
-
-/* Makes n plans from one pass over the cache: an observation that several policies need of a layer is computed once.
- * sizes[n] and reports[n] may be NULL; plans[n] are owned by the caller. Every report has the same struct_size, which
- * is the distance from one to the next. On failure all plans are NULL. */
-WNW_API int wnw_session_plan_many(wnw_session *s, const wnw_policy *const *policies, const wnw_size *sizes,
-                                  int32_t n, wnw_plan **plans, wnw_report *reports);
-
-/* Keeps what the plan says and returns the rest to the system; sliding-window layers are left as they are. E_MISMATCH:
- * the plan does not fit this cache, which is then untouched. E_NOMEM: some layers may be compacted already and the
- * others not; the session can go on. */
-WNW_API int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report);
-
-/* Plans and applies. With +rerotate wnw_session_renumber follows; a cache or plan that it would refuse is refused
- * before the cache changes. Errors are those of the three functions. */
+/* Plans and applies (winnow_method.h) at once, without rules. With +rerotate wnw_session_renumber follows; a cache or plan that it would refuse is refused before the
+ * cache changes. Errors are those of the three functions. */
 WNW_API int wnw_session_compress(wnw_session *s, const wnw_policy *policy, const wnw_size *size,
                                  wnw_report *report);
 
-/* Gives the n cached entries of every head the positions 0 .. n - 1 in their order and lets the next token follow as n:
- * keys are turned accordingly (StreamingLLM; kvpress' key re-rotation). Programs call it that plan and apply
- * themselves; wnw_session_compress and the rules call it where the policy says +rerotate. Earlier plans and
- * observations of queries no longer fit. Where heads hold different tokens, policies with a second pass and those that
- * match heads by position are refused from now on (E_UNSUPPORTED). E_UNSUPPORTED: heads hold different numbers of
- * entries, or a layer has a sliding window. */
-WNW_API int wnw_session_renumber(wnw_session *s);
-
-WNW_API void wnw_plan_free(wnw_plan *p);
-WNW_API int32_t wnw_plan_n_layer(const wnw_plan *p);
-WNW_API int32_t wnw_plan_n_head_kv(const wnw_plan *p);
-/* Number of tokens that had been read when the plan was made. */
-WNW_API int32_t wnw_plan_n_tokens(const wnw_plan *p);
-/* Sets *positions to the kept positions of layer il, KV head ih, ascending, and returns their number. Borrowed from the
- * plan. */
-WNW_API int32_t wnw_plan_head(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **positions);
-
-/* Makes a plan from data, e.g. read from a file. positions[il * n_head_kv + ih] points to n[il * n_head_kv + ih]
- * ascending positions; copied. E_ARG if they are not ascending or not in 0..n_tokens-1. *out is released with
- * wnw_plan_free. */
-WNW_API int wnw_plan_new(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int32_t n_tokens,
-                         const int32_t *n, const int32_t *const *positions);
-
-/* ======== More of policies ======== */
-
-/* Canonical form with every default written out; parses to an equal policy. Borrowed from the policy. */
-WNW_API const char *wnw_policy_string(const wnw_policy *p);
-
-/* The shortest recipe that parses to an equal policy, for people to read: `snapkv+adakv`. Parsing it again needs a
- * registry with its parts from outside the library. *text is owned by the caller, who releases it with wnw_free. */
-WNW_API int wnw_policy_short(const wnw_policy *p, char **text);
-
-/* Whether the policy keeps everything ("full"). */
-WNW_API bool wnw_policy_is_full(const wnw_policy *p);
-
-/* Whether kept tokens get new positions after every compression, "+rerotate". Then a prompt read by CHUNK may be longer
- * than the context. */
-WNW_API bool wnw_policy_rerotates(const wnw_policy *p);
-
-/* Whether the policy has a size of its own where none is given (LagKV's retention, a score threshold). */
-WNW_API bool wnw_policy_has_own_size(const wnw_policy *p);
-
-/* Name of a phase: "end", "layer", "chunk", "decode". The string is static. */
-WNW_API const char *wnw_phase_name(wnw_phase phase);
-/* Whether a policy can work in the phase; if not, *reason (may be NULL) becomes a sentence, which is static. */
-WNW_API bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason);
-
-/* What is known where a policy is to be chosen. Zeros mean that nothing is. */
-typedef struct wnw_policy_facts {
-    uint32_t struct_size;
-    wnw_phase phase;     /* when the prompt is compressed: END, LAYER or CHUNK */
-    bool decodes;        /* entries go while decoding too */
-    bool question_known; /* what is compressed ends with the question; false: it comes later */
-    /* how the model turns keys with positions is not known, as it may be through libllama */
-    bool rope_unknown;
-    uint32_t profiles; /* bit set of the wnw_profile_kind that are available */
-    /* smallest size, a share of the entries, that a profile of shares was measured at; 0 = not known */
-    double shares_least;
-    double kept;         /* share of the entries that is to stay; 0 = not known */
-    int32_t n_tokens;    /* of the prompt; 0 = not known */
-    int32_t n_ctx_train; /* positions that the model was trained for; 0 = not known */
-    /* entries are there that were read for another policy or none, so that nothing was noted of them */
-    bool was_read;
-    /* tokens of the longest prompts that gates on hidden states are for, as their profile says; 0 = not known */
-    int32_t gate_reach;
-    /* tokens can be fed a second time, as in sessions of winnow's own and not through libllama's graphs */
-    bool feeds_again;
-    /* the queries of all tokens cannot be had, as where several layers read one cache */
-    bool queries_unknown;
-    /* smallest size, a share of the entries, that gates on what is cached are better for than a profile of shares alone, as their
-     * own profile says; 0 = any */
-    double gate_least;
-    /* other questions come after the known one, as in a server: nothing is chosen that serves one question alone */
-    bool more_questions;
-} wnw_policy_facts;
-
-WNW_DEFAULT(wnw_policy_facts, wnw_policy_facts_default)
-
-/* A row of the table that policies are chosen from. Strings are static. */
-typedef struct wnw_policy_choice {
-    uint32_t struct_size;
-    const char *recipe; /* for wnw_policy_parse */
-    const char *when;   /* where the row holds, unless one before it does */
-    const char *why;    /* one sentence of at most 20 words */
-    /* links to what was measured, with blanks between; "none" where nothing was */
-    const char *evidence;
-    /* longer prompts take the same row up to this length, INT32_MAX: all do; 0: no prompt was asked for */
-    int32_t until_tokens;
-    /* the fact that decides, in a few words: "policy: X (the fact)" */
-    const char *reason;
-    const char *recipe_known; /* what `recipe` is where the question is known; may be the same */
-} wnw_policy_choice;
-
-WNW_DEFAULT(wnw_policy_choice, wnw_policy_choice_default)
-
-/* Fills *out with the first row of the table that holds for the facts; one always does, and its recipe works in their
- * phases with their profiles. The type of the cache is not asked, because no number says that it matters. A program that
- * learns a prompt's length only once it was read asks wnw_automatic_each. E_ARG: a pointer is NULL, a struct_size is not set.
- * E_RANGE: a phase that is none, or a number that is negative, not a number, or a share above 1. */
-WNW_API int wnw_policy_choose(wnw_policy_choice *out, const wnw_policy_facts *facts);
-/* Fills *out with row i of the table. false past the end, and where out is NULL or its struct_size is not set. */
-WNW_API bool wnw_policy_rule(int32_t i, wnw_policy_choice *out);
-
 /* ======== Profiles: calibration results of one model ======== */
 
-/* Kinds of calibration results; a bit of the sets below. */
-typedef enum wnw_profile_kind {
-    WNW_PROFILE_SRH,      /* query heads of each layer, best first, and their scores */
-    WNW_PROFILE_LAYERS,   /* share of every layer in the output error */
-    WNW_PROFILE_COMPILER, /* CompilerKV's tables */
-    WNW_PROFILE_HEADS,    /* one importance per query head and one per KV head */
-    WNW_PROFILE_STATS,    /* mean and covariance of queries */
-    WNW_PROFILE_CURVES,   /* share of its entries that every KV head keeps, for shares of the model's */
-    WNW_PROFILE_SHARES,   /* share of every KV head's entries that are among the best of the model's */
-    WNW_PROFILE_GATE,     /* one linear form per KV head that predicts an entry's score from what is cached */
-    WNW_PROFILE_INPUTGATE, /* gates of every layer that predict it from the hidden state that the layer reads */
-    WNW_PROFILE_QUALITY,   /* what is lost, as next tokens show it, when shares of all scores are dropped */
-} wnw_profile_kind;
-#define WNW_N_PROFILE_KINDS 10
-
-#define WNW_FINGERPRINT_SIZE 33 /* bytes of a fingerprint's text, with the NUL */
-
-/* Writes 32 hexadecimal digits and a NUL: 128 bits that identify what decides the model's numbers and tokens. They are made of all keys of
- * the GGUF file but remarks such as general.description, and of the name, type, shape and all bytes of every tensor. A
- * model has the same fingerprint whole and split, and with its keys and tensors in any order. The first call for a model
- * reads all its weights, unless wnw_model_params.digests has them. "" where m is NULL. Thread-safe. */
-WNW_API void wnw_model_fingerprint(const wnw_model *m, char out[WNW_FINGERPRINT_SIZE]);
-
-/* The fingerprint that the model at `path` would have, also where wnw_model_open refuses what it computes. params as
- * for wnw_model_open. Errors: E_IO and E_FORMAT as there, E_UNSUPPORTED (a file that is no model), E_NOMEM; out is ""
- * then. */
-WNW_API int wnw_file_fingerprint(const char *path, const wnw_model_params *params,
-                                 char out[WNW_FINGERPRINT_SIZE]);
-
-/* Makes an empty profile for m, whose shapes and fingerprint every file must match. m may be freed afterwards. Once all
- * files are added the profile does not change and may be shared by threads. */
+/* Makes an empty profile for m, whose shapes and fingerprint every file must match. m may be freed afterwards. Once all files
+ * are added the profile does not change and may be shared by threads. */
 WNW_API int wnw_profile_new(wnw_profile **out, const wnw_model *m);
 WNW_API void wnw_profile_free(wnw_profile *p);
 /* Adds the results of one JSON file (docs/reference/profiles.md); kinds already present are replaced. E_IO: cannot be read.
- * E_FORMAT: not a regular file or not a profile, damaged, values out of range, too large for a profile of m.
- * E_MISMATCH: the file is of another model. CompilerKV's tables of another model with the same number of heads are
- * added, but policies without force=1 refuse them. The profile is unchanged after an error. */
+ * E_FORMAT: not a regular file or not a profile, damaged, values out of range, too large for a profile of m. E_MISMATCH: the file
+ * is of another model. CompilerKV's tables of another model with the same number of heads are added, but policies without force=1
+ * refuse them. The profile is unchanged after an error. */
 WNW_API int wnw_profile_add_file(wnw_profile *p, const char *path);
-/* Reads one file in the library's own format without its model: shapes and fingerprint are those that the file names,
- * and everything else is checked as above. For looking at a profile. *out is released with wnw_profile_free. Errors are
- * those of wnw_profile_add_file. */
-WNW_API int wnw_profile_open(wnw_profile **out, const char *path);
-/* The fingerprint of the model that the profile belongs to; "" for NULL. Borrowed, as long as the profile is there. */
-WNW_API const char *wnw_profile_fingerprint(const wnw_profile *p);
-/* Takes the first file off a list of profiles with ':' between them, as the environment's WINNOW_PROFILE is one: *path is its name,
- * to be released with wnw_free, and *list what comes after it. Empty names are passed over. *path = NULL: there is no more.
- * E_NOMEM: *list is as it was. */
-WNW_API int wnw_profile_next(char **path, const char **list);
-
-/* One table of results. */
-typedef struct wnw_profile_table {
-    uint32_t struct_size;
-    const char *name; /* as in the file, e.g. "srh_mean"; static */
-    wnw_profile_kind kind;
-    int32_t n_dim, shape[4]; /* shape[n_dim], outermost first: [n_layer][n_head] */
-    bool is_whole;           /* whole numbers: heads, ranked */
-} wnw_profile_table;
-
-WNW_DEFAULT(wnw_profile_table, wnw_profile_table_default)
-
-/* Fills *out with table i of a profile; false past the last. */
-WNW_API bool wnw_profile_get_table(const wnw_profile *p, int32_t i, wnw_profile_table *out);
-/* Writes the n values of the table of this name to out. E_ARG: there is no such table, or it has another number of
- * values. */
-WNW_API int wnw_profile_get_values(double *out, int64_t n, const wnw_profile *p, const char *name);
-
-/* Says which kinds, a bit set, the program found by itself rather than was asked to use; none at first. Results of such
- * a kind are left out, with a warning, where a policy works without them and cannot use them: CompilerKV's tables, made
- * for another size or other options. Otherwise that is E_MISMATCH. Not while another thread plans with the profile. */
-WNW_API void wnw_profile_set_found(wnw_profile *p, uint32_t kinds);
-/* Bit set of the wnw_profile_kind it holds. NULL = 0. */
-WNW_API uint32_t wnw_profile_kinds(const wnw_profile *p);
-/* "srh" and so on, the first part of a file name; NULL past the end. Static. */
-WNW_API const char *wnw_profile_kind_name(int32_t kind);
-
-/* Fills *out with what is known of a run of m: its phase and `every`, its profile, whether its prompt has a question and that is
- * compressed, and the length of the prompt; not `kept`, which depends on the size, and on the length where the run has none. E_ARG: a
- * pointer is NULL, or a struct_size is not set. */
-WNW_API int wnw_policy_facts_of(wnw_policy_facts *out, const wnw_model *m, const wnw_run *run);
-/* Adds what p (NULL = nothing) holds to the facts: its kinds, the smallest size of its shares, and what gates on hidden states were
- * learned from. */
-WNW_API void wnw_policy_facts_add(wnw_policy_facts *facts, const wnw_profile *p);
-/* As wnw_policy_choose, for a quality above 0 and below 1 that is to be kept in place of a size: of the scorers whose losses p
- * has (NULL: none, and `replay` is chosen), and that can work by the facts, the recipe of the one with which fewest entries stay,
- * up to which length too. The caller adds the head budget, "+quality:q=Q". E_RANGE: the quality is none. */
-WNW_API int wnw_policy_choose_quality(wnw_policy_choice *out, const wnw_policy_facts *facts,
-                                      const wnw_profile *p, double quality);
-
-/* "auto" for programs that learn a prompt's length only once it was read, as servers do. */
-typedef struct wnw_automatic {
-    uint32_t struct_size;
-    const char *recipe; /* "auto", or "auto+quality:q=Q" for a quality in place of a size */
-    /* of all prompts, but for was_read, n_tokens and kept; NULL = nothing is known */
-    const wnw_policy_facts *facts;
-    const wnw_profile *profile; /* what a quality is chosen by; NULL = none */
-    wnw_size size;
-    int32_t n_most; /* tokens that a prompt has at most; 0 = not known */
-} wnw_automatic;
-WNW_DEFAULT(wnw_automatic, wnw_automatic_default)
-
-/* Whether a recipe (NULL: no) is one that is chosen so, with a quality above 0 and below 1; *quality (may be NULL) becomes that, else 0. */
-WNW_API bool wnw_automatic_is(const char *recipe, double *quality);
-/* Writes the recipe for a prompt of n_tokens, 1 or more, to *recipe, which is released with wnw_free. was_read: what was observed while it
- * was read is not there. Errors: those of wnw_policy_choose and wnw_policy_choose_quality; E_ARG also where a->recipe is another one. */
-WNW_API int wnw_automatic_choose(char **recipe, const wnw_automatic *a, int32_t n_tokens, bool was_read);
-/* A recipe that may be chosen, and its row, which says nothing of the quality; both only within the call. Returns WNW_OK, or what ends it. */
-typedef int wnw_automatic_what(const char *recipe, const wnw_policy_choice *row, void *user);
-/* Calls what for the recipes of prompts of 1 to a->n_most tokens, shortest first: what they need is to be observed while a prompt is read.
- * Errors: as above, and what `what` returned. */
-WNW_API int wnw_automatic_each(const wnw_automatic *a, wnw_automatic_what *what, void *user);
 
 #ifdef __cplusplus
 }

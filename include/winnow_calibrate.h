@@ -28,6 +28,62 @@
 extern "C" {
 #endif
 
+/* ======== What a profile holds ======== */
+
+/* Kinds of calibration results; a bit of the sets below. */
+typedef enum wnw_profile_kind {
+    WNW_PROFILE_SRH,      /* query heads of each layer, best first, and their scores */
+    WNW_PROFILE_LAYERS,   /* share of every layer in the output error */
+    WNW_PROFILE_COMPILER, /* CompilerKV's tables */
+    WNW_PROFILE_HEADS,    /* one importance per query head and one per KV head */
+    WNW_PROFILE_STATS,    /* mean and covariance of queries */
+    WNW_PROFILE_CURVES,   /* share of its entries that every KV head keeps, for shares of the model's */
+    WNW_PROFILE_SHARES,   /* share of every KV head's entries that are among the best of the model's */
+    WNW_PROFILE_GATE,     /* one linear form per KV head that predicts an entry's score from what is cached */
+    WNW_PROFILE_INPUTGATE, /* gates of every layer that predict it from the hidden state that the layer reads */
+    WNW_PROFILE_QUALITY,   /* what is lost, as next tokens show it, when shares of all scores are dropped */
+} wnw_profile_kind;
+#define WNW_N_PROFILE_KINDS 10
+
+/* Reads one file in the library's own format without its model: shapes and fingerprint are those that the file names,
+ * and everything else is checked as above. For looking at a profile. *out is released with wnw_profile_free. Errors are
+ * those of wnw_profile_add_file. */
+WNW_API int wnw_profile_open(wnw_profile **out, const char *path);
+/* The fingerprint of the model that the profile belongs to; "" for NULL. Borrowed, as long as the profile is there. */
+WNW_API const char *wnw_profile_fingerprint(const wnw_profile *p);
+/* Takes the first file off a list of profiles with ':' between them, as the environment's WINNOW_PROFILE is one: *path is its name,
+ * to be released with wnw_free, and *list what comes after it. Empty names are passed over. *path = NULL: there is no more.
+ * E_NOMEM: *list is as it was. */
+WNW_API int wnw_profile_next(char **path, const char **list);
+
+/* One table of results. */
+typedef struct wnw_profile_table {
+    uint32_t struct_size;
+    const char *name; /* as in the file, e.g. "srh_mean"; static */
+    wnw_profile_kind kind;
+    int32_t n_dim, shape[4]; /* shape[n_dim], outermost first: [n_layer][n_head] */
+    bool is_whole;           /* whole numbers: heads, ranked */
+} wnw_profile_table;
+
+WNW_DEFAULT(wnw_profile_table, wnw_profile_table_default)
+
+/* Fills *out with table i of a profile; false past the last. */
+WNW_API bool wnw_profile_get_table(const wnw_profile *p, int32_t i, wnw_profile_table *out);
+/* Writes the n values of the table of this name to out. E_ARG: there is no such table, or it has another number of
+ * values. */
+WNW_API int wnw_profile_get_values(double *out, int64_t n, const wnw_profile *p, const char *name);
+
+/* Says which kinds, a bit set, the program found by itself rather than was asked to use; none at first. Results of such
+ * a kind are left out, with a warning, where a policy works without them and cannot use them: CompilerKV's tables, made
+ * for another size or other options. Otherwise that is E_MISMATCH. Not while another thread plans with the profile. */
+WNW_API void wnw_profile_set_found(wnw_profile *p, uint32_t kinds);
+/* Bit set of the wnw_profile_kind it holds. NULL = 0. */
+WNW_API uint32_t wnw_profile_kinds(const wnw_profile *p);
+/* "srh" and so on, the first part of a file name; NULL past the end. Static. */
+WNW_API const char *wnw_profile_kind_name(int32_t kind);
+
+/* ======== Making results ======== */
+
 /* How much is measured. QUICK takes minutes on two cores for a model of 135M parameters; PAPER is as much as the
  * authors of the methods measured. */
 typedef enum wnw_effort { WNW_EFFORT_NORMAL, WNW_EFFORT_QUICK, WNW_EFFORT_PAPER } wnw_effort;

@@ -505,7 +505,16 @@ typedef struct wnw_select_problem {
 } wnw_select_problem;
 
 /* Functions of a recursive selector, which settles blocks of entries one after the other, whenever a block is complete,
- * and so has a size of its own. */
+ * and so has a size of its own.
+ *
+ * A policy with one (LagKV) drops a block's entries whenever the block is complete, also while
+ * decoding; `every` and `target` have no effect. A size decides how many entries stay of blocks that are not settled:
+ * of a piece that is read, as many as bring all turns together to the size; of a block that decoding completes, the
+ * ratio's share, or as many as a budget has room for. Too few tokens for two blocks stay whole. Every block keeps one
+ * entry or more: a budget that never has room for that is refused here, one without room for the first piece before
+ * that is read; later turns and decoded tokens exceed a full budget by an entry for each block, and the report
+ * (while decoding, the log) says so.
+ * */
 typedef struct wnw_recursive {
     /* Returns the number of entries to keep of n where no size is given: 0..n. */
     int32_t (*own_size)(const void *opts, const wnw_blocks *blocks, int32_t n, wnw_rounding rounding);
@@ -577,6 +586,75 @@ enum { WNW_FIT_BIAS = 1, WNW_FIT_VALUES = 2 };
 /* Appends a sentence to warning[256], which is "" or holds earlier sentences; what does not fit is cut off. */
 WNW_API void wnw_part_warn(char *warning, const char *sentence);
 
+/* ---- Runs that few programs need ---- */
+
+/* What wnw_run.more adds to a run. Zeros are the defaults. All is copied or read within the call. */
+typedef struct wnw_run_more {
+    uint32_t struct_size;
+    bool question_later; /* the prompt's first piece alone is compressed; the question is read afterwards */
+    /* Only the first piece that is read is compressed. What is read later stays, and nothing is observed any more
+     * but for `every`. A next prompt, also after wnw_session_reset, needs wnw_session_begin again. */
+    bool once;
+    /* A ratio counts the tokens that were read under earlier rules too, and heads that slide hold what they held: for a
+     * change of rules in the middle of a timeline. Otherwise counting begins with the call. */
+    bool goes_on;
+    /* Expected questions, for policies with a task-aware second pass: task_tokens[i] has n_task_tokens[i]
+     * tokens, i < n_tasks. n_tasks 0 = the second piece of the prompt, where it is known. */
+    int32_t n_tasks;
+    const int32_t *const *task_tokens;
+    const int32_t *n_task_tokens;
+    /* Further policies, policies[n_policies], that plans will be made with: what they need is observed too, and no rules
+     * of theirs are followed. The list and the policies in it need not outlive the call. */
+    int32_t n_policies;
+    const wnw_policy *const *policies;
+} wnw_run_more;
+
+WNW_DEFAULT(wnw_run_more, wnw_run_more_default)
+
+/* ---- Plans: looking before dropping, and several policies on one reading ---- */
+
+typedef struct wnw_plan wnw_plan;
+
+/* Decides which entries to keep; the cache is not changed, whether or not the call fails. size NULL = WNW_SIZE_NONE.
+ * Errors: E_NOT_OBSERVED, E_RANGE (the size cannot hold the protected entries), E_NOT_FINITE (scores that are not
+ * numbers), E_NOMEM. report may be NULL. *plan is owned by the caller, who releases it with wnw_plan_free. */
+WNW_API int wnw_session_plan(wnw_session *s, const wnw_policy *policy, const wnw_size *size, wnw_plan **plan,
+                             wnw_report *report);
+
+/* Makes n plans from one pass over the cache: an observation that several policies need of a layer is computed once.
+ * sizes[n] and reports[n] may be NULL; plans[n] are owned by the caller. Every report has the same struct_size, which
+ * is the distance from one to the next. On failure all plans are NULL. */
+WNW_API int wnw_session_plan_many(wnw_session *s, const wnw_policy *const *policies, const wnw_size *sizes,
+                                  int32_t n, wnw_plan **plans, wnw_report *reports);
+
+/* Keeps what the plan says and returns the rest to the system; sliding-window layers are left as they are. E_MISMATCH:
+ * the plan does not fit this cache, which is then untouched. E_NOMEM: some layers may be compacted already and the
+ * others not; the session can go on. */
+WNW_API int wnw_session_apply(wnw_session *s, const wnw_plan *plan, wnw_report *report);
+
+/* Gives the n cached entries of every head the positions 0 .. n - 1 in their order and lets the next token follow as n:
+ * keys are turned accordingly (StreamingLLM; kvpress' key re-rotation). Programs call it that plan and apply
+ * themselves; wnw_session_compress and the rules call it where the policy says +rerotate. Earlier plans and
+ * observations of queries no longer fit. Where heads hold different tokens, policies with a second pass and those that
+ * match heads by position are refused from now on (E_UNSUPPORTED). E_UNSUPPORTED: heads hold different numbers of
+ * entries, or a layer has a sliding window. */
+WNW_API int wnw_session_renumber(wnw_session *s);
+
+WNW_API void wnw_plan_free(wnw_plan *p);
+WNW_API int32_t wnw_plan_n_layer(const wnw_plan *p);
+WNW_API int32_t wnw_plan_n_head_kv(const wnw_plan *p);
+/* Number of tokens that had been read when the plan was made. */
+WNW_API int32_t wnw_plan_n_tokens(const wnw_plan *p);
+/* Sets *positions to the kept positions of layer il, KV head ih, ascending, and returns their number. Borrowed from the
+ * plan. */
+WNW_API int32_t wnw_plan_head(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **positions);
+
+/* Makes a plan from data, e.g. read from a file. positions[il * n_head_kv + ih] points to n[il * n_head_kv + ih]
+ * ascending positions; copied. E_ARG if they are not ascending or not in 0..n_tokens-1. *out is released with
+ * wnw_plan_free. */
+WNW_API int wnw_plan_new(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int32_t n_tokens,
+                         const int32_t *n, const int32_t *const *positions);
+
 /* ---- What content rules have put into a plan ---- */
 
 /* Sets *merges to the merges of layer il, KV head ih, in ascending order of `from`, and returns their number, which is
@@ -611,6 +689,31 @@ WNW_API void wnw_registry_free(wnw_registry *r);
  * */
 WNW_API int wnw_registry_add(wnw_registry *r, const wnw_part *part);
 
+/* ---- Plugins: parts in a shared library ---- */
+
+/* Begins the one function that a plugin exports. Its body adds parts of any kind to the registry `r`, and returns WNW_OK or the
+ * status of wnw_registry_add that failed. A plugin has this once, and examples/plugin.c is a whole one:
+ *
+ *     WNW_PLUGIN(r)
+ *     {
+ *         return wnw_registry_add(r, &mine.part);
+ *     }
+ */
+#define WNW_PLUGIN(r)                             \
+    WNW_API const char *wnw_plugin_version(void); \
+    WNW_API int wnw_plugin_fill(wnw_registry *r); \
+    const char *wnw_plugin_version(void)          \
+    {                                             \
+        return WNW_VERSION_STRING;                \
+    }                                             \
+    int wnw_plugin_fill(wnw_registry *r)
+
+/* Adds the parts of the plugin at `path`, a shared library with WNW_PLUGIN. Its code runs with the rights of this process. It stays loaded
+ * until the process ends, because policies may use it after the registry is gone. Nothing is added after an error. E_IO: the file
+ * cannot be read. E_FORMAT: it is no shared library that can be loaded here. E_ARG: it is no plugin, or it adds no part. E_MISMATCH: it
+ * was compiled with the headers of another version. Other errors are those of wnw_registry_add. */
+WNW_API int wnw_registry_load(wnw_registry *r, const char *path);
+
 /* Fills *out with the observations that sessions must make for this policy. E_ARG: a pointer is NULL (zeros where it is
  * the policy), or struct_size is not set. */
 WNW_API int wnw_policy_get_needs(const wnw_policy *p, wnw_needs *out);
@@ -621,6 +724,14 @@ static inline wnw_needs wnw_policy_needs(const wnw_policy *p)
     (void)wnw_policy_get_needs(p, &needs);
     return needs;
 }
+
+/* ---- What the cache holds ---- */
+
+/* Entries of layer il, KV head ih; 0 where there is no such head. */
+WNW_API int32_t wnw_cache_n(const wnw_session *s, int32_t il, int32_t ih);
+/* Positions of these wnw_cache_n entries, ascending: the original ones, unless the entries got new ones (+rerotate). Borrowed
+ * until the next call on the session. */
+WNW_API const int32_t *wnw_cache_positions(const wnw_session *s, int32_t il, int32_t ih);
 
 /* ---- What generated tokens attend to ---- */
 

@@ -15,7 +15,8 @@
 #ifndef WINNOW_STORE_H
 #define WINNOW_STORE_H
 
-#include <winnow.h>
+#include "winnow_batch.h"
+#include "winnow_tools.h"
 
 #ifdef __cplusplus
 extern "C" {

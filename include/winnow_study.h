@@ -6,7 +6,7 @@
 #ifndef WINNOW_STUDY_H
 #define WINNOW_STUDY_H
 
-#include "winnow.h"
+#include "winnow_batch.h"
 
 #ifdef __cplusplus
 extern "C" {

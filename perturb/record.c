@@ -110,7 +110,9 @@ static int read_text(struct measured *p, const int32_t *ids, int32_t n)
         status = wnw_session_new_on(&p->s, p->w->runtime->engine, &params);
     if (status == WNW_OK)
         status = wnw_session_begin(
-            p->s, &(wnw_run){WNW_INIT(wnw_run), .policies = policies, .n_policies = p->n_configs});
+            p->s, &(wnw_run){WNW_INIT(wnw_run),
+                             .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = policies,
+                                                     .n_policies = p->n_configs}});
     if (status == WNW_OK)
         status = wnw_session_prefill(p->s, ids, n, NULL, NULL);
     const double read = app_now_ms();

@@ -11,6 +11,7 @@
 #include "perturb/record.h"
 #include "perturb/texts.h"
 #include "winnow_method.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -92,7 +92,7 @@ def picture(a, plan, full, stored):
     first = full["ttft_ms"] / 1000, stored["ttft_ms"] / 1000
     speed = stored["decode_tps"], full["decode_tps"]
     top = max(speed)
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x + 290} {TOP + map_h + 60}" font-family="system-ui, sans-serif" font-size="12" role="img">
+    return f'''<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x + 290} {TOP + map_h + 60}" font-family="system-ui, sans-serif" font-size="12" role="img">
 <title>{head}</title>
 <style>
 svg {{ background: #fff }} text {{ fill: #333 }} .t {{ font-size: 17px; font-weight: 600; fill: #111 }} .h {{ font-weight: 600; fill: #111 }}
@@ -100,7 +100,7 @@ svg {{ background: #fff }} text {{ fill: #333 }} .t {{ font-size: 17px; font-wei
 @media (prefers-color-scheme: dark) {{ svg {{ background: #0d1117 }} text {{ fill: #b6bfca }} .t, .h {{ fill: #eef2f6 }} .k {{ stroke: #6aa5ff }} .p {{ fill: #171d26 }} .f {{ fill: #4d5866 }} .b {{ fill: #6aa5ff }} }}
 </style>
 <text class="t" x="{LEFT}" y="32">{head}</text>
-<text x="{LEFT}" y="54">One row a layer, from left to right the document; darker: more of the layer's heads keep what stands there.</text>
+<text x="{LEFT}" y="54">One row a layer, from left to right the document; darker: more of the layer's heads keep that place.</text>
 <text x="{LEFT}" y="82">layer 1</text><text x="{LEFT + map_w}" y="82" text-anchor="end">end of the document</text>
 <rect class="p" x="{LEFT}" y="{TOP}" width="{map_w}" height="{map_h}"/>
 {strokes(cells)}<text x="{LEFT}" y="{TOP + map_h + 18}">layer {len(cells)}</text>
@@ -109,7 +109,7 @@ svg {{ background: #fff }} text {{ fill: #333 }} .t {{ font-size: 17px; font-wei
 {bar(x, TOP + 84, "tokens a second while answering", (f"{speed[1]:.0f}", speed[1] / top), (f"{speed[0]:.0f}", speed[0] / top))}
 {bar(x, TOP + 164, "first token of a second question", (f"{first[0]:.1f} s, read again", 1), (f"{first[1]:.2f} s, from the stored file", first[1] / first[0]))}
 </svg>
-"""
+'''
 
 
 def main():

@@ -28,6 +28,7 @@ records/numbers.csv has a row for each number: key, value, low, high, n, p, run.
 A page in docs/src takes them in double braces. {{KEY}} has one decimal, {{KEY 2}} two, {{KEY 0%}} is in per cent. {{KEY ci}} adds the interval, {{KEY whole}}
 interval, n and p. {{KEY n}} is the number of answers. {{KEY verdict}} is one rule for every claim "A is above B". It is yes if the interval is above 0
 and p below 0.05, and no if the interval is below 0 and p below 0.05. It is equal if the interval includes 0 and is within 5 points of it, else "not told".
+p is Holm's over the contrasts of the run. A verdict is bold if Holm's p over all verdicts of the page is below 0.05, too.
 """
 import argparse
 import csv
@@ -274,8 +275,13 @@ def write_csv(path, fields, rows):
     path.write_text(out.getvalue())
 
 
+def verdict_keys(text):
+    return sorted({m[1] for m in MARK.finditer(text) if m[2] == "verdict"})
+
+
 def keys_of_pages():
-    return {m[1] for source in sources() for m in MARK.finditer(source.read_text())}
+    texts = [source.read_text() for source in sources()]
+    return {m[1] for text in texts for m in MARK.finditer(text)} | {key + "/p" for text in texts for key in verdict_keys(text)}
 
 
 def update_numbers(records, every):
@@ -299,24 +305,34 @@ def page_of(source):
     return ROOT / "docs" / source.relative_to(SOURCES)
 
 
-def verdict(number):
+def holm(p):
+    """Holm's probabilities of a dict of probabilities."""
+    found, least = {}, 0.0
+    for i, key in enumerate(sorted(p, key=lambda key: (p[key], key))):
+        least = max(least, min(1.0, (len(p) - i) * p[key]))
+        found[key] = least
+    return found
+
+
+def verdict(number, p_page):
     """One rule for every claim, the same both ways."""
     low, high, p = number["low"], number["high"], number["p"]
     if low is None or high is None or p is None:
         return "not told"
     if (low > 0 or high < 0) and p < 0.05:
-        return "**yes**" if low > 0 else "**no**"
+        said = "yes" if low > 0 else "no"
+        return f"**{said}**" if p_page < 0.05 else said
     return "equal" if low <= 0 <= high and low > -5 and high < 5 else "not told"
 
 
-def shown(row, how):
+def shown(row, how, p_page):
     number = {k: float(row[k]) if row[k] else None for k in ("value", "low", "high", "n", "p")}
     if how == "n":
         return fixed(number["n"], 0)
     if how == "p":
         return probability(number["p"])
     if how == "verdict":
-        return verdict(number)
+        return verdict(number, p_page.get(row["key"], 1.0))
     if how and how.endswith("%"):
         return fixed(100 * number["value"], int(how[0])) + " %"
     digits = int(how) if how and how.isdigit() else 1
@@ -330,12 +346,16 @@ def shown(row, how):
 
 
 def rendered(source, numbers):
-    def replace(m):
-        if m[1] not in numbers:
-            raise SystemExit(f"{source.relative_to(ROOT)}: records/numbers.csv has no {m[1]}")
-        return shown(numbers[m[1]], m[2])
+    text = source.read_text()
 
-    return NOTE.format(source.relative_to(ROOT)) + MARK.sub(replace, source.read_text())
+    def found(key):
+        if key not in numbers:
+            raise SystemExit(f"{source.relative_to(ROOT)}: records/numbers.csv has no {key}")
+        return numbers[key]
+
+    raw = {key: found(key + "/p")["value"] for key in verdict_keys(text)}
+    p_page = holm({key: float(p) for key, p in raw.items() if p})
+    return NOTE.format(source.relative_to(ROOT)) + MARK.sub(lambda m: shown(found(m[1]), m[2], p_page), text)
 
 
 def render():

@@ -7,6 +7,7 @@
 #define WNW_SERVE_AUTOMATIC_H
 
 #include "serve/want.h"
+#include "winnow_tools.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -7,6 +7,7 @@
 #include "serve/memory.h"
 #include "serve/origins.h"
 #include "winnow_bridge.h"
+#include "winnow_calibrate.h"
 #include "winnow_method.h"
 
 #include <stdio.h>

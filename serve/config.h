@@ -4,6 +4,7 @@
 #define WNW_SERVE_CONFIG_H
 
 #include "serve/want.h"
+#include "winnow_tools.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -14,7 +14,7 @@ server_http_res_ptr page(const server_http_req &req);
 server_http_res_ptr inspect(const server_http_req &req);
 // GET /winnow/kv.
 server_http_res_ptr show(const server_http_req &req);
-// GET /metrics: the server's own lines, and ours behind them.
+// GET /metrics: the server's own lines, then ours.
 server_http_res_ptr with_metrics(const server_http_context::handler_t &route, const server_http_req &req);
 
 } // namespace serve

@@ -49,23 +49,19 @@ foreach(page "serve;serve_page" "inspect;serve_inspect_html")
             -P ${PROJECT_SOURCE_DIR}/serve/embed.cmake)
   list(APPEND wnw_pages ${to})
 endforeach()
-foreach(name IN LISTS wnw_wrapped)
-  string(FIND "${wnw_names}" "U ${name}\n" wnw_at)
-  if(wnw_at EQUAL -1)
-    message(WARNING "llama.cpp's server does not call ${name}: winnow-llama-server is built without policies of requests, "
-                    "without /winnow/kv, and without a check of who asks")
-    set(wnw_routes "")
-  endif()
-endforeach()
+wnw_names_missing(wnw_missing "${wnw_names}" U ${wnw_wrapped})
+if(wnw_missing)
+  message(WARNING "llama.cpp's server does not call ${wnw_missing}: winnow-llama-server is built without policies of requests, "
+                  "without /winnow/kv, and without a check of who asks (docs/internals/upstream.md)")
+  set(wnw_routes "")
+endif()
 # Functions of cpp-httplib that are defined here in front of those of libllama-common, which calls them by their names.
 execute_process(COMMAND ${CMAKE_NM} -D --defined-only ${WNW_LLAMA_COMMON} OUTPUT_VARIABLE wnw_names ERROR_QUIET)
-foreach(name _ZN7httplib6Server24process_and_close_socketEi _ZN7httplib6detail22drain_and_close_socketEi
+wnw_names_missing(wnw_missing "${wnw_names}" "" _ZN7httplib6Server24process_and_close_socketEi _ZN7httplib6detail22drain_and_close_socketEi
         _ZN7httplib6Server15process_requestERNS_6StreamERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEiSA_ibRbRKSt8functionIFvRNS_7RequestEEEPb)
-  string(FIND "${wnw_names}" " ${name}\n" wnw_at)
-  if(wnw_at EQUAL -1)
-    message(WARNING "libllama-common does not show ${name}: in winnow-llama-server nothing bounds connections and half requests")
-  endif()
-endforeach()
+if(wnw_missing)
+  message(WARNING "libllama-common does not show ${wnw_missing}: in winnow-llama-server nothing bounds connections and half requests")
+endif()
 wnw_server_program(winnow_server serve/calls.c serve/compress.c serve/config.c serve/decode.c serve/document_cells.c serve/inspect.c
   serve/look.c serve/plain.c serve/real.c serve/sample.c serve/saved.c serve/watched.c ${wnw_pages} ${wnw_routes})
 set_target_properties(winnow_server PROPERTIES OUTPUT_NAME winnow-llama-server)

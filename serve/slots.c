@@ -81,36 +81,37 @@ int32_t serve_slots_named(const char *text)
     return n < serve_slots_n() ? (int32_t)n : -1;
 }
 
-uint64_t serve_slots_row_bytes(void)
+/* What serve_slots_open was given. */
+static struct serve_room opened_with(void)
 {
     const struct serve_slots *all = serve_slots_lock();
-    const uint64_t bytes = all->row_bytes;
+    const struct serve_room own = {.row_bytes = all->row_bytes,
+                                   .window_bytes = all->window_bytes,
+                                   .row_entries = all->row_entries,
+                                   .n_cells = all->n_cells,
+                                   .most_text = all->most_text};
     serve_slots_unlock();
-    return bytes;
+    return own;
+}
+
+uint64_t serve_slots_row_bytes(void)
+{
+    return opened_with().row_bytes;
 }
 
 uint64_t serve_slots_window_bytes(void)
 {
-    const struct serve_slots *all = serve_slots_lock();
-    const uint64_t bytes = all->window_bytes;
-    serve_slots_unlock();
-    return bytes;
+    return opened_with().window_bytes;
 }
 
 int32_t serve_slots_n_cells(void)
 {
-    const struct serve_slots *all = serve_slots_lock();
-    const int32_t n = all->n_cells;
-    serve_slots_unlock();
-    return n;
+    return opened_with().n_cells;
 }
 
 uint64_t serve_slots_most_text(void)
 {
-    const struct serve_slots *all = serve_slots_lock();
-    const uint64_t bytes = all->most_text;
-    serve_slots_unlock();
-    return bytes;
+    return opened_with().most_text;
 }
 
 /* Tokens of a slot that it shares with no document. */

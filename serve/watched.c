@@ -4,6 +4,7 @@
 #include "serve/automatic.h"
 #include "serve/decode.h"
 #include "serve/sample.h"
+#include "winnow_calibrate.h"
 
 #include <llama.h>
 

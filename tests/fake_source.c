@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "peek_plan.h"
+#include "winnow_calibrate.h"
 
 enum buffer {
     BUF_WINDOW,

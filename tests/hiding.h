@@ -8,6 +8,7 @@
 #define WNW_TESTS_HIDING_H
 
 #include "winnow.h"
+#include "winnow_method.h"
 
 /* Hides from all later passes of s every present entry that the plan, made for such a session, drops; layers with a
  * sliding window see all, as they are never compacted. One session at a time has hidden entries: those of an earlier

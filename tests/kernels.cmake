@@ -3,7 +3,7 @@
 # NAME.FAMILY with label kernels_FAMILY. Nothing is compiled twice: an executable is linked again, and empty objects in
 # place of the kernels that the family lacks come before the library's.
 
-# The most that this CPU plays with the kernels that are built: the first to the last family of which it has a feature.
+# The most that this CPU runs of the kernels that are built: up to the last family that it has a feature of.
 set(features "")
 if(EXISTS /proc/cpuinfo)
   file(STRINGS /proc/cpuinfo features REGEX "^(flags|Features)[ \t]*:" LIMIT_COUNT 1)

@@ -7,11 +7,14 @@
  */
 #include "files.h"
 #include "helpers.h"
+#include "peek_prompt.h"
 #include "winnow_method.h"
 #include "winnow_store.h"
 #include "winnow_study.h"
 
 #include "peek_session.h"
+#include "winnow_calibrate.h"
+#include "winnow_chat.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -237,7 +240,8 @@ static void kept_documents(void **state)
     wnw_store *store = (wnw_store *)&path;
     wnw_stored *st = (wnw_stored *)&path;
     wnw_policy *policy = test_policy("full");
-    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy, .once = true};
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy,
+                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .once = true}};
     wnw_store_key key = wnw_store_key_default();
     int n_entry = 0;
     assert_non_null(mkdtemp(folder));
@@ -317,7 +321,7 @@ static void null_models(void **state)
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     char print[WNW_FINGERPRINT_SIZE] = "x", *text;
     int32_t *tokens = (int32_t *)&info, n = 7;
-    wnw_prompt prompt = {WNW_INIT(wnw_prompt)};
+    wnw_prompt *prompt = NULL;
     const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = "a"};
     assert_null_refused(wnw_model_open(NULL, "x", NULL));
     assert_null_refused(wnw_model_open(&m, NULL, NULL));
@@ -412,10 +416,24 @@ static void null_models(void **state)
     assert_null_refused(wnw_prompt_build(NULL, fx->model, &params));
     assert_null_refused(wnw_prompt_build(&prompt, NULL, &params));
     assert_null_refused(wnw_prompt_build(&prompt, fx->model, NULL));
-    assert_null(prompt.tokens);
-    assert_null(prompt.suffix);
-    wnw_prompt_clear(NULL);
-    wnw_prompt_clear(&prompt);
+    assert_null(prompt);
+    wnw_prompt_free(NULL);
+    int32_t n_tokens = 1;
+    wnw_prompt_parts parts = wnw_prompt_parts_default();
+    assert_null(wnw_prompt_tokens(NULL, &n_tokens));
+    assert_int_equal(n_tokens, 0);
+    assert_null(wnw_prompt_tokens(NULL, NULL));
+    assert_int_equal(wnw_prompt_n_context(NULL), 0);
+    assert_int_equal(wnw_prompt_n_past(NULL), 0);
+    assert_null_refused(wnw_prompt_get_parts(NULL, &parts));
+    assert_int_equal(wnw_prompt_parts_of(NULL).n_tokens, 0);
+    assert_null_refused(wnw_prompt_new(NULL, &parts));
+    assert_null_refused(wnw_prompt_new(&prompt, NULL));
+    assert_null(prompt);
+    assert_ok(wnw_prompt_new(&prompt, &parts));
+    assert_null_refused(wnw_prompt_get_parts(prompt, NULL));
+    wnw_prompt_free(prompt);
+    prompt = NULL;
     wnw_chat *chat = (wnw_chat *)(void *)&chat;
     assert_null_refused(wnw_chat_open(NULL, fx->model, &params));
     assert_null_refused(wnw_chat_open(&chat, NULL, &params));
@@ -655,13 +673,17 @@ static void null_sessions(void **state)
     assert_null_refused(wnw_generate(&said, good, NULL, NULL));
     wnw_generated_clear(&said);
     wnw_generated_clear(NULL);
-    const wnw_prompt lacks_tokens = {WNW_INIT(wnw_prompt), .n_suffix = 1};
+    const wnw_prompt lacks_tokens = {.n_suffix = 1};
     const wnw_run bad[] = {
-        {WNW_INIT(wnw_run), .n_policies = 1},
-        {WNW_INIT(wnw_run), .policies = hole, .n_policies = 2},
-        {WNW_INIT(wnw_run), .n_tasks = 1, .n_task_tokens = one},
-        {WNW_INIT(wnw_run), .n_tasks = 1, .task_tokens = tasks},
-        {WNW_INIT(wnw_run), .n_tasks = 1, .task_tokens = tasks, .n_task_tokens = one},
+        {WNW_INIT(wnw_run), .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_policies = 1}},
+        {WNW_INIT(wnw_run),
+         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = hole, .n_policies = 2}},
+        {WNW_INIT(wnw_run),
+         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1, .n_task_tokens = one}},
+        {WNW_INIT(wnw_run),
+         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1, .task_tokens = tasks}},
+        {WNW_INIT(wnw_run), .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1,
+                                                    .task_tokens = tasks, .n_task_tokens = one}},
         {WNW_INIT(wnw_run), .prompt = &lacks_tokens},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -838,29 +860,30 @@ static int set_something(struct walk *w, uint64_t what)
                            .chunk = any_number(&w->seed),
                            .every = any_number(&w->seed),
                            .target = any_number(&w->seed),
-                           .once = test_random(&w->seed) % 4 == 0,
-                           .goes_on = test_random(&w->seed) % 4 == 0};
-    const wnw_prompt prompt = {WNW_INIT(wnw_prompt),
-                               .tokens = w->fx->tokens,
+                           .more =
+                               &(wnw_run_more){WNW_INIT(wnw_run_more), .once = test_random(&w->seed) % 4 == 0,
+                                               .goes_on = test_random(&w->seed) % 4 == 0}};
+    const wnw_prompt prompt = {.tokens = w->fx->tokens,
                                .n_tokens = N_TOKENS,
                                .n_context = any_number(&w->seed),
                                .n_prefix = any_number(&w->seed),
                                .suffix = w->fx->tokens,
                                .n_suffix = n > N_TOKENS ? N_TOKENS : n};
-    wnw_run more = {WNW_INIT(wnw_run), .policies = two, .n_policies = n > 2 ? 2 : n};
+    wnw_run_more more = {WNW_INIT(wnw_run_more), .policies = two, .n_policies = n > 2 ? 2 : n};
+    wnw_run run = {WNW_INIT(wnw_run), .more = &more};
     switch (what) {
     case 0:
-        return wnw_session_begin(w->s, &more);
+        return wnw_session_begin(w->s, &run);
     case 1:
         return wnw_session_begin(w->s, test_random(&w->seed) % 4 == 0 ? NULL : &rules);
     case 2:
         more.n_tasks = n > 2 ? 2 : n;
         more.task_tokens = tasks;
         more.n_task_tokens = n_tokens;
-        return wnw_session_begin(w->s, &more);
+        return wnw_session_begin(w->s, &run);
     default:
-        more.prompt = &prompt;
-        return wnw_session_begin(w->s, &more);
+        run.prompt = &prompt;
+        return wnw_session_begin(w->s, &run);
     }
 }
 
@@ -1031,14 +1054,14 @@ static void sizes_are_checked_on_the_way_in(void **state)
     const struct fixture *fx = *state;
     wnw_session *s = (wnw_session *)(void *)&s;
     wnw_model *m = (wnw_model *)(void *)&m;
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     assert_error(wnw_session_new(&s, fx->model, &(wnw_session_params){.n_ctx = 8}), WNW_E_ARG);
     assert_null(s);
     assert_error(wnw_model_open(&m, "x", &(wnw_model_params){.repack = true}), WNW_E_ARG);
     assert_null(m);
     assert_error(wnw_prompt_build(&prompt, fx->model, &(wnw_prompt_params){.raw = true, .document = "ab"}),
                  WNW_E_ARG);
-    assert_null(prompt.tokens);
+    assert_null(prompt->tokens);
     /* Garbage after the size does not matter. */
     wnw_session_params params = {WNW_INIT(wnw_session_params), .n_ctx = 8, .n_ubatch = -1};
     params.struct_size = (uint32_t)offsetof(wnw_session_params, kv_type);

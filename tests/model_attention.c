@@ -2,7 +2,7 @@
 /*
  * Own attention and ggml's against double precision, inside whole sessions (decision 019). All read the same
  * cache type; a third way replaces the own attention by wnw__attend_ref, the linker's --wrap puts it in its
- * place. Every way is fed the tokens that double precision picks, so that logits stay comparable, and picks
+ * place. Every way is fed the tokens that double precision picks, so that logits stay comparable. It would pick
  * the same tokens on its own exactly if its top-1 is that token at every step.
  *
  * A fourth way imitates in double what ggml's flash attention rounds and ours does not: the query (to f16
@@ -11,6 +11,7 @@
  */
 #include "helpers.h"
 #include "peek_arrays.h"
+#include "winnow_tools.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -236,8 +237,8 @@ static const wnw_kv_type types[N_TYPES] = {WNW_KV_F32, WNW_KV_F16, WNW_KV_Q8_0, 
 
 /* Decision 019, with bounds that hold for any CPU (decision 049). Every one but the divergence is a multiple of the distance of
  * ggml's attention from double precision, measured in the same run. Over an f32 cache both compute in float32. Over the others
- * ggml rounds queries and ours does not; what is left of ours is that a stored value at a border falls to the other side, which happens
- * to few, and weights that round their inputs make more of it. What the imitation leaves of ggml's distance is little, where
+ * ggml rounds queries and winnow does not. What is left of winnow's distance: a stored value at a border falls to the other side. That
+ * happens to few, and weights that round their inputs make more of it. What the imitation leaves of ggml's distance is little, where
  * weights do not blur it. Divergences are promised in the decision; with quantised weights the matrix products of the two
  * differ as well (decision 028). 0: not asked. */
 struct bounds {

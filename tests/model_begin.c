@@ -2,8 +2,10 @@
 /* wnw_session_begin: one call for policy, size, phase, prompt, tasks and profile. It equals compressing by hand, refuses
  * what makes no sense, and changes nothing when it fails. */
 #include "helpers.h"
+#include "peek_prompt.h"
 #include "peek_session.h"
 #include "winnow_method.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,12 @@
 enum { N = 96, N_CONTEXT = 70, N_CTX = 160 };
 
 static const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
+
+#define MORE(...)                           \
+    .more = &(wnw_run_more)                 \
+    {                                       \
+        WNW_INIT(wnw_run_more), __VA_ARGS__ \
+    }
 
 struct fixture {
     wnw_model *model;
@@ -22,8 +30,12 @@ struct fixture {
 /* The fixture's tokens as a prompt; borrowed. */
 static wnw_prompt prompt_of(struct fixture *f)
 {
-    return (wnw_prompt){WNW_INIT(wnw_prompt), .tokens = f->tokens, .n_tokens = N, .n_context = N_CONTEXT,
-                        .suffix = f->suffix,  .n_suffix = 3,       .n_prefix = 5};
+    return (wnw_prompt){.tokens = f->tokens,
+                        .n_tokens = N,
+                        .n_context = N_CONTEXT,
+                        .suffix = f->suffix,
+                        .n_suffix = 3,
+                        .n_prefix = 5};
 }
 
 static wnw_session *new_session(const struct fixture *f)
@@ -36,7 +48,7 @@ static wnw_session *new_session(const struct fixture *f)
 static void equals_compressing_by_hand(void **state)
 {
     struct fixture *f = *state;
-    /* The question counts (Finch), the template (KVzip), the tasks (KVCompose), none of them. */
+    /* The question counts (Finch), the template (KVzip), the tasks (KVCompose), nothing. */
     static const char *const recipes[] = {"finch", "kvzip", "kvcompose-aware", "snapkv+adakv",
                                           "lagkv:sink=4,lag=16"};
     const wnw_prompt prompt = prompt_of(f);
@@ -50,10 +62,10 @@ static void equals_compressing_by_hand(void **state)
         assert_ok(wnw_session_read(s, f->tokens, N, NULL));
 
         /* Without a policy of its own the run does not know that the question is the task. */
-        assert_ok(wnw_session_begin(by_hand,
-                                    &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt, .n_tasks = 1,
-                                               .task_tokens = &question, .n_task_tokens = &n_question,
-                                               .policies = (const wnw_policy *const *)&p, .n_policies = 1}));
+        assert_ok(wnw_session_begin(
+            by_hand, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt,
+                                MORE(.n_tasks = 1, .task_tokens = &question, .n_task_tokens = &n_question,
+                                     .policies = (const wnw_policy *const *)&p, .n_policies = 1)}));
         assert_ok(wnw_session_prefill(by_hand, f->tokens, N, NULL, NULL));
         assert_ok(wnw_session_compress(by_hand, p, &size, NULL));
         assert_same_cache(s, by_hand);
@@ -70,7 +82,8 @@ static void question_later_is_no_question(void **state)
     wnw_session *s = new_session(f);
     assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt}));
     assert_int_equal(s->n_question, N - N_CONTEXT);
-    assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt, .question_later = true}));
+    assert_ok(
+        wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt, MORE(.question_later = true)}));
     assert_int_equal(s->n_question, 0);
     assert_int_equal(s->n_prefix, 5);
     wnw_session_free(s);
@@ -89,15 +102,17 @@ static void further_policies(void **state)
     wnw_session *s = new_session(f), *other;
     for (int32_t i = 0; i < N_POLICY; i++)
         p[i] = test_policy(recipes[i]);
-    assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt, .n_policies = N_POLICY,
-                                              .policies = (const wnw_policy *const *)p}));
+    assert_ok(wnw_session_begin(
+        s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt,
+                      MORE(.n_policies = N_POLICY, .policies = (const wnw_policy *const *)p)}));
     assert_ok(wnw_session_read(s, f->tokens, N, NULL));
     assert_int_equal(wnw_cache_n(s, 0, 0), N); /* no policy is followed */
     assert_ok(wnw_session_plan_many(s, (const wnw_policy *const *)p, size, N_POLICY, plan, NULL));
     for (int32_t i = 0; i < N_POLICY; i++) {
         other = new_session(f);
-        assert_ok(wnw_session_begin(other, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt, .n_policies = 1,
-                                                      .policies = (const wnw_policy *const *)&p[i]}));
+        assert_ok(wnw_session_begin(
+            other, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt,
+                              MORE(.n_policies = 1, .policies = (const wnw_policy *const *)&p[i])}));
         assert_ok(wnw_session_read(other, f->tokens, N, NULL));
         assert_ok(wnw_session_plan(other, p[i], &half, &alone, NULL));
         assert_same_plan(plan[i], alone);
@@ -106,9 +121,9 @@ static void further_policies(void **state)
         wnw_session_free(other);
     }
     assert_ok(wnw_session_reset(s));
-    assert_ok(
-        wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policy = p[0], .size = half, .n_policies = 1,
-                                        .policies = (const wnw_policy *const *)&p[1]}));
+    assert_ok(wnw_session_begin(
+        s, &(wnw_run){WNW_INIT(wnw_run), .policy = p[0], .size = half,
+                      MORE(.n_policies = 1, .policies = (const wnw_policy *const *)&p[1])}));
     assert_ok(wnw_session_read(s, f->tokens, N, NULL));
     assert_int_equal(wnw_cache_n(s, 0, 0), N / 2);
     assert_ok(wnw_session_plan(s, p[1], &half, &alone, NULL));
@@ -125,17 +140,18 @@ static void further_policies_that_cannot_be(void **state)
     wnw_policy *p[3] = {test_policy("expected_attention:n_sink=0"),
                         test_policy("expected_attention:n_sink=4")};
     const wnw_policy *const *list = (const wnw_policy *const *)p;
-    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policies = list, .n_policies = 2}),
+    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), MORE(.policies = list, .n_policies = 2)}),
                  WNW_E_ARG);
     assert_says("cannot be gathered in one run");
-    assert_error(wnw_session_begin(
-                     s, &(wnw_run){WNW_INIT(wnw_run), .policy = p[0], .policies = &list[1], .n_policies = 1}),
+    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policy = p[0],
+                                                 MORE(.policies = &list[1], .n_policies = 1)}),
                  WNW_E_ARG);
-    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policies = list, .n_policies = 3}),
+    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), MORE(.policies = list, .n_policies = 3)}),
                  WNW_E_ARG);
-    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .n_policies = 1}), WNW_E_ARG);
-    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policies = list, .n_policies = -1}),
-                 WNW_E_ARG);
+    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), MORE(.n_policies = 1)}), WNW_E_ARG);
+    assert_error(
+        wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), MORE(.policies = list, .n_policies = -1)}),
+        WNW_E_ARG);
     wnw_policy_free(p[0]);
     wnw_policy_free(p[1]);
     wnw_session_free(s);
@@ -152,7 +168,7 @@ static void begin_again(void **state)
         s, &(wnw_run){WNW_INIT(wnw_run), .policy = p, .size = half, .every = 4, .prompt = &prompt}));
     assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run)}));
     assert_null(s->rules.ev.policy);
-    assert_int_equal(s->ids.n_suffix, 0);
+    assert_int_equal(s->token_log.n_suffix, 0);
     assert_int_equal(s->n_prefix, 0);
     assert_int_equal(s->n_question, 0);
     assert_ok(wnw_session_read(s, f->tokens, N, NULL));
@@ -170,11 +186,11 @@ static void assert_untouched(const wnw_session *s, const struct fixture *f, cons
     assert_int_equal(s->rules.ev.every, 7);
     assert_int_equal(s->n_question, N - N_CONTEXT);
     assert_int_equal(s->n_prefix, 5);
-    assert_int_equal(s->ids.n_suffix, 3);
-    assert_memory_equal(s->ids.suffix, f->suffix, sizeof f->suffix);
-    assert_int_equal(s->ids.n_tasks, 1);
-    assert_int_equal(s->ids.task_n[0], 2);
-    assert_memory_equal(s->ids.task_tokens, f->tokens, 2 * sizeof(int32_t));
+    assert_int_equal(s->token_log.n_suffix, 3);
+    assert_memory_equal(s->token_log.suffix, f->suffix, sizeof f->suffix);
+    assert_int_equal(s->token_log.n_tasks, 1);
+    assert_int_equal(s->token_log.task_n[0], 2);
+    assert_memory_equal(s->token_log.task_tokens, f->tokens, 2 * sizeof(int32_t));
     assert_null(s->profile);
 }
 
@@ -188,7 +204,7 @@ static void misuse_changes_nothing(void **state)
                *snapkv = test_policy("snapkv"), *recursive = test_policy("lagkv");
     const wnw_prompt good = prompt_of(f);
     wnw_prompt negative = good, split = good, no_tokens = good, bad_suffix = good, no_suffix = good,
-               old = good, long_suffix = good;
+               long_suffix = good;
     int32_t strange[3] = {0, -1, 0};
     negative.n_prefix = -1;
     split.n_context = N + 1;
@@ -196,7 +212,6 @@ static void misuse_changes_nothing(void **state)
     bad_suffix.suffix = strange;
     no_suffix.suffix = NULL;
     long_suffix.n_suffix = f->info.n_ctx_train + 1;
-    old.struct_size = 0;
 #define RUN(...)                       \
     {                                  \
         WNW_INIT(wnw_run), __VA_ARGS__ \
@@ -227,17 +242,17 @@ static void misuse_changes_nothing(void **state)
         {RUN(.policy = h2o, .prompt = &bad_suffix), WNW_E_RANGE},
         {RUN(.policy = h2o, .prompt = &no_suffix), WNW_E_ARG},
         {RUN(.policy = h2o, .prompt = &long_suffix), WNW_E_FULL},
-        {RUN(.policy = h2o, .prompt = &old), WNW_E_ARG},
-        {RUN(.policy = h2o, .n_tasks = -1), WNW_E_ARG},
-        {RUN(.policy = h2o, .n_tasks = 1), WNW_E_ARG},
-        {RUN(.policy = h2o, .n_tasks = 1, .task_tokens = &two), WNW_E_ARG},
-        {RUN(.policy = h2o, .n_tasks = 1, .task_tokens = &hole, .n_task_tokens = &n_two), WNW_E_ARG},
-        {RUN(.policy = h2o, .n_tasks = 1, .task_tokens = &two, .n_task_tokens = &n_none), WNW_E_ARG},
-        {RUN(.policy = h2o, .n_tasks = 1, .task_tokens = &bad_task, .n_task_tokens = &n_one), WNW_E_RANGE},
+        {RUN(.policy = h2o, MORE(.n_tasks = -1)), WNW_E_ARG},
+        {RUN(.policy = h2o, MORE(.n_tasks = 1)), WNW_E_ARG},
+        {RUN(.policy = h2o, MORE(.n_tasks = 1, .task_tokens = &two)), WNW_E_ARG},
+        {RUN(.policy = h2o, MORE(.n_tasks = 1, .task_tokens = &hole, .n_task_tokens = &n_two)), WNW_E_ARG},
+        {RUN(.policy = h2o, MORE(.n_tasks = 1, .task_tokens = &two, .n_task_tokens = &n_none)), WNW_E_ARG},
+        {RUN(.policy = h2o, MORE(.n_tasks = 1, .task_tokens = &bad_task, .n_task_tokens = &n_one)),
+         WNW_E_RANGE},
     };
     wnw_session *s = new_session(f), *same = new_session(f);
-    const wnw_run told = RUN(.policy = recursive, .every = 7, .prompt = &good, .n_tasks = 1,
-                             .task_tokens = &two, .n_task_tokens = &n_two);
+    const wnw_run told = RUN(.policy = recursive, .every = 7, .prompt = &good,
+                             MORE(.n_tasks = 1, .task_tokens = &two, .n_task_tokens = &n_two));
     assert_ok(wnw_session_begin(s, &told));
     assert_ok(wnw_session_begin(same, &told));
     assert_ok(wnw_session_read(s, f->tokens, N / 2, NULL));
@@ -273,10 +288,100 @@ static void an_older_program(void **state)
     wnw_run run = {WNW_INIT(wnw_run), .policy = p, .size = half};
     run.struct_size = (uint32_t)offsetof(wnw_run, profile);
     run.prompt = (const wnw_prompt *)(const void *)"not to be read";
-    run.n_tasks = -5;
+    run.more = (const wnw_run_more *)(const void *)"not to be read";
     assert_ok(wnw_session_begin(s, &run));
     assert_ok(wnw_session_read(s, f->tokens, N, NULL));
     assert_int_equal(wnw_cache_n(s, 0, 0), N / 2);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+}
+
+/* ---- A recipe in place of a policy ---- */
+
+/* The recipe that the table gives for a run of the fixture's model by half. */
+static char *chosen_for(struct fixture *f, const wnw_run *run)
+{
+    wnw_policy_facts facts = wnw_policy_facts_default();
+    wnw_policy_choice choice = wnw_policy_choice_default();
+    assert_ok(wnw_policy_facts_of(&facts, f->model, run));
+    facts.kept = 0.5;
+    assert_ok(wnw_policy_choose(&choice, &facts));
+    wnw_policy *p = test_policy(choice.recipe);
+    char *text = strdup(wnw_policy_string(p));
+    wnw_policy_free(p);
+    return text;
+}
+
+static void a_recipe_is_a_policy(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const recipes[] = {"snapkv+adakv", "knorm"};
+    const wnw_prompt prompt = prompt_of(f);
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        wnw_policy *p = test_policy(recipes[i]);
+        wnw_session *s = new_session(f), *other = new_session(f);
+        assert_null(wnw_session_policy(s));
+        assert_ok(wnw_session_begin(
+            s, &(wnw_run){WNW_INIT(wnw_run), .recipe = recipes[i], .size = half, .prompt = &prompt}));
+        assert_ok(wnw_session_begin(
+            other, &(wnw_run){WNW_INIT(wnw_run), .policy = p, .size = half, .prompt = &prompt}));
+        assert_string_equal(wnw_policy_string(wnw_session_policy(s)), wnw_policy_string(p));
+        assert_ptr_equal(wnw_session_policy(other), p);
+        assert_ok(wnw_session_read(s, f->tokens, N, NULL));
+        assert_ok(wnw_session_read(other, f->tokens, N, NULL));
+        assert_same_cache(s, other);
+        assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run)}));
+        assert_null(wnw_session_policy(s));
+        wnw_session_free(s);
+        wnw_session_free(other);
+        wnw_policy_free(p);
+    }
+    assert_null(wnw_session_policy(NULL));
+}
+
+static void auto_is_chosen(void **state)
+{
+    struct fixture *f = *state;
+    const wnw_prompt prompt = prompt_of(f);
+    const wnw_size sizes[] = {half, {.kind = WNW_SIZE_BUDGET, .budget = N / 2}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const wnw_run run = {WNW_INIT(wnw_run), .recipe = "auto", .size = sizes[i], .prompt = &prompt};
+        char *want = chosen_for(f, &run);
+        wnw_session *s = new_session(f), *copy;
+        assert_ok(wnw_session_begin(s, &run));
+        assert_string_equal(wnw_policy_string(wnw_session_policy(s)), want);
+        /* A copy has a policy of its own. */
+        assert_ok(wnw_session_copy(&copy, s));
+        wnw_session_free(s);
+        assert_string_equal(wnw_policy_string(wnw_session_policy(copy)), want);
+        assert_ok(wnw_session_reset(copy));
+        assert_string_equal(wnw_policy_string(wnw_session_policy(copy)), want);
+        /* The policy may be given back, and the rules that it came from end. */
+        assert_ok(wnw_session_begin(
+            copy, &(wnw_run){WNW_INIT(wnw_run), .policy = wnw_session_policy(copy), .size = half}));
+        assert_ok(wnw_session_read(copy, f->tokens, N, NULL));
+        assert_float_equal(test_mean_entries(copy), N / 2, 1);
+        wnw_session_free(copy);
+        free(want);
+    }
+}
+
+static void recipes_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    wnw_policy *p = test_policy("knorm");
+    wnw_session *s = new_session(f);
+    assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .recipe = "knorm", .size = half}));
+    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .recipe = "auto", .policy = p}),
+                 WNW_E_ARG);
+    assert_says("give one of the two");
+    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .recipe = "snapvk"}), WNW_E_ARG);
+    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .recipe = "auto+quality:q=2"}),
+                 WNW_E_ARG);
+    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .recipe = "auto+quality:q=0.9"}),
+                 WNW_E_MISMATCH);
+    assert_string_equal(wnw_policy_string(wnw_session_policy(s)),
+                        wnw_policy_string(p)); /* that of before goes on */
     wnw_session_free(s);
     wnw_policy_free(p);
 }
@@ -299,8 +404,8 @@ static void one_piece_is_compressed(void **state)
     wnw_session *s = new_session(f), *other = new_session(f);
     const wnw_run often = {WNW_INIT(wnw_run), .policy = p, .size = half};
     wnw_run once = often;
-    once.once = true;
-    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .once = true}), WNW_E_ARG);
+    once.more = &(wnw_run_more){WNW_INIT(wnw_run_more), .once = true};
+    assert_error(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), MORE(.once = true)}), WNW_E_ARG);
     assert_says("`once` need a policy");
     assert_ok(wnw_session_begin(s, &once));
     assert_ok(wnw_session_begin(other, &often));
@@ -343,7 +448,7 @@ static void rules_outlive_the_piece(void **state)
     for (int k = 0; k < 2; k++) {
         s[k] = new_session(f);
         assert_ok(wnw_session_begin(
-            s[k], &(wnw_run){WNW_INIT(wnw_run), .policy = p, .size = half, .once = k == 0}));
+            s[k], &(wnw_run){WNW_INIT(wnw_run), .policy = p, .size = half, MORE(.once = k == 0)}));
         assert_ok(wnw_session_read(s[k], f->tokens, 40, NULL));
     }
     for (int i = 40; i < N; i++)
@@ -367,11 +472,11 @@ static void counts_go_on(void **state)
         assert_ok(wnw_session_begin(s, &run));
         assert_ok(wnw_session_read(s, f->tokens, 60, NULL));
         assert_float_equal(test_mean_entries(s), 30, 1e-9);
-        assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .goes_on = k == 0}));
+        assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), MORE(.goes_on = k == 0)}));
         assert_ok(wnw_session_read(s, f->tokens + 60, 10, NULL));
         assert_float_equal(test_mean_entries(s), 40, 1e-9);
         run.policy = p;
-        run.goes_on = k == 0;
+        run.more = &(wnw_run_more){WNW_INIT(wnw_run_more), .goes_on = k == 0};
         assert_ok(wnw_session_begin(s, &run));
         assert_ok(wnw_session_read(s, f->tokens + 70, 10, NULL));
         assert_float_equal(test_mean_entries(s), k == 0 ? 40 : 25, 1e-9);
@@ -415,6 +520,9 @@ int main(void)
         cmocka_unit_test(one_piece_is_compressed),
         cmocka_unit_test(rules_outlive_the_piece),
         cmocka_unit_test(counts_go_on),
+        cmocka_unit_test(a_recipe_is_a_policy),
+        cmocka_unit_test(auto_is_chosen),
+        cmocka_unit_test(recipes_are_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

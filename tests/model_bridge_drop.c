@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Dropping entries under libllama, in each head others: what comes out is what comes out where all entries are there and
- * masks hide the same ones, for tiny models and for models of many families that llama.cpp's own generator writes.
+ * Dropping entries under libllama, in each head others: logits are those of a cache with all entries, in which masks hide the
+ * same ones. Models are tiny ones, and those of many families that llama.cpp's own generator writes.
  */
 #include "generated.h"
 #include "helpers.h"
@@ -187,7 +187,7 @@ static void test_other_heads(void **state)
 
 /* ---- Families ---- */
 
-/* Families of the kinds that docs/reference/families.md tells apart, but for ALiBi's. */
+/* Families of the kinds that docs/reference/families.md distinguishes, but for ALiBi's. */
 static const char *const families[] = {
     "llama4-moe",          "mistral3-dense",   "qwen3moe-moe",    "qwen3next-moe",    "qwen35-dense",
     "gemma2-dense",        "gemma3n-dense",    "gpt-oss-moe",     "phi3-dense",       "granite-dense",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Sessions of families that winnow has no graphs for, on models that llama.cpp's test of its architectures writes and on
- * those of scripts/tiny_foreign.py. For each: logits beside libllama alone; a cache from which policies dropped entries
- * beside one in which the same entries are hidden, by an attention in double precision that this file computes from the full
- * cache in place of ours; what policies see of the attention; copies.
+ * those of scripts/tiny_foreign.py. For each: logits against libllama alone; what policies see of the attention; copies. A cache
+ * from which policies dropped entries is compared with one where the same entries are hidden. There this file computes the
+ * attention from the full cache, in double precision.
  */
 #include "generated.h"
 #include "helpers.h"
@@ -39,7 +39,7 @@ static bool is_kept(int32_t il, int32_t ih, int32_t pos)
     return false;
 }
 
-/* All entries of a KV head, those of the rows at hand among them. */
+/* All entries of a KV head, those of the present rows among them. */
 struct entries {
     int32_t n, pos[2 * N];
     bool kept[2 * N];
@@ -240,7 +240,7 @@ static wnw_session *read_in_double(const wnw_model *m, const int32_t *tokens)
     return s;
 }
 
-/* A session that has dropped what a recipe drops goes on as one in which the same entries are hidden, and as its copy. */
+/* A session that has dropped what a recipe drops goes on as one that hides the same entries, and as its copy. */
 static void check_recipe(const struct subject *t, const char *recipe)
 {
     const wnw_model *m = t->m;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Norms and gates that products compute on the way, beside the same graphs node by node. Both are as far from libllama as
+ * Norms and gates that products compute on the way, compared with the same graphs node by node. Both are as far from libllama as
  * products with activations in bytes are; how far they are from each other is what roundings of norms and gates become where
  * bytes are rounded again, and no more than that. Models are those of our families and of others, their weights made Q8_0.
  */
@@ -86,7 +86,7 @@ static struct counts check_model(const char *path, const char *name)
     return some;
 }
 
-/* Writes the model with weights in Q8_0 beside `to`, and checks it. */
+/* Writes the model with weights in Q8_0 next to `to`, and checks it. */
 static struct counts check_quantised(const char *path, const char *name)
 {
     char copy[] = "/tmp/winnow-fuse-XXXXXX";
@@ -108,7 +108,7 @@ static struct counts check_named(const char *name)
     return check_quantised(path, name);
 }
 
-/* Each layer has two norms before products, of which only these are left out, as two nodes; its gate is one unless it is
+/* Each layer has two norms before products. Only these are left out, as two nodes. Its gate is one unless it is
  * GELU's, which stays ggml's. Of a token, the keys', the values' and the second of the two wide products are computed with
  * those before them. */
 static void test_our_families(void **state)
@@ -147,7 +147,7 @@ static void test_real_model(void **state)
     }
 }
 
-/* Families without graphs of ours: post-norms alone (olmo2), weights that have queries, keys and values or gate and up in one
+/* Families without own graphs: post-norms alone (olmo2), weights that have queries, keys and values or gate and up in one
  * (phi3), convolutions (lfm2), layers that share caches (gemma3n, gemma4), experts (llama4). */
 static void test_other_families(void **state)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libllama on our device beside libllama alone: tiny models, flash attention on and off, types of caches.
+ * libllama on our device against libllama alone: tiny models, flash attention on and off, types of caches.
  *
  * How far logits may be: with keys and values in float32 both compute in float32, and the test of architectures
  * (model_archs) holds that to 1e-8. With other caches ggml also rounds queries and probabilities to the cache's type, ours

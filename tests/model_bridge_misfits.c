@@ -18,7 +18,7 @@ enum { N = 40, TIME_LIMIT_S = 60 };
 
 /* ---- What is said ---- */
 
-static char said[4096]; /* warnings of ours */
+static char said[4096]; /* winnow's warnings */
 static int n_said;
 
 static void hear(wnw_log_level level, const char *line, void *user)
@@ -179,7 +179,7 @@ static void test_reasons(void **state)
 
 /* ---- Variables ---- */
 
-/* A program that asks is told; one that does not is told once for its context, and reads on with the full cache. */
+/* A program that asks gets the reason. One that does not gets one warning for its context, and reads on with the full cache. */
 static void test_variables(void **state)
 {
     static const struct {

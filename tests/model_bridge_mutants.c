@@ -168,7 +168,7 @@ struct run {
     const char *only; /* a part of the files' names */
     struct files files;
 
-    const char *path; /* of the file at hand */
+    const char *path; /* of the present file */
     struct test_gguf base;
     bool done; /* there are no more changes of it */
     struct worker workers[N_WORKER];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that runs out under libllama at every single allocation of ours, addresses of a context among them, one run each:
- * libllama says that it cannot, or the sequence stays whole, and nothing is left behind. What comes afterwards is as if it
- * had not happened.
+ * Memory that runs out under libllama at every single allocation of winnow, addresses of a context among them, one run each.
+ * libllama says that it cannot, or the sequence stays whole, and nothing leaks. What comes afterwards is as if it had not
+ * happened.
  */
 #include "failing_alloc.h"
 #include "helpers.h"
@@ -15,7 +15,7 @@
 enum { N_VOCAB = 256, N_PROMPT = 200, BUDGET = 60, MOST_RUNS = 100000, N_NOTED = 120 };
 
 static int n_addresses,
-    n_plain; /* how often it was said that there are none; and no memory for a layer's entries */
+    n_plain; /* how often it was said that none exist; and no memory for a layer's entries */
 
 static void hear(wnw_log_level level, const char *line, void *user)
 {

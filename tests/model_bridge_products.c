@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Products with quantised weights under libllama: how far ours are from what the same weights give in float32, beside how
- * far ggml's are. */
+/* Products with quantised weights under libllama: how far ours are from what the same weights give in float32, compared
+ * with ggml's distance. */
 #include "helpers.h"
 #include "llamas.h"
 #include "peek_arrays.h"
@@ -133,8 +133,8 @@ static struct maps maps_with(const char *path, bool ours)
     return m;
 }
 
-/* Weights are in memory as the file has them, once: what is mapped of the file is no more than the file, and what is not
- * of a file has no room for a copy of them beside what libllama alone needs. */
+/* Weights are in memory as the file has them, once. What is mapped of the file is no more than the file. What is not of a
+ * file has no room for a copy of them in addition to what libllama alone needs. */
 static void test_weights_are_mapped_once(void **state)
 {
     (void)state;

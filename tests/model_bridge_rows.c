@@ -4,6 +4,7 @@
 #include "helpers.h"
 #include "llamas.h"
 #include "peek_bridge.h"
+#include "peek_prompt.h"
 #include "winnow_bridge.h"
 
 #include <stdlib.h>
@@ -141,7 +142,7 @@ static void test_named_cells_are_compressed_and_freed(void **state)
     test_llama_close(&t);
 }
 
-/* The state of a sequence of which a policy has kept a part, as libllama saves it: what is kept and what it holds. */
+/* The state of a sequence that a policy has compressed, as libllama saves it: what is kept and what it holds. */
 static uint8_t *kept_by(const char *recipe, int32_t n_threads, size_t *bytes)
 {
     enum { LONG = 1300, BATCH = 325, KEPT = 200 };
@@ -200,7 +201,7 @@ static void check_session(const char *recipe, const int32_t *tokens, const struc
 {
     wnw_model *model = test_model_open("tiny/tiny-llama.gguf");
     wnw_policy *policy = test_policy(recipe);
-    const wnw_prompt prompt = {WNW_INIT(wnw_prompt), .n_prefix = N_HEADER};
+    const wnw_prompt prompt = {.n_prefix = N_HEADER};
     test_session_keeps_as(recipe,
                           &(struct test_keep){.m = model,
                                               .want = {.kv_type = WNW_KV_F16, .n_ctx = N_CTX, .n_threads = 1},
@@ -273,7 +274,7 @@ static int64_t count_pages(const wnw_bridge *cache)
     return n;
 }
 
-/* Queries that no policy will see any more take no memory, whatever became of their tokens. */
+/* Queries that no policy will see any more take no memory, also where their tokens are gone. */
 static void test_queries_go(void **state)
 {
     (void)state;

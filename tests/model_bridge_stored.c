@@ -56,7 +56,8 @@ static wnw_stored *store(const wnw_model *m, const struct row *row, const char *
     char path[] = "/tmp/wnw-sequence-XXXXXX";
     int32_t tokens[N_PROMPT];
     wnw_policy *policy = test_policy(recipe);
-    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy, .size = size_ratio(0.5), .once = true};
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy, .size = size_ratio(0.5),
+                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .once = true}};
     wnw_stored *st;
     test_file_new(path);
     wnw_session *s = test_session_new(m, &row->how);

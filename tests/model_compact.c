@@ -6,7 +6,7 @@
  *
  * With ggml's attention on both sides the same rows meet the same arithmetic: normalised square error of the
  * logits below 1e-9. Our own attention keeps queries and sums in float32, ggml rounds the query to the type
- * of the keys (f16, or 8 bits for quantised keys). How far that alone sets the two apart is measured on the
+ * of the keys (f16, or 8 bits for quantised keys). How much the two differ by that alone is measured on the
  * full cache, where nothing was removed, and compaction must not add to it: at most 4 times as much, as fewer
  * entries average out less of the rounding. An f32 cache has no such rounding, so that there a single wrong
  * entry shows. Every comparison also proves that it can see removed entries at all: without the mask the
@@ -14,6 +14,7 @@
  */
 #include "helpers.h"
 #include "hiding.h"
+#include "winnow_tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -148,8 +148,11 @@ static void check_plan_of_copy(const struct test_model *fx, const char *recipe)
     wnw_session *s = test_session_new(fx->m, &(struct test_session){.n_ctx = 256, .n_threads = 1});
     const int32_t *const task = fx->tokens, n_task = 12;
     assert_ok(wnw_session_begin(
-        s, &(wnw_run){WNW_INIT(wnw_run), .n_tasks = 1, .task_tokens = &task, .n_task_tokens = &n_task,
-                      .policies = (const wnw_policy *const[]){policy}, .n_policies = 1}));
+        s,
+        &(wnw_run){WNW_INIT(wnw_run), .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1,
+                                                              .task_tokens = &task, .n_task_tokens = &n_task,
+                                                              .policies = (const wnw_policy *const[]){policy},
+                                                              .n_policies = 1}}));
     test_prefill(s, fx->tokens, N_PROMPT);
     wnw_session *first = copy_of(s);
     wnw_plan *plans[3];

@@ -2,6 +2,7 @@
 /* HeadKV from a profile file to a compressed cache: important heads hold more, the total is what was asked. */
 #include "files.h"
 #include "helpers.h"
+#include "winnow_tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,8 +53,10 @@ static void counts_follow_the_profile(void **state)
     wnw_session *s = test_session_read(
         m, &(struct test_session){.kv_type = WNW_KV_F32, .attn = WNW_ATTN_OWN, .n_ctx = 2 * N}, p, tokens, N);
     assert_error(wnw_session_compress(s, p, &size, NULL), WNW_E_MISMATCH); /* no profile yet */
-    assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .profile = profile,
-                                              .policies = (const wnw_policy *const[]){p}, .n_policies = 1}));
+    assert_ok(wnw_session_begin(
+        s, &(wnw_run){WNW_INIT(wnw_run), .profile = profile,
+                      .more = &(wnw_run_more){WNW_INIT(wnw_run_more),
+                                              .policies = (const wnw_policy *const[]){p}, .n_policies = 1}}));
     assert_ok(wnw_session_compress(s, p, &size, NULL));
     int32_t total = 0, before = 0;
     for (int32_t il = 0; il < info.n_layer; il++)

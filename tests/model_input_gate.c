@@ -2,6 +2,7 @@
 /* Gates on hidden states on tiny models: they are asked while tokens are read, and their scores stay with the entries. */
 #include "helpers.h"
 #include "peek_session.h"
+#include "winnow_calibrate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,7 +36,9 @@ static wnw_session *session_of(const struct test_model *t, int32_t n_ubatch)
 /* What is read from now on is observed for the policy, with the profile. */
 static void watch(wnw_session *s, const wnw_policy *policy, const wnw_profile *p)
 {
-    const wnw_run run = {WNW_INIT(wnw_run), .profile = p, .policies = &policy, .n_policies = 1};
+    const wnw_run run = {WNW_INIT(wnw_run), .profile = p,
+                         .more =
+                             &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = &policy, .n_policies = 1}};
     assert_ok(wnw_session_begin(s, &run));
 }
 

@@ -133,9 +133,11 @@ static double try_out(const wnw_session *s, const wnw_model *m, const struct hay
     wnw_plan *plan;
     wnw_policy *p = test_policy(recipe);
     assert_ok(wnw_session_copy(&copy, s));
-    assert_ok(wnw_session_begin(copy, &(wnw_run){WNW_INIT(wnw_run), .n_tasks = 1,
+    assert_ok(wnw_session_begin(
+        copy, &(wnw_run){WNW_INIT(wnw_run),
+                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1,
                                                  .task_tokens = (const int32_t *const[]){task->ids},
-                                                 .n_task_tokens = &task->n}));
+                                                 .n_task_tokens = &task->n}}));
     assert_ok(wnw_session_plan(copy, p, &size, &plan, NULL));
     const double share = kept_share(plan, h);
     assert_ok(wnw_session_apply(copy, plan, NULL));

@@ -5,6 +5,7 @@
 #include "gguf_edit.h"
 #include "helpers.h"
 #include "peek_session.h"
+#include "winnow_calibrate.h"
 #include "winnow_study.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Biases and fitted values in a real cache (decision 070): the plan's numbers against the formulas in double precision with
- * every cache type and both attentions, what the cache then holds, and that timelines with biases are copied, taken back,
- * decoded together and compressed again as others are.
+ * every cache type and both attentions, and what the cache then holds. Timelines with biases are copied, taken back, decoded
+ * together and compressed again as others are.
  */
 #include "helpers.h"
 #include "winnow_method.h"

@@ -109,13 +109,10 @@ static wnw_session *read_prompt(const struct fixture *fx, const char *recipe, co
     wnw_session *s =
         test_session_new(fx->model, &(struct test_session){.kv_type = type, .n_ctx = 256, .n_threads = 1});
     const int32_t *const task = fx->tokens + 5; /* an expected question */
-    const wnw_run run = {WNW_INIT(wnw_run),
-                         .profile = fx->profile,
-                         .n_tasks = 1,
-                         .task_tokens = &task,
-                         .n_task_tokens = (const int32_t[]){12},
-                         .policies = &policy,
-                         .n_policies = 1};
+    const wnw_run run = {WNW_INIT(wnw_run), .profile = fx->profile,
+                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1, .task_tokens = &task,
+                                                 .n_task_tokens = (const int32_t[]){12}, .policies = &policy,
+                                                 .n_policies = 1}};
     if (wnw_session_begin(s, &run) != WNW_OK)
         fail_msg("%s: %s", recipe, wnw_last_error());
     test_prefill(s, fx->tokens, N_PROMPT);

@@ -8,7 +8,10 @@
 #include "gguf_copy.h"
 #include "helpers.h"
 #include "peek_arrays.h"
+#include "peek_prompt.h"
 #include "peek_session.h"
+#include "winnow_calibrate.h"
+#include "winnow_chat.h"
 #include "winnow_store.h"
 
 #include <stdio.h>
@@ -236,7 +239,7 @@ static int use_text(struct fixture *fx, void *state)
                                       .question = "Where?"};
     int32_t *tokens, n;
     char *text = NULL;
-    wnw_prompt prompt = {WNW_INIT(wnw_prompt)};
+    wnw_prompt *prompt = NULL;
     (void)state;
     int rc = wnw_tokenize(fx->model, "in the thin", 11, false, false, &tokens, &n);
     if (rc == WNW_OK)
@@ -246,7 +249,7 @@ static int use_text(struct fixture *fx, void *state)
     if (rc != WNW_OK)
         return rc;
     rc = wnw_prompt_build(&prompt, fx->model, &params);
-    wnw_prompt_clear(&prompt);
+    wnw_prompt_free(prompt);
     return rc;
 }
 
@@ -258,17 +261,19 @@ static int use_chat(struct fixture *fx, void *state)
         {WNW_INIT(wnw_prompt_params), .chat = "chatml", .system = "Be brief."},
         {WNW_INIT(wnw_prompt_params), .chat = "gemma", .verbatim = true}};
     wnw_chat *c = NULL;
-    wnw_prompt p = wnw_prompt_default();
+    wnw_prompt *p = NULL;
     int32_t n;
     int rc = wnw_chat_open(&c, fx->model, &how[*(const int *)state]);
     if (rc == WNW_OK)
         rc = wnw_chat_user(&p, c, "In the thin air.", "Where?", "In");
     if (rc == WNW_OK)
-        rc = wnw_chat_answer(c, p.tokens, 2);
-    wnw_prompt_clear(&p);
+        rc = wnw_chat_answer(c, p->tokens, 2);
+    wnw_prompt_free(p);
+    p = NULL;
     if (rc == WNW_OK)
         rc = wnw_chat_user(&p, c, NULL, "When?", NULL);
-    wnw_prompt_clear(&p);
+    wnw_prompt_free(p);
+    p = NULL;
     if (rc == WNW_OK) {
         int32_t n_before, n_after;
         (void)wnw_chat_tokens(c, &n_before);
@@ -276,7 +281,7 @@ static int use_chat(struct fixture *fx, void *state)
         (void)wnw_chat_tokens(c, &n_after);
         assert_true(rc == WNW_OK || n_after == n_before);
     }
-    wnw_prompt_clear(&p);
+    wnw_prompt_free(p);
     if (rc == WNW_OK)
         rc = wnw_chat_answer_text(c, "He.");
     if (c && rc == WNW_OK && !wnw_chat_tokens(c, &n))
@@ -551,23 +556,27 @@ static void plan_again(struct fixture *fx, void *state, int rc)
 
 static const int32_t question[] = {7, 8, 9}, *const tasks[] = {question}, n_tokens[] = {3};
 
-/* A run without rules, with profile and task, for plans of the policies. */
-static wnw_run told(const struct fixture *fx, const wnw_policy *const *policies, int32_t n)
+/* A run without rules, with profile and task, for plans of the policies. *more is filled for it. */
+static wnw_run told(wnw_run_more *more, const struct fixture *fx, const wnw_policy *const *policies,
+                    int32_t n)
 {
-    return (wnw_run){WNW_INIT(wnw_run),         .profile = fx->profile, .n_tasks = 1,   .task_tokens = tasks,
-                     .n_task_tokens = n_tokens, .policies = policies,   .n_policies = n};
+    *more = (wnw_run_more){WNW_INIT(wnw_run_more),    .n_tasks = 1,         .task_tokens = tasks,
+                           .n_task_tokens = n_tokens, .policies = policies, .n_policies = n};
+    return (wnw_run){WNW_INIT(wnw_run), .profile = fx->profile, .more = more};
 }
 
 static int observe(const struct fixture *fx, wnw_session *s, const wnw_policy *const *policies, int32_t n)
 {
-    const wnw_run run = told(fx, policies, n);
+    wnw_run_more more;
+    const wnw_run run = told(&more, fx, policies, n);
     return wnw_session_begin(s, &run);
 }
 
 static wnw_session *new_session(const struct fixture *fx, const struct test_session *want)
 {
     wnw_session *s = test_session_new(fx->model, want);
-    const wnw_run run = told(fx, NULL, 0);
+    wnw_run_more more;
+    const wnw_run run = told(&more, fx, NULL, 0);
     assert_ok(wnw_session_begin(s, &run));
     return s;
 }
@@ -625,9 +634,8 @@ static int live(struct fixture *fx, void *state)
     const struct work *w = state;
     wnw_run run = w->rules ? *w->rules : wnw_run_default();
     run.profile = fx->profile;
-    run.n_tasks = 1;
-    run.task_tokens = tasks;
-    run.n_task_tokens = n_tokens;
+    run.more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1, .task_tokens = tasks,
+                               .n_task_tokens = n_tokens};
     int rc = w->rules ? wnw_session_begin(w->s, &run) : observe(fx, w->s, &w->policy, 1);
     if (rc == WNW_OK)
         rc = wnw_session_read(w->s, fx->tokens, N_PROMPT, NULL);
@@ -690,8 +698,8 @@ static void lives(void **state)
                                .phase = (wnw_phase)rows[i].phase,
                                .chunk = rows[i].chunk,
                                .every = rows[i].every,
-                               .n_policies = further ? 1 : 0,
-                               .policies = &further};
+                               .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_policies = further ? 1 : 0,
+                                                       .policies = &further}};
         struct work w = {.policy = p, .rules = rows[i].phase < 0 ? NULL : &rules};
         run_all(fx, &(struct action){.name = rows[i].recipe,
                                      .ready = fresh_session,
@@ -787,8 +795,9 @@ static void sessions_are_stored(void **state)
     struct work w = {.policy = policy,
                      .path = path,
                      .base = new_session(fx, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1})};
-    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy, .size = size_ratio(0.5), .question_later = true,
-                         .once = true};
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = policy, .size = size_ratio(0.5),
+                         .more =
+                             &(wnw_run_more){WNW_INIT(wnw_run_more), .question_later = true, .once = true}};
     assert_ok(wnw_session_begin(w.base, &run));
     assert_ok(wnw_session_read(w.base, fx->tokens, N_PROMPT, NULL));
     assert_ok(store(fx, &w));

@@ -4,7 +4,7 @@
  *
  * With ggml's attention the operations and their shapes are the same, so every bit must be.
  *
- * Our own attention and products round elsewhere than ggml's. How far that may set the two apart depends on the weights, so a
+ * Our own attention and products round elsewhere than ggml's. How much the two may differ by that depends on the weights, so a
  * bound that is a number holds for the kernels alone with which it was measured (decision 049). Both are compared with
  * the truth instead: libllama once more with the weights as float32, without flash attention and with a float32 cache. What
  * the file's own arithmetic is worth is then libllama's distance from it, measured here and now, and ours may be at most
@@ -29,6 +29,7 @@
 #include <llama.h>
 
 #include "peek_arrays.h"
+#include "winnow_tools.h"
 
 #define N_DECODE 24
 #define FACTOR   2.0
@@ -182,8 +183,8 @@ static bool nmse_as_small(const char *what, const struct test_diff *ours, const 
                    FACTOR * test_diff_nmse(peer) + NMSE_FLOAT32);
 }
 
-/* Whether ours is about as near to the truth as its peer. Divergences are compared over all rows, because where a model is
- * sure of nearly every token, as in a text that it repeats, a single row can hold half of them. */
+/* Whether ours is about as near to the truth as its peer. Divergences are compared over all rows. Where a model is sure of
+ * nearly every token, as in a text that it repeats, a single row can hold half of them. */
 static bool as_near(const char *name, const struct distances *ours, const struct distances *peer)
 {
     char what[160];

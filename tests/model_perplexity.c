@@ -80,7 +80,7 @@ static double mean_nll(const struct all *a, int32_t window)
     return sum;
 }
 
-/* How far two programs that round inputs of products to bytes may be apart in the likelihood of one token: each is off
+/* How much two programs that round inputs of products to bytes may differ in the likelihood of one token: each is off
  * the same weights in float32 by about as much as this one is, and 4 times what is usual is left. */
 static double rounding_noise(const char *name, const struct all *rounded)
 {

@@ -131,14 +131,17 @@ static void turns(void **state)
     wnw_policy *p;
     for (int32_t i = 0; (p = next_policy(&i, &info)) != NULL; wnw_policy_free(p)) {
         const int32_t *task = f->tokens + 300, n_task = 8;
-        const wnw_run rules = {WNW_INIT(wnw_run), .policy = p,          .size = three_quarters,
-                               .n_tasks = 1,      .task_tokens = &task, .n_task_tokens = &n_task};
+        const wnw_run rules = {WNW_INIT(wnw_run), .policy = p, .size = three_quarters,
+                               .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1,
+                                                       .task_tokens = &task, .n_task_tokens = &n_task}};
         wnw_session *s = new_session(f), *by_hand = new_session(f);
         assert_ok(wnw_session_begin(s, &rules));
-        assert_ok(wnw_session_begin(by_hand,
-                                    &(wnw_run){WNW_INIT(wnw_run), .n_tasks = 1, .task_tokens = &task,
+        assert_ok(wnw_session_begin(
+            by_hand,
+            &(wnw_run){WNW_INIT(wnw_run),
+                       .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1, .task_tokens = &task,
                                                .n_task_tokens = &n_task,
-                                               .policies = (const wnw_policy *const *)&p, .n_policies = 1}));
+                                               .policies = (const wnw_policy *const *)&p, .n_policies = 1}}));
         if (wnw_session_read(s, f->tokens, N, NULL) != WNW_OK)
             fail_msg("%s: %s", info.name, wnw_last_error());
         test_prefill(by_hand, f->tokens, N);
@@ -222,7 +225,9 @@ static void gates(void **state)
                                 .every = EVERY,
                                 .target = own ? 0 : TARGET},
                       by_hand = {WNW_INIT(wnw_run), .profile = profile,
-                                 .policies = (const wnw_policy *const *)&p, .n_policies = 1};
+                                 .more = &(wnw_run_more){WNW_INIT(wnw_run_more),
+                                                         .policies = (const wnw_policy *const *)&p,
+                                                         .n_policies = 1}};
         wnw_session *s = new_session(f), *hand = new_session(f);
         assert_ok(wnw_session_begin(s, &chunks));
         assert_ok(wnw_session_begin(hand, &by_hand));

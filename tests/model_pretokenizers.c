@@ -300,7 +300,7 @@ static void check(const struct job *job)
 }
 
 /* Short ones as libllama, of up to 500 characters: a pre-tokenizer that recurses and is said not to would need twice the stack there. Of
- * those that do recurse, or are taken to, long ones, of which a process used to end: with the stack of short ones they would need ten times
+ * those that do recurse, or are taken to, long ones, which used to end a process: with the stack of short ones they would need ten times
  * what they got. Those that take time by the square must be so long that they are refused. */
 static void runs_of_every_kind(void **state)
 {
@@ -340,9 +340,18 @@ static void longest(void **state)
     check(&(struct job){"exaone-moe", &cases, 1});
 }
 
+/* A name of a later libllama. */
+static void not_known(void **state)
+{
+    (void)state;
+    const struct wnw__pretokenizer p = wnw__pretokenizer_named("of-a-later-libllama");
+    assert_true(p.recurses);
+    assert_string_equal(p.name, "of-a-later-libllama");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(runs_of_every_kind), cmocka_unit_test(longest),
-                                       cmocka_unit_test(two_million)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(not_known), cmocka_unit_test(runs_of_every_kind),
+                                       cmocka_unit_test(longest), cmocka_unit_test(two_million)};
     return cmocka_run_group_tests_name("pre-tokenizers", tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Profiles on a real model: written with its fingerprint, read back, used by CompressKV and CompilerKV. */
 #include "helpers.h"
+#include "winnow_calibrate.h"
+#include "winnow_tools.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +26,9 @@ struct setup {
 static void use_profile(const struct setup *t, const wnw_profile *profile)
 {
     assert_ok(wnw_session_begin(
-        t->s, &(wnw_run){WNW_INIT(wnw_run), .profile = profile, .policies = t->policies, .n_policies = 3}));
+        t->s, &(wnw_run){WNW_INIT(wnw_run), .profile = profile,
+                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = t->policies,
+                                                 .n_policies = 3}}));
 }
 
 /* One row of whole or real numbers, made from a sequence that depends on the layer. */

@@ -21,7 +21,7 @@ static const struct expected {
     {"full", 0.5, N_READ, 0},
 };
 
-/* Fails unless positions pos[n] of a head begin with the first tokens, so many, and end with the last ones. */
+/* Fails unless positions pos[n] of a head begin with the given number of first tokens, and end with the last ones. */
 static void check_ends(const int32_t *pos, int32_t n, int32_t first, int32_t last)
 {
     for (int32_t i = 0; i < first; i++)

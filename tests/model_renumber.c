@@ -65,7 +65,7 @@ static double key_error(const wnw_session *a, const wnw_session *b, int32_t il)
 
 static const char *const archs[] = {"llama", "qwen2", "qwen3"};
 
-/* The kept tokens read afresh have the same keys in the first layer, whatever the family's way to turn. */
+/* The kept tokens read afresh have the same keys in the first layer, with every family's way to turn. */
 static void keys_as_if_read_there(void **state)
 {
     (void)state;
@@ -87,7 +87,7 @@ static void keys_as_if_read_there(void **state)
         const double worst = key_error(f.s, fresh, 0);
         if (!(worst < test_rounding(2e-5, 16))) /* float32 angles on one side, double on the other */
             fail_msg("%s: keys differ by %g", archs[i], worst);
-        assert_memory_equal(f.s->ids.tokens, kept, sizeof kept);
+        assert_memory_equal(f.s->token_log.tokens, kept, sizeof kept);
         wnw_session_free(fresh);
         close_fixture(&f);
     }

@@ -4,6 +4,7 @@
 #include "peek_session.h"
 
 #include "helpers.h"
+#include "peek_prompt.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -349,12 +350,13 @@ static void test_context_in_pieces(void **state)
 }
 
 /* Tells a session that read_context made more of what it has read. */
-static int tell(wnw_session *s, int watch, wnw_run run)
+static int tell(wnw_session *s, int watch, const wnw_prompt *prompt, wnw_run_more more)
 {
     wnw_policy *p = watcher(watch);
-    run.struct_size = (uint32_t)sizeof run;
-    run.policies = (const wnw_policy *const[]){p};
-    run.n_policies = 1;
+    const wnw_run run = {WNW_INIT(wnw_run), .prompt = prompt, .more = &more};
+    more.struct_size = (uint32_t)sizeof more;
+    more.policies = (const wnw_policy *const[]){p};
+    more.n_policies = 1;
     const int rc = wnw_session_begin(s, &run);
     wnw_policy_free(p);
     return rc;
@@ -363,13 +365,13 @@ static int tell(wnw_session *s, int watch, wnw_run run)
 static int tell_tasks(wnw_session *s, int watch, const int32_t *const *tasks, const int32_t *n_tokens,
                       int32_t n)
 {
-    return tell(s, watch, (wnw_run){.n_tasks = n, .task_tokens = tasks, .n_task_tokens = n_tokens});
+    return tell(s, watch, NULL,
+                (wnw_run_more){.n_tasks = n, .task_tokens = tasks, .n_task_tokens = n_tokens});
 }
 
 static wnw_prompt template_of(int32_t n_prefix, const int32_t *suffix, int32_t n)
 {
-    return (wnw_prompt){WNW_INIT(wnw_prompt), .n_prefix = n_prefix, .suffix = (int32_t *)(uintptr_t)suffix,
-                        .n_suffix = n};
+    return (wnw_prompt){.n_prefix = n_prefix, .suffix = (int32_t *)(uintptr_t)suffix, .n_suffix = n};
 }
 
 static void test_tasks(void **state)
@@ -470,7 +472,7 @@ static void check_repeat(const struct setup *c, int32_t n_prefix, wnw_second_pas
     struct fed fed[2] = {{0}};
     int32_t n_fed = 0;
     const wnw_prompt told = template_of(n_prefix, tail, n_prefix > 0 ? 3 : 0);
-    assert_ok(tell(s, WNW_PASS_REPEAT, (wnw_run){.prompt = &told}));
+    assert_ok(tell(s, WNW_PASS_REPEAT, &told, (wnw_run_more){.n_tasks = 0}));
     for (int32_t at = start; at < end; at += 2048, n_fed++) {
         const bool inside = at > start;
         const char *text = !inside ? "\n\nRepeat the previous context exactly."
@@ -548,7 +550,7 @@ static void check_sample(const struct setup *c, int32_t n_prefix, int32_t n_plac
     wnw_session *s = read_context(m, c, tokens, 0, WNW_PASS_REPEAT);
     const wnw_prompt told = template_of(n_prefix, NULL, 0);
     wnw_sample_place place[WNW_SAMPLE_PLACES];
-    assert_ok(tell(s, WNW_PASS_REPEAT, (wnw_run){.prompt = &told}));
+    assert_ok(tell(s, WNW_PASS_REPEAT, &told, (wnw_run_more){.n_tasks = 0}));
     assert_int_equal(wnw_sample_places(&sample_size, n_prefix, c->n, place), n_places);
     struct fed fed = {.tokens = malloc((size_t)c->n * sizeof *fed.tokens),
                       .first = place[0].from,
@@ -605,7 +607,7 @@ static void test_header_alone(void **state)
     struct wnw__second_pass *p;
     char warning[256] = "";
     const wnw_prompt told = template_of(50, NULL, 0);
-    assert_ok(tell(s, WNW_PASS_REPEAT, (wnw_run){.prompt = &told}));
+    assert_ok(tell(s, WNW_PASS_REPEAT, &told, (wnw_run_more){.n_tasks = 0}));
     assert_ok(run_pass(&p, s, WNW_PASS_REPEAT, warning));
     assert_int_equal(p->n_queries, 0);
     for (int32_t i = 0; i < c.n; i++) {
@@ -714,7 +716,7 @@ static void assert_same_session(const wnw_session *a, const wnw_session *b)
     assert_int_equal(a->n_past, b->n_past);
     assert_memory_equal(wnw_session_logits(a), wnw_session_logits(b),
                         (size_t)a->m->hp.n_vocab * sizeof(float));
-    assert_memory_equal(a->ids.tokens, b->ids.tokens, (size_t)a->n_past * sizeof(int32_t));
+    assert_memory_equal(a->token_log.tokens, b->token_log.tokens, (size_t)a->n_past * sizeof(int32_t));
     assert_int_equal(a->recorders.n, b->recorders.n);
     for (int32_t i = 0; i < a->recorders.n; i++) {
         const struct wnw__recorder *x = &a->recorders.list[i], *y = &b->recorders.list[i];
@@ -733,11 +735,10 @@ static void check_nothing_stays(const struct setup *c, wnw_second_pass kind, int
     int32_t *tokens = tokens_of(m, c->n + 4, 7);
     wnw_session *s = read_context(m, c, tokens, c->n + 4, watch), *before;
     const wnw_prompt told = template_of(n_prefix, tokens, 3);
-    assert_ok(tell(s, watch,
-                   (wnw_run){.prompt = &told,
-                             .n_tasks = 1,
-                             .task_tokens = (const int32_t *const[]){tokens},
-                             .n_task_tokens = (const int32_t[]){20}}));
+    assert_ok(tell(s, watch, &told,
+                   (wnw_run_more){.n_tasks = 1,
+                                  .task_tokens = (const int32_t *const[]){tokens},
+                                  .n_task_tokens = (const int32_t[]){20}}));
     assert_ok(wnw_session_copy(&before, s));
     wnw_policy *p = watcher((int)kind);
     wnw_plan *plan;

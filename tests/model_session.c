@@ -4,6 +4,7 @@
  * bytes that are held (model_freed: and go back to the system), and the number of threads changes no result.
  */
 #include "helpers.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

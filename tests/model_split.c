@@ -3,6 +3,7 @@
 #include "files.h"
 #include "gguf_edit.h"
 #include "helpers.h"
+#include "winnow_tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>

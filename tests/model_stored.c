@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sessions in files: one of a file goes on bit for bit as the one that was stored, whatever the form of its cache and
- * the rules; the file stays as it is; and every file that is cut off, changed, of another model or newer is refused with a
+ * Sessions in files: one of a file goes on bit for bit as the one that was stored, with every form of its cache and every
+ * kind of rules. The file stays as it is. Every file that is cut off, changed, of another model or newer is refused with a
  * reason.
  */
 #include "helpers.h"
@@ -198,13 +198,13 @@ static void open_model(struct test_model *f, const char *arch)
 static wnw_session *read_document(const struct test_model *f, const struct row *row, const wnw_policy *p)
 {
     wnw_session *s = test_session_new(f->m, &row->how);
-    const wnw_run run = {WNW_INIT(wnw_run),
-                         .policy = p,
-                         .phase = row->phase,
-                         .chunk = row->phase == WNW_PHASE_CHUNK && !strstr(row->recipe, "lagkv") ? 100 : 0,
-                         .size = row->ratio > 0 ? size_ratio(row->ratio) : (wnw_size){0},
-                         .question_later = true,
-                         .once = !row->observes};
+    const wnw_run run = {
+        WNW_INIT(wnw_run),
+        .policy = p,
+        .phase = row->phase,
+        .chunk = row->phase == WNW_PHASE_CHUNK && !strstr(row->recipe, "lagkv") ? 100 : 0,
+        .size = row->ratio > 0 ? size_ratio(row->ratio) : (wnw_size){0},
+        .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .question_later = true, .once = !row->observes}};
     assert_ok(wnw_session_begin(s, &run));
     assert_ok(wnw_session_read(s, f->tokens, N_PROMPT, NULL));
     return s;
@@ -549,7 +549,8 @@ static uint8_t *small_file(struct test_model *f, size_t *n)
     const wnw_prompt_params text = {WNW_INIT(wnw_prompt_params), .document = "A tale."};
     const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text};
     wnw_policy *p = test_policy("knorm");
-    const wnw_run run = {WNW_INIT(wnw_run), .policy = p, .size = size_ratio(0.5), .once = true};
+    const wnw_run run = {WNW_INIT(wnw_run), .policy = p, .size = size_ratio(0.5),
+                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .once = true}};
     assert_ok(wnw_session_begin(s, &run));
     assert_ok(wnw_session_read(s, f->tokens, 12, NULL));
     assert_ok(wnw_session_store(s, path, &params));
@@ -697,7 +698,7 @@ static struct wnw__wkv_block *block_of(uint8_t *bytes, uint32_t kind, uint32_t n
     return b;
 }
 
-/* Blocks that stand there twice or belong to nothing, with checksums that are right: none is chosen by its place. */
+/* Blocks that occur twice or belong to nothing, with checksums that are right: none is chosen by its place. */
 static void blocks_that_do_not_belong_are_refused(void **state)
 {
     (void)state;
@@ -754,7 +755,7 @@ static void put_into_description(uint8_t *bytes, const char *from, const char *t
     seal(bytes);
 }
 
-/* A size is read as it stands or not at all, and the model is the one that the file says in every number. */
+/* A size is read as it is or not at all, and the model is the one that the file says in every number. */
 static void descriptions_that_were_edited_are_refused(void **state)
 {
     (void)state;
@@ -881,7 +882,7 @@ static int n_files(void)
     return n;
 }
 
-/* A file that cannot be written leaves the old one, and nothing beside it. */
+/* A file that cannot be written leaves the old one, and no other file. */
 static void a_failed_write_leaves_the_old_file(void **state)
 {
     (void)state;

@@ -2,6 +2,7 @@
 /* The lower bound of a text's tokens: never above what the tokenizer makes, on texts chosen to be as cheap in
  * tokens as can be. */
 #include "helpers.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,7 +109,7 @@ static void test_never_more_than_there_are(void **state)
     assert_cmp(n_models, >, 0);
 }
 
-/* Ordinary text is told to be too long when it is some dozens of times the context. */
+/* Ordinary text is refused as too long when it is some dozens of times the context. */
 static void test_long_texts_are_told(void **state)
 {
     (void)state;

@@ -2,8 +2,8 @@
 /*
  * Sessions of one model in several threads at once, each with policies of its own, give what they give alone;
  * so do models that are opened and recipes that are parsed at the same time. Meant for ThreadSanitizer, which
- * sees our code but not ggml's: a graph is computed by one thread per session, so that no other barrier than
- * ours is needed, and what our own loops do is planned with three threads that it sees.
+ * sees our code but not ggml's. A graph is computed by one thread per session, so that no other barrier than
+ * ours is needed. What our own loops do is planned with three threads that it sees.
  */
 #include "helpers.h"
 

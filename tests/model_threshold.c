@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A score threshold while a session runs. The first layer's keys depend on the tokens alone, and a key's norm
- * never changes: whatever the phases, what is left there must be what the whole text judged at once leaves.
+ * never changes: in every phase, what is left there must be what the whole text judged at once leaves.
  */
 #include "helpers.h"
 #include "peek_session.h"

@@ -37,7 +37,7 @@ static const struct row {
 
 static struct test_model model;
 
-/* That many pieces of work and no other one, beside looks at the clock. */
+/* That many pieces of work and no other one, except looks at the clock. */
 #define assert_takes(ms, n_work)                        \
     do {                                                \
         assert_cmp(ms, >=, TEST_WORK * (n_work));       \

@@ -136,7 +136,7 @@ static void close_pair(struct pair *p)
 
 /* ---- Texts ---- */
 
-/* What random texts are put together from, beside texts of special tokens. */
+/* What random texts are put together from, in addition to texts of special tokens. */
 static const char *const pieces[] = {
     "a",
     "b",

@@ -131,9 +131,11 @@ static void plans_are_those_of_the_method(void **state)
         t.group[il * model.info.n_head_kv + ih] = t.weight[i];
     }
     t.profile->compiler.budget = (int32_t)mode->budget;
-    assert_ok(
-        wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .profile = t.profile,
-                                        .policies = (const wnw_policy *const *)&policy, .n_policies = 1}));
+    assert_ok(wnw_session_begin(
+        s, &(wnw_run){WNW_INIT(wnw_run), .profile = t.profile,
+                      .more =
+                          &(wnw_run_more){WNW_INIT(wnw_run_more),
+                                          .policies = (const wnw_policy *const *)&policy, .n_policies = 1}}));
     test_prefill(s, model.tokens, N);
     assert_ok(wnw_session_plan(s, policy, &size, &theirs, NULL));
     const struct wnw__trial_choice choice = {.budget = (int32_t)mode->budget,
@@ -169,7 +171,7 @@ static void costs_are_those_of_a_session(void **state)
     assert_ok(wnw__trial_plan(&plan, &prompt, &choice, NULL));
     assert_ok(wnw__trial_run(&full, &prompt, NULL));
     assert_ok(wnw__trial_run(&kept, &prompt, plan));
-    assert_ok(wnw__trial_run(&again, &prompt, plan)); /* a trial leaves nothing behind */
+    assert_ok(wnw__trial_run(&again, &prompt, plan)); /* a trial leaves no trace */
     assert_cmp(again, ==, kept);
     assert_cmp(full, !=, kept);
     /* Token by token in a session of its own, where they are multiplied in float32. */
@@ -258,9 +260,11 @@ static void risk_is_that_of_the_method(void **state)
     wnw_session *s = test_session_new(model.m, &(struct test_session){.n_threads = 1});
     wnw_policy *policy = test_policy("compilerkv:window=16+gate:window=16,mode=elastic");
     const wnw_size size = size_budget(BUDGET);
-    assert_ok(
-        wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .profile = t.profile,
-                                        .policies = (const wnw_policy *const *)&policy, .n_policies = 1}));
+    assert_ok(wnw_session_begin(
+        s, &(wnw_run){WNW_INIT(wnw_run), .profile = t.profile,
+                      .more =
+                          &(wnw_run_more){WNW_INIT(wnw_run_more),
+                                          .policies = (const wnw_policy *const *)&policy, .n_policies = 1}}));
     test_prefill(s, model.tokens, N);
     assert_ok(wnw_session_plan(s, policy, &size, &plan, NULL));
     double kept = 0;

@@ -125,7 +125,7 @@ static uint64_t sum_of(const float *x, size_t n)
     return sum;
 }
 
-/* Prints the sentence of a refusal, or how winnow and libllama differ, or a number that stands for libllama's logits. */
+/* Prints the sentence of a refusal, or how winnow and libllama differ, or a number that identifies libllama's logits. */
 static int run_file(const char *path)
 {
     wnw_model *m = NULL;

@@ -87,7 +87,7 @@ static void twice(void **state)
     f = test_gguf_copy_of(bpe);
     set_token(&f, 300, "");
     set_token(&f, 301, "[EMPTY_300]");
-    expect(&f, WNW_E_FORMAT, "stands for an empty token");
+    expect(&f, WNW_E_FORMAT, "is an empty token");
     f = test_gguf_copy_of(bpe);
     set_token(&f, 301, "[EMPTY_300]");
     expect(&f, WNW_OK, "");

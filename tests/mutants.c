@@ -326,7 +326,7 @@ static void set_number(struct gguf_context *g, const char *key, enum gguf_type t
     }
 }
 
-/* Copies of a number, of which one may be another. */
+/* Copies of a number; one of them may be another. */
 static void set_array(struct gguf_context *g, const char *key, uint64_t *state, double v, uint32_t n_layer,
                       char said[TEST_MUTANT_TEXT])
 {

@@ -15,7 +15,7 @@ bool test_mutate_once(struct test_gguf *f, int32_t at, char said[TEST_MUTANT_TEX
 /* Change `at` of those that leave out one tensor, or give it another shape; false where there are fewer. */
 bool test_mutate_left_out(struct test_gguf *f, int32_t at, char said[TEST_MUTANT_TEXT]);
 bool test_mutate_shape(struct test_gguf *f, int32_t at, char said[TEST_MUTANT_TEXT]);
-/* Writes the file, of which a small part of the files gets other bytes in its header, or ends too early; that is said, too. */
+/* Writes the file. A small part of the files gets other bytes in its header, or ends too early; that is said, too. */
 void test_mutant_write(const struct test_gguf *f, const char *path, uint64_t *state,
                        char said[TEST_MUTANT_TEXT]);
 

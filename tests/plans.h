@@ -8,7 +8,7 @@
 
 /* The policy of a recipe; released with wnw_policy_free. The test fails with the parser's sentence. */
 wnw_policy *test_policy(const char *recipe);
-/* The same of a recipe that may name this part besides those of the library; NULL: the part's name. */
+/* The same of a recipe that may name this part in addition to those of the library; NULL: the part's name. */
 wnw_policy *test_policy_with(const wnw_part *part, const char *recipe);
 
 wnw_size size_budget(int64_t n);

@@ -3,6 +3,7 @@
 
 #include "peek_plan.h"
 #include "random.h"
+#include "winnow_calibrate.h"
 
 #include <stdlib.h>
 

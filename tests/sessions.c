@@ -26,7 +26,9 @@ wnw_session *test_session_new(const wnw_model *m, const struct test_session *wan
 
 int test_observe(wnw_session *s, const wnw_policy *const *policies, int32_t n)
 {
-    return wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run), .policies = policies, .n_policies = n});
+    return wnw_session_begin(
+        s, &(wnw_run){WNW_INIT(wnw_run), .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = policies,
+                                                                 .n_policies = n}});
 }
 
 void test_prefill(wnw_session *s, const int32_t *tokens, int32_t n)

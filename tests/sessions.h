@@ -4,6 +4,7 @@
 #define WNW_TESTS_SESSIONS_H
 
 #include "asserts.h"
+#include "winnow_batch.h"
 
 struct test_session {
     wnw_kv_type kv_type;

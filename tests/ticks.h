@@ -6,8 +6,8 @@
 #ifndef WNW_TESTS_TICKS_H
 #define WNW_TESTS_TICKS_H
 
-/* Milliseconds that a piece of work takes, be it a graph, the scores of a layer, what is chosen of a layer, or the entries of a
- * layer that are moved. */
+/* Milliseconds that a piece of work takes: a graph, the scores of a layer, what is chosen of a layer, the entries of a layer
+ * that are moved. */
 #define TEST_WORK 1e6
 
 /* Pieces of work so far: graphs computed, scores, choices, layers rewritten. */

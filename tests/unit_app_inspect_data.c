@@ -30,7 +30,7 @@ static void test_texts(void **state)
         {{{"caf", "\xc3", "\xa9", "!"}, 4, -1}, {"caf", "\xc3\xa9", "", "!"}},
         {{{"\xf0", "\x9f", "\x99", "\x82", "x"}, 5, -1}, {"\xf0\x9f\x99\x82", "", "", "", "x"}},
         {{{"\xc3", "\xa9 \xc3", "\xa9"}, 3, -1}, {"\xc3\xa9 \xc3\xa9", "", ""}},
-        /* Bytes that begin no character stand alone, and take nothing with them. */
+        /* Bytes that begin no character are characters of their own, and take nothing with them. */
         {{{"\x82", "good", "x"}, 3, -1}, {"\xef\xbf\xbd", "good", "x"}},
         {{{"x", "\xf0\x9f"}, 2, -1}, {"x", "\xef\xbf\xbd"}},
         {{{"a"}, 0, -1}, {NULL}},

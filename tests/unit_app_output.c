@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Output files of the command: what a signal, an early end and a failing write leave behind. */
+/* Output files of the command: what a signal, an early end and a failing write leave. */
 #include "helpers.h"
 
 #include "app/console.h"

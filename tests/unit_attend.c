@@ -221,7 +221,7 @@ static void check_shape(const struct shape *s)
 }
 
 /* 66 rows of a group of 3 are one unit of work and the fewest rows that a next one can have; of a group of 7 they are three; keys of
- * 216 entries are three tiles and a part of one, of which the first is far (attend_impl.h). */
+ * 216 entries are three tiles and a part of one. The first is far (attend_impl.h). */
 static void agrees_with_reference(void **state)
 {
     (void)state;
@@ -493,7 +493,7 @@ static void threads_do_not_matter(void **state)
         /* 7 pieces of the longest head */
         {.n_head = 9, .n_head_kv = 3, .d = 64, .len = {1800, 17, 700}, .n_past = 4000, .n_tok = 1},
         {.n_head = 9, .n_head_kv = 3, .d = 64, .len = {1800, 17, 700}, .n_past = 4000, .n_tok = 6},
-        /* one unit of each head, and three of which the last is short */
+        /* one unit of each head, and three units, the last one short */
         {.n_head = 9, .n_head_kv = 3, .d = 64, .len = {500, 17, 200}, .n_past = 4000, .n_tok = 33},
         {.n_head = 9, .n_head_kv = 3, .d = 64, .len = {300, 17, 120}, .n_past = 4000, .n_tok = 140},
     };

@@ -378,7 +378,7 @@ static void graph_free(struct graph *g)
 static void own_operation_in_a_graph(void **state)
 {
     (void)state;
-    test_has_one_thread(); /* of ours; OpenMP's barriers are not seen there */
+    test_has_one_thread(); /* winnow's; OpenMP's barriers are not seen there */
     for (size_t i = 0; i < N_SHAPES; i++)
         for (int32_t il = 0; il < N_LAYER; il++) {
             struct fixture f;
@@ -402,7 +402,7 @@ static void own_operation_in_a_graph(void **state)
 static void ggml_attention_agrees(void **state)
 {
     (void)state;
-    test_has_one_thread(); /* of ours; OpenMP's barriers are not seen there */
+    test_has_one_thread(); /* winnow's; OpenMP's barriers are not seen there */
     static const struct shape with_ggml[] = {
         {"decoding",
          3,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Attention over cells with masks (attend_cells.c) beside a reference in double precision. */
+/* Attention over cells with masks (attend_cells.c) against a reference in double precision. */
 #include "asserts.h"
 #include "peek_arrays.h"
 #include "random.h"

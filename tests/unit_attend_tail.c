@@ -195,7 +195,7 @@ static void assert_columns(const struct fixture *f, const struct fixture *one_by
             }
 }
 
-/* Batches of any size agree with the reference for tokens one by one, of which each sees every entry in one form
+/* Batches of any size agree with the reference for tokens one by one, where each sees every entry in one form
  * only; so does the reference for batches, which knows what each row sees by definition; and columns agree with
  * those of tokens one by one. */
 static void agrees_with_reference(void **state)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What everything stands on: nearest names, hashes of lists, orders, against values worked by hand. */
+/* What everything uses: nearest names, hashes of lists, orders, against values worked by hand. */
 #include "asserts.h"
 
 #include <stdlib.h>

@@ -109,7 +109,7 @@ static void last_entries_are_protected(void **state)
     assert_int_equal(protected_of("vatp-window", 1000, 100).n_last, 10);
 }
 
-/* Budget 4 of 10: 2 recent ones, and the 2 best of the rest, whatever the recent ones score. */
+/* Budget 4 of 10: 2 recent ones, and the 2 best of the rest, for any scores of the recent ones. */
 static void h2o_keeps(void **state)
 {
     (void)state;
@@ -211,7 +211,7 @@ static void cake_preference(void **state)
     assert_near(stat_of("cake:window=2", &one), 0, 0);
 }
 
-/* 99 entries over three layers of which none has more than 40: trunc(60.1, 24.9, 14.0) = 60, 24, 13; 20 too
+/* 99 entries over three layers with at most 40 each: trunc(60.1, 24.9, 14.0) = 60, 24, 13; 20 too
  * many go to the others: 40, 34, 23; 2 are missing: 40, 35, 24. */
 static void cake_adjusts(void **state)
 {
@@ -405,7 +405,7 @@ static void dynamickv_layers(void **state)
 }
 
 /* 40 candidates a head, one head, C = 4: n0 = 40. every=2: after layers 0, 1 (both all high: 8 of 8 best are
- * layer 0's by order) c = 4 0, b = 40 0, r = 40/16, b = 16 0. So layer 1 is empty whatever comes; after all
+ * layer 0's by order) c = 4 0, b = 40 0, r = 40/16, b = 16 0. So layer 1 is empty in any case; after all
  * four layers the 16 best: all of layer 0. */
 static void dynamickv_never_gives_back(void **state)
 {
@@ -567,7 +567,7 @@ static void duo_plans(void **state)
     fake_free(&f);
 }
 
-/* One pair that turns by theta, keys that all stand for the same vector before RoPE: whatever the positions,
+/* One pair that turns by theta, keys that are all the same vector before RoPE: at all positions
  * a_j follows cos((499 - j) theta + the angle between query and key). */
 static void duo_from_the_prompt(void **state)
 {

@@ -103,7 +103,7 @@ static void pyramid_kvpress(void **state)
     assert_int_equal(got[29], 60);
 }
 
-/* The total is exact and no layer gets more than there is, whatever the shape. */
+/* The total is exact and no layer gets more than there is, for any shape. */
 static void pyramid_totals(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void pyramid_totals(void **state)
             }
 }
 
-/* Two heads of 10, average 5 of which 1 protected: head 0 is concentrated. */
+/* Two heads of 10, average 5, 1 of them protected: head 0 is concentrated. */
 static const float two_heads[] = {.9f,  .01f, .01f, .01f, .01f, .01f, .01f, .01f, .01f, 0,
                                   .30f, .29f, .28f, .27f, .26f, .25f, .24f, .23f, .22f, 0};
 

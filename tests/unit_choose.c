@@ -2,6 +2,7 @@
 /* The choice of a policy: every row of its table by hand, and every combination of facts against what recipes can do. */
 #include "asserts.h"
 #include "peek_plan.h"
+#include "winnow_calibrate.h"
 #include "winnow_method.h"
 
 #include <ctype.h>

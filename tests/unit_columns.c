@@ -308,7 +308,7 @@ static void check_shape(const struct shape *s)
 }
 
 /* 66 rows of a group of 3 are one unit of work and the fewest rows that a next one can have; of a group of 7 they are three; keys of
- * 216 entries are three tiles and a part of one, of which the first is far (attend_impl.h). */
+ * 216 entries are three tiles and a part of one. The first is far (attend_impl.h). */
 static void agrees_with_reference(void **state)
 {
     (void)state;
@@ -339,7 +339,7 @@ static void odd_sizes_agree(void **state)
         {.n_head = 5, .n_head_kv = 1, .d = 64, .len = {0}, .n_tok = 1},
         {.n_head = 4, .n_head_kv = 4, .d = 32, .len = {1, 63, 64, 65}, .n_tok = 192},
         {.n_head = 101, .n_head_kv = 1, .d = 16, .len = {300}, .n_tok = 3},
-        /* tiles of a run of rows that are kept in several parts, of which the last is not full */
+        /* tiles of a run of rows that are kept in several parts; the last is not full */
         {.n_head = 6, .n_head_kv = 2, .d = 32, .len = {3000, 9}, .n_tok = 81},
         {.n_head = 1, .n_head_kv = 1, .d = 32, .len = {6000}, .n_tok = 49},
         {.n_head = 101, .n_head_kv = 1, .d = 16, .len = {30}, .n_tok = 9},

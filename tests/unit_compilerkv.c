@@ -8,6 +8,7 @@
 #include "peek_arrays.h"
 #include "peek_plan.h"
 #include "plans.h"
+#include "winnow_calibrate.h"
 
 static float uniform(void)
 {
@@ -1126,7 +1127,7 @@ static void readings_by_hand(void **state)
         {"alpha_scope=head", 0, 2 * 3 / 1.05, 1 / 1.05, 3},
         /* The mean of a layer's 6 heads; token 10's value counts most where its norm is largest relative to its head: 1. */
         {"alpha_scope=layer,pool=avg,kernel=3", 2 / 18.0, 2 / 18.0 * 3 / 1.05, 1 / 18.0, 3 / 18.0},
-        /* Of both layers' 12, of which the other's see nothing. */
+        /* Of both layers' 12; the other's see nothing. */
         {"alpha_scope=global", 0, 2 / 12.0 * 3 / 1.05, 1 / 12.0, 3 / 12.0},
         {"alpha_scope=global,pool=avg,kernel=3,utility=attention", 2 / 36.0, 2 / 36.0, 1 / 36.0, 3 / 36.0},
     };

@@ -9,6 +9,7 @@
 #include "peek_plan.h"
 #include "plans.h"
 #include "scoring.h"
+#include "winnow_calibrate.h"
 
 /* ---- The scorer ---- */
 

@@ -12,11 +12,12 @@
 #include "eval/results/curve.h"
 #include "eval/results/limit.h"
 #include "eval/results/map.h"
-#include "eval/results/primary.h"
+#include "eval/results/planned_contrasts.h"
 #include "eval/results/versus.h"
 #include "eval/tasks/grade.h"
 #include "eval/tasks/task.h"
 #include "winnow_method.h"
+#include "winnow_tools.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -543,7 +544,7 @@ static void test_buckets(void **state)
     clear(&runs, &t);
 }
 
-/* Samples that share a text are one cluster, whatever their indices; without texts each sample is one, and of older lines on a grid
+/* Samples that share a text are one cluster, with any indices; without texts each sample is one, and of older lines on a grid
  * each cell. Eight samples of two texts by hand: differences -100, -100, -100, 0 and 0, 0, 0, -100 have means -75 and -25, squares
  * between 5000 of 1 degree, within 15000 of 6, so that the correlation is (5000 - 2500) / (5000 + 3 * 2500). */
 static void test_texts_are_clusters(void **state)
@@ -672,7 +673,7 @@ static void test_primary_contrasts(void **state)
 {
     struct eval_runs runs;
     struct eval_tables t;
-    struct eval_primary *p;
+    struct eval_planned_contrast *p;
     int32_t n;
     (void)state;
     begin("{\"model\":\"x\",\"remarks\":[\"lagkv stands for "
@@ -686,7 +687,7 @@ static void test_primary_contrasts(void **state)
         line(512, i, 0, "lagkv", "ratio=0.5", 1.0, "");
     }
     read_tables(&runs, &t, false);
-    assert_int_equal(eval_primaries_make(&p, &n, &t), APP_OK);
+    assert_int_equal(eval_planned_contrasts_make(&p, &n, &t), APP_OK);
     assert_int_equal(n, 3);
     assert_true(p[0].measured && p[1].measured && !p[2].measured);
     assert_near(p[0].versus.delta.delta, -46.5, 1e-9);
@@ -696,7 +697,7 @@ static void test_primary_contrasts(void **state)
     assert_near(p[1].p_holm, 1, 0);
     assert_string_equal(p[1].verdict, "~");
     assert_string_equal(p[2].verdict, "~");
-    eval_primaries_free(p, n);
+    eval_planned_contrasts_free(p, n);
     struct forms f = make_forms(&runs, &t, NULL);
     assert_contains(
         f.text.text.s,
@@ -1049,7 +1050,7 @@ static void test_stand_ins(void **state)
                 {NULL, both}};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        json_t *text = eval_stand_ins_of(json_object_get(info, "stand_ins"), rows[i].task);
+        json_t *text = eval_substitutes_of(json_object_get(info, "stand_ins"), rows[i].task);
         assert_string_equal(json_string_value(text), rows[i].want);
         json_decref(text);
     }
@@ -1196,7 +1197,8 @@ static void test_shipped_papers(void **state)
                 fail_msg("line %d names '%s', which begins with no preset", i + 2, recipe);
             /* Answers have the shortest recipe: it must be found where the file names a preset. */
             assert_int_equal(wnw_policy_short(policy, &shortest), WNW_OK);
-            char *canonical = eval_recipe_canonical(recipe), *again = eval_recipe_canonical(shortest);
+            char *canonical = eval_recipe_canonical(recipe, NULL),
+                 *again = eval_recipe_canonical(shortest, NULL);
             assert_string_equal(canonical, again);
             free(canonical);
             free(again);
@@ -1303,7 +1305,7 @@ static void test_numbers(void **state)
     eval_doc_clear(&d);
 }
 
-/* Columns of text show members of objects: numbers, intervals and what stands where there are none; widths are of characters and not of
+/* Columns of text show members of objects: numbers, intervals and what is shown where there are none; widths are of characters and not of
  * bytes, and no blanks are left where the last columns are empty. */
 static void test_sheet(void **state)
 {

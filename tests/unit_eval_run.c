@@ -221,7 +221,7 @@ static void test_alone(void **state)
     a.policies = policies;
     a.modes = modes;
     assert_int_equal(eval_configs_open(&c, &a, NULL), APP_OK);
-    a.alone = true;
+    a.separate_readings = true;
     assert_int_equal(eval_configs_open(&x, &a, NULL), APP_OK);
     assert_int_equal(x.n, c.n);
     for (int32_t i = 0; i < c.n; i++) {

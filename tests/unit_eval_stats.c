@@ -449,7 +449,7 @@ static void test_gate(void **state)
     }
     assert_cmp(passes, <, 0.05);
     assert_cmp(fails, <, 0.05);
-    /* Whatever comes: once it is decided, the mean of those asked is on the side of the mean of all. */
+    /* For any further samples: once it is decided, the mean of those asked is on the side of the mean of all. */
     for (int right = 0; right <= n; right++)
         for (int done = right; done <= n; done++) {
             const bool decided = eval_gate_decided(right, done, n), above = 4 * right >= n;

@@ -8,6 +8,7 @@
 #include "peek_plan.h"
 #include "random.h"
 #include "scoring.h"
+#include "winnow_calibrate.h"
 
 /* ---- RoPE averaged over positions ---- */
 

@@ -17,7 +17,7 @@ struct problem {
     char warning[256];
 };
 
-/* Layers il[] of a model with n_layer_model; every head has n entries, of which the last w are protected. */
+/* Layers il[] of a model with n_layer_model; every head has n entries; the last w are protected. */
 static void make(struct problem *q, int32_t n_layer, int32_t n_head_kv, int32_t group, int32_t n, int32_t w,
                  int32_t budget, const double *score)
 {

@@ -4,6 +4,7 @@
 
 #include "peek_arrays.h"
 #include "random.h"
+#include "winnow_tools.h"
 
 #include <float.h>
 #include <ggml-cpu.h>

@@ -47,7 +47,7 @@ static void by_hand(void **state)
     float score[N_HEAD * N];
     assert_ok(try_scores("laq:window=1,kernel=1", &obs, score));
     assert_values(score, 1e-6, 0.366667, 0.233333, 0.183333, 0.216667, 0.1125, 0.2875, 0.2125, 0.3875);
-    /* Pooled, the window's own entry apart. */
+    /* Pooled, the window's own entry by itself. */
     assert_ok(try_scores("laq:window=1,kernel=3", &obs, score));
     assert_values(score, 1e-6, 0.366667, 0.366667, 0.233333, 0.216667, 0.2875, 0.2875, 0.2875, 0.3875);
     /* The mean over the two heads. */

@@ -26,7 +26,7 @@ static void make_cache(struct wnw__cache *c, int32_t n_head_kv, int32_t n, int32
 
 /* ---- By hand ---- */
 
-/* Two query heads read one KV head of four entries, the last of which was generated. Head 0 looks at all entries
+/* Two query heads read one KV head of four entries; the last one was generated. Head 0 looks at all entries
  * alike: mean (3, 3). Head 1 sees entry 0 alone, (4, 0), or without it the others alike. */
 static const float by_hand_k[] = {1, 0, 0, 0, 0, 0, 0, 0}, by_hand_v[] = {4, 0, 0, 4, 0, 0, 8, 8};
 static const float by_hand_q[] = {0, 0, 200, 0}, by_hand_out[] = {3, 3, 4, 0};

@@ -196,7 +196,7 @@ static const struct budget_row {
     {"everything", "snapkv+lukv", 10, 10, 0, {10, 10, 10, 10}},
     /* Nearest measured ratio to 0.6: 0.5. Layer sums 14, 6. */
     {"nearest", "snapkv+lukv:form=nearest", 10, 4, 0.6, {9, 5, 4, 2}},
-    /* 0.8: sums round(7.7) = 8 of 5.5, 2.2 and round(1.1) = 1, of which head 3 gets its one at least. */
+    /* 0.8: sums round(7.7) = 8 of 5.5, 2.2 and round(1.1) = 1; head 3 gets its one at least. */
     {"nearest, rounded", "snapkv+lukv:form=nearest", 11, 2, 0.8, {6, 2, 1, 1}},
 };
 

@@ -49,7 +49,7 @@ static void by_hand(void **state)
     free(scratch);
 }
 
-/* One entry stands for a hundred: its factor ends at e^3. */
+/* One entry replaces a hundred: its factor ends at e^3. */
 static void factors_are_bounded(void **state)
 {
     (void)state;

@@ -47,6 +47,22 @@ static void output(const struct arrays *a, int h, int w, int p, double value, do
         o[c] /= sum;
 }
 
+/* Output of query w of head h over all entries but p. */
+static void output_without(const struct arrays *a, int h, int w, int p, double o[D])
+{
+    double sum = 0;
+    memset(o, 0, D * sizeof *o);
+    for (int i = 0; i < N; i++)
+        if (i != p && visible(a, h, w, i)) {
+            const double e = exp(logit(a, h, w, i));
+            sum += e;
+            for (int c = 0; c < D; c++)
+                o[c] += e * (double)a->values[h / G][i][c];
+        }
+    for (int c = 0; c < D; c++)
+        o[c] /= sum;
+}
+
 static void make_arrays(struct arrays *a, uint32_t seed)
 {
     memset(a, 0, sizeof *a);
@@ -120,6 +136,50 @@ static void equals_its_definition(void **state)
     }
 }
 
+/* The change of the output when the entry is not there, computed without it. */
+static void drop_is_exact(void **state)
+{
+    (void)state;
+    static struct arrays a;
+    static float got[H * N];
+    make_arrays(&a, 13);
+    run_scorer("obcache:kernel=1,prune=drop,window=5", &a.obs, got);
+    for (int j = 0; j < H; j++)
+        for (int p = 0; p < a.n_entry[j]; p += 3) {
+            double want = 0;
+            for (int h = j * G; h < (j + 1) * G; h++)
+                for (int w = 0; w < W; w++) {
+                    double all[D], without[D];
+                    output(&a, h, w, -1, 1, 1, all);
+                    output_without(&a, h, w, p, without);
+                    for (int c = 0; c < D && visible(&a, h, w, p); c++)
+                        want += pow(without[c] - all[c], 2) / G;
+                }
+            if (!(fabs((double)got[j * N + p] - want) <= 1e-4 * want + 1e-9))
+                fail_msg("head %d, entry %d: %.7g, expected %.7g", j, p, (double)got[j * N + p], want);
+        }
+}
+
+/* One entry with all of the attention: by hand, 1 / 1e-4 squared times |v - o|^2 = 0, as o is v; the others have 0. */
+static void drop_of_everything_is_finite(void **state)
+{
+    (void)state;
+    static struct arrays a;
+    static float got[H * N];
+    make_arrays(&a, 14);
+    for (int h = 0; h < H * G; h++)
+        for (int w = 0; w < W; w++)
+            for (int i = 0; i < a.n_entry[h / G]; i++)
+                a.attn[h][w][i] = i == 20 ? 1 : 0;
+    run_scorer("obcache:kernel=1,prune=drop,window=5", &a.obs, got);
+    for (int j = 0; j < H; j++)
+        for (int i = 0; i < a.n_entry[j]; i++) {
+            assert_true(isfinite(got[j * N + i]) && got[j * N + i] >= 0);
+            if (i != 20)
+                assert_true(got[j * N + i] == 0);
+        }
+}
+
 /* Pooling happens within each query head, before the mean over the group, without the window's entries. */
 static void pools_like_snapkv(void **state)
 {
@@ -167,6 +227,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_its_definition),
+        cmocka_unit_test(drop_is_exact),
+        cmocka_unit_test(drop_of_everything_is_finite),
         cmocka_unit_test(pools_like_snapkv),
         cmocka_unit_test(plans),
     };

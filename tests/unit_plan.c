@@ -394,8 +394,8 @@ static void ragged_caches(void **state)
         }
 }
 
-/* Heads of 900 and 100 entries at a half keep 500 together, however they share them; in two layers of which
- * one is shorter too. */
+/* Heads of 900 and 100 entries at a half keep 500 together, however they share them; also in two layers, where
+ * one is shorter. */
 static void ratio_of_uneven_heads(void **state)
 {
     (void)state;

@@ -108,7 +108,7 @@ static void keydiff_with_equal_values(void **state)
     obs = observation(&least, &n, 2); /* 1e-6 is the least length */
     run_scorer("keydiff:values=2", &obs, got);
     assert_values(got, 2e-5, 0.980581, 0.392232, -1.372813);
-    obs = observation(&keys_alike, &one, 2); /* of one entry nothing stands out */
+    obs = observation(&keys_alike, &one, 2); /* one entry has no distance from the mean */
     run_scorer("keydiff:values=2", &obs, got);
     assert_values(got, 0, 0);
 }
@@ -241,7 +241,7 @@ static void noncausal(void **state)
 static void leverage(void **state)
 {
     (void)state;
-    /* One dimension: l is proportional to the squared distance from the mean, 4 1 9, whatever Phi is. */
+    /* One dimension: l is proportional to the squared distance from the mean, 4 1 9, for any Phi. */
     const float k[] = {1, 2, 6}, level[] = {2, 2, 2};
     const struct score_rows rows = {.k = k}, equal = {.k = level};
     const int32_t n = 3;

@@ -10,6 +10,7 @@
 
 #include "peek_plan.h"
 #include "random.h"
+#include "winnow_calibrate.h"
 
 #define PRINT "0123456789abcdef0123456789abcdef"
 /* Shapes of every profile here: 2 layers, 4 query heads, 2 KV heads of 2. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "peek_plan.h"
+#include "winnow_calibrate.h"
 
 static char folder[] = "/tmp/winnow-import-XXXXXX";
 

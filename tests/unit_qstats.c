@@ -35,7 +35,7 @@ static void by_hand(void **state)
 {
     (void)state;
     /* (1, 0), (3, 4), (2, -1): mean (2, 1), products about it (1, 1), (1, 9), (0, 4) on the diagonal and
-     * 1, 3, 0 beside it; divided by 3 */
+     * 1, 3, 0 off it; divided by 3 */
     const float q[] = {1, 0, 3, 4, 2, -1};
     struct wnw__qstats *st = stats_of((struct wnw__qstats_params){.model = {.n_head = 1, .d = 2}});
     float mean[2], cov[4];
@@ -168,7 +168,7 @@ static void threads_and_copies_do_not_matter(void **state)
     free(q);
 }
 
-/* As a recorder, whose queries lie apart, with layers that are left out. */
+/* As a recorder, whose queries have gaps between them, with layers that are left out. */
 static void recorder_takes_queries(void **state)
 {
     (void)state;

@@ -3,6 +3,7 @@
 #include "asserts.h"
 #include "fake_source.h"
 #include "scoring.h"
+#include "winnow_calibrate.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -228,7 +229,7 @@ static void a_size_is_a_ceiling(void **state)
     fake_free(&f);
 }
 
-/* Entries at positions below `end` that there are. */
+/* Number of entries at positions below `end`. */
 static int32_t there(const struct fake *f, int32_t end)
 {
     int32_t n = 0;

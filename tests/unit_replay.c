@@ -256,7 +256,7 @@ static void as_plain(void **state)
             int32_t n_head = 0, n = l.n_entry[h / 2];
             while (n_head < n && l.pos[h / 2 * row->n + n_head] < row->n_prefix)
                 n_head++;
-            if (f.key_stride == 0) /* of what is left behind the header */
+            if (f.key_stride == 0) /* of what is left after the header */
                 f.key_stride = n > n_head ? (n - n_head - 1) / 6 + 1 : 1;
             plain(&l, &f, h, want);
             for (int32_t e = 0; e < n; e++)
@@ -316,7 +316,7 @@ static void refuses(void **state)
     l.obs.n_ctx_train = 29;
     assert_error(try_scores("replay", &l.obs, score), WNW_E_RANGE);
     assert_says("30 tokens and the model was trained for 29");
-    l.obs.n_ctx_train = 30; /* the last that fits is replayed where it stands */
+    l.obs.n_ctx_train = 30; /* the last that fits is replayed in its place */
     assert_ok(try_scores("replay", &l.obs, score));
 }
 

@@ -62,7 +62,7 @@ static void by_hand(void **state)
     assert_ok(try_scores("rkv:kernel=1,window=1,threshold=1,lambda=0", &l.obs, score));
     const double e[] = {exp(0.8 / 3), exp(1.4 / 3), exp(0.6 / 3)}, sum = e[0] + e[1] + e[2];
     assert_values(score, 1e-6, -e[0] / sum, -e[1] / sum, -e[2] / sum, -e[0] / sum, -e[1] / sum, -e[2] / sum);
-    /* Attention alone, pooled: the newest entry is the window's and pooled apart. */
+    /* Attention alone, pooled: the newest entry is the window's and pooled by itself. */
     assert_ok(try_scores("rkv:kernel=3,window=1,lambda=1", &l.obs, score));
     assert_values(score, 1e-6, 0.5, 0.5, 0.2, 0.7, 0.7, 0.8);
 }

@@ -13,7 +13,7 @@ enum { ROW = 3, M = 8, SIZE = 1 + M };
 
 struct problem {
     wnw_layer_problem p;
-    double gathered[2 * ROW * SIZE]; /* of two layers, the first of which takes no part */
+    double gathered[2 * ROW * SIZE]; /* of two layers; the first takes no part */
     int32_t il[1], n_entry[ROW];
     wnw_protected prot[ROW];
     float scratch[ROW * 100];

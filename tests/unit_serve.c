@@ -8,6 +8,7 @@
 #include "serve/documents.h"
 #include "serve/request.h"
 #include "serve/sequences.h"
+#include "winnow_calibrate.h"
 #include "winnow_method.h"
 
 #include <pthread.h>
@@ -846,7 +847,7 @@ static void test_policies_of_requests_that_nobody_claimed(void **state)
     serve_slots_release(&x);
     assert_true(serve_slots_want(0, &want));
     assert_int_equal(want.n_protected, 0);
-    /* What holds before any request is told, too. */
+    /* What holds before any request is printed, too. */
     open_slots(1, 0);
     assert_true(serve_slots_want(0, &want));
     assert_string_equal(want.recipe, "keydiff");
@@ -1011,7 +1012,7 @@ static void test_slots_behind_documents(void **state)
     x = claimed(&a);
     assert_true(x.puts);
     serve_slots_release(&x);
-    a.behind = 0; /* what is behind a document is for nobody else, unless asked for */
+    a.behind = 0; /* a slot that continues a document is for nobody else, unless asked for */
     a.reuse = SERVE_REUSE_SAME;
     y = claimed(&a);
     assert_true(y.no_reuse);

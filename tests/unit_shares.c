@@ -73,7 +73,7 @@ struct problem {
     wnw_layer_problem p;
     struct wnw_profile profile;
     double size[2];
-    float share[2 * 3 * 2]; /* of three layers, the first of which takes no part */
+    float share[2 * 3 * 2]; /* of three layers; the first takes no part */
     int32_t il[2], n_entry[ROW];
     wnw_protected prot[ROW];
     char warning[256];
@@ -172,7 +172,7 @@ static void uniform_shares_are_equal(void **state)
     }
 }
 
-/* A cache that was cut to a size is as the same size wants it, whatever the lengths of its heads say; and with new
+/* A cache that was cut to a size is as the same size wants it, for any lengths of its heads; and with new
  * tokens the heads keep the proportions that a whole text of that length would have. */
 static void compressing_again(void **state)
 {

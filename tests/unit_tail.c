@@ -96,7 +96,7 @@ static void assert_entry(const struct fixture *f, int32_t il, int32_t ih, int32_
     assert_memory_equal(run.v, want, expect(f, pos, ih, false, quantised, want));
 }
 
-/* Number of quantised entries among n of which none was dropped, from the definition: blocks leave one by one. */
+/* Number of quantised entries among n, none dropped, from the definition: blocks leave one by one. */
 static int32_t quantised_of(const struct fixture *f, int32_t n, int32_t n_first)
 {
     int32_t quantised = 0;

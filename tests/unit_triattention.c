@@ -4,13 +4,14 @@
 #include "asserts.h"
 #include "peek_plan.h"
 #include "scoring.h"
+#include "winnow_calibrate.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { N = 3, D = 3, H = 2 };
 
-/* One KV head with two query heads of three elements, of which the first two turn by half a position. */
+/* One KV head with two query heads of three elements. The first two turn by half a position. */
 struct layer {
     wnw_observation obs;
     float mean[H * D], cov[H * D * D], theta[1];

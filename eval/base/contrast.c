@@ -82,7 +82,7 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
  * the others harder to decide. */
 static int check_new(json_t *seen, const struct eval_contrast *c, const char *line, const char *where)
 {
-    char *a = eval_recipe_canonical(c->a), *b = eval_recipe_canonical(c->b), *key = NULL;
+    char *a = eval_recipe_canonical(c->a, NULL), *b = eval_recipe_canonical(c->b, NULL), *key = NULL;
     int rc = APP_OK;
     const int order = a && b ? strcmp(a, b) : 0;
     if (!a || !b ||

@@ -3,8 +3,10 @@
 #ifndef WNW_EVAL_RECIPE_H
 #define WNW_EVAL_RECIPE_H
 
-/* A recipe with every value written out, so that two that mean the same are equal; one that the library does not know stays as it is.
+#include "winnow_method.h"
+
+/* A recipe with every value written out, so that two that mean the same are equal; one that the library and the registry (NULL = none) do not know stays as it is.
  * The caller frees it; NULL if memory runs out. */
-char *eval_recipe_canonical(const char *recipe);
+char *eval_recipe_canonical(const char *recipe, const wnw_registry *registry);
 
 #endif

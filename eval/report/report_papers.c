@@ -127,7 +127,7 @@ static struct ours find_ours(bool *no_memory, const struct finder *f, const stru
     char recipe[EVAL_MAX_RECIPE];
     struct ours o = {.value = NAN, .kept = NAN};
     while (*metric && isnan(o.value) && eval_papers_word(recipe, &recipes)) {
-        char *canonical = eval_recipe_canonical(recipe);
+        char *canonical = eval_recipe_canonical(recipe, NULL);
         *no_memory = *no_memory || !canonical;
         for (int i = 0; canonical && i < 2 * N_SIDES && isnan(o.value); i++) {
             const struct side *s = &f->side[i / 2];

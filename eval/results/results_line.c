@@ -115,7 +115,7 @@ static int add_variant(int32_t *out, struct eval_run *run, const struct eval_jso
     if (!eval_grow(&run->variants, (size_t)run->n_variants, sizeof *run->variants))
         return eval_no_memory(j->path);
     struct eval_variant *v = &run->variants[ *out = run->n_variants++];
-    *v = (struct eval_variant){.canonical = eval_recipe_canonical(name[EVAL_V_POLICY]),
+    *v = (struct eval_variant){.canonical = eval_recipe_canonical(name[EVAL_V_POLICY], NULL),
                                .more = strdup(""),
                                .removed = removed_of(name[EVAL_V_SIZE]),
                                .full = strcmp(name[EVAL_V_POLICY], "full") == 0};

@@ -103,7 +103,7 @@ int eval_versus_check(const struct eval_run *run, char *const names[2])
 {
     int rc = APP_OK;
     for (int k = 0; rc == APP_OK && k < 2; k++) {
-        char *canonical = eval_recipe_canonical(names[k]);
+        char *canonical = eval_recipe_canonical(names[k], NULL);
         bool any = false;
         for (int32_t i = 0; canonical && i < run->n_variants; i++)
             any = any || strcmp(run->variants[i].canonical, canonical) == 0;
@@ -116,7 +116,7 @@ int eval_versus_check(const struct eval_run *run, char *const names[2])
 
 int eval_versus_make(struct eval_versus **out, int32_t *n, const struct eval_tables *t, char *const names[2])
 {
-    char *const canonical[2] = {eval_recipe_canonical(names[0]), eval_recipe_canonical(names[1])};
+    char *const canonical[2] = {eval_recipe_canonical(names[0], NULL), eval_recipe_canonical(names[1], NULL)};
     bool good = canonical[0] && canonical[1];
     for (int32_t i = 0; good && i < t->n; i++)
         if (!eval_block_is_extra(t, &t->blocks[i]))

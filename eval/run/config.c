@@ -12,6 +12,7 @@
 #include "eval/base/recipe.h"
 #include "eval/run/items.h"
 #include "eval/run/lists.h"
+#include "eval/run/plans.h"
 #include "winnow_method.h"
 
 #include <stdlib.h>
@@ -71,15 +72,20 @@ static bool is_meant(const struct eval_config *config, const struct eval_contras
            (is_plain(config) || (!config->full && one_rule));
 }
 
+/* The policy with every value written out, or `plan:DIR`. */
+static const char *name_of(const struct eval_config *config)
+{
+    return config->plans ? config->recipe : wnw_policy_string(config->policy);
+}
+
 /* Whether a policy is among the configs that a contrast means; x = NULL: among all. */
 static bool has_side(const struct eval_configs *c, const char *recipe, const struct eval_contrast *x)
 {
-    char *canonical = eval_recipe_canonical(recipe);
+    char *canonical = eval_recipe_canonical(recipe, c->registry);
     const bool one_rule = x && have_one_rule(c);
     bool found = false;
     for (int32_t i = 0; canonical && !found && i < c->n; i++)
-        found = strcmp(wnw_policy_string(c->at[i].policy), canonical) == 0 &&
-                (!x || is_meant(&c->at[i], x, one_rule));
+        found = strcmp(name_of(&c->at[i]), canonical) == 0 && (!x || is_meant(&c->at[i], x, one_rule));
     free(canonical);
     return found;
 }
@@ -103,7 +109,7 @@ struct lists {
     const char *evict;
     wnw_size sizes[EVAL_MAX_SIZES];
     int32_t n_sizes;
-    bool alone; /* each config reads by itself, or compresses again and keeps its rules */
+    bool separate_readings; /* each config reads by itself, or compresses again and keeps its rules */
     bool types[EVAL_MAX_TYPES], masks[EVAL_MAX_MASKS], modes[EVAL_N_MODES];
     int32_t *recipes, n_recipes; /* owned */
     bool automatic;              /* `auto` is among them, and is this recipe in a mode and size: */
@@ -114,6 +120,13 @@ struct lists {
 };
 enum { MAX_PARTS = 16 };
 
+static bool is_same(const struct eval_recipe *one, const struct eval_recipe *r, const char *asked)
+{
+    if (one->plans || eval_plans_folder(asked))
+        return strcmp(one->asked, asked) == 0;
+    return strcmp(wnw_policy_string(one->policy), wnw_policy_string(r->policy)) == 0;
+}
+
 /* *at becomes the recipe's index. */
 static int find_recipe(struct eval_configs *c, const char *recipe, int32_t *at)
 {
@@ -123,9 +136,12 @@ static int find_recipe(struct eval_configs *c, const char *recipe, int32_t *at)
         return eval_no_memory("the configurations");
     struct eval_recipe *r = &c->recipes[c->n_recipes];
     *r = (struct eval_recipe){0};
-    int status = wnw_policy_parse(&r->policy, recipe, NULL);
+    const char *plans = eval_plans_folder(recipe);
+    if (plans)
+        WNW_TRY(eval_plans_hash(&r->plans_hash, plans));
+    int status = wnw_policy_parse(&r->policy, plans ? "full" : recipe, c->registry);
     for (int32_t i = 0; status == WNW_OK && i < c->n_recipes; i++)
-        if (strcmp(wnw_policy_string(c->recipes[i].policy), wnw_policy_string(r->policy)) == 0) {
+        if (is_same(&c->recipes[i], r, recipe)) {
             wnw_policy_free(r->policy); /* it is named twice */
             *at = i;
             return APP_OK;
@@ -133,8 +149,9 @@ static int find_recipe(struct eval_configs *c, const char *recipe, int32_t *at)
     if (status == WNW_OK)
         status = wnw_policy_short(r->policy, &text);
     if (status == WNW_OK) {
-        r->text = strdup(text);
+        r->text = strdup(plans ? recipe : text);
         r->asked = strdup(recipe);
+        r->plans = r->asked ? eval_plans_folder(r->asked) : NULL;
         wnw_free(text);
         c->n_recipes++;
         return r->text && r->asked ? APP_OK : eval_no_memory("the configurations");
@@ -311,7 +328,7 @@ static int read_part(struct lists *l, struct eval_configs *c, const struct eval_
                         .evict = first_of(args->app.evict, part->evict, "end"),
                         .rules = wnw_run_default(),
                         .phase = strcmp(phase, "decode") == 0 ? WNW_MASK_DECODE : WNW_MASK_ALL,
-                        .alone = eval_is_alone(args, suite) || eval_recompresses(args)};
+                        .separate_readings = eval_reads_separately(args, suite) || eval_recompresses(args)};
     WNW_TRY(eval_list_sizes(l->sizes, &l->n_sizes, args, part));
     WNW_TRY(eval_each_word("kv-types", first_of(args->kv_types, part->kv_types, "f16"), ',', add_type, l));
     WNW_TRY(eval_each_word("modes", first_of(args->modes, part->modes, "agnostic"), ',', add_mode, l));
@@ -392,13 +409,15 @@ bool eval_config_is_uncompressed(const struct eval_config *c)
 /* Names the config by the hash of what it is. */
 static int name_config(struct eval_config *c, const struct lists *l)
 {
-    c->json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s*, s:s*, s:s*}", "policy",
-                        wnw_policy_string(c->policy), "size", c->size_text, "kv_type", c->kv_text, "mode",
-                        eval_mode_name(c->mode), "evict", c->full ? "end" : l->evict, "evict_every",
-                        c->full || !l->args->app.evict_every ? "" : l->args->app.evict_every, "mask",
-                        c->mask ? c->mask->text : NULL, "mask_phase",
-                        c->mask && !masks_reading(c->mask) ? "decode" : NULL, "mask_form",
-                        c->mask && c->mask->form == WNW_MASK_MEAN ? "mean" : NULL);
+    char hash[17];
+    eval_hash_text(hash, c->plans_hash);
+    c->json = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s*, s:s*, s:s*, s:s*}", "policy", name_of(c), "size", c->size_text,
+        "kv_type", c->kv_text, "mode", eval_mode_name(c->mode), "evict", c->full ? "end" : l->evict,
+        "evict_every", c->full || !l->args->app.evict_every ? "" : l->args->app.evict_every, "mask",
+        c->mask ? c->mask->text : NULL, "mask_phase", c->mask && !masks_reading(c->mask) ? "decode" : NULL,
+        "mask_form", c->mask && c->mask->form == WNW_MASK_MEAN ? "mean" : NULL, "plans",
+        c->plans ? hash : NULL);
     char *text = c->json ? json_dumps(c->json, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
     if (!text)
         return eval_no_memory("the configurations");
@@ -427,12 +446,18 @@ static int add_config(struct eval_configs *c, const struct lists *l, struct eval
 {
     if (!eval_grow(&c->at, (size_t)c->n, sizeof *c->at))
         return eval_no_memory("the configurations");
-    config.full = wnw_policy_is_full(config.policy);
+    config.full = wnw_policy_is_full(config.policy) && !config.plans;
     config.phase = config.full ? WNW_PHASE_END : l->rules.phase;
     config.chunk = config.full ? 0 : l->rules.chunk;
     config.every = config.full ? 0 : l->rules.every;
     config.target = config.full ? 0 : l->rules.target;
-    config.own_read = config.phase != WNW_PHASE_END || config.every > 0 || (l->alone && !config.full);
+    if (config.plans && (config.phase != WNW_PHASE_END || config.every > 0 || eval_recompresses(l->args)))
+        return app_fail(
+            APP_BAD_INPUT,
+            "%s compresses once, at the end of the prompt; leave out --evict, --evict-every and --recompress",
+            config.recipe);
+    config.own_read = config.phase != WNW_PHASE_END || config.every > 0 ||
+                      (l->separate_readings && !config.full && !config.plans);
     if (config.full) {
         config.size = (wnw_size){.kind = WNW_SIZE_NONE};
         snprintf(config.size_text, sizeof config.size_text, "full");
@@ -475,9 +500,11 @@ static int add_size(struct eval_configs *c, const struct lists *l, const struct 
     config.policy = r->policy;
     config.recipe = r->text;
     config.asked = r->asked;
+    config.plans = r->plans;
+    config.plans_hash = r->plans_hash;
     config.has_tasks = asks_tasks(r->policy);
     config.group = r->group;
-    config.size = l->sizes[i];
+    config.size = r->plans ? (wnw_size){.kind = WNW_SIZE_NONE} : l->sizes[i];
     if (config.size.kind == WNW_SIZE_NONE && !wnw_policy_is_full(r->policy) &&
         !wnw_policy_has_own_size(r->policy))
         return app_fail(APP_BAD_INPUT, "%s has no size of its own; give it one", r->text);
@@ -564,7 +591,7 @@ int eval_configs_open(struct eval_configs *c, const struct eval_args *args, cons
     const int32_t n_parts = suite ? suite->n_parts : 1;
     struct lists l[MAX_PARTS] = {0};
     int32_t full, n = 0;
-    *c = (struct eval_configs){.n_masks = 1};
+    *c = (struct eval_configs){.n_masks = 1, .registry = args->app.registry};
     int rc = find_recipe(c, "full", &full);
     if (rc == APP_OK && args->app.mask_phase && !args->app.mask_heads && !suite)
         rc = app_fail(APP_BAD_INPUT, "--mask-phase says when heads are masked; name them with --mask-heads");

@@ -37,6 +37,8 @@ struct eval_config {
     const wnw_policy *policy;
     const char *recipe; /* as people read it */
     const char *asked;  /* as it was asked for */
+    const char *plans;  /* folder of keep-plans that were made elsewhere; NULL = the policy makes them */
+    uint64_t plans_hash;
     char size_text[40]; /* "ratio=0.5", "budget=256", "bytes=8388608", "own"; "full" */
     wnw_size size;
     struct app_kv kv;
@@ -58,6 +60,7 @@ struct eval_config {
 enum { EVAL_MAX_TYPES = 8, EVAL_MAX_MASKS = 64 };
 
 struct eval_configs {
+    const wnw_registry *registry; /* of plugins, borrowed; NULL = none */
     /* [n], owned. Configs that can share a reading are adjacent (eval_configs_share_reading). The full cache's is the first of
      * them in each mode. */
     struct eval_config *at;
@@ -72,6 +75,9 @@ struct eval_configs {
         wnw_policy *policy;
         char *text;  /* the shortest form */
         char *asked; /* as it was named first */
+        const char *
+            plans; /* a part of `asked`: the folder of `plan:DIR`, whose policy keeps everything; NULL = none */
+        uint64_t plans_hash;
         int32_t group;
     } * recipes; /* [n_recipes], owned */
     int32_t n_recipes, n_groups;

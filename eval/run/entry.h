@@ -8,6 +8,7 @@
 #include "eval/tasks/evidence.h"
 #include "eval/tasks/sample.h"
 #include "eval/tasks/tokens.h"
+#include "winnow_method.h"
 
 enum { EVAL_FORCED = 32 }; /* the most tokens of an answer or a reference that are fed to compare caches */
 

@@ -14,6 +14,7 @@
 #include "eval/base/grow.h"
 #include "eval/base/info.h"
 #include "eval/tasks/lists.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -122,7 +123,7 @@ static void add_sentence(json_t **list, const char *what, const struct eval_item
 }
 
 /* Sentences on data that is made up where a benchmark has its own. */
-static json_t *stand_ins_of(const struct eval_setup *s)
+static json_t *substitutes_of(const struct eval_setup *s)
 {
     json_t *list = json_array();
     if (strcmp(s->source.haystack.name, "prose") == 0)
@@ -186,12 +187,13 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         m->batch > 1, "turns", a->turns, "own_history", m->own_history, "lb_prefix", a->lb_prefix,
         "closed_book", a->closed_book, "text", s->text_hash, "time_budget",
         a->time_budget ? a->time_budget : "", "backend", "cpu" /* the library has no other */, "device",
-        device_of(), "stand_ins", stand_ins_of(s), "recipes", recipes_of(c), "mask_profile",
+        device_of(), "stand_ins", substitutes_of(s), "recipes", recipes_of(c), "mask_profile",
         c->masks_profiled ? hash_of(c->mask_profile) : NULL, "lb_chat",
         strcmp(a->lb_chat, "all") == 0 ? a->lb_chat : NULL, "niah_compat",
         s->source.needle_mark ? a->niah_compat : NULL, "alone",
-        eval_is_alone(a, s->suite) ? json_true() : NULL, "recompress", m->recompress ? json_true() : NULL,
-        "answer_tokens", m->answer_tokens > 0 ? json_integer(m->answer_tokens) : NULL, "lb_max_prompt",
+        eval_reads_separately(a, s->suite) ? json_true() : NULL, "recompress",
+        m->recompress ? json_true() : NULL, "answer_tokens",
+        m->answer_tokens > 0 ? json_integer(m->answer_tokens) : NULL, "lb_max_prompt",
         a->max_prompt != APP_UNSET ? json_integer(a->max_prompt) : NULL, "squad",
         s->squad.hash[0] ? s->squad.hash : NULL, "hotpot", s->hotpot.hash[0] ? s->hotpot.hash : NULL);
 }

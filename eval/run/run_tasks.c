@@ -8,8 +8,8 @@
 #include "eval/base/grow.h"
 #include "eval/base/info.h"
 #include "eval/base/stats.h"
-#include "eval/run/kept.h"
 #include "eval/run/manifest.h"
+#include "eval/run/reading_store.h"
 #include "eval/run/record.h"
 #include "eval/run/runner.h"
 #include "winnow_method.h"
@@ -28,7 +28,7 @@ struct tasks {
     const struct eval_reading *reading; /* of the current sample */
     int64_t n_too_long, n_unmade;
     int64_t n_answer_tokens;              /* generated, and read for questions */
-    struct eval_readings readings, alone; /* done, and what every config by itself would need */
+    struct eval_readings readings, separate; /* done, and what every config by itself would need */
 };
 
 static struct tasks *tasks_of(const struct eval_run *run)
@@ -180,7 +180,7 @@ static int open_all(struct eval_run *run)
     WNW_TRY(x->report->check(args, &run->configs));
     WNW_TRY(eval_check_words(args));
     WNW_TRY(check_options(args, &run->configs));
-    WNW_TRY(eval_kept_check(args, &run->configs));
+    WNW_TRY(eval_reading_store_check(args, &run->configs));
     WNW_TRY(eval_setup_open(&run->setup, args, run->suite));
     WNW_TRY(load_profiles(run));
     WNW_TRY(eval_setup_fit(&run->setup));
@@ -231,8 +231,8 @@ static int write_records(struct eval_entry *e, void *user)
         if (rc == APP_OK)
             rc = eval_run_add(run, record);
         json_decref(record);
-        x->alone.n += t == 0;
-        x->alone.ms += t == 0 ? e->prefill_ms : 0;
+        x->separate.n += t == 0;
+        x->separate.ms += t == 0 ? e->prefill_ms : 0;
         eval_progress_score(&run->progress, e->config->full, score);
         x->n_answer_tokens += e->answer[t].n_question + e->answer[t].n;
     }
@@ -451,10 +451,10 @@ static bool has_samples(const struct eval_journal *j)
 static int finish(struct eval_run *run)
 {
     const struct tasks *x = tasks_of(run);
-    if (!run->args->quiet && x->alone.n > x->readings.n)
+    if (!run->args->quiet && x->separate.n > x->readings.n)
         app_note("%lld readings took %.1f s; each config by itself would need %lld, %.1f s more",
-                 (long long)x->readings.n, 1e-3 * x->readings.ms, (long long)x->alone.n,
-                 1e-3 * (x->alone.ms - x->readings.ms));
+                 (long long)x->readings.n, 1e-3 * x->readings.ms, (long long)x->separate.n,
+                 1e-3 * (x->separate.ms - x->readings.ms));
     if (run->args->store)
         app_note("%lld tokens of contexts were read, %lld came from the store",
                  (long long)x->readings.n_tokens, (long long)x->readings.n_kept);

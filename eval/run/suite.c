@@ -67,7 +67,7 @@ static bool read_line(struct eval_suites *all, char *line)
         bool *flag;
         int32_t *number;
     } settings[] = {{"depths", &s->depths, NULL, NULL},        {"lengths", &s->lengths, NULL, NULL},
-                    {"short", NULL, &s->short_answers, NULL},  {"alone", NULL, &s->alone, NULL},
+                    {"short", NULL, &s->short_answers, NULL},  {"alone", NULL, &s->separate_readings, NULL},
                     {"perturbs", NULL, &s->perturbs, NULL},    {"probes", NULL, NULL, &s->n_probes},
                     {"answers", NULL, NULL, &s->answer_tokens}};
     if (strcmp(word, "item") == 0)
@@ -158,9 +158,9 @@ int32_t eval_suite_answer(const char *task)
     return 0;
 }
 
-bool eval_is_alone(const struct eval_args *args, const struct eval_suite *suite)
+bool eval_reads_separately(const struct eval_args *args, const struct eval_suite *suite)
 {
-    return args->alone || (suite && suite->alone);
+    return args->separate_readings || (suite && suite->separate_readings);
 }
 
 int32_t eval_answer_tokens(const struct eval_args *args, const struct eval_suite *suite)

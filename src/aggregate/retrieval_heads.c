@@ -15,6 +15,7 @@
 #include "aggregate/aggregate.h"
 #include "base/random.h"
 #include "profile/profile.h"
+#include "winnow_calibrate.h"
 
 enum heads { HEADS_SRH, HEADS_TRADITIONAL, HEADS_ALL, HEADS_RANDOM };
 enum zero { ZERO_ALL, ZERO_RANK };

@@ -5,6 +5,7 @@
 #define WNW_BASE_FINGERPRINT_FORM_H
 
 #include "winnow.h"
+#include "winnow_tools.h"
 
 #include <string.h>
 

@@ -4,6 +4,7 @@
 #define WNW_BASE_OPT_H
 
 #include "base/err.h"
+#include "winnow_method.h"
 
 #include <stdio.h>
 

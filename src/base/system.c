@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/system.h"
+#include "winnow_tools.h"
 
 #include <errno.h>
 #include <fcntl.h>

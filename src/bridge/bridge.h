@@ -5,9 +5,11 @@
  * and winnow's attention reads them there. All other nodes of a graph run on a CPU backend that winnow's backend owns.
  *
  *     bridge.c:         registry, device, version gate
+ *     bridge_contacts.c: where ggml keeps what is read of its nodes
  *     bridge_buffer.c:  the memory that libllama asks for
  *     bridge_graph.c:   which node does what with a cache
  *     bridge_store.c:   entries by cell
+ *     bridge_notes.c:   what is noted of nodes
  *     bridge_nodes.c:   what a node of winnow's computes
  *     bridge_run.c:     a graph runs
  *     bridge_matmul.c:  products with weights
@@ -184,6 +186,38 @@ void wnw__bridge_tensor_gather(struct wnw__bridge_tensor *t);
 /* Gives the memory at the tensor's addresses back. */
 void wnw__bridge_tensor_release(const struct wnw__bridge_tensor *t);
 
+/* ---- Notes of nodes (bridge_notes.c) ---- */
+
+enum wnw__bridge_what { WNW_BRIDGE_NOT_OURS, WNW_BRIDGE_STORE, WNW_BRIDGE_ATTEND, WNW_BRIDGE_ATTEND_CHAIN };
+
+/* What a node of winnow's computes. An attention has the sources q, keys, values, mask or NULL, sinks or NULL; those after
+ * them only keep the order. */
+struct wnw__bridge_node {
+    int32_t what;
+    float scale, cap, max_bias;
+};
+
+struct wnw__bridge_node_note {
+    const struct ggml_tensor *node; /* NULL: the slot is free */
+    struct wnw__bridge_node ours;
+    /* of a norm or gate that products may compute (bridge_fuse.c); its readers when the graph was noted, and in the graph
+     * that runs */
+    int32_t kind, n_reader, n_seen;
+};
+
+struct wnw__bridge_node_notes {
+    struct wnw__bridge_node_note *slot; /* [cap] */
+    int32_t n, cap;
+};
+
+/* NULL: nothing was ever noted of the node. */
+struct wnw__bridge_node_note *wnw__bridge_notes_find(const struct wnw__bridge_node_notes *notes,
+                                                     const struct ggml_tensor *node);
+/* The same, made where there is none. It is valid until the next one is made. NULL: no memory. */
+struct wnw__bridge_node_note *wnw__bridge_notes_add(struct wnw__bridge_node_notes *notes,
+                                                    const struct ggml_tensor *node);
+void wnw__bridge_notes_free(struct wnw__bridge_node_notes *notes);
+
 /* ---- Products (bridge_matmul.c) ---- */
 
 struct wnw__bridge_step; /* bridge_fuse.h */
@@ -292,6 +326,7 @@ struct wnw__bridge_backend {
         bool caches;               /* a cache is in other memory */
         char first[GGML_MAX_NAME]; /* the first node of the first graph, "" = none came */
     } seen;
+    struct wnw__bridge_node_notes notes;
     bool ggml_products; /* leaves products to ggml: WINNOW_GGML_PRODUCTS */
     struct wnw__cells_shared *cells;
     struct wnw__bridge_products products;
@@ -325,15 +360,6 @@ ggml_backend_dev_t wnw__bridge_cpu(void);
 
 /* ---- Nodes ---- */
 
-enum wnw__bridge_what { WNW_BRIDGE_NOT_OURS, WNW_BRIDGE_STORE, WNW_BRIDGE_ATTEND, WNW_BRIDGE_ATTEND_CHAIN };
-
-/* Lies in the node's op_params after what ggml keeps there for custom operations. An attention has the sources
- * q, keys, values, mask or NULL, sinks or NULL; those after them only keep the order. */
-struct wnw__bridge_node {
-    int32_t what;
-    float scale, cap, max_bias;
-};
-
 /* Notes that a graph has the cache. */
 int wnw__bridge_backend_see(struct wnw__bridge_backend *b, struct wnw__bridge_cache *c);
 
@@ -354,7 +380,7 @@ struct wnw__bridge_tensor *wnw__bridge_touched(const struct ggml_tensor *node);
 /* Decides what is ragged and makes nodes on ragged layers ours (bridge_graph.c). */
 void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* Whether that was done: where memory ran out, the graph would read and write other memory than its cache. */
-bool wnw__bridge_graph_is_taken(struct ggml_cgraph *graph);
+bool wnw__bridge_graph_is_taken(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* Whether a node only gives another shape to its source. */
 bool wnw__bridge_is_view(const struct ggml_tensor *node);
 /* Operations by name: their numbers differ between versions of ggml. */
@@ -362,6 +388,29 @@ static inline bool wnw__bridge_is_op(const struct ggml_tensor *node, const char 
 {
     return strcmp(ggml_op_name(node->op), name) == 0;
 }
+/* Words of op_params by operation (bridge_contacts.c checks them when the backend is loaded). */
+enum wnw__bridge_word {
+    WNW_ROPE_N_ROT = 1,
+    WNW_ROPE_MODE = 2,
+    WNW_ROPE_N_CTX = 4,
+    WNW_ROPE_BASE = 5,
+    WNW_ROPE_FREQ_SCALE = 6,
+    WNW_ROPE_MIX = 7,
+    WNW_ROPE_FACTOR = 8,
+    WNW_FLASH_SCALE = 0,
+    WNW_FLASH_MAX_BIAS = 1,
+    WNW_FLASH_CAP = 2,
+    WNW_SOFT_MAX_SCALE = 0,
+    WNW_SOFT_MAX_MAX_BIAS = 1,
+    WNW_SCALE_FACTOR = 0,
+    WNW_SCALE_ADDEND = 1,
+    WNW_NORM_EPS = 0,
+    WNW_GLU_SWAPPED = 1,
+};
+/* E_BACKEND: this process's ggml keeps something elsewhere; the message says what. */
+int wnw__bridge_contacts_check(void);
+/* Whether a node has no parameter but those that are known of its operation: all other words are 0. */
+bool wnw__bridge_has_known_words(const struct ggml_tensor *node);
 /* Word i of the operation's parameters, as the number that it is. */
 static inline float wnw__bridge_param(const struct ggml_tensor *node, int i)
 {
@@ -370,11 +419,16 @@ static inline float wnw__bridge_param(const struct ggml_tensor *node, int i)
     return x;
 }
 
-/* Makes a node an operation of winnow's (bridge_nodes.c). */
+/* Takes away what was noted of earlier nodes at the addresses of a graph's (bridge_nodes.c). */
+void wnw__bridge_nodes_begin(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+/* The function of a custom operation, which ggml keeps first. */
+ggml_custom_op_t wnw__bridge_custom_function(const struct ggml_tensor *node);
+/* Makes a node an operation of winnow's. */
 void wnw__bridge_node_set(struct wnw__bridge_backend *b, struct ggml_tensor *node,
                           const struct wnw__bridge_node *what);
 /* .what is WNW_BRIDGE_NOT_OURS where it is none. */
-struct wnw__bridge_node wnw__bridge_node_get(const struct ggml_tensor *node);
+struct wnw__bridge_node wnw__bridge_node_get(const struct wnw__bridge_backend *b,
+                                             const struct ggml_tensor *node);
 /* Rows that a store writes, and the cell, counted over all streams, of row i. */
 int64_t wnw__bridge_store_rows(const struct ggml_tensor *node);
 int64_t wnw__bridge_store_cell(const struct ggml_tensor *node, int64_t i);

@@ -8,6 +8,7 @@
 #define WNW_BRIDGE_DRIVE_H
 
 #include "bridge/bridge.h"
+#include "winnow_batch.h"
 #include "winnow_bridge.h"
 
 /* A layer with a cache, as a graph shows it. */

@@ -7,6 +7,7 @@
 #include "observe/projnorm.h"
 #include "policy/policy.h"
 #include "winnow_bridge.h"
+#include "winnow_calibrate.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -20,11 +20,12 @@ static struct wnw__bridge_backend *backend_of(const wnw_bridge *cache)
 /* ---- Where rows go ---- */
 
 /* The mask of the attention over a layer as libllama wrote it; NULL if there is none. */
-static const struct ggml_tensor *mask_of(struct ggml_cgraph *graph, const struct wnw__bridge_layer *l)
+static const struct ggml_tensor *mask_of(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph,
+                                         const struct wnw__bridge_layer *l)
 {
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
-        const int32_t what = wnw__bridge_node_get(node).what;
+        const int32_t what = wnw__bridge_node_get(b, node).what;
         if ((what != WNW_BRIDGE_ATTEND && what != WNW_BRIDGE_ATTEND_CHAIN) ||
             wnw__bridge_tensor_of(node->src[1])->layer != l)
             continue;
@@ -76,7 +77,7 @@ static void note_all_twins(const struct wnw__bridge_backend *b, struct ggml_cgra
     const struct wnw__bridge_cache *done = NULL;
     for (int i = 0; b->n_cache > 1 && i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
-        if (wnw__bridge_node_get(node).what != WNW_BRIDGE_STORE)
+        if (wnw__bridge_node_get(b, node).what != WNW_BRIDGE_STORE)
             continue;
         const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
         if (t->is_v || t->layer->cache == done || wnw__bridge_store_rows(node) != n ||
@@ -99,7 +100,7 @@ void wnw__bridge_rows_tell(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
         cell[i] = (int32_t)wnw__bridge_store_cell(node, i);
     if (cell)
         note_all_twins(b, graph, cell, n);
-    b->rows_mask = mask_of(graph, t->layer);
+    b->rows_mask = mask_of(b, graph, t->layer);
     b->rows_told(cell, cell ? (int32_t)n : 0, t->n_cell * t->n_stream, b->rows_user);
     b->rows_mask = NULL;
     free(cell);

@@ -24,6 +24,7 @@
  */
 #include "policy/compiler.h"
 #include "policy/count.h"
+#include "winnow_calibrate.h"
 
 #include <math.h>
 

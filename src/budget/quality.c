@@ -18,6 +18,7 @@
 #include "policy/count.h"
 #include "policy/part.h"
 #include "profile/profile.h"
+#include "winnow_calibrate.h"
 
 #include <math.h>
 #include <stdlib.h>

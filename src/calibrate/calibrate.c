@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "model/model.h"
 #include "winnow_method.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

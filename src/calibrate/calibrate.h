@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/shape.h"
 #include "winnow_calibrate.h"
+#include "winnow_method.h"
 
 #include <jansson.h>
 

@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "base/strings.h"
 #include "text/tokens_marked.h"
+#include "winnow_tools.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -18,6 +18,7 @@
 #include "calibrate/cql.h"
 #include "calibrate/risk_grid.h"
 #include "calibrate/trial.h"
+#include "winnow_batch.h"
 
 /* Options; 0 means as the effort says where the table of options says so. */
 struct wnw__compiler_opts {

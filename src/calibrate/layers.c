@@ -80,8 +80,9 @@ static const int32_t *sample_tokens(const struct work *w)
 static int new_session(struct work *w, int32_t n, const wnw_prompt *prompt)
 {
     const wnw_policy *policy = w->policy;
-    const wnw_run run = {WNW_INIT(wnw_run), .profile = w->c->params.profile, .policies = &policy,
-                         .n_policies = 1, .prompt = prompt};
+    const wnw_run run = {WNW_INIT(wnw_run), .profile = w->c->params.profile, .prompt = prompt,
+                         .more =
+                             &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = &policy, .n_policies = 1}};
     WNW_TRY(wnw__calibrate_session(&w->s, w->c, n + w->n_generate + 1));
     return wnw_session_begin(w->s, &run);
 }
@@ -98,16 +99,16 @@ static int read_plain(struct work *w)
 /* Reads the sample as a document with a question after it; each has another question. */
 static int read_asked(struct work *w)
 {
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     char *text = NULL;
     int rc = wnw__sample_text(&text, w->c, sample_tokens(w), w->of->length);
     if (rc == WNW_OK)
         rc = wnw__sample_prompt(&prompt, w->c, text, w->i_piece % WNW_N_QUESTIONS);
     if (rc == WNW_OK)
-        rc = new_session(w, prompt.n_tokens, &prompt);
+        rc = new_session(w, prompt->n_tokens, prompt);
     if (rc == WNW_OK)
-        rc = wnw_session_prefill(w->s, prompt.tokens, prompt.n_tokens, NULL, NULL);
-    wnw_prompt_clear(&prompt);
+        rc = wnw_session_prefill(w->s, prompt->tokens, prompt->n_tokens, NULL, NULL);
+    wnw_prompt_free(prompt);
     wnw_free(text);
     return rc;
 }

@@ -163,7 +163,9 @@ static int read_piece(const struct work *w, wnw_session **s, const int32_t *piec
 {
     const struct wnw__samples *of = &w->samples;
     const wnw_run run = {WNW_INIT(wnw_run), .profile = w->c->params.profile,
-                         .policies = (const wnw_policy *const *)w->policies, .n_policies = w->n_policy};
+                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more),
+                                                 .policies = (const wnw_policy *const *)w->policies,
+                                                 .n_policies = w->n_policy}};
     WNW_TRY(wnw__calibrate_session(s, w->c, of->n_bos + w->length + w->next));
     WNW_TRY(wnw_session_begin(*s, &run));
     wnw__calibrate_progress_in(w->c, 0, 0.2);

@@ -115,8 +115,10 @@ static int read_piece(struct work *w, int32_t i)
     WNW_TRY(wnw__calibrate_session(&s, w->c, w->length));
     s->params.progress = progress;
     s->params.progress_user = w;
-    const wnw_run run = {WNW_INIT(wnw_run), .policies = (const wnw_policy *const *)w->policies,
-                         .n_policies = 2};
+    const wnw_run run = {WNW_INIT(wnw_run),
+                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more),
+                                                 .policies = (const wnw_policy *const *)w->policies,
+                                                 .n_policies = 2}};
     int rc = wnw_session_begin(s, &run);
     if (rc == WNW_OK)
         rc = wnw_session_prefill(s, w->piece, w->length, NULL, NULL);

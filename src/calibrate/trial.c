@@ -17,7 +17,10 @@ static int declare(wnw_session *s, int32_t window)
     /* The gate looks at the perplexity because of its table. */
     snprintf(recipe, sizeof recipe, "compilerkv:window=%d+gate:window=%d", window, window);
     WNW_TRY(wnw_policy_parse(&policy, recipe, NULL));
-    const wnw_run run = {WNW_INIT(wnw_run), .policies = (const wnw_policy *const *)&policy, .n_policies = 1};
+    const wnw_run run = {WNW_INIT(wnw_run),
+                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more),
+                                                 .policies = (const wnw_policy *const *)&policy,
+                                                 .n_policies = 1}};
     const int rc = wnw_session_begin(s, &run);
     wnw_policy_free(policy);
     return rc;

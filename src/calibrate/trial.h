@@ -11,6 +11,8 @@
 
 #include "base/err.h"
 #include "base/shape.h"
+#include "winnow_batch.h"
+#include "winnow_method.h"
 
 /* A prompt, and the tokens that follow it in the text: tokens[n_prompt + n_next], borrowed. */
 struct wnw__trial_text {

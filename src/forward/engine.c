@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "forward/engine_impl.h"
 #include "forward/matmul.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,6 +11,7 @@
 #include "base/parallel.h"
 #include "forward/batch.h"
 #include "model/model.h"
+#include "winnow_batch.h"
 
 const struct wnw_model *wnw__engine_model(const wnw_engine *e);
 /* The parameters it was made with, defaults in place of zeros; n_threads is the number of threads that could

@@ -8,6 +8,7 @@
 #define WNW_EXECUTOR_H
 
 #include "forward/batch.h"
+#include "winnow_batch.h"
 
 #include <stdbool.h>
 

@@ -18,6 +18,7 @@
 #include "attend/attend.h"
 #include "base/parallel.h"
 #include "base/shape.h"
+#include "winnow_method.h"
 
 /* The places in a layer at which recorders are called. */
 enum wnw__point {

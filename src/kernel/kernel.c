@@ -3,6 +3,7 @@
 #include "kernel/cpu.h"
 #include "kernel/kernel_impl.h"
 #include "kernel/noise.h"
+#include "winnow_tools.h"
 
 #include <ggml-cpu.h>
 #include <ggml.h>

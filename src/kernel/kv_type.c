@@ -2,6 +2,7 @@
 /* Names and sizes of the types of cached rows. */
 #include "base/err.h"
 #include "kernel/kernel.h"
+#include "winnow_tools.h"
 
 #include <string.h>
 

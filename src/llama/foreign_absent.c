@@ -3,6 +3,7 @@
 #include "llama/foreign.h"
 
 #include "winnow_bridge.h"
+#include "winnow_tools.h"
 
 #include <stdio.h>
 

@@ -557,7 +557,7 @@ static int check_scaling(const struct wnw_model *m)
     return WNW_OK;
 }
 
-/* libllama aborts on a pooling that it does not know, once embeddings are asked of it. All ones stand for no choice. */
+/* libllama aborts on a pooling that it does not know, once embeddings are asked of it. A number with all bits set means that no choice was made. */
 static int check_pooling(const struct wnw_model *m)
 {
     enum { MOST_POOLING = 4 };

@@ -68,16 +68,7 @@ static int check_type(const struct ggml_tensor *t, const char *arch)
                    ? WNW_OK
                    : wnw__fail(WNW_E_FORMAT, "tensor %s has type %s, expected whole numbers", t->name,
                                ggml_type_name(t->type));
-    if (is_float && t->type != GGML_TYPE_F32)
-        return wnw__fail(WNW_E_UNSUPPORTED, "tensor %s has type %s, expected f32", t->name,
-                         ggml_type_name(t->type));
-    if (!wnw__has_products(t->type))
-        return wnw__fail(
-            WNW_E_UNSUPPORTED,
-            "tensor %s has type %s, which ggml's CPU backend has no matrix product for; convert the model "
-            "to another type",
-            t->name, ggml_type_name(t->type));
-    return WNW_OK;
+    return wnw__check_tensor_type(t, is_float);
 }
 
 /* ---- Widths of attention ---- */

@@ -11,6 +11,7 @@
 #include "model/fingerprint.h"
 
 #include "model/files.h"
+#include "winnow_tools.h"
 
 #include <inttypes.h>
 #include <stdio.h>

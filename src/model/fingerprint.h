@@ -4,6 +4,7 @@
 #define WNW_FINGERPRINT_H
 
 #include "model/model.h"
+#include "winnow_tools.h"
 
 #include <stdatomic.h>
 

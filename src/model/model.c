@@ -5,6 +5,7 @@
 #include "model/files.h"
 #include "model/fingerprint.h"
 #include "model/model_impl.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -40,21 +40,26 @@ bool wnw__has_products(enum ggml_type type)
            (cpu->vec_dot_type == GGML_TYPE_F32 || ggml_get_type_traits_cpu(cpu->vec_dot_type)->from_float);
 }
 
-static int check_tensor(const struct ggml_tensor *t, const struct row *r)
+int wnw__check_tensor_type(const struct ggml_tensor *t, bool is_float)
 {
-    if (t->ne[0] != r->ne0 || t->ne[1] != r->ne1 || t->ne[2] != 1 || t->ne[3] != 1)
-        return wnw__fail(WNW_E_FORMAT, "tensor %s is %lld x %lld, expected %lld x %lld", t->name,
-                         (long long)t->ne[0], (long long)t->ne[1], (long long)r->ne0, (long long)r->ne1);
-    if (r->kind == VECTOR && t->type != GGML_TYPE_F32)
+    if (is_float && t->type != GGML_TYPE_F32)
         return wnw__fail(WNW_E_UNSUPPORTED, "tensor %s has type %s, expected f32", t->name,
                          ggml_type_name(t->type));
-    if (r->kind == MATRIX && !wnw__has_products(t->type))
+    if (!wnw__has_products(t->type))
         return wnw__fail(
             WNW_E_UNSUPPORTED,
             "tensor %s has type %s, which ggml's CPU backend has no matrix product for; convert the "
             "model to another type",
             t->name, ggml_type_name(t->type));
     return WNW_OK;
+}
+
+static int check_tensor(const struct ggml_tensor *t, const struct row *r)
+{
+    if (t->ne[0] != r->ne0 || t->ne[1] != r->ne1 || t->ne[2] != 1 || t->ne[3] != 1)
+        return wnw__fail(WNW_E_FORMAT, "tensor %s is %lld x %lld, expected %lld x %lld", t->name,
+                         (long long)t->ne[0], (long long)t->ne[1], (long long)r->ne0, (long long)r->ne1);
+    return wnw__check_tensor_type(t, r->kind == VECTOR);
 }
 
 /* Finds the tensor of this name and checks its kind and shape. */

@@ -20,6 +20,8 @@ int wnw__bind(struct wnw_model *m);
 
 /* Whether ggml's CPU backend can multiply with weights of the type and read single rows of them. */
 bool wnw__has_products(enum ggml_type type);
+/* E_UNSUPPORTED where a tensor, whose numbers are read one by one (is_float) or multiplied with, has a type that cannot be. */
+int wnw__check_tensor_type(const struct ggml_tensor *t, bool is_float);
 
 /* Copies weights that ggml can hold in a faster CPU layout to that layout and redirects m's pointers to the
  * copies. */

@@ -7,6 +7,7 @@
 #define WNW_COMPRESS_H
 
 #include "plan/source.h"
+#include "winnow_method.h"
 
 /* The most entries per head, on average, that certainly fit into a number of bytes per head. */
 uint64_t wnw__compress_entries_in(uint64_t bytes, const struct wnw__entry_bytes *entry);

@@ -132,7 +132,7 @@ static void add_protected(struct wnw__draft *draft, const wnw_size *size)
 }
 
 /* Finds out whether every entry stays after all, and sets or clears the warning accordingly. */
-static void find_whole(struct wnw__draft *draft, const wnw_size *size)
+static void mark_keep_all(struct wnw__draft *draft, const wnw_size *size)
 {
     const int32_t n_max = draft->cache.n_max;
     if (wnw__policy_keeps_all(draft->policy)) {
@@ -179,25 +179,8 @@ int wnw__draft_resolve_size(struct wnw__draft *draft, const wnw_size *size)
         return wnw__fail(WNW_E_ARG, "unknown kind of size %d", (int)size->kind);
     }
     add_protected(draft, size);
-    find_whole(draft, size);
+    mark_keep_all(draft, size);
     return WNW_OK;
-}
-
-int wnw__blocks_refuse(const char *name, const wnw_blocks *b, int32_t n, int32_t n_keep)
-{
-    const int32_t thinned = wnw__blocks_thinned(b, n);
-    if (thinned == 0)
-        return wnw__fail(
-            WNW_E_RANGE,
-            "%s keeps all %d entries, too few for the first %d and two blocks of %d, but the size "
-            "leaves %d per head; allow at least %d, give a ratio, or lower sink or lag",
-            name, n, b->sink, b->lag, n_keep, n);
-    return wnw__fail(
-        WNW_E_RANGE,
-        "%s always keeps the first %d and the last %d of %d entries and one of each of %d blocks "
-        "between them, but the size leaves %d per head; allow at least %d, give a ratio, or lower sink "
-        "or lag",
-        name, b->sink, n - b->sink - thinned * b->lag, n, thinned, n_keep, wnw__blocks_least(b, n));
 }
 
 int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, const struct wnw__due *due, char *warning)

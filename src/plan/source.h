@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/shape.h"
+#include "winnow_method.h"
 
 struct wnw_needs; /* winnow_method.h */
 struct wnw_observation;

@@ -6,6 +6,7 @@
  */
 #include "policy/policy.h"
 #include "profile/profile.h"
+#include "winnow_calibrate.h"
 
 #include <math.h>
 
@@ -27,7 +28,7 @@ static const wnw_sample_size usual_sample = {.least = 32, .most = 256, .every = 
 /* The share below which norms of values tell more than they cost. */
 #define VALUES_KEPT 0.25
 
-static bool has(const wnw_policy_facts *f, uint32_t kinds)
+static bool has_profiles(const wnw_policy_facts *f, uint32_t kinds)
 {
     return (f->profiles & kinds) == kinds;
 }
@@ -40,24 +41,24 @@ static double kept_of(const wnw_policy_facts *f)
 /* Whether head budgets from a profile of shares were measured down to the size. */
 static bool has_shares(const wnw_policy_facts *f)
 {
-    return has(f, 1u << WNW_PROFILE_SHARES) && kept_of(f) >= f->shares_least;
+    return has_profiles(f, 1u << WNW_PROFILE_SHARES) && kept_of(f) >= f->shares_least;
 }
 
 /* So little stays that values tell. */
-static bool few(const wnw_policy_facts *f)
+static bool small_budget(const wnw_policy_facts *f)
 {
     return kept_of(f) < VALUES_KEPT;
 }
 
 static bool few_of_shares(const wnw_policy_facts *f)
 {
-    return has_shares(f) && few(f);
+    return has_shares(f) && small_budget(f);
 }
 
 /* Whether a gate can be asked: it needs its profile and keys before RoPE, and works once all layers are read. */
 static bool has_gate(const wnw_policy_facts *f)
 {
-    return has(f, 1u << WNW_PROFILE_GATE) && !f->rope_unknown && f->phase != WNW_PHASE_LAYER;
+    return has_profiles(f, 1u << WNW_PROFILE_GATE) && !f->rope_unknown && f->phase != WNW_PHASE_LAYER;
 }
 
 static bool beyond_context(const wnw_policy_facts *f)
@@ -79,7 +80,7 @@ static bool gate_in_shares(const wnw_policy_facts *f)
 static bool has_input_gate(const wnw_policy_facts *f, bool otherwise)
 {
     const bool better_later = f->n_tokens > reach_of(f) && !f->decodes && otherwise;
-    return has(f, 1u << WNW_PROFILE_INPUTGATE) && !f->was_read && !better_later;
+    return has_profiles(f, 1u << WNW_PROFILE_INPUTGATE) && !f->was_read && !better_later;
 }
 
 static bool input_gate_in_shares(const wnw_policy_facts *f)
@@ -97,14 +98,14 @@ static bool input_gate_and_recent(const wnw_policy_facts *f)
 }
 
 /* What is asked is known, and nothing else will be. */
-static bool known_alone(const wnw_policy_facts *f)
+static bool question_only(const wnw_policy_facts *f)
 {
     return f->question_known && !f->more_questions;
 }
 
-static bool later_gate(const wnw_policy_facts *f)
+static bool gate_for_later(const wnw_policy_facts *f)
 {
-    return !known_alone(f) && has_gate(f);
+    return !question_only(f) && has_gate(f);
 }
 
 /* Replay needs the queries of the whole prompt, and positions after it. */
@@ -123,7 +124,7 @@ static bool has_sample(const wnw_policy_facts *f)
 
 static bool few_of_sample(const wnw_policy_facts *f)
 {
-    return has_sample(f) && few(f);
+    return has_sample(f) && small_budget(f);
 }
 
 static bool some_of_sample(const wnw_policy_facts *f)
@@ -180,7 +181,8 @@ static const struct row {
     {has_shares, "keydiff-shares", "keydiff-shares" LAST_STAY, "a profile of shares for this size",
      "Distinct keys are kept, in head budgets measured for this model.",
      "head budgets measured for this model", HEAD_BUDGETS},
-    {later_gate, "kvgate", NULL, "the question comes later, and a profile of gates on cached keys and values",
+    {gate_for_later, "kvgate", NULL,
+     "the question comes later, and a profile of gates on cached keys and values",
      "A scorer trained for this model judges what is cached.", "a scorer trained for this model", "none"},
     {few_of_sample, "keydiff-values-sampled", "keydiff-values-sampled" LAST_OF_FEW_STAY,
      "tokens can be read again, and less than a quarter is kept",
@@ -196,7 +198,7 @@ static const struct row {
     {has_sample, "keydiff-sampled", "keydiff-sampled" LAST_STAY, "tokens can be read again",
      "Distinct keys are kept, in head budgets that 32 repeated tokens measure.",
      "head budgets measured on this prompt", NO_PROFILE},
-    {known_alone, "snapkv:kernel=31", NULL, "the question is known, and no other follows",
+    {question_only, "snapkv:kernel=31", NULL, "the question is known, and no other follows",
      "It keeps what the question attends to.", "what the question attends to is kept", QUESTION_KNOWN},
     {always, "keydiff", NULL, "everything else", "Distinct keys are kept; it needs nothing but keys.",
      "distinct keys are kept", HEAD_BUDGETS},
@@ -205,13 +207,13 @@ enum { N_ROW = sizeof rows / sizeof *rows };
 
 /* The policies that a quality can be kept by, by the scorer whose losses are measured. No gate on hidden states speaks of what
  * follows on the last tokens, so that these stay. */
-static const char *const keepers[WNW_N_QUALITY] = {[WNW_QUALITY_REPLAY] = "replay",
-                                                   [WNW_QUALITY_KVGATE] = "kvgate",
-                                                   [WNW_QUALITY_INPUTGATE] = "kvzap:recent=32"};
+static const char *const quality_scorers[WNW_N_QUALITY] = {[WNW_QUALITY_REPLAY] = "replay",
+                                                           [WNW_QUALITY_KVGATE] = "kvgate",
+                                                           [WNW_QUALITY_INPUTGATE] = "kvzap:recent=32"};
 
 const char *wnw__quality_recipe(int32_t scorer)
 {
-    return keepers[scorer];
+    return quality_scorers[scorer];
 }
 
 double wnw__choice_share_below(const wnw_policy_facts *f)
@@ -224,7 +226,7 @@ double wnw__choice_share_below(const wnw_policy_facts *f)
     return most;
 }
 
-static void give(wnw_policy_choice *out, const struct row *row, bool question_known, int32_t until)
+static void give(wnw_policy_choice *out, const struct row *row, bool question_known, int32_t valid_until)
 {
     const char *const recipe_known = row->recipe_known ? row->recipe_known : row->recipe;
     const wnw_policy_choice own = {WNW_INIT(wnw_policy_choice),
@@ -233,7 +235,7 @@ static void give(wnw_policy_choice *out, const struct row *row, bool question_kn
                                    .when = row->when,
                                    .why = row->why,
                                    .evidence = row->evidence,
-                                   .until_tokens = until,
+                                   .until_tokens = valid_until,
                                    .reason = row->reason};
     wnw__sized_give(out, &own);
 }
@@ -247,13 +249,13 @@ static const struct row *find(const wnw_policy_facts *f)
 }
 
 /* What the choice depends on in addition to the facts. */
-struct wish {
+struct request {
     const wnw_profile *p;
     double quality; /* 0: a size is wanted */
 };
 
 /* Which row, or which scorer. */
-static const void *taken_for(const wnw_policy_facts *f, const struct wish *wish);
+static const void *choice_key(const wnw_policy_facts *f, const struct request *request);
 
 /* The longest prompt that fits into a context with its sample after it. */
 static int32_t longest_sampled(int32_t n_ctx)
@@ -266,19 +268,19 @@ static int32_t longest_sampled(int32_t n_ctx)
 
 /* The longest prompt up to which the choice stays the same, other facts unchanged. Choices change where one of these lengths is
  * reached. */
-static int32_t until(const wnw_policy_facts *f, const struct wish *wish)
+static int32_t valid_until(const wnw_policy_facts *f, const struct request *request)
 {
     const double room = ROOM_ENTRIES / kept_of(f);
     const int32_t last[] = {reach_of(f), f->n_ctx_train, longest_sampled(f->n_ctx_train),
                             room < INT32_MAX ? (int32_t)ceil(room) - 1 : 0};
-    const void *taken = taken_for(f, wish);
+    const void *taken = choice_key(f, request);
     int32_t least = INT32_MAX;
     for (size_t i = 0; i < sizeof last / sizeof *last; i++) {
         wnw_policy_facts longer = *f;
         if (last[i] < f->n_tokens || last[i] >= least)
             continue;
         longer.n_tokens = last[i] + 1;
-        if (taken_for(&longer, wish) != taken)
+        if (choice_key(&longer, request) != taken)
             least = last[i];
     }
     return least;
@@ -315,7 +317,7 @@ int wnw_policy_choose(wnw_policy_choice *out, const wnw_policy_facts *facts)
 {
     wnw_policy_facts f;
     WNW_TRY(take(&f, facts, out));
-    give(out, find(&f), f.question_known, f.n_tokens > 0 ? until(&f, &(struct wish){0}) : 0);
+    give(out, find(&f), f.question_known, f.n_tokens > 0 ? valid_until(&f, &(struct request){0}) : 0);
     return WNW_OK;
 }
 
@@ -329,7 +331,7 @@ static double share_that_stays(const wnw_profile *p, int32_t scorer, double qual
 }
 
 /* The scorer with which the fewest entries keep the quality; `replay`, whose refusal says what is missing, where none works. */
-static int32_t keeper(const wnw_policy_facts *f, const struct wish *wish)
+static int32_t quality_scorer(const wnw_policy_facts *f, const struct request *request)
 {
     const bool works[WNW_N_QUALITY] = {[WNW_QUALITY_REPLAY] = has_replay(f),
                                        [WNW_QUALITY_KVGATE] = has_gate(f),
@@ -337,17 +339,17 @@ static int32_t keeper(const wnw_policy_facts *f, const struct wish *wish)
     int32_t best = WNW_QUALITY_REPLAY;
     double least = 2;
     for (int32_t i = 0; i < WNW_N_QUALITY; i++) {
-        const double stays = works[i] ? share_that_stays(wish->p, i, wish->quality) : 2;
+        const double stays = works[i] ? share_that_stays(request->p, i, request->quality) : 2;
         best = stays < least ? i : best;
         least = stays < least ? stays : least;
     }
     return best;
 }
 
-static const void *taken_for(const wnw_policy_facts *f, const struct wish *wish)
+static const void *choice_key(const wnw_policy_facts *f, const struct request *request)
 {
-    if (wish->quality > 0)
-        return &keepers[keeper(f, wish)];
+    if (request->quality > 0)
+        return &quality_scorers[quality_scorer(f, request)];
     return find(f);
 }
 
@@ -355,16 +357,16 @@ int wnw_policy_choose_quality(wnw_policy_choice *out, const wnw_policy_facts *fa
                               double quality)
 {
     wnw_policy_facts f;
-    const struct wish wish = {p, quality};
+    const struct request request = {p, quality};
     WNW_TRY(take(&f, facts, out));
     if (!(quality > 0 && quality < 1))
         return wnw__fail(WNW_E_RANGE, "a quality of %g is to be kept; give one above 0 and below 1", quality);
-    const struct row row = {.recipe = keepers[keeper(&f, &wish)],
+    const struct row row = {.recipe = quality_scorers[quality_scorer(&f, &request)],
                             .when = "a quality is to be kept",
                             .why = "By calibration this scorer keeps that quality with the fewest entries.",
                             .reason = "by calibration it keeps that quality with the fewest entries",
                             .evidence = "the texts that the profile's calibration held out"};
-    give(out, &row, f.question_known, f.n_tokens > 0 ? until(&f, &wish) : 0);
+    give(out, &row, f.question_known, f.n_tokens > 0 ? valid_until(&f, &request) : 0);
     return WNW_OK;
 }
 

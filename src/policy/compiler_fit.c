@@ -4,6 +4,7 @@
 
 #include "base/opt.h"
 #include "profile/profile.h"
+#include "winnow_calibrate.h"
 
 #include <math.h>
 #include <stdio.h>

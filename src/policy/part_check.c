@@ -2,6 +2,7 @@
 /* Checks what a part's hooks return, as soon as a recipe has given the part its options. A value out of range
  * would otherwise be found by the driver, in the middle of its work. */
 #include "policy/part.h"
+#include "winnow_calibrate.h"
 
 enum { MAX_WINDOW = 1 << 20, MAX_LOOKAHEAD = 1024 };
 

@@ -4,6 +4,7 @@
 #include "policy/policy.h"
 
 #include "base/err.h"
+#include "winnow_calibrate.h"
 
 #include <stdio.h>
 #include <stdlib.h>

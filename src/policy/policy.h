@@ -7,6 +7,7 @@
 #include "base/shape.h"
 #include "policy/part.h"
 #include "winnow_method.h"
+#include "winnow_tools.h"
 
 struct wnw_policy {
     union wnw__part part[WNW_N_PART_KINDS]; /* by wnw_part_kind */

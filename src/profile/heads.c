@@ -2,6 +2,7 @@
 /* Lists of query heads in words: named one by one, the best ones of a profile, or drawn at random. */
 #include "base/random.h"
 #include "profile/profile.h"
+#include "winnow_calibrate.h"
 #include "winnow_study.h"
 
 #include <stdlib.h>

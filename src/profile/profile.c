@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Profiles: calibration results of one model, and the names in them. docs/reference/profiles.md has the format. */
 #include "profile/profile_impl.h"
+#include "winnow_calibrate.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/shape.h"
 #include "profile/input_gate.h"
+#include "winnow_tools.h"
 
 struct json_t; /* jansson's */
 

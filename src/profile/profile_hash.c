@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/random.h"
 #include "profile/profile.h"
+#include "winnow_calibrate.h"
 
 /* Hashes whether there is an array, and its bytes. */
 static uint64_t add(uint64_t h, const void *x, size_t n, size_t size)

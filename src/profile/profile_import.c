@@ -15,6 +15,7 @@
  * 2410.19258) have the shape of score lists: the caller of wnw__profile_read_as says which they are.
  */
 #include "profile/profile_impl.h"
+#include "winnow_calibrate.h"
 
 #include <math.h>
 #include <stdio.h>

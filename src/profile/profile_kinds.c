@@ -4,6 +4,7 @@
 #include "profile/profile_impl.h"
 
 #include "base/fingerprint_form.h"
+#include "winnow_calibrate.h"
 
 #include <math.h>
 #include <stdlib.h>

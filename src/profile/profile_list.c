@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lists of profiles' files, as the environment names them. */
 #include "profile/profile.h"
+#include "winnow_calibrate.h"
 
 #include <string.h>
 

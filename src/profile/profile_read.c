@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Files into profiles: what a file holds is read into a fresh profile and taken over from there. */
 #include "profile/profile_impl.h"
+#include "winnow_calibrate.h"
 
 #include <stdlib.h>
 #include <string.h>

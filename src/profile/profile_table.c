@@ -3,6 +3,7 @@
 #include "profile/profile.h"
 
 #include "base/err.h"
+#include "winnow_calibrate.h"
 
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Gates on hidden states as their authors publish them, files of tensors. I: number of a layer.
+ * Gates on hidden states as their authors publish them: files of tensors. I is the number of a layer.
  *
  *   KVzap (arXiv 2601.07891):        layers.I.weight [G][n_embd], layers.I.bias [G]; with hidden units layers.I.0.weight
  *                                    [m][n_embd], layers.I.0.bias, layers.I.2.weight [G][m], layers.I.2.bias. The authors'
  *                                    older code says module_list in place of layers.
- *   Fast KVzip (arXiv 2601.17668):   I.q_proj.weight [H e][n_embd], I.q_proj.bias, I.k_proj.weight [G e][n_embd],
+ *   Fast KVzip (arXiv 2601.17668):   I.q_proj.weight [H e][n_embd], I.q_proj.bias, I.k_proj.weight [G e][n_embd];
  *                                    I.q_norm.weight [e], I.k_norm.weight [e], I.k_base [G][1][S][e], I.b [G][1][H / G]. Their
  *                                    files are pickled. docs/reference/profiles.md shows how to make tensors of them.
  *
@@ -13,6 +13,7 @@
  */
 #include "profile/profile_impl.h"
 #include "profile/tensors.h"
+#include "winnow_calibrate.h"
 
 #include <stdlib.h>
 

@@ -8,6 +8,7 @@
 
 #include "base/strings.h"
 #include "base/system.h"
+#include "winnow_calibrate.h"
 
 #include <math.h>
 #include <stdlib.h>

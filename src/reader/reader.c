@@ -4,6 +4,7 @@
  * is answered in a copy of it, so that no question sees another one.
  */
 #include "base/err.h"
+#include "winnow_method.h"
 #include "winnow_store.h"
 
 #include <stdlib.h>
@@ -20,7 +21,6 @@ struct document {
     int32_t n_tokens; /* that the session has read */
     int32_t *tokens;  /* [n_tokens], owned */
     bool pieces;      /* the tokens are not those of the text: documents were added one by one */
-    wnw_policy *policy;
     wnw_stored *stored;
     wnw_engine *engine;
     wnw_session *session;
@@ -36,7 +36,6 @@ static void clear(struct document *d)
     wnw_session_free(d->session);
     wnw_engine_free(d->engine);
     wnw_stored_free(d->stored);
-    wnw_policy_free(d->policy);
     free(d->tokens);
     free(d->recipe);
     free(d->text);
@@ -80,33 +79,20 @@ const wnw_session *wnw_reader_session(const wnw_reader *r)
 
 /* ---- Reading a document ---- */
 
-/* Makes the policy that is asked for, or the one that is chosen for the run. */
-static int make_policy(wnw_policy **out, const wnw_model *m, const wnw_run *run, const char *recipe)
-{
-    wnw_policy_facts facts = wnw_policy_facts_default();
-    wnw_policy_choice choice = wnw_policy_choice_default();
-    if (strcmp(recipe, "auto") != 0)
-        return wnw_policy_parse(out, recipe, NULL);
-    WNW_TRY(wnw_policy_facts_of(&facts, m, run));
-    facts.kept = 1 - run->size.ratio;
-    WNW_TRY(wnw_policy_choose(&choice, &facts));
-    return wnw_policy_parse(out, choice.recipe, NULL);
-}
-
-/* Reads the first piece of the prompt and compresses it; d has its recipe and ratio. */
+/* Reads the tokens of d, the first piece of the prompt, and compresses them; d has its recipe and ratio. */
 static int read_first(struct document *d, const wnw_model *m, const wnw_prompt *prompt)
 {
+    const wnw_run_more more = {WNW_INIT(wnw_run_more), .question_later = true, .once = true};
     wnw_run run = wnw_run_default();
     run.prompt = prompt;
-    run.question_later = run.once = true;
+    run.more = &more;
     run.size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = d->ratio};
     WNW_TRY(wnw_session_new(&d->session, m, NULL));
     if (d->ratio > 0) {
-        WNW_TRY(make_policy(&d->policy, m, &run, d->recipe));
-        run.policy = d->policy;
+        run.recipe = d->recipe;
         WNW_TRY(wnw_session_begin(d->session, &run));
     }
-    return wnw_session_read(d->session, prompt->tokens, prompt->n_context, NULL);
+    return wnw_session_read(d->session, d->tokens, d->n_tokens, NULL);
 }
 
 static int copy_tokens(struct document *d, const int32_t *tokens, int32_t n)
@@ -122,15 +108,15 @@ static int copy_tokens(struct document *d, const int32_t *tokens, int32_t n)
 
 static int read_document(struct document *d, const wnw_model *m, const char *question)
 {
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     wnw_prompt_params layout = d->layout;
     layout.question = question;
     int rc = wnw_prompt_build(&prompt, m, &layout);
     if (rc == WNW_OK)
-        rc = copy_tokens(d, prompt.tokens, prompt.n_context);
+        rc = copy_tokens(d, wnw_prompt_tokens(prompt, NULL), wnw_prompt_n_context(prompt));
     if (rc == WNW_OK)
-        rc = read_first(d, m, &prompt);
-    wnw_prompt_clear(&prompt);
+        rc = read_first(d, m, prompt);
+    wnw_prompt_free(prompt);
     return rc;
 }
 
@@ -140,7 +126,18 @@ static bool is_read(const struct document *d, const char *recipe, double ratio, 
            d->ratio == ratio;
 }
 
-/* Makes the document the one that the reader has read. Nothing changes on failure. */
+/* Makes the document the one that the reader has read. rc: that of reading it; after a failure the reader stays as it is. */
+static int replace(wnw_reader *r, struct document *d, int rc)
+{
+    if (rc == WNW_OK) {
+        clear(&r->doc);
+        r->doc = *d;
+    } else {
+        clear(d);
+    }
+    return rc;
+}
+
 static int take_document(wnw_reader *r, const char *recipe, double ratio, const char *text,
                          const char *question)
 {
@@ -149,14 +146,8 @@ static int take_document(wnw_reader *r, const char *recipe, double ratio, const 
                          .recipe = strdup(recipe),
                          .ratio = ratio};
     d.layout.document = d.text;
-    int rc = d.text && d.recipe ? read_document(&d, r->model, question) : no_memory("a document");
-    if (rc == WNW_OK) {
-        clear(&r->doc);
-        r->doc = d;
-    } else {
-        clear(&d);
-    }
-    return rc;
+    return replace(r, &d,
+                   d.text && d.recipe ? read_document(&d, r->model, question) : no_memory("a document"));
 }
 
 /* ---- Answering ---- */
@@ -178,8 +169,9 @@ static int generate(wnw_session *s, wnw_text_fn on_text, void *user)
 /* E_MISMATCH where the template writes the document otherwise than when it was read, as one that writes the date does. */
 static int check_beginning(const struct document *d, const wnw_prompt *prompt)
 {
-    if (d->pieces || (prompt->n_context == d->n_tokens &&
-                      memcmp(prompt->tokens, d->tokens, (size_t)d->n_tokens * sizeof *d->tokens) == 0))
+    const int32_t *tokens = wnw_prompt_tokens(prompt, NULL);
+    if (d->pieces || (wnw_prompt_n_context(prompt) == d->n_tokens &&
+                      memcmp(tokens, d->tokens, (size_t)d->n_tokens * sizeof *d->tokens) == 0))
         return WNW_OK;
     return wnw__fail(
         WNW_E_MISMATCH,
@@ -193,26 +185,28 @@ static int begin_answer(wnw_session **s, int32_t *from, const wnw_reader *r, con
     if (!r->doc.session)
         return wnw_session_new(s, r->model, NULL);
     WNW_TRY(check_beginning(&r->doc, prompt));
-    *from = prompt->n_context;
+    *from = wnw_prompt_n_context(prompt);
     return wnw_session_copy(s, r->doc.session);
 }
 
 static int answer(const wnw_reader *r, const char *question, wnw_text_fn on_text, void *user)
 {
     wnw_prompt_params layout = r->doc.session ? r->doc.layout : wnw_prompt_default_params();
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     wnw_session *s = NULL;
-    int32_t from;
+    int32_t from, n;
     layout.question = question;
     int rc = wnw_prompt_build(&prompt, r->model, &layout);
     if (rc == WNW_OK)
-        rc = begin_answer(&s, &from, r, &prompt);
-    if (rc == WNW_OK)
-        rc = wnw_session_read(s, prompt.tokens + from, prompt.n_tokens - from, NULL);
+        rc = begin_answer(&s, &from, r, prompt);
+    if (rc == WNW_OK) {
+        const int32_t *tokens = wnw_prompt_tokens(prompt, &n);
+        rc = wnw_session_read(s, tokens + from, n - from, NULL);
+    }
     if (rc == WNW_OK)
         rc = generate(s, on_text, user);
     wnw_session_free(s);
-    wnw_prompt_clear(&prompt);
+    wnw_prompt_free(prompt);
     return rc;
 }
 
@@ -264,12 +258,5 @@ int wnw_reader_load(wnw_reader *r, const char *path)
 {
     WNW_REQUIRE(r);
     struct document d = {.layout = wnw_prompt_default_params()};
-    const int rc = load(&d, r->model, path);
-    if (rc == WNW_OK) {
-        clear(&r->doc);
-        r->doc = d;
-    } else {
-        clear(&d);
-    }
-    return rc;
+    return replace(r, &d, load(&d, r->model, path));
 }

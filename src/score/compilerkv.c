@@ -19,6 +19,7 @@
  */
 #include "policy/compiler.h"
 #include "policy/window.h"
+#include "winnow_calibrate.h"
 
 struct opts {
     int32_t window;

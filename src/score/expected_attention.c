@@ -21,6 +21,7 @@
 #include "policy/window.h"
 #include "profile/profile.h"
 #include "score/score.h"
+#include "winnow_calibrate.h"
 
 #include <math.h>
 #include <string.h>

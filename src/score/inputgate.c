@@ -19,6 +19,7 @@
  */
 #include "policy/count.h"
 #include "policy/part.h"
+#include "winnow_calibrate.h"
 
 #include <string.h>
 

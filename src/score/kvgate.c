@@ -16,6 +16,7 @@
 #include "policy/part.h"
 #include "profile/profile.h"
 #include "score/score.h"
+#include "winnow_calibrate.h"
 
 static void needs(const void *opts, wnw_needs *out)
 {

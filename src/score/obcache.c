@@ -8,6 +8,10 @@
  *     value   A_ip^2 ||v_p||^2
  *     key     (A_ip Z_ip)^2 ||v_p - o_i||^2
  *     joint   value + key + 2 A_ip^2 Z_ip (||v_p||^2 - v_p . o_i)  =  || A_ip (v_p + Z_ip (v_p - o_i)) ||^2
+ *     drop    (A_ip / (1 - A_ip))^2 ||v_p - o_i||^2
+ *
+ * `drop` is DropKV's rule: the exact change of o_i when entry p goes and the attention to the others grows to
+ * a sum of 1. Its denominator is at least 1e-4, so that an entry with all of the attention has a finite score.
  *
  * The sums are pooled along the positions like SnapKV's attention and averaged over the query heads of the KV
  * head. The output projection is not seen; a model with soft-capping has its logits from before the capping.
@@ -19,8 +23,9 @@
 
 #include <math.h>
 
-enum { BLOCK = 64 }; /* entries whose products with the window are held at a time */
-enum prune { PRUNE_JOINT, PRUNE_VALUE, PRUNE_KEY };
+enum { BLOCK = 64 };                   /* entries whose products with the window are held at a time */
+static const double LEAST_REST = 1e-4; /* attention to all other entries */
+enum prune { PRUNE_JOINT, PRUNE_VALUE, PRUNE_KEY, PRUNE_DROP };
 
 struct opts {
     struct wnw__window_opts w;
@@ -82,6 +87,26 @@ struct block {
     const float *z, *vo; /* [n_row][BLOCK] logits, and v . o */
 };
 
+/* What the square of the attention p is multiplied by; vv = ||v||^2, vo = v . o, oo = ||o||^2. */
+static double factor(enum prune prune, double p, double logit, double vv, double vo, double oo)
+{
+    const double apart = fmax(vv - 2 * vo + oo, 0); /* rounding can take it below 0 */
+    const double key = logit * logit * apart;
+    switch (prune) {
+    case PRUNE_VALUE:
+        return vv;
+    case PRUNE_KEY:
+        return key;
+    case PRUNE_DROP: {
+        const double rest = fmax(1 - p, LEAST_REST);
+        return apart / (rest * rest);
+    }
+    case PRUNE_JOINT:
+        break;
+    }
+    return fmax(vv + key + 2 * logit * (vv - vo), 0);
+}
+
 /* s[m] = sums over the window. */
 static void saliency(enum prune prune, const struct block *b, float *s)
 {
@@ -97,10 +122,7 @@ static void saliency(enum prune prune, const struct block *b, float *s)
             const double p = b->a[w * b->stride + i], logit = b->z[w * BLOCK + i], dot = b->vo[w * BLOCK + i];
             if (p <= 0)
                 continue;
-            const double vv = norm[i], apart = vv - 2 * dot + oo;
-            const double key = logit * logit * (apart > 0 ? apart : 0), cross = 2 * logit * (vv - dot);
-            const double sum = prune == PRUNE_VALUE ? vv : prune == PRUNE_KEY ? key : vv + key + cross;
-            s[i] += (float)(p * p * (sum > 0 ? sum : 0));
+            s[i] += (float)(p * p * factor(prune, p, logit, norm[i], dot, oo));
         }
     }
 }
@@ -150,18 +172,19 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     return WNW_OK;
 }
 
-static const char *const prunes[] = {"joint", "value", "key", NULL};
+static const char *const prunes[] = {"joint", "value", "key", "drop", NULL};
 
-static const wnw_option options[] = {WNW_OPTION_WINDOW(32),
-                                     WNW_OPTION_KERNEL(7),
-                                     WNW_OPTION_POOL(WNW_POOL_MAX),
-                                     {.name = "prune",
-                                      .help = "what is thought to be taken away: value, key, or both",
-                                      .type = WNW_OPT_ENUM,
-                                      .offset = offsetof(struct opts, prune),
-                                      .def = PRUNE_JOINT,
-                                      .choices = prunes},
-                                     {0}};
+static const wnw_option options[] = {
+    WNW_OPTION_WINDOW(32),
+    WNW_OPTION_KERNEL(7),
+    WNW_OPTION_POOL(WNW_POOL_MAX),
+    {.name = "prune",
+     .help = "what is thought to be taken away: value, key, both, or the entry itself (drop)",
+     .type = WNW_OPT_ENUM,
+     .offset = offsetof(struct opts, prune),
+     .def = PRUNE_JOINT,
+     .choices = prunes},
+    {0}};
 
 const wnw_scorer wnw__scorer_obcache = {
     .part = {WNW_SCORER_INIT, .name = "obcache",
@@ -171,7 +194,8 @@ const wnw_scorer wnw__scorer_obcache = {
              .details =
                  "With attention `A`, scaled logit `Z` and head output `o` of a query of the window, summed "
                  "over the window: `prune=value` `A^2 ||v||^2`, `key` `(A Z)^2 ||v - o||^2`, `joint` "
-                 "`||A (v + Z (v - o))||^2`. Pooled as SnapKV's attention, mean over the group.\n\n"
+                 "`||A (v + Z (v - o))||^2`, `drop` (DropKV) `(A / (1 - A))^2 ||v - o||^2`, the exact "
+                 "change of the output. Pooled as SnapKV's attention, mean over the group.\n\n"
                  "Cost: O(n w d) per query head.",
              .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_QUERY_HEADS,
              .check = check, .needs = needs, .keep = wnw__window_keep},

@@ -15,6 +15,7 @@
  */
 #include "policy/part.h"
 #include "profile/profile.h"
+#include "winnow_calibrate.h"
 
 struct opts {
     int32_t recent;

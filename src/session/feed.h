@@ -4,6 +4,7 @@
 #define WNW_FEED_H
 
 #include "winnow.h"
+#include "winnow_batch.h"
 
 /* The session's next n tokens, at most n_ubatch, on their way through layers from .. to - 1. */
 struct wnw__span {

@@ -31,7 +31,7 @@ static int keep_queries(wnw_session *copy, int32_t n)
 {
     const struct wnw__record_needs needs = {
         .merged = {WNW_INIT(wnw_needs), .flags = WNW_NEED_WINDOW_ATTN, .window = n}, .generated = true};
-    wnw__rules_set(copy, &(struct wnw__eviction){0}, false);
+    wnw__rules_set(copy, &(struct wnw__eviction){0}, NULL, false);
     return wnw__recorders_declare(&copy->recorders, &copy->cache, &needs, &copy->shape);
 }
 

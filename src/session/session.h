@@ -7,8 +7,8 @@
 #include "forward/executor.h"
 #include "observe/source.h"
 #include "plan/compress.h"
-#include "session/ids.h"
 #include "session/rules/rules.h"
+#include "session/token_log.h"
 #include "winnow_study.h"
 
 /* Query heads that are switched off. The struct starts as {0}, which masks nothing, and is freed by wnw__masks_free. */
@@ -30,7 +30,7 @@ struct wnw_session {
     struct wnw__recurrent *recurrent; /* NULL = the model has no recurrent layers */
     struct wnw__recorders recorders;
     struct wnw__record_shape shape; /* borrowed by the recorders */
-    struct wnw__ids ids;
+    struct wnw__token_log token_log;
     const wnw_profile *profile; /* borrowed; NULL = none */
     struct wnw__proj *proj[2];  /* projected norms, made at first use: [0] of KV heads, [1] of query heads */
     int32_t n_past;
@@ -82,6 +82,10 @@ int wnw__masks_copy(struct wnw__masks *to, const struct wnw__masks *from, size_t
 const uint8_t *wnw__masks_for(const struct wnw__masks *m, bool generated);
 
 /* ---- What is recorded: wnw_session_begin gets the policies that will plan (declare.c) ---- */
+
+/* Parses the recipe of the run, or chooses a policy where it is an automatic one (facts.c). was_read: what was observed while the
+ * session's tokens were read is not there. E_ARG: the run has a policy too, or no such recipe. */
+int wnw__run_policy(wnw_policy **out, const wnw_session *s, const wnw_run *run, bool was_read);
 
 /* From now on nothing is recorded that policies need; rules, profile and what was said of the prompt stay. */
 void wnw__session_end_observing(wnw_session *s);

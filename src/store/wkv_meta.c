@@ -4,6 +4,7 @@
 
 #include "base/fingerprint_form.h"
 #include "base/json.h"
+#include "winnow_tools.h"
 
 #include <limits.h>
 #include <string.h>

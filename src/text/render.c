@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "text/render.h"
 #include "text/llama_calls.h"
+#include "winnow_tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,6 +12,7 @@
 
 #include "model/model.h"
 #include "text/tokenizer.h"
+#include "winnow_tools.h"
 
 #include <llama.h>
 #include <string.h>

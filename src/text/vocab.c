@@ -78,8 +78,8 @@ static int collect(struct texts *t, const struct gguf_context *g, const struct a
                              (long long)i, text);
         if (sscanf(text, "[EMPTY_%lld]%n", &number, &end) == 1 && text[end] == '\0' && end > 0 &&
             number >= 0 && number < tokens->n && *gguf_get_arr_str(g, tokens->id, (size_t)number) == '\0')
-            return wnw__fail(WNW_E_FORMAT,
-                             "the GGUF's vocabulary is damaged: '%.40s' stands for an empty token", text);
+            return wnw__fail(WNW_E_FORMAT, "the GGUF's vocabulary is damaged: '%.40s' is an empty token",
+                             text);
         t->slot[at] = text;
     }
     return WNW_OK;
@@ -195,21 +195,38 @@ static int check_none(const struct gguf_context *g, int32_t n_rows)
     return WNW_OK;
 }
 
+/* Finds the name of the tokenizer; NULL: the file says that it has no vocabulary, and that was checked. */
+static int find_tokenizer(const char **model, const struct gguf_context *g, int32_t n_rows)
+{
+    *model = wnw__key_str(g, "tokenizer.ggml.model");
+    if (!*model)
+        return wnw__fail(WNW_E_FORMAT, "the GGUF lacks the text tokenizer.ggml.model");
+    if (strcmp(*model, "none") != 0 && strcmp(*model, "no_vocab") != 0)
+        return WNW_OK;
+    *model = NULL;
+    return check_none(g, n_rows);
+}
+
+static int find_tokens(struct array *tokens, const struct gguf_context *g)
+{
+    WNW_TRY(find_array(tokens, g, "tokenizer.ggml.tokens"));
+    if (tokens->n < 1 || tokens->type != GGUF_TYPE_STRING)
+        return wnw__fail(WNW_E_FORMAT, "the GGUF has no list of texts tokenizer.ggml.tokens");
+    return WNW_OK;
+}
+
 int wnw__vocab_check(const struct gguf_context *g, int32_t n_rows)
 {
     struct array tokens;
     struct texts texts = {0};
-    const char *model = wnw__key_str(g, "tokenizer.ggml.model");
+    const char *model;
+    WNW_TRY(find_tokenizer(&model, g, n_rows));
     if (!model)
-        return wnw__fail(WNW_E_FORMAT, "the GGUF lacks the text tokenizer.ggml.model");
-    if (strcmp(model, "none") == 0 || strcmp(model, "no_vocab") == 0)
-        return check_none(g, n_rows);
+        return WNW_OK;
     const bool spm = strcmp(model, "llama") == 0;
     if (!spm && strcmp(model, "gpt2") != 0)
         return wnw__fail(WNW_E_UNSUPPORTED, "tokenizer '%.40s' is not supported (gpt2 and llama are)", model);
-    WNW_TRY(find_array(&tokens, g, "tokenizer.ggml.tokens"));
-    if (tokens.n < 1 || tokens.type != GGUF_TYPE_STRING)
-        return wnw__fail(WNW_E_FORMAT, "the GGUF has no list of texts tokenizer.ggml.tokens");
+    WNW_TRY(find_tokens(&tokens, g));
     if (tokens.n > n_rows)
         return wnw__fail(WNW_E_FORMAT, "%lld tokens in the vocabulary, %d rows of embeddings",
                          (long long)tokens.n, (int)n_rows);
@@ -286,14 +303,11 @@ int wnw__vocab_admit(const struct gguf_context *g, int32_t n_rows)
 {
     struct array tokens;
     struct texts texts = {0};
-    const char *model = wnw__key_str(g, "tokenizer.ggml.model");
+    const char *model;
+    WNW_TRY(find_tokenizer(&model, g, n_rows));
     if (!model)
-        return wnw__fail(WNW_E_FORMAT, "the GGUF lacks the text tokenizer.ggml.model");
-    if (strcmp(model, "none") == 0 || strcmp(model, "no_vocab") == 0)
-        return check_none(g, n_rows);
-    WNW_TRY(find_array(&tokens, g, "tokenizer.ggml.tokens"));
-    if (tokens.n < 1 || tokens.type != GGUF_TYPE_STRING)
-        return wnw__fail(WNW_E_FORMAT, "the GGUF has no list of texts tokenizer.ggml.tokens");
+        return WNW_OK;
+    WNW_TRY(find_tokens(&tokens, g));
     WNW_TRY(check_scores(g, tokens.n));
     WNW_TRY(check_types(g, &tokens));
     WNW_TRY(check_around(g, model, tokens.n));

@@ -91,8 +91,8 @@ def check_bare_options(path, text):
 
 
 def check_recipes(path, text):
-    """--policy RECIPE, and the rows of README's table of methods."""
-    recipes = re.findall(r"--policy ([a-z0-9_+:=.-]+)", text)
+    """--policy RECIPE without a plugin's parts, and the rows of README's table of methods."""
+    recipes = re.findall(r"--policy ([a-z0-9_+:=.-]+)", re.sub(r"^.* --plugin .*$", "", text, flags=re.M))
     if path == "README.md":
         recipes += re.findall(r"^\| `([a-z_0-9-]+)` \|", text, flags=re.M)
     names = set(re.findall(r"^  ?(?:  )?(\S+)", output("methods"), flags=re.M))

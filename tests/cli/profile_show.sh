@@ -48,6 +48,27 @@ bad 'gates of no layer' 'gates of no layer' profile show "$work/nothing.json"
 bad 'very many numbers' '268443648 numbers; tables of up to 268435456' profile show "$work/most.json"
 bad 'half a command' 'needs one of: show, import' profile
 
+# Thresholds of two layers, two entropy bins and two perplexity bins: the map of the mean has (1 + 0) / 2 in its first cell and 0 elsewhere.
+compiler=$(ls share/profiles/smollm2-135m/compiler-b*.json | head -1)
+py "$work" "$compiler" <<'PY'
+import json, sys
+o = json.load(open(sys.argv[2]))
+L, H = o["model"]["n_layer"], o["model"]["n_head"]
+r = o["results"]
+r.update(entropy_edges=[1.0], ppl_edges=[2.0], default_ppl_bin=0, tau=[[[1.0 if l % 2 == 0 else 0.0, 0.0], [0.0, 0.0]] for l in range(L)])
+r.pop("tau_learned", None); r.pop("tau_from", None)
+o["settings"].update(entropy_bins=2, ppl_bins=2)
+json.dump(o, open(sys.argv[1] + "/tau.json", "w"))
+PY
+good 'thresholds' profile show "$work/tau.json" --map "$work/tau.svg" && {
+    grep -A3 '^tau, mean over the layers$' "$work/out" >"$work/mean"
+    grep -q "perplexity bin across, entropy bin down; '.' = 0 .. '@' = 0.5$" "$work/mean" || fail "thresholds: $(cat "$work/mean")"
+    sed -n 3p "$work/mean" | grep -q ' 0  @\.$' || fail "thresholds: $(cat "$work/mean")"
+    sed -n 4p "$work/mean" | grep -q ' 1  \.\.$' || fail "thresholds: $(cat "$work/mean")"
+    grep -A3 '^tau, bin = entropy bin \* 2 + perplexity bin$' "$work/out" | sed -n 3p | grep -q ' 0  @\.\.\.$' || fail 'thresholds of layers'
+    grep -q 'perplexity bin' "$work/tau.svg" || fail 'the picture has no thresholds by perplexity'
+}
+
 # ---- import: the shapes of the model come from its profile of query statistics ----
 good 'stats' calibrate stats -m "$model" --set pieces=1,length=64 -o "$work/stats.json"
 good 'show stats' profile show "$work/stats.json" && grep -q 'filter, length of the vectors' "$work/out" || fail 'stats: no map of vectors'

@@ -74,6 +74,20 @@ assert text.startswith("<!-- Rendered from docs/src/research/page.md"), text
 assert want in text, (want, text)
 assert f"; {row['delta']:.1f} ({row['lo']:.1f} .. {row['hi']:.1f}); 2.50 0.25 2 100" in text, text
 PY
+# The rule of verdicts, by hand: 0.01 * 3, 0.02 * 2, 0.03 * 1 (never below the one before).
+python3 - "$tree/scripts" <<'PY' || fail 'verdicts do not follow their rule'
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import records
+
+found = records.holm({"a": 0.02, "b": 0.01, "c": 0.03})
+assert all(abs(found[k] - v) < 1e-12 for k, v in {"b": 0.03, "a": 0.04, "c": 0.04}.items()), found
+assert records.holm({"a": 0.6, "b": 0.7}) == {"a": 1.0, "b": 1.0}
+for low, high, p, p_page, said in ((1, 9, 0.01, 0.04, "**yes**"), (1, 9, 0.01, 0.06, "yes"), (-9, -1, 0.049, 0.5, "no"), (-9, -1, 0.05, 0.5, "not told"), (-4, 4, 1, 1, "equal"),
+                                   (-5, 4, 1, 1, "not told"), (0.1, 4, 0.2, 0.2, "not told"), (None, None, 0.01, 0.01, "not told")):
+    assert records.verdict({"low": low, "high": high, "p": p}, p_page) == said, (low, high, p, p_page)
+PY
 # A page, a number, the list of runs and an answer that somebody has changed.
 changed() { # FILE SED-SCRIPT WHAT-IS-SAID
     cp "$tree/$1" "$work/saved"

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "peek_plan.h"
+#include "winnow_calibrate.h"
 
 enum { N_LAYER = 2, N_HEAD = 4, N_HEAD_KV = 2, N_EMBD_HEAD = 8 };
 

@@ -5,6 +5,7 @@
  * positions. Plans that are accepted are applied; what the cache holds afterwards is what the plan said.
  */
 #include "fuzz.h"
+#include "winnow_method.h"
 
 #include <math.h>
 #include <stdlib.h>

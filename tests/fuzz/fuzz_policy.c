@@ -2,6 +2,7 @@
 /* The input is a recipe. What is parsed has a canonical form that parses to itself. */
 #include "fuzz.h"
 #include "winnow_method.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>

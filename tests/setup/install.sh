@@ -32,7 +32,7 @@ cp -r "$work/stage/usr/else" "$prefix"
 mv "$work/stage/usr/else" "$work/stage/kept" # what still looked there would not find it
 
 # ---- What is there ----
-for file in bin/winnow include/winnow.h include/winnow_method.h include/winnow_calibrate.h include/winnow_store.h include/winnow_study.h share/doc/winnow/{LICENSE,NOTICE} \
+for file in bin/winnow include/winnow{,_batch,_bridge,_calibrate,_chat,_method,_store,_study,_tools}.h share/doc/winnow/{LICENSE,NOTICE} \
     share/winnow/text/calibration.txt share/winnow/text/held-out.txt share/winnow/text/README.md share/winnow/text/kinds/{code,dialogue,records}.txt \
     share/winnow/profiles/{smollm2-135m,qwen2.5-coder-0.5b}/{srh,layers,heads,stats,compiler-b512,curves,shares}.json \
     share/winnow/profiles/smollm2-135m/{gate,inputgate,quality}.json share/man/man1/{winnow,winnow-run,winnow-bench-observe}.1 \

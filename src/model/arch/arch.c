@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "model/arch/arch.h"
+#include "winnow_tools.h"
 
 #include <math.h>
 #include <stdio.h>

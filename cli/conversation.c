@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "cli/talk.h"
+#include "cli/conversation.h"
 
 #include "app/console.h"
 
@@ -20,7 +20,7 @@ static void clear_turn(struct cli_turn *turn)
     *turn = (struct cli_turn){0};
 }
 
-static void close_chat(struct cli_talk *t)
+static void close_chat(struct cli_conversation *t)
 {
     wnw_chat_free(t->chat);
     t->chat = NULL;
@@ -29,29 +29,24 @@ static void close_chat(struct cli_talk *t)
 
 /* ---- Going through the turns ---- */
 
-int cli_talk_restart(struct cli_talk *t)
+int cli_conversation_restart(struct cli_conversation *t)
 {
     close_chat(t);
     const int status = wnw_chat_open(&t->chat, t->model, &t->layout);
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-static int take_header(struct cli_talk *t, const wnw_prompt *first)
+static int take_header(struct cli_conversation *t, const wnw_prompt *first)
 {
-    const size_t bytes = (size_t)first->n_suffix * sizeof *first->suffix;
-    wnw_prompt_clear(&t->header);
-    t->header = wnw_prompt_default();
-    t->header.suffix = malloc(bytes + 1);
-    if (!t->header.suffix)
-        return no_memory();
-    if (bytes > 0)
-        memcpy(t->header.suffix, first->suffix, bytes);
-    t->header.n_suffix = first->n_suffix;
-    t->header.n_prefix = first->n_prefix;
-    return APP_OK;
+    const wnw_prompt_parts of = wnw_prompt_parts_of(first);
+    wnw_prompt_free(t->header);
+    const int status =
+        wnw_prompt_new(&t->header, &(wnw_prompt_parts){WNW_INIT(wnw_prompt_parts), .n_prefix = of.n_prefix,
+                                                       .suffix = of.suffix, .n_suffix = of.n_suffix});
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-int cli_talk_next(wnw_prompt *out, struct cli_talk *t)
+int cli_conversation_next(wnw_prompt **out, struct cli_conversation *t)
 {
     struct cli_turn *turn = &t->turns[t->n_laid];
     /* An empty document separates the question from the text before it. */
@@ -59,12 +54,12 @@ int cli_talk_next(wnw_prompt *out, struct cli_talk *t)
         wnw_chat_user(out, t->chat, turn->document ? turn->document : "", turn->question, NULL);
     if (status != WNW_OK)
         return app_fail_status(status);
-    turn->n_past = out->n_past;
-    turn->n_context = out->n_context;
-    return t->n_laid == 0 ? take_header(t, out) : APP_OK;
+    turn->n_past = wnw_prompt_n_past(*out);
+    turn->n_context = wnw_prompt_n_context(*out);
+    return t->n_laid == 0 ? take_header(t, *out) : APP_OK;
 }
 
-int cli_talk_close(struct cli_talk *t)
+int cli_conversation_close(struct cli_conversation *t)
 {
     const struct cli_turn *turn = &t->turns[t->n_laid];
     const int status = wnw_chat_answer(t->chat, turn->answer, turn->n_answer);
@@ -72,15 +67,15 @@ int cli_talk_close(struct cli_talk *t)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-int cli_talk_lay_out(struct cli_talk *t)
+int cli_conversation_lay_out(struct cli_conversation *t)
 {
-    int rc = t->chat ? APP_OK : cli_talk_restart(t);
+    int rc = t->chat ? APP_OK : cli_conversation_restart(t);
     while (rc == APP_OK && t->n_laid < t->n) {
-        wnw_prompt prompt = wnw_prompt_default();
-        rc = cli_talk_next(&prompt, t);
-        wnw_prompt_clear(&prompt);
+        wnw_prompt *prompt = NULL;
+        rc = cli_conversation_next(&prompt, t);
+        wnw_prompt_free(prompt);
         if (rc == APP_OK)
-            rc = cli_talk_close(t);
+            rc = cli_conversation_close(t);
     }
     if (rc != APP_OK)
         close_chat(t);
@@ -89,7 +84,7 @@ int cli_talk_lay_out(struct cli_talk *t)
 
 /* ---- A turn more ---- */
 
-static int add_turn(struct cli_talk *t, const char *document, const char *question)
+static int add_turn(struct cli_conversation *t, const char *document, const char *question)
 {
     if (t->n == t->cap) {
         const int32_t cap = 2 * t->cap + 8;
@@ -108,20 +103,21 @@ static int add_turn(struct cli_talk *t, const char *document, const char *questi
     return APP_OK;
 }
 
-int cli_talk_ask(wnw_prompt *out, struct cli_talk *t, const char *document, const char *question)
+int cli_conversation_ask(wnw_prompt **out, struct cli_conversation *t, const char *document,
+                         const char *question)
 {
-    int rc = cli_talk_lay_out(t);
+    int rc = cli_conversation_lay_out(t);
     if (rc == APP_OK)
         rc = add_turn(t, document, question);
     if (rc != APP_OK)
         return rc;
-    rc = cli_talk_next(out, t);
+    rc = cli_conversation_next(out, t);
     if (rc != APP_OK)
-        cli_talk_drop(t);
+        cli_conversation_drop(t);
     return rc;
 }
 
-int cli_talk_answer(struct cli_talk *t, const wnw_generated *said)
+int cli_conversation_answer(struct cli_conversation *t, const wnw_generated *said)
 {
     struct cli_turn *turn = &t->turns[t->n - 1];
     turn->said = strdup(said->text ? said->text : "");
@@ -132,10 +128,10 @@ int cli_talk_answer(struct cli_talk *t, const wnw_generated *said)
         memcpy(turn->answer, said->tokens, (size_t)said->n_tokens * sizeof *turn->answer);
     turn->n_answer = said->n_tokens;
     turn->n_read = said->n_read;
-    return cli_talk_close(t);
+    return cli_conversation_close(t);
 }
 
-void cli_talk_drop(struct cli_talk *t)
+void cli_conversation_drop(struct cli_conversation *t)
 {
     if (t->n == 0)
         return;
@@ -143,12 +139,13 @@ void cli_talk_drop(struct cli_talk *t)
     close_chat(t);
 }
 
-void cli_talk_clear(struct cli_talk *t)
+void cli_conversation_clear(struct cli_conversation *t)
 {
     while (t->n > 0)
-        cli_talk_drop(t);
+        cli_conversation_drop(t);
     close_chat(t);
-    wnw_prompt_clear(&t->header);
+    wnw_prompt_free(t->header);
+    t->header = NULL;
     free(t->turns);
     t->turns = NULL;
     t->cap = 0;

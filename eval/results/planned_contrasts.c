@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Primary contrasts of a run. */
-#include "eval/results/primary.h"
+#include "eval/results/planned_contrasts.h"
 
 #include "app/console.h"
 #include "eval/base/grow.h"
@@ -51,7 +51,7 @@ static const struct eval_block *find_block(const struct eval_tables *t, const st
 }
 
 /* How likely chance parts the two methods so far. false: out of memory. */
-static bool test(struct eval_primary *p, const struct eval_tables *t)
+static bool test(struct eval_planned_contrast *p, const struct eval_tables *t)
 {
     const struct eval_versus *v = &p->versus;
     const struct eval_compared c = eval_group_compared(t->run, v->block, &v->block->groups[0], v->a, v->b);
@@ -69,9 +69,9 @@ static bool test(struct eval_primary *p, const struct eval_tables *t)
     return good;
 }
 
-static bool measure(struct eval_primary *p, const struct eval_tables *t)
+static bool measure(struct eval_planned_contrast *p, const struct eval_tables *t)
 {
-    char *a = eval_recipe_canonical(p->contrast.a), *b = eval_recipe_canonical(p->contrast.b);
+    char *a = eval_recipe_canonical(p->contrast.a, NULL), *b = eval_recipe_canonical(p->contrast.b, NULL);
     const struct eval_block *block = find_block(t, &p->contrast);
     bool good = a && b;
     if (good && block) {
@@ -91,14 +91,14 @@ static bool measure(struct eval_primary *p, const struct eval_tables *t)
 }
 
 /* Corrects the probabilities for their number. false: out of memory. */
-static bool correct(struct eval_primary *primaries, int32_t n)
+static bool correct(struct eval_planned_contrast *planned, int32_t n)
 {
     double *p = malloc(((size_t)n + 1) * sizeof *p);
     for (int32_t i = 0; p && i < n; i++)
-        p[i] = primaries[i].p;
+        p[i] = planned[i].p;
     const bool good = p && eval_holm(p, (size_t)n);
     for (int32_t i = 0; good && i < n; i++) {
-        struct eval_primary *x = &primaries[i];
+        struct eval_planned_contrast *x = &planned[i];
         x->p_holm = p[i];
         x->verdict = !x->measured || p[i] >= level ? "~" : x->versus.delta.delta > 0 ? "+" : "-";
     }
@@ -106,7 +106,7 @@ static bool correct(struct eval_primary *primaries, int32_t n)
     return good;
 }
 
-int eval_primaries_make(struct eval_primary **out, int32_t *n, const struct eval_tables *t)
+int eval_planned_contrasts_make(struct eval_planned_contrast **out, int32_t *n, const struct eval_tables *t)
 {
     const json_t *lines = json_object_get(t->run->info, "contrasts");
     const size_t n_lines = json_array_size(lines);
@@ -114,9 +114,9 @@ int eval_primaries_make(struct eval_primary **out, int32_t *n, const struct eval
     *n = 0;
     *out = calloc(n_lines + 1, sizeof **out);
     for (size_t i = 0; *out && rc == APP_OK && i < n_lines; i++) {
-        struct eval_primary *p = &(*out)[(*n)++];
+        struct eval_planned_contrast *p = &(*out)[(*n)++];
         const char *line = json_string_value(json_array_get(lines, i));
-        *p = (struct eval_primary){.p = 1};
+        *p = (struct eval_planned_contrast){.p = 1};
         rc = eval_contrast_read(&p->contrast, line ? line : "", "contrasts of run.json");
         if (rc == APP_OK && !measure(p, t))
             rc = eval_no_memory("the contrasts");
@@ -126,9 +126,9 @@ int eval_primaries_make(struct eval_primary **out, int32_t *n, const struct eval
     return rc;
 }
 
-void eval_primaries_free(struct eval_primary *primaries, int32_t n)
+void eval_planned_contrasts_free(struct eval_planned_contrast *planned, int32_t n)
 {
-    for (int32_t i = 0; primaries && i < n; i++)
-        eval_contrast_clear(&primaries[i].contrast);
-    free(primaries);
+    for (int32_t i = 0; planned && i < n; i++)
+        eval_contrast_clear(&planned[i].contrast);
+    free(planned);
 }

@@ -3,7 +3,7 @@
 #include "app/console.h"
 #include "app/json.h"
 #include "base/json.h"
-#include "cli/talk.h"
+#include "cli/conversation.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static json_t *optional(const char *s)
     return s ? json_string(s) : json_null();
 }
 
-static json_t *turns_json(const struct cli_talk *t)
+static json_t *turns_json(const struct cli_conversation *t)
 {
     json_t *list = json_array();
     for (int32_t i = 0; list && i < t->n; i++) {
@@ -30,7 +30,7 @@ static json_t *turns_json(const struct cli_talk *t)
     return list;
 }
 
-int cli_talk_note(char **text, const struct cli_talk *t, int32_t n_read)
+int cli_conversation_note(char **text, const struct cli_conversation *t, int32_t n_read)
 {
     const wnw_prompt_params *l = &t->layout;
     size_t len;
@@ -81,7 +81,8 @@ static void read_layout(wnw_prompt_params *l, const json_t *o)
 }
 
 /* Reads the turns of a note. Strings of the layout are borrowed from *note. */
-static int read_note(struct cli_talk *t, json_t **note, int64_t *n_read, const char *text, const char *path)
+static int read_note(struct cli_conversation *t, json_t **note, int64_t *n_read, const char *text,
+                     const char *path)
 {
     const int status = wnw__json_parse(note, text, strlen(text));
     if (status != WNW_OK && status != WNW_E_FORMAT)
@@ -106,7 +107,7 @@ static int read_note(struct cli_talk *t, json_t **note, int64_t *n_read, const c
 }
 
 /* Whether the session of a file has read the first n tokens of the turns. */
-static bool has_read(const struct cli_talk *t, int64_t n, const wnw_stored *st)
+static bool has_read(const struct cli_conversation *t, int64_t n, const wnw_stored *st)
 {
     wnw_stored_info info = wnw_stored_info_default();
     int32_t n_stored, n_laid;
@@ -117,12 +118,13 @@ static bool has_read(const struct cli_talk *t, int64_t n, const wnw_stored *st)
     return info.pieces || (n == n_stored && memcmp(stored, laid, (size_t)n * sizeof *laid) == 0);
 }
 
-int cli_talk_open(struct cli_talk *t, json_t **note, int32_t *n_read, const wnw_stored *st, const char *path)
+int cli_conversation_open(struct cli_conversation *t, json_t **note, int32_t *n_read, const wnw_stored *st,
+                          const char *path)
 {
     int64_t n = 0;
     int rc = read_note(t, note, &n, wnw_stored_note(st), path);
     if (rc == APP_OK)
-        rc = cli_talk_lay_out(t);
+        rc = cli_conversation_lay_out(t);
     if (rc == APP_OK && !has_read(t, n, st))
         rc = app_fail(
             APP_BAD_INPUT,

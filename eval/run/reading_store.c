@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "eval/run/kept.h"
+#include "eval/run/reading_store.h"
 
 #include "app/console.h"
 #include "eval/base/grow.h"
@@ -25,7 +25,7 @@ static const char *noted(const wnw_policy *policy)
     return flags ? wnw_need_name(bit) : NULL;
 }
 
-int eval_kept_check(const struct eval_args *args, const struct eval_configs *c)
+int eval_reading_store_check(const struct eval_args *args, const struct eval_configs *c)
 {
     if (!args->store)
         return args->store_limit == APP_UNSET
@@ -54,7 +54,7 @@ int eval_kept_check(const struct eval_args *args, const struct eval_configs *c)
 
 /* A reading as it is found: of no policy, and of no prompt whose parts are known. Prompts of `run --store` have theirs. */
 struct key {
-    wnw_prompt prompt;
+    wnw_prompt *prompt; /* owned */
     wnw_session_params how;
     wnw_run run;
     wnw_policy *full; /* owned */
@@ -64,17 +64,18 @@ struct key {
 static int make_key(struct key *k, const struct eval_shared_reading *rd, int32_t n)
 {
     const struct eval_config *c = eval_config_at(rd, rd->first);
-    const int status = wnw_policy_parse(&k->full, "full", NULL);
-    k->prompt = (wnw_prompt){WNW_INIT(wnw_prompt), .n_prefix = -1};
+    int status = wnw_policy_parse(&k->full, "full", NULL);
+    if (status == WNW_OK)
+        status = wnw_prompt_new(&k->prompt, &(wnw_prompt_parts){WNW_INIT(wnw_prompt_parts), .n_prefix = -1});
     k->how = (wnw_session_params){WNW_INIT(wnw_session_params), .kv_type = c->kv.type, .kv_tail = c->kv.tail,
                                   .kv_unrotated = c->kv.unrotated};
-    k->run = (wnw_run){WNW_INIT(wnw_run), .policy = k->full, .prompt = &k->prompt};
+    k->run = (wnw_run){WNW_INIT(wnw_run), .policy = k->full, .prompt = k->prompt};
     k->key = (wnw_store_key){WNW_INIT(wnw_store_key), .model = rd->m->model,         .session = &k->how,
                              .run = &k->run,          .tokens = rd->r->first[0].ids, .n_tokens = n};
     return eval_status_code(status);
 }
 
-int eval_kept_take(struct eval_shared_reading *rd, int32_t n)
+int eval_reading_store_take(struct eval_shared_reading *rd, int32_t n)
 {
     struct key k = {.full = NULL};
     wnw_stored *st = NULL;
@@ -97,16 +98,18 @@ int eval_kept_take(struct eval_shared_reading *rd, int32_t n)
     }
     wnw_session_free(base);
     wnw_stored_free(st);
+    wnw_prompt_free(k.prompt);
     wnw_policy_free(k.full);
     return rc;
 }
 
-void eval_kept_add(const struct eval_shared_reading *rd, int32_t n)
+void eval_reading_store_add(const struct eval_shared_reading *rd, int32_t n)
 {
     struct key k = {.full = NULL};
     if (!rd->m->store)
         return;
     if (make_key(&k, rd, n) == APP_OK && wnw_store_add(rd->m->store, &k.key, rd->base, NULL) != WNW_OK)
         app_note("warning: a reading was not stored: %s", wnw_last_error());
+    wnw_prompt_free(k.prompt);
     wnw_policy_free(k.full);
 }
