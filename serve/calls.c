@@ -48,6 +48,13 @@ void llama_free(struct llama_context *ctx)
     REAL(llama_free)(ctx);
 }
 
+/* The server's loop has ended, and its context is still there. */
+void serve_park_slots(void)
+{
+    if (w.ctx)
+        serve_saved_park_all(&w);
+}
+
 /* ---- Batches ---- */
 
 void llama_batch_ext_clear(struct llama_batch_ext *batch)

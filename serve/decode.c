@@ -98,7 +98,9 @@ static void learn(struct serve_watched *w, int32_t seq, int32_t row, int32_t own
                 cells[k++] = cells[i];
         if (k == pos && (k == 0 || cells[k - 1] - cells[0] == k - 1)) {
             for (int32_t i = 0; i < k; i++)
-                serve_sequences_add(&w->sequences, seq, i, cells[i], -1);
+                serve_sequences_add(&w->sequences, seq, i, cells[i],
+                                    i < w->n_restored[seq] ? w->restored[seq][i] : -1);
+            serve_watched_restored(w, seq, NULL, 0);
             s->n_unknown = 0;
             s->recount = true;
         }

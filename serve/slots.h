@@ -81,7 +81,7 @@ struct serve_claim {
     struct serve_lost *lost; /* owned; ends with the claim */
 };
 
-/* A prompt that another one may begin with, as a slot holds it, or as it is parked. */
+/* A prompt that another one may begin with (prefix.c), as a slot holds it, or as it is parked. */
 struct serve_prefix {
     const char *key; /* NULL: not known */
     size_t key_len;
@@ -106,6 +106,8 @@ void serve_slots_release(const struct serve_claim *claim);
 enum serve_answer serve_slots_comes_in(int32_t slot, int64_t n, char *why);
 void serve_slots_came_in(int32_t slot);
 bool serve_slots_is_claimed(int32_t slot);
+/* Takes what is known of the prompt that a slot holds, if it is one to be parked. *about is the caller's. */
+bool serve_slots_take_prompt(int32_t slot, struct serve_park_about *about);
 /* What a slot holds is no longer of the prompt that it had last. */
 void serve_slots_forget_prompt(int32_t slot);
 

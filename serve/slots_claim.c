@@ -8,14 +8,6 @@
 
 /* ---- Choosing ---- */
 
-size_t serve_common_prefix(const char *a, size_t n_a, const char *b, size_t n_b)
-{
-    size_t n = 0;
-    while (n < n_a && n < n_b && a[n] == b[n])
-        n++;
-    return n;
-}
-
 /* A request that wants several slots is overtaken so often at most. Then it comes first, since it might never find them free together. */
 enum { MOST_OVERTAKEN = 256 };
 
@@ -93,24 +85,6 @@ static bool choose_all(const struct serve_slots *all, const struct serve_waiter 
     return n >= self->ask->n_slots;
 }
 
-bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *ask)
-{
-    const struct serve_want *by = prefix->compressed_by;
-    if (ask->reuse != SERVE_REUSE_SAME)
-        return ask->reuse == SERVE_REUSE_ANY;
-    if (prefix->behind != ask->behind)
-        return false;
-    if ((prefix->unnoted || !serve_same_recipe(prefix->want, &ask->want)) && serve_looks_back(&ask->want))
-        return false;
-    if (!by)
-        return true;
-    if (!serve_same_want(by, &ask->want) || by->n_protected != ask->want.n_protected)
-        return false;
-    return !serve_looks_at_question(&ask->want) ||
-           (prefix->key &&
-            serve_common_prefix(ask->key, ask->key_len, prefix->key, prefix->key_len) == prefix->key_len);
-}
-
 /* Whether a prompt may begin with what a slot has kept of its last one. */
 static bool may_reuse(const struct serve_slot *s, const struct serve_ask *ask)
 {
@@ -138,6 +112,19 @@ static bool loses(const struct serve_slots *all, const struct serve_slot *s, siz
     return n_lost > LEAST_LOST || n_lost > s->key_len / 2;
 }
 
+static void take_about(struct serve_park_about *about, struct serve_slot *s)
+{
+    *about = (struct serve_park_about){.owner = s->owner,
+                                       .key = s->key,
+                                       .key_len = s->key_len,
+                                       .want = s->want,
+                                       .by = s->compressed ? s->compressed_by : s->want,
+                                       .compressed = s->compressed,
+                                       .n_tokens = s->n_tokens};
+    s->key = NULL;
+    s->key_len = 0;
+}
+
 /* Takes the prompt of a slot into the list of those that are lost. Without memory it is not parked. */
 static void add_lost(struct serve_claim *claim, int32_t i, struct serve_slot *s, bool replaced)
 {
@@ -146,15 +133,7 @@ static void add_lost(struct serve_claim *claim, int32_t i, struct serve_slot *s,
         return;
     lost->slot = i;
     lost->replaced = replaced;
-    lost->about = (struct serve_park_about){.owner = s->owner,
-                                            .key = s->key,
-                                            .key_len = s->key_len,
-                                            .want = s->want,
-                                            .by = s->compressed ? s->compressed_by : s->want,
-                                            .compressed = s->compressed,
-                                            .n_tokens = s->n_tokens};
-    s->key = NULL;
-    s->key_len = 0;
+    take_about(&lost->about, s);
     lost->next = claim->lost;
     claim->lost = lost;
 }
@@ -316,4 +295,15 @@ void serve_slots_forget_prompt(int32_t slot)
     all->slot[slot].key = NULL;
     all->slot[slot].key_len = 0;
     serve_slots_unlock();
+}
+
+bool serve_slots_take_prompt(int32_t slot, struct serve_park_about *about)
+{
+    struct serve_slots *all = serve_slots_lock();
+    struct serve_slot *s = &all->slot[slot];
+    const bool has = loses(all, s, 0);
+    if (has)
+        take_about(about, s);
+    serve_slots_unlock();
+    return has;
 }

@@ -274,7 +274,15 @@ static void test_a_folder_is_found_again(void **state)
     put("me", "The first. More. ", 3); /* its file replaces the first one */
     serve_parks_close();
     assert_int_equal(each_file(folder, NULL), 2);
+    /* What a killed server was writing goes, and what is somebody else's stays. */
+    char half[128], own[128];
+    snprintf(half, sizeof half, "%s/winnow-0000000000000009.park.1-1.tmp", folder);
+    snprintf(own, sizeof own, "%s/winnow-notes.tmp", folder);
+    fclose(fopen(half, "w"));
+    fclose(fopen(own, "w"));
     open_parks(0, 10 * BYTES * 4, folder);
+    assert_int_equal(access(half, F_OK), -1);
+    assert_int_equal(unlink(own), 0);
     assert_int_equal(shown("on_disk"), 2);
     assert_int_equal(get("me", "The first. More. And", 3), WNW_OK);
     assert_int_equal(get("me", "The second. And", 2), WNW_OK);
