@@ -2,6 +2,7 @@
 #include "serve/decode.h"
 
 #include "serve/automatic.h"
+#include "serve/breaks.h"
 #include "serve/compress.h"
 #include "serve/document_cells.h"
 #include "serve/sample.h"
@@ -167,8 +168,10 @@ static void take(struct serve_watched *w, const struct serve_batch *b)
         s->n_new += r.n_silent + ended;
         s->reading = !r.ends;
         serve_watched_report(w, seq);
-        if (ended)
+        if (ended) {
+            serve_breaks_tell(w, seq, serve_document_cells_shared(w, seq));
             finish_prompt(w, seq);
+        }
     }
     serve_watched_tell(w, false, false);
 }
