@@ -23,11 +23,13 @@
 //     restores.c (what was read of a slot's file, from who has read it to who puts it there),
 //     documents.c and document_file.c (the server's own documents), inspect.c (from who wants to see a slot to who can, and back)
 #include <csignal>
+#include <ctime>
 #include <pthread.h>
 #include <thread>
-#include <unistd.h>
 
 int llama_server(int argc, char **argv);
+// Ends the server's loop if it runs (reader.cpp); a program without that file has none.
+extern "C" void serve_end_loop() __attribute__((weak));
 
 namespace
 {
@@ -42,17 +44,32 @@ sigset_t endings()
     return set;
 }
 
+// How often the loop is asked again to end, once a signal has come.
+const timespec AGAIN = {0, 100 * 1000 * 1000};
+
 // llama.cpp's handler of these signals locks the queue of tasks. On a thread that works with the queue it could wait for a lock
 // that this very thread holds, for ever; so they go to a thread that does nothing else. All threads that follow have the
 // mask of the one that starts them.
+//
+// A signal that comes before the server's loop has begun would be lost: the handler ends a loop that does not run yet. So the
+// loop is asked again until it has ended.
 void take_signals_apart()
 {
     const sigset_t set = endings();
     pthread_sigmask(SIG_BLOCK, &set, nullptr);
     std::thread([set] {
-        pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-        for (;;)
-            pause();
+        bool asked = false;
+        for (;;) {
+            const int signal = asked ? sigtimedwait(&set, nullptr, &AGAIN) : sigwaitinfo(&set, nullptr);
+            if (signal > 0) {
+                asked = true;
+                pthread_kill(pthread_self(), signal);
+                pthread_sigmask(SIG_UNBLOCK, &set, nullptr); // the handler runs here
+                pthread_sigmask(SIG_BLOCK, &set, nullptr);
+            } else if (asked && serve_end_loop) {
+                serve_end_loop();
+            }
+        }
     }).detach();
 }
 

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <mutex>
 #include <thread>
 
 namespace serve
@@ -191,11 +192,36 @@ void read_all()
 
 void real_loop(void *server) __asm__("__real__ZN14server_context10start_loopEv");
 void wrap_loop(void *server) __asm__("__wrap__ZN14server_context10start_loopEv");
+void terminate(void *server) __asm__("_ZN14server_context9terminateEv");
+extern "C" void serve_end_loop();
+
+namespace
+{
+
+std::mutex loop_lock;
+void *loop_of = nullptr; // the server whose loop runs, or is about to
+
+void set_loop(void *server)
+{
+    const std::lock_guard<std::mutex> hold(loop_lock);
+    loop_of = server;
+}
+
+} // namespace
+
+void serve_end_loop()
+{
+    const std::lock_guard<std::mutex> hold(loop_lock);
+    if (loop_of)
+        terminate(loop_of);
+}
 
 void wrap_loop(void *server)
 {
     std::thread reader(serve::read_all);
+    set_loop(server);
     real_loop(server);
+    set_loop(nullptr);
     serve::set_ending();
     reader.join();
     if (serve_settings()->state)

@@ -49,7 +49,7 @@ foreach(page "serve;serve_page" "inspect;serve_inspect_html")
             -P ${PROJECT_SOURCE_DIR}/serve/embed.cmake)
   list(APPEND wnw_pages ${to})
 endforeach()
-wnw_names_missing(wnw_missing "${wnw_names}" U ${wnw_wrapped})
+wnw_names_missing(wnw_missing "${wnw_names}" U ${wnw_wrapped} _ZN14server_context9terminateEv)
 if(wnw_missing)
   message(WARNING "llama.cpp's server does not call ${wnw_missing}: winnow-llama-server is built without policies of requests, "
                   "without /winnow/kv, and without a check of who asks (docs/internals/upstream.md)")
