@@ -229,7 +229,7 @@ with tempfile.TemporaryDirectory() as folder:
         s.ask("/completion", {"prompt": [*ids(700, 3), "w"], "n_predict": 3})
         check("what a prompt that is left to the server needs was observed", slot(s, 0)["taken"] == "kvgate+shares" + LAST and "in place of" not in s.log(), slot(s, 0), s.log()[-400:])
         for n, more, recipe in [(359, {}, rows[0][1]), (360, {}, rows[0][1]), (601, {}, rows[1][1]), (400, {"ratio": 0.75}, rows[0][1]), (400, {"budget": 200}, rows[0][1]),
-                                (400, {"budget": 5}, rows[0][1]), (300, {"ratio": 0.99}, "kvgate")]:
+                                (400, {"budget": 5}, rows[0][1]), (300, {"ratio": 0.99}, "replay")]:
             s.complete(ids(n, n), 3, cache_prompt=False, winnow=more)
             check(f"{n} tokens, {more}", slot(s, 0)["taken"] == recipe and "in place of" not in s.log(), slot(s, 0), s.log()[-400:])
         more = s.complete(ids(300, 300) + ids(30, 301), 3, winnow={"ratio": 0.99})
