@@ -7,6 +7,7 @@
 #include "helpers.h"
 #include "llamas.h"
 #include "peek_wrap.h"
+#include "rounding.h"
 #include "winnow_bridge.h"
 
 #include <stdlib.h>
@@ -186,10 +187,13 @@ static void test_dropped(void **state)
         const double effect = test_nmse(dropped, full, n), other = test_nmse(dropped, ours, n);
         print_message("%s: dropped to hidden %.2g, to the device WINNOW %.2g, to the full cache %.2g\n",
                       models[i], test_nmse(dropped, hidden, n), other, effect);
-        assert_memory_equal(dropped, hidden, (size_t)n_one * sizeof *hidden); /* one key after the other */
-        assert_cmp(test_nmse(dropped, hidden, n), <=, 1e-7); /* tiles of keys that lie elsewhere */
-        assert_cmp(other, <=, test_nmse_most(1e-4));         /* rounded to f16 in other places */
-        assert_cmp(effect, >, 100 * other);
+        /* One key after the other. Noise goes by the place in a tensor, which differs. */
+        if (test_noise() == 0) {
+            assert_memory_equal(dropped, hidden, (size_t)n_one * sizeof *hidden);
+            assert_cmp(effect, >, 100 * other);
+        }
+        assert_cmp(test_nmse(dropped, hidden, n), <=, test_nmse_most(1e-7)); /* tiles of keys that lie elsewhere */
+        assert_cmp(other, <=, test_nmse_most(1e-4)); /* rounded to f16 in other places */
         free(full);
         free(dropped);
         free(hidden);
