@@ -160,7 +160,7 @@ static void drop_is_exact(void **state)
         }
 }
 
-/* One entry with all of the attention: by hand, 1 / 1e-4 squared times |v - o|^2 = 0, as o is v; the others have 0. */
+/* One entry with all of the attention: by hand, 1 / 0.05 squared times |v - o|^2 = 0, as o is v; the others have 0. */
 static void drop_of_everything_is_finite(void **state)
 {
     (void)state;

@@ -207,7 +207,7 @@ def finch(p, r, question=32):
 @case("obcache")
 @case("obcache:prune=value", prune="value")
 @case("obcache:prune=key", prune="key")
-@case("dropkv", prune="drop")
+@case("obcache:prune=drop", prune="drop")
 def obcache(p, r, prune="joint", w=32):
     scores = []
     for l in range(p.L):
@@ -219,7 +219,7 @@ def obcache(p, r, prune="joint", w=32):
             vv, vo, oo = (v * v).sum(1), o @ v.T, (o * o).sum(1)[:, None]
             value, key = a**2 * vv, (a * z)**2 * (vv - 2 * vo + oo)
             both = value + key + 2 * a**2 * z * (vv - vo)
-            drop = (a / np.maximum(1 - a, 1e-4))**2 * (vv - 2 * vo + oo)
+            drop = (a / np.maximum(1 - a, 0.05))**2 * (vv - 2 * vo + oo)
             rows[h] = dict(value=value, key=key, joint=both, drop=drop)[prune].sum(0)
         scores.append(behind(p.group_mean(pool(rows, 7, "max")), w))
     return uniform(p, scores, r, last=w)

@@ -11,7 +11,7 @@
  *     drop    (A_ip / (1 - A_ip))^2 ||v_p - o_i||^2
  *
  * `drop` is DropKV's rule: the exact change of o_i when entry p goes and the attention to the others grows to
- * a sum of 1. Its denominator is at least 1e-4, so that an entry with all of the attention has a finite score.
+ * a sum of 1. Its denominator is at least 0.05, so that rounding of an attention near 1 does not decide the score.
  *
  * The sums are pooled along the positions like SnapKV's attention and averaged over the query heads of the KV
  * head. The output projection is not seen; a model with soft-capping has its logits from before the capping.
@@ -24,7 +24,7 @@
 #include <math.h>
 
 enum { BLOCK = 64 };                   /* entries whose products with the window are held at a time */
-static const double LEAST_REST = 1e-4; /* attention to all other entries */
+static const double LEAST_REST = 0.05; /* attention to all other entries */
 enum prune { PRUNE_JOINT, PRUNE_VALUE, PRUNE_KEY, PRUNE_DROP };
 
 struct opts {
