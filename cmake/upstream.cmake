@@ -9,6 +9,17 @@ set(wnw_jinja_nodes expression program if_statement for_statement break_statemen
   test_expression unary_expression slice_expression keyword_argument_expression spread_expression call_statement
   ternary_expression)
 
+# wnw_compiles(OUT FAULT COMMAND...): "" if the command's files compile, else FAULT and the compiler's first error.
+function(wnw_compiles out fault)
+  execute_process(COMMAND ${ARGN} -fsyntax-only RESULT_VARIABLE status ERROR_VARIABLE said OUTPUT_QUIET)
+  set(why "")
+  if(NOT status EQUAL 0)
+    string(REGEX MATCH "error: [^\n]*" why "${said}")
+    set(why "${fault} (${why})")
+  endif()
+  set(${out} "${why}" PARENT_SCOPE)
+endfunction()
+
 # wnw_jinja_misfit(OUT COMPILER INCLUDE-DIR SOURCE-DIR FOLDERS...): why the engine with headers INCLUDE-DIR/jinja is not the one that
 # src/text/jinja*.cpp know; "" if it is. FOLDERS are of other headers.
 function(wnw_jinja_misfit out compiler headers source)
@@ -25,39 +36,21 @@ function(wnw_jinja_misfit out compiler headers source)
     set(${out} "its syntax tree has nodes that are not known: ${strange}" PARENT_SCOPE)
     return()
   endif()
-  set(folders -I${source}/include -I${source}/src -I${headers})
-  foreach(folder IN LISTS ARGN)
-    list(APPEND folders -I${folder})
-  endforeach()
-  execute_process(COMMAND ${compiler} -std=c++17 -fsyntax-only -w ${folders} ${source}/src/text/jinja.cpp
-                          ${source}/src/text/jinja_bounds.cpp ${source}/src/text/jinja_calls.cpp
-                  RESULT_VARIABLE status ERROR_VARIABLE said OUTPUT_QUIET)
-  set(why "")
-  if(NOT status EQUAL 0)
-    string(REGEX MATCH "error: [^\n]*" why "${said}")
-    set(why "src/text/jinja*.cpp do not compile with its headers (${why})")
-  endif()
+  list(TRANSFORM ARGN PREPEND -I OUTPUT_VARIABLE folders)
+  wnw_compiles(why "src/text/jinja*.cpp do not compile with its headers" ${compiler} -std=c++17 -w -I${source}/include -I${source}/src -I${headers}
+               ${folders} ${source}/src/text/jinja.cpp ${source}/src/text/jinja_bounds.cpp ${source}/src/text/jinja_calls.cpp)
   set(${out} "${why}" PARENT_SCOPE)
 endfunction()
 
 # wnw_bridge_misfit(OUT COMPILER HEADERS SOURCE-DIR FOLDERS...): why the backend does not compile with ggml's private header in
 # HEADERS; "" if it does. FOLDERS are of other headers.
 function(wnw_bridge_misfit out compiler headers source)
-  set(folders -I${source}/include -I${source}/src)
-  foreach(folder IN LISTS ARGN)
-    list(APPEND folders -I${folder})
-  endforeach()
+  list(TRANSFORM ARGN PREPEND -I OUTPUT_VARIABLE folders)
   set(sources ${source}/src/bridge/bridge.c ${source}/src/bridge/bridge_buffer.c ${source}/src/bridge/bridge_contacts.c
       ${source}/src/bridge/bridge_fuse.c ${source}/src/bridge/bridge_run.c)
-  execute_process(COMMAND ${compiler} -std=c11 -D_GNU_SOURCE -fsyntax-only -Werror=incompatible-pointer-types
-                          -Werror=implicit-function-declaration -Werror=int-conversion "-DWNW_GGML_BUILT_VERSION=\"\""
-                          "-DWNW_GGML_BUILT_COMMIT=\"\"" ${folders} -I${headers} ${sources}
-                  RESULT_VARIABLE status ERROR_VARIABLE said OUTPUT_QUIET)
-  set(why "")
-  if(NOT status EQUAL 0)
-    string(REGEX MATCH "error: [^\n]*" why "${said}")
-    set(why "src/bridge does not compile with its headers (${why})")
-  endif()
+  wnw_compiles(why "src/bridge does not compile with its headers" ${compiler} -std=c11 -D_GNU_SOURCE -Werror=incompatible-pointer-types
+               -Werror=implicit-function-declaration -Werror=int-conversion "-DWNW_GGML_BUILT_VERSION=\"\""
+               "-DWNW_GGML_BUILT_COMMIT=\"\"" -I${source}/include -I${source}/src ${folders} -I${headers} ${sources})
   set(${out} "${why}" PARENT_SCOPE)
 endfunction()
 

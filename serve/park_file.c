@@ -15,6 +15,11 @@
 static const char magic[16] = "winnow park 1\n";
 enum { MAGIC_NAME = 12 }; /* bytes of it before the version */
 
+bool serve_same_owner(const struct serve_owner *a, const struct serve_owner *b)
+{
+    return memcmp(a->id, b->id, sizeof a->id) == 0;
+}
+
 void serve_park_about_clear(struct serve_park_about *about)
 {
     free(about->key);

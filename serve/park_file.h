@@ -17,6 +17,7 @@ extern "C" {
 struct serve_owner {
     uint8_t id[SERVE_SHA256];
 };
+bool serve_same_owner(const struct serve_owner *a, const struct serve_owner *b);
 
 /* What is known of a parked prompt without its slot. */
 struct serve_park_about {

@@ -127,17 +127,12 @@ static struct parked *find(uint64_t id)
     return p;
 }
 
-static bool same_owner(const struct serve_owner *a, const struct serve_owner *b)
-{
-    return memcmp(a->id, b->id, sizeof a->id) == 0;
-}
-
 /* Ends those that the new one holds all of: of the same owner, read for the same policy, with a text that its own begins with. */
 static void replace(const struct parked *by)
 {
     for (struct parked *p = all.first, *next; p; p = next) {
         next = p->next;
-        if (p != by && !p->dropped && !p->unfit && same_owner(&p->about.owner, &by->about.owner) &&
+        if (p != by && !p->dropped && !p->unfit && serve_same_owner(&p->about.owner, &by->about.owner) &&
             serve_same_want(&p->about.want, &by->about.want) && p->about.key_len <= by->about.key_len &&
             memcmp(p->about.key, by->about.key, p->about.key_len) == 0)
             drop(p);
@@ -306,7 +301,7 @@ uint64_t serve_parks_find(size_t *n, const struct serve_ask *ask)
     *n = 0;
     pthread_mutex_lock(&all.lock);
     for (const struct parked *p = all.first; all.is_open && p; p = p->next) {
-        if (p->dropped || p->unfit || !same_owner(&p->about.owner, &ask->owner))
+        if (p->dropped || p->unfit || !serve_same_owner(&p->about.owner, &ask->owner))
             continue;
         const size_t same = serve_common_prefix(ask->key, ask->key_len, p->about.key, p->about.key_len);
         if (same == 0 || same < *n || (same == *n && p->about.key_len >= best->about.key_len) ||

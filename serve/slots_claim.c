@@ -165,7 +165,7 @@ static void end_move(struct serve_slots *all, const struct serve_lost *lost)
 static bool moves_more(const struct serve_slots *all, const struct serve_ask *ask, size_t n)
 {
     for (const struct serve_lost *l = all->moving; l; l = l->next_moving)
-        if (memcmp(l->owner.id, ask->owner.id, sizeof ask->owner.id) == 0 &&
+        if (serve_same_owner(&l->owner, &ask->owner) &&
             is_better(serve_common_prefix(ask->key, ask->key_len, l->key, l->key_len), n, ask->key_len))
             return true;
     return false;

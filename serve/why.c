@@ -68,14 +68,12 @@ void serve_why_add(const struct serve_why *x)
     pthread_mutex_lock(&all.lock);
     all.last[all.n++ % SERVE_WHY_KEPT] = *x;
     pthread_mutex_unlock(&all.lock);
+    char where[48] = "";
     if (x->broke)
-        app_note(
-            "slot %d: %d tokens read, %d from the slot, %d parked, %d of a document; from token %d on: %s",
-            (int)x->slot, (int)x->n_read, (int)x->n_slot, (int)x->n_parked, (int)x->n_document, (int)x->at,
-            x->cause);
-    else
-        app_note("slot %d: %d tokens read, %d from the slot, %d parked, %d of a document", (int)x->slot,
-                 (int)x->n_read, (int)x->n_slot, (int)x->n_parked, (int)x->n_document);
+        snprintf(where, sizeof where, "; from token %d on: ", (int)x->at);
+    app_note("slot %d: %d tokens read, %d from the slot, %d parked, %d of a document%s%s", (int)x->slot,
+             (int)x->n_read, (int)x->n_slot, (int)x->n_parked, (int)x->n_document, where,
+             x->broke ? x->cause : "");
 }
 
 static json_t *json_of(const struct serve_why *x, bool own)
@@ -100,7 +98,7 @@ void serve_why_print(FILE *f, const struct serve_owner *owner)
     pthread_mutex_lock(&all.lock);
     for (uint64_t i = 0; list && i < all.n && i < SERVE_WHY_KEPT; i++) {
         const struct serve_why *x = &all.last[(all.n - 1 - i) % SERVE_WHY_KEPT];
-        const bool own = owner && memcmp(owner->id, x->owner.id, sizeof owner->id) == 0;
+        const bool own = owner && serve_same_owner(owner, &x->owner);
         json_array_append_new(list, json_of(x, own));
     }
     pthread_mutex_unlock(&all.lock);

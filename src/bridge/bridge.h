@@ -146,6 +146,9 @@ bool wnw__bridge_is_cache_name(const char *name);
 bool wnw__bridge_tensor_init(struct wnw__bridge_cache *c, struct ggml_tensor *t);
 /* The tensor of a cache that t is or is a view of; NULL if it is none. */
 struct wnw__bridge_tensor *wnw__bridge_tensor_of(const struct ggml_tensor *t);
+/* Rows that libllama writes are lost: says the last error. ggml's interface has no way to report it there, so the next graph on
+ * the layer fails. */
+void wnw__bridge_layer_lose(struct wnw__bridge_layer *l);
 
 /* ---- Entries (bridge_store.c) ---- */
 
@@ -376,6 +379,10 @@ bool wnw__bridge_flash_of(struct ggml_tensor *node, struct wnw__bridge_flash *ou
 bool wnw__bridge_is_row_store(const struct ggml_tensor *node, const struct wnw__bridge_tensor *t);
 /* The first cache tensor that a node reads or writes; NULL: none, or it is only a view. */
 struct wnw__bridge_tensor *wnw__bridge_touched(const struct ggml_tensor *node);
+/* Marks every layer that a node reads or writes as one with a node that is not known. */
+void wnw__bridge_mark_unknown(const struct ggml_tensor *node);
+/* Whether a layer was taken with this shape. */
+bool wnw__bridge_has_shape(const struct wnw__bridge_layer *l, const struct wnw__bridge_shape *shape);
 
 /* Decides what is ragged and makes nodes on ragged layers ours (bridge_graph.c). */
 void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);

@@ -112,8 +112,7 @@ static struct wnw__bridge_tensor *ragged(const struct ggml_tensor *t, size_t off
     return mine;
 }
 
-/* ggml's interface has no way to report it here, so the next graph on the layer fails. */
-static void lose(struct wnw__bridge_layer *l)
+void wnw__bridge_layer_lose(struct wnw__bridge_layer *l)
 {
     wnw__log(WNW_LOG_WARN, "winnow: rows of layer %d are lost: %s", (int)l->il, wnw_last_error());
     l->lost = true;
@@ -128,7 +127,7 @@ static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t, cons
     if (!mine)
         memcpy((char *)t->data + offset, data, size);
     else if (wnw__bridge_tensor_write(mine, at, size, data) != WNW_OK)
-        lose(mine->layer);
+        wnw__bridge_layer_lose(mine->layer);
 }
 
 static void get_tensor(ggml_backend_buffer_t buffer, const struct ggml_tensor *t, void *data, size_t offset,
@@ -171,7 +170,7 @@ static bool cpy_tensor(ggml_backend_buffer_t buffer, const struct ggml_tensor *s
     if (a < 0 || b < 0)
         return false;
     if (wnw__bridge_layer_copy_stream(to->layer, to->is_v, a, b) != WNW_OK)
-        lose(to->layer);
+        wnw__bridge_layer_lose(to->layer);
     return true;
 }
 

@@ -294,7 +294,19 @@ struct wnw__bridge_tensor *wnw__bridge_touched(const struct ggml_tensor *node)
     return wnw__bridge_is_view(node) ? NULL : t;
 }
 
-/* The same of a node that is not our operation. */
+void wnw__bridge_mark_unknown(const struct ggml_tensor *node)
+{
+    struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
+    if (t)
+        t->layer->unknown = true;
+    for (int s = 0; s < GGML_MAX_SRC; s++) {
+        t = node->src[s] ? wnw__bridge_tensor_of(node->src[s]) : NULL;
+        if (t)
+            t->layer->unknown = true;
+    }
+}
+
+/* The same as wnw__bridge_touched of a node that is not our operation. */
 static struct wnw__bridge_tensor *touched(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
     struct wnw__bridge_tensor *t = wnw__bridge_touched(node);
@@ -337,18 +349,14 @@ static void find_unknown(struct look *look)
         if (!t || is_found(look, node) || is_store(node, t))
             continue;
         look->stranger = look->stranger ? look->stranger : node;
-        t->layer->unknown = true;
-        for (int s = 0; s < GGML_MAX_SRC; s++)
-            if (node->src[s] && wnw__bridge_tensor_of(node->src[s]))
-                wnw__bridge_tensor_of(node->src[s])->layer->unknown = true;
+        wnw__bridge_mark_unknown(node);
     }
 }
 
-static bool has_shape(const struct attend *a)
+bool wnw__bridge_has_shape(const struct wnw__bridge_layer *l, const struct wnw__bridge_shape *shape)
 {
-    const struct wnw__bridge_layer *l = a->layer;
-    return l->n_head == a->shape.n_head && l->d_k == a->shape.d_k && l->d_v == a->shape.d_v &&
-           l->transposed == a->shape.transposed && l->v_in_keys == a->shape.v_in_keys;
+    return l->n_head == shape->n_head && l->d_k == shape->d_k && l->d_v == shape->d_v &&
+           l->transposed == shape->transposed && l->v_in_keys == shape->v_in_keys;
 }
 
 /* A layer for which there is no memory stays plain. */
@@ -447,7 +455,8 @@ void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *g
             wnw__bridge_node_set(b, node, &(struct wnw__bridge_node){.what = WNW_BRIDGE_STORE});
     }
     for (int32_t i = 0; i < look.n_attend; i++)
-        if (look.attend[i].layer->kind == WNW_BRIDGE_RAGGED && has_shape(&look.attend[i]))
+        if (look.attend[i].layer->kind == WNW_BRIDGE_RAGGED &&
+            wnw__bridge_has_shape(look.attend[i].layer, &look.attend[i].shape))
             take_attention(b, &look.attend[i]);
     free(look.attend);
 }

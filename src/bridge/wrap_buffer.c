@@ -33,13 +33,6 @@ static enum ggml_status init_tensor(ggml_backend_buffer_t buffer, struct ggml_te
     return GGML_STATUS_SUCCESS;
 }
 
-/* ggml's interface has no way to report it here, so the next graph on the layer fails. */
-static void lose(struct wnw__bridge_layer *l)
-{
-    wnw__log(WNW_LOG_WARN, "winnow: rows of layer %d are lost: %s", (int)l->il, wnw_last_error());
-    l->lost = true;
-}
-
 static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t, const void *data, size_t offset,
                        size_t size)
 {
@@ -52,7 +45,7 @@ static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t, cons
     const int rc =
         w->ragged ? wnw__wrap_rows_write(mine, at, size, data) : wnw__wrap_rect_write(mine, at, size, data);
     if (rc != WNW_OK)
-        lose(mine->layer);
+        wnw__bridge_layer_lose(mine->layer);
 }
 
 static void get_tensor(ggml_backend_buffer_t buffer, const struct ggml_tensor *t, void *data, size_t offset,

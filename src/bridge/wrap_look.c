@@ -12,26 +12,6 @@ static bool suits(const struct wnw__bridge_flash *f)
            (!l->v.base || f->shape.n_head * f->shape.d_v == l->v.n_embd);
 }
 
-static bool has_shape(const struct wnw__bridge_flash *f)
-{
-    const struct wnw__bridge_layer *l = f->layer;
-    return l->n_head == f->shape.n_head && l->d_k == f->shape.d_k && l->d_v == f->shape.d_v &&
-           l->v_in_keys == f->shape.v_in_keys;
-}
-
-/* Marks every layer that the node touches. */
-static void mark_unknown(const struct ggml_tensor *node)
-{
-    struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
-    if (t)
-        t->layer->unknown = true;
-    for (int s = 0; s < GGML_MAX_SRC; s++) {
-        t = node->src[s] ? wnw__bridge_tensor_of(node->src[s]) : NULL;
-        if (t)
-            t->layer->unknown = true;
-    }
-}
-
 static void sort_nodes(struct wnw__wrap_look *look)
 {
     for (int i = 0; i < ggml_graph_n_nodes(look->graph); i++) {
@@ -41,12 +21,12 @@ static void sort_nodes(struct wnw__wrap_look *look)
         if (!t)
             continue;
         if (wnw__bridge_flash_of(node, f) && suits(f) &&
-            (f->layer->kind != WNW_BRIDGE_RAGGED || has_shape(f)))
+            (f->layer->kind != WNW_BRIDGE_RAGGED || wnw__bridge_has_shape(f->layer, &f->shape)))
             look->n_flash++;
         else if (wnw__bridge_is_row_store(node, t))
             look->stores[look->n_store++] = (struct wnw__wrap_store){.node = node, .t = t};
         else
-            mark_unknown(node);
+            wnw__bridge_mark_unknown(node);
     }
 }
 
@@ -66,7 +46,7 @@ static void decide(struct wnw__wrap_look *look)
     }
     /* Readers of one layer that differ leave it as it is. */
     for (int32_t i = 0; i < look->n_flash; i++)
-        if (!has_shape(&look->flash[i]))
+        if (!wnw__bridge_has_shape(look->flash[i].layer, &look->flash[i].shape))
             look->flash[i].layer->kind = WNW_BRIDGE_PLAIN;
 }
 

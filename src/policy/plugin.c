@@ -75,27 +75,19 @@ static void *open_library(const char *path)
 }
 
 /* ISO C has no conversion from an object's address to a function's; POSIX says that the bytes are the same. */
-static plugin_fill *find_fill(void *library)
+static void find(void *function, size_t size, void *library, const char *name)
 {
-    void *symbol = dlsym(library, "wnw_plugin_fill");
-    plugin_fill *fill = NULL;
-    memcpy(&fill, &symbol, sizeof fill);
-    return fill;
-}
-
-static plugin_version *find_version(void *library)
-{
-    void *symbol = dlsym(library, "wnw_plugin_version");
-    plugin_version *version = NULL;
-    memcpy(&version, &symbol, sizeof version);
-    return version;
+    void *symbol = dlsym(library, name);
+    memcpy(function, &symbol, size);
 }
 
 static int fill(wnw_registry *r, void *library, const char *path)
 {
-    plugin_fill *const add = find_fill(library);
-    plugin_version *const version = find_version(library);
+    plugin_fill *add;
+    plugin_version *version;
     const int32_t n_before = r->n;
+    find(&add, sizeof add, library, "wnw_plugin_fill");
+    find(&version, sizeof version, library, "wnw_plugin_version");
     if (!add || !version)
         return wnw__fail(WNW_E_ARG,
                          "the library '%s' is no plugin of winnow: it has no WNW_PLUGIN (winnow_method.h)",

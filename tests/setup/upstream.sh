@@ -11,19 +11,22 @@ asked() {
     cmake -P "$work/ask.cmake" 2>&1
 }
 
+# answers NAME PATTERN SAID: nothing was said where the pattern is empty, else one line with it.
+answers() {
+    if [ -z "$2" ]; then
+        [ -z "$3" ] || fail "$1: $3"
+    else
+        [[ "$3" =~ $2 ]] && [ "$(wc -l <<<"$3")" -eq 1 ] || fail "$1: not one line with /$2/: $3"
+    fi
+}
+
 # ---- Jinja: patched NAME PATTERN EXPRESSION, a sed expression on runtime.h ----
 patched() {
-    local said
     rm -rf "$work/headers"
     mkdir "$work/headers"
     cp -R "$headers/jinja" "$work/headers/"
     [ -z "$3" ] || sed -i "$3" "$work/headers/jinja/runtime.h"
-    said=$(asked "wnw_jinja_misfit(answer ${CXX:-c++} $work/headers $top $site/include)")
-    if [ -z "$2" ]; then
-        [ -z "$said" ] || fail "$1: $said"
-    else
-        [[ "$said" =~ $2 ]] && [ "$(wc -l <<<"$said")" -eq 1 ] || fail "$1: not one line with /$2/: $said"
-    fi
+    answers "$1" "$2" "$(asked "wnw_jinja_misfit(answer ${CXX:-c++} $work/headers $top $site/include)")"
 }
 patched 'as it is' '' ''
 patched 'a field with another name' 'do not compile with its headers \(error: .*loopvar' 's/\bloopvar\b/loop_variable/g'
@@ -36,15 +39,9 @@ private=$user_cache/llama-source/ggml/src/ggml-backend-impl.h
 if [ -f "$private" ]; then
     # bridge NAME PATTERN EXPRESSION, a sed expression on the header
     bridge() {
-        local said
         mkdir -p "$work/private"
         sed "$3" "$private" >"$work/private/ggml-backend-impl.h"
-        said=$(asked "wnw_bridge_misfit(answer ${CC:-cc} $work/private $top $site/include)")
-        if [ -z "$2" ]; then
-            [ -z "$said" ] || fail "$1: $said"
-        else
-            [[ "$said" =~ $2 ]] && [ "$(wc -l <<<"$said")" -eq 1 ] || fail "$1: not one line with /$2/: $said"
-        fi
+        answers "$1" "$2" "$(asked "wnw_bridge_misfit(answer ${CC:-cc} $work/private $top $site/include)")"
     }
     bridge 'ggml as it is' '' ''
     bridge 'a function that is gone' 'does not compile with its headers \(error: .*graph_optimize' '/(\*graph_optimize)/d'
