@@ -82,10 +82,10 @@ sed -i '1i #include "perturb/numbers.h"' eval/score.c
 breaks 'a sub-command behind the door of a room beside it' 'of perturb/ it may know perturb/perturb.h alone'
 mkdir eval/other && printf '/* nothing */\n' >eval/other/x.c
 breaks 'a room without a row' 'does not know eval/other/'
-sed -i '1i #include <cmocka.h>' tests/unit_rope.c
-breaks 'asserts that show no values' 'unit_rope.c includes cmocka.h'
-sed -i '1i #include "cache/cache.h"' tests/unit_rope.c
-breaks 'a test that looks inside by itself' 'unit_rope.c includes cache/cache.h: tests see src/ through'
+sed -i '1i #include <cmocka.h>' tests/unit/rope.c
+breaks 'asserts that show no values' 'unit/rope.c includes cmocka.h'
+sed -i '1i #include "cache/cache.h"' tests/unit/rope.c
+breaks 'a test that looks inside by itself' 'unit/rope.c includes cache/cache.h: tests see src/ through'
 refused
 
 # The tables themselves.
