@@ -3,7 +3,7 @@
 #include "app/files.h"
 
 #include "app/console.h"
-#include "app/document.h"
+#include "app/clean.h"
 
 #include <ctype.h>
 #include <dirent.h>

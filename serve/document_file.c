@@ -2,7 +2,7 @@
 #include "serve/document_file.h"
 
 #include "app/console.h"
-#include "app/document.h"
+#include "app/clean.h"
 #include "serve/config.h"
 
 #include <errno.h>

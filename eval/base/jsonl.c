@@ -3,7 +3,7 @@
 #include "eval/base/jsonl.h"
 
 #include "app/console.h"
-#include "app/document.h"
+#include "app/clean.h"
 #include "app/files.h"
 
 #include <errno.h>
