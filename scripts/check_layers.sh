@@ -232,24 +232,6 @@ for header in [p for p in sources if p.suffix == ".h"] + sorted(pathlib.Path("ap
 
 # Circles of calls between files of a folder that are still to be opened. A list may only get shorter.
 CIRCLES = {
-    "app": [
-        "document files",
-    ],
-    "cli": [
-        "chat_edit chat_line",
-        "chat_keep chat_session",
-        "doctor doctor_files doctor_machine",
-        "inspect inspect_page",
-    ],
-    "eval/report": [
-        "report_json report_papers",
-    ],
-    "eval/results": [
-        "table_cell table_gather",
-    ],
-    "eval/run": [
-        "entry_read entry_separate reading_store",
-    ],
     "serve": [
         "automatic config document_file documents want",
         "calls compress decode document_cells look sample saved watched",
