@@ -242,9 +242,6 @@ CIRCLES = {
         "bridge_policy bridge_record bridge_rows bridge_run bridge_sample bridge_sequence bridge_store bridge_track "
         "bridge_watch wrap wrap_buffer wrap_graph wrap_look wrap_remote wrap_rows wrap_run",
     ],
-    "src/session": [
-        "apply lookahead session_source",
-    ],
 }
 CALLED = re.compile(r"\b(\w+)\s*\(")
 STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
