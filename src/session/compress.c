@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* From a policy to a plan (plan/compress.c), and to a smaller cache (apply.c). */
+#include "plan/compress.h"
+
 #include "base/err.h"
 #include "base/system.h"
 #include "plan/compress.h"
