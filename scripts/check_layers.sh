@@ -232,10 +232,6 @@ for header in [p for p in sources if p.suffix == ".h"] + sorted(pathlib.Path("ap
 
 # Circles of calls between files of a folder that are still to be opened. A list may only get shorter.
 CIRCLES = {
-    "serve": [
-        "automatic config document_file documents want",
-        "calls compress decode document_cells look sample saved watched",
-    ],
     "src/bridge": [
         "bridge bridge_access bridge_apply bridge_buffer bridge_contacts bridge_drive bridge_drive_look bridge_facts "
         "bridge_fuse bridge_gates bridge_graph bridge_input bridge_matmul bridge_nodes bridge_observe bridge_plan "
