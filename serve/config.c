@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What `winnow serve` sets in the environment, and the device WINNOW, both before the server's main. */
+#include "serve/config.h"
+
 #include "app/values.h"
 #include "serve/automatic.h"
-#include "serve/config.h"
 #include "serve/documents.h"
 #include "serve/memory.h"
 #include "serve/origins.h"
@@ -119,7 +120,7 @@ static int read_profiles(struct serve_config *config, const char *list)
     int rc = wnw_profile_next(&path, &list);
     while (rc == WNW_OK && path) {
         rc = config->profile ? wnw_profile_add_file(config->profile, path)
-                            : wnw_profile_open(&config->profile, path);
+                             : wnw_profile_open(&config->profile, path);
         wnw_free(path);
         rc = rc == WNW_OK ? wnw_profile_next(&path, &list) : rc;
     }
@@ -232,8 +233,8 @@ static void read_environment(struct serve_config *config)
     read_size(&config->want.size);
     config->saves = getenv("WINNOW_SERVE_SAVES");
     config->cap = (uint64_t)whole_of("WINNOW_SERVE_KV_BYTES", app_parse_bytes, MOST_CAP,
-                                    "a whole number of bytes from 1 to 4294967296G; K, M or G behind it are "
-                                    "powers of 1024");
+                                     "a whole number of bytes from 1 to 4294967296G; K, M or G behind it are "
+                                     "powers of 1024");
     const char *documents = text_of("WINNOW_SERVE_DOCUMENTS");
     config->profiles = text_of("WINNOW_PROFILE");
     config->fingerprint = text_of("WINNOW_SERVE_FINGERPRINT");

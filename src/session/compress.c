@@ -4,7 +4,6 @@
 
 #include "base/err.h"
 #include "base/system.h"
-#include "plan/compress.h"
 #include "policy/policy.h"
 #include "session/session.h"
 
