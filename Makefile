@@ -21,7 +21,7 @@ endif
 # $(call whole,PATH): the path from the root, as a word of the shell. make's own abspath would take a path with blanks for several.
 whole = "$$(realpath -ms -- "$(1)")"
 
-.PHONY: all setup configure install uninstall demo test test-ready test-run peers bridge server deb docs clean help
+.PHONY: all setup configure install uninstall demo test test-ready test-run peers bridge server deb wheel docs clean help
 
 all: ## build build/winnow, after installing what that needs
 	scripts/setup.sh packages llama source
@@ -78,6 +78,13 @@ deb: ## make Debian packages in build/deb: winnow, libwinnow0, libwinnow-dev
 	scripts/setup.sh server || echo "make deb: goes on without llama.cpp's server" >&2
 	scripts/deb.sh "$(BUILD)/deb"
 
+wheel: ## make the Python package in dist/
+	scripts/setup.sh packages llama source wheel
+	rm -rf "$(BUILD)/wheel-raw"
+	tools=$${WINNOW_CACHE:-$$HOME/.cache/winnow}/wheel/venv/bin && \
+	    CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) "$$tools/pip" wheel . --no-deps --no-build-isolation --disable-pip-version-check -w "$(BUILD)/wheel-raw" && \
+	    "$$tools/python" scripts/wheel.py "$(BUILD)"/wheel-raw/winnow-*.whl dist
+
 uninstall: ## remove what the last install from here put there
 	DESTDIR="$(DESTDIR)" scripts/uninstall.sh "$(BUILD)/install_manifest.txt"
 
@@ -88,7 +95,7 @@ docs: all ## write docs/reference/methods.md anew from the descriptors
 	mv docs/reference/methods.md.new docs/reference/methods.md
 
 clean: ## remove the build folders (the cache folder stays)
-	rm -rf build build-*
+	rm -rf build build-* dist
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
