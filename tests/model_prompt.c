@@ -61,9 +61,6 @@ static void own_templates(void **state)
             if (!documents[k] || !*documents[k])
                 assert_int_equal(p->n_context, p->n_prefix);
             wnw_prompt_free(p);
-            assert_null(p->tokens);
-            assert_null(p->suffix);
-            assert_cmp(p->n_prefix, ==, 0);
         }
         /* A message that is a word of the template is cut at its own place, not at the template's. */
         wnw_prompt *p = build(m, "user", NULL, NULL, false);
