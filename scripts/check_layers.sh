@@ -248,7 +248,7 @@ CIRCLES = {
         "table_cell table_gather",
     ],
     "eval/run": [
-        "entry_own entry_read kept",
+        "entry_read entry_separate reading_store",
     ],
     "serve": [
         "automatic config document_file documents want",
