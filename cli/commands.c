@@ -211,7 +211,7 @@ const struct app_command cli_commands[] = {
      .args_size = sizeof(struct cli_args),
      .run = cli_backend},
     {.name = "serve",
-     .first = "model budget ratio kv-bytes slots context document save port api-key help",
+     .first = "model budget ratio kv-bytes slots context document save park state port api-key help",
      .about = "Serves a model over HTTP with llama.cpp's server and compresses the cache of each slot.",
      .usage =
          "[-m MODEL] [--policy RECIPE] [SIZE] [--slots N] [--port P] [options] [-- OPTIONS OF LLAMA-SERVER]",

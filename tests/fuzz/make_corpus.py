@@ -370,6 +370,22 @@ def slot(kind, notes, n_tokens, state, recipe=b"keydiff"):
     return bytes([kind | 1]) + b"winnow slot 4\n\0\0" + head + bytes(8) + struct.pack(f"<{len(notes)}i", *notes) + parts
 
 
+def park(key, image, recipe=b"keydiff", sealed=1, fingerprint=b"7f"):
+    asked = struct.pack("<512s512siiqdQii", recipe, b"", 1, 0, 5, 0.0, 0, 2, 0)
+    head = b"winnow park 1\n\0\0" + struct.pack("<24sQQQ32sii", fingerprint, len(key), len(image), 0, bytes(range(32)), 3, 1)
+    # The target sets the checksums.
+    return bytes([sealed]) + head + asked + asked + bytes(8) + key + image
+
+
+def parks():
+    """Parked prompts as fuzz_park.c takes them."""
+    yield "whole", park(b"A text.", b"a slot" * 9)
+    yield "empty", park(b"", b"")
+    yield "unsealed", park(b"A text.", b"a slot", sealed=0)
+    yield "model", park(b"A text.", b"a slot", fingerprint=b"other")
+    yield "recipe", park(b"A text.", b"a slot", recipe=b'a "quote"')
+
+
 def slots():
     start = struct.pack("<Ii", 0xAF143CD8, 2)
     ids = list(range(5, 13))
@@ -412,6 +428,8 @@ def main():
         put(folder, "body", name, data)
     for name, data in slots():
         put(folder, "slot", name, data)
+    for name, data in parks():
+        put(folder, "park", name, data)
     for i, recipe in enumerate(RECIPES):
         put(folder, "policy", f"{i:02}", recipe.encode())
 
