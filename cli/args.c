@@ -156,6 +156,18 @@ static const struct app_option backend_options[] = {
 };
 APP_GROUP(cli_group_backend, "Options", backend_options);
 
+static const struct app_option worker_options[] = {
+    {"listen", 0, APP_TEXT, "HOST:PORT", NULL, "127.0.0.1:50052", "where to listen", AT(listen), 0, 0, NULL},
+    {"device", 0, APP_TEXT, "NAME", NULL, "a GPU, else WINNOW", "the device to serve, by ggml's name",
+     AT(device), 0, 0, NULL},
+    {"threads", 't', APP_INT, "THREADS", NULL, "usable cores", "threads to compute with", AT(app.threads), 1,
+     512, "1 to 512"},
+    {"i-trust-this-network", 0, APP_FLAG, NULL, NULL, NULL,
+     "listen where other machines can connect: each of them can run code here", AT(trusts_network), 0, 0,
+     NULL},
+};
+APP_GROUP(cli_group_worker, "Options", worker_options);
+
 static const struct app_option doctor_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", NULL, "those of `winnow models`",
      "a model to check in addition to the named ones", AT(app.model), 0, 0, NULL},

@@ -28,6 +28,7 @@ static const struct app_group *const profile_show_groups[] = {&cli_group_profile
 static const struct app_group *const profile_import_groups[] = {&cli_group_profile_import, &app_group_common,
                                                                 NULL};
 static const struct app_group *const backend_groups[] = {&cli_group_backend, &app_group_common, NULL};
+static const struct app_group *const worker_groups[] = {&cli_group_worker, &app_group_common, NULL};
 static const struct app_group *const doctor_groups[] = {&cli_group_doctor, &app_group_common, NULL};
 static const struct app_group *const man_groups[] = {&cli_group_man, &app_group_common, NULL};
 static const struct app_group *const serve_groups[] = {&cli_group_serve, &app_group_common, NULL};
@@ -221,6 +222,14 @@ const struct app_command cli_commands[] = {
      .max_rest = 256,
      .args_size = sizeof(struct cli_args),
      .run = cli_serve},
+    {.name = "worker",
+     .about = "Serves a device of this machine to programs on other machines, with ggml's RPC.",
+     .usage = "[--listen HOST:PORT] [--device NAME] [-t THREADS] [--i-trust-this-network]",
+     .notes = "The other machine uses it as device rpc:HOST:PORT. One program can use it at a time.\n"
+              "See docs/use/several-machines.md.",
+     .groups = worker_groups,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_worker},
     {.name = "ctl page",
      .about = "Writes a page of what a slot or a document of a running server holds, token by token.",
      .usage = "[--url URL] [--slot N | --document NAME] -o PAGE.html",
