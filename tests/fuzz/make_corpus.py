@@ -194,6 +194,10 @@ def profile(kind, settings, results):
                        "data": {"text": "made up"}, "results": results}, separators=(",", ":")).encode()
 
 
+def packed(form, *numbers):
+    return base64.b64encode(struct.pack(form, *numbers)).decode()
+
+
 def profiles():
     ranks, means = [[0, 1, 2, 3], [3, 2, 1, 0]], [[0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]]
     own = {
@@ -211,12 +215,15 @@ def profiles():
         "stats-of-correlations": profile("stats", {}, {"query_mean": [[[0.5] * 8] * 4] * 2, "query_std": [[[2] * 8] * 4] * 2,
                                                        "query_corr": [[[0, 5000, -5000, 10000] * 7] * 4] * 2,
                                                        "filter": [[[0.25, -0.5] * 4] * 2] * 2}),
+        "stats-as-texts": profile("stats", {}, {"query_mean": [packed("<32f", *[0.5] * 32)] * 2, "query_std": [packed("<32f", *[2] * 32)] * 2,
+                                                "query_corr": [packed("<112h", *[0, 5000, -5000, 10000] * 28)] * 2,
+                                                "filter": packed("<32f", *[0.25, -0.5] * 16)}),
         "curves": profile("curves", {"policy": "snapkv:window=8+uniform"}, {"ratio": [0.2, 0.8], "keep": [[[1, 0.5]] * 2, [[0.25, 0]] * 2]}),
         "shares": profile("shares", {"target": "kvzip"}, {"size": [0.5, 0.25], "layers": [1], "share": [[[1, 1], [0.75, 0.25]],
                                                                                                          [[1, 1], [0.5, 0]]]}),
         "gate": profile("gate", {"features": ["lk", "keydiff", "ea", "lev"]}, {"weight": [[[0.5, 1, -1, 0.25]] * 2] * 2, "bias": [[-2, -3]] * 2}),
         "quality": profile("quality", {}, {"dropped": [0.1, 0.4], "replay": [0.02, 0.3], "replay_kept": [0.6, 0.2]}),
-        "inputgate": profile("inputgate", {"form": "linear", "n_embd": 1}, {"layers": [base64.b64encode(struct.pack("<4f", 1, 2, -1, -2)).decode(), ""]}),
+        "inputgate": profile("inputgate", {"form": "linear", "n_embd": 1}, {"layers": [packed("<4f", 1, 2, -1, -2), ""]}),
         "foreign-ranks": json.dumps({"0": [3, 1, 2, 0], "1": [0, 1, 2, 3]}).encode(),
         "foreign-heads": json.dumps({f"{layer}-{head}": [0.1, 0.2] for layer in range(2) for head in range(4)}).encode(),
         "foreign-weights": json.dumps({"shape": [2, 4], "W_head": [[1, 1, 0.9, 1.1]] * 2}).encode(),
