@@ -291,7 +291,7 @@ static int find_inputs(struct app_job *job)
 int app_job_check(struct app_job *job, const struct app_args *args)
 {
     int rc;
-    *job = (struct app_job){.args = args, .run = wnw_run_default(), .prompt = wnw_prompt_default()};
+    *job = (struct app_job){.args = args, .run = wnw_run_default()};
     if ((rc = app_job_check_keeping(job)) != APP_OK || (rc = check_types(job)) != APP_OK ||
         (rc = check_masks(job)) != APP_OK || (rc = check_prompt(job)) != APP_OK ||
         (rc = find_inputs(job)) != APP_OK)
@@ -299,11 +299,10 @@ int app_job_check(struct app_job *job, const struct app_args *args)
     return args->out ? app_out_check(args->out, &job->inputs) : APP_OK;
 }
 
-int app_job_check_talk(struct app_job *job, const struct app_args *args)
+int app_job_check_conversation(struct app_job *job, const struct app_args *args)
 {
     int rc;
-    *job = (struct app_job){
-        .args = args, .run = wnw_run_default(), .prompt = wnw_prompt_default(), .talks = true};
+    *job = (struct app_job){.args = args, .run = wnw_run_default(), .talks = true};
     if ((rc = app_job_check_keeping(job)) != APP_OK || (rc = app_job_check_blind(job->policy)) != APP_OK ||
         (rc = check_types(job)) != APP_OK || (rc = check_template(args)) != APP_OK ||
         (rc = read_texts(job)) != APP_OK)
@@ -313,7 +312,7 @@ int app_job_check_talk(struct app_job *job, const struct app_args *args)
 
 int app_job_check_input(struct app_job *job, const struct app_args *args)
 {
-    *job = (struct app_job){.args = args, .any_length = true, .prompt = wnw_prompt_default()};
+    *job = (struct app_job){.args = args, .any_length = true};
     const int rc = check_prompt(job);
     return rc != APP_OK ? rc : app_model_path(&job->model_path, args->model);
 }
@@ -389,9 +388,8 @@ int app_job_prompt(struct app_job *job)
         wnw_set_log(NULL, NULL);
         if (status != WNW_OK)
             return app_fail_status(status);
-        job->tokens = job->prompt.tokens;
-        job->n_tokens = job->prompt.n_tokens;
-        job->n_context = job->prompt.n_context;
+        job->tokens = wnw_prompt_tokens(job->prompt, &job->n_tokens);
+        job->n_context = wnw_prompt_n_context(job->prompt);
     }
     if (job->n_tokens < 1)
         return app_fail(APP_BAD_INPUT, "the prompt has no tokens; give some text");
@@ -565,7 +563,7 @@ int app_job_prepare(struct app_job *job)
     int rc = load_profile(job);
     job->run.size = job->size;
     job->run.profile = job->profile;
-    job->run.prompt = job->prompt.tokens ? &job->prompt : NULL;
+    job->run.prompt = job->prompt;
     job->more = wnw_run_more_default();
     job->more.question_later = job->args->context_only;
     job->run.more = &job->more;
@@ -714,7 +712,7 @@ void app_job_close(struct app_job *job)
     wnw_profile_free(job->profile);
     free(job->keep_recipe);
     free(job->remarks.s);
-    wnw_prompt_clear(&job->prompt);
+    wnw_prompt_free(job->prompt);
     wnw_model_free(job->model);
     wnw_policy_free(job->policy);
     free(job->file_tokens);

@@ -44,7 +44,7 @@ struct app_job {
     wnw_model_info info;
     int32_t *file_tokens; /* from --tokens, owned */
     int32_t n_file_tokens;
-    wnw_prompt prompt;     /* from text, owned */
+    wnw_prompt *prompt;    /* from text, owned; NULL = none */
     const int32_t *tokens; /* [n_tokens], points into file_tokens or prompt */
     int32_t n_tokens;
     int32_t n_context;       /* tokens of the first piece */
@@ -78,7 +78,7 @@ int app_job_check(struct app_job *job, const struct app_args *args);
 /* The same for commands that only take a model and a prompt. */
 int app_job_check_input(struct app_job *job, const struct app_args *args);
 /* The same for conversations, whose prompts come later: with documents or without. */
-int app_job_check_talk(struct app_job *job, const struct app_args *args);
+int app_job_check_conversation(struct app_job *job, const struct app_args *args);
 /* The part of it that says what is to be kept and when, of job->args: rules, size and policy. */
 int app_job_check_keeping(struct app_job *job);
 /* Refuses a policy that judges what it keeps of a document by the question, where that is not known. NULL = one that is

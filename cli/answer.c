@@ -40,7 +40,7 @@ struct listener {
     int rc;
 };
 
-static bool hear(const char *text, size_t n_bytes, int32_t n_tokens, void *user)
+static bool on_text(const char *text, size_t n_bytes, int32_t n_tokens, void *user)
 {
     struct listener *l = user;
     if (n_tokens == 1 && l->first == 0)
@@ -59,7 +59,7 @@ int cli_answer_generate(struct cli_answer *a, struct app_job *job)
 {
     struct cli_loop loop = {.n = 0};
     struct listener l = {.most = a->most, .stoppable = a->stoppable, .loop = a->ends_loops ? &loop : NULL};
-    const wnw_generate_params params = {WNW_INIT(wnw_generate_params), .n_max = a->most, .on_text = hear,
+    const wnw_generate_params params = {WNW_INIT(wnw_generate_params), .n_max = a->most, .on_text = on_text,
                                         .user = &l};
     a->ttft_ms = app_now_ms() - job->start_ms;
     if (params.n_max == 0)

@@ -12,9 +12,9 @@
 #include "cli/answer.h"
 #include "cli/args.h"
 #include "cli/commands.h"
-#include "cli/kept.h"
+#include "cli/conversation.h"
+#include "cli/store_use.h"
 #include "cli/stored.h"
-#include "cli/talk.h"
 #include "winnow_store.h"
 
 #include <stdlib.h>
@@ -87,13 +87,13 @@ static int check_document(struct ask *ask, const struct cli_args *args)
         return app_fail(APP_BAD_INPUT,
                         "about which document? Name a stored one with -c, or a folder with --store");
     if (!args->store)
-        return cli_kept_given(args) ? cli_kept_check(args) : app_job_attention(&ask->job);
+        return cli_store_use_given(args) ? cli_store_use_check(args) : app_job_attention(&ask->job);
     if (args->app.documents.n == 0)
         return app_fail(APP_BAD_INPUT, "which document of the folder? Give its text with -f");
     ask->reading = *args;
     ask->reading.app.question = NULL;
     const int rc = app_job_check(&ask->job, &ask->reading.app);
-    return rc == APP_OK ? cli_kept_check(&ask->reading) : rc;
+    return rc == APP_OK ? cli_store_use_check(&ask->reading) : rc;
 }
 
 static int check_arguments(struct ask *ask, const struct cli_args *args)
@@ -123,30 +123,39 @@ static int take_tokens(struct ask_question *q, const int32_t *tokens, int32_t n)
     return APP_OK;
 }
 
+/* Takes the tokens of the prompt's second piece. */
+static int take_question(struct ask_question *q, const wnw_prompt *prompt)
+{
+    int32_t n;
+    const int32_t *tokens = wnw_prompt_tokens(prompt, &n), first = wnw_prompt_n_context(prompt);
+    return take_tokens(q, tokens + first, n - first);
+}
+
 /* Lays out a question after the document and takes the tokens after it. */
 static int lay_out(struct ask *ask, struct ask_question *q, wnw_chat *chat, const char *document)
 {
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     const int status = wnw_chat_user(&prompt, chat, document, q->text, NULL);
     int rc = status == WNW_OK ? APP_OK : app_fail_status(status);
     if (rc == APP_OK && document)
-        rc = cli_stored_check_prompt(ask->st, &prompt, ask->path);
+        rc = cli_stored_check_prompt(ask->st, prompt, ask->path);
     if (rc == APP_OK)
-        rc = take_tokens(q, prompt.tokens + prompt.n_context, prompt.n_tokens - prompt.n_context);
-    wnw_prompt_clear(&prompt);
+        rc = take_question(q, prompt);
+    wnw_prompt_free(prompt);
     return rc;
 }
 
 /* The same after the turns of a conversation, of whose tokens the session has read n_read. */
-static int lay_out_turn(struct ask_question *q, const struct cli_talk *talk, int32_t n_read, bool first)
+static int lay_out_turn(struct ask_question *q, const struct cli_conversation *conversation, int32_t n_read,
+                        bool first)
 {
-    wnw_prompt prompt = wnw_prompt_default();
-    const int status = wnw_chat_user(&prompt, talk->chat, first ? "" : NULL, q->text, NULL);
-    wnw_prompt_clear(&prompt);
+    wnw_prompt *prompt = NULL;
+    const int status = wnw_chat_user(&prompt, conversation->chat, first ? "" : NULL, q->text, NULL);
+    wnw_prompt_free(prompt);
     if (status != WNW_OK)
         return app_fail_status(status);
     int32_t n;
-    const int32_t *tokens = wnw_chat_tokens(talk->chat, &n);
+    const int32_t *tokens = wnw_chat_tokens(conversation->chat, &n);
     return take_tokens(q, tokens + n_read, n - n_read);
 }
 
@@ -181,18 +190,18 @@ static int lay_out_document(struct ask *ask)
     return rc;
 }
 
-static int lay_out_talk(struct ask *ask)
+static int lay_out_conversation(struct ask *ask)
 {
-    struct cli_talk talk = {.model = ask->job.model};
+    struct cli_conversation conversation = {.model = ask->job.model};
     json_t *note = NULL;
     int32_t n_read;
-    int rc = cli_talk_open(&talk, &note, &n_read, ask->st, ask->path);
+    int rc = cli_conversation_open(&conversation, &note, &n_read, ask->st, ask->path);
     for (int32_t i = 0; rc == APP_OK && i < ask->n; i++) {
-        rc = lay_out_turn(&ask->questions[i], &talk, n_read, i == 0);
+        rc = lay_out_turn(&ask->questions[i], &conversation, n_read, i == 0);
         if (rc == APP_OK)
             rc = check_length(ask, i);
     }
-    cli_talk_clear(&talk);
+    cli_conversation_clear(&conversation);
     json_decref(note);
     return rc;
 }
@@ -201,7 +210,7 @@ static int lay_out_talk(struct ask *ask)
 static int lay_out_all(struct ask *ask)
 {
     wnw_set_log(app_note_warning, &ask->job.remarks);
-    const int rc = wnw_stored_note(ask->st) ? lay_out_talk(ask) : lay_out_document(ask);
+    const int rc = wnw_stored_note(ask->st) ? lay_out_conversation(ask) : lay_out_document(ask);
     wnw_set_log(NULL, NULL);
     return rc;
 }
@@ -306,19 +315,19 @@ static int answer_all(struct ask *ask, const struct cli_args *args)
 static int open_kept(struct ask *ask, const struct cli_args *args)
 {
     struct app_job *job = &ask->job;
-    struct cli_kept kept = {.required = true};
+    struct cli_store_use use = {.required = true};
     app_job_date(job);
     int rc = app_job_open(job);
     if (rc == APP_OK)
         rc = app_job_prompt(job);
     if (rc == APP_OK)
-        rc = cli_kept_begin(&kept, job, &ask->reading);
+        rc = cli_store_use_begin(&use, job, &ask->reading);
     if (rc == APP_OK)
-        rc = cli_kept_read(&kept, job);
+        rc = cli_store_use_read(&use, job);
     if (rc == APP_OK)
-        rc = cli_kept_find(&ask->st, &kept, job);
+        rc = cli_store_use_find(&ask->st, &use, job);
     app_job_end_session(job);
-    cli_kept_end(&kept);
+    cli_store_use_end(&use);
     job->args = &args->app;
     return rc;
 }
@@ -358,7 +367,7 @@ int cli_ask(const struct app_args *args)
     own.app.context_only = true; /* what was compressed is the document */
     own.app.json = own.app.json || own.questions;
     struct ask ask = {.path = own.store ? own.store : own.cache,
-                      .job = {.args = &own.app, .run = wnw_run_default(), .prompt = wnw_prompt_default()}};
+                      .job = {.args = &own.app, .run = wnw_run_default()}};
     int rc = check_arguments(&ask, &own);
     if (rc == APP_OK)
         rc = make_samplers(&ask, &own);

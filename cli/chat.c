@@ -6,7 +6,7 @@
 #include "app/stop.h"
 #include "cli/chat_line.h"
 #include "cli/commands.h"
-#include "cli/kept.h"
+#include "cli/store_use.h"
 #include "cli/stored.h"
 
 #include <signal.h>
@@ -55,11 +55,11 @@ static int check(struct cli_chat *c)
         a->policy = c->policy = recipe;
     }
     if (rc == APP_OK)
-        rc = app_job_check_talk(&c->job, a);
+        rc = app_job_check_conversation(&c->job, a);
     c->job.args = a;
     for_store.app.evict_every = cli_chat_wants_endless(c) ? NULL : a->evict_every;
-    if (rc == APP_OK && cli_kept_given(&c->args))
-        rc = cli_kept_check(&for_store);
+    if (rc == APP_OK && cli_store_use_given(&c->args))
+        rc = cli_store_use_check(&for_store);
     if (rc == APP_OK && c->args.store && a->documents.n == 0)
         rc = app_fail(APP_BAD_INPUT, "--store keeps documents; give one with -f");
     return rc;
@@ -88,7 +88,7 @@ static int begin(struct cli_chat *c)
     int rc = check(c);
     if (rc == APP_OK)
         rc = app_job_open(job);
-    c->talk.model = job->model;
+    c->conversation.model = job->model;
     if (rc == APP_OK)
         rc = cli_chat_context(c);
     if (rc == APP_OK)
@@ -97,9 +97,9 @@ static int begin(struct cli_chat *c)
         rc = check_fits(c);
     if (rc != APP_OK)
         return rc;
-    c->talk.layout = (wnw_prompt_params){WNW_INIT(wnw_prompt_params),    .system = job->system,
-                                         .chat = c->args.app.chat,       .raw = c->args.app.raw,
-                                         .special = c->args.app.special, .now = job->now};
+    c->conversation.layout = (wnw_prompt_params){WNW_INIT(wnw_prompt_params),    .system = job->system,
+                                                 .chat = c->args.app.chat,       .raw = c->args.app.raw,
+                                                 .special = c->args.app.special, .now = job->now};
     return job->session ? APP_OK : cli_chat_open(c);
 }
 
@@ -109,7 +109,7 @@ static int begin(struct cli_chat *c)
  * caller. */
 static int document_of(char **text, const struct cli_chat *c)
 {
-    const char *first = c->talk.n == 0 && c->job.document ? c->job.document : NULL, *second = c->file;
+    const char *first = c->conversation.n == 0 && c->job.document ? c->job.document : NULL, *second = c->file;
     *text = NULL;
     if (!first && !second)
         return APP_OK;
@@ -130,10 +130,10 @@ static int say(struct cli_chat *c, const struct app_text *line)
     if (rc == APP_OK)
         rc = document_of(&document, c);
     if (rc == APP_OK) {
-        const int32_t n = c->talk.n;
+        const int32_t n = c->conversation.n;
         c->tries = 0;
         rc = cli_chat_answer(c, document, text.s);
-        if (c->talk.n > n) { /* the text went with it */
+        if (c->conversation.n > n) { /* the text went with it */
             free(c->file);
             c->file = NULL;
         }
@@ -192,7 +192,7 @@ static int converse(struct cli_chat *c, struct cli_line *lines)
 static void end(struct cli_chat *c)
 {
     cli_chat_close_session(c);
-    cli_talk_clear(&c->talk);
+    cli_conversation_clear(&c->conversation);
     app_job_close(&c->job);
     wnw_stored_free(c->st);
     json_decref(c->note);

@@ -8,21 +8,21 @@
 #define WNW_CLI_CHAT_H
 
 #include "cli/answer.h"
-#include "cli/kept.h"
-#include "cli/talk.h"
+#include "cli/conversation.h"
+#include "cli/store_use.h"
 #include "winnow_store.h"
 
 struct cli_chat {
     struct cli_args args; /* a copy; what the conversation has changed of it is owned by the fields below */
     char *policy, *evict, *evict_every;
     struct app_job job; /* its prompt is the document, if there is one */
-    struct cli_talk talk;
-    struct cli_kept kept;
+    struct cli_conversation conversation;
+    struct cli_store_use use;
     wnw_stored *st; /* of -c; NULL = none */
     bool of_file;   /* the document is in it, as it was read and compressed */
-    json_t *note;   /* the conversation in it, whose strings `talk` borrows; NULL = none */
+    json_t *note;   /* the conversation in it, whose strings `conversation` borrows; NULL = none */
     /* what the template wrote in a first turn without a document: n_prefix and the suffix */
-    wnw_prompt header;
+    wnw_prompt *header;
     char *file;    /* text for the next turn (/file), owned; NULL = none */
     bool terminal; /* somebody types: signals end answers, not the program */
     bool endless;  /* kept tokens get new positions, so that the context never ends */

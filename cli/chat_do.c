@@ -40,13 +40,13 @@ static int set_system(struct cli_chat *c, const char *text)
 {
     struct app_text remarks = {0};
     char *system = NULL;
-    wnw_prompt trial = wnw_prompt_default();
+    wnw_prompt *trial = NULL;
     int rc = app_argument_clean(&system, text, "the system message", &remarks);
     app_note_lines("warning: ", remarks.s);
     free(remarks.s);
     if (rc != APP_OK)
         return rc;
-    wnw_prompt_params layout = c->talk.layout;
+    wnw_prompt_params layout = c->conversation.layout;
     layout.system = system;
     layout.document = c->job.document;
     layout.question = c->job.document ? NULL : "?";
@@ -57,20 +57,19 @@ static int set_system(struct cli_chat *c, const char *text)
     }
     cli_chat_restart(c);
     if (c->job.document) { /* the document's prompt begins with the new header */
-        wnw_prompt_clear(&c->job.prompt);
+        wnw_prompt_free(c->job.prompt);
         c->job.prompt = trial;
-        c->job.tokens = c->job.prompt.tokens;
-        c->job.n_tokens = trial.n_tokens;
-        c->job.n_context = trial.n_context;
+        c->job.tokens = wnw_prompt_tokens(trial, &c->job.n_tokens);
+        c->job.n_context = wnw_prompt_n_context(trial);
     } else {
-        wnw_prompt_clear(&trial);
+        wnw_prompt_free(trial);
     }
     free(c->job.system);
     c->job.system = system;
-    c->talk.layout.system = system;
+    c->conversation.layout.system = system;
     c->of_file = false;
     c->stale = true;
-    cli_talk_clear(&c->talk);
+    cli_conversation_clear(&c->conversation);
     app_note("a new conversation begins");
     return APP_OK;
 }
@@ -91,15 +90,15 @@ static int undo(struct cli_chat *c)
 {
     if (!cli_chat_undo(c))
         return app_fail(APP_BAD_INPUT, "there is no turn to take back");
-    app_note("%d turns are left%s", (int)c->talk.n, c->stale ? "; the next one reads all again" : "");
+    app_note("%d turns are left%s", (int)c->conversation.n, c->stale ? "; the next one reads all again" : "");
     return APP_OK;
 }
 
 static int retry(struct cli_chat *c)
 {
-    if (c->talk.n == 0)
+    if (c->conversation.n == 0)
         return app_fail(APP_BAD_INPUT, "there is no turn to answer again");
-    const struct cli_turn *last = &c->talk.turns[c->talk.n - 1];
+    const struct cli_turn *last = &c->conversation.turns[c->conversation.n - 1];
     char *document = last->document ? strdup(last->document) : NULL, *question = strdup(last->question);
     int rc = question && (document || !last->document) ? APP_OK
                                                        : app_fail(APP_FAILED, "out of memory for the turn");

@@ -211,7 +211,7 @@ static void take(struct app_job *job, const struct app_job *next)
     job->run = next->run;
     job->more = next->more;
     job->run.more = &job->more;
-    job->run.prompt = job->prompt.tokens ? &job->prompt : NULL;
+    job->run.prompt = job->prompt;
 }
 
 /* Tells the session. Where it is not there, or is not where the turns are, it will be told when it is made. */

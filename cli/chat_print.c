@@ -70,7 +70,7 @@ void cli_chat_print_stats(struct cli_chat *c)
     const int32_t n_past = c->job.session ? wnw_session_n_past(c->job.session) : 0;
     if (c->job.session)
         app_job_measure(&c->job);
-    fprintf(stderr, "turns     %d, %d tokens read\n", (int)c->talk.n, c->n_read);
+    fprintf(stderr, "turns     %d, %d tokens read\n", (int)c->conversation.n, c->n_read);
     fprintf(stderr, "context   %d of %d%s\n", n_past, c->n_ctx, c->endless ? ", endless" : "");
     fprintf(stderr, "entries   %.1f per head\n", c->job.session ? c->job.kept_mean : 0.0);
     fprintf(stderr, "memory    %.2f MiB, full %.2f MiB\n", (double)c->job.kv_bytes / 1048576.0,

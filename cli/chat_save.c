@@ -38,7 +38,7 @@ static int load_document(struct cli_chat *c)
     if (rc == APP_OK)
         rc = take_text(c, &text, text.document);
     if (rc == APP_OK)
-        rc = cli_stored_check_prompt(c->st, &c->job.prompt, c->args.cache);
+        rc = cli_stored_check_prompt(c->st, c->job.prompt, c->args.cache);
     c->of_file = true;
     return rc;
 }
@@ -46,11 +46,11 @@ static int load_document(struct cli_chat *c)
 static int load_turns(struct cli_chat *c)
 {
     int32_t n;
-    int rc = cli_talk_open(&c->talk, &c->note, &n, c->st, c->args.cache);
+    int rc = cli_conversation_open(&c->conversation, &c->note, &n, c->st, c->args.cache);
     if (rc == APP_OK)
-        rc = take_text(c, &c->talk.layout, c->talk.turns[0].document);
-    for (int32_t i = 0, n_unread = 0; rc == APP_OK && i < c->talk.n; i++) {
-        struct cli_turn *turn = &c->talk.turns[i];
+        rc = take_text(c, &c->conversation.layout, c->conversation.turns[0].document);
+    for (int32_t i = 0, n_unread = 0; rc == APP_OK && i < c->conversation.n; i++) {
+        struct cli_turn *turn = &c->conversation.turns[i];
         turn->n_before = i > 0 ? turn->n_past - n_unread : turn->document ? turn->n_context : 0;
         n_unread = turn->n_answer - turn->n_read;
     }
@@ -110,7 +110,7 @@ static int store(const struct cli_chat *c, const char *path, const wnw_store_par
 
 static int save_session(const struct cli_chat *c, const char *path)
 {
-    wnw_prompt_params text = c->talk.layout;
+    wnw_prompt_params text = c->conversation.layout;
     wnw_store_params params = wnw_store_default_params();
     int32_t *tokens = NULL;
     char *note = NULL;
@@ -119,8 +119,8 @@ static int save_session(const struct cli_chat *c, const char *path)
     text.document = c->job.document;
     int rc = all_tokens(&tokens, &params.n_tokens, c);
     params.tokens = tokens;
-    if (rc == APP_OK && c->talk.n > 0)
-        rc = cli_talk_note(&note, &c->talk, c->n_read);
+    if (rc == APP_OK && c->conversation.n > 0)
+        rc = cli_conversation_note(&note, &c->conversation, c->n_read);
     params.note = note;
     params.text = note ? NULL : &text; /* a document without turns can be asked by `winnow ask`, too */
     if (rc == APP_OK) {
@@ -128,7 +128,7 @@ static int save_session(const struct cli_chat *c, const char *path)
         rc = status == WNW_OK ? APP_OK : app_fail_status(status);
     }
     if (rc == APP_OK)
-        app_note("'%s': %d turns, %d tokens, %.2f MiB", path, (int)c->talk.n, params.n_tokens,
+        app_note("'%s': %d turns, %d tokens, %.2f MiB", path, (int)c->conversation.n, params.n_tokens,
                  stat(path, &st) == 0 ? (double)st.st_size / 1048576.0 : 0.0);
     free(tokens);
     free(note);
@@ -162,12 +162,13 @@ static int save_text(const struct cli_chat *c, const char *path)
     int rc = app_out_open(&out, path, &c->job.inputs);
     if (rc != APP_OK)
         return rc;
-    bool good = !c->talk.layout.system || fprintf(out.f, "system: %s\n\n", c->talk.layout.system) > 0;
-    for (int32_t i = 0; good && i < c->talk.n; i++)
-        good = write_turn(out.f, &c->talk.turns[i]);
+    bool good =
+        !c->conversation.layout.system || fprintf(out.f, "system: %s\n\n", c->conversation.layout.system) > 0;
+    for (int32_t i = 0; good && i < c->conversation.n; i++)
+        good = write_turn(out.f, &c->conversation.turns[i]);
     rc = app_out_commit(&out); /* which sees what could not be written */
     if (rc == APP_OK)
-        app_note("'%s': %d turns as text", path, (int)c->talk.n);
+        app_note("'%s': %d turns as text", path, (int)c->conversation.n);
     return rc;
 }
 

@@ -57,9 +57,7 @@ static bool was_renumbered(const struct cli_chat *c)
 
 const wnw_prompt *cli_chat_prompt(const struct cli_chat *c)
 {
-    const wnw_prompt *p = c->job.prompt.tokens             ? &c->job.prompt
-                          : c->talk.header.struct_size > 0 ? &c->talk.header
-                                                           : NULL;
+    const wnw_prompt *p = c->job.prompt ? c->job.prompt : c->conversation.header;
     return c->job.session && !was_renumbered(c) ? p : NULL;
 }
 
@@ -83,7 +81,7 @@ static int set_rules(struct cli_chat *c, bool follow)
 void cli_chat_close_session(struct cli_chat *c)
 {
     app_job_end_session(&c->job);
-    cli_kept_end(&c->kept);
+    cli_store_use_end(&c->use);
     c->n_read = c->n_since = c->n_odd = 0;
 }
 
@@ -109,9 +107,9 @@ static int open_kept(struct cli_chat *c)
     int rc = app_job_prepare(&c->job);
     c->job.run.every = 0;
     if (rc == APP_OK)
-        rc = cli_kept_begin(&c->kept, &c->job, &c->args);
+        rc = cli_store_use_begin(&c->use, &c->job, &c->args);
     if (rc == APP_OK)
-        rc = cli_kept_read(&c->kept, &c->job);
+        rc = cli_store_use_read(&c->use, &c->job);
     c->job.run.every = every;
     return rc == APP_OK ? note_seen(c, c->job.tokens, c->job.n_context) : rc;
 }
@@ -127,7 +125,7 @@ static int open_new(struct cli_chat *c, bool reads)
 /* Makes a session that has read the document, or, where the turns begin otherwise, nothing. */
 static int open_base(struct cli_chat *c, bool with_document)
 {
-    const bool reads = with_document && c->job.prompt.tokens;
+    const bool reads = with_document && c->job.prompt;
     cli_chat_close_session(c);
     c->job.was_read = reads && c->of_file;
     c->job.no_profiles = c->args.store;
@@ -150,7 +148,7 @@ int cli_chat_open(struct cli_chat *c)
 
 int cli_chat_take_stored(struct cli_chat *c, int32_t n)
 {
-    const int32_t *tokens = wnw_chat_tokens(c->talk.chat, NULL);
+    const int32_t *tokens = wnw_chat_tokens(c->conversation.chat, NULL);
     c->job.was_read = true;
     int rc = app_job_prepare(&c->job);
     if (rc == APP_OK)
@@ -184,11 +182,11 @@ static bool rewind_to(struct cli_chat *c, int32_t n)
 /* Has the session read exactly tokens[k] of the conversation's, or fewer where it must begin again. */
 static int go_back(struct cli_chat *c, const int32_t *tokens, int32_t k)
 {
-    const wnw_prompt *p = &c->job.prompt;
+    const int32_t *document = wnw_prompt_tokens(c->job.prompt, NULL);
     if (rewind_to(c, k))
         return APP_OK;
-    const bool same = p->tokens && c->job.n_context <= k &&
-                      memcmp(p->tokens, tokens, (size_t)c->job.n_context * sizeof *tokens) == 0;
+    const bool same = document && c->job.n_context <= k &&
+                      memcmp(document, tokens, (size_t)c->job.n_context * sizeof *tokens) == 0;
     return open_base(c, same);
 }
 
@@ -263,7 +261,7 @@ static int check_room(const struct cli_chat *c, int32_t n)
 static int read_turn(struct cli_chat *c, const int32_t *tokens, int32_t n, int32_t border,
                      struct app_progress *progress)
 {
-    const bool document = c->talk.turns[c->talk.n_laid].document && border > c->n_read,
+    const bool document = c->conversation.turns[c->conversation.n_laid].document && border > c->n_read,
                keeps_all = wnw_policy_is_full(c->job.policy);
     const bool tight = c->endless && room_after(c, n - c->n_read) < c->step;
     const bool due = !keeps_all && (c->n_since + n - c->n_read >= c->step || tight);
@@ -286,16 +284,16 @@ static int read_turn(struct cli_chat *c, const int32_t *tokens, int32_t n, int32
 /* Has the session read the turn that was laid out last. */
 static int follow(struct cli_chat *c, const wnw_prompt *turn)
 {
-    struct cli_turn *t = &c->talk.turns[c->talk.n_laid];
+    struct cli_turn *t = &c->conversation.turns[c->conversation.n_laid];
     struct app_progress progress;
     int32_t n;
-    const int32_t *tokens = wnw_chat_tokens(c->talk.chat, &n);
+    const int32_t *tokens = wnw_chat_tokens(c->conversation.chat, &n);
     const int32_t k = common(c, tokens, n - 1); /* at least one token is read, to get logits */
     t->n_before = INT32_MAX;
     int rc = k < c->n_read ? go_back(c, tokens, k) : APP_OK;
     if (rc != APP_OK)
         return rc;
-    if (turn->n_past == 0 && !c->job.prompt.tokens) /* the header is known only now */
+    if (wnw_prompt_n_past(turn) == 0 && !c->job.prompt) /* the header is known only now */
         rc = status_code(set_rules(c, true));
     t->n_before = c->n_read;
     t->n_since = c->n_since;
@@ -303,7 +301,7 @@ static int follow(struct cli_chat *c, const wnw_prompt *turn)
     const int32_t before = c->n_read;
     app_progress_start(&progress, "prefill", "tokens");
     if (rc == APP_OK)
-        rc = read_turn(c, tokens, n, turn->n_past + turn->n_context, &progress);
+        rc = read_turn(c, tokens, n, wnw_prompt_n_past(turn) + wnw_prompt_n_context(turn), &progress);
     app_progress_end(&progress);
     c->read_ms = app_now_ms() - start;
     c->n_turn_read = c->n_read - before;
@@ -330,17 +328,17 @@ int cli_chat_catch_up(struct cli_chat *c)
         return APP_OK;
     int rc = open_base(c, true);
     if (rc == APP_OK)
-        rc = cli_talk_restart(&c->talk);
-    while (rc == APP_OK && c->talk.n_laid < c->talk.n) {
-        wnw_prompt turn = wnw_prompt_default();
-        rc = cli_talk_next(&turn, &c->talk);
+        rc = cli_conversation_restart(&c->conversation);
+    while (rc == APP_OK && c->conversation.n_laid < c->conversation.n) {
+        wnw_prompt *turn = NULL;
+        rc = cli_conversation_next(&turn, &c->conversation);
         if (rc == APP_OK)
-            rc = follow(c, &turn);
-        wnw_prompt_clear(&turn);
+            rc = follow(c, turn);
+        wnw_prompt_free(turn);
         if (rc == APP_OK)
-            rc = repeat_answer(c, &c->talk.turns[c->talk.n_laid]);
+            rc = repeat_answer(c, &c->conversation.turns[c->conversation.n_laid]);
         if (rc == APP_OK)
-            rc = cli_talk_close(&c->talk);
+            rc = cli_conversation_close(&c->conversation);
     }
     c->stale = rc != APP_OK;
     return rc == STOPPED ? APP_OK : rc;
@@ -351,8 +349,8 @@ int cli_chat_catch_up(struct cli_chat *c)
 /* Takes the last turn out of the conversation, and of the session, where it can go back. */
 static void drop_turn(struct cli_chat *c)
 {
-    const struct cli_turn turn = c->talk.turns[c->talk.n - 1];
-    cli_talk_drop(&c->talk);
+    const struct cli_turn turn = c->conversation.turns[c->conversation.n - 1];
+    cli_conversation_drop(&c->conversation);
     if (!c->stale && c->job.session && turn.n_before <= c->n_read && rewind_to(c, turn.n_before))
         c->n_since = turn.n_since;
     else
@@ -361,7 +359,7 @@ static void drop_turn(struct cli_chat *c)
 
 bool cli_chat_undo(struct cli_chat *c)
 {
-    if (c->talk.n == 0)
+    if (c->conversation.n == 0)
         return false;
     drop_turn(c);
     return true;
@@ -391,7 +389,8 @@ static int generate(struct cli_chat *c)
 {
     struct cli_args args = c->args;
     struct cli_answer a;
-    args.app.seed = (args.app.seed + c->talk.n - 1 + (int64_t)c->tries * 1000003) % ((int64_t)UINT32_MAX + 1);
+    args.app.seed =
+        (args.app.seed + c->conversation.n - 1 + (int64_t)c->tries * 1000003) % ((int64_t)UINT32_MAX + 1);
     int rc = cli_answer_begin(&a, &args);
     if (rc != APP_OK)
         return rc;
@@ -409,7 +408,7 @@ static int generate(struct cli_chat *c)
     if (a.said.n_read > 0 && note_seen(c, a.said.tokens, a.said.n_read) != APP_OK)
         rc = APP_FAILED;
     /* An answer that was broken off stays as far as it came. */
-    const int added = cli_talk_answer(&c->talk, &a.said);
+    const int added = cli_conversation_answer(&c->conversation, &a.said);
     tell_end(c, &a);
     cli_answer_clear(&a);
     return rc != APP_OK ? rc : printed != APP_OK ? printed : added;
@@ -417,20 +416,20 @@ static int generate(struct cli_chat *c)
 
 int cli_chat_answer(struct cli_chat *c, const char *document, const char *question)
 {
-    wnw_prompt turn = wnw_prompt_default();
+    wnw_prompt *turn = NULL;
     int rc = cli_chat_catch_up(c);
     if (rc != APP_OK || c->stale)
         return rc;
-    rc = cli_talk_ask(&turn, &c->talk, document, question);
+    rc = cli_conversation_ask(&turn, &c->conversation, document, question);
     if (rc != APP_OK)
         return rc;
-    rc = follow(c, &turn);
-    wnw_prompt_clear(&turn);
+    rc = follow(c, turn);
+    wnw_prompt_free(turn);
     if (rc == APP_OK && !(c->terminal && app_stop_asked()))
         rc = generate(c);
     else if (rc == APP_OK)
         rc = STOPPED;
-    if (c->talk.n_laid < c->talk.n) /* it has no answer */
+    if (c->conversation.n_laid < c->conversation.n) /* it has no answer */
         drop_turn(c);
     return rc == STOPPED ? APP_OK : rc;
 }

@@ -132,8 +132,7 @@ static int check_addition(const struct app_args *a)
 static int open_addition(struct app_job *job, struct addition *a, const struct cli_args *args)
 {
     const struct app_args *common = &args->app;
-    *job = (struct app_job){
-        .args = common, .run = wnw_run_default(), .prompt = wnw_prompt_default(), .stores = true};
+    *job = (struct app_job){.args = common, .run = wnw_run_default(), .stores = true};
     int rc = check_addition(common);
     if (rc == APP_OK)
         rc = app_documents_read(&job->document, &job->n_document, &common->documents, &job->remarks);
@@ -188,15 +187,15 @@ static int make_tokens(struct app_job *job, struct addition *a)
     snprintf(a->document, n, "%s\n\n%s", a->text.document, job->document);
     a->text.document = a->document;
     int status = wnw_prompt_build(&job->prompt, job->model, &a->text);
-    a->pieces = a->info.pieces || status != WNW_OK || job->prompt.n_context < n_old ||
-                memcmp(job->prompt.tokens, old, (size_t)n_old * sizeof *old) != 0;
+    a->pieces = a->info.pieces || status != WNW_OK || wnw_prompt_n_context(job->prompt) < n_old ||
+                memcmp(wnw_prompt_tokens(job->prompt, NULL), old, (size_t)n_old * sizeof *old) != 0;
     if (status == WNW_OK && a->pieces)
         status = wnw_tokenize(job->model, a->document + n_first, n - n_first - 1, false, a->text.special,
                               &more, &n_more);
     if (status != WNW_OK)
         return app_fail_status(status);
-    from = a->pieces ? more : job->prompt.tokens + n_old;
-    n_more = a->pieces ? n_more : job->prompt.n_context - n_old;
+    from = a->pieces ? more : wnw_prompt_tokens(job->prompt, NULL) + n_old;
+    n_more = a->pieces ? n_more : wnw_prompt_n_context(job->prompt) - n_old;
     a->n_tokens = n_old + n_more;
     a->tokens = malloc((size_t)a->n_tokens * sizeof *a->tokens);
     if (a->tokens) {

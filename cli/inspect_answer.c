@@ -33,23 +33,25 @@ struct answering {
 static int lay_out(struct answering *a)
 {
     wnw_prompt_params text;
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     wnw_chat *chat = NULL;
+    int32_t n;
     int rc = cli_stored_text(&text, a->st, a->q->path);
     if (rc != APP_OK)
         return rc;
     int status = wnw_chat_open(&chat, a->m, &text);
     if (status == WNW_OK)
         status = wnw_chat_user(&prompt, chat, text.document, a->q->text, NULL);
-    rc = status == WNW_OK ? cli_stored_check_prompt(a->st, &prompt, a->q->path) : app_fail_status(status);
+    rc = status == WNW_OK ? cli_stored_check_prompt(a->st, prompt, a->q->path) : app_fail_status(status);
+    const int32_t *tokens = wnw_prompt_tokens(prompt, &n), first = wnw_prompt_n_context(prompt);
     if (rc == APP_OK) {
-        a->n_tokens = prompt.n_tokens - prompt.n_context;
+        a->n_tokens = n - first;
         a->tokens = malloc(((size_t)a->n_tokens + 1) * sizeof *a->tokens);
         rc = a->tokens ? APP_OK : app_fail(APP_FAILED, "out of memory");
     }
     if (rc == APP_OK)
-        memcpy(a->tokens, prompt.tokens + prompt.n_context, (size_t)a->n_tokens * sizeof *a->tokens);
-    wnw_prompt_clear(&prompt);
+        memcpy(a->tokens, tokens + first, (size_t)a->n_tokens * sizeof *a->tokens);
+    wnw_prompt_free(prompt);
     wnw_chat_free(chat);
     return rc;
 }

@@ -160,7 +160,7 @@ static bool has_tokens(const json_t *tokens, size_t at, const int32_t *want, int
 }
 
 /* A stored document says how its text was laid out. A plan does not: the template's own layout is tried. */
-static bool template_of(wnw_prompt *prompt, const wnw_model *m, const struct shown *s)
+static bool template_of(wnw_prompt **prompt, const wnw_model *m, const struct shown *s)
 {
     wnw_prompt_params text = wnw_prompt_default_params();
     wnw_stored *st = NULL;
@@ -180,18 +180,19 @@ static bool template_of(wnw_prompt *prompt, const wnw_model *m, const struct sho
 static void find_document(struct of_model *of, const wnw_model *m, const struct shown *s)
 {
     const json_t *tokens = json_object_get(s->o, "tokens");
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     if (template_of(&prompt, m, s)) {
-        const int32_t first = has_tokens(tokens, 0, prompt.tokens, prompt.n_prefix) ? prompt.n_prefix : 0;
-        const int32_t tail = s->n - prompt.n_suffix;
-        const bool ends = prompt.n_suffix > 0 && tail > first &&
-                          has_tokens(tokens, (size_t)tail, prompt.suffix, prompt.n_suffix);
+        const wnw_prompt_parts p = wnw_prompt_parts_of(prompt);
+        const int32_t first = has_tokens(tokens, 0, p.tokens, p.n_prefix) ? p.n_prefix : 0;
+        const int32_t tail = s->n - p.n_suffix;
+        const bool ends =
+            p.n_suffix > 0 && tail > first && has_tokens(tokens, (size_t)tail, p.suffix, p.n_suffix);
         of->first = first;
         of->end = ends ? tail : s->n;
         if (of->first >= of->end)
             of->first = of->end = 0;
     }
-    wnw_prompt_clear(&prompt);
+    wnw_prompt_free(prompt);
 }
 
 static int read_of_model(struct of_model *of, const struct cli_args *args, const struct shown *s)

@@ -63,8 +63,13 @@ static int read_text(struct app_job *job, int32_t *n_text)
             wnw_tokenize(job->model, job->document, len, true, job->args->special, &tokens, &n);
         if (status != WNW_OK)
             return app_fail_status(status);
-        job->prompt = (wnw_prompt){WNW_INIT(wnw_prompt), .tokens = tokens, .n_tokens = n, .n_context = n};
-        job->tokens = tokens;
+        const wnw_prompt_parts parts = {WNW_INIT(wnw_prompt_parts), .tokens = tokens, .n_tokens = n,
+                                        .n_context = n};
+        const int made = wnw_prompt_new(&job->prompt, &parts);
+        wnw_free(tokens);
+        if (made != WNW_OK)
+            return app_fail_status(made);
+        job->tokens = wnw_prompt_tokens(job->prompt, NULL);
     } else {
         job->tokens = job->file_tokens;
     }

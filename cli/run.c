@@ -6,20 +6,20 @@
 #include "app/process.h"
 #include "cli/answer.h"
 #include "cli/commands.h"
-#include "cli/kept.h"
+#include "cli/store_use.h"
 
 /* Reads the first piece and compresses it, or takes it from the store, then reads the rest. */
-static int read_prompt(struct app_job *job, struct cli_kept *kept)
+static int read_prompt(struct app_job *job, struct cli_store_use *use)
 {
     const int32_t n_first = app_job_n_compressed(job);
-    const int rc = kept->store ? cli_kept_read(kept, job) : app_job_read_first(job, n_first);
+    const int rc = use->store ? cli_store_use_read(use, job) : app_job_read_first(job, n_first);
     if (rc != APP_OK || n_first == job->n_tokens)
         return rc;
     return app_job_read(job, n_first, job->n_tokens, NULL, NULL);
 }
 
 /* From options to a session that is ready to read what is missing of the prompt. */
-static int start(struct app_job *job, struct cli_kept *kept, const struct cli_args *args)
+static int start(struct app_job *job, struct cli_store_use *use, const struct cli_args *args)
 {
     int rc = app_job_check(job, &args->app);
     if (rc == APP_OK && args->store && args->app.plugins.n > 0)
@@ -27,7 +27,7 @@ static int start(struct app_job *job, struct cli_kept *kept, const struct cli_ar
             app_fail(APP_BAD_INPUT, "a stored document needs its policy's parts when it is opened again, and "
                                     "plugins may be gone then; leave out --store or --plugin");
     if (rc == APP_OK)
-        rc = cli_kept_check(args);
+        rc = cli_store_use_check(args);
     if (rc != APP_OK)
         return rc;
     if (args->store)
@@ -39,7 +39,7 @@ static int start(struct app_job *job, struct cli_kept *kept, const struct cli_ar
         return rc;
     job->start_ms = app_now_ms();
     if (args->store)
-        return cli_kept_begin(kept, job, args);
+        return cli_store_use_begin(use, job, args);
     rc = app_job_session(job);
     job->start_ms = app_now_ms();
     return rc;
@@ -49,15 +49,15 @@ int cli_run(const struct app_args *args)
 {
     struct app_job job;
     struct cli_answer a;
-    struct cli_kept kept = {0};
+    struct cli_store_use use = {0};
     /* The sampler is made before the model is opened, because its options can be refused without the
      * model. */
     int rc = cli_answer_begin(&a, (const struct cli_args *)args);
     if (rc != APP_OK)
         return rc;
-    rc = start(&job, &kept, (const struct cli_args *)args);
+    rc = start(&job, &use, (const struct cli_args *)args);
     if (rc == APP_OK)
-        rc = read_prompt(&job, &kept);
+        rc = read_prompt(&job, &use);
     if (rc == APP_OK) {
         app_job_notes(&job);
         a.n_prefill = job.n_tokens;
@@ -67,6 +67,6 @@ int cli_run(const struct app_args *args)
         rc = cli_answer_print(&a, &job);
     cli_answer_clear(&a);
     app_job_close(&job);
-    cli_kept_end(&kept);
+    cli_store_use_end(&use);
     return rc;
 }

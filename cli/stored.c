@@ -65,8 +65,8 @@ int cli_stored_check_prompt(const wnw_stored *st, const wnw_prompt *prompt, cons
     int32_t n;
     const int32_t *tokens = wnw_stored_tokens(st, &n);
     (void)wnw_stored_get_info(st, &info); /* this call does not fail for an open file */
-    if (info.pieces ||
-        (prompt->n_context == n && memcmp(prompt->tokens, tokens, (size_t)n * sizeof *tokens) == 0))
+    if (info.pieces || (wnw_prompt_n_context(prompt) == n &&
+                        memcmp(wnw_prompt_tokens(prompt, NULL), tokens, (size_t)n * sizeof *tokens) == 0))
         return APP_OK;
     return app_fail(
         APP_BAD_INPUT,

@@ -142,7 +142,7 @@ static const struct app_option run_options[] = {
      1, 64, "1 to 64"},
     {"alone", 0, APP_FLAG, NULL, NULL, "off, or the study's",
      "each policy reads every sample again and answers alone, so that times and memory peaks are its own",
-     AT(alone), 0, 0, NULL},
+     AT(separate_readings), 0, 0, NULL},
     {"answer-tokens", 0, APP_INT, "N", NULL, "until it ends, or the study's",
      "generate exactly N tokens for every answer, also after an end token", AT(answer_tokens), 1, 65536,
      "1 to 65536"},

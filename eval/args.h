@@ -16,7 +16,7 @@ struct eval_args {
     int64_t samples, trials, max_prompt, lb_extra, batch, answer_tokens;
     char *time_budget, *store;
     int64_t store_limit;
-    bool list, dump, own_history, no_early_stop, quiet, no_gate, closed_book, alone;
+    bool list, dump, own_history, no_early_stop, quiet, no_gate, closed_book, separate_readings;
 };
 
 extern const struct app_group eval_group_score, eval_group_tasks, eval_group_action, eval_group_config,

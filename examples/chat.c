@@ -36,12 +36,13 @@ static int read_turn(struct talk *t, const wnw_prompt *turn)
     const wnw_run run = {WNW_INIT(wnw_run), .policy = t->policy,
                          .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5}, .prompt = turn};
     wnw_report report = wnw_report_default();
-    const bool first = turn->n_past == 0;
+    const int32_t n_before = wnw_prompt_n_past(turn);
+    const bool first = n_before == 0;
     int32_t n;
     const int32_t *tokens = wnw_chat_tokens(t->chat, &n);
     int rc = WNW_OK;
-    if (!first && turn->n_past < wnw_session_n_past(t->session)) /* the template rewrote earlier turns */
-        rc = wnw_session_rewind(t->session, turn->n_past);
+    if (!first && n_before < wnw_session_n_past(t->session)) /* the template rewrote earlier turns */
+        rc = wnw_session_rewind(t->session, n_before);
     if (rc == WNW_OK && first) /* a ratio counts all turns from here on */
         rc = wnw_session_begin(t->session, &run);
     const int32_t n_past = wnw_session_n_past(t->session);
@@ -55,20 +56,20 @@ static int read_turn(struct talk *t, const wnw_prompt *turn)
 static int answer(struct talk *t, const char *question)
 {
     const wnw_generate_params how = {WNW_INIT(wnw_generate_params), .n_max = 128, .on_text = print};
-    wnw_prompt turn = wnw_prompt_default();
+    wnw_prompt *turn = NULL;
     wnw_generated said = wnw_generated_default();
     int rc = wnw_chat_user(&turn, t->chat, t->document, question, NULL);
     free(t->document);
     t->document = NULL;
     if (rc == WNW_OK)
-        rc = read_turn(t, &turn);
+        rc = read_turn(t, turn);
     if (rc == WNW_OK)
         rc = wnw_generate(&said, t->session, t->sampler, &how);
     if (rc == WNW_OK)
         rc = wnw_chat_answer(t->chat, said.tokens, said.n_tokens);
     putchar('\n');
     wnw_generated_clear(&said);
-    wnw_prompt_clear(&turn);
+    wnw_prompt_free(turn);
     return rc;
 }
 

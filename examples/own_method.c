@@ -142,7 +142,9 @@ static char *make_text(void)
 }
 
 struct prompt {
-    wnw_prompt whole;
+    wnw_prompt *whole;
+    const int32_t *tokens; /* [n_tokens] of it */
+    int32_t n_tokens;
     int32_t *start, n_start; /* the answer's first words, for the made-up text */
 };
 
@@ -155,6 +157,7 @@ static int build_prompt(struct prompt *p, const wnw_model *m, const char *text, 
         .question = made_up ? "What is the special magic number for harbor mentioned in the provided text?"
                             : question};
     int rc = wnw_prompt_build(&p->whole, m, &params);
+    p->tokens = wnw_prompt_tokens(p->whole, &p->n_tokens);
     if (rc == WNW_OK && made_up)
         rc = wnw_tokenize(m, start, sizeof start - 1, false, false, &p->start, &p->n_start);
     return rc;
@@ -181,7 +184,7 @@ static int run_policy(const wnw_session *read, const wnw_model *m, const struct 
         rc = wnw_session_compress(s, policy, &size, &report);
     if (rc == WNW_OK) {
         printf("%s\n  keeps %.1f of %d entries per head, in layer 0:", wnw_policy_string(policy),
-               report.kept_mean, prompt->whole.n_tokens);
+               report.kept_mean, prompt->n_tokens);
         for (int32_t ih = 0; ih < info.n_head_kv; ih++)
             printf(" %d", wnw_cache_n(s, 0, ih));
         printf("\n");
@@ -213,14 +216,14 @@ static int compare(const wnw_model *m, const struct prompt *prompt, const wnw_re
     for (int i = 0; rc == WNW_OK && i < N; i++)
         rc = wnw_policy_parse(&policies[i], recipes[i], registry);
     /* One reading collects what all policies observe. */
-    const wnw_run run = {WNW_INIT(wnw_run), .prompt = &prompt->whole,
+    const wnw_run run = {WNW_INIT(wnw_run), .prompt = prompt->whole,
                          .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .question_later = true,
                                                  .policies = (const wnw_policy *const *)policies,
                                                  .n_policies = N}};
     if (rc == WNW_OK)
         rc = wnw_session_begin(s, &run);
     if (rc == WNW_OK)
-        rc = wnw_session_prefill(s, prompt->whole.tokens, prompt->whole.n_tokens, NULL, NULL);
+        rc = wnw_session_prefill(s, prompt->tokens, prompt->n_tokens, NULL, NULL);
     for (int i = 0; rc == WNW_OK && i < N; i++)
         rc = run_policy(s, m, prompt, policies[i]);
     for (int i = 0; i < N; i++)
@@ -237,7 +240,7 @@ int main(int argc, char **argv)
     }
     wnw_model *model = NULL;
     wnw_registry *registry = NULL;
-    struct prompt prompt = {.whole = wnw_prompt_default()};
+    struct prompt prompt = {.whole = NULL};
     char *text = argc > 2 ? read_text(argv[2]) : make_text();
     const char *question = argc > 3 ? argv[3] : argc > 2 ? "What is this text about?" : NULL;
     if (!text) {
@@ -256,7 +259,7 @@ int main(int argc, char **argv)
     if (rc != WNW_OK)
         fprintf(stderr, "own_method: %s\n", wnw_last_error());
 
-    wnw_prompt_clear(&prompt.whole);
+    wnw_prompt_free(prompt.whole);
     wnw_free(prompt.start);
     wnw_model_free(model);
     wnw_registry_free(registry);

@@ -15,7 +15,9 @@
  *         wnw_session *session = NULL;
  *         wnw_sampler *sampler = NULL;
  *         wnw_prompt_params text = wnw_prompt_default_params();
- *         wnw_prompt prompt = wnw_prompt_default();
+ *         wnw_prompt *prompt = NULL;
+ *         const int32_t *tokens;
+ *         int32_t n_tokens;
  *         wnw_run run = wnw_run_default();
  *         wnw_report report = wnw_report_default();
  *         wnw_generate_params how = wnw_generate_default_params();
@@ -31,16 +33,17 @@
  *             rc = wnw_session_new(&session, model, NULL);
  *         if (rc == WNW_OK)
  *             rc = wnw_sampler_new(&sampler, NULL);
+ *         run.prompt = prompt;
  *         run.recipe = "auto";
- *         run.prompt = &prompt;
  *         run.size.kind = WNW_SIZE_RATIO;
  *         run.size.ratio = 0.5;
+ *         tokens = wnw_prompt_tokens(prompt, &n_tokens);
  *         if (rc == WNW_OK)
  *             rc = wnw_session_begin(session, &run);
  *         if (rc == WNW_OK)
- *             rc = wnw_session_read(session, prompt.tokens, prompt.n_tokens, &report);
+ *             rc = wnw_session_read(session, tokens, n_tokens, &report);
  *         if (rc == WNW_OK)
- *             fprintf(stderr, "%d tokens read, %.0f kept per head\n", (int)prompt.n_tokens, report.kept_mean);
+ *             fprintf(stderr, "%d tokens read, %.0f kept per head\n", (int)n_tokens, report.kept_mean);
  *         how.n_max = 64;
  *         if (rc == WNW_OK)
  *             rc = wnw_generate(&answer, session, sampler, &how);
@@ -51,7 +54,7 @@
  *         wnw_generated_clear(&answer);
  *         wnw_sampler_free(sampler);
  *         wnw_session_free(session);
- *         wnw_prompt_clear(&prompt);
+ *         wnw_prompt_free(prompt);
  *         wnw_model_free(model);
  *         return rc == WNW_OK ? 0 : 1;
  *     }
@@ -120,9 +123,9 @@ extern "C" {
 #define WNW_DEFAULT(type, name) WNW_DEFAULT_WITH(type, name, (void)0)
 
 #define WNW_VERSION_MAJOR  0
-#define WNW_VERSION_MINOR  1
+#define WNW_VERSION_MINOR  2
 #define WNW_VERSION_PATCH  0
-#define WNW_VERSION_STRING "0.1.0"
+#define WNW_VERSION_STRING "0.2.0"
 
 /* ======== What every program needs ======== */
 
@@ -213,11 +216,6 @@ WNW_API void wnw_close(wnw_reader *r);
 
 /* ---- Prompt ---- */
 
-/* Bytes [from, to) of a text. */
-typedef struct wnw_bytes {
-    size_t from, to;
-} wnw_bytes;
-
 /* One message of a conversation. */
 typedef struct wnw_chat_message {
     const char *role;    /* "system", "user", "assistant", ...: letters, digits, '_' and '-' */
@@ -248,37 +246,22 @@ typedef struct wnw_prompt_params {
 WNW_DEFAULT(wnw_prompt_params, wnw_prompt_default_params)
 
 /* A user's turn in two pieces, so that every phase reads the same tokens: [template head + document] and [question + template
- * tail + beginning of the answer]. */
-typedef struct wnw_prompt {
-    uint32_t struct_size;
-    int32_t n_tokens;  /* tokens of both pieces */
-    int32_t *tokens;   /* [n_tokens], owned; release with wnw_prompt_clear */
-    int32_t n_context; /* tokens of the first piece */
-    /* The tokens that the template wrote. A token that spans template and text counts as text; without a template the BOS
-     * counts as text too. n_prefix: first tokens of the conversation, BOS and system message included. */
-    int32_t n_prefix;
-    int32_t *suffix; /* [n_suffix], owned: the template tail, which ends the user's turn and opens the next */
-    int32_t n_suffix; /* 0 without a template */
-    char *text;       /* [n_text] the conversation so far, NUL-terminated, owned */
-    size_t n_text;
-    wnw_bytes *plain; /* [n_plain], owned: bytes of the text that were not parsed for control tokens */
-    int32_t n_plain;
-    int32_t n_past; /* tokens of the conversation before these, 0 in a first turn */
-} wnw_prompt;
-
-WNW_DEFAULT(wnw_prompt, wnw_prompt_default)
+ * tail + beginning of the answer]. winnow_tools.h has all its parts. */
+typedef struct wnw_prompt wnw_prompt;
 
 /* Renders and tokenises a first turn. The model's Jinja template is run as transformers runs it: messages,
  * add_generation_prompt, bos_token and eos_token are set, tools and documents are none. A BOS that the vocabulary asks for and the
  * template did not write is put in front. A template of libllama by name (`chat`), or the model's in a build without the Jinja
  * engine (wnw_has_jinja), is a fixed pattern without a default system message. Templates are programs from the model's file, and
- * run within bounds (decision 046). Tokens that *out held before the call are not released. Errors: E_ARG (no text; an unknown
+ * run within bounds (decision 046). *out is released with wnw_prompt_free. Errors: E_ARG (no text; an unknown
  * name in `chat`; a role that is no word; a system message or turns without a template), E_UNSUPPORTED (the template refuses the
  * messages, drops the system message, cannot be run, exceeds a bound, or changes the text so that the border between document and
  * question is lost), E_RANGE, E_NOMEM. */
-WNW_API int wnw_prompt_build(wnw_prompt *out, const wnw_model *m, const wnw_prompt_params *params);
-/* Releases the tokens and empties the struct, which may be used again. */
-WNW_API void wnw_prompt_clear(wnw_prompt *p);
+WNW_API int wnw_prompt_build(wnw_prompt **out, const wnw_model *m, const wnw_prompt_params *params);
+WNW_API void wnw_prompt_free(wnw_prompt *p);
+/* The tokens of both pieces, [*n], borrowed, and the number of those of the first. */
+WNW_API const int32_t *wnw_prompt_tokens(const wnw_prompt *p, int32_t *n);
+WNW_API int32_t wnw_prompt_n_context(const wnw_prompt *p);
 
 /* ---- Policy ---- */
 
@@ -499,7 +482,6 @@ WNW_API void wnw_generated_clear(wnw_generated *g);
 
 /* Whether the token ends generation. */
 WNW_API bool wnw_token_is_eog(const wnw_model *m, int32_t token);
-
 /* Text of one token, "<|im_end|>" for a control token, "" for an id without a text. *text is owned by the caller, who releases
  * it with wnw_free. */
 WNW_API int wnw_token_piece(const wnw_model *m, int32_t token, char **text);
@@ -565,8 +547,6 @@ WNW_API int wnw_session_reset(wnw_session *s);
  * nothing changes: later entries had been read when entries were dropped or renumbered, sliding windows or tails have moved on, or
  * a policy observes sums over tokens. E_RANGE: n_past is not 0 .. wnw_session_n_past. */
 WNW_API int wnw_session_rewind(wnw_session *s, int32_t n_past);
-/* How many of tokens[n] are the first ones that the session has read; 0 after entries got new positions. */
-WNW_API int32_t wnw_session_common_prefix(const wnw_session *s, const int32_t *tokens, int32_t n);
 
 /* Appends n prompt tokens and compresses nothing. on_logits NULL: only the last token's logits are computed
  * (wnw_session_logits); else it receives the logits [n_vocab] of the i-th token of the call, and returns false to cancel. E_FULL:

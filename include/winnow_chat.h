@@ -20,14 +20,19 @@ typedef struct wnw_chat wnw_chat;
 WNW_API int wnw_chat_open(wnw_chat **out, const wnw_model *m, const wnw_prompt_params *params);
 WNW_API void wnw_chat_free(wnw_chat *c);
 
-/* Adds a user's turn and fills *out. `begin` is text with which the answer begins. All may be NULL. Before an answer, a
+/* Adds a user's turn and makes *out, which is released with wnw_prompt_free. `begin` is text with which the answer begins. All may be NULL. Before an answer, a
  * document of NULL asks another question about the same document in place of the last, and *out begins after the document; later,
  * "" parts the question from the header before it, and NULL does not. Where a template writes earlier turns otherwise than before
  * (without the reasoning in answers), n_past is smaller than the number of tokens so far: a session that has read more goes back
  * to it (wnw_session_rewind). Nothing changes on failure. Errors: E_ARG (no text; a document while an answer is missing), those of
  * wnw_prompt_build. */
-WNW_API int wnw_chat_user(wnw_prompt *out, wnw_chat *c, const char *document, const char *question,
+WNW_API int wnw_chat_user(wnw_prompt **out, wnw_chat *c, const char *document, const char *question,
                           const char *begin);
+
+/* Tokens of the conversation before those of a turn; 0 in a first one. */
+WNW_API int32_t wnw_prompt_n_past(const wnw_prompt *p);
+/* How many of tokens[n] are the first ones that the session has read; 0 after entries got new positions. */
+WNW_API int32_t wnw_session_common_prefix(const wnw_session *s, const int32_t *tokens, int32_t n);
 
 /* Adds the answer: tokens[n] that the model generated, with the one that ended its turn if the session has read that too, or a
  * text, whose tokens the next turn has. E_ARG: no question waits. E_RANGE: an id that is not a token. */

@@ -50,6 +50,47 @@ WNW_API bool wnw_model_layer_is_swa(const wnw_model *m, int32_t il);
 WNW_API bool wnw_text_exceeds(const wnw_model *m, const char *text, size_t len, int32_t n_tokens,
                               size_t *n_bytes);
 
+/* ---- What a prompt is made of ---- */
+
+/* Bytes [from, to) of a text. */
+typedef struct wnw_bytes {
+    size_t from, to;
+} wnw_bytes;
+
+/* Arrays are borrowed. */
+typedef struct wnw_prompt_parts {
+    uint32_t struct_size;
+    int32_t n_tokens;      /* tokens of both pieces */
+    const int32_t *tokens; /* [n_tokens] */
+    int32_t n_context;     /* tokens of the first piece */
+    /* The tokens that the template wrote. A token that spans template and text counts as text; without a template the BOS
+     * counts as text too. n_prefix: first tokens of the conversation, BOS and system message included; -1: not known, which only
+     * keys of stores take. */
+    int32_t n_prefix;
+    const int32_t *suffix; /* [n_suffix]: the template tail, which ends the user's turn and opens the next */
+    int32_t n_suffix;      /* 0 without a template */
+    const char *text;      /* [n_text] the conversation so far, NUL-terminated */
+    size_t n_text;
+    const wnw_bytes *plain; /* [n_plain]: bytes of the text that were not parsed for control tokens */
+    int32_t n_plain;
+    int32_t n_past; /* tokens of the conversation before these, 0 in a first turn */
+} wnw_prompt_parts;
+
+WNW_DEFAULT(wnw_prompt_parts, wnw_prompt_parts_default)
+
+/* Fills *out with the parts of a prompt. E_ARG: a pointer is NULL (zeros where it is the prompt), or struct_size is not set. */
+WNW_API int wnw_prompt_get_parts(const wnw_prompt *p, wnw_prompt_parts *out);
+/* The same as a value; zeros for NULL. */
+static inline wnw_prompt_parts wnw_prompt_parts_of(const wnw_prompt *p)
+{
+    wnw_prompt_parts parts = wnw_prompt_parts_default();
+    (void)wnw_prompt_get_parts(p, &parts);
+    return parts;
+}
+/* A prompt of tokens that the program made itself. The tokens and the suffix are copied; text and plain are not read. Release it
+ * with wnw_prompt_free. E_ARG: an array is NULL. E_RANGE: a number is negative, or n_context above n_tokens. E_NOMEM. */
+WNW_API int wnw_prompt_new(wnw_prompt **out, const wnw_prompt_parts *parts);
+
 /* ---- Sizes and names ---- */
 
 /* Finds the type of a name: "f16" -> WNW_KV_F16 and so on. E_ARG: not a name; the message lists them. */
@@ -110,7 +151,7 @@ typedef struct wnw_policy_facts {
     /* smallest size, a share of the entries, that gates on what is cached are better for than a profile of shares alone, as their
      * own profile says; 0 = any */
     double gate_least;
-    /* other questions come after the known one, as in a server: nothing is chosen that serves one question alone */
+    /* more questions follow the known one, as in a server: no policy is chosen that serves one question only */
     bool more_questions;
 } wnw_policy_facts;
 

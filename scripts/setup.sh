@@ -32,7 +32,7 @@ venv=$cache/python
 
 debian_packages=(build-essential cmake pkg-config python3-venv python3-dev libcmocka-dev libjansson-dev libpopt-dev libutf8proc-dev libxxhash-dev libsqlite3-dev zlib1g-dev libedit-dev)
 ggml_min=0.25
-llama_version=0.3.36 # of the PyPI package llama-cpp-python: brings ggml 0.25.3
+llama_version=${WINNOW_LLAMA_VERSION:-0.3.36} # of the PyPI package llama-cpp-python: 0.3.36 brings ggml 0.25.3
 numpy_version=2.4.6
 python_packages=(gguf==0.17.1 "numpy==$numpy_version")
 llama_packages=(jinja2==3.1.6 markupsafe==3.0.4 diskcache==5.6.3 typing_extensions==4.16.0) # what `import llama_cpp` needs beside numpy

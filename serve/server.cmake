@@ -3,9 +3,9 @@
 # tests the same server without them. Both are linked from the archive that `make server` compiles; nothing of libllama
 # is compiled again. Under sanitizers there is none: the archive has no marks of theirs.
 # What needs no server, and is tested by itself.
-add_library(winnow_serve STATIC serve/automatic.c serve/batches.c serve/bodies.c serve/document_file.c serve/documents.c serve/fields.c serve/grammar.c serve/memory.c serve/origins.c serve/parse.c serve/request.c serve/request_messages.c
+add_library(winnow_serve STATIC serve/automatic.c serve/batches.c serve/bodies.c serve/document_file.c serve/documents.c serve/fields.c serve/grammar.c serve/memory.c serve/origins.c serve/park_file.c serve/park_folder.c serve/park_tickets.c serve/parks.c serve/parse.c serve/request.c serve/request_messages.c
   serve/request_prompt.c serve/schema.c
-  serve/restores.c serve/sequences.c serve/slot_file.c serve/slot_state.c serve/slots.c serve/slots_cap.c serve/slots_claim.c serve/slots_show.c serve/want.c)
+  serve/restores.c serve/sequences.c serve/sha256.c serve/slot_file.c serve/slot_state.c serve/slots.c serve/slots_cap.c serve/slots_claim.c serve/slots_show.c serve/want.c)
 target_include_directories(winnow_serve PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(winnow_serve PUBLIC winnow_lib PkgConfig::JANSSON PRIVATE wnw_flags PkgConfig::XXHASH)
 set(wnw_server_archive ${wnw_cache}/llama-server/libllama-server.a)
@@ -38,7 +38,7 @@ set(wnw_wrapped _ZNK19server_http_context4postE${wnw_handler} _ZNK19server_http_
   _ZN22server_response_reader9post_taskEO11server_taskb _ZN22server_response_reader10post_tasksEOSt6vectorI11server_taskSaIS1_EEb
   _ZN14server_context10start_loopEv _ZN7httplib6Server17listen_after_bindEv _Z36server_chat_convert_anthropic_to_oaiRK11common_json)
 execute_process(COMMAND ${CMAKE_NM} --undefined-only ${wnw_server_archive} OUTPUT_VARIABLE wnw_names ERROR_QUIET)
-set(wnw_routes serve/ask.cpp serve/call.cpp serve/connections.cpp serve/convert.cpp serve/deferred.cpp serve/front.cpp serve/generate.cpp serve/moves.cpp serve/pages.cpp serve/reader.cpp serve/replies.cpp serve/routes.cpp)
+set(wnw_routes serve/ask.cpp serve/call.cpp serve/connections.cpp serve/convert.cpp serve/deferred.cpp serve/front.cpp serve/generate.cpp serve/moves.cpp serve/pages.cpp serve/parking.cpp serve/reader.cpp serve/replies.cpp serve/routes.cpp)
 set(wnw_pages "")
 foreach(page "serve;serve_page" "inspect;serve_inspect_html")
   list(GET page 0 from)
@@ -49,23 +49,19 @@ foreach(page "serve;serve_page" "inspect;serve_inspect_html")
             -P ${PROJECT_SOURCE_DIR}/serve/embed.cmake)
   list(APPEND wnw_pages ${to})
 endforeach()
-foreach(name IN LISTS wnw_wrapped)
-  string(FIND "${wnw_names}" "U ${name}\n" wnw_at)
-  if(wnw_at EQUAL -1)
-    message(WARNING "llama.cpp's server does not call ${name}: winnow-llama-server is built without policies of requests, "
-                    "without /winnow/kv, and without a check of who asks")
-    set(wnw_routes "")
-  endif()
-endforeach()
+wnw_names_missing(wnw_missing "${wnw_names}" U ${wnw_wrapped})
+if(wnw_missing)
+  message(WARNING "llama.cpp's server does not call ${wnw_missing}: winnow-llama-server is built without policies of requests, "
+                  "without /winnow/kv, and without a check of who asks (docs/internals/upstream.md)")
+  set(wnw_routes "")
+endif()
 # Functions of cpp-httplib that are defined here in front of those of libllama-common, which calls them by their names.
 execute_process(COMMAND ${CMAKE_NM} -D --defined-only ${WNW_LLAMA_COMMON} OUTPUT_VARIABLE wnw_names ERROR_QUIET)
-foreach(name _ZN7httplib6Server24process_and_close_socketEi _ZN7httplib6detail22drain_and_close_socketEi
+wnw_names_missing(wnw_missing "${wnw_names}" "" _ZN7httplib6Server24process_and_close_socketEi _ZN7httplib6detail22drain_and_close_socketEi
         _ZN7httplib6Server15process_requestERNS_6StreamERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEiSA_ibRbRKSt8functionIFvRNS_7RequestEEEPb)
-  string(FIND "${wnw_names}" " ${name}\n" wnw_at)
-  if(wnw_at EQUAL -1)
-    message(WARNING "libllama-common does not show ${name}: in winnow-llama-server nothing bounds connections and half requests")
-  endif()
-endforeach()
+if(wnw_missing)
+  message(WARNING "libllama-common does not show ${wnw_missing}: in winnow-llama-server nothing bounds connections and half requests")
+endif()
 wnw_server_program(winnow_server serve/calls.c serve/compress.c serve/config.c serve/decode.c serve/document_cells.c serve/inspect.c
   serve/look.c serve/plain.c serve/real.c serve/sample.c serve/saved.c serve/watched.c ${wnw_pages} ${wnw_routes})
 set_target_properties(winnow_server PROPERTIES OUTPUT_NAME winnow-llama-server)

@@ -6,6 +6,7 @@
  */
 #include "child.h"
 #include "helpers.h"
+#include "peek_prompt.h"
 #include "winnow_tools.h"
 
 #include <stdio.h>
@@ -65,12 +66,12 @@ static int attempt(const char *path, const char *recipe)
 static int attempt_prompt(const char *path, const char *jinja)
 {
     wnw_model *m = NULL;
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .question = "q", .jinja = jinja};
     int rc = wnw_model_open(&m, path, NULL);
     if (rc == WNW_OK)
         rc = wnw_prompt_build(&prompt, m, &params);
-    wnw_prompt_clear(&prompt);
+    wnw_prompt_free(prompt);
     wnw_model_free(m);
     return rc;
 }

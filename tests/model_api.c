@@ -7,6 +7,7 @@
  */
 #include "files.h"
 #include "helpers.h"
+#include "peek_prompt.h"
 #include "winnow_method.h"
 #include "winnow_store.h"
 #include "winnow_study.h"
@@ -320,7 +321,7 @@ static void null_models(void **state)
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     char print[WNW_FINGERPRINT_SIZE] = "x", *text;
     int32_t *tokens = (int32_t *)&info, n = 7;
-    wnw_prompt prompt = {WNW_INIT(wnw_prompt)};
+    wnw_prompt *prompt = NULL;
     const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = "a"};
     assert_null_refused(wnw_model_open(NULL, "x", NULL));
     assert_null_refused(wnw_model_open(&m, NULL, NULL));
@@ -415,10 +416,24 @@ static void null_models(void **state)
     assert_null_refused(wnw_prompt_build(NULL, fx->model, &params));
     assert_null_refused(wnw_prompt_build(&prompt, NULL, &params));
     assert_null_refused(wnw_prompt_build(&prompt, fx->model, NULL));
-    assert_null(prompt.tokens);
-    assert_null(prompt.suffix);
-    wnw_prompt_clear(NULL);
-    wnw_prompt_clear(&prompt);
+    assert_null(prompt);
+    wnw_prompt_free(NULL);
+    int32_t n_tokens = 1;
+    wnw_prompt_parts parts = wnw_prompt_parts_default();
+    assert_null(wnw_prompt_tokens(NULL, &n_tokens));
+    assert_int_equal(n_tokens, 0);
+    assert_null(wnw_prompt_tokens(NULL, NULL));
+    assert_int_equal(wnw_prompt_n_context(NULL), 0);
+    assert_int_equal(wnw_prompt_n_past(NULL), 0);
+    assert_null_refused(wnw_prompt_get_parts(NULL, &parts));
+    assert_int_equal(wnw_prompt_parts_of(NULL).n_tokens, 0);
+    assert_null_refused(wnw_prompt_new(NULL, &parts));
+    assert_null_refused(wnw_prompt_new(&prompt, NULL));
+    assert_null(prompt);
+    assert_ok(wnw_prompt_new(&prompt, &parts));
+    assert_null_refused(wnw_prompt_get_parts(prompt, NULL));
+    wnw_prompt_free(prompt);
+    prompt = NULL;
     wnw_chat *chat = (wnw_chat *)(void *)&chat;
     assert_null_refused(wnw_chat_open(NULL, fx->model, &params));
     assert_null_refused(wnw_chat_open(&chat, NULL, &params));
@@ -658,7 +673,7 @@ static void null_sessions(void **state)
     assert_null_refused(wnw_generate(&said, good, NULL, NULL));
     wnw_generated_clear(&said);
     wnw_generated_clear(NULL);
-    const wnw_prompt lacks_tokens = {WNW_INIT(wnw_prompt), .n_suffix = 1};
+    const wnw_prompt lacks_tokens = {.n_suffix = 1};
     const wnw_run bad[] = {
         {WNW_INIT(wnw_run), .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_policies = 1}},
         {WNW_INIT(wnw_run),
@@ -848,8 +863,7 @@ static int set_something(struct walk *w, uint64_t what)
                            .more =
                                &(wnw_run_more){WNW_INIT(wnw_run_more), .once = test_random(&w->seed) % 4 == 0,
                                                .goes_on = test_random(&w->seed) % 4 == 0}};
-    const wnw_prompt prompt = {WNW_INIT(wnw_prompt),
-                               .tokens = w->fx->tokens,
+    const wnw_prompt prompt = {.tokens = w->fx->tokens,
                                .n_tokens = N_TOKENS,
                                .n_context = any_number(&w->seed),
                                .n_prefix = any_number(&w->seed),
@@ -1040,14 +1054,14 @@ static void sizes_are_checked_on_the_way_in(void **state)
     const struct fixture *fx = *state;
     wnw_session *s = (wnw_session *)(void *)&s;
     wnw_model *m = (wnw_model *)(void *)&m;
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     assert_error(wnw_session_new(&s, fx->model, &(wnw_session_params){.n_ctx = 8}), WNW_E_ARG);
     assert_null(s);
     assert_error(wnw_model_open(&m, "x", &(wnw_model_params){.repack = true}), WNW_E_ARG);
     assert_null(m);
     assert_error(wnw_prompt_build(&prompt, fx->model, &(wnw_prompt_params){.raw = true, .document = "ab"}),
                  WNW_E_ARG);
-    assert_null(prompt.tokens);
+    assert_null(prompt);
     /* Garbage after the size does not matter. */
     wnw_session_params params = {WNW_INIT(wnw_session_params), .n_ctx = 8, .n_ubatch = -1};
     params.struct_size = (uint32_t)offsetof(wnw_session_params, kv_type);

@@ -2,6 +2,7 @@
 /* wnw_session_begin: one call for policy, size, phase, prompt, tasks and profile. It equals compressing by hand, refuses
  * what makes no sense, and changes nothing when it fails. */
 #include "helpers.h"
+#include "peek_prompt.h"
 #include "peek_session.h"
 #include "winnow_method.h"
 #include "winnow_tools.h"
@@ -29,8 +30,12 @@ struct fixture {
 /* The fixture's tokens as a prompt; borrowed. */
 static wnw_prompt prompt_of(struct fixture *f)
 {
-    return (wnw_prompt){WNW_INIT(wnw_prompt), .tokens = f->tokens, .n_tokens = N, .n_context = N_CONTEXT,
-                        .suffix = f->suffix,  .n_suffix = 3,       .n_prefix = 5};
+    return (wnw_prompt){.tokens = f->tokens,
+                        .n_tokens = N,
+                        .n_context = N_CONTEXT,
+                        .suffix = f->suffix,
+                        .n_suffix = 3,
+                        .n_prefix = 5};
 }
 
 static wnw_session *new_session(const struct fixture *f)
@@ -163,7 +168,7 @@ static void begin_again(void **state)
         s, &(wnw_run){WNW_INIT(wnw_run), .policy = p, .size = half, .every = 4, .prompt = &prompt}));
     assert_ok(wnw_session_begin(s, &(wnw_run){WNW_INIT(wnw_run)}));
     assert_null(s->rules.ev.policy);
-    assert_int_equal(s->ids.n_suffix, 0);
+    assert_int_equal(s->token_log.n_suffix, 0);
     assert_int_equal(s->n_prefix, 0);
     assert_int_equal(s->n_question, 0);
     assert_ok(wnw_session_read(s, f->tokens, N, NULL));
@@ -181,11 +186,11 @@ static void assert_untouched(const wnw_session *s, const struct fixture *f, cons
     assert_int_equal(s->rules.ev.every, 7);
     assert_int_equal(s->n_question, N - N_CONTEXT);
     assert_int_equal(s->n_prefix, 5);
-    assert_int_equal(s->ids.n_suffix, 3);
-    assert_memory_equal(s->ids.suffix, f->suffix, sizeof f->suffix);
-    assert_int_equal(s->ids.n_tasks, 1);
-    assert_int_equal(s->ids.task_n[0], 2);
-    assert_memory_equal(s->ids.task_tokens, f->tokens, 2 * sizeof(int32_t));
+    assert_int_equal(s->token_log.n_suffix, 3);
+    assert_memory_equal(s->token_log.suffix, f->suffix, sizeof f->suffix);
+    assert_int_equal(s->token_log.n_tasks, 1);
+    assert_int_equal(s->token_log.task_n[0], 2);
+    assert_memory_equal(s->token_log.task_tokens, f->tokens, 2 * sizeof(int32_t));
     assert_null(s->profile);
 }
 
@@ -199,7 +204,7 @@ static void misuse_changes_nothing(void **state)
                *snapkv = test_policy("snapkv"), *recursive = test_policy("lagkv");
     const wnw_prompt good = prompt_of(f);
     wnw_prompt negative = good, split = good, no_tokens = good, bad_suffix = good, no_suffix = good,
-               old = good, long_suffix = good;
+               long_suffix = good;
     int32_t strange[3] = {0, -1, 0};
     negative.n_prefix = -1;
     split.n_context = N + 1;
@@ -207,7 +212,6 @@ static void misuse_changes_nothing(void **state)
     bad_suffix.suffix = strange;
     no_suffix.suffix = NULL;
     long_suffix.n_suffix = f->info.n_ctx_train + 1;
-    old.struct_size = 0;
 #define RUN(...)                       \
     {                                  \
         WNW_INIT(wnw_run), __VA_ARGS__ \
@@ -238,7 +242,6 @@ static void misuse_changes_nothing(void **state)
         {RUN(.policy = h2o, .prompt = &bad_suffix), WNW_E_RANGE},
         {RUN(.policy = h2o, .prompt = &no_suffix), WNW_E_ARG},
         {RUN(.policy = h2o, .prompt = &long_suffix), WNW_E_FULL},
-        {RUN(.policy = h2o, .prompt = &old), WNW_E_ARG},
         {RUN(.policy = h2o, MORE(.n_tasks = -1)), WNW_E_ARG},
         {RUN(.policy = h2o, MORE(.n_tasks = 1)), WNW_E_ARG},
         {RUN(.policy = h2o, MORE(.n_tasks = 1, .task_tokens = &two)), WNW_E_ARG},

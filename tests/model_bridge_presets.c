@@ -132,6 +132,23 @@ static void read_prompt(const struct fixture *f, struct test_llama *t)
     test_llama_decode(t, 0, f->n_first, f->tokens + f->n_first, f->n_prompt - f->n_first, NULL);
 }
 
+/* The cells that are left are what the plan of the backend keeps, head by head. */
+static void check_cells(const struct fixture *f, const wnw_bridge *cache, const struct test_cuts *kept)
+{
+    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+        wnw_bridge_layer l = wnw_bridge_layer_default();
+        assert_ok(wnw_bridge_get_layer(cache, i, &l));
+        const int32_t k = test_cuts_number(kept, l.layer);
+        for (int32_t ih = 0; ih < l.n_heads; ih++) {
+            int32_t has[MAX_CELLS], want[MAX_CELLS], n;
+            assert_ok(wnw_bridge_cells(cache, i, 0, ih, has, MAX_CELLS, &n));
+            assert_int_equal(n, k < 0 ? f->n_prompt : test_cuts_head(kept, k, ih, want));
+            if (k >= 0)
+                assert_memory_equal(has, want, (size_t)n * sizeof *has);
+        }
+    }
+}
+
 /* Compares what was kept under libllama with what a session keeps, and what comes next. */
 static void check_works(struct fixture *f, const char *name, const wnw_policy *policy, struct test_llama *t,
                         wnw_bridge *cache, const wnw_plan *plan, const float *want,
@@ -140,6 +157,8 @@ static void check_works(struct fixture *f, const char *name, const wnw_policy *p
     float *got = malloc((size_t)t->n_vocab * sizeof *got);
     assert_non_null(got);
     const struct overlap o = compare(f, plan, cache);
+    if (!f->foreign) /* of others, layers with a cache have numbers of their own */
+        check_cells(f, cache, kept);
     test_llama_decode(t, 0, f->n_prompt, f->tokens + f->n_prompt, 1, got);
     const double d = test_nmse(got, want, t->n_vocab);
     print_message("  %s: %lld of %lld kept entries are the same, logits %.1g\n", name, (long long)o.same,

@@ -4,6 +4,7 @@
 #include "helpers.h"
 #include "llamas.h"
 #include "peek_bridge.h"
+#include "peek_prompt.h"
 #include "winnow_bridge.h"
 
 #include <stdlib.h>
@@ -200,7 +201,7 @@ static void check_session(const char *recipe, const int32_t *tokens, const struc
 {
     wnw_model *model = test_model_open("tiny/tiny-llama.gguf");
     wnw_policy *policy = test_policy(recipe);
-    const wnw_prompt prompt = {WNW_INIT(wnw_prompt), .n_prefix = N_HEADER};
+    const wnw_prompt prompt = {.n_prefix = N_HEADER};
     test_session_keeps_as(recipe,
                           &(struct test_keep){.m = model,
                                               .want = {.kv_type = WNW_KV_F16, .n_ctx = N_CTX, .n_threads = 1},

@@ -4,6 +4,7 @@
 #include "cuts.h"
 #include "helpers.h"
 #include "llamas.h"
+#include "peek_prompt.h"
 #include "winnow_bridge.h"
 #include "winnow_method.h"
 
@@ -37,7 +38,7 @@ static void check_session(const char *name, const char *path, const wnw_policy *
                           const struct test_cuts *kept)
 {
     wnw_model *model = test_model_open(path);
-    const wnw_prompt prompt = {WNW_INIT(wnw_prompt), .n_prefix = HEADER};
+    const wnw_prompt prompt = {.n_prefix = HEADER};
     test_session_keeps_as(name,
                           &(struct test_keep){.m = model,
                                               .want = {.kv_type = WNW_KV_F16, .n_ctx = N_CTX, .n_threads = 1},

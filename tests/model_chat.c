@@ -6,6 +6,7 @@
  * others.
  */
 #include "chat_rows.h"
+#include "peek_prompt.h"
 #include "winnow_tools.h"
 
 #include <stdlib.h>
@@ -26,23 +27,23 @@ static void same_text(const struct chat_row *row, void *user)
     const wnw_model *m = user;
     static int32_t want[16384];
     int32_t n = 0;
-    wnw_prompt p = {WNW_INIT(wnw_prompt)};
+    wnw_prompt *p = NULL;
     print_message("  %s, %s\n", row->template ? row->template : "raw", row->name);
     assert_cmp(strlen(row->first) + strlen(row->second), <, sizeof want / sizeof *want - 1);
     assert_ok(wnw_prompt_build(&p, m, &row->params));
     add_text(m, row->first, want, &n);
     /* A BOS in front of the text is the only thing that is not in it. */
-    if (p.n_context == n + 1) {
+    if (p->n_context == n + 1) {
         memmove(want + 1, want, (size_t)n * sizeof *want);
-        want[0] = p.tokens[0];
+        want[0] = p->tokens[0];
         n++;
         assert_null(row->template);
     }
-    assert_int_equal(p.n_context, n);
+    assert_int_equal(p->n_context, n);
     add_text(m, row->second, want, &n);
-    assert_int_equal(p.n_tokens, n);
-    assert_memory_equal(p.tokens, want, (size_t)n * sizeof *want);
-    wnw_prompt_clear(&p);
+    assert_int_equal(p->n_tokens, n);
+    assert_memory_equal(p->tokens, want, (size_t)n * sizeof *want);
+    wnw_prompt_free(p);
 }
 
 static void tiny(const char *file, const char *model)
@@ -74,13 +75,13 @@ static void tiny_gemma3(void **state)
 
 static void same_ids(const struct chat_row *row, void *user)
 {
-    wnw_prompt p = {WNW_INIT(wnw_prompt)};
+    wnw_prompt *p = NULL;
     print_message("  %s, %s\n", row->template ? row->template : "raw", row->name);
     assert_ok(wnw_prompt_build(&p, user, &row->params));
-    assert_int_equal(p.n_context, row->n_context);
-    assert_int_equal(p.n_tokens, row->n_ids);
-    assert_memory_equal(p.tokens, row->ids, (size_t)p.n_tokens * sizeof *p.tokens);
-    wnw_prompt_clear(&p);
+    assert_int_equal(p->n_context, row->n_context);
+    assert_int_equal(p->n_tokens, row->n_ids);
+    assert_memory_equal(p->tokens, row->ids, (size_t)p->n_tokens * sizeof *p->tokens);
+    wnw_prompt_free(p);
 }
 
 static void smollm2(void **state)

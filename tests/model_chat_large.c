@@ -4,6 +4,7 @@
  * does not fetch (scripts/fetch_models.sh does). Skipped where a model is missing.
  */
 #include "chat_rows.h"
+#include "peek_prompt.h"
 #include "winnow_tools.h"
 
 #include <stdio.h>
@@ -23,14 +24,14 @@ static void same_ids(const struct chat_row *row, void *user)
 {
     const struct given *given = user;
     wnw_prompt_params params = row->params;
-    wnw_prompt p = {WNW_INIT(wnw_prompt)};
+    wnw_prompt *p = NULL;
     params.jinja = row->template ? given->jinja : NULL;
     print_message("  %s, %s\n", row->template ? row->template : "raw", row->name);
     assert_ok(wnw_prompt_build(&p, given->model, &params));
-    assert_int_equal(p.n_context, row->n_context);
-    assert_int_equal(p.n_tokens, row->n_ids);
-    assert_memory_equal(p.tokens, row->ids, (size_t)p.n_tokens * sizeof *p.tokens);
-    wnw_prompt_clear(&p);
+    assert_int_equal(p->n_context, row->n_context);
+    assert_int_equal(p->n_tokens, row->n_ids);
+    assert_memory_equal(p->tokens, row->ids, (size_t)p->n_tokens * sizeof *p->tokens);
+    wnw_prompt_free(p);
 }
 
 static void compare(const char *model, const char *jinja)

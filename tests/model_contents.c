@@ -66,13 +66,26 @@ static void check_row(const struct wnw__cache *c, enum wnw__stored what, float *
 
 struct head {
     const wnw_session *full;
-    const int32_t *keep; /* [n_keep], entries of the full head */
+    const int32_t *keep;                      /* [n_keep], entries of the full head */
+    const struct wnw__plan_contents *planned; /* its merges; entry i is position i */
     int32_t il, ih, n_keep, n, d;
 };
 
-/* v[n_keep][d] after "merge" with kvpress' weights. */
+/* The number among those that stay of the entry that the plan merges entry e onto, or -1. */
+static int32_t planned_target(const struct head *h, int32_t e)
+{
+    for (int32_t i = 0; i < h->planned->n_merge; i++)
+        for (int32_t t = 0; t < h->n_keep; t++)
+            if (h->planned->merges[i].from == e && h->planned->merges[i].to == h->keep[t])
+                return t;
+    return -1;
+}
+
+/* v[n_keep][d] after "merge" with kvpress' weights. The code compares cosines in float32: of two that are nearly equal it may
+ * take the other one. So the targets are those of the plan, if their cosines are the largest but for the error of both. */
 static void merge_reference(const struct head *h, double *v)
 {
+    const double error = test_rounding(1e-5, 1);
     double *weight = calloc((size_t)h->n_keep, sizeof *weight);
     float a[MAX_D], b[MAX_D];
     assert_non_null(weight);
@@ -81,21 +94,23 @@ static void merge_reference(const struct head *h, double *v)
             t++;
             continue;
         }
-        double best = -2;
-        int32_t to = 0;
+        const int32_t to = planned_target(h, e);
+        double best = -2, of_target = 0;
         test_read_row(h->full, true, h->il, h->ih, e, a);
         for (int32_t c = 0; c < h->n_keep; c++) {
             test_read_row(h->full, true, h->il, h->ih, h->keep[c], b);
             const double u = dot(a, b, h->d) / sqrt(dot(a, a, h->d) * dot(b, b, h->d));
-            if (u > best) {
-                best = u;
-                to = c;
-            }
+            best = fmax(best, u);
+            of_target = c == to ? u : of_target;
         }
+        assert_cmp(of_target, >=,
+                   best - error); /* an entry without a target is like none: its cosine counts as 0 */
+        if (to < 0)
+            continue;
         test_read_row(h->full, false, h->il, h->ih, e, a);
         test_read_row(h->full, false, h->il, h->ih, h->keep[to], b);
         const double from = sqrt(dot(a, a, h->d)), onto = sqrt(dot(b, b, h->d));
-        const double w = (best > 0 ? best : 0) * from / (from + onto + 1e-6);
+        const double w = fmax(of_target, 0) * from / (from + onto + 1e-6);
         weight[to] += w;
         for (int32_t i = 0; i < h->d; i++)
             v[to * h->d + i] += w * (double)a[i];
@@ -205,6 +220,7 @@ static void check_merging(const struct test_model *fx, const char *recipe, const
             assert_memory_equal(wnw_cache_positions(plain, il, ih), pos, (size_t)n * sizeof *pos);
             const struct head h = {.full = full,
                                    .keep = keep,
+                                   .planned = &wnw__plan_contents_of(plan, il)[ih],
                                    .il = il,
                                    .ih = ih,
                                    .n_keep = n,
@@ -238,14 +254,20 @@ static void merged_values(void **state)
 
 /* ---- Pruned channels ---- */
 
-/* Whether channel c of the head's keys should be 0: among the n_gone lowest, from the formula. */
-static void pruned_reference(const struct test_model *fx, const wnw_session *full, int32_t il, int32_t ih,
-                             int32_t w, int32_t n_gone, bool *zero)
+/* Sets zero[d] for the channels that the plan makes 0, and fails unless they are the n_gone lowest by the formula, but for the
+ * rounding of scores to float32. */
+static void pruned_reference(const struct test_model *fx, const wnw_session *full, const wnw_plan *plan,
+                             int32_t il, int32_t ih, int32_t w, int32_t n_gone, bool *zero)
 {
     const int32_t d = fx->info.n_embd_head, n_head = fx->info.n_head, group = n_head / fx->info.n_head_kv;
     const struct wnw__window *window = wnw__recorders_find(&full->recorders, &wnw__window_recorder);
-    double score[MAX_D];
+    const struct wnw__plan_contents *planned = &wnw__plan_contents_of(plan, il)[ih];
+    double highest_gone = 0, lowest_left = INFINITY;
     float row[MAX_D];
+    memset(zero, 0, (size_t)d * sizeof *zero);
+    assert_int_equal(planned->n_channel, n_gone);
+    for (int32_t i = 0; i < n_gone; i++)
+        zero[planned->channels[i]] = true;
     for (int32_t c = 0; c < d; c++) {
         double q2 = 0, k2 = 0;
         for (int32_t p = N_PROMPT - w; p < N_PROMPT; p++)
@@ -257,14 +279,12 @@ static void pruned_reference(const struct test_model *fx, const wnw_session *ful
             test_read_row(full, true, il, ih, i, row);
             k2 += (double)row[c] * (double)row[c];
         }
-        score[c] = q2 * k2;
+        if (zero[c])
+            highest_gone = fmax(highest_gone, q2 * k2);
+        else
+            lowest_left = fmin(lowest_left, q2 * k2);
     }
-    for (int32_t c = 0; c < d; c++) {
-        int32_t n_lower = 0;
-        for (int32_t o = 0; o < d; o++)
-            n_lower += score[o] < score[c];
-        zero[c] = n_lower < n_gone;
-    }
+    assert_cmp(highest_gone, <=, lowest_left * (1 + 4 * 0x1p-24));
 }
 
 static void pruned_channels(void **state)
@@ -279,14 +299,16 @@ static void pruned_channels(void **state)
         wnw_report report = {WNW_INIT(wnw_report)};
         float now[MAX_D], before[MAX_D];
         bool zero[MAX_D];
+        wnw_plan *plan;
         assert_ok(wnw_session_copy(&s, full));
+        assert_ok(wnw_session_plan(full, p, NULL, &plan, NULL));
         assert_ok(wnw_session_compress(s, p, NULL, &report));
         assert_string_equal(report.warning, "");
         assert_int_equal(report.kv_bytes_after, report.kv_bytes_before); /* it saves nothing, and says so */
         assert_int_equal(report.entries_after, report.entries_before);
         for (int32_t il = 0; il < fx.info.n_layer; il++)
             for (int32_t ih = 0; ih < fx.info.n_head_kv; ih++) {
-                pruned_reference(&fx, full, il, ih, 16, d / 2, zero);
+                pruned_reference(&fx, full, plan, il, ih, 16, d / 2, zero);
                 for (int32_t i = 0; i < N_PROMPT; i++) {
                     const bool spared = i >= N_PROMPT - 10;
                     test_read_row(s, false, il, ih, i, now);
@@ -301,6 +323,7 @@ static void pruned_channels(void **state)
                 }
             }
         test_decode(s, fx.tokens + N_PROMPT, N_DECODE);
+        wnw_plan_free(plan);
         wnw_session_free(full);
         wnw_session_free(s);
     }

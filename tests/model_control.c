@@ -5,6 +5,7 @@
  */
 #include "eval/tasks/tokens.h"
 #include "helpers.h"
+#include "peek_prompt.h"
 #include "winnow_tools.h"
 
 #include <llama.h>
@@ -39,12 +40,12 @@ static int n_control(const wnw_model *m, const wnw_prompt *p)
 /* Control tokens of the prompt with these parameters. */
 static int count(const wnw_model *m, const wnw_prompt_params *params)
 {
-    wnw_prompt p = wnw_prompt_default();
+    wnw_prompt *p = NULL;
     const int rc = wnw_prompt_build(&p, m, params);
     if (rc != WNW_OK)
         fail_msg("%s", wnw_last_error());
-    const int n = n_control(m, &p);
-    wnw_prompt_clear(&p);
+    const int n = n_control(m, p);
+    wnw_prompt_free(p);
     return n;
 }
 
@@ -118,7 +119,7 @@ static void patterns(void **state)
     for (int32_t i = 0; i < n && i < MAX; i++) {
         for (enum place place = 0; place < N_PLACE; place++) {
             wnw_chat_message turns[2];
-            wnw_prompt a = wnw_prompt_default(), b = wnw_prompt_default();
+            wnw_prompt *a = NULL, *b = NULL;
             snprintf(text, sizeof text, " \n%s \n", place % 2 ? forged : "plain");
             wnw_prompt_params p = with(place, text, turns, true);
             p.chat = names[i];
@@ -131,8 +132,8 @@ static void patterns(void **state)
             }
             /* The bytes of messages, and these alone, are plain. */
             size_t n_plain = 0;
-            for (int32_t k = 0; k < a.n_plain; k++)
-                n_plain += a.plain[k].to - a.plain[k].from;
+            for (int32_t k = 0; k < a->n_plain; k++)
+                n_plain += a->plain[k].to - a->plain[k].from;
             const size_t most = strlen(p.document) + 2 + strlen(p.question) +
                                 (p.system ? strlen(p.system) : 0) + strlen(turns[0].content) +
                                 strlen(turns[1].content);
@@ -140,10 +141,10 @@ static void patterns(void **state)
             assert_cmp(n_plain + 24, >=, most);
             p.special = true;
             assert_ok(wnw_prompt_build(&b, smollm2, &p));
-            assert_int_equal(b.n_plain, 0);
-            assert_string_equal(a.text, b.text);
-            wnw_prompt_clear(&a);
-            wnw_prompt_clear(&b);
+            assert_int_equal(b->n_plain, 0);
+            assert_string_equal(a->text, b->text);
+            wnw_prompt_free(a);
+            wnw_prompt_free(b);
         }
     }
 }
@@ -261,7 +262,7 @@ static void roles(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const wnw_chat_message turn = {bad[i], "x"};
-        wnw_prompt p = wnw_prompt_default();
+        wnw_prompt *p = NULL;
         const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .question = "q", .chat = "chatml",
                                           .messages = &turn, .n_messages = 1};
         assert_error(wnw_prompt_build(&p, smollm2, &params), WNW_E_ARG);
@@ -278,7 +279,7 @@ static void same_prompt(const wnw_model *m, const char *chat, const char *docume
     struct eval_prompt got;
     struct eval_turn turn = {0};
     struct eval_sample s = {.turns = &turn, .n_turns = 1};
-    wnw_prompt want = wnw_prompt_default();
+    wnw_prompt *want = NULL;
     const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params),
                                       .document = document,
                                       .question = question,
@@ -290,12 +291,12 @@ static void same_prompt(const wnw_model *m, const char *chat, const char *docume
     assert_ok(wnw_prompt_build(&want, m, &params));
     assert_int_equal(eval_chat_open(&c, m, chat), 0);
     assert_int_equal(eval_prompts_first(&got, &t, &c, &s), 0);
-    assert_int_equal(got.n_context, want.n_context);
-    assert_int_equal(got.n, want.n_tokens);
-    assert_memory_equal(got.ids, want.tokens, (size_t)got.n * sizeof *got.ids);
+    assert_int_equal(got.n_context, want->n_context);
+    assert_int_equal(got.n, want->n_tokens);
+    assert_memory_equal(got.ids, want->tokens, (size_t)got.n * sizeof *got.ids);
     eval_prompt_clear(&got);
     eval_chat_close(&c);
-    wnw_prompt_clear(&want);
+    wnw_prompt_free(want);
     free(s.context.s);
     free(turn.question.s);
 }
@@ -320,7 +321,7 @@ static void evaluation(void **state)
 
 static void date(void **state)
 {
-    wnw_prompt p = wnw_prompt_default(), again = wnw_prompt_default();
+    wnw_prompt *p = NULL, *again = NULL;
     wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .question = "q",
                                 .jinja = "{{ strftime_now('%d %b %Y %H:%M') }}|{{ messages[0].content }}"};
     (void)state;
@@ -328,18 +329,18 @@ static void date(void **state)
         skip();
     params.now = WNW_PROMPT_NOW;
     assert_ok(wnw_prompt_build(&p, smollm2, &params));
-    assert_string_equal(p.text, "26 Jul 2024 00:00|q");
+    assert_string_equal(p->text, "26 Jul 2024 00:00|q");
     params.now = 86400;
     assert_ok(wnw_prompt_build(&again, smollm2, &params));
-    assert_string_equal(again.text, "02 Jan 1970 00:00|q");
-    wnw_prompt_clear(&again);
+    assert_string_equal(again->text, "02 Jan 1970 00:00|q");
+    wnw_prompt_free(again);
     params.now = 0;
     assert_ok(wnw_prompt_build(&again, smollm2, &params));
-    assert_int_not_equal(strcmp(again.text, p.text), 0);
-    wnw_prompt_clear(&again);
+    assert_int_not_equal(strcmp(again->text, p->text), 0);
+    wnw_prompt_free(again);
     params.now = INT64_MAX; /* a year that no calendar of the system has */
     assert_error(wnw_prompt_build(&again, smollm2, &params), WNW_E_UNSUPPORTED);
-    wnw_prompt_clear(&p);
+    wnw_prompt_free(p);
 }
 
 static int set_up(void **state)

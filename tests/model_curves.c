@@ -3,6 +3,7 @@
 #include "calibrations.h"
 #include "helpers.h"
 #include "peek_calibrate.h"
+#include "peek_prompt.h"
 #include "peek_session.h"
 
 #include <math.h>
@@ -150,7 +151,7 @@ static void by_the_definition(void **state)
     wnw_calibration *c;
     int32_t *tokens, n_tokens, n_layer_global = 0;
     char *piece;
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     test_open_tiny(&own.t, row->arch, 1, 1);
     own.n_row = own.t.info.n_layer * own.t.info.n_head_kv;
     const wnw_calibration_text of = {"words", text, strlen(text)};
@@ -163,7 +164,7 @@ static void by_the_definition(void **state)
     const wnw_prompt_params of_prompt = {WNW_INIT(wnw_prompt_params), .document = piece,
                                          .question = wnw__question(0)};
     assert_ok(wnw_prompt_build(&prompt, own.t.m, &of_prompt));
-    read_own(&own, &prompt);
+    read_own(&own, prompt);
     for (int32_t il = 0; il < own.t.info.n_layer; il++)
         n_layer_global += !wnw_model_layer_is_swa(own.t.m, il);
     static const int32_t percents[] = {10, 50, 80, 97};
@@ -175,7 +176,7 @@ static void by_the_definition(void **state)
     }
     free(own.worth);
     free(own.key_norm);
-    wnw_prompt_clear(&prompt);
+    wnw_prompt_free(prompt);
     wnw_free(piece);
     wnw_free(tokens);
     wnw_calibration_free(c);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* wnw_generate: the tokens of a loop by hand, and every end. */
 #include "helpers.h"
+#include "peek_prompt.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -158,13 +159,13 @@ static wnw_generated answer_to(const struct fixture *f, const char *question, wn
 {
     const wnw_prompt_params how = {WNW_INIT(wnw_prompt_params), .question = question, .now = 1};
     const wnw_generate_params most = {WNW_INIT(wnw_generate_params), .n_max = 100};
-    wnw_prompt p = wnw_prompt_default();
+    wnw_prompt *p = NULL;
     wnw_generated g = wnw_generated_default();
     *s = test_session_new(f->t.m, &(struct test_session){.n_ctx = 512});
     assert_ok(wnw_prompt_build(&p, f->t.m, &how));
-    test_prefill(*s, p.tokens, p.n_tokens);
+    test_prefill(*s, p->tokens, p->n_tokens);
     assert_ok(wnw_generate(&g, *s, f->greedy, &most));
-    wnw_prompt_clear(&p);
+    wnw_prompt_free(p);
     return g;
 }
 

@@ -8,6 +8,7 @@
 #include "gguf_copy.h"
 #include "helpers.h"
 #include "peek_arrays.h"
+#include "peek_prompt.h"
 #include "peek_session.h"
 #include "winnow_calibrate.h"
 #include "winnow_chat.h"
@@ -238,7 +239,7 @@ static int use_text(struct fixture *fx, void *state)
                                       .question = "Where?"};
     int32_t *tokens, n;
     char *text = NULL;
-    wnw_prompt prompt = {WNW_INIT(wnw_prompt)};
+    wnw_prompt *prompt = NULL;
     (void)state;
     int rc = wnw_tokenize(fx->model, "in the thin", 11, false, false, &tokens, &n);
     if (rc == WNW_OK)
@@ -248,7 +249,7 @@ static int use_text(struct fixture *fx, void *state)
     if (rc != WNW_OK)
         return rc;
     rc = wnw_prompt_build(&prompt, fx->model, &params);
-    wnw_prompt_clear(&prompt);
+    wnw_prompt_free(prompt);
     return rc;
 }
 
@@ -260,17 +261,19 @@ static int use_chat(struct fixture *fx, void *state)
         {WNW_INIT(wnw_prompt_params), .chat = "chatml", .system = "Be brief."},
         {WNW_INIT(wnw_prompt_params), .chat = "gemma", .verbatim = true}};
     wnw_chat *c = NULL;
-    wnw_prompt p = wnw_prompt_default();
+    wnw_prompt *p = NULL;
     int32_t n;
     int rc = wnw_chat_open(&c, fx->model, &how[*(const int *)state]);
     if (rc == WNW_OK)
         rc = wnw_chat_user(&p, c, "In the thin air.", "Where?", "In");
     if (rc == WNW_OK)
-        rc = wnw_chat_answer(c, p.tokens, 2);
-    wnw_prompt_clear(&p);
+        rc = wnw_chat_answer(c, p->tokens, 2);
+    wnw_prompt_free(p);
+    p = NULL;
     if (rc == WNW_OK)
         rc = wnw_chat_user(&p, c, NULL, "When?", NULL);
-    wnw_prompt_clear(&p);
+    wnw_prompt_free(p);
+    p = NULL;
     if (rc == WNW_OK) {
         int32_t n_before, n_after;
         (void)wnw_chat_tokens(c, &n_before);
@@ -278,7 +281,7 @@ static int use_chat(struct fixture *fx, void *state)
         (void)wnw_chat_tokens(c, &n_after);
         assert_true(rc == WNW_OK || n_after == n_before);
     }
-    wnw_prompt_clear(&p);
+    wnw_prompt_free(p);
     if (rc == WNW_OK)
         rc = wnw_chat_answer_text(c, "He.");
     if (c && rc == WNW_OK && !wnw_chat_tokens(c, &n))
@@ -631,8 +634,11 @@ static int live(struct fixture *fx, void *state)
     const struct work *w = state;
     wnw_run run = w->rules ? *w->rules : wnw_run_default();
     run.profile = fx->profile;
-    run.more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1, .task_tokens = tasks,
-                               .n_task_tokens = n_tokens};
+    wnw_run_more more = run.more ? *run.more : wnw_run_more_default();
+    more.n_tasks = 1;
+    more.task_tokens = tasks;
+    more.n_task_tokens = n_tokens;
+    run.more = &more;
     int rc = w->rules ? wnw_session_begin(w->s, &run) : observe(fx, w->s, &w->policy, 1);
     if (rc == WNW_OK)
         rc = wnw_session_read(w->s, fx->tokens, N_PROMPT, NULL);
@@ -673,24 +679,27 @@ static void lives(void **state)
         const char *recipe;
         int phase, chunk, every;
         const char *further; /* one more policy that the session is to observe for; NULL = none */
+        bool named;          /* the run names its policy by a recipe */
     } rows[] = {
-        {"snapkv:window=8", -1, 0, 0, NULL},
-        {"h2o", -1, 0, 0, NULL},
-        {"kvzip", -1, 0, 0, NULL},
-        {"expected_attention", -1, 0, 0, NULL},
-        {"criticalkv:window=8", -1, 0, 0, NULL},
-        {"streaming_llm-rerotated", WNW_PHASE_CHUNK, 16, 4, NULL},
-        {"snapkv:window=8", WNW_PHASE_LAYER, 0, 4, NULL},
-        {"lagkv:lag=8,sink=2", WNW_PHASE_CHUNK, 0, 0, NULL},
-        {"lagkv:lag=8,sink=2", WNW_PHASE_END, 0, 0, NULL},
-        {"knorm", WNW_PHASE_END, 0, 2, NULL},
-        {"knorm", WNW_PHASE_END, 0, 0, "h2o"},
+        {"snapkv:window=8", -1, 0, 0, NULL, false},
+        {"h2o", -1, 0, 0, NULL, false},
+        {"kvzip", -1, 0, 0, NULL, false},
+        {"expected_attention", -1, 0, 0, NULL, false},
+        {"criticalkv:window=8", -1, 0, 0, NULL, false},
+        {"streaming_llm-rerotated", WNW_PHASE_CHUNK, 16, 4, NULL, false},
+        {"snapkv:window=8", WNW_PHASE_LAYER, 0, 4, NULL, false},
+        {"lagkv:lag=8,sink=2", WNW_PHASE_CHUNK, 0, 0, NULL, false},
+        {"lagkv:lag=8,sink=2", WNW_PHASE_END, 0, 0, NULL, false},
+        {"knorm", WNW_PHASE_END, 0, 2, NULL, false},
+        {"knorm", WNW_PHASE_END, 0, 0, "h2o", false},
+        {"snapkv:window=8", WNW_PHASE_END, 0, 4, NULL, true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         wnw_policy *p = test_policy(rows[i].recipe);
         const wnw_policy *further = rows[i].further ? test_policy(rows[i].further) : NULL;
         const wnw_run rules = {WNW_INIT(wnw_run),
-                               .policy = p,
+                               .policy = rows[i].named ? NULL : p,
+                               .recipe = rows[i].named ? rows[i].recipe : NULL,
                                .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5},
                                .phase = (wnw_phase)rows[i].phase,
                                .chunk = rows[i].chunk,

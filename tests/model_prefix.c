@@ -2,6 +2,7 @@
 /* A session that knows what of its prompt the chat template wrote. */
 #include "fake_source.h"
 #include "helpers.h"
+#include "peek_prompt.h"
 #include "peek_session.h"
 
 #include <string.h>
@@ -19,8 +20,7 @@ static wnw_session *read_prompt(const struct test_model *t, const wnw_policy *p)
 /* Says what of the prompt is the template's; p goes on being observed. */
 static int tell(wnw_session *s, const wnw_policy *p, int32_t n_prefix, const int32_t *ids, int32_t n)
 {
-    const wnw_prompt prompt = {WNW_INIT(wnw_prompt), .n_prefix = n_prefix,
-                               .suffix = (int32_t *)(uintptr_t)ids, .n_suffix = n};
+    const wnw_prompt prompt = {.n_prefix = n_prefix, .suffix = (int32_t *)(uintptr_t)ids, .n_suffix = n};
     return wnw_session_begin(
         s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt,
                       .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = &p, .n_policies = 1}});
@@ -32,9 +32,9 @@ static void assert_template(wnw_session *s, int32_t n_prefix, int32_t n_seen, in
     assert_ok(wnw__session_source(&src, s));
     assert_int_equal(s->n_prefix, n_prefix);
     assert_int_equal(src.n_prefix, n_seen);
-    assert_int_equal(s->ids.n_suffix, n_suffix);
+    assert_int_equal(s->token_log.n_suffix, n_suffix);
     if (n_suffix > 0)
-        assert_memory_equal(s->ids.suffix, suffix, (size_t)n_suffix * sizeof *suffix);
+        assert_memory_equal(s->token_log.suffix, suffix, (size_t)n_suffix * sizeof *suffix);
     wnw__source_close(&src);
 }
 

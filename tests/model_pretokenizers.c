@@ -340,9 +340,18 @@ static void longest(void **state)
     check(&(struct job){"exaone-moe", &cases, 1});
 }
 
+/* A name of a later libllama. */
+static void not_known(void **state)
+{
+    (void)state;
+    const struct wnw__pretokenizer p = wnw__pretokenizer_named("of-a-later-libllama");
+    assert_true(p.recurses);
+    assert_string_equal(p.name, "of-a-later-libllama");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(runs_of_every_kind), cmocka_unit_test(longest),
-                                       cmocka_unit_test(two_million)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(not_known), cmocka_unit_test(runs_of_every_kind),
+                                       cmocka_unit_test(longest), cmocka_unit_test(two_million)};
     return cmocka_run_group_tests_name("pre-tokenizers", tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "helpers.h"
 
 #include "fake_source.h"
+#include "peek_prompt.h"
 #include "peek_session.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@ static wnw_session *read_prompt(const struct test_model *t, const wnw_policy *p)
 /* The last n tokens of the prompt are the question. */
 static void tell_question(wnw_session *s, const wnw_policy *p, int32_t n)
 {
-    wnw_prompt prompt = {WNW_INIT(wnw_prompt), .tokens = s->ids.tokens, .n_tokens = N, .n_context = N - n};
+    wnw_prompt prompt = {.tokens = s->token_log.tokens, .n_tokens = N, .n_context = N - n};
     assert_ok(wnw_session_begin(
         s, &(wnw_run){WNW_INIT(wnw_run), .prompt = &prompt,
                       .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = &p, .n_policies = 1}}));

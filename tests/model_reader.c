@@ -2,6 +2,7 @@
 /* The ring of three calls: answers are those of the same steps by hand, a document is read once, and every refusal. */
 #include "files.h"
 #include "models.h"
+#include "peek_prompt.h"
 #include "winnow_method.h"
 #include "winnow_store.h"
 
@@ -47,25 +48,25 @@ static void by_hand(struct heard *out, const char *recipe, double ratio, const c
 {
     wnw_model *m = test_model_open(MODEL);
     wnw_prompt_params layout = {WNW_INIT(wnw_prompt_params), .document = text, .question = question};
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     wnw_policy *policy = NULL;
     wnw_session *s;
     wnw_sampler *sampler;
     wnw_generated said = wnw_generated_default();
     assert_ok(wnw_prompt_build(&prompt, m, &layout));
     assert_ok(wnw_session_new(&s, m, NULL));
-    const int32_t first = text ? prompt.n_context : 0;
+    const int32_t first = text ? prompt->n_context : 0;
     if (recipe) {
         assert_ok(wnw_policy_parse(&policy, recipe, NULL));
         const wnw_run run = {
             WNW_INIT(wnw_run), .policy = policy, .size = {.kind = WNW_SIZE_RATIO, .ratio = ratio},
-            .prompt = &prompt,
+            .prompt = prompt,
             .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .question_later = true, .once = true}};
         assert_ok(wnw_session_begin(s, &run));
     }
     if (first > 0)
-        assert_ok(wnw_session_read(s, prompt.tokens, first, NULL));
-    assert_ok(wnw_session_read(s, prompt.tokens + first, prompt.n_tokens - first, NULL));
+        assert_ok(wnw_session_read(s, prompt->tokens, first, NULL));
+    assert_ok(wnw_session_read(s, prompt->tokens + first, prompt->n_tokens - first, NULL));
     assert_ok(wnw_sampler_new(&sampler, NULL));
     const wnw_generate_params how = {WNW_INIT(wnw_generate_params), .n_max = 512, .on_text = hear,
                                      .user = out};
@@ -74,7 +75,7 @@ static void by_hand(struct heard *out, const char *recipe, double ratio, const c
     wnw_sampler_free(sampler);
     wnw_session_free(s);
     wnw_policy_free(policy);
-    wnw_prompt_clear(&prompt);
+    wnw_prompt_free(prompt);
     wnw_model_free(m);
 }
 

@@ -87,7 +87,7 @@ static void keys_as_if_read_there(void **state)
         const double worst = key_error(f.s, fresh, 0);
         if (!(worst < test_rounding(2e-5, 16))) /* float32 angles on one side, double on the other */
             fail_msg("%s: keys differ by %g", archs[i], worst);
-        assert_memory_equal(f.s->ids.tokens, kept, sizeof kept);
+        assert_memory_equal(f.s->token_log.tokens, kept, sizeof kept);
         wnw_session_free(fresh);
         close_fixture(&f);
     }

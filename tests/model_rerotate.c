@@ -175,9 +175,9 @@ static void tokens_known_and_unknown(void **state)
                                               .policies = (const wnw_policy *const *)&p, .n_policies = 1}}));
     assert_ok(wnw_session_compress(s, p, &keep_size, NULL));
     /* All heads keep the window: those tokens are known. */
-    assert_cmp(s->ids.n_ambiguous, >, 0);
-    assert_cmp(s->ids.n_ambiguous, <=, KEEP - 4);
-    assert_memory_equal(s->ids.tokens + KEEP - 4, f.tokens + N - 4, 4 * sizeof *f.tokens);
+    assert_cmp(s->token_log.n_ambiguous, >, 0);
+    assert_cmp(s->token_log.n_ambiguous, <=, KEEP - 4);
+    assert_memory_equal(s->token_log.tokens + KEEP - 4, f.tokens + N - 4, 4 * sizeof *f.tokens);
     assert_cmp(s->cache.layers[0].n_ambiguous, >, 0);
     assert_ok(wnw_session_copy(&copy, s));
     wnw_session *const both[] = {s, copy};
@@ -204,7 +204,7 @@ static void tokens_known_and_unknown(void **state)
     compress(s, "streaming_llm:sinks=0", (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 2});
     compress(s, "knorm+layer_mean", (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 1});
     assert_ok(wnw_session_reset(s));
-    assert_int_equal(s->ids.n_ambiguous, 0);
+    assert_int_equal(s->token_log.n_ambiguous, 0);
     test_prefill(s, f.tokens, N);
     compress(s, "knorm+layer_mean", keep_size);
     wnw_policy_free(p);
@@ -223,16 +223,16 @@ static void lists_of_a_layer_and_of_all(void **state)
     assert_ok(wnw_session_compress(s, p, &keep_size, NULL));
     for (int32_t il = 0; il < f.info.n_layer; il++)
         assert_int_equal(s->cache.layers[il].n_ambiguous, 0);
-    assert_cmp(s->ids.n_ambiguous, >, 0);
+    assert_cmp(s->token_log.n_ambiguous, >, 0);
     refused(s, "compilerkv:window=4,table=none+uniform", "by position");
     compress(s, "knorm+layer_max+rerotate", (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 30});
     assert_int_equal(wnw_session_n_past(s), 30);
     assert_int_equal(s->cache.layers[0].n_ambiguous, 0);
 
     assert_ok(wnw_session_compress(t, q, &keep_size, NULL));
-    assert_int_equal(t->ids.n_ambiguous, 0);
+    assert_int_equal(t->token_log.n_ambiguous, 0);
     for (int32_t i = 0; i < KEEP; i++)
-        assert_int_equal(t->ids.tokens[i], f.tokens[i < 4 ? i : N - KEEP + i]);
+        assert_int_equal(t->token_log.tokens[i], f.tokens[i < 4 ? i : N - KEEP + i]);
     compress(t, "kvcompose+uniform+rerotate", (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 30});
     assert_int_equal(wnw_session_n_past(t), 30);
     refused(t, "kvzip+equal", "a second time");

@@ -4,6 +4,7 @@
 #include "helpers.h"
 
 #include "peek_session.h"
+#include "winnow_chat.h"
 
 #include <string.h>
 

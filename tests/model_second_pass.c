@@ -4,6 +4,7 @@
 #include "peek_session.h"
 
 #include "helpers.h"
+#include "peek_prompt.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -370,8 +371,7 @@ static int tell_tasks(wnw_session *s, int watch, const int32_t *const *tasks, co
 
 static wnw_prompt template_of(int32_t n_prefix, const int32_t *suffix, int32_t n)
 {
-    return (wnw_prompt){WNW_INIT(wnw_prompt), .n_prefix = n_prefix, .suffix = (int32_t *)(uintptr_t)suffix,
-                        .n_suffix = n};
+    return (wnw_prompt){.n_prefix = n_prefix, .suffix = (int32_t *)(uintptr_t)suffix, .n_suffix = n};
 }
 
 static void test_tasks(void **state)
@@ -716,7 +716,7 @@ static void assert_same_session(const wnw_session *a, const wnw_session *b)
     assert_int_equal(a->n_past, b->n_past);
     assert_memory_equal(wnw_session_logits(a), wnw_session_logits(b),
                         (size_t)a->m->hp.n_vocab * sizeof(float));
-    assert_memory_equal(a->ids.tokens, b->ids.tokens, (size_t)a->n_past * sizeof(int32_t));
+    assert_memory_equal(a->token_log.tokens, b->token_log.tokens, (size_t)a->n_past * sizeof(int32_t));
     assert_int_equal(a->recorders.n, b->recorders.n);
     for (int32_t i = 0; i < a->recorders.n; i++) {
         const struct wnw__recorder *x = &a->recorders.list[i], *y = &b->recorders.list[i];

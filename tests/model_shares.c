@@ -3,6 +3,7 @@
 #include "calibrations.h"
 #include "helpers.h"
 #include "peek_calibrate.h"
+#include "peek_prompt.h"
 #include "peek_session.h"
 
 #include <stdio.h>
@@ -19,7 +20,7 @@ static char *text;
 
 /* The first tokens of the text as a prompt whose document has a multiple of 32 tokens after the header. Then every
  * size is a whole number of entries per head. Returns how many tokens of the text it takes. */
-static int32_t make_prompt(const wnw_model *m, wnw_prompt *prompt, int32_t *n_first)
+static int32_t make_prompt(const wnw_model *m, wnw_prompt **out, int32_t *n_first)
 {
     int32_t *tokens, n_tokens, n;
     assert_ok(wnw_tokenize(m, text, strlen(text), false, false, &tokens, &n_tokens));
@@ -29,12 +30,14 @@ static int32_t make_prompt(const wnw_model *m, wnw_prompt *prompt, int32_t *n_fi
         assert_ok(wnw_detokenize(m, tokens, n, &piece));
         const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = piece,
                                           .question = wnw__question(0)};
-        assert_ok(wnw_prompt_build(prompt, m, &params));
+        wnw_prompt *prompt;
+        assert_ok(wnw_prompt_build(&prompt, m, &params));
+        *out = prompt;
         wnw_free(piece);
         *n_first = prompt->n_prefix > 0 ? prompt->n_prefix : 4;
         if ((prompt->n_context - *n_first) % 32 == 0)
             break;
-        wnw_prompt_clear(prompt);
+        wnw_prompt_free(prompt);
     }
     wnw_free(tokens);
     return n;
@@ -63,8 +66,8 @@ static wnw_plan *plan_of(const struct test_model *t, const wnw_prompt *prompt, i
     wnw_plan *plan;
     own = test_policy("kvzip");
     policy = own;
-    const wnw_prompt header = {WNW_INIT(wnw_prompt), .n_prefix = prompt->n_prefix, .suffix = prompt->suffix,
-                               .n_suffix = prompt->n_suffix};
+    const wnw_prompt header = {
+        .n_prefix = prompt->n_prefix, .suffix = prompt->suffix, .n_suffix = prompt->n_suffix};
     assert_ok(wnw_session_begin(
         s,
         &(wnw_run){WNW_INIT(wnw_run), .prompt = &header,
@@ -86,19 +89,19 @@ static void as_plans_of_kvzip(void **state)
     const struct row *row = *state;
     static const char *const sizes[N_SIZE] = {"0.75", "0.5", "0.25", "0.125", "0.0625", "0.03125"};
     struct test_model t = {0};
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     wnw_calibration *c;
     char options[96];
     int32_t n_first, checked = 0;
     test_open_tiny(&t, row->arch, 1, 1);
-    const int32_t n = make_prompt(t.m, &prompt, &n_first), n_doc = prompt.n_context - n_first;
+    const int32_t n = make_prompt(t.m, &prompt, &n_first), n_doc = prompt->n_context - n_first;
     snprintf(options, sizeof options, "pieces=1,shortest=%d,longest=%d,extra=%d", (int)n, (int)n, (int)n);
     const wnw_calibration_text of = {"words", text, strlen(text)};
     const wnw_calibrate_params p = test_calibrate_params(&of, NULL, options);
     assert_ok(wnw_calibrate(&c, t.m, "shares", &p));
     const char *dump = wnw_calibration_output(c, "dump");
     for (int i = 0; i < N_SIZE; i++) {
-        wnw_plan *plan = plan_of(&t, &prompt, n_first + n_doc * parts[i][0] / parts[i][1]);
+        wnw_plan *plan = plan_of(&t, prompt, n_first + n_doc * parts[i][0] / parts[i][1]);
         for (int32_t il = 0; il < t.info.n_layer; il++)
             for (int32_t ih = 0; ih < t.info.n_head_kv; ih++) {
                 const int32_t *pos, kept = wnw_plan_head(plan, il, ih, &pos);
@@ -113,7 +116,7 @@ static void as_plans_of_kvzip(void **state)
     }
     assert_cmp(checked, >=, N_SIZE);
     wnw_calibration_free(c);
-    wnw_prompt_clear(&prompt);
+    wnw_prompt_free(prompt);
     test_close(&t);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Conversations: what is handed out turn by turn is the whole conversation, and data stays text in every turn. */
 #include "helpers.h"
+#include "peek_prompt.h"
 #include "winnow_chat.h"
 #include "winnow_tools.h"
 
@@ -46,12 +47,12 @@ static bool runs(const struct setting *how)
 /* The tokens of a turn, added to all[*n]. */
 static void user(wnw_chat *c, const char *document, const char *question, int32_t *all, int32_t *n)
 {
-    wnw_prompt p = wnw_prompt_default();
+    wnw_prompt *p = NULL;
     assert_ok(wnw_chat_user(&p, c, document, question, NULL));
-    assert_int_equal(p.n_past, *n);
-    memcpy(all + *n, p.tokens, (size_t)p.n_tokens * sizeof *all);
-    *n += p.n_tokens;
-    wnw_prompt_clear(&p);
+    assert_int_equal(p->n_past, *n);
+    memcpy(all + *n, p->tokens, (size_t)p->n_tokens * sizeof *all);
+    *n += p->n_tokens;
+    wnw_prompt_free(p);
 }
 
 static void assert_tokens(const wnw_chat *c, const int32_t *want, int32_t n_want)
@@ -80,12 +81,12 @@ static char *text_of(const wnw_model *m, const int32_t *tokens, int32_t n)
 static const char asked[] = "Which harbor is red?", said[] = "The third.", next[] = "And the second one?";
 
 /* The whole conversation at once: its ids, and its text without the BOS that no template wrote. */
-static wnw_prompt whole(const wnw_model *m, const struct setting *how, const char *first, const char *answer,
-                        const char *second)
+static wnw_prompt *whole(const wnw_model *m, const struct setting *how, const char *first, const char *answer,
+                         const char *second)
 {
     const wnw_chat_message earlier[] = {{"user", first}, {"assistant", answer}};
     wnw_prompt_params params = params_of(how);
-    wnw_prompt p = wnw_prompt_default();
+    wnw_prompt *p = NULL;
     params.messages = earlier;
     params.n_messages = 2;
     params.question = second;
@@ -117,13 +118,13 @@ static void check_whole(const struct setting *how, bool as_text)
         assert_non_null(strstr(text, "Which harbor is red?"));
         assert_non_null(strstr(text, "The third.\n\nAnd the second one?"));
     } else {
-        wnw_prompt p = whole(m, how, asked, said, next);
-        char *want = text_of(m, p.tokens, p.n_tokens);
+        wnw_prompt *p = whole(m, how, asked, said, next);
+        char *want = text_of(m, p->tokens, p->n_tokens);
         assert_string_equal(text, want);
-        assert_int_equal(n, p.n_tokens);
-        assert_memory_equal(all, p.tokens, (size_t)n * sizeof *all);
+        assert_int_equal(n, p->n_tokens);
+        assert_memory_equal(all, p->tokens, (size_t)n * sizeof *all);
         free(want);
-        wnw_prompt_clear(&p);
+        wnw_prompt_free(p);
     }
     free(text);
     wnw_chat_free(c);
@@ -188,28 +189,28 @@ static void pieces(void **state)
         const struct setting how = {.model = "smollm2-135m.gguf"};
         wnw_model *m = test_model_open(how.model);
         wnw_chat *c = open_chat(m, &how);
-        wnw_prompt first = wnw_prompt_default(), second = wnw_prompt_default();
+        wnw_prompt *first = NULL, *second = NULL;
         assert_ok(wnw_chat_user(&first, c, "The harbor is red.", asked, NULL));
-        assert_int_equal(first.n_past, 0);
-        assert_cmp(first.n_context, >, first.n_prefix);
+        assert_int_equal(first->n_past, 0);
+        assert_cmp(first->n_context, >, first->n_prefix);
         int32_t answer[2] = {504, IM_END}, n; /* "The" */
         assert_ok(wnw_chat_answer(c, answer, 1 + fed));
         assert_ok(wnw_chat_user(&second, c, "A ship.", next, NULL));
-        assert_int_equal(second.n_past, first.n_tokens + 1 + fed);
-        assert_int_equal(second.tokens[0], fed ? 198 : IM_END); /* a line break ends ChatML's turn */
-        assert_int_equal(second.n_prefix, first.n_prefix);
-        char *text = text_of(m, second.tokens, second.n_context);
+        assert_int_equal(second->n_past, first->n_tokens + 1 + fed);
+        assert_int_equal(second->tokens[0], fed ? 198 : IM_END); /* a line break ends ChatML's turn */
+        assert_int_equal(second->n_prefix, first->n_prefix);
+        char *text = text_of(m, second->tokens, second->n_context);
         assert_string_equal(text,
                             fed ? "\n<|im_start|>user\nA ship." : "<|im_end|>\n<|im_start|>user\nA ship.");
         free(text);
-        text = text_of(m, second.tokens + second.n_context, second.n_tokens - second.n_context);
+        text = text_of(m, second->tokens + second->n_context, second->n_tokens - second->n_context);
         assert_string_equal(text, "\n\nAnd the second one?<|im_end|>\n<|im_start|>assistant\n");
         free(text);
         (void)wnw_chat_tokens(c, &n);
-        assert_int_equal(n, second.n_past + second.n_tokens);
-        assert_memory_equal(second.suffix, first.suffix, (size_t)first.n_suffix * sizeof(int32_t));
-        wnw_prompt_clear(&second);
-        wnw_prompt_clear(&first);
+        assert_int_equal(n, second->n_past + second->n_tokens);
+        assert_memory_equal(second->suffix, first->suffix, (size_t)first->n_suffix * sizeof(int32_t));
+        wnw_prompt_free(second);
+        wnw_prompt_free(first);
         wnw_chat_free(c);
         wnw_model_free(m);
     }
@@ -226,33 +227,34 @@ static void another_question(void **state)
             continue;
         wnw_model *m = test_model_open(how->model);
         wnw_chat *c = open_chat(m, how), *other = open_chat(m, how);
-        wnw_prompt a = wnw_prompt_default(), b = a, want = a;
+        wnw_prompt *a = NULL, *b = NULL, *want = NULL;
         int32_t n;
         assert_ok(wnw_chat_user(&a, c, document, asked, NULL));
         assert_ok(wnw_chat_user(&want, other, document, "Which is blue?", NULL));
         assert_ok(wnw_chat_user(&b, c, NULL, "Which is blue?", NULL));
-        assert_int_equal(b.n_past, a.n_context);
-        assert_int_equal(b.n_past, want.n_context);
-        assert_int_equal(b.n_context, 0);
-        assert_int_equal(b.n_tokens, want.n_tokens - want.n_context);
-        assert_memory_equal(b.tokens, want.tokens + want.n_context, (size_t)b.n_tokens * sizeof *b.tokens);
+        assert_int_equal(b->n_past, a->n_context);
+        assert_int_equal(b->n_past, want->n_context);
+        assert_int_equal(b->n_context, 0);
+        assert_int_equal(b->n_tokens, want->n_tokens - want->n_context);
+        assert_memory_equal(b->tokens, want->tokens + want->n_context,
+                            (size_t)b->n_tokens * sizeof *b->tokens);
         (void)wnw_chat_tokens(c, &n);
-        assert_tokens(c, want.tokens, want.n_tokens);
-        assert_tokens(other, want.tokens, n);
+        assert_tokens(c, want->tokens, want->n_tokens);
+        assert_tokens(other, want->tokens, n);
         /* And in a further turn. */
         assert_ok(wnw_chat_answer_text(c, said));
         assert_ok(wnw_chat_answer_text(other, said));
         for (int k = 0; k < 3; k++) {
-            wnw_prompt_clear(&b);
+            wnw_prompt_free(b);
             assert_ok(wnw_chat_user(&b, c, NULL, k < 2 ? asked : next, NULL));
         }
-        wnw_prompt_clear(&want);
+        wnw_prompt_free(want);
         assert_ok(wnw_chat_user(&want, other, NULL, next, NULL));
         (void)wnw_chat_tokens(other, &n);
         assert_tokens(c, wnw_chat_tokens(other, NULL), n);
-        wnw_prompt_clear(&a);
-        wnw_prompt_clear(&b);
-        wnw_prompt_clear(&want);
+        wnw_prompt_free(a);
+        wnw_prompt_free(b);
+        wnw_prompt_free(want);
         wnw_chat_free(other);
         wnw_chat_free(c);
         wnw_model_free(m);
@@ -273,35 +275,35 @@ static void rewritten_answers(void **state)
         skip();
     wnw_model *m = test_model_open(how.model);
     wnw_chat *c = open_chat(m, &how);
-    wnw_prompt first = wnw_prompt_default(), second = first;
+    wnw_prompt *first = NULL, *second = NULL;
     int32_t *answer, n_answer, n;
     assert_ok(wnw_chat_user(&first, c, NULL, asked, NULL));
     assert_ok(wnw_tokenize(m, thought, strlen(thought), false, false, &answer, &n_answer));
     assert_ok(wnw_chat_answer(c, answer, n_answer));
     assert_ok(wnw_chat_user(&second, c, NULL, next, NULL));
-    assert_int_equal(second.n_past, first.n_tokens);
-    wnw_prompt want = whole(m, &how, asked, thought, next);
-    assert_null(strstr(want.text, "Hm, red."));
+    assert_int_equal(second->n_past, first->n_tokens);
+    wnw_prompt *want = whole(m, &how, asked, thought, next);
+    assert_null(strstr(want->text, "Hm, red."));
     const int32_t *got = wnw_chat_tokens(c, &n);
-    assert_int_equal(n, want.n_tokens);
-    assert_memory_equal(got, want.tokens, (size_t)n * sizeof *got);
+    assert_int_equal(n, want->n_tokens);
+    assert_memory_equal(got, want->tokens, (size_t)n * sizeof *got);
     /* A session that has read the answer goes back and on. */
     wnw_session *s = test_session_new(m, &(struct test_session){.n_ctx = 512}),
                 *straight = test_session_new(m, &(struct test_session){.n_ctx = 512});
-    test_prefill(s, first.tokens, first.n_tokens);
+    test_prefill(s, first->tokens, first->n_tokens);
     test_prefill(s, answer, n_answer);
-    assert_int_equal(wnw_session_common_prefix(s, got, n), second.n_past);
-    assert_ok(wnw_session_rewind(s, second.n_past));
-    test_prefill(s, second.tokens, second.n_tokens);
-    test_prefill(straight, first.tokens, first.n_tokens);
-    test_prefill(straight, second.tokens, second.n_tokens);
+    assert_int_equal(wnw_session_common_prefix(s, got, n), second->n_past);
+    assert_ok(wnw_session_rewind(s, second->n_past));
+    test_prefill(s, second->tokens, second->n_tokens);
+    test_prefill(straight, first->tokens, first->n_tokens);
+    test_prefill(straight, second->tokens, second->n_tokens);
     assert_same_logits(s, straight);
     wnw_session_free(straight);
     wnw_session_free(s);
     wnw_free(answer);
-    wnw_prompt_clear(&want);
-    wnw_prompt_clear(&first);
-    wnw_prompt_clear(&second);
+    wnw_prompt_free(want);
+    wnw_prompt_free(first);
+    wnw_prompt_free(second);
     wnw_chat_free(c);
     wnw_model_free(m);
 }
@@ -320,14 +322,14 @@ static void moved_system(void **state)
         skip();
     wnw_model *m = test_model_open("smollm2-135m.gguf");
     wnw_chat *c = NULL;
-    wnw_prompt first = wnw_prompt_default(), second = first, want = first;
+    wnw_prompt *first = NULL, *second = NULL, *want = NULL;
     const wnw_chat_message earlier[] = {{"user", asked}, {"assistant", said}};
     int32_t n;
     assert_ok(wnw_chat_open(&c, m, &params));
     assert_ok(wnw_chat_user(&first, c, NULL, asked, NULL));
     assert_ok(wnw_chat_answer_text(c, said));
     assert_ok(wnw_chat_user(&second, c, "", next, NULL)); /* parted, as a first message is */
-    char *kept = text_of(m, first.tokens, second.n_past);
+    char *kept = text_of(m, first->tokens, second->n_past);
     assert_string_equal(kept, "<|im_start|>user\n");
     free(kept);
     params.messages = earlier;
@@ -335,10 +337,10 @@ static void moved_system(void **state)
     params.question = next;
     assert_ok(wnw_prompt_build(&want, m, &params));
     (void)wnw_chat_tokens(c, &n);
-    assert_tokens(c, want.tokens, want.n_tokens);
-    wnw_prompt_clear(&want);
-    wnw_prompt_clear(&second);
-    wnw_prompt_clear(&first);
+    assert_tokens(c, want->tokens, want->n_tokens);
+    wnw_prompt_free(want);
+    wnw_prompt_free(second);
+    wnw_prompt_free(first);
     wnw_chat_free(c);
     wnw_model_free(m);
 }
@@ -350,18 +352,18 @@ static void verbatim(void **state)
     wnw_model *m = test_model_open("smollm2-135m.gguf");
     const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .chat = "gemma", .verbatim = true};
     wnw_chat *c = NULL;
-    wnw_prompt p = wnw_prompt_default();
+    wnw_prompt *p = NULL;
     assert_ok(wnw_chat_open(&c, m, &params));
     assert_ok(wnw_chat_user(&p, c, "\n red ", " blue\n", "It <|im_end|>"));
     assert_string_equal(
-        p.text, "<start_of_turn>user\n\n red  blue\n<end_of_turn>\n<start_of_turn>model\nIt <|im_end|>");
-    assert_int_equal(count(p.tokens, p.n_tokens, 2), 0);
+        p->text, "<start_of_turn>user\n\n red  blue\n<end_of_turn>\n<start_of_turn>model\nIt <|im_end|>");
+    assert_int_equal(count(p->tokens, p->n_tokens, 2), 0);
     assert_ok(wnw_chat_answer_text(c, "is\n"));
-    wnw_prompt_clear(&p);
+    wnw_prompt_free(p);
     assert_ok(wnw_chat_user(&p, c, "", "?", NULL));
     assert_non_null(
-        strstr(p.text, "model\nIt <|im_end|>is\n<end_of_turn>\n<start_of_turn>user\n?<end_of_turn>"));
-    wnw_prompt_clear(&p);
+        strstr(p->text, "model\nIt <|im_end|>is\n<end_of_turn>\n<start_of_turn>user\n?<end_of_turn>"));
+    wnw_prompt_free(p);
     wnw_chat_free(c);
     wnw_model_free(m);
 }
@@ -406,7 +408,7 @@ static void refused(void **state)
     const struct setting how = {.model = "smollm2-135m.gguf", .chat = "chatml"};
     wnw_model *m = test_model_open(how.model);
     wnw_chat *c = open_chat(m, &how);
-    wnw_prompt p = wnw_prompt_default();
+    wnw_prompt *p = NULL;
     const int32_t beyond = INT32_MAX;
     int32_t n = -1;
     assert_int_equal(wnw_chat_answer_text(c, "a"), WNW_E_ARG);
@@ -414,14 +416,14 @@ static void refused(void **state)
     assert_int_equal(wnw_chat_user(&p, NULL, NULL, "a", NULL), WNW_E_ARG);
     assert_int_equal(wnw_chat_user(NULL, c, NULL, "a", NULL), WNW_E_ARG);
     assert_ok(wnw_chat_user(&p, c, "a", "b", NULL));
-    wnw_prompt_clear(&p);
+    wnw_prompt_free(p);
     assert_int_equal(wnw_chat_user(&p, c, "a", "b", NULL), WNW_E_ARG);
     assert_int_equal(wnw_chat_answer(c, &beyond, 1), WNW_E_RANGE);
     assert_int_equal(wnw_chat_answer(c, NULL, 1), WNW_E_ARG);
     assert_int_equal(wnw_chat_answer(c, NULL, -1), WNW_E_RANGE);
     assert_ok(wnw_chat_answer(c, NULL, 0));
     assert_ok(wnw_chat_user(&p, c, NULL, "b", NULL));
-    wnw_prompt_clear(&p);
+    wnw_prompt_free(p);
     assert_null(wnw_chat_tokens(NULL, &n));
     assert_int_equal(n, 0);
     wnw_chat_free(NULL);

@@ -4,6 +4,7 @@
  * the pieces of a prompt can be written down as text.
  */
 #include "helpers.h"
+#include "peek_prompt.h"
 #include "winnow_tools.h"
 
 #include <dirent.h>
@@ -35,9 +36,9 @@ static wnw_prompt_params with(const char *jinja)
 
 static void refused(const wnw_prompt_params *params, int code, const char *word)
 {
-    wnw_prompt p = {WNW_INIT(wnw_prompt)};
+    wnw_prompt *p = NULL;
     assert_error(wnw_prompt_build(&p, model, params), code);
-    assert_null(p.tokens);
+    assert_null(p);
     assert_null(strchr(wnw_last_error(), '\n'));
     if (!strstr(wnw_last_error(), word))
         fail_msg("\"%s\" does not say %s", wnw_last_error(), word);
@@ -59,13 +60,13 @@ static void templates_that_change_the_message(void **state)
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         const wnw_prompt_params params = with(row[i].jinja);
-        wnw_prompt p = {WNW_INIT(wnw_prompt)};
+        wnw_prompt *p = NULL;
         print_message("  %s\n", row[i].jinja);
         assert_ok(wnw_prompt_build(&p, model, &params));
-        assert_pieces(&p, row[i].first, row[i].second);
-        assert_int_equal(p.n_prefix, 1);
-        assert_int_equal(p.n_suffix, 1);
-        wnw_prompt_clear(&p);
+        assert_pieces(p, row[i].first, row[i].second);
+        assert_int_equal(p->n_prefix, 1);
+        assert_int_equal(p->n_suffix, 1);
+        wnw_prompt_free(p);
     }
 }
 
@@ -92,19 +93,19 @@ static void templates_that_cannot_be_used(void **state)
 static void system_message_left_out(void **state)
 {
     (void)state;
-    wnw_prompt p = {WNW_INIT(wnw_prompt)};
+    wnw_prompt *p = NULL;
     wnw_prompt_params params =
         with("{% for m in messages if m.role == 'user' %}[{{ m.content }}]{% endfor %}");
     assert_ok(wnw_prompt_build(&p, model, &params));
-    wnw_prompt_clear(&p);
+    wnw_prompt_free(p);
     params.system = "Be brief.";
     refused(&params, WNW_E_UNSUPPORTED, "system message");
     /* Changed is not left out. */
     params.jinja = "{% for m in messages %}[{{ m.content | upper }}]{% endfor %}";
     assert_ok(wnw_prompt_build(&p, model, &params));
-    assert_pieces(&p, "[BE BRIEF.][AB\nCD", "\n\nEF]");
-    assert_int_equal(p.n_prefix, 12);
-    wnw_prompt_clear(&p);
+    assert_pieces(p, "[BE BRIEF.][AB\nCD", "\n\nEF]");
+    assert_int_equal(p->n_prefix, 12);
+    wnw_prompt_free(p);
 }
 
 /* The head ends where the first turn's text begins, the tail is after the last one's. */
@@ -113,18 +114,18 @@ static void earlier_turns(void **state)
     (void)state;
     static const wnw_chat_message turns[] = {{"user", "u1"}, {"assistant", "a1"}};
     wnw_prompt_params params = with("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}</s>");
-    wnw_prompt p = {WNW_INIT(wnw_prompt)};
+    wnw_prompt *p = NULL;
     params.messages = turns;
     params.n_messages = 2;
     assert_ok(wnw_prompt_build(&p, model, &params));
-    assert_pieces(&p, "<user>u1<assistant>a1<user>ab\ncd", "\n\nef</s>");
-    assert_int_equal(p.n_prefix, 5); /* er is one token */
-    assert_int_equal(p.n_suffix, 4);
-    wnw_prompt_clear(&p);
+    assert_pieces(p, "<user>u1<assistant>a1<user>ab\ncd", "\n\nef</s>");
+    assert_int_equal(p->n_prefix, 5); /* er is one token */
+    assert_int_equal(p->n_suffix, 4);
+    wnw_prompt_free(p);
     params.system = "s";
     assert_ok(wnw_prompt_build(&p, model, &params));
-    assert_int_equal(p.n_prefix, 8 + 1 + 5); /* <system>s<user> */
-    wnw_prompt_clear(&p);
+    assert_int_equal(p->n_prefix, 8 + 1 + 5); /* <system>s<user> */
+    wnw_prompt_free(p);
 }
 
 /* Repeats `piece` n times between two ends. Released with free. */
@@ -166,9 +167,9 @@ static void nested_too_deeply(void **state)
     /* The longest that is let through. */
     char *jinja = repeated("{{ messages[0].content ", "~ '' ", 990, "}}");
     const wnw_prompt_params params = with(jinja);
-    wnw_prompt p = {WNW_INIT(wnw_prompt)};
+    wnw_prompt *p = NULL;
     assert_ok(wnw_prompt_build(&p, model, &params));
-    wnw_prompt_clear(&p);
+    wnw_prompt_free(p);
     free(jinja);
 }
 
@@ -323,11 +324,11 @@ static void hostile_but_harmless(void **state)
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         char *jinja = repeated(row[i], "", 0, "[{{ messages[0].content }}]");
         const wnw_prompt_params params = with(jinja);
-        wnw_prompt p = {WNW_INIT(wnw_prompt)};
+        wnw_prompt *p = NULL;
         print_message("  %s\n", row[i]);
         assert_ok(wnw_prompt_build(&p, model, &params));
-        assert_pieces(&p, "[ab\ncd", "\n\nef]");
-        wnw_prompt_clear(&p);
+        assert_pieces(p, "[ab\ncd", "\n\nef]");
+        wnw_prompt_free(p);
         free(jinja);
     }
 }
@@ -351,12 +352,12 @@ static void no_bound(const char *folder, const char *name)
     rows[1].messages = turns;
     rows[1].n_messages = N_TURNS;
     for (int i = 0; i < 2; i++) {
-        wnw_prompt p = {WNW_INIT(wnw_prompt)};
+        wnw_prompt *p = NULL;
         const int rc = wnw_prompt_build(&p, model, &rows[i]);
         /* Some refuse the messages, or ask for tools. */
         if (rc != WNW_OK && (rc != WNW_E_UNSUPPORTED || strstr(wnw_last_error(), "no honest template")))
             fail_msg("%s: %s", name, wnw_last_error());
-        wnw_prompt_clear(&p);
+        wnw_prompt_free(p);
     }
     free(document);
 }
@@ -390,10 +391,10 @@ static void long_sources(void **state)
     free(jinja);
     jinja = repeated("", "\r\n", 100000, "[{{ messages[0].content }}]");
     params.jinja = jinja;
-    wnw_prompt p = {WNW_INIT(wnw_prompt)};
+    wnw_prompt *p = NULL;
     assert_ok(wnw_prompt_build(&p, model, &params));
-    assert_null(strchr(p.text, '\r'));
-    wnw_prompt_clear(&p);
+    assert_null(strchr(p->text, '\r'));
+    wnw_prompt_free(p);
     free(jinja);
 }
 
@@ -407,12 +408,12 @@ static void one_bos(void **state)
     for (int i = 0; i < 2; i++) {
         const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = "ab",
                                           .jinja = templates[i]};
-        wnw_prompt p = {WNW_INIT(wnw_prompt)};
+        wnw_prompt *p = NULL;
         assert_ok(wnw_prompt_build(&p, gemma, &params));
-        assert_int_equal(p.tokens[0], 2);
-        assert_int_equal(p.n_tokens, 5); /* <bos> [ a b ] */
-        assert_int_equal(p.n_prefix, 2);
-        wnw_prompt_clear(&p);
+        assert_int_equal(p->tokens[0], 2);
+        assert_int_equal(p->n_tokens, 5); /* <bos> [ a b ] */
+        assert_int_equal(p->n_prefix, 2);
+        wnw_prompt_free(p);
     }
     wnw_model_free(gemma);
 }

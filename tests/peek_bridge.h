@@ -6,5 +6,6 @@
 
 #include "bridge/bridge.h"
 #include "bridge/bridge_fuse.h"
+#include "bridge/bridge_impl.h"
 
 #endif

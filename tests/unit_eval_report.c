@@ -12,7 +12,7 @@
 #include "eval/results/curve.h"
 #include "eval/results/limit.h"
 #include "eval/results/map.h"
-#include "eval/results/primary.h"
+#include "eval/results/planned_contrasts.h"
 #include "eval/results/versus.h"
 #include "eval/tasks/grade.h"
 #include "eval/tasks/task.h"
@@ -673,7 +673,7 @@ static void test_primary_contrasts(void **state)
 {
     struct eval_runs runs;
     struct eval_tables t;
-    struct eval_primary *p;
+    struct eval_planned_contrast *p;
     int32_t n;
     (void)state;
     begin("{\"model\":\"x\",\"remarks\":[\"lagkv stands for "
@@ -687,7 +687,7 @@ static void test_primary_contrasts(void **state)
         line(512, i, 0, "lagkv", "ratio=0.5", 1.0, "");
     }
     read_tables(&runs, &t, false);
-    assert_int_equal(eval_primaries_make(&p, &n, &t), APP_OK);
+    assert_int_equal(eval_planned_contrasts_make(&p, &n, &t), APP_OK);
     assert_int_equal(n, 3);
     assert_true(p[0].measured && p[1].measured && !p[2].measured);
     assert_near(p[0].versus.delta.delta, -46.5, 1e-9);
@@ -697,7 +697,7 @@ static void test_primary_contrasts(void **state)
     assert_near(p[1].p_holm, 1, 0);
     assert_string_equal(p[1].verdict, "~");
     assert_string_equal(p[2].verdict, "~");
-    eval_primaries_free(p, n);
+    eval_planned_contrasts_free(p, n);
     struct forms f = make_forms(&runs, &t, NULL);
     assert_contains(
         f.text.text.s,
@@ -1050,7 +1050,7 @@ static void test_stand_ins(void **state)
                 {NULL, both}};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        json_t *text = eval_stand_ins_of(json_object_get(info, "stand_ins"), rows[i].task);
+        json_t *text = eval_substitutes_of(json_object_get(info, "stand_ins"), rows[i].task);
         assert_string_equal(json_string_value(text), rows[i].want);
         json_decref(text);
     }

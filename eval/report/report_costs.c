@@ -21,7 +21,7 @@ static double mean_of(const struct eval_block *b, const struct eval_row *row, en
     return n > 0 ? sum / (double)n : NAN;
 }
 
-bool eval_costs_are_alone(const struct eval_run *run)
+bool eval_costs_are_separate(const struct eval_run *run)
 {
     return json_is_true(json_object_get(run->info, "alone"));
 }

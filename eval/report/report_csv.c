@@ -22,7 +22,7 @@ static bool lists(const char *list, const char *name)
 }
 
 /* What stood in for data of a task, without the names of tasks; of any task if it is NULL. */
-json_t *eval_stand_ins_of(const json_t *list, const char *task)
+json_t *eval_substitutes_of(const json_t *list, const char *task)
 {
     struct app_text all = {0};
     bool good = app_text_add(&all, "", 0);
@@ -55,15 +55,15 @@ static void put_line(struct eval_doc *d, const struct place *p, const char *name
     const char *of_cell[EVAL_MAX_CELL_FIELDS];
     const size_t n = eval_cell_keys(of_cell);
     json_t *own = json_pack("{s:s,s:b}", "task", name, "informative", (int)informative);
-    json_t *stand_ins = eval_stand_ins_of(json_object_get(p->run, "stand_ins"), is_task ? name : NULL);
+    json_t *substitutes = eval_substitutes_of(json_object_get(p->run, "stand_ins"), is_task ? name : NULL);
     const json_t *const objects[] = {own, p->row, p->block, p->run};
     eval_csv_members(d, keys, N_KEYS, objects, sizeof objects / sizeof *objects);
     eval_csv_members(d, of_cell, n, &cell, 1);
-    eval_doc_csv(d, stand_ins ? json_string_value(stand_ins) : "");
+    eval_doc_csv(d, substitutes ? json_string_value(substitutes) : "");
     eval_doc_put(d, "\n");
-    d->no_memory = d->no_memory || !own || !stand_ins;
+    d->no_memory = d->no_memory || !own || !substitutes;
     json_decref(own);
-    json_decref(stand_ins);
+    json_decref(substitutes);
 }
 
 static void put_means(struct eval_doc *d, const struct place *p, const char *in, const char *key)

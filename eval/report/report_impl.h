@@ -48,7 +48,7 @@ enum { EVAL_MAX_COUNTS = 200 };
 const char *eval_words_counts(char out[EVAL_MAX_COUNTS], const json_t *cell);
 /* What stood in for data of a task in the list of a run, without the names of tasks; of any task if it is NULL (report_csv.c). NULL if
  * memory runs out. */
-json_t *eval_stand_ins_of(const json_t *list, const char *task);
+json_t *eval_substitutes_of(const json_t *list, const char *task);
 
 /* Prints the summaries from the report's object, and the maps by depth and length from the report. */
 void eval_report_text(struct eval_doc *d, const struct eval_report *r, const json_t *object);
@@ -65,7 +65,7 @@ json_t *eval_report_page_json(const json_t *report);
 /* Times and memory of a row at its length (report_costs.c), and whether each method read by itself, so that all times are
  * its own. */
 json_t *eval_costs_json(const struct eval_run *run, const struct eval_block *b, const struct eval_row *row);
-bool eval_costs_are_alone(const struct eval_run *run);
+bool eval_costs_are_separate(const struct eval_run *run);
 /* Predictions for the tasks whose scores say nothing (report_predictions.c). */
 json_t *eval_predictions_json(const struct eval_tables *t, const struct eval_block *b);
 /* The papers' tables with our numbers (report_papers.c). */

@@ -7,7 +7,7 @@
 #include "app/page.h"
 #include "eval/base/grow.h"
 #include "eval/results/map.h"
-#include "eval/results/primary.h"
+#include "eval/results/planned_contrasts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -395,7 +395,7 @@ static json_t *info_json(const struct eval_run *run)
 }
 
 /* A contrast: what was asked, and what came out. */
-static json_t *primary_json(const struct eval_primary *p)
+static json_t *planned_json(const struct eval_planned_contrast *p)
 {
     const struct eval_contrast *c = &p->contrast;
     json_t *o = p->measured ? versus_numbers(&p->versus) : json_object();
@@ -414,13 +414,13 @@ static json_t *primary_json(const struct eval_primary *p)
 
 static int set_contrasts(json_t **o, const struct eval_tables *t)
 {
-    struct eval_primary *primaries;
+    struct eval_planned_contrast *planned;
     int32_t n;
     json_t *list = json_array();
-    const int rc = eval_primaries_make(&primaries, &n, t);
+    const int rc = eval_planned_contrasts_make(&planned, &n, t);
     for (int32_t i = 0; rc == APP_OK && i < n; i++)
-        app_json_append(&list, primary_json(&primaries[i]));
-    eval_primaries_free(primaries, n);
+        app_json_append(&list, planned_json(&planned[i]));
+    eval_planned_contrasts_free(planned, n);
     app_json_set(o, "contrasts", list);
     return rc;
 }
@@ -429,7 +429,7 @@ static int run_json(json_t **out, const struct eval_report *r, int32_t i)
 {
     const struct eval_tables *t = &r->tables[i];
     const struct eval_run *run = t->run;
-    const json_t *stand_ins = json_object_get(run->info, "stand_ins");
+    const json_t *substitutes = json_object_get(run->info, "stand_ins");
     json_t *folders = json_array(), *blocks = json_array(), *versus = json_array();
     int rc = APP_OK;
     for (int32_t k = 0; k < run->n_folders; k++)
@@ -441,11 +441,12 @@ static int run_json(json_t **out, const struct eval_report *r, int32_t i)
     }
     for (int32_t k = 0; k < r->n_versus[i]; k++)
         app_json_append(&versus, versus_json(run, &r->versus[i][k]));
-    json_t *o = json_pack("{s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:b,s:o}", "model", app_json_text(run->model),
-                          "folders", folders, "answers", (json_int_t)run->n, "bad", (json_int_t)run->n_bad,
-                          "repeated", (json_int_t)run->n_twice, "torn", (json_int_t)run->n_torn, "too_long",
-                          (json_int_t)run->n_too_long, "alone", (int)eval_costs_are_alone(run), "stand_ins",
-                          json_is_array(stand_ins) ? json_deep_copy(stand_ins) : json_array());
+    json_t *o =
+        json_pack("{s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:b,s:o}", "model", app_json_text(run->model), "folders",
+                  folders, "answers", (json_int_t)run->n, "bad", (json_int_t)run->n_bad, "repeated",
+                  (json_int_t)run->n_twice, "torn", (json_int_t)run->n_torn, "too_long",
+                  (json_int_t)run->n_too_long, "alone", (int)eval_costs_are_separate(run), "stand_ins",
+                  json_is_array(substitutes) ? json_deep_copy(substitutes) : json_array());
     if (rc == APP_OK)
         rc = set_contrasts(&o, t);
     app_json_set(&o, "notes", eval_notes_json(t));

@@ -330,7 +330,7 @@ static void put_questions(struct eval_doc *d, const struct eval_sheet *sheet, co
 
 /* ---- Blocks and runs ---- */
 
-static void put_block(struct eval_doc *d, struct eval_sheet sheet, const json_t *block, bool alone)
+static void put_block(struct eval_doc *d, struct eval_sheet sheet, const json_t *block, bool separate)
 {
     const json_t *tasks = json_object_get(block, "tasks");
     const bool whole = json_is_string(json_object_get(block, "N"));
@@ -359,7 +359,7 @@ static void put_block(struct eval_doc *d, struct eval_sheet sheet, const json_t 
     sheet.title = "BY WORDS OF THE CONTEXT";
     put_scores(d, sheet, "buckets", "bucket", NULL, false);
     put_predictions(d, &sheet, block);
-    if (alone && !whole)
+    if (separate && !whole)
         put_costs(d, sheet);
 }
 

@@ -18,7 +18,7 @@ int eval_runtime_open(struct eval_runtime *m, const struct eval_tokenizer *t, co
     *m = (struct eval_runtime){.tokenizer = t,
                                .model = t->model,
                                .info = wnw_model_info_default(),
-                               .batch = eval_is_alone(args, suite) ? 1 : (int32_t)args->batch,
+                               .batch = eval_reads_separately(args, suite) ? 1 : (int32_t)args->batch,
                                .answer_tokens = eval_answer_tokens(args, suite),
                                .early_stop = !args->no_early_stop,
                                .own_history = args->own_history,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the readings of a sample share: those that many configs go on from (entry_read.c), and those of one (entry_own.c). */
+/* What the readings of a sample share: those that many configs go on from (entry_read.c), and those of one (entry_separate.c). */
 #ifndef WNW_EVAL_ENTRY_IMPL_H
 #define WNW_EVAL_ENTRY_IMPL_H
 
@@ -26,7 +26,7 @@ struct eval_shared_reading {
     /* What the base was told: the policies of its configs, the questions as tasks, and of the prompt what was read. */
     wnw_run told;
     wnw_run_more told_more;
-    wnw_prompt prompt;
+    wnw_prompt *prompt;
     struct eval_questions questions;
     const wnw_policy **policies; /* [n] */
 };
@@ -40,8 +40,8 @@ enum eval_role {
 };
 enum eval_role eval_role_of(const struct eval_shared_reading *rd, int32_t i);
 
-/* entry_own.c: reads for the configs that need a reading of their own. */
-int eval_read_own(struct eval_shared_reading *rd);
+/* entry_separate.c: reads for the configs that need a reading of their own. */
+int eval_read_separately(struct eval_shared_reading *rd);
 
 /* entry_read.c; those that can fail return exit codes. */
 const struct eval_config *eval_config_at(const struct eval_shared_reading *rd, int32_t i);

@@ -15,8 +15,8 @@
 #include "app/process.h"
 #include "app/stop.h"
 #include "eval/base/grow.h"
-#include "eval/run/kept.h"
 #include "eval/run/plans.h"
+#include "eval/run/reading_store.h"
 #include "winnow_method.h"
 #include "winnow_tools.h"
 
@@ -51,7 +51,7 @@ int eval_new_session(wnw_session **s, const struct eval_runtime *m, const struct
 
 const struct eval_config *eval_config_at(const struct eval_shared_reading *rd, int32_t i)
 {
-    return &rd->w->configs->at[i];
+    return &rd->w->configs->items[i];
 }
 
 /* The reference is always read; the full cache of a type answers once for all modes, as the first config. */
@@ -135,9 +135,9 @@ void eval_entries_close(struct eval_entry *e, int32_t n)
 }
 
 /* Gives an entry to the caller, if its config is wanted. */
-static int hand_over(const struct eval_shared_reading *rd, struct eval_entry *e)
+static int emit(const struct eval_shared_reading *rd, struct eval_entry *e)
 {
-    return rd->w->config[e->config - rd->w->configs->at] ? rd->w->done(e, rd->w->user) : APP_OK;
+    return rd->w->config[e->config - rd->w->configs->items] ? rd->w->done(e, rd->w->user) : APP_OK;
 }
 
 int eval_hand_over_left_out(const struct eval_shared_reading *rd, struct eval_entry *e, int32_t *n)
@@ -152,7 +152,7 @@ int eval_hand_over_left_out(const struct eval_shared_reading *rd, struct eval_en
             continue;
         }
         if (rc == APP_OK)
-            rc = hand_over(rd, &e[i]);
+            rc = emit(rd, &e[i]);
         eval_entry_close(&e[i]);
     }
     *n = n_stay;
@@ -184,7 +184,7 @@ static int hand_over_uncompressed(struct eval_shared_reading *rd, enum eval_mode
     e->prefill_ms = rd->prefill_ms;
     e->answer[0].n_question = rd->r->first[0].n - e->n_part;
     eval_entry_measure(e, rd->base);
-    return hand_over(rd, e);
+    return emit(rd, e);
 }
 
 int eval_answer_wave(struct eval_shared_reading *rd, struct eval_entry *e, int32_t n,
@@ -197,7 +197,7 @@ int eval_answer_wave(struct eval_shared_reading *rd, struct eval_entry *e, int32
         rc = rd->r->is_text ? eval_text_entries(rd->m, rd->r, e, n, rd->reference)
                             : eval_answer_entries(rd->m, rd->r, e, n, rd->reference);
     for (int32_t i = 0; rc == APP_OK && i < n; i++)
-        rc = hand_over(rd, &e[i]);
+        rc = emit(rd, &e[i]);
     for (int32_t i = 0; i < n; i++) {
         if (rc == APP_OK && eval_config_is_uncompressed(e[i].config)) {
             rd->uncompressed = e[i];
@@ -324,6 +324,20 @@ static int open_mode(struct eval_shared_reading *rd, enum eval_mode mode, struct
     return eval_hand_over_left_out(rd, e, n);
 }
 
+/* Makes the prompt of rd->told, of n tokens so far. */
+static int tell_prompt(struct eval_shared_reading *rd, const int32_t *tokens, int32_t n, int32_t n_context)
+{
+    const struct eval_chat *chat = rd->r->chat;
+    const wnw_prompt_parts parts = {
+        WNW_INIT(wnw_prompt_parts), .tokens = tokens,           .n_tokens = n,
+        .n_context = n_context,     .n_prefix = chat->n_prefix, .suffix = chat->suffix,
+        .n_suffix = chat->n_suffix};
+    wnw_prompt_free(rd->prompt);
+    const int status = wnw_prompt_new(&rd->prompt, &parts);
+    rd->told.prompt = rd->prompt;
+    return eval_status_code(status);
+}
+
 /* Reads to the end of what a mode compresses, which the next begin tells of the prompt: what follows its first piece is
  * the question. */
 static int read_to(struct eval_shared_reading *rd, enum eval_mode mode)
@@ -333,19 +347,17 @@ static int read_to(struct eval_shared_reading *rd, enum eval_mode mode)
     const bool begins = wnw_session_n_past(rd->base) == 0 && to > 0;
     const double start = app_now_ms();
     if (begins)
-        WNW_TRY(eval_kept_take(rd, to));
+        WNW_TRY(eval_reading_store_take(rd, to));
     const int32_t from = wnw_session_n_past(rd->base);
     if (from > 0) /* the profile of the last plans is not what is asked while more is read */
         WNW_TRY(eval_status_code(wnw_session_begin(rd->base, &rd->told)));
     int rc = to > from ? eval_status_code(wnw_session_prefill(rd->base, p->ids + from, to - from, NULL, NULL))
                        : APP_OK;
     if (rc == APP_OK && begins && from == 0)
-        eval_kept_add(rd, to);
+        eval_reading_store_add(rd, to);
     rd->prefill_ms += app_now_ms() - start;
-    rd->prompt.tokens = p->ids;
-    rd->prompt.n_tokens = to;
-    rd->prompt.n_context = p->n_context;
-    return rc;
+    const int told = tell_prompt(rd, p->ids, to, p->n_context);
+    return rc == APP_OK ? told : rc;
 }
 
 /* Plans, compresses and answers for one mode. The base is left as it is, unless it is the last mode. */
@@ -388,7 +400,6 @@ static const wnw_profile *asked_while_reading(const struct eval_shared_reading *
 /* Makes the base and tells it what will be asked of it. */
 static int open_base(struct eval_shared_reading *rd)
 {
-    const struct eval_chat *chat = rd->r->chat;
     int32_t n = 0;
     bool asks = false;
     rd->policies = calloc((size_t)rd->n, sizeof *rd->policies);
@@ -404,13 +415,11 @@ static int open_base(struct eval_shared_reading *rd)
     }
     if (asks)
         WNW_TRY(eval_questions_make(&rd->questions, rd->r));
-    rd->prompt = (wnw_prompt){WNW_INIT(wnw_prompt), .n_prefix = chat->n_prefix, .suffix = chat->suffix,
-                              .n_suffix = chat->n_suffix};
     rd->told_more = (wnw_run_more){
         WNW_INIT(wnw_run_more),     .policies = rd->policies,         .n_policies = n,
         .n_tasks = rd->questions.n, .task_tokens = rd->questions.ids, .n_task_tokens = rd->questions.n_ids};
-    rd->told = (wnw_run){WNW_INIT(wnw_run), .profile = asked_while_reading(rd), .prompt = &rd->prompt,
-                         .more = &rd->told_more};
+    rd->told = (wnw_run){WNW_INIT(wnw_run), .profile = asked_while_reading(rd), .more = &rd->told_more};
+    WNW_TRY(tell_prompt(rd, NULL, 0, 0));
     return eval_status_code(wnw_session_begin(rd->base, &rd->told));
 }
 
@@ -443,8 +452,10 @@ static int run_group(struct eval_shared_reading *rd)
     wnw_session_free(rd->base);
     eval_questions_clear(&rd->questions);
     free(rd->policies);
+    wnw_prompt_free(rd->prompt);
     rd->base = NULL;
     rd->policies = NULL;
+    rd->prompt = NULL;
     rd->prefill_ms = 0;
     rd->n_kept = 0;
     return rc;
@@ -462,7 +473,7 @@ int eval_read_entries(const struct eval_runtime *m, const struct eval_reading *r
             rd.n++;
         for (rd.group = 0; rd.group < w->configs->n_groups; rd.group++)
             WNW_TRY(run_group(&rd));
-        WNW_TRY(eval_read_own(&rd));
+        WNW_TRY(eval_read_separately(&rd));
     }
     return APP_OK;
 }

@@ -44,12 +44,12 @@ struct eval_suite {
     bool perturbs;             /* outputs of heads are measured (perturb/) and nothing is asked */
     bool short_answers;        /* answers have as many tokens as the task needs, not those of the benchmark */
     int32_t n_probes;          /* samples of each task that only show whether the full cache can solve it */
-    bool alone;                /* every policy reads for itself and answers alone: for times */
+    bool separate_readings;    /* every policy reads for itself and answers alone: for times */
     int32_t answer_tokens;     /* exact length of every answer, also after an end token; 0 = until it ends */
 };
 
 struct eval_suites {
-    struct eval_suite *at; /* [n], owned */
+    struct eval_suite *items; /* [n], owned */
     int32_t n;
     char **lines; /* [n_lines] the texts of all suites, owned */
     int32_t n_lines;
@@ -67,7 +67,7 @@ int32_t eval_suite_answer(const char *task);
 
 /* What the options say, or the suite (NULL = none): whether every policy reads for itself and answers alone; how many tokens every
  * answer has (0 = until it ends); whether the cache is compressed again before every further question. */
-bool eval_is_alone(const struct eval_args *args, const struct eval_suite *suite);
+bool eval_reads_separately(const struct eval_args *args, const struct eval_suite *suite);
 int32_t eval_answer_tokens(const struct eval_args *args, const struct eval_suite *suite);
 bool eval_recompresses(const struct eval_args *args);
 

@@ -6,6 +6,7 @@
 #include "eval/base/grow.h"
 #include "eval/tasks/grade.h"
 #include "winnow_chat.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,10 +35,10 @@ static wnw_prompt_params params_of(const char *name)
 /* Puts an earlier turn and its answer. Returns a status of the library, like the next two functions. */
 static int put_answer(wnw_chat *chat, const struct eval_chat *c, const char *text)
 {
-    wnw_prompt before = wnw_prompt_default();
+    wnw_prompt *before = NULL;
     struct app_text answer = {0};
     int status = wnw_chat_user(&before, chat, NULL, "-", NULL);
-    wnw_prompt_clear(&before);
+    wnw_prompt_free(before);
     if (status == WNW_OK && !app_text_put(&answer, "%s%s", c->blank && (c->raw || *text) ? " " : "", text))
         status = WNW_E_NOMEM;
     if (status == WNW_OK)
@@ -47,7 +48,7 @@ static int put_answer(wnw_chat *chat, const struct eval_chat *c, const char *tex
 }
 
 /* The first question begins the chat. */
-static int begin_chat(wnw_chat **chat, wnw_prompt *out, const wnw_model *m, const struct eval_chat *c,
+static int begin_chat(wnw_chat **chat, wnw_prompt **out, const wnw_model *m, const struct eval_chat *c,
                       const struct eval_before *b, const struct eval_asked *a)
 {
     const wnw_prompt_params params = params_of(c->name);
@@ -63,14 +64,16 @@ static int begin_chat(wnw_chat **chat, wnw_prompt *out, const wnw_model *m, cons
 static int take_prompt(struct eval_prompt *p, const struct eval_prompt *first, const wnw_prompt *rest)
 {
     const int32_t n_context = first == p ? 0 : first->n_context;
-    p->n_context = first == p ? rest->n_context : n_context;
-    p->n = n_context + rest->n_tokens;
+    int32_t n;
+    const int32_t *tokens = wnw_prompt_tokens(rest, &n);
+    p->n_context = first == p ? wnw_prompt_n_context(rest) : n_context;
+    p->n = n_context + n;
     p->ids = malloc(((size_t)p->n + 1) * sizeof *p->ids);
     if (!p->ids)
         return eval_no_memory("tokens");
     if (n_context > 0)
         memcpy(p->ids, first->ids, (size_t)n_context * sizeof *p->ids);
-    memcpy(p->ids + n_context, rest->tokens, (size_t)rest->n_tokens * sizeof *p->ids);
+    memcpy(p->ids + n_context, tokens, (size_t)n * sizeof *p->ids);
     return APP_OK;
 }
 
@@ -80,13 +83,13 @@ static int ask(const struct eval_tokenizer *t, const struct eval_chat *c, const 
     wnw_chat *chat = NULL;
     int rc = APP_OK;
     for (int32_t i = 0; rc == APP_OK && i < n; i++) {
-        wnw_prompt prompt = wnw_prompt_default();
+        wnw_prompt *prompt = NULL;
         const int status = i == 0 ? begin_chat(&chat, &prompt, t->model, c, b, a)
                                   : wnw_chat_user(&prompt, chat, NULL, a[i].question, a[i].begin);
         rc = eval_status_code(status);
         if (rc == APP_OK)
-            rc = take_prompt(&p[i], &p[0], &prompt);
-        wnw_prompt_clear(&prompt);
+            rc = take_prompt(&p[i], &p[0], prompt);
+        wnw_prompt_free(prompt);
     }
     wnw_chat_free(chat);
     return rc;
@@ -105,18 +108,20 @@ static bool puts_blank(const wnw_model *m)
 }
 
 /* Finds the text around the user's text. If there is none, the model has no template. */
-static int take_surroundings(struct eval_chat *c, wnw_prompt *p)
+static int take_surroundings(struct eval_chat *c, const wnw_prompt *prompt)
 {
-    const wnw_bytes user = p->plain[p->n_plain - 1];
-    c->head = strndup(p->text, user.from);
-    c->tail = strdup(p->text + user.to);
-    if (!c->head || !c->tail)
+    const wnw_prompt_parts p = wnw_prompt_parts_of(prompt);
+    const wnw_bytes user = p.plain[p.n_plain - 1];
+    c->head = strndup(p.text, user.from);
+    c->tail = strdup(p.text + user.to);
+    c->suffix = malloc(((size_t)p.n_suffix + 1) * sizeof *c->suffix);
+    if (!c->head || !c->tail || !c->suffix)
         return eval_no_memory("the chat template");
     c->raw = !*c->head && !*c->tail;
-    c->n_prefix = p->n_prefix;
-    c->n_suffix = p->n_suffix;
-    c->suffix = p->suffix;
-    p->suffix = NULL;
+    c->n_prefix = p.n_prefix;
+    c->n_suffix = p.n_suffix;
+    if (p.n_suffix > 0)
+        memcpy(c->suffix, p.suffix, (size_t)p.n_suffix * sizeof *c->suffix);
     return APP_OK;
 }
 
@@ -125,14 +130,15 @@ static int try_turns(struct eval_chat *c, const wnw_model *m)
 {
     const struct eval_before before = {.answer = "-"};
     const struct eval_asked next = {.question = "-"};
-    wnw_prompt p = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     wnw_chat *chat = NULL;
-    const int status = begin_chat(&chat, &p, m, c, &before, &next);
+    const int status = begin_chat(&chat, &prompt, m, c, &before, &next);
+    const wnw_prompt_parts p = wnw_prompt_parts_of(prompt);
     c->takes_turns = status == WNW_OK;
     c->blank = c->takes_turns && puts_blank(m) &&
                (c->raw || p.plain[p.n_plain - 2].from == p.plain[p.n_plain - 3].to + strlen(c->tail));
     wnw_chat_free(chat);
-    wnw_prompt_clear(&p);
+    wnw_prompt_free(prompt);
     return status == WNW_E_NOMEM ? app_fail_status(status) : APP_OK;
 }
 
@@ -140,15 +146,15 @@ int eval_chat_open(struct eval_chat *c, const wnw_model *m, const char *name)
 {
     const struct eval_before nothing = {.context = ""};
     const struct eval_asked first = {.question = "########################################"};
-    wnw_prompt p = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     wnw_chat *chat = NULL;
     *c = (struct eval_chat){.name = name};
-    const int status = begin_chat(&chat, &p, m, c, &nothing, &first);
-    int rc = status == WNW_OK ? take_surroundings(c, &p) : app_fail_status(status);
+    const int status = begin_chat(&chat, &prompt, m, c, &nothing, &first);
+    int rc = status == WNW_OK ? take_surroundings(c, prompt) : app_fail_status(status);
     if (rc == APP_OK)
         rc = try_turns(c, m);
     wnw_chat_free(chat);
-    wnw_prompt_clear(&p);
+    wnw_prompt_free(prompt);
     if (rc != APP_OK)
         eval_chat_close(c);
     return rc;

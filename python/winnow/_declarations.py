@@ -6,9 +6,9 @@ from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_d
 # ---- Constants ----
 
 WNW_VERSION_MAJOR = 0
-WNW_VERSION_MINOR = 1
+WNW_VERSION_MINOR = 2
 WNW_VERSION_PATCH = 0
-WNW_VERSION_STRING = "0.1.0"
+WNW_VERSION_STRING = "0.2.0"
 WNW_PROMPT_NOW = 1721952000
 WNW_FINGERPRINT_SIZE = 33
 WNW_SAMPLE_HINT = 8
@@ -156,10 +156,6 @@ class wnw_session(Structure):
     pass
 
 
-class wnw_bytes(Structure):
-    pass
-
-
 class wnw_chat_message(Structure):
     pass
 
@@ -225,6 +221,14 @@ class wnw_cache_stats(Structure):
 
 
 class wnw_chat(Structure):
+    pass
+
+
+class wnw_bytes(Structure):
+    pass
+
+
+class wnw_prompt_parts(Structure):
     pass
 
 
@@ -478,11 +482,6 @@ wnw_model_params._fields_ = [
     ("digests", c_char_p),
 ]
 
-wnw_bytes._fields_ = [
-    ("from", c_size_t),
-    ("to", c_size_t),
-]
-
 wnw_chat_message._fields_ = [
     ("role", c_char_p),
     ("content", c_char_p),
@@ -501,21 +500,6 @@ wnw_prompt_params._fields_ = [
     ("special", c_bool),
     ("verbatim", c_bool),
     ("now", c_int64),
-]
-
-wnw_prompt._fields_ = [
-    ("struct_size", c_uint32),
-    ("n_tokens", c_int32),
-    ("tokens", POINTER(c_int32)),
-    ("n_context", c_int32),
-    ("n_prefix", c_int32),
-    ("suffix", POINTER(c_int32)),
-    ("n_suffix", c_int32),
-    ("text", c_char_p),
-    ("n_text", c_size_t),
-    ("plain", POINTER(wnw_bytes)),
-    ("n_plain", c_int32),
-    ("n_past", c_int32),
 ]
 
 wnw_size._fields_ = [
@@ -623,6 +607,26 @@ wnw_cache_stats._fields_ = [
     ("bytes_full", c_uint64),
     ("bytes_meta", c_uint64),
     ("bytes_swa", c_uint64),
+]
+
+wnw_bytes._fields_ = [
+    ("from", c_size_t),
+    ("to", c_size_t),
+]
+
+wnw_prompt_parts._fields_ = [
+    ("struct_size", c_uint32),
+    ("n_tokens", c_int32),
+    ("tokens", POINTER(c_int32)),
+    ("n_context", c_int32),
+    ("n_prefix", c_int32),
+    ("suffix", POINTER(c_int32)),
+    ("n_suffix", c_int32),
+    ("text", c_char_p),
+    ("n_text", c_size_t),
+    ("plain", POINTER(wnw_bytes)),
+    ("n_plain", c_int32),
+    ("n_past", c_int32),
 ]
 
 wnw_policy_facts._fields_ = [
@@ -1213,12 +1217,6 @@ def wnw_prompt_default_params():
     return p
 
 
-def wnw_prompt_default():
-    p = wnw_prompt()
-    p.struct_size = sizeof(p)
-    return p
-
-
 def wnw_session_default_params():
     p = wnw_session_params()
     p.struct_size = sizeof(p)
@@ -1267,6 +1265,12 @@ def wnw_model_info_default():
 
 def wnw_cache_stats_default():
     p = wnw_cache_stats()
+    p.struct_size = sizeof(p)
+    return p
+
+
+def wnw_prompt_parts_default():
+    p = wnw_prompt_parts()
     p.struct_size = sizeof(p)
     return p
 
@@ -1436,6 +1440,7 @@ FUNCTIONS = {
     "wnw_bridge_forget": (c_int, [POINTER(wnw_bridge), POINTER(c_int32), c_int32]),
     "wnw_bridge_forget_queries": (c_int, [POINTER(wnw_bridge), POINTER(c_int32), c_int32]),
     "wnw_bridge_get_layer": (c_int, [POINTER(wnw_bridge), c_int32, POINTER(wnw_bridge_layer)]),
+    "wnw_bridge_is_loopback": (c_bool, [c_char_p]),
     "wnw_bridge_n_layers": (c_int32, [POINTER(wnw_bridge)]),
     "wnw_bridge_observe": (c_int, [POINTER(wnw_bridge), c_char_p]),
     "wnw_bridge_register": (c_int, []),
@@ -1447,6 +1452,8 @@ FUNCTIONS = {
     "wnw_bridge_skip_query": (c_int, [POINTER(wnw_bridge), c_int32]),
     "wnw_bridge_tell_rows": (c_int, [POINTER(wnw_bridge), CFUNCTYPE(None, POINTER(c_int32), c_int32, c_int32, c_void_p), c_void_p]),
     "wnw_bridge_unobserve": (c_int, [POINTER(wnw_bridge)]),
+    "wnw_bridge_worker": (c_int, [c_char_p, c_char_p, c_int32]),
+    "wnw_bridge_wrap": (c_int, [c_char_p]),
     "wnw_cache_get_stats": (c_int, [POINTER(wnw_session), POINTER(wnw_cache_stats)]),
     "wnw_cache_n": (c_int32, [POINTER(wnw_session), c_int32, c_int32]),
     "wnw_cache_positions": (POINTER(c_int32), [POINTER(wnw_session), c_int32, c_int32]),
@@ -1461,7 +1468,7 @@ FUNCTIONS = {
     "wnw_chat_free": (None, [POINTER(wnw_chat)]),
     "wnw_chat_open": (c_int, [POINTER(POINTER(wnw_chat)), POINTER(wnw_model), POINTER(wnw_prompt_params)]),
     "wnw_chat_tokens": (POINTER(c_int32), [POINTER(wnw_chat), POINTER(c_int32)]),
-    "wnw_chat_user": (c_int, [POINTER(wnw_prompt), POINTER(wnw_chat), c_char_p, c_char_p, c_char_p]),
+    "wnw_chat_user": (c_int, [POINTER(POINTER(wnw_prompt)), POINTER(wnw_chat), c_char_p, c_char_p, c_char_p]),
     "wnw_close": (None, [POINTER(wnw_reader)]),
     "wnw_decode_batch": (c_int, [POINTER(wnw_engine), POINTER(POINTER(wnw_session)), POINTER(c_int32), c_int32]),
     "wnw_detokenize": (c_int, [POINTER(wnw_model), POINTER(c_int32), c_int32, POINTER(c_char_p)]),
@@ -1530,8 +1537,13 @@ FUNCTIONS = {
     "wnw_profile_next": (c_int, [POINTER(c_char_p), POINTER(c_char_p)]),
     "wnw_profile_open": (c_int, [POINTER(POINTER(wnw_profile)), c_char_p]),
     "wnw_profile_set_found": (None, [POINTER(wnw_profile), c_uint32]),
-    "wnw_prompt_build": (c_int, [POINTER(wnw_prompt), POINTER(wnw_model), POINTER(wnw_prompt_params)]),
-    "wnw_prompt_clear": (None, [POINTER(wnw_prompt)]),
+    "wnw_prompt_build": (c_int, [POINTER(POINTER(wnw_prompt)), POINTER(wnw_model), POINTER(wnw_prompt_params)]),
+    "wnw_prompt_free": (None, [POINTER(wnw_prompt)]),
+    "wnw_prompt_get_parts": (c_int, [POINTER(wnw_prompt), POINTER(wnw_prompt_parts)]),
+    "wnw_prompt_n_context": (c_int32, [POINTER(wnw_prompt)]),
+    "wnw_prompt_n_past": (c_int32, [POINTER(wnw_prompt)]),
+    "wnw_prompt_new": (c_int, [POINTER(POINTER(wnw_prompt)), POINTER(wnw_prompt_parts)]),
+    "wnw_prompt_tokens": (POINTER(c_int32), [POINTER(wnw_prompt), POINTER(c_int32)]),
     "wnw_reader_load": (c_int, [POINTER(wnw_reader), c_char_p]),
     "wnw_reader_session": (POINTER(wnw_session), [POINTER(wnw_reader)]),
     "wnw_reader_store": (c_int, [POINTER(wnw_reader), c_char_p]),

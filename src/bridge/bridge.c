@@ -6,6 +6,7 @@
  */
 #include "bridge/bridge.h"
 #include "bridge/bridge_impl.h"
+#include "bridge/wrap.h"
 #include "winnow_bridge.h"
 
 #include <stdio.h>
@@ -25,32 +26,16 @@ static struct ggml_backend_reg registry;
 
 /* ---- The gate ---- */
 
-/* Operations whose numbers the compiler took from ggml's header, with their names in this process. */
-static bool same_numbers(void)
-{
-    static const struct {
-        enum ggml_op op;
-        const char *name;
-    } ops[] = {{GGML_OP_NONE, "NONE"},         {GGML_OP_VIEW, "VIEW"},
-               {GGML_OP_MUL_MAT, "MUL_MAT"},   {GGML_OP_MUL, "MUL"},
-               {GGML_OP_RMS_NORM, "RMS_NORM"}, {GGML_OP_GLU, "GLU"},
-               {GGML_OP_SET_ROWS, "SET_ROWS"}, {GGML_OP_FLASH_ATTN_EXT, "FLASH_ATTN_EXT"},
-               {GGML_OP_CUSTOM, "CUSTOM"}};
-    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-        if (strcmp(ggml_op_name(ops[i].op), ops[i].name) != 0)
-            return false;
-    return true;
-}
-
 int wnw__bridge_check(ggml_backend_reg_t *reg)
 {
     char has[128];
     snprintf(has, sizeof has, "%s %s", ggml_version(), ggml_commit());
-    if (strcmp(has, wnw_bridge_built_for()) != 0 || !same_numbers())
+    if (strcmp(has, wnw_bridge_built_for()) != 0)
         return wnw__fail(
             WNW_E_BACKEND,
             "the backend is built for ggml %s, and this program has ggml %s: build it for that (make bridge)",
             wnw_bridge_built_for(), has);
+    WNW_TRY(wnw__bridge_contacts_check());
     *reg = &registry;
     return WNW_OK;
 }
@@ -212,7 +197,22 @@ int wnw_bridge_register(void)
     const int rc = wnw__bridge_watch_set_from_environment(&watch);
     wnw__bridge_watch_free(&watch);
     WNW_TRY(rc);
-    if (!ggml_backend_reg_by_name("WINNOW"))
+    if (!ggml_backend_reg_by_name("WINNOW")) {
         ggml_backend_register(reg);
+        return wnw__bridge_wrap_named(reg);
+    }
     return WNW_OK;
+}
+
+int wnw__bridge_wrap_named(ggml_backend_reg_t reg)
+{
+    const char *names = getenv("WINNOW_DEVICES");
+    return names && *names ? wnw__wrap_register(names, reg) : WNW_OK;
+}
+
+int wnw_bridge_wrap(const char *names)
+{
+    WNW_REQUIRE(names);
+    WNW_TRY(wnw_bridge_register());
+    return wnw__wrap_register(names, &registry);
 }

@@ -5,9 +5,11 @@
  * and winnow's attention reads them there. All other nodes of a graph run on a CPU backend that winnow's backend owns.
  *
  *     bridge.c:         registry, device, version gate
+ *     bridge_contacts.c: where ggml keeps what is read of its nodes
  *     bridge_buffer.c:  the memory that libllama asks for
  *     bridge_graph.c:   which node does what with a cache
  *     bridge_store.c:   entries by cell
+ *     bridge_notes.c:   what is noted of nodes
  *     bridge_nodes.c:   what a node of winnow's computes
  *     bridge_run.c:     a graph runs
  *     bridge_matmul.c:  products with weights
@@ -37,6 +39,7 @@
 /* ---- The cache of a context: one winnow buffer that has tensors of keys and values ---- */
 
 struct wnw__bridge_layer;
+struct wnw__wrap_layer;
 
 /* cache_k or cache_v of one layer: [n_embd, n_cell, n_stream], or for transposed values [n_cell, n_embd, n_stream]. */
 struct wnw__bridge_tensor {
@@ -95,6 +98,8 @@ struct wnw__bridge_layer {
     struct wnw__cache rows;   /* one layer, n_stream * n_head heads, positions are cells */
     uint8_t *written;         /* [n_stream * n_cell] whether the cell has been written since the last clear */
 
+    struct wnw__wrap_layer *wrap; /* on a wrapped device (wrap.h), which has its entries; NULL: they are in `rows` */
+
     struct wnw__bridge_facts facts;     /* while there is a policy */
     struct wnw__bridge_queries queries; /* that a policy wants to see */
 };
@@ -131,6 +136,14 @@ void wnw__bridge_cache_release(struct wnw__bridge_cache *c);
 ggml_backend_buffer_t wnw__bridge_buffer_over(void *memory, size_t size);
 /* The buffer type, whose buffers' context is a struct wnw__bridge_cache. */
 ggml_backend_buffer_type_t wnw__bridge_buffer_type(void);
+/* A cache at these addresses, without layers yet; NULL: no memory. */
+struct wnw__bridge_cache *wnw__bridge_cache_new(void *base, size_t size, bool borrowed);
+/* Its buffer is freed: frees the layers, and gives up the addresses and an ownership. */
+void wnw__bridge_cache_close(struct wnw__bridge_cache *c);
+/* Whether a tensor of this name is keys or values of a layer. */
+bool wnw__bridge_is_cache_name(const char *name);
+/* Takes a tensor of libllama's into the cache, if it is keys or values. false: no memory. */
+bool wnw__bridge_tensor_init(struct wnw__bridge_cache *c, struct ggml_tensor *t);
 /* The tensor of a cache that t is or is a view of; NULL if it is none. */
 struct wnw__bridge_tensor *wnw__bridge_tensor_of(const struct ggml_tensor *t);
 
@@ -172,6 +185,38 @@ void wnw__bridge_tensor_spread(const struct wnw__bridge_tensor *t);
 void wnw__bridge_tensor_gather(struct wnw__bridge_tensor *t);
 /* Gives the memory at the tensor's addresses back. */
 void wnw__bridge_tensor_release(const struct wnw__bridge_tensor *t);
+
+/* ---- Notes of nodes (bridge_notes.c) ---- */
+
+enum wnw__bridge_what { WNW_BRIDGE_NOT_OURS, WNW_BRIDGE_STORE, WNW_BRIDGE_ATTEND, WNW_BRIDGE_ATTEND_CHAIN };
+
+/* What a node of winnow's computes. An attention has the sources q, keys, values, mask or NULL, sinks or NULL; those after
+ * them only keep the order. */
+struct wnw__bridge_node {
+    int32_t what;
+    float scale, cap, max_bias;
+};
+
+struct wnw__bridge_node_note {
+    const struct ggml_tensor *node; /* NULL: the slot is free */
+    struct wnw__bridge_node ours;
+    /* of a norm or gate that products may compute (bridge_fuse.c); its readers when the graph was noted, and in the graph
+     * that runs */
+    int32_t kind, n_reader, n_seen;
+};
+
+struct wnw__bridge_node_notes {
+    struct wnw__bridge_node_note *slot; /* [cap] */
+    int32_t n, cap;
+};
+
+/* NULL: nothing was ever noted of the node. */
+struct wnw__bridge_node_note *wnw__bridge_notes_find(const struct wnw__bridge_node_notes *notes,
+                                                     const struct ggml_tensor *node);
+/* The same, made where there is none. It is valid until the next one is made. NULL: no memory. */
+struct wnw__bridge_node_note *wnw__bridge_notes_add(struct wnw__bridge_node_notes *notes,
+                                                    const struct ggml_tensor *node);
+void wnw__bridge_notes_free(struct wnw__bridge_node_notes *notes);
 
 /* ---- Products (bridge_matmul.c) ---- */
 
@@ -259,10 +304,15 @@ struct wnw__bridge_watch {
 
 /* ---- The backend ---- */
 
-struct wnw__drive; /* bridge_drive.h */
+struct wnw__drive;    /* bridge_drive.h */
+struct wnw__wrap_run; /* wrap.h */
 
 struct wnw__bridge_backend {
     ggml_backend_t cpu;
+    /* of a wrapped device, which has no cpu and no policy; NULL: it is the device WINNOW's */
+    struct wnw__wrap_run *wrap;
+    /* of the same context, while wnw_bridge_find looks for it and after; NULL: no other */
+    struct wnw__bridge_backend *other;
     /* borrowed: a winnow engine that owns keys and values; NULL: the store here does */
     struct wnw__drive *drive;
     int32_t n_threads;
@@ -276,6 +326,7 @@ struct wnw__bridge_backend {
         bool caches;               /* a cache is in other memory */
         char first[GGML_MAX_NAME]; /* the first node of the first graph, "" = none came */
     } seen;
+    struct wnw__bridge_node_notes notes;
     bool ggml_products; /* leaves products to ggml: WINNOW_GGML_PRODUCTS */
     struct wnw__cells_shared *cells;
     struct wnw__bridge_products products;
@@ -300,6 +351,8 @@ void wnw__bridge_set_abort_callback(ggml_backend_t backend, ggml_abort_callback 
 extern struct ggml_backend_device wnw__bridge_device;
 /* Sets *reg to our registry if this process has the ggml that we are built for. E_BACKEND: it has another. */
 int wnw__bridge_check(ggml_backend_reg_t *reg);
+/* Registers devices around those that WINNOW_DEVICES names. E_ARG: a name is unknown. */
+int wnw__bridge_wrap_named(ggml_backend_reg_t reg);
 /* Whether a variable of the environment is set to something but "0". */
 bool wnw__bridge_is_set(const char *variable);
 /* The device that computes what is not ours; NULL if there is none. */
@@ -307,22 +360,27 @@ ggml_backend_dev_t wnw__bridge_cpu(void);
 
 /* ---- Nodes ---- */
 
-enum wnw__bridge_what { WNW_BRIDGE_NOT_OURS, WNW_BRIDGE_STORE, WNW_BRIDGE_ATTEND, WNW_BRIDGE_ATTEND_CHAIN };
-
-/* Lies in the node's op_params after what ggml keeps there for custom operations. An attention has the sources
- * q, keys, values, mask or NULL, sinks or NULL; those after them only keep the order. */
-struct wnw__bridge_node {
-    int32_t what;
-    float scale, cap, max_bias;
-};
-
 /* Notes that a graph has the cache. */
 int wnw__bridge_backend_see(struct wnw__bridge_backend *b, struct wnw__bridge_cache *c);
+
+/* A flash attention over a layer of a cache. */
+struct wnw__bridge_flash {
+    struct ggml_tensor *node, *q, *k, *v, *mask, *sinks;
+    struct wnw__bridge_layer *layer;
+    struct wnw__bridge_shape shape;
+    float max_bias;
+};
+/* Whether a node is one (bridge_graph.c). */
+bool wnw__bridge_flash_of(struct ggml_tensor *node, struct wnw__bridge_flash *out);
+/* Whether a node writes rows of all heads to the tensor. */
+bool wnw__bridge_is_row_store(const struct ggml_tensor *node, const struct wnw__bridge_tensor *t);
+/* The first cache tensor that a node reads or writes; NULL: none, or it is only a view. */
+struct wnw__bridge_tensor *wnw__bridge_touched(const struct ggml_tensor *node);
 
 /* Decides what is ragged and makes nodes on ragged layers ours (bridge_graph.c). */
 void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* Whether that was done: where memory ran out, the graph would read and write other memory than its cache. */
-bool wnw__bridge_graph_is_taken(struct ggml_cgraph *graph);
+bool wnw__bridge_graph_is_taken(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* Whether a node only gives another shape to its source. */
 bool wnw__bridge_is_view(const struct ggml_tensor *node);
 /* Operations by name: their numbers differ between versions of ggml. */
@@ -330,6 +388,29 @@ static inline bool wnw__bridge_is_op(const struct ggml_tensor *node, const char 
 {
     return strcmp(ggml_op_name(node->op), name) == 0;
 }
+/* Words of op_params by operation (bridge_contacts.c checks them when the backend is loaded). */
+enum wnw__bridge_word {
+    WNW_ROPE_N_ROT = 1,
+    WNW_ROPE_MODE = 2,
+    WNW_ROPE_N_CTX = 4,
+    WNW_ROPE_BASE = 5,
+    WNW_ROPE_FREQ_SCALE = 6,
+    WNW_ROPE_MIX = 7,
+    WNW_ROPE_FACTOR = 8,
+    WNW_FLASH_SCALE = 0,
+    WNW_FLASH_MAX_BIAS = 1,
+    WNW_FLASH_CAP = 2,
+    WNW_SOFT_MAX_SCALE = 0,
+    WNW_SOFT_MAX_MAX_BIAS = 1,
+    WNW_SCALE_FACTOR = 0,
+    WNW_SCALE_ADDEND = 1,
+    WNW_NORM_EPS = 0,
+    WNW_GLU_SWAPPED = 1,
+};
+/* E_BACKEND: this process's ggml keeps something elsewhere; the message says what. */
+int wnw__bridge_contacts_check(void);
+/* Whether a node has no parameter but those that are known of its operation: all other words are 0. */
+bool wnw__bridge_has_known_words(const struct ggml_tensor *node);
 /* Word i of the operation's parameters, as the number that it is. */
 static inline float wnw__bridge_param(const struct ggml_tensor *node, int i)
 {
@@ -338,11 +419,16 @@ static inline float wnw__bridge_param(const struct ggml_tensor *node, int i)
     return x;
 }
 
-/* Makes a node an operation of winnow's (bridge_nodes.c). */
+/* Takes away what was noted of earlier nodes at the addresses of a graph's (bridge_nodes.c). */
+void wnw__bridge_nodes_begin(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+/* The function of a custom operation, which ggml keeps first. */
+ggml_custom_op_t wnw__bridge_custom_function(const struct ggml_tensor *node);
+/* Makes a node an operation of winnow's. */
 void wnw__bridge_node_set(struct wnw__bridge_backend *b, struct ggml_tensor *node,
                           const struct wnw__bridge_node *what);
 /* .what is WNW_BRIDGE_NOT_OURS where it is none. */
-struct wnw__bridge_node wnw__bridge_node_get(const struct ggml_tensor *node);
+struct wnw__bridge_node wnw__bridge_node_get(const struct wnw__bridge_backend *b,
+                                             const struct ggml_tensor *node);
 /* Rows that a store writes, and the cell, counted over all streams, of row i. */
 int64_t wnw__bridge_store_rows(const struct ggml_tensor *node);
 int64_t wnw__bridge_store_cell(const struct ggml_tensor *node, int64_t i);
@@ -362,6 +448,8 @@ int wnw__bridge_apply(struct wnw__bridge_sequence *s, const wnw_plan *plan, bool
 
 /* For wnw_bridge_find: a program has libllama synchronise this backend (bridge_access.c). */
 void wnw__bridge_called(struct wnw__bridge_backend *b);
+/* E_UNSUPPORTED: the backend is of a wrapped device, where policies are not had (bridge_access.c). */
+int wnw__bridge_need_policies(const struct wnw__bridge_backend *b);
 
 /* Tells the program where the rows of a graph go (bridge_rows.c). */
 void wnw__bridge_rows_tell(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);

@@ -120,8 +120,7 @@ static void copy_part(struct ggml_tensor *dst, int ith, int nth, void *user)
 {
     const struct wnw__drive_place *p = user;
     const struct ggml_tensor *src = dst->src[0];
-    const bool packs = dst->ne[0] > src->ne[0],
-               by_row = !packs && wnw__bridge_node_get(p->node).what == WNW_BRIDGE_ATTEND_CHAIN;
+    const bool packs = dst->ne[0] > src->ne[0], by_row = !packs && p->chain;
     const size_t to = (size_t)dst->ne[0], d = (size_t)(packs ? src->ne[0] : dst->ne[0]);
     const int64_t n = src->ne[1] * src->ne[2], group = p->layer.n_head / p->layer.n_head_kv;
     for (int64_t i = n * ith / nth; i < n * (ith + 1) / nth; i++) {
@@ -183,7 +182,8 @@ static void add_attention(struct wnw__drive *d, struct ggml_context *ctx, struct
     struct wnw__attend_op *op = &d->e->ops[p->il];
     struct ggml_tensor *q = ggml_permute(ctx, node->src[0], 0, 2, 1, 3); /* [d, n_head, n_row] */
     const int64_t n_row = q->ne[2];
-    const bool chain = wnw__bridge_node_get(node).what == WNW_BRIDGE_ATTEND_CHAIN; /* [d, n_row, n_head] */
+    const bool chain =
+        wnw__bridge_node_get(d->b, node).what == WNW_BRIDGE_ATTEND_CHAIN; /* [d, n_row, n_head] */
     const bool direct = p->layer.d_v == size && p->n_packed == 1 && !chain;
     void *q_at = q->data, *out_at = direct ? node->data : d->rows[RESULTS];
     if (!ggml_is_contiguous(q) || q->ne[0] != size)
@@ -256,7 +256,7 @@ void wnw__drive_before(struct wnw__drive *d, struct ggml_context *ctx, struct gg
 bool wnw__drive_add(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_cgraph *graph,
                     struct ggml_tensor *node)
 {
-    const struct wnw__bridge_node what = wnw__bridge_node_get(node);
+    const struct wnw__bridge_node what = wnw__bridge_node_get(d->b, node);
     if (what.what == WNW_BRIDGE_STORE) {
         const struct wnw__drive_place *p = place_of(d, NULL, wnw__bridge_tensor_of(node)->layer);
         if (p)

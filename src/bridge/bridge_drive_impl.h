@@ -13,6 +13,7 @@ struct wnw__drive_place {
     const struct wnw__bridge_layer *of;
     int32_t il, reader; /* the layer of the engine; which of the attentions that read it */
     int32_t n_packed;   /* KV heads in one of the engine's */
+    bool chain;         /* several nodes were the attention */
     const struct ggml_tensor *node, *store; /* store: the node that writes the keys */
     const struct ggml_tensor *rope;         /* the node that turns queries; NULL = nothing turns them */
     const struct ggml_tensor *product;      /* makes keys of what the attention reads; NULL: not found */

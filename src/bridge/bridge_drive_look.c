@@ -22,10 +22,10 @@ static void look_at_queries(struct wnw__drive_place *p)
     struct wnw__drive_layer *l = &p->layer;
     const struct ggml_tensor *q = behind_views(p->node->src[0]);
     l->q_scale = 1.0f;
-    if (wnw__bridge_is_op(q, "SCALE") && wnw__bridge_param(q, 1) == 0.0f) {
+    if (wnw__bridge_is_op(q, "SCALE") && wnw__bridge_param(q, WNW_SCALE_ADDEND) == 0.0f) {
         const struct ggml_tensor *before = behind_views(q->src[0]);
         if (wnw__bridge_is_op(before, "ROPE")) {
-            l->q_scale = wnw__bridge_param(q, 0);
+            l->q_scale = wnw__bridge_param(q, WNW_SCALE_FACTOR);
             q = before;
         }
     }
@@ -34,10 +34,10 @@ static void look_at_queries(struct wnw__drive_place *p)
     p->rope = q;
     l->queries = l->rotates = true;
     l->plain = wnw__bridge_is_plain_rope(q);
-    l->n_rot = q->op_params[1];
+    l->n_rot = q->op_params[WNW_ROPE_N_ROT];
     l->mode = wnw__bridge_rope_mode(q);
-    l->base = wnw__bridge_param(q, 5);
-    l->freq_scale = wnw__bridge_param(q, 6);
+    l->base = wnw__bridge_param(q, WNW_ROPE_BASE);
+    l->freq_scale = wnw__bridge_param(q, WNW_ROPE_FREQ_SCALE);
     if (q->src[2])
         memcpy(l->factors, q->src[2]->name, sizeof l->factors);
 }
@@ -92,7 +92,7 @@ static int add_place(struct wnw__drive *d, const struct ggml_tensor *node,
     WNW_TRY(need_place(d));
     struct wnw__drive_place *p = &d->places[d->n_place];
     const struct wnw__bridge_layer *l = wnw__bridge_tensor_of(node->src[1])->layer;
-    *p = (struct wnw__drive_place){.node = node, .of = l};
+    *p = (struct wnw__drive_place){.node = node, .of = l, .chain = what->what == WNW_BRIDGE_ATTEND_CHAIN};
     p->layer = (struct wnw__drive_layer){.il = l->il,
                                          .n_head = (int32_t)node->src[0]->ne[2],
                                          .n_head_kv = l->n_head,
@@ -118,7 +118,7 @@ static void find_stores(struct wnw__drive *d, struct ggml_cgraph *graph)
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
         const struct wnw__bridge_tensor *t =
-            wnw__bridge_node_get(node).what == WNW_BRIDGE_STORE ? wnw__bridge_tensor_of(node) : NULL;
+            wnw__bridge_node_get(d->b, node).what == WNW_BRIDGE_STORE ? wnw__bridge_tensor_of(node) : NULL;
         for (int32_t k = 0; t && !t->is_v && k < d->n_place; k++)
             if (d->places[k].of == t->layer)
                 d->places[k].store = node;
@@ -135,7 +135,7 @@ int wnw__drive_find(struct wnw__drive *d, struct ggml_cgraph *graph)
     d->n_place = 0;
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
-        const struct wnw__bridge_node what = wnw__bridge_node_get(node);
+        const struct wnw__bridge_node what = wnw__bridge_node_get(d->b, node);
         if (what.what == WNW_BRIDGE_ATTEND || what.what == WNW_BRIDGE_ATTEND_CHAIN)
             WNW_TRY(add_place(d, node, &what));
     }

@@ -36,14 +36,15 @@ static const struct ggml_tensor *behind_blocks(const struct ggml_tensor *t, int3
 
 int32_t wnw__bridge_rope_mode(const struct ggml_tensor *rope)
 {
-    const int32_t mode = rope->op_params[2];
+    const int32_t mode = rope->op_params[WNW_ROPE_MODE];
     return mode == GGML_ROPE_TYPE_MROPE || mode == GGML_ROPE_TYPE_IMROPE ? GGML_ROPE_TYPE_NEOX : mode;
 }
 
 bool wnw__bridge_is_plain_rope(const struct ggml_tensor *rope)
 {
     const int32_t mode = wnw__bridge_rope_mode(rope);
-    return wnw__bridge_param(rope, 7) == 0.0f && wnw__bridge_param(rope, 8) == 1.0f &&
+    return wnw__bridge_param(rope, WNW_ROPE_MIX) == 0.0f &&
+           wnw__bridge_param(rope, WNW_ROPE_FACTOR) == 1.0f && wnw__bridge_has_known_words(rope) &&
            (mode == GGML_ROPE_TYPE_NORMAL || mode == GGML_ROPE_TYPE_NEOX);
 }
 
@@ -53,8 +54,8 @@ static struct ggml_tensor *rope_of(const struct ggml_tensor *attend, float *q_sc
     int32_t n_blocks;
     const struct ggml_tensor *q = behind_blocks(attend->src[0], &n_blocks);
     *q_scale = 1.0f;
-    if (q && wnw__bridge_is_op(q, "SCALE") && wnw__bridge_param(q, 1) == 0.0f) {
-        *q_scale = wnw__bridge_param(q, 0);
+    if (q && wnw__bridge_is_op(q, "SCALE") && wnw__bridge_param(q, WNW_SCALE_ADDEND) == 0.0f) {
+        *q_scale = wnw__bridge_param(q, WNW_SCALE_FACTOR);
         q = behind_views(q->src[0]);
     }
     return q && wnw__bridge_is_op(q, "ROPE") ? (struct ggml_tensor *)(uintptr_t)q : NULL;
@@ -63,11 +64,11 @@ static struct ggml_tensor *rope_of(const struct ggml_tensor *attend, float *q_sc
 static void learn_rope(struct wnw__bridge_facts *f, const struct ggml_tensor *rope, float q_scale)
 {
     f->q_scale = q_scale;
-    f->n_rot = rope->op_params[1];
+    f->n_rot = rope->op_params[WNW_ROPE_N_ROT];
     f->neox = wnw__bridge_rope_mode(rope) == GGML_ROPE_TYPE_NEOX;
-    f->n_ctx_train = rope->op_params[4];
-    f->base = wnw__bridge_param(rope, 5);
-    f->freq_scale = wnw__bridge_param(rope, 6);
+    f->n_ctx_train = rope->op_params[WNW_ROPE_N_CTX];
+    f->base = wnw__bridge_param(rope, WNW_ROPE_BASE);
+    f->freq_scale = wnw__bridge_param(rope, WNW_ROPE_FREQ_SCALE);
     f->factors = rope->src[2];
     f->turns = wnw__bridge_is_plain_rope(rope) && rope->type == GGML_TYPE_F32 && f->n_rot > 0 &&
                (!f->factors || (f->factors->type == GGML_TYPE_F32 && f->factors->data));
@@ -99,9 +100,10 @@ static const struct ggml_tensor *projection_of(struct ggml_cgraph *graph, int i)
 
 /* ---- Layers ---- */
 
-static void learn(struct wnw__bridge_place *p, struct ggml_cgraph *graph, int i)
+static void learn(const struct wnw__bridge_backend *b, struct wnw__bridge_place *p, struct ggml_cgraph *graph,
+                  int i)
 {
-    const struct wnw__bridge_node what = wnw__bridge_node_get(p->node);
+    const struct wnw__bridge_node what = wnw__bridge_node_get(b, p->node);
     struct wnw__bridge_facts *f = &p->layer->facts;
     float q_scale;
     p->rope = rope_of(p->node, &q_scale);
@@ -167,7 +169,7 @@ int wnw__bridge_facts_find(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
     b->watch.n_place = 0;
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         struct wnw__bridge_place p = {.b = b, .node = ggml_graph_node(graph, i)};
-        const int32_t what = wnw__bridge_node_get(p.node).what;
+        const int32_t what = wnw__bridge_node_get(b, p.node).what;
         if (what == WNW_BRIDGE_STORE)
             learn_store(p.node);
         if (what != WNW_BRIDGE_ATTEND && what != WNW_BRIDGE_ATTEND_CHAIN)
@@ -177,11 +179,11 @@ int wnw__bridge_facts_find(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
             continue;
         for (int32_t k = 0; k < b->watch.n_place; k++)
             p.reader += b->watch.places[k].layer == p.layer;
-        learn(&p, graph, i);
+        learn(b, &p, graph, i);
         WNW_TRY(add_place(b, &p));
     }
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++)
-        if (wnw__bridge_node_get(ggml_graph_node(graph, i)).what == WNW_BRIDGE_STORE)
+        if (wnw__bridge_node_get(b, ggml_graph_node(graph, i)).what == WNW_BRIDGE_STORE)
             find_product(b, ggml_graph_node(graph, i));
     return WNW_OK;
 }

@@ -7,31 +7,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Notes in nodes ---- */
+/* ---- Notes ---- */
 
 enum note_kind { NO_NOTE, NORM, NORMED, GATED };
 
-/* Lies in the last words of op_params of a RMS_NORM, of the MUL after it, or of a GLU. */
-struct note {
-    int32_t is_ours; /* IS_OURS */
-    int32_t kind;
-    int32_t n_reader; /* NORM: nodes; else winnow's products. STRANGE: it has other readers, too */
-};
-enum { IS_OURS = 0x776e7766, STRANGE = -1, NOTE_WORDS = sizeof(struct note) / sizeof(int32_t) };
-enum { NOTE_AT = GGML_MAX_OP_PARAMS / sizeof(int32_t) - NOTE_WORDS };
+/* In place of a number of readers: there are others, too. NORM: than nodes; else than winnow's products. */
+enum { STRANGE = -1 };
 
-static struct note note_of(const struct ggml_tensor *t)
+/* A copy of what is noted of a norm, of the MUL after it, or of a GLU. */
+static struct wnw__bridge_node_note note_of(const struct wnw__bridge_backend *b, const struct ggml_tensor *t)
 {
-    struct note note = {0};
-    if (t->op == GGML_OP_RMS_NORM || t->op == GGML_OP_MUL || t->op == GGML_OP_GLU)
-        memcpy(&note, t->op_params + NOTE_AT, sizeof note);
-    return note.is_ours == IS_OURS ? note : (struct note){.kind = NO_NOTE};
+    const struct wnw__bridge_node_note *note = wnw__bridge_notes_find(&b->notes, t);
+    return note ? *note : (struct wnw__bridge_node_note){.kind = NO_NOTE};
 }
 
-static void set_note(struct ggml_tensor *t, enum note_kind kind, int32_t n_reader)
+/* Where there is no memory for a note, there is none: the node is computed by itself. */
+static void set_note(struct wnw__bridge_backend *b, const struct ggml_tensor *t, enum note_kind kind,
+                     int32_t n_reader)
 {
-    const struct note note = {.is_ours = IS_OURS, .kind = (int32_t)kind, .n_reader = n_reader};
-    memcpy(t->op_params + NOTE_AT, &note, sizeof note);
+    struct wnw__bridge_node_note *note = wnw__bridge_notes_add(&b->notes, t);
+    if (!note)
+        return;
+    note->kind = (int32_t)kind;
+    note->n_reader = n_reader;
+    note->n_seen = 0;
 }
 
 /* ---- Patterns ---- */
@@ -54,7 +53,9 @@ static struct ggml_tensor *norm_of(const struct ggml_tensor *node, struct ggml_t
         struct ggml_tensor *norm = node->src[i];
         *w = node->src[1 - i];
         if (norm->op == GGML_OP_RMS_NORM && (*w)->op == GGML_OP_NONE && is_rows(*w) && (*w)->ne[1] == 1 &&
-            (*w)->ne[0] == node->ne[0] && is_read_by_rows(norm, node) && is_read_by_rows(norm->src[0], node))
+            (*w)->ne[0] == node->ne[0] && is_read_by_rows(norm, node) &&
+            is_read_by_rows(norm->src[0], node) && wnw__bridge_has_known_words(norm) &&
+            wnw__bridge_has_known_words(node))
             return norm;
     }
     return NULL;
@@ -68,16 +69,17 @@ static bool is_normed(const struct ggml_tensor *node)
 
 static bool is_gated(const struct ggml_tensor *node)
 {
-    const bool swapped = node->op == GGML_OP_GLU && node->op_params[1] != 0;
-    return node->op == GGML_OP_GLU && ggml_get_glu_op(node) == GGML_GLU_OP_SWIGLU && !swapped &&
-           is_rows(node) && is_read_by_rows(node->src[0], node) && is_read_by_rows(node->src[1], node);
+    const bool swapped = node->op == GGML_OP_GLU && node->op_params[WNW_GLU_SWAPPED] != 0;
+    return node->op == GGML_OP_GLU && wnw__bridge_has_known_words(node) &&
+           ggml_get_glu_op(node) == GGML_GLU_OP_SWIGLU && !swapped && is_rows(node) &&
+           is_read_by_rows(node->src[0], node) && is_read_by_rows(node->src[1], node);
 }
 
 /* What products take in place of a node with a note. */
-static struct wnw__operand operand_of(const struct ggml_tensor *node)
+static struct wnw__operand operand_of(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
     struct wnw__operand x = {.kind = WNW_OPERAND_SWIGLU, .a = node->src[0], .b = node->src[1]};
-    if (note_of(node).kind == NORMED) {
+    if (note_of(b, node).kind == NORMED) {
         x.kind = WNW_OPERAND_RMS_NORM;
         x.a = norm_of(node, &x.b)->src[0];
     }
@@ -89,30 +91,29 @@ static struct wnw__operand operand_of(const struct ggml_tensor *node)
 /* Nodes before a product among which others with its operand are looked for. */
 enum { WINDOW = 24 };
 
-static void count_reader(struct ggml_tensor *t, bool known)
+static void count_reader(struct wnw__bridge_backend *b, const struct ggml_tensor *t, bool known)
 {
-    const struct note note = note_of(t);
-    if (note.kind != NO_NOTE)
-        set_note(t, (enum note_kind)note.kind,
-                 known && note.n_reader != STRANGE ? note.n_reader + 1 : STRANGE);
+    struct wnw__bridge_node_note *note = wnw__bridge_notes_find(&b->notes, t);
+    if (note && note->kind != NO_NOTE)
+        note->n_reader = known && note->n_reader != STRANGE ? note->n_reader + 1 : STRANGE;
 }
 
 /* Counts a node among the readers of what it reads. */
-static void count_reads(struct ggml_tensor *node)
+static void count_reads(struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
     const bool is_product = wnw__bridge_takes_product(node);
     if (node->view_src)
-        count_reader(node->view_src, false);
+        count_reader(b, node->view_src, false);
     for (int i = 0; i < GGML_MAX_SRC; i++)
         if (node->src[i])
-            count_reader(node->src[i], note_of(node->src[i]).kind == NORM || (is_product && i == 1));
+            count_reader(b, node->src[i], note_of(b, node->src[i]).kind == NORM || (is_product && i == 1));
 }
 
 /* All norms that are left to products have the same epsilon, which is the scratch memory's. */
 static bool has_our_eps(struct wnw__bridge_products *p, const struct ggml_tensor *node)
 {
     struct ggml_tensor *w;
-    const float eps = wnw__bridge_param(norm_of(node, &w), 0);
+    const float eps = wnw__bridge_param(norm_of(node, &w), WNW_NORM_EPS);
     if (!p->has_eps) {
         wnw__matmul_free(p->scratch);
         p->scratch = NULL;
@@ -123,11 +124,11 @@ static bool has_our_eps(struct wnw__bridge_products *p, const struct ggml_tensor
 }
 
 /* Whether all readers of a node with a note are known, and of its norm, which it alone may read. */
-static bool is_settled(const struct ggml_tensor *node)
+static bool is_settled(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
-    struct ggml_tensor *w, *norm = note_of(node).kind == NORMED ? norm_of(node, &w) : NULL;
-    return note_of(node).n_reader > 0 && !(node->flags & GGML_TENSOR_FLAG_OUTPUT) &&
-           (!norm || (note_of(norm).n_reader == 1 && !(norm->flags & GGML_TENSOR_FLAG_OUTPUT)));
+    struct ggml_tensor *w, *norm = note_of(b, node).kind == NORMED ? norm_of(node, &w) : NULL;
+    return note_of(b, node).n_reader > 0 && !(node->flags & GGML_TENSOR_FLAG_OUTPUT) &&
+           (!norm || (note_of(b, norm).n_reader == 1 && !(norm->flags & GGML_TENSOR_FLAG_OUTPUT)));
 }
 
 /* Whether nothing but the CPU computes in this process. Otherwise a reader may be in a graph of another device. */
@@ -153,12 +154,12 @@ static int first_with(struct ggml_cgraph *graph, int i)
 
 /* Keeps what product i may read in place of its operand. And what nodes before it have as memory, from the first product with
  * its operand on: it must not be its own, which then can be written as early as that. */
-static void keep_for(struct ggml_cgraph *graph, int i,
+static void keep_for(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int i,
                      const struct ggml_backend_graph_optimize_params *params)
 {
     struct ggml_tensor *node = ggml_graph_node(graph, i);
-    if (note_of(node->src[1]).kind != NO_NOTE) {
-        const struct wnw__operand x = operand_of(node->src[1]);
+    if (note_of(b, node->src[1]).kind != NO_NOTE) {
+        const struct wnw__operand x = operand_of(b, node->src[1]);
         params->add_alloc_dep(params->user_data, x.a, node);
         if (x.kind == WNW_OPERAND_SWIGLU)
             params->add_alloc_dep(params->user_data, x.b, node);
@@ -176,25 +177,44 @@ void wnw__bridge_fuse_note(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
         return;
     for (int i = 0; i < n; i++) {
         struct ggml_tensor *node = ggml_graph_node(graph, i);
-        count_reads(node);
+        count_reads(b, node);
         if (node->op == GGML_OP_RMS_NORM)
-            set_note(node, NORM, 0);
+            set_note(b, node, NORM, 0);
         else if (is_normed(node) && has_our_eps(&b->products, node))
-            set_note(node, NORMED, 0);
+            set_note(b, node, NORMED, 0);
         else if (is_gated(node))
-            set_note(node, GATED, 0);
+            set_note(b, node, GATED, 0);
     }
     for (int i = 0; i < n; i++) {
         struct ggml_tensor *node = ggml_graph_node(graph, i);
-        const int32_t kind = note_of(node).kind;
-        if ((kind == NORMED || kind == GATED) && !is_settled(node))
-            set_note(node, NO_NOTE, 0);
+        const int32_t kind = note_of(b, node).kind;
+        if ((kind == NORMED || kind == GATED) && !is_settled(b, node))
+            set_note(b, node, NO_NOTE, 0);
         if (wnw__bridge_takes_product(node))
-            keep_for(graph, i, params);
+            keep_for(b, graph, i, params);
     }
 }
 
 /* ---- Planning a run ---- */
+
+static void see_reader(const struct wnw__bridge_backend *b, const struct ggml_tensor *t)
+{
+    struct wnw__bridge_node_note *note = t ? wnw__bridge_notes_find(&b->notes, t) : NULL;
+    if (note)
+        note->n_seen++;
+}
+
+void wnw__bridge_fuse_recount(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    for (int32_t i = 0; i < b->notes.cap; i++)
+        b->notes.slot[i].n_seen = 0;
+    for (int i = 0; b->notes.n > 0 && i < ggml_graph_n_nodes(graph); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(graph, i);
+        see_reader(b, node->view_src);
+        for (int k = 0; k < GGML_MAX_SRC; k++)
+            see_reader(b, node->src[k]);
+    }
+}
 
 enum { MOST_PRODUCTS = 8, NEAR = 8 };
 
@@ -204,6 +224,20 @@ struct wnw__bridge_group {
     int at, n;                  /* at: where x is, -1: in no node with a note */
     int product[MOST_PRODUCTS]; /* [n] */
 };
+
+/* Whether the note of what a group reads is of the graph that runs, as far as it does. */
+static bool is_noted(const struct wnw__bridge_backend *b, const struct wnw__bridge_group *g)
+{
+    const struct wnw__bridge_node_note note = note_of(b, g->x);
+    struct ggml_tensor *w, *norm;
+    if (note.n_reader != g->n || note.n_seen != g->n || (g->x->flags & GGML_TENSOR_FLAG_OUTPUT))
+        return false;
+    if (note.kind == GATED)
+        return is_gated(g->x);
+    norm = is_normed(g->x) ? norm_of(g->x, &w) : NULL;
+    return norm && note_of(b, norm).n_seen == 1 && !(norm->flags & GGML_TENSOR_FLAG_OUTPUT) &&
+           b->products.has_eps && wnw__bridge_param(norm, WNW_NORM_EPS) == b->products.rms_eps;
+}
 
 /* Nodes from .. to-1 of a graph. */
 struct part {
@@ -320,12 +354,12 @@ static bool all_run(const struct part *p, const struct wnw__bridge_group *g)
  * node has read. */
 static bool fuse(const struct part *p, const struct wnw__bridge_group *g, struct wnw__operand *x)
 {
-    if (g->at < 0 || note_of(g->x).n_reader != g->n ||
-        g->product[g->n - 1] == ggml_graph_n_nodes(p->graph) - 1 || !all_run(p, g))
+    if (g->at < 0 || !is_noted(p->b, g) || g->product[g->n - 1] == ggml_graph_n_nodes(p->graph) - 1 ||
+        !all_run(p, g))
         return false;
-    const bool normed = note_of(g->x).kind == NORMED;
+    const bool normed = note_of(p->b, g->x).kind == NORMED;
     const int norm = normed ? index_of_norm(p, g->at) : g->at;
-    const struct wnw__operand of = operand_of(g->x);
+    const struct wnw__operand of = operand_of(p->b, g->x);
     if (norm < 0 || (normed && inputs_are_observed(p->b)) || !lives(p, g, of.a, norm) ||
         (!normed && !lives(p, g, of.b, norm)))
         return false;
@@ -383,7 +417,7 @@ int wnw__bridge_fuse_plan(struct wnw__bridge_backend *b, struct ggml_cgraph *gra
     b->products.n_step = to - from;
     for (int i = from; i < to; i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
-        const int32_t kind = note_of(node).kind;
+        const int32_t kind = note_of(b, node).kind;
         part.step[i - from].kind = WNW_BRIDGE_AS_IT_IS;
         if (kind == NORMED || kind == GATED)
             new_group(&part, node, i);

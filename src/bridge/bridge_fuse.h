@@ -8,8 +8,8 @@
  * a single token, products with the same operand become one node, because threads wait for each other between nodes.
  *
  * Patterns are looked for once, when libllama has built a graph, because then all readers of a tensor can be seen. What is found
- * is noted in words of op_params that ggml does not use for the operation. A graph may run in parts. A pattern is used if all of
- * it is in one part.
+ * is noted in a table (bridge_notes.c). When a graph runs, the readers are counted again: a note of an earlier graph at the same
+ * addresses is not used. A graph may run in parts. A pattern is used if all of it is in one part.
  */
 #ifndef WNW_BRIDGE_FUSE_H
 #define WNW_BRIDGE_FUSE_H
@@ -35,6 +35,8 @@ struct wnw__bridge_step {
 /* Notes the patterns of a graph that libllama has built, before it is allocated, and keeps what they read allocated. */
 void wnw__bridge_fuse_note(struct wnw__bridge_backend *b, struct ggml_cgraph *graph,
                            const struct ggml_backend_graph_optimize_params *params);
+/* Counts the readers of noted nodes in a graph that is about to run. */
+void wnw__bridge_fuse_recount(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* Makes scratch for the products among the nodes from .. to-1 and sets b->products.steps[to - from]. Returns the number of
  * products; -1: no memory. */
 int wnw__bridge_fuse_plan(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int from, int to);

@@ -29,6 +29,7 @@ struct attend {
 };
 
 struct look {
+    struct wnw__bridge_backend *b;
     struct ggml_cgraph *graph;
     int n_node;
     struct attend *attend; /* [n_node] */
@@ -125,19 +126,37 @@ static bool takes_queries(const struct attend *a)
 
 static bool is_flash(struct ggml_tensor *node, struct attend *a)
 {
-    const float cap = wnw__bridge_param(node, 2);
-    *a = (struct attend){
-        .node = node,
-        .q = node->src[0],
-        .k = node->src[1],
-        .v = node->src[2],
-        .mask = node->src[3],
-        .sinks = node->src[4],
-        .what = {.what = WNW_BRIDGE_ATTEND,
-                 .scale = cap != 0.0f ? wnw__bridge_param(node, 0) / cap : wnw__bridge_param(node, 0),
-                 .cap = cap,
-                 .max_bias = wnw__bridge_param(node, 1)}};
-    return takes_keys(a) && takes_values(a, 1, 0) && takes_queries(a) && node->type == GGML_TYPE_F32;
+    const float cap = wnw__bridge_param(node, WNW_FLASH_CAP);
+    *a = (struct attend){.node = node,
+                         .q = node->src[0],
+                         .k = node->src[1],
+                         .v = node->src[2],
+                         .mask = node->src[3],
+                         .sinks = node->src[4],
+                         .what = {.what = WNW_BRIDGE_ATTEND,
+                                  .scale = cap != 0.0f ? wnw__bridge_param(node, WNW_FLASH_SCALE) / cap
+                                                       : wnw__bridge_param(node, WNW_FLASH_SCALE),
+                                  .cap = cap,
+                                  .max_bias = wnw__bridge_param(node, WNW_FLASH_MAX_BIAS)}};
+    return wnw__bridge_has_known_words(node) && takes_keys(a) && takes_values(a, 1, 0) && takes_queries(a) &&
+           node->type == GGML_TYPE_F32;
+}
+
+bool wnw__bridge_flash_of(struct ggml_tensor *node, struct wnw__bridge_flash *out)
+{
+    struct attend a;
+    if (!wnw__bridge_is_op(node, "FLASH_ATTN_EXT") || !is_flash(node, &a))
+        return false;
+    *out = (struct wnw__bridge_flash){.node = node,
+                                      .q = a.q,
+                                      .k = a.k,
+                                      .v = a.v,
+                                      .mask = a.mask,
+                                      .sinks = a.sinks,
+                                      .layer = a.layer,
+                                      .shape = a.shape,
+                                      .max_bias = a.what.max_bias};
+    return true;
 }
 
 static bool reads(const struct ggml_tensor *node, const struct ggml_tensor *src)
@@ -167,7 +186,8 @@ static struct ggml_tensor *only_reader(const struct look *look, const struct ggm
 
 static bool is_scale(const struct ggml_tensor *node)
 {
-    return wnw__bridge_is_op(node, "SCALE") && wnw__bridge_param(node, 1) == 0.0f;
+    return wnw__bridge_is_op(node, "SCALE") && wnw__bridge_param(node, WNW_SCALE_ADDEND) == 0.0f &&
+           wnw__bridge_has_known_words(node);
 }
 
 static bool is_tanh(const struct ggml_tensor *node)
@@ -203,7 +223,7 @@ static bool is_chain(const struct look *look, int i, struct attend *a)
     add_part(a, node);
     next = only_reader(look, node, &i);
     if (next && is_scale(next)) {
-        before = wnw__bridge_param(next, 0);
+        before = wnw__bridge_param(next, WNW_SCALE_FACTOR);
         add_part(a, node = next);
         next = only_reader(look, node, &i);
     }
@@ -212,15 +232,16 @@ static bool is_chain(const struct look *look, int i, struct attend *a)
         a->what.cap = 1.0f;
         next = only_reader(look, node, &i);
         if (next && is_scale(next)) {
-            after = wnw__bridge_param(next, 0);
+            after = wnw__bridge_param(next, WNW_SCALE_FACTOR);
             add_part(a, node = next);
             next = only_reader(look, node, &i);
         }
     }
-    if (!next || !wnw__bridge_is_op(next, "SOFT_MAX") || next->src[0] != node)
+    if (!next || !wnw__bridge_is_op(next, "SOFT_MAX") || next->src[0] != node ||
+        !wnw__bridge_has_known_words(next))
         return false;
-    after *= wnw__bridge_param(next, 0);
-    a->what.max_bias = wnw__bridge_param(next, 1);
+    after *= wnw__bridge_param(next, WNW_SOFT_MAX_SCALE);
+    a->what.max_bias = wnw__bridge_param(next, WNW_SOFT_MAX_MAX_BIAS);
     a->mask = next->src[1];
     a->sinks = next->src[2];
     add_part(a, node = next);
@@ -252,6 +273,11 @@ static bool is_store(const struct ggml_tensor *node, const struct wnw__bridge_te
            index->ne[0] == src->ne[1];
 }
 
+bool wnw__bridge_is_row_store(const struct ggml_tensor *node, const struct wnw__bridge_tensor *t)
+{
+    return is_store(node, t) && node->src[0]->ne[0] == t->n_embd;
+}
+
 /* Whether a store writes the layer's values one element after the other, as they must be where they are transposed. */
 static bool suits(const struct ggml_tensor *node, const struct wnw__bridge_tensor *t)
 {
@@ -261,12 +287,17 @@ static bool suits(const struct ggml_tensor *node, const struct wnw__bridge_tenso
 /* ---- The whole graph ---- */
 
 /* The first cache tensor that a node reads or writes; NULL: none, or it is only a view. */
-static struct wnw__bridge_tensor *touched(const struct ggml_tensor *node)
+static struct wnw__bridge_tensor *touched(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
     struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
     for (int i = 0; i < GGML_MAX_SRC && !t; i++)
         t = node->src[i] ? wnw__bridge_tensor_of(node->src[i]) : NULL;
-    return wnw__bridge_is_view(node) || wnw__bridge_node_get(node).what != WNW_BRIDGE_NOT_OURS ? NULL : t;
+    return wnw__bridge_is_view(node) || wnw__bridge_node_get(b, node).what != WNW_BRIDGE_NOT_OURS ? NULL : t;
+}
+
+struct wnw__bridge_tensor *wnw__bridge_touched(const struct ggml_tensor *node)
+{
+    return touched(node);
 }
 
 static void find_attention(struct look *look)
@@ -274,7 +305,7 @@ static void find_attention(struct look *look)
     for (int i = 0; i < look->n_node; i++) {
         struct ggml_tensor *node = ggml_graph_node(look->graph, i);
         struct attend *a = &look->attend[look->n_attend];
-        if (!touched(node))
+        if (!touched(look->b, node))
             continue;
         if (wnw__bridge_is_op(node, "FLASH_ATTN_EXT")
                 ? is_flash(node, a)
@@ -301,7 +332,7 @@ static void find_unknown(struct look *look)
 {
     for (int i = 0; i < look->n_node; i++) {
         struct ggml_tensor *node = ggml_graph_node(look->graph, i);
-        const struct wnw__bridge_tensor *t = touched(node);
+        const struct wnw__bridge_tensor *t = touched(look->b, node);
         if (!t || is_found(look, node) || is_store(node, t))
             continue;
         look->stranger = look->stranger ? look->stranger : node;
@@ -339,7 +370,7 @@ static void decide(struct wnw__bridge_backend *b, const struct look *look)
             n_ragged += take(l, &look->attend[i].shape);
     }
     for (int i = 0; i < look->n_node; i++) {
-        const struct wnw__bridge_tensor *t = touched(ggml_graph_node(look->graph, i));
+        const struct wnw__bridge_tensor *t = touched(b, ggml_graph_node(look->graph, i));
         if (t && t->layer->kind == WNW_BRIDGE_UNSEEN) {
             t->layer->kind = WNW_BRIDGE_PLAIN;
             n_plain++;
@@ -386,23 +417,23 @@ static void take_attention(struct wnw__bridge_backend *b, struct attend *a)
 }
 
 /* Whether a node is a store that becomes ours. */
-static bool is_ours(const struct ggml_tensor *node)
+static bool is_ours(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
-    const struct wnw__bridge_tensor *t = touched(node);
+    const struct wnw__bridge_tensor *t = touched(b, node);
     return t && t->layer->kind == WNW_BRIDGE_RAGGED && is_store(node, t) && suits(node, t);
 }
 
-bool wnw__bridge_graph_is_taken(struct ggml_cgraph *graph)
+bool wnw__bridge_graph_is_taken(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++)
-        if (is_ours(ggml_graph_node(graph, i)))
+        if (is_ours(b, ggml_graph_node(graph, i)))
             return false;
     return true;
 }
 
 void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
-    struct look look = {.graph = graph, .n_node = ggml_graph_n_nodes(graph)};
+    struct look look = {.b = b, .graph = graph, .n_node = ggml_graph_n_nodes(graph)};
     look.attend = calloc((size_t)look.n_node + 1, sizeof *look.attend);
     if (!look.attend)
         return; /* it is not run, unless no layer in it is ragged yet */
@@ -411,7 +442,7 @@ void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *g
     decide(b, &look);
     for (int i = 0; i < look.n_node; i++) {
         struct ggml_tensor *node = ggml_graph_node(graph, i);
-        if (is_ours(node))
+        if (is_ours(b, node))
             wnw__bridge_node_set(b, node, &(struct wnw__bridge_node){.what = WNW_BRIDGE_STORE});
     }
     for (int32_t i = 0; i < look.n_attend; i++)

@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Words of op_params that ggml uses for a custom operation; ours come after them. */
-enum { CUSTOM_WORDS = 6, ALL_WORDS = GGML_MAX_OP_PARAMS / sizeof(int32_t) };
-_Static_assert(CUSTOM_WORDS * sizeof(int32_t) + sizeof(struct wnw__bridge_node) <= GGML_MAX_OP_PARAMS,
-               "what belongs to a node fits in its op_params");
-
 static void run_node(struct ggml_tensor *node, int ith, int nth, void *user);
 
 static bool set_custom(struct wnw__bridge_backend *b, struct ggml_tensor *node)
@@ -31,20 +26,42 @@ static bool set_custom(struct wnw__bridge_backend *b, struct ggml_tensor *node)
 void wnw__bridge_node_set(struct wnw__bridge_backend *b, struct ggml_tensor *node,
                           const struct wnw__bridge_node *what)
 {
-    if (set_custom(b, node))
-        memcpy(node->op_params + CUSTOM_WORDS, what, sizeof *what);
+    struct wnw__bridge_node_note *note = wnw__bridge_notes_add(&b->notes, node);
+    if (note && set_custom(b, node))
+        note->ours = *what;
 }
 
-struct wnw__bridge_node wnw__bridge_node_get(const struct ggml_tensor *node)
+struct wnw__bridge_node wnw__bridge_node_get(const struct wnw__bridge_backend *b,
+                                             const struct ggml_tensor *node)
 {
-    struct wnw__bridge_node what = {.what = WNW_BRIDGE_NOT_OURS};
+    const struct wnw__bridge_node_note *note =
+        wnw__bridge_is_op(node, "CUSTOM") ? wnw__bridge_notes_find(&b->notes, node) : NULL;
+    return note ? note->ours : (struct wnw__bridge_node){.what = WNW_BRIDGE_NOT_OURS};
+}
+
+ggml_custom_op_t wnw__bridge_custom_function(const struct ggml_tensor *node)
+{
     ggml_custom_op_t fun;
-    if (strcmp(ggml_op_name(node->op), "CUSTOM") != 0)
-        return what;
-    memcpy(&fun, node->op_params, sizeof fun); /* the function is the first that ggml keeps there */
-    if (fun == run_node)
-        memcpy(&what, node->op_params + CUSTOM_WORDS, sizeof what);
-    return what;
+    memcpy(&fun, node->op_params, sizeof fun);
+    return fun;
+}
+
+/* Whether a node was made winnow's. */
+static bool is_taken(const struct ggml_tensor *node)
+{
+    return wnw__bridge_is_op(node, "CUSTOM") && wnw__bridge_custom_function(node) == run_node;
+}
+
+/* A graph may come a second time, with nodes that are winnow's already. */
+void wnw__bridge_nodes_begin(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(graph, i);
+        struct wnw__bridge_node_note *note = wnw__bridge_notes_find(&b->notes, node);
+        if (note)
+            *note = (struct wnw__bridge_node_note){
+                .node = node, .ours = is_taken(node) ? note->ours : (struct wnw__bridge_node){0}};
+    }
 }
 
 /* ---- Stores ---- */
@@ -126,7 +143,7 @@ static int prepare_store(struct wnw__bridge_backend *b, const struct ggml_tensor
 struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b,
                                            const struct ggml_tensor *node)
 {
-    const struct wnw__bridge_node what = wnw__bridge_node_get(node);
+    const struct wnw__bridge_node what = wnw__bridge_node_get(b, node);
     const struct wnw__bridge_place *place = b->watch.policy ? wnw__bridge_place_of(b, node) : NULL;
     const struct ggml_tensor *q = node->src[0], *k = node->src[1], *mask = node->src[3],
                              *sinks = node->src[4];
@@ -175,11 +192,12 @@ struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b,
 
 int wnw__bridge_node_prepare(struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
-    const struct wnw__bridge_node what = wnw__bridge_node_get(node);
+    const struct wnw__bridge_node what = wnw__bridge_node_get(b, node);
     if (what.what == WNW_BRIDGE_STORE)
         return prepare_store(b, node);
     if (what.what == WNW_BRIDGE_NOT_OURS)
-        return WNW_OK;
+        return is_taken(node) ? wnw__fail(WNW_E_BACKEND, "what node %s computes is not known", node->name)
+                              : WNW_OK;
     const struct wnw__cells_op op = wnw__bridge_attention(b, node);
     return wnw__cells_reserve(b->cells, &op);
 }
@@ -187,7 +205,7 @@ int wnw__bridge_node_prepare(struct wnw__bridge_backend *b, const struct ggml_te
 static void run_node(struct ggml_tensor *node, int ith, int nth, void *user)
 {
     struct wnw__bridge_backend *b = user;
-    const struct wnw__bridge_node what = wnw__bridge_node_get(node);
+    const struct wnw__bridge_node what = wnw__bridge_node_get(b, node);
     if (what.what == WNW_BRIDGE_STORE) {
         store(node, ith, nth);
         return;

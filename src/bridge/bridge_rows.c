@@ -20,11 +20,12 @@ static struct wnw__bridge_backend *backend_of(const wnw_bridge *cache)
 /* ---- Where rows go ---- */
 
 /* The mask of the attention over a layer as libllama wrote it; NULL if there is none. */
-static const struct ggml_tensor *mask_of(struct ggml_cgraph *graph, const struct wnw__bridge_layer *l)
+static const struct ggml_tensor *mask_of(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph,
+                                         const struct wnw__bridge_layer *l)
 {
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
-        const int32_t what = wnw__bridge_node_get(node).what;
+        const int32_t what = wnw__bridge_node_get(b, node).what;
         if ((what != WNW_BRIDGE_ATTEND && what != WNW_BRIDGE_ATTEND_CHAIN) ||
             wnw__bridge_tensor_of(node->src[1])->layer != l)
             continue;
@@ -76,7 +77,7 @@ static void note_all_twins(const struct wnw__bridge_backend *b, struct ggml_cgra
     const struct wnw__bridge_cache *done = NULL;
     for (int i = 0; b->n_cache > 1 && i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
-        if (wnw__bridge_node_get(node).what != WNW_BRIDGE_STORE)
+        if (wnw__bridge_node_get(b, node).what != WNW_BRIDGE_STORE)
             continue;
         const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
         if (t->is_v || t->layer->cache == done || wnw__bridge_store_rows(node) != n ||
@@ -99,7 +100,7 @@ void wnw__bridge_rows_tell(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
         cell[i] = (int32_t)wnw__bridge_store_cell(node, i);
     if (cell)
         note_all_twins(b, graph, cell, n);
-    b->rows_mask = mask_of(graph, t->layer);
+    b->rows_mask = mask_of(b, graph, t->layer);
     b->rows_told(cell, cell ? (int32_t)n : 0, t->n_cell * t->n_stream, b->rows_user);
     b->rows_mask = NULL;
     free(cell);
@@ -109,6 +110,7 @@ int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows told, void *user)
 {
     WNW_REQUIRE(cache);
     struct wnw__bridge_backend *b = backend_of(cache);
+    WNW_TRY(wnw__bridge_need_policies(b));
     b->rows_told = told;
     b->rows_user = user;
     return WNW_OK;
@@ -117,6 +119,7 @@ int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows told, void *user)
 int wnw_bridge_skip_query(wnw_bridge *cache, int32_t row)
 {
     WNW_REQUIRE(cache);
+    WNW_TRY(wnw__bridge_need_policies(backend_of(cache)));
     wnw__bridge_record_skip(backend_of(cache), row);
     return WNW_OK;
 }
@@ -127,6 +130,7 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
 {
     WNW_REQUIRE(cache);
     WNW_REQUIRE(recipe);
+    WNW_TRY(wnw__bridge_need_policies(backend_of(cache)));
     struct wnw__bridge_watch *w = &backend_of(cache)->watch;
     wnw_policy *policy = NULL;
     if (!w->policy)
@@ -142,6 +146,7 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
 int wnw_bridge_unobserve(wnw_bridge *cache)
 {
     WNW_REQUIRE(cache);
+    WNW_TRY(wnw__bridge_need_policies(backend_of(cache)));
     backend_of(cache)->watch.needs = (wnw_needs){0};
     return WNW_OK;
 }
@@ -209,6 +214,7 @@ int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *cell
     WNW_REQUIRE(of.cells);
     struct wnw__bridge_backend *b = backend_of(cache);
     struct wnw__bridge_watch *w = &b->watch;
+    WNW_TRY(wnw__bridge_need_policies(b));
     const struct wnw__bridge_layer *l = check_cells(b, of.cells, of.n_cells);
     if (!l)
         return WNW_E_RANGE;
@@ -240,6 +246,7 @@ int wnw_bridge_sample_new(wnw_bridge_sample **out, wnw_bridge *cache, const wnw_
     WNW_TRY(WNW_SIZED_TAKE(wnw_bridge_sample_of, &of, sample_of));
     WNW_REQUIRE(of.cells);
     struct wnw__bridge_backend *b = backend_of(cache);
+    WNW_TRY(wnw__bridge_need_policies(b));
     const struct wnw__bridge_layer *l = check_cells(b, of.cells, of.n_cells);
     if (!l)
         return WNW_E_RANGE;
@@ -336,6 +343,7 @@ int wnw_bridge_forget(wnw_bridge *cache, const int32_t *cells, int32_t n)
     if (n > 0)
         WNW_REQUIRE(cells);
     struct wnw__bridge_backend *b = backend_of(cache);
+    WNW_TRY(wnw__bridge_need_policies(b));
     const struct wnw__bridge_layer *first = check_cells(b, cells, n);
     if (!first)
         return WNW_E_RANGE;
@@ -361,6 +369,7 @@ int wnw_bridge_forget_queries(wnw_bridge *cache, const int32_t *cells, int32_t n
     WNW_REQUIRE(cache);
     if (n > 0)
         WNW_REQUIRE(cells);
+    WNW_TRY(wnw__bridge_need_policies(backend_of(cache)));
     const struct wnw__bridge_layer *first = check_cells(backend_of(cache), cells, n);
     if (!first)
         return WNW_E_RANGE;

@@ -4,6 +4,7 @@
 #include "bridge/bridge_drive.h"
 #include "bridge/bridge_fuse.h"
 #include "bridge/bridge_impl.h"
+#include "bridge/wrap.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +16,12 @@ static struct wnw__bridge_tensor *ragged(const struct ggml_tensor *t)
 }
 
 /* Whether a node that is not ours reads or writes a ragged layer. */
-static bool is_stranger(const struct ggml_tensor *node)
+static bool is_stranger(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
     bool found = ragged(node) != NULL;
     for (int i = 0; i < GGML_MAX_SRC && !found; i++)
         found = ragged(node->src[i]) != NULL;
-    return found && !wnw__bridge_is_view(node) && wnw__bridge_node_get(node).what == WNW_BRIDGE_NOT_OURS;
+    return found && !wnw__bridge_is_view(node) && wnw__bridge_node_get(b, node).what == WNW_BRIDGE_NOT_OURS;
 }
 
 /* ---- Parts of a graph ---- */
@@ -103,11 +104,11 @@ static enum ggml_status run_graph(struct wnw__bridge_backend *b, struct ggml_cgr
             wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
             return GGML_STATUS_ALLOC_FAILED;
         }
-        strangers = strangers || is_stranger(node);
+        strangers = strangers || is_stranger(b, node);
     }
     int done = 0;
     for (int i = 0; strangers && i < n; i++) {
-        if (!is_stranger(ggml_graph_node(graph, i)))
+        if (!is_stranger(b, ggml_graph_node(graph, i)))
             continue;
         enum ggml_status status = run_nodes(b, graph, done, i);
         status = status == GGML_STATUS_SUCCESS ? run_stranger(b, graph, i) : status;
@@ -118,9 +119,9 @@ static enum ggml_status run_graph(struct wnw__bridge_backend *b, struct ggml_cgr
     return run_nodes(b, graph, done, n);
 }
 
-static bool is_ready(struct ggml_cgraph *graph)
+static bool is_ready(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
-    const bool taken = wnw__bridge_graph_is_taken(graph);
+    const bool taken = wnw__bridge_graph_is_taken(b, graph);
     if (!taken)
         wnw__log(WNW_LOG_WARN, "winnow: there was no memory to look at a graph: it is not run");
     return taken;
@@ -128,13 +129,14 @@ static bool is_ready(struct ggml_cgraph *graph)
 
 enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
+    wnw__bridge_fuse_recount(b, graph);
     if (b->drive) {
         const int rc = wnw__drive_begin(b->drive, graph);
         if (rc == WNW_E_CANCELLED)
             return GGML_STATUS_SUCCESS; /* it was looked at */
         return rc == WNW_OK ? run_nodes(b, graph, 0, ggml_graph_n_nodes(graph)) : GGML_STATUS_FAILED;
     }
-    if (!is_ready(graph))
+    if (!is_ready(b, graph))
         return GGML_STATUS_ALLOC_FAILED;
     wnw__bridge_watch_graph(b, graph);
     wnw__bridge_rows_tell(b, graph);
@@ -183,6 +185,7 @@ static void free_backend(ggml_backend_t backend)
     free(b->index);
     free(b->room);
     wnw__bridge_products_free(&b->products);
+    wnw__bridge_notes_free(&b->notes);
     free(b);
     free(backend);
 }
@@ -201,8 +204,10 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
 static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph,
                            struct ggml_backend_graph_optimize_params *params)
 {
-    wnw__bridge_graph_take(backend->context, graph);
-    wnw__bridge_fuse_note(backend->context, graph, params);
+    struct wnw__bridge_backend *b = backend->context;
+    wnw__bridge_nodes_begin(b, graph);
+    wnw__bridge_graph_take(b, graph);
+    wnw__bridge_fuse_note(b, graph, params);
 }
 
 static ggml_guid_t guid(void)
@@ -225,6 +230,10 @@ void wnw__bridge_set_n_threads(ggml_backend_t backend, int n_threads)
     struct wnw__bridge_backend *b = backend->context;
     void (*fn)(void);
     struct wnw__cells_shared *cells;
+    if (b->wrap) {
+        wnw__wrap_set_n_threads(b->wrap, n_threads);
+        return;
+    }
     if (n_threads == b->n_threads || n_threads < 1 || !cpu_function("ggml_backend_set_n_threads", &fn) ||
         wnw__cells_shared_new(&cells, n_threads) != WNW_OK)
         return;
@@ -238,7 +247,9 @@ void wnw__bridge_set_abort_callback(ggml_backend_t backend, ggml_abort_callback 
 {
     struct wnw__bridge_backend *b = backend->context;
     void (*fn)(void);
-    if (cpu_function("ggml_backend_set_abort_callback", &fn))
+    if (b->wrap)
+        wnw__wrap_set_abort_callback(b->wrap, callback, data);
+    else if (cpu_function("ggml_backend_set_abort_callback", &fn))
         ((ggml_backend_set_abort_callback_t)fn)(b->cpu, callback, data);
 }
 

@@ -193,11 +193,12 @@ static int look_at(struct wnw__bridge_backend *b, const struct batch *batch)
 /* ---- A graph ---- */
 
 /* The attention over a layer that a graph has; NULL if there is none. */
-static const struct ggml_tensor *attention_of(struct ggml_cgraph *graph, const struct wnw__bridge_layer *l)
+static const struct ggml_tensor *attention_of(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph,
+                                              const struct wnw__bridge_layer *l)
 {
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
-        const int32_t what = wnw__bridge_node_get(node).what;
+        const int32_t what = wnw__bridge_node_get(b, node).what;
         if ((what == WNW_BRIDGE_ATTEND || what == WNW_BRIDGE_ATTEND_CHAIN) &&
             wnw__bridge_tensor_of(node->src[1])->layer == l)
             return node;
@@ -238,7 +239,7 @@ static int look_at_store(struct wnw__bridge_backend *b, struct ggml_cgraph *grap
                          const struct ggml_tensor *node)
 {
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
-    const struct ggml_tensor *attend = attention_of(graph, t->layer);
+    const struct ggml_tensor *attend = attention_of(b, graph, t->layer);
     const struct ggml_tensor *mask = attend ? input_of(attend->src[3]) : NULL;
     if (!mask)
         return WNW_OK;
@@ -389,7 +390,7 @@ const struct ggml_tensor *wnw__bridge_first_store(const struct wnw__bridge_backe
 {
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
-        if (wnw__bridge_node_get(node).what != WNW_BRIDGE_STORE)
+        if (wnw__bridge_node_get(b, node).what != WNW_BRIDGE_STORE)
             continue;
         const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
         if (!t->is_v && !wnw__bridge_is_sliding(b, t->layer))

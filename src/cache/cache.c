@@ -7,19 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-size_t wnw__cache_page_round(size_t bytes)
-{
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    return (bytes + page - 1) / page * page;
-}
-
-uint8_t *wnw__cache_map_pages(size_t bytes)
-{
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
 
 static void free_rows(struct wnw__kv_layer *l)
 {
@@ -249,25 +236,6 @@ void wnw__cache_empty_numbers(const struct wnw__cache *c, struct wnw__kv_layer *
         for (int32_t p = 0; p < c->aux_planes[kind]; p++)
             for (int32_t i = 0; i < n; i++)
                 wnw__cache_aux(l, (enum wnw__aux)kind, p)[row + i] = aux_empty(kind);
-}
-
-int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src)
-{
-    memcpy(dst->aux_planes, src->aux_planes, sizeof dst->aux_planes);
-    for (int32_t il = 0; il < src->n_layer; il++) {
-        const struct wnw__kv_layer *l = &src->layers[il];
-        const struct wnw__kv_caps caps = {
-            .entry = l->cap, .quantised = l->tail.quantised_cap, .tail = l->tail.cap};
-        struct wnw__kv_layer copy;
-        WNW_TRY(wnw__cache_layer_new(dst, &copy, &caps, l->n_swa));
-        for (int32_t ih = 0; ih < src->n_head_kv; ih++)
-            wnw__cache_gather_head(dst, &copy, l, ih, NULL, l->len[ih]);
-        copy.n_settled = l->n_settled;
-        copy.n_ambiguous = l->n_ambiguous;
-        wnw__cache_layer_free(&dst->layers[il]);
-        dst->layers[il] = copy;
-    }
-    return WNW_OK;
 }
 
 void wnw__cache_commit_layer(struct wnw__cache *c, int32_t il, int32_t first, int32_t n)

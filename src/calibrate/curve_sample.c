@@ -237,40 +237,40 @@ static int solve(struct sample *s, int32_t *count, double *lost)
 
 static int ask(struct sample *s, int32_t question, const wnw_prompt *first, struct wnw__curve_tally *t)
 {
-    wnw_prompt prompt;
+    wnw_prompt *prompt = NULL;
     int32_t n_step = 0;
     int rc = wnw__sample_prompt(&prompt, s->p->c, s->text, question);
     memset(s->worth, 0, (size_t)s->p->n_row * (size_t)s->n * sizeof *s->worth);
     if (rc == WNW_OK &&
-        (prompt.n_context != first->n_context ||
-         memcmp(prompt.tokens, first->tokens, (size_t)first->n_context * sizeof(int32_t)) != 0))
+        (prompt->n_context != first->n_context ||
+         memcmp(prompt->tokens, first->tokens, (size_t)first->n_context * sizeof(int32_t)) != 0))
         rc = wnw__fail(WNW_E_UNSUPPORTED, "the model's template writes another beginning for every question");
-    if (rc == WNW_OK && prompt.n_tokens > s->s->params.n_ctx - s->p->n_generate)
+    if (rc == WNW_OK && prompt->n_tokens > s->s->params.n_ctx - s->p->n_generate)
         rc = wnw__fail(WNW_E_RANGE, "a sample of %d tokens with its question needs %d; give a smaller length",
-                       (int)s->n, (int)prompt.n_tokens + s->p->n_generate);
+                       (int)s->n, (int)prompt->n_tokens + s->p->n_generate);
     if (rc == WNW_OK)
-        rc = answer(s, &prompt, &n_step);
+        rc = answer(s, prompt, &n_step);
     if (rc == WNW_OK && n_step > 0) {
         t->n_question++;
         rc = solve(s, t->count, t->lost);
     }
-    wnw_prompt_clear(&prompt);
+    wnw_prompt_free(prompt);
     return rc;
 }
 
 static int measure(struct sample *s, struct wnw__curve_tally *t)
 {
-    wnw_prompt first;
+    wnw_prompt *first = NULL;
     WNW_TRY(wnw__sample_text(&s->text, s->p->c, s->p->tokens, s->p->n_token));
     int rc = wnw__sample_prompt(&first, s->p->c, s->text, 0);
     if (rc == WNW_OK)
-        rc = read_piece(s, &first);
+        rc = read_piece(s, first);
     for (int32_t q = 0; rc == WNW_OK && q < s->p->n_question; q++) {
-        rc = ask(s, q, &first, t);
+        rc = ask(s, q, first, t);
         if (rc == WNW_OK)
             rc = wnw__calibrate_progress(s->p->c, 0.5 + 0.5 * (q + 1) / s->p->n_question);
     }
-    wnw_prompt_clear(&first);
+    wnw_prompt_free(first);
     return rc;
 }
 

@@ -99,16 +99,16 @@ static int read_plain(struct work *w)
 /* Reads the sample as a document with a question after it; each has another question. */
 static int read_asked(struct work *w)
 {
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     char *text = NULL;
     int rc = wnw__sample_text(&text, w->c, sample_tokens(w), w->of->length);
     if (rc == WNW_OK)
         rc = wnw__sample_prompt(&prompt, w->c, text, w->i_piece % WNW_N_QUESTIONS);
     if (rc == WNW_OK)
-        rc = new_session(w, prompt.n_tokens, &prompt);
+        rc = new_session(w, prompt->n_tokens, prompt);
     if (rc == WNW_OK)
-        rc = wnw_session_prefill(w->s, prompt.tokens, prompt.n_tokens, NULL, NULL);
-    wnw_prompt_clear(&prompt);
+        rc = wnw_session_prefill(w->s, prompt->tokens, prompt->n_tokens, NULL, NULL);
+    wnw_prompt_free(prompt);
     wnw_free(text);
     return rc;
 }

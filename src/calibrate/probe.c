@@ -171,7 +171,7 @@ static int text_of(const wnw_calibration *c, const int32_t *tokens, int32_t n, c
 }
 
 /* Document and question in the model's chat template, or without one. */
-static int build(wnw_prompt *out, const wnw_calibration *c, const struct wnw__probe_grid *g,
+static int build(wnw_prompt **out, const wnw_calibration *c, const struct wnw__probe_grid *g,
                  const struct fact *fact, const struct around *around)
 {
     char question[200], *document;
@@ -185,7 +185,6 @@ static int build(wnw_prompt *out, const wnw_calibration *c, const struct wnw__pr
     params.document = document;
     params.question = question;
     params.now = WNW_PROMPT_NOW;
-    *out = wnw_prompt_default();
     const int rc = wnw_prompt_build(out, c->m, &params);
     free(document);
     return rc;
@@ -225,10 +224,10 @@ static int room_for_text(const wnw_calibration *c, const struct wnw__probe_grid 
                          int32_t length, int32_t *room)
 {
     char none[1] = "";
-    wnw_prompt bare;
+    wnw_prompt *bare = NULL;
     WNW_TRY(build(&bare, c, g, fact, &(struct around){none, none}));
-    *room = length - bare.n_tokens - g->n_answer - SLACK;
-    wnw_prompt_clear(&bare);
+    *room = length - bare->n_tokens - g->n_answer - SLACK;
+    wnw_prompt_free(bare);
     if (*room < LEAST_TEXT)
         return wnw__fail(
             WNW_E_RANGE,
@@ -251,9 +250,11 @@ static int fill(struct wnw__probe *p, const wnw_calibration *c, const struct wnw
         rc = build(&p->prompt, c, g, fact, &around);
     wnw_free(around.before);
     wnw_free(around.after);
-    p->tokens = p->prompt.tokens;
-    p->n = p->prompt.n_tokens;
-    return rc == WNW_OK ? find_answer(p, c) : rc;
+    if (rc != WNW_OK)
+        return rc;
+    p->tokens = p->prompt->tokens;
+    p->n = p->prompt->n_tokens;
+    return find_answer(p, c);
 }
 
 int wnw__probe_make(struct wnw__probe *out, const wnw_calibration *c, const struct wnw__probe_grid *g,
@@ -264,7 +265,7 @@ int wnw__probe_make(struct wnw__probe *out, const wnw_calibration *c, const stru
     const int32_t depth = depth_of(g, i % g->n_depths);
     const struct fact *fact = &facts[number];
     int32_t n;
-    *out = (struct wnw__probe){.fact = number, .answer = fact->answer, .prompt = wnw_prompt_default()};
+    *out = (struct wnw__probe){.fact = number, .answer = fact->answer};
     snprintf(out->id, sizeof out->id, "%d.%d.%d", (int)number, (int)length, (int)depth);
     WNW_TRY(room_for_text(c, g, fact, length, &n));
     /* The facts begin at different places of the text. */
@@ -278,6 +279,7 @@ int wnw__probe_make(struct wnw__probe *out, const wnw_calibration *c, const stru
 
 void wnw__probe_free(struct wnw__probe *p)
 {
-    wnw_prompt_clear(&p->prompt);
+    wnw_prompt_free(p->prompt);
+    p->prompt = NULL;
     p->tokens = NULL;
 }

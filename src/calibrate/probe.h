@@ -9,6 +9,7 @@
 
 #include "calibrate/calibrate.h"
 #include "calibrate/retrieval.h"
+#include "text/prompt.h"
 
 /* A grid of probes: every fact x every length x every depth. */
 struct wnw__probe_grid {
@@ -37,7 +38,7 @@ struct wnw__probe {
     const int32_t *tokens; /* [n], of prompt */
     int32_t n;
     struct wnw__answer_span span; /* of the answer in tokens */
-    wnw_prompt prompt;            /* owned */
+    wnw_prompt *prompt;           /* owned */
 };
 
 /* Makes probe i, 0 <= i < wnw__probe_grid_n, in the order fact, length, depth. *out is released with

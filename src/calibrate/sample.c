@@ -115,11 +115,10 @@ int wnw__sample_text(char **text, const wnw_calibration *c, const int32_t *token
     return WNW_OK;
 }
 
-int wnw__sample_prompt(wnw_prompt *prompt, const wnw_calibration *c, const char *text, int32_t question)
+int wnw__sample_prompt(wnw_prompt **prompt, const wnw_calibration *c, const char *text, int32_t question)
 {
     const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = text, .now = WNW_PROMPT_NOW,
                                       .question = wnw__question(question)};
-    *prompt = wnw_prompt_default();
     return wnw_prompt_build(prompt, c->m, &params);
 }
 
@@ -127,8 +126,8 @@ int wnw__sample_read(wnw_session **s, wnw_calibration *c, const wnw_policy *cons
                      const char *record, const wnw_prompt *prompt, int32_t n_ctx)
 {
     WNW_TRY(wnw__calibrate_session(s, c, n_ctx));
-    const wnw_prompt header = {WNW_INIT(wnw_prompt), .n_prefix = prompt->n_prefix, .suffix = prompt->suffix,
-                               .n_suffix = prompt->n_suffix};
+    const wnw_prompt header = {
+        .n_prefix = prompt->n_prefix, .suffix = prompt->suffix, .n_suffix = prompt->n_suffix};
     const wnw_run run = {
         WNW_INIT(wnw_run), .profile = c->params.profile, .prompt = &header,
         .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = policies, .n_policies = n_policy}};

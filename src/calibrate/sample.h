@@ -5,6 +5,7 @@
 
 #include "calibrate/calibrate.h"
 #include "policy/policy.h"
+#include "text/prompt.h"
 
 /* Pieces of one length, evenly spread over every text, without overlap. */
 struct wnw__samples {
@@ -34,7 +35,7 @@ const char *wnw__question(int32_t i);
 int wnw__sample_text(char **text, const wnw_calibration *c, const int32_t *tokens, int32_t n);
 /* The text as a document with one of the questions after it. *prompt is cleared by the caller, also
  * after a failure. */
-int wnw__sample_prompt(wnw_prompt *prompt, const wnw_calibration *c, const char *text, int32_t question);
+int wnw__sample_prompt(wnw_prompt **prompt, const wnw_calibration *c, const char *text, int32_t question);
 /* A session that observes for the policies, and what the recorder called `record` notes (NULL = none), and has read the
  * prompt's document. The caller frees *s, which is NULL at first, also after a failure. */
 int wnw__sample_read(wnw_session **s, wnw_calibration *c, const wnw_policy *const *policies, int32_t n_policy,

@@ -68,16 +68,16 @@ static int place_entries(struct wnw__looked *l, const wnw_prompt *prompt)
 int wnw__look(struct wnw__looked *l, wnw_calibration *c, const wnw_policy *const *policies, int32_t n_policy,
               const int32_t *tokens, int32_t n)
 {
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     char *text = NULL;
     int rc = wnw__sample_text(&text, c, tokens, n);
     if (rc == WNW_OK)
         rc = wnw__sample_prompt(&prompt, c, text, 0);
     if (rc == WNW_OK)
-        rc = wnw__sample_read(&l->s, c, policies, n_policy, l->record, &prompt, n + WNW_LOOK_ROOM);
+        rc = wnw__sample_read(&l->s, c, policies, n_policy, l->record, prompt, n + WNW_LOOK_ROOM);
     if (rc == WNW_OK)
-        rc = place_entries(l, &prompt);
-    wnw_prompt_clear(&prompt);
+        rc = place_entries(l, prompt);
+    wnw_prompt_free(prompt);
     wnw_free(text);
     return rc;
 }

@@ -292,8 +292,8 @@ void wnw__draft_times(const struct wnw__draft *draft, wnw_report *report)
 
 void wnw__draft_protection(const struct wnw__draft *draft, wnw_report *report)
 {
-    report->protected_first = draft->drops ? draft->least.n_first : draft->src->n_past;
-    report->protected_last = draft->drops ? draft->least.n_last : 0;
+    report->protected_first = draft->drops ? draft->min_protected.n_first : draft->src->n_past;
+    report->protected_last = draft->drops ? draft->min_protected.n_last : 0;
 }
 
 void wnw__report_add(wnw_report *sum, const wnw_report *one)
@@ -326,7 +326,12 @@ static double kept_mean(const struct wnw__draft *draft)
 
 /* ---- All at once ---- */
 
-static wnw_plan *finish(struct wnw__draft *draft)
+int wnw__draft_walk(struct wnw__draft **drafts, int32_t n, const struct wnw__plan_source *src, bool again)
+{
+    return walk_all(&(struct walk){.drafts = drafts, .n = n, .src = src, .again = again});
+}
+
+wnw_plan *wnw__draft_finish(struct wnw__draft *draft)
 {
     wnw_plan *plan = draft->plan;
     draft->report->kept_mean = kept_mean(draft);
@@ -337,47 +342,15 @@ static wnw_plan *finish(struct wnw__draft *draft)
     return plan;
 }
 
-int wnw__plan_make_many(wnw_plan **out, const wnw_policy *const *policies, const wnw_size *sizes, int32_t n,
-                        const struct wnw__plan_source *src, wnw_report *reports)
-{
-    struct wnw__draft **drafts = calloc((size_t)n + 1, sizeof(struct wnw__draft *));
-    int rc = drafts ? wnw__needs_agree(policies, n) : wnw__fail(WNW_E_NOMEM, "out of memory for %d plans", n);
-    for (int32_t k = 0; k < n; k++)
-        out[k] = NULL;
-    for (int32_t k = 0; rc == WNW_OK && k < n; k++)
-        rc = wnw__draft_new(&drafts[k], policies[k], sizes ? &sizes[k] : NULL, src,
-                            reports ? &reports[k] : NULL);
-    if (rc == WNW_OK)
-        rc = walk_all(&(struct walk){.drafts = drafts, .n = n, .src = src});
-    for (int32_t k = 0; rc == WNW_OK && k < n; k++)
-        out[k] = finish(drafts[k]);
-    for (int32_t k = 0; drafts && k < n; k++)
-        wnw__draft_free(drafts[k]);
-    free(drafts);
-    for (int32_t k = 0; rc == WNW_OK && sizes && k < n; k++)
-        rc = wnw__plan_fit_bytes(&out[k], policies[k], &sizes[k], src, reports ? &reports[k] : NULL);
-    for (int32_t k = 0; rc != WNW_OK && k < n; k++) {
-        wnw_plan_free(out[k]);
-        out[k] = NULL;
-    }
-    return rc;
-}
-
 int wnw__plan_again(wnw_plan **out, const wnw_policy *policy, const wnw_size *size,
                     const struct wnw__plan_source *src, wnw_report *report)
 {
     struct wnw__draft *draft;
     *out = NULL;
     WNW_TRY(wnw__draft_new(&draft, policy, size, src, report));
-    const int rc = walk_all(&(struct walk){.drafts = &draft, .n = 1, .src = src, .again = true});
+    const int rc = wnw__draft_walk(&draft, 1, src, true);
     if (rc == WNW_OK)
-        *out = finish(draft);
+        *out = wnw__draft_finish(draft);
     wnw__draft_free(draft);
     return rc;
-}
-
-int wnw__plan_make(wnw_plan **out, const wnw_policy *policy, const wnw_size *size,
-                   const struct wnw__plan_source *src, wnw_report *report)
-{
-    return wnw__plan_make_many(out, &policy, size, 1, src, report);
 }

@@ -10,16 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int wnw__draft_reserve(struct wnw__floats *f, size_t n)
-{
-    if (n <= f->cap && f->x)
-        return WNW_OK;
-    free(f->x);
-    f->x = n < SIZE_MAX / sizeof *f->x ? malloc((n + 1) * sizeof *f->x) : NULL;
-    f->cap = f->x ? n + 1 : 0;
-    return f->x ? WNW_OK : wnw__fail(WNW_E_NOMEM, "out of memory for %zu scores", n);
-}
-
 /* ---- The cache ---- */
 
 static int count_entries(struct wnw__draft *draft)

@@ -108,7 +108,7 @@ struct wnw__draft {
     bool observes;       /* whether the draft observes the current layer */
     bool empties;        /* whether a layer seen so far loses all its entries */
     bool drops;          /* whether any head seen so far loses entries */
-    wnw_protected least; /* the fewest protected entries of those heads */
+    wnw_protected min_protected; /* the fewest protected entries of those heads */
     wnw_needs needs;     /* what it needs of that layer */
     struct wnw__draft_kept kept;
 
@@ -204,6 +204,12 @@ int wnw__draft_keep_layer(struct wnw__draft *draft, int32_t il, const wnw_observ
 int wnw__draft_select_layer(struct wnw__draft *draft, const struct wnw__scored_layer *l,
                             const wnw_observation *obs);
 
+/* ---- compress.c ---- */
+
+/* Observes, scores and selects in all layers for drafts of one source; again: its second pass was fed before. */
+int wnw__draft_walk(struct wnw__draft **drafts, int32_t n, const struct wnw__plan_source *src, bool again);
+/* The plan of a draft that has walked over all layers, with its report. */
+wnw_plan *wnw__draft_finish(struct wnw__draft *draft);
 /* Plans a policy once more from the same source, whose second pass was fed before. Policies that look at tokens to come are not
  * planned again, because these depend on the size. */
 int wnw__plan_again(wnw_plan **out, const wnw_policy *policy, const wnw_size *size,

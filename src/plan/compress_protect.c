@@ -95,7 +95,7 @@ static bool fit_settled(struct wnw__draft *draft)
 }
 
 /* The length of a head that the size cannot leave one entry of each block; 0 if it can in all heads. */
-static int32_t crowded_head(const struct wnw__draft *draft)
+static int32_t head_over_budget(const struct wnw__draft *draft)
 {
     const wnw_blocks b = wnw__policy_blocks_with(draft->policy, draft->scorer_opts, 0);
     for (int32_t i = 0; i < draft->cache.n_part; i++)
@@ -126,7 +126,7 @@ static int fit_blocks(struct wnw__draft *draft)
     const wnw_blocks asked = wnw__policy_blocks_with(draft->policy, draft->scorer_opts, 0);
     wnw_blocks b = asked;
     int32_t n;
-    while ((n = crowded_head(draft)) > 0) {
+    while ((n = head_over_budget(draft)) > 0) {
         if (!draft->size.may_shrink)
             return wnw__blocks_refuse(name, &b, n, draft->size.budget);
         if (shrink_blocks(draft, n, draft->size.budget, &b))
@@ -196,7 +196,8 @@ int wnw__draft_fit_protected(struct wnw__draft *draft)
 
 /* The entries of a head that stay regardless of their score: those that are protected, or, of a recursive policy, what is
  * settled and the blocks that are not thinned yet. */
-static wnw_protected untouched(const struct wnw__draft *draft, const struct wnw__scored_layer *l, int32_t ih)
+static wnw_protected protected_ends(const struct wnw__draft *draft, const struct wnw__scored_layer *l,
+                                    int32_t ih)
 {
     if (!wnw__policy_is_recursive(draft->policy))
         return draft->kept.prot[ih];
@@ -208,13 +209,14 @@ static wnw_protected untouched(const struct wnw__draft *draft, const struct wnw_
 void wnw__draft_note_protected(struct wnw__draft *draft, const struct wnw__scored_layer *l)
 {
     for (int32_t ih = 0; ih < draft->src->shape.n_head_kv; ih++) {
-        const wnw_protected p = untouched(draft, l, ih);
+        const wnw_protected p = protected_ends(draft, l, ih);
         if (draft->kept.n_keep[ih] >= l->n_entry[ih])
             continue;
-        draft->least.n_first =
-            !draft->drops || p.n_first < draft->least.n_first ? p.n_first : draft->least.n_first;
-        draft->least.n_last =
-            !draft->drops || p.n_last < draft->least.n_last ? p.n_last : draft->least.n_last;
+        draft->min_protected.n_first = !draft->drops || p.n_first < draft->min_protected.n_first
+                                           ? p.n_first
+                                           : draft->min_protected.n_first;
+        draft->min_protected.n_last =
+            !draft->drops || p.n_last < draft->min_protected.n_last ? p.n_last : draft->min_protected.n_last;
         draft->drops = true;
     }
 }

@@ -45,13 +45,14 @@ static int32_t largest_average(const struct wnw__draft *draft, double ratio)
 static int size_of_ratio(struct wnw__draft *draft, double ratio)
 {
     struct wnw__draft_size *s = &draft->size;
-    const int32_t n_max = draft->cache.n_max, base = draft->src->ratio_base, apart = draft->src->n_apart;
+    const int32_t n_max = draft->cache.n_max, base = draft->src->ratio_base,
+                  excluded = draft->src->n_excluded;
     if (!(ratio >= 0 && ratio < 1))
         return wnw__fail(WNW_E_RANGE, "ratio %g is out of range; it is the fraction removed, 0 <= ratio < 1",
                          ratio);
     if (base > 0 || draft->cache.n_min == n_max) {
-        s->mean = ((base > 0 ? base : n_max) - apart) * (1 - ratio) + apart;
-        s->ratio = apart > 0 ? 0 : ratio; /* what remains of all entries is said by the mean then */
+        s->mean = ((base > 0 ? base : n_max) - excluded) * (1 - ratio) + excluded;
+        s->ratio = excluded > 0 ? 0 : ratio; /* what remains of all entries is said by the mean then */
         s->budget = wnw__round_count(s->mean, draft->policy->rounding);
         if (s->budget > n_max)
             s->mean = s->budget = n_max;
@@ -101,7 +102,7 @@ static int size_of_bytes(struct wnw__draft *draft, uint64_t bytes)
     return WNW_OK;
 }
 
-/* Who decides how much stays where no size does. */
+/* The part that sets the size where the caller gave none. */
 static enum wnw__size_rule rule_of_none(const struct wnw__draft *draft)
 {
     return draft->selector->recursive                                                ? WNW_SIZE_RULE_SELECTOR
@@ -132,7 +133,7 @@ static void add_protected(struct wnw__draft *draft, const wnw_size *size)
 }
 
 /* Finds out whether every entry stays after all, and sets or clears the warning accordingly. */
-static void find_whole(struct wnw__draft *draft, const wnw_size *size)
+static void mark_keep_all(struct wnw__draft *draft, const wnw_size *size)
 {
     const int32_t n_max = draft->cache.n_max;
     if (wnw__policy_keeps_all(draft->policy)) {
@@ -147,7 +148,7 @@ static void find_whole(struct wnw__draft *draft, const wnw_size *size)
     if (n_max == 0 || draft->cache.n_part == 0)
         draft->size.rule = WNW_SIZE_RULE_ALL;
     if (draft->size.rule == WNW_SIZE_RULE_MEAN && draft->size.budget >= n_max) {
-        /* A ceiling that nothing reaches is none: who has a size of its own still takes that. */
+        /* A size above that of the cache changes nothing; a head budget with an own size still applies it. */
         draft->size.rule =
             rule_of_none(draft) == WNW_SIZE_RULE_HEADS ? WNW_SIZE_RULE_HEADS : WNW_SIZE_RULE_ALL;
         draft->size.may_shrink = draft->size.may_shrink || draft->size.rule == WNW_SIZE_RULE_HEADS;
@@ -179,25 +180,8 @@ int wnw__draft_resolve_size(struct wnw__draft *draft, const wnw_size *size)
         return wnw__fail(WNW_E_ARG, "unknown kind of size %d", (int)size->kind);
     }
     add_protected(draft, size);
-    find_whole(draft, size);
+    mark_keep_all(draft, size);
     return WNW_OK;
-}
-
-int wnw__blocks_refuse(const char *name, const wnw_blocks *b, int32_t n, int32_t n_keep)
-{
-    const int32_t thinned = wnw__blocks_thinned(b, n);
-    if (thinned == 0)
-        return wnw__fail(
-            WNW_E_RANGE,
-            "%s keeps all %d entries, too few for the first %d and two blocks of %d, but the size "
-            "leaves %d per head; allow at least %d, give a ratio, or lower sink or lag",
-            name, n, b->sink, b->lag, n_keep, n);
-    return wnw__fail(
-        WNW_E_RANGE,
-        "%s always keeps the first %d and the last %d of %d entries and one of each of %d blocks "
-        "between them, but the size leaves %d per head; allow at least %d, give a ratio, or lower sink "
-        "or lag",
-        name, b->sink, n - b->sink - thinned * b->lag, n, thinned, n_keep, wnw__blocks_least(b, n));
 }
 
 int wnw__policy_fix_size(wnw_policy **out, const wnw_policy *p, const struct wnw__due *due, char *warning)

@@ -79,7 +79,7 @@ const wnw_session *wnw_reader_session(const wnw_reader *r)
 
 /* ---- Reading a document ---- */
 
-/* Reads the first piece of the prompt and compresses it; d has its recipe and ratio. */
+/* Reads the tokens of d, the first piece of the prompt, and compresses them; d has its recipe and ratio. */
 static int read_first(struct document *d, const wnw_model *m, const wnw_prompt *prompt)
 {
     const wnw_run_more more = {WNW_INIT(wnw_run_more), .question_later = true, .once = true};
@@ -92,7 +92,7 @@ static int read_first(struct document *d, const wnw_model *m, const wnw_prompt *
         run.recipe = d->recipe;
         WNW_TRY(wnw_session_begin(d->session, &run));
     }
-    return wnw_session_read(d->session, prompt->tokens, prompt->n_context, NULL);
+    return wnw_session_read(d->session, d->tokens, d->n_tokens, NULL);
 }
 
 static int copy_tokens(struct document *d, const int32_t *tokens, int32_t n)
@@ -108,15 +108,15 @@ static int copy_tokens(struct document *d, const int32_t *tokens, int32_t n)
 
 static int read_document(struct document *d, const wnw_model *m, const char *question)
 {
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     wnw_prompt_params layout = d->layout;
     layout.question = question;
     int rc = wnw_prompt_build(&prompt, m, &layout);
     if (rc == WNW_OK)
-        rc = copy_tokens(d, prompt.tokens, prompt.n_context);
+        rc = copy_tokens(d, wnw_prompt_tokens(prompt, NULL), wnw_prompt_n_context(prompt));
     if (rc == WNW_OK)
-        rc = read_first(d, m, &prompt);
-    wnw_prompt_clear(&prompt);
+        rc = read_first(d, m, prompt);
+    wnw_prompt_free(prompt);
     return rc;
 }
 
@@ -169,8 +169,9 @@ static int generate(wnw_session *s, wnw_text_fn on_text, void *user)
 /* E_MISMATCH where the template writes the document otherwise than when it was read, as one that writes the date does. */
 static int check_beginning(const struct document *d, const wnw_prompt *prompt)
 {
-    if (d->pieces || (prompt->n_context == d->n_tokens &&
-                      memcmp(prompt->tokens, d->tokens, (size_t)d->n_tokens * sizeof *d->tokens) == 0))
+    const int32_t *tokens = wnw_prompt_tokens(prompt, NULL);
+    if (d->pieces || (wnw_prompt_n_context(prompt) == d->n_tokens &&
+                      memcmp(tokens, d->tokens, (size_t)d->n_tokens * sizeof *d->tokens) == 0))
         return WNW_OK;
     return wnw__fail(
         WNW_E_MISMATCH,
@@ -184,26 +185,28 @@ static int begin_answer(wnw_session **s, int32_t *from, const wnw_reader *r, con
     if (!r->doc.session)
         return wnw_session_new(s, r->model, NULL);
     WNW_TRY(check_beginning(&r->doc, prompt));
-    *from = prompt->n_context;
+    *from = wnw_prompt_n_context(prompt);
     return wnw_session_copy(s, r->doc.session);
 }
 
 static int answer(const wnw_reader *r, const char *question, wnw_text_fn on_text, void *user)
 {
     wnw_prompt_params layout = r->doc.session ? r->doc.layout : wnw_prompt_default_params();
-    wnw_prompt prompt = wnw_prompt_default();
+    wnw_prompt *prompt = NULL;
     wnw_session *s = NULL;
-    int32_t from;
+    int32_t from, n;
     layout.question = question;
     int rc = wnw_prompt_build(&prompt, r->model, &layout);
     if (rc == WNW_OK)
-        rc = begin_answer(&s, &from, r, &prompt);
-    if (rc == WNW_OK)
-        rc = wnw_session_read(s, prompt.tokens + from, prompt.n_tokens - from, NULL);
+        rc = begin_answer(&s, &from, r, prompt);
+    if (rc == WNW_OK) {
+        const int32_t *tokens = wnw_prompt_tokens(prompt, &n);
+        rc = wnw_session_read(s, tokens + from, n - from, NULL);
+    }
     if (rc == WNW_OK)
         rc = generate(s, on_text, user);
     wnw_session_free(s);
-    wnw_prompt_clear(&prompt);
+    wnw_prompt_free(prompt);
     return rc;
 }
 

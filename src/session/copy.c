@@ -11,7 +11,7 @@ static int copy_timeline(wnw_session *to, const wnw_session *from)
     WNW_TRY(wnw__cache_copy(&to->cache, &from->cache));
     WNW_TRY(wnw__recurrent_copy(to->recurrent, from->recurrent));
     WNW_TRY(wnw__recorders_copy(&to->recorders, &from->recorders, &to->shape));
-    WNW_TRY(wnw__ids_copy(&to->ids, &from->ids, from->n_past));
+    WNW_TRY(wnw__token_log_copy(&to->token_log, &from->token_log, from->n_past));
     WNW_TRY(wnw__rules_copy(&to->rules, &from->rules));
     WNW_TRY(
         wnw__masks_copy(&to->masks, &from->masks, (size_t)from->m->hp.n_layer * (size_t)from->m->hp.n_head));

@@ -6,6 +6,7 @@
 #include "policy/policy.h"
 #include "profile/profile.h"
 #include "session/session.h"
+#include "text/prompt.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -130,22 +131,22 @@ static bool wants_tasks(const wnw_policy *policy)
 /* Does everything that can fail without touching the session. *ids is {0} before and gets the tasks and
  * suffix that the session will remember. */
 static int prepare(const wnw_session *s, const wnw_run *run, const wnw_run_more *more,
-                   const struct wnw__eviction *rules, const wnw_prompt *prompt, struct wnw__ids *ids)
+                   const struct wnw__eviction *rules, const wnw_prompt *prompt, struct wnw__token_log *ids)
 {
     const int32_t n_later = prompt->n_tokens - prompt->n_context;
     const int32_t *const later = prompt->tokens ? prompt->tokens + prompt->n_context : NULL;
     WNW_TRY(check_profile(s, run->profile));
     WNW_TRY(wnw__rules_check(s, rules, run->profile));
     WNW_TRY(check_template(s, prompt->n_prefix, prompt->suffix, prompt->n_suffix));
-    WNW_TRY(wnw__ids_set_suffix(ids, prompt->suffix, prompt->n_suffix));
+    WNW_TRY(wnw__token_log_set_suffix(ids, prompt->suffix, prompt->n_suffix));
     if (more->n_tasks == 0 && n_later > 0 && wants_tasks(run->policy)) {
         WNW_TRY(check_tasks(s, &later, &n_later, 1));
-        return wnw__ids_set_tasks(ids, &later, &n_later, 1);
+        return wnw__token_log_set_tasks(ids, &later, &n_later, 1);
     }
     WNW_TRY(check_tasks(s, more->task_tokens, more->n_task_tokens, more->n_tasks));
     if (more->n_tasks == 0)
         return WNW_OK; /* nothing is allocated, so that ending rules cannot fail for want of memory */
-    return wnw__ids_set_tasks(ids, more->task_tokens, more->n_task_tokens, more->n_tasks);
+    return wnw__token_log_set_tasks(ids, more->task_tokens, more->n_task_tokens, more->n_tasks);
 }
 
 /* Declares the policy whose rules are followed and the further ones together. */
@@ -169,15 +170,15 @@ int wnw_session_begin(wnw_session *s, const wnw_run *run)
 {
     wnw_run own = wnw_run_default();
     wnw_run_more more = wnw_run_more_default();
-    wnw_prompt prompt = wnw_prompt_default();
+    const wnw_prompt unknown = {0};
     wnw_policy *made = NULL;
-    struct wnw__ids ids = {0};
+    struct wnw__token_log ids = {0};
     WNW_REQUIRE(s);
     WNW_REQUIRE(run);
     WNW_TRY(WNW_SIZED_TAKE(wnw_run, &own, run));
     WNW_TRY(WNW_SIZED_TAKE(wnw_run_more, &more, own.more));
-    WNW_TRY(WNW_SIZED_TAKE(wnw_prompt, &prompt, own.prompt));
-    WNW_TRY(check_prompt(&prompt)); /* before its numbers are computed with */
+    const wnw_prompt *const prompt = own.prompt ? own.prompt : &unknown;
+    WNW_TRY(check_prompt(prompt)); /* before its numbers are computed with */
     if (own.recipe)
         WNW_TRY(wnw__run_policy(&made, s, &own, s->n_past > 0));
     else if (own.policy &&
@@ -191,18 +192,18 @@ int wnw_session_begin(wnw_session *s, const wnw_run *run)
                                         .every = own.every,
                                         .target = own.target,
                                         .once = more.once};
-    int rc = prepare(s, &own, &more, &rules, &prompt, &ids);
+    int rc = prepare(s, &own, &more, &rules, prompt, &ids);
     if (rc == WNW_OK) /* the last step that can fail; nothing was replaced before it */
         rc = declare_all(s, own.policy, &more, wnw__rules_replan(&rules));
     if (rc == WNW_OK) {
-        wnw__ids_swap_given(&s->ids, &ids);
+        wnw__token_log_swap_given(&s->token_log, &ids);
         wnw__rules_set(s, &rules, made, more.goes_on);
         made = NULL;
         s->profile = s->shape.profile = own.profile;
-        s->n_prefix = prompt.n_prefix;
-        s->n_question = more.question_later ? 0 : prompt.n_tokens - prompt.n_context;
+        s->n_prefix = prompt->n_prefix;
+        s->n_question = more.question_later ? 0 : prompt->n_tokens - prompt->n_context;
     }
-    wnw__ids_free(&ids);
+    wnw__token_log_free(&ids);
     wnw_policy_free(made);
     return rc;
 }

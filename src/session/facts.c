@@ -5,6 +5,7 @@
 #include "policy/policy.h"
 #include "profile/profile.h"
 #include "session/session.h"
+#include "text/prompt.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +14,7 @@ int wnw_policy_facts_of(wnw_policy_facts *out, const wnw_model *m, const wnw_run
 {
     wnw_run r = wnw_run_default();
     wnw_run_more more = wnw_run_more_default();
-    wnw_prompt prompt = wnw_prompt_default();
+    const wnw_prompt unknown = {0};
     WNW_REQUIRE(out);
     WNW_TRY(WNW_SIZED_CHECK(wnw_policy_facts, out));
     wnw__sized_give(out, &(wnw_policy_facts){0});
@@ -21,15 +22,15 @@ int wnw_policy_facts_of(wnw_policy_facts *out, const wnw_model *m, const wnw_run
     WNW_REQUIRE(run);
     WNW_TRY(WNW_SIZED_TAKE(wnw_run, &r, run));
     WNW_TRY(WNW_SIZED_TAKE(wnw_run_more, &more, r.more));
-    WNW_TRY(WNW_SIZED_TAKE(wnw_prompt, &prompt, r.prompt));
+    const wnw_prompt *const prompt = r.prompt ? r.prompt : &unknown;
     const struct wnw__shape shape = wnw__model_shape(m);
     wnw_policy_facts own = {WNW_INIT(wnw_policy_facts),
                             .phase = r.phase,
                             .decodes = r.every > 0,
-                            .question_known =
-                                !more.question_later && prompt.n_tokens - prompt.n_context > prompt.n_suffix,
+                            .question_known = !more.question_later &&
+                                              prompt->n_tokens - prompt->n_context > prompt->n_suffix,
                             .rope_unknown = m->hp.rope_unknown,
-                            .n_tokens = more.question_later ? prompt.n_context : prompt.n_tokens,
+                            .n_tokens = more.question_later ? prompt->n_context : prompt->n_tokens,
                             .n_ctx_train = m->hp.n_ctx_train,
                             .feeds_again = true,
                             .queries_unknown = wnw__shared_layer(&shape) >= 0};

@@ -116,7 +116,7 @@ void wnw__feed_trim(wnw_session *s)
 /* Counts tokens that the engine has read; a later failure does not take them back. */
 static void count_tokens(wnw_session *s, const int32_t *tokens, int32_t n)
 {
-    wnw__ids_add(&s->ids, s->n_past, tokens, n);
+    wnw__token_log_add(&s->token_log, s->n_past, tokens, n);
     s->n_past += n;
     wnw__feed_trim(s);
 }
@@ -130,7 +130,7 @@ static int read_ubatch(wnw_session *s, const int32_t *tokens, int32_t n, int32_t
                                    .tokens = tokens,
                                    .n = n,
                                    .n_out = on_logits ? n : wnw__recorders_logit_rows(&s->recorders, &pass)};
-    WNW_TRY(wnw__ids_reserve(&s->ids, s->n_past, n));
+    WNW_TRY(wnw__token_log_reserve(&s->token_log, s->n_past, n));
     WNW_TRY(wnw__feed_span(s, &span));
     show_logits(s, &span);
     count_tokens(s, tokens, n);
@@ -142,7 +142,7 @@ int wnw__feed_prompt(wnw_session *s, const int32_t *tokens, int32_t n, int32_t d
                      wnw_logits_fn on_logits, void *user)
 {
     const struct wnw__record_pass pass = pass_of(s, n);
-    WNW_TRY(wnw__ids_reserve(&s->ids, s->n_past, n));
+    WNW_TRY(wnw__token_log_reserve(&s->token_log, s->n_past, n));
     /* Room is made once for all n tokens: growth per ubatch would copy the cache each time. Sliding layers
      * stay short and need none. */
     WNW_TRY(wnw__recorders_begin(&s->recorders, &pass));
@@ -168,7 +168,7 @@ static int run_step(wnw_engine *e, wnw_session *const *sessions, const int32_t *
 {
     for (int32_t i = 0; i < n; i++) {
         slices[i] = slice_of(sessions[i], 1, true);
-        WNW_TRY(wnw__ids_reserve(&sessions[i]->ids, sessions[i]->n_past, 1));
+        WNW_TRY(wnw__token_log_reserve(&sessions[i]->token_log, sessions[i]->n_past, 1));
     }
     const struct wnw__batch batch = {.slice = slices,
                                      .n_slice = n,

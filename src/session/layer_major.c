@@ -32,7 +32,7 @@ struct reader {
 };
 
 /* Lists the entries that layer il will hold when it has read the piece. */
-static void foresee(struct reader *r, int32_t il)
+static void list_future_entries(struct reader *r, int32_t il)
 {
     int64_t at = 0;
     for (int32_t ih = 0; ih < r->s->cache.n_head_kv; ih++) {
@@ -56,7 +56,7 @@ static struct wnw__plan_layer layer(const struct wnw__plan_source *src, int32_t 
     if (il < r->n_done)
         return l;
     if (il != r->foreseen)
-        foresee(r, il);
+        list_future_entries(r, il);
     l.n_entry = r->n_entry;
     l.pos = r->pos;
     l.off = r->off;
@@ -140,8 +140,8 @@ static int compress_layer(struct reader *r, int32_t il, struct wnw__draft *draft
 static int read_layers(struct reader *r, struct wnw__draft *draft, wnw_report *report)
 {
     wnw_session *s = r->s;
-    WNW_TRY(wnw__ids_reserve(&s->ids, r->n_past, r->n));
-    wnw__ids_add(&s->ids, r->n_past, r->tokens, r->n);
+    WNW_TRY(wnw__token_log_reserve(&s->token_log, r->n_past, r->n));
+    wnw__token_log_add(&s->token_log, r->n_past, r->tokens, r->n);
     for (int32_t il = 0; il < s->m->hp.n_layer; il++) {
         const double start = wnw__now_ms();
         WNW_TRY(read_layer(r, il));
@@ -157,8 +157,8 @@ static int read_layers(struct reader *r, struct wnw__draft *draft, wnw_report *r
     return WNW_OK;
 }
 
-int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, const struct wnw__goal *goal,
-                          wnw_report *report)
+int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n,
+                          const struct wnw__compression *compression, wnw_report *report)
 {
     struct reader r = {.s = s, .tokens = tokens, .n = n, .n_past = s->n_past};
     struct wnw__draft *draft = NULL;
@@ -169,10 +169,10 @@ int wnw__read_layer_major(wnw_session *s, const int32_t *tokens, int32_t n, cons
     r.src.layer = layer;
     r.src.n_past = s->n_past + n;
     r.src.entry_bytes.n_f16 = wnw__cache_f16_after(&s->cache, n);
-    r.src.ratio_base = goal->ratio_base;
+    r.src.ratio_base = compression->ratio_base;
     rc = hold_entries(&r);
     if (rc == WNW_OK)
-        rc = wnw__draft_new(&draft, goal->policy, &goal->size, &r.src, &of_draft);
+        rc = wnw__draft_new(&draft, compression->policy, &compression->size, &r.src, &of_draft);
     if (rc != WNW_OK)
         goto done; /* nothing has been read yet */
     rc = wnw__hidden_rows_new(&r.x, n, s->m->hp.n_embd, s->params.n_ubatch, n > FLOAT32_TOKENS);

@@ -21,9 +21,9 @@
 
 /* ---- By chunk, by layer, at the end ---- */
 
-static struct wnw__goal goal_of(const wnw_session *s, int32_t n_coming)
+static struct wnw__compression compression_of(const wnw_session *s, int32_t n_coming)
 {
-    return wnw__rule_of(s->rules.ev.policy)->goal(s, n_coming);
+    return wnw__rule_of(s->rules.ev.policy)->compression(s, n_coming);
 }
 
 /* Reads tokens at .. at + n - 1 of a prompt of n_all tokens and adds the time to the report. */
@@ -46,20 +46,20 @@ static int32_t next_chunk(const wnw_session *s, int32_t n_left)
 /* Compresses what was read, and has the report say which entries could not go. */
 static int compress(wnw_session *s, int32_t room, wnw_report *report)
 {
-    const struct wnw__goal goal = goal_of(s, 0);
+    const struct wnw__compression compression = compression_of(s, 0);
     report->protected_first = s->n_past; /* unless something can */
     report->protected_last = 0;
-    return wnw__rules_compress(s, &goal, room, report);
+    return wnw__rules_compress(s, &compression, room, report);
 }
 
 /* The first and last entries of what was read that no compression so far could drop. */
-struct untouched {
+struct protected_ends {
     int32_t first, last;
     bool all; /* nothing could go yet */
 };
 
 /* Takes into account what a compression says that came after n_new more tokens. */
-static void narrow(struct untouched *u, int32_t n_past, int32_t n_new, const wnw_report *report)
+static void intersect(struct protected_ends *u, int32_t n_past, int32_t n_new, const wnw_report *report)
 {
     const int32_t first = report->protected_first, last = report->protected_last;
     u->last += n_new;
@@ -72,14 +72,14 @@ static void narrow(struct untouched *u, int32_t n_past, int32_t n_new, const wnw
 
 static int read_chunks(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report)
 {
-    struct untouched u = {.all = true};
+    struct protected_ends u = {.all = true};
     for (int32_t at = 0; at < n;) {
         const int32_t n_now = next_chunk(s, n - at);
         WNW_TRY(wnw__session_check_room(s, n_now)); /* only an endless prompt can fail here */
         WNW_TRY(feed(s, tokens + at, n_now, at, n, report));
         at += n_now;
         WNW_TRY(compress(s, at < n ? next_chunk(s, n - at) : -1, report));
-        narrow(&u, s->n_past, n_now, report);
+        intersect(&u, s->n_past, n_now, report);
     }
     report->protected_first = u.all ? s->n_past : u.first;
     report->protected_last = u.all ? 0 : u.last;
@@ -88,10 +88,10 @@ static int read_chunks(wnw_session *s, const int32_t *tokens, int32_t n, wnw_rep
 
 static int read_layers(wnw_session *s, const int32_t *tokens, int32_t n, wnw_report *report)
 {
-    const struct wnw__goal goal = goal_of(s, n);
-    WNW_TRY(wnw__read_layer_major(s, tokens, n, &goal, report));
+    const struct wnw__compression compression = compression_of(s, n);
+    WNW_TRY(wnw__read_layer_major(s, tokens, n, &compression, report));
     const double start = wnw__now_ms();
-    const int rc = wnw_policy_rerotates(goal.policy) ? wnw_session_renumber(s) : WNW_OK;
+    const int rc = wnw_policy_rerotates(compression.policy) ? wnw_session_renumber(s) : WNW_OK;
     report->compact_ms += wnw__now_ms() - start;
     if (rc != WNW_OK)
         (void)wnw_session_reset(s); /* as after any failure in phase LAYER */

@@ -73,7 +73,7 @@ static int32_t common_from(const int32_t *a, const int32_t *b, int32_t n, int32_
 static void mark_ambiguous(wnw_session *s, int32_t n)
 {
     const int32_t *first = wnw_cache_positions(s, 0, 0);
-    struct wnw__ids *ids = &s->ids;
+    struct wnw__token_log *ids = &s->token_log;
     int32_t of_model = 0;
     for (int32_t il = 0; il < s->cache.n_layer; il++) {
         struct wnw__kv_layer *l = &s->cache.layers[il];

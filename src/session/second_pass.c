@@ -191,7 +191,8 @@ static void warn_beyond(const struct pass *p, int32_t n, char *warning)
  * none. */
 static int feed_context(struct pass *p, int32_t n_more, char *warning)
 {
-    const int32_t *tokens = p->s->ids.tokens, n = p->n_past, room = p->s->m->hp.n_ctx_train - n - n_more;
+    const int32_t *tokens = p->s->token_log.tokens, n = p->n_past,
+                  room = p->s->m->hp.n_ctx_train - n - n_more;
     const int32_t piece = n <= room ? n : room > PIECE_MIN ? room : PIECE_MIN;
     if (piece < n)
         snprintf(warning, 256,
@@ -211,14 +212,14 @@ static int feed_context(struct pass *p, int32_t n_more, char *warning)
 /* Whether the tokens read end with the task, so that feeding them again has fed the task. */
 static bool ends_with_task(const struct pass *p, const int32_t *task, int32_t n)
 {
-    const int32_t *end = p->s->ids.tokens + p->n_past;
+    const int32_t *end = p->s->token_log.tokens + p->n_past;
     return n <= p->n_past && memcmp(end - n, task, (size_t)n * sizeof *task) == 0;
 }
 
 /* Feeds each task by itself on the cache as it is. with_context: a task that the context ends with was fed. */
 static int feed_each_task(struct pass *p, bool with_context, char *warning)
 {
-    const struct wnw__ids *t = &p->s->ids;
+    const struct wnw__token_log *t = &p->s->token_log;
     const int32_t base = p->s->n_past;
     struct wnw__cache_mark *mark;
     struct wnw__recurrent *state;
@@ -245,7 +246,7 @@ static int feed_each_task(struct pass *p, bool with_context, char *warning)
 /* Feeds the tasks, on the bare cache or after the context's second copy. */
 static int feed_tasks(struct pass *p, bool with_context, char *warning)
 {
-    const struct wnw__ids *t = &p->s->ids;
+    const struct wnw__token_log *t = &p->s->token_log;
     int32_t most = 0;
     if (t->n_tasks == 0)
         return wnw__fail(WNW_E_ARG,
@@ -317,7 +318,7 @@ struct ids {
 static int repeat_chunk(struct pass *p, const struct ids *prompt, int32_t hint, const struct ids *suffix,
                         int32_t first, int32_t last, char *warning)
 {
-    const int32_t *tokens = p->s->ids.tokens;
+    const int32_t *tokens = p->s->token_log.tokens;
     const int32_t n = prompt->n + hint + suffix->n + last - first;
     int32_t *ids = malloc((size_t)n * sizeof *ids), *to = ids;
     if (!ids)
@@ -345,7 +346,7 @@ static int tokenize(const wnw_session *s, struct ids *out, const char *text, int
 /* The tokens that end the user's turn and open the model's, in *out, whose ids the caller frees. */
 static int end_turn(const wnw_session *s, struct ids *out)
 {
-    const struct wnw__ids *t = &s->ids;
+    const struct wnw__token_log *t = &s->token_log;
     if (t->n_suffix == 0)
         return tokenize(s, out, repeat_suffix, -1);
     out->ids = malloc((size_t)t->n_suffix * sizeof *out->ids);
@@ -359,7 +360,7 @@ static int end_turn(const wnw_session *s, struct ids *out)
 static int feed_repeats(struct pass *p, char *warning)
 {
     struct ids first = {0}, next = {0}, suffix = {0};
-    const int32_t last_read = p->n_past > 0 ? p->s->ids.tokens[p->n_past - 1] : -1;
+    const int32_t last_read = p->n_past > 0 ? p->s->token_log.tokens[p->n_past - 1] : -1;
     int rc = tokenize(p->s, &first, repeat_all, last_read);
     if (rc == WNW_OK)
         rc = tokenize(p->s, &next, repeat_part, last_read);
@@ -392,7 +393,7 @@ static int feed_sample(struct pass *p, const wnw_sample_size *size, char *warnin
         return wnw__fail(WNW_E_NOMEM, "no memory for a sample of %d tokens", (int)n_fed);
     for (int32_t i = 0; i < k; i++)
         for (int32_t t = place[i].lead; t < place[i].to; t++)
-            ids[at++] = s->ids.tokens[t];
+            ids[at++] = s->token_log.tokens[t];
     p->all_seen = true;
     warn_beyond(p, n_fed, warning);
     restrict_to(p, k > 0 ? place[0].from : n, k > 0 ? place[k - 1].to : n);
@@ -418,11 +419,11 @@ int wnw__second_pass_run(struct wnw__second_pass **out, wnw_session *s, const wn
     struct pass p;
     const wnw_second_pass kind = (wnw_second_pass)(needs->second_pass & ~(int32_t)WNW_PASS_BY_INPUT);
     *out = NULL;
-    if (kind != WNW_PASS_TASK && s->ids.n_ambiguous > 0)
+    if (kind != WNW_PASS_TASK && s->token_log.n_ambiguous > 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "the policy feeds what was read a second time, but since the kept tokens got new "
                          "positions the first %d are other tokens in every head",
-                         (int)s->ids.n_ambiguous);
+                         (int)s->token_log.n_ambiguous);
     int rc = begin(&p, s);
     p.by_input = (needs->second_pass & WNW_PASS_BY_INPUT) != 0;
     if (rc == WNW_OK)

@@ -148,7 +148,7 @@ void wnw_session_free(wnw_session *s)
     wnw__cache_free(&s->cache);
     wnw__proj_free(s->proj[0]);
     wnw__proj_free(s->proj[1]);
-    wnw__ids_free(&s->ids);
+    wnw__token_log_free(&s->token_log);
     wnw__rules_free(&s->rules);
     wnw__masks_free(&s->masks);
     free(s->logits);
@@ -160,7 +160,7 @@ int wnw__session_forget(wnw_session *s)
     wnw__engine_release(s->engine);
     wnw__recorders_tell(&s->recorders, 0, s->cache.n_layer, WNW_EVENT_EMPTIED);
     wnw__rules_reset(&s->rules);
-    s->n_past = s->n_renumbered = s->ids.n_ambiguous = 0;
+    s->n_past = s->n_renumbered = s->token_log.n_ambiguous = 0;
     s->n_fixed = s->n_run = 0;
     s->pos_shift = 0;
     s->has_logits = false;
@@ -174,7 +174,7 @@ int wnw_session_reset(wnw_session *s)
     WNW_REQUIRE(s);
     s->n_question = 0;
     s->n_prefix = 0;
-    (void)wnw__ids_set_suffix(&s->ids, NULL, 0);
+    (void)wnw__token_log_set_suffix(&s->token_log, NULL, 0);
     return wnw__session_forget(s);
 }
 

@@ -7,8 +7,8 @@
 #include "forward/executor.h"
 #include "observe/source.h"
 #include "plan/compress.h"
-#include "session/ids.h"
 #include "session/rules/rules.h"
+#include "session/token_log.h"
 #include "winnow_study.h"
 
 /* Query heads that are switched off. The struct starts as {0}, which masks nothing, and is freed by wnw__masks_free. */
@@ -30,7 +30,7 @@ struct wnw_session {
     struct wnw__recurrent *recurrent; /* NULL = the model has no recurrent layers */
     struct wnw__recorders recorders;
     struct wnw__record_shape shape; /* borrowed by the recorders */
-    struct wnw__ids ids;
+    struct wnw__token_log token_log;
     const wnw_profile *profile; /* borrowed; NULL = none */
     struct wnw__proj *proj[2];  /* projected norms, made at first use: [0] of KV heads, [1] of query heads */
     int32_t n_past;

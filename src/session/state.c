@@ -23,15 +23,15 @@ int wnw__session_get_state(struct wnw__session_state *out, const wnw_session *s)
                                        .n_renumbered = s->n_renumbered,
                                        .n_fixed = s->n_fixed,
                                        .n_question = s->n_question,
-                                       .n_ambiguous = s->ids.n_ambiguous,
+                                       .n_ambiguous = s->token_log.n_ambiguous,
                                        .pos_shift = s->pos_shift,
-                                       .ids = s->ids.tokens,
+                                       .ids = s->token_log.tokens,
                                        .rules = r->ev,
                                        .n_uncounted = r->n_uncounted,
                                        .n_keep = r->n_keep,
                                        .is_over = r->is_over,
-                                       .held = r->held,
-                                       .n_held = r->held ? r->n_held : 0};
+                                       .slide_counts = r->slide_counts,
+                                       .n_slide_counts = r->slide_counts ? r->n_slide_counts : 0};
     return wnw__recurrent_get(s->recurrent, &out->recurrent, &out->n_recurrent);
 }
 
@@ -97,13 +97,13 @@ int wnw__session_check_state(const struct wnw__session_state *state, const wnw_s
         !within(state->n_keep, 0, INT32_MAX))
         return wnw__fail(WNW_E_FORMAT, "a count of the session is out of range for %d tokens", (int)n);
     const int32_t n_head = s->cache.n_layer * s->cache.n_head_kv;
-    if (state->held && state->n_held != n_head)
-        return wnw__fail(WNW_E_FORMAT, "counts of %d heads, the model has %d", (int)state->n_held,
+    if (state->slide_counts && state->n_slide_counts != n_head)
+        return wnw__fail(WNW_E_FORMAT, "counts of %d heads, the model has %d", (int)state->n_slide_counts,
                          (int)n_head);
-    for (int32_t i = 0; state->held && i < n_head; i++)
-        if (!within(state->held[i], 0, n))
-            return wnw__fail(WNW_E_FORMAT, "head %d is to hold %d entries of %d", (int)i, (int)state->held[i],
-                             (int)n);
+    for (int32_t i = 0; state->slide_counts && i < n_head; i++)
+        if (!within(state->slide_counts[i], 0, n))
+            return wnw__fail(WNW_E_FORMAT, "head %d is to hold %d entries of %d", (int)i,
+                             (int)state->slide_counts[i], (int)n);
     if ((state->recurrent != NULL) != (s->recurrent != NULL))
         return wnw__fail(WNW_E_FORMAT, "the state of recurrent layers is %s",
                          s->recurrent ? "missing" : "there, and the model has none");
@@ -118,21 +118,22 @@ void wnw__session_resume_rules(wnw_session *s, const struct wnw__session_state *
 
 int wnw__session_set_state(wnw_session *s, const struct wnw__session_state *state)
 {
-    int32_t *held = state->held ? malloc((size_t)state->n_held * sizeof *held) : NULL;
-    if (state->held && !held)
-        return wnw__fail(WNW_E_NOMEM, "no memory for the counts of %d heads", (int)state->n_held);
-    if (held)
-        memcpy(held, state->held, (size_t)state->n_held * sizeof *held);
+    int32_t *slide_counts =
+        state->slide_counts ? malloc((size_t)state->n_slide_counts * sizeof *slide_counts) : NULL;
+    if (state->slide_counts && !slide_counts)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the counts of %d heads", (int)state->n_slide_counts);
+    if (slide_counts)
+        memcpy(slide_counts, state->slide_counts, (size_t)state->n_slide_counts * sizeof *slide_counts);
     wnw__rules_free(&s->rules);
     s->rules = (struct wnw__rules){.ev = state->rules,
                                    .n_uncounted = state->n_uncounted,
                                    .n_keep = state->n_keep,
                                    .is_over = state->is_over,
-                                   .held = held,
-                                   .n_held = held ? state->n_held : 0};
-    WNW_TRY(wnw__ids_reserve(&s->ids, 0, state->n_past));
-    wnw__ids_add(&s->ids, 0, state->ids, state->n_past);
-    s->ids.n_ambiguous = state->n_ambiguous;
+                                   .slide_counts = slide_counts,
+                                   .n_slide_counts = slide_counts ? state->n_slide_counts : 0};
+    WNW_TRY(wnw__token_log_reserve(&s->token_log, 0, state->n_past));
+    wnw__token_log_add(&s->token_log, 0, state->ids, state->n_past);
+    s->token_log.n_ambiguous = state->n_ambiguous;
     s->n_past = state->n_past;
     s->n_prefix = state->n_prefix;
     s->n_renumbered = state->n_renumbered;

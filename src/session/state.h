@@ -14,8 +14,8 @@ struct wnw__session_state {
     struct wnw__eviction rules; /* policy NULL = none; `every` and `target` are 0 */
     int32_t n_uncounted, n_keep;
     bool is_over;
-    const int32_t *held; /* [n_held], as in struct wnw__rules; NULL = none */
-    int32_t n_held;
+    const int32_t *slide_counts; /* [n_held], as in struct wnw__rules; NULL = none */
+    int32_t n_slide_counts;
     const uint8_t *recurrent; /* [n_recurrent] bytes of the recurrent layers' state; NULL = none */
     size_t n_recurrent;
 };

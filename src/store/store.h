@@ -75,5 +75,9 @@ int wnw__index_oldest(wnw_store *store, const char *keep, uint64_t *bytes, char 
 
 /* Adds rows for documents of the folder that no row names, the oldest file first; damaged ones are left alone. *n: how many. */
 int wnw__store_adopt(wnw_store *store, int64_t *n);
+/* Whether the folder has the file still. */
+bool wnw__store_has_file(const wnw_store *store, const char *name);
+/* Moves a file of the folder to the folder of those that cannot be read, where none is replaced. */
+int wnw__store_set_aside(const char *folder, const char *name);
 
 #endif

@@ -112,8 +112,7 @@ static int by_age(const void *a, const void *b)
     return strcmp(x->d.name, y->d.name);
 }
 
-/* Whether the folder has the file still. */
-static bool is_file(const wnw_store *store, const char *name)
+bool wnw__store_has_file(const wnw_store *store, const char *name)
 {
     struct stat st;
     char *path = wnw__store_path(store->folder, name);
@@ -140,7 +139,7 @@ int wnw__store_adopt(wnw_store *store, int64_t *n)
         qsort(all, n_found, sizeof *all, by_age);
         rc = wnw__index_begin(store);
         for (size_t i = 0; rc == WNW_OK && i < n_found; i++)
-            if (is_file(store, all[i].d.name)) {
+            if (wnw__store_has_file(store, all[i].d.name)) {
                 rc = wnw__index_insert(store, &all[i].d, false);
                 ++*n;
             }
@@ -153,8 +152,7 @@ int wnw__store_adopt(wnw_store *store, int64_t *n)
 
 /* ---- Setting aside ---- */
 
-/* Moves a file of the folder to the folder of those that cannot be read, where none is replaced. */
-static int set_aside(const char *folder, const char *name)
+int wnw__store_set_aside(const char *folder, const char *name)
 {
     char *from = wnw__store_path(folder, name), *to = wnw__store_path(folder, aside);
     int err = from && to ? EEXIST : ENOMEM;
@@ -206,7 +204,7 @@ static int remove_bad(struct checking *c, const char *name, const char *path, co
     struct stat now;
     WNW_TRY(wnw__index_begin(c->store));
     *again = stat(path, &now) != 0 || !same_file(seen, &now);
-    int rc = *again ? WNW_OK : set_aside(c->store->folder, name);
+    int rc = *again ? WNW_OK : wnw__store_set_aside(c->store->folder, name);
     if (rc == WNW_OK && !*again)
         rc = wnw__index_delete(c->store, name);
     return wnw__index_end(c->store, rc);
@@ -341,40 +339,5 @@ int wnw_store_check(wnw_store *store, wnw_store_report *report,
     WNW_TRY(wnw__index_check(store));
     const int rc = check_all(&c);
     wnw__sized_give(report, &c.report);
-    return rc;
-}
-
-/* ---- A damaged index ---- */
-
-/* E_FORMAT where SQLite cannot read the index. */
-static int look_at_index(wnw_store *store)
-{
-    bool made;
-    int rc = wnw__index_open(store, &made);
-    if (rc == WNW_OK)
-        rc = wnw__index_check(store);
-    sqlite3_close(store->db);
-    store->db = NULL;
-    return rc;
-}
-
-int wnw_store_repair(const char *folder)
-{
-    WNW_REQUIRE(folder);
-    wnw_store own = {.folder = strdup(folder)}, *store;
-    if (!own.folder)
-        return wnw__fail(WNW_E_NOMEM, "no memory for a store");
-    int rc = look_at_index(&own);
-    const bool damaged = rc == WNW_E_FORMAT;
-    if (damaged) {
-        /* The journal first: it would be played back into the new index. */
-        rc = is_file(&own, "index.sqlite-journal") ? set_aside(folder, "index.sqlite-journal") : WNW_OK;
-        rc = rc == WNW_OK ? set_aside(folder, "index.sqlite") : rc;
-    }
-    if (rc == WNW_OK && damaged) {
-        rc = wnw_store_open(&store, folder, 0);
-        wnw_store_close(store);
-    }
-    free(own.folder);
     return rc;
 }

@@ -207,10 +207,10 @@ static int read_meta(struct wnw_stored *st)
 static int read_tokens(struct wnw_stored *st)
 {
     struct wnw__session_state *s = &st->meta.state;
-    int64_t n, n_ids, n_held;
+    int64_t n, n_ids, n_slide_counts;
     st->tokens = numbers_of(st, WNW_WKV_TOKENS, &n);
     st->ids = numbers_of(st, WNW_WKV_IDS, &n_ids);
-    s->held = numbers_of(st, WNW_WKV_HELD, &n_held);
+    s->slide_counts = numbers_of(st, WNW_WKV_HELD, &n_slide_counts);
     const bool own_ids = s->pos_shift > 0 || s->n_ambiguous > 0;
     if (!st->tokens || n > INT32_MAX || n != s->n_past + s->pos_shift ||
         (own_ids ? !st->ids || n_ids != s->n_past : st->ids != NULL))
@@ -220,9 +220,9 @@ static int read_tokens(struct wnw_stored *st)
     st->ids = st->ids ? st->ids : st->tokens;
     s->ids = st->ids;
     WNW_TRY(wnw__session_check_read(s, st->tokens, st->n_tokens, st->meta.n_vocab));
-    s->n_held = (int32_t)n_held;
-    if (s->held && n_held != (int64_t)st->meta.n_layer * st->meta.n_head_kv)
-        return wnw__fail(WNW_E_FORMAT, "it has counts of %lld heads", (long long)n_held);
+    s->n_slide_counts = (int32_t)n_slide_counts;
+    if (s->slide_counts && n_slide_counts != (int64_t)st->meta.n_layer * st->meta.n_head_kv)
+        return wnw__fail(WNW_E_FORMAT, "it has counts of %lld heads", (long long)n_slide_counts);
     const struct wnw__wkv_block *r = wnw__wkv_find(st, WNW_WKV_RECURRENT, 0);
     s->recurrent = r ? wnw__wkv_bytes(st, r) : NULL;
     s->n_recurrent = r ? (size_t)r->bytes : 0;

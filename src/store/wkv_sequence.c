@@ -51,6 +51,23 @@ static bool has_new_positions(const struct wnw_stored *st)
     return has;
 }
 
+#ifndef WNW_SEQUENCE_VERSION
+#error "the build says in which version libllama saves sequences: WNW_SEQUENCE_VERSION"
+#endif
+
+/* The version of libllama's form that is written here. */
+enum { WRITTEN_VERSION = 3 };
+
+static int check_version(void)
+{
+    if (WNW_SEQUENCE_VERSION == WRITTEN_VERSION)
+        return WNW_OK;
+    return wnw__fail(WNW_E_UNSUPPORTED,
+                     "this libllama saves sequences in version %d of its form, and winnow writes version %d: use "
+                     "a libllama that has this one (docs/internals/upstream.md)",
+                     WNW_SEQUENCE_VERSION, (int)WRITTEN_VERSION);
+}
+
 static int check_fit(const struct wnw_stored *st)
 {
     const struct wnw__wkv_meta *m = &st->meta;
@@ -179,6 +196,7 @@ int wnw_stored_sequence(const wnw_stored *st, uint8_t **bytes, size_t *n)
     WNW_REQUIRE(n);
     *n = 0;
     WNW_REQUIRE(st);
+    WNW_TRY(check_version());
     WNW_TRY(wnw__wkv_unchanged(st));
     WNW_TRY(check_fit(st));
     size_t size = 0;

@@ -172,8 +172,9 @@ static int make_parts(struct writing *w, const wnw_store_params *p, const char *
     if (state.recurrent)
         add_part(w, WNW_WKV_RECURRENT, state.recurrent, state.n_recurrent);
     add_part(w, WNW_WKV_COUNTS, w->counts, write_counts(w->counts, c));
-    if (state.held)
-        add_part(w, WNW_WKV_HELD, state.held, (size_t)state.n_held * sizeof *state.held);
+    if (state.slide_counts)
+        add_part(w, WNW_WKV_HELD, state.slide_counts,
+                 (size_t)state.n_slide_counts * sizeof *state.slide_counts);
     for (int32_t il = 0; il < c->n_layer; il++) {
         const struct wnw__stored_counts counts = wnw__cache_stored_counts(c, il);
         w->parts[w->n_part++] =

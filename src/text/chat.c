@@ -351,12 +351,11 @@ static int ask_again(wnw_prompt *out, wnw_chat *c, struct wnw__talk *talk)
     return rc;
 }
 
-int wnw_chat_user(wnw_prompt *out, wnw_chat *c, const char *document, const char *question, const char *begin)
+int wnw_chat_user(wnw_prompt **out, wnw_chat *c, const char *document, const char *question,
+                  const char *begin)
 {
-    wnw_prompt prompt = wnw_prompt_default();
     WNW_REQUIRE(out);
-    WNW_TRY(WNW_SIZED_CHECK(wnw_prompt, out));
-    wnw__sized_give(out, &prompt);
+    *out = NULL;
     WNW_REQUIRE(c);
     struct wnw__talk talk = {.document = document ? document : "",
                              .question = question ? question : "",
@@ -367,12 +366,16 @@ int wnw_chat_user(wnw_prompt *out, wnw_chat *c, const char *document, const char
         return wnw__fail(WNW_E_ARG, "the conversation waits for an answer; add it before the next turn");
     if (!c->verbatim && !*talk.document && !*talk.question && !(again && *c->document))
         return wnw__fail(WNW_E_ARG, "the prompt is empty: give a document, a question or both");
-    const int rc =
-        again ? ask_again(&prompt, c, &talk) : ask(&prompt, c, &talk, document || c->n_tokens == 0);
-    if (rc != WNW_OK)
-        wnw_prompt_clear(&prompt);
-    wnw__sized_give(out, &prompt);
-    return rc;
+    wnw_prompt *prompt = calloc(1, sizeof *prompt);
+    if (!prompt)
+        return no_memory();
+    const int rc = again ? ask_again(prompt, c, &talk) : ask(prompt, c, &talk, document || c->n_tokens == 0);
+    if (rc != WNW_OK) {
+        wnw_prompt_free(prompt);
+        return rc;
+    }
+    *out = prompt;
+    return WNW_OK;
 }
 
 /* ---- Answers ---- */

@@ -7,6 +7,7 @@
 #define WNW_JINJA_H
 
 #include "base/err.h"
+#include "winnow_tools.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,6 +4,7 @@
 #define WNW_TEXT_H
 
 #include "model/model.h"
+#include "text/prompt.h"
 
 struct wnw__layout; /* text/layout.h */
 

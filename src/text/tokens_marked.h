@@ -4,6 +4,7 @@
 #define WNW_TOKENS_MARKED_H
 
 #include "model/model.h"
+#include "winnow_tools.h"
 
 /*
  * A text to tokenise.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "fuzz.h"
+#include "peek_prompt.h"
 #include "winnow_method.h"
 
 #include <stdio.h>
@@ -107,15 +108,15 @@ static void use_text(const wnw_model *m, const char *text)
     (void)fuzz_status(wnw_detokenize(m, tokens, n, &back));
     wnw_free(back);
     wnw_free(tokens);
-    wnw_prompt p = {WNW_INIT(wnw_prompt)};
+    wnw_prompt *p = NULL;
     const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = text, .question = "Which?"};
     if (fuzz_status(wnw_prompt_build(&p, m, &params))) {
-        fuzz_require(p.n_prefix >= 0 && p.n_prefix <= p.n_context && p.n_context <= p.n_tokens,
+        fuzz_require(p->n_prefix >= 0 && p->n_prefix <= p->n_context && p->n_context <= p->n_tokens,
                      "the pieces of a prompt do not fit each other");
-        if (p.n_tokens > 0)
-            use_session(m, p.tokens, p.n_tokens);
+        if (p->n_tokens > 0)
+            use_session(m, p->tokens, p->n_tokens);
     }
-    wnw_prompt_clear(&p);
+    wnw_prompt_free(p);
 }
 
 void fuzz_open_model(const char *path, const char *text)

@@ -2,6 +2,7 @@
 # Helpers of the tests of set-up: a copy of scripts/ and a cache folder whose Python environment is made up, so that
 # nothing is fetched or compiled and the user's cache is not touched.
 set -u
+unset WINNOW_LLAMA_VERSION
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 user_cache=${WINNOW_CACHE:-$HOME/.cache/winnow}
@@ -76,7 +77,7 @@ pip_installs() {
 }
 
 # The version of a package that setup.sh asks for.
-version_of() { sed -n "s/^$1=\([0-9.]*\).*/\1/p" "$top/scripts/setup.sh"; }
+version_of() { sed -n "s/^$1=\(\${[A-Z_]*:-\)*\([0-9.]*\).*/\2/p" "$top/scripts/setup.sh"; }
 
 cp -R "$top/scripts" "$work/scripts"
 mkdir "$work/tests"

@@ -37,7 +37,7 @@ static int check(const wnw_session *s, const struct wnw__eviction *ev)
 /* The policy with the k that the size wants, if there is one. */
 static const wnw_policy *policy_of(const wnw_session *s)
 {
-    return s->rules.fixed ? s->rules.fixed : s->rules.ev.policy;
+    return s->rules.sized_policy ? s->rules.sized_policy : s->rules.ev.policy;
 }
 
 /* Number of entries of the longest head among the layers that take part; *n_settled says how many of them are
@@ -57,16 +57,16 @@ static int32_t longest_head(const wnw_session *s, const wnw_policy *p, int32_t *
     return n;
 }
 
-/* Sets r->fixed to the recursive policy with the k that the size wants for blocks that are not settled,
- * counting n_coming tokens that are about to be read (0 while decoding). r->fixed is NULL where the size
- * holds everything or there is no block to thin. */
+/* Sets r->sized_policy to the recursive policy with the k that the size wants for blocks that are not settled.
+ * n_coming: tokens that are about to be read, which count too (0 while decoding). r->sized_policy is NULL where
+ * the size holds everything or there is no block to thin. */
 static int fix_blocks(wnw_session *s, int32_t n_coming, char *warning)
 {
     struct wnw__rules *r = &s->rules;
     const wnw_policy *p = r->ev.policy;
     const wnw_size *size = &r->ev.size;
-    wnw_policy_free(r->fixed);
-    r->fixed = NULL;
+    wnw_policy_free(r->sized_policy);
+    r->sized_policy = NULL;
     if (size->kind == WNW_SIZE_NONE)
         return WNW_OK;
     struct wnw__due due = {.n_keep = wnw__rules_n_keep(s, &r->ev, s->n_past + n_coming - r->n_uncounted),
@@ -81,18 +81,18 @@ static int fix_blocks(wnw_session *s, int32_t n_coming, char *warning)
         const int32_t k = wnw__round_count(b.lag * (1 - size->ratio), p->rounding);
         due.n_keep = due.n - wnw__blocks_thinned(&b, due.n) * (b.lag - (k > 1 ? k : 1));
     }
-    return wnw__policy_fix_size(&r->fixed, p, &due, warning);
+    return wnw__policy_fix_size(&r->sized_policy, p, &due, warning);
 }
 
-static struct wnw__goal goal(const wnw_session *s, int32_t n_coming)
+static struct wnw__compression compression(const wnw_session *s, int32_t n_coming)
 {
     static const wnw_size all = {.kind = WNW_SIZE_BUDGET, .budget = WNW_KEEP_ALL};
     const struct wnw__rules *r = &s->rules;
-    if (r->fixed)
-        return (struct wnw__goal){.policy = r->fixed, .size = {.kind = WNW_SIZE_NONE}};
+    if (r->sized_policy)
+        return (struct wnw__compression){.policy = r->sized_policy, .size = {.kind = WNW_SIZE_NONE}};
     if (r->ev.size.kind != WNW_SIZE_NONE)
-        return (struct wnw__goal){.policy = r->ev.policy, .size = all};
-    return wnw__rules_goal(s, n_coming);
+        return (struct wnw__compression){.policy = r->ev.policy, .size = all};
+    return wnw__rules_compression(s, n_coming);
 }
 
 /* Tokens until the first layer completes its next block, at least 1. */
@@ -129,15 +129,15 @@ static int after_token(wnw_session *s, wnw_report *report)
     if (!is_due(s) || !wnw_policy_allows(r->ev.policy, WNW_PHASE_DECODE, NULL))
         return WNW_OK;
     WNW_TRY(fix_blocks(s, 0, report->warning));
-    if (!r->fixed && r->ev.size.kind != WNW_SIZE_NONE)
+    if (!r->sized_policy && r->ev.size.kind != WNW_SIZE_NONE)
         return WNW_OK; /* the size still holds everything */
-    const struct wnw__goal due = {.policy = policy_of(s)};
+    const struct wnw__compression due = {.policy = policy_of(s)};
     return wnw__rules_compress(s, &due, wnw__policy_blocks(due.policy, 0).lag, report);
 }
 
 const struct wnw__rule wnw__rule_blocks = {.check = check,
                                            .before_piece = fix_blocks,
-                                           .goal = goal,
+                                           .compression = compression,
                                            .chunks_follow_blocks = true,
                                            .next_chunk = next_chunk,
                                            .after_token = after_token};

@@ -44,15 +44,15 @@ static int after_token(wnw_session *s, wnw_report *report)
         return WNW_OK;
     /* The target is given as a ratio of 0: a budget must hold the policy's whole window, and the target that a small
      * prompt gives may be smaller than that. */
-    struct wnw__goal due = {
+    struct wnw__compression due = {
         .policy = r->ev.policy, .size = {.kind = WNW_SIZE_RATIO}, .ratio_base = target_of(s)};
     if (r->ev.target == 0 && r->ev.size.kind == WNW_SIZE_NONE && wnw_policy_has_own_size(r->ev.policy))
-        due = (struct wnw__goal){.policy = r->ev.policy};
+        due = (struct wnw__compression){.policy = r->ev.policy};
     return wnw__rules_compress(s, &due, r->ev.every, report);
 }
 
 const struct wnw__rule wnw__rule_every = {.check = check,
                                           .replans = true,
-                                          .goal = wnw__rules_goal,
+                                          .compression = wnw__rules_compression,
                                           .next_chunk = wnw__rules_chunk,
                                           .after_token = after_token};

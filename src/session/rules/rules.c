@@ -24,8 +24,8 @@ const struct wnw__rule *wnw__rule_of(const wnw_policy *p)
 void wnw__rules_free(struct wnw__rules *r)
 {
     wnw_policy_free(r->own);
-    wnw_policy_free(r->fixed);
-    free(r->held);
+    wnw_policy_free(r->sized_policy);
+    free(r->slide_counts);
     *r = (struct wnw__rules){0};
 }
 
@@ -41,30 +41,30 @@ void wnw__rules_reset(struct wnw__rules *r)
 
 int wnw__rules_copy(struct wnw__rules *to, const struct wnw__rules *from)
 {
-    wnw_policy *fixed = NULL, *own = NULL;
-    const size_t bytes = (size_t)from->n_held * sizeof *from->held;
-    int32_t *held = from->held ? malloc(bytes) : NULL;
-    int rc = from->held && !held
-                 ? wnw__fail(WNW_E_NOMEM, "no memory for the counts of %d heads", from->n_held)
+    wnw_policy *sized_policy = NULL, *own = NULL;
+    const size_t bytes = (size_t)from->n_slide_counts * sizeof *from->slide_counts;
+    int32_t *slide_counts = from->slide_counts ? malloc(bytes) : NULL;
+    int rc = from->slide_counts && !slide_counts
+                 ? wnw__fail(WNW_E_NOMEM, "no memory for the counts of %d heads", from->n_slide_counts)
                  : WNW_OK;
-    if (rc == WNW_OK && from->fixed)
-        rc = wnw__policy_copy(&fixed, from->fixed);
+    if (rc == WNW_OK && from->sized_policy)
+        rc = wnw__policy_copy(&sized_policy, from->sized_policy);
     if (rc == WNW_OK && from->own)
         rc = wnw__policy_copy(&own, from->own);
     if (rc != WNW_OK) {
-        wnw_policy_free(fixed);
-        free(held);
+        wnw_policy_free(sized_policy);
+        free(slide_counts);
         return rc;
     }
-    if (held)
-        memcpy(held, from->held, bytes);
+    if (slide_counts)
+        memcpy(slide_counts, from->slide_counts, bytes);
     wnw__rules_free(to);
     *to = *from;
-    to->fixed = fixed;
+    to->sized_policy = sized_policy;
     to->own = own;
     if (own)
         to->ev.policy = own;
-    to->held = held;
+    to->slide_counts = slide_counts;
     return WNW_OK;
 }
 
@@ -123,8 +123,8 @@ void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev, wnw_policy *
 {
     struct wnw__rules *r = &s->rules;
     if (goes_on) {
-        wnw_policy_free(r->fixed); /* made again when it is needed */
-        r->fixed = NULL;
+        wnw_policy_free(r->sized_policy); /* made again when it is needed */
+        r->sized_policy = NULL;
         wnw_policy_free(r->own);
         r->own = own;
         r->is_over = false;
@@ -141,10 +141,10 @@ void wnw__rules_set(wnw_session *s, const struct wnw__eviction *ev, wnw_policy *
 
 /* ---- What the rules have in common ---- */
 
-struct wnw__goal wnw__rules_goal(const wnw_session *s, int32_t n_coming)
+struct wnw__compression wnw__rules_compression(const wnw_session *s, int32_t n_coming)
 {
     const struct wnw__rules *r = &s->rules;
-    return (struct wnw__goal){
+    return (struct wnw__compression){
         .policy = r->ev.policy, .size = r->ev.size, .ratio_base = s->n_past + n_coming - r->n_uncounted};
 }
 
@@ -154,15 +154,17 @@ int32_t wnw__rules_chunk(const wnw_session *s)
     return 512;
 }
 
-int wnw__rules_compress(wnw_session *s, const struct wnw__goal *goal, int32_t room, wnw_report *report)
+int wnw__rules_compress(wnw_session *s, const struct wnw__compression *compression, int32_t room,
+                        wnw_report *report)
 {
     wnw_report one = {0};
     wnw_plan *plan;
     s->rules.n_decoded = 0;
-    if (wnw_policy_is_full(goal->policy) || goal->size.budget == WNW_KEEP_ALL)
+    if (wnw_policy_is_full(compression->policy) || compression->size.budget == WNW_KEEP_ALL)
         return WNW_OK;
-    WNW_TRY(wnw__session_plan(s, goal->policy, &goal->size, goal->ratio_base, &plan, &one));
-    const int rc = wnw__session_follow(s, goal->policy, plan, room, &one);
+    WNW_TRY(
+        wnw__session_plan(s, compression->policy, &compression->size, compression->ratio_base, &plan, &one));
+    const int rc = wnw__session_follow(s, compression->policy, plan, room, &one);
     const double start = wnw__now_ms();
     wnw_plan_free(plan);
     one.compact_ms += wnw__now_ms() - start;

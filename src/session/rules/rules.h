@@ -19,14 +19,16 @@ struct wnw__eviction {
 struct wnw__rules {
     struct wnw__eviction ev;
     wnw_policy *own;     /* owned: ev.policy where the run named a recipe; or NULL */
-    wnw_policy *fixed;   /* owned: a recursive policy with the k that the size wants at present; or NULL */
+    wnw_policy
+        *sized_policy;   /* owned: a recursive policy with the k that the size wants at present; or NULL */
     int32_t n_uncounted; /* tokens read before the rules began and dropped by then; no ratio counts them */
     int32_t n_keep;      /* entries per layer and head that the size left of the prompt; 0 = no prompt yet */
     int32_t n_decoded;   /* tokens since the last compression */
     bool is_over;        /* `once`, and the piece was read: what is read now stays */
     bool has_warned;     /* a compression while decoding has told the log that it misses the size */
-    int32_t *held;       /* [n_layer * n_head_kv] entries that a sliding head keeps, 0 = it grows; or NULL */
-    int32_t n_held;
+    int32_t
+        *slide_counts; /* [n_layer * n_head_kv] entries that a sliding head keeps, 0 = it grows; or NULL */
+    int32_t n_slide_counts;
 };
 
 /* A budget that holds everything. */
@@ -34,7 +36,7 @@ struct wnw__rules {
 
 /* The policy and size of one compression, which the rules come down to. ratio_base: tokens that a ratio
  * counts; 0 = the entries there. A budget of WNW_KEEP_ALL is no compression. */
-struct wnw__goal {
+struct wnw__compression {
     const wnw_policy *policy;
     wnw_size size;
     int32_t ratio_base;
@@ -49,7 +51,7 @@ struct wnw__rule {
     /* Is called before a piece of n tokens is read, with the report's warning to fill in. */
     int (*before_piece)(wnw_session *s, int32_t n, char *warning);
     /* The policy and size for compressing a prompt when all but its last n_coming tokens were read. */
-    struct wnw__goal (*goal)(const wnw_session *s, int32_t n_coming);
+    struct wnw__compression (*compression)(const wnw_session *s, int32_t n_coming);
     /* Tokens of the next chunk where the rules name no number. */
     int32_t (*next_chunk)(const wnw_session *s);
     int (*after_piece)(wnw_session *s);
@@ -59,11 +61,12 @@ struct wnw__rule {
 extern const struct wnw__rule wnw__rule_every, wnw__rule_blocks, wnw__rule_slide;
 const struct wnw__rule *wnw__rule_of(const wnw_policy *p);
 
-/* `goal` and `next_chunk` of rules that have none of their own: the rules' policy and size; 512 tokens. */
-struct wnw__goal wnw__rules_goal(const wnw_session *s, int32_t n_coming);
+/* `compression` and `next_chunk` of rules that have none of their own: the rules' policy and size; 512 tokens. */
+struct wnw__compression wnw__rules_compression(const wnw_session *s, int32_t n_coming);
 int32_t wnw__rules_chunk(const wnw_session *s);
-/* Plans and applies; `room` is that of wnw__session_apply. A goal that keeps everything does nothing. */
-int wnw__rules_compress(wnw_session *s, const struct wnw__goal *goal, int32_t room, wnw_report *report);
+/* Plans and applies; `room` is that of wnw__session_apply. One that keeps everything does nothing. */
+int wnw__rules_compress(wnw_session *s, const struct wnw__compression *compression, int32_t room,
+                        wnw_report *report);
 
 /* Checks whether the session can follow the rules with the profile (NULL = none). Errors as
  * wnw_session_begin. */

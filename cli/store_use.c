@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/store_use.h"
+
+#include "app/console.h"
+#include "app/files.h"
+#include "cli/stored.h"
+#include "winnow_method.h"
+
+bool cli_store_use_given(const struct cli_args *args)
+{
+    return args->store || args->store_limit != APP_UNSET || args->store_exact || args->store_any;
+}
+
+int cli_store_use_check(const struct cli_args *args)
+{
+    const struct app_args *a = &args->app;
+    if (args->store_limit != APP_UNSET && !args->store)
+        return app_fail(APP_BAD_INPUT, "--store-limit bounds a folder; name it with --store");
+    if ((args->store_exact || args->store_any) && !args->store)
+        return app_fail(APP_BAD_INPUT, "%s says how a folder is used; name it with --store",
+                        args->store_exact ? "--store-exact" : "--store-any");
+    if (args->store_exact && args->store_any)
+        return app_fail(APP_BAD_INPUT, "--store-exact and --store-any exclude each other; give one of them");
+    if (!args->store)
+        return APP_OK;
+    if (!a->context_only || a->tokens)
+        return app_fail(
+            APP_BAD_INPUT,
+            "--store keeps documents as they are before a question; give one with -f and --context-only");
+    if (a->evict_every || a->mask_heads)
+        return app_fail(APP_BAD_INPUT, "--store does not go with %s",
+                        a->evict_every ? "--evict-every" : "--mask-heads");
+    return APP_OK;
+}
+
+static wnw_store_key key_of(const struct app_job *job, const wnw_session_params *how)
+{
+    return (wnw_store_key){WNW_INIT(wnw_store_key), .model = job->model,   .session = how,
+                           .run = &job->run,        .tokens = job->tokens, .n_tokens = job->n_context};
+}
+
+static wnw_session_params session_params(const struct app_job *job)
+{
+    wnw_session_params how = wnw_session_default_params();
+    how.kv_type = job->kv.type;
+    how.kv_tail = job->kv.tail;
+    how.kv_unrotated = job->kv.unrotated;
+    how.attn = job->attn;
+    return how;
+}
+
+/* Makes the session of the file that was found. */
+static int use_stored(struct cli_store_use *use, struct app_job *job)
+{
+    int rc = cli_stored_engine(job);
+    if (rc == APP_OK)
+        rc = cli_stored_session(&job->session, use->st, job->engine,
+                                (int64_t)job->n_tokens - use->n_have + job->args->n);
+    if (rc != APP_OK || use->n_have == job->n_context)
+        return rc;
+    const int status = wnw_stored_resume(job->session, use->st, &job->run);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+int cli_store_use_begin(struct cli_store_use *use, struct app_job *job, const struct cli_args *args)
+{
+    const uint64_t limit = args->store_limit == APP_UNSET ? 0 : (uint64_t)args->store_limit;
+    job->no_profiles = true;
+    int rc = app_job_prepare(job);
+    if (rc != APP_OK)
+        return rc;
+    const wnw_session_params how = session_params(job); /* whose type may have been chosen just now */
+    if (wnw_policy_needs(job->policy).flags & WNW_NEED_PROFILE)
+        return app_fail(APP_BAD_INPUT, "--store does not go with policies that read calibration results");
+    job->run.profile = NULL; /* one that was found and is not needed decides nothing */
+    const wnw_store_key key = key_of(job, &how);
+    use->folder = args->store;
+    int status = wnw_store_open(&use->store, args->store, limit);
+    if (status != WNW_OK)
+        return app_fail(app_folder_code(args->store, "index.sqlite", status), "%s", wnw_last_error());
+    use->exact = args->store_exact || (!args->store_any && !wnw_store_continues(&job->run));
+    status = wnw_store_find(&use->st, use->store, &key, use->exact);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    (void)wnw_stored_tokens(use->st, &use->n_have);
+    job->store.used = true;
+    job->store.exact = use->exact;
+    job->store.n_tokens = use->n_have;
+    return use->st ? use_stored(use, job) : app_job_session(job);
+}
+
+static int add(const struct cli_store_use *use, const struct app_job *job)
+{
+    const wnw_session_params how = session_params(job);
+    const wnw_store_key key = key_of(job, &how);
+    const wnw_prompt_params text = {WNW_INIT(wnw_prompt_params),
+                                    .document = job->document,
+                                    .system = job->system,
+                                    .chat = job->args->chat,
+                                    .raw = job->args->raw,
+                                    .special = job->args->special,
+                                    .now = job->now};
+    const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text};
+    const int status = wnw_store_add(use->store, &key, job->session, &params);
+    if (status != WNW_OK && use->required)
+        return app_fail(app_exit_code(status),
+                        "the document was not stored, so that nothing can be asked of it: %s",
+                        wnw_last_error());
+    if (status != WNW_OK)
+        app_note("warning: the document was not stored: %s", wnw_last_error());
+    return APP_OK;
+}
+
+int cli_store_use_read(struct cli_store_use *use, struct app_job *job)
+{
+    const int rc = app_job_read_on(job, use->n_have, job->n_context);
+    if (rc != APP_OK)
+        return rc;
+    if (use->st)
+        app_note("%d of %d tokens of the document come from the store%s", use->n_have, job->n_context,
+                 use->n_have < job->n_context && !wnw_store_continues(&job->run)
+                     ? "; what is kept of them was chosen without the others"
+                     : "");
+    return use->n_have < job->n_context ? add(use, job) : APP_OK;
+}
+
+int cli_store_use_find(wnw_stored **st, struct cli_store_use *use, const struct app_job *job)
+{
+    const wnw_session_params how = session_params(job);
+    const wnw_store_key key = key_of(job, &how);
+    const int status = wnw_store_find(st, use->store, &key, true);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    return *st ? APP_OK
+               : app_fail(APP_FAILED, "the document is not in '%s', so that nothing can be asked of it there",
+                          use->folder);
+}
+
+void cli_store_use_end(struct cli_store_use *use)
+{
+    wnw_stored_free(use->st);
+    wnw_store_close(use->store);
+    *use = (struct cli_store_use){0};
+}
