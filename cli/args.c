@@ -156,6 +156,18 @@ static const struct app_option backend_options[] = {
 };
 APP_GROUP(cli_group_backend, "Options", backend_options);
 
+static const struct app_option worker_options[] = {
+    {"listen", 0, APP_TEXT, "HOST:PORT", NULL, "127.0.0.1:50052", "where to listen", AT(listen), 0, 0, NULL},
+    {"device", 0, APP_TEXT, "NAME", NULL, "a GPU, else WINNOW", "the device to serve, by ggml's name",
+     AT(device), 0, 0, NULL},
+    {"threads", 't', APP_INT, "THREADS", NULL, "usable cores", "threads to compute with", AT(app.threads), 1,
+     512, "1 to 512"},
+    {"i-trust-this-network", 0, APP_FLAG, NULL, NULL, NULL,
+     "listen where other machines can connect: each of them can run code here", AT(trusts_network), 0, 0,
+     NULL},
+};
+APP_GROUP(cli_group_worker, "Options", worker_options);
+
 static const struct app_option doctor_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", NULL, "those of `winnow models`",
      "a model to check in addition to the named ones", AT(app.model), 0, 0, NULL},
@@ -196,6 +208,15 @@ static const struct app_option serve_options[] = {
      AT(app.documents), 0, 0, NULL},
     {"save", 0, APP_TEXT, "DIR", NULL, NULL, "folder where requests may save compressed slots", AT(save), 0,
      0, NULL},
+    {"park", 0, APP_BYTES, "SIZE", NULL, "an eighth of the machine's memory, at most 4G",
+     "memory for conversations that have no slot now, suffix K, M or G; 0: none", AT(park), 0,
+     4611686018427387904.0, "0 to 4294967296G"},
+    {"state", 0, APP_TEXT, "DIR", NULL, NULL,
+     "folder where such conversations are also kept, and found again after a restart", AT(state), 0, 0, NULL},
+    {"park-disk", 0, APP_BYTES, "SIZE", NULL, "8G", "most bytes of that folder", AT(park_disk), 0,
+     4611686018427387904.0, "0 to 4294967296G"},
+    {"park-ratio", 0, APP_REAL, "R", NULL, "0", "fraction removed of a whole conversation that is parked",
+     AT(park_ratio), 0, 0.9999999999999999, "at least 0 and less than 1"},
     {"host", 0, APP_TEXT, "ADDRESS", "127.0.0.1", NULL, "address to listen on", AT(host), 0, 0, NULL},
     {"port", 0, APP_INT, "PORT", "8080", NULL, "port to listen on, 0 = any", AT(port), 0, 65535,
      "0 to 65535"},

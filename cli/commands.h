@@ -30,6 +30,7 @@ int cli_store_du(const struct app_args *args);
 int cli_inspect(const struct app_args *args);
 int cli_export(const struct app_args *args);
 int cli_serve(const struct app_args *args);
+int cli_worker(const struct app_args *args);
 int cli_ctl_page(const struct app_args *args);
 int cli_profile_show(const struct app_args *args);
 int cli_profile_import(const struct app_args *args);

@@ -27,6 +27,20 @@ extern "C" {
  * wnw_bridge_set_policy). Not to be called while another thread uses ggml's registry. */
 WNW_API int wnw_bridge_register(void);
 
+/* Makes devices around other devices of this ggml, and registers them: WINNOW0 around the first of `names`, which commas
+ * separate, WINNOW1 around the next ("CPU", "rpc:127.0.0.1:50052"; one around each device of a server). Weights, keys and values are in their memory, and they compute.
+ * wnw_bridge_register makes those that the environment's WINNOW_DEVICES names. docs/use/devices.md says what they do. E_ARG: there is no
+ * such device, or it is named twice; the sentence lists those that are there. E_BACKEND: no server of this ggml's version answers at an address. Other errors
+ * are those of wnw_bridge_register. */
+WNW_API int wnw_bridge_wrap(const char *names);
+
+/* Serves a device to other machines with ggml's RPC at "HOST:PORT", until the process ends: a server for one program at a time. device: its
+ * name in ggml's registry; NULL: a GPU where there is one, else the CPU with winnow's kernels. Whoever can connect can run code in this
+ * process. Returns only errors: E_ARG, E_BACKEND. */
+WNW_API int wnw_bridge_worker(const char *address, const char *device, int32_t n_threads);
+/* Whether only programs of this machine can connect to an address "HOST:PORT". */
+WNW_API bool wnw_bridge_is_loopback(const char *address);
+
 /* The version of ggml that the backend was built for, "0.25.3 0c1e570" for example; NULL: winnow was built without it. Static. */
 WNW_API const char *wnw_bridge_built_for(void);
 

@@ -3,6 +3,7 @@
 #include "winnow_bridge.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,8 +78,14 @@ void test_llama_open(struct test_llama *t, const char *path, const struct test_l
     assert_ok(wnw_bridge_register());
     llama_log_set(keep_log, NULL);
     wnw_set_log(count_kinds, NULL);
-    ggml_backend_dev_t devices[] = {ggml_backend_dev_by_name("WINNOW"), NULL}, none[] = {NULL};
+    char first[32];
+    const char *names = params->device ? params->device : "WINNOW", *comma = strchr(names, ',');
+    snprintf(first, sizeof first, "%.*s", comma ? (int)(comma - names) : (int)strlen(names), names);
+    ggml_backend_dev_t devices[] = {ggml_backend_dev_by_name(first),
+                                    comma ? ggml_backend_dev_by_name(comma + 1) : NULL, NULL},
+                       none[] = {NULL};
     assert_non_null(devices[0]);
+    assert_true(!comma || devices[1]);
     struct llama_model_params m = llama_model_default_params();
     m.devices = params->ours ? devices : none;
     m.n_gpu_layers = !params->ours ? 0 : params->n_layers > 0 ? params->n_layers : 1000;

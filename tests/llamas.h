@@ -16,7 +16,8 @@ struct test_llama {
 
 /* What a context is made with; the defaults are 0. */
 struct test_llama_params {
-    bool ours; /* on device WINNOW, all layers of it */
+    bool ours;          /* on one of our devices, all layers of it */
+    const char *device; /* which, or two with a comma between; NULL = WINNOW */
     bool flash;
     bool streams; /* a part of the cache for each sequence */
     bool

@@ -6,6 +6,7 @@
  */
 #include "bridge/bridge.h"
 #include "bridge/bridge_impl.h"
+#include "bridge/wrap.h"
 #include "winnow_bridge.h"
 
 #include <stdio.h>
@@ -196,7 +197,22 @@ int wnw_bridge_register(void)
     const int rc = wnw__bridge_watch_set_from_environment(&watch);
     wnw__bridge_watch_free(&watch);
     WNW_TRY(rc);
-    if (!ggml_backend_reg_by_name("WINNOW"))
+    if (!ggml_backend_reg_by_name("WINNOW")) {
         ggml_backend_register(reg);
+        return wnw__bridge_wrap_named(reg);
+    }
     return WNW_OK;
+}
+
+int wnw__bridge_wrap_named(ggml_backend_reg_t reg)
+{
+    const char *names = getenv("WINNOW_DEVICES");
+    return names && *names ? wnw__wrap_register(names, reg) : WNW_OK;
+}
+
+int wnw_bridge_wrap(const char *names)
+{
+    WNW_REQUIRE(names);
+    WNW_TRY(wnw_bridge_register());
+    return wnw__wrap_register(names, &registry);
 }

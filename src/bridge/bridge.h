@@ -39,6 +39,7 @@
 /* ---- The cache of a context: one winnow buffer that has tensors of keys and values ---- */
 
 struct wnw__bridge_layer;
+struct wnw__wrap_layer;
 
 /* cache_k or cache_v of one layer: [n_embd, n_cell, n_stream], or for transposed values [n_cell, n_embd, n_stream]. */
 struct wnw__bridge_tensor {
@@ -97,6 +98,8 @@ struct wnw__bridge_layer {
     struct wnw__cache rows;   /* one layer, n_stream * n_head heads, positions are cells */
     uint8_t *written;         /* [n_stream * n_cell] whether the cell has been written since the last clear */
 
+    struct wnw__wrap_layer *wrap; /* on a wrapped device (wrap.h), which has its entries; NULL: they are in `rows` */
+
     struct wnw__bridge_facts facts;     /* while there is a policy */
     struct wnw__bridge_queries queries; /* that a policy wants to see */
 };
@@ -133,6 +136,14 @@ void wnw__bridge_cache_release(struct wnw__bridge_cache *c);
 ggml_backend_buffer_t wnw__bridge_buffer_over(void *memory, size_t size);
 /* The buffer type, whose buffers' context is a struct wnw__bridge_cache. */
 ggml_backend_buffer_type_t wnw__bridge_buffer_type(void);
+/* A cache at these addresses, without layers yet; NULL: no memory. */
+struct wnw__bridge_cache *wnw__bridge_cache_new(void *base, size_t size, bool borrowed);
+/* Its buffer is freed: frees the layers, and gives up the addresses and an ownership. */
+void wnw__bridge_cache_close(struct wnw__bridge_cache *c);
+/* Whether a tensor of this name is keys or values of a layer. */
+bool wnw__bridge_is_cache_name(const char *name);
+/* Takes a tensor of libllama's into the cache, if it is keys or values. false: no memory. */
+bool wnw__bridge_tensor_init(struct wnw__bridge_cache *c, struct ggml_tensor *t);
 /* The tensor of a cache that t is or is a view of; NULL if it is none. */
 struct wnw__bridge_tensor *wnw__bridge_tensor_of(const struct ggml_tensor *t);
 
@@ -293,10 +304,15 @@ struct wnw__bridge_watch {
 
 /* ---- The backend ---- */
 
-struct wnw__drive; /* bridge_drive.h */
+struct wnw__drive;    /* bridge_drive.h */
+struct wnw__wrap_run; /* wrap.h */
 
 struct wnw__bridge_backend {
     ggml_backend_t cpu;
+    /* of a wrapped device, which has no cpu and no policy; NULL: it is the device WINNOW's */
+    struct wnw__wrap_run *wrap;
+    /* of the same context, while wnw_bridge_find looks for it and after; NULL: no other */
+    struct wnw__bridge_backend *other;
     /* borrowed: a winnow engine that owns keys and values; NULL: the store here does */
     struct wnw__drive *drive;
     int32_t n_threads;
@@ -335,6 +351,8 @@ void wnw__bridge_set_abort_callback(ggml_backend_t backend, ggml_abort_callback 
 extern struct ggml_backend_device wnw__bridge_device;
 /* Sets *reg to our registry if this process has the ggml that we are built for. E_BACKEND: it has another. */
 int wnw__bridge_check(ggml_backend_reg_t *reg);
+/* Registers devices around those that WINNOW_DEVICES names. E_ARG: a name is unknown. */
+int wnw__bridge_wrap_named(ggml_backend_reg_t reg);
 /* Whether a variable of the environment is set to something but "0". */
 bool wnw__bridge_is_set(const char *variable);
 /* The device that computes what is not ours; NULL if there is none. */
@@ -344,6 +362,20 @@ ggml_backend_dev_t wnw__bridge_cpu(void);
 
 /* Notes that a graph has the cache. */
 int wnw__bridge_backend_see(struct wnw__bridge_backend *b, struct wnw__bridge_cache *c);
+
+/* A flash attention over a layer of a cache. */
+struct wnw__bridge_flash {
+    struct ggml_tensor *node, *q, *k, *v, *mask, *sinks;
+    struct wnw__bridge_layer *layer;
+    struct wnw__bridge_shape shape;
+    float max_bias;
+};
+/* Whether a node is one (bridge_graph.c). */
+bool wnw__bridge_flash_of(struct ggml_tensor *node, struct wnw__bridge_flash *out);
+/* Whether a node writes rows of all heads to the tensor. */
+bool wnw__bridge_is_row_store(const struct ggml_tensor *node, const struct wnw__bridge_tensor *t);
+/* The first cache tensor that a node reads or writes; NULL: none, or it is only a view. */
+struct wnw__bridge_tensor *wnw__bridge_touched(const struct ggml_tensor *node);
 
 /* Decides what is ragged and makes nodes on ragged layers ours (bridge_graph.c). */
 void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
@@ -416,6 +448,8 @@ int wnw__bridge_apply(struct wnw__bridge_sequence *s, const wnw_plan *plan, bool
 
 /* For wnw_bridge_find: a program has libllama synchronise this backend (bridge_access.c). */
 void wnw__bridge_called(struct wnw__bridge_backend *b);
+/* E_UNSUPPORTED: the backend is of a wrapped device, where policies are not had (bridge_access.c). */
+int wnw__bridge_need_policies(const struct wnw__bridge_backend *b);
 
 /* Tells the program where the rows of a graph go (bridge_rows.c). */
 void wnw__bridge_rows_tell(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);

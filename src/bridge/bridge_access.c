@@ -3,8 +3,10 @@
 #include "base/err.h"
 #include "bridge/bridge.h"
 #include "bridge/bridge_impl.h"
+#include "bridge/wrap.h"
 #include "winnow_bridge.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* A wnw_bridge is a backend. */
@@ -18,8 +20,10 @@ static _Thread_local struct wnw__bridge_backend **asked;
 
 void wnw__bridge_called(struct wnw__bridge_backend *b)
 {
-    if (asked)
-        *asked = b;
+    if (!asked)
+        return;
+    b->other = *asked; /* a context may have several of our devices */
+    *asked = b;
 }
 
 int wnw_bridge_find(wnw_bridge **out, void (*synchronize)(struct llama_context *), struct llama_context *ctx)
@@ -44,8 +48,9 @@ int32_t wnw_bridge_n_layers(const wnw_bridge *cache)
 {
     const struct wnw__bridge_backend *b = backend_of(cache);
     int32_t n = 0;
-    for (int32_t i = 0; b && i < b->n_cache; i++)
-        n += b->caches[i]->n_layer;
+    for (; b; b = b->other)
+        for (int32_t i = 0; i < b->n_cache; i++)
+            n += b->caches[i]->n_layer;
     return n;
 }
 
@@ -53,10 +58,13 @@ int32_t wnw_bridge_n_layers(const wnw_bridge *cache)
 static struct wnw__bridge_layer *layer_at(const wnw_bridge *cache, int32_t i)
 {
     const struct wnw__bridge_backend *b = backend_of(cache);
-    for (int32_t c = 0; i >= 0 && c < b->n_cache; i -= b->caches[c++]->n_layer)
-        if (i < b->caches[c]->n_layer)
-            return b->caches[c]->layers[i];
-    wnw__fail(WNW_E_RANGE, "layer %d of a cache that has %d", (int)i, (int)wnw_bridge_n_layers(cache));
+    const int32_t asked_for = i;
+    for (; b; b = b->other)
+        for (int32_t c = 0; i >= 0 && c < b->n_cache; i -= b->caches[c++]->n_layer)
+            if (i < b->caches[c]->n_layer)
+                return b->caches[c]->layers[i];
+    wnw__fail(WNW_E_RANGE, "layer %d of a cache that has %d", (int)asked_for,
+              (int)wnw_bridge_n_layers(cache));
     return NULL;
 }
 
@@ -65,13 +73,23 @@ int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *o
     WNW_REQUIRE(cache);
     WNW_REQUIRE(out);
     WNW_TRY(WNW_SIZED_CHECK(wnw_bridge_layer, out));
-    const struct wnw__bridge_layer *l = layer_at(cache, i);
+    struct wnw__bridge_layer *l = layer_at(cache, i);
     const struct wnw__bridge_backend *b = backend_of(cache);
     if (!l)
         return WNW_E_RANGE;
+    if (l->wrap && l->wrap->holes && l->kind == WNW_BRIDGE_RAGGED)
+        WNW_TRY(wnw__wrap_rows_begin(l));
     wnw_bridge_layer info = {WNW_INIT(wnw_bridge_layer), .layer = l->il,
                              .ragged = l->kind == WNW_BRIDGE_RAGGED};
-    if (info.ragged) {
+    if (l->wrap && info.ragged) {
+        info.n_streams = l->k.n_stream;
+        info.n_cells = l->k.n_cell;
+        info.n_heads = l->n_head;
+        info.n_entries = wnw__wrap_entries(l);
+        info.bytes = wnw__wrap_bytes(l);
+        info.key_bytes = (int32_t)ggml_row_size(l->k.type, l->d_k);
+        info.entry_bytes = info.key_bytes + (int32_t)(l->v.base ? ggml_row_size(l->v.type, l->d_v) : 0);
+    } else if (info.ragged) {
         info.n_streams = l->k.n_stream;
         info.n_cells = l->k.n_cell;
         info.n_heads = l->n_head;
@@ -122,6 +140,14 @@ int wnw_bridge_cells(const wnw_bridge *cache, int32_t i, int32_t stream, int32_t
     const struct wnw__bridge_layer *l = head_at(cache, i, stream, head, &rc);
     if (!l)
         return rc;
+    if (l->wrap) {
+        int32_t *list;
+        WNW_TRY(wnw__wrap_list(l, stream, head, &list, n_cells));
+        if (n > 0)
+            memcpy(cells, list, (size_t)(n < *n_cells ? n : *n_cells) * sizeof *cells);
+        free(list);
+        return WNW_OK;
+    }
     const struct wnw__kv_layer *kv = &l->rows.layers[0];
     const int32_t ih = stream * l->n_head + head;
     *n_cells = kv->len[ih];
@@ -144,13 +170,27 @@ int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, 
         if (cells[j] <= cells[j - 1])
             return wnw__fail(WNW_E_ARG, "cells to drop ascend, but %d comes after %d", (int)cells[j],
                              (int)cells[j - 1]);
-    return n > 0 ? wnw__bridge_layer_drop(l, stream, head, cells, n) : WNW_OK;
+    if (n <= 0)
+        return WNW_OK;
+    return l->wrap ? wnw__wrap_rows_drop(l, stream, head, cells, n)
+                   : wnw__bridge_layer_drop(l, stream, head, cells, n);
+}
+
+int wnw__bridge_need_policies(const struct wnw__bridge_backend *b)
+{
+    return b->wrap ? wnw__fail(WNW_E_UNSUPPORTED,
+                               "%s takes no policy: entries are dropped there by the program alone; the device "
+                               "WINNOW takes every policy",
+                               b->wrap->w->name)
+                   : WNW_OK;
 }
 
 int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size *size, bool by_itself)
 {
     WNW_REQUIRE(cache);
     struct wnw__bridge_backend *b = backend_of(cache);
+    if (recipe)
+        WNW_TRY(wnw__bridge_need_policies(b));
     if (recipe)
         return wnw__bridge_watch_set_alone(&b->watch, recipe, size, by_itself);
     wnw__bridge_watch_clear(&b->watch);
@@ -160,6 +200,7 @@ int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size 
 int wnw_bridge_set_profile(wnw_bridge *cache, const char *path)
 {
     WNW_REQUIRE(cache);
+    WNW_TRY(wnw__bridge_need_policies(backend_of(cache)));
     return wnw__bridge_watch_profile(&backend_of(cache)->watch, path);
 }
 
@@ -167,6 +208,7 @@ int wnw_bridge_compress(wnw_bridge *cache)
 {
     WNW_REQUIRE(cache);
     struct wnw__bridge_backend *b = backend_of(cache);
+    WNW_TRY(wnw__bridge_need_policies(b));
     const bool nothing = !b->watch.policy || !b->watch.last.cache || b->watch.last.n == 0;
     if (nothing && b->watch.policy && *b->watch.told)
         return wnw__fail(b->watch.told_rc, "%s", b->watch.told);

@@ -5,6 +5,7 @@
  * never written there.
  */
 #include "bridge/bridge.h"
+#include "bridge/wrap.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,17 +58,23 @@ static bool fits(const struct ggml_tensor *t)
            t->ne[1] * t->ne[2] <= INT32_MAX;
 }
 
-static enum ggml_status init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t)
+bool wnw__bridge_is_cache_name(const char *name)
 {
-    struct wnw__bridge_cache *c = buffer->context;
+    char tag[sizeof((struct wnw__bridge_layer *)0)->tag];
+    int32_t il;
+    return take_name(name, tag, sizeof tag, &il) != 0;
+}
+
+bool wnw__bridge_tensor_init(struct wnw__bridge_cache *c, struct ggml_tensor *t)
+{
     char tag[sizeof((struct wnw__bridge_layer *)0)->tag];
     int32_t il;
     const char which = t->view_src ? 0 : take_name(t->name, tag, sizeof tag, &il);
     if (!which || !fits(t))
-        return GGML_STATUS_SUCCESS;
+        return true;
     struct wnw__bridge_layer *l = layer_of(c, tag, il);
     if (!l)
-        return GGML_STATUS_ALLOC_FAILED;
+        return false;
     struct wnw__bridge_tensor *mine = which == 'v' ? &l->v : &l->k;
     *mine = (struct wnw__bridge_tensor){.base = t->data,
                                         .type = t->type,
@@ -77,13 +84,20 @@ static enum ggml_status init_tensor(ggml_backend_buffer_t buffer, struct ggml_te
                                         .is_v = which == 'v',
                                         .layer = l};
     t->extra = mine;
-    return GGML_STATUS_SUCCESS;
+    return true;
+}
+
+static enum ggml_status init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t)
+{
+    return wnw__bridge_tensor_init(buffer->context, t) ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
 }
 
 struct wnw__bridge_tensor *wnw__bridge_tensor_of(const struct ggml_tensor *t)
 {
     const struct ggml_tensor *root = t->view_src ? t->view_src : t;
-    return root->buffer && root->buffer->buft == wnw__bridge_buffer_type() ? root->extra : NULL;
+    const bool ours =
+        root->buffer && (root->buffer->buft == wnw__bridge_buffer_type() || wnw__wrap_of_cache(root));
+    return ours ? root->extra : NULL;
 }
 
 /* ---- Access ---- */
@@ -178,10 +192,8 @@ void wnw__bridge_cache_release(struct wnw__bridge_cache *c)
         free(c);
 }
 
-/* Backends may outlive it. */
-static void free_buffer(ggml_backend_buffer_t buffer)
+void wnw__bridge_cache_close(struct wnw__bridge_cache *c)
 {
-    struct wnw__bridge_cache *c = buffer->context;
     for (int32_t i = 0; i < c->n_layer; i++)
         wnw__bridge_layer_free(c->layers[i]);
     free(c->layers);
@@ -194,6 +206,12 @@ static void free_buffer(ggml_backend_buffer_t buffer)
     c->layers = NULL;
     c->n_layer = c->cap_layer = 0;
     wnw__bridge_cache_release(c);
+}
+
+/* Backends may outlive it. */
+static void free_buffer(ggml_backend_buffer_t buffer)
+{
+    wnw__bridge_cache_close(buffer->context);
 }
 
 static void *get_base(ggml_backend_buffer_t buffer)
@@ -215,6 +233,21 @@ static size_t get_alignment(ggml_backend_buffer_type_t buft)
     return 64;
 }
 
+struct wnw__bridge_cache *wnw__bridge_cache_new(void *base, size_t size, bool borrowed)
+{
+    struct wnw__bridge_cache *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->base = base;
+    c->size = size;
+    c->borrowed = borrowed;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    c->made = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+    atomic_init(&c->owners, 1);
+    return c;
+}
+
 static ggml_backend_buffer_t new_buffer(uint8_t *base, size_t size, bool borrowed)
 {
     static const struct ggml_backend_buffer_i interface = {
@@ -227,17 +260,8 @@ static ggml_backend_buffer_t new_buffer(uint8_t *base, size_t size, bool borrowe
         .cpy_tensor = cpy_tensor,
         .clear = clear,
     };
-    struct wnw__bridge_cache *c = calloc(1, sizeof *c);
-    if (!c)
-        return NULL;
-    c->base = base;
-    c->size = size;
-    c->borrowed = borrowed;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    c->made = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-    atomic_init(&c->owners, 1);
-    return ggml_backend_buffer_init(wnw__bridge_buffer_type(), interface, c, size);
+    struct wnw__bridge_cache *c = wnw__bridge_cache_new(base, size, borrowed);
+    return c ? ggml_backend_buffer_init(wnw__bridge_buffer_type(), interface, c, size) : NULL;
 }
 
 ggml_backend_buffer_t wnw__bridge_buffer_over(void *memory, size_t size)

@@ -142,6 +142,23 @@ static bool is_flash(struct ggml_tensor *node, struct attend *a)
            node->type == GGML_TYPE_F32;
 }
 
+bool wnw__bridge_flash_of(struct ggml_tensor *node, struct wnw__bridge_flash *out)
+{
+    struct attend a;
+    if (!wnw__bridge_is_op(node, "FLASH_ATTN_EXT") || !is_flash(node, &a))
+        return false;
+    *out = (struct wnw__bridge_flash){.node = node,
+                                      .q = a.q,
+                                      .k = a.k,
+                                      .v = a.v,
+                                      .mask = a.mask,
+                                      .sinks = a.sinks,
+                                      .layer = a.layer,
+                                      .shape = a.shape,
+                                      .max_bias = a.what.max_bias};
+    return true;
+}
+
 static bool reads(const struct ggml_tensor *node, const struct ggml_tensor *src)
 {
     for (int i = 0; i < GGML_MAX_SRC; i++)
@@ -256,6 +273,11 @@ static bool is_store(const struct ggml_tensor *node, const struct wnw__bridge_te
            index->ne[0] == src->ne[1];
 }
 
+bool wnw__bridge_is_row_store(const struct ggml_tensor *node, const struct wnw__bridge_tensor *t)
+{
+    return is_store(node, t) && node->src[0]->ne[0] == t->n_embd;
+}
+
 /* Whether a store writes the layer's values one element after the other, as they must be where they are transposed. */
 static bool suits(const struct ggml_tensor *node, const struct wnw__bridge_tensor *t)
 {
@@ -271,6 +293,11 @@ static struct wnw__bridge_tensor *touched(const struct wnw__bridge_backend *b, c
     for (int i = 0; i < GGML_MAX_SRC && !t; i++)
         t = node->src[i] ? wnw__bridge_tensor_of(node->src[i]) : NULL;
     return wnw__bridge_is_view(node) || wnw__bridge_node_get(b, node).what != WNW_BRIDGE_NOT_OURS ? NULL : t;
+}
+
+struct wnw__bridge_tensor *wnw__bridge_touched(const struct ggml_tensor *node)
+{
+    return touched(node);
 }
 
 static void find_attention(struct look *look)

@@ -32,7 +32,7 @@ __attribute__((constructor)) static void begin(void)
 ggml_backend_reg_t ggml_backend_init(void)
 {
     ggml_backend_reg_t reg;
-    if (wnw__bridge_check(&reg) == WNW_OK)
+    if (wnw__bridge_check(&reg) == WNW_OK && wnw__bridge_wrap_named(reg) == WNW_OK)
         return reg;
     wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error()); /* ggml's own line says only that it failed */
     return NULL;

@@ -110,6 +110,7 @@ int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows told, void *user)
 {
     WNW_REQUIRE(cache);
     struct wnw__bridge_backend *b = backend_of(cache);
+    WNW_TRY(wnw__bridge_need_policies(b));
     b->rows_told = told;
     b->rows_user = user;
     return WNW_OK;
@@ -118,6 +119,7 @@ int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows told, void *user)
 int wnw_bridge_skip_query(wnw_bridge *cache, int32_t row)
 {
     WNW_REQUIRE(cache);
+    WNW_TRY(wnw__bridge_need_policies(backend_of(cache)));
     wnw__bridge_record_skip(backend_of(cache), row);
     return WNW_OK;
 }
@@ -128,6 +130,7 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
 {
     WNW_REQUIRE(cache);
     WNW_REQUIRE(recipe);
+    WNW_TRY(wnw__bridge_need_policies(backend_of(cache)));
     struct wnw__bridge_watch *w = &backend_of(cache)->watch;
     wnw_policy *policy = NULL;
     if (!w->policy)
@@ -143,6 +146,7 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
 int wnw_bridge_unobserve(wnw_bridge *cache)
 {
     WNW_REQUIRE(cache);
+    WNW_TRY(wnw__bridge_need_policies(backend_of(cache)));
     backend_of(cache)->watch.needs = (wnw_needs){0};
     return WNW_OK;
 }
@@ -210,6 +214,7 @@ int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *cell
     WNW_REQUIRE(of.cells);
     struct wnw__bridge_backend *b = backend_of(cache);
     struct wnw__bridge_watch *w = &b->watch;
+    WNW_TRY(wnw__bridge_need_policies(b));
     const struct wnw__bridge_layer *l = check_cells(b, of.cells, of.n_cells);
     if (!l)
         return WNW_E_RANGE;
@@ -241,6 +246,7 @@ int wnw_bridge_sample_new(wnw_bridge_sample **out, wnw_bridge *cache, const wnw_
     WNW_TRY(WNW_SIZED_TAKE(wnw_bridge_sample_of, &of, sample_of));
     WNW_REQUIRE(of.cells);
     struct wnw__bridge_backend *b = backend_of(cache);
+    WNW_TRY(wnw__bridge_need_policies(b));
     const struct wnw__bridge_layer *l = check_cells(b, of.cells, of.n_cells);
     if (!l)
         return WNW_E_RANGE;
@@ -337,6 +343,7 @@ int wnw_bridge_forget(wnw_bridge *cache, const int32_t *cells, int32_t n)
     if (n > 0)
         WNW_REQUIRE(cells);
     struct wnw__bridge_backend *b = backend_of(cache);
+    WNW_TRY(wnw__bridge_need_policies(b));
     const struct wnw__bridge_layer *first = check_cells(b, cells, n);
     if (!first)
         return WNW_E_RANGE;
@@ -362,6 +369,7 @@ int wnw_bridge_forget_queries(wnw_bridge *cache, const int32_t *cells, int32_t n
     WNW_REQUIRE(cache);
     if (n > 0)
         WNW_REQUIRE(cells);
+    WNW_TRY(wnw__bridge_need_policies(backend_of(cache)));
     const struct wnw__bridge_layer *first = check_cells(backend_of(cache), cells, n);
     if (!first)
         return WNW_E_RANGE;

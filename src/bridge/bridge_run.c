@@ -4,6 +4,7 @@
 #include "bridge/bridge_drive.h"
 #include "bridge/bridge_fuse.h"
 #include "bridge/bridge_impl.h"
+#include "bridge/wrap.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -229,6 +230,10 @@ void wnw__bridge_set_n_threads(ggml_backend_t backend, int n_threads)
     struct wnw__bridge_backend *b = backend->context;
     void (*fn)(void);
     struct wnw__cells_shared *cells;
+    if (b->wrap) {
+        wnw__wrap_set_n_threads(b->wrap, n_threads);
+        return;
+    }
     if (n_threads == b->n_threads || n_threads < 1 || !cpu_function("ggml_backend_set_n_threads", &fn) ||
         wnw__cells_shared_new(&cells, n_threads) != WNW_OK)
         return;
@@ -242,7 +247,9 @@ void wnw__bridge_set_abort_callback(ggml_backend_t backend, ggml_abort_callback 
 {
     struct wnw__bridge_backend *b = backend->context;
     void (*fn)(void);
-    if (cpu_function("ggml_backend_set_abort_callback", &fn))
+    if (b->wrap)
+        wnw__wrap_set_abort_callback(b->wrap, callback, data);
+    else if (cpu_function("ggml_backend_set_abort_callback", &fn))
         ((ggml_backend_set_abort_callback_t)fn)(b->cpu, callback, data);
 }
 

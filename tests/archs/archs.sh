@@ -1,22 +1,35 @@
 # SPDX-License-Identifier: MIT
 # llama.cpp's test of its architectures (tests/test-llama-archs.cpp of its source package) on the device WINNOW:
-# archs.sh PROGRAM [TABLE]. PROGRAM is that test with archs/register.c. With TABLE it writes one line per family there:
-# family, configuration, error, layers with a ragged cache, layers left as they are.
+# archs.sh PROGRAM [TABLE [DEVICE]]. PROGRAM is that test with archs/register.c. With TABLE it writes one line per family there:
+# family, configuration, error, layers with a ragged cache, layers left as they are. DEVICE is WINNOW, or a device around
+# another one, as WINNOW0 with WINNOW_DEVICES=CPU: there no error is allowed at all. With WINNOW_ARCHS_WORKER, the path of
+# winnow, that device is around the CPU of a server on this machine.
 #
 # Its own bound, a normalised mean square error of 1e-4, would miss real faults: 0.05 added to one element of each
 # attention moves it from 1e-14 to 1e-6. Ours is 1e-8.
 set -u
-program=$1 table=${2:-/dev/null}
+program=$1 table=${2:-/dev/null} device=${3:-WINNOW}
 out=$(mktemp)
-trap 'rm -f "$out"' EXIT
+worker=
+trap 'rm -f "$out"; [ -z "$worker" ] || kill "$worker"' EXIT
+if [ -n "${WINNOW_ARCHS_WORKER:-}" ]; then
+    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    "$WINNOW_ARCHS_WORKER" worker --listen "127.0.0.1:$port" --device CPU -t 1 >/dev/null 2>&1 &
+    worker=$!
+    export WINNOW_DEVICES=rpc:127.0.0.1:$port
+    for _ in $(seq 100); do
+        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
+        sleep 0.2
+    done
+fi
 # More threads than cores wait for each other in ggml's barriers; sleeping ones cost less.
-OMP_WAIT_POLICY=passive "$program" -b WINNOW -s 1 >"$out" 2>&1
+OMP_WAIT_POLICY=passive "$program" -b "$device" -s 1 >"$out" 2>&1
 code=$?
 [ $code -eq 0 ] || { tail -n 30 "$out" >&2; echo "FAILED: $program ended with $code" >&2; exit 1; }
-python3 - "$out" "$table" <<'PY'
+python3 - "$out" "$table" "$device" <<'PY'
 import re, sys
 
-BOUND, LEAST_FAMILIES = 1e-8, 120
+BOUND, LEAST_FAMILIES = 1e-8 if sys.argv[3] == "WINNOW" else 0, 120
 text = re.sub(r"\x1b\[[0-9;]*m", "", open(sys.argv[1]).read())
 faults, rows = [], []
 # A row begins before the model is opened, and ends after what our device says about its cache.

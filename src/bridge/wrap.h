@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Our devices around other devices of ggml. WINNOW0 is around the first one that is named, WINNOW1 around the next.
+ * What is said here of a device X is the one inside.
+ *
+ *     wrap.c:         devices and their registration
+ *     wrap_remote.c:  devices of other machines
+ *     wrap_buffer.c:  memory that libllama asks for
+ *     wrap_rect.c:    keys and values in libllama's own layout
+ *     wrap_rows.c:    keys and values of ragged layers
+ *     wrap_look.c:    what a graph does with the layers of a cache
+ *     wrap_graph.c:   graphs with attention over ragged layers
+ *     wrap_run.c:     a graph runs
+ *
+ * Weights and activations are in buffers of X, which X made. Keys and values get addresses without memory. A layer is
+ * rectangular as long as nothing of it was dropped. Its rows are then in a buffer of X that grows with what is used, in
+ * libllama's layout, and X computes libllama's graph as it is. Once entries were dropped, the layer is ragged. Each head
+ * then has rows of its own in a smaller buffer of X, and X computes our graph.
+ */
+#ifndef WNW_BRIDGE_WRAP_H
+#define WNW_BRIDGE_WRAP_H
+
+#include "bridge/bridge.h"
+
+#include <pthread.h>
+
+/* ---- Devices ---- */
+
+enum { WNW_WRAP_INPUTS = 64 };
+
+/* A copy of numbers that were written to a buffer of X. */
+struct wnw__wrap_input {
+    const void *at; /* where X has them; NULL: nothing */
+    int64_t *copy;  /* [n] */
+    int64_t n;
+};
+
+/* One device. It lives as long as the process, as ggml's registry has it. */
+struct wnw__wrap {
+    struct ggml_backend_device dev; /* first, so that ggml's pointer is ours */
+    struct ggml_backend_buffer_type type;
+    ggml_backend_dev_t x;
+    ggml_backend_buffer_type_t xt;
+    char name[24], description[192];
+    int32_t pad;       /* heads of ragged layers have multiples of it as capacity */
+    atomic_uint freed; /* buffers of X that were freed here: a server may have forgotten its graph */
+    pthread_mutex_t lock;
+    /* Cell numbers that were written to X, newest copies; under `lock`. */
+    struct wnw__wrap_input inputs[WNW_WRAP_INPUTS];
+    int32_t next;
+    void (*set_tensor)(ggml_backend_buffer_t buffer, struct ggml_tensor *t, const void *data, size_t offset,
+                       size_t size); /* X's own; NULL: its memory is the host's, and nothing is copied */
+};
+
+/* The device that a device of ggml's is; NULL: it is no such one. */
+struct wnw__wrap *wnw__wrap_of(ggml_backend_dev_t dev);
+/* Makes devices around those that `names` lists, with commas, and registers them. E_ARG: a name is unknown, or is given
+ * twice; the sentence lists those that are there. */
+int wnw__wrap_register(const char *names, ggml_backend_reg_t reg);
+
+/* Has ggml know the devices of an RPC server at HOST:PORT (wrap_remote.c). E_ARG: it is no such address; E_BACKEND: no server of this
+ * ggml's version answers there, within seconds. */
+int wnw__wrap_remote(const char *name, ggml_backend_reg_t *out);
+
+/* ---- Memory (wrap_buffer.c) ---- */
+
+void wnw__wrap_buffer_type_init(struct wnw__wrap *w);
+/* The device whose addresses of keys and values t's are; NULL: it is no such tensor or view. */
+struct wnw__wrap *wnw__wrap_of_cache(const struct ggml_tensor *t);
+/* Notes numbers of cells that are written to X; other tensors are passed over. */
+void wnw__wrap_note(struct wnw__wrap *w, const struct ggml_tensor *t, const void *data, size_t offset,
+                    size_t size);
+/* Numbers of cells [n] that a graph has as its input. They are in the host's memory, were noted, or are read from X. E_NOMEM;
+ * *out is released with free. */
+int wnw__wrap_cells(int64_t **out, struct wnw__wrap *w, const struct ggml_tensor *index);
+
+/* ---- A layer ---- */
+
+/* Entries of one head of one stream. */
+struct wnw__wrap_head {
+    int32_t *cell; /* [n] ascending */
+    int64_t *row;  /* [n] of the storage in which they are */
+    int32_t n, room;
+    int64_t off;       /* its first row, once the layer is settled */
+    int32_t cap, used; /* rows reserved; the first that were given out */
+};
+
+struct wnw__wrap_layer {
+    struct wnw__wrap *w;
+    /* One buffer. Rectangular: rows of all heads of a cell, then the next cell, values after keys. Ragged: keys, values and
+     * seen numbers, heads one after the other. */
+    ggml_backend_buffer_t buffer;
+    size_t v_at, c_at; /* where values begin, and numbers */
+    int64_t rows;      /* of all heads of a cell; settled: of one head */
+    bool ragged;       /* heads say what is there */
+    bool
+        settled; /* the buffer has the ragged form; else it is rectangular, and rows of heads are counted there */
+    bool told;  /* what became of the layer was logged */
+    bool stale; /* the numbers of rows on X are to be written again */
+    bool holes; /* rows that were written to a rectangular layer may have parts of dropped entries */
+    struct wnw__wrap_head *heads; /* [n_stream * n_head] */
+    ggml_backend_t mover;         /* computes copies on X; NULL until the first */
+};
+
+/* Where a tensor of the layer begins in its buffer. */
+uint8_t *wnw__wrap_layer_at(const struct wnw__wrap_layer *w, bool is_v);
+/* Makes room for a layer's state. E_NOMEM. */
+int wnw__wrap_layer_new(struct wnw__bridge_layer *l, struct wnw__wrap *w);
+/* Makes sure that l->written is there, which says what cells were written. E_NOMEM. */
+int wnw__wrap_layer_note(struct wnw__bridge_layer *l);
+/* Drops all that it has, with its memory on X. */
+void wnw__wrap_layer_clear(struct wnw__bridge_layer *l);
+void wnw__wrap_layer_free(struct wnw__bridge_layer *l);
+/* A new buffer of X, all 0. E_NOMEM: X has no memory for it. */
+int wnw__wrap_buffer_new(ggml_backend_buffer_t *out, struct wnw__wrap *w, size_t bytes);
+/* How often that was on all devices: a server forgets the graphs of all of its own. */
+unsigned wnw__wrap_frees(void);
+/* Notes that buffers of X were freed, or may have been. */
+void wnw__wrap_freed(struct wnw__wrap *w);
+void wnw__wrap_buffer_drop(struct wnw__wrap *w, ggml_backend_buffer_t buffer);
+/* `bytes` rounded up to what X's tensors are aligned to. */
+size_t wnw__wrap_align(const struct wnw__wrap *w, size_t bytes);
+
+/* ---- Rectangular (wrap_rect.c) ---- */
+
+/* Makes room for the first `rows` cells, counted over all streams. E_NOMEM. */
+int wnw__wrap_rect_grow(struct wnw__bridge_layer *l, int64_t rows);
+/* Bytes at .. at+n-1 of a tensor, in libllama's layout: read, or written. */
+int wnw__wrap_rect_read(const struct wnw__bridge_tensor *t, size_t at, size_t n, uint8_t *dst);
+int wnw__wrap_rect_write(struct wnw__bridge_tensor *t, size_t at, size_t n, const uint8_t *src);
+
+/* ---- Ragged (wrap_rows.c) ---- */
+
+/* The layer's heads say from now on what it has: entries of all cells that were written, except parts of dropped entries.
+ * E_NOMEM. */
+int wnw__wrap_rows_begin(struct wnw__bridge_layer *l);
+/* The first entry of a head whose cell is at least `cell`. */
+int32_t wnw__wrap_find(const struct wnw__wrap_head *h, int32_t cell);
+/* Brings the rows into the ragged form where they are not, with room for n more in every head of streams from .. to-1, and
+ * gives back memory that is no longer needed. E_NOMEM. */
+int wnw__wrap_rows_settle(struct wnw__bridge_layer *l, int32_t from, int32_t to, int32_t n);
+/* Makes an entry of a cell in every head of a stream that has none; row[n_head] are their rows. There is room. */
+int wnw__wrap_rows_place(struct wnw__bridge_layer *l, int32_t stream, int32_t cell, int32_t *row);
+/* Removes entries of cells from `n_cell` on: no token is in these cells. */
+void wnw__wrap_rows_cut(struct wnw__bridge_layer *l, int32_t stream, int32_t n_cell);
+int wnw__wrap_rows_drop(struct wnw__bridge_layer *l, int32_t stream, int32_t ih, const int32_t *cell,
+                        int32_t n);
+/* Writes the numbers of all rows to X. */
+int wnw__wrap_rows_show(struct wnw__bridge_layer *l);
+/* As wnw__bridge_tensor_read and wnw__bridge_tensor_write. */
+int wnw__wrap_rows_read(const struct wnw__bridge_tensor *t, size_t at, size_t n, uint8_t *dst);
+int wnw__wrap_rows_write(struct wnw__bridge_tensor *t, size_t at, size_t n, const uint8_t *src);
+/* Brings all rows of a settled layer to libllama's layout, in which X computes nodes that we do not know. E_NOMEM. */
+int wnw__wrap_rows_spread(struct wnw__bridge_layer *l);
+
+/* What programs see of a layer (winnow_bridge.h). */
+int64_t wnw__wrap_entries(const struct wnw__bridge_layer *l);
+uint64_t wnw__wrap_bytes(const struct wnw__bridge_layer *l);
+/* The cells of a head's entries, ascending; *out is released with free. E_NOMEM. */
+int wnw__wrap_list(const struct wnw__bridge_layer *l, int32_t stream, int32_t ih, int32_t **out, int32_t *n);
+
+/* ---- Graphs ---- */
+
+struct wnw__wrap_store {
+    struct ggml_tensor *node;
+    struct wnw__bridge_tensor *t;
+};
+
+/* What a graph does with layers. */
+struct wnw__wrap_look {
+    struct ggml_cgraph *graph;
+    struct wnw__bridge_flash *flash; /* [n_flash] */
+    struct wnw__wrap_store *stores;  /* [n_store] */
+    int32_t n_flash, n_store;
+    bool ragged; /* it writes or attends to a ragged layer */
+};
+
+/* Decides what layers may become that no graph had before: of one that is not computed yet (wrap_look.c). */
+void wnw__wrap_decide(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+/* The same of a graph that is about to be computed, and looks at it. E_NOMEM, E_UNSUPPORTED; the caller frees
+ * *look in any case. */
+int wnw__wrap_look(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+void wnw__wrap_look_free(struct wnw__wrap_look *look);
+
+/* ---- The backend ---- */
+
+struct wnw__wrap_memory {
+    ggml_backend_buffer_t buffer;
+    size_t size;
+};
+
+struct wnw__wrap_run {
+    struct wnw__wrap *w;
+    ggml_backend_t x;
+    unsigned freed; /* of the device, when X last got a graph with a number of its own */
+    bool at_once;   /* layers are ragged from their first token: WINNOW_RAGGED_AT_ONCE */
+    struct wnw__wrap_memory kept, scratch, packed; /* of our graphs */
+};
+
+/* Makes room; contents are lost where it grows. E_NOMEM. */
+int wnw__wrap_memory_need(struct wnw__wrap_run *r, struct wnw__wrap_memory *m, size_t size);
+/* Has X compute the graph of `look`, whose ragged layers are settled, with our attention (wrap_graph.c). */
+enum ggml_status wnw__wrap_graph_run(struct wnw__wrap_run *r, struct wnw__wrap_look *look);
+/* Points the graph's tensors of rectangular layers to their memory on X, has X compute `run`, and points them back. */
+enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, struct ggml_cgraph *graph,
+                                   struct ggml_cgraph *run);
+
+ggml_backend_t wnw__wrap_backend_new(struct wnw__wrap *w);
+/* A backend of X that moves rows; NULL: X cannot be used. */
+ggml_backend_t wnw__wrap_mover(struct wnw__wrap *w);
+/* Hands on what libllama sets, to X. */
+void wnw__wrap_set_n_threads(struct wnw__wrap_run *r, int n_threads);
+void wnw__wrap_set_abort_callback(struct wnw__wrap_run *r, ggml_abort_callback callback, void *data);
+
+#endif

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: MIT */
+/* Running a graph on X, and the rest of a backend, which is X's. */
+#include "bridge/wrap.h"
+
+#include <stdlib.h>
+
+/* ---- Pointing tensors to their memory ---- */
+
+/* A tensor of libllama's, as it was. */
+struct pointed {
+    struct ggml_tensor *t;
+    ggml_backend_buffer_t buffer;
+    void *data;
+    int64_t ne1, ne2;
+};
+
+struct points {
+    struct pointed *list;
+    size_t n, cap;
+    bool failed;
+};
+
+/* The rectangular layer that t is of; NULL: none, or its rows are in the ragged form. */
+static struct wnw__bridge_tensor *rectangular(const struct ggml_tensor *t)
+{
+    struct wnw__bridge_tensor *mine = t ? wnw__bridge_tensor_of(t) : NULL;
+    return mine && mine->layer->wrap && !mine->layer->wrap->settled ? mine : NULL;
+}
+
+static void collect(struct points *p, struct ggml_tensor *t)
+{
+    if (!rectangular(t) || p->failed)
+        return;
+    if (p->n == p->cap) {
+        const size_t cap = p->cap > 0 ? 2 * p->cap : 256;
+        struct pointed *more = realloc(p->list, cap * sizeof *more);
+        p->failed = !more;
+        if (!more)
+            return;
+        p->list = more;
+        p->cap = cap;
+    }
+    p->list[p->n++] = (struct pointed){.t = t};
+    if (t->view_src)
+        collect(p, t->view_src);
+}
+
+/* Grows a layer to what a tensor of it reaches. */
+static int reach(const struct ggml_tensor *t)
+{
+    struct wnw__bridge_tensor *mine = rectangular(t);
+    if (!mine)
+        return WNW_OK;
+    const size_t row = ggml_row_size(mine->type, mine->n_embd);
+    const size_t end = (size_t)((const uint8_t *)t->data - mine->base) + ggml_nbytes(t);
+    return wnw__wrap_rect_grow(mine->layer, (int64_t)((end + row - 1) / row));
+}
+
+/* Collects what X will look at, and makes room for it. A store reaches no further than the attention that reads it. */
+static int collect_all(struct points *p, struct ggml_cgraph *graph)
+{
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        struct ggml_tensor *node = ggml_graph_node(graph, i);
+        if (wnw__bridge_is_view(node))
+            continue;
+        const bool is_store = wnw__bridge_is_op(node, "SET_ROWS");
+        const struct wnw__bridge_tensor *to = rectangular(node);
+        const bool rows = is_store && to && node->ne[0] == to->n_embd;
+        collect(p, node);
+        if (!rows)
+            WNW_TRY(reach(node));
+        for (int s = 0; s < GGML_MAX_SRC; s++) {
+            if (!node->src[s])
+                continue;
+            collect(p, node->src[s]);
+            if (!rows || s != 2)
+                WNW_TRY(reach(node->src[s]));
+        }
+    }
+    return p->failed ? wnw__fail(WNW_E_NOMEM, "no memory to note the tensors of a graph") : WNW_OK;
+}
+
+static int point_one(struct pointed *p)
+{
+    struct ggml_tensor *t = p->t;
+    const struct wnw__bridge_tensor *mine = t->view_src ? t->view_src->extra : t->extra;
+    const struct wnw__wrap_layer *w = mine->layer->wrap;
+    const size_t row = ggml_row_size(mine->type, mine->n_embd);
+    if (w->buffer && t->buffer == w->buffer) { /* it is there twice */
+        p->t = NULL;
+        return WNW_OK;
+    }
+    p->buffer = t->buffer;
+    p->data = t->data;
+    p->ne1 = t->ne[1];
+    p->ne2 = t->ne[2];
+    if (!w->buffer) /* nothing reads it: a store without an attention */
+        WNW_TRY(wnw__wrap_rect_grow(mine->layer, 1));
+    const size_t at = (size_t)((const uint8_t *)t->data - mine->base);
+    t->buffer = w->buffer;
+    t->data = wnw__wrap_layer_at(w, mine->is_v) + at;
+    if (at + ggml_nbytes(t) > (size_t)w->rows * row) { /* X checks that it has the whole tensor */
+        t->ne[1] = w->rows - (int64_t)(at / row);
+        t->ne[2] = 1;
+    }
+    return WNW_OK;
+}
+
+static void point_back(const struct pointed *p)
+{
+    p->t->buffer = p->buffer;
+    p->t->data = p->data;
+    p->t->ne[1] = p->ne1;
+    p->t->ne[2] = p->ne2;
+}
+
+enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, struct ggml_cgraph *graph,
+                                   struct ggml_cgraph *run)
+{
+    struct points p = {0};
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    size_t n = 0;
+    int rc = collect_all(&p, graph);
+    for (; rc == WNW_OK && n < p.n; n++)
+        rc = point_one(&p.list[n]);
+    if (rc == WNW_OK)
+        status = r->x->iface.graph_compute(r->x, run);
+    else
+        wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
+    while (n > 0)
+        if (p.list[--n].t)
+            point_back(&p.list[n]);
+    free(p.list);
+    return status;
+}
+
+/* ---- A graph ---- */
+
+int wnw__wrap_memory_need(struct wnw__wrap_run *r, struct wnw__wrap_memory *m, size_t size)
+{
+    if (m->buffer && size <= m->size)
+        return WNW_OK;
+    ggml_backend_synchronize(r->x); /* it may still read what is there */
+    wnw__wrap_buffer_drop(r->w, m->buffer);
+    *m = (struct wnw__wrap_memory){0};
+    WNW_TRY(wnw__wrap_buffer_new(&m->buffer, r->w, size + size / 4 + 256));
+    m->size = size + size / 4 + 256;
+    return WNW_OK;
+}
+
+/* Notes the cells that a graph writes to layers whose entries can be dropped. */
+static int note_written(struct wnw__wrap_run *r, const struct wnw__wrap_look *look)
+{
+    const struct ggml_tensor *of = NULL;
+    int64_t *cells = NULL;
+    int rc = WNW_OK;
+    for (int32_t i = 0; i < look->n_store && rc == WNW_OK; i++) {
+        const struct ggml_tensor *index = look->stores[i].node->src[1];
+        struct wnw__bridge_layer *l = look->stores[i].t->layer;
+        if (look->stores[i].t->is_v || l->kind != WNW_BRIDGE_RAGGED || l->wrap->ragged)
+            continue;
+        if (index != of) {
+            free(cells);
+            rc = wnw__wrap_cells(&cells, r->w, index);
+            of = rc == WNW_OK ? index : NULL;
+        }
+        if (rc == WNW_OK)
+            rc = wnw__wrap_layer_note(l);
+        for (int64_t j = 0; rc == WNW_OK && j < ggml_nelements(index); j++)
+            if (cells[j] >= 0 && cells[j] < (int64_t)l->k.n_cell * l->k.n_stream)
+                l->written[cells[j]] = 1;
+    }
+    free(cells);
+    return rc;
+}
+
+/* Has X forget which graph it computed last, where a server may have forgotten it: buffers of X were freed since. A graph without a
+ * number does that. */
+static int forget_graph(struct wnw__wrap_run *r)
+{
+    const unsigned freed = wnw__wrap_frees();
+    uint8_t memory[2048];
+    if (freed == r->freed || !r->w->set_tensor)
+        return WNW_OK;
+    WNW_TRY(wnw__wrap_memory_need(r, &r->packed, 2 * wnw__wrap_align(r->w, sizeof(float))));
+    struct ggml_context *ctx =
+        2 * ggml_tensor_overhead() + ggml_graph_overhead_custom(1, false) <= sizeof memory
+            ? ggml_init((struct ggml_init_params){
+                  .mem_size = sizeof memory, .mem_buffer = memory, .no_alloc = true})
+            : NULL;
+    if (!ctx)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a graph of one node");
+    uint8_t *base = ggml_backend_buffer_get_base(r->packed.buffer);
+    struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1), *b = ggml_scale(ctx, a, 1.0f);
+    ggml_backend_tensor_alloc(r->packed.buffer, a, base);
+    ggml_backend_tensor_alloc(r->packed.buffer, b, base + wnw__wrap_align(r->w, sizeof(float)));
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 1, false);
+    b->flags |= GGML_TENSOR_FLAG_COMPUTE;
+    ggml_graph_add_node(graph, b);
+    const enum ggml_status status = ggml_backend_graph_compute(r->x, graph);
+    ggml_free(ctx);
+    r->freed = wnw__wrap_frees();
+    return status == GGML_STATUS_SUCCESS ? WNW_OK
+                                         : wnw__fail(WNW_E_BACKEND, "%s computes nothing", r->w->name);
+}
+
+static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph *graph)
+{
+    struct wnw__bridge_backend *b = backend->context;
+    struct wnw__wrap_run *r = b->wrap;
+    struct wnw__wrap_look look;
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    int rc = wnw__wrap_look(&look, b, graph);
+    if (rc == WNW_OK)
+        rc = note_written(r, &look);
+    if (rc == WNW_OK && look.ragged)
+        ggml_backend_synchronize(r->x); /* rows may move, which graphs before this one may still read */
+    else if (rc == WNW_OK)
+        rc = forget_graph(r);
+    if (rc == WNW_OK)
+        status = look.ragged ? wnw__wrap_graph_run(r, &look) : wnw__wrap_pointed(r, graph, graph);
+    else
+        wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
+    wnw__wrap_look_free(&look);
+    return status;
+}
+
+/* ---- The backend ---- */
+
+static struct wnw__wrap_run *run_of(ggml_backend_t backend)
+{
+    return ((struct wnw__bridge_backend *)backend->context)->wrap;
+}
+
+static const char *get_name(ggml_backend_t backend)
+{
+    return run_of(backend)->w->name;
+}
+
+static void free_backend(ggml_backend_t backend)
+{
+    struct wnw__bridge_backend *b = backend->context;
+    struct wnw__wrap_run *r = b->wrap;
+    struct wnw__wrap_memory *const memory[] = {&r->kept, &r->scratch, &r->packed};
+    ggml_backend_synchronize(r->x);
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        wnw__wrap_buffer_drop(r->w, memory[i]->buffer);
+    wnw__wrap_freed(r->w);
+    ggml_backend_free(r->x);
+    for (int32_t i = 0; i < b->n_cache; i++)
+        wnw__bridge_cache_release(b->caches[i]);
+    free(b->caches);
+    free(r);
+    free(b);
+    free(backend);
+}
+
+static void set_tensor_async(ggml_backend_t backend, struct ggml_tensor *t, const void *data, size_t offset,
+                             size_t size)
+{
+    struct wnw__wrap_run *r = run_of(backend);
+    if (wnw__wrap_of_cache(t)) {
+        ggml_backend_synchronize(r->x);
+        ggml_backend_tensor_set(t, data, offset, size);
+        return;
+    }
+    wnw__wrap_note(r->w, t, data, offset, size);
+    r->x->iface.set_tensor_async(r->x, t, data, offset, size);
+}
+
+static void get_tensor_async(ggml_backend_t backend, const struct ggml_tensor *t, void *data, size_t offset,
+                             size_t size)
+{
+    struct wnw__wrap_run *r = run_of(backend);
+    if (wnw__wrap_of_cache(t)) {
+        ggml_backend_synchronize(r->x);
+        ggml_backend_tensor_get(t, data, offset, size);
+        return;
+    }
+    r->x->iface.get_tensor_async(r->x, t, data, offset, size);
+}
+
+static ggml_backend_t inner(ggml_backend_t backend)
+{
+    return wnw__wrap_of(backend->device) ? run_of(backend)->x : backend;
+}
+
+static bool cpy_tensor_async(ggml_backend_t from, ggml_backend_t to, const struct ggml_tensor *src,
+                             struct ggml_tensor *dst)
+{
+    ggml_backend_t x = inner(to);
+    if (wnw__wrap_of_cache(src) || wnw__wrap_of_cache(dst) || !x->iface.cpy_tensor_async)
+        return false;
+    return x->iface.cpy_tensor_async(inner(from), x, src, dst);
+}
+
+static void synchronize(ggml_backend_t backend)
+{
+    wnw__bridge_called(backend->context);
+    ggml_backend_synchronize(run_of(backend)->x);
+}
+
+static void event_record(ggml_backend_t backend, ggml_backend_event_t event)
+{
+    struct wnw__wrap_run *r = run_of(backend);
+    r->x->iface.event_record(r->x, event);
+}
+
+static void event_wait(ggml_backend_t backend, ggml_backend_event_t event)
+{
+    struct wnw__wrap_run *r = run_of(backend);
+    r->x->iface.event_wait(r->x, event);
+}
+
+static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph,
+                           struct ggml_backend_graph_optimize_params *params)
+{
+    struct wnw__wrap_run *r = run_of(backend);
+    wnw__wrap_decide(backend->context, graph);
+    if (r->x->iface.graph_optimize)
+        r->x->iface.graph_optimize(r->x, graph, params);
+}
+
+static ggml_guid_t guid(void)
+{
+    static ggml_guid id = {0x77, 0x69, 0x6e, 0x6e, 0x6f, 0x77, 0x2d, 0x77,
+                           0x72, 0x61, 0x70, 0x00, 0x00, 0x00, 0x00, 0x01};
+    return &id;
+}
+
+/* A function of X's registry by its name. */
+static bool x_function(const struct wnw__wrap *w, const char *name, void (**fn)(void))
+{
+    void *p = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(w->x), name);
+    memcpy(fn, &p, sizeof p);
+    return p != NULL;
+}
+
+void wnw__wrap_set_n_threads(struct wnw__wrap_run *r, int n_threads)
+{
+    void (*fn)(void);
+    if (x_function(r->w, "ggml_backend_set_n_threads", &fn))
+        ((ggml_backend_set_n_threads_t)fn)(r->x, n_threads);
+}
+
+void wnw__wrap_set_abort_callback(struct wnw__wrap_run *r, ggml_abort_callback callback, void *data)
+{
+    void (*fn)(void);
+    if (x_function(r->w, "ggml_backend_set_abort_callback", &fn))
+        ((ggml_backend_set_abort_callback_t)fn)(r->x, callback, data);
+}
+
+/* Rows are moved by one thread: more would wait for each other. */
+ggml_backend_t wnw__wrap_mover(struct wnw__wrap *w)
+{
+    void (*fn)(void);
+    ggml_backend_t x = ggml_backend_dev_init(w->x, NULL);
+    if (x && x_function(w, "ggml_backend_set_n_threads", &fn))
+        ((ggml_backend_set_n_threads_t)fn)(x, 1);
+    return x;
+}
+
+ggml_backend_t wnw__wrap_backend_new(struct wnw__wrap *w)
+{
+    struct ggml_backend *backend = calloc(1, sizeof *backend);
+    struct wnw__bridge_backend *b = calloc(1, sizeof *b);
+    struct wnw__wrap_run *r = calloc(1, sizeof *r);
+    ggml_backend_t x = backend && b && r ? ggml_backend_dev_init(w->x, NULL) : NULL;
+    if (!x) {
+        free(backend);
+        free(b);
+        free(r);
+        return NULL;
+    }
+    *r = (struct wnw__wrap_run){
+        .w = w, .x = x, .freed = wnw__wrap_frees(), .at_once = wnw__bridge_is_set("WINNOW_RAGGED_AT_ONCE")};
+    b->wrap = r;
+    *backend = (struct ggml_backend){
+        .guid = guid(),
+        .iface = {.get_name = get_name,
+                  .free = free_backend,
+                  .set_tensor_async = x->iface.set_tensor_async ? set_tensor_async : NULL,
+                  .get_tensor_async = x->iface.get_tensor_async ? get_tensor_async : NULL,
+                  .cpy_tensor_async = x->iface.cpy_tensor_async ? cpy_tensor_async : NULL,
+                  .synchronize = synchronize,
+                  .graph_compute = graph_compute,
+                  .event_record = x->iface.event_record ? event_record : NULL,
+                  .event_wait = x->iface.event_wait ? event_wait : NULL,
+                  .graph_optimize = graph_optimize},
+        .device = &w->dev,
+        .context = b};
+    return backend;
+}

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: MIT
+# winnow worker: who may connect, what it serves, and programs that use it.
+. "$(dirname "$0")/lib.sh"
+if "$WINNOW" backend --path 2>&1 | grep -q 'built without the backend'; then
+    echo 'skipped: this build has no backend'
+    finished=true
+    exit 77
+fi
+bad 'an address for all' '--i-trust-this-network' worker --listen 0.0.0.0:50999
+bad 'no address' 'no address' worker --listen 50999
+bad 'no port' 'loopback' worker --listen 127.0.0.1:none
+bad 'a device that is not there' 'no device' worker --listen 127.0.0.1:50998 --device none
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$WINNOW" worker --listen "127.0.0.1:$port" -t 1 >"$work/worker" 2>&1 &
+worker=$!
+for _ in $(seq 100); do
+    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
+    sleep 0.2
+done
+kill -0 $worker || fail "the worker ended: $(cat "$work/worker")"
+grep -q 'WINNOW: winnow: this CPU' "$work/worker" || fail "the worker serves another device: $(cat "$work/worker")"
+# A second one at the same address says so, and the first goes on.
+code=0
+"$WINNOW" worker --listen "127.0.0.1:$port" >"$work/out" 2>&1 || code=$?
+[ $code = 1 ] && grep -q 'cannot listen' "$work/out" || fail "a second worker: $code, $(cat "$work/out")"
+kill -0 $worker || fail 'the worker ended'
+kill $worker
+wait $worker 2>/dev/null || true
+finish
