@@ -294,10 +294,11 @@ struct wnw__bridge_tensor *wnw__bridge_touched(const struct ggml_tensor *node)
     return wnw__bridge_is_view(node) ? NULL : t;
 }
 
-/* The same of nodes that are not winnow's. */
+/* The same of a node that is not our operation. */
 static struct wnw__bridge_tensor *touched(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
-    return wnw__bridge_node_get(b, node).what != WNW_BRIDGE_NOT_OURS ? NULL : wnw__bridge_touched(node);
+    struct wnw__bridge_tensor *t = wnw__bridge_touched(node);
+    return t && wnw__bridge_node_get(b, node).what != WNW_BRIDGE_NOT_OURS ? NULL : t;
 }
 
 static void find_attention(struct look *look)
