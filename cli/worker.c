@@ -5,6 +5,7 @@
 #include "cli/backend_library.h"
 #include "cli/commands.h"
 #include "winnow_bridge.h"
+#include "winnow_tools.h"
 
 #include <stdio.h>
 #include <string.h>

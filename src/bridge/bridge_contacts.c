@@ -55,7 +55,7 @@ enum { D = 64, N_CELL = 32, N_HEAD = 2, N_ROW = 3 };
 
 static bool is_word(const struct ggml_tensor *t, enum wnw__bridge_word word, float x)
 {
-    return wnw__bridge_param(t, word) == x;
+    return wnw__bridge_param(t, (int)word) == x;
 }
 
 static int check_fields(struct ggml_context *ctx)

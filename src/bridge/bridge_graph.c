@@ -286,18 +286,19 @@ static bool suits(const struct ggml_tensor *node, const struct wnw__bridge_tenso
 
 /* ---- The whole graph ---- */
 
-/* The first cache tensor that a node reads or writes; NULL: none, or it is only a view. */
-static struct wnw__bridge_tensor *touched(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
+struct wnw__bridge_tensor *wnw__bridge_touched(const struct ggml_tensor *node)
 {
     struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
     for (int i = 0; i < GGML_MAX_SRC && !t; i++)
         t = node->src[i] ? wnw__bridge_tensor_of(node->src[i]) : NULL;
-    return wnw__bridge_is_view(node) || wnw__bridge_node_get(b, node).what != WNW_BRIDGE_NOT_OURS ? NULL : t;
+    return wnw__bridge_is_view(node) ? NULL : t;
 }
 
-struct wnw__bridge_tensor *wnw__bridge_touched(const struct ggml_tensor *node)
+/* The same of a node that is not our operation. */
+static struct wnw__bridge_tensor *touched(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
-    return touched(node);
+    struct wnw__bridge_tensor *t = wnw__bridge_touched(node);
+    return t && wnw__bridge_node_get(b, node).what != WNW_BRIDGE_NOT_OURS ? NULL : t;
 }
 
 static void find_attention(struct look *look)
