@@ -82,10 +82,11 @@ uninstall: ## remove what the last install from here put there
 	DESTDIR="$(DESTDIR)" scripts/uninstall.sh "$(BUILD)/install_manifest.txt"
 
 # Costs are measured apart, half an hour a round: build/winnow bench methods --lengths 8192 --csv docs/reference/methods-cost.csv
-docs: all ## write docs/reference/methods.md anew from the descriptors
+docs: all ## write docs/reference/methods.md, and the picture of its last table, from the descriptors
 	"$(BUILD)/winnow" methods --markdown $(if $(wildcard docs/reference/methods-cost.csv),--costs docs/reference/methods-cost.csv) \
 	    >docs/reference/methods.md.new
 	mv docs/reference/methods.md.new docs/reference/methods.md
+	scripts/choice_tree.py <docs/reference/methods.md
 
 clean: ## remove the build folders (the cache folder stays)
 	rm -rf build build-*

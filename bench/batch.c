@@ -46,13 +46,9 @@ static int parse_counts(struct bench_batch *b, const char *text)
 
 static int check(struct bench_batch *b, const struct bench_args *args)
 {
-    int rc = parse_counts(b, args->sequences);
-    if (rc == APP_OK)
-        rc = bench_base_check(&b->base, args);
-    if (rc == APP_OK)
-        rc = bench_start_peer(&b->peer, args, b->base.n_threads);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(parse_counts(b, args->sequences));
+    WNW_TRY(bench_base_check(&b->base, args));
+    WNW_TRY(bench_start_peer(&b->peer, args, b->base.n_threads));
     b->n_decode = (int32_t)args->decode_tokens;
     return bench_policy(&b->policy, args, args->app.policy, NULL);
 }
@@ -80,9 +76,7 @@ static int open_ours(struct bench_batch *b)
 static int open_all(struct bench_batch *b)
 {
     int32_t longest = 0;
-    int rc = bench_base_open(&b->base);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(bench_base_open(&b->base));
     for (int32_t i = 0; i < b->base.n_lengths; i++)
         longest = b->base.lengths[i] > longest ? b->base.lengths[i] : longest;
     const int32_t n_ctx = longest + n_behind(b);
@@ -95,12 +89,12 @@ static int open_all(struct bench_batch *b)
         ok = (b->sequences[e] = calloc((size_t)b->most, sizeof **b->sequences)) != NULL && ok;
     if (!ok)
         return app_fail(APP_FAILED, "out of memory");
-    rc = bench_peer_load(b->peer, b->base.model_path,
-                         &(struct bench_llama_params){.n_ctx = n_ctx,
-                                                      .n_seq = b->most + 1, /* and the prompt */
-                                                      .n_ubatch = BENCH_N_UBATCH,
-                                                      .n_threads = b->base.n_threads});
-    return rc == APP_OK ? open_ours(b) : rc;
+    WNW_TRY(bench_peer_load(b->peer, b->base.model_path,
+                            &(struct bench_llama_params){.n_ctx = n_ctx,
+                                                         .n_seq = b->most + 1, /* and the prompt */
+                                                         .n_ubatch = BENCH_N_UBATCH,
+                                                         .n_threads = b->base.n_threads}));
+    return open_ours(b);
 }
 
 static void free_sequences(struct bench_batch *b)
@@ -134,11 +128,8 @@ static void close_all(struct bench_batch *b)
 static int read_prompt(struct bench_batch *b, int32_t n)
 {
     double unused = 0;
-    int rc = bench_peer_reset(b->peer);
-    if (rc == APP_OK)
-        rc = bench_peer_feed(b->peer, b->most, b->base.tokens, n, &unused);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(bench_peer_reset(b->peer));
+    WNW_TRY(bench_peer_feed(b->peer, b->most, b->base.tokens, n, &unused));
     int status = wnw_session_reset(b->read);
     if (status == WNW_OK)
         status = wnw_session_prefill(b->read, b->base.tokens, n, NULL, NULL);

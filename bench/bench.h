@@ -7,6 +7,7 @@
 #include "app/console.h"
 #include "app/kv.h"
 #include "app/output.h"
+#include "base/err.h"
 #include "bench/args.h"
 #include "bench/peer.h"
 #include "winnow.h"

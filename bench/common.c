@@ -155,12 +155,9 @@ int bench_base_check(struct bench_base *b, const struct bench_args *args)
     b->args = args;
     b->n_reps = (int32_t)args->reps;
     b->n_threads = args->app.threads == APP_UNSET ? wnw_usable_cores() : (int32_t)args->app.threads;
-    int rc = bench_parse_lengths(b->lengths, &b->n_lengths, args->lengths);
-    if (rc == APP_OK)
-        rc = app_model_path(&b->model_path, args->app.model);
-    if (rc == APP_OK)
-        rc = bench_check_csv(&b->inputs, args, b->model_path);
-    return rc;
+    WNW_TRY(bench_parse_lengths(b->lengths, &b->n_lengths, args->lengths));
+    WNW_TRY(app_model_path(&b->model_path, args->app.model));
+    return bench_check_csv(&b->inputs, args, b->model_path);
 }
 
 void bench_describe_machine(char *out, size_t size, int n_threads)

@@ -60,9 +60,7 @@ static int add_method(struct bench_methods *b, const char *recipe, size_t len)
     m->recipe = strndup(recipe, len);
     if (!m->recipe)
         return app_fail(APP_FAILED, "out of memory");
-    const int rc = bench_policy(&m->policy, b->base.args, m->recipe, b->base.model_path);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(bench_policy(&m->policy, b->base.args, m->recipe, b->base.model_path));
     m->recording = recording_of(m->policy);
     return APP_OK;
 }
@@ -71,9 +69,7 @@ static int add_list(struct bench_methods *b, const char *list)
 {
     for (const char *next = list; *next;) {
         const size_t len = app_recipe_length(next);
-        const int rc = add_method(b, next, len);
-        if (rc != APP_OK)
-            return rc;
+        WNW_TRY(add_method(b, next, len));
         next += len + (next[len] == ',');
     }
     return b->n_methods > 0 ? APP_OK : app_fail(APP_BAD_INPUT, "--policies is empty");
@@ -209,15 +205,10 @@ static int set_up(struct bench_methods *b, const struct bench_args *args)
 {
     if (args->app.json && args->markdown)
         return app_fail(APP_BAD_INPUT, "--json and --markdown exclude each other; give one of them");
-    int rc = bench_base_check(&b->base, args);
-    if (rc == APP_OK)
-        rc = args->policies ? add_list(b, args->policies) : add_presets(b);
-    if (rc == APP_OK)
-        rc = bench_base_open(&b->base);
-    if (rc == APP_OK)
-        rc = load_profile(b);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(bench_base_check(&b->base, args));
+    WNW_TRY(args->policies ? add_list(b, args->policies) : add_presets(b));
+    WNW_TRY(bench_base_open(&b->base));
+    WNW_TRY(load_profile(b));
     make_groups(b);
     count_round(b);
     return alloc_rounds(b);
@@ -333,7 +324,9 @@ static void compress_copy(const struct bench_methods *b, const wnw_policy *polic
 
 static double higher(double a, double b)
 {
-    return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
+    if (isnan(a) || isnan(b))
+        return NAN;
+    return a > b ? a : b;
 }
 
 static void note_refusal(struct bench_method *m, int32_t round)

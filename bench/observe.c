@@ -163,13 +163,9 @@ static int parse_policies(struct bench_observe *b)
 
 static int set_up(struct bench_observe *b, const struct bench_args *args)
 {
-    int rc = bench_base_check(&b->base, args);
-    if (rc == APP_OK)
-        rc = parse_policies(b);
-    if (rc == APP_OK)
-        rc = bench_base_open(&b->base);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(bench_base_check(&b->base, args));
+    WNW_TRY(parse_policies(b));
+    WNW_TRY(bench_base_open(&b->base));
     const wnw_session_params params = bench_session_params(&b->base);
     const int status = wnw_session_new(&b->session, b->base.model, &params);
     return status == WNW_OK ? APP_OK : app_fail_status(status);
@@ -244,9 +240,7 @@ static int run_round(struct bench_observe *b, struct result *r, int32_t round)
     for (int k = 0; k < N_READINGS; k++) {
         const enum reading reading = (enum reading)((k + round) % N_READINGS);
         double ms;
-        const int rc = time_reading(b, reading, r->n, &ms);
-        if (rc != APP_OK)
-            return rc;
+        WNW_TRY(time_reading(b, reading, r->n, &ms));
         if (reading == PLAIN)
             r->plain[round] = ms;
         for (int i = 0; i < N_FIGURES && reading != PLAIN; i++)
@@ -356,9 +350,7 @@ static void csv_spread(FILE *f, struct bench_spread s)
 static int write_csv(struct bench_observe *b)
 {
     struct app_out out;
-    const int rc = app_out_open(&out, b->base.args->csv, &b->base.inputs);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_out_open(&out, b->base.args->csv, &b->base.inputs));
     fprintf(out.f,
             "# %s\nmodel,n,what,kind,recipe,ms,ms_min,ms_max,percent,percent_min,percent_max,target,rounds\n",
             b->base.machine);

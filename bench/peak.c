@@ -138,7 +138,8 @@ static int measure_kernels(struct bench_peak *peaks, const struct bench_peak_ker
 static size_t buffer_bytes(void)
 {
     const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE), wanted = cache > 0 ? 4 * cache : 0;
-    return (size_t)(wanted < MIN_BUFFER ? MIN_BUFFER : wanted > MAX_BUFFER ? MAX_BUFFER : wanted);
+    const long least = wanted < MIN_BUFFER ? MIN_BUFFER : wanted;
+    return (size_t)(least > MAX_BUFFER ? MAX_BUFFER : least);
 }
 
 static int measure_reading(struct bench_peak *peak, int32_t n_threads)

@@ -5,6 +5,7 @@
 #include "app/cpu.h"
 #include "app/json.h"
 #include "app/models.h"
+#include "base/err.h"
 #include "bench/bridge.h"
 #include "bench/llama/serve.h"
 
@@ -110,7 +111,9 @@ static int start(struct bench_peer *p)
 
 static const char *name_of(const struct bench_peer *p)
 {
-    return p->program ? p->program : p->bridge ? "of this build, over our backend" : "of this build";
+    if (p->program)
+        return p->program;
+    return p->bridge ? "of this build, over our backend" : "of this build";
 }
 
 /* Waits for the process, which has closed its end, and says how it ended. */
@@ -188,9 +191,7 @@ static int next_line(struct bench_peer *p, char *line, const char *request)
 {
     const char *newline;
     while (!(newline = memchr(p->in, '\n', p->n_in))) {
-        const int rc = receive(p, request);
-        if (rc != APP_OK)
-            return rc;
+        WNW_TRY(receive(p, request));
     }
     const size_t n = (size_t)(newline - p->in);
     memcpy(line, p->in, n);
@@ -315,9 +316,7 @@ static int choose_program(struct bench_peer *p, const char *program)
 
 static int ask_about(struct bench_peer *p)
 {
-    const int rc = ask(p, "about", "about", NULL, 0);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(ask(p, "about", "about", NULL, 0));
     const size_t n = strcspn(p->answer, " ");
     snprintf(p->version, sizeof p->version, "%.*s", (int)n, p->answer);
     snprintf(p->flags, sizeof p->flags, "%s", p->answer[n] ? p->answer + n + 1 : "");
@@ -341,23 +340,20 @@ static int new_peer(struct bench_peer **out, int32_t silence_s)
 
 static int start_peer(struct bench_peer *p)
 {
-    const int rc = start(p);
-    return rc == APP_OK ? ask_about(p) : rc;
+    WNW_TRY(start(p));
+    return ask_about(p);
 }
 
 int bench_peer_start(struct bench_peer **out, const char *program, int32_t silence_s)
 {
-    int rc = new_peer(out, silence_s);
-    if (rc == APP_OK)
-        rc = choose_program(*out, program);
-    return rc == APP_OK ? start_peer(*out) : rc;
+    WNW_TRY(new_peer(out, silence_s));
+    WNW_TRY(choose_program(*out, program));
+    return start_peer(*out);
 }
 
 int bench_peer_start_bridge(struct bench_peer **out, int32_t silence_s)
 {
-    const int rc = new_peer(out, silence_s);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(new_peer(out, silence_s));
     (*out)->bridge = true;
     return start_peer(*out);
 }

@@ -18,9 +18,7 @@
 
 static int check(struct bench_roofline *b, const struct bench_args *args)
 {
-    const int rc = bench_base_check(&b->base, args);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(bench_base_check(&b->base, args));
     b->n_decode = (int32_t)args->decode_tokens;
     return bench_policy(&b->policy, args, args->app.policy, NULL);
 }
@@ -34,9 +32,7 @@ static int32_t n_behind(const struct bench_roofline *b)
 static int open_all(struct bench_roofline *b)
 {
     wnw_engine_params params = wnw_engine_default_params();
-    const int rc = bench_base_open(&b->base);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(bench_base_open(&b->base));
     for (int32_t i = 0; i < b->base.n_lengths; i++)
         if (b->base.lengths[i] > b->base.info.n_ctx_train - n_behind(b))
             return app_fail(APP_BAD_INPUT,
@@ -141,12 +137,11 @@ static int decode_both_ways(struct bench_roofline *b, wnw_session *s, struct roo
 {
     double ms = 0;
     const int status = bench_observe(s, NULL); /* only decoding is measured */
-    int rc = status == WNW_OK ? APP_OK : app_fail_status(status);
-    if (rc == APP_OK)
-        rc = decode(b, s, true, &ms);
-    if (rc == APP_OK)
-        take_times(b, r, ms);
-    return rc == APP_OK ? decode(b, s, false, &r->untimed_ms) : rc;
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    WNW_TRY(decode(b, s, true, &ms));
+    take_times(b, r, ms);
+    return decode(b, s, false, &r->untimed_ms);
 }
 
 static int run_round(struct bench_roofline *b, struct roof_length *l, int32_t round)

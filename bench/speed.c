@@ -193,7 +193,9 @@ static int run_round(struct bench *b, struct bench_length *r, struct bench_round
 
 static int64_t budget_for(const struct bench *b, int32_t n)
 {
-    return b->args->app.budget != APP_UNSET ? b->args->app.budget : n / 8 > 0 ? n / 8 : 1;
+    if (b->args->app.budget != APP_UNSET)
+        return b->args->app.budget;
+    return n / 8 > 0 ? n / 8 : 1;
 }
 
 /* Brings weights into memory, starts threads and builds graphs, so that no measured round includes this. */

@@ -185,9 +185,7 @@ int bench_print_json(struct bench *b)
 int bench_write_csv(const struct bench *b)
 {
     struct app_out out;
-    const int rc = app_out_open(&out, b->args->csv, &b->inputs);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_out_open(&out, b->args->csv, &b->inputs));
     fprintf(
         out.f,
         "# %s\n# %s\nmodel,policy,n,phase,engine,against,unit,median,min,max,rounds,kv_bytes,entry_bytes\n",

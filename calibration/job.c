@@ -53,9 +53,7 @@ static int read_text(struct calibrate_job *job, const char *path)
     const char *slash = strrchr(path, '/');
     char *data;
     size_t len;
-    const int rc = app_read_file(&data, &len, path);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_read_file(&data, &len, path));
     app_inputs_add(&job->inputs, path);
     struct app_text name = {0};
     const char *base = slash ? slash + 1 : path;
@@ -243,9 +241,7 @@ int calibrate_job_run(struct calibrate_job *job)
 int calibrate_write(const char *path, const char *text, const struct app_inputs *inputs)
 {
     struct app_out out;
-    const int rc = app_out_open(&out, path, inputs);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_out_open(&out, path, inputs));
     fputs(text, out.f);
     return app_out_commit(&out);
 }

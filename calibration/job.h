@@ -4,6 +4,7 @@
 #define WNW_CALIBRATION_JOB_H
 
 #include "app/output.h"
+#include "base/err.h"
 #include "calibration/args.h"
 #include "winnow_calibrate.h"
 

@@ -16,7 +16,9 @@ struct cli_args {
     bool path, env;
     char *check;
     int64_t slots, context, port, timeout;
-    char *host, *api_key, *save;
+    char *host, *api_key, *save, *state;
+    int64_t park, park_disk;
+    double park_ratio;
     struct app_list host_names;
     bool no_auth;
     char *cache, *questions, *store, *compare, *slot;

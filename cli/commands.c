@@ -131,7 +131,7 @@ const struct app_command cli_commands[] = {
      .args_size = sizeof(struct cli_args),
      .run = cli_store_rm},
     {.name = "store check",
-     .about = "Checks every document of such a folder and removes what is damaged or unfinished.",
+     .about = "Checks every document of such a folder and moves damaged ones aside.",
      .usage = "DIR",
      .notes = "The exit code is 1 if something was damaged.",
      .groups = plain_groups,
@@ -212,7 +212,7 @@ const struct app_command cli_commands[] = {
      .args_size = sizeof(struct cli_args),
      .run = cli_backend},
     {.name = "serve",
-     .first = "model budget ratio kv-bytes slots context document save port api-key help",
+     .first = "model budget ratio kv-bytes slots context document save park state port api-key help",
      .about = "Serves a model over HTTP with llama.cpp's server and compresses the cache of each slot.",
      .usage =
          "[-m MODEL] [--policy RECIPE] [SIZE] [--slots N] [--port P] [options] [-- OPTIONS OF LLAMA-SERVER]",

@@ -95,7 +95,7 @@ static bool send_all(int fd, const char *text, size_t n)
     return true;
 }
 
-/* Everything that comes until the server closes: it was asked in a version that knows no other end. */
+/* Reads the reply to its end. The request is of HTTP/1.0, so the server closes the connection there. */
 static int receive_all(int fd, struct app_text *all)
 {
     char part[65536];

@@ -42,7 +42,7 @@ static void print_overview(FILE *f)
     fputs("winnow: language models with a compressed KV cache\n\nusage: winnow COMMAND [options]\n\n", f);
     print_commands(f, NULL);
     fputs("\n  --version      Print the version.\n\n"
-          "Example: winnow run -f doc.txt -p \"Who signs for repairs?\" --budget 512\n",
+          "Example: winnow run -f doc.txt -p \"Who signs for repairs?\" --ratio 0.5\n",
           f);
 }
 
@@ -50,12 +50,12 @@ static void print_overview(FILE *f)
 static void print_first(FILE *f)
 {
     fputs("winnow: language models with a compressed KV cache\n\n"
-          "  winnow run -f doc.txt -p \"question\" --budget 1024    reads, compresses and answers\n"
-          "  winnow compress -f doc.txt --budget 1024 -o doc.wkv  stores the compressed document\n"
-          "  winnow ask -c doc.wkv -p \"question\"                 answers without reading it again\n"
-          "  winnow chat -f doc.txt                               talks about it\n"
-          "  winnow serve                                         serves a model over HTTP\n"
-          "  winnow doctor                                        says what works on this machine\n\n"
+          "  winnow run -f doc.txt -p \"question\" --ratio 0.5    reads, compresses and answers\n"
+          "  winnow compress -f doc.txt --ratio 0.5 -o doc.wkv  stores the compressed document\n"
+          "  winnow ask -c doc.wkv -p \"question\"                answers without reading it again\n"
+          "  winnow chat -f doc.txt                             talks about it\n"
+          "  winnow serve                                       serves a model over HTTP\n"
+          "  winnow doctor                                      says what works on this machine\n\n"
           "-m FILE.gguf names your own model. `winnow --help` lists all commands.\n",
           f);
 }

@@ -173,11 +173,14 @@ static int check_model_kept(const struct cli_args *args, bool stored)
         option = is_listed(changes_model, app->rest[i]) ? app->rest[i] : NULL;
     for (int i = 0; !option && changes_model_set[i]; i++)
         option = getenv(changes_model_set[i]) ? changes_model_set[i] : NULL;
-    if (!option || (!stored && !args->save))
+    if (!option || (!stored && !args->save && !args->state))
         return APP_OK;
     return app_fail(APP_BAD_INPUT,
                     "%s changes the model, and %s are of the model as its file has it: leave one of them out",
-                    option, stored ? "stored documents" : "slots in files (--save)");
+                    option,
+                    stored       ? "stored documents"
+                    : args->save ? "slots in files (--save)"
+                                 : "parked conversations in files (--state)");
 }
 
 static bool asks_quality(const struct cli_args *args)
@@ -352,18 +355,28 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
                            const char *fingerprint)
 {
     struct app_text documents = {0}, names = {0};
-    char budget[32] = "", ratio[32] = "", bytes[32] = "";
+    char budget[32] = "", ratio[32] = "", bytes[32] = "", park[32] = "", disk[32] = "", park_ratio[32] = "";
     if (args->app.budget != APP_UNSET)
         snprintf(budget, sizeof budget, "%lld", (long long)args->app.budget);
     if (!isnan(args->app.ratio))
         snprintf(ratio, sizeof ratio, "%.17g", args->app.ratio);
     if (args->app.kv_bytes != APP_UNSET)
         snprintf(bytes, sizeof bytes, "%lld", (long long)args->app.kv_bytes);
+    if (args->park != APP_UNSET)
+        snprintf(park, sizeof park, "%lld", (long long)args->park);
+    if (args->park_disk != APP_UNSET)
+        snprintf(disk, sizeof disk, "%lld", (long long)args->park_disk);
+    if (!isnan(args->park_ratio))
+        snprintf(park_ratio, sizeof park_ratio, "%.17g", args->park_ratio);
     const char *const pairs[][2] = {{"WINNOW_SERVE_POLICY", recipe},
                                     {"WINNOW_SERVE_BUDGET", budget},
                                     {"WINNOW_SERVE_RATIO", ratio},
                                     {"WINNOW_SERVE_KV_BYTES", bytes},
                                     {"WINNOW_SERVE_SAVES", args->save},
+                                    {"WINNOW_SERVE_PARK", park},
+                                    {"WINNOW_SERVE_PARK_DISK", disk},
+                                    {"WINNOW_SERVE_PARK_RATIO", park_ratio},
+                                    {"WINNOW_SERVE_STATE", args->state ? args->state : ""},
                                     {"LLAMA_API_KEY", key_of(args)},
                                     {"WINNOW_PROFILE", profiles},
                                     {"WINNOW_SERVE_FINGERPRINT", fingerprint},
@@ -456,6 +469,8 @@ static int check(const struct cli_args *args, const char *recipe)
         return app_fail(APP_BAD_INPUT, "--budget and --ratio exclude each other");
     if (args->save && access(args->save, W_OK | X_OK) != 0)
         return app_fail(APP_BAD_INPUT, "--save %s: %s", args->save, strerror(errno));
+    if (args->park_disk != APP_UNSET && !args->state)
+        return app_fail(APP_BAD_INPUT, "--park-disk needs a folder: give --state DIR");
     int rc = check_rest(app, &has_key);
     rc = rc == APP_OK ? check_set(app) : rc;
     rc = rc == APP_OK ? check_policy(args, recipe) : rc;
@@ -483,9 +498,9 @@ int cli_serve(const struct app_args *app)
     if (rc == APP_OK && access(model, R_OK) != 0)
         rc = app_fail(APP_BAD_INPUT, "cannot read %s: %s", model, strerror(errno));
     rc = rc == APP_OK ? check_model(model) : rc;
-    rc = rc == APP_OK
-             ? cli_serve_documents_fit(fingerprint, &app->documents, model, args->save != NULL, &stored)
-             : rc;
+    rc = rc == APP_OK ? cli_serve_documents_fit(fingerprint, &app->documents, model,
+                                                args->save || args->state, &stored)
+                      : rc;
     rc = rc == APP_OK ? check_model_kept(args, stored) : rc;
     rc = rc == APP_OK ? app_profile_list(&profiles, model) : rc;
     rc = rc == APP_OK ? add_own_profiles(&profiles, model) : rc;

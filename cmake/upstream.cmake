@@ -40,6 +40,37 @@ function(wnw_jinja_misfit out compiler headers source)
   set(${out} "${why}" PARENT_SCOPE)
 endfunction()
 
+# wnw_bridge_misfit(OUT COMPILER HEADERS SOURCE-DIR FOLDERS...): why the backend does not compile with ggml's private header in
+# HEADERS; "" if it does. FOLDERS are of other headers.
+function(wnw_bridge_misfit out compiler headers source)
+  set(folders -I${source}/include -I${source}/src)
+  foreach(folder IN LISTS ARGN)
+    list(APPEND folders -I${folder})
+  endforeach()
+  set(sources ${source}/src/bridge/bridge.c ${source}/src/bridge/bridge_buffer.c ${source}/src/bridge/bridge_contacts.c
+      ${source}/src/bridge/bridge_fuse.c ${source}/src/bridge/bridge_run.c)
+  execute_process(COMMAND ${compiler} -std=c11 -D_GNU_SOURCE -fsyntax-only -Werror=incompatible-pointer-types
+                          -Werror=implicit-function-declaration -Werror=int-conversion "-DWNW_GGML_BUILT_VERSION=\"\""
+                          "-DWNW_GGML_BUILT_COMMIT=\"\"" ${folders} -I${headers} ${sources}
+                  RESULT_VARIABLE status ERROR_VARIABLE said OUTPUT_QUIET)
+  set(why "")
+  if(NOT status EQUAL 0)
+    string(REGEX MATCH "error: [^\n]*" why "${said}")
+    set(why "src/bridge does not compile with its headers (${why})")
+  endif()
+  set(${out} "${why}" PARENT_SCOPE)
+endfunction()
+
+# wnw_files_sum(OUT FILES...): one number for what is in them.
+function(wnw_files_sum out)
+  set(sum "")
+  foreach(file IN LISTS ARGN)
+    file(SHA256 ${file} one)
+    string(SHA256 sum "${sum}${one}")
+  endforeach()
+  set(${out} "${sum}" PARENT_SCOPE)
+endfunction()
+
 # wnw_sequence_version(OUT LLAMA.H): the version of the form in which libllama saves a sequence.
 function(wnw_sequence_version out header)
   file(STRINGS ${header} line REGEX "^#define LLAMA_STATE_SEQ_VERSION +[0-9]+")

@@ -60,13 +60,13 @@ static int print_list(const struct eval_suites *all)
     print_tasks();
     printf("%-24s %s\n", "SUITE", "WHAT");
     for (int32_t i = 0; i < all->n; i++)
-        if (!all->at[i].study)
-            printf("%-24s %s\n", all->at[i].name, all->at[i].about);
+        if (!all->items[i].study)
+            printf("%-24s %s\n", all->items[i].name, all->items[i].about);
     printf("\n%-24s %-18s %s\n", "STUDY", "LENGTHS", "WHAT");
     for (int32_t i = 0; i < all->n; i++)
-        if (all->at[i].study)
-            printf("%-24s %-18s %s\n", all->at[i].name,
-                   all->at[i].perturbs ? "the text's" : all->at[i].lengths, all->at[i].about);
+        if (all->items[i].study)
+            printf("%-24s %-18s %s\n", all->items[i].name,
+                   all->items[i].perturbs ? "the text's" : all->items[i].lengths, all->items[i].about);
     printf("\n%-24s %s\n", "METRIC", "WHAT");
     for (int32_t i = 0; (m = eval_metric_get(i)); i++)
         printf("%-24s %s\n", m->name, m->about);
@@ -96,7 +96,7 @@ static int dump_samples(struct eval_setup *s)
     int64_t n_unmade = 0;
     int rc = eval_setup_fit(s);
     for (int32_t i = 0; rc == APP_OK && i < s->items.n; i++) {
-        struct eval_item *item = &s->items.at[i];
+        struct eval_item *item = &s->items.items[i];
         bool more = true;
         for (int32_t k = 0; rc == APP_OK && more && k < item->n; k++) {
             struct eval_sample sample;

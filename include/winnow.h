@@ -123,9 +123,9 @@ extern "C" {
 #define WNW_DEFAULT(type, name) WNW_DEFAULT_WITH(type, name, (void)0)
 
 #define WNW_VERSION_MAJOR  0
-#define WNW_VERSION_MINOR  1
+#define WNW_VERSION_MINOR  2
 #define WNW_VERSION_PATCH  0
-#define WNW_VERSION_STRING "0.1.0"
+#define WNW_VERSION_STRING "0.2.0"
 
 /* ======== What every program needs ======== */
 

@@ -151,7 +151,7 @@ typedef struct wnw_policy_facts {
     /* smallest size, a share of the entries, that gates on what is cached are better for than a profile of shares alone, as their
      * own profile says; 0 = any */
     double gate_least;
-    /* other questions come after the known one, as in a server: nothing is chosen that serves one question alone */
+    /* more questions follow the known one, as in a server: no policy is chosen that serves one question only */
     bool more_questions;
 } wnw_policy_facts;
 

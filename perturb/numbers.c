@@ -26,7 +26,9 @@ const char *perturb_bound_name(enum perturb_bound bound)
 
 int32_t perturb_level_units(const struct perturb_numbers *p, enum perturb_level level)
 {
-    return p->n_layer * (level == PERTURB_HEADS ? p->n_head : level == PERTURB_GROUPS ? p->n_head_kv : 1);
+    if (level == PERTURB_HEADS)
+        return p->n_layer * p->n_head;
+    return p->n_layer * (level == PERTURB_GROUPS ? p->n_head_kv : 1);
 }
 
 bool perturb_numbers_open(struct perturb_numbers *p)

@@ -178,7 +178,9 @@ static int bounds_of(json_t **out, struct measured *p, int32_t i)
     const wnw_model_info *info = &p->w->runtime->info;
     const int32_t n_heads = info->n_layer * info->n_head;
     const long mean = lround(p->reports[i].kept_mean);
-    const int32_t keep = mean < 2 ? 2 : mean > p->n_tokens ? p->n_tokens : (int32_t)mean;
+    int32_t keep = 2;
+    if (mean >= keep)
+        keep = mean > p->n_tokens ? p->n_tokens : (int32_t)mean;
     const double start = app_now_ms();
     const int status = wnw__perturb_token_bounds(p->at_token, keep, p->bounds);
     p->bound_ms += app_now_ms() - start;

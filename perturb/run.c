@@ -75,7 +75,7 @@ static int read_numbers(struct study *x, const struct eval_args *args, const str
 
 static int check_policies(struct perturb_work *work, const struct eval_configs *c)
 {
-    work->config = c->at + 1; /* after the full cache */
+    work->config = c->items + 1; /* after the full cache */
     work->n_policies = c->n_recipes - 1;
     work->n_sizes = work->n_policies > 0 ? (c->n - 1) / work->n_policies : 0;
     if (work->n_policies < 2)
@@ -89,10 +89,10 @@ static int check_policies(struct perturb_work *work, const struct eval_configs *
                         "--study perturbation reads each text once, and one reading cannot observe for all "
                         "of these policies; give fewer --policies");
     for (int32_t i = 1; i < c->n; i++)
-        if (wnw_policy_needs(c->at[i].policy).profiles)
+        if (wnw_policy_needs(c->items[i].policy).profiles)
             return app_fail(APP_BAD_INPUT,
                             "--study perturbation has no calibration results for %s; leave it out",
-                            c->at[i].recipe);
+                            c->items[i].recipe);
     return APP_OK;
 }
 
@@ -182,7 +182,7 @@ int perturb_run(const struct eval_args *args, const struct eval_suite *suite)
             .task = &eval_task_text, .n_target = x.n_tokens, .n = x.n_texts, .planned.n = x.n_texts};
         /* All texts cost the same. */
         run.pace = (struct eval_pace){.token_ms = 1, .n_reads = 1, .n_ctx = run.runtime.info.n_ctx_train};
-        rc = eval_run_all(&run, &kind, &(struct eval_items){.at = &texts, .n = 1});
+        rc = eval_run_all(&run, &kind, &(struct eval_items){.items = &texts, .n = 1});
     }
     perturb_texts_clear(&x.texts);
     eval_run_close(&run);

@@ -248,7 +248,7 @@ CIRCLES = {
         "table_cell table_gather",
     ],
     "eval/run": [
-        "entry_own entry_read kept",
+        "entry_read entry_separate reading_store",
     ],
     "serve": [
         "automatic config document_file documents want",
@@ -258,7 +258,7 @@ CIRCLES = {
         "bridge bridge_access bridge_apply bridge_buffer bridge_contacts bridge_drive bridge_drive_look "
         "bridge_facts bridge_fuse bridge_gates bridge_graph bridge_input bridge_matmul bridge_nodes bridge_observe "
         "bridge_plan bridge_policy bridge_record bridge_rows bridge_run bridge_sample bridge_sequence bridge_store "
-        "bridge_track bridge_watch",
+        "bridge_track bridge_watch wrap wrap_buffer wrap_graph wrap_look wrap_remote wrap_rows wrap_run",
     ],
     "src/session": [
         "apply lookahead session_source",

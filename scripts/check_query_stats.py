@@ -6,6 +6,7 @@ MODEL is a float32 GGUF of the llama family (scripts/fetch_models.sh makes smoll
 are read by both; the queries here come from the forward pass of scripts/keepsets, means, covariances and singular
 vectors from NumPy. Use the Python environment that scripts/setup.sh makes.
 """
+import base64
 import json
 import os
 import subprocess
@@ -36,8 +37,12 @@ def main():
         subprocess.run([winnow, "calibrate", "stats", *common, "-o", out, "--kv-type", "f32", "-t", "1", "--set",
                         f"pieces={PIECES},length={LENGTH}"], check=True, stdout=subprocess.DEVNULL)
         with open(out) as f:
-            results = {k: np.array(v) for k, v in json.load(f)["results"].items()}
+            results = json.load(f)["results"]
     model = Model(path)
+    heads = {"query_mean": model.H, "query_std": model.H, "query_corr": model.H, "filter": model.K}
+    for key, n in heads.items():  # a layer is a text of base64
+        form = "<i2" if key == "query_corr" else "<f4"
+        results[key] = np.array([np.frombuffer(base64.b64decode(x), form).reshape(n, -1) for x in results[key]], np.float64)
     prompts = [Prompt(model, [int(t) for t in ids[i * LENGTH:(i + 1) * LENGTH]]) for i in range(PIECES)]
     worst = {"mean": 0.0, "std": 0.0, "correlation": 0.0, "filter": 0.0}
     for l in range(model.L):

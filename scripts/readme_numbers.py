@@ -74,8 +74,10 @@ def title_of(record):
 
 
 def made_of(record):
+    texts = len(record["document_tokens"])
     return (f"One run on {record['date']}: {record['cpu']}, {record['threads']} threads, {record['winnow']}, llama.cpp {record['peer']} built for this CPU, "
-            f"{record['asked']} questions about {len(record['document_tokens'])} text(s), f16 caches.")
+            f"f16 caches.\nThe {record['asked']} questions ask for numbers that are hidden in {'a text' if texts == 1 else f'{texts} texts'}; "
+            "the text was compressed before they were known.")
 
 
 # ---- Texts with facts ----

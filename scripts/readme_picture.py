@@ -4,8 +4,8 @@
 
     scripts/readme_picture.py WINNOW OUT.svg [--document examples/document.txt] [--budget 1024] [--question TEXT]
 
-The document is read with the full cache, then stored compressed and asked. The picture shows the kept entries, one row a layer, over the position in the
-document. Next to them it shows memory, the time to the first token, and the answer, as these commands gave them.
+The document is stored compressed and asked. The picture shows the kept entries, one row a layer, over the position in the document. Next to them it
+shows the memory with everything and with what is kept, and the answer. Speeds are in README's table, which one run measures (readme_numbers.py).
 """
 import argparse
 import json
@@ -34,16 +34,14 @@ def run(*command):
 
 
 def measure(a, folder):
-    """What the commands said: the plan, the answer of the full cache, the answer from the stored file."""
+    """What the commands said: the plan, the sizes, the answer from the stored file."""
     wkv, plan = os.path.join(folder, "doc.wkv"), os.path.join(folder, "plan.json")
     ask = ["-p", a.question, "-n", "12", "--json"]
-    full = json.loads(run(a.winnow, "run", "-f", a.document, "--context-only", *ask))
     run(a.winnow, "plan", "-f", a.document, "-p", a.question, "--context-only", "--budget", str(a.budget), "-o", plan)
-    run(a.winnow, "compress", "-f", a.document, "--budget", str(a.budget), "-o", wkv)
-    run(a.winnow, "ask", "-c", wkv, *ask)  # the first reads the file from the disk
+    sizes = json.loads(run(a.winnow, "compress", "-f", a.document, "--budget", str(a.budget), "-o", wkv, "--json"))
     stored = json.loads(run(a.winnow, "ask", "-c", wkv, *ask))
     with open(plan, encoding="utf-8") as f:
-        return json.load(f), full, stored
+        return json.load(f), sizes, stored
 
 
 def shares(plan):
@@ -80,18 +78,14 @@ def bar(x, y, label, long, short):
     return out
 
 
-def picture(a, plan, full, stored):
+def picture(a, plan, sizes, stored):
     cells = shares(plan)
     map_w, map_h = COLUMNS * CELL_W, len(cells) * CELL_H
     x = LEFT + map_w + 32
     mib = 1024 * 1024
-    kept = stored["kept_tokens_mean"] / full["prompt_tokens"]
     answer = " ".join(stored["text"].split())
-    head = f'{full["prompt_tokens"]:,} tokens read, {stored["kept_tokens_mean"]:,.0f} of them kept in each layer and head, on average'
-    memory = full["kv_bytes"] / mib, stored["kv_bytes"] / mib
-    first = full["ttft_ms"] / 1000, stored["ttft_ms"] / 1000
-    speed = stored["decode_tps"], full["decode_tps"]
-    top = max(speed)
+    head = f'{sizes["prompt_tokens"]:,} tokens read, {sizes["kept_tokens_mean"]:,.0f} of them kept in each layer and head, on average'
+    memory = sizes["kv_bytes_full"] / mib, sizes["kv_bytes"] / mib
     return f'''<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x + 290} {TOP + map_h + 60}" font-family="system-ui, sans-serif" font-size="12" role="img">
 <title>{head}</title>
 <style>
@@ -105,9 +99,7 @@ svg {{ background: #fff }} text {{ fill: #333 }} .t {{ font-size: 17px; font-wei
 <rect class="p" x="{LEFT}" y="{TOP}" width="{map_w}" height="{map_h}"/>
 {strokes(cells)}<text x="{LEFT}" y="{TOP + map_h + 18}">layer {len(cells)}</text>
 <text x="{LEFT}" y="{TOP + map_h + 44}"><tspan class="h">{escape(a.question)}</tspan>  {escape(answer)}</text>
-{bar(x, TOP + 4, "memory of the cache", (f"{memory[0]:.1f} MiB, everything", 1), (f"{memory[1]:.1f} MiB", memory[1] / memory[0]))}
-{bar(x, TOP + 84, "tokens a second while answering", (f"{speed[1]:.0f}", speed[1] / top), (f"{speed[0]:.0f}", speed[0] / top))}
-{bar(x, TOP + 164, "first token of a second question", (f"{first[0]:.1f} s, read again", 1), (f"{first[1]:.2f} s, from the stored file", first[1] / first[0]))}
+{bar(x, TOP + 4, "memory of the cache", (f"{memory[0]:.1f} MiB, everything", 1), (f"{memory[1]:.1f} MiB, what is kept", memory[1] / memory[0]))}
 </svg>
 '''
 
@@ -115,11 +107,11 @@ svg {{ background: #fff }} text {{ fill: #333 }} .t {{ font-size: 17px; font-wei
 def main():
     a = arguments()
     with tempfile.TemporaryDirectory() as folder:
-        plan, full, stored = measure(a, folder)
+        plan, sizes, stored = measure(a, folder)
     os.makedirs(os.path.dirname(os.path.abspath(a.out)), exist_ok=True)
     with open(a.out, "w", encoding="utf-8") as f:
-        f.write(picture(a, plan, full, stored))
-    print(f"{a.out}: {full['prompt_tokens']} tokens, {stored['text']!r}, full {full['text']!r}", file=sys.stderr)
+        f.write(picture(a, plan, sizes, stored))
+    print(f"{a.out}: {sizes['prompt_tokens']} tokens, {stored['text']!r}", file=sys.stderr)
 
 
 main()

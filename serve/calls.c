@@ -11,6 +11,7 @@
 #include "serve/grammar.h"
 #include "serve/inspect.h"
 #include "serve/look.h"
+#include "serve/parks.h"
 #include "serve/plain.h"
 #include "serve/real.h"
 #include "serve/saved.h"
@@ -196,6 +197,17 @@ bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, 
     return removed;
 }
 
+/* The first position of a sequence, as the server compares it with where a prompt goes on. Of layers with a sliding window the server asks for two
+ * tokens more than the next one sees, and libllama's state of a sequence has none to spare: so a slot that comes from a state would be read again. */
+llama_pos llama_memory_seq_pos_min(llama_memory_t mem, llama_seq_id seq_id)
+{
+    enum { SPARE = 2 };
+    const llama_pos pos = REAL(llama_memory_seq_pos_min)(mem, seq_id);
+    if (!is_watched(mem) || pos <= 0 || llama_model_n_swa(llama_get_model(w.ctx)) == 0)
+        return pos;
+    return pos > SPARE ? pos - SPARE : 0;
+}
+
 void llama_memory_seq_cp(llama_memory_t mem, llama_seq_id src, llama_seq_id dst, llama_pos p0, llama_pos p1)
 {
     REAL(llama_memory_seq_cp)(mem, src, dst, p0, p1);
@@ -242,9 +254,14 @@ size_t llama_state_seq_save_file(struct llama_context *ctx, const char *filepath
                                  const llama_token *tokens, size_t n_token_count)
 {
     int32_t ticket, document;
+    bool replaced;
     const char *why;
     if (!is_slot(ctx, seq_id))
         return REAL(llama_state_seq_save_file)(ctx, filepath, seq_id, tokens, n_token_count);
+    if (serve_park_of_file(filepath, &ticket, &replaced)) {
+        serve_saved_park(&w, ticket, replaced, seq_id, tokens, n_token_count);
+        return 1;
+    }
     if (!serve_inspect_of_file(filepath, &ticket, &document))
         return serve_saved_write(&w, filepath, seq_id, tokens, n_token_count);
     json_t *seen = NULL;

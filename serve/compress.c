@@ -211,3 +211,28 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
     wnw_policy_free(chosen.policy);
     return rc == WNW_OK;
 }
+
+void serve_compress_parked(struct serve_watched *w, int32_t seq)
+{
+    struct serve_held *s = &w->held[seq];
+    const struct serve_sequence *q = &w->sequences.of[seq];
+    const int32_t n_header = serve_compress_header(w, seq);
+    if (s->compressed || s->behind > 0 || s->n_unknown > 0 || q->n - n_header < SERVE_LEAST_NEW)
+        return;
+    const struct part rest = {.n_prefix = n_header,
+                              .from = n_header,
+                              .to = q->n,
+                              .size = {.kind = WNW_SIZE_RATIO, .ratio = serve_settings()->park_ratio}};
+    if (compress_part(w, seq, &rest, NULL) != WNW_OK) {
+        fprintf(stderr, "winnow: slot %d is parked whole: %s\n", (int)seq, wnw_last_error());
+        return;
+    }
+    /* Who goes on with it asked for more, and takes it. */
+    s->compressed = true;
+    s->n_done = q->n;
+    s->by = w->rule[seq].want;
+    snprintf(s->by.taken, sizeof s->by.taken, "%s", SERVE_FALLBACK);
+    serve_watched_count(w, seq);
+    serve_watched_report(w, seq);
+    serve_watched_tell(w, true, false);
+}

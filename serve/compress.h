@@ -16,5 +16,7 @@ int serve_choose_rule(struct serve_rule *out, const struct serve_watched *w, int
 int32_t serve_compress_header(const struct serve_watched *w, int32_t seq);
 /* Compresses a slot whose prompt has ended, if it is time. False: it could not be; the reason was said. */
 bool serve_compress(struct serve_watched *w, int32_t seq);
+/* Compresses a whole slot that is about to be parked, and then to be used for something else, by --park-ratio. */
+void serve_compress_parked(struct serve_watched *w, int32_t seq);
 
 #endif

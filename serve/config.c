@@ -6,6 +6,7 @@
 #include "serve/documents.h"
 #include "serve/memory.h"
 #include "serve/origins.h"
+#include "serve/parks.h"
 #include "winnow_bridge.h"
 #include "winnow_calibrate.h"
 #include "winnow_method.h"
@@ -92,6 +93,55 @@ static void read_size(wnw_size *size)
     *size = (wnw_size){.kind = WNW_SIZE_RATIO};
     if (!app_parse_real(&size->ratio, ratio) || !(size->ratio >= 0.0 && size->ratio < 1.0))
         refuse_value("WINNOW_SERVE_RATIO", "a number of at least 0 and less than 1");
+}
+
+/* ---- Parked prompts ---- */
+
+#define BYTES_FORM "a whole number of bytes from 0 to 4294967296G; K, M or G behind it are powers of 1024"
+
+static uint64_t bytes_of(const char *variable, uint64_t missing)
+{
+    const char *text = getenv(variable);
+    int64_t n = 0;
+    if (!text || !*text)
+        return missing;
+    if (!app_parse_bytes(&n, text) || n < 0 || n > MOST_CAP)
+        refuse_value(variable, BYTES_FORM);
+    return (uint64_t)n;
+}
+
+/* An eighth of the machine's memory, 4 GiB at most. */
+static uint64_t default_park(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    const uint64_t eighth = pages > 0 && size > 0 ? (uint64_t)pages / 8 * (uint64_t)size : UINT64_C(1) << 28;
+    return eighth < UINT64_C(4) << 30 ? eighth : UINT64_C(4) << 30;
+}
+
+static void open_parks(void)
+{
+    const char *ratio = getenv("WINNOW_SERVE_PARK_RATIO");
+    config.state = getenv("WINNOW_SERVE_STATE");
+    config.state = config.state && *config.state ? config.state : NULL;
+    config.park = bytes_of("WINNOW_SERVE_PARK", default_park());
+    config.park_disk = bytes_of("WINNOW_SERVE_PARK_DISK", UINT64_C(8) << 30);
+    if (ratio && *ratio &&
+        (!app_parse_real(&config.park_ratio, ratio) ||
+         !(config.park_ratio >= 0.0 && config.park_ratio < 1.0)))
+        refuse_value("WINNOW_SERVE_PARK_RATIO", "a number of at least 0 and less than 1");
+    if (!WNW_SERVE_ROUTES) { /* nothing sees requests */
+        config.park = 0;
+        config.state = NULL;
+        return;
+    }
+    const int status = serve_parks_open(&(struct serve_parks_limits){.memory = config.park,
+                                                                     .disk = config.park_disk,
+                                                                     .folder = config.state,
+                                                                     .fingerprint = config.fingerprint});
+    if (status == WNW_E_NOMEM)
+        serve_refuse(wnw_last_error());
+    if (status != WNW_OK)
+        serve_refuse_input(wnw_last_error());
 }
 
 /* ---- Policies ---- */
@@ -239,6 +289,7 @@ static void read_environment(void)
                      "server does not call what it should: it "
                      "has no documents and no cap (--document, --kv-bytes)");
     read_documents(documents);
+    open_parks();
 }
 
 /* Whether an option or a variable of llama.cpp gives the model a projector. */

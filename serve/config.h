@@ -18,6 +18,9 @@ struct serve_config {
     wnw_profile *profile;    /* what the files of profiles hold; NULL: nothing */
     uint64_t cap;            /* bytes of keys and values over all slots, 0 = none */
     const char *saves;       /* the folder of saved slots; NULL: they are not saved */
+    uint64_t park, park_disk; /* bytes of parked prompts, in memory and on disk */
+    const char *state;        /* the folder of parked prompts; NULL: they are in memory alone */
+    double park_ratio;        /* what is removed of a whole slot that is parked; 0 = nothing */
     bool media;              /* images or sounds may come, in texts of any length */
     const char *profiles;    /* files, with ':' between them; "" = none */
     const char *fingerprint; /* of the model, for what was stored; "" where nobody has said it */

@@ -100,6 +100,7 @@ static void learn(struct serve_watched *w, int32_t seq, int32_t row, int32_t own
             for (int32_t i = 0; i < k; i++)
                 serve_sequences_add(&w->sequences, seq, i, cells[i], -1);
             s->n_unknown = 0;
+            s->recount = true;
         }
     }
     free(cells);
@@ -158,6 +159,9 @@ static void take(struct serve_watched *w, const struct serve_batch *b)
         if (reads && !s->reading)
             s->at_prompt = w->sequences.of[seq].n - r.n;
         s->entries += (int64_t)r.n * w->row_entries;
+        if (s->recount)
+            serve_watched_count(w, seq);
+        s->recount = false;
         s->n_new += r.n_silent + ended;
         s->reading = !r.ends;
         serve_watched_report(w, seq);

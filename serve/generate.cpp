@@ -4,6 +4,7 @@
 #include "serve/bodies.h"
 #include "serve/call.hpp"
 #include "serve/documents.h"
+#include "serve/parking.hpp"
 #include "serve/replies.hpp"
 
 #include <algorithm>
@@ -148,6 +149,7 @@ server_http_res_ptr look_at(const server_http_req &req, serve_request &r)
     r.ask.key_len = std::strlen(r.key);
     if (!refused && serve_request_bound(&r) != WNW_OK)
         return refuse(500, wnw_last_error(), nullptr);
+    r.ask.owner = owner_of(req);
     r.ask.gone = has_left;
     r.ask.user = const_cast<server_http_req *>(&req);
     return refused;
@@ -182,6 +184,8 @@ server_http_res_ptr pass_behind(const handler &route, const server_http_req &req
                                 std::unique_ptr<held> slot)
 {
     char file[32];
+    park_lost(req, slot->claim);
+    bring_parked(req, slot->claim, r.ask);
     c_text body(serve_request_passed(&r, &slot->claim));
     if (!body)
         return out_of_memory();

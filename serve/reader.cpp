@@ -6,6 +6,7 @@
 #include "serve/bodies.h"
 #include "serve/call.hpp"
 #include "serve/documents.h"
+#include "serve/parks.h"
 #include "serve/slots.h"
 
 #include <algorithm>
@@ -197,4 +198,5 @@ void wrap_loop(void *server)
     real_loop(server);
     serve::set_ending();
     reader.join();
+    serve_parks_close();
 }

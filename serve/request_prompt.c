@@ -52,6 +52,8 @@ static int take_one(struct serve_request *r, const json_t *p, enum shape shape)
     if (shape == TOKENS)
         r->ask.n_prompt = (int64_t)json_array_size(one);
     r->key = shape == TEXT ? serve_text_of(one) : json_dumps(one, JSON_COMPACT);
+    if (r->key && (shape == TOKENS || shape == MIXED)) /* a longer list begins with it */
+        r->key[strlen(r->key) - 1] = ',';
     return r->key && json_object_set_new(r->body, "prompt", one) == 0 ? 0 : 500;
 }
 

@@ -98,6 +98,24 @@ bool serve_restore_begin(struct serve_restore **out, int32_t slot, const char *n
     return true;
 }
 
+bool serve_restore_offer(struct serve_restore **out, int32_t slot, const char *name,
+                         struct serve_slot_read *read)
+{
+    struct serve_restore *r = calloc(1, sizeof *r);
+    *out = NULL;
+    if (r)
+        *r = (struct serve_restore){
+            .slot = slot, .name = strdup(name), .n_tokens = read->file.n_sequence, .read = *read};
+    if (!r || !r->name) {
+        free(r);
+        return false;
+    }
+    *read = (struct serve_slot_read){0};
+    add(r);
+    *out = r;
+    return true;
+}
+
 int32_t serve_restore_n_tokens(const struct serve_restore *r)
 {
     return r->n_tokens;
@@ -138,6 +156,12 @@ int serve_restore_read(struct serve_slot_read *out, const char *path)
 {
     const struct serve_slot_form form = form_now();
     return serve_slot_file_read(out, path, &form);
+}
+
+int serve_restore_unpack(struct serve_slot_read *out, const uint8_t *bytes, size_t n)
+{
+    const struct serve_slot_form form = form_now();
+    return serve_slot_file_unpack(out, bytes, n, &form);
 }
 
 int serve_restore_count(int32_t *n_tokens, const int32_t *notes, size_t n_notes)

@@ -21,6 +21,9 @@ struct serve_restore;
 /* Reads and checks a file of the server's folder for a slot. False with the reason in why[SERVE_TEXT]; else *out is released with
  * serve_restore_end once the server has answered. */
 bool serve_restore_begin(struct serve_restore **out, int32_t slot, const char *name, char *why);
+/* The same for what was read and checked already, under a name of the server's own; takes *read over. False: no memory. */
+bool serve_restore_offer(struct serve_restore **out, int32_t slot, const char *name,
+                         struct serve_slot_read *read);
 /* Tokens that it brings. */
 int32_t serve_restore_n_tokens(const struct serve_restore *r);
 void serve_restore_end(struct serve_restore *r);
@@ -29,6 +32,8 @@ void serve_restore_end(struct serve_restore *r);
 bool serve_restore_take(struct serve_slot_read *out, int32_t slot, const char *path);
 /* Reads a file that nobody has read. A status with a sentence. */
 int serve_restore_read(struct serve_slot_read *out, const char *path);
+/* The same of a packed slot in memory. */
+int serve_restore_unpack(struct serve_slot_read *out, const uint8_t *bytes, size_t n);
 /* Counts the tokens that the server's notes have. A status with a sentence. */
 int serve_restore_count(int32_t *n_tokens, const int32_t *notes, size_t n_notes);
 /* Checks a slot that is to be written: its notes against what libllama has of it. A status with a sentence. */

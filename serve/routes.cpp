@@ -71,6 +71,8 @@ server_http_res_ptr act(const handler &route, const server_http_req &req)
     if (serve_slots_hold(slot, serve::has_left, const_cast<server_http_req *>(&req), &claim) != SERVE_CLAIMED)
         return serve::refuse(503, "the client has left", nullptr);
     const serve::held one(claim);
+    if (action != "save")
+        serve_slots_forget_prompt(slot);
     if (action == "save" || action == "restore")
         return serve::move_slot(route, req, slot, action);
     return serve::checked(route, -1, req);

@@ -2,6 +2,8 @@
 #include "serve/saved.h"
 
 #include "base/err.h"
+#include "serve/compress.h"
+#include "serve/parks.h"
 #include "serve/real.h"
 #include "serve/restores.h"
 
@@ -111,30 +113,59 @@ static int get_state(uint8_t **state, uint64_t *n, const struct serve_watched *w
                   : wnw__fail(WNW_E_BACKEND, "libllama gives no state of it");
 }
 
+/* What is written of a slot, and its state, which the caller frees; *n_tokens is 0 where nothing is there. */
+static int take_slot(struct serve_slot_file *file, uint8_t **state, int32_t *n_tokens,
+                     const struct serve_watched *w, int32_t seq, const int32_t *notes, size_t n_notes)
+{
+    *state = NULL;
+    *n_tokens = 0;
+    memset(file, 0, sizeof *file); /* with what lies between its members, since it is written */
+    file->n_tokens = n_notes;
+    WNW_TRY(serve_restore_count(n_tokens, notes, n_notes));
+    if (w->blind)
+        file->n_sequence = *n_tokens;
+    else
+        describe(file, w, seq);
+    set_model(w->ctx, file->model);
+    snprintf(file->fingerprint, sizeof file->fingerprint, "%s", serve_settings()->fingerprint);
+    if (*n_tokens > 0)
+        WNW_TRY(get_state(state, &file->state_bytes, w, seq));
+    return serve_restore_check(file, notes, *state);
+}
+
 size_t serve_saved_write(const struct serve_watched *w, const char *path, int32_t seq, const int32_t *notes,
                          size_t n_notes)
 {
     struct serve_slot_file file;
-    uint8_t *state = NULL;
+    uint8_t *state;
     size_t bytes = 0;
-    int32_t n_tokens = 0;
-    int rc = serve_restore_count(&n_tokens, notes, n_notes);
-    memset(&file, 0, sizeof file); /* with what lies between its members, since it is written */
-    file.n_tokens = n_notes;
-    if (w->blind)
-        file.n_sequence = n_tokens;
-    else
-        describe(&file, w, seq);
-    set_model(w->ctx, file.model);
-    snprintf(file.fingerprint, sizeof file.fingerprint, "%s", serve_settings()->fingerprint);
-    if (rc == WNW_OK && n_tokens > 0)
-        rc = get_state(&state, &file.state_bytes, w, seq);
-    rc = rc == WNW_OK ? serve_restore_check(&file, notes, state) : rc;
+    int32_t n_tokens;
+    int rc = take_slot(&file, &state, &n_tokens, w, seq, notes, n_notes);
     rc = rc == WNW_OK ? serve_slot_file_write(&bytes, path, &file, notes, state) : rc;
     if (rc != WNW_OK)
         fprintf(stderr, "winnow: slot %d cannot be saved: %s\n", (int)seq, wnw_last_error());
     free(state);
     return bytes;
+}
+
+void serve_saved_park(struct serve_watched *w, int32_t ticket, bool replaced, int32_t seq,
+                      const int32_t *notes, size_t n_notes)
+{
+    struct serve_slot_read slot = {0};
+    int32_t n_tokens;
+    if (replaced && !w->blind && serve_settings()->park_ratio > 0.0)
+        serve_compress_parked(w, seq);
+    int rc = take_slot(&slot.file, &slot.state, &n_tokens, w, seq, notes, n_notes);
+    if (rc == WNW_OK && n_tokens > 0 && !(slot.notes = malloc(n_notes * sizeof *notes)))
+        rc = wnw__fail(WNW_E_NOMEM, "no memory for its tokens");
+    if (rc == WNW_OK && n_tokens > 0) {
+        memcpy(slot.notes, notes, n_notes * sizeof *notes);
+        serve_park_give(ticket, &slot);
+        return;
+    }
+    if (rc != WNW_OK)
+        fprintf(stderr, "winnow: slot %d is not parked: %s\n", (int)seq, wnw_last_error());
+    serve_slot_read_clear(&slot);
 }
 
 /* ---- Reading ---- */

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -75,16 +76,41 @@ static size_t bytes_of(const struct serve_slot_file *file)
 /* Parts are small: what they have is gathered before it is written. */
 struct writer {
     struct wnw__whole_file f;
+    bool in_memory; /* to `packed` [n_packed] in place of a file */
+    uint8_t *packed;
+    size_t n_packed, room;
     XXH3_state_t *sum;
     size_t n;
     uint8_t gathered[1 << 16];
 };
 
+static int append(struct writer *w, const void *bytes, size_t n)
+{
+    if (n > w->room - w->n_packed) {
+        const size_t room = w->room + (n > w->room / 2 ? n : w->room / 2);
+        uint8_t *packed = realloc(w->packed, room);
+        if (!packed)
+            return wnw__fail(WNW_E_NOMEM, "no memory for a slot of %zu bytes", room);
+        w->packed = packed;
+        w->room = room;
+    }
+    memcpy(w->packed + w->n_packed, bytes, n);
+    w->n_packed += n;
+    return WNW_OK;
+}
+
+static int put(struct writer *w, const void *bytes, size_t n)
+{
+    if (n == 0)
+        return WNW_OK;
+    return w->in_memory ? append(w, bytes, n) : wnw__whole_file_write(&w->f, bytes, n);
+}
+
 static int flush(struct writer *w)
 {
     const size_t n = w->n;
     w->n = 0;
-    return n > 0 ? wnw__whole_file_write(&w->f, w->gathered, n) : WNW_OK;
+    return put(w, w->gathered, n);
 }
 
 static int gather(struct writer *w, const void *bytes, uint64_t n)
@@ -92,7 +118,7 @@ static int gather(struct writer *w, const void *bytes, uint64_t n)
     if (n > sizeof w->gathered - w->n)
         WNW_TRY(flush(w));
     if (n > sizeof w->gathered)
-        return wnw__whole_file_write(&w->f, bytes, n);
+        return put(w, bytes, n);
     if (n > 0)
         memcpy(w->gathered + w->n, bytes, n);
     w->n += n;
@@ -129,6 +155,10 @@ static int write_all(struct writer *w, struct serve_slot_file *file, const int32
     WNW_TRY(flush(w));
     /* Now that it is known what was written. */
     file->sum = sum_of(w->sum, file);
+    if (w->in_memory) {
+        memcpy(w->packed + sizeof magic, file, sizeof *file);
+        return WNW_OK;
+    }
     return wnw__whole_file_rewrite(&w->f, file, sizeof *file, sizeof magic);
 }
 
@@ -151,6 +181,29 @@ int serve_slot_file_write(size_t *bytes, const char *path, struct serve_slot_fil
     return rc;
 }
 
+int serve_slot_file_pack(uint8_t **bytes, size_t *n, struct serve_slot_file *file, const int32_t *notes,
+                         const uint8_t *state)
+{
+    struct writer *w = calloc(1, sizeof *w);
+    *bytes = NULL;
+    *n = 0;
+    if (!w)
+        return wnw__fail(WNW_E_NOMEM, "no memory to pack a slot");
+    w->in_memory = true;
+    int rc = new_sum(&w->sum);
+    rc = rc == WNW_OK ? write_all(w, file, notes, state) : rc;
+    if (rc == WNW_OK) {
+        uint8_t *fitting = realloc(w->packed, w->n_packed);
+        *bytes = fitting ? fitting : w->packed;
+        *n = w->n_packed;
+        w->packed = NULL;
+    }
+    free(w->packed);
+    XXH3_freeState(w->sum);
+    free(w);
+    return rc;
+}
+
 /* ---- Checking ---- */
 
 bool serve_slot_file_fits(const struct serve_slot_file *file, const uint64_t model[2],
@@ -162,17 +215,16 @@ bool serve_slot_file_fits(const struct serve_slot_file *file, const uint64_t mod
            strcmp(file->fingerprint, fingerprint) == 0;
 }
 
-/* A text of ASCII's visible characters and spaces that ends within its room: it is shown, in JSON too. */
-static bool is_plain(const char *s, size_t room)
+bool serve_is_plain(const char *text, size_t room)
 {
-    const char *end = memchr(s, '\0', room);
-    for (; end && s < end; s++)
-        if (*s < ' ' || *s > '~' || *s == '"' || *s == '\\')
+    const char *end = memchr(text, '\0', room);
+    for (; end && text < end; text++)
+        if (*text < ' ' || *text > '~' || *text == '"' || *text == '\\')
             return false;
     return end != NULL;
 }
 
-static bool is_size(const wnw_size *size)
+bool serve_is_size(const wnw_size *size)
 {
     switch (size->kind) {
     case WNW_SIZE_NONE:
@@ -188,7 +240,7 @@ static bool is_size(const wnw_size *size)
 
 static bool is_by(const struct serve_slot_file *file)
 {
-    return is_plain(file->by.recipe, sizeof file->by.recipe) && is_size(&file->by.size) &&
+    return serve_is_plain(file->by.recipe, sizeof file->by.recipe) && serve_is_size(&file->by.size) &&
            file->by.n_protected >= 0 && file->by.n_protected <= file->n_sequence;
 }
 
@@ -202,12 +254,12 @@ static int check_header(const struct serve_slot_file *file, uint64_t size, const
     if (file->n_tokens > size / sizeof(int32_t) || file->packed_bytes > size || bytes_of(file) != size ||
         file->n_sequence < 0 || (uint64_t)file->n_sequence > file->n_tokens)
         return wnw__fail(WNW_E_FORMAT, "%s", damaged);
-    if (!is_plain(file->fingerprint, sizeof file->fingerprint) || (file->compressed & ~1) != 0 ||
+    if (!serve_is_plain(file->fingerprint, sizeof file->fingerprint) || (file->compressed & ~1) != 0 ||
         (file->compressed && !is_by(file)) || file->entries < 0 || (uint64_t)file->entries > most_entries)
         return wnw__fail(WNW_E_FORMAT,
                          "it says of itself what no slot has: %lld entries of %d tokens, by '%.*s'",
                          (long long)file->entries, (int)file->n_sequence,
-                         is_plain(file->by.recipe, sizeof file->by.recipe) ? 80 : 0, file->by.recipe);
+                         serve_is_plain(file->by.recipe, sizeof file->by.recipe) ? 80 : 0, file->by.recipe);
     if (!serve_slot_file_fits(file, form->model, form->fingerprint))
         return wnw__fail(WNW_E_FORMAT, "it is of another model");
     /* Before memory is taken for it. */
@@ -295,13 +347,9 @@ static int read_rest(struct serve_slot_read *x, FILE *f)
     return rc;
 }
 
-int serve_slot_file_read(struct serve_slot_read *out, const char *path, const struct serve_slot_form *form)
+/* Reads all of a stream that has `size` bytes, and closes it. */
+static int read_all(struct serve_slot_read *out, FILE *f, int64_t size, const struct serve_slot_form *form)
 {
-    FILE *f;
-    int64_t size;
-    *out = (struct serve_slot_read){0};
-    /* A pipe in the folder would be waited for. */
-    WNW_TRY(wnw__open_stream(&f, &size, "slot", path));
     int rc = read_header(&out->file, f);
     rc = rc == WNW_OK ? check_header(&out->file, (uint64_t)size, form) : rc;
     rc = rc == WNW_OK ? read_rest(out, f) : rc;
@@ -311,6 +359,27 @@ int serve_slot_file_read(struct serve_slot_read *out, const char *path, const st
     if (rc != WNW_OK)
         serve_slot_read_clear(out);
     return rc;
+}
+
+int serve_slot_file_read(struct serve_slot_read *out, const char *path, const struct serve_slot_form *form)
+{
+    FILE *f;
+    int64_t size;
+    *out = (struct serve_slot_read){0};
+    /* A pipe in the folder would be waited for. */
+    WNW_TRY(wnw__open_stream(&f, &size, "slot", path));
+    return read_all(out, f, size, form);
+}
+
+int serve_slot_file_unpack(struct serve_slot_read *out, const uint8_t *bytes, size_t n,
+                           const struct serve_slot_form *form)
+{
+    *out = (struct serve_slot_read){0};
+    FILE *f = n > 0 ? fmemopen((void *)(uintptr_t)bytes, n, "r") : NULL;
+    if (!f)
+        return n > 0 ? wnw__fail(WNW_E_NOMEM, "no memory to read a packed slot")
+                     : wnw__fail(WNW_E_FORMAT, "%s", damaged);
+    return read_all(out, f, (int64_t)n, form);
 }
 
 void serve_slot_read_clear(struct serve_slot_read *x)

@@ -35,10 +35,19 @@ struct serve_slot_file {
     uint64_t sum; /* XXH3 of all that follows, and of this with a sum of 0 (decision 111); set on writing */
 };
 
+/* What a file says: whether a text of `room` bytes is ASCII's visible characters and spaces and ends within them, so that it can be shown,
+ * in JSON too; and whether a size is one. */
+bool serve_is_plain(const char *text, size_t room);
+bool serve_is_size(const wnw_size *size);
+
 /* Writes the file, complete or not at all, also where another process writes it at the same time. *bytes is its size. WNW_E_IO,
  * WNW_E_ARG (something else has that name) and WNW_E_NOMEM with a sentence. */
 int serve_slot_file_write(size_t *bytes, const char *path, struct serve_slot_file *file, const int32_t *notes,
                           const uint8_t *state);
+
+/* Writes the same bytes to memory, which the caller frees. WNW_E_NOMEM with a sentence; then *bytes is NULL. */
+int serve_slot_file_pack(uint8_t **bytes, size_t *n, struct serve_slot_file *file, const int32_t *notes,
+                         const uint8_t *state);
 
 /* Whether notes and state fit each other, the header and a context; also before they are written. WNW_E_FORMAT with a sentence. */
 int serve_slot_file_check(const struct serve_slot_file *file, const int32_t *notes, const uint8_t *state,
@@ -53,6 +62,9 @@ struct serve_slot_read {
 };
 /* Reads a file that a server with this context takes. WNW_E_IO, WNW_E_FORMAT and WNW_E_NOMEM with a sentence; then *out is empty. */
 int serve_slot_file_read(struct serve_slot_read *out, const char *path, const struct serve_slot_form *form);
+/* Reads those bytes from memory, with the same checks. */
+int serve_slot_file_unpack(struct serve_slot_read *out, const uint8_t *bytes, size_t n,
+                           const struct serve_slot_form *form);
 void serve_slot_read_clear(struct serve_slot_read *x);
 
 /* Whether it is of that model. The numbers only distinguish models of different shape. So if only one side knows a fingerprint, they

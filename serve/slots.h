@@ -8,6 +8,7 @@
 #define WNW_SERVE_SLOTS_H
 
 #include "serve/config.h"
+#include "serve/park_file.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -55,10 +56,19 @@ struct serve_ask {
     int32_t slot;                /* -1: any */
     int32_t n_slots;             /* answers that are wanted at once */
     int64_t n_prompt, n_predict; /* tokens that it adds; counted only where there is a cap */
+    struct serve_owner owner;    /* who brings it */
     bool visits;              /* it looks at the slot or saves it: nothing is read, and what is in it stays */
     int32_t behind, stores;   /* 1 + the document that it begins with, that it reads; 0 = none */
     bool (*gone)(void *user); /* whether the client has left */
     void *user;
+};
+
+/* A conversation from which a slot is taken, to be parked first. */
+struct serve_lost {
+    int32_t slot;
+    bool replaced; /* the request uses nothing of it */
+    struct serve_park_about about;
+    struct serve_lost *next;
 };
 
 struct serve_claim {
@@ -66,7 +76,23 @@ struct serve_claim {
     uint64_t slots; /* a bit for each claimed slot */
     bool no_reuse;  /* the slot's content must not be used */
     bool puts;      /* the document must be put into the slot first */
+    uint64_t
+        parked; /* the parked prompt that it begins with more of than with what the slot holds; 0 = none */
+    struct serve_lost *lost; /* owned; ends with the claim */
 };
+
+/* A prompt that another one may begin with, as a slot holds it, or as it is parked. */
+struct serve_prefix {
+    const char *key; /* NULL: not known */
+    size_t key_len;
+    const struct serve_want *want, *compressed_by; /* compressed_by NULL: it is whole */
+    bool unnoted;
+    int32_t behind;
+};
+/* Whether a request may begin with it; its text is not compared, unless the policy looks at the question. */
+bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *ask);
+/* Bytes that two texts begin with alike. */
+size_t serve_common_prefix(const char *a, size_t n_a, const char *b, size_t n_b);
 
 enum serve_answer { SERVE_CLAIMED, SERVE_GONE, SERVE_BUSY, SERVE_TOO_LONG };
 /* Claims slots for a request; waits while they are taken, until its client has left. SERVE_BUSY: the cap leaves no room now. why[SERVE_TEXT]. */
@@ -80,6 +106,8 @@ void serve_slots_release(const struct serve_claim *claim);
 enum serve_answer serve_slots_comes_in(int32_t slot, int64_t n, char *why);
 void serve_slots_came_in(int32_t slot);
 bool serve_slots_is_claimed(int32_t slot);
+/* What a slot holds is no longer of the prompt that it had last. */
+void serve_slots_forget_prompt(int32_t slot);
 
 /* ---- The decoding thread ---- */
 

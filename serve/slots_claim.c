@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which slot a request gets, when, and whether it may begin with what is there. */
+#include "serve/parks.h"
 #include "serve/slots_impl.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 
 /* ---- Choosing ---- */
 
-static size_t common_prefix(const char *a, size_t n_a, const char *b, size_t n_b)
+size_t serve_common_prefix(const char *a, size_t n_a, const char *b, size_t n_b)
 {
     size_t n = 0;
     while (n < n_a && n < n_b && a[n] == b[n])
@@ -50,9 +51,10 @@ static uint64_t free_for(const struct serve_slots *all, const struct serve_waite
     return bits;
 }
 
-/* Of these slots the one whose last prompt begins most alike, if that is a tenth of this one; else the one that was unused for longest.
- * -1: there is none. */
-static int32_t choose(const struct serve_slots *all, const struct serve_ask *ask, uint64_t from)
+/* Of these slots the one whose last prompt begins most alike, if that is a tenth of this one and no less than what is parked; else the one that
+ * was unused for longest. -1: there is none. */
+static int32_t choose(const struct serve_slots *all, const struct serve_ask *ask, uint64_t from,
+                      size_t n_parked)
 {
     int32_t best = -1, oldest = -1;
     size_t most = ask->key_len / 10;
@@ -62,8 +64,8 @@ static int32_t choose(const struct serve_slots *all, const struct serve_ask *ask
         const struct serve_slot *s = &all->slot[i];
         if (!(from >> i & 1))
             continue;
-        const size_t n = s->key ? common_prefix(ask->key, ask->key_len, s->key, s->key_len) : 0;
-        if (n > most) {
+        const size_t n = s->key ? serve_common_prefix(ask->key, ask->key_len, s->key, s->key_len) : 0;
+        if (n >= n_parked && (n > most || (n == most && best >= 0 && s->used < all->slot[best].used))) {
             most = n;
             best = i;
         }
@@ -74,11 +76,11 @@ static int32_t choose(const struct serve_slots *all, const struct serve_ask *ask
 }
 
 /* Sets *slots to the chosen slot and the first free others, which are those that the server takes for further answers. */
-static bool choose_all(const struct serve_slots *all, const struct serve_waiter *self, int32_t *slot,
-                       uint64_t *slots)
+static bool choose_all(const struct serve_slots *all, const struct serve_waiter *self, size_t n_parked,
+                       int32_t *slot, uint64_t *slots)
 {
     const uint64_t from = free_for(all, self);
-    *slot = choose(all, self->ask, from);
+    *slot = choose(all, self->ask, from, n_parked);
     if (*slot < 0)
         return false;
     *slots = UINT64_C(1) << *slot;
@@ -91,22 +93,80 @@ static bool choose_all(const struct serve_slots *all, const struct serve_waiter 
     return n >= self->ask->n_slots;
 }
 
+bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *ask)
+{
+    const struct serve_want *by = prefix->compressed_by;
+    if (ask->reuse != SERVE_REUSE_SAME)
+        return ask->reuse == SERVE_REUSE_ANY;
+    if (prefix->behind != ask->behind)
+        return false;
+    if ((prefix->unnoted || !serve_same_recipe(prefix->want, &ask->want)) && serve_looks_back(&ask->want))
+        return false;
+    if (!by)
+        return true;
+    if (!serve_same_want(by, &ask->want) || by->n_protected != ask->want.n_protected)
+        return false;
+    return !serve_looks_at_question(&ask->want) ||
+           (prefix->key &&
+            serve_common_prefix(ask->key, ask->key_len, prefix->key, prefix->key_len) == prefix->key_len);
+}
+
 /* Whether a prompt may begin with what a slot has kept of its last one. */
 static bool may_reuse(const struct serve_slot *s, const struct serve_ask *ask)
 {
-    if (ask->reuse != SERVE_REUSE_SAME)
-        return ask->reuse == SERVE_REUSE_ANY;
-    if (s->behind != ask->behind)
+    return serve_may_reuse(&(struct serve_prefix){.key = s->key,
+                                                  .key_len = s->key_len,
+                                                  .want = &s->want,
+                                                  .compressed_by = s->compressed ? &s->compressed_by : NULL,
+                                                  .unnoted = s->unnoted,
+                                                  .behind = s->behind},
+                           ask);
+}
+
+/* ---- What a slot is taken from ---- */
+
+/* Tokens that are worth parking, and bytes of a prompt that are worth it where the rest of it is used. */
+enum { LEAST_PARKED = 32, LEAST_LOST = 256 };
+
+/* Whether a slot loses a conversation by a request that uses the first n_used bytes of its prompt. A document is in the cache anyway, and half
+ * a prompt is of no use. */
+static bool loses(const struct serve_slots *all, const struct serve_slot *s, size_t n_used)
+{
+    const size_t n_lost = s->key_len - n_used;
+    if (!s->key || s->behind > 0 || s->reading || (all->by_request && s->n_tokens < LEAST_PARKED))
         return false;
-    if ((s->unnoted || !serve_same_recipe(&s->want, &ask->want)) && serve_looks_back(&ask->want))
-        return false;
-    if (!s->compressed)
-        return true;
-    if (!serve_same_want(&s->compressed_by, &ask->want) ||
-        s->compressed_by.n_protected != ask->want.n_protected)
-        return false;
-    return !serve_looks_at_question(&ask->want) ||
-           (s->key && common_prefix(ask->key, ask->key_len, s->key, s->key_len) == s->key_len);
+    return n_lost > LEAST_LOST || n_lost > s->key_len / 2;
+}
+
+/* Takes the prompt of a slot into the list of those that are lost. Without memory it is not parked. */
+static void add_lost(struct serve_claim *claim, int32_t i, struct serve_slot *s, bool replaced)
+{
+    struct serve_lost *lost = calloc(1, sizeof *lost);
+    if (!lost)
+        return;
+    lost->slot = i;
+    lost->replaced = replaced;
+    lost->about = (struct serve_park_about){.owner = s->owner,
+                                            .key = s->key,
+                                            .key_len = s->key_len,
+                                            .want = s->want,
+                                            .by = s->compressed ? s->compressed_by : s->want,
+                                            .compressed = s->compressed,
+                                            .n_tokens = s->n_tokens};
+    s->key = NULL;
+    s->key_len = 0;
+    lost->next = claim->lost;
+    claim->lost = lost;
+}
+
+static void free_lost(struct serve_lost *lost)
+{
+    while (lost) {
+        struct serve_lost *next = lost->next;
+        serve_park_about_clear(&lost->about);
+        free(lost);
+        lost = next;
+    }
 }
 
 /* ---- Claims ---- */
@@ -129,7 +189,30 @@ static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask
         memcpy(key, ask->key, ask->key_len);
     s->fresh = true;
     s->used = ++all->clock;
+    s->owner = ask->owner;
     s->want = ask->want;
+}
+
+/* Bytes of a prompt that a slot's own begins with, if it may be used. */
+static size_t used_of(const struct serve_slot *s, const struct serve_ask *ask, bool reuses)
+{
+    return reuses && s->key ? serve_common_prefix(ask->key, ask->key_len, s->key, s->key_len) : 0;
+}
+
+/* Whether what is parked saves enough of a prompt of n bytes to be brought back. */
+static bool is_better(size_t n_parked, size_t n_slot, size_t n)
+{
+    return n_parked > n_slot && (n_parked - n_slot > LEAST_LOST || n_parked - n_slot > n / 10);
+}
+
+/* Lists the conversations that slots of a claim lose. n_used: bytes of the first slot's prompt that the request uses. */
+static void find_lost(struct serve_slots *all, struct serve_claim *claim, size_t n_used)
+{
+    for (int32_t i = 0; i < all->n_slots; i++) {
+        const size_t n = i == claim->slot ? n_used : 0;
+        if (claim->slots >> i & 1 && loses(all, &all->slot[i], n))
+            add_lost(claim, i, &all->slot[i], n == 0);
+    }
 }
 
 /* Claims what a request waits for, if it is free and there is room; *claimed says whether. */
@@ -137,7 +220,9 @@ static enum serve_answer try_claim(struct serve_slots *all, const struct serve_w
                                    struct serve_claim *claim, bool *claimed, char *why)
 {
     const struct serve_ask *ask = self->ask;
-    if (!choose_all(all, self, &claim->slot, &claim->slots))
+    size_t n_parked = 0;
+    const uint64_t parked = ask->visits || ask->behind > 0 ? 0 : serve_parks_find(&n_parked, ask);
+    if (!choose_all(all, self, n_parked, &claim->slot, &claim->slots))
         return SERVE_CLAIMED;
     const enum serve_answer answer = serve_slots_check_cap(all, ask, why);
     *claimed = answer == SERVE_CLAIMED;
@@ -145,8 +230,12 @@ static enum serve_answer try_claim(struct serve_slots *all, const struct serve_w
         return answer;
     const struct serve_slot *s = &all->slot[claim->slot];
     const bool reuses = ask->visits || may_reuse(s, ask);
+    const size_t n_slot = used_of(s, ask, reuses && ask->behind == s->behind);
     claim->no_reuse = ask->behind == 0 && !reuses;
     claim->puts = ask->behind > 0 && (s->behind != ask->behind || !reuses);
+    claim->parked = is_better(n_parked, n_slot, ask->key_len) ? parked : 0;
+    if (!ask->visits && serve_parks_are_on())
+        find_lost(all, claim, claim->parked ? 0 : n_slot);
     for (int32_t i = 0; i < all->n_slots; i++)
         if (claim->slots >> i & 1)
             take(all, i, ask, i == claim->slot ? serve_slots_peak(all, ask) : 0);
@@ -183,6 +272,7 @@ static enum serve_answer wait_in_line(struct serve_slots *all, const struct serv
 
 enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_claim *claim, char *why)
 {
+    *claim = (struct serve_claim){.slot = -1};
     struct serve_slots *all = serve_slots_lock();
     enum serve_answer answer = serve_slots_check_cap(all, ask, why);
     if (answer == SERVE_CLAIMED)
@@ -208,6 +298,7 @@ void serve_slots_release(const struct serve_claim *claim)
             all->slot[i].claimed = false;
     serve_slots_wake();
     serve_slots_unlock();
+    free_lost(claim->lost);
 }
 
 bool serve_slots_is_claimed(int32_t slot)
@@ -216,4 +307,13 @@ bool serve_slots_is_claimed(int32_t slot)
     const bool claimed = all->slot[slot].claimed;
     serve_slots_unlock();
     return claimed;
+}
+
+void serve_slots_forget_prompt(int32_t slot)
+{
+    struct serve_slots *all = serve_slots_lock();
+    free(all->slot[slot].key);
+    all->slot[slot].key = NULL;
+    all->slot[slot].key_len = 0;
+    serve_slots_unlock();
 }

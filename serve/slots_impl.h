@@ -15,6 +15,7 @@ struct serve_slot {
     int32_t stores;      /* 1 + the document that its request reads */
     char *key;           /* of the prompt that it had last */
     size_t key_len;
+    struct serve_owner owner; /* who brought that prompt */
     struct serve_want want;
     /* What the decoding thread said last. */
     int32_t n_tokens;

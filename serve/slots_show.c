@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What is shown of slots and documents: GET /winnow/kv and the lines for Prometheus. */
 #include "serve/documents.h"
+#include "serve/parks.h"
 #include "serve/slots_impl.h"
 
 #include <inttypes.h>
@@ -84,6 +85,8 @@ char *serve_slots_json(void)
             all->bytes, uncompressed(all), all->row_bytes, serve_settings()->cap, all->n_compressed,
             all->n_failed, all->n_fallback, all->n_refused, serve_policy_of_all(all->by_request));
     print_size(f, &serve_settings()->want.size);
+    fputs(", \"parked\": ", f);
+    serve_parks_print(f);
     fputs(", \"documents\": [", f);
     for (int32_t d = 0; d < serve_documents_n(); d++)
         print_document(f, all, d);
@@ -123,6 +126,7 @@ char *serve_slots_metrics(void)
                  (double)all->n_fallback);
     print_metric(f, "refused_total", "counter", "Requests that were refused for want of room.",
                  (double)all->n_refused);
+    serve_parks_print_metrics(f);
     fputs("# HELP winnow:slot_tokens Tokens of a slot.\n# TYPE winnow:slot_tokens gauge\n", f);
     for (int32_t i = 0; i < all->n_slots; i++)
         fprintf(f, "winnow:slot_tokens{slot=\"%d\"} %d\n", (int)i, (int)all->slot[i].n_tokens);

@@ -325,6 +325,12 @@ static int observe(const struct serve_watched *w, const struct serve_want *want)
     return serve_automatic_each(want, w->feeds, observe_row, w->cache);
 }
 
+/* What parking compresses whole slots by (--park-ratio). */
+static int observe_parked(const struct serve_watched *w)
+{
+    return serve_settings()->park_ratio > 0.0 ? wnw_bridge_observe(w->cache, SERVE_FALLBACK) : WNW_OK;
+}
+
 static bool holds(const struct serve_watched *w, int32_t seq)
 {
     return w->sequences.of[seq].n + w->held[seq].n_unknown > 0;
@@ -366,6 +372,7 @@ void serve_watched_observe(struct serve_watched *w)
     }
     w->observed = needs;
     int rc = observe(w, &w->least);
+    rc = rc == WNW_OK ? observe_parked(w) : rc;
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
         rc = rc == WNW_OK && asks(w, seq) ? observe(w, &w->rule[seq].want) : rc;
         if (rc != WNW_OK)
@@ -404,6 +411,8 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
     w->observed = w->least.needs;
     if (rc == WNW_OK && !w->blind)
         rc = observe(w, &w->least);
+    if (rc == WNW_OK && !w->blind)
+        rc = observe_parked(w);
     if (w->feeds)
         serve_tell_fed();
     if (rc != WNW_OK)

@@ -28,6 +28,7 @@ struct serve_held {
     bool restored;     /* its first tokens were restored from a file, so nothing was recorded for them */
     bool unnoted;      /* the records of tokens that it read were dropped, because no rule needs them */
     int32_t n_unknown; /* first tokens, read from a file, whose cells are not known yet */
+    bool recount;      /* its cells have just become known, and its entries must be counted */
     int32_t behind;    /* 1 + the document that it begins with, 0 = none */
 };
 

@@ -245,6 +245,102 @@ static void test_notes(void **state)
     assert_null(wnw__bridge_notes_find(&notes, &nodes[0]));
 }
 
+/* ---- Notes of an earlier graph ---- */
+
+enum { D_X = 256, N_WEIGHT = 3, GRAPH_BYTES = 1 << 20 };
+
+static void keep(void *user, struct ggml_tensor *tensor, struct ggml_tensor *until)
+{
+    (void)tensor;
+    (void)until;
+    ++*(int *)user;
+}
+
+/* Two weights and the gain of a norm. */
+static ggml_backend_buffer_t make_weights(struct ggml_context *ctx, struct ggml_tensor *w[N_WEIGHT])
+{
+    for (int i = 0; i < 2; i++)
+        w[i] = ggml_new_tensor_2d(ctx, GGML_TYPE_Q8_0, D_X, D_X);
+    w[2] = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, D_X);
+    ggml_backend_buffer_t buffer =
+        ggml_backend_alloc_ctx_tensors_from_buft(ctx, ggml_backend_cpu_buffer_type());
+    assert_non_null(buffer);
+    ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    return buffer;
+}
+
+/* A norm that two products read, at the same addresses each time; another_reader: and one more node. */
+static struct ggml_cgraph *make_graph(struct ggml_context **ctx, void *memory,
+                                      struct ggml_tensor *w[N_WEIGHT], bool another_reader)
+{
+    *ctx = ggml_init((struct ggml_init_params){.mem_size = GRAPH_BYTES, .mem_buffer = memory});
+    assert_non_null(*ctx);
+    struct ggml_tensor *x = ggml_new_tensor_2d(*ctx, GGML_TYPE_F32, D_X, 2);
+    struct ggml_tensor *normed = ggml_mul(*ctx, ggml_rms_norm(*ctx, x, 1e-5f), w[2]);
+    struct ggml_tensor *sum =
+        ggml_add(*ctx, ggml_mul_mat(*ctx, w[0], normed), ggml_mul_mat(*ctx, w[1], normed));
+    if (another_reader)
+        sum = ggml_add(*ctx, sum, ggml_scale(*ctx, normed, 2.0f));
+    struct ggml_cgraph *graph = ggml_new_graph(*ctx);
+    ggml_build_forward_expand(graph, sum);
+    return graph;
+}
+
+/* Nodes that are left out of the graph when it runs. */
+static int left_out(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    int n = 0;
+    wnw__bridge_fuse_recount(b, graph);
+    assert_int_equal(wnw__bridge_fuse_plan(b, graph, 0, ggml_graph_n_nodes(graph)), 2);
+    for (int i = 0; i < b->products.n_step; i++)
+        n += b->products.steps[i].kind == WNW_BRIDGE_LEFT_OUT;
+    return n;
+}
+
+/* A program may run a graph that nobody has looked at, at the addresses of one that was looked at. */
+static void test_stale_notes(void **state)
+{
+    const struct ggml_tensor weight = {.type = GGML_TYPE_Q8_0, .ne = {D_X, D_X, 1, 1}};
+    struct ggml_tensor *w[N_WEIGHT];
+    struct ggml_context *of_weights, *ctx;
+    struct wnw__bridge_backend b = {.n_threads = 1};
+    void *memory = malloc(GRAPH_BYTES);
+    int n_kept = 0;
+    struct ggml_backend_graph_optimize_params params = {.add_alloc_dep = keep, .user_data = &n_kept};
+    (void)state;
+    assert_non_null(memory);
+    if (!wnw__matmul_takes(&weight, 2, false)) {
+        free(memory);
+        skip(); /* no kernel for this CPU */
+    }
+    of_weights =
+        ggml_init((struct ggml_init_params){.mem_size = 8 * ggml_tensor_overhead(), .no_alloc = true});
+    assert_non_null(of_weights);
+    ggml_backend_buffer_t buffer = make_weights(of_weights, w);
+
+    struct ggml_cgraph *graph = make_graph(&ctx, memory, w, false);
+    wnw__bridge_fuse_note(&b, graph, &params);
+    assert_cmp(n_kept, >, 0);
+    assert_int_equal(left_out(&b, graph), 2); /* the norm and its product with the gain */
+    ggml_free(ctx);
+
+    graph = make_graph(&ctx, memory, w, true);
+    assert_int_equal(left_out(&b, graph), 0);
+    wnw__bridge_nodes_begin(&b, graph);
+    wnw__bridge_fuse_note(&b, graph, &params);
+    assert_int_equal(left_out(&b, graph), 0);
+    ggml_free(ctx);
+
+    graph = make_graph(&ctx, memory, w, false); /* not looked at: as it was noted last */
+    assert_int_equal(left_out(&b, graph), 0);
+    ggml_free(ctx);
+    wnw__bridge_products_free(&b.products);
+    wnw__bridge_notes_free(&b.notes);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(of_weights);
+    free(memory);
+}
+
 /* ---- Caches with other names ---- */
 
 static char said[1024]; /* the last warning */
@@ -308,8 +404,9 @@ static void test_renamed_session(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gate), cmocka_unit_test(test_words),
-                                       cmocka_unit_test(test_notes), cmocka_unit_test(test_renamed_cache),
-                                       cmocka_unit_test(test_renamed_session)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gate),          cmocka_unit_test(test_words),
+        cmocka_unit_test(test_notes),         cmocka_unit_test(test_stale_notes),
+        cmocka_unit_test(test_renamed_cache), cmocka_unit_test(test_renamed_session)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

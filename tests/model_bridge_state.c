@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libllama removes, copies and shifts sequences of a cache, has streams, saves and restores. All of that on our device as without
- * it, and with entries dropped. The same on our device around the CPU, where no bit may differ: with layers as libllama has them, and
- * ragged from the first token on.
+ * it, and with entries dropped. The same on our device around the CPU, where no bit may differ: with layers as libllama has them,
+ * and ragged from the first token on.
  */
 #include "helpers.h"
 #include "llamas.h"

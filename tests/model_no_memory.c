@@ -634,8 +634,11 @@ static int live(struct fixture *fx, void *state)
     const struct work *w = state;
     wnw_run run = w->rules ? *w->rules : wnw_run_default();
     run.profile = fx->profile;
-    run.more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1, .task_tokens = tasks,
-                               .n_task_tokens = n_tokens};
+    wnw_run_more more = run.more ? *run.more : wnw_run_more_default();
+    more.n_tasks = 1;
+    more.task_tokens = tasks;
+    more.n_task_tokens = n_tokens;
+    run.more = &more;
     int rc = w->rules ? wnw_session_begin(w->s, &run) : observe(fx, w->s, &w->policy, 1);
     if (rc == WNW_OK)
         rc = wnw_session_read(w->s, fx->tokens, N_PROMPT, NULL);
@@ -676,24 +679,27 @@ static void lives(void **state)
         const char *recipe;
         int phase, chunk, every;
         const char *further; /* one more policy that the session is to observe for; NULL = none */
+        bool named;          /* the run names its policy by a recipe */
     } rows[] = {
-        {"snapkv:window=8", -1, 0, 0, NULL},
-        {"h2o", -1, 0, 0, NULL},
-        {"kvzip", -1, 0, 0, NULL},
-        {"expected_attention", -1, 0, 0, NULL},
-        {"criticalkv:window=8", -1, 0, 0, NULL},
-        {"streaming_llm-rerotated", WNW_PHASE_CHUNK, 16, 4, NULL},
-        {"snapkv:window=8", WNW_PHASE_LAYER, 0, 4, NULL},
-        {"lagkv:lag=8,sink=2", WNW_PHASE_CHUNK, 0, 0, NULL},
-        {"lagkv:lag=8,sink=2", WNW_PHASE_END, 0, 0, NULL},
-        {"knorm", WNW_PHASE_END, 0, 2, NULL},
-        {"knorm", WNW_PHASE_END, 0, 0, "h2o"},
+        {"snapkv:window=8", -1, 0, 0, NULL, false},
+        {"h2o", -1, 0, 0, NULL, false},
+        {"kvzip", -1, 0, 0, NULL, false},
+        {"expected_attention", -1, 0, 0, NULL, false},
+        {"criticalkv:window=8", -1, 0, 0, NULL, false},
+        {"streaming_llm-rerotated", WNW_PHASE_CHUNK, 16, 4, NULL, false},
+        {"snapkv:window=8", WNW_PHASE_LAYER, 0, 4, NULL, false},
+        {"lagkv:lag=8,sink=2", WNW_PHASE_CHUNK, 0, 0, NULL, false},
+        {"lagkv:lag=8,sink=2", WNW_PHASE_END, 0, 0, NULL, false},
+        {"knorm", WNW_PHASE_END, 0, 2, NULL, false},
+        {"knorm", WNW_PHASE_END, 0, 0, "h2o", false},
+        {"snapkv:window=8", WNW_PHASE_END, 0, 4, NULL, true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         wnw_policy *p = test_policy(rows[i].recipe);
         const wnw_policy *further = rows[i].further ? test_policy(rows[i].further) : NULL;
         const wnw_run rules = {WNW_INIT(wnw_run),
-                               .policy = p,
+                               .policy = rows[i].named ? NULL : p,
+                               .recipe = rows[i].named ? rows[i].recipe : NULL,
                                .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5},
                                .phase = (wnw_phase)rows[i].phase,
                                .chunk = rows[i].chunk,

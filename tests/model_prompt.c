@@ -2,6 +2,7 @@
 /* Prompts: what of them the chat template wrote. Ids are those of the vocabularies' own control tokens. */
 #include "helpers.h"
 #include "peek_prompt.h"
+#include "winnow_chat.h"
 #include "winnow_tools.h"
 
 #include <stdlib.h>
@@ -60,9 +61,6 @@ static void own_templates(void **state)
             if (!documents[k] || !*documents[k])
                 assert_int_equal(p->n_context, p->n_prefix);
             wnw_prompt_free(p);
-            assert_null(p->tokens);
-            assert_null(p->suffix);
-            assert_cmp(p->n_prefix, ==, 0);
         }
         /* A message that is a word of the template is cut at its own place, not at the template's. */
         wnw_prompt *p = build(m, "user", NULL, NULL, false);
@@ -134,11 +132,58 @@ static void without_template(void **state)
     }
 }
 
+/* A prompt of a program's own tokens has copies of them, and nothing that a session would compute wrong with. */
+static void own_tokens(void **state)
+{
+    (void)state;
+    int32_t tokens[] = {5, 6, 7, 8}, suffix[] = {8}, n;
+    const wnw_prompt_parts parts = {
+        WNW_INIT(wnw_prompt_parts), .tokens = tokens, .n_tokens = 4, .n_context = 3,
+        .suffix = suffix,           .n_suffix = 1,    .n_prefix = 2, .n_past = 9};
+    wnw_prompt *p;
+    assert_ok(wnw_prompt_new(&p, &parts));
+    tokens[0] = suffix[0] = -1;
+    assert_int_equal(wnw_prompt_tokens(p, &n)[0], 5);
+    assert_int_equal(n, 4);
+    assert_int_equal(wnw_prompt_n_context(p), 3);
+    assert_int_equal(wnw_prompt_n_past(p), 9);
+    const wnw_prompt_parts got = wnw_prompt_parts_of(p);
+    assert_int_equal(got.suffix[0], 8);
+    assert_int_equal(got.n_suffix, 1);
+    assert_int_equal(got.n_prefix, 2);
+    assert_int_equal(got.n_past, 9);
+    assert_null(got.text);
+    assert_int_equal(got.n_plain, 0);
+    wnw_prompt_free(p);
+
+    const struct {
+        wnw_prompt_parts parts;
+        int want;
+    } rows[] = {
+        {{.struct_size = 0}, WNW_E_ARG},
+        {{WNW_INIT(wnw_prompt_parts), .n_tokens = -1}, WNW_E_RANGE},
+        {{WNW_INIT(wnw_prompt_parts), .tokens = tokens, .n_tokens = 2, .n_context = 3}, WNW_E_RANGE},
+        {{WNW_INIT(wnw_prompt_parts), .n_context = -1}, WNW_E_RANGE},
+        {{WNW_INIT(wnw_prompt_parts), .n_prefix = -2}, WNW_E_RANGE},
+        {{WNW_INIT(wnw_prompt_parts), .n_suffix = -1}, WNW_E_RANGE},
+        {{WNW_INIT(wnw_prompt_parts), .n_past = -1}, WNW_E_RANGE},
+        {{WNW_INIT(wnw_prompt_parts), .n_tokens = 2}, WNW_E_ARG},
+        {{WNW_INIT(wnw_prompt_parts), .n_suffix = 2}, WNW_E_ARG},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        p = (wnw_prompt *)(void *)tokens;
+        assert_error(wnw_prompt_new(&p, &rows[i].parts), rows[i].want);
+        assert_null(p);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(own_templates),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(own_tokens),
+                                       cmocka_unit_test(own_templates),
                                        cmocka_unit_test(line_breaks_over_the_border),
                                        cmocka_unit_test(token_over_the_border),
-                                       cmocka_unit_test(trimmed_message), cmocka_unit_test(without_template)};
+                                       cmocka_unit_test(trimmed_message),
+                                       cmocka_unit_test(without_template)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -293,6 +293,8 @@ static void test_keys(void **state)
         {"smallthinker", {0}, {0}, WNW_E_FORMAT},
         {"qwen3vl", {".n_deepstack_layers", ".rope.dimension_sections"}, {N_LAYER - 1, 4}, WNW_OK},
         {"qwen3vl", {".n_deepstack_layers", ".rope.dimension_sections"}, {N_LAYER, 4}, WNW_E_FORMAT},
+        {"qwen3vl", {".nextn_predict_layers", ".rope.dimension_sections"}, {N_LAYER, 4}, WNW_E_FORMAT},
+        {"hrm_text", {".hrm.h_cycles", ".hrm.layers_per_stack"}, {1, N_LAYER}, WNW_OK},
         {"qwen35", {".rope.dimension_sections"}, {32}, WNW_OK},
         {"qwen35", {".rope.dimension_sections"}, {33}, WNW_E_FORMAT},
         {"qwen3tts", {".n_deepstack_layers", ".rope.dimension_sections"}, {N_LAYER, 4}, WNW_E_FORMAT},
@@ -324,6 +326,37 @@ static void test_keys(void **state)
         }
         if (check_by(&f, wnw__admit_keys) != cases[i].code)
             fail_msg("%s, case %zu: %s", cases[i].arch, i, wnw_last_error());
+    }
+}
+
+/* Rows that are looked up for the last tokens, which together are as long as a state. */
+static void test_ngrams(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t size, n_each, length;
+        int32_t n_layer; /* layers that look rows up; -1: the file does not say it */
+        int code;
+    } cases[] = {
+        {3, 2, N_EMBD / 4, 1, WNW_OK},       {2, 1, N_EMBD, 1, WNW_OK},
+        {3, 1, N_EMBD / 4, 1, WNW_E_FORMAT}, {2, 2, N_EMBD / 4, 1, WNW_E_FORMAT},
+        {3, 2, N_EMBD, 1, WNW_E_FORMAT},     {0, 2, N_EMBD / 4, 1, WNW_E_FORMAT},
+        {3, 1, N_EMBD / 4, 0, WNW_OK},       {3, 1, N_EMBD / 4, -1, WNW_OK},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct test_gguf f;
+        begin(&f, "qwen4exp");
+        gguf_set_val_u32(f.g, "qwen4exp.attention.head_count", 2);
+        gguf_set_val_u32(f.g, "qwen4exp.rope.dimension_sections", 4);
+        gguf_set_val_u32(f.g, "qwen4exp.ple.ngram_size", cases[i].size);
+        gguf_set_val_u32(f.g, "qwen4exp.ple.heads_per_ngram", cases[i].n_each);
+        gguf_set_val_u32(f.g, "qwen4exp.embedding_length_per_layer_input", cases[i].length);
+        if (cases[i].n_layer >= 0)
+            gguf_set_arr_data(f.g, "qwen4exp.ple.layers", GGUF_TYPE_UINT32, (const uint32_t[]){0},
+                              (size_t)cases[i].n_layer);
+        assert_error(check_by(&f, wnw__admit_keys), cases[i].code);
+        if (cases[i].code != WNW_OK)
+            assert_says("heads_per_ngram");
     }
 }
 
@@ -368,6 +401,6 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_table),  cmocka_unit_test(test_indexer),
                                        cmocka_unit_test(test_first),  cmocka_unit_test(test_shapes),
                                        cmocka_unit_test(test_widths), cmocka_unit_test(test_keys),
-                                       cmocka_unit_test(test_fused)};
+                                       cmocka_unit_test(test_ngrams), cmocka_unit_test(test_fused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -200,14 +200,14 @@ static void test_configs_are_the_product(void **state)
     assert_int_equal(eval_configs_open(&c, &a, NULL), APP_OK);
     assert_int_equal(c.n, 2 * 2 * (1 + 2 * 9)); /* 0.5 is in auc9 */
     for (int32_t i = 0; i < c.n; i++) {
-        const struct eval_config *ref = &c.at[c.at[i].reference];
+        const struct eval_config *ref = &c.items[c.items[i].reference];
         assert_true(ref->full);
         assert_int_equal(ref->kv.type, WNW_KV_F16);
-        assert_int_equal(ref->mode, c.at[i].mode);
-        assert_int_equal(strlen(c.at[i].id), 16);
+        assert_int_equal(ref->mode, c.items[i].mode);
+        assert_int_equal(strlen(c.items[i].id), 16);
     }
-    assert_int_equal(c.at[0].mode, EVAL_AGNOSTIC);
-    assert_string_equal(c.at[1].size_text, "ratio=0.5");
+    assert_int_equal(c.items[0].mode, EVAL_AGNOSTIC);
+    assert_string_equal(c.items[1].size_text, "ratio=0.5");
     eval_configs_close(&c);
 }
 
@@ -225,9 +225,9 @@ static void test_alone(void **state)
     assert_int_equal(eval_configs_open(&x, &a, NULL), APP_OK);
     assert_int_equal(x.n, c.n);
     for (int32_t i = 0; i < c.n; i++) {
-        assert_false(c.at[i].own_read);
-        assert_int_equal(x.at[i].own_read, !x.at[i].full);
-        assert_string_equal(c.at[i].id, x.at[i].id);
+        assert_false(c.items[i].own_read);
+        assert_int_equal(x.items[i].own_read, !x.items[i].full);
+        assert_string_equal(c.items[i].id, x.items[i].id);
     }
     eval_configs_close(&c);
     eval_configs_close(&x);
@@ -244,9 +244,9 @@ static void test_names_do_not_depend_on_the_list(void **state)
     assert_int_equal(eval_configs_open(&x, &a, NULL), APP_OK);
     a.policies = two;
     assert_int_equal(eval_configs_open(&y, &a, NULL), APP_OK);
-    assert_string_equal(x.at[0].id, y.at[0].id);
-    assert_string_equal(x.at[1].id, y.at[2].id);
-    assert_string_not_equal(x.at[1].id, y.at[1].id);
+    assert_string_equal(x.items[0].id, y.items[0].id);
+    assert_string_equal(x.items[1].id, y.items[2].id);
+    assert_string_not_equal(x.items[1].id, y.items[1].id);
     eval_configs_close(&x);
     eval_configs_close(&y);
 }
@@ -283,18 +283,18 @@ static void test_masks_are_an_axis(void **state)
     assert_int_equal(eval_configs_open(&c, &a, NULL), APP_OK);
     assert_int_equal(c.n, 2 * 3 * 2);
     for (int32_t i = 0; i < c.n; i++) {
-        assert_int_equal(c.at[i].full, i % 2 == 0);
-        assert_int_equal(eval_config_is_uncompressed(&c.at[i]), i % 2 == 0);
-        assert_int_equal(c.at[i].reference, 0);
-        assert_int_equal(c.at[i].mask != NULL, i / 2 % 3 > 0);
-        assert_int_equal(c.at[i].kv.type, i < 6 ? WNW_KV_F16 : WNW_KV_Q8_0);
+        assert_int_equal(c.items[i].full, i % 2 == 0);
+        assert_int_equal(eval_config_is_uncompressed(&c.items[i]), i % 2 == 0);
+        assert_int_equal(c.items[i].reference, 0);
+        assert_int_equal(c.items[i].mask != NULL, i / 2 % 3 > 0);
+        assert_int_equal(c.items[i].kv.type, i < 6 ? WNW_KV_F16 : WNW_KV_Q8_0);
         for (int32_t k = 0; k < i; k++) {
-            assert_string_not_equal(c.at[i].id, c.at[k].id);
-            assert_int_equal(eval_configs_share_reading(&c.at[i], &c.at[k]), i / 2 == k / 2);
+            assert_string_not_equal(c.items[i].id, c.items[k].id);
+            assert_int_equal(eval_configs_share_reading(&c.items[i], &c.items[k]), i / 2 == k / 2);
         }
     }
-    assert_string_equal(json_string_value(json_object_get(c.at[2].json, "mask")), "0-0");
-    assert_null(json_object_get(c.at[0].json, "mask"));
+    assert_string_equal(json_string_value(json_object_get(c.items[2].json, "mask")), "0-0");
+    assert_null(json_object_get(c.items[0].json, "mask"));
     eval_configs_close(&c);
 
     a.kv_types = NULL;
@@ -303,11 +303,11 @@ static void test_masks_are_an_axis(void **state)
     assert_int_equal(eval_configs_open(&c, &a, NULL), APP_OK);
     assert_int_equal(c.n, 3); /* the full cache, and with the mask SnapKV and the full cache */
     for (int32_t i = 0; i < c.n; i++) {
-        assert_true(eval_configs_share_reading(&c.at[i], &c.at[0]));
-        assert_int_equal(eval_config_is_uncompressed(&c.at[i]), i == 0);
-        assert_int_equal(c.at[i].mask != NULL, i > 0);
+        assert_true(eval_configs_share_reading(&c.items[i], &c.items[0]));
+        assert_int_equal(eval_config_is_uncompressed(&c.items[i]), i == 0);
+        assert_int_equal(c.items[i].mask != NULL, i > 0);
     }
-    assert_string_equal(json_string_value(json_object_get(c.at[1].json, "mask_phase")), "decode");
+    assert_string_equal(json_string_value(json_object_get(c.items[1].json, "mask_phase")), "decode");
     eval_configs_close(&c);
 }
 
@@ -326,13 +326,13 @@ static void check_contrasts(const struct eval_configs *c, const struct eval_args
         eval_contrast_clear(&x);
     }
     json_decref(lines);
-    if (!c->at[0].full)
+    if (!c->items[0].full)
         return;
     struct eval_contrast other = {.a = "full",
                                   .b = "full",
-                                  .mode = eval_mode_name(c->at[0].mode),
+                                  .mode = eval_mode_name(c->items[0].mode),
                                   .size = "ratio=0.123",
-                                  .kv_type = c->at[0].kv_text};
+                                  .kv_type = c->items[0].kv_text};
     assert_true(eval_contrast_is_compared(c, &other)); /* it has no size */
     other.b = "random:seed=77";
     assert_false(eval_contrast_is_compared(c, &other));
@@ -348,19 +348,19 @@ static void test_studies(void **state)
     for (int32_t i = 0; i < all.n; i++) {
         struct eval_args a = plain;
         struct eval_configs c;
-        if (!all.at[i].study || all.at[i].perturbs)
+        if (!all.items[i].study || all.items[i].perturbs)
             continue;
         a.app.evict = a.kv_types = NULL;
-        assert_int_equal(eval_configs_open(&c, &a, &all.at[i]), APP_OK);
+        assert_int_equal(eval_configs_open(&c, &a, &all.items[i]), APP_OK);
         assert_cmp(c.n, >, 5);
         for (int32_t k = 0; k < c.n; k++) {
-            const struct eval_config *reference = &c.at[c.at[k].reference];
+            const struct eval_config *reference = &c.items[c.items[k].reference];
             assert_true(reference->full && !reference->mask);
-            assert_int_equal(reference->mode, c.at[k].mode);
+            assert_int_equal(reference->mode, c.items[k].mode);
             for (int32_t j = 0; j < k; j++)
-                assert_string_not_equal(c.at[j].id, c.at[k].id);
+                assert_string_not_equal(c.items[j].id, c.items[k].id);
         }
-        check_contrasts(&c, &a, &all.at[i]);
+        check_contrasts(&c, &a, &all.items[i]);
         eval_configs_close(&c);
     }
     eval_suites_close(&all);
@@ -391,7 +391,7 @@ static void test_options_replace_a_study(void **state)
     a.budgets = budgets;
     assert_int_equal(eval_configs_open(&c, &a, study), APP_OK);
     assert_int_equal(c.n, 2);
-    assert_string_equal(c.at[1].size_text, "budget=64");
+    assert_string_equal(c.items[1].size_text, "budget=64");
     eval_configs_close(&c);
     eval_suites_close(&all);
 }

@@ -65,7 +65,7 @@ static void test_every_sample_once(void **state)
         for (int32_t i = 0; i < n; i++) {
             const struct eval_shard shard = {.i = i, .n = n};
             struct eval_item items[ITEMS];
-            struct eval_items s = {.at = items, .n = ITEMS};
+            struct eval_items s = {.items = items, .n = ITEMS};
             make_items(items);
             assert_int_equal(eval_shard_each(&shard, &s, count, &whole), APP_OK);
             items[0].n = 3 + i;
@@ -97,7 +97,7 @@ static void test_a_visit_ends_it(void **state)
 {
     const struct eval_shard whole = {.i = 0, .n = 1};
     struct eval_item items[ITEMS];
-    struct eval_items s = {.at = items, .n = ITEMS};
+    struct eval_items s = {.items = items, .n = ITEMS};
     int n = 0;
     (void)state;
     make_items(items);
@@ -112,7 +112,7 @@ static const struct eval_pace pace = {.token_ms = 1, .n_reads = 1, .n_ctx = 4096
 static void test_a_budget_is_of_one_shard(void **state)
 {
     struct eval_item items[ITEMS];
-    struct eval_items s = {.at = items, .n = ITEMS};
+    struct eval_items s = {.items = items, .n = ITEMS};
     (void)state;
     make_items(items);
     eval_pace_cut(&pace, &s, 2, 15e3); /* each shard has half */
@@ -130,7 +130,7 @@ static void test_what_the_model_cannot_read_costs_nothing(void **state)
 {
     struct eval_pace shorter = pace;
     struct eval_item items[ITEMS];
-    struct eval_items s = {.at = items, .n = ITEMS};
+    struct eval_items s = {.items = items, .n = ITEMS};
     (void)state;
     shorter.n_ctx = 1999;
     make_items(items);

@@ -45,6 +45,14 @@ static const char correlations_text[] =
                   "\"query_std\":[[[2,3],[1,1],[1,1],[1,1]],[[1,1],[1,1],[1,1],[1,1]]],"
                   "\"query_corr\":[[[-5000],[0],[0],[0]],[[0],[0],[0],[0]]],"
                   "\"filter\":[[[1,0],[0,1]],[[0.6,-0.8],[-1,0]]]}}";
+/* The same numbers as texts of base64, mixed: one for a layer, one for a head, one for everything. */
+static const char packed_text[] =
+    HEAD("stats") "\"results\":{\"query_mean\":[\"AACAPwAAAEAAAEBAAACAQAAAoEAAAMBAAADgQAAAAEE=\","
+                  "[[1,2],[3,4],\"AACgQAAAwEA=\",[7,8]]],"
+                  "\"query_std\":[\"AAAAQAAAQEAAAIA/AACAPwAAgD8AAIA/AACAPwAAgD8=\","
+                  "\"AACAPwAAgD8AAIA/AACAPwAAgD8AAIA/AACAPwAAgD8=\"],"
+                  "\"query_corr\":[\"eOwAAAAAAAA=\",\"AAAAAAAAAAA=\"],"
+                  "\"filter\":\"AACAPwAAAAAAAAAAAACAP5qZGT/NzEy/AACAvwAAAAA=\"}}";
 static const char filters_text[] =
     HEAD("stats") "\"results\":{\"filter\":[[[1,0],[0,1]],[[0.6,-0.8],[-1,0]]]}}";
 static const char curves_text[] =
@@ -206,6 +214,22 @@ static void correlations(void **state)
     wnw_profile_free(p);
 }
 
+/* Texts of base64 are the same numbers as digits, bit for bit. */
+static void packed(void **state)
+{
+    (void)state;
+    const uint32_t kind = 1u << WNW_PROFILE_STATS;
+    wnw_profile *digits = empty(), *texts64 = empty();
+    add_ok(digits, "p.json", correlations_text);
+    add_ok(texts64, "p.json", packed_text);
+    assert_memory_equal(digits->query_mean, texts64->query_mean, 16 * sizeof(float));
+    assert_memory_equal(digits->query_cov, texts64->query_cov, 32 * sizeof(float));
+    assert_memory_equal(digits->query_filter, texts64->query_filter, 8 * sizeof(float));
+    assert_true(wnw__profile_hash(digits, kind) == wnw__profile_hash(texts64, kind));
+    wnw_profile_free(digits);
+    wnw_profile_free(texts64);
+}
+
 /* `text` with the first `from` replaced. */
 static char *changed(const char *text, const char *from, const char *to)
 {
@@ -280,6 +304,16 @@ static const struct change {
      "results.query_std is missing"},
     {"a correlation below -1", correlations_text, "-5000", "-10001", WNW_E_FORMAT,
      "query_corr[0][0][0] is -10001"},
+    {"a packed correlation below -1", packed_text, "eOwAAAAAAAA=", "79gAAAAAAAA=", WNW_E_FORMAT,
+     "number 0 of query_corr[0] is -10001"},
+    {"a packed number that is none", packed_text, "AACAPwAAAEAAAEBA", "AACAPwAAwH8AAEBA", WNW_E_FORMAT,
+     "number 1 of query_mean[0] is nan"},
+    {"a packed layer cut short", packed_text, "eOwAAAAAAAA=", "eOwAAAAA", WNW_E_FORMAT,
+     "query_corr[0] is not the base64 of 4 numbers of 2 bytes"},
+    {"a packed layer that is no base64", packed_text, "AACgQAAAwEA=", "AACgQ*AAwEA=", WNW_E_FORMAT,
+     "query_mean[1][2] is not the base64 of 2 numbers of 4 bytes"},
+    {"packed shares of layers", layers_text, "[0.25,0.75]", "\"AAAAAAAA0D8AAAAAAADoPw==\"", WNW_E_FORMAT,
+     "avg_score is not an array of 2"},
     {"a negative deviation", correlations_text, "[2,3]", "[2,-3]", WNW_E_FORMAT, "query_std[0][0][1] is -3"},
     {"a short filter", filters_text, "[0.6,-0.8]", "[0.6]", WNW_E_FORMAT, "filter[1][0] has 1 element"},
     {"neither means nor filters", filters_text, "\"filter\"", "\"filters\"", WNW_E_FORMAT,
@@ -754,6 +788,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind),
         cmocka_unit_test(correlations),
+        cmocka_unit_test(packed),
         cmocka_unit_test(no_profiles),
         cmocka_unit_test(too_deep),
         cmocka_unit_test(foreign_compiler_tables),

@@ -53,7 +53,7 @@ static bool have_one_rule(const struct eval_configs *c)
 {
     const struct eval_config *first = NULL;
     for (int32_t i = 0; i < c->n; i++) {
-        const struct eval_config *config = &c->at[i];
+        const struct eval_config *config = &c->items[i];
         if (config->full)
             continue;
         first = first ? first : config;
@@ -85,7 +85,7 @@ static bool has_side(const struct eval_configs *c, const char *recipe, const str
     const bool one_rule = x && have_one_rule(c);
     bool found = false;
     for (int32_t i = 0; canonical && !found && i < c->n; i++)
-        found = strcmp(name_of(&c->at[i]), canonical) == 0 && (!x || is_meant(&c->at[i], x, one_rule));
+        found = strcmp(name_of(&c->items[i]), canonical) == 0 && (!x || is_meant(&c->items[i], x, one_rule));
     free(canonical);
     return found;
 }
@@ -231,7 +231,7 @@ static int find_lengths(int32_t *shortest, int32_t *longest, const struct eval_a
     *shortest = rc == APP_OK && items.n > 0 ? INT32_MAX : 0;
     *longest = 0;
     for (int32_t i = 0; rc == APP_OK && i < items.n; i++) {
-        const int32_t n = items.at[i].n_target;
+        const int32_t n = items.items[i].n_target;
         *shortest = n < *shortest ? n : *shortest;
         *longest = n > *longest ? n : *longest;
     }
@@ -429,12 +429,12 @@ static int name_config(struct eval_config *c, const struct lists *l)
 /* Drops the last config if another part has named it already. */
 static int drop_twice(struct eval_configs *c)
 {
-    struct eval_config *last = &c->at[c->n - 1];
+    struct eval_config *last = &c->items[c->n - 1];
     for (int32_t i = 0; i + 1 < c->n; i++) {
-        if (strcmp(c->at[i].id, last->id) != 0)
+        if (strcmp(c->items[i].id, last->id) != 0)
             continue;
-        if (!json_equal(c->at[i].json, last->json))
-            return app_fail(APP_FAILED, "%s and %s have the same id", c->at[i].recipe, last->recipe);
+        if (!json_equal(c->items[i].json, last->json))
+            return app_fail(APP_FAILED, "%s and %s have the same id", c->items[i].recipe, last->recipe);
         json_decref(last->json);
         c->n--;
         return APP_OK;
@@ -444,7 +444,7 @@ static int drop_twice(struct eval_configs *c)
 
 static int add_config(struct eval_configs *c, const struct lists *l, struct eval_config config)
 {
-    if (!eval_grow(&c->at, (size_t)c->n, sizeof *c->at))
+    if (!eval_grow(&c->items, (size_t)c->n, sizeof *c->items))
         return eval_no_memory("the configurations");
     config.full = wnw_policy_is_full(config.policy) && !config.plans;
     config.phase = config.full ? WNW_PHASE_END : l->rules.phase;
@@ -465,8 +465,8 @@ static int add_config(struct eval_configs *c, const struct lists *l, struct eval
         eval_size_text(config.size_text, sizeof config.size_text, &config.size);
     }
     app_kv_word(config.kv_text, &config.kv);
-    c->at[c->n++] = config;
-    WNW_TRY(name_config(&c->at[c->n - 1], l));
+    c->items[c->n++] = config;
+    WNW_TRY(name_config(&c->items[c->n - 1], l));
     return drop_twice(c);
 }
 
@@ -649,9 +649,9 @@ int eval_masks_open(struct eval_configs *c, const wnw_model *m, const wnw_profil
 void eval_configs_close(struct eval_configs *c)
 {
     for (int32_t i = 0; i < c->n; i++) {
-        json_decref(c->at[i].json);
-        if (c->at[i].owns_profile)
-            wnw_profile_free(c->at[i].profile);
+        json_decref(c->items[i].json);
+        if (c->items[i].owns_profile)
+            wnw_profile_free(c->items[i].profile);
     }
     for (int32_t i = 0; i < c->n_recipes; i++) {
         wnw_policy_free(c->recipes[i].policy);
@@ -662,7 +662,7 @@ void eval_configs_close(struct eval_configs *c)
         free(c->masks[i].text);
         wnw_free(c->masks[i].heads);
     }
-    free(c->at);
+    free(c->items);
     free(c->recipes);
     free(c->notes.s);
     *c = (struct eval_configs){0};

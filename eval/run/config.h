@@ -63,7 +63,7 @@ struct eval_configs {
     const wnw_registry *registry; /* of plugins, borrowed; NULL = none */
     /* [n], owned. Configs that can share a reading are adjacent (eval_configs_share_reading). The full cache's is the first of
      * them in each mode. */
-    struct eval_config *at;
+    struct eval_config *items;
     int32_t n;
     struct app_kv types[EVAL_MAX_TYPES];
     int32_t n_types;

@@ -51,7 +51,7 @@ int eval_new_session(wnw_session **s, const struct eval_runtime *m, const struct
 
 const struct eval_config *eval_config_at(const struct eval_shared_reading *rd, int32_t i)
 {
-    return &rd->w->configs->at[i];
+    return &rd->w->configs->items[i];
 }
 
 /* The reference is always read; the full cache of a type answers once for all modes, as the first config. */
@@ -137,7 +137,7 @@ void eval_entries_close(struct eval_entry *e, int32_t n)
 /* Gives an entry to the caller, if its config is wanted. */
 static int emit(const struct eval_shared_reading *rd, struct eval_entry *e)
 {
-    return rd->w->config[e->config - rd->w->configs->at] ? rd->w->done(e, rd->w->user) : APP_OK;
+    return rd->w->config[e->config - rd->w->configs->items] ? rd->w->done(e, rd->w->user) : APP_OK;
 }
 
 int eval_hand_over_left_out(const struct eval_shared_reading *rd, struct eval_entry *e, int32_t *n)

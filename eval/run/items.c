@@ -161,13 +161,13 @@ static int32_t max_new_of(const struct reading *r, const struct eval_item *item)
 static int add_item(struct reading *r, struct eval_item item)
 {
     struct eval_items *x = r->items;
-    if (!eval_grow(&x->at, (size_t)x->n, sizeof *x->at))
+    if (!eval_grow(&x->items, (size_t)x->n, sizeof *x->items))
         return eval_no_memory("the tasks");
     item.max_new = max_new_of(r, &item);
     if (r->args->samples != APP_UNSET && !(item.task->flags & EVAL_ON_GRID))
         item.n = (int32_t)r->args->samples;
     item.n_probes = probes_of(r, &item);
-    x->at[x->n++] = item;
+    x->items[x->n++] = item;
     return APP_OK;
 }
 
@@ -186,7 +186,7 @@ static int add_lengths(struct reading *r, const struct eval_task *task, int32_t 
     if (task->flags & EVAL_ON_GRID)
         item.n = r->items->depths.n * n_trials;
     for (int32_t i = 0; i < r->lengths.n; i++) {
-        item.n_target = (int32_t)r->lengths.at[i];
+        item.n_target = (int32_t)r->lengths.items[i];
         WNW_TRY(add_item(r, item));
     }
     return APP_OK;
@@ -223,7 +223,7 @@ static int add_suite(struct reading *r)
             continue;
         WNW_TRY(add_tasks(r, i->tasks));
         if (i->length > 0 && !lengths)
-            r->lengths = (struct eval_numbers){.at = {i->length}, .n = 1};
+            r->lengths = (struct eval_numbers){.items = {i->length}, .n = 1};
         else
             WNW_TRY(eval_add_numbers(&r->lengths, &eval_axis_lengths, lengths ? lengths : r->suite->lengths));
         WNW_TRY(add_product(r, i->n, r->args->trials == APP_UNSET ? i->n_trials : eval_n_trials(r->args)));
@@ -265,8 +265,8 @@ int eval_items_open(struct eval_items *items, const struct eval_args *args, cons
 void eval_items_close(struct eval_items *items)
 {
     for (int32_t i = 0; i < items->n; i++)
-        if (items->at[i].open)
-            eval_set_close(&items->at[i].reader);
-    free(items->at);
+        if (items->items[i].open)
+            eval_set_close(&items->items[i].reader);
+    free(items->items);
     *items = (struct eval_items){.n = 0};
 }

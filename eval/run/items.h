@@ -29,7 +29,7 @@ bool eval_item_fits(const struct eval_item *item, int32_t n_ctx);
 bool eval_item_is_made(const struct eval_item *item);
 
 struct eval_items {
-    struct eval_item *at; /* [n], owned */
+    struct eval_item *items; /* [n], owned */
     int32_t n;
     struct eval_numbers depths; /* of tasks on a grid, in per cent */
 };

@@ -125,7 +125,7 @@ static int add_number(struct numbers *x, double value)
     if (x->out->n == EVAL_MAX_NUMBERS)
         return app_fail(APP_BAD_INPUT, "--%s: at most %d %s", x->axis->option, EVAL_MAX_NUMBERS,
                         x->axis->many);
-    x->out->at[x->out->n++] = value;
+    x->out->items[x->out->n++] = value;
     return APP_OK;
 }
 
@@ -209,7 +209,7 @@ int eval_list_sizes(wnw_size *sizes, int32_t *n, const struct eval_args *args, c
     const struct eval_axis *axis = &sizes_axes[which < 0 ? 0 : which];
     WNW_TRY(eval_add_numbers(&x, axis, which < 0 ? "0.5" : given[which]));
     for (int32_t i = 0; i < x.n; i++) {
-        const wnw_size size = size_of(axis, x.at[i]);
+        const wnw_size size = size_of(axis, x.items[i]);
         if (!has_size(sizes, *n, &size))
             sizes[(*n)++] = size;
     }

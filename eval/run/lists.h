@@ -27,7 +27,7 @@ extern const struct eval_axis eval_axis_lengths, eval_axis_depths;
 
 enum { EVAL_MAX_NUMBERS = 64 };
 struct eval_numbers {
-    double at[EVAL_MAX_NUMBERS];
+    double items[EVAL_MAX_NUMBERS];
     int32_t n;
 };
 /* Adds the numbers of a list. Returns an exit code. */

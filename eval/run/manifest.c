@@ -64,7 +64,7 @@ static json_t *tasks_of(const struct eval_items *items)
 {
     json_t *list = json_array();
     for (int32_t i = 0; i < items->n; i++) {
-        const struct eval_item *it = &items->at[i];
+        const struct eval_item *it = &items->items[i];
         if (!app_json_append(&list, json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:s, s:i, s:I, s:s*}", "task",
                                               it->task->name, "group", it->task->group, "N",
                                               (int)it->n_target, "n", (int)it->n, "probes", (int)it->n_probes,
@@ -80,14 +80,14 @@ static json_t *configs_of(const struct eval_configs *c)
 {
     json_t *list = json_array();
     for (int32_t i = 0; i < c->n; i++) {
-        json_t *o = json_copy(c->at[i].json);
-        app_json_set(&o, "config_id", json_string(c->at[i].id));
-        app_json_set(&o, "recipe", json_string(c->at[i].recipe));
-        app_json_set(&o, "full", json_boolean(c->at[i].full));
-        app_json_set(&o, "reference", json_string(c->at[c->at[i].reference].id));
+        json_t *o = json_copy(c->items[i].json);
+        app_json_set(&o, "config_id", json_string(c->items[i].id));
+        app_json_set(&o, "recipe", json_string(c->items[i].recipe));
+        app_json_set(&o, "full", json_boolean(c->items[i].full));
+        app_json_set(&o, "reference", json_string(c->items[c->items[i].reference].id));
         uint64_t h;
-        if (c->at[i].profile)
-            app_json_set(&o, "profile", eval_profile_hash(&h, c->at[i].profile) ? hash_of(h) : NULL);
+        if (c->items[i].profile)
+            app_json_set(&o, "profile", eval_profile_hash(&h, c->items[i].profile) ? hash_of(h) : NULL);
         if (!app_json_append(&list, o))
             break;
     }
@@ -109,11 +109,11 @@ static void add_sentence(json_t **list, const char *what, const struct eval_item
     struct app_text names = {0};
     char *text = NULL;
     for (int32_t i = 0; i < items->n; i++) {
-        bool again = !(items->at[i].task->flags & flag);
+        bool again = !(items->items[i].task->flags & flag);
         for (int32_t k = 0; k < i && !again; k++)
-            again = items->at[k].task == items->at[i].task;
+            again = items->items[k].task == items->items[i].task;
         if (!again)
-            (void)app_text_put(&names, "%s%s", names.len > 0 ? ", " : "", items->at[i].task->name);
+            (void)app_text_put(&names, "%s%s", names.len > 0 ? ", " : "", items->items[i].task->name);
     }
     if (names.len > 0 && asprintf(&text, "%s (%s)", what, names.s) >= 0) {
         (void)app_json_append(list, json_string(text));
@@ -282,8 +282,8 @@ bool eval_manifest_samples(struct eval_setup *s, const char *dir)
         budget && strcmp(budget, s->args->time_budget) == 0 && json_array_size(tasks) == (size_t)s->items.n;
     for (int32_t i = 0; found && i < s->items.n; i++) {
         const json_t *task = json_array_get(tasks, (size_t)i);
-        lower(&s->items.at[i].n, json_object_get(task, "n"));
-        lower(&s->items.at[i].n_probes, json_object_get(task, "probes"));
+        lower(&s->items.items[i].n, json_object_get(task, "n"));
+        lower(&s->items.items[i].n_probes, json_object_get(task, "probes"));
     }
     json_decref(old);
     return found;

@@ -58,7 +58,7 @@ static void count_work(struct eval_pace *p, const struct eval_runtime *m, const 
 {
     int32_t n_here = 0, n_types = 1;
     for (int32_t i = 0; i < c->n; i++) {
-        const struct eval_config *a = &c->at[i], *before = i > 0 ? &c->at[i - 1] : NULL;
+        const struct eval_config *a = &c->items[i], *before = i > 0 ? &c->items[i - 1] : NULL;
         n_types += before && !eval_configs_share_reading(before, a);
         if (before && (before->mode != a->mode || !eval_configs_share_reading(before, a)))
             n_here = 0;
@@ -84,8 +84,8 @@ static double cost_of_all(const struct eval_pace *p, const struct eval_items *it
 {
     double ms = 0;
     for (int32_t i = 0; i < items->n; i++)
-        ms += items->at[i].n * eval_pace_cost(p, &items->at[i], 0) +
-              probes * items->at[i].n_probes * eval_pace_cost(p, &items->at[i], EVAL_GATE_FIRST);
+        ms += items->items[i].n * eval_pace_cost(p, &items->items[i], 0) +
+              probes * items->items[i].n_probes * eval_pace_cost(p, &items->items[i], EVAL_GATE_FIRST);
     return ms;
 }
 
@@ -101,7 +101,7 @@ void eval_pace_cut(const struct eval_pace *p, struct eval_items *items, int32_t 
     if (!probed)
         app_note("--time-budget: no probes; every task counts, whether the full cache can solve it or not");
     for (int32_t i = 0; i < items->n; i++) {
-        struct eval_item *item = &items->at[i];
+        struct eval_item *item = &items->items[i];
         const int32_t n = (int32_t)floor(item->n * (share < 1 ? share : 1)), now = n < 1 ? 1 : n;
         if (!eval_item_fits(item, p->n_ctx))
             continue;

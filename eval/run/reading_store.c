@@ -34,7 +34,7 @@ int eval_reading_store_check(const struct eval_args *args, const struct eval_con
     if (c->n_masks > 1)
         return app_fail(APP_BAD_INPUT, "--store does not go with --mask-heads, which change what is read");
     for (int32_t i = 0; i < c->n; i++) {
-        const struct eval_config *of = &c->at[i];
+        const struct eval_config *of = &c->items[i];
         const char *what = of->full ? NULL : noted(of->policy);
         if (of->own_read)
             return app_fail(

@@ -55,11 +55,11 @@ static int check_options(const struct eval_args *a, const struct eval_configs *c
                             "--mask-phase decode masks nothing of --text, which is read and not "
                             "generated");
     for (int32_t i = 0; requests && i < c->n; i++)
-        if (c->at[i].mode == EVAL_AWARE || c->at[i].mode == EVAL_AWARE_FULL)
+        if (c->items[i].mode == EVAL_AWARE || c->items[i].mode == EVAL_AWARE_FULL)
             return app_fail(APP_BAD_INPUT,
                             "--turns multi_request asks every question of one compressed context; "
                             "mode %s compresses a question too",
-                            eval_mode_name(c->at[i].mode));
+                            eval_mode_name(c->items[i].mode));
     return APP_OK;
 }
 
@@ -83,17 +83,18 @@ static int open_masks(struct eval_run *run, struct app_profile_want want, struct
  * config has its own. */
 static int load_profile(struct eval_run *run, struct app_profile_want want, struct app_text *notes, int32_t i)
 {
-    struct eval_config *c = &run->configs.at[i];
+    struct eval_config *c = &run->configs.items[i];
     const wnw_needs needs = wnw_policy_needs(c->policy);
     char user[160];
     if (!(needs.flags & WNW_NEED_PROFILE))
         return APP_OK;
     for (int32_t k = 0; k < i && !c->profile; k++)
-        if (run->configs.at[k].policy == c->policy && strcmp(run->configs.at[k].size_text, c->size_text) == 0)
-            c->profile = run->configs.at[k].profile;
+        if (run->configs.items[k].policy == c->policy &&
+            strcmp(run->configs.items[k].size_text, c->size_text) == 0)
+            c->profile = run->configs.items[k].profile;
     if (c->profile)
         return APP_OK;
-    const int32_t n = run->setup.items.n > 0 ? run->setup.items.at[0].n_target : 0;
+    const int32_t n = run->setup.items.n > 0 ? run->setup.items.items[0].n_target : 0;
     snprintf(user, sizeof user, "policy %s", c->recipe);
     want.user = user;
     want.required = needs.profiles;
@@ -127,7 +128,7 @@ static bool has_length(const struct eval_items *items, int32_t n_target)
 {
     bool has = n_target == 0; /* all lengths together */
     for (int32_t i = 0; i < items->n && !has; i++)
-        has = items->at[i].n_target == n_target;
+        has = items->items[i].n_target == n_target;
     return has;
 }
 
@@ -200,7 +201,7 @@ static int open_all(struct eval_run *run)
 static int write_left_out(struct eval_run *run, const struct eval_entry *e)
 {
     struct tasks *x = tasks_of(run);
-    bool *said = &x->said[e->config - run->configs.at];
+    bool *said = &x->said[e->config - run->configs.items];
     json_t *record = eval_record_left_out(x->reading, e);
     const int rc = record ? eval_run_add(run, record) : eval_no_memory("a result");
     json_decref(record);
@@ -264,7 +265,7 @@ static bool probes_decided(const struct eval_run *run, const struct eval_item *i
     for (int32_t i = 0; decided && i < run->configs.n; i++) {
         double sum = 0;
         int32_t n_done = 0;
-        if (run->configs.at[i].reference != i)
+        if (run->configs.items[i].reference != i)
             continue;
         for (int32_t k = 0; k < item->n_probes; k++) {
             const struct eval_sample probe = {.task = item->task->name,
@@ -272,7 +273,7 @@ static bool probes_decided(const struct eval_run *run, const struct eval_item *i
                                               .index =
                                                   eval_shard_index(item, run->setup.items.depths.n, true, k),
                                               .seed = run->setup.source.seed};
-            const double score = score_of(run, &probe, run->configs.at[i].id);
+            const double score = score_of(run, &probe, run->configs.items[i].id);
             sum += isnan(score) ? 0 : score;
             n_done += !isnan(score);
         }
@@ -289,8 +290,8 @@ static bool find_wanted(struct eval_run *run, const struct eval_sample *s)
     int32_t n = 0;
     for (int32_t i = 0; i < run->configs.n; i++) {
         char key[EVAL_MAX_KEY];
-        eval_record_key(key, s, run->configs.at[i].id, 0);
-        wanted[i] = (s->index < EVAL_GATE_FIRST || run->configs.at[i].reference == i) &&
+        eval_record_key(key, s, run->configs.items[i].id, 0);
+        wanted[i] = (s->index < EVAL_GATE_FIRST || run->configs.items[i].reference == i) &&
                     !eval_journal_has(&run->journal, key);
         n += wanted[i];
     }
@@ -313,9 +314,9 @@ static void note_prefix(const struct eval_run *run)
 {
     bool place[2] = {false, false};
     for (int32_t k = 0; k < run->setup.items.n; k++) {
-        const struct eval_task *task = run->setup.items.at[k].task;
+        const struct eval_task *task = run->setup.items.items[k].task;
         for (int32_t i = 0; eval_task_is_of(task, "longbench") && i < run->configs.n; i++)
-            place[prefix_in_turn(run->args, task, run->configs.at[i].mode)] = true;
+            place[prefix_in_turn(run->args, task, run->configs.items[i].mode)] = true;
     }
     if ((place[0] || place[1]) && !run->setup.chat.raw && !run->args->quiet)
         app_note("LongBench: answers begin %s (--lb-prefix)",
@@ -370,7 +371,7 @@ static int run_sample(struct eval_run *run, const struct eval_item *item, const 
         bool any = false;
         for (int32_t i = 0; i < run->configs.n; i++) {
             x->now[i] = x->wanted[i] && (chat.raw || prefix_in_turn(run->args, item->task,
-                                                                    run->configs.at[i].mode) == in_turn);
+                                                                    run->configs.items[i].mode) == in_turn);
             any = any || x->now[i];
         }
         chat.prefix_first = in_turn;

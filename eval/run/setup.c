@@ -18,11 +18,11 @@
 static int check_questions(const struct eval_setup *s)
 {
     for (int32_t i = 0; i < s->items.n; i++) {
-        const struct eval_task *task = s->items.at[i].task;
+        const struct eval_task *task = s->items.items[i].task;
         const struct eval_records *r = task->flags & EVAL_WANTS_SQUAD    ? s->source.squad
                                        : task->flags & EVAL_WANTS_HOTPOT ? s->source.hotpot
                                                                          : NULL;
-        if (r && s->items.at[i].n > r->n_questions)
+        if (r && s->items.items[i].n > r->n_questions)
             return app_fail(APP_BAD_INPUT, "%s has %d questions; lower --samples to that", task->name,
                             r->n_questions);
     }
@@ -33,7 +33,7 @@ static int check_questions(const struct eval_setup *s)
 static int check_sets(struct eval_setup *s)
 {
     for (int32_t i = 0; i < s->items.n; i++) {
-        struct eval_item *item = &s->items.at[i];
+        struct eval_item *item = &s->items.items[i];
         uint64_t hash;
         int32_t n;
         if (!(item->task->flags & EVAL_IS_SET))
@@ -70,12 +70,12 @@ static int open_set(struct eval_set_reader *r, const struct eval_setup *s, const
 static int check_split(const struct eval_setup *s)
 {
     for (int32_t i = 0; i < s->items.n; i++)
-        if (strcmp(s->args->split, "dev") == 0 && !eval_item_is_made(&s->items.at[i]))
+        if (strcmp(s->args->split, "dev") == 0 && !eval_item_is_made(&s->items.items[i]))
             return app_fail(
                 APP_BAD_INPUT,
                 "--split dev has no samples of %s, which are lines of a file; put those to choose by "
                 "into a file of their own",
-                s->items.at[i].task->name);
+                s->items.items[i].task->name);
     return APP_OK;
 }
 
@@ -113,7 +113,7 @@ static int read_text(struct eval_setup *s)
 static int cut_text(struct eval_setup *s)
 {
     for (int32_t i = 0; i < s->items.n; i++) {
-        struct eval_item *item = &s->items.at[i];
+        struct eval_item *item = &s->items.items[i];
         if (!(item->task->flags & EVAL_IS_TEXT))
             continue;
         if (!s->text_ids)
@@ -177,7 +177,7 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args, const st
                               .needle_mark = strcmp(args->niah_compat, "compresskv") == 0};
     WNW_TRY(eval_items_open(&s->items, args, suite));
     WNW_TRY(check_split(s));
-    memcpy(w->depths, s->items.depths.at, sizeof w->depths);
+    memcpy(w->depths, s->items.depths.items, sizeof w->depths);
     w->n_depths = s->items.depths.n;
     if (args->squad)
         WNW_TRY(eval_records_read(&s->squad, args->squad));
@@ -189,8 +189,8 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args, const st
     WNW_TRY(eval_setup_open_model(s, args, args->app.chat));
     WNW_TRY(cut_text(s));
     for (int32_t i = 0; i < s->items.n; i++) {
-        s->items.at[i].planned.n = s->items.at[i].n;
-        s->items.at[i].planned.n_probes = s->items.at[i].n_probes;
+        s->items.items[i].planned.n = s->items.items[i].n;
+        s->items.items[i].planned.n_probes = s->items.items[i].n_probes;
     }
     return APP_OK;
 }
@@ -212,7 +212,7 @@ void eval_setup_close(struct eval_setup *s)
 int eval_setup_fit(struct eval_setup *s)
 {
     for (int32_t i = 0; i < s->items.n; i++) {
-        struct eval_item *item = &s->items.at[i];
+        struct eval_item *item = &s->items.items[i];
         s->source.n_trials = item->n_trials;
         if (eval_item_is_made(item) && (s->args->dump || eval_item_fits(item, s->source.n_ctx)))
             WNW_TRY(eval_task_fit(&item->fit, &s->source, item->task, item->n_target));

@@ -44,7 +44,7 @@ static int each_of(const struct eval_shard *shard, struct eval_items *items, boo
     for (int32_t k = 0; more; k++) {
         more = false;
         for (int32_t i = 0; i < items->n; i++) {
-            struct eval_item *item = &items->at[i];
+            struct eval_item *item = &items->items[i];
             if (k >= (probes ? item->planned.n_probes : item->planned.n))
                 continue;
             more = true;

@@ -55,12 +55,12 @@ static bool read_line(struct eval_suites *all, char *line)
     const char *word = strsep(&rest, " ");
     const bool study = strcmp(word, "study") == 0;
     if (study || strcmp(word, "suite") == 0) {
-        if (!eval_grow(&all->at, (size_t)all->n, sizeof *all->at))
+        if (!eval_grow(&all->items, (size_t)all->n, sizeof *all->items))
             return false;
-        all->at[all->n++] = (struct eval_suite){.name = strsep(&rest, " "), .about = rest, .study = study};
+        all->items[all->n++] = (struct eval_suite){.name = strsep(&rest, " "), .about = rest, .study = study};
         return rest;
     }
-    struct eval_suite *s = &all->at[all->n - 1];
+    struct eval_suite *s = &all->items[all->n - 1];
     const struct {
         const char *word;
         const char **text;
@@ -105,14 +105,14 @@ int eval_suites_open(struct eval_suites *all)
 void eval_suites_close(struct eval_suites *all)
 {
     for (int32_t i = 0; i < all->n; i++) {
-        free(all->at[i].items);
-        free(all->at[i].parts);
-        free(all->at[i].contrasts.s);
-        free(all->at[i].notes.s);
+        free(all->items[i].items);
+        free(all->items[i].parts);
+        free(all->items[i].contrasts.s);
+        free(all->items[i].notes.s);
     }
     for (int32_t i = 0; i < all->n_lines; i++)
         free(all->lines[i]);
-    free(all->at);
+    free(all->items);
     free(all->lines);
     *all = (struct eval_suites){0};
 }
@@ -124,11 +124,11 @@ static int find(const struct eval_suite **suite, const struct eval_suites *all, 
 {
     struct wnw__guess guess = {.word = name, .len = strlen(name)};
     for (int32_t i = 0; i < all->n; i++) {
-        if (all->at[i].study != study)
+        if (all->items[i].study != study)
             continue;
-        if (strcmp(all->at[i].name, name) == 0)
-            *suite = &all->at[i];
-        wnw__guess_name(&guess, all->at[i].name);
+        if (strcmp(all->items[i].name, name) == 0)
+            *suite = &all->items[i];
+        wnw__guess_name(&guess, all->items[i].name);
     }
     const char *option = study ? "study" : "suite";
     return *suite ? APP_OK

@@ -49,7 +49,7 @@ struct eval_suite {
 };
 
 struct eval_suites {
-    struct eval_suite *at; /* [n], owned */
+    struct eval_suite *items; /* [n], owned */
     int32_t n;
     char **lines; /* [n_lines] the texts of all suites, owned */
     int32_t n_lines;

@@ -238,3 +238,69 @@ bool wnw__json_get_f64s(const json_t *o, const char *key, double *out, int32_t n
 {
     return get(o, key, out, F64, n);
 }
+
+/* ---- Numbers as one text ---- */
+
+static json_t *text_of(const uint8_t *bytes, size_t n)
+{
+    char *text = malloc(WNW_BASE64_LENGTH(n) + 1);
+    if (!text)
+        return NULL;
+    wnw__base64_write(text, bytes, n);
+    json_t *v = json_string_nocheck(text);
+    free(text);
+    return v;
+}
+
+json_t *wnw__json_f32_text(const float *x, size_t n)
+{
+    uint8_t *bytes = malloc(n * 4 + 1);
+    for (size_t i = 0; bytes && i < n; i++) {
+        uint32_t u;
+        memcpy(&u, &x[i], sizeof u);
+        for (int k = 0; k < 4; k++)
+            bytes[4 * i + (size_t)k] = (uint8_t)(u >> 8 * k);
+    }
+    json_t *v = bytes ? text_of(bytes, n * 4) : NULL;
+    free(bytes);
+    return v;
+}
+
+json_t *wnw__json_i16_text(const int32_t *x, size_t n)
+{
+    uint8_t *bytes = malloc(n * 2 + 1);
+    bool fits = bytes != NULL;
+    for (size_t i = 0; fits && i < n; i++) {
+        fits = x[i] >= INT16_MIN && x[i] <= INT16_MAX;
+        bytes[2 * i] = (uint8_t)x[i];
+        bytes[2 * i + 1] = (uint8_t)((uint32_t)x[i] >> 8);
+    }
+    json_t *v = fits ? text_of(bytes, n * 2) : NULL;
+    free(bytes);
+    return v;
+}
+
+bool wnw__json_read_f32_text(const json_t *v, float *out, size_t n)
+{
+    if (!json_is_string(v) || !wnw__base64_read(out, n * 4, json_string_value(v), json_string_length(v)))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        uint8_t b[4];
+        memcpy(b, &out[i], sizeof b);
+        const uint32_t u = (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+        memcpy(&out[i], &u, sizeof u);
+    }
+    return true;
+}
+
+bool wnw__json_read_i16_text(const json_t *v, int32_t *out, size_t n)
+{
+    const uint8_t *bytes = (const uint8_t *)out;
+    if (!json_is_string(v) || !wnw__base64_read(out, n * 2, json_string_value(v), json_string_length(v)))
+        return false;
+    for (size_t i = n; i-- > 0;) { /* from the end: a number takes the place of bytes that were read before */
+        const int32_t u = bytes[2 * i] | bytes[2 * i + 1] << 8;
+        out[i] = u > INT16_MAX ? u - 65536 : u;
+    }
+    return true;
+}

@@ -36,4 +36,12 @@ bool wnw__json_get_i32s(const json_t *o, const char *key, int32_t *out, int32_t 
 bool wnw__json_get_f32s(const json_t *o, const char *key, float *out, int32_t n);
 bool wnw__json_get_f64s(const json_t *o, const char *key, double *out, int32_t n);
 
+/* Many numbers as one text of base64, lowest byte first: float32, or whole numbers of 16 bits. NULL if memory runs out, or if
+ * a whole number does not fit. */
+json_t *wnw__json_f32_text(const float *x, size_t n);
+json_t *wnw__json_i16_text(const int32_t *x, size_t n);
+/* Read such a text of exactly n numbers into out[n]. False if v is something else. Any float32 is read, NaN too. */
+bool wnw__json_read_f32_text(const json_t *v, float *out, size_t n);
+bool wnw__json_read_i16_text(const json_t *v, int32_t *out, size_t n);
+
 #endif

@@ -374,7 +374,7 @@ int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence
                                      .n_prefix = s->live->n_prefix,
                                      .n_fixed = count_fixed(s->live),
                                      .ratio_base = s->live->n,
-                                     .n_apart = s->live->n_prefix,
+                                     .n_excluded = s->live->n_prefix,
                                      .entry_bytes = {.each = s->entry_bytes},
                                      .profile = s->b->watch.profile};
     return wnw__source_open(

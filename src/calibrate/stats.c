@@ -214,13 +214,14 @@ static int run_units(struct work *w, struct wnw__moments *raw, struct wnw__momen
 
 /* ---- The profile ---- */
 
-/* x[n_layer][n_row][n] as an array of arrays of arrays; exactly one of f and i is not NULL. */
+/* x[n_layer][n_row][n] as one text a layer; exactly one of f and i is not NULL. As digits they would take twice the bytes. */
 static json_t *tables(const float *f, const int32_t *i, int32_t n_layer, int32_t n_row, int32_t n)
 {
+    const size_t step = (size_t)n_row * (size_t)n;
     json_t *v = json_array();
-    for (int64_t il = 0, step = (int64_t)n_row * n; v && il < n_layer; il++) {
-        json_t *row =
-            f ? wnw__json_f32_rows(f + il * step, n_row, n) : wnw__json_i32_rows(i + il * step, n_row, n);
+    for (int32_t il = 0; v && il < n_layer; il++) {
+        const size_t at = (size_t)il * step;
+        json_t *row = f ? wnw__json_f32_text(f + at, step) : wnw__json_i16_text(i + at, step);
         if (!row || json_array_append_new(v, row) != 0) {
             json_decref(v);
             v = NULL;

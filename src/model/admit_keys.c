@@ -493,10 +493,10 @@ static int check_shared(const struct wnw_model *m)
                             n_shared, n_layer);
 }
 
-/* Counts of layers that families need. */
+/* Counts of layers that families need, without those that predict further tokens. */
 static int check_layers(const struct wnw_model *m)
 {
-    const double n = number(m, ".block_count", 0);
+    const double n = number(m, ".block_count", 0) - number(m, ".nextn_predict_layers", 0);
     bool good = true;
     if (is_of(m, "deepseek4") && number(m, ".attention.head_count_kv", 0) != 1)
         return wnw__fail(WNW_E_FORMAT,
@@ -517,7 +517,7 @@ static int check_layers(const struct wnw_model *m)
     return good ? WNW_OK
                 : wnw__fail(WNW_E_FORMAT,
                             "the GGUF says %s.block_count = %g, which does not fit its other keys",
-                            m->foreign.name, n);
+                            m->foreign.name, number(m, ".block_count", 0));
 }
 
 /* A head of the delta rule has keys and values of one size. */
@@ -532,6 +532,24 @@ static int check_delta(const struct wnw_model *m)
             "be the product of the others",
             m->foreign.name, inner, n_head, state);
     return WNW_OK;
+}
+
+/* The rows that are looked up for the last tokens are as long together as a state, where a layer has them. libllama checks neither. */
+static int check_ngrams(const struct wnw_model *m)
+{
+    const double n = number(m, ".ple.ngram_size", 0), n_each = number(m, ".ple.heads_per_ngram", 0),
+                 length = number(m, ".embedding_length_per_layer_input", 0),
+                 embd = number(m, ".embedding_length", 0);
+    char full[WNW_KEY_MAX];
+    if (!is_of(m, "qwen4exp") || wnw__key_find(m->gguf, ".ple.layers", full) < 0 ||
+        count_of(m, ".ple.layers") == 0 || (n - 1) * n_each * length == embd)
+        return WNW_OK;
+    return wnw__fail(
+        WNW_E_FORMAT,
+        "the GGUF says %s.ple.ngram_size = %g, ple.heads_per_ngram = %g and "
+        "embedding_length_per_layer_input = %g: the first less 1, the second and the third must give "
+        "embedding_length = %g as their product",
+        m->foreign.name, n, n_each, length, embd);
 }
 
 /* libllama asserts on it while it computes. */
@@ -584,6 +602,7 @@ int wnw__admit_keys(const struct wnw_model *m)
     WNW_TRY(check_shared(m));
     WNW_TRY(check_layers(m));
     WNW_TRY(check_delta(m));
+    WNW_TRY(check_ngrams(m));
     WNW_TRY(check_temperature(m));
     WNW_TRY(check_pooling(m));
     return check_scaling(m);

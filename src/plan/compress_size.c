@@ -45,13 +45,14 @@ static int32_t largest_average(const struct wnw__draft *draft, double ratio)
 static int size_of_ratio(struct wnw__draft *draft, double ratio)
 {
     struct wnw__draft_size *s = &draft->size;
-    const int32_t n_max = draft->cache.n_max, base = draft->src->ratio_base, apart = draft->src->n_apart;
+    const int32_t n_max = draft->cache.n_max, base = draft->src->ratio_base,
+                  excluded = draft->src->n_excluded;
     if (!(ratio >= 0 && ratio < 1))
         return wnw__fail(WNW_E_RANGE, "ratio %g is out of range; it is the fraction removed, 0 <= ratio < 1",
                          ratio);
     if (base > 0 || draft->cache.n_min == n_max) {
-        s->mean = ((base > 0 ? base : n_max) - apart) * (1 - ratio) + apart;
-        s->ratio = apart > 0 ? 0 : ratio; /* what remains of all entries is said by the mean then */
+        s->mean = ((base > 0 ? base : n_max) - excluded) * (1 - ratio) + excluded;
+        s->ratio = excluded > 0 ? 0 : ratio; /* what remains of all entries is said by the mean then */
         s->budget = wnw__round_count(s->mean, draft->policy->rounding);
         if (s->budget > n_max)
             s->mean = s->budget = n_max;
@@ -101,7 +102,7 @@ static int size_of_bytes(struct wnw__draft *draft, uint64_t bytes)
     return WNW_OK;
 }
 
-/* Who decides how much stays where no size does. */
+/* The part that sets the size where the caller gave none. */
 static enum wnw__size_rule rule_of_none(const struct wnw__draft *draft)
 {
     return draft->selector->recursive                                                ? WNW_SIZE_RULE_SELECTOR
@@ -147,7 +148,7 @@ static void mark_keep_all(struct wnw__draft *draft, const wnw_size *size)
     if (n_max == 0 || draft->cache.n_part == 0)
         draft->size.rule = WNW_SIZE_RULE_ALL;
     if (draft->size.rule == WNW_SIZE_RULE_MEAN && draft->size.budget >= n_max) {
-        /* A ceiling that nothing reaches is none: who has a size of its own still takes that. */
+        /* A size above that of the cache changes nothing; a head budget with an own size still applies it. */
         draft->size.rule =
             rule_of_none(draft) == WNW_SIZE_RULE_HEADS ? WNW_SIZE_RULE_HEADS : WNW_SIZE_RULE_ALL;
         draft->size.may_shrink = draft->size.may_shrink || draft->size.rule == WNW_SIZE_RULE_HEADS;

@@ -39,7 +39,7 @@ struct wnw__plan_source {
     int32_t n_prefix;     /* number of first positions that the chat template wrote */
     int32_t n_fixed;      /* number of first positions that the last compression has judged; 0 = none */
     int32_t ratio_base;   /* entries per head that a ratio counts; 0 = the entries there */
-    int32_t n_apart;      /* those of ratio_base that a ratio removes nothing of, because they all stay */
+    int32_t n_excluded;   /* those of ratio_base that a ratio removes nothing of, because they all stay */
     int32_t n_renumbered; /* positions below it were assigned by renumbering, not by reading */
     int32_t n_ambiguous;  /* at a position below it, layers may hold different tokens */
     struct wnw__entry_bytes entry_bytes;

@@ -49,8 +49,8 @@ static double kept_of(const wnw_size *size, int32_t n_tokens, double least)
     return kept > 1 ? 1 : kept > least ? kept : least;
 }
 
-/* Of a budget a longer prompt keeps a smaller share, by which something else may be chosen, so that what was chosen holds no further;
- * but what kept_of gives is never below f->shares_least. */
+/* A budget is a smaller share of a longer prompt. So the choice is valid up to the length where that share falls below a threshold of the
+ * table. kept_of never gives less than f->shares_least. */
 static void end_with_share(wnw_policy_choice *out, const wnw_size *size, const wnw_policy_facts *f)
 {
     const double share = wnw__choice_share_below(f);

@@ -103,11 +103,6 @@ static bool question_only(const wnw_policy_facts *f)
     return f->question_known && !f->more_questions;
 }
 
-static bool gate_for_later(const wnw_policy_facts *f)
-{
-    return !question_only(f) && has_gate(f);
-}
-
 /* Replay needs the queries of the whole prompt, and positions after it. */
 static bool has_replay(const wnw_policy_facts *f)
 {
@@ -127,9 +122,9 @@ static bool few_of_sample(const wnw_policy_facts *f)
     return has_sample(f) && small_budget(f);
 }
 
-static bool some_of_sample(const wnw_policy_facts *f)
+static bool most_by_replay(const wnw_policy_facts *f)
 {
-    return has_sample(f) && kept_of(f) < KEYS_KEPT;
+    return has_sample(f) && has_replay(f) && kept_of(f) >= KEYS_KEPT;
 }
 
 static bool always(const wnw_policy_facts *f)
@@ -152,6 +147,12 @@ static bool always(const wnw_policy_facts *f)
 #define NO_PROFILE      SHOWN("without-a-profile-32-repeated-tokens-set-the-budgets")
 #define QUESTION_KNOWN  SHOWN("the-question-known-and-no-other-one-what-it-attends-to")
 
+/* Questions that several rows ask. */
+#define BUDGETS "the model has head budgets measured for this size: "
+#define AGAIN   "tokens can be read again: "
+
+/* `when` is a question that begins with the same words in rows of one branch, and after a colon what else the row asks for.
+ * scripts/choice_tree.py draws the questions as a tree. */
 static const struct row {
     bool (*holds)(const wnw_policy_facts *f);
     const char *recipe;
@@ -160,44 +161,39 @@ static const struct row {
     const char *evidence; /* links, with blanks between */
 } rows[] = {
     {beyond_context, "streaming_llm-rerotated", NULL,
-     "a prompt longer than the trained context, read by chunks",
+     "the prompt is longer than the trained context and read by chunks",
      "It keeps positions inside the trained context.", "the prompt is longer than the trained context",
      "none"},
     {input_gate_and_recent, "kvzap:recent=32,room=0.3+shares", NULL,
-     "profiles of shares and of gates on hidden states, for this size and length",
+     BUDGETS "a gate on hidden states, for this length",
      "A scorer trained for this model judges tokens while they are read, and the last 32 tokens stay.",
      "a scorer trained for this model", TRAINED},
     {input_gate_in_shares, "kvzap:recent=0+shares", "kvzap:recent=32,room=0.3+shares",
-     "the same profiles, and heads keep fewer than 180 entries",
+     BUDGETS "the same gate, and heads keep fewer than 180 entries",
      "The last 32 tokens would take too much of what is kept.", "a scorer trained for this model", TRAINED},
-    {gate_in_shares, "kvgate+shares", "kvgate+shares" LAST_STAY,
-     "profiles of shares and of gates on cached keys and values, for this size",
+    {gate_in_shares, "kvgate+shares", "kvgate+shares" LAST_STAY, BUDGETS "a gate on cached keys and values",
      "A scorer trained for this model judges what is cached.", "a scorer trained for this model",
      TRAINED " " QUESTION_STAYS},
     {few_of_shares, "keydiff-values-shares", "keydiff-values-shares" LAST_OF_FEW_STAY,
-     "a profile of shares for this size, and less than a quarter is kept",
+     BUDGETS "less than a quarter is kept",
      "Distinct keys and large values are kept, in head budgets measured for this model.",
      "head budgets measured for this model", KEYS_AND_VALUES},
-    {has_shares, "keydiff-shares", "keydiff-shares" LAST_STAY, "a profile of shares for this size",
+    {has_shares, "keydiff-shares", "keydiff-shares" LAST_STAY, BUDGETS "otherwise",
      "Distinct keys are kept, in head budgets measured for this model.",
      "head budgets measured for this model", HEAD_BUDGETS},
-    {gate_for_later, "kvgate", NULL,
-     "the question comes later, and a profile of gates on cached keys and values",
-     "A scorer trained for this model judges what is cached.", "a scorer trained for this model", "none"},
     {few_of_sample, "keydiff-values-sampled", "keydiff-values-sampled" LAST_OF_FEW_STAY,
-     "tokens can be read again, and less than a quarter is kept",
+     AGAIN "less than a quarter is kept",
      "Distinct keys and large values are kept, in head budgets that 32 repeated tokens measure.",
      "head budgets measured on this prompt", NO_PROFILE},
-    {some_of_sample, "keydiff-sampled", "keydiff-sampled" LAST_STAY,
-     "tokens can be read again, and less than three quarters are kept",
-     "Distinct keys are kept, in head budgets that 32 repeated tokens measure.",
-     "head budgets measured on this prompt", NO_PROFILE " " QUESTION_STAYS},
-    {has_replay, "replay", NULL, "the queries of the whole prompt are recorded",
+    {most_by_replay, "replay", NULL, AGAIN "three quarters or more are kept, and all queries are recorded",
      "It predicts what a repetition of the prompt would attend to.", "the prompt's own queries are recorded",
      HEAD_BUDGETS},
-    {has_sample, "keydiff-sampled", "keydiff-sampled" LAST_STAY, "tokens can be read again",
+    {has_sample, "keydiff-sampled", "keydiff-sampled" LAST_STAY, AGAIN "otherwise",
      "Distinct keys are kept, in head budgets that 32 repeated tokens measure.",
-     "head budgets measured on this prompt", NO_PROFILE},
+     "head budgets measured on this prompt", NO_PROFILE " " QUESTION_STAYS},
+    {has_replay, "replay", NULL, "all queries of the prompt are recorded",
+     "It predicts what a repetition of the prompt would attend to.", "the prompt's own queries are recorded",
+     HEAD_BUDGETS},
     {question_only, "snapkv:kernel=31", NULL, "the question is known, and no other follows",
      "It keeps what the question attends to.", "what the question attends to is kept", QUESTION_KNOWN},
     {always, "keydiff", NULL, "everything else", "Distinct keys are kept; it needs nothing but keys.",

@@ -50,7 +50,8 @@ struct wnw__array_spec {
     int32_t shape[4];
     double min, max; /* of every element */
 };
-/* Checks v against the spec before it allocates; out is the address of a pointer, whose
+/* Checks v against the spec before it allocates. In place of arrays of numbers there may be a text of base64: float32, or
+ * 16 bits for whole numbers; not for doubles. out is the address of a pointer, whose
  * array the caller frees; it is NULL after a failure. */
 int wnw__profile_array(void *out, const struct wnw__profile_file *f, const json_t *v,
                        const struct wnw__array_spec *spec);

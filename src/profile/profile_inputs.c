@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads profiles of kind inputgate: the numbers of every layer are one text of base64, float32 with the lowest byte first,
  * because as digits those of a larger model would be gigabytes. */
+#include "base/json.h"
 #include "base/strings.h"
 #include "profile/profile_impl.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { MOST = 1 << 17 };
 #define LARGEST 1e6f
@@ -31,24 +30,6 @@ static int read_sizes(const struct wnw__profile_file *f, const json_t *settings,
     return WNW_OK;
 }
 
-static bool is_little_endian(void)
-{
-    const uint16_t one = 1;
-    uint8_t first;
-    memcpy(&first, &one, 1);
-    return first == 1;
-}
-
-static void swap_bytes(float *x, int64_t n)
-{
-    for (int64_t i = 0; i < n && !is_little_endian(); i++) {
-        uint32_t u;
-        memcpy(&u, &x[i], sizeof u);
-        u = u >> 24 | (u >> 8 & 0xff00) | (u << 8 & 0xff0000) | u << 24;
-        memcpy(&x[i], &u, sizeof u);
-    }
-}
-
 static int not_base64(const struct wnw__profile_file *f, int32_t il, int64_t n)
 {
     return wnw__profile_bad(f, "layers[%d] is not the base64 of %lld numbers of 4 bytes", (int)il,
@@ -58,15 +39,13 @@ static int not_base64(const struct wnw__profile_file *f, int32_t il, int64_t n)
 static int read_layer(const struct wnw__profile_file *f, const json_t *v, int32_t il, float *to, int64_t n,
                       bool *there)
 {
-    const char *text = json_string_value(v);
-    if (!text)
+    if (!json_is_string(v))
         return wnw__profile_bad(f, "layers[%d] is no text", (int)il);
     *there = json_string_length(v) > 0;
     if (!*there)
         return WNW_OK;
-    if (!wnw__base64_read(to, (size_t)n * sizeof *to, text, json_string_length(v)))
+    if (!wnw__json_read_f32_text(v, to, (size_t)n))
         return not_base64(f, il, n);
-    swap_bytes(to, n);
     for (int64_t i = 0; i < n; i++)
         if (!(fabsf(to[i]) <= LARGEST))
             return wnw__profile_bad(f, "number %lld of layers[%d] is %g; it must be %g to %g", (long long)i,
@@ -113,26 +92,12 @@ int wnw__profile_read_inputs(const struct wnw__profile_file *f, const json_t *se
 
 /* ---- Writing ---- */
 
-static json_t *layer_text(float *x, int64_t n)
-{
-    char *text = malloc(WNW_BASE64_LENGTH((size_t)n * sizeof *x) + 1);
-    json_t *v = NULL;
-    if (!text)
-        return NULL;
-    swap_bytes(x, n);
-    wnw__base64_write(text, x, (size_t)n * sizeof *x);
-    swap_bytes(x, n);
-    v = json_string_nocheck(text);
-    free(text);
-    return v;
-}
-
 json_t *wnw__profile_input_layers(const struct wnw__input_gate *g, const struct wnw__shape *shape)
 {
     const int64_t n = wnw__input_numbers(g, shape);
     json_t *a = json_array();
     for (int32_t il = 0; a && il < shape->n_layer; il++) {
-        json_t *v = g->there[il] ? layer_text(g->number + il * n, n) : json_string("");
+        json_t *v = g->there[il] ? wnw__json_f32_text(g->number + il * n, (size_t)n) : json_string("");
         if (json_array_append_new(a, v) != 0) {
             json_decref(a);
             return NULL;

@@ -144,6 +144,32 @@ static const char *place(const struct reader *r, int32_t level, char buf[80])
     return buf;
 }
 
+/* Checks text[n] of base64, the numbers of an array down to `level`, and reads them if there is an array to fill. */
+static int read_text_numbers(struct reader *r, const json_t *v, int32_t level)
+{
+    const struct wnw__array_spec *s = r->spec;
+    const bool whole = s->element == WNW_ELEMENT_I32;
+    const size_t size = whole ? sizeof(int16_t) : sizeof(float);
+    char where[80];
+    size_t n = 1;
+    for (int32_t i = level; i < s->rank; i++)
+        n *= (size_t)s->shape[i];
+    float *f = r->out && !whole ? (float *)r->out + r->at : NULL;
+    int32_t *i32 = r->out && whole ? (int32_t *)r->out + r->at : NULL;
+    if (json_string_length(v) != WNW_BASE64_LENGTH(n * size) || (f && !wnw__json_read_f32_text(v, f, n)) ||
+        (i32 && !wnw__json_read_i16_text(v, i32, n)))
+        return wnw__profile_bad(r->file, "%s is not the base64 of %zu numbers of %zu bytes",
+                                place(r, level, where), n, size);
+    for (size_t i = 0; r->out && i < n; i++) {
+        const double x = whole ? (double)i32[i] : (double)f[i];
+        if (!(x >= s->min && x <= s->max))
+            return wnw__profile_bad(r->file, "number %zu of %s is %g; it must be %g to %g", i,
+                                    place(r, level, where), x, s->min, s->max);
+    }
+    r->at += r->out ? n : 0;
+    return WNW_OK;
+}
+
 static int read_number(struct reader *r, const json_t *v)
 {
     const struct wnw__array_spec *s = r->spec;
@@ -174,6 +200,8 @@ static int read_level(struct reader *r, const json_t *v, int32_t level)
     char where[80];
     if (level == s->rank)
         return read_number(r, v);
+    if (json_is_string(v) && s->element != WNW_ELEMENT_F64)
+        return read_text_numbers(r, v, level);
     if (!json_is_array(v))
         return wnw__profile_bad(r->file, "%s is not an array of %d", place(r, level, where), s->shape[level]);
     if (json_array_size(v) != (size_t)s->shape[level])
@@ -193,14 +221,19 @@ int wnw__profile_array(void *out, const struct wnw__profile_file *f, const json_
     struct reader r = {.file = f, .spec = spec};
     size_t n = spec->element == WNW_ELEMENT_F64 ? sizeof(double) : sizeof(float);
     *array = NULL;
-    /* The parsed file holds as many numbers as the array will, which limits the array's size. */
+    /* The parsed file holds as many numbers as the array will, which limits the array's size. Texts of numbers are decoded
+     * when there is an array. */
     WNW_TRY(read_level(&r, v, 0));
     for (int32_t i = 0; i < spec->rank; i++)
         n *= (size_t)spec->shape[i];
     r.out = malloc(n ? n : 1);
     if (!r.out)
         return wnw__fail(WNW_E_NOMEM, "no memory for the %zu bytes of %s", n, spec->name);
-    read_level(&r, v, 0);
+    const int rc = read_level(&r, v, 0);
+    if (rc != WNW_OK) {
+        free(r.out);
+        return rc;
+    }
     *array = r.out;
     return WNW_OK;
 }

@@ -110,8 +110,7 @@ struct lists {
     int32_t *n_keep;
 };
 
-/* Makes room for the lists of one layer; lists.n_keep is NULL without memory, and the next function must be called in any
- * case. */
+/* Makes room for the lists of one layer. n_keep is NULL where memory ran out; lists_free is called in any case. */
 static struct lists lists_new(const wnw_session *s)
 {
     const size_t n_kv = (size_t)s->cache.n_head_kv;

@@ -13,7 +13,7 @@ static int compress(wnw_session *copy, double budget)
     wnw_policy *policy;
     wnw_plan *plan = NULL;
     wnw_report report = wnw_report_default();
-    /* As a ratio: where a small size leaves no room for the window, that shrinks, which no budget allows. */
+    /* Given as a ratio: then a small size may shrink the window of SnapKV. A budget would be refused. */
     const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = 1 - budget / copy->n_past};
     if (!(size.ratio > 0 && size.ratio < 1))
         return WNW_OK;

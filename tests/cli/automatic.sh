@@ -33,7 +33,7 @@ chooses 'question later, little stays' 'kvzap:recent=0+shares' -m "$model" --rat
 chooses 'layer by layer' 'kvzap:recent=0+shares' -m "$model" --ratio 0.9 --context-only --evict layer
 chooses 'by chunk' 'kvzap:recent=32,room=0.3+shares' -m "$model" --ratio 0.2 --context-only --evict chunk:64
 chooses 'while decoding' 'kvzap:recent=32,room=0.3+shares' -m "$model" --ratio 0.5 --evict-every 8
-chooses 'less than shares were measured at' 'kvgate' -m "$model" --raw --budget 8 --context-only
+chooses 'less than shares were measured at' 'keydiff-values-sampled' -m "$model" --raw --budget 8 --context-only
 # A folder of readings finds them by recipe, and profiles are no part of it.
 chooses 'a folder of readings' 'keydiff-sampled' -m "$model" --ratio 0.5 --context-only --store "$work/readings"
 # What gates said is stored with a document, and more can be added to it. A conversation about it has read no gates of its own.

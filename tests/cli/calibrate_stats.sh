@@ -20,10 +20,26 @@ made=$work/cache/profiles/tiny-llama/stats.json
 grep -q '^920 queries of every head' "$work/out" || fail "report: $(cat "$work/out")"
 json 'settings' "$made" 'o["kind"] == "stats" and o["settings"]["pieces"] == 10 and o["settings"]["length"] == 96'
 json 'the text is named' "$made" 'o["data"]["texts"][0]["name"] == "calibration.txt" and len(o["data"]["texts"][0]["hash"]) == 16'
-json 'numbers' "$made" 'all(-1e4 <= x <= 1e4 for l in o["results"]["query_corr"] for h in l for x in h) and
-    all(x > 0 for l in o["results"]["query_std"] for h in l for x in h)'
+# unpacked FILE: the same profile with numbers in place of texts; a row is a layer.
+unpacked() {
+    py "$1" "$work/numbers.json" <<'PY' || fail "$1 is not texts of numbers"
+import base64, json, struct, sys
+o = json.load(open(sys.argv[1]))
+r = o["results"]
+for key, form, size in (("query_mean", "f", 4), ("query_std", "f", 4), ("filter", "f", 4), ("query_corr", "h", 2)):
+    layers = [base64.b64decode(x, validate=True) for x in r[key]]
+    r[key] = [struct.unpack(f"<{len(x) // size}{form}", x) for x in layers]
+    assert len(layers) == o["model"]["n_layer"] and len({len(x) for x in layers}) == 1, key
+json.dump(o, open(sys.argv[2], "w"))
+PY
+}
+unpacked "$made"
+json 'numbers' "$work/numbers.json" 'all(-1e4 <= x <= 1e4 for l in o["results"]["query_corr"] for x in l) and
+    all(x > 0 for l in o["results"]["query_std"] for x in l) and any(x != 0 for l in o["results"]["query_corr"] for x in l)'
+json 'sizes' "$work/numbers.json" 'all(len(l) == o["model"]["n_head"] * d * (d - 1) // 2 for d in [o["model"]["n_embd_head"]] for l in o["results"]["query_corr"])'
 # A filter is a mean of directions of length 1.
-json 'filters' "$made" 'all(0 < sum(x * x for x in h) <= 1.00001 for l in o["results"]["filter"] for h in l)'
+json 'filters' "$work/numbers.json" 'all(0 < sum(x * x for x in l[h:h + d]) <= 1.00001 for d in [o["model"]["n_embd_head"]]
+    for l in o["results"]["filter"] for h in range(0, len(l), d))'
 run_stats 'two threads' -t 2 -o "$work/two.json" && same 'any number of threads' "$made" "$work/two.json"
 
 # Killed when some units are done, then taken up again.
@@ -48,7 +64,8 @@ bad 'of another model' 'another model' plan -m "$tiny/tiny-gemma3.gguf" --tokens
 
 # Layers with a sliding window have rows of 0.
 good 'a sliding window' calibrate stats -m "$tiny/tiny-gemma3.gguf" --set pieces=1,length=64 -o "$work/swa.json"
-json 'rows of 0' "$work/swa.json" 'len({all(x == 0 for x in l[0]) for l in o["results"]["filter"]}) == 2'
+unpacked "$work/swa.json"
+json 'rows of 0' "$work/numbers.json" 'len({all(x == 0 for x in l) for l in o["results"]["filter"]}) == 2'
 
 # Bad input.
 head -c 700 share/text/calibration.txt >"$work/short.txt"

@@ -2,7 +2,7 @@
 # What README and docs name is there: linked files and headings, files in backquotes, commands, their options, methods,
 # tests. docs/reference/methods.md is printed by the command (methods_doc.sh) and only its links are looked at here.
 # Every page can be reached from README, pages that users open are short, no comment hides in a sentence, and every decision that code
-# cites by its number is in the table of docs/internals/design.
+# cites by its number is in the table of docs/internals/design. All files name one version.
 . "$(dirname "$0")/lib.sh"
 
 cat >"$work/check.py" <<'PY'
@@ -155,6 +155,22 @@ def check_decisions():
 
 
 checked = 0
+def check_version():
+    """Every file that names the version has that of CMakeLists.txt."""
+    version = re.search(r"^project\(winnow VERSION ([\d.]+)", open("CMakeLists.txt", encoding="utf-8").read(), flags=re.M).group(1)
+    for path, pattern in (("include/winnow.h", r'WNW_VERSION_STRING "([\d.]+)"'), ("debian/changelog", r"\Awinnow \(([\d.]+)\)"),
+                          ("CHANGELOG.md", r"^## ([\d.]+) \(\d{4}-\d\d-\d\d\)$"), ("docs/reference/wkv.md", r'"writer": "([\d.]+)"'),
+                          ("records/RUNS.csv", r"^winnow-records-([\d.]+)\.tar\.xz")):
+        if os.path.exists(path):
+            found = re.search(pattern, open(path, encoding="utf-8").read(), flags=re.M)
+            if not found or found.group(1) != version:
+                faults.append(f"{path}: version {found.group(1) if found else 'missing'}, and CMakeLists.txt has {version}")
+    header = dict(re.findall(r"#define WNW_VERSION_(MAJOR|MINOR|PATCH)\s+(\d+)", open("include/winnow.h", encoding="utf-8").read()))
+    if ".".join(header.get(k, "?") for k in ("MAJOR", "MINOR", "PATCH")) != version:
+        faults.append("include/winnow.h: WNW_VERSION_MAJOR, _MINOR and _PATCH are another version")
+
+
+check_version()
 # docs/src has what pages are rendered from (scripts/records.py); the pages are looked at.
 pages = sorted(p for p in glob.glob("docs/**/*.md", recursive=True) if not p.startswith("docs/src/"))
 check_reachable(pages)

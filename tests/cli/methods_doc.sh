@@ -9,6 +9,12 @@ good 'markdown' methods --markdown "${costs[@]}" && {
         fail "docs/reference/methods.md is out of date, run make docs: $(diff docs/reference/methods.md "$work/out" | head -5)"
     cp "$work/out" "$work/page"
 }
+# The tree of questions is drawn from its last table, and has no more than six.
+python3 scripts/choice_tree.py --check <"$work/page" 2>"$work/err" || fail "docs/images/choice.svg: $(cat "$work/err")"
+python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' docs/images/choice.svg || fail 'choice.svg is no XML'
+sed 's/`keydiff-shares`/`keydiff-other`/' "$work/page" | python3 scripts/choice_tree.py --check 2>/dev/null && fail 'another choice is the same picture'
+awk '{ print } /^\| everything else/ { for (i = 0; i < 4; i++) print "| question " i " | `full` | | |" }' "$work/page" | python3 scripts/choice_tree.py --check 2>"$work/err"
+grep -q 'at most 6' "$work/err" || fail "nine questions: $(cat "$work/err")"
 # Every preset and part has its section, every part says what it computes.
 good 'list' methods && {
     for name in $(awk '/^Presets:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }' "$work/out"); do

@@ -17,6 +17,16 @@ for folder in map(pathlib.Path, sys.argv[1:]):
     prints = {json.load(open(f))["model"]["fingerprint"] for f in folder.glob("*.json")}
     assert len(prints) == 1 and len(prints.pop()) == 32, (folder, prints)
 PY
+# The statistics were shipped as digits before they were texts; these are the hashes of the numbers that the digits had.
+py share/profiles <<'PY' || fail 'the statistics of queries are not the numbers that were shipped as digits'
+import base64, hashlib, json, sys
+hashes = {"smollm2-135m": "698b7b2da50a189eb6ce38b95febf14e9c8c832c2fc063bb83f5a58264971cab",
+          "qwen2.5-coder-0.5b": "da1d255950e1ade89ae7dcc1cf3db439e34123aea495327e10b5bda0c4ab29a1"}
+for model, known in hashes.items():
+    results = json.load(open(f"{sys.argv[1]}/{model}/stats.json"))["results"]
+    numbers = b"".join(base64.b64decode(x, validate=True) for key in ("query_mean", "query_std", "query_corr", "filter") for x in results[key])
+    assert hashlib.sha256(numbers).hexdigest() == known, model
+PY
 for file in {smollm2-135m,qwen2.5-coder-0.5b}/{srh,layers,heads,stats,compiler-b512,curves,shares}; do
     [ -f "share/profiles/$file.json" ] || fail "there is no profile $file"
 done

@@ -194,6 +194,10 @@ def profile(kind, settings, results):
                        "data": {"text": "made up"}, "results": results}, separators=(",", ":")).encode()
 
 
+def packed(form, *numbers):
+    return base64.b64encode(struct.pack(form, *numbers)).decode()
+
+
 def profiles():
     ranks, means = [[0, 1, 2, 3], [3, 2, 1, 0]], [[0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]]
     own = {
@@ -211,12 +215,15 @@ def profiles():
         "stats-of-correlations": profile("stats", {}, {"query_mean": [[[0.5] * 8] * 4] * 2, "query_std": [[[2] * 8] * 4] * 2,
                                                        "query_corr": [[[0, 5000, -5000, 10000] * 7] * 4] * 2,
                                                        "filter": [[[0.25, -0.5] * 4] * 2] * 2}),
+        "stats-as-texts": profile("stats", {}, {"query_mean": [packed("<32f", *[0.5] * 32)] * 2, "query_std": [packed("<32f", *[2] * 32)] * 2,
+                                                "query_corr": [packed("<112h", *[0, 5000, -5000, 10000] * 28)] * 2,
+                                                "filter": packed("<32f", *[0.25, -0.5] * 16)}),
         "curves": profile("curves", {"policy": "snapkv:window=8+uniform"}, {"ratio": [0.2, 0.8], "keep": [[[1, 0.5]] * 2, [[0.25, 0]] * 2]}),
         "shares": profile("shares", {"target": "kvzip"}, {"size": [0.5, 0.25], "layers": [1], "share": [[[1, 1], [0.75, 0.25]],
                                                                                                          [[1, 1], [0.5, 0]]]}),
         "gate": profile("gate", {"features": ["lk", "keydiff", "ea", "lev"]}, {"weight": [[[0.5, 1, -1, 0.25]] * 2] * 2, "bias": [[-2, -3]] * 2}),
         "quality": profile("quality", {}, {"dropped": [0.1, 0.4], "replay": [0.02, 0.3], "replay_kept": [0.6, 0.2]}),
-        "inputgate": profile("inputgate", {"form": "linear", "n_embd": 1}, {"layers": [base64.b64encode(struct.pack("<4f", 1, 2, -1, -2)).decode(), ""]}),
+        "inputgate": profile("inputgate", {"form": "linear", "n_embd": 1}, {"layers": [packed("<4f", 1, 2, -1, -2), ""]}),
         "foreign-ranks": json.dumps({"0": [3, 1, 2, 0], "1": [0, 1, 2, 3]}).encode(),
         "foreign-heads": json.dumps({f"{layer}-{head}": [0.1, 0.2] for layer in range(2) for head in range(4)}).encode(),
         "foreign-weights": json.dumps({"shape": [2, 4], "W_head": [[1, 1, 0.9, 1.1]] * 2}).encode(),
@@ -370,6 +377,22 @@ def slot(kind, notes, n_tokens, state, recipe=b"keydiff"):
     return bytes([kind | 1]) + b"winnow slot 4\n\0\0" + head + bytes(8) + struct.pack(f"<{len(notes)}i", *notes) + parts
 
 
+def park(key, image, recipe=b"keydiff", sealed=1, fingerprint=b"7f"):
+    asked = struct.pack("<512s512siiqdQii", recipe, b"", 1, 0, 5, 0.0, 0, 2, 0)
+    head = b"winnow park 1\n\0\0" + struct.pack("<24sQQQ32sii", fingerprint, len(key), len(image), 0, bytes(range(32)), 3, 1)
+    # The target sets the checksums.
+    return bytes([sealed]) + head + asked + asked + bytes(8) + key + image
+
+
+def parks():
+    """Parked prompts as fuzz_park.c takes them."""
+    yield "whole", park(b"A text.", b"a slot" * 9)
+    yield "empty", park(b"", b"")
+    yield "unsealed", park(b"A text.", b"a slot", sealed=0)
+    yield "model", park(b"A text.", b"a slot", fingerprint=b"other")
+    yield "recipe", park(b"A text.", b"a slot", recipe=b'a "quote"')
+
+
 def slots():
     start = struct.pack("<Ii", 0xAF143CD8, 2)
     ids = list(range(5, 13))
@@ -412,6 +435,8 @@ def main():
         put(folder, "body", name, data)
     for name, data in slots():
         put(folder, "slot", name, data)
+    for name, data in parks():
+        put(folder, "park", name, data)
     for i, recipe in enumerate(RECIPES):
         put(folder, "policy", f"{i:02}", recipe.encode())
 

@@ -320,7 +320,7 @@ with serve("--budget", "200", slots=1) as s:
     check("and answers as if nothing had been there", abs(p[0] - q[0]) < CLOSE, p, q)
 
 # Cells that no sequence has any more take no memory.
-with serve("--policy", "keydiff", "--budget", "100", slots=2) as s:
+with serve("--policy", "keydiff", "--budget", "100", "--park", "0", slots=2) as s:
     stream = {"n_predict": 4000, "ignore_eos": True, "temperature": 0, "stream": True, "id_slot": 0}
     want = s.complete(document, 12, id_slot=0)
     came = s.leave("/completion", {**stream, "prompt": other}, lambda came: came.count(b"data: ") > 5)
@@ -337,7 +337,7 @@ with serve("--policy", "keydiff", "--budget", "100", slots=2) as s:
     check("a slot is erased", s.ask("/slots/0?action=erase", "{}").status == 200 and slot(s, 0)["tokens"] == 0, kv(s))
 
 # The server looks for clients that have left once a second, so the prompt is one that takes longer to read.
-with serve("--policy", "keydiff", "--budget", "100", slots=2, model=f"{TINY}/../smollm2-135m.gguf") as s:
+with serve("--policy", "keydiff", "--budget", "100", "--park", "0", slots=2, model=f"{TINY}/../smollm2-135m.gguf") as s:
     want = s.complete(ids(100, 1), 4, id_slot=0)
     s.leave("/completion", {**stream, "prompt": ids(7000, 5)}, lambda came: slot(s, 0)["tokens"] >= 512)
     check("a client that leaves while its prompt is read leaves nothing", until(lambda: slot(s, 0)["tokens"] == 0), kv(s))

@@ -44,7 +44,8 @@ for name in RULER kvpress LongBench MInference; do # whose prompts are quoted
 done
 lib=$(dirname "$(find "$prefix" -name libwinnow.so)")
 [ "$(readelf -d "$lib/libwinnow.so" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')" = libwinnow.so.0 ] || fail "soname"
-[ "$("$prefix/bin/winnow" --version 2>&1 | grep -c '0\.1\.0')" -ge 1 ] || fail "the installed command does not run"
+version=$(sed -n 's/^project(winnow VERSION \([0-9.]*\).*/\1/p' "$top/CMakeLists.txt")
+"$prefix/bin/winnow" --version 2>&1 | grep -qwF "$version" || fail "the installed command does not run"
 if readelf -d "$lib/libwinnow.so" "$prefix/bin/winnow" | grep -E 'R(UN)?PATH' | grep -q '\.cache/'; then
     fail "it needs a user's cache folder"
 fi

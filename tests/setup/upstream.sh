@@ -31,6 +31,26 @@ patched 'a function that is no longer const' 'do not compile with its headers' '
 patched 'a node that is not known' 'nodes that are not known: do_statement, walrus_expression' \
     '$ a struct do_statement : public statement {};\nstruct walrus_expression : public expression {};'
 
+# ---- ggml's private header ----
+private=$user_cache/llama-source/ggml/src/ggml-backend-impl.h
+if [ -f "$private" ]; then
+    # bridge NAME PATTERN EXPRESSION, a sed expression on the header
+    bridge() {
+        local said
+        mkdir -p "$work/private"
+        sed "$3" "$private" >"$work/private/ggml-backend-impl.h"
+        said=$(asked "wnw_bridge_misfit(answer ${CC:-cc} $work/private $top $site/include)")
+        if [ -z "$2" ]; then
+            [ -z "$said" ] || fail "$1: $said"
+        else
+            [[ "$said" =~ $2 ]] && [ "$(wc -l <<<"$said")" -eq 1 ] || fail "$1: not one line with /$2/: $said"
+        fi
+    }
+    bridge 'ggml as it is' '' ''
+    bridge 'a function that is gone' 'does not compile with its headers \(error: .*graph_optimize' '/(\*graph_optimize)/d'
+    bridge 'a function with another parameter' 'does not compile' 's/(\*graph_compute)\( *\)(ggml_backend_t backend,/(*graph_compute)(int order, ggml_backend_t backend,/'
+fi
+
 # ---- libllama's form of a sequence ----
 sed 's/\(LLAMA_STATE_SEQ_VERSION\) .*/\1 4/' "$site/include/llama.h" >"$work/llama.h"
 [ "$(asked "wnw_sequence_version(answer $site/include/llama.h)")" = 3 ] || fail 'the version of sequences'

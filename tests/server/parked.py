@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Parked conversations of `winnow serve`: parked.py WINNOW
+
+More conversations than slots: each goes on where it was, from memory or from a folder, with the answers of a server with a slot for each. What is
+parked belongs to the API key that brought it. Limits are kept, and what cannot be used is passed over.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from llama_server import TINY, Server, at_once, check, finish, ids, nearly_same, until
+
+winnow = sys.argv[1]
+# The same computation with other rows in a batch.
+CLOSE = 0.02
+N, TURNS, LENGTH = 6, 3, 300
+
+
+def serve(*options, slots=2, model="tiny-llama.gguf", policy=("--policy", "full"), rest=()):
+    return Server([winnow, "serve", "-m", f"{TINY}/{model}", "--port", "0", "--slots", str(slots), *policy, *options, "--", "-t", "1", *rest])
+
+
+def kv(s):
+    return s.ask("/winnow/kv").json
+
+
+def parked(s):
+    return kv(s)["parked"]
+
+
+def cached(answer):
+    return answer["timings"]["cache_n"]
+
+
+def begin(i):
+    return ids(LENGTH, i)
+
+
+def turn(i, t):
+    return ids(40, 100 * t + i)
+
+
+def talk(s, n=N, turns=TURNS, **more):
+    """Conversations in turn, each with its own earlier turns; the answers [turn][conversation]."""
+    texts, out = [begin(i) for i in range(n)], []
+    for t in range(turns):
+        out.append([])
+        for i in range(n):
+            texts[i] = texts[i] + turn(i, t)
+            answer = s.complete(texts[i], 6, **more)
+            texts[i] = texts[i] + answer["tokens"]
+            out[-1].append(answer)
+    return out
+
+
+def says(s, text):
+    return [line for line in s.log().splitlines() if line.startswith("winnow") and text in line]
+
+
+# Answers are those of a server that never parks.
+for name, policy in (("full", ("--policy", "full")), ("keydiff", ("--policy", "keydiff", "--budget", "120")), ("ratio", ("--policy", "keydiff", "--ratio", "0.5"))):
+    with serve("--park", "0", slots=N, policy=policy) as s:
+        want = talk(s)
+        check(f"{name}: nothing is parked where it is off", parked(s)["parked"] == 0 and parked(s)["bytes_most"] == 0, kv(s))
+    with serve("--park", "64M", policy=policy) as s:
+        got = talk(s)
+        now = parked(s)
+        check(f"{name}: later turns read what is new alone", all(a["timings"]["prompt_n"] <= 42 for t in got[1:] for a in t), [[a["timings"]["prompt_n"] for a in t] for t in got])
+        check(f"{name}: and are answered as without parking", all(nearly_same(a, b, CLOSE) for x, y in zip(want, got) for a, b in zip(x, y)))
+        check(f"{name}: each is parked once", now["in_memory"] <= N and now["used"] == N * (TURNS - 1) and now["evicted"] == 0 and now["on_disk"] == 0, now)
+        text = s.ask("/metrics").text
+        check(f"{name}: metrics", f"winnow:parked_used_total {now['used']}\n" in text and "winnow:parked_bytes " in text)
+        size = now["bytes"]
+    if name == "full":
+        whole = size
+check("what is compressed takes less", size < 0.75 * whole, size, whole)
+
+# A whole slot is compressed further when it is parked, and goes on.
+with serve("--park", "64M", "--park-ratio", "0.75") as s:
+    got = talk(s)
+    check("--park-ratio: later turns read what is new alone", all(a["timings"]["prompt_n"] <= 42 for t in got[1:] for a in t), [[a["timings"]["prompt_n"] for a in t] for t in got])
+    check("--park-ratio: takes a part of the bytes", parked(s)["bytes"] < 0.5 * whole and kv(s)["compressions"] > 0, parked(s), whole)
+
+# Memory alone has room for two of six: the oldest are gone, and read again.
+with serve("--park", str(2 * whole // N + whole // N // 2)) as s:
+    got = talk(s, turns=2)
+    now = parked(s)
+    check("a small --park holds its limit", now["bytes"] <= now["bytes_most"] and now["evicted"] > 0 and now["in_memory"] <= 2, now)
+    a = s.complete(begin(N - 3) + turn(N - 3, 0), 1)
+    check("and has the newest", cached(a) > LENGTH, a["timings"])
+with serve("--park", "4K") as s:
+    talk(s, turns=2)
+    check("--park smaller than one conversation: said once", len(says(s, "--park allows 4096")) == 1 and parked(s)["bytes"] == 0, s.log()[-600:], parked(s))
+
+# Two forks of one conversation, from one parked prompt.
+with serve("--park", "64M", slots=1) as s:
+    s.complete(begin(1), 1)
+    s.complete(begin(2), 1)
+    a = s.complete(begin(1)[:200] + ids(30, 77), 4)
+    b = s.complete(begin(1)[:250] + ids(30, 78), 4)
+    check("forks begin with what they share", 190 <= cached(a) <= 201 and 240 <= cached(b) <= 251, a["timings"], b["timings"])
+
+# Owners: the same text under another key is read.
+with serve("--park", "64M", slots=1) as s:
+    def ask(i, prompt, header="Authorization"):
+        value = ("one", "two")[i]
+        headers = {header: f"Bearer {value}" if header == "Authorization" else value}
+        return s.ask("/completion", {"prompt": prompt, "n_predict": 1, "temperature": 0}, headers).json
+    ask(0, begin(1))
+    ask(0, begin(2))
+    n = parked(s)["used"]
+    check("another key's is read anew", cached(ask(1, begin(1) + [30])) < 5 and parked(s)["used"] == n)
+    check("the same key's comes back", cached(ask(0, begin(2) + [30])) >= LENGTH - 1, parked(s))
+    check("under any header that has it", cached(ask(0, begin(1) + [31], "x-api-key")) >= LENGTH - 1, parked(s))
+
+# Reuse rules are those of slots.
+with serve("--park", "64M", slots=1) as s:
+    s.complete(begin(1), 1, winnow={"policy": "keydiff", "budget": 60})
+    s.complete(begin(2), 1)
+    check("kept for another policy: read anew", cached(s.complete(begin(1) + [30], 1)) == 0)
+    s.complete(begin(2) + [30], 1)
+    check("for the same: it goes on", cached(s.complete(begin(1) + [31], 1, winnow={"policy": "keydiff", "budget": 60})) >= LENGTH)
+    s.complete(begin(2) + [31], 1)
+    check("never: it is read", cached(s.complete(begin(1) + [32], 1, winnow={"policy": "keydiff", "budget": 60, "reuse": "never"})) == 0)
+    # A slot that was restored and cut back is saved as what it is.
+    s.complete(begin(2) + [32], 1)
+    s.complete(begin(1)[:250] + [33], 1)
+    s.complete(begin(3), 1)
+    check("parked again after it was cut back", cached(s.complete(begin(1)[:250] + [33, 34], 1)) >= 250 and not says(s, "passed over"), s.log()[-600:])
+
+# Chats in their routes, at once.
+with serve("--park", "64M", policy=("--policy", "auto", "--ratio", "0.5")) as s:
+    def chat(i, messages):
+        r = s.ask("/v1/chat/completions", {"messages": messages, "max_tokens": 4, "temperature": 0})
+        check("a chat is answered", r.status == 200, r.text)
+        return messages + [{"role": "assistant", "content": r.json["choices"][0]["message"]["content"]}], r.json["timings"]
+    words = [" ".join(f"w{x}" for x in ids(120, i)) for i in range(8)]
+    first = at_once(*[lambda i=i: chat(i, [{"role": "user", "content": words[i]}])[0] for i in range(8)])
+    second = at_once(*[lambda m=m: chat(0, m + [{"role": "user", "content": "and then?"}])[1] for m in first])
+    check("chats come back", sum(t["cache_n"] > 200 for t in second) == 8, second)
+    r = s.ask("/v1/messages", {"messages": first[0] + [{"role": "user", "content": "and now?"}], "max_tokens": 4})
+    check("on another route, too", r.status == 200 and r.json["usage"].get("cache_read_input_tokens", 999) > 200, r.text)
+
+# Models with windows, and with recurrent layers.
+for model in ("foreign/gemma4.gguf", "foreign/lfm2.gguf", "tiny-gemma3.gguf"):
+    with serve("--park", "0", slots=3, model=model) as s:
+        want = [s.complete(ids(120, i, 5, 50), 4) for i in range(3)]
+        want = [s.complete(ids(120, i, 5, 50) + w["tokens"] + ids(10, i + 9, 5, 50), 4) for i, w in enumerate(want)]
+    with serve("--park", "64M", slots=1, model=model) as s:
+        got = [s.complete(ids(120, i, 5, 50), 4) for i in range(3)]
+        got = [s.complete(ids(120, i, 5, 50) + w["tokens"] + ids(10, i + 9, 5, 50), 4) for i, w in enumerate(got)]
+        check(f"{model}: answers as without parking", all(nearly_same(a, b, 0.1) for a, b in zip(want, got)), s.log()[-400:])
+        check(f"{model}: comes back", all(cached(a) > 100 for a in got), [a["timings"] for a in got], parked(s), s.log()[-600:])
+
+# A folder: what has no room in memory is there.
+with tempfile.TemporaryDirectory() as folder:
+    with serve("--park", str(whole // N * 2), "--state", folder) as s:
+        got = talk(s)
+        check("from the folder: later turns read what is new alone", all(a["timings"]["prompt_n"] <= 42 for t in got[1:] for a in t), [[a["timings"]["prompt_n"] for a in t] for t in got])
+        check("each has its file", until(lambda: parked(s)["on_disk"] >= N - 2) and parked(s)["bytes"] <= parked(s)["bytes_most"], parked(s))
+        files = [f for f in os.listdir(folder) if f.endswith(".park")]
+        check("in files of their own, for nobody else", len(files) <= N and all(os.stat(f"{folder}/{f}").st_mode & 0o77 == 0 for f in files), os.listdir(folder))
+        two = subprocess.run([winnow, "serve", "-m", f"{TINY}/tiny-llama.gguf", "--port", "0", "--state", folder], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        check("two servers on one folder", two.returncode == 2 and len([x for x in two.stderr.splitlines() if "another server uses this folder" in x]) == 1, two.stderr[-600:])
+        # Files that are cut and flipped while the server runs.
+        for i, f in enumerate(sorted(files)):
+            with open(f"{folder}/{f}", "r+b") as x:
+                if i % 2:
+                    x.truncate(os.path.getsize(x.name) // 2)
+                else:
+                    x.seek(-1000, 2)
+                    x.write(b"flipped!")
+        more = talk(s)
+        check("damaged files are passed over, and all is answered as before", all(nearly_same(a, b, CLOSE) for x, y in zip(got, more) for a, b in zip(x, y)) and
+              0 < len(says(s, "is passed over: it is damaged")) <= len(files), s.log()[-900:])
+        check("SIGTERM ends it", s.stop() == 0)
+    with serve("--park", "0", "--state", folder, "--park-disk", str(whole // N * 3)) as s:
+        talk(s, turns=2)
+        check("a folder alone, with a limit", until(lambda: parked(s)["disk_bytes"] <= parked(s)["disk_bytes_most"]) and parked(s)["on_disk"] > 0 and parked(s)["in_memory"] == 0, parked(s))
+        check("the folder has no more than that", until(lambda: sum(os.path.getsize(f"{folder}/{f}") for f in os.listdir(folder)) <= whole // N * 3), os.listdir(folder))
+
+# Folders that cannot be used.
+for name, path in (("a file", __file__), ("no folder above", "/nonexistent/there"), ("read-only", "/proc")):
+    done = subprocess.run([winnow, "serve", "-m", f"{TINY}/tiny-llama.gguf", "--port", "0", "--state", path], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    lines = [x for x in done.stderr.splitlines() if x.startswith("winnow") and "--state" in x]
+    check(f"refused: {name}", done.returncode == 2 and len(lines) == 1, done.returncode, done.stderr[-600:])
+# A disk that takes no more: what is parked stays in memory.
+limited = ["bash", "-c", 'trap "" XFSZ; ulimit -f 200; exec "$@"', "bash"]
+with tempfile.TemporaryDirectory() as folder:
+    with Server([*limited, winnow, "serve", "-m", f"{TINY}/tiny-llama.gguf", "--port", "0", "--slots", "2", "--policy", "full", "--state", folder, "--", "-t", "1"]) as s:
+        got = talk(s)
+        check("a full disk: later turns read what is new alone", all(a["timings"]["prompt_n"] <= 42 for t in got[1:] for a in t), s.log()[-600:])
+        check("a full disk: said once", len(says(s, "is not written and stays in memory")) == 1 and os.listdir(folder) == ["winnow.lock"], s.log()[-600:], os.listdir(folder))
+finish()
