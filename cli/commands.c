@@ -217,7 +217,8 @@ const struct app_command cli_commands[] = {
      .usage =
          "[-m MODEL] [--policy RECIPE] [SIZE] [--slots N] [--port P] [options] [-- OPTIONS OF LLAMA-SERVER]",
      .notes = "A request can set its own policy and size with \"winnow\": {\"policy\": RECIPE, \"budget\": "
-              "N}. GET\n/winnow/kv shows the slots. See docs/use/server.md.",
+              "N}. GET\n/winnow/kv shows the slots. The body of a request has at most 64 MiB. "
+              "See\ndocs/use/server.md.",
      .groups = serve_groups,
      .max_rest = 256,
      .args_size = sizeof(struct cli_args),
