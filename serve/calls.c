@@ -6,6 +6,7 @@
  *
  * All but the first function is called by the thread that decodes.
  */
+#include "serve/breaks.h"
 #include "serve/decode.h"
 #include "serve/document_cells.h"
 #include "serve/grammar.h"
@@ -46,6 +47,13 @@ void llama_free(struct llama_context *ctx)
     if (ctx && ctx == w.ctx)
         serve_unwatch(&w);
     REAL(llama_free)(ctx);
+}
+
+/* The server's loop has ended, and its context is still there. */
+void serve_park_slots(void)
+{
+    if (w.ctx)
+        serve_saved_park_all(&w);
 }
 
 /* ---- Batches ---- */
@@ -184,6 +192,8 @@ static void bury(int32_t seq)
 
 bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, llama_pos p1)
 {
+    if (is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots && p1 < 0)
+        serve_breaks_note(&w, seq_id, p0);
     const bool removed = REAL(llama_memory_seq_rm)(mem, seq_id, p0, p1);
     if (removed && is_watched(mem) && seq_id < w.n_slots) {
         const int32_t n = seq_id >= 0 ? w.sequences.of[seq_id].n : -1;

@@ -6,7 +6,6 @@
 #include "serve/documents.h"
 #include "serve/memory.h"
 #include "serve/origins.h"
-#include "serve/parks.h"
 #include "winnow_bridge.h"
 #include "winnow_calibrate.h"
 #include "winnow_method.h"
@@ -118,7 +117,7 @@ static uint64_t default_park(void)
     return eighth < UINT64_C(4) << 30 ? eighth : UINT64_C(4) << 30;
 }
 
-static void open_parks(void)
+static void read_parks(void)
 {
     const char *ratio = getenv("WINNOW_SERVE_PARK_RATIO");
     config.state = getenv("WINNOW_SERVE_STATE");
@@ -132,16 +131,7 @@ static void open_parks(void)
     if (!WNW_SERVE_ROUTES) { /* nothing sees requests */
         config.park = 0;
         config.state = NULL;
-        return;
     }
-    const int status = serve_parks_open(&(struct serve_parks_limits){.memory = config.park,
-                                                                     .disk = config.park_disk,
-                                                                     .folder = config.state,
-                                                                     .fingerprint = config.fingerprint});
-    if (status == WNW_E_NOMEM)
-        serve_refuse(wnw_last_error());
-    if (status != WNW_OK)
-        serve_refuse_input(wnw_last_error());
 }
 
 /* ---- Policies ---- */
@@ -289,7 +279,7 @@ static void read_environment(void)
                      "server does not call what it should: it "
                      "has no documents and no cap (--document, --kv-bytes)");
     read_documents(documents);
-    open_parks();
+    read_parks();
 }
 
 /* Whether an option or a variable of llama.cpp gives the model a projector. */
@@ -301,8 +291,8 @@ static bool has_projector(int argc, char **argv)
     return getenv("LLAMA_ARG_MMPROJ") || getenv("LLAMA_ARG_MMPROJ_URL");
 }
 
-/* The C library gives the arguments of main to what runs before it, too. */
-__attribute__((constructor)) static void begin(int argc, char **argv)
+/* The C library gives the arguments of main to what runs before it, too. It runs before park_begin.c, which needs it. */
+__attribute__((constructor(SERVE_FIRST))) static void begin(int argc, char **argv)
 {
     serve_memory_begin();
     wnw_set_log(say, NULL);

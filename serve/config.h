@@ -10,6 +10,7 @@
 extern "C" {
 #endif
 
+#define SERVE_FIRST 1000 /* of constructors: the settings before what needs them */
 enum { SERVE_MAX_SLOTS = 64, SERVE_TEXT = 512 /* bytes of a sentence */ };
 
 struct serve_config {

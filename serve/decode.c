@@ -2,6 +2,7 @@
 #include "serve/decode.h"
 
 #include "serve/automatic.h"
+#include "serve/breaks.h"
 #include "serve/compress.h"
 #include "serve/document_cells.h"
 #include "serve/sample.h"
@@ -98,7 +99,9 @@ static void learn(struct serve_watched *w, int32_t seq, int32_t row, int32_t own
                 cells[k++] = cells[i];
         if (k == pos && (k == 0 || cells[k - 1] - cells[0] == k - 1)) {
             for (int32_t i = 0; i < k; i++)
-                serve_sequences_add(&w->sequences, seq, i, cells[i], -1);
+                serve_sequences_add(&w->sequences, seq, i, cells[i],
+                                    i < w->n_restored[seq] ? w->restored[seq][i] : -1);
+            serve_watched_restored(w, seq, NULL, 0);
             s->n_unknown = 0;
             s->recount = true;
         }
@@ -165,8 +168,10 @@ static void take(struct serve_watched *w, const struct serve_batch *b)
         s->n_new += r.n_silent + ended;
         s->reading = !r.ends;
         serve_watched_report(w, seq);
-        if (ended)
+        if (ended) {
+            serve_breaks_tell(w, seq, serve_document_cells_shared(w, seq));
             finish_prompt(w, seq);
+        }
     }
     serve_watched_tell(w, false, false);
 }

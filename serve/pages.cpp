@@ -4,6 +4,7 @@
 #include "serve/bodies.h"
 #include "serve/documents.h"
 #include "serve/inspect.h"
+#include "serve/parking.hpp"
 #include "serve/replies.hpp"
 #include "serve/slots.h"
 
@@ -81,9 +82,10 @@ server_http_res_ptr inspect(const server_http_req &req)
     return html(text.get(), n);
 }
 
-server_http_res_ptr show(const server_http_req &)
+server_http_res_ptr show(const server_http_req &req)
 {
-    return reply(200, c_text(serve_slots_json()));
+    const serve_owner owner = owner_of(req);
+    return reply(200, c_text(serve_slots_json(&owner)));
 }
 
 server_http_res_ptr with_metrics(const server_http_context::handler_t &route, const server_http_req &req)

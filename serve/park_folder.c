@@ -34,6 +34,20 @@ static bool is_name(const char *name, uint64_t *id)
     return *id > 0 && strcmp(name, again) == 0;
 }
 
+/* Whether a name is of a file that was being written, winnow-NUMBER.park.PROCESS-NUMBER.tmp. */
+static bool is_half(const char *name)
+{
+    char begin[NAME];
+    uint64_t id;
+    const char *park = strstr(name, ".park.");
+    const size_t n = strlen(name), n_begin = park ? (size_t)(park - name) + 5 : 0;
+    if (n_begin == 0 || n_begin >= sizeof begin || n < 4 || strcmp(name + n - 4, ".tmp") != 0)
+        return false;
+    memcpy(begin, name, n_begin);
+    begin[n_begin] = '\0';
+    return is_name(begin, &id);
+}
+
 static char *path_of(const struct serve_park_folder *f, uint64_t id)
 {
     char name[NAME];
@@ -116,7 +130,7 @@ static int list_files(struct list *list, const struct serve_park_folder *f)
             rc = wnw__fail(WNW_E_NOMEM, "no memory for the parked prompts of a folder");
         else if (is_name(e->d_name, &id) && lstat(path, &st) == 0 && S_ISREG(st.st_mode))
             rc = add_entry(list, id, &st);
-        else if (strncmp(e->d_name, "winnow-", 7) == 0 && wnw__whole_file_is_abandoned(path))
+        else if (is_half(e->d_name) && wnw__whole_file_is_abandoned(path))
             unlink(path);
         free(path);
     }

@@ -52,6 +52,26 @@ bool put(const server_http_req &req, int32_t slot, serve_slot_read &read)
     return good;
 }
 
+void park(const server_http_req &req, serve_claim &claim, serve_lost &lost)
+{
+    char name[48];
+    unpacked slot;
+    const int32_t ticket = serve_park_ticket(name, lost.replaced);
+    if (ticket < 0)
+        return;
+    act_on_slot(req, lost.slot, "save", c_text(serve_body_file(name)));
+    if (!serve_park_end(&slot.read, ticket))
+        return;
+    lost.about.n_tokens = slot.read.file.n_sequence;
+    if (slot.read.file.compressed && !lost.about.compressed) { // by --park-ratio
+        lost.about.compressed = true;
+        lost.about.by = lost.about.want;
+        if (lost.slot == claim.slot)
+            claim.no_reuse = true;
+    }
+    serve_parks_put(&lost.about, &slot.read);
+}
+
 } // namespace
 
 serve_owner owner_of(const server_http_req &req)
@@ -71,22 +91,8 @@ serve_owner owner_of(const server_http_req &req)
 void park_lost(const server_http_req &req, serve_claim &claim)
 {
     for (serve_lost *lost = claim.lost; lost; lost = lost->next) {
-        char name[48];
-        unpacked slot;
-        const int32_t ticket = serve_park_ticket(name, lost->replaced);
-        if (ticket < 0)
-            return;
-        act_on_slot(req, lost->slot, "save", c_text(serve_body_file(name)));
-        if (!serve_park_end(&slot.read, ticket))
-            continue;
-        lost->about.n_tokens = slot.read.file.n_sequence;
-        if (slot.read.file.compressed && !lost->about.compressed) { // by --park-ratio
-            lost->about.compressed = true;
-            lost->about.by = lost->about.want;
-            if (lost->slot == claim.slot)
-                claim.no_reuse = true;
-        }
-        serve_parks_put(&lost->about, &slot.read);
+        park(req, claim, *lost);
+        serve_slots_was_parked(lost);
     }
 }
 
@@ -96,8 +102,10 @@ void bring_parked(const server_http_req &req, serve_claim &claim, const serve_as
     if (claim.parked == 0)
         return;
     if (serve_parks_get(&back.read, claim.parked, ask.key, ask.key_len) == WNW_OK &&
-        put(req, claim.slot, back.read))
+        put(req, claim.slot, back.read)) {
         claim.no_reuse = false;
+        serve_slots_set_parked(claim.slot);
+    }
 }
 
 } // namespace serve

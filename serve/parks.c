@@ -289,6 +289,9 @@ bool serve_parks_are_on(void)
 /* What was noted of its tokens while they were read is not parked. "auto" takes another row then. */
 static bool may_begin(const struct parked *p, const struct serve_ask *ask)
 {
+    /* It would not be compressed again where little is new. */
+    if (ask->reuse == SERVE_REUSE_SAME && !serve_same_want(&p->about.want, &ask->want))
+        return false;
     return serve_may_reuse(&(struct serve_prefix){.key = p->about.key,
                                                   .key_len = p->about.key_len,
                                                   .want = &p->about.want,

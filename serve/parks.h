@@ -42,6 +42,9 @@ int serve_parks_get(struct serve_slot_read *out, uint64_t id, const char *key, s
 void serve_parks_print(FILE *f);
 void serve_parks_print_metrics(FILE *f);
 
+/* Parks what the slots hold, for the thread that has decoded (calls.c). */
+void serve_park_slots(void);
+
 /* ---- Slots on their way (park_tickets.c) ---- */
 
 /* A request that has a slot saved takes a ticket; the slot is saved under a name that says it. The decoding thread gives the slot, and who has the

@@ -198,5 +198,7 @@ void wrap_loop(void *server)
     real_loop(server);
     serve::set_ending();
     reader.join();
+    if (serve_settings()->state)
+        serve_park_slots();
     serve_parks_close();
 }

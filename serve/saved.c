@@ -168,6 +168,42 @@ void serve_saved_park(struct serve_watched *w, int32_t ticket, bool replaced, in
     serve_slot_read_clear(&slot);
 }
 
+/* The tokens of a slot, [*n], which the caller frees; NULL: not all are known, or no memory. */
+static int32_t *tokens_of(const struct serve_watched *w, int32_t seq, size_t *n)
+{
+    const struct serve_sequence *q = &w->sequences.of[seq];
+    const bool from_file = w->held[seq].n_unknown > 0;
+    const int32_t *ids = from_file ? w->restored[seq] : q->token;
+    *n = (size_t)(from_file ? w->held[seq].n_unknown : q->n);
+    bool known = *n > 0 && (!from_file || (size_t)w->n_restored[seq] >= *n);
+    for (size_t i = 0; known && i < *n; i++)
+        known = ids[i] >= 0;
+    int32_t *copy = known ? malloc(*n * sizeof *copy) : NULL;
+    if (copy)
+        memcpy(copy, ids, *n * sizeof *copy);
+    return copy;
+}
+
+void serve_saved_park_all(struct serve_watched *w)
+{
+    for (int32_t seq = 0; seq < w->n_slots && !w->blind; seq++) {
+        struct serve_slot_read slot = {0};
+        struct serve_park_about about;
+        size_t n;
+        int32_t n_tokens;
+        if (!serve_slots_take_prompt(seq, &about))
+            continue;
+        slot.notes = tokens_of(w, seq, &n);
+        if (slot.notes && take_slot(&slot.file, &slot.state, &n_tokens, w, seq, slot.notes, n) == WNW_OK)
+            serve_parks_put(&about, &slot);
+        else
+            fprintf(stderr, "winnow: slot %d is not parked: %s\n", (int)seq,
+                    slot.notes ? wnw_last_error() : "it has images, or its tokens are not known");
+        serve_slot_read_clear(&slot);
+        serve_park_about_clear(&about);
+    }
+}
+
 /* ---- Reading ---- */
 
 /* What a slot holds that was read from a file: its cells are not known until it is asked. */
@@ -194,6 +230,19 @@ static bool set_state(const struct serve_watched *w, const struct serve_slot_rea
     return llama_state_seq_set_data(w->ctx, x->state, x->file.state_bytes, seq) > 0;
 }
 
+/* Notes the tokens that a slot has now, unless there are images among them. */
+static void note_tokens(struct serve_watched *w, const struct serve_slot_read *x, int32_t seq)
+{
+    const int32_t n = x->file.n_sequence;
+    const uint64_t n_notes = x->file.n_tokens;
+    enum { HEAD = 3 }; /* a mark, a version and the number of tokens; a number of images follows them */
+    if (n_notes == (uint64_t)n)
+        serve_watched_restored(w, seq, x->notes, n);
+    else
+        serve_watched_restored(w, seq, n_notes >= (uint64_t)n + HEAD ? x->notes + HEAD : NULL,
+                               n_notes == (uint64_t)n + HEAD + 1 ? n : 0);
+}
+
 /* Puts what was read into a slot. Returns the file's bytes, 0 on failure. */
 static size_t put(struct serve_watched *w, const struct serve_slot_read *x, int32_t seq, int32_t *notes)
 {
@@ -208,6 +257,8 @@ static size_t put(struct serve_watched *w, const struct serve_slot_read *x, int3
         memcpy(notes, x->notes, (size_t)x->file.n_tokens * sizeof *notes);
     if (!w->blind) {
         w->held[seq] = good ? held_of(&x->file) : (struct serve_held){0};
+        if (good)
+            note_tokens(w, x, seq);
         serve_watched_report(w, seq);
         serve_watched_tell(w, false, false);
     }

@@ -168,6 +168,26 @@ int32_t serve_slots_stores(int32_t slot)
     return stores;
 }
 
+struct serve_how serve_slots_how(int32_t slot)
+{
+    const struct serve_slots *all = serve_slots_lock();
+    const struct serve_slot *s = &all->slot[slot];
+    const struct serve_how how = {.claim = s->claimed && !s->visited ? s->used : 0,
+                                  .parked = s->parked,
+                                  .no_reuse = s->no_reuse,
+                                  .owner = s->owner};
+    serve_slots_unlock();
+    return how;
+}
+
+void serve_slots_set_parked(int32_t slot)
+{
+    struct serve_slots *all = serve_slots_lock();
+    all->slot[slot].parked = true;
+    all->slot[slot].no_reuse = false;
+    serve_slots_unlock();
+}
+
 void serve_slots_report(int32_t slot, const struct serve_content *held)
 {
     struct serve_slots *all = serve_slots_lock();

@@ -68,7 +68,10 @@ struct serve_lost {
     int32_t slot;
     bool replaced; /* the request uses nothing of it */
     struct serve_park_about about;
-    struct serve_lost *next;
+    struct serve_owner owner;
+    char *key; /* [key_len] the same text; requests that begin with it wait until it is parked */
+    size_t key_len;
+    struct serve_lost *next, *next_moving;
 };
 
 struct serve_claim {
@@ -81,7 +84,7 @@ struct serve_claim {
     struct serve_lost *lost; /* owned; ends with the claim */
 };
 
-/* A prompt that another one may begin with, as a slot holds it, or as it is parked. */
+/* A prompt that another one may begin with (prefix.c), as a slot holds it, or as it is parked. */
 struct serve_prefix {
     const char *key; /* NULL: not known */
     size_t key_len;
@@ -101,11 +104,15 @@ enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_cl
 enum serve_answer serve_slots_hold(int32_t slot, bool (*gone)(void *user), void *user,
                                    struct serve_claim *claim);
 void serve_slots_release(const struct serve_claim *claim);
+/* It has been parked, or could not be: who waits for it goes on. */
+void serve_slots_was_parked(struct serve_lost *lost);
 /* Makes room in the cap for n tokens that a file brings to a slot, in place of what that holds (slots_cap.c), until serve_slots_came_in.
  * SERVE_CLAIMED; SERVE_BUSY, where slots without a request hold what would have to go, or requests may need it; SERVE_TOO_LONG. */
 enum serve_answer serve_slots_comes_in(int32_t slot, int64_t n, char *why);
 void serve_slots_came_in(int32_t slot);
 bool serve_slots_is_claimed(int32_t slot);
+/* Takes what is known of the prompt that a slot holds, if it is one to be parked. *about is the caller's. */
+bool serve_slots_take_prompt(int32_t slot, struct serve_park_about *about);
 /* What a slot holds is no longer of the prompt that it had last. */
 void serve_slots_forget_prompt(int32_t slot);
 
@@ -139,10 +146,20 @@ void serve_slots_count_fallback(void);
 /* Sets how many numbers the queries of one token are, which a prompt takes too while it is read by a rule that looks with all. */
 void serve_slots_set_query_numbers(uint64_t n);
 
+/* How a slot's request began. */
+struct serve_how {
+    uint64_t claim; /* its number; 0: there is none, or it only looks at the slot */
+    bool parked, no_reuse;
+    struct serve_owner owner;
+};
+struct serve_how serve_slots_how(int32_t slot);
+/* For any thread: the slot's request begins with what was parked. */
+void serve_slots_set_parked(int32_t slot);
+
 /* ---- What is shown (slots_show.c) ---- */
 
-/* The object of GET /winnow/kv and the lines for Prometheus, to be freed; NULL: no memory. */
-char *serve_slots_json(void);
+/* The object of GET /winnow/kv, with the texts of an owner's last requests, and the lines for Prometheus, to be freed; NULL: no memory. */
+char *serve_slots_json(const struct serve_owner *owner);
 char *serve_slots_metrics(void);
 
 #ifdef __cplusplus

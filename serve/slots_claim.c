@@ -8,14 +8,6 @@
 
 /* ---- Choosing ---- */
 
-size_t serve_common_prefix(const char *a, size_t n_a, const char *b, size_t n_b)
-{
-    size_t n = 0;
-    while (n < n_a && n < n_b && a[n] == b[n])
-        n++;
-    return n;
-}
-
 /* A request that wants several slots is overtaken so often at most. Then it comes first, since it might never find them free together. */
 enum { MOST_OVERTAKEN = 256 };
 
@@ -93,24 +85,6 @@ static bool choose_all(const struct serve_slots *all, const struct serve_waiter 
     return n >= self->ask->n_slots;
 }
 
-bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *ask)
-{
-    const struct serve_want *by = prefix->compressed_by;
-    if (ask->reuse != SERVE_REUSE_SAME)
-        return ask->reuse == SERVE_REUSE_ANY;
-    if (prefix->behind != ask->behind)
-        return false;
-    if ((prefix->unnoted || !serve_same_recipe(prefix->want, &ask->want)) && serve_looks_back(&ask->want))
-        return false;
-    if (!by)
-        return true;
-    if (!serve_same_want(by, &ask->want) || by->n_protected != ask->want.n_protected)
-        return false;
-    return !serve_looks_at_question(&ask->want) ||
-           (prefix->key &&
-            serve_common_prefix(ask->key, ask->key_len, prefix->key, prefix->key_len) == prefix->key_len);
-}
-
 /* Whether a prompt may begin with what a slot has kept of its last one. */
 static bool may_reuse(const struct serve_slot *s, const struct serve_ask *ask)
 {
@@ -138,25 +112,63 @@ static bool loses(const struct serve_slots *all, const struct serve_slot *s, siz
     return n_lost > LEAST_LOST || n_lost > s->key_len / 2;
 }
 
+static void take_about(struct serve_park_about *about, struct serve_slot *s)
+{
+    *about = (struct serve_park_about){.owner = s->owner,
+                                       .key = s->key,
+                                       .key_len = s->key_len,
+                                       .want = s->want,
+                                       .by = s->compressed ? s->compressed_by : s->want,
+                                       .compressed = s->compressed,
+                                       .n_tokens = s->n_tokens};
+    s->key = NULL;
+    s->key_len = 0;
+}
+
+/* Whether what is parked saves enough of a prompt of n bytes to be brought back. */
+static bool is_better(size_t n_parked, size_t n_slot, size_t n)
+{
+    return n_parked > n_slot && (n_parked - n_slot > LEAST_LOST || n_parked - n_slot > n / 10);
+}
+
 /* Takes the prompt of a slot into the list of those that are lost. Without memory it is not parked. */
-static void add_lost(struct serve_claim *claim, int32_t i, struct serve_slot *s, bool replaced)
+static void add_lost(struct serve_slots *all, struct serve_claim *claim, int32_t i, struct serve_slot *s,
+                     bool replaced)
 {
     struct serve_lost *lost = calloc(1, sizeof *lost);
     if (!lost)
         return;
     lost->slot = i;
     lost->replaced = replaced;
-    lost->about = (struct serve_park_about){.owner = s->owner,
-                                            .key = s->key,
-                                            .key_len = s->key_len,
-                                            .want = s->want,
-                                            .by = s->compressed ? s->compressed_by : s->want,
-                                            .compressed = s->compressed,
-                                            .n_tokens = s->n_tokens};
-    s->key = NULL;
-    s->key_len = 0;
+    take_about(&lost->about, s);
+    lost->owner = s->owner;
+    lost->key = malloc(lost->about.key_len + 1);
+    lost->key_len = lost->key ? lost->about.key_len : 0;
+    if (lost->key)
+        memcpy(lost->key, lost->about.key, lost->key_len);
     lost->next = claim->lost;
     claim->lost = lost;
+    lost->next_moving = all->moving;
+    all->moving = lost;
+}
+
+static void end_move(struct serve_slots *all, const struct serve_lost *lost)
+{
+    struct serve_lost **at = &all->moving;
+    while (*at && *at != lost)
+        at = &(*at)->next_moving;
+    if (*at)
+        *at = lost->next_moving;
+}
+
+/* Whether a request begins with more than n bytes of a conversation that is being parked. */
+static bool moves_more(const struct serve_slots *all, const struct serve_ask *ask, size_t n)
+{
+    for (const struct serve_lost *l = all->moving; l; l = l->next_moving)
+        if (memcmp(l->owner.id, ask->owner.id, sizeof ask->owner.id) == 0 &&
+            is_better(serve_common_prefix(ask->key, ask->key_len, l->key, l->key_len), n, ask->key_len))
+            return true;
+    return false;
 }
 
 static void free_lost(struct serve_lost *lost)
@@ -164,6 +176,7 @@ static void free_lost(struct serve_lost *lost)
     while (lost) {
         struct serve_lost *next = lost->next;
         serve_park_about_clear(&lost->about);
+        free(lost->key);
         free(lost);
         lost = next;
     }
@@ -175,6 +188,7 @@ static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask
 {
     struct serve_slot *s = &all->slot[i];
     s->claimed = true;
+    s->visited = ask->visits;
     s->reserved = reserved;
     s->stores = ask->stores;
     s->n_prompt = ask->n_prompt;
@@ -190,6 +204,7 @@ static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask
     s->fresh = true;
     s->used = ++all->clock;
     s->owner = ask->owner;
+    s->parked = s->no_reuse = false;
     s->want = ask->want;
 }
 
@@ -199,20 +214,22 @@ static size_t used_of(const struct serve_slot *s, const struct serve_ask *ask, b
     return reuses && s->key ? serve_common_prefix(ask->key, ask->key_len, s->key, s->key_len) : 0;
 }
 
-/* Whether what is parked saves enough of a prompt of n bytes to be brought back. */
-static bool is_better(size_t n_parked, size_t n_slot, size_t n)
-{
-    return n_parked > n_slot && (n_parked - n_slot > LEAST_LOST || n_parked - n_slot > n / 10);
-}
-
 /* Lists the conversations that slots of a claim lose. n_used: bytes of the first slot's prompt that the request uses. */
 static void find_lost(struct serve_slots *all, struct serve_claim *claim, size_t n_used)
 {
     for (int32_t i = 0; i < all->n_slots; i++) {
         const size_t n = i == claim->slot ? n_used : 0;
         if (claim->slots >> i & 1 && loses(all, &all->slot[i], n))
-            add_lost(claim, i, &all->slot[i], n == 0);
+            add_lost(all, claim, i, &all->slot[i], n == 0);
     }
+}
+
+/* Bytes of a request's prompt that it has in its slot, or parked. */
+static size_t best_of(const struct serve_slots *all, const struct serve_ask *ask, int32_t slot,
+                      size_t n_parked)
+{
+    const size_t n = used_of(&all->slot[slot], ask, may_reuse(&all->slot[slot], ask));
+    return n > n_parked ? n : n_parked;
 }
 
 /* Claims what a request waits for, if it is free and there is room; *claimed says whether. */
@@ -224,6 +241,9 @@ static enum serve_answer try_claim(struct serve_slots *all, const struct serve_w
     const uint64_t parked = ask->visits || ask->behind > 0 ? 0 : serve_parks_find(&n_parked, ask);
     if (!choose_all(all, self, n_parked, &claim->slot, &claim->slots))
         return SERVE_CLAIMED;
+    if (!ask->visits && ask->behind == 0 && ask->reuse != SERVE_REUSE_NEVER &&
+        moves_more(all, ask, best_of(all, ask, claim->slot, n_parked)))
+        return SERVE_CLAIMED; /* it waits until that is parked */
     const enum serve_answer answer = serve_slots_check_cap(all, ask, why);
     *claimed = answer == SERVE_CLAIMED;
     if (!*claimed)
@@ -239,6 +259,7 @@ static enum serve_answer try_claim(struct serve_slots *all, const struct serve_w
     for (int32_t i = 0; i < all->n_slots; i++)
         if (claim->slots >> i & 1)
             take(all, i, ask, i == claim->slot ? serve_slots_peak(all, ask) : 0);
+    all->slot[claim->slot].no_reuse = claim->no_reuse;
     for (struct serve_waiter *w = all->waiting; w != self; w = w->next)
         w->n_overtaken++;
     return SERVE_CLAIMED;
@@ -296,6 +317,8 @@ void serve_slots_release(const struct serve_claim *claim)
     for (int32_t i = 0; i < all->n_slots; i++)
         if (claim->slots >> i & 1)
             all->slot[i].claimed = false;
+    for (const struct serve_lost *l = claim->lost; l; l = l->next)
+        end_move(all, l);
     serve_slots_wake();
     serve_slots_unlock();
     free_lost(claim->lost);
@@ -316,4 +339,23 @@ void serve_slots_forget_prompt(int32_t slot)
     all->slot[slot].key = NULL;
     all->slot[slot].key_len = 0;
     serve_slots_unlock();
+}
+
+void serve_slots_was_parked(struct serve_lost *lost)
+{
+    struct serve_slots *all = serve_slots_lock();
+    end_move(all, lost);
+    serve_slots_wake();
+    serve_slots_unlock();
+}
+
+bool serve_slots_take_prompt(int32_t slot, struct serve_park_about *about)
+{
+    struct serve_slots *all = serve_slots_lock();
+    struct serve_slot *s = &all->slot[slot];
+    const bool has = loses(all, s, 0);
+    if (has)
+        take_about(about, s);
+    serve_slots_unlock();
+    return has;
 }

@@ -16,6 +16,7 @@ struct serve_slot {
     char *key;           /* of the prompt that it had last */
     size_t key_len;
     struct serve_owner owner; /* who brought that prompt */
+    bool visited, parked, no_reuse; /* how its request began */
     struct serve_want want;
     /* What the decoding thread said last. */
     int32_t n_tokens;
@@ -35,6 +36,7 @@ struct serve_waiter {
 struct serve_slots {
     struct serve_slot slot[SERVE_MAX_SLOTS];
     int32_t n_slots, row_entries, n_cells;
+    struct serve_lost *moving;    /* conversations that are being parked, by next_moving */
     struct serve_waiter *waiting; /* in the order in which they came */
     uint64_t row_bytes, query_numbers, clock;
     uint64_t window_bytes, window_held; /* of layers that slide: at most, and now */

@@ -3,6 +3,7 @@
 #include "serve/documents.h"
 #include "serve/parks.h"
 #include "serve/slots_impl.h"
+#include "serve/why.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -70,7 +71,7 @@ static char *finish(FILE *f, char **text)
     return NULL;
 }
 
-char *serve_slots_json(void)
+char *serve_slots_json(const struct serve_owner *owner)
 {
     char *text = NULL;
     size_t n;
@@ -87,6 +88,8 @@ char *serve_slots_json(void)
     print_size(f, &serve_settings()->want.size);
     fputs(", \"parked\": ", f);
     serve_parks_print(f);
+    fputs(", \"requests\": ", f);
+    serve_why_print(f, owner);
     fputs(", \"documents\": [", f);
     for (int32_t d = 0; d < serve_documents_n(); d++)
         print_document(f, all, d);

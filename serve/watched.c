@@ -163,6 +163,15 @@ bool serve_watched_lose(struct serve_watched *w, int32_t seq, int32_t n)
     return had_more;
 }
 
+void serve_watched_restored(struct serve_watched *w, int32_t seq, const int32_t *ids, int32_t n)
+{
+    free(w->restored[seq]);
+    w->restored[seq] = n > 0 ? malloc((size_t)n * sizeof *ids) : NULL;
+    w->n_restored[seq] = w->restored[seq] ? n : 0;
+    if (w->n_restored[seq] > 0)
+        memcpy(w->restored[seq], ids, (size_t)n * sizeof *ids);
+}
+
 /* Marks the cells of a head that no sequence has. */
 static void mark_strays(struct serve_watched *w, int32_t layer, int32_t head, int32_t *cells)
 {
@@ -427,6 +436,7 @@ void serve_unwatch(struct serve_watched *w)
     memset(w->held, 0, sizeof w->held);
     for (int32_t i = 0; i < SERVE_MAX_SLOTS; i++) {
         serve_sample_drop(w, i);
+        serve_watched_restored(w, i, NULL, 0);
         wnw_policy_free(w->rule[i].policy);
     }
     memset(w->rule, 0, sizeof w->rule);

@@ -40,6 +40,14 @@ struct serve_rule {
     bool notes;         /* and those of the batch that runs are a prompt's */
 };
 
+/* Where the prompt of a slot's request leaves what was there (breaks.h). */
+enum { SERVE_BREAK = 16 };
+struct serve_break {
+    uint64_t noted, told; /* claims, as serve_how has them */
+    int32_t at, n_before, n_was;
+    int32_t before[SERVE_BREAK], was[SERVE_BREAK]; /* tokens in front of `at`, and from it on */
+};
+
 struct serve_watched {
     struct llama_context *ctx; /* NULL: none yet */
     wnw_bridge *cache;
@@ -60,6 +68,9 @@ struct serve_watched {
     int32_t n_before[SERVE_MAX_SLOTS];          /* tokens of the slots before it */
     wnw_bridge_sample *sample[SERVE_MAX_SLOTS]; /* of the prompt that is being read; NULL: none was fed */
     struct serve_slot_read reading;             /* from a file, between the server's two calls for it */
+    struct serve_break breaks[SERVE_MAX_SLOTS];
+    int32_t *restored[SERVE_MAX_SLOTS]; /* [n_restored] tokens that came from a file, until their cells are known; owned */
+    int32_t n_restored[SERVE_MAX_SLOTS];
     bool stray;                /* cells of a state from a file are dead, and nobody has learnt which */
     int32_t n_purges;          /* times that room was asked for, since some was made */
     bool *marked;              /* [n_cells] scratch */
@@ -91,6 +102,8 @@ void serve_watched_report(struct serve_watched *w, int32_t seq);
 void serve_watched_tell(struct serve_watched *w, bool compressed_one, bool failed_one);
 /* The sequence holds n tokens at most of those that came from a file and whose cells are not known. Whether it had more. */
 bool serve_watched_lose(struct serve_watched *w, int32_t seq, int32_t n);
+/* Takes note of the tokens that a slot has from a file: the first n of ids, or with n = 0 none. */
+void serve_watched_restored(struct serve_watched *w, int32_t seq, const int32_t *ids, int32_t n);
 /* Frees the cells that no sequence has any more. */
 void serve_watched_bury(struct serve_watched *w);
 

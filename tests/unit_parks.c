@@ -6,6 +6,7 @@
 #include "serve/park_folder.h"
 #include "serve/parks.h"
 #include "serve/restores.h"
+#include "serve/why.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -274,7 +275,15 @@ static void test_a_folder_is_found_again(void **state)
     put("me", "The first. More. ", 3); /* its file replaces the first one */
     serve_parks_close();
     assert_int_equal(each_file(folder, NULL), 2);
+    /* What a killed server was writing goes, and what is somebody else's stays. */
+    char half[128], own[128];
+    snprintf(half, sizeof half, "%s/winnow-0000000000000009.park.1-1.tmp", folder);
+    snprintf(own, sizeof own, "%s/winnow-notes.tmp", folder);
+    fclose(fopen(half, "w"));
+    fclose(fopen(own, "w"));
     open_parks(0, 10 * BYTES * 4, folder);
+    assert_int_equal(access(half, F_OK), -1);
+    assert_int_equal(unlink(own), 0);
     assert_int_equal(shown("on_disk"), 2);
     assert_int_equal(get("me", "The first. More. And", 3), WNW_OK);
     assert_int_equal(get("me", "The second. And", 2), WNW_OK);
@@ -424,6 +433,58 @@ static void test_keys_of_the_api_are_hashed(void **state)
     }
 }
 
+/* ---- Why a prompt was read ---- */
+
+static void test_likely_causes(void **state)
+{
+    (void)state;
+    static const char *const rows[][4] = {
+        {"Today is 2026-11-2", "7. Be", "8. Be", "a date or a time has changed"},
+        {"assistant\n", "<think>so</think>Yes", "Yes", "earlier reasoning was removed"},
+        {"<tools>{\"name\": ", "\"read\", \"parameters\"", "\"find\", \"parameters\"", "tools have changed, or their order"},
+        {"x-billing-header: cch=", "a1", "f7", "a line of the client that changes with each request"},
+        {"user\nand", "?", " more", SERVE_WHY_DIFFERS},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_string_equal(serve_why_cause(rows[i][0], rows[i][1], rows[i][2]), rows[i][3]);
+}
+
+static char *why_of(const char *owner)
+{
+    const struct serve_owner of = owner_of(owner);
+    char *text = NULL;
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+    assert_non_null(f);
+    serve_why_print(f, &of);
+    fclose(f);
+    return text;
+}
+
+static void test_texts_are_shown_to_their_owner(void **state)
+{
+    (void)state;
+    struct serve_why x = {.owner = owner_of("me"), .n_read = 5, .broke = true, .at = 3, .cause = "a cause"};
+    serve_why_text(x.before, "cut \xc3", 5); /* a character that is cut */
+    assert_string_equal(x.before, "cut ?");
+    serve_why_text(x.was, "was \"this\"", 10);
+    serve_why_text(x.is, "\xc3\xa4", 2);
+    assert_string_equal(x.is, "\xc3\xa4");
+    for (int32_t i = 0; i < SERVE_WHY_KEPT + 2; i++) {
+        x.slot = i;
+        serve_why_add(&x);
+    }
+    char *own = why_of("me"), *other = why_of("you");
+    assert_non_null(strstr(own, "\"was\":\"was \\\"this\\\"\""));
+    assert_non_null(strstr(own, "\"slot\":11"));
+    assert_non_null(strstr(own, "\"slot\":2,"));
+    assert_null(strstr(own, "\"slot\":1,")); /* ten are kept */
+    assert_null(strstr(other, "\"was\""));
+    assert_non_null(strstr(other, "\"cause\":\"a cause\""));
+    free(own);
+    free(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -436,6 +497,8 @@ int main(void)
         cmocka_unit_test(test_a_file_is_read_as_it_was_written),
         cmocka_unit_test(test_a_damaged_file_is_refused),
         cmocka_unit_test(test_keys_of_the_api_are_hashed),
+        cmocka_unit_test(test_likely_causes),
+        cmocka_unit_test(test_texts_are_shown_to_their_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

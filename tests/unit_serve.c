@@ -767,7 +767,7 @@ static void test_the_cap(void **state)
     x = claimed(&a);
     serve_slots_release(&x);
     serve_slots_set_query_numbers(0);
-    char *json = serve_slots_json(), *metrics = serve_slots_metrics();
+    char *json = serve_slots_json(NULL), *metrics = serve_slots_metrics();
     assert_non_null(strstr(json, "\"entries\": 10.0"));
     assert_non_null(strstr(metrics, "winnow:kv_bytes_cap 5000\n"));
     free(json);
@@ -793,7 +793,7 @@ static void test_the_cap_with_windows(void **state)
     compressed(x.slot, 30, 100);
     serve_slots_count(true, false,
                       &(struct serve_cached){.bytes = 1500, .window_bytes = 500, .n_tokens = 30});
-    char *json = serve_slots_json();
+    char *json = serve_slots_json(NULL);
     assert_non_null(strstr(json, "\"bytes\": 1500, \"bytes_uncompressed\": 3500,"));
     assert_non_null(strstr(json, "\"entries\": 10.0, \"bytes\": 1000"));
     free(json);
@@ -879,7 +879,7 @@ static void test_a_recipe_is_parsed_once(void **state)
             serve_slots_report(x.slot, &(struct serve_content){.n_tokens = 50, .compressed_by = &want});
         }
         serve_slots_release(&x);
-        free(serve_slots_json());
+        free(serve_slots_json(NULL));
     }
     for (int32_t slot = 0; slot < 2; slot++)
         serve_slots_want(slot, &want); /* back to the server's own */
@@ -1004,7 +1004,7 @@ static void test_slots_behind_documents(void **state)
     serve_slots_release(&x);
     x = claimed(&a); /* it is there */
     assert_false(x.puts);
-    char *json = serve_slots_json();
+    char *json = serve_slots_json(NULL);
     assert_non_null(strstr(json, "\"document\": \"novel\""));
     free(json);
     serve_slots_release(&x);

@@ -145,6 +145,31 @@ with serve("--park", "64M", policy=("--policy", "auto", "--ratio", "0.5")) as s:
     r = s.ask("/v1/messages", {"messages": first[0] + [{"role": "user", "content": "and now?"}], "max_tokens": 4})
     check("on another route, too", r.status == 200 and r.json["usage"].get("cache_read_input_tokens", 999) > 200, r.text)
 
+# Why a prompt was read: where its tokens came from, and where it breaks.
+with serve("--park", "64M", slots=1) as s:
+    def last(key=None):
+        return s.ask("/winnow/kv", headers={"Authorization": f"Bearer {key}"} if key else None).json["requests"]
+
+    def ask(day, *turns):
+        messages = [{"role": "system", "content": f"Today is 2026-11-{day}. Be brief."}] + [{"role": "user" if i % 2 == 0 else "assistant", "content": t} for i, t in enumerate(turns)]
+        check("a chat is answered", s.ask("/v1/chat/completions", {"messages": messages, "max_tokens": 4, "temperature": 0}).status == 200)
+        return last()[0]
+    one = ask(27, words[0])
+    check("new: all is read", one["from_slot"] == one["parked"] == 0 and one["read"] > 200 and "cause" not in one, one)
+    two = ask(28, words[0])
+    check("a date in the system message", two["cause"].startswith("a date") and "2026-11-2" in two["before"] and two["was"].startswith("7") and two["is"].startswith("8") and
+          two["differs_at"] == two["from_slot"] > 10, two)
+    s.complete(ids(300, 3), 2)
+    check("another conversation", last()[0]["cause"] == "another conversation had the slot" and last()[0]["read"] == 300, last()[0])
+    three = ask(28, words[0], "yes", "and?")
+    check("parked", three["parked"] > 200 and three["from_slot"] == 0 and three["read"] < 60, three)
+    three = ask(28, words[0], "yes", "and more?")
+    check("an edited turn: from the slot, up to there", three["from_slot"] > 200 and three["was"].startswith("?") and three["is"].startswith(" more"), three)
+    check("texts are shown to their owner alone", all("was" not in x for x in last("other")) and any("was" in x for x in last()))
+    s.complete(ids(300, 3), 2, winnow={"policy": "keydiff", "budget": 60, "reuse": "never"})
+    check("another policy", "another policy" in last()[0]["cause"] or "another conversation" in last()[0]["cause"], last()[0])
+    check("the log has a line for each", len(says(s, "tokens read, ")) == 6 and len(last()) == 6, s.log()[-900:])
+
 # Models with windows, and with recurrent layers.
 for model in ("foreign/gemma4.gguf", "foreign/lfm2.gguf", "tiny-gemma3.gguf"):
     with serve("--park", "0", slots=3, model=model) as s:

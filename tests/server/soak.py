@@ -129,7 +129,7 @@ requests = [(i, *body_of(i, random_of)) for i in range(n_requests)]
 with tempfile.NamedTemporaryFile("w", suffix=".txt") as notes:
     notes.write(words(300, 5))
     notes.flush()
-    with Server([winnow, "serve", "-m", f"{TINY}/tiny-llama.gguf", "--port", "0", "--slots", str(SLOTS), "--budget", "150", "--policy", "keydiff",
+    with Server([winnow, "serve", "-m", f"{TINY}/tiny-llama.gguf", "--port", "0", "--slots", str(SLOTS), "--budget", "150", "--park", "8M", "--policy", "keydiff",
                  "--document", f"notes={notes.name}", "--", "-t", "1"]) as s:
         started = time.monotonic()
         first = run_all(s, requests[:max(n_clients, n_requests // 10)])

@@ -92,10 +92,12 @@ built "C++, shared" bash -c "c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -o 
     \$(pkg-config --cflags --libs winnow) -Wl,-rpath,'$lib'"
 runs "C++, shared" "$work/cxx"
 
-cat >"$work/CMakeLists.txt" <<'CMAKE'
+minor=${version%.*}
+later=${minor%.*}.$((${minor#*.} + 1))
+cat >"$work/CMakeLists.txt" <<CMAKE
 cmake_minimum_required(VERSION 3.22)
 project(example LANGUAGES C CXX)
-find_package(winnow 0.1 REQUIRED)
+find_package(winnow $minor REQUIRED)
 add_executable(with_shared example.c)
 target_link_libraries(with_shared PRIVATE winnow::winnow)
 add_executable(with_static example.c)
@@ -105,9 +107,9 @@ built "CMake configures" cmake -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="
 built "CMake builds" cmake --build "$work/build"
 runs "CMake, shared" "$work/build/with_shared"
 runs "CMake, static" "$work/build/with_static"
-sed 's/0\.1 /0.2 /' "$work/CMakeLists.txt" >"$work/other" && mkdir "$work/newer" && mv "$work/other" "$work/newer/CMakeLists.txt"
+sed "s/winnow $minor /winnow $later /" "$work/CMakeLists.txt" >"$work/other" && mkdir "$work/newer" && mv "$work/other" "$work/newer/CMakeLists.txt"
 if cmake -S "$work/newer" -B "$work/newer/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1; then
-    fail "a program that wants 0.2 gets 0.1"
+    fail "a program that wants $later gets $minor"
 fi
 
 # ---- Folders with blanks, as `make` passes them on ----

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* What a prompt may begin with (slots.h). */
+#include "serve/slots.h"
+
+size_t serve_common_prefix(const char *a, size_t n_a, const char *b, size_t n_b)
+{
+    size_t n = 0;
+    while (n < n_a && n < n_b && a[n] == b[n])
+        n++;
+    return n;
+}
+
+bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *ask)
+{
+    const struct serve_want *by = prefix->compressed_by;
+    if (ask->reuse != SERVE_REUSE_SAME)
+        return ask->reuse == SERVE_REUSE_ANY;
+    if (prefix->behind != ask->behind)
+        return false;
+    if ((prefix->unnoted || !serve_same_recipe(prefix->want, &ask->want)) && serve_looks_back(&ask->want))
+        return false;
+    if (!by)
+        return true;
+    if (!serve_same_want(by, &ask->want) || by->n_protected != ask->want.n_protected)
+        return false;
+    return !serve_looks_at_question(&ask->want) ||
+           (prefix->key &&
+            serve_common_prefix(ask->key, ask->key_len, prefix->key, prefix->key_len) == prefix->key_len);
+}
