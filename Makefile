@@ -4,7 +4,7 @@
 #   make CMAKE_FLAGS=-DCMAKE_BUILD_TYPE=Debug   any CMake option
 #   make CMAKE_PREFIX_PATH=/opt/llama           your own ggml and libllama
 #   make test CTEST_FLAGS="-L unit"             some of the tests
-#   make test SERVER=1                          llama.cpp's server over the backend, too (a minute or two more, the first time)
+#   make test SERVER=1                          llama.cpp's server over the backend and the Python package, too (some minutes more)
 #   make bridge LLAMA=/opt/llama LLAMA_SOURCE=/src/llama.cpp   the backend for that ggml
 #   make install PREFIX=/opt/winnow DESTDIR=/tmp/package
 BUILD       ?= build
@@ -48,6 +48,7 @@ test: ## build everything and run all tests
 test-ready:
 	$(MAKE) setup
 	$(if $(SERVER),scripts/setup.sh server clients || echo "make test: goes on without llama.cpp's server or its clients" >&2)
+	$(if $(SERVER),scripts/setup.sh wheel || echo "make test: goes on without the Python package" >&2)
 	$(MAKE) configure
 	cmake --build "$(BUILD)" -j $(JOBS)
 

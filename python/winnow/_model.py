@@ -366,7 +366,7 @@ class _Session:
                 lib.wnw_plan_free(one)
 
     def _choose(self, prompt, size, context_only):
-        """The recipe that "auto" stands for: a session without anything read says it."""
+        """The recipe that "auto" chooses, asked of a session that has read nothing."""
         more = c.wnw_run_more_default()
         more.question_later = context_only
         run = c.wnw_run_default()

@@ -86,8 +86,8 @@ class Plan:
     def from_kvpress(cls, layers, n_tokens, policy="kvpress"):
         """Keep-sets of kvpress. Each layer is one of
         - kept indices, [n_head_kv, n_kept] or [1, n_head_kv, n_kept] in any order, as `scores.topk(n_kept).indices` has them;
-        - masked entries, the tuple `module.masked_key_indices` of (batch, head, position), or (head, position), with the number of heads
-          behind it: `((batch, head, position), n_head_kv)`.
+        - masked entries, the tuple `module.masked_key_indices` of (batch, head, position), or (head, position), followed by the number of
+          heads: `((batch, head, position), n_head_kv)`.
         Arrays of PyTorch are taken as they are."""
         return cls([_of_kvpress(layer, n_tokens, il) for il, layer in enumerate(layers)], n_tokens, policy)
 

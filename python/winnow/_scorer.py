@@ -109,7 +109,7 @@ _score_type = dict(c.wnw_scorer._fields_)["score"]
 
 
 class Scorer:
-    """A scorer of this process. It stays callable; its name stands in recipes, as in f"{mine}+adakv"."""
+    """A scorer of this process. It stays callable; recipes name it, as in f"{mine}+adakv"."""
 
     def __init__(self, function, name, needs, window, first, last, query_heads):
         self.function, self.name, self.needs = function, name, tuple(needs)
