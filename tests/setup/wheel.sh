@@ -9,7 +9,7 @@ models=$user_cache/models
 if grep -q 'WNW_SANITIZE:STRING=\(ON\|thread\)' "$(dirname "${WINNOW:?}")/CMakeCache.txt"; then skip "a build with sanitizers"; fi
 winnow=$(realpath "$WINNOW")
 
-export CMAKE_BUILD_PARALLEL_LEVEL=2
+export WINNOW_CACHE=$user_cache CMAKE_BUILD_PARALLEL_LEVEL=2
 "$tools/venv/bin/pip" wheel "$top" -q --no-deps --no-build-isolation --disable-pip-version-check -C build-dir="$work/build" -w "$work/raw" >"$work/log" 2>&1 ||
     { fail "the wheel cannot be made: $(tail -n 20 "$work/log")"; finish; }
 "$tools/venv/bin/python" "$top/scripts/wheel.py" "$work"/raw/winnow-*.whl "$work/dist" >"$work/log" 2>&1 ||
