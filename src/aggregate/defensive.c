@@ -10,7 +10,7 @@
  * snapkv:agg=max here. Cost O(H_q n).
  */
 #include "aggregate/aggregate.h"
-#include "policy/window.h"
+#include "method/window.h"
 
 struct opts {
     int32_t window;

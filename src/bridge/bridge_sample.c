@@ -6,10 +6,10 @@
  */
 #include "base/err.h"
 #include "bridge/bridge_impl.h"
+#include "method/sample_places.h"
 #include "observe/queries.h"
 #include "observe/source.h"
 #include "observe/window.h"
-#include "policy/sample_places.h"
 #include "winnow_bridge.h"
 
 #include <math.h>

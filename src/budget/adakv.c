@@ -19,7 +19,7 @@
  * The flattened scores are ordered by score, then lower head, then lower position. Cost O(H n).
  */
 #include "base/topk.h"
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/part.h"
 
 #include <math.h>

@@ -19,7 +19,7 @@
  * Early shares of a cascade can be smaller than the last one. So it may keep a little less than asked for, never
  * more. The authors tune tau1, tau2 per model and budget; 1, 1 is neutral. Cost O(H_q w n) logarithms.
  */
-#include "policy/window.h"
+#include "method/window.h"
 
 #include <math.h>
 

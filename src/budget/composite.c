@@ -16,7 +16,7 @@
  * head's list. Cost O(L H n log n).
  */
 #include "base/topk.h"
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/part.h"
 
 #include <float.h>

@@ -18,7 +18,7 @@
  * part. Equal scores are ordered by lower layer, head and position. Cost O(n) per head and step.
  */
 #include "base/topk.h"
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/part.h"
 
 #include <math.h>

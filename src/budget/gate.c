@@ -22,8 +22,8 @@
  * count=history: the size is C; window and sinks are added to it. Scores of several heads are counted per head and averaged. Cost
  * O(L n), and the window's attention once more.
  */
-#include "policy/compiler.h"
-#include "policy/count.h"
+#include "method/compiler.h"
+#include "method/count.h"
 #include "winnow_calibrate.h"
 
 #include <math.h>

@@ -13,7 +13,7 @@
  * and count. Cost O(L H n).
  */
 #include "base/topk.h"
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/part.h"
 
 enum count { COUNT_KEPT, COUNT_REMOVED };

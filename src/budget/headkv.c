@@ -13,7 +13,7 @@
  * itself and loses the entries that a short prompt cannot use. Here a full head leaves the rest to the others in
  * proportion to s. The largest fractions are rounded up until the total is exact. Cost O(R^2).
  */
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/part.h"
 #include "profile/profile.h"
 #include "winnow_calibrate.h"

@@ -12,7 +12,7 @@
  * the ratio, as kvpress does, and rounds the sum of each layer. Whole numbers are by largest fraction, lower
  * layer and head first. Cost O(R^2) for R heads, for any n.
  */
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/part.h"
 #include "profile/profile.h"
 #include "winnow_calibrate.h"

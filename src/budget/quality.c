@@ -15,7 +15,7 @@
  * lower layer, head, position. Cost O(N log N) for N entries.
  */
 #include "base/topk.h"
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/part.h"
 #include "profile/profile.h"
 #include "winnow_calibrate.h"

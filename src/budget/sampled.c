@@ -15,9 +15,9 @@
  * read, so any scorer that orders the entries of one head can be combined with it. Cost: the pass and O(R m).
  */
 #include "base/topk.h"
-#include "policy/count.h"
+#include "method/count.h"
+#include "method/sample_places.h"
 #include "policy/part.h"
-#include "policy/sample_places.h"
 
 #include <math.h>
 

@@ -17,7 +17,7 @@
  * compressing again changes nothing. Sizes below the smallest measured one are refused where they are asked for,
  * not where decoding gets there. No score is read. Cost O(R) for R heads, for any n.
  */
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/part.h"
 #include "profile/profile.h"
 #include "winnow_calibrate.h"

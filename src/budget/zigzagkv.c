@@ -14,7 +14,7 @@
  * head.
  */
 #include "base/topk.h"
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/part.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "calibrate/compiler_impl.h"
-#include "policy/compiler.h"
+#include "method/compiler.h"
 
 #include <stdlib.h>
 

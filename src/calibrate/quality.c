@@ -18,6 +18,7 @@
 #include "base/vectors.h"
 #include "calibrate/calibrate.h"
 #include "calibrate/sample.h"
+#include "chooser/chooser.h"
 #include "plan/plan.h"
 #include "policy/policy.h"
 #include "profile/profile.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A prompt's risk and cell, and where CompilerKV's thresholds bind: the numbers of trials (calibrate/trial.h) without one. */
 #include "calibrate/trial.h"
-#include "policy/compiler.h"
+#include "method/compiler.h"
 #include "profile/profile.h"
 #include "winnow_calibrate.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "calibrate/trial.h"
 
+#include "method/compiler.h"
 #include "observe/nll.h"
-#include "policy/compiler.h"
 #include "session/session.h"
 
 #include <stdlib.h>

@@ -2,9 +2,9 @@
 /* From head weights and thresholds to the entries that stay. */
 #include "base/topk.h"
 #include "calibrate/trial.h"
+#include "method/compiler.h"
+#include "method/count.h"
 #include "plan/plan.h"
-#include "policy/compiler.h"
-#include "policy/count.h"
 #include "profile/profile.h"
 
 #include <stdlib.h>

@@ -15,7 +15,7 @@
  */
 #include "contents/match_fit.h"
 #include "kernel/kernel.h"
-#include "policy/mean_rope.h"
+#include "method/mean_rope.h"
 #include "policy/part.h"
 
 #include <math.h>

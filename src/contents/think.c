@@ -12,7 +12,7 @@
  * Observes the window's queries and keys. Cost O(n d).
  */
 #include "base/topk.h"
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/part.h"
 
 struct opts {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How many entries layers and heads keep. The counts of every part are checked, built in or registered. */
+#include "method/count.h"
 #include "plan/compress_impl.h"
-#include "policy/count.h"
 
 #include <stdlib.h>
 #include <string.h>

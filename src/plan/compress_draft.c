@@ -3,8 +3,8 @@
 #include "plan/compress_impl.h"
 
 #include "base/system.h"
-#include "policy/compiler.h"
-#include "policy/count.h"
+#include "method/compiler.h"
+#include "method/count.h"
 #include "winnow_calibrate.h"
 
 #include <stdlib.h>

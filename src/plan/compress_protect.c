@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Some entries are protected: they stay regardless of their score. Here they are made to fit into the size. */
+#include "method/count.h"
 #include "plan/compress_impl.h"
-#include "policy/count.h"
 
 /* What is known of the first entries of a head. */
 struct first {

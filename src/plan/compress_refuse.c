@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include "method/count.h"
 #include "plan/compress.h"
-#include "policy/count.h"
 
 int wnw__blocks_refuse(const char *name, const wnw_blocks *b, int32_t n, int32_t n_keep)
 {

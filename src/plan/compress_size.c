@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Turns the size that was asked for into an average number of entries. */
+#include "method/count.h"
 #include "plan/compress_impl.h"
-#include "policy/count.h"
 
 #include <stdio.h>
 

@@ -152,9 +152,4 @@ struct wnw_registry {
 /* The part of this name; NULL if there is none or r is NULL. */
 const wnw_part *wnw__registry_find(const wnw_registry *r, const char *name, size_t len);
 
-/* The recipe that a quality is kept by with a scorer, WNW_QUALITY_REPLAY and so on, without its head budget. Static. */
-const char *wnw__quality_recipe(int32_t scorer);
-/* The largest share of the entries, at most what the facts keep, below which another row of the table may hold; 0 where none is. */
-double wnw__choice_share_below(const wnw_policy_facts *f);
-
 #endif

@@ -11,7 +11,7 @@
  * use w = 32, CompressKV's comparison (arXiv 2508.02401) w = 8. The layers' counts come from the layer budget
  * cake_layers. Observes window attention. Range >= 0. Cost O(H_q w n).
  */
-#include "policy/window.h"
+#include "method/window.h"
 
 enum { KERNEL = 5 };
 

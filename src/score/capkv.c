@@ -19,8 +19,8 @@
  */
 #include "base/vectors.h"
 #include "kernel/kernel.h"
-#include "policy/mean_rope.h"
-#include "policy/window.h"
+#include "method/mean_rope.h"
+#include "method/window.h"
 
 #include <math.h>
 #include <string.h>

@@ -17,8 +17,8 @@
  * Where heads hold different entries after an earlier compression, everything goes by position.
  * Observes window attention (twice) and values. Range >= 0. Cost per layer O(H_q W n + H_kv n d).
  */
-#include "policy/compiler.h"
-#include "policy/window.h"
+#include "method/compiler.h"
+#include "method/window.h"
 #include "winnow_calibrate.h"
 
 struct opts {

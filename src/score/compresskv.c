@@ -10,7 +10,7 @@
  * float32 ranks the same and ties less. Unlike snapkv, a budget that leaves nothing but the window shrinks the
  * window. Observes window attention. Range 0..1. Cost O(k w n) for k heads that count.
  */
-#include "policy/window.h"
+#include "method/window.h"
 
 struct opts {
     struct wnw__window_opts w;

@@ -17,8 +17,8 @@
  * projected value norms. Range >= 0. Cost O(H_q W n kernel).
  */
 #include "base/topk.h"
-#include "policy/count.h"
-#include "policy/window.h"
+#include "method/count.h"
+#include "method/window.h"
 
 struct opts {
     struct wnw__window_opts w; /* always average pooling */

@@ -17,8 +17,8 @@
  */
 #include "base/vectors.h"
 #include "kernel/kernel.h"
-#include "policy/mean_rope.h"
-#include "policy/window.h"
+#include "method/mean_rope.h"
+#include "method/window.h"
 #include "profile/profile.h"
 #include "score/score.h"
 #include "winnow_calibrate.h"

@@ -16,7 +16,7 @@
  * chunk while it reads: +chunk does so at the end.
  * Observes window attention. Cost O(H_q R n).
  */
-#include "policy/window.h"
+#include "method/window.h"
 
 struct opts {
     int32_t window;

@@ -20,7 +20,7 @@
 
 #include "base/vectors.h"
 #include "kernel/kernel.h"
-#include "policy/mean_rope.h"
+#include "method/mean_rope.h"
 #include "profile/profile.h"
 #include "score/score.h"
 

@@ -13,7 +13,7 @@
  * entries that stay keep theirs.
  * The paper's model has no groups of query heads. Observes attention sums. Range 0..S. Cost O(H_q n).
  */
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/part.h"
 
 struct opts {

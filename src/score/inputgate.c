@@ -17,7 +17,7 @@
  * where they and the first would be more than `room` of what a head keeps. Observes the answers of gates. Cost O(n_embd) per
  * token and KV head while reading (linear), nothing here.
  */
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/part.h"
 #include "winnow_calibrate.h"
 

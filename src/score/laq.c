@@ -12,7 +12,7 @@
  * window is 32 for the copy. Range 0..1. Cost: L decoded tokens, and O(H_q L n d).
  */
 #include "kernel/kernel.h"
-#include "policy/window.h"
+#include "method/window.h"
 
 struct opts {
     struct wnw__window_opts w;

@@ -19,7 +19,7 @@
  * Observes window attention and its queries, keys and values. Range >= 0. Cost O(H_q w n d).
  */
 #include "kernel/kernel.h"
-#include "policy/window.h"
+#include "method/window.h"
 
 #include <math.h>
 

@@ -21,9 +21,9 @@
  * Observes all queries and keys. Range 0..1. Cost per query head: sparse at most 1.5 d (n m + T m_keys), exact 1.5 d n T.
  */
 #include "kernel/kernel.h"
-#include "policy/mean_rope.h"
+#include "method/mean_rope.h"
+#include "method/window.h"
 #include "policy/part.h"
-#include "policy/window.h"
 
 #include <float.h>
 #include <math.h>

@@ -15,7 +15,7 @@
  */
 #include "base/vectors.h"
 #include "kernel/kernel.h"
-#include "policy/window.h"
+#include "method/window.h"
 
 #include <string.h>
 

@@ -15,7 +15,7 @@
  * to its mass, as in "Taming the Fragility of KV Cache Eviction in LLM Inference" (arXiv 2510.13334), with
  * +defensive. Observes window attention. Range 0..1. Cost O(H_q w n).
  */
-#include "policy/window.h"
+#include "method/window.h"
 
 enum agg { AGG_MEAN, AGG_MAX };
 

@@ -7,7 +7,7 @@
  * There is no window, no pooling and no sink; the newest token may go. kvpress keeps the last token: last=1.
  * Observes window attention of 1 query. Range 0..1. Cost O(H_q n).
  */
-#include "policy/window.h"
+#include "method/window.h"
 
 #include <string.h>
 

@@ -19,9 +19,9 @@
  * and query head.
  */
 #include "kernel/kernel.h"
-#include "policy/mean_rope.h"
+#include "method/mean_rope.h"
+#include "method/window.h"
 #include "policy/part.h"
-#include "policy/window.h"
 #include "profile/profile.h"
 #include "score/score.h"
 #include "winnow_calibrate.h"

@@ -14,8 +14,8 @@
  * same score at the end of a prompt. Observes attention sums or window attention, and values. Range >= 0.
  * Cost O((H_q + H_kv d) n), with host=window O((H_q w + H_kv d) n).
  */
-#include "policy/count.h"
-#include "policy/window.h"
+#include "method/count.h"
+#include "method/window.h"
 
 #include <math.h>
 #include <string.h>

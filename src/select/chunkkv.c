@@ -16,7 +16,7 @@
  * Cost O(H n) per head.
  */
 #include "base/topk.h"
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/part.h"
 
 #include <string.h>

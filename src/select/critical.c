@@ -23,7 +23,7 @@
  * are not seen by nu. Observes projected value norms. Cost O(n).
  */
 #include "base/topk.h"
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/part.h"
 
 enum gqa { GQA_MEAN, GQA_JOINT };

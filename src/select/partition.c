@@ -12,7 +12,7 @@
  * they, the last blocks and one entry of every other block stay even where the size cannot hold them.
  */
 #include "base/topk.h"
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/part.h"
 
 struct opts {

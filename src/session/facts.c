@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is known of a run where its policy is still to be chosen (policy/choose.c), and the choice for a session. */
+/* What is known of a run where its policy is still to be chosen (chooser/choose.c), and the choice for a session. */
 #include "forward/recorder.h"
 #include "model/model.h"
 #include "policy/policy.h"

@@ -2,8 +2,8 @@
 /* The first stage that a policy with the selector `critical` took: a plan is made once more, and its scores are noted. The
  * best by them of what each head kept are the first stage, because it chooses before the second one. */
 #include "base/topk.h"
+#include "method/count.h"
 #include "plan/plan.h"
-#include "policy/count.h"
 #include "policy/policy.h"
 #include "session/perturb.h"
 #include "session/session.h"

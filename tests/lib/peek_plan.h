@@ -4,12 +4,12 @@
 #define WNW_TESTS_PEEK_PLAN_H
 
 #include "contents/match_fit.h"
+#include "method/compiler.h"
+#include "method/count.h"
+#include "method/mean_rope.h"
 #include "plan/compress.h"
 #include "plan/compress_impl.h"
 #include "plan/plan.h"
-#include "policy/compiler.h"
-#include "policy/count.h"
-#include "policy/mean_rope.h"
 #include "policy/part.h"
 #include "policy/policy.h"
 #include "profile/profile.h"

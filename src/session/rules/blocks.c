@@ -9,8 +9,8 @@
  * the first piece is refused before the piece is read. Later turns and decoded tokens exceed a full budget by an entry
  * for each block, with a warning.
  */
+#include "method/count.h"
 #include "plan/compress.h"
-#include "policy/count.h"
 #include "policy/policy.h"
 #include "session/rules/rules.h"
 #include "session/session.h"

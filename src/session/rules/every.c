@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The rule of all other policies: while decoding, the cache is compressed every `every` tokens. */
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/policy.h"
 #include "session/rules/rules.h"
 #include "session/session.h"

@@ -5,8 +5,8 @@
  */
 #include "session/rules/rules.h"
 
+#include "method/count.h"
 #include "plan/compress.h"
-#include "policy/count.h"
 #include "policy/policy.h"
 #include "session/session.h"
 

@@ -3,7 +3,7 @@
  * The rule of policies whose heads slide (DuoAttention): the heads that the prompt's compression has cut drop an entry
  * with every token that is decoded, the others grow.
  */
-#include "policy/count.h"
+#include "method/count.h"
 #include "policy/policy.h"
 #include "session/rules/rules.h"
 #include "session/session.h"

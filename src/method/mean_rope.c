@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "policy/mean_rope.h"
+#include "method/mean_rope.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Parts share this code: arithmetic of counts and protected entries, names of choices. */
-#include "policy/count.h"
+#include "method/count.h"
 
 #include "base/topk.h"
 

@@ -4,6 +4,8 @@
  * well answers survived in the runs that their links describe; of two without a significant difference, the cheaper
  * one comes first. Numbers are in the records and not here, so that a new run changes no code.
  */
+#include "chooser/chooser.h"
+
 #include "policy/policy.h"
 #include "profile/profile.h"
 #include "winnow_calibrate.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "policy/compiler.h"
+#include "method/compiler.h"
 
 #include "base/topk.h"
 #include "profile/profile.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* "auto" where a prompt's length is known only once it was read: which recipe it is then, and which ones are possible before.
  * What the possible ones need must be observed meanwhile. */
+#include "chooser/chooser.h"
+
 #include "base/err.h"
 #include "base/strings.h"
 #include "policy/policy.h"

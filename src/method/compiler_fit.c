@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The settings that a table names are words of the parts' options, so that they are compared by name. */
-#include "policy/compiler.h"
+#include "method/compiler.h"
 
 #include "base/opt.h"
 #include "profile/profile.h"

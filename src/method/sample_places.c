@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which tokens a sample of a text repeats (WNW_PASS_SAMPLE). */
-#include "policy/sample_places.h"
+#include "method/sample_places.h"
 
 /* Tokens of the sample of n. What leads to the only place of a short text takes no more than half of it. */
 static int32_t sampled(const wnw_sample_size *size, int32_t n)

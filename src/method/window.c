@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "policy/window.h"
+#include "method/window.h"
 
 #include <string.h>
 
