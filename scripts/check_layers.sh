@@ -6,6 +6,7 @@
 # - an include that the tables below do not allow;
 # - a cycle of folders, or of the rooms of a program;
 # - a circle of calls between files of a folder that CIRCLES does not list;
+# - a file that includes one of a folder more/, which a build can leave out, and is in none itself;
 # - a program that includes headers of src/, or a test that does so outside of tests/lib/peek_*.h;
 # - a function that NAME.h (or NAME_impl.h) declares and neither NAME.c nor NAME_*.c of the same folder defines
 #   (FOLDER/FOLDER.h may declare functions of any file of the folder);
@@ -100,6 +101,8 @@ for path in sources:
         if target is None:
             if not (pathlib.Path("include") / name).exists():
                 faults.append(f"{path}: no file {name}")
+        elif "more" in target.parts and "more" not in path.parts:
+            faults.append(f"{path} includes {name}: a build without WNW_MORE_METHODS has no {target.parent}/")
         elif folder(target) != folder(path):
             arrows.setdefault((folder(path), folder(target)), []).append((str(path), name))
 

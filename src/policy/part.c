@@ -13,6 +13,11 @@
 #define SELECTOR(x)     &wnw__selector_##x.part,
 #define POSITIONS(x)    &wnw__positions_##x.part,
 #define CONTENTS(x)     &wnw__contents_##x.part,
+#ifdef WNW_MORE_METHODS
+#define MORE(row) row
+#else
+#define MORE(row)
+#endif
 static const wnw_part *const parts[] = {
 #include "policy/parts.def"
 };

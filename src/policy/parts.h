@@ -13,6 +13,7 @@
 #define SELECTOR(x)     extern const wnw_selector wnw__selector_##x;
 #define POSITIONS(x)    extern const wnw_positions wnw__positions_##x;
 #define CONTENTS(x)     extern const wnw_contents wnw__contents_##x;
+#define MORE(row)       row
 #include "policy/parts.def"
 #undef SCORER
 #undef AGGREGATION
@@ -21,5 +22,6 @@
 #undef SELECTOR
 #undef POSITIONS
 #undef CONTENTS
+#undef MORE
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef WNW_TESTS_PEEK_PLAN_H
 #define WNW_TESTS_PEEK_PLAN_H
 
-#include "contents/match_fit.h"
+#include "contents/more/match_fit.h"
 #include "method/compiler.h"
 #include "method/count.h"
 #include "method/mean_rope.h"

@@ -74,6 +74,7 @@ for stage in 'make test-ready SERVER=1 BUILD=SCRATCH/build .*-DWNW_WERROR=ON -DW
     'ctest --test-dir SCRATCH/address .*\^\(unit_\.\*\|model_matrix\|.*\|cli_calibrate_all\|cli_store\|cli_stored\)\$' \
     'cmake -S . -B SCRATCH/thread -DWNW_WERROR=ON .*-DWNW_SANITIZE=thread' 'cmake --build SCRATCH/thread --target model_threads ' 'ctest --test-dir SCRATCH/thread .*model_threads' \
     'cmake -S . -B SCRATCH/noise -DWNW_WERROR=ON .*-DWNW_TEST_NOISE=1' 'cmake --build SCRATCH/noise --target kernel_tests' 'ctest --test-dir SCRATCH/noise .*\^kernels\$' \
+    'cmake -S . -B SCRATCH/core -DWNW_WERROR=ON -DWNW_MORE_METHODS=OFF' 'cmake --build SCRATCH/core --target winnow ' \
     'aarch64 ' 'cmake -S . -B SCRATCH/clang -DWNW_WERROR=ON' 'cmake --build SCRATCH/clang -j' \
     'cmake -S . -B SCRATCH/fuzz -DWNW_WERROR=ON .*-DWNW_FUZZ=ON' 'cmake --build SCRATCH/fuzz --target fuzz_targets' 'ctest --test-dir SCRATCH/fuzz .*\^fuzz\$'; do
     called 'all pass' "^$stage"

@@ -62,6 +62,8 @@ printf 'int wnw__back(void)\n{\n    return wnw__there();\n}\n' >>src/select/chun
 breaks 'files that call each other' 'src/select/: files call each other in a circle: chunk topk'
 sed -i 's/^CIRCLES = {/&"app": ["files names"],/' scripts/check_layers.sh
 breaks 'a circle that became smaller' 'app/: no longer in a circle, take it out of CIRCLES: files names'
+sed -i '1i #include "score/more/noncausal.h"' src/score/lagkv.c
+breaks 'a core that needs what can be left out' 'src/score/lagkv.c includes score/more/noncausal.h: a build without WNW_MORE_METHODS'
 mkdir other && printf '/* nothing */\n' >other/x.c
 breaks 'a program without a row' 'table of programs'
 sed -i '$ a int app_stray(int x);' app/files.h

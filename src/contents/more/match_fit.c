@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "contents/match_fit.h"
+#include "contents/more/match_fit.h"
 
 #include "base/vectors.h"
 #include "kernel/kernel.h"

@@ -14,7 +14,7 @@
  */
 #include "base/vectors.h"
 #include "kernel/kernel.h"
-#include "score/score.h"
+#include "score/more/noncausal.h"
 
 #include <math.h>
 #include <string.h>

@@ -13,7 +13,7 @@
  * Where all entries of a head stay nothing is written. Observes queries, keys and values. Cost per KV head with m queries, b
  * of n entries kept: logits O(m n d), biases O(m b) a step, values O(m b min(m, b) + min(m, b)^3 / 3).
  */
-#include "contents/match_fit.h"
+#include "contents/more/match_fit.h"
 #include "kernel/kernel.h"
 #include "method/mean_rope.h"
 #include "policy/part.h"

@@ -10,7 +10,7 @@
  * calibration of the ratio from the text is not part of this.
  * Observes all queries, keys and values. Cost: the sum of both.
  */
-#include "score/score.h"
+#include "score/more/noncausal.h"
 
 struct opts {
     double beta;
