@@ -32,9 +32,11 @@ static const char *misfit(FILE *f, bool regular)
     struct stat st;
     if (fstat(fileno(f), &st) != 0 || S_ISREG(st.st_mode))
         return NULL;
-    return S_ISDIR(st.st_mode) ? "is a directory; name a file"
-           : regular           ? "is not a regular file, which it must be; copy it to one"
-                               : NULL;
+    if (S_ISDIR(st.st_mode))
+        return "is a directory; name a file";
+    if (regular)
+        return "is not a regular file, which it must be; copy it to one";
+    return NULL;
 }
 
 /* Takes an open descriptor over. */
@@ -186,7 +188,8 @@ int app_list_texts(char ***paths, int *n, const char *folder)
         good = good && asprintf(&out[i], "%s/%s", folder, list[i]->d_name) >= 0;
         if (out && !good)
             out[i] = NULL;
-        rc = rc == APP_OK && good ? check_regular(out[i]) : rc;
+        if (rc == APP_OK && good)
+            rc = check_regular(out[i]);
         free(list[i]);
     }
     free(list);
@@ -196,9 +199,11 @@ int app_list_texts(char ***paths, int *n, const char *folder)
         return APP_OK;
     }
     app_free_paths(out, n_list);
-    return rc != APP_OK ? rc
-           : good       ? app_fail(APP_BAD_INPUT, "'%s' has no *.txt", folder)
-                        : app_fail(APP_FAILED, "out of memory");
+    if (rc != APP_OK)
+        return rc;
+    if (good)
+        return app_fail(APP_BAD_INPUT, "'%s' has no *.txt", folder);
+    return app_fail(APP_FAILED, "out of memory");
 }
 
 void app_free_paths(char **paths, int n)

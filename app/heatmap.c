@@ -87,7 +87,11 @@ static void print_number(FILE *f, int x, int y, const char *anchor, double value
 /* Every n-th row or column has a label, so that labels do not overlap. */
 static int32_t label_step(int32_t n)
 {
-    return n <= 16 ? 1 : n <= 48 ? 4 : 8;
+    if (n <= 16)
+        return 1;
+    if (n <= 48)
+        return 4;
+    return 8;
 }
 
 static void print_axes(FILE *f, const struct app_heatmap *m, int y)

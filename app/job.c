@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "app/job.h"
+#include "base/err.h"
 #include "winnow_method.h"
 
 #include "app/document.h"
@@ -98,11 +99,15 @@ static bool asks_quality(const struct app_args *args)
 
 const char *app_job_size_option(const struct app_args *args)
 {
-    return args->budget != APP_UNSET     ? "--budget"
-           : !isnan(args->ratio)         ? "--ratio"
-           : args->kv_bytes != APP_UNSET ? "--kv-bytes"
-           : !isnan(args->keep_quality)  ? "--keep-quality"
-                                         : NULL;
+    if (args->budget != APP_UNSET)
+        return "--budget";
+    if (!isnan(args->ratio))
+        return "--ratio";
+    if (args->kv_bytes != APP_UNSET)
+        return "--kv-bytes";
+    if (!isnan(args->keep_quality))
+        return "--keep-quality";
+    return NULL;
 }
 
 static int check_size(struct app_job *job)
@@ -160,7 +165,8 @@ static int check_policy(struct app_job *job)
     const bool sized = job->size.kind != WNW_SIZE_NONE;
     const char *recipe;
     int rc = find_recipe(job, &recipe);
-    rc = rc == APP_OK ? app_auto_check(recipe) : rc;
+    if (rc == APP_OK)
+        rc = app_auto_check(recipe);
     if (rc != APP_OK)
         return rc;
     job->automatic = app_is_auto(recipe);
@@ -569,7 +575,8 @@ int app_job_prepare(struct app_job *job)
     job->run.more = &job->more;
     if (rc == APP_OK && job->automatic)
         rc = choose_policy(job);
-    rc = rc == APP_OK ? check_least(job) : rc;
+    if (rc == APP_OK)
+        rc = check_least(job);
     job->run.policy = job->policy;
     job->more.once = !job->talks && !(job->stores && needs_numbers(job->policy));
     job->is_prepared = rc == APP_OK;
@@ -725,12 +732,8 @@ void app_job_close(struct app_job *job)
 
 int app_job_start(struct app_job *job, const struct app_args *args)
 {
-    int rc = app_job_check(job, args);
-    if (rc == APP_OK)
-        rc = app_job_open(job);
-    if (rc == APP_OK)
-        rc = app_job_prompt(job);
-    if (rc == APP_OK)
-        rc = app_job_session(job);
-    return rc;
+    WNW_TRY(app_job_check(job, args));
+    WNW_TRY(app_job_open(job));
+    WNW_TRY(app_job_prompt(job));
+    return app_job_session(job);
 }

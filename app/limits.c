@@ -19,7 +19,11 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 static uint64_t minus(uint64_t limit, uint64_t used)
 {
-    return limit == APP_NO_LIMIT ? limit : limit > used ? limit - used : 0;
+    if (limit == APP_NO_LIMIT)
+        return limit;
+    if (limit > used)
+        return limit - used;
+    return 0;
 }
 
 /* The first line of a file, without its end. False if there is none. */

@@ -163,9 +163,11 @@ size_t app_control_bytes(const char *s)
 unsigned app_control_code(const char *s, size_t n)
 {
     const unsigned char *u = (const unsigned char *)s;
-    return n == 1   ? u[0]
-           : n == 2 ? (u[0] & 0x1fu) << 6 | (u[1] & 0x3fu)
-                    : (u[0] & 0x0fu) << 12 | (u[1] & 0x3fu) << 6 | (u[2] & 0x3fu);
+    if (n == 1)
+        return u[0];
+    if (n == 2)
+        return (u[0] & 0x1fu) << 6 | (u[1] & 0x3fu);
+    return (u[0] & 0x0fu) << 12 | (u[1] & 0x3fu) << 6 | (u[2] & 0x3fu);
 }
 
 void app_hide_controls(char *s, bool lines)
