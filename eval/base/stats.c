@@ -21,7 +21,11 @@ static size_t n_strata(const struct eval_pairs *p)
 /* First cluster of stratum i, or the number of clusters if i is the number of strata. */
 static size_t stratum_begin(const struct eval_pairs *p, size_t i)
 {
-    return p->stratum ? p->stratum[i] : i == 0 ? 0 : n_clusters(p);
+    if (p->stratum)
+        return p->stratum[i];
+    if (i == 0)
+        return 0;
+    return n_clusters(p);
 }
 
 /* Adds a cluster to a sum of differences and their number. */
@@ -382,7 +386,13 @@ void eval_boot_key(char *out, size_t size, const char *task, int64_t n, const ch
 
 const char *eval_verdict(const struct eval_paired *p)
 {
-    return p->spread == EVAL_SPREAD_FEW ? "~" : p->over.lo > 0 ? "+" : p->over.hi < 0 ? "-" : "~";
+    if (p->spread == EVAL_SPREAD_FEW)
+        return "~";
+    if (p->over.lo > 0)
+        return "+";
+    if (p->over.hi < 0)
+        return "-";
+    return "~";
 }
 
 struct eval_interval eval_wilson(int64_t k, int64_t n)

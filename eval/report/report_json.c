@@ -352,7 +352,8 @@ static int block_json(json_t **out, const struct eval_tables *t, const struct ev
     } else {
         rc = set_winners(&o, t, b);
         app_json_set(&o, "turns", turns_json(t, b));
-        rc = rc == APP_OK ? eval_cases_json(&cases, t, b) : rc;
+        if (rc == APP_OK)
+            rc = eval_cases_json(&cases, t, b);
         app_json_set(&o, "cases", cases);
     }
     *out = o;

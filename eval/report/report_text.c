@@ -249,7 +249,11 @@ static void put_turns(struct eval_doc *d, struct eval_sheet sheet, const json_t 
 /* One character for a cell: tens of points, # for 100, a blank for none. */
 static char shade(double value)
 {
-    return isnan(value) ? ' ' : value > 99.5 ? '#' : (char)('0' + (int)(value / 10.0));
+    if (isnan(value))
+        return ' ';
+    if (value > 99.5)
+        return '#';
+    return (char)('0' + (int)(value / 10.0));
 }
 
 /* partial: the map of the same answers by partial match; NULL = they have none, or it is the map itself. */

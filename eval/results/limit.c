@@ -26,10 +26,13 @@ enum { N_LIMIT_MEASURES = sizeof measures / sizeof *measures };
 static double value_of(const struct eval_limit *l, const struct eval_cell *c)
 {
     const int of = measures[l->measure].of;
-    return of == DELTA       ? (l->below ? c->delta.over.hi : c->delta.over.lo)
-           : of == MEAN      ? c->mean
-           : of == RETENTION ? eval_cell_retention(c)
-                             : c->m[of];
+    if (of == DELTA)
+        return (l->below ? c->delta.over.hi : c->delta.over.lo);
+    if (of == MEAN)
+        return c->mean;
+    if (of == RETENTION)
+        return eval_cell_retention(c);
+    return c->m[of];
 }
 
 /* ---- Reading ---- */

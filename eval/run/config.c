@@ -315,7 +315,11 @@ static int choose_recipes(struct lists *l, const struct eval_suite *suite)
 /* The first of what the options say, what the part says, and what holds without either. */
 static const char *first_of(const char *given, const char *of_part, const char *otherwise)
 {
-    return given ? given : of_part ? of_part : otherwise;
+    if (given)
+        return given;
+    if (of_part)
+        return of_part;
+    return otherwise;
 }
 
 static int read_part(struct lists *l, struct eval_configs *c, const struct eval_args *args,

@@ -128,7 +128,11 @@ int32_t eval_reading_border(const struct eval_reading *r, enum eval_mode mode)
     const struct eval_prompt *p = &r->first[0];
     if (r->is_text)
         return p->n_context;
-    return mode == EVAL_AWARE ? p->n_question : mode == EVAL_AWARE_FULL ? p->n : p->n_context;
+    if (mode == EVAL_AWARE)
+        return p->n_question;
+    if (mode == EVAL_AWARE_FULL)
+        return p->n;
+    return p->n_context;
 }
 
 int32_t eval_reading_forced(const struct eval_reading *r, const struct eval_runtime *m, int32_t turn)

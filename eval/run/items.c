@@ -130,9 +130,11 @@ static int add_tasks(void *user, const char *word)
         any = true;
         WNW_TRY(add_task(r, t, word));
     }
-    return any     ? APP_OK
-           : known ? app_fail(APP_BAD_INPUT, "--%s: there is no file of these sets in the folder", word)
-                   : unknown_task(word);
+    if (any)
+        return APP_OK;
+    if (known)
+        return app_fail(APP_BAD_INPUT, "--%s: there is no file of these sets in the folder", word);
+    return unknown_task(word);
 }
 
 /* ---- Items ---- */
@@ -142,7 +144,11 @@ static int32_t probes_of(const struct reading *r, const struct eval_item *item)
 {
     if (need_of(item->task) || r->args->no_gate || r->args->closed_book)
         return 0;
-    return r->suite ? r->suite->n_probes : item->n >= 8 ? EVAL_GATE_PROBES : 0;
+    if (r->suite)
+        return r->suite->n_probes;
+    if (item->n >= 8)
+        return EVAL_GATE_PROBES;
+    return 0;
 }
 
 static int32_t max_new_of(const struct reading *r, const struct eval_item *item)

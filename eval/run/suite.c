@@ -131,11 +131,11 @@ static int find(const struct eval_suite **suite, const struct eval_suites *all, 
         wnw__guess_name(&guess, all->items[i].name);
     }
     const char *option = study ? "study" : "suite";
-    return *suite ? APP_OK
-           : guess.best
-               ? app_fail(APP_BAD_INPUT, "--%s '%s' is unknown; did you mean %s?", option, name, guess.best)
-               : app_fail(APP_BAD_INPUT, "--%s '%s' is unknown; `winnow eval --list` lists them", option,
-                          name);
+    if (*suite)
+        return APP_OK;
+    if (guess.best)
+        return app_fail(APP_BAD_INPUT, "--%s '%s' is unknown; did you mean %s?", option, name, guess.best);
+    return app_fail(APP_BAD_INPUT, "--%s '%s' is unknown; `winnow eval --list` lists them", option, name);
 }
 
 int eval_suite_choose(const struct eval_suite **suite, const struct eval_suites *all,
@@ -165,7 +165,11 @@ bool eval_reads_separately(const struct eval_args *args, const struct eval_suite
 
 int32_t eval_answer_tokens(const struct eval_args *args, const struct eval_suite *suite)
 {
-    return args->answer_tokens != APP_UNSET ? (int32_t)args->answer_tokens : suite ? suite->answer_tokens : 0;
+    if (args->answer_tokens != APP_UNSET)
+        return (int32_t)args->answer_tokens;
+    if (suite)
+        return suite->answer_tokens;
+    return 0;
 }
 
 bool eval_recompresses(const struct eval_args *args)

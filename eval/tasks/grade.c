@@ -26,10 +26,13 @@ static bool is_growing(const struct eval_sample *s)
 /* The last measure that is computed in addition to the sample's own; the first is EVAL_M_PARTIAL. */
 static int last_beside(const struct eval_sample *s)
 {
-    return strcmp(s->metric, "contains") == 0 ? EVAL_M_FGT - 1
-           : strcmp(s->metric, "exact") == 0  ? EVAL_M_CONTAINS
-           : is_growing(s)                    ? EVAL_M_PARTIAL
-                                              : EVAL_M_PARTIAL - 1;
+    if (strcmp(s->metric, "contains") == 0)
+        return EVAL_M_FGT - 1;
+    if (strcmp(s->metric, "exact") == 0)
+        return EVAL_M_CONTAINS;
+    if (is_growing(s))
+        return EVAL_M_PARTIAL;
+    return EVAL_M_PARTIAL - 1;
 }
 
 /* Whether a measure compares with the whole hidden sentence and not with the answer alone. */
