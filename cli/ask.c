@@ -9,6 +9,7 @@
 #include "app/json.h"
 #include "app/models.h"
 #include "app/process.h"
+#include "base/err.h"
 #include "cli/answer.h"
 #include "cli/args.h"
 #include "cli/commands.h"
@@ -60,16 +61,25 @@ static const char *find_reading(const struct cli_args *args)
 {
     const struct app_args *a = &args->app;
     const char *size = app_job_size_option(a);
-    return a->documents.n > 0 ? "-f"
-           : a->policy        ? "--policy"
-           : size             ? size
-           : a->evict_every   ? "--evict-every"
-           : a->profile       ? "--profile"
-           : a->system        ? "--system"
-           : a->raw           ? "--raw"
-           : a->chat          ? "--chat"
-           : a->special       ? "--special"
-                              : cli_stored_option(a);
+    if (a->documents.n > 0)
+        return "-f";
+    if (a->policy)
+        return "--policy";
+    if (size)
+        return size;
+    if (a->evict_every)
+        return "--evict-every";
+    if (a->profile)
+        return "--profile";
+    if (a->system)
+        return "--system";
+    if (a->raw)
+        return "--raw";
+    if (a->chat)
+        return "--chat";
+    if (a->special)
+        return "--special";
+    return cli_stored_option(a);
 }
 
 /* The document is one of -f, under the options of `run`, or one that was stored, with its own. */
@@ -286,10 +296,9 @@ static int answer_group(struct ask *ask, int32_t from, int32_t n)
 /* Every question has a sampler of its own, so that its answer does not depend on the others. */
 static int make_samplers(struct ask *ask, const struct cli_args *args)
 {
-    int rc = APP_OK;
-    for (int32_t i = 0; rc == APP_OK && i < ask->n; i++)
-        rc = cli_answer_begin(&ask->questions[i].answer, args);
-    return rc;
+    for (int32_t i = 0; i < ask->n; i++)
+        WNW_TRY(cli_answer_begin(&ask->questions[i].answer, args));
+    return APP_OK;
 }
 
 static int answer_all(struct ask *ask, const struct cli_args *args)

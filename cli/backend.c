@@ -75,7 +75,8 @@ static int print_profiles(const char *name)
     struct app_text list = {0};
     char *model;
     int rc = app_model_path(&model, name);
-    rc = rc == APP_OK ? app_profile_list(&list, model) : rc;
+    if (rc == APP_OK)
+        rc = app_profile_list(&list, model);
     if (rc == APP_OK)
         print_export("WINNOW_PROFILE", list.s ? list.s : "");
     free(list.s);

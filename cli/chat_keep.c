@@ -3,6 +3,7 @@
 #include "cli/chat.h"
 
 #include "app/values.h"
+#include "base/err.h"
 #include "winnow_method.h"
 
 #include <math.h>
@@ -173,14 +174,11 @@ int cli_chat_context(struct cli_chat *c)
 /* Checks and chooses what the arguments ask for now, and reads the profile for it. */
 static int prepare(const struct cli_chat *c, struct app_job *next)
 {
-    int rc = app_job_check_keeping(next);
-    if (rc == APP_OK)
-        rc = app_job_check_blind(next->policy);
-    if (rc == APP_OK && cli_chat_wants_endless(c))
-        rc = set_endless(c, next);
-    if (rc == APP_OK)
-        rc = app_job_prepare(next);
-    return rc;
+    WNW_TRY(app_job_check_keeping(next));
+    WNW_TRY(app_job_check_blind(next->policy));
+    if (cli_chat_wants_endless(c))
+        WNW_TRY(set_endless(c, next));
+    return app_job_prepare(next);
 }
 
 static void clear_keeping(struct app_job *job)

@@ -418,7 +418,11 @@ static int generate(struct cli_chat *c)
     const int added = cli_conversation_answer(&c->conversation, &a.said);
     tell_end(c, &a);
     cli_answer_clear(&a);
-    return rc != APP_OK ? rc : printed != APP_OK ? printed : added;
+    if (rc != APP_OK)
+        return rc;
+    if (printed != APP_OK)
+        return printed;
+    return added;
 }
 
 int cli_chat_answer(struct cli_chat *c, const char *document, const char *question)

@@ -143,10 +143,11 @@ static int read_texts(json_t **texts, const wnw_model *m, const struct shown *s)
 {
     struct spelling of = {.m = m, .tokens = json_object_get(s->o, "tokens")};
     const int status = app_inspect_texts(texts, (int32_t)json_array_size(of.tokens), add_piece, &of);
-    return status == WNW_OK ? APP_OK
-           : status == WNW_E_NOMEM
-               ? app_fail(APP_FAILED, "out of memory")
-               : app_fail(APP_BAD_INPUT, "'%s' has tokens that the model does not have", s->path);
+    if (status == WNW_OK)
+        return APP_OK;
+    if (status == WNW_E_NOMEM)
+        return app_fail(APP_FAILED, "out of memory");
+    return app_fail(APP_BAD_INPUT, "'%s' has tokens that the model does not have", s->path);
 }
 
 static bool has_tokens(const json_t *tokens, size_t at, const int32_t *want, int32_t n)

@@ -32,10 +32,13 @@ static json_t *layers_json(const wnw_stored *st, const wnw_stored_info *info)
 
 static json_t *size_json(const wnw_size *size)
 {
-    return size->kind == WNW_SIZE_BUDGET  ? json_pack("{s:I}", "budget", (json_int_t)size->budget)
-           : size->kind == WNW_SIZE_RATIO ? json_pack("{s:f}", "ratio", size->ratio)
-           : size->kind == WNW_SIZE_BYTES ? json_pack("{s:I}", "kv_bytes", (json_int_t)size->bytes)
-                                          : json_object();
+    if (size->kind == WNW_SIZE_BUDGET)
+        return json_pack("{s:I}", "budget", (json_int_t)size->budget);
+    if (size->kind == WNW_SIZE_RATIO)
+        return json_pack("{s:f}", "ratio", size->ratio);
+    if (size->kind == WNW_SIZE_BYTES)
+        return json_pack("{s:I}", "kv_bytes", (json_int_t)size->bytes);
+    return json_object();
 }
 
 static json_t *text_json(const char *text)

@@ -2,6 +2,7 @@
 /* winnow man: manual pages from the tables of commands and options. */
 #include "app/console.h"
 #include "app/output.h"
+#include "base/err.h"
 #include "cli/commands.h"
 #include "cli/find.h"
 #include "winnow.h"
@@ -174,12 +175,11 @@ static int write_page(const char *folder, const struct app_command *command)
 static int write_pages(const char *folder)
 {
     const struct app_command *c;
-    int rc = app_make_folders(folder);
-    if (rc == APP_OK)
-        rc = write_page(folder, NULL);
-    for (int i = 0; rc == APP_OK && (c = cli_command(i)); i++)
-        rc = write_page(folder, c);
-    return rc;
+    WNW_TRY(app_make_folders(folder));
+    WNW_TRY(write_page(folder, NULL));
+    for (int i = 0; (c = cli_command(i)); i++)
+        WNW_TRY(write_page(folder, c));
+    return APP_OK;
 }
 
 /* Shows a page with the program `man`. false: there is none, and nothing was shown. */

@@ -112,7 +112,8 @@ static int run(const struct app_command *cmd, int argc, const char **argv, wnw_r
     } else if (rc == APP_OK) {
         args->registry = registry;
         rc = app_plugins_open(&args->registry, &args->plugins);
-        rc = rc == APP_OK ? cmd->run(args) : rc;
+        if (rc == APP_OK)
+            rc = cmd->run(args);
     }
     if (args->registry != registry)
         wnw_registry_free(args->registry);

@@ -205,11 +205,14 @@ static int check_policy(const struct cli_args *args, const char *recipe)
     if (rc != APP_OK || strcmp(recipe, "full") == 0 || app_is_auto(args->app.policy))
         return rc;
     rc = wnw_policy_parse(&policy, recipe, NULL);
-    rc = rc == WNW_OK ? wnw_bridge_check_policy(policy, NULL) : rc;
+    if (rc == WNW_OK)
+        rc = wnw_bridge_check_policy(policy, NULL);
     wnw_policy_free(policy);
-    return rc == WNW_OK || rc == WNW_E_MISMATCH ? APP_OK
-           : rc == WNW_E_UNSUPPORTED            ? app_fail(APP_BAD_INPUT, "%s", wnw_last_error())
-                                                : app_fail_status(rc);
+    if (rc == WNW_OK || rc == WNW_E_MISMATCH)
+        return APP_OK;
+    if (rc == WNW_E_UNSUPPORTED)
+        return app_fail(APP_BAD_INPUT, "%s", wnw_last_error());
+    return app_fail_status(rc);
 }
 
 /* Adds what the user names, which counts in place of what was found. */
@@ -382,7 +385,8 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
                                     {"WINNOW_SERVE_FINGERPRINT", fingerprint},
                                     {"WINNOW_SERVE_ORIGINS", origins_of(&args->app)}};
     int rc = join(&documents, &args->app.documents, '\n');
-    rc = rc == APP_OK ? join_names(&names, args) : rc;
+    if (rc == APP_OK)
+        rc = join_names(&names, args);
     drop_unwatched();
     unsetenv("GGML_BACKEND_PATH"); /* the backend is in the server */
     unsetenv("WINNOW_SERVE_SAVES");
@@ -390,8 +394,10 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
         unsetenv(taken_set[i]);
     for (size_t i = 0; rc == APP_OK && i < sizeof pairs / sizeof *pairs; i++)
         rc = pairs[i][1] ? set(pairs[i][0], pairs[i][1]) : APP_OK;
-    rc = rc == APP_OK ? set("WINNOW_SERVE_DOCUMENTS", documents.s) : rc;
-    rc = rc == APP_OK ? set("WINNOW_SERVE_HOST_NAMES", names.s) : rc;
+    if (rc == APP_OK)
+        rc = set("WINNOW_SERVE_DOCUMENTS", documents.s);
+    if (rc == APP_OK)
+        rc = set("WINNOW_SERVE_HOST_NAMES", names.s);
     free(documents.s);
     free(names.s);
     return rc;
@@ -472,9 +478,12 @@ static int check(const struct cli_args *args, const char *recipe)
     if (args->park_disk != APP_UNSET && !args->state)
         return app_fail(APP_BAD_INPUT, "--park-disk needs a folder: give --state DIR");
     int rc = check_rest(app, &has_key);
-    rc = rc == APP_OK ? check_set(app) : rc;
-    rc = rc == APP_OK ? check_policy(args, recipe) : rc;
-    rc = rc == APP_OK ? cli_serve_documents_check(&app->documents) : rc;
+    if (rc == APP_OK)
+        rc = check_set(app);
+    if (rc == APP_OK)
+        rc = check_policy(args, recipe);
+    if (rc == APP_OK)
+        rc = cli_serve_documents_check(&app->documents);
     return rc == APP_OK ? check_address(args, has_key) : rc;
 }
 
@@ -492,19 +501,26 @@ int cli_serve(const struct app_args *app)
     char server[4096], fingerprint[WNW_FINGERPRINT_SIZE] = "", *model = NULL, *recipe = NULL;
     bool stored = false;
     int rc = find_server(server, sizeof server);
-    rc = rc == APP_OK ? find_recipe(&recipe, args) : rc;
-    rc = rc == APP_OK ? check(args, recipe) : rc;
-    rc = rc == APP_OK ? app_model_path(&model, app->model) : rc;
+    if (rc == APP_OK)
+        rc = find_recipe(&recipe, args);
+    if (rc == APP_OK)
+        rc = check(args, recipe);
+    if (rc == APP_OK)
+        rc = app_model_path(&model, app->model);
     if (rc == APP_OK && access(model, R_OK) != 0)
         rc = app_fail(APP_BAD_INPUT, "cannot read %s: %s", model, strerror(errno));
-    rc = rc == APP_OK ? check_model(model) : rc;
-    rc = rc == APP_OK ? cli_serve_documents_fit(fingerprint, &app->documents, model,
-                                                args->save || args->state, &stored)
-                      : rc;
-    rc = rc == APP_OK ? check_model_kept(args, stored) : rc;
-    rc = rc == APP_OK ? app_profile_list(&profiles, model) : rc;
-    rc = rc == APP_OK ? add_own_profiles(&profiles, model) : rc;
-    rc = rc == APP_OK ? set_environment(args, recipe, profiles.s, fingerprint) : rc;
+    if (rc == APP_OK)
+        rc = check_model(model);
+    if (rc == APP_OK)
+        rc = cli_serve_documents_fit(fingerprint, &app->documents, model, args->save || args->state, &stored);
+    if (rc == APP_OK)
+        rc = check_model_kept(args, stored);
+    if (rc == APP_OK)
+        rc = app_profile_list(&profiles, model);
+    if (rc == APP_OK)
+        rc = add_own_profiles(&profiles, model);
+    if (rc == APP_OK)
+        rc = set_environment(args, recipe, profiles.s, fingerprint);
     if (rc == APP_OK) {
         say_policy(args, recipe);
         rc = start(args, server, model);
