@@ -89,7 +89,11 @@ static int32_t n_chosen(const struct opts *o, const wnw_observation *obs)
     const bool calibrated = o->heads == HEADS_SRH || o->heads == HEADS_TRADITIONAL;
     const int32_t known = calibrated && obs->profile ? obs->profile->srh_k : 0;
     const int32_t k = o->k > 0 ? o->k : known > 0 ? known : (obs->n_head + 4) / 8;
-    return k < 1 ? 1 : k < obs->n_head ? k : obs->n_head;
+    if (k < 1)
+        return 1;
+    if (k < obs->n_head)
+        return k;
+    return obs->n_head;
 }
 
 static int choose_heads(const struct opts *o, const wnw_observation *obs, struct chosen *c)

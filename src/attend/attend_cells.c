@@ -161,7 +161,11 @@ static enum seen seen_f16(const uint16_t *m, int32_t n)
         any = (uint16_t)(any | m[i]);
         all = (uint16_t)(all & m[i]);
     }
-    return any == 0 ? SEEN_ALL : any == 0xfc00 && all == 0xfc00 ? SEEN_NOT : SEEN_SOME;
+    if (any == 0)
+        return SEEN_ALL;
+    if (any == 0xfc00 && all == 0xfc00)
+        return SEEN_NOT;
+    return SEEN_SOME;
 }
 
 static enum seen seen_f32(const uint32_t *m, int32_t n)
@@ -171,7 +175,11 @@ static enum seen seen_f32(const uint32_t *m, int32_t n)
         any |= m[i];
         all &= m[i];
     }
-    return any == 0 ? SEEN_ALL : any == 0xff800000u && all == 0xff800000u ? SEEN_NOT : SEEN_SOME;
+    if (any == 0)
+        return SEEN_ALL;
+    if (any == 0xff800000u && all == 0xff800000u)
+        return SEEN_NOT;
+    return SEEN_SOME;
 }
 
 /* Sets w.seen of every row of the queries for n entries from i on. Returns whether any of them sees any. */

@@ -58,7 +58,11 @@ static size_t length_of(unsigned char c)
         return 1;
     if (c < 0xc2 || c > 0xf4)
         return 0;
-    return c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+    if (c < 0xe0)
+        return 2;
+    if (c < 0xf0)
+        return 3;
+    return 4;
 }
 
 /* The narrower ranges shut out overlong forms, surrogates and code points past U+10FFFF. */
@@ -79,7 +83,11 @@ enum wnw__utf8 wnw__utf8_scan(const char *s, size_t len, size_t *n)
     while (*n < want && *n < len &&
            (*n == 1 ? second_fits(first, (unsigned char)s[1]) : wnw__utf8_inside(s[*n])))
         ++*n;
-    return *n == want ? WNW_UTF8_WHOLE : *n == len ? WNW_UTF8_OPEN : WNW_UTF8_BAD;
+    if (*n == want)
+        return WNW_UTF8_WHOLE;
+    if (*n == len)
+        return WNW_UTF8_OPEN;
+    return WNW_UTF8_BAD;
 }
 
 /* ---- Base64 ---- */
@@ -114,7 +122,11 @@ static int value_of(char c)
         return c - 'a' + 26;
     if (c >= '0' && c <= '9')
         return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
+    if (c == '+')
+        return 62;
+    if (c == '/')
+        return 63;
+    return -1;
 }
 
 bool wnw__base64_read(void *to, size_t n, const char *text, size_t len)

@@ -165,7 +165,11 @@ static double alpha_of(const struct opts *o, const wnw_layer_problem *p, int32_t
 
 static int32_t choose(int32_t option, int32_t of_profile, int32_t otherwise)
 {
-    return option > 0 ? option : of_profile > 0 ? of_profile : otherwise;
+    if (option > 0)
+        return option;
+    if (of_profile > 0)
+        return of_profile;
+    return otherwise;
 }
 
 static int32_t at_most(int32_t n, int32_t most)

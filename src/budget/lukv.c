@@ -77,7 +77,11 @@ static double count_of(const void *user, int32_t r, double rho)
 {
     const wnw_layer_problem *p = user;
     const double c = share_of(p, r, rho) * p->n_entry[r], least = least_of(p, r);
-    return c < least ? least : c > p->n_entry[r] ? p->n_entry[r] : c;
+    if (c < least)
+        return least;
+    if (c > p->n_entry[r])
+        return p->n_entry[r];
+    return c;
 }
 
 static int check(const wnw_layer_problem *p)

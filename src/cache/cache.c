@@ -37,7 +37,11 @@ void wnw__cache_layer_free(struct wnw__kv_layer *l)
 /* The value that a number of the kind has before it is known. */
 static float aux_empty(int kind)
 {
-    return kind >= WNW_AUX_PROJ ? -1.0f : kind == WNW_AUX_GATE ? NAN : 0.0f;
+    if (kind >= WNW_AUX_PROJ)
+        return -1.0f;
+    if (kind == WNW_AUX_GATE)
+        return NAN;
+    return 0.0f;
 }
 
 /* Allocates [n_plane][n_rows] empty values and one more, so that NULL always means that memory ran out. */

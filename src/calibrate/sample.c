@@ -14,9 +14,11 @@ int32_t wnw__effort_value(const wnw_calibration *c, int32_t given, struct wnw__b
 {
     if (given > 0)
         return given;
-    return c->params.effort == WNW_EFFORT_QUICK   ? by.quick
-           : c->params.effort == WNW_EFFORT_PAPER ? by.paper
-                                                  : by.normal;
+    if (c->params.effort == WNW_EFFORT_QUICK)
+        return by.quick;
+    if (c->params.effort == WNW_EFFORT_PAPER)
+        return by.paper;
+    return by.normal;
 }
 
 int wnw__sample_length(int32_t *length, const wnw_calibration *c, int32_t given, struct wnw__by_effort by,

@@ -95,7 +95,11 @@ static int32_t n_piece_of(const struct work *w, int32_t i_text)
 
 static enum group length_group(const struct work *w, int32_t i)
 {
-    return i == w->n_piece ? EXTRA : 2 * i < w->n_piece - 1 ? SHORTER : LONGER;
+    if (i == w->n_piece)
+        return EXTRA;
+    if (2 * i < w->n_piece - 1)
+        return SHORTER;
+    return LONGER;
 }
 
 /* ---- The unit of work: a piece ---- */

@@ -41,7 +41,11 @@ int32_t wnw__gate_above(const float *u, int32_t n, int32_t norm, double tau)
 int32_t wnw__gate_elastic(int32_t above, int32_t n, int32_t c, double least)
 {
     const int32_t most = n < c ? n : c, part = (int32_t)ceil(least * c - 1e-9), low = n < part ? n : part;
-    return above < low ? low : above > most ? most : above;
+    if (above < low)
+        return low;
+    if (above > most)
+        return most;
+    return above;
 }
 
 /* ---- pooled ---- */
@@ -73,7 +77,11 @@ static int32_t lo_of(const struct pool *s, int32_t i)
 static int32_t want_of(const struct pool *s, int32_t i)
 {
     const int32_t lo = lo_of(s, i), cap = cap_of(s, i);
-    return s->demand[i] < lo ? lo : s->demand[i] > cap ? cap : s->demand[i];
+    if (s->demand[i] < lo)
+        return lo;
+    if (s->demand[i] > cap)
+        return cap;
+    return s->demand[i];
 }
 
 /* Share of the layer before rounding. */

@@ -13,7 +13,11 @@ int32_t wnw__round_count(double x, wnw_rounding rounding)
 {
     /* x comes from n * (1 - r), whose last bits are noise; `exact` keeps 100 of 1000 at r = 0.9, not 99. */
     const double y = floor(rounding == WNW_ROUND_EXACT ? x + 1e-6 : x);
-    return y <= 0 ? 0 : y >= INT32_MAX ? INT32_MAX : (int32_t)y;
+    if (y <= 0)
+        return 0;
+    if (y >= INT32_MAX)
+        return INT32_MAX;
+    return (int32_t)y;
 }
 
 int32_t wnw__count_together(const wnw_layer_problem *p, const int32_t *n_entry, int32_t n_row)

@@ -45,7 +45,11 @@ void wnw__nll_begin(struct wnw__nll *w, int32_t first, int32_t n)
 int32_t wnw__nll_rows(const struct wnw__nll *w, int32_t first, int32_t n)
 {
     const int64_t rows = (int64_t)first + n - w->from + 1;
-    return rows < 1 ? 1 : rows > n ? n : (int32_t)rows;
+    if (rows < 1)
+        return 1;
+    if (rows > n)
+        return n;
+    return (int32_t)rows;
 }
 
 double wnw__nll_of(const float *logits, int32_t n_vocab, int32_t token)

@@ -105,9 +105,11 @@ static int size_of_bytes(struct wnw__draft *draft, uint64_t bytes)
 /* The part that sets the size where the caller gave none. */
 static enum wnw__size_rule rule_of_none(const struct wnw__draft *draft)
 {
-    return draft->selector->recursive                                                ? WNW_SIZE_RULE_SELECTOR
-           : wnw__policy_has(draft->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_OWN_SIZE) ? WNW_SIZE_RULE_HEADS
-                                                                                     : WNW_SIZE_RULE_MEAN;
+    if (draft->selector->recursive)
+        return WNW_SIZE_RULE_SELECTOR;
+    if (wnw__policy_has(draft->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_OWN_SIZE))
+        return WNW_SIZE_RULE_HEADS;
+    return WNW_SIZE_RULE_MEAN;
 }
 
 static int size_of_none(struct wnw__draft *draft)

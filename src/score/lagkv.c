@@ -37,7 +37,11 @@ static double part_weight(const struct opts *o, bool keys)
 {
     if (keys)
         return o->use == USE_VALUE ? 0 : 1;
-    return o->use == USE_KEY ? 0 : o->use == USE_VALUE ? 1 : o->wv;
+    if (o->use == USE_KEY)
+        return 0;
+    if (o->use == USE_VALUE)
+        return 1;
+    return o->wv;
 }
 
 static void needs(const void *opts, wnw_needs *out)

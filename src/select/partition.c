@@ -31,7 +31,11 @@ static int32_t per_block(const wnw_blocks *b, int32_t n, int32_t n_keep)
 {
     const int32_t thinned = wnw__blocks_thinned(b, n);
     const int32_t k = thinned > 0 ? (n_keep - (n - thinned * b->lag)) / thinned : b->lag;
-    return k < 1 ? 1 : k < b->lag ? k : b->lag;
+    if (k < 1)
+        return 1;
+    if (k < b->lag)
+        return k;
+    return b->lag;
 }
 
 /* Sets retain for a whole number k of entries per block: (k + 0.5) / L, so that rounding down gives k. */

@@ -288,7 +288,8 @@ int wnw_store_add(wnw_store *store, const wnw_store_key *key, const wnw_session 
         what.tokens = k.of.tokens;
         what.n_tokens = k.of.n_tokens;
         rc = write_document(&file, store, &k, s, &what);
-        rc = rc == WNW_OK ? place_document(&file, store, &k) : rc;
+        if (rc == WNW_OK)
+            rc = place_document(&file, store, &k);
         wnw__whole_file_abort(&file);
     }
     free(k.form);

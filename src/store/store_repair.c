@@ -32,7 +32,8 @@ int wnw_store_repair(const char *folder)
         rc = wnw__store_has_file(&own, "index.sqlite-journal")
                  ? wnw__store_set_aside(folder, "index.sqlite-journal")
                  : WNW_OK;
-        rc = rc == WNW_OK ? wnw__store_set_aside(folder, "index.sqlite") : rc;
+        if (rc == WNW_OK)
+            rc = wnw__store_set_aside(folder, "index.sqlite");
     }
     if (rc == WNW_OK && damaged) {
         rc = wnw_store_open(&store, folder, 0);

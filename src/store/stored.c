@@ -139,10 +139,13 @@ static bool same_size(const wnw_size *a, const wnw_size *b)
 {
     if (a->kind != b->kind)
         return false;
-    return a->kind == WNW_SIZE_BUDGET  ? a->budget == b->budget
-           : a->kind == WNW_SIZE_RATIO ? a->ratio == b->ratio
-           : a->kind == WNW_SIZE_BYTES ? a->bytes == b->bytes
-                                       : true;
+    if (a->kind == WNW_SIZE_BUDGET)
+        return a->budget == b->budget;
+    if (a->kind == WNW_SIZE_RATIO)
+        return a->ratio == b->ratio;
+    if (a->kind == WNW_SIZE_BYTES)
+        return a->bytes == b->bytes;
+    return true;
 }
 
 int wnw_stored_resume(wnw_session *s, const wnw_stored *st, const wnw_run *run)

@@ -49,7 +49,11 @@ static double chance(const wnw_contents_problem *p, int32_t i, int32_t t, int32_
     for (int32_t c = t; c < t + m; c++)
         mean += attention(p, p->keep[c]) / m;
     const double own = attention(p, i);
-    return own <= 0 ? 0 : own >= mean ? 1 : own / mean;
+    if (own <= 0)
+        return 0;
+    if (own >= mean)
+        return 1;
+    return own / mean;
 }
 
 static int32_t merge(const void *opts, const wnw_contents_problem *p, wnw_merge *out, float *scratch)

@@ -70,7 +70,11 @@ static int32_t shift_of(const wnw_observation *obs, const struct positions *at)
     if (obs->n_ctx_train == 0)
         return wanted;
     const int32_t room = obs->n_ctx_train - obs->n_past;
-    return wanted < room ? wanted : room > 0 ? room : 0;
+    if (wanted < room)
+        return wanted;
+    if (room > 0)
+        return room;
+    return 0;
 }
 
 /* Hides the entries after position t from a row of logits, unless it would see none. */

@@ -127,7 +127,11 @@ static float largest_eigenvalue(const struct mass *x, float *z, float *room, flo
 
 static float clipped(float x, float least, float most)
 {
-    return x < least ? least : x > most ? most : x;
+    if (x < least)
+        return least;
+    if (x > most)
+        return most;
+    return x;
 }
 
 void wnw__match_beta(const struct wnw__match *p, float *beta, float *scratch)
