@@ -5,7 +5,7 @@
 #define WNW_PERTURB_NUMBERS_H
 
 #include "eval/base/stats.h"
-#include "session/perturb.h"
+#include "study/perturb.h"
 
 #include <stdbool.h>
 

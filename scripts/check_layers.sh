@@ -40,6 +40,7 @@ MAY = {
     "plan": "base policy method",
     "observe": "base kernel model cache attend forward profile plan",
     "session": "base kernel model text cache attend forward observe profile policy method plan",
+    "study": "base method observe plan policy session",
     "bridge": "base kernel model cache attend forward observe profile policy method plan",
     "llama": "base model text forward bridge",
     "store": "base kernel model cache session policy",
@@ -77,7 +78,7 @@ ROOMS = {
 }
 # Headers that one room, or one file, of a program may include: what a study measures is no part of the public interface, and what a
 # server reads is the server's.
-SEAMS = {"perturb/": ["session/perturb.h"], "python/": ["cli/program.h"], "cli/export.c": ["serve/slot_file.h"]}
+SEAMS = {"perturb/": ["study/perturb.h"], "python/": ["cli/program.h"], "cli/export.c": ["serve/slot_file.h"]}
 DOORS = ["eval/args.h", "eval/commands.h"]
 BESIDE = {"perturb": "eval"}  # folder: the program whose room it is
 

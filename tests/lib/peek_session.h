@@ -20,8 +20,8 @@
 #include "observe/window.h"
 #include "session/feed.h"
 #include "session/layer_major.h"
-#include "session/perturb.h"
 #include "session/second_pass.h"
 #include "session/session.h"
+#include "study/perturb.h"
 
 #endif

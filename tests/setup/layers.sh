@@ -74,8 +74,8 @@ sed -i '1i #include "eval/run/config.h"' eval/results/curve.c
 breaks 'results that know how they were made' 'eval/results/ may not know eval/run'
 sed -i '1i #include "eval/tasks/task.h"' eval/results/map.c
 breaks 'results that know how samples are made' 'eval/results/ may not know eval/tasks'
-sed -i '1i #include "session/perturb.h"' eval/run/suite.c
-breaks 'a room that looks inside' 'eval/run/suite.c includes session/perturb.h'
+sed -i '1i #include "study/perturb.h"' eval/run/suite.c
+breaks 'a room that looks inside' 'eval/run/suite.c includes study/perturb.h'
 sed -i '1i #include "eval/metrics/metric.h"' perturb/texts.c
 breaks 'a room beside the program that looks into another' 'perturb/ may not know eval/metrics/'
 sed -i '1i #include "perturb/perturb.h"' eval/tasks/task.c

@@ -6,7 +6,7 @@
  * plan, so heads and layers do not influence each other. How far the changes spread is found by reading the token
  * again after a copy of the cache that the plan has compressed.
  */
-#include "session/perturb.h"
+#include "study/perturb.h"
 
 #include "base/topk.h"
 #include "observe/newest.h"

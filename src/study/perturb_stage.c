@@ -5,8 +5,8 @@
 #include "method/count.h"
 #include "plan/plan.h"
 #include "policy/policy.h"
-#include "session/perturb.h"
 #include "session/session.h"
+#include "study/perturb.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,7 @@
  * theta_hat is theta with sigma1, the attention of stage 1, for sigma.
  * The bounds say nothing about L_p of one selection against another: a lower bound does not mean a lower L_p.
  */
-#include "session/perturb.h"
+#include "study/perturb.h"
 
 #include "base/err.h"
 
