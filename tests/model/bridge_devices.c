@@ -2,7 +2,7 @@
 /*
  * Our devices around another device of ggml, here the CPU: names, memory that grows with what is used and goes back when entries
  * are dropped, and what comes out with entries dropped in each head others. What libllama does with sequences there is in
- * model_bridge_state.c.
+ * model/bridge_state.c.
  */
 #include "helpers.h"
 #include "llamas.h"
