@@ -29,6 +29,9 @@ A page in docs/src takes them in double braces. {{KEY}} has one decimal, {{KEY 2
 interval, n and p. {{KEY n}} is the number of answers. {{KEY verdict}} is one rule for every claim "A is above B". It is yes if the interval is above 0
 and p below 0.05, and no if the interval is below 0 and p below 0.05. It is equal if the interval includes 0 and is within 5 points of it, else "not told".
 p is Holm's over the contrasts of the run. A verdict is bold if Holm's p over all verdicts of the page is below 0.05, too.
+
+Two short forms keep sources readable. A line <!-- A = BEGINNING --> defines a beginning of keys: {{A:REST}} is the key BEGINNING and REST. {{/LAST}} is the
+key before it with another last part.
 """
 import argparse
 import csv
@@ -56,6 +59,7 @@ SOURCES = ROOT / "docs" / "src"  # docs/src/FOLDER/PAGE.md is rendered to docs/F
 FIELDS = ["key", "value", "low", "high", "n", "p", "run"]
 RUN_FIELDS = ["name", "model", "answers", "sha256", "command"]
 MARK = re.compile(r"\{\{([^{} ]+)(?: (\d%?|ci|whole|n|p|verdict))?\}\}")
+BEGINNING = re.compile(r"^<!-- ([A-Z]) = (\S+) -->\n", re.M)
 NOTE = "<!-- Rendered from {} by scripts/records.py --render: edit that file. -->\n\n"
 
 
@@ -275,12 +279,30 @@ def write_csv(path, fields, rows):
     path.write_text(out.getvalue())
 
 
+def source_text(source):
+    """A page's source with whole keys in place of short ones."""
+    text, before = source.read_text(), ""
+    beginnings = dict(BEGINNING.findall(text))
+
+    def whole(m):
+        nonlocal before
+        key = m[1]
+        if key.startswith("/"):
+            key = before.rpartition("/")[0] + key
+        elif key[0] in beginnings and key[1:2] == ":":
+            key = beginnings[key[0]] + key[2:]
+        before = key
+        return "{{" + key + (f" {m[2]}" if m[2] else "") + "}}"
+
+    return MARK.sub(whole, BEGINNING.sub("", text))
+
+
 def verdict_keys(text):
     return sorted({m[1] for m in MARK.finditer(text) if m[2] == "verdict"})
 
 
 def keys_of_pages():
-    texts = [source.read_text() for source in sources()]
+    texts = [source_text(source) for source in sources()]
     return {m[1] for text in texts for m in MARK.finditer(text)} | {key + "/p" for text in texts for key in verdict_keys(text)}
 
 
@@ -346,7 +368,7 @@ def shown(row, how, p_page):
 
 
 def rendered(source, numbers):
-    text = source.read_text()
+    text = source_text(source)
 
     def found(key):
         if key not in numbers:

@@ -46,8 +46,8 @@ for name, part, command in (("whole", lines, []), ("s1", lines[::2], ["--shard",
     (work / name / "results.jsonl").write_text("".join(part))
 (tree / "share/profiles/model/kind.json").write_text(json.dumps({"results": {"list": [1, 2.5, 4], "a b": 0.25, "t": [[3, 2, 1]]}}))
 (tree / "docs/src/research/page.md").write_text(
-    f"# Page\n\nFull {{{{whole:agnostic/all/full/full/score}}}} of {{{{whole:agnostic/all/full/full/score n}}}}; {{{{whole:contrast/0 whole}}}}; "
-    f"{{{{whole:agnostic/all/{a}/ratio=0.5/less_full ci}}}}; {{{{profile:model/kind/list/1 2}}}} {{{{profile:model/kind/a~b 2}}}} "
+    f"<!-- A = whole:agnostic/all/ -->\n# Page\n\nFull {{{{whole:agnostic/all/full/full/score}}}} of {{{{/score n}}}}; {{{{whole:contrast/0 whole}}}}; "
+    f"{{{{A:{a}/ratio=0.5/less_full ci}}}}; {{{{profile:model/kind/list/1 2}}}} {{{{profile:model/kind/a~b 2}}}} "
     "{{count:model/kind/list/above:2 0}} {{common:model/kind,model/kind/t/layer:2 0}}\n")
 PY
 printf '{"v": 1, "key": "torn' >>"$work/s1/results.jsonl"
