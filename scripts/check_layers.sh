@@ -54,6 +54,7 @@ PROGRAMS = {
     "eval": "base app perturb",
     "examples": "",
     "perturb": "base app eval",
+    "python": "base app",
     "serve": "base app",
 }
 SHARED = ["eval/base/random.h", "eval/base/stats.h"]
@@ -73,7 +74,7 @@ ROOMS = {
 }
 # Headers that one room, or one file, of a program may include: what a study measures is no part of the public interface, and what a
 # server reads is the server's.
-SEAMS = {"perturb/": ["session/perturb.h"], "cli/export.c": ["serve/slot_file.h"]}
+SEAMS = {"perturb/": ["session/perturb.h"], "python/": ["cli/program.h"], "cli/export.c": ["serve/slot_file.h"]}
 DOORS = ["eval/args.h", "eval/commands.h"]
 BESIDE = {"perturb": "eval"}  # folder: the program whose room it is
 
