@@ -74,6 +74,24 @@ assert text.startswith("<!-- Rendered from docs/src/research/page.md"), text
 assert want in text, (want, text)
 assert f"; {row['delta']:.1f} ({row['lo']:.1f} .. {row['hi']:.1f}); 2.50 0.25 2 100" in text, text
 PY
+# Tables of times: chosen rows and columns, numbers flush right; what is not there is named.
+mkdir -p "$tree/records/speed"
+printf '# a command\nmachine,what,tokens/s\nA,first words,1.5x\nB,second,2x\n' >"$tree/records/speed/times.csv"
+table() { # OPTIONS
+    printf '# Page\n\n{{table %s}}\n' "$1" >"$tree/docs/src/research/times.md"
+    records --render
+}
+table 'times' || fail "a table of times: $(cat "$work/err")"
+grep -qx '| B | second | 2x |' "$tree/docs/research/times.md" || fail "not the whole file: $(cat "$tree/docs/research/times.md")"
+table 'times what=first_words show=tokens/s' || fail "a chosen row: $(cat "$work/err")"
+[ "$(tail -3 "$tree/docs/research/times.md")" = '| tokens/s |
+|---:|
+| 1.5x |' ] || fail "not the row: $(cat "$tree/docs/research/times.md")"
+for wrong in 'other' 'times machine=C' 'times show=size'; do
+    table "$wrong" && fail "{{table $wrong}} was rendered"
+    grep -q 'docs/src/research/times.md: .*records/speed/' "$work/err" || fail "{{table $wrong}}: $(cat "$work/err")"
+done
+rm "$tree/docs/src/research/times.md" "$tree/docs/research/times.md"
 # The rule of verdicts, by hand: 0.01 * 3, 0.02 * 2, 0.03 * 1 (never below the one before).
 python3 - "$tree/scripts" <<'PY' || fail 'verdicts do not follow their rule'
 import sys
