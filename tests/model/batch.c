@@ -90,9 +90,9 @@ static void next_tokens(const struct fixture *f, int step, int32_t next[N_SESSIO
 
 /* ---- Together as alone ---- */
 
-/* Normalised errors of logits that one row and several rows may have between them: ggml adds up float32 products of one
- * row in another order than those of several. Where what they feed is rounded on the way, a last bit can make a step there,
- * and all values together cannot be further off than by such a step each. */
+/* Normalised errors that are allowed between the logits of a row alone and of the same row in a batch. ggml sums the
+ * float32 products of one row in another order than those of several. If the sum is rounded later, a difference in the last
+ * bit can become a whole step of that rounding. The error over all values is then at most one step each. */
 #define IN_FLOAT32 4e-9    /* a thousand units of 2^-24, squared */
 #define IN_HALVES  0x1p-22 /* a unit of f16 */
 #define IN_BYTES   0x1p-14 /* one of 127 steps */
@@ -183,9 +183,9 @@ static void together_as_alone(void **state)
     fixture_close(&f);
 }
 
-/* One row is multiplied with repacked weights by ggml, several by our own kernels. Both round it to 8 bits, at other
- * places, which random weights amplify, so that the two are further apart than float32 explains. But the several are as near to the same
- * weights in float32 as the one is, give or take a factor of 2. */
+/* ggml multiplies one row with repacked weights; winnow's kernels multiply several. Both round the row to 8 bits, at
+ * different places, and random weights amplify the difference beyond what float32 explains. The batch must be as close to
+ * the result of float32 weights as the single row is, up to a factor of 2. */
 static void together_as_true_as_alone(void **state)
 {
     (void)state;

@@ -141,7 +141,7 @@ static void test_prompts(void **state)
         }
 }
 
-/* Sequences beside each other, one of which reads its prompt while the other generates. */
+/* Two sequences in one context: one reads its prompt while the other generates. */
 static void test_two_sequences(void **state)
 {
     (void)state;
@@ -472,7 +472,7 @@ static void test_share_once(void **state)
     test_llama_close(&t);
 }
 
-/* Layers with heads of their own number are planned apart: each keeps its size in every head. Sessions refuse them. */
+/* Layers whose number of heads differs are planned separately: each keeps its size in every head. Sessions refuse them. */
 static void test_other_heads(void **state)
 {
     static const char *const recipes[] = {"snapkv", "h2o", "keydiff", "expected_attention"};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every preset under libllama: it keeps what it keeps in a session of ours on the same prompt, and what is written into
- * entries that stay is the same, or it is refused with a sentence. And policies of every kind on families that run through
- * libllama both ways.
+ * Every preset under libllama keeps the same entries as in winnow's own session on the same prompt, and writes the same
+ * values into them. Otherwise it is refused with a sentence. Policies of every kind are also run on families that use
+ * libllama in both programs.
  */
 #include "cuts.h"
 #include "generated.h"
@@ -227,7 +227,7 @@ static void check_preset(struct fixture *f, const char *name)
 
 /* ---- All of them ---- */
 
-/* Presets of every family that has graphs of ours. */
+/* Presets on every family that has winnow's own graphs. */
 static void check_family(const char *model)
 {
     char path[4096];
@@ -307,8 +307,8 @@ static void test_gemma3(void **state)
     check_family("tiny/tiny-gemma3-f32.gguf");
 }
 
-/* Of the kinds that docs/reference/families.md tells apart. phi3 is none of them: libllama turns its keys by other factors in the
- * longer context that it gives the backend. */
+/* One family of each kind in docs/reference/families.md. phi3 is left out: libllama gives the backend a longer context, in
+ * which it rotates phi3's keys by other factors. */
 static const char *const generated[] = {
     "qwen3moe-moe",  "internlm2-dense",  "granite-dense",      "smollm3-dense", "olmo2-dense",
     "cohere2-dense", "starcoder2-dense", "gemma2-dense",       "gpt-oss-moe",   "deepseek2-moe",
