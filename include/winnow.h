@@ -252,7 +252,7 @@ typedef struct wnw_prompt wnw_prompt;
 /* Renders and tokenises a first turn. The model's Jinja template is run as transformers runs it: messages,
  * add_generation_prompt, bos_token and eos_token are set, tools and documents are none. A BOS that the vocabulary asks for and the
  * template did not write is put in front. A template of libllama by name (`chat`), or the model's in a build without the Jinja
- * engine (wnw_has_jinja), is a fixed pattern without a default system message. Templates are programs from the model's file, and
+ * engine, is a fixed pattern without a default system message. Templates are programs from the model's file, and
  * run within bounds (decision 046). *out is released with wnw_prompt_free. Errors: E_ARG (no text; an unknown
  * name in `chat`; a role that is no word; a system message or turns without a template), E_UNSUPPORTED (the template refuses the
  * messages, drops the system message, cannot be run, exceeds a bound, or changes the text so that the border between document and

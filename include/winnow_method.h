@@ -660,8 +660,6 @@ WNW_API int wnw_plan_new(wnw_plan **out, int32_t n_layer, int32_t n_head_kv, int
 /* Sets *merges to the merges of layer il, KV head ih, in ascending order of `from`, and returns their number, which is
  * 0 in most plans. Borrowed from the plan. */
 WNW_API int32_t wnw_plan_merges(const wnw_plan *p, int32_t il, int32_t ih, const wnw_merge **merges);
-/* Whether every value to which others were added is then divided by 1 + the sum of their weights. */
-WNW_API bool wnw_plan_averages(const wnw_plan *p);
 /* Sets *channels to the key channels of layer il, KV head ih, ascending, that become 0. They stay as they are in the
  * last *n_spared kept entries. Returns their number, which is 0 in most plans. This saves no memory. Borrowed from the
  * plan. */

@@ -19,12 +19,6 @@ WNW_API int32_t wnw_usable_cores(void);
 /* Name of the attention kernels in use: "avx512-bf16", "avx512", "avx2", "neon", "scalar". Static. */
 WNW_API const char *wnw_kernel_name(void);
 
-/* Names of the supported architectures; NULL past the end. Static. */
-WNW_API const char *wnw_arch_name(int32_t i);
-
-/* Whether this build runs the models' own Jinja templates (it was made with libllama-common). */
-WNW_API bool wnw_has_jinja(void);
-
 #define WNW_FINGERPRINT_SIZE 33 /* bytes of a fingerprint's text, with the NUL */
 
 /* Writes 32 hexadecimal digits and a NUL: 128 bits that identify what decides the model's numbers and tokens. They are made of

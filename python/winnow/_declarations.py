@@ -1424,7 +1424,6 @@ def wnw_kernel_info_default():
 # ---- Functions: result, arguments ----
 
 FUNCTIONS = {
-    "wnw_arch_name": (c_char_p, [c_int32]),
     "wnw_ask": (c_int, [POINTER(wnw_reader), c_char_p, c_double, c_char_p, c_char_p, CFUNCTYPE(c_bool, POINTER(c_char), c_size_t, c_int32, c_void_p), c_void_p]),
     "wnw_automatic_choose": (c_int, [POINTER(c_char_p), POINTER(wnw_automatic), c_int32, c_bool]),
     "wnw_automatic_each": (c_int, [POINTER(wnw_automatic), CFUNCTYPE(c_int, POINTER(c_char), POINTER(wnw_policy_choice), c_void_p), c_void_p]),
@@ -1480,7 +1479,6 @@ FUNCTIONS = {
     "wnw_free": (None, [c_void_p]),
     "wnw_generate": (c_int, [POINTER(wnw_generated), POINTER(wnw_session), POINTER(wnw_sampler), POINTER(wnw_generate_params)]),
     "wnw_generated_clear": (None, [POINTER(wnw_generated)]),
-    "wnw_has_jinja": (c_bool, []),
     "wnw_heads_parse": (c_int, [POINTER(POINTER(wnw_head)), POINTER(c_int32), c_char_p, POINTER(wnw_model), POINTER(wnw_profile)]),
     "wnw_heads_profiles": (c_uint32, [c_char_p]),
     "wnw_kernel_get": (c_int, [c_int32, POINTER(wnw_kernel_info)]),
@@ -1501,7 +1499,6 @@ FUNCTIONS = {
     "wnw_open": (c_int, [POINTER(POINTER(wnw_reader)), c_char_p]),
     "wnw_part_warn": (None, [c_char_p, c_char_p]),
     "wnw_phase_name": (c_char_p, [c_int]),
-    "wnw_plan_averages": (c_bool, [POINTER(wnw_plan)]),
     "wnw_plan_channels": (c_int32, [POINTER(wnw_plan), c_int32, c_int32, POINTER(POINTER(c_int32)), POINTER(c_int32)]),
     "wnw_plan_fitted": (wnw_fitted, [POINTER(wnw_plan), c_int32, c_int32]),
     "wnw_plan_free": (None, [POINTER(wnw_plan)]),

@@ -13,8 +13,8 @@ int wnw__foreign_open(struct wnw_model *m, const char *path, bool repack)
     size_t n = 0;
     (void)path;
     (void)repack;
-    for (int32_t i = 0; wnw_arch_name(i) && n < sizeof own; i++)
-        n += (size_t)snprintf(own + n, sizeof own - n, "%s%s", i > 0 ? ", " : "", wnw_arch_name(i));
+    for (int32_t i = 0; wnw__arch_name(i) && n < sizeof own; i++)
+        n += (size_t)snprintf(own + n, sizeof own - n, "%s%s", i > 0 ? ", " : "", wnw__arch_name(i));
     return wnw__fail(
         WNW_E_UNSUPPORTED,
         "model architecture '%.40s' is not one of winnow's own (%s), and this build "

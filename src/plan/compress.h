@@ -49,7 +49,7 @@ struct wnw__kept_layer {
     const int32_t *n_keep;                     /* [n_head_kv] */
     int32_t n_settled;                         /* number of kept entries of every head that are settled */
     const struct wnw__plan_contents *contents; /* [n_head_kv] what is written into kept entries, or NULL */
-    bool averages;                             /* see wnw_plan_averages */
+    bool averages;                             /* as in struct wnw_plan */
 };
 /* Observes, scores and selects in layer il. Layers come in ascending order, each once. out may be NULL.
  * E_UNSUPPORTED: the policy must see all layers before it selects in one. */

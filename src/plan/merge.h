@@ -9,7 +9,7 @@
 /* The entries of one head and what becomes of them. Borrowed. */
 struct wnw__merge_head {
     const struct wnw__plan_contents *contents;
-    bool averages;       /* see wnw_plan_averages */
+    bool averages;       /* as in struct wnw_plan */
     const int32_t *pos;  /* [n] positions of the entries, ascending */
     const int32_t *keep; /* [n_keep] entries that stay, ascending */
     int32_t n, n_keep, d;

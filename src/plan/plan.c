@@ -200,11 +200,6 @@ int32_t wnw_plan_merges(const wnw_plan *p, int32_t il, int32_t ih, const wnw_mer
     return c->n_merge;
 }
 
-bool wnw_plan_averages(const wnw_plan *p)
-{
-    return p && p->averages;
-}
-
 int32_t wnw_plan_channels(const wnw_plan *p, int32_t il, int32_t ih, const int32_t **channels,
                           int32_t *n_spared)
 {

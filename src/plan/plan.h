@@ -24,7 +24,7 @@ struct wnw_plan {
     int32_t *pos;                        /* kept positions, one head after another */
     int64_t cap;                         /* entries that pos has room for */
     struct wnw__plan_contents *contents; /* [n_layer * n_head_kv], or NULL: nothing is written */
-    bool averages;                       /* see wnw_plan_averages */
+    bool averages; /* every value to which others were added is divided by 1 + the sum of their weights */
 };
 
 /* Makes an empty plan, to which n_layer * n_head_kv heads must be added. The caller frees it

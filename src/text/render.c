@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool wnw_has_jinja(void)
-{
-    return wnw__jinja_available();
-}
-
 /* ---- Which template ---- */
 
 static int check_name(const char *name)

@@ -1,3 +1,4 @@
 /* SPDX-License-Identifier: MIT */
 /* Lets tests look into prompts, and make some that the library does not. */
+#include "text/jinja.h"
 #include "text/prompt.h"

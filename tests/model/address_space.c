@@ -146,7 +146,7 @@ static void templates(void **state)
     char path[4096];
     int n_short = 0, n_works = 0;
     (void)state;
-    if (SANITIZED || !wnw_has_jinja())
+    if (SANITIZED || !wnw__jinja_available())
         skip();
     test_model_path(path, sizeof path, "tiny/chat/smollm2.gguf");
     for (size_t kib = 0; kib < MOST && n_works < 3; kib += STEP) {

@@ -48,7 +48,7 @@ static void same_text(const struct chat_row *row, void *user)
 
 static void tiny(const char *file, const char *model)
 {
-    if (!wnw_has_jinja())
+    if (!wnw__jinja_available())
         skip();
     wnw_model *m = test_model_open(file);
     chat_each_row(model, same_text, m);
@@ -87,7 +87,7 @@ static void same_ids(const struct chat_row *row, void *user)
 static void smollm2(void **state)
 {
     (void)state;
-    if (!wnw_has_jinja())
+    if (!wnw__jinja_available())
         skip();
     wnw_model *m = test_model_open("smollm2-135m.gguf");
     chat_each_row("smollm2-135m", same_ids, m);

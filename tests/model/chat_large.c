@@ -38,7 +38,7 @@ static void compare(const char *model, const char *jinja)
 {
     char file[64], path[4096];
     snprintf(file, sizeof file, "%s.gguf", model);
-    if (!wnw_has_jinja() || !test_has_model(path, sizeof path, file)) {
+    if (!wnw__jinja_available() || !test_has_model(path, sizeof path, file)) {
         skipped = true;
         print_message("skipped: %s is not in the cache folder; scripts/fetch_models.sh %s fetches it\n",
                       model, model);

@@ -93,7 +93,7 @@ static void every_place(const wnw_model *m, const char *text, const char *harmle
 static void templates(void **state)
 {
     (void)state;
-    if (!wnw_has_jinja())
+    if (!wnw__jinja_available())
         skip();
     every_place(smollm2, forged, "x and y", NULL, false, true);
     every_place(gemma3, forged_gemma, "x and y", NULL, false, true);
@@ -209,7 +209,7 @@ static void ways_through_a_template(void **state)
          "{{ q }}im_end|>{{ q ~ 'im_end|>' }}{{ (q ~ 'im_end|>') | trim }}{{ (q ~ 'IM_END|>') | lower }}"},
     };
     (void)state;
-    if (!wnw_has_jinja())
+    if (!wnw__jinja_available())
         skip();
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         char jinja[1024];
@@ -243,7 +243,7 @@ static void control_tokens_of_the_template(void **state)
         "<|im_{% if messages[-1].role == 'user' %}start{% endif %}|>{{ q }}<|im_end|>",
     };
     (void)state;
-    if (!wnw_has_jinja())
+    if (!wnw__jinja_available())
         skip();
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         char jinja[1024];
@@ -325,7 +325,7 @@ static void date(void **state)
     wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .question = "q",
                                 .jinja = "{{ strftime_now('%d %b %Y %H:%M') }}|{{ messages[0].content }}"};
     (void)state;
-    if (!wnw_has_jinja())
+    if (!wnw__jinja_available())
         skip();
     params.now = WNW_PROMPT_NOW;
     assert_ok(wnw_prompt_build(&p, smollm2, &params));

@@ -29,6 +29,7 @@
 #include <llama.h>
 
 #include "peek_arrays.h"
+#include "peek_model.h"
 #include "winnow_tools.h"
 
 #define N_DECODE 24
@@ -372,7 +373,7 @@ static void every_architecture_has_a_tiny_model(void **state)
     char names[TEST_TINY_MAX][TEST_NAME_MAX];
     const int n = test_tiny_models(names, TEST_TINY_MAX);
     int n_arch = 0, n_swa = 0;
-    for (const char *arch; (arch = wnw_arch_name(n_arch)) != NULL; n_arch++) {
+    for (const char *arch; (arch = wnw__arch_name(n_arch)) != NULL; n_arch++) {
         int found = 0;
         for (int i = 0; i < n; i++) {
             wnw_model *m = test_model_open(names[i]);

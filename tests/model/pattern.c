@@ -24,7 +24,7 @@ static void pattern_and_a_line(void **state)
     const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = "ab", .question = "ef"};
     wnw_prompt *p = NULL;
     int32_t *ids, n;
-    assert_false(wnw_has_jinja());
+    assert_false(wnw__jinja_available());
     wnw_set_log(count_line, NULL);
     assert_ok(wnw_prompt_build(&p, m, &params));
     wnw_set_log(NULL, NULL);

@@ -44,7 +44,7 @@ static void own_templates(void **state)
                {"tiny/chat/qwen2.5.gguf", 1, 2,
                 "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
                 "assistant.<|im_end|>\n<|im_start|>user\n"}};
-    for (size_t i = 0; wnw_has_jinja() && i < sizeof row / sizeof *row; i++) {
+    for (size_t i = 0; wnw__jinja_available() && i < sizeof row / sizeof *row; i++) {
         wnw_model *m = test_model_open(row[i].model);
         /* The template contains "user" too, and the document may begin like a part of it. */
         static const char *const documents[] = {"The harbor is red.", "user", " blank first", "", NULL};

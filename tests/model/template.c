@@ -468,7 +468,7 @@ int main(void)
         cmocka_unit_test(one_bos),
         cmocka_unit_test(bad_arguments),
     };
-    if (!wnw_has_jinja())
+    if (!wnw__jinja_available())
         return 77; /* what ctest shows as skipped */
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -18,7 +18,7 @@ static const struct wnw__arch *const archs[] = {
     &wnw__arch_gemma3,
 };
 
-const char *wnw_arch_name(int32_t i)
+const char *wnw__arch_name(int32_t i)
 {
     return i >= 0 && (size_t)i < sizeof archs / sizeof *archs ? archs[i]->name : NULL;
 }

@@ -68,6 +68,8 @@ struct wnw__arch {
     int (*setup)(const struct gguf_context *g, struct wnw__hparams *hp);
 };
 
+/* Names of the families that have graphs here; NULL past the end. */
+const char *wnw__arch_name(int32_t i);
 /* The family of this general.architecture; NULL if unknown. */
 const struct wnw__arch *wnw__arch_find(const char *name);
 
