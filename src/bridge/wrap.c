@@ -5,16 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char *dev_name(ggml_backend_dev_t dev)
-{
-    return ((struct wnw__wrap *)dev->context)->name;
-}
-
-struct wnw__wrap *wnw__wrap_of(ggml_backend_dev_t dev)
-{
-    return dev && dev->iface.get_name == dev_name ? dev->context : NULL;
-}
-
 static const char *dev_description(ggml_backend_dev_t dev)
 {
     return ((struct wnw__wrap *)dev->context)->description;
@@ -36,7 +26,7 @@ static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *pro
 {
     struct ggml_backend_dev_props inner;
     ggml_backend_dev_get_props(wnw__wrap_of(dev)->x, &inner);
-    *props = (struct ggml_backend_dev_props){.name = dev_name(dev),
+    *props = (struct ggml_backend_dev_props){.name = wnw__wrap_name(dev),
                                              .description = dev_description(dev),
                                              .type = dev_type(dev),
                                              .memory_free = inner.memory_free,
@@ -86,16 +76,6 @@ static bool dev_offload_op(ggml_backend_dev_t dev, const struct ggml_tensor *op)
 static ggml_backend_event_t dev_event_new(ggml_backend_dev_t dev)
 {
     return ggml_backend_event_new(wnw__wrap_of(dev)->x);
-}
-
-unsigned wnw__wrap_frees(void)
-{
-    unsigned n = 0;
-    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
-        struct wnw__wrap *w = wnw__wrap_of(ggml_backend_dev_get(i));
-        n += w ? atomic_load_explicit(&w->freed, memory_order_relaxed) : 0;
-    }
-    return n;
 }
 
 /* ---- Registration ---- */
@@ -179,7 +159,7 @@ static int make_device(struct made *made, ggml_backend_dev_t x, const char *name
     struct ggml_backend_dev_props props;
     ggml_backend_dev_get_props(x, &props);
     w->dev = (struct ggml_backend_device){
-        .iface = {.get_name = dev_name,
+        .iface = {.get_name = wnw__wrap_name,
                   .get_description = dev_description,
                   .get_memory = dev_memory,
                   .get_type = dev_type,

@@ -250,13 +250,9 @@ bool wnw_bridge_is_loopback(const char *address)
     return loopback;
 }
 
-int wnw_bridge_worker(const char *address, const char *device, int32_t n_threads)
+int wnw__wrap_serve(const char *address, const char *device, int32_t n_threads)
 {
     void (*fn)(void) = NULL;
-    WNW_REQUIRE(address);
-    if (n_threads < 1)
-        return wnw__fail(WNW_E_ARG, "a worker has 1 thread or more, not %d", (int)n_threads);
-    WNW_TRY(wnw_bridge_register());
     WNW_TRY(rpc_function("ggml_backend_rpc_start_server", &fn));
     WNW_TRY(check_listen(address));
     ggml_backend_dev_t dev = device ? ggml_backend_dev_by_name(device) : best_device();
