@@ -41,6 +41,7 @@ static void read_cut_file(const char *path)
 static void get_signal(const char *path)
 {
     (void)path;
+    app_out_discard(); /* nobody does it for it */
     raise(SIGBUS);
     _exit(6);
 }
@@ -77,8 +78,7 @@ static int said_of(char text[1024], void (*end)(const char *path))
     close(ends[0]);
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (WIFEXITED(status))
-        assert_int_equal(rmdir(folder), 0); /* empty */
+    assert_int_equal(rmdir(folder), 0); /* empty */
     return status;
 }
 
