@@ -2,6 +2,7 @@
 /* What `winnow serve` sets in the environment, and the device WINNOW, both before the server's main. */
 #include "serve/config.h"
 
+#include "app/cut.h"
 #include "app/values.h"
 #include "serve/automatic.h"
 #include "serve/documents.h"
@@ -269,6 +270,7 @@ __attribute__((constructor(SERVE_FIRST))) static void begin(int argc, char **arg
 {
     serve_memory_begin();
     wnw_set_log(say, NULL);
+    app_catch_cuts();
     const int status = wnw_bridge_register();
     if (status != WNW_OK)
         refuse_status(status);

@@ -1123,6 +1123,9 @@ static void test_pipes(void **state)
     snprintf(line, sizeof line, "a=%s", path);
     assert_false(serve_documents_load(line, why));
     assert_non_null(strstr(why, "cannot read"));
+    assert_non_null(strstr(why, "not a regular file"));
+    assert_false(serve_documents_load("b=/dev/zero", why));
+    assert_non_null(strstr(why, "not a regular file"));
     serve_documents_free();
     unlink(path);
     assert_int_equal(rmdir(folder), 0);
