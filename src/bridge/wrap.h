@@ -5,6 +5,8 @@
  *
  *     wrap.c:         devices and their registration
  *     wrap_remote.c:  devices of other machines
+ *     wrap_connect.c: connections to their servers
+ *     wrap_guard.c:   a relay, so that a server that is lost does not end the process
  *     wrap_buffer.c:  memory that libllama asks for
  *     wrap_rect.c:    keys and values in libllama's own layout
  *     wrap_rows.c:    keys and values of ragged layers
@@ -28,6 +30,8 @@
 
 enum { WNW_WRAP_INPUTS = 64 };
 
+struct wnw__guard; /* wrap_guard.h */
+
 /* A copy of numbers that were written to a buffer of X. */
 struct wnw__wrap_input {
     const void *at; /* where X has them; NULL: nothing */
@@ -42,6 +46,9 @@ struct wnw__wrap {
     ggml_backend_dev_t x;
     ggml_backend_buffer_type_t xt;
     char name[24], description[192];
+    struct wnw__guard *guard; /* of X's server; NULL: X is of this machine */
+    enum ggml_status (*compute)(ggml_backend_t backend,
+                                struct ggml_cgraph *graph); /* where guarded; under `lock` */
     int32_t pad;       /* heads of ragged layers have multiples of it as capacity */
     atomic_uint freed; /* buffers of X that were freed here: a server may have forgotten its graph */
     pthread_mutex_t lock;
@@ -58,9 +65,8 @@ struct wnw__wrap *wnw__wrap_of(ggml_backend_dev_t dev);
  * twice; the sentence lists those that are there. */
 int wnw__wrap_register(const char *names, ggml_backend_reg_t reg);
 
-/* Has ggml know the devices of an RPC server at HOST:PORT (wrap_remote.c). E_ARG: it is no such address; E_BACKEND: no server of this
- * ggml's version answers there, within seconds. */
-int wnw__wrap_remote(const char *name, ggml_backend_reg_t *out);
+/* Has ggml know the devices of an RPC server (wrap_remote.c). E_BACKEND. */
+int wnw__wrap_remote(struct wnw__guard *g, ggml_backend_reg_t *out);
 
 /* ---- Memory (wrap_buffer.c) ---- */
 

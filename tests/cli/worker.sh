@@ -6,11 +6,11 @@ if "$WINNOW" backend --path 2>&1 | grep -q 'built without the backend'; then
     finished=true
     exit 77
 fi
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 bad 'an address for all' '--i-trust-this-network' worker --listen 0.0.0.0:50999
 bad 'no address' 'no address' worker --listen 50999
 bad 'no port' 'loopback' worker --listen 127.0.0.1:none
-bad 'a device that is not there' 'no device' worker --listen 127.0.0.1:50998 --device none
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+bad 'a device that is not there' 'no device' worker --listen "127.0.0.1:$port" --device none
 "$WINNOW" worker --listen "127.0.0.1:$port" -t 1 >"$work/worker" 2>&1 &
 worker=$!
 for _ in $(seq 100); do
