@@ -6,6 +6,8 @@
  *     wrap.c:         devices and their registration
  *     wrap_find.c:    which devices are such ones
  *     wrap_remote.c:  devices of other machines
+ *     wrap_connect.c: connections to their servers
+ *     wrap_guard.c:   a relay, so that a server that is lost does not end the process
  *     wrap_buffer.c:  memory that libllama asks for
  *     wrap_rect.c:    keys and values in libllama's own layout
  *     wrap_rows.c:    keys and values of ragged layers
@@ -34,6 +36,8 @@
 
 enum { WNW_WRAP_INPUTS = 64 };
 
+struct wnw__guard; /* wrap_guard.h */
+
 /* A copy of numbers that were written to a buffer of X. */
 struct wnw__wrap_input {
     const void *at; /* where X has them; NULL: nothing */
@@ -48,6 +52,9 @@ struct wnw__wrap {
     ggml_backend_dev_t x;
     ggml_backend_buffer_type_t xt;
     char name[24], description[192];
+    struct wnw__guard *guard; /* of X's server; NULL: X is of this machine */
+    enum ggml_status (*compute)(ggml_backend_t backend,
+                                struct ggml_cgraph *graph); /* where guarded; under `lock` */
     int32_t pad;       /* heads of ragged layers have multiples of it as capacity */
     atomic_uint freed; /* buffers of X that were freed here: a server may have forgotten its graph */
     pthread_mutex_t lock;
@@ -68,9 +75,8 @@ int wnw__wrap_register(const char *names, ggml_backend_reg_t reg);
 
 /* What wnw_bridge_worker does once our devices are registered. */
 int wnw__wrap_serve(const char *address, const char *device, int32_t n_threads);
-/* Has ggml know the devices of an RPC server at HOST:PORT (wrap_remote.c). E_ARG: it is no such address; E_BACKEND: no server of this
- * ggml's version answers there, within seconds. */
-int wnw__wrap_remote(const char *name, ggml_backend_reg_t *out);
+/* Has ggml know the devices of an RPC server (wrap_remote.c). E_BACKEND. */
+int wnw__wrap_remote(struct wnw__guard *g, ggml_backend_reg_t *out);
 
 /* ---- Memory (wrap_buffer.c) ---- */
 
