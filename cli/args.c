@@ -305,6 +305,12 @@ static const struct app_option ctl_page_options[] = {
 };
 APP_GROUP(cli_group_ctl_page, "Page", ctl_page_options);
 
+static const struct app_option ctl_why_options[] = {
+    {"url", 0, APP_TEXT, "URL", "http://127.0.0.1:8080", NULL, "where the server is", AT(url), 0, 0, NULL},
+    {"api-key", 0, APP_TEXT, "KEY", NULL, "$LLAMA_API_KEY", "key of the server", AT(api_key), 0, 0, NULL},
+};
+APP_GROUP(cli_group_ctl_why, "Server", ctl_why_options);
+
 static const struct app_option store_options[] = {
     {"store", 0, APP_TEXT, "DIR", NULL, NULL,
      "cache folder: reuse the document of -f if it was compressed before, else add it; `run` also needs "
