@@ -16,7 +16,7 @@ struct cli_args {
     bool path, env;
     char *check;
     int64_t slots, context, port, timeout;
-    char *host, *api_key, *save, *state;
+    char *host, *api_key, *save, *state, *when_full;
     int64_t park, park_disk;
     double park_ratio;
     struct app_list host_names;

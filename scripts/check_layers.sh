@@ -252,7 +252,7 @@ CIRCLES = {
     ],
     "serve": [
         "automatic config document_file documents want",
-        "calls compress decode document_cells look sample saved watched",
+        "compress document_cells sample watched",
     ],
     "src/bridge": [
         "bridge bridge_access bridge_apply bridge_buffer bridge_contacts bridge_drive bridge_drive_look bridge_facts "

@@ -18,8 +18,8 @@ static int32_t count_tokens(const struct llama_model *model, int32_t d)
     const char *text = serve_document_text(d);
     int32_t n;
     if (!serve_document_stored(d))
-        return -llama_tokenize(llama_model_get_vocab(model), text, (int32_t)strlen(text), NULL, 0, false,
-                               false);
+        return -REAL(llama_tokenize)(llama_model_get_vocab(model), text, (int32_t)strlen(text), NULL, 0,
+                                     false, false);
     (void)wnw_stored_tokens(serve_document_stored(d), &n);
     return n;
 }
@@ -53,7 +53,7 @@ static void check_type(const struct llama_context_params *params, int32_t d)
 void serve_document_cells_room(const struct llama_model *model, struct llama_context_params *params)
 {
     char line[SERVE_TEXT];
-    const int32_t n_most = llama_model_n_ctx_train(model);
+    const int32_t n_most = REAL(llama_model_n_ctx_train)(model);
     if (serve_documents_n() == 0)
         return;
     if (llama_model_is_hybrid(model) || llama_model_is_recurrent(model))

@@ -98,6 +98,15 @@ static int read_document(struct serve_ask *ask, const json_t *v, char *why, cons
     return fail(why, param, "winnow.document", what);
 }
 
+static int read_full(enum serve_full *full, const json_t *v, char *why, const char **param)
+{
+    const char *text = json_is_string(v) ? json_string_value(v) : "";
+    if (strcmp(text, "compress") != 0 && strcmp(text, "refuse") != 0)
+        return fail(why, param, "winnow.full", "it is \"compress\" or \"refuse\"");
+    *full = *text == 'c' ? SERVE_FULL_COMPRESS : SERVE_FULL_REFUSE;
+    return 0;
+}
+
 static int read_key(struct serve_request *r, const char *key, const json_t *v, char *why, const char **param)
 {
     if (strcmp(key, "policy") == 0)
@@ -110,8 +119,10 @@ static int read_key(struct serve_request *r, const char *key, const json_t *v, c
         return read_reuse(&r->ask, v, why, param);
     if (strcmp(key, "document") == 0)
         return read_document(&r->ask, v, why, param);
+    if (strcmp(key, "full") == 0)
+        return read_full(&r->full, v, why, param);
     snprintf(why, SERVE_TEXT,
-             "winnow has no key '%.60s'; it has policy, budget or ratio, reuse, and document", key);
+             "winnow has no key '%.60s'; it has policy, budget or ratio, reuse, full, and document", key);
     *param = "winnow";
     return 400;
 }
@@ -123,7 +134,7 @@ static int read_field(struct serve_request *r, const json_t *field, char *why, c
     int status = 0;
     if (!json_is_object(field))
         return fail(why, param, "winnow",
-                    "it is an object with policy, budget or ratio, reuse, and document");
+                    "it is an object with policy, budget or ratio, reuse, full, and document");
     if (!serve_slots_by_request())
         return fail(why, param, "winnow",
                     "this model has recurrent layers: the server's own policy holds for all requests");
@@ -297,14 +308,17 @@ void serve_request_free(struct serve_request *r)
     *r = (struct serve_request){0};
 }
 
-/* Where there is a cap, an answer whose length nobody said ends where its room does. */
+/* An answer ends where its room does: that of the cap, where nobody said its length, and that of the context. */
 static bool bound_answer(const struct serve_request *r, json_t *body)
 {
-    if (!r->is_open || serve_settings()->cap == 0)
+    int64_t n = r->is_open && serve_settings()->cap == 0 ? INT64_MAX : r->ask.n_predict;
+    if (r->most_answer > 0 && n > r->most_answer)
+        n = r->most_answer;
+    else if (!r->is_open || serve_settings()->cap == 0)
         return true;
     for (size_t i = 0; i < N_ANSWER_KEYS; i++)
         json_object_del(body, answer_keys[i]);
-    return json_object_set_new(body, serve_fields_answer(r->form), json_integer(r->ask.n_predict)) == 0;
+    return json_object_set_new(body, serve_fields_answer(r->form), json_integer(n)) == 0;
 }
 
 char *serve_request_body(const struct serve_request *r)

@@ -12,6 +12,9 @@ extern "C" {
 
 struct json_t;
 
+/* What is to be done where it is longer than the context. */
+enum serve_full { SERVE_FULL_UNSAID, SERVE_FULL_COMPRESS, SERVE_FULL_REFUSE };
+
 struct serve_request {
     struct serve_ask ask;
     struct json_t *body; /* as it is passed on */
@@ -20,6 +23,8 @@ struct serve_request {
     enum serve_form form;
     bool has_field, is_open; /* is_open: it does not say how long the answer may be */
     bool has_media;          /* its prompt is no chat and has images or sounds */
+    enum serve_full full;
+    int64_t most_answer;     /* most tokens that fit, 0 = not known */
     int32_t n_prompts;       /* one after the other in one slot */
 };
 /* Reads a body; 0, or the HTTP status with why[SERVE_TEXT] and the field's name in param. What comes back in *r is to be freed in any case.

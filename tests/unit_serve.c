@@ -61,6 +61,10 @@ static void test_cells_die_with_their_last_owner(void **state)
     serve_sequences_shift(&s, 1, 2, -1, -2); /* 1 2 -> 1 0 */
     serve_sequences_rm(&s, 1, 0, 1);
     assert_int_equal(s.of[1].token[0], 11);
+    assert_int_equal(serve_sequences_removed(&s, 1), 0);
+    serve_sequences_close_up(&s, 1); /* 1 -> 0, which the server still counts as 1 */
+    assert_int_equal(s.of[1].pos[0], 0);
+    assert_int_equal(serve_sequences_removed(&s, 1), 1);
     assert_int_equal(s.n_dead, 2);
     assert_int_equal(s.dead[1], 5);
     serve_sequences_rm(&s, -1, -1, -1);
