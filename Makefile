@@ -4,7 +4,7 @@
 #   make CMAKE_FLAGS=-DCMAKE_BUILD_TYPE=Debug   any CMake option
 #   make CMAKE_PREFIX_PATH=/opt/llama           your own ggml and libllama
 #   make test CTEST_FLAGS="-L unit"             some of the tests
-#   make test SERVER=1                          llama.cpp's server over the backend, too (a minute or two more, the first time)
+#   make test SERVER=1                          llama.cpp's server over the backend and the Python package, too (some minutes more)
 #   make bridge LLAMA=/opt/llama LLAMA_SOURCE=/src/llama.cpp   the backend for that ggml
 #   make install PREFIX=/opt/winnow DESTDIR=/tmp/package
 BUILD       ?= build
@@ -21,7 +21,7 @@ endif
 # $(call whole,PATH): the path from the root, as a word of the shell. make's own abspath would take a path with blanks for several.
 whole = "$$(realpath -ms -- "$(1)")"
 
-.PHONY: all setup configure install uninstall demo test test-ready test-run peers bridge server deb docs clean help
+.PHONY: all setup configure install uninstall demo test test-ready test-run peers bridge server deb wheel docs clean help
 
 all: ## build build/winnow, after installing what that needs
 	scripts/setup.sh packages llama source
@@ -48,6 +48,7 @@ test: ## build everything and run all tests
 test-ready:
 	$(MAKE) setup
 	$(if $(SERVER),scripts/setup.sh server clients || echo "make test: goes on without llama.cpp's server or its clients" >&2)
+	$(if $(SERVER),scripts/setup.sh wheel || echo "make test: goes on without the Python package" >&2)
 	$(MAKE) configure
 	cmake --build "$(BUILD)" -j $(JOBS)
 
@@ -78,6 +79,13 @@ deb: ## make Debian packages in build/deb: winnow, libwinnow0, libwinnow-dev
 	scripts/setup.sh server || echo "make deb: goes on without llama.cpp's server" >&2
 	scripts/deb.sh "$(BUILD)/deb"
 
+wheel: ## make the Python package in dist/
+	scripts/setup.sh packages llama source wheel
+	rm -rf "$(BUILD)/wheel-raw"
+	tools=$${WINNOW_CACHE:-$$HOME/.cache/winnow}/wheel/venv/bin && \
+	    CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) "$$tools/pip" wheel . --no-deps --no-build-isolation --disable-pip-version-check -w "$(BUILD)/wheel-raw" && \
+	    "$$tools/python" scripts/wheel.py "$(BUILD)"/wheel-raw/winnow-*.whl dist
+
 uninstall: ## remove what the last install from here put there
 	DESTDIR="$(DESTDIR)" scripts/uninstall.sh "$(BUILD)/install_manifest.txt"
 
@@ -89,7 +97,7 @@ docs: all ## write docs/reference/methods.md, and the picture of its last table,
 	scripts/choice_tree.py <docs/reference/methods.md
 
 clean: ## remove the build folders (the cache folder stays)
-	rm -rf build build-*
+	rm -rf build build-* dist
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10

@@ -3,17 +3,38 @@
 
 #include "app/console.h"
 
+#ifdef WNW_IN_LIBRARY
+#include <dlfcn.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-bool app_program_folder(char *path, size_t size)
+#ifdef WNW_IN_LIBRARY
+/* The program may be Python, so the place is that of the library that has this function. */
+static bool find_file(char *path, size_t size)
+{
+    static const char here;
+    Dl_info info;
+    char *real = dladdr(&here, &info) ? realpath(info.dli_fname, NULL) : NULL;
+    const bool fits = real && (size_t)snprintf(path, size, "%s", real) < size;
+    free(real);
+    return fits;
+}
+#else
+static bool find_file(char *path, size_t size)
 {
     const ssize_t n = readlink("/proc/self/exe", path, size - 1);
-    if (n <= 0)
+    path[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+#endif
+
+bool app_program_folder(char *path, size_t size)
+{
+    if (!find_file(path, size))
         return false;
-    path[n] = '\0';
     char *slash = strrchr(path, '/');
     if (!slash || slash == path)
         return false;

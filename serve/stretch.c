@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A conversation may be so many times as long as the context. Some end is wanted, since the server allocates by it. */
+/* The longest conversation, in contexts. The server allocates by it, so there must be an end. */
 enum { TIMES = 100 };
 /* First tokens that stay where nobody has said how long the header is: much attention goes to them. */
 enum { LEAST_HEADER = 4 };
-/* Tokens are removed in at most so many blocks, since libllama goes through all cells for each. */
+/* The most blocks in which tokens are removed, because libllama visits all cells for each. */
 enum { MOST_BLOCKS = 4096 };
 
 /* ---- Whether ---- */
@@ -114,7 +114,7 @@ void serve_stretch_place(const struct serve_watched *w, struct serve_batch *b, s
 
 /* ---- What goes ---- */
 
-/* Tokens of a slot from which some go. The first is after the header, and the last ones of the slot come behind them. */
+/* Tokens of a slot from which some go. They begin after the header. The last tokens of the slot follow them. */
 struct middle {
     int32_t seq, from, to, n_kept;
 };
@@ -177,7 +177,7 @@ static int32_t choose(bool *goes, const struct middle *m, const int32_t *n_heads
     return n_gone;
 }
 
-/* Removes the marked tokens, and moves those behind them up. Positions of a slot are 0, 1, 2 ... */
+/* Removes the marked tokens and moves later ones up. Positions of a slot are 0, 1, 2 ... */
 static bool apply(struct serve_watched *w, const struct middle *m, const bool *goes)
 {
     struct llama_memory_i *mem = llama_get_memory(w->ctx);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Conversations that are longer than the context. The server is told a longer one, and counts positions in that. Where a slot would hold more
- * tokens than there is room for, the middle of them is compressed further, tokens that few heads keep are removed, and those behind them
- * move up. So positions in the cache and positions as the server counts them are not the same from there on; they are translated here.
- * The header and the last tokens stay as they are. For the thread that decodes.
+ * Conversations longer than the context. The server believes in a longer context and counts positions in the whole conversation.
+ * When a slot is full, its middle is compressed further. Tokens that few heads keep are removed, and later tokens move up.
+ * The header and the last tokens stay as they are. From then on positions in the cache and those of the server differ; they are
+ * translated here. For the thread that decodes.
  */
 #ifndef WNW_SERVE_STRETCH_H
 #define WNW_SERVE_STRETCH_H

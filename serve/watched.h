@@ -116,6 +116,8 @@ static inline const int32_t *serve_watched_tokens(const struct serve_watched *w,
     *n = n_unknown < w->n_restored[seq] ? n_unknown : w->n_restored[seq];
     return w->restored[seq];
 }
+/* Gives back the sample of a slot's prompt. */
+void serve_watched_drop_sample(struct serve_watched *w, int32_t seq);
 /* Frees the cells that no sequence has any more. */
 void serve_watched_bury(struct serve_watched *w);
 

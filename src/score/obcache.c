@@ -38,10 +38,18 @@ static int check(const void *opts)
     return wnw__pool_check("obcache", o->w.kernel);
 }
 
+/* The rules for values and for entries have no logits, so that no key is read for them. */
+static bool has_logits(enum prune prune)
+{
+    return prune == PRUNE_JOINT || prune == PRUNE_KEY;
+}
+
 static void needs(const void *opts, wnw_needs *out)
 {
     const struct opts *o = opts;
-    out->flags = WNW_NEED_WINDOW_ATTN | WNW_NEED_KEYS | WNW_NEED_VALUES;
+    out->flags = WNW_NEED_WINDOW_ATTN | WNW_NEED_VALUES;
+    if (has_logits((enum prune)o->prune))
+        out->flags |= WNW_NEED_KEYS;
     out->window = o->w.window;
 }
 
@@ -84,7 +92,7 @@ struct block {
     int64_t stride;
     const float *v;      /* [m][d] values */
     const float *o;      /* [n_row][d] outputs of the head */
-    const float *z, *vo; /* [n_row][BLOCK] logits, and v . o */
+    const float *z, *vo; /* [n_row][BLOCK] logits, which are read where the rule has them, and v . o */
 };
 
 /* What the square of the attention p is multiplied by; vv = ||v||^2, vo = v . o, oo = ||o||^2. */
@@ -119,9 +127,10 @@ static void saliency(enum prune prune, const struct block *b, float *s)
     for (int32_t w = 0; w < b->n_row; w++) {
         const double oo = squared(b->o + (int64_t)w * d, d);
         for (int32_t i = 0; i < b->m; i++) {
-            const double p = b->a[w * b->stride + i], logit = b->z[w * BLOCK + i], dot = b->vo[w * BLOCK + i];
+            const double p = b->a[w * b->stride + i], dot = b->vo[w * BLOCK + i];
             if (p <= 0)
                 continue;
+            const double logit = has_logits(prune) ? b->z[w * BLOCK + i] : 0;
             s[i] += (float)(p * p * factor(prune, p, logit, norm[i], dot, oo));
         }
     }
@@ -134,16 +143,17 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     const int32_t n_row = wnw__window_rows(obs, o->w.window), skip = obs->n_window - n_row;
     const enum wnw__pool pool = (enum wnw__pool)o->w.pool;
     float *s = scratch, *out = s + obs->n, *z = out + (int64_t)n_row * d, *vo = z + (int64_t)n_row * BLOCK;
-    if (!obs->window_queries)
+    const bool logits = has_logits((enum prune)o->prune);
+    if (logits && !obs->window_queries)
         return wnw__fail(WNW_E_NOT_OBSERVED, "obcache needs the window's queries of layer %d", obs->il);
     const float *k = NULL, *v = NULL;
     for (int32_t h = 0; h < obs->n_head; h++) {
         const int32_t ih = h / group, n = obs->n_entry[ih], n_old = wnw__window_n_old(obs, ih, n_row);
         const float *a = wnw__window_of(obs, h) + (int64_t)skip * obs->n;
-        const float *q = obs->window_queries + ((int64_t)h * obs->n_window + skip) * d;
+        const float *q = logits ? obs->window_queries + ((int64_t)h * obs->n_window + skip) * d : NULL;
         float *to = score + (int64_t)h * obs->n;
         if (h % group == 0) {
-            k = obs->keys(obs, ih);
+            k = logits ? obs->keys(obs, ih) : NULL;
             v = obs->values(obs, ih);
         }
         if (!wnw__query_head_used(obs, h))
@@ -153,7 +163,8 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
         outputs(a, n_row, obs->n, v, n, d, out);
         for (int32_t at = 0; at < n; at += BLOCK) {
             const int32_t m = n - at < BLOCK ? n - at : BLOCK;
-            wnw__mul_nt(q, n_row, k + (int64_t)at * d, m, d, obs->attn_scale, z, BLOCK);
+            if (logits)
+                wnw__mul_nt(q, n_row, k + (int64_t)at * d, m, d, obs->attn_scale, z, BLOCK);
             wnw__mul_nt(out, n_row, v + (int64_t)at * d, m, d, 1, vo, BLOCK);
             const struct block block = {.n_row = n_row,
                                         .m = m,

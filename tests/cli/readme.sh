@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What the first pages promise comes: README's answer, the answer of another program on the backend (docs/use/python.md), and README's
+# What the first pages promise comes: README's answer, the answer of another program on the backend (docs/use/llama-cpp-python.md), and README's
 # table, which is what the record of its run gives. The run itself works end to end, on a tiny model.
 . "$(dirname "$0")/lib.sh"
 need_file "$models/smollm2-135m.gguf"
@@ -55,8 +55,8 @@ PY
 fi
 
 # ---- The backend: the last letters of a long answer may differ between CPUs, its first sentence not ----
-backend=$(sed -n '/^    \$ WINNOW_POLICY=/,/[^\\]$/p' docs/use/python.md)
-promised=$(sed -n '/^    \$ WINNOW_POLICY=/,/^$/p' docs/use/python.md | sed -n '3s/^    //p')
+backend=$(sed -n '/^    \$ WINNOW_POLICY=/,/[^\\]$/p' docs/use/llama-cpp-python.md)
+promised=$(sed -n '/^    \$ WINNOW_POLICY=/,/^$/p' docs/use/llama-cpp-python.md | sed -n '3s/^    //p')
 case $backend in
 *'examples/llama_cpp_python.py'*'$(cat examples/document.txt)'*) ;;
 *) fail "no example of the backend: $backend" ;;
@@ -70,6 +70,6 @@ backend=${backend//build\/winnow/\"\$WINNOW\"}
 backend=${backend//\~\/.cache\/winnow/\"\$cache\"}
 export WINNOW_VERBOSE=1 OMP_WAIT_POLICY=passive
 eval "$backend" >"$work/out" 2>"$work/err" </dev/null || fail "$backend: $(cat "$work/err")"
-[ "$(cut -d. -f1 "$work/out")" = "${promised%%.*}" ] || fail "docs/use/python.md promises '$promised' under the backend, which says '$(cat "$work/out")'"
+[ "$(cut -d. -f1 "$work/out")" = "${promised%%.*}" ] || fail "docs/use/llama-cpp-python.md promises '$promised' under the backend, which says '$(cat "$work/out")'"
 grep -Eq '^winnow: of [0-9]{4} tokens, 1024 entries per head are kept$' "$work/err" || fail "nothing was compressed: $(cat "$work/err")"
 finish

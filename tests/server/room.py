@@ -68,7 +68,7 @@ with serve() as s:
     a = chat(s, [{"role": "user", "content": words(20, 5)}])
     check("another conversation has nothing removed", a.status == 200 and removed(a) == 0 and "removed" not in slot(s), slot(s))
 
-# An answer goes on past the end of the context, in a stream too, and ends where it is told to, or after as many tokens as the context has.
+# An answer goes on past the end of the context, in a stream too, and ends at the requested length, or after as many tokens as the context has.
 with serve() as s:
     a = chat(s, [{"role": "user", "content": words(20, 7)}], 3 * CONTEXT)
     check("an answer of three times the context", a.status == 200 and a.json["usage"]["completion_tokens"] == 3 * CONTEXT, a.text[-300:])

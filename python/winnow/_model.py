@@ -1,0 +1,696 @@
+# SPDX-License-Identifier: MIT
+"""Models, documents and conversations."""
+import ctypes
+import os
+import pathlib
+import queue
+import threading
+
+import numpy as np
+
+from . import _declarations as c
+from ._library import FOLDER, ArgumentError, Owned, UsageError, check, library, text
+from ._plan import Plan
+from ._scorer import Policy, Scorer
+
+_progress_type = dict(c.wnw_session_params._fields_)["progress"]
+_text_type = dict(c.wnw_generate_params._fields_)["on_text"]
+
+
+def _size(ratio, budget, kv_bytes):
+    given = [(name, value) for name, value in (("ratio", ratio), ("budget", budget), ("kv_bytes", kv_bytes)) if value is not None]
+    if len(given) > 1:
+        raise ArgumentError("ratio, budget and kv_bytes exclude each other; give one of them")
+    size = c.wnw_size(kind=c.WNW_SIZE_NONE)
+    for name, value in given:
+        kind = float if name == "ratio" else int
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or kind(value) != value:
+            raise TypeError(f"{name} is a number, not {value!r}")
+        size.kind = {"ratio": c.WNW_SIZE_RATIO, "budget": c.WNW_SIZE_BUDGET, "kv_bytes": c.WNW_SIZE_BYTES}[name]
+        if name == "ratio" and not 0 <= value < 1:
+            raise ArgumentError(f"a ratio of {value:g}; give the fraction that is removed, at least 0 and less than 1", "E_RANGE")
+        if name != "ratio" and value < 1:
+            raise ArgumentError(f"{name} is {value}; it must be 1 or more", "E_RANGE")
+        setattr(size, "bytes" if name == "kv_bytes" else name, kind(value))
+    return size
+
+
+def cache_folder():
+    return pathlib.Path(os.environ.get("WINNOW_CACHE") or pathlib.Path.home() / ".cache" / "winnow")
+
+
+def model_path(model):
+    """The file of a model: a path, or the name of a model in the cache folder."""
+    path = pathlib.Path(model).expanduser()
+    if path.exists() or path.suffix == ".gguf" or os.sep in str(model):
+        return path
+    named = cache_folder() / "models" / f"{model}.gguf"
+    if named.exists():
+        return named
+    there = sorted(p.stem for p in named.parent.glob("*.gguf"))
+    raise ArgumentError(f"there is no model '{model}'; give the path of a GGUF file" + (f", or one of {', '.join(there)}" if there else ""), "E_IO")
+
+
+def profile_paths(model, profile):
+    """The files of calibration results for the file of a model, and whether they were looked for: then those that do not fit are left out."""
+    if profile is None:
+        return [], False
+    if profile != "auto":
+        return [profile] if isinstance(profile, (str, os.PathLike)) else list(profile), False
+    paths, stem = [], pathlib.Path(model).stem
+    for folder in (cache_folder() / "profiles" / stem, FOLDER / "share" / "winnow" / "profiles" / stem):
+        names = {p.name for p in paths}
+        paths += [p for p in sorted(folder.glob("*.json")) if p.name not in names]
+    return paths, True
+
+
+def _tokens(values):
+    return (ctypes.c_int32 * max(1, len(values)))(*values)
+
+
+def _parts(prompt):
+    """What a prompt is made of; its arrays live as long as the prompt."""
+    parts = c.wnw_prompt_parts_default()
+    check(library().wnw_prompt_get_parts(prompt, ctypes.byref(parts)))
+    return parts
+
+
+class _Prompt:
+    """A prompt as the library lays it out; released with the object."""
+
+    def __init__(self, model, **fields):
+        self.fields = {name: text(value, name) for name, value in fields.items() if value is not None}
+        params = c.wnw_prompt_default_params()
+        for name, value in self.fields.items():
+            setattr(params, name, value)
+        self.pointer = ctypes.POINTER(c.wnw_prompt)()
+        check(library().wnw_prompt_build(ctypes.byref(self.pointer), model, ctypes.byref(params)))
+        self.parts = _parts(self.pointer)
+
+    def __del__(self):
+        if hasattr(self, "pointer"):
+            library().wnw_prompt_free(self.pointer)
+
+
+class Model(Owned):
+    """A GGUF model. Threads may share it; documents and conversations of it belong to one thread at a time.
+
+    model: path of a GGUF file, or a name in the cache folder ("smollm2-135m")
+    threads: most threads to compute with; 0 = usable cores
+    context: longest timeline in tokens; 0 = what the model was trained for
+    kv_type: of keys and values, "f16", "f32", "q8_0" or "q4_0"
+    profile: calibration results: "auto" = those of the cache folder or of this package for a model of this file name; None; a path or a list of
+        paths of JSON files
+    """
+
+    def __init__(self, model="smollm2-135m", *, threads=0, context=0, kv_type="f16", profile="auto"):
+        super().__init__("model")
+        self._closed = True  # until it is open
+        lib = library()
+        self.path = model_path(model)
+        self._params = c.wnw_session_default_params()
+        self._params.n_threads, self._params.n_ctx = threads, context
+        kind = ctypes.c_int()
+        check(lib.wnw_kv_type_parse(ctypes.byref(kind), text(kv_type, "kv_type")))
+        self._params.kv_type = kind.value
+        self._model = ctypes.POINTER(c.wnw_model)()
+        check(lib.wnw_model_open(ctypes.byref(self._model), os.fsencode(self.path), None))
+        self._closed = False
+        self._profile, self._profile_of = None, profile
+        self._users, self._users_lock = 0, threading.Lock()
+        info = c.wnw_model_info_default()
+        check(lib.wnw_model_get_info(self._model, ctypes.byref(info)))
+        self.arch, self.name = info.arch.decode(), info.name.decode("utf-8", "replace")
+        self.n_layer, self.n_head, self.n_head_kv = info.n_layer, info.n_head, info.n_head_kv
+        self.n_embd_head, self.n_ctx_train, self.n_vocab = info.n_embd_head, info.n_ctx_train, info.n_vocab
+
+    def __repr__(self):
+        return f"<winnow.Model {self.name}: {self.n_layer} layers, {self.n_head_kv} KV heads>"
+
+    def close(self):
+        """Releases the model. Documents and conversations of it must be closed before."""
+        if not self._closed and getattr(self, "_users", 0):
+            raise UsageError(f"the model has {self._users} open documents or conversations; close them first")
+        super().close()
+
+    def _release(self):
+        lib = library()
+        lib.wnw_profile_free(self._profile)
+        lib.wnw_model_free(self._model)
+
+    def _count(self, n):
+        with self._users_lock:
+            self._users += n
+
+    def _profiles(self):
+        """The calibration results, read when they are needed first; NULL = none."""
+        with self._users_lock:
+            if self._profile is None:
+                self._profile = self._read_profiles()
+        return self._profile
+
+    def _read_profiles(self):
+        lib, (paths, found) = library(), profile_paths(self.path, self._profile_of)
+        profile = ctypes.POINTER(c.wnw_profile)()
+        if not paths:
+            return profile
+        check(lib.wnw_profile_new(ctypes.byref(profile), self._model))
+        for path in paths:
+            status = lib.wnw_profile_add_file(profile, os.fsencode(path))
+            if status < 0 and not (found and status in (c.WNW_E_MISMATCH, c.WNW_E_FORMAT)):
+                try:
+                    check(status)
+                finally:
+                    lib.wnw_profile_free(profile)
+        if found:
+            lib.wnw_profile_set_found(profile, lib.wnw_profile_kinds(profile))
+        return profile
+
+    # ---- Text ----
+
+    def tokenize(self, string, special=False):
+        """Token ids of a text, int32 [n]. special: text such as "<|im_end|>" becomes the control token."""
+        self._check()
+        lib, data = library(), text(string, "the text")
+        ids, n = ctypes.POINTER(ctypes.c_int32)(), ctypes.c_int32()
+        check(lib.wnw_tokenize(self._model, data, len(data), False, special, ctypes.byref(ids), ctypes.byref(n)))
+        try:
+            return np.ctypeslib.as_array(ids, (n.value,)).copy() if n.value else np.empty(0, np.int32)
+        finally:
+            lib.wnw_free(ids)
+
+    def detokenize(self, tokens):
+        """Text of token ids."""
+        self._check()
+        lib, out = library(), ctypes.c_char_p()
+        check(lib.wnw_detokenize(self._model, _tokens(tokens), len(tokens), ctypes.byref(out)))
+        try:
+            return out.value.decode("utf-8", "replace")
+        finally:
+            lib.wnw_free(out)
+
+    def prompt(self, document=None, question=None, system=None):
+        """Token ids of a prompt as winnow lays it out: (int32 [n], the number of tokens before the question)."""
+        self._check()
+        prompt = _Prompt(self._model, document=document, question=question, system=system)
+        p = prompt.parts
+        return np.ctypeslib.as_array(p.tokens, (p.n_tokens,)).copy(), p.n_context
+
+    # ---- Compression ----
+
+    def compress(self, document, *, ratio=None, budget=None, kv_bytes=None, policy="auto", system=None):
+        """Reads a text, keeps what the policy says, and returns a Document for any number of questions.
+
+        ratio: fraction of the entries that is removed, 0 to 1; budget: average entries kept per layer and KV head; kv_bytes: bytes of kept keys
+        and values; without a size 0.5 is removed. policy: a recipe, a scorer, a press, or "auto". KeyboardInterrupt stops the reading."""
+        if isinstance(document, os.PathLike):
+            document = pathlib.Path(document).read_text(encoding="utf-8")
+        policy, ratio = _policy_and_ratio(policy, ratio, budget, kv_bytes)
+        doc = Document._new(self, {"document": document, "system": system})
+        try:
+            doc._session = _Session(self)
+            doc._session.run(lambda: doc._read(policy, _size(ratio, budget, kv_bytes)))
+        except BaseException:
+            doc.close()
+            raise
+        return doc
+
+    def load(self, path):
+        """A Document that `Document.save` or `winnow compress` has stored."""
+        return Document._load(self, path)
+
+    def chat(self, *, system=None, ratio=None, budget=None, kv_bytes=None, policy="auto"):
+        """A conversation. With a size the cache is compressed after every turn."""
+        return Chat(self, system, policy, ratio, budget, kv_bytes)
+
+    def plan(self, document, policy="auto", *, ratio=None, budget=None, kv_bytes=None, question=None, context_only=False, system=None):
+        """Which entries a policy would keep of a prompt, without dropping any: a Plan, as `winnow plan` writes it.
+
+        question: is put after the document and compressed with it; context_only: the document alone is compressed."""
+        return self.plans(document, [policy], ratio=ratio, budget=budget, kv_bytes=kv_bytes, question=question, context_only=context_only, system=system)[0]
+
+    def plans(self, document, policies, *, ratio=None, budget=None, kv_bytes=None, question=None, context_only=False, system=None, plugins=()):
+        """Plans of several policies from one reading, in their order."""
+        pairs = [_policy_and_ratio(policy, ratio, budget, kv_bytes) for policy in policies]
+        with self._using_shared():
+            prompt = _Prompt(self._model, document=document, question=question, system=system)
+            session = _Session(self)
+            try:
+                return session.run(lambda: session.plans(prompt, pairs, budget, kv_bytes, context_only, plugins))
+            finally:
+                session.close()
+
+    def observe(self, document, needs, layer=0, *, window=32, question=None):
+        """What policies observe of a layer, as arrays of one's own: {name: float32 array} by the names of Observation, for notebooks."""
+        seen = {}
+
+        def _look(obs):
+            if obs.layer == layer:
+                seen.update({name: np.array(getattr(obs, name)) for name in [*needs, "positions"]})
+            return np.zeros((obs.n_head_kv, obs.n), np.float32)
+
+        look = Scorer(_look, "_observe", needs, window, 0, 0, False)
+        with self._using_shared():
+            prompt = _Prompt(self._model, document=document, question=question)
+            session = _Session(self)
+            try:
+                session.run(lambda: session.plans(prompt, [("_observe", 0.5)], None, None, False, (), scorers=[look]))
+            finally:
+                session.close()
+        if not seen:
+            raise ArgumentError(f"layer {layer} is not observed; the model has {self.n_layer}, and policies leave layers with a sliding window alone", "E_RANGE")
+        return seen
+
+    def _using_shared(self):
+        self._check()
+        return _Counted(self)
+
+
+class _Counted:
+    """While it is entered the model cannot be closed."""
+
+    def __init__(self, model):
+        self._model = model
+
+    def __enter__(self):
+        self._model._check()
+        self._model._count(1)
+
+    def __exit__(self, *unused):
+        self._model._count(-1)
+
+
+def _policy_and_ratio(policy, ratio, budget, kv_bytes):
+    of_press = getattr(policy, "compression_ratio", None)
+    if of_press is not None and ratio is None and budget is None and kv_bytes is None:
+        ratio = of_press
+    return str(policy), ratio
+
+
+class _Session:
+    """A session with an engine of its own."""
+
+    def __init__(self, model, pointer=None):
+        self.model, self.policies, self._stop = model, [], threading.Event()
+        self.pointer = pointer
+        if pointer is None:
+            params = c.wnw_session_params.from_buffer_copy(model._params)
+            self._progress = _progress_type(self._on_progress)
+            params.progress = self._progress
+            self.pointer = ctypes.POINTER(c.wnw_session)()
+            check(library().wnw_session_new(ctypes.byref(self.pointer), model._model, ctypes.byref(params)))
+
+    def _on_progress(self, done, total, user):
+        return not self._stop.is_set()
+
+    def run(self, work):
+        """Calls work(). In the main thread another one does that, so that KeyboardInterrupt comes at once and stops the reading."""
+        if threading.current_thread() is not threading.main_thread():
+            return work()
+        said, began, done = [], threading.Event(), threading.Event()
+
+        def call():
+            began.set()
+            try:
+                said.append((work(), None))
+            except BaseException as raised:
+                said.append((None, raised))
+            done.set()
+
+        # Thread.join takes a running thread for ended after an interrupt (Python 3.11), so an event is waited for.
+        try:
+            threading.Thread(target=call, name="winnow reading", daemon=True).start()
+            while not done.wait(0.2):
+                pass
+        except BaseException:
+            self._stop.set()
+            if began.wait(5):  # the interrupt may have come while it was being started
+                done.wait()
+            raise
+        if said[0][1] is not None:
+            raise said[0][1]
+        return said[0][0]
+
+    def close(self):
+        pointer, self.pointer = self.pointer, None
+        library().wnw_session_free(pointer)
+
+    def plans(self, prompt, pairs, budget, kv_bytes, context_only, plugins, scorers=()):
+        lib, p = library(), prompt.parts
+        n = len(pairs)
+        if n == 0:
+            return []
+        policies, sizes = [], (c.wnw_size * n)()
+        for i, (recipe, ratio) in enumerate(pairs):
+            size = _size(ratio, budget, kv_bytes)
+            if recipe == "auto":
+                recipe = self._choose(prompt, size, context_only)
+            policy = Policy(recipe, plugins, scorers)
+            if size.kind == c.WNW_SIZE_NONE and not policy.is_full and not policy.has_own_size:
+                size = _size(0.5, None, None)
+            policies.append(policy)
+            sizes[i] = c.wnw_size(kind=c.WNW_SIZE_NONE) if policy.is_full else size
+        self.policies += policies
+        pointers = (ctypes.POINTER(c.wnw_policy) * n)(*[policy.pointer for policy in policies])
+        more = c.wnw_run_more_default()
+        more.question_later, more.n_policies, more.policies = context_only, n, pointers
+        run = c.wnw_run_default()
+        run.prompt, run.more = prompt.pointer, ctypes.pointer(more)
+        if any(policy.needs_profile for policy in policies):
+            run.profile = self.model._profiles()
+        check(lib.wnw_session_begin(self.pointer, ctypes.byref(run)))
+        n_read = p.n_context if context_only else p.n_tokens
+        check(lib.wnw_session_prefill(self.pointer, p.tokens, n_read, _no_logits, None))
+        made = (ctypes.POINTER(c.wnw_plan) * n)()
+        reports = (c.wnw_report * n)(*[c.wnw_report_default() for _ in range(n)])
+        check(lib.wnw_session_plan_many(self.pointer, pointers, sizes, n, made, reports))
+        tokens = np.ctypeslib.as_array(p.tokens, (n_read,)).copy()
+        try:
+            return [_plan_of(made[i], policies[i].recipe, tokens, reports[i]) for i in range(n)]
+        finally:
+            for one in made:
+                lib.wnw_plan_free(one)
+
+    def _choose(self, prompt, size, context_only):
+        """The recipe that "auto" chooses, asked of a session that has read nothing."""
+        more = c.wnw_run_more_default()
+        more.question_later = context_only
+        run = c.wnw_run_default()
+        run.recipe, run.prompt, run.more, run.profile = b"auto", prompt.pointer, ctypes.pointer(more), self.model._profiles()
+        run.size = size if size.kind != c.WNW_SIZE_NONE else _size(0.5, None, None)
+        lib = library()
+        check(lib.wnw_session_begin(self.pointer, ctypes.byref(run)))
+        return lib.wnw_policy_string(lib.wnw_session_policy(self.pointer)).decode()
+
+
+_no_logits = c.wnw_logits_fn()
+
+
+def _plan_of(plan, recipe, tokens, report):
+    lib, at = library(), ctypes.POINTER(ctypes.c_int32)()
+    keep = []
+    for il in range(lib.wnw_plan_n_layer(plan)):
+        layer = []
+        for ih in range(lib.wnw_plan_n_head_kv(plan)):
+            n = lib.wnw_plan_head(plan, il, ih, ctypes.byref(at))
+            layer.append(np.ctypeslib.as_array(at, (n,)).copy() if n else np.empty(0, np.int32))
+        keep.append(layer)
+    times = {"observe": report.observe_ms, "score": report.score_ms, "select": report.select_ms}
+    return Plan(keep, lib.wnw_plan_n_tokens(plan), recipe, tokens, report.warning.decode("utf-8", "replace"), times)
+
+
+class _Answering(Owned):
+    """What can be asked: documents and conversations."""
+
+    def ask(self, question, *, max_tokens=256, temperature=0.0, top_k=40, top_p=0.95, seed=42, repeat_penalty=1.0, stop=()):
+        """The answer to a question, str. temperature 0 = greedy. stop: texts that end the answer."""
+        return "".join(self.stream(question, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
+                                   repeat_penalty=repeat_penalty, stop=stop))
+
+    def stream(self, question, *, max_tokens=256, temperature=0.0, top_k=40, top_p=0.95, seed=42, repeat_penalty=1.0, stop=()):
+        """The same in pieces, as they are generated. An iteration that ends early ends the answer."""
+        stops = [stop] if isinstance(stop, str) else list(stop)
+        sampler = c.wnw_sampler_default_params()
+        sampler.temp, sampler.top_k, sampler.top_p, sampler.seed, sampler.repeat_penalty = temperature, top_k, top_p, seed, repeat_penalty
+        how = c.wnw_generate_default_params()
+        how.n_max, how.n_stop = max_tokens, len(stops)
+        encoded = (ctypes.c_char_p * max(1, len(stops)))(*[text(s, "a stop text") for s in stops])
+        how.stop = encoded
+        self._check()
+        return self._pieces(text(question, "the question"), sampler, how, encoded)
+
+    def _pieces(self, question, sampler, how, encoded):
+        """Generates on a thread of its own, which waits while nobody takes its pieces."""
+        pieces, ended = queue.Queue(maxsize=1), threading.Event()
+
+        def on_text(data, n_bytes, n_tokens, user):
+            if n_bytes:
+                piece = ctypes.string_at(data, n_bytes).decode("utf-8", "replace")
+                while not ended.is_set():
+                    try:
+                        pieces.put(piece, timeout=0.1)
+                        break
+                    except queue.Full:
+                        pass
+            return not ended.is_set()
+
+        def work():
+            try:
+                with self._using():
+                    self._answer(question, sampler, how)
+                last = None
+            except BaseException as raised:
+                last = raised
+            pieces_put(last)
+
+        def pieces_put(last):
+            while not ended.is_set():
+                try:
+                    pieces.put(("end", last), timeout=0.1)
+                    return
+                except queue.Full:
+                    pass
+
+        how.on_text = _text_type(on_text)
+        thread = threading.Thread(target=work, name="winnow answer", daemon=True)
+        thread.start()
+        try:
+            while True:
+                piece = pieces.get()
+                if isinstance(piece, tuple):
+                    if piece[1] is not None:
+                        raise piece[1]
+                    return
+                yield piece
+        finally:
+            ended.set()
+            thread.join()
+
+    def _generate(self, session, sampler, how):
+        lib, made = library(), ctypes.POINTER(c.wnw_sampler)()
+        said = c.wnw_generated_default()
+        check(lib.wnw_sampler_new(ctypes.byref(made), ctypes.byref(sampler)))
+        try:
+            status = lib.wnw_generate(ctypes.byref(said), session, made, ctypes.byref(how))
+            tokens = said.tokens[:said.n_tokens] if said.n_tokens else []
+            return status, tokens
+        finally:
+            lib.wnw_generated_clear(ctypes.byref(said))
+            lib.wnw_sampler_free(made)
+
+
+class Document(_Answering):
+    """A text that was read and compressed. Each question is answered in a copy, so that no question sees another one.
+
+    Attributes: `plan` (a Plan of what is kept), `policy` (the recipe, "" where all stays), `n_tokens`, `kept` (entries per head, mean),
+    `kv_bytes` (bytes of keys and values), `kv_bytes_full` (of all entries), `warning` ("" or a sentence).
+    """
+
+    @classmethod
+    def _new(cls, model, layout):
+        self = cls.__new__(cls)
+        Owned.__init__(self, "document")
+        model._check()
+        self._model, self._layout, self._session, self._stored, self._engine, self._pieces_read = model, layout, None, None, None, False
+        model._count(1)
+        return self
+
+    def _read(self, policy, size):
+        lib = library()
+        prompt = _Prompt(self._model._model, **self._layout)
+        p = prompt.parts
+        self.n_tokens, self.policy, self.warning = p.n_context, "", ""
+        self._tokens = np.ctypeslib.as_array(p.tokens, (p.n_context,)).copy()
+        more = c.wnw_run_more_default()
+        more.question_later = more.once = True
+        run = c.wnw_run_default()
+        run.prompt, run.more = prompt.pointer, ctypes.pointer(more)
+        parsed = Policy(policy) if policy != "auto" else None
+        if size.kind == c.WNW_SIZE_NONE and not (parsed and (parsed.has_own_size or parsed.is_full)):
+            size = _size(0.5, None, None)
+        if parsed is None:
+            run.recipe = b"auto"
+            run.profile = self._model._profiles()
+        elif not parsed.is_full:
+            run.policy = parsed.pointer
+            self._session.policies.append(parsed)
+            if parsed.needs_profile:
+                run.profile = self._model._profiles()
+        report = c.wnw_report_default()
+        if parsed is None or not parsed.is_full:
+            run.size = size
+            check(lib.wnw_session_begin(self._session.pointer, ctypes.byref(run)))
+            self.policy = lib.wnw_policy_string(lib.wnw_session_policy(self._session.pointer)).decode()
+        check(lib.wnw_session_read(self._session.pointer, p.tokens, p.n_context, ctypes.byref(report)))
+        self.warning = report.warning.decode("utf-8", "replace")
+
+    @classmethod
+    def _load(cls, model, path):
+        lib = library()
+        self = cls._new(model, {})
+        try:
+            self._stored = ctypes.POINTER(c.wnw_stored)()
+            check(lib.wnw_stored_open(ctypes.byref(self._stored), os.fsencode(path)))
+            check(lib.wnw_stored_check_model(self._stored, model._model))
+            layout, info = c.wnw_prompt_default_params(), c.wnw_stored_info_default()
+            if not lib.wnw_stored_get_text(self._stored, ctypes.byref(layout)) or not layout.document:
+                raise ArgumentError(f"'{path}' has no text, so that no question can be asked about it")
+            self._layout = {name: getattr(layout, name).decode("utf-8") for name in ("document", "system", "chat", "jinja") if getattr(layout, name)}
+            check(lib.wnw_stored_get_info(self._stored, ctypes.byref(info)))
+            self._pieces_read, self.warning = info.pieces, ""
+            self.policy = (info.policy or b"").decode()
+            n = ctypes.c_int32()
+            tokens = lib.wnw_stored_tokens(self._stored, ctypes.byref(n))
+            self.n_tokens, self._tokens = n.value, np.ctypeslib.as_array(tokens, (n.value,)).copy()
+            self._engine = ctypes.POINTER(c.wnw_engine)()
+            check(lib.wnw_engine_new(ctypes.byref(self._engine), model._model, None))
+            session = ctypes.POINTER(c.wnw_session)()
+            check(lib.wnw_stored_session(ctypes.byref(session), self._stored, self._engine, None))
+            self._session = _Session(model, session)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _release(self):
+        lib = library()
+        if self._session:
+            self._session.close()
+        if self._engine:
+            lib.wnw_engine_free(self._engine)
+        if self._stored:
+            lib.wnw_stored_free(self._stored)
+        self._model._count(-1)
+
+    def __repr__(self):
+        if self._closed:
+            return "<winnow.Document, closed>"
+        return f"<winnow.Document of {self.n_tokens} tokens, {self.kept:.1f} kept per head, {self.kv_bytes} bytes>"
+
+    def _stats(self):
+        with self._using():
+            stats = c.wnw_cache_stats_default()
+            check(library().wnw_cache_get_stats(self._session.pointer, ctypes.byref(stats)))
+            return stats
+
+    @property
+    def kv_bytes(self):
+        return self._stats().bytes
+
+    @property
+    def kv_bytes_full(self):
+        return self._stats().bytes_full
+
+    @property
+    def kept(self):
+        return float(self.plan.counts().mean())
+
+    @property
+    def plan(self):
+        """What the cache holds, as a Plan."""
+        with self._using():
+            lib, s = library(), self._session.pointer
+            keep = []
+            for il in range(self._model.n_layer):
+                layer = []
+                for ih in range(self._model.n_head_kv):
+                    n = lib.wnw_cache_n(s, il, ih)
+                    layer.append(np.ctypeslib.as_array(lib.wnw_cache_positions(s, il, ih), (n,)).copy() if n else np.empty(0, np.int32))
+                keep.append(layer)
+            return Plan(keep, self.n_tokens, self.policy, self._tokens)
+
+    def save(self, path):
+        """Stores the document as a file, which `Model.load`, `winnow ask` and `winnow serve` open. It appears when it is complete."""
+        with self._using():
+            layout = c.wnw_prompt_default_params()
+            data = {name: text(value, name) for name, value in self._layout.items() if value is not None}
+            for name, value in data.items():
+                setattr(layout, name, value)
+            params = c.wnw_store_default_params()
+            params.text, params.pieces = ctypes.pointer(layout), self._pieces_read
+            check(library().wnw_session_store(self._session.pointer, os.fsencode(path), ctypes.byref(params)))
+
+    def _answer(self, question, sampler, how):
+        lib = library()
+        prompt = _Prompt(self._model._model, **self._layout, question=question.decode("utf-8"))
+        p = prompt.parts
+        if not self._pieces_read and (p.n_context != self.n_tokens or p.tokens[:p.n_context] != self._tokens.tolist()):
+            raise ArgumentError("the model's template writes the document otherwise than when it was read; read it again", "E_MISMATCH")
+        copy = ctypes.POINTER(c.wnw_session)()
+        check(lib.wnw_session_copy(ctypes.byref(copy), self._session.pointer))
+        try:
+            rest = ctypes.cast(ctypes.addressof(p.tokens.contents) + 4 * p.n_context, ctypes.POINTER(ctypes.c_int32))
+            check(lib.wnw_session_read(copy, rest, p.n_tokens - p.n_context, None))
+            check(self._generate(copy, sampler, how)[0])
+        finally:
+            lib.wnw_session_free(copy)
+
+
+class Chat(_Answering):
+    """A conversation. The cache is compressed after every turn, if a size was given."""
+
+    def __init__(self, model, system, policy, ratio, budget, kv_bytes):
+        super().__init__("conversation")
+        self._closed = True
+        model._check()
+        policy, ratio = _policy_and_ratio(policy, ratio, budget, kv_bytes)
+        self._size = _size(ratio, budget, kv_bytes)
+        self._policy = Policy(policy) if self._size.kind != c.WNW_SIZE_NONE and policy != "auto" else None
+        self._rules = self._size.kind != c.WNW_SIZE_NONE
+        lib, params = library(), c.wnw_prompt_default_params()
+        if system is not None:
+            params.system = text(system, "the system message")
+        self._model, self._chat, self._begun = model, ctypes.POINTER(c.wnw_chat)(), False
+        check(lib.wnw_chat_open(ctypes.byref(self._chat), model._model, ctypes.byref(params)))
+        self._session = _Session(model)
+        model._count(1)
+        self._closed = False
+
+    def _release(self):
+        self._session.close()
+        library().wnw_chat_free(self._chat)
+        self._model._count(-1)
+
+    @property
+    def kv_bytes(self):
+        """Bytes of keys and values."""
+        with self._using():
+            stats = c.wnw_cache_stats_default()
+            check(library().wnw_cache_get_stats(self._session.pointer, ctypes.byref(stats)))
+            return stats.bytes
+
+    @property
+    def n_tokens(self):
+        """Tokens of the conversation so far."""
+        with self._using():
+            n = ctypes.c_int32()
+            library().wnw_chat_tokens(self._chat, ctypes.byref(n))
+            return n.value
+
+    def _answer(self, question, sampler, how):
+        lib, s, turn, n = library(), self._session.pointer, ctypes.POINTER(c.wnw_prompt)(), ctypes.c_int32()
+        check(lib.wnw_chat_user(ctypes.byref(turn), self._chat, None, question, None))
+        try:
+            tokens = lib.wnw_chat_tokens(self._chat, ctypes.byref(n))
+            past = lib.wnw_prompt_n_past(turn)
+            if self._begun and past < lib.wnw_session_n_past(s):
+                check(lib.wnw_session_rewind(s, past))
+            if not self._begun and self._rules:
+                run = c.wnw_run_default()
+                run.prompt, run.size = turn, self._size
+                if self._policy is None:
+                    run.recipe, run.profile = b"auto", self._model._profiles()
+                else:
+                    run.policy = self._policy.pointer
+                    if self._policy.needs_profile:
+                        run.profile = self._model._profiles()
+                check(lib.wnw_session_begin(s, ctypes.byref(run)))
+            self._begun = True
+            past = lib.wnw_session_n_past(s)
+            rest = ctypes.cast(ctypes.addressof(tokens.contents) + 4 * past, ctypes.POINTER(ctypes.c_int32))
+            check(lib.wnw_session_read(s, rest, n.value - past, None))
+            status, said = self._generate(s, sampler, how)
+            check(lib.wnw_chat_answer(self._chat, _tokens(said), len(said)))
+            check(status)
+        finally:
+            lib.wnw_prompt_free(turn)

