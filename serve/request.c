@@ -225,6 +225,14 @@ static int check_document(const struct serve_request *r, char *why, const char *
     return 0;
 }
 
+/* The contexts that it may be long: more than one, if room is made for it (generate.cpp). */
+static int32_t times_of(const struct serve_request *r)
+{
+    const bool refuses = r->full == SERVE_FULL_REFUSE || serve_keeps_all(&r->ask.want) ||
+                         (r->full == SERVE_FULL_UNSAID && r->form == SERVE_FORM_PROMPT);
+    return refuses ? 1 : serve_slots_times();
+}
+
 static int read_object(struct serve_request *r, char *why, const char **param)
 {
     json_t *field = json_incref(json_object_get(r->body, "winnow"));
@@ -234,7 +242,7 @@ static int read_object(struct serve_request *r, char *why, const char **param)
     if (!status && field)
         status = read_field(r, field, why, param);
     json_decref(field);
-    if (!status && serve_request_is_long(r->body, param))
+    if (!status && serve_request_is_long(r->body, times_of(r), param))
         status = fail(why, param, *param, "it is longer than any prompt that the context holds");
     read_answer(r);
     status = status ? status : read_slots(r, why, param);
@@ -282,7 +290,7 @@ int serve_request_check_other(json_t *body, int form, char *why, const char **pa
     if (json_object_get(body, "winnow"))
         return fail(why, param, "winnow",
                     "this route would not follow it; /v1/chat/completions and /v1/completions would");
-    if (serve_request_is_long(body, param))
+    if (serve_request_is_long(body, 1, param))
         return fail(why, param, *param, "it is longer than any prompt that the context holds");
     if (form >= 0)
         return check_fields(body, (enum serve_form)form, why, param);

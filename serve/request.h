@@ -51,8 +51,8 @@ char *serve_request_passed(const struct serve_request *r, const struct serve_cla
 int serve_request_set_prompt(struct serve_request *r, char *why, const char **param);
 /* What is to be tokenised to know how long the prompt is, as a body to be freed; NULL: no memory. */
 char *serve_request_tokenize(const struct serve_request *r);
-/* Whether a text of the body has more bytes than any prompt can have, which need not be tokenised to know; *param is its field. */
-bool serve_request_is_long(const struct json_t *body, const char **param);
+/* Whether a text of the body has more bytes than a prompt of `times` contexts can have. It need not be tokenised to know. *param is its field. */
+bool serve_request_is_long(const struct json_t *body, int32_t times, const char **param);
 
 /* ---- Its messages (request_messages.c) ---- */
 

@@ -126,8 +126,7 @@ void serve_slots_set_most(int32_t most, int32_t length, const char *why)
     struct serve_slots *all = serve_slots_lock();
     all->most = most;
     all->why_full = why;
-    if (most > 0 && all->most_text < UINT64_MAX) /* a text of a longer conversation */
-        all->most_text *= (uint64_t)(length / most);
+    all->times = most > 0 ? length / most : 1;
     serve_slots_unlock();
 }
 
@@ -138,6 +137,14 @@ int32_t serve_slots_most(const char **why)
     *why = all->why_full;
     serve_slots_unlock();
     return most;
+}
+
+int32_t serve_slots_times(void)
+{
+    const struct serve_slots *all = serve_slots_lock();
+    const int32_t times = all->times;
+    serve_slots_unlock();
+    return times > 1 ? times : 1;
 }
 
 int32_t serve_slots_removed(int32_t slot)

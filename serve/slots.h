@@ -40,6 +40,8 @@ uint64_t serve_slots_most_text(void);
  * made, and why not. */
 void serve_slots_set_most(int32_t most, int32_t length, const char *why);
 int32_t serve_slots_most(const char **why);
+/* Contexts that a conversation may be long, 1 where no room is made. */
+int32_t serve_slots_times(void);
 /* Tokens of a slot's conversation that are there no more. */
 int32_t serve_slots_removed(int32_t slot);
 /* Whether the cache has room for n tokens in place of those that a slot holds, as far as the decoding thread has said it. */

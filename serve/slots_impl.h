@@ -41,7 +41,8 @@ struct serve_slots {
     uint64_t row_bytes, query_numbers, clock;
     uint64_t window_bytes, window_held; /* of layers that slide: at most, and now */
     uint64_t most_text;
-    int32_t most; /* tokens of a slot before room is made; 0: none is */
+    int32_t most,
+        times; /* tokens of a slot before room is made, 0: none is; the longest conversation, in contexts */
     const char *why_full;
     bool by_request;
     uint64_t bytes, n_compressed, n_failed, n_fallback, n_refused;

@@ -138,4 +138,9 @@ with serve(model="tiny-gemma3.gguf") as s:
     a = chat(s, [{"role": "user", "content": "x"}], winnow={"full": "compress"})
     check("sliding windows", a.status == 400 and "sliding window" in a.text, a.text)
 
+with serve(rest=("-ctk", "q8_0", "-ctv", "q8_0")) as s:
+    a = chat(s, [{"role": "user", "content": "x"}], winnow={"full": "compress"})
+    check("quantised keys of small heads", a.status == 400 and "-ctk f16" in a.text, a.text)
+    check("and a prompt that fits", chat(s, [{"role": "user", "content": "x"}]).status == 200)
+
 finish()
