@@ -376,6 +376,7 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
                                     {"WINNOW_SERVE_PARK", park},
                                     {"WINNOW_SERVE_PARK_DISK", disk},
                                     {"WINNOW_SERVE_PARK_RATIO", park_ratio},
+                                    {"WINNOW_SERVE_WHEN_FULL", args->when_full ? args->when_full : ""},
                                     {"WINNOW_SERVE_STATE", args->state ? args->state : ""},
                                     {"LLAMA_API_KEY", key_of(args)},
                                     {"WINNOW_PROFILE", profiles},
@@ -469,6 +470,8 @@ static int check(const struct cli_args *args, const char *recipe)
         return app_fail(APP_BAD_INPUT, "--budget and --ratio exclude each other");
     if (args->save && access(args->save, W_OK | X_OK) != 0)
         return app_fail(APP_BAD_INPUT, "--save %s: %s", args->save, strerror(errno));
+    if (args->when_full && strcmp(args->when_full, "compress") != 0 && strcmp(args->when_full, "refuse") != 0)
+        return app_fail(APP_BAD_INPUT, "--when-full '%s': it is compress or refuse", args->when_full);
     if (args->park_disk != APP_UNSET && !args->state)
         return app_fail(APP_BAD_INPUT, "--park-disk needs a folder: give --state DIR");
     int rc = check_rest(app, &has_key);

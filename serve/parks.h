@@ -12,6 +12,7 @@
 #include "serve/park_file.h"
 #include "serve/slot_file.h"
 #include "serve/slots.h"
+#include "serve/tickets.h"
 
 #include <stdio.h>
 
@@ -49,7 +50,7 @@ void serve_park_slots(void);
 
 /* A request that has a slot saved takes a ticket; the slot is saved under a name that says it. The decoding thread gives the slot, and who has the
  * ticket gets it: false: nothing was given. */
-int32_t serve_park_ticket(char name[48], bool replaced);
+int32_t serve_park_ticket(char name[SERVE_TICKET_NAME], bool replaced);
 void serve_park_give(int32_t ticket, struct serve_slot_read *slot);
 bool serve_park_end(struct serve_slot_read *out, int32_t ticket);
 /* Whether a path is such a name; sets *ticket, and *replaced: nothing of the slot is used after it was parked. */
