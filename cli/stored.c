@@ -40,11 +40,11 @@ int cli_stored_open(wnw_stored **st, const char *path)
 
 const char *cli_stored_option(const struct app_args *args)
 {
-    return strcmp(args->kv_type, "f16") != 0    ? "--kv-type"
-           : args->kv_tail != 0                 ? "--kv-tail"
-           : strcmp(args->kv_rotate, "on") != 0 ? "--kv-rotate"
-           : strcmp(args->evict, "end") != 0    ? "--evict"
-                                                : NULL;
+    return strcmp(args->kv_type, "f16") != 0                ? "--kv-type"
+           : args->kv_tail != 0                             ? "--kv-tail"
+           : strcmp(args->kv_rotate, "on") != 0             ? "--kv-rotate"
+           : args->evict && strcmp(args->evict, "end") != 0 ? "--evict"
+                                                            : NULL;
 }
 
 int cli_stored_text(wnw_prompt_params *text, const wnw_stored *st, const char *path)

@@ -191,6 +191,7 @@ int wnw_session_begin(wnw_session *s, const wnw_run *run)
                                         .chunk = own.chunk,
                                         .every = own.every,
                                         .target = own.target,
+                                        .slack = more.chunk_slack,
                                         .once = more.once};
     int rc = prepare(s, &own, &more, &rules, prompt, &ids);
     if (rc == WNW_OK) /* the last step that can fail; nothing was replaced before it */
