@@ -192,7 +192,7 @@ int wnw_bridge_register(void)
     ggml_backend_reg_t reg;
     WNW_TRY(wnw__bridge_check(&reg));
     if (!wnw__bridge_cpu())
-        return wnw__fail(WNW_E_BACKEND, "this ggml has no CPU backend, on which ours runs");
+        return wnw__fail(WNW_E_BACKEND, "this ggml has no CPU backend, which winnow's needs");
     struct wnw__bridge_watch watch = {0}; /* contexts would only warn */
     const int rc = wnw__bridge_watch_set_from_environment(&watch);
     wnw__bridge_watch_free(&watch);

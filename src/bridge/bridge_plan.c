@@ -39,7 +39,7 @@ static int list_groups(struct wnw__bridge_backend *b, const struct wnw__bridge_l
     }
     if (*n == 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
-                         "no layer of this cache is ours: policies have nothing to act on");
+                         "no layer of this cache is on the device WINNOW: policies have nothing to act on");
     return WNW_OK;
 }
 

@@ -45,7 +45,7 @@ static bool take_address(struct address *a, const char *text)
 
 static int no_address(const char *text)
 {
-    return wnw__fail(WNW_E_ARG, "'%s' is no address: it is HOST:PORT, as 127.0.0.1:50052", text);
+    return wnw__fail(WNW_E_ARG, "'%s' is no address: give HOST:PORT, for example 127.0.0.1:50052", text);
 }
 
 /* IPv4, as ggml's own sockets are. NULL: the host is unknown. */

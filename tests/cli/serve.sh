@@ -51,7 +51,7 @@ grep -v '^[WL]' "$work/out" | grep -qx K && fail 'the key is seen by others, amo
 
 good 'a quality' serve -m "$model" --port 0 --keep-quality 0.9
 grep -qx WINNOW_SERVE_POLICY=auto+quality:q=0.9 "$work/out" || fail "another quality: $(cat "$work/out")"
-grep -q 'policy auto+quality:q=0.9, as few entries as keep that' "$work/err" || fail "the quality is not said: $(cat "$work/err")"
+grep -q 'policy auto+quality:q=0.9, as few entries as preserve that quality' "$work/err" || fail "the quality is not said: $(cat "$work/err")"
 good 'a quality, a policy and a size' serve -m "$model" --port 0 --keep-quality 0.75 --policy replay --budget 300
 grep -qx WINNOW_SERVE_POLICY=replay+quality:q=0.75 "$work/out" || fail "another policy: $(cat "$work/out")"
 grep -q '300 entries a head' "$work/err" || fail "the size is not said: $(cat "$work/err")"
