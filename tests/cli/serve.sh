@@ -117,8 +117,8 @@ grep -q "it is not a profile.*passed over" "$work/err" || fail "no profile: $(ca
 good 'a document is stored' compress -m "$model" --policy keydiff --ratio 0.5 -f "$work/a.txt" -o "$work/a.wkv"
 mkdir "$work/slots"
 for option in --lora --lora-scaled --control-vector --override-kv --rope-scaling --rope_freq-base --yarn_orig_ctx; do
-    bad "$option and a stored document" 'changes the model, and stored documents' serve -m "$model" --port 0 --document "a=$work/a.wkv" -- $option x
-    bad "$option and --save" 'changes the model, and slots' serve -m "$model" --port 0 --save "$work/slots" -- $option x
+    bad "$option and a stored document" 'changes the model, but stored documents' serve -m "$model" --port 0 --document "a=$work/a.wkv" -- $option x
+    bad "$option and --save" 'changes the model, but slots' serve -m "$model" --port 0 --save "$work/slots" -- $option x
     good "$option alone" serve -m "$model" --port 0 --document "a=$work/a.txt" -- $option x
 done
 LLAMA_ARG_ROPE_FREQ_BASE=5 bad 'RoPE by the environment' 'LLAMA_ARG_ROPE_FREQ_BASE changes the model' serve -m "$model" --port 0 --save "$work/slots"
