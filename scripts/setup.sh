@@ -165,9 +165,10 @@ step_wheel() {
     say "wheel: installing ${wheel_packages[*]}"
     rm -rf "$tools"
     mkdir -p "$tools"
-    python3 -m venv "$tools/venv"
-    "$tools/venv/bin/pip" install -q --disable-pip-version-check "${wheel_packages[@]}"
-    "$tools/venv/bin/pip" download -q --disable-pip-version-check --no-deps -d "$tools/packages" "numpy==$numpy_version"
+    python3 -m venv "$tools/venv" || die "wheel: 'python3 -m venv' failed; is the package python3-venv installed?"
+    "$tools/venv/bin/pip" install -q --disable-pip-version-check "${wheel_packages[@]}" || die "wheel: pip could not install ${wheel_packages[*]}"
+    "$tools/venv/bin/pip" download -q --disable-pip-version-check --no-deps -d "$tools/packages" "numpy==$numpy_version" ||
+        die "wheel: pip could not fetch numpy $numpy_version"
     printf '%s\n' "$wanted" >"$tools/made"
 }
 

@@ -4,6 +4,7 @@ import ctypes
 import os
 import pathlib
 import platform
+import sys
 import threading
 
 from . import _declarations as c
@@ -44,6 +45,8 @@ _CLASS = {"E_ARG": ArgumentError, "E_RANGE": ArgumentError, "E_IO": FileError, "
 
 _lock = threading.Lock()
 _library = None
+_path = None  # of the library
+_shows_symbols = False  # to plugins, and so to every other library of the process
 
 
 def _cpu_flags():
@@ -87,13 +90,13 @@ def declare(library, names):
 
 def library():
     """The loaded libwinnow. Calls of it release the GIL."""
-    global _library
+    global _library, _path
     with _lock:
         if _library is None:
             check_cpu()
             path = find("libwinnow.so", "WINNOW_LIBRARY")
             try:
-                loaded = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+                loaded = ctypes.CDLL(path)
             except OSError as error:
                 raise WinnowError(f"cannot load {path}: {error}", "E_IO") from None
             loaded.wnw_version.restype = ctypes.c_char_p
@@ -103,8 +106,27 @@ def library():
             declare(loaded, [name for name in c.FUNCTIONS if hasattr(loaded, name)])
             loaded.wnw_python_command.restype = ctypes.c_int
             loaded.wnw_python_command.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), ctypes.POINTER(c.wnw_registry)]
-            _library = loaded
+            _library, _path = loaded, path
         return _library
+
+
+def show_symbols():
+    """Plugins in C find the functions of the library only if its symbols are global. Those of its ggml are then global, too, and would take
+    the place of those of llama-cpp-python's ggml."""
+    global _shows_symbols
+    library()
+    with _lock:
+        if not _shows_symbols:
+            if "llama_cpp" in sys.modules:
+                raise UsageError("plugins in C cannot be used in a process that has imported llama_cpp; use another process")
+            ctypes.CDLL(_path, mode=ctypes.RTLD_GLOBAL)
+            _shows_symbols = True
+
+
+def check_may_load_llama_cpp():
+    """Raises UsageError where llama-cpp-python would find the wrong ggml."""
+    if _shows_symbols:
+        raise UsageError("this process has loaded a plugin in C, so llama_cpp cannot be used with winnow in it; use another process")
 
 
 # What callbacks raised, by the thread that they ran in.
@@ -117,7 +139,7 @@ def note_raised(error):
 
 
 def take_raised():
-    """The exception of a callback since the last call; one of another thread's callback only where this thread has none."""
+    """What a callback in this thread has raised since the last call, or None."""
     with _lock:
         return _raised.pop(threading.get_ident(), None)
 
@@ -125,7 +147,11 @@ def take_raised():
 def error(status):
     """The exception for a status of the library."""
     lib = library()
-    sentence = lib.wnw_last_error().decode("utf-8", "replace") or lib.wnw_strerror(status).decode()
+    return status_error(status, lib.wnw_last_error().decode("utf-8", "replace") or lib.wnw_strerror(status).decode())
+
+
+def status_error(status, sentence):
+    """The exception for a status and its sentence."""
     name = _STATUS.get(status, "E_ARG")
     return _CLASS.get(name, WinnowError)(sentence, name)
 

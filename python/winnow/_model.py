@@ -51,6 +51,19 @@ def model_path(model):
     raise ArgumentError(f"there is no model '{model}'; give the path of a GGUF file" + (f", or one of {', '.join(there)}" if there else ""), "E_IO")
 
 
+def profile_paths(model, profile):
+    """The files of calibration results for the file of a model, and whether they were looked for: then those that do not fit are left out."""
+    if profile is None:
+        return [], False
+    if profile != "auto":
+        return [profile] if isinstance(profile, (str, os.PathLike)) else list(profile), False
+    paths, stem = [], pathlib.Path(model).stem
+    for folder in (cache_folder() / "profiles" / stem, FOLDER / "share" / "winnow" / "profiles" / stem):
+        names = {p.name for p in paths}
+        paths += [p for p in sorted(folder.glob("*.json")) if p.name not in names]
+    return paths, True
+
+
 def _tokens(values):
     return (ctypes.c_int32 * max(1, len(values)))(*values)
 
@@ -137,14 +150,7 @@ class Model(Owned):
         return self._profile
 
     def _read_profiles(self):
-        lib, found = library(), self._profile_of == "auto"
-        paths = []
-        if found:
-            for folder in (cache_folder() / "profiles" / self.path.stem, FOLDER / "share" / "winnow" / "profiles" / self.path.stem):
-                names = {p.name for p in paths}
-                paths += [p for p in sorted(folder.glob("*.json")) if p.name not in names]
-        elif self._profile_of is not None:
-            paths = [self._profile_of] if isinstance(self._profile_of, (str, os.PathLike)) else list(self._profile_of)
+        lib, (paths, found) = library(), profile_paths(self.path, self._profile_of)
         profile = ctypes.POINTER(c.wnw_profile)()
         if not paths:
             return profile
@@ -360,7 +366,7 @@ class _Session:
         check(lib.wnw_session_plan_many(self.pointer, pointers, sizes, n, made, reports))
         tokens = np.ctypeslib.as_array(p.tokens, (n_read,)).copy()
         try:
-            return [_plan_of(made[i], policies[i].recipe, tokens, reports[i].warning.decode("utf-8", "replace")) for i in range(n)]
+            return [_plan_of(made[i], policies[i].recipe, tokens, reports[i]) for i in range(n)]
         finally:
             for one in made:
                 lib.wnw_plan_free(one)
@@ -380,7 +386,7 @@ class _Session:
 _no_logits = c.wnw_logits_fn()
 
 
-def _plan_of(plan, recipe, tokens, warning):
+def _plan_of(plan, recipe, tokens, report):
     lib, at = library(), ctypes.POINTER(ctypes.c_int32)()
     keep = []
     for il in range(lib.wnw_plan_n_layer(plan)):
@@ -389,7 +395,8 @@ def _plan_of(plan, recipe, tokens, warning):
             n = lib.wnw_plan_head(plan, il, ih, ctypes.byref(at))
             layer.append(np.ctypeslib.as_array(at, (n,)).copy() if n else np.empty(0, np.int32))
         keep.append(layer)
-    return Plan(keep, lib.wnw_plan_n_tokens(plan), recipe, tokens, warning)
+    times = {"observe": report.observe_ms, "score": report.score_ms, "select": report.select_ms}
+    return Plan(keep, lib.wnw_plan_n_tokens(plan), recipe, tokens, report.warning.decode("utf-8", "replace"), times)
 
 
 class _Answering(Owned):

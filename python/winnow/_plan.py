@@ -8,11 +8,12 @@ import numpy as np
 class Plan:
     """What stays of a prompt. `plan[layer][head]` are the kept positions, ascending, int32.
 
-    Attributes: `n_layer`, `n_head_kv`, `n_tokens`, `policy` (the recipe), `tokens` (ids [n_tokens], or None), `warning` ("" or a sentence).
+    Attributes: `n_layer`, `n_head_kv`, `n_tokens`, `policy` (the recipe), `tokens` (ids [n_tokens], or None), `warning` ("" or a sentence),
+    `times` (milliseconds by name: "observe", "score", "select"; empty where it was not made by a policy here).
     """
 
-    def __init__(self, keep, n_tokens, policy="", tokens=None, warning=""):
-        self.n_tokens, self.policy, self.warning = int(n_tokens), policy, warning
+    def __init__(self, keep, n_tokens, policy="", tokens=None, warning="", times=None):
+        self.n_tokens, self.policy, self.warning, self.times = int(n_tokens), policy, warning, dict(times or {})
         self.tokens = None if tokens is None else np.asarray(tokens, np.int32)
         self._keep = [[self._positions(head, il, ih) for ih, head in enumerate(layer)] for il, layer in enumerate(keep)]
         self.n_layer = len(self._keep)

@@ -6,7 +6,7 @@ import inspect
 import numpy as np
 
 from . import _declarations as c
-from ._library import check, error, library, note_raised, text
+from ._library import check, error, library, note_raised, show_symbols, text
 
 _FLAGS = {
     "keys": c.WNW_NEED_KEYS, "values": c.WNW_NEED_VALUES, "window_attention": c.WNW_NEED_WINDOW_ATTN, "window_queries": c.WNW_NEED_WINDOW_ATTN,
@@ -238,6 +238,8 @@ class registry:
         try:
             for one in [*_scorers.values(), *self._more]:
                 check(lib.wnw_registry_add(self._registry, ctypes.cast(ctypes.pointer(one._struct), ctypes.POINTER(c.wnw_part))))
+            if self._plugins:
+                show_symbols()
             for path in self._plugins:
                 check(lib.wnw_registry_load(self._registry, str(path).encode()))
         except BaseException:

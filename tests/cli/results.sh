@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE=1
 python3 scripts/records.py --check --winnow "$WINNOW" || fail 'pages, numbers and records differ'
 
 # ---- Packed results ----
-python3 tests/make_results.py --small "$work/run" || fail 'made-up results'
+python3 tests/lib/make_results.py --small "$work/run" || fail 'made-up results'
 good 'a run' report "$work/run" --json
 cp "$work/out" "$work/plain.json"
 cp "$work/run/summary.csv" "$work/plain.csv"

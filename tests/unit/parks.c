@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -296,6 +297,95 @@ static void test_a_folder_is_found_again(void **state)
     remove_folder(folder);
 }
 
+/* Has the process open no more files, or as many as it might before; the limit that was there is returned. */
+static rlim_t set_files(rlim_t n)
+{
+    struct rlimit files;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    const rlim_t before = files.rlim_cur;
+    files.rlim_cur = n;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    return before;
+}
+
+struct looked {
+    rlim_t files;
+    int n, n_unfit;
+};
+
+static int look_once(const struct serve_park_found *found, void *user)
+{
+    struct looked *l = user;
+    const rlim_t before = set_files(0);
+    l->files = l->n++ == 0 ? before : l->files;
+    l->n_unfit += found->unfit;
+    serve_park_about_clear(found->about);
+    return WNW_OK;
+}
+
+/* A file that the system does not let be read is not a damaged one. */
+static void test_what_cannot_be_read_stays(void **state)
+{
+    (void)state;
+    char folder[64];
+    struct serve_park_folder other;
+    struct looked l = {0};
+    new_folder(folder);
+    open_parks(0, 10 * BYTES * 4, folder);
+    put("me", "The first. ", 1);
+    put("me", "The second. ", 2);
+    put("me", "The third. ", 3);
+    serve_parks_close();
+    open_parks(0, 10 * BYTES * 4, folder);
+    const rlim_t files = set_files(0);
+    const int rc = get("me", "The first. And", 1);
+    set_files(files);
+    assert_int_equal(rc, WNW_E_IO);
+    assert_int_equal(get("me", "The second. And", 2), WNW_OK);
+    serve_parks_close();
+    assert_int_equal(each_file(folder, NULL), 3);
+    const int opened = serve_park_folder_open(&other, folder, "abc", look_once, &l);
+    set_files(l.files);
+    assert_int_equal(opened, WNW_OK);
+    assert_int_equal(l.n, 3);
+    assert_int_equal(l.n_unfit, 2);
+    serve_park_folder_close(&other);
+    assert_int_equal(each_file(folder, NULL), 3);
+    open_parks(0, 10 * BYTES * 4, folder);
+    assert_int_equal(get("me", "The first. And", 1), WNW_OK);
+    serve_parks_close();
+    remove_folder(folder);
+}
+
+static void link_as_last(const char *path)
+{
+    char last[512];
+    snprintf(last, sizeof last, "%.*s/winnow-ffffffffffffffff.park", (int)(strrchr(path, '/') - path), path);
+    assert_int_equal(link(path, last), 0);
+}
+
+/* The largest number there is has no next one: a file of that name is nobody's. */
+static void test_numbers_do_not_begin_again(void **state)
+{
+    (void)state;
+    char folder[64], last[128];
+    new_folder(folder);
+    open_parks(0, 10 * BYTES * 4, folder);
+    put("me", "The first. ", 1);
+    serve_parks_close();
+    assert_int_equal(each_file(folder, link_as_last), 1);
+    snprintf(last, sizeof last, "%s/winnow-ffffffffffffffff.park", folder);
+    open_parks(0, 10 * BYTES * 4, folder);
+    assert_int_equal(shown("on_disk"), 1);
+    put("me", "The second. ", 2);
+    assert_int_equal(get("me", "The first. And", 1), WNW_OK);
+    assert_int_equal(get("me", "The second. And", 2), WNW_OK);
+    serve_parks_close();
+    assert_int_equal(unlink(last), 0);
+    assert_int_equal(each_file(folder, NULL), 2);
+    remove_folder(folder);
+}
+
 static void test_a_folder_has_its_limit(void **state)
 {
     (void)state;
@@ -441,7 +531,8 @@ static void test_likely_causes(void **state)
     static const char *const rows[][4] = {
         {"Today is 2026-11-2", "7. Be", "8. Be", "a date or a time has changed"},
         {"assistant\n", "<think>so</think>Yes", "Yes", "earlier reasoning was removed"},
-        {"<tools>{\"name\": ", "\"read\", \"parameters\"", "\"find\", \"parameters\"", "tools have changed, or their order"},
+        {"<tools>{\"name\": ", "\"read\", \"parameters\"", "\"find\", \"parameters\"",
+         "tools have changed, or their order"},
         {"x-billing-header: cch=", "a1", "f7", "a line of the client that changes with each request"},
         {"user\nand", "?", " more", SERVE_WHY_DIFFERS},
     };
@@ -493,6 +584,8 @@ int main(void)
         cmocka_unit_test(test_what_was_used_least_recently_goes_first),
         cmocka_unit_test(test_reuse_is_that_of_slots),
         cmocka_unit_test(test_a_folder_is_found_again),
+        cmocka_unit_test(test_what_cannot_be_read_stays),
+        cmocka_unit_test(test_numbers_do_not_begin_again),
         cmocka_unit_test(test_a_folder_has_its_limit),
         cmocka_unit_test(test_a_file_is_read_as_it_was_written),
         cmocka_unit_test(test_a_damaged_file_is_refused),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Recipes with +rerotate: heads with tokens of their own, what a session knows of its tokens afterwards,
- * every phase, and timelines longer than the context. model_renumber.c has the turning itself. */
+ * every phase, and timelines longer than the context. model/renumber.c has the turning itself. */
 #include "helpers.h"
 
 #include <math.h>

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* See unit_attend.c. */
+/* See unit/attend.c. */
 #define TOLERANCE 3e-5 /* TOLERANCE_I16 there */
 
 enum { N_HEAD_KV = 2, LENGTH = 490, N_LAYER = 2, N_SWA = 300 }; /* layer 1 has a window */

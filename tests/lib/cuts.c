@@ -11,7 +11,7 @@
 
 /* The largest of some hundred errors of one size is within this of the largest of others. */
 #define FACTOR 4.0
-/* What float32 itself leaves: a thousand units of 2^-24, as in model_parity.c. */
+/* What float32 itself leaves: a thousand units of 2^-24, as in model/parity.c. */
 #define FLOAT32 (1000 * 0x1p-24)
 
 enum { MOST_LAYERS = 128, OTHER_UBATCH = 53 };

@@ -13,7 +13,7 @@
 
 enum { MAX_SLICES = 9, N_HEAD_KV = 3, N_LAYER = 2, SLIDING = 1, N_SWA = 50 }; /* layer 1 has a window */
 
-/* See unit_attend.c. */
+/* See unit/attend.c. */
 #define TOLERANCE 3e-5 /* TOLERANCE_I16 there */
 
 struct sequence {

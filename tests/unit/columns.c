@@ -14,7 +14,7 @@
 /* Scores stay below 10 and are off by about 10 * 2^-24 * sqrt(d); a probability is off by that share of
  * itself. */
 #define TOLERANCE 1e-5
-/* See TOLERANCE_I16 in unit_attend.c; the longest rows have scores that are off by 5e-5. */
+/* See TOLERANCE_I16 in unit/attend.c; the longest rows have scores that are off by 5e-5. */
 #define TOLERANCE_I16 1e-4
 /* Scores from queries and keys that are rounded to bf16 are off by 10 * 2^-9 * 2 at most, and mostly far less. */
 #define TOLERANCE_BF16 0.04

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Policies under libllama: when they act, and what is refused. What they keep: model_bridge_presets.c. */
+/* Policies under libllama: when they act, and what is refused. What they keep: model/bridge_presets.c. */
 #include "cuts.h"
 #include "helpers.h"
 #include "llamas.h"

@@ -69,7 +69,7 @@ static char *read_text(const char *path)
 static int functions_of(const char *path)
 {
     char *header = read_text(path);
-    char *here = read_text(WNW_TEST_SOURCE_DIR "/tests/model_api.c");
+    char *here = read_text(WNW_TEST_SOURCE_DIR "/tests/model/api.c");
     for (char *c = strstr(header, "/*"); c; c = strstr(c, "/*"))
         for (char *end = strstr(c, "*/") + 2; c < end; c++)
             *c = ' ';

@@ -17,7 +17,7 @@ double test_rounding(double arithmetic, int steps)
 
 double test_nmse_most(double arithmetic)
 {
-    /* Errors of a few products in each of some layers add up like those of float32 in NMSE_FLOAT32 (model_parity.c), where a
+    /* Errors of a few products in each of some layers add up like those of float32 in NMSE_FLOAT32 (model/parity.c), where a
      * thousand units do; here it is 64 of them. */
     const double steps = 64 * test_noise();
     return arithmetic + steps * steps;

@@ -11,7 +11,7 @@
 /* float32 dot products and exponentials of scores of a few tens */
 #define TOLERANCE test_rounding(2e-5, 8)
 
-/* The same with AVX2 and blocks of q8_0 or q4_0: see TOLERANCE_I16 in unit_columns.c. */
+/* The same with AVX2 and blocks of q8_0 or q4_0: see TOLERANCE_I16 in unit/columns.c. */
 #define TOLERANCE_I16 test_rounding(1e-4, 8)
 
 static int score_nothing(const void *opts, const wnw_observation *obs, float *score, float *scratch)

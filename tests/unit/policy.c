@@ -412,7 +412,7 @@ static void settings_of_tables(void **state)
     }
 }
 
-/* tests/presets.txt has the canonical form of every preset, a name and a tab before it: a new default of a part changes no preset
+/* tests/unit/presets.txt has the canonical form of every preset, a name and a tab before it: a new default of a part changes no preset
  * without a change there. */
 static void forms_of_all_presets(void **state)
 {
@@ -420,7 +420,7 @@ static void forms_of_all_presets(void **state)
     wnw_method_info info = {WNW_INIT(wnw_method_info)};
     int32_t n = 0;
     (void)state;
-    FILE *f = fopen(WNW_TEST_SOURCE_DIR "/tests/presets.txt", "r");
+    FILE *f = fopen(WNW_TEST_SOURCE_DIR "/tests/unit/presets.txt", "r");
     assert_non_null(f);
     for (; fgets(line, sizeof line, f); n++) {
         line[strcspn(line, "\n")] = '\0';

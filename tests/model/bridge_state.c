@@ -22,7 +22,7 @@
 
 enum { N_PROMPT = 90, N_MORE = 8, MAX_ROWS = 4 * N_MORE };
 
-/* Kinds of caches. How far logits of the same steps may be: see model_bridge_logits.c; quantised keys are rounded once
+/* Kinds of caches. How far logits of the same steps may be: see model/bridge_logits.c; quantised keys are rounded once
  * more by a shift. */
 struct kind {
     const char *name;

@@ -32,7 +32,8 @@ static void open_slots(uint64_t cap)
     assert_int_equal(serve_want_set(&config.want, "keydiff", NULL), WNW_OK);
     serve_slots_open(
         N_SLOTS,
-        &(struct serve_room){.row_bytes = 100, .row_entries = 10, .n_cells = N_CELLS, .most_text = MOST_TEXT},
+        &(struct serve_room){
+            .row_bytes = 100, .row_entries = 10, .n_cells = N_CELLS, .n_vocab = 500, .most_text = MOST_TEXT},
         true);
 }
 
@@ -321,6 +322,95 @@ static void test_names_of_one_field(void **state)
             "response_format");
     passes(SERVE_FORM_PROMPT, "{\"prompt\":\"x\",\"n\":null,\"n_cmpl\":3}",
            "{\"prompt\":\"x\",\"n_cmpl\":3,\"id_slot\":2,\"n_predict\":1024}");
+}
+
+/* Members of lists and objects that the server would pass over. */
+static void test_values_of_fields(void **state)
+{
+    (void)state;
+    static const struct {
+        enum serve_form form;
+        const char *field, *bad[8], *good[5];
+    } cases[] = {
+        {SERVE_FORM_PROMPT,
+         "samplers",
+         {"[\"nosuch\"]", "[\"top_k\",\"\"]", "\"kz\"", "\"K\"", "\" k\"", "[\"typical\"]", "\"k\\u0000\""},
+         {"[\"top_k\",\"temperature\"]", "\"edskypmtxai\"", "[]", "\"\"", "[\"Top_P\"]"}},
+        {SERVE_FORM_PROMPT,
+         "logit_bias",
+         {"[[1]]", "[[]]", "[[1,2,3]]", "[[-1,1]]", "[[500,1]]", "[[1,\"x\"]]", "[[\"\",1]]", "[[1,true]]"},
+         {"[[1,-2.5],[\"ab\",false]]", "{\"499\":1,\"ab\":false}", "[]", "{}"}},
+        {SERVE_FORM_CHAT,
+         "logit_bias",
+         {"{\"500\":1}", "{\"-1\":1}", "{\"\":1}", "{\"1\":null}", "{\"1\":\"2\"}",
+          "{\"99999999999999999999\":1}", "[[1.5,1]]", "[[null,1]]"},
+         {"{\"5 \":1}"}},
+        {SERVE_FORM_PROMPT, "mirostat", {"3", "-1"}, {"0", "2"}},
+        {SERVE_FORM_PROMPT,
+         "lora",
+         {"[{}]", "[{\"id\":0}]", "[{\"id\":-1,\"scale\":1}]", "[{\"id\":\"a\",\"scale\":1}]",
+          "[{\"scale\":1}]", "[{\"id\":0,\"scale\":\"1\"}]"},
+         {"[]", "[{\"id\":0,\"scale\":0.5}]"}},
+        {SERVE_FORM_CHAT,
+         "response_format",
+         {"{}", "{\"type\":5}", "{\"type\":\"json_schema\"}", "{\"type\":\"json_schema\",\"json_schema\":5}",
+          "{\"type\":\"json_schema\",\"schema\":{\"type\":\"boolean\"}}",
+          "{\"type\":\"json_schema\",\"json_schema\":{\"schema\":5}}",
+          "{\"type\":\"text\",\"schema\":{\"type\":\"boolean\"}}",
+          "{\"type\":\"json_object\",\"json_schema\":{\"schema\":{}}}"},
+         {"{\"type\":\"text\"}", "{\"type\":\"json_object\",\"schema\":{\"type\":\"boolean\"}}",
+          "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\",\"schema\":{\"type\":\"boolean\"}}}"}},
+        {SERVE_FORM_CHAT,
+         "tools",
+         {"[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":5}}]",
+          "[{\"function\":{\"name\":\"f\",\"parameters\":[]}}]"},
+         {"[{\"function\":{\"name\":\"f\",\"parameters\":{}}}]"}},
+        {SERVE_FORM_MESSAGES,
+         "tools",
+         {"[{\"name\":\"f\",\"input_schema\":\"x\"}]"},
+         {"[{\"name\":\"f\",\"input_schema\":{}}]"}},
+        {SERVE_FORM_CHAT,
+         "modalities",
+         {"[\"audio\"]", "[\"text\",\"audio\"]", "\"text\"", "[5]"},
+         {"[\"text\"]"}},
+        {SERVE_FORM_MESSAGES,
+         "thinking",
+         {"{}", "{\"type\":\"x\"}", "{\"type\":\"enabled\",\"budget_tokens\":\"9\"}",
+          "{\"type\":\"enabled\",\"budget_tokens\":-1}"},
+         {"{\"type\":\"disabled\"}", "{\"type\":\"enabled\",\"budget_tokens\":9}"}},
+        {SERVE_FORM_MESSAGES,
+         "system",
+         {"[{\"type\":\"text\"}]", "[5]", "[{\"type\":\"image\"}]"},
+         {"[{\"type\":\"text\",\"text\":\"x\"}]", "\"x\""}},
+        {SERVE_FORM_CHAT, "echo", {"true"}, {"false"}},
+        {SERVE_FORM_CHAT, "guided_json", {"{\"type\":\"string\"}"}, {"{}", "null"}},
+        {SERVE_FORM_CHAT, "min_tokens", {"5", "1", "-1"}, {"0"}},
+        {SERVE_FORM_CHAT, "repetition_penalty", {"1.5", "0"}, {"1", "1.0"}},
+        {SERVE_FORM_CHAT, "num_predict", {"1", "0"}, {"-1"}},
+        {SERVE_FORM_CHAT, "continue_final_message", {"true"}, {"false"}},
+    };
+    char body[400];
+    open_slots(0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *begin = cases[i].form == SERVE_FORM_PROMPT ? "\"prompt\":\"x\"" : "\"messages\":[]";
+        for (size_t k = 0; k < 8 && cases[i].bad[k]; k++) {
+            snprintf(body, sizeof body, "{%s,\"%s\":%s}", begin, cases[i].field, cases[i].bad[k]);
+            refuses(cases[i].form, body, cases[i].field);
+        }
+        for (size_t k = 0; k < 5 && cases[i].good[k]; k++) {
+            snprintf(body, sizeof body, "{%s,\"%s\":%s}", begin, cases[i].field, cases[i].good[k]);
+            free(passed(cases[i].form, body));
+        }
+    }
+    static const char *const parts[] = {"{\"type\":\"document\"}", "{}", "5", "{\"type\":\"text\"}"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        snprintf(body, sizeof body, "{\"messages\":[{\"role\":\"user\",\"content\":[%s]}]}", parts[i]);
+        refuses(SERVE_FORM_MESSAGES, body, "messages");
+    }
+    refuses(SERVE_FORM_RESPONSES, "{\"input\":\"x\",\"text\":5}", "text");
+    refuses(SERVE_FORM_RESPONSES, "{\"input\":\"x\",\"previous_response_id\":\"r\"}", "previous_response_id");
+    refuses(SERVE_FORM_RESPONSES, "{\"input\":\"x\",\"conversation\":\"c\"}", "conversation");
+    refuses(SERVE_FORM_RESPONSES, "{\"input\":\"x\",\"background\":true}", "background");
 }
 
 /* What another route would follow, and this one would not. */
@@ -745,6 +835,7 @@ int main(void)
         cmocka_unit_test(test_what_is_no_json),
         cmocka_unit_test(test_types_of_fields),
         cmocka_unit_test(test_names_of_one_field),
+        cmocka_unit_test(test_values_of_fields),
         cmocka_unit_test(test_fields_of_other_routes),
         cmocka_unit_test(test_prompts),
         cmocka_unit_test(test_grammars),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The Python package, as an installed wheel or from the tree: wheel.py WINNOW TINY.gguf [OWN_PLAN]
+"""The Python package, as an installed wheel or from the tree: package.py WINNOW TINY.gguf KEEP_SETS
 
-WINNOW is the command, whose plans are compared with the package's, and OWN_PLAN a program in C that does the same. The models are random, so
-that no answer is compared with a text, only with another answer.
+WINNOW is the command and KEEP_SETS a program in C (keep_sets.c). Both print plans, which must be those of the package. The model is random:
+its answers are compared with other answers only.
 """
 import os
 import pathlib
@@ -21,7 +21,7 @@ import winnow
 from winnow import _declarations as declarations
 from winnow import _library, presses
 
-WINNOW, TINY, *MORE = sys.argv[1:]
+WINNOW, TINY, KEEP_SETS = sys.argv[1:]
 TEXT = " ".join(f"The keeper of tower {k} is called Name{k * 7} and has {k * 3} lamps." for k in range(24))
 POLICIES = ["snapkv", "knorm", "streaming_llm", "tova", "lagkv", "adakv", "pyramidkv", "expected_attention", "keydiff", "kvzip"]
 
@@ -82,10 +82,9 @@ class Package(unittest.TestCase):
             self.assertEqual(theirs, plan, recipe)
             self.assertEqual(theirs.policy, plan.policy)
             self.assertEqual(theirs.tokens.tolist(), plan.tokens.tolist())
-            for program in MORE:
-                said = subprocess.run([program, TINY, self.folder / "text", "Who keeps tower 3?", recipe], check=True, capture_output=True, text=True)
-                (self.folder / "sets").write_text(said.stdout)
-                self.assertEqual(winnow.Plan.read_keep_sets(self.folder / "sets", plan.n_tokens), plan, recipe)
+            said = subprocess.run([KEEP_SETS, TINY, self.folder / "text", "Who keeps tower 3?", recipe], check=True, capture_output=True, text=True)
+            (self.folder / "sets").write_text(said.stdout)
+            self.assertEqual(winnow.Plan.read_keep_sets(self.folder / "sets", plan.n_tokens), plan, recipe)
 
     def test_plan_arrays(self):
         plan = winnow.plan(TEXT, "knorm", model=self.m, ratio=0.5)

@@ -255,7 +255,7 @@ static void kvzap_linear(void **state)
     }
 }
 
-/* The numbers of unit_input_gate.c, where their scores are; layer 1 is not in the file. */
+/* The numbers of unit/input_gate.c, where their scores are; layer 1 is not in the file. */
 static void kvzap_with_hidden_units(void **state)
 {
     (void)state;

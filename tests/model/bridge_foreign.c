@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Models that run through libllama and our sessions. On families that winnow has graphs for, both ways must agree: logits,
- * and what policies keep. Families that it has none for: model_bridge_foreign_families.c.
+ * and what policies keep. Families that it has none for: model/bridge_foreign_families.c.
  */
 #include "cuts.h"
 #include "helpers.h"

@@ -328,7 +328,7 @@ static void random_ragged_plan(void **state)
 
 /* ---- A real model, quantised weights ---- */
 
-/* Their 8-bit activations amplify any rounding (model_parity.c), here as in the noise it is compared with. */
+/* Their 8-bit activations amplify any rounding (model/parity.c), here as in the noise it is compared with. */
 static void smollm2_real_text(void **state)
 {
     (void)state;
