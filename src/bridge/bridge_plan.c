@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Layers of one shape are planned together: a size in entries or a ratio holds for each of these groups, and bytes are
- * shared out by what an entry takes in all layers of each. */
+/* Layers of one shape are planned together. A size in entries or a ratio applies to each of these groups. Bytes are divided by
+ * the size of an entry in all layers of each group. */
 #include "bridge/bridge_impl.h"
 
 #include "bridge/wrap.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Policies on a device of ours around another one, here the CPU: every preset keeps what it keeps in a session of ours on the same
- * prompt, and the next token sees what stays, or the preset is refused with a sentence. Each is tried twice: where the host reads the
- * other device's memory, and where all that it looks at is copied, as from a GPU.
+ * Policies on a wrapped device, here the CPU. Every preset keeps the same entries as in winnow's own session on the same prompt, and the
+ * next token sees them; or the preset is refused with a sentence. Each is tried twice: the host reads the other device's memory, or a copy
+ * of what it needs, as from a GPU.
  */
 #include "cuts.h"
 #include "helpers.h"
