@@ -176,7 +176,7 @@ int cli_ppl(const struct app_args *args)
     if (rc == APP_OK) {
         app_job_notes(&job);
         if (sc.n_text < 0)
-            app_note("read %d tokens of the text, which goes on far after them", job.n_tokens);
+            app_note("read %d tokens of the text, which is much longer", job.n_tokens);
         else if (job.n_tokens < sc.n_text)
             app_note("read %d of %d tokens of the text%s", job.n_tokens, sc.n_text,
                      args->n == APP_UNSET ? ", the model's context" : "");

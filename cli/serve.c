@@ -176,7 +176,7 @@ static int check_model_kept(const struct cli_args *args, bool stored)
     if (!option || (!stored && !args->save && !args->state))
         return APP_OK;
     return app_fail(APP_BAD_INPUT,
-                    "%s changes the model, and %s are of the model as its file has it: leave one of them out",
+                    "%s changes the model, but %s belong to the unchanged model: leave one of them out",
                     option,
                     stored       ? "stored documents"
                     : args->save ? "slots in files (--save)"
@@ -451,15 +451,15 @@ static int start(const struct cli_args *args, const char *server, const char *mo
 static void say_policy(const struct cli_args *args, const char *recipe)
 {
     if (strcmp(recipe, "full") == 0)
-        app_note("every request keeps its whole cache, unless it says otherwise (docs/use/server.md)");
+        app_note("every request keeps its whole cache, unless it sets a size (docs/use/server.md)");
     else if (asks_quality(args) && args->app.budget == APP_UNSET && isnan(args->app.ratio))
-        app_note("policy %s, as few entries as keep that, unless a request says otherwise", recipe);
+        app_note("policy %s, as few entries as preserve that quality, unless a request sets another", recipe);
     else if (args->app.budget != APP_UNSET)
-        app_note("policy %s, %lld entries a head, unless a request says otherwise", recipe,
+        app_note("policy %s, %lld entries a head, unless a request sets another size", recipe,
                  (long long)args->app.budget);
     else
-        app_note("policy %s, %.4g of what a prompt brings is removed, unless a request says otherwise",
-                 recipe, isnan(args->app.ratio) ? 0.5 : args->app.ratio);
+        app_note("policy %s, %.4g of each prompt is removed, unless a request sets another size", recipe,
+                 isnan(args->app.ratio) ? 0.5 : args->app.ratio);
 }
 
 static int check(const struct cli_args *args, const char *recipe)

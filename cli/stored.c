@@ -70,7 +70,7 @@ int cli_stored_check_prompt(const wnw_stored *st, const wnw_prompt *prompt, cons
         return APP_OK;
     return app_fail(
         APP_BAD_INPUT,
-        "the model's template writes the document of '%s' otherwise than when it was stored; store it "
+        "the model's template writes the document of '%s' differently than when it was stored; store it "
         "again with `winnow compress`",
         path);
 }

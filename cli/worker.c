@@ -32,7 +32,7 @@ int cli_worker(const struct app_args *app)
     if (!args->trusts_network && !wnw_bridge_is_loopback(address))
         return app_fail(
             APP_BAD_INPUT,
-            "%s is not on the loopback interface, 127.0.0.1:PORT: whoever can connect can run code "
+            "%s is not on the loopback interface, 127.0.0.1:PORT: anyone who can connect can run code "
             "here; if all of them are trusted, pass --i-trust-this-network",
             address);
     const int32_t threads = app->threads > 0 ? (int32_t)app->threads : wnw_usable_cores();

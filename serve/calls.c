@@ -228,8 +228,8 @@ bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, 
     return removed;
 }
 
-/* The first position of a sequence, as the server compares it with where a prompt goes on. Of layers with a sliding window the server asks for two
- * tokens more than the next one sees, and libllama's state of a sequence has none to spare: so a slot that comes from a state would be read again. */
+/* The first position of a sequence. The server compares it with the position at which a prompt continues. In layers with a sliding window it
+ * wants two tokens more than the next token sees. libllama's state of a sequence does not have them, so a restored slot would be read again. */
 llama_pos llama_memory_seq_pos_min(llama_memory_t mem, llama_seq_id seq_id)
 {
     enum { SPARE = 2 };

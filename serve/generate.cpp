@@ -145,7 +145,7 @@ server_http_res_ptr look_at(const server_http_req &req, serve_request &r)
     if (!refused && r.chat)
         r.ask.want.n_protected = header_of(req, r);
     if (!refused && r.ask.behind > 0 && !serve_request_put_document(&r))
-        return refuse(400, "winnow.document: no message is there that it could stand in", "winnow.document");
+        return refuse(400, "winnow.document: the request has no message to put it into", "winnow.document");
     if (!refused && r.ask.behind > 0)
         refused = take_chat(r);
     if (!refused && r.chat)

@@ -3,7 +3,7 @@
  * Conversations from which a slot was taken: packed as slot_file.h packs them, in memory up to a limit, and in a folder up to another one.
  * What was used least recently goes first. For any thread.
  *
- * Each belongs to whoever brought its prompt. A prompt that is parked again replaces the shorter one that it begins with.
+ * Each belongs to the client of its prompt. A prompt that is parked again replaces the shorter one that it begins with.
  * With a folder, a thread writes each to its file soon after it was parked, so that it is there after a crash.
  */
 #ifndef WNW_SERVE_PARKS_H

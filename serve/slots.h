@@ -115,10 +115,11 @@ enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_cl
 enum serve_answer serve_slots_hold(int32_t slot, bool (*gone)(void *user), void *user,
                                    struct serve_claim *claim);
 void serve_slots_release(const struct serve_claim *claim);
-/* It has been parked, or could not be: who waits for it goes on. */
+/* It has been parked, or could not be: waiting requests continue. */
 void serve_slots_was_parked(struct serve_lost *lost);
-/* Makes room in the cap for n tokens that a file brings to a slot, in place of what that holds (slots_cap.c), until serve_slots_came_in.
- * SERVE_CLAIMED; SERVE_BUSY, where slots without a request hold what would have to go, or requests may need it; SERVE_TOO_LONG. */
+/* Reserves memory under the cap for n tokens that a file restores into a slot, instead of what the slot holds (slots_cap.c). The reservation
+ * ends with serve_slots_came_in. SERVE_CLAIMED; SERVE_BUSY if slots without a request hold the memory or requests may need it;
+ * SERVE_TOO_LONG. */
 enum serve_answer serve_slots_comes_in(int32_t slot, int64_t n, char *why);
 void serve_slots_came_in(int32_t slot);
 bool serve_slots_is_claimed(int32_t slot);
@@ -155,7 +156,7 @@ struct serve_cached {
 void serve_slots_count(bool compressed_one, bool failed_one, const struct serve_cached *now);
 /* Counts a compression that the fallback does in place of the rule that was wanted. */
 void serve_slots_count_fallback(void);
-/* Sets how many numbers the queries of one token are, which a prompt takes too while it is read by a rule that looks with all. */
+/* Sets how many numbers the queries of one token have. A prompt needs memory for them while it is read by a rule that needs all queries. */
 void serve_slots_set_query_numbers(uint64_t n);
 
 /* How a slot's request began. */

@@ -43,8 +43,8 @@ static uint64_t free_for(const struct serve_slots *all, const struct serve_waite
     return bits;
 }
 
-/* Of these slots the one whose last prompt begins most alike, if that is a tenth of this one and no less than what is parked; else the one that
- * was unused for longest. -1: there is none. */
+/* The slot whose last prompt shares the longest beginning with this one. The beginning must be a tenth of this prompt, and no shorter than a
+ * parked one. Otherwise the slot that was unused for longest. -1: there is none. */
 static int32_t choose(const struct serve_slots *all, const struct serve_ask *ask, uint64_t from,
                       size_t n_parked)
 {

@@ -129,7 +129,7 @@ char *serve_slots_metrics(void)
     print_metric(f, "compressions_by_fallback_total", "counter",
                  "Compressions by keydiff, because the policy that was wanted refused.",
                  (double)all->n_fallback);
-    print_metric(f, "refused_total", "counter", "Requests that were refused for want of room.",
+    print_metric(f, "refused_total", "counter", "Requests that were refused because memory was short.",
                  (double)all->n_refused);
     serve_parks_print_metrics(f);
     fputs("# HELP winnow:slot_tokens Tokens of a slot.\n# TYPE winnow:slot_tokens gauge\n", f);

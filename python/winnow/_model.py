@@ -615,7 +615,7 @@ class Document(_Answering):
         prompt = _Prompt(self._model._model, **self._layout, question=question.decode("utf-8"))
         p = prompt.parts
         if not self._pieces_read and (p.n_context != self.n_tokens or p.tokens[:p.n_context] != self._tokens.tolist()):
-            raise ArgumentError("the model's template writes the document otherwise than when it was read; read it again", "E_MISMATCH")
+            raise ArgumentError("the model's template writes the document differently than when it was read; read it again", "E_MISMATCH")
         copy = ctypes.POINTER(c.wnw_session)()
         check(lib.wnw_session_copy(ctypes.byref(copy), self._session.pointer))
         try:

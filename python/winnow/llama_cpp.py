@@ -169,7 +169,7 @@ def _common(a, b):
 
 class WkvCache(llama_cpp.BaseLlamaCache):
     """A cache for `llm.set_cache`. A prompt that begins with a stored document continues from it, and does not read it again. The same holds
-    for earlier prompts and answers, of which it keeps what the compressed cache has.
+    for earlier prompts and answers: it keeps their compressed caches.
 
         cache = WkvCache(llm, "doc.wkv")
         llm.set_cache(cache)

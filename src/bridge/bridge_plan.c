@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Layers of one shape are planned together: a size in entries or a ratio holds for each of these groups, and bytes are
- * shared out by what an entry takes in all layers of each. */
+/* Layers of one shape are planned together. A size in entries or a ratio applies to each of these groups. Bytes are divided by
+ * the size of an entry in all layers of each group. */
 #include "bridge/bridge_impl.h"
 
 #include "observe/source.h"
@@ -40,7 +40,7 @@ static int list_groups(struct wnw__bridge_backend *b, const struct wnw__bridge_l
     }
     if (*n == 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
-                         "no layer of this cache is ours: policies have nothing to act on");
+                         "no layer of this cache is on the device WINNOW: policies have nothing to act on");
     return WNW_OK;
 }
 

@@ -172,7 +172,8 @@ static const struct wnw__bridge_layer *check_cells(const struct wnw__bridge_back
 {
     const struct wnw__bridge_layer *l = first_layer(b);
     if (!l) {
-        wnw__fail(WNW_E_UNSUPPORTED, "no layer of this cache is ours: nothing can be compressed");
+        wnw__fail(WNW_E_UNSUPPORTED,
+                  "no layer of this cache is on the device WINNOW: nothing can be compressed");
         return NULL;
     }
     for (int32_t i = 0; i < n; i++)
