@@ -2,8 +2,8 @@
 /* Files that are read whole. */
 #include "app/files.h"
 
+#include "app/clean.h"
 #include "app/console.h"
-#include "app/document.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -2,7 +2,7 @@
 /* winnow chat: a conversation, line by line. */
 #include "cli/chat.h"
 
-#include "app/document.h"
+#include "app/clean.h"
 #include "app/stop.h"
 #include "cli/chat_line.h"
 #include "cli/commands.h"

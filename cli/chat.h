@@ -59,8 +59,6 @@ int cli_chat_take_rules(struct cli_chat *c);
 int cli_chat_context(struct cli_chat *c);
 /* Changes the policy (NULL = as it is) or the size (NULL = as it is) from now on. Nothing changes on failure. */
 int cli_chat_change(struct cli_chat *c, const char *recipe, const wnw_size *size);
-/* Whether the policy judges by what the end of a prompt attends to, so that the question is to be read before. */
-bool cli_chat_looks(const struct cli_chat *c);
 
 /* ---- The session (chat_session.c) ---- */
 

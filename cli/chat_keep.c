@@ -170,11 +170,6 @@ int cli_chat_context(struct cli_chat *c)
 
 /* ---- A change on the way ---- */
 
-bool cli_chat_looks(const struct cli_chat *c)
-{
-    return wnw_policy_needs(c->job.policy).flags & WNW_NEED_WINDOW_ATTN;
-}
-
 /* Checks and chooses what the arguments ask for now, and reads the profile for it. */
 static int prepare(const struct cli_chat *c, struct app_job *next)
 {

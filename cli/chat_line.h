@@ -21,6 +21,8 @@ void cli_line_close(struct cli_line *l);
  * goes on with the next one. */
 enum cli_line_got cli_line_read(struct cli_line *l, struct app_text *text);
 
+/* ---- Waiting (chat_wait.c) ---- */
+
 /* Waits for something to be read; false: a signal came (app_stop_*). */
 bool cli_line_wait(void);
 

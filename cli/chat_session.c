@@ -9,6 +9,7 @@
 #include "app/process.h"
 #include "app/stop.h"
 #include "cli/stored.h"
+#include "winnow_method.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -257,6 +258,12 @@ static int check_room(const struct cli_chat *c, int32_t n)
         n, c->n_ctx, (long long)(room > 0 ? room : 0));
 }
 
+/* Whether the policy judges by what the end of a prompt attends to, so that the question is to be read before. */
+static bool judges_by_end(const wnw_policy *policy)
+{
+    return wnw_policy_needs(policy).flags & WNW_NEED_WINDOW_ATTN;
+}
+
 /* Reads the last turn, whose question begins at token number `border` of all n. */
 static int read_turn(struct cli_chat *c, const int32_t *tokens, int32_t n, int32_t border,
                      struct app_progress *progress)
@@ -270,7 +277,7 @@ static int read_turn(struct cli_chat *c, const int32_t *tokens, int32_t n, int32
         return rc;
     /* A document is compressed before its question is read, and what is old before a new question; but a policy that looks
      * at the end of what was read is to see the question there. */
-    if (!keeps_all && border > c->n_read && (document || (due && !cli_chat_looks(c))))
+    if (!keeps_all && border > c->n_read && (document || (due && !judges_by_end(c->job.policy))))
         rc = read_ruled(c, tokens, border, progress);
     else if (due)
         rc = read_ruled(c, tokens, n, progress);

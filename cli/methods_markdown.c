@@ -149,42 +149,76 @@ static bool next_of_kind(int32_t *i, const char *kind, wnw_method_info *info)
     return false;
 }
 
-/* The recipe of a preset with all its options. */
-static void print_recipe(const char *before, const char *name)
+/* Where the last '+' before `end` is; 0 if there is none. */
+static size_t last_plus(const char *recipe, size_t end)
+{
+    while (end > 0 && recipe[end - 1] != '+')
+        end--;
+    return end > 0 ? end - 1 : 0;
+}
+
+/* Whether a recipe is the policy whose long form is `whole`. */
+static bool is_policy(const char *recipe, const char *whole)
 {
     wnw_policy *p = NULL;
-    if (wnw_policy_parse(&p, name, NULL) == WNW_OK)
-        printf("%s%s", before, wnw_policy_string(p));
+    const bool same =
+        wnw_policy_parse(&p, recipe, NULL) == WNW_OK && strcmp(wnw_policy_string(p), whole) == 0;
     wnw_policy_free(p);
+    return same;
+}
+
+/* The recipe of a preset with all options of its parts, without the parts that it has anyway. */
+static void print_recipe(const char *name)
+{
+    wnw_policy *p = NULL;
+    char recipe[1024], shorter[1024];
+    if (wnw_policy_parse(&p, name, NULL) == WNW_OK) {
+        const char *whole = wnw_policy_string(p);
+        snprintf(recipe, sizeof recipe, "%s", whole);
+        for (size_t end = strlen(recipe); end > 0;) {
+            const size_t begin = last_plus(recipe, end);
+            snprintf(shorter, sizeof shorter, "%.*s%s", (int)begin, recipe, recipe + end);
+            if (begin > 0 && is_policy(shorter, whole))
+                snprintf(recipe, sizeof recipe, "%s", shorter);
+            end = begin;
+        }
+        printf("`%s`", recipe);
+    }
+    wnw_policy_free(p);
+}
+
+static void print_phases(uint32_t phases)
+{
+    char text[256];
+    const uint32_t all =
+        1u << WNW_PHASE_END | 1u << WNW_PHASE_LAYER | 1u << WNW_PHASE_CHUNK | 1u << WNW_PHASE_DECODE;
+    fputs(phases == all ? "all" : app_phases_text(phases, text, sizeof text), stdout);
 }
 
 static void print_presets(void)
 {
     char text[256];
     wnw_method_info info = {WNW_INIT(wnw_method_info)};
-    puts("\n## Presets\n\n| preset | keeps | observes | plan | phases |\n|---|---|---|---|---|");
+    puts("\n## Presets\n\n| preset | keeps | observes | plan | phases | paper |\n|---|---|---|---|---|---|");
     for (int32_t i = 0; next_of_kind(&i, "preset", &info);) {
-        printf("| [`%s`](#preset-%s) | ", info.name, info.name);
+        printf("| `%s` | ", info.name);
         print_cell(info.about);
         printf(" | %s | %s | ", app_needs_text(info.needs, text, sizeof text), info.layout);
-        printf("%s |\n", app_phases_text(info.phases, text, sizeof text));
+        print_phases(info.phases);
+        fputs(" | ", stdout);
+        print_paper(info.paper);
+        puts(" |");
     }
+    puts("\n## Recipes of presets\n\nEach with the options of its parts. Parts that are left out have their "
+         "defaults.\n\n| preset | recipe |\n|---|---|");
     for (int32_t i = 0; next_of_kind(&i, "preset", &info);) {
-        printf("\n### Preset %s\n\n%s\n\n", info.name, info.about);
-        print_recipe("- recipe: `", info.name);
-        printf("`\n- observes: %s\n", app_needs_text(info.needs, text, sizeof text));
-        printf("- plan: %s; phases: %s", info.layout, app_phases_text(info.phases, text, sizeof text));
-        puts(info.phases >> WNW_PHASE_LAYER & 1u
-                 ? ""
-                 : "; the whole prompt must be cached before it knows its counts");
-        if (*info.paper) {
-            fputs("- paper: ", stdout);
-            print_paper(info.paper);
-            puts("");
-        }
-        if (*info.details)
-            printf("\n%s\n", info.details);
+        printf("| `%s` | ", info.name);
+        print_recipe(info.name);
+        puts(" |");
     }
+    for (int32_t i = 0; next_of_kind(&i, "preset", &info);)
+        if (*info.details)
+            printf("\n### Preset %s\n\n%s\n", info.name, info.details);
 }
 
 static void print_cost_row(char *f[N_COST_FIELDS])
@@ -207,17 +241,16 @@ static void print_costs(const struct costs *c)
         return;
     printf(
         "\n## Costs\n\nMilliseconds after %d tokens with half of them removed, by `winnow bench methods` on "
-        "%s. "
-        "*Read*: what observing adds to\nprefill; presets that observe the same while reading shared one "
-        "reading and "
-        "its figure. *Observe* to *compact*: compressing a copy\nof that session, a second pass included in "
-        "*observe*. "
-        "*All*: the sum in per cent of a plain prefill of the same round,\nmedian (lowest to highest round); "
-        "what is "
-        "small there, or negative, is the prefill's own noise. *MiB*: peak resident memory beyond\na plain "
-        "prefill's. *Whole cache*: whether the full cache must exist before it is known how much each layer "
-        "keeps. "
-        "Everything\nis in [methods-cost.csv](methods-cost.csv).\n\n"
+        "%s.\n\n"
+        "- *Read*: what observing adds to prefill. Presets that observe the same while reading shared one "
+        "reading and its figure.\n"
+        "- *Observe* to *compact*: compressing a copy of that session. *Observe* includes a second pass.\n"
+        "- *All*: the sum in per cent of a plain prefill of the same round, median (lowest to highest "
+        "round). "
+        "Small or negative\n  values are the prefill's own noise.\n"
+        "- *MiB*: peak resident memory beyond that of a plain prefill.\n"
+        "- *Whole cache*: whether the full cache must exist before counts of layers are known.\n\n"
+        "[methods-cost.csv](methods-cost.csv) has all values.\n\n"
         "| preset | read | observe | score | select | compact | all, %% of prefill | MiB | whole cache |\n"
         "|---|---:|---:|---:|---:|---:|---:|---:|---|\n",
         COST_LENGTH, c->machine);
@@ -254,8 +287,9 @@ static void print_parity(void)
     for (int32_t i = 0; next_of_kind(&i, "parity preset", &info);) {
         printf("| `%s` | ", info.name);
         print_cell(info.about);
-        print_recipe(" | `", info.name);
-        fputs("` | ", stdout);
+        fputs(" | ", stdout);
+        print_recipe(info.name);
+        fputs(" | ", stdout);
         print_paper(info.paper);
         puts(" |");
     }
@@ -280,12 +314,11 @@ static void print_links(const char *links)
 static void print_choice(void)
 {
     wnw_policy_choice row = wnw_policy_choice_default();
-    puts("\n## Chosen by itself\n\n`--policy auto`, and a size without a policy, take the first row that "
-         "holds "
-         "([why a table](../internals/design/choosing.md#table-of-choices)). The type of\nthe cache is not "
-         "asked: "
-         "no number "
-         "says that another policy is better with one.\n\n| where | policy | why | measured "
+    puts("\n## Chosen by itself\n\n`--policy auto`, and a size without a policy, take the first row whose "
+         "condition holds\n([why a table](../internals/design/choosing.md#table-of-choices)). The cache's "
+         "type is "
+         "no condition: no measurement\nfavours another policy for one type.\n\n| where | policy | why | "
+         "measured "
          "|\n|---|---|---|---|");
     for (int32_t i = 0; wnw_policy_rule(i, &row); i++) {
         fputs("| ", stdout);
@@ -307,26 +340,26 @@ int cli_methods_markdown(const char *costs)
     const int rc = read_costs(&c, costs);
     if (rc != APP_OK)
         return rc;
-    puts(
-        "# Methods\n\n"
-        "Printed by `winnow methods --markdown --costs docs/reference/methods-cost.csv` from the descriptors "
-        "in the "
-        "source: "
-        "change the\ntexts there, then run `make docs`.\n\n"
-        "A policy is a scorer, a head aggregation, a layer budget, a head budget, a selector and what "
-        "becomes "
-        "of positions and contents; a preset is a "
-        "named combination,\nand its parts can be replaced: `snapkv:window=64+group_max+adakv`. Letters: n "
-        "entries of a head, w observed "
-        "queries, d "
-        "head size, H_q query heads,\nH_kv KV heads. The query heads that read one KV head are its group.\n\n"
-        "Plan: *uniform* keeps the same tokens everywhere, *layer* has one list per layer, *composite* the "
-        "same "
-        "count in every\nhead of a layer but tokens of its own for each, *ragged* a count of its own for "
-        "each head. "
-        "Phases: *end* compresses once\nafter the prompt, *layer* each layer before the next one is read, "
-        "*chunk* "
-        "after every chunk, *decode* while generating.");
+    puts("# Methods\n\n"
+         "Printed by `winnow methods --markdown --costs docs/reference/methods-cost.csv` from the "
+         "descriptors in "
+         "the source.\nChange the texts there, then run `make docs`.\n\n"
+         "A policy has seven parts: a scorer, a head aggregation, a layer budget, a head budget, a selector, "
+         "a "
+         "position rule\nand a content rule. A preset is a named combination. Its parts can be replaced: "
+         "`snapkv:window=64+group_max+adakv`.\n\n"
+         "- Letters: n entries of a head, w observed queries, d head size, H_q query heads, H_kv KV heads. "
+         "The "
+         "query heads that\n  read one KV head are its group.\n"
+         "- Plan: *uniform* keeps the same tokens everywhere. *layer* has one list per layer. *composite* "
+         "keeps "
+         "the same count in\n  every head of a layer, and each head has its own tokens. *ragged* has a count "
+         "for "
+         "each head.\n"
+         "- Phases: *end* compresses once after the prompt, *layer* each layer before the next one is read, "
+         "*chunk* after every\n  chunk, *decode* while generating. Without *layer* the whole prompt must be "
+         "cached "
+         "before counts are known.");
     print_presets();
     print_parity();
     print_costs(&c);

@@ -6,7 +6,7 @@
 # - an include that the tables below do not allow;
 # - a cycle of folders, or of the rooms of a program;
 # - a circle of calls between files of a folder that CIRCLES does not list;
-# - a program that includes headers of src/, or a test that does so outside of tests/peek_*.h;
+# - a program that includes headers of src/, or a test that does so outside of tests/lib/peek_*.h;
 # - a function that NAME.h (or NAME_impl.h) declares and neither NAME.c nor NAME_*.c of the same folder defines
 #   (FOLDER/FOLDER.h may declare functions of any file of the folder);
 # - a function of src/ with more than seven parameters, except in the kernels.
@@ -197,14 +197,14 @@ for program, words in PROGRAMS.items():
             elif home not in ("app", "base", *BESIDE) and name != home + "/commands.h" and not (program != "cli" and name in SHARED):
                 faults.append(f"{path} includes {name}: of {home}/ it may know {home}/commands.h alone")
 
-# Tests see private headers through tests/peek_*.h, and cmocka through tests/asserts.h.
+# Tests see private headers through tests/lib/peek_*.h, and cmocka through tests/lib/asserts.h.
 for path in sorted(pathlib.Path("tests").rglob("*.[ch]")):
     text = path.read_text()
     if "#include <cmocka.h>" in text and path.name != "asserts.h":
         faults.append(f"{path} includes cmocka.h: tests include asserts.h, which shows values")
     for name in INCLUDE.findall(text):
         if (src / name).exists() and not path.name.startswith("peek_"):
-            faults.append(f"{path} includes {name}: tests see src/ through tests/peek_*.h alone")
+            faults.append(f"{path} includes {name}: tests see src/ through tests/lib/peek_*.h alone")
 
 # Declared in x.h, defined in x.c or x_*.c of the same folder. Functions of a folder's x/x.h may be defined in any file of it.
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
@@ -233,36 +233,11 @@ for header in [p for p in sources if p.suffix == ".h"] + sorted(pathlib.Path("ap
 
 # Circles of calls between files of a folder that are still to be opened. A list may only get shorter.
 CIRCLES = {
-    "app": [
-        "document files",
-    ],
-    "cli": [
-        "chat_edit chat_line",
-        "chat_keep chat_session",
-        "doctor doctor_files doctor_machine",
-        "inspect inspect_page",
-    ],
-    "eval/report": [
-        "report_json report_papers",
-    ],
-    "eval/results": [
-        "table_cell table_gather",
-    ],
-    "eval/run": [
-        "entry_read entry_separate reading_store",
-    ],
-    "serve": [
-        "automatic config document_file documents want",
-        "calls compress decode document_cells look sample saved watched",
-    ],
     "src/bridge": [
         "bridge bridge_access bridge_apply bridge_buffer bridge_contacts bridge_drive bridge_drive_look bridge_facts "
         "bridge_fuse bridge_gates bridge_graph bridge_input bridge_matmul bridge_nodes bridge_observe bridge_plan "
         "bridge_policy bridge_record bridge_rows bridge_run bridge_sample bridge_sequence bridge_store bridge_track "
         "bridge_watch wrap wrap_buffer wrap_graph wrap_look wrap_remote wrap_rows wrap_run",
-    ],
-    "src/session": [
-        "apply lookahead session_source",
     ],
 }
 CALLED = re.compile(r"\b(\w+)\s*\(")

@@ -24,7 +24,7 @@ import make_calibration_text as prose
 BYTES = 60000
 CODE = ["src/base/opt.c", "scripts/keepsets/methods.py", "src/policy/count.c", "scripts/supervise.sh", "src/text/sample.c",
         "src/profile/profile_json.c", "scripts/make_tiny_models.py", "src/cache/cache_move.c", "app/heatmap.c",
-        "tests/unit_lukv.c", "scripts/setup.sh", "eval/base/stats.c", "examples/own_method.c", "scripts/peers.sh"]
+        "tests/unit/lukv.c", "scripts/setup.sh", "eval/base/stats.c", "examples/own_method.c", "scripts/peers.sh"]
 CODE_EACH = 6000  # bytes of each file, at most
 
 SYLLABLES = ["ba", "cor", "del", "fen", "gar", "hol", "jun", "kel", "lum", "mer", "nor", "pel", "quin", "ros", "sul", "tav",

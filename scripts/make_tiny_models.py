@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: MIT
 """Write small random GGUF models for the tests: make_tiny_models.py OUTDIR
 
-One model or more per supported family. Their weights are random but always the same (fixed seeds), their shapes
-are chosen to reach the corners of the engine: grouped and multi-query attention, odd group sizes, heads wider than
-n_embd / n_head, rope scaling tensors, biases, norms of queries and keys, sliding windows, weights in f32, f16, q8_0
-and q4_0 (with rows that ggml's CPU backend can repack). The vocabulary is one token per byte and a few more.
-OUTDIR/chat has models whose vocabularies have the control tokens, type and chat template (tests/chat) of the models
-that docs and examples use, OUTDIR/foreign models of families that run through libllama (tiny_foreign.py).
+At least one model per supported family. Weights are random, and always the same because seeds are fixed. Shapes
+reach the corners of the engine: grouped and multi-query attention, odd group sizes, heads wider than n_embd / n_head.
+There are rope scaling tensors, biases, norms of queries and keys, and sliding windows. Weights are f32, f16, q8_0 or
+q4_0, some with rows that ggml's CPU backend can repack. The vocabulary is one token per byte and a few more.
+Models in OUTDIR/chat have the control tokens, vocabulary type and chat template (tests/chat) of the models that docs
+and examples use. Models in OUTDIR/foreign are of families that run through libllama (tiny_foreign.py).
 
 Needs the PyPI packages gguf and numpy. Each file is written under a temporary name first.
 """

@@ -29,6 +29,13 @@ A page in docs/src takes them in double braces. {{KEY}} has one decimal, {{KEY 2
 interval, n and p. {{KEY n}} is the number of answers. {{KEY verdict}} is one rule for every claim "A is above B". It is yes if the interval is above 0
 and p below 0.05, and no if the interval is below 0 and p below 0.05. It is equal if the interval includes 0 and is within 5 points of it, else "not told".
 p is Holm's over the contrasts of the run. A verdict is bold if Holm's p over all verdicts of the page is below 0.05, too.
+
+Two short forms keep sources readable. A line <!-- A = BEGINNING --> defines a beginning of keys: {{A:REST}} is the key BEGINNING and REST. {{/LAST}} is the
+key before it with another last part.
+
+Times are not in numbers.csv, because no record computes them again. records/speed/NAME.csv has those of one command; its first line says which.
+{{table NAME}} is the whole file as a table, {{table NAME COLUMN=VALUE... show=COLUMN,...}} some of its rows and columns. Blanks are written as _, and
+VALUE * is any text.
 """
 import argparse
 import csv
@@ -56,6 +63,9 @@ SOURCES = ROOT / "docs" / "src"  # docs/src/FOLDER/PAGE.md is rendered to docs/F
 FIELDS = ["key", "value", "low", "high", "n", "p", "run"]
 RUN_FIELDS = ["name", "model", "answers", "sha256", "command"]
 MARK = re.compile(r"\{\{([^{} ]+)(?: (\d%?|ci|whole|n|p|verdict))?\}\}")
+SPEED = RECORDS / "speed"
+TABLE = re.compile(r"\{\{table ([^{} ]+)((?: [^{} ]+)*)\}\}")
+BEGINNING = re.compile(r"^<!-- ([A-Z]) = (\S+) -->\n", re.M)
 NOTE = "<!-- Rendered from {} by scripts/records.py --render: edit that file. -->\n\n"
 
 
@@ -275,12 +285,30 @@ def write_csv(path, fields, rows):
     path.write_text(out.getvalue())
 
 
+def source_text(source):
+    """A page's source with whole keys in place of short ones."""
+    text, before = source.read_text(), ""
+    beginnings = dict(BEGINNING.findall(text))
+
+    def whole(m):
+        nonlocal before
+        key = m[1]
+        if key.startswith("/"):
+            key = before.rpartition("/")[0] + key
+        elif key[0] in beginnings and key[1:2] == ":":
+            key = beginnings[key[0]] + key[2:]
+        before = key
+        return "{{" + key + (f" {m[2]}" if m[2] else "") + "}}"
+
+    return MARK.sub(whole, BEGINNING.sub("", text))
+
+
 def verdict_keys(text):
     return sorted({m[1] for m in MARK.finditer(text) if m[2] == "verdict"})
 
 
 def keys_of_pages():
-    texts = [source.read_text() for source in sources()]
+    texts = [source_text(source) for source in sources()]
     return {m[1] for text in texts for m in MARK.finditer(text)} | {key + "/p" for text in texts for key in verdict_keys(text)}
 
 
@@ -345,14 +373,38 @@ def shown(row, how, p_page):
     return text
 
 
+def speed_table(where, name, options):
+    """Rows of records/speed/NAME.csv as a table; columns of numbers are flush right."""
+    path = SPEED / f"{name}.csv"
+    if not path.exists():
+        raise SystemExit(f"{where}: there is no records/speed/{name}.csv")
+    with open(path, newline="") as f:
+        head, *rows = csv.reader(line for line in f if not line.startswith("# "))
+    wanted = dict(option.split("=", 1) for option in options)
+    shown_columns = wanted.pop("show", None)
+    shown_columns = shown_columns.split(",") if shown_columns else [c for c in head if wanted.get(c, "*") == "*"]
+    for column in [*wanted, *shown_columns]:
+        if column not in head:
+            raise SystemExit(f"{where}: records/speed/{name}.csv has no column {column}")
+    rows = [dict(zip(head, row, strict=True)) for row in rows]
+    rows = [row for row in rows if all(row[c] == v.replace("_", " ") if v != "*" else row[c] for c, v in wanted.items())]
+    if not rows:
+        raise SystemExit(f"{where}: records/speed/{name}.csv has no such row")
+    number = re.compile(r"[\d.,]+(x| %|)$")
+    right = {c for c in shown_columns if all(number.match(row[c]) or not row[c] for row in rows)}
+    lines = [[c.replace("_", " ") for c in shown_columns], ["---:" if c in right else "---" for c in shown_columns], *[[row[c] for c in shown_columns] for row in rows]]
+    return "\n".join(("|" + "|".join(cells) + "|") if i == 1 else ("| " + " | ".join(cells) + " |") for i, cells in enumerate(lines))
+
+
 def rendered(source, numbers):
-    text = source.read_text()
+    text = source_text(source)
 
     def found(key):
         if key not in numbers:
             raise SystemExit(f"{source.relative_to(ROOT)}: records/numbers.csv has no {key}")
         return numbers[key]
 
+    text = TABLE.sub(lambda m: speed_table(source.relative_to(ROOT), m[1], m[2].split()), text)
     raw = {key: found(key + "/p")["value"] for key in verdict_keys(text)}
     p_page = holm({key: float(p) for key, p in raw.items() if p})
     return NOTE.format(source.relative_to(ROOT)) + MARK.sub(lambda m: shown(found(m[1]), m[2], p_page), text)

@@ -3,11 +3,6 @@
 
 #include "serve/config.h"
 
-bool serve_is_automatic(const struct serve_want *want)
-{
-    return wnw_automatic_is(want->recipe, NULL);
-}
-
 bool serve_asks_quality(const struct serve_want *want)
 {
     double q;

@@ -13,8 +13,7 @@
 extern "C" {
 #endif
 
-bool serve_is_automatic(const struct serve_want *want);
-/* Whether that asks for a quality. */
+/* Whether a want is automatic (serve_is_automatic) and asks for a quality. */
 bool serve_asks_quality(const struct serve_want *want);
 /* The facts that "auto" chooses by, with the server's profiles. fed: whether a sample of the prompt was fed again (serve/sample.h).
  * *facts belongs to the caller, who may add what it knows about the prompt. */

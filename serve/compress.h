@@ -8,12 +8,17 @@
 /* New tokens of a prompt that make a slot be compressed. */
 enum { SERVE_LEAST_NEW = 128 };
 
+/* ---- rule.c ---- */
+
 /* Chooses the rule for a slot whose policy is "auto". n: its tokens without those of a document; fed: whether a sample of them was fed
  * again. Returns a wnw_status; the caller owns out->policy. */
 int serve_choose_rule(struct serve_rule *out, const struct serve_watched *w, int32_t seq, int32_t n,
                       bool fed);
 /* First tokens of a slot that stay whole: what its rule protects, and its document. */
 int32_t serve_compress_header(const struct serve_watched *w, int32_t seq);
+
+/* ---- compress.c ---- */
+
 /* Compresses a slot whose prompt has ended, if it is time. False: it could not be; the reason was said. */
 bool serve_compress(struct serve_watched *w, int32_t seq);
 /* Compresses a whole slot that is about to be parked, and then to be used for something else, by --park-ratio. */

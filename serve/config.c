@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What `winnow serve` sets in the environment, and the device WINNOW, both before the server's main. */
-#include "app/console.h"
+#include "serve/config.h"
+
 #include "app/values.h"
 #include "serve/automatic.h"
 #include "serve/documents.h"
@@ -17,37 +18,13 @@
 
 #define MOST_CAP (INT64_C(1) << 62) /* bytes, as --kv-bytes allows */
 
-/* One for the process, written before main. */
-static struct serve_config config;
-
-const struct serve_config *serve_settings(void)
-{
-    return &config;
-}
-
-static void end(int code, const char *what) __attribute__((noreturn));
-static void end(int code, const char *what)
-{
-    app_note("%s", what);
-    fflush(stderr);
-    _exit(code);
-}
-
-void serve_refuse(const char *what)
-{
-    end(1, what);
-}
-
-void serve_refuse_input(const char *what)
-{
-    end(2, what);
-}
-
 /* What the library has said of a value that was given. */
 static void refuse_status(int status) __attribute__((noreturn));
 static void refuse_status(int status)
 {
-    end(status == WNW_E_NOMEM || status == WNW_E_BACKEND ? 1 : 2, wnw_last_error());
+    if (status == WNW_E_NOMEM || status == WNW_E_BACKEND)
+        serve_refuse(wnw_last_error());
+    serve_refuse_input(wnw_last_error());
 }
 
 static void say(wnw_log_level level, const char *text, void *user)
@@ -117,42 +94,37 @@ static uint64_t default_park(void)
     return eighth < UINT64_C(4) << 30 ? eighth : UINT64_C(4) << 30;
 }
 
-static void read_parks(void)
+static void read_parks(struct serve_config *config)
 {
     const char *ratio = getenv("WINNOW_SERVE_PARK_RATIO");
-    config.state = getenv("WINNOW_SERVE_STATE");
-    config.state = config.state && *config.state ? config.state : NULL;
-    config.park = bytes_of("WINNOW_SERVE_PARK", default_park());
-    config.park_disk = bytes_of("WINNOW_SERVE_PARK_DISK", UINT64_C(8) << 30);
+    config->state = getenv("WINNOW_SERVE_STATE");
+    config->state = config->state && *config->state ? config->state : NULL;
+    config->park = bytes_of("WINNOW_SERVE_PARK", default_park());
+    config->park_disk = bytes_of("WINNOW_SERVE_PARK_DISK", UINT64_C(8) << 30);
     if (ratio && *ratio &&
-        (!app_parse_real(&config.park_ratio, ratio) ||
-         !(config.park_ratio >= 0.0 && config.park_ratio < 1.0)))
+        (!app_parse_real(&config->park_ratio, ratio) ||
+         !(config->park_ratio >= 0.0 && config->park_ratio < 1.0)))
         refuse_value("WINNOW_SERVE_PARK_RATIO", "a number of at least 0 and less than 1");
     if (!WNW_SERVE_ROUTES) { /* nothing sees requests */
-        config.park = 0;
-        config.state = NULL;
+        config->park = 0;
+        config->state = NULL;
     }
 }
 
 /* ---- Policies ---- */
 
 /* Adds the files of the list to what recipes are checked against. */
-static int read_profiles(const char *list)
+static int read_profiles(struct serve_config *config, const char *list)
 {
     char *path;
     int rc = wnw_profile_next(&path, &list);
     while (rc == WNW_OK && path) {
-        rc = config.profile ? wnw_profile_add_file(config.profile, path)
-                            : wnw_profile_open(&config.profile, path);
+        rc = config->profile ? wnw_profile_add_file(config->profile, path)
+                             : wnw_profile_open(&config->profile, path);
         wnw_free(path);
         rc = rc == WNW_OK ? wnw_profile_next(&path, &list) : rc;
     }
     return rc;
-}
-
-int serve_check_policy(const wnw_policy *policy)
-{
-    return wnw_bridge_check_policy(policy, config.profile);
 }
 
 /* Logs one of the recipes that "auto" may choose at the server's own size or quality. prompts: the words for the prompts that it applies
@@ -188,33 +160,34 @@ static int tell_fed_row(const char *recipe, const wnw_policy_choice *row, void *
 void serve_tell_fed(void)
 {
     wnw_policy_facts facts;
-    const wnw_automatic of = serve_automatic_of(&facts, &config.want, true);
-    if (serve_is_automatic(&config.want))
+    const struct serve_want *want = &serve_settings()->want;
+    const wnw_automatic of = serve_automatic_of(&facts, want, true);
+    if (serve_is_automatic(want))
         (void)wnw_automatic_each(&of, tell_fed_row, NULL);
 }
 
 /* Takes the recipe of requests that do not say. */
-static void take_recipe(const char *recipe)
+static void take_recipe(struct serve_config *config, const char *recipe)
 {
     wnw_policy *policy = NULL;
-    int rc = serve_want_set(&config.want, recipe, &policy);
+    int rc = serve_want_set(&config->want, recipe, &policy);
     rc = rc == WNW_OK && policy ? serve_check_policy(policy) : rc;
-    rc = rc == WNW_OK ? serve_automatic_settle(&config.want) : rc;
+    rc = rc == WNW_OK ? serve_automatic_settle(&config->want) : rc;
     if (rc != WNW_OK)
         refuse_status(rc);
     wnw_policy_free(policy);
     wnw_policy_facts facts;
-    const wnw_automatic of = serve_automatic_of(&facts, &config.want, false);
-    if (!serve_is_automatic(&config.want))
+    const wnw_automatic of = serve_automatic_of(&facts, &config->want, false);
+    if (!serve_is_automatic(&config->want))
         return;
     (void)wnw_automatic_each(&of, tell_row, NULL);
-    if (!serve_asks_quality(&config.want) && !(config.facts.profiles & 1u << WNW_PROFILE_SHARES))
+    if (!serve_asks_quality(&config->want) && !(config->facts.profiles & 1u << WNW_PROFILE_SHARES))
         fputs("winnow: auto: this model has no profile of shares, without which more answers are lost: "
               "`winnow calibrate shares` makes one, in minutes for small models\n",
               stderr);
 }
 
-static void read_documents(const char *lines)
+static void read_documents(const struct serve_config *config, const char *lines)
 {
     char why[SERVE_TEXT];
     if (!serve_documents_load(lines, why))
@@ -222,7 +195,7 @@ static void read_documents(const char *lines)
     bool reads = false; /* what is stored was compressed already */
     for (int32_t d = 0; d < serve_documents_n(); d++)
         reads = reads || !serve_document_is_stored(d);
-    if (reads && serve_looks_at_question(&config.want))
+    if (reads && serve_looks_at_question(&config->want))
         serve_refuse_input("the policy looks at the end of a prompt, where a document's questions are not: "
                            "documents need another one, as keydiff");
 }
@@ -250,36 +223,36 @@ static const char *names_of(const char *variable)
     return list;
 }
 
-static void read_environment(void)
+static void read_environment(struct serve_config *config)
 {
     const char *recipe = getenv("WINNOW_SERVE_POLICY");
     if (!recipe || !*recipe)
         recipe = "full";
     if (strlen(recipe) >= SERVE_RECIPE)
         serve_refuse_input("the policy's recipe is too long");
-    read_size(&config.want.size);
-    config.saves = getenv("WINNOW_SERVE_SAVES");
-    config.cap = (uint64_t)whole_of("WINNOW_SERVE_KV_BYTES", app_parse_bytes, MOST_CAP,
-                                    "a whole number of bytes from 1 to 4294967296G; K, M or G behind it are "
-                                    "powers of 1024");
+    read_size(&config->want.size);
+    config->saves = getenv("WINNOW_SERVE_SAVES");
+    config->cap = (uint64_t)whole_of("WINNOW_SERVE_KV_BYTES", app_parse_bytes, MOST_CAP,
+                                     "a whole number of bytes from 1 to 4294967296G; K, M or G behind it are "
+                                     "powers of 1024");
     const char *documents = text_of("WINNOW_SERVE_DOCUMENTS");
-    config.profiles = text_of("WINNOW_PROFILE");
-    config.fingerprint = text_of("WINNOW_SERVE_FINGERPRINT");
-    config.names = names_of("WINNOW_SERVE_HOST_NAMES");
-    config.origins = text_of("WINNOW_SERVE_ORIGINS");
-    const int status = read_profiles(config.profiles);
+    config->profiles = text_of("WINNOW_PROFILE");
+    config->fingerprint = text_of("WINNOW_SERVE_FINGERPRINT");
+    config->names = names_of("WINNOW_SERVE_HOST_NAMES");
+    config->origins = text_of("WINNOW_SERVE_ORIGINS");
+    const int status = read_profiles(config, config->profiles);
     if (status != WNW_OK)
         refuse_status(status);
-    config.facts = wnw_policy_facts_default();
-    config.facts.question_known = config.facts.more_questions = true;
-    wnw_policy_facts_add(&config.facts, config.profile);
-    take_recipe(recipe);
-    if (!WNW_SERVE_ROUTES && (*documents || config.cap > 0))
+    config->facts = wnw_policy_facts_default();
+    config->facts.question_known = config->facts.more_questions = true;
+    wnw_policy_facts_add(&config->facts, config->profile);
+    take_recipe(config, recipe);
+    if (!WNW_SERVE_ROUTES && (*documents || config->cap > 0))
         serve_refuse("this winnow-llama-server was built without what sees requests, because llama.cpp's "
                      "server does not call what it should: it "
                      "has no documents and no cap (--document, --kv-bytes)");
-    read_documents(documents);
-    read_parks();
+    read_documents(config, documents);
+    read_parks(config);
 }
 
 /* Whether an option or a variable of llama.cpp gives the model a projector. */
@@ -299,6 +272,7 @@ __attribute__((constructor(SERVE_FIRST))) static void begin(int argc, char **arg
     const int status = wnw_bridge_register();
     if (status != WNW_OK)
         refuse_status(status);
-    config.media = has_projector(argc, argv);
-    read_environment();
+    struct serve_config *config = serve_settings_begin();
+    config->media = has_projector(argc, argv);
+    read_environment(config);
 }

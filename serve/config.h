@@ -28,15 +28,23 @@ struct serve_config {
     const char *names;   /* of this host, by which requests may call it, with ',' between them; "" = none */
     const char *origins; /* of pages of others that may ask, with ',' between them; "" = none */
 };
+
+/* ---- settings.c ---- */
+
 const struct serve_config *serve_settings(void);
+/* The same, for config.c, which sets them before main. */
+struct serve_config *serve_settings_begin(void);
 /* Whether a policy works in this server with the available profiles: WNW_OK, or wnw_last_error() says why not. Any thread. */
 int serve_check_policy(const wnw_policy *policy);
-/* Logs what "auto" may choose for prompts with a sample that is fed again. */
-void serve_tell_fed(void);
 /* Prints one line and exits: for settings that the server must not start with. The exit code is 1. serve_refuse_input, for invalid
  * options and documents, exits with 2. */
 void serve_refuse(const char *what) __attribute__((noreturn));
 void serve_refuse_input(const char *what) __attribute__((noreturn));
+
+/* ---- config.c ---- */
+
+/* Logs what "auto" may choose for prompts with a sample that is fed again. */
+void serve_tell_fed(void);
 
 #ifdef __cplusplus
 }

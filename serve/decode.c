@@ -138,7 +138,7 @@ static void finish_prompt(struct serve_watched *w, int32_t seq)
     char line[SERVE_TEXT];
     llama_synchronize(w->ctx);
     const bool good = serve_compress(w, seq);
-    serve_sample_drop(w, seq);
+    serve_watched_drop_sample(w, seq);
     if (w->rule[seq].asks) /* what was too short keeps none either */
         wnw_bridge_forget_queries(w->cache, w->sequences.of[seq].cell, w->sequences.of[seq].n);
     if (stores > 0 && !good) {

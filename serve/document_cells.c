@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/document_cells.h"
 
+#include "serve/plain.h"
 #include "serve/real.h"
 
 #include <stdio.h>
@@ -18,8 +19,8 @@ static int32_t count_tokens(const struct llama_model *model, int32_t d)
     const char *text = serve_document_text(d);
     int32_t n;
     if (!serve_document_stored(d))
-        return -llama_tokenize(llama_model_get_vocab(model), text, (int32_t)strlen(text), NULL, 0, false,
-                               false);
+        return -serve_plain_tokenize(REAL(llama_tokenize), llama_model_get_vocab(model), text,
+                                     (int32_t)strlen(text), NULL, 0, false, false);
     (void)wnw_stored_tokens(serve_document_stored(d), &n);
     return n;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/document_file.h"
 
+#include "app/clean.h"
 #include "app/console.h"
-#include "app/document.h"
 #include "serve/config.h"
 
 #include <errno.h>

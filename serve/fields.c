@@ -41,7 +41,7 @@ static const struct field {
     const char *name;
     enum kind kind;
     int forms;
-    int64_t least, most; /* of whole numbers */
+    int64_t least, most; /* of whole numbers; of NOBODY the number that changes nothing, twice */
 } fields[] = {
     {"prompt", ANY, P | I, 0, 0},
     {"messages", LIST, C | M, 0, 0},
@@ -100,7 +100,7 @@ static const struct field {
     {"dry_allowed_length", WHOLE, ALL_BUT_M, 0, INT32_MAX},
     {"dry_penalty_last_n", WHOLE, ALL_BUT_M, 0, INT32_MAX},
     {"dry_sequence_breakers", TEXTS, ALL_BUT_M, 0, 0},
-    {"mirostat", WHOLE, ALL_BUT_M, INT32_MIN, INT32_MAX},
+    {"mirostat", WHOLE, ALL_BUT_M, 0, 2},
     {"mirostat_tau", NUMBER, ALL_BUT_M, 0, 0},
     {"mirostat_eta", NUMBER, ALL_BUT_M, 0, 0},
     {"adaptive_target", NUMBER, ALL_BUT_M, 0, 0},
@@ -136,10 +136,28 @@ static const struct field {
     {"grammar_type", OWN, ALL, 0, 0},
     {"message_delimiters", OWN, ALL, 0, 0},
     {"preserved_tokens", OWN, ALL, 0, 0},
-    {"best_of", NOBODY, ALL, 0, 0},
+    {"best_of", NOBODY, ALL, 1, 1},
     {"function_call", NOBODY, ALL, 0, 0},
     {"functions", NOBODY, ALL, 0, 0},
     {"suffix", NOBODY, ALL, 0, 0},
+    /* Of other programs that serve models. */
+    {"bad_words", NOBODY, ALL, 0, 0},
+    {"background", NOBODY, ALL, 0, 0},
+    {"chat_template", NOBODY, ALL, 0, 0},
+    {"continue_final_message", NOBODY, ALL, 0, 0},
+    {"conversation", NOBODY, ALL, 0, 0},
+    {"guided_choice", NOBODY, ALL, 0, 0},
+    {"guided_grammar", NOBODY, ALL, 0, 0},
+    {"guided_json", NOBODY, ALL, 0, 0},
+    {"guided_regex", NOBODY, ALL, 0, 0},
+    {"length_penalty", NOBODY, ALL, 1, 1},
+    {"min_tokens", NOBODY, ALL, 0, 0},
+    {"num_predict", NOBODY, ALL, -1, -1},
+    {"previous_response_id", NOBODY, ALL, 0, 0},
+    {"repetition_penalty", NOBODY, ALL, 1, 1},
+    {"structured_outputs", NOBODY, ALL, 0, 0},
+    {"truncate_prompt_tokens", NOBODY, ALL, -1, -1},
+    {"use_beam_search", NOBODY, ALL, 0, 0},
 };
 
 /* Names of one field: if several are there they agree. The first one is passed on. */
@@ -197,11 +215,14 @@ static int check_whole(json_t *body, const struct field *f, json_t *v, char *why
     return fail(why, param, f->name, what);
 }
 
-/* What a client sends that always sends a field: the one best of 1, an empty suffix, no functions. */
-static bool says_nothing(const json_t *v)
+/* What a client sends that always sends a field: the number that changes nothing, an empty suffix, no functions. */
+static bool says_nothing(const struct field *f, const json_t *v)
 {
-    return json_integer_value(v) == 1 || json_is_false(v) ||
-           (json_is_string(v) && json_string_length(v) == 0) || (json_is_array(v) && json_array_size(v) == 0);
+    const double x = json_number_value(v), none = (double)f->least;
+    if (json_is_number(v))
+        return !(x < none) && !(x > none);
+    return json_is_false(v) || (json_is_string(v) && json_string_length(v) == 0) ||
+           (json_is_array(v) && json_array_size(v) == 0) || (json_is_object(v) && json_object_size(v) == 0);
 }
 
 static int check_type(json_t *body, const struct field *f, json_t *v, char *why, const char **param)
@@ -237,7 +258,7 @@ static int check_type(json_t *body, const struct field *f, json_t *v, char *why,
     case OWN:
         return fail(why, param, f->name, "the server sets it by itself, and takes it from nobody");
     case NOBODY:
-        return says_nothing(v) ? 0 : fail(why, param, f->name, "no route of this server follows it");
+        return says_nothing(f, v) ? 0 : fail(why, param, f->name, "no route of this server follows it");
     case ANY:
         break;
     }
@@ -369,7 +390,7 @@ static int check_of_form(json_t *body, enum serve_form form, char *why, const ch
         static const struct field number = {"logprobs", WHOLE, ALL, 0, INT32_MAX};
         return check_whole(body, &number, json_object_get(body, "logprobs"), why, param);
     }
-    if (json_is_true(json_object_get(body, "echo")) && form == SERVE_FORM_PROMPT)
+    if (json_is_true(json_object_get(body, "echo")))
         return fail(why, param, "echo", "this route shows no prompt");
     if (form == SERVE_FORM_RESPONSES && format && strcmp(text_in(format, "type"), "text") != 0)
         return fail(why, param, "text",

@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 enum { NAME = 40 };
+/* Names with more are of no server: it counts up from the largest one, and must never begin again. */
+static const uint64_t MOST_ID = UINT64_MAX / 2;
 
 static void name_of(char name[NAME], uint64_t id)
 {
@@ -31,7 +33,7 @@ static bool is_name(const char *name, uint64_t *id)
         return false;
     *id = strtoull(name + 7, NULL, 16);
     name_of(again, *id);
-    return *id > 0 && strcmp(name, again) == 0;
+    return *id > 0 && *id <= MOST_ID && strcmp(name, again) == 0;
 }
 
 /* Whether a name is of a file that was being written, winnow-NUMBER.park.PROCESS-NUMBER.tmp. */
@@ -142,7 +144,7 @@ static int list_files(struct list *list, const struct serve_park_folder *f)
 }
 
 struct counts {
-    int32_t whole, unfit, damaged;
+    int32_t whole, unfit, unread, damaged;
 };
 
 static int look_at(const struct serve_park_folder *f, const struct entry *e, struct counts *counts,
@@ -155,6 +157,11 @@ static int look_at(const struct serve_park_folder *f, const struct entry *e, str
     free(path);
     if (rc == WNW_E_NOMEM)
         return rc;
+    if (rc == WNW_E_IO) { /* the disk says no, which it may not say the next time */
+        counts->unread++;
+        return take(
+            &(struct serve_park_found){.id = e->id, .bytes = e->bytes, .about = &about, .unfit = true}, user);
+    }
     if (rc != WNW_OK && rc != WNW_E_MISMATCH) {
         serve_park_folder_remove(f, e->id);
         counts->damaged++;
@@ -182,9 +189,10 @@ int serve_park_folder_open(struct serve_park_folder *f, const char *path, const 
     for (size_t i = 0; rc == WNW_OK && i < list.n; i++)
         rc = look_at(f, &list.of[i], &counts, take, user);
     if (rc == WNW_OK && list.n > 0)
-        app_note("%s has %d parked prompts; %d of another model or version are passed over, %d damaged ones "
-                 "were removed",
-                 path, (int)counts.whole, (int)counts.unfit, (int)counts.damaged);
+        app_note(
+            "%s has %d parked prompts; %d of another model or version are passed over, %d that cannot be "
+            "read stay, %d damaged ones were removed",
+            path, (int)counts.whole, (int)counts.unfit, (int)counts.unread, (int)counts.damaged);
     free(list.of);
     if (rc != WNW_OK)
         serve_park_folder_close(f);

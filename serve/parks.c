@@ -23,7 +23,7 @@ struct parked {
     enum on_disk disk;
     int32_t n_users; /* threads that read or write it now */
     bool dropped;    /* it ends with its last user */
-    bool unfit;      /* of another model or version; it only takes room of the folder */
+    bool unfit; /* of another model or version, or not to be read now; it only takes room of the folder */
     struct parked *next;
 };
 
@@ -386,12 +386,13 @@ static int read_one(struct serve_slot_read *out, const struct parked *p)
     return rc;
 }
 
-/* What cannot be read is passed over from now on. A file that is whole may be of use to a server with other options. */
+/* What cannot be read is passed over from now on. A file that is whole may be of use to a server with other options, and one that was not read
+ * for want of memory or of descriptors to the next one. */
 static void pass_over(struct parked *p, int rc)
 {
     app_note("a parked prompt of %d tokens is passed over: %s", (int)p->about.n_tokens, wnw_last_error());
     all.n_gone++;
-    p->unfit = rc == WNW_E_MISMATCH;
+    p->unfit = rc == WNW_E_MISMATCH || rc == WNW_E_IO || rc == WNW_E_NOMEM;
     p->dropped = !p->unfit; /* it is in use, and ends with that */
 }
 

@@ -5,6 +5,7 @@
 #include "serve/bodies.h"
 #include "serve/documents.h"
 #include "serve/parse.h"
+#include "serve/values.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -140,6 +141,12 @@ static int read_field(struct serve_request *r, const json_t *field, char *why, c
 
 /* ---- A request ---- */
 
+static int check_fields(json_t *body, enum serve_form form, char *why, const char **param)
+{
+    const int status = serve_fields_check(body, form, serve_slots_n_cells(), why, param);
+    return status ? status : serve_values_check(body, form, serve_slots_n_vocab(), why, param);
+}
+
 static const char *const answer_keys[] = {"n_predict", "max_tokens", "max_completion_tokens",
                                           "max_output_tokens"};
 enum { N_ANSWER_KEYS = sizeof answer_keys / sizeof *answer_keys };
@@ -212,7 +219,7 @@ static int read_object(struct serve_request *r, char *why, const char **param)
     json_t *field = json_incref(json_object_get(r->body, "winnow"));
     r->has_field = field != NULL;
     json_object_del(r->body, "winnow");
-    int status = serve_fields_check(r->body, r->form, serve_slots_n_cells(), why, param);
+    int status = check_fields(r->body, r->form, why, param);
     if (!status && field)
         status = read_field(r, field, why, param);
     json_decref(field);
@@ -267,7 +274,7 @@ int serve_request_check_other(json_t *body, int form, char *why, const char **pa
     if (serve_request_is_long(body, param))
         return fail(why, param, *param, "it is longer than any prompt that the context holds");
     if (form >= 0)
-        return serve_fields_check(body, (enum serve_form)form, serve_slots_n_cells(), why, param);
+        return check_fields(body, (enum serve_form)form, why, param);
     if (tokens && !are_tokens(tokens))
         return fail(why, param, "tokens", "it is a list of tokens, whole numbers from 0");
     return serve_fields_check_grammars(body, why, param);

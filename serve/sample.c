@@ -13,17 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool serve_sample_can(const struct serve_watched *w)
-{
-    return !w->blind;
-}
-
-void serve_sample_drop(struct serve_watched *w, int32_t seq)
-{
-    wnw_bridge_sample_free(w->sample[seq]);
-    w->sample[seq] = NULL;
-}
-
 /* ---- What is fed ---- */
 
 /* Whether the rule of a slot wants some of its tokens repeated, once its prompt has n, and how many. */
@@ -155,7 +144,7 @@ void serve_sample_feed(struct serve_watched *w, const struct serve_batch *b)
         struct fed f;
         if (!r.ends || !s->reading || s->n_unknown > 0 || q->n == 0 || serve_keeps_all(&w->rule[seq].want))
             continue;
-        serve_sample_drop(w, seq);
+        serve_watched_drop_sample(w, seq);
         if (wants(&size, w, seq, q->n + r.n) && find(&f, w, seq, size))
             feed(w, seq, &f);
     }

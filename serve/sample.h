@@ -10,12 +10,8 @@
 #include "serve/batches.h"
 #include "serve/watched.h"
 
-/* Whether samples can be fed to the context: not where layers are recurrent, whose states cannot go back. */
-bool serve_sample_can(const struct serve_watched *w);
 /* Feeds a sample of each slot whose prompt ends with the batch that is about to run, and whose rule looks at one. Where it cannot be had,
  * the slot has none. */
 void serve_sample_feed(struct serve_watched *w, const struct serve_batch *b);
-/* Gives back a slot's. */
-void serve_sample_drop(struct serve_watched *w, int32_t seq);
 
 #endif

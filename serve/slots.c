@@ -48,6 +48,7 @@ void serve_slots_open(int32_t n_slots, const struct serve_room *room, bool by_re
     all->row_bytes = room->row_bytes;
     all->row_entries = room->row_entries;
     all->n_cells = room->n_cells;
+    all->n_vocab = room->n_vocab;
     all->most_text = room->most_text;
     all->window_bytes = room->window_bytes;
     all->by_request = by_request;
@@ -89,6 +90,7 @@ static struct serve_room opened_with(void)
                                    .window_bytes = all->window_bytes,
                                    .row_entries = all->row_entries,
                                    .n_cells = all->n_cells,
+                                   .n_vocab = all->n_vocab,
                                    .most_text = all->most_text};
     serve_slots_unlock();
     return own;
@@ -107,6 +109,11 @@ uint64_t serve_slots_window_bytes(void)
 int32_t serve_slots_n_cells(void)
 {
     return opened_with().n_cells;
+}
+
+int32_t serve_slots_n_vocab(void)
+{
+    return opened_with().n_vocab;
 }
 
 uint64_t serve_slots_most_text(void)

@@ -22,6 +22,7 @@ struct serve_room {
     uint64_t window_bytes; /* what layers that slide hold at most, of all slots */
     int32_t row_entries;   /* entries that a token has in the former */
     int32_t n_cells;       /* tokens that have room in the cache, of all sequences */
+    int32_t n_vocab;       /* tokens of the vocabulary; 0 = not known */
     uint64_t most_text;    /* bytes of a text that may have room in it; UINT64_MAX: not known */
 };
 void serve_slots_open(int32_t n_slots, const struct serve_room *room, bool by_request);
@@ -33,6 +34,7 @@ int32_t serve_slots_named(const char *text);
 uint64_t serve_slots_row_bytes(void);
 uint64_t serve_slots_window_bytes(void);
 int32_t serve_slots_n_cells(void);
+int32_t serve_slots_n_vocab(void);
 uint64_t serve_slots_most_text(void);
 /* Whether the cache has room for n tokens in place of those that a slot holds, as far as the decoding thread has said it. */
 bool serve_slots_has_room(int32_t slot, int32_t n);

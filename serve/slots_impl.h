@@ -35,7 +35,7 @@ struct serve_waiter {
 
 struct serve_slots {
     struct serve_slot slot[SERVE_MAX_SLOTS];
-    int32_t n_slots, row_entries, n_cells;
+    int32_t n_slots, row_entries, n_cells, n_vocab;
     struct serve_lost *moving;    /* conversations that are being parked, by next_moving */
     struct serve_waiter *waiting; /* in the order in which they came */
     uint64_t row_bytes, query_numbers, clock;

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/want.h"
 
-#include "serve/automatic.h"
-
 #include "winnow_method.h"
+#include "winnow_tools.h"
 
 #include <stdio.h>
 #include <string.h>
+
+bool serve_is_automatic(const struct serve_want *want)
+{
+    return wnw_automatic_is(want->recipe, NULL);
+}
 
 int serve_want_set(struct serve_want *want, const char *recipe, wnw_policy **policy)
 {

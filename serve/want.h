@@ -34,6 +34,8 @@ int serve_want_set(struct serve_want *want, const char *recipe, wnw_policy **pol
 
 /* The recipe that something was compressed by, for people. */
 const char *serve_want_taken(const struct serve_want *want);
+/* Whether the recipe is "auto..." (serve/automatic.h). */
+bool serve_is_automatic(const struct serve_want *want);
 /* Whether nothing is ever dropped. */
 bool serve_keeps_all(const struct serve_want *want);
 /* Whether recipes are the same, however they are written; and sizes, too. */

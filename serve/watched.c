@@ -3,7 +3,6 @@
 
 #include "serve/automatic.h"
 #include "serve/decode.h"
-#include "serve/sample.h"
 #include "winnow_calibrate.h"
 
 #include <llama.h>
@@ -292,12 +291,13 @@ static bool open_sequences(struct serve_watched *w)
             "-ngl 99, and a model without any is served by llama.cpp's own llama-server");
     w->blind =
         llama_model_is_hybrid(llama_get_model(w->ctx)) || llama_model_is_recurrent(llama_get_model(w->ctx));
-    w->feeds = serve_sample_can(w);
+    w->feeds = !w->blind; /* states of recurrent layers cannot go back */
     w->marked = calloc((size_t)n_cells, sizeof *w->marked);
     if (!w->marked || !serve_sequences_init(&w->sequences, serve_watched_n(w), n_cells))
         return false;
     struct serve_room room = room_of(w);
     room.n_cells = n_cells;
+    room.n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(w->ctx)));
     room.most_text = most_text(llama_model_get_vocab(llama_get_model(w->ctx)), n_cells);
     w->row_entries = room.row_entries;
     serve_slots_open(w->n_slots, &room, !w->blind);
@@ -428,6 +428,12 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
         serve_refuse(wnw_last_error());
 }
 
+void serve_watched_drop_sample(struct serve_watched *w, int32_t seq)
+{
+    wnw_bridge_sample_free(w->sample[seq]);
+    w->sample[seq] = NULL;
+}
+
 void serve_unwatch(struct serve_watched *w)
 {
     w->ctx = NULL;
@@ -435,7 +441,7 @@ void serve_unwatch(struct serve_watched *w)
     serve_sequences_free(&w->sequences);
     memset(w->held, 0, sizeof w->held);
     for (int32_t i = 0; i < SERVE_MAX_SLOTS; i++) {
-        serve_sample_drop(w, i);
+        serve_watched_drop_sample(w, i);
         serve_watched_restored(w, i, NULL, 0);
         wnw_policy_free(w->rule[i].policy);
     }

@@ -104,6 +104,8 @@ void serve_watched_tell(struct serve_watched *w, bool compressed_one, bool faile
 bool serve_watched_lose(struct serve_watched *w, int32_t seq, int32_t n);
 /* Takes note of the tokens that a slot has from a file: the first n of ids, or with n = 0 none. */
 void serve_watched_restored(struct serve_watched *w, int32_t seq, const int32_t *ids, int32_t n);
+/* Gives back the sample of a slot's prompt. */
+void serve_watched_drop_sample(struct serve_watched *w, int32_t seq);
 /* Frees the cells that no sequence has any more. */
 void serve_watched_bury(struct serve_watched *w);
 

@@ -2,8 +2,8 @@
 /* Files with one JSON object per line. */
 #include "eval/base/jsonl.h"
 
+#include "app/clean.h"
 #include "app/console.h"
-#include "app/document.h"
 #include "app/files.h"
 
 #include <errno.h>

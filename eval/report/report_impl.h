@@ -23,6 +23,8 @@ struct eval_report {
     struct eval_papers papers;
 };
 
+/* ---- Names of variants (report_label.c) ---- */
+
 /* A variant's label, with its size or without. The caller releases it; NULL if memory runs out. */
 json_t *eval_label_json(const struct eval_run *run, const struct eval_variant *v, bool size);
 /* The recipe of a variant as it was asked for, which run.json has, or as answers have it. The caller releases it. */

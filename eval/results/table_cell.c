@@ -123,12 +123,6 @@ double eval_cell_retention(const struct eval_cell *c)
 
 /* ---- Groups ---- */
 
-bool eval_group_has(const struct eval_group *g, const struct eval_stratum *s)
-{
-    return !g || (s->informative && (!g->answer || s->answer == g->answer) &&
-                  (!g->domain || (s->domain && strcmp(s->domain, g->domain) == 0)));
-}
-
 /* Both kinds of answers are there in every table, with nothing where no task has them. */
 static void add_answers(struct eval_block *b)
 {

@@ -6,6 +6,13 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+bool eval_group_has(const struct eval_group *g, const struct eval_stratum *s)
+{
+    return !g || (s->informative && (!g->answer || s->answer == g->answer) &&
+                  (!g->domain || (s->domain && strcmp(s->domain, g->domain) == 0)));
+}
 
 struct pair {
     uint64_t cluster;

@@ -38,18 +38,21 @@ enum eval_role {
     EVAL_SAME_AGAIN, /* the full cache in a further mode: its answer is given once more */
     EVAL_OWN_READ
 };
-enum eval_role eval_role_of(const struct eval_shared_reading *rd, int32_t i);
 
 /* entry_separate.c: reads for the configs that need a reading of their own. */
 int eval_read_separately(struct eval_shared_reading *rd);
 
-/* entry_read.c; those that can fail return exit codes. */
+/* ---- What readings use (entry_shared.c); those that can fail return exit codes ---- */
+
+enum eval_role eval_role_of(const struct eval_shared_reading *rd, int32_t i);
 const struct eval_config *eval_config_at(const struct eval_shared_reading *rd, int32_t i);
 /* A session with a config's type of cache and masks. */
 int eval_new_session(wnw_session **s, const struct eval_runtime *m, const struct eval_config *c);
 /* The questions of all turns, each with the template's tail and the beginning of the answer. */
 int eval_questions_make(struct eval_questions *q, const struct eval_reading *r);
 void eval_questions_clear(struct eval_questions *q);
+/* Gives an entry to the caller, if its config is wanted. */
+int eval_entry_hand_over(const struct eval_shared_reading *rd, struct eval_entry *e);
 /* Hands over and closes the entries of e[*n] that are left out; the others move up, and *n is their number. */
 int eval_hand_over_left_out(const struct eval_shared_reading *rd, struct eval_entry *e, int32_t *n);
 /* Stores what the cache of an entry holds. */

@@ -312,7 +312,7 @@ struct wnw__wrap_run; /* wrap.h */
 
 struct wnw__bridge_backend {
     ggml_backend_t cpu;
-    /* of a wrapped device, which has no cpu and no policy; NULL: it is the device WINNOW's */
+    /* of a wrapped device, which has no cpu; NULL: it is the device WINNOW's */
     struct wnw__wrap_run *wrap;
     /* of the same context, while wnw_bridge_find looks for it and after; NULL: no other */
     struct wnw__bridge_backend *other;
@@ -455,8 +455,6 @@ int wnw__bridge_apply(struct wnw__bridge_sequence *s, const wnw_plan *plan, bool
 
 /* For wnw_bridge_find: a program has libllama synchronise this backend (bridge_access.c). */
 void wnw__bridge_called(struct wnw__bridge_backend *b);
-/* E_UNSUPPORTED: the backend is of a wrapped device, where policies are not had (bridge_access.c). */
-int wnw__bridge_need_policies(const struct wnw__bridge_backend *b);
 
 /* Tells the program where the rows of a graph go (bridge_rows.c). */
 void wnw__bridge_rows_tell(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);

@@ -89,6 +89,10 @@ int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *o
         info.bytes = wnw__wrap_bytes(l);
         info.key_bytes = (int32_t)ggml_row_size(l->k.type, l->d_k);
         info.entry_bytes = info.key_bytes + (int32_t)(l->v.base ? ggml_row_size(l->v.type, l->d_v) : 0);
+        info.query_bytes = (int32_t)wnw__bridge_query_bytes(l);
+        info.n_readers = l->facts.n_reader;
+        info.sliding = wnw__bridge_is_sliding(b, l);
+        info.query_numbers = l->facts.n_reader * l->facts.n_head * l->d_k;
     } else if (info.ragged) {
         info.n_streams = l->k.n_stream;
         info.n_cells = l->k.n_cell;
@@ -176,31 +180,24 @@ int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, 
                    : wnw__bridge_layer_drop(l, stream, head, cells, n);
 }
 
-int wnw__bridge_need_policies(const struct wnw__bridge_backend *b)
-{
-    return b->wrap ? wnw__fail(WNW_E_UNSUPPORTED,
-                               "%s takes no policy: entries are dropped there by the program alone; the device "
-                               "WINNOW takes every policy",
-                               b->wrap->w->name)
-                   : WNW_OK;
-}
-
 int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size *size, bool by_itself)
 {
     WNW_REQUIRE(cache);
     struct wnw__bridge_backend *b = backend_of(cache);
-    if (recipe)
-        WNW_TRY(wnw__bridge_need_policies(b));
-    if (recipe)
-        return wnw__bridge_watch_set_alone(&b->watch, recipe, size, by_itself);
-    wnw__bridge_watch_clear(&b->watch);
-    return WNW_OK;
+    if (!recipe) {
+        wnw__bridge_watch_clear(&b->watch);
+        return WNW_OK;
+    }
+    WNW_TRY(wnw__bridge_watch_set_alone(&b->watch, recipe, size, by_itself));
+    const int rc = b->wrap ? wnw__wrap_check_policy(b, b->watch.policy, &b->watch.needs) : WNW_OK;
+    if (rc != WNW_OK)
+        wnw__bridge_watch_clear(&b->watch);
+    return rc;
 }
 
 int wnw_bridge_set_profile(wnw_bridge *cache, const char *path)
 {
     WNW_REQUIRE(cache);
-    WNW_TRY(wnw__bridge_need_policies(backend_of(cache)));
     return wnw__bridge_watch_profile(&backend_of(cache)->watch, path);
 }
 
@@ -208,7 +205,6 @@ int wnw_bridge_compress(wnw_bridge *cache)
 {
     WNW_REQUIRE(cache);
     struct wnw__bridge_backend *b = backend_of(cache);
-    WNW_TRY(wnw__bridge_need_policies(b));
     const bool nothing = !b->watch.policy || !b->watch.last.cache || b->watch.last.n == 0;
     if (nothing && b->watch.policy && *b->watch.told)
         return wnw__fail(b->watch.told_rc, "%s", b->watch.told);

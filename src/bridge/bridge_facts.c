@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "bridge/bridge_impl.h"
 
+#include "bridge/wrap.h"
 #include "model/rope.h"
 
 #include <stdlib.h>
@@ -77,14 +78,16 @@ static void learn_rope(struct wnw__bridge_facts *f, const struct ggml_tensor *ro
 /* ---- Going down ---- */
 
 /* Whether the bytes of a weight can be read as the file has them. */
-static bool is_readable(const struct ggml_tensor *w)
+static bool is_readable(const struct wnw__bridge_backend *b, const struct ggml_tensor *w)
 {
     return w->buffer && ggml_is_contiguous(w) && w->ne[2] == 1 && w->ne[3] == 1 &&
-           (w->buffer->buft == wnw__bridge_buffer_type() || ggml_backend_buffer_is_host(w->buffer));
+           (b->wrap || w->buffer->buft == wnw__bridge_buffer_type() ||
+            ggml_backend_buffer_is_host(w->buffer));
 }
 
 /* The weight of the product that reads what an attention gives. */
-static const struct ggml_tensor *projection_of(struct ggml_cgraph *graph, int i)
+static const struct ggml_tensor *projection_of(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph,
+                                               int i)
 {
     enum { NEAR = 24 }; /* nodes of other branches may be between the two */
     const struct ggml_tensor *attend = ggml_graph_node(graph, i);
@@ -92,13 +95,18 @@ static const struct ggml_tensor *projection_of(struct ggml_cgraph *graph, int i)
     for (int j = i + 1; j < ggml_graph_n_nodes(graph) && j <= i + NEAR; j++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, j);
         if (wnw__bridge_is_op(node, "MUL_MAT") && blocks_of(node) == 0 &&
-            behind_blocks(node->src[1], &n_blocks) == attend && is_readable(node->src[0]))
+            behind_blocks(node->src[1], &n_blocks) == attend && is_readable(b, node->src[0]))
             return node->src[0];
     }
     return NULL;
 }
 
 /* ---- Layers ---- */
+
+static const float *sinks_of(struct wnw__bridge_layer *l, const struct ggml_tensor *sinks)
+{
+    return !sinks ? NULL : l->wrap ? wnw__wrap_sinks(l, sinks) : sinks->data;
+}
 
 static void learn(const struct wnw__bridge_backend *b, struct wnw__bridge_place *p, struct ggml_cgraph *graph,
                   int i)
@@ -116,11 +124,11 @@ static void learn(const struct wnw__bridge_backend *b, struct wnw__bridge_place 
     f->n_head = (int32_t)p->node->src[0]->ne[2];
     f->scale = what.cap > 0.0f ? what.scale * what.cap : what.scale;
     f->form = (struct wnw__score_form){
-        .cap = what.cap, .max_bias = what.max_bias, .sinks = sinks ? sinks->data : NULL};
+        .cap = what.cap, .max_bias = what.max_bias, .sinks = sinks_of(p->layer, sinks)};
     f->turns = false;
     if (p->rope)
         learn_rope(f, p->rope, q_scale);
-    f->wo = projection_of(graph, i);
+    f->wo = projection_of(b, graph, i);
 }
 
 static int add_place(struct wnw__bridge_backend *b, const struct wnw__bridge_place *p)

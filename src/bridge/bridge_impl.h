@@ -90,6 +90,8 @@ int wnw__bridge_gates_missing(const struct wnw__bridge_backend *b, const struct 
 
 /* ---- Which sequences a batch belongs to, by the mask of each row, and when their prompts have ended (bridge_watch.c) ---- */
 
+/* The mask of an attention as libllama wrote it; NULL: there is none. */
+const struct ggml_tensor *wnw__bridge_input_of(const struct ggml_tensor *mask);
 /* Looks at the rows of a graph that is about to run, and compresses sequences that it is time for. */
 void wnw__bridge_watch_graph(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* The first store of keys to a layer without a sliding window: the rows of the others are the same. NULL: there is none. */

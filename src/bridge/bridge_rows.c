@@ -5,6 +5,7 @@
 #include "base/vectors.h"
 #include "bridge/bridge.h"
 #include "bridge/bridge_impl.h"
+#include "bridge/wrap.h"
 #include "policy/policy.h"
 #include "winnow_bridge.h"
 
@@ -110,7 +111,6 @@ int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows told, void *user)
 {
     WNW_REQUIRE(cache);
     struct wnw__bridge_backend *b = backend_of(cache);
-    WNW_TRY(wnw__bridge_need_policies(b));
     b->rows_told = told;
     b->rows_user = user;
     return WNW_OK;
@@ -119,7 +119,6 @@ int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows told, void *user)
 int wnw_bridge_skip_query(wnw_bridge *cache, int32_t row)
 {
     WNW_REQUIRE(cache);
-    WNW_TRY(wnw__bridge_need_policies(backend_of(cache)));
     wnw__bridge_record_skip(backend_of(cache), row);
     return WNW_OK;
 }
@@ -130,14 +129,21 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
 {
     WNW_REQUIRE(cache);
     WNW_REQUIRE(recipe);
-    WNW_TRY(wnw__bridge_need_policies(backend_of(cache)));
-    struct wnw__bridge_watch *w = &backend_of(cache)->watch;
+    struct wnw__bridge_backend *b = backend_of(cache);
+    struct wnw__bridge_watch *w = &b->watch;
     wnw_policy *policy = NULL;
-    if (!w->policy)
-        return wnw__bridge_watch_set(w, recipe, NULL, false);
+    if (!w->policy) {
+        WNW_TRY(wnw__bridge_watch_set(w, recipe, NULL, false));
+        const int set = b->wrap ? wnw__wrap_check_policy(b, w->policy, &w->needs) : WNW_OK;
+        if (set != WNW_OK)
+            wnw__bridge_watch_clear(w);
+        return set;
+    }
     WNW_TRY(wnw_policy_parse(&policy, recipe, NULL));
     const wnw_needs needs = wnw_policy_needs(policy);
     int rc = wnw_bridge_check_policy(policy, w->profile);
+    if (rc == WNW_OK && b->wrap)
+        rc = wnw__wrap_check_policy(b, policy, &needs);
     rc = rc == WNW_OK ? wnw__bridge_add_needs(&w->needs, &needs) : rc;
     wnw_policy_free(policy);
     return rc;
@@ -146,7 +152,6 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
 int wnw_bridge_unobserve(wnw_bridge *cache)
 {
     WNW_REQUIRE(cache);
-    WNW_TRY(wnw__bridge_need_policies(backend_of(cache)));
     backend_of(cache)->watch.needs = (wnw_needs){0};
     return WNW_OK;
 }
@@ -214,7 +219,6 @@ int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *cell
     WNW_REQUIRE(of.cells);
     struct wnw__bridge_backend *b = backend_of(cache);
     struct wnw__bridge_watch *w = &b->watch;
-    WNW_TRY(wnw__bridge_need_policies(b));
     const struct wnw__bridge_layer *l = check_cells(b, of.cells, of.n_cells);
     if (!l)
         return WNW_E_RANGE;
@@ -246,7 +250,9 @@ int wnw_bridge_sample_new(wnw_bridge_sample **out, wnw_bridge *cache, const wnw_
     WNW_TRY(WNW_SIZED_TAKE(wnw_bridge_sample_of, &of, sample_of));
     WNW_REQUIRE(of.cells);
     struct wnw__bridge_backend *b = backend_of(cache);
-    WNW_TRY(wnw__bridge_need_policies(b));
+    if (b->wrap)
+        return wnw__fail(WNW_E_UNSUPPORTED, "a sample cannot be taken on %s: the device WINNOW has it",
+                         b->wrap->w->name);
     const struct wnw__bridge_layer *l = check_cells(b, of.cells, of.n_cells);
     if (!l)
         return WNW_E_RANGE;
@@ -269,6 +275,8 @@ static int32_t list_alive(const struct wnw__kv_layer *kv, int32_t i, const bool 
 
 static int forget_in(struct wnw__bridge_layer *l, const bool *dead)
 {
+    if (l->wrap)
+        return wnw__wrap_forget(l, dead);
     const struct wnw__kv_layer *kv = &l->rows.layers[0];
     const int32_t n_head = l->rows.n_head_kv > 0 ? l->rows.n_head_kv : 0;
     size_t n = 0;
@@ -304,6 +312,8 @@ static bool is_empty(const struct wnw__bridge_cache *c)
 {
     for (int32_t i = 0; i < c->n_layer; i++) {
         const struct wnw__bridge_layer *l = c->layers[i];
+        if (l->wrap && l->kind == WNW_BRIDGE_RAGGED && wnw__wrap_entries(l) > 0)
+            return false;
         for (int32_t ih = 0; l->kind == WNW_BRIDGE_RAGGED && ih < l->rows.n_head_kv; ih++)
             if (l->rows.layers[0].len[ih] > 0)
                 return false;
@@ -328,7 +338,9 @@ static int forget_twins(struct wnw__bridge_cache *c, const bool *dead, bool all)
         struct wnw__bridge_layer *l = c->layers[i];
         if (l->kind != WNW_BRIDGE_RAGGED || l->k.n_stream != 1 || l->k.n_cell != (int32_t)n)
             continue;
-        if (all)
+        if (all && l->wrap)
+            wnw__wrap_layer_clear(l);
+        else if (all)
             wnw__cache_clear(&l->rows);
         else if (here)
             rc = forget_in(l, here);
@@ -343,7 +355,6 @@ int wnw_bridge_forget(wnw_bridge *cache, const int32_t *cells, int32_t n)
     if (n > 0)
         WNW_REQUIRE(cells);
     struct wnw__bridge_backend *b = backend_of(cache);
-    WNW_TRY(wnw__bridge_need_policies(b));
     const struct wnw__bridge_layer *first = check_cells(b, cells, n);
     if (!first)
         return WNW_E_RANGE;
@@ -369,7 +380,6 @@ int wnw_bridge_forget_queries(wnw_bridge *cache, const int32_t *cells, int32_t n
     WNW_REQUIRE(cache);
     if (n > 0)
         WNW_REQUIRE(cells);
-    WNW_TRY(wnw__bridge_need_policies(backend_of(cache)));
     const struct wnw__bridge_layer *first = check_cells(backend_of(cache), cells, n);
     if (!first)
         return WNW_E_RANGE;

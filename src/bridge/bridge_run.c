@@ -231,6 +231,7 @@ void wnw__bridge_set_n_threads(ggml_backend_t backend, int n_threads)
     void (*fn)(void);
     struct wnw__cells_shared *cells;
     if (b->wrap) {
+        b->n_threads = n_threads > 0 ? n_threads : 1; /* of what the host does */
         wnw__wrap_set_n_threads(b->wrap, n_threads);
         return;
     }

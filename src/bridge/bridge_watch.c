@@ -207,7 +207,7 @@ static const struct ggml_tensor *attention_of(const struct wnw__bridge_backend *
 }
 
 /* The mask as libllama wrote it: a graph may convert it to another type first. */
-static const struct ggml_tensor *input_of(const struct ggml_tensor *mask)
+const struct ggml_tensor *wnw__bridge_input_of(const struct ggml_tensor *mask)
 {
     while (mask && strcmp(ggml_op_name(mask->op), "NONE") != 0)
         mask = mask->src[0];
@@ -240,7 +240,7 @@ static int look_at_store(struct wnw__bridge_backend *b, struct ggml_cgraph *grap
 {
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
     const struct ggml_tensor *attend = attention_of(b, graph, t->layer);
-    const struct ggml_tensor *mask = attend ? input_of(attend->src[3]) : NULL;
+    const struct ggml_tensor *mask = attend ? wnw__bridge_input_of(attend->src[3]) : NULL;
     if (!mask)
         return WNW_OK;
     if (!need_notes(t->layer->cache, t))

@@ -11,6 +11,10 @@
  *     wrap_look.c:    what a graph does with the layers of a cache
  *     wrap_graph.c:   graphs with attention over ragged layers
  *     wrap_run.c:     a graph runs
+ *     wrap_host.c:    what the host reads of X's memory
+ *     wrap_watch.c:   policies: what the host looks at in a graph
+ *     wrap_taps.c:    policies: numbers that X computes on the way
+ *     wrap_mirror.c:  policies: a plan, and what it changes
  *
  * Weights and activations are in buffers of X, which X made. Keys and values get addresses without memory. A layer is
  * rectangular as long as nothing of it was dropped. Its rows are then in a buffer of X that grows with what is used, in
@@ -100,6 +104,10 @@ struct wnw__wrap_layer {
     bool holes; /* rows that were written to a rectangular layer may have parts of dropped entries */
     struct wnw__wrap_head *heads; /* [n_stream * n_head] */
     ggml_backend_t mover;         /* computes copies on X; NULL until the first */
+    /* Of every cell in every head [n_stream * n_cell][n_head], for policies; NULL: nothing was kept. Scores of gates on hidden
+     * states, NAN where there is none; and whether a recursive policy has settled the entry. */
+    float *gate, *settled_marks;
+    float *sinks; /* the host's copy of the attention's; NULL: none */
 };
 
 /* Where a tensor of the layer begins in its buffer. */
@@ -153,6 +161,13 @@ int wnw__wrap_rows_write(struct wnw__bridge_tensor *t, size_t at, size_t n, cons
 /* Brings all rows of a settled layer to libllama's layout, in which X computes nodes that we do not know. E_NOMEM. */
 int wnw__wrap_rows_spread(struct wnw__bridge_layer *l);
 
+/* Reads all rows of keys or values; *out is released with free. E_NOMEM. */
+int wnw__wrap_rows_fetch(const struct wnw__bridge_layer *l, bool is_v, uint8_t **out);
+/* Writes the keys and values of all entries, which the host's cache l->rows has in the same order. E_NOMEM. */
+int wnw__wrap_rows_put(struct wnw__bridge_layer *l);
+/* Drops the entries of cells that are dead, in a layer with one stream. E_NOMEM. */
+int wnw__wrap_forget(struct wnw__bridge_layer *l, const bool *dead);
+
 /* What programs see of a layer (winnow_bridge.h). */
 int64_t wnw__wrap_entries(const struct wnw__bridge_layer *l);
 uint64_t wnw__wrap_bytes(const struct wnw__bridge_layer *l);
@@ -172,7 +187,8 @@ struct wnw__wrap_look {
     struct wnw__bridge_flash *flash; /* [n_flash] */
     struct wnw__wrap_store *stores;  /* [n_store] */
     int32_t n_flash, n_store;
-    bool ragged; /* it writes or attends to a ragged layer */
+    bool ragged;                       /* it writes or attends to a ragged layer */
+    const struct wnw__wrap_taps *taps; /* that are added to it; NULL: none */
 };
 
 /* Decides what layers may become that no graph had before: of one that is not computed yet (wrap_look.c). */
@@ -194,7 +210,7 @@ struct wnw__wrap_run {
     ggml_backend_t x;
     unsigned freed; /* of the device, when X last got a graph with a number of its own */
     bool at_once;   /* layers are ragged from their first token: WINNOW_RAGGED_AT_ONCE */
-    struct wnw__wrap_memory kept, scratch, packed; /* of our graphs */
+    struct wnw__wrap_memory kept, scratch, packed, taps; /* of our graphs */
 };
 
 /* Makes room; contents are lost where it grows. E_NOMEM. */
@@ -204,6 +220,70 @@ enum ggml_status wnw__wrap_graph_run(struct wnw__wrap_run *r, struct wnw__wrap_l
 /* Points the graph's tensors of rectangular layers to their memory on X, has X compute `run`, and points them back. */
 enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, struct ggml_cgraph *graph,
                                    struct ggml_cgraph *run);
+
+/* ---- Policies ---- */
+
+/* A tensor that points to a copy. */
+struct wnw__wrap_shown {
+    struct ggml_tensor *t;
+    void *data, *copy; /* where X has it; the host's */
+};
+struct wnw__wrap_host {
+    struct wnw__wrap_shown *list;
+    int32_t n, cap;
+    bool shown; /* tensors point to their copies now */
+};
+/* Reads a tensor, unless the host reads X's memory; NULL: nothing. X has computed what it is read for. E_NOMEM. */
+int wnw__wrap_host_add(struct wnw__wrap_host *h, struct wnw__wrap *w, const struct ggml_tensor *t);
+/* Points tensors to the copies, or back. */
+void wnw__wrap_host_show(struct wnw__wrap_host *h, bool shown);
+/* Points tensors back, and frees the copies. */
+void wnw__wrap_host_free(struct wnw__wrap_host *h);
+/* An attention's sinks for the host, as long as the layer lives. NULL: no memory. */
+const float *wnw__wrap_sinks(struct wnw__bridge_layer *l, const struct ggml_tensor *sinks);
+
+/* Copies of numbers of a graph that the policy of a backend reads (wrap_taps.c). */
+struct wnw__wrap_taps;
+/* Those of the graph that was looked at last. *out is NULL where nothing is to be copied. E_NOMEM. */
+int wnw__wrap_taps_new(struct wnw__wrap_taps **out, struct wnw__bridge_backend *b);
+void wnw__wrap_taps_free(struct wnw__wrap_taps *t);
+int32_t wnw__wrap_taps_count(const struct wnw__wrap_taps *t);
+/* Adds the copies that come before a node; the caller then adds that. */
+void wnw__wrap_taps_add(const struct wnw__wrap_taps *t, struct ggml_cgraph *graph,
+                        const struct ggml_tensor *before);
+/* Gives what X has copied to what keeps it. E_NOMEM. */
+int wnw__wrap_taps_take(const struct wnw__wrap_taps *t, struct wnw__bridge_backend *b);
+
+/* A graph that the host has looked at. */
+struct wnw__wrap_watched {
+    struct wnw__wrap_host host;
+    struct wnw__wrap_taps *taps;
+    bool watched;
+};
+/* E_UNSUPPORTED: a policy with these needs wants what cannot be had on a wrapped device. */
+int wnw__wrap_check_policy(const struct wnw__bridge_backend *b, const wnw_policy *policy,
+                           const wnw_needs *needs);
+/* Looks at a graph that is about to be computed, and compresses sequences that it is time for: layers may be ragged afterwards. E_NOMEM;
+ * the caller ends it in any case. */
+int wnw__wrap_watch(struct wnw__wrap_watched *out, struct wnw__bridge_backend *b,
+                    const struct wnw__wrap_look *look);
+/* After the graph. E_NOMEM: the policy has not seen all. */
+int wnw__wrap_watch_end(struct wnw__wrap_watched *watched, struct wnw__bridge_backend *b, bool computed);
+
+/* Entries of layers on X in the host's cache, for a plan (wrap_mirror.c). */
+struct wnw__wrap_mirror {
+    struct wnw__bridge_cache *cache; /* NULL: none */
+    struct wnw__wrap_host host;
+};
+/* E_NOMEM, E_BACKEND; the caller ends it in any case. */
+int wnw__wrap_mirror_begin(struct wnw__wrap_mirror *m, struct wnw__bridge_backend *b,
+                           struct wnw__bridge_cache *c);
+/* Where rc is WNW_OK, what was changed there is done on X; written: also in entries that stay. Returns rc, or the error. */
+int wnw__wrap_mirror_end(struct wnw__wrap_mirror *m, int rc, bool written);
+/* Keeps the scores of a cell's entries: score[n_head][stride]. */
+void wnw__wrap_keep_gate(const struct wnw__bridge_layer *l, int64_t cell, const float *score, int32_t stride);
+/* Forgets what was kept of n cells, counted over all streams. */
+void wnw__wrap_renew(const struct wnw__bridge_layer *l, int64_t cell, int64_t n);
 
 ggml_backend_t wnw__wrap_backend_new(struct wnw__wrap *w);
 /* A backend of X that moves rows; NULL: X cannot be used. */

@@ -42,6 +42,9 @@ static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t, cons
     if (!w)
         return; /* init_tensor has refused it */
     const size_t at = (size_t)((const uint8_t *)t->data - mine->base) + offset;
+    const size_t row = ggml_row_size(mine->type, mine->n_embd);
+    if (!mine->is_v && size > 0 && mine->layer->n_head > 0)
+        wnw__wrap_renew(mine->layer, (int64_t)(at / row), (int64_t)((at + size - 1) / row - at / row) + 1);
     const int rc =
         w->ragged ? wnw__wrap_rows_write(mine, at, size, data) : wnw__wrap_rect_write(mine, at, size, data);
     if (rc != WNW_OK)

@@ -368,6 +368,7 @@ static void add_nodes(struct build *b)
     for (int i = 0; i < ggml_graph_n_nodes(look->graph); i++) {
         struct ggml_tensor *node = ggml_graph_node(look->graph, i);
         const bool is_flash = flash < look->n_flash && look->flash[flash].node == node;
+        wnw__wrap_taps_add(look->taps, b->graph, node);
         const bool is_store = store < look->n_store && look->stores[store].node == node;
         if (is_flash && look->flash[flash].layer->wrap->ragged)
             add_attention(b, &look->flash[flash]);
@@ -495,7 +496,7 @@ static int make(struct build *b, void **memory)
 {
     int32_t n_tensor, n_node;
     count_tensors(b->look, &n_tensor, &n_node);
-    n_node += ggml_graph_n_nodes(b->look->graph);
+    n_node += ggml_graph_n_nodes(b->look->graph) + wnw__wrap_taps_count(b->look->taps);
     const size_t size =
         (size_t)n_tensor * ggml_tensor_overhead() + ggml_graph_overhead_custom((size_t)n_node, false);
     int64_t n_turned = 0;

@@ -3,6 +3,7 @@
  * A layer in libllama's own layout, as far as it is used: the first `rows` cells of its tensors, counted over all streams.
  * Bytes after them were never written and are 0. Also what layers of both forms have: their buffers.
  */
+#include "bridge/bridge_impl.h"
 #include "bridge/wrap.h"
 
 #include <stdlib.h>
@@ -89,6 +90,10 @@ void wnw__wrap_layer_clear(struct wnw__bridge_layer *l)
     w->rows = 0;
     w->v_at = w->c_at = 0;
     w->ragged = w->settled = w->stale = w->holes = false;
+    free(w->gate);
+    free(w->settled_marks);
+    w->gate = w->settled_marks = NULL;
+    wnw__bridge_queries_free(&l->queries);
     l->lost = false;
     if (l->written)
         memset(l->written, 0, (size_t)l->k.n_stream * (size_t)l->k.n_cell);
@@ -100,6 +105,7 @@ void wnw__wrap_layer_free(struct wnw__bridge_layer *l)
         return;
     wnw__wrap_layer_clear(l);
     ggml_backend_free(l->wrap->mover);
+    free(l->wrap->sinks);
     free(l->wrap);
     l->wrap = NULL;
 }

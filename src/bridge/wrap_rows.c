@@ -38,8 +38,7 @@ static void rows_of(struct ggml_tensor *t, const struct wnw__bridge_layer *l, bo
                               .data = wnw__wrap_layer_at(l->wrap, is_v)};
 }
 
-/* Reads all rows of keys or values; *out is released with free. */
-static int read_rows(const struct wnw__bridge_layer *l, bool is_v, uint8_t **out)
+int wnw__wrap_rows_fetch(const struct wnw__bridge_layer *l, bool is_v, uint8_t **out)
 {
     struct ggml_tensor t;
     const size_t n = l->wrap->buffer ? head_bytes(l, is_v) * (size_t)rows_there(l) : 0;
@@ -156,7 +155,7 @@ int wnw__wrap_rows_begin(struct wnw__bridge_layer *l)
     w->heads = calloc((size_t)n_heads(l), sizeof *w->heads);
     if (!w->heads)
         return wnw__fail(WNW_E_NOMEM, "no memory for the heads of layer %d", (int)l->il);
-    int rc = w->holes ? read_rows(l, false, &keys) : WNW_OK;
+    int rc = w->holes ? wnw__wrap_rows_fetch(l, false, &keys) : WNW_OK;
     if (rc == WNW_OK)
         rc = list_all(l, keys);
     free(keys);
@@ -461,6 +460,30 @@ int wnw__wrap_rows_spread(struct wnw__bridge_layer *l)
     return WNW_OK;
 }
 
+int wnw__wrap_rows_put(struct wnw__bridge_layer *l)
+{
+    const struct wnw__kv_layer *kv = &l->rows.layers[0];
+    WNW_TRY(wnw__wrap_rows_begin(l));
+    WNW_TRY(wnw__wrap_rows_settle(l, 0, 0, 0));
+    for (int is_v = 0; is_v < 2; is_v++) {
+        const size_t bytes = head_bytes(l, is_v);
+        const uint8_t *from = is_v ? kv->v : kv->k;
+        struct ggml_tensor t;
+        uint8_t *rows;
+        if (bytes == 0)
+            continue;
+        WNW_TRY(wnw__wrap_rows_fetch(l, is_v, &rows));
+        for (int32_t i = 0; i < n_heads(l); i++)
+            for (int32_t j = 0; j < l->wrap->heads[i].n && j < kv->len[i]; j++)
+                memcpy(rows + (size_t)l->wrap->heads[i].row[j] * bytes,
+                       from + (size_t)(kv->off[i] + j) * bytes, bytes);
+        rows_of(&t, l, is_v);
+        ggml_backend_tensor_set(&t, rows, 0, bytes * (size_t)rows_there(l));
+        free(rows);
+    }
+    return WNW_OK;
+}
+
 /* ---- As libllama sees it ---- */
 
 /* The head, and in *cell the cell, of part i of a tensor's rows of heads. */
@@ -476,7 +499,7 @@ int wnw__wrap_rows_read(const struct wnw__bridge_tensor *t, size_t at, size_t n,
     const struct wnw__bridge_layer *l = t->layer;
     const size_t bytes = head_bytes(l, t->is_v);
     uint8_t *rows;
-    WNW_TRY(read_rows(l, t->is_v, &rows));
+    WNW_TRY(wnw__wrap_rows_fetch(l, t->is_v, &rows));
     for (size_t end = at + n; at < end;) {
         const size_t i = at / bytes, in = at % bytes, part = bytes - in < end - at ? bytes - in : end - at;
         int32_t cell;
@@ -501,7 +524,7 @@ static int write_parts(struct wnw__bridge_tensor *t, size_t first, size_t n, con
     uint8_t *rows;
     const size_t bytes = head_bytes(l, t->is_v), n_cell = n / (size_t)l->n_head + 2;
     WNW_TRY(wnw__wrap_rows_settle(l, 0, l->k.n_stream, n_cell < INT32_MAX ? (int32_t)n_cell : INT32_MAX / 2));
-    WNW_TRY(read_rows(l, t->is_v, &rows));
+    WNW_TRY(wnw__wrap_rows_fetch(l, t->is_v, &rows));
     int rc = WNW_OK;
     for (size_t i = 0; i < n && rc == WNW_OK; i++) {
         int32_t cell;
@@ -568,6 +591,37 @@ int64_t wnw__wrap_entries(const struct wnw__bridge_layer *l)
     for (int32_t i = 0; i < n_heads(l); i++)
         n += l->wrap->heads[i].n;
     return n;
+}
+
+/* Whether the layer has no entry left. */
+static bool is_empty(const struct wnw__bridge_layer *l)
+{
+    return wnw__wrap_entries(l) == 0;
+}
+
+static int forget_head(struct wnw__bridge_layer *l, int32_t ih, const bool *dead)
+{
+    const struct wnw__wrap_head *h = &l->wrap->heads[ih];
+    int32_t n = 0, *out = malloc(((size_t)h->n + 1) * sizeof *out);
+    if (!out)
+        return wnw__fail(WNW_E_NOMEM, "no memory to free entries of layer %d", (int)l->il);
+    for (int32_t i = 0; i < h->n; i++)
+        if (dead[h->cell[i]])
+            out[n++] = h->cell[i];
+    const int rc = n > 0 ? wnw__wrap_rows_drop(l, 0, ih, out, n) : WNW_OK;
+    free(out);
+    return rc;
+}
+
+int wnw__wrap_forget(struct wnw__bridge_layer *l, const bool *dead)
+{
+    for (int32_t ih = 0; l->wrap->ragged && ih < l->n_head; ih++)
+        WNW_TRY(forget_head(l, ih, dead));
+    for (int32_t cell = 0; l->written && !l->wrap->ragged && cell < l->k.n_cell; cell++)
+        l->written[cell] = l->written[cell] && !dead[cell];
+    if (is_empty(l))
+        wnw__wrap_layer_clear(l);
+    return WNW_OK;
 }
 
 uint64_t wnw__wrap_bytes(const struct wnw__bridge_layer *l)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Running a graph on X, and the rest of a backend, which is X's. */
+#include "bridge/bridge_impl.h"
 #include "bridge/wrap.h"
 
 #include <stdlib.h>
@@ -204,13 +205,56 @@ static int forget_graph(struct wnw__wrap_run *r)
                                          : wnw__fail(WNW_E_BACKEND, "%s computes nothing", r->w->name);
 }
 
+/* libllama's graph with the copies that a policy wants. */
+static enum ggml_status run_tapped(struct wnw__wrap_run *r, struct wnw__wrap_look *look)
+{
+    struct ggml_cgraph *graph = look->graph;
+    const int n = ggml_graph_n_nodes(graph);
+    const size_t size = ggml_graph_overhead_custom((size_t)(n + wnw__wrap_taps_count(look->taps)), false);
+    void *memory = malloc(size);
+    struct ggml_context *ctx =
+        memory
+            ? ggml_init((struct ggml_init_params){.mem_size = size, .mem_buffer = memory, .no_alloc = true})
+            : NULL;
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    if (ctx) {
+        struct ggml_cgraph *run =
+            ggml_new_graph_custom(ctx, (size_t)(n + wnw__wrap_taps_count(look->taps)), false);
+        for (int i = 0; i < n; i++) {
+            wnw__wrap_taps_add(look->taps, run, ggml_graph_node(graph, i));
+            ggml_graph_add_node(run, ggml_graph_node(graph, i));
+        }
+        status = wnw__wrap_pointed(r, graph, run);
+        ggml_free(ctx);
+    } else {
+        wnw__log(WNW_LOG_WARN, "winnow: no memory for a graph of %d nodes", n);
+    }
+    free(memory);
+    return status;
+}
+
+static enum ggml_status run_graph(struct wnw__wrap_run *r, struct wnw__wrap_look *look)
+{
+    return look->ragged ? wnw__wrap_graph_run(r, look)
+           : look->taps ? run_tapped(r, look)
+                        : wnw__wrap_pointed(r, look->graph, look->graph);
+}
+
 static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph *graph)
 {
     struct wnw__bridge_backend *b = backend->context;
     struct wnw__wrap_run *r = b->wrap;
     struct wnw__wrap_look look;
+    struct wnw__wrap_watched watched = {.watched = false};
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     int rc = wnw__wrap_look(&look, b, graph);
+    if (rc == WNW_OK)
+        rc = wnw__wrap_watch(&watched, b, &look);
+    if (rc == WNW_OK && watched.watched) { /* layers may have become ragged */
+        wnw__wrap_look_free(&look);
+        rc = wnw__wrap_look(&look, b, graph);
+    }
+    look.taps = watched.taps;
     if (rc == WNW_OK)
         rc = note_written(r, &look);
     if (rc == WNW_OK && look.ragged)
@@ -218,8 +262,10 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
     else if (rc == WNW_OK)
         rc = forget_graph(r);
     if (rc == WNW_OK)
-        status = look.ragged ? wnw__wrap_graph_run(r, &look) : wnw__wrap_pointed(r, graph, graph);
+        status = run_graph(r, &look);
     else
+        wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
+    if (wnw__wrap_watch_end(&watched, b, status == GGML_STATUS_SUCCESS) != WNW_OK)
         wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
     wnw__wrap_look_free(&look);
     return status;
@@ -241,7 +287,7 @@ static void free_backend(ggml_backend_t backend)
 {
     struct wnw__bridge_backend *b = backend->context;
     struct wnw__wrap_run *r = b->wrap;
-    struct wnw__wrap_memory *const memory[] = {&r->kept, &r->scratch, &r->packed};
+    struct wnw__wrap_memory *const memory[] = {&r->kept, &r->scratch, &r->packed, &r->taps};
     ggml_backend_synchronize(r->x);
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         wnw__wrap_buffer_drop(r->w, memory[i]->buffer);
@@ -250,6 +296,9 @@ static void free_backend(ggml_backend_t backend)
     for (int32_t i = 0; i < b->n_cache; i++)
         wnw__bridge_cache_release(b->caches[i]);
     free(b->caches);
+    wnw__bridge_watch_free(&b->watch);
+    wnw__bridge_notes_free(&b->notes);
+    free(b->watch_own);
     free(r);
     free(b);
     free(backend);
@@ -375,6 +424,14 @@ ggml_backend_t wnw__wrap_backend_new(struct wnw__wrap *w)
     *r = (struct wnw__wrap_run){
         .w = w, .x = x, .freed = wnw__wrap_frees(), .at_once = wnw__bridge_is_set("WINNOW_RAGGED_AT_ONCE")};
     b->wrap = r;
+    b->n_threads = 1;
+    int rc = wnw__bridge_watch_set_from_environment(&b->watch);
+    if (rc == WNW_OK && b->watch.policy)
+        rc = wnw__wrap_check_policy(b, b->watch.policy, &b->watch.needs);
+    if (rc != WNW_OK) {
+        wnw__log(WNW_LOG_WARN, "winnow: nothing is compressed: %s", wnw_last_error());
+        wnw__bridge_watch_clear(&b->watch);
+    }
     *backend = (struct ggml_backend){
         .guid = guid(),
         .iface = {.get_name = get_name,

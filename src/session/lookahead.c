@@ -2,6 +2,7 @@
 /* Queries of tokens that are yet to come, for scorers that look at the cache through them. */
 #include "observe/recorders.h"
 #include "observe/window.h"
+#include "plan/compress.h"
 #include "session/session.h"
 
 #include <string.h>
@@ -18,7 +19,13 @@ static int compress(wnw_session *copy, double budget)
     if (!(size.ratio > 0 && size.ratio < 1))
         return WNW_OK;
     WNW_TRY(wnw_policy_parse(&policy, copy_policy, NULL));
-    int rc = wnw__session_plan(copy, policy, &size, 0, &plan, &report);
+    const wnw_policy *const one = policy;
+    struct wnw__plan_source src;
+    int rc = wnw__session_source_plain(&src, copy);
+    if (rc == WNW_OK) {
+        rc = wnw__plan_make_many(&plan, &one, &size, 1, &src, &report);
+        wnw__source_close(&src);
+    }
     if (rc == WNW_OK)
         rc = wnw__session_apply(copy, plan, -1, &report);
     wnw_plan_free(plan);

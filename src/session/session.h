@@ -50,6 +50,10 @@ struct wnw_session {
 /* Opens the source of observations of the session's present cache, which wnw__source_close closes. It borrows s and looks
  * at it on the thread that s belongs to. */
 int wnw__session_source(struct wnw__plan_source *src, wnw_session *s);
+/* The same without tokens to come, for the copy that generates them. */
+int wnw__session_source_plain(struct wnw__plan_source *src, wnw_session *s);
+/* Whose source it is; both kinds. */
+wnw_session *wnw__session_of_source(const struct wnw__plan_source *src);
 
 /* The bytes of keys and values in layers on which policies act, once the plan is applied with tight storage. */
 int wnw__session_allocated(uint64_t *bytes, const wnw_session *s, const wnw_plan *plan);
@@ -93,7 +97,8 @@ void wnw__session_end_observing(wnw_session *s);
  * that is already recording changes nothing. E_ARG: there is no such type, or policies ask for it. */
 int wnw__session_record(wnw_session *s, const char *name, bool record);
 
-/* ---- From a policy to a smaller cache: plan, apply, and give new positions where the policy wants them (apply.c) ---- */
+/* ---- From a policy to a smaller cache: plan (compress.c), apply,
+ * and give new positions where the policy wants them (apply.c) ---- */
 
 /* As wnw_session_plan and wnw_session_apply. ratio_base: entries per head that a ratio counts, 0 = the
  * entries there. room: number of coming tokens per head whose place may stay allocated; negative = tight

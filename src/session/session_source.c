@@ -24,13 +24,6 @@ static int second_pass(const struct wnw__plan_source *src, const wnw_needs *need
     return wnw__second_pass_run(&o->pass, o->s, needs, warning);
 }
 
-static int look_ahead(const struct wnw__plan_source *src, int32_t n, double budget, float *queries,
-                      int32_t *made)
-{
-    const struct owner *o = wnw__source_owner(src);
-    return wnw__look_ahead(o->s, n, budget, queries, made);
-}
-
 static int allocated(const struct wnw__plan_source *src, const wnw_plan *plan, uint64_t *bytes)
 {
     const struct owner *o = wnw__source_owner(src);
@@ -67,7 +60,6 @@ static int open_source(struct wnw__plan_source *src, wnw_session *s, struct owne
                         .n_f16 = wnw__cache_f16_after(&s->cache, 0)},
         .profile = s->profile,
         .second_pass = second_pass,
-        .look_ahead = look_ahead,
         .allocated = allocated,
     };
     const struct wnw__source_of of = {
@@ -87,7 +79,7 @@ static int open_source(struct wnw__plan_source *src, wnw_session *s, struct owne
     return wnw__source_open(src, &of);
 }
 
-int wnw__session_source(struct wnw__plan_source *src, wnw_session *s)
+int wnw__session_source_plain(struct wnw__plan_source *src, wnw_session *s)
 {
     struct owner *owner = calloc(1, sizeof *owner);
     *src = (struct wnw__plan_source){0};
@@ -100,4 +92,10 @@ int wnw__session_source(struct wnw__plan_source *src, wnw_session *s)
         free(owner);
     }
     return rc;
+}
+
+wnw_session *wnw__session_of_source(const struct wnw__plan_source *src)
+{
+    const struct owner *o = wnw__source_owner(src);
+    return o->s;
 }

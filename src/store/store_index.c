@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 /* Transactions are short; who waits longer than this waits for a program that hangs. */
 enum { INDEX_VERSION = 1, WAIT_MS = 5000, TOUCH_MS = 50 };
 
+#define REPAIR  "; `winnow store check` sets it aside and makes one from the documents"
 #define COLUMNS "name, n_tokens, bytes, made, used, fingerprint, policy"
 
 /* ---- SQLite ---- */
@@ -21,7 +23,7 @@ static int failed(const wnw_store *store, int code)
     const int rc = code == SQLITE_NOMEM ? WNW_E_NOMEM : damaged ? WNW_E_FORMAT : WNW_E_IO;
     return wnw__fail(rc, "the index of the store '%.200s': %s%s", store->folder,
                      store->db && !damaged ? sqlite3_errmsg(store->db) : sqlite3_errstr(code),
-                     damaged ? "; `winnow store check` sets it aside and makes one from the documents" : "");
+                     damaged ? REPAIR : "");
 }
 
 static int execute(wnw_store *store, const char *sql)
@@ -137,10 +139,26 @@ static int look(wnw_store *store, bool *made)
     return WNW_OK;
 }
 
+/* A folder, a FIFO or a link to nothing under the name of a file that SQLite would open. */
+static int check_regular(const wnw_store *store, const char *name)
+{
+    struct stat st, end;
+    char *path = wnw__store_path(store->folder, name);
+    if (!path)
+        return WNW_E_NOMEM;
+    const bool odd = lstat(path, &st) == 0 && (stat(path, &end) != 0 || !S_ISREG(end.st_mode));
+    free(path);
+    return odd ? wnw__fail(WNW_E_FORMAT, "the index of the store '%.200s': '%s' is no regular file" REPAIR,
+                           store->folder, name)
+               : WNW_OK;
+}
+
 int wnw__index_open(wnw_store *store, bool *made)
 {
-    char *path = wnw__store_path(store->folder, "index.sqlite");
     *made = false;
+    WNW_TRY(check_regular(store, "index.sqlite"));
+    WNW_TRY(check_regular(store, "index.sqlite-journal"));
+    char *path = wnw__store_path(store->folder, "index.sqlite");
     if (!path)
         return WNW_E_NOMEM;
     store->read_only = access(store->folder, W_OK) != 0;

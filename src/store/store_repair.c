@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* E_FORMAT where SQLite cannot read the index. */
 static int look_at_index(wnw_store *store)
@@ -19,6 +20,17 @@ static int look_at_index(wnw_store *store)
     return rc;
 }
 
+/* Moves what has this name aside, also where it is a folder or a link to nothing. */
+static int set_aside(const char *folder, const char *name)
+{
+    struct stat st;
+    char *path = wnw__store_path(folder, name);
+    const bool is_there = path && lstat(path, &st) == 0;
+    const int rc = path ? WNW_OK : WNW_E_NOMEM;
+    free(path);
+    return is_there ? wnw__store_set_aside(folder, name) : rc;
+}
+
 int wnw_store_repair(const char *folder)
 {
     WNW_REQUIRE(folder);
@@ -29,10 +41,8 @@ int wnw_store_repair(const char *folder)
     const bool damaged = rc == WNW_E_FORMAT;
     if (damaged) {
         /* The journal first: it would be played back into the new index. */
-        rc = wnw__store_has_file(&own, "index.sqlite-journal")
-                 ? wnw__store_set_aside(folder, "index.sqlite-journal")
-                 : WNW_OK;
-        rc = rc == WNW_OK ? wnw__store_set_aside(folder, "index.sqlite") : rc;
+        rc = set_aside(folder, "index.sqlite-journal");
+        rc = rc == WNW_OK ? set_aside(folder, "index.sqlite") : rc;
     }
     if (rc == WNW_OK && damaged) {
         rc = wnw_store_open(&store, folder, 0);

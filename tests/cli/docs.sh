@@ -40,7 +40,7 @@ def check_links(path, text):
 
 def check_files(path, text):
     """`dir/name`, `name.c` and the like; a * or <...> stands for any."""
-    folders = [".", "src", "share", "app", "bench", "calibration", "eval", "perturb", "cli", "tests", "docs", "docs/research", "docs/reference", "docs/internals", "scripts", "examples", "include", "scripts/keepsets", "bench/peers"] + glob.glob("eval/*/") + glob.glob("src/*/") + glob.glob("src/*/*/")
+    folders = [".", "src", "share", "app", "bench", "calibration", "eval", "perturb", "cli", "tests", "docs", "docs/research", "docs/reference", "docs/internals", "scripts", "examples", "include", "scripts/keepsets", "bench/peers"] + glob.glob("tests/*/") + glob.glob("eval/*/") + glob.glob("src/*/") + glob.glob("src/*/*/")
     for name in re.findall(r"`([\w./*-]+\.(?:c|h|md|sh|py|def|txt|csv)|(?:src|app|bench|calibration|eval|perturb|cli|tests|docs|scripts|examples)/[\w./*-]*)`", text):
         if re.search(r"(^|[/_])(x|NAME|PART)\.(c|sh)$", name) and os.path.isdir(os.path.dirname(name) or "."):
             continue  # what the reader is adding
@@ -50,7 +50,7 @@ def check_files(path, text):
 
 def check_tests(path, text):
     for name in re.findall(r"`((?:unit|model)_[a-z_0-9]+)`", text) if path in ("CONTRIBUTING.md", "docs/internals/which-test.md") else []:
-        if not glob.glob(f"tests/{name}.c"):
+        if not glob.glob(f"tests/{name.replace('_', '/', 1)}.c"):
             faults.append(f"{path}: there is no test {name}")
 
 

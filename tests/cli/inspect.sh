@@ -58,7 +58,7 @@ json 'its tokens' "$work/page" "o['answer']['ids'] == json.load(open('$work/aske
 json 'its shares' "$work/page" "(lambda a: all(abs(d + b - 100000) <= 2 for d, b in zip(a['document'], a['behind'])) and all(abs(sum(r[1::2]) - d) <= len(r) + o['n'] / 2 for r, d in zip(a['mass'], a['document'])) and all(r[1::2] == sorted(r[1::2], reverse=True) for r in a['mass']))(o['answer'])"
 json 'of entries that are there' "$work/page" "set(p for r in o['answer']['mass'] for p in r[::2]) <= set(p for l in json.load(open('$work/b.wkv.said'))['layers'] for h in l['heads'] for p in h)"
 if command -v chromedriver >/dev/null && command -v chromium >/dev/null; then
-    python3 tests/check_inspect.py "${pages[@]:1}" >"$work/said" 2>&1 || fail "pages: $(tail -n 5 "$work/said")"
+    python3 tests/lib/check_inspect.py "${pages[@]:1}" >"$work/said" 2>&1 || fail "pages: $(tail -n 5 "$work/said")"
 fi
 bad 'an answer of a plan' 'no stored document' inspect "$work/a.json" -m "$model" --answer 'Who?' -o "$made/page.html"
 bad 'without a model' 'name it with -m' inspect "$work/b.wkv" --answer 'Who?' -o "$made/page.html"

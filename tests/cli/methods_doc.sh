@@ -15,10 +15,10 @@ python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' docs/images/
 sed 's/`keydiff-shares`/`keydiff-other`/' "$work/page" | python3 scripts/choice_tree.py --check 2>/dev/null && fail 'another choice is the same picture'
 awk '{ print } /^\| everything else/ { for (i = 0; i < 4; i++) print "| question " i " | `full` | | |" }' "$work/page" | python3 scripts/choice_tree.py --check 2>"$work/err"
 grep -q 'at most 6' "$work/err" || fail "nine questions: $(cat "$work/err")"
-# Every preset and part has its section, every part says what it computes.
+# Every preset has a row and a recipe that is it, every part has a section and says what it computes.
 good 'list' methods && {
     for name in $(awk '/^Presets:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }' "$work/out"); do
-        grep -qx "### Preset $name" "$work/page" || fail "preset $name has no section"
+        [ "$(grep -c "^| \`$name\` |" "$work/page")" -ge 2 ] || fail "preset $name has no row"
     done
     for name in $(awk '/^Scorers:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }' "$work/out"); do
         grep -qx "### Scorer $name" "$work/page" || fail "scorer $name has no section"

@@ -137,7 +137,7 @@ done
 # Profiles: a named one is refused, one that is found is passed over.
 make_profile() { # FINGERPRINT
     # shellcheck disable=SC2046
-    python3 "$(dirname "$0")/../make_profile.py" layers "$1" $(cat "$work/numbers") >"$work/layers.json"
+    python3 "$(dirname "$0")/../lib/make_profile.py" layers "$1" $(cat "$work/numbers") >"$work/layers.json"
 }
 with() { printf '%s\n' run -m "$work/$1/m.gguf" -t 1 -f "$work/doc.txt" -n 2 --policy 'compresskv:heads=all' --budget 40 --profile "$work/layers.json"; }
 make_profile "$first"

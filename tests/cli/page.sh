@@ -14,7 +14,7 @@ pages=() n=0
 # page NAME "MAKE OPTIONS" "REPORT OPTIONS" WORD...
 page() {
     n=$((n + 1))
-    python3 tests/make_results.py $2 "$work/run$n" || fail "$1: made-up results"
+    python3 tests/lib/make_results.py $2 "$work/run$n" || fail "$1: made-up results"
     good "$1" report "$work/run$n" $3 --json && cp "$work/out" "$work/page$n.json"
     pages+=(-- "$work/run$n/report.html" "$work/page$n.json" "${@:4}")
     grep -q "$work" "$work/run$n/report.html" && fail "$1: the page has a path of this machine"
@@ -25,8 +25,8 @@ page 'one method with few samples' '--one' '' few
 page 'options' '--options' '' few options
 page 'thirty methods with long names at eight lengths' '--many' '' faint few
 
-python3 tests/make_results.py --small "$work/one"
-python3 tests/make_results.py --small --model other "$work/two"
+python3 tests/lib/make_results.py --small "$work/one"
+python3 tests/lib/make_results.py --small --model other "$work/two"
 good 'two runs' report "$work/one" "$work/two" -o "$work/both.html" --json && cp "$work/out" "$work/both.json"
 pages+=(-- "$work/both.html" "$work/both.json" two few)
 
@@ -36,5 +36,5 @@ good 'perturbation' eval --study perturbation -m "$tiny/tiny-llama.gguf" -t 1 --
 grep -q "$work" "$work/study/report.html" && fail 'perturbation: the page has a path of this machine'
 pages+=(-- "$work/study/report.html" "$work/study.json" perturbation)
 
-python3 tests/check_page.py "${pages[@]:1}" >"$work/said" 2>&1 || fail "pages: $(tail -n 5 "$work/said")"
+python3 tests/lib/check_page.py "${pages[@]:1}" >"$work/said" 2>&1 || fail "pages: $(tail -n 5 "$work/said")"
 finish

@@ -13,7 +13,7 @@ make() { # FILE KIND FINGERPRINT [SETTINGS]
     shift 3
     mkdir -p "$(dirname "$file")"
     # shellcheck disable=SC2086
-    python3 "$tests/make_profile.py" "$kind" "$print" $shape "$@" >"$file"
+    python3 "$tests/lib/make_profile.py" "$kind" "$print" $shape "$@" >"$file"
 }
 checked() { # good|bad ARGS for them, then those of plan
     local how=$1 name=$2 pattern=$3

@@ -6,7 +6,7 @@ need_file "$model"
 tests=$(dirname "$0")/..
 export WINNOW_CACHE=$work/cache # nobody's own profiles
 for kind in srh layers compiler; do
-    python3 "$tests/make_profile.py" "$kind" 0123456789abcdef0123456789abcdef 3 4 2 32 >"$work/$kind.json"
+    python3 "$tests/lib/make_profile.py" "$kind" 0123456789abcdef0123456789abcdef 3 4 2 32 >"$work/$kind.json"
 done
 
 good 'srh' profile show "$work/srh.json" && {

@@ -4,7 +4,7 @@
 # looks at the page in a browser.
 . "$(dirname "$0")/lib.sh"
 
-python3 tests/make_results.py --small "$work/whole" || fail 'made-up results'
+python3 tests/lib/make_results.py --small "$work/whole" || fail 'made-up results'
 good 'a run' report "$work/whole"
 for file in report.html summary.txt summary.csv maps.csv; do
     [ -s "$work/whole/$file" ] || fail "no $file"
@@ -200,7 +200,7 @@ PY
 python3 "$work/check.py" "$work/whole" "$work/whole.json" 2>"$work/err" || fail "statistics: $(tail -n 3 "$work/err")"
 
 # ---- Two protocols in one table of a paper: the context alone, and where the question is known ----
-python3 tests/make_results.py "$work/modes"
+python3 tests/lib/make_results.py "$work/modes"
 good 'two protocols' report "$work/modes" --json
 python3 - "$work/out" 2>"$work/err" <<'PY' || fail "areas: $(tail -n 3 "$work/err")"
 import json, math, sys
@@ -255,7 +255,7 @@ bad 'unknown score of maps' "--niah-score 'kl' is unknown" report "$work/whole" 
 good 'all maps again' report "$work/whole"
 
 # More maps than a page has room for: it stays small, has the tasks' own scores first and names what it left out.
-python3 tests/make_results.py --wide "$work/wide"
+python3 tests/lib/make_results.py --wide "$work/wide"
 good 'many maps' report "$work/wide"
 page_data "$work/wide/report.html" "$work/page.json"
 [ "$(wc -c <"$work/wide/report.html")" -lt 2000000 ] || fail "many maps: the page has $(wc -c <"$work/wide/report.html") bytes"
@@ -271,7 +271,7 @@ PY
 
 # ---- Shards ----
 for i in 0 1 2; do
-    python3 tests/make_results.py --small "$work/shard$i" --shard $i/3
+    python3 tests/lib/make_results.py --small "$work/shard$i" --shard $i/3
 done
 good 'shards' report "$work/shard2" "$work/shard0" "$work/shard1" -o "$work/merged.html" --json --compare snapkv,lagkv
 cat >"$work/same.py" <<'PY'
@@ -285,7 +285,7 @@ sys.exit(a != b)
 PY
 python3 "$work/same.py" "$work/whole.json" "$work/out" || fail 'shards are not what the whole run is'
 [ ! -e "$work/shard0/report.html" ] || fail 'a shard got a report of its own'
-python3 tests/make_results.py --small "$work/other" --model other-model
+python3 tests/lib/make_results.py --small "$work/other" --model other-model
 good 'two runs' report "$work/whole" "$work/other" -o "$work/both.html" --json
 json 'two runs' "$work/out" 'len(o["runs"]) == 2 and {r["model"] for r in o["runs"]} == {"smollm2-135m", "other-model"}'
 page_data "$work/both.html" "$work/page.json"
@@ -338,7 +338,7 @@ else:
 PY
 good 'the page again' report "$work/whole"
 python3 "$work/page.py" "$work/whole/report.html" plain 2>"$work/err" || fail "the page: $(cat "$work/err")"
-python3 tests/make_results.py --small "$work/hostile" --hostile
+python3 tests/lib/make_results.py --small "$work/hostile" --hostile
 good 'hostile texts' report "$work/hostile"
 python3 "$work/page.py" "$work/hostile/report.html" hostile 2>"$work/err" || fail "hostile: $(cat "$work/err")"
 # Files of a folder that are none: a pipe is not waited for, a device is not read.

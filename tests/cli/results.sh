@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE=1
 python3 scripts/records.py --check --winnow "$WINNOW" || fail 'pages, numbers and records differ'
 
 # ---- Packed results ----
-python3 tests/make_results.py --small "$work/run" || fail 'made-up results'
+python3 tests/lib/make_results.py --small "$work/run" || fail 'made-up results'
 good 'a run' report "$work/run" --json
 cp "$work/out" "$work/plain.json"
 cp "$work/run/summary.csv" "$work/plain.csv"
@@ -46,8 +46,8 @@ for name, part, command in (("whole", lines, []), ("s1", lines[::2], ["--shard",
     (work / name / "results.jsonl").write_text("".join(part))
 (tree / "share/profiles/model/kind.json").write_text(json.dumps({"results": {"list": [1, 2.5, 4], "a b": 0.25, "t": [[3, 2, 1]]}}))
 (tree / "docs/src/research/page.md").write_text(
-    f"# Page\n\nFull {{{{whole:agnostic/all/full/full/score}}}} of {{{{whole:agnostic/all/full/full/score n}}}}; {{{{whole:contrast/0 whole}}}}; "
-    f"{{{{whole:agnostic/all/{a}/ratio=0.5/less_full ci}}}}; {{{{profile:model/kind/list/1 2}}}} {{{{profile:model/kind/a~b 2}}}} "
+    f"<!-- A = whole:agnostic/all/ -->\n# Page\n\nFull {{{{whole:agnostic/all/full/full/score}}}} of {{{{/score n}}}}; {{{{whole:contrast/0 whole}}}}; "
+    f"{{{{A:{a}/ratio=0.5/less_full ci}}}}; {{{{profile:model/kind/list/1 2}}}} {{{{profile:model/kind/a~b 2}}}} "
     "{{count:model/kind/list/above:2 0}} {{common:model/kind,model/kind/t/layer:2 0}}\n")
 PY
 printf '{"v": 1, "key": "torn' >>"$work/s1/results.jsonl"
@@ -74,6 +74,24 @@ assert text.startswith("<!-- Rendered from docs/src/research/page.md"), text
 assert want in text, (want, text)
 assert f"; {row['delta']:.1f} ({row['lo']:.1f} .. {row['hi']:.1f}); 2.50 0.25 2 100" in text, text
 PY
+# Tables of times: chosen rows and columns, numbers flush right; what is not there is named.
+mkdir -p "$tree/records/speed"
+printf '# a command\nmachine,what,tokens/s\nA,first words,1.5x\nB,second,2x\n' >"$tree/records/speed/times.csv"
+table() { # OPTIONS
+    printf '# Page\n\n{{table %s}}\n' "$1" >"$tree/docs/src/research/times.md"
+    records --render
+}
+table 'times' || fail "a table of times: $(cat "$work/err")"
+grep -qx '| B | second | 2x |' "$tree/docs/research/times.md" || fail "not the whole file: $(cat "$tree/docs/research/times.md")"
+table 'times what=first_words show=tokens/s' || fail "a chosen row: $(cat "$work/err")"
+[ "$(tail -3 "$tree/docs/research/times.md")" = '| tokens/s |
+|---:|
+| 1.5x |' ] || fail "not the row: $(cat "$tree/docs/research/times.md")"
+for wrong in 'other' 'times machine=C' 'times show=size'; do
+    table "$wrong" && fail "{{table $wrong}} was rendered"
+    grep -q 'docs/src/research/times.md: .*records/speed/' "$work/err" || fail "{{table $wrong}}: $(cat "$work/err")"
+done
+rm "$tree/docs/src/research/times.md" "$tree/docs/research/times.md"
 # The rule of verdicts, by hand: 0.01 * 3, 0.02 * 2, 0.03 * 1 (never below the one before).
 python3 - "$tree/scripts" <<'PY' || fail 'verdicts do not follow their rule'
 import sys

@@ -206,6 +206,17 @@ for damage in 'printf xxxxxxxxxxxxxxxxxxxxxxxx | dd of="$store/index.sqlite" con
     cmp -s "$work/damaged" "$store/unreadable/index.sqlite" || fail "the damaged index is lost: $damage"
     found "after it: $damage" 1
 done
+# What is no file in the place of the index, and of its journal.
+for odd in 'mkdir' 'mkfifo' 'ln -s /nonexistent/index' 'ln -s .' 'ln -s /dev/zero'; do
+    for name in index.sqlite index.sqlite-journal; do
+        rm -rf "$store/unreadable" "${store:?}/$name"
+        $odd "$store/$name"
+        bad "$name by $odd" "'$name' is no regular file; .winnow store check. sets it aside" store list "$store"
+        whole "$name by $odd" 0 '^3 documents are whole, 0'
+        [ -e "$store/unreadable/$name" ] || [ -L "$store/unreadable/$name" ] || fail "$name by $odd is lost"
+        found "after $name by $odd" 1
+    done
+done
 mkdir "$work/foreign" && sql "$work/foreign/index.sqlite" 'CREATE TABLE bookmarks (x)' && cp "$work/foreign/index.sqlite" "$work/bookmarks"
 bad 'the database of another program' 'another program' run -m "$model" --context-only -f "$doc" -p 'Who?' --store "$work/foreign"
 bad 'checking it' 'another program' store check "$work/foreign"

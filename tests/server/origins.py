@@ -3,7 +3,7 @@
 """Who may ask `winnow serve`: origins.py WINNOW
 
 Pages of others, and names of hosts that the server does not have, get 403 on every route, llama.cpp's included, and nothing of what they ask is done; programs,
-`winnow ctl` and the server's own page go on. All forms of hosts and origins: tests/unit_origins.c.
+`winnow ctl` and the server's own page go on. All forms of hosts and origins: tests/unit/origins.c.
 """
 import itertools
 import json

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Our devices around another device of ggml, here the CPU: names, memory that grows with what is used and goes back when entries
+ * are dropped, and what comes out with entries dropped in each head others. What libllama does with sequences there is in
+ * model/bridge_state.c.
+ */
+#include "helpers.h"
+#include "llamas.h"
+#include "peek_wrap.h"
+#include "rounding.h"
+#include "winnow_bridge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_PROMPT = 300, N_SINGLE = 6, N_BATCH = 20, N_AFTER = N_SINGLE + N_BATCH };
+
+static const char *const models[] = {"tiny/tiny-qwen2-f32.gguf", "tiny/tiny-qwen3-f32.gguf",
+                                     "tiny/tiny-gemma3-f32.gguf", "tiny/tiny-llama-mqa.gguf"};
+
+/* ---- Names ---- */
+
+static void test_names(void **state)
+{
+    (void)state;
+    assert_int_equal(wnw_bridge_wrap("CPU,Vulkan7"), WNW_E_ARG); /* all of them, or none */
+    assert_null(ggml_backend_dev_by_name("WINNOW0"));
+    assert_int_equal(wnw_bridge_wrap("CPU,CPU"), WNW_E_ARG);
+    assert_null(ggml_backend_dev_by_name("WINNOW0"));
+    assert_ok(wnw_bridge_wrap("CPU"));
+    assert_non_null(ggml_backend_dev_by_name("WINNOW0"));
+    assert_string_equal(ggml_backend_dev_description(ggml_backend_dev_by_name("WINNOW0")),
+                        "winnow around CPU");
+    assert_int_equal(wnw_bridge_wrap("CPU"), WNW_E_ARG);
+    assert_non_null(strstr(wnw_last_error(), "named twice"));
+    assert_int_equal(wnw_bridge_wrap("Vulkan7"), WNW_E_ARG);
+    assert_non_null(strstr(wnw_last_error(), "no device 'Vulkan7'"));
+    assert_non_null(strstr(wnw_last_error(), "CPU"));
+    assert_int_equal(wnw_bridge_wrap(""), WNW_E_ARG);
+    assert_int_equal(wnw_bridge_wrap("rpc:nowhere"), WNW_E_ARG);
+    assert_non_null(strstr(wnw_last_error(), "no address"));
+    assert_int_equal(wnw_bridge_wrap("rpc:127.0.0.1:1"), WNW_E_BACKEND);
+    assert_non_null(strstr(wnw_last_error(), "127.0.0.1:1 cannot be reached"));
+    assert_int_equal(wnw_bridge_wrap("rpc:no.such.host.invalid:50052"), WNW_E_BACKEND);
+    assert_int_equal(wnw_bridge_wrap("WINNOW"), WNW_E_ARG); /* ours is around others */
+    assert_int_equal(wnw_bridge_wrap(NULL), WNW_E_ARG);
+    assert_null(ggml_backend_dev_by_name("WINNOW1"));
+}
+
+/* ---- Memory ---- */
+
+/* Bytes that layers take on the device, together. */
+static uint64_t bytes_of(struct test_llama *t)
+{
+    wnw_bridge *cache;
+    uint64_t bytes = 0;
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t->ctx));
+    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+        wnw_bridge_layer l = wnw_bridge_layer_default();
+        assert_ok(wnw_bridge_get_layer(cache, i, &l));
+        assert_int_equal(l.ragged, 1);
+        bytes += l.bytes;
+    }
+    return bytes;
+}
+
+static void decode(struct test_llama *t, int32_t from, int32_t n, float *logits)
+{
+    int32_t tokens[N_PROMPT];
+    for (int32_t i = 0; i < n; i++)
+        tokens[i] = 1 + ((from + i) * 7919 + (from + i) * (from + i) * 13) % 250;
+    test_llama_decode(t, 0, from, tokens, n, logits);
+}
+
+/* Whether an entry goes: about three of eight. */
+static bool is_out(int32_t layer, int32_t head, int32_t cell)
+{
+    const uint32_t x = ((uint32_t)cell * 2654435761u) ^ (uint32_t)(layer * 40503 + head * 9176);
+    return cell < N_PROMPT && (x * 2246822519u >> 16) % 8u < (layer == 1 ? 6u : 3u);
+}
+
+static void drop_some(struct test_llama *t)
+{
+    wnw_bridge *cache;
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t->ctx));
+    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+        wnw_bridge_layer l = wnw_bridge_layer_default(), after = l;
+        int64_t n_out = 0;
+        assert_ok(wnw_bridge_get_layer(cache, i, &l));
+        for (int32_t h = 0; h < l.n_heads; h++) {
+            int32_t out[N_PROMPT], has[N_PROMPT], n = 0, n_has;
+            assert_ok(wnw_bridge_cells(cache, i, 0, h, has, N_PROMPT, &n_has));
+            assert_cmp(n_has, <=, N_PROMPT);
+            for (int32_t j = 0; j < n_has; j++)
+                if (is_out(l.layer, h, has[j]))
+                    out[n++] = has[j];
+            assert_ok(wnw_bridge_drop(cache, i, 0, h, out, n));
+            n_out += n;
+        }
+        assert_ok(wnw_bridge_get_layer(cache, i, &after));
+        assert_int_equal(after.n_entries, l.n_entries - n_out);
+        assert_cmp(n_out, >, 0);
+    }
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    char path[4096];
+    struct test_llama t;
+    test_model_path(path, sizeof path, models[0]);
+    test_llama_open(
+        &t, path,
+        &(struct test_llama_params){.ours = true, .device = "WINNOW0", .flash = true, .n_ctx = 65536});
+    wnw_bridge *cache;
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
+    wnw_bridge_layer l = wnw_bridge_layer_default();
+    assert_ok(wnw_bridge_get_layer(cache, 0, &l));
+    const uint64_t token =
+        (uint64_t)l.entry_bytes * (uint64_t)l.n_heads * (uint64_t)wnw_bridge_n_layers(cache);
+    assert_cmp(bytes_of(&t), ==, 0);
+    decode(&t, 0, N_PROMPT, NULL);
+    const uint64_t full = bytes_of(&t);
+    assert_cmp(full, >=, N_PROMPT * token);
+    assert_cmp(full, <=, 1024 * token); /* of 65536 */
+    drop_some(&t);
+    decode(&t, N_PROMPT, 1, NULL);
+    assert_cmp(bytes_of(&t), <, full * 4 / 5);
+    llama_memory_clear(llama_get_memory(t.ctx), true);
+    assert_cmp(bytes_of(&t), ==, 0);
+    test_llama_close(&t);
+}
+
+/* ---- Entries dropped ---- */
+
+enum way { FULL, DROPPED, HIDDEN };
+
+/* Logits [N_AFTER][n_vocab] after a prompt: tokens one by one, then some at once. HIDDEN: capacities are so large that rows stay
+ * where they are, and only their numbers say that nothing sees them. */
+static float *logits_of(const char *path, const char *device, enum way way, int32_t *n_vocab)
+{
+    struct test_llama t;
+    struct wnw__wrap *w = device ? wnw__wrap_of(ggml_backend_dev_by_name(device)) : NULL;
+    const int32_t pad = w ? w->pad : 0;
+    if (way == HIDDEN) {
+        w->pad = 4096;
+        setenv("WINNOW_RAGGED_AT_ONCE", "1", 1);
+    }
+    test_llama_open(&t, path,
+                    &(struct test_llama_params){
+                        .ours = true, .device = device, .flash = true, .n_ctx = 1024, .n_threads = 1});
+    float *logits = malloc((size_t)N_AFTER * (size_t)t.n_vocab * sizeof *logits);
+    assert_non_null(logits);
+    decode(&t, 0, N_PROMPT, NULL);
+    const uint64_t before = w ? bytes_of(&t) : 0;
+    if (way != FULL)
+        drop_some(&t);
+    for (int32_t i = 0; i < N_SINGLE; i++)
+        decode(&t, N_PROMPT + i, 1, logits + (int64_t)i * t.n_vocab);
+    if (w && way == HIDDEN)
+        assert_cmp(bytes_of(&t), ==, before);
+    if (w && way == DROPPED)
+        assert_cmp(bytes_of(&t), <, before);
+    decode(&t, N_PROMPT + N_SINGLE, N_BATCH, logits + (int64_t)N_SINGLE * t.n_vocab);
+    *n_vocab = t.n_vocab;
+    test_llama_close(&t);
+    unsetenv("WINNOW_RAGGED_AT_ONCE");
+    if (w)
+        w->pad = pad;
+    return logits;
+}
+
+static void test_dropped(void **state)
+{
+    (void)state;
+    char path[4096];
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        int32_t n_vocab;
+        test_model_path(path, sizeof path, models[i]);
+        float *full = logits_of(path, "WINNOW0", FULL, &n_vocab),
+              *dropped = logits_of(path, "WINNOW0", DROPPED, &n_vocab),
+              *hidden = logits_of(path, "WINNOW0", HIDDEN, &n_vocab),
+              *ours = logits_of(path, NULL, DROPPED, &n_vocab);
+        const int64_t n = (int64_t)N_AFTER * n_vocab, n_one = (int64_t)N_SINGLE * n_vocab;
+        const double effect = test_nmse(dropped, full, n), other = test_nmse(dropped, ours, n);
+        print_message("%s: dropped to hidden %.2g, to the device WINNOW %.2g, to the full cache %.2g\n",
+                      models[i], test_nmse(dropped, hidden, n), other, effect);
+        /* One key after the other. Noise goes by the place in a tensor, which differs. */
+        if (test_noise() == 0) {
+            assert_memory_equal(dropped, hidden, (size_t)n_one * sizeof *hidden);
+            assert_cmp(effect, >, 100 * other);
+        }
+        assert_cmp(test_nmse(dropped, hidden, n), <=, test_nmse_most(1e-7)); /* tiles of keys that lie elsewhere */
+        assert_cmp(other, <=, test_nmse_most(1e-4)); /* rounded to f16 in other places */
+        free(full);
+        free(dropped);
+        free(hidden);
+        free(ours);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_memory),
+                                       cmocka_unit_test(test_dropped)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
