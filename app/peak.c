@@ -67,7 +67,7 @@ static int64_t entries_in(const struct app_peak_of *of, uint64_t bytes, int64_t 
     return fit;
 }
 
-/* Refuses chunks of which none fits beside what stays. */
+/* Refuses chunks where none fits in addition to what stays. */
 static int check_least(const struct app_peak_of *of, int64_t kept, int64_t room)
 {
     if (room >= LEAST)

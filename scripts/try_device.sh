@@ -3,7 +3,7 @@
 # Tries winnow around a device of ggml on this machine: try_device.sh NAME [--quick] [BUILD]. NAME is as `winnow doctor` lists it, BUILD
 # the folder of a build with tests. It prints a block for an issue, and ends with 1 if a check failed.
 #
-#   dropped = hidden   logits with entries dropped, beside the same entries hidden by a mask, and beside the device WINNOW
+#   dropped = hidden   logits with entries dropped, compared with hidden ones and with the device WINNOW
 #   families, whole    llama.cpp's test of its architectures: libllama's graphs as they are
 #   families, ragged   the same with every layer ragged from its first token on
 #

@@ -26,7 +26,7 @@ enum { N_PROMPT = 40, LOST = -3 };
 
 struct server {
     int listener, port;
-    const uint8_t *answer; /* what it says to whoever connects */
+    const uint8_t *answer; /* what it says to clients */
     size_t n;
 };
 
